@@ -1,0 +1,53 @@
+# Helpers for the layers in src/: each folder is one object library, made of all
+# its .c files; tests (*_test.c) lie beside them, an executable each.
+
+# rabbet_layer(NAME): object library rabbet_layer_NAME from the current folder.
+function(rabbet_layer name)
+  file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*.c)
+  list(FILTER sources EXCLUDE REGEX "_test\\.c$")
+  add_library(rabbet_layer_${name} OBJECT ${sources})
+  target_include_directories(rabbet_layer_${name} PUBLIC
+    ${PROJECT_SOURCE_DIR}/include ${PROJECT_SOURCE_DIR}/src)
+endfunction()
+
+# rabbet_layer_tests(LIBRARIES...): every *_test.c of the current folder becomes
+# a test linked with these libraries and cmocka.
+function(rabbet_layer_tests)
+  if(NOT RABBET_TESTS)
+    return()
+  endif()
+  pkg_check_modules(CMOCKA REQUIRED IMPORTED_TARGET cmocka)
+  file(GLOB tests CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*_test.c)
+  get_filename_component(layer ${CMAKE_CURRENT_SOURCE_DIR} NAME)
+  foreach(test ${tests})
+    get_filename_component(name ${test} NAME_WE)
+    set(target ${layer}_${name})
+    add_executable(${target} ${test})
+    target_include_directories(${target} PRIVATE
+      ${PROJECT_SOURCE_DIR}/include ${PROJECT_SOURCE_DIR}/src
+      ${PROJECT_SOURCE_DIR}/tests)
+    target_link_libraries(${target} PRIVATE ${ARGN} PkgConfig::CMOCKA
+      pthread m)
+    add_test(NAME ${target} COMMAND ${target})
+    set_tests_properties(${target} PROPERTIES
+      WORKING_DIRECTORY ${PROJECT_SOURCE_DIR} LABELS unit)
+  endforeach()
+endfunction()
+
+# rabbet_protobuf(TARGET PROTO): C code by protoc-c for a .proto file.
+function(rabbet_protobuf target proto)
+  find_program(PROTOC_C protoc-c REQUIRED)
+  get_filename_component(name ${proto} NAME_WE)
+  get_filename_component(folder ${proto} DIRECTORY)
+  set(out ${CMAKE_CURRENT_BINARY_DIR}/generated)
+  file(MAKE_DIRECTORY ${out})
+  add_custom_command(
+    OUTPUT ${out}/${name}.pb-c.c ${out}/${name}.pb-c.h
+    COMMAND ${PROTOC_C} --c_out=${out} -I${folder} ${proto}
+    DEPENDS ${proto} VERBATIM)
+  target_sources(${target} PRIVATE ${out}/${name}.pb-c.c)
+  set_source_files_properties(${out}/${name}.pb-c.c PROPERTIES
+    COMPILE_OPTIONS "-Wno-unused-parameter")
+  target_include_directories(${target} PRIVATE ${out})
+  target_link_libraries(${target} PRIVATE PkgConfig::PROTOBUF_C)
+endfunction()

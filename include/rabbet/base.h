@@ -1,0 +1,37 @@
+// Export macros and version of the public C API.
+#ifndef RABBET_BASE_H_
+#define RABBET_BASE_H_
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define RABBET_VERSION_MAJOR 0
+#define RABBET_VERSION_MINOR 1
+#define RABBET_VERSION_PATCH 0
+#define RABBET_VERSION_STRING "0.1.0"
+
+#ifdef __cplusplus
+#define RABBET_EXTERN_C_BEGIN extern "C" {
+#define RABBET_EXTERN_C_END }
+#else
+#define RABBET_EXTERN_C_BEGIN
+#define RABBET_EXTERN_C_END
+#endif
+
+// RABBET_API: part of the stable interface. RABBET_PRIVATE_API: exported only
+// so that Rabbet's own libraries can share code; may change in any release and
+// is declared in src/, never in include/.
+#define RABBET_API __attribute__((visibility("default")))
+#define RABBET_PRIVATE_API __attribute__((visibility("default")))
+#define RABBET_MUST_USE __attribute__((warn_unused_result))
+#define RABBET_PRINTF(format, first) \
+  __attribute__((format(printf, format, first)))
+
+RABBET_EXTERN_C_BEGIN
+
+// "0.1.0"; static storage.
+RABBET_API const char* rabbet_version(void);
+
+RABBET_EXTERN_C_END
+#endif  // RABBET_BASE_H_

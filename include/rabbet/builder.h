@@ -1,0 +1,153 @@
+// From a network to a plan.
+#ifndef RABBET_BUILDER_H_
+#define RABBET_BUILDER_H_
+
+#include "rabbet/network.h"
+
+RABBET_EXTERN_C_BEGIN
+
+// ---- Optimization profiles -------------------------------------------------
+
+typedef struct rabbet_profile_t rabbet_profile_t;  // counted
+
+RABBET_API rabbet_status_t rabbet_profile_create(rabbet_allocator_t allocator,
+                                                 rabbet_profile_t** out_profile);
+RABBET_API void rabbet_profile_retain(rabbet_profile_t* profile);
+RABBET_API void rabbet_profile_release(rabbet_profile_t* profile);
+// min <= opt <= max in each dimension, ranks equal.
+RABBET_API rabbet_status_t rabbet_profile_set_shape(rabbet_profile_t* profile,
+                                                    const char* input,
+                                                    const rabbet_dims_t* min,
+                                                    const rabbet_dims_t* opt,
+                                                    const rabbet_dims_t* max);
+// Values of a shape input.
+RABBET_API rabbet_status_t rabbet_profile_set_values(
+    rabbet_profile_t* profile, const char* input, const int64_t* min,
+    const int64_t* opt, const int64_t* max, size_t count);
+// NOT_FOUND if that input was not set.
+RABBET_API rabbet_status_t rabbet_profile_shape(const rabbet_profile_t* profile,
+                                                const char* input,
+                                                rabbet_dims_t* out_min,
+                                                rabbet_dims_t* out_opt,
+                                                rabbet_dims_t* out_max);
+RABBET_API rabbet_status_t rabbet_profile_values(
+    const rabbet_profile_t* profile, const char* input,
+    const int64_t** out_min, const int64_t** out_opt, const int64_t** out_max,
+    size_t* out_count);
+
+// ---- Timing cache ----------------------------------------------------------
+
+typedef struct rabbet_timing_cache_t rabbet_timing_cache_t;  // counted, locked
+
+// An empty cache for size 0. DATA_LOSS or INCOMPATIBLE for bytes that are none.
+RABBET_API rabbet_status_t rabbet_timing_cache_create(
+    const void* data, size_t size, rabbet_allocator_t allocator,
+    rabbet_timing_cache_t** out_cache);
+RABBET_API void rabbet_timing_cache_retain(rabbet_timing_cache_t* cache);
+RABBET_API void rabbet_timing_cache_release(rabbet_timing_cache_t* cache);
+// Caller frees with rabbet_free.
+RABBET_API rabbet_status_t rabbet_timing_cache_serialize(
+    rabbet_timing_cache_t* cache, rabbet_allocator_t allocator,
+    void** out_data, size_t* out_size);
+// Entries of `other` that are not there yet.
+RABBET_API rabbet_status_t rabbet_timing_cache_combine(
+    rabbet_timing_cache_t* cache, rabbet_timing_cache_t* other);
+RABBET_API size_t rabbet_timing_cache_count(rabbet_timing_cache_t* cache);
+
+// ---- Configuration ---------------------------------------------------------
+
+typedef struct rabbet_builder_config_t rabbet_builder_config_t;  // counted
+
+// Numbers of TensorRT's BuilderFlag; each use is a bit 1 << flag.
+typedef enum rabbet_builder_flag_t {
+  RABBET_BUILDER_FP16 = 0,
+  RABBET_BUILDER_INT8 = 1,
+  RABBET_BUILDER_DEBUG = 2,
+  RABBET_BUILDER_GPU_FALLBACK = 3,
+  RABBET_BUILDER_REFIT = 4,
+  RABBET_BUILDER_DISABLE_TIMING_CACHE = 5,
+  RABBET_BUILDER_TF32 = 7,
+  RABBET_BUILDER_BF16 = 17,
+} rabbet_builder_flag_t;
+
+typedef enum rabbet_profiling_verbosity_t {
+  RABBET_PROFILING_LAYER_NAMES_ONLY = 0,
+  RABBET_PROFILING_NONE = 1,
+  RABBET_PROFILING_DETAILED = 2,
+} rabbet_profiling_verbosity_t;
+
+// Told how far a build is; phases nest. `step` returns false to cancel. Called
+// on the building thread.
+typedef struct rabbet_progress_t {
+  void* user_data;
+  void (*phase_start)(void* user_data, const char* phase, const char* parent,
+                      int32_t steps);
+  bool (*step)(void* user_data, const char* phase, int32_t step);
+  void (*phase_end)(void* user_data, const char* phase);
+} rabbet_progress_t;
+
+RABBET_API rabbet_status_t rabbet_builder_config_create(
+    rabbet_allocator_t allocator, rabbet_builder_config_t** out_config);
+RABBET_API void rabbet_builder_config_retain(rabbet_builder_config_t* config);
+RABBET_API void rabbet_builder_config_release(rabbet_builder_config_t* config);
+
+// Integer settings, by name so that tools can list them.
+typedef enum rabbet_builder_option_t {
+  RABBET_BUILDER_OPTION_FLAGS = 0,               // bits, default 1 << TF32
+  RABBET_BUILDER_OPTION_OPTIMIZATION_LEVEL = 1,  // 0..5, default 3
+  RABBET_BUILDER_OPTION_WORKSPACE_LIMIT = 2,     // bytes; default no limit
+  RABBET_BUILDER_OPTION_AVG_TIMING = 3,          // samples; default 8
+  RABBET_BUILDER_OPTION_MAX_TACTICS = 4,         // -1: no cap
+  RABBET_BUILDER_OPTION_PROFILING_VERBOSITY = 5,
+  RABBET_BUILDER_OPTION_THREADS = 6,  // 0: the device's default; part of the
+                                      // timing key, and the plan's default
+  RABBET_BUILDER_OPTION_ERROR_ON_TIMING_CACHE_MISS = 7,
+  RABBET_BUILDER_OPTION_COUNT,
+} rabbet_builder_option_t;
+RABBET_API rabbet_status_t rabbet_builder_config_set(
+    rabbet_builder_config_t* config, rabbet_builder_option_t option,
+    int64_t value);
+RABBET_API int64_t rabbet_builder_config_get(
+    const rabbet_builder_config_t* config, rabbet_builder_option_t option);
+// Name as in rabbet_device_create; NULL: the default device.
+RABBET_API rabbet_status_t rabbet_builder_config_set_device(
+    rabbet_builder_config_t* config, const char* device);
+RABBET_API const char* rabbet_builder_config_device(
+    const rabbet_builder_config_t* config);
+// Retained. The index of the profile is its position.
+RABBET_API rabbet_status_t rabbet_builder_config_add_profile(
+    rabbet_builder_config_t* config, rabbet_profile_t* profile);
+RABBET_API size_t
+rabbet_builder_config_profile_count(const rabbet_builder_config_t* config);
+RABBET_API rabbet_profile_t* rabbet_builder_config_profile(
+    const rabbet_builder_config_t* config, size_t index);
+// Retained; NULL: a cache of the build's own.
+RABBET_API void rabbet_builder_config_set_timing_cache(
+    rabbet_builder_config_t* config, rabbet_timing_cache_t* cache);
+RABBET_API rabbet_timing_cache_t* rabbet_builder_config_timing_cache(
+    const rabbet_builder_config_t* config);
+RABBET_API void rabbet_builder_config_set_progress(
+    rabbet_builder_config_t* config, rabbet_progress_t progress);
+RABBET_API void rabbet_builder_config_set_logger(
+    rabbet_builder_config_t* config, rabbet_logger_t logger);
+
+// ---- Building --------------------------------------------------------------
+
+// What was considered and chosen, for people: a line per layer with types,
+// formats, tactic, time, alternatives.
+typedef struct rabbet_build_report_t rabbet_build_report_t;
+RABBET_API void rabbet_build_report_destroy(rabbet_build_report_t* report);
+// As text (a table) or JSON; borrowed.
+RABBET_API const char* rabbet_build_report_text(rabbet_build_report_t* report);
+RABBET_API const char* rabbet_build_report_json(rabbet_build_report_t* report);
+
+// Makes a plan; the network is not changed and can be built again. Caller frees
+// *out_plan with rabbet_free_aligned(allocator, plan, 64). `out_report` may be
+// NULL.
+RABBET_API rabbet_status_t rabbet_build_plan(
+    rabbet_network_t* network, rabbet_builder_config_t* config,
+    rabbet_allocator_t allocator, void** out_plan, size_t* out_size,
+    rabbet_build_report_t** out_report);
+
+RABBET_EXTERN_C_END
+#endif  // RABBET_BUILDER_H_

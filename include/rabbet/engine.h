@@ -1,0 +1,150 @@
+// Running plans: an engine is a loaded plan, a context one stream of runs.
+//
+// Engines are thread-safe and shared; a context is used by one thread at a
+// time. Everything here is in librabbet_runtime.
+#ifndef RABBET_ENGINE_H_
+#define RABBET_ENGINE_H_
+
+#include "rabbet/allocator.h"
+#include "rabbet/logger.h"
+#include "rabbet/types.h"
+
+RABBET_EXTERN_C_BEGIN
+
+typedef struct rabbet_engine_t rabbet_engine_t;    // counted
+typedef struct rabbet_context_t rabbet_context_t;
+
+typedef struct rabbet_engine_options_t {
+  uint32_t struct_size;
+  const char* device;  // NULL: the plan's; must be of the plan's kind
+  rabbet_logger_t logger;
+  bool host_code_allowed;  // run native code that the plan carries
+} rabbet_engine_options_t;
+
+// Maps the file. `options` may be NULL.
+RABBET_API rabbet_status_t rabbet_engine_load(
+    const char* path, const rabbet_engine_options_t* options,
+    rabbet_allocator_t allocator, rabbet_engine_t** out_engine);
+// Copies the bytes.
+RABBET_API rabbet_status_t rabbet_engine_deserialize(
+    const void* data, size_t size, const rabbet_engine_options_t* options,
+    rabbet_allocator_t allocator, rabbet_engine_t** out_engine);
+RABBET_API void rabbet_engine_retain(rabbet_engine_t* engine);
+RABBET_API void rabbet_engine_release(rabbet_engine_t* engine);
+// The plan's bytes; borrowed from the engine.
+RABBET_API void rabbet_engine_plan(const rabbet_engine_t* engine,
+                                   const void** out_data, size_t* out_size);
+
+// ---- What an engine has ----------------------------------------------------
+
+typedef struct rabbet_io_t {
+  const char* name;
+  bool is_input;
+  bool is_shape_input;  // its values are read on the host: a host address
+  rabbet_dtype_t dtype;
+  rabbet_format_t format;
+  rabbet_dims_t dims;  // -1: dynamic
+  const char* dim_names[RABBET_MAX_RANK];  // NULL: none
+  int32_t aliased_input;  // outputs that share an input's memory; -1
+} rabbet_io_t;
+
+RABBET_API size_t rabbet_engine_io_count(const rabbet_engine_t* engine);
+// Inputs first. NULL out of range; borrowed.
+RABBET_API const rabbet_io_t* rabbet_engine_io(const rabbet_engine_t* engine,
+                                               size_t index);
+// -1: none of that name.
+RABBET_API int32_t rabbet_engine_find_io(const rabbet_engine_t* engine,
+                                         const char* name);
+RABBET_API size_t rabbet_engine_profile_count(const rabbet_engine_t* engine);
+RABBET_API rabbet_status_t rabbet_engine_profile_shape(
+    const rabbet_engine_t* engine, size_t profile, size_t io,
+    rabbet_dims_t* out_min, rabbet_dims_t* out_opt, rabbet_dims_t* out_max);
+RABBET_API rabbet_status_t rabbet_engine_profile_values(
+    const rabbet_engine_t* engine, size_t profile, size_t io,
+    const int64_t** out_min, const int64_t** out_opt, const int64_t** out_max,
+    size_t* out_count);
+RABBET_API size_t rabbet_engine_layer_count(const rabbet_engine_t* engine);
+RABBET_API const char* rabbet_engine_name(const rabbet_engine_t* engine);
+RABBET_API const char* rabbet_engine_device(const rabbet_engine_t* engine);
+// Bytes that a context needs for intermediate tensors at the profile's maximum.
+RABBET_API rabbet_status_t rabbet_engine_context_bytes(
+    const rabbet_engine_t* engine, size_t profile, size_t* out_bytes);
+
+typedef enum rabbet_inspect_format_t {
+  RABBET_INSPECT_TEXT = 0,
+  RABBET_INSPECT_JSON = 1,
+} rabbet_inspect_format_t;
+// layer -1: the whole engine. With a context, shapes are its current ones
+// (NULL: none). Caller frees with rabbet_free.
+RABBET_API rabbet_status_t rabbet_engine_inspect(
+    const rabbet_engine_t* engine, const rabbet_context_t* context,
+    int32_t layer, rabbet_inspect_format_t format, rabbet_allocator_t allocator,
+    char** out_text);
+
+// ---- Contexts --------------------------------------------------------------
+
+RABBET_API rabbet_status_t rabbet_context_create(rabbet_engine_t* engine,
+                                                 rabbet_allocator_t allocator,
+                                                 rabbet_context_t** out_context);
+RABBET_API void rabbet_context_destroy(rabbet_context_t* context);
+RABBET_API rabbet_engine_t* rabbet_context_engine(
+    const rabbet_context_t* context);
+// Threads for this context's runs; 0: the plan's.
+RABBET_API rabbet_status_t rabbet_context_set_threads(rabbet_context_t* context,
+                                                      int threads);
+RABBET_API int rabbet_context_threads(const rabbet_context_t* context);
+RABBET_API rabbet_status_t rabbet_context_set_profile(rabbet_context_t* context,
+                                                      size_t profile);
+RABBET_API size_t rabbet_context_profile(const rabbet_context_t* context);
+
+// OUT_OF_RANGE names the dimension and the profile's range.
+RABBET_API rabbet_status_t rabbet_context_set_input_shape(
+    rabbet_context_t* context, size_t io, const rabbet_dims_t* dims);
+// Shape of an input as set, or of an output as far as the inputs determine it
+// (-1 elsewhere; after a run, the shape of that run).
+RABBET_API rabbet_status_t rabbet_context_shape(rabbet_context_t* context,
+                                                size_t io,
+                                                rabbet_dims_t* out_dims);
+// Device address (host address for shape inputs), aligned to the element; it
+// must hold rabbet_context_bytes. Kept between runs.
+RABBET_API rabbet_status_t rabbet_context_set_address(rabbet_context_t* context,
+                                                      size_t io, void* address);
+RABBET_API void* rabbet_context_address(const rabbet_context_t* context,
+                                        size_t io);
+// Bytes of the tensor at its present shape; for data-dependent outputs at their
+// upper bound.
+RABBET_API rabbet_status_t rabbet_context_bytes(rabbet_context_t* context,
+                                                size_t io, size_t* out_bytes);
+// Checks that all inputs are there; *out_missing (may be NULL) is the first io
+// whose shape or values are missing, else -1.
+RABBET_API rabbet_status_t rabbet_context_infer_shapes(
+    rabbet_context_t* context, int32_t* out_missing);
+
+// Asked for an output's memory when its size is known (for data-dependent
+// outputs: its bound) and told its shape; both in every run, on the running
+// thread. reallocate returns NULL on failure.
+typedef struct rabbet_output_allocator_t {
+  void* user_data;
+  void* (*reallocate)(void* user_data, const char* name, void* current,
+                      size_t size, size_t alignment, void* stream);
+  void (*notify_shape)(void* user_data, const char* name,
+                       const rabbet_dims_t* dims);
+} rabbet_output_allocator_t;
+// {0} removes it.
+RABBET_API rabbet_status_t rabbet_context_set_output_allocator(
+    rabbet_context_t* context, size_t io, rabbet_output_allocator_t allocator);
+
+// Runs on the stream (CPU: stream is NULL, done when it returns).
+RABBET_API rabbet_status_t rabbet_context_execute(rabbet_context_t* context,
+                                                  void* stream);
+
+// Time of each layer in each run, told after the run in order.
+typedef struct rabbet_profiler_t {
+  void* user_data;
+  void (*report)(void* user_data, const char* layer, float milliseconds);
+} rabbet_profiler_t;
+RABBET_API rabbet_status_t rabbet_context_set_profiler(
+    rabbet_context_t* context, rabbet_profiler_t profiler);
+
+RABBET_EXTERN_C_END
+#endif  // RABBET_ENGINE_H_

@@ -1,0 +1,160 @@
+// A network under construction: tensors and layers.
+//
+// Tensors and layers belong to their network and live as long as it does. Not
+// thread-safe. Shapes are inferred when asked for and again after a change.
+#ifndef RABBET_NETWORK_H_
+#define RABBET_NETWORK_H_
+
+#include "rabbet/allocator.h"
+#include "rabbet/attr.h"
+#include "rabbet/logger.h"
+#include "rabbet/plugin.h"
+#include "rabbet/types.h"
+
+RABBET_EXTERN_C_BEGIN
+
+typedef struct rabbet_network_t rabbet_network_t;
+typedef struct rabbet_tensor_t rabbet_tensor_t;
+typedef struct rabbet_layer_t rabbet_layer_t;
+
+enum {
+  // Types follow from the inputs' alone; the builder changes none.
+  RABBET_NETWORK_STRONGLY_TYPED = 1 << 0,
+};
+
+RABBET_API rabbet_status_t rabbet_network_create(
+    uint32_t flags, rabbet_allocator_t allocator, rabbet_logger_t logger,
+    rabbet_network_t** out_network);
+RABBET_API void rabbet_network_retain(rabbet_network_t* network);
+RABBET_API void rabbet_network_release(rabbet_network_t* network);
+RABBET_API uint32_t rabbet_network_flags(const rabbet_network_t* network);
+RABBET_API const char* rabbet_network_name(const rabbet_network_t* network);
+RABBET_API rabbet_status_t rabbet_network_set_name(rabbet_network_t* network,
+                                                   const char* name);
+
+// ---- Building --------------------------------------------------------------
+
+// -1 marks a dynamic dimension. ALREADY_EXISTS if the name is taken.
+RABBET_API rabbet_status_t rabbet_network_add_input(
+    rabbet_network_t* network, const char* name, rabbet_dtype_t dtype,
+    const rabbet_dims_t* dims, rabbet_tensor_t** out_tensor);
+// A constant tensor without a layer: what a layer's weights are. With `copy`
+// false the data must outlive the network (see rabbet_network_take_owner).
+RABBET_API rabbet_status_t rabbet_network_add_weights(
+    rabbet_network_t* network, const char* name, rabbet_weights_t weights,
+    const rabbet_dims_t* dims, bool copy, rabbet_tensor_t** out_tensor);
+// Destroyed when the network is: keeps borrowed weights alive.
+RABBET_API rabbet_status_t rabbet_network_take_owner(
+    rabbet_network_t* network, void* owner, void (*destroy)(void* owner));
+// A layer of the operator catalogue. `name` may be NULL. Inputs may hold NULL
+// for omitted optional ones. Attributes not given get their defaults.
+RABBET_API rabbet_status_t rabbet_network_add_layer(
+    rabbet_network_t* network, const char* op, const char* name,
+    rabbet_tensor_t* const* inputs, size_t input_count,
+    const rabbet_attr_t* attrs, size_t attr_count, rabbet_layer_t** out_layer);
+// A layer of a registered plugin.
+RABBET_API rabbet_status_t rabbet_network_add_plugin(
+    rabbet_network_t* network, const char* plugin_name, const char* version,
+    const char* plugin_namespace, const char* name,
+    rabbet_tensor_t* const* inputs, size_t input_count,
+    const rabbet_attr_t* attrs, size_t attr_count, rabbet_layer_t** out_layer);
+RABBET_API rabbet_status_t rabbet_network_mark_output(rabbet_network_t* network,
+                                                      rabbet_tensor_t* tensor);
+RABBET_API rabbet_status_t rabbet_network_unmark_output(
+    rabbet_network_t* network, rabbet_tensor_t* tensor);
+// Takes the tensor's layer out; its outputs must have no readers.
+RABBET_API rabbet_status_t rabbet_network_remove_tensor(
+    rabbet_network_t* network, rabbet_tensor_t* tensor);
+
+// ---- Looking ---------------------------------------------------------------
+
+RABBET_API size_t rabbet_network_input_count(const rabbet_network_t* network);
+RABBET_API rabbet_tensor_t* rabbet_network_input(
+    const rabbet_network_t* network, size_t index);  // NULL out of range
+RABBET_API size_t rabbet_network_output_count(const rabbet_network_t* network);
+RABBET_API rabbet_tensor_t* rabbet_network_output(
+    const rabbet_network_t* network, size_t index);
+RABBET_API size_t rabbet_network_layer_count(const rabbet_network_t* network);
+RABBET_API rabbet_layer_t* rabbet_network_layer(const rabbet_network_t* network,
+                                                size_t index);
+// Checks everything and infers types and shapes; the error names the layer.
+RABBET_API rabbet_status_t rabbet_network_validate(rabbet_network_t* network);
+
+// ---- Tensors ---------------------------------------------------------------
+
+RABBET_API const char* rabbet_tensor_name(const rabbet_tensor_t* tensor);
+RABBET_API rabbet_status_t rabbet_tensor_set_name(rabbet_tensor_t* tensor,
+                                                  const char* name);
+// Errors if a layer before it is wrong.
+RABBET_API rabbet_status_t rabbet_tensor_dtype(rabbet_tensor_t* tensor,
+                                               rabbet_dtype_t* out_dtype);
+RABBET_API rabbet_status_t rabbet_tensor_dims(rabbet_tensor_t* tensor,
+                                              rabbet_dims_t* out_dims);
+// Network inputs; for other tensors of weakly typed networks a wish for the
+// output type.
+RABBET_API rabbet_status_t rabbet_tensor_set_dtype(rabbet_tensor_t* tensor,
+                                                   rabbet_dtype_t dtype);
+RABBET_API rabbet_status_t rabbet_tensor_set_dims(rabbet_tensor_t* tensor,
+                                                  const rabbet_dims_t* dims);
+RABBET_API bool rabbet_tensor_is_input(const rabbet_tensor_t* tensor);
+RABBET_API bool rabbet_tensor_is_output(const rabbet_tensor_t* tensor);
+// Its values are needed to know shapes (found by inference).
+RABBET_API rabbet_status_t rabbet_tensor_is_shape_tensor(
+    rabbet_tensor_t* tensor, bool* out_is_shape_tensor);
+// Bit 1 << format for inputs and outputs; default LINEAR only.
+RABBET_API uint64_t rabbet_tensor_allowed_formats(const rabbet_tensor_t* tensor);
+RABBET_API rabbet_status_t rabbet_tensor_set_allowed_formats(
+    rabbet_tensor_t* tensor, uint64_t formats);
+// Dimensions with one name are one: unequal sizes are an error at run time.
+RABBET_API rabbet_status_t rabbet_tensor_set_dim_name(rabbet_tensor_t* tensor,
+                                                      int32_t axis,
+                                                      const char* name);
+RABBET_API const char* rabbet_tensor_dim_name(const rabbet_tensor_t* tensor,
+                                              int32_t axis);  // NULL: none
+// The layer that makes it; NULL for inputs and weights.
+RABBET_API rabbet_layer_t* rabbet_tensor_producer(const rabbet_tensor_t* tensor);
+RABBET_API bool rabbet_tensor_weights(const rabbet_tensor_t* tensor,
+                                      rabbet_weights_t* out_weights);
+
+// ---- Layers ----------------------------------------------------------------
+
+RABBET_API const char* rabbet_layer_name(const rabbet_layer_t* layer);
+RABBET_API rabbet_status_t rabbet_layer_set_name(rabbet_layer_t* layer,
+                                                 const char* name);
+RABBET_API const char* rabbet_layer_op(const rabbet_layer_t* layer);
+RABBET_API const char* rabbet_layer_metadata(const rabbet_layer_t* layer);
+RABBET_API rabbet_status_t rabbet_layer_set_metadata(rabbet_layer_t* layer,
+                                                     const char* metadata);
+RABBET_API size_t rabbet_layer_input_count(const rabbet_layer_t* layer);
+RABBET_API rabbet_tensor_t* rabbet_layer_input(const rabbet_layer_t* layer,
+                                               size_t index);
+// Appends or replaces; index at most the operator's number of operands.
+RABBET_API rabbet_status_t rabbet_layer_set_input(rabbet_layer_t* layer,
+                                                  size_t index,
+                                                  rabbet_tensor_t* tensor);
+RABBET_API size_t rabbet_layer_output_count(const rabbet_layer_t* layer);
+RABBET_API rabbet_tensor_t* rabbet_layer_output(const rabbet_layer_t* layer,
+                                                size_t index);
+// Borrowed until the attribute is set again. NOT_FOUND lists what exists.
+RABBET_API rabbet_status_t rabbet_layer_attr(const rabbet_layer_t* layer,
+                                             const char* name,
+                                             const rabbet_attr_t** out_attr);
+RABBET_API rabbet_status_t rabbet_layer_set_attr(rabbet_layer_t* layer,
+                                                 const rabbet_attr_t* attr);
+// The type in which a layer of a weakly typed network must compute; NONE: any.
+RABBET_API rabbet_dtype_t rabbet_layer_precision(const rabbet_layer_t* layer);
+RABBET_API rabbet_status_t rabbet_layer_set_precision(rabbet_layer_t* layer,
+                                                      rabbet_dtype_t dtype);
+// Wraps an instance that the caller made; takes it on success. The creator may
+// be unregistered (then the plan can be run in this process only if it is
+// registered when the plan is loaded).
+RABBET_API rabbet_status_t rabbet_network_add_plugin_instance(
+    rabbet_network_t* network, const rabbet_plugin_creator_t* creator,
+    rabbet_plugin_instance_t take_instance, const char* name,
+    rabbet_tensor_t* const* inputs, size_t input_count,
+    rabbet_layer_t** out_layer);
+// Plugin layers: the instance's self, else NULL.
+RABBET_API void* rabbet_layer_plugin_self(const rabbet_layer_t* layer);
+
+RABBET_EXTERN_C_END
+#endif  // RABBET_NETWORK_H_

@@ -1,0 +1,246 @@
+// Operators of your own: the binary interface of a plugin, and the registry.
+//
+// A creator is registered under (name, version, namespace). It makes an
+// instance for each layer that uses it. An instance is a table of functions and
+// `self`. All callbacks may be called on any thread, enqueue by several
+// contexts at once. A callback that fails returns a status; Rabbet adds the
+// plugin's and the layer's names.
+#ifndef RABBET_PLUGIN_H_
+#define RABBET_PLUGIN_H_
+
+#include "rabbet/allocator.h"
+#include "rabbet/attr.h"
+#include "rabbet/types.h"
+
+RABBET_EXTERN_C_BEGIN
+
+// ---- Dimension expressions -------------------------------------------------
+
+// A number of the builder's graph; valid as long as the call that gave it.
+typedef int32_t rabbet_dim_t;
+
+typedef enum rabbet_dim_op_t {
+  RABBET_DIM_SUM = 0,
+  RABBET_DIM_PROD = 1,
+  RABBET_DIM_MAX = 2,
+  RABBET_DIM_MIN = 3,
+  RABBET_DIM_SUB = 4,
+  RABBET_DIM_EQUAL = 5,  // 1 or 0
+  RABBET_DIM_LESS = 6,   // 1 or 0
+  RABBET_DIM_FLOOR_DIV = 7,
+  RABBET_DIM_CEIL_DIV = 8,
+} rabbet_dim_op_t;
+
+typedef struct rabbet_dim_builder_t rabbet_dim_builder_t;
+
+RABBET_API rabbet_status_t rabbet_dim_constant(rabbet_dim_builder_t* builder,
+                                               int64_t value,
+                                               rabbet_dim_t* out_dim);
+RABBET_API rabbet_status_t rabbet_dim_operation(rabbet_dim_builder_t* builder,
+                                                rabbet_dim_op_t op,
+                                                rabbet_dim_t a, rabbet_dim_t b,
+                                                rabbet_dim_t* out_dim);
+// An extent that only a run tells: output `output_index`, a 0-D INT32 or INT64
+// tensor, will hold it. `opt` is used for tuning, `upper` bounds the memory.
+RABBET_API rabbet_status_t rabbet_dim_size_tensor(
+    rabbet_dim_builder_t* builder, int32_t output_index, rabbet_dim_t opt,
+    rabbet_dim_t upper, rabbet_dim_t* out_dim);
+RABBET_API bool rabbet_dim_is_constant(rabbet_dim_builder_t* builder,
+                                       rabbet_dim_t dim, int64_t* out_value);
+RABBET_API bool rabbet_dim_is_size_tensor(rabbet_dim_builder_t* builder,
+                                          rabbet_dim_t dim);
+
+// ---- Describing outputs ----------------------------------------------------
+
+typedef struct rabbet_plugin_input_t {
+  rabbet_dtype_t dtype;
+  int32_t rank;
+  rabbet_dim_t dims[RABBET_MAX_RANK];
+  // Of a shape input: its values as expressions, row-major; else NULL.
+  const rabbet_dim_t* values;
+  size_t value_count;
+} rabbet_plugin_input_t;
+
+typedef struct rabbet_plugin_output_t {
+  rabbet_dtype_t dtype;
+  int32_t rank;
+  rabbet_dim_t dims[RABBET_MAX_RANK];
+  int32_t aliased_input;  // shares this input's memory (in place); -1: none
+  bool is_size_tensor;
+} rabbet_plugin_output_t;
+
+// ---- Types and formats -----------------------------------------------------
+
+// A tensor during the build: dims are -1 where they are dynamic.
+typedef struct rabbet_plugin_tensor_t {
+  rabbet_dtype_t dtype;
+  rabbet_format_t format;
+  rabbet_dims_t dims, min, opt, max;
+} rabbet_plugin_tensor_t;
+
+// The whole of a question to a plugin: tensors are inputs, then outputs.
+typedef struct rabbet_plugin_query_t {
+  const char* layer_name;
+  const char* device;  // "cpu" or "cuda"
+  const rabbet_plugin_tensor_t* tensors;
+  size_t input_count, output_count;
+} rabbet_plugin_query_t;
+
+typedef struct rabbet_plugin_type_format_t {
+  rabbet_dtype_t dtype;
+  rabbet_format_t format;
+} rabbet_plugin_type_format_t;
+
+// Where a plugin puts its answers; the arrays are copied by `add`.
+typedef struct rabbet_plugin_combination_sink_t {
+  void* context;
+  // One type and format for each tensor of the query.
+  rabbet_status_t (*add)(void* context,
+                         const rabbet_plugin_type_format_t* tensors);
+} rabbet_plugin_combination_sink_t;
+
+typedef struct rabbet_plugin_tactic_sink_t {
+  void* context;
+  rabbet_status_t (*add)(void* context, int32_t tactic);
+} rabbet_plugin_tactic_sink_t;
+
+typedef struct rabbet_plugin_attr_sink_t {
+  void* context;
+  rabbet_status_t (*add)(void* context, const rabbet_attr_t* attr);
+} rabbet_plugin_attr_sink_t;
+
+// ---- Running ---------------------------------------------------------------
+
+typedef struct rabbet_plugin_view_t {
+  void* data;  // host address on the CPU, device address on CUDA
+  rabbet_dtype_t dtype;
+  rabbet_format_t format;
+  rabbet_dims_t dims;  // -1 where a size tensor will tell; the memory holds the
+                       // upper bound
+  int32_t aliased_input;  // outputs: the input in whose place it lies, or -1
+  bool is_shape_input;    // data is then a host address on every device
+} rabbet_plugin_view_t;
+
+typedef struct rabbet_plugin_call_t {
+  const char* layer_name;
+  const char* device;
+  const rabbet_plugin_view_t* inputs;
+  const rabbet_plugin_view_t* outputs;
+  size_t input_count, output_count;
+  void* workspace;  // as large as `prepare` asked for, aligned to 256
+  void* stream;     // CUstream; NULL on the CPU
+  int32_t tactic;   // 0: the default
+  int32_t threads;  // CPU threads that this context may use
+  void* state;      // what `prepare` returned
+} rabbet_plugin_call_t;
+
+// ---- The instance ----------------------------------------------------------
+
+// struct_size first; functions past it count as absent. "optional" ones may be
+// NULL, with the meaning given.
+typedef struct rabbet_plugin_vtable_t {
+  uint32_t struct_size;
+  void (*destroy)(void* self);
+  // An independent copy. optional: the instance is immutable and is shared.
+  rabbet_status_t (*clone)(void* self, void** out_self);
+  int32_t (*output_count)(void* self);
+  // Types, shapes, aliases of the outputs; `outputs` is zeroed with
+  // aliased_input = -1. Must be pure.
+  rabbet_status_t (*describe)(void* self, rabbet_dim_builder_t* builder,
+                              const rabbet_plugin_input_t* inputs,
+                              size_t input_count,
+                              rabbet_plugin_output_t* outputs);
+  // Every combination of types and formats that works, best guess first; none
+  // is an error. `query` holds the network's types and LINEAR.
+  // optional: exactly the query's own types, LINEAR everywhere.
+  rabbet_status_t (*combinations)(void* self,
+                                  const rabbet_plugin_query_t* query,
+                                  rabbet_plugin_combination_sink_t sink);
+  // Tactics (positive) for the combination in `query`. optional: only 0.
+  rabbet_status_t (*tactics)(void* self, const rabbet_plugin_query_t* query,
+                             rabbet_plugin_tactic_sink_t sink);
+  // Bytes that, with types, formats, shapes and tactic, determine the speed.
+  // Added as attributes. optional, or nothing added: timed in each build.
+  rabbet_status_t (*timing_key)(void* self, rabbet_plugin_attr_sink_t sink);
+  // What `create` needs at load. optional: nothing.
+  rabbet_status_t (*serialize)(void* self, rabbet_plugin_attr_sink_t sink);
+  // Shapes, tactic and device are known (`call->...->data` is NULL): may
+  // allocate and compile. *out_workspace is 0 before. optional.
+  rabbet_status_t (*prepare)(void* self, const rabbet_plugin_call_t* call,
+                             size_t* out_workspace, void** out_state);
+  void (*destroy_state)(void* self, void* state);  // optional
+  rabbet_status_t (*enqueue)(void* self, const rabbet_plugin_call_t* call);
+  // Text for the inspector, borrowed until the next call. optional.
+  const char* (*metadata)(void* self);
+} rabbet_plugin_vtable_t;
+
+typedef struct rabbet_plugin_instance_t {
+  const rabbet_plugin_vtable_t* vtable;
+  void* self;
+} rabbet_plugin_instance_t;
+
+// ---- The creator -----------------------------------------------------------
+
+typedef struct rabbet_plugin_field_t {
+  const char* name;
+  rabbet_attr_type_t type;
+  rabbet_dtype_t dtype;  // of TENSOR fields
+  bool required;
+} rabbet_plugin_field_t;
+
+typedef enum rabbet_plugin_phase_t {
+  RABBET_PLUGIN_PHASE_BUILD = 0,
+  RABBET_PLUGIN_PHASE_RUNTIME = 1,  // attrs are what `serialize` gave
+} rabbet_plugin_phase_t;
+
+typedef struct rabbet_plugin_create_t {
+  const char* layer_name;
+  rabbet_plugin_phase_t phase;
+  const rabbet_attr_t* attrs;
+  size_t attr_count;
+} rabbet_plugin_create_t;
+
+typedef struct rabbet_plugin_creator_t {
+  uint32_t struct_size;
+  const char* name;
+  const char* version;           // NULL: "1"
+  const char* plugin_namespace;  // NULL: ""
+  const char* origin;  // module or file, kept in plans for diagnostics
+  const rabbet_plugin_field_t* fields;
+  size_t field_count;
+  void* user_data;
+  void (*destroy)(void* user_data);  // exactly once, on any thread
+  rabbet_status_t (*create)(void* user_data, const rabbet_plugin_create_t* args,
+                            rabbet_plugin_instance_t* out_instance);
+  // Which inputs are shape inputs (host integers): bit i for input i.
+  uint64_t shape_inputs;
+  int32_t input_count;  // -1: any
+} rabbet_plugin_creator_t;
+
+// Everything is copied but user_data. ALREADY_EXISTS if the key is taken; on
+// failure the caller still owns user_data. Thread-safe, as are all of these.
+RABBET_API rabbet_status_t
+rabbet_plugin_register(const rabbet_plugin_creator_t* creator);
+// Instances made earlier stay valid. NOT_FOUND if absent.
+RABBET_API rabbet_status_t rabbet_plugin_deregister(
+    const char* name, const char* version, const char* plugin_namespace);
+// NOT_FOUND names the nearest registered plugins. The creator is retained; give
+// it back with rabbet_plugin_creator_release.
+RABBET_API rabbet_status_t rabbet_plugin_find(
+    const char* name, const char* version, const char* plugin_namespace,
+    const rabbet_plugin_creator_t** out_creator);
+RABBET_API void rabbet_plugin_creator_release(
+    const rabbet_plugin_creator_t* creator);
+// Calls `visit` for each creator in order of registration.
+RABBET_API rabbet_status_t rabbet_plugin_visit(
+    rabbet_status_t (*visit)(void* context,
+                             const rabbet_plugin_creator_t* creator),
+    void* context);
+
+// Opens a shared library that exports
+//   rabbet_status_t rabbet_plugin_library_register(void);
+// and calls it. The library stays loaded.
+RABBET_API rabbet_status_t rabbet_plugin_load_library(const char* path);
+
+RABBET_EXTERN_C_END
+#endif  // RABBET_PLUGIN_H_

@@ -1,0 +1,90 @@
+// Data types, tensor formats, dimensions: what every part speaks.
+#ifndef RABBET_TYPES_H_
+#define RABBET_TYPES_H_
+
+#include "rabbet/base.h"
+#include "rabbet/status.h"
+
+RABBET_EXTERN_C_BEGIN
+
+// Numbers are stable (plan files) and those that users of TensorRT know.
+typedef enum rabbet_dtype_t {
+  RABBET_DTYPE_NONE = -1,
+  RABBET_DTYPE_FLOAT = 0,
+  RABBET_DTYPE_HALF = 1,
+  RABBET_DTYPE_INT8 = 2,
+  RABBET_DTYPE_INT32 = 3,
+  RABBET_DTYPE_BOOL = 4,
+  RABBET_DTYPE_UINT8 = 5,
+  RABBET_DTYPE_FP8 = 6,  // E4M3
+  RABBET_DTYPE_BF16 = 7,
+  RABBET_DTYPE_INT64 = 8,
+  RABBET_DTYPE_INT4 = 9,  // two in a byte
+  RABBET_DTYPE_FP4 = 10,  // E2M1, two in a byte
+  RABBET_DTYPE_E8M0 = 11,
+  RABBET_DTYPE_COUNT = 12,
+} rabbet_dtype_t;
+
+// How a tensor's elements lie in memory. LINEAR is row-major; the others put
+// the channel (axis 1) innermost, whole (HWC, DHWC) or in blocks of the number
+// named, padded up with zeros: CHW16 is [N, ceil(C/16), H, W, 16]; HWC8 is
+// [N, H, W, ceil(C/8)*8]. Needs rank >= 3 (counting N), DHWC and CDHW rank 5.
+typedef enum rabbet_format_t {
+  RABBET_FORMAT_NONE = -1,
+  RABBET_FORMAT_LINEAR = 0,
+  RABBET_FORMAT_CHW2 = 1,
+  RABBET_FORMAT_HWC8 = 2,
+  RABBET_FORMAT_CHW4 = 3,
+  RABBET_FORMAT_CHW16 = 4,
+  RABBET_FORMAT_CHW32 = 5,
+  RABBET_FORMAT_DHWC8 = 6,
+  RABBET_FORMAT_CDHW32 = 7,
+  RABBET_FORMAT_HWC = 8,
+  RABBET_FORMAT_DLA_LINEAR = 9,
+  RABBET_FORMAT_DLA_HWC4 = 10,
+  RABBET_FORMAT_HWC16 = 11,
+  RABBET_FORMAT_DHWC = 12,
+  RABBET_FORMAT_CHW8 = 64,  // ours: what AVX2 convolutions want
+} rabbet_format_t;
+
+#define RABBET_MAX_RANK 8
+
+// -1 is a dimension that is not known yet (dynamic).
+typedef struct rabbet_dims_t {
+  int32_t rank;  // -1: unknown rank
+  int64_t d[RABBET_MAX_RANK];
+} rabbet_dims_t;
+
+// Host data of a constant: `count` elements of `dtype`, row-major, borrowed.
+typedef struct rabbet_weights_t {
+  rabbet_dtype_t dtype;
+  const void* data;
+  int64_t count;
+} rabbet_weights_t;
+
+// "FLOAT", "HALF", ...; "?" for a number that is no type. Static storage.
+RABBET_API const char* rabbet_dtype_name(rabbet_dtype_t dtype);
+// Accepts FLOAT, FP32, float32, HALF, FP16, ... in any case.
+RABBET_API rabbet_status_t rabbet_dtype_parse(const char* text,
+                                              rabbet_dtype_t* out_dtype);
+RABBET_API int rabbet_dtype_bits(rabbet_dtype_t dtype);
+
+RABBET_API const char* rabbet_format_name(rabbet_format_t format);
+RABBET_API rabbet_status_t rabbet_format_parse(const char* text,
+                                               rabbet_format_t* out_format);
+
+// Product of the dimensions (1 for rank 0); OUT_OF_RANGE on overflow or on a
+// negative dimension.
+RABBET_API rabbet_status_t rabbet_dims_count(const rabbet_dims_t* dims,
+                                             int64_t* out_count);
+// Bytes of a tensor with its format's padding; checked.
+RABBET_API rabbet_status_t rabbet_tensor_bytes(rabbet_dtype_t dtype,
+                                               rabbet_format_t format,
+                                               const rabbet_dims_t* dims,
+                                               size_t* out_bytes);
+// "(2, 3, -1)" into a buffer that always ends up terminated.
+RABBET_API const char* rabbet_dims_print(const rabbet_dims_t* dims,
+                                         char* buffer, size_t capacity);
+
+RABBET_EXTERN_C_END
+#endif  // RABBET_TYPES_H_

@@ -1,0 +1,28 @@
+// Locks, counters and time.
+#ifndef RABBET_SRC_BASE_THREAD_H_
+#define RABBET_SRC_BASE_THREAD_H_
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "rabbet/base.h"
+
+typedef atomic_int_fast32_t rabbet_refcount_t;
+
+static inline void rabbet_refcount_initialize(rabbet_refcount_t* count) {
+  atomic_init(count, 1);
+}
+static inline void rabbet_refcount_retain(rabbet_refcount_t* count) {
+  atomic_fetch_add_explicit(count, 1, memory_order_relaxed);
+}
+// True when that was the last reference.
+static inline bool rabbet_refcount_release(rabbet_refcount_t* count) {
+  return atomic_fetch_sub_explicit(count, 1, memory_order_acq_rel) == 1;
+}
+
+// Monotonic clock in nanoseconds.
+RABBET_PRIVATE_API int64_t rabbet_time_ns(void);
+// Processors that this process may use (affinity and cgroup quota), >= 1.
+RABBET_PRIVATE_API int rabbet_cpu_count(void);
+
+#endif  // RABBET_SRC_BASE_THREAD_H_

@@ -1,0 +1,78 @@
+// The interface that each device implements.
+#ifndef RABBET_SRC_DEVICE_DEVICE_H_
+#define RABBET_SRC_DEVICE_DEVICE_H_
+
+#include "base/thread.h"
+#include "device/kernel.h"
+
+typedef struct rabbet_device_vtable_t {
+  uint32_t struct_size;
+  void (*destroy)(rabbet_device_t* device);
+  // Model, instruction set, library versions: timings and packed weights hold
+  // only under an equal signature. Borrowed.
+  const char* (*signature)(rabbet_device_t* device);
+  const rabbet_kernel_class_t* const* (*kernel_classes)(rabbet_device_t* device,
+                                                        size_t* out_count);
+  // Device memory aligned to 256.
+  rabbet_status_t (*allocate)(rabbet_device_t* device, size_t size,
+                              void** out_memory);
+  void (*free)(rabbet_device_t* device, void* memory);
+  // Ordered on the stream; host memory must stay valid until it is
+  // synchronized.
+  rabbet_status_t (*copy_to_device)(rabbet_device_t* device, void* target,
+                                    const void* source, size_t size,
+                                    void* stream);
+  rabbet_status_t (*copy_to_host)(rabbet_device_t* device, void* target,
+                                  const void* source, size_t size,
+                                  void* stream);
+  rabbet_status_t (*copy)(rabbet_device_t* device, void* target,
+                          const void* source, size_t size, void* stream);
+  rabbet_status_t (*fill)(rabbet_device_t* device, void* target, uint8_t byte,
+                          size_t size, void* stream);
+  rabbet_status_t (*synchronize)(rabbet_device_t* device, void* stream);
+  // Called by a context before and after each run on the calling thread (sets
+  // and restores the thread count). optional.
+  rabbet_status_t (*begin_run)(rabbet_device_t* device, int threads,
+                               void** out_token);
+  void (*end_run)(rabbet_device_t* device, void* token);
+  // Time in nanoseconds of `count` calls of `body` on the stream, measured on
+  // the device's own clock.
+  rabbet_status_t (*time)(rabbet_device_t* device, void* stream, int count,
+                          rabbet_status_t (*body)(void* context),
+                          void* context, int64_t* out_ns);
+} rabbet_device_vtable_t;
+
+struct rabbet_device_t {
+  const rabbet_device_vtable_t* vtable;
+  rabbet_allocator_t allocator;
+  rabbet_refcount_t references;
+  char name[16];    // "cpu", "cuda:1"
+  char kind[8];     // "cpu", "cuda": what plugins are asked for
+  bool host_memory; // device addresses are host addresses
+  void* library;    // dlopen handle, closed with the last reference
+};
+
+// "cpu", "cuda", "cuda:1"; NULL or "": the environment variable RABBET_DEVICE,
+// else a usable GPU, else the CPU. Opens librabbet_<kind>.so beside this
+// library (or in RABBET_LIBRARY_PATH). UNAVAILABLE says what is missing.
+RABBET_PRIVATE_API rabbet_status_t rabbet_device_create(
+    const char* name, rabbet_allocator_t allocator,
+    rabbet_device_t** out_device);
+RABBET_PRIVATE_API void rabbet_device_retain(rabbet_device_t* device);
+RABBET_PRIVATE_API void rabbet_device_release(rabbet_device_t* device);
+// The class of that name, or NULL.
+RABBET_PRIVATE_API const rabbet_kernel_class_t* rabbet_device_find_kernel(
+    rabbet_device_t* device, const char* name);
+// Threads that a context uses if nobody says otherwise (RABBET_THREADS, else
+// the processors of this process).
+RABBET_PRIVATE_API int rabbet_device_default_threads(void);
+
+// What a device library exports under the name rabbet_device_open.
+typedef rabbet_status_t (*rabbet_device_open_fn_t)(
+    int ordinal, rabbet_allocator_t allocator, rabbet_device_t** out_device);
+
+// The kernel class that runs plugins; part of the runtime, listed by each
+// device ("plugin").
+RABBET_PRIVATE_API extern const rabbet_kernel_class_t rabbet_plugin_kernel_class;
+
+#endif  // RABBET_SRC_DEVICE_DEVICE_H_

@@ -1,0 +1,110 @@
+// What a device offers to compute a group of layers, and how it is run.
+//
+// A library call, a built-in kernel, a fused kernel and a plugin all are kernel
+// classes. The builder asks each class of a device for candidates, times them,
+// and keeps name and tactic; the runtime finds the class again by name.
+#ifndef RABBET_SRC_DEVICE_KERNEL_H_
+#define RABBET_SRC_DEVICE_KERNEL_H_
+
+#include "ops/group.h"
+#include "rabbet/logger.h"
+
+typedef struct rabbet_device_t rabbet_device_t;
+typedef struct rabbet_kernel_class_t rabbet_kernel_class_t;
+
+typedef struct rabbet_type_format_t {
+  rabbet_dtype_t dtype;
+  rabbet_format_t format;
+} rabbet_type_format_t;
+
+// One way to compute a group.
+typedef struct rabbet_candidate_t {
+  const rabbet_kernel_class_t* kernel;
+  int32_t tactic;
+  char tactic_name[48];  // "direct", "winograd", "rows", ...; shown to people
+  // Boundary inputs, then outputs (group order).
+  const rabbet_type_format_t* tensors;
+  // Output i may be written over input in_place[i] (-1: it may not); the kernel
+  // then works whether or not the addresses are equal. NULL: none may.
+  const int32_t* in_place;
+  // Output i must be given the memory of input aliased[i] (-1: none). NULL: none.
+  const int32_t* aliased;
+} rabbet_candidate_t;
+
+typedef struct rabbet_candidate_sink_t {
+  void* context;
+  rabbet_status_t (*add)(void* context, const rabbet_candidate_t* candidate);
+} rabbet_candidate_sink_t;
+
+// What limits the candidates.
+typedef struct rabbet_propose_t {
+  rabbet_device_t* device;
+  const rabbet_group_t* group;  // values' dtype is the network's, format LINEAR
+  // Types that weakly typed networks may compute in besides the network's own:
+  // bit 1 << dtype. 0 when strongly typed.
+  uint32_t extra_dtypes;
+  // When set (conversions), only candidates with exactly these boundary types
+  // and formats are of use.
+  const rabbet_type_format_t* fixed;
+  int threads;
+  int optimization_level;  // 0..5
+  rabbet_allocator_t allocator;
+} rabbet_propose_t;
+
+typedef struct rabbet_kernel_spec_t {
+  rabbet_device_t* device;
+  const rabbet_group_t* group;  // boundary dtype and format as chosen; outlives
+                                // the kernel
+  int32_t tactic;
+  rabbet_allocator_t allocator;
+} rabbet_kernel_spec_t;
+
+// Made once for an engine; shared by its contexts. Subclassed by its class.
+typedef struct rabbet_kernel_t {
+  const rabbet_kernel_class_t* kernel_class;
+} rabbet_kernel_t;
+
+// Concrete shapes for every value of the group, in its order.
+typedef struct rabbet_kernel_shapes_t {
+  const rabbet_dims_t* dims;  // -1: a size tensor inside the group will tell
+  // Elements of integer values that the host knows (shape operands); NULL
+  // entries where it does not.
+  const int64_t* const* host_values;
+  int threads;
+} rabbet_kernel_shapes_t;
+
+// What prepare made: belongs to one context and one set of shapes.
+typedef struct rabbet_kernel_state_t rabbet_kernel_state_t;
+
+typedef struct rabbet_kernel_call_t {
+  void* const* inputs;   // boundary inputs, constants included
+  void* const* outputs;  // boundary outputs
+  void* workspace;       // aligned to 256
+  void* stream;
+} rabbet_kernel_call_t;
+
+struct rabbet_kernel_class_t {
+  uint32_t struct_size;
+  const char* name;  // "dnnl.convolution"; kept in plans, never reused
+  uint32_t version;  // raised when its speed or meaning changes (timing cache)
+  // Adds what it can do for the group; nothing if the group is not its kind.
+  rabbet_status_t (*propose)(const rabbet_propose_t* propose,
+                             rabbet_candidate_sink_t sink);
+  rabbet_status_t (*create)(const rabbet_kernel_spec_t* spec,
+                            rabbet_kernel_t** out_kernel);
+  void (*destroy)(rabbet_kernel_t* kernel);
+  // May allocate, compile, pack weights (kept in the kernel, shared, locked).
+  // Thread-safe. *out_state may stay NULL; *out_workspace is in bytes.
+  rabbet_status_t (*prepare)(rabbet_kernel_t* kernel,
+                             const rabbet_kernel_shapes_t* shapes,
+                             rabbet_kernel_state_t** out_state,
+                             size_t* out_workspace);
+  void (*destroy_state)(rabbet_kernel_t* kernel, rabbet_kernel_state_t* state);
+  // Allocates nothing, parses nothing, takes no lock. Different states may be
+  // enqueued by different threads at once.
+  rabbet_status_t (*enqueue)(rabbet_kernel_t* kernel,
+                             rabbet_kernel_state_t* state,
+                             const rabbet_kernel_call_t* call);
+};
+
+#endif  // RABBET_SRC_DEVICE_KERNEL_H_

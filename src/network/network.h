@@ -1,0 +1,88 @@
+// The inside of a network, for the importer and the builder.
+//
+// Invariants: tensors[i]->id == i; a layer's inputs come from inputs, weights
+// or earlier layers (the order of layers is an order of execution); results of
+// inference are valid for layers [0, inferred).
+#ifndef RABBET_SRC_NETWORK_NETWORK_H_
+#define RABBET_SRC_NETWORK_NETWORK_H_
+
+#include "base/arena.h"
+#include "base/map.h"
+#include "base/thread.h"
+#include "base/vec.h"
+#include "ops/op.h"
+#include "plugin/plugin.h"
+#include "rabbet/network.h"
+
+typedef enum rabbet_tensor_kind_t {
+  RABBET_TENSOR_INPUT = 0,
+  RABBET_TENSOR_WEIGHTS = 1,
+  RABBET_TENSOR_LAYER = 2,
+} rabbet_tensor_kind_t;
+
+struct rabbet_tensor_t {
+  rabbet_network_t* network;
+  int32_t id;
+  rabbet_tensor_kind_t kind;
+  const char* name;
+  rabbet_layer_t* producer;  // LAYER
+  int32_t output_index;
+  bool is_output;
+  uint64_t allowed_formats;
+  const char* dim_names[RABBET_MAX_RANK];
+  // INPUT and WEIGHTS: given. LAYER: inferred.
+  rabbet_dtype_t dtype;
+  rabbet_dims_t given_dims;
+  rabbet_dtype_t wished_dtype;  // weakly typed; NONE
+  // Inferred.
+  rabbet_shape_t shape;
+  const void* constant;         // WEIGHTS, and outputs of constant layers
+  const rabbet_expr_t* values;  // integer tensors followed as expressions
+  size_t value_count;
+  // Some shape depends on its values and no expression gives them: the host
+  // reads the tensor (network input: a shape input).
+  bool is_host_read;
+  bool is_shape_tensor;  // is_host_read, or values reach a shape operand
+};
+
+struct rabbet_layer_t {
+  rabbet_network_t* network;
+  int32_t index;
+  const char* name;
+  const char* metadata;
+  const rabbet_op_t* op;
+  rabbet_attr_t* attrs;  // op->attr_count, the descriptor's order
+  rabbet_tensor_t** inputs;
+  size_t input_count;
+  rabbet_tensor_t** outputs;
+  size_t output_count;
+  rabbet_dtype_t precision;
+  rabbet_plugin_t* plugin;  // plugin layers
+  // Plugin layers: input in whose place output i lies, or -1; inferred.
+  int32_t* aliased;
+  bool* is_size_tensor;
+};
+
+struct rabbet_network_t {
+  rabbet_allocator_t allocator;
+  rabbet_refcount_t references;
+  rabbet_logger_t logger;
+  uint32_t flags;
+  const char* name;
+  rabbet_arena_t arena;
+  rabbet_expr_graph_t* graph;  // made anew when inference starts from 0
+  rabbet_arena_t infer_arena;  // values; emptied when inference starts from 0
+  RABBET_VEC(rabbet_tensor_t*) tensors;
+  RABBET_VEC(rabbet_layer_t*) layers;
+  RABBET_VEC(rabbet_tensor_t*) inputs;
+  RABBET_VEC(rabbet_tensor_t*) outputs;
+  rabbet_map_t tensor_names;
+  size_t inferred;
+  struct rabbet_network_owner_t* owners;
+};
+
+// Infers what is not inferred yet. Called by every getter that needs it.
+RABBET_PRIVATE_API rabbet_status_t rabbet_network_infer(
+    rabbet_network_t* network);
+
+#endif  // RABBET_SRC_NETWORK_NETWORK_H_

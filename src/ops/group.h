@@ -1,0 +1,51 @@
+// A connected group of layers that one kernel computes.
+//
+// Made by the builder, stored in plans, given to kernels: a small dataflow graph
+// in which values are numbered and nodes come in order of execution.
+#ifndef RABBET_SRC_OPS_GROUP_H_
+#define RABBET_SRC_OPS_GROUP_H_
+
+#include "ops/op.h"
+#include "plugin/plugin.h"
+
+typedef struct rabbet_group_value_t {
+  rabbet_dtype_t dtype;
+  rabbet_format_t format;  // boundary values; LINEAR in meaning inside
+  // Build: shapes of the profile, `dims` = opt. In a loaded plan only dims that
+  // are constant are known (others -1), in min and max as well.
+  rabbet_dims_t dims, min, max;
+  // Host data of a constant in LINEAR, or NULL. In a plan it points into the
+  // mapped file.
+  const void* constant;
+} rabbet_group_value_t;
+
+typedef struct rabbet_group_node_t {
+  const rabbet_op_t* op;
+  const char* name;            // layer name
+  const rabbet_attr_t* attrs;  // op->attr_count, in the descriptor's order
+  const int32_t* inputs;       // value numbers; -1: omitted
+  size_t input_count;
+  const int32_t* outputs;
+  size_t output_count;
+  rabbet_plugin_t* plugin;  // plugin layers; retained by whoever owns the group
+} rabbet_group_node_t;
+
+typedef struct rabbet_group_t {
+  rabbet_group_value_t* values;
+  size_t value_count;
+  const int32_t* inputs;  // boundary: constants included, each value once
+  size_t input_count;
+  const int32_t* outputs;
+  size_t output_count;
+  rabbet_group_node_t* nodes;
+  size_t node_count;
+} rabbet_group_t;
+
+// Feeds every byte that determines what the group computes (operators,
+// attributes, types, formats, shapes, wiring; not names, not constants' data,
+// but whether a value is constant) to the buffer: the timing cache's key.
+RABBET_PRIVATE_API rabbet_status_t
+rabbet_group_signature(const rabbet_group_t* group, bool* out_cacheable,
+                       struct rabbet_strbuf_t* buffer);
+
+#endif  // RABBET_SRC_OPS_GROUP_H_

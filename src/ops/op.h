@@ -1,0 +1,151 @@
+// The operator catalogue: all that the project knows of an operator, once.
+//
+// To add one: a line in ops.def, a file <name>.c that defines
+// `const rabbet_op_t rabbet_op_<name>`, kernels in the devices, rows in the
+// conformance suite.
+#ifndef RABBET_SRC_OPS_OP_H_
+#define RABBET_SRC_OPS_OP_H_
+
+#include "core/attr_set.h"
+#include "core/expr.h"
+#include "core/view.h"
+
+typedef struct rabbet_op_t rabbet_op_t;
+
+// ---- What a descriptor says ------------------------------------------------
+
+// One value of an enumeration attribute; lists end with {NULL, 0}. Numbers are
+// those of TensorRT's enums of the same name.
+typedef struct rabbet_op_enumerator_t {
+  const char* name;  // "RELU"
+  int64_t value;
+} rabbet_op_enumerator_t;
+
+typedef struct rabbet_op_attr_t {
+  const char* name;         // TensorRT's property name: "stride_nd"
+  rabbet_attr_type_t type;  // INT, FLOAT, BOOL, STRING, INTS, TENSOR
+  bool required;
+  int64_t default_int;  // INT, BOOL; INTS default to the empty list
+  double default_float;
+  const rabbet_op_enumerator_t* enumerators;  // NULL: any integer
+  const char* doc;
+} rabbet_op_attr_t;
+
+enum {
+  RABBET_OPERAND_OPTIONAL = 1 << 0,
+  RABBET_OPERAND_VARIADIC = 1 << 1,  // last one only: one or more
+  // The operator needs the values, not just the shape, to know its output's
+  // shape: they become expressions where possible, else the host reads them.
+  RABBET_OPERAND_SHAPE = 1 << 2,
+};
+typedef struct rabbet_op_operand_t {
+  const char* name;
+  uint32_t flags;
+  uint32_t dtypes;  // bit 1 << dtype for each type that is allowed
+} rabbet_op_operand_t;
+
+enum {
+  // One output element depends on the same element of each (broadcast) input;
+  // the devices may fuse chains of these.
+  RABBET_OP_POINTWISE = 1 << 0,
+  // Copies elements without looking at them: works for every type, and its
+  // reference kernel may be run over expression numbers to follow shape values.
+  RABBET_OP_MOVES_DATA = 1 << 1,
+  RABBET_OP_NO_FOLD = 1 << 2,  // never evaluated at build
+};
+
+// ---- Inference -------------------------------------------------------------
+
+// A tensor during inference.
+typedef struct rabbet_op_value_t {
+  bool present;  // false: omitted optional input
+  rabbet_dtype_t dtype;
+  rabbet_shape_t shape;
+  const void* constant;         // row-major host data, or NULL
+  const rabbet_expr_t* values;  // elements as expressions, or NULL
+  size_t value_count;
+} rabbet_op_value_t;
+
+typedef struct rabbet_op_infer_t {
+  const rabbet_op_t* op;
+  rabbet_expr_graph_t* graph;
+  rabbet_arena_t* arena;  // for values; lives as long as the results
+  const rabbet_attr_t* attrs;
+  size_t attr_count;
+  const rabbet_op_value_t* inputs;
+  size_t input_count;
+  rabbet_op_value_t* outputs;
+  size_t output_count;
+  bool strongly_typed;
+} rabbet_op_infer_t;
+
+// ---- Evaluation (the reference kernel) -------------------------------------
+
+// All views are LINEAR in host memory; absent inputs have dtype NONE. Outputs
+// are allocated with the inferred shape.
+typedef struct rabbet_op_eval_t {
+  const rabbet_op_t* op;
+  rabbet_allocator_t allocator;  // for scratch
+  const rabbet_attr_t* attrs;
+  size_t attr_count;
+  const rabbet_view_t* inputs;
+  size_t input_count;
+  const rabbet_view_t* outputs;
+  size_t output_count;
+} rabbet_op_eval_t;
+
+struct rabbet_op_t {
+  const char* name;       // "convolution"
+  const char* layer_type; // TensorRT's LayerType name: "CONVOLUTION"
+  const char* doc;        // one line
+  uint32_t flags;
+  const rabbet_op_operand_t* inputs;
+  size_t input_count;
+  const rabbet_op_operand_t* outputs;
+  size_t output_count;
+  const rabbet_op_attr_t* attrs;
+  size_t attr_count;
+  // Sets outputs[i].dtype. NULL: that of input 0.
+  rabbet_status_t (*infer_types)(const rabbet_op_infer_t* infer);
+  // Sets outputs[i].shape; checks attributes and ranks. Types are known.
+  rabbet_status_t (*infer_shapes)(const rabbet_op_infer_t* infer);
+  // Sets outputs[i].values where inputs' values allow. NULL: for MOVES_DATA the
+  // reference kernel is run over expression numbers; for others no values.
+  rabbet_status_t (*infer_values)(const rabbet_op_infer_t* infer);
+  // Plain, exact, unhurried; FP16 and BF16 are computed in FP32 or better and
+  // rounded once. NULL for plugin layers.
+  rabbet_status_t (*reference)(const rabbet_op_eval_t* eval);
+};
+
+// ---- The catalogue ---------------------------------------------------------
+
+typedef enum rabbet_op_id_t {
+#define RABBET_OP(id, name) RABBET_OP_##id,
+#include "ops/ops.def"
+#undef RABBET_OP
+  RABBET_OP_COUNT,
+} rabbet_op_id_t;
+
+RABBET_PRIVATE_API const rabbet_op_t* rabbet_op_get(rabbet_op_id_t id);
+// NULL if there is none of that name.
+RABBET_PRIVATE_API const rabbet_op_t* rabbet_op_find(const char* name);
+// Compare descriptors by address: op == rabbet_op_get(RABBET_OP_CONVOLUTION).
+static inline bool rabbet_op_is(const rabbet_op_t* op, rabbet_op_id_t id) {
+  return op == rabbet_op_get(id);
+}
+
+// Number of elements up to which integer tensors are followed as expressions.
+#define RABBET_OP_MAX_VALUES 256
+
+// Checks inputs (count, presence, types) and attributes against the descriptor,
+// then runs type, shape and value rules. Errors name operand and attribute.
+RABBET_PRIVATE_API rabbet_status_t rabbet_op_infer(
+    const rabbet_op_infer_t* infer);
+// Fills `out_attrs` (op->attr_count long) from `given` in the descriptor's
+// order, with defaults for the rest; unknown names, wrong types and unknown
+// enumerators are errors that list what exists. Copies into the arena.
+RABBET_PRIVATE_API rabbet_status_t rabbet_op_complete_attrs(
+    const rabbet_op_t* op, const rabbet_attr_t* given, size_t given_count,
+    rabbet_arena_t* arena, rabbet_attr_t* out_attrs);
+
+#endif  // RABBET_SRC_OPS_OP_H_

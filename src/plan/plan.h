@@ -1,0 +1,147 @@
+// A plan in memory: what the builder emits, the file holds and the runtime
+// walks. docs/plan_format.md describes the file.
+//
+// Everything in a plan belongs to its arena. A plan that was read has been
+// checked: every index, size, enum and expression is in range, so that its
+// users need not look again.
+#ifndef RABBET_SRC_PLAN_PLAN_H_
+#define RABBET_SRC_PLAN_PLAN_H_
+
+#include "base/arena.h"
+#include "base/file.h"
+#include "core/expr.h"
+#include "ops/group.h"
+#include "rabbet/attr.h"
+
+// Where a value lives.
+typedef enum rabbet_plan_storage_t {
+  RABBET_PLAN_STORAGE_ARENA = 0,     // the context's memory, by lifetime
+  RABBET_PLAN_STORAGE_IO = 1,        // address that the caller set (io number)
+  RABBET_PLAN_STORAGE_CONSTANT = 2,  // bytes of the weights section
+} rabbet_plan_storage_t;
+
+// A tensor at run time.
+typedef struct rabbet_plan_value_t {
+  const char* name;
+  rabbet_dtype_t dtype;
+  rabbet_format_t format;
+  rabbet_shape_t shape;  // expressions of the plan's graph
+  rabbet_plan_storage_t storage;
+  int32_t io;       // IO
+  uint64_t offset;  // CONSTANT: in the weights section, a multiple of 64
+  uint64_t size;    // CONSTANT: bytes
+  // Same memory as this value (views, in-place results); -1: its own. Always a
+  // value whose own alias is -1.
+  int32_t alias;
+  // Host values as expressions (shape operands), or NULL.
+  const rabbet_expr_t* host_values;
+  size_t host_value_count;
+} rabbet_plan_value_t;
+
+// One kernel to run.
+typedef struct rabbet_plan_step_t {
+  const char* name;    // layers that it computes, joined by " + "
+  const char* kernel;  // kernel class
+  int32_t tactic;
+  const char* tactic_name;
+  float time_us;  // as tuned; < 0 if it was not timed
+  // Node inputs and outputs are numbers of the plan's values through `values`:
+  // group value i is plan value values[i], -1 for values inside the group.
+  rabbet_group_t group;
+  const int32_t* values;
+  // Shapes of group values that lie inside the group (rank -1 for others, which
+  // plan values describe).
+  const rabbet_shape_t* inner_shapes;
+  // For plugin nodes (at most one to a step): the creator's key, origin and
+  // what the instance serialized.
+  const char* plugin_name;
+  const char* plugin_version;
+  const char* plugin_namespace;
+  const char* plugin_origin;
+  const rabbet_attr_t* plugin_attrs;
+  size_t plugin_attr_count;
+  // Values that the host reads after this step, before it goes on: the cut
+  // between segments. Fills the symbols (VALUE, tensor = value number).
+  const int32_t* host_reads;
+  size_t host_read_count;
+  // For the inspector: alternatives with their times, as JSON, or NULL.
+  const char* report_json;
+} rabbet_plan_step_t;
+
+typedef struct rabbet_plan_io_t {
+  const char* name;
+  bool is_input;
+  bool is_shape_input;
+  int32_t value;  // plan value that holds it
+  const char* dim_names[RABBET_MAX_RANK];
+  int32_t aliased_input;
+} rabbet_plan_io_t;
+
+typedef struct rabbet_plan_range_t {
+  rabbet_dims_t min, opt, max;
+  const int64_t *min_values, *opt_values, *max_values;  // shape inputs
+  size_t value_count;
+} rabbet_plan_range_t;
+
+typedef struct rabbet_plan_t {
+  rabbet_allocator_t allocator;
+  rabbet_arena_t arena;
+  const char* name;
+  const char* producer;          // "rabbet 0.1.0"
+  const char* device;            // kind: "cpu", "cuda"
+  const char* device_signature;
+  int32_t threads;               // tuned for
+  rabbet_expr_graph_t* graph;    // symbols refer to plan values
+  rabbet_plan_value_t* values;
+  size_t value_count;
+  rabbet_plan_io_t* ios;         // inputs first
+  size_t io_count;
+  size_t input_count;
+  rabbet_plan_step_t* steps;
+  size_t step_count;
+  rabbet_plan_range_t* profiles; // [profile * input_count + input]
+  size_t profile_count;
+  // Weights: while building, pieces to be written (constant value i's bytes are
+  // weights_parts[..]); once read, one range of the file.
+  const uint8_t* weights;
+  size_t weights_size;
+  rabbet_file_map_t* file;       // keeps `weights` mapped; or NULL
+  void* copy;                    // keeps it otherwise
+} rabbet_plan_t;
+
+RABBET_PRIVATE_API rabbet_status_t rabbet_plan_create(
+    rabbet_allocator_t allocator, rabbet_plan_t** out_plan);
+RABBET_PRIVATE_API void rabbet_plan_destroy(rabbet_plan_t* plan);
+
+// Bytes of the constants, in order of offset; the writer pads between them.
+typedef struct rabbet_plan_blob_t {
+  uint64_t offset;
+  const void* data;
+  uint64_t size;
+} rabbet_plan_blob_t;
+
+// Deterministic: equal plans give equal bytes. Caller frees with
+// rabbet_free_aligned(allocator, data, 64).
+RABBET_PRIVATE_API rabbet_status_t rabbet_plan_write(
+    const rabbet_plan_t* plan, const rabbet_plan_blob_t* blobs,
+    size_t blob_count, rabbet_allocator_t allocator, void** out_data,
+    size_t* out_size);
+// Checks everything. Constants stay where they are: `file` (retained) or, when
+// that is NULL, `data` must outlive the plan.
+RABBET_PRIVATE_API rabbet_status_t rabbet_plan_read(
+    const void* data, size_t size, rabbet_file_map_t* file,
+    rabbet_allocator_t allocator, rabbet_plan_t** out_plan);
+
+// Offsets for values with lifetimes, so that those alive together do not
+// overlap (greedy by size, best fit; the method of arXiv 2001.03288). first and
+// last are step numbers, both inclusive.
+typedef struct rabbet_memory_request_t {
+  size_t size;  // 0 gets offset 0
+  int32_t first, last;
+  size_t offset;  // out, a multiple of 256
+} rabbet_memory_request_t;
+RABBET_PRIVATE_API rabbet_status_t rabbet_plan_memory(
+    rabbet_memory_request_t* requests, size_t count,
+    rabbet_allocator_t allocator, size_t* out_total);
+
+#endif  // RABBET_SRC_PLAN_PLAN_H_

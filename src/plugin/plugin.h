@@ -1,0 +1,69 @@
+// A plugin layer's instance, counted, with checked calls.
+//
+// Everything that calls a plugin goes through these: they check what the
+// callback returned (types, ranks, aliases, tactics) and add the names of
+// plugin and layer to its failures.
+#ifndef RABBET_SRC_PLUGIN_PLUGIN_H_
+#define RABBET_SRC_PLUGIN_PLUGIN_H_
+
+#include "core/expr.h"
+#include "rabbet/plugin.h"
+
+// A creator and the instance that it made. Counted, thread-safe.
+typedef struct rabbet_plugin_t rabbet_plugin_t;
+
+// Looks the creator up, checks attrs against its fields (unknown, missing
+// required, wrong type are errors that list the fields) and calls `create`.
+RABBET_PRIVATE_API rabbet_status_t rabbet_plugin_create(
+    const char* name, const char* version, const char* plugin_namespace,
+    const rabbet_plugin_create_t* args, rabbet_allocator_t allocator,
+    rabbet_plugin_t** out_plugin);
+// Wraps an instance made otherwise (API users, class-based plugins). Takes the
+// instance on success. `creator_key` strings are copied.
+RABBET_PRIVATE_API rabbet_status_t rabbet_plugin_wrap(
+    const rabbet_plugin_creator_t* creator, rabbet_plugin_instance_t take_instance,
+    rabbet_allocator_t allocator, rabbet_plugin_t** out_plugin);
+RABBET_PRIVATE_API void rabbet_plugin_retain(rabbet_plugin_t* plugin);
+RABBET_PRIVATE_API void rabbet_plugin_release(rabbet_plugin_t* plugin);
+RABBET_PRIVATE_API rabbet_status_t rabbet_plugin_clone(
+    rabbet_plugin_t* plugin, rabbet_plugin_t** out_clone);
+
+RABBET_PRIVATE_API const rabbet_plugin_creator_t* rabbet_plugin_creator(
+    const rabbet_plugin_t* plugin);
+RABBET_PRIVATE_API void* rabbet_plugin_self(const rabbet_plugin_t* plugin);
+RABBET_PRIVATE_API int32_t rabbet_plugin_output_count(rabbet_plugin_t* plugin);
+
+// Expression builder for one describe: size tensors become symbols of
+// output_tensors[i] (tensor numbers of the network).
+struct rabbet_dim_builder_t {
+  rabbet_expr_graph_t* graph;
+  const int32_t* output_tensors;
+  size_t output_count;
+};
+RABBET_PRIVATE_API rabbet_status_t rabbet_plugin_describe(
+    rabbet_plugin_t* plugin, const char* layer_name,
+    rabbet_dim_builder_t* builder, const rabbet_plugin_input_t* inputs,
+    size_t input_count, rabbet_plugin_output_t* outputs);
+RABBET_PRIVATE_API rabbet_status_t rabbet_plugin_combinations(
+    rabbet_plugin_t* plugin, const rabbet_plugin_query_t* query,
+    rabbet_plugin_combination_sink_t sink);
+// Always at least one tactic (0 when the plugin names none).
+RABBET_PRIVATE_API rabbet_status_t rabbet_plugin_tactics(
+    rabbet_plugin_t* plugin, const rabbet_plugin_query_t* query,
+    rabbet_plugin_tactic_sink_t sink);
+// *out_cacheable false if the plugin gives no key.
+RABBET_PRIVATE_API rabbet_status_t rabbet_plugin_timing_key(
+    rabbet_plugin_t* plugin, rabbet_plugin_attr_sink_t sink,
+    bool* out_cacheable);
+RABBET_PRIVATE_API rabbet_status_t rabbet_plugin_serialize(
+    rabbet_plugin_t* plugin, rabbet_plugin_attr_sink_t sink);
+RABBET_PRIVATE_API rabbet_status_t rabbet_plugin_prepare(
+    rabbet_plugin_t* plugin, const rabbet_plugin_call_t* call,
+    size_t* out_workspace, void** out_state);
+RABBET_PRIVATE_API void rabbet_plugin_destroy_state(rabbet_plugin_t* plugin,
+                                                    void* state);
+// Adds no cost but the call when it succeeds.
+RABBET_PRIVATE_API rabbet_status_t rabbet_plugin_enqueue(
+    rabbet_plugin_t* plugin, const rabbet_plugin_call_t* call);
+
+#endif  // RABBET_SRC_PLUGIN_PLUGIN_H_
