@@ -26,7 +26,7 @@ typedef struct rabbet_attr_t {
   const char* name;
   rabbet_attr_type_t type;
   const void* data;
-  size_t count;          // elements (bytes for STRING, BYTES; elements of TENSOR)
+  size_t count;  // elements (bytes for STRING, BYTES; elements of TENSOR)
   rabbet_dtype_t dtype;  // TENSOR only
   rabbet_dims_t dims;    // TENSOR only
 } rabbet_attr_t;

@@ -25,8 +25,7 @@
 #define RABBET_API __attribute__((visibility("default")))
 #define RABBET_PRIVATE_API __attribute__((visibility("default")))
 #define RABBET_MUST_USE __attribute__((warn_unused_result))
-#define RABBET_PRINTF(format, first) \
-  __attribute__((format(printf, format, first)))
+#define RABBET_PRINTF(text, first) __attribute__((format(printf, text, first)))
 
 RABBET_EXTERN_C_BEGIN
 

@@ -10,8 +10,8 @@ RABBET_EXTERN_C_BEGIN
 
 typedef struct rabbet_profile_t rabbet_profile_t;  // counted
 
-RABBET_API rabbet_status_t rabbet_profile_create(rabbet_allocator_t allocator,
-                                                 rabbet_profile_t** out_profile);
+RABBET_API rabbet_status_t rabbet_profile_create(
+    rabbet_allocator_t allocator, rabbet_profile_t** out_profile);
 RABBET_API void rabbet_profile_retain(rabbet_profile_t* profile);
 RABBET_API void rabbet_profile_release(rabbet_profile_t* profile);
 // min <= opt <= max in each dimension, ranks equal.
@@ -31,9 +31,8 @@ RABBET_API rabbet_status_t rabbet_profile_shape(const rabbet_profile_t* profile,
                                                 rabbet_dims_t* out_opt,
                                                 rabbet_dims_t* out_max);
 RABBET_API rabbet_status_t rabbet_profile_values(
-    const rabbet_profile_t* profile, const char* input,
-    const int64_t** out_min, const int64_t** out_opt, const int64_t** out_max,
-    size_t* out_count);
+    const rabbet_profile_t* profile, const char* input, const int64_t** out_min,
+    const int64_t** out_opt, const int64_t** out_max, size_t* out_count);
 
 // ---- Timing cache ----------------------------------------------------------
 
@@ -47,8 +46,8 @@ RABBET_API void rabbet_timing_cache_retain(rabbet_timing_cache_t* cache);
 RABBET_API void rabbet_timing_cache_release(rabbet_timing_cache_t* cache);
 // Caller frees with rabbet_free.
 RABBET_API rabbet_status_t rabbet_timing_cache_serialize(
-    rabbet_timing_cache_t* cache, rabbet_allocator_t allocator,
-    void** out_data, size_t* out_size);
+    rabbet_timing_cache_t* cache, rabbet_allocator_t allocator, void** out_data,
+    size_t* out_size);
 // Entries of `other` that are not there yet.
 RABBET_API rabbet_status_t rabbet_timing_cache_combine(
     rabbet_timing_cache_t* cache, rabbet_timing_cache_t* other);
@@ -104,9 +103,9 @@ typedef enum rabbet_builder_option_t {
   RABBET_BUILDER_OPTION_ERROR_ON_TIMING_CACHE_MISS = 7,
   RABBET_BUILDER_OPTION_COUNT,
 } rabbet_builder_option_t;
-RABBET_API rabbet_status_t rabbet_builder_config_set(
-    rabbet_builder_config_t* config, rabbet_builder_option_t option,
-    int64_t value);
+RABBET_API rabbet_status_t
+rabbet_builder_config_set(rabbet_builder_config_t* config,
+                          rabbet_builder_option_t option, int64_t value);
 RABBET_API int64_t rabbet_builder_config_get(
     const rabbet_builder_config_t* config, rabbet_builder_option_t option);
 // Name as in rabbet_device_create; NULL: the default device.
@@ -144,10 +143,10 @@ RABBET_API const char* rabbet_build_report_json(rabbet_build_report_t* report);
 // Makes a plan; the network is not changed and can be built again. Caller frees
 // *out_plan with rabbet_free_aligned(allocator, plan, 64). `out_report` may be
 // NULL.
-RABBET_API rabbet_status_t rabbet_build_plan(
-    rabbet_network_t* network, rabbet_builder_config_t* config,
-    rabbet_allocator_t allocator, void** out_plan, size_t* out_size,
-    rabbet_build_report_t** out_report);
+RABBET_API rabbet_status_t
+rabbet_build_plan(rabbet_network_t* network, rabbet_builder_config_t* config,
+                  rabbet_allocator_t allocator, void** out_plan,
+                  size_t* out_size, rabbet_build_report_t** out_report);
 
 RABBET_EXTERN_C_END
 #endif  // RABBET_BUILDER_H_

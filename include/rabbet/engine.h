@@ -11,7 +11,7 @@
 
 RABBET_EXTERN_C_BEGIN
 
-typedef struct rabbet_engine_t rabbet_engine_t;    // counted
+typedef struct rabbet_engine_t rabbet_engine_t;  // counted
 typedef struct rabbet_context_t rabbet_context_t;
 
 typedef struct rabbet_engine_options_t {
@@ -22,9 +22,9 @@ typedef struct rabbet_engine_options_t {
 } rabbet_engine_options_t;
 
 // Maps the file. `options` may be NULL.
-RABBET_API rabbet_status_t rabbet_engine_load(
-    const char* path, const rabbet_engine_options_t* options,
-    rabbet_allocator_t allocator, rabbet_engine_t** out_engine);
+RABBET_API rabbet_status_t
+rabbet_engine_load(const char* path, const rabbet_engine_options_t* options,
+                   rabbet_allocator_t allocator, rabbet_engine_t** out_engine);
 // Copies the bytes.
 RABBET_API rabbet_status_t rabbet_engine_deserialize(
     const void* data, size_t size, const rabbet_engine_options_t* options,
@@ -43,7 +43,7 @@ typedef struct rabbet_io_t {
   bool is_shape_input;  // its values are read on the host: a host address
   rabbet_dtype_t dtype;
   rabbet_format_t format;
-  rabbet_dims_t dims;  // -1: dynamic
+  rabbet_dims_t dims;                      // -1: dynamic
   const char* dim_names[RABBET_MAX_RANK];  // NULL: none
   int32_t aliased_input;  // outputs that share an input's memory; -1
 } rabbet_io_t;
@@ -83,9 +83,9 @@ RABBET_API rabbet_status_t rabbet_engine_inspect(
 
 // ---- Contexts --------------------------------------------------------------
 
-RABBET_API rabbet_status_t rabbet_context_create(rabbet_engine_t* engine,
-                                                 rabbet_allocator_t allocator,
-                                                 rabbet_context_t** out_context);
+RABBET_API rabbet_status_t
+rabbet_context_create(rabbet_engine_t* engine, rabbet_allocator_t allocator,
+                      rabbet_context_t** out_context);
 RABBET_API void rabbet_context_destroy(rabbet_context_t* context);
 RABBET_API rabbet_engine_t* rabbet_context_engine(
     const rabbet_context_t* context);
@@ -117,8 +117,8 @@ RABBET_API rabbet_status_t rabbet_context_bytes(rabbet_context_t* context,
                                                 size_t io, size_t* out_bytes);
 // Checks that all inputs are there; *out_missing (may be NULL) is the first io
 // whose shape or values are missing, else -1.
-RABBET_API rabbet_status_t rabbet_context_infer_shapes(
-    rabbet_context_t* context, int32_t* out_missing);
+RABBET_API rabbet_status_t
+rabbet_context_infer_shapes(rabbet_context_t* context, int32_t* out_missing);
 
 // Asked for an output's memory when its size is known (for data-dependent
 // outputs: its bound) and told its shape; both in every run, on the running

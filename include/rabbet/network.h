@@ -22,9 +22,9 @@ enum {
   RABBET_NETWORK_STRONGLY_TYPED = 1 << 0,
 };
 
-RABBET_API rabbet_status_t rabbet_network_create(
-    uint32_t flags, rabbet_allocator_t allocator, rabbet_logger_t logger,
-    rabbet_network_t** out_network);
+RABBET_API rabbet_status_t
+rabbet_network_create(uint32_t flags, rabbet_allocator_t allocator,
+                      rabbet_logger_t logger, rabbet_network_t** out_network);
 RABBET_API void rabbet_network_retain(rabbet_network_t* network);
 RABBET_API void rabbet_network_release(rabbet_network_t* network);
 RABBET_API uint32_t rabbet_network_flags(const rabbet_network_t* network);
@@ -102,9 +102,10 @@ RABBET_API bool rabbet_tensor_is_output(const rabbet_tensor_t* tensor);
 RABBET_API rabbet_status_t rabbet_tensor_is_shape_tensor(
     rabbet_tensor_t* tensor, bool* out_is_shape_tensor);
 // Bit 1 << format for inputs and outputs; default LINEAR only.
-RABBET_API uint64_t rabbet_tensor_allowed_formats(const rabbet_tensor_t* tensor);
-RABBET_API rabbet_status_t rabbet_tensor_set_allowed_formats(
-    rabbet_tensor_t* tensor, uint64_t formats);
+RABBET_API uint64_t
+rabbet_tensor_allowed_formats(const rabbet_tensor_t* tensor);
+RABBET_API rabbet_status_t
+rabbet_tensor_set_allowed_formats(rabbet_tensor_t* tensor, uint64_t formats);
 // Dimensions with one name are one: unequal sizes are an error at run time.
 RABBET_API rabbet_status_t rabbet_tensor_set_dim_name(rabbet_tensor_t* tensor,
                                                       int32_t axis,
@@ -112,7 +113,8 @@ RABBET_API rabbet_status_t rabbet_tensor_set_dim_name(rabbet_tensor_t* tensor,
 RABBET_API const char* rabbet_tensor_dim_name(const rabbet_tensor_t* tensor,
                                               int32_t axis);  // NULL: none
 // The layer that makes it; NULL for inputs and weights.
-RABBET_API rabbet_layer_t* rabbet_tensor_producer(const rabbet_tensor_t* tensor);
+RABBET_API rabbet_layer_t* rabbet_tensor_producer(
+    const rabbet_tensor_t* tensor);
 RABBET_API bool rabbet_tensor_weights(const rabbet_tensor_t* tensor,
                                       rabbet_weights_t* out_weights);
 

@@ -42,9 +42,11 @@ RABBET_API rabbet_status_t rabbet_dim_operation(rabbet_dim_builder_t* builder,
                                                 rabbet_dim_t* out_dim);
 // An extent that only a run tells: output `output_index`, a 0-D INT32 or INT64
 // tensor, will hold it. `opt` is used for tuning, `upper` bounds the memory.
-RABBET_API rabbet_status_t rabbet_dim_size_tensor(
-    rabbet_dim_builder_t* builder, int32_t output_index, rabbet_dim_t opt,
-    rabbet_dim_t upper, rabbet_dim_t* out_dim);
+RABBET_API rabbet_status_t rabbet_dim_size_tensor(rabbet_dim_builder_t* builder,
+                                                  int32_t output_index,
+                                                  rabbet_dim_t opt,
+                                                  rabbet_dim_t upper,
+                                                  rabbet_dim_t* out_dim);
 RABBET_API bool rabbet_dim_is_constant(rabbet_dim_builder_t* builder,
                                        rabbet_dim_t dim, int64_t* out_value);
 RABBET_API bool rabbet_dim_is_size_tensor(rabbet_dim_builder_t* builder,

@@ -11,20 +11,21 @@ RABBET_EXTERN_C_BEGIN
 // Numbers are stable.
 typedef enum rabbet_status_code_t {
   RABBET_STATUS_OK = 0,
-  RABBET_STATUS_CANCELLED = 1,         // the caller asked to stop
-  RABBET_STATUS_INVALID_ARGUMENT = 2,  // an argument is wrong whatever the state
-  RABBET_STATUS_NOT_FOUND = 3,         // a named thing does not exist
+  RABBET_STATUS_CANCELLED = 1,  // the caller asked to stop
+  RABBET_STATUS_INVALID_ARGUMENT =
+      2,                        // an argument is wrong whatever the state
+  RABBET_STATUS_NOT_FOUND = 3,  // a named thing does not exist
   RABBET_STATUS_ALREADY_EXISTS = 4,
-  RABBET_STATUS_OUT_OF_RANGE = 5,      // index, or shape outside a profile
+  RABBET_STATUS_OUT_OF_RANGE = 5,         // index, or shape outside a profile
   RABBET_STATUS_FAILED_PRECONDITION = 6,  // right call, wrong moment
   RABBET_STATUS_OUT_OF_MEMORY = 7,
-  RABBET_STATUS_UNSUPPORTED = 8,       // valid, but no device or kernel does it
-  RABBET_STATUS_UNAVAILABLE = 9,       // library, driver or device is missing
-  RABBET_STATUS_DATA_LOSS = 10,        // a file is damaged or truncated
-  RABBET_STATUS_INCOMPATIBLE = 11,     // made for another version or device
-  RABBET_STATUS_IO = 12,               // the operating system said no
-  RABBET_STATUS_PLUGIN = 13,           // a plugin's callback failed
-  RABBET_STATUS_INTERNAL = 14,         // a bug in Rabbet
+  RABBET_STATUS_UNSUPPORTED = 8,    // valid, but no device or kernel does it
+  RABBET_STATUS_UNAVAILABLE = 9,    // library, driver or device is missing
+  RABBET_STATUS_DATA_LOSS = 10,     // a file is damaged or truncated
+  RABBET_STATUS_INCOMPATIBLE = 11,  // made for another version or device
+  RABBET_STATUS_IO = 12,            // the operating system said no
+  RABBET_STATUS_PLUGIN = 13,        // a plugin's callback failed
+  RABBET_STATUS_INTERNAL = 14,      // a bug in Rabbet
 } rabbet_status_code_t;
 
 // NULL when OK, so that success costs nothing; otherwise owns a message with
@@ -49,9 +50,8 @@ rabbet_status_make_v(rabbet_status_code_t code, const char* file, int line,
 
 // Says what was being done: the note is put before the message, as in
 // "loading plan 'x.plan': section 2: checksum ...". OK passes through.
-RABBET_API RABBET_MUST_USE rabbet_status_t
-rabbet_status_annotate(rabbet_status_t status, const char* format, ...)
-    RABBET_PRINTF(2, 3);
+RABBET_API RABBET_MUST_USE rabbet_status_t rabbet_status_annotate(
+    rabbet_status_t status, const char* format, ...) RABBET_PRINTF(2, 3);
 
 // The first failure of two; the second's message becomes a note of the first.
 // Takes both.
@@ -88,13 +88,13 @@ RABBET_API void* rabbet_status_payload(rabbet_status_t status, const void* tag);
 
 #define RABBET_STATUS(code, ...) \
   rabbet_status_make((code), __FILE__, __LINE__, __VA_ARGS__)
-#define RABBET_ANNOTATE(status, ...) \
+#define RABBET_ANNOTATE(status, ...)  \
   (rabbet_is_ok(status) ? rabbet_ok() \
                         : rabbet_status_annotate((status), __VA_ARGS__))
 // Only where nothing is held.
-#define RABBET_RETURN_IF_ERROR(expression)                \
-  do {                                                    \
-    rabbet_status_t rabbet_status_tmp_ = (expression);    \
+#define RABBET_RETURN_IF_ERROR(expression)                            \
+  do {                                                                \
+    rabbet_status_t rabbet_status_tmp_ = (expression);                \
     if (!rabbet_is_ok(rabbet_status_tmp_)) return rabbet_status_tmp_; \
   } while (0)
 

@@ -7,7 +7,7 @@
 typedef struct rabbet_map_entry_t {
   const char* key;  // borrowed: must outlive the entry
   size_t key_size;
-  void* value;      // NULL: removed
+  void* value;  // NULL: removed
 } rabbet_map_entry_t;
 
 typedef struct rabbet_map_t {

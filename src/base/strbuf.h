@@ -25,8 +25,8 @@ RABBET_PRIVATE_API void rabbet_strbuf_printf(rabbet_strbuf_t* buffer,
 RABBET_PRIVATE_API void rabbet_strbuf_json_string(rabbet_strbuf_t* buffer,
                                                   const char* text);
 // OUT_OF_MEMORY if any append failed.
-RABBET_PRIVATE_API rabbet_status_t rabbet_strbuf_status(
-    const rabbet_strbuf_t* buffer);
+RABBET_PRIVATE_API rabbet_status_t
+rabbet_strbuf_status(const rabbet_strbuf_t* buffer);
 // "" when empty.
 static inline const char* rabbet_strbuf_text(const rabbet_strbuf_t* buffer) {
   return buffer->data ? buffer->data : "";

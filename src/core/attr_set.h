@@ -9,9 +9,10 @@
 RABBET_PRIVATE_API rabbet_status_t rabbet_attr_copy(rabbet_arena_t* arena,
                                                     const rabbet_attr_t* attr,
                                                     rabbet_attr_t* out_copy);
-RABBET_PRIVATE_API rabbet_status_t rabbet_attrs_copy(
-    rabbet_arena_t* arena, const rabbet_attr_t* attrs, size_t count,
-    rabbet_attr_t** out_copy);
+RABBET_PRIVATE_API rabbet_status_t rabbet_attrs_copy(rabbet_arena_t* arena,
+                                                     const rabbet_attr_t* attrs,
+                                                     size_t count,
+                                                     rabbet_attr_t** out_copy);
 // Value equality, names included.
 RABBET_PRIVATE_API bool rabbet_attr_equal(const rabbet_attr_t* a,
                                           const rabbet_attr_t* b);

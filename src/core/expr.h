@@ -75,16 +75,16 @@ RABBET_PRIVATE_API rabbet_status_t rabbet_expr_constant(
     rabbet_expr_graph_t* graph, int64_t value, rabbet_expr_t* out_expr);
 // The node of a symbol; the same (kind, tensor, index) or the same name gives
 // the same node. Copies the name.
-RABBET_PRIVATE_API rabbet_status_t rabbet_expr_of_symbol(
-    rabbet_expr_graph_t* graph, const rabbet_symbol_t* symbol,
-    rabbet_expr_t* out_expr);
+RABBET_PRIVATE_API rabbet_status_t
+rabbet_expr_of_symbol(rabbet_expr_graph_t* graph, const rabbet_symbol_t* symbol,
+                      rabbet_expr_t* out_expr);
 // Folds constants and the usual identities (x+0, x*1, x*0, x-x, min(x,x),
 // (x*c)/c, constants gathered, operands of commutative operations ordered).
 // INVALID_ARGUMENT for division by a constant 0, OUT_OF_RANGE when constants
 // overflow.
-RABBET_PRIVATE_API rabbet_status_t rabbet_expr_binary(
-    rabbet_expr_graph_t* graph, rabbet_expr_op_t op, rabbet_expr_t a,
-    rabbet_expr_t b, rabbet_expr_t* out_expr);
+RABBET_PRIVATE_API rabbet_status_t
+rabbet_expr_binary(rabbet_expr_graph_t* graph, rabbet_expr_op_t op,
+                   rabbet_expr_t a, rabbet_expr_t b, rabbet_expr_t* out_expr);
 
 RABBET_PRIVATE_API bool rabbet_expr_is_constant(
     const rabbet_expr_graph_t* graph, rabbet_expr_t expr, int64_t* out_value);
@@ -93,19 +93,19 @@ RABBET_PRIVATE_API bool rabbet_expr_is_constant(
 // the value of symbol i. A node that divides by 0 or overflows gets no value:
 // valid[n] (may be NULL if the caller wants an error instead) is set to false
 // for it and for what uses it.
-RABBET_PRIVATE_API rabbet_status_t rabbet_expr_evaluate(
-    const rabbet_expr_graph_t* graph, const int64_t* symbols, int64_t* values,
-    bool* valid);
+RABBET_PRIVATE_API rabbet_status_t
+rabbet_expr_evaluate(const rabbet_expr_graph_t* graph, const int64_t* symbols,
+                     int64_t* values, bool* valid);
 // Like evaluate, for each symbol in an interval: interval arithmetic, so that
 // the result contains every value that can occur. Saturates.
-RABBET_PRIVATE_API rabbet_status_t rabbet_expr_bounds(
-    const rabbet_expr_graph_t* graph, const int64_t* symbol_low,
-    const int64_t* symbol_high, int64_t* low, int64_t* high);
+RABBET_PRIVATE_API rabbet_status_t
+rabbet_expr_bounds(const rabbet_expr_graph_t* graph, const int64_t* symbol_low,
+                   const int64_t* symbol_high, int64_t* low, int64_t* high);
 
 // "ceildiv((batch + 2), 4)"; symbols by name or "tensor3.dim1".
-RABBET_PRIVATE_API rabbet_status_t rabbet_expr_print(
-    const rabbet_expr_graph_t* graph, rabbet_expr_t expr,
-    rabbet_allocator_t allocator, char** out_text);
+RABBET_PRIVATE_API rabbet_status_t
+rabbet_expr_print(const rabbet_expr_graph_t* graph, rabbet_expr_t expr,
+                  rabbet_allocator_t allocator, char** out_text);
 
 // A tensor's shape as expressions.
 typedef struct rabbet_shape_t {
@@ -116,8 +116,8 @@ typedef struct rabbet_shape_t {
 // Dims with -1 for what is not constant.
 RABBET_PRIVATE_API rabbet_dims_t rabbet_shape_dims(
     const rabbet_expr_graph_t* graph, const rabbet_shape_t* shape);
-RABBET_PRIVATE_API rabbet_status_t rabbet_shape_from_dims(
-    rabbet_expr_graph_t* graph, const rabbet_dims_t* dims,
-    rabbet_shape_t* out_shape);
+RABBET_PRIVATE_API rabbet_status_t
+rabbet_shape_from_dims(rabbet_expr_graph_t* graph, const rabbet_dims_t* dims,
+                       rabbet_shape_t* out_shape);
 
 #endif  // RABBET_SRC_CORE_EXPR_H_

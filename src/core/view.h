@@ -45,9 +45,9 @@ static inline bool rabbet_dtype_is_integer(rabbet_dtype_t dtype) {
 RABBET_PRIVATE_API rabbet_status_t rabbet_view_strides(
     const rabbet_view_t* view, int64_t out_strides[RABBET_MAX_RANK]);
 // Shape of the memory: padded, blocked axis last ([N, C/16, H, W, 16], ...).
-RABBET_PRIVATE_API rabbet_status_t rabbet_format_physical_dims(
-    rabbet_format_t format, const rabbet_dims_t* dims,
-    rabbet_dims_t* out_physical);
+RABBET_PRIVATE_API rabbet_status_t
+rabbet_format_physical_dims(rabbet_format_t format, const rabbet_dims_t* dims,
+                            rabbet_dims_t* out_physical);
 // How many channels a block holds (1 for LINEAR, HWC), and whether blocks are
 // innermost with the spatial axes outside each block (CHWx) or channels last.
 typedef struct rabbet_format_info_t {

@@ -38,26 +38,26 @@ typedef struct rabbet_device_vtable_t {
   // Time in nanoseconds of `count` calls of `body` on the stream, measured on
   // the device's own clock.
   rabbet_status_t (*time)(rabbet_device_t* device, void* stream, int count,
-                          rabbet_status_t (*body)(void* context),
-                          void* context, int64_t* out_ns);
+                          rabbet_status_t (*body)(void* context), void* context,
+                          int64_t* out_ns);
 } rabbet_device_vtable_t;
 
 struct rabbet_device_t {
   const rabbet_device_vtable_t* vtable;
   rabbet_allocator_t allocator;
   rabbet_refcount_t references;
-  char name[16];    // "cpu", "cuda:1"
-  char kind[8];     // "cpu", "cuda": what plugins are asked for
-  bool host_memory; // device addresses are host addresses
-  void* library;    // dlopen handle, closed with the last reference
+  char name[16];     // "cpu", "cuda:1"
+  char kind[8];      // "cpu", "cuda": what plugins are asked for
+  bool host_memory;  // device addresses are host addresses
+  void* library;     // dlopen handle, closed with the last reference
 };
 
 // "cpu", "cuda", "cuda:1"; NULL or "": the environment variable RABBET_DEVICE,
 // else a usable GPU, else the CPU. Opens librabbet_<kind>.so beside this
 // library (or in RABBET_LIBRARY_PATH). UNAVAILABLE says what is missing.
-RABBET_PRIVATE_API rabbet_status_t rabbet_device_create(
-    const char* name, rabbet_allocator_t allocator,
-    rabbet_device_t** out_device);
+RABBET_PRIVATE_API rabbet_status_t
+rabbet_device_create(const char* name, rabbet_allocator_t allocator,
+                     rabbet_device_t** out_device);
 RABBET_PRIVATE_API void rabbet_device_retain(rabbet_device_t* device);
 RABBET_PRIVATE_API void rabbet_device_release(rabbet_device_t* device);
 // The class of that name, or NULL.
@@ -73,6 +73,7 @@ typedef rabbet_status_t (*rabbet_device_open_fn_t)(
 
 // The kernel class that runs plugins; part of the runtime, listed by each
 // device ("plugin").
-RABBET_PRIVATE_API extern const rabbet_kernel_class_t rabbet_plugin_kernel_class;
+RABBET_PRIVATE_API extern const rabbet_kernel_class_t
+    rabbet_plugin_kernel_class;
 
 #endif  // RABBET_SRC_DEVICE_DEVICE_H_

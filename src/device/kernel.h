@@ -27,7 +27,8 @@ typedef struct rabbet_candidate_t {
   // Output i may be written over input in_place[i] (-1: it may not); the kernel
   // then works whether or not the addresses are equal. NULL: none may.
   const int32_t* in_place;
-  // Output i must be given the memory of input aliased[i] (-1: none). NULL: none.
+  // Output i must be given the memory of input aliased[i] (-1: none). NULL:
+  // none.
   const int32_t* aliased;
 } rabbet_candidate_t;
 

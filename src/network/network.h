@@ -82,7 +82,7 @@ struct rabbet_network_t {
 };
 
 // Infers what is not inferred yet. Called by every getter that needs it.
-RABBET_PRIVATE_API rabbet_status_t rabbet_network_infer(
-    rabbet_network_t* network);
+RABBET_PRIVATE_API rabbet_status_t
+rabbet_network_infer(rabbet_network_t* network);
 
 #endif  // RABBET_SRC_NETWORK_NETWORK_H_

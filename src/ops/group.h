@@ -1,10 +1,11 @@
 // A connected group of layers that one kernel computes.
 //
-// Made by the builder, stored in plans, given to kernels: a small dataflow graph
-// in which values are numbered and nodes come in order of execution.
+// Made by the builder, stored in plans, given to kernels: a small dataflow
+// graph in which values are numbered and nodes come in order of execution.
 #ifndef RABBET_SRC_OPS_GROUP_H_
 #define RABBET_SRC_OPS_GROUP_H_
 
+#include "base/strbuf.h"
 #include "ops/op.h"
 #include "plugin/plugin.h"
 
@@ -44,8 +45,7 @@ typedef struct rabbet_group_t {
 // Feeds every byte that determines what the group computes (operators,
 // attributes, types, formats, shapes, wiring; not names, not constants' data,
 // but whether a value is constant) to the buffer: the timing cache's key.
-RABBET_PRIVATE_API rabbet_status_t
-rabbet_group_signature(const rabbet_group_t* group, bool* out_cacheable,
-                       struct rabbet_strbuf_t* buffer);
+RABBET_PRIVATE_API rabbet_status_t rabbet_group_signature(
+    const rabbet_group_t* group, bool* out_cacheable, rabbet_strbuf_t* buffer);
 
 #endif  // RABBET_SRC_OPS_GROUP_H_

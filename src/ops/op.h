@@ -95,9 +95,9 @@ typedef struct rabbet_op_eval_t {
 } rabbet_op_eval_t;
 
 struct rabbet_op_t {
-  const char* name;       // "convolution"
-  const char* layer_type; // TensorRT's LayerType name: "CONVOLUTION"
-  const char* doc;        // one line
+  const char* name;        // "convolution"
+  const char* layer_type;  // TensorRT's LayerType name: "CONVOLUTION"
+  const char* doc;         // one line
   uint32_t flags;
   const rabbet_op_operand_t* inputs;
   size_t input_count;
@@ -139,8 +139,8 @@ static inline bool rabbet_op_is(const rabbet_op_t* op, rabbet_op_id_t id) {
 
 // Checks inputs (count, presence, types) and attributes against the descriptor,
 // then runs type, shape and value rules. Errors name operand and attribute.
-RABBET_PRIVATE_API rabbet_status_t rabbet_op_infer(
-    const rabbet_op_infer_t* infer);
+RABBET_PRIVATE_API rabbet_status_t
+rabbet_op_infer(const rabbet_op_infer_t* infer);
 // Fills `out_attrs` (op->attr_count long) from `given` in the descriptor's
 // order, with defaults for the rest; unknown names, wrong types and unknown
 // enumerators are errors that list what exists. Copies into the arena.

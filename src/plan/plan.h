@@ -87,30 +87,30 @@ typedef struct rabbet_plan_t {
   rabbet_allocator_t allocator;
   rabbet_arena_t arena;
   const char* name;
-  const char* producer;          // "rabbet 0.1.0"
-  const char* device;            // kind: "cpu", "cuda"
+  const char* producer;  // "rabbet 0.1.0"
+  const char* device;    // kind: "cpu", "cuda"
   const char* device_signature;
-  int32_t threads;               // tuned for
-  rabbet_expr_graph_t* graph;    // symbols refer to plan values
+  int32_t threads;             // tuned for
+  rabbet_expr_graph_t* graph;  // symbols refer to plan values
   rabbet_plan_value_t* values;
   size_t value_count;
-  rabbet_plan_io_t* ios;         // inputs first
+  rabbet_plan_io_t* ios;  // inputs first
   size_t io_count;
   size_t input_count;
   rabbet_plan_step_t* steps;
   size_t step_count;
-  rabbet_plan_range_t* profiles; // [profile * input_count + input]
+  rabbet_plan_range_t* profiles;  // [profile * input_count + input]
   size_t profile_count;
   // Weights: while building, pieces to be written (constant value i's bytes are
   // weights_parts[..]); once read, one range of the file.
   const uint8_t* weights;
   size_t weights_size;
-  rabbet_file_map_t* file;       // keeps `weights` mapped; or NULL
-  void* copy;                    // keeps it otherwise
+  rabbet_file_map_t* file;  // keeps `weights` mapped; or NULL
+  void* copy;               // keeps it otherwise
 } rabbet_plan_t;
 
-RABBET_PRIVATE_API rabbet_status_t rabbet_plan_create(
-    rabbet_allocator_t allocator, rabbet_plan_t** out_plan);
+RABBET_PRIVATE_API rabbet_status_t
+rabbet_plan_create(rabbet_allocator_t allocator, rabbet_plan_t** out_plan);
 RABBET_PRIVATE_API void rabbet_plan_destroy(rabbet_plan_t* plan);
 
 // Bytes of the constants, in order of offset; the writer pads between them.
@@ -122,15 +122,15 @@ typedef struct rabbet_plan_blob_t {
 
 // Deterministic: equal plans give equal bytes. Caller frees with
 // rabbet_free_aligned(allocator, data, 64).
-RABBET_PRIVATE_API rabbet_status_t rabbet_plan_write(
-    const rabbet_plan_t* plan, const rabbet_plan_blob_t* blobs,
-    size_t blob_count, rabbet_allocator_t allocator, void** out_data,
-    size_t* out_size);
+RABBET_PRIVATE_API rabbet_status_t
+rabbet_plan_write(const rabbet_plan_t* plan, const rabbet_plan_blob_t* blobs,
+                  size_t blob_count, rabbet_allocator_t allocator,
+                  void** out_data, size_t* out_size);
 // Checks everything. Constants stay where they are: `file` (retained) or, when
 // that is NULL, `data` must outlive the plan.
-RABBET_PRIVATE_API rabbet_status_t rabbet_plan_read(
-    const void* data, size_t size, rabbet_file_map_t* file,
-    rabbet_allocator_t allocator, rabbet_plan_t** out_plan);
+RABBET_PRIVATE_API rabbet_status_t
+rabbet_plan_read(const void* data, size_t size, rabbet_file_map_t* file,
+                 rabbet_allocator_t allocator, rabbet_plan_t** out_plan);
 
 // Offsets for values with lifetimes, so that those alive together do not
 // overlap (greedy by size, best fit; the method of arXiv 2001.03288). first and
@@ -140,8 +140,8 @@ typedef struct rabbet_memory_request_t {
   int32_t first, last;
   size_t offset;  // out, a multiple of 256
 } rabbet_memory_request_t;
-RABBET_PRIVATE_API rabbet_status_t rabbet_plan_memory(
-    rabbet_memory_request_t* requests, size_t count,
-    rabbet_allocator_t allocator, size_t* out_total);
+RABBET_PRIVATE_API rabbet_status_t
+rabbet_plan_memory(rabbet_memory_request_t* requests, size_t count,
+                   rabbet_allocator_t allocator, size_t* out_total);
 
 #endif  // RABBET_SRC_PLAN_PLAN_H_

@@ -20,13 +20,14 @@ RABBET_PRIVATE_API rabbet_status_t rabbet_plugin_create(
     rabbet_plugin_t** out_plugin);
 // Wraps an instance made otherwise (API users, class-based plugins). Takes the
 // instance on success. `creator_key` strings are copied.
-RABBET_PRIVATE_API rabbet_status_t rabbet_plugin_wrap(
-    const rabbet_plugin_creator_t* creator, rabbet_plugin_instance_t take_instance,
-    rabbet_allocator_t allocator, rabbet_plugin_t** out_plugin);
+RABBET_PRIVATE_API rabbet_status_t
+rabbet_plugin_wrap(const rabbet_plugin_creator_t* creator,
+                   rabbet_plugin_instance_t take_instance,
+                   rabbet_allocator_t allocator, rabbet_plugin_t** out_plugin);
 RABBET_PRIVATE_API void rabbet_plugin_retain(rabbet_plugin_t* plugin);
 RABBET_PRIVATE_API void rabbet_plugin_release(rabbet_plugin_t* plugin);
-RABBET_PRIVATE_API rabbet_status_t rabbet_plugin_clone(
-    rabbet_plugin_t* plugin, rabbet_plugin_t** out_clone);
+RABBET_PRIVATE_API rabbet_status_t
+rabbet_plugin_clone(rabbet_plugin_t* plugin, rabbet_plugin_t** out_clone);
 
 RABBET_PRIVATE_API const rabbet_plugin_creator_t* rabbet_plugin_creator(
     const rabbet_plugin_t* plugin);
@@ -52,14 +53,14 @@ RABBET_PRIVATE_API rabbet_status_t rabbet_plugin_tactics(
     rabbet_plugin_t* plugin, const rabbet_plugin_query_t* query,
     rabbet_plugin_tactic_sink_t sink);
 // *out_cacheable false if the plugin gives no key.
-RABBET_PRIVATE_API rabbet_status_t rabbet_plugin_timing_key(
-    rabbet_plugin_t* plugin, rabbet_plugin_attr_sink_t sink,
-    bool* out_cacheable);
+RABBET_PRIVATE_API rabbet_status_t
+rabbet_plugin_timing_key(rabbet_plugin_t* plugin,
+                         rabbet_plugin_attr_sink_t sink, bool* out_cacheable);
 RABBET_PRIVATE_API rabbet_status_t rabbet_plugin_serialize(
     rabbet_plugin_t* plugin, rabbet_plugin_attr_sink_t sink);
-RABBET_PRIVATE_API rabbet_status_t rabbet_plugin_prepare(
-    rabbet_plugin_t* plugin, const rabbet_plugin_call_t* call,
-    size_t* out_workspace, void** out_state);
+RABBET_PRIVATE_API rabbet_status_t
+rabbet_plugin_prepare(rabbet_plugin_t* plugin, const rabbet_plugin_call_t* call,
+                      size_t* out_workspace, void** out_state);
 RABBET_PRIVATE_API void rabbet_plugin_destroy_state(rabbet_plugin_t* plugin,
                                                     void* state);
 // Adds no cost but the call when it succeeds.
