@@ -5,6 +5,10 @@
 function(rabbet_layer name)
   file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*.c)
   list(FILTER sources EXCLUDE REGEX "_test\\.c$")
+  if(NOT sources)  # a layer of headers alone
+    set(sources ${CMAKE_CURRENT_BINARY_DIR}/empty.c)
+    file(WRITE ${sources} "")
+  endif()
   add_library(rabbet_layer_${name} OBJECT ${sources})
   target_include_directories(rabbet_layer_${name} PUBLIC
     ${PROJECT_SOURCE_DIR}/include ${PROJECT_SOURCE_DIR}/src)
