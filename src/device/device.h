@@ -49,7 +49,6 @@ struct rabbet_device_t {
   char name[16];     // "cpu", "cuda:1"
   char kind[8];      // "cpu", "cuda": what plugins are asked for
   bool host_memory;  // device addresses are host addresses
-  void* library;     // dlopen handle, closed with the last reference
 };
 
 // "cpu", "cuda", "cuda:1"; NULL or "": the environment variable RABBET_DEVICE,

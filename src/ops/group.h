@@ -29,6 +29,9 @@ typedef struct rabbet_group_node_t {
   const int32_t* outputs;
   size_t output_count;
   rabbet_plugin_t* plugin;  // plugin layers; retained by whoever owns the group
+  // Plugin layers: the input (of this node) in whose place output i lies, or
+  // -1. NULL: none.
+  const int32_t* aliased;
 } rabbet_group_node_t;
 
 typedef struct rabbet_group_t {
