@@ -65,7 +65,7 @@ typedef enum rabbet_builder_flag_t {
   RABBET_BUILDER_GPU_FALLBACK = 3,
   RABBET_BUILDER_REFIT = 4,
   RABBET_BUILDER_DISABLE_TIMING_CACHE = 5,
-  RABBET_BUILDER_TF32 = 7,
+  RABBET_BUILDER_TF32 = 6,
   RABBET_BUILDER_BF16 = 17,
 } rabbet_builder_flag_t;
 
