@@ -84,10 +84,17 @@ typedef struct rabbet_kernel_call_t {
   void* stream;
 } rabbet_kernel_call_t;
 
+enum {
+  // Correct but slow: asked for candidates only when no class without this flag
+  // offered any, so that no time goes into timing what will lose.
+  RABBET_KERNEL_FALLBACK = 1 << 0,
+};
+
 struct rabbet_kernel_class_t {
   uint32_t struct_size;
   const char* name;  // "dnnl.convolution"; kept in plans, never reused
   uint32_t version;  // raised when its speed or meaning changes (timing cache)
+  uint32_t flags;    // RABBET_KERNEL_...
   // Adds what it can do for the group; nothing if the group is not its kind.
   rabbet_status_t (*propose)(const rabbet_propose_t* propose,
                              rabbet_candidate_sink_t sink);
