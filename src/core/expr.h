@@ -78,13 +78,22 @@ RABBET_PRIVATE_API rabbet_status_t rabbet_expr_constant(
 RABBET_PRIVATE_API rabbet_status_t
 rabbet_expr_of_symbol(rabbet_expr_graph_t* graph, const rabbet_symbol_t* symbol,
                       rabbet_expr_t* out_expr);
-// Folds constants and the usual identities (x+0, x*1, x*0, x-x, min(x,x),
-// (x*c)/c, constants gathered, operands of commutative operations ordered).
-// INVALID_ARGUMENT for division by a constant 0, OUT_OF_RANGE when constants
-// overflow.
+// Simplified, so that what is equal gets one number: sums of products with
+// constants gathered, common factors of a division cancelled, floor((x+5)/4)
+// as floor((x+1)/4)+1, ceildiv by a constant as floordiv, comparisons decided
+// where dimensions being >= 0 decides them. Equal means equal wherever both
+// have a value: x/x is 1. INVALID_ARGUMENT for division by a constant 0,
+// OUT_OF_RANGE when constants overflow.
 RABBET_PRIVATE_API rabbet_status_t
 rabbet_expr_binary(rabbet_expr_graph_t* graph, rabbet_expr_op_t op,
                    rabbet_expr_t a, rabbet_expr_t b, rabbet_expr_t* out_expr);
+
+// Adds a node (no SYMBOL) as it is, for a plan's reader, whose numbers must
+// stay: *out_expr is the next number. INVALID_ARGUMENT for an operation or
+// operands that do not exist, or when an equal node is there already.
+RABBET_PRIVATE_API rabbet_status_t
+rabbet_expr_append(rabbet_expr_graph_t* graph, const rabbet_expr_node_t* node,
+                   rabbet_expr_t* out_expr);
 
 RABBET_PRIVATE_API bool rabbet_expr_is_constant(
     const rabbet_expr_graph_t* graph, rabbet_expr_t expr, int64_t* out_value);
@@ -102,7 +111,8 @@ RABBET_PRIVATE_API rabbet_status_t
 rabbet_expr_bounds(const rabbet_expr_graph_t* graph, const int64_t* symbol_low,
                    const int64_t* symbol_high, int64_t* low, int64_t* high);
 
-// "ceildiv((batch + 2), 4)"; symbols by name or "tensor3.dim1".
+// "floordiv((batch + 2), 4)"; symbols by name, "tensor3.dim1", "tensor3[0]".
+// What is very long ends in "...".
 RABBET_PRIVATE_API rabbet_status_t
 rabbet_expr_print(const rabbet_expr_graph_t* graph, rabbet_expr_t expr,
                   rabbet_allocator_t allocator, char** out_text);

@@ -12,7 +12,10 @@ typedef struct rabbet_view_t {
 } rabbet_view_t;
 
 // One element of a LINEAR host tensor as a double (exact for all types but
-// INT64 beyond 2^53) or as an integer; and back, rounding once to nearest even.
+// INT64 beyond 2^53) or as an integer (towards zero, saturated, NaN is 0); and
+// back, rounding once to nearest even. From a double, integer types and the
+// floating types without infinity saturate (NaN in an integer is 0; BOOL is
+// value != 0); from an integer, narrower integer types keep the low bits.
 RABBET_PRIVATE_API double rabbet_load_double(rabbet_dtype_t dtype,
                                              const void* data, int64_t index);
 RABBET_PRIVATE_API int64_t rabbet_load_int64(rabbet_dtype_t dtype,
