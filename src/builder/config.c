@@ -1,0 +1,134 @@
+#include "builder/config.h"
+
+#include <string.h>
+
+typedef struct option_info_t {
+  const char* name;
+  int64_t fallback, low, high;
+} option_info_t;
+
+static const option_info_t option_infos[RABBET_BUILDER_OPTION_COUNT] = {
+    [RABBET_BUILDER_OPTION_FLAGS] = {"flags", 1 << RABBET_BUILDER_TF32, 0,
+                                     UINT32_MAX},
+    [RABBET_BUILDER_OPTION_OPTIMIZATION_LEVEL] = {"optimization_level", 3, 0,
+                                                  5},
+    [RABBET_BUILDER_OPTION_WORKSPACE_LIMIT] = {"workspace_limit", INT64_MAX, 0,
+                                               INT64_MAX},
+    [RABBET_BUILDER_OPTION_AVG_TIMING] = {"avg_timing", 8, 1, 1000},
+    [RABBET_BUILDER_OPTION_MAX_TACTICS] = {"max_tactics", -1, -1, INT32_MAX},
+    [RABBET_BUILDER_OPTION_PROFILING_VERBOSITY] =
+        {"profiling_verbosity", RABBET_PROFILING_LAYER_NAMES_ONLY, 0, 2},
+    [RABBET_BUILDER_OPTION_THREADS] = {"threads", 0, 0, 4096},
+    [RABBET_BUILDER_OPTION_ERROR_ON_TIMING_CACHE_MISS] =
+        {"error_on_timing_cache_miss", 0, 0, 1},
+};
+
+rabbet_status_t rabbet_builder_config_create(
+    rabbet_allocator_t allocator, rabbet_builder_config_t** out_config) {
+  *out_config = NULL;
+  rabbet_builder_config_t* config = NULL;
+  RABBET_RETURN_IF_ERROR(
+      rabbet_allocate(allocator, sizeof(*config), (void**)&config));
+  config->allocator = allocator;
+  rabbet_refcount_initialize(&config->references);
+  for (int i = 0; i < RABBET_BUILDER_OPTION_COUNT; ++i)
+    config->options[i] = option_infos[i].fallback;
+  *out_config = config;
+  return rabbet_ok();
+}
+
+void rabbet_builder_config_retain(rabbet_builder_config_t* config) {
+  if (config) rabbet_refcount_retain(&config->references);
+}
+
+void rabbet_builder_config_release(rabbet_builder_config_t* config) {
+  if (!config || !rabbet_refcount_release(&config->references)) return;
+  for (size_t i = 0; i < config->profiles.count; ++i)
+    rabbet_profile_release(config->profiles.data[i]);
+  rabbet_vec_free(config->allocator, &config->profiles);
+  rabbet_timing_cache_release(config->cache);
+  rabbet_free(config->allocator, config->device);
+  rabbet_free(config->allocator, config);
+}
+
+rabbet_status_t rabbet_builder_config_set(rabbet_builder_config_t* config,
+                                          rabbet_builder_option_t option,
+                                          int64_t value) {
+  if ((unsigned)option >= RABBET_BUILDER_OPTION_COUNT)
+    return RABBET_STATUS(RABBET_STATUS_INVALID_ARGUMENT,
+                         "builder option %d does not exist; there are 0 to %d",
+                         (int)option, RABBET_BUILDER_OPTION_COUNT - 1);
+  const option_info_t* info = &option_infos[option];
+  if (value < info->low || value > info->high)
+    return RABBET_STATUS(
+        RABBET_STATUS_OUT_OF_RANGE,
+        "builder option '%s' must be from %lld to %lld, not %lld", info->name,
+        (long long)info->low, (long long)info->high, (long long)value);
+  config->options[option] = value;
+  return rabbet_ok();
+}
+
+int64_t rabbet_builder_config_get(const rabbet_builder_config_t* config,
+                                  rabbet_builder_option_t option) {
+  if ((unsigned)option >= RABBET_BUILDER_OPTION_COUNT) return 0;
+  return config->options[option];
+}
+
+rabbet_status_t rabbet_builder_config_set_device(
+    rabbet_builder_config_t* config, const char* device) {
+  char* copy = NULL;
+  if (device && *device) {
+    size_t size = strlen(device) + 1;
+    RABBET_RETURN_IF_ERROR(
+        rabbet_allocate(config->allocator, size, (void**)&copy));
+    memcpy(copy, device, size);
+  }
+  rabbet_free(config->allocator, config->device);
+  config->device = copy;
+  return rabbet_ok();
+}
+
+const char* rabbet_builder_config_device(
+    const rabbet_builder_config_t* config) {
+  return config->device;
+}
+
+rabbet_status_t rabbet_builder_config_add_profile(
+    rabbet_builder_config_t* config, rabbet_profile_t* profile) {
+  RABBET_RETURN_IF_ERROR(
+      RABBET_VEC_PUSH(config->allocator, &config->profiles, profile));
+  rabbet_profile_retain(profile);
+  return rabbet_ok();
+}
+
+size_t rabbet_builder_config_profile_count(
+    const rabbet_builder_config_t* config) {
+  return config->profiles.count;
+}
+
+rabbet_profile_t* rabbet_builder_config_profile(
+    const rabbet_builder_config_t* config, size_t index) {
+  return index < config->profiles.count ? config->profiles.data[index] : NULL;
+}
+
+void rabbet_builder_config_set_timing_cache(rabbet_builder_config_t* config,
+                                            rabbet_timing_cache_t* cache) {
+  rabbet_timing_cache_retain(cache);
+  rabbet_timing_cache_release(config->cache);
+  config->cache = cache;
+}
+
+rabbet_timing_cache_t* rabbet_builder_config_timing_cache(
+    const rabbet_builder_config_t* config) {
+  return config->cache;
+}
+
+void rabbet_builder_config_set_progress(rabbet_builder_config_t* config,
+                                        rabbet_progress_t progress) {
+  config->progress = progress;
+}
+
+void rabbet_builder_config_set_logger(rabbet_builder_config_t* config,
+                                      rabbet_logger_t logger) {
+  config->logger = logger;
+}

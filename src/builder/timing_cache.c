@@ -1,0 +1,246 @@
+#include "builder/timing_cache.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "base/thread.h"
+#include "base/vec.h"
+
+// File: header, then entries in ascending order of key. Little-endian.
+#define TIMING_CACHE_MAGIC "RBTIMING"
+#define TIMING_CACHE_VERSION 1u
+
+typedef struct timing_header_t {
+  char magic[8];
+  uint32_t version;
+  uint32_t entry_size;
+  uint64_t entry_count;
+  uint64_t checksum;  // of the entries
+} timing_header_t;
+
+typedef struct timing_entry_t {
+  rabbet_hash_t key;
+  double us;
+  uint64_t workspace;
+} timing_entry_t;
+
+_Static_assert(sizeof(timing_header_t) == 32, "file layout");
+_Static_assert(sizeof(timing_entry_t) == 32, "file layout");
+
+struct rabbet_timing_cache_t {
+  rabbet_allocator_t allocator;
+  rabbet_refcount_t references;
+  pthread_mutex_t mutex;
+  RABBET_VEC(timing_entry_t) entries;  // ascending, keys differ
+};
+
+static int timing_key_compare(rabbet_hash_t a, rabbet_hash_t b) {
+  if (a.high != b.high) return a.high < b.high ? -1 : 1;
+  if (a.low != b.low) return a.low < b.low ? -1 : 1;
+  return 0;
+}
+
+// First entry that is not before the key.
+static size_t timing_cache_lower_bound(const rabbet_timing_cache_t* cache,
+                                       rabbet_hash_t key) {
+  size_t low = 0, high = cache->entries.count;
+  while (low < high) {
+    size_t middle = low + (high - low) / 2;
+    if (timing_key_compare(cache->entries.data[middle].key, key) < 0)
+      low = middle + 1;
+    else
+      high = middle;
+  }
+  return low;
+}
+
+static bool timing_cache_has(const rabbet_timing_cache_t* cache, size_t index,
+                             rabbet_hash_t key) {
+  return index < cache->entries.count &&
+         timing_key_compare(cache->entries.data[index].key, key) == 0;
+}
+
+static rabbet_status_t timing_cache_put_locked(rabbet_timing_cache_t* cache,
+                                               timing_entry_t entry,
+                                               bool replace) {
+  size_t index = timing_cache_lower_bound(cache, entry.key);
+  if (timing_cache_has(cache, index, entry.key)) {
+    if (replace) cache->entries.data[index] = entry;
+    return rabbet_ok();
+  }
+  RABBET_RETURN_IF_ERROR(
+      RABBET_VEC_RESERVE(cache->allocator, &cache->entries, 1));
+  timing_entry_t* place = cache->entries.data + index;
+  memmove(place + 1, place,
+          (cache->entries.count - index) * sizeof(timing_entry_t));
+  *place = entry;
+  cache->entries.count++;
+  return rabbet_ok();
+}
+
+static rabbet_status_t timing_header_check(const timing_header_t* header,
+                                           const void* entries,
+                                           size_t entries_size) {
+  if (memcmp(header->magic, TIMING_CACHE_MAGIC, sizeof(header->magic)) != 0)
+    return RABBET_STATUS(RABBET_STATUS_INCOMPATIBLE,
+                         "this is no timing cache: it does not begin with "
+                         "'" TIMING_CACHE_MAGIC "'");
+  if (header->version != TIMING_CACHE_VERSION ||
+      header->entry_size != sizeof(timing_entry_t))
+    return RABBET_STATUS(RABBET_STATUS_INCOMPATIBLE,
+                         "timing cache of version %u; this is Rabbet %s, which "
+                         "reads version %u: make a new one",
+                         header->version, RABBET_VERSION_STRING,
+                         TIMING_CACHE_VERSION);
+  if (header->entry_count != entries_size / sizeof(timing_entry_t) ||
+      entries_size % sizeof(timing_entry_t) != 0)
+    return RABBET_STATUS(RABBET_STATUS_DATA_LOSS,
+                         "timing cache is truncated or has bytes to spare: %zu "
+                         "bytes of entries where %llu entries of %zu bytes "
+                         "belong",
+                         entries_size, (unsigned long long)header->entry_count,
+                         sizeof(timing_entry_t));
+  if (header->checksum != rabbet_hash64(entries, entries_size))
+    return RABBET_STATUS(RABBET_STATUS_DATA_LOSS,
+                         "timing cache is damaged: its checksum does not fit");
+  return rabbet_ok();
+}
+
+static rabbet_status_t timing_cache_parse(rabbet_timing_cache_t* cache,
+                                          const uint8_t* data, size_t size) {
+  timing_header_t header;
+  if (size < sizeof(header))
+    return RABBET_STATUS(RABBET_STATUS_DATA_LOSS,
+                         "timing cache is truncated: %zu bytes, its header "
+                         "alone has %zu",
+                         size, sizeof(header));
+  memcpy(&header, data, sizeof(header));
+  size_t entries_size = size - sizeof(header);
+  RABBET_RETURN_IF_ERROR(
+      timing_header_check(&header, data + sizeof(header), entries_size));
+  RABBET_RETURN_IF_ERROR(RABBET_VEC_RESERVE(cache->allocator, &cache->entries,
+                                            (size_t)header.entry_count));
+  for (size_t i = 0; i < header.entry_count; ++i) {
+    timing_entry_t entry;
+    memcpy(&entry, data + sizeof(header) + i * sizeof(entry), sizeof(entry));
+    bool ordered = i == 0 || timing_key_compare(cache->entries.data[i - 1].key,
+                                                entry.key) < 0;
+    if (!ordered || !isfinite(entry.us))
+      return RABBET_STATUS(RABBET_STATUS_DATA_LOSS,
+                           "timing cache is damaged: entry %zu %s", i,
+                           ordered ? "has no finite time" : "is out of order");
+    cache->entries.data[cache->entries.count++] = entry;
+  }
+  return rabbet_ok();
+}
+
+rabbet_status_t rabbet_timing_cache_create(const void* data, size_t size,
+                                           rabbet_allocator_t allocator,
+                                           rabbet_timing_cache_t** out_cache) {
+  *out_cache = NULL;
+  rabbet_timing_cache_t* cache = NULL;
+  RABBET_RETURN_IF_ERROR(
+      rabbet_allocate(allocator, sizeof(*cache), (void**)&cache));
+  cache->allocator = allocator;
+  rabbet_refcount_initialize(&cache->references);
+  pthread_mutex_init(&cache->mutex, NULL);
+  rabbet_status_t status = rabbet_ok();
+  if (size > 0) status = timing_cache_parse(cache, data, size);
+  if (rabbet_is_ok(status))
+    *out_cache = cache;
+  else
+    rabbet_timing_cache_release(cache);
+  return status;
+}
+
+void rabbet_timing_cache_retain(rabbet_timing_cache_t* cache) {
+  if (cache) rabbet_refcount_retain(&cache->references);
+}
+
+void rabbet_timing_cache_release(rabbet_timing_cache_t* cache) {
+  if (!cache || !rabbet_refcount_release(&cache->references)) return;
+  rabbet_vec_free(cache->allocator, &cache->entries);
+  pthread_mutex_destroy(&cache->mutex);
+  rabbet_free(cache->allocator, cache);
+}
+
+rabbet_status_t rabbet_timing_cache_serialize(rabbet_timing_cache_t* cache,
+                                              rabbet_allocator_t allocator,
+                                              void** out_data,
+                                              size_t* out_size) {
+  *out_data = NULL;
+  *out_size = 0;
+  pthread_mutex_lock(&cache->mutex);
+  size_t entries_size = cache->entries.count * sizeof(timing_entry_t);
+  uint8_t* data = NULL;
+  rabbet_status_t status = rabbet_allocate(
+      allocator, sizeof(timing_header_t) + entries_size, (void**)&data);
+  if (rabbet_is_ok(status)) {
+    timing_header_t header = {
+        .version = TIMING_CACHE_VERSION,
+        .entry_size = sizeof(timing_entry_t),
+        .entry_count = cache->entries.count,
+        .checksum = rabbet_hash64(cache->entries.data, entries_size),
+    };
+    memcpy(header.magic, TIMING_CACHE_MAGIC, sizeof(header.magic));
+    memcpy(data, &header, sizeof(header));
+    if (entries_size > 0)
+      memcpy(data + sizeof(header), cache->entries.data, entries_size);
+    *out_data = data;
+    *out_size = sizeof(header) + entries_size;
+  }
+  pthread_mutex_unlock(&cache->mutex);
+  return status;
+}
+
+// Both locks are never held at once, so that two caches may be combined with
+// each other from two threads.
+rabbet_status_t rabbet_timing_cache_combine(rabbet_timing_cache_t* cache,
+                                            rabbet_timing_cache_t* other) {
+  if (cache == other) return rabbet_ok();
+  rabbet_allocator_t allocator = cache->allocator;
+  pthread_mutex_lock(&other->mutex);
+  size_t count = other->entries.count;
+  timing_entry_t* copy = NULL;
+  rabbet_status_t status =
+      rabbet_allocate(allocator, count * sizeof(*copy), (void**)&copy);
+  if (rabbet_is_ok(status) && count > 0)
+    memcpy(copy, other->entries.data, count * sizeof(*copy));
+  pthread_mutex_unlock(&other->mutex);
+  pthread_mutex_lock(&cache->mutex);
+  for (size_t i = 0; rabbet_is_ok(status) && i < count; ++i)
+    status = timing_cache_put_locked(cache, copy[i], false);
+  pthread_mutex_unlock(&cache->mutex);
+  rabbet_free(allocator, copy);
+  return status;
+}
+
+size_t rabbet_timing_cache_count(rabbet_timing_cache_t* cache) {
+  pthread_mutex_lock(&cache->mutex);
+  size_t count = cache->entries.count;
+  pthread_mutex_unlock(&cache->mutex);
+  return count;
+}
+
+bool rabbet_timing_cache_find(rabbet_timing_cache_t* cache, rabbet_hash_t key,
+                              rabbet_timing_t* out_timing) {
+  pthread_mutex_lock(&cache->mutex);
+  size_t index = timing_cache_lower_bound(cache, key);
+  bool found = timing_cache_has(cache, index, key);
+  if (found) {
+    const timing_entry_t* entry = &cache->entries.data[index];
+    *out_timing = (rabbet_timing_t){entry->us, entry->workspace};
+  }
+  pthread_mutex_unlock(&cache->mutex);
+  return found;
+}
+
+rabbet_status_t rabbet_timing_cache_put(rabbet_timing_cache_t* cache,
+                                        rabbet_hash_t key,
+                                        rabbet_timing_t timing) {
+  timing_entry_t entry = {key, timing.us, timing.workspace};
+  pthread_mutex_lock(&cache->mutex);
+  rabbet_status_t status = timing_cache_put_locked(cache, entry, true);
+  pthread_mutex_unlock(&cache->mutex);
+  return status;
+}

@@ -1,0 +1,22 @@
+// What was measured, by key: the inside of a timing cache.
+#ifndef RABBET_SRC_BUILDER_TIMING_CACHE_H_
+#define RABBET_SRC_BUILDER_TIMING_CACHE_H_
+
+#include "base/hash.h"
+#include "rabbet/builder.h"
+
+// A way to compute something, measured once.
+typedef struct rabbet_timing_t {
+  double us;           // per run; < 0: cannot be used on this device
+  uint64_t workspace;  // bytes
+} rabbet_timing_t;
+
+// False if nothing is known under the key.
+RABBET_PRIVATE_API bool rabbet_timing_cache_find(rabbet_timing_cache_t* cache,
+                                                 rabbet_hash_t key,
+                                                 rabbet_timing_t* out_timing);
+// Sets or replaces.
+RABBET_PRIVATE_API rabbet_status_t rabbet_timing_cache_put(
+    rabbet_timing_cache_t* cache, rabbet_hash_t key, rabbet_timing_t timing);
+
+#endif  // RABBET_SRC_BUILDER_TIMING_CACHE_H_

@@ -1,0 +1,133 @@
+#include "builder/timing_cache.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static rabbet_timing_cache_t* filled(int first, int count) {
+  rabbet_timing_cache_t* cache = NULL;
+  assert_true(rabbet_is_ok(
+      rabbet_timing_cache_create(NULL, 0, rabbet_allocator_system(), &cache)));
+  for (int i = first; i < first + count; ++i) {
+    rabbet_hash_t key = {(uint64_t)(i * 7919 % 97), (uint64_t)i};
+    rabbet_timing_t timing = {i * 0.25, (uint64_t)i};
+    assert_true(rabbet_is_ok(rabbet_timing_cache_put(cache, key, timing)));
+  }
+  return cache;
+}
+
+static void check_entry(rabbet_timing_cache_t* cache, int i) {
+  rabbet_hash_t key = {(uint64_t)(i * 7919 % 97), (uint64_t)i};
+  rabbet_timing_t timing;
+  assert_true(rabbet_timing_cache_find(cache, key, &timing));
+  assert_true(timing.us == i * 0.25);
+  assert_int_equal(timing.workspace, i);
+}
+
+static void round_trip(void** state) {
+  (void)state;
+  rabbet_timing_cache_t* cache = filled(0, 200);
+  void* data = NULL;
+  size_t size = 0;
+  assert_true(rabbet_is_ok(rabbet_timing_cache_serialize(
+      cache, rabbet_allocator_system(), &data, &size)));
+  rabbet_timing_cache_t* copy = NULL;
+  assert_true(rabbet_is_ok(rabbet_timing_cache_create(
+      data, size, rabbet_allocator_system(), &copy)));
+  assert_int_equal(rabbet_timing_cache_count(copy), 200);
+  for (int i = 0; i < 200; ++i)
+    check_entry(copy, i);
+  rabbet_timing_t timing;
+  assert_false(
+      rabbet_timing_cache_find(copy, (rabbet_hash_t){1, 99999}, &timing));
+  rabbet_free(rabbet_allocator_system(), data);
+  rabbet_timing_cache_release(copy);
+  rabbet_timing_cache_release(cache);
+}
+
+// Entries put in another order give the same file.
+static void bytes_do_not_depend_on_order(void** state) {
+  (void)state;
+  rabbet_timing_cache_t* a = filled(0, 50);
+  rabbet_timing_cache_t* rest = filled(25, 25);
+  rabbet_timing_cache_t* b = filled(0, 25);
+  assert_true(rabbet_is_ok(rabbet_timing_cache_combine(rest, b)));
+  void *data_a = NULL, *data_b = NULL;
+  size_t size_a = 0, size_b = 0;
+  assert_true(rabbet_is_ok(rabbet_timing_cache_serialize(
+      a, rabbet_allocator_system(), &data_a, &size_a)));
+  assert_true(rabbet_is_ok(rabbet_timing_cache_serialize(
+      rest, rabbet_allocator_system(), &data_b, &size_b)));
+  assert_int_equal(size_a, size_b);
+  assert_memory_equal(data_a, data_b, size_a);
+  rabbet_free(rabbet_allocator_system(), data_a);
+  rabbet_free(rabbet_allocator_system(), data_b);
+  rabbet_timing_cache_release(a);
+  rabbet_timing_cache_release(b);
+  rabbet_timing_cache_release(rest);
+}
+
+static void combine_keeps_what_is_there(void** state) {
+  (void)state;
+  rabbet_timing_cache_t* a = filled(0, 3);
+  rabbet_timing_cache_t* b = filled(3, 3);
+  rabbet_hash_t key = {0, 0};
+  assert_true(
+      rabbet_is_ok(rabbet_timing_cache_put(b, key, (rabbet_timing_t){77, 0})));
+  assert_true(rabbet_is_ok(rabbet_timing_cache_combine(a, b)));
+  assert_true(rabbet_is_ok(rabbet_timing_cache_combine(a, a)));
+  assert_int_equal(rabbet_timing_cache_count(a), 6);
+  for (int i = 0; i < 6; ++i)
+    check_entry(a, i);
+  rabbet_timing_cache_release(a);
+  rabbet_timing_cache_release(b);
+}
+
+static rabbet_status_code_t code_of(const void* data, size_t size) {
+  rabbet_timing_cache_t* cache = NULL;
+  rabbet_status_t status =
+      rabbet_timing_cache_create(data, size, rabbet_allocator_system(), &cache);
+  rabbet_status_code_t code = rabbet_status_code(status);
+  if (rabbet_is_ok(status))
+    rabbet_timing_cache_release(cache);
+  else
+    assert_null(cache);
+  rabbet_status_free(status);
+  return code;
+}
+
+// Every truncation and every flipped bit is noticed.
+static void damage(void** state) {
+  (void)state;
+  rabbet_timing_cache_t* cache = filled(0, 5);
+  uint8_t* data = NULL;
+  size_t size = 0;
+  assert_true(rabbet_is_ok(rabbet_timing_cache_serialize(
+      cache, rabbet_allocator_system(), (void**)&data, &size)));
+  rabbet_timing_cache_release(cache);
+  assert_int_equal(code_of(data, size), RABBET_STATUS_OK);
+  for (size_t cut = 1; cut < size; ++cut)
+    assert_int_equal(code_of(data, cut), RABBET_STATUS_DATA_LOSS);
+  for (size_t bit = 0; bit < size * 8; ++bit) {
+    data[bit / 8] ^= (uint8_t)(1u << bit % 8);
+    rabbet_status_code_t code = code_of(data, size);
+    // Magic, version and size of an entry: another kind of file.
+    assert_int_equal(code, bit < 16 * 8 ? RABBET_STATUS_INCOMPATIBLE
+                                        : RABBET_STATUS_DATA_LOSS);
+    data[bit / 8] ^= (uint8_t)(1u << bit % 8);
+  }
+  rabbet_free(rabbet_allocator_system(), data);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(round_trip),
+      cmocka_unit_test(bytes_do_not_depend_on_order),
+      cmocka_unit_test(combine_keeps_what_is_there),
+      cmocka_unit_test(damage),
+  };
+  return cmocka_run_group_tests_name("timing_cache", tests, NULL, NULL);
+}
