@@ -1,0 +1,140 @@
+#include "device/device.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+// "cuda:1" -> "cuda", 1. Ordinals of devices that have one are 0 if not given.
+static rabbet_status_t rabbet_device_parse(const char* name, char out_kind[8],
+                                           int* out_ordinal) {
+  *out_ordinal = 0;
+  const char* colon = strchr(name, ':');
+  size_t size = colon ? (size_t)(colon - name) : strlen(name);
+  bool valid = size > 0 && size < 8;
+  for (size_t i = 0; valid && i < size; ++i) {
+    valid = (name[i] >= 'a' && name[i] <= 'z') ||
+            (name[i] >= '0' && name[i] <= '9' && i > 0);
+  }
+  if (valid && colon) {
+    char* end = NULL;
+    errno = 0;
+    long ordinal = strtol(colon + 1, &end, 10);
+    valid = end != colon + 1 && *end == 0 && errno == 0 && ordinal >= 0 &&
+            ordinal < 1024;
+    *out_ordinal = (int)ordinal;
+  }
+  if (!valid) {
+    return RABBET_STATUS(RABBET_STATUS_INVALID_ARGUMENT,
+                         "'%.64s' is no device name; expected \"cpu\", "
+                         "\"cuda\" or \"cuda:N\"",
+                         name);
+  }
+  memcpy(out_kind, name, size);
+  out_kind[size] = 0;
+  return rabbet_ok();
+}
+
+// Folder of the library that holds this code; "" if the loader cannot tell.
+static void rabbet_library_folder(char folder[PATH_MAX]) {
+  Dl_info info;
+  folder[0] = 0;
+  if (!dladdr((const void*)(uintptr_t)&rabbet_device_create, &info) ||
+      !info.dli_fname) {
+    return;
+  }
+  const char* slash = strrchr(info.dli_fname, '/');
+  if (!slash || (size_t)(slash - info.dli_fname) >= PATH_MAX) return;
+  memcpy(folder, info.dli_fname, (size_t)(slash - info.dli_fname));
+  folder[slash - info.dli_fname] = 0;
+}
+
+// Never unloaded: a device library may own threads that outlive its devices.
+static void* rabbet_library_open(const char* folder, const char* kind,
+                                 char path[PATH_MAX]) {
+  int size = snprintf(path, PATH_MAX, "%s%slibrabbet_%s.so", folder,
+                      *folder ? "/" : "", kind);
+  if (size < 0 || size >= PATH_MAX) return NULL;
+  return dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+}
+
+static rabbet_status_t rabbet_library_find(const char* kind,
+                                           rabbet_device_open_fn_t* out_open) {
+  char path[PATH_MAX], folder[PATH_MAX];
+  const char* asked = getenv("RABBET_LIBRARY_PATH");
+  void* library = NULL;
+  if (asked && *asked) library = rabbet_library_open(asked, kind, path);
+  if (!library) {
+    rabbet_library_folder(folder);
+    library = rabbet_library_open(folder, kind, path);
+  }
+  if (!library) {
+    const char* reason = dlerror();
+    return RABBET_STATUS(
+        RABBET_STATUS_UNAVAILABLE,
+        "device '%s' is not available: %s. It is looked for beside "
+        "librabbet_runtime.so and in RABBET_LIBRARY_PATH",
+        kind, reason ? reason : "its library cannot be opened");
+  }
+  *(void**)out_open = dlsym(library, "rabbet_device_open");
+  if (*out_open) return rabbet_ok();
+  return RABBET_STATUS(RABBET_STATUS_INCOMPATIBLE,
+                       "'%s' does not export rabbet_device_open: it is no "
+                       "device library of this version",
+                       path);
+}
+
+static rabbet_status_t rabbet_device_open(const char* kind, int ordinal,
+                                          rabbet_allocator_t allocator,
+                                          rabbet_device_t** out_device) {
+  rabbet_device_open_fn_t open = NULL;
+  RABBET_RETURN_IF_ERROR(rabbet_library_find(kind, &open));
+  return RABBET_ANNOTATE(open(ordinal, allocator, out_device), "device '%s:%d'",
+                         kind, ordinal);
+}
+
+rabbet_status_t rabbet_device_create(const char* name,
+                                     rabbet_allocator_t allocator,
+                                     rabbet_device_t** out_device) {
+  *out_device = NULL;
+  if (!name || !*name) name = getenv("RABBET_DEVICE");
+  if (name && *name) {
+    char kind[8];
+    int ordinal = 0;
+    RABBET_RETURN_IF_ERROR(rabbet_device_parse(name, kind, &ordinal));
+    return rabbet_device_open(kind, ordinal, allocator, out_device);
+  }
+  rabbet_status_t gpu = rabbet_device_open("cuda", 0, allocator, out_device);
+  if (rabbet_status_code(gpu) != RABBET_STATUS_UNAVAILABLE) return gpu;
+  rabbet_status_ignore(gpu);
+  return rabbet_device_open("cpu", 0, allocator, out_device);
+}
+
+void rabbet_device_retain(rabbet_device_t* device) {
+  rabbet_refcount_retain(&device->references);
+}
+
+void rabbet_device_release(rabbet_device_t* device) {
+  if (!device || !rabbet_refcount_release(&device->references)) return;
+  device->vtable->destroy(device);
+}
+
+const rabbet_kernel_class_t* rabbet_device_find_kernel(rabbet_device_t* device,
+                                                       const char* name) {
+  size_t count = 0;
+  const rabbet_kernel_class_t* const* classes =
+      device->vtable->kernel_classes(device, &count);
+  for (size_t i = 0; i < count; ++i) {
+    if (strcmp(classes[i]->name, name) == 0) return classes[i];
+  }
+  return NULL;
+}
+
+int rabbet_device_default_threads(void) {
+  const char* text = getenv("RABBET_THREADS");
+  int asked = text ? atoi(text) : 0;
+  return asked > 0 ? asked : rabbet_cpu_count();
+}

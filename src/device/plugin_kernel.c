@@ -1,0 +1,409 @@
+// The kernel class "plugin": a group of one plugin layer, on every device.
+#include <stdio.h>
+#include <string.h>
+
+#include "base/math.h"
+#include "device/device.h"
+
+// A node input by name of the group's boundary.
+typedef struct rabbet_plugin_operand_t {
+  int32_t boundary;  // index of the boundary input; -1: omitted
+  int32_t value;     // group value; -1: omitted
+} rabbet_plugin_operand_t;
+
+typedef struct rabbet_plugin_kernel_t {
+  rabbet_kernel_t base;
+  rabbet_allocator_t allocator;
+  rabbet_device_t* device;  // borrowed from the spec
+  const rabbet_group_t* group;
+  const rabbet_group_node_t* node;
+  int32_t tactic;
+  rabbet_plugin_operand_t operands[];  // node inputs
+} rabbet_plugin_kernel_t;
+
+struct rabbet_kernel_state_t {
+  rabbet_plugin_t* plugin;  // this context's instance
+  rabbet_plugin_call_t call;
+  void* host_values;             // memory of the shape inputs
+  rabbet_plugin_view_t views[];  // inputs, then outputs
+};
+
+static const rabbet_group_node_t* rabbet_plugin_node(
+    const rabbet_group_t* group) {
+  if (group->node_count != 1 || !group->nodes[0].plugin) return NULL;
+  return &group->nodes[0];
+}
+
+static int32_t rabbet_boundary_index(const int32_t* boundary, size_t count,
+                                     int32_t value) {
+  for (size_t i = 0; i < count; ++i) {
+    if (boundary[i] == value) return (int32_t)i;
+  }
+  return -1;
+}
+
+// ---- Proposing -------------------------------------------------------------
+
+typedef struct rabbet_plugin_proposal_t {
+  const rabbet_propose_t* propose;
+  const rabbet_group_node_t* node;
+  rabbet_candidate_sink_t sink;
+  rabbet_plugin_query_t query;
+  rabbet_plugin_tensor_t* tensors;  // of the query: node inputs, then outputs
+  rabbet_type_format_t* boundary;   // of the candidate
+  int32_t* aliased;                 // of the candidate
+  size_t offered, accepted;
+} rabbet_plugin_proposal_t;
+
+// Value of the query's tensor i, or -1.
+static int32_t rabbet_query_value(const rabbet_group_node_t* node, size_t i) {
+  return i < node->input_count ? node->inputs[i]
+                               : node->outputs[i - node->input_count];
+}
+
+static void rabbet_query_tensor(const rabbet_group_t* group, int32_t value,
+                                rabbet_plugin_tensor_t* out_tensor) {
+  *out_tensor = (rabbet_plugin_tensor_t){.dtype = RABBET_DTYPE_NONE,
+                                         .format = RABBET_FORMAT_LINEAR};
+  if (value < 0) return;
+  const rabbet_group_value_t* from = &group->values[value];
+  out_tensor->dtype = from->dtype;
+  out_tensor->dims = from->dims;
+  out_tensor->min = from->min;
+  out_tensor->opt = from->dims;
+  out_tensor->max = from->max;
+  for (int32_t axis = 0; axis < from->dims.rank; ++axis) {
+    if (from->min.d[axis] != from->max.d[axis]) out_tensor->dims.d[axis] = -1;
+  }
+}
+
+// The builder may give a tensor another type only where the network is weakly
+// typed, and then only one that the user allowed.
+static bool rabbet_dtype_allowed(const rabbet_propose_t* propose,
+                                 rabbet_dtype_t network,
+                                 rabbet_dtype_t wanted) {
+  if (network == wanted) return true;
+  return (propose->extra_dtypes >> wanted & 1) &&
+         (network == RABBET_DTYPE_FLOAT || network == RABBET_DTYPE_HALF ||
+          network == RABBET_DTYPE_BF16);
+}
+
+static rabbet_status_t rabbet_proposal_add_tactic(void* context,
+                                                  int32_t tactic) {
+  rabbet_plugin_proposal_t* proposal = context;
+  rabbet_candidate_t candidate = {.kernel = &rabbet_plugin_kernel_class,
+                                  .tactic = tactic,
+                                  .tensors = proposal->boundary,
+                                  .aliased = proposal->aliased};
+  if (tactic == 0) {
+    snprintf(candidate.tactic_name, sizeof(candidate.tactic_name), "default");
+  } else {
+    snprintf(candidate.tactic_name, sizeof(candidate.tactic_name), "tactic %d",
+             tactic);
+  }
+  ++proposal->accepted;
+  return proposal->sink.add(proposal->sink.context, &candidate);
+}
+
+// Writes one tensor's choice to the boundary; false if the same value was
+// given two choices, or one that is not allowed.
+static bool rabbet_proposal_place(rabbet_plugin_proposal_t* proposal, size_t i,
+                                  rabbet_plugin_type_format_t choice) {
+  const rabbet_group_t* group = proposal->propose->group;
+  int32_t value = rabbet_query_value(proposal->node, i);
+  if (value < 0) return true;
+  bool is_input = i < proposal->node->input_count;
+  int32_t at =
+      is_input
+          ? rabbet_boundary_index(group->inputs, group->input_count, value)
+          : rabbet_boundary_index(group->outputs, group->output_count, value);
+  if (!rabbet_dtype_allowed(proposal->propose, group->values[value].dtype,
+                            choice.dtype)) {
+    return false;
+  }
+  rabbet_type_format_t* slot =
+      &proposal
+           ->boundary[is_input ? (size_t)at : group->input_count + (size_t)at];
+  if (slot->dtype != RABBET_DTYPE_NONE &&
+      (slot->dtype != choice.dtype || slot->format != choice.format)) {
+    return false;
+  }
+  *slot = (rabbet_type_format_t){choice.dtype, choice.format};
+  return true;
+}
+
+static rabbet_status_t rabbet_proposal_add_combination(
+    void* context, const rabbet_plugin_type_format_t* choices) {
+  rabbet_plugin_proposal_t* proposal = context;
+  const rabbet_group_t* group = proposal->propose->group;
+  size_t count = proposal->query.input_count + proposal->query.output_count;
+  ++proposal->offered;
+  for (size_t i = 0; i < group->input_count + group->output_count; ++i) {
+    proposal->boundary[i] =
+        (rabbet_type_format_t){RABBET_DTYPE_NONE, RABBET_FORMAT_NONE};
+  }
+  for (size_t i = 0; i < count; ++i) {
+    if (!rabbet_proposal_place(proposal, i, choices[i])) return rabbet_ok();
+    proposal->tensors[i].dtype = choices[i].dtype;
+    proposal->tensors[i].format = choices[i].format;
+  }
+  return rabbet_plugin_tactics(
+      proposal->node->plugin, &proposal->query,
+      (rabbet_plugin_tactic_sink_t){proposal, rabbet_proposal_add_tactic});
+}
+
+// Aliases of the candidate count boundary inputs and outputs.
+static void rabbet_proposal_aliases(rabbet_plugin_proposal_t* proposal) {
+  const rabbet_group_t* group = proposal->propose->group;
+  const rabbet_group_node_t* node = proposal->node;
+  for (size_t i = 0; i < group->output_count; ++i)
+    proposal->aliased[i] = -1;
+  for (size_t i = 0; node->aliased && i < node->output_count; ++i) {
+    int32_t at = rabbet_boundary_index(group->outputs, group->output_count,
+                                       node->outputs[i]);
+    if (node->aliased[i] < 0) continue;
+    proposal->aliased[at] = rabbet_boundary_index(
+        group->inputs, group->input_count, node->inputs[node->aliased[i]]);
+  }
+}
+
+static rabbet_status_t rabbet_plugin_propose(const rabbet_propose_t* propose,
+                                             rabbet_candidate_sink_t sink) {
+  const rabbet_group_t* group = propose->group;
+  const rabbet_group_node_t* node = rabbet_plugin_node(group);
+  if (!node) return rabbet_ok();
+  size_t tensors = node->input_count + node->output_count;
+  size_t boundary = group->input_count + group->output_count;
+  rabbet_plugin_proposal_t proposal = {
+      .propose = propose, .node = node, .sink = sink};
+  rabbet_arena_t arena;
+  rabbet_arena_initialize(propose->allocator, &arena);
+  rabbet_status_t status = rabbet_arena_allocate_array(
+      &arena, tensors, sizeof(*proposal.tensors), (void**)&proposal.tensors);
+  if (rabbet_is_ok(status)) {
+    status = rabbet_arena_allocate_array(&arena, boundary,
+                                         sizeof(*proposal.boundary),
+                                         (void**)&proposal.boundary);
+  }
+  if (rabbet_is_ok(status)) {
+    status =
+        rabbet_arena_allocate_array(&arena, group->output_count,
+                                    sizeof(int32_t), (void**)&proposal.aliased);
+  }
+  if (rabbet_is_ok(status)) {
+    for (size_t i = 0; i < tensors; ++i) {
+      rabbet_query_tensor(group, rabbet_query_value(node, i),
+                          &proposal.tensors[i]);
+    }
+    proposal.query =
+        (rabbet_plugin_query_t){.layer_name = node->name,
+                                .device = propose->device->kind,
+                                .tensors = proposal.tensors,
+                                .input_count = node->input_count,
+                                .output_count = node->output_count};
+    rabbet_proposal_aliases(&proposal);
+    status = rabbet_plugin_combinations(
+        node->plugin, &proposal.query,
+        (rabbet_plugin_combination_sink_t){&proposal,
+                                           rabbet_proposal_add_combination});
+  }
+  if (rabbet_is_ok(status) && proposal.accepted == 0) {
+    status = RABBET_STATUS(
+        RABBET_STATUS_UNSUPPORTED,
+        "layer '%s': none of the %zu combinations of types and formats that "
+        "plugin '%s' offers fits the network's types; allow the builder others "
+        "(flags FP16, BF16), cast its inputs, or add a combination",
+        node->name, proposal.offered,
+        rabbet_plugin_creator(node->plugin)->name);
+  }
+  rabbet_arena_deinitialize(&arena);
+  return status;
+}
+
+// ---- Running ---------------------------------------------------------------
+
+static rabbet_status_t rabbet_plugin_kernel_create(
+    const rabbet_kernel_spec_t* spec, rabbet_kernel_t** out_kernel) {
+  *out_kernel = NULL;
+  const rabbet_group_t* group = spec->group;
+  const rabbet_group_node_t* node = rabbet_plugin_node(group);
+  if (!node) {
+    return RABBET_STATUS(RABBET_STATUS_INVALID_ARGUMENT,
+                         "a plugin step must hold one plugin layer, not %zu "
+                         "layers",
+                         group->node_count);
+  }
+  rabbet_plugin_kernel_t* kernel = NULL;
+  RABBET_RETURN_IF_ERROR(rabbet_allocate(
+      spec->allocator,
+      sizeof(*kernel) + node->input_count * sizeof(kernel->operands[0]),
+      (void**)&kernel));
+  kernel->base.kernel_class = &rabbet_plugin_kernel_class;
+  kernel->allocator = spec->allocator;
+  kernel->device = spec->device;
+  kernel->group = group;
+  kernel->node = node;
+  kernel->tactic = spec->tactic;
+  for (size_t i = 0; i < node->input_count; ++i) {
+    kernel->operands[i].value = node->inputs[i];
+    kernel->operands[i].boundary = rabbet_boundary_index(
+        group->inputs, group->input_count, node->inputs[i]);
+  }
+  *out_kernel = &kernel->base;
+  return rabbet_ok();
+}
+
+static void rabbet_plugin_kernel_destroy(rabbet_kernel_t* base) {
+  if (!base) return;
+  rabbet_plugin_kernel_t* kernel = (rabbet_plugin_kernel_t*)base;
+  rabbet_free(kernel->allocator, kernel);
+}
+
+static bool rabbet_is_shape_input(const rabbet_plugin_kernel_t* kernel,
+                                  size_t input) {
+  uint64_t mask = rabbet_plugin_creator(kernel->node->plugin)->shape_inputs;
+  return input < 64 && (mask >> input & 1);
+}
+
+// Writes the host's values of each shape input, in its own type, behind one
+// another; sets the views to them.
+static rabbet_status_t rabbet_state_host_values(
+    const rabbet_plugin_kernel_t* kernel, const rabbet_kernel_shapes_t* shapes,
+    rabbet_kernel_state_t* state) {
+  size_t total = 0;
+  for (size_t i = 0; i < kernel->node->input_count; ++i) {
+    if (!state->views[i].is_shape_input) continue;
+    size_t bytes = 0;
+    RABBET_RETURN_IF_ERROR(rabbet_tensor_bytes(state->views[i].dtype,
+                                               RABBET_FORMAT_LINEAR,
+                                               &state->views[i].dims, &bytes));
+    total += rabbet_align_up(bytes, 16);
+  }
+  if (total == 0) return rabbet_ok();
+  RABBET_RETURN_IF_ERROR(
+      rabbet_allocate(kernel->allocator, total, &state->host_values));
+  uint8_t* next = state->host_values;
+  for (size_t i = 0; i < kernel->node->input_count; ++i) {
+    rabbet_plugin_view_t* view = &state->views[i];
+    if (!view->is_shape_input) continue;
+    const int64_t* values = shapes->host_values[kernel->operands[i].value];
+    int64_t count = 0;
+    RABBET_RETURN_IF_ERROR(rabbet_dims_count(&view->dims, &count));
+    if (!values && count > 0) {
+      return RABBET_STATUS(RABBET_STATUS_INTERNAL,
+                           "layer '%s': the values of shape input %zu are not "
+                           "known to the host",
+                           kernel->node->name, i);
+    }
+    for (int64_t k = 0; k < count; ++k) {
+      rabbet_store_int64(view->dtype, next, k, values[k]);
+    }
+    view->data = next;
+    next += rabbet_align_up(
+        (size_t)count * (size_t)rabbet_dtype_bits(view->dtype) / 8, 16);
+  }
+  return rabbet_ok();
+}
+
+static void rabbet_state_views(const rabbet_plugin_kernel_t* kernel,
+                               const rabbet_kernel_shapes_t* shapes,
+                               rabbet_kernel_state_t* state) {
+  const rabbet_group_node_t* node = kernel->node;
+  for (size_t i = 0; i < node->input_count + node->output_count; ++i) {
+    int32_t value = rabbet_query_value(node, i);
+    rabbet_plugin_view_t* view = &state->views[i];
+    *view =
+        (rabbet_plugin_view_t){.dtype = RABBET_DTYPE_NONE, .aliased_input = -1};
+    if (value < 0) continue;
+    view->dtype = kernel->group->values[value].dtype;
+    view->format = kernel->group->values[value].format;
+    view->dims = shapes->dims[value];
+    if (i < node->input_count) {
+      view->is_shape_input = rabbet_is_shape_input(kernel, i);
+    } else if (node->aliased) {
+      view->aliased_input = node->aliased[i - node->input_count];
+    }
+  }
+}
+
+static void rabbet_plugin_state_destroy(rabbet_kernel_t* base,
+                                        rabbet_kernel_state_t* state) {
+  if (!state) return;
+  rabbet_plugin_kernel_t* kernel = (rabbet_plugin_kernel_t*)base;
+  if (state->plugin) {
+    rabbet_plugin_destroy_state(state->plugin, state->call.state);
+    rabbet_plugin_release(state->plugin);
+  }
+  rabbet_free(kernel->allocator, state->host_values);
+  rabbet_free(kernel->allocator, state);
+}
+
+static rabbet_status_t rabbet_plugin_state_create(
+    rabbet_kernel_t* base, const rabbet_kernel_shapes_t* shapes,
+    rabbet_kernel_state_t** out_state, size_t* out_workspace) {
+  rabbet_plugin_kernel_t* kernel = (rabbet_plugin_kernel_t*)base;
+  const rabbet_group_node_t* node = kernel->node;
+  *out_state = NULL;
+  *out_workspace = 0;
+  rabbet_kernel_state_t* state = NULL;
+  RABBET_RETURN_IF_ERROR(rabbet_allocate(
+      kernel->allocator,
+      sizeof(*state) +
+          (node->input_count + node->output_count) * sizeof(state->views[0]),
+      (void**)&state));
+  rabbet_state_views(kernel, shapes, state);
+  rabbet_status_t status = rabbet_state_host_values(kernel, shapes, state);
+  if (rabbet_is_ok(status)) {
+    status = rabbet_plugin_clone(node->plugin, &state->plugin);
+  }
+  if (rabbet_is_ok(status)) {
+    state->call =
+        (rabbet_plugin_call_t){.layer_name = node->name,
+                               .device = kernel->device->kind,
+                               .inputs = state->views,
+                               .outputs = state->views + node->input_count,
+                               .input_count = node->input_count,
+                               .output_count = node->output_count,
+                               .tactic = kernel->tactic,
+                               .threads = shapes->threads};
+    status = rabbet_plugin_prepare(state->plugin, &state->call, out_workspace,
+                                   &state->call.state);
+  }
+  if (!rabbet_is_ok(status)) {
+    rabbet_plugin_state_destroy(base, state);
+    return status;
+  }
+  *out_state = state;
+  return rabbet_ok();
+}
+
+static rabbet_status_t rabbet_plugin_kernel_enqueue(
+    rabbet_kernel_t* base, rabbet_kernel_state_t* state,
+    const rabbet_kernel_call_t* call) {
+  rabbet_plugin_kernel_t* kernel = (rabbet_plugin_kernel_t*)base;
+  const rabbet_group_node_t* node = kernel->node;
+  for (size_t i = 0; i < node->input_count; ++i) {
+    int32_t at = kernel->operands[i].boundary;
+    if (at >= 0 && !state->views[i].is_shape_input) {
+      state->views[i].data = call->inputs[at];
+    }
+  }
+  for (size_t i = 0; i < node->output_count; ++i) {
+    state->views[node->input_count + i].data = call->outputs[i];
+  }
+  state->call.workspace = call->workspace;
+  state->call.stream = call->stream;
+  return rabbet_plugin_enqueue(state->plugin, &state->call);
+}
+
+const rabbet_kernel_class_t rabbet_plugin_kernel_class = {
+    .struct_size = sizeof(rabbet_kernel_class_t),
+    .name = "plugin",
+    .version = 1,
+    .propose = rabbet_plugin_propose,
+    .create = rabbet_plugin_kernel_create,
+    .destroy = rabbet_plugin_kernel_destroy,
+    .prepare = rabbet_plugin_state_create,
+    .destroy_state = rabbet_plugin_state_destroy,
+    .enqueue = rabbet_plugin_kernel_enqueue,
+};

@@ -1,0 +1,523 @@
+#include "plugin/plugin.h"
+
+#include <string.h>
+
+#include "base/strbuf.h"
+#include "base/suggest.h"
+#include "base/thread.h"
+#include "plugin/registry.h"
+
+struct rabbet_plugin_t {
+  rabbet_allocator_t allocator;
+  rabbet_refcount_t references;
+  const rabbet_plugin_creator_t* creator;  // retained
+  rabbet_plugin_vtable_t vtable;           // absent functions are NULL
+  void* self;
+};
+
+static rabbet_status_t rabbet_plugin_annotate(const rabbet_plugin_t* plugin,
+                                              const char* layer,
+                                              const char* callback,
+                                              rabbet_status_t status) {
+  if (rabbet_is_ok(status)) return status;
+  const rabbet_plugin_creator_t* creator = plugin->creator;
+  return rabbet_status_annotate(status, "layer '%s': plugin '%s%s%s' (%s): %s",
+                                layer ? layer : "?", creator->plugin_namespace,
+                                *creator->plugin_namespace ? "::" : "",
+                                creator->name, creator->origin, callback);
+}
+
+// ---- Creation --------------------------------------------------------------
+
+static const char* rabbet_field_name_at(const void* list, size_t index) {
+  return ((const rabbet_plugin_field_t*)list)[index].name;
+}
+
+static void rabbet_fields_print(const rabbet_plugin_creator_t* creator,
+                                rabbet_strbuf_t* text) {
+  for (size_t i = 0; i < creator->field_count; ++i) {
+    const rabbet_plugin_field_t* field = &creator->fields[i];
+    rabbet_strbuf_printf(text, "%s%s: %s%s", i ? ", " : "", field->name,
+                         rabbet_attr_type_name(field->type),
+                         field->required ? "" : " (optional)");
+  }
+  if (creator->field_count == 0) rabbet_strbuf_printf(text, "none");
+}
+
+static rabbet_status_t rabbet_attr_unknown(
+    const rabbet_plugin_creator_t* creator, const char* name) {
+  rabbet_strbuf_t fields;
+  rabbet_strbuf_initialize(rabbet_allocator_system(), &fields);
+  rabbet_fields_print(creator, &fields);
+  char near_names[256];
+  rabbet_status_t status =
+      RABBET_STATUS(RABBET_STATUS_INVALID_ARGUMENT,
+                    "plugin '%s' has no attribute '%s'%s; its attributes: %s",
+                    creator->name, name,
+                    rabbet_suggest_print(name, rabbet_field_name_at,
+                                         creator->fields, creator->field_count,
+                                         near_names, sizeof(near_names)),
+                    rabbet_strbuf_text(&fields));
+  rabbet_strbuf_deinitialize(&fields);
+  return status;
+}
+
+static rabbet_status_t rabbet_attr_check(const rabbet_plugin_creator_t* creator,
+                                         const rabbet_attr_t* attr) {
+  for (size_t i = 0; i < creator->field_count; ++i) {
+    const rabbet_plugin_field_t* field = &creator->fields[i];
+    if (strcmp(field->name, attr->name) != 0) continue;
+    if (field->type != attr->type) {
+      return RABBET_STATUS(RABBET_STATUS_INVALID_ARGUMENT,
+                           "plugin '%s': attribute '%s' must be %s, not %s",
+                           creator->name, attr->name,
+                           rabbet_attr_type_name(field->type),
+                           rabbet_attr_type_name(attr->type));
+    }
+    if (field->type == RABBET_ATTR_TENSOR && field->dtype != attr->dtype) {
+      return RABBET_STATUS(RABBET_STATUS_INVALID_ARGUMENT,
+                           "plugin '%s': attribute '%s' must be an array of "
+                           "%s, not of %s",
+                           creator->name, attr->name,
+                           rabbet_dtype_name(field->dtype),
+                           rabbet_dtype_name(attr->dtype));
+    }
+    return rabbet_ok();
+  }
+  return rabbet_attr_unknown(creator, attr->name);
+}
+
+// At run time a plugin gets what it serialized, which may be less than its
+// fields; at build every required field must be there.
+static rabbet_status_t rabbet_attrs_check(
+    const rabbet_plugin_creator_t* creator,
+    const rabbet_plugin_create_t* args) {
+  if (args->phase == RABBET_PLUGIN_PHASE_RUNTIME) return rabbet_ok();
+  for (size_t i = 0; i < args->attr_count; ++i) {
+    RABBET_RETURN_IF_ERROR(rabbet_attr_check(creator, &args->attrs[i]));
+    if (rabbet_attr_find(args->attrs, i, args->attrs[i].name)) {
+      return RABBET_STATUS(RABBET_STATUS_INVALID_ARGUMENT,
+                           "plugin '%s': attribute '%s' is given twice",
+                           creator->name, args->attrs[i].name);
+    }
+  }
+  for (size_t i = 0; i < creator->field_count; ++i) {
+    const rabbet_plugin_field_t* field = &creator->fields[i];
+    if (field->required &&
+        !rabbet_attr_find(args->attrs, args->attr_count, field->name)) {
+      return RABBET_STATUS(RABBET_STATUS_INVALID_ARGUMENT,
+                           "plugin '%s': required attribute '%s' (%s) is "
+                           "missing",
+                           creator->name, field->name,
+                           rabbet_attr_type_name(field->type));
+    }
+  }
+  return rabbet_ok();
+}
+
+static rabbet_status_t rabbet_vtable_check(
+    const rabbet_plugin_creator_t* creator,
+    const rabbet_plugin_instance_t* instance) {
+  const rabbet_plugin_vtable_t* vtable = instance->vtable;
+  const char* missing = NULL;
+  if (!vtable) {
+    missing = "a vtable";
+  } else if (vtable->struct_size <
+             offsetof(rabbet_plugin_vtable_t, describe) + sizeof(void*)) {
+    missing = "a struct_size that covers `describe`";
+  } else if (!vtable->output_count) {
+    missing = "output_count";
+  } else if (!vtable->describe) {
+    missing = "describe";
+  } else if (vtable->struct_size <
+                 offsetof(rabbet_plugin_vtable_t, enqueue) + sizeof(void*) ||
+             !vtable->enqueue) {
+    missing = "enqueue";
+  }
+  if (!missing) return rabbet_ok();
+  return RABBET_STATUS(RABBET_STATUS_PLUGIN,
+                       "plugin '%s': the instance that create gave lacks %s",
+                       creator->name, missing);
+}
+
+// Takes the instance and a reference to the creator on success.
+static rabbet_status_t rabbet_plugin_allocate(
+    const rabbet_plugin_creator_t* take_creator,
+    rabbet_plugin_instance_t take_instance, rabbet_allocator_t allocator,
+    rabbet_plugin_t** out_plugin) {
+  RABBET_RETURN_IF_ERROR(rabbet_vtable_check(take_creator, &take_instance));
+  rabbet_plugin_t* plugin = NULL;
+  RABBET_RETURN_IF_ERROR(
+      rabbet_allocate(allocator, sizeof(*plugin), (void**)&plugin));
+  plugin->allocator = allocator;
+  rabbet_refcount_initialize(&plugin->references);
+  plugin->creator = take_creator;
+  size_t size = take_instance.vtable->struct_size;
+  if (size > sizeof(plugin->vtable)) size = sizeof(plugin->vtable);
+  memcpy(&plugin->vtable, take_instance.vtable, size);
+  plugin->self = take_instance.self;
+  *out_plugin = plugin;
+  return rabbet_ok();
+}
+
+static void rabbet_instance_destroy(rabbet_plugin_instance_t instance) {
+  if (instance.vtable && instance.vtable->destroy) {
+    instance.vtable->destroy(instance.self);
+  }
+}
+
+rabbet_status_t rabbet_plugin_create(const char* name, const char* version,
+                                     const char* plugin_namespace,
+                                     const rabbet_plugin_create_t* args,
+                                     rabbet_allocator_t allocator,
+                                     rabbet_plugin_t** out_plugin) {
+  *out_plugin = NULL;
+  const rabbet_plugin_creator_t* creator = NULL;
+  rabbet_plugin_instance_t instance = {NULL, NULL};
+  rabbet_status_t status =
+      rabbet_plugin_find(name, version, plugin_namespace, &creator);
+  if (rabbet_is_ok(status)) status = rabbet_attrs_check(creator, args);
+  if (rabbet_is_ok(status)) {
+    status = RABBET_ANNOTATE(
+        creator->create(creator->user_data, args, &instance),
+        "creating plugin '%s' (%s)", creator->name, creator->origin);
+  }
+  if (rabbet_is_ok(status)) {
+    status = rabbet_plugin_allocate(creator, instance, allocator, out_plugin);
+    if (!rabbet_is_ok(status)) rabbet_instance_destroy(instance);
+  }
+  if (!rabbet_is_ok(status)) rabbet_plugin_creator_release(creator);
+  return status;
+}
+
+rabbet_status_t rabbet_plugin_wrap(const rabbet_plugin_creator_t* creator,
+                                   rabbet_plugin_instance_t take_instance,
+                                   rabbet_allocator_t allocator,
+                                   rabbet_plugin_t** out_plugin) {
+  *out_plugin = NULL;
+  // The copy is for the key and the names: it does not own user_data.
+  rabbet_plugin_creator_t borrowed = *creator;
+  borrowed.destroy = NULL;
+  const rabbet_plugin_creator_t* copy = NULL;
+  RABBET_RETURN_IF_ERROR(rabbet_creator_create(&borrowed, &copy));
+  rabbet_status_t status =
+      rabbet_plugin_allocate(copy, take_instance, allocator, out_plugin);
+  if (!rabbet_is_ok(status)) rabbet_plugin_creator_release(copy);
+  return status;
+}
+
+void rabbet_plugin_retain(rabbet_plugin_t* plugin) {
+  rabbet_refcount_retain(&plugin->references);
+}
+
+void rabbet_plugin_release(rabbet_plugin_t* plugin) {
+  if (!plugin || !rabbet_refcount_release(&plugin->references)) return;
+  if (plugin->vtable.destroy) plugin->vtable.destroy(plugin->self);
+  rabbet_plugin_creator_release(plugin->creator);
+  rabbet_free(plugin->allocator, plugin);
+}
+
+rabbet_status_t rabbet_plugin_clone(rabbet_plugin_t* plugin,
+                                    rabbet_plugin_t** out_clone) {
+  *out_clone = NULL;
+  if (!plugin->vtable.clone) {
+    rabbet_plugin_retain(plugin);
+    *out_clone = plugin;
+    return rabbet_ok();
+  }
+  rabbet_plugin_instance_t instance = {&plugin->vtable, NULL};
+  rabbet_status_t status = rabbet_plugin_annotate(
+      plugin, NULL, "clone",
+      plugin->vtable.clone(plugin->self, &instance.self));
+  if (!rabbet_is_ok(status)) return status;
+  rabbet_creator_retain(plugin->creator);
+  status = rabbet_plugin_allocate(plugin->creator, instance, plugin->allocator,
+                                  out_clone);
+  if (!rabbet_is_ok(status)) {
+    rabbet_instance_destroy(instance);
+    rabbet_plugin_creator_release(plugin->creator);
+  }
+  return status;
+}
+
+const rabbet_plugin_creator_t* rabbet_plugin_creator(
+    const rabbet_plugin_t* plugin) {
+  return plugin->creator;
+}
+
+void* rabbet_plugin_self(const rabbet_plugin_t* plugin) {
+  return plugin->self;
+}
+
+int32_t rabbet_plugin_output_count(rabbet_plugin_t* plugin) {
+  return plugin->vtable.output_count(plugin->self);
+}
+
+// ---- Build -----------------------------------------------------------------
+
+static bool rabbet_dtype_is_valid(rabbet_dtype_t dtype) {
+  return dtype >= 0 && dtype < RABBET_DTYPE_COUNT;
+}
+
+static rabbet_status_t rabbet_output_check(const rabbet_dim_builder_t* builder,
+                                           const rabbet_plugin_output_t* output,
+                                           size_t index, size_t input_count) {
+  if (!rabbet_dtype_is_valid(output->dtype)) {
+    return RABBET_STATUS(RABBET_STATUS_PLUGIN, "output %zu: %d is no data type",
+                         index, (int)output->dtype);
+  }
+  if (output->rank < 0 || output->rank > RABBET_MAX_RANK) {
+    return RABBET_STATUS(RABBET_STATUS_PLUGIN,
+                         "output %zu: rank %d, expected 0 to %d", index,
+                         output->rank, RABBET_MAX_RANK);
+  }
+  for (int32_t axis = 0; axis < output->rank; ++axis) {
+    int64_t value = 0;
+    if (output->dims[axis] < 0 ||
+        (size_t)output->dims[axis] >= rabbet_expr_node_count(builder->graph)) {
+      return RABBET_STATUS(RABBET_STATUS_PLUGIN,
+                           "output %zu: dimension %d was not set", index, axis);
+    }
+    if (rabbet_expr_is_constant(builder->graph, output->dims[axis], &value) &&
+        value < 0) {
+      return RABBET_STATUS(RABBET_STATUS_PLUGIN,
+                           "output %zu: dimension %d is negative (%lld)", index,
+                           axis, (long long)value);
+    }
+  }
+  if (output->aliased_input >= (int64_t)input_count ||
+      output->aliased_input < -1) {
+    return RABBET_STATUS(
+        RABBET_STATUS_PLUGIN,
+        "output %zu is aliased to input %d, but there are %zu inputs", index,
+        output->aliased_input, input_count);
+  }
+  if (output->is_size_tensor &&
+      (output->rank != 0 || (output->dtype != RABBET_DTYPE_INT32 &&
+                             output->dtype != RABBET_DTYPE_INT64))) {
+    return RABBET_STATUS(RABBET_STATUS_PLUGIN,
+                         "output %zu is a size tensor: it must be 0-D INT32 or "
+                         "INT64, not rank %d %s",
+                         index, output->rank, rabbet_dtype_name(output->dtype));
+  }
+  return rabbet_ok();
+}
+
+static rabbet_status_t rabbet_alias_check(const rabbet_plugin_input_t* inputs,
+                                          const rabbet_plugin_output_t* outputs,
+                                          size_t count) {
+  for (size_t i = 0; i < count; ++i) {
+    int32_t input = outputs[i].aliased_input;
+    if (input < 0) continue;
+    if (outputs[i].dtype != inputs[input].dtype ||
+        outputs[i].rank != inputs[input].rank ||
+        memcmp(outputs[i].dims, inputs[input].dims,
+               (size_t)outputs[i].rank * sizeof(rabbet_dim_t)) != 0) {
+      return RABBET_STATUS(RABBET_STATUS_PLUGIN,
+                           "output %zu is aliased to input %d: both must have "
+                           "the same type and shape",
+                           i, input);
+    }
+    for (size_t j = 0; j < i; ++j) {
+      if (outputs[j].aliased_input == input) {
+        return RABBET_STATUS(RABBET_STATUS_PLUGIN,
+                             "outputs %zu and %zu are both aliased to input "
+                             "%d: an input can hold one output",
+                             j, i, input);
+      }
+    }
+  }
+  return rabbet_ok();
+}
+
+rabbet_status_t rabbet_plugin_describe(rabbet_plugin_t* plugin,
+                                       const char* layer_name,
+                                       rabbet_dim_builder_t* builder,
+                                       const rabbet_plugin_input_t* inputs,
+                                       size_t input_count,
+                                       rabbet_plugin_output_t* outputs) {
+  size_t count = builder->output_count;
+  for (size_t i = 0; i < count; ++i) {
+    outputs[i] = (rabbet_plugin_output_t){.dtype = RABBET_DTYPE_NONE,
+                                          .aliased_input = -1};
+    for (int axis = 0; axis < RABBET_MAX_RANK; ++axis) {
+      outputs[i].dims[axis] = RABBET_EXPR_NONE;
+    }
+  }
+  rabbet_status_t status = plugin->vtable.describe(
+      plugin->self, builder, inputs, input_count, outputs);
+  for (size_t i = 0; rabbet_is_ok(status) && i < count; ++i) {
+    status = rabbet_output_check(builder, &outputs[i], i, input_count);
+  }
+  if (rabbet_is_ok(status)) {
+    status = rabbet_alias_check(inputs, outputs, count);
+  }
+  return rabbet_plugin_annotate(plugin, layer_name, "describing its outputs",
+                                status);
+}
+
+// Stands between the plugin and the caller's sink: checks and counts.
+typedef struct rabbet_combination_check_t {
+  const rabbet_plugin_query_t* query;
+  rabbet_plugin_combination_sink_t sink;
+  size_t count;
+} rabbet_combination_check_t;
+
+static rabbet_status_t rabbet_combination_add(
+    void* context, const rabbet_plugin_type_format_t* tensors) {
+  rabbet_combination_check_t* check = context;
+  const rabbet_plugin_query_t* query = check->query;
+  size_t count = query->input_count + query->output_count;
+  for (size_t i = 0; i < count; ++i) {
+    size_t bytes = 0;
+    if (!rabbet_dtype_is_valid(tensors[i].dtype)) {
+      return RABBET_STATUS(RABBET_STATUS_PLUGIN,
+                           "combination %zu: %d is no data type (tensor %zu)",
+                           check->count, (int)tensors[i].dtype, i);
+    }
+    rabbet_status_t fits = rabbet_tensor_bytes(
+        tensors[i].dtype, tensors[i].format, &query->tensors[i].opt, &bytes);
+    if (!rabbet_is_ok(fits)) {
+      return rabbet_status_annotate(fits, "combination %zu: tensor %zu as %s",
+                                    check->count, i,
+                                    rabbet_format_name(tensors[i].format));
+    }
+  }
+  ++check->count;
+  return check->sink.add(check->sink.context, tensors);
+}
+
+// A plugin without `combinations` takes the network's own types in LINEAR.
+static rabbet_status_t rabbet_combination_add_own(
+    rabbet_combination_check_t* check) {
+  const rabbet_plugin_query_t* query = check->query;
+  size_t count = query->input_count + query->output_count;
+  rabbet_plugin_type_format_t* own = NULL;
+  rabbet_allocator_t allocator = rabbet_allocator_system();
+  RABBET_RETURN_IF_ERROR(
+      rabbet_allocate(allocator, (count + 1) * sizeof(*own), (void**)&own));
+  for (size_t i = 0; i < count; ++i) {
+    own[i].dtype = query->tensors[i].dtype;
+    own[i].format = RABBET_FORMAT_LINEAR;
+  }
+  rabbet_status_t status = rabbet_combination_add(check, own);
+  rabbet_free(allocator, own);
+  return status;
+}
+
+rabbet_status_t rabbet_plugin_combinations(
+    rabbet_plugin_t* plugin, const rabbet_plugin_query_t* query,
+    rabbet_plugin_combination_sink_t sink) {
+  rabbet_combination_check_t check = {.query = query, .sink = sink};
+  rabbet_plugin_combination_sink_t checked = {&check, rabbet_combination_add};
+  rabbet_status_t status =
+      plugin->vtable.combinations
+          ? plugin->vtable.combinations(plugin->self, query, checked)
+          : rabbet_combination_add_own(&check);
+  if (rabbet_is_ok(status) && check.count == 0) {
+    status = RABBET_STATUS(RABBET_STATUS_PLUGIN,
+                           "no combination of types and formats is supported "
+                           "on device '%s'",
+                           query->device);
+  }
+  return rabbet_plugin_annotate(plugin, query->layer_name,
+                                "listing types and formats", status);
+}
+
+typedef struct rabbet_tactic_check_t {
+  rabbet_plugin_tactic_sink_t sink;
+  size_t count;
+} rabbet_tactic_check_t;
+
+static rabbet_status_t rabbet_tactic_add(void* context, int32_t tactic) {
+  rabbet_tactic_check_t* check = context;
+  if (tactic <= 0) {
+    return RABBET_STATUS(RABBET_STATUS_PLUGIN,
+                         "tactic %d: tactics are positive; 0 stands for the "
+                         "default when there are none",
+                         tactic);
+  }
+  ++check->count;
+  return check->sink.add(check->sink.context, tactic);
+}
+
+rabbet_status_t rabbet_plugin_tactics(rabbet_plugin_t* plugin,
+                                      const rabbet_plugin_query_t* query,
+                                      rabbet_plugin_tactic_sink_t sink) {
+  rabbet_tactic_check_t check = {.sink = sink};
+  rabbet_status_t status = rabbet_ok();
+  if (plugin->vtable.tactics) {
+    rabbet_plugin_tactic_sink_t checked = {&check, rabbet_tactic_add};
+    status = plugin->vtable.tactics(plugin->self, query, checked);
+  }
+  if (rabbet_is_ok(status) && check.count == 0) {
+    status = sink.add(sink.context, 0);
+  }
+  return rabbet_plugin_annotate(plugin, query->layer_name, "listing tactics",
+                                status);
+}
+
+typedef struct rabbet_attr_count_t {
+  rabbet_plugin_attr_sink_t sink;
+  size_t count;
+} rabbet_attr_count_t;
+
+static rabbet_status_t rabbet_attr_count_add(void* context,
+                                             const rabbet_attr_t* attr) {
+  rabbet_attr_count_t* counter = context;
+  if (!attr->name || !*attr->name) {
+    return RABBET_STATUS(RABBET_STATUS_PLUGIN, "attribute %zu has no name",
+                         counter->count);
+  }
+  ++counter->count;
+  return counter->sink.add(counter->sink.context, attr);
+}
+
+rabbet_status_t rabbet_plugin_timing_key(rabbet_plugin_t* plugin,
+                                         rabbet_plugin_attr_sink_t sink,
+                                         bool* out_cacheable) {
+  *out_cacheable = false;
+  if (!plugin->vtable.timing_key) return rabbet_ok();
+  rabbet_attr_count_t counter = {.sink = sink};
+  rabbet_status_t status = plugin->vtable.timing_key(
+      plugin->self,
+      (rabbet_plugin_attr_sink_t){&counter, rabbet_attr_count_add});
+  *out_cacheable = rabbet_is_ok(status) && counter.count > 0;
+  return rabbet_plugin_annotate(plugin, NULL, "timing key", status);
+}
+
+rabbet_status_t rabbet_plugin_serialize(rabbet_plugin_t* plugin,
+                                        rabbet_plugin_attr_sink_t sink) {
+  if (!plugin->vtable.serialize) return rabbet_ok();
+  rabbet_attr_count_t counter = {.sink = sink};
+  rabbet_status_t status = plugin->vtable.serialize(
+      plugin->self,
+      (rabbet_plugin_attr_sink_t){&counter, rabbet_attr_count_add});
+  return rabbet_plugin_annotate(plugin, NULL, "serializing", status);
+}
+
+// ---- Run -------------------------------------------------------------------
+
+rabbet_status_t rabbet_plugin_prepare(rabbet_plugin_t* plugin,
+                                      const rabbet_plugin_call_t* call,
+                                      size_t* out_workspace, void** out_state) {
+  *out_workspace = 0;
+  *out_state = NULL;
+  if (!plugin->vtable.prepare) return rabbet_ok();
+  return rabbet_plugin_annotate(
+      plugin, call->layer_name, "preparing",
+      plugin->vtable.prepare(plugin->self, call, out_workspace, out_state));
+}
+
+void rabbet_plugin_destroy_state(rabbet_plugin_t* plugin, void* state) {
+  if (state && plugin->vtable.destroy_state) {
+    plugin->vtable.destroy_state(plugin->self, state);
+  }
+}
+
+rabbet_status_t rabbet_plugin_enqueue(rabbet_plugin_t* plugin,
+                                      const rabbet_plugin_call_t* call) {
+  rabbet_status_t status = plugin->vtable.enqueue(plugin->self, call);
+  if (rabbet_is_ok(status)) return status;
+  return rabbet_plugin_annotate(plugin, call->layer_name, "running", status);
+}
