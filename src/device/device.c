@@ -1,3 +1,4 @@
+#define _GNU_SOURCE
 #include "device/device.h"
 
 #include <dlfcn.h>
