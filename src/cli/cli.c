@@ -1,0 +1,166 @@
+// Dispatch, plugins, exit codes.
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/suggest.h"
+#include "cli/cli.h"
+#include "cli/main.h"
+
+static const rabbet_command_t* const commands[] = {
+    &rabbet_command_build,   &rabbet_command_run, &rabbet_command_bench,
+    &rabbet_command_inspect, &rabbet_command_ops, &rabbet_command_version,
+};
+enum { COMMAND_COUNT = sizeof(commands) / sizeof(commands[0]) };
+
+// The command line as given, for the hand-over to Python.
+static struct {
+  int argc;
+  char** argv;
+  bool hosted;
+} invocation;
+
+static int rabbet_exit_code(rabbet_status_t status) {
+  switch (rabbet_status_code(status)) {
+    case RABBET_STATUS_OK:
+      return RABBET_EXIT_OK;
+    case RABBET_STATUS_CANCELLED:
+      return RABBET_EXIT_CANCELLED;
+    case RABBET_STATUS_DATA_LOSS:
+    case RABBET_STATUS_INCOMPATIBLE:
+    case RABBET_STATUS_IO:
+    case RABBET_STATUS_NOT_FOUND:
+      return RABBET_EXIT_BAD_FILE;
+    case RABBET_STATUS_UNSUPPORTED:
+      return RABBET_EXIT_UNSUPPORTED;
+    case RABBET_STATUS_PLUGIN:
+      return RABBET_EXIT_PLUGIN;
+    case RABBET_STATUS_UNAVAILABLE:
+      return RABBET_EXIT_UNAVAILABLE;
+    default:
+      return RABBET_EXIT_FAILED;
+  }
+}
+
+static void rabbet_usage(FILE* file) {
+  fprintf(file,
+          "rabbet: builds, runs and inspects inference plans\n\n"
+          "usage: rabbet COMMAND ...\n\n");
+  for (int i = 0; i < COMMAND_COUNT; ++i) {
+    fprintf(file, "  %-8s %s\n", commands[i]->name, commands[i]->summary);
+  }
+  fprintf(file,
+          "\n`rabbet COMMAND --help` tells more.\n\n"
+          "exit codes: 0 done, 1 failed, 2 wrong command line, 3 wrong or "
+          "missing file,\n  4 unsupported model, 5 plugin failed, 6 device or "
+          "library missing, 130 cancelled\n\n"
+          "environment: RABBET_DEVICE, RABBET_THREADS, RABBET_PYTHON (for "
+          "plugins in Python)\n");
+}
+
+static const char* rabbet_command_name_at(const void* list, size_t index) {
+  (void)list;
+  return commands[index]->name;
+}
+
+static int rabbet_command_execute(const rabbet_command_t* command, int argc,
+                                  char** argv) {
+  for (int i = 2; i < argc; ++i) {
+    if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0) {
+      rabbet_command_help(command, stdout);
+      return RABBET_EXIT_OK;
+    }
+  }
+  static rabbet_arguments_t arguments;
+  rabbet_status_t status =
+      rabbet_arguments_parse(command, argc - 2, argv + 2, &arguments);
+  if (!rabbet_is_ok(status)) {
+    fprintf(stderr, "rabbet %s: %s\n", command->name,
+            rabbet_status_message(status));
+    rabbet_status_free(status);
+    return RABBET_EXIT_USAGE;
+  }
+  status = command->run(&arguments);
+  if (fflush(stdout) != 0 && rabbet_is_ok(status)) {
+    status = RABBET_STATUS(RABBET_STATUS_IO, "standard output: cannot write");
+  }
+  int code = rabbet_exit_code(status);
+  if (!rabbet_is_ok(status)) {
+    fprintf(stderr, "rabbet %s: %s\n", command->name,
+            rabbet_status_message(status));
+    rabbet_status_free(status);
+  }
+  return code;
+}
+
+int rabbet_cli_main(int argc, char** argv, int hosted) {
+  invocation.argc = argc;
+  invocation.argv = argv;
+  invocation.hosted = hosted != 0;
+  const char* name = argc > 1 ? argv[1] : NULL;
+  if (!name || strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0 ||
+      strcmp(name, "help") == 0) {
+    rabbet_usage(name ? stdout : stderr);
+    return name ? RABBET_EXIT_OK : RABBET_EXIT_USAGE;
+  }
+  if (strcmp(name, "--version") == 0) name = "version";
+  for (int i = 0; i < COMMAND_COUNT; ++i) {
+    if (strcmp(commands[i]->name, name) == 0) {
+      return rabbet_command_execute(commands[i], argc, argv);
+    }
+  }
+  char near_names[128];
+  fprintf(stderr, "rabbet: there is no command '%s'%s\n", name,
+          rabbet_suggest_print(name, rabbet_command_name_at, NULL,
+                               COMMAND_COUNT, near_names, sizeof(near_names)));
+  return RABBET_EXIT_USAGE;
+}
+
+rabbet_logger_t rabbet_cli_logger(const rabbet_arguments_t* arguments) {
+  return rabbet_logger_stderr(rabbet_argument_flag(arguments, "--verbose")
+                                  ? RABBET_SEVERITY_VERBOSE
+                                  : RABBET_SEVERITY_WARNING);
+}
+
+// ---- Plugins ---------------------------------------------------------------
+
+static bool rabbet_is_python_file(const char* path) {
+  size_t size = strlen(path);
+  return size > 3 && strcmp(path + size - 3, ".py") == 0;
+}
+
+// Becomes `$RABBET_PYTHON -m rabbet._cli ...`; returns only on failure.
+static rabbet_status_t rabbet_become_python(void) {
+  const char* python = getenv("RABBET_PYTHON");
+  if (!python || !*python) python = "python3";
+  char** argv = NULL;
+  RABBET_RETURN_IF_ERROR(rabbet_allocate(
+      rabbet_allocator_system(), ((size_t)invocation.argc + 3) * sizeof(char*),
+      (void**)&argv));
+  argv[0] = (char*)python;
+  argv[1] = "-m";
+  argv[2] = "rabbet._cli";
+  for (int i = 1; i < invocation.argc; ++i)
+    argv[i + 2] = invocation.argv[i];
+  fflush(NULL);
+  execvp(python, argv);
+  rabbet_free(rabbet_allocator_system(), argv);
+  return RABBET_STATUS(RABBET_STATUS_UNAVAILABLE,
+                       "plugins written in Python need an interpreter with the "
+                       "package rabbet: '%s' cannot be run; set RABBET_PYTHON",
+                       python);
+}
+
+rabbet_status_t rabbet_cli_load_plugins(const rabbet_arguments_t* arguments) {
+  size_t count = 0;
+  const char* const* paths =
+      rabbet_argument_list(arguments, "--plugins", &count);
+  for (size_t i = 0; i < count && !invocation.hosted; ++i) {
+    if (rabbet_is_python_file(paths[i])) return rabbet_become_python();
+  }
+  for (size_t i = 0; i < count; ++i) {
+    if (rabbet_is_python_file(paths[i])) continue;
+    RABBET_RETURN_IF_ERROR(rabbet_plugin_load_library(paths[i]));
+  }
+  return rabbet_ok();
+}

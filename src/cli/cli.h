@@ -1,0 +1,130 @@
+// The command `rabbet`: what its sub-commands share.
+#ifndef RABBET_SRC_CLI_CLI_H_
+#define RABBET_SRC_CLI_CLI_H_
+
+#include <stdio.h>
+
+#include "rabbet/rabbet.h"
+
+// Exit codes, for scripts.
+enum {
+  RABBET_EXIT_OK = 0,
+  RABBET_EXIT_FAILED = 1,
+  RABBET_EXIT_USAGE = 2,        // the command line is wrong
+  RABBET_EXIT_BAD_FILE = 3,     // a model, plan or array file is wrong
+  RABBET_EXIT_UNSUPPORTED = 4,  // nothing can compute the model
+  RABBET_EXIT_PLUGIN = 5,       // a plugin is missing or failed
+  RABBET_EXIT_UNAVAILABLE = 6,  // a device or library is missing
+  RABBET_EXIT_CANCELLED = 130,
+};
+
+// How an option is written: a flag, or with a value ("--x V" or "--x=V").
+typedef enum rabbet_option_kind_t {
+  RABBET_OPTION_FLAG,
+  RABBET_OPTION_VALUE,
+  RABBET_OPTION_LIST,  // may be given again
+} rabbet_option_kind_t;
+
+typedef struct rabbet_option_t {
+  const char* name;  // "--shapes"
+  rabbet_option_kind_t kind;
+  const char* value;  // how the value is called in the help
+  const char* help;
+} rabbet_option_t;
+
+#define RABBET_CLI_MAX_VALUES 64
+
+// What was given, by position in the option table.
+typedef struct rabbet_arguments_t {
+  const rabbet_option_t* options;
+  size_t option_count;
+  const char* values[32][RABBET_CLI_MAX_VALUES];
+  size_t counts[32];
+  const char* operands[RABBET_CLI_MAX_VALUES];
+  size_t operand_count;
+} rabbet_arguments_t;
+
+typedef struct rabbet_command_t {
+  const char* name;
+  const char* operands;  // "MODEL.onnx"
+  const char* summary;   // one line
+  const char* notes;     // more, after the options; may be NULL
+  const rabbet_option_t* options;
+  size_t option_count;
+  size_t min_operands, max_operands;
+  rabbet_status_t (*run)(const rabbet_arguments_t* arguments);
+} rabbet_command_t;
+
+extern const rabbet_command_t rabbet_command_build;
+extern const rabbet_command_t rabbet_command_run;
+extern const rabbet_command_t rabbet_command_bench;
+extern const rabbet_command_t rabbet_command_inspect;
+extern const rabbet_command_t rabbet_command_ops;
+extern const rabbet_command_t rabbet_command_version;
+
+// ---- Options ---------------------------------------------------------------
+
+// INVALID_ARGUMENT names the option and the nearest known ones.
+rabbet_status_t rabbet_arguments_parse(const rabbet_command_t* command,
+                                       int argc, char** argv,
+                                       rabbet_arguments_t* out_arguments);
+void rabbet_command_help(const rabbet_command_t* command, FILE* file);
+// Value of an option (the last given), or NULL.
+const char* rabbet_argument(const rabbet_arguments_t* arguments,
+                            const char* name);
+static inline bool rabbet_argument_flag(const rabbet_arguments_t* arguments,
+                                        const char* name) {
+  return rabbet_argument(arguments, name) != NULL;
+}
+// All values of a list option.
+const char* const* rabbet_argument_list(const rabbet_arguments_t* arguments,
+                                        const char* name, size_t* out_count);
+// An integer in [low, high]; `fallback` when not given.
+rabbet_status_t rabbet_argument_int(const rabbet_arguments_t* arguments,
+                                    const char* name, int64_t low, int64_t high,
+                                    int64_t fallback, int64_t* out_value);
+// A non-negative number of seconds; `fallback` when not given.
+rabbet_status_t rabbet_argument_seconds(const rabbet_arguments_t* arguments,
+                                        const char* name, double fallback,
+                                        double* out_value);
+
+// ---- Plugins ---------------------------------------------------------------
+
+// Loads --plugins: shared libraries here; Python files by running this command
+// again as `$RABBET_PYTHON -m rabbet._cli` (does not return then), unless it
+// already runs inside Python, which has imported them.
+rabbet_status_t rabbet_cli_load_plugins(const rabbet_arguments_t* arguments);
+
+// ---- Engines ---------------------------------------------------------------
+
+// Loads PLAN, or builds it from MODEL.onnx given in its place, and makes a
+// context with --threads, --device and the shapes of --shapes.
+typedef struct rabbet_session_t {
+  rabbet_engine_t* engine;
+  rabbet_context_t* context;
+} rabbet_session_t;
+rabbet_status_t rabbet_session_open(const rabbet_arguments_t* arguments,
+                                    const char* plan_path,
+                                    rabbet_session_t* out_session);
+void rabbet_session_close(rabbet_session_t* session);
+
+// Host arrays for the inputs and outputs of a context.
+typedef struct rabbet_tensor_set_t rabbet_tensor_set_t;
+// Reads --inputs (.npz, or NAME=FILE.npy) and fills the rest with seeded random
+// values (integers: zeros) in the shapes of --shapes; sets shapes, addresses
+// and output allocators.
+rabbet_status_t rabbet_tensor_set_create(const rabbet_arguments_t* arguments,
+                                         rabbet_context_t* context,
+                                         rabbet_tensor_set_t** out_set);
+void rabbet_tensor_set_destroy(rabbet_tensor_set_t* set);
+// After a run: outputs to an .npz.
+rabbet_status_t rabbet_tensor_set_save_outputs(const rabbet_tensor_set_t* set,
+                                               const char* path);
+// After a run: a line each with shape, type, range and mean.
+rabbet_status_t rabbet_tensor_set_print(const rabbet_tensor_set_t* set,
+                                        FILE* file);
+
+// --verbose: to stderr; else warnings and errors.
+rabbet_logger_t rabbet_cli_logger(const rabbet_arguments_t* arguments);
+
+#endif  // RABBET_SRC_CLI_CLI_H_

@@ -1,0 +1,460 @@
+#include "cli/npy.h"
+
+#include <ctype.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <zlib.h>
+
+#include "base/file.h"
+
+// ---- Types -----------------------------------------------------------------
+
+typedef struct rabbet_npy_type_t {
+  rabbet_dtype_t dtype;
+  const char* descr;  // without the byte order
+} rabbet_npy_type_t;
+
+// The first of a dtype is what is written. Types that NumPy lacks are written
+// as their bits.
+static const rabbet_npy_type_t npy_types[] = {
+    {RABBET_DTYPE_FLOAT, "f4"}, {RABBET_DTYPE_HALF, "f2"},
+    {RABBET_DTYPE_INT8, "i1"},  {RABBET_DTYPE_INT32, "i4"},
+    {RABBET_DTYPE_BOOL, "b1"},  {RABBET_DTYPE_UINT8, "u1"},
+    {RABBET_DTYPE_INT64, "i8"}, {RABBET_DTYPE_BF16, "u2"},
+    {RABBET_DTYPE_FP8, "u1"},   {RABBET_DTYPE_INT4, "u1"},
+    {RABBET_DTYPE_FP4, "u1"},   {RABBET_DTYPE_E8M0, "u1"},
+};
+enum { NPY_TYPE_COUNT = sizeof(npy_types) / sizeof(npy_types[0]) };
+
+static const char* rabbet_npy_descr(rabbet_dtype_t dtype) {
+  for (int i = 0; i < NPY_TYPE_COUNT; ++i) {
+    if (npy_types[i].dtype == dtype) return npy_types[i].descr;
+  }
+  return "u1";
+}
+
+// ---- Reading an .npy -------------------------------------------------------
+
+// Value of a key in the header's dictionary: what follows "'key':".
+static const char* rabbet_npy_field(const char* header, const char* key) {
+  char quoted[32];
+  snprintf(quoted, sizeof(quoted), "'%s'", key);
+  const char* at = strstr(header, quoted);
+  if (!at) return NULL;
+  at += strlen(quoted);
+  while (*at == ' ' || *at == ':')
+    ++at;
+  return at;
+}
+
+static rabbet_status_t rabbet_npy_dtype(const char* descr,
+                                        rabbet_dtype_t* out_dtype) {
+  const char* type = *descr == '\'' ? descr + 1 : descr;
+  if (*type == '>') {
+    return RABBET_STATUS(RABBET_STATUS_UNSUPPORTED,
+                         "big-endian elements; save with dtype.newbyteorder"
+                         "('<')");
+  }
+  if (*type == '<' || *type == '|' || *type == '=') ++type;
+  for (int i = 0; i < NPY_TYPE_COUNT; ++i) {
+    size_t size = strlen(npy_types[i].descr);
+    if (strncmp(type, npy_types[i].descr, size) == 0 && type[size] == '\'') {
+      *out_dtype = npy_types[i].dtype;
+      return rabbet_ok();
+    }
+  }
+  return RABBET_STATUS(RABBET_STATUS_UNSUPPORTED,
+                       "elements of type %.16s; expected f4, f2, i1, i4, i8, "
+                       "u1, u2 (bfloat16) or b1",
+                       descr);
+}
+
+static rabbet_status_t rabbet_npy_dims(const char* text, rabbet_dims_t* out) {
+  *out = (rabbet_dims_t){0};
+  if (*text++ != '(') {
+    return RABBET_STATUS(RABBET_STATUS_DATA_LOSS, "the shape is no tuple");
+  }
+  for (;;) {
+    while (*text == ' ' || *text == ',')
+      ++text;
+    if (*text == ')') return rabbet_ok();
+    if (!isdigit((unsigned char)*text)) {
+      return RABBET_STATUS(RABBET_STATUS_DATA_LOSS, "the shape is no tuple");
+    }
+    if (out->rank == RABBET_MAX_RANK) {
+      return RABBET_STATUS(RABBET_STATUS_UNSUPPORTED, "more than %d dimensions",
+                           RABBET_MAX_RANK);
+    }
+    char* end = NULL;
+    out->d[out->rank++] = strtoll(text, &end, 10);
+    text = end;
+  }
+}
+
+static rabbet_status_t rabbet_npy_header(const char* header,
+                                         rabbet_array_t* out) {
+  const char* descr = rabbet_npy_field(header, "descr");
+  const char* order = rabbet_npy_field(header, "fortran_order");
+  const char* shape = rabbet_npy_field(header, "shape");
+  if (!descr || !order || !shape) {
+    return RABBET_STATUS(RABBET_STATUS_DATA_LOSS,
+                         "the header lacks descr, fortran_order or shape");
+  }
+  RABBET_RETURN_IF_ERROR(rabbet_npy_dtype(descr, &out->dtype));
+  RABBET_RETURN_IF_ERROR(rabbet_npy_dims(shape, &out->dims));
+  if (strncmp(order, "True", 4) == 0 && out->dims.rank > 1) {
+    return RABBET_STATUS(RABBET_STATUS_UNSUPPORTED,
+                         "column-major order; save numpy.ascontiguousarray(x)");
+  }
+  return rabbet_ok();
+}
+
+static rabbet_status_t rabbet_npy_parse(const uint8_t* data, size_t size,
+                                        rabbet_arena_t* arena,
+                                        rabbet_array_t* out) {
+  if (size < 12 || memcmp(data, "\x93NUMPY", 6) != 0) {
+    return RABBET_STATUS(RABBET_STATUS_DATA_LOSS, "it is no .npy array");
+  }
+  size_t start = data[6] == 1 ? 10 : 12;
+  size_t length = data[8] | (size_t)data[9] << 8;
+  if (data[6] > 1) length |= (size_t)data[10] << 16 | (size_t)data[11] << 24;
+  if (length > size - start) {
+    return RABBET_STATUS(RABBET_STATUS_DATA_LOSS, "the header is cut off");
+  }
+  const char* header = NULL;
+  RABBET_RETURN_IF_ERROR(rabbet_arena_printf(
+      arena, &header, "%.*s", (int)length, (const char*)data + start));
+  RABBET_RETURN_IF_ERROR(rabbet_npy_header(header, out));
+  RABBET_RETURN_IF_ERROR(rabbet_tensor_bytes(out->dtype, RABBET_FORMAT_LINEAR,
+                                             &out->dims, &out->bytes));
+  if (size - start - length < out->bytes) {
+    return RABBET_STATUS(RABBET_STATUS_DATA_LOSS,
+                         "%zu bytes of elements, expected %zu",
+                         size - start - length, out->bytes);
+  }
+  void* copy = NULL;
+  RABBET_RETURN_IF_ERROR(
+      rabbet_arena_copy(arena, data + start + length, out->bytes, &copy));
+  out->data = copy;
+  return rabbet_ok();
+}
+
+// ---- Reading an .npz (a ZIP archive) ---------------------------------------
+
+static uint32_t rabbet_read32(const uint8_t* at) {
+  return at[0] | (uint32_t)at[1] << 8 | (uint32_t)at[2] << 16 |
+         (uint32_t)at[3] << 24;
+}
+static uint32_t rabbet_read16(const uint8_t* at) {
+  return at[0] | (uint32_t)at[1] << 8;
+}
+static uint64_t rabbet_read64(const uint8_t* at) {
+  return rabbet_read32(at) | (uint64_t)rabbet_read32(at + 4) << 32;
+}
+
+typedef struct rabbet_zip_entry_t {
+  const char* name;
+  uint32_t method, crc;
+  uint64_t packed, size, offset;
+} rabbet_zip_entry_t;
+
+static rabbet_status_t rabbet_zip_damaged(const char* what) {
+  return RABBET_STATUS(RABBET_STATUS_DATA_LOSS, "the archive is damaged: %s",
+                       what);
+}
+
+// Reads one record of the central directory; *at moves on.
+static rabbet_status_t rabbet_zip_record(const uint8_t* data, size_t size,
+                                         size_t* at, rabbet_arena_t* arena,
+                                         rabbet_zip_entry_t* out) {
+  if (size - *at < 46 || rabbet_read32(data + *at) != 0x02014b50) {
+    return rabbet_zip_damaged("its directory is cut off");
+  }
+  const uint8_t* record = data + *at;
+  size_t name = rabbet_read16(record + 28), extra = rabbet_read16(record + 30);
+  size_t total = 46 + name + extra + rabbet_read16(record + 32);
+  if (size - *at < total) return rabbet_zip_damaged("a record is cut off");
+  out->method = rabbet_read16(record + 10);
+  out->crc = rabbet_read32(record + 16);
+  out->packed = rabbet_read32(record + 20);
+  out->size = rabbet_read32(record + 24);
+  out->offset = rabbet_read32(record + 42);
+  // ZIP64: the fields that are all ones follow in the extra data, in order.
+  const uint8_t* more = record + 46 + name;
+  if (extra >= 4 && rabbet_read16(more) == 1) {
+    uint64_t* fields[] = {&out->size, &out->packed, &out->offset};
+    size_t used = 4;
+    for (int i = 0; i < 3; ++i) {
+      if (*fields[i] != UINT32_MAX) continue;
+      if (used + 8 > extra) return rabbet_zip_damaged("a size is cut off");
+      *fields[i] = rabbet_read64(more + used);
+      used += 8;
+    }
+  }
+  *at += total;
+  return rabbet_arena_printf(arena, &out->name, "%.*s", (int)name,
+                             (const char*)record + 46);
+}
+
+static rabbet_status_t rabbet_zip_inflate(const uint8_t* packed,
+                                          const rabbet_zip_entry_t* entry,
+                                          uint8_t* out) {
+  z_stream stream = {.next_in = (Bytef*)packed,
+                     .avail_in = (uInt)entry->packed,
+                     .next_out = out,
+                     .avail_out = (uInt)entry->size};
+  if (entry->packed > UINT32_MAX || entry->size > UINT32_MAX) {
+    return RABBET_STATUS(RABBET_STATUS_UNSUPPORTED,
+                         "a compressed array over 4 GB");
+  }
+  if (inflateInit2(&stream, -MAX_WBITS) != Z_OK) {
+    return RABBET_STATUS(RABBET_STATUS_OUT_OF_MEMORY, "inflating");
+  }
+  int result = inflate(&stream, Z_FINISH);
+  bool complete = result == Z_STREAM_END && stream.total_out == entry->size;
+  inflateEnd(&stream);
+  return complete ? rabbet_ok() : rabbet_zip_damaged("it does not inflate");
+}
+
+static rabbet_status_t rabbet_zip_extract(const uint8_t* data, size_t size,
+                                          const rabbet_zip_entry_t* entry,
+                                          rabbet_arena_t* arena,
+                                          const uint8_t** out_bytes) {
+  if (entry->offset > size || size - entry->offset < 30) {
+    return rabbet_zip_damaged("an entry lies outside");
+  }
+  const uint8_t* local = data + entry->offset;
+  size_t start = 30 + rabbet_read16(local + 26) + rabbet_read16(local + 28);
+  size_t left = size - entry->offset;
+  if (left < start || left - start < entry->packed) {
+    return rabbet_zip_damaged("an entry is cut off");
+  }
+  if (entry->method == 0 && entry->packed == entry->size) {
+    *out_bytes = local + start;
+  } else if (entry->method == Z_DEFLATED) {
+    // Deflate cannot expand more than 1032 times: bounds what a lie allocates.
+    if (entry->size / 1032 > entry->packed) {
+      return rabbet_zip_damaged("an entry's size is impossible");
+    }
+    void* bytes = NULL;
+    RABBET_RETURN_IF_ERROR(rabbet_arena_allocate(arena, entry->size, &bytes));
+    RABBET_RETURN_IF_ERROR(rabbet_zip_inflate(local + start, entry, bytes));
+    *out_bytes = bytes;
+  } else {
+    return RABBET_STATUS(RABBET_STATUS_UNSUPPORTED,
+                         "entry '%s' is packed by method %u", entry->name,
+                         entry->method);
+  }
+  if (crc32_z(0, *out_bytes, entry->size) != entry->crc) {
+    return rabbet_zip_damaged("a checksum is wrong");
+  }
+  return rabbet_ok();
+}
+
+static rabbet_status_t rabbet_npz_entry(const uint8_t* data, size_t size,
+                                        size_t* at, rabbet_arena_t* arena,
+                                        rabbet_array_t* out) {
+  rabbet_zip_entry_t entry;
+  const uint8_t* bytes = NULL;
+  RABBET_RETURN_IF_ERROR(rabbet_zip_record(data, size, at, arena, &entry));
+  rabbet_status_t status =
+      rabbet_zip_extract(data, size, &entry, arena, &bytes);
+  if (rabbet_is_ok(status)) {
+    status = rabbet_npy_parse(bytes, entry.size, arena, out);
+  }
+  size_t length = strlen(entry.name);
+  if (length > 4 && strcmp(entry.name + length - 4, ".npy") == 0) length -= 4;
+  if (rabbet_is_ok(status)) {
+    status =
+        rabbet_arena_printf(arena, &out->name, "%.*s", (int)length, entry.name);
+  }
+  return RABBET_ANNOTATE(status, "array '%s'", entry.name);
+}
+
+static rabbet_status_t rabbet_npz_parse(const uint8_t* data, size_t size,
+                                        rabbet_arena_t* arena,
+                                        rabbet_array_t** out_arrays,
+                                        size_t* out_count) {
+  // The end record is the last 22 bytes unless a comment follows it.
+  size_t end = size >= 22 ? size - 22 : 0;
+  size_t lowest = end > 65535 ? end - 65535 : 0;
+  while (size >= 22 && end > lowest &&
+         rabbet_read32(data + end) != 0x06054b50) {
+    --end;
+  }
+  if (size < 22 || rabbet_read32(data + end) != 0x06054b50) {
+    return rabbet_zip_damaged("it has no end record");
+  }
+  size_t count = rabbet_read16(data + end + 10);
+  size_t at = rabbet_read32(data + end + 16);
+  if (at > size) return rabbet_zip_damaged("its directory lies outside");
+  RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
+      arena, count, sizeof(**out_arrays), (void**)out_arrays));
+  for (size_t i = 0; i < count; ++i) {
+    RABBET_RETURN_IF_ERROR(
+        rabbet_npz_entry(data, size, &at, arena, &(*out_arrays)[i]));
+  }
+  *out_count = count;
+  return rabbet_ok();
+}
+
+rabbet_status_t rabbet_npy_read(const char* path, rabbet_arena_t* arena,
+                                rabbet_array_t** out_arrays,
+                                size_t* out_count) {
+  *out_arrays = NULL;
+  *out_count = 0;
+  rabbet_file_map_t* map = NULL;
+  RABBET_RETURN_IF_ERROR(rabbet_file_map_create(path, arena->allocator, &map));
+  const uint8_t* data = rabbet_file_map_data(map);
+  size_t size = rabbet_file_map_size(map);
+  rabbet_status_t status;
+  if (size >= 4 && memcmp(data, "PK", 2) == 0) {
+    status = rabbet_npz_parse(data, size, arena, out_arrays, out_count);
+    // Stored entries lie in the map: parse copies their elements.
+  } else {
+    status =
+        rabbet_arena_allocate(arena, sizeof(**out_arrays), (void**)out_arrays);
+    if (rabbet_is_ok(status)) {
+      (*out_arrays)->name = "";
+      status = rabbet_npy_parse(data, size, arena, *out_arrays);
+      *out_count = 1;
+    }
+  }
+  rabbet_file_map_release(map);
+  return RABBET_ANNOTATE(status, "reading '%s'", path);
+}
+
+// ---- Writing an .npz -------------------------------------------------------
+
+static void rabbet_write(rabbet_strbuf_t* buffer, uint64_t value, int bytes) {
+  uint8_t little[8];
+  for (int i = 0; i < bytes; ++i)
+    little[i] = (uint8_t)(value >> (8 * i));
+  rabbet_strbuf_append(buffer, little, (size_t)bytes);
+}
+
+// The .npy header, padded so that elements start at a multiple of 64.
+static void rabbet_npy_write_header(const rabbet_array_t* array,
+                                    rabbet_strbuf_t* out) {
+  char shape[RABBET_MAX_RANK * 24 + 8] = "(";
+  size_t used = 1;
+  for (int32_t i = 0; i < array->dims.rank; ++i) {
+    used += (size_t)snprintf(shape + used, sizeof(shape) - used, "%lld, ",
+                             (long long)array->dims.d[i]);
+  }
+  const char* descr = rabbet_npy_descr(array->dtype);
+  char text[RABBET_MAX_RANK * 24 + 128];
+  int length = snprintf(text, sizeof(text),
+                        "{'descr': '%c%s', 'fortran_order': False, 'shape': "
+                        "%s), }",
+                        descr[1] == '1' ? '|' : '<', descr, shape);
+  int padded = (10 + length + 1 + 63) / 64 * 64 - 10;
+  rabbet_strbuf_append(out, "\x93NUMPY\x01\x00", 8);
+  rabbet_write(out, (uint64_t)padded, 2);
+  rabbet_strbuf_append(out, text, (size_t)length);
+  for (int i = length; i < padded - 1; ++i)
+    rabbet_strbuf_append(out, " ", 1);
+  rabbet_strbuf_append(out, "\n", 1);
+}
+
+// Fields that the local header and the directory share. Sizes are in a ZIP64
+// extra field always: simple, and good for arrays of any size.
+static void rabbet_zip_common(rabbet_strbuf_t* out, uint32_t crc,
+                              const char* name, size_t extra) {
+  rabbet_write(out, 45, 2);  // version needed
+  rabbet_write(out, 0, 2);
+  rabbet_write(out, 0, 2);       // stored
+  rabbet_write(out, 0, 2);       // time
+  rabbet_write(out, 0x0021, 2);  // 1980-01-01: equal arrays, equal bytes
+  rabbet_write(out, crc, 4);
+  rabbet_write(out, UINT32_MAX, 4);
+  rabbet_write(out, UINT32_MAX, 4);
+  rabbet_write(out, strlen(name) + 4, 2);
+  rabbet_write(out, extra, 2);
+}
+
+static void rabbet_npz_write_entry(const rabbet_array_t* array,
+                                   rabbet_strbuf_t* out,
+                                   rabbet_strbuf_t* directory) {
+  rabbet_strbuf_t header;
+  rabbet_strbuf_initialize(out->allocator, &header);
+  rabbet_npy_write_header(array, &header);
+  if (header.failed) out->failed = true;
+  uint32_t crc = (uint32_t)crc32_z(0, (const Bytef*)header.data, header.size);
+  crc = (uint32_t)crc32_z(crc, array->data, array->bytes);
+  uint64_t size = header.size + array->bytes, offset = out->size;
+
+  rabbet_write(out, 0x04034b50, 4);
+  rabbet_zip_common(out, crc, array->name, 20);
+  rabbet_strbuf_printf(out, "%s.npy", array->name);
+  rabbet_write(out, 1, 2);
+  rabbet_write(out, 16, 2);
+  rabbet_write(out, size, 8);
+  rabbet_write(out, size, 8);
+  rabbet_strbuf_append(out, header.data, header.size);
+  rabbet_strbuf_append(out, array->data, array->bytes);
+
+  rabbet_write(directory, 0x02014b50, 4);
+  rabbet_write(directory, 45, 2);
+  rabbet_zip_common(directory, crc, array->name, 28);
+  rabbet_write(directory, 0, 2);
+  rabbet_write(directory, 0, 2);
+  rabbet_write(directory, 0, 2);
+  rabbet_write(directory, 0, 4);
+  rabbet_write(directory, UINT32_MAX, 4);
+  rabbet_strbuf_printf(directory, "%s.npy", array->name);
+  rabbet_write(directory, 1, 2);
+  rabbet_write(directory, 24, 2);
+  rabbet_write(directory, size, 8);
+  rabbet_write(directory, size, 8);
+  rabbet_write(directory, offset, 8);
+  rabbet_strbuf_deinitialize(&header);
+}
+
+static void rabbet_zip_end(rabbet_strbuf_t* out, size_t count, size_t size,
+                           uint64_t offset) {
+  uint64_t record = out->size;
+  rabbet_write(out, 0x06064b50, 4);  // ZIP64 end record and its locator
+  rabbet_write(out, 44, 8);
+  rabbet_write(out, 45, 2);
+  rabbet_write(out, 45, 2);
+  rabbet_write(out, 0, 8);
+  rabbet_write(out, count, 8);
+  rabbet_write(out, count, 8);
+  rabbet_write(out, size, 8);
+  rabbet_write(out, offset, 8);
+  rabbet_write(out, 0x07064b50, 4);
+  rabbet_write(out, 0, 4);
+  rabbet_write(out, record, 8);
+  rabbet_write(out, 1, 4);
+  rabbet_write(out, 0x06054b50, 4);
+  rabbet_write(out, 0, 4);
+  rabbet_write(out, count, 2);
+  rabbet_write(out, count, 2);
+  rabbet_write(out, size, 4);
+  rabbet_write(out, offset > UINT32_MAX ? UINT32_MAX : offset, 4);
+  rabbet_write(out, 0, 2);
+}
+
+rabbet_status_t rabbet_npz_write(const char* path, const rabbet_array_t* arrays,
+                                 size_t count, rabbet_allocator_t allocator) {
+  rabbet_strbuf_t out, directory;
+  rabbet_strbuf_initialize(allocator, &out);
+  rabbet_strbuf_initialize(allocator, &directory);
+  for (size_t i = 0; i < count; ++i) {
+    rabbet_npz_write_entry(&arrays[i], &out, &directory);
+  }
+  uint64_t offset = out.size;
+  rabbet_strbuf_append(&out, directory.data, directory.size);
+  rabbet_zip_end(&out, count, directory.size, offset);
+  rabbet_status_t status = rabbet_strbuf_status(&out);
+  if (rabbet_is_ok(status)) status = rabbet_strbuf_status(&directory);
+  if (rabbet_is_ok(status)) {
+    rabbet_span_t part = {out.data, out.size};
+    status = rabbet_file_write(path, &part, 1);
+  }
+  rabbet_strbuf_deinitialize(&out);
+  rabbet_strbuf_deinitialize(&directory);
+  return status;
+}
