@@ -14,24 +14,34 @@ function(rabbet_layer name)
     ${PROJECT_SOURCE_DIR}/include ${PROJECT_SOURCE_DIR}/src)
 endfunction()
 
+# What C tests share.
+function(rabbet_test_support)
+  if(NOT RABBET_TESTS OR TARGET rabbet_test_support)
+    return()
+  endif()
+  pkg_check_modules(CMOCKA REQUIRED GLOBAL IMPORTED_TARGET cmocka)
+  add_library(rabbet_test_support STATIC
+    ${PROJECT_SOURCE_DIR}/tests/faults/fault_allocator.c)
+  target_include_directories(rabbet_test_support PUBLIC
+    ${PROJECT_SOURCE_DIR}/include ${PROJECT_SOURCE_DIR}/src
+    ${PROJECT_SOURCE_DIR}/tests)
+  target_link_libraries(rabbet_test_support PUBLIC PkgConfig::CMOCKA pthread m)
+endfunction()
+
 # rabbet_layer_tests(LIBRARIES...): every *_test.c of the current folder becomes
 # a test linked with these libraries and cmocka.
 function(rabbet_layer_tests)
   if(NOT RABBET_TESTS)
     return()
   endif()
-  pkg_check_modules(CMOCKA REQUIRED IMPORTED_TARGET cmocka)
+  rabbet_test_support()
   file(GLOB tests CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*_test.c)
   get_filename_component(layer ${CMAKE_CURRENT_SOURCE_DIR} NAME)
   foreach(test ${tests})
     get_filename_component(name ${test} NAME_WE)
     set(target ${layer}_${name})
     add_executable(${target} ${test})
-    target_include_directories(${target} PRIVATE
-      ${PROJECT_SOURCE_DIR}/include ${PROJECT_SOURCE_DIR}/src
-      ${PROJECT_SOURCE_DIR}/tests)
-    target_link_libraries(${target} PRIVATE ${ARGN} PkgConfig::CMOCKA
-      pthread m)
+    target_link_libraries(${target} PRIVATE rabbet_test_support ${ARGN})
     add_test(NAME ${target} COMMAND ${target})
     set_tests_properties(${target} PROPERTIES
       WORKING_DIRECTORY ${PROJECT_SOURCE_DIR} LABELS unit)
