@@ -1,0 +1,119 @@
+"""Contexts beside each other: N threads call, each with M threads inside."""
+
+from __future__ import annotations
+
+import importlib
+import threading
+from typing import Any
+
+from . import peers
+from .models import BOUND, CASES, prepare, specs
+from .options import Options
+from .report import Section
+from .rounds import Spread, take_turns
+from .worker import Contestant, Spec, drop_wrong, started
+
+LAYOUTS = ((1, 1), (1, 2), (2, 1), (2, 2), (4, 2))
+"""Contexts x threads in each. On two cores the first uses half of them, the
+next two all, and the last two ask for more than there are."""
+
+SKIPPED = ("torch freeze",)
+
+
+class Parallel:
+    """`contexts` contestants, each called from a thread of its own."""
+
+    def __init__(self, *, contexts: int, inner: str, arguments: dict[str, Any]) -> None:
+        module, name = inner.split(":")
+        factory = getattr(importlib.import_module(module), name)
+        self.members: list[Contestant] = [factory(**arguments) for _ in range(contexts)]
+        self.begin = threading.Barrier(contexts + 1)
+        self.end = threading.Barrier(contexts + 1)
+        for member in self.members:
+            threading.Thread(target=self._loop, args=(member,), daemon=True).start()
+
+    def _loop(self, member: Contestant) -> None:
+        while True:
+            self.begin.wait()
+            member.call()
+            self.end.wait()
+
+    def call(self) -> None:
+        """One call of each."""
+        self.begin.wait()
+        self.end.wait()
+
+    def outputs(self) -> dict[str, Any]:
+        """The results of the last context; all must agree."""
+        results = [member.outputs() for member in self.members]
+        for other in results[1:]:
+            for name, values in results[0].items():
+                if not (other[name] == values).all():
+                    raise AssertionError(f"contexts disagree on output {name}")
+        return results[-1]
+
+
+def _spec(spec: Spec, contexts: int, threads: int, options: Options) -> Spec:
+    given = {"contexts": contexts, "inner": spec.factory, "arguments": spec.arguments}
+    name = f"{spec.name} {contexts}x{threads}"
+    made = options.spec(name, "bench.contexts:Parallel", threads, given)
+    # The cores are those of the whole machine: pinning would hide the others.
+    return Spec(name, made.factory, given, threads, False, made.environment)
+
+
+def _one(section: Section, name: str, options: Options) -> None:
+    prepared = prepare(name, CASES[name], options)
+    wanted: list[Spec] = []
+    for contexts, threads in LAYOUTS:
+        found, absent = specs(prepared, options, threads)
+        for peer in absent:
+            section.note(f"{peer} is not installed")
+        wanted += [
+            _spec(spec, contexts, threads, options)
+            for spec in found
+            if spec.name not in SKIPPED
+        ]
+    with started(wanted, options.scratch) as field_:
+        drop_wrong(field_, prepared.expected, BOUND)
+        medians = take_turns(
+            field_.workers, rounds=options.rounds, seconds=options.seconds
+        )
+    for reason in field_.absent.values():
+        section.note(f"{name}: {reason}")
+    for peer in peers.MODELS:
+        base = medians.get(f"{peer.name} 1x1")
+        if not base:
+            continue
+        cells = []
+        for contexts, threads in LAYOUTS:
+            values = medians.get(f"{peer.name} {contexts}x{threads}")
+            if not values:
+                cells.append("-")
+                continue
+            pairs = zip(base, values, strict=True)
+            gain = Spread.of([contexts * one / each for one, each in pairs])
+            cells.append(gain.text())
+            section.data.append(
+                {
+                    "model": name,
+                    "name": peer.name,
+                    "contexts": contexts,
+                    "threads": threads,
+                    "seconds_of_a_round": Spread.of(values).as_dict(),
+                    "throughput_over_1x1": gain.as_dict(),
+                }
+            )
+        section.rows.append([name, peer.name, *cells])
+
+
+def run(options: Options) -> Section:
+    """Calls a second over those of one context with one thread."""
+    layouts = [f"{contexts}x{threads}" for contexts, threads in LAYOUTS]
+    section = Section(
+        "Contexts x threads: throughput, one context with one thread being 1",
+        ["model", "contestant", *layouts],
+    )
+    section.note("not pinned; all contexts of a contestant are in one process")
+    for name in options.models or ("light_squeezenet",):
+        _one(section, name, options)
+    return section

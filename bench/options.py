@@ -1,0 +1,48 @@
+"""What all subjects are told."""
+
+from __future__ import annotations
+
+import importlib.util
+from dataclasses import dataclass
+from pathlib import Path
+
+from .worker import Spec
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+@dataclass(frozen=True)
+class Options:
+    """Settings of a run. scratch: a folder for plans and logs, removed later.
+
+    peers: None for all that are installed.
+    """
+
+    scratch: Path
+    threads: tuple[int, ...] = (1, 2)
+    rounds: int = 11
+    seconds: float = 0.3
+    quick: bool = False
+    pin: bool = True
+    peers: tuple[str, ...] | None = None
+    models: tuple[str, ...] | None = None
+
+    def wanted(self, peer: str) -> bool:
+        return peer == "rabbet" or self.peers is None or peer in self.peers
+
+    def spec(
+        self, name: str, factory: str, threads: int, arguments: dict[str, object]
+    ) -> Spec:
+        """A contestant with this run's pinning, and with OpenMP's thread count
+        set for those libraries that know no other way."""
+        environment = {"OMP_NUM_THREADS": str(threads)}
+        return Spec(name, factory, arguments, threads, self.pin, environment)
+
+    def describe(self) -> str:
+        pinned = "pinned" if self.pin else "not pinned"
+        return f"{self.rounds} rounds of {self.seconds} s a contestant, {pinned}"
+
+
+def installed(package: str) -> bool:
+    """Whether a package can be imported (it is not imported to find out)."""
+    return importlib.util.find_spec(package) is not None

@@ -1,0 +1,48 @@
+"""The contestants, a file for each package.
+
+A class loads in its constructor, runs once in `call()`, and gives its results
+in `outputs()`; see bench.worker.Contestant. The tables here say which package a
+contestant needs and which class stands for it in which subject.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Peer:
+    """A contestant: the package that it needs and the class to load."""
+
+    name: str
+    package: str
+    factory: str
+    quick: bool = True
+    """Whether it takes part in a quick run."""
+
+
+RABBET = "rabbet"
+
+MODELS = (
+    Peer(RABBET, "rabbet", "bench.peers.rabbet_engine:Model"),
+    Peer("onnxruntime", "onnxruntime", "bench.peers.ort:Model"),
+    Peer("openvino", "openvino", "bench.peers.ov:Model"),
+    Peer("torch", "torch", "bench.peers.torch_cpu:Eager"),
+    Peer("torch freeze", "torch", "bench.peers.torch_cpu:Frozen", quick=False),
+)
+
+CHAINS = (
+    Peer(RABBET, "rabbet", "bench.peers.rabbet_engine:Chain"),
+    Peer("direct", "numpy", "bench.peers.plain:Chain"),
+    Peer("openvino", "openvino", "bench.peers.ov:Chain"),
+    Peer("onnxruntime PyOp", "onnxruntime_extensions", "bench.peers.ort:Chain"),
+    Peer("torch custom_op", "torch", "bench.peers.torch_cpu:Chain"),
+)
+
+PADDINGS = (
+    Peer(RABBET, "rabbet", "bench.peers.rabbet_engine:Padding"),
+    Peer("numba", "numba", "bench.peers.plain:NumbaPadding"),
+    Peer("numpy slices", "numpy", "bench.peers.plain:SlicesPadding"),
+    Peer("numpy.pad", "numpy", "bench.peers.plain:NumpyPadding"),
+    Peer("torch", "torch", "bench.peers.torch_cpu:Padding"),
+)

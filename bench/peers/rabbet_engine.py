@@ -1,0 +1,142 @@
+"""Rabbet."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import rabbet
+
+PLUGINS = Path(__file__).parents[1] / "plugins"
+
+
+def _shapes(inputs: dict[str, Any], dims: dict[str, int]) -> dict[str, Any] | None:
+    """Profiles for models with symbolic dimensions: from 1 to the lengths of
+    `inputs`, tuned for the latter."""
+    if not dims:
+        return None
+    return {
+        name: (tuple(1 for _ in array.shape), array.shape, array.shape)
+        for name, array in inputs.items()
+    }
+
+
+def build(
+    *,
+    path: str,
+    inputs: str,
+    threads: int,
+    plan: str,
+    plugins: list[str],
+    dims: dict[str, int],
+    timing_cache: str | None = None,
+) -> Any:
+    """Builds a model for the shapes of the inputs in a file, and keeps the plan."""
+    with np.load(inputs) as arrays:
+        shapes = _shapes(dict(arrays.items()), dims)
+    return rabbet.compile(
+        path,
+        plugins=plugins,
+        device="cpu",
+        save=plan,
+        threads=threads,
+        shapes=shapes,
+        timing_cache=timing_cache,
+    )
+
+
+class _Bound:
+    """A model with its inputs, its outputs reused from call to call."""
+
+    def __init__(self, model: Any, inputs: dict[str, Any]) -> None:
+        self.model = model
+        self.inputs = inputs
+        self.out = model(**inputs, as_dict=True)
+
+    def call(self) -> None:
+        self.model(**self.inputs, out=self.out)
+
+    def outputs(self) -> dict[str, Any]:
+        self.call()
+        return {name: np.array(array) for name, array in self.out.items()}
+
+
+def _read(inputs: str) -> dict[str, Any]:
+    with np.load(inputs) as arrays:
+        return {name: np.array(array) for name, array in arrays.items()}
+
+
+class Model(_Bound):
+    """An ONNX file, tuned."""
+
+    def __init__(self, *, inputs: str, **arguments: Any) -> None:
+        super().__init__(build(inputs=inputs, **arguments), _read(inputs))
+
+
+class Loaded(_Bound):
+    """A plan that an earlier process made."""
+
+    def __init__(
+        self, *, plan: str, inputs: str, threads: int, plugins: list[str], **_: object
+    ) -> None:
+        model = rabbet.load(plan, threads=threads, plugins=plugins)
+        super().__init__(model, _read(inputs))
+
+
+class Built:
+    """A build alone: its constructor's time is what counts."""
+
+    def __init__(self, **arguments: Any) -> None:
+        self.model = build(**arguments)
+
+    def call(self) -> None:
+        """Nothing is run."""
+
+    def outputs(self) -> dict[str, Any]:
+        return {}
+
+
+class Chain(_Bound):
+    """Python plugins in a row."""
+
+    def __init__(
+        self, *, length: int, shape: tuple[int, ...], body: str, **_: object
+    ) -> None:
+        import onnx
+
+        from ..chain import chain_model
+
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "chain.onnx"
+            onnx.save_model(chain_model(body, length, shape), path)
+            model = rabbet.compile(
+                path, plugins=[PLUGINS / "chain.py"], device="cpu", threads=1
+            )
+        super().__init__(model, {"x": np.zeros(shape, np.float32)})
+
+
+class Padding(_Bound):
+    """The Numba kernel in a plan."""
+
+    def __init__(self, *, inputs: str, pad: int, threads: int, **_: object) -> None:
+        import onnx
+
+        from tests.models.graph import Graph
+
+        arrays = _read(inputs)
+        *outer, height, width = arrays["x"].shape
+        graph = Graph("padding")
+        y = graph.circular_pad(graph.input("x", arrays["x"].shape), "y", pad)
+        graph.output(y, (*outer, height + 2 * pad, width + 2 * pad))
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "padding.onnx"
+            onnx.save_model(graph.model(), path)
+            model = rabbet.compile(
+                path,
+                plugins=[PLUGINS / "circular_padding.py"],
+                device="cpu",
+                threads=threads,
+            )
+        super().__init__(model, arrays)

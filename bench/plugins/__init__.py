@@ -1,0 +1,1 @@
+"""Plugin files that the benchmarks give to Rabbet."""

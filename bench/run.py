@@ -1,0 +1,103 @@
+"""Runs the benchmarks: python -m bench.run [--only SUBJECTS] [--quick]."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from .options import ROOT, Options
+from .report import Section, document, write
+
+SUBJECTS = (
+    "models",
+    "python_call",
+    "circular_padding",
+    "startup",
+    "build",
+    "size",
+    "contexts",
+)
+
+
+def _list(text: str) -> tuple[str, ...]:
+    return tuple(part for part in text.split(",") if part)
+
+
+def _counts(text: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in _list(text))
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m bench.run", description=__doc__)
+    parser.add_argument("--only", type=_list, default=SUBJECTS, metavar="A,B",
+                        help=f"of {', '.join(SUBJECTS)}")  # fmt: skip
+    parser.add_argument("--quick", action="store_true", help="few rounds, small models")
+    parser.add_argument("--threads", type=_counts, default=(1, 2), metavar="N,M")
+    parser.add_argument("--peers", type=_list, metavar="A,B",
+                        help="all that are installed, by default")  # fmt: skip
+    parser.add_argument("--models", type=_list, metavar="A,B",
+                        help="models of the subjects that have several")  # fmt: skip
+    parser.add_argument("--rounds", type=int, help="default: 11, quick 5")
+    parser.add_argument("--seconds", type=float,
+                        help="of one turn; default: 0.3, quick 0.1")  # fmt: skip
+    parser.add_argument("--no-pin", action="store_true",
+                        help="let the system choose the cores")  # fmt: skip
+    parser.add_argument("--name", help="of the result files; default: the subjects")
+    parser.add_argument("--out", type=Path, default=ROOT / "bench" / "results")
+    parser.add_argument("--no-write", action="store_true", help="only print")
+    return parser
+
+
+def _options(given: argparse.Namespace, scratch: Path) -> Options:
+    quick = given.quick
+    return Options(
+        scratch=scratch,
+        threads=given.threads,
+        rounds=given.rounds or (5 if quick else 11),
+        seconds=given.seconds or (0.1 if quick else 0.3),
+        quick=quick,
+        pin=not given.no_pin,
+        peers=given.peers,
+        models=given.models,
+    )
+
+
+def measure(subjects: tuple[str, ...], options: Options) -> list[Section]:
+    """Runs the subjects one after the other."""
+    sections = []
+    for subject in subjects:
+        begin = time.monotonic()
+        print(f"{subject} ...", flush=True)
+        sections.append(importlib.import_module(f"bench.{subject}").run(options))
+        print(f"{subject}: {time.monotonic() - begin:.0f} s", flush=True)
+    return sections
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = _parser()
+    given = parser.parse_args(arguments)
+    unknown = sorted(set(given.only) - set(SUBJECTS))
+    if unknown:
+        parser.error(
+            f"no subject {', '.join(unknown)}; there are {', '.join(SUBJECTS)}"
+        )
+    (ROOT / "build").mkdir(exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="bench-", dir=ROOT / "build") as scratch:
+        options = _options(given, Path(scratch))
+        try:
+            sections = measure(given.only, options)
+        except ValueError as error:
+            parser.error(str(error))
+    print("\n" + document(sections, options.describe()))
+    if not given.no_write:
+        name = given.name or ("all" if given.only == SUBJECTS else "-".join(given.only))
+        print(f"written: {write(sections, options.describe(), name, given.out)}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

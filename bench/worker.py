@@ -1,0 +1,278 @@
+"""A contestant in a process of its own, and the handle to it.
+
+The child answers one request at a time and does nothing in between, so that
+only the contestant whose turn it is uses the cores.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import itertools
+import multiprocessing
+import os
+import sys
+import time
+import traceback
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[Any]
+
+SAMPLE_NS = 200_000
+"""Calls are grouped until one sample takes about this long."""
+START_SECONDS = 900.0
+
+
+class Contestant(Protocol):
+    """What a class in bench/peers offers: it loads in its constructor."""
+
+    def call(self) -> None:
+        """Runs once. This is what is timed."""
+
+    def outputs(self) -> dict[str, Array]:
+        """The results of one more run, by name."""
+
+
+@dataclass(frozen=True)
+class Spec:
+    """Which contestant to load, how, and on how many cores.
+
+    factory: "package.module:Class". environment: set before the child starts,
+    since libraries read it when loaded.
+    """
+
+    name: str
+    factory: str
+    arguments: dict[str, Any] = field(default_factory=dict)
+    threads: int = 1
+    pin: bool = True
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Start:
+    """How a contestant started. Seconds, and bytes of peak resident memory:
+    of the bare process, after the imports, and after the first result."""
+
+    import_s: float
+    load_s: float
+    first_call_s: float
+    bare_bytes: int
+    import_bytes: int
+    peak_bytes: int
+
+
+def peak_memory() -> int:
+    """The largest resident size of this process so far, in bytes."""
+    for line in Path("/proc/self/status").read_text().splitlines():
+        if line.startswith("VmHWM:"):
+            return int(line.split()[1]) * 1024
+    raise OSError("/proc/self/status has no line VmHWM")
+
+
+def time_calls(call: Callable[[], None], seconds: float, least: int) -> list[float]:
+    """Seconds for one call, sampled for `seconds` and at least `least` times.
+
+    Short calls are grouped so that reading the clock costs nothing that shows.
+    """
+    clock = time.perf_counter_ns
+    begin = clock()
+    call()
+    once = max(clock() - begin, 1)
+    group = range(max(1, min(10_000, SAMPLE_NS // once)))
+    end = clock() + int(seconds * 1e9)
+    samples: list[float] = []
+    while len(samples) < least or clock() < end:
+        begin = clock()
+        for _ in group:
+            call()
+        samples.append((clock() - begin) / len(group) / 1e9)
+    return samples
+
+
+def _pin(threads: int) -> None:
+    cores = sorted(os.sched_getaffinity(0))
+    os.sched_setaffinity(0, cores[: max(1, threads)])
+
+
+def _start(spec: Spec) -> tuple[Contestant, Start]:
+    bare = peak_memory()
+    times = [time.perf_counter()]
+    module_name, class_name = spec.factory.split(":")
+    factory = getattr(importlib.import_module(module_name), class_name)
+    times.append(time.perf_counter())
+    imported = peak_memory()
+    contestant = factory(**spec.arguments)
+    times.append(time.perf_counter())
+    contestant.call()
+    times.append(time.perf_counter())
+    spans = [after - before for before, after in itertools.pairwise(times)]
+    return contestant, Start(*spans, bare, imported, peak_memory())
+
+
+def _serve(connection: Connection, spec: Spec, log: str) -> None:
+    """The child's main loop: requests are ("time" | "outputs", *arguments)."""
+    descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+    os.dup2(descriptor, 1)
+    os.dup2(descriptor, 2)
+    try:
+        if spec.pin:
+            _pin(spec.threads)
+        contestant, start = _start(spec)
+        connection.send(("ok", start))
+        while True:
+            request, *arguments = connection.recv()
+            if request == "time":
+                connection.send(("ok", time_calls(contestant.call, *arguments)))
+            elif request == "outputs":
+                connection.send(("ok", contestant.outputs()))
+            else:
+                return
+    except EOFError:
+        return
+    except BaseException as error:
+        traceback.print_exc()
+        sys.stderr.flush()
+        connection.send(("error", f"{type(error).__name__}: {error}"))
+
+
+class ContestantError(RuntimeError):
+    """A contestant could not be loaded or run; the message says why."""
+
+
+@contextlib.contextmanager
+def _environment(values: Mapping[str, str]) -> Iterator[None]:
+    saved = {name: os.environ.get(name) for name in values}
+    os.environ.update(values)
+    try:
+        yield
+    finally:
+        for name, value in saved.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
+
+
+class Worker:
+    """The parent's handle to a contestant's process."""
+
+    def __init__(self, spec: Spec, logs: Path) -> None:
+        self.spec = spec
+        self.log = logs / f"{spec.name.replace('/', '_').replace(' ', '_')}.log"
+        context = multiprocessing.get_context("spawn")
+        self._connection, child = context.Pipe()
+        arguments = (child, spec, str(self.log))
+        self._process = context.Process(target=_serve, args=arguments, daemon=True)
+        with _environment(spec.environment):
+            self._process.start()
+        child.close()
+        try:
+            self.start: Start = self._answer(START_SECONDS)
+        except ContestantError:
+            self.stop()
+            raise
+
+    def _answer(self, seconds: float) -> Any:
+        name = self.spec.name
+        if not self._connection.poll(seconds):
+            raise ContestantError(f"{name} gave no answer in {seconds:.0f} s")
+        try:
+            kind, value = self._connection.recv()
+        except EOFError:
+            self._process.join(10)
+            code = self._process.exitcode
+            tail = self.log.read_text(errors="replace").splitlines()[-3:]
+            ending = f"; its last words: {' | '.join(tail)}" if tail else ""
+            raise ContestantError(f"{name} ended with code {code}{ending}") from None
+        if kind == "error":
+            raise ContestantError(f"{name}: {value}")
+        return value
+
+    def time(self, seconds: float, least: int = 3) -> list[float]:
+        """Seconds of single calls, sampled for about `seconds`."""
+        self._connection.send(("time", seconds, least))
+        return self._answer(START_SECONDS)
+
+    def outputs(self) -> dict[str, Array]:
+        """The results of one run."""
+        self._connection.send(("outputs",))
+        return self._answer(START_SECONDS)
+
+    def stop(self) -> None:
+        """Ends the process."""
+        with contextlib.suppress(OSError):
+            self._connection.send(("stop",))
+        self._process.join(5)
+        if self._process.is_alive():
+            self._process.kill()
+            self._process.join()
+        self._connection.close()
+
+
+@dataclass
+class Field:
+    """The contestants of one case: those that run, and why others do not."""
+
+    workers: dict[str, Worker]
+    absent: dict[str, str]
+
+
+@contextlib.contextmanager
+def started(specs: Sequence[Spec], logs: Path) -> Iterator[Field]:
+    """Starts all contestants, one after the other; ends them in the end."""
+    field_ = Field({}, {})
+    try:
+        for spec in specs:
+            try:
+                field_.workers[spec.name] = Worker(spec, logs)
+            except ContestantError as error:
+                field_.absent[spec.name] = str(error)
+        yield field_
+    finally:
+        for worker in field_.workers.values():
+            worker.stop()
+
+
+def disagreement(actual: Array, expected: Array) -> float:
+    """The largest difference over the largest magnitude expected."""
+    if actual.shape != expected.shape:
+        return float("inf")
+    difference = np.abs(actual.astype(np.float64) - expected.astype(np.float64))
+    worst = float(difference.max(initial=0.0))
+    scale = float(np.abs(expected.astype(np.float64)).max(initial=0.0))
+    return worst / scale if scale else worst
+
+
+def drop_wrong(field_: Field, expected: Mapping[str, Array], bound: float) -> None:
+    """Moves contestants whose results disagree with `expected` to the absent."""
+    for name, worker in list(field_.workers.items()):
+        try:
+            outputs = worker.outputs()
+            missing = set(expected) - set(outputs)
+            errors = {
+                output: disagreement(outputs[output], values)
+                for output, values in expected.items()
+                if output in outputs
+            }
+            worst = max(errors, key=errors.__getitem__, default="")
+            if missing:
+                reason = f"{name} lacks the outputs {', '.join(sorted(missing))}"
+            elif errors[worst] <= bound:
+                continue
+            else:
+                reason = (
+                    f"{name} is wrong: output {worst} differs by "
+                    f"{errors[worst]:.2g} of the largest value, {bound:g} is allowed"
+                )
+        except ContestantError as error:
+            reason = str(error)
+        field_.absent[name] = reason
+        field_.workers.pop(name).stop()

@@ -1,0 +1,58 @@
+"""Contestants whose behaviour the tests know."""
+
+from __future__ import annotations
+
+import os
+import threading
+from typing import Any
+
+import numpy as np
+
+
+class Plain:
+    """Counts its calls; gives [value, calls so far]."""
+
+    def __init__(self, *, value: float = 1.0) -> None:
+        self.value = value
+        self.calls = 0
+
+    def call(self) -> None:
+        self.calls += 1
+
+    def outputs(self) -> dict[str, Any]:
+        return {"y": np.array([self.value, 2.0])}
+
+
+class Environment(Plain):
+    """Tells the cores and the thread count that it was given."""
+
+    def outputs(self) -> dict[str, Any]:
+        cores = len(os.sched_getaffinity(0))
+        return {"y": np.array([cores, int(os.environ["OMP_NUM_THREADS"])])}
+
+
+class Broken:
+    """Can't be loaded."""
+
+    def __init__(self) -> None:
+        raise ValueError("there is no such model")
+
+
+class Dying(Plain):
+    """Ends its process at once."""
+
+    def call(self) -> None:
+        os.write(2, b"all is lost\n")
+        os._exit(7)
+
+
+class Meeting(Plain):
+    """Returns only when two of its kind are called at the same time."""
+
+    gate = threading.Barrier(2, timeout=10)
+
+    def call(self) -> None:
+        self.gate.wait()
+
+    def outputs(self) -> dict[str, Any]:
+        return {"y": np.array([self.value])}
