@@ -84,6 +84,7 @@ static uint32_t rabbet_minifloat_of(const rabbet_minifloat_t* type,
   if (isnan(value)) return sign | type->nan;
   double magnitude = fabs(value);
   if (isinf(magnitude)) return sign | type->overflow;
+  if (magnitude == 0) return sign;  // it has no exponent
   int exponent = 0;
   frexp(magnitude, &exponent);  // in [2^(exponent-1), 2^exponent)
   int least = 1 - type->bias;
