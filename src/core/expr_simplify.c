@@ -370,23 +370,24 @@ static bool rabbet_unnest_division(const rabbet_expr_graph_t* graph,
   return true;
 }
 
-// Moves what is a multiple of `divisor` > 1 from `sum` to `whole`, divided.
+// Moves what is a multiple of `divisor` > 0 from `sum` to `whole`, divided and
+// times `sign`.
 static bool rabbet_extract_multiples(rabbet_linear_t* sum, int64_t divisor,
-                                     rabbet_linear_t* whole) {
+                                     int64_t sign, rabbet_linear_t* whole) {
   int64_t quotient = rabbet_floordiv(sum->constant, divisor);
-  if (!rabbet_linear_add_constant(whole, quotient)) return false;
+  rabbet_linear_t moved = {.constant = quotient};
   rabbet_linear_t rest = {.constant = sum->constant - quotient * divisor};
   for (int i = 0; i < sum->count; ++i) {
     rabbet_term_t term = sum->terms[i];
-    if (term.factor % divisor != 0) {
+    if (term.factor % divisor == 0) {
+      term.factor /= divisor;
+      moved.terms[moved.count++] = term;
+    } else {
       rest.terms[rest.count++] = term;
-    } else if (!rabbet_linear_add_term(whole, term.factor / divisor,
-                                       term.product)) {
-      return false;
     }
   }
   *sum = rest;
-  return true;
+  return rabbet_linear_add_scaled(whole, sign, &moved);
 }
 
 // The greatest divisor of the terms' factors and `divisor`, taken out of both.
@@ -400,26 +401,39 @@ static void rabbet_reduce_fraction(rabbet_linear_t* sum, int64_t* divisor) {
   *divisor /= common;
 }
 
+// floor((r - a) / c) as -floor((a + c - 1 - r) / c), so that the first factor
+// is positive: -(-x // c) is the usual way to write ceil(x / c).
+static bool rabbet_flip_fraction(rabbet_linear_t* sum, int64_t divisor,
+                                 int64_t* sign) {
+  if (sum->terms[0].factor > 0) return true;
+  *sign = -*sign;
+  return rabbet_linear_scale(sum, -1) &&
+         rabbet_linear_add_constant(sum, divisor - 1);
+}
+
+// whole + sign * floor(sum / divisor) is the quotient throughout.
 static rabbet_status_t rabbet_floor_by_constant(rabbet_expr_graph_t* graph,
                                                 rabbet_linear_t sum,
                                                 int64_t divisor,
                                                 rabbet_expr_t* out_expr) {
   rabbet_linear_t whole = {0};
+  int64_t sign = 1;
   if (divisor < 0 && (divisor == INT64_MIN || !rabbet_linear_scale(&sum, -1)))
     return rabbet_ok();
   divisor = divisor < 0 ? -divisor : divisor;
   do {
-    if (!rabbet_extract_multiples(&sum, divisor, &whole)) return rabbet_ok();
-    if (sum.count > 0) rabbet_reduce_fraction(&sum, &divisor);
-  } while (sum.count > 0 && rabbet_unnest_division(graph, &sum, &divisor));
-  if (sum.count > 0) {
-    rabbet_expr_t dividend, by, quotient;
-    RABBET_RETURN_IF_ERROR(rabbet_build_linear(graph, &sum, &dividend));
-    RABBET_RETURN_IF_ERROR(rabbet_expr_constant(graph, divisor, &by));
-    RABBET_RETURN_IF_ERROR(rabbet_build_node(graph, RABBET_EXPR_FLOOR_DIV,
-                                             dividend, by, &quotient));
-    if (!rabbet_linear_add_term(&whole, 1, quotient)) return rabbet_ok();
-  }
+    if (!rabbet_extract_multiples(&sum, divisor, sign, &whole))
+      return rabbet_ok();
+    if (sum.count == 0) return rabbet_build_linear(graph, &whole, out_expr);
+    rabbet_reduce_fraction(&sum, &divisor);
+    if (!rabbet_flip_fraction(&sum, divisor, &sign)) return rabbet_ok();
+  } while (rabbet_unnest_division(graph, &sum, &divisor));
+  rabbet_expr_t dividend, by, quotient;
+  RABBET_RETURN_IF_ERROR(rabbet_build_linear(graph, &sum, &dividend));
+  RABBET_RETURN_IF_ERROR(rabbet_expr_constant(graph, divisor, &by));
+  RABBET_RETURN_IF_ERROR(
+      rabbet_build_node(graph, RABBET_EXPR_FLOOR_DIV, dividend, by, &quotient));
+  if (!rabbet_linear_add_term(&whole, sign, quotient)) return rabbet_ok();
   return rabbet_build_linear(graph, &whole, out_expr);
 }
 
