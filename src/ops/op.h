@@ -37,6 +37,8 @@ enum {
   // The operator needs the values, not just the shape, to know its output's
   // shape: they become expressions where possible, else the host reads them.
   RABBET_OPERAND_SHAPE = 1 << 2,
+  // Says which elements are moved; is not moved itself (indices, conditions).
+  RABBET_OPERAND_INDEX = 1 << 3,
 };
 typedef struct rabbet_op_operand_t {
   const char* name;
@@ -48,8 +50,10 @@ enum {
   // One output element depends on the same element of each (broadcast) input;
   // the devices may fuse chains of these.
   RABBET_OP_POINTWISE = 1 << 0,
-  // Copies elements without looking at them: works for every type, and its
-  // reference kernel may be run over expression numbers to follow shape values.
+  // Copies elements without looking at them (those of SHAPE and INDEX operands
+  // excepted): works for every type, and its reference kernel may be run over
+  // numbers that stand for expressions to follow shape values. Where it makes
+  // up an element, it is all zero bits.
   RABBET_OP_MOVES_DATA = 1 << 1,
   RABBET_OP_NO_FOLD = 1 << 2,  // never evaluated at build
 };
@@ -74,6 +78,8 @@ typedef struct rabbet_op_infer_t {
   size_t attr_count;
   const rabbet_op_value_t* inputs;
   size_t input_count;
+  // Zeroed on entry but for dtype: the type that a weakly typed network asks
+  // for, or NONE.
   rabbet_op_value_t* outputs;
   size_t output_count;
   bool strongly_typed;
@@ -110,7 +116,8 @@ struct rabbet_op_t {
   // Sets outputs[i].shape; checks attributes and ranks. Types are known.
   rabbet_status_t (*infer_shapes)(const rabbet_op_infer_t* infer);
   // Sets outputs[i].values where inputs' values allow. NULL: for MOVES_DATA the
-  // reference kernel is run over expression numbers; for others no values.
+  // reference kernel is run over expression numbers; for others no values. Not
+  // called when all inputs are small constants: then the reference kernel runs.
   rabbet_status_t (*infer_values)(const rabbet_op_infer_t* infer);
   // Plain, exact, unhurried; FP16 and BF16 are computed in FP32 or better and
   // rounded once. NULL for plugin layers.
@@ -141,6 +148,28 @@ static inline bool rabbet_op_is(const rabbet_op_t* op, rabbet_op_id_t id) {
 // then runs type, shape and value rules. Errors name operand and attribute.
 RABBET_PRIVATE_API rabbet_status_t
 rabbet_op_infer(const rabbet_op_infer_t* infer);
+// The input operand that describes input `index` (the last one repeats when it
+// is variadic); NULL out of range.
+RABBET_PRIVATE_API const rabbet_op_operand_t* rabbet_op_input(
+    const rabbet_op_t* op, size_t index);
+// Fewest and most inputs; omitted optional ones before a present one count.
+RABBET_PRIVATE_API size_t rabbet_op_min_inputs(const rabbet_op_t* op);
+RABBET_PRIVATE_API size_t rabbet_op_max_inputs(const rabbet_op_t* op);
+// Sets value->values from value->constant for INT32, INT64 and BOOL tensors of
+// at most RABBET_OP_MAX_VALUES elements; leaves others alone.
+RABBET_PRIVATE_API rabbet_status_t
+rabbet_op_values_of_constant(rabbet_expr_graph_t* graph, rabbet_arena_t* arena,
+                             rabbet_op_value_t* value);
+
+// Name of an enumeration attribute's value; NULL if there is none.
+RABBET_PRIVATE_API const char* rabbet_op_enumerator_name(
+    const rabbet_op_attr_t* attr, int64_t value);
+// Converts one attribute to the descriptor's type (an int where a float or a
+// list is asked for, a name where an enumerator is) into the arena.
+// *out_index is its place in the descriptor's order.
+RABBET_PRIVATE_API rabbet_status_t rabbet_op_complete_attr(
+    const rabbet_op_t* op, const rabbet_attr_t* given, rabbet_arena_t* arena,
+    size_t* out_index, rabbet_attr_t* out_attr);
 // Fills `out_attrs` (op->attr_count long) from `given` in the descriptor's
 // order, with defaults for the rest; unknown names, wrong types and unknown
 // enumerators are errors that list what exists. Copies into the arena.

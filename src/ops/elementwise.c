@@ -1,0 +1,321 @@
+// Binary operators with broadcasting of dimensions of 1.
+//
+// Integer arithmetic wraps around. DIV of integers truncates towards zero,
+// FLOOR_DIV rounds down; division by zero gives 0.
+#include <math.h>
+
+#include "ops/rules.h"
+#include "ops/walk.h"
+
+enum {
+  SUM = 0,
+  PROD = 1,
+  MAX = 2,
+  MIN = 3,
+  SUB = 4,
+  DIV = 5,
+  POW = 6,
+  FLOOR_DIV = 7,
+  AND = 8,
+  OR = 9,
+  XOR = 10,
+  EQUAL = 11,
+  GREATER = 12,
+  LESS = 13,
+};
+
+static const rabbet_op_enumerator_t elementwise_ops[] = {
+    {"SUM", SUM},
+    {"PROD", PROD},
+    {"MAX", MAX},
+    {"MIN", MIN},
+    {"SUB", SUB},
+    {"DIV", DIV},
+    {"POW", POW},
+    {"FLOOR_DIV", FLOOR_DIV},
+    {"AND", AND},
+    {"OR", OR},
+    {"XOR", XOR},
+    {"EQUAL", EQUAL},
+    {"GREATER", GREATER},
+    {"LESS", LESS},
+    {NULL, 0},
+};
+
+// ---- Types and shapes ------------------------------------------------------
+
+static bool elementwise_is_logical(int64_t op) {
+  return op == AND || op == OR || op == XOR;
+}
+
+static rabbet_status_t elementwise_infer_types(const rabbet_op_infer_t* infer) {
+  RABBET_RETURN_IF_ERROR(rabbet_op_same_types(infer, 0));
+  int64_t op = RABBET_OP_INT(infer, "op");
+  rabbet_dtype_t dtype = infer->inputs[0].dtype;
+  bool is_bool = dtype == RABBET_DTYPE_BOOL;
+  if (op != EQUAL && is_bool != elementwise_is_logical(op)) {
+    return RABBET_OP_INVALID(
+        "%s takes %s, and the inputs have type %s (insert a cast)",
+        rabbet_op_enumerator_name(&infer->op->attrs[0], op),
+        is_bool ? "numbers" : "BOOL", rabbet_dtype_name(dtype));
+  }
+  bool compares = op == EQUAL || op == GREATER || op == LESS;
+  infer->outputs[0].dtype = compares ? RABBET_DTYPE_BOOL : dtype;
+  return rabbet_ok();
+}
+
+static rabbet_status_t elementwise_infer_shapes(
+    const rabbet_op_infer_t* infer) {
+  return rabbet_op_broadcast(infer, 0, 2, &infer->outputs[0].shape);
+}
+
+static rabbet_status_t elementwise_start(const rabbet_op_eval_t* eval,
+                                         const rabbet_dims_t* dims,
+                                         rabbet_walk_t* walk) {
+  rabbet_walk_initialize(dims, walk);
+  for (size_t i = 0; i < 2; ++i) {
+    int64_t strides[RABBET_MAX_RANK];
+    RABBET_RETURN_IF_ERROR(rabbet_broadcast_strides(
+        eval->op->inputs[i].name, &eval->inputs[i].dims, dims, strides));
+    rabbet_walk_add(walk, strides, 0);
+  }
+  return rabbet_ok();
+}
+
+// ---- Values as expressions -------------------------------------------------
+
+// Truncating division by b > 0: exact for a of either sign.
+static rabbet_status_t elementwise_truncated(const rabbet_op_infer_t* infer,
+                                             rabbet_expr_t a, rabbet_expr_t b,
+                                             rabbet_expr_t* out_value) {
+  rabbet_expr_graph_t* graph = infer->graph;
+  if (rabbet_op_non_negative(infer, a)) {
+    return rabbet_expr_binary(graph, RABBET_EXPR_FLOOR_DIV, a, b, out_value);
+  }
+  rabbet_expr_t zero = RABBET_EXPR_NONE, up = RABBET_EXPR_NONE;
+  rabbet_expr_t down = RABBET_EXPR_NONE;
+  RABBET_RETURN_IF_ERROR(rabbet_expr_constant(graph, 0, &zero));
+  RABBET_RETURN_IF_ERROR(
+      rabbet_expr_binary(graph, RABBET_EXPR_SUB, zero, a, &down));
+  RABBET_RETURN_IF_ERROR(
+      rabbet_expr_binary(graph, RABBET_EXPR_MAX, down, zero, &down));
+  RABBET_RETURN_IF_ERROR(
+      rabbet_expr_binary(graph, RABBET_EXPR_FLOOR_DIV, down, b, &down));
+  RABBET_RETURN_IF_ERROR(
+      rabbet_expr_binary(graph, RABBET_EXPR_MAX, a, zero, &up));
+  RABBET_RETURN_IF_ERROR(
+      rabbet_expr_binary(graph, RABBET_EXPR_FLOOR_DIV, up, b, &up));
+  return rabbet_expr_binary(graph, RABBET_EXPR_SUB, up, down, out_value);
+}
+
+// 1 - (a == b)
+static rabbet_status_t elementwise_unequal(const rabbet_op_infer_t* infer,
+                                           rabbet_expr_t a, rabbet_expr_t b,
+                                           rabbet_expr_t* out_value) {
+  rabbet_expr_t one = RABBET_EXPR_NONE;
+  RABBET_RETURN_IF_ERROR(rabbet_expr_constant(infer->graph, 1, &one));
+  RABBET_RETURN_IF_ERROR(
+      rabbet_expr_binary(infer->graph, RABBET_EXPR_EQUAL, a, b, out_value));
+  return rabbet_expr_binary(infer->graph, RABBET_EXPR_SUB, one, *out_value,
+                            out_value);
+}
+
+static const rabbet_expr_op_t elementwise_exprs[] = {
+    [SUM] = RABBET_EXPR_SUM,     [PROD] = RABBET_EXPR_PROD,
+    [MAX] = RABBET_EXPR_MAX,     [MIN] = RABBET_EXPR_MIN,
+    [SUB] = RABBET_EXPR_SUB,     [FLOOR_DIV] = RABBET_EXPR_FLOOR_DIV,
+    [AND] = RABBET_EXPR_MIN,     [OR] = RABBET_EXPR_MAX,
+    [EQUAL] = RABBET_EXPR_EQUAL, [LESS] = RABBET_EXPR_LESS,
+};
+
+// NONE where no expression says it.
+static rabbet_status_t elementwise_value(const rabbet_op_infer_t* infer,
+                                         int64_t op, rabbet_expr_t a,
+                                         rabbet_expr_t b,
+                                         rabbet_expr_t* out_value) {
+  *out_value = RABBET_EXPR_NONE;
+  int64_t divisor = 0;
+  bool divides = op == DIV || op == FLOOR_DIV;
+  // Where the divisor may be 0 the kernel's 0 is not what expressions give,
+  // but such a shape fails in any case.
+  if (divides && (!rabbet_op_non_negative(infer, b) ||
+                  (rabbet_op_known(infer, b, &divisor) && divisor == 0))) {
+    return rabbet_ok();
+  }
+  if (op == DIV) return elementwise_truncated(infer, a, b, out_value);
+  if (op == XOR) return elementwise_unequal(infer, a, b, out_value);
+  if (op == POW) return rabbet_ok();
+  if (op == GREATER) {
+    return rabbet_expr_binary(infer->graph, RABBET_EXPR_LESS, b, a, out_value);
+  }
+  return rabbet_expr_binary(infer->graph, elementwise_exprs[op], a, b,
+                            out_value);
+}
+
+static rabbet_status_t elementwise_infer_values(
+    const rabbet_op_infer_t* infer) {
+  rabbet_op_value_t* output = &infer->outputs[0];
+  int64_t count = rabbet_op_known_count(infer, &output->shape);
+  if (!infer->inputs[0].values || !infer->inputs[1].values || count < 0 ||
+      count > RABBET_OP_MAX_VALUES) {
+    return rabbet_ok();
+  }
+  rabbet_view_t views[2];
+  for (int i = 0; i < 2; ++i) {
+    views[i].dims = rabbet_shape_dims(infer->graph, &infer->inputs[i].shape);
+  }
+  const rabbet_op_eval_t eval = {.op = infer->op, .inputs = views};
+  rabbet_dims_t dims = rabbet_shape_dims(infer->graph, &output->shape);
+  rabbet_expr_t* values = NULL;
+  RABBET_RETURN_IF_ERROR(rabbet_op_new_values(infer, (size_t)count, &values));
+  rabbet_walk_t walk;
+  RABBET_RETURN_IF_ERROR(elementwise_start(&eval, &dims, &walk));
+  for (; !walk.done; rabbet_walk_next(&walk)) {
+    RABBET_RETURN_IF_ERROR(elementwise_value(
+        infer, RABBET_OP_INT(infer, "op"),
+        infer->inputs[0].values[walk.offsets[0]],
+        infer->inputs[1].values[walk.offsets[1]], &values[walk.linear]));
+    if (values[walk.linear] == RABBET_EXPR_NONE) return rabbet_ok();
+  }
+  output->values = values;
+  output->value_count = (size_t)count;
+  return rabbet_ok();
+}
+
+// ---- Reference -------------------------------------------------------------
+
+static int64_t elementwise_int_pow(int64_t base, int64_t exponent) {
+  if (exponent < 0) {
+    return base == 1 ? 1 : base == -1 ? (exponent % 2 ? -1 : 1) : 0;
+  }
+  uint64_t result = 1, factor = (uint64_t)base;
+  for (; exponent > 0; exponent >>= 1) {
+    if (exponent & 1) result *= factor;
+    factor *= factor;
+  }
+  return (int64_t)result;
+}
+
+static int64_t elementwise_int_div(int64_t a, int64_t b) {
+  if (b == 0) return 0;
+  return b == -1 ? (int64_t)(0 - (uint64_t)a) : a / b;
+}
+
+static int64_t elementwise_int_floor_div(int64_t a, int64_t b) {
+  int64_t quotient = elementwise_int_div(a, b);
+  bool inexact = b != 0 && b != -1 && a % b != 0;
+  return quotient - (inexact && (a < 0) != (b < 0));
+}
+
+static int64_t elementwise_int(int64_t op, int64_t a, int64_t b) {
+  switch (op) {
+    case SUM:
+      return (int64_t)((uint64_t)a + (uint64_t)b);
+    case PROD:
+      return (int64_t)((uint64_t)a * (uint64_t)b);
+    case MAX:
+      return a > b ? a : b;
+    case MIN:
+      return a < b ? a : b;
+    case SUB:
+      return (int64_t)((uint64_t)a - (uint64_t)b);
+    case DIV:
+      return elementwise_int_div(a, b);
+    case POW:
+      return elementwise_int_pow(a, b);
+    case FLOOR_DIV:
+      return elementwise_int_floor_div(a, b);
+    case AND:
+      return a && b;
+    case OR:
+      return a || b;
+    case XOR:
+      return !a != !b;
+    case EQUAL:
+      return a == b;
+    case GREATER:
+      return a > b;
+    default:
+      return a < b;
+  }
+}
+
+// MAX and MIN pass NaN on from either side.
+static double elementwise_float(int64_t op, double a, double b) {
+  switch (op) {
+    case SUM:
+      return a + b;
+    case PROD:
+      return a * b;
+    case MAX:
+      return isnan(a) || a > b ? a : b;
+    case MIN:
+      return isnan(a) || a < b ? a : b;
+    case SUB:
+      return a - b;
+    case DIV:
+      return a / b;
+    case POW:
+      return pow(a, b);
+    case FLOOR_DIV:
+      return floor(a / b);
+    case EQUAL:
+      return a == b;
+    case GREATER:
+      return a > b;
+    default:
+      return a < b;
+  }
+}
+
+static rabbet_status_t elementwise_reference(const rabbet_op_eval_t* eval) {
+  const rabbet_view_t* a = &eval->inputs[0];
+  const rabbet_view_t* b = &eval->inputs[1];
+  const rabbet_view_t* y = &eval->outputs[0];
+  int64_t op = RABBET_OP_INT(eval, "op");
+  bool is_float = rabbet_dtype_is_float(a->dtype);
+  rabbet_walk_t walk;
+  RABBET_RETURN_IF_ERROR(elementwise_start(eval, &y->dims, &walk));
+  for (; !walk.done; rabbet_walk_next(&walk)) {
+    int64_t i = walk.offsets[0], j = walk.offsets[1];
+    if (is_float) {
+      rabbet_store_double(
+          y->dtype, y->data, walk.linear,
+          elementwise_float(op, rabbet_load_double(a->dtype, a->data, i),
+                            rabbet_load_double(b->dtype, b->data, j)));
+    } else {
+      rabbet_store_int64(
+          y->dtype, y->data, walk.linear,
+          elementwise_int(op, rabbet_load_int64(a->dtype, a->data, i),
+                          rabbet_load_int64(b->dtype, b->data, j)));
+    }
+  }
+  return rabbet_ok();
+}
+
+static const rabbet_op_operand_t elementwise_inputs[] = {
+    {"input1", 0, RABBET_T_NUMBERS | RABBET_T(BOOL)},
+    {"input2", 0, RABBET_T_NUMBERS | RABBET_T(BOOL)},
+};
+static const rabbet_op_operand_t elementwise_outputs[] = {
+    {"output", 0, RABBET_T_NUMBERS | RABBET_T(BOOL)}};
+static const rabbet_op_attr_t elementwise_attrs[] = {
+    {"op", RABBET_ATTR_INT, true, 0, 0, elementwise_ops, "the operation"},
+};
+
+const rabbet_op_t rabbet_op_elementwise = {
+    .name = "elementwise",
+    .layer_type = "ELEMENTWISE",
+    .doc = "A function of two elements, with broadcasting.",
+    .flags = RABBET_OP_POINTWISE,
+    .inputs = elementwise_inputs,
+    .input_count = RABBET_OP_COUNT_OF(elementwise_inputs),
+    .outputs = elementwise_outputs,
+    .output_count = RABBET_OP_COUNT_OF(elementwise_outputs),
+    .attrs = elementwise_attrs,
+    .attr_count = RABBET_OP_COUNT_OF(elementwise_attrs),
+    .infer_types = elementwise_infer_types,
+    .infer_shapes = elementwise_infer_shapes,
+    .infer_values = elementwise_infer_values,
+    .reference = elementwise_reference,
+};

@@ -1,0 +1,126 @@
+#include "ops/evaluate.h"
+
+#include <string.h>
+
+#include "base/suggest.h"
+
+#define RABBET_EVALUATE_ALIGNMENT 64
+
+typedef struct rabbet_evaluate_t {
+  rabbet_allocator_t allocator;
+  rabbet_arena_t arena;
+  rabbet_expr_graph_t* graph;
+  rabbet_op_infer_t infer;
+} rabbet_evaluate_t;
+
+static const char* rabbet_evaluate_name(const void* list, size_t index) {
+  (void)list;
+  return rabbet_op_get((rabbet_op_id_t)index)->name;
+}
+
+static rabbet_status_t rabbet_evaluate_find(const char* name,
+                                            const rabbet_op_t** out_op) {
+  *out_op = rabbet_op_find(name);
+  if (*out_op && (*out_op)->reference) return rabbet_ok();
+  char text[128];
+  return RABBET_STATUS(
+      RABBET_STATUS_NOT_FOUND,
+      "there is no operator '%s' with a reference kernel%s", name,
+      rabbet_suggest_print(name, rabbet_evaluate_name, NULL, RABBET_OP_COUNT,
+                           text, sizeof text));
+}
+
+static rabbet_status_t rabbet_evaluate_infer(rabbet_evaluate_t* e,
+                                             const rabbet_attr_t* attrs,
+                                             size_t attr_count,
+                                             const rabbet_view_t* inputs) {
+  const rabbet_op_t* op = e->infer.op;
+  rabbet_attr_t* complete = NULL;
+  rabbet_op_value_t *in = NULL, *out = NULL;
+  RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
+      &e->arena, op->attr_count, sizeof(*complete), (void**)&complete));
+  RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
+      &e->arena, e->infer.input_count, sizeof(*in), (void**)&in));
+  RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
+      &e->arena, op->output_count, sizeof(*out), (void**)&out));
+  RABBET_RETURN_IF_ERROR(
+      rabbet_op_complete_attrs(op, attrs, attr_count, &e->arena, complete));
+  for (size_t i = 0; i < e->infer.input_count; ++i) {
+    in[i].present = inputs[i].dtype != RABBET_DTYPE_NONE;
+    if (!in[i].present) continue;
+    in[i].dtype = inputs[i].dtype;
+    in[i].constant = inputs[i].data;
+    RABBET_RETURN_IF_ERROR(
+        rabbet_shape_from_dims(e->graph, &inputs[i].dims, &in[i].shape));
+  }
+  for (size_t i = 0; i < op->output_count; ++i) {
+    out[i].dtype = RABBET_DTYPE_NONE;
+  }
+  e->infer.attrs = complete;
+  e->infer.attr_count = op->attr_count;
+  e->infer.inputs = in;
+  e->infer.outputs = out;
+  e->infer.output_count = op->output_count;
+  return rabbet_op_infer(&e->infer);
+}
+
+static rabbet_status_t rabbet_evaluate_allocate(const rabbet_evaluate_t* e,
+                                                rabbet_view_t* outputs) {
+  for (size_t i = 0; i < e->infer.output_count; ++i) {
+    size_t size = 0;
+    outputs[i].dtype = e->infer.outputs[i].dtype;
+    outputs[i].format = RABBET_FORMAT_LINEAR;
+    outputs[i].dims = rabbet_shape_dims(e->graph, &e->infer.outputs[i].shape);
+    RABBET_RETURN_IF_ERROR(rabbet_tensor_bytes(
+        outputs[i].dtype, RABBET_FORMAT_LINEAR, &outputs[i].dims, &size));
+    RABBET_RETURN_IF_ERROR(
+        rabbet_allocate_aligned(e->allocator, size > 0 ? size : 1,
+                                RABBET_EVALUATE_ALIGNMENT, &outputs[i].data));
+  }
+  return rabbet_ok();
+}
+
+static rabbet_status_t rabbet_evaluate_run(const rabbet_evaluate_t* e,
+                                           const rabbet_view_t* inputs,
+                                           const rabbet_view_t* outputs) {
+  const rabbet_op_eval_t eval = {
+      .op = e->infer.op,
+      .allocator = e->allocator,
+      .attrs = e->infer.attrs,
+      .attr_count = e->infer.attr_count,
+      .inputs = inputs,
+      .input_count = e->infer.input_count,
+      .outputs = outputs,
+      .output_count = e->infer.output_count,
+  };
+  return e->infer.op->reference(&eval);
+}
+
+rabbet_status_t rabbet_op_evaluate(
+    const char* op_name, const rabbet_attr_t* attrs, size_t attr_count,
+    const rabbet_view_t* inputs, size_t input_count,
+    rabbet_allocator_t allocator, rabbet_view_t* outputs) {
+  const rabbet_op_t* op = NULL;
+  RABBET_RETURN_IF_ERROR(rabbet_evaluate_find(op_name, &op));
+  memset(outputs, 0, op->output_count * sizeof(*outputs));
+  rabbet_evaluate_t e = {.allocator = allocator};
+  rabbet_arena_initialize(allocator, &e.arena);
+  rabbet_status_t status = rabbet_expr_graph_create(allocator, &e.graph);
+  if (rabbet_is_ok(status)) {
+    e.infer = (rabbet_op_infer_t){.op = op,
+                                  .graph = e.graph,
+                                  .arena = &e.arena,
+                                  .input_count = input_count,
+                                  .strongly_typed = true};
+    status = rabbet_evaluate_infer(&e, attrs, attr_count, inputs);
+  }
+  if (rabbet_is_ok(status)) status = rabbet_evaluate_allocate(&e, outputs);
+  if (rabbet_is_ok(status)) status = rabbet_evaluate_run(&e, inputs, outputs);
+  for (size_t i = 0; !rabbet_is_ok(status) && i < op->output_count; ++i) {
+    rabbet_free_aligned(allocator, outputs[i].data, RABBET_EVALUATE_ALIGNMENT);
+    outputs[i].data = NULL;
+  }
+  rabbet_expr_graph_destroy(e.graph);
+  rabbet_arena_deinitialize(&e.arena);
+  return RABBET_ANNOTATE(status, "operator '%s'", op->name);
+}

@@ -1,0 +1,17 @@
+// One operator on host tensors, start to end: what tests, folding and people
+// who want to try an operator call.
+#ifndef RABBET_SRC_OPS_EVALUATE_H_
+#define RABBET_SRC_OPS_EVALUATE_H_
+
+#include "ops/op.h"
+
+// Completes attributes, infers, allocates and runs the reference kernel.
+// Inputs are LINEAR host tensors; one with dtype NONE is omitted. `outputs` has
+// room for op->output_count; each output's data is freed with
+// rabbet_free_aligned(allocator, data, 64).
+RABBET_PRIVATE_API rabbet_status_t rabbet_op_evaluate(
+    const char* op_name, const rabbet_attr_t* attrs, size_t attr_count,
+    const rabbet_view_t* inputs, size_t input_count,
+    rabbet_allocator_t allocator, rabbet_view_t* outputs);
+
+#endif  // RABBET_SRC_OPS_EVALUATE_H_

@@ -1,0 +1,180 @@
+// Maxima and averages of windows over one, two or three spatial axes.
+//
+// A window that lies wholly in the padding gives -infinity (MAX) or 0. With
+// average_count_excludes_padding false, explicit padding counts as zeros; what
+// EXPLICIT_ROUND_UP adds behind it never counts.
+#include <math.h>
+
+#include "ops/rules.h"
+#include "ops/walk.h"
+#include "ops/window.h"
+
+enum { MAX = 0, AVERAGE = 1, MAX_AVERAGE_BLEND = 2 };
+
+static const rabbet_op_enumerator_t pooling_types[] = {
+    {"MAX", MAX},
+    {"AVERAGE", AVERAGE},
+    {"MAX_AVERAGE_BLEND", MAX_AVERAGE_BLEND},
+    {NULL, 0},
+};
+
+static rabbet_status_t pooling_window(const rabbet_attr_t* attrs, size_t count,
+                                      int32_t spatial,
+                                      rabbet_window_t* out_window) {
+  size_t sizes = 0;
+  const int64_t* size =
+      rabbet_attr_ints(attrs, count, "window_size_nd", &sizes);
+  if (sizes != (size_t)spatial) {
+    return RABBET_OP_INVALID(
+        "attribute 'window_size_nd' has %zu elements; expected %d, one for "
+        "each spatial axis",
+        sizes, spatial);
+  }
+  return rabbet_window_read(attrs, count, spatial, size, out_window);
+}
+
+static rabbet_status_t pooling_infer_shapes(const rabbet_op_infer_t* infer) {
+  const rabbet_shape_t* x = &infer->inputs[0].shape;
+  if (x->rank < 3 || x->rank > 5) {
+    char text[RABBET_OP_TEXT];
+    return RABBET_OP_INVALID(
+        "input 0 ('input') has shape %s; expected (batch, channels) and one to "
+        "three spatial axes",
+        rabbet_op_shape_text(infer, x, text));
+  }
+  rabbet_window_t window;
+  RABBET_RETURN_IF_ERROR(
+      pooling_window(infer->attrs, infer->attr_count, x->rank - 2, &window));
+  rabbet_shape_t shape = {.rank = x->rank, .d = {x->d[0], x->d[1]}};
+  RABBET_RETURN_IF_ERROR(
+      rabbet_window_infer(infer, &window, x->d + 2, shape.d + 2));
+  infer->outputs[0].shape = shape;
+  return rabbet_ok();
+}
+
+// ---- Reference -------------------------------------------------------------
+
+typedef struct pooling_t {
+  const rabbet_view_t *x, *y;
+  rabbet_window_t window;
+  rabbet_dims_t taps;
+  int64_t pre[RABBET_MAX_RANK];
+  int64_t end[RABBET_MAX_RANK];  // first position behind the padding
+  int64_t strides[RABBET_MAX_RANK];
+  int64_t type;
+  bool excludes_padding;
+  double blend;
+} pooling_t;
+
+typedef struct pooling_cell_t {
+  double highest, sum;
+  int64_t inside;  // elements of the input
+  int64_t padded;  // and of the padding
+} pooling_cell_t;
+
+static rabbet_status_t pooling_start(const rabbet_op_eval_t* eval,
+                                     pooling_t* out) {
+  *out = (pooling_t){.x = &eval->inputs[0], .y = &eval->outputs[0]};
+  int32_t spatial = out->x->dims.rank - 2;
+  int64_t post[RABBET_MAX_RANK];
+  RABBET_RETURN_IF_ERROR(
+      pooling_window(eval->attrs, eval->attr_count, spatial, &out->window));
+  rabbet_window_pads(&out->window, out->x->dims.d + 2, out->y->dims.d + 2,
+                     out->pre, post);
+  bool explicit_padding =
+      out->window.mode == RABBET_PADDING_EXPLICIT_ROUND_DOWN ||
+      out->window.mode == RABBET_PADDING_EXPLICIT_ROUND_UP;
+  out->taps.rank = spatial;
+  for (int32_t i = 0; i < spatial; ++i) {
+    out->taps.d[i] = out->window.size[i];
+    out->end[i] = out->x->dims.d[i + 2] +
+                  (explicit_padding ? out->window.post[i] : post[i]);
+  }
+  rabbet_row_major(&out->x->dims, out->strides);
+  out->type = RABBET_OP_INT(eval, "type");
+  out->excludes_padding = RABBET_OP_INT(eval, "average_count_excludes_padding");
+  out->blend = RABBET_OP_FLOAT(eval, "blend_factor");
+  return rabbet_ok();
+}
+
+static void pooling_tap(const pooling_t* p, const int64_t* at,
+                        const int64_t* tap, pooling_cell_t* cell) {
+  int64_t offset = at[0] * p->strides[0] + at[1] * p->strides[1];
+  bool inside = true;
+  for (int32_t i = 0; i < p->taps.rank; ++i) {
+    int64_t position = at[i + 2] * p->window.stride[i] +
+                       tap[i] * p->window.dilation[i] - p->pre[i];
+    if (position >= p->end[i]) return;
+    inside = inside && position >= 0 && position < p->x->dims.d[i + 2];
+    offset += position * p->strides[i + 2];
+  }
+  ++cell->padded;
+  if (!inside) return;
+  double value = rabbet_load_double(p->x->dtype, p->x->data, offset);
+  ++cell->inside;
+  cell->sum += value;
+  if (value > cell->highest || isnan(value)) cell->highest = value;
+}
+
+static double pooling_result(const pooling_t* p, const pooling_cell_t* cell) {
+  int64_t count = p->excludes_padding ? cell->inside : cell->padded;
+  double average = count > 0 ? cell->sum / (double)count : 0;
+  if (p->type == MAX) return cell->highest;
+  if (p->type == AVERAGE) return average;
+  return (1 - p->blend) * cell->highest + p->blend * average;
+}
+
+static rabbet_status_t pooling_reference(const rabbet_op_eval_t* eval) {
+  pooling_t p;
+  RABBET_RETURN_IF_ERROR(pooling_start(eval, &p));
+  rabbet_walk_t walk;
+  rabbet_walk_initialize(&p.y->dims, &walk);
+  for (; !walk.done; rabbet_walk_next(&walk)) {
+    pooling_cell_t cell = {.highest = -INFINITY};
+    rabbet_walk_t taps;
+    rabbet_walk_initialize(&p.taps, &taps);
+    for (; !taps.done; rabbet_walk_next(&taps)) {
+      pooling_tap(&p, walk.at, taps.at, &cell);
+    }
+    rabbet_store_double(p.y->dtype, p.y->data, walk.linear,
+                        pooling_result(&p, &cell));
+  }
+  return rabbet_ok();
+}
+
+static const rabbet_op_operand_t pooling_inputs[] = {
+    {"input", 0, RABBET_T_FLOATS}};
+static const rabbet_op_operand_t pooling_outputs[] = {
+    {"output", 0, RABBET_T_FLOATS}};
+static const rabbet_op_attr_t pooling_attrs[] = {
+    {"type", RABBET_ATTR_INT, true, 0, 0, pooling_types, "what is taken"},
+    {"window_size_nd", RABBET_ATTR_INTS, true, 0, 0, NULL,
+     "extent of the window on each spatial axis"},
+    {"stride_nd", RABBET_ATTR_INTS, false, 0, 0, NULL,
+     "step of the window on each spatial axis; default 1"},
+    {"pre_padding", RABBET_ATTR_INTS, false, 0, 0, NULL,
+     "padding before each spatial axis; default 0"},
+    {"post_padding", RABBET_ATTR_INTS, false, 0, 0, NULL,
+     "padding after each spatial axis; default 0"},
+    {"padding_mode", RABBET_ATTR_INT, false, RABBET_PADDING_EXPLICIT_ROUND_DOWN,
+     0, rabbet_padding_modes,
+     "how the output's extent is rounded, or padding found from it"},
+    {"blend_factor", RABBET_ATTR_FLOAT, false, 0, 0, NULL,
+     "share of the average in MAX_AVERAGE_BLEND"},
+    {"average_count_excludes_padding", RABBET_ATTR_BOOL, false, 1, 0, NULL,
+     "divide by the number of input elements in the window, not by its size"},
+};
+
+const rabbet_op_t rabbet_op_pooling = {
+    .name = "pooling",
+    .layer_type = "POOLING",
+    .doc = "Maximum or average of sliding windows.",
+    .inputs = pooling_inputs,
+    .input_count = RABBET_OP_COUNT_OF(pooling_inputs),
+    .outputs = pooling_outputs,
+    .output_count = RABBET_OP_COUNT_OF(pooling_outputs),
+    .attrs = pooling_attrs,
+    .attr_count = RABBET_OP_COUNT_OF(pooling_attrs),
+    .infer_shapes = pooling_infer_shapes,
+    .reference = pooling_reference,
+};

@@ -1,0 +1,106 @@
+// What the operators' rules have in common.
+#ifndef RABBET_SRC_OPS_RULES_H_
+#define RABBET_SRC_OPS_RULES_H_
+
+#include "ops/op.h"
+
+#define RABBET_T(name) (1u << RABBET_DTYPE_##name)
+#define RABBET_T_FLOATS (RABBET_T(FLOAT) | RABBET_T(HALF) | RABBET_T(BF16))
+#define RABBET_T_INDICES (RABBET_T(INT32) | RABBET_T(INT64))
+#define RABBET_T_INTEGERS (RABBET_T_INDICES | RABBET_T(INT8) | RABBET_T(UINT8))
+#define RABBET_T_NUMBERS (RABBET_T_FLOATS | RABBET_T_INTEGERS)
+// Every type whose elements are whole bytes.
+#define RABBET_T_ANY \
+  (RABBET_T_NUMBERS | RABBET_T(BOOL) | RABBET_T(FP8) | RABBET_T(E8M0))
+
+#define RABBET_OP_COUNT_OF(array) (sizeof(array) / sizeof((array)[0]))
+
+// Attributes of a rabbet_op_infer_t or a rabbet_op_eval_t.
+#define RABBET_OP_INT(context, name) \
+  rabbet_attr_int((context)->attrs, (context)->attr_count, (name), 0)
+#define RABBET_OP_FLOAT(context, name) \
+  rabbet_attr_float((context)->attrs, (context)->attr_count, (name), 0)
+#define RABBET_OP_INTS(context, name, out_count) \
+  rabbet_attr_ints((context)->attrs, (context)->attr_count, (name), (out_count))
+
+#define RABBET_OP_INVALID(...) \
+  RABBET_STATUS(RABBET_STATUS_INVALID_ARGUMENT, __VA_ARGS__)
+
+// Room for rabbet_op_shape_text.
+#define RABBET_OP_TEXT 192
+// "(2, 3, -1)" with -1 for what is not constant.
+const char* rabbet_op_shape_text(const rabbet_op_infer_t* infer,
+                                 const rabbet_shape_t* shape,
+                                 char buffer[RABBET_OP_TEXT]);
+
+// ---- Expressions -----------------------------------------------------------
+
+static inline bool rabbet_op_known(const rabbet_op_infer_t* infer,
+                                   rabbet_expr_t expr, int64_t* out_value) {
+  return rabbet_expr_is_constant(infer->graph, expr, out_value);
+}
+static inline bool rabbet_op_equals(const rabbet_op_infer_t* infer,
+                                    rabbet_expr_t expr, int64_t value) {
+  int64_t known = 0;
+  return rabbet_op_known(infer, expr, &known) && known == value;
+}
+// a op constant.
+rabbet_status_t rabbet_op_with_constant(const rabbet_op_infer_t* infer,
+                                        rabbet_expr_op_t op, rabbet_expr_t a,
+                                        int64_t b, rabbet_expr_t* out_expr);
+// True when every possible value is >= 0: made of symbols and constants >= 0 by
+// sums, products, quotients, ...
+bool rabbet_op_non_negative(const rabbet_op_infer_t* infer, rabbet_expr_t expr);
+
+// ---- Dimensions ------------------------------------------------------------
+
+// The extent that a and b broadcast to: one is 1, or they are equal. Where that
+// cannot be known yet the result is the constant one, else max(a, b), and the
+// kernel checks at run time. False when they cannot agree.
+rabbet_status_t rabbet_op_broadcast_dim(const rabbet_op_infer_t* infer,
+                                        rabbet_expr_t a, rabbet_expr_t b,
+                                        rabbet_expr_t* out_dim,
+                                        bool* out_agree);
+// The same for two extents that must be equal; a constant one wins.
+bool rabbet_op_same_dim(const rabbet_op_infer_t* infer, rabbet_expr_t a,
+                        rabbet_expr_t b, rabbet_expr_t* out_dim);
+// Broadcasts inputs [first, first + count), of equal rank, into *out_shape.
+rabbet_status_t rabbet_op_broadcast(const rabbet_op_infer_t* infer,
+                                    size_t first, size_t count,
+                                    rabbet_shape_t* out_shape);
+// Output 0 has input 0's shape.
+rabbet_status_t rabbet_op_same_shape(const rabbet_op_infer_t* infer);
+// All inputs from `first` on that are present have input `first`'s type.
+rabbet_status_t rabbet_op_same_types(const rabbet_op_infer_t* infer,
+                                     size_t first);
+
+// *axis in [-rank, rank) -> [0, rank).
+rabbet_status_t rabbet_op_axis(const char* name, int64_t axis, int32_t rank,
+                               int32_t* out_axis);
+// A bit mask of axes: not 0, none at or past `rank`.
+rabbet_status_t rabbet_op_axes_mask(const rabbet_op_infer_t* infer,
+                                    int64_t mask, int32_t rank);
+
+// Elements of a SHAPE operand as expressions; `name` is used in the error if
+// they are missing.
+rabbet_status_t rabbet_op_operand_values(const rabbet_op_infer_t* infer,
+                                         size_t index,
+                                         const rabbet_expr_t** out_values,
+                                         size_t* out_count);
+// Product of the shape's dimensions if it is constant, else -1.
+int64_t rabbet_op_known_count(const rabbet_op_infer_t* infer,
+                              const rabbet_shape_t* shape);
+// Room for an output's values.
+rabbet_status_t rabbet_op_new_values(const rabbet_op_infer_t* infer,
+                                     size_t count, rabbet_expr_t** out_values);
+// Whether values of such a tensor are followed. Types of 8 bits are not: their
+// arithmetic wraps around, which no expression says.
+static inline bool rabbet_op_follows(rabbet_dtype_t dtype) {
+  return dtype == RABBET_DTYPE_INT32 || dtype == RABBET_DTYPE_INT64 ||
+         dtype == RABBET_DTYPE_BOOL;
+}
+// The value rule of inference: constants are evaluated, data that is moved is
+// followed, operators' own rules are called.
+rabbet_status_t rabbet_op_infer_values(const rabbet_op_infer_t* infer);
+
+#endif  // RABBET_SRC_OPS_RULES_H_

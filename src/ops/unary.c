@@ -1,0 +1,178 @@
+// Functions of one element. ABS, NEG and SIGN also of integers, NOT of BOOL.
+#include <math.h>
+
+#include "ops/rules.h"
+#include "ops/walk.h"
+
+enum {
+  EXP = 0,
+  LOG = 1,
+  SQRT = 2,
+  RECIP = 3,
+  ABS = 4,
+  NEG = 5,
+  SIN = 6,
+  COS = 7,
+  TAN = 8,
+  SINH = 9,
+  COSH = 10,
+  ASIN = 11,
+  ACOS = 12,
+  ATAN = 13,
+  ASINH = 14,
+  ACOSH = 15,
+  ATANH = 16,
+  CEIL = 17,
+  FLOOR = 18,
+  ERF = 19,
+  NOT = 20,
+  SIGN = 21,
+  ROUND = 22,
+  ISINF = 23,
+  ISNAN = 24,
+};
+
+static const rabbet_op_enumerator_t unary_ops[] = {
+    {"EXP", EXP},     {"LOG", LOG},   {"SQRT", SQRT},   {"RECIP", RECIP},
+    {"ABS", ABS},     {"NEG", NEG},   {"SIN", SIN},     {"COS", COS},
+    {"TAN", TAN},     {"SINH", SINH}, {"COSH", COSH},   {"ASIN", ASIN},
+    {"ACOS", ACOS},   {"ATAN", ATAN}, {"ASINH", ASINH}, {"ACOSH", ACOSH},
+    {"ATANH", ATANH}, {"CEIL", CEIL}, {"FLOOR", FLOOR}, {"ERF", ERF},
+    {"NOT", NOT},     {"SIGN", SIGN}, {"ROUND", ROUND}, {"ISINF", ISINF},
+    {"ISNAN", ISNAN}, {NULL, 0},
+};
+
+static double unary_recip(double x) {
+  return 1 / x;
+}
+static double unary_neg(double x) {
+  return -x;
+}
+static double unary_sign(double x) {
+  return x > 0 ? 1 : x < 0 ? -1 : x;
+}
+static double unary_isinf(double x) {
+  return isinf(x) != 0;
+}
+static double unary_isnan(double x) {
+  return isnan(x) != 0;
+}
+
+static double (*const unary_functions[])(double) = {
+    [EXP] = exp,           [LOG] = log,           [SQRT] = sqrt,
+    [RECIP] = unary_recip, [ABS] = fabs,          [NEG] = unary_neg,
+    [SIN] = sin,           [COS] = cos,           [TAN] = tan,
+    [SINH] = sinh,         [COSH] = cosh,         [ASIN] = asin,
+    [ACOS] = acos,         [ATAN] = atan,         [ASINH] = asinh,
+    [ACOSH] = acosh,       [ATANH] = atanh,       [CEIL] = ceil,
+    [FLOOR] = floor,       [ERF] = erf,           [NOT] = NULL,
+    [SIGN] = unary_sign,   [ROUND] = nearbyint,  // half to even
+    [ISINF] = unary_isinf, [ISNAN] = unary_isnan,
+};
+
+static rabbet_status_t unary_infer_types(const rabbet_op_infer_t* infer) {
+  int64_t op = RABBET_OP_INT(infer, "op");
+  rabbet_dtype_t dtype = infer->inputs[0].dtype;
+  bool is_float = rabbet_dtype_is_float(dtype);
+  bool is_bool = dtype == RABBET_DTYPE_BOOL;
+  bool signed_op = op == ABS || op == NEG || op == SIGN;
+  bool fits = op == NOT ? is_bool : is_float || (signed_op && !is_bool);
+  if (!fits) {
+    return RABBET_OP_INVALID(
+        "%s takes %s; input 0 ('input') has type %s (insert a cast)",
+        rabbet_op_enumerator_name(&infer->op->attrs[0], op),
+        op == NOT   ? "BOOL"
+        : signed_op ? "numbers"
+                    : "FLOAT, HALF, BF16",
+        rabbet_dtype_name(dtype));
+  }
+  bool tests = op == ISINF || op == ISNAN;
+  infer->outputs[0].dtype = tests ? RABBET_DTYPE_BOOL : dtype;
+  return rabbet_ok();
+}
+
+static rabbet_status_t unary_value(const rabbet_op_infer_t* infer, int64_t op,
+                                   rabbet_expr_t x, rabbet_expr_t* out_value) {
+  rabbet_expr_graph_t* graph = infer->graph;
+  rabbet_expr_t bound = RABBET_EXPR_NONE, other = RABBET_EXPR_NONE;
+  RABBET_RETURN_IF_ERROR(rabbet_expr_constant(graph, op == NOT, &bound));
+  if (op == NOT || op == NEG) {
+    return rabbet_expr_binary(graph, RABBET_EXPR_SUB, bound, x, out_value);
+  }
+  if (op == ABS) {
+    RABBET_RETURN_IF_ERROR(
+        rabbet_expr_binary(graph, RABBET_EXPR_SUB, bound, x, &other));
+    return rabbet_expr_binary(graph, RABBET_EXPR_MAX, x, other, out_value);
+  }
+  RABBET_RETURN_IF_ERROR(
+      rabbet_expr_binary(graph, RABBET_EXPR_LESS, x, bound, &other));
+  RABBET_RETURN_IF_ERROR(
+      rabbet_expr_binary(graph, RABBET_EXPR_LESS, bound, x, out_value));
+  return rabbet_expr_binary(graph, RABBET_EXPR_SUB, *out_value, other,
+                            out_value);
+}
+
+static rabbet_status_t unary_infer_values(const rabbet_op_infer_t* infer) {
+  const rabbet_op_value_t* input = &infer->inputs[0];
+  if (!input->values) return rabbet_ok();
+  rabbet_expr_t* values = NULL;
+  RABBET_RETURN_IF_ERROR(
+      rabbet_op_new_values(infer, input->value_count, &values));
+  for (size_t i = 0; i < input->value_count; ++i) {
+    RABBET_RETURN_IF_ERROR(unary_value(infer, RABBET_OP_INT(infer, "op"),
+                                       input->values[i], &values[i]));
+  }
+  infer->outputs[0].values = values;
+  infer->outputs[0].value_count = input->value_count;
+  return rabbet_ok();
+}
+
+static int64_t unary_int(int64_t op, int64_t x) {
+  if (op == NOT) return !x;
+  if (op == SIGN) return (x > 0) - (x < 0);
+  // Of the least integer, which has no opposite, both are itself.
+  return op == ABS && x >= 0 ? x : (int64_t)(0 - (uint64_t)x);
+}
+
+static rabbet_status_t unary_reference(const rabbet_op_eval_t* eval) {
+  const rabbet_view_t* x = &eval->inputs[0];
+  const rabbet_view_t* y = &eval->outputs[0];
+  int64_t op = RABBET_OP_INT(eval, "op");
+  int64_t count = rabbet_count_of(&y->dims);
+  bool is_float = rabbet_dtype_is_float(x->dtype);
+  for (int64_t i = 0; i < count; ++i) {
+    if (is_float) {
+      double value = rabbet_load_double(x->dtype, x->data, i);
+      rabbet_store_double(y->dtype, y->data, i, unary_functions[op](value));
+    } else {
+      int64_t value = rabbet_load_int64(x->dtype, x->data, i);
+      rabbet_store_int64(y->dtype, y->data, i, unary_int(op, value));
+    }
+  }
+  return rabbet_ok();
+}
+
+static const rabbet_op_operand_t unary_inputs[] = {
+    {"input", 0, RABBET_T_NUMBERS | RABBET_T(BOOL)}};
+static const rabbet_op_operand_t unary_outputs[] = {
+    {"output", 0, RABBET_T_NUMBERS | RABBET_T(BOOL)}};
+static const rabbet_op_attr_t unary_attrs[] = {
+    {"op", RABBET_ATTR_INT, true, 0, 0, unary_ops, "the function"},
+};
+
+const rabbet_op_t rabbet_op_unary = {
+    .name = "unary",
+    .layer_type = "UNARY",
+    .doc = "A mathematical function of each element.",
+    .flags = RABBET_OP_POINTWISE,
+    .inputs = unary_inputs,
+    .input_count = RABBET_OP_COUNT_OF(unary_inputs),
+    .outputs = unary_outputs,
+    .output_count = RABBET_OP_COUNT_OF(unary_outputs),
+    .attrs = unary_attrs,
+    .attr_count = RABBET_OP_COUNT_OF(unary_attrs),
+    .infer_types = unary_infer_types,
+    .infer_shapes = rabbet_op_same_shape,
+    .infer_values = unary_infer_values,
+    .reference = unary_reference,
+};

@@ -1,0 +1,129 @@
+#include "ops/window.h"
+
+#include "ops/rules.h"
+
+const rabbet_op_enumerator_t rabbet_padding_modes[] = {
+    {"EXPLICIT_ROUND_DOWN", RABBET_PADDING_EXPLICIT_ROUND_DOWN},
+    {"EXPLICIT_ROUND_UP", RABBET_PADDING_EXPLICIT_ROUND_UP},
+    {"SAME_UPPER", RABBET_PADDING_SAME_UPPER},
+    {"SAME_LOWER", RABBET_PADDING_SAME_LOWER},
+    {NULL, 0},
+};
+
+// A bound that keeps all arithmetic on windows far from overflow.
+#define RABBET_WINDOW_MAX (INT64_C(1) << 30)
+
+static rabbet_status_t rabbet_window_list(const rabbet_attr_t* attrs,
+                                          size_t attr_count, const char* name,
+                                          int32_t spatial, int64_t least,
+                                          int64_t fallback, int64_t* out) {
+  size_t count = 0;
+  const int64_t* values = rabbet_attr_ints(attrs, attr_count, name, &count);
+  if (count != 0 && count != (size_t)spatial) {
+    return RABBET_OP_INVALID(
+        "attribute '%s' has %zu elements; expected %d, one for each spatial "
+        "axis",
+        name, count, spatial);
+  }
+  for (int32_t i = 0; i < spatial; ++i) {
+    out[i] = count > 0 ? values[i] : fallback;
+    if (out[i] >= least && out[i] <= RABBET_WINDOW_MAX) continue;
+    return RABBET_OP_INVALID(
+        "element %d of attribute '%s' is %lld; expected "
+        "%lld or more (and at most 2^30)",
+        i, name, (long long)out[i], (long long)least);
+  }
+  return rabbet_ok();
+}
+
+rabbet_status_t rabbet_window_read(const rabbet_attr_t* attrs,
+                                   size_t attr_count, int32_t spatial,
+                                   const int64_t* size,
+                                   rabbet_window_t* out_window) {
+  rabbet_window_t* w = out_window;
+  *w = (rabbet_window_t){.spatial = spatial};
+  w->mode = (rabbet_padding_mode_t)rabbet_attr_int(attrs, attr_count,
+                                                   "padding_mode", 0);
+  for (int32_t i = 0; i < spatial; ++i) {
+    w->size[i] = size[i];
+    if (size[i] >= 1 && size[i] <= RABBET_WINDOW_MAX) continue;
+    return RABBET_OP_INVALID(
+        "extent %d of the window is %lld; expected 1 or more (and at most "
+        "2^30)",
+        i, (long long)size[i]);
+  }
+  RABBET_RETURN_IF_ERROR(rabbet_window_list(attrs, attr_count, "stride_nd",
+                                            spatial, 1, 1, w->stride));
+  RABBET_RETURN_IF_ERROR(rabbet_window_list(attrs, attr_count, "dilation_nd",
+                                            spatial, 1, 1, w->dilation));
+  RABBET_RETURN_IF_ERROR(rabbet_window_list(attrs, attr_count, "pre_padding",
+                                            spatial, 0, 0, w->pre));
+  return rabbet_window_list(attrs, attr_count, "post_padding", spatial, 0, 0,
+                            w->post);
+}
+
+// What the window covers, gaps of the dilation included.
+static int64_t rabbet_window_cover(const rabbet_window_t* w, int32_t i) {
+  return w->dilation[i] * (w->size[i] - 1) + 1;
+}
+
+static bool rabbet_window_is_same(const rabbet_window_t* w) {
+  return w->mode == RABBET_PADDING_SAME_UPPER ||
+         w->mode == RABBET_PADDING_SAME_LOWER;
+}
+
+static rabbet_status_t rabbet_window_extent(const rabbet_op_infer_t* infer,
+                                            const rabbet_window_t* w, int32_t i,
+                                            rabbet_expr_t in,
+                                            rabbet_expr_t* out) {
+  if (rabbet_window_is_same(w)) {
+    return rabbet_op_with_constant(infer, RABBET_EXPR_CEIL_DIV, in,
+                                   w->stride[i], out);
+  }
+  int64_t added = w->pre[i] + w->post[i] - rabbet_window_cover(w, i);
+  int64_t extent = 0;
+  if (rabbet_op_known(infer, in, &extent) && extent + added < 0) {
+    return RABBET_OP_INVALID(
+        "spatial axis %d has %lld elements and %lld of padding, less than the "
+        "%lld that the window covers",
+        i, (long long)extent, (long long)(w->pre[i] + w->post[i]),
+        (long long)rabbet_window_cover(w, i));
+  }
+  bool up = w->mode == RABBET_PADDING_EXPLICIT_ROUND_UP;
+  RABBET_RETURN_IF_ERROR(
+      added < 0
+          ? rabbet_op_with_constant(infer, RABBET_EXPR_SUB, in, -added, out)
+          : rabbet_op_with_constant(infer, RABBET_EXPR_SUM, in, added, out));
+  RABBET_RETURN_IF_ERROR(rabbet_op_with_constant(
+      infer, up ? RABBET_EXPR_CEIL_DIV : RABBET_EXPR_FLOOR_DIV, *out,
+      w->stride[i], out));
+  return rabbet_op_with_constant(infer, RABBET_EXPR_SUM, *out, 1, out);
+}
+
+rabbet_status_t rabbet_window_infer(const rabbet_op_infer_t* infer,
+                                    const rabbet_window_t* window,
+                                    const rabbet_expr_t* in,
+                                    rabbet_expr_t* out) {
+  for (int32_t i = 0; i < window->spatial; ++i) {
+    RABBET_RETURN_IF_ERROR(
+        rabbet_window_extent(infer, window, i, in[i], &out[i]));
+  }
+  return rabbet_ok();
+}
+
+void rabbet_window_pads(const rabbet_window_t* w, const int64_t* in,
+                        const int64_t* out, int64_t* out_pre,
+                        int64_t* out_post) {
+  for (int32_t i = 0; i < w->spatial; ++i) {
+    int64_t total =
+        (out[i] - 1) * w->stride[i] + rabbet_window_cover(w, i) - in[i];
+    if (rabbet_window_is_same(w)) {
+      int64_t padded = total > 0 ? total : 0;
+      bool upper = w->mode == RABBET_PADDING_SAME_UPPER;
+      out_pre[i] = upper ? padded / 2 : padded - padded / 2;
+    } else {
+      out_pre[i] = w->pre[i];
+    }
+    out_post[i] = total - out_pre[i];
+  }
+}

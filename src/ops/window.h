@@ -1,0 +1,45 @@
+// Windows that slide over the spatial axes (2, 3, ...): convolution, pooling.
+#ifndef RABBET_SRC_OPS_WINDOW_H_
+#define RABBET_SRC_OPS_WINDOW_H_
+
+#include "ops/op.h"
+
+typedef enum rabbet_padding_mode_t {
+  RABBET_PADDING_EXPLICIT_ROUND_DOWN = 0,
+  RABBET_PADDING_EXPLICIT_ROUND_UP = 1,
+  RABBET_PADDING_SAME_UPPER = 2,
+  RABBET_PADDING_SAME_LOWER = 3,
+} rabbet_padding_mode_t;
+
+extern const rabbet_op_enumerator_t rabbet_padding_modes[];
+
+// Arrays have one element for each spatial axis.
+typedef struct rabbet_window_t {
+  int32_t spatial;  // number of spatial axes: rank - 2
+  rabbet_padding_mode_t mode;
+  int64_t size[RABBET_MAX_RANK];
+  int64_t stride[RABBET_MAX_RANK];
+  int64_t dilation[RABBET_MAX_RANK];
+  int64_t pre[RABBET_MAX_RANK];  // as given; SAME modes ignore them
+  int64_t post[RABBET_MAX_RANK];
+} rabbet_window_t;
+
+// Reads stride_nd, dilation_nd (if the operator has it), pre_padding,
+// post_padding and padding_mode; empty lists stand for ones and zeros. `size`
+// has one element for each spatial axis. Errors name the attribute.
+RABBET_PRIVATE_API rabbet_status_t rabbet_window_read(
+    const rabbet_attr_t* attrs, size_t attr_count, int32_t spatial,
+    const int64_t* size, rabbet_window_t* out_window);
+// Output extents of spatial axes.
+rabbet_status_t rabbet_window_infer(const rabbet_op_infer_t* infer,
+                                    const rabbet_window_t* window,
+                                    const rabbet_expr_t* in,
+                                    rabbet_expr_t* out);
+// For known extents: padding before the first and after the last element. Post
+// may exceed what is given (ROUND_UP) or be negative (elements not reached).
+RABBET_PRIVATE_API void rabbet_window_pads(const rabbet_window_t* window,
+                                           const int64_t* in,
+                                           const int64_t* out, int64_t* out_pre,
+                                           int64_t* out_post);
+
+#endif  // RABBET_SRC_OPS_WINDOW_H_
