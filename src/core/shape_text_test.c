@@ -154,7 +154,7 @@ static rabbet_status_t parse(rabbet_allocator_t allocator, void* user_data) {
 
 static void test_faults(void** state) {
   (void)state;
-  char text[5000] = "first:1x2x3", item[32];
+  char text[5000] = "first:1x2x3", item[48];
   for (int i = 0; i < 200; ++i) {
     snprintf(item, sizeof(item), ",'name:%d':%dx-1", i, i);
     strcat(text, item);
