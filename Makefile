@@ -49,6 +49,7 @@ wheel: setup
 
 lint:
 	@$(PYTHON) tests/arrows.py
+	@$(PYTHON) tests/exports/check.py $(BUILD)/lib
 	@if command -v clang-format >/dev/null; then \
 	  git ls-files '*.c' '*.h' | xargs clang-format --dry-run -Werror; \
 	else echo "lint: clang-format is not installed; layout not checked"; fi

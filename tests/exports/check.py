@@ -1,0 +1,90 @@
+"""Compares what the libraries export with the lists in this folder.
+
+    python tests/exports/check.py BUILD/lib [--update]
+
+A list holds the stable interface of one library: the functions marked
+RABBET_API in include/rabbet. What Rabbet's own libraries share is no part of
+it; such names must be marked RABBET_PRIVATE_API in a header of src/ and begin
+with rabbet_. Nothing else may be exported, and every function that a public
+header declares must be in one of the libraries. --update writes the lists.
+"""
+
+import pathlib
+import re
+import subprocess
+import sys
+
+HERE = pathlib.Path(__file__).resolve().parent
+ROOT = HERE.parent.parent
+# Between the mark and the name: types, attributes and stars.
+DECLARED = r"\b{mark}\b[\w\s*]*?\b(rabbet_\w+)\s*[(;\[=]"
+
+
+def declared(folder, mark):
+    """Names marked so in the headers of a folder: {name: header}."""
+    names = {}
+    for header in sorted((ROOT / folder).rglob("*.h")):
+        text = re.sub(r"//[^\n]*", "", header.read_text(encoding="utf-8"))
+        text = re.sub(r"^\s*#\s*define\b.*?(?<!\\)$", "", text,
+                      flags=re.MULTILINE | re.DOTALL)
+        for name in re.findall(DECLARED.format(mark=mark), text):
+            names[name] = header.relative_to(ROOT)
+    return names
+
+
+def exported(library):
+    """Names that a shared library defines."""
+    output = subprocess.run(
+        ["nm", "--dynamic", "--defined-only", "--format=posix", str(library)],
+        check=True, capture_output=True, text=True).stdout
+    return {line.split()[0].split("@")[0] for line in output.splitlines()}
+
+
+def check_library(library, names, public, private, update):
+    """Yields what is wrong with one library."""
+    for name in sorted(names - public.keys() - private.keys()):
+        yield f"{library}: {name} is exported but marked in no header"
+    path = HERE / f"{library}.txt"
+    found = sorted(names & public.keys())
+    if update:
+        path.write_text("".join(f"{name}\n" for name in found))
+        return
+    listed = path.read_text().split() if path.exists() else []
+    for name in sorted(set(found) - set(listed)):
+        yield f"{library}: {name} is new; if meant, run with --update"
+    for name in sorted(set(listed) - set(found)):
+        yield (f"{library}: {name} is gone, which breaks programs that use it;"
+               " if meant, run with --update")
+
+
+def check(libraries, update=False):
+    """Yields what is wrong with {library: names}."""
+    public = declared("include", "RABBET_API")
+    private = declared("src", "RABBET_PRIVATE_API")
+    for library, names in libraries.items():
+        yield from check_library(library, names, public, private, update)
+    everything = set().union(*libraries.values())
+    for name in sorted(public.keys() - everything):
+        yield f"{public[name]}: {name} is declared, and no library has it"
+    for name in sorted(public.keys() & private.keys()):
+        yield f"{private[name]}: {name} is marked public and private"
+
+
+def main(folder, update):
+    files = sorted(pathlib.Path(folder).glob("librabbet*.so"))
+    libraries = {file.name.removesuffix(".so"): exported(file)
+                 for file in files}
+    if not libraries:
+        print(f"exports: no libraries in {folder}")
+        return 1
+    errors = list(check(libraries, update))
+    print("\n".join(errors + [
+        f"exports: {len(libraries)} libraries, {len(errors)} errors"]))
+    return 1 if errors else 0
+
+
+if __name__ == "__main__":
+    arguments = [a for a in sys.argv[1:] if a != "--update"]
+    if len(arguments) != 1:
+        sys.exit(__doc__)
+    sys.exit(main(arguments[0], "--update" in sys.argv))
