@@ -87,11 +87,9 @@ def _one(section: Section, prepared: Prepared, options: Options) -> None:
 
 
 def command() -> str | None:
-    """The program `rabbet`: of this environment, or of the build folder."""
+    """The program `rabbet`: on PATH, or installed beside this Python."""
     beside = Path(sys.executable).with_name("rabbet")
-    if beside.exists():
-        return str(beside)
-    return shutil.which("rabbet")
+    return shutil.which("rabbet") or (str(beside) if beside.exists() else None)
 
 
 def _shell(section: Section, options: Options) -> None:

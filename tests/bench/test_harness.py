@@ -12,7 +12,7 @@ import pytest
 
 from bench.contexts import Parallel
 from bench.options import Options
-from bench.report import Section, write
+from bench.report import Section, Usage, write
 from bench.rounds import Spread, best, ratios, take_turns
 from bench.run import main
 from bench.worker import (
@@ -141,6 +141,15 @@ def test_report_is_written_for_people_and_programs(tmp_path: Path) -> None:
     data = json.loads(path.with_suffix(".json").read_text())
     assert data["sections"]["Title"] == {"notes": ["said once"], "data": [{"a": 1}]}
     assert "few rounds" in text
+
+
+def test_foreign_share_leaves_own_work_out() -> None:
+    before = Usage(total=100.0, busy=40.0, own=10.0)
+    after = Usage(total=120.0, busy=55.0, own=20.0)
+    assert after.foreign_share(before) == 0.25
+    now = Usage.now()
+    assert now.total >= now.busy >= 0
+    assert now.own > 0
 
 
 @pytest.mark.parametrize(
