@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from . import peers
-from .models import CASES, Prepared, prepare, specs
+from .models import CASES, Prepared, named, prepare, specs
 from .options import Options, installed
 from .report import Section
 from .worker import ContestantError, Spec, Start, Worker
@@ -140,7 +140,7 @@ def run(options: Options) -> Section:
         "file; peak memory is of the whole process, import MiB what the import adds"
     )
     names = options.models or (("mlp",) if options.quick else MODELS)
-    for name in names:
-        _one(section, prepare(name, CASES[name], options), options)
+    for name, case in named(names).items():
+        _one(section, prepare(name, case, options), options)
     _shell(section, options)
     return section

@@ -131,6 +131,13 @@ def test_contexts_run_at_the_same_time() -> None:
     assert pair.outputs()["y"].tolist() == [1.0]
 
 
+def test_failing_context_is_told_of() -> None:
+    inner = f"{HERE}:Failing"
+    pair = Parallel(contexts=2, inner=inner, arguments={})
+    with pytest.raises(RuntimeError, match="no memory left"):
+        pair.call()
+
+
 def test_report_is_written_for_people_and_programs(tmp_path: Path) -> None:
     section = Section("Title", ["a", "b"], [["1", "2"]], data=[{"a": 1}])
     section.note("said once")
@@ -157,6 +164,9 @@ def test_foreign_share_leaves_own_work_out() -> None:
     [
         (["--only", "speed"], "no subject speed"),
         (["--only", "models", "--models", "vgg"], "no model vgg"),
+        (["--only", "startup", "--models", "vgg"], "no model vgg"),
+        (["--only", "build", "--models", "vgg"], "no model vgg"),
+        (["--only", "contexts", "--models", "vgg"], "no model vgg"),
     ],
 )
 def test_wrong_arguments_are_named(
