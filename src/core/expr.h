@@ -105,6 +105,10 @@ RABBET_PRIVATE_API bool rabbet_expr_is_constant(
 RABBET_PRIVATE_API rabbet_status_t
 rabbet_expr_evaluate(const rabbet_expr_graph_t* graph, const int64_t* symbols,
                      int64_t* values, bool* valid);
+// One node, whose operands have been evaluated; false if it has no value.
+RABBET_PRIVATE_API bool rabbet_expr_evaluate_node(
+    const rabbet_expr_graph_t* graph, rabbet_expr_t expr,
+    const int64_t* symbols, int64_t* values, const bool* valid);
 // Like evaluate, for each symbol in an interval: interval arithmetic, so that
 // the result contains every value that can occur. Saturates.
 RABBET_PRIVATE_API rabbet_status_t

@@ -19,27 +19,35 @@ static rabbet_status_t rabbet_expr_evaluate_error(
   return status;
 }
 
+bool rabbet_expr_evaluate_node(const rabbet_expr_graph_t* graph,
+                               rabbet_expr_t expr, const int64_t* symbols,
+                               int64_t* values, const bool* valid) {
+  const rabbet_expr_node_t* node = &graph->nodes.data[expr];
+  values[expr] = 0;
+  if (node->op == RABBET_EXPR_CONSTANT) {
+    values[expr] = node->value;
+    return true;
+  }
+  if (node->op == RABBET_EXPR_SYMBOL) {
+    values[expr] = symbols[node->a];
+    return true;
+  }
+  return (!valid || (valid[node->a] && valid[node->b])) &&
+         rabbet_expr_fold(node->op, values[node->a], values[node->b],
+                          &values[expr]);
+}
+
 rabbet_status_t rabbet_expr_evaluate(const rabbet_expr_graph_t* graph,
                                      const int64_t* symbols, int64_t* values,
                                      bool* valid) {
   for (size_t i = 0; i < graph->nodes.count; ++i) {
-    const rabbet_expr_node_t* node = &graph->nodes.data[i];
-    bool ok = true;
-    values[i] = 0;
-    if (node->op == RABBET_EXPR_CONSTANT) {
-      values[i] = node->value;
-    } else if (node->op == RABBET_EXPR_SYMBOL) {
-      values[i] = symbols[node->a];
-    } else {
-      ok = (!valid || (valid[node->a] && valid[node->b])) &&
-           rabbet_expr_fold(node->op, values[node->a], values[node->b],
-                            &values[i]);
-    }
+    rabbet_expr_t expr = (rabbet_expr_t)i;
+    bool ok = rabbet_expr_evaluate_node(graph, expr, symbols, values, valid);
     if (valid) {
       valid[i] = ok;
       if (!ok) values[i] = 0;
     } else if (!ok) {
-      return rabbet_expr_evaluate_error(graph, (rabbet_expr_t)i, values);
+      return rabbet_expr_evaluate_error(graph, expr, values);
     }
   }
   return rabbet_ok();

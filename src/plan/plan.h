@@ -13,6 +13,10 @@
 #include "ops/group.h"
 #include "rabbet/attr.h"
 
+// Of sections in a file, of constants in the weights section, and of what
+// rabbet_plan_write returns.
+#define RABBET_PLAN_ALIGNMENT 64
+
 // Where a value lives.
 typedef enum rabbet_plan_storage_t {
   RABBET_PLAN_STORAGE_ARENA = 0,     // the context's memory, by lifetime
@@ -31,9 +35,11 @@ typedef struct rabbet_plan_value_t {
   uint64_t offset;  // CONSTANT: in the weights section, a multiple of 64
   uint64_t size;    // CONSTANT: bytes
   // Same memory as this value (views, in-place results); -1: its own. Always a
-  // value whose own alias is -1.
+  // value whose own alias is -1. Storage and io are then equal to that value's.
   int32_t alias;
-  // Host values as expressions (shape operands), or NULL.
+  // Host values as expressions (shape operands), or NULL. A value that has them
+  // needs no step: the runtime then writes it where a step or the caller reads
+  // it.
   const rabbet_expr_t* host_values;
   size_t host_value_count;
 } rabbet_plan_value_t;
@@ -99,7 +105,9 @@ typedef struct rabbet_plan_t {
   size_t input_count;
   rabbet_plan_step_t* steps;
   size_t step_count;
-  rabbet_plan_range_t* profiles;  // [profile * input_count + input]
+  // [profile * input_count + input]; at least one profile. Static inputs have
+  // min = opt = max.
+  rabbet_plan_range_t* profiles;
   size_t profile_count;
   // Weights: while building, pieces to be written (constant value i's bytes are
   // weights_parts[..]); once read, one range of the file.
@@ -126,11 +134,20 @@ RABBET_PRIVATE_API rabbet_status_t
 rabbet_plan_write(const rabbet_plan_t* plan, const rabbet_plan_blob_t* blobs,
                   size_t blob_count, rabbet_allocator_t allocator,
                   void** out_data, size_t* out_size);
-// Checks everything. Constants stay where they are: `file` (retained) or, when
-// that is NULL, `data` must outlive the plan.
+// Checks everything: the file's bytes (DATA_LOSS when damaged or truncated,
+// INCOMPATIBLE when foreign or of another version), then what they say, by
+// rabbet_plan_verify. Constants stay where they are: `file` (retained) or, when
+// that is NULL, `data` must outlive the plan. `data` is aligned to 64.
 RABBET_PRIVATE_API rabbet_status_t
 rabbet_plan_read(const void* data, size_t size, rabbet_file_map_t* file,
                  rabbet_allocator_t allocator, rabbet_plan_t** out_plan);
+
+// Whether a plan makes sense by itself: every index, expression, operator,
+// attribute and alias, and that each value is there before it is read.
+// `weights_size` bounds the constants. DATA_LOSS, INCOMPATIBLE for unknown
+// operators. Writing and reading call it.
+RABBET_PRIVATE_API rabbet_status_t rabbet_plan_verify(const rabbet_plan_t* plan,
+                                                      uint64_t weights_size);
 
 // Offsets for values with lifetimes, so that those alive together do not
 // overlap (greedy by size, best fit; the method of arXiv 2001.03288). first and

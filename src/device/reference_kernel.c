@@ -1,0 +1,231 @@
+#include "device/reference_kernel.h"
+
+#include <string.h>
+
+#include "base/math.h"
+
+typedef struct rabbet_reference_kernel_t {
+  rabbet_kernel_t base;
+  rabbet_allocator_t allocator;
+  const rabbet_group_t* group;
+} rabbet_reference_kernel_t;
+
+// Where a value's memory is found in a call.
+typedef enum rabbet_reference_place_t {
+  RABBET_REFERENCE_WORKSPACE = 0,  // at `offset`
+  RABBET_REFERENCE_INPUT = 1,      // boundary input number `offset`
+  RABBET_REFERENCE_OUTPUT = 2,
+} rabbet_reference_place_t;
+
+typedef struct rabbet_reference_value_t {
+  rabbet_view_t view;
+  rabbet_reference_place_t place;
+  size_t offset;
+} rabbet_reference_value_t;
+
+struct rabbet_kernel_state_t {
+  rabbet_allocator_t allocator;
+  rabbet_reference_value_t* values;  // [group value]
+  rabbet_view_t* operands;           // of one node
+};
+
+// ---- Proposing
+
+static bool rabbet_reference_can(const rabbet_group_t* group) {
+  for (size_t i = 0; i < group->node_count; ++i) {
+    if (!group->nodes[i].op->reference) return false;
+  }
+  return group->node_count > 0;
+}
+
+static rabbet_status_t rabbet_reference_propose(const rabbet_propose_t* propose,
+                                                rabbet_candidate_sink_t sink) {
+  const rabbet_group_t* group = propose->group;
+  size_t count = group->input_count + group->output_count;
+  if (!rabbet_reference_can(group)) return rabbet_ok();
+  rabbet_type_format_t* tensors = NULL;
+  RABBET_RETURN_IF_ERROR(rabbet_allocate(
+      propose->allocator, count * sizeof(*tensors), (void**)&tensors));
+  bool fits = true;
+  for (size_t i = 0; i < count; ++i) {
+    int32_t v = i < group->input_count ? group->inputs[i]
+                                       : group->outputs[i - group->input_count];
+    tensors[i] =
+        (rabbet_type_format_t){group->values[v].dtype, RABBET_FORMAT_LINEAR};
+    fits &= !propose->fixed || (propose->fixed[i].dtype == tensors[i].dtype &&
+                                propose->fixed[i].format == tensors[i].format);
+  }
+  rabbet_candidate_t candidate = {.kernel = &rabbet_reference_kernel_class,
+                                  .tactic = 0,
+                                  .tactic_name = "reference",
+                                  .tensors = tensors};
+  rabbet_status_t status =
+      fits ? sink.add(sink.context, &candidate) : rabbet_ok();
+  rabbet_free(propose->allocator, tensors);
+  return status;
+}
+
+// ---- The kernel
+
+static rabbet_status_t rabbet_reference_create(const rabbet_kernel_spec_t* spec,
+                                               rabbet_kernel_t** out_kernel) {
+  *out_kernel = NULL;
+  if (!rabbet_reference_can(spec->group))
+    return RABBET_STATUS(RABBET_STATUS_UNSUPPORTED,
+                         "the catalogue has no kernel for this group");
+  for (size_t i = 0; i < spec->group->value_count; ++i) {
+    if (spec->group->values[i].format != RABBET_FORMAT_LINEAR)
+      return RABBET_STATUS(RABBET_STATUS_UNSUPPORTED,
+                           "a tensor has format %s; expected LINEAR",
+                           rabbet_format_name(spec->group->values[i].format));
+  }
+  rabbet_reference_kernel_t* kernel = NULL;
+  RABBET_RETURN_IF_ERROR(
+      rabbet_allocate(spec->allocator, sizeof(*kernel), (void**)&kernel));
+  kernel->base.kernel_class = &rabbet_reference_kernel_class;
+  kernel->allocator = spec->allocator;
+  kernel->group = spec->group;
+  *out_kernel = &kernel->base;
+  return rabbet_ok();
+}
+
+static void rabbet_reference_destroy(rabbet_kernel_t* base) {
+  if (base) rabbet_free(((rabbet_reference_kernel_t*)base)->allocator, base);
+}
+
+// ---- Preparing
+
+static rabbet_status_t rabbet_reference_place_values(
+    const rabbet_group_t* group, const rabbet_dims_t* dims,
+    rabbet_reference_value_t* values, size_t* out_workspace) {
+  for (size_t i = 0; i < group->input_count; ++i) {
+    values[group->inputs[i]].place = RABBET_REFERENCE_INPUT;
+    values[group->inputs[i]].offset = i;
+  }
+  for (size_t i = 0; i < group->output_count; ++i) {
+    values[group->outputs[i]].place = RABBET_REFERENCE_OUTPUT;
+    values[group->outputs[i]].offset = i;
+  }
+  for (size_t i = 0; i < group->value_count; ++i) {
+    size_t bytes = 0;
+    values[i].view = (rabbet_view_t){.dtype = group->values[i].dtype,
+                                     .format = RABBET_FORMAT_LINEAR,
+                                     .dims = dims[i]};
+    RABBET_RETURN_IF_ERROR(rabbet_tensor_bytes(
+        group->values[i].dtype, RABBET_FORMAT_LINEAR, &dims[i], &bytes));
+    if (values[i].place != RABBET_REFERENCE_WORKSPACE) continue;
+    values[i].offset = *out_workspace;
+    if (!rabbet_checked_add(*out_workspace, bytes, out_workspace) ||
+        *out_workspace > PTRDIFF_MAX - 64)
+      return RABBET_STATUS(RABBET_STATUS_OUT_OF_RANGE,
+                           "intermediate tensors are too large");
+    *out_workspace = rabbet_align_up(*out_workspace, 64);
+  }
+  return rabbet_ok();
+}
+
+static void rabbet_reference_destroy_state(rabbet_kernel_t* base,
+                                           rabbet_kernel_state_t* state) {
+  (void)base;
+  if (!state) return;
+  rabbet_free(state->allocator, state->values);
+  rabbet_free(state->allocator, state->operands);
+  rabbet_free(state->allocator, state);
+}
+
+static rabbet_status_t rabbet_reference_prepare(
+    rabbet_kernel_t* base, const rabbet_kernel_shapes_t* shapes,
+    rabbet_kernel_state_t** out_state, size_t* out_workspace) {
+  const rabbet_reference_kernel_t* kernel =
+      (const rabbet_reference_kernel_t*)base;
+  const rabbet_group_t* group = kernel->group;
+  rabbet_kernel_state_t* state = NULL;
+  size_t operands = 1;
+  *out_workspace = 0;
+  for (size_t i = 0; i < group->node_count; ++i) {
+    size_t count = group->nodes[i].input_count + group->nodes[i].output_count;
+    if (count > operands) operands = count;
+  }
+  RABBET_RETURN_IF_ERROR(
+      rabbet_allocate(kernel->allocator, sizeof(*state), (void**)&state));
+  state->allocator = kernel->allocator;
+  rabbet_status_t status = rabbet_allocate(
+      kernel->allocator, group->value_count * sizeof(*state->values),
+      (void**)&state->values);
+  if (rabbet_is_ok(status))
+    status =
+        rabbet_allocate(kernel->allocator, operands * sizeof(*state->operands),
+                        (void**)&state->operands);
+  if (rabbet_is_ok(status))
+    status = rabbet_reference_place_values(group, shapes->dims, state->values,
+                                           out_workspace);
+  if (!rabbet_is_ok(status)) {
+    rabbet_reference_destroy_state(base, state);
+    return status;
+  }
+  *out_state = state;
+  return rabbet_ok();
+}
+
+// ---- Running
+
+static void* rabbet_reference_address(const rabbet_reference_value_t* value,
+                                      const rabbet_kernel_call_t* call) {
+  switch (value->place) {
+    case RABBET_REFERENCE_INPUT:
+      return call->inputs[value->offset];
+    case RABBET_REFERENCE_OUTPUT:
+      return call->outputs[value->offset];
+    default:
+      return (uint8_t*)call->workspace + value->offset;
+  }
+}
+
+static rabbet_status_t rabbet_reference_run_node(
+    const rabbet_reference_kernel_t* kernel, const rabbet_group_node_t* node,
+    rabbet_kernel_state_t* state) {
+  size_t inputs = node->input_count;
+  for (size_t i = 0; i < inputs + node->output_count; ++i) {
+    int32_t v = i < inputs ? node->inputs[i] : node->outputs[i - inputs];
+    state->operands[i] = v < 0 ? (rabbet_view_t){.dtype = RABBET_DTYPE_NONE}
+                               : state->values[v].view;
+  }
+  rabbet_op_eval_t eval = {.op = node->op,
+                           .allocator = kernel->allocator,
+                           .attrs = node->attrs,
+                           .attr_count = node->op->attr_count,
+                           .inputs = state->operands,
+                           .input_count = inputs,
+                           .outputs = state->operands + inputs,
+                           .output_count = node->output_count};
+  return node->op->reference(&eval);
+}
+
+static rabbet_status_t rabbet_reference_enqueue(
+    rabbet_kernel_t* base, rabbet_kernel_state_t* state,
+    const rabbet_kernel_call_t* call) {
+  const rabbet_reference_kernel_t* kernel =
+      (const rabbet_reference_kernel_t*)base;
+  const rabbet_group_t* group = kernel->group;
+  for (size_t i = 0; i < group->value_count; ++i)
+    state->values[i].view.data =
+        rabbet_reference_address(&state->values[i], call);
+  for (size_t i = 0; i < group->node_count; ++i)
+    RABBET_RETURN_IF_ERROR(RABBET_ANNOTATE(
+        rabbet_reference_run_node(kernel, &group->nodes[i], state),
+        "layer '%s'", group->nodes[i].name));
+  return rabbet_ok();
+}
+
+const rabbet_kernel_class_t rabbet_reference_kernel_class = {
+    .struct_size = sizeof(rabbet_kernel_class_t),
+    .name = "reference",
+    .version = 1,
+    .flags = RABBET_KERNEL_FALLBACK,
+    .propose = rabbet_reference_propose,
+    .create = rabbet_reference_create,
+    .destroy = rabbet_reference_destroy,
+    .prepare = rabbet_reference_prepare,
+    .destroy_state = rabbet_reference_destroy_state,
+    .enqueue = rabbet_reference_enqueue,
+};

@@ -1,0 +1,209 @@
+#include "plan/analysis.h"
+
+#include "base/math.h"
+
+#define RABBET_ANALYSIS_ARRAY(arena, count, out) \
+  rabbet_arena_allocate_array((arena), (count), sizeof(**(out)), (void**)(out))
+
+static rabbet_status_t rabbet_analysis_allocate(const rabbet_plan_t* plan,
+                                                rabbet_arena_t* arena,
+                                                rabbet_plan_analysis_t* out) {
+  size_t steps = plan->step_count, values = plan->value_count;
+  size_t exprs = rabbet_expr_node_count(plan->graph);
+  rabbet_status_t status =
+      RABBET_ANALYSIS_ARRAY(arena, steps + 1, &out->segment_ends);
+#define RABBET_NEXT(count, field) \
+  if (rabbet_is_ok(status))       \
+  status = RABBET_ANALYSIS_ARRAY(arena, (count), &out->field)
+  RABBET_NEXT(steps + 1, segment_reads);
+  RABBET_NEXT(steps, step_segments);
+  RABBET_NEXT(rabbet_expr_symbol_count(plan->graph), sources);
+  RABBET_NEXT(exprs, expr_stages);
+  RABBET_NEXT(exprs, expr_bound_stages);
+  RABBET_NEXT(values, producers);
+  RABBET_NEXT(values, roots);
+  RABBET_NEXT(values, dim_stages);
+  RABBET_NEXT(values, first_steps);
+  RABBET_NEXT(values, last_steps);
+  RABBET_NEXT(values, memory_stages);
+  RABBET_NEXT(values, written);
+  RABBET_NEXT(values, materialized);
+#undef RABBET_NEXT
+  return status;
+}
+
+// ---- Segments and symbols
+
+// Elements of a value whose shape is constant, as that of each value that the
+// host reads.
+static int64_t rabbet_constant_count(const rabbet_plan_t* plan, int32_t value) {
+  rabbet_dims_t dims =
+      rabbet_shape_dims(plan->graph, &plan->values[value].shape);
+  int64_t count = 0;
+  rabbet_status_ignore(rabbet_dims_count(&dims, &count));
+  return count;
+}
+
+static void rabbet_analyse_segments(const rabbet_plan_t* plan,
+                                    rabbet_plan_analysis_t* out) {
+  int32_t segment = 0;
+  for (size_t s = 0; s < plan->step_count; ++s) {
+    const rabbet_plan_step_t* step = &plan->steps[s];
+    out->step_segments[s] = segment;
+    if (step->host_read_count == 0) continue;
+    for (size_t i = 0; i < step->host_read_count; ++i)
+      out->segment_reads[segment] +=
+          (size_t)rabbet_constant_count(plan, step->host_reads[i]);
+    out->segment_ends[segment++] = (int32_t)s + 1;
+  }
+  out->segment_ends[segment] = (int32_t)plan->step_count;
+  out->segment_count = (size_t)segment + 1;
+}
+
+static bool rabbet_find_read(const rabbet_plan_t* plan,
+                             const rabbet_plan_analysis_t* analysis,
+                             const rabbet_symbol_t* symbol,
+                             rabbet_plan_source_t* out_source) {
+  for (size_t s = 0; s < plan->step_count; ++s) {
+    const rabbet_plan_step_t* step = &plan->steps[s];
+    int64_t before = 0;
+    for (size_t i = 0; i < step->host_read_count; ++i) {
+      if (step->host_reads[i] == symbol->tensor) {
+        *out_source =
+            (rabbet_plan_source_t){.read = analysis->step_segments[s],
+                                   .input = -1,
+                                   .index = (int32_t)(before + symbol->index)};
+        return true;
+      }
+      before += rabbet_constant_count(plan, step->host_reads[i]);
+    }
+  }
+  return false;
+}
+
+static rabbet_status_t rabbet_analyse_symbols(const rabbet_plan_t* plan,
+                                              rabbet_plan_analysis_t* out) {
+  for (size_t i = 0; i < rabbet_expr_symbol_count(plan->graph); ++i) {
+    const rabbet_symbol_t* symbol = rabbet_expr_symbol(plan->graph, i);
+    const rabbet_plan_value_t* value = &plan->values[symbol->tensor];
+    if (symbol->kind == RABBET_SYMBOL_VALUE &&
+        rabbet_find_read(plan, out, symbol, &out->sources[i])) {
+      continue;
+    }
+    bool input = value->storage == RABBET_PLAN_STORAGE_IO && value->alias < 0 &&
+                 plan->ios[value->io].is_input;
+    if (!input || (symbol->kind == RABBET_SYMBOL_VALUE &&
+                   !plan->ios[value->io].is_shape_input))
+      return RABBET_STATUS(
+          RABBET_STATUS_DATA_LOSS,
+          "symbol %zu stands for %s of value %d ('%s'), which is neither an "
+          "input nor read by the host",
+          i, symbol->kind == RABBET_SYMBOL_DIM ? "a dimension" : "an element",
+          symbol->tensor, value->name);
+    out->sources[i] = (rabbet_plan_source_t){
+        .read = -1, .input = value->io, .index = symbol->index};
+  }
+  return rabbet_ok();
+}
+
+static void rabbet_analyse_exprs(const rabbet_plan_t* plan,
+                                 rabbet_plan_analysis_t* out) {
+  for (size_t i = 0; i < rabbet_expr_node_count(plan->graph); ++i) {
+    const rabbet_expr_node_t* node =
+        rabbet_expr_node(plan->graph, (rabbet_expr_t)i);
+    int32_t stage = 0, bound = 0;
+    if (node->op == RABBET_EXPR_SYMBOL) {
+      const rabbet_symbol_t* symbol =
+          rabbet_expr_symbol(plan->graph, (size_t)node->a);
+      stage = out->sources[node->a].read + 1;
+      bound = symbol->upper == RABBET_EXPR_NONE
+                  ? stage
+                  : out->expr_bound_stages[symbol->upper];
+      if (bound > stage) bound = stage;
+    } else if (node->op != RABBET_EXPR_CONSTANT) {
+      stage = out->expr_stages[node->a];
+      if (out->expr_stages[node->b] > stage) stage = out->expr_stages[node->b];
+      bound = out->expr_bound_stages[node->a];
+      if (out->expr_bound_stages[node->b] > bound)
+        bound = out->expr_bound_stages[node->b];
+    }
+    out->expr_stages[i] = stage;
+    out->expr_bound_stages[i] = bound;
+  }
+}
+
+// ---- Values
+
+static void rabbet_analyse_use(rabbet_plan_analysis_t* out, int32_t value,
+                               int32_t step) {
+  int32_t root = out->roots[value];
+  if (step < out->first_steps[root]) out->first_steps[root] = step;
+  if (step > out->last_steps[root]) out->last_steps[root] = step;
+}
+
+static void rabbet_analyse_shapes(const rabbet_plan_t* plan,
+                                  rabbet_plan_analysis_t* out) {
+  for (size_t v = 0; v < plan->value_count; ++v) {
+    const rabbet_plan_value_t* value = &plan->values[v];
+    out->producers[v] = -1;
+    out->roots[v] = value->alias >= 0 ? value->alias : (int32_t)v;
+    out->first_steps[v] = INT32_MAX;
+    out->last_steps[v] = -1;
+    for (int32_t axis = 0; axis < value->shape.rank; ++axis) {
+      rabbet_expr_t dim = value->shape.d[axis];
+      int32_t* bound = &out->memory_stages[out->roots[v]];
+      if (out->expr_stages[dim] > out->dim_stages[v])
+        out->dim_stages[v] = out->expr_stages[dim];
+      if (out->expr_bound_stages[dim] > *bound)
+        *bound = out->expr_bound_stages[dim];
+    }
+  }
+}
+
+// What a step reads though none writes it, nor anything in the same memory, is
+// written by the runtime from its host values.
+static void rabbet_analyse_materialized(const rabbet_plan_t* plan,
+                                        rabbet_plan_analysis_t* out) {
+  for (size_t v = 0; v < plan->value_count; ++v) {
+    if (out->producers[v] >= 0) out->written[out->roots[v]] = true;
+  }
+  for (size_t s = 0; s < plan->step_count; ++s) {
+    const rabbet_plan_step_t* step = &plan->steps[s];
+    for (size_t i = 0; i < step->group.input_count; ++i) {
+      int32_t root = out->roots[step->values[step->group.inputs[i]]];
+      const rabbet_plan_value_t* value = &plan->values[root];
+      out->materialized[root] = value->host_values && !out->written[root] &&
+                                value->storage == RABBET_PLAN_STORAGE_ARENA;
+    }
+  }
+}
+
+static void rabbet_analyse_lifetimes(const rabbet_plan_t* plan,
+                                     rabbet_plan_analysis_t* out) {
+  for (size_t s = 0; s < plan->step_count; ++s) {
+    const rabbet_plan_step_t* step = &plan->steps[s];
+    for (size_t i = 0; i < step->group.output_count; ++i) {
+      int32_t value = step->values[step->group.outputs[i]];
+      out->producers[value] = (int32_t)s;
+      rabbet_analyse_use(out, value, (int32_t)s);
+    }
+    for (size_t i = 0; i < step->group.input_count; ++i)
+      rabbet_analyse_use(out, step->values[step->group.inputs[i]], (int32_t)s);
+    for (size_t i = 0; i < step->host_read_count; ++i)
+      rabbet_analyse_use(out, step->host_reads[i], (int32_t)s);
+  }
+  rabbet_analyse_materialized(plan, out);
+}
+
+rabbet_status_t rabbet_plan_analyse(const rabbet_plan_t* plan,
+                                    rabbet_arena_t* arena,
+                                    rabbet_plan_analysis_t* out_analysis) {
+  *out_analysis = (rabbet_plan_analysis_t){0};
+  RABBET_RETURN_IF_ERROR(rabbet_analysis_allocate(plan, arena, out_analysis));
+  rabbet_analyse_segments(plan, out_analysis);
+  RABBET_RETURN_IF_ERROR(rabbet_analyse_symbols(plan, out_analysis));
+  rabbet_analyse_exprs(plan, out_analysis);
+  rabbet_analyse_shapes(plan, out_analysis);
+  rabbet_analyse_lifetimes(plan, out_analysis);
+  return rabbet_ok();
+}

@@ -1,0 +1,39 @@
+// The container of a plan file: header, table of sections, sections.
+// docs/plan_format.md is the description; plan.h is what users include.
+#ifndef RABBET_SRC_PLAN_PLAN_FILE_H_
+#define RABBET_SRC_PLAN_PLAN_FILE_H_
+
+#include "base/file.h"
+
+#define RABBET_PLAN_FORMAT_VERSION 1
+
+// Numbers are stable.
+typedef enum rabbet_plan_section_t {
+  RABBET_PLAN_SECTION_DEVICE = 1,   // kind, newline, signature
+  RABBET_PLAN_SECTION_META = 2,     // protobuf rabbet.plan.Meta
+  RABBET_PLAN_SECTION_WEIGHTS = 3,  // bytes of the constants
+  RABBET_PLAN_SECTION_LIMIT = 4,
+} rabbet_plan_section_t;
+
+typedef struct rabbet_plan_sections_t {
+  rabbet_span_t section[RABBET_PLAN_SECTION_LIMIT];  // by its number
+  char producer[33];
+} rabbet_plan_sections_t;
+
+// Bytes of a file with sections of these sizes; fills their offsets.
+rabbet_status_t rabbet_plan_file_layout(
+    const uint64_t sizes[RABBET_PLAN_SECTION_LIMIT],
+    uint64_t out_offsets[RABBET_PLAN_SECTION_LIMIT], uint64_t* out_size);
+
+// Writes header and table of a file whose sections already stand at their
+// offsets in `data` (zero elsewhere).
+void rabbet_plan_file_seal(uint8_t* data, uint64_t size, const char* producer,
+                           const uint64_t sizes[RABBET_PLAN_SECTION_LIMIT],
+                           const uint64_t offsets[RABBET_PLAN_SECTION_LIMIT]);
+
+// Checks every byte of header, table and padding, and all checksums. Sections
+// are borrowed from `data`.
+rabbet_status_t rabbet_plan_file_open(const uint8_t* data, size_t size,
+                                      rabbet_plan_sections_t* out_sections);
+
+#endif  // RABBET_SRC_PLAN_PLAN_FILE_H_

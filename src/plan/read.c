@@ -1,0 +1,517 @@
+// Bytes -> plan. Decoding checks what it needs to build the plan safely;
+// rabbet_plan_verify checks what the plan says.
+#include <string.h>
+
+#include "base/math.h"
+#include "plan.pb-c.h"
+#include "plan/plan.h"
+#include "plan/plan_file.h"
+#include "plan/read.h"
+#include "plan/verify.h"
+#include "plan/wire_scan.h"
+
+#define RABBET_DAMAGED(...) RABBET_STATUS(RABBET_STATUS_DATA_LOSS, __VA_ARGS__)
+#define RABBET_META_MAX_DEPTH 8
+#define RABBET_META_MAX_MEMORY ((size_t)1 << 30)
+
+// ---- Helpers
+
+// protobuf-c does not check that strings are UTF-8; messages and JSON need it.
+static bool rabbet_utf8_valid(const char* text) {
+  const uint8_t* at = (const uint8_t*)text;
+  while (*at) {
+    int extra = *at < 0x80                  ? 0
+                : *at >= 0xc2 && *at < 0xe0 ? 1
+                : *at >= 0xe0 && *at < 0xf0 ? 2
+                : *at >= 0xf0 && *at < 0xf5 ? 3
+                                            : -1;
+    uint8_t low = *at == 0xe0 ? 0xa0 : *at == 0xf0 ? 0x90 : 0x80;
+    uint8_t high = *at == 0xed ? 0x9f : *at == 0xf4 ? 0x8f : 0xbf;
+    if (extra < 0) return false;
+    for (++at; extra > 0; --extra, ++at) {
+      if (*at < low || *at > high) return false;
+      low = 0x80;
+      high = 0xbf;
+    }
+  }
+  return true;
+}
+
+rabbet_status_t rabbet_read_text(rabbet_plan_t* plan, const char* text,
+                                 const char** out_text) {
+  if (!rabbet_utf8_valid(text))
+    return RABBET_DAMAGED("a name is not valid UTF-8");
+  return rabbet_arena_strdup(&plan->arena, text, out_text);
+}
+
+// NULL for "".
+static rabbet_status_t rabbet_read_optional_text(rabbet_plan_t* plan,
+                                                 const char* text,
+                                                 const char** out_text) {
+  *out_text = NULL;
+  return *text ? rabbet_read_text(plan, text, out_text) : rabbet_ok();
+}
+
+static rabbet_status_t rabbet_read_list(rabbet_plan_t* plan, const void* data,
+                                        size_t count, size_t size,
+                                        const void** out_copy) {
+  // protobuf-c has allocated as much, so that this cannot overflow.
+  return rabbet_arena_copy(&plan->arena, data, count * size,
+                           (void**)(uintptr_t)out_copy);
+}
+
+#define RABBET_READ_LIST(plan, message, field, out)                \
+  rabbet_read_list((plan), (message)->field, (message)->n_##field, \
+                   sizeof((message)->field[0]), (const void**)(out))
+
+static rabbet_status_t rabbet_read_shape(const int32_t* dims, size_t count,
+                                         rabbet_shape_t* out_shape) {
+  if (count > RABBET_MAX_RANK)
+    return RABBET_DAMAGED("rank %zu; at most %d is possible", count,
+                          RABBET_MAX_RANK);
+  out_shape->rank = (int32_t)count;
+  for (size_t i = 0; i < count; ++i)
+    out_shape->d[i] = dims[i];
+  return rabbet_ok();
+}
+
+// ---- Expressions
+
+static rabbet_status_t rabbet_read_symbol(rabbet_plan_t* plan,
+                                          const Rabbet__Plan__Meta* meta,
+                                          const Rabbet__Plan__Expr* expr,
+                                          rabbet_expr_t* out_expr) {
+  size_t next = rabbet_expr_symbol_count(plan->graph);
+  if (expr->a < 0 || (size_t)expr->a != next || next >= meta->n_symbols)
+    return RABBET_DAMAGED("it is symbol %d; expected %zu of %zu", expr->a, next,
+                          meta->n_symbols);
+  const Rabbet__Plan__Symbol* from = meta->symbols[next];
+  if (!rabbet_utf8_valid(from->name))
+    return RABBET_DAMAGED("the name of symbol %zu is not valid UTF-8", next);
+  rabbet_symbol_t symbol = {.kind = (rabbet_symbol_kind_t)from->kind,
+                            .tensor = from->tensor,
+                            .index = from->index,
+                            .name = *from->name ? from->name : NULL,
+                            .opt = from->opt,
+                            .upper = from->upper};
+  RABBET_RETURN_IF_ERROR(rabbet_expr_of_symbol(plan->graph, &symbol, out_expr));
+  if (rabbet_expr_symbol_count(plan->graph) != next + 1)
+    return RABBET_DAMAGED("symbol %zu repeats an earlier one", next);
+  return rabbet_ok();
+}
+
+static rabbet_status_t rabbet_read_exprs(rabbet_plan_t* plan,
+                                         const Rabbet__Plan__Meta* meta) {
+  for (size_t i = 0; i < meta->n_exprs; ++i) {
+    const Rabbet__Plan__Expr* from = meta->exprs[i];
+    rabbet_expr_t expr = RABBET_EXPR_NONE;
+    rabbet_status_t status = rabbet_ok();
+    if (from->op == RABBET_EXPR_SYMBOL) {
+      status = rabbet_read_symbol(plan, meta, from, &expr);
+    } else {
+      rabbet_expr_node_t node = {.op = (rabbet_expr_op_t)from->op,
+                                 .a = from->a,
+                                 .b = from->b,
+                                 .value = from->value};
+      status = rabbet_expr_append(plan->graph, &node, &expr);
+    }
+    RABBET_RETURN_IF_ERROR(RABBET_ANNOTATE(status, "expression %zu", i));
+  }
+  if (rabbet_expr_symbol_count(plan->graph) != meta->n_symbols)
+    return RABBET_DAMAGED("%zu of %zu symbols are used",
+                          rabbet_expr_symbol_count(plan->graph),
+                          meta->n_symbols);
+  return rabbet_ok();
+}
+
+// ---- Values, inputs and outputs, profiles
+
+static rabbet_status_t rabbet_read_value(rabbet_plan_t* plan,
+                                         const Rabbet__Plan__Value* from,
+                                         rabbet_plan_value_t* value) {
+  value->dtype = (rabbet_dtype_t)from->dtype;
+  value->format = (rabbet_format_t)from->format;
+  value->storage = (rabbet_plan_storage_t)from->storage;
+  value->io = from->io;
+  value->offset = from->offset;
+  value->size = from->size;
+  value->alias = from->alias;
+  RABBET_RETURN_IF_ERROR(rabbet_read_text(plan, from->name, &value->name));
+  if (!from->has_host_values && from->n_host_values > 0)
+    return RABBET_DAMAGED("value '%s' has host values although it has none",
+                          value->name);
+  if (from->has_host_values) {
+    RABBET_RETURN_IF_ERROR(
+        RABBET_READ_LIST(plan, from, host_values, &value->host_values));
+    value->host_value_count = from->n_host_values;
+  }
+  return RABBET_ANNOTATE(
+      rabbet_read_shape(from->shape, from->n_shape, &value->shape),
+      "value '%s'", value->name);
+}
+
+static rabbet_status_t rabbet_read_values(rabbet_plan_t* plan,
+                                          const Rabbet__Plan__Meta* meta) {
+  RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
+      &plan->arena, meta->n_values, sizeof(*plan->values),
+      (void**)&plan->values));
+  plan->value_count = meta->n_values;
+  for (size_t i = 0; i < meta->n_values; ++i)
+    RABBET_RETURN_IF_ERROR(
+        rabbet_read_value(plan, meta->values[i], &plan->values[i]));
+  return rabbet_ok();
+}
+
+static rabbet_status_t rabbet_read_io(rabbet_plan_t* plan,
+                                      const Rabbet__Plan__Io* from,
+                                      rabbet_plan_io_t* io) {
+  io->is_input = from->is_input;
+  io->is_shape_input = from->is_shape_input;
+  io->value = from->value;
+  io->aliased_input = from->aliased_input;
+  RABBET_RETURN_IF_ERROR(rabbet_read_text(plan, from->name, &io->name));
+  if (from->n_dim_names > RABBET_MAX_RANK)
+    return RABBET_DAMAGED("'%s' has %zu names of dimensions", io->name,
+                          from->n_dim_names);
+  for (size_t i = 0; i < from->n_dim_names; ++i)
+    RABBET_RETURN_IF_ERROR(
+        rabbet_read_optional_text(plan, from->dim_names[i], &io->dim_names[i]));
+  return rabbet_ok();
+}
+
+static rabbet_status_t rabbet_read_ios(rabbet_plan_t* plan,
+                                       const Rabbet__Plan__Meta* meta) {
+  RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
+      &plan->arena, meta->n_ios, sizeof(*plan->ios), (void**)&plan->ios));
+  plan->io_count = meta->n_ios;
+  if (meta->input_count < 0 || (size_t)meta->input_count > meta->n_ios)
+    return RABBET_DAMAGED("%d inputs among %zu inputs and outputs",
+                          meta->input_count, meta->n_ios);
+  plan->input_count = (size_t)meta->input_count;
+  for (size_t i = 0; i < meta->n_ios; ++i)
+    RABBET_RETURN_IF_ERROR(rabbet_read_io(plan, meta->ios[i], &plan->ios[i]));
+  return rabbet_ok();
+}
+
+static rabbet_status_t rabbet_read_dims(const int64_t* data, size_t count,
+                                        rabbet_dims_t* out_dims) {
+  if (count > RABBET_MAX_RANK)
+    return RABBET_DAMAGED("rank %zu; at most %d is possible", count,
+                          RABBET_MAX_RANK);
+  out_dims->rank = (int32_t)count;
+  for (size_t i = 0; i < count; ++i)
+    out_dims->d[i] = data[i];
+  return rabbet_ok();
+}
+
+static rabbet_status_t rabbet_read_range(rabbet_plan_t* plan,
+                                         const Rabbet__Plan__Range* from,
+                                         rabbet_plan_range_t* range) {
+  RABBET_RETURN_IF_ERROR(rabbet_read_dims(from->min, from->n_min, &range->min));
+  RABBET_RETURN_IF_ERROR(rabbet_read_dims(from->opt, from->n_opt, &range->opt));
+  RABBET_RETURN_IF_ERROR(rabbet_read_dims(from->max, from->n_max, &range->max));
+  range->value_count = from->n_min_values;
+  if (from->n_opt_values != from->n_min_values ||
+      from->n_max_values != from->n_min_values)
+    return RABBET_DAMAGED("a range has %zu, %zu and %zu values",
+                          from->n_min_values, from->n_opt_values,
+                          from->n_max_values);
+  RABBET_RETURN_IF_ERROR(
+      RABBET_READ_LIST(plan, from, min_values, &range->min_values));
+  RABBET_RETURN_IF_ERROR(
+      RABBET_READ_LIST(plan, from, opt_values, &range->opt_values));
+  return RABBET_READ_LIST(plan, from, max_values, &range->max_values);
+}
+
+static rabbet_status_t rabbet_read_profiles(rabbet_plan_t* plan,
+                                            const Rabbet__Plan__Meta* meta) {
+  size_t count = 0;
+  if (meta->profile_count < 0 ||
+      !rabbet_checked_mul((size_t)meta->profile_count, plan->input_count,
+                          &count) ||
+      count != meta->n_ranges)
+    return RABBET_DAMAGED("%d profiles of %zu inputs have %zu ranges",
+                          meta->profile_count, plan->input_count,
+                          meta->n_ranges);
+  plan->profile_count = (size_t)meta->profile_count;
+  RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
+      &plan->arena, count, sizeof(*plan->profiles), (void**)&plan->profiles));
+  for (size_t i = 0; i < count; ++i)
+    RABBET_RETURN_IF_ERROR(RABBET_ANNOTATE(
+        rabbet_read_range(plan, meta->ranges[i], &plan->profiles[i]),
+        "profile %zu, input '%s'", i / plan->input_count,
+        plan->ios[i % plan->input_count].name));
+  return rabbet_ok();
+}
+
+// ---- Steps
+
+static rabbet_status_t rabbet_read_group_values(rabbet_plan_t* plan,
+                                                const Rabbet__Plan__Step* from,
+                                                rabbet_plan_step_t* step) {
+  rabbet_group_t* group = &step->group;
+  int32_t* values = NULL;
+  rabbet_shape_t* shapes = NULL;
+  group->value_count = from->n_values;
+  RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
+      &plan->arena, from->n_values, sizeof(*group->values),
+      (void**)&group->values));
+  RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
+      &plan->arena, from->n_values, sizeof(*values), (void**)&values));
+  RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
+      &plan->arena, from->n_values, sizeof(*shapes), (void**)&shapes));
+  step->values = values;
+  step->inner_shapes = shapes;
+  for (size_t i = 0; i < from->n_values; ++i) {
+    const Rabbet__Plan__GroupValue* value = from->values[i];
+    values[i] = value->value;
+    if (value->value < -1 || value->value >= (int64_t)plan->value_count)
+      return RABBET_DAMAGED("value %zu of the step is value %d of %zu", i,
+                            value->value, plan->value_count);
+    if (value->value >= 0) {
+      shapes[i].rank = -1;
+      group->values[i].dtype = plan->values[value->value].dtype;
+      group->values[i].format = plan->values[value->value].format;
+      continue;
+    }
+    group->values[i].dtype = (rabbet_dtype_t)value->dtype;
+    group->values[i].format = (rabbet_format_t)value->format;
+    RABBET_RETURN_IF_ERROR(
+        rabbet_read_shape(value->shape, value->n_shape, &shapes[i]));
+  }
+  return rabbet_ok();
+}
+
+static rabbet_status_t rabbet_read_attrs(rabbet_plan_t* plan,
+                                         Rabbet__Plan__Attr* const* messages,
+                                         size_t count,
+                                         rabbet_attr_t** out_attrs) {
+  RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
+      &plan->arena, count, sizeof(**out_attrs), (void**)out_attrs));
+  for (size_t i = 0; i < count; ++i)
+    RABBET_RETURN_IF_ERROR(
+        RABBET_ANNOTATE(rabbet_read_attr(plan, messages[i], &(*out_attrs)[i]),
+                        "attribute %zu ('%s')", i, messages[i]->name));
+  return rabbet_ok();
+}
+
+static rabbet_status_t rabbet_read_node(rabbet_plan_t* plan,
+                                        const Rabbet__Plan__Node* from,
+                                        rabbet_group_node_t* node) {
+  node->op = rabbet_op_find(from->op);
+  if (!node->op)
+    return RABBET_STATUS(
+        RABBET_STATUS_INCOMPATIBLE,
+        "operator '%s' is not known to rabbet %s; the plan was "
+        "written by '%s'",
+        from->op, rabbet_version(), plan->producer);
+  RABBET_RETURN_IF_ERROR(rabbet_read_text(plan, from->name, &node->name));
+  rabbet_attr_t *given = NULL, *attrs = NULL;
+  RABBET_RETURN_IF_ERROR(
+      rabbet_read_attrs(plan, from->attrs, from->n_attrs, &given));
+  RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
+      &plan->arena, node->op->attr_count, sizeof(*attrs), (void**)&attrs));
+  RABBET_RETURN_IF_ERROR(rabbet_op_complete_attrs(
+      node->op, given, from->n_attrs, &plan->arena, attrs));
+  node->attrs = attrs;
+  node->input_count = from->n_inputs;
+  node->output_count = from->n_outputs;
+  RABBET_RETURN_IF_ERROR(RABBET_READ_LIST(plan, from, inputs, &node->inputs));
+  RABBET_RETURN_IF_ERROR(RABBET_READ_LIST(plan, from, outputs, &node->outputs));
+  if (from->n_aliased == 0) return rabbet_ok();
+  if (from->n_aliased != from->n_outputs)
+    return RABBET_DAMAGED(
+        "it says of %zu of %zu outputs in whose place they "
+        "lie",
+        from->n_aliased, from->n_outputs);
+  return RABBET_READ_LIST(plan, from, aliased, &node->aliased);
+}
+
+static rabbet_status_t rabbet_read_nodes(rabbet_plan_t* plan,
+                                         const Rabbet__Plan__Step* from,
+                                         rabbet_group_t* group) {
+  RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
+      &plan->arena, from->n_nodes, sizeof(*group->nodes),
+      (void**)&group->nodes));
+  group->node_count = from->n_nodes;
+  for (size_t i = 0; i < from->n_nodes; ++i)
+    RABBET_RETURN_IF_ERROR(RABBET_ANNOTATE(
+        rabbet_read_node(plan, from->nodes[i], &group->nodes[i]),
+        "layer '%s' (%s)", from->nodes[i]->name, from->nodes[i]->op));
+  return rabbet_ok();
+}
+
+static rabbet_status_t rabbet_read_plugin(rabbet_plan_t* plan,
+                                          const Rabbet__Plan__Step* from,
+                                          rabbet_plan_step_t* step) {
+  if (!*from->plugin_name) {
+    if (*from->plugin_version || *from->plugin_namespace ||
+        *from->plugin_origin || from->n_plugin_attrs > 0)
+      return RABBET_DAMAGED("it describes a plugin without a name");
+    return rabbet_ok();
+  }
+  rabbet_attr_t* attrs = NULL;
+  RABBET_RETURN_IF_ERROR(
+      rabbet_read_text(plan, from->plugin_name, &step->plugin_name));
+  RABBET_RETURN_IF_ERROR(
+      rabbet_read_text(plan, from->plugin_version, &step->plugin_version));
+  RABBET_RETURN_IF_ERROR(
+      rabbet_read_text(plan, from->plugin_namespace, &step->plugin_namespace));
+  RABBET_RETURN_IF_ERROR(rabbet_read_optional_text(plan, from->plugin_origin,
+                                                   &step->plugin_origin));
+  RABBET_RETURN_IF_ERROR(rabbet_read_attrs(plan, from->plugin_attrs,
+                                           from->n_plugin_attrs, &attrs));
+  step->plugin_attrs = attrs;
+  step->plugin_attr_count = from->n_plugin_attrs;
+  return rabbet_ok();
+}
+
+static rabbet_status_t rabbet_read_step(rabbet_plan_t* plan,
+                                        const Rabbet__Plan__Step* from,
+                                        rabbet_plan_step_t* step) {
+  step->tactic = from->tactic;
+  step->time_us = from->time_us;
+  step->group.input_count = from->n_inputs;
+  step->group.output_count = from->n_outputs;
+  step->host_read_count = from->n_host_reads;
+  rabbet_status_t status = rabbet_read_text(plan, from->name, &step->name);
+  if (rabbet_is_ok(status))
+    status = rabbet_read_text(plan, from->kernel, &step->kernel);
+  if (rabbet_is_ok(status))
+    status = rabbet_read_text(plan, from->tactic_name, &step->tactic_name);
+  if (rabbet_is_ok(status))
+    status =
+        rabbet_read_optional_text(plan, from->report_json, &step->report_json);
+  if (rabbet_is_ok(status))
+    status = RABBET_READ_LIST(plan, from, inputs, &step->group.inputs);
+  if (rabbet_is_ok(status))
+    status = RABBET_READ_LIST(plan, from, outputs, &step->group.outputs);
+  if (rabbet_is_ok(status))
+    status = RABBET_READ_LIST(plan, from, host_reads, &step->host_reads);
+  if (rabbet_is_ok(status)) status = rabbet_read_group_values(plan, from, step);
+  if (rabbet_is_ok(status))
+    status = rabbet_read_nodes(plan, from, &step->group);
+  if (rabbet_is_ok(status)) status = rabbet_read_plugin(plan, from, step);
+  return status;
+}
+
+static rabbet_status_t rabbet_read_steps(rabbet_plan_t* plan,
+                                         const Rabbet__Plan__Meta* meta) {
+  RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
+      &plan->arena, meta->n_steps, sizeof(*plan->steps), (void**)&plan->steps));
+  plan->step_count = meta->n_steps;
+  for (size_t i = 0; i < meta->n_steps; ++i)
+    RABBET_RETURN_IF_ERROR(
+        RABBET_ANNOTATE(rabbet_read_step(plan, meta->steps[i], &plan->steps[i]),
+                        "step %zu ('%s')", i, meta->steps[i]->name));
+  return rabbet_ok();
+}
+
+// ---- All
+
+static rabbet_status_t rabbet_read_meta(rabbet_plan_t* plan,
+                                        const Rabbet__Plan__Meta* meta) {
+  plan->threads = meta->threads;
+  if (meta->threads < 0)
+    return RABBET_DAMAGED("the plan is for %d threads", meta->threads);
+  RABBET_RETURN_IF_ERROR(rabbet_read_text(plan, meta->name, &plan->name));
+  RABBET_RETURN_IF_ERROR(rabbet_read_exprs(plan, meta));
+  RABBET_RETURN_IF_ERROR(rabbet_read_values(plan, meta));
+  RABBET_RETURN_IF_ERROR(rabbet_read_ios(plan, meta));
+  RABBET_RETURN_IF_ERROR(rabbet_read_profiles(plan, meta));
+  return rabbet_read_steps(plan, meta);
+}
+
+static rabbet_status_t rabbet_unpack_meta(rabbet_plan_t* plan,
+                                          rabbet_span_t section) {
+  RABBET_RETURN_IF_ERROR(rabbet_wire_scan(
+      &rabbet__plan__meta__descriptor, section.data, section.size,
+      RABBET_META_MAX_DEPTH, RABBET_META_MAX_MEMORY));
+  rabbet_protobuf_memory_t memory;
+  rabbet_protobuf_memory_initialize(plan->allocator, &memory);
+  Rabbet__Plan__Meta* meta =
+      rabbet__plan__meta__unpack(&memory.adapter, section.size, section.data);
+  if (!meta) {
+    // protobuf-c does not say why; well-formed bytes fail for want of memory,
+    // or because a field has another wire type than its declaration.
+    return memory.exhausted
+               ? RABBET_STATUS(RABBET_STATUS_OUT_OF_MEMORY,
+                               "no memory for %zu bytes of metadata",
+                               section.size)
+               : RABBET_DAMAGED("a field is not of the type that it should be");
+  }
+  rabbet_status_t status = rabbet_read_meta(plan, meta);
+  rabbet__plan__meta__free_unpacked(meta, &memory.adapter);
+  return status;
+}
+
+static rabbet_status_t rabbet_read_device(rabbet_plan_t* plan,
+                                          rabbet_span_t section) {
+  char* text = NULL;
+  RABBET_RETURN_IF_ERROR(
+      rabbet_arena_allocate(&plan->arena, section.size + 1, (void**)&text));
+  memcpy(text, section.data, section.size);
+  char* newline = memchr(text, '\n', section.size);
+  if (!newline || strlen(text) != section.size || !rabbet_utf8_valid(text))
+    return RABBET_DAMAGED("section DEVICE is not a kind and a signature");
+  *newline = 0;
+  plan->device = text;
+  plan->device_signature = newline + 1;
+  return rabbet_ok();
+}
+
+// What later users find ready: constants' addresses, dimensions known now.
+static void rabbet_plan_finish(rabbet_plan_t* plan) {
+  for (size_t s = 0; s < plan->step_count; ++s) {
+    rabbet_plan_step_t* step = &plan->steps[s];
+    for (size_t i = 0; i < step->group.value_count; ++i) {
+      rabbet_group_value_t* value = &step->group.values[i];
+      const rabbet_plan_value_t* outer =
+          step->values[i] < 0 ? NULL : &plan->values[step->values[i]];
+      const rabbet_shape_t* shape =
+          outer ? &outer->shape : &step->inner_shapes[i];
+      value->dims = rabbet_shape_dims(plan->graph, shape);
+      value->min = value->max = value->dims;
+      if (outer && outer->storage == RABBET_PLAN_STORAGE_CONSTANT)
+        value->constant = plan->weights + outer->offset;
+    }
+  }
+}
+
+static rabbet_status_t rabbet_read_into(const void* data, size_t size,
+                                        rabbet_plan_t* plan) {
+  rabbet_plan_sections_t sections;
+  RABBET_RETURN_IF_ERROR(rabbet_plan_file_open(data, size, &sections));
+  RABBET_RETURN_IF_ERROR(
+      rabbet_read_text(plan, sections.producer, &plan->producer));
+  const rabbet_span_t* weights = &sections.section[RABBET_PLAN_SECTION_WEIGHTS];
+  plan->weights = weights->data;
+  plan->weights_size = weights->size;
+  RABBET_RETURN_IF_ERROR(
+      rabbet_read_device(plan, sections.section[RABBET_PLAN_SECTION_DEVICE]));
+  RABBET_RETURN_IF_ERROR(RABBET_ANNOTATE(
+      rabbet_unpack_meta(plan, sections.section[RABBET_PLAN_SECTION_META]),
+      "section META"));
+  RABBET_RETURN_IF_ERROR(rabbet_plan_verify(plan, plan->weights_size));
+  rabbet_plan_finish(plan);
+  return rabbet_ok();
+}
+
+rabbet_status_t rabbet_plan_read(const void* data, size_t size,
+                                 rabbet_file_map_t* file,
+                                 rabbet_allocator_t allocator,
+                                 rabbet_plan_t** out_plan) {
+  *out_plan = NULL;
+  rabbet_plan_t* plan = NULL;
+  RABBET_RETURN_IF_ERROR(rabbet_plan_create(allocator, &plan));
+  rabbet_status_t status =
+      rabbet_plan_as_damage(rabbet_read_into(data, size, plan));
+  if (!rabbet_is_ok(status)) {
+    rabbet_plan_destroy(plan);
+    return status;
+  }
+  if (file) rabbet_file_map_retain(file);
+  plan->file = file;
+  *out_plan = plan;
+  return rabbet_ok();
+}

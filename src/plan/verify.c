@@ -1,0 +1,523 @@
+// Whether a plan makes sense: all that the runtime relies on.
+#include <string.h>
+
+#include "base/map.h"
+#include "base/math.h"
+#include "plan/analysis.h"
+#include "plan/verify.h"
+
+#define RABBET_DAMAGED(...) RABBET_STATUS(RABBET_STATUS_DATA_LOSS, __VA_ARGS__)
+
+typedef struct rabbet_verify_t {
+  const rabbet_plan_t* plan;
+  uint64_t weights_size;
+  rabbet_arena_t arena;
+  rabbet_plan_analysis_t analysis;
+} rabbet_verify_t;
+
+static bool rabbet_dtype_valid(int dtype) {
+  return dtype >= 0 && dtype < RABBET_DTYPE_COUNT;
+}
+
+static bool rabbet_expr_valid(const rabbet_plan_t* plan, rabbet_expr_t expr) {
+  return expr >= 0 && (size_t)expr < rabbet_expr_node_count(plan->graph);
+}
+
+// ---- Expressions
+
+static rabbet_status_t rabbet_verify_symbol(const rabbet_plan_t* plan,
+                                            size_t i) {
+  const rabbet_symbol_t* symbol = rabbet_expr_symbol(plan->graph, i);
+  if (symbol->tensor < 0 || (size_t)symbol->tensor >= plan->value_count)
+    return RABBET_DAMAGED("symbol %zu stands for value %d of %zu", i,
+                          symbol->tensor, plan->value_count);
+  const rabbet_shape_t* shape = &plan->values[symbol->tensor].shape;
+  int64_t limit = shape->rank;
+  if (symbol->kind == RABBET_SYMBOL_VALUE) {
+    rabbet_dims_t dims = rabbet_shape_dims(plan->graph, shape);
+    RABBET_RETURN_IF_ERROR(
+        RABBET_ANNOTATE(rabbet_dims_count(&dims, &limit), "symbol %zu", i));
+  }
+  if (symbol->index < 0 || symbol->index >= limit)
+    return RABBET_DAMAGED(
+        "symbol %zu stands for %s %d of value '%s', which has %lld", i,
+        symbol->kind == RABBET_SYMBOL_DIM ? "axis" : "element", symbol->index,
+        plan->values[symbol->tensor].name, (long long)limit);
+  return rabbet_ok();
+}
+
+// Operands and hints are in order by the graph itself, which refuses others.
+static rabbet_status_t rabbet_verify_exprs(const rabbet_plan_t* plan) {
+  for (size_t i = 0; i < rabbet_expr_symbol_count(plan->graph); ++i)
+    RABBET_RETURN_IF_ERROR(rabbet_verify_symbol(plan, i));
+  return rabbet_ok();
+}
+
+static rabbet_status_t rabbet_verify_shape(const rabbet_plan_t* plan,
+                                           const rabbet_shape_t* shape) {
+  if (shape->rank < 0 || shape->rank > RABBET_MAX_RANK)
+    return RABBET_DAMAGED("rank %d; expected 0 to %d", shape->rank,
+                          RABBET_MAX_RANK);
+  for (int32_t i = 0; i < shape->rank; ++i) {
+    int64_t constant = 0;
+    if (!rabbet_expr_valid(plan, shape->d[i]))
+      return RABBET_DAMAGED("axis %d refers to expression %d of %zu", i,
+                            shape->d[i], rabbet_expr_node_count(plan->graph));
+    if (rabbet_expr_is_constant(plan->graph, shape->d[i], &constant) &&
+        constant < 0)
+      return RABBET_DAMAGED("axis %d is %lld", i, (long long)constant);
+  }
+  return rabbet_ok();
+}
+
+static rabbet_status_t rabbet_verify_tensor(const rabbet_plan_t* plan,
+                                            int dtype, int format,
+                                            const rabbet_shape_t* shape) {
+  if (!rabbet_dtype_valid(dtype))
+    return RABBET_DAMAGED("%d is no data type", dtype);
+  const rabbet_format_info_t* info =
+      rabbet_format_info((rabbet_format_t)format);
+  if (!info) return RABBET_DAMAGED("%d is no tensor format", format);
+  RABBET_RETURN_IF_ERROR(rabbet_verify_shape(plan, shape));
+  if (shape->rank < info->min_rank)
+    return RABBET_DAMAGED("format %s needs rank %d, found %d", info->name,
+                          info->min_rank, shape->rank);
+  return rabbet_ok();
+}
+
+// ---- Values
+
+static bool rabbet_shape_is_constant(const rabbet_plan_t* plan,
+                                     const rabbet_shape_t* shape) {
+  for (int32_t i = 0; i < shape->rank; ++i) {
+    if (!rabbet_expr_is_constant(plan->graph, shape->d[i], NULL)) return false;
+  }
+  return true;
+}
+
+static rabbet_status_t rabbet_verify_constant(
+    const rabbet_verify_t* verify, const rabbet_plan_value_t* value) {
+  const rabbet_plan_t* plan = verify->plan;
+  if (!rabbet_shape_is_constant(plan, &value->shape))
+    return RABBET_DAMAGED("a constant has a dynamic shape");
+  rabbet_dims_t dims = rabbet_shape_dims(plan->graph, &value->shape);
+  size_t bytes = 0;
+  RABBET_RETURN_IF_ERROR(
+      rabbet_tensor_bytes(value->dtype, value->format, &dims, &bytes));
+  if (value->size != bytes)
+    return RABBET_DAMAGED(
+        "its data has %llu bytes; its shape and type need "
+        "%zu",
+        (unsigned long long)value->size, bytes);
+  if (value->offset % RABBET_PLAN_ALIGNMENT != 0 ||
+      value->offset > verify->weights_size ||
+      value->size > verify->weights_size - value->offset)
+    return RABBET_DAMAGED(
+        "its data lies at %llu with %llu bytes, the weights "
+        "have %llu",
+        (unsigned long long)value->offset, (unsigned long long)value->size,
+        (unsigned long long)verify->weights_size);
+  return rabbet_ok();
+}
+
+static rabbet_status_t rabbet_verify_alias(const rabbet_plan_t* plan,
+                                           size_t number) {
+  const rabbet_plan_value_t* value = &plan->values[number];
+  if (value->alias < 0) {
+    if (value->alias != -1) return RABBET_DAMAGED("alias %d", value->alias);
+    return rabbet_ok();
+  }
+  if ((size_t)value->alias >= plan->value_count ||
+      (size_t)value->alias == number)
+    return RABBET_DAMAGED("it shares the memory of value %d of %zu",
+                          value->alias, plan->value_count);
+  const rabbet_plan_value_t* root = &plan->values[value->alias];
+  if (root->alias != -1 || root->storage != value->storage ||
+      (root->storage == RABBET_PLAN_STORAGE_IO && root->io != value->io))
+    return RABBET_DAMAGED(
+        "it shares the memory of value %d ('%s'), which is "
+        "kept otherwise",
+        value->alias, root->name);
+  if (value->storage == RABBET_PLAN_STORAGE_CONSTANT &&
+      (value->offset != root->offset || value->size > root->size))
+    return RABBET_DAMAGED(
+        "it shares the memory of the constant '%s' but lies "
+        "elsewhere",
+        root->name);
+  return rabbet_ok();
+}
+
+static rabbet_status_t rabbet_verify_host_values(
+    const rabbet_plan_t* plan, const rabbet_plan_value_t* value) {
+  if (!value->host_values) return rabbet_ok();
+  rabbet_dims_t dims = rabbet_shape_dims(plan->graph, &value->shape);
+  int64_t count = 0;
+  if (!rabbet_shape_is_constant(plan, &value->shape) ||
+      value->format != RABBET_FORMAT_LINEAR ||
+      (!rabbet_dtype_is_integer(value->dtype) &&
+       value->dtype != RABBET_DTYPE_BOOL))
+    return RABBET_DAMAGED(
+        "a value that the host knows must be integers in a "
+        "row of constant length");
+  RABBET_RETURN_IF_ERROR(rabbet_dims_count(&dims, &count));
+  if ((uint64_t)count != value->host_value_count)
+    return RABBET_DAMAGED("it has %lld elements but %zu host values",
+                          (long long)count, value->host_value_count);
+  for (size_t i = 0; i < value->host_value_count; ++i) {
+    if (!rabbet_expr_valid(plan, value->host_values[i]))
+      return RABBET_DAMAGED("host value %zu is expression %d of %zu", i,
+                            value->host_values[i],
+                            rabbet_expr_node_count(plan->graph));
+  }
+  return rabbet_ok();
+}
+
+static rabbet_status_t rabbet_verify_value(const rabbet_verify_t* verify,
+                                           size_t number) {
+  const rabbet_plan_t* plan = verify->plan;
+  const rabbet_plan_value_t* value = &plan->values[number];
+  RABBET_RETURN_IF_ERROR(
+      rabbet_verify_tensor(plan, value->dtype, value->format, &value->shape));
+  switch (value->storage) {
+    case RABBET_PLAN_STORAGE_ARENA:
+      break;
+    case RABBET_PLAN_STORAGE_CONSTANT:
+      RABBET_RETURN_IF_ERROR(rabbet_verify_constant(verify, value));
+      break;
+    case RABBET_PLAN_STORAGE_IO:
+      if (value->io < 0 || (size_t)value->io >= plan->io_count)
+        return RABBET_DAMAGED("it is input or output %d of %zu", value->io,
+                              plan->io_count);
+      if (value->alias < 0 && plan->ios[value->io].value != (int32_t)number)
+        return RABBET_DAMAGED("input or output '%s' is another value",
+                              plan->ios[value->io].name);
+      break;
+    default:
+      return RABBET_DAMAGED("%d is no storage", (int)value->storage);
+  }
+  RABBET_RETURN_IF_ERROR(rabbet_verify_alias(plan, number));
+  return rabbet_verify_host_values(plan, value);
+}
+
+static rabbet_status_t rabbet_verify_values(const rabbet_verify_t* verify) {
+  for (size_t i = 0; i < verify->plan->value_count; ++i)
+    RABBET_RETURN_IF_ERROR(RABBET_ANNOTATE(rabbet_verify_value(verify, i),
+                                           "value %zu ('%s')", i,
+                                           verify->plan->values[i].name));
+  return rabbet_ok();
+}
+
+// ---- Inputs and outputs
+
+// A dynamic dimension of an input is a symbol that stands for a dimension of an
+// input, so that its value can be read off.
+static rabbet_status_t rabbet_verify_input_shape(
+    const rabbet_plan_t* plan, const rabbet_plan_value_t* value) {
+  for (int32_t axis = 0; axis < value->shape.rank; ++axis) {
+    const rabbet_expr_node_t* node =
+        rabbet_expr_node(plan->graph, value->shape.d[axis]);
+    if (node->op == RABBET_EXPR_CONSTANT) continue;
+    if (node->op != RABBET_EXPR_SYMBOL)
+      return RABBET_DAMAGED("axis %d is neither a number nor a symbol", axis);
+    const rabbet_symbol_t* symbol =
+        rabbet_expr_symbol(plan->graph, (size_t)node->a);
+    const rabbet_plan_value_t* origin = &plan->values[symbol->tensor];
+    if (symbol->kind != RABBET_SYMBOL_DIM ||
+        origin->shape.d[symbol->index] != value->shape.d[axis])
+      return RABBET_DAMAGED("axis %d is a symbol of something else", axis);
+  }
+  return rabbet_ok();
+}
+
+static rabbet_status_t rabbet_verify_shape_input(
+    const rabbet_plan_t* plan, const rabbet_plan_value_t* value) {
+  if (!rabbet_shape_is_constant(plan, &value->shape) ||
+      value->format != RABBET_FORMAT_LINEAR ||
+      (value->dtype != RABBET_DTYPE_INT32 &&
+       value->dtype != RABBET_DTYPE_INT64))
+    return RABBET_DAMAGED(
+        "a shape input must be INT32 or INT64 in a row of "
+        "constant length");
+  rabbet_dims_t dims = rabbet_shape_dims(plan->graph, &value->shape);
+  int64_t count = 0;
+  RABBET_RETURN_IF_ERROR(rabbet_dims_count(&dims, &count));
+  if (count > RABBET_OP_MAX_VALUES)
+    return RABBET_DAMAGED(
+        "a shape input has %lld elements; at most %d are "
+        "possible",
+        (long long)count, RABBET_OP_MAX_VALUES);
+  return rabbet_ok();
+}
+
+static rabbet_status_t rabbet_verify_io(const rabbet_plan_t* plan,
+                                        size_t number) {
+  const rabbet_plan_io_t* io = &plan->ios[number];
+  if (io->is_input != (number < plan->input_count))
+    return RABBET_DAMAGED("inputs must come first");
+  if (io->value < 0 || (size_t)io->value >= plan->value_count)
+    return RABBET_DAMAGED("it is value %d of %zu", io->value,
+                          plan->value_count);
+  const rabbet_plan_value_t* value = &plan->values[io->value];
+  if (value->storage != RABBET_PLAN_STORAGE_IO || value->alias != -1 ||
+      value->io != (int32_t)number)
+    return RABBET_DAMAGED("its value %d ('%s') lies elsewhere", io->value,
+                          value->name);
+  if (io->aliased_input < -1 ||
+      (io->aliased_input >= 0 &&
+       (io->is_input || (size_t)io->aliased_input >= plan->input_count)))
+    return RABBET_DAMAGED("it is aliased to input %d of %zu", io->aliased_input,
+                          plan->input_count);
+  if (io->is_shape_input && !io->is_input)
+    return RABBET_DAMAGED("an output cannot be a shape input");
+  if (!io->is_input) return rabbet_ok();
+  if (io->is_shape_input)
+    RABBET_RETURN_IF_ERROR(rabbet_verify_shape_input(plan, value));
+  return rabbet_verify_input_shape(plan, value);
+}
+
+static rabbet_status_t rabbet_verify_io_names(const rabbet_plan_t* plan) {
+  rabbet_map_t names;
+  rabbet_map_initialize(plan->allocator, &names);
+  rabbet_status_t status = rabbet_ok();
+  for (size_t i = 0; i < plan->io_count && rabbet_is_ok(status); ++i) {
+    const char* name = plan->ios[i].name;
+    if (!*name || rabbet_map_get_string(&names, name))
+      status = RABBET_DAMAGED("two inputs or outputs are named '%s'", name);
+    else
+      status = rabbet_map_set(&names, name, strlen(name), &plan->ios[i]);
+  }
+  rabbet_map_deinitialize(&names);
+  return status;
+}
+
+static rabbet_status_t rabbet_verify_ios(const rabbet_plan_t* plan) {
+  if (plan->input_count > plan->io_count)
+    return RABBET_DAMAGED("%zu inputs among %zu inputs and outputs",
+                          plan->input_count, plan->io_count);
+  for (size_t i = 0; i < plan->io_count; ++i)
+    RABBET_RETURN_IF_ERROR(RABBET_ANNOTATE(
+        rabbet_verify_io(plan, i), "%s '%s'",
+        plan->ios[i].is_input ? "input" : "output", plan->ios[i].name));
+  return rabbet_verify_io_names(plan);
+}
+
+// ---- Profiles
+
+static rabbet_status_t rabbet_verify_range(const rabbet_plan_t* plan,
+                                           const rabbet_plan_io_t* io,
+                                           const rabbet_plan_range_t* range) {
+  const rabbet_plan_value_t* value = &plan->values[io->value];
+  rabbet_dims_t dims = rabbet_shape_dims(plan->graph, &value->shape);
+  if (range->min.rank != dims.rank || range->opt.rank != dims.rank ||
+      range->max.rank != dims.rank)
+    return RABBET_DAMAGED("its range has another rank than %d", dims.rank);
+  for (int32_t i = 0; i < dims.rank; ++i) {
+    int64_t low = range->min.d[i], mid = range->opt.d[i],
+            high = range->max.d[i];
+    bool fits = dims.d[i] < 0 || (low == dims.d[i] && high == dims.d[i]);
+    if (low < 0 || low > mid || mid > high || !fits)
+      return RABBET_DAMAGED("axis %d has the range %lld, %lld, %lld", i,
+                            (long long)low, (long long)mid, (long long)high);
+  }
+  int64_t count = 0;
+  if (io->is_shape_input)
+    RABBET_RETURN_IF_ERROR(rabbet_dims_count(&dims, &count));
+  if (range->value_count != (size_t)count)
+    return RABBET_DAMAGED("it has ranges for %zu values; expected %lld",
+                          range->value_count, (long long)count);
+  for (size_t i = 0; i < range->value_count; ++i) {
+    if (range->min_values[i] > range->opt_values[i] ||
+        range->opt_values[i] > range->max_values[i])
+      return RABBET_DAMAGED("element %zu has the range %lld, %lld, %lld", i,
+                            (long long)range->min_values[i],
+                            (long long)range->opt_values[i],
+                            (long long)range->max_values[i]);
+  }
+  return rabbet_ok();
+}
+
+static rabbet_status_t rabbet_verify_profiles(const rabbet_plan_t* plan) {
+  if (plan->profile_count == 0)
+    return RABBET_DAMAGED("the plan has no profile");
+  for (size_t p = 0; p < plan->profile_count; ++p) {
+    for (size_t i = 0; i < plan->input_count; ++i)
+      RABBET_RETURN_IF_ERROR(RABBET_ANNOTATE(
+          rabbet_verify_range(plan, &plan->ios[i],
+                              &plan->profiles[p * plan->input_count + i]),
+          "profile %zu, input '%s'", p, plan->ios[i].name));
+  }
+  return rabbet_ok();
+}
+
+// ---- Order
+
+// A value is there when it, or what it shares memory with, is a constant, an
+// input, written by an earlier step, or known to the host.
+static bool rabbet_value_there(const rabbet_verify_t* verify, int32_t v,
+                               int32_t step, const bool* written) {
+  const rabbet_plan_t* plan = verify->plan;
+  const rabbet_plan_value_t* value = &plan->values[v];
+  if (verify->analysis.producers[v] >= 0)
+    return verify->analysis.producers[v] < step;
+  if (value->storage == RABBET_PLAN_STORAGE_CONSTANT) return true;
+  if (value->storage == RABBET_PLAN_STORAGE_IO && plan->ios[value->io].is_input)
+    return true;
+  int32_t root = verify->analysis.roots[v];
+  return verify->analysis.materialized[root] || written[root];
+}
+
+// An output that no step writes is one that the host knows.
+static bool rabbet_output_there(const rabbet_verify_t* verify, int32_t v,
+                                const bool* written) {
+  const rabbet_plan_t* plan = verify->plan;
+  return rabbet_value_there(verify, v, (int32_t)plan->step_count, written) ||
+         (plan->values[v].host_values && !verify->analysis.written[v]);
+}
+
+static rabbet_status_t rabbet_verify_known(const rabbet_verify_t* verify,
+                                           int32_t v, int32_t segment,
+                                           bool output) {
+  const rabbet_plan_analysis_t* analysis = &verify->analysis;
+  const char* name = verify->plan->values[v].name;
+  if (!output && analysis->dim_stages[v] > segment)
+    return RABBET_DAMAGED(
+        "the shape of '%s' is needed before the host reads "
+        "what it depends on",
+        name);
+  int32_t root = analysis->roots[v];
+  const rabbet_plan_value_t* written = &verify->plan->values[root];
+  for (size_t i = 0;
+       !output && analysis->materialized[root] && i < written->host_value_count;
+       ++i) {
+    if (analysis->expr_stages[written->host_values[i]] > segment)
+      return RABBET_DAMAGED(
+          "element %zu of '%s' is needed before the host reads "
+          "what it depends on",
+          i, written->name);
+  }
+  if (analysis->memory_stages[root] > segment)
+    return RABBET_DAMAGED("the size of '%s' has no bound when it is written",
+                          name);
+  return rabbet_ok();
+}
+
+static rabbet_status_t rabbet_verify_host_read(const rabbet_verify_t* verify,
+                                               int32_t v, bool* read) {
+  const rabbet_plan_value_t* value = &verify->plan->values[v];
+  if (read[v]) return RABBET_DAMAGED("the host reads '%s' twice", value->name);
+  read[v] = true;
+  int64_t count = 0;
+  rabbet_dims_t dims = rabbet_shape_dims(verify->plan->graph, &value->shape);
+  if (!rabbet_shape_is_constant(verify->plan, &value->shape) ||
+      value->format != RABBET_FORMAT_LINEAR ||
+      (value->dtype != RABBET_DTYPE_INT32 &&
+       value->dtype != RABBET_DTYPE_INT64 && value->dtype != RABBET_DTYPE_BOOL))
+    return RABBET_DAMAGED(
+        "the host reads '%s', which is not INT32, INT64 or "
+        "BOOL in a row of constant length",
+        value->name);
+  RABBET_RETURN_IF_ERROR(rabbet_dims_count(&dims, &count));
+  if (count > RABBET_OP_MAX_VALUES)
+    return RABBET_DAMAGED(
+        "the host reads %lld elements of '%s'; at most %d "
+        "are possible",
+        (long long)count, value->name, RABBET_OP_MAX_VALUES);
+  return rabbet_ok();
+}
+
+static rabbet_status_t rabbet_verify_step_order(const rabbet_verify_t* verify,
+                                                size_t s, bool* written) {
+  const rabbet_plan_t* plan = verify->plan;
+  const rabbet_plan_step_t* step = &plan->steps[s];
+  int32_t segment = verify->analysis.step_segments[s];
+  for (size_t i = 0; i < step->group.input_count; ++i) {
+    int32_t v = step->values[step->group.inputs[i]];
+    if (!rabbet_value_there(verify, v, (int32_t)s, written))
+      return RABBET_DAMAGED("it reads '%s', which no earlier step writes",
+                            plan->values[v].name);
+    RABBET_RETURN_IF_ERROR(rabbet_verify_known(verify, v, segment, false));
+  }
+  for (size_t i = 0; i < step->group.output_count; ++i) {
+    int32_t v = step->values[step->group.outputs[i]];
+    const rabbet_plan_value_t* value = &plan->values[v];
+    if (verify->analysis.producers[v] != (int32_t)s)
+      return RABBET_DAMAGED("'%s' is written by two steps", value->name);
+    if (value->storage == RABBET_PLAN_STORAGE_CONSTANT ||
+        (value->storage == RABBET_PLAN_STORAGE_IO &&
+         plan->ios[value->io].is_input))
+      return RABBET_DAMAGED("it writes '%s', which must not be written",
+                            value->name);
+    RABBET_RETURN_IF_ERROR(rabbet_verify_known(verify, v, segment, true));
+    written[verify->analysis.roots[v]] = true;
+  }
+  return rabbet_ok();
+}
+
+static rabbet_status_t rabbet_verify_order(rabbet_verify_t* verify) {
+  const rabbet_plan_t* plan = verify->plan;
+  bool *written = NULL, *read = NULL;
+  RABBET_RETURN_IF_ERROR(rabbet_arena_allocate(
+      &verify->arena, plan->value_count, (void**)&written));
+  RABBET_RETURN_IF_ERROR(
+      rabbet_arena_allocate(&verify->arena, plan->value_count, (void**)&read));
+  for (size_t s = 0; s < plan->step_count; ++s) {
+    const rabbet_plan_step_t* step = &plan->steps[s];
+    rabbet_status_t status = rabbet_verify_step_order(verify, s, written);
+    for (size_t i = 0; i < step->host_read_count && rabbet_is_ok(status); ++i) {
+      int32_t v = step->host_reads[i];
+      status = rabbet_verify_host_read(verify, v, read);
+      if (rabbet_is_ok(status) &&
+          !rabbet_value_there(verify, v, (int32_t)s + 1, written))
+        status = RABBET_DAMAGED("the host reads '%s' before it is written",
+                                plan->values[v].name);
+    }
+    RABBET_RETURN_IF_ERROR(
+        RABBET_ANNOTATE(status, "step %zu ('%s')", s, step->name));
+  }
+  for (size_t i = plan->input_count; i < plan->io_count; ++i) {
+    if (!rabbet_output_there(verify, plan->ios[i].value, written))
+      return RABBET_DAMAGED("output '%s' is never written", plan->ios[i].name);
+  }
+  return rabbet_ok();
+}
+
+// ---- All
+
+static rabbet_status_t rabbet_verify_all(rabbet_verify_t* verify) {
+  const rabbet_plan_t* plan = verify->plan;
+  RABBET_RETURN_IF_ERROR(rabbet_verify_values(verify));
+  RABBET_RETURN_IF_ERROR(rabbet_verify_exprs(plan));
+  RABBET_RETURN_IF_ERROR(rabbet_verify_ios(plan));
+  RABBET_RETURN_IF_ERROR(rabbet_verify_profiles(plan));
+  for (size_t s = 0; s < plan->step_count; ++s)
+    RABBET_RETURN_IF_ERROR(RABBET_ANNOTATE(
+        rabbet_verify_step(plan, &plan->steps[s], &verify->arena),
+        "step %zu ('%s')", s, plan->steps[s].name));
+  RABBET_RETURN_IF_ERROR(
+      rabbet_plan_analyse(plan, &verify->arena, &verify->analysis));
+  return rabbet_verify_order(verify);
+}
+
+// What helpers of other layers report is damage of the plan here.
+rabbet_status_t rabbet_plan_as_damage(rabbet_status_t status) {
+  rabbet_status_code_t code = rabbet_status_code(status);
+  if (code != RABBET_STATUS_INVALID_ARGUMENT &&
+      code != RABBET_STATUS_OUT_OF_RANGE && code != RABBET_STATUS_UNSUPPORTED &&
+      code != RABBET_STATUS_NOT_FOUND)
+    return status;
+  rabbet_status_t damage = RABBET_DAMAGED("%s", rabbet_status_message(status));
+  rabbet_status_free(status);
+  return damage;
+}
+
+rabbet_status_t rabbet_plan_verify(const rabbet_plan_t* plan,
+                                   uint64_t weights_size) {
+  if (plan->value_count > INT32_MAX || plan->io_count > INT32_MAX ||
+      plan->step_count >= INT32_MAX)
+    return RABBET_DAMAGED("the plan has too many values or steps");
+  rabbet_verify_t verify = {.plan = plan, .weights_size = weights_size};
+  rabbet_arena_initialize(plan->allocator, &verify.arena);
+  rabbet_status_t status = rabbet_plan_as_damage(rabbet_verify_all(&verify));
+  rabbet_arena_deinitialize(&verify.arena);
+  return status;
+}

@@ -1,0 +1,17 @@
+// The parts of rabbet_plan_verify.
+#ifndef RABBET_SRC_PLAN_VERIFY_H_
+#define RABBET_SRC_PLAN_VERIFY_H_
+
+#include "plan/plan.h"
+
+// One step by itself: wiring, operators, attributes, types, shapes. The plan's
+// values have been checked. `arena` is for scratch.
+rabbet_status_t rabbet_verify_step(const rabbet_plan_t* plan,
+                                   const rabbet_plan_step_t* step,
+                                   rabbet_arena_t* arena);
+
+// Errors of a caller's making (INVALID_ARGUMENT, ...) become DATA_LOSS: here
+// they come from a plan.
+rabbet_status_t rabbet_plan_as_damage(rabbet_status_t status);
+
+#endif  // RABBET_SRC_PLAN_VERIFY_H_

@@ -1,0 +1,226 @@
+// Whether one step of a plan makes sense by itself.
+#include <string.h>
+
+#include "plan/verify.h"
+
+#define RABBET_DAMAGED(...) RABBET_STATUS(RABBET_STATUS_DATA_LOSS, __VA_ARGS__)
+
+typedef struct rabbet_verify_group_t {
+  const rabbet_plan_t* plan;
+  const rabbet_plan_step_t* step;
+  bool* there;  // [group value]: input of the group or written by a node
+} rabbet_verify_group_t;
+
+static rabbet_status_t rabbet_verify_boundary(
+    const rabbet_verify_group_t* check, const int32_t* list, size_t count,
+    const char* what, bool* seen) {
+  const rabbet_group_t* group = &check->step->group;
+  for (size_t i = 0; i < count; ++i) {
+    int32_t v = list[i];
+    if (v < 0 || (size_t)v >= group->value_count)
+      return RABBET_DAMAGED("%s %zu is value %d of %zu of the step", what, i, v,
+                            group->value_count);
+    if (check->step->values[v] < 0)
+      return RABBET_DAMAGED("%s %zu is a value inside the step", what, i);
+    if (seen[v]) return RABBET_DAMAGED("%s %zu comes twice", what, i);
+    seen[v] = true;
+  }
+  return rabbet_ok();
+}
+
+static rabbet_status_t rabbet_verify_group_values(
+    const rabbet_plan_t* plan, const rabbet_plan_step_t* step,
+    const bool* boundary) {
+  for (size_t i = 0; i < step->group.value_count; ++i) {
+    const rabbet_group_value_t* value = &step->group.values[i];
+    int32_t v = step->values[i];
+    if (v < -1 || v >= (int64_t)plan->value_count)
+      return RABBET_DAMAGED("value %zu of the step is value %d of %zu", i, v,
+                            plan->value_count);
+    if (v < 0) {
+      if (!rabbet_format_info(value->format) || value->dtype < 0 ||
+          value->dtype >= RABBET_DTYPE_COUNT)
+        return RABBET_DAMAGED("value %zu of the step has type %d and format %d",
+                              i, (int)value->dtype, (int)value->format);
+      continue;
+    }
+    if (!boundary[i])
+      return RABBET_DAMAGED(
+          "value %zu of the step ('%s') is neither its input "
+          "nor its output",
+          i, plan->values[v].name);
+    if (value->dtype != plan->values[v].dtype ||
+        value->format != plan->values[v].format)
+      return RABBET_DAMAGED(
+          "value %zu of the step ('%s') is %s %s outside but "
+          "%s %s inside",
+          i, plan->values[v].name, rabbet_dtype_name(plan->values[v].dtype),
+          rabbet_format_name(plan->values[v].format),
+          rabbet_dtype_name(value->dtype), rabbet_format_name(value->format));
+  }
+  return rabbet_ok();
+}
+
+static rabbet_status_t rabbet_verify_inner_shapes(
+    const rabbet_plan_t* plan, const rabbet_plan_step_t* step) {
+  for (size_t i = 0; i < step->group.value_count; ++i) {
+    if (step->values[i] >= 0) continue;
+    const rabbet_shape_t* shape = &step->inner_shapes[i];
+    if (shape->rank < 0 || shape->rank > RABBET_MAX_RANK)
+      return RABBET_DAMAGED("value %zu of the step has rank %d", i,
+                            shape->rank);
+    for (int32_t axis = 0; axis < shape->rank; ++axis) {
+      if (shape->d[axis] < 0 ||
+          (size_t)shape->d[axis] >= rabbet_expr_node_count(plan->graph))
+        return RABBET_DAMAGED(
+            "axis %d of value %zu of the step refers to "
+            "expression %d",
+            axis, i, shape->d[axis]);
+    }
+  }
+  return rabbet_ok();
+}
+
+// ---- Nodes
+
+// The operand's row of the descriptor; the last one stands for all that follow
+// where it is variadic.
+static const rabbet_op_operand_t* rabbet_operand(
+    const rabbet_op_operand_t* operands, size_t count, size_t i) {
+  if (i < count) return &operands[i];
+  if (count > 0 && operands[count - 1].flags & RABBET_OPERAND_VARIADIC)
+    return &operands[count - 1];
+  return NULL;
+}
+
+static rabbet_status_t rabbet_verify_operand(const rabbet_verify_group_t* check,
+                                             const rabbet_op_operand_t* operand,
+                                             const char* what, size_t i,
+                                             int32_t v) {
+  const rabbet_group_t* group = &check->step->group;
+  if (!operand) return RABBET_DAMAGED("%s %zu is one too many", what, i);
+  if (v == -1 && operand->flags & RABBET_OPERAND_OPTIONAL) return rabbet_ok();
+  if (v < 0 || (size_t)v >= group->value_count)
+    return RABBET_DAMAGED("%s '%s' is value %d of %zu of the step", what,
+                          operand->name, v, group->value_count);
+  if (!(operand->dtypes >> group->values[v].dtype & 1))
+    return RABBET_DAMAGED("%s '%s' cannot be %s", what, operand->name,
+                          rabbet_dtype_name(group->values[v].dtype));
+  return rabbet_ok();
+}
+
+static rabbet_status_t rabbet_verify_node_inputs(
+    const rabbet_verify_group_t* check, const rabbet_group_node_t* node) {
+  bool plugin = rabbet_op_is(node->op, RABBET_OP_PLUGIN);
+  size_t required = 0;
+  while (required < node->op->input_count &&
+         !(node->op->inputs[required].flags & RABBET_OPERAND_OPTIONAL))
+    ++required;
+  if (!plugin && node->input_count < required)
+    return RABBET_DAMAGED("it has %zu inputs; expected at least %zu",
+                          node->input_count, required);
+  for (size_t i = 0; i < node->input_count; ++i) {
+    int32_t v = node->inputs[i];
+    if (!plugin)
+      RABBET_RETURN_IF_ERROR(rabbet_verify_operand(
+          check, rabbet_operand(node->op->inputs, node->op->input_count, i),
+          "input", i, v));
+    if (v < -1 || v >= (int64_t)check->step->group.value_count)
+      return RABBET_DAMAGED("input %zu is value %d of %zu of the step", i, v,
+                            check->step->group.value_count);
+    if (v >= 0 && !check->there[v])
+      return RABBET_DAMAGED("input %zu is used before it is computed", i);
+  }
+  return rabbet_ok();
+}
+
+static rabbet_status_t rabbet_verify_node_outputs(
+    const rabbet_verify_group_t* check, const rabbet_group_node_t* node) {
+  bool plugin = rabbet_op_is(node->op, RABBET_OP_PLUGIN);
+  if (node->output_count == 0) return RABBET_DAMAGED("it has no output");
+  for (size_t i = 0; i < node->output_count; ++i) {
+    int32_t v = node->outputs[i];
+    if (!plugin)
+      RABBET_RETURN_IF_ERROR(rabbet_verify_operand(
+          check, rabbet_operand(node->op->outputs, node->op->output_count, i),
+          "output", i, v));
+    if (v < 0 || (size_t)v >= check->step->group.value_count)
+      return RABBET_DAMAGED("output %zu is value %d of %zu of the step", i, v,
+                            check->step->group.value_count);
+    if (check->there[v])
+      return RABBET_DAMAGED("output %zu is computed twice", i);
+    check->there[v] = true;
+    int32_t aliased = node->aliased ? node->aliased[i] : -1;
+    if (aliased < -1 || aliased >= (int64_t)node->input_count ||
+        (aliased >= 0 && node->inputs[aliased] < 0))
+      return RABBET_DAMAGED("output %zu lies in the place of input %d of %zu",
+                            i, aliased, node->input_count);
+  }
+  return rabbet_ok();
+}
+
+static rabbet_status_t rabbet_verify_attrs(const rabbet_group_node_t* node) {
+  for (size_t i = 0; i < node->op->attr_count; ++i) {
+    const rabbet_op_attr_t* wanted = &node->op->attrs[i];
+    if (!node->attrs || !node->attrs[i].name ||
+        strcmp(node->attrs[i].name, wanted->name) != 0 ||
+        node->attrs[i].type != wanted->type)
+      return RABBET_DAMAGED("attribute '%s' is missing or of another type",
+                            wanted->name);
+  }
+  return rabbet_ok();
+}
+
+static rabbet_status_t rabbet_verify_nodes(const rabbet_verify_group_t* check) {
+  const rabbet_group_t* group = &check->step->group;
+  size_t plugins = 0;
+  for (size_t i = 0; i < group->node_count; ++i) {
+    const rabbet_group_node_t* node = &group->nodes[i];
+    rabbet_status_t status = rabbet_verify_attrs(node);
+    if (rabbet_is_ok(status)) status = rabbet_verify_node_inputs(check, node);
+    if (rabbet_is_ok(status)) status = rabbet_verify_node_outputs(check, node);
+    RABBET_RETURN_IF_ERROR(
+        RABBET_ANNOTATE(status, "layer '%s' (%s)", node->name, node->op->name));
+    plugins += rabbet_op_is(node->op, RABBET_OP_PLUGIN);
+  }
+  if (plugins > 1 || (plugins == 1) != (check->step->plugin_name != NULL))
+    return RABBET_DAMAGED("it has %zu plugin layers but %s plugin", plugins,
+                          check->step->plugin_name ? "one" : "no");
+  return rabbet_ok();
+}
+
+rabbet_status_t rabbet_verify_step(const rabbet_plan_t* plan,
+                                   const rabbet_plan_step_t* step,
+                                   rabbet_arena_t* arena) {
+  const rabbet_group_t* group = &step->group;
+  rabbet_verify_group_t check = {.plan = plan, .step = step};
+  if (!step->kernel || !*step->kernel)
+    return RABBET_DAMAGED("it names no kernel");
+  if (group->node_count == 0) return RABBET_DAMAGED("it has no layer");
+  if (group->output_count == 0) return RABBET_DAMAGED("it has no output");
+  bool* boundary = NULL;
+  RABBET_RETURN_IF_ERROR(
+      rabbet_arena_allocate(arena, group->value_count, (void**)&boundary));
+  RABBET_RETURN_IF_ERROR(
+      rabbet_arena_allocate(arena, group->value_count, (void**)&check.there));
+  RABBET_RETURN_IF_ERROR(rabbet_verify_boundary(
+      &check, group->inputs, group->input_count, "input", boundary));
+  for (size_t i = 0; i < group->input_count; ++i)
+    check.there[group->inputs[i]] = true;
+  RABBET_RETURN_IF_ERROR(rabbet_verify_boundary(
+      &check, group->outputs, group->output_count, "output", boundary));
+  RABBET_RETURN_IF_ERROR(rabbet_verify_group_values(plan, step, boundary));
+  RABBET_RETURN_IF_ERROR(rabbet_verify_inner_shapes(plan, step));
+  RABBET_RETURN_IF_ERROR(rabbet_verify_nodes(&check));
+  for (size_t i = 0; i < group->output_count; ++i) {
+    if (!check.there[group->outputs[i]])
+      return RABBET_DAMAGED("output %zu is computed by no layer", i);
+  }
+  for (size_t i = 0; i < step->host_read_count; ++i) {
+    if (step->host_reads[i] < 0 ||
+        (size_t)step->host_reads[i] >= plan->value_count)
+      return RABBET_DAMAGED("the host reads value %d of %zu",
+                            step->host_reads[i], plan->value_count);
+  }
+  return rabbet_ok();
+}

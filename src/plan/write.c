@@ -1,0 +1,389 @@
+// Plan -> bytes. The protobuf messages are made in an arena of their own and
+// borrow all that they can from the plan.
+#include <string.h>
+
+#include "base/math.h"
+#include "plan.pb-c.h"
+#include "plan/plan.h"
+#include "plan/plan_file.h"
+
+typedef struct rabbet_plan_writer_t {
+  const rabbet_plan_t* plan;
+  rabbet_arena_t arena;
+} rabbet_plan_writer_t;
+
+// An array of `count` messages and the pointers to them that protobuf-c wants.
+static rabbet_status_t rabbet_write_messages(rabbet_plan_writer_t* writer,
+                                             size_t count, size_t size,
+                                             void (*initialize)(void* message),
+                                             size_t* out_count,
+                                             void*** out_pointers) {
+  *out_count = count;
+  uint8_t* messages = NULL;
+  RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
+      &writer->arena, count, sizeof(void*), (void**)out_pointers));
+  RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(&writer->arena, count,
+                                                     size, (void**)&messages));
+  for (size_t i = 0; i < count; ++i) {
+    (*out_pointers)[i] = messages + i * size;
+    initialize((*out_pointers)[i]);
+  }
+  return rabbet_ok();
+}
+
+#define RABBET_WRITER_INIT(Type, type)            \
+  static void rabbet_init_##type(void* message) { \
+    rabbet__plan__##type##__init((Type*)message); \
+  }
+RABBET_WRITER_INIT(Rabbet__Plan__Expr, expr)
+RABBET_WRITER_INIT(Rabbet__Plan__Symbol, symbol)
+RABBET_WRITER_INIT(Rabbet__Plan__Value, value)
+RABBET_WRITER_INIT(Rabbet__Plan__Io, io)
+RABBET_WRITER_INIT(Rabbet__Plan__Attr, attr)
+RABBET_WRITER_INIT(Rabbet__Plan__GroupValue, group_value)
+RABBET_WRITER_INIT(Rabbet__Plan__Node, node)
+RABBET_WRITER_INIT(Rabbet__Plan__Step, step)
+RABBET_WRITER_INIT(Rabbet__Plan__Range, range)
+#undef RABBET_WRITER_INIT
+
+#define RABBET_WRITE_MESSAGES(writer, count, Type, type, out_count, out)     \
+  rabbet_write_messages((writer), (count), sizeof(Type), rabbet_init_##type, \
+                        (out_count), (void***)(out))
+
+// protobuf-c takes mutable pointers but only reads.
+static char* rabbet_write_text(const char* text) {
+  return (char*)(uintptr_t)(text ? text : "");
+}
+
+#define RABBET_WRITE_LIST(message, field, data, count)            \
+  do {                                                            \
+    (message)->n_##field = (count);                               \
+    (message)->field = (count) ? (void*)(uintptr_t)(data) : NULL; \
+  } while (0)
+
+// ---- Expressions, values, inputs and outputs
+
+static rabbet_status_t rabbet_write_graph(rabbet_plan_writer_t* writer,
+                                          Rabbet__Plan__Meta* meta) {
+  const rabbet_expr_graph_t* graph = writer->plan->graph;
+  RABBET_RETURN_IF_ERROR(RABBET_WRITE_MESSAGES(
+      writer, rabbet_expr_node_count(graph), Rabbet__Plan__Expr, expr,
+      &meta->n_exprs, &meta->exprs));
+  for (size_t i = 0; i < meta->n_exprs; ++i) {
+    const rabbet_expr_node_t* node = rabbet_expr_node(graph, (rabbet_expr_t)i);
+    Rabbet__Plan__Expr* expr = meta->exprs[i];
+    bool constant = node->op == RABBET_EXPR_CONSTANT;
+    expr->op = (int32_t)node->op;
+    expr->a = constant ? 0 : node->a;
+    expr->b = constant || node->op == RABBET_EXPR_SYMBOL ? 0 : node->b;
+    expr->value = constant ? node->value : 0;
+  }
+  RABBET_RETURN_IF_ERROR(RABBET_WRITE_MESSAGES(
+      writer, rabbet_expr_symbol_count(graph), Rabbet__Plan__Symbol, symbol,
+      &meta->n_symbols, &meta->symbols));
+  for (size_t i = 0; i < meta->n_symbols; ++i) {
+    const rabbet_symbol_t* symbol = rabbet_expr_symbol(graph, i);
+    Rabbet__Plan__Symbol* message = meta->symbols[i];
+    message->kind = (int32_t)symbol->kind;
+    message->tensor = symbol->tensor;
+    message->index = symbol->index;
+    message->name = rabbet_write_text(symbol->name);
+    message->opt = symbol->opt;
+    message->upper = symbol->upper;
+  }
+  return rabbet_ok();
+}
+
+static rabbet_status_t rabbet_write_values(rabbet_plan_writer_t* writer,
+                                           Rabbet__Plan__Meta* meta) {
+  RABBET_RETURN_IF_ERROR(RABBET_WRITE_MESSAGES(
+      writer, writer->plan->value_count, Rabbet__Plan__Value, value,
+      &meta->n_values, &meta->values));
+  for (size_t i = 0; i < meta->n_values; ++i) {
+    const rabbet_plan_value_t* value = &writer->plan->values[i];
+    Rabbet__Plan__Value* message = meta->values[i];
+    message->name = rabbet_write_text(value->name);
+    message->dtype = (int32_t)value->dtype;
+    message->format = (int32_t)value->format;
+    RABBET_WRITE_LIST(message, shape, value->shape.d,
+                      (size_t)value->shape.rank);
+    message->storage = (int32_t)value->storage;
+    if (value->storage == RABBET_PLAN_STORAGE_IO) message->io = value->io;
+    if (value->storage == RABBET_PLAN_STORAGE_CONSTANT) {
+      message->offset = value->offset;
+      message->size = value->size;
+    }
+    message->alias = value->alias;
+    message->has_host_values = value->host_values != NULL;
+    if (value->host_values)
+      RABBET_WRITE_LIST(message, host_values, value->host_values,
+                        value->host_value_count);
+  }
+  return rabbet_ok();
+}
+
+static rabbet_status_t rabbet_write_ios(rabbet_plan_writer_t* writer,
+                                        Rabbet__Plan__Meta* meta) {
+  const rabbet_plan_t* plan = writer->plan;
+  RABBET_RETURN_IF_ERROR(RABBET_WRITE_MESSAGES(
+      writer, plan->io_count, Rabbet__Plan__Io, io, &meta->n_ios, &meta->ios));
+  meta->input_count = (int32_t)plan->input_count;
+  for (size_t i = 0; i < meta->n_ios; ++i) {
+    const rabbet_plan_io_t* io = &plan->ios[i];
+    Rabbet__Plan__Io* message = meta->ios[i];
+    message->name = rabbet_write_text(io->name);
+    message->is_input = io->is_input;
+    message->is_shape_input = io->is_shape_input;
+    message->value = io->value;
+    message->aliased_input = io->aliased_input;
+    size_t rank = (size_t)plan->values[io->value].shape.rank;
+    bool named = false;
+    for (size_t axis = 0; axis < rank; ++axis)
+      named |= io->dim_names[axis] != NULL;
+    if (!named) continue;
+    message->n_dim_names = rank;
+    RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
+        &writer->arena, rank, sizeof(char*), (void**)&message->dim_names));
+    for (size_t axis = 0; axis < rank; ++axis)
+      message->dim_names[axis] = rabbet_write_text(io->dim_names[axis]);
+  }
+  return rabbet_ok();
+}
+
+// ---- Steps
+
+static rabbet_status_t rabbet_write_attr(rabbet_plan_writer_t* writer,
+                                         const rabbet_attr_t* attr,
+                                         Rabbet__Plan__Attr* message) {
+  message->name = rabbet_write_text(attr->name);
+  message->type = (int32_t)attr->type;
+  switch (attr->type) {
+    case RABBET_ATTR_INT:
+    case RABBET_ATTR_BOOL:
+    case RABBET_ATTR_INTS:
+    case RABBET_ATTR_BOOLS:
+      RABBET_WRITE_LIST(message, ints, attr->data, attr->count);
+      return rabbet_ok();
+    case RABBET_ATTR_FLOAT:
+    case RABBET_ATTR_FLOATS:
+      RABBET_WRITE_LIST(message, floats, attr->data, attr->count);
+      return rabbet_ok();
+    case RABBET_ATTR_TENSOR: {
+      message->dtype = (int32_t)attr->dtype;
+      int64_t* dims = NULL;
+      RABBET_RETURN_IF_ERROR(rabbet_arena_copy(
+          &writer->arena, attr->dims.d,
+          (size_t)attr->dims.rank * sizeof(int64_t), (void**)&dims));
+      RABBET_WRITE_LIST(message, dims, dims, (size_t)attr->dims.rank);
+      break;
+    }
+    default:
+      break;
+  }
+  message->count = attr->count;
+  message->data.len = rabbet_attr_bytes(attr);
+  message->data.data = (uint8_t*)(uintptr_t)attr->data;
+  return rabbet_ok();
+}
+
+static rabbet_status_t rabbet_write_attrs(rabbet_plan_writer_t* writer,
+                                          const rabbet_attr_t* attrs,
+                                          size_t count, size_t* out_count,
+                                          Rabbet__Plan__Attr*** out_messages) {
+  RABBET_RETURN_IF_ERROR(RABBET_WRITE_MESSAGES(
+      writer, count, Rabbet__Plan__Attr, attr, out_count, out_messages));
+  for (size_t i = 0; i < count; ++i)
+    RABBET_RETURN_IF_ERROR(
+        rabbet_write_attr(writer, &attrs[i], (*out_messages)[i]));
+  return rabbet_ok();
+}
+
+static rabbet_status_t rabbet_write_group_values(rabbet_plan_writer_t* writer,
+                                                 const rabbet_plan_step_t* step,
+                                                 Rabbet__Plan__Step* message) {
+  RABBET_RETURN_IF_ERROR(RABBET_WRITE_MESSAGES(
+      writer, step->group.value_count, Rabbet__Plan__GroupValue, group_value,
+      &message->n_values, &message->values));
+  for (size_t i = 0; i < message->n_values; ++i) {
+    Rabbet__Plan__GroupValue* value = message->values[i];
+    value->value = step->values[i];
+    if (value->value >= 0) continue;
+    value->dtype = (int32_t)step->group.values[i].dtype;
+    value->format = (int32_t)step->group.values[i].format;
+    RABBET_WRITE_LIST(value, shape, step->inner_shapes[i].d,
+                      (size_t)step->inner_shapes[i].rank);
+  }
+  return rabbet_ok();
+}
+
+static rabbet_status_t rabbet_write_nodes(rabbet_plan_writer_t* writer,
+                                          const rabbet_group_t* group,
+                                          Rabbet__Plan__Step* message) {
+  RABBET_RETURN_IF_ERROR(
+      RABBET_WRITE_MESSAGES(writer, group->node_count, Rabbet__Plan__Node, node,
+                            &message->n_nodes, &message->nodes));
+  for (size_t i = 0; i < group->node_count; ++i) {
+    const rabbet_group_node_t* node = &group->nodes[i];
+    Rabbet__Plan__Node* out = message->nodes[i];
+    out->op = rabbet_write_text(node->op->name);
+    out->name = rabbet_write_text(node->name);
+    RABBET_WRITE_LIST(out, inputs, node->inputs, node->input_count);
+    RABBET_WRITE_LIST(out, outputs, node->outputs, node->output_count);
+    if (node->aliased)
+      RABBET_WRITE_LIST(out, aliased, node->aliased, node->output_count);
+    RABBET_RETURN_IF_ERROR(rabbet_write_attrs(
+        writer, node->attrs, node->op->attr_count, &out->n_attrs, &out->attrs));
+  }
+  return rabbet_ok();
+}
+
+static rabbet_status_t rabbet_write_step(rabbet_plan_writer_t* writer,
+                                         const rabbet_plan_step_t* step,
+                                         Rabbet__Plan__Step* message) {
+  message->name = rabbet_write_text(step->name);
+  message->kernel = rabbet_write_text(step->kernel);
+  message->tactic = step->tactic;
+  message->tactic_name = rabbet_write_text(step->tactic_name);
+  message->time_us = step->time_us;
+  message->plugin_name = rabbet_write_text(step->plugin_name);
+  message->plugin_version = rabbet_write_text(step->plugin_version);
+  message->plugin_namespace = rabbet_write_text(step->plugin_namespace);
+  message->plugin_origin = rabbet_write_text(step->plugin_origin);
+  message->report_json = rabbet_write_text(step->report_json);
+  RABBET_WRITE_LIST(message, inputs, step->group.inputs,
+                    step->group.input_count);
+  RABBET_WRITE_LIST(message, outputs, step->group.outputs,
+                    step->group.output_count);
+  RABBET_WRITE_LIST(message, host_reads, step->host_reads,
+                    step->host_read_count);
+  RABBET_RETURN_IF_ERROR(rabbet_write_group_values(writer, step, message));
+  RABBET_RETURN_IF_ERROR(rabbet_write_nodes(writer, &step->group, message));
+  return rabbet_write_attrs(writer, step->plugin_attrs, step->plugin_attr_count,
+                            &message->n_plugin_attrs, &message->plugin_attrs);
+}
+
+static rabbet_status_t rabbet_write_steps(rabbet_plan_writer_t* writer,
+                                          Rabbet__Plan__Meta* meta) {
+  RABBET_RETURN_IF_ERROR(RABBET_WRITE_MESSAGES(writer, writer->plan->step_count,
+                                               Rabbet__Plan__Step, step,
+                                               &meta->n_steps, &meta->steps));
+  for (size_t i = 0; i < meta->n_steps; ++i)
+    RABBET_RETURN_IF_ERROR(
+        rabbet_write_step(writer, &writer->plan->steps[i], meta->steps[i]));
+  return rabbet_ok();
+}
+
+static rabbet_status_t rabbet_write_profiles(rabbet_plan_writer_t* writer,
+                                             Rabbet__Plan__Meta* meta) {
+  const rabbet_plan_t* plan = writer->plan;
+  meta->profile_count = (int32_t)plan->profile_count;
+  RABBET_RETURN_IF_ERROR(RABBET_WRITE_MESSAGES(
+      writer, plan->profile_count * plan->input_count, Rabbet__Plan__Range,
+      range, &meta->n_ranges, &meta->ranges));
+  for (size_t i = 0; i < meta->n_ranges; ++i) {
+    const rabbet_plan_range_t* range = &plan->profiles[i];
+    Rabbet__Plan__Range* message = meta->ranges[i];
+    RABBET_WRITE_LIST(message, min, range->min.d, (size_t)range->min.rank);
+    RABBET_WRITE_LIST(message, opt, range->opt.d, (size_t)range->opt.rank);
+    RABBET_WRITE_LIST(message, max, range->max.d, (size_t)range->max.rank);
+    RABBET_WRITE_LIST(message, min_values, range->min_values,
+                      range->value_count);
+    RABBET_WRITE_LIST(message, opt_values, range->opt_values,
+                      range->value_count);
+    RABBET_WRITE_LIST(message, max_values, range->max_values,
+                      range->value_count);
+  }
+  return rabbet_ok();
+}
+
+static rabbet_status_t rabbet_write_meta(rabbet_plan_writer_t* writer,
+                                         Rabbet__Plan__Meta* meta) {
+  rabbet__plan__meta__init(meta);
+  meta->name = rabbet_write_text(writer->plan->name);
+  meta->threads = writer->plan->threads;
+  RABBET_RETURN_IF_ERROR(rabbet_write_graph(writer, meta));
+  RABBET_RETURN_IF_ERROR(rabbet_write_values(writer, meta));
+  RABBET_RETURN_IF_ERROR(rabbet_write_ios(writer, meta));
+  RABBET_RETURN_IF_ERROR(rabbet_write_steps(writer, meta));
+  return rabbet_write_profiles(writer, meta);
+}
+
+// ---- The file
+
+static rabbet_status_t rabbet_check_blobs(const rabbet_plan_blob_t* blobs,
+                                          size_t count, uint64_t* out_size) {
+  *out_size = 0;
+  for (size_t i = 0; i < count; ++i) {
+    uint64_t end = 0;
+    if (blobs[i].offset < *out_size ||
+        blobs[i].offset % RABBET_PLAN_ALIGNMENT != 0 ||
+        !rabbet_checked_add(blobs[i].offset, blobs[i].size, &end))
+      return RABBET_STATUS(RABBET_STATUS_INVALID_ARGUMENT,
+                           "constant %zu at %llu overlaps the one before or is "
+                           "not aligned to %d",
+                           i, (unsigned long long)blobs[i].offset,
+                           RABBET_PLAN_ALIGNMENT);
+    *out_size = end;
+  }
+  return rabbet_ok();
+}
+
+static rabbet_status_t rabbet_write_file(
+    const rabbet_plan_t* plan, const Rabbet__Plan__Meta* meta,
+    const char* device, const rabbet_plan_blob_t* blobs, size_t blob_count,
+    uint64_t weights_size, rabbet_allocator_t allocator, void** out_data,
+    size_t* out_size) {
+  uint64_t sizes[RABBET_PLAN_SECTION_LIMIT] = {
+      [RABBET_PLAN_SECTION_DEVICE] = strlen(device),
+      [RABBET_PLAN_SECTION_META] = rabbet__plan__meta__get_packed_size(meta),
+      [RABBET_PLAN_SECTION_WEIGHTS] = weights_size};
+  uint64_t offsets[RABBET_PLAN_SECTION_LIMIT] = {0}, total = 0;
+  RABBET_RETURN_IF_ERROR(rabbet_plan_file_layout(sizes, offsets, &total));
+  uint8_t* data = NULL;
+  RABBET_RETURN_IF_ERROR(rabbet_allocate_aligned(
+      allocator, (size_t)total, RABBET_PLAN_ALIGNMENT, (void**)&data));
+  // Constants overwrite nearly all of the rest; what is between them is zero.
+  memset(data, 0, (size_t)offsets[RABBET_PLAN_SECTION_WEIGHTS]);
+  memcpy(data + offsets[RABBET_PLAN_SECTION_DEVICE], device, strlen(device));
+  rabbet__plan__meta__pack(meta, data + offsets[RABBET_PLAN_SECTION_META]);
+  uint8_t* weights = data + offsets[RABBET_PLAN_SECTION_WEIGHTS];
+  uint64_t at = 0;
+  for (size_t i = 0; i < blob_count; ++i) {
+    memset(weights + at, 0, blobs[i].offset - at);
+    if (blobs[i].size > 0)
+      memcpy(weights + blobs[i].offset, blobs[i].data, blobs[i].size);
+    at = blobs[i].offset + blobs[i].size;
+  }
+  rabbet_plan_file_seal(data, total, plan->producer ? plan->producer : "",
+                        sizes, offsets);
+  *out_data = data;
+  *out_size = (size_t)total;
+  return rabbet_ok();
+}
+
+rabbet_status_t rabbet_plan_write(const rabbet_plan_t* plan,
+                                  const rabbet_plan_blob_t* blobs,
+                                  size_t blob_count,
+                                  rabbet_allocator_t allocator, void** out_data,
+                                  size_t* out_size) {
+  *out_data = NULL;
+  *out_size = 0;
+  uint64_t weights_size = 0;
+  RABBET_RETURN_IF_ERROR(rabbet_check_blobs(blobs, blob_count, &weights_size));
+  RABBET_RETURN_IF_ERROR(RABBET_ANNOTATE(rabbet_plan_verify(plan, weights_size),
+                                         "the plan to write is wrong"));
+  rabbet_plan_writer_t writer = {.plan = plan};
+  rabbet_arena_initialize(allocator, &writer.arena);
+  Rabbet__Plan__Meta meta;
+  const char* device = NULL;
+  rabbet_status_t status = rabbet_write_meta(&writer, &meta);
+  if (rabbet_is_ok(status))
+    status = rabbet_arena_printf(
+        &writer.arena, &device, "%s\n%s", plan->device ? plan->device : "",
+        plan->device_signature ? plan->device_signature : "");
+  if (rabbet_is_ok(status))
+    status = rabbet_write_file(plan, &meta, device, blobs, blob_count,
+                               weights_size, allocator, out_data, out_size);
+  rabbet_arena_deinitialize(&writer.arena);
+  return status;
+}

@@ -1,0 +1,380 @@
+#include <stdint.h>
+#include <string.h>
+
+#include "runtime/runtime.h"
+
+// ---- Making a context
+
+static rabbet_status_t rabbet_context_allocate(rabbet_context_t* context) {
+  const rabbet_engine_t* engine = context->engine;
+  const rabbet_plan_t* plan = engine->plan;
+  size_t reads = 0;
+  for (size_t i = 0; i < engine->analysis.segment_count; ++i) {
+    if (engine->analysis.segment_reads[i] > reads)
+      reads = engine->analysis.segment_reads[i];
+  }
+  rabbet_status_t status = rabbet_ok();
+#define RABBET_NEXT(count, field)                                \
+  if (rabbet_is_ok(status))                                      \
+  status = rabbet_arena_allocate_array(&context->arena, (count), \
+                                       sizeof(*context->field),  \
+                                       (void**)&context->field)
+  RABBET_NEXT(plan->input_count, shape_set);
+  RABBET_NEXT(plan->io_count, addresses);
+  RABBET_NEXT(plan->io_count, output_allocators);
+  RABBET_NEXT(engine->key_size, key);
+  RABBET_NEXT(reads, read_key);
+  RABBET_NEXT(engine->analysis.segment_count, memory);
+  RABBET_NEXT(engine->analysis.segment_count, memory_bytes);
+#undef RABBET_NEXT
+  return status;
+}
+
+// Inputs without dynamic dimensions have their shape from the start.
+static void rabbet_context_reset_shapes(rabbet_context_t* context) {
+  const rabbet_engine_t* engine = context->engine;
+  for (size_t i = 0; i < engine->plan->input_count; ++i) {
+    const rabbet_dims_t* dims = &engine->ios[i].dims;
+    context->shape_set[i] = true;
+    for (int32_t axis = 0; axis < dims->rank; ++axis) {
+      context->key[engine->key_offsets[i] + (size_t)axis] = dims->d[axis];
+      if (dims->d[axis] < 0) context->shape_set[i] = false;
+    }
+  }
+  context->current = NULL;
+  context->last = NULL;
+}
+
+rabbet_status_t rabbet_context_create(rabbet_engine_t* engine,
+                                      rabbet_allocator_t allocator,
+                                      rabbet_context_t** out_context) {
+  *out_context = NULL;
+  rabbet_context_t* context = NULL;
+  RABBET_RETURN_IF_ERROR(
+      rabbet_allocate(allocator, sizeof(*context), (void**)&context));
+  context->allocator = allocator;
+  rabbet_arena_initialize(allocator, &context->arena);
+  context->engine = engine;
+  rabbet_engine_retain(engine);
+  rabbet_status_t status = rabbet_context_allocate(context);
+  if (!rabbet_is_ok(status)) {
+    rabbet_context_destroy(context);
+    return status;
+  }
+  // Generations of a node that was never bound are 0.
+  context->io_generation = context->memory_generation = 1;
+  rabbet_context_reset_shapes(context);
+  *out_context = context;
+  return rabbet_ok();
+}
+
+void rabbet_context_forget(rabbet_context_t* context) {
+  rabbet_device_t* device = context->engine->device;
+  // What this waits for failed already if it fails now.
+  if (!device->host_memory && context->roots.count > 0)
+    rabbet_status_ignore(device->vtable->synchronize(device, context->stream));
+  context->current = NULL;
+  context->last = NULL;
+  rabbet_prepared_cache_clear(&context->roots);
+}
+
+void rabbet_context_destroy(rabbet_context_t* context) {
+  if (!context) return;
+  rabbet_engine_t* engine = context->engine;
+  rabbet_context_forget(context);
+  for (size_t i = 0; context->memory && i < engine->analysis.segment_count;
+       ++i) {
+    if (context->memory[i])
+      engine->device->vtable->free(engine->device, context->memory[i]);
+  }
+  rabbet_free(context->allocator, context->times);
+  rabbet_arena_deinitialize(&context->arena);
+  rabbet_free(context->allocator, context);
+  rabbet_engine_release(engine);
+}
+
+rabbet_engine_t* rabbet_context_engine(const rabbet_context_t* context) {
+  return context->engine;
+}
+
+// ---- Threads and profile
+
+int rabbet_context_actual_threads(const rabbet_context_t* context) {
+  if (context->threads > 0) return context->threads;
+  if (context->engine->plan->threads > 0) return context->engine->plan->threads;
+  return rabbet_device_default_threads();
+}
+
+rabbet_status_t rabbet_context_set_threads(rabbet_context_t* context,
+                                           int threads) {
+  if (threads < 0)
+    return RABBET_STATUS(RABBET_STATUS_INVALID_ARGUMENT,
+                         "%d threads; expected 1 or more, or 0 for the plan's",
+                         threads);
+  int before = rabbet_context_actual_threads(context);
+  context->threads = threads;
+  if (rabbet_context_actual_threads(context) != before)
+    rabbet_context_forget(context);
+  return rabbet_ok();
+}
+
+int rabbet_context_threads(const rabbet_context_t* context) {
+  return rabbet_context_actual_threads(context);
+}
+
+rabbet_status_t rabbet_context_set_profile(rabbet_context_t* context,
+                                           size_t profile) {
+  size_t count = context->engine->plan->profile_count;
+  if (profile >= count)
+    return RABBET_STATUS(RABBET_STATUS_OUT_OF_RANGE,
+                         "profile %zu does not exist; the plan has %zu",
+                         profile, count);
+  if (profile == context->profile) return rabbet_ok();
+  context->profile = profile;
+  rabbet_context_reset_shapes(context);
+  return rabbet_ok();
+}
+
+size_t rabbet_context_profile(const rabbet_context_t* context) {
+  return context->profile;
+}
+
+// ---- Shapes
+
+static rabbet_status_t rabbet_context_check_io(const rabbet_context_t* context,
+                                               size_t io, bool want_input) {
+  const rabbet_plan_t* plan = context->engine->plan;
+  if (io >= plan->io_count)
+    return RABBET_STATUS(RABBET_STATUS_OUT_OF_RANGE,
+                         "%zu is no input or output; the plan has %zu", io,
+                         plan->io_count);
+  if (want_input && io >= plan->input_count)
+    return RABBET_STATUS(RABBET_STATUS_INVALID_ARGUMENT,
+                         "'%s' is an output: its shape follows from the inputs",
+                         plan->ios[io].name);
+  return rabbet_ok();
+}
+
+static const rabbet_plan_range_t* rabbet_context_range(
+    const rabbet_context_t* context, size_t input) {
+  const rabbet_plan_t* plan = context->engine->plan;
+  return &plan->profiles[context->profile * plan->input_count + input];
+}
+
+static rabbet_status_t rabbet_context_check_shape(
+    const rabbet_context_t* context, size_t io, const rabbet_dims_t* dims) {
+  const rabbet_io_t* input = &context->engine->ios[io];
+  const rabbet_plan_range_t* range = rabbet_context_range(context, io);
+  char text[192], expected[192];
+  if (dims->rank != input->dims.rank)
+    return RABBET_STATUS(
+        RABBET_STATUS_INVALID_ARGUMENT,
+        "input '%s' has shape %s, that is rank %d; it cannot be %s",
+        input->name,
+        rabbet_dims_print(&input->dims, expected, sizeof(expected)),
+        input->dims.rank, rabbet_dims_print(dims, text, sizeof(text)));
+  for (int32_t axis = 0; axis < dims->rank; ++axis) {
+    int64_t size = dims->d[axis];
+    if (input->dims.d[axis] >= 0 && size != input->dims.d[axis])
+      return RABBET_STATUS(RABBET_STATUS_OUT_OF_RANGE,
+                           "dimension %d of input '%s' is %lld; it must be "
+                           "%lld",
+                           axis, input->name, (long long)size,
+                           (long long)input->dims.d[axis]);
+    if (size < range->min.d[axis] || size > range->max.d[axis])
+      return RABBET_STATUS(
+          RABBET_STATUS_OUT_OF_RANGE,
+          "dimension %d of input '%s' is %lld; profile %zu allows %lld to %lld",
+          axis, input->name, (long long)size, context->profile,
+          (long long)range->min.d[axis], (long long)range->max.d[axis]);
+  }
+  return rabbet_ok();
+}
+
+rabbet_status_t rabbet_context_set_input_shape(rabbet_context_t* context,
+                                               size_t io,
+                                               const rabbet_dims_t* dims) {
+  RABBET_RETURN_IF_ERROR(rabbet_context_check_io(context, io, true));
+  RABBET_RETURN_IF_ERROR(rabbet_context_check_shape(context, io, dims));
+  int64_t* key = context->key + context->engine->key_offsets[io];
+  size_t bytes = (size_t)dims->rank * sizeof(*key);
+  if (context->shape_set[io] &&
+      (bytes == 0 || memcmp(key, dims->d, bytes) == 0))
+    return rabbet_ok();
+  memcpy(key, dims->d, bytes);
+  context->shape_set[io] = true;
+  context->current = NULL;
+  context->last = NULL;
+  return rabbet_ok();
+}
+
+int32_t rabbet_context_missing(const rabbet_context_t* context) {
+  const rabbet_engine_t* engine = context->engine;
+  for (size_t i = 0; i < engine->plan->input_count; ++i) {
+    bool values = engine->ios[i].is_shape_input &&
+                  engine->plan->profiles[i].value_count > 0;
+    if (!context->shape_set[i] || (values && !context->addresses[i]))
+      return (int32_t)i;
+  }
+  return -1;
+}
+
+static rabbet_status_t rabbet_context_missing_error(
+    const rabbet_context_t* context, int32_t input) {
+  const char* name = context->engine->ios[input].name;
+  if (!context->shape_set[input])
+    return RABBET_STATUS(RABBET_STATUS_FAILED_PRECONDITION,
+                         "the shape of input '%s' is not set", name);
+  return RABBET_STATUS(RABBET_STATUS_FAILED_PRECONDITION,
+                       "the address of shape input '%s' is not set: its values "
+                       "are needed to know the shapes",
+                       name);
+}
+
+// Reads shape inputs; *out_changed if any value differs from last time.
+static rabbet_status_t rabbet_context_read_values(rabbet_context_t* context,
+                                                  bool* out_changed) {
+  const rabbet_engine_t* engine = context->engine;
+  for (size_t i = 0; i < engine->plan->input_count; ++i) {
+    const rabbet_io_t* io = &engine->ios[i];
+    if (!io->is_shape_input) continue;
+    const rabbet_plan_range_t* range = rabbet_context_range(context, i);
+    int64_t* key = context->key + engine->key_offsets[i] + io->dims.rank;
+    for (size_t k = 0; k < range->value_count; ++k) {
+      int64_t value =
+          rabbet_load_int64(io->dtype, context->addresses[i], (int64_t)k);
+      if (value < range->min_values[k] || value > range->max_values[k])
+        return RABBET_STATUS(RABBET_STATUS_OUT_OF_RANGE,
+                             "element %zu of shape input '%s' is %lld; profile "
+                             "%zu allows %lld to %lld",
+                             k, io->name, (long long)value, context->profile,
+                             (long long)range->min_values[k],
+                             (long long)range->max_values[k]);
+      *out_changed |= key[k] != value;
+      key[k] = value;
+    }
+  }
+  return rabbet_ok();
+}
+
+rabbet_status_t rabbet_context_select(rabbet_context_t* context,
+                                      rabbet_prepared_t** out_prepared) {
+  const rabbet_engine_t* engine = context->engine;
+  bool changed = context->current == NULL;
+  if (changed || engine->has_shape_inputs) {
+    int32_t missing = rabbet_context_missing(context);
+    if (missing >= 0) return rabbet_context_missing_error(context, missing);
+    if (engine->has_shape_inputs)
+      RABBET_RETURN_IF_ERROR(rabbet_context_read_values(context, &changed));
+  }
+  if (changed) {
+    context->current = NULL;
+    context->last = NULL;
+    RABBET_RETURN_IF_ERROR(rabbet_prepared_lookup(
+        context, NULL, context->key, engine->key_size, &context->current));
+  }
+  *out_prepared = context->current;
+  return rabbet_ok();
+}
+
+rabbet_status_t rabbet_context_infer_shapes(rabbet_context_t* context,
+                                            int32_t* out_missing) {
+  rabbet_prepared_t* prepared = NULL;
+  int32_t missing = rabbet_context_missing(context);
+  if (out_missing) *out_missing = missing;
+  return rabbet_context_select(context, &prepared);
+}
+
+rabbet_status_t rabbet_context_shape(rabbet_context_t* context, size_t io,
+                                     rabbet_dims_t* out_dims) {
+  *out_dims = (rabbet_dims_t){.rank = -1};
+  RABBET_RETURN_IF_ERROR(rabbet_context_check_io(context, io, false));
+  const rabbet_engine_t* engine = context->engine;
+  *out_dims = engine->ios[io].dims;
+  if (io < engine->plan->input_count) {
+    if (context->shape_set[io] && out_dims->rank > 0)
+      memcpy(out_dims->d, context->key + engine->key_offsets[io],
+             (size_t)out_dims->rank * sizeof(int64_t));
+    return rabbet_ok();
+  }
+  if (rabbet_context_missing(context) >= 0) return rabbet_ok();
+  rabbet_prepared_t* prepared = NULL;
+  RABBET_RETURN_IF_ERROR(rabbet_context_select(context, &prepared));
+  if (context->last) prepared = context->last;
+  *out_dims = prepared->dims[engine->plan->ios[io].value];
+  return rabbet_ok();
+}
+
+rabbet_status_t rabbet_context_bytes(rabbet_context_t* context, size_t io,
+                                     size_t* out_bytes) {
+  *out_bytes = 0;
+  RABBET_RETURN_IF_ERROR(rabbet_context_check_io(context, io, false));
+  const rabbet_io_t* tensor = &context->engine->ios[io];
+  if (tensor->is_input) {
+    rabbet_dims_t dims;
+    RABBET_RETURN_IF_ERROR(rabbet_context_shape(context, io, &dims));
+    if (!context->shape_set[io])
+      return rabbet_context_missing_error(context, (int32_t)io);
+    return RABBET_ANNOTATE(
+        rabbet_tensor_bytes(tensor->dtype, tensor->format, &dims, out_bytes),
+        "input '%s'", tensor->name);
+  }
+  rabbet_prepared_t* prepared = NULL;
+  RABBET_RETURN_IF_ERROR(rabbet_context_select(context, &prepared));
+  size_t bytes = prepared->bytes[context->engine->plan->ios[io].value];
+  if (bytes == RABBET_BYTES_UNKNOWN)
+    return RABBET_STATUS(RABBET_STATUS_FAILED_PRECONDITION,
+                         "the size of output '%s' has no bound before the run; "
+                         "set an output allocator for it",
+                         tensor->name);
+  *out_bytes = bytes;
+  return rabbet_ok();
+}
+
+// ---- Addresses
+
+rabbet_status_t rabbet_context_set_address(rabbet_context_t* context, size_t io,
+                                           void* address) {
+  RABBET_RETURN_IF_ERROR(rabbet_context_check_io(context, io, false));
+  const rabbet_io_t* tensor = &context->engine->ios[io];
+  uintptr_t element = (uintptr_t)rabbet_dtype_bits(tensor->dtype) / 8;
+  if (element > 1 && (uintptr_t)address % element != 0)
+    return RABBET_STATUS(RABBET_STATUS_INVALID_ARGUMENT,
+                         "the address of '%s' is %p; %s needs a multiple of "
+                         "%zu",
+                         tensor->name, address,
+                         rabbet_dtype_name(tensor->dtype), (size_t)element);
+  if (context->addresses[io] == address) return rabbet_ok();
+  context->addresses[io] = address;
+  ++context->io_generation;
+  return rabbet_ok();
+}
+
+void* rabbet_context_address(const rabbet_context_t* context, size_t io) {
+  return io < context->engine->plan->io_count ? context->addresses[io] : NULL;
+}
+
+rabbet_status_t rabbet_context_set_output_allocator(
+    rabbet_context_t* context, size_t io, rabbet_output_allocator_t allocator) {
+  RABBET_RETURN_IF_ERROR(rabbet_context_check_io(context, io, false));
+  if (context->engine->ios[io].is_input)
+    return RABBET_STATUS(RABBET_STATUS_INVALID_ARGUMENT,
+                         "'%s' is an input; output allocators are for outputs",
+                         context->engine->ios[io].name);
+  context->allocator_count -= context->output_allocators[io].reallocate != NULL;
+  context->allocator_count += allocator.reallocate != NULL;
+  context->output_allocators[io] = allocator;
+  return rabbet_ok();
+}
+
+rabbet_status_t rabbet_context_set_profiler(rabbet_context_t* context,
+                                            rabbet_profiler_t profiler) {
+  if (profiler.report && !context->times) {
+    size_t count = context->engine->plan->step_count;
+    RABBET_RETURN_IF_ERROR(rabbet_allocate(
+        context->allocator, (count + 1) * sizeof(*context->times),
+        (void**)&context->times));
+  }
+  context->profiler = profiler;
+  return rabbet_ok();
+}

@@ -1,0 +1,90 @@
+// Plugins and kernels of an engine's steps.
+#include <string.h>
+
+#include "base/strbuf.h"
+#include "runtime/runtime.h"
+
+static rabbet_status_t rabbet_step_create_plugin(rabbet_engine_t* engine,
+                                                 const rabbet_plan_step_t* step,
+                                                 rabbet_plugin_t** out_plugin) {
+  const char* layer = step->name;
+  for (size_t i = 0; i < step->group.node_count; ++i) {
+    if (rabbet_op_is(step->group.nodes[i].op, RABBET_OP_PLUGIN))
+      layer = step->group.nodes[i].name;
+  }
+  rabbet_plugin_create_t args = {.layer_name = layer,
+                                 .phase = RABBET_PLUGIN_PHASE_RUNTIME,
+                                 .attrs = step->plugin_attrs,
+                                 .attr_count = step->plugin_attr_count};
+  rabbet_status_t status = rabbet_plugin_create(
+      step->plugin_name, step->plugin_version, step->plugin_namespace, &args,
+      engine->allocator, out_plugin);
+  if (rabbet_status_code(status) != RABBET_STATUS_NOT_FOUND)
+    return RABBET_ANNOTATE(status, "layer '%s'", layer);
+  return rabbet_status_annotate(
+      status,
+      "layer '%s' needs the plugin '%s%s%s', version '%s', which was defined "
+      "in '%s' when the plan was built; import or load that before loading the "
+      "plan",
+      layer, step->plugin_namespace, *step->plugin_namespace ? "::" : "",
+      step->plugin_name, step->plugin_version,
+      step->plugin_origin ? step->plugin_origin : "an unknown place");
+}
+
+static rabbet_status_t rabbet_step_no_kernel(rabbet_engine_t* engine,
+                                             const char* kernel) {
+  size_t count = 0;
+  const rabbet_kernel_class_t* const* classes =
+      engine->device->vtable->kernel_classes(engine->device, &count);
+  rabbet_strbuf_t list;
+  rabbet_strbuf_initialize(engine->allocator, &list);
+  for (size_t i = 0; i < count; ++i)
+    rabbet_strbuf_printf(&list, "%s%s", i ? ", " : "", classes[i]->name);
+  rabbet_status_t status =
+      RABBET_STATUS(RABBET_STATUS_INCOMPATIBLE,
+                    "device '%s' has no kernel '%s'; it has %s. The plan was "
+                    "written by '%s', this is rabbet %s: build it again",
+                    engine->device->name, kernel, rabbet_strbuf_text(&list),
+                    engine->plan->producer, rabbet_version());
+  rabbet_strbuf_deinitialize(&list);
+  return status;
+}
+
+static rabbet_status_t rabbet_step_create(rabbet_engine_t* engine, size_t s) {
+  rabbet_plan_step_t* step = &engine->plan->steps[s];
+  rabbet_engine_step_t* out = &engine->steps[s];
+  if (step->plugin_name) {
+    RABBET_RETURN_IF_ERROR(
+        rabbet_step_create_plugin(engine, step, &out->plugin));
+    for (size_t i = 0; i < step->group.node_count; ++i) {
+      rabbet_group_node_t* node = &step->group.nodes[i];
+      if (rabbet_op_is(node->op, RABBET_OP_PLUGIN)) node->plugin = out->plugin;
+    }
+  }
+  const rabbet_kernel_class_t* kernel =
+      rabbet_device_find_kernel(engine->device, step->kernel);
+  if (!kernel) return rabbet_step_no_kernel(engine, step->kernel);
+  rabbet_kernel_spec_t spec = {.device = engine->device,
+                               .group = &step->group,
+                               .tactic = step->tactic,
+                               .allocator = engine->allocator};
+  return RABBET_ANNOTATE(kernel->create(&spec, &out->kernel),
+                         "kernel '%s', tactic %d", step->kernel, step->tactic);
+}
+
+rabbet_status_t rabbet_engine_create_steps(rabbet_engine_t* engine) {
+  for (size_t s = 0; s < engine->plan->step_count; ++s)
+    RABBET_RETURN_IF_ERROR(RABBET_ANNOTATE(rabbet_step_create(engine, s),
+                                           "step '%s'",
+                                           engine->plan->steps[s].name));
+  return rabbet_ok();
+}
+
+void rabbet_engine_destroy_steps(rabbet_engine_t* engine) {
+  if (!engine->steps) return;
+  for (size_t s = 0; s < engine->plan->step_count; ++s) {
+    rabbet_engine_step_t* step = &engine->steps[s];
+    if (step->kernel) step->kernel->kernel_class->destroy(step->kernel);
+    rabbet_plugin_release(step->plugin);
+  }
+}

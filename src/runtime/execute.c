@@ -1,0 +1,310 @@
+// The loop that runs steps.
+#include <string.h>
+
+#include "base/math.h"
+#include "runtime/runtime.h"
+
+// ---- Addresses
+
+static const rabbet_prepared_t* rabbet_prepared_at(
+    const rabbet_prepared_t* prepared, int32_t segment) {
+  while (prepared->segment > segment)
+    prepared = prepared->parent;
+  return prepared;
+}
+
+static void* rabbet_value_address(const rabbet_context_t* context,
+                                  const rabbet_prepared_t* prepared,
+                                  int32_t v) {
+  const rabbet_engine_t* engine = context->engine;
+  const rabbet_plan_value_t* value = &engine->plan->values[v];
+  size_t root = (size_t)engine->analysis.roots[v];
+  if (rabbet_is_materialized(engine, (int32_t)root))
+    return (uint8_t*)prepared->materialized +
+           prepared->materialized_offsets[root];
+  switch (value->storage) {
+    case RABBET_PLAN_STORAGE_IO:
+      return context->addresses[value->io];
+    case RABBET_PLAN_STORAGE_CONSTANT:
+      // Kernels only read it.
+      return engine->device_weights
+                 ? (uint8_t*)engine->device_weights + value->offset
+                 : (uint8_t*)(uintptr_t)engine->plan->weights + value->offset;
+    default: {
+      int32_t stage = engine->analysis.memory_stages[root];
+      return (uint8_t*)context->memory[stage] +
+             rabbet_prepared_at(prepared, stage)->offsets[root];
+    }
+  }
+}
+
+static rabbet_status_t rabbet_check_address(const rabbet_context_t* context,
+                                            const rabbet_prepared_t* prepared,
+                                            size_t io) {
+  const rabbet_io_t* tensor = &context->engine->ios[io];
+  if (context->addresses[io] ||
+      prepared->bytes[context->engine->plan->ios[io].value] == 0)
+    return rabbet_ok();
+  if (tensor->aliased_input >= 0)
+    return RABBET_STATUS(
+        RABBET_STATUS_FAILED_PRECONDITION,
+        "the address of output '%s' is not set; set it to that of input '%s' "
+        "to update that in place, or to memory of its own",
+        tensor->name, context->engine->ios[tensor->aliased_input].name);
+  return RABBET_STATUS(RABBET_STATUS_FAILED_PRECONDITION,
+                       "the address of %s '%s' is not set",
+                       tensor->is_input ? "input" : "output", tensor->name);
+}
+
+// Inputs are checked before the first segment, an output before the one that
+// writes it.
+static rabbet_status_t rabbet_check_addresses(
+    const rabbet_context_t* context, const rabbet_prepared_t* prepared) {
+  const rabbet_engine_t* engine = context->engine;
+  for (size_t i = 0; i < engine->plan->io_count; ++i) {
+    if (engine->io_segments[i] == prepared->segment)
+      RABBET_RETURN_IF_ERROR(rabbet_check_address(context, prepared, i));
+  }
+  return rabbet_ok();
+}
+
+static void rabbet_fill_slots(rabbet_context_t* context,
+                              rabbet_prepared_t* prepared) {
+  const rabbet_engine_t* engine = context->engine;
+  size_t begin = 0, end = 0;
+  rabbet_segment_slots(engine, prepared->segment, &begin, &end);
+  // After the first time, only what has moved.
+  bool all = prepared->memory_generation != context->memory_generation;
+  for (size_t i = begin; i < end; ++i) {
+    int32_t v = engine->slot_values[i];
+    if (all || engine->plan->values[v].storage == RABBET_PLAN_STORAGE_IO)
+      prepared->slots[i - begin] = rabbet_value_address(context, prepared, v);
+  }
+  uint8_t* memory = context->memory[prepared->segment];
+  for (size_t i = 0; all && i < prepared->run_count; ++i) {
+    rabbet_run_t* run = &prepared->runs[i];
+    void** slots =
+        prepared->slots + engine->steps[run->step].first_slot - begin;
+    run->call.inputs = slots;
+    run->call.outputs =
+        slots + engine->plan->steps[run->step].group.input_count;
+    run->call.workspace = memory + run->workspace_offset;
+  }
+}
+
+static rabbet_status_t rabbet_bind(rabbet_context_t* context,
+                                   rabbet_prepared_t* prepared) {
+  if (prepared->memory_generation == context->memory_generation &&
+      prepared->io_generation == context->io_generation)
+    return rabbet_ok();
+  RABBET_RETURN_IF_ERROR(rabbet_check_addresses(context, prepared));
+  rabbet_fill_slots(context, prepared);
+  prepared->memory_generation = context->memory_generation;
+  prepared->io_generation = context->io_generation;
+  return rabbet_ok();
+}
+
+static rabbet_status_t rabbet_ask_output_allocators(
+    rabbet_context_t* context, const rabbet_prepared_t* prepared,
+    void* stream) {
+  const rabbet_engine_t* engine = context->engine;
+  for (size_t i = engine->plan->input_count; i < engine->plan->io_count; ++i) {
+    const rabbet_output_allocator_t* allocator = &context->output_allocators[i];
+    if (!allocator->reallocate || engine->io_segments[i] != prepared->segment)
+      continue;
+    size_t bytes = prepared->bytes[engine->plan->ios[i].value];
+    if (bytes == RABBET_BYTES_UNKNOWN)
+      return RABBET_STATUS(RABBET_STATUS_OUT_OF_RANGE,
+                           "the size of output '%s' has no usable upper bound "
+                           "for these input shapes",
+                           engine->ios[i].name);
+    // An empty tensor asks for a byte, so that NULL always means failure.
+    void* address = allocator->reallocate(
+        allocator->user_data, engine->ios[i].name, context->addresses[i],
+        bytes ? bytes : 1, 256, stream);
+    if (!address)
+      return RABBET_STATUS(RABBET_STATUS_OUT_OF_MEMORY,
+                           "the output allocator of '%s' gave no memory for "
+                           "%zu bytes",
+                           engine->ios[i].name, bytes);
+    RABBET_RETURN_IF_ERROR(rabbet_context_set_address(context, i, address));
+  }
+  return rabbet_ok();
+}
+
+// ---- Steps
+
+static rabbet_status_t rabbet_step_failed(const rabbet_context_t* context,
+                                          size_t step, rabbet_status_t status) {
+  const rabbet_plan_step_t* at = &context->engine->plan->steps[step];
+  return rabbet_status_annotate(status, "step '%s' (kernel '%s')", at->name,
+                                at->kernel);
+}
+
+static rabbet_status_t rabbet_run_steps(rabbet_context_t* context,
+                                        rabbet_prepared_t* prepared,
+                                        void* stream) {
+  rabbet_run_t* end = prepared->runs + prepared->run_count;
+  for (rabbet_run_t* run = prepared->runs; run < end; ++run) {
+    run->call.stream = stream;
+    rabbet_status_t status =
+        run->kernel->kernel_class->enqueue(run->kernel, run->state, &run->call);
+    if (!rabbet_is_ok(status))
+      return rabbet_step_failed(context, run->step, status);
+  }
+  return rabbet_ok();
+}
+
+static rabbet_status_t rabbet_run_steps_timed(rabbet_context_t* context,
+                                              rabbet_prepared_t* prepared,
+                                              void* stream) {
+  rabbet_device_t* device = context->engine->device;
+  for (size_t i = 0; i < prepared->run_count; ++i) {
+    rabbet_run_t* run = &prepared->runs[i];
+    run->call.stream = stream;
+    int64_t begin = rabbet_time_ns();
+    rabbet_status_t status =
+        run->kernel->kernel_class->enqueue(run->kernel, run->state, &run->call);
+    if (rabbet_is_ok(status) && !device->host_memory)
+      status = device->vtable->synchronize(device, stream);
+    if (!rabbet_is_ok(status))
+      return rabbet_step_failed(context, run->step, status);
+    context->times[run->step] = (float)(rabbet_time_ns() - begin) * 1e-6f;
+  }
+  return rabbet_ok();
+}
+
+static void rabbet_report_times(const rabbet_context_t* context) {
+  const rabbet_plan_t* plan = context->engine->plan;
+  for (size_t s = 0; s < plan->step_count; ++s)
+    context->profiler.report(context->profiler.user_data, plan->steps[s].name,
+                             context->times[s]);
+}
+
+// ---- What the host reads and writes
+
+// Elements of all that the host reads after the segment, into read_key.
+static rabbet_status_t rabbet_read_back(rabbet_context_t* context,
+                                        const rabbet_prepared_t* prepared,
+                                        void* stream) {
+  const rabbet_engine_t* engine = context->engine;
+  rabbet_device_t* device = engine->device;
+  size_t last = rabbet_segment_end(engine, prepared->segment) - 1;
+  const rabbet_plan_step_t* step = &engine->plan->steps[last];
+  uint8_t* staging = prepared->host_staging;
+  for (size_t i = 0; i < step->host_read_count; ++i) {
+    int32_t v = step->host_reads[i];
+    size_t bytes = prepared->bytes[v];
+    if (bytes > 0)
+      RABBET_RETURN_IF_ERROR(device->vtable->copy_to_host(
+          device, staging, rabbet_value_address(context, prepared, v), bytes,
+          stream));
+    staging += rabbet_align_up(bytes, 16);
+  }
+  if (!device->host_memory)
+    RABBET_RETURN_IF_ERROR(device->vtable->synchronize(device, stream));
+  int64_t* key = context->read_key;
+  staging = prepared->host_staging;
+  for (size_t i = 0; i < step->host_read_count; ++i) {
+    int32_t v = step->host_reads[i];
+    int64_t count = 0;
+    RABBET_RETURN_IF_ERROR(rabbet_dims_count(&prepared->dims[v], &count));
+    for (int64_t k = 0; k < count; ++k)
+      *key++ = rabbet_load_int64(engine->plan->values[v].dtype, staging, k);
+    staging += rabbet_align_up(prepared->bytes[v], 16);
+  }
+  return rabbet_ok();
+}
+
+// Outputs that no step writes, from what the host knows.
+static rabbet_status_t rabbet_write_outputs(rabbet_context_t* context,
+                                            const rabbet_prepared_t* leaf,
+                                            void* stream) {
+  const rabbet_engine_t* engine = context->engine;
+  rabbet_device_t* device = engine->device;
+  uint8_t* staging = leaf->host_staging;
+  for (size_t i = engine->plan->input_count; i < engine->plan->io_count; ++i) {
+    int32_t v = engine->plan->ios[i].value;
+    const rabbet_plan_value_t* value = &engine->plan->values[v];
+    if (engine->analysis.written[v]) continue;
+    if (!leaf->host_values[v])
+      return RABBET_STATUS(RABBET_STATUS_OUT_OF_RANGE,
+                           "the values of output '%s' divide by 0 or overflow "
+                           "for these input shapes",
+                           value->name);
+    RABBET_RETURN_IF_ERROR(rabbet_check_address(context, leaf, i));
+    rabbet_store_host_values(value, leaf->host_values[v],
+                             value->host_value_count, staging);
+    if (leaf->bytes[v] > 0)
+      RABBET_RETURN_IF_ERROR(device->vtable->copy_to_device(
+          device, context->addresses[i], staging, leaf->bytes[v], stream));
+    staging += rabbet_align_up(leaf->bytes[v], 16);
+  }
+  return rabbet_ok();
+}
+
+static void rabbet_notify_shapes(const rabbet_context_t* context,
+                                 const rabbet_prepared_t* leaf) {
+  const rabbet_plan_t* plan = context->engine->plan;
+  for (size_t i = plan->input_count; i < plan->io_count; ++i) {
+    const rabbet_output_allocator_t* allocator = &context->output_allocators[i];
+    if (allocator->notify_shape)
+      allocator->notify_shape(allocator->user_data, plan->ios[i].name,
+                              &leaf->dims[plan->ios[i].value]);
+  }
+}
+
+// ---- A run
+
+static rabbet_status_t rabbet_run_segment(rabbet_context_t* context,
+                                          rabbet_prepared_t* prepared,
+                                          void* stream) {
+  if (!prepared->ready ||
+      prepared->memory_bytes > context->memory_bytes[prepared->segment])
+    RABBET_RETURN_IF_ERROR(
+        rabbet_prepared_make_ready(context, prepared, stream));
+  if (context->allocator_count > 0)
+    RABBET_RETURN_IF_ERROR(
+        rabbet_ask_output_allocators(context, prepared, stream));
+  RABBET_RETURN_IF_ERROR(rabbet_bind(context, prepared));
+  return context->profiler.report
+             ? rabbet_run_steps_timed(context, prepared, stream)
+             : rabbet_run_steps(context, prepared, stream);
+}
+
+static rabbet_status_t rabbet_run(rabbet_context_t* context, void* stream) {
+  const rabbet_engine_t* engine = context->engine;
+  rabbet_prepared_t* prepared = NULL;
+  RABBET_RETURN_IF_ERROR(rabbet_context_select(context, &prepared));
+  RABBET_RETURN_IF_ERROR(rabbet_run_segment(context, prepared, stream));
+  while ((size_t)prepared->segment + 1 < engine->analysis.segment_count) {
+    RABBET_RETURN_IF_ERROR(rabbet_read_back(context, prepared, stream));
+    RABBET_RETURN_IF_ERROR(rabbet_prepared_lookup(
+        context, prepared, context->read_key,
+        engine->analysis.segment_reads[prepared->segment], &prepared));
+    RABBET_RETURN_IF_ERROR(rabbet_run_segment(context, prepared, stream));
+  }
+  context->last = prepared;
+  if (engine->has_written_outputs)
+    RABBET_RETURN_IF_ERROR(rabbet_write_outputs(context, prepared, stream));
+  if (context->allocator_count > 0) rabbet_notify_shapes(context, prepared);
+  return rabbet_ok();
+}
+
+rabbet_status_t rabbet_context_execute(rabbet_context_t* context,
+                                       void* stream) {
+  rabbet_device_t* device = context->engine->device;
+  void* token = NULL;
+  if (device->vtable->begin_run)
+    RABBET_RETURN_IF_ERROR(device->vtable->begin_run(
+        device, rabbet_context_actual_threads(context), &token));
+  context->stream = stream;
+  if (context->profiler.report)
+    memset(context->times, 0,
+           context->engine->plan->step_count * sizeof(*context->times));
+  rabbet_status_t status = rabbet_run(context, stream);
+  if (device->vtable->end_run) device->vtable->end_run(device, token);
+  if (rabbet_is_ok(status) && context->profiler.report)
+    rabbet_report_times(context);
+  return status;
+}

@@ -1,0 +1,346 @@
+// How to run a segment: kernel states, memory, what the host must write.
+#include <string.h>
+
+#include "base/math.h"
+#include "runtime/runtime.h"
+
+#define RABBET_DEVICE_ALIGNMENT 256
+
+// ---- Kernels
+
+static bool rabbet_step_is_empty(const rabbet_prepared_t* prepared,
+                                 const rabbet_plan_step_t* step) {
+  for (size_t i = 0; i < step->group.output_count; ++i) {
+    const rabbet_dims_t* dims =
+        &prepared->dims[step->values[step->group.outputs[i]]];
+    bool empty = false;
+    for (int32_t axis = 0; axis < dims->rank; ++axis)
+      empty |= dims->d[axis] == 0;
+    if (!empty) return false;
+  }
+  return true;
+}
+
+// Dims and host values of a step's values, in the node's arena: plugins keep
+// looking at them.
+static rabbet_status_t rabbet_step_shapes(rabbet_prepared_t* prepared,
+                                          const rabbet_plan_step_t* step,
+                                          int threads,
+                                          rabbet_kernel_shapes_t* out_shapes) {
+  size_t count = step->group.value_count;
+  rabbet_dims_t* dims = NULL;
+  const int64_t** host_values = NULL;
+  RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
+      &prepared->arena, count, sizeof(*dims), (void**)&dims));
+  RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
+      &prepared->arena, count, sizeof(*host_values), (void**)&host_values));
+  for (size_t i = 0; i < count; ++i) {
+    int32_t v = step->values[i];
+    if (v < 0) {
+      RABBET_RETURN_IF_ERROR(rabbet_resolve_shape(
+          prepared, "an inner tensor", &step->inner_shapes[i], &dims[i]));
+      continue;
+    }
+    dims[i] = prepared->dims[v];
+    host_values[i] = prepared->host_values[v];
+  }
+  *out_shapes = (rabbet_kernel_shapes_t){
+      .dims = dims, .host_values = host_values, .threads = threads};
+  return rabbet_ok();
+}
+
+static rabbet_status_t rabbet_prepare_step(rabbet_prepared_t* prepared,
+                                           size_t s, int threads,
+                                           size_t* out_workspace) {
+  const rabbet_engine_t* engine = prepared->engine;
+  const rabbet_plan_step_t* step = &engine->plan->steps[s];
+  rabbet_kernel_t* kernel = engine->steps[s].kernel;
+  rabbet_kernel_shapes_t shapes;
+  RABBET_RETURN_IF_ERROR(rabbet_step_shapes(prepared, step, threads, &shapes));
+  size_t at = s - rabbet_segment_begin(engine, prepared->segment);
+  return kernel->kernel_class->prepare(kernel, &shapes, &prepared->states[at],
+                                       out_workspace);
+}
+
+static rabbet_status_t rabbet_prepare_runs(rabbet_prepared_t* prepared,
+                                           int threads, size_t* workspaces) {
+  const rabbet_engine_t* engine = prepared->engine;
+  size_t begin = rabbet_segment_begin(engine, prepared->segment);
+  size_t end = rabbet_segment_end(engine, prepared->segment);
+  for (size_t s = begin; s < end; ++s) {
+    const rabbet_plan_step_t* step = &engine->plan->steps[s];
+    if (rabbet_step_is_empty(prepared, step)) continue;
+    size_t run = prepared->run_count;
+    RABBET_RETURN_IF_ERROR(RABBET_ANNOTATE(
+        rabbet_prepare_step(prepared, s, threads, &workspaces[run]),
+        "preparing step '%s' (kernel '%s')", step->name, step->kernel));
+    prepared->runs[run].kernel = engine->steps[s].kernel;
+    prepared->runs[run].state = prepared->states[s - begin];
+    prepared->runs[run].step = s;
+    ++prepared->run_count;
+  }
+  return rabbet_ok();
+}
+
+// ---- Memory
+
+static bool rabbet_owns_memory(const rabbet_prepared_t* prepared, size_t v) {
+  const rabbet_plan_analysis_t* analysis = &prepared->engine->analysis;
+  return analysis->roots[v] == (int32_t)v &&
+         prepared->engine->plan->values[v].storage ==
+             RABBET_PLAN_STORAGE_ARENA &&
+         analysis->memory_stages[v] == prepared->segment &&
+         analysis->first_steps[v] <= analysis->last_steps[v] &&
+         !analysis->materialized[v];
+}
+
+// Requests for the values whose sizes get bounded at this stage, then for the
+// workspaces of its steps. requests[i] of a value is at its number.
+static rabbet_status_t rabbet_memory_requests(
+    const rabbet_prepared_t* prepared, const size_t* workspaces,
+    rabbet_memory_request_t* requests) {
+  const rabbet_engine_t* engine = prepared->engine;
+  const rabbet_plan_analysis_t* analysis = &engine->analysis;
+  size_t values = engine->plan->value_count;
+  for (size_t v = 0; v < values; ++v) {
+    size_t root = (size_t)analysis->roots[v];
+    if (!rabbet_owns_memory(prepared, root)) continue;
+    if (prepared->bytes[v] == RABBET_BYTES_UNKNOWN)
+      return RABBET_STATUS(RABBET_STATUS_OUT_OF_RANGE,
+                           "the size of '%s' has no usable upper bound for "
+                           "these input shapes",
+                           engine->plan->values[v].name);
+    requests[root].first = analysis->first_steps[root];
+    requests[root].last = analysis->last_steps[root];
+    if (prepared->bytes[v] > requests[root].size)
+      requests[root].size = prepared->bytes[v];
+  }
+  for (size_t i = 0; i < prepared->run_count; ++i)
+    requests[values + i] =
+        (rabbet_memory_request_t){.size = workspaces[i],
+                                  .first = (int32_t)prepared->runs[i].step,
+                                  .last = (int32_t)prepared->runs[i].step};
+  return rabbet_ok();
+}
+
+static rabbet_status_t rabbet_prepare_memory(rabbet_prepared_t* prepared,
+                                             const size_t* workspaces) {
+  const rabbet_engine_t* engine = prepared->engine;
+  size_t values = engine->plan->value_count;
+  size_t count = values + prepared->run_count;
+  rabbet_memory_request_t* requests = NULL;
+  RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
+      &prepared->arena, values, sizeof(*prepared->offsets),
+      (void**)&prepared->offsets));
+  RABBET_RETURN_IF_ERROR(rabbet_allocate(
+      engine->allocator, count * sizeof(*requests), (void**)&requests));
+  rabbet_status_t status =
+      rabbet_memory_requests(prepared, workspaces, requests);
+  if (rabbet_is_ok(status))
+    status = rabbet_plan_memory(requests, count, engine->allocator,
+                                &prepared->memory_bytes);
+  if (rabbet_is_ok(status)) {
+    for (size_t v = 0; v < values; ++v)
+      prepared->offsets[v] = requests[v].offset;
+    for (size_t i = 0; i < prepared->run_count; ++i)
+      prepared->runs[i].workspace_offset = requests[values + i].offset;
+  }
+  rabbet_free(engine->allocator, requests);
+  return status;
+}
+
+// A context's memory of a stage only grows.
+static rabbet_status_t rabbet_context_reserve(rabbet_context_t* context,
+                                              int32_t segment, size_t bytes,
+                                              void* stream) {
+  rabbet_device_t* device = context->engine->device;
+  // Empty tensors and kernels without workspace get a valid address too.
+  if (bytes < RABBET_DEVICE_ALIGNMENT) bytes = RABBET_DEVICE_ALIGNMENT;
+  if (bytes <= context->memory_bytes[segment]) return rabbet_ok();
+  if (!device->host_memory)
+    RABBET_RETURN_IF_ERROR(device->vtable->synchronize(device, stream));
+  ++context->memory_generation;
+  if (context->memory[segment])
+    device->vtable->free(device, context->memory[segment]);
+  context->memory[segment] = NULL;
+  context->memory_bytes[segment] = 0;
+  RABBET_RETURN_IF_ERROR(RABBET_ANNOTATE(
+      device->vtable->allocate(device, bytes, &context->memory[segment]),
+      "%zu bytes for intermediate tensors", bytes));
+  context->memory_bytes[segment] = bytes;
+  return rabbet_ok();
+}
+
+// ---- Values that the host writes
+
+// Shape inputs lie on the host; steps on a device that cannot see them read a
+// copy.
+bool rabbet_is_materialized(const rabbet_engine_t* engine, int32_t root) {
+  const rabbet_plan_value_t* value = &engine->plan->values[root];
+  return engine->analysis.materialized[root] ||
+         (!engine->device->host_memory &&
+          value->storage == RABBET_PLAN_STORAGE_IO &&
+          engine->ios[value->io].is_shape_input);
+}
+
+static const int64_t* rabbet_known_values(const rabbet_prepared_t* prepared,
+                                          int32_t v) {
+  const rabbet_engine_t* engine = prepared->engine;
+  const rabbet_plan_value_t* value = &engine->plan->values[v];
+  if (prepared->host_values[v]) return prepared->host_values[v];
+  if (value->storage != RABBET_PLAN_STORAGE_IO ||
+      !engine->ios[value->io].is_shape_input)
+    return NULL;
+  const rabbet_prepared_t* root = prepared;
+  while (root->parent)
+    root = root->parent;
+  return root->key + engine->key_offsets[value->io] +
+         engine->ios[value->io].dims.rank;
+}
+
+void rabbet_store_host_values(const rabbet_plan_value_t* value,
+                              const int64_t* from, size_t count, void* to) {
+  for (size_t i = 0; i < count; ++i)
+    rabbet_store_int64(value->dtype, to, (int64_t)i, from[i]);
+}
+
+static rabbet_status_t rabbet_write_materialized(rabbet_prepared_t* prepared,
+                                                 int32_t v, uint8_t* staging) {
+  const rabbet_plan_value_t* value = &prepared->engine->plan->values[v];
+  const int64_t* from = rabbet_known_values(prepared, v);
+  int64_t count = 0;
+  RABBET_RETURN_IF_ERROR(rabbet_dims_count(&prepared->dims[v], &count));
+  if (!from)
+    return RABBET_STATUS(RABBET_STATUS_OUT_OF_RANGE,
+                         "the values of '%s' divide by 0 or overflow for these "
+                         "input shapes",
+                         value->name);
+  rabbet_store_host_values(value, from, (size_t)count,
+                           staging + prepared->materialized_offsets[v]);
+  return rabbet_ok();
+}
+
+// Gives a place to each such value that steps of this segment read.
+static void rabbet_place_materialized(rabbet_prepared_t* prepared,
+                                      size_t* out_total) {
+  const rabbet_engine_t* engine = prepared->engine;
+  size_t begin = 0, end = 0;
+  *out_total = 0;
+  rabbet_segment_slots(engine, prepared->segment, &begin, &end);
+  for (size_t v = 0; v < engine->plan->value_count; ++v)
+    prepared->materialized_offsets[v] = SIZE_MAX;
+  for (size_t i = begin; i < end; ++i) {
+    int32_t root = engine->analysis.roots[engine->slot_values[i]];
+    size_t* offset = &prepared->materialized_offsets[root];
+    if (*offset != SIZE_MAX || !rabbet_is_materialized(engine, root)) continue;
+    *offset = *out_total;
+    *out_total +=
+        rabbet_align_up(prepared->bytes[root] + 1, RABBET_DEVICE_ALIGNMENT);
+  }
+}
+
+static rabbet_status_t rabbet_copy_materialized(rabbet_prepared_t* prepared,
+                                                size_t total, uint8_t* staging,
+                                                void* stream) {
+  rabbet_device_t* device = prepared->engine->device;
+  for (size_t v = 0; v < prepared->engine->plan->value_count; ++v) {
+    if (prepared->materialized_offsets[v] != SIZE_MAX)
+      RABBET_RETURN_IF_ERROR(
+          rabbet_write_materialized(prepared, (int32_t)v, staging));
+  }
+  RABBET_RETURN_IF_ERROR(
+      device->vtable->allocate(device, total, &prepared->materialized));
+  RABBET_RETURN_IF_ERROR(device->vtable->copy_to_device(
+      device, prepared->materialized, staging, total, stream));
+  return device->vtable->synchronize(device, stream);
+}
+
+static rabbet_status_t rabbet_prepare_materialized(rabbet_prepared_t* prepared,
+                                                   void* stream) {
+  const rabbet_engine_t* engine = prepared->engine;
+  size_t total = 0;
+  RABBET_RETURN_IF_ERROR(
+      rabbet_arena_allocate_array(&prepared->arena, engine->plan->value_count,
+                                  sizeof(*prepared->materialized_offsets),
+                                  (void**)&prepared->materialized_offsets));
+  rabbet_place_materialized(prepared, &total);
+  if (total == 0) return rabbet_ok();
+  uint8_t* staging = NULL;
+  RABBET_RETURN_IF_ERROR(
+      rabbet_allocate(engine->allocator, total, (void**)&staging));
+  rabbet_status_t status =
+      rabbet_copy_materialized(prepared, total, staging, stream);
+  rabbet_free(engine->allocator, staging);
+  return status;
+}
+
+// ---- All
+
+static rabbet_status_t rabbet_prepare_arrays(rabbet_prepared_t* prepared) {
+  const rabbet_engine_t* engine = prepared->engine;
+  size_t steps = rabbet_segment_end(engine, prepared->segment) -
+                 rabbet_segment_begin(engine, prepared->segment);
+  size_t first = 0, last = 0;
+  rabbet_segment_slots(engine, prepared->segment, &first, &last);
+  RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
+      &prepared->arena, steps, sizeof(*prepared->states),
+      (void**)&prepared->states));
+  RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(&prepared->arena, steps,
+                                                     sizeof(*prepared->runs),
+                                                     (void**)&prepared->runs));
+  return rabbet_arena_allocate_array(&prepared->arena, last - first,
+                                     sizeof(*prepared->slots),
+                                     (void**)&prepared->slots);
+}
+
+// Host memory that reads and written outputs go through.
+static rabbet_status_t rabbet_prepare_staging(rabbet_prepared_t* prepared) {
+  const rabbet_engine_t* engine = prepared->engine;
+  size_t end = rabbet_segment_end(engine, prepared->segment), bytes = 0;
+  if (end > 0) {
+    const rabbet_plan_step_t* step = &engine->plan->steps[end - 1];
+    for (size_t i = 0; i < step->host_read_count; ++i)
+      bytes += rabbet_align_up(prepared->bytes[step->host_reads[i]], 16);
+  }
+  for (size_t i = engine->plan->input_count; i < engine->plan->io_count; ++i) {
+    int32_t v = engine->plan->ios[i].value;
+    if (!engine->analysis.written[v])
+      bytes += rabbet_align_up(prepared->bytes[v], 16);
+  }
+  return rabbet_arena_allocate(&prepared->arena, bytes,
+                               (void**)&prepared->host_staging);
+}
+
+static rabbet_status_t rabbet_prepare(rabbet_context_t* context,
+                                      rabbet_prepared_t* prepared,
+                                      size_t* workspaces, void* stream) {
+  RABBET_RETURN_IF_ERROR(rabbet_prepare_runs(
+      prepared, rabbet_context_actual_threads(context), workspaces));
+  RABBET_RETURN_IF_ERROR(rabbet_prepare_memory(prepared, workspaces));
+  RABBET_RETURN_IF_ERROR(rabbet_prepare_materialized(prepared, stream));
+  return rabbet_prepare_staging(prepared);
+}
+
+rabbet_status_t rabbet_prepared_make_ready(rabbet_context_t* context,
+                                           rabbet_prepared_t* prepared,
+                                           void* stream) {
+  const rabbet_engine_t* engine = prepared->engine;
+  if (!prepared->ready) {
+    size_t steps = rabbet_segment_end(engine, prepared->segment) -
+                   rabbet_segment_begin(engine, prepared->segment);
+    size_t* workspaces = NULL;
+    RABBET_RETURN_IF_ERROR(rabbet_allocate(
+        engine->allocator, (steps + 1) * sizeof(size_t), (void**)&workspaces));
+    rabbet_status_t status = rabbet_prepare_arrays(prepared);
+    if (rabbet_is_ok(status))
+      status = rabbet_prepare(context, prepared, workspaces, stream);
+    rabbet_free(engine->allocator, workspaces);
+    if (!rabbet_is_ok(status)) {
+      rabbet_prepared_undo(prepared);
+      return status;
+    }
+    prepared->ready = true;
+  }
+  return rabbet_context_reserve(context, prepared->segment,
+                                prepared->memory_bytes, stream);
+}

@@ -1,0 +1,406 @@
+// What the shapes are, as far as they are known before a segment.
+#include <string.h>
+
+#include "base/math.h"
+#include "runtime/runtime.h"
+
+#define RABBET_RESOLVE_ARRAY(prepared, count, field)       \
+  rabbet_arena_allocate_array(&(prepared)->arena, (count), \
+                              sizeof(*(prepared)->field),  \
+                              (void**)&(prepared)->field)
+
+static rabbet_status_t rabbet_resolve_allocate(rabbet_prepared_t* prepared) {
+  const rabbet_plan_t* plan = prepared->engine->plan;
+  size_t exprs = rabbet_expr_node_count(plan->graph);
+  rabbet_status_t status = RABBET_RESOLVE_ARRAY(
+      prepared, rabbet_expr_symbol_count(plan->graph), symbols);
+  if (rabbet_is_ok(status))
+    status = RABBET_RESOLVE_ARRAY(prepared, exprs, exprs);
+  if (rabbet_is_ok(status))
+    status = RABBET_RESOLVE_ARRAY(prepared, exprs, valid);
+  if (rabbet_is_ok(status))
+    status = RABBET_RESOLVE_ARRAY(prepared, plan->value_count, dims);
+  if (rabbet_is_ok(status))
+    status = RABBET_RESOLVE_ARRAY(prepared, plan->value_count, bytes);
+  if (rabbet_is_ok(status))
+    status = RABBET_RESOLVE_ARRAY(prepared, plan->value_count, host_values);
+  if (prepared->engine->analysis.segment_count == 1) return status;
+  if (rabbet_is_ok(status)) status = RABBET_RESOLVE_ARRAY(prepared, exprs, low);
+  if (rabbet_is_ok(status))
+    status = RABBET_RESOLVE_ARRAY(prepared, exprs, high);
+  return status;
+}
+
+// ---- Symbols
+
+static void rabbet_resolve_symbols(rabbet_prepared_t* prepared) {
+  const rabbet_engine_t* engine = prepared->engine;
+  const rabbet_expr_graph_t* graph = engine->plan->graph;
+  size_t count = rabbet_expr_symbol_count(graph);
+  if (prepared->parent && count > 0)
+    memcpy(prepared->symbols, prepared->parent->symbols,
+           count * sizeof(*prepared->symbols));
+  for (size_t i = 0; i < count; ++i) {
+    const rabbet_plan_source_t* source = &engine->analysis.sources[i];
+    if (source->read + 1 != prepared->segment) continue;
+    size_t at = (size_t)source->index;
+    if (source->read < 0) {
+      at += engine->key_offsets[source->input];
+      if (rabbet_expr_symbol(graph, i)->kind == RABBET_SYMBOL_VALUE)
+        at += (size_t)engine->ios[source->input].dims.rank;
+    }
+    prepared->symbols[i] = prepared->key[at];
+  }
+}
+
+// What the host has read must keep to the bound that memory was planned for.
+static rabbet_status_t rabbet_resolve_check_reads(
+    const rabbet_prepared_t* prepared) {
+  const rabbet_plan_t* plan = prepared->engine->plan;
+  if (prepared->segment == 0) return rabbet_ok();
+  for (size_t i = 0; i < rabbet_expr_symbol_count(plan->graph); ++i) {
+    const rabbet_symbol_t* symbol = rabbet_expr_symbol(plan->graph, i);
+    if (prepared->engine->analysis.sources[i].read + 1 != prepared->segment ||
+        symbol->upper == RABBET_EXPR_NONE)
+      continue;
+    int64_t upper = prepared->parent->high[symbol->upper];
+    if (prepared->symbols[i] < 0 || prepared->symbols[i] > upper)
+      return RABBET_STATUS(RABBET_STATUS_OUT_OF_RANGE,
+                           "size tensor '%s' holds %lld; expected 0 to %lld, "
+                           "the upper bound that was declared for it",
+                           plan->values[symbol->tensor].name,
+                           (long long)prepared->symbols[i], (long long)upper);
+  }
+  return rabbet_ok();
+}
+
+// ---- Expressions
+
+static rabbet_status_t rabbet_resolve_exprs(rabbet_prepared_t* prepared) {
+  const rabbet_engine_t* engine = prepared->engine;
+  const rabbet_expr_graph_t* graph = engine->plan->graph;
+  if (!prepared->parent)
+    return rabbet_expr_evaluate(graph, prepared->symbols, prepared->exprs,
+                                prepared->valid);
+  size_t count = rabbet_expr_node_count(graph);
+  memcpy(prepared->exprs, prepared->parent->exprs,
+         count * sizeof(*prepared->exprs));
+  memcpy(prepared->valid, prepared->parent->valid,
+         count * sizeof(*prepared->valid));
+  for (size_t i = 0; i < count; ++i) {
+    if (engine->analysis.expr_stages[i] != prepared->segment) continue;
+    prepared->valid[i] =
+        rabbet_expr_evaluate_node(graph, (rabbet_expr_t)i, prepared->symbols,
+                                  prepared->exprs, prepared->valid);
+  }
+  return rabbet_ok();
+}
+
+// Bounds while some symbols are not known. A size tensor's bound may depend on
+// an earlier size tensor, so that this settles after as many rounds as there
+// are unknown symbols at most.
+static rabbet_status_t rabbet_resolve_bounds(rabbet_prepared_t* prepared) {
+  const rabbet_engine_t* engine = prepared->engine;
+  const rabbet_expr_graph_t* graph = engine->plan->graph;
+  size_t count = rabbet_expr_symbol_count(graph);
+  if (!prepared->low) return rabbet_ok();
+  int64_t *low = NULL, *high = NULL;
+  RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
+      &prepared->arena, count, sizeof(*low), (void**)&low));
+  RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
+      &prepared->arena, count, sizeof(*high), (void**)&high));
+  for (size_t i = 0; i < count; ++i) {
+    bool known = engine->analysis.sources[i].read < prepared->segment;
+    bool bounded = rabbet_expr_symbol(graph, i)->upper != RABBET_EXPR_NONE;
+    low[i] = known ? prepared->symbols[i] : bounded ? 0 : INT64_MIN;
+    high[i] = known ? prepared->symbols[i] : INT64_MAX;
+  }
+  for (bool changed = true; changed;) {
+    changed = false;
+    RABBET_RETURN_IF_ERROR(
+        rabbet_expr_bounds(graph, low, high, prepared->low, prepared->high));
+    for (size_t i = 0; i < count; ++i) {
+      const rabbet_symbol_t* symbol = rabbet_expr_symbol(graph, i);
+      if (engine->analysis.sources[i].read < prepared->segment ||
+          symbol->upper == RABBET_EXPR_NONE)
+        continue;
+      int64_t upper = rabbet_max_i64(prepared->high[symbol->upper], 0);
+      changed |= upper < high[i];
+      high[i] = rabbet_min_i64(high[i], upper);
+    }
+  }
+  return rabbet_ok();
+}
+
+// ---- Shapes
+
+static rabbet_status_t rabbet_resolve_bad_dim(const rabbet_prepared_t* prepared,
+                                              const char* name, int32_t axis,
+                                              rabbet_expr_t expr) {
+  const rabbet_engine_t* engine = prepared->engine;
+  char* text = NULL;
+  RABBET_RETURN_IF_ERROR(
+      rabbet_expr_print(engine->plan->graph, expr, engine->allocator, &text));
+  rabbet_status_t status =
+      prepared->valid[expr]
+          ? RABBET_STATUS(RABBET_STATUS_OUT_OF_RANGE,
+                          "dimension %d of '%s' would be %lld: %s, for these "
+                          "input shapes",
+                          axis, name, (long long)prepared->exprs[expr], text)
+          : RABBET_STATUS(RABBET_STATUS_OUT_OF_RANGE,
+                          "dimension %d of '%s' has no value: %s divides by 0 "
+                          "or overflows for these input shapes",
+                          axis, name, text);
+  rabbet_free(engine->allocator, text);
+  return status;
+}
+
+rabbet_status_t rabbet_resolve_shape(const rabbet_prepared_t* prepared,
+                                     const char* name,
+                                     const rabbet_shape_t* shape,
+                                     rabbet_dims_t* out_dims) {
+  out_dims->rank = shape->rank;
+  for (int32_t axis = 0; axis < shape->rank; ++axis) {
+    rabbet_expr_t expr = shape->d[axis];
+    out_dims->d[axis] = -1;
+    if (prepared->engine->analysis.expr_stages[expr] > prepared->segment)
+      continue;
+    if (!prepared->valid[expr] || prepared->exprs[expr] < 0)
+      return rabbet_resolve_bad_dim(prepared, name, axis, expr);
+    out_dims->d[axis] = prepared->exprs[expr];
+  }
+  return rabbet_ok();
+}
+
+// Bytes at the upper bound of what is not known yet.
+static size_t rabbet_resolve_bytes(const rabbet_prepared_t* prepared,
+                                   const rabbet_plan_value_t* value,
+                                   const rabbet_dims_t* known) {
+  rabbet_dims_t dims = *known;
+  for (int32_t axis = 0; axis < dims.rank; ++axis) {
+    if (dims.d[axis] < 0)
+      dims.d[axis] = rabbet_max_i64(prepared->high[value->shape.d[axis]], 0);
+    if (dims.d[axis] == INT64_MAX) return RABBET_BYTES_UNKNOWN;
+  }
+  size_t bytes = 0;
+  rabbet_status_t status =
+      rabbet_tensor_bytes(value->dtype, value->format, &dims, &bytes);
+  if (rabbet_is_ok(status)) return bytes;
+  rabbet_status_ignore(status);
+  return RABBET_BYTES_UNKNOWN;
+}
+
+static rabbet_status_t rabbet_resolve_value(rabbet_prepared_t* prepared,
+                                            size_t v) {
+  const rabbet_engine_t* engine = prepared->engine;
+  const rabbet_plan_value_t* value = &engine->plan->values[v];
+  int32_t root = engine->analysis.roots[v];
+  RABBET_RETURN_IF_ERROR(rabbet_resolve_shape(
+      prepared, value->name, &value->shape, &prepared->dims[v]));
+  prepared->bytes[v] =
+      rabbet_resolve_bytes(prepared, value, &prepared->dims[v]);
+  bool known = engine->analysis.dim_stages[v] <= prepared->segment;
+  if (known && prepared->bytes[v] == RABBET_BYTES_UNKNOWN) {
+    char text[192];
+    return RABBET_STATUS(
+        RABBET_STATUS_OUT_OF_RANGE,
+        "'%s' with shape %s does not fit into memory", value->name,
+        rabbet_dims_print(&prepared->dims[v], text, sizeof(text)));
+  }
+  // Intermediate memory is as large as the largest of those that share it; the
+  // caller's and the plan's is not for us to enlarge.
+  if (value->alias >= 0 && value->storage != RABBET_PLAN_STORAGE_ARENA) {
+    RABBET_RETURN_IF_ERROR(rabbet_resolve_shape(
+        prepared, engine->plan->values[root].name,
+        &engine->plan->values[root].shape, &prepared->dims[root]));
+    size_t room = rabbet_resolve_bytes(prepared, &engine->plan->values[root],
+                                       &prepared->dims[root]);
+    if (prepared->bytes[v] > room)
+      return RABBET_STATUS(RABBET_STATUS_DATA_LOSS,
+                           "'%s' needs %zu bytes but shares the %zu bytes of "
+                           "'%s'",
+                           value->name, prepared->bytes[v], room,
+                           engine->plan->values[root].name);
+  }
+  return rabbet_ok();
+}
+
+static rabbet_status_t rabbet_resolve_values(rabbet_prepared_t* prepared) {
+  const rabbet_engine_t* engine = prepared->engine;
+  for (size_t v = 0; v < engine->plan->value_count; ++v) {
+    if (prepared->parent &&
+        engine->analysis.dim_stages[v] < prepared->segment) {
+      prepared->dims[v] = prepared->parent->dims[v];
+      prepared->bytes[v] = prepared->parent->bytes[v];
+      continue;
+    }
+    RABBET_RETURN_IF_ERROR(rabbet_resolve_value(prepared, v));
+  }
+  return rabbet_ok();
+}
+
+static rabbet_status_t rabbet_resolve_host_values(rabbet_prepared_t* prepared) {
+  const rabbet_plan_t* plan = prepared->engine->plan;
+  for (size_t v = 0; v < plan->value_count; ++v) {
+    const rabbet_plan_value_t* value = &plan->values[v];
+    if (!value->host_values) continue;
+    if (prepared->parent && prepared->parent->host_values[v]) {
+      prepared->host_values[v] = prepared->parent->host_values[v];
+      continue;
+    }
+    int64_t* values = NULL;
+    RABBET_RETURN_IF_ERROR(
+        rabbet_arena_allocate_array(&prepared->arena, value->host_value_count,
+                                    sizeof(*values), (void**)&values));
+    bool known = true;
+    for (size_t i = 0; i < value->host_value_count && known; ++i) {
+      rabbet_expr_t expr = value->host_values[i];
+      known =
+          prepared->engine->analysis.expr_stages[expr] <= prepared->segment &&
+          prepared->valid[expr];
+      values[i] = prepared->exprs[expr];
+    }
+    if (known) prepared->host_values[v] = values;
+  }
+  return rabbet_ok();
+}
+
+// Inputs that share a named dimension must agree: the symbol has the value of
+// the first of them.
+static rabbet_status_t rabbet_resolve_check_inputs(
+    const rabbet_prepared_t* prepared) {
+  const rabbet_engine_t* engine = prepared->engine;
+  const rabbet_plan_t* plan = engine->plan;
+  if (prepared->segment > 0) return rabbet_ok();
+  for (size_t i = 0; i < plan->input_count; ++i) {
+    const rabbet_shape_t* shape = &plan->values[plan->ios[i].value].shape;
+    for (int32_t axis = 0; axis < shape->rank; ++axis) {
+      int64_t given = prepared->key[engine->key_offsets[i] + (size_t)axis];
+      if (given == prepared->exprs[shape->d[axis]]) continue;
+      const rabbet_symbol_t* symbol = rabbet_expr_symbol(
+          plan->graph,
+          (size_t)rabbet_expr_node(plan->graph, shape->d[axis])->a);
+      return RABBET_STATUS(
+          RABBET_STATUS_INVALID_ARGUMENT,
+          "dimension %d of input '%s' is %lld and dimension %d of input '%s' "
+          "is %lld, but both are named '%s' and must be equal",
+          symbol->index, plan->values[symbol->tensor].name,
+          (long long)prepared->exprs[shape->d[axis]], axis, plan->ios[i].name,
+          (long long)given, symbol->name ? symbol->name : "?");
+    }
+  }
+  return rabbet_ok();
+}
+
+static rabbet_status_t rabbet_resolve(rabbet_prepared_t* prepared) {
+  RABBET_RETURN_IF_ERROR(rabbet_resolve_allocate(prepared));
+  rabbet_resolve_symbols(prepared);
+  RABBET_RETURN_IF_ERROR(rabbet_resolve_check_reads(prepared));
+  RABBET_RETURN_IF_ERROR(rabbet_resolve_exprs(prepared));
+  RABBET_RETURN_IF_ERROR(rabbet_resolve_check_inputs(prepared));
+  RABBET_RETURN_IF_ERROR(rabbet_resolve_bounds(prepared));
+  RABBET_RETURN_IF_ERROR(rabbet_resolve_values(prepared));
+  return rabbet_resolve_host_values(prepared);
+}
+
+// ---- Nodes
+
+rabbet_status_t rabbet_prepared_create(rabbet_context_t* context,
+                                       rabbet_prepared_t* parent,
+                                       const int64_t* key, size_t key_size,
+                                       rabbet_prepared_t** out_prepared) {
+  *out_prepared = NULL;
+  rabbet_prepared_t* prepared = NULL;
+  RABBET_RETURN_IF_ERROR(rabbet_allocate(context->allocator, sizeof(*prepared),
+                                         (void**)&prepared));
+  prepared->engine = context->engine;
+  prepared->parent = parent;
+  prepared->segment = parent ? parent->segment + 1 : 0;
+  prepared->key_size = key_size;
+  rabbet_arena_initialize(context->allocator, &prepared->arena);
+  rabbet_status_t status = rabbet_arena_copy(
+      &prepared->arena, key, key_size * sizeof(*key), (void**)&prepared->key);
+  if (rabbet_is_ok(status)) status = rabbet_resolve(prepared);
+  if (!rabbet_is_ok(status)) {
+    rabbet_prepared_destroy(prepared);
+    return status;
+  }
+  *out_prepared = prepared;
+  return rabbet_ok();
+}
+
+void rabbet_prepared_undo(rabbet_prepared_t* prepared) {
+  const rabbet_engine_t* engine = prepared->engine;
+  size_t begin = rabbet_segment_begin(engine, prepared->segment);
+  size_t end = rabbet_segment_end(engine, prepared->segment);
+  for (size_t s = begin; prepared->states && s < end; ++s) {
+    rabbet_kernel_t* kernel = engine->steps[s].kernel;
+    if (prepared->states[s - begin])
+      kernel->kernel_class->destroy_state(kernel, prepared->states[s - begin]);
+    prepared->states[s - begin] = NULL;
+  }
+  if (prepared->materialized)
+    engine->device->vtable->free(engine->device, prepared->materialized);
+  prepared->materialized = NULL;
+  prepared->run_count = 0;
+}
+
+void rabbet_prepared_destroy(rabbet_prepared_t* prepared) {
+  if (!prepared) return;
+  rabbet_prepared_cache_clear(&prepared->children);
+  rabbet_prepared_undo(prepared);
+  rabbet_allocator_t allocator = prepared->arena.allocator;
+  rabbet_arena_deinitialize(&prepared->arena);
+  rabbet_free(allocator, prepared);
+}
+
+void rabbet_prepared_cache_clear(rabbet_prepared_cache_t* cache) {
+  for (size_t i = 0; i < cache->count; ++i)
+    rabbet_prepared_destroy(cache->nodes[i]);
+  *cache = (rabbet_prepared_cache_t){0};
+}
+
+// Work on the device may still use what is thrown away.
+static rabbet_status_t rabbet_prepared_evict(rabbet_context_t* context,
+                                             rabbet_prepared_cache_t* cache) {
+  if (cache->count < RABBET_PREPARED_MAX) return rabbet_ok();
+  rabbet_device_t* device = context->engine->device;
+  if (!device->host_memory)
+    RABBET_RETURN_IF_ERROR(
+        device->vtable->synchronize(device, context->stream));
+  size_t oldest = 0;
+  for (size_t i = 1; i < cache->count; ++i) {
+    if (cache->nodes[i]->used < cache->nodes[oldest]->used) oldest = i;
+  }
+  context->last = NULL;  // it may lie below
+  rabbet_prepared_destroy(cache->nodes[oldest]);
+  cache->nodes[oldest] = cache->nodes[--cache->count];
+  return rabbet_ok();
+}
+
+rabbet_status_t rabbet_prepared_lookup(rabbet_context_t* context,
+                                       rabbet_prepared_t* parent,
+                                       const int64_t* key, size_t key_size,
+                                       rabbet_prepared_t** out_prepared) {
+  rabbet_prepared_cache_t* cache = parent ? &parent->children : &context->roots;
+  for (size_t i = 0; i < cache->count; ++i) {
+    rabbet_prepared_t* node = cache->nodes[i];
+    if (key_size > 0 && memcmp(node->key, key, key_size * sizeof(*key)) != 0)
+      continue;
+    node->used = ++context->clock;
+    *out_prepared = node;
+    return rabbet_ok();
+  }
+  rabbet_prepared_t* node = NULL;
+  RABBET_RETURN_IF_ERROR(
+      rabbet_prepared_create(context, parent, key, key_size, &node));
+  rabbet_status_t status = rabbet_prepared_evict(context, cache);
+  if (!rabbet_is_ok(status)) {
+    rabbet_prepared_destroy(node);
+    return status;
+  }
+  node->used = ++context->clock;
+  cache->nodes[cache->count++] = node;
+  *out_prepared = node;
+  return rabbet_ok();
+}

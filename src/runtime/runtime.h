@@ -1,0 +1,199 @@
+// The inside of engines and contexts.
+//
+// An engine holds what all its contexts share and never changes. A context
+// holds the inputs as set and a bounded number of prepared segments: what is
+// known once a segment's shapes are (analysis.h says what segments are). They
+// form a tree: a node's children are the next segment, one for each recent
+// outcome of the host's reads. A run walks from a root down to a leaf.
+#ifndef RABBET_SRC_RUNTIME_RUNTIME_H_
+#define RABBET_SRC_RUNTIME_RUNTIME_H_
+
+#include "base/thread.h"
+#include "device/device.h"
+#include "plan/analysis.h"
+#include "plan/plan.h"
+#include "rabbet/engine.h"
+
+// ---- Engine
+
+typedef struct rabbet_engine_step_t {
+  rabbet_plugin_t* plugin;  // or NULL
+  rabbet_kernel_t* kernel;
+  size_t first_slot;  // boundary inputs, then outputs
+} rabbet_engine_step_t;
+
+struct rabbet_engine_t {
+  rabbet_allocator_t allocator;
+  rabbet_refcount_t references;
+  rabbet_logger_t logger;
+  rabbet_plan_t* plan;
+  const void* data;  // the plan's bytes; the plan keeps them
+  size_t size;
+  rabbet_device_t* device;
+  void* device_weights;  // copy on the device, or NULL: used in place
+  rabbet_arena_t arena;  // for all that follows
+  rabbet_plan_analysis_t analysis;
+  rabbet_engine_step_t* steps;
+  // An argument of a step is a slot: all steps' boundary values in order.
+  int32_t* slot_values;
+  size_t slot_count;
+  rabbet_io_t* ios;
+  // Segment before which an output's memory must be there.
+  int32_t* io_segments;
+  // What determines the first segment: each input's dimensions, then its
+  // values if it is a shape input. Where input i begins.
+  size_t* key_offsets;
+  size_t key_size;
+  bool has_shape_inputs;
+  // Some outputs are written by the host, from host_values.
+  bool has_written_outputs;
+};
+
+static inline size_t rabbet_segment_begin(const rabbet_engine_t* engine,
+                                          int32_t segment) {
+  return segment == 0 ? 0 : (size_t)engine->analysis.segment_ends[segment - 1];
+}
+static inline size_t rabbet_segment_end(const rabbet_engine_t* engine,
+                                        int32_t segment) {
+  return (size_t)engine->analysis.segment_ends[segment];
+}
+
+static inline void rabbet_segment_slots(const rabbet_engine_t* engine,
+                                        int32_t segment, size_t* out_begin,
+                                        size_t* out_end) {
+  size_t begin = rabbet_segment_begin(engine, segment);
+  size_t end = rabbet_segment_end(engine, segment);
+  size_t steps = engine->plan->step_count;
+  *out_begin =
+      begin < steps ? engine->steps[begin].first_slot : engine->slot_count;
+  *out_end = end < steps ? engine->steps[end].first_slot : engine->slot_count;
+}
+
+// Kernels and plugins of all steps.
+rabbet_status_t rabbet_engine_create_steps(rabbet_engine_t* engine);
+void rabbet_engine_destroy_steps(rabbet_engine_t* engine);
+
+// ---- Prepared segments
+
+#define RABBET_PREPARED_MAX 8  // roots of a context, children of a node
+#define RABBET_BYTES_UNKNOWN SIZE_MAX
+
+typedef struct rabbet_prepared_t rabbet_prepared_t;
+
+typedef struct rabbet_prepared_cache_t {
+  rabbet_prepared_t* nodes[RABBET_PREPARED_MAX];
+  size_t count;
+} rabbet_prepared_cache_t;
+
+// A step to run. Steps whose outputs all are empty are not listed.
+typedef struct rabbet_run_t {
+  rabbet_kernel_t* kernel;
+  rabbet_kernel_state_t* state;
+  size_t step;
+  rabbet_kernel_call_t call;
+  size_t workspace_offset;
+} rabbet_run_t;
+
+struct rabbet_prepared_t {
+  const rabbet_engine_t* engine;
+  rabbet_prepared_t* parent;
+  rabbet_arena_t arena;
+  int32_t segment;
+  int64_t* key;
+  size_t key_size;
+  uint64_t used;  // when, for throwing away the least recently used
+
+  // Resolved: what the shapes are. As far as known at this stage.
+  int64_t* symbols;             // [symbol]
+  int64_t* exprs;               // [expression]
+  bool* valid;                  // [expression]: it has a value
+  int64_t *low, *high;          // [expression]; NULL where all is known
+  rabbet_dims_t* dims;          // [value], -1: not yet
+  size_t* bytes;                // [value]: exact or an upper bound, or UNKNOWN
+  const int64_t** host_values;  // [value], or NULL
+
+  // Prepared: how to run the segment.
+  bool ready;
+  rabbet_kernel_state_t** states;  // [step of the segment]
+  rabbet_run_t* runs;
+  size_t run_count;
+  size_t* offsets;  // [value]: roots whose memory belongs to this stage
+  size_t memory_bytes;
+  // Values that steps read but the host writes, once.
+  void* materialized;
+  size_t* materialized_offsets;  // [value]
+  void** slots;                  // [slot of the segment]
+  uint8_t* host_staging;         // for what the host reads or writes in runs
+
+  // What the slots were filled for.
+  uint64_t memory_generation, io_generation;
+  rabbet_prepared_cache_t children;
+};
+
+// Evaluates what `key` determines: dims, bytes, host_values. Runs and allocates
+// nothing on the device.
+rabbet_status_t rabbet_prepared_create(rabbet_context_t* context,
+                                       rabbet_prepared_t* parent,
+                                       const int64_t* key, size_t key_size,
+                                       rabbet_prepared_t** out_prepared);
+void rabbet_prepared_destroy(rabbet_prepared_t* prepared);
+// Dims of a shape, -1 where this stage does not know; an error where it knows
+// that there are none.
+rabbet_status_t rabbet_resolve_shape(const rabbet_prepared_t* prepared,
+                                     const char* name,
+                                     const rabbet_shape_t* shape,
+                                     rabbet_dims_t* out_dims);
+// Kernel states, memory; and back.
+void rabbet_prepared_undo(rabbet_prepared_t* prepared);
+rabbet_status_t rabbet_prepared_make_ready(rabbet_context_t* context,
+                                           rabbet_prepared_t* prepared,
+                                           void* stream);
+
+// Integers as the value's type.
+void rabbet_store_host_values(const rabbet_plan_value_t* value,
+                              const int64_t* from, size_t count, void* to);
+bool rabbet_is_materialized(const rabbet_engine_t* engine, int32_t root);
+
+// The node for the key: found, or created in the place of the oldest.
+rabbet_status_t rabbet_prepared_lookup(rabbet_context_t* context,
+                                       rabbet_prepared_t* parent,
+                                       const int64_t* key, size_t key_size,
+                                       rabbet_prepared_t** out_prepared);
+void rabbet_prepared_cache_clear(rabbet_prepared_cache_t* cache);
+
+// ---- Context
+
+struct rabbet_context_t {
+  rabbet_engine_t* engine;
+  rabbet_allocator_t allocator;
+  rabbet_arena_t arena;
+  int threads;  // as asked for; 0: the plan's
+  size_t profile;
+  bool* shape_set;                               // [input]
+  void** addresses;                              // [io]
+  rabbet_output_allocator_t* output_allocators;  // [io]
+  size_t allocator_count;
+  int64_t* key;  // of the first segment; values of shape inputs as last read
+  rabbet_prepared_cache_t roots;
+  rabbet_prepared_t* current;  // for `key`, or NULL
+  rabbet_prepared_t* last;     // leaf of the last run if it began at `current`
+  uint64_t clock;
+  uint64_t io_generation, memory_generation;
+  void** memory;  // [segment]
+  size_t* memory_bytes;
+  void* stream;  // of the last run
+  rabbet_profiler_t profiler;
+  float* times;  // [step], while there is a profiler
+  int64_t* read_key;
+};
+
+// The root for the present inputs; reads the values of shape inputs.
+rabbet_status_t rabbet_context_select(rabbet_context_t* context,
+                                      rabbet_prepared_t** out_prepared);
+// First input whose shape or values are missing, or -1.
+int32_t rabbet_context_missing(const rabbet_context_t* context);
+int rabbet_context_actual_threads(const rabbet_context_t* context);
+// Everything prepared is thrown away; waits for the device first.
+void rabbet_context_forget(rabbet_context_t* context);
+
+#endif  // RABBET_SRC_RUNTIME_RUNTIME_H_
