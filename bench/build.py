@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from . import peers
-from .models import CASES, prepare, specs
+from .models import Case, named, prepare, specs
 from .options import Options
 from .report import Section
 from .worker import ContestantError, Spec, Worker
@@ -14,10 +14,10 @@ BUILT = "bench.peers.rabbet_engine:Built"
 
 
 def _contestants(
-    options: Options, name: str
+    options: Options, name: str, case: Case
 ) -> tuple[list[tuple[str, Spec]], list[str]]:
     """Rabbet twice, the second time with the cache that the first one filled."""
-    prepared = prepare(name, CASES[name], options)
+    prepared = prepare(name, case, options)
     wanted, absent = specs(prepared, options, max(options.threads))
     found: list[tuple[str, Spec]] = []
     for spec in wanted:
@@ -34,8 +34,8 @@ def _contestants(
 def run(options: Options) -> Section:
     """Seconds from the ONNX file to a model that can run; each once."""
     section = Section("Build: seconds", ["model", "contestant", "seconds", "peak MiB"])
-    for name in options.models or ("resnet50",):
-        found, absent = _contestants(options, name)
+    for name, case in named(options.models or ("resnet50",)).items():
+        found, absent = _contestants(options, name, case)
         for peer in absent:
             section.note(f"{peer} is not installed")
         for label, spec in found:

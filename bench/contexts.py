@@ -7,10 +7,10 @@ import threading
 from typing import Any
 
 from . import peers
-from .models import BOUND, CASES, prepare, specs
+from .models import BOUND, Case, named, prepare, specs
 from .options import Options
 from .report import Section
-from .rounds import Spread, take_turns
+from .rounds import Rounds, Spread, take_turns
 from .worker import Contestant, Spec, drop_wrong, started
 
 LAYOUTS = ((1, 1), (1, 2), (2, 1), (2, 2), (4, 2))
@@ -29,19 +29,28 @@ class Parallel:
         self.members: list[Contestant] = [factory(**arguments) for _ in range(contexts)]
         self.begin = threading.Barrier(contexts + 1)
         self.end = threading.Barrier(contexts + 1)
+        self.error: BaseException | None = None
         for member in self.members:
             threading.Thread(target=self._loop, args=(member,), daemon=True).start()
 
     def _loop(self, member: Contestant) -> None:
         while True:
             self.begin.wait()
-            member.call()
+            try:
+                member.call()
+            except BaseException as error:
+                self.error = error
+                self.end.abort()
+                return
             self.end.wait()
 
     def call(self) -> None:
         """One call of each."""
         self.begin.wait()
-        self.end.wait()
+        try:
+            self.end.wait()
+        except threading.BrokenBarrierError:
+            raise RuntimeError(f"a context failed: {self.error!r}") from self.error
 
     def outputs(self) -> dict[str, Any]:
         """The results of the last context; all must agree."""
@@ -61,8 +70,8 @@ def _spec(spec: Spec, contexts: int, threads: int, options: Options) -> Spec:
     return Spec(name, made.factory, given, threads, False, made.environment)
 
 
-def _one(section: Section, name: str, options: Options) -> None:
-    prepared = prepare(name, CASES[name], options)
+def _one(section: Section, name: str, case: Case, options: Options) -> None:
+    prepared = prepare(name, case, options)
     wanted: list[Spec] = []
     for contexts, threads in LAYOUTS:
         found, absent = specs(prepared, options, threads)
@@ -81,29 +90,33 @@ def _one(section: Section, name: str, options: Options) -> None:
     for reason in field_.absent.values():
         section.note(f"{name}: {reason}")
     for peer in peers.MODELS:
-        base = medians.get(f"{peer.name} 1x1")
-        if not base:
+        if medians.get(f"{peer.name} 1x1"):
+            _row(section, name, peer.name, medians)
+
+
+def _row(section: Section, model: str, peer: str, medians: Rounds) -> None:
+    """Throughputs of one contestant in all layouts."""
+    base = medians[f"{peer} 1x1"]
+    cells = []
+    for contexts, threads in LAYOUTS:
+        values = medians.get(f"{peer} {contexts}x{threads}")
+        if not values:
+            cells.append("-")
             continue
-        cells = []
-        for contexts, threads in LAYOUTS:
-            values = medians.get(f"{peer.name} {contexts}x{threads}")
-            if not values:
-                cells.append("-")
-                continue
-            pairs = zip(base, values, strict=True)
-            gain = Spread.of([contexts * one / each for one, each in pairs])
-            cells.append(gain.text())
-            section.data.append(
-                {
-                    "model": name,
-                    "name": peer.name,
-                    "contexts": contexts,
-                    "threads": threads,
-                    "seconds_of_a_round": Spread.of(values).as_dict(),
-                    "throughput_over_1x1": gain.as_dict(),
-                }
-            )
-        section.rows.append([name, peer.name, *cells])
+        pairs = zip(base, values, strict=True)
+        gain = Spread.of([contexts * one / each for one, each in pairs])
+        cells.append(gain.text())
+        section.data.append(
+            {
+                "model": model,
+                "name": peer,
+                "contexts": contexts,
+                "threads": threads,
+                "seconds_of_a_round": Spread.of(values).as_dict(),
+                "throughput_over_1x1": gain.as_dict(),
+            }
+        )
+    section.rows.append([model, peer, *cells])
 
 
 def run(options: Options) -> Section:
@@ -114,6 +127,6 @@ def run(options: Options) -> Section:
         ["model", "contestant", *layouts],
     )
     section.note("not pinned; all contexts of a contestant are in one process")
-    for name in options.models or ("light_squeezenet",):
-        _one(section, name, options)
+    for name, case in named(options.models or ("light_squeezenet",)).items():
+        _one(section, name, case, options)
     return section

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -65,14 +65,19 @@ CASES: dict[str, Case] = {
 }
 
 
+def named(names: Sequence[str]) -> dict[str, Case]:
+    """The cases of these names."""
+    unknown = sorted(set(names) - set(CASES))
+    if unknown:
+        known = ", ".join(CASES)
+        raise ValueError(f"no model {', '.join(unknown)}; there are {known}")
+    return {name: CASES[name] for name in names}
+
+
 def chosen(options: Options) -> dict[str, Case]:
     """The cases that this run measures."""
     if options.models is not None:
-        unknown = sorted(set(options.models) - set(CASES))
-        if unknown:
-            known = ", ".join(CASES)
-            raise ValueError(f"no model {', '.join(unknown)}; there are {known}")
-        return {name: CASES[name] for name in options.models}
+        return named(options.models)
     return {n: case for n, case in CASES.items() if case.quick or not options.quick}
 
 

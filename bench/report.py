@@ -54,6 +54,32 @@ def cpu_model() -> str:
     return f"{model.strip()}, {cores} cores{', ' + vectors if vectors else ''}"
 
 
+@dataclass(frozen=True)
+class Usage:
+    """Seconds of processor time so far: all of the machine's cores together,
+    busy or not, those busy, and those that this program and its ended children
+    had."""
+
+    total: float
+    busy: float
+    own: float
+
+    @classmethod
+    def now(cls) -> Usage:
+        """Reads the clocks of the system."""
+        line = Path("/proc/stat").read_text().splitlines()[0]
+        ticks = [int(value) for value in line.split()[1:9]]
+        tick = os.sysconf("SC_CLK_TCK")
+        idle = ticks[3] + ticks[4]
+        own = sum(os.times()[:4])
+        return cls(sum(ticks) / tick, (sum(ticks) - idle) / tick, own)
+
+    def foreign_share(self, since: Usage) -> float:
+        """The part of the cores' time since `since` that others used, 0 to 1."""
+        busy = (self.busy - since.busy) - (self.own - since.own)
+        return max(0.0, busy / max(self.total - since.total, 1e-9))
+
+
 def versions() -> dict[str, str]:
     """The installed packages that take part."""
     found = {"python": platform.python_version()}

@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 
 from .options import ROOT, Options
-from .report import Section, document, write
+from .report import Section, Usage, document, write
 
 SUBJECTS = (
     "models",
@@ -70,9 +70,12 @@ def measure(subjects: tuple[str, ...], options: Options) -> list[Section]:
     """Runs the subjects one after the other."""
     sections = []
     for subject in subjects:
-        begin = time.monotonic()
+        begin, before = time.monotonic(), Usage.now()
         print(f"{subject} ...", flush=True)
-        sections.append(importlib.import_module(f"bench.{subject}").run(options))
+        section = importlib.import_module(f"bench.{subject}").run(options)
+        share = Usage.now().foreign_share(before)
+        section.note(f"other programs used {share:.0%} of the cores meanwhile")
+        sections.append(section)
         print(f"{subject}: {time.monotonic() - begin:.0f} s", flush=True)
     return sections
 

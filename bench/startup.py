@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from . import peers
-from .models import CASES, Prepared, prepare, specs
+from .models import CASES, Prepared, named, prepare, specs
 from .options import Options, installed
 from .report import Section
 from .worker import ContestantError, Spec, Start, Worker
@@ -87,11 +87,9 @@ def _one(section: Section, prepared: Prepared, options: Options) -> None:
 
 
 def command() -> str | None:
-    """The program `rabbet`: of this environment, or of the build folder."""
+    """The program `rabbet`: on PATH, or installed beside this Python."""
     beside = Path(sys.executable).with_name("rabbet")
-    if beside.exists():
-        return str(beside)
-    return shutil.which("rabbet")
+    return shutil.which("rabbet") or (str(beside) if beside.exists() else None)
 
 
 def _shell(section: Section, options: Options) -> None:
@@ -142,7 +140,7 @@ def run(options: Options) -> Section:
         "file; peak memory is of the whole process, import MiB what the import adds"
     )
     names = options.models or (("mlp",) if options.quick else MODELS)
-    for name in names:
-        _one(section, prepare(name, CASES[name], options), options)
+    for name, case in named(names).items():
+        _one(section, prepare(name, case, options), options)
     _shell(section, options)
     return section

@@ -12,6 +12,7 @@ import itertools
 import multiprocessing
 import os
 import sys
+import textwrap
 import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -117,6 +118,11 @@ def _start(spec: Spec) -> tuple[Contestant, Start]:
     return contestant, Start(*spans, bare, imported, peak_memory())
 
 
+def _brief(error: BaseException) -> str:
+    """An error's type and the beginning of its message, in one line."""
+    return textwrap.shorten(f"{type(error).__name__}: {error}", 300)
+
+
 def _serve(connection: Connection, spec: Spec, log: str) -> None:
     """The child's main loop: requests are ("time" | "outputs", *arguments)."""
     descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
@@ -140,7 +146,7 @@ def _serve(connection: Connection, spec: Spec, log: str) -> None:
     except BaseException as error:
         traceback.print_exc()
         sys.stderr.flush()
-        connection.send(("error", f"{type(error).__name__}: {error}"))
+        connection.send(("error", _brief(error)))
 
 
 class ContestantError(RuntimeError):

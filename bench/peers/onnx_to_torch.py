@@ -33,6 +33,18 @@ def _call(function: Callable[..., Any]) -> Emit:
     return lambda graph, inputs, _a, _c: graph.call_function(function, tuple(inputs))
 
 
+def _arithmetic(function: Callable[..., Any]) -> Emit:
+    """A function of two inputs, one of which may be a Python number, as code
+    written for torch has it."""
+
+    def emit(graph: fx.Graph, inputs: list[Any], _a: Attributes, c: list[Any]) -> Any:
+        pairs = zip(inputs, c, strict=True)
+        operands = [x if k is None or k.ndim else k.item() for x, k in pairs]
+        return graph.call_function(function, tuple(operands))
+
+    return emit
+
+
 def _sum(graph: fx.Graph, inputs: list[Any], _a: Attributes, _c: list[Any]) -> Any:
     total = inputs[0]
     for item in inputs[1:]:
@@ -222,14 +234,14 @@ def _global_pool(x: Tensor) -> Tensor:
 
 EMITTERS: dict[str, Emit] = {
     "Abs": _call(torch.abs),
-    "Add": _call(operator.add),
+    "Add": _arithmetic(operator.add),
     "AveragePool": _average_pool,
     "BatchNormalization": _batch_norm,
     "Cast": _cast,
     "Concat": _concat,
     "Conv": _conv,
     "ConvTranspose": _conv_transpose,
-    "Div": _call(operator.truediv),
+    "Div": _arithmetic(operator.truediv),
     "Dropout": _with(torch.clone),
     "Erf": _call(torch.erf),
     "Flatten": _with(torch.flatten, "axis", axis=1),
@@ -243,9 +255,9 @@ EMITTERS: dict[str, Emit] = {
     "Max": _call(torch.maximum),
     "MaxPool": _max_pool,
     "Min": _call(torch.minimum),
-    "Mul": _call(operator.mul),
+    "Mul": _arithmetic(operator.mul),
     "Neg": _call(torch.neg),
-    "Pow": _call(torch.pow),
+    "Pow": _arithmetic(torch.pow),
     "ReduceMean": _mean,
     "Relu": _call(functional.relu),
     "Reshape": _reshape,
@@ -253,7 +265,7 @@ EMITTERS: dict[str, Emit] = {
     "Softmax": _softmax,
     "Split": _split,
     "Sqrt": _call(torch.sqrt),
-    "Sub": _call(operator.sub),
+    "Sub": _arithmetic(operator.sub),
     "Sum": _sum,
     "Tanh": _call(torch.tanh),
     "Transpose": _with(torch.permute, "perm"),

@@ -141,6 +141,63 @@ static void test_matches(void** state) {
                      rows[i].matches);
 }
 
+static size_t render(const rabbet_named_dims_t* shape, char* out) {
+  char* at = out;
+  *at++ = '\'';
+  for (const char* name = shape->name; *name; ++name) {
+    *at++ = *name;
+    if (*name == '\'') *at++ = '\'';
+  }
+  at += sprintf(at, "':%s", shape->dims.rank ? "" : "scalar");
+  for (int i = 0; i < shape->dims.rank; ++i)
+    at += sprintf(at, "%s%lld", i ? "x" : "", (long long)shape->dims.d[i]);
+  return (size_t)(at - out);
+}
+
+// What is accepted can be written out and read back to the same.
+static void check_round_trip(const char* text, int* accepted) {
+  rabbet_arena_t arena;
+  rabbet_arena_initialize(rabbet_allocator_system(), &arena);
+  rabbet_named_dims_t *shapes = NULL, *again = NULL;
+  size_t count = 0, count_again = 0, size = 0;
+  char written[1000] = "";
+  rabbet_status_t status =
+      rabbet_shape_text_parse(text, &arena, &shapes, &count);
+  bool ok = rabbet_is_ok(status);
+  rabbet_status_free(status);
+  for (size_t i = 0; i < count; ++i) {
+    if (i) written[size++] = ',';
+    size += render(&shapes[i], written + size);
+  }
+  RABBET_EXPECT_OK(
+      rabbet_shape_text_parse(written, &arena, &again, &count_again));
+  assert_int_equal(count_again, count);
+  for (size_t i = 0; i < count; ++i) {
+    assert_string_equal(again[i].name, shapes[i].name);
+    assert_memory_equal(&again[i].dims, &shapes[i].dims,
+                        sizeof(shapes[i].dims));
+  }
+  *accepted += ok && count > 0;
+  rabbet_arena_deinitialize(&arena);
+}
+
+static void test_random_text(void** state) {
+  (void)state;
+  static const char* const pieces[] = {"a",  ":", ",",  "x", "'", "''", "*",
+                                       "-1", "1", "90", " ", "s", ":2", "b:3"};
+  uint32_t random = 1;
+  int accepted = 0;
+  for (int i = 0; i < 50000; ++i) {
+    char text[64] = "";
+    for (int k = 0; k < 1 + i % 9; ++k) {
+      random = random * 1664525u + 1013904223u;
+      strcat(text, pieces[(random >> 16) % 14]);
+    }
+    check_round_trip(text, &accepted);
+  }
+  assert_in_range(accepted, 1000, 50000);  // not all refused at once
+}
+
 static rabbet_status_t parse(rabbet_allocator_t allocator, void* user_data) {
   rabbet_arena_t arena;
   rabbet_arena_initialize(allocator, &arena);
@@ -164,9 +221,10 @@ static void test_faults(void** state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_dims),    cmocka_unit_test(test_dims_errors),
-      cmocka_unit_test(test_lists),   cmocka_unit_test(test_list_errors),
-      cmocka_unit_test(test_matches), cmocka_unit_test(test_faults),
+      cmocka_unit_test(test_dims),        cmocka_unit_test(test_dims_errors),
+      cmocka_unit_test(test_lists),       cmocka_unit_test(test_list_errors),
+      cmocka_unit_test(test_matches),     cmocka_unit_test(test_faults),
+      cmocka_unit_test(test_random_text),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -46,6 +46,13 @@ class Dying(Plain):
         os._exit(7)
 
 
+class Failing(Plain):
+    """Can be loaded and not run."""
+
+    def call(self) -> None:
+        raise MemoryError("no memory left")
+
+
 class Meeting(Plain):
     """Returns only when two of its kind are called at the same time."""
 

@@ -12,7 +12,7 @@ import pytest
 
 from bench.contexts import Parallel
 from bench.options import Options
-from bench.report import Section, write
+from bench.report import Section, Usage, write
 from bench.rounds import Spread, best, ratios, take_turns
 from bench.run import main
 from bench.worker import (
@@ -131,6 +131,13 @@ def test_contexts_run_at_the_same_time() -> None:
     assert pair.outputs()["y"].tolist() == [1.0]
 
 
+def test_failing_context_is_told_of() -> None:
+    inner = f"{HERE}:Failing"
+    pair = Parallel(contexts=2, inner=inner, arguments={})
+    with pytest.raises(RuntimeError, match="no memory left"):
+        pair.call()
+
+
 def test_report_is_written_for_people_and_programs(tmp_path: Path) -> None:
     section = Section("Title", ["a", "b"], [["1", "2"]], data=[{"a": 1}])
     section.note("said once")
@@ -143,11 +150,23 @@ def test_report_is_written_for_people_and_programs(tmp_path: Path) -> None:
     assert "few rounds" in text
 
 
+def test_foreign_share_leaves_own_work_out() -> None:
+    before = Usage(total=100.0, busy=40.0, own=10.0)
+    after = Usage(total=120.0, busy=55.0, own=20.0)
+    assert after.foreign_share(before) == 0.25
+    now = Usage.now()
+    assert now.total >= now.busy >= 0
+    assert now.own > 0
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         (["--only", "speed"], "no subject speed"),
         (["--only", "models", "--models", "vgg"], "no model vgg"),
+        (["--only", "startup", "--models", "vgg"], "no model vgg"),
+        (["--only", "build", "--models", "vgg"], "no model vgg"),
+        (["--only", "contexts", "--models", "vgg"], "no model vgg"),
     ],
 )
 def test_wrong_arguments_are_named(

@@ -147,10 +147,12 @@ static bool rabbet_fault_outcome_ok(rabbet_status_code_t code, bool failed,
 static bool rabbet_fault_try(rabbet_fault_body_t body, void* user_data,
                              int64_t fail_at, bool ever_after, bool tolerant,
                              int64_t* out_calls) {
-  rabbet_fault_allocator_t fault, statuses;
+  // Static, since an assertion that fails in `body` leaves by longjmp.
+  static rabbet_fault_allocator_t fault, statuses;
+  static rabbet_allocator_t status_allocator;
   rabbet_fault_initialize(fail_at, ever_after, &fault);
   rabbet_fault_initialize(ever_after ? 0 : -1, true, &statuses);
-  rabbet_allocator_t status_allocator = rabbet_fault_allocator(&statuses);
+  status_allocator = rabbet_fault_allocator(&statuses);
   rabbet_status_use_test_allocator(&status_allocator);
   rabbet_status_t status = body(rabbet_fault_allocator(&fault), user_data);
   rabbet_status_code_t code = rabbet_status_code(status);
