@@ -287,7 +287,7 @@ static void integer_inputs_become_shape_inputs(void** state) {
   assert_true(n->is_shape_tensor);
   assert_false(target->is_host_read);
   assert_true(target->is_shape_tensor);
-  expect_expr(y, 0, "tensor1.value0");
+  expect_expr(y, 0, "tensor1[0]");
 }
 
 // A value that floating-point data decides: read from the operand itself.
