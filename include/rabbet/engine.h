@@ -66,7 +66,8 @@ RABBET_API rabbet_status_t rabbet_engine_profile_values(
 RABBET_API size_t rabbet_engine_layer_count(const rabbet_engine_t* engine);
 RABBET_API const char* rabbet_engine_name(const rabbet_engine_t* engine);
 RABBET_API const char* rabbet_engine_device(const rabbet_engine_t* engine);
-// Bytes that a context needs for intermediate tensors at the profile's maximum.
+// Bytes that a context needs for intermediate tensors at the profile's maximum,
+// kernels' workspaces and tensors whose size only a run bounds not counted.
 RABBET_API rabbet_status_t rabbet_engine_context_bytes(
     const rabbet_engine_t* engine, size_t profile, size_t* out_bytes);
 

@@ -1,8 +1,10 @@
 // The inside of a network, for the importer and the builder.
 //
-// Invariants: tensors[i]->id == i; a layer's inputs come from inputs, weights
-// or earlier layers (the order of layers is an order of execution); results of
-// inference are valid for layers [0, inferred).
+// Invariants: tensors[i]->id == i and layers[i]->index == i; a layer's inputs
+// come from inputs, weights or earlier layers (the order of layers is an order
+// of execution); results of inference are valid for layers [0, inferred) and
+// for inputs and weights among tensors [0, prepared). A layer that is appended
+// leaves results alone; any other change drops all of them.
 #ifndef RABBET_SRC_NETWORK_NETWORK_H_
 #define RABBET_SRC_NETWORK_NETWORK_H_
 
@@ -22,9 +24,10 @@ typedef enum rabbet_tensor_kind_t {
 
 struct rabbet_tensor_t {
   rabbet_network_t* network;
-  int32_t id;
+  int32_t id;  // -1: removed
   rabbet_tensor_kind_t kind;
   const char* name;
+  bool has_own_name;         // not one made up, which gives way to a given one
   rabbet_layer_t* producer;  // LAYER
   int32_t output_index;
   bool is_output;
@@ -34,9 +37,14 @@ struct rabbet_tensor_t {
   rabbet_dtype_t dtype;
   rabbet_dims_t given_dims;
   rabbet_dtype_t wished_dtype;  // weakly typed; NONE
+  // INPUT: shapes were found to depend on its values, so that they are symbols
+  // from the start of inference on.
+  bool is_followed;
   // Inferred.
   rabbet_shape_t shape;
-  const void* constant;         // WEIGHTS, and outputs of constant layers
+  // WEIGHTS, outputs of constant layers, and small tensors computed from
+  // constants alone (these lie in the network's infer_arena).
+  const void* constant;
   const rabbet_expr_t* values;  // integer tensors followed as expressions
   size_t value_count;
   // Some shape depends on its values and no expression gives them: the host
@@ -47,12 +55,12 @@ struct rabbet_tensor_t {
 
 struct rabbet_layer_t {
   rabbet_network_t* network;
-  int32_t index;
+  int32_t index;  // -1: removed
   const char* name;
-  const char* metadata;
+  const char* metadata;  // never NULL
   const rabbet_op_t* op;
-  rabbet_attr_t* attrs;  // op->attr_count, the descriptor's order
-  rabbet_tensor_t** inputs;
+  rabbet_attr_t* attrs;      // op->attr_count, the descriptor's order
+  rabbet_tensor_t** inputs;  // NULL: an optional one is omitted
   size_t input_count;
   rabbet_tensor_t** outputs;
   size_t output_count;
@@ -70,19 +78,26 @@ struct rabbet_network_t {
   uint32_t flags;
   const char* name;
   rabbet_arena_t arena;
-  rabbet_expr_graph_t* graph;  // made anew when inference starts from 0
+  // NULL until inference starts; made anew when it starts from 0.
+  rabbet_expr_graph_t* graph;
   rabbet_arena_t infer_arena;  // values; emptied when inference starts from 0
   RABBET_VEC(rabbet_tensor_t*) tensors;
   RABBET_VEC(rabbet_layer_t*) layers;
   RABBET_VEC(rabbet_tensor_t*) inputs;
   RABBET_VEC(rabbet_tensor_t*) outputs;
   rabbet_map_t tensor_names;
+  rabbet_map_t layer_names;
   size_t inferred;
+  size_t prepared;
+  bool marks_due;  // a shape operand was met since is_shape_tensor was spread
   struct rabbet_network_owner_t* owners;
 };
 
 // Infers what is not inferred yet. Called by every getter that needs it.
 RABBET_PRIVATE_API rabbet_status_t
 rabbet_network_infer(rabbet_network_t* network);
+// The first `count` layers only (and all inputs).
+RABBET_PRIVATE_API rabbet_status_t
+rabbet_network_infer_until(rabbet_network_t* network, size_t count);
 
 #endif  // RABBET_SRC_NETWORK_NETWORK_H_

@@ -1,6 +1,7 @@
 // Whether one step of a plan makes sense by itself.
 #include <string.h>
 
+#include "plan/json_check.h"
 #include "plan/verify.h"
 
 #define RABBET_DAMAGED(...) RABBET_STATUS(RABBET_STATUS_DATA_LOSS, __VA_ARGS__)
@@ -196,6 +197,8 @@ rabbet_status_t rabbet_verify_step(const rabbet_plan_t* plan,
   rabbet_verify_group_t check = {.plan = plan, .step = step};
   if (!step->kernel || !*step->kernel)
     return RABBET_DAMAGED("it names no kernel");
+  if (step->report_json && !rabbet_json_valid(step->report_json))
+    return RABBET_DAMAGED("its report is not JSON");
   if (group->node_count == 0) return RABBET_DAMAGED("it has no layer");
   if (group->output_count == 0) return RABBET_DAMAGED("it has no output");
   bool* boundary = NULL;

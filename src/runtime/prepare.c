@@ -84,14 +84,14 @@ static rabbet_status_t rabbet_prepare_runs(rabbet_prepared_t* prepared,
 
 // ---- Memory
 
-static bool rabbet_owns_memory(const rabbet_prepared_t* prepared, size_t v) {
-  const rabbet_plan_analysis_t* analysis = &prepared->engine->analysis;
-  return analysis->roots[v] == (int32_t)v &&
-         prepared->engine->plan->values[v].storage ==
-             RABBET_PLAN_STORAGE_ARENA &&
-         analysis->memory_stages[v] == prepared->segment &&
-         analysis->first_steps[v] <= analysis->last_steps[v] &&
-         !analysis->materialized[v];
+bool rabbet_engine_owns_memory(const rabbet_engine_t* engine, int32_t segment,
+                               size_t value) {
+  const rabbet_plan_analysis_t* analysis = &engine->analysis;
+  return analysis->roots[value] == (int32_t)value &&
+         engine->plan->values[value].storage == RABBET_PLAN_STORAGE_ARENA &&
+         analysis->memory_stages[value] == segment &&
+         analysis->first_steps[value] <= analysis->last_steps[value] &&
+         !analysis->materialized[value];
 }
 
 // Requests for the values whose sizes get bounded at this stage, then for the
@@ -104,7 +104,7 @@ static rabbet_status_t rabbet_memory_requests(
   size_t values = engine->plan->value_count;
   for (size_t v = 0; v < values; ++v) {
     size_t root = (size_t)analysis->roots[v];
-    if (!rabbet_owns_memory(prepared, root)) continue;
+    if (!rabbet_engine_owns_memory(engine, prepared->segment, root)) continue;
     if (prepared->bytes[v] == RABBET_BYTES_UNKNOWN)
       return RABBET_STATUS(RABBET_STATUS_OUT_OF_RANGE,
                            "the size of '%s' has no usable upper bound for "

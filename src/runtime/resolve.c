@@ -96,40 +96,48 @@ static rabbet_status_t rabbet_resolve_exprs(rabbet_prepared_t* prepared) {
   return rabbet_ok();
 }
 
-// Bounds while some symbols are not known. A size tensor's bound may depend on
-// an earlier size tensor, so that this settles after as many rounds as there
-// are unknown symbols at most.
-static rabbet_status_t rabbet_resolve_bounds(rabbet_prepared_t* prepared) {
-  const rabbet_engine_t* engine = prepared->engine;
+rabbet_status_t rabbet_settle_bounds(const rabbet_engine_t* engine,
+                                     int32_t segment, int64_t* symbol_low,
+                                     int64_t* symbol_high, int64_t* low,
+                                     int64_t* high) {
   const rabbet_expr_graph_t* graph = engine->plan->graph;
   size_t count = rabbet_expr_symbol_count(graph);
-  if (!prepared->low) return rabbet_ok();
-  int64_t *low = NULL, *high = NULL;
-  RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
-      &prepared->arena, count, sizeof(*low), (void**)&low));
-  RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
-      &prepared->arena, count, sizeof(*high), (void**)&high));
   for (size_t i = 0; i < count; ++i) {
-    bool known = engine->analysis.sources[i].read < prepared->segment;
+    if (engine->analysis.sources[i].read < segment) continue;
     bool bounded = rabbet_expr_symbol(graph, i)->upper != RABBET_EXPR_NONE;
-    low[i] = known ? prepared->symbols[i] : bounded ? 0 : INT64_MIN;
-    high[i] = known ? prepared->symbols[i] : INT64_MAX;
+    symbol_low[i] = bounded ? 0 : INT64_MIN;
+    symbol_high[i] = INT64_MAX;
   }
+  // A size tensor's bound may depend on an earlier size tensor, so that this
+  // takes as many rounds as there are unknown symbols at most.
   for (bool changed = true; changed;) {
     changed = false;
     RABBET_RETURN_IF_ERROR(
-        rabbet_expr_bounds(graph, low, high, prepared->low, prepared->high));
+        rabbet_expr_bounds(graph, symbol_low, symbol_high, low, high));
     for (size_t i = 0; i < count; ++i) {
       const rabbet_symbol_t* symbol = rabbet_expr_symbol(graph, i);
-      if (engine->analysis.sources[i].read < prepared->segment ||
+      if (engine->analysis.sources[i].read < segment ||
           symbol->upper == RABBET_EXPR_NONE)
         continue;
-      int64_t upper = rabbet_max_i64(prepared->high[symbol->upper], 0);
-      changed |= upper < high[i];
-      high[i] = rabbet_min_i64(high[i], upper);
+      int64_t upper = rabbet_max_i64(high[symbol->upper], 0);
+      changed |= upper < symbol_high[i];
+      symbol_high[i] = rabbet_min_i64(symbol_high[i], upper);
     }
   }
   return rabbet_ok();
+}
+
+static rabbet_status_t rabbet_resolve_bounds(rabbet_prepared_t* prepared) {
+  size_t count = rabbet_expr_symbol_count(prepared->engine->plan->graph);
+  size_t bytes = count * sizeof(*prepared->symbols);
+  if (!prepared->low) return rabbet_ok();
+  int64_t *low = NULL, *high = NULL;
+  RABBET_RETURN_IF_ERROR(rabbet_arena_copy(&prepared->arena, prepared->symbols,
+                                           bytes, (void**)&low));
+  RABBET_RETURN_IF_ERROR(rabbet_arena_copy(&prepared->arena, prepared->symbols,
+                                           bytes, (void**)&high));
+  return rabbet_settle_bounds(prepared->engine, prepared->segment, low, high,
+                              prepared->low, prepared->high);
 }
 
 // ---- Shapes

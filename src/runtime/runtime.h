@@ -69,6 +69,10 @@ static inline void rabbet_segment_slots(const rabbet_engine_t* engine,
   *out_end = end < steps ? engine->steps[end].first_slot : engine->slot_count;
 }
 
+// The values whose memory is planned at stage `segment`.
+bool rabbet_engine_owns_memory(const rabbet_engine_t* engine, int32_t segment,
+                               size_t value);
+
 // Kernels and plugins of all steps.
 rabbet_status_t rabbet_engine_create_steps(rabbet_engine_t* engine);
 void rabbet_engine_destroy_steps(rabbet_engine_t* engine);
@@ -137,6 +141,12 @@ rabbet_status_t rabbet_prepared_create(rabbet_context_t* context,
                                        const int64_t* key, size_t key_size,
                                        rabbet_prepared_t** out_prepared);
 void rabbet_prepared_destroy(rabbet_prepared_t* prepared);
+// Bounds of all expressions while the symbols that are read from segment
+// `segment` on are not known; the others' bounds are given. Sets those too.
+rabbet_status_t rabbet_settle_bounds(const rabbet_engine_t* engine,
+                                     int32_t segment, int64_t* symbol_low,
+                                     int64_t* symbol_high, int64_t* low,
+                                     int64_t* high);
 // Dims of a shape, -1 where this stage does not know; an error where it knows
 // that there are none.
 rabbet_status_t rabbet_resolve_shape(const rabbet_prepared_t* prepared,

@@ -1,0 +1,193 @@
+// Changes to what is there: inputs of layers, and removal.
+#include <string.h>
+
+#include "network/inside.h"
+
+// ---- Inputs ----------------------------------------------------------------
+
+// Marks, among layers after `first`, those that `tensor` is computed by.
+// False if `first` is one of them: a cycle.
+static bool rabbet_network_find_makers(const rabbet_network_t* network,
+                                       const rabbet_layer_t* first,
+                                       const rabbet_tensor_t* tensor,
+                                       bool* makers) {
+  makers[tensor->producer->index] = true;
+  for (int32_t i = tensor->producer->index; i > first->index; --i) {
+    if (!makers[i]) continue;
+    const rabbet_layer_t* layer = network->layers.data[i];
+    for (size_t k = 0; k < layer->input_count; ++k) {
+      if (layer->inputs[k] && layer->inputs[k]->producer) {
+        makers[layer->inputs[k]->producer->index] = true;
+      }
+    }
+  }
+  return !makers[first->index];
+}
+
+// Moves `first` and what is not marked behind the marked layers in
+// [first, last]; order is kept otherwise.
+static void rabbet_network_move_makers(rabbet_network_t* network, int32_t first,
+                                       int32_t last, const bool* makers,
+                                       rabbet_layer_t** scratch) {
+  int32_t at = first;
+  for (int pass = 0; pass < 2; ++pass) {
+    for (int32_t i = first; i <= last; ++i) {
+      if (makers[i] == (pass == 0)) scratch[at++] = network->layers.data[i];
+    }
+  }
+  for (int32_t i = first; i <= last; ++i) {
+    network->layers.data[i] = scratch[i];
+    scratch[i]->index = i;
+  }
+}
+
+// Orders layers so that the tensor is made before `layer` runs.
+static rabbet_status_t rabbet_network_order(rabbet_layer_t* layer,
+                                            const rabbet_tensor_t* tensor) {
+  rabbet_network_t* network = layer->network;
+  if (!tensor || !tensor->producer || tensor->producer->index < layer->index) {
+    return rabbet_ok();
+  }
+  size_t count = network->layers.count;
+  bool* makers = NULL;
+  rabbet_layer_t** scratch = NULL;
+  rabbet_status_t status =
+      rabbet_allocate(network->allocator, count, (void**)&makers);
+  if (rabbet_is_ok(status)) {
+    status = rabbet_allocate(network->allocator, count * sizeof(*scratch),
+                             (void**)&scratch);
+  }
+  if (rabbet_is_ok(status)) {
+    if (rabbet_network_find_makers(network, layer, tensor, makers)) {
+      rabbet_network_changed(network);
+      rabbet_network_move_makers(network, layer->index, tensor->producer->index,
+                                 makers, scratch);
+    } else {
+      status = RABBET_STATUS(RABBET_STATUS_INVALID_ARGUMENT,
+                             "tensor '%s' is computed from this layer's own "
+                             "output; that would be a cycle",
+                             tensor->name);
+    }
+  }
+  rabbet_free(network->allocator, scratch);
+  rabbet_free(network->allocator, makers);
+  return status;
+}
+
+static rabbet_status_t rabbet_layer_check_index(const rabbet_layer_t* layer,
+                                                size_t index,
+                                                const rabbet_tensor_t* tensor) {
+  const rabbet_op_operand_t* operand = rabbet_op_input(layer->op, index);
+  bool variadic = operand && operand->flags & RABBET_OPERAND_VARIADIC;
+  if (!operand || (variadic && index > layer->input_count)) {
+    return RABBET_STATUS(
+        RABBET_STATUS_OUT_OF_RANGE,
+        "there is no input %zu; it has %zu inputs and can "
+        "have %zu",
+        index, layer->input_count,
+        operand ? layer->input_count + 1 : rabbet_op_max_inputs(layer->op));
+  }
+  if (!tensor && !(operand->flags & RABBET_OPERAND_OPTIONAL)) {
+    return RABBET_STATUS(RABBET_STATUS_INVALID_ARGUMENT,
+                         "input %zu ('%s') cannot be omitted", index,
+                         operand->name);
+  }
+  return tensor ? rabbet_network_check_tensor(layer->network, tensor)
+                : rabbet_ok();
+}
+
+static rabbet_status_t rabbet_layer_place_input(rabbet_layer_t* layer,
+                                                size_t index,
+                                                rabbet_tensor_t* tensor) {
+  RABBET_RETURN_IF_ERROR(rabbet_layer_check_index(layer, index, tensor));
+  rabbet_tensor_t** inputs = layer->inputs;
+  size_t count = layer->input_count;
+  if (index >= count) {
+    RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
+        &layer->network->arena, index + 1, sizeof(*inputs), (void**)&inputs));
+    if (count > 0) memcpy(inputs, layer->inputs, count * sizeof(*inputs));
+    count = index + 1;
+  }
+  RABBET_RETURN_IF_ERROR(rabbet_network_order(layer, tensor));
+  inputs[index] = tensor;
+  layer->inputs = inputs;
+  layer->input_count = count;
+  rabbet_network_layer_changed(layer);
+  return rabbet_ok();
+}
+
+rabbet_status_t rabbet_layer_set_input(rabbet_layer_t* layer, size_t index,
+                                       rabbet_tensor_t* tensor) {
+  return RABBET_ANNOTATE(rabbet_layer_place_input(layer, index, tensor),
+                         "layer '%s' (%s)", layer->name, layer->op->name);
+}
+
+// ---- Removal ---------------------------------------------------------------
+
+static rabbet_status_t rabbet_network_check_unread(
+    const rabbet_network_t* network, const rabbet_tensor_t* tensor) {
+  if (tensor->is_output) {
+    return RABBET_STATUS(RABBET_STATUS_FAILED_PRECONDITION,
+                         "tensor '%s' is a network output; unmark it first",
+                         tensor->name);
+  }
+  for (size_t i = 0; i < network->layers.count; ++i) {
+    const rabbet_layer_t* layer = network->layers.data[i];
+    for (size_t k = 0; k < layer->input_count; ++k) {
+      if (layer->inputs[k] != tensor) continue;
+      return RABBET_STATUS(RABBET_STATUS_FAILED_PRECONDITION,
+                           "tensor '%s' is read by layer '%s'; give that "
+                           "layer another input first",
+                           tensor->name, layer->name);
+    }
+  }
+  return rabbet_ok();
+}
+
+static void rabbet_network_drop_tensor(rabbet_network_t* network,
+                                       rabbet_tensor_t* tensor) {
+  rabbet_map_remove(&network->tensor_names, tensor->name, strlen(tensor->name));
+  size_t at = (size_t)tensor->id;
+  for (size_t i = at + 1; i < network->tensors.count; ++i) {
+    network->tensors.data[i - 1] = network->tensors.data[i];
+    network->tensors.data[i - 1]->id = (int32_t)(i - 1);
+  }
+  --network->tensors.count;
+  tensor->id = -1;
+  for (size_t i = 0; i < network->inputs.count; ++i) {
+    if (network->inputs.data[i] != tensor) continue;
+    memmove(network->inputs.data + i, network->inputs.data + i + 1,
+            (--network->inputs.count - i) * sizeof(tensor));
+    break;
+  }
+}
+
+static void rabbet_network_drop_layer(rabbet_network_t* network,
+                                      rabbet_layer_t* layer) {
+  rabbet_map_remove(&network->layer_names, layer->name, strlen(layer->name));
+  for (size_t i = (size_t)layer->index + 1; i < network->layers.count; ++i) {
+    network->layers.data[i - 1] = network->layers.data[i];
+    network->layers.data[i - 1]->index = (int32_t)(i - 1);
+  }
+  --network->layers.count;
+  layer->index = -1;
+  rabbet_plugin_release(layer->plugin);
+  layer->plugin = NULL;
+}
+
+rabbet_status_t rabbet_network_remove_tensor(rabbet_network_t* network,
+                                             rabbet_tensor_t* tensor) {
+  RABBET_RETURN_IF_ERROR(rabbet_network_check_tensor(network, tensor));
+  rabbet_layer_t* layer = tensor->producer;
+  rabbet_tensor_t* const* tensors = layer ? layer->outputs : &tensor;
+  size_t count = layer ? layer->output_count : 1;
+  for (size_t i = 0; i < count; ++i) {
+    RABBET_RETURN_IF_ERROR(rabbet_network_check_unread(network, tensors[i]));
+  }
+  rabbet_network_changed(network);
+  for (size_t i = 0; i < count; ++i) {
+    rabbet_network_drop_tensor(network, tensors[i]);
+  }
+  if (layer) rabbet_network_drop_layer(network, layer);
+  return rabbet_ok();
+}

@@ -1,0 +1,100 @@
+// How much memory a context of an engine will need.
+#include "base/math.h"
+#include "runtime/runtime.h"
+
+// The range that a profile gives to symbols known before the first segment.
+static void rabbet_profile_symbols(const rabbet_engine_t* engine,
+                                   size_t profile, int64_t* low,
+                                   int64_t* high) {
+  const rabbet_plan_t* plan = engine->plan;
+  for (size_t i = 0; i < rabbet_expr_symbol_count(plan->graph); ++i) {
+    const rabbet_plan_source_t* source = &engine->analysis.sources[i];
+    if (source->read >= 0) continue;
+    const rabbet_plan_range_t* range =
+        &plan->profiles[profile * plan->input_count + (size_t)source->input];
+    bool dim = rabbet_expr_symbol(plan->graph, i)->kind == RABBET_SYMBOL_DIM;
+    low[i] =
+        dim ? range->min.d[source->index] : range->min_values[source->index];
+    high[i] =
+        dim ? range->max.d[source->index] : range->max_values[source->index];
+  }
+}
+
+static size_t rabbet_largest_bytes(const rabbet_plan_value_t* value,
+                                   const int64_t* high) {
+  rabbet_dims_t dims = {.rank = value->shape.rank};
+  size_t bytes = 0;
+  for (int32_t axis = 0; axis < dims.rank; ++axis)
+    dims.d[axis] = rabbet_max_i64(high[value->shape.d[axis]], 0);
+  rabbet_status_t status =
+      rabbet_tensor_bytes(value->dtype, value->format, &dims, &bytes);
+  if (!rabbet_is_ok(status)) bytes = RABBET_BYTES_UNKNOWN;
+  rabbet_status_ignore(status);
+  return bytes;
+}
+
+static rabbet_status_t rabbet_stage_bytes(const rabbet_engine_t* engine,
+                                          int32_t segment, const int64_t* high,
+                                          rabbet_memory_request_t* requests,
+                                          size_t* out_bytes) {
+  const rabbet_plan_t* plan = engine->plan;
+  for (size_t v = 0; v < plan->value_count; ++v)
+    requests[v] = (rabbet_memory_request_t){0};
+  for (size_t v = 0; v < plan->value_count; ++v) {
+    size_t root = (size_t)engine->analysis.roots[v];
+    size_t bytes = rabbet_largest_bytes(&plan->values[v], high);
+    if (!rabbet_engine_owns_memory(engine, segment, root) ||
+        bytes == RABBET_BYTES_UNKNOWN)
+      continue;
+    requests[root].first = engine->analysis.first_steps[root];
+    requests[root].last = engine->analysis.last_steps[root];
+    if (bytes > requests[root].size) requests[root].size = bytes;
+  }
+  return rabbet_plan_memory(requests, plan->value_count, engine->allocator,
+                            out_bytes);
+}
+
+static rabbet_status_t rabbet_measure_profile(const rabbet_engine_t* engine,
+                                              size_t profile,
+                                              rabbet_arena_t* arena,
+                                              size_t* out_bytes) {
+  const rabbet_plan_t* plan = engine->plan;
+  size_t symbols = rabbet_expr_symbol_count(plan->graph);
+  size_t exprs = rabbet_expr_node_count(plan->graph);
+  int64_t* bounds = NULL;
+  rabbet_memory_request_t* requests = NULL;
+  RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
+      arena, 2 * (symbols + exprs), sizeof(*bounds), (void**)&bounds));
+  RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
+      arena, plan->value_count, sizeof(*requests), (void**)&requests));
+  int64_t *symbol_high = bounds + symbols, *low = symbol_high + symbols;
+  int64_t* high = low + exprs;
+  rabbet_profile_symbols(engine, profile, bounds, symbol_high);
+  RABBET_RETURN_IF_ERROR(
+      rabbet_settle_bounds(engine, 0, bounds, symbol_high, low, high));
+  for (size_t k = 0; k < engine->analysis.segment_count; ++k) {
+    size_t bytes = 0;
+    RABBET_RETURN_IF_ERROR(
+        rabbet_stage_bytes(engine, (int32_t)k, high, requests, &bytes));
+    if (!rabbet_checked_add(*out_bytes, bytes, out_bytes))
+      return RABBET_STATUS(RABBET_STATUS_OUT_OF_RANGE,
+                           "intermediate tensors need more memory than can be "
+                           "addressed");
+  }
+  return rabbet_ok();
+}
+
+rabbet_status_t rabbet_engine_context_bytes(const rabbet_engine_t* engine,
+                                            size_t profile, size_t* out_bytes) {
+  *out_bytes = 0;
+  if (profile >= engine->plan->profile_count)
+    return RABBET_STATUS(RABBET_STATUS_OUT_OF_RANGE,
+                         "profile %zu does not exist; the plan has %zu",
+                         profile, engine->plan->profile_count);
+  rabbet_arena_t arena;
+  rabbet_arena_initialize(engine->allocator, &arena);
+  rabbet_status_t status =
+      rabbet_measure_profile(engine, profile, &arena, out_bytes);
+  rabbet_arena_deinitialize(&arena);
+  return status;
+}

@@ -1,0 +1,313 @@
+// What an engine is made of, for people and for tools.
+#include <stdio.h>
+#include <string.h>
+
+#include "base/strbuf.h"
+#include "runtime/runtime.h"
+
+// Tools search for these words.
+static const char* rabbet_inspect_dtype(rabbet_dtype_t dtype) {
+  switch (dtype) {
+    case RABBET_DTYPE_FLOAT:
+      return "FP32";
+    case RABBET_DTYPE_HALF:
+      return "FP16";
+    case RABBET_DTYPE_BF16:
+      return "BFLOAT16";
+    default:
+      return rabbet_dtype_name(dtype);
+  }
+}
+
+// With a context whose inputs are set, its shapes; else the plan's.
+static const rabbet_prepared_t* rabbet_inspect_shapes(
+    const rabbet_context_t* context) {
+  if (!context) return NULL;
+  return context->last ? context->last : context->current;
+}
+
+static rabbet_dims_t rabbet_inspect_dims(const rabbet_engine_t* engine,
+                                         const rabbet_prepared_t* shapes,
+                                         int32_t value) {
+  if (shapes) return shapes->dims[value];
+  return rabbet_shape_dims(engine->plan->graph,
+                           &engine->plan->values[value].shape);
+}
+
+// "CONVOLUTION + ACTIVATION"
+static void rabbet_inspect_type(const rabbet_plan_step_t* step,
+                                rabbet_strbuf_t* out) {
+  for (size_t i = 0; i < step->group.node_count; ++i)
+    rabbet_strbuf_printf(out, "%s%s", i ? " + " : "",
+                         step->group.nodes[i].op->layer_type);
+}
+
+// ---- JSON
+
+static void rabbet_json_member(rabbet_strbuf_t* out, const char* name,
+                               const char* text) {
+  rabbet_strbuf_printf(out, "\"%s\": ", name);
+  rabbet_strbuf_json_string(out, text);
+}
+
+static void rabbet_json_tensor(const rabbet_engine_t* engine,
+                               const rabbet_prepared_t* shapes, int32_t v,
+                               rabbet_strbuf_t* out) {
+  const rabbet_plan_value_t* value = &engine->plan->values[v];
+  rabbet_dims_t dims = rabbet_inspect_dims(engine, shapes, v);
+  rabbet_strbuf_printf(out, "{");
+  rabbet_json_member(out, "Name", value->name);
+  rabbet_strbuf_printf(out, ", \"Dimensions\": [");
+  for (int32_t i = 0; i < dims.rank; ++i)
+    rabbet_strbuf_printf(out, "%s%lld", i ? ", " : "", (long long)dims.d[i]);
+  rabbet_strbuf_printf(out, "], \"Format/Datatype\": \"%s %s\"}",
+                       rabbet_format_name(value->format),
+                       rabbet_inspect_dtype(value->dtype));
+}
+
+static void rabbet_json_tensors(const rabbet_engine_t* engine,
+                                const rabbet_prepared_t* shapes,
+                                const char* name,
+                                const rabbet_plan_step_t* step,
+                                const int32_t* list, size_t count,
+                                rabbet_strbuf_t* out) {
+  rabbet_strbuf_printf(out, ", \"%s\": [", name);
+  for (size_t i = 0; i < count; ++i) {
+    if (i) rabbet_strbuf_printf(out, ", ");
+    rabbet_json_tensor(engine, shapes, step->values[list[i]], out);
+  }
+  rabbet_strbuf_printf(out, "]");
+}
+
+static void rabbet_json_layers(const rabbet_plan_step_t* step,
+                               rabbet_strbuf_t* out) {
+  rabbet_strbuf_printf(out, ", \"Layers\": [");
+  for (size_t i = 0; i < step->group.node_count; ++i) {
+    rabbet_strbuf_printf(out, "%s{", i ? ", " : "");
+    rabbet_json_member(out, "Name", step->group.nodes[i].name);
+    rabbet_strbuf_printf(out, ", ");
+    rabbet_json_member(out, "Operator", step->group.nodes[i].op->name);
+    rabbet_strbuf_printf(out, "}");
+  }
+  rabbet_strbuf_printf(out, "]");
+}
+
+static void rabbet_json_step(const rabbet_engine_t* engine,
+                             const rabbet_prepared_t* shapes,
+                             const rabbet_plan_step_t* step,
+                             rabbet_strbuf_t* out) {
+  rabbet_strbuf_printf(out, "{");
+  rabbet_json_member(out, "Name", step->name);
+  rabbet_strbuf_printf(out, ", \"LayerType\": \"");
+  rabbet_inspect_type(step, out);
+  rabbet_strbuf_printf(out, "\"");
+  rabbet_json_tensors(engine, shapes, "Inputs", step, step->group.inputs,
+                      step->group.input_count, out);
+  rabbet_json_tensors(engine, shapes, "Outputs", step, step->group.outputs,
+                      step->group.output_count, out);
+  rabbet_strbuf_printf(out, ", ");
+  rabbet_json_member(out, "Origin",
+                     step->plugin_origin ? step->plugin_origin : "");
+  rabbet_strbuf_printf(out, ", ");
+  rabbet_json_member(out, "TacticName", step->tactic_name);
+  rabbet_strbuf_printf(out, ", \"TacticValue\": \"0x%08x\", ",
+                       (unsigned)step->tactic);
+  rabbet_json_member(out, "Kernel", step->kernel);
+  // JSON has no infinity, and a time that was not measured is negative.
+  if (step->time_us >= 0 && step->time_us < 1e30f)
+    rabbet_strbuf_printf(out, ", \"TimeUs\": %.3f", (double)step->time_us);
+  else
+    rabbet_strbuf_printf(out, ", \"TimeUs\": null");
+  rabbet_json_layers(step, out);
+  rabbet_strbuf_printf(out, ", \"Alternatives\": %s}",
+                       step->report_json ? step->report_json : "[]");
+}
+
+static void rabbet_json_engine(const rabbet_engine_t* engine,
+                               const rabbet_prepared_t* shapes,
+                               rabbet_strbuf_t* out) {
+  const rabbet_plan_t* plan = engine->plan;
+  rabbet_strbuf_printf(out, "{");
+  rabbet_json_member(out, "Name", plan->name);
+  rabbet_strbuf_printf(out, ", ");
+  rabbet_json_member(out, "Producer", plan->producer);
+  rabbet_strbuf_printf(out, ", ");
+  rabbet_json_member(out, "Device", plan->device);
+  rabbet_strbuf_printf(out, ", ");
+  rabbet_json_member(out, "DeviceSignature", plan->device_signature);
+  rabbet_strbuf_printf(out, ", \"Threads\": %d, \"Layers\": [", plan->threads);
+  for (size_t s = 0; s < plan->step_count; ++s) {
+    rabbet_strbuf_printf(out, "%s\n  ", s ? "," : "");
+    rabbet_json_step(engine, shapes, &plan->steps[s], out);
+  }
+  rabbet_strbuf_printf(out, "\n], \"Bindings\": [");
+  for (size_t i = 0; i < plan->io_count; ++i) {
+    if (i) rabbet_strbuf_printf(out, ", ");
+    rabbet_strbuf_json_string(out, plan->ios[i].name);
+  }
+  rabbet_strbuf_printf(out, "]}\n");
+}
+
+// ---- Text
+
+#define RABBET_INSPECT_COLUMNS 6
+#define RABBET_INSPECT_WIDEST 48
+
+typedef struct rabbet_inspect_table_t {
+  rabbet_strbuf_t cells;  // NUL after each
+  size_t widths[RABBET_INSPECT_COLUMNS];
+  size_t column, start;
+} rabbet_inspect_table_t;
+
+// Columns count characters, not bytes of UTF-8.
+static size_t rabbet_text_width(const char* text) {
+  size_t width = 0;
+  for (; *text; ++text)
+    width += (*text & 0xc0) != 0x80;
+  return width;
+}
+
+static void rabbet_table_end_cell(rabbet_inspect_table_t* table) {
+  rabbet_strbuf_append(&table->cells, "", 1);
+  if (!table->cells.failed) {
+    size_t width = rabbet_text_width(table->cells.data + table->start);
+    if (width > RABBET_INSPECT_WIDEST) width = RABBET_INSPECT_WIDEST;
+    if (width > table->widths[table->column])
+      table->widths[table->column] = width;
+  }
+  table->start = table->cells.size;
+  table->column = (table->column + 1) % RABBET_INSPECT_COLUMNS;
+}
+
+static void rabbet_table_tensors(const rabbet_engine_t* engine,
+                                 const rabbet_prepared_t* shapes,
+                                 const rabbet_plan_step_t* step,
+                                 const int32_t* list, size_t count,
+                                 rabbet_inspect_table_t* table) {
+  for (size_t i = 0; i < count; ++i) {
+    int32_t v = step->values[list[i]];
+    const rabbet_plan_value_t* value = &engine->plan->values[v];
+    if (value->storage == RABBET_PLAN_STORAGE_CONSTANT) continue;
+    rabbet_dims_t dims = rabbet_inspect_dims(engine, shapes, v);
+    char text[192];
+    bool first = table->cells.size == table->start;
+    rabbet_strbuf_printf(&table->cells, "%s%s %s %s", first ? "" : ", ",
+                         rabbet_inspect_dtype(value->dtype),
+                         rabbet_dims_print(&dims, text, sizeof(text)),
+                         rabbet_format_name(value->format));
+  }
+  rabbet_table_end_cell(table);
+}
+
+static void rabbet_table_step(const rabbet_engine_t* engine,
+                              const rabbet_prepared_t* shapes,
+                              const rabbet_plan_step_t* step,
+                              rabbet_inspect_table_t* table) {
+  rabbet_strbuf_printf(&table->cells, "%s", step->name);
+  rabbet_table_end_cell(table);
+  rabbet_strbuf_printf(&table->cells, "%s", step->kernel);
+  rabbet_table_end_cell(table);
+  rabbet_strbuf_printf(&table->cells, "%s", step->tactic_name);
+  rabbet_table_end_cell(table);
+  if (step->time_us >= 0)
+    rabbet_strbuf_printf(&table->cells, "%.1f", (double)step->time_us);
+  else
+    rabbet_strbuf_printf(&table->cells, "-");
+  rabbet_table_end_cell(table);
+  rabbet_table_tensors(engine, shapes, step, step->group.inputs,
+                       step->group.input_count, table);
+  rabbet_table_tensors(engine, shapes, step, step->group.outputs,
+                       step->group.output_count, table);
+}
+
+static void rabbet_table_print(const rabbet_inspect_table_t* table,
+                               rabbet_strbuf_t* out) {
+  const char* at = table->cells.data;
+  const char* end = at + table->cells.size;
+  for (size_t column = 0; at < end; at += strlen(at) + 1) {
+    bool last = column + 1 == RABBET_INSPECT_COLUMNS;
+    size_t width = rabbet_text_width(at);
+    size_t pad = table->widths[column] > width && !last
+                     ? table->widths[column] - width
+                     : 0;
+    // Times stand to the right.
+    rabbet_strbuf_printf(out, "%*s%s%*s%s", column == 3 ? (int)pad : 0, "", at,
+                         column == 3 ? 0 : (int)pad, "", last ? "\n" : "  ");
+    column = last ? 0 : column + 1;
+  }
+}
+
+static void rabbet_text_engine(const rabbet_engine_t* engine,
+                               const rabbet_prepared_t* shapes,
+                               rabbet_strbuf_t* out) {
+  const rabbet_plan_t* plan = engine->plan;
+  rabbet_strbuf_printf(out, "%s: %zu steps for %s (%s), %d thread%s, by %s\n",
+                       *plan->name ? plan->name : "plan", plan->step_count,
+                       plan->device, plan->device_signature, plan->threads,
+                       plan->threads == 1 ? "" : "s", plan->producer);
+  for (size_t i = 0; i < plan->io_count; ++i) {
+    char text[192];
+    rabbet_dims_t dims =
+        rabbet_inspect_dims(engine, shapes, plan->ios[i].value);
+    rabbet_strbuf_printf(
+        out, "%-6s %s: %s %s %s\n", plan->ios[i].is_input ? "input" : "output",
+        plan->ios[i].name, rabbet_inspect_dtype(engine->ios[i].dtype),
+        rabbet_dims_print(&dims, text, sizeof(text)),
+        rabbet_format_name(engine->ios[i].format));
+  }
+  rabbet_strbuf_printf(out, "\n");
+}
+
+static void rabbet_text(const rabbet_engine_t* engine,
+                        const rabbet_prepared_t* shapes, int32_t layer,
+                        rabbet_strbuf_t* out) {
+  static const char* const heads[RABBET_INSPECT_COLUMNS] = {
+      "Layer", "Kernel", "Tactic", "us", "Inputs", "Outputs"};
+  rabbet_inspect_table_t table = {0};
+  rabbet_strbuf_initialize(out->allocator, &table.cells);
+  if (layer < 0) rabbet_text_engine(engine, shapes, out);
+  for (size_t i = 0; i < RABBET_INSPECT_COLUMNS; ++i) {
+    rabbet_strbuf_printf(&table.cells, "%s", heads[i]);
+    rabbet_table_end_cell(&table);
+  }
+  for (size_t s = 0; s < engine->plan->step_count; ++s) {
+    if (layer < 0 || (size_t)layer == s)
+      rabbet_table_step(engine, shapes, &engine->plan->steps[s], &table);
+  }
+  if (table.cells.failed)
+    out->failed = true;
+  else
+    rabbet_table_print(&table, out);
+  rabbet_strbuf_deinitialize(&table.cells);
+}
+
+rabbet_status_t rabbet_engine_inspect(const rabbet_engine_t* engine,
+                                      const rabbet_context_t* context,
+                                      int32_t layer,
+                                      rabbet_inspect_format_t format,
+                                      rabbet_allocator_t allocator,
+                                      char** out_text) {
+  *out_text = NULL;
+  if (layer < -1 || layer >= (int64_t)engine->plan->step_count)
+    return RABBET_STATUS(RABBET_STATUS_OUT_OF_RANGE,
+                         "layer %d does not exist; the plan has %zu", layer,
+                         engine->plan->step_count);
+  if (context && context->engine != engine)
+    return RABBET_STATUS(RABBET_STATUS_INVALID_ARGUMENT,
+                         "the context belongs to another engine");
+  const rabbet_prepared_t* shapes = rabbet_inspect_shapes(context);
+  rabbet_strbuf_t out;
+  rabbet_strbuf_initialize(allocator, &out);
+  if (format == RABBET_INSPECT_TEXT)
+    rabbet_text(engine, shapes, layer, &out);
+  else if (layer >= 0)
+    rabbet_json_step(engine, shapes, &engine->plan->steps[layer], &out);
+  else
+    rabbet_json_engine(engine, shapes, &out);
+  rabbet_status_t status = rabbet_strbuf_status(&out);
+  if (rabbet_is_ok(status))
+    *out_text = out.data;
+  else
+    rabbet_strbuf_deinitialize(&out);
+  return status;
+}
