@@ -224,11 +224,25 @@ static rabbet_status_t propose_ask(proposer_t* p, uint32_t flag) {
   return rabbet_ok();
 }
 
+// A device that has nothing but fallbacks shall show fusion too; elsewhere a
+// slow kernel for many nodes would only be in the way of fast ones for each.
+static bool propose_may_fall_back(const proposer_t* p) {
+  if (p->unit->node_count <= 1) return true;
+  size_t count = 0;
+  const rabbet_kernel_class_t* const* classes =
+      p->build->device->vtable->kernel_classes(p->build->device, &count);
+  for (size_t i = 0; i < count; ++i)
+    if ((classes[i]->flags & RABBET_KERNEL_FALLBACK) == 0 &&
+        classes[i] != &rabbet_plugin_kernel_class)
+      return false;
+  return true;
+}
+
 static rabbet_status_t propose_all(proposer_t* p) {
   RABBET_RETURN_IF_ERROR(propose_views(p));
   if (p->choices.count > 0 && p->build->level == 0) return rabbet_ok();
   RABBET_RETURN_IF_ERROR(propose_ask(p, 0));
-  if (p->choices.count > 0) return rabbet_ok();
+  if (p->choices.count > 0 || !propose_may_fall_back(p)) return rabbet_ok();
   return propose_ask(p, RABBET_KERNEL_FALLBACK);
 }
 

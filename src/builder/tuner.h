@@ -3,6 +3,7 @@
 #define RABBET_SRC_BUILDER_TUNER_H_
 
 #include "base/map.h"
+#include "builder/fuse.h"
 #include "builder/tune.h"
 
 // A type and format as a small number, so that sets of them are bit masks.
@@ -68,9 +69,6 @@ RABBET_PRIVATE_API rabbet_status_t rabbet_tune_conversion_cost(
 
 // Divides the nodes into clusters (cluster.c).
 RABBET_PRIVATE_API rabbet_status_t rabbet_tune_cluster(rabbet_build_t* build);
-// A number for each node: nodes that may share a kernel have the same (fuse.c).
-RABBET_PRIVATE_API rabbet_status_t rabbet_fuse_partition(rabbet_build_t* build,
-                                                         int32_t* ids);
 // Fills a cluster's covers (cover.c).
 RABBET_PRIVATE_API rabbet_status_t rabbet_tune_cover(rabbet_build_t* build,
                                                      rabbet_cluster_t* cluster);
