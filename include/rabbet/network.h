@@ -40,6 +40,8 @@ RABBET_API rabbet_status_t rabbet_network_add_input(
     const rabbet_dims_t* dims, rabbet_tensor_t** out_tensor);
 // A constant tensor without a layer: what a layer's weights are. With `copy`
 // false the data must outlive the network (see rabbet_network_take_owner).
+// `name` may be NULL: one is made up, and gives way to a tensor that is given
+// the same.
 RABBET_API rabbet_status_t rabbet_network_add_weights(
     rabbet_network_t* network, const char* name, rabbet_weights_t weights,
     const rabbet_dims_t* dims, bool copy, rabbet_tensor_t** out_tensor);

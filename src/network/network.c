@@ -278,11 +278,14 @@ rabbet_status_t rabbet_network_add_weights(rabbet_network_t* network,
   rabbet_tensor_t* tensor = NULL;
   size_t size = 0;
   RABBET_RETURN_IF_ERROR(
-      rabbet_network_claim_tensor_name(network, name, &own_name));
+      name ? rabbet_network_claim_tensor_name(network, name, &own_name)
+           : rabbet_network_free_name(network, &network->tensor_names,
+                                      "weights", &own_name));
   RABBET_RETURN_IF_ERROR(
-      rabbet_network_check_weights(name, &weights, dims, &size));
+      rabbet_network_check_weights(own_name, &weights, dims, &size));
   RABBET_RETURN_IF_ERROR(rabbet_network_new_tensor(
       network, RABBET_TENSOR_WEIGHTS, own_name, &tensor));
+  tensor->has_own_name = name != NULL;
   tensor->dtype = weights.dtype;
   tensor->given_dims = *dims;
   tensor->constant = weights.data ? weights.data : "";

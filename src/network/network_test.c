@@ -411,11 +411,26 @@ static void owners_are_destroyed_with_the_network(void** state) {
   assert_int_equal(destroyed, 1);
 }
 
+static void unnamed_weights_give_way(void** state) {
+  rabbet_network_t* network = *state;
+  int64_t value = 7;
+  rabbet_tensor_t* first = add_ints(network, NULL, &value, 1);
+  rabbet_tensor_t* second = add_ints(network, NULL, &value, 1);
+  assert_string_not_equal(rabbet_tensor_name(first),
+                          rabbet_tensor_name(second));
+  char name[64];
+  snprintf(name, sizeof name, "%s", rabbet_tensor_name(second));
+  rabbet_tensor_t* named = add_ints(network, name, &value, 1);
+  assert_string_equal(rabbet_tensor_name(named), name);
+  assert_string_not_equal(rabbet_tensor_name(second), name);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
 int main(void) {
   const struct CMUnitTest tests[] = {
       TEST(names_are_unique),
+      TEST(unnamed_weights_give_way),
       TEST(wrong_layers_are_refused),
       TEST(tensors_of_other_networks_are_refused),
       TEST(a_mutation_is_inferred_again),
