@@ -112,7 +112,6 @@ def arguments(prepared: Prepared, peer: str, threads: int) -> dict[str, Any]:
         "plugins": case.plugins(),
         "plan": f"{stem}-{threads}.plan",
         "dims": case.dims,
-        "names": list(prepared.expected),
     }
 
 

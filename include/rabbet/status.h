@@ -88,14 +88,9 @@ RABBET_API void* rabbet_status_payload(rabbet_status_t status, const void* tag);
 
 #define RABBET_STATUS(code, ...) \
   rabbet_status_make((code), __FILE__, __LINE__, __VA_ARGS__)
-// Evaluates `status` once, the rest only on failure.
-#define RABBET_ANNOTATE(status, ...)                                 \
-  __extension__({                                                    \
-    rabbet_status_t rabbet_annotate_tmp_ = (status);                 \
-    rabbet_is_ok(rabbet_annotate_tmp_)                               \
-        ? rabbet_ok()                                                \
-        : rabbet_status_annotate(rabbet_annotate_tmp_, __VA_ARGS__); \
-  })
+#define RABBET_ANNOTATE(status, ...)  \
+  (rabbet_is_ok(status) ? rabbet_ok() \
+                        : rabbet_status_annotate((status), __VA_ARGS__))
 // Only where nothing is held.
 #define RABBET_RETURN_IF_ERROR(expression)                            \
   do {                                                                \

@@ -1,0 +1,346 @@
+// The model's main graph: checks, inputs, nodes, outputs.
+#include <string.h>
+
+#include "onnx/operators.h"
+
+// ---- The model -------------------------------------------------------------
+
+static rabbet_status_t rabbet_onnx_check_opsets(
+    const rabbet_onnx_importer_t* importer) {
+  const Onnx__ModelProto* model = importer->model;
+  for (size_t i = 0; i < model->n_opset_import; ++i) {
+    const char* domain = rabbet_onnx_domain(model->opset_import[i]->domain);
+    int64_t version = model->opset_import[i]->version;
+    if (domain[0]) continue;
+    if (version < RABBET_ONNX_OLDEST_OPSET) {
+      return RABBET_STATUS(
+          RABBET_STATUS_INCOMPATIBLE,
+          "the model uses opset %lld; %d is the oldest that is imported "
+          "(onnx.version_converter brings models up to date)",
+          (long long)version, RABBET_ONNX_OLDEST_OPSET);
+    }
+    if (version > RABBET_ONNX_NEWEST_OPSET) {
+      rabbet_log(importer->network->logger, RABBET_SEVERITY_WARNING,
+                 "the model uses opset %lld, newer than the newest that is "
+                 "known (%d); operators are taken to mean what they meant",
+                 (long long)version, RABBET_ONNX_NEWEST_OPSET);
+    }
+  }
+  return rabbet_ok();
+}
+
+static rabbet_status_t rabbet_onnx_check_model(
+    const rabbet_onnx_importer_t* importer) {
+  const Onnx__ModelProto* model = importer->model;
+  if (!model->graph) {
+    return RABBET_STATUS(RABBET_STATUS_DATA_LOSS,
+                         "the bytes are not an ONNX model: it has no graph");
+  }
+  if (model->graph->n_sparse_initializer) {
+    return RABBET_STATUS(RABBET_STATUS_UNSUPPORTED,
+                         "sparse initializers are not imported; store them as "
+                         "ordinary tensors");
+  }
+  if (rabbet_network_layer_count(importer->network) ||
+      rabbet_network_input_count(importer->network)) {
+    return RABBET_STATUS(RABBET_STATUS_FAILED_PRECONDITION,
+                         "a model is imported into an empty network, but this "
+                         "one has %zu layers and %zu inputs",
+                         rabbet_network_layer_count(importer->network),
+                         rabbet_network_input_count(importer->network));
+  }
+  return rabbet_onnx_check_opsets(importer);
+}
+
+rabbet_status_t rabbet_onnx_scope_enter(rabbet_onnx_scope_t* scope,
+                                        const Onnx__GraphProto* graph) {
+  scope->nodes = graph->node;
+  scope->node_count = graph->n_node;
+  for (size_t i = 0; i < graph->n_initializer; ++i) {
+    RABBET_RETURN_IF_ERROR(
+        rabbet_onnx_scope_bind_initializer(scope, graph->initializer[i]));
+  }
+  return rabbet_ok();
+}
+
+// ---- Inputs ----------------------------------------------------------------
+
+static rabbet_status_t rabbet_onnx_input_type(
+    const Onnx__ValueInfoProto* info, const Onnx__TypeProto__Tensor** out) {
+  const Onnx__TypeProto* type = info->type;
+  if (type && type->value_case == ONNX__TYPE_PROTO__VALUE_TENSOR_TYPE &&
+      type->tensor_type->shape) {
+    *out = type->tensor_type;
+    return rabbet_ok();
+  }
+  bool is_tensor =
+      type && type->value_case == ONNX__TYPE_PROTO__VALUE_TENSOR_TYPE;
+  return RABBET_STATUS(
+      RABBET_STATUS_UNSUPPORTED, "%s",
+      is_tensor ? "its rank is not given; give the model's input a shape "
+                  "(dimensions may stay symbolic)"
+      : type    ? "it is no tensor; sequences, maps and optional values are "
+                  "not imported"
+                : "it has no type");
+}
+
+static rabbet_status_t rabbet_onnx_input_dims(
+    const Onnx__TensorShapeProto* shape, rabbet_dims_t* out_dims) {
+  if (shape->n_dim > RABBET_MAX_RANK) {
+    return RABBET_STATUS(RABBET_STATUS_UNSUPPORTED,
+                         "it has %zu dimensions; at most %d are possible",
+                         shape->n_dim, RABBET_MAX_RANK);
+  }
+  out_dims->rank = (int32_t)shape->n_dim;
+  for (size_t i = 0; i < shape->n_dim; ++i) {
+    const Onnx__TensorShapeProto__Dimension* dim = shape->dim[i];
+    bool fixed = dim->value_case ==
+                     ONNX__TENSOR_SHAPE_PROTO__DIMENSION__VALUE_DIM_VALUE &&
+                 dim->dim_value >= 0;
+    out_dims->d[i] = fixed ? dim->dim_value : -1;
+  }
+  return rabbet_ok();
+}
+
+static rabbet_status_t rabbet_onnx_name_dims(
+    rabbet_tensor_t* tensor, const Onnx__TensorShapeProto* shape) {
+  for (size_t i = 0; i < shape->n_dim; ++i) {
+    const Onnx__TensorShapeProto__Dimension* dim = shape->dim[i];
+    if (dim->value_case !=
+            ONNX__TENSOR_SHAPE_PROTO__DIMENSION__VALUE_DIM_PARAM ||
+        !dim->dim_param || !dim->dim_param[0]) {
+      continue;
+    }
+    RABBET_RETURN_IF_ERROR(
+        rabbet_tensor_set_dim_name(tensor, (int32_t)i, dim->dim_param));
+  }
+  return rabbet_ok();
+}
+
+static rabbet_status_t rabbet_onnx_add_input(rabbet_onnx_scope_t* scope,
+                                             const Onnx__ValueInfoProto* info) {
+  rabbet_onnx_importer_t* importer = scope->importer;
+  const Onnx__TypeProto__Tensor* type = NULL;
+  RABBET_RETURN_IF_ERROR(rabbet_onnx_input_type(info, &type));
+  rabbet_dtype_t dtype;
+  bool narrowed = false;
+  rabbet_dims_t dims = {0};
+  RABBET_RETURN_IF_ERROR(rabbet_onnx_dtype(type->elem_type, &dtype, &narrowed));
+  RABBET_RETURN_IF_ERROR(rabbet_onnx_input_dims(type->shape, &dims));
+  if (narrowed) {
+    rabbet_log(importer->network->logger, RABBET_SEVERITY_WARNING,
+               "input '%s' is DOUBLE in the model and becomes FLOAT",
+               info->name);
+  }
+  rabbet_tensor_t* tensor = NULL;
+  RABBET_RETURN_IF_ERROR(rabbet_network_add_input(importer->network, info->name,
+                                                  dtype, &dims, &tensor));
+  RABBET_RETURN_IF_ERROR(rabbet_onnx_name_dims(tensor, type->shape));
+  return rabbet_onnx_scope_bind(scope, info->name, tensor);
+}
+
+// Inputs with an initializer have a default value (before IR 4 every
+// initializer was listed as an input): the default is what they are.
+static rabbet_status_t rabbet_onnx_add_inputs(rabbet_onnx_scope_t* scope,
+                                              const Onnx__GraphProto* graph) {
+  for (size_t i = 0; i < graph->n_input; ++i) {
+    const char* name = graph->input[i]->name;
+    if (!name || !name[0]) {
+      return RABBET_STATUS(RABBET_STATUS_INVALID_ARGUMENT,
+                           "input %zu of the graph has no name", i);
+    }
+    const rabbet_onnx_value_t* value =
+        rabbet_map_get_string(&scope->values, name);
+    if (value && value->initializer) continue;
+    rabbet_status_t status = rabbet_onnx_add_input(scope, graph->input[i]);
+    RABBET_RETURN_IF_ERROR(RABBET_ANNOTATE(status, "input '%s'", name));
+  }
+  return rabbet_ok();
+}
+
+// ---- Outputs ---------------------------------------------------------------
+
+// An output must be a tensor of its own under its own name.
+static bool rabbet_onnx_needs_copy(const rabbet_tensor_t* tensor,
+                                   const char* name) {
+  return !rabbet_tensor_producer(tensor) || rabbet_tensor_is_output(tensor) ||
+         rabbet_tensor_weights(tensor, &(rabbet_weights_t){0}) ||
+         strcmp(rabbet_tensor_name(tensor), name) != 0;
+}
+
+// Weights give their name up to the output. An input keeps it, as callers set
+// it by that name.
+static rabbet_status_t rabbet_onnx_free_name(rabbet_onnx_scope_t* scope,
+                                             rabbet_tensor_t* tensor,
+                                             const char** name) {
+  rabbet_arena_t* arena = &scope->importer->arena;
+  if (strcmp(rabbet_tensor_name(tensor), *name) != 0) return rabbet_ok();
+  const char* other;
+  if (rabbet_tensor_is_input(tensor)) {
+    RABBET_RETURN_IF_ERROR(
+        rabbet_arena_printf(arena, &other, "%s.output", *name));
+    rabbet_log(scope->importer->network->logger, RABBET_SEVERITY_WARNING,
+               "'%s' is both an input and an output of the model; the output "
+               "is called '%s'",
+               *name, other);
+    *name = other;
+    return rabbet_ok();
+  }
+  RABBET_RETURN_IF_ERROR(rabbet_arena_printf(arena, &other, "%s.value", *name));
+  return rabbet_tensor_set_name(tensor, other);
+}
+
+static rabbet_status_t rabbet_onnx_copy_output(rabbet_onnx_scope_t* scope,
+                                               const char* name,
+                                               rabbet_tensor_t** tensor) {
+  RABBET_RETURN_IF_ERROR(rabbet_onnx_free_name(scope, *tensor, &name));
+  rabbet_layer_t* layer;
+  RABBET_RETURN_IF_ERROR(rabbet_network_add_layer(
+      scope->importer->network, "identity", NULL, tensor, 1, NULL, 0, &layer));
+  *tensor = rabbet_layer_output(layer, 0);
+  return rabbet_tensor_set_name(*tensor, name);
+}
+
+static rabbet_status_t rabbet_onnx_add_output(rabbet_onnx_scope_t* scope,
+                                              const char* name) {
+  rabbet_tensor_t* tensor;
+  RABBET_RETURN_IF_ERROR(rabbet_onnx_scope_lookup(scope, name, &tensor));
+  if (rabbet_onnx_needs_copy(tensor, name)) {
+    RABBET_RETURN_IF_ERROR(rabbet_onnx_copy_output(scope, name, &tensor));
+  }
+  return rabbet_network_mark_output(scope->importer->network, tensor);
+}
+
+static rabbet_status_t rabbet_onnx_add_outputs(rabbet_onnx_scope_t* scope,
+                                               const Onnx__GraphProto* graph) {
+  if (graph->n_output == 0) {
+    return RABBET_STATUS(RABBET_STATUS_INVALID_ARGUMENT,
+                         "the graph has no outputs");
+  }
+  for (size_t i = 0; i < graph->n_output; ++i) {
+    const char* name = graph->output[i]->name;
+    if (!name || !name[0]) {
+      return RABBET_STATUS(RABBET_STATUS_INVALID_ARGUMENT,
+                           "output %zu of the graph has no name", i);
+    }
+    rabbet_status_t status = rabbet_onnx_add_output(scope, name);
+    RABBET_RETURN_IF_ERROR(RABBET_ANNOTATE(status, "output '%s'", name));
+  }
+  return rabbet_ok();
+}
+
+// ---- The import ------------------------------------------------------------
+
+static rabbet_status_t rabbet_onnx_import_graph(rabbet_onnx_scope_t* scope) {
+  const Onnx__GraphProto* graph = scope->importer->model->graph;
+  RABBET_RETURN_IF_ERROR(rabbet_onnx_scope_enter(scope, graph));
+  RABBET_RETURN_IF_ERROR(rabbet_onnx_check_support(scope));
+  RABBET_RETURN_IF_ERROR(rabbet_onnx_add_inputs(scope, graph));
+  RABBET_RETURN_IF_ERROR(rabbet_onnx_import_nodes(scope));
+  RABBET_RETURN_IF_ERROR(rabbet_onnx_add_outputs(scope, graph));
+  if (graph->name && graph->name[0]) {
+    return rabbet_network_set_name(scope->importer->network, graph->name);
+  }
+  return rabbet_ok();
+}
+
+static rabbet_status_t rabbet_onnx_import_model(
+    rabbet_onnx_importer_t* importer) {
+  RABBET_RETURN_IF_ERROR(rabbet_onnx_model_parse(
+      importer->storage, &importer->arena, &importer->model));
+  RABBET_RETURN_IF_ERROR(rabbet_onnx_check_model(importer));
+  rabbet_onnx_scope_t scope;
+  rabbet_onnx_scope_initialize(importer, NULL, &scope);
+  scope.opsets = importer->model->opset_import;
+  scope.opset_count = importer->model->n_opset_import;
+  rabbet_status_t status = rabbet_onnx_import_graph(&scope);
+  rabbet_onnx_scope_deinitialize(&scope);
+  return status;
+}
+
+// Takes the storage.
+static rabbet_status_t rabbet_onnx_import(rabbet_network_t* network,
+                                          rabbet_onnx_storage_t* storage,
+                                          bool plugin_override,
+                                          rabbet_onnx_errors_t* errors) {
+  rabbet_status_t status =
+      rabbet_network_take_owner(network, storage, rabbet_onnx_storage_destroy);
+  if (!rabbet_is_ok(status)) {
+    rabbet_onnx_storage_destroy(storage);
+    return status;
+  }
+  rabbet_onnx_importer_t importer = {.network = network,
+                                     .storage = storage,
+                                     .plugin_override = plugin_override,
+                                     .errors = errors};
+  rabbet_arena_initialize(network->allocator, &importer.arena);
+  rabbet_map_initialize(network->allocator, &importer.layer_names);
+  status = rabbet_onnx_import_model(&importer);
+  rabbet_map_deinitialize(&importer.layer_names);
+  rabbet_arena_deinitialize(&importer.arena);
+  return status;
+}
+
+static rabbet_status_t rabbet_onnx_options(const rabbet_onnx_options_t* given,
+                                           rabbet_onnx_options_t* out) {
+  *out = (rabbet_onnx_options_t){.struct_size = sizeof(*out)};
+  if (!given) return rabbet_ok();
+  if (given->struct_size < sizeof(given->struct_size)) {
+    return RABBET_STATUS(RABBET_STATUS_INVALID_ARGUMENT,
+                         "struct_size of rabbet_onnx_options_t is not set");
+  }
+  size_t size =
+      given->struct_size < sizeof(*out) ? given->struct_size : sizeof(*out);
+  memcpy(out, given, size);
+  return rabbet_ok();
+}
+
+// A failure that no node has recorded yet.
+static rabbet_status_t rabbet_onnx_finish(rabbet_onnx_errors_t* errors,
+                                          const char* path,
+                                          rabbet_status_t status) {
+  if (!rabbet_is_ok(status) && errors && !rabbet_onnx_errors_count(errors)) {
+    rabbet_status_ignore(rabbet_onnx_errors_add(errors, status, -1, NULL));
+  }
+  return RABBET_ANNOTATE(status, "importing ONNX model%s%s%s", path ? " '" : "",
+                         path ? path : "", path ? "'" : "");
+}
+
+rabbet_status_t rabbet_onnx_import_file(rabbet_network_t* network,
+                                        const char* path,
+                                        const rabbet_onnx_options_t* options,
+                                        rabbet_onnx_errors_t* errors) {
+  rabbet_onnx_options_t known;
+  rabbet_onnx_storage_t* storage = NULL;
+  if (errors) rabbet_onnx_errors_clear(errors);
+  rabbet_status_t status = rabbet_onnx_options(options, &known);
+  if (rabbet_is_ok(status)) {
+    status = rabbet_onnx_storage_open(path, known.external_data_dir,
+                                      network->allocator, &storage);
+  }
+  if (rabbet_is_ok(status)) {
+    status =
+        rabbet_onnx_import(network, storage, known.plugin_override, errors);
+  }
+  return rabbet_onnx_finish(errors, path, status);
+}
+
+rabbet_status_t rabbet_onnx_import_memory(rabbet_network_t* network,
+                                          const void* data, size_t size,
+                                          const char* path,
+                                          const rabbet_onnx_options_t* options,
+                                          rabbet_onnx_errors_t* errors) {
+  rabbet_onnx_options_t known;
+  rabbet_onnx_storage_t* storage = NULL;
+  if (errors) rabbet_onnx_errors_clear(errors);
+  rabbet_status_t status = rabbet_onnx_options(options, &known);
+  if (rabbet_is_ok(status)) {
+    status = rabbet_onnx_storage_copy(data, size, path, known.external_data_dir,
+                                      network->allocator, &storage);
+  }
+  if (rabbet_is_ok(status)) {
+    status =
+        rabbet_onnx_import(network, storage, known.plugin_override, errors);
+  }
+  return rabbet_onnx_finish(errors, path, status);
+}

@@ -1,0 +1,139 @@
+// The state of one import: scopes of names, the node at work.
+#ifndef RABBET_SRC_ONNX_IMPORT_H_
+#define RABBET_SRC_ONNX_IMPORT_H_
+
+#include "network/network.h"
+#include "onnx/model.h"
+#include "rabbet/onnx.h"
+
+// Functions and branches within each other, counted from the main graph.
+#define RABBET_ONNX_MAX_SCOPES 64
+// Nodes of a model with its local functions written out: functions that call
+// functions twice would otherwise be a bomb.
+#define RABBET_ONNX_MAX_NODES 1000000
+// The newest version of the default operator set that operators.def describes.
+#define RABBET_ONNX_NEWEST_OPSET 28
+#define RABBET_ONNX_OLDEST_OPSET 9
+
+typedef struct rabbet_onnx_importer_t {
+  rabbet_network_t* network;
+  rabbet_onnx_storage_t* storage;  // the network's
+  rabbet_arena_t arena;            // messages and scopes, until the import ends
+  Onnx__ModelProto* model;
+  bool plugin_override;
+  rabbet_onnx_errors_t* errors;
+  rabbet_map_t layer_names;  // taken
+  size_t node_count;
+} rabbet_onnx_importer_t;
+
+// What a name stands for: a tensor, or an initializer that nobody used yet.
+typedef struct rabbet_onnx_value_t {
+  rabbet_tensor_t* tensor;
+  const Onnx__TensorProto* initializer;
+} rabbet_onnx_value_t;
+
+typedef struct rabbet_onnx_scope_t {
+  rabbet_onnx_importer_t* importer;
+  struct rabbet_onnx_scope_t* parent;  // whose names are seen; NULL: none
+  int depth;
+  const char* prefix;   // of layer and tensor names: "", "block1/"
+  rabbet_map_t values;  // rabbet_onnx_value_t
+  Onnx__NodeProto** nodes;
+  size_t node_count;
+  Onnx__OperatorSetIdProto** opsets;
+  size_t opset_count;
+  // Function bodies: what ref_attr_name refers to.
+  Onnx__AttributeProto** arguments;
+  size_t argument_count;
+  const Onnx__FunctionProto* function;  // or NULL
+} rabbet_onnx_scope_t;
+
+// A node that is being imported. Failure is sticky: the functions of emit.h
+// and attrs.h do nothing once `status` is a failure, so that an operator is
+// written as one expression; whoever called the operator looks at it.
+typedef struct rabbet_onnx_node_t {
+  rabbet_onnx_importer_t* importer;
+  rabbet_onnx_scope_t* scope;
+  const Onnx__NodeProto* proto;
+  size_t index;      // in its graph
+  const char* name;  // of its layers: unique, prefixed
+  const char* domain;
+  int64_t opset;        // version of its domain's operator set
+  const char* variant;  // of the operator's line in operators.def
+  Onnx__AttributeProto** attrs;
+  size_t attr_count;
+  rabbet_tensor_t** inputs;  // NULL: omitted
+  size_t input_count;
+  rabbet_tensor_t** outputs;  // set by the operator
+  size_t output_count;
+  size_t layer_count;
+  rabbet_status_t status;
+} rabbet_onnx_node_t;
+
+// Sets the node's status if it is still ok. Takes `status`.
+void rabbet_onnx_fail(rabbet_onnx_node_t* node, rabbet_status_t status);
+#define RABBET_ONNX_FAIL(node, code, ...) \
+  rabbet_onnx_fail((node), RABBET_STATUS((code), __VA_ARGS__))
+static inline bool rabbet_onnx_ok(const rabbet_onnx_node_t* node) {
+  return rabbet_is_ok(node->status);
+}
+
+// ---- Scopes ----------------------------------------------------------------
+
+void rabbet_onnx_scope_initialize(rabbet_onnx_importer_t* importer,
+                                  rabbet_onnx_scope_t* parent,
+                                  rabbet_onnx_scope_t* out_scope);
+void rabbet_onnx_scope_deinitialize(rabbet_onnx_scope_t* scope);
+// ALREADY_EXISTS if this scope (not a parent) has the name.
+rabbet_status_t rabbet_onnx_scope_bind(rabbet_onnx_scope_t* scope,
+                                       const char* name,
+                                       rabbet_tensor_t* tensor);
+rabbet_status_t rabbet_onnx_scope_bind_initializer(
+    rabbet_onnx_scope_t* scope, const Onnx__TensorProto* initializer);
+// NOT_FOUND says whether a later node makes it.
+rabbet_status_t rabbet_onnx_scope_lookup(rabbet_onnx_scope_t* scope,
+                                         const char* name,
+                                         rabbet_tensor_t** out_tensor);
+// Version of a domain's operator set; 0 if the model does not import it.
+int64_t rabbet_onnx_scope_opset(const rabbet_onnx_scope_t* scope,
+                                const char* domain);
+
+// ---- Graphs ----------------------------------------------------------------
+
+// "ai.onnx" is "".
+const char* rabbet_onnx_domain(const char* domain);
+// Every node that nothing can import, here and in the functions called, goes
+// to the importer's errors; the first is returned.
+rabbet_status_t rabbet_onnx_check_support(const rabbet_onnx_scope_t* scope);
+// All nodes of the scope, in order.
+rabbet_status_t rabbet_onnx_import_nodes(rabbet_onnx_scope_t* scope);
+// Makes the graph's initializers and nodes the scope's.
+rabbet_status_t rabbet_onnx_scope_enter(rabbet_onnx_scope_t* scope,
+                                        const Onnx__GraphProto* graph);
+// The body of a local function in place of the node.
+void rabbet_onnx_import_function(rabbet_onnx_node_t* node,
+                                 const Onnx__FunctionProto* function);
+// The function that a node calls, or NULL.
+const Onnx__FunctionProto* rabbet_onnx_find_function(
+    const rabbet_onnx_importer_t* importer, const Onnx__NodeProto* node);
+
+// ---- Plugins ---------------------------------------------------------------
+
+// The creator that the node names, retained; NULL if none is registered.
+rabbet_status_t rabbet_onnx_find_plugin(
+    const Onnx__NodeProto* node, const rabbet_plugin_creator_t** out_creator);
+void rabbet_onnx_import_plugin(rabbet_onnx_node_t* node,
+                               const rabbet_plugin_creator_t* creator);
+
+// ---- Errors ----------------------------------------------------------------
+
+// `node` may be NULL. Borrows `status`. `errors` may be NULL.
+rabbet_status_t rabbet_onnx_errors_add(rabbet_onnx_errors_t* errors,
+                                       rabbet_status_t status, int index,
+                                       const Onnx__NodeProto* node);
+// "node 3 'conv1' (Conv, domain 'ai.onnx', opset 17)" before the message.
+rabbet_status_t rabbet_onnx_annotate_node(const rabbet_onnx_scope_t* scope,
+                                          const Onnx__NodeProto* node,
+                                          size_t index, rabbet_status_t status);
+
+#endif  // RABBET_SRC_ONNX_IMPORT_H_

@@ -1,0 +1,361 @@
+// Nodes: who imports them, with what, under which names.
+#include <stdio.h>
+#include <string.h>
+
+#include "onnx/emit.h"
+#include "onnx/operators.h"
+
+rabbet_status_t rabbet_onnx_annotate_node(const rabbet_onnx_scope_t* scope,
+                                          const Onnx__NodeProto* node,
+                                          size_t index,
+                                          rabbet_status_t status) {
+  if (rabbet_is_ok(status)) return status;
+  const char* domain = rabbet_onnx_domain(node->domain);
+  const char* function = scope->function ? scope->function->name : NULL;
+  return rabbet_status_annotate(
+      status, "node %zu '%s' (%s, domain '%s', opset %lld%s%s%s)", index,
+      node->name ? node->name : "", node->op_type ? node->op_type : "",
+      domain[0] ? domain : "ai.onnx",
+      (long long)rabbet_onnx_scope_opset(scope, domain),
+      function ? ", in function '" : "", function ? function : "",
+      function ? "'" : "");
+}
+
+// ---- Who imports a node ----------------------------------------------------
+
+typedef struct rabbet_onnx_route_t {
+  const rabbet_onnx_operator_t* op;
+  const rabbet_plugin_creator_t* creator;  // retained
+  const Onnx__FunctionProto* function;
+} rabbet_onnx_route_t;
+
+static bool rabbet_onnx_names_plugin(const Onnx__NodeProto* node) {
+  for (size_t i = 0; i < node->n_attribute; ++i) {
+    const char* name = node->attribute[i]->name;
+    if (name && !strcmp(name, "plugin_namespace")) return true;
+  }
+  return false;
+}
+
+// The operator's oldest version must not be newer than the model's.
+static rabbet_status_t rabbet_onnx_check_since(
+    const rabbet_onnx_scope_t* scope, const rabbet_onnx_operator_t* op) {
+  int64_t opset = rabbet_onnx_scope_opset(scope, op->domain);
+  if (opset == 0) {
+    return RABBET_STATUS(RABBET_STATUS_INVALID_ARGUMENT,
+                         "the model imports no version of the operator set "
+                         "'%s' that the node belongs to",
+                         op->domain[0] ? op->domain : "ai.onnx");
+  }
+  if (opset >= op->since[0]) return rabbet_ok();
+  return RABBET_STATUS(RABBET_STATUS_INVALID_ARGUMENT,
+                       "the operator exists from opset %d on, but the model "
+                       "uses %lld",
+                       op->since[0], (long long)opset);
+}
+
+static rabbet_status_t rabbet_onnx_unknown(const Onnx__NodeProto* node,
+                                           const char* domain) {
+  const char* reason = rabbet_onnx_operator_missing(domain, node->op_type);
+  if (reason) return RABBET_STATUS(RABBET_STATUS_UNSUPPORTED, "%s", reason);
+  char suggestion[256];
+  if (rabbet_onnx_names_plugin(node)) {
+    return RABBET_STATUS(
+        RABBET_STATUS_UNSUPPORTED,
+        "no plugin '%s' is registered under the node's plugin_namespace and "
+        "plugin_version, and no operator has that name; import the module or "
+        "load the library that registers it first",
+        node->op_type);
+  }
+  return RABBET_STATUS(
+      RABBET_STATUS_UNSUPPORTED,
+      "the operator is not known: it is no operator of the importer, no local "
+      "function of the model and no registered plugin%s",
+      rabbet_onnx_operator_suggest(node->op_type, suggestion,
+                                   sizeof(suggestion)));
+}
+
+// The order: a plugin that the node asks for (or that overrides), the
+// importer's own operators, the model's functions, any plugin of that name.
+static rabbet_status_t rabbet_onnx_route(const rabbet_onnx_scope_t* scope,
+                                         const Onnx__NodeProto* node,
+                                         rabbet_onnx_route_t* out_route) {
+  *out_route = (rabbet_onnx_route_t){0};
+  if (!node->op_type || !node->op_type[0]) {
+    return RABBET_STATUS(RABBET_STATUS_INVALID_ARGUMENT,
+                         "the node names no operator");
+  }
+  const rabbet_onnx_importer_t* importer = scope->importer;
+  if (importer->plugin_override || rabbet_onnx_names_plugin(node)) {
+    RABBET_RETURN_IF_ERROR(rabbet_onnx_find_plugin(node, &out_route->creator));
+    if (out_route->creator) return rabbet_ok();
+  }
+  const char* domain = rabbet_onnx_domain(node->domain);
+  out_route->op = rabbet_onnx_operator_find(domain, node->op_type);
+  if (out_route->op) return rabbet_onnx_check_since(scope, out_route->op);
+  out_route->function = rabbet_onnx_find_function(importer, node);
+  if (out_route->function) return rabbet_ok();
+  RABBET_RETURN_IF_ERROR(rabbet_onnx_find_plugin(node, &out_route->creator));
+  if (out_route->creator) return rabbet_ok();
+  return rabbet_onnx_unknown(node, domain);
+}
+
+// ---- A look ahead ----------------------------------------------------------
+
+// Everything that cannot be imported is reported at once, not only the first.
+typedef struct rabbet_onnx_survey_t {
+  rabbet_status_t first;
+  size_t count;
+  rabbet_map_t functions;  // already looked into
+} rabbet_onnx_survey_t;
+
+static rabbet_status_t rabbet_onnx_survey_nodes(
+    const rabbet_onnx_scope_t* scope, rabbet_onnx_survey_t* survey);
+
+static rabbet_status_t rabbet_onnx_survey_function(
+    const rabbet_onnx_scope_t* scope, const Onnx__FunctionProto* function,
+    rabbet_onnx_survey_t* survey) {
+  // Keyed by address: names may be shared by overloads.
+  char key[32];
+  const char* copy;
+  int size = snprintf(key, sizeof(key), "%p", (const void*)function);
+  if (rabbet_map_get(&survey->functions, key, (size_t)size)) return rabbet_ok();
+  if (scope->depth == RABBET_ONNX_MAX_SCOPES) return rabbet_ok();
+  RABBET_RETURN_IF_ERROR(
+      rabbet_arena_strdup(&scope->importer->arena, key, &copy));
+  RABBET_RETURN_IF_ERROR(rabbet_map_set(&survey->functions, copy, (size_t)size,
+                                        (void*)(uintptr_t)function));
+  rabbet_onnx_scope_t body = *scope;
+  body.depth = scope->depth + 1;
+  body.function = function;
+  body.nodes = function->node;
+  body.node_count = function->n_node;
+  if (function->n_opset_import) {
+    body.opsets = function->opset_import;
+    body.opset_count = function->n_opset_import;
+  }
+  return rabbet_onnx_survey_nodes(&body, survey);
+}
+
+static rabbet_status_t rabbet_onnx_survey_nodes(
+    const rabbet_onnx_scope_t* scope, rabbet_onnx_survey_t* survey) {
+  for (size_t i = 0; i < scope->node_count; ++i) {
+    const Onnx__NodeProto* node = scope->nodes[i];
+    rabbet_onnx_route_t route;
+    rabbet_status_t status = rabbet_onnx_route(scope, node, &route);
+    if (route.creator) rabbet_plugin_creator_release(route.creator);
+    if (rabbet_is_ok(status) && route.function) {
+      RABBET_RETURN_IF_ERROR(
+          rabbet_onnx_survey_function(scope, route.function, survey));
+    }
+    if (rabbet_is_ok(status)) continue;
+    if (rabbet_status_code(status) == RABBET_STATUS_OUT_OF_MEMORY) {
+      return status;
+    }
+    status = rabbet_onnx_annotate_node(scope, node, i, status);
+    rabbet_status_t added =
+        rabbet_onnx_errors_add(scope->importer->errors, status, (int)i, node);
+    survey->count++;
+    if (rabbet_is_ok(survey->first)) {
+      survey->first = status;
+    } else {
+      rabbet_status_ignore(status);
+    }
+    RABBET_RETURN_IF_ERROR(added);
+  }
+  return rabbet_ok();
+}
+
+rabbet_status_t rabbet_onnx_check_support(const rabbet_onnx_scope_t* scope) {
+  rabbet_onnx_survey_t survey = {0};
+  rabbet_map_initialize(scope->importer->network->allocator, &survey.functions);
+  rabbet_status_t status = rabbet_onnx_survey_nodes(scope, &survey);
+  rabbet_map_deinitialize(&survey.functions);
+  if (!rabbet_is_ok(status)) return rabbet_status_join(status, survey.first);
+  if (survey.count < 2) return survey.first;
+  return rabbet_status_annotate(
+      survey.first, "%zu nodes cannot be imported; the first", survey.count);
+}
+
+// ---- Names -----------------------------------------------------------------
+
+static rabbet_status_t rabbet_onnx_node_name(rabbet_onnx_node_t* node) {
+  rabbet_onnx_importer_t* importer = node->importer;
+  const char* given = node->proto->name;
+  if (given && given[0]) {
+    RABBET_RETURN_IF_ERROR(rabbet_arena_printf(
+        &importer->arena, &node->name, "%s%s", node->scope->prefix, given));
+  } else {
+    RABBET_RETURN_IF_ERROR(rabbet_arena_printf(
+        &importer->arena, &node->name, "%s%s_%zu", node->scope->prefix,
+        node->proto->op_type, node->index));
+  }
+  if (rabbet_map_get_string(&importer->layer_names, node->name)) {
+    RABBET_RETURN_IF_ERROR(rabbet_arena_printf(&importer->arena, &node->name,
+                                               "%s#%zu", node->name,
+                                               importer->node_count));
+  }
+  return rabbet_map_set(&importer->layer_names, node->name, strlen(node->name),
+                        node);
+}
+
+// ---- Inputs, attributes, outputs -------------------------------------------
+
+static rabbet_status_t rabbet_onnx_node_inputs(rabbet_onnx_node_t* node) {
+  const Onnx__NodeProto* proto = node->proto;
+  node->input_count = proto->n_input;
+  RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
+      &node->importer->arena, proto->n_input, sizeof(*node->inputs),
+      (void**)&node->inputs));
+  for (size_t i = 0; i < proto->n_input; ++i) {
+    if (!proto->input[i][0]) continue;
+    rabbet_status_t status = rabbet_onnx_scope_lookup(
+        node->scope, proto->input[i], &node->inputs[i]);
+    RABBET_RETURN_IF_ERROR(RABBET_ANNOTATE(status, "input %zu", i));
+  }
+  // Trailing omitted inputs are as if they were not there.
+  while (node->input_count && !node->inputs[node->input_count - 1]) {
+    node->input_count--;
+  }
+  return rabbet_ok();
+}
+
+// In a function's body an attribute may stand for one of the call's.
+static Onnx__AttributeProto* rabbet_onnx_argument(
+    const rabbet_onnx_scope_t* scope, const char* name) {
+  for (size_t i = 0; i < scope->argument_count; ++i) {
+    const char* found = scope->arguments[i]->name;
+    if (found && !strcmp(found, name)) return scope->arguments[i];
+  }
+  return NULL;
+}
+
+static rabbet_status_t rabbet_onnx_node_attrs(rabbet_onnx_node_t* node) {
+  const Onnx__NodeProto* proto = node->proto;
+  RABBET_RETURN_IF_ERROR(
+      rabbet_arena_allocate_array(&node->importer->arena, proto->n_attribute,
+                                  sizeof(*node->attrs), (void**)&node->attrs));
+  for (size_t i = 0; i < proto->n_attribute; ++i) {
+    Onnx__AttributeProto* attr = proto->attribute[i];
+    if (attr->ref_attr_name && attr->ref_attr_name[0]) {
+      const Onnx__AttributeProto* argument =
+          rabbet_onnx_argument(node->scope, attr->ref_attr_name);
+      // The call leaves it out: so does the body.
+      if (!argument) continue;
+      Onnx__AttributeProto* renamed;
+      RABBET_RETURN_IF_ERROR(rabbet_arena_copy(&node->importer->arena, argument,
+                                               sizeof(*argument),
+                                               (void**)&renamed));
+      renamed->name = attr->name;
+      attr = renamed;
+    }
+    node->attrs[node->attr_count++] = attr;
+  }
+  return rabbet_ok();
+}
+
+// The tensor takes the ONNX name unless it had one before (an operator that
+// passes its input through) or the name is taken.
+static rabbet_status_t rabbet_onnx_name_output(rabbet_onnx_node_t* node,
+                                               const char* name,
+                                               rabbet_tensor_t* tensor,
+                                               size_t layers_before) {
+  const rabbet_layer_t* producer = rabbet_tensor_producer(tensor);
+  if (!producer || (size_t)producer->index < layers_before) return rabbet_ok();
+  if (node->scope->prefix[0]) {
+    RABBET_RETURN_IF_ERROR(rabbet_arena_printf(
+        &node->importer->arena, &name, "%s%s", node->scope->prefix, name));
+  }
+  return rabbet_tensor_set_name(tensor, name);
+}
+
+static rabbet_status_t rabbet_onnx_bind_outputs(rabbet_onnx_node_t* node,
+                                                size_t layers_before) {
+  for (size_t i = 0; i < node->output_count; ++i) {
+    const char* name = node->proto->output[i];
+    if (!name[0]) continue;
+    rabbet_tensor_t* tensor = node->outputs[i];
+    if (!tensor) {
+      return RABBET_STATUS(RABBET_STATUS_UNSUPPORTED,
+                           "its output %zu ('%s') is not made by the importer",
+                           i, name);
+    }
+    // Inference now, so that a mistake is this node's.
+    rabbet_dims_t dims;
+    RABBET_RETURN_IF_ERROR(rabbet_tensor_dims(tensor, &dims));
+    RABBET_RETURN_IF_ERROR(
+        rabbet_onnx_name_output(node, name, tensor, layers_before));
+    RABBET_RETURN_IF_ERROR(rabbet_onnx_scope_bind(node->scope, name, tensor));
+  }
+  return rabbet_ok();
+}
+
+// ---- A node ----------------------------------------------------------------
+
+static rabbet_status_t rabbet_onnx_prepare(rabbet_onnx_node_t* node) {
+  rabbet_onnx_importer_t* importer = node->importer;
+  if (++importer->node_count > RABBET_ONNX_MAX_NODES) {
+    return RABBET_STATUS(RABBET_STATUS_UNSUPPORTED,
+                         "with its functions written out the model has more "
+                         "than %d nodes",
+                         RABBET_ONNX_MAX_NODES);
+  }
+  RABBET_RETURN_IF_ERROR(rabbet_onnx_node_name(node));
+  RABBET_RETURN_IF_ERROR(rabbet_onnx_node_inputs(node));
+  RABBET_RETURN_IF_ERROR(rabbet_onnx_node_attrs(node));
+  node->output_count = node->proto->n_output;
+  return rabbet_arena_allocate_array(&importer->arena, node->output_count,
+                                     sizeof(*node->outputs),
+                                     (void**)&node->outputs);
+}
+
+static void rabbet_onnx_dispatch(rabbet_onnx_node_t* node,
+                                 const rabbet_onnx_route_t* route) {
+  if (route->creator) {
+    rabbet_onnx_import_plugin(node, route->creator);
+  } else if (route->function) {
+    rabbet_onnx_import_function(node, route->function);
+  } else {
+    node->variant = route->op->variant;
+    if (node->output_count == 0) {
+      RABBET_ONNX_FAIL(node, RABBET_STATUS_INVALID_ARGUMENT,
+                       "the node has no outputs");
+    } else {
+      route->op->import(node);
+    }
+  }
+}
+
+static rabbet_status_t rabbet_onnx_import_node(rabbet_onnx_scope_t* scope,
+                                               size_t index) {
+  const Onnx__NodeProto* proto = scope->nodes[index];
+  rabbet_onnx_node_t node = {
+      .importer = scope->importer,
+      .scope = scope,
+      .proto = proto,
+      .index = index,
+      .domain = rabbet_onnx_domain(proto->domain),
+      .opset = rabbet_onnx_scope_opset(scope, proto->domain),
+  };
+  size_t layers = rabbet_network_layer_count(scope->importer->network);
+  rabbet_onnx_route_t route;
+  node.status = rabbet_onnx_route(scope, proto, &route);
+  if (rabbet_onnx_ok(&node)) node.status = rabbet_onnx_prepare(&node);
+  if (rabbet_onnx_ok(&node)) rabbet_onnx_dispatch(&node, &route);
+  if (route.creator) rabbet_plugin_creator_release(route.creator);
+  if (rabbet_onnx_ok(&node)) {
+    node.status = rabbet_onnx_bind_outputs(&node, layers);
+  }
+  return rabbet_onnx_annotate_node(scope, proto, index, node.status);
+}
+
+rabbet_status_t rabbet_onnx_import_nodes(rabbet_onnx_scope_t* scope) {
+  rabbet_status_t status = rabbet_ok();
+  for (size_t i = 0; rabbet_is_ok(status) && i < scope->node_count; ++i) {
+    status = rabbet_onnx_import_node(scope, i);
+    if (rabbet_is_ok(status) || scope->depth > 0) continue;
+    rabbet_status_ignore(rabbet_onnx_errors_add(scope->importer->errors, status,
+                                                (int)i, scope->nodes[i]));
+  }
+  return status;
+}

@@ -1,0 +1,26 @@
+// The ONNX operators that the importer knows.
+#ifndef RABBET_SRC_ONNX_OPERATORS_H_
+#define RABBET_SRC_ONNX_OPERATORS_H_
+
+#include "onnx/import.h"
+
+typedef struct rabbet_onnx_operator_t {
+  const char* name;
+  const char* domain;
+  // Sets node->outputs, or makes the node fail.
+  void (*import)(rabbet_onnx_node_t* node);
+  // What of several operators that share `import` this is, such as "EXP".
+  const char* variant;
+  const int16_t* since;  // versions that changed it, ascending, ended by 0
+} rabbet_onnx_operator_t;
+
+// NULL if it is not known.
+const rabbet_onnx_operator_t* rabbet_onnx_operator_find(const char* domain,
+                                                        const char* name);
+// Why an operator that is not known has to wait, or NULL.
+const char* rabbet_onnx_operator_missing(const char* domain, const char* name);
+// "; did you mean 'Conv'?" or "".
+const char* rabbet_onnx_operator_suggest(const char* name, char* buffer,
+                                         size_t capacity);
+
+#endif  // RABBET_SRC_ONNX_OPERATORS_H_

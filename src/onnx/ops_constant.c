@@ -1,0 +1,380 @@
+// Constants, what passes through, and branches that are decided already.
+#include <math.h>
+#include <string.h>
+
+#include "onnx/index.h"
+
+// Larger constants than this are not written out when a slice can stand for
+// them.
+static const size_t rabbet_onnx_write_out_bytes = (size_t)1 << 30;
+
+// ---- Constant --------------------------------------------------------------
+
+static rabbet_tensor_t* rabbet_onnx_of_tensor(rabbet_onnx_node_t* node,
+                                              const Onnx__TensorProto* tensor) {
+  rabbet_onnx_constant_t constant = {0};
+  rabbet_onnx_importer_t* importer = node->importer;
+  rabbet_onnx_fail(node, rabbet_onnx_tensor_read(importer->storage,
+                                                 importer->network->logger,
+                                                 tensor, &constant));
+  return rabbet_onnx_weights(node, constant.weights.dtype,
+                             constant.weights.data, &constant.dims);
+}
+
+static rabbet_tensor_t* rabbet_onnx_of_floats(rabbet_onnx_node_t* node,
+                                              const float* values, size_t count,
+                                              int rank) {
+  rabbet_dims_t dims = {.rank = rank, .d = {(int64_t)count}};
+  int64_t room;
+  float* data =
+      rabbet_onnx_weights_room(node, RABBET_DTYPE_FLOAT, &dims, &room);
+  if (data && count) memcpy(data, values, count * sizeof(*values));
+  return rabbet_onnx_weights(node, RABBET_DTYPE_FLOAT, data, &dims);
+}
+
+static rabbet_tensor_t* rabbet_onnx_of_ints(rabbet_onnx_node_t* node,
+                                            const int64_t* values, size_t count,
+                                            int rank) {
+  rabbet_dims_t dims = {.rank = rank, .d = {(int64_t)count}};
+  int64_t room;
+  int64_t* data =
+      rabbet_onnx_weights_room(node, RABBET_DTYPE_INT64, &dims, &room);
+  if (data && count) memcpy(data, values, count * sizeof(*values));
+  return rabbet_onnx_weights(node, RABBET_DTYPE_INT64, data, &dims);
+}
+
+void rabbet_onnx_import_constant(rabbet_onnx_node_t* node) {
+  const Onnx__TensorProto* tensor = rabbet_onnx_attr_tensor(node, "value");
+  const Onnx__AttributeProto* attr;
+  if (!rabbet_onnx_ok(node)) return;
+  if (tensor) {
+    node->outputs[0] = rabbet_onnx_of_tensor(node, tensor);
+  } else if ((attr = rabbet_onnx_attr(node, "value_float"))) {
+    node->outputs[0] = rabbet_onnx_of_floats(node, &attr->f, 1, 0);
+  } else if ((attr = rabbet_onnx_attr(node, "value_floats"))) {
+    node->outputs[0] =
+        rabbet_onnx_of_floats(node, attr->floats, attr->n_floats, 1);
+  } else if ((attr = rabbet_onnx_attr(node, "value_int"))) {
+    node->outputs[0] = rabbet_onnx_of_ints(node, &attr->i, 1, 0);
+  } else if ((attr = rabbet_onnx_attr(node, "value_ints"))) {
+    node->outputs[0] = rabbet_onnx_of_ints(node, attr->ints, attr->n_ints, 1);
+  } else {
+    bool sparse = rabbet_onnx_has_attr(node, "sparse_value");
+    bool string = rabbet_onnx_has_attr(node, "value_string") ||
+                  rabbet_onnx_has_attr(node, "value_strings");
+    RABBET_ONNX_FAIL(node, RABBET_STATUS_UNSUPPORTED, "%s",
+                     sparse   ? "sparse constants are not imported"
+                     : string ? "strings are not computed with"
+                              : "the constant has no value");
+  }
+}
+
+// ---- ConstantOfShape -------------------------------------------------------
+
+// The one number (default 0 as FLOAT) in the shape [1, ..., 1].
+static rabbet_tensor_t* rabbet_onnx_fill_value(rabbet_onnx_node_t* node,
+                                               int rank,
+                                               rabbet_onnx_constant_t* value) {
+  const Onnx__TensorProto* tensor = rabbet_onnx_attr_tensor(node, "value");
+  if (!tensor) {
+    rabbet_tensor_t* zero =
+        rabbet_onnx_number(node, RABBET_DTYPE_FLOAT, rank, 0);
+    rabbet_onnx_is_constant(node, zero, value);
+    return zero;
+  }
+  rabbet_onnx_fail(node, rabbet_onnx_tensor_read(
+                             node->importer->storage,
+                             node->importer->network->logger, tensor, value));
+  if (rabbet_onnx_ok(node) && value->weights.count != 1) {
+    RABBET_ONNX_FAIL(node, RABBET_STATUS_INVALID_ARGUMENT,
+                     "value must hold one number, but holds %lld",
+                     (long long)value->weights.count);
+  }
+  rabbet_dims_t dims = {.rank = rank};
+  for (int i = 0; i < rank; ++i)
+    dims.d[i] = 1;
+  return rabbet_onnx_weights(node, value->weights.dtype, value->weights.data,
+                             &dims);
+}
+
+// Copies of one element, written out: what operators that want weights need.
+static rabbet_tensor_t* rabbet_onnx_fill(rabbet_onnx_node_t* node,
+                                         const rabbet_onnx_constant_t* value,
+                                         const rabbet_dims_t* dims) {
+  rabbet_dtype_t dtype = value->weights.dtype;
+  int64_t count;
+  char* data = rabbet_onnx_weights_room(node, dtype, dims, &count);
+  size_t size = (size_t)rabbet_dtype_bits(dtype) / 8;
+  for (int64_t i = 0; i < count && data; ++i) {
+    memcpy(data + (size_t)i * size, value->weights.data, size);
+  }
+  return rabbet_onnx_weights(node, dtype, data, dims);
+}
+
+void rabbet_onnx_import_constant_of_shape(rabbet_onnx_node_t* node) {
+  rabbet_tensor_t* shape = rabbet_onnx_required(node, 0);
+  rabbet_dims_t length = rabbet_onnx_dims(node, shape);
+  if (rabbet_onnx_ok(node) &&
+      (length.rank != 1 || length.d[0] < 0 || length.d[0] > RABBET_MAX_RANK)) {
+    RABBET_ONNX_FAIL(node, RABBET_STATUS_UNSUPPORTED,
+                     "the shape must be a vector of a known length up to %d",
+                     RABBET_MAX_RANK);
+  }
+  if (!rabbet_onnx_ok(node)) return;
+  int rank = (int)length.d[0];
+  rabbet_onnx_index_t extents[RABBET_MAX_RANK];
+  rabbet_dims_t dims = {.rank = rank};
+  for (int i = 0; i < rank; ++i) {
+    extents[i] = rabbet_onnx_element(node, shape, i);
+  }
+  rabbet_onnx_constant_t value;
+  rabbet_tensor_t* one = rabbet_onnx_fill_value(node, rank, &value);
+  if (!rabbet_onnx_ok(node)) return;
+  size_t bytes = 0;
+  bool known = rabbet_onnx_all_known(extents, (size_t)rank, dims.d);
+  if (known) {
+    rabbet_onnx_fail(
+        node, rabbet_tensor_bytes(value.weights.dtype, RABBET_FORMAT_LINEAR,
+                                  &dims, &bytes));
+  }
+  bool whole_bytes = rabbet_dtype_bits(value.weights.dtype) % 8 == 0;
+  node->outputs[0] =
+      known && whole_bytes && bytes <= rabbet_onnx_write_out_bytes
+          ? rabbet_onnx_fill(node, &value, &dims)
+          : rabbet_onnx_spread(node, one, extents, rank);
+}
+
+// ---- Passing through -------------------------------------------------------
+
+void rabbet_onnx_import_identity(rabbet_onnx_node_t* node) {
+  node->outputs[0] = rabbet_onnx_required(node, 0);
+}
+
+// The mask keeps everything: true everywhere.
+static rabbet_tensor_t* rabbet_onnx_full_mask(rabbet_onnx_node_t* node,
+                                              rabbet_tensor_t* x) {
+  rabbet_onnx_index_t dims[RABBET_MAX_RANK];
+  int rank = rabbet_onnx_rank(node, x);
+  for (int i = 0; i < rank; ++i)
+    dims[i] = rabbet_onnx_extent(node, x, i);
+  rabbet_tensor_t* yes = rabbet_onnx_number(node, RABBET_DTYPE_BOOL, rank, 1);
+  return rabbet_onnx_ok(node) ? rabbet_onnx_spread(node, yes, dims, rank)
+                              : NULL;
+}
+
+void rabbet_onnx_import_dropout(rabbet_onnx_node_t* node) {
+  rabbet_tensor_t* x = rabbet_onnx_required(node, 0);
+  rabbet_tensor_t* training = rabbet_onnx_input(node, 2);
+  double ratio = 1;
+  bool no_ratio = rabbet_onnx_input(node, 1) &&
+                  rabbet_onnx_constant_number(node, node->inputs[1], &ratio) &&
+                  ratio == 0;
+  if (training && rabbet_onnx_ok(node) && !no_ratio) {
+    double value = 1;
+    if (!rabbet_onnx_constant_number(node, training, &value) || value != 0) {
+      RABBET_ONNX_FAIL(node, RABBET_STATUS_UNSUPPORTED,
+                       "training_mode must be a constant false; export the "
+                       "model for inference");
+    }
+  }
+  node->outputs[0] = x;
+  if (rabbet_onnx_wants(node, 1)) {
+    node->outputs[1] = rabbet_onnx_full_mask(node, x);
+  }
+}
+
+// ---- Made of numbers -------------------------------------------------------
+
+void rabbet_onnx_import_eye_like(rabbet_onnx_node_t* node) {
+  rabbet_tensor_t* x = rabbet_onnx_required(node, 0);
+  rabbet_dims_t dims = rabbet_onnx_dims(node, x);
+  int64_t offset = rabbet_onnx_attr_int(node, "k", 0);
+  rabbet_dtype_t dtype = rabbet_onnx_dtype_of(node, x);
+  if (rabbet_onnx_has_attr(node, "dtype")) {
+    int32_t type = (int32_t)rabbet_onnx_attr_int(node, "dtype", 1);
+    rabbet_onnx_fail(node, rabbet_onnx_dtype(type, &dtype, NULL));
+  }
+  if (rabbet_onnx_ok(node) &&
+      (dims.rank != 2 || dims.d[0] < 0 || dims.d[1] < 0)) {
+    RABBET_ONNX_FAIL(node, RABBET_STATUS_UNSUPPORTED,
+                     "the input must be a matrix with known extents");
+  }
+  int64_t count;
+  void* data = rabbet_onnx_weights_room(node, dtype, &dims, &count);
+  for (int64_t i = 0; data && i < dims.d[0]; ++i) {
+    bool inside = offset > -dims.d[0] && offset < dims.d[1] &&
+                  i + offset >= 0 && i + offset < dims.d[1];
+    if (!inside) continue;
+    rabbet_store_double(dtype, data, i * dims.d[1] + i + offset, 1);
+  }
+  node->outputs[0] = rabbet_onnx_weights(node, dtype, data, &dims);
+}
+
+void rabbet_onnx_import_range(rabbet_onnx_node_t* node) {
+  rabbet_onnx_constant_t parts[3];
+  bool known = true;
+  for (size_t i = 0; i < 3; ++i) {
+    rabbet_tensor_t* x = rabbet_onnx_required(node, i);
+    known &= rabbet_onnx_is_constant(node, x, &parts[i]) &&
+             parts[i].weights.count == 1;
+  }
+  if (!rabbet_onnx_ok(node)) return;
+  double v[3] = {0};
+  rabbet_dtype_t dtype = rabbet_onnx_dtype_of(node, node->inputs[0]);
+  for (size_t i = 0; i < 3; ++i) {
+    rabbet_onnx_ints_t followed = rabbet_onnx_try_ints(node, node->inputs[i]);
+    if (followed.present && followed.count == 1) {
+      v[i] = (double)followed.data[0];
+    } else if (known) {
+      v[i] = rabbet_load_double(dtype, parts[i].weights.data, 0);
+    } else if (rabbet_onnx_ok(node)) {
+      RABBET_ONNX_FAIL(node, RABBET_STATUS_UNSUPPORTED,
+                       "start, limit and delta must be constant, but '%s' is "
+                       "not",
+                       rabbet_tensor_name(node->inputs[i]));
+    }
+  }
+  if (!rabbet_onnx_ok(node)) return;
+  double steps = v[2] == 0 ? NAN : ceil((v[1] - v[0]) / v[2]);
+  if (!(steps < 1e9)) {
+    RABBET_ONNX_FAIL(node, RABBET_STATUS_OUT_OF_RANGE,
+                     "a range from %g to %g by %g has no sensible length", v[0],
+                     v[1], v[2]);
+    return;
+  }
+  rabbet_dims_t dims = {.rank = 1, .d = {steps > 0 ? (int64_t)steps : 0}};
+  int64_t count;
+  void* data = rabbet_onnx_weights_room(node, dtype, &dims, &count);
+  for (int64_t i = 0; data && i < count; ++i) {
+    rabbet_store_double(dtype, data, i, v[0] + (double)i * v[2]);
+  }
+  node->outputs[0] = rabbet_onnx_weights(node, dtype, data, &dims);
+}
+
+// A triangle of ones for the last two axes chooses between x and 0.
+void rabbet_onnx_import_trilu(rabbet_onnx_node_t* node) {
+  rabbet_tensor_t* x = rabbet_onnx_required(node, 0);
+  bool upper = rabbet_onnx_attr_int(node, "upper", 1) != 0;
+  rabbet_dims_t dims = rabbet_onnx_dims(node, x);
+  int64_t k = 0;
+  if (rabbet_onnx_input(node, 1)) {
+    rabbet_onnx_ints_t ints =
+        rabbet_onnx_constant_ints(node, "k", node->inputs[1]);
+    if (ints.count == 1) k = ints.data[0];
+  }
+  if (!rabbet_onnx_ok(node)) return;
+  int64_t rows = dims.rank > 1 ? dims.d[dims.rank - 2] : -1;
+  int64_t columns = dims.rank > 1 ? dims.d[dims.rank - 1] : -1;
+  if (rows < 0 || columns < 0) {
+    RABBET_ONNX_FAIL(node, RABBET_STATUS_UNSUPPORTED,
+                     "the last two extents of the input must be known");
+    return;
+  }
+  rabbet_dims_t square = {.rank = 2, .d = {rows, columns}};
+  int64_t count;
+  uint8_t* keep =
+      rabbet_onnx_weights_room(node, RABBET_DTYPE_BOOL, &square, &count);
+  // k is clamped to where it makes a difference, so that i + k cannot overflow.
+  k = k < -rows ? -rows : k > columns ? columns : k;
+  for (int64_t i = 0; keep && i < count; ++i) {
+    int64_t diagonal = i / columns + k, column = i % columns;
+    keep[i] = upper ? column >= diagonal : column <= diagonal;
+  }
+  rabbet_tensor_t* mask =
+      rabbet_onnx_weights(node, RABBET_DTYPE_BOOL, keep, &square);
+  rabbet_tensor_t* zero =
+      rabbet_onnx_number(node, rabbet_onnx_dtype_of(node, x), dims.rank, 0);
+  node->outputs[0] = rabbet_onnx_select(node, mask, x, zero);
+}
+
+// indices == 0, 1, ..., depth - 1 along a new axis.
+void rabbet_onnx_import_one_hot(rabbet_onnx_node_t* node) {
+  rabbet_tensor_t* indices = rabbet_onnx_required(node, 0);
+  rabbet_tensor_t* values = rabbet_onnx_required(node, 2);
+  double depth = 0;
+  if (!rabbet_onnx_constant_number(node, rabbet_onnx_required(node, 1),
+                                   &depth) ||
+      !(depth >= 1 && depth <= 1e9)) {
+    RABBET_ONNX_FAIL(node, RABBET_STATUS_UNSUPPORTED,
+                     "depth must be a constant, positive number");
+  }
+  int rank = rabbet_onnx_rank(node, indices) + 1;
+  int axis =
+      rabbet_onnx_axis(node, rabbet_onnx_attr_int(node, "axis", -1), rank);
+  if (!rabbet_onnx_ok(node)) return;
+  indices = rabbet_onnx_cast(node, indices, RABBET_DTYPE_INT64);
+  rabbet_dims_t dims = {.rank = rank};
+  for (int i = 0; i < rank && i < RABBET_MAX_RANK; ++i)
+    dims.d[i] = 1;
+  indices = rabbet_onnx_unsqueeze(node, indices, 1u << axis, rank);
+  if (!rabbet_onnx_ok(node)) return;
+  dims.d[axis] = (int64_t)depth;
+  int64_t count;
+  int64_t* numbers =
+      rabbet_onnx_weights_room(node, RABBET_DTYPE_INT64, &dims, &count);
+  for (int64_t i = 0; numbers && i < count; ++i)
+    numbers[i] = i;
+  // Below 0 counts from the end.
+  rabbet_tensor_t* wrapped =
+      rabbet_onnx_with_number(node, "SUM", indices, depth);
+  wrapped = rabbet_onnx_select(
+      node, rabbet_onnx_with_number(node, "LESS", indices, 0), wrapped,
+      indices);
+  rabbet_tensor_t* hot = rabbet_onnx_binary(
+      node, "EQUAL", wrapped,
+      rabbet_onnx_weights(node, RABBET_DTYPE_INT64, numbers, &dims));
+  rabbet_onnx_slice_t slice = rabbet_onnx_slice_all(node, values);
+  slice.size[0] = rabbet_onnx_known(1);
+  rabbet_tensor_t* off = rabbet_onnx_slice(node, values, &slice);
+  slice.start[0] = rabbet_onnx_known(1);
+  rabbet_tensor_t* on = rabbet_onnx_slice(node, values, &slice);
+  node->outputs[0] = rabbet_onnx_select(node, hot, on, off);
+}
+
+// ---- If --------------------------------------------------------------------
+
+static rabbet_status_t rabbet_onnx_branch(rabbet_onnx_node_t* node,
+                                          const Onnx__GraphProto* graph,
+                                          rabbet_onnx_scope_t* scope) {
+  RABBET_RETURN_IF_ERROR(rabbet_arena_printf(
+      &node->importer->arena, &scope->prefix, "%s/", node->name));
+  RABBET_RETURN_IF_ERROR(rabbet_onnx_scope_enter(scope, graph));
+  RABBET_RETURN_IF_ERROR(rabbet_onnx_import_nodes(scope));
+  if (graph->n_output < node->output_count) {
+    return RABBET_STATUS(RABBET_STATUS_INVALID_ARGUMENT,
+                         "the branch has %zu outputs, but the node %zu",
+                         graph->n_output, node->output_count);
+  }
+  for (size_t i = 0; i < node->output_count; ++i) {
+    const char* name = graph->output[i]->name;
+    RABBET_RETURN_IF_ERROR(
+        rabbet_onnx_scope_lookup(scope, name ? name : "", &node->outputs[i]));
+  }
+  return rabbet_ok();
+}
+
+// Only the branch that a constant condition takes is imported.
+void rabbet_onnx_import_if(rabbet_onnx_node_t* node) {
+  rabbet_tensor_t* condition = rabbet_onnx_required(node, 0);
+  rabbet_onnx_ints_t known = rabbet_onnx_try_ints(node, condition);
+  if (!rabbet_onnx_ok(node)) return;
+  if (!known.present || known.count != 1) {
+    RABBET_ONNX_FAIL(node, RABBET_STATUS_UNSUPPORTED,
+                     "branches are imported only where the condition ('%s') is "
+                     "constant",
+                     rabbet_tensor_name(condition));
+    return;
+  }
+  const Onnx__GraphProto* graph = rabbet_onnx_attr_graph(
+      node, known.data[0] ? "then_branch" : "else_branch");
+  if (!graph || node->scope->depth >= RABBET_ONNX_MAX_SCOPES) {
+    RABBET_ONNX_FAIL(node, RABBET_STATUS_INVALID_ARGUMENT,
+                     "the branch is missing, or nested over %d deep",
+                     RABBET_ONNX_MAX_SCOPES);
+    return;
+  }
+  rabbet_onnx_scope_t scope;
+  rabbet_onnx_scope_initialize(node->importer, node->scope, &scope);
+  rabbet_onnx_fail(node, rabbet_onnx_branch(node, graph, &scope));
+  rabbet_onnx_scope_deinitialize(&scope);
+}

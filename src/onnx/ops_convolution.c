@@ -1,0 +1,271 @@
+// Convolution and pooling: windows that slide over the last axes.
+#include <string.h>
+
+#include "onnx/index.h"
+
+enum { RABBET_ONNX_MAX_WINDOW = 3 };
+
+// What the attributes of Conv and the pools say, for `spatial` axes.
+typedef struct rabbet_onnx_window_t {
+  int spatial;
+  int64_t kernel[RABBET_ONNX_MAX_WINDOW];
+  int64_t stride[RABBET_ONNX_MAX_WINDOW];
+  int64_t dilation[RABBET_ONNX_MAX_WINDOW];
+  int64_t before[RABBET_ONNX_MAX_WINDOW];
+  int64_t after[RABBET_ONNX_MAX_WINDOW];
+  const char* padding_mode;
+} rabbet_onnx_window_t;
+
+static void rabbet_onnx_window_ints(rabbet_onnx_node_t* node, const char* name,
+                                    int count, int64_t fallback, int64_t least,
+                                    int64_t* out) {
+  rabbet_onnx_ints_t ints = rabbet_onnx_attr_ints(node, name);
+  if (ints.present && ints.count != (size_t)count) {
+    RABBET_ONNX_FAIL(node, RABBET_STATUS_INVALID_ARGUMENT,
+                     "attribute '%s' has %zu numbers, but %d are expected",
+                     name, ints.count, count);
+    return;
+  }
+  for (int i = 0; i < count; ++i) {
+    out[i] = ints.present ? ints.data[i] : fallback;
+    if (out[i] < least || out[i] > INT32_MAX) {
+      RABBET_ONNX_FAIL(node, RABBET_STATUS_OUT_OF_RANGE,
+                       "attribute '%s' holds %lld; at least %lld is expected",
+                       name, (long long)out[i], (long long)least);
+    }
+  }
+}
+
+static void rabbet_onnx_window_padding(rabbet_onnx_node_t* node,
+                                       rabbet_onnx_window_t* window) {
+  static const char* const modes[][2] = {
+      {"SAME_UPPER", "SAME_UPPER"},
+      {"SAME_LOWER", "SAME_LOWER"},
+      {"VALID", "EXPLICIT_ROUND_DOWN"},
+      {"NOTSET", "EXPLICIT_ROUND_DOWN"},
+  };
+  const char* auto_pad = rabbet_onnx_attr_string(node, "auto_pad", "NOTSET");
+  window->padding_mode = NULL;
+  for (size_t i = 0; i < sizeof(modes) / sizeof(modes[0]); ++i) {
+    if (!strcmp(modes[i][0], auto_pad)) window->padding_mode = modes[i][1];
+  }
+  if (!window->padding_mode) {
+    RABBET_ONNX_FAIL(node, RABBET_STATUS_INVALID_ARGUMENT,
+                     "auto_pad is '%s'; NOTSET, SAME_UPPER, SAME_LOWER and "
+                     "VALID exist",
+                     auto_pad);
+    return;
+  }
+  if (strcmp(auto_pad, "NOTSET") != 0) return;
+  int64_t pads[2 * RABBET_ONNX_MAX_WINDOW];
+  rabbet_onnx_window_ints(node, "pads", 2 * window->spatial, 0, 0, pads);
+  for (int i = 0; i < window->spatial && rabbet_onnx_ok(node); ++i) {
+    window->before[i] = pads[i];
+    window->after[i] = pads[i + window->spatial];
+  }
+}
+
+static rabbet_onnx_window_t rabbet_onnx_window(rabbet_onnx_node_t* node,
+                                               rabbet_tensor_t* x) {
+  rabbet_onnx_window_t window = {.spatial = rabbet_onnx_rank(node, x) - 2};
+  if (!rabbet_onnx_ok(node)) return window;
+  if (window.spatial < 1 || window.spatial > RABBET_ONNX_MAX_WINDOW) {
+    RABBET_ONNX_FAIL(node, RABBET_STATUS_UNSUPPORTED,
+                     "the input has rank %d; 3, 4 and 5 (1 to 3 spatial axes) "
+                     "are possible",
+                     window.spatial + 2);
+    window.spatial = 0;
+    return window;
+  }
+  rabbet_onnx_window_ints(node, "strides", window.spatial, 1, 1, window.stride);
+  rabbet_onnx_window_ints(node, "dilations", window.spatial, 1, 1,
+                          window.dilation);
+  rabbet_onnx_window_padding(node, &window);
+  return window;
+}
+
+// ---- Conv ------------------------------------------------------------------
+
+static void rabbet_onnx_check_kernel(rabbet_onnx_node_t* node,
+                                     const rabbet_dims_t* kernel,
+                                     rabbet_onnx_window_t* window) {
+  if (!rabbet_onnx_ok(node)) return;
+  if (kernel->rank != window->spatial + 2) {
+    RABBET_ONNX_FAIL(node, RABBET_STATUS_INVALID_ARGUMENT,
+                     "the kernel has rank %d, but the input's is %d",
+                     kernel->rank, window->spatial + 2);
+    return;
+  }
+  rabbet_onnx_ints_t given = rabbet_onnx_attr_ints(node, "kernel_shape");
+  for (int i = 0; i < window->spatial; ++i) {
+    window->kernel[i] = kernel->d[i + 2];
+    bool differs = given.present && (given.count != (size_t)window->spatial ||
+                                     given.data[i] != kernel->d[i + 2]);
+    if (!differs) continue;
+    RABBET_ONNX_FAIL(node, RABBET_STATUS_INVALID_ARGUMENT,
+                     "kernel_shape does not agree with the kernel's shape");
+    return;
+  }
+}
+
+void rabbet_onnx_import_convolution(rabbet_onnx_node_t* node) {
+  rabbet_tensor_t* x = rabbet_onnx_required(node, 0);
+  rabbet_tensor_t* kernel = rabbet_onnx_required(node, 1);
+  rabbet_onnx_window_t window = rabbet_onnx_window(node, x);
+  rabbet_dims_t dims = rabbet_onnx_dims(node, kernel);
+  rabbet_onnx_check_kernel(node, &dims, &window);
+  int64_t groups = rabbet_onnx_attr_int(node, "group", 1);
+  if (!rabbet_onnx_ok(node)) return;
+  rabbet_tensor_t* inputs[] = {x, kernel, rabbet_onnx_input(node, 2)};
+  rabbet_attr_t attrs[] = {
+      RABBET_ONNX_INTS("stride_nd", window.stride, window.spatial),
+      RABBET_ONNX_INTS("dilation_nd", window.dilation, window.spatial),
+      RABBET_ONNX_INTS("pre_padding", window.before, window.spatial),
+      RABBET_ONNX_INTS("post_padding", window.after, window.spatial),
+      RABBET_ONNX_INT("num_groups", groups),
+      RABBET_ONNX_INT("padding_mode", rabbet_onnx_enumerator(
+                                          node, "convolution", "padding_mode",
+                                          window.padding_mode)),
+  };
+  node->outputs[0] =
+      rabbet_onnx_layer(node, "convolution", inputs, inputs[2] ? 3 : 2, attrs,
+                        sizeof(attrs) / sizeof(attrs[0]));
+}
+
+// ---- Pools -----------------------------------------------------------------
+
+static rabbet_tensor_t* rabbet_onnx_pooling(rabbet_onnx_node_t* node,
+                                            const char* type,
+                                            rabbet_tensor_t* x,
+                                            const rabbet_onnx_window_t* window,
+                                            bool count_padding) {
+  if (!rabbet_onnx_ok(node)) return NULL;
+  rabbet_attr_t attrs[] = {
+      RABBET_ONNX_INT("type",
+                      rabbet_onnx_enumerator(node, "pooling", "type", type)),
+      RABBET_ONNX_INTS("window_size_nd", window->kernel, window->spatial),
+      RABBET_ONNX_INTS("stride_nd", window->stride, window->spatial),
+      RABBET_ONNX_INTS("pre_padding", window->before, window->spatial),
+      RABBET_ONNX_INTS("post_padding", window->after, window->spatial),
+      RABBET_ONNX_BOOL("average_count_excludes_padding", !count_padding),
+      RABBET_ONNX_INT("padding_mode",
+                      rabbet_onnx_enumerator(node, "pooling", "padding_mode",
+                                             window->padding_mode)),
+  };
+  return rabbet_onnx_layer(node, "pooling", &x, 1, attrs,
+                           sizeof(attrs) / sizeof(attrs[0]));
+}
+
+static rabbet_onnx_window_t rabbet_onnx_pool_window(rabbet_onnx_node_t* node,
+                                                    rabbet_tensor_t* x) {
+  rabbet_onnx_window_t window = rabbet_onnx_window(node, x);
+  if (!rabbet_onnx_has_attr(node, "kernel_shape")) {
+    RABBET_ONNX_FAIL(node, RABBET_STATUS_INVALID_ARGUMENT,
+                     "attribute 'kernel_shape' is missing");
+  }
+  if (!rabbet_onnx_ok(node)) return window;
+  rabbet_onnx_window_ints(node, "kernel_shape", window.spatial, 1, 1,
+                          window.kernel);
+  for (int i = 0; i < window.spatial; ++i) {
+    if (window.dilation[i] != 1) {
+      RABBET_ONNX_FAIL(node, RABBET_STATUS_UNSUPPORTED,
+                       "dilated pooling is not possible (dilations hold %lld)",
+                       (long long)window.dilation[i]);
+    }
+  }
+  if (rabbet_onnx_attr_int(node, "ceil_mode", 0) &&
+      !strcmp(window.padding_mode, "EXPLICIT_ROUND_DOWN")) {
+    window.padding_mode = "EXPLICIT_ROUND_UP";
+  }
+  return window;
+}
+
+// With ceil_mode ONNX drops a last window that would begin beyond the input
+// (and the padding before it); the catalogue keeps it.
+static rabbet_tensor_t* rabbet_onnx_drop_last(
+    rabbet_onnx_node_t* node, rabbet_tensor_t* x, rabbet_tensor_t* y,
+    const rabbet_onnx_window_t* window) {
+  rabbet_onnx_slice_t slice = rabbet_onnx_slice_all(node, y);
+  bool drops = false;
+  for (int i = 0; i < window->spatial && rabbet_onnx_ok(node); ++i) {
+    int64_t step = window->stride[i];
+    // A window at least this long always reaches back into the input.
+    if (window->kernel[i] >= window->after[i] + step) continue;
+    rabbet_onnx_index_t starts =
+        rabbet_onnx_index_op(node, "SUM", rabbet_onnx_extent(node, x, i + 2),
+                             rabbet_onnx_known(window->before[i] + step - 1));
+    starts = rabbet_onnx_index_op(node, "FLOOR_DIV", starts,
+                                  rabbet_onnx_known(step));
+    rabbet_onnx_index_t all = slice.size[i + 2];
+    slice.size[i + 2] = rabbet_onnx_index_op(node, "MIN", all, starts);
+    drops |= !rabbet_onnx_is_known(all) || slice.size[i + 2].value != all.value;
+  }
+  return drops ? rabbet_onnx_slice(node, y, &slice) : y;
+}
+
+void rabbet_onnx_import_pool(rabbet_onnx_node_t* node) {
+  rabbet_tensor_t* x = rabbet_onnx_required(node, 0);
+  rabbet_dtype_t dtype = rabbet_onnx_dtype_of(node, x);
+  // Integers of 8 bits are exact in FLOAT.
+  if (dtype == RABBET_DTYPE_INT8 || dtype == RABBET_DTYPE_UINT8) {
+    x = rabbet_onnx_cast(node, x, RABBET_DTYPE_FLOAT);
+  }
+  if (rabbet_onnx_wants(node, 1)) {
+    RABBET_ONNX_FAIL(node, RABBET_STATUS_UNSUPPORTED,
+                     "the output Indices of MaxPool is not made");
+  }
+  rabbet_onnx_window_t window = rabbet_onnx_pool_window(node, x);
+  bool count_padding = rabbet_onnx_attr_int(node, "count_include_pad", 0) != 0;
+  rabbet_tensor_t* y =
+      rabbet_onnx_pooling(node, node->variant, x, &window, count_padding);
+  if (rabbet_onnx_ok(node) &&
+      !strcmp(window.padding_mode, "EXPLICIT_ROUND_UP")) {
+    y = rabbet_onnx_drop_last(node, x, y, &window);
+  }
+  node->outputs[0] = rabbet_onnx_cast(node, y, dtype);
+}
+
+// (sum of |x|^p over the window)^(1/p), as mean times size.
+void rabbet_onnx_import_lp_pool(rabbet_onnx_node_t* node) {
+  rabbet_tensor_t* x = rabbet_onnx_required(node, 0);
+  double p = (double)rabbet_onnx_attr_int(node, "p", 2);
+  rabbet_onnx_window_t window = rabbet_onnx_pool_window(node, x);
+  if (!rabbet_onnx_ok(node)) return;
+  if (!strcmp(window.padding_mode, "EXPLICIT_ROUND_UP")) {
+    RABBET_ONNX_FAIL(node, RABBET_STATUS_UNSUPPORTED,
+                     "LpPool with ceil_mode is not possible: windows would "
+                     "have different sizes");
+    return;
+  }
+  double size = 1;
+  for (int i = 0; i < window.spatial; ++i)
+    size *= (double)window.kernel[i];
+  rabbet_tensor_t* y = rabbet_onnx_unary(node, "ABS", x);
+  y = rabbet_onnx_with_number(node, "POW", y, p);
+  y = rabbet_onnx_pooling(node, "AVERAGE", y, &window, true);
+  y = rabbet_onnx_with_number(node, "PROD", y, size);
+  node->outputs[0] = rabbet_onnx_with_number(node, "POW", y, 1 / p);
+}
+
+// All axes but batch and channels.
+static uint32_t rabbet_onnx_spatial_axes(rabbet_onnx_node_t* node,
+                                         rabbet_tensor_t* x) {
+  int rank = rabbet_onnx_rank(node, x);
+  return rank > 2 ? ((1u << rank) - 1) & ~3u : 0;
+}
+
+void rabbet_onnx_import_global_pool(rabbet_onnx_node_t* node) {
+  rabbet_tensor_t* x = rabbet_onnx_required(node, 0);
+  node->outputs[0] = rabbet_onnx_reduce(
+      node, node->variant, x, rabbet_onnx_spatial_axes(node, x), true);
+}
+
+void rabbet_onnx_import_global_lp_pool(rabbet_onnx_node_t* node) {
+  rabbet_tensor_t* x = rabbet_onnx_required(node, 0);
+  double p = (double)rabbet_onnx_attr_int(node, "p", 2);
+  rabbet_tensor_t* y = rabbet_onnx_unary(node, "ABS", x);
+  y = rabbet_onnx_with_number(node, "POW", y, p);
+  y = rabbet_onnx_reduce(node, "SUM", y, rabbet_onnx_spatial_axes(node, x),
+                         true);
+  node->outputs[0] = rabbet_onnx_with_number(node, "POW", y, 1 / p);
+}

@@ -1,0 +1,100 @@
+// Matrix products and softmax.
+#include <string.h>
+
+#include "onnx/index.h"
+
+// A vector on one side is a row or a column that the result does not show.
+void rabbet_onnx_import_matmul(rabbet_onnx_node_t* node) {
+  rabbet_tensor_t* a = rabbet_onnx_required(node, 0);
+  rabbet_tensor_t* b = rabbet_onnx_required(node, 1);
+  int rank_a = rabbet_onnx_rank(node, a), rank_b = rabbet_onnx_rank(node, b);
+  if (rabbet_onnx_ok(node) && (rank_a == 0 || rank_b == 0)) {
+    RABBET_ONNX_FAIL(node, RABBET_STATUS_INVALID_ARGUMENT,
+                     "a scalar is no operand of a matrix product");
+  }
+  // The batch axes are what must have equal rank.
+  int batch_a = rank_a > 2 ? rank_a - 2 : 0;
+  int batch_b = rank_b > 2 ? rank_b - 2 : 0;
+  int batch = batch_a > batch_b ? batch_a : batch_b;
+  a = rabbet_onnx_to_rank(node, a, batch + (rank_a == 1 ? 1 : 2));
+  b = rabbet_onnx_to_rank(node, b, batch + (rank_b == 1 ? 1 : 2));
+  node->outputs[0] =
+      rabbet_onnx_matmul(node, a, rank_a == 1 ? "VECTOR" : "NONE", b,
+                         rank_b == 1 ? "VECTOR" : "NONE");
+}
+
+void rabbet_onnx_import_gemm(rabbet_onnx_node_t* node) {
+  rabbet_tensor_t* a = rabbet_onnx_required(node, 0);
+  rabbet_tensor_t* b = rabbet_onnx_required(node, 1);
+  rabbet_tensor_t* c = rabbet_onnx_input(node, 2);
+  double alpha = rabbet_onnx_attr_float(node, "alpha", 1);
+  double beta = rabbet_onnx_attr_float(node, "beta", 1);
+  bool flip_a = rabbet_onnx_attr_int(node, "transA", 0) != 0;
+  bool flip_b = rabbet_onnx_attr_int(node, "transB", 0) != 0;
+  if (rabbet_onnx_ok(node) &&
+      (rabbet_onnx_rank(node, a) != 2 || rabbet_onnx_rank(node, b) != 2)) {
+    RABBET_ONNX_FAIL(node, RABBET_STATUS_INVALID_ARGUMENT,
+                     "A and B must be matrices; their ranks are %d and %d",
+                     rabbet_onnx_rank(node, a), rabbet_onnx_rank(node, b));
+  }
+  rabbet_tensor_t* y = rabbet_onnx_matmul(
+      node, a, flip_a ? "TRANSPOSE" : "NONE", b, flip_b ? "TRANSPOSE" : "NONE");
+  if (alpha != 1) y = rabbet_onnx_with_number(node, "PROD", y, alpha);
+  if (c && beta != 0) {
+    if (beta != 1) c = rabbet_onnx_with_number(node, "PROD", c, beta);
+    y = rabbet_onnx_binary(node, "SUM", y, c);
+  }
+  node->outputs[0] = y;
+}
+
+// ---- Softmax ---------------------------------------------------------------
+
+// log(exp(x) / sum(exp(x))) without exponentials that overflow.
+static rabbet_tensor_t* rabbet_onnx_log_softmax(rabbet_onnx_node_t* node,
+                                                rabbet_tensor_t* x, int axis) {
+  uint32_t mask = 1u << axis;
+  rabbet_tensor_t* most = rabbet_onnx_reduce(node, "MAX", x, mask, true);
+  rabbet_tensor_t* less = rabbet_onnx_binary(node, "SUB", x, most);
+  rabbet_tensor_t* sum = rabbet_onnx_reduce(
+      node, "SUM", rabbet_onnx_unary(node, "EXP", less), mask, true);
+  return rabbet_onnx_binary(node, "SUB", less,
+                            rabbet_onnx_unary(node, "LOG", sum));
+}
+
+// Before opset 13 all axes from `axis` on were one.
+static void rabbet_onnx_softmax_of(
+    rabbet_onnx_node_t* node,
+    rabbet_tensor_t* (*apply)(rabbet_onnx_node_t*, rabbet_tensor_t*, int)) {
+  rabbet_tensor_t* x = rabbet_onnx_required(node, 0);
+  rabbet_dims_t dims = rabbet_onnx_dims(node, x);
+  bool flat = node->opset < 13;
+  int axis = rabbet_onnx_axis(
+      node, rabbet_onnx_attr_int(node, "axis", flat ? 1 : -1), dims.rank);
+  bool single = true;
+  for (int i = axis + 1; i < dims.rank; ++i)
+    single &= dims.d[i] == 1;
+  if (!rabbet_onnx_ok(node)) return;
+  if (!flat || single) {
+    node->outputs[0] = apply(node, x, axis);
+    return;
+  }
+  rabbet_onnx_index_t all[RABBET_MAX_RANK], rows[RABBET_MAX_RANK];
+  rabbet_onnx_index_t rest = rabbet_onnx_known(1);
+  for (int i = 0; i < dims.rank; ++i) {
+    all[i] = rabbet_onnx_extent(node, x, i);
+    if (i < axis) rows[i] = all[i];
+    if (i >= axis) rest = rabbet_onnx_index_op(node, "PROD", rest, all[i]);
+  }
+  rows[axis] = rest;
+  rabbet_tensor_t* y = rabbet_onnx_reshape(node, x, rows, axis + 1);
+  y = apply(node, y, axis);
+  node->outputs[0] = rabbet_onnx_reshape(node, y, all, dims.rank);
+}
+
+void rabbet_onnx_import_softmax(rabbet_onnx_node_t* node) {
+  rabbet_onnx_softmax_of(node, rabbet_onnx_softmax);
+}
+
+void rabbet_onnx_import_log_softmax(rabbet_onnx_node_t* node) {
+  rabbet_onnx_softmax_of(node, rabbet_onnx_log_softmax);
+}

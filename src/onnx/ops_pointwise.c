@@ -1,0 +1,161 @@
+// Functions of each element: unary, binary, comparisons, casts.
+#include <string.h>
+
+#include "onnx/emit.h"
+
+void rabbet_onnx_import_unary(rabbet_onnx_node_t* node) {
+  rabbet_tensor_t* x = rabbet_onnx_required(node, 0);
+  node->outputs[0] = rabbet_onnx_unary(node, node->variant, x);
+}
+
+// One sign alone: infinite, and on that side of 0.
+void rabbet_onnx_import_is_inf(rabbet_onnx_node_t* node) {
+  rabbet_tensor_t* x = rabbet_onnx_required(node, 0);
+  bool negative = rabbet_onnx_attr_int(node, "detect_negative", 1) != 0;
+  bool positive = rabbet_onnx_attr_int(node, "detect_positive", 1) != 0;
+  rabbet_tensor_t* infinite = rabbet_onnx_unary(node, "ISINF", x);
+  if (!negative || !positive) {
+    rabbet_tensor_t* sign = positive
+                                ? rabbet_onnx_with_number(node, "GREATER", x, 0)
+                                : rabbet_onnx_with_number(node, "LESS", x, 0);
+    infinite = rabbet_onnx_binary(node, "AND", infinite, sign);
+  }
+  if (!negative && !positive) {
+    infinite = rabbet_onnx_binary(node, "XOR", infinite, infinite);
+  }
+  node->outputs[0] = infinite;
+}
+
+void rabbet_onnx_import_binary(rabbet_onnx_node_t* node) {
+  rabbet_tensor_t* a = rabbet_onnx_required(node, 0);
+  rabbet_tensor_t* b = rabbet_onnx_required(node, 1);
+  node->outputs[0] = rabbet_onnx_binary(node, node->variant, a, b);
+}
+
+// The catalogue compares numbers; two truth values are equal unless XOR.
+void rabbet_onnx_import_equal(rabbet_onnx_node_t* node) {
+  rabbet_tensor_t* a = rabbet_onnx_required(node, 0);
+  rabbet_tensor_t* b = rabbet_onnx_required(node, 1);
+  bool truth = rabbet_onnx_dtype_of(node, a) == RABBET_DTYPE_BOOL;
+  rabbet_tensor_t* y = rabbet_onnx_binary(node, truth ? "XOR" : "EQUAL", a, b);
+  node->outputs[0] = truth ? rabbet_onnx_unary(node, "NOT", y) : y;
+}
+
+// Not the negation of the opposite, which NaN would make true.
+void rabbet_onnx_import_or_equal(rabbet_onnx_node_t* node) {
+  rabbet_tensor_t* a = rabbet_onnx_required(node, 0);
+  rabbet_tensor_t* b = rabbet_onnx_required(node, 1);
+  rabbet_tensor_t* strict = rabbet_onnx_binary(node, node->variant, a, b);
+  rabbet_tensor_t* equal = rabbet_onnx_binary(node, "EQUAL", a, b);
+  node->outputs[0] = rabbet_onnx_binary(node, "OR", strict, equal);
+}
+
+static rabbet_tensor_t* rabbet_onnx_truncate(rabbet_onnx_node_t* node,
+                                             rabbet_tensor_t* x) {
+  rabbet_tensor_t* size =
+      rabbet_onnx_unary(node, "FLOOR", rabbet_onnx_unary(node, "ABS", x));
+  return rabbet_onnx_binary(node, "PROD", rabbet_onnx_unary(node, "SIGN", x),
+                            size);
+}
+
+// What the remainder is where b is infinite (and a * (b / a) says nothing): a,
+// or with the sign of b: b, if that is not a's. (a - a) is NaN for infinite a.
+static rabbet_tensor_t* rabbet_onnx_mod_infinite(rabbet_onnx_node_t* node,
+                                                 rabbet_tensor_t* a,
+                                                 rabbet_tensor_t* b,
+                                                 bool towards_zero) {
+  rabbet_tensor_t* y = a;
+  if (!towards_zero) {
+    rabbet_tensor_t* product =
+        rabbet_onnx_binary(node, "PROD", rabbet_onnx_unary(node, "SIGN", a),
+                           rabbet_onnx_unary(node, "SIGN", b));
+    rabbet_tensor_t* differ = rabbet_onnx_with_number(node, "LESS", product, 0);
+    y = rabbet_onnx_select(node, differ, b, a);
+  }
+  return rabbet_onnx_binary(node, "SUM", y,
+                            rabbet_onnx_binary(node, "SUB", a, a));
+}
+
+// a - b * quotient; fmod says whether the quotient is rounded down or towards
+// zero (integers divide towards zero by themselves).
+void rabbet_onnx_import_mod(rabbet_onnx_node_t* node) {
+  rabbet_tensor_t* a = rabbet_onnx_required(node, 0);
+  rabbet_tensor_t* b = rabbet_onnx_required(node, 1);
+  bool towards_zero = rabbet_onnx_attr_int(node, "fmod", 0) != 0;
+  bool is_float = rabbet_onnx_is_float(node, a);
+  rabbet_tensor_t* quotient =
+      rabbet_onnx_binary(node, towards_zero ? "DIV" : "FLOOR_DIV", a, b);
+  if (towards_zero && is_float) quotient = rabbet_onnx_truncate(node, quotient);
+  rabbet_tensor_t* y = rabbet_onnx_binary(
+      node, "SUB", a, rabbet_onnx_binary(node, "PROD", b, quotient));
+  if (is_float) {
+    y = rabbet_onnx_select(node, rabbet_onnx_unary(node, "ISINF", b),
+                           rabbet_onnx_mod_infinite(node, a, b, towards_zero),
+                           y);
+  }
+  node->outputs[0] = y;
+}
+
+// The result has the base's type, whatever the exponent's. Integers take part
+// as FLOAT where the exponent is one.
+void rabbet_onnx_import_pow(rabbet_onnx_node_t* node) {
+  rabbet_tensor_t* base = rabbet_onnx_required(node, 0);
+  rabbet_tensor_t* exponent = rabbet_onnx_required(node, 1);
+  rabbet_dtype_t type = rabbet_onnx_dtype_of(node, base);
+  bool mixed =
+      !rabbet_dtype_is_float(type) && rabbet_onnx_is_float(node, exponent);
+  rabbet_dtype_t work = mixed ? RABBET_DTYPE_FLOAT : type;
+  rabbet_tensor_t* y =
+      rabbet_onnx_binary(node, "POW", rabbet_onnx_cast(node, base, work),
+                         rabbet_onnx_cast(node, exponent, work));
+  node->outputs[0] = rabbet_onnx_cast(node, y, type);
+}
+
+static rabbet_tensor_t* rabbet_onnx_chain(rabbet_onnx_node_t* node,
+                                          const char* op) {
+  rabbet_tensor_t* y = rabbet_onnx_required(node, 0);
+  for (size_t i = 1; i < node->input_count && rabbet_onnx_ok(node); ++i) {
+    y = rabbet_onnx_binary(node, op, y, rabbet_onnx_required(node, i));
+  }
+  return y;
+}
+
+void rabbet_onnx_import_variadic(rabbet_onnx_node_t* node) {
+  node->outputs[0] = rabbet_onnx_chain(node, node->variant);
+}
+
+void rabbet_onnx_import_mean(rabbet_onnx_node_t* node) {
+  rabbet_tensor_t* sum = rabbet_onnx_chain(node, "SUM");
+  node->outputs[0] =
+      node->input_count > 1
+          ? rabbet_onnx_with_number(node, "DIV", sum, (double)node->input_count)
+          : sum;
+}
+
+void rabbet_onnx_import_where(rabbet_onnx_node_t* node) {
+  rabbet_tensor_t* condition = rabbet_onnx_required(node, 0);
+  rabbet_tensor_t* yes = rabbet_onnx_required(node, 1);
+  rabbet_tensor_t* no = rabbet_onnx_required(node, 2);
+  node->outputs[0] = rabbet_onnx_select(node, condition, yes, no);
+}
+
+void rabbet_onnx_import_cast(rabbet_onnx_node_t* node) {
+  rabbet_tensor_t* x = rabbet_onnx_required(node, 0);
+  int64_t to = rabbet_onnx_attr_int(node, "to", 0);
+  rabbet_dtype_t dtype = RABBET_DTYPE_NONE;
+  bool narrowed = false;
+  rabbet_status_t status = rabbet_onnx_dtype((int32_t)to, &dtype, &narrowed);
+  rabbet_onnx_fail(node, RABBET_ANNOTATE(status, "attribute 'to'"));
+  if (narrowed && rabbet_onnx_ok(node)) {
+    rabbet_log(node->importer->network->logger, RABBET_SEVERITY_WARNING,
+               "node '%s' casts to DOUBLE; it casts to FLOAT here", node->name);
+  }
+  node->outputs[0] = rabbet_onnx_cast(node, x, dtype);
+}
+
+void rabbet_onnx_import_cast_like(rabbet_onnx_node_t* node) {
+  rabbet_tensor_t* x = rabbet_onnx_required(node, 0);
+  rabbet_tensor_t* like = rabbet_onnx_required(node, 1);
+  node->outputs[0] =
+      rabbet_onnx_cast(node, x, rabbet_onnx_dtype_of(node, like));
+}

@@ -1,0 +1,103 @@
+// Reductions.
+#include <string.h>
+
+#include "onnx/emit.h"
+
+typedef struct rabbet_onnx_reduction_t {
+  rabbet_tensor_t* x;
+  uint32_t axes;
+  bool keep_dims;
+} rabbet_onnx_reduction_t;
+
+static rabbet_onnx_reduction_t rabbet_onnx_reduction(rabbet_onnx_node_t* node) {
+  rabbet_onnx_reduction_t r = {.x = rabbet_onnx_required(node, 0)};
+  int rank = rabbet_onnx_rank(node, r.x);
+  rabbet_onnx_ints_t axes = rabbet_onnx_axes(node, 1);
+  r.keep_dims = rabbet_onnx_attr_int(node, "keepdims", 1) != 0;
+  bool none = rabbet_onnx_attr_int(node, "noop_with_empty_axes", 0) != 0;
+  r.axes = rabbet_onnx_axes_mask(node, axes, rank);
+  if (axes.count == 0 && !none) r.axes = (1u << rank) - 1;
+  return r;
+}
+
+static rabbet_tensor_t* rabbet_onnx_reduce_with(rabbet_onnx_node_t* node,
+                                                const char* op,
+                                                rabbet_onnx_reduction_t r,
+                                                rabbet_tensor_t* x) {
+  return rabbet_onnx_reduce(node, op, x, r.axes, r.keep_dims);
+}
+
+// Roots and logarithms of integers are taken in FLOAT.
+static rabbet_tensor_t* rabbet_onnx_in_float(rabbet_onnx_node_t* node,
+                                             const char* op,
+                                             rabbet_tensor_t* x) {
+  rabbet_dtype_t dtype = rabbet_onnx_dtype_of(node, x);
+  if (rabbet_dtype_is_float(dtype)) return rabbet_onnx_unary(node, op, x);
+  x = rabbet_onnx_cast(node, x, RABBET_DTYPE_FLOAT);
+  return rabbet_onnx_cast(node, rabbet_onnx_unary(node, op, x), dtype);
+}
+
+// Truth values reduce as 0 and 1; narrow integers, which the catalogue does not
+// reduce, as INT32 (extremes and what fits come back exactly).
+void rabbet_onnx_import_reduce(rabbet_onnx_node_t* node) {
+  rabbet_onnx_reduction_t r = rabbet_onnx_reduction(node);
+  rabbet_dtype_t dtype = rabbet_onnx_dtype_of(node, r.x);
+  bool narrow = dtype == RABBET_DTYPE_BOOL || dtype == RABBET_DTYPE_INT8 ||
+                dtype == RABBET_DTYPE_UINT8;
+  rabbet_tensor_t* x =
+      narrow ? rabbet_onnx_cast(node, r.x, RABBET_DTYPE_INT32) : r.x;
+  rabbet_tensor_t* y = rabbet_onnx_reduce_with(node, node->variant, r, x);
+  // The largest of nothing is the least INT32, which is not false.
+  node->outputs[0] = dtype == RABBET_DTYPE_BOOL && !strcmp(node->variant, "MAX")
+                         ? rabbet_onnx_with_number(node, "GREATER", y, 0)
+                         : rabbet_onnx_cast(node, y, dtype);
+}
+
+void rabbet_onnx_import_reduce_l1(rabbet_onnx_node_t* node) {
+  rabbet_onnx_reduction_t r = rabbet_onnx_reduction(node);
+  node->outputs[0] = rabbet_onnx_reduce_with(
+      node, "SUM", r, rabbet_onnx_unary(node, "ABS", r.x));
+}
+
+static rabbet_tensor_t* rabbet_onnx_sum_square(rabbet_onnx_node_t* node) {
+  rabbet_onnx_reduction_t r = rabbet_onnx_reduction(node);
+  return rabbet_onnx_reduce_with(node, "SUM", r,
+                                 rabbet_onnx_binary(node, "PROD", r.x, r.x));
+}
+
+void rabbet_onnx_import_reduce_sum_square(rabbet_onnx_node_t* node) {
+  node->outputs[0] = rabbet_onnx_sum_square(node);
+}
+
+void rabbet_onnx_import_reduce_l2(rabbet_onnx_node_t* node) {
+  node->outputs[0] =
+      rabbet_onnx_in_float(node, "SQRT", rabbet_onnx_sum_square(node));
+}
+
+void rabbet_onnx_import_reduce_log_sum(rabbet_onnx_node_t* node) {
+  rabbet_onnx_reduction_t r = rabbet_onnx_reduction(node);
+  rabbet_tensor_t* sum = rabbet_onnx_reduce_with(node, "SUM", r, r.x);
+  node->outputs[0] = rabbet_onnx_in_float(node, "LOG", sum);
+}
+
+// log(sum(exp(x - most))) + most, where `most` is the largest, or 0 if that is
+// infinite (nothing to reduce, or infinities within).
+void rabbet_onnx_import_reduce_log_sum_exp(rabbet_onnx_node_t* node) {
+  rabbet_onnx_reduction_t r = rabbet_onnx_reduction(node);
+  rabbet_dtype_t dtype = rabbet_onnx_dtype_of(node, r.x);
+  bool is_float = rabbet_dtype_is_float(dtype);
+  rabbet_tensor_t* x =
+      is_float ? r.x : rabbet_onnx_cast(node, r.x, RABBET_DTYPE_FLOAT);
+  rabbet_tensor_t* most = rabbet_onnx_reduce(node, "MAX", x, r.axes, true);
+  rabbet_tensor_t* zero = rabbet_onnx_number(
+      node, rabbet_onnx_dtype_of(node, x), rabbet_onnx_rank(node, x), 0);
+  most = rabbet_onnx_select(node, rabbet_onnx_unary(node, "ISINF", most), zero,
+                            most);
+  rabbet_tensor_t* y = rabbet_onnx_binary(node, "SUB", x, most);
+  y = rabbet_onnx_unary(node, "EXP", y);
+  y = rabbet_onnx_reduce(node, "SUM", y, r.axes, true);
+  y = rabbet_onnx_unary(node, "LOG", y);
+  y = rabbet_onnx_binary(node, "SUM", y, most);
+  if (!r.keep_dims) y = rabbet_onnx_squeeze(node, y, r.axes);
+  node->outputs[0] = rabbet_onnx_cast(node, y, dtype);
+}

@@ -1,0 +1,410 @@
+// Parts of tensors: slices, splits, joins, pads, gathers.
+#include <string.h>
+
+#include "onnx/index.h"
+
+// ---- Slice -----------------------------------------------------------------
+
+// Beyond any extent: "to the end".
+static const int64_t rabbet_onnx_far = INT32_MAX;
+
+// Counts from the end where negative, then clamps to [low, extent + high].
+static rabbet_onnx_index_t rabbet_onnx_bound_index(rabbet_onnx_node_t* node,
+                                                   rabbet_onnx_index_t at,
+                                                   rabbet_onnx_index_t extent,
+                                                   int64_t low, int64_t high) {
+  rabbet_onnx_index_t most =
+      rabbet_onnx_index_op(node, "SUM", extent, rabbet_onnx_known(high));
+  rabbet_onnx_index_t least = rabbet_onnx_known(low);
+  if (rabbet_onnx_is_known(at)) {
+    if (at.value >= rabbet_onnx_far) return most;
+    if (at.value <= -rabbet_onnx_far) return least;
+    if (at.value >= 0) return rabbet_onnx_index_op(node, "MIN", at, most);
+    at = rabbet_onnx_index_op(node, "SUM", extent, at);
+    return rabbet_onnx_index_op(node, "MAX", at, least);
+  }
+  rabbet_onnx_index_t negative =
+      rabbet_onnx_index_op(node, "LESS", at, rabbet_onnx_known(0));
+  at = rabbet_onnx_index_op(
+      node, "SUM", at, rabbet_onnx_index_op(node, "PROD", negative, extent));
+  at = rabbet_onnx_index_op(node, "MIN", at, most);
+  return rabbet_onnx_index_op(node, "MAX", at, least);
+}
+
+// One axis: start, size and stride from ONNX's start, end and step.
+static void rabbet_onnx_slice_axis(rabbet_onnx_node_t* node,
+                                   rabbet_onnx_slice_t* slice, int axis,
+                                   rabbet_onnx_index_t start,
+                                   rabbet_onnx_index_t end, int64_t step) {
+  rabbet_onnx_index_t extent = slice->size[axis];
+  bool forward = step > 0;
+  int64_t low = forward ? 0 : -1, high = forward ? 0 : -1;
+  start = rabbet_onnx_bound_index(node, start, extent, 0, high);
+  end = rabbet_onnx_bound_index(node, end, extent, low, high);
+  rabbet_onnx_index_t distance =
+      forward ? rabbet_onnx_index_op(node, "SUB", end, start)
+              : rabbet_onnx_index_op(node, "SUB", start, end);
+  int64_t size = forward ? step : -step;
+  distance =
+      rabbet_onnx_index_op(node, "SUM", distance, rabbet_onnx_known(size - 1));
+  distance = rabbet_onnx_index_op(node, "FLOOR_DIV", distance,
+                                  rabbet_onnx_known(size));
+  slice->start[axis] = start;
+  slice->size[axis] =
+      rabbet_onnx_index_op(node, "MAX", distance, rabbet_onnx_known(0));
+  slice->stride[axis] = rabbet_onnx_known(step);
+}
+
+typedef struct rabbet_onnx_slicing_t {
+  rabbet_onnx_ints_t starts, ends;     // attributes
+  rabbet_tensor_t *start_at, *end_at;  // or inputs
+  rabbet_onnx_ints_t axes, steps;
+  int64_t count;
+} rabbet_onnx_slicing_t;
+
+static rabbet_onnx_slicing_t rabbet_onnx_slicing(rabbet_onnx_node_t* node) {
+  rabbet_onnx_slicing_t s = {0};
+  if (node->opset < 10) {
+    s.starts = rabbet_onnx_attr_ints(node, "starts");
+    s.ends = rabbet_onnx_attr_ints(node, "ends");
+    s.axes = rabbet_onnx_attr_ints(node, "axes");
+    s.count = (int64_t)s.starts.count;
+    if (s.ends.count != s.starts.count) s.count = -1;
+  } else {
+    s.start_at = rabbet_onnx_required(node, 1);
+    s.end_at = rabbet_onnx_required(node, 2);
+    s.axes = rabbet_onnx_axes(node, 3);
+    rabbet_tensor_t* steps = rabbet_onnx_input(node, 4);
+    if (steps) s.steps = rabbet_onnx_constant_ints(node, "steps", steps);
+    rabbet_dims_t dims = rabbet_onnx_dims(node, s.start_at);
+    rabbet_dims_t other = rabbet_onnx_dims(node, s.end_at);
+    s.count = dims.rank == 1 && other.rank == 1 && dims.d[0] == other.d[0]
+                  ? dims.d[0]
+                  : -1;
+  }
+  bool fits = s.count >= 0 && s.count <= RABBET_MAX_RANK &&
+              (!s.axes.present || s.axes.count == (size_t)s.count) &&
+              (!s.steps.present || s.steps.count == (size_t)s.count);
+  if (!fits) {
+    RABBET_ONNX_FAIL(node, RABBET_STATUS_INVALID_ARGUMENT,
+                     "starts, ends, axes and steps must have one known length");
+  }
+  return s;
+}
+
+void rabbet_onnx_import_slice(rabbet_onnx_node_t* node) {
+  rabbet_tensor_t* x = rabbet_onnx_required(node, 0);
+  rabbet_onnx_slicing_t s = rabbet_onnx_slicing(node);
+  rabbet_onnx_slice_t slice = rabbet_onnx_slice_all(node, x);
+  int rank = rabbet_onnx_rank(node, x);
+  uint32_t seen = 0;
+  for (int i = 0; i < s.count && rabbet_onnx_ok(node); ++i) {
+    int axis =
+        rabbet_onnx_axis(node, s.axes.present ? s.axes.data[i] : i, rank);
+    int64_t step = s.steps.present ? s.steps.data[i] : 1;
+    if (step == 0 || step < -rabbet_onnx_far || (seen >> axis & 1)) {
+      RABBET_ONNX_FAIL(node, RABBET_STATUS_INVALID_ARGUMENT,
+                       "axis %d is sliced twice or with step %lld", axis,
+                       (long long)step);
+      return;
+    }
+    seen |= 1u << axis;
+    if (step > rabbet_onnx_far) step = rabbet_onnx_far;
+    rabbet_onnx_index_t start = s.start_at
+                                    ? rabbet_onnx_element(node, s.start_at, i)
+                                    : rabbet_onnx_known(s.starts.data[i]);
+    rabbet_onnx_index_t end = s.end_at ? rabbet_onnx_element(node, s.end_at, i)
+                                       : rabbet_onnx_known(s.ends.data[i]);
+    rabbet_onnx_slice_axis(node, &slice, axis, start, end, step);
+  }
+  node->outputs[0] = rabbet_onnx_slice(node, x, &slice);
+}
+
+// ---- Split, Concat, Tile ---------------------------------------------------
+
+// The extent of part i when `parts` divide an axis: equal but for the last.
+static rabbet_onnx_index_t rabbet_onnx_equal_part(rabbet_onnx_node_t* node,
+                                                  rabbet_onnx_index_t extent,
+                                                  size_t parts) {
+  rabbet_onnx_index_t n = rabbet_onnx_known((int64_t)parts);
+  rabbet_onnx_index_t up = rabbet_onnx_index_op(
+      node, "SUM", extent, rabbet_onnx_known((int64_t)parts - 1));
+  return rabbet_onnx_index_op(node, "FLOOR_DIV", up, n);
+}
+
+static void rabbet_onnx_check_parts(rabbet_onnx_node_t* node,
+                                    rabbet_onnx_ints_t sizes,
+                                    rabbet_onnx_index_t extent) {
+  int64_t sum = 0;
+  bool good = sizes.count == node->output_count;
+  for (size_t i = 0; i < sizes.count && good; ++i) {
+    good =
+        sizes.data[i] >= 0 && !__builtin_add_overflow(sum, sizes.data[i], &sum);
+  }
+  if (good && rabbet_onnx_is_known(extent)) good = sum == extent.value;
+  if (good || !rabbet_onnx_ok(node)) return;
+  RABBET_ONNX_FAIL(node, RABBET_STATUS_INVALID_ARGUMENT,
+                   "the %zu sizes of split must be those of the %zu outputs "
+                   "and add up to the axis",
+                   sizes.count, node->output_count);
+}
+
+void rabbet_onnx_import_split(rabbet_onnx_node_t* node) {
+  rabbet_tensor_t* x = rabbet_onnx_required(node, 0);
+  int axis = rabbet_onnx_axis(node, rabbet_onnx_attr_int(node, "axis", 0),
+                              rabbet_onnx_rank(node, x));
+  rabbet_onnx_ints_t sizes = rabbet_onnx_attr_ints(node, "split");
+  rabbet_tensor_t* given = rabbet_onnx_input(node, 1);
+  if (given) sizes = rabbet_onnx_constant_ints(node, "split", given);
+  rabbet_onnx_slice_t slice = rabbet_onnx_slice_all(node, x);
+  rabbet_onnx_index_t extent = slice.size[axis];
+  if (sizes.present) rabbet_onnx_check_parts(node, sizes, extent);
+  rabbet_onnx_index_t part =
+      rabbet_onnx_equal_part(node, extent, node->output_count);
+  rabbet_onnx_index_t at = rabbet_onnx_known(0);
+  for (size_t i = 0; i < node->output_count && rabbet_onnx_ok(node); ++i) {
+    // What is left bounds a part: the last may be smaller, or empty.
+    rabbet_onnx_index_t left = rabbet_onnx_index_op(node, "SUB", extent, at);
+    slice.start[axis] = at;
+    slice.size[axis] = sizes.present
+                           ? rabbet_onnx_known(sizes.data[i])
+                           : rabbet_onnx_index_op(node, "MIN", part, left);
+    at = rabbet_onnx_index_op(node, "SUM", at, slice.size[axis]);
+    if (!rabbet_onnx_wants(node, i)) continue;
+    node->outputs[i] = rabbet_onnx_slice(node, x, &slice);
+  }
+}
+
+void rabbet_onnx_import_concat(rabbet_onnx_node_t* node) {
+  rabbet_tensor_t* x = rabbet_onnx_required(node, 0);
+  int axis = rabbet_onnx_axis(node, rabbet_onnx_attr_int(node, "axis", 1),
+                              rabbet_onnx_rank(node, x));
+  for (size_t i = 0; i < node->input_count; ++i)
+    rabbet_onnx_required(node, i);
+  if (!rabbet_onnx_ok(node)) return;
+  node->outputs[0] =
+      rabbet_onnx_concat(node, node->inputs, node->input_count, axis);
+}
+
+// Reading on past the end wraps around.
+void rabbet_onnx_import_tile(rabbet_onnx_node_t* node) {
+  rabbet_tensor_t* x = rabbet_onnx_required(node, 0);
+  rabbet_tensor_t* repeats = rabbet_onnx_required(node, 1);
+  rabbet_onnx_slice_t slice = rabbet_onnx_slice_all(node, x);
+  int rank = rabbet_onnx_rank(node, x);
+  rabbet_dims_t dims = rabbet_onnx_dims(node, repeats);
+  if (rabbet_onnx_ok(node) && (dims.rank != 1 || dims.d[0] != rank)) {
+    RABBET_ONNX_FAIL(node, RABBET_STATUS_INVALID_ARGUMENT,
+                     "repeats must have a number for each of %d axes", rank);
+  }
+  slice.mode = "WRAP";
+  for (int i = 0; i < rank && rabbet_onnx_ok(node); ++i) {
+    slice.size[i] = rabbet_onnx_index_op(node, "PROD", slice.size[i],
+                                         rabbet_onnx_element(node, repeats, i));
+  }
+  node->outputs[0] = rank == 0 ? x : rabbet_onnx_slice(node, x, &slice);
+}
+
+// ---- Pad -------------------------------------------------------------------
+
+static const char* rabbet_onnx_pad_mode(rabbet_onnx_node_t* node) {
+  static const char* const modes[][2] = {{"constant", "FILL"},
+                                         {"reflect", "REFLECT"},
+                                         {"edge", "CLAMP"},
+                                         {"wrap", "WRAP"}};
+  const char* mode = rabbet_onnx_attr_string(node, "mode", "constant");
+  for (size_t i = 0; i < sizeof(modes) / sizeof(modes[0]); ++i) {
+    if (!strcmp(modes[i][0], mode)) return modes[i][1];
+  }
+  RABBET_ONNX_FAIL(node, RABBET_STATUS_INVALID_ARGUMENT,
+                   "mode is '%s'; constant, reflect, edge and wrap exist",
+                   mode);
+  return "FILL";
+}
+
+// The number to fill with: of x's type, rank 0; NULL for 0.
+static rabbet_tensor_t* rabbet_onnx_pad_value(rabbet_onnx_node_t* node,
+                                              rabbet_tensor_t* x) {
+  rabbet_tensor_t* value = rabbet_onnx_input(node, 2);
+  if (value) {
+    bool vector = rabbet_onnx_rank(node, value) == 1;
+    value = vector ? rabbet_onnx_squeeze(node, value, 1) : value;
+    return rabbet_onnx_cast(node, value, rabbet_onnx_dtype_of(node, x));
+  }
+  double number = rabbet_onnx_attr_float(node, "value", 0);
+  if (number == 0) return NULL;
+  return rabbet_onnx_number(node, rabbet_onnx_dtype_of(node, x), 0, number);
+}
+
+static rabbet_onnx_index_t rabbet_onnx_pad_at(rabbet_onnx_node_t* node,
+                                              rabbet_onnx_ints_t known,
+                                              rabbet_tensor_t* pads, int i) {
+  return known.present ? rabbet_onnx_known(known.data[i])
+                       : rabbet_onnx_element(node, pads, i);
+}
+
+void rabbet_onnx_import_pad(rabbet_onnx_node_t* node) {
+  rabbet_tensor_t* x = rabbet_onnx_required(node, 0);
+  int rank = rabbet_onnx_rank(node, x);
+  rabbet_onnx_ints_t pads = rabbet_onnx_attr_ints(node, "pads");
+  rabbet_tensor_t* given = NULL;
+  if (node->opset >= 11) given = rabbet_onnx_required(node, 1);
+  rabbet_onnx_ints_t axes = {0};
+  if (rabbet_onnx_input(node, 3)) {
+    axes = rabbet_onnx_constant_ints(node, "axes", node->inputs[3]);
+  }
+  size_t count = axes.present ? axes.count : (size_t)rank;
+  rabbet_onnx_axes_mask(node, axes, rank);
+  rabbet_dims_t length = rabbet_onnx_dims(node, given);
+  size_t numbers = given ? (size_t)length.d[0] : pads.count;
+  if (rabbet_onnx_ok(node) &&
+      (numbers != 2 * count || (given && length.rank != 1))) {
+    RABBET_ONNX_FAIL(node, RABBET_STATUS_INVALID_ARGUMENT,
+                     "pads must be a vector of %zu numbers", 2 * count);
+  }
+  rabbet_onnx_slice_t slice = rabbet_onnx_slice_all(node, x);
+  slice.mode = rabbet_onnx_pad_mode(node);
+  if (!strcmp(slice.mode, "FILL")) slice.fill = rabbet_onnx_pad_value(node, x);
+  for (size_t i = 0; i < count && rabbet_onnx_ok(node); ++i) {
+    int axis =
+        axes.present ? rabbet_onnx_axis(node, axes.data[i], rank) : (int)i;
+    rabbet_onnx_index_t before = rabbet_onnx_pad_at(node, pads, given, (int)i);
+    rabbet_onnx_index_t after =
+        rabbet_onnx_pad_at(node, pads, given, (int)(i + count));
+    slice.start[axis] =
+        rabbet_onnx_index_op(node, "SUB", rabbet_onnx_known(0), before);
+    slice.size[axis] = rabbet_onnx_index_op(
+        node, "SUM",
+        rabbet_onnx_index_op(node, "SUM", slice.size[axis], before), after);
+  }
+  node->outputs[0] = rank == 0 ? x : rabbet_onnx_slice(node, x, &slice);
+}
+
+// ---- Gather ----------------------------------------------------------------
+
+// Indices below 0 count from the end. Constant ones are settled here, if the
+// extent is known; others by layers.
+static rabbet_tensor_t* rabbet_onnx_wrap_constant(
+    rabbet_onnx_node_t* node, const rabbet_onnx_constant_t* indices,
+    int64_t extent) {
+  rabbet_dtype_t dtype = indices->weights.dtype;
+  int64_t count;
+  void* data = rabbet_onnx_weights_room(node, dtype, &indices->dims, &count);
+  for (int64_t i = 0; i < count && rabbet_onnx_ok(node); ++i) {
+    int64_t at = rabbet_load_int64(dtype, indices->weights.data, i);
+    if (at < -extent || at >= extent) {
+      RABBET_ONNX_FAIL(node, RABBET_STATUS_OUT_OF_RANGE,
+                       "index %lld is outside [%lld, %lld)", (long long)at,
+                       (long long)-extent, (long long)extent);
+      return NULL;
+    }
+    rabbet_store_int64(dtype, data, i, at < 0 ? at + extent : at);
+  }
+  return rabbet_onnx_weights(node, dtype, data, &indices->dims);
+}
+
+static bool rabbet_onnx_has_negative(const rabbet_onnx_constant_t* indices) {
+  for (int64_t i = 0; i < indices->weights.count; ++i) {
+    if (rabbet_load_int64(indices->weights.dtype, indices->weights.data, i) <
+        0) {
+      return true;
+    }
+  }
+  return false;
+}
+
+// extents: a number, or (ND) a vector that broadcasts to the indices.
+static rabbet_tensor_t* rabbet_onnx_wrap_computed(rabbet_onnx_node_t* node,
+                                                  rabbet_tensor_t* indices,
+                                                  rabbet_tensor_t* extents) {
+  extents =
+      rabbet_onnx_cast(node, extents, rabbet_onnx_dtype_of(node, indices));
+  rabbet_tensor_t* negative = rabbet_onnx_with_number(node, "LESS", indices, 0);
+  rabbet_tensor_t* wrapped = rabbet_onnx_binary(node, "SUM", indices, extents);
+  return rabbet_onnx_select(node, negative, wrapped, indices);
+}
+
+static rabbet_tensor_t* rabbet_onnx_wrap(rabbet_onnx_node_t* node,
+                                         rabbet_tensor_t* indices,
+                                         rabbet_onnx_index_t extent) {
+  rabbet_onnx_constant_t constant;
+  bool is_constant = rabbet_onnx_is_constant(node, indices, &constant);
+  if (is_constant && !rabbet_onnx_has_negative(&constant)) return indices;
+  if (is_constant && rabbet_onnx_is_known(extent)) {
+    return rabbet_onnx_wrap_constant(node, &constant, extent.value);
+  }
+  rabbet_onnx_ints_t followed = rabbet_onnx_try_ints(node, indices);
+  bool negative = !followed.present;
+  for (size_t i = 0; i < followed.count; ++i)
+    negative |= followed.data[i] < 0;
+  if (!negative) return indices;
+  rabbet_tensor_t* number = rabbet_onnx_index_vector(node, &extent, 1);
+  if (rabbet_onnx_rank(node, indices) == 0) {
+    number = rabbet_onnx_squeeze(node, number, 1);
+  }
+  return rabbet_onnx_wrap_computed(node, indices, number);
+}
+
+static rabbet_tensor_t* rabbet_onnx_gather(rabbet_onnx_node_t* node,
+                                           rabbet_tensor_t* data,
+                                           rabbet_tensor_t* indices,
+                                           const char* mode, int64_t axis,
+                                           int64_t batch) {
+  rabbet_tensor_t* inputs[] = {data, indices};
+  rabbet_attr_t attrs[] = {
+      RABBET_ONNX_INT("mode",
+                      rabbet_onnx_enumerator(node, "gather", "mode", mode)),
+      RABBET_ONNX_INT("axis", axis),
+      RABBET_ONNX_INT("num_elementwise_dims", batch),
+  };
+  return rabbet_onnx_layer(node, "gather", inputs, 2, attrs, 3);
+}
+
+void rabbet_onnx_import_gather(rabbet_onnx_node_t* node) {
+  rabbet_tensor_t* data = rabbet_onnx_required(node, 0);
+  rabbet_tensor_t* indices = rabbet_onnx_required(node, 1);
+  int axis = rabbet_onnx_axis(node, rabbet_onnx_attr_int(node, "axis", 0),
+                              rabbet_onnx_rank(node, data));
+  if (!rabbet_onnx_ok(node)) return;
+  rabbet_onnx_index_t extent = rabbet_onnx_extent(node, data, axis);
+  indices = rabbet_onnx_wrap(node, indices, extent);
+  node->outputs[0] =
+      rabbet_onnx_gather(node, data, indices, node->variant, axis, 0);
+}
+
+// The extents that the last axis of the indices indexes, as a vector.
+static rabbet_tensor_t* rabbet_onnx_nd_extents(rabbet_onnx_node_t* node,
+                                               rabbet_tensor_t* data, int batch,
+                                               int depth) {
+  rabbet_onnx_index_t extents[RABBET_MAX_RANK];
+  for (int i = 0; i < depth; ++i) {
+    extents[i] = rabbet_onnx_extent(node, data, batch + i);
+  }
+  return rabbet_onnx_index_vector(node, extents, (size_t)depth);
+}
+
+void rabbet_onnx_import_gather_nd(rabbet_onnx_node_t* node) {
+  rabbet_tensor_t* data = rabbet_onnx_required(node, 0);
+  rabbet_tensor_t* indices = rabbet_onnx_required(node, 1);
+  int64_t batch = rabbet_onnx_attr_int(node, "batch_dims", 0);
+  int rank = rabbet_onnx_rank(node, data);
+  rabbet_dims_t dims = rabbet_onnx_dims(node, indices);
+  int64_t depth = dims.rank > 0 ? dims.d[dims.rank - 1] : -1;
+  if (rabbet_onnx_ok(node) &&
+      (batch < 0 || depth < 1 || batch >= dims.rank || batch + depth > rank)) {
+    RABBET_ONNX_FAIL(node, RABBET_STATUS_INVALID_ARGUMENT,
+                     "the last axis of the indices (%lld) and batch_dims "
+                     "(%lld) do not fit data of rank %d",
+                     (long long)depth, (long long)batch, rank);
+  }
+  if (!rabbet_onnx_ok(node)) return;
+  rabbet_onnx_constant_t constant;
+  bool plain = rabbet_onnx_is_constant(node, indices, &constant) &&
+               !rabbet_onnx_has_negative(&constant);
+  if (!plain) {
+    indices = rabbet_onnx_wrap_computed(
+        node, indices,
+        rabbet_onnx_nd_extents(node, data, (int)batch, (int)depth));
+  }
+  node->outputs[0] = rabbet_onnx_gather(node, data, indices, "ND", 0, batch);
+}

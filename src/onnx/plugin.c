@@ -1,0 +1,351 @@
+// Nodes that name a registered plugin.
+#include <stdio.h>
+#include <string.h>
+
+#include "base/math.h"
+#include "onnx/emit.h"
+
+// ---- Finding it ------------------------------------------------------------
+
+// A string attribute of a node that is not being imported yet, terminated.
+static void rabbet_onnx_plain_string(const Onnx__NodeProto* node,
+                                     const char* name, const char* fallback,
+                                     char* buffer, size_t capacity) {
+  snprintf(buffer, capacity, "%s", fallback);
+  for (size_t i = 0; i < node->n_attribute; ++i) {
+    const Onnx__AttributeProto* attr = node->attribute[i];
+    if (!attr->name || strcmp(attr->name, name)) continue;
+    if (rabbet_onnx_attr_type(attr) ==
+        ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__STRING) {
+      snprintf(buffer, capacity, "%.*s", (int)attr->s.len,
+               (const char*)attr->s.data);
+    } else if (rabbet_onnx_attr_type(attr) ==
+               ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__INT) {
+      snprintf(buffer, capacity, "%lld", (long long)attr->i);
+    }
+  }
+}
+
+static rabbet_status_t rabbet_onnx_find_in(
+    const char* name, const char* version, const char* plugin_namespace,
+    const rabbet_plugin_creator_t** out_creator) {
+  rabbet_status_t status =
+      rabbet_plugin_find(name, version, plugin_namespace, out_creator);
+  if (rabbet_status_code(status) != RABBET_STATUS_NOT_FOUND) return status;
+  rabbet_status_ignore(status);
+  *out_creator = NULL;
+  return rabbet_ok();
+}
+
+rabbet_status_t rabbet_onnx_find_plugin(
+    const Onnx__NodeProto* node, const rabbet_plugin_creator_t** out_creator) {
+  char version[64], plugin_namespace[256];
+  *out_creator = NULL;
+  rabbet_onnx_plain_string(node, "plugin_version", "1", version,
+                           sizeof(version));
+  rabbet_onnx_plain_string(node, "plugin_namespace", "", plugin_namespace,
+                           sizeof(plugin_namespace));
+  RABBET_RETURN_IF_ERROR(rabbet_onnx_find_in(node->op_type, version,
+                                             plugin_namespace, out_creator));
+  const char* domain = rabbet_onnx_domain(node->domain);
+  if (*out_creator || !strcmp(domain, plugin_namespace)) return rabbet_ok();
+  return rabbet_onnx_find_in(node->op_type, version, domain, out_creator);
+}
+
+// ---- Attributes ------------------------------------------------------------
+
+static void rabbet_onnx_field_mismatch(rabbet_onnx_node_t* node,
+                                       const rabbet_plugin_field_t* field,
+                                       const Onnx__AttributeProto* attr) {
+  RABBET_ONNX_FAIL(
+      node, RABBET_STATUS_INVALID_ARGUMENT,
+      "attribute '%s' is %s, which does not convert to the %s that plugin "
+      "'%s' takes",
+      field->name, rabbet_onnx_attr_type_name(rabbet_onnx_attr_type(attr)),
+      rabbet_attr_type_name(field->type), node->proto->op_type);
+}
+
+static void* rabbet_onnx_room(rabbet_onnx_node_t* node, size_t count,
+                              size_t size) {
+  void* room = NULL;
+  rabbet_onnx_fail(node, rabbet_arena_allocate_array(&node->importer->arena,
+                                                     count, size, &room));
+  return rabbet_onnx_ok(node) ? room : NULL;
+}
+
+// An attribute as numbers: FLOAT, FLOATS, INT, INTS and TENSOR alike.
+typedef struct rabbet_onnx_numbers_t {
+  size_t count;
+  bool exact;  // integers; `ints` is set, else `floats`
+  int64_t* ints;
+  double* floats;
+  rabbet_dims_t dims;  // scalars: rank 0
+  bool is_list;
+} rabbet_onnx_numbers_t;
+
+static bool rabbet_onnx_numbers_room(rabbet_onnx_node_t* node, size_t count,
+                                     rabbet_onnx_numbers_t* numbers) {
+  numbers->count = count;
+  numbers->ints = rabbet_onnx_room(node, count, sizeof(int64_t));
+  numbers->floats = rabbet_onnx_room(node, count, sizeof(double));
+  return rabbet_onnx_ok(node);
+}
+
+static void rabbet_onnx_tensor_numbers(rabbet_onnx_node_t* node,
+                                       const Onnx__TensorProto* tensor,
+                                       rabbet_onnx_numbers_t* numbers) {
+  rabbet_onnx_constant_t constant;
+  rabbet_onnx_fail(
+      node, rabbet_onnx_tensor_read(node->importer->storage,
+                                    node->importer->network->logger, tensor,
+                                    &constant));
+  if (!rabbet_onnx_ok(node)) return;
+  rabbet_dtype_t dtype = constant.weights.dtype;
+  numbers->dims = constant.dims;
+  numbers->exact = !rabbet_dtype_is_float(dtype);
+  size_t count = (size_t)constant.weights.count;
+  if (!rabbet_onnx_numbers_room(node, count, numbers)) return;
+  for (size_t i = 0; i < count; ++i) {
+    numbers->floats[i] =
+        rabbet_load_double(dtype, constant.weights.data, (int64_t)i);
+    if (numbers->exact) {
+      numbers->ints[i] =
+          rabbet_load_int64(dtype, constant.weights.data, (int64_t)i);
+    }
+  }
+}
+
+// False for attributes that are no numbers.
+static bool rabbet_onnx_numbers(rabbet_onnx_node_t* node,
+                                const Onnx__AttributeProto* attr,
+                                rabbet_onnx_numbers_t* numbers) {
+  *numbers = (rabbet_onnx_numbers_t){0};
+  const int64_t* ints = &attr->i;
+  const float* floats = &attr->f;
+  size_t count = 1;
+  switch (rabbet_onnx_attr_type(attr)) {
+    case ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__TENSOR:
+      numbers->is_list = true;
+      if (!attr->t) return false;
+      rabbet_onnx_tensor_numbers(node, attr->t, numbers);
+      return rabbet_onnx_ok(node);
+    case ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__INTS:
+      ints = attr->ints;
+      count = attr->n_ints;
+      numbers->is_list = true;
+      // fall through
+    case ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__INT:
+      numbers->exact = true;
+      break;
+    case ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__FLOATS:
+      floats = attr->floats;
+      count = attr->n_floats;
+      numbers->is_list = true;
+      break;
+    case ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__FLOAT:
+      break;
+    default:
+      return false;
+  }
+  if (numbers->is_list) {
+    numbers->dims = (rabbet_dims_t){.rank = 1, .d = {(int64_t)count}};
+  }
+  if (!rabbet_onnx_numbers_room(node, count, numbers)) return false;
+  for (size_t i = 0; i < count; ++i) {
+    if (numbers->exact) numbers->ints[i] = ints[i];
+    numbers->floats[i] = numbers->exact ? (double)ints[i] : (double)floats[i];
+  }
+  return true;
+}
+
+static bool rabbet_onnx_is_truth(const rabbet_onnx_numbers_t* numbers) {
+  for (size_t i = 0; i < numbers->count; ++i) {
+    if (!numbers->exact || (numbers->ints[i] & ~(int64_t)1)) return false;
+  }
+  return true;
+}
+
+// The elements in the type of the plugin's array.
+static bool rabbet_onnx_array(rabbet_onnx_node_t* node,
+                              const rabbet_onnx_numbers_t* numbers,
+                              rabbet_attr_t* out_attr) {
+  bool whole = !rabbet_dtype_is_float(out_attr->dtype);
+  if (whole && !numbers->exact) return false;
+  size_t bytes = 0;
+  out_attr->dims = numbers->dims;
+  rabbet_onnx_fail(node,
+                   rabbet_tensor_bytes(out_attr->dtype, RABBET_FORMAT_LINEAR,
+                                       &numbers->dims, &bytes));
+  if (!rabbet_onnx_ok(node)) return false;
+  void* data = rabbet_onnx_room(node, bytes, 1);
+  if (!data) return false;
+  for (size_t i = 0; i < numbers->count; ++i) {
+    if (!numbers->exact) {
+      rabbet_store_double(out_attr->dtype, data, (int64_t)i,
+                          numbers->floats[i]);
+      continue;
+    }
+    rabbet_store_int64(out_attr->dtype, data, (int64_t)i, numbers->ints[i]);
+    if (whole && rabbet_load_int64(out_attr->dtype, data, (int64_t)i) !=
+                     numbers->ints[i]) {
+      return false;  // it does not fit
+    }
+  }
+  out_attr->data = data;
+  return true;
+}
+
+// Converts where nothing is lost. False if the types do not go together.
+static bool rabbet_onnx_field_numbers(rabbet_onnx_node_t* node,
+                                      const rabbet_onnx_numbers_t* numbers,
+                                      rabbet_attr_t* out_attr) {
+  bool scalar = numbers->count == 1;
+  out_attr->count = numbers->count;
+  switch (out_attr->type) {
+    case RABBET_ATTR_INT:
+      out_attr->data = numbers->ints;
+      return scalar && numbers->exact;
+    case RABBET_ATTR_BOOL:
+      out_attr->data = numbers->ints;
+      return scalar && rabbet_onnx_is_truth(numbers);
+    case RABBET_ATTR_FLOAT:
+      out_attr->data = numbers->floats;
+      return scalar;
+    case RABBET_ATTR_INTS:
+      out_attr->data = numbers->ints;
+      return numbers->exact;
+    case RABBET_ATTR_BOOLS:
+      out_attr->data = numbers->ints;
+      return rabbet_onnx_is_truth(numbers);
+    case RABBET_ATTR_FLOATS:
+      out_attr->data = numbers->floats;
+      return true;
+    case RABBET_ATTR_TENSOR:
+      return rabbet_onnx_array(node, numbers, out_attr);
+    default:
+      return false;
+  }
+}
+
+static bool rabbet_onnx_field_string(rabbet_onnx_node_t* node,
+                                     const Onnx__AttributeProto* attr,
+                                     rabbet_attr_t* out_attr) {
+  if (out_attr->type == RABBET_ATTR_BYTES) {
+    out_attr->data = attr->s.data;
+    out_attr->count = attr->s.len;
+    return true;
+  }
+  if (out_attr->type != RABBET_ATTR_STRING) return false;
+  char* text = rabbet_onnx_room(node, attr->s.len + 1, 1);
+  if (!text) return false;
+  if (attr->s.len) memcpy(text, attr->s.data, attr->s.len);
+  out_attr->data = text;
+  out_attr->count = attr->s.len;
+  return true;
+}
+
+static bool rabbet_onnx_field_strings(rabbet_onnx_node_t* node,
+                                      const Onnx__AttributeProto* attr,
+                                      rabbet_attr_t* out_attr) {
+  if (out_attr->type != RABBET_ATTR_STRINGS) return false;
+  size_t size = 0;
+  for (size_t i = 0; i < attr->n_strings; ++i) {
+    if (attr->strings[i].len &&
+        memchr(attr->strings[i].data, 0, attr->strings[i].len)) {
+      return false;
+    }
+    size += attr->strings[i].len + 1;
+  }
+  char* text = rabbet_onnx_room(node, size, 1);
+  if (!text) return false;
+  out_attr->data = text;
+  out_attr->count = attr->n_strings;
+  for (size_t i = 0; i < attr->n_strings; ++i) {
+    size_t length = attr->strings[i].len;
+    if (length) memcpy(text, attr->strings[i].data, length);
+    text += length + 1;
+  }
+  return true;
+}
+
+static void rabbet_onnx_field(rabbet_onnx_node_t* node,
+                              const rabbet_plugin_field_t* field,
+                              const Onnx__AttributeProto* attr,
+                              rabbet_attr_t* out_attr) {
+  *out_attr = (rabbet_attr_t){
+      .name = field->name, .type = field->type, .dtype = field->dtype};
+  Onnx__AttributeProto__AttributeType type = rabbet_onnx_attr_type(attr);
+  rabbet_onnx_numbers_t numbers;
+  bool converted = false;
+  if (type == ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__STRING) {
+    converted = rabbet_onnx_field_string(node, attr, out_attr);
+  } else if (type == ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__STRINGS) {
+    converted = rabbet_onnx_field_strings(node, attr, out_attr);
+  } else if (rabbet_onnx_numbers(node, attr, &numbers)) {
+    converted = rabbet_onnx_field_numbers(node, &numbers, out_attr);
+  }
+  if (!converted && rabbet_onnx_ok(node)) {
+    rabbet_onnx_field_mismatch(node, field, attr);
+  }
+}
+
+// Attributes that speak to the importer, not to the plugin.
+static bool rabbet_onnx_is_reserved(const char* name) {
+  static const char* const names[] = {"aot", "plugin_namespace",
+                                      "plugin_version",
+                                      "tensorrt_plugin_shape_input_indices"};
+  for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); ++i) {
+    if (!strcmp(names[i], name)) return true;
+  }
+  return false;
+}
+
+// A misspelt attribute would otherwise go unnoticed.
+static void rabbet_onnx_warn_unread(rabbet_onnx_node_t* node,
+                                    const rabbet_plugin_creator_t* creator) {
+  for (size_t i = 0; i < node->attr_count; ++i) {
+    const char* name = node->attrs[i]->name ? node->attrs[i]->name : "";
+    bool known = rabbet_onnx_is_reserved(name);
+    for (size_t j = 0; j < creator->field_count; ++j) {
+      known |= !strcmp(creator->fields[j].name, name);
+    }
+    if (known) continue;
+    rabbet_log(node->importer->network->logger, RABBET_SEVERITY_WARNING,
+               "node '%s': attribute '%s' is none that plugin '%s' takes and "
+               "is passed over",
+               node->name, name, creator->name);
+  }
+}
+
+void rabbet_onnx_import_plugin(rabbet_onnx_node_t* node,
+                               const rabbet_plugin_creator_t* creator) {
+  rabbet_attr_t* attrs =
+      rabbet_onnx_room(node, creator->field_count, sizeof(*attrs));
+  size_t count = 0;
+  for (size_t i = 0; i < creator->field_count && rabbet_onnx_ok(node); ++i) {
+    const Onnx__AttributeProto* attr =
+        rabbet_onnx_attr(node, creator->fields[i].name);
+    // Whether it may be missing is for the plugin's fields to say.
+    if (attr)
+      rabbet_onnx_field(node, &creator->fields[i], attr, &attrs[count++]);
+  }
+  if (!rabbet_onnx_ok(node)) return;
+  rabbet_onnx_warn_unread(node, creator);
+  rabbet_layer_t* layer = NULL;
+  rabbet_onnx_fail(node,
+                   rabbet_network_add_plugin(
+                       node->importer->network, creator->name, creator->version,
+                       creator->plugin_namespace, node->name, node->inputs,
+                       node->input_count, attrs, count, &layer));
+  if (!rabbet_onnx_ok(node)) return;
+  size_t outputs = rabbet_layer_output_count(layer);
+  if (node->output_count > outputs) {
+    RABBET_ONNX_FAIL(node, RABBET_STATUS_INVALID_ARGUMENT,
+                     "the node has %zu outputs, but plugin '%s' makes %zu",
+                     node->output_count, creator->name, outputs);
+    return;
+  }
+  for (size_t i = 0; i < node->output_count; ++i) {
+    node->outputs[i] = rabbet_layer_output(layer, i);
+  }
+}

@@ -1,0 +1,136 @@
+// Names: what they stand for, and where they are seen.
+#include <string.h>
+
+#include "onnx/import.h"
+
+void rabbet_onnx_fail(rabbet_onnx_node_t* node, rabbet_status_t status) {
+  if (rabbet_is_ok(node->status)) {
+    node->status = status;
+  } else {
+    rabbet_status_ignore(status);
+  }
+}
+
+const char* rabbet_onnx_domain(const char* domain) {
+  return domain && strcmp(domain, "ai.onnx") ? domain : "";
+}
+
+void rabbet_onnx_scope_initialize(rabbet_onnx_importer_t* importer,
+                                  rabbet_onnx_scope_t* parent,
+                                  rabbet_onnx_scope_t* out_scope) {
+  *out_scope = (rabbet_onnx_scope_t){
+      .importer = importer, .parent = parent, .prefix = ""};
+  rabbet_map_initialize(importer->network->allocator, &out_scope->values);
+  if (!parent) return;
+  out_scope->depth = parent->depth + 1;
+  out_scope->opsets = parent->opsets;
+  out_scope->opset_count = parent->opset_count;
+  out_scope->arguments = parent->arguments;
+  out_scope->argument_count = parent->argument_count;
+  out_scope->function = parent->function;
+}
+
+void rabbet_onnx_scope_deinitialize(rabbet_onnx_scope_t* scope) {
+  rabbet_map_deinitialize(&scope->values);
+}
+
+static rabbet_status_t rabbet_onnx_bind(rabbet_onnx_scope_t* scope,
+                                        const char* name,
+                                        rabbet_onnx_value_t value) {
+  if (rabbet_map_get_string(&scope->values, name)) {
+    return RABBET_STATUS(RABBET_STATUS_ALREADY_EXISTS,
+                         "the name '%s' is given to two values of one graph",
+                         name);
+  }
+  rabbet_onnx_value_t* copy;
+  RABBET_RETURN_IF_ERROR(rabbet_arena_copy(&scope->importer->arena, &value,
+                                           sizeof(value), (void**)&copy));
+  return rabbet_map_set(&scope->values, name, strlen(name), copy);
+}
+
+rabbet_status_t rabbet_onnx_scope_bind(rabbet_onnx_scope_t* scope,
+                                       const char* name,
+                                       rabbet_tensor_t* tensor) {
+  return rabbet_onnx_bind(scope, name, (rabbet_onnx_value_t){.tensor = tensor});
+}
+
+rabbet_status_t rabbet_onnx_scope_bind_initializer(
+    rabbet_onnx_scope_t* scope, const Onnx__TensorProto* initializer) {
+  if (!initializer->name || !initializer->name[0]) {
+    return RABBET_STATUS(RABBET_STATUS_INVALID_ARGUMENT,
+                         "an initializer has no name");
+  }
+  return rabbet_onnx_bind(scope, initializer->name,
+                          (rabbet_onnx_value_t){.initializer = initializer});
+}
+
+// Where the scope's own nodes make the name, or -1.
+static int rabbet_onnx_maker(const rabbet_onnx_scope_t* scope,
+                             const char* name) {
+  for (size_t i = 0; i < scope->node_count; ++i) {
+    for (size_t j = 0; j < scope->nodes[i]->n_output; ++j) {
+      if (!strcmp(scope->nodes[i]->output[j], name)) return (int)i;
+    }
+  }
+  return -1;
+}
+
+static rabbet_status_t rabbet_onnx_not_found(const rabbet_onnx_scope_t* scope,
+                                             const char* name) {
+  int maker = rabbet_onnx_maker(scope, name);
+  if (maker < 0) {
+    return RABBET_STATUS(
+        RABBET_STATUS_NOT_FOUND,
+        "'%s' is made by nothing: no input, initializer or node has that name",
+        name);
+  }
+  const Onnx__NodeProto* node = scope->nodes[maker];
+  return RABBET_STATUS(
+      RABBET_STATUS_INVALID_ARGUMENT,
+      "'%s' is used before node %d (%s) makes it; nodes must be in order of "
+      "execution, without cycles",
+      name, maker, node->op_type ? node->op_type : "");
+}
+
+static rabbet_status_t rabbet_onnx_use_initializer(rabbet_onnx_scope_t* scope,
+                                                   rabbet_onnx_value_t* value) {
+  rabbet_onnx_importer_t* importer = scope->importer;
+  rabbet_onnx_constant_t constant;
+  RABBET_RETURN_IF_ERROR(
+      rabbet_onnx_tensor_read(importer->storage, importer->network->logger,
+                              value->initializer, &constant));
+  const char* name = value->initializer->name;
+  if (scope->prefix[0]) {
+    RABBET_RETURN_IF_ERROR(rabbet_arena_printf(&importer->arena, &name, "%s%s",
+                                               scope->prefix, name));
+  }
+  return rabbet_network_add_weights(importer->network, name, constant.weights,
+                                    &constant.dims, false, &value->tensor);
+}
+
+rabbet_status_t rabbet_onnx_scope_lookup(rabbet_onnx_scope_t* scope,
+                                         const char* name,
+                                         rabbet_tensor_t** out_tensor) {
+  *out_tensor = NULL;
+  for (rabbet_onnx_scope_t* at = scope; at; at = at->parent) {
+    rabbet_onnx_value_t* value = rabbet_map_get_string(&at->values, name);
+    if (!value) continue;
+    if (!value->tensor && value->initializer) {
+      RABBET_RETURN_IF_ERROR(rabbet_onnx_use_initializer(at, value));
+    }
+    *out_tensor = value->tensor;
+    return rabbet_ok();
+  }
+  return rabbet_onnx_not_found(scope, name);
+}
+
+int64_t rabbet_onnx_scope_opset(const rabbet_onnx_scope_t* scope,
+                                const char* domain) {
+  for (size_t i = 0; i < scope->opset_count; ++i) {
+    const char* found = rabbet_onnx_domain(scope->opsets[i]->domain);
+    if (!strcmp(found, rabbet_onnx_domain(domain))) {
+      return scope->opsets[i]->version;
+    }
+  }
+  return 0;
+}

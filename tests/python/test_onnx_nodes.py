@@ -1,0 +1,151 @@
+"""The node tests of the onnx package, for every operator the importer knows.
+
+`pytest -rs tests/python/test_onnx_nodes.py` lists what is not covered, and why.
+"""
+
+import re
+import warnings
+
+import numpy as np
+import onnx
+import pytest
+from onnx import numpy_helper
+
+from tests.python import onnx_evaluate as reference
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")
+    from onnx.backend.test.loader import load_model_tests
+
+    CASES = {case.name: case for case in load_model_tests(kind="node")}
+
+KNOWN = reference.operators()
+USABLE = {"FLOAT", "FLOAT16", "BFLOAT16", "DOUBLE", "INT8", "UINT8", "INT32",
+          "INT64", "BOOL"}
+
+# Cases of known operators that are not done: pattern of the name -> reason.
+# A case listed here that works is an error, so that the list stays short.
+NOT_YET = {
+    r"test_(averagepool|maxpool|lppool)_.*dilations.*":
+        "pooling has no dilations",
+    r"test_maxpool_with_argmax_.*": "pooling gives no indices",
+    r"test_batchnorm_.*_training_mode": "training",
+    r"test_training_dropout(_default|_default_mask|_mask)?": "training",
+    r"test_if": "the condition is an input of the graph",
+    r"test_affine_grid_2d.*_expanded":
+        "Squeeze without axes of a tensor whose shape only a run tells",
+}
+
+
+def reason_to_skip(model):
+    if any(not v.type.HasField("tensor_type")
+           for v in [*model.graph.input, *model.graph.output]):
+        return "sequences and optional values are no tensors"
+    functions = {(f.domain, f.name) for f in model.functions}
+    used = set(reference.node_types(model.graph))
+    unknown = {f"{d or 'ai.onnx'}.{t}" for d, t in used - functions
+               if d not in ("", "ai.onnx") or t not in KNOWN}
+    if unknown:
+        return f"not in the importer's table: {', '.join(sorted(unknown))}"
+    unusable = reference.element_types(model) - USABLE
+    if unusable:
+        return f"element types that no network has: {', '.join(sorted(unusable))}"
+    opsets = {o.domain: o.version for o in model.opset_import}
+    if opsets.get("", 9) < 9:
+        return "older than opset 9"
+    return None
+
+
+def not_yet(name):
+    for pattern, reason in NOT_YET.items():
+        if re.fullmatch(pattern, name):
+            return reason
+    return None
+
+
+def inputs_of(model, arrays):
+    """Those that the network keeps: initializers are none."""
+    initializers = {i.name for i in model.graph.initializer}
+    names = [v.name for v in model.graph.input]
+    return [a for n, a in zip(names, arrays, strict=False) if n not in initializers]
+
+
+def freeze(model, arrays):
+    """Structural inputs (axes, sizes, ...) become initializers.
+
+    The node tests give them as inputs of the graph; models have them as
+    constants. All that are not the first and hold integers or one number are taken, and for
+    Range, which has no other inputs, all.
+    """
+    frozen = onnx.ModelProto()
+    frozen.CopyFrom(model)
+    every = any(node.op_type == "Range" for node in model.graph.node)
+    kept = []
+    for i, (value, array) in enumerate(zip(model.graph.input, arrays, strict=False)):
+        structural = array.dtype.kind in "iub" or array.size <= 1
+        if every or (i > 0 and structural):
+            frozen.graph.initializer.append(
+                numpy_helper.from_array(array, value.name))
+        else:
+            kept.append(value)
+    del frozen.graph.input[:]
+    frozen.graph.input.extend(kept)
+    return frozen
+
+
+def as_array(value):
+    if isinstance(value, onnx.TensorProto):
+        return numpy_helper.to_array(value)
+    return np.asarray(value)
+
+
+def compare(found, expected, case):
+    expected = as_array(expected)
+    if expected.dtype == np.float64:
+        expected = expected.astype(np.float32)
+    assert found.shape == expected.shape
+    assert found.dtype == expected.dtype
+    if found.dtype.kind in "iub":
+        np.testing.assert_array_equal(found, expected)
+        return
+    loose = {"float16": 5e-3, "bfloat16": 2e-2}.get(found.dtype.name, 0)
+    np.testing.assert_allclose(
+        found.astype(np.float64), expected.astype(np.float64),
+        rtol=max(case.rtol, loose), atol=max(case.atol, 1e-6, loose / 5))
+
+
+def run_case(case, folder):
+    for inputs, outputs in case.data_sets:
+        arrays = [as_array(i) for i in inputs]
+        model = case.model
+        given = inputs_of(model, arrays)
+        try:
+            found = reference.run(model, given, folder)
+        except reference.ImportFailed as error:
+            if "constant" not in str(error):
+                raise
+            frozen = freeze(model, given)
+            names = {v.name for v in frozen.graph.input}
+            given = [a for v, a in zip(model.graph.input, given, strict=False)
+                     if v.name in names]
+            found = reference.run(frozen, given, folder)
+        assert len(found) == len(outputs)
+        for one, expected in zip(found, outputs, strict=True):
+            compare(one, expected, case)
+
+
+@pytest.mark.parametrize("name", sorted(CASES))
+def test_node(name, tmp_path):
+    case = CASES[name]
+    reason = reason_to_skip(case.model)
+    if reason:
+        pytest.skip(reason)
+    reason = not_yet(name)
+    if reason is None:
+        run_case(case, tmp_path)
+        return
+    try:
+        run_case(case, tmp_path)
+    except Exception:
+        pytest.skip(reason)
+    pytest.fail(f"works, but is listed in NOT_YET: {reason}")
