@@ -88,9 +88,14 @@ RABBET_API void* rabbet_status_payload(rabbet_status_t status, const void* tag);
 
 #define RABBET_STATUS(code, ...) \
   rabbet_status_make((code), __FILE__, __LINE__, __VA_ARGS__)
-#define RABBET_ANNOTATE(status, ...)  \
-  (rabbet_is_ok(status) ? rabbet_ok() \
-                        : rabbet_status_annotate((status), __VA_ARGS__))
+// Evaluates `status` once, and the rest only if it is not OK.
+#define RABBET_ANNOTATE(status, ...)                                 \
+  __extension__({                                                    \
+    rabbet_status_t rabbet_status_noted_ = (status);                 \
+    rabbet_is_ok(rabbet_status_noted_)                               \
+        ? rabbet_status_noted_                                       \
+        : rabbet_status_annotate(rabbet_status_noted_, __VA_ARGS__); \
+  })
 // Only where nothing is held.
 #define RABBET_RETURN_IF_ERROR(expression)                            \
   do {                                                                \
