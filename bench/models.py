@@ -112,6 +112,7 @@ def arguments(prepared: Prepared, peer: str, threads: int) -> dict[str, Any]:
         "plugins": case.plugins(),
         "plan": f"{stem}-{threads}.plan",
         "dims": case.dims,
+        "names": list(prepared.expected),
     }
 
 

@@ -21,7 +21,8 @@ function(rabbet_test_support)
   endif()
   pkg_check_modules(CMOCKA REQUIRED GLOBAL IMPORTED_TARGET cmocka)
   add_library(rabbet_test_support STATIC
-    ${PROJECT_SOURCE_DIR}/tests/faults/fault_allocator.c)
+    ${PROJECT_SOURCE_DIR}/tests/faults/fault_allocator.c
+    ${PROJECT_SOURCE_DIR}/tests/conformance/kernel_case.c)
   target_include_directories(rabbet_test_support PUBLIC
     ${PROJECT_SOURCE_DIR}/include ${PROJECT_SOURCE_DIR}/src
     ${PROJECT_SOURCE_DIR}/tests)

@@ -171,37 +171,44 @@ typedef struct maker_step_t {
     .count = 1                                                            \
   }
 
-// A step of one layer: group values are its inputs, then its outputs.
+// A step of one layer: group values are its inputs, then its outputs. Inputs
+// that are -1 are omitted.
 static inline rabbet_plan_step_t* maker_step(maker_t* m,
                                              const maker_step_t* given) {
   rabbet_arena_t* arena = &m->plan->arena;
   rabbet_plan_step_t* step = &m->steps[m->plan->step_count++];
-  size_t ins = given->input_count, outs = given->output_count;
-  size_t count = ins + outs;
-  int32_t values[8], numbers[8];
+  int32_t values[8], inputs[8], outputs[8], boundary[8];
   rabbet_shape_t shapes[8];
   rabbet_group_value_t group_values[8];
-  for (size_t i = 0; i < count; ++i) {
-    numbers[i] = (int32_t)i;
-    values[i] = i < ins ? given->inputs[i] : given->outputs[i - ins];
-    shapes[i] = (rabbet_shape_t){.rank = -1};
-    const rabbet_plan_value_t* value = &m->values[values[i]];
-    group_values[i] =
-        (rabbet_group_value_t){.dtype = value->dtype, .format = value->format};
+  size_t count = 0, ins = 0;
+  for (size_t i = 0; i < given->input_count + given->output_count; ++i) {
+    bool input = i < given->input_count;
+    int32_t v =
+        input ? given->inputs[i] : given->outputs[i - given->input_count];
+    int32_t* number = input ? &inputs[i] : &outputs[i - given->input_count];
+    *number = -1;
+    if (v < 0) continue;
+    ins += input;
+    *number = boundary[count] = (int32_t)count;
+    values[count] = v;
+    shapes[count] = (rabbet_shape_t){.rank = -1};
+    group_values[count] = (rabbet_group_value_t){.dtype = m->values[v].dtype,
+                                                 .format = m->values[v].format};
+    ++count;
   }
   const rabbet_op_t* op = rabbet_op_get(given->op);
   rabbet_attr_t attrs[32];
   RABBET_EXPECT_OK(rabbet_op_complete_attrs(op, given->attrs, given->attr_count,
                                             arena, attrs));
-  int32_t* copied = maker_copy(m, numbers, count * sizeof(int32_t));
+  int32_t* listed = maker_copy(m, boundary, count * sizeof(int32_t));
   rabbet_group_node_t node = {
       .op = op,
       .name = given->name,
       .attrs = maker_copy(m, attrs, op->attr_count * sizeof(*attrs)),
-      .inputs = copied,
-      .input_count = ins,
-      .outputs = copied + ins,
-      .output_count = outs};
+      .inputs = maker_copy(m, inputs, given->input_count * sizeof(int32_t)),
+      .input_count = given->input_count,
+      .outputs = maker_copy(m, outputs, given->output_count * sizeof(int32_t)),
+      .output_count = given->output_count};
   *step = (rabbet_plan_step_t){
       .name = given->name,
       .kernel = given->kernel ? given->kernel : "reference",
@@ -210,10 +217,10 @@ static inline rabbet_plan_step_t* maker_step(maker_t* m,
       .group = {.values =
                     maker_copy(m, group_values, count * sizeof(*group_values)),
                 .value_count = count,
-                .inputs = copied,
+                .inputs = listed,
                 .input_count = ins,
-                .outputs = copied + ins,
-                .output_count = outs,
+                .outputs = listed + ins,
+                .output_count = count - ins,
                 .nodes = maker_copy(m, &node, sizeof(node)),
                 .node_count = 1},
       .values = maker_copy(m, values, count * sizeof(int32_t)),
@@ -221,7 +228,7 @@ static inline rabbet_plan_step_t* maker_step(maker_t* m,
       .plugin_name = given->plugin,
       .plugin_version = given->plugin ? "1" : NULL,
       .plugin_namespace = given->plugin ? "test" : NULL,
-      .plugin_origin = given->plugin ? "plan_maker.h" : NULL,
+      .plugin_origin = given->plugin ? "test_plugins.h" : NULL,
       .host_reads =
           maker_copy(m, given->reads, given->read_count * sizeof(int32_t)),
       .host_read_count = given->read_count};

@@ -1,8 +1,38 @@
-// Plans that between them hold all that a plan can hold.
+// Plans that between them hold all that a plan can hold, and what they compute.
 #ifndef RABBET_TESTS_PLAN_SAMPLES_H_
 #define RABBET_TESTS_PLAN_SAMPLES_H_
 
 #include "plan_maker.h"
+
+static inline void sample_unary(maker_t* m, const char* name, rabbet_op_id_t op,
+                                const char* attr, int64_t value, int32_t x,
+                                int32_t y) {
+  maker_step(m, &(maker_step_t){.name = name,
+                                .op = op,
+                                .attrs = {MAKER_INT(attr, value)},
+                                .attr_count = attr ? 1 : 0,
+                                .inputs = {x},
+                                .input_count = 1,
+                                .outputs = {y},
+                                .output_count = 1});
+}
+
+static inline void sample_relu(maker_t* m, const char* name, int32_t x,
+                               int32_t y) {
+  sample_unary(m, name, RABBET_OP_ACTIVATION, "type", 0, x, y);
+}
+
+static inline void sample_add(maker_t* m, const char* name, int32_t a,
+                              int32_t b, int32_t y) {
+  maker_step(m, &(maker_step_t){.name = name,
+                                .op = RABBET_OP_ELEMENTWISE,
+                                .attrs = {MAKER_INT("op", 0)},
+                                .attr_count = 1,
+                                .inputs = {a, b},
+                                .input_count = 2,
+                                .outputs = {y},
+                                .output_count = 1});
+}
 
 // y[2,3] = relu(x[2,3] + w[2,3]), w = -1, -0.5, 0, 0.5, 1, 1.5.
 static inline void sample_static(maker_t* m) {
@@ -13,22 +43,212 @@ static inline void sample_static(maker_t* m) {
   int32_t w = maker_constant(m, "w", RABBET_DTYPE_FLOAT, shape, weights);
   int32_t sum = maker_value(m, "sum", RABBET_DTYPE_FLOAT, shape);
   int32_t y = maker_io(m, "y", false, RABBET_DTYPE_FLOAT, shape);
-  maker_step(m, &(maker_step_t){.name = "add",
-                                .op = RABBET_OP_ELEMENTWISE,
-                                .attrs = {MAKER_INT("op", 0)},
-                                .attr_count = 1,
-                                .inputs = {x, w},
-                                .input_count = 2,
-                                .outputs = {sum},
-                                .output_count = 1});
-  maker_step(m, &(maker_step_t){.name = "relu",
-                                .op = RABBET_OP_ACTIVATION,
-                                .attrs = {MAKER_INT("type", 0)},
-                                .attr_count = 1,
-                                .inputs = {sum},
+  sample_add(m, "add", x, w, sum);
+  sample_relu(m, "relu", sum, y);
+  m->steps[0].time_us = 1.5f;
+  m->steps[0].report_json = "[{\"kernel\": \"other\", \"us\": 2.5}]";
+}
+
+// y[batch,2] = relu(a[batch,2] + b[batch,2]); n[1] = 2 * batch by the host;
+// m[1] = float(batch - 1), read by a step from what the host knows.
+// 0 <= batch <= 8.
+static inline void sample_dynamic(maker_t* m) {
+  rabbet_expr_t batch = maker_dim(m, 0, 0, "batch");
+  rabbet_expr_t two = maker_number(m, 2), one = maker_number(m, 1);
+  rabbet_shape_t shape = MAKER_SHAPE(batch, two), row = MAKER_SHAPE(one);
+  int32_t a = maker_io(m, "a", true, RABBET_DTYPE_FLOAT, shape);
+  int32_t b = maker_io(m, "b", true, RABBET_DTYPE_FLOAT, shape);
+  int32_t y = maker_io(m, "y", false, RABBET_DTYPE_FLOAT, shape);
+  int32_t n = maker_io(m, "n", false, RABBET_DTYPE_INT32, row);
+  int32_t out = maker_io(m, "m", false, RABBET_DTYPE_FLOAT, row);
+  int32_t sum = maker_value(m, "sum", RABBET_DTYPE_FLOAT, shape);
+  int32_t less = maker_value(m, "less", RABBET_DTYPE_INT64, row);
+  m->ios[0].dim_names[0] = m->ios[1].dim_names[0] = "batch";
+  rabbet_expr_t twice = maker_op(m, RABBET_EXPR_PROD, batch, two);
+  rabbet_expr_t minus = maker_op(m, RABBET_EXPR_SUB, batch, one);
+  m->values[n].host_values = maker_copy(m, &twice, sizeof(twice));
+  m->values[n].host_value_count = 1;
+  m->values[less].host_values = maker_copy(m, &minus, sizeof(minus));
+  m->values[less].host_value_count = 1;
+  sample_add(m, "add", a, b, sum);
+  sample_relu(m, "relu", sum, y);
+  sample_unary(m, "cast", RABBET_OP_CAST, "to_type", RABBET_DTYPE_FLOAT, less,
+               out);
+}
+
+// kept = the elements of x[n] that are not 0; y = kept + relu(kept). n <= 8.
+static inline void sample_reads(maker_t* m) {
+  rabbet_expr_t n = maker_dim(m, 0, 0, "n");
+  int32_t x = maker_io(m, "x", true, RABBET_DTYPE_FLOAT, MAKER_SHAPE(n));
+  rabbet_expr_t kept_count = maker_element(m, 1, 0, n);
+  int32_t count =
+      maker_value(m, "count", RABBET_DTYPE_INT64, (rabbet_shape_t){.rank = 0});
+  assert_int_equal(count, 1);
+  rabbet_shape_t shape = MAKER_SHAPE(kept_count);
+  int32_t kept = maker_value(m, "kept", RABBET_DTYPE_FLOAT, shape);
+  int32_t positive = maker_value(m, "positive", RABBET_DTYPE_FLOAT, shape);
+  int32_t y = maker_io(m, "y", false, RABBET_DTYPE_FLOAT, shape);
+  maker_step(m, &(maker_step_t){.name = "compact",
+                                .op = RABBET_OP_PLUGIN,
+                                .kernel = "plugin",
+                                .plugin = "compact",
+                                .inputs = {x},
                                 .input_count = 1,
+                                .outputs = {kept, count},
+                                .output_count = 2,
+                                .reads = {count},
+                                .read_count = 1});
+  sample_relu(m, "relu", kept, positive);
+  sample_add(m, "add", kept, positive, y);
+}
+
+// y = the first s[0] elements of x[8]. 0 <= s[0] <= 8.
+static inline void sample_shape_input(maker_t* m) {
+  static const int64_t low[] = {0}, middle[] = {4}, high[] = {8};
+  rabbet_expr_t one = maker_number(m, 1), eight = maker_number(m, 8);
+  int32_t x = maker_io(m, "x", true, RABBET_DTYPE_FLOAT, MAKER_SHAPE(eight));
+  int32_t s = maker_io(m, "s", true, RABBET_DTYPE_INT32, MAKER_SHAPE(one));
+  rabbet_expr_t element = maker_element(m, s, 0, RABBET_EXPR_NONE);
+  int32_t y = maker_io(m, "y", false, RABBET_DTYPE_FLOAT, MAKER_SHAPE(element));
+  m->ios[1].is_shape_input = true;
+  m->ranges[1].min_values = low;
+  m->ranges[1].opt_values = middle;
+  m->ranges[1].max_values = high;
+  m->ranges[1].value_count = 1;
+  m->values[s].host_values = maker_copy(m, &element, sizeof(element));
+  m->values[s].host_value_count = 1;
+  maker_step(m, &(maker_step_t){.name = "slice",
+                                .op = RABBET_OP_SLICE,
+                                .attrs = {{.name = "start",
+                                           .type = RABBET_ATTR_INTS,
+                                           .data = (int64_t[]){0},
+                                           .count = 1}},
+                                .attr_count = 1,
+                                .inputs = {x, -1, s},
+                                .input_count = 3,
                                 .outputs = {y},
                                 .output_count = 1});
 }
+
+// t = relu(x[2,3]); u = bump(t) in t's place; v[6] is a view of u; y = relu(v).
+// The output z lies in the place of the input c: z = bump(copy of c).
+static inline void sample_aliases(maker_t* m) {
+  static const int64_t dims[] = {2, 3}, flat[] = {6};
+  rabbet_shape_t shape = maker_shape(m, 2, dims);
+  rabbet_shape_t row = maker_shape(m, 1, flat);
+  int32_t x = maker_io(m, "x", true, RABBET_DTYPE_FLOAT, shape);
+  int32_t c = maker_io(m, "c", true, RABBET_DTYPE_FLOAT, row);
+  int32_t y = maker_io(m, "y", false, RABBET_DTYPE_FLOAT, row);
+  int32_t z = maker_io(m, "z", false, RABBET_DTYPE_FLOAT, row);
+  int32_t t = maker_value(m, "t", RABBET_DTYPE_FLOAT, shape);
+  int32_t u = maker_value(m, "u", RABBET_DTYPE_FLOAT, shape);
+  int32_t v = maker_value(m, "v", RABBET_DTYPE_FLOAT, row);
+  int32_t copy = maker_value(m, "copy", RABBET_DTYPE_FLOAT, row);
+  static const int32_t aliased[] = {0};
+  m->values[u].alias = m->values[v].alias = t;
+  m->values[copy].alias = z;
+  m->values[copy].storage = RABBET_PLAN_STORAGE_IO;
+  m->values[copy].io = 3;
+  m->ios[3].aliased_input = 1;
+  sample_relu(m, "relu", x, t);
+  sample_unary(m, "copy", RABBET_OP_IDENTITY, NULL, 0, c, copy);
+  for (int i = 0; i < 2; ++i) {
+    rabbet_plan_step_t* step =
+        maker_step(m, &(maker_step_t){.name = i ? "bump c" : "bump t",
+                                      .op = RABBET_OP_PLUGIN,
+                                      .kernel = "plugin",
+                                      .plugin = "bump",
+                                      .inputs = {i ? copy : t},
+                                      .input_count = 1,
+                                      .outputs = {i ? z : u},
+                                      .output_count = 1});
+    step->group.nodes[0].aliased = aliased;
+  }
+  sample_relu(m, "relu again", v, y);
+}
+
+// length reads x[0] as n, of which nothing is known before; y = the first n
+// elements of x[8], z = relu(y).
+static inline void sample_late(maker_t* m) {
+  rabbet_expr_t one = maker_number(m, 1), eight = maker_number(m, 8);
+  int32_t x = maker_io(m, "x", true, RABBET_DTYPE_FLOAT, MAKER_SHAPE(eight));
+  int32_t n = maker_value(m, "n", RABBET_DTYPE_INT64, MAKER_SHAPE(one));
+  rabbet_expr_t element = maker_element(m, n, 0, RABBET_EXPR_NONE);
+  rabbet_shape_t shape = MAKER_SHAPE(element);
+  int32_t y = maker_value(m, "y", RABBET_DTYPE_FLOAT, shape);
+  int32_t z = maker_io(m, "z", false, RABBET_DTYPE_FLOAT, shape);
+  m->values[n].host_values = maker_copy(m, &element, sizeof(element));
+  m->values[n].host_value_count = 1;
+  maker_step(m, &(maker_step_t){.name = "length",
+                                .op = RABBET_OP_PLUGIN,
+                                .kernel = "plugin",
+                                .plugin = "length",
+                                .inputs = {x},
+                                .input_count = 1,
+                                .outputs = {n},
+                                .output_count = 1,
+                                .reads = {n},
+                                .read_count = 1});
+  maker_step(m, &(maker_step_t){.name = "slice",
+                                .op = RABBET_OP_SLICE,
+                                .attrs = {{.name = "start",
+                                           .type = RABBET_ATTR_INTS,
+                                           .data = (int64_t[]){0},
+                                           .count = 1}},
+                                .attr_count = 1,
+                                .inputs = {x, -1, n},
+                                .input_count = 3,
+                                .outputs = {y},
+                                .output_count = 1});
+  sample_relu(m, "relu", y, z);
+}
+
+// y[4] = tanh(x[4] + w) in one step of two layers, w = 0.25.
+static inline void sample_fused(maker_t* m) {
+  static const int64_t dims[] = {4}, one[] = {1};
+  static const float quarter = 0.25f;
+  rabbet_shape_t shape = maker_shape(m, 1, dims);
+  int32_t x = maker_io(m, "x", true, RABBET_DTYPE_FLOAT, shape);
+  int32_t w = maker_constant(m, "w", RABBET_DTYPE_FLOAT, maker_shape(m, 1, one),
+                             &quarter);
+  int32_t y = maker_io(m, "y", false, RABBET_DTYPE_FLOAT, shape);
+  int32_t unused = maker_value(m, "unused", RABBET_DTYPE_FLOAT, shape);
+  sample_add(m, "add", x, w, y);
+  sample_unary(m, "tanh", RABBET_OP_ACTIVATION, "type", 2, unused, y);
+  // Put both layers into the first step: values are x, w, y, the sum.
+  rabbet_plan_step_t* step = &m->steps[0];
+  rabbet_group_node_t nodes[2] = {step->group.nodes[0],
+                                  m->steps[1].group.nodes[0]};
+  static const int32_t sum[] = {3}, last[] = {2}, all[] = {0, 1, 2, -1};
+  nodes[0].outputs = nodes[1].inputs = sum;
+  nodes[1].outputs = last;
+  rabbet_group_value_t values[4] = {step->group.values[0],
+                                    step->group.values[1],
+                                    step->group.values[2],
+                                    {.dtype = RABBET_DTYPE_FLOAT}};
+  rabbet_shape_t shapes[4] = {{.rank = -1}, {.rank = -1}, {.rank = -1}, shape};
+  step->values = maker_copy(m, all, sizeof(all));
+  step->group.values = maker_copy(m, values, sizeof(values));
+  step->group.value_count = 4;
+  step->group.nodes = maker_copy(m, nodes, sizeof(nodes));
+  step->group.node_count = 2;
+  step->inner_shapes = maker_copy(m, shapes, sizeof(shapes));
+  step->name = "add + tanh";
+  m->plan->step_count = 1;
+  m->plan->value_count = (size_t)unused;
+}
+
+typedef struct sample_t {
+  const char* name;
+  void (*make)(maker_t* maker);
+} sample_t;
+
+static const sample_t samples[] = {
+    {"static", sample_static},   {"dynamic", sample_dynamic},
+    {"reads", sample_reads},     {"shape_input", sample_shape_input},
+    {"aliases", sample_aliases}, {"late", sample_late},
+    {"fused", sample_fused},
+};
+#define SAMPLE_COUNT (sizeof(samples) / sizeof(samples[0]))
 
 #endif  // RABBET_TESTS_PLAN_SAMPLES_H_

@@ -48,19 +48,29 @@ def build(
 
 
 class _Bound:
-    """A model with its inputs, its outputs reused from call to call."""
+    """A model with its inputs, its outputs reused from call to call.
 
-    def __init__(self, model: Any, inputs: dict[str, Any]) -> None:
+    names: the outputs' names, in the model's order.
+    """
+
+    def __init__(self, model: Any, inputs: dict[str, Any], names: list[str]) -> None:
         self.model = model
         self.inputs = inputs
-        self.out = model(**inputs, as_dict=True)
+        self.names = names
+        self.out = model(**inputs)
 
     def call(self) -> None:
         self.model(**self.inputs, out=self.out)
 
     def outputs(self) -> dict[str, Any]:
         self.call()
-        return {name: np.array(array) for name, array in self.out.items()}
+        if isinstance(self.out, dict):
+            arrays = self.out
+        elif isinstance(self.out, (tuple, list)):
+            arrays = dict(zip(self.names, self.out, strict=True))
+        else:
+            arrays = {self.names[0]: self.out}
+        return {name: np.array(array) for name, array in arrays.items()}
 
 
 def _read(inputs: str) -> dict[str, Any]:
@@ -71,24 +81,31 @@ def _read(inputs: str) -> dict[str, Any]:
 class Model(_Bound):
     """An ONNX file, tuned."""
 
-    def __init__(self, *, inputs: str, **arguments: Any) -> None:
-        super().__init__(build(inputs=inputs, **arguments), _read(inputs))
+    def __init__(self, *, inputs: str, names: list[str], **arguments: Any) -> None:
+        super().__init__(build(inputs=inputs, **arguments), _read(inputs), names)
 
 
 class Loaded(_Bound):
     """A plan that an earlier process made."""
 
     def __init__(
-        self, *, plan: str, inputs: str, threads: int, plugins: list[str], **_: object
+        self,
+        *,
+        plan: str,
+        inputs: str,
+        names: list[str],
+        threads: int,
+        plugins: list[str],
+        **_: object,
     ) -> None:
         model = rabbet.load(plan, threads=threads, plugins=plugins)
-        super().__init__(model, _read(inputs))
+        super().__init__(model, _read(inputs), names)
 
 
 class Built:
     """A build alone: its constructor's time is what counts."""
 
-    def __init__(self, **arguments: Any) -> None:
+    def __init__(self, *, names: list[str], **arguments: Any) -> None:
         self.model = build(**arguments)
 
     def call(self) -> None:
@@ -114,7 +131,7 @@ class Chain(_Bound):
             model = rabbet.compile(
                 path, plugins=[PLUGINS / "chain.py"], device="cpu", threads=1
             )
-        super().__init__(model, {"x": np.zeros(shape, np.float32)})
+        super().__init__(model, {"x": np.zeros(shape, np.float32)}, ["y"])
 
 
 class Padding(_Bound):
@@ -139,4 +156,4 @@ class Padding(_Bound):
                 device="cpu",
                 threads=threads,
             )
-        super().__init__(model, arrays)
+        super().__init__(model, arrays, ["y"])

@@ -67,7 +67,7 @@ static rabbet_status_t convolution_check_bias(const rabbet_op_infer_t* infer,
   }
   char text[RABBET_OP_TEXT];
   return RABBET_OP_INVALID(
-      "input 2 ('bias') has shape %s; expected (%lld), one for each map",
+      "input 2 ('bias') has shape %s; expected (%lld,), one for each map",
       rabbet_op_shape_text(infer, bias, text), (long long)maps);
 }
 

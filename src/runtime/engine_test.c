@@ -1,45 +1,683 @@
 #include "rabbet/engine.h"
 
-#include "plan_samples.h"
+#include <math.h>
+#include <pthread.h>
+#include <unistd.h>
 
-static rabbet_engine_t* make_engine(void (*sample)(maker_t* maker)) {
+#include "plan_samples.h"
+#include "test_plugins.h"
+
+#define SYSTEM rabbet_allocator_system()
+
+// ---- Helpers
+
+static void make_bytes(void (*sample)(maker_t* maker), void** data,
+                       size_t* size) {
   maker_t maker;
-  maker_begin(&maker, rabbet_allocator_system());
+  maker_begin(&maker, SYSTEM);
   sample(&maker);
-  void* data = NULL;
-  size_t size = 0;
-  maker_write(&maker, rabbet_allocator_system(), &data, &size);
+  maker_write(&maker, SYSTEM, data, size);
   maker_end(&maker);
-  rabbet_engine_t* engine = NULL;
-  RABBET_EXPECT_OK(rabbet_engine_deserialize(
-      data, size, NULL, rabbet_allocator_system(), &engine));
-  rabbet_free_aligned(rabbet_allocator_system(), data, RABBET_PLAN_ALIGNMENT);
-  return engine;
 }
 
-static rabbet_context_t* make_context(rabbet_engine_t* engine) {
+static rabbet_status_t load(void (*sample)(maker_t* maker),
+                            const rabbet_engine_options_t* options,
+                            rabbet_engine_t** out_engine) {
+  void* data = NULL;
+  size_t size = 0;
+  make_bytes(sample, &data, &size);
+  rabbet_status_t status =
+      rabbet_engine_deserialize(data, size, options, SYSTEM, out_engine);
+  rabbet_free_aligned(SYSTEM, data, RABBET_PLAN_ALIGNMENT);
+  return status;
+}
+
+static rabbet_context_t* make_context(void (*sample)(maker_t* maker)) {
+  rabbet_engine_t* engine = NULL;
   rabbet_context_t* context = NULL;
-  RABBET_EXPECT_OK(
-      rabbet_context_create(engine, rabbet_allocator_system(), &context));
+  RABBET_EXPECT_OK(load(sample, NULL, &engine));
+  RABBET_EXPECT_OK(rabbet_context_create(engine, SYSTEM, &context));
   rabbet_engine_release(engine);
   return context;
 }
 
+static size_t io_of(rabbet_context_t* context, const char* name) {
+  int32_t io = rabbet_engine_find_io(rabbet_context_engine(context), name);
+  assert_true(io >= 0);
+  return (size_t)io;
+}
+
+static void bind(rabbet_context_t* context, const char* name, void* address) {
+  RABBET_EXPECT_OK(
+      rabbet_context_set_address(context, io_of(context, name), address));
+}
+
+static rabbet_status_t shape1(rabbet_context_t* context, const char* name,
+                              int64_t d0) {
+  rabbet_dims_t dims = {.rank = 1, .d = {d0}};
+  return rabbet_context_set_input_shape(context, io_of(context, name), &dims);
+}
+
+static rabbet_status_t shape2(rabbet_context_t* context, const char* name,
+                              int64_t d0, int64_t d1) {
+  rabbet_dims_t dims = {.rank = 2, .d = {d0, d1}};
+  return rabbet_context_set_input_shape(context, io_of(context, name), &dims);
+}
+
+static int64_t dim0(rabbet_context_t* context, const char* name) {
+  rabbet_dims_t dims;
+  RABBET_EXPECT_OK(rabbet_context_shape(context, io_of(context, name), &dims));
+  return dims.d[0];
+}
+
+static void expect_floats(const float* found, const float* expected,
+                          size_t count) {
+  for (size_t i = 0; i < count; ++i)
+    assert_float_equal(found[i], expected[i], 1e-6f);
+}
+
+// ---- Static shapes
+
 static void run_static(void** state) {
   (void)state;
-  rabbet_context_t* context = make_context(make_engine(sample_static));
+  rabbet_context_t* context = make_context(sample_static);
   float x[6] = {1, 2, 3, -4, -5, 6}, y[6] = {0};
-  RABBET_EXPECT_OK(rabbet_context_set_address(context, 0, x));
-  RABBET_EXPECT_OK(rabbet_context_set_address(context, 1, y));
-  RABBET_EXPECT_OK(rabbet_context_execute(context, NULL));
+  bind(context, "x", x);
+  bind(context, "y", y);
+  for (int i = 0; i < 3; ++i)
+    RABBET_EXPECT_OK(rabbet_context_execute(context, NULL));
   static const float expected[6] = {0, 1.5f, 3, 0, 0, 7.5f};
-  assert_memory_equal(y, expected, sizeof(expected));
+  expect_floats(y, expected, 6);
+  // Other addresses are taken up.
+  float x2[6] = {1, 1, 1, 1, 1, 1}, y2[6] = {0};
+  bind(context, "x", x2);
+  bind(context, "y", y2);
+  RABBET_EXPECT_OK(rabbet_context_execute(context, NULL));
+  static const float expected2[6] = {0, 0.5f, 1, 1.5f, 2, 2.5f};
+  expect_floats(y2, expected2, 6);
+  expect_floats(y, expected, 6);
   rabbet_context_destroy(context);
+}
+
+static void run_fused(void** state) {
+  (void)state;
+  rabbet_context_t* context = make_context(sample_fused);
+  float x[4] = {0, 1, -2, 0.5f}, y[4], expected[4];
+  bind(context, "x", x);
+  bind(context, "y", y);
+  RABBET_EXPECT_OK(rabbet_context_execute(context, NULL));
+  for (int i = 0; i < 4; ++i)
+    expected[i] = tanhf(x[i] + 0.25f);
+  expect_floats(y, expected, 4);
+  rabbet_context_destroy(context);
+}
+
+static void missing_addresses(void** state) {
+  (void)state;
+  rabbet_context_t* context = make_context(sample_static);
+  float data[7] = {0};
+  RABBET_EXPECT_ERROR(rabbet_context_execute(context, NULL),
+                      RABBET_STATUS_FAILED_PRECONDITION,
+                      "the address of input 'x' is not set");
+  bind(context, "x", data);
+  RABBET_EXPECT_ERROR(rabbet_context_execute(context, NULL),
+                      RABBET_STATUS_FAILED_PRECONDITION,
+                      "the address of output 'y' is not set");
+  RABBET_EXPECT_ERROR(
+      rabbet_context_set_address(context, 0, (uint8_t*)data + 1),
+      RABBET_STATUS_INVALID_ARGUMENT, "needs a multiple of 4");
+  RABBET_EXPECT_ERROR(rabbet_context_set_address(context, 2, data),
+                      RABBET_STATUS_OUT_OF_RANGE, "2 is no input or output");
+  rabbet_context_destroy(context);
+}
+
+static void engine_facts(void** state) {
+  (void)state;
+  rabbet_engine_t* engine = NULL;
+  void* data = NULL;
+  size_t size = 0, plan_size = 0, bytes = 0;
+  make_bytes(sample_static, &data, &size);
+  RABBET_EXPECT_OK(
+      rabbet_engine_deserialize(data, size, NULL, SYSTEM, &engine));
+  const void* plan = NULL;
+  rabbet_engine_plan(engine, &plan, &plan_size);
+  assert_int_equal(plan_size, size);
+  assert_memory_equal(plan, data, size);
+  rabbet_free_aligned(SYSTEM, data, RABBET_PLAN_ALIGNMENT);
+  assert_int_equal(rabbet_engine_io_count(engine), 2);
+  assert_string_equal(rabbet_engine_io(engine, 0)->name, "x");
+  assert_true(rabbet_engine_io(engine, 0)->is_input);
+  assert_null(rabbet_engine_io(engine, 2));
+  assert_int_equal(rabbet_engine_find_io(engine, "y"), 1);
+  assert_int_equal(rabbet_engine_find_io(engine, "no"), -1);
+  assert_int_equal(rabbet_engine_layer_count(engine), 2);
+  assert_string_equal(rabbet_engine_name(engine), "sample");
+  assert_string_equal(rabbet_engine_device(engine), "null");
+  RABBET_EXPECT_OK(rabbet_engine_context_bytes(engine, 0, &bytes));
+  assert_int_equal(bytes, 256);
+  RABBET_EXPECT_ERROR(rabbet_engine_context_bytes(engine, 1, &bytes),
+                      RABBET_STATUS_OUT_OF_RANGE, "profile 1");
+  rabbet_engine_release(engine);
+}
+
+// ---- Dynamic shapes
+
+static void run_dynamic(void** state) {
+  (void)state;
+  rabbet_context_t* context = make_context(sample_dynamic);
+  float a[16], b[16], y[16], m = -1;
+  int32_t n = -1;
+  for (int i = 0; i < 16; ++i) {
+    a[i] = (float)i;
+    b[i] = (float)(i % 3) - 4;
+  }
+  bind(context, "a", a);
+  bind(context, "b", b);
+  bind(context, "y", y);
+  bind(context, "n", &n);
+  bind(context, "m", &m);
+  // More shapes than are kept, some again.
+  static const int64_t batches[] = {4, 1, 8, 0, 2, 3, 5, 6, 7, 4, 8, 1, 1};
+  for (size_t k = 0; k < sizeof(batches) / sizeof(batches[0]); ++k) {
+    int64_t batch = batches[k];
+    RABBET_EXPECT_OK(shape2(context, "a", batch, 2));
+    RABBET_EXPECT_OK(shape2(context, "b", batch, 2));
+    assert_int_equal(dim0(context, "y"), batch);
+    memset(y, 0x55, sizeof(y));
+    RABBET_EXPECT_OK(rabbet_context_execute(context, NULL));
+    for (int64_t i = 0; i < batch * 2; ++i)
+      assert_float_equal(y[i], fmaxf(a[i] + b[i], 0), 1e-6f);
+    if (batch < 8) assert_int_equal(((uint8_t*)&y[batch * 2])[0], 0x55);
+    assert_int_equal(n, 2 * batch);
+    assert_float_equal(m, (float)batch - 1, 0);
+  }
+  rabbet_context_destroy(context);
+}
+
+static void wrong_shapes(void** state) {
+  (void)state;
+  rabbet_context_t* context = make_context(sample_dynamic);
+  int32_t missing = 7;
+  rabbet_dims_t dims;
+  size_t bytes = 0;
+  RABBET_EXPECT_ERROR(rabbet_context_infer_shapes(context, &missing),
+                      RABBET_STATUS_FAILED_PRECONDITION,
+                      "the shape of input 'a' is not set");
+  assert_int_equal(missing, 0);
+  RABBET_EXPECT_OK(rabbet_context_shape(context, 2, &dims));
+  assert_int_equal(dims.d[0], -1);
+  assert_int_equal(dims.d[1], 2);
+  RABBET_EXPECT_ERROR(rabbet_context_bytes(context, 0, &bytes),
+                      RABBET_STATUS_FAILED_PRECONDITION, "'a'");
+  RABBET_EXPECT_ERROR(shape2(context, "a", 9, 2), RABBET_STATUS_OUT_OF_RANGE,
+                      "dimension 0 of input 'a' is 9; profile 0 allows 0 to 8");
+  RABBET_EXPECT_ERROR(shape2(context, "a", 4, 3), RABBET_STATUS_OUT_OF_RANGE,
+                      "dimension 1 of input 'a' is 3; it must be 2");
+  RABBET_EXPECT_ERROR(shape1(context, "a", 4), RABBET_STATUS_INVALID_ARGUMENT,
+                      "(-1, 2)");
+  RABBET_EXPECT_ERROR(shape1(context, "y", 4), RABBET_STATUS_INVALID_ARGUMENT,
+                      "'y' is an output");
+  RABBET_EXPECT_OK(shape2(context, "a", 4, 2));
+  RABBET_EXPECT_OK(shape2(context, "b", 5, 2));
+  RABBET_EXPECT_ERROR(rabbet_context_infer_shapes(context, &missing),
+                      RABBET_STATUS_INVALID_ARGUMENT,
+                      "dimension 0 of input 'a' is 4 and dimension 0 of input "
+                      "'b' is 5, but both are named 'batch'");
+  assert_int_equal(missing, -1);
+  RABBET_EXPECT_OK(shape2(context, "b", 4, 2));
+  RABBET_EXPECT_OK(rabbet_context_infer_shapes(context, NULL));
+  RABBET_EXPECT_OK(rabbet_context_bytes(context, 2, &bytes));
+  assert_int_equal(bytes, 4 * 2 * sizeof(float));
+  RABBET_EXPECT_ERROR(rabbet_context_set_profile(context, 1),
+                      RABBET_STATUS_OUT_OF_RANGE, "profile 1");
+  rabbet_context_destroy(context);
+}
+
+static void run_shape_input(void** state) {
+  (void)state;
+  rabbet_context_t* context = make_context(sample_shape_input);
+  float x[8] = {1, 2, 3, 4, 5, 6, 7, 8}, y[9];
+  int32_t s = 3, missing = 0;
+  bind(context, "x", x);
+  bind(context, "y", y);
+  RABBET_EXPECT_ERROR(rabbet_context_infer_shapes(context, &missing),
+                      RABBET_STATUS_FAILED_PRECONDITION,
+                      "the address of shape input 's' is not set");
+  assert_int_equal(missing, 1);
+  bind(context, "s", &s);
+  for (int k = 0; k < 2; ++k) {
+    for (s = 0; s <= 8; ++s) {
+      for (int i = 0; i < 9; ++i)
+        y[i] = -1;
+      RABBET_EXPECT_OK(rabbet_context_execute(context, NULL));
+      assert_int_equal(dim0(context, "y"), s);
+      expect_floats(y, x, (size_t)s);
+      assert_float_equal(y[s], -1, 0);
+    }
+  }
+  s = 9;
+  RABBET_EXPECT_ERROR(rabbet_context_execute(context, NULL),
+                      RABBET_STATUS_OUT_OF_RANGE,
+                      "element 0 of shape input 's' is 9; profile 0 allows 0 "
+                      "to 8");
+  s = 2;
+  RABBET_EXPECT_OK(rabbet_context_execute(context, NULL));
+  rabbet_context_destroy(context);
+}
+
+// ---- Data-dependent shapes
+
+typedef struct grower_t {
+  void* memory;
+  size_t size;
+  int asked, told;
+  int64_t last;
+  bool refuse;
+} grower_t;
+
+static void* grow(void* user_data, const char* name, void* current, size_t size,
+                  size_t alignment, void* stream) {
+  (void)name, (void)current, (void)stream, (void)alignment;
+  grower_t* grower = user_data;
+  ++grower->asked;
+  if (grower->refuse) return NULL;
+  if (size > grower->size) {
+    free(grower->memory);
+    grower->memory = malloc(size);
+    grower->size = size;
+  }
+  return grower->memory;
+}
+
+static void told(void* user_data, const char* name, const rabbet_dims_t* dims) {
+  (void)name;
+  grower_t* grower = user_data;
+  ++grower->told;
+  grower->last = dims->d[0];
+}
+
+static void run_reads(void** state) {
+  (void)state;
+  rabbet_context_t* context = make_context(sample_reads);
+  float x[8], y[8];
+  size_t bytes = 0;
+  bind(context, "x", x);
+  bind(context, "y", y);
+  for (unsigned bits = 0; bits < 1024; bits += 3) {
+    int64_t n = 1 + bits % 8, kept = 0;
+    float expected[8];
+    for (int64_t i = 0; i < n; ++i) {
+      x[i] = bits >> i & 1 ? (float)(i % 2 ? i + 1 : -i - 1) : 0;
+      if (x[i] != 0) expected[kept++] = x[i] + fmaxf(x[i], 0);
+    }
+    RABBET_EXPECT_OK(shape1(context, "x", n));
+    RABBET_EXPECT_OK(rabbet_context_bytes(context, 1, &bytes));
+    assert_int_equal(bytes, (size_t)n * sizeof(float));
+    RABBET_EXPECT_OK(rabbet_context_execute(context, NULL));
+    assert_int_equal(dim0(context, "y"), kept);
+    expect_floats(y, expected, (size_t)kept);
+  }
+  RABBET_EXPECT_OK(shape1(context, "x", 3));
+  assert_int_equal(dim0(context, "y"), -1);
+  rabbet_context_destroy(context);
+}
+
+static void output_allocators(void** state) {
+  (void)state;
+  rabbet_context_t* context = make_context(sample_late);
+  float x[8] = {5, 1, -2, 3, 4, 5, 6, 7};
+  static const float expected[] = {5, 1, 0, 3, 4};
+  grower_t grower = {0};
+  size_t bytes = 0;
+  rabbet_output_allocator_t allocator = {&grower, grow, told};
+  bind(context, "x", x);
+  RABBET_EXPECT_ERROR(rabbet_context_bytes(context, 1, &bytes),
+                      RABBET_STATUS_FAILED_PRECONDITION,
+                      "set an output allocator");
+  RABBET_EXPECT_ERROR(
+      rabbet_context_set_output_allocator(context, 0, allocator),
+      RABBET_STATUS_INVALID_ARGUMENT, "'x' is an input");
+  RABBET_EXPECT_OK(rabbet_context_set_output_allocator(context, 1, allocator));
+  for (int i = 0; i < 2; ++i)
+    RABBET_EXPECT_OK(rabbet_context_execute(context, NULL));
+  assert_int_equal(grower.asked, 2);
+  assert_int_equal(grower.told, 2);
+  assert_int_equal(grower.last, 5);
+  assert_int_equal(grower.size, 5 * sizeof(float));
+  assert_ptr_equal(rabbet_context_address(context, 1), grower.memory);
+  expect_floats(grower.memory, expected, 5);
+  x[0] = 2;
+  RABBET_EXPECT_OK(rabbet_context_execute(context, NULL));
+  assert_int_equal(grower.last, 2);
+  x[0] = 0;
+  RABBET_EXPECT_OK(rabbet_context_execute(context, NULL));
+  assert_int_equal(grower.last, 0);
+  grower.refuse = true;
+  RABBET_EXPECT_ERROR(rabbet_context_execute(context, NULL),
+                      RABBET_STATUS_OUT_OF_MEMORY, "allocator of 'z'");
+  grower.refuse = false;
+  x[0] = -3;
+  RABBET_EXPECT_ERROR(rabbet_context_execute(context, NULL),
+                      RABBET_STATUS_OUT_OF_RANGE, "dimension 0 of 'y'");
+  x[0] = 4;
+  RABBET_EXPECT_OK(rabbet_context_execute(context, NULL));
+  assert_int_equal(grower.last, 4);
+  rabbet_context_destroy(context);
+  free(grower.memory);
+}
+
+// ---- Aliases
+
+static void run_aliases(void** state) {
+  (void)state;
+  rabbet_context_t* context = make_context(sample_aliases);
+  float x[6] = {1, -2, 3, -4, 5, -6}, c[6] = {0, 1, 2, 3, 4, 5};
+  float y[6], z[6];
+  static const float expected[6] = {2, 1, 4, 1, 6, 1};
+  bind(context, "x", x);
+  bind(context, "c", c);
+  bind(context, "y", y);
+  RABBET_EXPECT_ERROR(rabbet_context_execute(context, NULL),
+                      RABBET_STATUS_FAILED_PRECONDITION,
+                      "set it to that of input 'c'");
+  assert_int_equal(
+      rabbet_engine_io(rabbet_context_engine(context), 3)->aliased_input, 1);
+  // To memory of its own: the input stays as it is.
+  bind(context, "z", z);
+  RABBET_EXPECT_OK(rabbet_context_execute(context, NULL));
+  expect_floats(y, expected, 6);
+  for (int i = 0; i < 6; ++i) {
+    assert_float_equal(c[i], (float)i, 0);
+    assert_float_equal(z[i], (float)i + 1, 0);
+  }
+  // In place.
+  bind(context, "z", c);
+  for (int i = 0; i < 3; ++i)
+    RABBET_EXPECT_OK(rabbet_context_execute(context, NULL));
+  for (int i = 0; i < 6; ++i)
+    assert_float_equal(c[i], (float)i + 3, 0);
+  rabbet_context_destroy(context);
+}
+
+// ---- Errors of steps and of loading
+
+static void sample_failing(maker_t* m) {
+  sample_static(m);
+  m->steps[1].kernel = "plugin";
+  m->steps[1].plugin_name = "fail";
+  m->steps[1].plugin_version = "1";
+  m->steps[1].plugin_namespace = "test";
+  m->steps[1].group.nodes[0].op = rabbet_op_get(RABBET_OP_PLUGIN);
+}
+
+static void failing_step(void** state) {
+  (void)state;
+  rabbet_context_t* context = make_context(sample_failing);
+  float x[6] = {0}, y[6];
+  bind(context, "x", x);
+  bind(context, "y", y);
+  rabbet_status_t status = rabbet_context_execute(context, NULL);
+  assert_non_null(strstr(rabbet_status_message(status), "step 'relu'"));
+  assert_non_null(strstr(rabbet_status_message(status), "fail"));
+  RABBET_EXPECT_ERROR(status, RABBET_STATUS_PLUGIN, "it was made to fail");
+  rabbet_context_destroy(context);
+}
+
+static void sample_unregistered(maker_t* m) {
+  sample_failing(m);
+  m->steps[1].plugin_name = "absent";
+  m->steps[1].plugin_origin = "my_ops.py";
+}
+
+static void sample_no_kernel(maker_t* m) {
+  sample_static(m);
+  m->steps[0].kernel = "dnnl.magic";
+}
+
+static void sample_wrong_device(maker_t* m) {
+  sample_static(m);
+  m->plan->device = "cuda";
+}
+
+static void sample_other_machine(maker_t* m) {
+  sample_static(m);
+  m->plan->device_signature = "null of elsewhere";
+}
+
+static void count_warning(void* user_data, rabbet_severity_t severity,
+                          const char* message) {
+  if (severity == RABBET_SEVERITY_WARNING &&
+      strstr(message, "null of elsewhere"))
+    ++*(int*)user_data;
+}
+
+static void loading_errors(void** state) {
+  (void)state;
+  rabbet_engine_t* engine = NULL;
+  int warnings = 0;
+  rabbet_engine_options_t options = {
+      .struct_size = sizeof(options),
+      .device = "null",
+      .logger = {&warnings, count_warning, RABBET_SEVERITY_WARNING}};
+  RABBET_EXPECT_ERROR(load(sample_unregistered, NULL, &engine),
+                      RABBET_STATUS_NOT_FOUND,
+                      "needs the plugin 'test::absent', version '1', which was "
+                      "defined in 'my_ops.py'");
+  RABBET_EXPECT_ERROR(load(sample_no_kernel, NULL, &engine),
+                      RABBET_STATUS_INCOMPATIBLE,
+                      "has no kernel 'dnnl.magic'; it has reference, plugin");
+  RABBET_EXPECT_ERROR(load(sample_wrong_device, &options, &engine),
+                      RABBET_STATUS_INCOMPATIBLE, "built for device 'cuda'");
+  RABBET_EXPECT_OK(load(sample_static, &options, &engine));
+  rabbet_engine_release(engine);
+  assert_int_equal(warnings, 0);
+  RABBET_EXPECT_OK(load(sample_other_machine, &options, &engine));
+  rabbet_engine_release(engine);
+  assert_int_equal(warnings, 1);
+  RABBET_EXPECT_ERROR(
+      rabbet_engine_load("/nonexistent.plan", NULL, SYSTEM, &engine),
+      RABBET_STATUS_NOT_FOUND, "/nonexistent.plan");
+  RABBET_EXPECT_ERROR(rabbet_engine_deserialize("", 0, NULL, SYSTEM, &engine),
+                      RABBET_STATUS_INVALID_ARGUMENT, "no bytes");
+}
+
+static void load_file(void** state) {
+  (void)state;
+  void* data = NULL;
+  size_t size = 0;
+  char path[] = "/tmp/rabbet_engine_test_XXXXXX";
+  int descriptor = mkstemp(path);
+  assert_true(descriptor >= 0);
+  close(descriptor);
+  make_bytes(sample_static, &data, &size);
+  RABBET_EXPECT_OK(rabbet_file_write(path, &(rabbet_span_t){data, size}, 1));
+  rabbet_free_aligned(SYSTEM, data, RABBET_PLAN_ALIGNMENT);
+  rabbet_engine_t* engine = NULL;
+  RABBET_EXPECT_OK(rabbet_engine_load(path, NULL, SYSTEM, &engine));
+  unlink(path);
+  rabbet_context_t* context = NULL;
+  RABBET_EXPECT_OK(rabbet_context_create(engine, SYSTEM, &context));
+  rabbet_engine_release(engine);
+  float x[6] = {1, 1, 1, 1, 1, 1}, y[6] = {0};
+  bind(context, "x", x);
+  bind(context, "y", y);
+  RABBET_EXPECT_OK(rabbet_context_execute(context, NULL));
+  assert_float_equal(y[5], 2.5f, 0);
+  rabbet_context_destroy(context);
+}
+
+// ---- Profiler, inspector
+
+static void count_report(void* user_data, const char* layer,
+                         float milliseconds) {
+  int* count = user_data;
+  assert_string_equal(layer, *count % 2 ? "relu" : "add");
+  assert_true(milliseconds >= 0);
+  ++*count;
+}
+
+static void profiling(void** state) {
+  (void)state;
+  rabbet_context_t* context = make_context(sample_static);
+  float x[6] = {0}, y[6];
+  int count = 0;
+  bind(context, "x", x);
+  bind(context, "y", y);
+  RABBET_EXPECT_OK(rabbet_context_set_profiler(
+      context, (rabbet_profiler_t){&count, count_report}));
+  RABBET_EXPECT_OK(rabbet_context_execute(context, NULL));
+  RABBET_EXPECT_OK(rabbet_context_execute(context, NULL));
+  assert_int_equal(count, 4);
+  RABBET_EXPECT_OK(
+      rabbet_context_set_profiler(context, (rabbet_profiler_t){0}));
+  RABBET_EXPECT_OK(rabbet_context_execute(context, NULL));
+  assert_int_equal(count, 4);
+  rabbet_context_destroy(context);
+}
+
+static char* inspect(rabbet_context_t* context, bool with_context,
+                     int32_t layer, rabbet_inspect_format_t format) {
+  char* text = NULL;
+  RABBET_EXPECT_OK(rabbet_engine_inspect(rabbet_context_engine(context),
+                                         with_context ? context : NULL, layer,
+                                         format, SYSTEM, &text));
+  return text;
+}
+
+static void expect_inside(char* text, const char* part) {
+  if (!strstr(text, part)) print_error("'%s' is not in:\n%s\n", part, text);
+  assert_non_null(strstr(text, part));
+}
+
+static void inspecting(void** state) {
+  (void)state;
+  rabbet_context_t* context = make_context(sample_static);
+  char* text = inspect(context, false, 0, RABBET_INSPECT_JSON);
+  expect_inside(text, "\"Name\": \"add\", \"LayerType\": \"ELEMENTWISE\"");
+  expect_inside(text,
+                "\"Inputs\": [{\"Name\": \"x\", \"Dimensions\": [2, 3], "
+                "\"Format/Datatype\": \"LINEAR FP32\"}");
+  expect_inside(text, "\"TacticName\": \"reference\"");
+  expect_inside(text, "\"TacticValue\": \"0x00000000\"");
+  expect_inside(text, "\"TimeUs\": 1.500");
+  expect_inside(text, "\"Alternatives\": [{\"kernel\": \"other\"");
+  rabbet_free(SYSTEM, text);
+  text = inspect(context, false, -1, RABBET_INSPECT_JSON);
+  expect_inside(text, "\"Bindings\": [\"x\", \"y\"]");
+  rabbet_free(SYSTEM, text);
+  text = inspect(context, false, -1, RABBET_INSPECT_TEXT);
+  expect_inside(text, "input  x: FP32 (2, 3) LINEAR");
+  expect_inside(text, "\nadd    reference  reference  1.5  FP32 (2, 3) LINEAR");
+  expect_inside(text, "\nrelu   reference  reference    -  ");
+  rabbet_free(SYSTEM, text);
+  RABBET_EXPECT_ERROR(
+      rabbet_engine_inspect(rabbet_context_engine(context), NULL, 2,
+                            RABBET_INSPECT_TEXT, SYSTEM, &text),
+      RABBET_STATUS_OUT_OF_RANGE, "layer 2");
+  rabbet_context_destroy(context);
+  context = make_context(sample_dynamic);
+  RABBET_EXPECT_OK(shape2(context, "a", 5, 2));
+  RABBET_EXPECT_OK(shape2(context, "b", 5, 2));
+  RABBET_EXPECT_OK(rabbet_context_infer_shapes(context, NULL));
+  text = inspect(context, false, 1, RABBET_INSPECT_JSON);
+  expect_inside(text, "\"Dimensions\": [-1, 2]");
+  rabbet_free(SYSTEM, text);
+  text = inspect(context, true, 1, RABBET_INSPECT_JSON);
+  expect_inside(text, "\"Dimensions\": [5, 2]");
+  rabbet_free(SYSTEM, text);
+  rabbet_context_destroy(context);
+}
+
+// ---- Threads
+
+static void threads_setting(void** state) {
+  (void)state;
+  rabbet_context_t* context = make_context(sample_static);
+  assert_int_equal(rabbet_context_threads(context), 1);
+  RABBET_EXPECT_OK(rabbet_context_set_threads(context, 3));
+  assert_int_equal(rabbet_context_threads(context), 3);
+  RABBET_EXPECT_ERROR(rabbet_context_set_threads(context, -1),
+                      RABBET_STATUS_INVALID_ARGUMENT, "-1 threads");
+  RABBET_EXPECT_OK(rabbet_context_set_threads(context, 0));
+  assert_int_equal(rabbet_context_threads(context), 1);
+  rabbet_context_destroy(context);
+}
+
+typedef struct worker_t {
+  rabbet_engine_t* engine;
+  int number, wrong;
+} worker_t;
+
+static void* work(void* argument) {
+  worker_t* worker = argument;
+  rabbet_context_t* context = NULL;
+  rabbet_status_t status =
+      rabbet_context_create(worker->engine, SYSTEM, &context);
+  float x[8], y[8];
+  for (int run = 0; run < 200 && rabbet_is_ok(status); ++run) {
+    int n = 1 + (run + worker->number) % 8, kept = 0;
+    for (int i = 0; i < n; ++i) {
+      x[i] = (float)((i * 7 + run) % 3 - 1);
+      kept += x[i] != 0;
+    }
+    rabbet_dims_t dims = {.rank = 1, .d = {n}};
+    status = rabbet_context_set_input_shape(context, 0, &dims);
+    if (rabbet_is_ok(status))
+      status = rabbet_context_set_address(context, 0, x);
+    if (rabbet_is_ok(status))
+      status = rabbet_context_set_address(context, 1, y);
+    if (rabbet_is_ok(status)) status = rabbet_context_execute(context, NULL);
+    if (rabbet_is_ok(status)) status = rabbet_context_shape(context, 1, &dims);
+    worker->wrong += dims.d[0] != kept;
+    for (int i = 0; i < kept; ++i)
+      worker->wrong += y[i] != -1 && y[i] != 2;
+  }
+  worker->wrong += !rabbet_is_ok(status);
+  rabbet_status_ignore(status);
+  rabbet_context_destroy(context);
+  return NULL;
+}
+
+static void contexts_in_threads(void** state) {
+  (void)state;
+  rabbet_engine_t* engine = NULL;
+  RABBET_EXPECT_OK(load(sample_reads, NULL, &engine));
+  pthread_t threads[4];
+  worker_t workers[4];
+  for (int i = 0; i < 4; ++i) {
+    workers[i] = (worker_t){.engine = engine, .number = i};
+    assert_int_equal(pthread_create(&threads[i], NULL, work, &workers[i]), 0);
+  }
+  for (int i = 0; i < 4; ++i) {
+    pthread_join(threads[i], NULL);
+    assert_int_equal(workers[i].wrong, 0);
+  }
+  rabbet_engine_release(engine);
+}
+
+static int setup(void** state) {
+  (void)state;
+  test_plugins_register();
+  return 0;
+}
+
+static int teardown(void** state) {
+  (void)state;
+  test_plugins_deregister();
+  return 0;
 }
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(run_static),
+      cmocka_unit_test(run_static),          cmocka_unit_test(run_fused),
+      cmocka_unit_test(missing_addresses),   cmocka_unit_test(engine_facts),
+      cmocka_unit_test(run_dynamic),         cmocka_unit_test(wrong_shapes),
+      cmocka_unit_test(run_shape_input),     cmocka_unit_test(run_reads),
+      cmocka_unit_test(output_allocators),   cmocka_unit_test(run_aliases),
+      cmocka_unit_test(failing_step),        cmocka_unit_test(loading_errors),
+      cmocka_unit_test(load_file),           cmocka_unit_test(profiling),
+      cmocka_unit_test(inspecting),          cmocka_unit_test(threads_setting),
+      cmocka_unit_test(contexts_in_threads),
   };
-  return cmocka_run_group_tests(tests, NULL, NULL);
+  return cmocka_run_group_tests(tests, setup, teardown);
 }

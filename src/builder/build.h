@@ -1,0 +1,64 @@
+// One build: what all its passes share.
+#ifndef RABBET_SRC_BUILDER_BUILD_H_
+#define RABBET_SRC_BUILDER_BUILD_H_
+
+#include "builder/config.h"
+#include "builder/ir.h"
+#include "builder/timing_cache.h"
+#include "device/device.h"
+#include "plan/plan.h"
+
+// What profiles say of each expression of the IR's graph.
+typedef struct rabbet_ranges_t {
+  size_t count;         // expressions
+  int64_t* opt;         // at the first profile's optimum
+  bool* valid;          // opt[i] exists (no overflow, no division by 0)
+  int64_t *low, *high;  // over all profiles
+  rabbet_plan_range_t* profiles;  // [profile * input_count + input]
+  size_t profile_count;           // at least 1
+} rabbet_ranges_t;
+
+typedef struct rabbet_build_t {
+  rabbet_allocator_t allocator;
+  const rabbet_builder_config_t* config;
+  rabbet_logger_t logger;
+  rabbet_device_t* device;
+  rabbet_arena_t arena;
+  rabbet_ir_t ir;
+  rabbet_ranges_t ranges;
+  rabbet_timing_cache_t* cache;
+  int threads;
+  int level;              // of optimization, 0..5
+  uint32_t extra_dtypes;  // bits 1 << dtype
+  size_t timings;         // measurements that this build made
+  // Constants converted so far, [IR value][type].
+  void* (*constants)[RABBET_DTYPE_COUNT];
+  struct rabbet_bench_t* bench;
+  struct rabbet_tuner_t* tuner;
+} rabbet_build_t;
+
+// ---- Ranges (ranges.c) -----------------------------------------------------
+
+// Checks the profiles against the inputs. The IR gets no expressions after it.
+RABBET_PRIVATE_API rabbet_status_t rabbet_ranges_compute(rabbet_build_t* build);
+// Dims at opt, min and max; an error names the value where there are none.
+RABBET_PRIVATE_API rabbet_status_t rabbet_ranges_dims(
+    const rabbet_build_t* build, const rabbet_ir_value_t* value,
+    rabbet_dims_t* out_opt, rabbet_dims_t* out_min, rabbet_dims_t* out_max);
+// Elements that the host knows, at opt, in the arena; NULL if it knows none.
+RABBET_PRIVATE_API rabbet_status_t
+rabbet_ranges_host_values(rabbet_build_t* build, const rabbet_ir_value_t* value,
+                          int64_t** out_values);
+
+// ---- Progress (progress.c) -------------------------------------------------
+
+RABBET_PRIVATE_API void rabbet_progress_start(const rabbet_build_t* build,
+                                              const char* phase,
+                                              const char* parent, size_t steps);
+// CANCELLED if the caller asked to stop.
+RABBET_PRIVATE_API rabbet_status_t rabbet_progress_step(
+    const rabbet_build_t* build, const char* phase, size_t step);
+RABBET_PRIVATE_API void rabbet_progress_end(const rabbet_build_t* build,
+                                            const char* phase);
+
+#endif  // RABBET_SRC_BUILDER_BUILD_H_

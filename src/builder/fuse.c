@@ -1,0 +1,143 @@
+#include "builder/fuse.h"
+
+// Operators that take point-wise ones in; all POINTWISE operators of the
+// catalogue join each other.
+static const struct {
+  rabbet_op_id_t op;
+  uint32_t kind;
+} fuse_rules[] = {
+    {RABBET_OP_CONVOLUTION, RABBET_FUSE_EPILOGUE},
+    {RABBET_OP_MATRIX_MULTIPLY, RABBET_FUSE_EPILOGUE},
+    {RABBET_OP_POOLING, RABBET_FUSE_EPILOGUE},
+    {RABBET_OP_REDUCE, RABBET_FUSE_EPILOGUE | RABBET_FUSE_PROLOGUE},
+    {RABBET_OP_SOFTMAX, RABBET_FUSE_EPILOGUE | RABBET_FUSE_PROLOGUE},
+    {RABBET_OP_NORMALIZATION, RABBET_FUSE_EPILOGUE | RABBET_FUSE_PROLOGUE},
+};
+
+uint32_t rabbet_fuse_kind(const rabbet_ir_t* ir, const rabbet_ir_node_t* node) {
+  if (node->plugin || node->output_count != 1 ||
+      node->precision != RABBET_DTYPE_NONE ||
+      rabbet_ir_output(ir, node, 0)->wished != RABBET_DTYPE_NONE)
+    return 0;
+  if ((node->op->flags & RABBET_OP_POINTWISE) != 0)
+    return RABBET_FUSE_POINTWISE;
+  for (size_t i = 0; i < sizeof(fuse_rules) / sizeof(fuse_rules[0]); ++i)
+    if (rabbet_op_is(node->op, fuse_rules[i].op)) return fuse_rules[i].kind;
+  return 0;
+}
+
+bool rabbet_fuse_is_exit(const rabbet_ir_t* ir, const rabbet_ir_node_t* node) {
+  for (size_t i = 0; i < node->output_count; ++i) {
+    const rabbet_ir_value_t* value = rabbet_ir_output(ir, node, i);
+    if (value->output >= 0 || value->is_read_by_host) return true;
+  }
+  return false;
+}
+
+bool rabbet_fuse_same_shape(const rabbet_ir_t* ir, const rabbet_ir_node_t* a,
+                            const rabbet_ir_node_t* b) {
+  return rabbet_ir_shape_equal(&rabbet_ir_output(ir, a, 0)->shape,
+                               &rabbet_ir_output(ir, b, 0)->shape);
+}
+
+// ---- The partition ----------------------------------------------------------
+
+typedef struct partition_t {
+  const rabbet_ir_t* ir;
+  int32_t* exits;    // region of each node: the node that it leaves by, or -1
+  int32_t* ids;      // union-find
+  int32_t* readers;  // exit node of all readers' region; see below
+} partition_t;
+
+#define READERS_NONE (-1)   // nobody yet
+#define READERS_MIXED (-2)  // different regions, or none
+
+static int32_t partition_find(const partition_t* p, int32_t id) {
+  while (p->ids[id] != id)
+    id = p->ids[id] = p->ids[p->ids[id]];
+  return id;
+}
+
+static void partition_join(partition_t* p, int32_t a, int32_t b) {
+  a = partition_find(p, a);
+  b = partition_find(p, b);
+  // The least number names a cluster, whatever the order of joins.
+  if (a < b)
+    p->ids[b] = a;
+  else
+    p->ids[a] = b;
+}
+
+// Tells the makers of the node's inputs where they are read.
+static void partition_tell(partition_t* p, const rabbet_ir_node_t* node) {
+  for (size_t i = 0; i < node->input_count; ++i) {
+    const rabbet_ir_value_t* value = rabbet_ir_input(p->ir, node, i);
+    if (!value || !value->producer) continue;
+    int32_t maker = value->producer->index;
+    int32_t region = p->exits[node->index];
+    if (region < 0)
+      p->readers[maker] = READERS_MIXED;
+    else if (p->readers[maker] == READERS_NONE)
+      p->readers[maker] = region;
+    else if (p->readers[maker] != region)
+      p->readers[maker] = READERS_MIXED;
+  }
+}
+
+// The region of point-wise nodes that alone reads the node, in its shape; -1.
+static int32_t partition_region(const partition_t* p,
+                                const rabbet_ir_node_t* node) {
+  int32_t region = p->readers[node->index];
+  if (region < 0 || rabbet_fuse_is_exit(p->ir, node) ||
+      !rabbet_fuse_same_shape(p->ir, node, p->ir->nodes.data[region]))
+    return -1;
+  return region;
+}
+
+// The node that makes input 0 for this one alone, if it is point-wise; -1.
+static int32_t partition_prologue(const partition_t* p,
+                                  const rabbet_ir_node_t* node) {
+  const rabbet_ir_value_t* value = rabbet_ir_input(p->ir, node, 0);
+  const rabbet_ir_node_t* maker = value ? value->producer : NULL;
+  if (!maker || rabbet_fuse_kind(p->ir, maker) != RABBET_FUSE_POINTWISE ||
+      value->uses != 1 || rabbet_fuse_is_exit(p->ir, maker))
+    return -1;
+  return maker->index;
+}
+
+static void partition_node(partition_t* p, const rabbet_ir_node_t* node) {
+  uint32_t kind = rabbet_fuse_kind(p->ir, node);
+  p->exits[node->index] = -1;
+  if (kind == RABBET_FUSE_POINTWISE) {
+    int32_t region = partition_region(p, node);
+    p->exits[node->index] = region >= 0 ? region : node->index;
+    if (region >= 0) partition_join(p, node->index, region);
+  }
+  if ((kind & RABBET_FUSE_EPILOGUE) != 0) {
+    int32_t region = partition_region(p, node);
+    if (region >= 0) partition_join(p, node->index, region);
+  }
+  if ((kind & RABBET_FUSE_PROLOGUE) != 0) {
+    int32_t maker = partition_prologue(p, node);
+    if (maker >= 0) partition_join(p, node->index, maker);
+  }
+  partition_tell(p, node);
+}
+
+rabbet_status_t rabbet_fuse_partition(rabbet_build_t* build, int32_t* ids) {
+  const rabbet_ir_t* ir = &build->ir;
+  partition_t p = {.ir = ir, .ids = ids};
+  int32_t** tables[] = {&p.exits, &p.readers};
+  for (size_t i = 0; i < 2; ++i)
+    RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
+        &build->arena, ir->nodes.count, sizeof(int32_t), (void**)tables[i]));
+  for (size_t i = 0; i < ir->nodes.count; ++i) {
+    ids[i] = (int32_t)i;
+    p.readers[i] = READERS_NONE;
+  }
+  for (size_t i = ir->nodes.count; i-- > 0;)
+    partition_node(&p, ir->nodes.data[i]);
+  for (size_t i = 0; i < ir->nodes.count; ++i)
+    ids[i] = partition_find(&p, (int32_t)i);
+  return rabbet_ok();
+}

@@ -1,0 +1,31 @@
+// Rules of fusion: which nodes may share a kernel.
+//
+// A group that is fused has one exit: only its last node's output is needed
+// outside. Groups with one exit can be chosen independently of each other and
+// never wait for one another in a circle.
+#ifndef RABBET_SRC_BUILDER_FUSE_H_
+#define RABBET_SRC_BUILDER_FUSE_H_
+
+#include "builder/build.h"
+
+enum {
+  RABBET_FUSE_POINTWISE = 1 << 0,  // joins others of its kind
+  RABBET_FUSE_EPILOGUE = 1 << 1,   // takes point-wise nodes that follow
+  RABBET_FUSE_PROLOGUE = 1 << 2,   // takes point-wise nodes before input 0
+};
+// What a node may do; 0: it stays alone.
+RABBET_PRIVATE_API uint32_t rabbet_fuse_kind(const rabbet_ir_t* ir,
+                                             const rabbet_ir_node_t* node);
+// Whether something besides the graph's nodes needs the node's output.
+RABBET_PRIVATE_API bool rabbet_fuse_is_exit(const rabbet_ir_t* ir,
+                                            const rabbet_ir_node_t* node);
+// Equal shapes of the only outputs.
+RABBET_PRIVATE_API bool rabbet_fuse_same_shape(const rabbet_ir_t* ir,
+                                               const rabbet_ir_node_t* a,
+                                               const rabbet_ir_node_t* b);
+
+// A number for each node: nodes that may share a kernel have the same.
+RABBET_PRIVATE_API rabbet_status_t rabbet_fuse_partition(rabbet_build_t* build,
+                                                         int32_t* ids);
+
+#endif  // RABBET_SRC_BUILDER_FUSE_H_

@@ -1,0 +1,134 @@
+// Network -> IR.
+
+#include <string.h>
+
+#include "builder/ir.h"
+
+static rabbet_status_t import_symbol(void* context, rabbet_expr_graph_t* target,
+                                     const rabbet_symbol_t* symbol,
+                                     rabbet_expr_t* out_expr) {
+  (void)context;  // value i stands for tensor i
+  return rabbet_expr_of_symbol(target, symbol, out_expr);
+}
+
+static rabbet_status_t import_graph(const rabbet_network_t* network,
+                                    rabbet_ir_t* ir, rabbet_expr_t** out_map) {
+  RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
+      ir->arena, rabbet_expr_node_count(network->graph), sizeof(rabbet_expr_t),
+      (void**)out_map));
+  return rabbet_ir_copy_exprs(network->graph, NULL, import_symbol, NULL,
+                              ir->graph, *out_map);
+}
+
+static rabbet_status_t import_tensor(const rabbet_tensor_t* tensor,
+                                     const rabbet_expr_t* map,
+                                     rabbet_ir_t* ir) {
+  rabbet_ir_value_t like = {.dtype = tensor->dtype, .shape = tensor->shape};
+  for (int32_t i = 0; i < tensor->shape.rank; ++i)
+    like.shape.d[i] = map[tensor->shape.d[i]];
+  rabbet_ir_value_t* value = NULL;
+  RABBET_RETURN_IF_ERROR(rabbet_ir_add_value(ir, &like, tensor->name, &value));
+  value->constant = tensor->constant;
+  value->is_read_by_host = tensor->is_host_read;
+  value->formats = tensor->allowed_formats;
+  value->dim_names = tensor->dim_names;
+  if (!ir->strongly_typed) value->wished = tensor->wished_dtype;
+  if (!tensor->values) return rabbet_ok();
+  rabbet_expr_t* values = NULL;
+  RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
+      ir->arena, tensor->value_count, sizeof(*values), (void**)&values));
+  for (size_t i = 0; i < tensor->value_count; ++i)
+    values[i] = map[tensor->values[i]];
+  value->values = values;
+  value->value_count = tensor->value_count;
+  return rabbet_ok();
+}
+
+static rabbet_status_t import_ids(rabbet_ir_t* ir,
+                                  rabbet_tensor_t* const* tensors, size_t count,
+                                  int32_t** out_ids) {
+  RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
+      ir->arena, count, sizeof(int32_t), (void**)out_ids));
+  for (size_t i = 0; i < count; ++i)
+    (*out_ids)[i] = tensors[i] ? tensors[i]->id : -1;
+  return rabbet_ok();
+}
+
+static rabbet_status_t import_layer(const rabbet_layer_t* layer,
+                                    rabbet_ir_t* ir) {
+  rabbet_ir_node_t* node = NULL;
+  RABBET_RETURN_IF_ERROR(
+      rabbet_arena_allocate(ir->arena, sizeof(*node), (void**)&node));
+  *node = (rabbet_ir_node_t){
+      .op = layer->op,
+      .name = layer->name,
+      .attrs = layer->attrs,
+      .input_count = layer->input_count,
+      .output_count = layer->output_count,
+      .precision = ir->strongly_typed ? RABBET_DTYPE_NONE : layer->precision,
+      .plugin = layer->plugin,
+      .aliased = layer->plugin ? layer->aliased : NULL,
+  };
+  RABBET_RETURN_IF_ERROR(
+      import_ids(ir, layer->inputs, layer->input_count, &node->inputs));
+  RABBET_RETURN_IF_ERROR(
+      import_ids(ir, layer->outputs, layer->output_count, &node->outputs));
+  RABBET_RETURN_IF_ERROR(RABBET_VEC_PUSH(ir->allocator, &ir->nodes, node));
+  for (size_t i = 0; i < node->input_count; ++i)
+    if (node->inputs[i] >= 0) rabbet_ir_value(ir, node->inputs[i])->uses++;
+  for (size_t i = 0; i < node->output_count; ++i)
+    rabbet_ir_output(ir, node, i)->producer = node;
+  return rabbet_ok();
+}
+
+// Constants need no layer.
+static bool import_is_constant(const rabbet_layer_t* layer) {
+  for (size_t i = 0; i < layer->output_count; ++i)
+    if (!layer->outputs[i]->constant) return false;
+  return layer->output_count > 0;
+}
+
+static rabbet_status_t import_boundary(rabbet_network_t* network,
+                                       rabbet_ir_t* ir) {
+  ir->input_count = network->inputs.count;
+  ir->output_count = network->outputs.count;
+  RABBET_RETURN_IF_ERROR(
+      import_ids(ir, network->inputs.data, ir->input_count, &ir->inputs));
+  RABBET_RETURN_IF_ERROR(
+      import_ids(ir, network->outputs.data, ir->output_count, &ir->outputs));
+  for (size_t i = 0; i < ir->input_count; ++i)
+    rabbet_ir_value(ir, ir->inputs[i])->input = (int32_t)i;
+  for (size_t i = 0; i < ir->output_count; ++i)
+    rabbet_ir_value(ir, ir->outputs[i])->output = (int32_t)i;
+  return rabbet_ok();
+}
+
+static rabbet_status_t import_all(rabbet_network_t* network, rabbet_ir_t* ir) {
+  rabbet_expr_t* map = NULL;
+  RABBET_RETURN_IF_ERROR(rabbet_expr_graph_create(ir->allocator, &ir->graph));
+  RABBET_RETURN_IF_ERROR(import_graph(network, ir, &map));
+  for (size_t i = 0; i < network->tensors.count; ++i)
+    RABBET_RETURN_IF_ERROR(import_tensor(network->tensors.data[i], map, ir));
+  for (size_t i = 0; i < network->layers.count; ++i)
+    if (!import_is_constant(network->layers.data[i]))
+      RABBET_RETURN_IF_ERROR(import_layer(network->layers.data[i], ir));
+  RABBET_RETURN_IF_ERROR(import_boundary(network, ir));
+  return rabbet_ir_sweep(ir);
+}
+
+rabbet_status_t rabbet_ir_import(rabbet_network_t* network,
+                                 rabbet_arena_t* arena,
+                                 rabbet_allocator_t allocator,
+                                 rabbet_ir_t* out_ir) {
+  *out_ir = (rabbet_ir_t){.allocator = allocator, .arena = arena};
+  out_ir->strongly_typed =
+      (network->flags & RABBET_NETWORK_STRONGLY_TYPED) != 0;
+  rabbet_status_t status = rabbet_network_infer(network);
+  if (rabbet_is_ok(status) && network->outputs.count == 0)
+    status = RABBET_STATUS(RABBET_STATUS_INVALID_ARGUMENT,
+                           "the network has no outputs: mark some with "
+                           "rabbet_network_mark_output");
+  if (rabbet_is_ok(status)) status = import_all(network, out_ir);
+  if (!rabbet_is_ok(status)) rabbet_ir_deinitialize(out_ir);
+  return status;
+}

@@ -1,0 +1,59 @@
+// Solution -> steps in order, with conversions and copies, and who shares
+// memory with whom.
+#ifndef RABBET_SRC_BUILDER_PLACE_H_
+#define RABBET_SRC_BUILDER_PLACE_H_
+
+#include "builder/tune.h"
+
+// A value of the plan: an IR value in one type and format.
+typedef struct rabbet_slot_t {
+  int32_t value;  // IR value
+  rabbet_type_format_t type;
+  bool is_constant;
+  bool is_host_only;  // elements are expressions; no step makes it
+  int32_t input;      // network input, or -1
+  int32_t output;     // network output, or -1
+  // Slot whose memory this is; -1: its own. After rabbet_place always a slot
+  // that has its own.
+  int32_t alias;
+} rabbet_slot_t;
+
+typedef struct rabbet_placed_t {
+  rabbet_pick_t pick;  // candidate.kernel NULL: a view
+  int32_t* slots;      // boundary inputs, then outputs
+} rabbet_placed_t;
+
+typedef struct rabbet_layout_t {
+  RABBET_VEC(rabbet_slot_t) slots;
+  RABBET_VEC(rabbet_placed_t) steps;
+  int32_t* outputs;         // slot of each network output
+  int32_t* aliased_inputs;  // network input that may have the same address as
+                            // the network output, or -1
+} rabbet_layout_t;
+
+RABBET_PRIVATE_API rabbet_status_t
+rabbet_place(rabbet_build_t* build, const rabbet_solution_t* solution,
+             rabbet_layout_t* out_layout);
+RABBET_PRIVATE_API void rabbet_layout_deinitialize(rabbet_build_t* build,
+                                                   rabbet_layout_t* layout);
+
+// ---- Shared by place.c and in_place.c ---------------------------------------
+
+RABBET_PRIVATE_API int32_t rabbet_layout_root(const rabbet_layout_t* layout,
+                                              int32_t slot);
+RABBET_PRIVATE_API rabbet_status_t
+rabbet_layout_add_slot(rabbet_build_t* build, rabbet_layout_t* layout,
+                       rabbet_slot_t slot, int32_t* out_slot);
+// A step at `place` that copies slot `source` to a new slot of the same type.
+RABBET_PRIVATE_API rabbet_status_t
+rabbet_layout_insert_copy(rabbet_build_t* build, rabbet_layout_t* layout,
+                          size_t place, int32_t source, int32_t* out_copy);
+// Moves readers of what is worked on in place to the front where they can go.
+RABBET_PRIVATE_API rabbet_status_t rabbet_layout_order(rabbet_build_t* build,
+                                                       rabbet_layout_t* layout);
+// Decides who shares memory; inserts copies where sharing is demanded but would
+// be seen.
+RABBET_PRIVATE_API rabbet_status_t rabbet_layout_share(rabbet_build_t* build,
+                                                       rabbet_layout_t* layout);
+
+#endif  // RABBET_SRC_BUILDER_PLACE_H_

@@ -1,0 +1,380 @@
+#include "builder/report.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/strbuf.h"
+
+#define REPORT_ALTERNATIVES 16
+
+struct rabbet_build_report_t {
+  rabbet_allocator_t allocator;
+  rabbet_strbuf_t text;
+  rabbet_strbuf_t json;
+};
+
+void rabbet_build_report_destroy(rabbet_build_report_t* report) {
+  if (!report) return;
+  rabbet_strbuf_deinitialize(&report->text);
+  rabbet_strbuf_deinitialize(&report->json);
+  rabbet_free(report->allocator, report);
+}
+
+const char* rabbet_build_report_text(rabbet_build_report_t* report) {
+  return rabbet_strbuf_text(&report->text);
+}
+
+const char* rabbet_build_report_json(rabbet_build_report_t* report) {
+  return rabbet_strbuf_text(&report->json);
+}
+
+// ---- Choices ----------------------------------------------------------------
+
+static int choice_compare(const void* a, const void* b) {
+  const rabbet_choice_t* x = *(const rabbet_choice_t* const*)a;
+  const rabbet_choice_t* y = *(const rabbet_choice_t* const*)b;
+  if (x->us != y->us) return x->us < y->us ? -1 : 1;
+  return (x > y) - (x < y);
+}
+
+// The unit's other timed choices, cheapest first.
+static size_t report_others(const rabbet_pick_t* pick,
+                            const rabbet_choice_t** out, size_t capacity,
+                            const rabbet_choice_t** scratch) {
+  size_t count = 0;
+  for (size_t i = 0; i < pick->unit->choice_count; ++i)
+    if (&pick->unit->choices[i] != pick->choice)
+      scratch[count++] = &pick->unit->choices[i];
+  if (count > 0) qsort(scratch, count, sizeof(*scratch), choice_compare);
+  if (count > capacity) count = capacity;
+  if (count > 0) memcpy(out, scratch, count * sizeof(*out));
+  return count;
+}
+
+static int32_t report_boundary(const rabbet_group_t* group, size_t i) {
+  return i < group->input_count ? group->inputs[i]
+                                : group->outputs[i - group->input_count];
+}
+
+// "FLOAT -> FLOAT" or, with formats, "FLOAT HWC -> FLOAT HWC"; constants left
+// out.
+static void report_types(const rabbet_unit_t* unit,
+                         const rabbet_choice_t* choice, bool types,
+                         bool formats, rabbet_strbuf_t* text) {
+  const rabbet_group_t* group = &unit->group;
+  size_t boundary = group->input_count + group->output_count;
+  const char* gap = "";
+  for (size_t i = 0; i < boundary; ++i) {
+    bool is_constant = group->values[report_boundary(group, i)].constant;
+    if (i == group->input_count) gap = *gap ? " -> " : "-> ";
+    if (i < group->input_count && is_constant) continue;
+    const rabbet_type_format_t* type = &choice->candidate.tensors[i];
+    rabbet_strbuf_printf(text, "%s%s%s%s", gap,
+                         types ? rabbet_dtype_name(type->dtype) : "",
+                         types && formats ? " " : "",
+                         formats ? rabbet_format_name(type->format) : "");
+    gap = ", ";
+  }
+}
+
+static const char* report_kernel(const rabbet_choice_t* choice) {
+  return choice->candidate.kernel ? choice->candidate.kernel->name : "view";
+}
+
+static void report_time(double us, rabbet_strbuf_t* json) {
+  if (us >= 0)
+    rabbet_strbuf_printf(json, "%.3f", us);
+  else
+    rabbet_strbuf_printf(json, "null");
+}
+
+static void report_choice_json(const rabbet_unit_t* unit,
+                               const rabbet_choice_t* choice,
+                               rabbet_strbuf_t* json) {
+  rabbet_strbuf_t types;
+  rabbet_strbuf_initialize(json->allocator, &types);
+  report_types(unit, choice, true, true, &types);
+  rabbet_strbuf_printf(json, "\"kernel\": ");
+  rabbet_strbuf_json_string(json, report_kernel(choice));
+  rabbet_strbuf_printf(
+      json, ", \"tactic\": %d, \"tactic_name\": ", choice->candidate.tactic);
+  rabbet_strbuf_json_string(json, choice->candidate.tactic_name);
+  rabbet_strbuf_printf(json, ", \"types\": ");
+  rabbet_strbuf_json_string(json, rabbet_strbuf_text(&types));
+  rabbet_strbuf_printf(json, ", \"time_us\": ");
+  report_time(choice->us, json);
+  rabbet_strbuf_printf(json, ", \"workspace\": %zu", choice->workspace);
+  if (types.failed) json->failed = true;
+  rabbet_strbuf_deinitialize(&types);
+}
+
+static rabbet_status_t report_alternatives_json(const rabbet_build_t* build,
+                                                const rabbet_pick_t* pick,
+                                                rabbet_strbuf_t* json) {
+  const rabbet_choice_t* others[REPORT_ALTERNATIVES];
+  const rabbet_choice_t** scratch = NULL;
+  RABBET_RETURN_IF_ERROR(rabbet_allocate(
+      build->allocator, (pick->unit->choice_count + 1) * sizeof(*scratch),
+      (void**)&scratch));
+  size_t count = report_others(pick, others, REPORT_ALTERNATIVES, scratch);
+  rabbet_free(build->allocator, scratch);
+  rabbet_strbuf_printf(json, "[");
+  for (size_t i = 0; i < count; ++i) {
+    rabbet_strbuf_printf(json, "%s{", i ? ", " : "");
+    report_choice_json(pick->unit, others[i], json);
+    rabbet_strbuf_printf(json, "}");
+  }
+  rabbet_strbuf_printf(json, "]");
+  return rabbet_ok();
+}
+
+rabbet_status_t rabbet_report_alternatives(const rabbet_build_t* build,
+                                           const rabbet_pick_t* pick,
+                                           rabbet_arena_t* arena,
+                                           const char** out_json) {
+  rabbet_strbuf_t json;
+  rabbet_strbuf_initialize(build->allocator, &json);
+  rabbet_status_t status = report_alternatives_json(build, pick, &json);
+  if (rabbet_is_ok(status)) status = rabbet_strbuf_status(&json);
+  if (rabbet_is_ok(status))
+    status = rabbet_arena_strdup(arena, rabbet_strbuf_text(&json), out_json);
+  rabbet_strbuf_deinitialize(&json);
+  return status;
+}
+
+// ---- JSON -------------------------------------------------------------------
+
+static rabbet_status_t report_step_json(const rabbet_build_t* build,
+                                        const rabbet_pick_t* pick,
+                                        rabbet_strbuf_t* json) {
+  const rabbet_unit_t* unit = pick->unit;
+  rabbet_strbuf_printf(json, "{\"name\": ");
+  rabbet_strbuf_json_string(json, unit->name);
+  rabbet_strbuf_printf(json, ", \"layers\": [");
+  for (size_t i = 0; i < unit->group.node_count; ++i) {
+    rabbet_strbuf_printf(json, "%s", i ? ", " : "");
+    rabbet_strbuf_json_string(json, unit->group.nodes[i].name);
+  }
+  rabbet_strbuf_printf(json, "], ");
+  report_choice_json(unit, pick->choice, json);
+  rabbet_strbuf_printf(json, ", \"alternatives\": ");
+  RABBET_RETURN_IF_ERROR(report_alternatives_json(build, pick, json));
+  rabbet_strbuf_printf(json, "}");
+  return rabbet_ok();
+}
+
+static rabbet_status_t report_json(const rabbet_build_t* build,
+                                   const rabbet_solution_t* solution,
+                                   const rabbet_layout_t* layout,
+                                   const rabbet_report_totals_t* totals,
+                                   rabbet_strbuf_t* json) {
+  rabbet_strbuf_printf(json, "{\"device\": ");
+  rabbet_strbuf_json_string(json, build->device->name);
+  rabbet_strbuf_printf(json, ", \"threads\": %d, \"optimization_level\": %d",
+                       build->threads, build->level);
+  rabbet_strbuf_printf(json,
+                       ", \"layers\": %zu, \"sum_us\": ", totals->layer_count);
+  report_time(solution->us, json);
+  rabbet_strbuf_printf(json, ", \"exact\": %s, \"whole_us\": ",
+                       solution->exact ? "true" : "false");
+  report_time(totals->whole_us, json);
+  rabbet_strbuf_printf(
+      json,
+      ", \"memory\": %zu, \"weights\": %zu, \"plan\": %zu, \"timings\": %zu, "
+      "\"seconds\": %.3f, \"steps\": [",
+      totals->memory, totals->weights, totals->plan, build->timings,
+      totals->seconds);
+  for (size_t i = 0; i < layout->steps.count; ++i) {
+    rabbet_strbuf_printf(json, "%s\n", i ? "," : "");
+    RABBET_RETURN_IF_ERROR(
+        report_step_json(build, &layout->steps.data[i].pick, json));
+  }
+  rabbet_strbuf_printf(json, "]}\n");
+  return rabbet_strbuf_status(json);
+}
+
+// ---- Text -------------------------------------------------------------------
+
+typedef enum report_column_t {
+  COLUMN_LAYER,
+  COLUMN_TYPES,
+  COLUMN_FORMATS,
+  COLUMN_TACTIC,
+  COLUMN_TIME,
+  COLUMN_OTHERS,
+  COLUMN_COUNT,
+} report_column_t;
+
+static const struct {
+  const char* title;
+  size_t limit;  // longer text is cut
+} report_columns[COLUMN_COUNT] = {
+    {"layer", 44},  {"types", 28},   {"formats", 28},
+    {"tactic", 36}, {"time us", 10}, {"alternatives", 72},
+};
+
+typedef struct report_row_t {
+  rabbet_strbuf_t cells[COLUMN_COUNT];
+} report_row_t;
+
+static void report_row_initialize(rabbet_allocator_t allocator,
+                                  report_row_t* row) {
+  for (int i = 0; i < COLUMN_COUNT; ++i)
+    rabbet_strbuf_initialize(allocator, &row->cells[i]);
+}
+
+static void report_row_deinitialize(report_row_t* row) {
+  for (int i = 0; i < COLUMN_COUNT; ++i)
+    rabbet_strbuf_deinitialize(&row->cells[i]);
+}
+
+static rabbet_status_t report_others_text(const rabbet_build_t* build,
+                                          const rabbet_pick_t* pick,
+                                          rabbet_strbuf_t* text) {
+  const rabbet_choice_t* others[3];
+  const rabbet_choice_t** scratch = NULL;
+  size_t total = pick->unit->choice_count;
+  RABBET_RETURN_IF_ERROR(rabbet_allocate(
+      build->allocator, (total + 1) * sizeof(*scratch), (void**)&scratch));
+  size_t count = report_others(pick, others, 3, scratch);
+  rabbet_free(build->allocator, scratch);
+  for (size_t i = 0; i < count; ++i) {
+    rabbet_strbuf_printf(text, "%s%s", i ? ", " : "",
+                         others[i]->candidate.tactic_name);
+    if (others[i]->us >= 0) rabbet_strbuf_printf(text, " %.1f", others[i]->us);
+  }
+  if (total > count + 1)
+    rabbet_strbuf_printf(text, " and %zu more", total - count - 1);
+  return rabbet_ok();
+}
+
+static rabbet_status_t report_row(const rabbet_build_t* build,
+                                  const rabbet_pick_t* pick,
+                                  report_row_t* row) {
+  const rabbet_choice_t* choice = pick->choice;
+  rabbet_strbuf_printf(&row->cells[COLUMN_LAYER], "%s", pick->unit->name);
+  report_types(pick->unit, choice, true, false, &row->cells[COLUMN_TYPES]);
+  report_types(pick->unit, choice, false, true, &row->cells[COLUMN_FORMATS]);
+  if (choice->candidate.kernel)
+    rabbet_strbuf_printf(&row->cells[COLUMN_TACTIC], "%s %s",
+                         choice->candidate.kernel->name,
+                         choice->candidate.tactic_name);
+  else
+    rabbet_strbuf_printf(&row->cells[COLUMN_TACTIC], "view");
+  if (!choice->candidate.kernel)
+    rabbet_strbuf_printf(&row->cells[COLUMN_TIME], "0");
+  else if (choice->us >= 0)
+    rabbet_strbuf_printf(&row->cells[COLUMN_TIME], "%.1f", choice->us);
+  else
+    rabbet_strbuf_printf(&row->cells[COLUMN_TIME], "-");
+  return report_others_text(build, pick, &row->cells[COLUMN_OTHERS]);
+}
+
+static size_t report_width(const report_row_t* rows, size_t count, int column) {
+  size_t width = strlen(report_columns[column].title);
+  for (size_t i = 0; i < count; ++i)
+    if (rows[i].cells[column].size > width) width = rows[i].cells[column].size;
+  size_t limit = report_columns[column].limit;
+  return width < limit ? width : limit;
+}
+
+static void report_cell(const char* text, size_t width, int column,
+                        rabbet_strbuf_t* out) {
+  if (column > 0) rabbet_strbuf_printf(out, "  ");
+  if (strlen(text) > width)
+    rabbet_strbuf_printf(out, "%.*s...", (int)width - 3, text);
+  else if (column == COLUMN_TIME)
+    rabbet_strbuf_printf(out, "%*s", (int)width, text);
+  else if (column == COLUMN_COUNT - 1)
+    rabbet_strbuf_printf(out, "%s", text);
+  else
+    rabbet_strbuf_printf(out, "%-*s", (int)width, text);
+}
+
+static void report_table(const report_row_t* rows, size_t count,
+                         rabbet_strbuf_t* out) {
+  size_t widths[COLUMN_COUNT];
+  for (int c = 0; c < COLUMN_COUNT; ++c) {
+    widths[c] = report_width(rows, count, c);
+    report_cell(report_columns[c].title, widths[c], c, out);
+  }
+  rabbet_strbuf_printf(out, "\n");
+  for (size_t i = 0; i < count; ++i) {
+    for (int c = 0; c < COLUMN_COUNT; ++c)
+      report_cell(rabbet_strbuf_text(&rows[i].cells[c]), widths[c], c, out);
+    rabbet_strbuf_printf(out, "\n");
+  }
+}
+
+static void report_totals(const rabbet_build_t* build,
+                          const rabbet_solution_t* solution,
+                          const rabbet_report_totals_t* totals, size_t steps,
+                          rabbet_strbuf_t* out) {
+  rabbet_strbuf_printf(out,
+                       "\n%zu layers became %zu steps on %s with %d thread%s; ",
+                       totals->layer_count, steps, build->device->name,
+                       build->threads, build->threads == 1 ? "" : "s");
+  if (build->level > 0)
+    rabbet_strbuf_printf(out, "the sum of their times is %.1f us",
+                         solution->us);
+  else
+    rabbet_strbuf_printf(out, "nothing was timed (optimization level 0)");
+  if (totals->whole_us >= 0)
+    rabbet_strbuf_printf(out, ", the whole takes %.1f us", totals->whole_us);
+  rabbet_strbuf_printf(
+      out,
+      ".\nintermediate tensors %.1f KiB, constants %.1f KiB, "
+      "plan %.1f KiB; %zu measurements, %.2f s\n",
+      (double)totals->memory / 1024, (double)totals->weights / 1024,
+      (double)totals->plan / 1024, build->timings, totals->seconds);
+}
+
+static rabbet_status_t report_text(const rabbet_build_t* build,
+                                   const rabbet_solution_t* solution,
+                                   const rabbet_layout_t* layout,
+                                   const rabbet_report_totals_t* totals,
+                                   rabbet_strbuf_t* out) {
+  size_t count = layout->steps.count;
+  report_row_t* rows = NULL;
+  RABBET_RETURN_IF_ERROR(rabbet_allocate(
+      build->allocator, (count + 1) * sizeof(*rows), (void**)&rows));
+  rabbet_status_t status = rabbet_ok();
+  for (size_t i = 0; i < count; ++i) {
+    report_row_initialize(build->allocator, &rows[i]);
+    if (rabbet_is_ok(status))
+      status = report_row(build, &layout->steps.data[i].pick, &rows[i]);
+  }
+  if (rabbet_is_ok(status)) {
+    report_table(rows, count, out);
+    report_totals(build, solution, totals, count, out);
+    status = rabbet_strbuf_status(out);
+  }
+  for (size_t i = 0; i < count; ++i)
+    report_row_deinitialize(&rows[i]);
+  rabbet_free(build->allocator, rows);
+  return status;
+}
+
+rabbet_status_t rabbet_report_create(const rabbet_build_t* build,
+                                     const rabbet_solution_t* solution,
+                                     const rabbet_layout_t* layout,
+                                     const rabbet_report_totals_t* totals,
+                                     rabbet_allocator_t allocator,
+                                     rabbet_build_report_t** out_report) {
+  *out_report = NULL;
+  rabbet_build_report_t* report = NULL;
+  RABBET_RETURN_IF_ERROR(
+      rabbet_allocate(allocator, sizeof(*report), (void**)&report));
+  report->allocator = allocator;
+  rabbet_strbuf_initialize(allocator, &report->text);
+  rabbet_strbuf_initialize(allocator, &report->json);
+  rabbet_status_t status =
+      report_text(build, solution, layout, totals, &report->text);
+  if (rabbet_is_ok(status))
+    status = report_json(build, solution, layout, totals, &report->json);
+  if (rabbet_is_ok(status))
+    *out_report = report;
+  else
+    rabbet_build_report_destroy(report);
+  return status;
+}

@@ -1,0 +1,27 @@
+// What a build considered and chose, for people.
+#ifndef RABBET_SRC_BUILDER_REPORT_H_
+#define RABBET_SRC_BUILDER_REPORT_H_
+
+#include "builder/place.h"
+
+// The other choices that a unit had, cheapest first, as a JSON list.
+RABBET_PRIVATE_API rabbet_status_t rabbet_report_alternatives(
+    const rabbet_build_t* build, const rabbet_pick_t* pick,
+    rabbet_arena_t* arena, const char** out_json);
+
+// Sums of a build.
+typedef struct rabbet_report_totals_t {
+  double whole_us;  // the chosen plan, run as a whole; < 0: not timed
+  size_t layer_count;
+  size_t memory;   // bytes for intermediate tensors at the optimum
+  size_t weights;  // bytes of constants
+  size_t plan;     // bytes of the plan
+  double seconds;
+} rabbet_report_totals_t;
+
+RABBET_PRIVATE_API rabbet_status_t rabbet_report_create(
+    const rabbet_build_t* build, const rabbet_solution_t* solution,
+    const rabbet_layout_t* layout, const rabbet_report_totals_t* totals,
+    rabbet_allocator_t allocator, rabbet_build_report_t** out_report);
+
+#endif  // RABBET_SRC_BUILDER_REPORT_H_

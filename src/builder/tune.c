@@ -1,0 +1,219 @@
+#include "builder/tune.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "builder/bench.h"
+#include "builder/propose.h"
+#include "builder/tuner.h"
+
+rabbet_status_t rabbet_tuner_create(rabbet_build_t* build) {
+  rabbet_tuner_t* tuner = NULL;
+  RABBET_RETURN_IF_ERROR(
+      rabbet_allocate(build->allocator, sizeof(*tuner), (void**)&tuner));
+  tuner->allocator = build->allocator;
+  rabbet_map_initialize(build->allocator, &tuner->units);
+  rabbet_map_initialize(build->allocator, &tuner->conversions);
+  build->tuner = tuner;
+  return rabbet_ok();
+}
+
+void rabbet_tuner_destroy(rabbet_tuner_t* tuner) {
+  if (!tuner) return;
+  rabbet_vec_free(tuner->allocator, &tuner->clusters);
+  rabbet_map_deinitialize(&tuner->units);
+  rabbet_map_deinitialize(&tuner->conversions);
+  rabbet_free(tuner->allocator, tuner);
+}
+
+rabbet_status_t rabbet_tune_state(rabbet_tuner_t* tuner,
+                                  rabbet_type_format_t type,
+                                  rabbet_tune_state_t* out_state) {
+  for (size_t i = 0; i < tuner->state_count; ++i)
+    if (tuner->states[i].dtype == type.dtype &&
+        tuner->states[i].format == type.format) {
+      *out_state = (rabbet_tune_state_t)i;
+      return rabbet_ok();
+    }
+  if (tuner->state_count == RABBET_TUNE_MAX_STATES)
+    return RABBET_STATUS(RABBET_STATUS_UNSUPPORTED,
+                         "candidates use more than %d pairs of type and format",
+                         RABBET_TUNE_MAX_STATES);
+  *out_state = (rabbet_tune_state_t)tuner->state_count;
+  tuner->states[tuner->state_count++] = type;
+  return rabbet_ok();
+}
+
+// ---- Units ------------------------------------------------------------------
+
+rabbet_status_t rabbet_tuner_unit(rabbet_build_t* build,
+                                  rabbet_ir_node_t* const* nodes,
+                                  size_t node_count, rabbet_unit_t** out_unit) {
+  rabbet_tuner_t* tuner = build->tuner;
+  size_t bytes = node_count * sizeof(*nodes);
+  *out_unit = rabbet_map_get(&tuner->units, (const char*)nodes, bytes);
+  if (*out_unit) return rabbet_ok();
+  rabbet_unit_t* unit = NULL;
+  RABBET_RETURN_IF_ERROR(rabbet_unit_create(build, nodes, node_count, &unit));
+  RABBET_RETURN_IF_ERROR(rabbet_unit_propose(build, unit, NULL));
+  RABBET_RETURN_IF_ERROR(
+      rabbet_map_set(&tuner->units, (const char*)unit->nodes, bytes, unit));
+  *out_unit = unit;
+  return rabbet_ok();
+}
+
+static bool tune_uses_cache(const rabbet_build_t* build,
+                            const rabbet_choice_t* choice) {
+  int64_t flags = build->config->options[RABBET_BUILDER_OPTION_FLAGS];
+  return choice->cacheable &&
+         (flags >> RABBET_BUILDER_DISABLE_TIMING_CACHE & 1) == 0;
+}
+
+static rabbet_status_t tune_measure(rabbet_build_t* build,
+                                    const rabbet_unit_t* unit,
+                                    const rabbet_choice_t* choice,
+                                    double best_us,
+                                    rabbet_timing_t* out_timing) {
+  bool cached = tune_uses_cache(build, choice);
+  if (cached && rabbet_timing_cache_find(build->cache, choice->key, out_timing))
+    return rabbet_ok();
+  if (cached &&
+      build->config->options[RABBET_BUILDER_OPTION_ERROR_ON_TIMING_CACHE_MISS])
+    return RABBET_STATUS(
+        RABBET_STATUS_NOT_FOUND,
+        "the timing cache knows no time for '%s' with %s (%s), and the "
+        "configuration makes that an error",
+        unit->name, choice->candidate.kernel->name,
+        choice->candidate.tactic_name);
+  RABBET_RETURN_IF_ERROR(
+      rabbet_bench_measure(build, unit, choice, best_us, out_timing));
+  if (!cached) return rabbet_ok();
+  return rabbet_timing_cache_put(build->cache, choice->key, *out_timing);
+}
+
+static bool tune_fits(const rabbet_build_t* build,
+                      const rabbet_timing_t* timing) {
+  return timing->workspace <=
+         (uint64_t)
+             build->config->options[RABBET_BUILDER_OPTION_WORKSPACE_LIMIT];
+}
+
+rabbet_status_t rabbet_tuner_time(rabbet_build_t* build, rabbet_unit_t* unit) {
+  size_t kept = 0;
+  double best = 0;
+  for (size_t i = 0; i < unit->choice_count; ++i) {
+    rabbet_choice_t choice = unit->choices[i];
+    if (choice.candidate.kernel && choice.us < 0) {
+      rabbet_timing_t timing = {.us = -1};
+      RABBET_RETURN_IF_ERROR(tune_measure(build, unit, &choice, best, &timing));
+      if (timing.us < 0 || !tune_fits(build, &timing)) continue;
+      choice.us = timing.us;
+      choice.workspace = (size_t)timing.workspace;
+      if (best == 0 || timing.us < best) best = timing.us;
+    }
+    unit->choices[kept++] = choice;
+  }
+  unit->choice_count = kept;
+  return rabbet_ok();
+}
+
+// ---- Conversions ------------------------------------------------------------
+
+typedef struct conversion_key_t {
+  int32_t value;
+  rabbet_type_format_t from, to;
+} conversion_key_t;
+
+typedef struct conversion_t {
+  conversion_key_t key;
+  rabbet_pick_t pick;  // choice NULL: nothing converts
+} conversion_t;
+
+static rabbet_status_t conversion_make(rabbet_build_t* build,
+                                       conversion_t* conversion) {
+  const conversion_key_t* key = &conversion->key;
+  const rabbet_type_format_t types[2] = {key->from, key->to};
+  rabbet_unit_t* unit = NULL;
+  RABBET_RETURN_IF_ERROR(rabbet_unit_create_conversion(
+      build, rabbet_ir_value(&build->ir, key->value), types, &unit));
+  RABBET_RETURN_IF_ERROR(rabbet_unit_propose(build, unit, types));
+  if (build->level > 0) RABBET_RETURN_IF_ERROR(rabbet_tuner_time(build, unit));
+  conversion->pick.unit = unit;
+  for (size_t i = 0; i < unit->choice_count; ++i) {
+    const rabbet_choice_t* best = conversion->pick.choice;
+    if (!best || unit->choices[i].us < best->us)
+      conversion->pick.choice = &unit->choices[i];
+  }
+  return rabbet_ok();
+}
+
+static rabbet_status_t conversion_find(rabbet_build_t* build,
+                                       const rabbet_ir_value_t* value,
+                                       rabbet_type_format_t from,
+                                       rabbet_type_format_t to,
+                                       const conversion_t** out_conversion) {
+  rabbet_tuner_t* tuner = build->tuner;
+  const conversion_key_t key = {value->id, from, to};
+  conversion_t* conversion =
+      rabbet_map_get(&tuner->conversions, (const char*)&key, sizeof(key));
+  if (!conversion) {
+    RABBET_RETURN_IF_ERROR(rabbet_arena_allocate(
+        &build->arena, sizeof(*conversion), (void**)&conversion));
+    conversion->key = key;
+    RABBET_RETURN_IF_ERROR(conversion_make(build, conversion));
+    RABBET_RETURN_IF_ERROR(rabbet_map_set(&tuner->conversions,
+                                          (const char*)&conversion->key,
+                                          sizeof(key), conversion));
+  }
+  *out_conversion = conversion;
+  return rabbet_ok();
+}
+
+rabbet_status_t rabbet_tuner_conversion(rabbet_build_t* build,
+                                        const rabbet_ir_value_t* value,
+                                        rabbet_type_format_t from,
+                                        rabbet_type_format_t to,
+                                        rabbet_pick_t* out_pick) {
+  const conversion_t* conversion = NULL;
+  RABBET_RETURN_IF_ERROR(conversion_find(build, value, from, to, &conversion));
+  *out_pick = conversion->pick;
+  if (out_pick->choice) return rabbet_ok();
+  return RABBET_STATUS(
+      RABBET_STATUS_NOT_FOUND,
+      "device '%s' has no kernel that converts tensor '%s' from %s %s to %s %s",
+      build->device->name, value->name, rabbet_dtype_name(from.dtype),
+      rabbet_format_name(from.format), rabbet_dtype_name(to.dtype),
+      rabbet_format_name(to.format));
+}
+
+rabbet_status_t rabbet_tune_conversion_cost(rabbet_build_t* build,
+                                            const rabbet_ir_value_t* value,
+                                            rabbet_tune_state_t from,
+                                            rabbet_tune_state_t to,
+                                            double* out_us) {
+  *out_us = 0;
+  if (from == to) return rabbet_ok();
+  const conversion_t* conversion = NULL;
+  RABBET_RETURN_IF_ERROR(
+      conversion_find(build, value, build->tuner->states[from],
+                      build->tuner->states[to], &conversion));
+  const rabbet_choice_t* choice = conversion->pick.choice;
+  *out_us = !choice ? INFINITY : choice->us >= 0 ? choice->us : 0.5;
+  return rabbet_ok();
+}
+
+// ---- The whole --------------------------------------------------------------
+
+rabbet_status_t rabbet_tuner_explore(rabbet_build_t* build) {
+  static const char phase[] = "Timing candidates";
+  RABBET_RETURN_IF_ERROR(rabbet_tune_cluster(build));
+  rabbet_tuner_t* tuner = build->tuner;
+  rabbet_progress_start(build, phase, "Building", tuner->clusters.count);
+  rabbet_status_t status = rabbet_ok();
+  for (size_t i = 0; rabbet_is_ok(status) && i < tuner->clusters.count; ++i) {
+    status = rabbet_tune_alternatives(build, tuner->clusters.data[i]);
+    if (rabbet_is_ok(status)) status = rabbet_progress_step(build, phase, i);
+  }
+  rabbet_progress_end(build, phase);
+  return status;
+}

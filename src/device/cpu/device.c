@@ -1,0 +1,179 @@
+// The CPU as a device: host memory, no streams, work done when a call returns.
+#include "device/device.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "device/cpu/cpu.h"
+#include "device/cpu/parallel.h"
+
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
+
+#define RABBET_CPU_ALIGNMENT 256
+
+// ---- Signature -------------------------------------------------------------
+
+// The processor's name as it tells it, without runs of blanks.
+static void rabbet_cpu_model(char out_text[64]) {
+  snprintf(out_text, 64, "unknown processor");
+#if defined(__x86_64__)
+  unsigned registers[12] = {0};
+  if (__get_cpuid_max(0x80000000u, NULL) < 0x80000004u) return;
+  for (unsigned i = 0; i < 3; ++i)
+    __get_cpuid(0x80000002u + i, &registers[4 * i], &registers[4 * i + 1],
+                &registers[4 * i + 2], &registers[4 * i + 3]);
+  const char* name = (const char*)registers;
+  size_t size = 0;
+  for (size_t i = 0; i < sizeof(registers) && name[i]; ++i) {
+    if (name[i] == ' ' && (size == 0 || out_text[size - 1] == ' ')) continue;
+    out_text[size++] = name[i];
+  }
+  while (size > 0 && out_text[size - 1] == ' ')
+    --size;
+  out_text[size] = 0;
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  if (!__get_cpuid(1, &a, &b, &c, &d)) return;
+  // Hypervisors hide the name, hardly ever family, model and stepping.
+  unsigned family = (a >> 8) & 15, model = (a >> 4) & 15;
+  if (family == 15 || family == 6) model |= (a >> 12) & 0xf0;
+  if (family == 15) family += (a >> 20) & 255;
+  snprintf(out_text + size, 64 - size, " %u.%u.%u", family, model, a & 15);
+#endif
+}
+
+static void rabbet_cpu_write_signature(rabbet_cpu_device_t* device) {
+  char model[64], version[32];
+  rabbet_cpu_model(model);
+  rabbet_dnnl_version(version);
+  snprintf(device->signature, sizeof(device->signature),
+           "cpu; %s; %s; oneDNN %s; rabbet %s", model, rabbet_dnnl_isa(),
+           version, rabbet_version());
+}
+
+// ---- The interface ---------------------------------------------------------
+
+static void rabbet_cpu_destroy(rabbet_device_t* base) {
+  rabbet_cpu_device_t* device = (rabbet_cpu_device_t*)base;
+  rabbet_dnnl_destroy(device->dnnl);
+  rabbet_free(base->allocator, device);
+}
+
+static const char* rabbet_cpu_signature(rabbet_device_t* base) {
+  return ((rabbet_cpu_device_t*)base)->signature;
+}
+
+static const rabbet_kernel_class_t* const rabbet_cpu_classes[] = {
+#define RABBET_CPU_KERNEL(name) &name,
+#include "device/cpu/kernels.def"
+#undef RABBET_CPU_KERNEL
+};
+
+static const rabbet_kernel_class_t* const* rabbet_cpu_kernel_classes(
+    rabbet_device_t* device, size_t* out_count) {
+  (void)device;
+  *out_count = sizeof(rabbet_cpu_classes) / sizeof(rabbet_cpu_classes[0]);
+  return rabbet_cpu_classes;
+}
+
+static rabbet_status_t rabbet_cpu_allocate(rabbet_device_t* device, size_t size,
+                                           void** out_memory) {
+  return rabbet_allocate_aligned(device->allocator, size, RABBET_CPU_ALIGNMENT,
+                                 out_memory);
+}
+
+static void rabbet_cpu_free(rabbet_device_t* device, void* memory) {
+  rabbet_free_aligned(device->allocator, memory, RABBET_CPU_ALIGNMENT);
+}
+
+static rabbet_status_t rabbet_cpu_copy(rabbet_device_t* device, void* target,
+                                       const void* source, size_t size,
+                                       void* stream) {
+  (void)device, (void)stream;
+  if (size > 0 && target != source) memcpy(target, source, size);
+  return rabbet_ok();
+}
+
+static rabbet_status_t rabbet_cpu_fill(rabbet_device_t* device, void* target,
+                                       uint8_t byte, size_t size,
+                                       void* stream) {
+  (void)device, (void)stream;
+  if (size > 0) memset(target, byte, size);
+  return rabbet_ok();
+}
+
+static rabbet_status_t rabbet_cpu_synchronize(rabbet_device_t* device,
+                                              void* stream) {
+  (void)device, (void)stream;
+  return rabbet_ok();
+}
+
+// The token is the thread count to go back to.
+static rabbet_status_t rabbet_cpu_begin_run(rabbet_device_t* device,
+                                            int threads, void** out_token) {
+  (void)device;
+  *out_token = (void*)(intptr_t)rabbet_cpu_set_threads(threads);
+  return rabbet_ok();
+}
+
+static void rabbet_cpu_end_run(rabbet_device_t* device, void* token) {
+  (void)device;
+  rabbet_cpu_set_threads((int)(intptr_t)token);
+}
+
+static rabbet_status_t rabbet_cpu_time(rabbet_device_t* device, void* stream,
+                                       int count,
+                                       rabbet_status_t (*body)(void* context),
+                                       void* context, int64_t* out_ns) {
+  (void)device, (void)stream;
+  *out_ns = 0;
+  int64_t begin = rabbet_time_ns();
+  for (int i = 0; i < count; ++i)
+    RABBET_RETURN_IF_ERROR(body(context));
+  *out_ns = rabbet_time_ns() - begin;
+  return rabbet_ok();
+}
+
+static const rabbet_device_vtable_t rabbet_cpu_vtable = {
+    .struct_size = sizeof(rabbet_device_vtable_t),
+    .destroy = rabbet_cpu_destroy,
+    .signature = rabbet_cpu_signature,
+    .kernel_classes = rabbet_cpu_kernel_classes,
+    .allocate = rabbet_cpu_allocate,
+    .free = rabbet_cpu_free,
+    .copy_to_device = rabbet_cpu_copy,
+    .copy_to_host = rabbet_cpu_copy,
+    .copy = rabbet_cpu_copy,
+    .fill = rabbet_cpu_fill,
+    .synchronize = rabbet_cpu_synchronize,
+    .begin_run = rabbet_cpu_begin_run,
+    .end_run = rabbet_cpu_end_run,
+    .time = rabbet_cpu_time,
+};
+
+RABBET_PRIVATE_API rabbet_status_t rabbet_device_open(
+    int ordinal, rabbet_allocator_t allocator, rabbet_device_t** out_device) {
+  *out_device = NULL;
+  if (ordinal != 0)
+    return RABBET_STATUS(RABBET_STATUS_INVALID_ARGUMENT,
+                         "there is one CPU device, \"cpu\"; found ordinal %d",
+                         ordinal);
+  rabbet_cpu_device_t* device = NULL;
+  RABBET_RETURN_IF_ERROR(
+      rabbet_allocate(allocator, sizeof(*device), (void**)&device));
+  device->base.vtable = &rabbet_cpu_vtable;
+  device->base.allocator = allocator;
+  rabbet_refcount_initialize(&device->base.references);
+  snprintf(device->base.name, sizeof(device->base.name), "cpu");
+  snprintf(device->base.kind, sizeof(device->base.kind), "cpu");
+  device->base.host_memory = true;
+  rabbet_status_t status = rabbet_dnnl_create(allocator, &device->dnnl);
+  if (!rabbet_is_ok(status)) {
+    rabbet_free(allocator, device);
+    return status;
+  }
+  rabbet_cpu_write_signature(device);
+  *out_device = &device->base;
+  return rabbet_ok();
+}

@@ -1,0 +1,127 @@
+// The CPU as a device.
+#include "conformance/cpu_device.h"
+
+#include <omp.h>
+
+#include "device/cpu/cpu.h"
+#include "faults/fault_allocator.h"
+
+static void signature(void** state) {
+  rabbet_device_t* device = *state;
+  const char* text = device->vtable->signature(device);
+  assert_string_equal(device->name, "cpu");
+  assert_string_equal(device->kind, "cpu");
+  assert_true(device->host_memory);
+  assert_int_equal(strncmp(text, "cpu; ", 5), 0);
+  assert_non_null(strstr(text, "oneDNN "));
+  assert_non_null(strstr(text, rabbet_version()));
+  rabbet_device_t* other = NULL;
+  RABBET_EXPECT_OK(rabbet_device_open(0, rabbet_allocator_system(), &other));
+  assert_string_equal(other->vtable->signature(other), text);
+  other->vtable->destroy(other);
+}
+
+static void one_ordinal(void** state) {
+  (void)state;
+  rabbet_device_t* device = NULL;
+  RABBET_EXPECT_ERROR(rabbet_device_open(1, rabbet_allocator_system(), &device),
+                      RABBET_STATUS_INVALID_ARGUMENT, "ordinal 1");
+  assert_null(device);
+}
+
+static void class_names_are_unique(void** state) {
+  rabbet_device_t* device = *state;
+  size_t count = 0;
+  const rabbet_kernel_class_t* const* classes =
+      device->vtable->kernel_classes(device, &count);
+  assert_true(count > 0);
+  for (size_t i = 0; i < count; ++i) {
+    assert_non_null(classes[i]->propose);
+    assert_non_null(classes[i]->create);
+    assert_non_null(classes[i]->destroy);
+    assert_non_null(classes[i]->enqueue);
+    assert_true(classes[i]->version > 0);
+    for (size_t k = 0; k < i; ++k)
+      assert_string_not_equal(classes[i]->name, classes[k]->name);
+  }
+}
+
+static void memory(void** state) {
+  rabbet_device_t* device = *state;
+  const rabbet_device_vtable_t* v = device->vtable;
+  unsigned char *a = NULL, *b = NULL;
+  RABBET_EXPECT_OK(v->allocate(device, 1000, (void**)&a));
+  RABBET_EXPECT_OK(v->allocate(device, 1000, (void**)&b));
+  assert_int_equal((uintptr_t)a % 256, 0);
+  RABBET_EXPECT_OK(v->fill(device, a, 7, 1000, NULL));
+  RABBET_EXPECT_OK(v->copy(device, b, a, 1000, NULL));
+  RABBET_EXPECT_OK(v->copy(device, b, b, 1000, NULL));
+  RABBET_EXPECT_OK(v->copy_to_device(device, b, "xy", 2, NULL));
+  unsigned char back[3] = {0};
+  RABBET_EXPECT_OK(v->copy_to_host(device, back, b, 3, NULL));
+  RABBET_EXPECT_OK(v->copy(device, b, NULL, 0, NULL));
+  RABBET_EXPECT_OK(v->synchronize(device, NULL));
+  assert_memory_equal(back, "xy\7", 3);
+  v->free(device, a);
+  v->free(device, b);
+}
+
+static void threads_are_set_and_restored(void** state) {
+  rabbet_device_t* device = *state;
+  int before = omp_get_max_threads();
+  void *outer = NULL, *inner = NULL;
+  RABBET_EXPECT_OK(device->vtable->begin_run(device, 3, &outer));
+  assert_int_equal(omp_get_max_threads(), 3);
+  RABBET_EXPECT_OK(device->vtable->begin_run(device, 1, &inner));
+  assert_int_equal(omp_get_max_threads(), 1);
+  device->vtable->end_run(device, inner);
+  assert_int_equal(omp_get_max_threads(), 3);
+  device->vtable->end_run(device, outer);
+  assert_int_equal(omp_get_max_threads(), before);
+}
+
+static rabbet_status_t count_down(void* context) {
+  int* left = context;
+  if ((*left)-- == 0) return RABBET_STATUS(RABBET_STATUS_CANCELLED, "stopped");
+  return rabbet_ok();
+}
+
+static void time_of_a_body(void** state) {
+  rabbet_device_t* device = *state;
+  int left = 5;
+  int64_t ns = -1;
+  RABBET_EXPECT_OK(
+      device->vtable->time(device, NULL, 5, count_down, &left, &ns));
+  assert_int_equal(left, 0);
+  assert_true(ns >= 0);
+  RABBET_EXPECT_ERROR(
+      device->vtable->time(device, NULL, 5, count_down, &left, &ns),
+      RABBET_STATUS_CANCELLED, "stopped");
+}
+
+static rabbet_status_t open_and_close(rabbet_allocator_t allocator,
+                                      void* user_data) {
+  (void)user_data;
+  rabbet_device_t* device = NULL;
+  rabbet_status_t status = rabbet_device_open(0, allocator, &device);
+  if (device) device->vtable->destroy(device);
+  return status;
+}
+
+static void memory_runs_out(void** state) {
+  (void)state;
+  assert_true(rabbet_fault_run(open_and_close, NULL) > 0);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(signature),
+      cmocka_unit_test(one_ordinal),
+      cmocka_unit_test(class_names_are_unique),
+      cmocka_unit_test(memory),
+      cmocka_unit_test(threads_are_set_and_restored),
+      cmocka_unit_test(time_of_a_body),
+      cmocka_unit_test(memory_runs_out),
+  };
+  return cmocka_run_group_tests(tests, cpu_fixture_open, cpu_fixture_close);
+}

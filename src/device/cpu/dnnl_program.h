@@ -1,0 +1,177 @@
+// What a kernel done by oneDNN keeps, and what its prepare makes: a short list
+// of steps (conversions, packing, primitives), so that enqueue is the same for
+// every family. A family writes `propose` and `compile`.
+#ifndef RABBET_SRC_DEVICE_CPU_DNNL_PROGRAM_H_
+#define RABBET_SRC_DEVICE_CPU_DNNL_PROGRAM_H_
+
+#include "base/vec.h"
+#include "device/cpu/cpu.h"
+
+// Constants in the layout that a primitive wants: made once for a kernel,
+// counted by the states that use them.
+typedef struct rabbet_dnnl_packed_t rabbet_dnnl_packed_t;
+
+typedef struct rabbet_dnnl_kernel_t {
+  rabbet_kernel_t base;
+  rabbet_device_t* device;
+  const rabbet_group_t* group;
+  int32_t tactic;
+  rabbet_allocator_t allocator;
+  pthread_mutex_t mutex;  // guards `packed`
+  rabbet_dnnl_packed_t* packed;
+} rabbet_dnnl_kernel_t;
+
+// Where a step finds an argument.
+typedef struct rabbet_dnnl_ref_t {
+  enum {
+    RABBET_DNNL_REF_NONE,
+    RABBET_DNNL_REF_INPUT,    // boundary input `index`
+    RABBET_DNNL_REF_OUTPUT,   // boundary output `index`
+    RABBET_DNNL_REF_SCRATCH,  // workspace at `offset`
+    RABBET_DNNL_REF_FIXED,    // `pointer`
+  } place;
+  int32_t index;
+  size_t offset;
+  void* pointer;
+} rabbet_dnnl_ref_t;
+
+typedef struct rabbet_dnnl_binding_t {
+  int arg;  // RABBET_DNNL_SRC, ...
+  rabbet_dnnl_ref_t ref;
+} rabbet_dnnl_binding_t;
+
+// When a step runs: always, or if two addresses are the same or not.
+typedef struct rabbet_dnnl_when_t {
+  enum { RABBET_DNNL_ALWAYS, RABBET_DNNL_IF_SAME, RABBET_DNNL_IF_DIFFERENT } is;
+  rabbet_dnnl_ref_t a, b;
+} rabbet_dnnl_when_t;
+
+typedef struct rabbet_dnnl_step_t {
+  rabbet_dnnl_when_t when;
+  // A primitive with its arguments ...
+  rabbet_dnnl_primitive_t* primitive;
+  rabbet_dnnl_binding_t* bindings;
+  int binding_count;
+  // ... or, without one, elements copied or converted.
+  rabbet_dnnl_ref_t source, target;
+  rabbet_dtype_t from, to;
+  int64_t count;
+} rabbet_dnnl_step_t;
+
+typedef struct rabbet_dnnl_program_t {
+  rabbet_dnnl_kernel_t* kernel;
+  const rabbet_kernel_shapes_t* shapes;  // while it is compiled
+  RABBET_VEC(rabbet_dnnl_step_t) steps;
+  RABBET_VEC(rabbet_dnnl_packed_t*) packed;
+  size_t scratch;     // bytes that live through the whole program
+  size_t scratchpad;  // most bytes that one step needs for itself
+} rabbet_dnnl_program_t;
+
+// ---- For compile -----------------------------------------------------------
+
+// The type that tensors of a floating type are computed in by oneDNN here:
+// FLOAT with conversions around it, or BF16 itself.
+rabbet_dtype_t rabbet_dnnl_compute_type(rabbet_dtype_t dtype);
+static inline const rabbet_dims_t* rabbet_dnnl_dims(
+    const rabbet_dnnl_program_t* program, int32_t value) {
+  return &program->shapes->dims[value];
+}
+static inline const rabbet_group_value_t* rabbet_dnnl_value(
+    const rabbet_dnnl_program_t* program, int32_t value) {
+  return &program->kernel->group->values[value];
+}
+// Layout of a boundary value in its own format, seen as `dtype`.
+rabbet_dnnl_layout_t rabbet_dnnl_value_layout(
+    const rabbet_dnnl_program_t* program, int32_t value, rabbet_dtype_t dtype);
+
+rabbet_dnnl_ref_t rabbet_dnnl_scratch(rabbet_dnnl_program_t* program,
+                                      size_t bytes);
+// A boundary input's elements as `dtype`: where they are, or a converted copy
+// (made once if constant, else by a step).
+rabbet_status_t rabbet_dnnl_input(rabbet_dnnl_program_t* program, int32_t value,
+                                  rabbet_dtype_t dtype,
+                                  rabbet_dnnl_ref_t* out_ref);
+// Where to write an output's elements as `dtype`; end_output converts them to
+// the output's own type if they differ.
+rabbet_status_t rabbet_dnnl_begin_output(rabbet_dnnl_program_t* program,
+                                         int32_t value, rabbet_dtype_t dtype,
+                                         rabbet_dnnl_ref_t* out_ref);
+rabbet_status_t rabbet_dnnl_end_output(rabbet_dnnl_program_t* program,
+                                       int32_t value, rabbet_dtype_t dtype,
+                                       const rabbet_dnnl_ref_t* ref);
+// The value, which lies as `layout` says (seen as layout->dtype), as the
+// primitive wants it for its argument: packed once if constant, else by a step.
+rabbet_status_t rabbet_dnnl_weights(rabbet_dnnl_program_t* program,
+                                    int32_t value,
+                                    const rabbet_dnnl_layout_t* layout,
+                                    const rabbet_dnnl_primitive_t* primitive,
+                                    int arg, rabbet_dnnl_ref_t* out_ref);
+// The primitive of that number for these shapes; if there is none for them, as
+// can be with dynamic shapes, the library's first choice.
+rabbet_status_t rabbet_dnnl_make(rabbet_dnnl_program_t* program,
+                                 const rabbet_dnnl_spec_t* spec,
+                                 int32_t implementation,
+                                 rabbet_dnnl_primitive_t** out_primitive);
+// Appends a step. Takes the primitive in every case.
+rabbet_status_t rabbet_dnnl_run(rabbet_dnnl_program_t* program,
+                                rabbet_dnnl_when_t when,
+                                rabbet_dnnl_primitive_t* take_primitive,
+                                const rabbet_dnnl_binding_t* bindings,
+                                int binding_count);
+// Appends a step that converts (or copies) `count` elements.
+rabbet_status_t rabbet_dnnl_move(rabbet_dnnl_program_t* program,
+                                 rabbet_dnnl_when_t when,
+                                 const rabbet_dnnl_ref_t* source,
+                                 rabbet_dtype_t from,
+                                 const rabbet_dnnl_ref_t* target,
+                                 rabbet_dtype_t to, int64_t count);
+// Elements of a boundary value with its format's padding.
+rabbet_status_t rabbet_dnnl_physical_count(const rabbet_dnnl_program_t* program,
+                                           int32_t value, int64_t* out_count);
+
+// ---- For the class tables --------------------------------------------------
+
+typedef rabbet_status_t (*rabbet_dnnl_compile_fn_t)(
+    rabbet_dnnl_program_t* program);
+
+rabbet_status_t rabbet_dnnl_kernel_create(
+    const rabbet_kernel_spec_t* spec, const rabbet_kernel_class_t* kernel_class,
+    rabbet_kernel_t** out_kernel);
+void rabbet_dnnl_kernel_destroy(rabbet_kernel_t* kernel);
+rabbet_status_t rabbet_dnnl_kernel_prepare(rabbet_kernel_t* kernel,
+                                           const rabbet_kernel_shapes_t* shapes,
+                                           rabbet_dnnl_compile_fn_t compile,
+                                           rabbet_kernel_state_t** out_state,
+                                           size_t* out_workspace);
+void rabbet_dnnl_destroy_state(rabbet_kernel_t* kernel,
+                               rabbet_kernel_state_t* state);
+rabbet_status_t rabbet_dnnl_enqueue(rabbet_kernel_t* kernel,
+                                    rabbet_kernel_state_t* state,
+                                    const rabbet_kernel_call_t* call);
+
+// Defines the class `symbol` from the functions symbol_propose and
+// symbol_compile.
+#define RABBET_DNNL_CLASS(symbol, class_name, class_version)               \
+  static rabbet_status_t symbol##_create(const rabbet_kernel_spec_t* spec, \
+                                         rabbet_kernel_t** out_kernel) {   \
+    return rabbet_dnnl_kernel_create(spec, &symbol, out_kernel);           \
+  }                                                                        \
+  static rabbet_status_t symbol##_prepare(                                 \
+      rabbet_kernel_t* kernel, const rabbet_kernel_shapes_t* shapes,       \
+      rabbet_kernel_state_t** out_state, size_t* out_workspace) {          \
+    return rabbet_dnnl_kernel_prepare(kernel, shapes, symbol##_compile,    \
+                                      out_state, out_workspace);           \
+  }                                                                        \
+  const rabbet_kernel_class_t symbol = {                                   \
+      .struct_size = sizeof(rabbet_kernel_class_t),                        \
+      .name = class_name,                                                  \
+      .version = class_version,                                            \
+      .propose = symbol##_propose,                                         \
+      .create = symbol##_create,                                           \
+      .destroy = rabbet_dnnl_kernel_destroy,                               \
+      .prepare = symbol##_prepare,                                         \
+      .destroy_state = rabbet_dnnl_destroy_state,                          \
+      .enqueue = rabbet_dnnl_enqueue,                                      \
+  }
+
+#endif  // RABBET_SRC_DEVICE_CPU_DNNL_PROGRAM_H_

@@ -1,0 +1,55 @@
+#include <string.h>
+
+#include "device/cpu/cpu.h"
+
+#if defined(__x86_64__)
+static rabbet_cpu_isa_t rabbet_cpu_isa_of_processor(void) {
+  __builtin_cpu_init();
+  if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma") ||
+      !__builtin_cpu_supports("f16c")) {
+    return RABBET_CPU_BASELINE;
+  }
+  if (!__builtin_cpu_supports("avx512f") ||
+      !__builtin_cpu_supports("avx512bw") ||
+      !__builtin_cpu_supports("avx512dq") ||
+      !__builtin_cpu_supports("avx512vl")) {
+    return RABBET_CPU_AVX2;
+  }
+  return __builtin_cpu_supports("avx512bf16") ? RABBET_CPU_AVX512_BF16
+                                              : RABBET_CPU_AVX512;
+}
+#else
+static rabbet_cpu_isa_t rabbet_cpu_isa_of_processor(void) {
+  return RABBET_CPU_BASELINE;
+}
+#endif
+
+// oneDNN's choice is an upper bound, so that its environment variable
+// ONEDNN_MAX_CPU_ISA restricts our own kernels too.
+static rabbet_cpu_isa_t rabbet_cpu_isa_of_dnnl(void) {
+  const char* name = rabbet_dnnl_isa();
+  if (strcmp(name, "avx512_core_bf16") == 0 ||
+      strcmp(name, "avx512_core_amx") == 0) {
+    return RABBET_CPU_AVX512_BF16;
+  }
+  if (strncmp(name, "avx512_core", 11) == 0) return RABBET_CPU_AVX512;
+  if (strncmp(name, "avx2", 4) == 0) return RABBET_CPU_AVX2;
+  return RABBET_CPU_BASELINE;
+}
+
+rabbet_cpu_isa_t rabbet_cpu_isa(void) {
+  static atomic_int known = -1;
+  int isa = atomic_load_explicit(&known, memory_order_relaxed);
+  if (isa < 0) {
+    rabbet_cpu_isa_t processor = rabbet_cpu_isa_of_processor();
+    rabbet_cpu_isa_t library = rabbet_cpu_isa_of_dnnl();
+    isa = processor < library ? (int)processor : (int)library;
+    atomic_store_explicit(&known, isa, memory_order_relaxed);
+  }
+  return (rabbet_cpu_isa_t)isa;
+}
+
+rabbet_format_t rabbet_cpu_blocked_format(void) {
+  return rabbet_cpu_isa() >= RABBET_CPU_AVX512 ? RABBET_FORMAT_CHW16
+                                               : RABBET_FORMAT_CHW8;
+}

@@ -1,0 +1,19 @@
+// Loops over the calling thread's OpenMP team: the only place that uses
+// OpenMP's pragmas.
+#ifndef RABBET_SRC_DEVICE_CPU_PARALLEL_H_
+#define RABBET_SRC_DEVICE_CPU_PARALLEL_H_
+
+#include <stdint.h>
+
+// Calls body for disjoint ranges that cover [0, count), at most one for each
+// thread, none shorter than `grain` (but the last). In the calling thread alone
+// when one range is enough.
+void rabbet_cpu_parallel(int64_t count, int64_t grain,
+                         void (*body)(void* context, int64_t begin,
+                                      int64_t end),
+                         void* context);
+
+// Threads that the calling thread's loops use from now on; returns what it was.
+int rabbet_cpu_set_threads(int threads);
+
+#endif  // RABBET_SRC_DEVICE_CPU_PARALLEL_H_

@@ -1,0 +1,537 @@
+#include "conformance/kernel_case.h"
+
+#include <math.h>
+
+#include "ops/evaluate.h"
+
+#define KERNEL_GUARD 256
+#define KERNEL_RUBBISH 0xa5
+
+static bool kernel_is_real(rabbet_dtype_t dtype) {
+  return dtype == RABBET_DTYPE_FLOAT || dtype == RABBET_DTYPE_HALF ||
+         dtype == RABBET_DTYPE_BF16;
+}
+// What references are computed and kept in.
+static rabbet_dtype_t kernel_reference_type(rabbet_dtype_t dtype) {
+  return kernel_is_real(dtype) ? RABBET_DTYPE_FLOAT : dtype;
+}
+
+static int64_t kernel_count(const rabbet_dims_t* dims) {
+  int64_t count = 0;
+  RABBET_EXPECT_OK(rabbet_dims_count(dims, &count));
+  return count;
+}
+static size_t kernel_bytes(rabbet_dtype_t dtype, rabbet_format_t format,
+                           const rabbet_dims_t* dims) {
+  size_t bytes = 0;
+  RABBET_EXPECT_OK(rabbet_tensor_bytes(dtype, format, dims, &bytes));
+  return bytes;
+}
+
+static void* kernel_arena(kernel_case_t* c, size_t size) {
+  void* block = NULL;
+  RABBET_EXPECT_OK(
+      rabbet_arena_allocate(&c->arena, size > 0 ? size : 1, &block));
+  return block;
+}
+
+// ---- Making the group ------------------------------------------------------
+
+void kernel_case_begin(kernel_case_t* c, rabbet_device_t* device,
+                       rabbet_dtype_t dtype) {
+  *c = (kernel_case_t){.device = device,
+                       .allocator = device->allocator,
+                       .dtype = dtype,
+                       .tolerance = 2e-6,
+                       .seed = 12345,
+                       .low = -1,
+                       .high = 1};
+  rabbet_arena_initialize(c->allocator, &c->arena);
+}
+
+void kernel_case_end(kernel_case_t* c) {
+  for (size_t i = 0; i < c->value_count; ++i)
+    rabbet_free_aligned(c->allocator, c->reference[i], 64);
+  rabbet_arena_deinitialize(&c->arena);
+}
+
+static double kernel_random(kernel_case_t* c) {
+  c->seed = c->seed * 1664525u + 1013904223u;
+  return c->low + (c->high - c->low) * ((c->seed >> 8) / 16777215.0);
+}
+
+static int32_t kernel_add_value(kernel_case_t* c, rabbet_dtype_t dtype,
+                                const rabbet_dims_t* dims, void* reference) {
+  assert_true(c->value_count < KERNEL_CASE_MAX);
+  c->values[c->value_count] = (rabbet_group_value_t){
+      .dtype = dtype, .dims = *dims, .min = *dims, .max = *dims};
+  c->reference[c->value_count] = reference;
+  return (int32_t)c->value_count++;
+}
+
+// In the network's type, rounded; the reference then holds what is left.
+static void kernel_make_constant(kernel_case_t* c, int32_t value) {
+  rabbet_group_value_t* v = &c->values[value];
+  int64_t count = kernel_count(&v->dims);
+  void* data = NULL;
+  data =
+      kernel_arena(c, kernel_bytes(v->dtype, RABBET_FORMAT_LINEAR, &v->dims));
+  for (int64_t i = 0; i < count; ++i)
+    rabbet_store_double(v->dtype, data, i,
+                        rabbet_load_double(kernel_reference_type(v->dtype),
+                                           c->reference[value], i));
+  v->constant = data;
+}
+
+int32_t kernel_case_input(kernel_case_t* c, rabbet_dims_t dims, bool constant) {
+  rabbet_dtype_t kept = kernel_reference_type(c->dtype);
+  void* data = NULL;
+  RABBET_EXPECT_OK(rabbet_allocate_aligned(
+      c->allocator, kernel_bytes(kept, RABBET_FORMAT_LINEAR, &dims), 64,
+      &data));
+  for (int64_t i = 0; i < kernel_count(&dims); ++i) {
+    // Multiples of 1/64: every real type holds them exactly.
+    double value = round(kernel_random(c) * 64) / 64;
+    rabbet_store_double(kept, data, i, value);
+  }
+  int32_t value = kernel_add_value(c, c->dtype, &dims, data);
+  if (constant) kernel_make_constant(c, value);
+  c->inputs[c->input_count++] = value;
+  return value;
+}
+
+int32_t kernel_case_constant(kernel_case_t* c, rabbet_dims_t dims,
+                             const float* data) {
+  int32_t value = kernel_case_input(c, dims, true);
+  memcpy(c->reference[value], data,
+         sizeof(float) * (size_t)kernel_count(&dims));
+  kernel_make_constant(c, value);
+  return value;
+}
+
+// Attributes in the descriptor's order, as groups have them.
+static const rabbet_attr_t* kernel_attrs(kernel_case_t* c,
+                                         const rabbet_op_t* op,
+                                         const rabbet_attr_t* attrs,
+                                         size_t count) {
+  rabbet_attr_t* complete =
+      kernel_arena(c, sizeof(*complete) * (op->attr_count + 1));
+  RABBET_EXPECT_OK(
+      rabbet_op_complete_attrs(op, attrs, count, &c->arena, complete));
+  return complete;
+}
+
+int32_t kernel_case_op(kernel_case_t* c, const char* op_name,
+                       const rabbet_attr_t* attrs, size_t attr_count,
+                       const int32_t* inputs, size_t input_count) {
+  const rabbet_op_t* op = rabbet_op_find(op_name);
+  assert_non_null(op);
+  rabbet_view_t views[KERNEL_CASE_MAX], result[8];
+  int32_t* numbers = kernel_arena(c, sizeof(*numbers) * (input_count + 1));
+  for (size_t i = 0; i < input_count; ++i) {
+    numbers[i] = inputs[i];
+    views[i] = (rabbet_view_t){.dtype = RABBET_DTYPE_NONE};
+    if (inputs[i] < 0) continue;
+    const rabbet_group_value_t* v = &c->values[inputs[i]];
+    views[i] = (rabbet_view_t){.data = c->reference[inputs[i]],
+                               .dtype = kernel_reference_type(v->dtype),
+                               .format = RABBET_FORMAT_LINEAR,
+                               .dims = v->dims};
+  }
+  RABBET_EXPECT_OK(rabbet_op_evaluate(op_name, attrs, attr_count, views,
+                                      input_count, c->allocator, result));
+  rabbet_dtype_t dtype =
+      kernel_is_real(result[0].dtype) ? c->dtype : result[0].dtype;
+  int32_t value = kernel_add_value(c, dtype, &result[0].dims, result[0].data);
+  numbers[input_count] = value;
+  c->nodes[c->node_count++] = (rabbet_group_node_t){
+      .op = op,
+      .name = op_name,
+      .attrs = kernel_attrs(c, op, attrs, attr_count),
+      .inputs = numbers,
+      .input_count = input_count,
+      .outputs = numbers + input_count,
+      .output_count = 1,
+  };
+  return value;
+}
+
+void kernel_case_output(kernel_case_t* c, int32_t value) {
+  c->outputs[c->output_count++] = value;
+}
+
+rabbet_group_t kernel_case_group(kernel_case_t* c) {
+  return (rabbet_group_t){
+      .values = c->values,
+      .value_count = c->value_count,
+      .inputs = c->inputs,
+      .input_count = c->input_count,
+      .outputs = c->outputs,
+      .output_count = c->output_count,
+      .nodes = c->nodes,
+      .node_count = c->node_count,
+  };
+}
+
+// ---- Candidates ------------------------------------------------------------
+
+typedef struct kernel_list_t {
+  kernel_case_t* c;
+  const kernel_case_filter_t* filter;
+  kernel_case_candidate_t* candidates;
+  size_t count, capacity;
+} kernel_list_t;
+
+static rabbet_status_t kernel_list_add(void* context,
+                                       const rabbet_candidate_t* candidate) {
+  kernel_list_t* list = context;
+  const char* part = list->filter ? list->filter->tactic : NULL;
+  if (part && !strstr(candidate->tactic_name, part)) return rabbet_ok();
+  assert_true(list->count < list->capacity);
+  kernel_case_t* c = list->c;
+  kernel_case_candidate_t* out = &list->candidates[list->count++];
+  out->kernel = candidate->kernel;
+  out->tactic = candidate->tactic;
+  memcpy(out->tactic_name, candidate->tactic_name, sizeof(out->tactic_name));
+  memcpy(out->values, c->values, sizeof(c->values));
+  for (size_t i = 0; i < c->input_count + c->output_count; ++i) {
+    int32_t value =
+        i < c->input_count ? c->inputs[i] : c->outputs[i - c->input_count];
+    out->tensors[i] = candidate->tensors[i];
+    out->values[value].dtype = candidate->tensors[i].dtype;
+    out->values[value].format = candidate->tensors[i].format;
+    if (!c->values[value].constant) continue;
+    // A constant is kept as it is.
+    assert_int_equal(candidate->tensors[i].dtype, c->values[value].dtype);
+    assert_int_equal(candidate->tensors[i].format, RABBET_FORMAT_LINEAR);
+  }
+  for (size_t i = 0; i < c->output_count; ++i)
+    out->in_place[i] = candidate->in_place ? candidate->in_place[i] : -1;
+  out->group = kernel_case_group(c);
+  out->group.values = out->values;
+  return rabbet_ok();
+}
+
+size_t kernel_case_candidates(kernel_case_t* c,
+                              const kernel_case_filter_t* filter,
+                              kernel_case_candidate_t** out_candidates) {
+  kernel_list_t list = {.c = c, .filter = filter, .capacity = 256};
+  list.candidates = kernel_arena(c, sizeof(*list.candidates) * list.capacity);
+  rabbet_group_t group = kernel_case_group(c);
+  const rabbet_propose_t propose = {
+      .device = c->device,
+      .group = &group,
+      .extra_dtypes = c->extra_dtypes,
+      .fixed = filter ? filter->fixed : NULL,
+      .threads = 1,
+      .optimization_level =
+          filter && filter->optimization_level ? filter->optimization_level : 5,
+      .allocator = c->allocator,
+  };
+  const rabbet_candidate_sink_t sink = {&list, kernel_list_add};
+  size_t count = 0;
+  const rabbet_kernel_class_t* const* classes =
+      c->device->vtable->kernel_classes(c->device, &count);
+  for (size_t i = 0; i < count; ++i) {
+    if (filter && filter->kernel &&
+        strcmp(filter->kernel, classes[i]->name) != 0) {
+      continue;
+    }
+    RABBET_EXPECT_OK(classes[i]->propose(&propose, sink));
+  }
+  *out_candidates = list.candidates;
+  return list.count;
+}
+
+// ---- Memory ----------------------------------------------------------------
+
+static void* kernel_guarded(kernel_case_t* c, size_t size) {
+  void* block = NULL;
+  RABBET_EXPECT_OK(rabbet_allocate_aligned(
+      c->allocator, size + 2 * KERNEL_GUARD, 256, &block));
+  memset(block, KERNEL_RUBBISH, size + 2 * KERNEL_GUARD);
+  return (char*)block + KERNEL_GUARD;
+}
+
+static void kernel_check_guard(kernel_case_t* c, const void* data, size_t size,
+                               const char* what) {
+  const unsigned char* bytes = (const unsigned char*)data - KERNEL_GUARD;
+  for (size_t i = 0; i < 2 * KERNEL_GUARD; ++i) {
+    size_t at = i < KERNEL_GUARD ? i : i + size;
+    if (bytes[at] == KERNEL_RUBBISH) continue;
+    fail_msg("%s: wrote outside %s, at byte %lld of %zu", c->trace, what,
+             (long long)at - KERNEL_GUARD, size);
+  }
+}
+
+static void kernel_free_guarded(kernel_case_t* c, void* data) {
+  if (data) rabbet_free_aligned(c->allocator, (char*)data - KERNEL_GUARD, 256);
+}
+
+// Where a format keeps the element of row-major number `index`.
+static int64_t kernel_place(rabbet_format_t format, const rabbet_dims_t* dims,
+                            int64_t index) {
+  const rabbet_format_info_t* info = rabbet_format_info(format);
+  if (info->block == 1 && !info->channels_last) return index;
+  int64_t spatial = 1;
+  for (int i = 2; i < dims->rank; ++i)
+    spatial *= dims->d[i];
+  int64_t channels = dims->d[1];
+  int64_t blocks = (channels + info->block - 1) / info->block;
+  int64_t s = index % spatial, channel = index / spatial % channels;
+  int64_t n = index / spatial / channels;
+  if (info->channels_last)
+    return (n * spatial + s) * blocks * info->block + channel;
+  return ((n * blocks + channel / info->block) * spatial + s) * info->block +
+         channel % info->block;
+}
+
+static void kernel_write(kernel_case_t* c, int32_t value,
+                         const rabbet_group_value_t* v, void* data) {
+  memset(data, 0, kernel_bytes(v->dtype, v->format, &v->dims));
+  rabbet_dtype_t kept = kernel_reference_type(c->values[value].dtype);
+  for (int64_t i = 0; i < kernel_count(&v->dims); ++i) {
+    int64_t at = kernel_place(v->format, &v->dims, i);
+    if (kernel_is_real(v->dtype))
+      rabbet_store_double(v->dtype, data, at,
+                          rabbet_load_double(kept, c->reference[value], i));
+    else
+      rabbet_store_int64(v->dtype, data, at,
+                         rabbet_load_int64(kept, c->reference[value], i));
+  }
+}
+
+void kernel_case_fill(kernel_case_t* c,
+                      const kernel_case_candidate_t* candidate,
+                      size_t workspace, bool in_place,
+                      kernel_case_memory_t* out_memory) {
+  *out_memory = (kernel_case_memory_t){0};
+  if (!c->trace[0])
+    snprintf(c->trace, sizeof(c->trace), "%s %s", candidate->kernel->name,
+             candidate->tactic_name);
+  for (size_t i = 0; i < c->input_count; ++i) {
+    const rabbet_group_value_t* v = &candidate->values[c->inputs[i]];
+    out_memory->inputs[i] =
+        kernel_guarded(c, kernel_bytes(v->dtype, v->format, &v->dims));
+    kernel_write(c, c->inputs[i], v, out_memory->inputs[i]);
+  }
+  for (size_t i = 0; i < c->output_count; ++i) {
+    const rabbet_group_value_t* v = &candidate->values[c->outputs[i]];
+    out_memory->outputs[i] =
+        in_place && candidate->in_place[i] >= 0
+            ? out_memory->inputs[candidate->in_place[i]]
+            : kernel_guarded(c, kernel_bytes(v->dtype, v->format, &v->dims));
+  }
+  out_memory->workspace = kernel_guarded(c, workspace);
+  out_memory->call = (rabbet_kernel_call_t){.inputs = out_memory->inputs,
+                                            .outputs = out_memory->outputs,
+                                            .workspace = out_memory->workspace};
+}
+
+void kernel_case_free(kernel_case_t* c, kernel_case_memory_t* memory) {
+  for (size_t i = 0; i < c->output_count; ++i) {
+    bool shared = false;
+    for (size_t k = 0; k < c->input_count; ++k)
+      shared = shared || memory->inputs[k] == memory->outputs[i];
+    if (!shared) kernel_free_guarded(c, memory->outputs[i]);
+  }
+  for (size_t i = 0; i < c->input_count; ++i)
+    kernel_free_guarded(c, memory->inputs[i]);
+  kernel_free_guarded(c, memory->workspace);
+}
+
+// ---- Comparing -------------------------------------------------------------
+
+// Half a unit in the last place, as a part of the value.
+static double kernel_rounding(rabbet_dtype_t dtype) {
+  return dtype == RABBET_DTYPE_HALF   ? 0x1p-11
+         : dtype == RABBET_DTYPE_BF16 ? 0x1p-8
+                                      : 0x1p-24;
+}
+
+static void kernel_compare_real(kernel_case_t* c, int32_t value,
+                                const rabbet_group_value_t* v,
+                                const void* data) {
+  const float* expected = c->reference[value];
+  int64_t count = kernel_count(&v->dims);
+  double largest = 0;
+  for (int64_t i = 0; i < count; ++i) {
+    if (isfinite(expected[i]) && fabs(expected[i]) > largest)
+      largest = fabs(expected[i]);
+  }
+  for (int64_t i = 0; i < count; ++i) {
+    double found = rabbet_load_double(v->dtype, data,
+                                      kernel_place(v->format, &v->dims, i));
+    double wanted = expected[i];
+    double allowed = c->tolerance * largest +
+                     1.01 * kernel_rounding(v->dtype) * fabs(wanted) +
+                     (v->dtype == RABBET_DTYPE_HALF ? 0x1p-25 : 0);
+    if (found == wanted || fabs(found - wanted) <= allowed ||
+        (isnan(found) && isnan(wanted))) {
+      continue;
+    }
+    fail_msg(
+        "%s: element %lld is %.9g, expected %.9g (off by %.3g, allowed "
+        "%.3g)",
+        c->trace, (long long)i, found, wanted, fabs(found - wanted), allowed);
+  }
+}
+
+static void kernel_compare_integer(kernel_case_t* c, int32_t value,
+                                   const rabbet_group_value_t* v,
+                                   const void* data) {
+  for (int64_t i = 0; i < kernel_count(&v->dims); ++i) {
+    int64_t found =
+        rabbet_load_int64(v->dtype, data, kernel_place(v->format, &v->dims, i));
+    int64_t wanted = rabbet_load_int64(v->dtype, c->reference[value], i);
+    if (found != wanted)
+      fail_msg("%s: element %lld is %lld, expected %lld", c->trace,
+               (long long)i, (long long)found, (long long)wanted);
+  }
+}
+
+// What lies between the elements must be zero.
+static void kernel_check_padding(kernel_case_t* c,
+                                 const rabbet_group_value_t* v,
+                                 const void* data) {
+  size_t size = kernel_bytes(v->dtype, v->format, &v->dims);
+  size_t element = (size_t)rabbet_dtype_bits(v->dtype) / 8;
+  unsigned char* used = kernel_guarded(c, size);
+  memset(used, 0, size);
+  for (int64_t i = 0; i < kernel_count(&v->dims); ++i)
+    used[kernel_place(v->format, &v->dims, i) * (int64_t)element] = 1;
+  for (size_t i = 0; i < size; i += element) {
+    for (size_t b = 0; !used[i] && b < element; ++b) {
+      if (((const unsigned char*)data)[i + b] != 0)
+        fail_msg("%s: padding element %zu is not zero", c->trace, i / element);
+    }
+  }
+  kernel_free_guarded(c, used);
+}
+
+static void kernel_check_unchanged(kernel_case_t* c,
+                                   const kernel_case_candidate_t* candidate,
+                                   size_t input, const void* data) {
+  const rabbet_group_value_t* v = &candidate->values[c->inputs[input]];
+  size_t size = kernel_bytes(v->dtype, v->format, &v->dims);
+  void* before = kernel_guarded(c, size);
+  kernel_write(c, c->inputs[input], v, before);
+  if (memcmp(before, data, size) != 0)
+    fail_msg("%s: input %zu was changed", c->trace, input);
+  kernel_free_guarded(c, before);
+  kernel_check_guard(c, data, size, "an input");
+}
+
+void kernel_case_verify(kernel_case_t* c,
+                        const kernel_case_candidate_t* candidate, bool in_place,
+                        const kernel_case_memory_t* memory) {
+  for (size_t i = 0; i < c->output_count; ++i) {
+    int32_t value = c->outputs[i];
+    const rabbet_group_value_t* v = &candidate->values[value];
+    if (kernel_is_real(v->dtype))
+      kernel_compare_real(c, value, v, memory->outputs[i]);
+    else
+      kernel_compare_integer(c, value, v, memory->outputs[i]);
+    kernel_check_padding(c, v, memory->outputs[i]);
+    kernel_check_guard(c, memory->outputs[i],
+                       kernel_bytes(v->dtype, v->format, &v->dims),
+                       "an output");
+  }
+  for (size_t i = 0; i < c->input_count; ++i) {
+    bool replaced = false;
+    for (size_t k = 0; in_place && k < c->output_count; ++k)
+      replaced = replaced || candidate->in_place[k] == (int32_t)i;
+    if (!replaced) kernel_check_unchanged(c, candidate, i, memory->inputs[i]);
+  }
+}
+
+// ---- Running ---------------------------------------------------------------
+
+static bool kernel_is_in_place(const kernel_case_t* c,
+                               const kernel_case_candidate_t* candidate) {
+  for (size_t i = 0; i < c->output_count; ++i) {
+    if (candidate->in_place[i] >= 0) return true;
+  }
+  return false;
+}
+
+static void kernel_run_once(kernel_case_t* c,
+                            const kernel_case_candidate_t* candidate,
+                            rabbet_kernel_t* kernel,
+                            rabbet_kernel_state_t* state, size_t workspace,
+                            int threads, bool in_place) {
+  const rabbet_device_vtable_t* device = c->device->vtable;
+  kernel_case_memory_t memory;
+  kernel_case_fill(c, candidate, workspace, in_place, &memory);
+  void* token = NULL;
+  if (device->begin_run)
+    RABBET_EXPECT_OK(device->begin_run(c->device, threads, &token));
+  RABBET_EXPECT_OK(candidate->kernel->enqueue(kernel, state, &memory.call));
+  if (device->end_run) device->end_run(c->device, token);
+  kernel_case_verify(c, candidate, in_place, &memory);
+  kernel_check_guard(c, memory.workspace, workspace, "the workspace");
+  kernel_case_free(c, &memory);
+}
+
+// The candidate with this case's shapes and constants.
+static kernel_case_candidate_t* kernel_adopt(
+    kernel_case_t* c, const kernel_case_candidate_t* candidate) {
+  kernel_case_candidate_t* own = kernel_arena(c, sizeof(*own));
+  *own = *candidate;
+  for (size_t i = 0; i < c->value_count; ++i) {
+    own->values[i].dims = c->values[i].dims;
+    own->values[i].constant = c->values[i].constant;
+  }
+  own->group.values = own->values;
+  return own;
+}
+
+void kernel_case_run(kernel_case_t* c, const kernel_case_candidate_t* given,
+                     int threads) {
+  const kernel_case_candidate_t* candidate = kernel_adopt(c, given);
+  snprintf(c->trace, sizeof(c->trace), "%s %s, %s %s -> %s %s, %d threads",
+           candidate->kernel->name, candidate->tactic_name,
+           rabbet_dtype_name(candidate->tensors[0].dtype),
+           rabbet_format_name(candidate->tensors[0].format),
+           rabbet_dtype_name(candidate->tensors[c->input_count].dtype),
+           rabbet_format_name(candidate->tensors[c->input_count].format),
+           threads);
+  const rabbet_kernel_spec_t spec = {
+      .device = c->device,
+      .group = &candidate->group,
+      .tactic = candidate->tactic,
+      .allocator = c->allocator,
+  };
+  rabbet_dims_t dims[KERNEL_CASE_MAX];
+  const int64_t* host[KERNEL_CASE_MAX] = {NULL};
+  for (size_t i = 0; i < c->value_count; ++i) {
+    dims[i] = c->values[i].dims;
+    if (c->values[i].dtype == RABBET_DTYPE_INT64) host[i] = c->reference[i];
+  }
+  const rabbet_kernel_shapes_t shapes = {dims, host, threads};
+  rabbet_kernel_t* kernel = NULL;
+  rabbet_kernel_state_t* state = NULL;
+  size_t workspace = 0;
+  RABBET_EXPECT_OK(candidate->kernel->create(&spec, &kernel));
+  RABBET_EXPECT_OK(
+      candidate->kernel->prepare(kernel, &shapes, &state, &workspace));
+  kernel_run_once(c, candidate, kernel, state, workspace, threads, false);
+  kernel_run_once(c, candidate, kernel, state, workspace, threads, false);
+  if (kernel_is_in_place(c, candidate)) {
+    snprintf(c->trace + strlen(c->trace), sizeof(c->trace) - strlen(c->trace),
+             ", in place");
+    kernel_run_once(c, candidate, kernel, state, workspace, threads, true);
+  }
+  if (state) candidate->kernel->destroy_state(kernel, state);
+  candidate->kernel->destroy(kernel);
+}
+
+int kernel_case_check(kernel_case_t* c, const kernel_case_filter_t* filter) {
+  kernel_case_candidate_t* candidates = NULL;
+  size_t count = kernel_case_candidates(c, filter, &candidates);
+  for (size_t i = 0; i < count; ++i) {
+    for (int threads = 1; threads <= 2; ++threads)
+      kernel_case_run(c, &candidates[i], threads);
+  }
+  return (int)count;
+}
