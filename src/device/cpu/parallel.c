@@ -4,6 +4,13 @@
 
 #include "base/math.h"
 
+// Not omp_get_thread_num: the caller may itself be in a team of its own.
+static _Thread_local int slot_in_team;
+
+int rabbet_cpu_slot(void) {
+  return slot_in_team;
+}
+
 void rabbet_cpu_parallel(int64_t count, int64_t grain,
                          void (*body)(void* context, int64_t begin,
                                       int64_t end),
@@ -24,7 +31,9 @@ void rabbet_cpu_parallel(int64_t count, int64_t grain,
     int64_t team = omp_get_num_threads(), me = omp_get_thread_num();
     int64_t begin = grains * me / team * grain;
     int64_t end = rabbet_min_i64(grains * (me + 1) / team * grain, count);
+    slot_in_team = (int)me;
     if (begin < end) body(context, begin, end);
+    slot_in_team = 0;
   }
 }
 

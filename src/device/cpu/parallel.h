@@ -13,6 +13,14 @@ void rabbet_cpu_parallel(int64_t count, int64_t grain,
                                       int64_t end),
                          void* context);
 
+// Which of the loop's threads calls, in its body: 0 to threads - 1, for memory
+// that each has of its own.
+int rabbet_cpu_slot(void);
+// How many such there can be for a context with `threads`.
+static inline int rabbet_cpu_slots(int threads) {
+  return threads > 1 ? threads : 1;
+}
+
 // Threads that the calling thread's loops use from now on; returns what it was.
 int rabbet_cpu_set_threads(int threads);
 
