@@ -24,7 +24,7 @@ setup:
 
 build: setup
 	@cmake -S . -B $(BUILD) -G Ninja -DPython3_EXECUTABLE=$(PYTHON) \
-	  $(CMAKE_FLAGS) >$(BUILD)-configure.log 2>&1 || (cat $(BUILD).log; exit 1)
+	  $(CMAKE_FLAGS) >$(BUILD)-configure.log 2>&1 || (cat $(BUILD)-configure.log; exit 1)
 	@cmake --build $(BUILD)
 
 demo: build
