@@ -1,0 +1,479 @@
+// The registry, and what the checked calls say of plugins that are wrong.
+#include "plugin/plugin.h"
+
+#include "check.h"
+#include "faults/fault_allocator.h"
+
+// ---- A plugin whose answers the test sets ----------------------------------
+
+static struct {
+  int created, destroyed, creators_destroyed;
+  rabbet_status_t (*describe)(rabbet_dim_builder_t*,
+                              const rabbet_plugin_input_t*,
+                              rabbet_plugin_output_t*);
+  rabbet_plugin_type_format_t combination[2];
+  int combinations;
+  int32_t tactics[2];
+  int tactic_count;
+} answers;
+
+static void probe_destroy(void* self) {
+  (void)self;
+  ++answers.destroyed;
+}
+static int32_t probe_output_count(void* self) {
+  (void)self;
+  return 1;
+}
+static rabbet_status_t probe_describe(void* self, rabbet_dim_builder_t* builder,
+                                      const rabbet_plugin_input_t* inputs,
+                                      size_t count,
+                                      rabbet_plugin_output_t* outputs) {
+  (void)self;
+  (void)count;
+  return answers.describe(builder, inputs, outputs);
+}
+static rabbet_status_t probe_combinations(
+    void* self, const rabbet_plugin_query_t* query,
+    rabbet_plugin_combination_sink_t sink) {
+  (void)self;
+  (void)query;
+  for (int i = 0; i < answers.combinations; ++i) {
+    RABBET_RETURN_IF_ERROR(sink.add(sink.context, answers.combination));
+  }
+  return rabbet_ok();
+}
+static rabbet_status_t probe_tactics(void* self,
+                                     const rabbet_plugin_query_t* query,
+                                     rabbet_plugin_tactic_sink_t sink) {
+  (void)self;
+  (void)query;
+  for (int i = 0; i < answers.tactic_count; ++i) {
+    RABBET_RETURN_IF_ERROR(sink.add(sink.context, answers.tactics[i]));
+  }
+  return rabbet_ok();
+}
+static rabbet_status_t probe_enqueue(void* self,
+                                     const rabbet_plugin_call_t* call) {
+  (void)self;
+  (void)call;
+  return RABBET_STATUS(RABBET_STATUS_PLUGIN, "it always fails");
+}
+
+static const rabbet_plugin_vtable_t probe_vtable = {
+    .struct_size = sizeof(rabbet_plugin_vtable_t),
+    .destroy = probe_destroy,
+    .output_count = probe_output_count,
+    .describe = probe_describe,
+    .combinations = probe_combinations,
+    .tactics = probe_tactics,
+    .enqueue = probe_enqueue,
+};
+
+static rabbet_status_t probe_create(void* user_data,
+                                    const rabbet_plugin_create_t* args,
+                                    rabbet_plugin_instance_t* out_instance) {
+  (void)args;
+  ++answers.created;
+  *out_instance = (rabbet_plugin_instance_t){
+      user_data ? user_data : (void*)&probe_vtable, NULL};
+  return rabbet_ok();
+}
+static void creator_destroy(void* user_data) {
+  (void)user_data;
+  ++answers.creators_destroyed;
+}
+
+static const rabbet_plugin_field_t fields[] = {
+    {"pads", RABBET_ATTR_INTS, 0, true},
+    {"mode", RABBET_ATTR_STRING, 0, false},
+    {"table", RABBET_ATTR_TENSOR, RABBET_DTYPE_HALF, false},
+};
+
+static rabbet_plugin_creator_t probe(const char* name) {
+  return (rabbet_plugin_creator_t){.struct_size =
+                                       sizeof(rabbet_plugin_creator_t),
+                                   .name = name,
+                                   .plugin_namespace = "test",
+                                   .origin = "plugin_test.c",
+                                   .fields = fields,
+                                   .field_count = 3,
+                                   .create = probe_create,
+                                   .destroy = creator_destroy};
+}
+
+static const int64_t pads[] = {1, 2};
+static const rabbet_attr_t pads_attr = {
+    .name = "pads", .type = RABBET_ATTR_INTS, .data = pads, .count = 2};
+
+static rabbet_plugin_t* make(const rabbet_attr_t* attrs, size_t count) {
+  rabbet_plugin_create_t args = {
+      .layer_name = "layer", .attrs = attrs, .attr_count = count};
+  rabbet_plugin_t* plugin = NULL;
+  RABBET_EXPECT_OK(rabbet_plugin_create("Probe", "1", "test", &args,
+                                        rabbet_allocator_system(), &plugin));
+  return plugin;
+}
+
+static int register_probe(void** state) {
+  (void)state;
+  memset(&answers, 0, sizeof(answers));
+  rabbet_plugin_creator_t creator = probe("Probe");
+  RABBET_EXPECT_OK(rabbet_plugin_register(&creator));
+  return 0;
+}
+static int deregister_probe(void** state) {
+  (void)state;
+  RABBET_EXPECT_OK(rabbet_plugin_deregister("Probe", "1", "test"));
+  return 0;
+}
+
+// ---- Registry --------------------------------------------------------------
+
+static void test_keys_are_unique(void** state) {
+  (void)state;
+  rabbet_plugin_creator_t creator = probe("Probe");
+  RABBET_EXPECT_ERROR(rabbet_plugin_register(&creator),
+                      RABBET_STATUS_ALREADY_EXISTS, "from 'plugin_test.c'");
+  creator.version = "2";
+  RABBET_EXPECT_OK(rabbet_plugin_register(&creator));
+  const rabbet_plugin_creator_t* found = NULL;
+  RABBET_EXPECT_OK(rabbet_plugin_find("Probe", "2", "test", &found));
+  assert_string_equal(found->version, "2");
+  RABBET_EXPECT_OK(rabbet_plugin_deregister("Probe", "2", "test"));
+  assert_int_equal(answers.creators_destroyed, 0);  // still held
+  assert_string_equal(found->name, "Probe");
+  rabbet_plugin_creator_release(found);
+  assert_int_equal(answers.creators_destroyed, 1);
+}
+
+static void test_missing_plugins_are_named(void** state) {
+  (void)state;
+  const rabbet_plugin_creator_t* found = NULL;
+  RABBET_EXPECT_ERROR(rabbet_plugin_find("Prob", NULL, "test", &found),
+                      RABBET_STATUS_NOT_FOUND, "did you mean 'Probe'");
+  RABBET_EXPECT_ERROR(rabbet_plugin_find("Probe", "7", "other", &found),
+                      RABBET_STATUS_NOT_FOUND,
+                      "version '1' in namespace 'test'");
+  RABBET_EXPECT_ERROR(rabbet_plugin_find(NULL, NULL, NULL, &found),
+                      RABBET_STATUS_INVALID_ARGUMENT, "NULL");
+  RABBET_EXPECT_ERROR(rabbet_plugin_deregister("Nobody", NULL, NULL),
+                      RABBET_STATUS_NOT_FOUND, "'Nobody'");
+}
+
+static void test_wrong_creators_are_refused(void** state) {
+  (void)state;
+  rabbet_plugin_creator_t creator = probe("Wrong");
+  creator.struct_size = 8;
+  RABBET_EXPECT_ERROR(rabbet_plugin_register(&creator),
+                      RABBET_STATUS_INVALID_ARGUMENT, "struct_size is 8");
+  creator = probe("");
+  RABBET_EXPECT_ERROR(rabbet_plugin_register(&creator),
+                      RABBET_STATUS_INVALID_ARGUMENT, "name is empty");
+  creator = probe("Wrong");
+  creator.create = NULL;
+  RABBET_EXPECT_ERROR(rabbet_plugin_register(&creator),
+                      RABBET_STATUS_INVALID_ARGUMENT, "create is NULL");
+  assert_int_equal(answers.creators_destroyed, 0);
+}
+
+static void test_missing_library(void** state) {
+  (void)state;
+  RABBET_EXPECT_ERROR(rabbet_plugin_load_library("/nowhere/lib.so"),
+                      RABBET_STATUS_UNAVAILABLE, "/nowhere/lib.so");
+}
+
+// ---- Creation --------------------------------------------------------------
+
+static void expect_create_error(const rabbet_attr_t* attrs, size_t count,
+                                const char* part) {
+  rabbet_plugin_create_t args = {
+      .layer_name = "layer", .attrs = attrs, .attr_count = count};
+  rabbet_plugin_t* plugin = NULL;
+  RABBET_EXPECT_ERROR(rabbet_plugin_create("Probe", "1", "test", &args,
+                                           rabbet_allocator_system(), &plugin),
+                      RABBET_STATUS_INVALID_ARGUMENT, part);
+  assert_null(plugin);
+}
+
+static void test_attributes_are_checked(void** state) {
+  (void)state;
+  rabbet_attr_t wrong = pads_attr;
+  wrong.type = RABBET_ATTR_FLOATS;
+  expect_create_error(&wrong, 1, "'pads' must be list of ints");
+  wrong = pads_attr;
+  wrong.name = "padz";
+  expect_create_error(&wrong, 1, "no attribute 'padz'; did you mean 'pads'");
+  expect_create_error(NULL, 0, "required attribute 'pads'");
+  const rabbet_attr_t twice[] = {pads_attr, pads_attr};
+  expect_create_error(twice, 2, "given twice");
+  const rabbet_attr_t table[] = {
+      pads_attr,
+      {.name = "table", .type = RABBET_ATTR_TENSOR, .dtype = RABBET_DTYPE_FLOAT}};
+  expect_create_error(table, 2, "array of HALF, not of FLOAT");
+  assert_int_equal(answers.created, 0);
+}
+
+static void test_instances_must_be_whole(void** state) {
+  (void)state;
+  rabbet_plugin_vtable_t vtable = probe_vtable;
+  rabbet_plugin_creator_t creator = probe("Probe");
+  rabbet_plugin_t* plugin = NULL;
+  rabbet_plugin_instance_t instance = {&vtable, NULL};
+  rabbet_allocator_t allocator = rabbet_allocator_system();
+  vtable.describe = NULL;
+  RABBET_EXPECT_ERROR(
+      rabbet_plugin_wrap(&creator, instance, allocator, &plugin),
+      RABBET_STATUS_PLUGIN, "lacks describe");
+  vtable = probe_vtable;
+  vtable.enqueue = NULL;
+  RABBET_EXPECT_ERROR(
+      rabbet_plugin_wrap(&creator, instance, allocator, &plugin),
+      RABBET_STATUS_PLUGIN, "lacks enqueue");
+  assert_int_equal(answers.destroyed, 0);  // still the caller's
+  assert_int_equal(answers.creators_destroyed, 0);
+}
+
+static void test_clones_without_clone_are_shared(void** state) {
+  (void)state;
+  rabbet_plugin_t* plugin = make(&pads_attr, 1);
+  rabbet_plugin_t* clone = NULL;
+  RABBET_EXPECT_OK(rabbet_plugin_clone(plugin, &clone));
+  assert_ptr_equal(plugin, clone);
+  rabbet_plugin_release(clone);
+  assert_int_equal(answers.destroyed, 0);
+  rabbet_plugin_release(plugin);
+  assert_int_equal(answers.destroyed, 1);
+}
+
+// ---- Descriptions ----------------------------------------------------------
+
+static rabbet_status_t describe_same(rabbet_dim_builder_t* builder,
+                                     const rabbet_plugin_input_t* inputs,
+                                     rabbet_plugin_output_t* outputs) {
+  (void)builder;
+  outputs[0].dtype = inputs[0].dtype;
+  outputs[0].rank = inputs[0].rank;
+  memcpy(outputs[0].dims, inputs[0].dims, sizeof(outputs[0].dims));
+  return rabbet_ok();
+}
+static rabbet_status_t describe_bad_type(rabbet_dim_builder_t* builder,
+                                         const rabbet_plugin_input_t* inputs,
+                                         rabbet_plugin_output_t* outputs) {
+  RABBET_RETURN_IF_ERROR(describe_same(builder, inputs, outputs));
+  outputs[0].dtype = (rabbet_dtype_t)99;
+  return rabbet_ok();
+}
+static rabbet_status_t describe_bad_rank(rabbet_dim_builder_t* builder,
+                                         const rabbet_plugin_input_t* inputs,
+                                         rabbet_plugin_output_t* outputs) {
+  RABBET_RETURN_IF_ERROR(describe_same(builder, inputs, outputs));
+  outputs[0].rank = 9;
+  return rabbet_ok();
+}
+static rabbet_status_t describe_unset(rabbet_dim_builder_t* builder,
+                                      const rabbet_plugin_input_t* inputs,
+                                      rabbet_plugin_output_t* outputs) {
+  (void)builder;
+  outputs[0].dtype = inputs[0].dtype;
+  outputs[0].rank = 2;
+  return rabbet_ok();
+}
+static rabbet_status_t describe_negative(rabbet_dim_builder_t* builder,
+                                         const rabbet_plugin_input_t* inputs,
+                                         rabbet_plugin_output_t* outputs) {
+  RABBET_RETURN_IF_ERROR(describe_same(builder, inputs, outputs));
+  return rabbet_dim_constant(builder, -3, &outputs[0].dims[0]);
+}
+static rabbet_status_t describe_bad_alias(rabbet_dim_builder_t* builder,
+                                          const rabbet_plugin_input_t* inputs,
+                                          rabbet_plugin_output_t* outputs) {
+  RABBET_RETURN_IF_ERROR(describe_same(builder, inputs, outputs));
+  outputs[0].aliased_input = 5;
+  return rabbet_ok();
+}
+static rabbet_status_t describe_other_alias(rabbet_dim_builder_t* builder,
+                                            const rabbet_plugin_input_t* inputs,
+                                            rabbet_plugin_output_t* outputs) {
+  RABBET_RETURN_IF_ERROR(describe_same(builder, inputs, outputs));
+  outputs[0].aliased_input = 0;
+  outputs[0].dtype = RABBET_DTYPE_HALF;
+  return rabbet_ok();
+}
+static rabbet_status_t describe_bad_size(rabbet_dim_builder_t* builder,
+                                         const rabbet_plugin_input_t* inputs,
+                                         rabbet_plugin_output_t* outputs) {
+  RABBET_RETURN_IF_ERROR(describe_same(builder, inputs, outputs));
+  outputs[0].is_size_tensor = true;
+  return rabbet_ok();
+}
+static rabbet_status_t describe_by_zero(rabbet_dim_builder_t* builder,
+                                        const rabbet_plugin_input_t* inputs,
+                                        rabbet_plugin_output_t* outputs) {
+  rabbet_dim_t zero = 0;
+  RABBET_RETURN_IF_ERROR(describe_same(builder, inputs, outputs));
+  RABBET_RETURN_IF_ERROR(rabbet_dim_constant(builder, 0, &zero));
+  return rabbet_dim_operation(builder, RABBET_DIM_FLOOR_DIV, inputs[0].dims[0],
+                              zero, &outputs[0].dims[0]);
+}
+
+static void test_descriptions_are_checked(void** state) {
+  (void)state;
+  static const struct {
+    rabbet_status_t (*describe)(rabbet_dim_builder_t*,
+                                const rabbet_plugin_input_t*,
+                                rabbet_plugin_output_t*);
+    rabbet_status_code_t code;
+    const char* part;
+  } cases[] = {
+      {describe_bad_type, RABBET_STATUS_PLUGIN, "99 is no data type"},
+      {describe_bad_rank, RABBET_STATUS_PLUGIN, "rank 9"},
+      {describe_unset, RABBET_STATUS_PLUGIN, "dimension 0 was not set"},
+      {describe_negative, RABBET_STATUS_PLUGIN, "negative (-3)"},
+      {describe_bad_alias, RABBET_STATUS_PLUGIN, "input 5"},
+      {describe_other_alias, RABBET_STATUS_PLUGIN, "same type and shape"},
+      {describe_bad_size, RABBET_STATUS_PLUGIN, "0-D INT32 or INT64"},
+      {describe_by_zero, RABBET_STATUS_INVALID_ARGUMENT, "layer 'conv'"},
+  };
+  rabbet_plugin_t* plugin = make(&pads_attr, 1);
+  rabbet_expr_graph_t* graph = NULL;
+  RABBET_EXPECT_OK(
+      rabbet_expr_graph_create(rabbet_allocator_system(), &graph));
+  int32_t tensor = 7;
+  rabbet_dim_builder_t builder = {graph, &tensor, 1};
+  rabbet_plugin_input_t input = {.dtype = RABBET_DTYPE_FLOAT, .rank = 1};
+  rabbet_plugin_output_t output;
+  RABBET_EXPECT_OK(rabbet_dim_constant(&builder, 12, &input.dims[0]));
+  answers.describe = describe_same;
+  RABBET_EXPECT_OK(
+      rabbet_plugin_describe(plugin, "conv", &builder, &input, 1, &output));
+  for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); ++i) {
+    answers.describe = cases[i].describe;
+    RABBET_EXPECT_ERROR(
+        rabbet_plugin_describe(plugin, "conv", &builder, &input, 1, &output),
+        cases[i].code, cases[i].part);
+  }
+  rabbet_expr_graph_destroy(graph);
+  rabbet_plugin_release(plugin);
+}
+
+static void test_size_tensors_are_symbols(void** state) {
+  (void)state;
+  rabbet_expr_graph_t* graph = NULL;
+  RABBET_EXPECT_OK(
+      rabbet_expr_graph_create(rabbet_allocator_system(), &graph));
+  int32_t tensors[] = {4, 9};
+  rabbet_dim_builder_t builder = {graph, tensors, 2};
+  rabbet_dim_t opt = 0, upper = 0, size = 0, again = 0;
+  RABBET_EXPECT_OK(rabbet_dim_constant(&builder, 5, &opt));
+  RABBET_EXPECT_OK(rabbet_dim_constant(&builder, 10, &upper));
+  RABBET_EXPECT_OK(rabbet_dim_size_tensor(&builder, 1, opt, upper, &size));
+  RABBET_EXPECT_OK(rabbet_dim_size_tensor(&builder, 1, opt, upper, &again));
+  assert_int_equal(size, again);
+  assert_true(rabbet_dim_is_size_tensor(&builder, size));
+  assert_false(rabbet_dim_is_size_tensor(&builder, opt));
+  assert_int_equal(rabbet_expr_symbol(graph, 0)->tensor, 9);
+  RABBET_EXPECT_ERROR(rabbet_dim_size_tensor(&builder, 2, opt, upper, &size),
+                      RABBET_STATUS_INVALID_ARGUMENT, "output 2 of 2");
+  RABBET_EXPECT_ERROR(
+      rabbet_dim_operation(&builder, RABBET_DIM_SUM, opt, 1000, &size),
+      RABBET_STATUS_INVALID_ARGUMENT, "1000 is no dimension");
+  RABBET_EXPECT_ERROR(rabbet_dim_constant(NULL, 1, &size),
+                      RABBET_STATUS_FAILED_PRECONDITION, "while outputs");
+  rabbet_expr_graph_destroy(graph);
+}
+
+// ---- Types, formats, tactics -----------------------------------------------
+
+static rabbet_status_t count_combination(
+    void* context, const rabbet_plugin_type_format_t* tensors) {
+  (void)tensors;
+  ++*(int*)context;
+  return rabbet_ok();
+}
+static rabbet_status_t keep_tactic(void* context, int32_t tactic) {
+  *(int*)context = *(int*)context * 100 + tactic + 1;
+  return rabbet_ok();
+}
+
+static void test_combinations_and_tactics(void** state) {
+  (void)state;
+  rabbet_plugin_t* plugin = make(&pads_attr, 1);
+  rabbet_dims_t dims = {.rank = 2, .d = {2, 3}};
+  rabbet_plugin_tensor_t tensors[2] = {
+      {RABBET_DTYPE_FLOAT, RABBET_FORMAT_LINEAR, dims, dims, dims, dims},
+      {RABBET_DTYPE_FLOAT, RABBET_FORMAT_LINEAR, dims, dims, dims, dims}};
+  rabbet_plugin_query_t query = {"conv", "cpu", tensors, 1, 1};
+  int count = 0, tactics = 0;
+  rabbet_plugin_combination_sink_t sink = {&count, count_combination};
+  rabbet_plugin_tactic_sink_t tactic_sink = {&tactics, keep_tactic};
+  RABBET_EXPECT_ERROR(rabbet_plugin_combinations(plugin, &query, sink),
+                      RABBET_STATUS_PLUGIN, "no combination");
+  answers.combinations = 2;
+  RABBET_EXPECT_OK(rabbet_plugin_combinations(plugin, &query, sink));
+  assert_int_equal(count, 2);
+  answers.combination[1].format = RABBET_FORMAT_CHW16;  // needs rank 3
+  RABBET_EXPECT_ERROR(rabbet_plugin_combinations(plugin, &query, sink),
+                      RABBET_STATUS_INVALID_ARGUMENT,
+                      "tensor 1 as CHW16");
+  RABBET_EXPECT_OK(rabbet_plugin_tactics(plugin, &query, tactic_sink));
+  assert_int_equal(tactics, 1);  // tactic 0 stands for none
+  answers.tactic_count = 2;
+  answers.tactics[0] = 3;
+  answers.tactics[1] = 4;
+  RABBET_EXPECT_OK(rabbet_plugin_tactics(plugin, &query, tactic_sink));
+  assert_int_equal(tactics, 1 * 10000 + 4 * 100 + 5);
+  answers.tactics[1] = 0;
+  RABBET_EXPECT_ERROR(rabbet_plugin_tactics(plugin, &query, tactic_sink),
+                      RABBET_STATUS_PLUGIN, "tactics are positive");
+  rabbet_plugin_release(plugin);
+}
+
+static void test_failures_name_layer_and_plugin(void** state) {
+  (void)state;
+  rabbet_plugin_t* plugin = make(&pads_attr, 1);
+  rabbet_plugin_call_t call = {.layer_name = "pad3"};
+  RABBET_EXPECT_ERROR(rabbet_plugin_enqueue(plugin, &call),
+                      RABBET_STATUS_PLUGIN,
+                      "layer 'pad3': plugin 'test::Probe' (plugin_test.c): "
+                      "running: it always fails");
+  rabbet_plugin_release(plugin);
+}
+
+static rabbet_status_t create_and_release(rabbet_allocator_t allocator,
+                                          void* user_data) {
+  (void)user_data;
+  rabbet_plugin_create_t args = {
+      .layer_name = "layer", .attrs = &pads_attr, .attr_count = 1};
+  rabbet_plugin_t* plugin = NULL;
+  RABBET_RETURN_IF_ERROR(rabbet_plugin_create("Probe", "1", "test", &args,
+                                              allocator, &plugin));
+  rabbet_plugin_release(plugin);
+  return rabbet_ok();
+}
+
+static void test_creation_survives_lack_of_memory(void** state) {
+  (void)state;
+  assert_true(rabbet_fault_run(create_and_release, NULL) > 0);
+  assert_int_equal(answers.created, answers.destroyed);
+}
+
+int main(void) {
+#define TEST(f) \
+  cmocka_unit_test_setup_teardown(f, register_probe, deregister_probe)
+  const struct CMUnitTest tests[] = {
+      TEST(test_keys_are_unique),
+      TEST(test_missing_plugins_are_named),
+      TEST(test_wrong_creators_are_refused),
+      TEST(test_missing_library),
+      TEST(test_attributes_are_checked),
+      TEST(test_instances_must_be_whole),
+      TEST(test_clones_without_clone_are_shared),
+      TEST(test_descriptions_are_checked),
+      TEST(test_size_tensors_are_symbols),
+      TEST(test_combinations_and_tactics),
+      TEST(test_failures_name_layer_and_plugin),
+      TEST(test_creation_survives_lack_of_memory),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
