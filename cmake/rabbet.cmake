@@ -45,7 +45,9 @@ function(rabbet_layer_tests)
     target_link_libraries(${target} PRIVATE rabbet_test_support ${ARGN})
     add_test(NAME ${target} COMMAND ${target})
     set_tests_properties(${target} PROPERTIES
-      WORKING_DIRECTORY ${PROJECT_SOURCE_DIR} LABELS unit)
+      WORKING_DIRECTORY ${PROJECT_SOURCE_DIR} LABELS unit
+      # Threads of tests that run side by side must not spin.
+      ENVIRONMENT OMP_WAIT_POLICY=passive)
   endforeach()
 endfunction()
 
