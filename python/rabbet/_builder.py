@@ -1,0 +1,293 @@
+"""Builder, its configuration, profiles and timing caches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from . import _enums as e
+from . import _rabbet
+from ._callbacks import IErrorRecorder, ILogger, IProgressMonitor, IStreamWriter, Logger
+from ._dims import Dims
+from ._network import INetworkDefinition
+
+IHostMemory = _rabbet.IHostMemory
+
+# rabbet_builder_option_t
+_FLAGS, _LEVEL, _WORKSPACE, _SAMPLES, _MAX_TACTICS, _VERBOSITY, _THREADS, _MISS = range(8)
+
+
+class IOptimizationProfile(_rabbet.Profile):
+    """Smallest, usual and largest shapes of the inputs."""
+
+    extra_memory_target = 1.0
+
+    def set_shape(
+        self, input: str, min: Iterable[int], opt: Iterable[int], max: Iterable[int]
+    ) -> None:
+        """Range of an input's shape; the plan is tuned for opt."""
+        self._set_shape(input, tuple(min), tuple(opt), tuple(max))
+
+    def get_shape(self, input: str) -> list[Dims]:
+        """[min, opt, max] of an input."""
+        return [Dims(dims) for dims in self._shape(input)]
+
+    def set_shape_input(
+        self, input: str, min: Iterable[int], opt: Iterable[int], max: Iterable[int]
+    ) -> None:
+        """Range of the values of a shape input."""
+        low, usual, high = list(min), list(opt), list(max)
+        if not len(low) == len(usual) == len(high):
+            raise ValueError(
+                f"shape input '{input}': min, opt and max have {len(low)}, "
+                f"{len(usual)} and {len(high)} values; they must have as many each"
+            )
+        self._set_values(input, low + usual + high)
+
+    def get_shape_input(self, input: str) -> list[list[int]]:
+        """[min, opt, max] of the values of a shape input."""
+        return [list(values) for values in self._values(input)]
+
+    def __bool__(self) -> bool:
+        return True
+
+
+class ITimingCache(_rabbet.TimingCache):
+    """What kernels took, kept for the next build."""
+
+    def serialize(self) -> bytes:
+        """Its bytes, to be written to a file."""
+        return self._serialize()
+
+    def combine(self, input_cache: ITimingCache, ignore_mismatch: bool = False) -> bool:
+        """Adds the entries of another cache that are not here."""
+        self._combine(input_cache)
+        return True
+
+    def __bool__(self) -> bool:
+        return True
+
+
+class IBuilderConfig(_rabbet.BuilderConfig):
+    """How to build: made by Builder.create_builder_config."""
+
+    # Names that are not attributes must not be settable: a misspelt option
+    # would be ignored.
+    __slots__ = (
+        "_cache",
+        "_preview",
+        "_profiles",
+        "progress_monitor",
+    )
+    progress_monitor: IProgressMonitor | None
+
+    def __new__(cls, logger: ILogger | None = None) -> Any:
+        self = super().__new__(cls, logger)
+        self.progress_monitor = None
+        self._profiles = []
+        self._cache = None
+        self._preview = 0
+        return self
+
+    @property
+    def flags(self) -> int:
+        """Bits 1 << BuilderFlag."""
+        return self._get(_FLAGS)
+
+    @flags.setter
+    def flags(self, bits: int) -> None:
+        self._set(_FLAGS, int(bits))
+
+    def set_flag(self, flag: e.BuilderFlag) -> None:
+        """Sets a flag."""
+        self.flags |= 1 << int(e.BuilderFlag(flag))
+
+    def clear_flag(self, flag: e.BuilderFlag) -> None:
+        """Clears a flag."""
+        self.flags &= ~(1 << int(e.BuilderFlag(flag)))
+
+    def get_flag(self, flag: e.BuilderFlag) -> bool:
+        """Whether a flag is set."""
+        return bool(self.flags >> int(e.BuilderFlag(flag)) & 1)
+
+    @property
+    def builder_optimization_level(self) -> int:
+        """0 (fast build) to 5 (all that is known); default 3."""
+        return self._get(_LEVEL)
+
+    @builder_optimization_level.setter
+    def builder_optimization_level(self, level: int) -> None:
+        self._set(_LEVEL, int(level))
+
+    @property
+    def avg_timing_iterations(self) -> int:
+        """Samples taken of each kernel."""
+        return self._get(_SAMPLES)
+
+    @avg_timing_iterations.setter
+    def avg_timing_iterations(self, count: int) -> None:
+        self._set(_SAMPLES, int(count))
+
+    @property
+    def max_num_tactics(self) -> int:
+        """Kernels timed for a layer; -1: no cap."""
+        return self._get(_MAX_TACTICS)
+
+    @max_num_tactics.setter
+    def max_num_tactics(self, count: int) -> None:
+        self._set(_MAX_TACTICS, int(count))
+
+    @property
+    def profiling_verbosity(self) -> e.ProfilingVerbosity:
+        """How much of the network the plan tells its inspector."""
+        return e.ProfilingVerbosity(self._get(_VERBOSITY))
+
+    @profiling_verbosity.setter
+    def profiling_verbosity(self, verbosity: e.ProfilingVerbosity) -> None:
+        self._set(_VERBOSITY, int(e.ProfilingVerbosity(verbosity)))
+
+    @property
+    def threads(self) -> int:
+        """CPU threads to tune for; 0: the device's default."""
+        return self._get(_THREADS)
+
+    @threads.setter
+    def threads(self, count: int) -> None:
+        self._set(_THREADS, int(count))
+
+    @property
+    def device(self) -> str | None:
+        """Device to build for: "cpu", "cuda", "cuda:1"; None: the default one."""
+        return self._device()
+
+    @device.setter
+    def device(self, name: str | None) -> None:
+        self._set_device(name)
+
+    def set_memory_pool_limit(self, pool: e.MemoryPoolType, pool_size: int) -> None:
+        """Limits the bytes of scratch memory that a kernel may use."""
+        self._check_pool(pool)
+        self._set(_WORKSPACE, int(pool_size))
+
+    def get_memory_pool_limit(self, pool: e.MemoryPoolType) -> int:
+        """The limit that was set."""
+        self._check_pool(pool)
+        return self._get(_WORKSPACE)
+
+    @staticmethod
+    def _check_pool(pool: e.MemoryPoolType) -> None:
+        if e.MemoryPoolType(pool) is not e.MemoryPoolType.WORKSPACE:
+            raise ValueError(f"no device here has the memory pool {pool}; use WORKSPACE")
+
+    def add_optimization_profile(self, profile: IOptimizationProfile) -> int:
+        """Adds a profile; its index is returned."""
+        self._add_profile(profile)
+        self._profiles.append(profile)
+        return len(self._profiles) - 1
+
+    @property
+    def num_optimization_profiles(self) -> int:
+        """Number of profiles."""
+        return self._profile_count()
+
+    def create_timing_cache(self, serialized_timing_cache: Any = b"") -> ITimingCache:
+        """A cache from bytes; empty for no bytes."""
+        return ITimingCache(bytes(serialized_timing_cache))
+
+    def set_timing_cache(
+        self, cache: ITimingCache | None, ignore_mismatch: bool = False
+    ) -> bool:
+        """Uses a cache; None: one of the build's own."""
+        self._set_timing_cache(cache)
+        self._cache = cache
+        return True
+
+    def get_timing_cache(self) -> ITimingCache | None:
+        """The cache that was set."""
+        return self._cache
+
+    def set_preview_feature(self, feature: e.PreviewFeature, enable: bool) -> None:
+        """Accepted: what TensorRT previews is always on here."""
+        bit = 1 << int(e.PreviewFeature(feature))
+        self._preview = self._preview | bit if enable else self._preview & ~bit
+
+    def get_preview_feature(self, feature: e.PreviewFeature) -> bool:
+        """What set_preview_feature set."""
+        return bool(self._preview >> int(e.PreviewFeature(feature)) & 1)
+
+
+class Builder:
+    """Makes networks, configurations, and plans of them."""
+
+    error_recorder: IErrorRecorder | None = None
+
+    def __init__(self, logger: ILogger | None = None) -> None:
+        self._logger = logger if logger is not None else Logger()
+        self._report: tuple[str, str] | None = None
+
+    @property
+    def logger(self) -> ILogger:
+        """Where messages go."""
+        return self._logger
+
+    def create_network(self, flags: int = 0) -> INetworkDefinition:
+        """An empty network; flags are bits 1 << NetworkDefinitionCreationFlag."""
+        network = INetworkDefinition(int(flags), self._logger)
+        network._builder = self
+        return network
+
+    def create_builder_config(self) -> IBuilderConfig:
+        """A configuration with defaults."""
+        return IBuilderConfig(self._logger)
+
+    def create_optimization_profile(self) -> IOptimizationProfile:
+        """A profile without ranges."""
+        return IOptimizationProfile()
+
+    def build_serialized_network(
+        self, network: INetworkDefinition, config: IBuilderConfig
+    ) -> IHostMemory:
+        """A plan of the network, which is not changed."""
+        memory, text, json = _rabbet.build(network, config, config.progress_monitor)
+        self._report = (text, json)
+        return memory
+
+    def build_serialized_network_to_stream(
+        self, network: INetworkDefinition, config: IBuilderConfig, writer: IStreamWriter
+    ) -> bool:
+        """Writes a plan of the network."""
+        data = bytes(self.build_serialized_network(network, config))
+        written = writer.write(data)
+        if written is not None and written < len(data):
+            raise OSError(f"the writer took {written} of {len(data)} bytes")
+        return True
+
+    def build_engine_with_config(
+        self, network: INetworkDefinition, config: IBuilderConfig
+    ) -> Any:
+        """A plan of the network, loaded."""
+        from ._runtime import Runtime
+
+        plan = self.build_serialized_network(network, config)
+        return Runtime(self._logger).deserialize_cuda_engine(plan)
+
+    def is_network_supported(
+        self, network: INetworkDefinition, config: IBuilderConfig
+    ) -> bool:
+        """Whether the network is right; raises what is wrong otherwise."""
+        network.validate()
+        return True
+
+    @property
+    def report(self) -> str | None:
+        """What the last build considered and chose, as a table."""
+        return self._report[0] if self._report else None
+
+    @property
+    def report_json(self) -> str | None:
+        """The same as JSON."""
+        return self._report[1] if self._report else None
+
+    def reset(self) -> None:
+        """Forgets the last build."""
+        self._report = None

@@ -1,0 +1,199 @@
+"""Classes to derive from: what the engine calls back."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any, ClassVar
+
+from ._enums import DataType, ErrorCodeTRT, Severity, TensorLocation
+
+
+class ILogger:
+    """Receives messages: derive, and define log(severity, msg)."""
+
+    Severity: ClassVar[type[Severity]] = Severity
+    INTERNAL_ERROR: ClassVar[Severity] = Severity.INTERNAL_ERROR
+    ERROR: ClassVar[Severity] = Severity.ERROR
+    WARNING: ClassVar[Severity] = Severity.WARNING
+    INFO: ClassVar[Severity] = Severity.INFO
+    VERBOSE: ClassVar[Severity] = Severity.VERBOSE
+
+    def __init__(self) -> None:
+        pass
+
+    def log(self, severity: Severity, msg: str) -> None:
+        """Called on any thread, with the GIL held."""
+        raise NotImplementedError(f"{type(self).__name__} must define log(severity, msg)")
+
+    def _log(self, severity: int, msg: str) -> None:
+        self.log(Severity(severity), msg)
+
+
+class Logger(ILogger):
+    """Writes messages up to a severity to stderr."""
+
+    def __init__(self, min_severity: Severity = Severity.WARNING) -> None:
+        super().__init__()
+        self.min_severity = Severity(min_severity)
+
+    def log(self, severity: Severity, msg: str) -> None:
+        """Prints one line."""
+        if severity <= self.min_severity:
+            print(f"[rabbet] [{severity.name}] {msg}", file=sys.stderr)
+
+
+class IProfiler:
+    """Receives the time of each layer: derive, and define report_layer_time."""
+
+    def __init__(self) -> None:
+        pass
+
+    def report_layer_time(self, layer_name: str, ms: float) -> None:
+        """Called for each layer after a run, in order."""
+        raise NotImplementedError(
+            f"{type(self).__name__} must define report_layer_time(layer_name, ms)"
+        )
+
+
+class Profiler(IProfiler):
+    """Prints the time of each layer."""
+
+    def report_layer_time(self, layer_name: str, ms: float) -> None:
+        """Prints one line."""
+        print(f"{layer_name}: {ms:.4f} ms")
+
+
+class IProgressMonitor:
+    """Is told how far a build is: derive, and define the three methods."""
+
+    def __init__(self) -> None:
+        pass
+
+    def phase_start(
+        self, phase_name: str, parent_phase: str | None, num_steps: int
+    ) -> None:
+        """A phase begins; phases nest."""
+
+    def step_complete(self, phase_name: str, step: int) -> bool:
+        """A step is done; return False to stop the build."""
+        return True
+
+    def phase_finish(self, phase_name: str) -> None:
+        """A phase has ended."""
+
+
+class IErrorRecorder:
+    """Collects errors: derive, and define the methods; or use it as it is."""
+
+    MAX_DESC_LENGTH = 127
+
+    def __init__(self) -> None:
+        self._errors: list[tuple[ErrorCodeTRT, str]] = []
+
+    def num_errors(self) -> int:
+        """Number of errors since the last clear."""
+        return len(self._errors)
+
+    def get_num_errors(self) -> int:
+        """The same under its other name."""
+        return self.num_errors()
+
+    def get_error_code(self, index: int) -> ErrorCodeTRT:
+        """Kind of an error."""
+        return self._errors[index][0]
+
+    def get_error_desc(self, index: int) -> str:
+        """Text of an error."""
+        return self._errors[index][1]
+
+    def has_overflowed(self) -> bool:
+        """Whether errors were dropped."""
+        return False
+
+    def clear(self) -> None:
+        """Forgets all."""
+        self._errors.clear()
+
+    def report_error(self, val: ErrorCodeTRT, desc: str) -> bool:
+        """Called with each error, on any thread."""
+        self._errors.append((val, desc))
+        return True
+
+
+class IOutputAllocator:
+    """Supplies memory for outputs: derive, and define
+
+    reallocate_output(tensor_name, memory, size, alignment) -> address, or
+    reallocate_output_async(tensor_name, memory, size, alignment, stream), and
+    notify_shape(tensor_name, shape). Both are called in every run.
+    """
+
+    def __init__(self) -> None:
+        pass
+
+    def _reallocate(
+        self, name: str, memory: int, size: int, alignment: int, stream: int
+    ) -> int:
+        asynchronous = getattr(self, "reallocate_output_async", None)
+        if asynchronous is not None:
+            return int(asynchronous(name, memory, size, alignment, stream) or 0)
+        method = getattr(self, "reallocate_output", None)
+        if method is None:
+            raise NotImplementedError(
+                f"{type(self).__name__} must define reallocate_output("
+                "tensor_name, memory, size, alignment)"
+            )
+        return int(method(name, memory, size, alignment) or 0)
+
+    def _notify(self, name: str, shape: tuple[int, ...]) -> None:
+        from ._dims import Dims
+
+        method = getattr(self, "notify_shape", None)
+        if method is None:
+            raise NotImplementedError(
+                f"{type(self).__name__} must define notify_shape(tensor_name, shape)"
+            )
+        method(name, Dims(shape))
+
+
+class IStreamReader:
+    """A plan read in parts: derive, and define read(size) -> bytes."""
+
+    def __init__(self) -> None:
+        pass
+
+    def read(self, size: int) -> bytes:
+        """Returns at most `size` bytes; none at the end."""
+        raise NotImplementedError(f"{type(self).__name__} must define read(size)")
+
+
+class IStreamWriter:
+    """A plan written in parts: derive, and define write(data) -> size."""
+
+    def __init__(self) -> None:
+        pass
+
+    def write(self, data: bytes) -> int:
+        """Takes bytes; returns how many."""
+        raise NotImplementedError(f"{type(self).__name__} must define write(data)")
+
+
+class IDebugListener:
+    """Receives debug tensors: derive, and define process_debug_tensor."""
+
+    def __init__(self) -> None:
+        pass
+
+    def process_debug_tensor(
+        self,
+        addr: int,
+        location: TensorLocation,
+        type: DataType,
+        shape: Any,
+        name: str,
+        stream: int,
+    ) -> bool:
+        """Called with each debug tensor of a run."""
+        raise NotImplementedError(
+            f"{type(self).__name__} must define process_debug_tensor"
+        )

@@ -1,0 +1,34 @@
+"""The command `rabbet` with Python plugins: python -m rabbet._cli ARGUMENTS.
+
+The C program starts this when it is given --plugins; the same C code then runs
+here, after the plugin files were imported.
+"""
+
+from __future__ import annotations
+
+import sys
+
+from . import _rabbet
+from ._plugins import load_plugins
+
+
+def plugin_files(arguments: list[str]) -> list[str]:
+    """What follows --plugins, as the command reads it (also --plugins=FILE)."""
+    files = []
+    for i, argument in enumerate(arguments):
+        if argument == "--plugins" and i + 1 < len(arguments):
+            files.append(arguments[i + 1])
+        elif argument.startswith("--plugins="):
+            files.append(argument.partition("=")[2])
+    return files
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Runs the command; returns its exit code."""
+    given = sys.argv[1:] if arguments is None else arguments
+    load_plugins(plugin_files(given))
+    return _rabbet.cli_main(["rabbet", *given])
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,152 @@
+"""Arguments of models that are not simply used: copies, other libraries, errors."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from ._arrays import dtype_of, is_torch, nptype, storage_type
+from ._enums import DataType, TensorFormat
+from ._runtime import IoInfo
+
+
+def _type_name(dtype: DataType) -> str:
+    return str(storage_type(dtype)) if dtype is not DataType.BF16 else "bfloat16"
+
+
+def _check_type(found: Any, info: IoInfo, how: str) -> None:
+    try:
+        same = dtype_of(found) is info.dtype
+    except TypeError:
+        same = False
+    if not same:
+        wanted = _type_name(info.dtype)
+        raise TypeError(
+            f"input '{info.name}' is {found}, the model takes {wanted}; convert it: "
+            + how.format(wanted)
+        )
+
+
+def _check_linear(info: IoInfo) -> None:
+    if info.format is not TensorFormat.LINEAR:
+        raise NotImplementedError(
+            f"'{info.name}' is in {info.format}: use the object interface "
+            "(set_tensor_address), which takes memory in that format"
+        )
+
+
+def _torch_input(value: Any, info: IoInfo) -> Any:
+    import torch
+
+    if value.device.type != "cpu":
+        raise TypeError(
+            f"input '{info.name}' is on {value.device}, the model runs on the CPU; "
+            "pass x.cpu()"
+        )
+    _check_type(value.dtype, info, "x.to(torch.{})")
+    tensor = value.detach().contiguous()
+    if tensor.dtype in (torch.bfloat16,):
+        tensor = tensor.view(torch.int16)
+    return tensor.numpy()
+
+
+def _plain_input(value: Any, info: IoInfo) -> Any:
+    """Lists and numbers, which have no type of their own."""
+    import numpy as np
+
+    wanted = np.dtype(nptype(info.dtype))
+    array = np.asarray(value)
+    if array.dtype == object or not np.can_cast(array.dtype, wanted, "same_kind"):
+        raise TypeError(
+            f"input '{info.name}': {type(value).__name__} of {array.dtype}, the model "
+            f"takes {wanted}"
+        )
+    return array.astype(wanted)
+
+
+def _exporter(value: Any) -> Callable[[Any], Any] | None:
+    """Makes arrays of the library that `value` is from of NumPy arrays."""
+    namespace = getattr(value, "__array_namespace__", None)
+    if namespace is not None:
+        return getattr(namespace(), "from_dlpack", None)
+    module = sys.modules.get(type(value).__module__.partition(".")[0])
+    return getattr(module, "from_dlpack", None)
+
+
+def _foreign_input(value: Any, info: IoInfo) -> tuple[Any, Any]:
+    import numpy as np
+
+    finish = None
+    if hasattr(value, "__dlpack__") and not isinstance(value, np.ndarray):
+        device = value.__dlpack_device__()
+        if int(device[0]) != 1:
+            raise TypeError(
+                f"input '{info.name}' is on DLPack device {tuple(device)}, the model "
+                "runs on the CPU; copy it there"
+            )
+        array = np.from_dlpack(value)
+        finish = _exporter(value)
+    else:
+        array = np.asarray(value)
+    _check_type(array.dtype, info, "x.astype({!r})")
+    return np.ascontiguousarray(array), finish
+
+
+def convert_input(value: Any, info: IoInfo) -> tuple[Any, tuple[int, ...], Any]:
+    """(row-major buffer of the right type, shape, what makes outputs of it)."""
+    import numpy as np
+
+    _check_linear(info)
+    finish = None
+    if is_torch(value):
+        array = _torch_input(value, info)
+    elif isinstance(value, (list, tuple, int, float, bool, np.generic)):
+        array = _plain_input(value, info)
+    elif value is None or isinstance(value, (str, dict, set)):
+        raise TypeError(f"input '{info.name}' is {value!r}; an array is expected")
+    else:
+        array, finish = _foreign_input(value, info)
+    shape = tuple(array.shape)
+    contiguous = np.ascontiguousarray(array)
+    return contiguous.reshape(-1).view(np.uint8), shape, finish
+
+
+def create_output(info: IoInfo, shape: tuple[int, ...], like: Any) -> tuple[Any, int]:
+    """A fresh array of the kind of `like` (a torch tensor or None), and its address."""
+    import numpy as np
+
+    if is_torch(like):
+        import torch
+
+        dtype = getattr(torch, _type_name(info.dtype))
+        tensor = torch.empty(shape, dtype=dtype)
+        return tensor, tensor.data_ptr()
+    array = np.empty(shape, storage_type(info.dtype))
+    return array, array.ctypes.data
+
+
+def take_output(array: Any, info: IoInfo, shape: tuple[int, ...]) -> tuple[Any, int]:
+    """The address of an array that the caller gave to be filled."""
+    _check_linear(info)
+    if -1 in shape:
+        raise ValueError(
+            f"out: the shape of output '{info.name}' is known only after the run; leave "
+            "out= away"
+        )
+    if tuple(array.shape) != shape or dtype_of(array.dtype) is not info.dtype:
+        raise ValueError(
+            f"out: output '{info.name}' is {_type_name(info.dtype)} {shape}, got "
+            f"{array.dtype} {tuple(array.shape)}"
+        )
+    if is_torch(array):
+        if array.device.type != "cpu" or not array.is_contiguous():
+            raise ValueError(
+                f"out: the tensor for output '{info.name}' must be row-major and on the CPU"
+            )
+        return array, array.data_ptr()
+    if not (array.flags.c_contiguous and array.flags.writeable):
+        raise ValueError(
+            f"out: the array for output '{info.name}' must be row-major and writable"
+        )
+    return array, array.ctypes.data

@@ -1,0 +1,133 @@
+"""Dimensions and permutations: short sequences of integers."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterable, Iterator, Sequence
+from typing import ClassVar, SupportsIndex, overload
+
+
+class Dims:
+    """Dimensions of a tensor; -1 is one that is not known yet.
+
+    Any sequence of integers does where Dims are expected.
+    """
+
+    MAX_DIMS: ClassVar[int] = 8
+    _length: ClassVar[int | None] = None
+    __slots__ = ("_d",)
+    __hash__ = None  # type: ignore[assignment]
+
+    def __init__(self, *dims: SupportsIndex | Iterable[SupportsIndex]) -> None:
+        items: Iterable[SupportsIndex]
+        if len(dims) == 1 and isinstance(dims[0], Iterable):
+            items = dims[0]
+        elif not dims and self._length is not None:
+            items = [0] * self._length
+        else:
+            items = dims  # type: ignore[assignment]
+        self._d = [operator.index(d) for d in items]
+        if self._length is not None and len(self._d) != self._length:
+            raise ValueError(
+                f"{type(self).__name__} has {self._length} dimensions, "
+                f"got {len(self._d)}: {tuple(self._d)}"
+            )
+        if len(self._d) > self.MAX_DIMS:
+            raise ValueError(
+                f"a tensor has at most {self.MAX_DIMS} dimensions, "
+                f"got {len(self._d)}: {tuple(self._d)}"
+            )
+
+    def __len__(self) -> int:
+        return len(self._d)
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self._d)
+
+    @overload
+    def __getitem__(self, index: SupportsIndex) -> int: ...
+    @overload
+    def __getitem__(self, index: slice) -> tuple[int, ...]: ...
+    def __getitem__(self, index: SupportsIndex | slice) -> int | tuple[int, ...]:
+        if isinstance(index, slice):
+            return tuple(self._d[index])
+        return self._d[index]
+
+    def __setitem__(
+        self, index: SupportsIndex | slice, value: SupportsIndex | Iterable[int]
+    ) -> None:
+        if isinstance(index, slice):
+            new = list(self._d)
+            new[index] = [operator.index(v) for v in value]  # type: ignore[union-attr]
+            if len(new) != len(self._d):
+                raise ValueError("a slice assignment must keep the number of dimensions")
+            self._d = new
+        else:
+            self._d[index] = operator.index(value)  # type: ignore[arg-type]
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, str) or not isinstance(other, (Sequence, Dims)):
+            return NotImplemented
+        return tuple(self._d) == tuple(other)
+
+    def __repr__(self) -> str:
+        return repr(tuple(self._d))
+
+
+class Dims2(Dims):
+    """Two dimensions."""
+
+    _length = 2
+    __slots__ = ()
+
+
+class DimsHW(Dims2):
+    """Height and width."""
+
+    __slots__ = ()
+
+    @property
+    def h(self) -> int:
+        """Height."""
+        return self._d[0]
+
+    @h.setter
+    def h(self, value: int) -> None:
+        self._d[0] = operator.index(value)
+
+    @property
+    def w(self) -> int:
+        """Width."""
+        return self._d[1]
+
+    @w.setter
+    def w(self, value: int) -> None:
+        self._d[1] = operator.index(value)
+
+
+class Dims3(Dims):
+    """Three dimensions."""
+
+    _length = 3
+    __slots__ = ()
+
+
+class Dims4(Dims):
+    """Four dimensions."""
+
+    _length = 4
+    __slots__ = ()
+
+
+class Permutation(Dims):
+    """An order of axes."""
+
+    __slots__ = ()
+
+
+def volume(dims: Iterable[int]) -> int:
+    """Product of the dimensions; 1 for none."""
+    result = 1
+    for d in dims:
+        result *= int(d)
+    return result

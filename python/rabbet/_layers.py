@@ -1,0 +1,426 @@
+"""Tensors and layers of a network: a class for each operator, made of a table."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Iterable
+from typing import Any, ClassVar, Generic, TypeVar, overload
+
+from . import _enums as e
+from . import _rabbet
+from ._arrays import dtype_of, from_bytes
+from ._dims import Dims, Permutation
+
+T = TypeVar("T")
+
+# rabbet_attr_type_t of lists, whose type an empty one does not tell.
+INTS = 6
+TENSOR = 10
+
+
+class ITensor(_rabbet.NetworkTensor):
+    """A tensor of a network. Two objects for one tensor are equal."""
+
+    @property
+    def shape(self) -> Dims:
+        """Dimensions; -1 where they are dynamic."""
+        return Dims(self._dims)
+
+    @shape.setter
+    def shape(self, dims: Iterable[int]) -> None:
+        self._dims = tuple(dims)
+
+    @property
+    def location(self) -> e.TensorLocation:
+        """Where a run reads or writes it."""
+        return e.TensorLocation.HOST if self.is_shape_tensor else e.TensorLocation.DEVICE
+
+    @property
+    def is_execution_tensor(self) -> bool:
+        """Whether it holds data, not only values for shapes."""
+        return not self.is_shape_tensor
+
+    @property
+    def producer(self) -> ILayer | None:
+        """The layer that makes it; None for inputs and weights."""
+        return self._producer()
+
+    def set_dimension_name(self, index: int, name: str | None) -> None:
+        """Names a dynamic dimension; dimensions of one name are one."""
+        self._set_dim_name(index, name)
+
+    def get_dimension_name(self, index: int) -> str | None:
+        """Name of a dimension, or None."""
+        return self._dim_name(index)
+
+    def __repr__(self) -> str:
+        return f"<ITensor '{self.name}'>"
+
+
+class ILayer(_rabbet.NetworkLayer):
+    """A layer of a network. Two objects for one layer are equal."""
+
+    _type: ClassVar[e.LayerType | None] = None
+
+    @property
+    def type(self) -> e.LayerType:
+        """What it computes."""
+        if self._type is None:
+            raise AttributeError(f"operator '{self._op}' has no LayerType")
+        return self._type
+
+    @property
+    def precision(self) -> e.DataType:
+        """The type in which it computes (weakly typed networks)."""
+        dtype = self._precision()
+        return e.DataType.FLOAT if dtype is None else dtype
+
+    @precision.setter
+    def precision(self, dtype: Any) -> None:
+        self._set_precision(dtype_of(dtype))
+
+    @property
+    def precision_is_set(self) -> bool:
+        """Whether precision was set."""
+        return self._precision() is not None
+
+    def reset_precision(self) -> None:
+        """Undoes setting precision."""
+        self._set_precision(None)
+
+    def _output(self, index: int) -> ITensor:
+        tensor = self.get_output(index)
+        if tensor is None:
+            raise IndexError(
+                f"layer '{self.name}' has {self.num_outputs} outputs, no {index}"
+            )
+        return tensor
+
+    def get_output_type(self, index: int) -> e.DataType:
+        """Type of an output."""
+        return self._output(index).dtype
+
+    def set_output_type(self, index: int, dtype: Any) -> None:
+        """Asks for the type of an output (weakly typed networks)."""
+        self._output(index).dtype = dtype_of(dtype)
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} '{self.name}'>"
+
+
+class _Attribute(Generic[T]):
+    """A property that is an attribute of the layer's operator."""
+
+    def __init__(
+        self, name: str, read: Callable[[Any], T], write: Callable[[Any], Any], doc: str
+    ) -> None:
+        self.name, self.read, self.write = name, read, write
+        self.__doc__ = doc
+
+    @overload
+    def __get__(self, layer: None, owner: Any) -> _Attribute[T]: ...
+    @overload
+    def __get__(self, layer: ILayer, owner: Any) -> T: ...
+    def __get__(self, layer: ILayer | None, owner: Any) -> T | _Attribute[T]:
+        if layer is None:
+            return self
+        return self.read(layer._attr(self.name))
+
+    def __set__(self, layer: ILayer, value: Any) -> None:
+        try:
+            converted = self.write(value)
+        except (TypeError, ValueError) as error:
+            raise type(error)(
+                f"{type(layer).__name__}.{self.name} of layer '{layer.name}': {error}"
+            ) from None
+        layer._set_attrs({self.name: converted})
+
+
+def _ints(values: Iterable[int]) -> tuple[int, list[int]]:
+    return INTS, [int(v) for v in Dims(values)]
+
+
+def _number(name: str, doc: str) -> _Attribute[int]:
+    return _Attribute(name, int, int, doc)
+
+
+def _float(name: str, doc: str) -> _Attribute[float]:
+    return _Attribute(name, float, float, doc)
+
+
+def _flag(name: str, doc: str) -> _Attribute[bool]:
+    return _Attribute(name, bool, bool, doc)
+
+
+def _dims(name: str, doc: str) -> _Attribute[Dims]:
+    return _Attribute(name, Dims, _ints, doc)
+
+
+def _order(name: str, doc: str) -> _Attribute[Permutation]:
+    return _Attribute(name, Permutation, _ints, doc)
+
+
+E_ = TypeVar("E_", bound=enum.Enum)
+
+
+def _choice(name: str, kind: type[E_], doc: str) -> _Attribute[E_]:
+    return _Attribute(name, kind, lambda value: int(kind(value)), doc)
+
+
+class _Spatial(_Attribute[Dims]):
+    """A value for each spatial axis; an empty list means `default` on each."""
+
+    def __init__(self, name: str, default: int, doc: str) -> None:
+        super().__init__(name, Dims, _ints, doc)
+        self.default = default
+
+    def __get__(self, layer: Any, owner: Any) -> Any:
+        if layer is None:
+            return self
+        values = layer._attr(self.name)
+        return Dims(values or [self.default] * max(len(layer.get_input(0).shape) - 2, 0))
+
+
+class _Padded(ILayer):
+    pre_padding = _Spatial("pre_padding", 0, "Padding before each spatial axis.")
+    post_padding = _Spatial("post_padding", 0, "Padding after each spatial axis.")
+    stride_nd = _Spatial("stride_nd", 1, "Step of the window on each spatial axis.")
+    padding_mode = _choice("padding_mode", e.PaddingMode, "How extents are rounded.")
+
+    @property
+    def padding_nd(self) -> Dims:
+        """Padding on both sides of each spatial axis."""
+        before, after = self.pre_padding, self.post_padding
+        if list(before) != list(after):
+            raise ValueError(
+                f"layer '{self.name}' pads {before} before and {after} after: read "
+                "pre_padding and post_padding"
+            )
+        return before
+
+    @padding_nd.setter
+    def padding_nd(self, padding: Iterable[int]) -> None:
+        values = Dims(padding)
+        self.pre_padding = values
+        self.post_padding = values
+
+
+class IConvolutionLayer(_Padded):
+    """Convolution with grouped channels."""
+
+    _type = e.LayerType.CONVOLUTION
+    dilation_nd = _Spatial("dilation_nd", 1, "Distance between the kernel's elements.")
+    num_groups = _number("num_groups", "Groups of channels that are convolved apart.")
+
+    @property
+    def num_output_maps(self) -> int:
+        """Channels of the output."""
+        return self.get_input(1).shape[0]
+
+    @property
+    def kernel_size_nd(self) -> Dims:
+        """Extent of the kernel on each spatial axis."""
+        return Dims(self.get_input(1).shape[2:])
+
+    def _constant(self, index: int) -> Any:
+        tensor = self.get_input(index)
+        data = tensor._weights() if tensor is not None else None
+        return None if data is None else from_bytes(data[0], data[1], tuple(tensor.shape))
+
+    @property
+    def kernel(self) -> Any:
+        """The kernel as an array; None if it is no constant."""
+        return self._constant(1)
+
+    @property
+    def bias(self) -> Any:
+        """The bias as an array; None if there is none or it is no constant."""
+        return self._constant(2)
+
+
+class IPoolingLayer(_Padded):
+    """Largest or average value of a window."""
+
+    _type = e.LayerType.POOLING
+    type = _choice("type", e.PoolingType, "What is taken.")  # type: ignore[assignment]
+    window_size_nd = _dims("window_size_nd", "Extent of the window on each spatial axis.")
+    blend_factor = _float("blend_factor", "Share of the average in a blend.")
+    average_count_excludes_padding = _flag(
+        "average_count_excludes_padding", "Divide by the elements inside the input."
+    )
+
+
+class IActivationLayer(ILayer):
+    """A function of each element."""
+
+    _type = e.LayerType.ACTIVATION
+    type = _choice("type", e.ActivationType, "The function.")  # type: ignore[assignment]
+    alpha = _float("alpha", "First parameter of the function.")
+    beta = _float("beta", "Second parameter of the function.")
+
+
+class IElementWiseLayer(ILayer):
+    """A function of two elements, with broadcasting."""
+
+    _type = e.LayerType.ELEMENTWISE
+    op = _choice("op", e.ElementWiseOperation, "The operation.")
+
+
+class IUnaryLayer(ILayer):
+    """A function of each element."""
+
+    _type = e.LayerType.UNARY
+    op = _choice("op", e.UnaryOperation, "The function.")
+
+
+class IMatrixMultiplyLayer(ILayer):
+    """Products of matrices and vectors, batches broadcast."""
+
+    _type = e.LayerType.MATRIX_MULTIPLY
+    op0 = _choice("op0", e.MatrixOperation, "How input 0 is read.")
+    op1 = _choice("op1", e.MatrixOperation, "How input 1 is read.")
+
+
+class ISoftMaxLayer(ILayer):
+    """Exponentials along an axis, scaled to sum 1."""
+
+    _type = e.LayerType.SOFTMAX
+    axes = _number("axes", "1 << axis.")
+
+
+class IReduceLayer(ILayer):
+    """Sum, product, extreme or mean over some axes."""
+
+    _type = e.LayerType.REDUCE
+    op = _choice("op", e.ReduceOperation, "The reduction.")
+    axes = _number("axes", "Bit i is set to reduce over axis i.")
+    keep_dims = _flag("keep_dims", "Keep reduced axes, of extent 1.")
+
+
+class IShuffleLayer(ILayer):
+    """Transpose, reshape, transpose."""
+
+    _type = e.LayerType.SHUFFLE
+    first_transpose = _order("first_transpose", "Order of axes before the reshape.")
+    second_transpose = _order("second_transpose", "Order of axes after the reshape.")
+    zero_is_placeholder = _flag("zero_is_placeholder", "0 copies a dimension.")
+
+    @property
+    def reshape_dims(self) -> Dims:
+        """The new shape; one -1 is inferred."""
+        return Dims(self._attr("reshape_dims"))
+
+    @reshape_dims.setter
+    def reshape_dims(self, dims: Iterable[int]) -> None:
+        values = _ints(dims)
+        self._set_attrs({"reshape_dims": values, "reshape_to_scalar": not values[1]})
+
+
+class ISliceLayer(ILayer):
+    """A part of a tensor, with steps and ways to go outside."""
+
+    _type = e.LayerType.SLICE
+    start = _dims("start", "First element on each axis.")
+    shape = _dims("shape", "Extent of the output on each axis.")
+    stride = _dims("stride", "Step on each axis.")
+    axes = _dims("axes", "Axes that the others are for; empty: all.")
+    mode = _choice("mode", e.SampleMode, "What lies outside the input.")
+
+
+class IConcatenationLayer(ILayer):
+    """Tensors one after the other along an axis."""
+
+    _type = e.LayerType.CONCATENATION
+    axis = _number("axis", "The axis.")
+
+
+class IGatherLayer(ILayer):
+    """Elements chosen by indices."""
+
+    _type = e.LayerType.GATHER
+    axis = _number("axis", "The axis that is indexed.")
+    num_elementwise_dims = _number(
+        "num_elementwise_dims", "Leading axes that data and indices share."
+    )
+    mode = _choice("mode", e.GatherMode, "How indices are read.")
+
+
+class ISelectLayer(ILayer):
+    """Elements of one of two tensors."""
+
+    _type = e.LayerType.SELECT
+
+
+class ICastLayer(ILayer):
+    """Conversion to another type."""
+
+    _type = e.LayerType.CAST
+    to_type = _choice("to_type", e.DataType, "The output's type.")
+
+
+class IIdentityLayer(ILayer):
+    """A copy."""
+
+    _type = e.LayerType.IDENTITY
+
+
+class IShapeLayer(ILayer):
+    """The dimensions of a tensor."""
+
+    _type = e.LayerType.SHAPE
+
+
+class IConstantLayer(ILayer):
+    """A tensor known when the network is made."""
+
+    _type = e.LayerType.CONSTANT
+
+    @property
+    def shape(self) -> Dims:
+        """Its dimensions."""
+        return Dims(self._attr("weights")[1])
+
+    @property
+    def weights(self) -> Any:
+        """Its values as an array."""
+        dtype, dims, data = self._attr("weights")
+        return from_bytes(dtype, data, dims)
+
+
+class INormalizationLayer(ILayer):
+    """Layer, instance and group normalization."""
+
+    _type = e.LayerType.NORMALIZATION
+    axes = _number("axes", "Bit i is set to take mean and variance over axis i.")
+    epsilon = _float("epsilon", "Added to the variance.")
+    num_groups = _number("num_groups", "Groups of channels.")
+    is_v2 = _flag("is_v2", "With groups: scale and bias are by channel.")
+
+
+class IPluginV3Layer(ILayer):
+    """An operator that a plugin computes."""
+
+    _type = e.LayerType.PLUGIN_V3
+
+
+LAYER_CLASSES: dict[str, type[ILayer]] = {
+    "activation": IActivationLayer,
+    "cast": ICastLayer,
+    "concatenation": IConcatenationLayer,
+    "constant": IConstantLayer,
+    "convolution": IConvolutionLayer,
+    "elementwise": IElementWiseLayer,
+    "gather": IGatherLayer,
+    "identity": IIdentityLayer,
+    "matrix_multiply": IMatrixMultiplyLayer,
+    "normalization": INormalizationLayer,
+    "plugin": IPluginV3Layer,
+    "pooling": IPoolingLayer,
+    "reduce": IReduceLayer,
+    "select": ISelectLayer,
+    "shape": IShapeLayer,
+    "shuffle": IShuffleLayer,
+    "slice": ISliceLayer,
+    "softmax": ISoftMaxLayer,
+    "unary": IUnaryLayer,
+}

@@ -1,0 +1,354 @@
+"""The short way: compile, load, and models to call."""
+
+from __future__ import annotations
+
+import collections
+import keyword
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from . import _enums as e
+from . import _rabbet
+from ._arrays import storage_type
+from ._builder import Builder, IBuilderConfig
+from ._callbacks import ILogger, IProfiler, IProgressMonitor, Logger
+from ._errors import InvalidArgumentError, UnsupportedError
+from ._network import INetworkDefinition
+from ._onnx import OnnxParser
+from ._plugins import load_plugins
+from ._progress import progress_monitor
+from ._runtime import EngineInspector, ICudaEngine, IExecutionContext, IoInfo, Runtime
+
+ShapeRange = Any  # a shape, or (min, opt, max)
+
+
+class _Times(IProfiler):
+    def __init__(self) -> None:
+        self.times: list[tuple[str, float]] = []
+
+    def report_layer_time(self, layer_name: str, ms: float) -> None:
+        self.times.append((layer_name, ms))
+
+
+def _result_type(names: list[str]) -> Callable[[tuple[Any, ...]], Any]:
+    """What several outputs are returned as: a tuple whose items have names."""
+    if len(names) < 2:
+        return tuple
+    fields = [
+        name if name.isidentifier() and not keyword.iskeyword(name) else f"output_{i}"
+        for i, name in enumerate(names)
+    ]
+    kind: Any = collections.namedtuple("Outputs", fields, rename=True)  # noqa: PYI024
+    return kind._make
+
+
+class Model(_rabbet.Runner):
+    """A plan ready to be called; by several threads at once, if they want.
+
+    model(x), model(a, b), model(name=a): inputs by position or name, arrays of
+    NumPy, torch or anything that has the buffer protocol or DLPack. An array of
+    the right type and row-major is used in place; another layout is copied; a
+    wrong type is an error. The result is a fresh array of the inputs' kind, or
+    with several outputs a named tuple of them; out= takes arrays to fill.
+    """
+
+    def __new__(
+        cls, engine: ICudaEngine, threads: int | None = None, report: Any = None
+    ) -> Any:
+        import numpy as np
+
+        infos = [info for _, info in engine._ios().values()]
+        outputs = [info for info in infos if not info.is_input]
+        dtypes = tuple(storage_type(info.dtype) for info in outputs)
+        results = _result_type([info.name for info in outputs])
+        self = super().__new__(cls, engine, threads or 0, np.empty, dtypes, results)
+        self._engine = engine
+        self._inputs = [info for info in infos if info.is_input]
+        self._outputs = outputs
+        self._report = report
+        return self
+
+    # ---- What it is ----
+
+    @property
+    def engine(self) -> ICudaEngine:
+        """The engine under it."""
+        return self._engine
+
+    @property
+    def inputs(self) -> tuple[IoInfo, ...]:
+        """Name, type, shape, ... of each input, in the order of arguments."""
+        return tuple(self._inputs)
+
+    @property
+    def outputs(self) -> tuple[IoInfo, ...]:
+        """Name, type, shape, ... of each output."""
+        return tuple(self._outputs)
+
+    @property
+    def report(self) -> str:
+        """What tuning considered and chose, as a table; of a compiled model."""
+        if self._report is None:
+            raise UnsupportedError(
+                "a loaded plan has no report of its tuning; model.inspect() tells what "
+                "it holds"
+            )
+        return self._report[0]
+
+    @property
+    def report_json(self) -> str:
+        """The same as JSON."""
+        self.report  # noqa: B018 - raises if there is none
+        return self._report[1]
+
+    def inspect(self) -> str:
+        """The plan's layers with types, formats and tactics, as a table."""
+        return EngineInspector(self._engine).get_engine_information()
+
+    def inspect_json(self) -> Any:
+        """The same as parsed JSON."""
+        return EngineInspector(self._engine).as_dict()
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Writes the plan."""
+        Path(path).write_bytes(self._engine.serialize())
+
+    def create_execution_context(self) -> IExecutionContext:
+        """A context of the object interface."""
+        return self._engine.create_execution_context()
+
+    def __repr__(self) -> str:
+        def line(infos: list[IoInfo]) -> str:
+            return ", ".join(
+                f"{i.name}: {i.dtype.name} {tuple(i.shape)}" for i in infos
+            )
+
+        return f"<Model ({line(self._inputs)}) -> ({line(self._outputs)})>"
+
+    # ---- Running ----
+
+    def run(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
+        """Inputs by name, outputs by name."""
+        result = self(**inputs)
+        values = (result,) if len(self._outputs) == 1 else result
+        names = [info.name for info in self._outputs]
+        return dict(zip(names, values, strict=True))
+
+    def profile(self, *args: Any, **kwargs: Any) -> list[tuple[str, float]]:
+        """Milliseconds of each layer in one run, in order."""
+        times = _Times()
+        self._profiled(times, args, kwargs)
+        return times.times
+
+    # ---- Called by the C part where an argument is not simply used ----
+
+    def _bad_arguments(self, args: tuple[Any, ...], kwargs: dict[str, Any] | None) -> None:
+        names = [info.name for info in self._inputs]
+        listed = ", ".join(names) or "none"
+        if len(args) > len(names):
+            raise TypeError(
+                f"{len(args)} inputs given, the model takes {len(names)}: {listed}"
+            )
+        for name in kwargs or {}:
+            if name in names[: len(args)]:
+                raise TypeError(f"input '{name}' is given twice")
+            if name not in names and name != "out":
+                raise TypeError(f"the model has no input '{name}'; it takes {listed}")
+        missing = [n for n in names[len(args) :] if n not in (kwargs or {})]
+        raise TypeError(f"input {', '.join(missing)} is missing; the model takes {listed}")
+
+    def _convert(self, value: Any, index: int) -> tuple[Any, tuple[int, ...], Any]:
+        from ._convert import convert_input
+
+        return convert_input(value, self._inputs[index])
+
+    def _create(self, index: int, shape: tuple[int, ...], like: Any) -> tuple[Any, int]:
+        from ._convert import create_output
+
+        return create_output(self._outputs[index], shape, like)
+
+    def _out(self, out: Any, index: int, shape: tuple[int, ...]) -> tuple[Any, int]:
+        from ._convert import take_output
+
+        names = [info.name for info in self._outputs]
+        if isinstance(out, Mapping):
+            unknown = [name for name in out if name not in names]
+            missing = [name for name in names if name not in out]
+            if unknown or missing:
+                raise ValueError(
+                    f"out: the outputs are {', '.join(names)}; got {', '.join(out)}"
+                )
+            array = out[names[index]]
+        elif isinstance(out, (tuple, list)):
+            if len(out) != len(names):
+                raise ValueError(
+                    f"out: {len(out)} arrays for {len(names)} outputs ({', '.join(names)})"
+                )
+            array = out[index]
+        elif len(names) != 1:
+            raise ValueError(f"out: a tuple or dict of {len(names)} arrays is expected")
+        else:
+            array = out
+        return take_output(array, self._outputs[index], shape)
+
+
+# ---- Compiling ----
+
+
+def _parse(network: INetworkDefinition, model: Any, logger: ILogger) -> None:
+    parser = OnnxParser(network, logger)
+    if isinstance(model, (str, os.PathLike)):
+        parser.parse_from_file(model)
+    elif callable(getattr(model, "SerializeToString", None)):
+        parser.parse(model.SerializeToString())
+    elif isinstance(model, (bytes, bytearray, memoryview)):
+        parser.parse(model)
+    else:
+        raise TypeError(
+            "compile takes the path of an ONNX file, its bytes, an onnx.ModelProto or an "
+            f"INetworkDefinition, got {model!r}"
+        )
+
+
+def _is_range(shape: Any) -> bool:
+    return len(shape) == 3 and all(not isinstance(s, int) for s in shape)
+
+
+def _matches(shape: Any, declared: tuple[int, ...], name: str) -> tuple[int, ...]:
+    dims = tuple(int(d) for d in shape)
+    if len(dims) != len(declared):
+        raise InvalidArgumentError(
+            f"shapes: input '{name}' has {len(declared)} dimensions "
+            f"{declared}, got {dims}"
+        )
+    return dims
+
+
+def _add_profile(
+    builder: Builder,
+    network: INetworkDefinition,
+    config: IBuilderConfig,
+    shapes: Mapping[str, ShapeRange],
+) -> None:
+    inputs = {t.name: t for t in (network.get_input(i) for i in range(network.num_inputs))}
+    for name in shapes:
+        if name not in inputs:
+            raise InvalidArgumentError(
+                f"shapes: the model has no input '{name}'; it has {', '.join(inputs)}"
+            )
+    profile = builder.create_optimization_profile()
+    for name, given in shapes.items():
+        declared = tuple(inputs[name].shape)
+        low, opt, high = given if _is_range(given) else (given, given, given)
+        profile.set_shape(
+            name,
+            _matches(low, declared, name),
+            _matches(opt, declared, name),
+            _matches(high, declared, name),
+        )
+    config.add_optimization_profile(profile)
+
+
+def _configure(
+    builder: Builder,
+    device: str | None,
+    threads: int | None,
+    level: int | None,
+    fp16: bool,
+    bf16: bool,
+) -> IBuilderConfig:
+    config = builder.create_builder_config()
+    if device is not None:
+        config.device = device
+    if threads is not None:
+        config.threads = threads
+    if level is not None:
+        config.builder_optimization_level = level
+    if fp16:
+        config.set_flag(e.BuilderFlag.FP16)
+    if bf16:
+        config.set_flag(e.BuilderFlag.BF16)
+    return config
+
+
+def compile(
+    model: Any,
+    *,
+    plugins: Any = None,
+    device: str | None = None,
+    save: str | os.PathLike[str] | None = None,
+    shapes: Mapping[str, ShapeRange] | None = None,
+    profiles: Any = None,
+    threads: int | None = None,
+    fp16: bool = False,
+    bf16: bool = False,
+    optimization_level: int | None = None,
+    timing_cache: str | os.PathLike[str] | None = None,
+    progress: bool | IProgressMonitor | Callable[[str, int, int], Any] = False,
+    verbose: bool = False,
+    logger: ILogger | None = None,
+) -> Model:
+    """Tunes a model for this machine.
+
+    model: path of an ONNX file, its bytes, an onnx.ModelProto, or a network.
+    plugins: files (.py, .so) or modules that register operators.
+    save: where to write the plan.
+    shapes: {input: shape} or {input: (min, opt, max)} for dynamic inputs;
+        profiles: a list of such, for several ranges.
+    timing_cache: a file that spares the next build its timing.
+    progress: True for a bar, or a function (phase, step, steps) that may return
+        False to stop.
+    """
+    load_plugins(plugins)
+    log = logger or Logger(e.Severity.VERBOSE if verbose else e.Severity.WARNING)
+    builder = Builder(log)
+    network = model
+    if not isinstance(model, INetworkDefinition):
+        network = builder.create_network()
+        _parse(network, model, log)
+    config = _configure(builder, device, threads, optimization_level, fp16, bf16)
+    config.progress_monitor = progress_monitor(progress)
+    for ranges in [shapes] if shapes is not None else (profiles or []):
+        _add_profile(builder, network, config, ranges)
+    cache_path = None if timing_cache is None else Path(timing_cache)
+    if cache_path is not None:
+        data = cache_path.read_bytes() if cache_path.exists() else b""
+        config.set_timing_cache(config.create_timing_cache(data))
+    plan = builder.build_serialized_network(network, config)
+    if cache_path is not None:
+        cache = config.get_timing_cache()
+        assert cache is not None
+        _write(cache_path, cache.serialize())
+    if save is not None:
+        _write(Path(save), plan)
+    runtime = Runtime(log)
+    runtime.device = device
+    engine = runtime.deserialize_cuda_engine(plan)
+    return Model(engine, threads, builder._report)
+
+
+def _write(path: Path, data: Any) -> None:
+    """All or nothing: a reader never sees half a file."""
+    temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
+    try:
+        temporary.write_bytes(data)
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def load(
+    path: str | os.PathLike[str],
+    *,
+    plugins: Any = None,
+    device: str | None = None,
+    threads: int | None = None,
+    logger: ILogger | None = None,
+) -> Model:
+    """Loads a plan that was saved; its Python plugins must be named again."""
+    load_plugins(plugins)
+    runtime = Runtime(logger)
+    runtime.device = device
+    return Model(runtime.load_cuda_engine(os.fspath(path)), threads)

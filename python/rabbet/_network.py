@@ -1,0 +1,344 @@
+"""INetworkDefinition: a network under construction."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from . import _enums as e
+from . import _rabbet
+from ._arrays import dtype_of
+from ._callbacks import IErrorRecorder, ILogger
+from ._dims import Dims, volume
+from ._layers import (
+    INTS,
+    TENSOR,
+    IActivationLayer,
+    ICastLayer,
+    IConcatenationLayer,
+    IConstantLayer,
+    IConvolutionLayer,
+    IElementWiseLayer,
+    IGatherLayer,
+    IIdentityLayer,
+    ILayer,
+    IMatrixMultiplyLayer,
+    INormalizationLayer,
+    IPluginV3Layer,
+    IPoolingLayer,
+    IReduceLayer,
+    ISelectLayer,
+    IShapeLayer,
+    IShuffleLayer,
+    ISliceLayer,
+    ISoftMaxLayer,
+    ITensor,
+    IUnaryLayer,
+)
+from ._weights import Weights, to_weights
+
+Shape = Iterable[int]
+
+
+def _position(index: int, count: int, what: str) -> int:
+    """A valid index of what a network has, negative ones counted from the end."""
+    position = index + count if index < 0 else index
+    if not 0 <= position < count:
+        raise IndexError(f"{what} {index}: the network has {count}")
+    return position
+
+
+class INetworkDefinition(_rabbet.Network):
+    """A network under construction: made by Builder.create_network."""
+
+    error_recorder: IErrorRecorder | None = None
+    _creation_flags = 0
+    _builder: Any = None
+
+    def __new__(cls, flags: int = 0, logger: ILogger | None = None) -> Any:
+        strong = flags >> e.NetworkDefinitionCreationFlag.STRONGLY_TYPED & 1
+        self = super().__new__(cls, strong, logger)
+        self._creation_flags = flags
+        return self
+
+    # ---- Looking ----
+
+    @property
+    def num_inputs(self) -> int:
+        """Number of inputs."""
+        return self._input_count()
+
+    @property
+    def num_outputs(self) -> int:
+        """Number of outputs."""
+        return self._output_count()
+
+    @property
+    def num_layers(self) -> int:
+        """Number of layers."""
+        return self._layer_count()
+
+    @property
+    def flags(self) -> int:
+        """Bits 1 << NetworkDefinitionCreationFlag."""
+        return self._creation_flags
+
+    def get_flag(self, flag: e.NetworkDefinitionCreationFlag) -> bool:
+        """Whether it was made with that flag."""
+        return bool(self._creation_flags >> int(flag) & 1)
+
+    @property
+    def builder(self) -> Any:
+        """The Builder that made it."""
+        return self._builder
+
+    def get_input(self, index: int) -> ITensor:
+        """An input."""
+        return self._input(_position(index, self.num_inputs, "input"))
+
+    def get_output(self, index: int) -> ITensor:
+        """An output."""
+        return self._output(_position(index, self.num_outputs, "output"))
+
+    def get_layer(self, index: int) -> ILayer:
+        """A layer, in the order in which they were added."""
+        return self._layer(_position(index, self.num_layers, "layer"))
+
+    def __len__(self) -> int:
+        return self.num_layers
+
+    def __bool__(self) -> bool:
+        return True
+
+    def __getitem__(self, index: int) -> ILayer:
+        return self.get_layer(index)
+
+    def __iter__(self) -> Iterator[ILayer]:
+        return (self.get_layer(i) for i in range(self.num_layers))
+
+    def validate(self) -> None:
+        """Checks everything and infers types and shapes; errors name the layer."""
+        self._validate()
+
+    # ---- Inputs and outputs ----
+
+    def add_input(self, name: str, dtype: Any, shape: Shape) -> ITensor:
+        """A tensor that the caller supplies; -1 marks a dynamic dimension."""
+        return self._add_input(name, int(dtype_of(dtype)), tuple(Dims(shape)))
+
+    def mark_output(self, tensor: ITensor) -> None:
+        """Makes the tensor one that the caller gets."""
+        self._mark_output(tensor)
+
+    def unmark_output(self, tensor: ITensor) -> None:
+        """Undoes mark_output."""
+        self._unmark_output(tensor)
+
+    def remove_tensor(self, tensor: ITensor) -> None:
+        """Removes a tensor that nothing reads, with the layer that makes it."""
+        self._remove_tensor(tensor)
+
+    # ---- Layers ----
+
+    def _weights_tensor(self, weights: Weights, shape: Shape) -> ITensor | None:
+        dims = tuple(shape)
+        if weights.size == 0:
+            return None
+        if volume(dims) != weights.size:
+            raise ValueError(
+                f"{weights.size} weights do not fill shape {dims} "
+                f"({volume(dims)} elements)"
+            )
+        address = weights._address
+        return self._add_weights(
+            None, int(weights.dtype), address, weights.size, dims, weights
+        )
+
+    def add_convolution_nd(
+        self,
+        input: ITensor,
+        num_output_maps: int,
+        kernel_shape: Shape,
+        kernel: Any = None,
+        bias: Any = None,
+    ) -> IConvolutionLayer:
+        """Convolution over all axes after the second.
+
+        kernel: Weights or an array [num_output_maps, channels / groups, *shape];
+        None if set_input(1, tensor) will give it.
+        """
+        window = tuple(Dims(kernel_shape))
+        weights = to_weights(kernel, "kernel")
+        biases = to_weights(bias, "bias")
+        each = num_output_maps * volume(window)
+        if each <= 0 or weights.size % each:
+            raise ValueError(
+                f"kernel: {weights.size} weights are not a multiple of "
+                f"{num_output_maps} output maps x kernel {window}"
+            )
+        shape = (num_output_maps, weights.size // each, *window)
+        inputs = [
+            input,
+            self._weights_tensor(weights, shape),
+            self._weights_tensor(biases, (num_output_maps,)),
+        ]
+        return self._add_layer("convolution", None, inputs, {})
+
+    def add_pooling_nd(
+        self, input: ITensor, type: e.PoolingType, window_size: Shape
+    ) -> IPoolingLayer:
+        """Pooling over all axes after the second; stride defaults to the window."""
+        window = (INTS, list(Dims(window_size)))
+        attrs = {"type": int(e.PoolingType(type)), "window_size_nd": window}
+        return self._add_layer("pooling", None, [input], attrs)
+
+    def add_activation(
+        self, input: ITensor, type: e.ActivationType
+    ) -> IActivationLayer:
+        """A function of each element."""
+        attrs = {"type": int(e.ActivationType(type))}
+        return self._add_layer("activation", None, [input], attrs)
+
+    def add_elementwise(
+        self, input1: ITensor, input2: ITensor, op: e.ElementWiseOperation
+    ) -> IElementWiseLayer:
+        """A function of two elements; extents of 1 are broadcast."""
+        attrs = {"op": int(e.ElementWiseOperation(op))}
+        return self._add_layer("elementwise", None, [input1, input2], attrs)
+
+    def add_unary(self, input: ITensor, op: e.UnaryOperation) -> IUnaryLayer:
+        """A function of each element."""
+        attrs = {"op": int(e.UnaryOperation(op))}
+        return self._add_layer("unary", None, [input], attrs)
+
+    def add_matrix_multiply(
+        self,
+        input0: ITensor,
+        op0: e.MatrixOperation,
+        input1: ITensor,
+        op1: e.MatrixOperation,
+    ) -> IMatrixMultiplyLayer:
+        """Product of the last two axes, batches broadcast."""
+        attrs = {
+            "op0": int(e.MatrixOperation(op0)),
+            "op1": int(e.MatrixOperation(op1)),
+        }
+        return self._add_layer("matrix_multiply", None, [input0, input1], attrs)
+
+    def add_softmax(self, input: ITensor) -> ISoftMaxLayer:
+        """Softmax; set `axes` to 1 << axis (default: the third from the end)."""
+        return self._add_layer("softmax", None, [input], {})
+
+    def add_reduce(
+        self, input: ITensor, op: e.ReduceOperation, axes: int, keep_dims: bool
+    ) -> IReduceLayer:
+        """Reduction over the axes whose bits are set."""
+        attrs = {
+            "op": int(e.ReduceOperation(op)),
+            "axes": int(axes),
+            "keep_dims": bool(keep_dims),
+        }
+        return self._add_layer("reduce", None, [input], attrs)
+
+    def add_shuffle(self, input: ITensor) -> IShuffleLayer:
+        """Transpose, reshape, transpose; input 1 may give the shape."""
+        return self._add_layer("shuffle", None, [input], {})
+
+    def add_slice(
+        self, input: ITensor, start: Shape, shape: Shape, stride: Shape
+    ) -> ISliceLayer:
+        """A part of a tensor; inputs 1 to 5 may give start, shape, stride, the
+        fill value and axes."""
+        attrs = {
+            "start": (INTS, list(Dims(start))),
+            "shape": (INTS, list(Dims(shape))),
+            "stride": (INTS, list(Dims(stride))),
+        }
+        return self._add_layer("slice", None, [input], attrs)
+
+    def add_concatenation(self, inputs: Sequence[ITensor]) -> IConcatenationLayer:
+        """Tensors one after the other; default axis: the third from the end."""
+        tensors = list(inputs)
+        if not tensors:
+            raise ValueError("add_concatenation needs at least one tensor")
+        attrs = {"axis": max(0, len(tensors[0].shape) - 3)}
+        return self._add_layer("concatenation", None, tensors, attrs)
+
+    def add_gather(self, input: ITensor, indices: ITensor, axis: int) -> IGatherLayer:
+        """Elements chosen by indices along an axis."""
+        return self._add_layer("gather", None, [input, indices], {"axis": int(axis)})
+
+    def add_gather_v2(
+        self, input: ITensor, indices: ITensor, mode: e.GatherMode
+    ) -> IGatherLayer:
+        """Elements chosen by indices, in any mode."""
+        attrs = {"mode": int(e.GatherMode(mode))}
+        return self._add_layer("gather", None, [input, indices], attrs)
+
+    def add_select(
+        self, condition: ITensor, then_input: ITensor, else_input: ITensor
+    ) -> ISelectLayer:
+        """Elements of one of two tensors."""
+        inputs = [condition, then_input, else_input]
+        return self._add_layer("select", None, inputs, {})
+
+    def add_cast(self, input: ITensor, to_type: Any) -> ICastLayer:
+        """Conversion to another type."""
+        attrs = {"to_type": int(dtype_of(to_type))}
+        return self._add_layer("cast", None, [input], attrs)
+
+    def add_identity(self, input: ITensor) -> IIdentityLayer:
+        """A copy."""
+        return self._add_layer("identity", None, [input], {})
+
+    def add_shape(self, input: ITensor) -> IShapeLayer:
+        """The dimensions of a tensor, INT64."""
+        return self._add_layer("shape", None, [input], {})
+
+    def add_constant(self, shape: Shape, weights: Any) -> IConstantLayer:
+        """A tensor known now; the data are copied."""
+        constant = to_weights(weights, "weights")
+        dims = tuple(Dims(shape))
+        if volume(dims) != constant.size:
+            raise ValueError(
+                f"{constant.size} weights do not fill shape {dims} "
+                f"({volume(dims)} elements)"
+            )
+        data = constant.numpy().tobytes()
+        value = (TENSOR, int(constant.dtype), dims, data)
+        return self._add_layer("constant", None, [], {"weights": value})
+
+    def _normalization(
+        self, inputs: list[ITensor | None], axes: int, v2: bool
+    ) -> INormalizationLayer:
+        attrs = {"axes": int(axes), "is_v2": v2}
+        return self._add_layer("normalization", None, inputs, attrs)
+
+    def add_normalization(
+        self, input: ITensor, scale: ITensor, bias: ITensor, axesMask: int  # noqa: N803
+    ) -> INormalizationLayer:
+        """Normalization; with groups, scale and bias are by group."""
+        return self._normalization([input, scale, bias], axesMask, False)
+
+    def add_normalization_v2(
+        self, input: ITensor, scale: ITensor, bias: ITensor, axesMask: int  # noqa: N803
+    ) -> INormalizationLayer:
+        """Normalization; with groups, scale and bias are by channel."""
+        return self._normalization([input, scale, bias], axesMask, True)
+
+    def add_plugin(self, func: Any, aot: bool | None = None) -> IPluginV3Layer:
+        """A layer of a plugin: what rabbet.plugin.op.NAMESPACE.NAME(...) gives."""
+        from .plugin._op import PluginCall
+
+        call = func[2] if isinstance(func, tuple) and len(func) == 3 else func
+        if not isinstance(call, PluginCall):
+            raise TypeError(
+                "add_plugin takes what rabbet.plugin.op.NAMESPACE.NAME(tensors, "
+                f"attributes) gives, got {func!r}"
+            )
+        request = None if aot is None else (
+            e.QuickPluginCreationRequest.STRICT_AOT
+            if aot
+            else e.QuickPluginCreationRequest.STRICT_JIT
+        )
+        return call.add_to(self, request)

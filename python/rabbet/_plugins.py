@@ -1,0 +1,98 @@
+"""Plugin files and libraries named by users."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import importlib.util
+import os
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from . import _rabbet
+from ._errors import NotFoundError
+
+# Library path -> nothing more to do; file path -> (hash of its source, module).
+_libraries: set[str] = set()
+_files: dict[str, tuple[bytes, ModuleType]] = {}
+
+
+def _module_name(path: Path) -> str:
+    """A stable name: of the file, and of its folder if another file took it."""
+    name = f"rabbet_plugins.{path.stem}"
+    taken = sys.modules.get(name)
+    if taken is not None and getattr(taken, "__file__", None) != str(path):
+        name += "_" + hashlib.sha256(str(path).encode()).hexdigest()[:8]
+    return name
+
+
+def _parent() -> None:
+    if "rabbet_plugins" not in sys.modules:
+        parent = ModuleType("rabbet_plugins", "Plugin files that were loaded by path.")
+        parent.__path__ = []
+        sys.modules["rabbet_plugins"] = parent
+
+
+def _already_imported(path: Path) -> ModuleType | None:
+    """The module of a file that a script imported by itself."""
+    for module in list(sys.modules.values()):
+        file = getattr(module, "__file__", None)
+        if file and Path(file).suffix == ".py" and os.path.realpath(file) == str(path):
+            return module
+    return None
+
+
+def load_file(file: str | os.PathLike[str]) -> ModuleType:
+    """Imports a plugin file; again only if it has changed."""
+    path = Path(os.path.realpath(file))
+    if not path.is_file():
+        raise NotFoundError(f"plugin file '{file}' does not exist")
+    digest = hashlib.sha256(path.read_bytes()).digest()
+    known = _files.get(str(path))
+    if known is not None and known[0] == digest:
+        return known[1]
+    module = _already_imported(path) if known is None else None
+    if module is None:
+        _parent()
+        name = _module_name(path)
+        spec = importlib.util.spec_from_file_location(name, path)
+        assert spec is not None
+        assert spec.loader is not None
+        module = importlib.util.module_from_spec(spec)
+        sys.modules[name] = module
+        try:
+            spec.loader.exec_module(module)
+        except BaseException as error:
+            del sys.modules[name]
+            error.add_note(f"while loading the plugin file '{file}'")
+            raise
+    _files[str(path)] = (digest, module)
+    return module
+
+
+def load_plugins(plugins: Any) -> None:
+    """Loads what `plugins=` names: files (.py, .so), module names, modules."""
+    if plugins is None:
+        return
+    single = isinstance(plugins, (str, os.PathLike, ModuleType))
+    items: Iterable[Any] = [plugins] if single else plugins
+    for item in items:
+        if isinstance(item, ModuleType):
+            continue
+        if not isinstance(item, (str, os.PathLike)):
+            raise TypeError(
+                f"plugins: expected files (.py, .so), module names or modules, got {item!r}"
+            )
+        text = os.fspath(item)
+        if text.endswith(".so"):
+            path = os.path.realpath(text)
+            if path not in _libraries:
+                _rabbet.load_plugin_library(path)
+                _libraries.add(path)
+        elif text.endswith(".py") or os.sep in text:
+            load_file(text)
+        else:
+            importlib.import_module(text)

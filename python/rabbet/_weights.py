@@ -1,0 +1,78 @@
+"""Weights: constants of a network."""
+
+from __future__ import annotations
+
+import ctypes
+from typing import TYPE_CHECKING, Any
+
+from ._arrays import as_numpy, dtype_of, storage_type
+from ._enums import DataType
+
+if TYPE_CHECKING:
+    import numpy as np
+
+
+class Weights:
+    """An array of constants of one type.
+
+    Weights(array) uses the array's memory and keeps it; Weights(dtype, address,
+    count) uses memory that the caller keeps; Weights(dtype) is empty.
+    """
+
+    def __init__(
+        self, type: Any = DataType.FLOAT, ptr: int | None = None, count: int = 0
+    ) -> None:
+        self._array: np.ndarray[Any, Any] | None = None
+        if isinstance(type, DataType):
+            self._dtype, self._address, self._size = type, ptr or 0, count
+            return
+        import numpy as np
+
+        self._array = np.ascontiguousarray(as_numpy(type))
+        self._dtype = dtype_of(self._array.dtype)
+        self._address = self._array.ctypes.data
+        self._size = self._array.size
+
+    @property
+    def dtype(self) -> DataType:
+        """Type of the elements."""
+        return self._dtype
+
+    @property
+    def size(self) -> int:
+        """Number of elements."""
+        return self._size
+
+    @property
+    def nbytes(self) -> int:
+        """Size in bytes."""
+        return int(self._size * self._dtype.itemsize)
+
+    def numpy(self) -> np.ndarray[Any, Any]:
+        """The same memory as a NumPy array."""
+        import numpy as np
+
+        if self._array is not None:
+            return self._array
+        if self._size == 0:
+            return np.empty(0, storage_type(self._dtype))
+        block = (ctypes.c_char * self.nbytes).from_address(self._address)
+        return np.frombuffer(block, storage_type(self._dtype))
+
+    def __len__(self) -> int:
+        return self._size
+
+    def __repr__(self) -> str:
+        return f"Weights({self._dtype}, {self._size} elements)"
+
+
+def to_weights(value: Any, what: str) -> Weights:
+    """Weights of anything that is accepted as such; what names it in errors."""
+    if isinstance(value, Weights):
+        return value
+    if value is None:
+        return Weights()
+    try:
+        return Weights(value)
+    except TypeError as error:
+        raise TypeError(f"{what}: {error}") from None

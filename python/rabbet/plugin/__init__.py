@@ -1,0 +1,62 @@
+"""Operators of your own, as decorated Python functions.
+
+    import rabbet.plugin as trtp
+
+    @trtp.register("example::double")
+    def double(x: trtp.TensorDesc) -> trtp.TensorDesc:
+        return x.like()
+
+    @trtp.impl("example::double")
+    def double_impl(x: trtp.Tensor, outputs: tuple[trtp.Tensor], stream: int) -> None:
+        numpy.multiply(x, 2, out=numpy.asarray(outputs[0]))
+"""
+
+from .._rabbet import Shape, Tensor
+from ._autotune import AutoTuneCombination
+from ._definition import DefinitionError
+from ._desc import ShapeInput, SizeTensorDesc, TensorDesc, from_shape_expr, size_tensor
+from ._expr import (
+    KernelLaunchParams,
+    ShapeExpr,
+    ShapeExprs,
+    SizeTensorShapeExpr,
+    SymExprs,
+    SymInt8,
+    SymInt16,
+    SymInt32,
+    SymIntExprs,
+    cdiv,
+    max,
+    min,
+)
+from ._op import op
+from ._plugin import aot_impl, autotune, impl, register
+
+__all__ = [
+    "AutoTuneCombination",
+    "DefinitionError",
+    "KernelLaunchParams",
+    "Shape",
+    "ShapeExpr",
+    "ShapeExprs",
+    "ShapeInput",
+    "SizeTensorDesc",
+    "SizeTensorShapeExpr",
+    "SymExprs",
+    "SymInt8",
+    "SymInt16",
+    "SymInt32",
+    "SymIntExprs",
+    "Tensor",
+    "TensorDesc",
+    "aot_impl",
+    "autotune",
+    "cdiv",
+    "from_shape_expr",
+    "impl",
+    "max",
+    "min",
+    "op",
+    "register",
+    "size_tensor",
+]

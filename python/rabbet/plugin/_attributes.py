@@ -1,0 +1,148 @@
+"""Attributes of plugins: annotated types to and from what the engine stores."""
+
+from __future__ import annotations
+
+import operator
+import types
+import typing
+from collections.abc import Callable
+from typing import Any
+
+# rabbet_attr_type_t
+INT, FLOAT, BOOL, STRING, BYTES, INTS, FLOATS, BOOLS, STRINGS = range(1, 10)
+
+SUPPORTED = (
+    "int, float, bool, str, bytes, list[...] and tuple[...] of int, float, bool or "
+    "str, and numpy.typing.NDArray[...] of bool, integers or floats"
+)
+
+
+def _to_int(value: Any) -> int:
+    return operator.index(value)
+
+
+def _to_float(value: Any) -> float:
+    if isinstance(value, (str, bytes)):
+        raise TypeError("not a number")
+    return float(value)
+
+
+def _to_bool(value: Any) -> bool:
+    if value in (0, 1) and not isinstance(value, (str, bytes)):
+        return bool(value)
+    raise TypeError("neither true nor false")
+
+
+def _to_str(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError("not a str")
+    return value
+
+
+def _to_bytes(value: Any) -> bytes:
+    if not isinstance(value, (bytes, bytearray, memoryview)):
+        raise TypeError("not bytes")
+    return bytes(value)
+
+
+_Converter = Callable[[Any], Any]
+_SCALARS: dict[type, tuple[int, _Converter]] = {
+    int: (INT, _to_int),
+    float: (FLOAT, _to_float),
+    bool: (BOOL, _to_bool),
+    str: (STRING, _to_str),
+    bytes: (BYTES, _to_bytes),
+}
+_LISTS: dict[type, int] = {int: INTS, float: FLOATS, bool: BOOLS, str: STRINGS}
+
+
+class AttributeType:
+    """One annotation: `encode` checks a value and makes it storable, `decode` makes
+    what impl gets."""
+
+    def __init__(self, annotation: Any, code: int, encode: _Converter, decode: _Converter):
+        self.annotation, self.code = annotation, code
+        self.encode, self.decode = encode, decode
+
+    def __str__(self) -> str:
+        annotation = self.annotation
+        if isinstance(annotation, type) and not typing.get_args(annotation):
+            return annotation.__name__
+        return str(annotation).replace("typing.", "")
+
+
+def _sequence(annotation: Any, element: type, make: Any, length: int | None) -> Any:
+    convert = _SCALARS[element][1]
+
+    def encode(value: Any) -> Any:
+        if isinstance(value, (str, bytes)):
+            raise TypeError(f"a list of {element.__name__}, not one text")
+        items = [convert(item) for item in value]
+        if length is not None and len(items) != length:
+            raise ValueError(f"{length} values expected, {len(items)} given")
+        return (_LISTS[element], items)
+
+    return AttributeType(annotation, _LISTS[element], encode, make)
+
+
+def _array(annotation: Any, scalar: Any) -> AttributeType | None:
+    import numpy as np
+
+    dtype = np.dtype(scalar)
+    codes = {"i": INTS, "u": INTS, "f": FLOATS, "b": BOOLS}
+    code = codes.get(dtype.kind)
+    if code is None:
+        return None
+
+    def encode(value: Any) -> Any:
+        array = np.asarray(value)
+        if array.size and not np.can_cast(array.dtype, dtype, "same_kind"):
+            raise TypeError(f"an array of {dtype}, not of {array.dtype}")
+        flat = array.astype(dtype)
+        if array.size and dtype.kind in "iu" and not (flat == array).all():
+            raise ValueError(f"does not fit in {dtype}")
+        return (code, flat.ravel().tolist())
+
+    return AttributeType(annotation, code, encode, lambda v: np.array(v, dtype))
+
+
+def _is_array(annotation: Any) -> bool:
+    origin = typing.get_origin(annotation) or annotation
+    return getattr(origin, "__module__", "") == "numpy" and (
+        getattr(origin, "__name__", "") == "ndarray"
+    )
+
+
+def attribute_type(annotation: Any) -> AttributeType | None:
+    """The type of an annotation; None if attributes cannot have it."""
+    origin, args = typing.get_origin(annotation), typing.get_args(annotation)
+    if origin is typing.Annotated:
+        return attribute_type(args[0])
+    if annotation in _SCALARS:
+        code, convert = _SCALARS[annotation]
+        return AttributeType(annotation, code, convert, convert)
+    if _is_array(annotation) and len(args) == 2:
+        scalar = typing.get_args(args[1])
+        return _array(annotation, scalar[0]) if scalar else None
+    if origin is list and len(args) == 1 and args[0] in _LISTS:
+        return _sequence(annotation, args[0], list, None)
+    if origin is tuple and args and all(a in (args[0], ...) for a in args):
+        if args[0] in _LISTS:
+            length = None if args[-1] is ... else len(args)
+            return _sequence(annotation, args[0], tuple, length)
+    return None
+
+
+def why_not(annotation: Any) -> str:
+    """What is wrong with an annotation that attribute_type refuses."""
+    if _is_array(annotation):
+        return (
+            "say what the array holds, as in numpy.typing.NDArray[numpy.float32]; "
+            f"attributes can be {SUPPORTED}"
+        )
+    if typing.get_origin(annotation) in (typing.Union, types.UnionType):
+        return (
+            "attributes have one type and are always there; give a default instead of "
+            f"None. They can be {SUPPORTED}"
+        )
+    return f"attributes can be {SUPPORTED}"

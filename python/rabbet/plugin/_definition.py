@@ -1,0 +1,311 @@
+"""What a plugin is made of: checks of its functions' signatures."""
+
+from __future__ import annotations
+
+import collections.abc
+import difflib
+import inspect
+import sys
+import typing
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple, NoReturn
+
+from .._errors import Error
+from .._rabbet import Tensor
+from ._attributes import AttributeType, attribute_type, why_not
+from ._desc import ShapeInput, TensorDesc
+
+Function = Callable[..., Any]
+
+# Parameters of impl that are neither inputs nor attributes.
+RESERVED = ("outputs", "stream", "tactic", "threads")
+
+
+class DefinitionError(Error, ValueError):
+    """A plugin's definition, or its use, is wrong."""
+
+
+def where(function: Function) -> str:
+    """'name (file:line)' of a function."""
+    code = getattr(inspect.unwrap(function), "__code__", None)
+    name = getattr(function, "__qualname__", repr(function))
+    return f"{name} ({code.co_filename}:{code.co_firstlineno})" if code else name
+
+
+def near(name: str, known: Iterable[str]) -> str:
+    """'; did you mean ...?' or nothing."""
+    found = difflib.get_close_matches(name, list(known), 2)
+    return f"; did you mean {' or '.join(repr(f) for f in found)}?" if found else ""
+
+
+class Checker:
+    """Raises errors that name the decorator, the plugin and the function."""
+
+    def __init__(self, decorator: str, plugin_id: str, function: Function) -> None:
+        self.decorator, self.plugin_id, self.function = decorator, plugin_id, function
+
+    def fail(self, message: str) -> NoReturn:
+        """Raises DefinitionError."""
+        raise DefinitionError(
+            f"@rabbet.plugin.{self.decorator}('{self.plugin_id}') on "
+            f"{where(self.function)}: {message}"
+        )
+
+    def signature(self) -> inspect.Signature:
+        """The function's signature without parameters that cannot be passed."""
+        if not callable(self.function):
+            self.fail(f"it is to decorate a function, not {self.function!r}")
+        signature = inspect.signature(self.function)
+        for parameter in signature.parameters.values():
+            if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
+                stars = "*" if parameter.kind is parameter.VAR_POSITIONAL else "**"
+                self.fail(
+                    f"it has the parameter {stars}{parameter.name}; name each parameter, "
+                    "since inputs and attributes are recognised by their names"
+                )
+            if parameter.kind is parameter.POSITIONAL_ONLY:
+                self.fail(
+                    f"its parameter '{parameter.name}' is positional-only (before '/'); "
+                    "remove the '/', since parameters are recognised by their names"
+                )
+        return signature
+
+    def hints(self, local_names: dict[str, Any]) -> dict[str, Any]:
+        """Annotations, those written as text resolved."""
+        try:
+            return typing.get_type_hints(
+                inspect.unwrap(self.function), localns=local_names
+            )
+        except Exception as error:
+            self.fail(
+                f"an annotation cannot be understood: {error}; names in annotations "
+                "must exist where the function is defined"
+            )
+
+
+class Registration(NamedTuple):
+    """What the register function's signature says."""
+
+    inputs: dict[str, bool]  # name -> whether it is a shape input
+    attributes: dict[str, AttributeType]
+    defaults: dict[str, Any]
+    num_outputs: int
+
+
+def _is_desc(annotation: Any) -> bool:
+    return isinstance(annotation, type) and issubclass(annotation, TensorDesc)
+
+
+def _count_outputs(check: Checker, annotation: Any) -> int:
+    how = (
+        "annotate what it returns: -> TensorDesc for one output, -> "
+        "tuple[TensorDesc, TensorDesc] for two, ..."
+    )
+    if annotation is None:
+        check.fail(f"it has no return annotation; {how}")
+    if _is_desc(annotation):
+        return 1
+    args = typing.get_args(annotation)
+    if typing.get_origin(annotation) is not tuple:
+        check.fail(f"its return annotation is {annotation!r}; {how}")
+    if ... in args:
+        check.fail(
+            "its return annotation leaves the number of outputs open (...); it must be "
+            f"fixed: {how}"
+        )
+    if not args or not all(_is_desc(arg) for arg in args):
+        check.fail(f"its return annotation is {annotation!r}; {how}")
+    return len(args)
+
+
+def _register_attribute(
+    check: Checker, parameter: inspect.Parameter, annotation: Any
+) -> AttributeType:
+    if parameter.name in RESERVED:
+        check.fail(
+            f"an attribute cannot be called '{parameter.name}': impl has a parameter of "
+            "that name for something else; call it otherwise"
+        )
+    if isinstance(annotation, type) and issubclass(annotation, Tensor):
+        check.fail(
+            f"its parameter '{parameter.name}' is annotated Tensor; register describes "
+            "inputs by TensorDesc (Tensor is for impl)"
+        )
+    kind = attribute_type(annotation)
+    if kind is None:
+        check.fail(
+            f"its parameter '{parameter.name}' is annotated {annotation!r}, which is "
+            f"neither TensorDesc nor an attribute's type: {why_not(annotation)}"
+        )
+    if parameter.default is not parameter.empty:
+        try:
+            kind.encode(parameter.default)
+        except (TypeError, ValueError) as error:
+            check.fail(
+                f"the default of '{parameter.name}' is {parameter.default!r}, which is no "
+                f"{kind}: {error}"
+            )
+    return kind
+
+
+def check_register(
+    plugin_id: str, function: Function, local_names: dict[str, Any]
+) -> Registration:
+    """Reads the signature of a register function."""
+    check = Checker("register", plugin_id, function)
+    signature = check.signature()
+    hints = check.hints(local_names)
+    result = Registration({}, {}, {}, _count_outputs(check, hints.get("return")))
+    for parameter in signature.parameters.values():
+        if parameter.name not in hints:
+            check.fail(
+                f"its parameter '{parameter.name}' has no annotation; annotate inputs "
+                "TensorDesc (ShapeInput if their values are dimensions) and attributes "
+                "with their types"
+            )
+        annotation = hints[parameter.name]
+        if not _is_desc(annotation):
+            kind = _register_attribute(check, parameter, annotation)
+            result.attributes[parameter.name] = kind
+            if parameter.default is not parameter.empty:
+                result.defaults[parameter.name] = parameter.default
+        elif parameter.default is not parameter.empty:
+            check.fail(
+                f"its input '{parameter.name}' has a default; inputs are always there"
+            )
+        else:
+            result.inputs[parameter.name] = issubclass(annotation, ShapeInput)
+    return result
+
+
+# ---- impl, autotune, aot_impl ----------------------------------------------
+
+
+class Role(NamedTuple):
+    """What one of the three functions takes."""
+
+    decorator: str
+    tensor: type  # annotation of inputs
+    extra: tuple[str, ...]  # parameters besides inputs and attributes
+    required: tuple[str, ...]  # those of them that must be there
+
+
+IMPL = Role("impl", Tensor, RESERVED, ("outputs",))
+AUTOTUNE = Role("autotune", TensorDesc, ("outputs",), ("outputs",))
+AOT_IMPL = Role("aot_impl", TensorDesc, ("outputs", "tactic"), ("outputs", "tactic"))
+
+
+class Signature(NamedTuple):
+    """A checked function and how to call it: pairs (kind, name) in order."""
+
+    function: Function
+    positional: tuple[tuple[str, str], ...]
+    named: tuple[tuple[str, str], ...]
+
+    def attributes(self) -> list[str]:
+        """Names of the attributes that it takes."""
+        return [name for kind, name in self.positional + self.named if kind == "attr"]
+
+
+def _kind(name: str, registration: Registration, role: Role) -> str | None:
+    if name in registration.inputs:
+        return "input"
+    if name in registration.attributes:
+        return "attr"
+    return name if name in role.extra else None
+
+
+def _check_outputs(check: Checker, role: Role, annotation: Any) -> None:
+    kind = role.tensor.__name__
+    origin, args = typing.get_origin(annotation), typing.get_args(annotation)
+    sequences = (tuple, list, collections.abc.Sequence)
+    if annotation in (Any, tuple, list, collections.abc.Sequence):
+        return
+    if origin not in sequences or any(
+        arg is not ... and not (isinstance(arg, type) and issubclass(arg, role.tensor))
+        for arg in args
+    ):
+        check.fail(
+            f"its parameter 'outputs' is annotated {annotation!r}; it is a sequence: "
+            f"tuple[{kind}, ...] or list[{kind}]"
+        )
+
+
+def _check_annotation(
+    check: Checker, role: Role, kind: str, name: str, annotation: Any, reg: Registration
+) -> None:
+    if kind == "input":
+        allowed = (role.tensor, ShapeInput) if reg.inputs[name] else (role.tensor,)
+        if annotation is Any or (
+            isinstance(annotation, type) and issubclass(annotation, allowed)
+        ):
+            return
+        check.fail(
+            f"its input '{name}' is annotated {annotation!r}; {role.decorator} gets a "
+            f"{role.tensor.__name__}"
+        )
+    if kind == "attr":
+        registered = reg.attributes[name].annotation
+        if annotation != registered:
+            check.fail(
+                f"its attribute '{name}' is annotated {annotation!r}, but the register "
+                f"function says {registered!r}; make them equal"
+            )
+    elif kind == "outputs":
+        _check_outputs(check, role, annotation)
+    elif not (isinstance(annotation, type) and issubclass(annotation, int)):
+        check.fail(f"its parameter '{name}' is annotated {annotation!r}; it is an int")
+
+
+def _check_complete(
+    check: Checker, role: Role, names: Iterable[str], reg: Registration
+) -> None:
+    for name in (*reg.inputs, *role.required):
+        if name not in names:
+            what = "input" if name in reg.inputs else "parameter"
+            check.fail(
+                f"it lacks the {what} '{name}'; it takes every input "
+                f"({', '.join(reg.inputs) or 'none'}), those attributes that it needs "
+                f"({', '.join(reg.attributes) or 'none'}), and "
+                f"{', '.join(role.required)}"
+            )
+
+
+def check_function(
+    role: Role,
+    plugin_id: str,
+    reg: Registration,
+    function: Function,
+    local_names: dict[str, Any],
+) -> Signature:
+    """Checks one of the three functions against the registered one."""
+    check = Checker(role.decorator, plugin_id, function)
+    signature = check.signature()
+    hints = check.hints(local_names)
+    _check_complete(check, role, signature.parameters, reg)
+    positional, named = [], []
+    for name, parameter in signature.parameters.items():
+        kind = _kind(name, reg, role)
+        known = [*reg.inputs, *reg.attributes, *role.extra]
+        if kind is None:
+            check.fail(
+                f"its parameter '{name}' is neither an input nor an attribute of the "
+                f"plugin{near(name, known)} There are {', '.join(known)}"
+            )
+        if name in hints:
+            _check_annotation(check, role, kind, name, hints[name], reg)
+        by_name = parameter.kind is parameter.KEYWORD_ONLY
+        (named if by_name else positional).append((kind, name))
+    returned = hints.get("return")
+    if role is IMPL and returned not in (None, type(None)):
+        check.fail(
+            f"its return annotation is {returned!r}; it returns nothing and writes its "
+            "results into `outputs`"
+        )
+    return Signature(function, tuple(positional), tuple(named))
+
+
+def caller_names() -> dict[str, Any]:
+    """Names where a decorated function is being defined, for annotations as text."""
+    frame = sys._getframe(2)
+    return dict(frame.f_locals)

@@ -1,0 +1,254 @@
+"""One use of a plugin: what the engine asks during builds and loads."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from .. import _rabbet
+from .._enums import DataType, TensorFormat
+from .._rabbet import Shape
+from ._autotune import AutoTuneCombination, Combination, expand_all
+from ._definition import Checker, DefinitionError, Signature, where
+from ._desc import ShapeInput, SizeTensorDesc, TensorDesc
+from ._expr import ShapeExpr, ShapeExprs, SymIntExpr
+
+if TYPE_CHECKING:
+    from ._plugin import PluginDef
+
+# First items of the pairs that `bind` gives; plugin_adapter.h lists them.
+_ARGUMENTS = {"outputs": 2, "stream": 3, "tactic": 4, "threads": 5}
+_INPUT, _VALUE = 0, 1
+
+DescribedInput = tuple[DataType, tuple[int, ...], tuple[int, ...] | None]
+QueryTensor = tuple[DataType, TensorFormat, Any, Any, Any, Any]
+
+
+class Instance:
+    """A plugin with its attributes. Immutable, so that contexts share it."""
+
+    def __init__(self, definition: PluginDef, attrs: dict[str, Any], layer: str | None):
+        self.definition = definition
+        self.attrs = attrs
+        self.layer = layer
+        self.output_count = definition.registration.num_outputs
+        self._answers: dict[Any, dict[Combination, list[int]]] = {}
+
+    # ---- Outputs ----
+
+    def describe(
+        self, builder: _rabbet.DimBuilder, inputs: Sequence[DescribedInput]
+    ) -> list[tuple[int, tuple[int, ...], int, bool]]:
+        """(type, dims, aliased input, is size tensor) of each output."""
+        names = self.definition.registration.inputs
+        self.definition.check_input_count(len(inputs))
+        descs = [
+            _describe_input(builder, item, is_shape)
+            for item, is_shape in zip(inputs, names.values(), strict=True)
+        ]
+        result = self.definition.register_function(
+            **dict(zip(names, descs, strict=True)), **self.attrs
+        )
+        outputs = self._outputs(result)
+        for i, output in enumerate(outputs):
+            if isinstance(output, SizeTensorDesc):
+                output._index = i
+        aliases = self._aliases(outputs, descs)
+        return [
+            self._describe_output(builder, i, output, aliases[i])
+            for i, output in enumerate(outputs)
+        ]
+
+    def _checker(self) -> Checker:
+        definition = self.definition
+        return Checker("register", definition.id, definition.register_function)
+
+    def _outputs(self, result: Any) -> list[TensorDesc]:
+        outputs = [result] if isinstance(result, TensorDesc) else result
+        if not isinstance(outputs, (tuple, list)):
+            self._checker().fail(f"it returned {result!r} instead of TensorDesc")
+        if len(outputs) != self.output_count:
+            self._checker().fail(
+                f"it returned {len(outputs)} outputs, but its return annotation says "
+                f"{self.output_count}"
+            )
+        for i, output in enumerate(outputs):
+            if not isinstance(output, TensorDesc):
+                self._checker().fail(f"output {i} is {output!r} instead of a TensorDesc")
+        return list(outputs)
+
+    def _aliases(
+        self, outputs: list[TensorDesc], inputs: list[TensorDesc]
+    ) -> list[int]:
+        names = list(self.definition.registration.inputs)
+        aliases: list[int] = []
+        for i, output in enumerate(outputs):
+            target = output.get_aliased()
+            index = next((k for k, x in enumerate(inputs) if x is target), -1)
+            if target is not None and index < 0:
+                self._checker().fail(
+                    f"output {i} is aliased to something that is no input; call "
+                    "aliased() on one of the parameters"
+                )
+            if index >= 0 and index in aliases:
+                self._checker().fail(
+                    f"outputs {aliases.index(index)} and {i} are both aliased to input "
+                    f"'{names[index]}'; an input's memory can hold one output"
+                )
+            aliases.append(index)
+        return aliases
+
+    def _describe_output(
+        self, builder: _rabbet.DimBuilder, index: int, output: TensorDesc, alias: int
+    ) -> tuple[int, tuple[int, ...], int, bool]:
+        check = self._checker()
+        if output.dtype is None:
+            check.fail(f"output {index} has no dtype; set it, or use input.like()")
+        if output.shape_expr is None:
+            check.fail(f"output {index} has no shape_expr; set it, or use input.like()")
+        dims = []
+        for axis, item in enumerate(output.shape_expr):
+            if not isinstance(item, SymIntExpr):
+                check.fail(f"dimension {axis} of output {index} was never set")
+            try:
+                dims.append(item._to_dim(builder))
+            except ValueError as error:
+                check.fail(f"dimension {axis} of output {index}: {error}")
+        is_size = isinstance(output, SizeTensorDesc)
+        return int(output.dtype), tuple(dims), alias, is_size
+
+    # ---- Types, formats, tactics ----
+
+    def combinations(
+        self, device: str, tensors: Sequence[QueryTensor], num_inputs: int
+    ) -> list[list[tuple[int, int]]]:
+        """Each combination as (type, format) of each tensor."""
+        found = self._combinations(device, tensors, num_inputs)
+        return [[(int(t), int(f)) for t, f in combination] for combination in found]
+
+    def tactics(
+        self, device: str, tensors: Sequence[QueryTensor], num_inputs: int
+    ) -> list[int]:
+        """Tactics for the combination that the tensors have."""
+        combination = tuple((t[0], t[1]) for t in tensors)
+        key = _key(device, tensors)
+        found = self._answers.get(key)
+        if found is None:
+            found = self._combinations(device, tensors, num_inputs)
+        return found.get(combination, [])
+
+    def _combinations(
+        self, device: str, tensors: Sequence[QueryTensor], num_inputs: int
+    ) -> dict[Combination, list[int]]:
+        signature = self.definition.choose("autotune", device)
+        answers = None if signature is None else self._autotune(signature, tensors, num_inputs)
+        if not answers:
+            plain = tuple((tensor[0], TensorFormat.LINEAR) for tensor in tensors)
+            return {plain: []}
+        assert signature is not None
+        try:
+            found = expand_all(answers, len(tensors))
+        except ValueError as error:
+            raise DefinitionError(
+                f"@rabbet.plugin.autotune('{self.definition.id}') on "
+                f"{where(signature.function)}: {error}"
+            ) from None
+        self._answers[_key(device, tensors)] = found
+        return found
+
+    def _autotune(
+        self, signature: Signature, tensors: Sequence[QueryTensor], num_inputs: int
+    ) -> list[AutoTuneCombination]:
+        descs = [_tuned_desc(tensor) for tensor in tensors]
+        names = self.definition.registration.inputs
+        values: dict[str, Any] = dict(zip(names, descs[:num_inputs], strict=True))
+        values["outputs"] = tuple(descs[num_inputs:])
+        args = [self._value(values, kind, name) for kind, name in signature.positional]
+        named = {name: self._value(values, kind, name) for kind, name in signature.named}
+        answer = signature.function(*args, **named)
+        answers = [answer] if isinstance(answer, AutoTuneCombination) else answer
+        if answers is None:
+            return []
+        if not isinstance(answers, (list, tuple)) or not all(
+            isinstance(item, AutoTuneCombination) for item in answers
+        ):
+            Checker("autotune", self.definition.id, signature.function).fail(
+                f"it returned {answer!r} instead of a list of AutoTuneCombination"
+            )
+        return list(answers)
+
+    def _value(self, values: dict[str, Any], kind: str, name: str) -> Any:
+        return self._attr(name) if kind == "attr" else values[name]
+
+    def _attr(self, name: str) -> Any:
+        try:
+            return self.attrs[name]
+        except KeyError:
+            raise DefinitionError(
+                f"plugin '{self.definition.id}': the plan holds no attribute '{name}'; it "
+                "was built when impl did not take it: build the plan again"
+            ) from None
+
+    # ---- What is stored ----
+
+    def serialize(self) -> dict[str, Any]:
+        """Attributes that an impl takes."""
+        wanted = self.definition.stored_attributes()
+        types = self.definition.registration.attributes
+        return {
+            name: types[name].encode(self.attrs[name])
+            for name in types
+            if name in wanted and name in self.attrs
+        }
+
+    def timing_key(self) -> dict[str, Any] | None:
+        """What determines the speed; None: not known."""
+        key = self.definition.timing_key()
+        if key is None:
+            return None
+        types = self.definition.registration.attributes
+        attrs = {f"attr.{n}": types[n].encode(v) for n, v in self.attrs.items()}
+        return {"plugin": self.definition.id, "source": key, **attrs}
+
+    # ---- Running ----
+
+    def bind(self, device: str, tactic: int) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
+        """The function of a device, and what each argument is."""
+        signature = self.definition.choose("impl", device)
+        if signature is None:
+            raise DefinitionError(self.definition.missing_impl(device))
+        order = list(self.definition.registration.inputs)
+
+        def pair(kind: str, name: str) -> tuple[int, Any]:
+            if kind == "input":
+                return _INPUT, order.index(name)
+            if kind == "attr":
+                return _VALUE, self._attr(name)
+            return _ARGUMENTS[kind], None
+
+        positional = tuple(pair(kind, name) for kind, name in signature.positional)
+        named = {name: pair(kind, name) for kind, name in signature.named}
+        return signature.function, positional, named
+
+
+def _describe_input(
+    builder: _rabbet.DimBuilder, item: DescribedInput, is_shape: bool
+) -> TensorDesc:
+    dtype, dims, values = item
+    exprs = ShapeExprs.from_tuple(ShapeExpr._of(builder, dim) for dim in dims)
+    if not is_shape:
+        return TensorDesc._input(exprs, dtype)
+    desc = ShapeInput(exprs, dtype)
+    desc._locked = True
+    if values is not None:
+        desc._values = tuple(ShapeExpr._of(builder, value) for value in values)
+    return desc
+
+
+def _tuned_desc(tensor: QueryTensor) -> TensorDesc:
+    dtype, format_, dims, low, opt, high = tensor
+    return TensorDesc._tuned(Shape._ranged(dims, low, opt, high), dtype, format_)
+
+
+def _key(device: str, tensors: Sequence[QueryTensor]) -> Any:
+    return device, tuple(tensor[2:] for tensor in tensors)

@@ -1,0 +1,155 @@
+"""rabbet.plugin.op.NAMESPACE.NAME(...): plugins as layers of a network."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .._enums import QuickPluginCreationRequest as Request
+from .._layers import ITensor
+from ._definition import DefinitionError, near, where
+from ._plugin import QDP_REGISTRY, VERSION, PluginDef
+
+
+class PluginCall:
+    """A plugin with its tensors and attributes: for network.add_plugin."""
+
+    def __init__(
+        self, definition: PluginDef, inputs: list[ITensor], attrs: dict[str, Any]
+    ) -> None:
+        self.definition, self.inputs, self.attrs = definition, inputs, attrs
+
+    def __call__(self, request: Request | None = None) -> tuple[Any, ...]:
+        self._check_request(request)
+        return (self.inputs, [], self)
+
+    def _check_request(self, request: Request | None) -> None:
+        functions = self.definition.functions
+        if request is Request.STRICT_AOT:
+            if not functions["aot_impl"]:
+                raise DefinitionError(
+                    f"plugin '{self.definition.id}' has no aot_impl, which aot=True asks for"
+                )
+            raise NotImplementedError(
+                f"plugin '{self.definition.id}': aot=True asks for a kernel made ahead of "
+                "time, which this version does not make; leave aot out to use impl"
+            )
+        if request is Request.STRICT_JIT and not functions["impl"]:
+            raise DefinitionError(
+                f"plugin '{self.definition.id}' has no impl, which aot=False asks for"
+            )
+
+    def add_to(self, network: Any, request: Request | None) -> Any:
+        """Adds the layer."""
+        self._check_request(request)
+        definition = self.definition
+        types = definition.registration.attributes
+        attrs = {name: types[name].encode(value) for name, value in self.attrs.items()}
+        return network._add_plugin(
+            definition.name, VERSION, definition.namespace, None, self.inputs, attrs
+        )
+
+    def __repr__(self) -> str:
+        return f"<call of plugin '{self.definition.id}'>"
+
+
+def _fail(definition: PluginDef, message: str) -> DefinitionError:
+    return DefinitionError(
+        f"rabbet.plugin.op.{definition.namespace}.{definition.name}: {message} "
+        f"[registered by {where(definition.register_function)}]"
+    )
+
+
+def _inputs(definition: PluginDef, args: tuple[Any, ...], named: dict[str, Any]) -> Any:
+    names = list(definition.registration.inputs)
+    if len(args) > len(names):
+        raise _fail(
+            definition,
+            f"{len(args)} tensors given, it takes {len(names)} ({', '.join(names)}); "
+            "attributes are passed by keyword",
+        )
+    values = dict(zip(names, args, strict=False))
+    for name in [n for n in names if n in named]:
+        if name in values:
+            raise _fail(definition, f"input '{name}' is given twice")
+        values[name] = named.pop(name)
+    missing = [name for name in names if name not in values]
+    if missing:
+        raise _fail(definition, f"input {', '.join(map(repr, missing))} is missing")
+    for name, value in values.items():
+        if not isinstance(value, ITensor):
+            raise _fail(
+                definition,
+                f"input '{name}' is {value!r}, expected a tensor of a network (ITensor)",
+            )
+    return [values[name] for name in names]
+
+
+def _attributes(definition: PluginDef, given: dict[str, Any]) -> dict[str, Any]:
+    reg = definition.registration
+    for name in given:
+        if name not in reg.attributes:
+            raise _fail(
+                definition,
+                f"no attribute '{name}'{near(name, reg.attributes)} It has "
+                f"{', '.join(reg.attributes) or 'none'}",
+            )
+    values = {**reg.defaults, **given}
+    for name, kind in reg.attributes.items():
+        if name not in values:
+            raise _fail(definition, f"attribute '{name}' ({kind}) is missing")
+        try:
+            kind.encode(values[name])
+        except (TypeError, ValueError, OverflowError) as error:
+            raise _fail(
+                definition,
+                f"attribute '{name}' is {values[name]!r}, expected {kind}: {error}",
+            ) from None
+    return values
+
+
+def make_call(
+    definition: PluginDef, args: tuple[Any, ...], named: dict[str, Any]
+) -> PluginCall:
+    """Checks tensors and attributes."""
+    rest = dict(named)
+    inputs = _inputs(definition, args, rest)
+    attributes = _attributes(definition, rest)
+    definition.register()
+    return PluginCall(definition, inputs, attributes)
+
+
+class _Namespace:
+    def __init__(self, name: str) -> None:
+        self.__name__ = name
+
+    def __getattr__(self, name: str) -> PluginDef:
+        found = QDP_REGISTRY.get(f"{self.__name__}::{name}")
+        if found is not None:
+            return found
+        known = self.__dir__()
+        raise AttributeError(
+            f"no plugin '{self.__name__}::{name}' is registered{near(name, known)} "
+            f"The namespace has {', '.join(known) or 'none'}"
+        )
+
+    def __dir__(self) -> list[str]:
+        return [d.name for d in QDP_REGISTRY.values() if d.namespace == self.__name__]
+
+
+class _Namespaces:
+    """op.NAMESPACE.NAME is the plugin 'NAMESPACE::NAME'."""
+
+    def __getattr__(self, name: str) -> _Namespace:
+        known = self.__dir__()
+        if name in known:
+            return _Namespace(name)
+        raise AttributeError(
+            f"no plugin of namespace '{name}' is registered{near(name, known)} "
+            f"There are the namespaces {', '.join(known) or '(none)'}"
+        )
+
+    def __dir__(self) -> list[str]:
+        return sorted({d.namespace for d in QDP_REGISTRY.values()})
+
+
+op = _Namespaces()

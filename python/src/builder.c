@@ -1,0 +1,297 @@
+// Profiles, timing caches, configurations, builds.
+#include <string.h>
+
+#include "rabbet_py.h"
+
+// ---- Profile ---------------------------------------------------------------
+
+static void rabbet_py_release_profile(void* pointer) {
+  rabbet_profile_release(pointer);
+}
+
+static PyObject* rabbet_py_profile_new(PyTypeObject* type, PyObject* args,
+                                       PyObject* kwargs) {
+  (void)args, (void)kwargs;
+  rabbet_profile_t* profile = NULL;
+  rabbet_status_t status =
+      rabbet_profile_create(rabbet_allocator_system(), &profile);
+  if (!rabbet_is_ok(status)) return rabbet_py_raise(status);
+  return rabbet_py_handle_new(type, profile, NULL, rabbet_py_release_profile);
+}
+
+static PyObject* rabbet_py_profile_set_shape(PyObject* self, PyObject* args) {
+  const char* input = NULL;
+  PyObject *low = NULL, *opt = NULL, *high = NULL;
+  rabbet_dims_t dims[3];
+  if (!PyArg_ParseTuple(args, "sOOO", &input, &low, &opt, &high) ||
+      rabbet_py_to_dims(low, "min", &dims[0]) ||
+      rabbet_py_to_dims(opt, "opt", &dims[1]) ||
+      rabbet_py_to_dims(high, "max", &dims[2])) {
+    return NULL;
+  }
+  return rabbet_py_none_or_raise(rabbet_profile_set_shape(
+      rabbet_py_pointer(self), input, &dims[0], &dims[1], &dims[2]));
+}
+
+static PyObject* rabbet_py_pack_dims(const rabbet_dims_t* low,
+                                     const rabbet_dims_t* opt,
+                                     const rabbet_dims_t* high) {
+  return Py_BuildValue("(NNN)", rabbet_py_from_dims(low),
+                       rabbet_py_from_dims(opt), rabbet_py_from_dims(high));
+}
+
+static PyObject* rabbet_py_profile_shape(PyObject* self, PyObject* name) {
+  const char* input = NULL;
+  if (rabbet_py_to_text(name, "input", false, &input)) return NULL;
+  rabbet_dims_t low, opt, high;
+  rabbet_status_t status =
+      rabbet_profile_shape(rabbet_py_pointer(self), input, &low, &opt, &high);
+  if (!rabbet_is_ok(status)) return rabbet_py_raise(status);
+  return rabbet_py_pack_dims(&low, &opt, &high);
+}
+
+static int rabbet_py_read_values(PyObject* object, size_t count,
+                                 int64_t* values) {
+  for (size_t i = 0; i < count; ++i) {
+    PyObject* item = PySequence_GetItem(object, (Py_ssize_t)i);
+    int failed =
+        item ? rabbet_py_to_int64(item, "shape values", &values[i]) : -1;
+    Py_XDECREF(item);
+    if (failed) return -1;
+  }
+  return 0;
+}
+
+// set_values(input, [min..., opt..., max...])
+static PyObject* rabbet_py_profile_set_values(PyObject* self, PyObject* args) {
+  const char* input = NULL;
+  PyObject* object = NULL;
+  if (!PyArg_ParseTuple(args, "sO", &input, &object)) return NULL;
+  Py_ssize_t total = PySequence_Size(object);
+  if (total < 0) return NULL;
+  size_t count = (size_t)total / 3;
+  int64_t* values = PyMem_Calloc(count ? count : 1, 3 * sizeof(*values));
+  if (!values) return PyErr_NoMemory();
+  PyObject* result = NULL;
+  if (!rabbet_py_read_values(object, 3 * count, values)) {
+    result = rabbet_py_none_or_raise(
+        rabbet_profile_set_values(rabbet_py_pointer(self), input, values,
+                                  values + count, values + 2 * count, count));
+  }
+  PyMem_Free(values);
+  return result;
+}
+
+static PyObject* rabbet_py_ints(const int64_t* values, size_t count) {
+  rabbet_attr_t attr = {
+      .type = RABBET_ATTR_INTS, .data = values, .count = count};
+  return rabbet_py_from_attr(&attr);
+}
+
+static PyObject* rabbet_py_profile_values(PyObject* self, PyObject* name) {
+  const char* input = NULL;
+  if (rabbet_py_to_text(name, "input", false, &input)) return NULL;
+  const int64_t *low = NULL, *opt = NULL, *high = NULL;
+  size_t count = 0;
+  rabbet_status_t status = rabbet_profile_values(rabbet_py_pointer(self), input,
+                                                 &low, &opt, &high, &count);
+  if (!rabbet_is_ok(status)) return rabbet_py_raise(status);
+  return Py_BuildValue("(NNN)", rabbet_py_ints(low, count),
+                       rabbet_py_ints(opt, count), rabbet_py_ints(high, count));
+}
+
+static PyMethodDef rabbet_py_profile_methods[] = {
+    {"_set_shape", rabbet_py_profile_set_shape, METH_VARARGS, NULL},
+    {"_shape", rabbet_py_profile_shape, METH_O, NULL},
+    {"_set_values", rabbet_py_profile_set_values, METH_VARARGS, NULL},
+    {"_values", rabbet_py_profile_values, METH_O, NULL},
+    {NULL},
+};
+
+static PyType_Slot rabbet_py_profile_slots[] = {
+    RABBET_PY_HANDLE_SLOTS,
+    {Py_tp_new, rabbet_py_profile_new},
+    {Py_tp_methods, rabbet_py_profile_methods},
+    {0, NULL},
+};
+
+static PyType_Spec rabbet_py_profile_spec = {
+    .name = "rabbet._rabbet.Profile",
+    .basicsize = sizeof(rabbet_py_handle_t),
+    .flags = RABBET_PY_HANDLE_FLAGS,
+    .slots = rabbet_py_profile_slots,
+};
+
+// ---- Timing cache ----------------------------------------------------------
+
+static void rabbet_py_release_timing_cache(void* pointer) {
+  rabbet_timing_cache_release(pointer);
+}
+
+static PyObject* rabbet_py_timing_cache_new(PyTypeObject* type, PyObject* args,
+                                            PyObject* kwargs) {
+  (void)kwargs;
+  const char* data = NULL;
+  Py_ssize_t size = 0;
+  if (!PyArg_ParseTuple(args, "|y#", &data, &size)) return NULL;
+  rabbet_timing_cache_t* cache = NULL;
+  rabbet_status_t status = rabbet_timing_cache_create(
+      data, (size_t)size, rabbet_allocator_system(), &cache);
+  if (!rabbet_is_ok(status)) return rabbet_py_raise(status);
+  return rabbet_py_handle_new(type, cache, NULL,
+                              rabbet_py_release_timing_cache);
+}
+
+static PyObject* rabbet_py_timing_cache_serialize(PyObject* self,
+                                                  PyObject* none) {
+  (void)none;
+  void* data = NULL;
+  size_t size = 0;
+  rabbet_allocator_t allocator = rabbet_allocator_system();
+  rabbet_status_t status = rabbet_timing_cache_serialize(
+      rabbet_py_pointer(self), allocator, &data, &size);
+  if (!rabbet_is_ok(status)) return rabbet_py_raise(status);
+  PyObject* bytes = PyBytes_FromStringAndSize(data, (Py_ssize_t)size);
+  rabbet_free(allocator, data);
+  return bytes;
+}
+
+static PyObject* rabbet_py_timing_cache_combine(PyObject* self,
+                                                PyObject* other) {
+  void* cache = rabbet_py_handle_get(other, rabbet_py_types.timing_cache);
+  if (!cache) return NULL;
+  return rabbet_py_none_or_raise(
+      rabbet_timing_cache_combine(rabbet_py_pointer(self), cache));
+}
+
+static Py_ssize_t rabbet_py_timing_cache_count(PyObject* self) {
+  return (Py_ssize_t)rabbet_timing_cache_count(rabbet_py_pointer(self));
+}
+
+static PyMethodDef rabbet_py_timing_cache_methods[] = {
+    {"_serialize", rabbet_py_timing_cache_serialize, METH_NOARGS, NULL},
+    {"_combine", rabbet_py_timing_cache_combine, METH_O, NULL},
+    {NULL},
+};
+
+static PyType_Slot rabbet_py_timing_cache_slots[] = {
+    RABBET_PY_HANDLE_SLOTS,
+    {Py_tp_new, rabbet_py_timing_cache_new},
+    {Py_tp_methods, rabbet_py_timing_cache_methods},
+    {Py_sq_length, rabbet_py_timing_cache_count},
+    {0, NULL},
+};
+
+static PyType_Spec rabbet_py_timing_cache_spec = {
+    .name = "rabbet._rabbet.TimingCache",
+    .basicsize = sizeof(rabbet_py_handle_t),
+    .flags = RABBET_PY_HANDLE_FLAGS,
+    .slots = rabbet_py_timing_cache_slots,
+};
+
+// ---- Configuration ---------------------------------------------------------
+
+static void rabbet_py_release_config(void* pointer) {
+  rabbet_builder_config_release(pointer);
+}
+
+static PyObject* rabbet_py_config_new(PyTypeObject* type, PyObject* args,
+                                      PyObject* kwargs) {
+  (void)kwargs;
+  PyObject* logger = Py_None;
+  if (!PyArg_ParseTuple(args, "|O", &logger)) return NULL;
+  rabbet_builder_config_t* config = NULL;
+  rabbet_status_t status =
+      rabbet_builder_config_create(rabbet_allocator_system(), &config);
+  if (!rabbet_is_ok(status)) return rabbet_py_raise(status);
+  rabbet_builder_config_set_logger(config, rabbet_py_logger(logger));
+  return rabbet_py_handle_new(type, config, logger, rabbet_py_release_config);
+}
+
+static PyObject* rabbet_py_config_set(PyObject* self, PyObject* args) {
+  int option = 0;
+  long long value = 0;
+  if (!PyArg_ParseTuple(args, "iL", &option, &value)) return NULL;
+  return rabbet_py_none_or_raise(
+      rabbet_builder_config_set(rabbet_py_pointer(self), option, value));
+}
+
+static PyObject* rabbet_py_config_get(PyObject* self, PyObject* option) {
+  long number = PyLong_AsLong(option);
+  if (PyErr_Occurred()) return NULL;
+  return PyLong_FromLongLong(rabbet_builder_config_get(
+      rabbet_py_pointer(self), (rabbet_builder_option_t)number));
+}
+
+static PyObject* rabbet_py_config_set_device(PyObject* self, PyObject* name) {
+  const char* device = NULL;
+  if (rabbet_py_to_text(name, "device", true, &device)) return NULL;
+  return rabbet_py_none_or_raise(
+      rabbet_builder_config_set_device(rabbet_py_pointer(self), device));
+}
+
+static PyObject* rabbet_py_config_device(PyObject* self, PyObject* none) {
+  (void)none;
+  return rabbet_py_text_or_none(
+      rabbet_builder_config_device(rabbet_py_pointer(self)));
+}
+
+static PyObject* rabbet_py_config_add_profile(PyObject* self, PyObject* other) {
+  void* profile = rabbet_py_handle_get(other, rabbet_py_types.profile);
+  if (!profile) return NULL;
+  return rabbet_py_none_or_raise(
+      rabbet_builder_config_add_profile(rabbet_py_pointer(self), profile));
+}
+
+static PyObject* rabbet_py_config_profile_count(PyObject* self,
+                                                PyObject* none) {
+  (void)none;
+  return PyLong_FromSize_t(
+      rabbet_builder_config_profile_count(rabbet_py_pointer(self)));
+}
+
+static PyObject* rabbet_py_config_set_cache(PyObject* self, PyObject* other) {
+  void* cache = NULL;
+  if (!Py_IsNone(other)) {
+    cache = rabbet_py_handle_get(other, rabbet_py_types.timing_cache);
+    if (!cache) return NULL;
+  }
+  rabbet_builder_config_set_timing_cache(rabbet_py_pointer(self), cache);
+  Py_RETURN_NONE;
+}
+
+static PyMethodDef rabbet_py_config_methods[] = {
+    {"_set", rabbet_py_config_set, METH_VARARGS, NULL},
+    {"_get", rabbet_py_config_get, METH_O, NULL},
+    {"_set_device", rabbet_py_config_set_device, METH_O, NULL},
+    {"_device", rabbet_py_config_device, METH_NOARGS, NULL},
+    {"_add_profile", rabbet_py_config_add_profile, METH_O, NULL},
+    {"_profile_count", rabbet_py_config_profile_count, METH_NOARGS, NULL},
+    {"_set_timing_cache", rabbet_py_config_set_cache, METH_O, NULL},
+    {NULL},
+};
+
+static PyType_Slot rabbet_py_config_slots[] = {
+    RABBET_PY_HANDLE_SLOTS,
+    {Py_tp_new, rabbet_py_config_new},
+    {Py_tp_methods, rabbet_py_config_methods},
+    {0, NULL},
+};
+
+static PyType_Spec rabbet_py_config_spec = {
+    .name = "rabbet._rabbet.BuilderConfig",
+    .basicsize = sizeof(rabbet_py_handle_t),
+    .flags = RABBET_PY_HANDLE_FLAGS,
+    .slots = rabbet_py_config_slots,
+};
+
+int rabbet_py_add_builder(PyObject* module) {
+  if (rabbet_py_add_type(module, "Profile", &rabbet_py_profile_spec,
+                         &rabbet_py_types.profile) ||
+      rabbet_py_add_type(module, "TimingCache", &rabbet_py_timing_cache_spec,
+                         &rabbet_py_types.timing_cache)) {
+    return -1;
+  }
+  return rabbet_py_add_type(module, "BuilderConfig", &rabbet_py_config_spec,
+                            &rabbet_py_types.config);
+}

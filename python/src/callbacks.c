@@ -1,0 +1,170 @@
+// Python objects as loggers, profilers, progress monitors, output allocators.
+//
+// The C structs borrow the objects; whoever hands them on keeps them alive.
+#include "rabbet_py.h"
+
+// A callback cannot return an error here: it is printed, as from __del__.
+static void rabbet_py_unraisable(PyObject* result, PyObject* where) {
+  if (!result) PyErr_WriteUnraisable(where);
+  Py_XDECREF(result);
+}
+
+static void rabbet_py_log(void* user_data, rabbet_severity_t severity,
+                          const char* message) {
+  if (!Py_IsInitialized()) return;
+  PyGILState_STATE gil = PyGILState_Ensure();
+  PyObject *type = NULL, *value = NULL, *traceback = NULL;
+  PyErr_Fetch(&type, &value, &traceback);
+  PyObject* text = rabbet_py_message(message);
+  PyObject* result =
+      text ? PyObject_CallMethod(user_data, "_log", "iO", (int)severity, text)
+           : NULL;
+  Py_XDECREF(text);
+  rabbet_py_unraisable(result, user_data);
+  PyErr_Restore(type, value, traceback);
+  PyGILState_Release(gil);
+}
+
+rabbet_logger_t rabbet_py_logger(PyObject* logger) {
+  rabbet_logger_t result = {0};
+  if (!logger || Py_IsNone(logger)) return result;
+  result.user_data = logger;
+  result.log = rabbet_py_log;
+  result.verbosity = RABBET_SEVERITY_VERBOSE;
+  PyObject* least = PyObject_GetAttrString(logger, "min_severity");
+  if (least) {
+    long value = PyLong_AsLong(least);
+    if (!PyErr_Occurred()) result.verbosity = (rabbet_severity_t)value;
+    Py_DECREF(least);
+  }
+  PyErr_Clear();  // an ILogger of the user's need not have a threshold
+  return result;
+}
+
+static void rabbet_py_report_time(void* user_data, const char* layer,
+                                  float milliseconds) {
+  PyGILState_STATE gil = PyGILState_Ensure();
+  PyObject* name = rabbet_py_message(layer);
+  PyObject* result = name
+                         ? PyObject_CallMethod(user_data, "report_layer_time",
+                                               "Od", name, (double)milliseconds)
+                         : NULL;
+  Py_XDECREF(name);
+  rabbet_py_unraisable(result, user_data);
+  PyGILState_Release(gil);
+}
+
+rabbet_profiler_t rabbet_py_profiler(PyObject* profiler) {
+  rabbet_profiler_t result = {0};
+  if (!profiler || Py_IsNone(profiler)) return result;
+  result.user_data = profiler;
+  result.report = rabbet_py_report_time;
+  return result;
+}
+
+// ---- Output allocators -----------------------------------------------------
+
+static void* rabbet_py_reallocate(void* user_data, const char* name,
+                                  void* current, size_t size, size_t alignment,
+                                  void* stream) {
+  PyGILState_STATE gil = PyGILState_Ensure();
+  // The object's base class maps this on whichever method the user wrote.
+  PyObject* result = PyObject_CallMethod(
+      user_data, "_reallocate", "sKKKK", name,
+      (unsigned long long)(uintptr_t)current, (unsigned long long)size,
+      (unsigned long long)alignment, (unsigned long long)(uintptr_t)stream);
+  void* address = result ? PyLong_AsVoidPtr(result) : NULL;
+  Py_XDECREF(result);
+  if (PyErr_Occurred()) PyErr_WriteUnraisable(user_data);
+  PyGILState_Release(gil);
+  return address;
+}
+
+static void rabbet_py_notify_shape(void* user_data, const char* name,
+                                   const rabbet_dims_t* dims) {
+  PyGILState_STATE gil = PyGILState_Ensure();
+  PyObject* shape = rabbet_py_from_dims(dims);
+  PyObject* result =
+      shape ? PyObject_CallMethod(user_data, "_notify", "sO", name, shape)
+            : NULL;
+  Py_XDECREF(shape);
+  rabbet_py_unraisable(result, user_data);
+  PyGILState_Release(gil);
+}
+
+rabbet_output_allocator_t rabbet_py_output_allocator(PyObject* allocator) {
+  rabbet_output_allocator_t result = {0};
+  if (!allocator || Py_IsNone(allocator)) return result;
+  result.user_data = allocator;
+  result.reallocate = rabbet_py_reallocate;
+  result.notify_shape = rabbet_py_notify_shape;
+  return result;
+}
+
+// ---- Progress --------------------------------------------------------------
+
+// Keeps the first exception; the build is stopped and it is raised after.
+static void rabbet_py_keep_error(rabbet_py_progress_t* progress) {
+  if (!PyErr_Occurred()) return;
+  rabbet_status_t status = rabbet_py_status_from_exception();
+  PyObject* error = rabbet_py_exception_from_status(status);
+  if (progress->error) {
+    Py_XDECREF(error);
+  } else {
+    progress->error = error;
+  }
+}
+
+static bool rabbet_py_monitored(const rabbet_py_progress_t* progress) {
+  return !Py_IsNone(progress->monitor) && !progress->error;
+}
+
+static void rabbet_py_phase_start(void* user_data, const char* phase,
+                                  const char* parent, int32_t steps) {
+  rabbet_py_progress_t* progress = user_data;
+  PyGILState_STATE gil = PyGILState_Ensure();
+  if (rabbet_py_monitored(progress)) {
+    Py_XDECREF(PyObject_CallMethod(progress->monitor, "phase_start", "szi",
+                                   phase, parent, (int)steps));
+    rabbet_py_keep_error(progress);
+  }
+  PyGILState_Release(gil);
+}
+
+static bool rabbet_py_step(void* user_data, const char* phase, int32_t step) {
+  rabbet_py_progress_t* progress = user_data;
+  PyGILState_STATE gil = PyGILState_Ensure();
+  bool go_on = PyErr_CheckSignals() == 0;
+  if (go_on && rabbet_py_monitored(progress)) {
+    PyObject* result = PyObject_CallMethod(progress->monitor, "step_complete",
+                                           "si", phase, (int)step);
+    // A monitor that returns nothing does not mean to stop.
+    go_on = result && (Py_IsNone(result) || PyObject_IsTrue(result) == 1);
+    Py_XDECREF(result);
+  }
+  rabbet_py_keep_error(progress);
+  if (progress->error) go_on = false;
+  PyGILState_Release(gil);
+  return go_on;
+}
+
+static void rabbet_py_phase_end(void* user_data, const char* phase) {
+  rabbet_py_progress_t* progress = user_data;
+  PyGILState_STATE gil = PyGILState_Ensure();
+  if (!Py_IsNone(progress->monitor)) {
+    Py_XDECREF(
+        PyObject_CallMethod(progress->monitor, "phase_finish", "s", phase));
+    rabbet_py_keep_error(progress);
+  }
+  PyGILState_Release(gil);
+}
+
+rabbet_progress_t rabbet_py_progress(rabbet_py_progress_t* progress) {
+  rabbet_progress_t result = {
+      .user_data = progress,
+      .phase_start = rabbet_py_phase_start,
+      .step = rabbet_py_step,
+      .phase_end = rabbet_py_phase_end,
+  };
+  return result;
+}

@@ -1,0 +1,210 @@
+// Execution contexts. Here everything that a run needs by way of the object
+// interface; `runner.c` has the short way.
+#include <string.h>
+
+#include "rabbet_py.h"
+
+static void rabbet_py_release_context(void* pointer) {
+  // A plugin's state holds Python objects: destroy_state takes the GIL itself.
+  rabbet_context_destroy(pointer);
+}
+
+// create_context(type, engine)
+static PyObject* rabbet_py_create_context(PyObject* module, PyObject* args) {
+  (void)module;
+  PyObject *type, *engine_object;
+  if (!PyArg_ParseTuple(args, "OO", &type, &engine_object)) return NULL;
+  void* engine = rabbet_py_handle_get(engine_object, rabbet_py_types.engine);
+  if (!engine) return NULL;
+  rabbet_context_t* context = NULL;
+  rabbet_status_t status;
+  Py_BEGIN_ALLOW_THREADS status =
+      rabbet_context_create(engine, rabbet_allocator_system(), &context);
+  Py_END_ALLOW_THREADS if (!rabbet_is_ok(status)) return rabbet_py_raise(
+      status);
+  return rabbet_py_handle_new((PyTypeObject*)type, context, engine_object,
+                              rabbet_py_release_context);
+}
+
+static PyObject* rabbet_py_context_set_threads(PyObject* self,
+                                               PyObject* value) {
+  long threads = PyLong_AsLong(value);
+  if (PyErr_Occurred()) return NULL;
+  return rabbet_py_none_or_raise(
+      rabbet_context_set_threads(rabbet_py_pointer(self), (int)threads));
+}
+
+static PyObject* rabbet_py_context_threads(PyObject* self, PyObject* none) {
+  (void)none;
+  return PyLong_FromLong(rabbet_context_threads(rabbet_py_pointer(self)));
+}
+
+static PyObject* rabbet_py_context_set_profile(PyObject* self,
+                                               PyObject* value) {
+  size_t profile = PyLong_AsSize_t(value);
+  if (PyErr_Occurred()) return NULL;
+  return rabbet_py_none_or_raise(
+      rabbet_context_set_profile(rabbet_py_pointer(self), profile));
+}
+
+static PyObject* rabbet_py_context_profile(PyObject* self, PyObject* none) {
+  (void)none;
+  return PyLong_FromSize_t(rabbet_context_profile(rabbet_py_pointer(self)));
+}
+
+// Index of a tensor given by name; -1 with NameError's kin set.
+static Py_ssize_t rabbet_py_find_io(PyObject* self, PyObject* name_object) {
+  const char* name = NULL;
+  if (rabbet_py_to_text(name_object, "tensor name", false, &name)) return -1;
+  rabbet_context_t* context = rabbet_py_pointer(self);
+  int32_t io = rabbet_engine_find_io(rabbet_context_engine(context), name);
+  if (io >= 0) return io;
+  rabbet_py_raise(RABBET_STATUS(RABBET_STATUS_NOT_FOUND,
+                                "the engine has no input or output named '%s'",
+                                name));
+  return -1;
+}
+
+static PyObject* rabbet_py_context_set_shape(PyObject* self, PyObject* args) {
+  PyObject *name = NULL, *shape = NULL;
+  rabbet_dims_t dims;
+  if (!PyArg_ParseTuple(args, "OO", &name, &shape) ||
+      rabbet_py_to_dims(shape, "shape", &dims)) {
+    return NULL;
+  }
+  Py_ssize_t io = rabbet_py_find_io(self, name);
+  if (io < 0) return NULL;
+  return rabbet_py_none_or_raise(rabbet_context_set_input_shape(
+      rabbet_py_pointer(self), (size_t)io, &dims));
+}
+
+static PyObject* rabbet_py_context_shape(PyObject* self, PyObject* name) {
+  Py_ssize_t io = rabbet_py_find_io(self, name);
+  if (io < 0) return NULL;
+  rabbet_dims_t dims;
+  rabbet_status_t status =
+      rabbet_context_shape(rabbet_py_pointer(self), (size_t)io, &dims);
+  if (!rabbet_is_ok(status)) return rabbet_py_raise(status);
+  return rabbet_py_from_dims(&dims);
+}
+
+static PyObject* rabbet_py_context_set_address(PyObject* self, PyObject* args) {
+  PyObject *name = NULL, *memory = NULL;
+  if (!PyArg_ParseTuple(args, "OO", &name, &memory)) return NULL;
+  Py_ssize_t io = rabbet_py_find_io(self, name);
+  if (io < 0) return NULL;
+  PyObject* number = PyNumber_Index(memory);
+  void* address = number ? PyLong_AsVoidPtr(number) : NULL;
+  Py_XDECREF(number);
+  if (PyErr_Occurred()) return NULL;
+  return rabbet_py_none_or_raise(
+      rabbet_context_set_address(rabbet_py_pointer(self), (size_t)io, address));
+}
+
+static PyObject* rabbet_py_context_address(PyObject* self, PyObject* name) {
+  Py_ssize_t io = rabbet_py_find_io(self, name);
+  if (io < 0) return NULL;
+  return PyLong_FromVoidPtr(
+      rabbet_context_address(rabbet_py_pointer(self), (size_t)io));
+}
+
+static PyObject* rabbet_py_context_bytes(PyObject* self, PyObject* name) {
+  Py_ssize_t io = rabbet_py_find_io(self, name);
+  if (io < 0) return NULL;
+  size_t bytes = 0;
+  rabbet_status_t status =
+      rabbet_context_bytes(rabbet_py_pointer(self), (size_t)io, &bytes);
+  if (!rabbet_is_ok(status)) return rabbet_py_raise(status);
+  return PyLong_FromSize_t(bytes);
+}
+
+// -1 when all is there, else the index of what is missing.
+static PyObject* rabbet_py_context_infer(PyObject* self, PyObject* none) {
+  (void)none;
+  int32_t missing = -1;
+  rabbet_status_t status;
+  Py_BEGIN_ALLOW_THREADS status =
+      rabbet_context_infer_shapes(rabbet_py_pointer(self), &missing);
+  Py_END_ALLOW_THREADS if (!rabbet_is_ok(status) &&
+                           missing < 0) return rabbet_py_raise(status);
+  rabbet_status_ignore(status);
+  return PyLong_FromLong(missing);
+}
+
+static PyObject* rabbet_py_context_set_allocator(PyObject* self,
+                                                 PyObject* args) {
+  PyObject *name = NULL, *object = NULL;
+  if (!PyArg_ParseTuple(args, "OO", &name, &object)) return NULL;
+  Py_ssize_t io = rabbet_py_find_io(self, name);
+  if (io < 0) return NULL;
+  return rabbet_py_none_or_raise(rabbet_context_set_output_allocator(
+      rabbet_py_pointer(self), (size_t)io, rabbet_py_output_allocator(object)));
+}
+
+static PyObject* rabbet_py_context_set_profiler(PyObject* self,
+                                                PyObject* object) {
+  return rabbet_py_none_or_raise(rabbet_context_set_profiler(
+      rabbet_py_pointer(self), rabbet_py_profiler(object)));
+}
+
+static PyObject* rabbet_py_context_execute(PyObject* self, PyObject* handle) {
+  void* stream = PyLong_AsVoidPtr(handle);
+  if (!stream && PyErr_Occurred()) return NULL;
+  rabbet_context_t* context = rabbet_py_pointer(self);
+  rabbet_py_run_t run = {.held = &self, .count = 1};
+  const rabbet_py_run_t* outer = rabbet_py_run;
+  rabbet_py_run = &run;
+  rabbet_status_t status;
+  Py_BEGIN_ALLOW_THREADS status = rabbet_context_execute(context, stream);
+  Py_END_ALLOW_THREADS rabbet_py_run = outer;
+  return rabbet_py_none_or_raise(status);
+}
+
+static PyObject* rabbet_py_context_engine(PyObject* self, PyObject* none) {
+  (void)none;
+  return Py_NewRef(((rabbet_py_handle_t*)self)->keep);
+}
+
+static PyMethodDef rabbet_py_context_methods[] = {
+    {"_keep", rabbet_py_context_engine, METH_NOARGS, NULL},
+    {"_set_threads", rabbet_py_context_set_threads, METH_O, NULL},
+    {"_threads", rabbet_py_context_threads, METH_NOARGS, NULL},
+    {"_set_profile", rabbet_py_context_set_profile, METH_O, NULL},
+    {"_profile", rabbet_py_context_profile, METH_NOARGS, NULL},
+    {"_set_shape", rabbet_py_context_set_shape, METH_VARARGS, NULL},
+    {"_shape", rabbet_py_context_shape, METH_O, NULL},
+    {"_set_address", rabbet_py_context_set_address, METH_VARARGS, NULL},
+    {"_address", rabbet_py_context_address, METH_O, NULL},
+    {"_bytes", rabbet_py_context_bytes, METH_O, NULL},
+    {"_infer", rabbet_py_context_infer, METH_NOARGS, NULL},
+    {"_set_allocator", rabbet_py_context_set_allocator, METH_VARARGS, NULL},
+    {"_set_profiler", rabbet_py_context_set_profiler, METH_O, NULL},
+    {"_execute", rabbet_py_context_execute, METH_O, NULL},
+    {NULL},
+};
+
+static PyType_Slot rabbet_py_context_slots[] = {
+    RABBET_PY_HANDLE_SLOTS,
+    {Py_tp_methods, rabbet_py_context_methods},
+    {0, NULL},
+};
+
+static PyType_Spec rabbet_py_context_spec = {
+    .name = "rabbet._rabbet.Context",
+    .basicsize = sizeof(rabbet_py_handle_t),
+    .flags = RABBET_PY_HANDLE_FLAGS | Py_TPFLAGS_DISALLOW_INSTANTIATION,
+    .slots = rabbet_py_context_slots,
+};
+
+static PyMethodDef rabbet_py_context_functions[] = {
+    {"create_context", rabbet_py_create_context, METH_VARARGS, NULL},
+    {NULL},
+};
+
+int rabbet_py_add_context(PyObject* module) {
+  if (rabbet_py_add_type(module, "Context", &rabbet_py_context_spec,
+                         &rabbet_py_types.context)) {
+    return -1;
+  }
+  return PyModule_AddFunctions(module, rabbet_py_context_functions);
+}

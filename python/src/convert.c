@@ -1,0 +1,99 @@
+// Python values to the C interface's and back.
+#include <stdlib.h>
+#include <string.h>
+
+#include "rabbet_py.h"
+
+int rabbet_py_to_int64(PyObject* object, const char* what, int64_t* out_value) {
+  *out_value = 0;
+  PyObject* number = PyNumber_Index(object);  // also of NumPy integers
+  if (number) {
+    *out_value = PyLong_AsLongLong(number);
+    Py_DECREF(number);
+    if (!PyErr_Occurred()) return 0;
+  }
+  PyErr_Clear();
+  PyErr_Format(PyExc_TypeError, "%s: expected a 64-bit integer, got %R", what,
+               object);
+  return -1;
+}
+
+int rabbet_py_to_dims(PyObject* object, const char* what,
+                      rabbet_dims_t* out_dims) {
+  memset(out_dims, 0, sizeof(*out_dims));
+  Py_ssize_t rank = PySequence_Size(object);
+  if (rank < 0) {
+    PyErr_Clear();
+    PyErr_Format(PyExc_TypeError, "%s: expected a sequence of integers, got %R",
+                 what, object);
+    return -1;
+  }
+  if (rank > RABBET_MAX_RANK) {
+    PyErr_Format(PyExc_ValueError,
+                 "%s: a tensor has at most %d dimensions, got %zd", what,
+                 RABBET_MAX_RANK, rank);
+    return -1;
+  }
+  out_dims->rank = (int32_t)rank;
+  for (Py_ssize_t i = 0; i < rank; ++i) {
+    PyObject* item = PySequence_GetItem(object, i);
+    int failed = item ? rabbet_py_to_int64(item, what, &out_dims->d[i]) : -1;
+    Py_XDECREF(item);
+    if (failed) return -1;
+  }
+  return 0;
+}
+
+PyObject* rabbet_py_from_dims(const rabbet_dims_t* dims) {
+  Py_ssize_t rank = dims->rank < 0 ? 0 : dims->rank;
+  PyObject* tuple = PyTuple_New(rank);
+  for (Py_ssize_t i = 0; tuple && i < rank; ++i) {
+    PyObject* item = PyLong_FromLongLong(dims->d[i]);
+    if (!item || PyTuple_SetItem(tuple, i, item) < 0) Py_CLEAR(tuple);
+  }
+  return tuple;
+}
+
+int rabbet_py_to_text(PyObject* object, const char* what, bool none_ok,
+                      const char** out_text) {
+  *out_text = NULL;
+  if (none_ok && Py_IsNone(object)) return 0;
+  if (!PyUnicode_Check(object)) {
+    PyErr_Format(PyExc_TypeError, "%s: expected a str, got %R", what, object);
+    return -1;
+  }
+  Py_ssize_t length = 0;
+  *out_text = PyUnicode_AsUTF8AndSize(object, &length);
+  if (!*out_text) return -1;
+  if (strlen(*out_text) != (size_t)length) {
+    PyErr_Format(PyExc_ValueError, "%s: contains a NUL character: %R", what,
+                 object);
+    return -1;
+  }
+  return 0;
+}
+
+PyObject* rabbet_py_text_or_none(const char* text) {
+  return text ? rabbet_py_message(text) : Py_NewRef(Py_None);
+}
+
+PyObject* rabbet_py_dtype(rabbet_dtype_t dtype) {
+  if (rabbet_py_types.dtypes && dtype >= 0) {
+    PyObject* member =
+        PyTuple_GetItem(rabbet_py_types.dtypes, (Py_ssize_t)dtype);
+    if (member) return Py_NewRef(member);
+    PyErr_Clear();
+  }
+  return Py_NewRef(Py_None);
+}
+
+PyObject* rabbet_py_format(rabbet_format_t format) {
+  PyObject* key = PyLong_FromLong(format);
+  PyObject* member = NULL;
+  if (key && rabbet_py_types.formats) {
+    member = PyDict_GetItemWithError(rabbet_py_types.formats, key);
+  }
+  Py_XDECREF(key);
+  if (PyErr_Occurred()) return NULL;
+  return Py_NewRef(member ? member : Py_None);
+}

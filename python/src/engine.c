@@ -1,0 +1,238 @@
+// Engines.
+#include <string.h>
+
+#include "rabbet_py.h"
+
+static void rabbet_py_release_engine(void* pointer) {
+  rabbet_engine_release(pointer);
+}
+
+static rabbet_engine_options_t rabbet_py_engine_options(const char* device,
+                                                        PyObject* logger,
+                                                        int host_code) {
+  return (rabbet_engine_options_t){
+      .struct_size = sizeof(rabbet_engine_options_t),
+      .device = device,
+      .logger = rabbet_py_logger(logger),
+      .host_code_allowed = host_code != 0,
+  };
+}
+
+// load_engine(type, path, device, logger, host_code)
+static PyObject* rabbet_py_load_engine(PyObject* module, PyObject* args) {
+  (void)module;
+  PyObject *type, *logger;
+  const char *path = NULL, *device = NULL;
+  int host_code = 0;
+  if (!PyArg_ParseTuple(args, "OszOp", &type, &path, &device, &logger,
+                        &host_code)) {
+    return NULL;
+  }
+  rabbet_engine_options_t options =
+      rabbet_py_engine_options(device, logger, host_code);
+  rabbet_engine_t* engine = NULL;
+  rabbet_status_t status;
+  Py_BEGIN_ALLOW_THREADS status =
+      rabbet_engine_load(path, &options, rabbet_allocator_system(), &engine);
+  Py_END_ALLOW_THREADS if (!rabbet_is_ok(status)) return rabbet_py_raise(
+      status);
+  return rabbet_py_handle_new((PyTypeObject*)type, engine, logger,
+                              rabbet_py_release_engine);
+}
+
+// deserialize_engine(type, buffer, device, logger, host_code)
+static PyObject* rabbet_py_deserialize_engine(PyObject* module,
+                                              PyObject* args) {
+  (void)module;
+  PyObject *type, *data, *logger;
+  const char* device = NULL;
+  int host_code = 0;
+  if (!PyArg_ParseTuple(args, "OOzOp", &type, &data, &device, &logger,
+                        &host_code)) {
+    return NULL;
+  }
+  Py_buffer view;
+  if (PyObject_GetBuffer(data, &view, PyBUF_SIMPLE) < 0) return NULL;
+  rabbet_engine_options_t options =
+      rabbet_py_engine_options(device, logger, host_code);
+  rabbet_engine_t* engine = NULL;
+  rabbet_status_t status;
+  Py_BEGIN_ALLOW_THREADS status = rabbet_engine_deserialize(
+      view.buf, (size_t)view.len, &options, rabbet_allocator_system(), &engine);
+  Py_END_ALLOW_THREADS PyBuffer_Release(&view);
+  if (!rabbet_is_ok(status)) return rabbet_py_raise(status);
+  return rabbet_py_handle_new((PyTypeObject*)type, engine, logger,
+                              rabbet_py_release_engine);
+}
+
+static PyObject* rabbet_py_engine_plan(PyObject* self, PyObject* none) {
+  (void)none;
+  const void* data = NULL;
+  size_t size = 0;
+  rabbet_engine_plan(rabbet_py_pointer(self), &data, &size);
+  return PyBytes_FromStringAndSize(data, (Py_ssize_t)size);
+}
+
+static PyObject* rabbet_py_dim_names(const rabbet_io_t* io) {
+  Py_ssize_t rank = io->dims.rank < 0 ? 0 : io->dims.rank;
+  PyObject* names = PyTuple_New(rank);
+  for (Py_ssize_t i = 0; names && i < rank; ++i) {
+    PyObject* name = rabbet_py_text_or_none(io->dim_names[i]);
+    if (!name || PyTuple_SetItem(names, i, name) < 0) Py_CLEAR(names);
+  }
+  return names;
+}
+
+// (name, is input, is shape input, DataType, TensorFormat, dims, dim names,
+// aliased input)
+static PyObject* rabbet_py_engine_io(PyObject* self, PyObject* index) {
+  size_t i = PyLong_AsSize_t(index);
+  if (PyErr_Occurred()) return NULL;
+  const rabbet_io_t* io = rabbet_engine_io(rabbet_py_pointer(self), i);
+  if (!io) {
+    return PyErr_Format(PyExc_IndexError,
+                        "tensor %zu: the engine has %zu inputs and outputs", i,
+                        rabbet_engine_io_count(rabbet_py_pointer(self)));
+  }
+  return Py_BuildValue(
+      "(NNNNNNNi)", rabbet_py_message(io->name), PyBool_FromLong(io->is_input),
+      PyBool_FromLong(io->is_shape_input), rabbet_py_dtype(io->dtype),
+      rabbet_py_format(io->format), rabbet_py_from_dims(&io->dims),
+      rabbet_py_dim_names(io), io->aliased_input);
+}
+
+static PyObject* rabbet_py_engine_io_count(PyObject* self, PyObject* none) {
+  (void)none;
+  return PyLong_FromSize_t(rabbet_engine_io_count(rabbet_py_pointer(self)));
+}
+
+static PyObject* rabbet_py_engine_profile_count(PyObject* self,
+                                                PyObject* none) {
+  (void)none;
+  return PyLong_FromSize_t(
+      rabbet_engine_profile_count(rabbet_py_pointer(self)));
+}
+
+static PyObject* rabbet_py_engine_layer_count(PyObject* self, PyObject* none) {
+  (void)none;
+  return PyLong_FromSize_t(rabbet_engine_layer_count(rabbet_py_pointer(self)));
+}
+
+static PyObject* rabbet_py_engine_name(PyObject* self, PyObject* none) {
+  (void)none;
+  const char* name = rabbet_engine_name(rabbet_py_pointer(self));
+  return rabbet_py_message(name ? name : "");
+}
+
+static PyObject* rabbet_py_engine_device(PyObject* self, PyObject* none) {
+  (void)none;
+  return rabbet_py_text_or_none(rabbet_engine_device(rabbet_py_pointer(self)));
+}
+
+static PyObject* rabbet_py_engine_profile_shape(PyObject* self,
+                                                PyObject* args) {
+  Py_ssize_t profile = 0, io = 0;
+  if (!PyArg_ParseTuple(args, "nn", &profile, &io)) return NULL;
+  rabbet_dims_t low, opt, high;
+  rabbet_status_t status = rabbet_engine_profile_shape(
+      rabbet_py_pointer(self), (size_t)profile, (size_t)io, &low, &opt, &high);
+  if (!rabbet_is_ok(status)) return rabbet_py_raise(status);
+  return Py_BuildValue("(NNN)", rabbet_py_from_dims(&low),
+                       rabbet_py_from_dims(&opt), rabbet_py_from_dims(&high));
+}
+
+static PyObject* rabbet_py_int_list(const int64_t* values, size_t count) {
+  rabbet_attr_t attr = {
+      .type = RABBET_ATTR_INTS, .data = values, .count = count};
+  return rabbet_py_from_attr(&attr);
+}
+
+static PyObject* rabbet_py_engine_profile_values(PyObject* self,
+                                                 PyObject* args) {
+  Py_ssize_t profile = 0, io = 0;
+  if (!PyArg_ParseTuple(args, "nn", &profile, &io)) return NULL;
+  const int64_t *low = NULL, *opt = NULL, *high = NULL;
+  size_t count = 0;
+  rabbet_status_t status =
+      rabbet_engine_profile_values(rabbet_py_pointer(self), (size_t)profile,
+                                   (size_t)io, &low, &opt, &high, &count);
+  if (!rabbet_is_ok(status)) return rabbet_py_raise(status);
+  return Py_BuildValue("(NNN)", rabbet_py_int_list(low, count),
+                       rabbet_py_int_list(opt, count),
+                       rabbet_py_int_list(high, count));
+}
+
+static PyObject* rabbet_py_engine_context_bytes(PyObject* self,
+                                                PyObject* profile) {
+  size_t index = PyLong_AsSize_t(profile), bytes = 0;
+  if (PyErr_Occurred()) return NULL;
+  rabbet_status_t status =
+      rabbet_engine_context_bytes(rabbet_py_pointer(self), index, &bytes);
+  if (!rabbet_is_ok(status)) return rabbet_py_raise(status);
+  return PyLong_FromSize_t(bytes);
+}
+
+// inspect(context | None, layer, format)
+static PyObject* rabbet_py_engine_inspect(PyObject* self, PyObject* args) {
+  PyObject* context_object = NULL;
+  int layer = -1, format = 0;
+  void* context = NULL;
+  if (!PyArg_ParseTuple(args, "Oii", &context_object, &layer, &format)) {
+    return NULL;
+  }
+  if (!Py_IsNone(context_object)) {
+    context = rabbet_py_handle_get(context_object, rabbet_py_types.context);
+    if (!context) return NULL;
+  }
+  rabbet_allocator_t allocator = rabbet_allocator_system();
+  char* text = NULL;
+  rabbet_status_t status =
+      rabbet_engine_inspect(rabbet_py_pointer(self), context, layer,
+                            (rabbet_inspect_format_t)format, allocator, &text);
+  if (!rabbet_is_ok(status)) return rabbet_py_raise(status);
+  PyObject* result = rabbet_py_message(text);
+  rabbet_free(allocator, text);
+  return result;
+}
+
+static PyMethodDef rabbet_py_engine_methods[] = {
+    {"_plan", rabbet_py_engine_plan, METH_NOARGS, NULL},
+    {"_io", rabbet_py_engine_io, METH_O, NULL},
+    {"_io_count", rabbet_py_engine_io_count, METH_NOARGS, NULL},
+    {"_profile_count", rabbet_py_engine_profile_count, METH_NOARGS, NULL},
+    {"_layer_count", rabbet_py_engine_layer_count, METH_NOARGS, NULL},
+    {"_name", rabbet_py_engine_name, METH_NOARGS, NULL},
+    {"_device", rabbet_py_engine_device, METH_NOARGS, NULL},
+    {"_profile_shape", rabbet_py_engine_profile_shape, METH_VARARGS, NULL},
+    {"_profile_values", rabbet_py_engine_profile_values, METH_VARARGS, NULL},
+    {"_context_bytes", rabbet_py_engine_context_bytes, METH_O, NULL},
+    {"_inspect", rabbet_py_engine_inspect, METH_VARARGS, NULL},
+    {NULL},
+};
+
+static PyType_Slot rabbet_py_engine_slots[] = {
+    RABBET_PY_HANDLE_SLOTS,
+    {Py_tp_methods, rabbet_py_engine_methods},
+    {0, NULL},
+};
+
+static PyType_Spec rabbet_py_engine_spec = {
+    .name = "rabbet._rabbet.Engine",
+    .basicsize = sizeof(rabbet_py_handle_t),
+    .flags = RABBET_PY_HANDLE_FLAGS | Py_TPFLAGS_DISALLOW_INSTANTIATION,
+    .slots = rabbet_py_engine_slots,
+};
+
+static PyMethodDef rabbet_py_engine_functions[] = {
+    {"load_engine", rabbet_py_load_engine, METH_VARARGS, NULL},
+    {"deserialize_engine", rabbet_py_deserialize_engine, METH_VARARGS, NULL},
+    {NULL},
+};
+
+int rabbet_py_add_engine(PyObject* module) {
+  if (rabbet_py_add_type(module, "Engine", &rabbet_py_engine_spec,
+                         &rabbet_py_types.engine)) {
+    return -1;
+  }
+  return PyModule_AddFunctions(module, rabbet_py_engine_functions);
+}

@@ -1,0 +1,70 @@
+// Objects that wrap one C pointer.
+#include "rabbet_py.h"
+
+int rabbet_py_handle_visit(PyObject* self, visitproc visit, void* arg) {
+  Py_VISIT(((rabbet_py_handle_t*)self)->keep);
+  Py_VISIT(Py_TYPE(self));
+  return 0;
+}
+
+void rabbet_py_handle_dealloc(PyObject* self) {
+  rabbet_py_handle_t* handle = (rabbet_py_handle_t*)self;
+  PyTypeObject* type = Py_TYPE(self);
+  PyObject_GC_UnTrack(self);
+  // The pointer goes first: it may use what is kept.
+  if (handle->pointer && handle->release) handle->release(handle->pointer);
+  handle->pointer = NULL;
+  Py_CLEAR(handle->keep);
+  freefunc tp_free = (freefunc)PyType_GetSlot(type, Py_tp_free);
+  tp_free(self);
+  Py_DECREF(type);
+}
+
+PyObject* rabbet_py_handle_compare(PyObject* a, PyObject* b, int op) {
+  if ((op != Py_EQ && op != Py_NE) ||
+      !(PyObject_TypeCheck(b, rabbet_py_types.tensor) ||
+        PyObject_TypeCheck(b, rabbet_py_types.layer))) {
+    Py_RETURN_NOTIMPLEMENTED;
+  }
+  bool same = rabbet_py_pointer(a) == rabbet_py_pointer(b);
+  return PyBool_FromLong(same == (op == Py_EQ));
+}
+
+Py_hash_t rabbet_py_handle_hash(PyObject* self) {
+  Py_hash_t hash = (Py_hash_t)((uintptr_t)rabbet_py_pointer(self) >> 4);
+  return hash == -1 ? -2 : hash;
+}
+
+PyObject* rabbet_py_handle_new(PyTypeObject* type, void* pointer,
+                               PyObject* keep, void (*release)(void* pointer)) {
+  allocfunc tp_alloc = (allocfunc)PyType_GetSlot(type, Py_tp_alloc);
+  rabbet_py_handle_t* self = (rabbet_py_handle_t*)tp_alloc(type, 0);
+  if (!self) {
+    if (release && pointer) release(pointer);
+    return NULL;
+  }
+  self->pointer = pointer;
+  self->keep = Py_XNewRef(keep);
+  self->release = release;
+  return (PyObject*)self;
+}
+
+void* rabbet_py_handle_get(PyObject* object, PyTypeObject* type) {
+  if (!PyObject_TypeCheck(object, type)) {
+    PyObject* wanted = PyType_GetName(type);
+    PyObject* found = PyType_GetName(Py_TYPE(object));
+    if (wanted && found) {
+      PyErr_Format(PyExc_TypeError, "expected a %U, got %U", wanted, found);
+    }
+    Py_XDECREF(wanted);
+    Py_XDECREF(found);
+    return NULL;
+  }
+  void* pointer = rabbet_py_pointer(object);
+  if (!pointer) {
+    PyErr_SetString(PyExc_ValueError,
+                    "this object holds nothing: its __init__ was not run, or "
+                    "it was released");
+  }
+  return pointer;
+}

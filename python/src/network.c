@@ -1,0 +1,330 @@
+// Networks.
+#include <string.h>
+
+#include "rabbet_py.h"
+
+static void rabbet_py_release_network(void* pointer) {
+  rabbet_network_release(pointer);
+}
+
+static rabbet_network_t* rabbet_py_network(PyObject* self) {
+  return rabbet_py_handle_get(self, rabbet_py_types.network);
+}
+
+// A tensor as the package's class; NULL gives None. `network` is kept alive.
+PyObject* rabbet_py_wrap_tensor(rabbet_tensor_t* tensor, PyObject* network) {
+  if (!tensor) return Py_NewRef(Py_None);
+  PyObject* type = rabbet_py_types.tensor_class;
+  return rabbet_py_handle_new(
+      type ? (PyTypeObject*)type : rabbet_py_types.tensor, tensor, network,
+      NULL);
+}
+
+PyObject* rabbet_py_wrap_layer(rabbet_layer_t* layer, PyObject* network) {
+  if (!layer) return Py_NewRef(Py_None);
+  PyObject* type = NULL;
+  if (rabbet_py_types.layer_classes) {
+    type = PyDict_GetItemString(rabbet_py_types.layer_classes,
+                                rabbet_layer_op(layer));
+  }
+  if (!type) type = rabbet_py_types.layer_class;
+  return rabbet_py_handle_new(
+      type ? (PyTypeObject*)type : rabbet_py_types.layer, layer, network, NULL);
+}
+
+// ---- Network ---------------------------------------------------------------
+
+static PyObject* rabbet_py_network_new(PyTypeObject* type, PyObject* args,
+                                       PyObject* kwargs) {
+  (void)kwargs;
+  unsigned int flags = 0;
+  PyObject* logger = Py_None;
+  if (!PyArg_ParseTuple(args, "|IO", &flags, &logger)) return NULL;
+  rabbet_network_t* network = NULL;
+  rabbet_status_t status = rabbet_network_create(
+      flags, rabbet_allocator_system(), rabbet_py_logger(logger), &network);
+  if (!rabbet_is_ok(status)) return rabbet_py_raise(status);
+  return rabbet_py_handle_new(type, network, logger, rabbet_py_release_network);
+}
+
+static PyObject* rabbet_py_network_name(PyObject* self, void* closure) {
+  (void)closure;
+  rabbet_network_t* network = rabbet_py_network(self);
+  if (!network) return NULL;
+  const char* name = rabbet_network_name(network);
+  return rabbet_py_message(name ? name : "");
+}
+
+static int rabbet_py_network_set_name(PyObject* self, PyObject* value,
+                                      void* closure) {
+  (void)closure;
+  const char* name = NULL;
+  rabbet_network_t* network = rabbet_py_network(self);
+  if (!network || !value ||
+      rabbet_py_to_text(value, "network name", false, &name)) {
+    return -1;
+  }
+  rabbet_status_t status = rabbet_network_set_name(network, name);
+  return rabbet_is_ok(status) ? 0 : rabbet_py_raise_int(status);
+}
+
+static PyObject* rabbet_py_network_flags(PyObject* self, PyObject* unused) {
+  (void)unused;
+  rabbet_network_t* network = rabbet_py_network(self);
+  return network ? PyLong_FromUnsignedLong(rabbet_network_flags(network))
+                 : NULL;
+}
+
+static PyObject* rabbet_py_network_add_input(PyObject* self, PyObject* args) {
+  const char* name = NULL;
+  int dtype = 0;
+  PyObject* shape = NULL;
+  rabbet_dims_t dims;
+  rabbet_network_t* network = rabbet_py_network(self);
+  if (!network || !PyArg_ParseTuple(args, "siO", &name, &dtype, &shape) ||
+      rabbet_py_to_dims(shape, "shape", &dims)) {
+    return NULL;
+  }
+  rabbet_tensor_t* tensor = NULL;
+  rabbet_status_t status =
+      rabbet_network_add_input(network, name, dtype, &dims, &tensor);
+  if (!rabbet_is_ok(status)) return rabbet_py_raise(status);
+  return rabbet_py_wrap_tensor(tensor, self);
+}
+
+// The network frees the buffer's owner on whichever thread releases it.
+static void rabbet_py_destroy_owner(void* owner) {
+  if (!Py_IsInitialized()) return;
+  PyGILState_STATE gil = PyGILState_Ensure();
+  Py_DECREF((PyObject*)owner);
+  PyGILState_Release(gil);
+}
+
+// add_weights(name, dtype, address, count, dims, owner): constant data in
+// place; `owner` is kept until the network goes.
+static PyObject* rabbet_py_network_add_weights(PyObject* self, PyObject* args) {
+  const char* name = NULL;
+  int dtype = 0;
+  unsigned long long address = 0;
+  long long count = 0;
+  PyObject *shape = NULL, *owner = NULL;
+  rabbet_dims_t dims;
+  rabbet_network_t* network = rabbet_py_network(self);
+  if (!network ||
+      !PyArg_ParseTuple(args, "ziKLOO", &name, &dtype, &address, &count, &shape,
+                        &owner) ||
+      rabbet_py_to_dims(shape, "shape", &dims)) {
+    return NULL;
+  }
+  rabbet_weights_t weights = {dtype, (const void*)(uintptr_t)address, count};
+  rabbet_tensor_t* tensor = NULL;
+  rabbet_status_t status =
+      rabbet_network_take_owner(network, owner, rabbet_py_destroy_owner);
+  if (!rabbet_is_ok(status)) return rabbet_py_raise(status);
+  Py_INCREF(owner);
+  status =
+      rabbet_network_add_weights(network, name, weights, &dims, false, &tensor);
+  if (!rabbet_is_ok(status)) return rabbet_py_raise(status);
+  return rabbet_py_wrap_tensor(tensor, self);
+}
+
+// Tensors of a sequence; None stands for an omitted optional input.
+static int rabbet_py_to_tensors(PyObject* sequence, rabbet_tensor_t*** out,
+                                size_t* out_count) {
+  Py_ssize_t count = PySequence_Size(sequence);
+  *out = NULL;
+  *out_count = 0;
+  if (count < 0) return -1;
+  *out = PyMem_Calloc(count ? (size_t)count : 1, sizeof(**out));
+  if (!*out) {
+    PyErr_NoMemory();
+    return -1;
+  }
+  *out_count = (size_t)count;
+  for (Py_ssize_t i = 0; i < count; ++i) {
+    PyObject* item = PySequence_GetItem(sequence, i);
+    bool bad = !item;
+    if (item && !Py_IsNone(item)) {
+      (*out)[i] = rabbet_py_handle_get(item, rabbet_py_types.tensor);
+      bad = !(*out)[i];
+    }
+    Py_XDECREF(item);
+    if (!bad) continue;
+    PyMem_Free(*out);
+    *out = NULL;
+    return -1;
+  }
+  return 0;
+}
+
+static PyObject* rabbet_py_network_add_layer(PyObject* self, PyObject* args) {
+  const char *op = NULL, *name = NULL;
+  PyObject *inputs = NULL, *dict = NULL;
+  rabbet_network_t* network = rabbet_py_network(self);
+  if (!network || !PyArg_ParseTuple(args, "szOO", &op, &name, &inputs, &dict)) {
+    return NULL;
+  }
+  rabbet_tensor_t** tensors = NULL;
+  size_t count = 0;
+  rabbet_py_attrs_t attrs;
+  if (rabbet_py_to_tensors(inputs, &tensors, &count)) return NULL;
+  if (rabbet_py_to_attrs(dict, &attrs)) {
+    PyMem_Free(tensors);
+    return NULL;
+  }
+  rabbet_layer_t* layer = NULL;
+  rabbet_status_t status = rabbet_network_add_layer(
+      network, op, name, tensors, count, attrs.attrs, attrs.count, &layer);
+  rabbet_py_attrs_free(&attrs);
+  PyMem_Free(tensors);
+  if (!rabbet_is_ok(status)) return rabbet_py_raise(status);
+  return rabbet_py_wrap_layer(layer, self);
+}
+
+static PyObject* rabbet_py_network_add_plugin(PyObject* self, PyObject* args) {
+  const char *plugin = NULL, *version = NULL, *space = NULL, *name = NULL;
+  PyObject *inputs = NULL, *dict = NULL;
+  rabbet_network_t* network = rabbet_py_network(self);
+  if (!network || !PyArg_ParseTuple(args, "ssszOO", &plugin, &version, &space,
+                                    &name, &inputs, &dict)) {
+    return NULL;
+  }
+  rabbet_tensor_t** tensors = NULL;
+  size_t count = 0;
+  rabbet_py_attrs_t attrs;
+  if (rabbet_py_to_tensors(inputs, &tensors, &count)) return NULL;
+  if (rabbet_py_to_attrs(dict, &attrs)) {
+    PyMem_Free(tensors);
+    return NULL;
+  }
+  rabbet_layer_t* layer = NULL;
+  rabbet_status_t status =
+      rabbet_network_add_plugin(network, plugin, version, space, name, tensors,
+                                count, attrs.attrs, attrs.count, &layer);
+  rabbet_py_attrs_free(&attrs);
+  PyMem_Free(tensors);
+  if (!rabbet_is_ok(status)) return rabbet_py_raise(status);
+  return rabbet_py_wrap_layer(layer, self);
+}
+
+typedef rabbet_status_t (*rabbet_py_tensor_action_t)(rabbet_network_t*,
+                                                     rabbet_tensor_t*);
+static PyObject* rabbet_py_on_tensor(PyObject* self, PyObject* object,
+                                     rabbet_py_tensor_action_t action) {
+  rabbet_network_t* network = rabbet_py_network(self);
+  rabbet_tensor_t* tensor =
+      network ? rabbet_py_handle_get(object, rabbet_py_types.tensor) : NULL;
+  return tensor ? rabbet_py_none_or_raise(action(network, tensor)) : NULL;
+}
+
+static PyObject* rabbet_py_network_mark(PyObject* self, PyObject* tensor) {
+  return rabbet_py_on_tensor(self, tensor, rabbet_network_mark_output);
+}
+
+static PyObject* rabbet_py_network_unmark(PyObject* self, PyObject* tensor) {
+  return rabbet_py_on_tensor(self, tensor, rabbet_network_unmark_output);
+}
+
+static PyObject* rabbet_py_network_remove(PyObject* self, PyObject* tensor) {
+  return rabbet_py_on_tensor(self, tensor, rabbet_network_remove_tensor);
+}
+
+typedef size_t (*rabbet_py_count_t)(const rabbet_network_t*);
+static PyObject* rabbet_py_network_count(PyObject* self,
+                                         rabbet_py_count_t count) {
+  rabbet_network_t* network = rabbet_py_network(self);
+  return network ? PyLong_FromSize_t(count(network)) : NULL;
+}
+
+static PyObject* rabbet_py_network_input_count(PyObject* self, PyObject* none) {
+  (void)none;
+  return rabbet_py_network_count(self, rabbet_network_input_count);
+}
+
+static PyObject* rabbet_py_network_output_count(PyObject* self,
+                                                PyObject* none) {
+  (void)none;
+  return rabbet_py_network_count(self, rabbet_network_output_count);
+}
+
+static PyObject* rabbet_py_network_layer_count(PyObject* self, PyObject* none) {
+  (void)none;
+  return rabbet_py_network_count(self, rabbet_network_layer_count);
+}
+
+typedef rabbet_tensor_t* (*rabbet_py_tensor_at_t)(const rabbet_network_t*,
+                                                  size_t);
+static PyObject* rabbet_py_network_tensor_at(PyObject* self, PyObject* index,
+                                             rabbet_py_tensor_at_t at) {
+  rabbet_network_t* network = rabbet_py_network(self);
+  size_t i = network ? PyLong_AsSize_t(index) : 0;
+  if (!network || PyErr_Occurred()) return NULL;
+  return rabbet_py_wrap_tensor(at(network, i), self);
+}
+
+static PyObject* rabbet_py_network_input(PyObject* self, PyObject* index) {
+  return rabbet_py_network_tensor_at(self, index, rabbet_network_input);
+}
+
+static PyObject* rabbet_py_network_output(PyObject* self, PyObject* index) {
+  return rabbet_py_network_tensor_at(self, index, rabbet_network_output);
+}
+
+static PyObject* rabbet_py_network_layer(PyObject* self, PyObject* index) {
+  rabbet_network_t* network = rabbet_py_network(self);
+  size_t i = network ? PyLong_AsSize_t(index) : 0;
+  if (!network || PyErr_Occurred()) return NULL;
+  return rabbet_py_wrap_layer(rabbet_network_layer(network, i), self);
+}
+
+static PyObject* rabbet_py_network_validate(PyObject* self, PyObject* none) {
+  (void)none;
+  rabbet_network_t* network = rabbet_py_network(self);
+  if (!network) return NULL;
+  return rabbet_py_none_or_raise(rabbet_network_validate(network));
+}
+
+static PyMethodDef rabbet_py_network_methods[] = {
+    {"_flags", rabbet_py_network_flags, METH_NOARGS, NULL},
+    {"_add_input", rabbet_py_network_add_input, METH_VARARGS, NULL},
+    {"_add_weights", rabbet_py_network_add_weights, METH_VARARGS, NULL},
+    {"_add_layer", rabbet_py_network_add_layer, METH_VARARGS, NULL},
+    {"_add_plugin", rabbet_py_network_add_plugin, METH_VARARGS, NULL},
+    {"_mark_output", rabbet_py_network_mark, METH_O, NULL},
+    {"_unmark_output", rabbet_py_network_unmark, METH_O, NULL},
+    {"_remove_tensor", rabbet_py_network_remove, METH_O, NULL},
+    {"_input_count", rabbet_py_network_input_count, METH_NOARGS, NULL},
+    {"_output_count", rabbet_py_network_output_count, METH_NOARGS, NULL},
+    {"_layer_count", rabbet_py_network_layer_count, METH_NOARGS, NULL},
+    {"_input", rabbet_py_network_input, METH_O, NULL},
+    {"_output", rabbet_py_network_output, METH_O, NULL},
+    {"_layer", rabbet_py_network_layer, METH_O, NULL},
+    {"_validate", rabbet_py_network_validate, METH_NOARGS, NULL},
+    {NULL},
+};
+
+static PyGetSetDef rabbet_py_network_getset[] = {
+    {"name", rabbet_py_network_name, rabbet_py_network_set_name,
+     "Name of the network.", NULL},
+    {NULL},
+};
+
+static PyType_Slot rabbet_py_network_slots[] = {
+    RABBET_PY_HANDLE_SLOTS,
+    {Py_tp_new, rabbet_py_network_new},
+    {Py_tp_methods, rabbet_py_network_methods},
+    {Py_tp_getset, rabbet_py_network_getset},
+    {0, NULL},
+};
+
+static PyType_Spec rabbet_py_network_spec = {
+    .name = "rabbet._rabbet.Network",
+    .basicsize = sizeof(rabbet_py_handle_t),
+    .flags = RABBET_PY_HANDLE_FLAGS,
+    .slots = rabbet_py_network_slots,
+};
+
+int rabbet_py_add_network(PyObject* module) {
+  return rabbet_py_add_type(module, "Network", &rabbet_py_network_spec,
+                            &rabbet_py_types.network);
+}

@@ -1,0 +1,159 @@
+// Layers of networks.
+#include "rabbet_py.h"
+
+static PyObject* rabbet_py_layer_name(PyObject* self, void* closure) {
+  (void)closure;
+  const char* name = rabbet_layer_name(rabbet_py_pointer(self));
+  return rabbet_py_message(name ? name : "");
+}
+
+static int rabbet_py_layer_set_name(PyObject* self, PyObject* value,
+                                    void* closure) {
+  (void)closure;
+  const char* name = NULL;
+  if (!value || rabbet_py_to_text(value, "layer name", false, &name)) return -1;
+  rabbet_status_t status = rabbet_layer_set_name(rabbet_py_pointer(self), name);
+  return rabbet_is_ok(status) ? 0 : rabbet_py_raise_int(status);
+}
+
+static PyObject* rabbet_py_layer_metadata(PyObject* self, void* closure) {
+  (void)closure;
+  const char* text = rabbet_layer_metadata(rabbet_py_pointer(self));
+  return rabbet_py_message(text ? text : "");
+}
+
+static int rabbet_py_layer_set_metadata(PyObject* self, PyObject* value,
+                                        void* closure) {
+  (void)closure;
+  const char* text = NULL;
+  if (!value || rabbet_py_to_text(value, "metadata", false, &text)) return -1;
+  rabbet_status_t status =
+      rabbet_layer_set_metadata(rabbet_py_pointer(self), text);
+  return rabbet_is_ok(status) ? 0 : rabbet_py_raise_int(status);
+}
+
+static PyObject* rabbet_py_layer_op(PyObject* self, void* closure) {
+  (void)closure;
+  return rabbet_py_message(rabbet_layer_op(rabbet_py_pointer(self)));
+}
+
+static PyObject* rabbet_py_layer_num_inputs(PyObject* self, void* closure) {
+  (void)closure;
+  return PyLong_FromSize_t(rabbet_layer_input_count(rabbet_py_pointer(self)));
+}
+
+static PyObject* rabbet_py_layer_num_outputs(PyObject* self, void* closure) {
+  (void)closure;
+  return PyLong_FromSize_t(rabbet_layer_output_count(rabbet_py_pointer(self)));
+}
+
+static PyObject* rabbet_py_layer_get_input(PyObject* self, PyObject* index) {
+  size_t i = PyLong_AsSize_t(index);
+  if (PyErr_Occurred()) return NULL;
+  return rabbet_py_wrap_tensor(rabbet_layer_input(rabbet_py_pointer(self), i),
+                               rabbet_py_network_of(self));
+}
+
+static PyObject* rabbet_py_layer_get_output(PyObject* self, PyObject* index) {
+  size_t i = PyLong_AsSize_t(index);
+  if (PyErr_Occurred()) return NULL;
+  return rabbet_py_wrap_tensor(rabbet_layer_output(rabbet_py_pointer(self), i),
+                               rabbet_py_network_of(self));
+}
+
+static PyObject* rabbet_py_layer_set_input(PyObject* self, PyObject* args) {
+  Py_ssize_t index = 0;
+  PyObject* object = NULL;
+  if (!PyArg_ParseTuple(args, "nO", &index, &object)) return NULL;
+  rabbet_tensor_t* tensor = NULL;
+  if (!Py_IsNone(object)) {
+    tensor = rabbet_py_handle_get(object, rabbet_py_types.tensor);
+    if (!tensor) return NULL;
+  }
+  return rabbet_py_none_or_raise(
+      rabbet_layer_set_input(rabbet_py_pointer(self), (size_t)index, tensor));
+}
+
+static PyObject* rabbet_py_layer_attr(PyObject* self, PyObject* name_object) {
+  const char* name = NULL;
+  if (rabbet_py_to_text(name_object, "attribute name", false, &name)) {
+    return NULL;
+  }
+  const rabbet_attr_t* attr = NULL;
+  rabbet_status_t status =
+      rabbet_layer_attr(rabbet_py_pointer(self), name, &attr);
+  if (!rabbet_is_ok(status)) return rabbet_py_raise(status);
+  return rabbet_py_from_attr(attr);
+}
+
+static PyObject* rabbet_py_layer_set_attrs(PyObject* self, PyObject* dict) {
+  rabbet_py_attrs_t attrs;
+  if (rabbet_py_to_attrs(dict, &attrs)) return NULL;
+  rabbet_status_t status = rabbet_ok();
+  for (size_t i = 0; rabbet_is_ok(status) && i < attrs.count; ++i) {
+    status = rabbet_layer_set_attr(rabbet_py_pointer(self), &attrs.attrs[i]);
+  }
+  rabbet_py_attrs_free(&attrs);
+  return rabbet_py_none_or_raise(status);
+}
+
+static PyObject* rabbet_py_layer_precision(PyObject* self, PyObject* none) {
+  (void)none;
+  return rabbet_py_dtype(rabbet_layer_precision(rabbet_py_pointer(self)));
+}
+
+static PyObject* rabbet_py_layer_set_precision(PyObject* self,
+                                               PyObject* value) {
+  int64_t dtype = RABBET_DTYPE_NONE;
+  if (!Py_IsNone(value) && rabbet_py_to_int64(value, "precision", &dtype)) {
+    return NULL;
+  }
+  return rabbet_py_none_or_raise(rabbet_layer_set_precision(
+      rabbet_py_pointer(self), (rabbet_dtype_t)dtype));
+}
+
+static PyMethodDef rabbet_py_layer_methods[] = {
+    {"get_input", rabbet_py_layer_get_input, METH_O,
+     "get_input(index) -> ITensor | None"},
+    {"get_output", rabbet_py_layer_get_output, METH_O,
+     "get_output(index) -> ITensor | None"},
+    {"set_input", rabbet_py_layer_set_input, METH_VARARGS,
+     "set_input(index, tensor)"},
+    {"_attr", rabbet_py_layer_attr, METH_O, NULL},
+    {"_set_attrs", rabbet_py_layer_set_attrs, METH_O, NULL},
+    {"_precision", rabbet_py_layer_precision, METH_NOARGS, NULL},
+    {"_set_precision", rabbet_py_layer_set_precision, METH_O, NULL},
+    {NULL},
+};
+
+static PyGetSetDef rabbet_py_layer_getset[] = {
+    {"name", rabbet_py_layer_name, rabbet_py_layer_set_name, "Name.", NULL},
+    {"metadata", rabbet_py_layer_metadata, rabbet_py_layer_set_metadata,
+     "Text that the inspector shows.", NULL},
+    {"num_inputs", rabbet_py_layer_num_inputs, NULL, "Number of inputs.", NULL},
+    {"num_outputs", rabbet_py_layer_num_outputs, NULL, "Number of outputs.",
+     NULL},
+    {"_op", rabbet_py_layer_op, NULL, NULL, NULL},
+    {NULL},
+};
+
+static PyType_Slot rabbet_py_layer_slots[] = {
+    RABBET_PY_HANDLE_SLOTS,
+    {Py_tp_richcompare, rabbet_py_handle_compare},
+    {Py_tp_hash, rabbet_py_handle_hash},
+    {Py_tp_methods, rabbet_py_layer_methods},
+    {Py_tp_getset, rabbet_py_layer_getset},
+    {0, NULL},
+};
+
+static PyType_Spec rabbet_py_layer_spec = {
+    .name = "rabbet._rabbet.NetworkLayer",
+    .basicsize = sizeof(rabbet_py_handle_t),
+    .flags = RABBET_PY_HANDLE_FLAGS | Py_TPFLAGS_DISALLOW_INSTANTIATION,
+    .slots = rabbet_py_layer_slots,
+};
+
+int rabbet_py_add_network_layer(PyObject* module) {
+  return rabbet_py_add_type(module, "NetworkLayer", &rabbet_py_layer_spec,
+                            &rabbet_py_types.layer);
+}

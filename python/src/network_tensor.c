@@ -1,0 +1,177 @@
+// Tensors of networks.
+#include "rabbet_py.h"
+
+static PyObject* rabbet_py_tensor_name(PyObject* self, void* closure) {
+  (void)closure;
+  const char* name = rabbet_tensor_name(rabbet_py_pointer(self));
+  return rabbet_py_message(name ? name : "");
+}
+
+static int rabbet_py_tensor_set_name(PyObject* self, PyObject* value,
+                                     void* closure) {
+  (void)closure;
+  const char* name = NULL;
+  if (!value || rabbet_py_to_text(value, "tensor name", false, &name)) {
+    return -1;
+  }
+  rabbet_status_t status =
+      rabbet_tensor_set_name(rabbet_py_pointer(self), name);
+  return rabbet_is_ok(status) ? 0 : rabbet_py_raise_int(status);
+}
+
+static PyObject* rabbet_py_tensor_dtype(PyObject* self, void* closure) {
+  (void)closure;
+  rabbet_dtype_t dtype = RABBET_DTYPE_NONE;
+  rabbet_status_t status = rabbet_tensor_dtype(rabbet_py_pointer(self), &dtype);
+  if (!rabbet_is_ok(status)) return rabbet_py_raise(status);
+  return rabbet_py_dtype(dtype);
+}
+
+static int rabbet_py_tensor_set_dtype(PyObject* self, PyObject* value,
+                                      void* closure) {
+  (void)closure;
+  int64_t dtype = 0;
+  if (!value || rabbet_py_to_int64(value, "dtype", &dtype)) return -1;
+  rabbet_status_t status =
+      rabbet_tensor_set_dtype(rabbet_py_pointer(self), (rabbet_dtype_t)dtype);
+  return rabbet_is_ok(status) ? 0 : rabbet_py_raise_int(status);
+}
+
+static PyObject* rabbet_py_tensor_dims(PyObject* self, void* closure) {
+  (void)closure;
+  rabbet_dims_t dims;
+  rabbet_status_t status = rabbet_tensor_dims(rabbet_py_pointer(self), &dims);
+  if (!rabbet_is_ok(status)) return rabbet_py_raise(status);
+  return rabbet_py_from_dims(&dims);
+}
+
+static int rabbet_py_tensor_set_dims(PyObject* self, PyObject* value,
+                                     void* closure) {
+  (void)closure;
+  rabbet_dims_t dims;
+  if (!value || rabbet_py_to_dims(value, "shape", &dims)) return -1;
+  rabbet_status_t status =
+      rabbet_tensor_set_dims(rabbet_py_pointer(self), &dims);
+  return rabbet_is_ok(status) ? 0 : rabbet_py_raise_int(status);
+}
+
+static PyObject* rabbet_py_tensor_is_input(PyObject* self, void* closure) {
+  (void)closure;
+  return PyBool_FromLong(rabbet_tensor_is_input(rabbet_py_pointer(self)));
+}
+
+static PyObject* rabbet_py_tensor_is_output(PyObject* self, void* closure) {
+  (void)closure;
+  return PyBool_FromLong(rabbet_tensor_is_output(rabbet_py_pointer(self)));
+}
+
+static PyObject* rabbet_py_tensor_is_shape(PyObject* self, void* closure) {
+  (void)closure;
+  bool is_shape = false;
+  rabbet_status_t status =
+      rabbet_tensor_is_shape_tensor(rabbet_py_pointer(self), &is_shape);
+  if (!rabbet_is_ok(status)) return rabbet_py_raise(status);
+  return PyBool_FromLong(is_shape);
+}
+
+static PyObject* rabbet_py_tensor_formats(PyObject* self, void* closure) {
+  (void)closure;
+  return PyLong_FromUnsignedLongLong(
+      rabbet_tensor_allowed_formats(rabbet_py_pointer(self)));
+}
+
+static int rabbet_py_tensor_set_formats(PyObject* self, PyObject* value,
+                                        void* closure) {
+  (void)closure;
+  int64_t formats = 0;
+  if (!value || rabbet_py_to_int64(value, "allowed_formats", &formats)) {
+    return -1;
+  }
+  rabbet_status_t status = rabbet_tensor_set_allowed_formats(
+      rabbet_py_pointer(self), (uint64_t)formats);
+  return rabbet_is_ok(status) ? 0 : rabbet_py_raise_int(status);
+}
+
+static PyObject* rabbet_py_tensor_set_dim_name(PyObject* self, PyObject* args) {
+  int axis = 0;
+  const char* name = NULL;
+  if (!PyArg_ParseTuple(args, "iz", &axis, &name)) return NULL;
+  return rabbet_py_none_or_raise(
+      rabbet_tensor_set_dim_name(rabbet_py_pointer(self), axis, name));
+}
+
+static PyObject* rabbet_py_tensor_dim_name(PyObject* self, PyObject* index) {
+  long axis = PyLong_AsLong(index);
+  if (PyErr_Occurred()) return NULL;
+  return rabbet_py_text_or_none(
+      rabbet_tensor_dim_name(rabbet_py_pointer(self), (int32_t)axis));
+}
+
+static PyObject* rabbet_py_tensor_producer(PyObject* self, PyObject* none) {
+  (void)none;
+  return rabbet_py_wrap_layer(rabbet_tensor_producer(rabbet_py_pointer(self)),
+                              rabbet_py_network_of(self));
+}
+
+// (DataType, bytes) of a constant, else None.
+static PyObject* rabbet_py_tensor_weights(PyObject* self, PyObject* none) {
+  (void)none;
+  rabbet_weights_t weights;
+  if (!rabbet_tensor_weights(rabbet_py_pointer(self), &weights)) {
+    Py_RETURN_NONE;
+  }
+  size_t bits = (size_t)rabbet_dtype_bits(weights.dtype);
+  Py_ssize_t bytes = (Py_ssize_t)(((size_t)weights.count * bits + 7) / 8);
+  PyObject* dtype = rabbet_py_dtype(weights.dtype);
+  PyObject* data = PyBytes_FromStringAndSize(weights.data, bytes);
+  PyObject* pair = dtype && data ? PyTuple_Pack(2, dtype, data) : NULL;
+  Py_XDECREF(dtype);
+  Py_XDECREF(data);
+  return pair;
+}
+
+static PyMethodDef rabbet_py_tensor_methods[] = {
+    {"_set_dim_name", rabbet_py_tensor_set_dim_name, METH_VARARGS, NULL},
+    {"_dim_name", rabbet_py_tensor_dim_name, METH_O, NULL},
+    {"_producer", rabbet_py_tensor_producer, METH_NOARGS, NULL},
+    {"_weights", rabbet_py_tensor_weights, METH_NOARGS, NULL},
+    {NULL},
+};
+
+static PyGetSetDef rabbet_py_tensor_getset[] = {
+    {"name", rabbet_py_tensor_name, rabbet_py_tensor_set_name,
+     "Name; unique in the network.", NULL},
+    {"dtype", rabbet_py_tensor_dtype, rabbet_py_tensor_set_dtype,
+     "DataType of the elements.", NULL},
+    {"_dims", rabbet_py_tensor_dims, rabbet_py_tensor_set_dims, NULL, NULL},
+    {"is_network_input", rabbet_py_tensor_is_input, NULL,
+     "Whether the caller supplies it.", NULL},
+    {"is_network_output", rabbet_py_tensor_is_output, NULL,
+     "Whether the caller gets it.", NULL},
+    {"is_shape_tensor", rabbet_py_tensor_is_shape, NULL,
+     "Whether its values are needed to know shapes.", NULL},
+    {"allowed_formats", rabbet_py_tensor_formats, rabbet_py_tensor_set_formats,
+     "Bits 1 << TensorFormat that an input or output may have.", NULL},
+    {NULL},
+};
+
+static PyType_Slot rabbet_py_tensor_slots[] = {
+    RABBET_PY_HANDLE_SLOTS,
+    {Py_tp_richcompare, rabbet_py_handle_compare},
+    {Py_tp_hash, rabbet_py_handle_hash},
+    {Py_tp_methods, rabbet_py_tensor_methods},
+    {Py_tp_getset, rabbet_py_tensor_getset},
+    {0, NULL},
+};
+
+static PyType_Spec rabbet_py_tensor_spec = {
+    .name = "rabbet._rabbet.NetworkTensor",
+    .basicsize = sizeof(rabbet_py_handle_t),
+    .flags = RABBET_PY_HANDLE_FLAGS | Py_TPFLAGS_DISALLOW_INSTANTIATION,
+    .slots = rabbet_py_tensor_slots,
+};
+
+int rabbet_py_add_network_tensor(PyObject* module) {
+  return rabbet_py_add_type(module, "NetworkTensor", &rabbet_py_tensor_spec,
+                            &rabbet_py_types.tensor);
+}

@@ -1,0 +1,393 @@
+// A plugin definition in Python as a creator of the C interface.
+//
+// The definition object has name, namespace, version, origin, fields,
+// shape_inputs, input_count and create(attrs, layer name, phase), which gives
+// an instance (plugin_adapter.h says what that has). Everything here runs
+// during builds and loads only; plugin_call.c is what runs often.
+#include "plugin_adapter.h"
+
+#include <string.h>
+
+// ---- Describing outputs ----------------------------------------------------
+
+static PyObject* rabbet_py_dim_tuple(const rabbet_dim_t* dims, size_t count) {
+  PyObject* tuple = PyTuple_New((Py_ssize_t)count);
+  for (size_t i = 0; tuple && i < count; ++i) {
+    PyObject* item = PyLong_FromLong(dims[i]);
+    if (!item || PyTuple_SetItem(tuple, (Py_ssize_t)i, item) < 0) {
+      Py_CLEAR(tuple);
+    }
+  }
+  return tuple;
+}
+
+// [(DataType, dims, values | None)]
+static PyObject* rabbet_py_described_inputs(const rabbet_plugin_input_t* inputs,
+                                            size_t count) {
+  PyObject* list = PyList_New((Py_ssize_t)count);
+  for (size_t i = 0; list && i < count; ++i) {
+    const rabbet_plugin_input_t* input = &inputs[i];
+    PyObject* values =
+        input->values ? rabbet_py_dim_tuple(input->values, input->value_count)
+                      : Py_NewRef(Py_None);
+    PyObject* item = Py_BuildValue(
+        "(NNN)", rabbet_py_dtype(input->dtype),
+        rabbet_py_dim_tuple(input->dims, (size_t)input->rank), values);
+    if (!item || PyList_SetItem(list, (Py_ssize_t)i, item) < 0) Py_CLEAR(list);
+  }
+  return list;
+}
+
+// One (dtype, dims, aliased input, is size tensor) of what `describe` returned.
+static int rabbet_py_read_output(PyObject* item,
+                                 rabbet_plugin_output_t* output) {
+  int dtype = 0, aliased = -1, is_size = 0;
+  PyObject* dims_object = NULL;
+  rabbet_dims_t dims;
+  if (!PyArg_ParseTuple(item, "iOip", &dtype, &dims_object, &aliased,
+                        &is_size) ||
+      rabbet_py_to_dims(dims_object, "output shape", &dims)) {
+    return -1;
+  }
+  output->dtype = (rabbet_dtype_t)dtype;
+  output->rank = dims.rank;
+  for (int32_t i = 0; i < dims.rank; ++i) {
+    output->dims[i] = (rabbet_dim_t)dims.d[i];
+  }
+  output->aliased_input = aliased;
+  output->is_size_tensor = is_size != 0;
+  return 0;
+}
+
+static int rabbet_py_read_outputs(PyObject* list, int32_t count,
+                                  rabbet_plugin_output_t* outputs) {
+  for (int32_t i = 0; i < count; ++i) {
+    PyObject* item = PySequence_GetItem(list, i);
+    int failed = item ? rabbet_py_read_output(item, &outputs[i]) : -1;
+    Py_XDECREF(item);
+    if (failed) return -1;
+  }
+  return 0;
+}
+
+static rabbet_status_t rabbet_py_describe(void* self,
+                                          rabbet_dim_builder_t* builder,
+                                          const rabbet_plugin_input_t* inputs,
+                                          size_t input_count,
+                                          rabbet_plugin_output_t* outputs) {
+  rabbet_py_plugin_t* plugin = self;
+  rabbet_status_t status = rabbet_ok();
+  PyGILState_STATE gil = PyGILState_Ensure();
+  PyObject* object =
+      rabbet_py_handle_new(rabbet_py_types.dim_builder, builder, NULL, NULL);
+  PyObject* list =
+      object ? rabbet_py_described_inputs(inputs, input_count) : NULL;
+  PyObject* result = list ? PyObject_CallMethod(plugin->instance, "describe",
+                                                "OO", object, list)
+                          : NULL;
+  if (result) rabbet_py_read_outputs(result, plugin->output_count, outputs);
+  if (PyErr_Occurred()) status = rabbet_py_status_from_exception();
+  // Expressions that were kept can no longer be used.
+  if (object) ((rabbet_py_handle_t*)object)->pointer = NULL;
+  Py_XDECREF(object);
+  Py_XDECREF(list);
+  Py_XDECREF(result);
+  PyGILState_Release(gil);
+  return status;
+}
+
+// ---- Combinations and tactics ----------------------------------------------
+
+// [(DataType, TensorFormat, dims, min, opt, max)]
+static PyObject* rabbet_py_query_tensors(const rabbet_plugin_query_t* query) {
+  size_t count = query->input_count + query->output_count;
+  PyObject* list = PyList_New((Py_ssize_t)count);
+  for (size_t i = 0; list && i < count; ++i) {
+    const rabbet_plugin_tensor_t* tensor = &query->tensors[i];
+    PyObject* item = Py_BuildValue(
+        "(NNNNNN)", rabbet_py_dtype(tensor->dtype),
+        rabbet_py_format(tensor->format), rabbet_py_from_dims(&tensor->dims),
+        rabbet_py_from_dims(&tensor->min), rabbet_py_from_dims(&tensor->opt),
+        rabbet_py_from_dims(&tensor->max));
+    if (!item || PyList_SetItem(list, (Py_ssize_t)i, item) < 0) Py_CLEAR(list);
+  }
+  return list;
+}
+
+static PyObject* rabbet_py_ask(PyObject* instance, const char* method,
+                               const rabbet_plugin_query_t* query) {
+  PyObject* tensors = rabbet_py_query_tensors(query);
+  if (!tensors) return NULL;
+  PyObject* answer =
+      PyObject_CallMethod(instance, method, "sOn", query->device, tensors,
+                          (Py_ssize_t)query->input_count);
+  PyObject* list = answer ? PySequence_List(answer) : NULL;
+  Py_XDECREF(answer);
+  Py_DECREF(tensors);
+  return list;
+}
+
+static rabbet_status_t rabbet_py_add_combination(
+    PyObject* item, size_t count, rabbet_plugin_combination_sink_t sink) {
+  rabbet_plugin_type_format_t* pairs =
+      PyMem_Calloc(count ? count : 1, sizeof(*pairs));
+  if (!pairs) PyErr_NoMemory();
+  for (size_t i = 0; pairs && i < count; ++i) {
+    int dtype = 0, format = 0;
+    PyObject* pair = PySequence_GetItem(item, (Py_ssize_t)i);
+    if (pair) PyArg_ParseTuple(pair, "ii", &dtype, &format);
+    Py_XDECREF(pair);
+    if (PyErr_Occurred()) break;
+    pairs[i].dtype = (rabbet_dtype_t)dtype;
+    pairs[i].format = (rabbet_format_t)format;
+  }
+  rabbet_status_t status = PyErr_Occurred() ? rabbet_py_status_from_exception()
+                                            : sink.add(sink.context, pairs);
+  PyMem_Free(pairs);
+  return status;
+}
+
+static rabbet_status_t rabbet_py_combinations(
+    void* self, const rabbet_plugin_query_t* query,
+    rabbet_plugin_combination_sink_t sink) {
+  rabbet_py_plugin_t* plugin = self;
+  rabbet_status_t status = rabbet_ok();
+  PyGILState_STATE gil = PyGILState_Ensure();
+  PyObject* list = rabbet_py_ask(plugin->instance, "combinations", query);
+  size_t count = query->input_count + query->output_count;
+  for (Py_ssize_t i = 0; list && rabbet_is_ok(status) && i < PyList_Size(list);
+       ++i) {
+    status = rabbet_py_add_combination(PyList_GetItem(list, i), count, sink);
+  }
+  if (!list) status = rabbet_py_status_from_exception();
+  Py_XDECREF(list);
+  PyGILState_Release(gil);
+  return status;
+}
+
+static rabbet_status_t rabbet_py_tactics(void* self,
+                                         const rabbet_plugin_query_t* query,
+                                         rabbet_plugin_tactic_sink_t sink) {
+  rabbet_py_plugin_t* plugin = self;
+  rabbet_status_t status = rabbet_ok();
+  PyGILState_STATE gil = PyGILState_Ensure();
+  PyObject* list = rabbet_py_ask(plugin->instance, "tactics", query);
+  for (Py_ssize_t i = 0; list && rabbet_is_ok(status) && i < PyList_Size(list);
+       ++i) {
+    long tactic = PyLong_AsLong(PyList_GetItem(list, i));
+    status = PyErr_Occurred() ? rabbet_py_status_from_exception()
+                              : sink.add(sink.context, (int32_t)tactic);
+  }
+  if (!list) status = rabbet_py_status_from_exception();
+  Py_XDECREF(list);
+  PyGILState_Release(gil);
+  return status;
+}
+
+// ---- Attributes that the plugin gives --------------------------------------
+
+// Adds what a method without arguments returns: a dict, or None for nothing.
+static rabbet_status_t rabbet_py_add_attrs(void* self, const char* method,
+                                           rabbet_plugin_attr_sink_t sink) {
+  rabbet_py_plugin_t* plugin = self;
+  rabbet_status_t status = rabbet_ok();
+  rabbet_py_attrs_t attrs = {NULL, 0};
+  PyGILState_STATE gil = PyGILState_Ensure();
+  PyObject* dict = PyObject_CallMethod(plugin->instance, method, NULL);
+  if (dict && !Py_IsNone(dict)) rabbet_py_to_attrs(dict, &attrs);
+  if (PyErr_Occurred()) status = rabbet_py_status_from_exception();
+  for (size_t i = 0; rabbet_is_ok(status) && i < attrs.count; ++i) {
+    status = sink.add(sink.context, &attrs.attrs[i]);
+  }
+  rabbet_py_attrs_free(&attrs);
+  Py_XDECREF(dict);
+  PyGILState_Release(gil);
+  return status;
+}
+
+static rabbet_status_t rabbet_py_timing_key(void* self,
+                                            rabbet_plugin_attr_sink_t sink) {
+  return rabbet_py_add_attrs(self, "timing_key", sink);
+}
+
+static rabbet_status_t rabbet_py_serialize(void* self,
+                                           rabbet_plugin_attr_sink_t sink) {
+  return rabbet_py_add_attrs(self, "serialize", sink);
+}
+
+// ---- Instances and creators ------------------------------------------------
+
+static void rabbet_py_plugin_destroy(void* self) {
+  rabbet_py_plugin_t* plugin = self;
+  if (!Py_IsInitialized()) return;
+  PyGILState_STATE gil = PyGILState_Ensure();
+  Py_XDECREF(plugin->instance);
+  PyMem_Free(plugin);
+  PyGILState_Release(gil);
+}
+
+static int32_t rabbet_py_output_count(void* self) {
+  return ((rabbet_py_plugin_t*)self)->output_count;
+}
+
+static const rabbet_plugin_vtable_t rabbet_py_vtable = {
+    .struct_size = sizeof(rabbet_plugin_vtable_t),
+    .destroy = rabbet_py_plugin_destroy,
+    .output_count = rabbet_py_output_count,
+    .describe = rabbet_py_describe,
+    .combinations = rabbet_py_combinations,
+    .tactics = rabbet_py_tactics,
+    .timing_key = rabbet_py_timing_key,
+    .serialize = rabbet_py_serialize,
+    .prepare = rabbet_py_plugin_prepare,
+    .destroy_state = rabbet_py_plugin_destroy_state,
+    .enqueue = rabbet_py_plugin_enqueue,
+};
+
+// Takes the instance; NULL with an exception set on failure.
+static rabbet_py_plugin_t* rabbet_py_plugin_new(PyObject* take_instance) {
+  if (!take_instance) return NULL;
+  rabbet_py_plugin_t* plugin = PyMem_Calloc(1, sizeof(*plugin));
+  PyObject* count =
+      plugin ? PyObject_GetAttrString(take_instance, "output_count") : NULL;
+  if (count) {
+    plugin->instance = take_instance;
+    plugin->output_count = (int32_t)PyLong_AsLong(count);
+    Py_DECREF(count);
+    return plugin;
+  }
+  if (!plugin) PyErr_NoMemory();
+  PyMem_Free(plugin);
+  Py_DECREF(take_instance);
+  return NULL;
+}
+
+static rabbet_status_t rabbet_py_create(
+    void* user_data, const rabbet_plugin_create_t* args,
+    rabbet_plugin_instance_t* out_instance) {
+  rabbet_status_t status = rabbet_ok();
+  rabbet_py_plugin_t* plugin = NULL;
+  PyGILState_STATE gil = PyGILState_Ensure();
+  PyObject* attrs = rabbet_py_from_attrs(args->attrs, args->attr_count);
+  if (attrs) {
+    plugin = rabbet_py_plugin_new(PyObject_CallMethod(
+        user_data, "create", "Ozi", attrs, args->layer_name, (int)args->phase));
+    Py_DECREF(attrs);
+  }
+  if (!plugin) status = rabbet_py_status_from_exception();
+  PyGILState_Release(gil);
+  if (plugin) {
+    out_instance->vtable = &rabbet_py_vtable;
+    out_instance->self = plugin;
+  }
+  return status;
+}
+
+static void rabbet_py_definition_release(void* user_data) {
+  if (!Py_IsInitialized()) return;
+  PyGILState_STATE gil = PyGILState_Ensure();
+  Py_DECREF((PyObject*)user_data);
+  PyGILState_Release(gil);
+}
+
+// [(name, type, required)] to fields; names are borrowed from the list.
+static int rabbet_py_read_fields(PyObject* list, rabbet_plugin_field_t* fields,
+                                 size_t count) {
+  for (size_t i = 0; i < count; ++i) {
+    int type = 0, required = 0;
+    PyObject* item = PyList_GetItem(list, (Py_ssize_t)i);
+    if (!item ||
+        !PyArg_ParseTuple(item, "sip", &fields[i].name, &type, &required)) {
+      return -1;
+    }
+    fields[i].type = (rabbet_attr_type_t)type;
+    fields[i].dtype = RABBET_DTYPE_NONE;
+    fields[i].required = required != 0;
+  }
+  return 0;
+}
+
+// register_plugin(definition, name, version, namespace, origin, fields, shape
+// inputs as bits, number of inputs)
+static PyObject* rabbet_py_register(PyObject* module, PyObject* args) {
+  (void)module;
+  PyObject *definition, *list;
+  unsigned long long shape_inputs = 0;
+  rabbet_plugin_creator_t creator = {
+      .struct_size = sizeof(creator),
+      .destroy = rabbet_py_definition_release,
+      .create = rabbet_py_create,
+  };
+  if (!PyArg_ParseTuple(args, "OssssO!Ki", &definition, &creator.name,
+                        &creator.version, &creator.plugin_namespace,
+                        &creator.origin, &PyList_Type, &list, &shape_inputs,
+                        &creator.input_count)) {
+    return NULL;
+  }
+  creator.user_data = definition;
+  creator.shape_inputs = shape_inputs;
+  creator.field_count = (size_t)PyList_Size(list);
+  rabbet_plugin_field_t* fields =
+      PyMem_Calloc(creator.field_count + 1, sizeof(*fields));
+  if (!fields) return PyErr_NoMemory();
+  creator.fields = fields;
+  PyObject* result = NULL;
+  if (!rabbet_py_read_fields(list, fields, creator.field_count)) {
+    Py_INCREF(definition);
+    rabbet_status_t status = rabbet_plugin_register(&creator);
+    if (!rabbet_is_ok(status)) Py_DECREF(definition);
+    result = rabbet_py_none_or_raise(status);
+  }
+  PyMem_Free(fields);
+  return result;
+}
+
+static PyObject* rabbet_py_deregister(PyObject* module, PyObject* args) {
+  (void)module;
+  const char *name = NULL, *version = NULL, *space = NULL;
+  if (!PyArg_ParseTuple(args, "sss", &name, &version, &space)) return NULL;
+  return rabbet_py_none_or_raise(
+      rabbet_plugin_deregister(name, version, space));
+}
+
+static rabbet_status_t rabbet_py_visit(void* context,
+                                       const rabbet_plugin_creator_t* creator) {
+  PyObject* item = Py_BuildValue("(ssss)", creator->name, creator->version,
+                                 creator->plugin_namespace, creator->origin);
+  if (!item || PyList_Append(context, item) < 0) {
+    Py_XDECREF(item);
+    return rabbet_py_status_from_exception();
+  }
+  Py_DECREF(item);
+  return rabbet_ok();
+}
+
+// [(name, version, namespace, origin)] of everything registered.
+static PyObject* rabbet_py_plugins(PyObject* module, PyObject* none) {
+  (void)module, (void)none;
+  PyObject* list = PyList_New(0);
+  rabbet_status_t status =
+      list ? rabbet_plugin_visit(rabbet_py_visit, list) : rabbet_ok();
+  if (rabbet_is_ok(status)) return list;
+  Py_XDECREF(list);
+  return rabbet_py_raise(status);
+}
+
+static PyObject* rabbet_py_load_library(PyObject* module, PyObject* path) {
+  (void)module;
+  const char* text = NULL;
+  if (rabbet_py_to_text(path, "path", false, &text)) return NULL;
+  return rabbet_py_none_or_raise(rabbet_plugin_load_library(text));
+}
+
+static PyMethodDef rabbet_py_plugin_functions[] = {
+    {"register_plugin", rabbet_py_register, METH_VARARGS, NULL},
+    {"deregister_plugin", rabbet_py_deregister, METH_VARARGS, NULL},
+    {"plugins", rabbet_py_plugins, METH_NOARGS, NULL},
+    {"load_plugin_library", rabbet_py_load_library, METH_O, NULL},
+    {NULL},
+};
+
+int rabbet_py_add_plugin(PyObject* module) {
+  return PyModule_AddFunctions(module, rabbet_py_plugin_functions);
+}

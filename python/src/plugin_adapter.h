@@ -1,0 +1,35 @@
+// Plugins written in Python: what the files that adapt them share.
+#ifndef RABBET_PYTHON_SRC_PLUGIN_ADAPTER_H_
+#define RABBET_PYTHON_SRC_PLUGIN_ADAPTER_H_
+
+#include "plugin_tensor.h"
+#include "rabbet_py.h"
+
+// An instance: an object of the package with the methods describe,
+// combinations, tactics, timing_key, serialize, bind. Immutable.
+typedef struct rabbet_py_plugin_t {
+  PyObject* instance;
+  int32_t output_count;
+} rabbet_py_plugin_t;
+
+// What an argument of the function is: the first item of each pair that `bind`
+// gives. Second item: index of the input, or the value.
+enum {
+  RABBET_PY_ARG_INPUT = 0,
+  RABBET_PY_ARG_VALUE = 1,
+  RABBET_PY_ARG_OUTPUTS = 2,
+  RABBET_PY_ARG_STREAM = 3,
+  RABBET_PY_ARG_TACTIC = 4,
+  RABBET_PY_ARG_THREADS = 5,
+};
+
+// plugin_call.c: vtable functions that run the plugin.
+rabbet_status_t rabbet_py_plugin_prepare(void* self,
+                                         const rabbet_plugin_call_t* call,
+                                         size_t* out_workspace,
+                                         void** out_state);
+void rabbet_py_plugin_destroy_state(void* self, void* state);
+rabbet_status_t rabbet_py_plugin_enqueue(void* self,
+                                         const rabbet_plugin_call_t* call);
+
+#endif  // RABBET_PYTHON_SRC_PLUGIN_ADAPTER_H_

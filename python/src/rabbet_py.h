@@ -1,0 +1,159 @@
+// What the files of the extension share.
+//
+// Everything here needs the GIL unless it says otherwise. Functions that return
+// an object return NULL with a Python exception set on failure.
+#ifndef RABBET_PYTHON_SRC_RABBET_PY_H_
+#define RABBET_PYTHON_SRC_RABBET_PY_H_
+
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+#include <structmember.h>
+
+#include "rabbet/rabbet.h"
+
+// ---- Errors (errors.c) -----------------------------------------------------
+
+// Sets the exception for a failure and returns NULL; takes the status. An
+// exception that a plugin raised is set again as the same object, with a note.
+void* rabbet_py_raise(rabbet_status_t status);
+// Same for functions that return an int: -1.
+int rabbet_py_raise_int(rabbet_status_t status);
+// None when OK.
+PyObject* rabbet_py_none_or_raise(rabbet_status_t status);
+// The current Python exception as a status that carries it; clears it.
+rabbet_status_t rabbet_py_status_from_exception(void);
+// The exception of a status as an object, without raising it. Takes the status.
+PyObject* rabbet_py_exception_from_status(rabbet_status_t status);
+
+// ---- Objects that wrap one pointer (handle.c) ------------------------------
+
+// A C object and what must outlive it. `release` gives the pointer back; NULL
+// for pointers that `keep` owns.
+typedef struct rabbet_py_handle_t {
+  PyObject_HEAD void* pointer;
+  PyObject* keep;
+  void (*release)(void* pointer);
+} rabbet_py_handle_t;
+
+// Slots that every handle type has; append to a PyType_Slot table.
+#define RABBET_PY_HANDLE_SLOTS                        \
+  {Py_tp_dealloc, (void*)rabbet_py_handle_dealloc}, { \
+    Py_tp_traverse, (void*)rabbet_py_handle_visit     \
+  }
+#define RABBET_PY_HANDLE_FLAGS \
+  (Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_HAVE_GC)
+
+void rabbet_py_handle_dealloc(PyObject* self);
+int rabbet_py_handle_visit(PyObject* self, visitproc visit, void* arg);
+// Slots that compare and hash by address.
+PyObject* rabbet_py_handle_compare(PyObject* a, PyObject* b, int op);
+Py_hash_t rabbet_py_handle_hash(PyObject* self);
+// A new object of `type` that holds `pointer`; on failure the pointer is
+// released.
+PyObject* rabbet_py_handle_new(PyTypeObject* type, void* pointer,
+                               PyObject* keep, void (*release)(void* pointer));
+// The pointer of an object of (a subtype of) `type`; TypeError otherwise, or if
+// its __init__ was never run.
+void* rabbet_py_handle_get(PyObject* object, PyTypeObject* type);
+static inline void* rabbet_py_pointer(PyObject* self) {
+  return ((rabbet_py_handle_t*)self)->pointer;
+}
+
+// ---- Types and module state ------------------------------------------------
+
+typedef struct rabbet_py_types_t {
+  PyTypeObject *network, *tensor, *layer;
+  PyTypeObject *profile, *timing_cache, *config, *host_memory;
+  PyTypeObject *engine, *context, *runner;
+  PyTypeObject *dim_builder, *plugin_tensor, *shape;
+  // Classes of the package, given by rabbet_py_configure.
+  PyObject* status_errors;  // tuple by status code
+  PyObject* tensor_class;   // what tensors of networks are made as
+  PyObject* layer_classes;  // operator name -> class
+  PyObject* layer_class;    // of operators that are not in layer_classes
+  PyObject* dtypes;         // tuple: DataType by number
+  PyObject* formats;        // dict: TensorFormat by number
+} rabbet_py_types_t;
+extern rabbet_py_types_t rabbet_py_types;
+
+int rabbet_py_add_type(PyObject* module, const char* name, PyType_Spec* spec,
+                       PyTypeObject** out_type);
+// Each adds its file's types and functions to the module.
+int rabbet_py_add_network(PyObject* module);
+int rabbet_py_add_network_tensor(PyObject* module);
+int rabbet_py_add_network_layer(PyObject* module);
+int rabbet_py_add_builder(PyObject* module);
+int rabbet_py_add_build(PyObject* module);
+int rabbet_py_add_onnx(PyObject* module);
+int rabbet_py_add_engine(PyObject* module);
+int rabbet_py_add_context(PyObject* module);
+int rabbet_py_add_runner(PyObject* module);
+int rabbet_py_add_dim_builder(PyObject* module);
+int rabbet_py_add_shape(PyObject* module);
+int rabbet_py_add_tensor(PyObject* module);
+int rabbet_py_add_plugin(PyObject* module);
+
+// ---- Networks (network.c) --------------------------------------------------
+
+// A tensor or layer as an object of the package's class that keeps the network;
+// NULL gives None.
+PyObject* rabbet_py_wrap_tensor(rabbet_tensor_t* tensor, PyObject* network);
+PyObject* rabbet_py_wrap_layer(rabbet_layer_t* layer, PyObject* network);
+static inline PyObject* rabbet_py_network_of(PyObject* self) {
+  return ((rabbet_py_handle_t*)self)->keep;
+}
+
+// ---- Conversions (convert.c) -----------------------------------------------
+
+// Any sequence of integers; `what` names it in errors.
+int rabbet_py_to_dims(PyObject* object, const char* what,
+                      rabbet_dims_t* out_dims);
+PyObject* rabbet_py_from_dims(const rabbet_dims_t* dims);  // tuple
+int rabbet_py_to_int64(PyObject* object, const char* what, int64_t* out_value);
+// Borrowed from the str; None gives NULL if `none_ok`.
+int rabbet_py_to_text(PyObject* object, const char* what, bool none_ok,
+                      const char** out_text);
+PyObject* rabbet_py_text_or_none(const char* text);
+// DataType and TensorFormat members, new references.
+PyObject* rabbet_py_dtype(rabbet_dtype_t dtype);
+PyObject* rabbet_py_format(rabbet_format_t format);
+// A str that is not necessarily UTF-8 (messages, paths): never fails on bytes.
+PyObject* rabbet_py_message(const char* text);
+
+// Attributes: int, float, bool, str, bytes, lists of int, float, bool, str.
+PyObject* rabbet_py_from_attr(const rabbet_attr_t* attr);
+PyObject* rabbet_py_from_attrs(const rabbet_attr_t* attrs, size_t count);
+// Attributes made of a dict {name: value}; strings are borrowed from it.
+typedef struct rabbet_py_attrs_t {
+  rabbet_attr_t* attrs;
+  size_t count;
+} rabbet_py_attrs_t;
+int rabbet_py_to_attrs(PyObject* dict, rabbet_py_attrs_t* out_attrs);
+void rabbet_py_attrs_free(rabbet_py_attrs_t* attrs);
+
+// ---- Callbacks (callbacks.c) -----------------------------------------------
+
+// Calls logger._log(severity, message); {0} for None. Borrows the object.
+rabbet_logger_t rabbet_py_logger(PyObject* logger);
+rabbet_profiler_t rabbet_py_profiler(PyObject* profiler);
+rabbet_output_allocator_t rabbet_py_output_allocator(PyObject* allocator);
+
+// Checks for Ctrl-C at each step, and tells a progress monitor if there is one.
+typedef struct rabbet_py_progress_t {
+  PyObject* monitor;  // borrowed; None: none
+  PyObject* error;    // first exception; owned
+} rabbet_py_progress_t;
+rabbet_progress_t rabbet_py_progress(rabbet_py_progress_t* progress);
+
+// ---- Runs (plugin_call.c) --------------------------------------------------
+
+// The thread's current run: what must stay alive while anything that a plugin
+// kept of it does. NULL: nobody can keep the memory alive (a timing run of a
+// build).
+typedef struct rabbet_py_run_t {
+  PyObject* const* held;  // borrowed; NULLs are skipped
+  size_t count;
+} rabbet_py_run_t;
+extern _Thread_local const rabbet_py_run_t* rabbet_py_run;
+
+#endif  // RABBET_PYTHON_SRC_RABBET_PY_H_

@@ -1,0 +1,515 @@
+// rabbet._rabbet.Runner: what rabbet.Model calls. Binds arrays to a context of
+// a pool, runs it, gives fresh arrays. Usual arrays (NumPy, torch, buffers of
+// the right type, row-major) are bound here without a copy; everything else,
+// and every error about an argument, is left to methods of the Python class.
+#include "runner.h"
+
+#include <string.h>
+
+// ---- Lanes -----------------------------------------------------------------
+
+static void rabbet_py_lane_destroy(rabbet_py_runner_t* runner,
+                                   rabbet_py_lane_t* lane) {
+  if (!lane) return;
+  rabbet_context_destroy(lane->context);
+  for (size_t i = 0; lane->outputs && i < runner->output_count; ++i) {
+    Py_XDECREF(lane->outputs[i].empty_args);
+    PyMem_Free(lane->outputs[i].scratch);
+  }
+  PyMem_Free(lane->inputs);
+  PyMem_Free(lane->outputs);
+  PyMem_Free(lane);
+}
+
+static rabbet_py_lane_t* rabbet_py_lane_new(rabbet_py_runner_t* runner) {
+  rabbet_py_lane_t* lane = PyMem_Calloc(1, sizeof(*lane));
+  if (!lane) return (rabbet_py_lane_t*)PyErr_NoMemory();
+  lane->inputs = PyMem_Calloc(runner->input_count + 1, sizeof(*lane->inputs));
+  lane->outputs =
+      PyMem_Calloc(runner->output_count + 1, sizeof(*lane->outputs));
+  if (!lane->inputs || !lane->outputs) {
+    rabbet_py_lane_destroy(runner, lane);
+    return (rabbet_py_lane_t*)PyErr_NoMemory();
+  }
+  rabbet_status_t status;
+  Py_BEGIN_ALLOW_THREADS status = rabbet_context_create(
+      runner->engine, rabbet_allocator_system(), &lane->context);
+  if (rabbet_is_ok(status) && runner->threads > 0) {
+    status = rabbet_context_set_threads(lane->context, runner->threads);
+  }
+  Py_END_ALLOW_THREADS if (rabbet_is_ok(status)) return lane;
+  rabbet_py_lane_destroy(runner, lane);
+  return rabbet_py_raise(status);
+}
+
+// The GIL guards the list.
+static rabbet_py_lane_t* rabbet_py_lane_take(rabbet_py_runner_t* runner) {
+  rabbet_py_lane_t* lane = runner->lanes;
+  if (!lane) return rabbet_py_lane_new(runner);
+  runner->lanes = lane->next;
+  return lane;
+}
+
+static void rabbet_py_lane_give(rabbet_py_runner_t* runner,
+                                rabbet_py_lane_t* lane) {
+  for (size_t i = 0; i < runner->input_count; ++i) {
+    rabbet_py_input_release(&lane->inputs[i]);
+  }
+  for (size_t i = 0; i < runner->output_count; ++i) {
+    rabbet_py_output_t* output = &lane->outputs[i];
+    if (output->has_view) PyBuffer_Release(&output->view);
+    output->has_view = false;
+    Py_CLEAR(output->array);
+  }
+  Py_CLEAR(lane->finish);
+  lane->next = runner->lanes;
+  runner->lanes = lane;
+}
+
+// ---- Arguments -------------------------------------------------------------
+
+static int rabbet_py_input_by_name(rabbet_py_runner_t* runner, PyObject* key) {
+  const char* name = NULL;
+  if (rabbet_py_to_text(key, "argument", false, &name)) return -1;
+  for (size_t i = 0; i < runner->input_count; ++i) {
+    if (strcmp(rabbet_engine_io(runner->engine, i)->name, name) == 0) {
+      return (int)i;
+    }
+  }
+  return -1;
+}
+
+// The Python class words the error.
+static int rabbet_py_bad_arguments(PyObject* self, PyObject* args,
+                                   PyObject* kwargs) {
+  PyObject* result = PyObject_CallMethod(self, "_bad_arguments", "OO", args,
+                                         kwargs ? kwargs : Py_None);
+  if (result && !PyErr_Occurred()) {
+    PyErr_SetString(PyExc_TypeError, "wrong arguments");
+  }
+  Py_XDECREF(result);
+  return -1;
+}
+
+// Borrowed references to the inputs, and `out`.
+static int rabbet_py_sort_arguments(PyObject* self, PyObject* args,
+                                    PyObject* kwargs, rabbet_py_lane_t* lane,
+                                    PyObject** out) {
+  rabbet_py_runner_t* runner = (rabbet_py_runner_t*)self;
+  size_t given = (size_t)PyTuple_Size(args);
+  *out = NULL;
+  if (given > runner->input_count) {
+    return rabbet_py_bad_arguments(self, args, kwargs);
+  }
+  for (size_t i = 0; i < runner->input_count; ++i) {
+    lane->inputs[i].object =
+        i < given ? PyTuple_GetItem(args, (Py_ssize_t)i) : NULL;
+  }
+  PyObject *key = NULL, *value = NULL;
+  Py_ssize_t position = 0;
+  while (kwargs && PyDict_Next(kwargs, &position, &key, &value)) {
+    int i = rabbet_py_input_by_name(runner, key);
+    if (i >= 0 && !lane->inputs[i].object) {
+      lane->inputs[i].object = value;
+    } else if (i < 0 && PyUnicode_CompareWithASCIIString(key, "out") == 0) {
+      *out = value;
+    } else {
+      return rabbet_py_bad_arguments(self, args, kwargs);
+    }
+  }
+  for (size_t i = 0; i < runner->input_count; ++i) {
+    if (!lane->inputs[i].object) {
+      return rabbet_py_bad_arguments(self, args, kwargs);
+    }
+  }
+  return 0;
+}
+
+// ---- Binding ---------------------------------------------------------------
+
+static bool rabbet_py_same_dims(const rabbet_dims_t* a,
+                                const rabbet_dims_t* b) {
+  return a->rank == b->rank &&
+         memcmp(a->d, b->d, (size_t)a->rank * sizeof(a->d[0])) == 0;
+}
+
+// Sets shapes and addresses; finds the outputs' shapes when a shape or a value
+// that determines shapes may have changed.
+static rabbet_status_t rabbet_py_bind_inputs(rabbet_py_runner_t* runner,
+                                             rabbet_py_lane_t* lane) {
+  rabbet_status_t status = rabbet_ok();
+  bool changed = !lane->ready || runner->shape_inputs;
+  lane->ready = false;
+  for (size_t i = 0; rabbet_is_ok(status) && i < runner->input_count; ++i) {
+    rabbet_py_input_t* input = &lane->inputs[i];
+    if (!input->bound || !rabbet_py_same_dims(&input->dims, &input->set)) {
+      changed = true;
+      input->bound = false;
+      status = rabbet_context_set_input_shape(lane->context, i, &input->dims);
+      if (!rabbet_is_ok(status)) break;
+      input->set = input->dims;
+      input->bound = true;
+    }
+    status = rabbet_context_set_address(lane->context, i, input->data);
+  }
+  if (rabbet_is_ok(status) && changed) {
+    status = rabbet_context_infer_shapes(lane->context, NULL);
+    for (size_t i = 0; rabbet_is_ok(status) && i < runner->output_count; ++i) {
+      lane->outputs[i].fresh = false;
+      status = rabbet_context_shape(lane->context, runner->input_count + i,
+                                    &lane->outputs[i].dims);
+    }
+  }
+  lane->ready = rabbet_is_ok(status);
+  return status;
+}
+
+static bool rabbet_py_known(const rabbet_dims_t* dims) {
+  for (int32_t i = 0; i < dims->rank; ++i) {
+    if (dims->d[i] < 0) return false;
+  }
+  return true;
+}
+
+// An output whose shape the run tells is computed into scratch memory of its
+// upper bound, and copied.
+static int rabbet_py_bind_scratch(rabbet_py_runner_t* runner,
+                                  rabbet_py_lane_t* lane, size_t i) {
+  rabbet_py_output_t* output = &lane->outputs[i];
+  size_t io = runner->input_count + i, bytes = 0;
+  rabbet_status_t status = rabbet_context_bytes(lane->context, io, &bytes);
+  if (!rabbet_is_ok(status)) return rabbet_py_raise_int(status);
+  if (bytes > output->scratch_bytes || !output->scratch) {
+    PyMem_Free(output->scratch);
+    output->scratch = PyMem_Malloc(bytes ? bytes : 1);
+    output->scratch_bytes = output->scratch ? bytes : 0;
+    if (!output->scratch) {
+      PyErr_NoMemory();
+      return -1;
+    }
+  }
+  status = rabbet_context_set_address(lane->context, io, output->scratch);
+  return rabbet_is_ok(status) ? 0 : rabbet_py_raise_int(status);
+}
+
+// numpy.empty(shape, dtype); the arguments are kept for the next call.
+static int rabbet_py_numpy_output(rabbet_py_runner_t* runner,
+                                  rabbet_py_output_t* output, size_t i) {
+  if (!output->fresh) {
+    PyObject* shape = rabbet_py_from_dims(&output->dims);
+    PyObject* dtype = PyTuple_GetItem(runner->dtypes, (Py_ssize_t)i);
+    Py_XDECREF(output->empty_args);
+    output->empty_args = shape && dtype ? PyTuple_Pack(2, shape, dtype) : NULL;
+    Py_XDECREF(shape);
+    if (!output->empty_args) return -1;
+    output->fresh = true;
+  }
+  output->array = PyObject_Call(runner->empty, output->empty_args, NULL);
+  if (!output->array) return -1;
+  if (PyObject_GetBuffer(output->array, &output->view, PyBUF_WRITABLE) < 0) {
+    return -1;
+  }
+  output->has_view = true;
+  output->data = output->view.buf;
+  return 0;
+}
+
+// By self._create(index, shape, like) -> (array, address).
+static int rabbet_py_other_output(PyObject* self, rabbet_py_lane_t* lane,
+                                  size_t i, PyObject* like) {
+  rabbet_py_output_t* output = &lane->outputs[i];
+  PyObject* shape = rabbet_py_from_dims(&output->dims);
+  PyObject* pair = shape ? PyObject_CallMethod(self, "_create", "nOO",
+                                               (Py_ssize_t)i, shape, like)
+                         : NULL;
+  unsigned long long address = 0;
+  PyObject* array = NULL;
+  if (pair && PyArg_ParseTuple(pair, "OK", &array, &address)) {
+    output->array = Py_NewRef(array);
+    output->data = (void*)(uintptr_t)address;
+  }
+  Py_XDECREF(shape);
+  Py_XDECREF(pair);
+  return output->array ? 0 : -1;
+}
+
+static int rabbet_py_make_output(PyObject* self, rabbet_py_lane_t* lane,
+                                 size_t i) {
+  rabbet_py_runner_t* runner = (rabbet_py_runner_t*)self;
+  rabbet_py_output_t* output = &lane->outputs[i];
+  const rabbet_io_t* io =
+      rabbet_engine_io(runner->engine, runner->input_count + i);
+  if (!lane->torch && rabbet_py_is_native(io->dtype)) {
+    return rabbet_py_numpy_output(runner, output, i);
+  }
+  return rabbet_py_other_output(self, lane, i,
+                                lane->torch ? lane->torch : Py_None);
+}
+
+// By self._out(out) -> tuple of the arrays, one for each output.
+static int rabbet_py_take_out(PyObject* self, rabbet_py_lane_t* lane,
+                              PyObject* out) {
+  rabbet_py_runner_t* runner = (rabbet_py_runner_t*)self;
+  for (size_t i = 0; i < runner->output_count; ++i) {
+    rabbet_py_output_t* output = &lane->outputs[i];
+    PyObject* shape = rabbet_py_from_dims(&output->dims);
+    PyObject* pair = shape ? PyObject_CallMethod(self, "_out", "OnO", out,
+                                                 (Py_ssize_t)i, shape)
+                           : NULL;
+    unsigned long long address = 0;
+    PyObject* array = NULL;
+    if (pair && PyArg_ParseTuple(pair, "OK", &array, &address)) {
+      output->array = Py_NewRef(array);
+      output->data = (void*)(uintptr_t)address;
+    }
+    Py_XDECREF(shape);
+    Py_XDECREF(pair);
+    if (!output->array) return -1;
+    rabbet_status_t status = rabbet_context_set_address(
+        lane->context, runner->input_count + i, output->data);
+    if (!rabbet_is_ok(status)) return rabbet_py_raise_int(status);
+  }
+  return 0;
+}
+
+static int rabbet_py_bind_outputs(PyObject* self, rabbet_py_lane_t* lane) {
+  rabbet_py_runner_t* runner = (rabbet_py_runner_t*)self;
+  for (size_t i = 0; i < runner->output_count; ++i) {
+    rabbet_py_output_t* output = &lane->outputs[i];
+    output->told = !rabbet_py_known(&output->dims);
+    if (output->told) {
+      if (rabbet_py_bind_scratch(runner, lane, i)) return -1;
+      continue;
+    }
+    if (rabbet_py_make_output(self, lane, i)) return -1;
+    rabbet_status_t status = rabbet_context_set_address(
+        lane->context, runner->input_count + i, output->data);
+    if (!rabbet_is_ok(status)) return rabbet_py_raise_int(status);
+  }
+  return 0;
+}
+
+// ---- Results ---------------------------------------------------------------
+
+// After the run: outputs whose shape it told get arrays of that shape.
+static int rabbet_py_told_outputs(PyObject* self, rabbet_py_lane_t* lane) {
+  rabbet_py_runner_t* runner = (rabbet_py_runner_t*)self;
+  for (size_t i = 0; i < runner->output_count; ++i) {
+    rabbet_py_output_t* output = &lane->outputs[i];
+    if (!output->told) continue;
+    size_t io = runner->input_count + i, bytes = 0;
+    const rabbet_io_t* info = rabbet_engine_io(runner->engine, io);
+    rabbet_status_t status =
+        rabbet_context_shape(lane->context, io, &output->dims);
+    if (rabbet_is_ok(status)) {
+      status =
+          rabbet_tensor_bytes(info->dtype, info->format, &output->dims, &bytes);
+    }
+    if (!rabbet_is_ok(status)) return rabbet_py_raise_int(status);
+    output->fresh = false;
+    if (rabbet_py_make_output(self, lane, i)) return -1;
+    if (bytes) memcpy(output->data, output->scratch, bytes);
+    lane->ready = false;  // its shape is unknown again before the next run
+  }
+  return 0;
+}
+
+static PyObject* rabbet_py_one_result(rabbet_py_lane_t* lane, size_t i) {
+  PyObject* array = Py_NewRef(lane->outputs[i].array);
+  if (!lane->finish) return array;
+  PyObject* result = PyObject_CallFunctionObjArgs(lane->finish, array, NULL);
+  Py_DECREF(array);
+  return result;
+}
+
+static PyObject* rabbet_py_results(rabbet_py_runner_t* runner,
+                                   rabbet_py_lane_t* lane) {
+  if (runner->output_count == 1) return rabbet_py_one_result(lane, 0);
+  PyObject* tuple = PyTuple_New((Py_ssize_t)runner->output_count);
+  for (size_t i = 0; tuple && i < runner->output_count; ++i) {
+    PyObject* item = rabbet_py_one_result(lane, i);
+    if (!item || PyTuple_SetItem(tuple, (Py_ssize_t)i, item) < 0) {
+      Py_CLEAR(tuple);
+    }
+  }
+  if (!tuple) return NULL;
+  PyObject* named = PyObject_CallFunctionObjArgs(runner->results, tuple, NULL);
+  Py_DECREF(tuple);
+  return named;
+}
+
+// ---- The call --------------------------------------------------------------
+
+#define RABBET_PY_HELD 16
+
+static rabbet_status_t rabbet_py_execute(PyObject* self, PyObject* args,
+                                         PyObject* kwargs,
+                                         rabbet_py_lane_t* lane) {
+  rabbet_py_runner_t* runner = (rabbet_py_runner_t*)self;
+  PyObject* held[RABBET_PY_HELD] = {self, args, kwargs};
+  size_t count = 3;
+  // Arrays that were made in this call; more than fit are the caller's anyway.
+  for (size_t i = 0; i < runner->input_count && count < RABBET_PY_HELD; ++i) {
+    if (lane->inputs[i].held) held[count++] = lane->inputs[i].held;
+  }
+  for (size_t i = 0; i < runner->output_count && count < RABBET_PY_HELD; ++i) {
+    if (lane->outputs[i].array) held[count++] = lane->outputs[i].array;
+  }
+  rabbet_py_run_t run = {held, count};
+  const rabbet_py_run_t* outer = rabbet_py_run;
+  rabbet_py_run = &run;
+  rabbet_status_t status;
+  Py_BEGIN_ALLOW_THREADS status = rabbet_context_execute(lane->context, NULL);
+  Py_END_ALLOW_THREADS rabbet_py_run = outer;
+  return status;
+}
+
+static PyObject* rabbet_py_run_lane(PyObject* self, PyObject* args,
+                                    PyObject* kwargs, rabbet_py_lane_t* lane) {
+  rabbet_py_runner_t* runner = (rabbet_py_runner_t*)self;
+  PyObject* out = NULL;
+  lane->torch = NULL;
+  if (rabbet_py_sort_arguments(self, args, kwargs, lane, &out)) return NULL;
+  for (size_t i = 0; i < runner->input_count; ++i) {
+    if (rabbet_py_input_open(self, lane, i)) return NULL;
+  }
+  rabbet_status_t status = rabbet_py_bind_inputs(runner, lane);
+  if (!rabbet_is_ok(status)) return rabbet_py_raise(status);
+  bool given = out && !Py_IsNone(out);
+  if (given ? rabbet_py_take_out(self, lane, out)
+            : rabbet_py_bind_outputs(self, lane)) {
+    return NULL;
+  }
+  status = rabbet_py_execute(self, args, kwargs, lane);
+  if (!rabbet_is_ok(status)) return rabbet_py_raise(status);
+  if (given) return Py_NewRef(out);
+  if (rabbet_py_told_outputs(self, lane)) return NULL;
+  return rabbet_py_results(runner, lane);
+}
+
+static PyObject* rabbet_py_runner_call(PyObject* self, PyObject* args,
+                                       PyObject* kwargs) {
+  rabbet_py_runner_t* runner = (rabbet_py_runner_t*)self;
+  if (!runner->engine) {
+    PyErr_SetString(PyExc_ValueError, "this Model holds no engine");
+    return NULL;
+  }
+  rabbet_py_lane_t* lane = rabbet_py_lane_take(runner);
+  if (!lane) return NULL;
+  PyObject* result = rabbet_py_run_lane(self, args, kwargs, lane);
+  rabbet_py_lane_give(runner, lane);
+  return result;
+}
+
+// _profiled(profiler, args, kwargs): a run that tells the profiler.
+static PyObject* rabbet_py_runner_profiled(PyObject* self, PyObject* all) {
+  PyObject *profiler, *args, *kwargs;
+  if (!PyArg_ParseTuple(all, "OO!O!", &profiler, &PyTuple_Type, &args,
+                        &PyDict_Type, &kwargs)) {
+    return NULL;
+  }
+  rabbet_py_runner_t* runner = (rabbet_py_runner_t*)self;
+  rabbet_py_lane_t* lane = rabbet_py_lane_take(runner);
+  if (!lane) return NULL;
+  PyObject* result = NULL;
+  rabbet_status_t status =
+      rabbet_context_set_profiler(lane->context, rabbet_py_profiler(profiler));
+  if (rabbet_is_ok(status)) {
+    result = rabbet_py_run_lane(self, args, kwargs, lane);
+    status = rabbet_context_set_profiler(lane->context, (rabbet_profiler_t){0});
+  }
+  rabbet_py_lane_give(runner, lane);
+  if (rabbet_is_ok(status)) return result;
+  Py_XDECREF(result);
+  return rabbet_py_raise(status);
+}
+
+// ---- The type --------------------------------------------------------------
+
+// Runner(engine, threads, numpy.empty, dtypes of the outputs, results): results
+// makes what a call returns of a tuple of arrays.
+static PyObject* rabbet_py_runner_new(PyTypeObject* type, PyObject* args,
+                                      PyObject* kwargs) {
+  (void)kwargs;
+  PyObject *engine, *empty, *dtypes, *results;
+  int threads = 0;
+  if (!PyArg_ParseTuple(args, "OiOO!O", &engine, &threads, &empty,
+                        &PyTuple_Type, &dtypes, &results)) {
+    return NULL;
+  }
+  rabbet_engine_t* pointer =
+      rabbet_py_handle_get(engine, rabbet_py_types.engine);
+  if (!pointer) return NULL;
+  allocfunc tp_alloc = (allocfunc)PyType_GetSlot(type, Py_tp_alloc);
+  rabbet_py_runner_t* self = (rabbet_py_runner_t*)tp_alloc(type, 0);
+  if (!self) return NULL;
+  self->engine = pointer;
+  self->engine_object = Py_NewRef(engine);
+  self->threads = threads;
+  self->empty = Py_NewRef(empty);
+  self->dtypes = Py_NewRef(dtypes);
+  self->results = Py_NewRef(results);
+  size_t count = rabbet_engine_io_count(pointer);
+  for (size_t i = 0; i < count; ++i) {
+    const rabbet_io_t* io = rabbet_engine_io(pointer, i);
+    self->input_count += io->is_input;
+    self->shape_inputs |= io->is_shape_input;
+  }
+  self->output_count = count - self->input_count;
+  return (PyObject*)self;
+}
+
+static int rabbet_py_runner_visit(PyObject* object, visitproc visit,
+                                  void* arg) {
+  rabbet_py_runner_t* self = (rabbet_py_runner_t*)object;
+  Py_VISIT(self->engine_object);
+  Py_VISIT(self->empty);
+  Py_VISIT(self->dtypes);
+  Py_VISIT(self->results);
+  Py_VISIT(Py_TYPE(object));
+  return 0;
+}
+
+static void rabbet_py_runner_dealloc(PyObject* object) {
+  rabbet_py_runner_t* self = (rabbet_py_runner_t*)object;
+  PyTypeObject* type = Py_TYPE(object);
+  PyObject_GC_UnTrack(object);
+  while (self->lanes) {
+    rabbet_py_lane_t* lane = self->lanes;
+    self->lanes = lane->next;
+    rabbet_py_lane_destroy(self, lane);
+  }
+  Py_CLEAR(self->engine_object);
+  Py_CLEAR(self->empty);
+  Py_CLEAR(self->dtypes);
+  Py_CLEAR(self->results);
+  freefunc tp_free = (freefunc)PyType_GetSlot(type, Py_tp_free);
+  tp_free(object);
+  Py_DECREF(type);
+}
+
+static PyMethodDef rabbet_py_runner_methods[] = {
+    {"_profiled", rabbet_py_runner_profiled, METH_VARARGS, NULL},
+    {NULL},
+};
+
+static PyType_Slot rabbet_py_runner_slots[] = {
+    {Py_tp_new, rabbet_py_runner_new},
+    {Py_tp_dealloc, rabbet_py_runner_dealloc},
+    {Py_tp_traverse, rabbet_py_runner_visit},
+    {Py_tp_call, rabbet_py_runner_call},
+    {Py_tp_methods, rabbet_py_runner_methods},
+    {0, NULL},
+};
+
+static PyType_Spec rabbet_py_runner_spec = {
+    .name = "rabbet._rabbet.Runner",
+    .basicsize = sizeof(rabbet_py_runner_t),
+    .flags = RABBET_PY_HANDLE_FLAGS,
+    .slots = rabbet_py_runner_slots,
+};
+
+int rabbet_py_add_runner(PyObject* module) {
+  return rabbet_py_add_type(module, "Runner", &rabbet_py_runner_spec,
+                            &rabbet_py_types.runner);
+}

@@ -1,0 +1,59 @@
+// What the two files of the short way share.
+#ifndef RABBET_PYTHON_SRC_RUNNER_H_
+#define RABBET_PYTHON_SRC_RUNNER_H_
+
+#include "dlpack.h"
+#include "rabbet_py.h"
+
+// An input of the call in progress. `set` is the shape that the context has.
+typedef struct rabbet_py_input_t {
+  PyObject* object;  // borrowed argument
+  void* data;
+  rabbet_dims_t dims, set;
+  bool bound;  // `set` is valid
+  bool has_view;
+  Py_buffer view;
+  PyObject* held;  // capsule or converted array that owns `data`
+} rabbet_py_input_t;
+
+typedef struct rabbet_py_output_t {
+  rabbet_dims_t dims;
+  bool told;             // the run tells its shape
+  bool fresh;            // empty_args are for dims
+  PyObject* empty_args;  // of numpy.empty
+  PyObject* array;       // of the call in progress
+  bool has_view;
+  Py_buffer view;
+  void* data;
+  void* scratch;
+  size_t scratch_bytes;
+} rabbet_py_output_t;
+
+// A context and what one call at a time needs.
+typedef struct rabbet_py_lane_t {
+  struct rabbet_py_lane_t* next;
+  rabbet_context_t* context;
+  rabbet_py_input_t* inputs;
+  rabbet_py_output_t* outputs;
+  bool ready;        // outputs' dims are those of the inputs' `set`
+  PyObject* torch;   // borrowed: an input that is a torch tensor
+  PyObject* finish;  // makes the caller's kind of array of a NumPy one, or NULL
+} rabbet_py_lane_t;
+
+typedef struct rabbet_py_runner_t {
+  PyObject_HEAD PyObject* engine_object;
+  rabbet_engine_t* engine;  // borrowed from it
+  size_t input_count, output_count;
+  bool shape_inputs;
+  int threads;
+  PyObject *empty, *dtypes, *results;
+  rabbet_py_lane_t* lanes;  // free ones
+} rabbet_py_runner_t;
+
+// runner_input.c: finds an input's memory and shape; -1 with an exception.
+int rabbet_py_input_open(PyObject* self, rabbet_py_lane_t* lane, size_t index);
+void rabbet_py_input_release(rabbet_py_input_t* input);
+// Whether NumPy's buffers can hold the type.
+bool rabbet_py_is_native(rabbet_dtype_t dtype);
+
+#endif  // RABBET_PYTHON_SRC_RUNNER_H_

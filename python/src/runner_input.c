@@ -1,0 +1,171 @@
+// Memory and shape of a model's input, without a copy where that is possible.
+#include <string.h>
+
+#include "runner.h"
+
+typedef struct rabbet_py_native_t {
+  const char* codes;  // struct codes that mean this type
+  uint8_t dl_code, bits;
+} rabbet_py_native_t;
+
+static const rabbet_py_native_t rabbet_py_natives[RABBET_DTYPE_COUNT] = {
+    [RABBET_DTYPE_FLOAT] = {"f", RABBET_DL_FLOAT, 32},
+    [RABBET_DTYPE_HALF] = {"e", RABBET_DL_FLOAT, 16},
+    [RABBET_DTYPE_BF16] = {"", RABBET_DL_BFLOAT, 16},
+    [RABBET_DTYPE_INT8] = {"b", RABBET_DL_INT, 8},
+    [RABBET_DTYPE_INT32] = {"i", RABBET_DL_INT, 32},
+    [RABBET_DTYPE_INT64] = {"lq", RABBET_DL_INT, 64},
+    [RABBET_DTYPE_BOOL] = {"?", RABBET_DL_BOOL, 8},
+    [RABBET_DTYPE_UINT8] = {"B", RABBET_DL_UINT, 8},
+};
+
+bool rabbet_py_is_native(rabbet_dtype_t dtype) {
+  const char* codes = rabbet_py_natives[dtype].codes;
+  return codes && *codes;
+}
+
+void rabbet_py_input_release(rabbet_py_input_t* input) {
+  if (input->has_view) PyBuffer_Release(&input->view);
+  input->has_view = false;
+  input->object = NULL;
+  Py_CLEAR(input->held);
+}
+
+static bool rabbet_py_format_matches(rabbet_dtype_t dtype, const char* format) {
+  const char* codes = rabbet_py_natives[dtype].codes;
+  if (!format) format = "B";
+  if (*format == '@' || *format == '=') ++format;
+  return codes && format[0] && !format[1] && strchr(codes, format[0]);
+}
+
+static bool rabbet_py_strides_fit(const Py_ssize_t* shape,
+                                  const Py_ssize_t* strides, int rank,
+                                  Py_ssize_t item) {
+  Py_ssize_t step = item;
+  for (int i = rank - 1; strides && i >= 0; --i) {
+    if (shape[i] == 0) return true;
+    if (shape[i] != 1 && strides[i] != step) return false;
+    step *= shape[i];
+  }
+  return true;
+}
+
+static bool rabbet_py_set_dims(rabbet_py_input_t* input, const int64_t* shape,
+                               int rank) {
+  if (rank > RABBET_MAX_RANK) return false;
+  input->dims.rank = rank;
+  for (int i = 0; i < rank; ++i)
+    input->dims.d[i] = shape[i];
+  return true;
+}
+
+// False (and no exception) if the buffer does not do as it is.
+static bool rabbet_py_open_buffer(rabbet_py_input_t* input,
+                                  rabbet_dtype_t dtype) {
+  Py_buffer* view = &input->view;
+  if (PyObject_GetBuffer(input->object, view, PyBUF_RECORDS_RO) < 0) {
+    PyErr_Clear();
+    return false;
+  }
+  bool fits =
+      rabbet_py_format_matches(dtype, view->format) &&
+      rabbet_py_strides_fit(view->shape, view->strides, view->ndim,
+                            view->itemsize) &&
+      (uintptr_t)view->buf % (size_t)view->itemsize == 0 &&
+      rabbet_py_set_dims(input, (const int64_t*)view->shape, view->ndim);
+  if (!fits) {
+    PyBuffer_Release(view);
+    return false;
+  }
+  input->has_view = true;
+  input->data = view->buf;
+  return true;
+}
+
+static bool rabbet_py_dl_fits(const rabbet_dl_tensor_t* tensor,
+                              rabbet_dtype_t dtype) {
+  const rabbet_py_native_t* native = &rabbet_py_natives[dtype];
+  if (tensor->device.type != RABBET_DL_CPU ||
+      tensor->dtype.code != native->dl_code ||
+      tensor->dtype.bits != native->bits || tensor->dtype.lanes != 1) {
+    return false;
+  }
+  int64_t step = 1;
+  for (int i = tensor->rank - 1; tensor->strides && i >= 0; --i) {
+    if (tensor->shape[i] == 0) return true;
+    if (tensor->shape[i] != 1 && tensor->strides[i] != step) return false;
+    step *= tensor->shape[i];
+  }
+  return true;
+}
+
+// torch.Tensor, once torch is imported (it may be at any time); borrowed.
+static PyObject* rabbet_py_torch(const char* name, PyObject** cache) {
+  if (*cache) return *cache;
+  PyObject* modules = PySys_GetObject("modules");
+  PyObject* torch = modules ? PyDict_GetItemString(modules, "torch") : NULL;
+  if (!torch) return NULL;
+  PyObject* found = PyObject_GetAttrString(torch, name);
+  if (!found) PyErr_Clear();
+  *cache = found;
+  return found;
+}
+
+static bool rabbet_py_open_torch(rabbet_py_input_t* input,
+                                 rabbet_dtype_t dtype) {
+  static PyObject* export = NULL;
+  PyObject* to_dlpack = rabbet_py_torch("to_dlpack", &export);
+  if (!to_dlpack) return false;
+  PyObject* capsule =
+      PyObject_CallFunctionObjArgs(to_dlpack, input->object, NULL);
+  rabbet_dl_managed_t* managed =
+      capsule ? PyCapsule_GetPointer(capsule, "dltensor") : NULL;
+  if (!managed) PyErr_Clear();
+  if (!managed || !rabbet_py_dl_fits(&managed->tensor, dtype) ||
+      !rabbet_py_set_dims(input, managed->tensor.shape, managed->tensor.rank)) {
+    Py_XDECREF(capsule);
+    return false;
+  }
+  input->held = capsule;  // never consumed: it frees what it holds
+  input->data = (char*)managed->tensor.data + managed->tensor.byte_offset;
+  return true;
+}
+
+// self._convert(object, index) -> (contiguous buffer, shape, finish | None), or
+// an error that says what is wrong.
+static int rabbet_py_open_converted(PyObject* self, rabbet_py_lane_t* lane,
+                                    rabbet_py_input_t* input, size_t index) {
+  PyObject* result = PyObject_CallMethod(self, "_convert", "On", input->object,
+                                         (Py_ssize_t)index);
+  PyObject *array = NULL, *shape = NULL, *finish = NULL;
+  int failed = -1;
+  if (result && PyArg_ParseTuple(result, "OOO", &array, &shape, &finish) &&
+      !rabbet_py_to_dims(shape, "shape", &input->dims) &&
+      PyObject_GetBuffer(array, &input->view, PyBUF_SIMPLE) == 0) {
+    input->has_view = true;
+    input->data = input->view.buf;
+    input->held = Py_NewRef(array);
+    if (!Py_IsNone(finish) && !lane->finish) lane->finish = Py_NewRef(finish);
+    failed = 0;
+  }
+  Py_XDECREF(result);
+  return failed;
+}
+
+int rabbet_py_input_open(PyObject* self, rabbet_py_lane_t* lane, size_t index) {
+  static PyObject* torch_type = NULL;
+  rabbet_py_runner_t* runner = (rabbet_py_runner_t*)self;
+  rabbet_py_input_t* input = &lane->inputs[index];
+  const rabbet_io_t* io = rabbet_engine_io(runner->engine, index);
+  bool linear = io->format == RABBET_FORMAT_LINEAR;
+  if (linear && PyObject_CheckBuffer(input->object)) {
+    if (rabbet_py_open_buffer(input, io->dtype)) return 0;
+  } else {
+    PyObject* type = rabbet_py_torch("Tensor", &torch_type);
+    if (type && PyObject_TypeCheck(input->object, (PyTypeObject*)type)) {
+      lane->torch = input->object;
+      if (linear && rabbet_py_open_torch(input, io->dtype)) return 0;
+    }
+  }
+  return rabbet_py_open_converted(self, lane, input, index);
+}
