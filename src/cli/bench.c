@@ -1,0 +1,192 @@
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/strbuf.h"
+#include "base/thread.h"
+#include "base/vec.h"
+#include "cli/build.h"
+
+typedef RABBET_VEC(int64_t) rabbet_times_t;
+
+typedef struct rabbet_bench_t {
+  int64_t iterations;       // at least
+  double warmup, duration;  // seconds, at least
+  rabbet_times_t times;     // ns, one a run
+} rabbet_bench_t;
+
+static int rabbet_compare_times(const void* a, const void* b) {
+  int64_t x = *(const int64_t*)a, y = *(const int64_t*)b;
+  return (x > y) - (x < y);
+}
+
+static rabbet_status_t rabbet_bench_loop(rabbet_bench_t* bench,
+                                         rabbet_context_t* context) {
+  int64_t start = rabbet_time_ns();
+  do {
+    RABBET_RETURN_IF_ERROR(rabbet_context_execute(context, NULL));
+  } while ((double)(rabbet_time_ns() - start) < bench->warmup * 1e9);
+  start = rabbet_time_ns();
+  int64_t now = start;
+  while ((double)(now - start) < bench->duration * 1e9 ||
+         (int64_t)bench->times.count < bench->iterations) {
+    int64_t before = now;
+    RABBET_RETURN_IF_ERROR(rabbet_context_execute(context, NULL));
+    now = rabbet_time_ns();
+    RABBET_RETURN_IF_ERROR(RABBET_VEC_PUSH(rabbet_allocator_system(),
+                                           &bench->times, now - before));
+  }
+  return rabbet_ok();
+}
+
+// Nearest rank; times are sorted.
+static double rabbet_percentile_ms(const rabbet_times_t* times, double part) {
+  size_t index = (size_t)(part * (double)(times->count - 1) + 0.5);
+  return (double)times->data[index] / 1e6;
+}
+
+static void rabbet_bench_print(rabbet_bench_t* bench, bool json) {
+  rabbet_times_t* times = &bench->times;
+  qsort(times->data, times->count, sizeof(times->data[0]),
+        rabbet_compare_times);
+  double sum = 0;
+  for (size_t i = 0; i < times->count; ++i)
+    sum += (double)times->data[i] / 1e6;
+  double mean = sum / (double)times->count;
+  double p50 = rabbet_percentile_ms(times, 0.5);
+  double p90 = rabbet_percentile_ms(times, 0.9);
+  double p99 = rabbet_percentile_ms(times, 0.99);
+  double low = rabbet_percentile_ms(times, 0);
+  double high = rabbet_percentile_ms(times, 1);
+  if (json) {
+    printf(
+        "{\"runs\": %zu, \"mean_ms\": %.6f, \"min_ms\": %.6f, "
+        "\"median_ms\": %.6f, \"p90_ms\": %.6f, \"p99_ms\": %.6f, "
+        "\"max_ms\": %.6f}\n",
+        times->count, mean, low, p50, p90, p99, high);
+    return;
+  }
+  printf(
+      "%zu runs, %.1f a second\n"
+      "latency in ms: median %.4f, mean %.4f, min %.4f, p90 %.4f, p99 %.4f, "
+      "max %.4f\n",
+      times->count, 1e3 / mean, p50, mean, low, p90, p99, high);
+}
+
+// ---- Times by layer --------------------------------------------------------
+
+typedef struct rabbet_layer_time_t {
+  const char* name;  // the engine's
+  double total_ms;
+} rabbet_layer_time_t;
+
+typedef struct rabbet_layer_times_t {
+  RABBET_VEC(rabbet_layer_time_t) layers;
+  size_t next;  // layers are told in the same order in every run
+  bool failed;
+} rabbet_layer_times_t;
+
+static void rabbet_layer_report(void* user_data, const char* layer,
+                                float milliseconds) {
+  rabbet_layer_times_t* times = user_data;
+  if (times->next == times->layers.count) {
+    rabbet_layer_time_t entry = {layer, 0};
+    rabbet_status_t status =
+        RABBET_VEC_PUSH(rabbet_allocator_system(), &times->layers, entry);
+    if (!rabbet_is_ok(status)) {
+      rabbet_status_ignore(status);
+      times->failed = true;
+      return;
+    }
+  }
+  times->layers.data[times->next++].total_ms += (double)milliseconds;
+}
+
+static rabbet_status_t rabbet_bench_layers(rabbet_context_t* context) {
+  enum { RUNS = 20 };
+  rabbet_layer_times_t times = {0};
+  rabbet_status_t status = rabbet_context_set_profiler(
+      context, (rabbet_profiler_t){&times, rabbet_layer_report});
+  for (int i = 0; rabbet_is_ok(status) && i < RUNS; ++i) {
+    times.next = 0;
+    status = rabbet_context_execute(context, NULL);
+  }
+  if (rabbet_is_ok(status) && times.failed) {
+    status = RABBET_STATUS(RABBET_STATUS_OUT_OF_MEMORY, "layer times");
+  }
+  if (rabbet_is_ok(status)) {
+    double total = 0;
+    for (size_t i = 0; i < times.layers.count; ++i) {
+      total += times.layers.data[i].total_ms;
+    }
+    printf("\n%10s %6s  layer (mean of %d runs)\n", "us", "%", (int)RUNS);
+    for (size_t i = 0; i < times.layers.count; ++i) {
+      const rabbet_layer_time_t* layer = &times.layers.data[i];
+      printf("%10.2f %6.2f  %s\n", layer->total_ms * 1e3 / RUNS,
+             total > 0 ? 100 * layer->total_ms / total : 0.0, layer->name);
+    }
+  }
+  rabbet_status_t off =
+      rabbet_context_set_profiler(context, (rabbet_profiler_t){0});
+  rabbet_vec_free(rabbet_allocator_system(), &times.layers);
+  return rabbet_status_join(status, off);
+}
+
+// ---- The command -----------------------------------------------------------
+
+static rabbet_status_t rabbet_bench_context(const rabbet_arguments_t* arguments,
+                                            rabbet_context_t* context) {
+  rabbet_bench_t bench = {0};
+  RABBET_RETURN_IF_ERROR(rabbet_argument_int(
+      arguments, "--iterations", 1, 1000000000, 10, &bench.iterations));
+  RABBET_RETURN_IF_ERROR(
+      rabbet_argument_seconds(arguments, "--warmup", 0.2, &bench.warmup));
+  RABBET_RETURN_IF_ERROR(
+      rabbet_argument_seconds(arguments, "--duration", 3, &bench.duration));
+  rabbet_tensor_set_t* tensors = NULL;
+  RABBET_RETURN_IF_ERROR(
+      rabbet_tensor_set_create(arguments, context, &tensors));
+  rabbet_status_t status = rabbet_bench_loop(&bench, context);
+  if (rabbet_is_ok(status)) {
+    rabbet_bench_print(&bench, rabbet_argument_flag(arguments, "--json"));
+    if (rabbet_argument_flag(arguments, "--layers")) {
+      status = rabbet_bench_layers(context);
+    }
+  }
+  rabbet_vec_free(rabbet_allocator_system(), &bench.times);
+  rabbet_tensor_set_destroy(tensors);
+  return status;
+}
+
+static rabbet_status_t rabbet_bench_run(const rabbet_arguments_t* arguments) {
+  RABBET_RETURN_IF_ERROR(rabbet_cli_load_plugins(arguments));
+  rabbet_session_t session;
+  RABBET_RETURN_IF_ERROR(
+      rabbet_session_open(arguments, arguments->operands[0], &session));
+  rabbet_status_t status = rabbet_bench_context(arguments, session.context);
+  rabbet_session_close(&session);
+  return status;
+}
+
+static const rabbet_option_t bench_options[] = {
+    {"--inputs", RABBET_OPTION_LIST, "FILE.npz",
+     "inputs by name; or NAME=FILE.npy. Others are random"},
+    {"--seed", RABBET_OPTION_VALUE, "N", "of the random inputs (default 0)"},
+    {"--iterations", RABBET_OPTION_VALUE, "N", "runs, at least (default 10)"},
+    {"--duration", RABBET_OPTION_VALUE, "SECONDS", "at least (default 3)"},
+    {"--warmup", RABBET_OPTION_VALUE, "SECONDS", "before it (default 0.2)"},
+    {"--layers", RABBET_OPTION_FLAG, NULL, "time each layer, too"},
+    {"--json", RABBET_OPTION_FLAG, NULL, "print JSON"},
+    {"--profile-index", RABBET_OPTION_VALUE, "N", "optimization profile"},
+    RABBET_BUILD_OPTIONS,
+};
+
+const rabbet_command_t rabbet_command_bench = {
+    .name = "bench",
+    .operands = "PLAN|MODEL.onnx",
+    .summary = "time a plan (a model is built first)",
+    .options = bench_options,
+    .option_count = sizeof(bench_options) / sizeof(bench_options[0]),
+    .min_operands = 1,
+    .max_operands = 1,
+    .run = rabbet_bench_run,
+};

@@ -1,0 +1,370 @@
+#include "cli/build.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/arena.h"
+#include "base/file.h"
+#include "core/shape_text.h"
+
+// ---- Profile ---------------------------------------------------------------
+
+enum { SHAPES_MIN, SHAPES_OPT, SHAPES_MAX, SHAPES_COUNT };
+
+typedef struct rabbet_shape_options_t {
+  rabbet_arena_t arena;
+  rabbet_named_dims_t* shapes[SHAPES_COUNT];
+  size_t counts[SHAPES_COUNT];
+} rabbet_shape_options_t;
+
+static rabbet_status_t rabbet_shape_options_read(
+    const rabbet_arguments_t* arguments, rabbet_shape_options_t* out) {
+  static const char* const names[SHAPES_COUNT] = {
+      "--min-shapes", "--opt-shapes", "--max-shapes"};
+  const char* common = rabbet_argument(arguments, "--shapes");
+  const char* opt = rabbet_argument(arguments, "--opt-shapes");
+  for (int which = 0; which < SHAPES_COUNT; ++which) {
+    const char* text = rabbet_argument(arguments, names[which]);
+    if (!text) text = opt ? opt : common;
+    if (!text) continue;
+    RABBET_RETURN_IF_ERROR(RABBET_ANNOTATE(
+        rabbet_shape_text_parse(text, &out->arena, &out->shapes[which],
+                                &out->counts[which]),
+        "%s", names[which]));
+  }
+  return rabbet_ok();
+}
+
+static const rabbet_dims_t* rabbet_shape_options_find(
+    const rabbet_shape_options_t* options, int which, const char* name) {
+  for (size_t i = 0; i < options->counts[which]; ++i) {
+    if (rabbet_shape_text_matches(&options->shapes[which][i], name)) {
+      return &options->shapes[which][i].dims;
+    }
+  }
+  return NULL;
+}
+
+static rabbet_status_t rabbet_shapes_missing(const char* name,
+                                             const rabbet_dims_t* dims) {
+  char text[128];
+  return RABBET_STATUS(RABBET_STATUS_INVALID_ARGUMENT,
+                       "input '%s' has dynamic dimensions %s: say its sizes, "
+                       "e.g. --shapes %s:1x.. or --min-shapes, --opt-shapes, "
+                       "--max-shapes",
+                       name, rabbet_dims_print(dims, text, sizeof(text)), name);
+}
+
+// Sizes for one input, where it is dynamic or sizes are given.
+static rabbet_status_t rabbet_profile_input(
+    const rabbet_shape_options_t* options, rabbet_tensor_t* input,
+    rabbet_profile_t* profile, bool* used) {
+  const char* name = rabbet_tensor_name(input);
+  rabbet_dims_t dims;
+  RABBET_RETURN_IF_ERROR(rabbet_tensor_dims(input, &dims));
+  const rabbet_dims_t* ranges[SHAPES_COUNT];
+  bool dynamic = false;
+  for (int32_t i = 0; i < dims.rank; ++i)
+    dynamic |= dims.d[i] < 0;
+  for (int which = 0; which < SHAPES_COUNT; ++which) {
+    ranges[which] = rabbet_shape_options_find(options, which, name);
+    if (ranges[which]) continue;
+    if (dynamic) return rabbet_shapes_missing(name, &dims);
+    ranges[which] = &dims;
+  }
+  *used |= dynamic;
+  return rabbet_profile_set_shape(profile, name, ranges[SHAPES_MIN],
+                                  ranges[SHAPES_OPT], ranges[SHAPES_MAX]);
+}
+
+// A name that no input has is a slip of the pen.
+static rabbet_status_t rabbet_shape_options_check(
+    const rabbet_shape_options_t* options, const rabbet_network_t* network) {
+  for (int which = 0; which < SHAPES_COUNT; ++which) {
+    for (size_t i = 0; i < options->counts[which]; ++i) {
+      bool found = false;
+      for (size_t k = 0; k < rabbet_network_input_count(network); ++k) {
+        found |= rabbet_shape_text_matches(
+            &options->shapes[which][i],
+            rabbet_tensor_name(rabbet_network_input(network, k)));
+      }
+      if (!found) {
+        return RABBET_STATUS(RABBET_STATUS_INVALID_ARGUMENT,
+                             "shapes are given for '%s', but the model has no "
+                             "such input",
+                             options->shapes[which][i].name);
+      }
+    }
+  }
+  return rabbet_ok();
+}
+
+static rabbet_status_t rabbet_build_profile(const rabbet_arguments_t* arguments,
+                                            rabbet_network_t* network,
+                                            rabbet_builder_config_t* config) {
+  rabbet_shape_options_t options = {0};
+  rabbet_arena_initialize(rabbet_allocator_system(), &options.arena);
+  rabbet_profile_t* profile = NULL;
+  bool used = false;
+  rabbet_status_t status = rabbet_shape_options_read(arguments, &options);
+  if (rabbet_is_ok(status)) {
+    status = rabbet_shape_options_check(&options, network);
+  }
+  if (rabbet_is_ok(status)) {
+    status = rabbet_profile_create(rabbet_allocator_system(), &profile);
+  }
+  for (size_t i = 0;
+       rabbet_is_ok(status) && i < rabbet_network_input_count(network); ++i) {
+    status = rabbet_profile_input(&options, rabbet_network_input(network, i),
+                                  profile, &used);
+  }
+  if (rabbet_is_ok(status) && used) {
+    status = rabbet_builder_config_add_profile(config, profile);
+  }
+  rabbet_profile_release(profile);
+  rabbet_arena_deinitialize(&options.arena);
+  return status;
+}
+
+// ---- Timing cache ----------------------------------------------------------
+
+static rabbet_status_t rabbet_build_cache(const rabbet_arguments_t* arguments,
+                                          rabbet_builder_config_t* config) {
+  const char* path = rabbet_argument(arguments, "--timing-cache");
+  if (!path) return rabbet_ok();
+  rabbet_allocator_t allocator = rabbet_allocator_system();
+  rabbet_file_map_t* map = NULL;
+  rabbet_status_t status = rabbet_ok();
+  if (access(path, F_OK) == 0 && !rabbet_argument_flag(arguments, "--retime")) {
+    status = rabbet_file_map_create(path, allocator, &map);
+  }
+  rabbet_timing_cache_t* cache = NULL;
+  if (rabbet_is_ok(status)) {
+    status = RABBET_ANNOTATE(
+        rabbet_timing_cache_create(map ? rabbet_file_map_data(map) : NULL,
+                                   map ? rabbet_file_map_size(map) : 0,
+                                   allocator, &cache),
+        "timing cache '%s'", path);
+  }
+  if (rabbet_is_ok(status)) {
+    rabbet_builder_config_set_timing_cache(config, cache);
+  }
+  rabbet_timing_cache_release(cache);
+  rabbet_file_map_release(map);
+  return status;
+}
+
+static rabbet_status_t rabbet_build_save_cache(
+    const rabbet_arguments_t* arguments,
+    const rabbet_builder_config_t* config) {
+  const char* path = rabbet_argument(arguments, "--timing-cache");
+  if (!path) return rabbet_ok();
+  rabbet_allocator_t allocator = rabbet_allocator_system();
+  rabbet_span_t part = {NULL, 0};
+  rabbet_status_t status =
+      rabbet_timing_cache_serialize(rabbet_builder_config_timing_cache(config),
+                                    allocator, (void**)&part.data, &part.size);
+  if (rabbet_is_ok(status)) status = rabbet_file_write(path, &part, 1);
+  rabbet_free(allocator, (void*)part.data);
+  return status;
+}
+
+// ---- Progress --------------------------------------------------------------
+
+typedef struct rabbet_bar_t {
+  char phase[64];
+  int32_t steps;
+  int depth;
+} rabbet_bar_t;
+
+static void rabbet_bar_draw(const rabbet_bar_t* bar, int32_t step) {
+  enum { WIDTH = 30 };
+  int filled = bar->steps > 0 ? (int)((int64_t)step * WIDTH / bar->steps) : 0;
+  if (filled > WIDTH) filled = WIDTH;
+  fprintf(stderr, "\r%-24.24s [%.*s%*s] %d/%d ", bar->phase, filled,
+          "##############################", WIDTH - filled, "", step,
+          bar->steps);
+}
+
+static void rabbet_bar_start(void* user_data, const char* phase,
+                             const char* parent, int32_t steps) {
+  (void)parent;
+  rabbet_bar_t* bar = user_data;
+  snprintf(bar->phase, sizeof(bar->phase), "%s", phase);
+  bar->steps = steps;
+  ++bar->depth;
+}
+
+static bool rabbet_bar_step(void* user_data, const char* phase, int32_t step) {
+  rabbet_bar_t* bar = user_data;
+  if (strncmp(bar->phase, phase, sizeof(bar->phase) - 1) == 0) {
+    rabbet_bar_draw(bar, step + 1);
+  }
+  return true;
+}
+
+static void rabbet_bar_end(void* user_data, const char* phase) {
+  (void)phase;
+  rabbet_bar_t* bar = user_data;
+  if (--bar->depth == 0) fprintf(stderr, "\r%72s\r", "");
+}
+
+// ---- Build -----------------------------------------------------------------
+
+static rabbet_status_t rabbet_build_config(const rabbet_arguments_t* arguments,
+                                           rabbet_builder_config_t* config) {
+  int64_t threads = 0, level = 3;
+  RABBET_RETURN_IF_ERROR(
+      rabbet_argument_int(arguments, "--threads", 1, 1024, 0, &threads));
+  RABBET_RETURN_IF_ERROR(
+      rabbet_argument_int(arguments, "--optimization-level", 0, 5, 3, &level));
+  int64_t flags =
+      rabbet_builder_config_get(config, RABBET_BUILDER_OPTION_FLAGS);
+  if (rabbet_argument_flag(arguments, "--fp16")) {
+    flags |= 1 << RABBET_BUILDER_FP16;
+  }
+  if (rabbet_argument_flag(arguments, "--bf16")) {
+    flags |= 1 << RABBET_BUILDER_BF16;
+  }
+  const struct {
+    rabbet_builder_option_t option;
+    int64_t value;
+  } settings[] = {
+      {RABBET_BUILDER_OPTION_FLAGS, flags},
+      {RABBET_BUILDER_OPTION_OPTIMIZATION_LEVEL, level},
+      {RABBET_BUILDER_OPTION_THREADS, threads},
+      {RABBET_BUILDER_OPTION_PROFILING_VERBOSITY, RABBET_PROFILING_DETAILED},
+  };
+  for (size_t i = 0; i < sizeof(settings) / sizeof(settings[0]); ++i) {
+    RABBET_RETURN_IF_ERROR(rabbet_builder_config_set(config, settings[i].option,
+                                                     settings[i].value));
+  }
+  rabbet_builder_config_set_logger(config, rabbet_cli_logger(arguments));
+  RABBET_RETURN_IF_ERROR(rabbet_builder_config_set_device(
+      config, rabbet_argument(arguments, "--device")));
+  return rabbet_build_cache(arguments, config);
+}
+
+static rabbet_status_t rabbet_build_import(const rabbet_arguments_t* arguments,
+                                           const char* path,
+                                           rabbet_network_t** out_network) {
+  uint32_t flags = rabbet_argument_flag(arguments, "--strongly-typed")
+                       ? RABBET_NETWORK_STRONGLY_TYPED
+                       : 0;
+  RABBET_RETURN_IF_ERROR(rabbet_network_create(flags, rabbet_allocator_system(),
+                                               rabbet_cli_logger(arguments),
+                                               out_network));
+  return rabbet_onnx_import_file(*out_network, path, NULL, NULL);
+}
+
+rabbet_status_t rabbet_cli_build(const rabbet_arguments_t* arguments,
+                                 const char* model_path, void** out_plan,
+                                 size_t* out_size,
+                                 rabbet_build_report_t** out_report) {
+  rabbet_network_t* network = NULL;
+  rabbet_builder_config_t* config = NULL;
+  rabbet_bar_t bar = {0};
+  rabbet_status_t status = rabbet_build_import(arguments, model_path, &network);
+  if (rabbet_is_ok(status)) {
+    status = rabbet_builder_config_create(rabbet_allocator_system(), &config);
+  }
+  if (rabbet_is_ok(status)) status = rabbet_build_config(arguments, config);
+  if (rabbet_is_ok(status)) {
+    status = rabbet_build_profile(arguments, network, config);
+  }
+  if (rabbet_is_ok(status)) {
+    if (isatty(STDERR_FILENO)) {
+      rabbet_builder_config_set_progress(
+          config, (rabbet_progress_t){&bar, rabbet_bar_start, rabbet_bar_step,
+                                      rabbet_bar_end});
+    }
+    status = rabbet_build_plan(network, config, rabbet_allocator_system(),
+                               out_plan, out_size, out_report);
+  }
+  if (rabbet_is_ok(status)) {
+    status = rabbet_build_save_cache(arguments, config);
+    if (!rabbet_is_ok(status)) {
+      rabbet_free_aligned(rabbet_allocator_system(), *out_plan, 64);
+      if (out_report) rabbet_build_report_destroy(*out_report);
+    }
+  }
+  rabbet_builder_config_release(config);
+  rabbet_network_release(network);
+  return status;
+}
+
+// ---- The command -----------------------------------------------------------
+
+static rabbet_status_t rabbet_build_output_path(
+    const rabbet_arguments_t* arguments, rabbet_arena_t* arena,
+    const char** out_path) {
+  const char* given = rabbet_argument(arguments, "--output");
+  if (given) {
+    *out_path = given;
+    return rabbet_ok();
+  }
+  const char* model = arguments->operands[0];
+  size_t size = strlen(model);
+  if (size > 5 && strcmp(model + size - 5, ".onnx") == 0) size -= 5;
+  return rabbet_arena_printf(arena, out_path, "%.*s.plan", (int)size, model);
+}
+
+static rabbet_status_t rabbet_build_write(const rabbet_arguments_t* arguments,
+                                          const void* plan, size_t size) {
+  rabbet_arena_t arena;
+  rabbet_arena_initialize(rabbet_allocator_system(), &arena);
+  const char* path = NULL;
+  rabbet_span_t part = {plan, size};
+  rabbet_status_t status = rabbet_build_output_path(arguments, &arena, &path);
+  if (rabbet_is_ok(status)) status = rabbet_file_write(path, &part, 1);
+  if (rabbet_is_ok(status) && !rabbet_argument_flag(arguments, "--quiet")) {
+    fprintf(stderr, "wrote %s, %.1f MB\n", path, (double)size / 1e6);
+  }
+  rabbet_arena_deinitialize(&arena);
+  return status;
+}
+
+static rabbet_status_t rabbet_build_run(const rabbet_arguments_t* arguments) {
+  RABBET_RETURN_IF_ERROR(rabbet_cli_load_plugins(arguments));
+  void* plan = NULL;
+  size_t size = 0;
+  rabbet_build_report_t* report = NULL;
+  RABBET_RETURN_IF_ERROR(rabbet_cli_build(arguments, arguments->operands[0],
+                                          &plan, &size, &report));
+  rabbet_status_t status = rabbet_build_write(arguments, plan, size);
+  if (rabbet_is_ok(status)) {
+    if (rabbet_argument_flag(arguments, "--json")) {
+      printf("%s\n", rabbet_build_report_json(report));
+    } else if (!rabbet_argument_flag(arguments, "--quiet")) {
+      printf("%s", rabbet_build_report_text(report));
+    }
+  }
+  rabbet_build_report_destroy(report);
+  rabbet_free_aligned(rabbet_allocator_system(), plan, 64);
+  return status;
+}
+
+static const rabbet_option_t build_options[] = {
+    {"--output", RABBET_OPTION_VALUE, "FILE",
+     "the plan (-o; default: MODEL.plan)"},
+    RABBET_BUILD_OPTIONS,
+    {"--json", RABBET_OPTION_FLAG, NULL, "print the report as JSON"},
+    {"--quiet", RABBET_OPTION_FLAG, NULL, "print nothing"},
+};
+
+const rabbet_command_t rabbet_command_build = {
+    .name = "build",
+    .operands = "MODEL.onnx",
+    .summary = "tune a model for this machine and write a plan",
+    .notes =
+        "A Python file given to --plugins is imported by $RABBET_PYTHON "
+        "(default python3),\nwhich needs the package rabbet. All else "
+        "needs no Python.\n",
+    .options = build_options,
+    .option_count = sizeof(build_options) / sizeof(build_options[0]),
+    .min_operands = 1,
+    .max_operands = 1,
+    .run = rabbet_build_run,
+};

@@ -1,0 +1,43 @@
+// Building, for `rabbet build` and for commands that are given a model.
+#ifndef RABBET_SRC_CLI_BUILD_H_
+#define RABBET_SRC_CLI_BUILD_H_
+
+#include "cli/cli.h"
+
+// Options of a build; spliced into the tables of several commands.
+#define RABBET_BUILD_OPTIONS                                           \
+  {"--shapes", RABBET_OPTION_VALUE, "NAME:1x3x8x8,..",                 \
+   "sizes of dynamic inputs: of the profile, and of the run"},         \
+      {"--min-shapes", RABBET_OPTION_VALUE, "NAME:..",                 \
+       "smallest sizes of the profile (default: --shapes)"},           \
+      {"--opt-shapes", RABBET_OPTION_VALUE, "NAME:..",                 \
+       "sizes to tune for (default: --shapes)"},                       \
+      {"--max-shapes", RABBET_OPTION_VALUE, "NAME:..",                 \
+       "largest sizes of the profile (default: --shapes)"},            \
+      {"--plugins", RABBET_OPTION_LIST, "FILE",                        \
+       "operators: a Python file or a shared library"},                \
+      {"--device", RABBET_OPTION_VALUE, "NAME",                        \
+       "cpu, cuda, cuda:1 (default: a GPU if there is one)"},          \
+      {"--threads", RABBET_OPTION_VALUE, "N", "CPU threads"},          \
+      {"--fp16", RABBET_OPTION_FLAG, NULL, "allow computing in FP16"}, \
+      {"--bf16", RABBET_OPTION_FLAG, NULL, "allow computing in BF16"}, \
+      {"--strongly-typed", RABBET_OPTION_FLAG, NULL,                   \
+       "the model's types, unchanged"},                                \
+      {"--optimization-level", RABBET_OPTION_VALUE, "0..5",            \
+       "effort of tuning (default 3; 0: none)"},                       \
+      {"--timing-cache", RABBET_OPTION_VALUE, "FILE",                  \
+       "measured times, read and written"},                            \
+      {"--retime", RABBET_OPTION_FLAG, NULL,                           \
+       "measure anew what the timing cache holds"},                    \
+  {                                                                    \
+    "--verbose", RABBET_OPTION_FLAG, NULL, "say what is going on"      \
+  }
+
+// Imports, tunes and makes a plan. Caller frees *out_plan with
+// rabbet_free_aligned(.., 64). `out_report` may be NULL.
+rabbet_status_t rabbet_cli_build(const rabbet_arguments_t* arguments,
+                                 const char* model_path, void** out_plan,
+                                 size_t* out_size,
+                                 rabbet_build_report_t** out_report);
+
+#endif  // RABBET_SRC_CLI_BUILD_H_

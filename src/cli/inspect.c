@@ -1,0 +1,43 @@
+#include "cli/cli.h"
+
+static rabbet_status_t rabbet_inspect_run(const rabbet_arguments_t* arguments) {
+  int64_t layer = -1;
+  RABBET_RETURN_IF_ERROR(
+      rabbet_argument_int(arguments, "--layer", 0, INT32_MAX, -1, &layer));
+  RABBET_RETURN_IF_ERROR(rabbet_cli_load_plugins(arguments));
+  rabbet_allocator_t allocator = rabbet_allocator_system();
+  rabbet_engine_options_t options = {.struct_size = sizeof(options),
+                                     .logger = rabbet_cli_logger(arguments)};
+  rabbet_engine_t* engine = NULL;
+  RABBET_RETURN_IF_ERROR(
+      rabbet_engine_load(arguments->operands[0], &options, allocator, &engine));
+  char* text = NULL;
+  rabbet_status_t status = rabbet_engine_inspect(
+      engine, NULL, (int32_t)layer,
+      rabbet_argument_flag(arguments, "--json") ? RABBET_INSPECT_JSON
+                                                : RABBET_INSPECT_TEXT,
+      allocator, &text);
+  if (rabbet_is_ok(status)) printf("%s\n", text);
+  rabbet_free(allocator, text);
+  rabbet_engine_release(engine);
+  return status;
+}
+
+static const rabbet_option_t inspect_options[] = {
+    {"--json", RABBET_OPTION_FLAG, NULL, "print JSON"},
+    {"--layer", RABBET_OPTION_VALUE, "N", "that layer alone"},
+    {"--plugins", RABBET_OPTION_LIST, "FILE",
+     "operators of the plan: a Python file or a shared library"},
+    {"--verbose", RABBET_OPTION_FLAG, NULL, "say what is going on"},
+};
+
+const rabbet_command_t rabbet_command_inspect = {
+    .name = "inspect",
+    .operands = "PLAN",
+    .summary = "show what a plan holds: inputs, outputs, layers, tactics",
+    .options = inspect_options,
+    .option_count = sizeof(inspect_options) / sizeof(inspect_options[0]),
+    .min_operands = 1,
+    .max_operands = 1,
+    .run = rabbet_inspect_run,
+};

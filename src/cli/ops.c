@@ -1,0 +1,202 @@
+#include <string.h>
+
+#include "base/strbuf.h"
+#include "base/suggest.h"
+#include "cli/cli.h"
+#include "ops/op.h"
+
+// ---- Text ------------------------------------------------------------------
+
+static void rabbet_op_print_dtypes(rabbet_strbuf_t* out, uint32_t dtypes) {
+  const char* separator = "";
+  for (int i = 0; i < RABBET_DTYPE_COUNT; ++i) {
+    if (!(dtypes >> i & 1)) continue;
+    rabbet_strbuf_printf(out, "%s%s", separator,
+                         rabbet_dtype_name((rabbet_dtype_t)i));
+    separator = " ";
+  }
+}
+
+static void rabbet_op_print_operand(rabbet_strbuf_t* out, const char* kind,
+                                    const rabbet_op_operand_t* operand) {
+  rabbet_strbuf_printf(
+      out, "  %-7s %-14s %s%s", kind, operand->name,
+      operand->flags & RABBET_OPERAND_OPTIONAL ? "(optional) " : "",
+      operand->flags & RABBET_OPERAND_VARIADIC ? "(one or more) " : "");
+  rabbet_op_print_dtypes(out, operand->dtypes);
+  rabbet_strbuf_printf(out, "\n");
+}
+
+static void rabbet_op_print_attr(rabbet_strbuf_t* out,
+                                 const rabbet_op_attr_t* attr) {
+  rabbet_strbuf_printf(out, "  attr    %-14s %s", attr->name,
+                       rabbet_attr_type_name(attr->type));
+  if (attr->required) {
+    rabbet_strbuf_printf(out, ", required");
+  } else if (attr->type == RABBET_ATTR_FLOAT) {
+    rabbet_strbuf_printf(out, ", default %g", attr->default_float);
+  } else if (attr->type == RABBET_ATTR_INT || attr->type == RABBET_ATTR_BOOL) {
+    rabbet_strbuf_printf(out, ", default %lld", (long long)attr->default_int);
+  }
+  if (attr->doc) rabbet_strbuf_printf(out, ": %s", attr->doc);
+  rabbet_strbuf_printf(out, "\n");
+  const rabbet_op_enumerator_t* each = attr->enumerators;
+  for (; each && each->name; ++each) {
+    rabbet_strbuf_printf(out, "%s%s %lld",
+                         each == attr->enumerators ? "          " : ", ",
+                         each->name, (long long)each->value);
+  }
+  if (attr->enumerators) rabbet_strbuf_printf(out, "\n");
+}
+
+static void rabbet_op_print(rabbet_strbuf_t* out, const rabbet_op_t* op) {
+  rabbet_strbuf_printf(out, "%s: %s\n", op->name, op->doc);
+  for (size_t i = 0; i < op->input_count; ++i) {
+    rabbet_op_print_operand(out, "input", &op->inputs[i]);
+  }
+  for (size_t i = 0; i < op->output_count; ++i) {
+    rabbet_op_print_operand(out, "output", &op->outputs[i]);
+  }
+  for (size_t i = 0; i < op->attr_count; ++i) {
+    rabbet_op_print_attr(out, &op->attrs[i]);
+  }
+}
+
+// ---- JSON ------------------------------------------------------------------
+
+static void rabbet_op_json_operands(rabbet_strbuf_t* out, const char* key,
+                                    const rabbet_op_operand_t* operands,
+                                    size_t count) {
+  rabbet_strbuf_printf(out, ", \"%s\": [", key);
+  for (size_t i = 0; i < count; ++i) {
+    rabbet_strbuf_printf(out, "%s{\"name\": ", i ? ", " : "");
+    rabbet_strbuf_json_string(out, operands[i].name);
+    rabbet_strbuf_printf(
+        out, ", \"optional\": %s, \"variadic\": %s, \"types\": \"",
+        operands[i].flags & RABBET_OPERAND_OPTIONAL ? "true" : "false",
+        operands[i].flags & RABBET_OPERAND_VARIADIC ? "true" : "false");
+    rabbet_op_print_dtypes(out, operands[i].dtypes);
+    rabbet_strbuf_printf(out, "\"}");
+  }
+  rabbet_strbuf_printf(out, "]");
+}
+
+static void rabbet_op_json_attrs(rabbet_strbuf_t* out, const rabbet_op_t* op) {
+  rabbet_strbuf_printf(out, ", \"attributes\": [");
+  for (size_t i = 0; i < op->attr_count; ++i) {
+    const rabbet_op_attr_t* attr = &op->attrs[i];
+    rabbet_strbuf_printf(out, "%s{\"name\": ", i ? ", " : "");
+    rabbet_strbuf_json_string(out, attr->name);
+    rabbet_strbuf_printf(out, ", \"type\": ");
+    rabbet_strbuf_json_string(out, rabbet_attr_type_name(attr->type));
+    rabbet_strbuf_printf(out, ", \"required\": %s",
+                         attr->required ? "true" : "false");
+    if (attr->enumerators) {
+      rabbet_strbuf_printf(out, ", \"values\": {");
+      const rabbet_op_enumerator_t* each = attr->enumerators;
+      for (; each->name; ++each) {
+        rabbet_strbuf_printf(out, "%s\"%s\": %lld",
+                             each == attr->enumerators ? "" : ", ", each->name,
+                             (long long)each->value);
+      }
+      rabbet_strbuf_printf(out, "}");
+    }
+    rabbet_strbuf_printf(out, "}");
+  }
+  rabbet_strbuf_printf(out, "]");
+}
+
+static void rabbet_op_json(rabbet_strbuf_t* out, const rabbet_op_t* op) {
+  rabbet_strbuf_printf(out, "{\"name\": ");
+  rabbet_strbuf_json_string(out, op->name);
+  rabbet_strbuf_printf(out, ", \"doc\": ");
+  rabbet_strbuf_json_string(out, op->doc);
+  rabbet_op_json_operands(out, "inputs", op->inputs, op->input_count);
+  rabbet_op_json_operands(out, "outputs", op->outputs, op->output_count);
+  rabbet_op_json_attrs(out, op);
+  rabbet_strbuf_printf(out, "}");
+}
+
+// ---- The command -----------------------------------------------------------
+
+static const char* rabbet_op_name_at(const void* list, size_t index) {
+  (void)list;
+  return rabbet_op_get((rabbet_op_id_t)index)->name;
+}
+
+static rabbet_status_t rabbet_op_select(const char* name,
+                                        const rabbet_op_t** out_op) {
+  *out_op = rabbet_op_find(name);
+  if (*out_op) return rabbet_ok();
+  char near_names[160];
+  return RABBET_STATUS(
+      RABBET_STATUS_INVALID_ARGUMENT, "there is no operator '%s'%s", name,
+      rabbet_suggest_print(name, rabbet_op_name_at, NULL, RABBET_OP_COUNT,
+                           near_names, sizeof(near_names)));
+}
+
+static void rabbet_ops_list(rabbet_strbuf_t* out, bool json) {
+  if (json) rabbet_strbuf_printf(out, "[");
+  for (int i = 0; i < RABBET_OP_COUNT; ++i) {
+    const rabbet_op_t* op = rabbet_op_get((rabbet_op_id_t)i);
+    if (json) {
+      if (i) rabbet_strbuf_printf(out, ",\n ");
+      rabbet_op_json(out, op);
+    } else {
+      rabbet_strbuf_printf(out, "%-18s %s\n", op->name, op->doc);
+    }
+  }
+  if (json) rabbet_strbuf_printf(out, "]\n");
+}
+
+static rabbet_status_t rabbet_plugin_list(
+    void* context, const rabbet_plugin_creator_t* creator) {
+  rabbet_strbuf_t* out = context;
+  rabbet_strbuf_printf(out, "plugin %s%s%s version %s, from %s\n",
+                       creator->plugin_namespace,
+                       *creator->plugin_namespace ? "::" : "", creator->name,
+                       creator->version, creator->origin);
+  return rabbet_ok();
+}
+
+static rabbet_status_t rabbet_ops_run(const rabbet_arguments_t* arguments) {
+  RABBET_RETURN_IF_ERROR(rabbet_cli_load_plugins(arguments));
+  bool json = rabbet_argument_flag(arguments, "--json");
+  rabbet_strbuf_t out;
+  rabbet_strbuf_initialize(rabbet_allocator_system(), &out);
+  rabbet_status_t status = rabbet_ok();
+  if (arguments->operand_count == 0) {
+    rabbet_ops_list(&out, json);
+    if (!json) status = rabbet_plugin_visit(rabbet_plugin_list, &out);
+  } else {
+    const rabbet_op_t* op = NULL;
+    status = rabbet_op_select(arguments->operands[0], &op);
+    if (rabbet_is_ok(status) && json) {
+      rabbet_op_json(&out, op);
+      rabbet_strbuf_printf(&out, "\n");
+    } else if (rabbet_is_ok(status)) {
+      rabbet_op_print(&out, op);
+    }
+  }
+  status = rabbet_status_join(status, rabbet_strbuf_status(&out));
+  if (rabbet_is_ok(status)) printf("%s", rabbet_strbuf_text(&out));
+  rabbet_strbuf_deinitialize(&out);
+  return status;
+}
+
+static const rabbet_option_t ops_options[] = {
+    {"--json", RABBET_OPTION_FLAG, NULL, "print JSON"},
+    {"--plugins", RABBET_OPTION_LIST, "FILE",
+     "list these operators, too: a Python file or a shared library"},
+};
+
+const rabbet_command_t rabbet_command_ops = {
+    .name = "ops",
+    .operands = "[OPERATOR]",
+    .summary = "list the operators, or one with its operands and attributes",
+    .options = ops_options,
+    .option_count = sizeof(ops_options) / sizeof(ops_options[0]),
+    .min_operands = 0,
+    .max_operands = 1,
+    .run = rabbet_ops_run,
+};

@@ -1,0 +1,291 @@
+// Host arrays for a context's inputs and outputs.
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/arena.h"
+#include "cli/cli.h"
+#include "cli/npy.h"
+#include "core/view.h"
+
+enum { TENSOR_ALIGNMENT = 64 };
+
+typedef struct rabbet_slot_t {
+  const rabbet_io_t* io;
+  rabbet_dims_t dims;
+  void* data;  // owned, aligned
+  size_t capacity;
+} rabbet_slot_t;
+
+struct rabbet_tensor_set_t {
+  rabbet_allocator_t allocator;
+  rabbet_arena_t arena;
+  rabbet_context_t* context;
+  size_t count;
+  rabbet_slot_t slots[];
+};
+
+// ---- Outputs ---------------------------------------------------------------
+
+static rabbet_slot_t* rabbet_slot_find(rabbet_tensor_set_t* set,
+                                       const char* name) {
+  for (size_t i = 0; i < set->count; ++i) {
+    if (strcmp(set->slots[i].io->name, name) == 0) return &set->slots[i];
+  }
+  return NULL;
+}
+
+static rabbet_status_t rabbet_slot_reserve(rabbet_tensor_set_t* set,
+                                           rabbet_slot_t* slot, size_t size) {
+  if (slot->data && slot->capacity >= size) return rabbet_ok();
+  rabbet_free_aligned(set->allocator, slot->data, TENSOR_ALIGNMENT);
+  slot->data = NULL;
+  slot->capacity = size ? size : 1;
+  return rabbet_allocate_aligned(set->allocator, slot->capacity,
+                                 TENSOR_ALIGNMENT, &slot->data);
+}
+
+static void* rabbet_output_reallocate(void* user_data, const char* name,
+                                      void* current, size_t size,
+                                      size_t alignment, void* stream) {
+  (void)current;
+  (void)stream;
+  rabbet_tensor_set_t* set = user_data;
+  rabbet_slot_t* slot = rabbet_slot_find(set, name);
+  if (!slot || alignment > 256) return NULL;
+  rabbet_status_t status = rabbet_slot_reserve(set, slot, size);
+  if (rabbet_is_ok(status)) return slot->data;
+  rabbet_status_ignore(status);
+  return NULL;
+}
+
+static void rabbet_output_notify(void* user_data, const char* name,
+                                 const rabbet_dims_t* dims) {
+  rabbet_slot_t* slot = rabbet_slot_find(user_data, name);
+  if (slot) slot->dims = *dims;
+}
+
+// ---- Inputs ----------------------------------------------------------------
+
+// SplitMix64 (Steele, Lea, Flood 2014): small, and equal on every machine.
+static uint64_t rabbet_random_next(uint64_t* state) {
+  uint64_t z = (*state += 0x9e3779b97f4a7c15u);
+  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
+  z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
+  return z ^ (z >> 31);
+}
+
+// Floats uniform in [-1, 1); integers 0, which is a valid index everywhere.
+static void rabbet_slot_fill_random(rabbet_slot_t* slot, int64_t count,
+                                    size_t bytes, uint64_t* state) {
+  memset(slot->data, 0, bytes);
+  if (!rabbet_dtype_is_float(slot->io->dtype)) return;
+  for (int64_t i = 0; i < count; ++i) {
+    double value = (double)(rabbet_random_next(state) >> 11) * 0x1p-52 - 1;
+    rabbet_store_double(slot->io->dtype, slot->data, i, value);
+  }
+}
+
+static rabbet_status_t rabbet_slot_from_array(rabbet_tensor_set_t* set,
+                                              size_t io,
+                                              const rabbet_array_t* array) {
+  rabbet_slot_t* slot = &set->slots[io];
+  if (array->dtype != slot->io->dtype) {
+    return RABBET_STATUS(RABBET_STATUS_INVALID_ARGUMENT,
+                         "input '%s' is %s, but the array given for it is %s",
+                         slot->io->name, rabbet_dtype_name(slot->io->dtype),
+                         rabbet_dtype_name(array->dtype));
+  }
+  RABBET_RETURN_IF_ERROR(
+      rabbet_context_set_input_shape(set->context, io, &array->dims));
+  slot->dims = array->dims;
+  RABBET_RETURN_IF_ERROR(rabbet_slot_reserve(set, slot, array->bytes));
+  memcpy(slot->data, array->data, array->bytes);
+  return rabbet_ok();
+}
+
+static rabbet_status_t rabbet_slot_random(rabbet_tensor_set_t* set, size_t io,
+                                          uint64_t* state) {
+  rabbet_slot_t* slot = &set->slots[io];
+  RABBET_RETURN_IF_ERROR(rabbet_context_shape(set->context, io, &slot->dims));
+  for (int32_t i = 0; i < slot->dims.rank; ++i) {
+    if (slot->dims.d[i] >= 0) continue;
+    char text[128];
+    return RABBET_STATUS(RABBET_STATUS_INVALID_ARGUMENT,
+                         "input '%s' has dynamic dimensions %s: give it by "
+                         "--inputs, or its sizes by --shapes %s:1x..",
+                         slot->io->name,
+                         rabbet_dims_print(&slot->dims, text, sizeof(text)),
+                         slot->io->name);
+  }
+  size_t bytes = 0;
+  int64_t count = 0;
+  RABBET_RETURN_IF_ERROR(rabbet_dims_count(&slot->dims, &count));
+  RABBET_RETURN_IF_ERROR(rabbet_context_bytes(set->context, io, &bytes));
+  RABBET_RETURN_IF_ERROR(rabbet_slot_reserve(set, slot, bytes));
+  rabbet_slot_fill_random(slot, count, bytes, state);
+  return rabbet_ok();
+}
+
+// "NAME=FILE.npy" or "FILE.npz": arrays with the names of inputs.
+static rabbet_status_t rabbet_inputs_read(rabbet_tensor_set_t* set,
+                                          const char* text,
+                                          rabbet_array_t** out_arrays,
+                                          size_t* out_count) {
+  const char* equals = strchr(text, '=');
+  RABBET_RETURN_IF_ERROR(rabbet_npy_read(equals ? equals + 1 : text,
+                                         &set->arena, out_arrays, out_count));
+  if (equals) {
+    if (*out_count != 1) {
+      return RABBET_STATUS(RABBET_STATUS_INVALID_ARGUMENT,
+                           "'%s': one array is expected, the file has %zu",
+                           text, *out_count);
+    }
+    return rabbet_arena_printf(&set->arena, &(*out_arrays)[0].name, "%.*s",
+                               (int)(equals - text), text);
+  }
+  // A lone .npy goes to the only input.
+  if (*out_count == 1 && !*(*out_arrays)[0].name) {
+    (*out_arrays)[0].name = set->slots[0].io->name;
+  }
+  return rabbet_ok();
+}
+
+static rabbet_status_t rabbet_inputs_load(rabbet_tensor_set_t* set,
+                                          const char* text) {
+  rabbet_array_t* arrays = NULL;
+  size_t count = 0;
+  RABBET_RETURN_IF_ERROR(rabbet_inputs_read(set, text, &arrays, &count));
+  for (size_t i = 0; i < count; ++i) {
+    rabbet_slot_t* slot = rabbet_slot_find(set, arrays[i].name);
+    if (!slot || !slot->io->is_input) {
+      return RABBET_STATUS(RABBET_STATUS_INVALID_ARGUMENT,
+                           "--inputs %s: the model has no input '%s'", text,
+                           arrays[i].name);
+    }
+    RABBET_RETURN_IF_ERROR(
+        rabbet_slot_from_array(set, (size_t)(slot - set->slots), &arrays[i]));
+  }
+  return rabbet_ok();
+}
+
+static rabbet_status_t rabbet_inputs_prepare(
+    const rabbet_arguments_t* arguments, rabbet_tensor_set_t* set) {
+  size_t count = 0;
+  const char* const* given =
+      rabbet_argument_list(arguments, "--inputs", &count);
+  for (size_t i = 0; i < count; ++i) {
+    RABBET_RETURN_IF_ERROR(rabbet_inputs_load(set, given[i]));
+  }
+  int64_t seed = 0;
+  RABBET_RETURN_IF_ERROR(
+      rabbet_argument_int(arguments, "--seed", 0, INT64_MAX, 0, &seed));
+  uint64_t state = (uint64_t)seed;
+  for (size_t io = 0; io < set->count; ++io) {
+    if (!set->slots[io].io->is_input || set->slots[io].data) continue;
+    RABBET_RETURN_IF_ERROR(rabbet_slot_random(set, io, &state));
+  }
+  return rabbet_ok();
+}
+
+// ---- The set ---------------------------------------------------------------
+
+static rabbet_status_t rabbet_tensor_set_bind(rabbet_tensor_set_t* set) {
+  rabbet_output_allocator_t outputs = {set, rabbet_output_reallocate,
+                                       rabbet_output_notify};
+  for (size_t io = 0; io < set->count; ++io) {
+    RABBET_RETURN_IF_ERROR(
+        set->slots[io].io->is_input
+            ? rabbet_context_set_address(set->context, io, set->slots[io].data)
+            : rabbet_context_set_output_allocator(set->context, io, outputs));
+  }
+  return rabbet_ok();
+}
+
+rabbet_status_t rabbet_tensor_set_create(const rabbet_arguments_t* arguments,
+                                         rabbet_context_t* context,
+                                         rabbet_tensor_set_t** out_set) {
+  *out_set = NULL;
+  rabbet_allocator_t allocator = rabbet_allocator_system();
+  const rabbet_engine_t* engine = rabbet_context_engine(context);
+  size_t count = rabbet_engine_io_count(engine);
+  rabbet_tensor_set_t* set = NULL;
+  RABBET_RETURN_IF_ERROR(rabbet_allocate(
+      allocator, sizeof(*set) + count * sizeof(set->slots[0]), (void**)&set));
+  set->allocator = allocator;
+  rabbet_arena_initialize(allocator, &set->arena);
+  set->context = context;
+  set->count = count;
+  for (size_t i = 0; i < count; ++i) {
+    set->slots[i].io = rabbet_engine_io(engine, i);
+  }
+  rabbet_status_t status = rabbet_inputs_prepare(arguments, set);
+  if (rabbet_is_ok(status)) status = rabbet_tensor_set_bind(set);
+  if (!rabbet_is_ok(status)) {
+    rabbet_tensor_set_destroy(set);
+    return status;
+  }
+  *out_set = set;
+  return rabbet_ok();
+}
+
+void rabbet_tensor_set_destroy(rabbet_tensor_set_t* set) {
+  if (!set) return;
+  for (size_t i = 0; i < set->count; ++i) {
+    rabbet_free_aligned(set->allocator, set->slots[i].data, TENSOR_ALIGNMENT);
+  }
+  rabbet_arena_deinitialize(&set->arena);
+  rabbet_free(set->allocator, set);
+}
+
+rabbet_status_t rabbet_tensor_set_save_outputs(const rabbet_tensor_set_t* set,
+                                               const char* path) {
+  rabbet_array_t* arrays = NULL;
+  RABBET_RETURN_IF_ERROR(rabbet_allocate(
+      set->allocator, set->count * sizeof(*arrays), (void**)&arrays));
+  size_t count = 0;
+  rabbet_status_t status = rabbet_ok();
+  for (size_t i = 0; rabbet_is_ok(status) && i < set->count; ++i) {
+    const rabbet_slot_t* slot = &set->slots[i];
+    if (slot->io->is_input) continue;
+    rabbet_array_t* array = &arrays[count++];
+    *array = (rabbet_array_t){.name = slot->io->name,
+                              .dtype = slot->io->dtype,
+                              .dims = slot->dims,
+                              .data = slot->data};
+    status = rabbet_tensor_bytes(array->dtype, RABBET_FORMAT_LINEAR,
+                                 &array->dims, &array->bytes);
+  }
+  if (rabbet_is_ok(status)) {
+    status = rabbet_npz_write(path, arrays, count, set->allocator);
+  }
+  rabbet_free(set->allocator, arrays);
+  return status;
+}
+
+rabbet_status_t rabbet_tensor_set_print(const rabbet_tensor_set_t* set,
+                                        FILE* file) {
+  for (size_t i = 0; i < set->count; ++i) {
+    const rabbet_slot_t* slot = &set->slots[i];
+    if (slot->io->is_input) continue;
+    int64_t count = 0;
+    char text[128];
+    RABBET_RETURN_IF_ERROR(rabbet_dims_count(&slot->dims, &count));
+    double low = INFINITY, high = -INFINITY, sum = 0;
+    for (int64_t k = 0; k < count; ++k) {
+      double value = rabbet_load_double(slot->io->dtype, slot->data, k);
+      low = fmin(low, value);
+      high = fmax(high, value);
+      sum += value;
+    }
+    fprintf(file, "%s %s %s", slot->io->name,
+            rabbet_dtype_name(slot->io->dtype),
+            rabbet_dims_print(&slot->dims, text, sizeof(text)));
+    if (count) {
+      fprintf(file, ": min %.6g, max %.6g, mean %.6g", low, high,
+              sum / (double)count);
+    }
+    fprintf(file, "\n");
+  }
+  return rabbet_ok();
+}
