@@ -98,6 +98,9 @@ struct rabbet_kernel_class_t {
   // Adds what it can do for the group; nothing if the group is not its kind.
   rabbet_status_t (*propose)(const rabbet_propose_t* propose,
                              rabbet_candidate_sink_t sink);
+  // A plan may come from a damaged or foreign file: a group or tactic that this
+  // class would not propose is an error, never a crash later. Shapes have been
+  // checked against the operators' rules.
   rabbet_status_t (*create)(const rabbet_kernel_spec_t* spec,
                             rabbet_kernel_t** out_kernel);
   void (*destroy)(rabbet_kernel_t* kernel);

@@ -72,6 +72,9 @@ typedef struct rabbet_plan_step_t {
   size_t host_read_count;
   // For the inspector: alternatives with their times, as JSON, or NULL.
   const char* report_json;
+  // Set by reading: the shapes follow from the operators' rules, so that the
+  // runtime need not look again for each set of input shapes.
+  bool shapes_proven;
 } rabbet_plan_step_t;
 
 typedef struct rabbet_plan_io_t {

@@ -4,6 +4,7 @@
 
 #include "base/math.h"
 #include "plan.pb-c.h"
+#include "plan/check_shapes.h"
 #include "plan/plan.h"
 #include "plan/plan_file.h"
 #include "plan/read.h"
@@ -494,7 +495,7 @@ static rabbet_status_t rabbet_read_into(const void* data, size_t size,
       "section META"));
   RABBET_RETURN_IF_ERROR(rabbet_plan_verify(plan, plan->weights_size));
   rabbet_plan_finish(plan);
-  return rabbet_ok();
+  return rabbet_plan_prove_shapes(plan);
 }
 
 rabbet_status_t rabbet_plan_read(const void* data, size_t size,

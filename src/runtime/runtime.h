@@ -159,6 +159,10 @@ rabbet_status_t rabbet_prepared_make_ready(rabbet_context_t* context,
                                            rabbet_prepared_t* prepared,
                                            void* stream);
 
+rabbet_status_t rabbet_prepared_check_step(
+    const rabbet_prepared_t* prepared, const rabbet_plan_step_t* step,
+    const rabbet_kernel_shapes_t* shapes);
+
 // Integers as the value's type.
 void rabbet_store_host_values(const rabbet_plan_value_t* value,
                               const int64_t* from, size_t count, void* to);

@@ -1,0 +1,37 @@
+// Whether a step's shapes are those that its operators' rules give.
+//
+// Kernels trust the shapes that they are given: a plan whose output is smaller
+// than its layers make it would write past its end.
+#ifndef RABBET_SRC_PLAN_CHECK_SHAPES_H_
+#define RABBET_SRC_PLAN_CHECK_SHAPES_H_
+
+#include "plan/plan.h"
+
+typedef enum rabbet_shapes_verdict_t {
+  RABBET_SHAPES_PROVEN = 0,
+  RABBET_SHAPES_UNPROVEN = 1,  // perhaps equal: check again once they are known
+  RABBET_SHAPES_WRONG = 2,
+} rabbet_shapes_verdict_t;
+
+// What is known of a step's values, as expressions of `graph`, to which nodes
+// are added. Dims that are NONE are not compared.
+typedef struct rabbet_shapes_check_t {
+  rabbet_expr_graph_t* graph;
+  rabbet_arena_t* arena;  // for scratch
+  const rabbet_plan_step_t* step;
+  const rabbet_op_value_t* values;  // [group value]: dtype, shape, constant,
+                                    // values
+} rabbet_shapes_check_t;
+
+// OK with a verdict; an error is a rule's own, of what it found wrong in
+// attributes or ranks. *out_value is a group value that is wrong or unproven.
+// Plugins' layers, and layers that need values nobody knows, are passed over.
+rabbet_status_t rabbet_plan_check_shapes(const rabbet_shapes_check_t* check,
+                                         rabbet_shapes_verdict_t* out_verdict,
+                                         int32_t* out_value);
+
+// The check of a plan that is read: sets each step's shapes_proven. Constants
+// must be in place. DATA_LOSS where shapes cannot be right.
+rabbet_status_t rabbet_plan_prove_shapes(rabbet_plan_t* plan);
+
+#endif  // RABBET_SRC_PLAN_CHECK_SHAPES_H_

@@ -1,0 +1,80 @@
+// Shapes of a step whose plan could not prove them, for the dimensions of now.
+#include "plan/check_shapes.h"
+#include "runtime/runtime.h"
+
+typedef struct rabbet_step_check_t {
+  const rabbet_prepared_t* prepared;
+  const rabbet_plan_step_t* step;
+  const rabbet_kernel_shapes_t* shapes;
+  rabbet_expr_graph_t* graph;
+  rabbet_arena_t arena;
+} rabbet_step_check_t;
+
+static rabbet_status_t rabbet_step_check_value(rabbet_step_check_t* check,
+                                               size_t i,
+                                               rabbet_op_value_t* value) {
+  const rabbet_group_value_t* from = &check->step->group.values[i];
+  const rabbet_dims_t* dims = &check->shapes->dims[i];
+  const int64_t* known = check->shapes->host_values[i];
+  *value = (rabbet_op_value_t){.dtype = from->dtype,
+                               .shape = {.rank = dims->rank},
+                               .constant = from->constant};
+  for (int32_t axis = 0; axis < dims->rank; ++axis) {
+    value->shape.d[axis] = RABBET_EXPR_NONE;
+    if (dims->d[axis] >= 0)
+      RABBET_RETURN_IF_ERROR(rabbet_expr_constant(check->graph, dims->d[axis],
+                                                  &value->shape.d[axis]));
+  }
+  if (!known)
+    return rabbet_op_values_of_constant(check->graph, &check->arena, value);
+  int64_t count = 0;
+  rabbet_expr_t* values = NULL;
+  RABBET_RETURN_IF_ERROR(rabbet_dims_count(dims, &count));
+  RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
+      &check->arena, (size_t)count, sizeof(*values), (void**)&values));
+  for (int64_t k = 0; k < count; ++k)
+    RABBET_RETURN_IF_ERROR(
+        rabbet_expr_constant(check->graph, known[k], &values[k]));
+  value->values = values;
+  value->value_count = (size_t)count;
+  return rabbet_ok();
+}
+
+static rabbet_status_t rabbet_step_check(rabbet_step_check_t* check) {
+  rabbet_op_value_t* values = NULL;
+  size_t count = check->step->group.value_count;
+  RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
+      &check->arena, count, sizeof(*values), (void**)&values));
+  for (size_t i = 0; i < count; ++i)
+    RABBET_RETURN_IF_ERROR(rabbet_step_check_value(check, i, &values[i]));
+  rabbet_shapes_check_t shapes = {.graph = check->graph,
+                                  .arena = &check->arena,
+                                  .step = check->step,
+                                  .values = values};
+  rabbet_shapes_verdict_t verdict = RABBET_SHAPES_PROVEN;
+  int32_t wrong = -1;
+  RABBET_RETURN_IF_ERROR(rabbet_plan_check_shapes(&shapes, &verdict, &wrong));
+  if (verdict != RABBET_SHAPES_WRONG) return rabbet_ok();
+  char text[192];
+  return RABBET_STATUS(
+      RABBET_STATUS_DATA_LOSS,
+      "value %d of the step would have shape %s, which its "
+      "layer does not make",
+      wrong,
+      rabbet_dims_print(&check->shapes->dims[wrong], text, sizeof(text)));
+}
+
+rabbet_status_t rabbet_prepared_check_step(
+    const rabbet_prepared_t* prepared, const rabbet_plan_step_t* step,
+    const rabbet_kernel_shapes_t* shapes) {
+  if (step->shapes_proven) return rabbet_ok();
+  rabbet_allocator_t allocator = prepared->engine->allocator;
+  rabbet_step_check_t check = {
+      .prepared = prepared, .step = step, .shapes = shapes};
+  RABBET_RETURN_IF_ERROR(rabbet_expr_graph_create(allocator, &check.graph));
+  rabbet_arena_initialize(allocator, &check.arena);
+  rabbet_status_t status = rabbet_step_check(&check);
+  rabbet_arena_deinitialize(&check.arena);
+  rabbet_expr_graph_destroy(check.graph);
+  return status;
+}

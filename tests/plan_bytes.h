@@ -1,0 +1,85 @@
+// Plan files by their bytes, from docs/plan_format.md alone: takes a file apart
+// and puts one together with right checksums, so that what is inside can be
+// damaged.
+#ifndef RABBET_TESTS_PLAN_BYTES_H_
+#define RABBET_TESTS_PLAN_BYTES_H_
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/hash.h"
+
+#define PLAN_BYTES_HEADER 64
+#define PLAN_BYTES_ROW 32
+#define PLAN_BYTES_SECTIONS 3
+enum { PLAN_DEVICE = 0, PLAN_META = 1, PLAN_WEIGHTS = 2 };
+
+typedef struct plan_bytes_t {
+  const uint8_t* section[PLAN_BYTES_SECTIONS];
+  uint64_t size[PLAN_BYTES_SECTIONS];
+} plan_bytes_t;
+
+static inline uint64_t plan_bytes_load(const uint8_t* at) {
+  uint64_t value = 0;
+  for (int i = 7; i >= 0; --i)
+    value = value << 8 | at[i];
+  return value;
+}
+
+static inline void plan_bytes_store(uint8_t* at, uint64_t value, int size) {
+  for (int i = 0; i < size; ++i)
+    at[i] = (uint8_t)(value >> (8 * i));
+}
+
+// Of a file that is whole.
+static inline plan_bytes_t plan_bytes_split(const uint8_t* data) {
+  plan_bytes_t parts;
+  for (int i = 0; i < PLAN_BYTES_SECTIONS; ++i) {
+    const uint8_t* row = data + PLAN_BYTES_HEADER + i * PLAN_BYTES_ROW;
+    parts.section[i] = data + plan_bytes_load(row + 8);
+    parts.size[i] = plan_bytes_load(row + 16);
+  }
+  return parts;
+}
+
+static inline void plan_bytes_seal(uint8_t* data) {
+  uint8_t* row = data + PLAN_BYTES_HEADER;
+  for (int i = 0; i < PLAN_BYTES_SECTIONS; ++i, row += PLAN_BYTES_ROW)
+    plan_bytes_store(row + 24,
+                     rabbet_hash64(data + plan_bytes_load(row + 8),
+                                   plan_bytes_load(row + 16)),
+                     8);
+  plan_bytes_store(data + 24,
+                   rabbet_hash64(data + 32, (size_t)(row - data) - 32), 8);
+}
+
+// Aligned to 64; free() it.
+static inline uint8_t* plan_bytes_join(const plan_bytes_t* parts,
+                                       size_t* out_size) {
+  uint64_t offsets[PLAN_BYTES_SECTIONS];
+  uint64_t end = PLAN_BYTES_HEADER + PLAN_BYTES_SECTIONS * PLAN_BYTES_ROW;
+  for (int i = 0; i < PLAN_BYTES_SECTIONS; ++i) {
+    offsets[i] = (end + 63) / 64 * 64;
+    end = offsets[i] + parts->size[i];
+  }
+  uint8_t* data = aligned_alloc(64, (end + 63) / 64 * 64);
+  memset(data, 0, end);
+  memcpy(data, "\x89RABBET\n", 8);
+  plan_bytes_store(data + 8, 1, 4);
+  plan_bytes_store(data + 12, PLAN_BYTES_SECTIONS, 4);
+  plan_bytes_store(data + 16, end, 8);
+  memcpy(data + 32, "rabbet test", 11);
+  for (int i = 0; i < PLAN_BYTES_SECTIONS; ++i) {
+    uint8_t* row = data + PLAN_BYTES_HEADER + i * PLAN_BYTES_ROW;
+    plan_bytes_store(row, (uint64_t)i + 1, 4);
+    plan_bytes_store(row + 8, offsets[i], 8);
+    plan_bytes_store(row + 16, parts->size[i], 8);
+    if (parts->size[i] > 0)
+      memcpy(data + offsets[i], parts->section[i], parts->size[i]);
+  }
+  plan_bytes_seal(data);
+  *out_size = end;
+  return data;
+}
+
+#endif  // RABBET_TESTS_PLAN_BYTES_H_
