@@ -89,8 +89,24 @@ rabbet_status_t rabbet_plan_check_shapes(const rabbet_shapes_check_t* check,
 
 // ---- A plan that is read
 
+// The rules add expressions: to a copy, in which the plan's have their numbers.
+static rabbet_status_t rabbet_copy_graph(const rabbet_expr_graph_t* from,
+                                         rabbet_expr_graph_t* to) {
+  for (size_t i = 0; i < rabbet_expr_node_count(from); ++i) {
+    const rabbet_expr_node_t* node = rabbet_expr_node(from, (rabbet_expr_t)i);
+    rabbet_expr_t expr = RABBET_EXPR_NONE;
+    if (node->op == RABBET_EXPR_SYMBOL)
+      RABBET_RETURN_IF_ERROR(rabbet_expr_of_symbol(
+          to, rabbet_expr_symbol(from, (size_t)node->a), &expr));
+    else
+      RABBET_RETURN_IF_ERROR(rabbet_expr_append(to, node, &expr));
+  }
+  return rabbet_ok();
+}
+
 static rabbet_status_t rabbet_prove_values(const rabbet_plan_t* plan,
                                            const rabbet_plan_step_t* step,
+                                           rabbet_expr_graph_t* graph,
                                            rabbet_arena_t* arena,
                                            rabbet_op_value_t* values) {
   for (size_t i = 0; i < step->group.value_count; ++i) {
@@ -106,22 +122,23 @@ static rabbet_status_t rabbet_prove_values(const rabbet_plan_t* plan,
       values[i].value_count = outer->host_value_count;
     }
     RABBET_RETURN_IF_ERROR(
-        rabbet_op_values_of_constant(plan->graph, arena, &values[i]));
+        rabbet_op_values_of_constant(graph, arena, &values[i]));
   }
   return rabbet_ok();
 }
 
 static rabbet_status_t rabbet_prove_step(const rabbet_plan_t* plan,
                                          rabbet_plan_step_t* step,
+                                         rabbet_expr_graph_t* graph,
                                          rabbet_arena_t* arena) {
   rabbet_op_value_t* values = NULL;
   rabbet_shapes_verdict_t verdict = RABBET_SHAPES_PROVEN;
   int32_t value = -1;
   RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
       arena, step->group.value_count, sizeof(*values), (void**)&values));
-  RABBET_RETURN_IF_ERROR(rabbet_prove_values(plan, step, arena, values));
+  RABBET_RETURN_IF_ERROR(rabbet_prove_values(plan, step, graph, arena, values));
   rabbet_shapes_check_t check = {
-      .graph = plan->graph, .arena = arena, .step = step, .values = values};
+      .graph = graph, .arena = arena, .step = step, .values = values};
   RABBET_RETURN_IF_ERROR(rabbet_plan_check_shapes(&check, &verdict, &value));
   step->shapes_proven = verdict == RABBET_SHAPES_PROVEN;
   if (verdict != RABBET_SHAPES_WRONG) return rabbet_ok();
@@ -135,13 +152,17 @@ static rabbet_status_t rabbet_prove_step(const rabbet_plan_t* plan,
 }
 
 rabbet_status_t rabbet_plan_prove_shapes(rabbet_plan_t* plan) {
-  for (size_t s = 0; s < plan->step_count; ++s) {
+  rabbet_expr_graph_t* graph = NULL;
+  RABBET_RETURN_IF_ERROR(rabbet_expr_graph_create(plan->allocator, &graph));
+  rabbet_status_t status = rabbet_copy_graph(plan->graph, graph);
+  for (size_t s = 0; s < plan->step_count && rabbet_is_ok(status); ++s) {
     rabbet_arena_t arena;
     rabbet_arena_initialize(plan->allocator, &arena);
-    rabbet_status_t status = rabbet_prove_step(plan, &plan->steps[s], &arena);
+    status =
+        RABBET_ANNOTATE(rabbet_prove_step(plan, &plan->steps[s], graph, &arena),
+                        "step %zu ('%s')", s, plan->steps[s].name);
     rabbet_arena_deinitialize(&arena);
-    RABBET_RETURN_IF_ERROR(
-        RABBET_ANNOTATE(status, "step %zu ('%s')", s, plan->steps[s].name));
   }
-  return rabbet_ok();
+  rabbet_expr_graph_destroy(graph);
+  return status;
 }

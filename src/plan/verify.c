@@ -357,11 +357,11 @@ static bool rabbet_value_there(const rabbet_verify_t* verify, int32_t v,
                                int32_t step, const bool* written) {
   const rabbet_plan_t* plan = verify->plan;
   const rabbet_plan_value_t* value = &plan->values[v];
-  if (verify->analysis.producers[v] >= 0)
-    return verify->analysis.producers[v] < step;
   if (value->storage == RABBET_PLAN_STORAGE_CONSTANT) return true;
   if (value->storage == RABBET_PLAN_STORAGE_IO && plan->ios[value->io].is_input)
     return true;
+  if (verify->analysis.producers[v] >= 0)
+    return verify->analysis.producers[v] < step;
   int32_t root = verify->analysis.roots[v];
   return verify->analysis.materialized[root] || written[root];
 }

@@ -1,0 +1,418 @@
+#include "plan/plan.h"
+
+#include "base/strbuf.h"
+#include "plan_samples.h"
+
+#define SYSTEM rabbet_allocator_system()
+
+// ---- Round trips
+
+static rabbet_plan_t* read_plan(const void* data, size_t size) {
+  rabbet_plan_t* plan = NULL;
+  RABBET_EXPECT_OK(rabbet_plan_read(data, size, NULL, SYSTEM, &plan));
+  return plan;
+}
+
+// A plan that was read can be written: the same bytes come out.
+static void round_trips(void** state) {
+  (void)state;
+  for (size_t s = 0; s < SAMPLE_COUNT; ++s) {
+    maker_t maker;
+    void *first = NULL, *second = NULL, *third = NULL;
+    size_t first_size = 0, second_size = 0, third_size = 0;
+    maker_begin(&maker, SYSTEM);
+    samples[s].make(&maker);
+    maker_write(&maker, SYSTEM, &first, &first_size);
+    maker_write(&maker, SYSTEM, &second, &second_size);
+    assert_int_equal(first_size, second_size);
+    assert_memory_equal(first, second, first_size);
+    rabbet_plan_t* plan = read_plan(first, first_size);
+    // The same constants at the same places.
+    RABBET_EXPECT_OK(rabbet_plan_write(plan, maker.blobs, maker.blob_count,
+                                       SYSTEM, &third, &third_size));
+    assert_int_equal(first_size, third_size);
+    assert_memory_equal(first, third, first_size);
+    rabbet_plan_destroy(plan);
+    maker_end(&maker);
+    rabbet_free_aligned(SYSTEM, first, RABBET_PLAN_ALIGNMENT);
+    rabbet_free_aligned(SYSTEM, second, RABBET_PLAN_ALIGNMENT);
+    rabbet_free_aligned(SYSTEM, third, RABBET_PLAN_ALIGNMENT);
+  }
+}
+
+static void sample_attributes(maker_t* m) {
+  static const float tensor[] = {1, 2, 3, 4};
+  static const int64_t ints[] = {-1, INT64_MAX}, yes = 1, bools[] = {1, 0};
+  static const double floats[] = {0.1, -1e300}, one = 2.5;
+  sample_static(m);
+  rabbet_attr_t attrs[] = {
+      {.name = "int", .type = RABBET_ATTR_INT, .data = ints, .count = 1},
+      {.name = "float", .type = RABBET_ATTR_FLOAT, .data = &one, .count = 1},
+      {.name = "bool", .type = RABBET_ATTR_BOOL, .data = &yes, .count = 1},
+      {.name = "string",
+       .type = RABBET_ATTR_STRING,
+       .data = "\xc3\xa4"
+               "b",
+       .count = 3},
+      {.name = "bytes", .type = RABBET_ATTR_BYTES, .data = "a\0b", .count = 3},
+      {.name = "ints", .type = RABBET_ATTR_INTS, .data = ints, .count = 2},
+      {.name = "none", .type = RABBET_ATTR_INTS, .data = ints, .count = 0},
+      {.name = "floats",
+       .type = RABBET_ATTR_FLOATS,
+       .data = floats,
+       .count = 2},
+      {.name = "bools", .type = RABBET_ATTR_BOOLS, .data = bools, .count = 2},
+      {.name = "strings",
+       .type = RABBET_ATTR_STRINGS,
+       .data = "x\0\0yz",
+       .count = 3},
+      {.name = "tensor",
+       .type = RABBET_ATTR_TENSOR,
+       .data = tensor,
+       .count = 4,
+       .dtype = RABBET_DTYPE_FLOAT,
+       .dims = {.rank = 2, .d = {2, 2}}},
+  };
+  size_t count = sizeof(attrs) / sizeof(attrs[0]);
+  rabbet_attr_t* copy = NULL;
+  RABBET_EXPECT_OK(rabbet_attrs_copy(&m->plan->arena, attrs, count, &copy));
+  m->steps[1].plugin_name = "thing";
+  m->steps[1].plugin_version = "7";
+  m->steps[1].plugin_namespace = "";
+  m->steps[1].plugin_attrs = copy;
+  m->steps[1].plugin_attr_count = count;
+  m->steps[1].group.nodes[0].op = rabbet_op_get(RABBET_OP_PLUGIN);
+}
+
+static void attributes_survive(void** state) {
+  (void)state;
+  maker_t maker;
+  void* data = NULL;
+  size_t size = 0;
+  maker_begin(&maker, SYSTEM);
+  sample_attributes(&maker);
+  maker_write(&maker, SYSTEM, &data, &size);
+  rabbet_plan_t* plan = read_plan(data, size);
+  const rabbet_plan_step_t* step = &plan->steps[1];
+  assert_int_equal(step->plugin_attr_count, maker.steps[1].plugin_attr_count);
+  for (size_t i = 0; i < step->plugin_attr_count; ++i)
+    assert_true(rabbet_attr_equal(&step->plugin_attrs[i],
+                                  &maker.steps[1].plugin_attrs[i]));
+  assert_string_equal(step->plugin_version, "7");
+  assert_string_equal(step->plugin_namespace, "");
+  assert_null(step->plugin_origin);
+  rabbet_plan_destroy(plan);
+  maker_end(&maker);
+  rabbet_free_aligned(SYSTEM, data, RABBET_PLAN_ALIGNMENT);
+}
+
+static void what_is_read(void** state) {
+  (void)state;
+  maker_t maker;
+  void* data = NULL;
+  size_t size = 0;
+  maker_begin(&maker, SYSTEM);
+  sample_static(&maker);
+  maker_write(&maker, SYSTEM, &data, &size);
+  maker_end(&maker);
+  rabbet_plan_t* plan = read_plan(data, size);
+  assert_string_equal(plan->name, "sample");
+  assert_string_equal(plan->producer, "rabbet test");
+  assert_string_equal(plan->device, "null");
+  assert_int_equal(plan->threads, 1);
+  assert_int_equal(plan->value_count, 4);
+  assert_string_equal(plan->values[1].name, "w");
+  const rabbet_group_value_t* w = &plan->steps[0].group.values[1];
+  // In place, aligned, within the file.
+  assert_true((const uint8_t*)w->constant > (const uint8_t*)data);
+  assert_true((const uint8_t*)w->constant < (const uint8_t*)data + size);
+  assert_int_equal((uintptr_t)w->constant % RABBET_PLAN_ALIGNMENT, 0);
+  assert_float_equal(((const float*)w->constant)[5], 1.5f, 0);
+  assert_int_equal(w->dims.d[1], 3);
+  assert_int_equal(w->max.d[1], 3);
+  assert_true(plan->steps[0].shapes_proven);
+  assert_string_equal(plan->steps[1].group.nodes[0].op->name, "activation");
+  assert_float_equal(plan->steps[0].time_us, 1.5f, 0);
+  rabbet_plan_destroy(plan);
+  rabbet_free_aligned(SYSTEM, data, RABBET_PLAN_ALIGNMENT);
+}
+
+// ---- What is refused
+
+static void wrong_value_dtype(maker_t* m) {
+  m->values[0].dtype = 77;
+}
+static void wrong_format(maker_t* m) {
+  m->values[0].format = 5000;
+}
+static void wrong_format_rank(maker_t* m) {
+  m->values[2].format = RABBET_FORMAT_CHW4;
+}
+static void wrong_expr(maker_t* m) {
+  m->values[2].shape.d[1] = 99;
+}
+static void wrong_io(maker_t* m) {
+  m->values[3].io = 2;
+}
+static void stolen_io(maker_t* m) {
+  m->values[3].io = 0;
+}
+static void wrong_alias(maker_t* m) {
+  m->values[2].alias = 2;
+}
+static void wrong_alias_storage(maker_t* m) {
+  m->values[2].alias = 3;
+}
+static void constant_too_long(maker_t* m) {
+  m->values[1].offset = 64;
+}
+static void constant_of_other_size(maker_t* m) {
+  m->values[1].size = 20;
+}
+static void wrong_storage(maker_t* m) {
+  m->values[2].storage = 3;
+}
+static void same_names(maker_t* m) {
+  m->ios[1].name = "x";
+}
+static void inputs_last(maker_t* m) {
+  m->plan->input_count = 0;
+}
+static void range_upside_down(maker_t* m) {
+  m->ranges[0].min.d[0] = 3;
+}
+static void no_profile(maker_t* m) {
+  m->plan->profile_count = 0;
+}
+static void steps_swapped(maker_t* m) {
+  rabbet_plan_step_t step = m->steps[0];
+  m->steps[0] = m->steps[1];
+  m->steps[1] = step;
+}
+static void written_twice(maker_t* m) {
+  static const int32_t values[] = {2, 2};
+  m->steps[1].values = values;
+}
+static void writes_input(maker_t* m) {
+  static const int32_t values[] = {2, 0};
+  m->steps[1].values = values;
+}
+static void output_never_written(maker_t* m) {
+  m->plan->step_count = 1;
+}
+static void no_kernel_name(maker_t* m) {
+  m->steps[0].kernel = "";
+}
+static void no_layers(maker_t* m) {
+  m->steps[0].group.node_count = 0;
+}
+static void boundary_out_of_range(maker_t* m) {
+  static const int32_t inputs[] = {0, 9};
+  m->steps[0].group.inputs = inputs;
+}
+static void boundary_twice(maker_t* m) {
+  static const int32_t inputs[] = {0, 0};
+  m->steps[0].group.inputs = inputs;
+}
+static void operand_missing(maker_t* m) {
+  m->steps[0].group.nodes[0].input_count = 1;
+}
+static void operand_too_many(maker_t* m) {
+  static const int32_t inputs[] = {0, 1, 1};
+  m->steps[0].group.nodes[0].inputs = inputs;
+  m->steps[0].group.nodes[0].input_count = 3;
+}
+static void node_output_twice(maker_t* m) {
+  static const int32_t outputs[] = {0};
+  m->steps[0].group.nodes[0].outputs = outputs;
+}
+static void dtype_inside_differs(maker_t* m) {
+  m->steps[0].group.values[0].dtype = RABBET_DTYPE_HALF;
+}
+static void read_out_of_range(maker_t* m) {
+  static const int32_t reads[] = {4};
+  m->steps[0].host_reads = reads;
+  m->steps[0].host_read_count = 1;
+}
+static void read_of_floats(maker_t* m) {
+  static const int32_t reads[] = {2};
+  m->steps[0].host_reads = reads;
+  m->steps[0].host_read_count = 1;
+}
+static void plugin_without_layer(maker_t* m) {
+  m->steps[0].plugin_name = "stray";
+}
+static void layer_without_plugin(maker_t* m) {
+  m->steps[0].group.nodes[0].op = rabbet_op_get(RABBET_OP_PLUGIN);
+}
+static void report_no_json(maker_t* m) {
+  m->steps[0].report_json = "[1,]";
+}
+static void symbol_of_nothing(maker_t* m) {
+  m->values[2].shape.d[0] = maker_dim(m, 9, 0, NULL);
+}
+static void symbol_of_no_axis(maker_t* m) {
+  m->values[2].shape.d[0] = maker_dim(m, 0, 2, NULL);
+}
+static void symbol_of_no_input(maker_t* m) {
+  m->values[3].shape.d[0] = maker_element(m, 2, 0, RABBET_EXPR_NONE);
+}
+static void input_of_an_expression(maker_t* m) {
+  rabbet_expr_t dim = maker_dim(m, 0, 0, NULL);
+  m->values[0].shape.d[0] = maker_op(m, RABBET_EXPR_SUM, dim, dim);
+}
+static void host_values_of_floats(maker_t* m) {
+  static const rabbet_expr_t values[6] = {0};
+  m->values[2].host_values = values;
+  m->values[2].host_value_count = 6;
+}
+
+typedef struct wrong_t {
+  void (*damage)(maker_t* maker);
+  const char* message;
+} wrong_t;
+
+static const wrong_t wrongs[] = {
+    {wrong_value_dtype, "value 0 ('x'): 77 is no data type"},
+    {wrong_format, "value 0 ('x'): 5000 is no tensor format"},
+    {wrong_format_rank, "value 2 ('sum'): format CHW4 needs rank 3, found 2"},
+    {wrong_expr, "axis 1 refers to expression 99 of 2"},
+    {wrong_io, "value 3 ('y'): it is input or output 2 of 2"},
+    {stolen_io, "value 3 ('y'): input or output 'x' is another value"},
+    {wrong_alias, "it shares the memory of value 2 of 4"},
+    {wrong_alias_storage,
+     "it shares the memory of value 3 ('y'), which is "
+     "kept otherwise"},
+    {constant_too_long,
+     "its data lies at 64 with 24 bytes, the weights have 24"},
+    {constant_of_other_size,
+     "its data has 20 bytes; its shape and type need "
+     "24"},
+    {wrong_storage, "3 is no storage"},
+    {same_names, "two inputs or outputs are named 'x'"},
+    {inputs_last, "input 'x': inputs must come first"},
+    {range_upside_down, "profile 0, input 'x': axis 0 has the range 3, 2, 2"},
+    {no_profile, "no profile"},
+    {steps_swapped,
+     "step 0 ('relu'): it reads 'sum', which no earlier step "
+     "writes"},
+    {written_twice, "is written by two steps"},
+    {writes_input, "it writes 'x', which must not be written"},
+    {output_never_written, "output 'y' is never written"},
+    {no_kernel_name, "step 0 ('add'): it names no kernel"},
+    {no_layers, "it has no layer"},
+    {boundary_out_of_range, "input 1 is value 9 of 3 of the step"},
+    {boundary_twice, "input 1 comes twice"},
+    {operand_missing,
+     "layer 'add' (elementwise): it has 1 inputs; expected at "
+     "least 2"},
+    {operand_too_many, "input 2 is one too many"},
+    {node_output_twice, "output 0 is computed twice"},
+    {dtype_inside_differs, "is FLOAT LINEAR outside but HALF LINEAR inside"},
+    {read_out_of_range, "the host reads value 4 of 4"},
+    {read_of_floats, "the host reads 'sum', which is not INT32"},
+    {plugin_without_layer, "it has 0 plugin layers but one plugin"},
+    {layer_without_plugin, "it has 1 plugin layers but no plugin"},
+    {report_no_json, "its report is not JSON"},
+    {symbol_of_nothing, "symbol 0 stands for value 9 of 4"},
+    {symbol_of_no_axis, "stands for axis 2 of value 'x', which has 2"},
+    {symbol_of_no_input, "which is neither an input nor read by the host"},
+    {input_of_an_expression, "axis 0 is neither a number nor a symbol"},
+    {host_values_of_floats, "must be integers in a row"},
+};
+
+static void wrong_plans(void** state) {
+  (void)state;
+  for (size_t i = 0; i < sizeof(wrongs) / sizeof(wrongs[0]); ++i) {
+    maker_t maker;
+    maker_begin(&maker, SYSTEM);
+    sample_static(&maker);
+    wrongs[i].damage(&maker);
+    RABBET_EXPECT_ERROR(rabbet_plan_verify(maker.plan, 24),
+                        RABBET_STATUS_DATA_LOSS, wrongs[i].message);
+    maker_end(&maker);
+  }
+}
+
+// Steps that need what is read only later.
+static void wrong_stages(void** state) {
+  (void)state;
+  maker_t maker;
+  maker_begin(&maker, SYSTEM);
+  sample_reads(&maker);
+  static const int32_t reads[] = {1};
+  maker.steps[0].host_read_count = 0;
+  maker.steps[1].host_reads = reads;
+  maker.steps[1].host_read_count = 1;
+  RABBET_EXPECT_ERROR(rabbet_plan_verify(maker.plan, 0),
+                      RABBET_STATUS_DATA_LOSS,
+                      "step 1 ('relu'): the shape of 'kept' is needed before "
+                      "the host reads what it depends on");
+  maker_end(&maker);
+  // The step that finds a length out writes a tensor of that length.
+  maker_begin(&maker, SYSTEM);
+  sample_late(&maker);
+  static const int32_t outputs[] = {1, 2};
+  static const int32_t values[] = {0, 1, 2};
+  rabbet_plan_step_t* step = &maker.steps[0];
+  maker.steps[1] = maker.steps[2];
+  maker.plan->step_count = 2;
+  rabbet_group_value_t group_values[] = {step->group.values[0],
+                                         step->group.values[1],
+                                         {.dtype = RABBET_DTYPE_FLOAT}};
+  step->values = values;
+  step->group.values = group_values;
+  step->group.value_count = 3;
+  step->group.outputs = step->group.nodes[0].outputs = outputs;
+  step->group.output_count = step->group.nodes[0].output_count = 2;
+  RABBET_EXPECT_ERROR(rabbet_plan_verify(maker.plan, 0),
+                      RABBET_STATUS_DATA_LOSS,
+                      "step 0 ('length'): the size of 'y' has no bound when it "
+                      "is written");
+  maker_end(&maker);
+}
+
+static void wrong_shapes(void** state) {
+  (void)state;
+  maker_t maker;
+  void* data = NULL;
+  size_t size = 0;
+  rabbet_plan_t* plan = NULL;
+  maker_begin(&maker, SYSTEM);
+  sample_static(&maker);
+  maker.values[3].shape.d[1] = maker_number(&maker, 2);
+  maker_write(&maker, SYSTEM, &data, &size);
+  maker_end(&maker);
+  RABBET_EXPECT_ERROR(rabbet_plan_read(data, size, NULL, SYSTEM, &plan),
+                      RABBET_STATUS_DATA_LOSS,
+                      "step 1 ('relu'): value 1 of the step has shape (2, 2), "
+                      "which its layer does not make");
+  rabbet_free_aligned(SYSTEM, data, RABBET_PLAN_ALIGNMENT);
+}
+
+static void overlapping_constants(void** state) {
+  (void)state;
+  maker_t maker;
+  void* data = NULL;
+  size_t size = 0;
+  maker_begin(&maker, SYSTEM);
+  sample_static(&maker);
+  rabbet_plan_blob_t blobs[] = {{0, "abc", 3}, {32, "abc", 3}};
+  RABBET_EXPECT_ERROR(
+      rabbet_plan_write(maker.plan, blobs, 2, SYSTEM, &data, &size),
+      RABBET_STATUS_INVALID_ARGUMENT, "constant 1 at 32");
+  maker_end(&maker);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(round_trips),
+      cmocka_unit_test(attributes_survive),
+      cmocka_unit_test(what_is_read),
+      cmocka_unit_test(wrong_plans),
+      cmocka_unit_test(wrong_stages),
+      cmocka_unit_test(wrong_shapes),
+      cmocka_unit_test(overlapping_constants),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
