@@ -131,6 +131,7 @@ static const rabbet_plugin_creator_t tile_creator = {
 
 typedef struct fixture_t {
   rabbet_network_t* network;
+  instance_t instance;  // outlives the network
   int destroyed;
 } fixture_t;
 
@@ -158,11 +159,15 @@ static rabbet_tensor_t* add_input(rabbet_network_t* network, const char* name,
   return tensor;
 }
 
+static instance_t* new_instance(fixture_t* f, face_t face) {
+  f->instance = (instance_t){.face = face, .destroyed = &f->destroyed};
+  return &f->instance;
+}
+
 static rabbet_layer_t* add_plugin(fixture_t* f, instance_t* instance,
                                   const rabbet_plugin_creator_t* by,
                                   rabbet_tensor_t** inputs, size_t count) {
   rabbet_layer_t* layer = NULL;
-  instance->destroyed = &f->destroyed;
   RABBET_EXPECT_OK(rabbet_network_add_plugin_instance(
       f->network, by, (rabbet_plugin_instance_t){&instance_vtable, instance},
       "plugin", inputs, count, &layer));
@@ -173,10 +178,10 @@ static rabbet_layer_t* add_plugin(fixture_t* f, instance_t* instance,
 
 static void size_tensors_become_symbols(void** state) {
   fixture_t* f = *state;
-  instance_t instance = {.face = FACE_NONZERO};
+  instance_t* instance = new_instance(f, FACE_NONZERO);
   rabbet_tensor_t* x =
       add_input(f->network, "x", RABBET_DTYPE_FLOAT, DIMS(-1, 6));
-  rabbet_layer_t* layer = add_plugin(f, &instance, &creator, &x, 1);
+  rabbet_layer_t* layer = add_plugin(f, instance, &creator, &x, 1);
   assert_int_equal(rabbet_layer_output_count(layer), 2);
   assert_string_equal(rabbet_tensor_name(layer->outputs[1]), "plugin_output_1");
   rabbet_dims_t dims;
@@ -196,15 +201,15 @@ static void size_tensors_become_symbols(void** state) {
   assert_int_not_equal(symbol->upper, RABBET_EXPR_NONE);
   // The size is followed on: a reshape by it needs nothing more.
   assert_int_equal(layer->outputs[1]->values[0], layer->outputs[0]->shape.d[1]);
-  assert_ptr_equal(rabbet_layer_plugin_self(layer), &instance);
+  assert_ptr_equal(rabbet_layer_plugin_self(layer), instance);
 }
 
 static void aliases_are_kept(void** state) {
   fixture_t* f = *state;
-  instance_t instance = {.face = FACE_INPLACE};
+  instance_t* instance = new_instance(f, FACE_INPLACE);
   rabbet_tensor_t* x =
       add_input(f->network, "x", RABBET_DTYPE_FLOAT, DIMS(-1, 6));
-  rabbet_layer_t* layer = add_plugin(f, &instance, &creator, &x, 1);
+  rabbet_layer_t* layer = add_plugin(f, instance, &creator, &x, 1);
   RABBET_EXPECT_OK(rabbet_network_infer(f->network));
   assert_int_equal(layer->aliased[0], 0);
   assert_int_equal(layer->outputs[0]->shape.d[0], x->shape.d[0]);
@@ -212,12 +217,12 @@ static void aliases_are_kept(void** state) {
 
 static void shape_inputs_give_values(void** state) {
   fixture_t* f = *state;
-  instance_t instance = {.face = FACE_TILE};
+  instance_t* instance = new_instance(f, FACE_TILE);
   rabbet_tensor_t* inputs[] = {
       add_input(f->network, "x", RABBET_DTYPE_FLOAT, DIMS(-1, 6)),
       add_input(f->network, "n", RABBET_DTYPE_INT32, DIMS(2)),
   };
-  rabbet_layer_t* layer = add_plugin(f, &instance, &tile_creator, inputs, 2);
+  rabbet_layer_t* layer = add_plugin(f, instance, &tile_creator, inputs, 2);
   rabbet_dims_t dims;
   RABBET_EXPECT_OK(rabbet_tensor_dims(layer->outputs[0], &dims));
   assert_int_equal(dims.rank, 2);
@@ -232,7 +237,7 @@ static void shape_inputs_give_values(void** state) {
 
 static void instances_belong_to_who_holds_them(void** state) {
   fixture_t* f = *state;
-  instance_t instance = {.face = FACE_INPLACE, .destroyed = &f->destroyed};
+  instance_t* instance = new_instance(f, FACE_INPLACE);
   rabbet_tensor_t* x =
       add_input(f->network, "x", RABBET_DTYPE_FLOAT, DIMS(2, 6));
   rabbet_layer_t* layer = NULL;
@@ -240,25 +245,25 @@ static void instances_belong_to_who_holds_them(void** state) {
   RABBET_EXPECT_ERROR(
       rabbet_network_add_plugin_instance(
           f->network, &tile_creator,
-          (rabbet_plugin_instance_t){&instance_vtable, &instance}, "p", &x, 1,
+          (rabbet_plugin_instance_t){&instance_vtable, instance}, "p", &x, 1,
           &layer),
       RABBET_STATUS_INVALID_ARGUMENT, "takes 2 inputs, not 1");
   RABBET_EXPECT_ERROR(
       rabbet_network_add_plugin_instance(
-          f->network, &creator, (rabbet_plugin_instance_t){NULL, &instance},
-          "p", &x, 1, &layer),
+          f->network, &creator, (rabbet_plugin_instance_t){NULL, instance}, "p",
+          &x, 1, &layer),
       RABBET_STATUS_PLUGIN, "output_count");
   rabbet_plugin_vtable_t broken = instance_vtable;
   broken.enqueue = NULL;
   RABBET_EXPECT_ERROR(
       rabbet_network_add_plugin_instance(
-          f->network, &creator, (rabbet_plugin_instance_t){&broken, &instance},
+          f->network, &creator, (rabbet_plugin_instance_t){&broken, instance},
           "p", &x, 1, &layer),
       RABBET_STATUS_PLUGIN, "enqueue");
   assert_int_equal(f->destroyed, 0);
   assert_int_equal(rabbet_network_layer_count(f->network), 0);
   assert_int_equal(f->network->tensors.count, 1);
-  layer = add_plugin(f, &instance, &creator, &x, 1);
+  layer = add_plugin(f, instance, &creator, &x, 1);
   RABBET_EXPECT_OK(rabbet_network_remove_tensor(f->network, layer->outputs[0]));
   assert_int_equal(f->destroyed, 1);
 }
@@ -293,10 +298,11 @@ static void expect_change(rabbet_group_t* group, const char* before,
 
 static void signatures_tell_groups_apart(void** state) {
   fixture_t* f = *state;
-  instance_t instance = {.face = FACE_INPLACE, .has_key = true};
+  instance_t* instance = new_instance(f, FACE_INPLACE);
+  instance->has_key = true;
   rabbet_tensor_t* x =
       add_input(f->network, "x", RABBET_DTYPE_FLOAT, DIMS(2, 6));
-  rabbet_layer_t* layer = add_plugin(f, &instance, &creator, &x, 1);
+  rabbet_layer_t* layer = add_plugin(f, instance, &creator, &x, 1);
   static const float data[12];
   rabbet_group_value_t values[2] = {
       {.dtype = RABBET_DTYPE_FLOAT,
@@ -346,7 +352,7 @@ static void signatures_tell_groups_apart(void** state) {
   node.attrs = NULL;
   node.plugin = layer->plugin;
   free(signature(&group, true));
-  instance.has_key = false;
+  instance->has_key = false;
   free(signature(&group, false));
   free(before);
 }
