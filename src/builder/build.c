@@ -61,7 +61,10 @@ static const struct {
   const char* name;
   pass_fn_t run;
 } build_passes[] = {
-    {"shapes", rabbet_pass_shapes},
+    {"shapes", rabbet_pass_shapes}, {"fold", rabbet_pass_fold},
+    {"shapes", rabbet_pass_shapes}, {"simplify", rabbet_pass_simplify},
+    {"share", rabbet_pass_share},   {"simplify", rabbet_pass_simplify},
+    {"fold", rabbet_pass_fold},
 };
 
 static rabbet_status_t build_simplify(rabbet_build_t* build) {

@@ -94,6 +94,11 @@ RABBET_PRIVATE_API rabbet_dims_t rabbet_ir_dims(const rabbet_ir_t* ir,
 RABBET_PRIVATE_API bool rabbet_ir_shape_equal(const rabbet_shape_t* a,
                                               const rabbet_shape_t* b);
 
+// Whether the node only gives its input another shape, so that its output can
+// be the same memory: no axis moves past another but those of extent 1.
+RABBET_PRIVATE_API bool rabbet_ir_is_view(const rabbet_ir_t* ir,
+                                          const rabbet_ir_node_t* node);
+
 // ---- Changing ---------------------------------------------------------------
 
 // A value without producer, a copy of `like` but for id, uses, network input

@@ -18,23 +18,6 @@ typedef struct proposer_t {
 
 // ---- What the network allows ------------------------------------------------
 
-static bool propose_keeps_order(const rabbet_ir_node_t* node) {
-  size_t first_count = 0, second_count = 0;
-  const int64_t* first = rabbet_attr_ints(node->attrs, node->op->attr_count,
-                                          "first_transpose", &first_count);
-  const int64_t* second = rabbet_attr_ints(node->attrs, node->op->attr_count,
-                                           "second_transpose", &second_count);
-  for (size_t i = 0; i < first_count; ++i)
-    if (first[i] != (int64_t)i) return false;
-  for (size_t i = 0; i < second_count; ++i)
-    if (second[i] != (int64_t)i) return false;
-  return true;
-}
-
-bool rabbet_ir_is_view(const rabbet_ir_node_t* node) {
-  return rabbet_op_is(node->op, RABBET_OP_SHUFFLE) && propose_keeps_order(node);
-}
-
 // The value of boundary tensor i: inputs, then outputs.
 static int32_t propose_boundary(const rabbet_group_t* group, size_t i) {
   return i < group->input_count ? group->inputs[i]
@@ -185,7 +168,8 @@ static rabbet_status_t propose_view_of(proposer_t* p, rabbet_dtype_t dtype) {
 
 static rabbet_status_t propose_views(proposer_t* p) {
   const rabbet_unit_t* unit = p->unit;
-  if (p->fixed || unit->node_count != 1 || !rabbet_ir_is_view(unit->nodes[0]))
+  if (p->fixed || unit->node_count != 1 ||
+      !rabbet_ir_is_view(&p->build->ir, unit->nodes[0]))
     return rabbet_ok();
   rabbet_dtype_t own = unit->group.values[unit->group.inputs[0]].dtype;
   RABBET_RETURN_IF_ERROR(propose_view_of(p, own));

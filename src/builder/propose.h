@@ -15,8 +15,4 @@ rabbet_unit_propose(rabbet_build_t* build, rabbet_unit_t* unit,
 RABBET_PRIVATE_API rabbet_status_t
 rabbet_unit_unsupported(rabbet_build_t* build, rabbet_unit_t* unit);
 
-// Whether the node only gives its input another shape, so that its output can
-// be the same memory.
-RABBET_PRIVATE_API bool rabbet_ir_is_view(const rabbet_ir_node_t* node);
-
 #endif  // RABBET_SRC_BUILDER_PROPOSE_H_

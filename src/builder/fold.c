@@ -1,0 +1,174 @@
+// Constant folding, by the catalogue's own kernels.
+
+#include <string.h>
+
+#include "builder/passes.h"
+#include "core/view.h"
+
+// A result may have this many bytes, or twice those of what it is made of.
+#define FOLD_SMALL ((size_t)1 << 20)
+
+static bool fold_is_constant(const rabbet_ir_t* ir,
+                             const rabbet_ir_node_t* node) {
+  if (node->plugin || !node->op->reference ||
+      (node->op->flags & RABBET_OP_NO_FOLD) != 0 ||
+      rabbet_ir_has_wishes(ir, node))
+    return false;
+  for (size_t i = 0; i < node->input_count; ++i) {
+    const rabbet_ir_value_t* input = rabbet_ir_input(ir, node, i);
+    if (input && !input->constant) return false;
+  }
+  return true;
+}
+
+static rabbet_status_t fold_view(const rabbet_ir_t* ir,
+                                 const rabbet_ir_value_t* value,
+                                 rabbet_view_t* out_view, size_t* bytes) {
+  *out_view = (rabbet_view_t){.dtype = RABBET_DTYPE_NONE};
+  if (!value) return rabbet_ok();
+  size_t size = 0;
+  *out_view = (rabbet_view_t){.data = (void*)value->constant,
+                              .dtype = value->dtype,
+                              .format = RABBET_FORMAT_LINEAR,
+                              .dims = rabbet_ir_dims(ir, value)};
+  RABBET_RETURN_IF_ERROR(rabbet_tensor_bytes(value->dtype, RABBET_FORMAT_LINEAR,
+                                             &out_view->dims, &size));
+  *bytes += size;
+  return rabbet_ok();
+}
+
+static bool fold_shapes_known(const rabbet_ir_t* ir,
+                              const rabbet_ir_node_t* node) {
+  for (size_t i = 0; i < node->output_count; ++i) {
+    rabbet_dims_t dims = rabbet_ir_dims(ir, rabbet_ir_output(ir, node, i));
+    for (int32_t k = 0; k < dims.rank; ++k)
+      if (dims.d[k] < 0) return false;
+  }
+  return true;
+}
+
+static rabbet_status_t fold_evaluate(rabbet_build_t* build,
+                                     rabbet_ir_node_t* node,
+                                     rabbet_op_eval_t* eval,
+                                     rabbet_view_t* outputs) {
+  rabbet_ir_t* ir = &build->ir;
+  for (size_t i = 0; i < node->output_count; ++i) {
+    size_t bytes = 0;
+    RABBET_RETURN_IF_ERROR(rabbet_tensor_bytes(
+        outputs[i].dtype, RABBET_FORMAT_LINEAR, &outputs[i].dims, &bytes));
+    RABBET_RETURN_IF_ERROR(
+        rabbet_arena_allocate(&build->arena, bytes + 1, &outputs[i].data));
+  }
+  RABBET_RETURN_IF_ERROR(RABBET_ANNOTATE(node->op->reference(eval),
+                                         "evaluating layer '%s'", node->name));
+  rabbet_ir_kill(ir, node);
+  for (size_t i = 0; i < node->output_count; ++i) {
+    rabbet_ir_value_t* value = rabbet_ir_output(ir, node, i);
+    value->constant = outputs[i].data;
+    value->values = NULL;
+    value->value_count = 0;
+  }
+  return rabbet_ok();
+}
+
+static rabbet_status_t fold_node(rabbet_build_t* build,
+                                 rabbet_ir_node_t* node) {
+  rabbet_ir_t* ir = &build->ir;
+  rabbet_view_t *inputs = NULL, *outputs = NULL;
+  RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
+      &build->arena, node->input_count, sizeof(*inputs), (void**)&inputs));
+  RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
+      &build->arena, node->output_count, sizeof(*outputs), (void**)&outputs));
+  size_t bytes_in = 0, bytes_out = 0;
+  for (size_t i = 0; i < node->input_count; ++i)
+    RABBET_RETURN_IF_ERROR(
+        fold_view(ir, rabbet_ir_input(ir, node, i), &inputs[i], &bytes_in));
+  for (size_t i = 0; i < node->output_count; ++i)
+    RABBET_RETURN_IF_ERROR(
+        fold_view(ir, rabbet_ir_output(ir, node, i), &outputs[i], &bytes_out));
+  if (bytes_out > FOLD_SMALL && bytes_out / 2 > bytes_in) return rabbet_ok();
+  rabbet_op_eval_t eval = {.op = node->op,
+                           .allocator = build->allocator,
+                           .attrs = node->attrs,
+                           .attr_count = node->op->attr_count,
+                           .inputs = inputs,
+                           .input_count = node->input_count,
+                           .outputs = outputs,
+                           .output_count = node->output_count};
+  return fold_evaluate(build, node, &eval, outputs);
+}
+
+// ---- Symbols whose values became known --------------------------------------
+
+static rabbet_status_t fold_symbol(void* context, rabbet_expr_graph_t* target,
+                                   const rabbet_symbol_t* symbol,
+                                   rabbet_expr_t* out_expr) {
+  const rabbet_ir_t* ir = context;
+  const rabbet_ir_value_t* value = rabbet_ir_value(ir, symbol->tensor);
+  if (symbol->kind != RABBET_SYMBOL_VALUE || !value->constant)
+    return rabbet_expr_of_symbol(target, symbol, out_expr);
+  return rabbet_expr_constant(
+      target, rabbet_load_int64(value->dtype, value->constant, symbol->index),
+      out_expr);
+}
+
+static bool fold_has_known_symbol(const rabbet_ir_t* ir) {
+  for (size_t i = 0; i < rabbet_expr_symbol_count(ir->graph); ++i) {
+    const rabbet_symbol_t* symbol = rabbet_expr_symbol(ir->graph, i);
+    if (symbol->kind == RABBET_SYMBOL_VALUE &&
+        rabbet_ir_value(ir, symbol->tensor)->constant)
+      return true;
+  }
+  return false;
+}
+
+static rabbet_status_t fold_renumber(rabbet_build_t* build,
+                                     const rabbet_expr_t* map) {
+  rabbet_ir_t* ir = &build->ir;
+  for (size_t i = 0; i < ir->values.count; ++i) {
+    rabbet_ir_value_t* value = ir->values.data[i];
+    if (value->constant) value->is_read_by_host = false;
+    for (int32_t k = 0; k < value->shape.rank; ++k)
+      value->shape.d[k] = map[value->shape.d[k]];
+    if (!value->values) continue;
+    rabbet_expr_t* values = NULL;
+    RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
+        &build->arena, value->value_count, sizeof(*values), (void**)&values));
+    for (size_t k = 0; k < value->value_count; ++k)
+      values[k] = map[value->values[k]];
+    value->values = values;
+  }
+  return rabbet_ok();
+}
+
+static rabbet_status_t fold_substitute(rabbet_build_t* build) {
+  rabbet_ir_t* ir = &build->ir;
+  if (!fold_has_known_symbol(ir)) return rabbet_ok();
+  rabbet_expr_graph_t* graph = NULL;
+  rabbet_expr_t* map = NULL;
+  RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
+      &build->arena, rabbet_expr_node_count(ir->graph), sizeof(*map),
+      (void**)&map));
+  RABBET_RETURN_IF_ERROR(rabbet_expr_graph_create(build->allocator, &graph));
+  rabbet_status_t status =
+      rabbet_ir_copy_exprs(ir->graph, NULL, fold_symbol, ir, graph, map);
+  if (rabbet_is_ok(status)) status = fold_renumber(build, map);
+  if (!rabbet_is_ok(status)) {
+    rabbet_expr_graph_destroy(graph);
+    return status;
+  }
+  rabbet_expr_graph_destroy(ir->graph);
+  ir->graph = graph;
+  return rabbet_ok();
+}
+
+rabbet_status_t rabbet_pass_fold(rabbet_build_t* build) {
+  rabbet_ir_t* ir = &build->ir;
+  for (size_t i = 0; i < ir->nodes.count; ++i) {
+    rabbet_ir_node_t* node = ir->nodes.data[i];
+    if (fold_is_constant(ir, node) && fold_shapes_known(ir, node))
+      RABBET_RETURN_IF_ERROR(fold_node(build, node));
+  }
+  RABBET_RETURN_IF_ERROR(fold_substitute(build));
+  return rabbet_ir_sweep(ir);
+}

@@ -1,0 +1,354 @@
+// Simplification: what goes, and that the numbers stay. At level 0 the null
+// device makes one step of all that may be fused, so that the number of steps
+// tells what is left.
+#include "build_check.h"
+
+static rabbet_tensor_t* shuffle(net_t* net, const char* name,
+                                rabbet_tensor_t* x, rabbet_attr_t attr) {
+  return net_add(net, name,
+                 (net_layer_t){.op = "shuffle",
+                               .inputs = {x},
+                               .input_count = 1,
+                               .attrs = {attr},
+                               .attr_count = 1});
+}
+#define TRANSPOSE(net, name, x, ...) \
+  shuffle(net, name, x,              \
+          (rabbet_attr_t)INTS_ATTR("first_transpose", __VA_ARGS__))
+#define RESHAPE(net, name, x, ...) \
+  shuffle(net, name, x, (rabbet_attr_t)INTS_ATTR("reshape_dims", __VA_ARGS__))
+
+static rabbet_tensor_t* conv(net_t* net, const char* name, rabbet_tensor_t* x,
+                             int64_t in, int64_t out, int64_t k) {
+  return net_add(net, name,
+                 (net_layer_t){.op = "convolution",
+                               .inputs = {x, WEIGHTS(net, out, in, k, k)},
+                               .input_count = 2});
+}
+
+// The text of a build's report, for what the number of steps does not tell.
+static void expect_report(net_t* net, const char* part, bool present) {
+  rabbet_builder_config_t* config = check_config(0);
+  built_t built = check_build(net->network, config);
+  bool found = strstr(rabbet_build_report_text(built.report), part) != NULL;
+  if (found != present)
+    fail_msg("'%s' is %s:\n%s", part, found ? "there" : "missing",
+             rabbet_build_report_text(built.report));
+  check_built_end(&built);
+  rabbet_builder_config_release(config);
+}
+
+static void batch_normalization_goes_into_weights(void** state) {
+  (void)state;
+  net_t net = net_begin(0, rabbet_allocator_system());
+  rabbet_tensor_t* x =
+      net_input(&net, "x", RABBET_DTYPE_FLOAT, DIMS(2, 3, 6, 6));
+  rabbet_tensor_t* y = conv(&net, "conv", x, 3, 5, 3);
+  y = net_binary(&net, "shift0", "SUB", y, WEIGHTS(&net, 1, 5, 1, 1));
+  y = net_binary(&net, "scale", "PROD", WEIGHTS(&net, 1, 5, 1, 1), y);
+  y = net_binary(&net, "shift", "SUM", y, WEIGHTS(&net, 1, 5, 1, 1));
+  y = net_binary(&net, "divide", "DIV", y, net_scalar(&net, 4, 3));
+  net_output(&net, y, "y");
+  assert_int_equal(check_network(&net, 0, 1e-5), 1);
+  expect_report(&net, "conv ", true);
+  expect_report(&net, " + ", false);
+  net_end(&net);
+}
+
+// A convolution that others read too must keep its weights.
+static void shared_convolution_keeps_weights(void** state) {
+  (void)state;
+  net_t net = net_begin(0, rabbet_allocator_system());
+  rabbet_tensor_t* x =
+      net_input(&net, "x", RABBET_DTYPE_FLOAT, DIMS(1, 3, 4, 4));
+  rabbet_tensor_t* y = conv(&net, "conv", x, 3, 4, 1);
+  net_output(&net,
+             net_binary(&net, "scale", "PROD", y, WEIGHTS(&net, 1, 4, 1, 1)),
+             "scaled");
+  net_output(&net, net_unary(&net, "neg", "NEG", y), "plain");
+  check_network(&net, 0, 1e-5);
+  // Varies along another axis: not a matter of channels.
+  rabbet_tensor_t* z = conv(&net, "conv2", x, 3, 4, 1);
+  net_output(&net,
+             net_binary(&net, "rows", "PROD", z, WEIGHTS(&net, 1, 1, 4, 1)),
+             "rows_out");
+  check_network(&net, 0, 1e-5);
+  expect_report(&net, "conv2 + rows", true);
+  net_end(&net);
+}
+
+static void matrix_product_takes_scale_and_transposes(void** state) {
+  (void)state;
+  net_t net = net_begin(0, rabbet_allocator_system());
+  rabbet_tensor_t* x = net_input(&net, "x", RABBET_DTYPE_FLOAT, DIMS(2, 6, 4));
+  rabbet_tensor_t* product = net_add(
+      &net, "mm",
+      (net_layer_t){
+          .op = "matrix_multiply",
+          .inputs = {TRANSPOSE(&net, "t", x, 0, 2, 1), WEIGHTS(&net, 1, 6, 5)},
+          .input_count = 2});
+  rabbet_tensor_t* y =
+      net_binary(&net, "scale", "PROD", product, WEIGHTS(&net, 1, 1, 5));
+  net_output(&net, y, "y");
+  assert_int_equal(check_network(&net, 0, 1e-5), 1);
+  expect_report(&net, " + ", false);
+  net_end(&net);
+}
+
+static void transposes_cancel(void** state) {
+  (void)state;
+  net_t net = net_begin(0, rabbet_allocator_system());
+  rabbet_tensor_t* x =
+      net_input(&net, "x", RABBET_DTYPE_FLOAT, DIMS(2, 3, 4, 5));
+  rabbet_tensor_t* y = TRANSPOSE(&net, "a", x, 0, 2, 3, 1);
+  y = TRANSPOSE(&net, "b", y, 0, 3, 1, 2);
+  y = RESHAPE(&net, "c", y, 6, 20);
+  y = RESHAPE(&net, "d", y, 2, 3, 4, 5);
+  net_output(&net, net_unary(&net, "neg", "NEG", y), "y");
+  assert_int_equal(check_network(&net, 0, 0), 1);
+  // Two that do not cancel become one.
+  rabbet_tensor_t* z = TRANSPOSE(&net, "e", x, 1, 0, 2, 3);
+  z = TRANSPOSE(&net, "f", z, 0, 3, 2, 1);
+  net_output(&net, net_unary(&net, "neg2", "NEG", z), "z");
+  assert_int_equal(check_network(&net, 0, 0), 3);
+  net_end(&net);
+}
+
+// Moving axes of extent 1 is no work.
+static void views(void** state) {
+  (void)state;
+  net_t net = net_begin(0, rabbet_allocator_system());
+  rabbet_tensor_t* x =
+      net_input(&net, "x", RABBET_DTYPE_FLOAT, DIMS(3, 1, 4, 1));
+  rabbet_tensor_t* y = net_unary(&net, "neg", "NEG", x);
+  y = TRANSPOSE(&net, "a", y, 1, 0, 3, 2);
+  y = net_add(
+      &net, "sum",
+      (net_layer_t){.op = "reduce",
+                    .inputs = {y},
+                    .input_count = 1,
+                    .attrs = {ENUM_ATTR("op", "SUM"), INT_ATTR("axes", 8),
+                              INT_ATTR("keep_dims", 1)},
+                    .attr_count = 3});
+  net_output(&net, y, "y");
+  assert_int_equal(check_network(&net, 0, 1e-6), 2);
+  net_end(&net);
+}
+
+static void nothing_left(void** state) {
+  (void)state;
+  net_t net = net_begin(0, rabbet_allocator_system());
+  rabbet_tensor_t* x = net_input(&net, "x", RABBET_DTYPE_FLOAT, DIMS(2, 3, 4));
+  rabbet_tensor_t* y =
+      net_binary(&net, "add0", "SUM", x, net_scalar(&net, 3, 0));
+  y = net_binary(&net, "mul1", "PROD", net_scalar(&net, 3, 1), y);
+  y = net_binary(&net, "pow1", "POW", y, net_scalar(&net, 3, 1));
+  y = net_add(&net, "all",
+              (net_layer_t){.op = "slice",
+                            .inputs = {y},
+                            .input_count = 1,
+                            .attrs = {INTS_ATTR("start", 0, 0, 0),
+                                      INTS_ATTR("shape", 2, 3, 4),
+                                      INTS_ATTR("stride", 1, 1, 1)},
+                            .attr_count = 3});
+  y = net_add(&net, "one",
+              (net_layer_t){.op = "concatenation",
+                            .inputs = {y},
+                            .input_count = 1,
+                            .attrs = {INT_ATTR("axis", 1)},
+                            .attr_count = 1});
+  y = net_add(&net, "same",
+              (net_layer_t){.op = "identity", .inputs = {y}, .input_count = 1});
+  net_output(&net, net_unary(&net, "exp", "EXP", y), "y");
+  assert_int_equal(check_network(&net, 0, 1e-6), 1);
+  expect_report(&net, "exp ", true);
+  expect_report(&net, " + ", false);
+  net_end(&net);
+}
+
+// 1 / x is not x / 1, and a neutral number that broadcasts changes the shape.
+static void almost_nothing(void** state) {
+  (void)state;
+  net_t net = net_begin(0, rabbet_allocator_system());
+  rabbet_tensor_t* x = net_input(&net, "x", RABBET_DTYPE_FLOAT, DIMS(1, 3));
+  double ones[6] = {1, 1, 1, 1, 1, 1};
+  net_output(&net, net_binary(&net, "inv", "DIV", net_scalar(&net, 2, 1), x),
+             "inverse");
+  net_output(
+      &net,
+      net_binary(&net, "wide", "PROD", x,
+                 net_weights(&net, RABBET_DTYPE_FLOAT, DIMS(2, 3), ones)),
+      "wider");
+  net_output(&net, net_binary(&net, "minus", "SUB", net_scalar(&net, 2, 0), x),
+             "minus_x");
+  assert_int_equal(check_network(&net, 0, 1e-6), 3);
+  net_end(&net);
+}
+
+static rabbet_tensor_t* mean(net_t* net, const char* name, rabbet_tensor_t* x) {
+  return net_add(
+      net, name,
+      (net_layer_t){.op = "reduce",
+                    .inputs = {x},
+                    .input_count = 1,
+                    .attrs = {ENUM_ATTR("op", "AVG"), INT_ATTR("axes", 4),
+                              INT_ATTR("keep_dims", 1)},
+                    .attr_count = 3});
+}
+
+static void written_out_normalization(void** state) {
+  (void)state;
+  for (int form = 0; form < 2; ++form) {
+    net_t net = net_begin(0, rabbet_allocator_system());
+    rabbet_tensor_t* x =
+        net_input(&net, "x", RABBET_DTYPE_FLOAT, DIMS(2, 3, 8));
+    rabbet_tensor_t* d = net_binary(&net, "d", "SUB", x, mean(&net, "mean", x));
+    rabbet_tensor_t* square =
+        form ? net_binary(&net, "sq", "PROD", d, d)
+             : net_binary(&net, "sq", "POW", d, net_scalar(&net, 3, 2));
+    rabbet_tensor_t* root =
+        net_unary(&net, "root", "SQRT",
+                  net_binary(&net, "eps", "SUM", mean(&net, "var", square),
+                             net_scalar(&net, 3, 1e-3)));
+    rabbet_tensor_t* y =
+        form ? net_binary(&net, "norm", "PROD",
+                          net_unary(&net, "inv", "RECIP", root), d)
+             : net_binary(&net, "norm", "DIV", d, root);
+    y = net_binary(&net, "scale", "PROD", y, WEIGHTS(&net, 1, 1, 8));
+    y = net_binary(&net, "bias", "SUM", y, WEIGHTS(&net, 1, 1, 8));
+    net_output(&net, y, "y");
+    assert_int_equal(check_network(&net, 0, 1e-5), 1);
+    expect_report(&net, "norm ", true);
+    expect_report(&net, " + ", false);
+    net_end(&net);
+  }
+}
+
+// Another variance than that of the same tensor is not a normalization.
+static void almost_normalization(void** state) {
+  (void)state;
+  net_t net = net_begin(0, rabbet_allocator_system());
+  rabbet_tensor_t* x = net_input(&net, "x", RABBET_DTYPE_FLOAT, DIMS(2, 3, 8));
+  rabbet_tensor_t* z = net_input(&net, "z", RABBET_DTYPE_FLOAT, DIMS(2, 3, 8));
+  rabbet_tensor_t* d = net_binary(&net, "d", "SUB", x, mean(&net, "mean", z));
+  rabbet_tensor_t* root = net_unary(
+      &net, "root", "SQRT",
+      net_binary(&net, "eps", "SUM",
+                 mean(&net, "var", net_binary(&net, "sq", "PROD", d, d)),
+                 net_scalar(&net, 3, 1e-3)));
+  net_output(&net, net_binary(&net, "div", "DIV", d, root), "y");
+  check_network(&net, 0, 1e-5);
+  net_end(&net);
+}
+
+static void padding_goes_into_convolution(void** state) {
+  (void)state;
+  net_t net = net_begin(0, rabbet_allocator_system());
+  rabbet_tensor_t* x =
+      net_input(&net, "x", RABBET_DTYPE_FLOAT, DIMS(1, 2, 5, 5));
+  rabbet_tensor_t* padded =
+      net_add(&net, "pad",
+              (net_layer_t){.op = "slice",
+                            .inputs = {x},
+                            .input_count = 1,
+                            .attrs = {INTS_ATTR("start", 0, 0, -1, -2),
+                                      INTS_ATTR("shape", 1, 2, 9, 8),
+                                      INTS_ATTR("stride", 1, 1, 1, 1),
+                                      ENUM_ATTR("mode", "FILL")},
+                            .attr_count = 4});
+  net_output(&net, conv(&net, "conv", padded, 2, 3, 3), "y");
+  assert_int_equal(check_network(&net, 0, 1e-5), 1);
+  // Padding of channels, or by repeating, is something else.
+  rabbet_tensor_t* wrapped =
+      net_add(&net, "wrap",
+              (net_layer_t){.op = "slice",
+                            .inputs = {x},
+                            .input_count = 1,
+                            .attrs = {INTS_ATTR("start", 0, 0, -1, -1),
+                                      INTS_ATTR("shape", 1, 2, 7, 7),
+                                      INTS_ATTR("stride", 1, 1, 1, 1),
+                                      ENUM_ATTR("mode", "WRAP")},
+                            .attr_count = 4});
+  net_output(&net, conv(&net, "conv2", wrapped, 2, 3, 3), "z");
+  assert_int_equal(check_network(&net, 0, 1e-5), 3);
+  net_end(&net);
+}
+
+static void duplicates_and_constants(void** state) {
+  (void)state;
+  net_t net = net_begin(0, rabbet_allocator_system());
+  rabbet_tensor_t* x = net_input(&net, "x", RABBET_DTYPE_FLOAT, DIMS(2, 3));
+  rabbet_tensor_t* w = net_unary(&net, "exp_w", "EXP", WEIGHTS(&net, 3, 4));
+  rabbet_tensor_t* t = TRANSPOSE(&net, "t", w, 1, 0);
+  rabbet_tensor_t* back = TRANSPOSE(&net, "back", t, 1, 0);
+  rabbet_tensor_t* both[2];
+  for (int i = 0; i < 2; ++i)
+    both[i] = net_add(
+        &net, i ? "mm1" : "mm0",
+        (net_layer_t){
+            .op = "matrix_multiply", .inputs = {x, back}, .input_count = 2});
+  net_output(
+      &net,
+      net_binary(&net, "sum", "SUM", net_activation(&net, "a", "RELU", both[0]),
+                 net_activation(&net, "b", "TANH", both[1])),
+      "y");
+  assert_int_equal(check_network(&net, 0, 1e-5), 1);
+  expect_report(&net, "mm1", false);
+  net_end(&net);
+}
+
+// Shape arithmetic vanishes; as an output it is still right.
+static void shape_arithmetic(void** state) {
+  (void)state;
+  net_t net = net_begin(0, rabbet_allocator_system());
+  rabbet_tensor_t* x = net_input(&net, "x", RABBET_DTYPE_FLOAT, DIMS(2, 3, 4));
+  rabbet_tensor_t* shape =
+      net_add(&net, "shape",
+              (net_layer_t){.op = "shape", .inputs = {x}, .input_count = 1});
+  double index[1] = {2};
+  rabbet_tensor_t* last = net_add(
+      &net, "last",
+      (net_layer_t){.op = "gather",
+                    .inputs = {shape, net_weights(&net, RABBET_DTYPE_INT32,
+                                                  DIMS(1), index)},
+                    .input_count = 2});
+  double minus[1] = {-1};
+  rabbet_tensor_t* target = net_add(
+      &net, "target",
+      (net_layer_t){
+          .op = "concatenation",
+          .inputs = {net_weights(&net, RABBET_DTYPE_INT64, DIMS(1), minus),
+                     last},
+          .input_count = 2,
+          .attrs = {INT_ATTR("axis", 0)},
+          .attr_count = 1});
+  rabbet_tensor_t* flat = net_add(
+      &net, "flat",
+      (net_layer_t){.op = "shuffle",
+                    .inputs = {net_unary(&net, "neg", "NEG", x), target},
+                    .input_count = 2});
+  net_output(&net, net_unary(&net, "exp", "EXP", flat), "y");
+  net_output(&net, target, "target_out");
+  check_network(&net, 0, 1e-6);
+  expect_report(&net, "gather", false);
+  expect_report(&net, "concatenation", false);
+  net_end(&net);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(batch_normalization_goes_into_weights),
+      cmocka_unit_test(shared_convolution_keeps_weights),
+      cmocka_unit_test(matrix_product_takes_scale_and_transposes),
+      cmocka_unit_test(transposes_cancel),
+      cmocka_unit_test(views),
+      cmocka_unit_test(nothing_left),
+      cmocka_unit_test(almost_nothing),
+      cmocka_unit_test(written_out_normalization),
+      cmocka_unit_test(almost_normalization),
+      cmocka_unit_test(padding_goes_into_convolution),
+      cmocka_unit_test(duplicates_and_constants),
+      cmocka_unit_test(shape_arithmetic),
+  };
+  return cmocka_run_group_tests_name("simplify", tests, NULL, NULL);
+}
