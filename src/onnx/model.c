@@ -131,17 +131,19 @@ static void rabbet_onnx_memory_free(void* data, void* block) {
   (void)block;
 }
 
-// Real models need 5 to 15 bytes for each byte of the slim copy (mostly
-// attributes: 12 bytes in the file, some 300 in memory).
-static size_t rabbet_onnx_memory_limit(size_t slim_size) {
-  return ((size_t)64 << 20) + slim_size * 48;
+// Real models need 5 to 15 bytes for each byte of the file without its large
+// tensors (mostly attributes: 12 bytes in the file, some 300 in memory).
+static size_t rabbet_onnx_memory_limit(size_t file_size, size_t slim_size) {
+  size_t size = file_size < slim_size ? file_size : slim_size;
+  return ((size_t)16 << 20) + size * 48;
 }
 
 static rabbet_status_t rabbet_onnx_unpack(const rabbet_strbuf_t* slim,
+                                          size_t file_size,
                                           rabbet_arena_t* arena,
                                           Onnx__ModelProto** out_model) {
-  rabbet_onnx_memory_t memory = {.arena = arena,
-                                 .left = rabbet_onnx_memory_limit(slim->size)};
+  rabbet_onnx_memory_t memory = {
+      .arena = arena, .left = rabbet_onnx_memory_limit(file_size, slim->size)};
   ProtobufCAllocator allocator = {.alloc = rabbet_onnx_memory_allocate,
                                   .free = rabbet_onnx_memory_free,
                                   .allocator_data = &memory};
@@ -166,7 +168,7 @@ rabbet_status_t rabbet_onnx_model_parse(const rabbet_onnx_storage_t* storage,
   rabbet_status_t status =
       rabbet_onnx_scan(storage->data, storage->size, &slim);
   if (rabbet_is_ok(status)) {
-    status = rabbet_onnx_unpack(&slim, arena, out_model);
+    status = rabbet_onnx_unpack(&slim, storage->size, arena, out_model);
   }
   rabbet_strbuf_deinitialize(&slim);
   return status;

@@ -283,9 +283,9 @@ static rabbet_status_t rabbet_onnx_bind_outputs(rabbet_onnx_node_t* node,
     // Inference now, so that a mistake is this node's.
     rabbet_dims_t dims;
     RABBET_RETURN_IF_ERROR(rabbet_tensor_dims(tensor, &dims));
+    RABBET_RETURN_IF_ERROR(rabbet_onnx_scope_bind(node->scope, name, tensor));
     RABBET_RETURN_IF_ERROR(
         rabbet_onnx_name_output(node, name, tensor, layers_before));
-    RABBET_RETURN_IF_ERROR(rabbet_onnx_scope_bind(node->scope, name, tensor));
   }
   return rabbet_ok();
 }
