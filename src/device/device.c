@@ -88,9 +88,9 @@ static rabbet_status_t rabbet_library_find(const char* kind,
                        path);
 }
 
-static rabbet_status_t rabbet_device_open(const char* kind, int ordinal,
-                                          rabbet_allocator_t allocator,
-                                          rabbet_device_t** out_device) {
+static rabbet_status_t rabbet_device_open_kind(const char* kind, int ordinal,
+                                               rabbet_allocator_t allocator,
+                                               rabbet_device_t** out_device) {
   rabbet_device_open_fn_t open = NULL;
   RABBET_RETURN_IF_ERROR(rabbet_library_find(kind, &open));
   return RABBET_ANNOTATE(open(ordinal, allocator, out_device), "device '%s:%d'",
@@ -106,12 +106,13 @@ rabbet_status_t rabbet_device_create(const char* name,
     char kind[8];
     int ordinal = 0;
     RABBET_RETURN_IF_ERROR(rabbet_device_parse(name, kind, &ordinal));
-    return rabbet_device_open(kind, ordinal, allocator, out_device);
+    return rabbet_device_open_kind(kind, ordinal, allocator, out_device);
   }
-  rabbet_status_t gpu = rabbet_device_open("cuda", 0, allocator, out_device);
+  rabbet_status_t gpu =
+      rabbet_device_open_kind("cuda", 0, allocator, out_device);
   if (rabbet_status_code(gpu) != RABBET_STATUS_UNAVAILABLE) return gpu;
   rabbet_status_ignore(gpu);
-  return rabbet_device_open("cpu", 0, allocator, out_device);
+  return rabbet_device_open_kind("cpu", 0, allocator, out_device);
 }
 
 void rabbet_device_retain(rabbet_device_t* device) {

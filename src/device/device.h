@@ -66,7 +66,9 @@ RABBET_PRIVATE_API const rabbet_kernel_class_t* rabbet_device_find_kernel(
 // the processors of this process).
 RABBET_PRIVATE_API int rabbet_device_default_threads(void);
 
-// What a device library exports under the name rabbet_device_open.
+// Defined and exported by each device library, under this name.
+RABBET_PRIVATE_API rabbet_status_t rabbet_device_open(
+    int ordinal, rabbet_allocator_t allocator, rabbet_device_t** out_device);
 typedef rabbet_status_t (*rabbet_device_open_fn_t)(
     int ordinal, rabbet_allocator_t allocator, rabbet_device_t** out_device);
 

@@ -4,9 +4,6 @@
 
 #include "conformance/kernel_case.h"
 
-rabbet_status_t rabbet_device_open(int ordinal, rabbet_allocator_t allocator,
-                                   rabbet_device_t** out_device);
-
 static inline int cpu_fixture_open(void** state) {
   rabbet_device_t* device = NULL;
   RABBET_EXPECT_OK(rabbet_device_open(0, rabbet_allocator_system(), &device));

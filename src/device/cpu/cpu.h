@@ -4,6 +4,7 @@
 
 #include "device/cpu/dnnl_wrap.h"
 #include "device/device.h"
+#include "device/reference_kernel.h"
 
 typedef struct rabbet_cpu_device_t {
   rabbet_device_t base;
