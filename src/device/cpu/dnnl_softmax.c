@@ -1,4 +1,5 @@
-// Softmax over one axis, done by oneDNN.
+// Softmax over one axis, done by oneDNN; in FLOAT, since its own for BF16
+// rounds twice.
 #include "base/math.h"
 #include "device/cpu/dnnl_simple.h"
 
@@ -39,8 +40,8 @@ static rabbet_status_t rabbet_cpu_dnnl_softmax_propose(
     rabbet_format_t format = formats[i % 2];
     if (format == RABBET_FORMAT_HWC && (x->dims.rank < 3 || axis != 1))
       continue;
-    rabbet_dnnl_spec_t spec = rabbet_softmax_spec(
-        rabbet_dnnl_compute_type(types[i / 2]), format, &x->dims, axis);
+    rabbet_dnnl_spec_t spec =
+        rabbet_softmax_spec(RABBET_DTYPE_FLOAT, format, &x->dims, axis);
     const rabbet_type_format_t tensors[] = {{types[i / 2], format},
                                             {types[i / 2], format}};
     RABBET_RETURN_IF_ERROR(rabbet_dnnl_offer_first(
@@ -54,11 +55,11 @@ static rabbet_status_t rabbet_cpu_dnnl_softmax_compile(
   const rabbet_group_t* group = program->kernel->group;
   int32_t x = group->inputs[0];
   const rabbet_dims_t* dims = rabbet_dnnl_dims(program, x);
-  rabbet_dtype_t compute = rabbet_dnnl_compute_type(group->values[x].dtype);
   rabbet_dnnl_spec_t spec =
-      rabbet_softmax_spec(compute, group->values[x].format, dims,
+      rabbet_softmax_spec(RABBET_DTYPE_FLOAT, group->values[x].format, dims,
                           rabbet_softmax_axis(&group->nodes[0], dims->rank));
-  return rabbet_dnnl_compile_simple(program, &spec, compute, NULL, 0);
+  return rabbet_dnnl_compile_simple(program, &spec, RABBET_DTYPE_FLOAT, NULL,
+                                    0);
 }
 
 RABBET_DNNL_CLASS(rabbet_cpu_dnnl_softmax, "dnnl.softmax", 1);
