@@ -90,9 +90,13 @@ int32_t kernel_case_input(kernel_case_t* c, rabbet_dims_t dims, bool constant) {
       c->allocator, kernel_bytes(kept, RABBET_FORMAT_LINEAR, &dims), 64,
       &data));
   for (int64_t i = 0; i < kernel_count(&dims); ++i) {
-    // Multiples of 1/64: every real type holds them exactly.
-    double value = round(kernel_random(c) * 64) / 64;
-    rabbet_store_double(kept, data, i, value);
+    // Few bits, so that sums of products are exact in FLOAT, and no more than
+    // the type holds.
+    char rounded[8];
+    rabbet_store_double(c->dtype, rounded, 0,
+                        round(kernel_random(c) * 64) / 64);
+    rabbet_store_double(kept, data, i,
+                        rabbet_load_double(c->dtype, rounded, 0));
   }
   int32_t value = kernel_add_value(c, c->dtype, &dims, data);
   if (constant) kernel_make_constant(c, value);
