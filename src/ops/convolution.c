@@ -45,15 +45,17 @@ static rabbet_status_t convolution_check_channels(
         (long long)groups, (long long)kernel->d[0]);
   }
   // An unknown number of channels is checked when the kernel runs.
-  if (rabbet_op_known(infer, infer->inputs[INPUT].shape.d[1], &channels) &&
-      channels != kernel->d[1] * groups) {
-    return RABBET_OP_INVALID(
-        "input 0 has %lld channels; a kernel of %lld channels in %lld groups "
-        "takes %lld",
-        (long long)channels, (long long)kernel->d[1], (long long)groups,
-        (long long)(kernel->d[1] * groups));
+  int64_t taken = 0;
+  bool fits = !__builtin_mul_overflow(kernel->d[1], groups, &taken);
+  if (rabbet_op_known(infer, infer->inputs[INPUT].shape.d[1], &channels)) {
+    fits = fits && channels == taken;
   }
-  return rabbet_ok();
+  if (fits) return rabbet_ok();
+  return RABBET_OP_INVALID(
+      "input 0 has %lld channels; a kernel of %lld channels in %lld groups "
+      "takes %lld",
+      (long long)channels, (long long)kernel->d[1], (long long)groups,
+      (long long)taken);
 }
 
 static rabbet_status_t convolution_check_bias(const rabbet_op_infer_t* infer,

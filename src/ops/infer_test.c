@@ -532,6 +532,26 @@ static void operands_are_checked(void** state) {
                       "2 inputs are given; 'shape' takes at most 1");
 }
 
+static void huge_extents_do_not_overflow(void** state) {
+  trial_t* t = *state;
+  give(t, RABBET_DTYPE_FLOAT, "1,9223372036854775807,9223372036854775807");
+  give(t, RABBET_DTYPE_FLOAT, "4,9223372036854775807,1");
+  give_int(t, "num_groups", 4);
+  RABBET_EXPECT_ERROR(infer(t, "convolution"), RABBET_STATUS_INVALID_ARGUMENT,
+                      "channels");
+  const int64_t window[] = {2}, pad[] = {1 << 30};
+  give(t, RABBET_DTYPE_FLOAT, "1,1,9223372036854775807");
+  give_int(t, "type", 0);
+  give_ints(t, "window_size_nd", window, 1);
+  give_ints(t, "pre_padding", pad, 1);
+  RABBET_EXPECT_ERROR(infer(t, "pooling"), RABBET_STATUS_OUT_OF_RANGE, "");
+  const int64_t flat[] = {-1};
+  give(t, RABBET_DTYPE_FLOAT, "9223372036854775807,9223372036854775807");
+  give_ints(t, "reshape_dims", flat, 1);
+  RABBET_EXPECT_ERROR(infer(t, "shuffle"), RABBET_STATUS_INVALID_ARGUMENT,
+                      "too many elements");
+}
+
 // ---- Faults ----------------------------------------------------------------
 
 static rabbet_status_t evaluate_slice(rabbet_allocator_t allocator,
@@ -578,6 +598,7 @@ int main(void) {
       TEST(choices_between_values),
       TEST(small_constants_are_computed),
       TEST(operands_are_checked),
+      TEST(huge_extents_do_not_overflow),
       TEST(failed_allocations_leave_nothing),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

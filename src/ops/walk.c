@@ -33,10 +33,11 @@ void rabbet_walk_next(rabbet_walk_t* walk) {
 
 void rabbet_row_major(const rabbet_dims_t* dims,
                       int64_t out_strides[RABBET_MAX_RANK]) {
-  int64_t stride = 1;
+  // Wraps only beside an extent of 0, where nothing is addressed.
+  uint64_t stride = 1;
   for (int32_t i = dims->rank - 1; i >= 0; --i) {
-    out_strides[i] = stride;
-    stride *= dims->d[i];
+    out_strides[i] = (int64_t)stride;
+    stride *= (uint64_t)dims->d[i];
   }
 }
 
@@ -77,9 +78,10 @@ rabbet_status_t rabbet_check_dims(const char* operand,
 }
 
 int64_t rabbet_count_of(const rabbet_dims_t* dims) {
-  int64_t count = 1;
+  uint64_t count = 1;
   for (int32_t i = 0; i < dims->rank; ++i) {
-    count *= dims->d[i];
+    if (dims->d[i] == 0) return 0;
+    count *= (uint64_t)dims->d[i];
   }
-  return count;
+  return (int64_t)count;
 }

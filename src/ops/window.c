@@ -82,7 +82,7 @@ static rabbet_status_t rabbet_window_extent(const rabbet_op_infer_t* infer,
   }
   int64_t added = w->pre[i] + w->post[i] - rabbet_window_cover(w, i);
   int64_t extent = 0;
-  if (rabbet_op_known(infer, in, &extent) && extent + added < 0) {
+  if (rabbet_op_known(infer, in, &extent) && extent < -added) {
     return RABBET_OP_INVALID(
         "spatial axis %d has %lld elements and %lld of padding, less than the "
         "%lld that the window covers",
