@@ -29,7 +29,7 @@ rabbet_bench_prepare(rabbet_build_t* build, const rabbet_unit_t* unit,
                      rabbet_bench_kernel_t* out_kernel);
 RABBET_PRIVATE_API void rabbet_bench_unprepare(rabbet_bench_kernel_t* kernel);
 
-// Microseconds of one run of the choice at opt shapes: the median of several
+// Microseconds of one run of the choice at opt shapes: the least of several
 // batches after a warm-up. us < 0 if the kernel turns out not to work, or needs
 // more workspace than allowed. A kernel that is clearly slower than `best_us`
 // (> 0) is measured less carefully.
@@ -50,8 +50,9 @@ RABBET_PRIVATE_API rabbet_status_t rabbet_bench_upload(rabbet_build_t* build,
                                                        size_t bytes,
                                                        void** out_memory);
 
-// Median time of the body, adaptively: batches of calls until enough time went
-// by. `restore` (may be NULL) is called before each run and not counted.
+// Time of one call of the body: the least average of several batches, each long
+// enough for the clock. `restore` (may be NULL) is called before each run and
+// not counted.
 typedef struct rabbet_bench_body_t {
   rabbet_status_t (*run)(void* context);
   rabbet_status_t (*restore)(void* context);

@@ -11,6 +11,7 @@
 #include "builder/place.h"
 #include "builder/report.h"
 #include "builder/tune.h"
+#include "builder/whole.h"
 
 typedef struct result_t {
   rabbet_solution_t solution;
@@ -83,15 +84,100 @@ static rabbet_status_t build_simplify(rabbet_build_t* build) {
   return status;
 }
 
+// Solutions that the sum of measured times does not tell apart for sure.
+static const rabbet_weights_of_costs_t build_weights[] = {
+    {1, 0}, {1, 2}, {2, 5}, {4, 20}};
+#define BUILD_MAX_VARIANTS (sizeof(build_weights) / sizeof(build_weights[0]))
+
+typedef struct variants_t {
+  rabbet_solution_t solutions[BUILD_MAX_VARIANTS];
+  rabbet_layout_t layouts[BUILD_MAX_VARIANTS];
+  double us[BUILD_MAX_VARIANTS];
+  size_t count;
+} variants_t;
+
+static bool build_same_choices(const rabbet_solution_t* a,
+                               const rabbet_solution_t* b, size_t inputs,
+                               size_t outputs) {
+  if (a->pick_count != b->pick_count ||
+      memcmp(a->inputs, b->inputs, inputs * sizeof(*a->inputs)) != 0 ||
+      memcmp(a->outputs, b->outputs, outputs * sizeof(*a->outputs)) != 0)
+    return false;
+  for (size_t i = 0; i < a->pick_count; ++i)
+    if (a->picks[i].choice != b->picks[i].choice) return false;
+  return true;
+}
+
+static rabbet_status_t build_variant(rabbet_build_t* build,
+                                     rabbet_weights_of_costs_t weights,
+                                     variants_t* variants) {
+  rabbet_solution_t* solution = &variants->solutions[variants->count];
+  RABBET_RETURN_IF_ERROR(rabbet_tuner_solve(build, weights, solution));
+  for (size_t i = 0; i < variants->count; ++i)
+    if (build_same_choices(&variants->solutions[i], solution,
+                           build->ir.input_count, build->ir.output_count))
+      return rabbet_ok();
+  RABBET_RETURN_IF_ERROR(
+      rabbet_place(build, solution, &variants->layouts[variants->count]));
+  variants->count++;
+  return rabbet_ok();
+}
+
+// The first variant, unless another is faster as a whole.
+static rabbet_status_t build_compare(rabbet_build_t* build,
+                                     variants_t* variants, size_t* out_best) {
+  size_t wanted = build->level >= 3 ? BUILD_MAX_VARIANTS : 1;
+  *out_best = 0;
+  for (size_t i = 0; i < wanted; ++i)
+    RABBET_RETURN_IF_ERROR(build_variant(build, build_weights[i], variants));
+  for (size_t i = 0; i < variants->count; ++i)
+    variants->us[i] = -1;
+  if (variants->count < 2) return rabbet_ok();
+  RABBET_RETURN_IF_ERROR(rabbet_whole_time(build, variants->layouts,
+                                           variants->count, variants->us));
+  for (size_t i = 0; i < variants->count; ++i) {
+    rabbet_log(build->logger, RABBET_SEVERITY_VERBOSE,
+               "plan %zu: %zu steps, sum %.1f us, whole %.1f us", i,
+               variants->layouts[i].steps.count, variants->solutions[i].us,
+               variants->us[i]);
+    if (variants->us[i] >= 0 && variants->us[i] < variants->us[*out_best])
+      *out_best = i;
+  }
+  return rabbet_ok();
+}
+
+// What the table's times add up to.
+static double build_sum(const rabbet_layout_t* layout) {
+  double sum = 0;
+  for (size_t i = 0; i < layout->steps.count; ++i) {
+    double us = layout->steps.data[i].pick.choice->us;
+    if (us > 0) sum += us;
+  }
+  return sum;
+}
+
 static rabbet_status_t build_choose(rabbet_build_t* build, result_t* result) {
-  size_t values = build->ir.values.count;
+  size_t values = build->ir.values.count, best = 0;
   RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
       &build->arena, values, sizeof(*build->constants),
       (void**)&build->constants));
   RABBET_RETURN_IF_ERROR(rabbet_ranges_compute(build));
   RABBET_RETURN_IF_ERROR(rabbet_tuner_explore(build));
-  RABBET_RETURN_IF_ERROR(rabbet_tuner_solve(build, 1.0, &result->solution));
-  return rabbet_place(build, &result->solution, &result->layout);
+  variants_t variants = {.count = 0};
+  rabbet_whole_memory_t memory = {0};
+  rabbet_status_t status = build_compare(build, &variants, &best);
+  if (rabbet_is_ok(status)) {
+    result->solution = variants.solutions[best];
+    result->layout = variants.layouts[best];
+    memset(&variants.layouts[best], 0, sizeof(rabbet_layout_t));
+    result->totals.whole_us = variants.us[best];
+    result->solution.us = build_sum(&result->layout);
+    status = rabbet_whole_memory(build, &result->layout, &memory);
+    result->totals.memory = memory.total;
+  }
+  for (size_t i = 0; i < variants.count; ++i)
+    rabbet_layout_deinitialize(build, &variants.layouts[i]);
+  return status;
 }
 
 static rabbet_status_t build_write(rabbet_build_t* build,

@@ -18,7 +18,7 @@ typedef struct edge_t {
 
 typedef struct chooser_t {
   rabbet_build_t* build;
-  double weight;
+  rabbet_weights_of_costs_t weights;
   RABBET_VEC(edge_t) edges;  // by (maker, reader)
   RABBET_VEC(rabbet_solve_pair_t) pairs;
   int32_t* domains;
@@ -73,7 +73,7 @@ static rabbet_status_t choose_edge_cost(chooser_t* chooser, const edge_t* edge,
     RABBET_RETURN_IF_ERROR(rabbet_tune_conversion_cost(
         build, rabbet_ir_value(&build->ir, edge->value),
         maker->out_states[edge->output], (rabbet_tune_state_t)state, &us));
-    *cost += us * chooser->weight;
+    *cost += us * chooser->weights.conversion;
   }
   return rabbet_ok();
 }
@@ -116,6 +116,19 @@ static rabbet_status_t choose_pairs(chooser_t* chooser) {
   return rabbet_ok();
 }
 
+static double choose_cost(const chooser_t* chooser,
+                          const rabbet_cluster_t* cluster,
+                          const rabbet_alternative_t* alternative) {
+  if (cluster->kind != RABBET_CLUSTER_NODES) return 0;
+  const rabbet_cover_t* cover = &cluster->covers[alternative->cover];
+  double steps = 0;
+  for (size_t u = 0; u < cover->unit_count; ++u)
+    steps +=
+        cover->units[u]->choices[alternative->choices[u]].candidate.kernel !=
+        NULL;
+  return alternative->us + steps * chooser->weights.step_us;
+}
+
 static rabbet_status_t choose_unary(chooser_t* chooser) {
   rabbet_arena_t* arena = &chooser->build->arena;
   const rabbet_tuner_t* tuner = chooser->build->tuner;
@@ -133,7 +146,7 @@ static rabbet_status_t choose_unary(chooser_t* chooser) {
     RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
         arena, cluster->alternative_count, sizeof(double), (void**)&costs));
     for (size_t i = 0; i < cluster->alternative_count; ++i)
-      costs[i] = cluster->alternatives[i].us;
+      costs[i] = choose_cost(chooser, cluster, &cluster->alternatives[i]);
     chooser->unary[c] = costs;
   }
   return rabbet_ok();
@@ -230,10 +243,10 @@ static rabbet_status_t choose_solve(chooser_t* chooser,
 }
 
 rabbet_status_t rabbet_tuner_solve(rabbet_build_t* build,
-                                   double conversion_weight,
+                                   rabbet_weights_of_costs_t weights,
                                    rabbet_solution_t* out_solution) {
   *out_solution = (rabbet_solution_t){0};
-  chooser_t chooser = {.build = build, .weight = conversion_weight};
+  chooser_t chooser = {.build = build, .weights = weights};
   rabbet_status_t status = choose_solve(&chooser, out_solution);
   rabbet_vec_free(build->allocator, &chooser.edges);
   rabbet_vec_free(build->allocator, &chooser.pairs);

@@ -28,9 +28,15 @@ RABBET_PRIVATE_API void rabbet_tuner_destroy(rabbet_tuner_t* tuner);
 
 // Forms clusters, asks for candidates and times them.
 RABBET_PRIVATE_API rabbet_status_t rabbet_tuner_explore(rabbet_build_t* build);
-// The cheapest whole when conversions count `conversion_weight` times.
+// What the sum of measured times leaves out, for other solutions to compare:
+// tensors are colder in a real run, and measurements are noisy.
+typedef struct rabbet_weights_of_costs_t {
+  double conversion;  // factor on the time of conversions; 1
+  double step_us;     // added for each step; 0
+} rabbet_weights_of_costs_t;
+// The cheapest whole under these weights. solution->us includes them.
 RABBET_PRIVATE_API rabbet_status_t
-rabbet_tuner_solve(rabbet_build_t* build, double conversion_weight,
+rabbet_tuner_solve(rabbet_build_t* build, rabbet_weights_of_costs_t weights,
                    rabbet_solution_t* out_solution);
 // The unit and choice that convert a value, remembered; NOT_FOUND if the device
 // has none.
