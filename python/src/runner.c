@@ -14,7 +14,8 @@ static void rabbet_py_lane_destroy(rabbet_py_runner_t* runner,
   rabbet_context_destroy(lane->context);
   for (size_t i = 0; lane->outputs && i < runner->output_count; ++i) {
     Py_XDECREF(lane->outputs[i].empty_args);
-    PyMem_Free(lane->outputs[i].scratch);
+    rabbet_free_aligned(rabbet_allocator_system(), lane->outputs[i].scratch,
+                        lane->outputs[i].scratch_alignment);
   }
   PyMem_Free(lane->inputs);
   PyMem_Free(lane->outputs);
@@ -133,6 +134,64 @@ static bool rabbet_py_same_dims(const rabbet_dims_t* a,
          memcmp(a->d, b->d, (size_t)a->rank * sizeof(a->d[0])) == 0;
 }
 
+static bool rabbet_py_known(const rabbet_dims_t* dims) {
+  for (int32_t i = 0; i < dims->rank; ++i) {
+    if (dims->d[i] < 0) return false;
+  }
+  return true;
+}
+
+// Memory for an output whose shape the run tells; grown, and copied from after
+// the run. Called without the GIL.
+static void* rabbet_py_scratch(void* user_data, const char* name, void* current,
+                               size_t size, size_t alignment, void* stream) {
+  (void)name, (void)current, (void)stream;
+  rabbet_py_output_t* output = user_data;
+  if (output->scratch && size <= output->scratch_bytes) return output->scratch;
+  rabbet_allocator_t allocator = rabbet_allocator_system();
+  rabbet_free_aligned(allocator, output->scratch, output->scratch_alignment);
+  output->scratch = NULL;
+  output->scratch_alignment = alignment < 64 ? 64 : alignment;
+  rabbet_status_t status = rabbet_allocate_aligned(
+      allocator, size ? size : 1, output->scratch_alignment, &output->scratch);
+  output->scratch_bytes = rabbet_is_ok(status) ? size : 0;
+  rabbet_status_ignore(status);  // NULL is the answer
+  return output->scratch;
+}
+
+static void rabbet_py_scratch_shape(void* user_data, const char* name,
+                                    const rabbet_dims_t* dims) {
+  (void)name;
+  ((rabbet_py_output_t*)user_data)->dims = *dims;
+}
+
+static rabbet_status_t rabbet_py_tell(rabbet_py_runner_t* runner,
+                                      rabbet_py_lane_t* lane, size_t i) {
+  rabbet_output_allocator_t allocator = {
+      .user_data = &lane->outputs[i],
+      .reallocate = rabbet_py_scratch,
+      .notify_shape = rabbet_py_scratch_shape,
+  };
+  lane->outputs[i].told = true;
+  return rabbet_context_set_output_allocator(
+      lane->context, runner->input_count + i, allocator);
+}
+
+// What the inputs do not determine before the first run, each run tells; the
+// context then answers with the shape of the run before.
+static rabbet_status_t rabbet_py_output_shape(rabbet_py_runner_t* runner,
+                                              rabbet_py_lane_t* lane,
+                                              size_t i) {
+  rabbet_py_output_t* output = &lane->outputs[i];
+  output->fresh = false;
+  rabbet_status_t status = rabbet_context_shape(
+      lane->context, runner->input_count + i, &output->dims);
+  if (!rabbet_is_ok(status) || output->told || rabbet_py_known(&output->dims)) {
+    return status;
+  }
+  return rabbet_py_tell(runner, lane, i);
+}
+
 // Sets shapes and addresses; finds the outputs' shapes when a shape or a value
 // that determines shapes may have changed.
 static rabbet_status_t rabbet_py_bind_inputs(rabbet_py_runner_t* runner,
@@ -155,41 +214,11 @@ static rabbet_status_t rabbet_py_bind_inputs(rabbet_py_runner_t* runner,
   if (rabbet_is_ok(status) && changed) {
     status = rabbet_context_infer_shapes(lane->context, NULL);
     for (size_t i = 0; rabbet_is_ok(status) && i < runner->output_count; ++i) {
-      lane->outputs[i].fresh = false;
-      status = rabbet_context_shape(lane->context, runner->input_count + i,
-                                    &lane->outputs[i].dims);
+      status = rabbet_py_output_shape(runner, lane, i);
     }
   }
   lane->ready = rabbet_is_ok(status);
   return status;
-}
-
-static bool rabbet_py_known(const rabbet_dims_t* dims) {
-  for (int32_t i = 0; i < dims->rank; ++i) {
-    if (dims->d[i] < 0) return false;
-  }
-  return true;
-}
-
-// An output whose shape the run tells is computed into scratch memory of its
-// upper bound, and copied.
-static int rabbet_py_bind_scratch(rabbet_py_runner_t* runner,
-                                  rabbet_py_lane_t* lane, size_t i) {
-  rabbet_py_output_t* output = &lane->outputs[i];
-  size_t io = runner->input_count + i, bytes = 0;
-  rabbet_status_t status = rabbet_context_bytes(lane->context, io, &bytes);
-  if (!rabbet_is_ok(status)) return rabbet_py_raise_int(status);
-  if (bytes > output->scratch_bytes || !output->scratch) {
-    PyMem_Free(output->scratch);
-    output->scratch = PyMem_Malloc(bytes ? bytes : 1);
-    output->scratch_bytes = output->scratch ? bytes : 0;
-    if (!output->scratch) {
-      PyErr_NoMemory();
-      return -1;
-    }
-  }
-  status = rabbet_context_set_address(lane->context, io, output->scratch);
-  return rabbet_is_ok(status) ? 0 : rabbet_py_raise_int(status);
 }
 
 // numpy.empty(shape, dtype); the arguments are kept for the next call.
@@ -252,7 +281,8 @@ static int rabbet_py_take_out(PyObject* self, rabbet_py_lane_t* lane,
   rabbet_py_runner_t* runner = (rabbet_py_runner_t*)self;
   for (size_t i = 0; i < runner->output_count; ++i) {
     rabbet_py_output_t* output = &lane->outputs[i];
-    PyObject* shape = rabbet_py_from_dims(&output->dims);
+    rabbet_dims_t told = {.rank = 1, .d = {-1}};
+    PyObject* shape = rabbet_py_from_dims(output->told ? &told : &output->dims);
     PyObject* pair = shape ? PyObject_CallMethod(self, "_out", "OnO", out,
                                                  (Py_ssize_t)i, shape)
                            : NULL;
@@ -276,11 +306,7 @@ static int rabbet_py_bind_outputs(PyObject* self, rabbet_py_lane_t* lane) {
   rabbet_py_runner_t* runner = (rabbet_py_runner_t*)self;
   for (size_t i = 0; i < runner->output_count; ++i) {
     rabbet_py_output_t* output = &lane->outputs[i];
-    output->told = !rabbet_py_known(&output->dims);
-    if (output->told) {
-      if (rabbet_py_bind_scratch(runner, lane, i)) return -1;
-      continue;
-    }
+    if (output->told) continue;
     if (rabbet_py_make_output(self, lane, i)) return -1;
     rabbet_status_t status = rabbet_context_set_address(
         lane->context, runner->input_count + i, output->data);
@@ -309,7 +335,6 @@ static int rabbet_py_told_outputs(PyObject* self, rabbet_py_lane_t* lane) {
     output->fresh = false;
     if (rabbet_py_make_output(self, lane, i)) return -1;
     if (bytes) memcpy(output->data, output->scratch, bytes);
-    lane->ready = false;  // its shape is unknown again before the next run
   }
   return 0;
 }

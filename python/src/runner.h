@@ -26,7 +26,7 @@ typedef struct rabbet_py_output_t {
   Py_buffer view;
   void* data;
   void* scratch;
-  size_t scratch_bytes;
+  size_t scratch_bytes, scratch_alignment;
 } rabbet_py_output_t;
 
 // A context and what one call at a time needs.

@@ -96,10 +96,11 @@ def _array(annotation: Any, scalar: Any) -> AttributeType | None:
 
     def encode(value: Any) -> Any:
         array = np.asarray(value)
-        if array.size and not np.can_cast(array.dtype, dtype, "same_kind"):
+        truths = dtype.kind == "b" and array.dtype.kind in "biu"
+        if array.size and not truths and not np.can_cast(array.dtype, dtype, "same_kind"):
             raise TypeError(f"an array of {dtype}, not of {array.dtype}")
         flat = array.astype(dtype)
-        if array.size and dtype.kind in "iu" and not (flat == array).all():
+        if array.size and dtype.kind in "iub" and not (flat == array).all():
             raise ValueError(f"does not fit in {dtype}")
         return (code, flat.ravel().tolist())
 

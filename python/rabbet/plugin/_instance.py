@@ -123,6 +123,8 @@ class Instance:
         self, device: str, tensors: Sequence[QueryTensor], num_inputs: int
     ) -> list[list[tuple[int, int]]]:
         """Each combination as (type, format) of each tensor."""
+        if self.definition.choose("impl", device) is None:
+            raise DefinitionError(self.definition.missing_impl(device))
         found = self._combinations(device, tensors, num_inputs)
         return [[(int(t), int(f)) for t, f in combination] for combination in found]
 
