@@ -160,8 +160,9 @@ rabbet_tensor_t* rabbet_onnx_number(rabbet_onnx_node_t* node,
                                     rabbet_dtype_t dtype, int rank,
                                     double value) {
   rabbet_dims_t dims = {.rank = rank};
-  for (int i = 0; i < rank; ++i)
+  for (int i = 0; i < rank; ++i) {
     dims.d[i] = 1;
+  }
   int64_t count;
   void* data = rabbet_onnx_weights_room(node, dtype, &dims, &count);
   if (!data) return NULL;
@@ -422,8 +423,9 @@ static rabbet_tensor_t* rabbet_onnx_reshape_weights(rabbet_onnx_node_t* node,
 
 static int rabbet_onnx_unknowns(const rabbet_dims_t* dims) {
   int count = 0;
-  for (int i = 0; i < dims->rank; ++i)
+  for (int i = 0; i < dims->rank; ++i) {
     count += dims->d[i] < 0;
+  }
   return count;
 }
 

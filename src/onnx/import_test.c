@@ -122,8 +122,9 @@ static void outputs_are_tensors_of_their_own(void** state) {
   add_node(&graph, wire_node("Relu", "x", "r"));
   add_node(&graph, wire_node("Identity", "r", "again"));
   const char* const outputs[] = {"c", "x", "same", "r", "again"};
-  for (size_t i = 0; i < 5; ++i)
+  for (size_t i = 0; i < 5; ++i) {
     add_output(&graph, outputs[i]);
+  }
   rabbet_network_t* network = imported(wire_model(&graph, 17));
   assert_int_equal(rabbet_network_output_count(network), 5);
   const char* const names[] = {"c", "x.output", "same", "r", "again"};

@@ -91,8 +91,9 @@ static rabbet_tensor_t* rabbet_onnx_fill_value(rabbet_onnx_node_t* node,
                      (long long)value->weights.count);
   }
   rabbet_dims_t dims = {.rank = rank};
-  for (int i = 0; i < rank; ++i)
+  for (int i = 0; i < rank; ++i) {
     dims.d[i] = 1;
+  }
   return rabbet_onnx_weights(node, value->weights.dtype, value->weights.data,
                              &dims);
 }
@@ -155,8 +156,9 @@ static rabbet_tensor_t* rabbet_onnx_full_mask(rabbet_onnx_node_t* node,
                                               rabbet_tensor_t* x) {
   rabbet_onnx_index_t dims[RABBET_MAX_RANK];
   int rank = rabbet_onnx_rank(node, x);
-  for (int i = 0; i < rank; ++i)
+  for (int i = 0; i < rank; ++i) {
     dims[i] = rabbet_onnx_extent(node, x, i);
+  }
   rabbet_tensor_t* yes = rabbet_onnx_number(node, RABBET_DTYPE_BOOL, rank, 1);
   return rabbet_onnx_ok(node) ? rabbet_onnx_spread(node, yes, dims, rank)
                               : NULL;
@@ -304,16 +306,18 @@ void rabbet_onnx_import_one_hot(rabbet_onnx_node_t* node) {
   if (!rabbet_onnx_ok(node)) return;
   indices = rabbet_onnx_cast(node, indices, RABBET_DTYPE_INT64);
   rabbet_dims_t dims = {.rank = rank};
-  for (int i = 0; i < rank && i < RABBET_MAX_RANK; ++i)
+  for (int i = 0; i < rank && i < RABBET_MAX_RANK; ++i) {
     dims.d[i] = 1;
+  }
   indices = rabbet_onnx_unsqueeze(node, indices, 1u << axis, rank);
   if (!rabbet_onnx_ok(node)) return;
   dims.d[axis] = (int64_t)depth;
   int64_t count;
   int64_t* numbers =
       rabbet_onnx_weights_room(node, RABBET_DTYPE_INT64, &dims, &count);
-  for (int64_t i = 0; numbers && i < count; ++i)
+  for (int64_t i = 0; numbers && i < count; ++i) {
     numbers[i] = i;
+  }
   // Below 0 counts from the end.
   rabbet_tensor_t* wrapped =
       rabbet_onnx_with_number(node, "SUM", indices, depth);

@@ -238,8 +238,9 @@ void rabbet_onnx_import_lp_pool(rabbet_onnx_node_t* node) {
     return;
   }
   double size = 1;
-  for (int i = 0; i < window.spatial; ++i)
+  for (int i = 0; i < window.spatial; ++i) {
     size *= (double)window.kernel[i];
+  }
   rabbet_tensor_t* y = rabbet_onnx_unary(node, "ABS", x);
   y = rabbet_onnx_with_number(node, "POW", y, p);
   y = rabbet_onnx_pooling(node, "AVERAGE", y, &window, true);

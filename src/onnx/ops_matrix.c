@@ -71,8 +71,9 @@ static void rabbet_onnx_softmax_of(
   int axis = rabbet_onnx_axis(
       node, rabbet_onnx_attr_int(node, "axis", flat ? 1 : -1), dims.rank);
   bool single = true;
-  for (int i = axis + 1; i < dims.rank; ++i)
+  for (int i = axis + 1; i < dims.rank; ++i) {
     single &= dims.d[i] == 1;
+  }
   if (!rabbet_onnx_ok(node)) return;
   if (!flat || single) {
     node->outputs[0] = apply(node, x, axis);

@@ -59,8 +59,9 @@ static rabbet_tensor_t* rabbet_onnx_batch_constant(
   int rank = rabbet_onnx_rank(node, x);
   rabbet_dtype_t dtype = rabbet_onnx_dtype_of(node, x);
   rabbet_dims_t dims = {.rank = rank};
-  for (int i = 0; i < rank; ++i)
+  for (int i = 0; i < rank; ++i) {
     dims.d[i] = 1;
+  }
   if (rank > 1) dims.d[1] = constants[SCALE].weights.count;
   int64_t count;
   void* factors = rabbet_onnx_weights_room(node, dtype, &dims, &count);
@@ -103,8 +104,9 @@ static rabbet_tensor_t* rabbet_onnx_batch_computed(rabbet_onnx_node_t* node,
 }
 
 void rabbet_onnx_import_batch_normalization(rabbet_onnx_node_t* node) {
-  for (size_t i = 0; i <= STATISTICS; ++i)
+  for (size_t i = 0; i <= STATISTICS; ++i) {
     rabbet_onnx_required(node, i);
+  }
   bool training = rabbet_onnx_attr_int(node, "training_mode", 0) != 0;
   for (size_t i = 1; i < node->output_count; ++i) {
     training |= rabbet_onnx_wants(node, i);

@@ -77,8 +77,9 @@ void rabbet_onnx_import_transpose(rabbet_onnx_node_t* node) {
   int rank = rabbet_onnx_rank(node, x);
   rabbet_onnx_ints_t perm = rabbet_onnx_attr_ints(node, "perm");
   int64_t reversed[RABBET_MAX_RANK];
-  for (int i = 0; i < rank; ++i)
+  for (int i = 0; i < rank; ++i) {
     reversed[i] = rank - 1 - i;
+  }
   if (!perm.present) perm = (rabbet_onnx_ints_t){true, (size_t)rank, reversed};
   if (rabbet_onnx_ok(node) && perm.count != (size_t)rank) {
     RABBET_ONNX_FAIL(node, RABBET_STATUS_INVALID_ARGUMENT,

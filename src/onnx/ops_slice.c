@@ -179,8 +179,9 @@ void rabbet_onnx_import_concat(rabbet_onnx_node_t* node) {
   rabbet_tensor_t* x = rabbet_onnx_required(node, 0);
   int axis = rabbet_onnx_axis(node, rabbet_onnx_attr_int(node, "axis", 1),
                               rabbet_onnx_rank(node, x));
-  for (size_t i = 0; i < node->input_count; ++i)
+  for (size_t i = 0; i < node->input_count; ++i) {
     rabbet_onnx_required(node, i);
+  }
   if (!rabbet_onnx_ok(node)) return;
   node->outputs[0] =
       rabbet_onnx_concat(node, node->inputs, node->input_count, axis);
@@ -335,8 +336,9 @@ static rabbet_tensor_t* rabbet_onnx_wrap(rabbet_onnx_node_t* node,
   }
   rabbet_onnx_ints_t followed = rabbet_onnx_try_ints(node, indices);
   bool negative = !followed.present;
-  for (size_t i = 0; i < followed.count; ++i)
+  for (size_t i = 0; i < followed.count; ++i) {
     negative |= followed.data[i] < 0;
+  }
   if (!negative) return indices;
   rabbet_tensor_t* number = rabbet_onnx_index_vector(node, &extent, 1);
   if (rabbet_onnx_rank(node, indices) == 0) {

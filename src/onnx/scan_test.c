@@ -154,8 +154,9 @@ static void every_truncation_ends_in_a_status(void** state) {
 static void memory_is_bounded(void** state) {
   (void)state;
   rabbet_strbuf_t graph = wire_new();
-  for (int i = 0; i < 500000; ++i)
+  for (int i = 0; i < 500000; ++i) {
     wire_bytes(&graph, 1, "", 0);
+  }
   rabbet_strbuf_t model = wire_model(&graph, 17);
   RABBET_EXPECT_ERROR(parse(model.data, model.size), RABBET_STATUS_UNSUPPORTED,
                       "far more memory");

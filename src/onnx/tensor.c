@@ -217,8 +217,9 @@ static rabbet_status_t rabbet_onnx_external_bytes(
 
 static bool rabbet_onnx_has_odd_bool(const uint8_t* data, int64_t count) {
   uint8_t all = 0;
-  for (int64_t i = 0; i < count; ++i)
+  for (int64_t i = 0; i < count; ++i) {
     all |= data[i];
+  }
   return all > 1;
 }
 
@@ -255,8 +256,9 @@ static rabbet_status_t rabbet_onnx_use_raw(rabbet_onnx_storage_t* storage,
   uint8_t* copy;
   RABBET_RETURN_IF_ERROR(rabbet_arena_copy(&storage->arena, bytes.data,
                                            bytes.size, (void**)&copy));
-  for (int64_t i = 0; odd_bool && i < count; ++i)
+  for (int64_t i = 0; odd_bool && i < count; ++i) {
     copy[i] = copy[i] != 0;
+  }
   *out_data = copy;
   return rabbet_ok();
 }
@@ -331,8 +333,9 @@ static rabbet_status_t rabbet_onnx_tensor_dims(const Onnx__TensorProto* tensor,
                          tensor->n_dims, RABBET_MAX_RANK);
   }
   *out_dims = (rabbet_dims_t){.rank = (int32_t)tensor->n_dims};
-  for (size_t i = 0; i < tensor->n_dims; ++i)
+  for (size_t i = 0; i < tensor->n_dims; ++i) {
     out_dims->d[i] = tensor->dims[i];
+  }
   return rabbet_dims_count(out_dims, out_count);
 }
 

@@ -126,8 +126,9 @@ static void large_raw_data_is_aligned(void** state) {
   static int64_t values[400];
   const int64_t dims[] = {400};
   bool in_place = false, copied = false;
-  for (int i = 0; i < 400; ++i)
+  for (int i = 0; i < 400; ++i) {
     values[i] = i * 1000003LL;
+  }
   for (size_t shift = 1; shift <= 8; ++shift) {
     char name[16] = "aaaaaaaaaaaaaaa";
     name[shift] = '\0';

@@ -1,8 +1,9 @@
 // onnx_evaluate MODEL [INPUTS OUTPUTS]
 //
 // Imports MODEL and prints its inputs and outputs, a line each: the word, the
-// name, the type's number, the dims. With INPUTS it also evaluates each layer
-// in turn by its operator's reference kernel and writes the outputs.
+// type's number, the rank, the dims, the name; then its layers. With INPUTS it
+// also evaluates each layer in turn by its operator's reference kernel and
+// writes the outputs.
 //
 // INPUTS and OUTPUTS hold tensors one after another: int32 type, int32 rank,
 // int64 dims[rank], elements. They come in the order of the network's inputs
@@ -30,10 +31,11 @@ static void print_tensor(const char* word, rabbet_tensor_t* tensor) {
   rabbet_dims_t dims = {0};
   rabbet_status_ignore(rabbet_tensor_dtype(tensor, &dtype));
   rabbet_status_ignore(rabbet_tensor_dims(tensor, &dims));
-  printf("%s %s %d", word, rabbet_tensor_name(tensor), (int)dtype);
-  for (int i = 0; i < dims.rank; ++i)
+  printf("%s %d %d", word, (int)dtype, dims.rank);
+  for (int i = 0; i < dims.rank; ++i) {
     printf(" %lld", (long long)dims.d[i]);
-  printf("\n");
+  }
+  printf(" %s\n", rabbet_tensor_name(tensor));
 }
 
 static void print_network(const rabbet_network_t* network) {

@@ -92,8 +92,9 @@ static inline void wire_attr_ints(rabbet_strbuf_t* node, const char* name,
                                   const int64_t* values, size_t count) {
   rabbet_strbuf_t attr = wire_new();
   wire_string(&attr, 1, name);
-  for (size_t i = 0; i < count; ++i)
+  for (size_t i = 0; i < count; ++i) {
     wire_int(&attr, 8, values[i]);
+  }
   wire_int(&attr, 20, 7);
   wire_message(node, 5, &attr);
 }
@@ -132,8 +133,9 @@ static inline rabbet_strbuf_t wire_tensor(const char* name, int type,
                                           const int64_t* dims, size_t rank,
                                           const void* data, size_t size) {
   rabbet_strbuf_t tensor = wire_new();
-  for (size_t i = 0; i < rank; ++i)
+  for (size_t i = 0; i < rank; ++i) {
     wire_int(&tensor, 1, dims[i]);
+  }
   wire_int(&tensor, 2, type);
   wire_string(&tensor, 8, name);
   wire_bytes(&tensor, 9, data, size);

@@ -59,12 +59,13 @@ def operators():
 
 def _parse(text):
     network = Network([], [], [])
-    for line in text.splitlines():
-        word, *rest = line.split(" ")
+    for line in text.removesuffix("\n").split("\n"):
+        word, dtype, rest = line.split(" ", 2)
         if word == "layer":
-            network.layers.append((rest[0], " ".join(rest[1:])))
+            network.layers.append((dtype, rest))
             continue
-        name, dtype, *dims = rest
+        rank, _, rest = rest.partition(" ")
+        *dims, name = rest.split(" ", int(rank))
         tensor = Tensor(name, int(dtype), tuple(map(int, dims)))
         (network.inputs if word == "input" else network.outputs).append(tensor)
     return network
