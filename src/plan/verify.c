@@ -339,6 +339,10 @@ static rabbet_status_t rabbet_verify_range(const rabbet_plan_t* plan,
 static rabbet_status_t rabbet_verify_profiles(const rabbet_plan_t* plan) {
   if (plan->profile_count == 0)
     return RABBET_DAMAGED("the plan has no profile");
+  // Without inputs nothing else bounds the number.
+  if (plan->profile_count > RABBET_PLAN_MAX_PROFILES)
+    return RABBET_DAMAGED("the plan has %zu profiles; at most %d are possible",
+                          plan->profile_count, RABBET_PLAN_MAX_PROFILES);
   for (size_t p = 0; p < plan->profile_count; ++p) {
     for (size_t i = 0; i < plan->input_count; ++i)
       RABBET_RETURN_IF_ERROR(RABBET_ANNOTATE(

@@ -119,6 +119,13 @@ static rabbet_status_t rabbet_engine_list_slots(rabbet_engine_t* engine) {
     for (size_t i = 0; i < step->group.output_count; ++i)
       *slots++ = step->values[step->group.outputs[i]];
   }
+  RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
+      &engine->arena, engine->slot_count, sizeof(*engine->io_slots),
+      (void**)&engine->io_slots));
+  for (size_t i = 0; i < engine->slot_count; ++i) {
+    if (plan->values[engine->slot_values[i]].storage == RABBET_PLAN_STORAGE_IO)
+      engine->io_slots[engine->io_slot_count++] = i;
+  }
   return rabbet_ok();
 }
 

@@ -68,20 +68,22 @@ static rabbet_status_t rabbet_check_addresses(
   return rabbet_ok();
 }
 
-static void rabbet_fill_slots(rabbet_context_t* context,
-                              rabbet_prepared_t* prepared) {
+static void rabbet_fill_slot(const rabbet_context_t* context,
+                             rabbet_prepared_t* prepared, size_t begin,
+                             size_t slot) {
+  prepared->slots[slot - begin] = rabbet_value_address(
+      context, prepared, context->engine->slot_values[slot]);
+}
+
+static void rabbet_fill_all_slots(rabbet_context_t* context,
+                                  rabbet_prepared_t* prepared) {
   const rabbet_engine_t* engine = context->engine;
+  uint8_t* memory = context->memory[prepared->segment];
   size_t begin = 0, end = 0;
   rabbet_segment_slots(engine, prepared->segment, &begin, &end);
-  // After the first time, only what has moved.
-  bool all = prepared->memory_generation != context->memory_generation;
-  for (size_t i = begin; i < end; ++i) {
-    int32_t v = engine->slot_values[i];
-    if (all || engine->plan->values[v].storage == RABBET_PLAN_STORAGE_IO)
-      prepared->slots[i - begin] = rabbet_value_address(context, prepared, v);
-  }
-  uint8_t* memory = context->memory[prepared->segment];
-  for (size_t i = 0; all && i < prepared->run_count; ++i) {
+  for (size_t slot = begin; slot < end; ++slot)
+    rabbet_fill_slot(context, prepared, begin, slot);
+  for (size_t i = 0; i < prepared->run_count; ++i) {
     rabbet_run_t* run = &prepared->runs[i];
     void** slots =
         prepared->slots + engine->steps[run->step].first_slot - begin;
@@ -92,13 +94,28 @@ static void rabbet_fill_slots(rabbet_context_t* context,
   }
 }
 
+static void rabbet_fill_io_slots(rabbet_context_t* context,
+                                 rabbet_prepared_t* prepared) {
+  const rabbet_engine_t* engine = context->engine;
+  size_t begin = 0, end = 0;
+  rabbet_segment_slots(engine, prepared->segment, &begin, &end);
+  for (size_t i = 0; i < engine->io_slot_count; ++i) {
+    size_t slot = engine->io_slots[i];
+    if (slot >= begin && slot < end)
+      rabbet_fill_slot(context, prepared, begin, slot);
+  }
+}
+
 static rabbet_status_t rabbet_bind(rabbet_context_t* context,
                                    rabbet_prepared_t* prepared) {
   if (prepared->memory_generation == context->memory_generation &&
       prepared->io_generation == context->io_generation)
     return rabbet_ok();
   RABBET_RETURN_IF_ERROR(rabbet_check_addresses(context, prepared));
-  rabbet_fill_slots(context, prepared);
+  if (prepared->memory_generation != context->memory_generation)
+    rabbet_fill_all_slots(context, prepared);
+  else
+    rabbet_fill_io_slots(context, prepared);
   prepared->memory_generation = context->memory_generation;
   prepared->io_generation = context->io_generation;
   return rabbet_ok();

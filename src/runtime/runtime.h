@@ -37,6 +37,9 @@ struct rabbet_engine_t {
   // An argument of a step is a slot: all steps' boundary values in order.
   int32_t* slot_values;
   size_t slot_count;
+  // Slots whose address the caller sets, in order.
+  size_t* io_slots;
+  size_t io_slot_count;
   rabbet_io_t* ios;
   // Segment before which an output's memory must be there.
   int32_t* io_segments;
