@@ -123,16 +123,21 @@ static rabbet_status_t rabbet_dnnl_found_add(
 }
 
 // Leaves out what is never the best where something better exists: code for
-// lesser instruction sets, and products by way of a copied matrix (im2col).
-static bool rabbet_dnnl_is_worth(const rabbet_dnnl_found_list_t* list, int i,
+// lesser instruction sets, and convolutions by way of a copied matrix (im2col),
+// whose posts are scalar code besides.
+static bool rabbet_dnnl_is_worth(const rabbet_dnnl_fused_t* fused,
+                                 const rabbet_dnnl_found_list_t* list, int i,
                                  int optimization_level) {
   const char* name = list->found[i].name;
-  if (i == 0 || optimization_level >= 5) return true;
+  bool copies =
+      strstr(name, "x64:gemm") && fused->spec.kind == RABBET_DNNL_CONVOLUTION;
+  if (optimization_level >= 5) return true;
+  if (copies && fused->epilogue.count > 0) return false;
+  if (i == 0) return true;
   if (strstr(name, "sse41")) return false;
   if (strstr(name, "avx2") && rabbet_cpu_isa() >= RABBET_CPU_AVX512)
     return false;
-  if (optimization_level <= 1) return false;
-  return optimization_level >= 4 || !strstr(name, "x64:gemm");
+  return optimization_level >= 2 && !copies;
 }
 
 static rabbet_status_t rabbet_dnnl_fused_offer(
@@ -170,7 +175,8 @@ rabbet_status_t rabbet_dnnl_fused_propose(
                                    rabbet_dnnl_found_add, &list);
   }
   for (int i = 0; rabbet_is_ok(status) && i < list.count; ++i) {
-    if (rabbet_dnnl_is_worth(&list, i, offer->propose->optimization_level))
+    if (rabbet_dnnl_is_worth(fused, &list, i,
+                             offer->propose->optimization_level))
       status = rabbet_dnnl_fused_offer(fused, offer, &list.found[i]);
   }
   return status;

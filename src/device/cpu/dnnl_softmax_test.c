@@ -10,10 +10,15 @@ static void softmax(void** state) {
     int64_t axes;
     int least;
   } all[] = {
-      {KERNEL_DIMS(5, 33), 2, 1},       {KERNEL_DIMS(5, 33), 1, 1},
-      {KERNEL_DIMS(7), 1, 1},           {KERNEL_DIMS(2, 3, 4, 17), 8, 1},
-      {KERNEL_DIMS(2, 20, 4, 5), 2, 2}, {KERNEL_DIMS(2, 20, 4, 5), 0, 2},
-      {KERNEL_DIMS(2, 3, 4, 17), 4, 1},
+      {KERNEL_DIMS(5, 33), 2, 1},
+      {KERNEL_DIMS(7), 1, 1},
+      {KERNEL_DIMS(2, 3, 4, 17), 8, 1},
+      // Channels last make axis 1 the innermost.
+      {KERNEL_DIMS(2, 20, 4, 5), 2, 1},
+      {KERNEL_DIMS(2, 20, 4, 5), 0, 1},
+      // oneDNN has no fast code for other axes.
+      {KERNEL_DIMS(5, 33), 1, 0},
+      {KERNEL_DIMS(2, 3, 4, 17), 4, 0},
   };
   for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); ++i) {
     for (int t = 0; t < 3; ++t) {
