@@ -1,5 +1,6 @@
 // Conversions between formats and types, and concatenations, by oneDNN.
 #include "conformance/cpu_device.h"
+#include "device/cpu/cpu.h"
 
 static const rabbet_dtype_t real_types[] = {
     RABBET_DTYPE_FLOAT, RABBET_DTYPE_HALF, RABBET_DTYPE_BF16};
@@ -65,8 +66,14 @@ static void integers(void** state) {
   check_reorder(*state, RABBET_DTYPE_INT32, KERNEL_DIMS(1, 4, 3, 3), mixed, 0);
 }
 
+// oneDNN moves 16-bit elements only with AVX-512.
+static bool moves_halves(void) {
+  return rabbet_cpu_isa() >= RABBET_CPU_AVX512;
+}
+
 // Bits are moved, not values: every HALF and BF16 pattern arrives as it was.
 static void bits_are_kept(void** state) {
+  if (!moves_halves()) skip();
   for (int t = 1; t < 3; ++t) {
     kernel_case_t c;
     kernel_case_begin(&c, *state, real_types[t]);
@@ -139,6 +146,7 @@ static void concat(void** state) {
                                 KERNEL_DIMS(1, 20, 4, 5)};
   const rabbet_dims_t flat[] = {KERNEL_DIMS(4), KERNEL_DIMS(1), KERNEL_DIMS(7)};
   for (int t = 0; t < 5; ++t) {
+    if (rabbet_dtype_bits(types[t]) == 16 && !moves_halves()) continue;
     assert_true(check_concat(*state, types[t], blocks, 3, 1) >= 2);
     assert_true(check_concat(*state, types[t], odd, 2, -3) >= 1);
     assert_true(check_concat(*state, types[t], rows, 2, 2) >= 1);
