@@ -184,11 +184,17 @@ rabbet_tensor_t* rabbet_onnx_int64s(rabbet_onnx_node_t* node,
 
 // The node's own name for its first layer; the rest are numbered.
 static const char* rabbet_onnx_layer_name(rabbet_onnx_node_t* node) {
+  const char* name = node->name;
   size_t number = node->layer_count++;
-  if (number == 0) return node->name;
-  const char* name = NULL;
-  rabbet_onnx_fail(node, rabbet_arena_printf(&node->importer->arena, &name,
-                                             "%s.%zu", node->name, number));
+  while (number > 0 && rabbet_onnx_ok(node)) {
+    rabbet_onnx_fail(node, rabbet_arena_printf(&node->importer->arena, &name,
+                                               "%s.%zu", node->name, number));
+    if (!rabbet_onnx_ok(node) ||
+        !rabbet_onnx_layer_exists(node->importer, name)) {
+      break;
+    }
+    number = node->layer_count++;
+  }
   return name;
 }
 
@@ -270,7 +276,9 @@ rabbet_tensor_t* rabbet_onnx_layer(rabbet_onnx_node_t* node, const char* op,
   rabbet_onnx_fail(
       node, rabbet_network_add_layer(node->importer->network, op, name, inputs,
                                      input_count, attrs, attr_count, &layer));
-  return rabbet_onnx_ok(node) ? rabbet_layer_output(layer, 0) : NULL;
+  if (!rabbet_onnx_ok(node)) return NULL;
+  rabbet_onnx_fail(node, rabbet_layer_set_metadata(layer, node->metadata));
+  return rabbet_layer_output(layer, 0);
 }
 
 int64_t rabbet_onnx_enumerator(rabbet_onnx_node_t* node, const char* op,

@@ -49,6 +49,12 @@ static rabbet_status_t rabbet_onnx_check_model(
                          rabbet_network_layer_count(importer->network),
                          rabbet_network_input_count(importer->network));
   }
+  if (model->ir_version > ONNX__VERSION__IR_VERSION) {
+    rabbet_log(importer->network->logger, RABBET_SEVERITY_WARNING,
+               "the model's IR version is %lld, newer than the newest that is "
+               "known (%d); what is new in it is not seen",
+               (long long)model->ir_version, (int)ONNX__VERSION__IR_VERSION);
+  }
   return rabbet_onnx_check_opsets(importer);
 }
 

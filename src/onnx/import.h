@@ -55,8 +55,9 @@ typedef struct rabbet_onnx_node_t {
   rabbet_onnx_importer_t* importer;
   rabbet_onnx_scope_t* scope;
   const Onnx__NodeProto* proto;
-  size_t index;      // in its graph
-  const char* name;  // of its layers: unique, prefixed
+  size_t index;          // in its graph
+  const char* name;      // of its layers: unique, prefixed
+  const char* metadata;  // of its layers: says which node they come from
   const char* domain;
   int64_t opset;        // version of its domain's operator set
   const char* variant;  // of the operator's line in operators.def
@@ -113,6 +114,9 @@ rabbet_status_t rabbet_onnx_scope_enter(rabbet_onnx_scope_t* scope,
 // The body of a local function in place of the node.
 void rabbet_onnx_import_function(rabbet_onnx_node_t* node,
                                  const Onnx__FunctionProto* function);
+// Whether a layer has the name, or a node so far.
+bool rabbet_onnx_layer_exists(const rabbet_onnx_importer_t* importer,
+                              const char* name);
 // The function that a node calls, or NULL.
 const Onnx__FunctionProto* rabbet_onnx_find_function(
     const rabbet_onnx_importer_t* importer, const Onnx__NodeProto* node);

@@ -113,6 +113,28 @@ static void names_and_dims_are_kept(void** state) {
   rabbet_network_release(network);
 }
 
+static rabbet_strbuf_t named(const char* op_type, const char* inputs,
+                             const char* outputs, const char* name) {
+  rabbet_strbuf_t node = wire_node(op_type, inputs, outputs);
+  wire_string(&node, 3, name);
+  return node;
+}
+
+// Numbers behind a node's name, nodes of one name: whoever comes later gets
+// another.
+static void layer_names_do_not_clash(void** state) {
+  (void)state;
+  rabbet_strbuf_t graph = begin_graph();
+  add_node(&graph, named("Mish", "x", "a", "m"));
+  add_node(&graph, named("Relu", "a", "b", "m.1"));
+  add_node(&graph, named("Relu", "b", "y", "m"));
+  rabbet_network_t* network = imported(end_graph(&graph, 18));
+  assert_int_equal(rabbet_network_layer_count(network), 5);
+  assert_string_equal(rabbet_layer_metadata(rabbet_network_layer(network, 2)),
+                      "[ONNX Layer: m]");
+  rabbet_network_release(network);
+}
+
 // An initializer, an input and an aliased tensor as outputs get copies.
 static void outputs_are_tensors_of_their_own(void** state) {
   (void)state;
@@ -576,6 +598,7 @@ static void every_truncation_ends_in_a_status(void** state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(names_and_dims_are_kept),
+      cmocka_unit_test(layer_names_do_not_clash),
       cmocka_unit_test(outputs_are_tensors_of_their_own),
       cmocka_unit_test(wrong_graphs_are_explained),
       cmocka_unit_test(every_unknown_node_is_reported),

@@ -179,6 +179,12 @@ rabbet_status_t rabbet_onnx_check_support(const rabbet_onnx_scope_t* scope) {
 
 // ---- Names -----------------------------------------------------------------
 
+bool rabbet_onnx_layer_exists(const rabbet_onnx_importer_t* importer,
+                              const char* name) {
+  return rabbet_map_get_string(&importer->layer_names, name) ||
+         rabbet_map_get_string(&importer->network->layer_names, name);
+}
+
 static rabbet_status_t rabbet_onnx_node_name(rabbet_onnx_node_t* node) {
   rabbet_onnx_importer_t* importer = node->importer;
   const char* given = node->proto->name;
@@ -190,11 +196,14 @@ static rabbet_status_t rabbet_onnx_node_name(rabbet_onnx_node_t* node) {
         &importer->arena, &node->name, "%s%s_%zu", node->scope->prefix,
         node->proto->op_type, node->index));
   }
-  if (rabbet_map_get_string(&importer->layer_names, node->name)) {
-    RABBET_RETURN_IF_ERROR(rabbet_arena_printf(&importer->arena, &node->name,
-                                               "%s#%zu", node->name,
-                                               importer->node_count));
+  const char* base = node->name;
+  for (size_t i = importer->node_count;
+       rabbet_onnx_layer_exists(importer, node->name); ++i) {
+    RABBET_RETURN_IF_ERROR(
+        rabbet_arena_printf(&importer->arena, &node->name, "%s#%zu", base, i));
   }
+  RABBET_RETURN_IF_ERROR(rabbet_arena_printf(&importer->arena, &node->metadata,
+                                             "[ONNX Layer: %s]", node->name));
   return rabbet_map_set(&importer->layer_names, node->name, strlen(node->name),
                         node);
 }

@@ -338,6 +338,7 @@ void rabbet_onnx_import_plugin(rabbet_onnx_node_t* node,
                        creator->plugin_namespace, node->name, node->inputs,
                        node->input_count, attrs, count, &layer));
   if (!rabbet_onnx_ok(node)) return;
+  rabbet_onnx_fail(node, rabbet_layer_set_metadata(layer, node->metadata));
   size_t outputs = rabbet_layer_output_count(layer);
   if (node->output_count > outputs) {
     RABBET_ONNX_FAIL(node, RABBET_STATUS_INVALID_ARGUMENT,
