@@ -77,8 +77,8 @@ bool rabbet_json_valid(const char* text) {
       char closer = *text == '[' ? ']' : '}';
       ++text;
       rabbet_json_space(&text);
+      if (depth == sizeof(closers)) return false;
       if (*text != closer) {
-        if (depth == sizeof(closers)) return false;
         closers[depth++] = closer;
         if (closer == '}' && !rabbet_json_name(&text)) return false;
         continue;
