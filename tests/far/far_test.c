@@ -1,0 +1,186 @@
+// The runtime on a device whose memory is not the host's.
+#include <math.h>
+
+#include "device/device.h"
+#include "plan_samples.h"
+#include "rabbet/engine.h"
+#include "test_plugins.h"
+
+#define SYSTEM rabbet_allocator_system()
+#define ROOM 64
+
+static rabbet_device_t* device;
+
+static rabbet_context_t* make_context(void (*sample)(maker_t* maker)) {
+  maker_t maker;
+  void* data = NULL;
+  size_t size = 0;
+  rabbet_engine_t* engine = NULL;
+  rabbet_context_t* context = NULL;
+  maker_begin(&maker, SYSTEM);
+  sample(&maker);
+  maker.plan->device = "far";
+  maker_write(&maker, SYSTEM, &data, &size);
+  maker_end(&maker);
+  RABBET_EXPECT_OK(
+      rabbet_engine_deserialize(data, size, NULL, SYSTEM, &engine));
+  rabbet_free_aligned(SYSTEM, data, RABBET_PLAN_ALIGNMENT);
+  RABBET_EXPECT_OK(rabbet_context_create(engine, SYSTEM, &context));
+  rabbet_engine_release(engine);
+  return context;
+}
+
+// Room on the device for an input or output.
+static void* place(rabbet_context_t* context, const char* name) {
+  void* memory = NULL;
+  int32_t io = rabbet_engine_find_io(rabbet_context_engine(context), name);
+  RABBET_EXPECT_OK(device->vtable->allocate(device, ROOM, &memory));
+  RABBET_EXPECT_OK(rabbet_context_set_address(context, (size_t)io, memory));
+  return memory;
+}
+
+static void put(void* memory, const void* data, size_t size) {
+  RABBET_EXPECT_OK(
+      device->vtable->copy_to_device(device, memory, data, size, NULL));
+}
+
+static void expect(const void* memory, const float* expected, size_t count) {
+  float found[ROOM / sizeof(float)];
+  RABBET_EXPECT_OK(device->vtable->copy_to_host(device, found, memory,
+                                                count * sizeof(float), NULL));
+  for (size_t i = 0; i < count; ++i)
+    assert_float_equal(found[i], expected[i], 1e-6f);
+}
+
+static void set_shape(rabbet_context_t* context, size_t io, int32_t rank,
+                      int64_t d0, int64_t d1) {
+  rabbet_dims_t dims = {.rank = rank, .d = {d0, d1}};
+  RABBET_EXPECT_OK(rabbet_context_set_input_shape(context, io, &dims));
+}
+
+static void constants(void** state) {
+  (void)state;
+  rabbet_context_t* context = make_context(sample_static);
+  static const float x[] = {1, 2, 3, -4, -5, 6};
+  static const float expected[] = {0, 1.5f, 3, 0, 0, 7.5f};
+  void *far_x = place(context, "x"), *far_y = place(context, "y");
+  put(far_x, x, sizeof(x));
+  RABBET_EXPECT_OK(rabbet_context_execute(context, NULL));
+  expect(far_y, expected, 6);
+  rabbet_context_destroy(context);
+  device->vtable->free(device, far_x);
+  device->vtable->free(device, far_y);
+}
+
+// Values that the host writes for steps and for outputs.
+static void host_values(void** state) {
+  (void)state;
+  rabbet_context_t* context = make_context(sample_dynamic);
+  static const char* const names[] = {"a", "b", "y", "n", "m"};
+  static const float a[] = {1, 2, 3, 4, 5, 6}, b[] = {-3, 0, 1, -9, 0, 1};
+  void* memory[5];
+  for (int i = 0; i < 5; ++i)
+    memory[i] = place(context, names[i]);
+  put(memory[0], a, sizeof(a));
+  put(memory[1], b, sizeof(b));
+  for (int64_t batch = 3; batch >= 1; --batch) {
+    set_shape(context, 0, 2, batch, 2);
+    set_shape(context, 1, 2, batch, 2);
+    RABBET_EXPECT_OK(rabbet_context_execute(context, NULL));
+    float expected[6], less = (float)batch - 1;
+    int32_t twice = 0;
+    for (int64_t i = 0; i < 2 * batch; ++i)
+      expected[i] = fmaxf(a[i] + b[i], 0);
+    expect(memory[2], expected, (size_t)batch * 2);
+    expect(memory[4], &less, 1);
+    RABBET_EXPECT_OK(
+        device->vtable->copy_to_host(device, &twice, memory[3], 4, NULL));
+    assert_int_equal(twice, 2 * batch);
+  }
+  rabbet_context_destroy(context);
+  for (int i = 0; i < 5; ++i)
+    device->vtable->free(device, memory[i]);
+}
+
+static void read_back(void** state) {
+  (void)state;
+  rabbet_context_t* context = make_context(sample_reads);
+  static const float x[] = {0, 1, 0, -2, 3};
+  static const float expected[] = {2, -2, 6};
+  void *far_x = place(context, "x"), *far_y = place(context, "y");
+  rabbet_dims_t dims;
+  put(far_x, x, sizeof(x));
+  set_shape(context, 0, 1, 5, 0);
+  RABBET_EXPECT_OK(rabbet_context_execute(context, NULL));
+  RABBET_EXPECT_OK(rabbet_context_shape(context, 1, &dims));
+  assert_int_equal(dims.d[0], 3);
+  expect(far_y, expected, 3);
+  rabbet_context_destroy(context);
+  device->vtable->free(device, far_x);
+  device->vtable->free(device, far_y);
+}
+
+// A shape input lies on the host; the step that reads it gets a copy.
+static void shape_inputs(void** state) {
+  (void)state;
+  rabbet_context_t* context = make_context(sample_shape_input);
+  static const float x[] = {1, 2, 3, 4, 5, 6, 7, 8};
+  void *far_x = place(context, "x"), *far_y = place(context, "y");
+  int32_t s = 0;
+  put(far_x, x, sizeof(x));
+  RABBET_EXPECT_OK(rabbet_context_set_address(context, 1, &s));
+  for (s = 0; s <= 8; ++s) {
+    RABBET_EXPECT_OK(rabbet_context_execute(context, NULL));
+    expect(far_y, x, (size_t)s);
+  }
+  rabbet_context_destroy(context);
+  device->vtable->free(device, far_x);
+  device->vtable->free(device, far_y);
+}
+
+static void* give_room(void* user_data, const char* name, void* current,
+                       size_t size, size_t alignment, void* stream) {
+  (void)name, (void)current, (void)alignment, (void)stream;
+  assert_true(size <= ROOM);
+  return user_data;
+}
+
+static void late_sizes(void** state) {
+  (void)state;
+  rabbet_context_t* context = make_context(sample_late);
+  static const float x[] = {4, -1, 2, 3, 5, 6, 7, 8};
+  static const float expected[] = {4, 0, 2, 3};
+  void *far_x = place(context, "x"), *far_z = place(context, "z");
+  put(far_x, x, sizeof(x));
+  RABBET_EXPECT_OK(rabbet_context_set_output_allocator(
+      context, 1, (rabbet_output_allocator_t){far_z, give_room, NULL}));
+  RABBET_EXPECT_OK(rabbet_context_execute(context, NULL));
+  expect(far_z, expected, 4);
+  rabbet_context_destroy(context);
+  device->vtable->free(device, far_x);
+  device->vtable->free(device, far_z);
+}
+
+static int setup(void** state) {
+  (void)state;
+  setenv("RABBET_LIBRARY_PATH", RABBET_FAR_FOLDER, 1);
+  test_plugins_register();
+  RABBET_EXPECT_OK(rabbet_device_create("far", SYSTEM, &device));
+  return 0;
+}
+
+static int teardown(void** state) {
+  (void)state;
+  rabbet_device_release(device);
+  test_plugins_deregister();
+  return 0;
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(constants),  cmocka_unit_test(host_values),
+      cmocka_unit_test(read_back),  cmocka_unit_test(shape_inputs),
+      cmocka_unit_test(late_sizes),
+  };
+  return cmocka_run_group_tests(tests, setup, teardown);
+}
