@@ -20,7 +20,8 @@ def plugin_files(arguments: list[str]) -> list[str]:
             files.append(arguments[i + 1])
         elif argument.startswith("--plugins="):
             files.append(argument.partition("=")[2])
-    return files
+    # Shared libraries are loaded by the command itself.
+    return [file for file in files if not file.endswith(".so")]
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -15,12 +15,15 @@ def _type_name(dtype: DataType) -> str:
     return str(storage_type(dtype)) if dtype is not DataType.BF16 else "bfloat16"
 
 
-def _check_type(found: Any, info: IoInfo, how: str) -> None:
+def _same_type(found: Any, info: IoInfo) -> bool:
     try:
-        same = dtype_of(found) is info.dtype
+        return dtype_of(found) is info.dtype
     except TypeError:
-        same = False
-    if not same:
+        return False
+
+
+def _check_type(found: Any, info: IoInfo, how: str) -> None:
+    if not _same_type(found, info):
         wanted = _type_name(info.dtype)
         raise TypeError(
             f"input '{info.name}' is {found}, the model takes {wanted}; convert it: "
@@ -90,7 +93,7 @@ def _foreign_input(value: Any, info: IoInfo) -> tuple[Any, Any]:
     else:
         array = np.asarray(value)
     _check_type(array.dtype, info, "x.astype({!r})")
-    return np.ascontiguousarray(array), finish
+    return array, finish
 
 
 def convert_input(value: Any, info: IoInfo) -> tuple[Any, tuple[int, ...], Any]:
@@ -108,20 +111,21 @@ def convert_input(value: Any, info: IoInfo) -> tuple[Any, tuple[int, ...], Any]:
     else:
         array, finish = _foreign_input(value, info)
     shape = tuple(array.shape)
-    contiguous = np.ascontiguousarray(array)
-    return contiguous.reshape(-1).view(np.uint8), shape, finish
+    usable = np.require(array, requirements=("C", "A"))
+    return usable.reshape(-1).view(np.uint8), shape, finish
 
 
-def create_output(info: IoInfo, shape: tuple[int, ...], like: Any) -> tuple[Any, int]:
-    """A fresh array of the kind of `like` (a torch tensor or None), and its address."""
+def torch_dtype(dtype: DataType) -> Any:
+    """torch's name for a type."""
+    import torch
+
+    return getattr(torch, _type_name(dtype))
+
+
+def create_output(info: IoInfo, shape: tuple[int, ...]) -> tuple[Any, int]:
+    """A fresh NumPy array and its address."""
     import numpy as np
 
-    if is_torch(like):
-        import torch
-
-        dtype = getattr(torch, _type_name(info.dtype))
-        tensor = torch.empty(shape, dtype=dtype)
-        return tensor, tensor.data_ptr()
     array = np.empty(shape, storage_type(info.dtype))
     return array, array.ctypes.data
 
@@ -134,7 +138,7 @@ def take_output(array: Any, info: IoInfo, shape: tuple[int, ...]) -> tuple[Any, 
             f"out: the shape of output '{info.name}' is known only after the run; leave "
             "out= away"
         )
-    if tuple(array.shape) != shape or dtype_of(array.dtype) is not info.dtype:
+    if tuple(array.shape) != shape or not _same_type(array.dtype, info):
         raise ValueError(
             f"out: output '{info.name}' is {_type_name(info.dtype)} {shape}, got "
             f"{array.dtype} {tuple(array.shape)}"

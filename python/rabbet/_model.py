@@ -164,10 +164,15 @@ class Model(_rabbet.Runner):
 
         return convert_input(value, self._inputs[index])
 
-    def _create(self, index: int, shape: tuple[int, ...], like: Any) -> tuple[Any, int]:
+    def _create(self, index: int, shape: tuple[int, ...]) -> tuple[Any, int]:
         from ._convert import create_output
 
-        return create_output(self._outputs[index], shape, like)
+        return create_output(self._outputs[index], shape)
+
+    def _torch_dtype(self, index: int) -> dict[str, Any]:
+        from ._convert import torch_dtype
+
+        return {"dtype": torch_dtype(self._outputs[index].dtype)}
 
     def _out(self, out: Any, index: int, shape: tuple[int, ...]) -> tuple[Any, int]:
         from ._convert import take_output

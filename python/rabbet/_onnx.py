@@ -107,6 +107,7 @@ class OnnxParser:
 
     def parse_from_file(self, model: str | os.PathLike[str]) -> bool:
         """Imports a file; its weights are used in place."""
+        os.stat(model)  # FileNotFoundError, as from open()
         return self._import(os.fspath(model), None)
 
     def supports_operator(self, op_name: str, domain: str = "") -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
@@ -368,6 +369,7 @@ class Runtime:
 
     def load_cuda_engine(self, path: str) -> ICudaEngine:
         """An engine from a file, used in place."""
+        os.stat(path)  # FileNotFoundError, as from open()
         return _rabbet.load_engine(
             ICudaEngine, path, self.device, self._logger, self.engine_host_code_allowed
         )

@@ -1,7 +1,7 @@
 // Attributes of operators and plugins to Python values and back.
 #include <string.h>
 
-#include "rabbet_py.h"
+#include "python/src/rabbet_py.h"
 
 // ---- Attributes to Python --------------------------------------------------
 

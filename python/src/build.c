@@ -1,5 +1,5 @@
 // Builds, and the memory that they give.
-#include "rabbet_py.h"
+#include "python/src/rabbet_py.h"
 
 // ---- Host memory -----------------------------------------------------------
 

@@ -1,7 +1,7 @@
 // Profiles, timing caches, configurations, builds.
 #include <string.h>
 
-#include "rabbet_py.h"
+#include "python/src/rabbet_py.h"
 
 // ---- Profile ---------------------------------------------------------------
 

@@ -1,7 +1,7 @@
 // Python objects as loggers, profilers, progress monitors, output allocators.
 //
 // The C structs borrow the objects; whoever hands them on keeps them alive.
-#include "rabbet_py.h"
+#include "python/src/rabbet_py.h"
 
 // A callback cannot return an error here: it is printed, as from __del__.
 static void rabbet_py_unraisable(PyObject* result, PyObject* where) {

@@ -2,7 +2,7 @@
 // interface; `runner.c` has the short way.
 #include <string.h>
 
-#include "rabbet_py.h"
+#include "python/src/rabbet_py.h"
 
 static void rabbet_py_release_context(void* pointer) {
   // A plugin's state holds Python objects: destroy_state takes the GIL itself.

@@ -2,7 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "rabbet_py.h"
+#include "python/src/rabbet_py.h"
 
 int rabbet_py_to_int64(PyObject* object, const char* what, int64_t* out_value) {
   *out_value = 0;

@@ -1,5 +1,5 @@
 // The builder of dimension expressions that a plugin's description gets.
-#include "plugin_adapter.h"
+#include "python/src/plugin_adapter.h"
 
 // The pointer is only there while the callback that was given it runs.
 static rabbet_dim_builder_t* rabbet_py_open_builder(PyObject* self) {

@@ -1,7 +1,7 @@
 // Engines.
 #include <string.h>
 
-#include "rabbet_py.h"
+#include "python/src/rabbet_py.h"
 
 static void rabbet_py_release_engine(void* pointer) {
   rabbet_engine_release(pointer);

@@ -1,7 +1,7 @@
 // Statuses to exceptions and back.
 #include <string.h>
 
-#include "rabbet_py.h"
+#include "python/src/rabbet_py.h"
 
 // Identifies payloads that are Python exceptions.
 static const char rabbet_py_exception_tag;

@@ -1,5 +1,5 @@
 // Objects that wrap one C pointer.
-#include "rabbet_py.h"
+#include "python/src/rabbet_py.h"
 
 int rabbet_py_handle_visit(PyObject* self, visitproc visit, void* arg) {
   Py_VISIT(((rabbet_py_handle_t*)self)->keep);

@@ -1,5 +1,5 @@
 // The extension module rabbet._rabbet.
-#include "rabbet_py.h"
+#include "python/src/rabbet_py.h"
 
 rabbet_py_types_t rabbet_py_types;
 

@@ -1,7 +1,7 @@
 // Networks.
 #include <string.h>
 
-#include "rabbet_py.h"
+#include "python/src/rabbet_py.h"
 
 static void rabbet_py_release_network(void* pointer) {
   rabbet_network_release(pointer);

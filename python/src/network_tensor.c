@@ -1,5 +1,5 @@
 // Tensors of networks.
-#include "rabbet_py.h"
+#include "python/src/rabbet_py.h"
 
 static PyObject* rabbet_py_tensor_name(PyObject* self, void* closure) {
   (void)closure;

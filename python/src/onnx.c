@@ -1,5 +1,5 @@
 // ONNX import.
-#include "rabbet_py.h"
+#include "python/src/rabbet_py.h"
 
 static PyObject* rabbet_py_onnx_error_list(const rabbet_onnx_errors_t* errors) {
   size_t count = rabbet_onnx_errors_count(errors);

@@ -4,7 +4,7 @@
 // shape_inputs, input_count and create(attrs, layer name, phase), which gives
 // an instance (plugin_adapter.h says what that has). Everything here runs
 // during builds and loads only; plugin_call.c is what runs often.
-#include "plugin_adapter.h"
+#include "python/src/plugin_adapter.h"
 
 #include <string.h>
 

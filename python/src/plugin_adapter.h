@@ -2,8 +2,8 @@
 #ifndef RABBET_PYTHON_SRC_PLUGIN_ADAPTER_H_
 #define RABBET_PYTHON_SRC_PLUGIN_ADAPTER_H_
 
-#include "plugin_tensor.h"
-#include "rabbet_py.h"
+#include "python/src/plugin_tensor.h"
+#include "python/src/rabbet_py.h"
 
 // An instance: an object of the package with the methods describe,
 // combinations, tactics, timing_key, serialize, bind. Immutable.

@@ -2,7 +2,7 @@
 // and refreshed in place; made anew only after a call that kept some of them.
 #include <string.h>
 
-#include "plugin_adapter.h"
+#include "python/src/plugin_adapter.h"
 
 _Thread_local const rabbet_py_run_t* rabbet_py_run;
 

@@ -2,7 +2,7 @@
 #include <stdbool.h>
 #include <string.h>
 
-#include "plugin_tensor.h"
+#include "python/src/plugin_tensor.h"
 
 bool rabbet_py_tensor_usable(rabbet_py_tensor_t* self) {
   if (self->expired) {

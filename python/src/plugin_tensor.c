@@ -1,5 +1,5 @@
 // rabbet.plugin.Tensor: a tensor handed to a plugin.
-#include "plugin_tensor.h"
+#include "python/src/plugin_tensor.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -2,8 +2,8 @@
 #ifndef RABBET_PYTHON_SRC_PLUGIN_TENSOR_H_
 #define RABBET_PYTHON_SRC_PLUGIN_TENSOR_H_
 
-#include "dlpack.h"
-#include "rabbet_py.h"
+#include "python/src/dlpack.h"
+#include "python/src/rabbet_py.h"
 
 // rabbet.plugin.Tensor. `extent` and `strides` describe what the protocols
 // export: the logical shape where strides can express the format, else the

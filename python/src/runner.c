@@ -2,7 +2,7 @@
 // a pool, runs it, gives fresh arrays. Usual arrays (NumPy, torch, buffers of
 // the right type, row-major) are bound here without a copy; everything else,
 // and every error about an argument, is left to methods of the Python class.
-#include "runner.h"
+#include "python/src/runner.h"
 
 #include <string.h>
 
@@ -14,6 +14,7 @@ static void rabbet_py_lane_destroy(rabbet_py_runner_t* runner,
   rabbet_context_destroy(lane->context);
   for (size_t i = 0; lane->outputs && i < runner->output_count; ++i) {
     Py_XDECREF(lane->outputs[i].empty_args);
+    Py_XDECREF(lane->outputs[i].torch_dtype);
     rabbet_free_aligned(rabbet_allocator_system(), lane->outputs[i].scratch,
                         lane->outputs[i].scratch_alignment);
   }
@@ -221,18 +222,22 @@ static rabbet_status_t rabbet_py_bind_inputs(rabbet_py_runner_t* runner,
   return status;
 }
 
-// numpy.empty(shape, dtype); the arguments are kept for the next call.
+// Arguments of numpy.empty and torch.empty, kept while the shape is the same.
+static int rabbet_py_empty_arguments(rabbet_py_runner_t* runner,
+                                     rabbet_py_output_t* output, size_t i) {
+  if (output->fresh) return 0;
+  PyObject* shape = rabbet_py_from_dims(&output->dims);
+  PyObject* dtype = PyTuple_GetItem(runner->dtypes, (Py_ssize_t)i);
+  Py_XDECREF(output->empty_args);
+  output->empty_args = shape && dtype ? PyTuple_Pack(2, shape, dtype) : NULL;
+  Py_XDECREF(shape);
+  output->fresh = output->empty_args != NULL;
+  return output->fresh ? 0 : -1;
+}
+
 static int rabbet_py_numpy_output(rabbet_py_runner_t* runner,
                                   rabbet_py_output_t* output, size_t i) {
-  if (!output->fresh) {
-    PyObject* shape = rabbet_py_from_dims(&output->dims);
-    PyObject* dtype = PyTuple_GetItem(runner->dtypes, (Py_ssize_t)i);
-    Py_XDECREF(output->empty_args);
-    output->empty_args = shape && dtype ? PyTuple_Pack(2, shape, dtype) : NULL;
-    Py_XDECREF(shape);
-    if (!output->empty_args) return -1;
-    output->fresh = true;
-  }
+  if (rabbet_py_empty_arguments(runner, output, i)) return -1;
   output->array = PyObject_Call(runner->empty, output->empty_args, NULL);
   if (!output->array) return -1;
   if (PyObject_GetBuffer(output->array, &output->view, PyBUF_WRITABLE) < 0) {
@@ -243,14 +248,13 @@ static int rabbet_py_numpy_output(rabbet_py_runner_t* runner,
   return 0;
 }
 
-// By self._create(index, shape, like) -> (array, address).
-static int rabbet_py_other_output(PyObject* self, rabbet_py_lane_t* lane,
-                                  size_t i, PyObject* like) {
-  rabbet_py_output_t* output = &lane->outputs[i];
+// By self._create(index, shape) -> (array, address).
+static int rabbet_py_other_output(PyObject* self, rabbet_py_output_t* output,
+                                  size_t i) {
   PyObject* shape = rabbet_py_from_dims(&output->dims);
-  PyObject* pair = shape ? PyObject_CallMethod(self, "_create", "nOO",
-                                               (Py_ssize_t)i, shape, like)
-                         : NULL;
+  PyObject* pair =
+      shape ? PyObject_CallMethod(self, "_create", "nO", (Py_ssize_t)i, shape)
+            : NULL;
   unsigned long long address = 0;
   PyObject* array = NULL;
   if (pair && PyArg_ParseTuple(pair, "OK", &array, &address)) {
@@ -262,6 +266,34 @@ static int rabbet_py_other_output(PyObject* self, rabbet_py_lane_t* lane,
   return output->array ? 0 : -1;
 }
 
+// torch.empty(shape, dtype=dtype); the keyword arguments come from the Python
+// class once.
+static int rabbet_py_torch_output(PyObject* self, rabbet_py_lane_t* lane,
+                                  size_t i) {
+  rabbet_py_runner_t* runner = (rabbet_py_runner_t*)self;
+  rabbet_py_output_t* output = &lane->outputs[i];
+  PyObject* empty = rabbet_py_torch_empty();
+  if (!output->torch_dtype) {
+    output->torch_dtype =
+        PyObject_CallMethod(self, "_torch_dtype", "n", (Py_ssize_t)i);
+    if (!output->torch_dtype) return -1;
+  }
+  if (!empty || rabbet_py_empty_arguments(runner, output, i)) return -1;
+  PyObject* shape = PyTuple_GetItem(output->empty_args, 0);
+  PyObject* args = PyTuple_Pack(1, shape);
+  PyObject* address = NULL;
+  if (args) {
+    output->array = PyObject_Call(empty, args, output->torch_dtype);
+    Py_DECREF(args);
+  }
+  if (output->array) {
+    address = PyObject_CallMethod(output->array, "data_ptr", NULL);
+  }
+  output->data = address ? PyLong_AsVoidPtr(address) : NULL;
+  Py_XDECREF(address);
+  return address ? 0 : -1;
+}
+
 static int rabbet_py_make_output(PyObject* self, rabbet_py_lane_t* lane,
                                  size_t i) {
   rabbet_py_runner_t* runner = (rabbet_py_runner_t*)self;
@@ -271,14 +303,42 @@ static int rabbet_py_make_output(PyObject* self, rabbet_py_lane_t* lane,
   if (!lane->torch && rabbet_py_is_native(io->dtype)) {
     return rabbet_py_numpy_output(runner, output, i);
   }
-  return rabbet_py_other_output(self, lane, i,
-                                lane->torch ? lane->torch : Py_None);
+  if (lane->torch) return rabbet_py_torch_output(self, lane, i);
+  return rabbet_py_other_output(self, output, i);
 }
 
-// By self._out(out) -> tuple of the arrays, one for each output.
+// A NumPy array for the only output that fits as it is.
+static bool rabbet_py_take_buffer(rabbet_py_runner_t* runner,
+                                  rabbet_py_output_t* output, PyObject* out) {
+  const rabbet_io_t* io = rabbet_engine_io(runner->engine, runner->input_count);
+  rabbet_py_input_t as_input = {.object = out};
+  if (runner->output_count != 1 || output->told ||
+      io->format != RABBET_FORMAT_LINEAR || !PyObject_CheckBuffer(out) ||
+      !rabbet_py_open_buffer(&as_input, io->dtype)) {
+    return false;
+  }
+  if (as_input.view.readonly ||
+      !rabbet_py_same_dims(&as_input.dims, &output->dims)) {
+    PyBuffer_Release(&as_input.view);
+    return false;
+  }
+  // A Py_buffer may be moved, as everything it points to is elsewhere.
+  output->view = as_input.view;
+  output->has_view = true;
+  output->data = as_input.data;
+  output->array = Py_NewRef(out);
+  return true;
+}
+
+// By self._out(out, index, shape) -> (array, address).
 static int rabbet_py_take_out(PyObject* self, rabbet_py_lane_t* lane,
                               PyObject* out) {
   rabbet_py_runner_t* runner = (rabbet_py_runner_t*)self;
+  if (rabbet_py_take_buffer(runner, &lane->outputs[0], out)) {
+    rabbet_status_t status = rabbet_context_set_address(
+        lane->context, runner->input_count, lane->outputs[0].data);
+    return rabbet_is_ok(status) ? 0 : rabbet_py_raise_int(status);
+  }
   for (size_t i = 0; i < runner->output_count; ++i) {
     rabbet_py_output_t* output = &lane->outputs[i];
     rabbet_dims_t told = {.rank = 1, .d = {-1}};

@@ -2,8 +2,8 @@
 #ifndef RABBET_PYTHON_SRC_RUNNER_H_
 #define RABBET_PYTHON_SRC_RUNNER_H_
 
-#include "dlpack.h"
-#include "rabbet_py.h"
+#include "python/src/dlpack.h"
+#include "python/src/rabbet_py.h"
 
 // An input of the call in progress. `set` is the shape that the context has.
 typedef struct rabbet_py_input_t {
@@ -18,10 +18,11 @@ typedef struct rabbet_py_input_t {
 
 typedef struct rabbet_py_output_t {
   rabbet_dims_t dims;
-  bool told;             // the run tells its shape
-  bool fresh;            // empty_args are for dims
-  PyObject* empty_args;  // of numpy.empty
-  PyObject* array;       // of the call in progress
+  bool told;              // the run tells its shape
+  bool fresh;             // empty_args are for dims
+  PyObject* empty_args;   // of numpy.empty
+  PyObject* torch_dtype;  // {"dtype": torch's type}
+  PyObject* array;        // of the call in progress
   bool has_view;
   Py_buffer view;
   void* data;
@@ -52,6 +53,11 @@ typedef struct rabbet_py_runner_t {
 
 // runner_input.c: finds an input's memory and shape; -1 with an exception.
 int rabbet_py_input_open(PyObject* self, rabbet_py_lane_t* lane, size_t index);
+// The fast half of it: false (and no exception) if the buffer of
+// `input->object` does not do as it is.
+bool rabbet_py_open_buffer(rabbet_py_input_t* input, rabbet_dtype_t dtype);
+// torch.empty, borrowed; torch is imported then.
+PyObject* rabbet_py_torch_empty(void);
 void rabbet_py_input_release(rabbet_py_input_t* input);
 // Whether NumPy's buffers can hold the type.
 bool rabbet_py_is_native(rabbet_dtype_t dtype);

@@ -1,7 +1,7 @@
 // Memory and shape of a model's input, without a copy where that is possible.
 #include <string.h>
 
-#include "runner.h"
+#include "python/src/runner.h"
 
 typedef struct rabbet_py_native_t {
   const char* codes;  // struct codes that mean this type
@@ -59,9 +59,7 @@ static bool rabbet_py_set_dims(rabbet_py_input_t* input, const int64_t* shape,
   return true;
 }
 
-// False (and no exception) if the buffer does not do as it is.
-static bool rabbet_py_open_buffer(rabbet_py_input_t* input,
-                                  rabbet_dtype_t dtype) {
+bool rabbet_py_open_buffer(rabbet_py_input_t* input, rabbet_dtype_t dtype) {
   Py_buffer* view = &input->view;
   if (PyObject_GetBuffer(input->object, view, PyBUF_RECORDS_RO) < 0) {
     PyErr_Clear();
@@ -108,6 +106,13 @@ static PyObject* rabbet_py_torch(const char* name, PyObject** cache) {
   PyObject* found = PyObject_GetAttrString(torch, name);
   if (!found) PyErr_Clear();
   *cache = found;
+  return found;
+}
+
+PyObject* rabbet_py_torch_empty(void) {
+  static PyObject* empty = NULL;
+  PyObject* found = rabbet_py_torch("empty", &empty);
+  if (!found) PyErr_SetString(PyExc_ImportError, "torch is not imported");
   return found;
 }
 

@@ -1,7 +1,7 @@
 // rabbet.plugin.Shape: a small mutable sequence of dimensions.
 #include <string.h>
 
-#include "plugin_tensor.h"
+#include "python/src/plugin_tensor.h"
 
 typedef struct rabbet_py_shape_t {
   PyObject_HEAD rabbet_dims_t dims;
