@@ -1,0 +1,114 @@
+"""Real models through Rabbet against ONNX Runtime, torch and each other."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+rabbet = pytest.importorskip("rabbet")
+
+from tests.models import reference, relative_error, sample_inputs  # noqa: E402
+from tests.models.cache import make, model_path  # noqa: E402
+from tests.models.reference import with_intermediates  # noqa: E402
+
+PADDING = Path(__file__).parents[2] / "bench" / "plugins" / "circular_padding.py"
+FEW = {"optimization_level": 1, "threads": 2}
+
+
+def compare(model: Any, onnx_model: Any, inputs: dict[str, Any], limit: float) -> None:
+    """Each output of `model` against ONNX Runtime's for `onnx_model`."""
+    expected = reference(onnx_model, inputs)
+    for name, actual in outputs_of(model, inputs).items():
+        error = relative_error(np.asarray(actual), expected[name])
+        assert error < limit, f"{name}: relative error {error:.2e}"
+
+
+def outputs_of(model: Any, inputs: dict[str, Any]) -> dict[str, Any]:
+    results = model(**inputs)
+    results = results if isinstance(results, tuple) else (results,)
+    return {io.name: y for io, y in zip(model.outputs, results, strict=True)}
+
+
+@pytest.mark.parametrize("name", ["squeezenet", "resnet50"])
+@pytest.mark.parametrize("refilled", [False, True], ids=["shipped", "refilled"])
+def test_light_models(name: str, refilled: bool) -> None:
+    path = model_path(f"light_{name}", filled=refilled)
+    inputs = sample_inputs(path)
+    compare(rabbet.compile(path, **FEW), path, inputs, 1e-5)
+
+
+@pytest.mark.parametrize("name", ["squeezenet", "resnet50"])
+def test_every_tensor_of_light_models(name: str) -> None:
+    """With every tensor an output nothing is fused, and each is compared."""
+    model = with_intermediates(make(f"light_{name}", filled=True))
+    inputs = sample_inputs(model)
+    compiled = rabbet.compile(model, optimization_level=0, threads=2)
+    assert len(compiled.outputs) > 60
+    compare(compiled, model, inputs, 1e-4)
+
+
+def test_resnet_with_circular_padding() -> None:
+    path = model_path("resnet50_circular")
+    model = rabbet.compile(path, plugins=[PADDING], **FEW)
+    compare(model, path, sample_inputs(path), 1e-5)
+
+
+def test_resnet_with_circular_padding_and_dynamic_batch(tmp_path: Path) -> None:
+    path = model_path("resnet50_circular", batch="batch")
+    shapes = {"image": tuple((n, 3, 224, 224) for n in (1, 2, 4))}
+    plan = tmp_path / "resnet.plan"
+    rabbet.compile(path, plugins=[PADDING], shapes=shapes, save=plan, **FEW)
+    model = rabbet.load(plan, plugins=[PADDING], threads=2)
+    for batch in (1, 3, 4, 1):
+        inputs = sample_inputs(path, seed=batch, dims={"batch": batch})
+        compare(model, path, inputs, 1e-5)
+    with pytest.raises(rabbet.Error, match="'image' is 5; .* 1 to 4"):
+        model(np.zeros((5, 3, 224, 224), np.float32))
+
+
+@pytest.mark.parametrize("layer_norm", ["op", "parts"])
+def test_encoder_with_dynamic_batch_and_sequence(layer_norm: str) -> None:
+    path = model_path("bert_base", layer_norm=layer_norm)
+    both = ((1, 8), (1, 128), (4, 256))
+    shapes = {"input_ids": both, "attention_mask": both}
+    model = rabbet.compile(path, shapes=shapes, optimization_level=0, threads=2)
+    for batch, sequence in ((1, 128), (2, 17), (1, 8), (4, 40)):
+        dims = {"batch": batch, "sequence": sequence}
+        inputs = sample_inputs(path, seed=sequence, dims=dims)
+        inputs["attention_mask"][:, 0] = 1
+        compare(model, path, inputs, 1e-4)
+
+
+@pytest.mark.parametrize("exporter", ["dynamo", "torchscript"])
+def test_models_exported_from_torch(exporter: str) -> None:
+    torch = pytest.importorskip("torch")
+    pytest.importorskip("onnxscript")
+    from tests.models.test_torch_export import TINY_BERT, TINY_RESNET
+    from tests.models.torch_export import export_bert_base, export_resnet50_circular
+
+    exported, module = export_resnet50_circular(
+        exporter=exporter, dynamic=True, **TINY_RESNET
+    )
+    image = exported.graph.input[0].name
+    shapes = {image: tuple((n, 3, 64, 64) for n in (1, 2, 4))}
+    model = rabbet.compile(exported, plugins=[PADDING], shapes=shapes, **FEW)
+    for batch in (1, 4):
+        x = sample_inputs(exported, seed=batch, dims={"batch": batch})[image]
+        with torch.no_grad():
+            expected = module(torch.from_numpy(x)).numpy()
+        assert relative_error(np.asarray(model(x)), expected) < 1e-4
+
+    exported, module = export_bert_base(exporter=exporter, **TINY_BERT)
+    both = ((1, 4), (2, 16), (4, 32))
+    shapes = {info.name: both for info in exported.graph.input}
+    model = rabbet.compile(exported, shapes=shapes, **FEW)
+    for dims in ({"batch": 1, "sequence": 5}, {"batch": 3, "sequence": 17}):
+        inputs = sample_inputs(exported, dims=dims)
+        inputs["attention_mask"][:, 0] = 1
+        tensors = {name: torch.from_numpy(x) for name, x in inputs.items()}
+        with torch.no_grad():
+            expected = module(**tensors).numpy()
+        assert relative_error(np.asarray(model(**inputs)), expected) < 1e-4
