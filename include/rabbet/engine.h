@@ -94,6 +94,7 @@ RABBET_API rabbet_engine_t* rabbet_context_engine(
 RABBET_API rabbet_status_t rabbet_context_set_threads(rabbet_context_t* context,
                                                       int threads);
 RABBET_API int rabbet_context_threads(const rabbet_context_t* context);
+// Shapes of dynamic inputs must then be set again.
 RABBET_API rabbet_status_t rabbet_context_set_profile(rabbet_context_t* context,
                                                       size_t profile);
 RABBET_API size_t rabbet_context_profile(const rabbet_context_t* context);
@@ -123,7 +124,8 @@ rabbet_context_infer_shapes(rabbet_context_t* context, int32_t* out_missing);
 
 // Asked for an output's memory when its size is known (for data-dependent
 // outputs: its bound) and told its shape; both in every run, on the running
-// thread. reallocate returns NULL on failure.
+// thread. reallocate returns NULL on failure; an empty tensor asks for a byte.
+// What it returns becomes the output's address.
 typedef struct rabbet_output_allocator_t {
   void* user_data;
   void* (*reallocate)(void* user_data, const char* name, void* current,
@@ -135,7 +137,9 @@ typedef struct rabbet_output_allocator_t {
 RABBET_API rabbet_status_t rabbet_context_set_output_allocator(
     rabbet_context_t* context, size_t io, rabbet_output_allocator_t allocator);
 
-// Runs on the stream (CPU: stream is NULL, done when it returns).
+// Runs on the stream (CPU: stream is NULL, done when it returns). The first run
+// with new shapes prepares for them, and what was prepared for recent shapes is
+// kept; a run with nothing new allocates nothing. Errors name the layer.
 RABBET_API rabbet_status_t rabbet_context_execute(rabbet_context_t* context,
                                                   void* stream);
 

@@ -231,9 +231,9 @@ static rabbet_status_t rabbet_context_missing_error(
                        name);
 }
 
-// Reads shape inputs; *out_changed if any value differs from last time.
-static rabbet_status_t rabbet_context_read_values(rabbet_context_t* context,
-                                                  bool* out_changed) {
+// Reads shape inputs; what was known of the shapes is dropped, also on failure,
+// if any value differs from last time.
+static rabbet_status_t rabbet_context_read_values(rabbet_context_t* context) {
   const rabbet_engine_t* engine = context->engine;
   for (size_t i = 0; i < engine->plan->input_count; ++i) {
     const rabbet_io_t* io = &engine->ios[i];
@@ -250,8 +250,10 @@ static rabbet_status_t rabbet_context_read_values(rabbet_context_t* context,
                              k, io->name, (long long)value, context->profile,
                              (long long)range->min_values[k],
                              (long long)range->max_values[k]);
-      *out_changed |= key[k] != value;
+      if (key[k] == value) continue;
       key[k] = value;
+      context->current = NULL;
+      context->last = NULL;
     }
   }
   return rabbet_ok();
@@ -260,15 +262,13 @@ static rabbet_status_t rabbet_context_read_values(rabbet_context_t* context,
 rabbet_status_t rabbet_context_select(rabbet_context_t* context,
                                       rabbet_prepared_t** out_prepared) {
   const rabbet_engine_t* engine = context->engine;
-  bool changed = context->current == NULL;
-  if (changed || engine->has_shape_inputs) {
+  if (!context->current || engine->has_shape_inputs) {
     int32_t missing = rabbet_context_missing(context);
     if (missing >= 0) return rabbet_context_missing_error(context, missing);
-    if (engine->has_shape_inputs)
-      RABBET_RETURN_IF_ERROR(rabbet_context_read_values(context, &changed));
   }
-  if (changed) {
-    context->current = NULL;
+  if (engine->has_shape_inputs)
+    RABBET_RETURN_IF_ERROR(rabbet_context_read_values(context));
+  if (!context->current) {
     context->last = NULL;
     RABBET_RETURN_IF_ERROR(rabbet_prepared_lookup(
         context, NULL, context->key, engine->key_size, &context->current));

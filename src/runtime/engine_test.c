@@ -265,6 +265,61 @@ static void run_shape_input(void** state) {
   rabbet_context_destroy(context);
 }
 
+// y[s0,s1] = the corner of x[4,4], where s0 and s1 are 0 to 4.
+static void sample_two_values(maker_t* m) {
+  static const int64_t low[] = {0, 0}, high[] = {4, 4};
+  rabbet_expr_t two = maker_number(m, 2), four = maker_number(m, 4);
+  int32_t x =
+      maker_io(m, "x", true, RABBET_DTYPE_FLOAT, MAKER_SHAPE(four, four));
+  int32_t s = maker_io(m, "s", true, RABBET_DTYPE_INT64, MAKER_SHAPE(two));
+  rabbet_expr_t sizes[2] = {maker_element(m, s, 0, RABBET_EXPR_NONE),
+                            maker_element(m, s, 1, RABBET_EXPR_NONE)};
+  int32_t y = maker_io(m, "y", false, RABBET_DTYPE_FLOAT,
+                       MAKER_SHAPE(sizes[0], sizes[1]));
+  m->ios[1].is_shape_input = true;
+  m->ranges[1].min_values = low;
+  m->ranges[1].opt_values = m->ranges[1].max_values = high;
+  m->ranges[1].value_count = 2;
+  m->values[s].host_values = maker_copy(m, sizes, sizeof(sizes));
+  m->values[s].host_value_count = 2;
+  maker_step(m, &(maker_step_t){.name = "slice",
+                                .op = RABBET_OP_SLICE,
+                                .attrs = {{.name = "start",
+                                           .type = RABBET_ATTR_INTS,
+                                           .data = (int64_t[]){0, 0},
+                                           .count = 2}},
+                                .attr_count = 1,
+                                .inputs = {x, -1, s},
+                                .input_count = 3,
+                                .outputs = {y},
+                                .output_count = 1});
+}
+
+// A value that was taken up before another one was refused still counts.
+static void refused_values(void** state) {
+  (void)state;
+  rabbet_context_t* context = make_context(sample_two_values);
+  float x[16], y[16];
+  int64_t s[2] = {2, 3};
+  for (int i = 0; i < 16; ++i)
+    x[i] = (float)i;
+  bind(context, "x", x);
+  bind(context, "y", y);
+  bind(context, "s", s);
+  RABBET_EXPECT_OK(rabbet_context_execute(context, NULL));
+  assert_int_equal(dim0(context, "y"), 2);
+  s[0] = 4;
+  s[1] = 5;
+  RABBET_EXPECT_ERROR(rabbet_context_execute(context, NULL),
+                      RABBET_STATUS_OUT_OF_RANGE, "element 1");
+  s[1] = 3;
+  RABBET_EXPECT_OK(rabbet_context_execute(context, NULL));
+  assert_int_equal(dim0(context, "y"), 4);
+  for (int i = 0; i < 12; ++i)
+    assert_float_equal(y[i], (float)(i / 3 * 4 + i % 3), 0);
+  rabbet_context_destroy(context);
+}
+
 // ---- Data-dependent shapes
 
 typedef struct grower_t {
@@ -669,14 +724,23 @@ static int teardown(void** state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(run_static),          cmocka_unit_test(run_fused),
-      cmocka_unit_test(missing_addresses),   cmocka_unit_test(engine_facts),
-      cmocka_unit_test(run_dynamic),         cmocka_unit_test(wrong_shapes),
-      cmocka_unit_test(run_shape_input),     cmocka_unit_test(run_reads),
-      cmocka_unit_test(output_allocators),   cmocka_unit_test(run_aliases),
-      cmocka_unit_test(failing_step),        cmocka_unit_test(loading_errors),
-      cmocka_unit_test(load_file),           cmocka_unit_test(profiling),
-      cmocka_unit_test(inspecting),          cmocka_unit_test(threads_setting),
+      cmocka_unit_test(run_static),
+      cmocka_unit_test(run_fused),
+      cmocka_unit_test(missing_addresses),
+      cmocka_unit_test(engine_facts),
+      cmocka_unit_test(run_dynamic),
+      cmocka_unit_test(wrong_shapes),
+      cmocka_unit_test(run_shape_input),
+      cmocka_unit_test(refused_values),
+      cmocka_unit_test(run_reads),
+      cmocka_unit_test(output_allocators),
+      cmocka_unit_test(run_aliases),
+      cmocka_unit_test(failing_step),
+      cmocka_unit_test(loading_errors),
+      cmocka_unit_test(load_file),
+      cmocka_unit_test(profiling),
+      cmocka_unit_test(inspecting),
+      cmocka_unit_test(threads_setting),
       cmocka_unit_test(contexts_in_threads),
   };
   return cmocka_run_group_tests(tests, setup, teardown);

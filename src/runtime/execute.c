@@ -276,8 +276,8 @@ static void rabbet_notify_shapes(const rabbet_context_t* context,
 static rabbet_status_t rabbet_run_segment(rabbet_context_t* context,
                                           rabbet_prepared_t* prepared,
                                           void* stream) {
-  if (!prepared->ready ||
-      prepared->memory_bytes > context->memory_bytes[prepared->segment])
+  size_t room = context->memory_bytes[prepared->segment];
+  if (!prepared->ready || room == 0 || prepared->memory_bytes > room)
     RABBET_RETURN_IF_ERROR(
         rabbet_prepared_make_ready(context, prepared, stream));
   if (context->allocator_count > 0)
@@ -293,6 +293,7 @@ static rabbet_status_t rabbet_run(rabbet_context_t* context, void* stream) {
   const rabbet_engine_t* engine = context->engine;
   rabbet_prepared_t* prepared = NULL;
   RABBET_RETURN_IF_ERROR(rabbet_context_select(context, &prepared));
+  context->last = NULL;
   RABBET_RETURN_IF_ERROR(rabbet_run_segment(context, prepared, stream));
   while ((size_t)prepared->segment + 1 < engine->analysis.segment_count) {
     RABBET_RETURN_IF_ERROR(rabbet_read_back(context, prepared, stream));

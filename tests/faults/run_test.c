@@ -135,6 +135,38 @@ static void running_on_after_failure(void** state) {
   rabbet_free_aligned(SYSTEM, data, RABBET_PLAN_ALIGNMENT);
 }
 
+// Runs whose shapes and host reads came up before allocate nothing.
+static void steady_state(void** state) {
+  (void)state;
+  for (size_t s = 0; s < SAMPLE_COUNT; ++s) {
+    maker_t maker;
+    void* data = NULL;
+    size_t size = 0;
+    rabbet_fault_allocator_t fault;
+    rabbet_engine_t* engine = NULL;
+    rabbet_context_t* context = NULL;
+    maker_begin(&maker, SYSTEM);
+    samples[s].make(&maker);
+    maker_write(&maker, SYSTEM, &data, &size);
+    maker_end(&maker);
+    rabbet_fault_initialize(-1, false, &fault);
+    rabbet_allocator_t allocator = rabbet_fault_allocator(&fault);
+    RABBET_EXPECT_OK(
+        rabbet_engine_deserialize(data, size, NULL, allocator, &engine));
+    RABBET_EXPECT_OK(rabbet_context_create(engine, allocator, &context));
+    for (int64_t dim = 2; dim < 7; ++dim)
+      RABBET_EXPECT_OK(run_once(context, dim));
+    int64_t before = fault.calls;
+    for (int i = 0; i < 20; ++i)
+      RABBET_EXPECT_OK(run_once(context, 2 + i % 5));
+    assert_int_equal(fault.calls, before);
+    rabbet_context_destroy(context);
+    rabbet_engine_release(engine);
+    rabbet_fault_deinitialize(&fault);
+    rabbet_free_aligned(SYSTEM, data, RABBET_PLAN_ALIGNMENT);
+  }
+}
+
 static rabbet_status_t write_plan(rabbet_allocator_t allocator,
                                   void* user_data) {
   const maker_t* maker = user_data;
@@ -173,6 +205,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(loading_and_running),
       cmocka_unit_test(running_on_after_failure),
+      cmocka_unit_test(steady_state),
       cmocka_unit_test(writing),
   };
   return cmocka_run_group_tests(tests, setup, teardown);
