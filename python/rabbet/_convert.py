@@ -17,7 +17,7 @@ def _type_name(dtype: DataType) -> str:
 
 def _same_type(found: Any, info: IoInfo) -> bool:
     try:
-        return dtype_of(found) is info.dtype
+        return getattr(found, "isnative", True) and dtype_of(found) is info.dtype
     except TypeError:
         return False
 
@@ -92,6 +92,8 @@ def _foreign_input(value: Any, info: IoInfo) -> tuple[Any, Any]:
         finish = _exporter(value)
     else:
         array = np.asarray(value)
+    if not array.dtype.isnative:
+        array = array.astype(array.dtype.newbyteorder("="))
     _check_type(array.dtype, info, "x.astype({!r})")
     return array, finish
 

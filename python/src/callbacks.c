@@ -41,6 +41,31 @@ rabbet_logger_t rabbet_py_logger(PyObject* logger) {
   return result;
 }
 
+_Thread_local PyObject* rabbet_py_callback_error;
+
+// Keeps the current exception for the end of the run; the first one counts.
+static void rabbet_py_defer_error(PyObject* result) {
+  Py_XDECREF(result);
+  if (!PyErr_Occurred()) return;
+  PyObject* error =
+      rabbet_py_exception_from_status(rabbet_py_status_from_exception());
+  if (rabbet_py_callback_error) {
+    Py_XDECREF(error);
+  } else {
+    rabbet_py_callback_error = error;
+  }
+}
+
+PyObject* rabbet_py_run_result(rabbet_status_t status) {
+  PyObject* error = rabbet_py_callback_error;
+  rabbet_py_callback_error = NULL;
+  if (!error) return rabbet_py_none_or_raise(status);
+  rabbet_status_ignore(status);
+  PyObject* traceback = PyException_GetTraceback(error);
+  PyErr_Restore(Py_NewRef((PyObject*)Py_TYPE(error)), error, traceback);
+  return NULL;
+}
+
 static void rabbet_py_report_time(void* user_data, const char* layer,
                                   float milliseconds) {
   PyGILState_STATE gil = PyGILState_Ensure();
@@ -50,7 +75,7 @@ static void rabbet_py_report_time(void* user_data, const char* layer,
                                                "Od", name, (double)milliseconds)
                          : NULL;
   Py_XDECREF(name);
-  rabbet_py_unraisable(result, user_data);
+  rabbet_py_defer_error(result);
   PyGILState_Release(gil);
 }
 
@@ -74,8 +99,7 @@ static void* rabbet_py_reallocate(void* user_data, const char* name,
       (unsigned long long)(uintptr_t)current, (unsigned long long)size,
       (unsigned long long)alignment, (unsigned long long)(uintptr_t)stream);
   void* address = result ? PyLong_AsVoidPtr(result) : NULL;
-  Py_XDECREF(result);
-  if (PyErr_Occurred()) PyErr_WriteUnraisable(user_data);
+  rabbet_py_defer_error(result);
   PyGILState_Release(gil);
   return address;
 }
@@ -88,7 +112,7 @@ static void rabbet_py_notify_shape(void* user_data, const char* name,
       shape ? PyObject_CallMethod(user_data, "_notify", "sO", name, shape)
             : NULL;
   Py_XDECREF(shape);
-  rabbet_py_unraisable(result, user_data);
+  rabbet_py_defer_error(result);
   PyGILState_Release(gil);
 }
 

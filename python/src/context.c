@@ -157,7 +157,7 @@ static PyObject* rabbet_py_context_execute(PyObject* self, PyObject* handle) {
   rabbet_status_t status;
   Py_BEGIN_ALLOW_THREADS status = rabbet_context_execute(context, stream);
   Py_END_ALLOW_THREADS rabbet_py_run = outer;
-  return rabbet_py_none_or_raise(status);
+  return rabbet_py_run_result(status);
 }
 
 static PyObject* rabbet_py_context_engine(PyObject* self, PyObject* none) {

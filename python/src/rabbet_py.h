@@ -92,6 +92,7 @@ int rabbet_py_add_dim_builder(PyObject* module);
 int rabbet_py_add_shape(PyObject* module);
 int rabbet_py_add_tensor(PyObject* module);
 int rabbet_py_add_plugin(PyObject* module);
+int rabbet_py_add_cli(PyObject* module);
 
 // ---- Networks (network.c) --------------------------------------------------
 
@@ -137,6 +138,12 @@ void rabbet_py_attrs_free(rabbet_py_attrs_t* attrs);
 rabbet_logger_t rabbet_py_logger(PyObject* logger);
 rabbet_profiler_t rabbet_py_profiler(PyObject* profiler);
 rabbet_output_allocator_t rabbet_py_output_allocator(PyObject* allocator);
+
+// An exception that a callback of the thread's current run raised: the C
+// interface has no place for it. Owned; taken by rabbet_py_run_result.
+extern _Thread_local PyObject* rabbet_py_callback_error;
+// None, or the exception: the callback's, else the status'. Takes the status.
+PyObject* rabbet_py_run_result(rabbet_status_t status);
 
 // Checks for Ctrl-C at each step, and tells a progress monitor if there is one.
 typedef struct rabbet_py_progress_t {

@@ -466,7 +466,9 @@ static PyObject* rabbet_py_run_lane(PyObject* self, PyObject* args,
     return NULL;
   }
   status = rabbet_py_execute(self, args, kwargs, lane);
-  if (!rabbet_is_ok(status)) return rabbet_py_raise(status);
+  if (!rabbet_is_ok(status) || rabbet_py_callback_error) {
+    return rabbet_py_run_result(status);
+  }
   if (given) return Py_NewRef(out);
   if (rabbet_py_told_outputs(self, lane)) return NULL;
   return rabbet_py_results(runner, lane);

@@ -521,8 +521,10 @@ def test_output_allocator(engine: trt.ICudaEngine) -> None:
         pass
 
     context.set_output_allocator("y", Nothing())
-    with pytest.raises(trt.Error, match="y"):
+    with pytest.raises(NotImplementedError, match="Nothing must define"):
         context.execute_async_v3(0)
+    context.set_output_allocator("y", allocator)
+    assert context.execute_async_v3(0)
 
 
 class Times(trt.IProfiler):
@@ -542,6 +544,16 @@ def test_profiler_and_inspector(engine: trt.ICudaEngine) -> None:
     context.set_input_shape("x", x.shape)
     context.execute_v2([x.ctypes.data, y.ctypes.data])
     assert len(times.times) >= 1
+
+    class Failing(trt.IProfiler):
+        def report_layer_time(self, layer_name: str, ms: float) -> None:
+            raise ZeroDivisionError(layer_name)
+
+    context.profiler = Failing()
+    with pytest.raises(ZeroDivisionError):
+        context.execute_v2([x.ctypes.data, y.ctypes.data])
+    context.profiler = None
+    assert context.execute_v2([x.ctypes.data, y.ctypes.data])
     inspector = engine.create_engine_inspector()
     whole = inspector.get_engine_information(trt.LayerInformationFormat.JSON)
     assert isinstance(json.loads(whole), (dict, list))
