@@ -1,9 +1,10 @@
 #include "device/cpu/dnnl_wrap.h"
 
 #include <dnnl.h>
-#include <omp.h>
 #include <stdio.h>
 #include <string.h>
+
+#include "device/cpu/parallel.h"
 
 struct rabbet_dnnl_t {
   rabbet_allocator_t allocator;
@@ -552,17 +553,6 @@ static rabbet_status_t rabbet_dnnl_walk_iterator(
   return status;
 }
 
-// oneDNN reads the calling thread's OpenMP thread count when it makes
-// descriptors and primitives.
-static int rabbet_dnnl_threads_begin(int threads) {
-  int before = omp_get_max_threads();
-  omp_set_num_threads(threads > 0 ? threads : 1);
-  return before;
-}
-static void rabbet_dnnl_threads_end(int before) {
-  omp_set_num_threads(before);
-}
-
 static rabbet_status_t rabbet_dnnl_walk(rabbet_dnnl_t* dnnl,
                                         const rabbet_dnnl_spec_t* spec,
                                         rabbet_dnnl_desc_visit_fn_t visit,
@@ -599,10 +589,10 @@ rabbet_status_t rabbet_dnnl_enumerate(
                              const rabbet_dnnl_implementation_t* found),
     void* context) {
   rabbet_dnnl_enumerate_t enumerate = {visit, context};
-  int before = rabbet_dnnl_threads_begin(threads);
+  int before = rabbet_cpu_set_threads(threads);
   rabbet_status_t status =
       rabbet_dnnl_walk(dnnl, spec, rabbet_dnnl_enumerate_one, &enumerate);
-  rabbet_dnnl_threads_end(before);
+  rabbet_cpu_set_threads(before);
   return status;
 }
 
@@ -730,7 +720,7 @@ rabbet_status_t rabbet_dnnl_primitive_create(
     int threads, rabbet_allocator_t allocator,
     rabbet_dnnl_primitive_t** out_primitive) {
   *out_primitive = NULL;
-  int before = rabbet_dnnl_threads_begin(threads);
+  int before = rabbet_cpu_set_threads(threads);
   rabbet_dnnl_choice_t choice = {.id = implementation};
   rabbet_status_t status =
       rabbet_dnnl_walk(dnnl, spec, rabbet_dnnl_choose, &choice);
@@ -742,7 +732,7 @@ rabbet_status_t rabbet_dnnl_primitive_create(
         choice.any ? RABBET_STATUS_NOT_FOUND : RABBET_STATUS_UNSUPPORTED,
         "oneDNN has no implementation %s for these shapes and layouts",
         choice.any ? "of that number" : "at all");
-  rabbet_dnnl_threads_end(before);
+  rabbet_cpu_set_threads(before);
   return status;
 }
 
@@ -769,7 +759,7 @@ rabbet_status_t rabbet_dnnl_pack_create(
   const rabbet_dnnl_spec_t spec = {.kind = RABBET_DNNL_REORDER};
   dnnl_primitive_attr_t attr = NULL;
   RABBET_RETURN_IF_ERROR(rabbet_dnnl_attr(&spec, &attr));
-  int before = rabbet_dnnl_threads_begin(threads);
+  int before = rabbet_cpu_set_threads(threads);
   dnnl_primitive_desc_t desc = NULL;
   rabbet_status_t status = rabbet_dnnl_status(
       dnnl_reorder_primitive_desc_create(&desc, &source, dnnl->engine,
@@ -777,7 +767,7 @@ rabbet_status_t rabbet_dnnl_pack_create(
       "packing weights");
   if (rabbet_is_ok(status))
     status = rabbet_dnnl_primitive_make(dnnl, &spec, desc, allocator, out_pack);
-  rabbet_dnnl_threads_end(before);
+  rabbet_cpu_set_threads(before);
   dnnl_primitive_attr_destroy(attr);
   return status;
 }

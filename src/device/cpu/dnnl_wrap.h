@@ -144,7 +144,9 @@ typedef struct rabbet_dnnl_implementation_t {
 } rabbet_dnnl_implementation_t;
 
 // Calls `visit` for each implementation in the library's order of preference.
-// None is not an error. `threads` is what they will run with.
+// None is not an error. `threads` is what they will run with: oneDNN reads the
+// calling thread's OpenMP thread count when it makes descriptors and
+// primitives, which is why functions that make them take it.
 rabbet_status_t rabbet_dnnl_enumerate(
     rabbet_dnnl_t* dnnl, const rabbet_dnnl_spec_t* spec, int threads,
     rabbet_status_t (*visit)(void* context,

@@ -3,10 +3,18 @@
 #include "device/cpu/cpu.h"
 
 #if defined(__x86_64__)
+#include <cpuid.h>
+
+// Conversions of HALF; not every compiler's __builtin_cpu_supports knows it.
+static bool rabbet_cpu_has_f16c(void) {
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  return __get_cpuid(1, &a, &b, &c, &d) && (c & (1u << 29));
+}
+
 static rabbet_cpu_isa_t rabbet_cpu_isa_of_processor(void) {
   __builtin_cpu_init();
   if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma") ||
-      !__builtin_cpu_supports("f16c")) {
+      !rabbet_cpu_has_f16c()) {
     return RABBET_CPU_BASELINE;
   }
   if (!__builtin_cpu_supports("avx512f") ||
@@ -15,8 +23,9 @@ static rabbet_cpu_isa_t rabbet_cpu_isa_of_processor(void) {
       !__builtin_cpu_supports("avx512vl")) {
     return RABBET_CPU_AVX2;
   }
-  return __builtin_cpu_supports("avx512bf16") ? RABBET_CPU_AVX512_BF16
-                                              : RABBET_CPU_AVX512;
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  bool bf16 = __get_cpuid_count(7, 1, &a, &b, &c, &d) && (a & (1u << 5));
+  return bf16 ? RABBET_CPU_AVX512_BF16 : RABBET_CPU_AVX512;
 }
 #else
 static rabbet_cpu_isa_t rabbet_cpu_isa_of_processor(void) {

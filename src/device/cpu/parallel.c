@@ -1,8 +1,16 @@
 #include "device/cpu/parallel.h"
 
-#include <omp.h>
-
 #include "base/math.h"
+
+// Of libgomp, the OpenMP runtime that oneDNN uses: called by name, so that
+// every compiler's code shares one runtime and its threads.
+int omp_get_max_threads(void);
+void omp_set_num_threads(int threads);
+int omp_get_num_threads(void);
+int omp_get_thread_num(void);
+int omp_in_parallel(void);
+void GOMP_parallel(void (*body)(void* data), void* data, unsigned threads,
+                   unsigned flags);
 
 // Not omp_get_thread_num: the caller may itself be in a team of its own.
 static _Thread_local int slot_in_team;
@@ -11,30 +19,38 @@ int rabbet_cpu_slot(void) {
   return slot_in_team;
 }
 
+typedef struct rabbet_cpu_loop_t {
+  int64_t count, grain, grains;
+  void (*body)(void* context, int64_t begin, int64_t end);
+  void* context;
+} rabbet_cpu_loop_t;
+
+// What each thread of a team does; a team may be smaller than asked for.
+static void rabbet_cpu_loop_share(void* data) {
+  const rabbet_cpu_loop_t* loop = data;
+  int64_t team = omp_get_num_threads(), me = omp_get_thread_num();
+  int64_t begin = loop->grains * me / team * loop->grain;
+  int64_t end =
+      rabbet_min_i64(loop->grains * (me + 1) / team * loop->grain, loop->count);
+  slot_in_team = (int)me;
+  if (begin < end) loop->body(loop->context, begin, end);
+  slot_in_team = 0;
+}
+
 void rabbet_cpu_parallel(int64_t count, int64_t grain,
                          void (*body)(void* context, int64_t begin,
                                       int64_t end),
                          void* context) {
   if (count <= 0) return;
   if (grain < 1) grain = 1;
-  int64_t ranges =
-      rabbet_min_i64(rabbet_ceildiv(count, grain),
-                     omp_in_parallel() ? 1 : omp_get_max_threads());
-  if (ranges <= 1) {
+  rabbet_cpu_loop_t loop = {count, grain, rabbet_ceildiv(count, grain), body,
+                            context};
+  int64_t threads = rabbet_min_i64(
+      loop.grains, omp_in_parallel() ? 1 : omp_get_max_threads());
+  if (threads <= 1)
     body(context, 0, count);
-    return;
-  }
-  int64_t grains = rabbet_ceildiv(count, grain);
-#pragma omp parallel num_threads((int)ranges)
-  {
-    // A team may be smaller than asked for.
-    int64_t team = omp_get_num_threads(), me = omp_get_thread_num();
-    int64_t begin = grains * me / team * grain;
-    int64_t end = rabbet_min_i64(grains * (me + 1) / team * grain, count);
-    slot_in_team = (int)me;
-    if (begin < end) body(context, begin, end);
-    slot_in_team = 0;
-  }
+  else
+    GOMP_parallel(rabbet_cpu_loop_share, &loop, (unsigned)threads, 0);
 }
 
 int rabbet_cpu_set_threads(int threads) {

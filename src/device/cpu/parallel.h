@@ -1,5 +1,5 @@
-// Loops over the calling thread's OpenMP team: the only place that uses
-// OpenMP's pragmas.
+// Loops over the calling thread's OpenMP team: the only place that knows
+// OpenMP.
 #ifndef RABBET_SRC_DEVICE_CPU_PARALLEL_H_
 #define RABBET_SRC_DEVICE_CPU_PARALLEL_H_
 
