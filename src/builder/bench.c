@@ -151,10 +151,14 @@ rabbet_status_t rabbet_bench_upload(rabbet_build_t* build, const void* data,
 
 static rabbet_status_t bench_value(rabbet_build_t* build,
                                    const rabbet_group_value_t* value,
+                                   const rabbet_dims_t* run_dims,
                                    bool is_output, void** out_memory) {
   size_t bytes = 0;
+  rabbet_dims_t dims = *run_dims;
+  for (int32_t i = 0; i < dims.rank; ++i)
+    if (dims.d[i] < 0) dims.d[i] = value->max.d[i];
   RABBET_RETURN_IF_ERROR(
-      rabbet_tensor_bytes(value->dtype, value->format, &value->dims, &bytes));
+      rabbet_tensor_bytes(value->dtype, value->format, &dims, &bytes));
   if (value->constant)
     return rabbet_bench_upload(build, value->constant, bytes, out_memory);
   // Outputs come from another pool, so that inputs keep their numbers.
@@ -186,6 +190,7 @@ static bool bench_is_written(const rabbet_choice_t* choice,
 }
 
 static rabbet_status_t bench_bind(rabbet_build_t* build,
+                                  const rabbet_unit_t* unit,
                                   const rabbet_choice_t* choice,
                                   const rabbet_group_t* group,
                                   rabbet_bench_kernel_t* kernel) {
@@ -201,15 +206,17 @@ static rabbet_status_t bench_bind(rabbet_build_t* build,
     RABBET_RETURN_IF_ERROR(
         value->constant && bench_is_written(choice, group, i)
             ? bench_copy_of_constant(build, value, &memory[i])
-            : bench_value(build, value, false, &memory[i]));
+            : bench_value(build, value, &unit->dims[group->inputs[i]], false,
+                          &memory[i]));
   }
   for (size_t i = 0; i < group->output_count; ++i) {
     size_t at = group->input_count + i;
     if (aliased && aliased[i] >= 0)
       memory[at] = memory[aliased[i]];
     else
-      RABBET_RETURN_IF_ERROR(bench_value(
-          build, &group->values[group->outputs[i]], true, &memory[at]));
+      RABBET_RETURN_IF_ERROR(
+          bench_value(build, &group->values[group->outputs[i]],
+                      &unit->dims[group->outputs[i]], true, &memory[at]));
   }
   if (kernel->workspace > 0)
     RABBET_RETURN_IF_ERROR(rabbet_bench_acquire(
@@ -224,18 +231,13 @@ rabbet_status_t rabbet_bench_prepare(rabbet_build_t* build,
                                      rabbet_bench_kernel_t* out_kernel) {
   *out_kernel = (rabbet_bench_kernel_t){
       .name = unit->name, .kernel_class = choice->candidate.kernel};
-  rabbet_dims_t* dims = NULL;
-  RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
-      &build->arena, group->value_count, sizeof(*dims), (void**)&dims));
-  for (size_t i = 0; i < group->value_count; ++i)
-    dims[i] = group->values[i].dims;
   rabbet_kernel_spec_t spec = {
       .device = build->device,
       .group = group,
       .tactic = choice->candidate.tactic,
       .allocator = build->allocator,
   };
-  rabbet_kernel_shapes_t shapes = {.dims = dims,
+  rabbet_kernel_shapes_t shapes = {.dims = unit->dims,
                                    .host_values = unit->host_values,
                                    .threads = build->threads};
   const rabbet_kernel_class_t* kernel_class = out_kernel->kernel_class;
@@ -413,7 +415,7 @@ rabbet_status_t rabbet_bench_measure(rabbet_build_t* build,
       (uint64_t)build->config->options[RABBET_BUILDER_OPTION_WORKSPACE_LIMIT];
   out_timing->workspace = measure.kernel.workspace;
   if (rabbet_is_ok(status) && measure.kernel.workspace <= limit) {
-    status = bench_bind(build, choice, &group, &measure.kernel);
+    status = bench_bind(build, unit, choice, &group, &measure.kernel);
     if (rabbet_is_ok(status))
       status = measure_all(&measure, best_us, out_timing);
   }

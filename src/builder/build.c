@@ -85,8 +85,9 @@ static rabbet_status_t build_simplify(rabbet_build_t* build) {
 }
 
 // Solutions that the sum of measured times does not tell apart for sure.
+// step_us is a share of the mean time of a step here.
 static const rabbet_weights_of_costs_t build_weights[] = {
-    {1, 0}, {1, 2}, {2, 5}, {4, 20}};
+    {1, 0}, {1, 0.01}, {1.5, 0.03}, {3, 0.1}};
 #define BUILD_MAX_VARIANTS (sizeof(build_weights) / sizeof(build_weights[0]))
 
 typedef struct variants_t {
@@ -128,8 +129,14 @@ static rabbet_status_t build_compare(rabbet_build_t* build,
                                      variants_t* variants, size_t* out_best) {
   size_t wanted = build->level >= 3 ? BUILD_MAX_VARIANTS : 1;
   *out_best = 0;
-  for (size_t i = 0; i < wanted; ++i)
-    RABBET_RETURN_IF_ERROR(build_variant(build, build_weights[i], variants));
+  double mean_us = 0;
+  for (size_t i = 0; i < wanted; ++i) {
+    rabbet_weights_of_costs_t weights = build_weights[i];
+    weights.step_us *= mean_us;
+    RABBET_RETURN_IF_ERROR(build_variant(build, weights, variants));
+    const rabbet_solution_t* first = &variants->solutions[0];
+    if (first->pick_count > 0) mean_us = first->us / (double)first->pick_count;
+  }
   for (size_t i = 0; i < variants->count; ++i)
     variants->us[i] = -1;
   if (variants->count < 2) return rabbet_ok();

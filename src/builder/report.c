@@ -267,7 +267,11 @@ static rabbet_status_t report_row(const rabbet_build_t* build,
     rabbet_strbuf_printf(&row->cells[COLUMN_TIME], "%.1f", choice->us);
   else
     rabbet_strbuf_printf(&row->cells[COLUMN_TIME], "-");
-  return report_others_text(build, pick, &row->cells[COLUMN_OTHERS]);
+  RABBET_RETURN_IF_ERROR(
+      report_others_text(build, pick, &row->cells[COLUMN_OTHERS]));
+  for (int i = 0; i < COLUMN_COUNT; ++i)
+    RABBET_RETURN_IF_ERROR(rabbet_strbuf_status(&row->cells[i]));
+  return rabbet_ok();
 }
 
 static size_t report_width(const report_row_t* rows, size_t count, int column) {

@@ -123,6 +123,33 @@ static rabbet_status_t unit_describe(rabbet_build_t* build,
   return rabbet_ranges_dims(build, value, &out->dims, &out->min, &out->max);
 }
 
+// Whether the expression depends on elements of a tensor that the unit makes.
+static bool unit_tells(const rabbet_build_t* build, const rabbet_unit_t* unit,
+                       rabbet_expr_t expr) {
+  const rabbet_expr_node_t* node = rabbet_expr_node(build->ir.graph, expr);
+  if (node->op == RABBET_EXPR_CONSTANT) return false;
+  if (node->op != RABBET_EXPR_SYMBOL)
+    return unit_tells(build, unit, node->a) || unit_tells(build, unit, node->b);
+  const rabbet_symbol_t* symbol =
+      rabbet_expr_symbol(build->ir.graph, (size_t)node->a);
+  if (symbol->kind != RABBET_SYMBOL_VALUE) return false;
+  for (size_t i = 0; i < unit->node_count; ++i)
+    for (size_t k = 0; k < unit->nodes[i]->output_count; ++k)
+      if (unit->nodes[i]->outputs[k] == symbol->tensor) return true;
+  return false;
+}
+
+static void unit_run_dims(const rabbet_build_t* build,
+                          const rabbet_unit_t* unit,
+                          const rabbet_ir_value_t* value, size_t index) {
+  rabbet_dims_t* dims = &unit->dims[index];
+  *dims = unit->group.values[index].dims;
+  // Only plugins make sizes.
+  if (!unit->nodes[0]->plugin) return;
+  for (int32_t i = 0; i < dims->rank; ++i)
+    if (unit_tells(build, unit, value->shape.d[i])) dims->d[i] = -1;
+}
+
 static rabbet_status_t unit_fill_values(unit_maker_t* maker,
                                         rabbet_unit_t* unit) {
   rabbet_build_t* build = maker->build;
@@ -134,10 +161,14 @@ static rabbet_status_t unit_fill_values(unit_maker_t* maker,
   RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
       &build->arena, group->value_count, sizeof(int64_t*),
       (void**)&unit->host_values));
+  RABBET_RETURN_IF_ERROR(
+      rabbet_arena_allocate_array(&build->arena, group->value_count,
+                                  sizeof(rabbet_dims_t), (void**)&unit->dims));
   for (size_t i = 0; i < group->value_count; ++i) {
     const rabbet_ir_value_t* value =
         rabbet_ir_value(&build->ir, maker->values.data[i]);
     RABBET_RETURN_IF_ERROR(unit_describe(build, value, &group->values[i]));
+    unit_run_dims(build, unit, value, i);
     RABBET_RETURN_IF_ERROR(rabbet_ranges_host_values(
         build, value, (int64_t**)&unit->host_values[i]));
   }
@@ -211,6 +242,7 @@ rabbet_status_t rabbet_unit_create_conversion(
     rabbet_group_node_t node;
     rabbet_group_value_t values[2];
     const int64_t* host_values[2];
+    rabbet_dims_t dims[2];
     int32_t ids[2];
   }* block = NULL;
   RABBET_RETURN_IF_ERROR(
@@ -238,9 +270,11 @@ rabbet_status_t rabbet_unit_create_conversion(
     block->values[i].dtype = types[i].dtype;
     block->values[i].constant = NULL;
     block->ids[i] = value->id;
+    block->dims[i] = block->values[i].dims;
   }
   unit->values = block->ids;
   unit->host_values = block->host_values;
+  unit->dims = block->dims;
   unit->group = (rabbet_group_t){
       .values = block->values,
       .value_count = 2,

@@ -22,6 +22,9 @@ typedef struct rabbet_unit_t {
   rabbet_group_t group;  // types of the network, LINEAR
   int32_t* values;
   const int64_t** host_values;  // of each group value at opt, or NULL
+  // Of each group value at opt; -1 where a size tensor of the unit's own will
+  // tell. Memory must then do for the maximum.
+  rabbet_dims_t* dims;
   rabbet_choice_t* choices;
   size_t choice_count;
   bool proposed;  // choices are known

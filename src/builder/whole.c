@@ -80,6 +80,7 @@ rabbet_status_t rabbet_whole_memory(rabbet_build_t* build,
 typedef struct whole_step_t {
   rabbet_bench_kernel_t* kernel;  // NULL: a view
   rabbet_kernel_call_t call;
+  double best_ns;  // where steps are timed one by one
 } whole_step_t;
 
 typedef struct whole_plan_t {
@@ -231,11 +232,42 @@ static rabbet_status_t whole_run(void* context) {
   return rabbet_ok();
 }
 
+static rabbet_status_t whole_run_step(void* context) {
+  const whole_step_t* step = context;
+  return step->kernel->kernel_class->enqueue(step->kernel->kernel,
+                                             step->kernel->state, &step->call);
+}
+
+// Within a run, and so with caches as they are then, but step by step: of each
+// the least counts, as other work on the machine seldom leaves a whole run
+// alone.
+static rabbet_status_t whole_round_by_steps(whole_t* whole,
+                                            whole_plan_t* plan) {
+  rabbet_device_t* device = whole->build->device;
+  double sum = 0;
+  for (size_t s = 0; s < plan->layout->steps.count; ++s) {
+    whole_step_t* step = &plan->steps[s];
+    int64_t ns = 0;
+    if (!step->kernel) continue;
+    RABBET_RETURN_IF_ERROR(
+        device->vtable->time(device, NULL, 1, whole_run_step, step, &ns));
+    if (step->best_ns == 0 || (double)ns < step->best_ns)
+      step->best_ns = (double)ns;
+    sum += step->best_ns;
+  }
+  plan->best_us = sum / 1000;
+  return rabbet_ok();
+}
+
 static rabbet_status_t whole_round(whole_t* whole) {
   rabbet_device_t* device = whole->build->device;
   for (size_t i = 0; i < whole->count; ++i) {
     whole_plan_t* plan = &whole->plans[i];
     int64_t ns = 0;
+    if (device->host_memory) {
+      RABBET_RETURN_IF_ERROR(whole_round_by_steps(whole, plan));
+      continue;
+    }
     RABBET_RETURN_IF_ERROR(
         device->vtable->time(device, NULL, 1, whole_run, plan, &ns));
     double us = (double)ns / 1000;

@@ -1,0 +1,130 @@
+// Every allocation of a build fails in turn: a clean error, nothing leaks.
+#include "build_check.h"
+#include "faults/fault_allocator.h"
+#include "test_plugins.h"
+
+typedef struct fault_case_t {
+  rabbet_network_t* network;
+  rabbet_builder_config_t* config;
+} fault_case_t;
+
+static rabbet_status_t build(rabbet_allocator_t allocator, void* user_data) {
+  const fault_case_t* c = user_data;
+  void* plan = NULL;
+  size_t size = 0;
+  rabbet_build_report_t* report = NULL;
+  rabbet_status_t status = rabbet_build_plan(c->network, c->config, allocator,
+                                             &plan, &size, &report);
+  rabbet_build_report_destroy(report);
+  rabbet_free_aligned(allocator, plan, 64);
+  return status;
+}
+
+static rabbet_tensor_t* conv(net_t* net, const char* name, rabbet_tensor_t* x) {
+  return net_add(net, name,
+                 (net_layer_t){.op = "convolution",
+                               .inputs = {x, WEIGHTS(net, 4, 4, 1, 1)},
+                               .input_count = 2});
+}
+
+static rabbet_tensor_t* bump(net_t* net, const char* name, rabbet_tensor_t* x) {
+  rabbet_layer_t* layer = NULL;
+  RABBET_EXPECT_OK(rabbet_network_add_plugin(net->network, "bump", "1", "test",
+                                             name, &x, 1, NULL, 0, &layer));
+  return rabbet_layer_output(layer, 0);
+}
+
+// Something of everything: rules, folding, fusion, plugins in place, views.
+static net_t sample(void) {
+  net_t net = net_begin(0, rabbet_allocator_system());
+  rabbet_tensor_t* x =
+      net_input(&net, "x", RABBET_DTYPE_FLOAT, DIMS(1, 4, 6, 6));
+  rabbet_tensor_t* y = conv(&net, "c1", x);
+  y = net_binary(&net, "scale", "PROD", y, WEIGHTS(&net, 1, 4, 1, 1));
+  y = net_binary(&net, "shift", "SUM", y,
+                 net_unary(&net, "folded", "EXP", WEIGHTS(&net, 1, 4, 1, 1)));
+  y = net_activation(&net, "r1", "RELU", y);
+  y = net_binary(&net, "sum", "SUM", conv(&net, "c2", y), y);
+  y = bump(&net, "b", y);
+  net_output(&net, bump(&net, "b2", x), "x1");
+  net_output(&net,
+             net_add(&net, "flat",
+                     (net_layer_t){.op = "shuffle",
+                                   .inputs = {y},
+                                   .input_count = 1,
+                                   .attrs = {INTS_ATTR("reshape_dims", 1, -1)},
+                                   .attr_count = 1}),
+             "y");
+  return net;
+}
+
+static void without_timing(void** state) {
+  (void)state;
+  net_t net = sample();
+  fault_case_t c = {net.network, check_config(0)};
+  RABBET_EXPECT_OK(rabbet_network_validate(net.network));
+  int64_t calls = rabbet_fault_run(build, &c);
+  assert_true(calls > 20);
+  rabbet_builder_config_release(c.config);
+  net_end(&net);
+}
+
+// All times are in the cache, so that each build goes the same way.
+static void with_known_times(void** state) {
+  (void)state;
+  net_t net = sample();
+  fault_case_t c = {net.network, check_config(3)};
+  RABBET_EXPECT_OK(rabbet_builder_config_set(
+      c.config, RABBET_BUILDER_OPTION_PROFILING_VERBOSITY,
+      RABBET_PROFILING_LAYER_NAMES_ONLY));
+  rabbet_timing_cache_t* cache = NULL;
+  RABBET_EXPECT_OK(
+      rabbet_timing_cache_create(NULL, 0, rabbet_allocator_system(), &cache));
+  rabbet_builder_config_set_timing_cache(c.config, cache);
+  RABBET_EXPECT_OK(build(rabbet_allocator_system(), &c));
+  rabbet_fault_run(build, &c);
+  rabbet_timing_cache_release(cache);
+  rabbet_builder_config_release(c.config);
+  net_end(&net);
+}
+
+// Kernels are made and run under failing allocations too.
+static void with_measuring(void** state) {
+  (void)state;
+  net_t net = net_begin(0, rabbet_allocator_system());
+  rabbet_tensor_t* x =
+      net_input(&net, "x", RABBET_DTYPE_FLOAT, DIMS(1, 4, 2, 2));
+  net_output(&net, net_activation(&net, "r1", "RELU", conv(&net, "c1", x)),
+             "y");
+  fault_case_t c = {net.network, check_config(1)};
+  RABBET_EXPECT_OK(rabbet_builder_config_set(
+      c.config, RABBET_BUILDER_OPTION_PROFILING_VERBOSITY,
+      RABBET_PROFILING_DETAILED));
+  RABBET_EXPECT_OK(
+      rabbet_builder_config_set(c.config, RABBET_BUILDER_OPTION_AVG_TIMING, 1));
+  RABBET_EXPECT_OK(rabbet_network_validate(net.network));
+  rabbet_fault_run(build, &c);
+  rabbet_builder_config_release(c.config);
+  net_end(&net);
+}
+
+static int setup(void** state) {
+  (void)state;
+  test_plugins_register();
+  return 0;
+}
+
+static int teardown(void** state) {
+  (void)state;
+  test_plugins_deregister();
+  return 0;
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(without_timing),
+      cmocka_unit_test(with_known_times),
+      cmocka_unit_test(with_measuring),
+  };
+  return cmocka_run_group_tests_name("faults", tests, setup, teardown);
+}
