@@ -34,6 +34,14 @@ static bool rabbet_concat_keeps_blocks(const rabbet_group_t* group,
   return true;
 }
 
+// Inputs without elements are left out: oneDNN refuses them.
+static bool rabbet_concat_takes(const rabbet_dims_t* dims) {
+  for (int32_t i = 0; i < dims->rank; ++i) {
+    if (dims->d[i] == 0) return false;
+  }
+  return true;
+}
+
 static void rabbet_concat_spec(const rabbet_group_t* group,
                                const rabbet_dims_t* dims,
                                rabbet_format_t format,
@@ -42,14 +50,17 @@ static void rabbet_concat_spec(const rabbet_group_t* group,
   const rabbet_group_node_t* node = &group->nodes[0];
   int32_t y = node->outputs[0];
   rabbet_dtype_t as = rabbet_concat_type(group->values[y].dtype);
-  for (size_t i = 0; i < node->input_count; ++i)
-    sources[i] = rabbet_dnnl_layout(as, format, &dims[node->inputs[i]]);
+  int count = 0;
+  for (size_t i = 0; i < node->input_count; ++i) {
+    if (!rabbet_concat_takes(&dims[node->inputs[i]])) continue;
+    sources[count++] = rabbet_dnnl_layout(as, format, &dims[node->inputs[i]]);
+  }
   *spec = (rabbet_dnnl_spec_t){
       .kind = RABBET_DNNL_CONCAT,
       .axis = rabbet_concat_axis(node, dims[y].rank),
       .dst = rabbet_dnnl_layout(as, format, &dims[y]),
       .sources = sources,
-      .source_count = (int)node->input_count,
+      .source_count = count,
   };
 }
 
@@ -81,6 +92,7 @@ static rabbet_status_t rabbet_concat_offer(const rabbet_propose_t* propose,
   for (size_t i = 0; i <= group->input_count; ++i)
     tensors[i] = (rabbet_type_format_t){dtype, format};
   rabbet_concat_spec(group, dims, format, sources, &spec);
+  if (spec.source_count == 0) return rabbet_ok();
   // Its type is that of the network; another has another size.
   rabbet_dtype_t as = rabbet_concat_type(dtype);
   for (int i = 0; i < spec.source_count; ++i)
@@ -131,11 +143,12 @@ static rabbet_status_t rabbet_cpu_dnnl_concat_compile(
   rabbet_dnnl_primitive_t* primitive = NULL;
   rabbet_concat_spec(group, program->shapes->dims, group->values[y].format,
                      sources, &spec);
-  int count = spec.source_count;
-  for (int i = 0; i < count; ++i) {
-    bindings[i].arg = RABBET_DNNL_SOURCE(i);
-    RABBET_RETURN_IF_ERROR(
-        rabbet_dnnl_input(program, node->inputs[i], dtype, &bindings[i].ref));
+  int count = 0;
+  for (size_t i = 0; i < node->input_count; ++i) {
+    if (!rabbet_concat_takes(&program->shapes->dims[node->inputs[i]])) continue;
+    bindings[count].arg = RABBET_DNNL_SOURCE(count);
+    RABBET_RETURN_IF_ERROR(rabbet_dnnl_input(program, node->inputs[i], dtype,
+                                             &bindings[count++].ref));
   }
   bindings[count].arg = RABBET_DNNL_DST;
   RABBET_RETURN_IF_ERROR(

@@ -407,6 +407,19 @@ void rabbet_dnnl_destroy_state(rabbet_kernel_t* base,
   rabbet_free(kernel->allocator, program);
 }
 
+// oneDNN refuses some tensors without elements.
+static bool rabbet_dnnl_has_work(const rabbet_group_t* group,
+                                 const rabbet_dims_t* dims) {
+  for (size_t i = 0; i < group->output_count; ++i) {
+    const rabbet_dims_t* out = &dims[group->outputs[i]];
+    bool empty = false;
+    for (int32_t k = 0; k < out->rank; ++k)
+      empty = empty || out->d[k] == 0;
+    if (!empty) return true;
+  }
+  return false;
+}
+
 rabbet_status_t rabbet_dnnl_kernel_prepare(rabbet_kernel_t* base,
                                            const rabbet_kernel_shapes_t* shapes,
                                            rabbet_dnnl_compile_fn_t compile,
@@ -422,7 +435,9 @@ rabbet_status_t rabbet_dnnl_kernel_prepare(rabbet_kernel_t* base,
   program->shapes = shapes;
   // Packing runs here and now, with as many threads as the kernel will.
   int threads = rabbet_cpu_set_threads(shapes->threads);
-  rabbet_status_t status = compile(program);
+  rabbet_status_t status = rabbet_dnnl_has_work(kernel->group, shapes->dims)
+                               ? compile(program)
+                               : rabbet_ok();
   rabbet_cpu_set_threads(threads);
   program->shapes = NULL;
   if (!rabbet_is_ok(status)) {
