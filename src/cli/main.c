@@ -1,7 +1,5 @@
 #include "cli/main.h"
 
-#include <stddef.h>
-
 int main(int argc, char** argv) {
-  return rabbet_cli_main(argc, argv, NULL);
+  return rabbet_cli_main(argc, argv, 0);
 }

@@ -1,0 +1,147 @@
+#include "device/cpu/node_kernel.h"
+
+#include <stdio.h>
+#include <string.h>
+
+bool rabbet_node_is(const rabbet_group_t* group, rabbet_op_id_t op) {
+  return group->node_count == 1 && rabbet_op_is(group->nodes[0].op, op);
+}
+
+void rabbet_node_eval(const rabbet_group_t* group, const rabbet_dims_t* dims,
+                      const int64_t* const* host_values,
+                      rabbet_allocator_t allocator, rabbet_view_t* views,
+                      rabbet_op_eval_t* out_eval) {
+  const rabbet_group_node_t* node = &group->nodes[0];
+  for (size_t i = 0; i < node->input_count + node->output_count; ++i) {
+    int32_t value = i < node->input_count
+                        ? node->inputs[i]
+                        : node->outputs[i - node->input_count];
+    views[i] = (rabbet_view_t){.dtype = RABBET_DTYPE_NONE};
+    if (value < 0) continue;
+    views[i].dtype = group->values[value].dtype;
+    views[i].format = RABBET_FORMAT_LINEAR;
+    views[i].dims = dims[value];
+    views[i].data = (void*)(uintptr_t)group->values[value].constant;
+    if (host_values && host_values[value]) {
+      views[i].dtype = RABBET_DTYPE_INT64;
+      views[i].data = (void*)(uintptr_t)host_values[value];
+    }
+  }
+  *out_eval = (rabbet_op_eval_t){.op = node->op,
+                                 .allocator = allocator,
+                                 .attrs = node->attrs,
+                                 .attr_count = node->op->attr_count,
+                                 .inputs = views,
+                                 .input_count = node->input_count,
+                                 .outputs = views + node->input_count,
+                                 .output_count = node->output_count};
+}
+
+// ---- Proposing -------------------------------------------------------------
+
+rabbet_status_t rabbet_proposal_make(
+    const rabbet_propose_t* propose, rabbet_candidate_sink_t sink,
+    const rabbet_kernel_class_t* kernel, void* context,
+    rabbet_status_t (*body)(rabbet_proposal_t* proposal)) {
+  const rabbet_group_t* group = propose->group;
+  rabbet_proposal_t proposal = {.propose = propose,
+                                .sink = sink,
+                                .kernel = kernel,
+                                .node = &group->nodes[0],
+                                .context = context};
+  RABBET_RETURN_IF_ERROR(rabbet_allocate(
+      propose->allocator,
+      sizeof(rabbet_type_format_t) * (group->input_count + group->output_count),
+      (void**)&proposal.tensors));
+  rabbet_cpu_network_tensors(group, proposal.tensors);
+  rabbet_status_t status = body(&proposal);
+  rabbet_free(propose->allocator, proposal.tensors);
+  return status;
+}
+
+void rabbet_proposal_set_input(rabbet_proposal_t* proposal, size_t input,
+                               rabbet_dtype_t dtype, rabbet_format_t format) {
+  int32_t value = rabbet_node_input(proposal->node, input);
+  if (value < 0) return;
+  int32_t at = rabbet_cpu_input_of(proposal->propose->group, value);
+  proposal->tensors[at] = (rabbet_type_format_t){dtype, format};
+}
+
+void rabbet_proposal_set_output(rabbet_proposal_t* proposal,
+                                rabbet_dtype_t dtype, rabbet_format_t format) {
+  proposal->tensors[proposal->propose->group->input_count] =
+      (rabbet_type_format_t){dtype, format};
+}
+
+rabbet_status_t rabbet_proposal_offer(rabbet_proposal_t* proposal,
+                                      const char* tactic_name,
+                                      int32_t in_place) {
+  const rabbet_group_t* group = proposal->propose->group;
+  if (in_place >= 0 && group->values[group->inputs[in_place]].constant) {
+    in_place = -1;
+  }
+  rabbet_candidate_t candidate = {.kernel = proposal->kernel,
+                                  .tensors = proposal->tensors,
+                                  .in_place = in_place < 0 ? NULL : &in_place};
+  snprintf(candidate.tactic_name, sizeof(candidate.tactic_name), "%s",
+           tactic_name);
+  return rabbet_cpu_offer(proposal->propose, proposal->sink, &candidate);
+}
+
+rabbet_status_t rabbet_proposal_offer_same(rabbet_proposal_t* proposal,
+                                           uint32_t formats,
+                                           const char* tactic_name,
+                                           int32_t in_place) {
+  const rabbet_format_t all[] = {RABBET_FORMAT_LINEAR, RABBET_FORMAT_HWC,
+                                 rabbet_cpu_blocked_format()};
+  rabbet_dtype_t types[4];
+  rabbet_dtype_t network =
+      proposal->propose->group->values[proposal->node->inputs[0]].dtype;
+  int count = rabbet_cpu_compute_types(proposal->propose, network, types);
+  for (int t = 0; t < count; ++t) {
+    for (int f = 0; f < 3; ++f) {
+      if (!(formats >> f & 1)) continue;
+      rabbet_proposal_set_input(proposal, 0, types[t], all[f]);
+      rabbet_proposal_set_output(proposal, types[t], all[f]);
+      RABBET_RETURN_IF_ERROR(
+          rabbet_proposal_offer(proposal, tactic_name, in_place));
+    }
+  }
+  return rabbet_ok();
+}
+
+// ---- The kernel ------------------------------------------------------------
+
+rabbet_status_t rabbet_node_kernel_create(
+    const rabbet_kernel_spec_t* spec, const rabbet_kernel_class_t* kernel_class,
+    rabbet_kernel_t** out_kernel) {
+  *out_kernel = NULL;
+  if (spec->group->node_count == 0) {
+    return RABBET_STATUS(RABBET_STATUS_INVALID_ARGUMENT,
+                         "a group without layers has no kernel");
+  }
+  rabbet_node_kernel_t* kernel = NULL;
+  RABBET_RETURN_IF_ERROR(
+      rabbet_allocate(spec->allocator, sizeof(*kernel), (void**)&kernel));
+  kernel->base.kernel_class = kernel_class;
+  kernel->allocator = spec->allocator;
+  kernel->group = spec->group;
+  kernel->node = &spec->group->nodes[0];
+  *out_kernel = &kernel->base;
+  return rabbet_ok();
+}
+
+void rabbet_node_kernel_destroy(rabbet_kernel_t* kernel) {
+  if (kernel) rabbet_free(((rabbet_node_kernel_t*)kernel)->allocator, kernel);
+}
+
+rabbet_status_t rabbet_node_state_allocate(rabbet_kernel_t* kernel, size_t size,
+                                           rabbet_kernel_state_t** out_state) {
+  return rabbet_allocate(((rabbet_node_kernel_t*)kernel)->allocator, size,
+                         (void**)out_state);
+}
+
+void rabbet_node_state_destroy(rabbet_kernel_t* kernel,
+                               rabbet_kernel_state_t* state) {
+  rabbet_free(((rabbet_node_kernel_t*)kernel)->allocator, state);
+}

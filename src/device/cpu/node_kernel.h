@@ -1,0 +1,109 @@
+// What our kernels for single layers share: the kernel object, operands, types
+// and formats to offer. A class writes `propose`, `prepare` and `enqueue`.
+#ifndef RABBET_SRC_DEVICE_CPU_NODE_KERNEL_H_
+#define RABBET_SRC_DEVICE_CPU_NODE_KERNEL_H_
+
+#include "base/math.h"
+#include "device/cpu/cpu.h"
+
+typedef struct rabbet_node_kernel_t {
+  rabbet_kernel_t base;
+  rabbet_allocator_t allocator;
+  const rabbet_group_t* group;
+  const rabbet_group_node_t* node;  // the first
+} rabbet_node_kernel_t;
+
+// Bytes of work below which another thread is not worth waking.
+#define RABBET_CPU_GRAIN_BYTES (128 * 1024)
+
+// Whether the group is one layer of that operator.
+bool rabbet_node_is(const rabbet_group_t* group, rabbet_op_id_t op);
+static inline int64_t rabbet_node_int(const rabbet_group_node_t* node,
+                                      const char* name) {
+  return rabbet_attr_int(node->attrs, node->op->attr_count, name, 0);
+}
+// The value number of input `index`; -1 if it is omitted.
+static inline int32_t rabbet_node_input(const rabbet_group_node_t* node,
+                                        size_t index) {
+  return index < node->input_count ? node->inputs[index] : -1;
+}
+// The operands of the group's first node for its rules: dims by value number,
+// elements of integers that the host knows (host_values may be NULL, as may its
+// entries), of constants else. `views` has room for all inputs and outputs.
+void rabbet_node_eval(const rabbet_group_t* group, const rabbet_dims_t* dims,
+                      const int64_t* const* host_values,
+                      rabbet_allocator_t allocator, rabbet_view_t* views,
+                      rabbet_op_eval_t* out_eval);
+
+// ---- Proposing -------------------------------------------------------------
+
+// Boundary types and formats in the making.
+typedef struct rabbet_proposal_t {
+  const rabbet_propose_t* propose;
+  rabbet_candidate_sink_t sink;
+  const rabbet_kernel_class_t* kernel;
+  const rabbet_group_node_t* node;
+  rabbet_type_format_t* tensors;  // the network's types, LINEAR
+  void* context;                  // the class's own
+} rabbet_proposal_t;
+
+// Sets up a proposal and calls `body` with it.
+rabbet_status_t rabbet_proposal_make(
+    const rabbet_propose_t* propose, rabbet_candidate_sink_t sink,
+    const rabbet_kernel_class_t* kernel, void* context,
+    rabbet_status_t (*body)(rabbet_proposal_t* proposal));
+// Type and format of the node's input or of the group's output.
+void rabbet_proposal_set_input(rabbet_proposal_t* proposal, size_t input,
+                               rabbet_dtype_t dtype, rabbet_format_t format);
+void rabbet_proposal_set_output(rabbet_proposal_t* proposal,
+                                rabbet_dtype_t dtype, rabbet_format_t format);
+// Passes the candidate on; output 0 may be over boundary input `in_place`
+// (-1: not). Constants are never written over.
+rabbet_status_t rabbet_proposal_offer(rabbet_proposal_t* proposal,
+                                      const char* tactic_name,
+                                      int32_t in_place);
+// Input 0 and the output in one type and format, for each of the formats
+// (LINEAR, HWC, the blocked one: bit 1, 2, 4 of `formats`) and each type that
+// the network allows.
+enum {
+  RABBET_OFFER_LINEAR = 1,
+  RABBET_OFFER_HWC = 2,
+  RABBET_OFFER_BLOCKED = 4
+};
+rabbet_status_t rabbet_proposal_offer_same(rabbet_proposal_t* proposal,
+                                           uint32_t formats,
+                                           const char* tactic_name,
+                                           int32_t in_place);
+
+// ---- For the class tables --------------------------------------------------
+
+rabbet_status_t rabbet_node_kernel_create(
+    const rabbet_kernel_spec_t* spec, const rabbet_kernel_class_t* kernel_class,
+    rabbet_kernel_t** out_kernel);
+void rabbet_node_kernel_destroy(rabbet_kernel_t* kernel);
+// A state is one zeroed allocation.
+rabbet_status_t rabbet_node_state_allocate(rabbet_kernel_t* kernel, size_t size,
+                                           rabbet_kernel_state_t** out_state);
+void rabbet_node_state_destroy(rabbet_kernel_t* kernel,
+                               rabbet_kernel_state_t* state);
+
+// Defines the class `symbol` from symbol_propose, symbol_prepare and
+// symbol_enqueue.
+#define RABBET_NODE_CLASS(symbol, class_name, class_version)               \
+  static rabbet_status_t symbol##_create(const rabbet_kernel_spec_t* spec, \
+                                         rabbet_kernel_t** out_kernel) {   \
+    return rabbet_node_kernel_create(spec, &symbol, out_kernel);           \
+  }                                                                        \
+  const rabbet_kernel_class_t symbol = {                                   \
+      .struct_size = sizeof(rabbet_kernel_class_t),                        \
+      .name = class_name,                                                  \
+      .version = class_version,                                            \
+      .propose = symbol##_propose,                                         \
+      .create = symbol##_create,                                           \
+      .destroy = rabbet_node_kernel_destroy,                               \
+      .prepare = symbol##_prepare,                                         \
+      .destroy_state = rabbet_node_state_destroy,                          \
+      .enqueue = symbol##_enqueue,                                         \
+  }
+
+#endif  // RABBET_SRC_DEVICE_CPU_NODE_KERNEL_H_

@@ -1,0 +1,439 @@
+// Strided windows. Where each axis is one run of the input, a strided move;
+// else, for padding by wrapping, clamping, filling or reflecting, row by row: a
+// row of the output is a few runs of a row of the input.
+#include "ops/slice.h"
+#include "device/cpu/move.h"
+#include "device/cpu/node_kernel.h"
+#include "device/cpu/parallel.h"
+#include "ops/convert.h"
+
+enum { INPUT = 0, FILL = 4 };
+
+// Elements of the row's axis whose sources are `step` bytes apart.
+typedef struct rabbet_slice_run_t {
+  int64_t begin, count;
+  int64_t source;  // bytes from the start of the input's row; -1: filled
+  int64_t step;
+} rabbet_slice_run_t;
+
+// An axis of the memory. Axes that are taken whole are merged into the unit.
+typedef struct rabbet_slice_axis_t {
+  int64_t in, out;  // extents
+  int64_t start, stride;
+  int64_t source, target;  // bytes from one element to the next
+} rabbet_slice_axis_t;
+
+struct rabbet_kernel_state_t {
+  bool is_move;
+  rabbet_move_t move;
+  int64_t offset;  // bytes to the first element that is moved
+  rabbet_sample_mode_t mode;
+  int64_t size;  // bytes of an element
+  int64_t unit;  // bytes of an element of the row
+  int32_t rank;  // axes; the last one is the row
+  rabbet_slice_axis_t axes[RABBET_BOX_AXES];
+  int64_t rows;
+  int64_t piece, pieces;  // of a row, in its elements
+  int64_t run_count;
+  rabbet_slice_run_t runs[];
+};
+
+// ---- Axes ------------------------------------------------------------------
+
+static bool rabbet_slice_is_whole(const rabbet_slice_axis_t* axis) {
+  return axis->start == 0 && axis->stride == 1 && axis->in == axis->out;
+}
+
+// Whether axis a belongs inside of b. An axis of one element may have the
+// stride of the one inside of it: then the input tells.
+static bool rabbet_slice_is_inside_of(const rabbet_slice_axis_t* a,
+                                      const rabbet_slice_axis_t* b) {
+  return a->target != b->target ? a->target < b->target : a->source < b->source;
+}
+
+// The axes in the order of the output's memory. False where the formats pad, or
+// a blocked channel is not taken whole.
+static bool rabbet_slice_axes(const rabbet_slice_t* slice,
+                              const rabbet_dims_t* in, const rabbet_dims_t* out,
+                              rabbet_format_t format, int64_t size,
+                              rabbet_slice_axis_t* axes, int32_t* out_rank) {
+  rabbet_box_t source, target;
+  if (!rabbet_box(in, format, &source) || !rabbet_box(out, format, &target)) {
+    return false;
+  }
+  bool blocked = source.rank > in->rank;
+  for (int32_t i = 0; i < source.rank; ++i) {
+    int32_t logical = source.axis[i];
+    axes[i] = (rabbet_slice_axis_t){.in = source.extent[i],
+                                    .out = target.extent[i],
+                                    .start = slice->start[logical],
+                                    .stride = slice->stride[logical],
+                                    .source = source.stride[i] * size,
+                                    .target = target.stride[i] * size};
+    if (blocked && logical == 1 &&
+        (slice->start[1] != 0 || slice->stride[1] != 1 ||
+         in->d[1] != out->d[1])) {
+      return false;
+    }
+  }
+  for (int32_t i = 1; i < source.rank; ++i) {
+    rabbet_slice_axis_t axis = axes[i];
+    int32_t k = i;
+    for (; k > 0 && rabbet_slice_is_inside_of(&axes[k - 1], &axis); --k)
+      axes[k] = axes[k - 1];
+    axes[k] = axis;
+  }
+  *out_rank = source.rank;
+  return true;
+}
+
+// Drops the innermost axes that are taken whole, and merges others of them into
+// the axis outside, if that is whole too.
+static void rabbet_slice_merge(rabbet_kernel_state_t* state) {
+  state->unit = state->size;
+  while (state->rank > 0) {
+    const rabbet_slice_axis_t* last = &state->axes[state->rank - 1];
+    if (!rabbet_slice_is_whole(last) || last->source != state->unit ||
+        last->target != state->unit) {
+      break;
+    }
+    state->unit *= last->in;
+    --state->rank;
+  }
+  int32_t kept = 0;
+  for (int32_t i = 1; i < state->rank; ++i) {
+    rabbet_slice_axis_t* outer = &state->axes[kept];
+    const rabbet_slice_axis_t* inner = &state->axes[i];
+    if (rabbet_slice_is_whole(outer) && rabbet_slice_is_whole(inner) &&
+        outer->source == inner->source * inner->in &&
+        outer->target == inner->target * inner->in) {
+      int64_t extent = outer->in * inner->in;
+      *outer = *inner;
+      outer->in = outer->out = extent;
+    } else {
+      state->axes[++kept] = *inner;
+    }
+  }
+  if (state->rank > 0) state->rank = kept + 1;
+}
+
+// Whether positions are those of the input without wrapping or the like.
+static bool rabbet_slice_is_inside(const rabbet_slice_axis_t* axis) {
+  int64_t last = axis->start + (axis->out - 1) * axis->stride;
+  return axis->out == 0 || (axis->start >= 0 && axis->start < axis->in &&
+                            last >= 0 && last < axis->in);
+}
+
+// ---- Runs ------------------------------------------------------------------
+
+// Cuts the axis into runs; counts them, and writes them if `runs` is not NULL.
+static int64_t rabbet_slice_cut(rabbet_sample_mode_t mode,
+                                const rabbet_slice_axis_t* axis,
+                                rabbet_slice_run_t* runs) {
+  int64_t count = 0, begin = 0;
+  while (begin < axis->out) {
+    int64_t at = axis->start + begin * axis->stride;
+    int64_t first = rabbet_slice_position(mode, at, axis->in);
+    int64_t n = 1, step = 0, expected = first;
+    for (; begin + n < axis->out; ++n) {
+      at = axis->start + (begin + n) * axis->stride;
+      int64_t next = rabbet_slice_position(mode, at, axis->in);
+      if (first < 0 || next < 0) {
+        if (first >= 0 || next >= 0) break;
+        continue;
+      }
+      // A jump from one end to the other is no step.
+      if (n == 1) step = next - first;
+      if (step != 0 && step != axis->stride && step != -axis->stride) break;
+      expected += step;
+      if (next != expected) break;
+    }
+    if (runs) {
+      runs[count] =
+          (rabbet_slice_run_t){.begin = begin,
+                               .count = n,
+                               .source = first < 0 ? -1 : first * axis->source,
+                               .step = step * axis->source};
+    }
+    ++count;
+    begin += n;
+  }
+  return count;
+}
+
+// ---- The class -------------------------------------------------------------
+
+// Start and stride for these dims; OUT_OF_RANGE as the catalogue's kernel has
+// it.
+static rabbet_status_t rabbet_slice_parameters(
+    const rabbet_group_t* group, const rabbet_dims_t* dims,
+    const int64_t* const* host_values, rabbet_allocator_t allocator,
+    rabbet_slice_t* out_slice) {
+  rabbet_view_t views[8];
+  rabbet_op_eval_t eval;
+  rabbet_node_eval(group, dims, host_values, allocator, views, &eval);
+  static const char* const names[] = {"",       "start", "shape",
+                                      "stride", "",      "axes"};
+  for (size_t i = 1; i < eval.input_count; ++i) {
+    // The output's shape is known already.
+    if (i == 2 || i == FILL || eval.inputs[i].dtype == RABBET_DTYPE_NONE ||
+        eval.inputs[i].data) {
+      continue;
+    }
+    return RABBET_STATUS(RABBET_STATUS_INVALID_ARGUMENT,
+                         "layer '%s': the elements of '%s' are not known when "
+                         "its shapes are",
+                         group->nodes[0].name, names[i]);
+  }
+  return RABBET_ANNOTATE(rabbet_slice_resolve(&eval, out_slice), "layer '%s'",
+                         group->nodes[0].name);
+}
+
+// Whether a candidate may be offered: the axes' parameters may not be known
+// yet, in which case only formats are offered that any will do for.
+static bool rabbet_slice_fits(const rabbet_propose_t* propose,
+                              rabbet_format_t format) {
+  const rabbet_group_t* group = propose->group;
+  const rabbet_group_node_t* node = &group->nodes[0];
+  const rabbet_dims_t* in = &group->values[node->inputs[0]].dims;
+  const rabbet_dims_t* out = &group->values[node->outputs[0]].dims;
+  rabbet_box_t box;
+  if (!rabbet_box(in, format, &box) || !rabbet_box(out, format, &box)) {
+    return false;
+  }
+  if (box.rank == in->rank) return true;
+  rabbet_slice_axis_t axes[RABBET_BOX_AXES];
+  rabbet_slice_t slice;
+  int32_t rank = 0;
+  rabbet_view_t views[8];
+  rabbet_op_eval_t eval;
+  rabbet_dims_t dims[16];
+  if (group->value_count > 16) return false;
+  for (size_t i = 0; i < group->value_count; ++i) {
+    dims[i] = group->values[i].dims;
+  }
+  rabbet_node_eval(group, dims, NULL, propose->allocator, views, &eval);
+  for (size_t i = 1; i < eval.input_count; ++i) {
+    if (i != FILL && eval.inputs[i].dtype != RABBET_DTYPE_NONE &&
+        !eval.inputs[i].data) {
+      return false;
+    }
+  }
+  rabbet_status_t status = rabbet_slice_resolve(&eval, &slice);
+  if (!rabbet_is_ok(status)) {
+    rabbet_status_free(status);
+    return false;
+  }
+  return rabbet_slice_axes(&slice, in, out, format, 1, axes, &rank);
+}
+
+static rabbet_status_t rabbet_cpu_slice_body(rabbet_proposal_t* proposal) {
+  const rabbet_group_t* group = proposal->propose->group;
+  rabbet_dtype_t types[4];
+  int count = rabbet_cpu_compute_types(
+      proposal->propose, group->values[proposal->node->inputs[0]].dtype, types);
+  const rabbet_format_t formats[] = {RABBET_FORMAT_LINEAR, RABBET_FORMAT_HWC,
+                                     rabbet_cpu_blocked_format()};
+  for (int f = 0; f < 3; ++f) {
+    if (!rabbet_slice_fits(proposal->propose, formats[f])) continue;
+    for (int t = 0; t < count; ++t) {
+      rabbet_proposal_set_input(proposal, INPUT, types[t], formats[f]);
+      rabbet_proposal_set_output(proposal, types[t], formats[f]);
+      RABBET_RETURN_IF_ERROR(rabbet_proposal_offer(proposal, "rows", -1));
+    }
+  }
+  return rabbet_ok();
+}
+
+static rabbet_status_t rabbet_cpu_slice_propose(const rabbet_propose_t* propose,
+                                                rabbet_candidate_sink_t sink) {
+  if (!rabbet_node_is(propose->group, RABBET_OP_SLICE)) return rabbet_ok();
+  return rabbet_proposal_make(propose, sink, &rabbet_cpu_slice, NULL,
+                              rabbet_cpu_slice_body);
+}
+
+static void rabbet_slice_plan_move(rabbet_kernel_state_t* state) {
+  int64_t extents[RABBET_BOX_AXES + 1], sources[RABBET_BOX_AXES + 1],
+      targets[RABBET_BOX_AXES + 1];
+  state->is_move = true;
+  for (int32_t i = 0; i < state->rank; ++i) {
+    const rabbet_slice_axis_t* axis = &state->axes[i];
+    extents[i] = axis->out;
+    sources[i] = axis->source * axis->stride / state->size;
+    targets[i] = axis->target / state->size;
+    state->offset += axis->start * axis->source;
+  }
+  extents[state->rank] = state->unit / state->size;
+  sources[state->rank] = targets[state->rank] = 1;
+  rabbet_move_plan(state->rank + 1, extents, sources, targets, state->size,
+                   &state->move);
+}
+
+static void rabbet_slice_plan_rows(rabbet_kernel_state_t* state) {
+  const rabbet_slice_axis_t* row = &state->axes[state->rank - 1];
+  state->run_count = rabbet_slice_cut(state->mode, row, state->runs);
+  state->rows = 1;
+  for (int32_t i = 0; i + 1 < state->rank; ++i)
+    state->rows *= state->axes[i].out;
+  state->piece = rabbet_max_i64(1, 256 * 1024 / state->unit);
+  state->pieces = rabbet_ceildiv(row->out, state->piece);
+}
+
+static rabbet_status_t rabbet_cpu_slice_prepare(
+    rabbet_kernel_t* base, const rabbet_kernel_shapes_t* shapes,
+    rabbet_kernel_state_t** out_state, size_t* out_workspace) {
+  const rabbet_node_kernel_t* kernel = (const rabbet_node_kernel_t*)base;
+  const rabbet_group_t* group = kernel->group;
+  const rabbet_dims_t* in = &shapes->dims[kernel->node->inputs[0]];
+  const rabbet_dims_t* out = &shapes->dims[kernel->node->outputs[0]];
+  const rabbet_group_value_t* value = &group->values[kernel->node->inputs[0]];
+  rabbet_kernel_state_t made = {.size = rabbet_dtype_bits(value->dtype) / 8};
+  rabbet_slice_t slice;
+  int64_t count = 0;
+  *out_workspace = 0;
+  RABBET_RETURN_IF_ERROR(rabbet_slice_parameters(
+      group, shapes->dims, shapes->host_values, kernel->allocator, &slice));
+  RABBET_RETURN_IF_ERROR(rabbet_dims_count(out, &count));
+  if (!rabbet_slice_axes(&slice, in, out, value->format, made.size, made.axes,
+                         &made.rank)) {
+    char a[128], b[128];
+    return RABBET_STATUS(RABBET_STATUS_UNSUPPORTED,
+                         "layer '%s': from shape %s to %s in format %s cannot "
+                         "be sliced by whole blocks of channels",
+                         kernel->node->name,
+                         rabbet_dims_print(in, a, sizeof(a)),
+                         rabbet_dims_print(out, b, sizeof(b)),
+                         rabbet_format_name(value->format));
+  }
+  made.mode = slice.mode;
+  rabbet_slice_merge(&made);
+  bool inside = true;
+  for (int32_t i = 0; i < made.rank; ++i) {
+    inside = inside && rabbet_slice_is_inside(&made.axes[i]);
+  }
+  int64_t runs =
+      count > 0 && !inside
+          ? rabbet_slice_cut(made.mode, &made.axes[made.rank - 1], NULL)
+          : 0;
+  RABBET_RETURN_IF_ERROR(rabbet_node_state_allocate(
+      base, sizeof(made) + (size_t)runs * sizeof(rabbet_slice_run_t),
+      out_state));
+  **out_state = made;
+  if (count == 0) {
+    (*out_state)->is_move = true;  // of nothing
+  } else if (inside) {
+    rabbet_slice_plan_move(*out_state);
+  } else {
+    rabbet_slice_plan_rows(*out_state);
+  }
+  return rabbet_ok();
+}
+
+// ---- Running ---------------------------------------------------------------
+
+typedef struct rabbet_slice_call_t {
+  const rabbet_kernel_state_t* state;
+  const char* source;
+  const char* fill;  // one element
+  char* target;
+} rabbet_slice_call_t;
+
+static void rabbet_slice_fill(const rabbet_slice_call_t* call, char* target,
+                              int64_t bytes) {
+  int64_t size = call->state->size;
+  rabbet_fill_elements(target, call->fill, bytes / size, size);
+}
+
+// Elements [begin, end) of a row of the output; `source` is the input's row.
+static void rabbet_slice_row(const rabbet_slice_call_t* call,
+                             const char* source, char* target, int64_t begin,
+                             int64_t end) {
+  const rabbet_kernel_state_t* state = call->state;
+  int64_t unit = state->unit;
+  for (int64_t i = 0; i < state->run_count; ++i) {
+    const rabbet_slice_run_t* run = &state->runs[i];
+    int64_t first = rabbet_max_i64(run->begin, begin);
+    int64_t count = rabbet_min_i64(run->begin + run->count, end) - first;
+    if (count <= 0) continue;
+    char* to = target + first * unit;
+    if (run->source < 0) {
+      rabbet_slice_fill(call, to, count * unit);
+      continue;
+    }
+    const char* from = source + run->source + (first - run->begin) * run->step;
+    if (run->step == unit || count == 1) {
+      rabbet_copy_bytes(to, from, count * unit);
+    } else {
+      rabbet_copy_strided(to, from, run->step, count, unit);
+    }
+  }
+}
+
+// The input's row for a row of the output; NULL: it is all filled.
+static const char* rabbet_slice_find_row(const rabbet_slice_call_t* call,
+                                         int64_t row) {
+  const rabbet_kernel_state_t* state = call->state;
+  const char* source = call->source;
+  for (int32_t i = state->rank - 2; i >= 0; --i) {
+    const rabbet_slice_axis_t* axis = &state->axes[i];
+    int64_t at = row % axis->out;
+    row /= axis->out;
+    int64_t position = rabbet_slice_position(
+        state->mode, axis->start + at * axis->stride, axis->in);
+    if (position < 0) return NULL;
+    source += position * axis->source;
+  }
+  return source;
+}
+
+static void rabbet_slice_items(void* context, int64_t first, int64_t last) {
+  const rabbet_slice_call_t* call = context;
+  const rabbet_kernel_state_t* state = call->state;
+  int64_t length = state->axes[state->rank - 1].out;
+  for (int64_t item = first; item < last; ++item) {
+    int64_t row = item / state->pieces;
+    int64_t begin = item % state->pieces * state->piece;
+    int64_t end = rabbet_min_i64(begin + state->piece, length);
+    const char* source = rabbet_slice_find_row(call, row);
+    char* target = call->target + row * length * state->unit;
+    if (source) {
+      rabbet_slice_row(call, source, target, begin, end);
+    } else {
+      rabbet_slice_fill(call, target + begin * state->unit,
+                        (end - begin) * state->unit);
+    }
+  }
+}
+
+static rabbet_status_t rabbet_cpu_slice_enqueue(
+    rabbet_kernel_t* base, rabbet_kernel_state_t* state,
+    const rabbet_kernel_call_t* call) {
+  const rabbet_node_kernel_t* kernel = (const rabbet_node_kernel_t*)base;
+  const rabbet_group_t* group = kernel->group;
+  const char* source =
+      call->inputs[rabbet_cpu_input_of(group, kernel->node->inputs[0])];
+  if (state->is_move) {
+    rabbet_move_run(&state->move, source + state->offset, call->outputs[0]);
+    return rabbet_ok();
+  }
+  int32_t fill = rabbet_node_input(kernel->node, FILL);
+  int64_t element = 0;
+  if (fill >= 0) {  // in the network's type
+    rabbet_convert(group->values[fill].dtype,
+                   call->inputs[rabbet_cpu_input_of(group, fill)],
+                   group->values[kernel->node->inputs[0]].dtype, &element, 1);
+  }
+  rabbet_slice_call_t run = {.state = state,
+                             .source = source,
+                             .fill = (const char*)&element,
+                             .target = call->outputs[0]};
+  int64_t bytes =
+      state->unit *
+      rabbet_min_i64(state->piece, state->axes[state->rank - 1].out);
+  rabbet_cpu_parallel(state->rows * state->pieces,
+                      rabbet_max_i64(1, RABBET_CPU_GRAIN_BYTES / bytes),
+                      rabbet_slice_items, &run);
+  return rabbet_ok();
+}
+
+RABBET_NODE_CLASS(rabbet_cpu_slice, "cpu.slice", 1);

@@ -1,0 +1,110 @@
+// Inner loops that are compiled for each instruction set (vectors_*.c), as one
+// table of functions. They know rows of memory, not tensors, and never start
+// threads.
+#ifndef RABBET_SRC_DEVICE_CPU_VECTORS_H_
+#define RABBET_SRC_DEVICE_CPU_VECTORS_H_
+
+#include "core/view.h"
+
+// Element (i, j), `size` bytes, goes from source + i * source_stride + j * size
+// to target + j * target_stride + i * size; strides are in bytes.
+typedef void (*rabbet_transpose_fn_t)(const char* source, int64_t source_stride,
+                                      char* target, int64_t target_stride,
+                                      int64_t rows, int64_t columns);
+
+// How elements are converted: through FLOAT, or through the integers that a
+// narrower type keeps the low bits of. Blocks of up to RABBET_LANES elements.
+enum { RABBET_LANES = 1024 };
+typedef void (*rabbet_convert_fn_t)(const void* source, void* target,
+                                    int64_t count);
+
+typedef enum rabbet_reduction_t {
+  RABBET_REDUCE_SUM = 0,
+  RABBET_REDUCE_PROD = 1,
+  RABBET_REDUCE_MAX = 2,
+  RABBET_REDUCE_MIN = 3,
+  RABBET_REDUCTION_COUNT = 4,
+} rabbet_reduction_t;
+
+// Elements while they are reduced: floating types as FLOAT, 8- and 32-bit
+// integers as INT32, INT64 (and means of all integers) as INT64.
+typedef enum rabbet_lane_t {
+  RABBET_LANE_FLOAT = 0,
+  RABBET_LANE_INT32 = 1,
+  RABBET_LANE_INT64 = 2,
+  RABBET_LANE_COUNT = 3,
+} rabbet_lane_t;
+
+// What one row of normalization works with. `mean` and `factor` are known.
+typedef struct rabbet_normalize_row_t {
+  float mean, factor;  // y = (x - mean) * factor * scale + bias
+  const float* scale;  // each `count` floats, or NULL
+  const float* bias;
+  float cell_scale, cell_bias;  // where the pointers are NULL
+} rabbet_normalize_row_t;
+
+typedef struct rabbet_moments_t {
+  double count, mean, squares;  // squares of distances from the mean, summed
+} rabbet_moments_t;
+
+typedef struct rabbet_vectors_t {
+  rabbet_transpose_fn_t transpose[4];  // elements of 1, 2, 4, 8 bytes
+
+  // To FLOAT from each type, and back (rounding, saturating); NULL for FLOAT
+  // and for types that are converted one by one.
+  rabbet_convert_fn_t to_float[RABBET_DTYPE_COUNT];
+  rabbet_convert_fn_t from_float[RABBET_DTYPE_COUNT];
+  // The same rounded to odd, for a further rounding to a narrower type.
+  rabbet_convert_fn_t to_odd_float[RABBET_DTYPE_COUNT];
+  // To INT32 (low bits) from integers and BOOL, and from INT32.
+  rabbet_convert_fn_t to_int32[RABBET_DTYPE_COUNT];
+  rabbet_convert_fn_t from_int32[RABBET_DTYPE_COUNT];
+  rabbet_convert_fn_t int64_to_bool;
+
+  // All of `count` lanes into one: into *total, which holds what came before.
+  // FLOAT sums are kept in double.
+  void (*reduce_float)(rabbet_reduction_t op, const float* x, int64_t count,
+                       double* total);
+  void (*reduce_int32)(rabbet_reduction_t op, const int32_t* x, int64_t count,
+                       int32_t* total);
+  void (*reduce_int64)(rabbet_reduction_t op, const int64_t* x, int64_t count,
+                       int64_t* total);
+  // total[i] = total[i] op x[i].
+  void (*combine_float)(rabbet_reduction_t op, const float* x, int64_t count,
+                        float* total);
+  void (*combine_int32)(rabbet_reduction_t op, const int32_t* x, int64_t count,
+                        int32_t* total);
+  void (*combine_int64)(rabbet_reduction_t op, const int64_t* x, int64_t count,
+                        int64_t* total);
+
+  // total[i] = total[i] op x[i], in double.
+  void (*flush_float)(rabbet_reduction_t op, const float* x, int64_t count,
+                      double* total);
+
+  // Mean and squares of a row joined with what came before.
+  void (*moments)(const float* x, int64_t count, rabbet_moments_t* moments);
+  // One element more in each of `width` columns; `count` includes it.
+  void (*column_moments)(const float* x, int64_t width, double count,
+                         double* mean, double* squares);
+  // x and y may be equal.
+  void (*normalize)(const rabbet_normalize_row_t* row, const float* x,
+                    int64_t count, float* y);
+
+  // y = exp(x - max) / sum of that; x and y may be equal. With `log`, its
+  // logarithm.
+  void (*softmax)(const float* x, int64_t count, bool log, float* y);
+  // The same down the columns of a tile of `count` rows of `width` floats, of
+  // which x and y have `stride` floats.
+  void (*softmax_columns)(const float* x, int64_t count, int64_t stride,
+                          int64_t width, float* y);
+} rabbet_vectors_t;
+
+extern const rabbet_vectors_t rabbet_vectors_baseline;
+#if defined(__x86_64__)
+extern const rabbet_vectors_t rabbet_vectors_avx2;
+extern const rabbet_vectors_t rabbet_vectors_avx512;
+#endif
+// The best table for this processor.
+const rabbet_vectors_t* rabbet_vectors(void);
+
+#endif  // RABBET_SRC_DEVICE_CPU_VECTORS_H_
