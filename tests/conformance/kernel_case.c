@@ -2,6 +2,7 @@
 
 #include <math.h>
 
+#include "ops/convert.h"
 #include "ops/evaluate.h"
 
 #define KERNEL_GUARD 256
@@ -12,8 +13,9 @@ static bool kernel_is_real(rabbet_dtype_t dtype) {
          dtype == RABBET_DTYPE_BF16;
 }
 // What references are computed and kept in.
-static rabbet_dtype_t kernel_reference_type(rabbet_dtype_t dtype) {
-  return kernel_is_real(dtype) ? RABBET_DTYPE_FLOAT : dtype;
+static rabbet_dtype_t kernel_reference_type(const kernel_case_t* c,
+                                            rabbet_dtype_t dtype) {
+  return kernel_is_real(dtype) && !c->exact ? RABBET_DTYPE_FLOAT : dtype;
 }
 
 static int64_t kernel_count(const rabbet_dims_t* dims) {
@@ -66,6 +68,7 @@ static int32_t kernel_add_value(kernel_case_t* c, rabbet_dtype_t dtype,
   c->values[c->value_count] = (rabbet_group_value_t){
       .dtype = dtype, .dims = *dims, .min = *dims, .max = *dims};
   c->reference[c->value_count] = reference;
+  c->kept[c->value_count] = kernel_reference_type(c, dtype);
   return (int32_t)c->value_count++;
 }
 
@@ -76,31 +79,41 @@ static void kernel_make_constant(kernel_case_t* c, int32_t value) {
   void* data = NULL;
   data =
       kernel_arena(c, kernel_bytes(v->dtype, RABBET_FORMAT_LINEAR, &v->dims));
-  for (int64_t i = 0; i < count; ++i)
-    rabbet_store_double(v->dtype, data, i,
-                        rabbet_load_double(kernel_reference_type(v->dtype),
-                                           c->reference[value], i));
+  rabbet_convert(c->kept[value], c->reference[value], v->dtype, data, count);
   v->constant = data;
 }
 
-int32_t kernel_case_input(kernel_case_t* c, rabbet_dims_t dims, bool constant) {
-  rabbet_dtype_t kept = kernel_reference_type(c->dtype);
+int32_t kernel_case_typed_input(kernel_case_t* c, rabbet_dtype_t dtype,
+                                rabbet_dims_t dims, bool constant) {
+  rabbet_dtype_t kept = kernel_reference_type(c, dtype);
   void* data = NULL;
   RABBET_EXPECT_OK(rabbet_allocate_aligned(
-      c->allocator, kernel_bytes(kept, RABBET_FORMAT_LINEAR, &dims), 64,
+      c->allocator, kernel_bytes(kept, RABBET_FORMAT_LINEAR, &dims) + 1, 64,
       &data));
   for (int64_t i = 0; i < kernel_count(&dims); ++i) {
     // Few bits, so that sums of products are exact in FLOAT, and no more than
     // the type holds.
     char rounded[8];
-    rabbet_store_double(c->dtype, rounded, 0,
-                        round(kernel_random(c) * 64) / 64);
-    rabbet_store_double(kept, data, i,
-                        rabbet_load_double(c->dtype, rounded, 0));
+    rabbet_store_double(dtype, rounded, 0, round(kernel_random(c) * 64) / 64);
+    rabbet_store_double(kept, data, i, rabbet_load_double(dtype, rounded, 0));
   }
-  int32_t value = kernel_add_value(c, c->dtype, &dims, data);
+  int32_t value = kernel_add_value(c, dtype, &dims, data);
   if (constant) kernel_make_constant(c, value);
   c->inputs[c->input_count++] = value;
+  return value;
+}
+
+int32_t kernel_case_input(kernel_case_t* c, rabbet_dims_t dims, bool constant) {
+  return kernel_case_typed_input(c, c->dtype, dims, constant);
+}
+
+int32_t kernel_case_numbers(kernel_case_t* c, rabbet_dtype_t dtype,
+                            rabbet_dims_t dims, const int64_t* data,
+                            bool constant) {
+  int32_t value = kernel_case_typed_input(c, dtype, dims, false);
+  for (int64_t i = 0; i < kernel_count(&dims); ++i)
+    rabbet_store_int64(dtype, c->reference[value], i, data[i]);
+  if (constant) kernel_make_constant(c, value);
   return value;
 }
 
@@ -138,14 +151,14 @@ int32_t kernel_case_op(kernel_case_t* c, const char* op_name,
     if (inputs[i] < 0) continue;
     const rabbet_group_value_t* v = &c->values[inputs[i]];
     views[i] = (rabbet_view_t){.data = c->reference[inputs[i]],
-                               .dtype = kernel_reference_type(v->dtype),
+                               .dtype = c->kept[inputs[i]],
                                .format = RABBET_FORMAT_LINEAR,
                                .dims = v->dims};
   }
   RABBET_EXPECT_OK(rabbet_op_evaluate(op_name, attrs, attr_count, views,
                                       input_count, c->allocator, result));
   rabbet_dtype_t dtype =
-      kernel_is_real(result[0].dtype) ? c->dtype : result[0].dtype;
+      kernel_is_real(result[0].dtype) && !c->exact ? c->dtype : result[0].dtype;
   int32_t value = kernel_add_value(c, dtype, &result[0].dims, result[0].data);
   numbers[input_count] = value;
   c->nodes[c->node_count++] = (rabbet_group_node_t){
@@ -204,10 +217,6 @@ static rabbet_status_t kernel_list_add(void* context,
     out->tensors[i] = candidate->tensors[i];
     out->values[value].dtype = candidate->tensors[i].dtype;
     out->values[value].format = candidate->tensors[i].format;
-    if (!c->values[value].constant) continue;
-    // A constant is kept as it is.
-    assert_int_equal(candidate->tensors[i].dtype, c->values[value].dtype);
-    assert_int_equal(candidate->tensors[i].format, RABBET_FORMAT_LINEAR);
   }
   for (size_t i = 0; i < c->output_count; ++i)
     out->in_place[i] = candidate->in_place ? candidate->in_place[i] : -1;
@@ -290,19 +299,38 @@ static int64_t kernel_place(rabbet_format_t format, const rabbet_dims_t* dims,
          channel % info->block;
 }
 
+// The reference as elements of a type; freed with alignment 64.
+static char* kernel_linear(kernel_case_t* c, int32_t value,
+                           rabbet_dtype_t dtype) {
+  const rabbet_dims_t* dims = &c->values[value].dims;
+  void* data = NULL;
+  RABBET_EXPECT_OK(rabbet_allocate_aligned(
+      c->allocator, kernel_bytes(dtype, RABBET_FORMAT_LINEAR, dims) + 1, 64,
+      &data));
+  rabbet_convert(c->kept[value], c->reference[value], dtype, data,
+                 kernel_count(dims));
+  return data;
+}
+
 static void kernel_write(kernel_case_t* c, int32_t value,
                          const rabbet_group_value_t* v, void* data) {
   memset(data, 0, kernel_bytes(v->dtype, v->format, &v->dims));
-  rabbet_dtype_t kept = kernel_reference_type(c->values[value].dtype);
-  for (int64_t i = 0; i < kernel_count(&v->dims); ++i) {
-    int64_t at = kernel_place(v->format, &v->dims, i);
-    if (kernel_is_real(v->dtype))
-      rabbet_store_double(v->dtype, data, at,
-                          rabbet_load_double(kept, c->reference[value], i));
-    else
-      rabbet_store_int64(v->dtype, data, at,
-                         rabbet_load_int64(kept, c->reference[value], i));
-  }
+  size_t size = (size_t)rabbet_dtype_bits(v->dtype) / 8;
+  char* linear = kernel_linear(c, value, v->dtype);
+  for (int64_t i = 0; i < kernel_count(&v->dims); ++i)
+    memcpy((char*)data + (size_t)kernel_place(v->format, &v->dims, i) * size,
+           linear + (size_t)i * size, size);
+  rabbet_free_aligned(c->allocator, linear, 64);
+}
+
+// A boundary value as the candidate has it, with this case's dims, which the
+// group of a dynamic case does not tell.
+static rabbet_group_value_t kernel_boundary(
+    const kernel_case_t* c, const kernel_case_candidate_t* candidate,
+    int32_t value) {
+  rabbet_group_value_t boundary = candidate->values[value];
+  boundary.dims = c->values[value].dims;
+  return boundary;
 }
 
 void kernel_case_fill(kernel_case_t* c,
@@ -314,17 +342,17 @@ void kernel_case_fill(kernel_case_t* c,
     snprintf(c->trace, sizeof(c->trace), "%s %s", candidate->kernel->name,
              candidate->tactic_name);
   for (size_t i = 0; i < c->input_count; ++i) {
-    const rabbet_group_value_t* v = &candidate->values[c->inputs[i]];
+    rabbet_group_value_t v = kernel_boundary(c, candidate, c->inputs[i]);
     out_memory->inputs[i] =
-        kernel_guarded(c, kernel_bytes(v->dtype, v->format, &v->dims));
-    kernel_write(c, c->inputs[i], v, out_memory->inputs[i]);
+        kernel_guarded(c, kernel_bytes(v.dtype, v.format, &v.dims));
+    kernel_write(c, c->inputs[i], &v, out_memory->inputs[i]);
   }
   for (size_t i = 0; i < c->output_count; ++i) {
-    const rabbet_group_value_t* v = &candidate->values[c->outputs[i]];
+    rabbet_group_value_t v = kernel_boundary(c, candidate, c->outputs[i]);
     out_memory->outputs[i] =
         in_place && candidate->in_place[i] >= 0
             ? out_memory->inputs[candidate->in_place[i]]
-            : kernel_guarded(c, kernel_bytes(v->dtype, v->format, &v->dims));
+            : kernel_guarded(c, kernel_bytes(v.dtype, v.format, &v.dims));
   }
   out_memory->workspace = kernel_guarded(c, workspace);
   out_memory->call = (rabbet_kernel_call_t){.inputs = out_memory->inputs,
@@ -381,6 +409,29 @@ static void kernel_compare_real(kernel_case_t* c, int32_t value,
   }
 }
 
+static void kernel_compare_exact(kernel_case_t* c, int32_t value,
+                                 const rabbet_group_value_t* v,
+                                 const void* data) {
+  size_t size = (size_t)rabbet_dtype_bits(v->dtype) / 8;
+  char* expected = kernel_linear(c, value, v->dtype);
+  for (int64_t i = 0; i < kernel_count(&v->dims); ++i) {
+    int64_t at = kernel_place(v->format, &v->dims, i);
+    if (memcmp((const char*)data + (size_t)at * size,
+               expected + (size_t)i * size, size) == 0) {
+      continue;
+    }
+    double found = rabbet_load_double(v->dtype, data, at);
+    double wanted = rabbet_load_double(v->dtype, expected, i);
+    if (isnan(found) && isnan(wanted)) continue;
+    // Processors convert subnormal numbers to BF16 as zero.
+    if (kernel_is_real(v->dtype) && fabs(wanted) < 0x1p-126 && found == 0)
+      continue;
+    fail_msg("%s: element %lld is %.9g, expected %.9g", c->trace, (long long)i,
+             found, wanted);
+  }
+  rabbet_free_aligned(c->allocator, expected, 64);
+}
+
 static void kernel_compare_integer(kernel_case_t* c, int32_t value,
                                    const rabbet_group_value_t* v,
                                    const void* data) {
@@ -416,10 +467,10 @@ static void kernel_check_padding(kernel_case_t* c,
 static void kernel_check_unchanged(kernel_case_t* c,
                                    const kernel_case_candidate_t* candidate,
                                    size_t input, const void* data) {
-  const rabbet_group_value_t* v = &candidate->values[c->inputs[input]];
-  size_t size = kernel_bytes(v->dtype, v->format, &v->dims);
+  rabbet_group_value_t v = kernel_boundary(c, candidate, c->inputs[input]);
+  size_t size = kernel_bytes(v.dtype, v.format, &v.dims);
   void* before = kernel_guarded(c, size);
-  kernel_write(c, c->inputs[input], v, before);
+  kernel_write(c, c->inputs[input], &v, before);
   if (memcmp(before, data, size) != 0)
     fail_msg("%s: input %zu was changed", c->trace, input);
   kernel_free_guarded(c, before);
@@ -431,15 +482,16 @@ void kernel_case_verify(kernel_case_t* c,
                         const kernel_case_memory_t* memory) {
   for (size_t i = 0; i < c->output_count; ++i) {
     int32_t value = c->outputs[i];
-    const rabbet_group_value_t* v = &candidate->values[value];
-    if (kernel_is_real(v->dtype))
-      kernel_compare_real(c, value, v, memory->outputs[i]);
+    const rabbet_group_value_t v = kernel_boundary(c, candidate, value);
+    if (c->exact)
+      kernel_compare_exact(c, value, &v, memory->outputs[i]);
+    else if (kernel_is_real(v.dtype))
+      kernel_compare_real(c, value, &v, memory->outputs[i]);
     else
-      kernel_compare_integer(c, value, v, memory->outputs[i]);
-    kernel_check_padding(c, v, memory->outputs[i]);
+      kernel_compare_integer(c, value, &v, memory->outputs[i]);
+    kernel_check_padding(c, &v, memory->outputs[i]);
     kernel_check_guard(c, memory->outputs[i],
-                       kernel_bytes(v->dtype, v->format, &v->dims),
-                       "an output");
+                       kernel_bytes(v.dtype, v.format, &v.dims), "an output");
   }
   for (size_t i = 0; i < c->input_count; ++i) {
     bool replaced = false;
@@ -477,6 +529,20 @@ static void kernel_run_once(kernel_case_t* c,
   kernel_case_free(c, &memory);
 }
 
+// A constant as the builder hands it to a kernel: in the type that the kernel
+// asks for, and no constant in another layout.
+static const void* kernel_constant(kernel_case_t* c, size_t value,
+                                   const rabbet_group_value_t* own) {
+  const rabbet_group_value_t* v = &c->values[value];
+  if (!v->constant || own->format != RABBET_FORMAT_LINEAR) return NULL;
+  if (own->dtype == v->dtype) return v->constant;
+  void* data =
+      kernel_arena(c, kernel_bytes(own->dtype, RABBET_FORMAT_LINEAR, &v->dims));
+  rabbet_convert(v->dtype, v->constant, own->dtype, data,
+                 kernel_count(&v->dims));
+  return data;
+}
+
 // The candidate with this case's shapes and constants.
 static kernel_case_candidate_t* kernel_adopt(
     kernel_case_t* c, const kernel_case_candidate_t* candidate) {
@@ -484,22 +550,41 @@ static kernel_case_candidate_t* kernel_adopt(
   *own = *candidate;
   for (size_t i = 0; i < c->value_count; ++i) {
     own->values[i].dims = c->values[i].dims;
-    own->values[i].constant = c->values[i].constant;
+    own->values[i].constant = kernel_constant(c, i, &own->values[i]);
+    if (!c->dynamic || c->values[i].constant) continue;
+    for (int32_t k = 0; k < own->values[i].dims.rank; ++k)
+      own->values[i].dims.d[k] = own->values[i].min.d[k] =
+          own->values[i].max.d[k] = -1;
   }
   own->group.values = own->values;
   return own;
 }
 
+// What the host knows of small integers.
+static const int64_t* kernel_host_values(kernel_case_t* c, size_t value) {
+  rabbet_dtype_t dtype = c->values[value].dtype;
+  int64_t count = kernel_count(&c->values[value].dims);
+  if (dtype == RABBET_DTYPE_INT64) return c->reference[value];
+  if (dtype != RABBET_DTYPE_INT32 || count > 64) return NULL;
+  int64_t* values = kernel_arena(c, (size_t)count * sizeof(*values));
+  for (int64_t i = 0; i < count; ++i)
+    values[i] = rabbet_load_int64(dtype, c->reference[value], i);
+  return values;
+}
+
 void kernel_case_run(kernel_case_t* c, const kernel_case_candidate_t* given,
                      int threads) {
   const kernel_case_candidate_t* candidate = kernel_adopt(c, given);
-  snprintf(c->trace, sizeof(c->trace), "%s %s, %s %s -> %s %s, %d threads",
-           candidate->kernel->name, candidate->tactic_name,
-           rabbet_dtype_name(candidate->tensors[0].dtype),
-           rabbet_format_name(candidate->tensors[0].format),
-           rabbet_dtype_name(candidate->tensors[c->input_count].dtype),
-           rabbet_format_name(candidate->tensors[c->input_count].format),
-           threads);
+  char shape[128];
+  snprintf(
+      c->trace, sizeof(c->trace), "%s: %s %s, %s %s %s -> %s %s, %d threads%s",
+      c->origin, candidate->kernel->name, candidate->tactic_name,
+      rabbet_dims_print(&c->values[c->outputs[0]].dims, shape, sizeof(shape)),
+      rabbet_dtype_name(candidate->tensors[0].dtype),
+      rabbet_format_name(candidate->tensors[0].format),
+      rabbet_dtype_name(candidate->tensors[c->input_count].dtype),
+      rabbet_format_name(candidate->tensors[c->input_count].format), threads,
+      c->dynamic ? ", dynamic" : "");
   const rabbet_kernel_spec_t spec = {
       .device = c->device,
       .group = &candidate->group,
@@ -510,7 +595,7 @@ void kernel_case_run(kernel_case_t* c, const kernel_case_candidate_t* given,
   const int64_t* host[KERNEL_CASE_MAX] = {NULL};
   for (size_t i = 0; i < c->value_count; ++i) {
     dims[i] = c->values[i].dims;
-    if (c->values[i].dtype == RABBET_DTYPE_INT64) host[i] = c->reference[i];
+    host[i] = kernel_host_values(c, i);
   }
   const rabbet_kernel_shapes_t shapes = {dims, host, threads};
   rabbet_kernel_t* kernel = NULL;

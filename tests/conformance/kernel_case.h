@@ -30,14 +30,24 @@ typedef struct kernel_case_t {
   double tolerance;
   uint32_t seed;
   double low, high;  // of random inputs
+  // Every value is kept in its own type, and results must be equal bit for bit
+  // (after conversion, where a candidate has another type): for layers that
+  // move or convert elements.
+  bool exact;
+  // Kernels are made as a loaded plan makes them: dims that are not a
+  // constant's are -1 in the group.
+  bool dynamic;
   rabbet_group_value_t values[KERNEL_CASE_MAX];
-  void* reference[KERNEL_CASE_MAX];  // FLOAT for real types
+  void* reference[KERNEL_CASE_MAX];
+  rabbet_dtype_t kept[KERNEL_CASE_MAX];  // of the reference: FLOAT for real
+                                         // types unless exact
   size_t value_count;
   rabbet_group_node_t nodes[KERNEL_CASE_MAX];
   size_t node_count;
   int32_t inputs[KERNEL_CASE_MAX], outputs[KERNEL_CASE_MAX];
   size_t input_count, output_count;
-  char trace[256];  // the candidate being run, for messages
+  char origin[96];  // where the case comes from, for messages
+  char trace[384];  // the candidate being run
 } kernel_case_t;
 
 #define KERNEL_DIMS(...)                                                       \
@@ -84,6 +94,13 @@ void kernel_case_end(kernel_case_t* c);
 
 // Random values in [low, high] that the case's type can hold.
 int32_t kernel_case_input(kernel_case_t* c, rabbet_dims_t dims, bool constant);
+// The same of another type than the case's.
+int32_t kernel_case_typed_input(kernel_case_t* c, rabbet_dtype_t dtype,
+                                rabbet_dims_t dims, bool constant);
+// INT32 or INT64 values, constant or known to the host when it prepares.
+int32_t kernel_case_numbers(kernel_case_t* c, rabbet_dtype_t dtype,
+                            rabbet_dims_t dims, const int64_t* data,
+                            bool constant);
 // Values given as FLOAT; a constant.
 int32_t kernel_case_constant(kernel_case_t* c, rabbet_dims_t dims,
                              const float* data);

@@ -1,0 +1,233 @@
+// conformance DEVICE [FAMILY]: runs the suite on a device; RABBET_TEST_SEED
+// repeats the case whose seed a failure told.
+#include "conformance/conformance.h"
+
+// ---- Random numbers --------------------------------------------------------
+
+int64_t conformance_random(conformance_t* t, int64_t below) {
+  t->random += UINT64_C(0x9e3779b97f4a7c15);
+  uint64_t z = t->random;
+  z = (z ^ z >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
+  z = (z ^ z >> 27) * UINT64_C(0x94d049bb133111eb);
+  return (int64_t)((z ^ z >> 31) >> 1) % below;
+}
+
+rabbet_dims_t conformance_dims(conformance_t* t, int32_t least, int32_t most) {
+  static const int64_t sizes[] = {1, 2, 3, 4, 5, 7, 8, 16, 17, 31, 32, 48, 65};
+  int64_t left = t->large ? 120000 : 3000;
+  int32_t rank =
+      least + (int32_t)conformance_random(t, (int64_t)most - least + 1);
+  rabbet_dims_t dims = {.rank = rank};
+  for (int32_t i = 0; i < rank; ++i) {
+    dims.d[i] = sizes[conformance_random(t, sizeof(sizes) / sizeof(sizes[0]))];
+    if (dims.d[i] > left) dims.d[i] = left;
+    left /= dims.d[i];
+  }
+  // What is left to a large case goes to one axis.
+  if (t->large && rank > 0) dims.d[conformance_random(t, rank)] *= left;
+  if (!t->large && rank > 0 && conformance_chance(t, 40)) {
+    dims.d[conformance_random(t, rank)] = 0;
+  }
+  return dims;
+}
+
+rabbet_dtype_t conformance_type(conformance_t* t, uint32_t types) {
+  for (;;) {
+    int64_t dtype = conformance_random(t, RABBET_DTYPE_COUNT);
+    if (types >> dtype & 1) return (rabbet_dtype_t)dtype;
+  }
+}
+
+void conformance_set_type(conformance_t* t, rabbet_dtype_t dtype) {
+  bool real = 1u << dtype & (CONFORMANCE_REALS | 1u << RABBET_DTYPE_FP8);
+  t->c.dtype = dtype;
+  t->c.low = real ? -2 : dtype == RABBET_DTYPE_UINT8 ? 0 : -100;
+  t->c.high = real ? 2 : 100;
+  // A grid of 1/64 up to 2 has 8 bits, which BF16 holds.
+}
+
+rabbet_attr_t conformance_ints(conformance_t* t, const char* name,
+                               const int64_t* data, size_t count) {
+  int64_t* copy = NULL;
+  RABBET_EXPECT_OK(rabbet_arena_copy(
+      &t->c.arena, data, (count + 1) * sizeof(*data), (void**)&copy));
+  return (rabbet_attr_t){
+      .name = name, .type = RABBET_ATTR_INTS, .data = copy, .count = count};
+}
+rabbet_attr_t conformance_int(conformance_t* t, const char* name,
+                              int64_t value) {
+  const int64_t pair[] = {value, 0};
+  rabbet_attr_t attr = conformance_ints(t, name, pair, 1);
+  attr.type = RABBET_ATTR_INT;
+  return attr;
+}
+rabbet_attr_t conformance_bool(conformance_t* t, const char* name, bool value) {
+  rabbet_attr_t attr = conformance_int(t, name, value);
+  attr.type = RABBET_ATTR_BOOL;
+  return attr;
+}
+
+void conformance_permutation(conformance_t* t, int32_t rank,
+                             int64_t* out_axes) {
+  for (int32_t i = 0; i < rank; ++i) {
+    int64_t k = conformance_random(t, i + 1);
+    out_axes[i] = out_axes[k];
+    out_axes[k] = i;
+  }
+}
+
+// ---- Devices ---------------------------------------------------------------
+
+static const struct {
+  const char* device;
+  const char* family;  // NULL: all
+  conformance_lack_t lack;
+  const char* reason;
+} conformance_lacks[] = {
+    {"null", NULL, CONFORMANCE_NEVER, "computes with the reference kernels"},
+    {"cpu", "matrix_multiply_integers", CONFORMANCE_NOT_YET,
+     "no product of integers but the reference"},
+};
+
+// Kernels that are not held to a family's cases.
+static const struct {
+  const char* kernel;
+  const char* family;
+  const char* reason;
+} conformance_exceptions[] = {
+    {"dnnl.pooling", "reduce_special", "oneDNN's maximum ignores NaN"},
+    {"dnnl.softmax", "softmax_special", "oneDNN's softmax makes NaN 0"},
+    {"dnnl.reorder", "cast_edges",
+     "before AVX-512, oneDNN makes subnormal numbers 0"},
+};
+
+static bool conformance_is_excepted(const char* kernel, const char* family) {
+  for (size_t i = 0;
+       i < sizeof(conformance_exceptions) / sizeof(conformance_exceptions[0]);
+       ++i) {
+    if (strcmp(conformance_exceptions[i].kernel, kernel) == 0 &&
+        strcmp(conformance_exceptions[i].family, family) == 0) {
+      return true;
+    }
+  }
+  return false;
+}
+
+static const conformance_family_t* const conformance_lists[] = {
+    conformance_moves, conformance_rows, conformance_pointwise,
+    conformance_products};
+
+typedef struct conformance_run_t {
+  rabbet_device_t* device;
+  const conformance_family_t* family;
+} conformance_run_t;
+
+static bool conformance_may_lack(const conformance_run_t* run,
+                                 conformance_lack_t* out_lack) {
+  for (size_t i = 0;
+       i < sizeof(conformance_lacks) / sizeof(conformance_lacks[0]); ++i) {
+    if (strcmp(conformance_lacks[i].device, run->device->kind) != 0) continue;
+    const char* family = conformance_lacks[i].family;
+    if (family && strcmp(family, run->family->name) != 0) continue;
+    *out_lack = conformance_lacks[i].lack;
+    return true;
+  }
+  return false;
+}
+
+// ---- Running ---------------------------------------------------------------
+
+// Returns whether a kernel of the device's own computed the case.
+static bool conformance_run_case(const conformance_run_t* run, uint64_t seed) {
+  conformance_t t = {.random = seed};
+  kernel_case_begin(&t.c, run->device, RABBET_DTYPE_FLOAT);
+  t.large = conformance_chance(&t, 25);
+  t.c.seed = (uint32_t)seed + 1;
+  t.c.dynamic = conformance_chance(&t, 2);
+  run->family->make(&t);
+  snprintf(t.c.origin, sizeof(t.c.origin), "%s, RABBET_TEST_SEED=%llu",
+           run->family->name, (unsigned long long)seed);
+  kernel_case_candidate_t* candidates = NULL;
+  size_t count = kernel_case_candidates(&t.c, NULL, &candidates);
+  if (count == 0) fail_msg("%s: nothing is offered", t.c.origin);
+  bool own = false;
+  for (size_t i = 0; i < count; ++i) {
+    bool fallback = candidates[i].kernel->flags & RABBET_KERNEL_FALLBACK;
+    own = own || !fallback;
+    if (conformance_is_excepted(candidates[i].kernel->name, run->family->name))
+      continue;
+    // The reference against itself shows little: once is enough. Between
+    // layers it rounds to the network's type, which others need not.
+    if (fallback &&
+        (t.large || (t.c.node_count > 1 && t.c.dtype != RABBET_DTYPE_FLOAT))) {
+      continue;
+    }
+    kernel_case_run(&t.c, &candidates[i], 1);
+    if (!fallback) kernel_case_run(&t.c, &candidates[i], 2);
+  }
+  kernel_case_end(&t.c);
+  return own;
+}
+
+static void conformance_run_family(void** state) {
+  conformance_run_t* run = *state;
+  const char* given = getenv("RABBET_TEST_SEED");
+  conformance_lack_t lack = CONFORMANCE_NEVER;
+  bool may_lack = conformance_may_lack(run, &lack);
+  int lacking = 0, cases = given ? 1 : run->family->cases;
+  for (int i = 0; i < cases; ++i) {
+    uint64_t seed = given ? strtoull(given, NULL, 10) : (uint64_t)i * 7919 + 17;
+    if (conformance_run_case(run, seed)) continue;
+    ++lacking;
+    if (!may_lack)
+      fail_msg("%s, RABBET_TEST_SEED=%llu: only fallbacks are offered",
+               run->family->name, (unsigned long long)seed);
+  }
+  if (may_lack && lack == CONFORMANCE_NOT_YET && lacking == 0 && !given)
+    fail_msg("%s: listed as a gap, but there is none: take it off the list",
+             run->family->name);
+}
+
+static size_t conformance_collect(rabbet_device_t* device, const char* only,
+                                  conformance_run_t* runs,
+                                  struct CMUnitTest* tests) {
+  size_t count = 0;
+  for (size_t l = 0;
+       l < sizeof(conformance_lists) / sizeof(conformance_lists[0]); ++l) {
+    for (const conformance_family_t* f = conformance_lists[l]; f->name; ++f) {
+      if (only && strcmp(only, f->name) != 0) continue;
+      runs[count] = (conformance_run_t){.device = device, .family = f};
+      tests[count] = (struct CMUnitTest){.name = f->name,
+                                         .test_func = conformance_run_family,
+                                         .initial_state = &runs[count]};
+      ++count;
+    }
+  }
+  return count;
+}
+
+int main(int argument_count, char** arguments) {
+  conformance_run_t runs[64];
+  struct CMUnitTest tests[64];
+  rabbet_device_t* device = NULL;
+  if (argument_count < 2) {
+    fprintf(stderr, "usage: conformance DEVICE [FAMILY]\n");
+    return 2;
+  }
+  rabbet_status_t status =
+      rabbet_device_create(arguments[1], rabbet_allocator_system(), &device);
+  if (!rabbet_is_ok(status)) {
+    bool missing = rabbet_status_code(status) == RABBET_STATUS_UNAVAILABLE;
+    fprintf(stderr, "%s: %s\n", arguments[1], rabbet_status_message(status));
+    rabbet_status_free(status);
+    return missing ? 77 : 1;  // 77: skipped
+  }
+  size_t count = conformance_collect(
+      device, argument_count > 2 ? arguments[2] : NULL, runs, tests);
+  if (count == 0) fprintf(stderr, "no such family\n");
+  int failed = count == 0 ? 1
+                          : _cmocka_run_group_tests(arguments[1], tests, count,
+                                                    NULL, NULL);
+  rabbet_device_release(device);
+  return failed;
+}

@@ -1,0 +1,67 @@
+// The conformance suite: cases made once, at random, and run on every device.
+//
+// A family makes groups of one operator or a few. Every candidate that a device
+// offers for a group is run as kernel_case_check does it and compared with the
+// operators' reference kernels.
+#ifndef RABBET_TESTS_CONFORMANCE_CONFORMANCE_H_
+#define RABBET_TESTS_CONFORMANCE_CONFORMANCE_H_
+
+#include "conformance/kernel_case.h"
+
+typedef struct conformance_t {
+  kernel_case_t c;
+  uint64_t random;
+  bool large;  // tensors large enough for several threads
+} conformance_t;
+
+typedef struct conformance_family_t {
+  const char* name;
+  int cases;
+  // Makes a group from the test's random numbers, outputs included.
+  void (*make)(conformance_t* t);
+} conformance_family_t;
+
+// Lists end with a family without a name.
+extern const conformance_family_t conformance_moves[];
+extern const conformance_family_t conformance_rows[];
+extern const conformance_family_t conformance_pointwise[];
+extern const conformance_family_t conformance_products[];
+
+// What a device does not do by a kernel of its own.
+typedef enum conformance_lack_t {
+  CONFORMANCE_NEVER,    // not how the device works
+  CONFORMANCE_NOT_YET,  // a gap; that it is closed is reported
+} conformance_lack_t;
+
+// ---- For families ----------------------------------------------------------
+
+// In [0, below).
+int64_t conformance_random(conformance_t* t, int64_t below);
+static inline bool conformance_chance(conformance_t* t, int64_t of) {
+  return conformance_random(t, of) == 0;
+}
+// Between `least` and `most` axes, of some thousand elements at most (a hundred
+// thousand if the case is large).
+rabbet_dims_t conformance_dims(conformance_t* t, int32_t least, int32_t most);
+// One of the types in a mask of bits 1 << dtype.
+rabbet_dtype_t conformance_type(conformance_t* t, uint32_t types);
+#define CONFORMANCE_REALS \
+  (1u << RABBET_DTYPE_FLOAT | 1u << RABBET_DTYPE_HALF | 1u << RABBET_DTYPE_BF16)
+#define CONFORMANCE_INTEGERS                            \
+  (1u << RABBET_DTYPE_INT8 | 1u << RABBET_DTYPE_UINT8 | \
+   1u << RABBET_DTYPE_INT32 | 1u << RABBET_DTYPE_INT64)
+#define CONFORMANCE_ALL                                                 \
+  (CONFORMANCE_REALS | CONFORMANCE_INTEGERS | 1u << RABBET_DTYPE_BOOL | \
+   1u << RABBET_DTYPE_FP8)
+// Sets the case's type and the range that random inputs are taken from.
+void conformance_set_type(conformance_t* t, rabbet_dtype_t dtype);
+// Where an attribute list is put together at run time.
+rabbet_attr_t conformance_ints(conformance_t* t, const char* name,
+                               const int64_t* data, size_t count);
+rabbet_attr_t conformance_int(conformance_t* t, const char* name,
+                              int64_t value);
+rabbet_attr_t conformance_bool(conformance_t* t, const char* name, bool value);
+// A random order of the axes.
+void conformance_permutation(conformance_t* t, int32_t rank, int64_t* out_axes);
+
+#endif  // RABBET_TESTS_CONFORMANCE_CONFORMANCE_H_

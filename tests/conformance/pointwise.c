@@ -1,0 +1,187 @@
+// Element-wise operators, alone and in chains.
+#include <math.h>
+
+#include "conformance/conformance.h"
+#include "ops/op.h"
+
+// The same shape with some axes of one element.
+static rabbet_dims_t broadcast(conformance_t* t, rabbet_dims_t dims) {
+  for (int32_t i = 0; i < dims.rank; ++i) {
+    if (conformance_chance(t, 3)) dims.d[i] = 1;
+  }
+  return dims;
+}
+
+static int32_t apply(conformance_t* t, const char* op, const char* attr,
+                     int64_t number, const int32_t* inputs, size_t count) {
+  rabbet_attr_t attrs[] = {conformance_int(t, attr, number)};
+  return kernel_case_op(&t->c, op, attrs, 1, inputs, count);
+}
+
+static void allow_narrow_types(conformance_t* t) {
+  if (conformance_chance(t, 5)) t->c.extra_dtypes = CONFORMANCE_REALS;
+}
+
+// Where each function is defined, and how far its rounding goes.
+typedef struct function_t {
+  int64_t number;
+  double low, high, tolerance;
+} function_t;
+
+static const function_t unary_functions[] = {
+    {0, -3, 3, 4e-6},      {1, 0.25, 4, 4e-6},    {2, 0, 4, 4e-6},
+    {3, 0.25, 4, 4e-6},    {4, -3, 3, 0},         {5, -3, 3, 0},
+    {6, -3, 3, 4e-6},      {7, -3, 3, 4e-6},      {8, -1, 1, 4e-6},
+    {9, -3, 3, 4e-6},      {10, -3, 3, 4e-6},     {11, -0.9, 0.9, 4e-6},
+    {12, -0.9, 0.9, 4e-6}, {13, -3, 3, 4e-6},     {14, -3, 3, 4e-6},
+    {15, 1.25, 4, 4e-6},   {16, -0.9, 0.9, 4e-6}, {17, -3, 3, 0},
+    {18, -3, 3, 0},        {19, -3, 3, 4e-6},     {21, -2, 2, 0},
+    {22, -3, 3, 0},        {23, -2, 2, 0},        {24, -2, 2, 0},
+};
+
+static void unary(conformance_t* t) {
+  kernel_case_t* c = &t->c;
+  const function_t* f = &unary_functions[conformance_random(
+      t, sizeof(unary_functions) / sizeof(unary_functions[0]))];
+  conformance_set_type(t, conformance_type(t, CONFORMANCE_REALS));
+  c->low = f->low;
+  c->high = f->high;
+  c->tolerance = f->tolerance;
+  int32_t x = kernel_case_input(c, conformance_dims(t, 1, 5), false);
+  kernel_case_output(c, apply(t, "unary", "op", f->number, &x, 1));
+}
+
+static void unary_integers(conformance_t* t) {
+  static const int64_t numbers[] = {4, 5, 21};  // ABS, NEG, SIGN
+  conformance_set_type(t, conformance_type(t, 1u << RABBET_DTYPE_INT32 |
+                                                  1u << RABBET_DTYPE_INT64));
+  int32_t x = kernel_case_input(&t->c, conformance_dims(t, 1, 4), false);
+  kernel_case_output(
+      &t->c, apply(t, "unary", "op", numbers[conformance_random(t, 3)], &x, 1));
+}
+
+static void activation(conformance_t* t) {
+  kernel_case_t* c = &t->c;
+  conformance_set_type(t, conformance_type(t, CONFORMANCE_REALS));
+  allow_narrow_types(t);
+  c->tolerance = 4e-6;
+  static const double alphas[] = {0.3, 1, 0.05}, betas[] = {0.9, 1.5, 0.2};
+  const rabbet_op_t* op = rabbet_op_find("activation");
+  int64_t count = 0;
+  while (op->attrs[0].enumerators[count].name)
+    ++count;
+  int64_t type = op->attrs[0].enumerators[conformance_random(t, count)].value;
+  double alpha = alphas[conformance_random(t, 3)];
+  double beta = betas[conformance_random(t, 3)];
+  rabbet_attr_t attrs[] = {conformance_int(t, "type", type),
+                           KERNEL_FLOAT("alpha", alpha),
+                           KERNEL_FLOAT("beta", beta)};
+  int32_t x = kernel_case_input(c, conformance_dims(t, 1, 5), false);
+  kernel_case_output(c, kernel_case_op(c, "activation", attrs, 3, &x, 1));
+}
+
+// Two operands that broadcast to the dims.
+static void two_operands(conformance_t* t, int32_t inputs[2]) {
+  rabbet_dims_t dims = conformance_dims(t, 1, 5);
+  rabbet_dims_t other = broadcast(t, dims);
+  int first = (int)conformance_random(t, 2);
+  inputs[first] = kernel_case_input(&t->c, dims, false);
+  inputs[1 - first] = kernel_case_input(&t->c, other, conformance_chance(t, 3));
+}
+
+static void elementwise(conformance_t* t) {
+  kernel_case_t* c = &t->c;
+  static const int64_t numbers[] = {0, 1, 2, 3, 4, 5, 6, 11, 12, 13};
+  int64_t number = numbers[conformance_random(t, 10)];
+  conformance_set_type(t, conformance_type(t, CONFORMANCE_REALS));
+  if (number < 7) allow_narrow_types(t);
+  c->tolerance = 4e-6;
+  if (number == 5 || number == 6) c->low = 0.25;  // DIV, POW
+  int32_t inputs[2];
+  two_operands(t, inputs);
+  kernel_case_output(c, apply(t, "elementwise", "op", number, inputs, 2));
+}
+
+static void elementwise_integers(conformance_t* t) {
+  kernel_case_t* c = &t->c;
+  static const int64_t numbers[] = {0, 1, 2, 3, 4, 5, 7, 11, 12, 13};
+  conformance_set_type(t, conformance_type(t, 1u << RABBET_DTYPE_INT32 |
+                                                  1u << RABBET_DTYPE_INT64));
+  int32_t inputs[2];
+  two_operands(t, inputs);
+  kernel_case_output(c, apply(t, "elementwise", "op",
+                              numbers[conformance_random(t, 10)], inputs, 2));
+}
+
+static void elementwise_bools(conformance_t* t) {
+  conformance_set_type(t, RABBET_DTYPE_BOOL);
+  t->c.low = 0;
+  t->c.high = 1;
+  int32_t inputs[2];
+  two_operands(t, inputs);
+  kernel_case_output(&t->c, apply(t, "elementwise", "op",
+                                  8 + conformance_random(t, 3), inputs, 2));
+}
+
+static void select_one(conformance_t* t, uint32_t types) {
+  kernel_case_t* c = &t->c;
+  c->exact = true;
+  conformance_set_type(t, conformance_type(t, types));
+  rabbet_dims_t dims = conformance_dims(t, 1, 5);
+  double low = c->low, high = c->high;
+  c->low = 0;
+  c->high = 1;
+  int32_t condition =
+      kernel_case_typed_input(c, RABBET_DTYPE_BOOL, broadcast(t, dims), false);
+  c->low = low;
+  c->high = high;
+  int32_t inputs[] = {
+      condition, kernel_case_input(c, dims, false),
+      kernel_case_input(c, broadcast(t, dims), conformance_chance(t, 3))};
+  kernel_case_output(c, kernel_case_op(c, "select", NULL, 0, inputs, 3));
+}
+
+static void select_reals(conformance_t* t) {
+  select_one(t, CONFORMANCE_REALS);
+}
+
+// Trees of bounded functions, so that rounding does not grow.
+static void chain(conformance_t* t) {
+  kernel_case_t* c = &t->c;
+  static const int64_t kinds[] = {0, 1, 2, 3, 9, 12}, tame[] = {0, 2, 3, 4};
+  c->tolerance = 2e-5;
+  rabbet_dims_t dims = conformance_dims(t, 1, 5);
+  int32_t pool[24];
+  int64_t inputs = 1 + conformance_random(t, 3), count = 0;
+  for (; count < inputs; ++count) {
+    pool[count] = kernel_case_input(c, count == 0 ? dims : broadcast(t, dims),
+                                    conformance_chance(t, 5));
+  }
+  int64_t nodes = 2 + conformance_random(t, 8);
+  for (int64_t i = 0; i < nodes; ++i) {
+    // The first operand has the full shape, and so does the result.
+    int64_t first = i == 0 ? 0 : inputs + conformance_random(t, i);
+    int32_t pair[] = {pool[first], pool[conformance_random(t, count)]};
+    pool[count] = conformance_chance(t, 2)
+                      ? apply(t, "activation", "type",
+                              kinds[conformance_random(t, 6)], pair, 1)
+                      : apply(t, "elementwise", "op",
+                              tame[conformance_random(t, 4)], pair, 2);
+    ++count;
+  }
+  kernel_case_output(c, pool[count - 1]);
+  if (nodes > 3 && conformance_chance(t, 3))
+    kernel_case_output(c, pool[inputs + 1]);
+}
+
+const conformance_family_t conformance_pointwise[] = {
+    {"unary", 150, unary},
+    {"unary_integers", 20, unary_integers},
+    {"activation", 120, activation},
+    {"elementwise", 150, elementwise},
+    {"elementwise_integers", 80, elementwise_integers},
+    {"elementwise_bools", 30, elementwise_bools},
+    {"select", 60, select_reals},
+    {"chain", 150, chain},
+    {0},
+};

@@ -1,0 +1,139 @@
+// Convolution, pooling and matrix products, with what is fused into them.
+#include "conformance/conformance.h"
+
+static int64_t one_of(conformance_t* t, const int64_t* values, int64_t count) {
+  return values[conformance_random(t, count)];
+}
+
+// A sum with a residual and an activation, as networks have them.
+static int32_t epilogue(conformance_t* t, int32_t value) {
+  kernel_case_t* c = &t->c;
+  if (conformance_chance(t, 3)) {
+    int32_t residual = kernel_case_input(c, c->values[value].dims, false);
+    rabbet_attr_t attrs[] = {conformance_int(t, "op", 0)};
+    int32_t pair[] = {value, residual};
+    value = kernel_case_op(c, "elementwise", attrs, 1, pair, 2);
+  }
+  if (conformance_chance(t, 2)) {
+    rabbet_attr_t attrs[] = {conformance_int(t, "type", 0)};
+    value = kernel_case_op(c, "activation", attrs, 1, &value, 1);
+  }
+  return value;
+}
+
+static void begin(conformance_t* t) {
+  conformance_set_type(t, conformance_type(t, CONFORMANCE_REALS));
+  if (conformance_chance(t, 2)) conformance_set_type(t, RABBET_DTYPE_FLOAT);
+  t->c.low = -1;
+  t->c.high = 1;
+  t->c.tolerance = 2e-5;  // Winograd's sums cancel
+}
+
+static void convolution(conformance_t* t) {
+  kernel_case_t* c = &t->c;
+  begin(t);
+  static const int64_t kernels[] = {1, 3, 3, 5},
+                       counts[] = {1, 3, 8, 16, 20, 32};
+  int64_t groups = conformance_chance(t, 5) ? 4 : 1;
+  int64_t from = groups * one_of(t, counts, groups > 1 ? 4 : 6);
+  int64_t to = groups * one_of(t, counts, groups > 1 ? 4 : 6);
+  int64_t kernel = one_of(t, kernels, 4), size = t->large ? 40 : 11;
+  int64_t stride[] = {1 + conformance_random(t, 2),
+                      1 + conformance_random(t, 2), 0};
+  int64_t dilation[] = {1, 1 + conformance_random(t, 2), 0};
+  int64_t before[] = {conformance_random(t, 3), conformance_random(t, 3), 0};
+  int64_t after[] = {conformance_random(t, 3), conformance_random(t, 3), 0};
+  rabbet_attr_t attrs[] = {conformance_ints(t, "stride_nd", stride, 2),
+                           conformance_ints(t, "dilation_nd", dilation, 2),
+                           conformance_ints(t, "pre_padding", before, 2),
+                           conformance_ints(t, "post_padding", after, 2),
+                           conformance_int(t, "num_groups", groups)};
+  int32_t inputs[] = {
+      kernel_case_input(
+          c, KERNEL_DIMS(1 + conformance_random(t, 2), from, size, size + 3),
+          false),
+      kernel_case_input(c, KERNEL_DIMS(to, from / groups, kernel, kernel),
+                        true),
+      -1};
+  if (conformance_chance(t, 2))
+    inputs[2] = kernel_case_input(c, KERNEL_DIMS(to), true);
+  int32_t value = kernel_case_op(c, "convolution", attrs, 5, inputs, 3);
+  kernel_case_output(c, epilogue(t, value));
+}
+
+static void pooling(conformance_t* t) {
+  kernel_case_t* c = &t->c;
+  begin(t);
+  static const int64_t channels[] = {1, 3, 16, 20, 32};
+  int64_t window[] = {1 + conformance_random(t, 3),
+                      1 + conformance_random(t, 3), 0};
+  int64_t stride[] = {1 + conformance_random(t, 2),
+                      1 + conformance_random(t, 2), 0};
+  int64_t padding[] = {conformance_random(t, window[0]),
+                       conformance_random(t, window[1]), 0};
+  rabbet_attr_t attrs[] = {conformance_int(t, "type", conformance_random(t, 2)),
+                           conformance_ints(t, "window_size_nd", window, 2),
+                           conformance_ints(t, "stride_nd", stride, 2),
+                           conformance_ints(t, "pre_padding", padding, 2),
+                           conformance_ints(t, "post_padding", padding, 2),
+                           conformance_bool(t, "average_count_excludes_padding",
+                                            conformance_chance(t, 2))};
+  int64_t size = t->large ? 60 : 9;
+  int32_t x = kernel_case_input(
+      c, KERNEL_DIMS(2, one_of(t, channels, 5), size, size + 2), false);
+  kernel_case_output(c, kernel_case_op(c, "pooling", attrs, 6, &x, 1));
+}
+
+// Operands of [batch..., m, k] x [batch..., k, n], either transposed, either
+// constant, batches broadcast.
+static int32_t product(conformance_t* t) {
+  kernel_case_t* c = &t->c;
+  static const int64_t sizes[] = {1, 2, 7, 16, 33, 64};
+  int64_t m = one_of(t, sizes, 6), n = one_of(t, sizes, 6);
+  int64_t k = one_of(t, sizes, 6);
+  int32_t batch = (int32_t)conformance_random(t, 3);
+  int64_t op[] = {conformance_random(t, 2), conformance_random(t, 2)};
+  rabbet_dims_t a = {.rank = batch + 2}, b = {.rank = batch + 2};
+  for (int32_t i = 0; i < batch; ++i) {
+    a.d[i] = b.d[i] = 1 + conformance_random(t, 4);
+    if (conformance_chance(t, 4)) a.d[i] = 1;
+    if (conformance_chance(t, 3)) b.d[i] = 1;
+  }
+  a.d[batch] = op[0] ? k : m;
+  a.d[batch + 1] = op[0] ? m : k;
+  b.d[batch] = op[1] ? n : k;
+  b.d[batch + 1] = op[1] ? k : n;
+  rabbet_attr_t attrs[] = {conformance_int(t, "op0", op[0]),
+                           conformance_int(t, "op1", op[1])};
+  int32_t inputs[] = {kernel_case_input(c, a, false),
+                      kernel_case_input(c, b, conformance_chance(t, 2))};
+  return kernel_case_op(c, "matrix_multiply", attrs, 2, inputs, 2);
+}
+
+static void matrix_multiply(conformance_t* t) {
+  begin(t);
+  int32_t value = product(t);
+  if (conformance_chance(t, 3)) {
+    rabbet_dims_t dims = t->c.values[value].dims;
+    for (int32_t i = 0; i + 1 < dims.rank; ++i)
+      dims.d[i] = 1;
+    rabbet_attr_t attrs[] = {conformance_int(t, "op", 0)};
+    int32_t pair[] = {value, kernel_case_input(&t->c, dims, true)};
+    value = kernel_case_op(&t->c, "elementwise", attrs, 1, pair, 2);
+  }
+  kernel_case_output(&t->c, epilogue(t, value));
+}
+
+static void matrix_multiply_integers(conformance_t* t) {
+  conformance_set_type(t, conformance_type(t, 1u << RABBET_DTYPE_INT32 |
+                                                  1u << RABBET_DTYPE_INT64));
+  kernel_case_output(&t->c, product(t));
+}
+
+const conformance_family_t conformance_products[] = {
+    {"convolution", 80, convolution},
+    {"pooling", 80, pooling},
+    {"matrix_multiply", 120, matrix_multiply},
+    {"matrix_multiply_integers", 10, matrix_multiply_integers},
+    {0},
+};

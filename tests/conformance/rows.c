@@ -1,0 +1,167 @@
+// Reductions, normalization and softmax.
+#include "conformance/conformance.h"
+
+// Bits of some axes, at least one.
+static int64_t some_axes(conformance_t* t, int32_t rank) {
+  if (conformance_chance(t, 3))
+    return INT64_C(1) << conformance_random(t, rank);
+  return 1 + conformance_random(t, (INT64_C(1) << rank) - 1);
+}
+
+static void allow_narrow_types(conformance_t* t) {
+  if (conformance_chance(t, 4)) t->c.extra_dtypes = CONFORMANCE_REALS;
+}
+
+static void reduce_one(conformance_t* t, uint32_t types) {
+  kernel_case_t* c = &t->c;
+  conformance_set_type(t, conformance_type(t, types));
+  allow_narrow_types(t);
+  int64_t op = conformance_random(t, 5);
+  if (CONFORMANCE_REALS >> c->dtype & 1) {
+    c->low = -1.5;
+    c->high = 2;
+    c->tolerance = 4e-6;
+    if (op == 1) {  // products that stay in range
+      c->low = 0.9;
+      c->high = 1.1;
+      c->tolerance = 1e-4;
+      c->extra_dtypes = 0;
+    }
+  }
+  rabbet_dims_t dims = conformance_dims(t, 1, 5);
+  int32_t x = kernel_case_input(c, dims, false);
+  rabbet_attr_t attrs[] = {
+      conformance_int(t, "op", op),
+      conformance_int(t, "axes", some_axes(t, dims.rank)),
+      conformance_bool(t, "keep_dims", conformance_chance(t, 2))};
+  kernel_case_output(c, kernel_case_op(c, "reduce", attrs, 3, &x, 1));
+}
+
+static void reduce(conformance_t* t) {
+  reduce_one(t, CONFORMANCE_REALS);
+}
+static void reduce_integers(conformance_t* t) {
+  reduce_one(t, CONFORMANCE_INTEGERS);
+}
+
+// NaN and infinities.
+static void reduce_special(conformance_t* t) {
+  kernel_case_t* c = &t->c;
+  rabbet_dims_t dims = KERNEL_DIMS(3, 5, 1 + conformance_random(t, 150));
+  int32_t x = kernel_case_input(c, dims, false);
+  float* data = c->reference[x];
+  for (int i = 0; i < 4; ++i) {
+    data[conformance_random(t, 15 * dims.d[2])] =
+        i % 2 ? __builtin_inff() : -__builtin_inff();
+  }
+  data[conformance_random(t, 15 * dims.d[2])] = __builtin_nanf("");
+  static const int64_t ops[] = {0, 2, 3, 4};
+  rabbet_attr_t attrs[] = {
+      conformance_int(t, "op", ops[conformance_random(t, 4)]),
+      conformance_int(t, "axes", some_axes(t, 3))};
+  kernel_case_output(c, kernel_case_op(c, "reduce", attrs, 2, &x, 1));
+}
+
+// Scale or bias: the input's extents on some axes, 1 on others.
+static int32_t affine(conformance_t* t, rabbet_dims_t dims, bool by_channel) {
+  rabbet_dims_t own = dims;
+  for (int32_t i = 0; i < dims.rank; ++i) {
+    bool kept = by_channel ? i == 1 : conformance_chance(t, 2);
+    if (!kept) own.d[i] = 1;
+  }
+  return kernel_case_input(&t->c, own, conformance_chance(t, 2));
+}
+
+static void normalization_finish(conformance_t* t, rabbet_dims_t dims,
+                                 const rabbet_attr_t* attrs, size_t count,
+                                 bool by_channel) {
+  kernel_case_t* c = &t->c;
+  c->tolerance = 2e-5;
+  int32_t inputs[] = {kernel_case_input(c, dims, false), -1, -1};
+  if (!conformance_chance(t, 4)) inputs[1] = affine(t, dims, by_channel);
+  if (!conformance_chance(t, 4)) inputs[2] = affine(t, dims, by_channel);
+  kernel_case_output(
+      c, kernel_case_op(c, "normalization", attrs, count, inputs, 3));
+}
+
+static void normalization(conformance_t* t) {
+  conformance_set_type(t, conformance_type(t, CONFORMANCE_REALS));
+  allow_narrow_types(t);
+  rabbet_dims_t dims = conformance_dims(t, 1, 5);
+  rabbet_attr_t attrs[] = {conformance_int(t, "axes", some_axes(t, dims.rank))};
+  normalization_finish(t, dims, attrs, 1, false);
+}
+
+static void normalization_last(conformance_t* t) {
+  conformance_set_type(t, conformance_type(t, CONFORMANCE_REALS));
+  rabbet_dims_t dims = KERNEL_DIMS(1 + conformance_random(t, 3),
+                                   1 + conformance_random(t, 9), 0);
+  if (conformance_chance(t, 2)) dims.rank = 2;
+  dims.d[dims.rank - 1] = 1 + conformance_random(t, t->large ? 9000 : 900);
+  rabbet_attr_t attrs[] = {
+      conformance_int(t, "axes", INT64_C(1) << (dims.rank - 1))};
+  normalization_finish(t, dims, attrs, 1, false);
+}
+
+static void normalization_groups(conformance_t* t) {
+  conformance_set_type(t, conformance_type(t, CONFORMANCE_REALS));
+  allow_narrow_types(t);
+  static const int64_t counts[] = {1, 2, 4, 8};
+  int64_t groups = counts[conformance_random(t, 4)];
+  int64_t each = 1 + conformance_random(t, 3) * 4;
+  if (conformance_chance(t, 3)) each = 16;
+  rabbet_dims_t dims =
+      KERNEL_DIMS(1 + conformance_random(t, 3), groups * each,
+                  1 + conformance_random(t, 8), 1 + conformance_random(t, 9));
+  if (t->large) dims.d[3] *= 16;
+  rabbet_attr_t attrs[] = {conformance_int(t, "axes", 12),
+                           conformance_int(t, "num_groups", groups)};
+  normalization_finish(t, dims, attrs, 2, true);
+}
+
+static void softmax(conformance_t* t) {
+  kernel_case_t* c = &t->c;
+  conformance_set_type(t, conformance_type(t, CONFORMANCE_REALS));
+  allow_narrow_types(t);
+  if (!c->extra_dtypes) {  // the grid of larger inputs is too fine for BF16
+    c->low = -8;
+    c->high = 8;
+  }
+  rabbet_dims_t dims = conformance_dims(t, 1, 5);
+  c->tolerance = t->large ? 2e-5 : 2e-6;  // oneDNN sums long rows in few lanes
+  int32_t x = kernel_case_input(c, dims, false);
+  rabbet_attr_t attrs[] = {conformance_int(
+      t, "axes", INT64_C(1) << conformance_random(t, dims.rank))};
+  kernel_case_output(c, kernel_case_op(c, "softmax", attrs, 1, &x, 1));
+}
+
+// Rows that are masked out: -infinity in part or altogether, NaN.
+static void softmax_special(conformance_t* t) {
+  kernel_case_t* c = &t->c;
+  int64_t width = 1 + conformance_random(t, 200);
+  rabbet_dims_t dims = KERNEL_DIMS(4, width);
+  int32_t x = kernel_case_input(c, dims, false);
+  float* data = c->reference[x];
+  for (int64_t i = 0; i < width; ++i) {
+    if (conformance_chance(t, 2)) data[i] = -__builtin_inff();
+    data[width + i] = -__builtin_inff();
+    data[2 * width + i] *= 300;
+  }
+  data[conformance_random(t, width)] = 1;
+  data[3 * width + conformance_random(t, width)] = __builtin_nanf("");
+  rabbet_attr_t attrs[] = {
+      conformance_int(t, "axes", conformance_chance(t, 2) ? 2 : 1)};
+  kernel_case_output(c, kernel_case_op(c, "softmax", attrs, 1, &x, 1));
+}
+
+const conformance_family_t conformance_rows[] = {
+    {"reduce", 300, reduce},
+    {"reduce_integers", 150, reduce_integers},
+    {"reduce_special", 40, reduce_special},
+    {"normalization", 200, normalization},
+    {"normalization_last", 60, normalization_last},
+    {"normalization_groups", 80, normalization_groups},
+    {"softmax", 150, softmax},
+    {"softmax_special", 40, softmax_special},
+    {0},
+};
