@@ -41,9 +41,9 @@ from ._dims import (
     volume,
 )
 from ._enums import (
-    APILanguage,
     ActivationType,
     AllocatorFlag,
+    APILanguage,
     AttentionNormalizationOp,
     BoundingBoxFormat,
     BuilderFlag,
@@ -112,12 +112,13 @@ from ._enums import (
     float32,
     fp4,
     fp8,
-    int32,
     int4,
-    int64,
     int8,
+    int32,
+    int64,
     uint8,
 )
+from ._errors import STATUS_ERRORS as _STATUS_ERRORS
 from ._errors import (
     AlreadyExistsError,
     CancelledError,
@@ -135,6 +136,7 @@ from ._errors import (
     UnavailableError,
     UnsupportedError,
 )
+from ._layers import LAYER_CLASSES as _LAYER_CLASSES
 from ._layers import (
     IActivationLayer,
     ICastLayer,
@@ -179,8 +181,6 @@ from ._runtime import (
 from ._weights import (
     Weights,
 )
-from ._errors import STATUS_ERRORS as _STATUS_ERRORS
-from ._layers import LAYER_CLASSES as _LAYER_CLASSES
 
 __version__ = _rabbet.version()
 
@@ -333,10 +333,10 @@ __all__ = [
     "float32",
     "fp4",
     "fp8",
-    "int32",
     "int4",
-    "int64",
     "int8",
+    "int32",
+    "int64",
     "load",
     "nptype",
     "uint8",

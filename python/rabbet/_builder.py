@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Self
 
 from . import _enums as e
 from . import _rabbet
@@ -14,7 +14,9 @@ from ._network import INetworkDefinition
 IHostMemory = _rabbet.IHostMemory
 
 # rabbet_builder_option_t
-_FLAGS, _LEVEL, _WORKSPACE, _SAMPLES, _MAX_TACTICS, _VERBOSITY, _THREADS, _MISS = range(8)
+_FLAGS, _LEVEL, _WORKSPACE, _SAMPLES, _MAX_TACTICS, _VERBOSITY, _THREADS, _MISS = range(
+    8
+)
 
 
 class IOptimizationProfile(_rabbet.Profile):
@@ -80,8 +82,11 @@ class IBuilderConfig(_rabbet.BuilderConfig):
         "progress_monitor",
     )
     progress_monitor: IProgressMonitor | None
+    _profiles: list[IOptimizationProfile]
+    _cache: ITimingCache | None
+    _preview: int
 
-    def __new__(cls, logger: ILogger | None = None) -> Any:
+    def __new__(cls, logger: ILogger | None = None) -> Self:
         self = super().__new__(cls, logger)
         self.progress_monitor = None
         self._profiles = []
@@ -177,7 +182,9 @@ class IBuilderConfig(_rabbet.BuilderConfig):
     @staticmethod
     def _check_pool(pool: e.MemoryPoolType) -> None:
         if e.MemoryPoolType(pool) is not e.MemoryPoolType.WORKSPACE:
-            raise ValueError(f"no device here has the memory pool {pool}; use WORKSPACE")
+            raise ValueError(
+                f"no device here has the memory pool {pool}; use WORKSPACE"
+            )
 
     def add_optimization_profile(self, profile: IOptimizationProfile) -> int:
         """Adds a profile; its index is returned."""

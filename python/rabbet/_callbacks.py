@@ -5,38 +5,41 @@ from __future__ import annotations
 import sys
 from typing import Any, ClassVar
 
-from ._enums import DataType, ErrorCodeTRT, Severity, TensorLocation
+from . import _enums as e
+from ._enums import DataType, ErrorCodeTRT, TensorLocation
 
 
 class ILogger:
     """Receives messages: derive, and define log(severity, msg)."""
 
-    Severity: ClassVar[type[Severity]] = Severity
-    INTERNAL_ERROR: ClassVar[Severity] = Severity.INTERNAL_ERROR
-    ERROR: ClassVar[Severity] = Severity.ERROR
-    WARNING: ClassVar[Severity] = Severity.WARNING
-    INFO: ClassVar[Severity] = Severity.INFO
-    VERBOSE: ClassVar[Severity] = Severity.VERBOSE
+    Severity = e.Severity
+    INTERNAL_ERROR: ClassVar[e.Severity] = e.Severity.INTERNAL_ERROR
+    ERROR: ClassVar[e.Severity] = e.Severity.ERROR
+    WARNING: ClassVar[e.Severity] = e.Severity.WARNING
+    INFO: ClassVar[e.Severity] = e.Severity.INFO
+    VERBOSE: ClassVar[e.Severity] = e.Severity.VERBOSE
 
     def __init__(self) -> None:
         pass
 
-    def log(self, severity: Severity, msg: str) -> None:
+    def log(self, severity: e.Severity, msg: str) -> None:
         """Called on any thread, with the GIL held."""
-        raise NotImplementedError(f"{type(self).__name__} must define log(severity, msg)")
+        raise NotImplementedError(
+            f"{type(self).__name__} must define log(severity, msg)"
+        )
 
     def _log(self, severity: int, msg: str) -> None:
-        self.log(Severity(severity), msg)
+        self.log(e.Severity(severity), msg)
 
 
 class Logger(ILogger):
     """Writes messages up to a severity to stderr."""
 
-    def __init__(self, min_severity: Severity = Severity.WARNING) -> None:
+    def __init__(self, min_severity: e.Severity = e.Severity.WARNING) -> None:
         super().__init__()
-        self.min_severity = Severity(min_severity)
+        self.min_severity = e.Severity(min_severity)
 
-    def log(self, severity: Severity, msg: str) -> None:
+    def log(self, severity: e.Severity, msg: str) -> None:
         """Prints one line."""
         if severity <= self.min_severity:
             print(f"[rabbet] [{severity.name}] {msg}", file=sys.stderr)

@@ -137,7 +137,8 @@ def take_output(array: Any, info: IoInfo, shape: tuple[int, ...]) -> tuple[Any, 
     _check_linear(info)
     if -1 in shape:
         raise ValueError(
-            f"out: the shape of output '{info.name}' is known only after the run; leave "
+            f"out: the shape of output '{info.name}' is known only after the run; "
+            "leave "
             "out= away"
         )
     if tuple(array.shape) != shape or not _same_type(array.dtype, info):
@@ -148,7 +149,8 @@ def take_output(array: Any, info: IoInfo, shape: tuple[int, ...]) -> tuple[Any, 
     if is_torch(array):
         if array.device.type != "cpu" or not array.is_contiguous():
             raise ValueError(
-                f"out: the tensor for output '{info.name}' must be row-major and on the CPU"
+                f"out: the tensor for output '{info.name}' must be row-major and on "
+                "the CPU"
             )
         return array, array.data_ptr()
     if not (array.flags.c_contiguous and array.flags.writeable):

@@ -60,7 +60,9 @@ class Dims:
             new = list(self._d)
             new[index] = [operator.index(v) for v in value]  # type: ignore[union-attr]
             if len(new) != len(self._d):
-                raise ValueError("a slice assignment must keep the number of dimensions")
+                raise ValueError(
+                    "a slice assignment must keep the number of dimensions"
+                )
             self._d = new
         else:
             self._d[index] = operator.index(value)  # type: ignore[arg-type]

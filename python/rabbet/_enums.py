@@ -23,7 +23,7 @@ class _Enum(enum.Enum):
 class _IntEnum(enum.IntEnum):
     """A closed set of names that are numbers as well."""
 
-    __str__ = _Enum.__str__  # type: ignore[assignment]
+    __str__ = _Enum.__str__
 
 
 class ActivationType(_Enum):
@@ -702,9 +702,9 @@ __all__ = [
     "float32",
     "fp4",
     "fp8",
-    "int32",
     "int4",
-    "int64",
     "int8",
+    "int32",
+    "int64",
     "uint8",
 ]

@@ -33,7 +33,9 @@ class ITensor(_rabbet.NetworkTensor):
     @property
     def location(self) -> e.TensorLocation:
         """Where a run reads or writes it."""
-        return e.TensorLocation.HOST if self.is_shape_tensor else e.TensorLocation.DEVICE
+        return (
+            e.TensorLocation.HOST if self.is_shape_tensor else e.TensorLocation.DEVICE
+        )
 
     @property
     def is_execution_tensor(self) -> bool:
@@ -178,7 +180,9 @@ class _Spatial(_Attribute[Dims]):
         if layer is None:
             return self
         values = layer._attr(self.name)
-        return Dims(values or [self.default] * max(len(layer.get_input(0).shape) - 2, 0))
+        return Dims(
+            values or [self.default] * max(len(layer.get_input(0).shape) - 2, 0)
+        )
 
 
 class _Padded(ILayer):
@@ -225,7 +229,9 @@ class IConvolutionLayer(_Padded):
     def _constant(self, index: int) -> Any:
         tensor = self.get_input(index)
         data = tensor._weights() if tensor is not None else None
-        return None if data is None else from_bytes(data[0], data[1], tuple(tensor.shape))
+        return (
+            None if data is None else from_bytes(data[0], data[1], tuple(tensor.shape))
+        )
 
     @property
     def kernel(self) -> Any:
@@ -243,7 +249,9 @@ class IPoolingLayer(_Padded):
 
     _type = e.LayerType.POOLING
     type = _choice("type", e.PoolingType, "What is taken.")  # type: ignore[assignment]
-    window_size_nd = _dims("window_size_nd", "Extent of the window on each spatial axis.")
+    window_size_nd = _dims(
+        "window_size_nd", "Extent of the window on each spatial axis."
+    )
     blend_factor = _float("blend_factor", "Share of the average in a blend.")
     average_count_excludes_padding = _flag(
         "average_count_excludes_padding", "Divide by the elements inside the input."

@@ -7,7 +7,7 @@ import keyword
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from . import _enums as e
 from . import _rabbet
@@ -40,7 +40,7 @@ def _result_type(names: list[str]) -> Callable[[tuple[Any, ...]], Any]:
         name if name.isidentifier() and not keyword.iskeyword(name) else f"output_{i}"
         for i, name in enumerate(names)
     ]
-    kind: Any = collections.namedtuple("Outputs", fields, rename=True)  # noqa: PYI024
+    kind: Any = collections.namedtuple("Outputs", fields, rename=True)
     return kind._make
 
 
@@ -54,9 +54,14 @@ class Model(_rabbet.Runner):
     with several outputs a named tuple of them; out= takes arrays to fill.
     """
 
+    _engine: ICudaEngine
+    _inputs: list[IoInfo]
+    _outputs: list[IoInfo]
+    _report: tuple[str, str] | None
+
     def __new__(
         cls, engine: ICudaEngine, threads: int | None = None, report: Any = None
-    ) -> Any:
+    ) -> Self:
         import numpy as np
 
         infos = [info for _, info in engine._ios().values()]
@@ -87,21 +92,23 @@ class Model(_rabbet.Runner):
         """Name, type, shape, ... of each output."""
         return tuple(self._outputs)
 
+    def _tuning(self) -> tuple[str, str]:
+        if self._report is None:
+            raise UnsupportedError(
+                "a loaded plan has no report of its tuning; model.inspect() tells "
+                "what it holds"
+            )
+        return self._report
+
     @property
     def report(self) -> str:
         """What tuning considered and chose, as a table; of a compiled model."""
-        if self._report is None:
-            raise UnsupportedError(
-                "a loaded plan has no report of its tuning; model.inspect() tells what "
-                "it holds"
-            )
-        return self._report[0]
+        return self._tuning()[0]
 
     @property
     def report_json(self) -> str:
         """The same as JSON."""
-        self.report  # noqa: B018 - raises if there is none
-        return self._report[1]
+        return self._tuning()[1]
 
     def inspect(self) -> str:
         """The plan's layers with types, formats and tactics, as a table."""
@@ -144,7 +151,9 @@ class Model(_rabbet.Runner):
 
     # ---- Called by the C part where an argument is not simply used ----
 
-    def _bad_arguments(self, args: tuple[Any, ...], kwargs: dict[str, Any] | None) -> None:
+    def _bad_arguments(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any] | None
+    ) -> None:
         names = [info.name for info in self._inputs]
         listed = ", ".join(names) or "none"
         if len(args) > len(names):
@@ -157,7 +166,9 @@ class Model(_rabbet.Runner):
             if name not in names and name != "out":
                 raise TypeError(f"the model has no input '{name}'; it takes {listed}")
         missing = [n for n in names[len(args) :] if n not in (kwargs or {})]
-        raise TypeError(f"input {', '.join(missing)} is missing; the model takes {listed}")
+        raise TypeError(
+            f"input {', '.join(missing)} is missing; the model takes {listed}"
+        )
 
     def _convert(self, value: Any, index: int) -> tuple[Any, tuple[int, ...], Any]:
         from ._convert import convert_input
@@ -189,7 +200,8 @@ class Model(_rabbet.Runner):
         elif isinstance(out, (tuple, list)):
             if len(out) != len(names):
                 raise ValueError(
-                    f"out: {len(out)} arrays for {len(names)} outputs ({', '.join(names)})"
+                    f"out: {len(out)} arrays for {len(names)} outputs "
+                    f"({', '.join(names)})"
                 )
             array = out[index]
         elif len(names) != 1:
@@ -212,7 +224,8 @@ def _parse(network: INetworkDefinition, model: Any, logger: ILogger) -> None:
         parser.parse(model)
     else:
         raise TypeError(
-            "compile takes the path of an ONNX file, its bytes, an onnx.ModelProto or an "
+            "compile takes the path of an ONNX file, its bytes, an onnx.ModelProto or "
+            "an "
             f"INetworkDefinition, got {model!r}"
         )
 
@@ -237,7 +250,9 @@ def _add_profile(
     config: IBuilderConfig,
     shapes: Mapping[str, ShapeRange],
 ) -> None:
-    inputs = {t.name: t for t in (network.get_input(i) for i in range(network.num_inputs))}
+    inputs = {
+        t.name: t for t in (network.get_input(i) for i in range(network.num_inputs))
+    }
     for name in shapes:
         if name not in inputs:
             raise InvalidArgumentError(

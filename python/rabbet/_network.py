@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from typing import Any, Self
 
 from . import _enums as e
 from . import _rabbet
@@ -55,7 +55,7 @@ class INetworkDefinition(_rabbet.Network):
     _creation_flags = 0
     _builder: Any = None
 
-    def __new__(cls, flags: int = 0, logger: ILogger | None = None) -> Any:
+    def __new__(cls, flags: int = 0, logger: ILogger | None = None) -> Self:
         strong = flags >> e.NetworkDefinitionCreationFlag.STRONGLY_TYPED & 1
         self = super().__new__(cls, strong, logger)
         self._creation_flags = flags
@@ -315,13 +315,21 @@ class INetworkDefinition(_rabbet.Network):
         return self._add_layer("normalization", None, inputs, attrs)
 
     def add_normalization(
-        self, input: ITensor, scale: ITensor, bias: ITensor, axesMask: int  # noqa: N803
+        self,
+        input: ITensor,
+        scale: ITensor,
+        bias: ITensor,
+        axesMask: int,  # noqa: N803
     ) -> INormalizationLayer:
         """Normalization; with groups, scale and bias are by group."""
         return self._normalization([input, scale, bias], axesMask, False)
 
     def add_normalization_v2(
-        self, input: ITensor, scale: ITensor, bias: ITensor, axesMask: int  # noqa: N803
+        self,
+        input: ITensor,
+        scale: ITensor,
+        bias: ITensor,
+        axesMask: int,  # noqa: N803
     ) -> INormalizationLayer:
         """Normalization; with groups, scale and bias are by channel."""
         return self._normalization([input, scale, bias], axesMask, True)
@@ -336,9 +344,13 @@ class INetworkDefinition(_rabbet.Network):
                 "add_plugin takes what rabbet.plugin.op.NAMESPACE.NAME(tensors, "
                 f"attributes) gives, got {func!r}"
             )
-        request = None if aot is None else (
-            e.QuickPluginCreationRequest.STRICT_AOT
-            if aot
-            else e.QuickPluginCreationRequest.STRICT_JIT
+        request = (
+            None
+            if aot is None
+            else (
+                e.QuickPluginCreationRequest.STRICT_AOT
+                if aot
+                else e.QuickPluginCreationRequest.STRICT_JIT
+            )
         )
         return call.add_to(self, request)

@@ -75,7 +75,9 @@ class OnnxParser:
     What is wrong is raised, and all of it is listed by get_error.
     """
 
-    def __init__(self, network: INetworkDefinition, logger: ILogger | None = None) -> None:
+    def __init__(
+        self, network: INetworkDefinition, logger: ILogger | None = None
+    ) -> None:
         self._network = network
         self._logger = logger
         self._errors: list[ParserError] = []

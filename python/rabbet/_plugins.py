@@ -84,7 +84,8 @@ def load_plugins(plugins: Any) -> None:
             continue
         if not isinstance(item, (str, os.PathLike)):
             raise TypeError(
-                f"plugins: expected files (.py, .so), module names or modules, got {item!r}"
+                "plugins: expected files (.py, .so), module names or modules, got "
+                f"{item!r}"
             )
         text = os.fspath(item)
         if text.endswith(".so"):

@@ -136,7 +136,9 @@ class ICudaEngine(_rabbet.Engine):
             Dims(d) for d in self._profile_shape(profile_index, self._find(name)[0])
         ]
 
-    def get_tensor_profile_values(self, name: str, profile_index: int) -> list[list[int]]:
+    def get_tensor_profile_values(
+        self, name: str, profile_index: int
+    ) -> list[list[int]]:
         """[min, opt, max] of the values of a shape input."""
         values = self._profile_values(profile_index, self._find(name)[0])
         return [list(v) for v in values]

@@ -96,7 +96,11 @@ def test_save_load_and_timing_cache(tmp_path: Path) -> None:
     assert first.report
     with pytest.raises(NotImplementedError, match="inspect"):
         _ = loaded.report
-    assert sorted(p.name for p in tmp_path.iterdir()) == ["again.plan", "m.plan", "m.timing"]
+    assert sorted(p.name for p in tmp_path.iterdir()) == [
+        "again.plan",
+        "m.plan",
+        "m.timing",
+    ]
 
 
 def test_damaged_plan(tmp_path: Path) -> None:
@@ -118,7 +122,10 @@ def test_wrong_shapes_of_a_profile() -> None:
 def test_progress_function_and_cancelling() -> None:
     steps: list[tuple[str, int, int]] = []
     trt.compile(
-        onnx_model(), device="cpu", shapes={"x": (5, 3)}, progress=lambda *a: steps.append(a)
+        onnx_model(),
+        device="cpu",
+        shapes={"x": (5, 3)},
+        progress=lambda *a: steps.append(a),
     )
     assert steps
     with pytest.raises(trt.CancelledError):

@@ -58,7 +58,9 @@ def test_convolution() -> None:
     expected = torch.nn.functional.conv2d(
         *(torch.from_numpy(v) for v in (x, kernel, bias)), (2, 1), 1, 1, 2
     )
-    np.testing.assert_allclose(run_layer(make, x), expected.numpy(), rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(
+        run_layer(make, x), expected.numpy(), rtol=1e-4, atol=1e-5
+    )
 
 
 def test_pooling() -> None:
@@ -139,9 +141,7 @@ def test_reduce_unary_select_cast() -> None:
             tensor, mean.get_output(0), trt.ElementWiseOperation.GREATER
         )
         exp = network.add_unary(tensor, trt.UnaryOperation.EXP)
-        chosen = network.add_select(
-            above.get_output(0), exp.get_output(0), tensor
-        )
+        chosen = network.add_select(above.get_output(0), exp.get_output(0), tensor)
         layer = network.add_cast(chosen.get_output(0), trt.float16)
         assert layer.to_type is trt.float16
         return layer
@@ -179,7 +179,9 @@ def test_normalization() -> None:
 
     mean, variance = x.mean(-1, keepdims=True), x.var(-1, keepdims=True)
     expected = (x - mean) / np.sqrt(variance + 1e-3) * scale + bias
-    np.testing.assert_allclose(run_layer(make, x, scale, bias), expected, rtol=1e-3, atol=1e-5)
+    np.testing.assert_allclose(
+        run_layer(make, x, scale, bias), expected, rtol=1e-3, atol=1e-5
+    )
 
 
 def test_identity_of_tensors_and_layers() -> None:
@@ -218,7 +220,7 @@ def test_names_and_shapes() -> None:
     assert network.get_input(0).name == "renamed"
     with pytest.raises(trt.AlreadyExistsError, match="renamed"):
         network.add_input("renamed", trt.float32, (1,))
-    with pytest.raises(TypeError, match="ITensor|NetworkTensor"):
+    with pytest.raises(TypeError, match="NetworkTensor"):
         network.mark_output("x")
 
 
@@ -308,7 +310,9 @@ def test_a_logger_of_ones_own() -> None:
 
 def test_host_memory_is_a_buffer(tmp_path: Path) -> None:
     builder = trt.Builder()
-    memory = builder.build_serialized_network(small_network(builder), small_config(builder))
+    memory = builder.build_serialized_network(
+        small_network(builder), small_config(builder)
+    )
     data = bytes(memory)
     assert memory.nbytes == len(memory) == len(data)
     assert memory.dtype is trt.int8
@@ -355,7 +359,9 @@ class Monitor(trt.IProgressMonitor):
         self.phases: list[str] = []
         self.stop = stop
 
-    def phase_start(self, phase_name: str, parent_phase: str | None, num_steps: int) -> None:
+    def phase_start(
+        self, phase_name: str, parent_phase: str | None, num_steps: int
+    ) -> None:
         assert parent_phase is None or parent_phase in self.open
         self.open.append(phase_name)
         self.phases.append(phase_name)
@@ -420,7 +426,9 @@ def test_timing_cache() -> None:
 @pytest.fixture(scope="module")
 def engine() -> trt.ICudaEngine:
     builder = trt.Builder()
-    plan = builder.build_serialized_network(small_network(builder), small_config(builder))
+    plan = builder.build_serialized_network(
+        small_network(builder), small_config(builder)
+    )
     return trt.Runtime().deserialize_cuda_engine(plan)
 
 
@@ -602,7 +610,9 @@ def test_exit_with_everything_alive() -> None:
         "model = one_layer(i, (2,)); context = model.create_execution_context()\n"
         "print(model(np.ones(2, np.float32)))\n"
     )
-    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    result = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True
+    )
     assert result.returncode == 0, result.stderr
     assert result.stdout.strip() == "[1. 1.]"
     assert result.stderr == ""

@@ -21,7 +21,9 @@ def model_of(*nodes: Any, domains: tuple[str, ...] = ()) -> Any:
     """A model x -> y with shape (2, 3)."""
     info = [helper.make_tensor_value_info(n, TensorProto.FLOAT, [2, 3]) for n in "xy"]
     graph = helper.make_graph(list(nodes), "g", [info[0]], [info[1]])
-    opsets = [helper.make_opsetid("", 17)] + [helper.make_opsetid(d, 1) for d in domains]
+    opsets = [helper.make_opsetid("", 17)] + [
+        helper.make_opsetid(d, 1) for d in domains
+    ]
     return helper.make_model(graph, opset_imports=opsets)
 
 
@@ -91,12 +93,16 @@ def test_a_node_that_names_a_plugin() -> None:
         np.asarray(outputs[0])[...] = np.asarray(x) * k
 
     attributes = {"ints": [1, 2], "f": 0.5, "b": 1, "s": "text"}
-    node = helper.make_node(name, ["x"], ["y"], plugin_namespace=namespace, **attributes)
+    node = helper.make_node(
+        name, ["x"], ["y"], plugin_namespace=namespace, **attributes
+    )
     x = random(2, 3)
     assert np.array_equal(trt.compile(model_of(node), device="cpu")(x), x * 4)
     assert seen == {"ints": [1, 2], "f": 0.5, "b": True, "s": "text", "k": 4}
     assert type(seen["b"]) is bool
-    by_domain = helper.make_node(name, ["x"], ["y"], domain=namespace, k=2, **attributes)
+    by_domain = helper.make_node(
+        name, ["x"], ["y"], domain=namespace, k=2, **attributes
+    )
     model = trt.compile(model_of(by_domain, domains=(namespace,)), device="cpu")
     assert np.array_equal(model(x), x * 2)
 
@@ -124,7 +130,9 @@ def test_array_attributes_of_a_node() -> None:
     from onnx import numpy_helper
 
     for value in ([1, 2], numpy_helper.from_array(np.array([1, 2], np.int32))):
-        node = helper.make_node(name, ["x"], ["y"], plugin_namespace=namespace, pads=value)
+        node = helper.make_node(
+            name, ["x"], ["y"], plugin_namespace=namespace, pads=value
+        )
         assert np.array_equal(trt.compile(model_of(node), device="cpu")(x), x * 3)
 
 
@@ -168,7 +176,7 @@ def test_files_of_one_name(tmp_path: Path) -> None:
 
 
 def test_wrong_plugin_files(tmp_path: Path) -> None:
-    with pytest.raises(LookupError, match="absent.py"):
+    with pytest.raises(LookupError, match=r"absent\.py"):
         load_plugins([tmp_path / "absent.py"])
     with pytest.raises(ModuleNotFoundError):
         load_plugins("no_such_module_at_all")
@@ -185,6 +193,13 @@ def test_wrong_plugin_files(tmp_path: Path) -> None:
 
 
 def test_command_line_plugins() -> None:
-    arguments = ["build", "m.onnx", "--plugins", "a.py", "--plugins=b.py", "--plugins=c.so"]
+    arguments = [
+        "build",
+        "m.onnx",
+        "--plugins",
+        "a.py",
+        "--plugins=b.py",
+        "--plugins=c.so",
+    ]
     assert plugin_files(arguments) == ["a.py", "b.py"]
     assert plugin_files(["run", "--plugins"]) == []

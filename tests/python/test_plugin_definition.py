@@ -201,7 +201,9 @@ def wrong_default(x: TensorDesc, k: int = "a") -> TensorDesc: ...  # type: ignor
 def unknown_name(x: TensorDesc, k: Missing) -> TensorDesc: ...  # type: ignore[name-defined] # noqa: F821
 
 
-@pytest.mark.parametrize(("function", "message"), WRONG, ids=lambda v: getattr(v, "__name__", ""))
+@pytest.mark.parametrize(
+    ("function", "message"), WRONG, ids=lambda v: getattr(v, "__name__", "")
+)
 def test_wrong_register(function: Callable[..., Any], message: str) -> None:
     plugin_id = new_id()
     with refused(message) as caught:
@@ -209,7 +211,9 @@ def test_wrong_register(function: Callable[..., Any], message: str) -> None:
     text = str(caught.value)
     assert plugin_id in text
     line = function.__code__.co_firstlineno
-    assert re.search(rf"{function.__name__} \(.*test_plugin_definition.py:{line}\)", text)
+    assert re.search(
+        rf"{function.__name__} \(.*test_plugin_definition.py:{line}\)", text
+    )
     assert plugin_id not in QDP_REGISTRY
 
 
@@ -239,7 +243,9 @@ def base(x: TensorDesc, w: TensorDesc, size: int, scale: float) -> TensorDesc:
 WRONG_FUNCTIONS: list[tuple[str, Callable[..., Any], str]] = []
 
 
-def wrong_for(kind: str, message: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+def wrong_for(
+    kind: str, message: str
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     def keep(function: Callable[..., Any]) -> Callable[..., Any]:
         WRONG_FUNCTIONS.append((kind, function, message))
         return function
@@ -298,13 +304,17 @@ def no_tactic(x: TensorDesc, w: TensorDesc, outputs: tuple[TensorDesc]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "function", "message"), WRONG_FUNCTIONS, ids=lambda v: getattr(v, "__name__", "")
+    ("kind", "function", "message"),
+    WRONG_FUNCTIONS,
+    ids=lambda v: getattr(v, "__name__", ""),
 )
 def test_wrong_functions(kind: str, function: Callable[..., Any], message: str) -> None:
     with refused(message) as caught:
         getattr(trtp, kind)(BASE)(function)
     assert f"@rabbet.plugin.{kind}('{BASE}')" in str(caught.value)
-    assert f"test_plugin_definition.py:{function.__code__.co_firstlineno}" in str(caught.value)
+    assert f"test_plugin_definition.py:{function.__code__.co_firstlineno}" in str(
+        caught.value
+    )
 
 
 def test_order_defaults_and_keywords_are_free() -> None:

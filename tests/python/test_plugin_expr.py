@@ -48,14 +48,23 @@ FORMULAS: dict[str, tuple[Callable[[Any, Any], Any], Callable[[int, int], int]]]
     "difference": (lambda a, b: 20 - a - b, lambda a, b: 20 - a - b),
     "quotient": (lambda a, b: (a * 7) // b, lambda a, b: a * 7 // b),
     "ceil": (lambda a, b: trtp.cdiv(a, b), lambda a, b: -(-a // b)),
-    "max": (lambda a, b: trtp.max(a, b) + trtp.max(a, 4), lambda a, b: max(a, b) + max(a, 4)),
-    "min": (lambda a, b: trtp.min(a, b) + trtp.min(5, b), lambda a, b: min(a, b) + min(5, b)),
+    "max": (
+        lambda a, b: trtp.max(a, b) + trtp.max(a, 4),
+        lambda a, b: max(a, b) + max(a, 4),
+    ),
+    "min": (
+        lambda a, b: trtp.min(a, b) + trtp.min(5, b),
+        lambda a, b: min(a, b) + min(5, b),
+    ),
     "modulo": (lambda a, b: a % b + 1, lambda a, b: a % b + 1),
     "equal": (lambda a, b: (a == b) + 1, lambda a, b: int(a == b) + 1),
     "unequal": (lambda a, b: (a != b) + 1, lambda a, b: int(a != b) + 1),
     "less": (lambda a, b: (a < b) + 1, lambda a, b: int(a < b) + 1),
     "greater": (lambda a, b: (a > b) + (a > 3) + 1, lambda a, b: (a > b) + (a > 3) + 1),
-    "at most": (lambda a, b: (a <= b) + (2 <= b) + 1, lambda a, b: (a <= b) + (2 <= b) + 1),
+    "at most": (
+        lambda a, b: (a <= b) + (b >= 2) + 1,
+        lambda a, b: (a <= b) + (b >= 2) + 1,
+    ),
     "at least": (lambda a, b: (a >= b) + 1, lambda a, b: (a >= b) + 1),
     "negated": (lambda a, b: -a + 20 + b, lambda a, b: -a + 20 + b),
 }

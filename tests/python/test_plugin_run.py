@@ -194,7 +194,9 @@ def test_in_place_chain_with_other_readers() -> None:
         x = network.add_input("x", trt.float32, (4,))
         y = network.add_plugin(call(ADD)(x, delta=1.0)).get_output(0)
         z = network.add_plugin(call(ADD)(y, delta=10.0)).get_output(0)
-        total = network.add_elementwise(x, y, trt.ElementWiseOperation.SUM).get_output(0)
+        total = network.add_elementwise(x, y, trt.ElementWiseOperation.SUM).get_output(
+            0
+        )
         return y, z, total
 
     x = random(4)
@@ -208,10 +210,14 @@ def test_in_place_chain_with_other_readers() -> None:
 
 def test_in_place_of_a_constant() -> None:
     def make(network: trt.INetworkDefinition) -> Any:
-        constant = network.add_constant((2,), np.array([1, 2], np.float32)).get_output(0)
+        constant = network.add_constant((2,), np.array([1, 2], np.float32)).get_output(
+            0
+        )
         x = network.add_input("x", trt.float32, (2,))
         y = network.add_plugin(call(ADD)(constant, delta=1.0)).get_output(0)
-        return network.add_elementwise(x, y, trt.ElementWiseOperation.PROD).get_output(0)
+        return network.add_elementwise(x, y, trt.ElementWiseOperation.PROD).get_output(
+            0
+        )
 
     model = build(make)
     for _ in range(3):
@@ -401,7 +407,9 @@ def test_no_impl_for_the_device() -> None:
     @trtp.impl(plugin_id, device="cuda")
     def on_cuda(x: Tensor, outputs: tuple[Tensor], stream: int) -> None: ...
 
-    with pytest.raises(trtp.DefinitionError, match="no impl for device 'cpu'.*for cuda"):
+    with pytest.raises(
+        trtp.DefinitionError, match=r"no impl for device 'cpu'.*for cuda"
+    ):
         one_layer(plugin_id, (2,))
 
 
@@ -456,7 +464,9 @@ def test_an_exception_arrives_as_itself() -> None:
         with pytest.raises(OwnError, match="too large") as caught:
             model(np.ones(2, np.float32))
         assert caught.value is raised[-1]
-        names = [frame.name for frame in traceback.extract_tb(caught.value.__traceback__)]
+        names = [
+            frame.name for frame in traceback.extract_tb(caught.value.__traceback__)
+        ]
         assert names[-1] == "run"
         notes = "\n".join(caught.value.__notes__)
         assert "plugin_0" in notes

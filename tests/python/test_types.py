@@ -32,7 +32,8 @@ def test_enums_behave_as_users_expect() -> None:
 
 
 @pytest.mark.parametrize(
-    ("dtype", "size"), [(trt.float32, 4), (trt.float16, 2), (trt.int64, 8), (trt.int4, 0.5)]
+    ("dtype", "size"),
+    [(trt.float32, 4), (trt.float16, 2), (trt.int64, 8), (trt.int4, 0.5)],
 )
 def test_item_sizes(dtype: trt.DataType, size: float) -> None:
     assert dtype.itemsize == size

@@ -1,14 +1,14 @@
 """Operators of your own, as decorated Python functions.
 
-    import rabbet.plugin as trtp
+import rabbet.plugin as trtp
 
-    @trtp.register("example::double")
-    def double(x: trtp.TensorDesc) -> trtp.TensorDesc:
-        return x.like()
+@trtp.register("example::double")
+def double(x: trtp.TensorDesc) -> trtp.TensorDesc:
+    return x.like()
 
-    @trtp.impl("example::double")
-    def double_impl(x: trtp.Tensor, outputs: tuple[trtp.Tensor], stream: int) -> None:
-        numpy.multiply(x, 2, out=numpy.asarray(outputs[0]))
+@trtp.impl("example::double")
+def double_impl(x: trtp.Tensor, outputs: tuple[trtp.Tensor], stream: int) -> None:
+    numpy.multiply(x, 2, out=numpy.asarray(outputs[0]))
 """
 
 from .._rabbet import Shape, Tensor

@@ -60,7 +60,9 @@ class AttributeType:
     """One annotation: `encode` checks a value and makes it storable, `decode` makes
     what impl gets."""
 
-    def __init__(self, annotation: Any, code: int, encode: _Converter, decode: _Converter):
+    def __init__(
+        self, annotation: Any, code: int, encode: _Converter, decode: _Converter
+    ):
         self.annotation, self.code = annotation, code
         self.encode, self.decode = encode, decode
 
@@ -97,7 +99,11 @@ def _array(annotation: Any, scalar: Any) -> AttributeType | None:
     def encode(value: Any) -> Any:
         array = np.asarray(value)
         truths = dtype.kind == "b" and array.dtype.kind in "biu"
-        if array.size and not truths and not np.can_cast(array.dtype, dtype, "same_kind"):
+        if (
+            array.size
+            and not truths
+            and not np.can_cast(array.dtype, dtype, "same_kind")
+        ):
             raise TypeError(f"an array of {dtype}, not of {array.dtype}")
         flat = array.astype(dtype)
         if array.size and dtype.kind in "iub" and not (flat == array).all():
@@ -127,10 +133,10 @@ def attribute_type(annotation: Any) -> AttributeType | None:
         return _array(annotation, scalar[0]) if scalar else None
     if origin is list and len(args) == 1 and args[0] in _LISTS:
         return _sequence(annotation, args[0], list, None)
-    if origin is tuple and args and all(a in (args[0], ...) for a in args):
-        if args[0] in _LISTS:
-            length = None if args[-1] is ... else len(args)
-            return _sequence(annotation, args[0], tuple, length)
+    alike = bool(args) and all(a in (args[0], ...) for a in args)
+    if origin is tuple and alike and args[0] in _LISTS:
+        length = None if args[-1] is ... else len(args)
+        return _sequence(annotation, args[0], tuple, length)
     return None
 
 

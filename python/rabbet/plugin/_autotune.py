@@ -13,7 +13,11 @@ from .._errors import InvalidArgumentError
 
 Combination = tuple[tuple[DataType, TensorFormat], ...]
 
-_TYPE_ALIASES = {"FP32": DataType.FLOAT, "FP16": DataType.HALF, "BFLOAT16": DataType.BF16}
+_TYPE_ALIASES = {
+    "FP32": DataType.FLOAT,
+    "FP16": DataType.HALF,
+    "BFLOAT16": DataType.BF16,
+}
 
 
 def _name(text: str, kind: Any, aliases: dict[str, Any], what: str) -> Any:
@@ -23,7 +27,8 @@ def _name(text: str, kind: Any, aliases: dict[str, Any], what: str) -> Any:
         near = difflib.get_close_matches(text.upper(), known, 3)
         hint = f"; did you mean {' or '.join(near)}?" if near else ""
         raise InvalidArgumentError(
-            f"AutoTuneCombination: no {what} '{text}'{hint} There are {', '.join(known)}"
+            f"AutoTuneCombination: no {what} '{text}'{hint} There are "
+            f"{', '.join(known)}"
         )
     return found
 
@@ -31,7 +36,9 @@ def _name(text: str, kind: Any, aliases: dict[str, Any], what: str) -> Any:
 class _Options:
     """The options of one position: each `|` dependent, or each `*` independent."""
 
-    def __init__(self, text: str, kind: Any, aliases: dict[str, Any], what: str) -> None:
+    def __init__(
+        self, text: str, kind: Any, aliases: dict[str, Any], what: str
+    ) -> None:
         if "|" in text and "*" in text:
             raise InvalidArgumentError(
                 f"AutoTuneCombination: '{text}' mixes | and *: a position's options go "

@@ -60,12 +60,14 @@ class Checker:
             if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
                 stars = "*" if parameter.kind is parameter.VAR_POSITIONAL else "**"
                 self.fail(
-                    f"it has the parameter {stars}{parameter.name}; name each parameter, "
+                    f"it has the parameter {stars}{parameter.name}; name each "
+                    "parameter, "
                     "since inputs and attributes are recognised by their names"
                 )
             if parameter.kind is parameter.POSITIONAL_ONLY:
                 self.fail(
-                    f"its parameter '{parameter.name}' is positional-only (before '/'); "
+                    f"its parameter '{parameter.name}' is positional-only (before "
+                    "'/'); "
                     "remove the '/', since parameters are recognised by their names"
                 )
         return signature
@@ -123,7 +125,8 @@ def _register_attribute(
 ) -> AttributeType:
     if parameter.name in RESERVED:
         check.fail(
-            f"an attribute cannot be called '{parameter.name}': impl has a parameter of "
+            f"an attribute cannot be called '{parameter.name}': impl has a parameter "
+            "of "
             "that name for something else; call it otherwise"
         )
     if isinstance(annotation, type) and issubclass(annotation, Tensor):
@@ -142,7 +145,8 @@ def _register_attribute(
             kind.encode(parameter.default)
         except (TypeError, ValueError) as error:
             check.fail(
-                f"the default of '{parameter.name}' is {parameter.default!r}, which is no "
+                f"the default of '{parameter.name}' is {parameter.default!r}, which "
+                "is no "
                 f"{kind}: {error}"
             )
     return kind
@@ -283,7 +287,8 @@ def check_function(
     signature = check.signature()
     hints = check.hints(local_names)
     _check_complete(check, role, signature.parameters, reg)
-    positional, named = [], []
+    positional: list[tuple[str, str]] = []
+    named: list[tuple[str, str]] = []
     for name, parameter in signature.parameters.items():
         kind = _kind(name, reg, role)
         known = [*reg.inputs, *reg.attributes, *role.extra]

@@ -207,7 +207,9 @@ class SizeTensorDesc(TensorDesc):
         super().__init__(ShapeExprs(0), DataType.INT32)
         self._opt = opt if isinstance(opt, SymIntExpr) else ShapeExpr(opt)
         self._upper = (
-            upper_bound if isinstance(upper_bound, SymIntExpr) else ShapeExpr(upper_bound)
+            upper_bound
+            if isinstance(upper_bound, SymIntExpr)
+            else ShapeExpr(upper_bound)
         )
         self._index: int | None = None
 

@@ -6,6 +6,7 @@ and evaluates it), an integer, or nothing at all ("fake").
 
 from __future__ import annotations
 
+import builtins
 import operator
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, SupportsIndex, TypeVar
@@ -26,8 +27,8 @@ def _floor_div(a: int, b: int) -> int:
 _FOLD: dict[Op, Callable[[int, int], int]] = {
     Op.SUM: operator.add,
     Op.PROD: operator.mul,
-    Op.MAX: max,
-    Op.MIN: min,
+    Op.MAX: builtins.max,
+    Op.MIN: builtins.min,
     Op.SUB: operator.sub,
     Op.EQUAL: lambda a, b: int(a == b),
     Op.LESS: lambda a, b: int(a < b),

@@ -74,7 +74,9 @@ class Instance:
             )
         for i, output in enumerate(outputs):
             if not isinstance(output, TensorDesc):
-                self._checker().fail(f"output {i} is {output!r} instead of a TensorDesc")
+                self._checker().fail(
+                    f"output {i} is {output!r} instead of a TensorDesc"
+                )
         return list(outputs)
 
     def _aliases(
@@ -143,7 +145,11 @@ class Instance:
         self, device: str, tensors: Sequence[QueryTensor], num_inputs: int
     ) -> dict[Combination, list[int]]:
         signature = self.definition.choose("autotune", device)
-        answers = None if signature is None else self._autotune(signature, tensors, num_inputs)
+        answers = (
+            None
+            if signature is None
+            else self._autotune(signature, tensors, num_inputs)
+        )
         if not answers:
             plain = tuple((tensor[0], TensorFormat.LINEAR) for tensor in tensors)
             return {plain: []}
@@ -166,7 +172,9 @@ class Instance:
         values: dict[str, Any] = dict(zip(names, descs[:num_inputs], strict=True))
         values["outputs"] = tuple(descs[num_inputs:])
         args = [self._value(values, kind, name) for kind, name in signature.positional]
-        named = {name: self._value(values, kind, name) for kind, name in signature.named}
+        named = {
+            name: self._value(values, kind, name) for kind, name in signature.named
+        }
         answer = signature.function(*args, **named)
         answers = [answer] if isinstance(answer, AutoTuneCombination) else answer
         if answers is None:
@@ -187,7 +195,8 @@ class Instance:
             return self.attrs[name]
         except KeyError:
             raise DefinitionError(
-                f"plugin '{self.definition.id}': the plan holds no attribute '{name}'; it "
+                f"plugin '{self.definition.id}': the plan holds no attribute "
+                f"'{name}'; it "
                 "was built when impl did not take it: build the plan again"
             ) from None
 
@@ -214,7 +223,9 @@ class Instance:
 
     # ---- Running ----
 
-    def bind(self, device: str, tactic: int) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
+    def bind(
+        self, device: str, tactic: int
+    ) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
         """The function of a device, and what each argument is."""
         signature = self.definition.choose("impl", device)
         if signature is None:

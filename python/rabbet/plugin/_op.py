@@ -27,10 +27,12 @@ class PluginCall:
         if request is Request.STRICT_AOT:
             if not functions["aot_impl"]:
                 raise DefinitionError(
-                    f"plugin '{self.definition.id}' has no aot_impl, which aot=True asks for"
+                    f"plugin '{self.definition.id}' has no aot_impl, which aot=True "
+                    "asks for"
                 )
             raise NotImplementedError(
-                f"plugin '{self.definition.id}': aot=True asks for a kernel made ahead of "
+                f"plugin '{self.definition.id}': aot=True asks for a kernel made "
+                "ahead of "
                 "time, which this version does not make; leave aot out to use impl"
             )
         if request is Request.STRICT_JIT and not functions["impl"]:
@@ -79,7 +81,8 @@ def _inputs(definition: PluginDef, args: tuple[Any, ...], named: dict[str, Any])
         if not isinstance(value, ITensor):
             raise _fail(
                 definition,
-                f"input '{name}' is {value!r}, expected a tensor of a network (ITensor)",
+                f"input '{name}' is {value!r}, expected a tensor of a network "
+                "(ITensor)",
             )
     return [values[name] for name in names]
 

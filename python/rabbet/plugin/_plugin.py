@@ -73,7 +73,9 @@ class PluginDef:
             (name, kind.code, name not in reg.defaults)
             for name, kind in reg.attributes.items()
         ]
-        shapes = sum(1 << i for i, is_shape in enumerate(reg.inputs.values()) if is_shape)
+        shapes = sum(
+            1 << i for i, is_shape in enumerate(reg.inputs.values()) if is_shape
+        )
         _rabbet.register_plugin(
             self,
             self.name,
@@ -104,7 +106,8 @@ class PluginDef:
             kind = reg.attributes.get(name)
             if kind is None:
                 raise DefinitionError(
-                    f"plugin '{self.id}' has no attribute '{name}'{near(name, reg.attributes)}"
+                    f"plugin '{self.id}' has no attribute "
+                    f"'{name}'{near(name, reg.attributes)}"
                     f" It has {', '.join(reg.attributes) or 'none'}"
                 )
             if kind.code == STRING:
@@ -139,13 +142,15 @@ class PluginDef:
         there = [d for d in self.functions["impl"] if d is not None]
         if self.functions["aot_impl"]:
             return (
-                f"plugin '{self.id}' has only an aot_impl for device '{device}'; kernels "
+                f"plugin '{self.id}' has only an aot_impl for device '{device}'; "
+                "kernels "
                 "are not made ahead of time for it by this version: define "
                 f"@rabbet.plugin.impl('{self.id}') as well"
             )
         known = f" (it has one for {', '.join(there)})" if there else ""
         return (
-            f"plugin '{self.id}' (registered by {where(self.register_function)}) has no "
+            f"plugin '{self.id}' (registered by {where(self.register_function)}) has "
+            "no "
             f"impl for device '{device}'{known}; define a function decorated "
             f"@rabbet.plugin.impl('{self.id}')"
         )
@@ -199,7 +204,8 @@ def _origin(function: Function) -> str:
 def _check_id(plugin_id: Any) -> None:
     if not isinstance(plugin_id, str):
         raise DefinitionError(
-            f"a plugin's id is a str 'namespace::name', got {plugin_id!r}; decorate with "
+            f"a plugin's id is a str 'namespace::name', got {plugin_id!r}; decorate "
+            "with "
             "@rabbet.plugin.register('namespace::name')"
         )
     namespace, _, name = plugin_id.partition("::")
@@ -222,10 +228,9 @@ def _check_id(plugin_id: Any) -> None:
 def _replaceable(old: PluginDef, function: Function) -> bool:
     """Whether a function is the old one again: a module or a cell that runs twice."""
     before = inspect.unwrap(old.register_function)
-    return (
-        before.__module__ == getattr(function, "__module__", None)
-        and before.__qualname__ == getattr(function, "__qualname__", None)
-    )
+    return before.__module__ == getattr(
+        function, "__module__", None
+    ) and before.__qualname__ == getattr(function, "__qualname__", None)
 
 
 def register(
@@ -249,7 +254,8 @@ def register(
         if old is not None:
             if not _replaceable(old, function):
                 raise DefinitionError(
-                    f"@rabbet.plugin.register('{plugin_id}') on {where(function)}: the id "
+                    f"@rabbet.plugin.register('{plugin_id}') on {where(function)}: "
+                    "the id "
                     f"is taken by {where(old.register_function)}"
                 )
             old.deregister()
@@ -266,7 +272,8 @@ def _add(role: Role, plugin_id: str, device: str | None) -> Callable[[F], F]:
     _check_id(plugin_id)
     if device is not None and device not in DEVICES:
         raise DefinitionError(
-            f"@rabbet.plugin.{role.decorator}('{plugin_id}'): device is {device!r}; it is "
+            f"@rabbet.plugin.{role.decorator}('{plugin_id}'): device is {device!r}; "
+            "it is "
             "'cpu', 'cuda', or left out for any"
         )
     definition = QDP_REGISTRY.get(plugin_id)
