@@ -431,13 +431,12 @@ static const char* rabbet_dnnl_desc_name(const_dnnl_primitive_desc_t desc) {
   return name;
 }
 
-// 16 bits of the name, 7 bits for how many of that hash came before, 1 to keep
-// it from being 0.
+// 23 bits of the name, and 1 to keep it from being 0.
 static int32_t rabbet_dnnl_name_hash(const char* name) {
   uint32_t hash = 2166136261u;
   for (; *name; ++name)
     hash = (hash ^ (uint8_t)*name) * 16777619u;
-  return (int32_t)((hash ^ (hash >> 16)) & 0xffff);
+  return (int32_t)((hash ^ (hash >> 23)) & 0x7fffff) | (1 << 23);
 }
 
 // Implementations of 2.6 that our tests found wanting: they count as absent.
@@ -456,23 +455,29 @@ static bool rabbet_dnnl_is_unfit(const rabbet_dnnl_spec_t* spec,
   return false;
 }
 
+// The implementations seen in a walk. oneDNN's iterator gives those again that
+// its primitive cache holds, so that what it lists depends on what was made
+// before: of each name the first counts.
 typedef struct rabbet_dnnl_walk_t {
-  int32_t hashes[64];  // of those seen
+  int32_t ids[64];
   int count;
 } rabbet_dnnl_walk_t;
 
 static rabbet_dnnl_implementation_t rabbet_dnnl_describe(
-    rabbet_dnnl_walk_t* walk, const_dnnl_primitive_desc_t desc) {
+    const_dnnl_primitive_desc_t desc) {
   const char* name = rabbet_dnnl_desc_name(desc);
-  int32_t hash = rabbet_dnnl_name_hash(name), before = 0;
-  for (int i = 0; i < walk->count; ++i)
-    before += walk->hashes[i] == hash;
-  if (walk->count < 64) walk->hashes[walk->count++] = hash;
   return (rabbet_dnnl_implementation_t){
-      .id = hash | (before << 16) | (1 << 23),
+      .id = rabbet_dnnl_name_hash(name),
       .name = name,
       .is_reference = strncmp(name, "ref", 3) == 0,
   };
+}
+
+static bool rabbet_dnnl_is_new(rabbet_dnnl_walk_t* walk, int32_t id) {
+  for (int i = 0; i < walk->count; ++i)
+    if (walk->ids[i] == id) return false;
+  if (walk->count < 64) walk->ids[walk->count++] = id;
+  return true;
 }
 
 typedef rabbet_status_t (*rabbet_dnnl_desc_visit_fn_t)(
@@ -512,8 +517,7 @@ static rabbet_status_t rabbet_dnnl_walk_single(
   dnnl_primitive_desc_t desc = NULL;
   RABBET_RETURN_IF_ERROR(rabbet_dnnl_single(dnnl, spec, attr, &desc));
   if (!desc) return rabbet_ok();
-  rabbet_dnnl_walk_t walk = {0};
-  rabbet_dnnl_implementation_t found = rabbet_dnnl_describe(&walk, desc);
+  rabbet_dnnl_implementation_t found = rabbet_dnnl_describe(desc);
   bool taken = false;
   rabbet_status_t status = visit(context, desc, &found, &taken);
   if (!taken) dnnl_primitive_desc_destroy(desc);
@@ -543,8 +547,9 @@ static rabbet_status_t rabbet_dnnl_walk_iterator(
       status = rabbet_dnnl_status(dnnl_out_of_memory, "listing");
       break;
     }
-    rabbet_dnnl_implementation_t found = rabbet_dnnl_describe(&walk, desc);
-    if (!rabbet_dnnl_is_unfit(spec, found.name))
+    rabbet_dnnl_implementation_t found = rabbet_dnnl_describe(desc);
+    if (!rabbet_dnnl_is_unfit(spec, found.name) &&
+        rabbet_dnnl_is_new(&walk, found.id))
       status = visit(context, desc, &found, &taken);
     if (!taken) dnnl_primitive_desc_destroy(desc);
     if (!taken) result = dnnl_primitive_desc_iterator_next(iterator);
