@@ -66,8 +66,12 @@ rabbet_status_t rabbet_dnnl_create(rabbet_allocator_t allocator,
   RABBET_RETURN_IF_ERROR(
       rabbet_allocate(allocator, sizeof(*dnnl), (void**)&dnnl));
   dnnl->allocator = allocator;
-  rabbet_status_t status = rabbet_dnnl_status(
-      dnnl_engine_create(&dnnl->engine, dnnl_cpu, 0), "creating the engine");
+  // With its cache oneDNN lists an implementation that was made before as the
+  // first, so that lists, and with them tactics, would depend on history.
+  dnnl_status_t result = dnnl_set_primitive_cache_capacity(0);
+  if (result == dnnl_success)
+    result = dnnl_engine_create(&dnnl->engine, dnnl_cpu, 0);
+  rabbet_status_t status = rabbet_dnnl_status(result, "creating the engine");
   if (!rabbet_is_ok(status)) {
     rabbet_free(allocator, dnnl);
     return status;
