@@ -303,7 +303,10 @@ static rabbet_status_t bench_samples(rabbet_build_t* build,
   if (body->best_us > 0 && *out_us > 4 * body->best_us) return rabbet_ok();
   double wish = (double)effort.batch_ns / (ns > 1 ? ns : 1);
   int count = wish < 1 ? 1 : wish > 1000 ? 1000 : (int)wish;
-  if (ns > 50e6) effort.samples = effort.samples < 3 ? effort.samples : 3;
+  // Long runs say enough in a few samples.
+  double affordable = 16.0 * (double)effort.batch_ns / (ns > 1 ? ns : 1);
+  if (affordable < effort.samples)
+    effort.samples = affordable > 2 ? (int)affordable : 2;
   // Whatever else the machine does only ever adds time: the least is nearest
   // to the truth.
   double best = ns;

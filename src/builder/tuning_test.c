@@ -250,6 +250,7 @@ static void unsupported_is_named(void** state) {
   RABBET_EXPECT_OK(rabbet_layer_set_precision(layer, RABBET_DTYPE_HALF));
   net_output(&net, y, "y");
   rabbet_builder_config_t* config = check_config(0);
+  RABBET_EXPECT_OK(rabbet_builder_config_set_device(config, "null"));
   cached_t out;
   RABBET_EXPECT_ERROR(build_with(net.network, config, &out),
                       RABBET_STATUS_UNSUPPORTED,
@@ -329,6 +330,7 @@ static void report_tells_what_was_done(void** state) {
   (void)state;
   net_t net = sample();
   rabbet_builder_config_t* config = check_config(0);
+  RABBET_EXPECT_OK(rabbet_builder_config_set_device(config, "null"));
   built_t built = check_build(net.network, config);
   const char* text = rabbet_build_report_text(built.report);
   const char* parts[] = {"layer",
