@@ -19,6 +19,9 @@ typedef struct rabbet_engine_options_t {
   const char* device;  // NULL: the plan's; must be of the plan's kind
   rabbet_logger_t logger;
   bool host_code_allowed;  // run native code that the plan carries
+  // Only look at the plan: no device is opened, no plugin or kernel is made,
+  // and the engine has no contexts.
+  bool inspect_only;
 } rabbet_engine_options_t;
 
 // Maps the file. `options` may be NULL.
@@ -65,6 +68,7 @@ RABBET_API rabbet_status_t rabbet_engine_profile_values(
     size_t* out_count);
 RABBET_API size_t rabbet_engine_layer_count(const rabbet_engine_t* engine);
 RABBET_API const char* rabbet_engine_name(const rabbet_engine_t* engine);
+// The device that runs it; of an engine to inspect, the plan's kind of device.
 RABBET_API const char* rabbet_engine_device(const rabbet_engine_t* engine);
 // Bytes that a context needs for intermediate tensors at the profile's maximum,
 // kernels' workspaces and tensors whose size only a run bounds not counted.

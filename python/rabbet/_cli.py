@@ -6,14 +6,21 @@ here, after the plugin files were imported.
 
 from __future__ import annotations
 
+import signal
 import sys
+import traceback
 
 from . import _rabbet
+from ._errors import NotFoundError
 from ._plugins import load_plugins
+
+# As the C program's (src/cli/cli.h).
+EXIT_BAD_FILE = 3
+EXIT_PLUGIN = 5
 
 
 def plugin_files(arguments: list[str]) -> list[str]:
-    """What follows --plugins, as the command reads it (also --plugins=FILE)."""
+    """Python files after --plugins, as the command reads it (also --plugins=FILE)."""
     files = []
     for i, argument in enumerate(arguments):
         if argument == "--plugins" and i + 1 < len(arguments):
@@ -27,7 +34,18 @@ def plugin_files(arguments: list[str]) -> list[str]:
 def main(arguments: list[str] | None = None) -> int:
     """Runs the command; returns its exit code."""
     given = sys.argv[1:] if arguments is None else arguments
-    load_plugins(plugin_files(given))
+    command = f"rabbet {given[0]}" if given else "rabbet"
+    try:
+        load_plugins(plugin_files(given))
+    except NotFoundError as error:
+        print(f"{command}: {error}", file=sys.stderr)
+        return EXIT_BAD_FILE
+    except Exception:
+        print(f"{command}: a plugin file cannot be imported", file=sys.stderr)
+        traceback.print_exc()
+        return EXIT_PLUGIN
+    # C code runs outside the interpreter, whose handler would only set a flag.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
     return _rabbet.cli_main(["rabbet", *given])
 
 

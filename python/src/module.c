@@ -64,7 +64,7 @@ PyMODINIT_FUNC PyInit__rabbet(void) {
       rabbet_py_add_engine,        rabbet_py_add_context,
       rabbet_py_add_dim_builder,   rabbet_py_add_shape,
       rabbet_py_add_tensor,        rabbet_py_add_plugin,
-      rabbet_py_add_runner,        rabbet_py_add_cli,
+      rabbet_py_add_runner,        rabbet_py_add_command,
   };
   PyObject* module = PyModule_Create(&rabbet_py_module);
   for (size_t i = 0; module && i < sizeof(parts) / sizeof(parts[0]); ++i) {

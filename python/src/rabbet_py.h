@@ -88,11 +88,11 @@ int rabbet_py_add_onnx(PyObject* module);
 int rabbet_py_add_engine(PyObject* module);
 int rabbet_py_add_context(PyObject* module);
 int rabbet_py_add_runner(PyObject* module);
+int rabbet_py_add_command(PyObject* module);
 int rabbet_py_add_dim_builder(PyObject* module);
 int rabbet_py_add_shape(PyObject* module);
 int rabbet_py_add_tensor(PyObject* module);
 int rabbet_py_add_plugin(PyObject* module);
-int rabbet_py_add_cli(PyObject* module);
 
 // ---- Networks (network.c) --------------------------------------------------
 

@@ -53,6 +53,11 @@ RABBET_PRIVATE_API rabbet_status_t rabbet_rule_matrix(rabbet_build_t* build,
 RABBET_PRIVATE_API rabbet_status_t rabbet_rule_normalization(
     rabbet_build_t* build, rabbet_ir_node_t* node, bool* changed);
 
+// GELU, written out, becomes one activation (rules_gelu.c).
+RABBET_PRIVATE_API rabbet_status_t rabbet_rule_gelu(rabbet_build_t* build,
+                                                    rabbet_ir_node_t* node,
+                                                    bool* changed);
+
 // ---- For rules (rewrite.c) --------------------------------------------------
 
 RABBET_PRIVATE_API int64_t rabbet_ir_int(const rabbet_ir_node_t* node,

@@ -13,6 +13,7 @@ static const struct {
     {RABBET_OP_ELEMENTWISE, rabbet_rule_neutral},
     {RABBET_OP_ELEMENTWISE, rabbet_rule_normalization},
     {RABBET_OP_ELEMENTWISE, rabbet_rule_affine},
+    {RABBET_OP_ELEMENTWISE, rabbet_rule_gelu},
     {RABBET_OP_CONVOLUTION, rabbet_rule_padding},
     {RABBET_OP_MATRIX_MULTIPLY, rabbet_rule_matrix},
 };

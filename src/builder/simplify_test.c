@@ -242,6 +242,76 @@ static void almost_normalization(void** state) {
   net_end(&net);
 }
 
+static rabbet_tensor_t* tanh_of(net_t* net, const char* name,
+                                rabbet_tensor_t* x) {
+  return net_add(net, name,
+                 (net_layer_t){.op = "activation",
+                               .inputs = {x},
+                               .input_count = 1,
+                               .attrs = {ENUM_ATTR("type", "TANH")},
+                               .attr_count = 1});
+}
+
+// 1 + erf(x / sqrt(2)) or the tanh form, as exporters write them.
+static rabbet_tensor_t* gelu_gate(net_t* net, int form, rabbet_tensor_t* x) {
+  rabbet_tensor_t* one = net_scalar(net, 2, 1);
+  if (form == 0)
+    return net_binary(net, "gate", "SUM",
+                      net_unary(net, "erf", "ERF",
+                                net_binary(net, "div", "DIV", x,
+                                           net_scalar(net, 2, 1.41421356))),
+                      one);
+  if (form == 1)
+    return net_binary(net, "gate", "SUM", one,
+                      net_unary(net, "erf", "ERF",
+                                net_binary(net, "div", "PROD", x,
+                                           net_scalar(net, 2, 0.70710678))));
+  rabbet_tensor_t* cube =
+      net_binary(net, "cube", "POW", x, net_scalar(net, 2, 3));
+  rabbet_tensor_t* sum = net_binary(
+      net, "sum", "SUM", x,
+      net_binary(net, "c", "PROD", cube, net_scalar(net, 2, 0.044715)));
+  return net_binary(
+      net, "gate", "SUM",
+      tanh_of(net, "tanh",
+              net_binary(net, "k", "PROD", sum, net_scalar(net, 2, 0.7978846))),
+      one);
+}
+
+static void written_out_gelu(void** state) {
+  (void)state;
+  for (int form = 0; form < 3; ++form) {
+    net_t net = net_begin(0, rabbet_allocator_system());
+    rabbet_tensor_t* x = net_input(&net, "x", RABBET_DTYPE_FLOAT, DIMS(3, 8));
+    rabbet_tensor_t* gate = gelu_gate(&net, form, x);
+    rabbet_tensor_t* half = net_scalar(&net, 2, 0.5);
+    rabbet_tensor_t* y =
+        form == 1 ? net_binary(&net, "gelu", "PROD",
+                               net_binary(&net, "a", "PROD", half, x), gate)
+                  : net_binary(&net, "gelu", "PROD",
+                               net_binary(&net, "a", "PROD", gate, x), half);
+    net_output(&net, y, "y");
+    assert_int_equal(check_network(&net, 0, 1e-5), 1);
+    expect_report(&net, "gelu ", true);
+    expect_report(&net, " + ", false);
+    net_end(&net);
+  }
+}
+
+// Half of the gate of another tensor is no GELU.
+static void almost_gelu(void** state) {
+  (void)state;
+  net_t net = net_begin(0, rabbet_allocator_system());
+  rabbet_tensor_t* x = net_input(&net, "x", RABBET_DTYPE_FLOAT, DIMS(3, 8));
+  rabbet_tensor_t* z = net_input(&net, "z", RABBET_DTYPE_FLOAT, DIMS(3, 8));
+  rabbet_tensor_t* y = net_binary(&net, "a", "PROD", z, gelu_gate(&net, 0, x));
+  net_output(&net, net_binary(&net, "b", "PROD", y, net_scalar(&net, 2, 0.5)),
+             "y");
+  check_network(&net, 0, 1e-5);
+  expect_report(&net, "erf", true);
+  net_end(&net);
+}
+
 static void padding_goes_into_convolution(void** state) {
   (void)state;
   net_t net = net_begin(0, rabbet_allocator_system());
@@ -347,6 +417,8 @@ int main(void) {
       cmocka_unit_test(almost_nothing),
       cmocka_unit_test(written_out_normalization),
       cmocka_unit_test(almost_normalization),
+      cmocka_unit_test(written_out_gelu),
+      cmocka_unit_test(almost_gelu),
       cmocka_unit_test(padding_goes_into_convolution),
       cmocka_unit_test(duplicates_and_constants),
       cmocka_unit_test(shape_arithmetic),

@@ -256,7 +256,16 @@ static rabbet_status_t rabbet_build_import(const rabbet_arguments_t* arguments,
   RABBET_RETURN_IF_ERROR(rabbet_network_create(flags, rabbet_allocator_system(),
                                                rabbet_cli_logger(arguments),
                                                out_network));
-  return rabbet_onnx_import_file(*out_network, path, NULL, NULL);
+  rabbet_status_t status =
+      rabbet_onnx_import_file(*out_network, path, NULL, NULL);
+  switch (rabbet_status_code(status)) {
+    // Said of the model, not of the command line.
+    case RABBET_STATUS_INVALID_ARGUMENT:
+    case RABBET_STATUS_OUT_OF_RANGE:
+      return rabbet_cli_recode(status, RABBET_STATUS_DATA_LOSS);
+    default:
+      return status;
+  }
 }
 
 rabbet_status_t rabbet_cli_build(const rabbet_arguments_t* arguments,

@@ -1,4 +1,5 @@
 // Dispatch, plugins, exit codes.
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -17,7 +18,7 @@ enum { COMMAND_COUNT = sizeof(commands) / sizeof(commands[0]) };
 static struct {
   int argc;
   char** argv;
-  bool hosted;
+  rabbet_cli_report_t report;  // NULL outside Python
 } invocation;
 
 static int rabbet_exit_code(rabbet_status_t status) {
@@ -26,6 +27,9 @@ static int rabbet_exit_code(rabbet_status_t status) {
       return RABBET_EXIT_OK;
     case RABBET_STATUS_CANCELLED:
       return RABBET_EXIT_CANCELLED;
+    case RABBET_STATUS_INVALID_ARGUMENT:
+    case RABBET_STATUS_OUT_OF_RANGE:
+      return RABBET_EXIT_USAGE;
     case RABBET_STATUS_DATA_LOSS:
     case RABBET_STATUS_INCOMPATIBLE:
     case RABBET_STATUS_IO:
@@ -40,6 +44,15 @@ static int rabbet_exit_code(rabbet_status_t status) {
     default:
       return RABBET_EXIT_FAILED;
   }
+}
+
+static void rabbet_report_failure(const char* command, rabbet_status_t status) {
+  if (invocation.report) {
+    invocation.report(command, status);
+    return;
+  }
+  fprintf(stderr, "rabbet %s: %s\n", command, rabbet_status_message(status));
+  rabbet_status_free(status);
 }
 
 static void rabbet_usage(FILE* file) {
@@ -75,9 +88,7 @@ static int rabbet_command_execute(const rabbet_command_t* command, int argc,
   rabbet_status_t status =
       rabbet_arguments_parse(command, argc - 2, argv + 2, &arguments);
   if (!rabbet_is_ok(status)) {
-    fprintf(stderr, "rabbet %s: %s\n", command->name,
-            rabbet_status_message(status));
-    rabbet_status_free(status);
+    rabbet_report_failure(command->name, status);
     return RABBET_EXIT_USAGE;
   }
   status = command->run(&arguments);
@@ -85,18 +96,14 @@ static int rabbet_command_execute(const rabbet_command_t* command, int argc,
     status = RABBET_STATUS(RABBET_STATUS_IO, "standard output: cannot write");
   }
   int code = rabbet_exit_code(status);
-  if (!rabbet_is_ok(status)) {
-    fprintf(stderr, "rabbet %s: %s\n", command->name,
-            rabbet_status_message(status));
-    rabbet_status_free(status);
-  }
+  if (!rabbet_is_ok(status)) rabbet_report_failure(command->name, status);
   return code;
 }
 
-int rabbet_cli_main(int argc, char** argv, int hosted) {
+int rabbet_cli_main(int argc, char** argv, rabbet_cli_report_t report) {
   invocation.argc = argc;
   invocation.argv = argv;
-  invocation.hosted = hosted != 0;
+  invocation.report = report;
   const char* name = argc > 1 ? argv[1] : NULL;
   if (!name || strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0 ||
       strcmp(name, "help") == 0) {
@@ -122,6 +129,15 @@ rabbet_logger_t rabbet_cli_logger(const rabbet_arguments_t* arguments) {
                                   : RABBET_SEVERITY_WARNING);
 }
 
+rabbet_status_t rabbet_cli_recode(rabbet_status_t status,
+                                  rabbet_status_code_t code) {
+  rabbet_status_t same = rabbet_status_make(code, rabbet_status_file(status),
+                                            rabbet_status_line(status), "%s",
+                                            rabbet_status_message(status));
+  rabbet_status_free(status);
+  return same;
+}
+
 // ---- Plugins ---------------------------------------------------------------
 
 static bool rabbet_is_python_file(const char* path) {
@@ -129,10 +145,22 @@ static bool rabbet_is_python_file(const char* path) {
   return size > 3 && strcmp(path + size - 3, ".py") == 0;
 }
 
+// The interpreter of the environment that this program is installed in: it lies
+// beside it. Otherwise the one on PATH.
+static const char* rabbet_python_default(char buffer[PATH_MAX]) {
+  static const char name[] = "python3";
+  ssize_t size = readlink("/proc/self/exe", buffer, PATH_MAX - sizeof(name));
+  if (size <= 0) return name;
+  buffer[size] = '\0';
+  memcpy(strrchr(buffer, '/') + 1, name, sizeof(name));
+  return access(buffer, X_OK) == 0 ? buffer : name;
+}
+
 // Becomes `$RABBET_PYTHON -m rabbet._cli ...`; returns only on failure.
 static rabbet_status_t rabbet_become_python(void) {
+  char beside[PATH_MAX];
   const char* python = getenv("RABBET_PYTHON");
-  if (!python || !*python) python = "python3";
+  if (!python || !*python) python = rabbet_python_default(beside);
   char** argv = NULL;
   RABBET_RETURN_IF_ERROR(rabbet_allocate(
       rabbet_allocator_system(), ((size_t)invocation.argc + 3) * sizeof(char*),
@@ -151,16 +179,26 @@ static rabbet_status_t rabbet_become_python(void) {
                        python);
 }
 
+// dlopen looks for names without a slash elsewhere than here.
+static rabbet_status_t rabbet_load_library(const char* path) {
+  char here[PATH_MAX];
+  if (strchr(path, '/') || access(path, F_OK) != 0) {
+    return rabbet_plugin_load_library(path);
+  }
+  snprintf(here, sizeof(here), "./%s", path);
+  return rabbet_plugin_load_library(here);
+}
+
 rabbet_status_t rabbet_cli_load_plugins(const rabbet_arguments_t* arguments) {
   size_t count = 0;
   const char* const* paths =
       rabbet_argument_list(arguments, "--plugins", &count);
-  for (size_t i = 0; i < count && !invocation.hosted; ++i) {
+  for (size_t i = 0; i < count && !invocation.report; ++i) {
     if (rabbet_is_python_file(paths[i])) return rabbet_become_python();
   }
   for (size_t i = 0; i < count; ++i) {
     if (rabbet_is_python_file(paths[i])) continue;
-    RABBET_RETURN_IF_ERROR(rabbet_plugin_load_library(paths[i]));
+    RABBET_RETURN_IF_ERROR(rabbet_load_library(paths[i]));
   }
   return rabbet_ok();
 }

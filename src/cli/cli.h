@@ -10,7 +10,7 @@
 enum {
   RABBET_EXIT_OK = 0,
   RABBET_EXIT_FAILED = 1,
-  RABBET_EXIT_USAGE = 2,        // the command line is wrong
+  RABBET_EXIT_USAGE = 2,        // the command line, or a value given in it
   RABBET_EXIT_BAD_FILE = 3,     // a model, plan or array file is wrong
   RABBET_EXIT_UNSUPPORTED = 4,  // nothing can compute the model
   RABBET_EXIT_PLUGIN = 5,       // a plugin is missing or failed
@@ -87,6 +87,13 @@ rabbet_status_t rabbet_argument_int(const rabbet_arguments_t* arguments,
 rabbet_status_t rabbet_argument_seconds(const rabbet_arguments_t* arguments,
                                         const char* name, double fallback,
                                         double* out_value);
+
+// ---- Failures --------------------------------------------------------------
+
+// The same failure under another code, where the exit code that follows from
+// the first would blame the wrong one. Takes the status, which is not OK.
+RABBET_MUST_USE rabbet_status_t rabbet_cli_recode(rabbet_status_t status,
+                                                  rabbet_status_code_t code);
 
 // ---- Plugins ---------------------------------------------------------------
 

@@ -4,10 +4,10 @@ static rabbet_status_t rabbet_inspect_run(const rabbet_arguments_t* arguments) {
   int64_t layer = -1;
   RABBET_RETURN_IF_ERROR(
       rabbet_argument_int(arguments, "--layer", 0, INT32_MAX, -1, &layer));
-  RABBET_RETURN_IF_ERROR(rabbet_cli_load_plugins(arguments));
   rabbet_allocator_t allocator = rabbet_allocator_system();
   rabbet_engine_options_t options = {.struct_size = sizeof(options),
-                                     .logger = rabbet_cli_logger(arguments)};
+                                     .logger = rabbet_cli_logger(arguments),
+                                     .inspect_only = true};
   rabbet_engine_t* engine = NULL;
   RABBET_RETURN_IF_ERROR(
       rabbet_engine_load(arguments->operands[0], &options, allocator, &engine));
@@ -26,8 +26,6 @@ static rabbet_status_t rabbet_inspect_run(const rabbet_arguments_t* arguments) {
 static const rabbet_option_t inspect_options[] = {
     {"--json", RABBET_OPTION_FLAG, NULL, "print JSON"},
     {"--layer", RABBET_OPTION_VALUE, "N", "that layer alone"},
-    {"--plugins", RABBET_OPTION_LIST, "FILE",
-     "operators of the plan: a Python file or a shared library"},
     {"--verbose", RABBET_OPTION_FLAG, NULL, "say what is going on"},
 };
 
@@ -35,6 +33,7 @@ const rabbet_command_t rabbet_command_inspect = {
     .name = "inspect",
     .operands = "PLAN",
     .summary = "show what a plan holds: inputs, outputs, layers, tactics",
+    .notes = "Neither the plan's plugins nor its device are needed.\n",
     .options = inspect_options,
     .option_count = sizeof(inspect_options) / sizeof(inspect_options[0]),
     .min_operands = 1,

@@ -1,5 +1,7 @@
 #include "cli/main.h"
 
+#include <stddef.h>
+
 int main(int argc, char** argv) {
-  return rabbet_cli_main(argc, argv, 0);
+  return rabbet_cli_main(argc, argv, NULL);
 }

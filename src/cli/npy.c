@@ -110,17 +110,26 @@ static rabbet_status_t rabbet_npy_header(const char* header,
   return rabbet_ok();
 }
 
+// A tensor's header has some hundred bytes.
+enum { MAX_HEADER = 1 << 20 };
+
 static rabbet_status_t rabbet_npy_parse(const uint8_t* data, size_t size,
                                         rabbet_arena_t* arena,
                                         rabbet_array_t* out) {
   if (size < 12 || memcmp(data, "\x93NUMPY", 6) != 0) {
     return RABBET_STATUS(RABBET_STATUS_DATA_LOSS, "it is no .npy array");
   }
+  if (data[6] < 1 || data[6] > 3) {
+    return RABBET_STATUS(RABBET_STATUS_UNSUPPORTED,
+                         "version %d of the .npy format; 1 to 3 are known",
+                         data[6]);
+  }
   size_t start = data[6] == 1 ? 10 : 12;
   size_t length = data[8] | (size_t)data[9] << 8;
   if (data[6] > 1) length |= (size_t)data[10] << 16 | (size_t)data[11] << 24;
-  if (length > size - start) {
-    return RABBET_STATUS(RABBET_STATUS_DATA_LOSS, "the header is cut off");
+  if (length > size - start || length > MAX_HEADER) {
+    return RABBET_STATUS(RABBET_STATUS_DATA_LOSS,
+                         "the header is cut off or too long");
   }
   const char* header = NULL;
   RABBET_RETURN_IF_ERROR(rabbet_arena_printf(
@@ -225,6 +234,9 @@ static rabbet_status_t rabbet_zip_extract(const uint8_t* data, size_t size,
     return rabbet_zip_damaged("an entry lies outside");
   }
   const uint8_t* local = data + entry->offset;
+  if (rabbet_read32(local) != 0x04034b50) {
+    return rabbet_zip_damaged("an entry does not begin where it should");
+  }
   size_t start = 30 + rabbet_read16(local + 26) + rabbet_read16(local + 28);
   size_t left = size - entry->offset;
   if (left < start || left - start < entry->packed) {
@@ -272,10 +284,31 @@ static rabbet_status_t rabbet_npz_entry(const uint8_t* data, size_t size,
   return RABBET_ANNOTATE(status, "array '%s'", entry.name);
 }
 
-static rabbet_status_t rabbet_npz_parse(const uint8_t* data, size_t size,
-                                        rabbet_arena_t* arena,
-                                        rabbet_array_t** out_arrays,
-                                        size_t* out_count) {
+// Where the directory lies and what it holds.
+typedef struct rabbet_zip_directory_t {
+  uint64_t count, size, offset;
+} rabbet_zip_directory_t;
+
+// The ZIP64 end record, where the fields of the plain one at `end` are too
+// small; its place is told by a locator of 20 bytes before that.
+static rabbet_status_t rabbet_zip64_directory(const uint8_t* data, size_t end,
+                                              rabbet_zip_directory_t* out) {
+  if (end < 20 || rabbet_read32(data + end - 20) != 0x07064b50) {
+    return rabbet_zip_damaged("its ZIP64 locator is missing");
+  }
+  uint64_t at = rabbet_read64(data + end - 12);
+  if (at > end || end - at < 56 || rabbet_read32(data + at) != 0x06064b50) {
+    return rabbet_zip_damaged("its ZIP64 end record is missing");
+  }
+  out->count = rabbet_read64(data + at + 32);
+  out->size = rabbet_read64(data + at + 40);
+  out->offset = rabbet_read64(data + at + 48);
+  return rabbet_ok();
+}
+
+static rabbet_status_t rabbet_zip_find_directory(const uint8_t* data,
+                                                 size_t size,
+                                                 rabbet_zip_directory_t* out) {
   // The end record is the last 22 bytes unless a comment follows it.
   size_t end = size >= 22 ? size - 22 : 0;
   size_t lowest = end > 65535 ? end - 65535 : 0;
@@ -286,16 +319,38 @@ static rabbet_status_t rabbet_npz_parse(const uint8_t* data, size_t size,
   if (size < 22 || rabbet_read32(data + end) != 0x06054b50) {
     return rabbet_zip_damaged("it has no end record");
   }
-  size_t count = rabbet_read16(data + end + 10);
-  size_t at = rabbet_read32(data + end + 16);
-  if (at > size) return rabbet_zip_damaged("its directory lies outside");
+  out->count = rabbet_read16(data + end + 10);
+  out->size = rabbet_read32(data + end + 12);
+  out->offset = rabbet_read32(data + end + 16);
+  if (out->count == UINT16_MAX || out->size == UINT32_MAX ||
+      out->offset == UINT32_MAX) {
+    RABBET_RETURN_IF_ERROR(rabbet_zip64_directory(data, end, out));
+  }
+  // A record has at least 46 bytes, which bounds what a lie allocates.
+  if (out->offset > end || end - out->offset < out->size ||
+      out->size / 46 < out->count) {
+    return rabbet_zip_damaged("its directory lies outside");
+  }
+  return rabbet_ok();
+}
+
+static rabbet_status_t rabbet_npz_parse(const uint8_t* data, size_t size,
+                                        rabbet_arena_t* arena,
+                                        rabbet_array_t** out_arrays,
+                                        size_t* out_count) {
+  rabbet_zip_directory_t directory = {0};
+  RABBET_RETURN_IF_ERROR(rabbet_zip_find_directory(data, size, &directory));
   RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
-      arena, count, sizeof(**out_arrays), (void**)out_arrays));
-  for (size_t i = 0; i < count; ++i) {
+      arena, directory.count, sizeof(**out_arrays), (void**)out_arrays));
+  size_t at = directory.offset;
+  for (uint64_t i = 0; i < directory.count; ++i) {
     RABBET_RETURN_IF_ERROR(
         rabbet_npz_entry(data, size, &at, arena, &(*out_arrays)[i]));
   }
-  *out_count = count;
+  if (at != directory.offset + directory.size) {
+    return rabbet_zip_damaged("its directory holds more than it says");
+  }
+  *out_count = directory.count;
   return rabbet_ok();
 }
 
@@ -311,7 +366,6 @@ rabbet_status_t rabbet_npy_read(const char* path, rabbet_arena_t* arena,
   rabbet_status_t status;
   if (size >= 4 && memcmp(data, "PK", 2) == 0) {
     status = rabbet_npz_parse(data, size, arena, out_arrays, out_count);
-    // Stored entries lie in the map: parse copies their elements.
   } else {
     status =
         rabbet_arena_allocate(arena, sizeof(**out_arrays), (void**)out_arrays);
@@ -430,9 +484,9 @@ static void rabbet_zip_end(rabbet_strbuf_t* out, size_t count, size_t size,
   rabbet_write(out, 1, 4);
   rabbet_write(out, 0x06054b50, 4);
   rabbet_write(out, 0, 4);
-  rabbet_write(out, count, 2);
-  rabbet_write(out, count, 2);
-  rabbet_write(out, size, 4);
+  rabbet_write(out, count > UINT16_MAX ? UINT16_MAX : count, 2);
+  rabbet_write(out, count > UINT16_MAX ? UINT16_MAX : count, 2);
+  rabbet_write(out, size > UINT32_MAX ? UINT32_MAX : size, 4);
   rabbet_write(out, offset > UINT32_MAX ? UINT32_MAX : offset, 4);
   rabbet_write(out, 0, 2);
 }

@@ -1,6 +1,7 @@
 // Opening a plan, or a model that is built on the spot, for run and bench.
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/arena.h"
 #include "cli/build.h"
@@ -21,7 +22,13 @@ static rabbet_status_t rabbet_session_engine(
       .device = rabbet_argument(arguments, "--device"),
       .logger = rabbet_cli_logger(arguments)};
   if (!rabbet_is_onnx(path)) {
-    return rabbet_engine_load(path, &options, allocator, out_engine);
+    rabbet_status_t status =
+        rabbet_engine_load(path, &options, allocator, out_engine);
+    // What is not found in a file that is there is an operator.
+    return rabbet_status_code(status) == RABBET_STATUS_NOT_FOUND &&
+                   access(path, F_OK) == 0
+               ? rabbet_cli_recode(status, RABBET_STATUS_PLUGIN)
+               : status;
   }
   void* plan = NULL;
   size_t size = 0;

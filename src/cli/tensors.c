@@ -146,6 +146,12 @@ static rabbet_status_t rabbet_inputs_read(rabbet_tensor_set_t* set,
   }
   // A lone .npy goes to the only input.
   if (*out_count == 1 && !*(*out_arrays)[0].name) {
+    if (set->count > 1 && set->slots[1].io->is_input) {
+      return RABBET_STATUS(RABBET_STATUS_INVALID_ARGUMENT,
+                           "--inputs %s: the model has several inputs; say "
+                           "which, as in --inputs %s=%s",
+                           text, set->slots[0].io->name, text);
+    }
     (*out_arrays)[0].name = set->slots[0].io->name;
   }
   return rabbet_ok();

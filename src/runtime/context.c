@@ -49,6 +49,11 @@ rabbet_status_t rabbet_context_create(rabbet_engine_t* engine,
                                       rabbet_allocator_t allocator,
                                       rabbet_context_t** out_context) {
   *out_context = NULL;
+  if (!engine->device) {
+    return RABBET_STATUS(RABBET_STATUS_FAILED_PRECONDITION,
+                         "the plan was loaded only to be inspected; load it "
+                         "without inspect_only to run it");
+  }
   rabbet_context_t* context = NULL;
   RABBET_RETURN_IF_ERROR(
       rabbet_allocate(allocator, sizeof(*context), (void**)&context));

@@ -133,8 +133,9 @@ static rabbet_status_t rabbet_engine_initialize(
     rabbet_engine_t* engine, const rabbet_engine_options_t* options) {
   rabbet_status_t status =
       rabbet_plan_analyse(engine->plan, &engine->arena, &engine->analysis);
-  if (rabbet_is_ok(status)) status = rabbet_engine_open_device(engine, options);
   if (rabbet_is_ok(status)) status = rabbet_engine_list_ios(engine);
+  if (!rabbet_is_ok(status) || options->inspect_only) return status;
+  status = rabbet_engine_open_device(engine, options);
   if (rabbet_is_ok(status))
     status = rabbet_arena_allocate_array(
         &engine->arena, engine->plan->step_count, sizeof(*engine->steps),
@@ -309,5 +310,5 @@ const char* rabbet_engine_name(const rabbet_engine_t* engine) {
 }
 
 const char* rabbet_engine_device(const rabbet_engine_t* engine) {
-  return engine->device->name;
+  return engine->device ? engine->device->name : engine->plan->device;
 }

@@ -536,6 +536,33 @@ static void loading_errors(void** state) {
                       RABBET_STATUS_INVALID_ARGUMENT, "no bytes");
 }
 
+// What cannot be run here can be looked at.
+static void inspect_only(void** state) {
+  (void)state;
+  void (*const samples[])(maker_t * maker) = {
+      sample_unregistered, sample_no_kernel, sample_wrong_device};
+  rabbet_engine_options_t options = {.struct_size = sizeof(options),
+                                     .inspect_only = true};
+  for (size_t i = 0; i < sizeof(samples) / sizeof(samples[0]); ++i) {
+    rabbet_engine_t* engine = NULL;
+    char* text = NULL;
+    RABBET_EXPECT_OK(load(samples[i], &options, &engine));
+    RABBET_EXPECT_OK(rabbet_engine_inspect(engine, NULL, -1,
+                                           RABBET_INSPECT_JSON, SYSTEM, &text));
+    assert_non_null(strstr(text, "relu"));
+    rabbet_free(SYSTEM, text);
+    assert_non_null(rabbet_engine_io(engine, 0));
+    assert_string_equal(rabbet_engine_device(engine),
+                        samples[i] == sample_wrong_device ? "cuda" : "null");
+    size_t bytes = 0;
+    RABBET_EXPECT_OK(rabbet_engine_context_bytes(engine, 0, &bytes));
+    rabbet_context_t* context = NULL;
+    RABBET_EXPECT_ERROR(rabbet_context_create(engine, SYSTEM, &context),
+                        RABBET_STATUS_FAILED_PRECONDITION, "inspect");
+    rabbet_engine_release(engine);
+  }
+}
+
 static void load_file(void** state) {
   (void)state;
   void* data = NULL;
@@ -737,6 +764,7 @@ int main(void) {
       cmocka_unit_test(run_aliases),
       cmocka_unit_test(failing_step),
       cmocka_unit_test(loading_errors),
+      cmocka_unit_test(inspect_only),
       cmocka_unit_test(load_file),
       cmocka_unit_test(profiling),
       cmocka_unit_test(inspecting),

@@ -1,0 +1,65 @@
+// The command `rabbet` inside Python, where plugin files have been imported.
+#include "cli/main.h"
+#include "rabbet_py.h"
+
+// A plugin's exception is shown with its traceback, all else by its message, as
+// the program itself does.
+static void rabbet_py_cli_report(const char* command, rabbet_status_t status) {
+  PyGILState_STATE gil = PyGILState_Ensure();
+  PyObject* exception = rabbet_py_exception_from_status(status);
+  PyObject* traceback = exception ? PyException_GetTraceback(exception) : NULL;
+  if (traceback) {
+    PySys_WriteStderr("rabbet %s: a plugin raised an exception\n", command);
+    PyErr_Restore(Py_NewRef((PyObject*)Py_TYPE(exception)),
+                  Py_NewRef(exception), Py_NewRef(traceback));
+    PyErr_PrintEx(0);
+  } else if (exception) {
+    PySys_FormatStderr("rabbet %s: %S\n", command, exception);
+  } else {
+    PyErr_Print();
+  }
+  Py_XDECREF(traceback);
+  Py_XDECREF(exception);
+  PyGILState_Release(gil);
+}
+
+// Borrowed UTF-8 of a list's strings; NULL with an exception.
+static char** rabbet_py_cli_words(PyObject* list, Py_ssize_t count) {
+  char** words = PyMem_Calloc((size_t)count + 1, sizeof(*words));
+  if (!words) PyErr_NoMemory();
+  for (Py_ssize_t i = 0; words && i < count; ++i) {
+    PyObject* item = PyList_GetItem(list, i);
+    words[i] = item ? (char*)PyUnicode_AsUTF8AndSize(item, NULL) : NULL;
+    if (!words[i]) {
+      PyMem_Free(words);
+      return NULL;
+    }
+  }
+  return words;
+}
+
+// cli_main(["rabbet", ...]) -> exit code
+static PyObject* rabbet_py_cli_main(PyObject* module, PyObject* list) {
+  (void)module;
+  if (!PyList_Check(list)) {
+    PyErr_SetString(PyExc_TypeError, "cli_main: expected a list of str");
+    return NULL;
+  }
+  Py_ssize_t count = PyList_Size(list);
+  char** words = rabbet_py_cli_words(list, count);
+  if (!words) return NULL;
+  int code = 0;
+  Py_BEGIN_ALLOW_THREADS;
+  code = rabbet_cli_main((int)count, words, rabbet_py_cli_report);
+  Py_END_ALLOW_THREADS;
+  PyMem_Free(words);
+  return PyLong_FromLong(code);
+}
+
+int rabbet_py_add_command(PyObject* module) {
+  static PyMethodDef functions[] = {
+      {"cli_main", rabbet_py_cli_main, METH_O, NULL},
+      {NULL},
+  };
+  return PyModule_AddFunctions(module, functions);
+}
