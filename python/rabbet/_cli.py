@@ -6,7 +6,6 @@ here, after the plugin files were imported.
 
 from __future__ import annotations
 
-import signal
 import sys
 import traceback
 
@@ -44,8 +43,6 @@ def main(arguments: list[str] | None = None) -> int:
         print(f"{command}: a plugin file cannot be imported", file=sys.stderr)
         traceback.print_exc()
         return EXIT_PLUGIN
-    # C code runs outside the interpreter, whose handler would only set a flag.
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
     return _rabbet.cli_main(["rabbet", *given])
 
 

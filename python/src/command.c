@@ -1,4 +1,6 @@
 // The command `rabbet` inside Python, where plugin files have been imported.
+#include <signal.h>
+
 #include "cli/main.h"
 #include "rabbet_py.h"
 
@@ -23,19 +25,32 @@ static void rabbet_py_cli_report(const char* command, rabbet_status_t status) {
   PyGILState_Release(gil);
 }
 
-// Borrowed UTF-8 of a list's strings; NULL with an exception.
-static char** rabbet_py_cli_words(PyObject* list, Py_ssize_t count) {
+// Runs with the words of `list`, whose encoded forms `keep` holds.
+static PyObject* rabbet_py_cli_run(PyObject* list, PyObject* keep) {
+  Py_ssize_t count = PyList_Size(list);
   char** words = PyMem_Calloc((size_t)count + 1, sizeof(*words));
-  if (!words) PyErr_NoMemory();
-  for (Py_ssize_t i = 0; words && i < count; ++i) {
-    PyObject* item = PyList_GetItem(list, i);
-    words[i] = item ? (char*)PyUnicode_AsUTF8AndSize(item, NULL) : NULL;
-    if (!words[i]) {
+  if (!words) return PyErr_NoMemory();
+  for (Py_ssize_t i = 0; i < count; ++i) {
+    // Paths need not be UTF-8: encoded as the system gave them.
+    PyObject* bytes = PyUnicode_EncodeFSDefault(PyList_GetItem(list, i));
+    bool kept = bytes && PyList_Append(keep, bytes) == 0;
+    if (kept) words[i] = PyBytes_AsString(bytes);
+    Py_XDECREF(bytes);
+    if (!kept) {
       PyMem_Free(words);
       return NULL;
     }
   }
-  return words;
+  // Ctrl-C ends the command as it would outside of Python, whose handler would
+  // only set a flag.
+  void (*handler)(int) = signal(SIGINT, SIG_DFL);
+  int code = 0;
+  Py_BEGIN_ALLOW_THREADS;
+  code = rabbet_cli_main((int)count, words, rabbet_py_cli_report);
+  Py_END_ALLOW_THREADS;
+  signal(SIGINT, handler);
+  PyMem_Free(words);
+  return PyLong_FromLong(code);
 }
 
 // cli_main(["rabbet", ...]) -> exit code
@@ -45,15 +60,10 @@ static PyObject* rabbet_py_cli_main(PyObject* module, PyObject* list) {
     PyErr_SetString(PyExc_TypeError, "cli_main: expected a list of str");
     return NULL;
   }
-  Py_ssize_t count = PyList_Size(list);
-  char** words = rabbet_py_cli_words(list, count);
-  if (!words) return NULL;
-  int code = 0;
-  Py_BEGIN_ALLOW_THREADS;
-  code = rabbet_cli_main((int)count, words, rabbet_py_cli_report);
-  Py_END_ALLOW_THREADS;
-  PyMem_Free(words);
-  return PyLong_FromLong(code);
+  PyObject* keep = PyList_New(0);
+  PyObject* code = keep ? rabbet_py_cli_run(list, keep) : NULL;
+  Py_XDECREF(keep);
+  return code;
 }
 
 int rabbet_py_add_command(PyObject* module) {

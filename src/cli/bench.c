@@ -61,7 +61,7 @@ static void rabbet_bench_print(rabbet_bench_t* bench, bool json) {
     printf(
         "{\"runs\": %zu, \"mean_ms\": %.6f, \"min_ms\": %.6f, "
         "\"median_ms\": %.6f, \"p90_ms\": %.6f, \"p99_ms\": %.6f, "
-        "\"max_ms\": %.6f}\n",
+        "\"max_ms\": %.6f",
         times->count, mean, low, p50, p90, p99, high);
     return;
   }
@@ -101,29 +101,56 @@ static void rabbet_layer_report(void* user_data, const char* layer,
   times->layers.data[times->next++].total_ms += (double)milliseconds;
 }
 
-static rabbet_status_t rabbet_bench_layers(rabbet_context_t* context) {
-  enum { RUNS = 20 };
+enum { LAYER_RUNS = 20 };
+
+static void rabbet_layer_times_print(const rabbet_layer_times_t* times) {
+  double total = 0;
+  for (size_t i = 0; i < times->layers.count; ++i) {
+    total += times->layers.data[i].total_ms;
+  }
+  printf("\n%10s %6s  layer (mean of %d runs)\n", "us", "%", (int)LAYER_RUNS);
+  for (size_t i = 0; i < times->layers.count; ++i) {
+    const rabbet_layer_time_t* layer = &times->layers.data[i];
+    printf("%10.2f %6.2f  %s\n", layer->total_ms * 1e3 / LAYER_RUNS,
+           total > 0 ? 100 * layer->total_ms / total : 0.0, layer->name);
+  }
+}
+
+static rabbet_status_t rabbet_layer_times_print_json(
+    const rabbet_layer_times_t* times) {
+  rabbet_strbuf_t text;
+  rabbet_strbuf_initialize(rabbet_allocator_system(), &text);
+  for (size_t i = 0; i < times->layers.count; ++i) {
+    const rabbet_layer_time_t* layer = &times->layers.data[i];
+    rabbet_strbuf_printf(&text, "%s\n {\"name\": ", i ? "," : "");
+    rabbet_strbuf_json_string(&text, layer->name);
+    rabbet_strbuf_printf(&text, ", \"mean_ms\": %.6f}",
+                         layer->total_ms / LAYER_RUNS);
+  }
+  rabbet_status_t status = rabbet_strbuf_status(&text);
+  if (rabbet_is_ok(status)) {
+    printf(", \"layers\": [%s]", rabbet_strbuf_text(&text));
+  }
+  rabbet_strbuf_deinitialize(&text);
+  return status;
+}
+
+static rabbet_status_t rabbet_bench_layers(rabbet_context_t* context,
+                                           bool json) {
   rabbet_layer_times_t times = {0};
   rabbet_status_t status = rabbet_context_set_profiler(
       context, (rabbet_profiler_t){&times, rabbet_layer_report});
-  for (int i = 0; rabbet_is_ok(status) && i < RUNS; ++i) {
+  for (int i = 0; rabbet_is_ok(status) && i < LAYER_RUNS; ++i) {
     times.next = 0;
     status = rabbet_context_execute(context, NULL);
   }
   if (rabbet_is_ok(status) && times.failed) {
     status = RABBET_STATUS(RABBET_STATUS_OUT_OF_MEMORY, "layer times");
   }
-  if (rabbet_is_ok(status)) {
-    double total = 0;
-    for (size_t i = 0; i < times.layers.count; ++i) {
-      total += times.layers.data[i].total_ms;
-    }
-    printf("\n%10s %6s  layer (mean of %d runs)\n", "us", "%", (int)RUNS);
-    for (size_t i = 0; i < times.layers.count; ++i) {
-      const rabbet_layer_time_t* layer = &times.layers.data[i];
-      printf("%10.2f %6.2f  %s\n", layer->total_ms * 1e3 / RUNS,
-             total > 0 ? 100 * layer->total_ms / total : 0.0, layer->name);
-    }
+  if (rabbet_is_ok(status) && json) {
+    status = rabbet_layer_times_print_json(&times);
+  } else if (rabbet_is_ok(status)) {
+    rabbet_layer_times_print(&times);
   }
   rabbet_status_t off =
       rabbet_context_set_profiler(context, (rabbet_profiler_t){0});
@@ -147,10 +174,12 @@ static rabbet_status_t rabbet_bench_context(const rabbet_arguments_t* arguments,
       rabbet_tensor_set_create(arguments, context, &tensors));
   rabbet_status_t status = rabbet_bench_loop(&bench, context);
   if (rabbet_is_ok(status)) {
-    rabbet_bench_print(&bench, rabbet_argument_flag(arguments, "--json"));
+    bool json = rabbet_argument_flag(arguments, "--json");
+    rabbet_bench_print(&bench, json);
     if (rabbet_argument_flag(arguments, "--layers")) {
-      status = rabbet_bench_layers(context);
+      status = rabbet_bench_layers(context, json);
     }
+    if (json) printf("}\n");
   }
   rabbet_vec_free(rabbet_allocator_system(), &bench.times);
   rabbet_tensor_set_destroy(tensors);

@@ -133,8 +133,13 @@ static rabbet_status_t rabbet_inputs_read(rabbet_tensor_set_t* set,
                                           rabbet_array_t** out_arrays,
                                           size_t* out_count) {
   const char* equals = strchr(text, '=');
-  RABBET_RETURN_IF_ERROR(rabbet_npy_read(equals ? equals + 1 : text,
-                                         &set->arena, out_arrays, out_count));
+  rabbet_status_t status = rabbet_npy_read(equals ? equals + 1 : text,
+                                           &set->arena, out_arrays, out_count);
+  // It is the file, not the model, that is not supported.
+  if (rabbet_status_code(status) == RABBET_STATUS_UNSUPPORTED) {
+    return rabbet_cli_recode(status, RABBET_STATUS_DATA_LOSS);
+  }
+  RABBET_RETURN_IF_ERROR(status);
   if (equals) {
     if (*out_count != 1) {
       return RABBET_STATUS(RABBET_STATUS_INVALID_ARGUMENT,
