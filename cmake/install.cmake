@@ -69,6 +69,17 @@ if(RABBET_WHEEL)
       file(COPY_FILE \"\${real}\" \"\${copy}\")
       execute_process(COMMAND ${PATCHELF} --set-rpath \"\\\$ORIGIN\" \"\${copy}\"
         COMMAND_ERROR_IS_FATAL ANY)
+      # Whose it is, and under which terms, as its Debian package says.
+      execute_process(COMMAND dpkg-query --search \"\${real}\"
+        OUTPUT_VARIABLE owner ERROR_QUIET)
+      if(owner MATCHES \"^([^:, ]+)\")
+        set(terms \"/usr/share/doc/\${CMAKE_MATCH_1}/copyright\")
+        if(EXISTS \"\${terms}\")
+          file(REAL_PATH \"\${terms}\" terms)
+          file(COPY_FILE \"\${terms}\"
+            \"\${CMAKE_INSTALL_PREFIX}/${libdir}/\${name}.copyright\")
+        endif()
+      endif()
     endforeach()
   " COMPONENT runtime)
 endif()

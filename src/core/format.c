@@ -150,7 +150,7 @@ rabbet_status_t rabbet_view_strides(const rabbet_view_t* view,
       dims->d[1] < 0
           ? -1
           : channels + (info->block - channels % info->block) % info->block;
-  int64_t strides[RABBET_MAX_RANK];
+  int64_t strides[RABBET_MAX_RANK] = {0};
   RABBET_RETURN_IF_ERROR(rabbet_dims_strides(&physical, strides));
   out_strides[0] = strides[0];
   out_strides[1] = 1;

@@ -261,7 +261,7 @@ static rabbet_status_t rabbet_onnx_scan_known(rabbet_onnx_scanner_t* scanner,
 
 static rabbet_status_t rabbet_onnx_scan_field(rabbet_onnx_scanner_t* scanner) {
   scanner->field_at = scanner->at;
-  uint64_t tag;
+  uint64_t tag = 0;
   RABBET_RETURN_IF_ERROR(rabbet_onnx_varint(scanner, &tag));
   unsigned wire = (unsigned)(tag & 7);
   uint64_t number = tag >> 3;
