@@ -9,6 +9,7 @@
 struct rabbet_dnnl_t {
   rabbet_allocator_t allocator;
   dnnl_engine_t engine;
+  int cache_capacity;  // primitives
 };
 
 // Arguments of one primitive that are in use, dense.
@@ -66,11 +67,9 @@ rabbet_status_t rabbet_dnnl_create(rabbet_allocator_t allocator,
   RABBET_RETURN_IF_ERROR(
       rabbet_allocate(allocator, sizeof(*dnnl), (void**)&dnnl));
   dnnl->allocator = allocator;
-  // With its cache oneDNN lists an implementation that was made before as the
-  // first, so that lists, and with them tactics, would depend on history.
-  dnnl_status_t result = dnnl_set_primitive_cache_capacity(0);
+  dnnl_status_t result = dnnl_engine_create(&dnnl->engine, dnnl_cpu, 0);
   if (result == dnnl_success)
-    result = dnnl_engine_create(&dnnl->engine, dnnl_cpu, 0);
+    result = dnnl_get_primitive_cache_capacity(&dnnl->cache_capacity);
   rabbet_status_t status = rabbet_dnnl_status(result, "creating the engine");
   if (!rabbet_is_ok(status)) {
     rabbet_free(allocator, dnnl);
@@ -598,10 +597,17 @@ rabbet_status_t rabbet_dnnl_enumerate(
                              const rabbet_dnnl_implementation_t* found),
     void* context) {
   rabbet_dnnl_enumerate_t enumerate = {visit, context};
+  // With its cache oneDNN lists an implementation that was made before as the
+  // first, so that lists would depend on history.
+  dnnl_status_t result = dnnl_set_primitive_cache_capacity(0);
+  RABBET_RETURN_IF_ERROR(rabbet_dnnl_status(result, "emptying the cache"));
   int before = rabbet_cpu_set_threads(threads);
   rabbet_status_t status =
       rabbet_dnnl_walk(dnnl, spec, rabbet_dnnl_enumerate_one, &enumerate);
   rabbet_cpu_set_threads(before);
+  result = dnnl_set_primitive_cache_capacity(dnnl->cache_capacity);
+  status = rabbet_status_join(
+      status, rabbet_dnnl_status(result, "restoring the cache"));
   return status;
 }
 
