@@ -7,7 +7,7 @@ from typing import Any, Self
 
 from . import _enums as e
 from . import _rabbet
-from ._callbacks import IErrorRecorder, ILogger, IProgressMonitor, IStreamWriter, Logger
+from ._callbacks import IErrorRecorder, ILogger, IProgressMonitor, IStreamWriter, check_logger
 from ._dims import Dims
 from ._network import INetworkDefinition
 
@@ -79,20 +79,34 @@ class IBuilderConfig(_rabbet.BuilderConfig):
         "_cache",
         "_preview",
         "_profiles",
-        "progress_monitor",
+        "_progress_monitor",
     )
-    progress_monitor: IProgressMonitor | None
+    _progress_monitor: IProgressMonitor | None
     _profiles: list[IOptimizationProfile]
     _cache: ITimingCache | None
     _preview: int
 
     def __new__(cls, logger: ILogger | None = None) -> Self:
         self = super().__new__(cls, logger)
-        self.progress_monitor = None
+        self._progress_monitor = None
         self._profiles = []
         self._cache = None
         self._preview = 0
         return self
+
+    @property
+    def progress_monitor(self) -> IProgressMonitor | None:
+        """Told how far a build is; may stop it."""
+        return self._progress_monitor
+
+    @progress_monitor.setter
+    def progress_monitor(self, monitor: IProgressMonitor | None) -> None:
+        if monitor is not None and not isinstance(monitor, IProgressMonitor):
+            raise TypeError(
+                "progress_monitor: expected a class derived from "
+                f"rabbet.IProgressMonitor, got {monitor!r}"
+            )
+        self._progress_monitor = monitor
 
     @property
     def flags(self) -> int:
@@ -199,7 +213,7 @@ class IBuilderConfig(_rabbet.BuilderConfig):
 
     def create_timing_cache(self, serialized_timing_cache: Any = b"") -> ITimingCache:
         """A cache from bytes; empty for no bytes."""
-        return ITimingCache(bytes(serialized_timing_cache))
+        return ITimingCache(bytes(memoryview(serialized_timing_cache)))
 
     def set_timing_cache(
         self, cache: ITimingCache | None, ignore_mismatch: bool = False
@@ -229,7 +243,7 @@ class Builder:
     error_recorder: IErrorRecorder | None = None
 
     def __init__(self, logger: ILogger | None = None) -> None:
-        self._logger = logger if logger is not None else Logger()
+        self._logger = check_logger(logger)
         self._report: tuple[str, str] | None = None
 
     @property
@@ -255,6 +269,9 @@ class Builder:
         self, network: INetworkDefinition, config: IBuilderConfig
     ) -> IHostMemory:
         """A plan of the network, which is not changed."""
+        for value, kind in ((network, INetworkDefinition), (config, IBuilderConfig)):
+            if not isinstance(value, kind):
+                raise TypeError(f"expected an {kind.__name__}, got {value!r}")
         memory, text, json = _rabbet.build(network, config, config.progress_monitor)
         self._report = (text, json)
         return memory

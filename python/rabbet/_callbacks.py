@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import sys
 from typing import Any, ClassVar
 
@@ -30,6 +31,18 @@ class ILogger:
 
     def _log(self, severity: int, msg: str) -> None:
         self.log(e.Severity(severity), msg)
+
+
+def check_logger(logger: Any) -> Any:
+    """The logger, or a new one for None."""
+    if logger is None:
+        return Logger()
+    if not isinstance(logger, ILogger):
+        raise TypeError(
+            f"logger: expected a rabbet.Logger or a class derived from rabbet.ILogger, "
+            f"got {logger!r}"
+        )
+    return logger
 
 
 class Logger(ILogger):
@@ -139,14 +152,26 @@ class IOutputAllocator:
     ) -> int:
         asynchronous = getattr(self, "reallocate_output_async", None)
         if asynchronous is not None:
-            return int(asynchronous(name, memory, size, alignment, stream) or 0)
+            return self._address(asynchronous(name, memory, size, alignment, stream), name)
         method = getattr(self, "reallocate_output", None)
         if method is None:
             raise NotImplementedError(
                 f"{type(self).__name__} must define reallocate_output("
                 "tensor_name, memory, size, alignment)"
             )
-        return int(method(name, memory, size, alignment) or 0)
+        return self._address(method(name, memory, size, alignment), name)
+
+    def _address(self, answer: Any, name: str) -> int:
+        try:
+            address = operator.index(answer or 0)
+        except TypeError:
+            address = -1
+        if not 0 <= address < 1 << 64:
+            raise TypeError(
+                f"{type(self).__name__} gave {answer!r} for output '{name}'; expected an "
+                "address, or 0 if there is no memory"
+            )
+        return address
 
     def _notify(self, name: str, shape: tuple[int, ...]) -> None:
         from ._dims import Dims

@@ -59,7 +59,10 @@ def _plain_input(value: Any, info: IoInfo) -> Any:
     import numpy as np
 
     wanted = np.dtype(nptype(info.dtype))
-    array = np.asarray(value)
+    try:
+        array = np.asarray(value)
+    except ValueError as error:
+        raise ValueError(f"input '{info.name}': {error}") from None
     if array.dtype == object or not np.can_cast(array.dtype, wanted, "same_kind"):
         raise TypeError(
             f"input '{info.name}': {type(value).__name__} of {array.dtype}, the model "
@@ -140,6 +143,11 @@ def take_output(array: Any, info: IoInfo, shape: tuple[int, ...]) -> tuple[Any, 
             f"out: the shape of output '{info.name}' is known only after the run; "
             "leave "
             "out= away"
+        )
+    if not hasattr(array, "shape") or not (is_torch(array) or hasattr(array, "ctypes")):
+        raise TypeError(
+            f"out: expected a NumPy array or a torch tensor for output '{info.name}', "
+            f"got {array!r}"
         )
     if tuple(array.shape) != shape or not _same_type(array.dtype, info):
         raise ValueError(

@@ -26,7 +26,11 @@ class Dims:
             items = [0] * self._length
         else:
             items = dims  # type: ignore[assignment]
-        self._d = [operator.index(d) for d in items]
+        try:
+            self._d = [operator.index(d) for d in items]
+        except TypeError:
+            shown = dims[0] if len(dims) == 1 else dims
+            raise TypeError(f"dimensions must be integers, got {shown!r}") from None
         if self._length is not None and len(self._d) != self._length:
             raise ValueError(
                 f"{type(self).__name__} has {self._length} dimensions, "

@@ -21,6 +21,10 @@ TENSOR = 10
 class ITensor(_rabbet.NetworkTensor):
     """A tensor of a network. Two objects for one tensor are equal."""
 
+    # Names that are not attributes must not be settable: a misspelt option would
+    # be ignored. So in every class here.
+    __slots__ = ()
+
     @property
     def shape(self) -> Dims:
         """Dimensions; -1 where they are dynamic."""
@@ -28,7 +32,7 @@ class ITensor(_rabbet.NetworkTensor):
 
     @shape.setter
     def shape(self, dims: Iterable[int]) -> None:
-        self._dims = tuple(dims)
+        self._dims = tuple(Dims(dims))
 
     @property
     def location(self) -> e.TensorLocation:
@@ -62,6 +66,7 @@ class ITensor(_rabbet.NetworkTensor):
 class ILayer(_rabbet.NetworkLayer):
     """A layer of a network. Two objects for one layer are equal."""
 
+    __slots__ = ()
     _type: ClassVar[e.LayerType | None] = None
 
     @property
@@ -186,6 +191,7 @@ class _Spatial(_Attribute[Dims]):
 
 
 class _Padded(ILayer):
+    __slots__ = ()
     pre_padding = _Spatial("pre_padding", 0, "Padding before each spatial axis.")
     post_padding = _Spatial("post_padding", 0, "Padding after each spatial axis.")
     stride_nd = _Spatial("stride_nd", 1, "Step of the window on each spatial axis.")
@@ -212,6 +218,7 @@ class _Padded(ILayer):
 class IConvolutionLayer(_Padded):
     """Convolution with grouped channels."""
 
+    __slots__ = ()
     _type = e.LayerType.CONVOLUTION
     dilation_nd = _Spatial("dilation_nd", 1, "Distance between the kernel's elements.")
     num_groups = _number("num_groups", "Groups of channels that are convolved apart.")
@@ -247,6 +254,7 @@ class IConvolutionLayer(_Padded):
 class IPoolingLayer(_Padded):
     """Largest or average value of a window."""
 
+    __slots__ = ()
     _type = e.LayerType.POOLING
     type = _choice("type", e.PoolingType, "What is taken.")  # type: ignore[assignment]
     window_size_nd = _dims(
@@ -261,6 +269,7 @@ class IPoolingLayer(_Padded):
 class IActivationLayer(ILayer):
     """A function of each element."""
 
+    __slots__ = ()
     _type = e.LayerType.ACTIVATION
     type = _choice("type", e.ActivationType, "The function.")  # type: ignore[assignment]
     alpha = _float("alpha", "First parameter of the function.")
@@ -270,6 +279,7 @@ class IActivationLayer(ILayer):
 class IElementWiseLayer(ILayer):
     """A function of two elements, with broadcasting."""
 
+    __slots__ = ()
     _type = e.LayerType.ELEMENTWISE
     op = _choice("op", e.ElementWiseOperation, "The operation.")
 
@@ -277,6 +287,7 @@ class IElementWiseLayer(ILayer):
 class IUnaryLayer(ILayer):
     """A function of each element."""
 
+    __slots__ = ()
     _type = e.LayerType.UNARY
     op = _choice("op", e.UnaryOperation, "The function.")
 
@@ -284,6 +295,7 @@ class IUnaryLayer(ILayer):
 class IMatrixMultiplyLayer(ILayer):
     """Products of matrices and vectors, batches broadcast."""
 
+    __slots__ = ()
     _type = e.LayerType.MATRIX_MULTIPLY
     op0 = _choice("op0", e.MatrixOperation, "How input 0 is read.")
     op1 = _choice("op1", e.MatrixOperation, "How input 1 is read.")
@@ -292,6 +304,7 @@ class IMatrixMultiplyLayer(ILayer):
 class ISoftMaxLayer(ILayer):
     """Exponentials along an axis, scaled to sum 1."""
 
+    __slots__ = ()
     _type = e.LayerType.SOFTMAX
     axes = _number("axes", "1 << axis.")
 
@@ -299,6 +312,7 @@ class ISoftMaxLayer(ILayer):
 class IReduceLayer(ILayer):
     """Sum, product, extreme or mean over some axes."""
 
+    __slots__ = ()
     _type = e.LayerType.REDUCE
     op = _choice("op", e.ReduceOperation, "The reduction.")
     axes = _number("axes", "Bit i is set to reduce over axis i.")
@@ -308,6 +322,7 @@ class IReduceLayer(ILayer):
 class IShuffleLayer(ILayer):
     """Transpose, reshape, transpose."""
 
+    __slots__ = ()
     _type = e.LayerType.SHUFFLE
     first_transpose = _order("first_transpose", "Order of axes before the reshape.")
     second_transpose = _order("second_transpose", "Order of axes after the reshape.")
@@ -327,6 +342,7 @@ class IShuffleLayer(ILayer):
 class ISliceLayer(ILayer):
     """A part of a tensor, with steps and ways to go outside."""
 
+    __slots__ = ()
     _type = e.LayerType.SLICE
     start = _dims("start", "First element on each axis.")
     shape = _dims("shape", "Extent of the output on each axis.")
@@ -338,6 +354,7 @@ class ISliceLayer(ILayer):
 class IConcatenationLayer(ILayer):
     """Tensors one after the other along an axis."""
 
+    __slots__ = ()
     _type = e.LayerType.CONCATENATION
     axis = _number("axis", "The axis.")
 
@@ -345,6 +362,7 @@ class IConcatenationLayer(ILayer):
 class IGatherLayer(ILayer):
     """Elements chosen by indices."""
 
+    __slots__ = ()
     _type = e.LayerType.GATHER
     axis = _number("axis", "The axis that is indexed.")
     num_elementwise_dims = _number(
@@ -356,12 +374,14 @@ class IGatherLayer(ILayer):
 class ISelectLayer(ILayer):
     """Elements of one of two tensors."""
 
+    __slots__ = ()
     _type = e.LayerType.SELECT
 
 
 class ICastLayer(ILayer):
     """Conversion to another type."""
 
+    __slots__ = ()
     _type = e.LayerType.CAST
     to_type = _choice("to_type", e.DataType, "The output's type.")
 
@@ -369,18 +389,21 @@ class ICastLayer(ILayer):
 class IIdentityLayer(ILayer):
     """A copy."""
 
+    __slots__ = ()
     _type = e.LayerType.IDENTITY
 
 
 class IShapeLayer(ILayer):
     """The dimensions of a tensor."""
 
+    __slots__ = ()
     _type = e.LayerType.SHAPE
 
 
 class IConstantLayer(ILayer):
     """A tensor known when the network is made."""
 
+    __slots__ = ()
     _type = e.LayerType.CONSTANT
 
     @property
@@ -398,6 +421,7 @@ class IConstantLayer(ILayer):
 class INormalizationLayer(ILayer):
     """Layer, instance and group normalization."""
 
+    __slots__ = ()
     _type = e.LayerType.NORMALIZATION
     axes = _number("axes", "Bit i is set to take mean and variance over axis i.")
     epsilon = _float("epsilon", "Added to the variance.")
@@ -408,6 +432,7 @@ class INormalizationLayer(ILayer):
 class IPluginV3Layer(ILayer):
     """An operator that a plugin computes."""
 
+    __slots__ = ()
     _type = e.LayerType.PLUGIN_V3
 
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import collections
 import keyword
+import operator
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -14,6 +15,7 @@ from . import _rabbet
 from ._arrays import storage_type
 from ._builder import Builder, IBuilderConfig
 from ._callbacks import ILogger, IProfiler, IProgressMonitor, Logger
+from ._dims import Dims
 from ._errors import InvalidArgumentError, UnsupportedError
 from ._network import INetworkDefinition
 from ._onnx import OnnxParser
@@ -64,11 +66,18 @@ class Model(_rabbet.Runner):
     ) -> Self:
         import numpy as np
 
+        if not isinstance(engine, ICudaEngine):
+            raise TypeError(f"Model: expected an ICudaEngine, got {engine!r}")
+        count = operator.index(threads or 0)
+        if not 0 <= count <= 4096:
+            raise InvalidArgumentError(
+                f"{threads} threads; expected 1 to 4096, or 0 for the plan's number"
+            )
         infos = [info for _, info in engine._ios().values()]
         outputs = [info for info in infos if not info.is_input]
         dtypes = tuple(storage_type(info.dtype) for info in outputs)
         results = _result_type([info.name for info in outputs])
-        self = super().__new__(cls, engine, threads or 0, np.empty, dtypes, results)
+        self = super().__new__(cls, engine, count, np.empty, dtypes, results)
         self._engine = engine
         self._inputs = [info for info in infos if info.is_input]
         self._outputs = outputs
@@ -120,7 +129,7 @@ class Model(_rabbet.Runner):
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Writes the plan."""
-        Path(path).write_bytes(self._engine.serialize())
+        _write(Path(path), self._engine.serialize())
 
     def create_execution_context(self) -> IExecutionContext:
         """A context of the object interface."""
@@ -230,12 +239,35 @@ def _parse(network: INetworkDefinition, model: Any, logger: ILogger) -> None:
         )
 
 
-def _is_range(shape: Any) -> bool:
-    return len(shape) == 3 and all(not isinstance(s, int) for s in shape)
+def _range(given: Any, name: str) -> tuple[Any, Any, Any]:
+    """(min, opt, max) of what a user gave for an input."""
+    nested = [isinstance(item, (Sequence, Dims)) for item in _iterable(given, name)]
+    if not any(nested):
+        return given, given, given
+    if len(nested) != 3 or not all(nested):
+        raise InvalidArgumentError(
+            f"shapes: input '{name}' has {given!r}; expected a shape, or three: "
+            "(min, opt, max)"
+        )
+    return tuple(given)  # type: ignore[return-value]
+
+
+def _iterable(shape: Any, name: str) -> Any:
+    if isinstance(shape, str) or not isinstance(shape, Iterable):
+        raise InvalidArgumentError(
+            f"shapes: input '{name}' has {shape!r}; expected a shape, or three: "
+            "(min, opt, max)"
+        )
+    return shape
 
 
 def _matches(shape: Any, declared: tuple[int, ...], name: str) -> tuple[int, ...]:
-    dims = tuple(int(d) for d in shape)
+    try:
+        dims = tuple(operator.index(d) for d in _iterable(shape, name))
+    except TypeError:
+        raise InvalidArgumentError(
+            f"shapes: input '{name}': dimensions are integers, got {shape!r}"
+        ) from None
     if len(dims) != len(declared):
         raise InvalidArgumentError(
             f"shapes: input '{name}' has {len(declared)} dimensions "
@@ -250,6 +282,10 @@ def _add_profile(
     config: IBuilderConfig,
     shapes: Mapping[str, ShapeRange],
 ) -> None:
+    if not isinstance(shapes, Mapping):
+        raise TypeError(
+            f"shapes: expected {{input: shape or (min, opt, max)}}, got {shapes!r}"
+        )
     inputs = {
         t.name: t for t in (network.get_input(i) for i in range(network.num_inputs))
     }
@@ -261,7 +297,7 @@ def _add_profile(
     profile = builder.create_optimization_profile()
     for name, given in shapes.items():
         declared = tuple(inputs[name].shape)
-        low, opt, high = given if _is_range(given) else (given, given, given)
+        low, opt, high = _range(given, name)
         profile.set_shape(
             name,
             _matches(low, declared, name),
@@ -321,6 +357,12 @@ def compile(
     progress: True for a bar, or a function (phase, step, steps) that may return
         False to stop.
     """
+    if shapes is not None and profiles is not None:
+        raise InvalidArgumentError(
+            "compile: give shapes (one range) or profiles (a list of such), not both"
+        )
+    for what, file in (("save", save), ("timing_cache", timing_cache)):
+        _check_writable(what, file)
     load_plugins(plugins)
     log = logger or Logger(e.Severity.VERBOSE if verbose else e.Severity.WARNING)
     builder = Builder(log)
@@ -347,6 +389,17 @@ def compile(
     runtime.device = device
     engine = runtime.deserialize_cuda_engine(plan)
     return Model(engine, threads, builder._report)
+
+
+def _check_writable(what: str, file: Any) -> None:
+    """Before tuning, which may take minutes, and not after it."""
+    if file is None:
+        return
+    path = Path(file)
+    if path.is_dir():
+        raise IsADirectoryError(f"{what}: '{path}' is a folder; a file is expected")
+    if not path.parent.is_dir():
+        raise FileNotFoundError(f"{what}: there is no folder '{path.parent}'")
 
 
 def _write(path: Path, data: Any) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Self
 
@@ -38,6 +39,26 @@ from ._layers import (
 from ._weights import Weights, to_weights
 
 Shape = Iterable[int]
+
+
+def _dims(value: Any, what: str) -> tuple[int, ...]:
+    try:
+        return tuple(Dims(value))
+    except (TypeError, ValueError) as error:
+        raise type(error)(f"{what}: {error}") from None
+
+
+def _text(value: Any, what: str) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"{what}: expected a str, got {value!r}")
+    return value
+
+
+def _int(value: Any, what: str) -> int:
+    try:
+        return operator.index(value)
+    except TypeError:
+        raise TypeError(f"{what}: expected an integer, got {value!r}") from None
 
 
 def _position(index: int, count: int, what: str) -> int:
@@ -124,7 +145,9 @@ class INetworkDefinition(_rabbet.Network):
 
     def add_input(self, name: str, dtype: Any, shape: Shape) -> ITensor:
         """A tensor that the caller supplies; -1 marks a dynamic dimension."""
-        return self._add_input(name, int(dtype_of(dtype)), tuple(Dims(shape)))
+        return self._add_input(
+            _text(name, "name"), int(dtype_of(dtype)), _dims(shape, "shape")
+        )
 
     def mark_output(self, tensor: ITensor) -> None:
         """Makes the tensor one that the caller gets."""
@@ -167,10 +190,10 @@ class INetworkDefinition(_rabbet.Network):
         kernel: Weights or an array [num_output_maps, channels / groups, *shape];
         None if set_input(1, tensor) will give it.
         """
-        window = tuple(Dims(kernel_shape))
+        window = _dims(kernel_shape, "kernel_shape")
         weights = to_weights(kernel, "kernel")
         biases = to_weights(bias, "bias")
-        each = num_output_maps * volume(window)
+        each = _int(num_output_maps, "num_output_maps") * volume(window)
         if each <= 0 or weights.size % each:
             raise ValueError(
                 f"kernel: {weights.size} weights are not a multiple of "
@@ -188,7 +211,7 @@ class INetworkDefinition(_rabbet.Network):
         self, input: ITensor, type: e.PoolingType, window_size: Shape
     ) -> IPoolingLayer:
         """Pooling over all axes after the second; stride defaults to the window."""
-        window = (INTS, list(Dims(window_size)))
+        window = (INTS, list(_dims(window_size, "window_size")))
         attrs = {"type": int(e.PoolingType(type)), "window_size_nd": window}
         return self._add_layer("pooling", None, [input], attrs)
 
@@ -235,7 +258,7 @@ class INetworkDefinition(_rabbet.Network):
         """Reduction over the axes whose bits are set."""
         attrs = {
             "op": int(e.ReduceOperation(op)),
-            "axes": int(axes),
+            "axes": _int(axes, "axes"),
             "keep_dims": bool(keep_dims),
         }
         return self._add_layer("reduce", None, [input], attrs)
@@ -250,15 +273,17 @@ class INetworkDefinition(_rabbet.Network):
         """A part of a tensor; inputs 1 to 5 may give start, shape, stride, the
         fill value and axes."""
         attrs = {
-            "start": (INTS, list(Dims(start))),
-            "shape": (INTS, list(Dims(shape))),
-            "stride": (INTS, list(Dims(stride))),
+            "start": (INTS, list(_dims(start, "start"))),
+            "shape": (INTS, list(_dims(shape, "shape"))),
+            "stride": (INTS, list(_dims(stride, "stride"))),
         }
         return self._add_layer("slice", None, [input], attrs)
 
     def add_concatenation(self, inputs: Sequence[ITensor]) -> IConcatenationLayer:
         """Tensors one after the other; default axis: the third from the end."""
-        tensors = list(inputs)
+        tensors = list(inputs) if isinstance(inputs, Iterable) else [inputs]
+        if tensors == [inputs] or not all(isinstance(t, ITensor) for t in tensors):
+            raise TypeError(f"add_concatenation takes a list of ITensors, got {inputs!r}")
         if not tensors:
             raise ValueError("add_concatenation needs at least one tensor")
         attrs = {"axis": max(0, len(tensors[0].shape) - 3)}
@@ -266,7 +291,7 @@ class INetworkDefinition(_rabbet.Network):
 
     def add_gather(self, input: ITensor, indices: ITensor, axis: int) -> IGatherLayer:
         """Elements chosen by indices along an axis."""
-        return self._add_layer("gather", None, [input, indices], {"axis": int(axis)})
+        return self._add_layer("gather", None, [input, indices], {"axis": _int(axis, "axis")})
 
     def add_gather_v2(
         self, input: ITensor, indices: ITensor, mode: e.GatherMode
@@ -298,7 +323,7 @@ class INetworkDefinition(_rabbet.Network):
     def add_constant(self, shape: Shape, weights: Any) -> IConstantLayer:
         """A tensor known now; the data are copied."""
         constant = to_weights(weights, "weights")
-        dims = tuple(Dims(shape))
+        dims = _dims(shape, "shape")
         if volume(dims) != constant.size:
             raise ValueError(
                 f"{constant.size} weights do not fill shape {dims} "
@@ -311,7 +336,7 @@ class INetworkDefinition(_rabbet.Network):
     def _normalization(
         self, inputs: list[ITensor | None], axes: int, v2: bool
     ) -> INormalizationLayer:
-        attrs = {"axes": int(axes), "is_v2": v2}
+        attrs = {"axes": _int(axes, "axes"), "is_v2": v2}
         return self._add_layer("normalization", None, inputs, attrs)
 
     def add_normalization(

@@ -7,7 +7,7 @@ from typing import Any
 
 from . import _enums as e
 from . import _rabbet
-from ._callbacks import ILogger
+from ._callbacks import ILogger, check_logger
 from ._network import INetworkDefinition
 
 
@@ -78,8 +78,12 @@ class OnnxParser:
     def __init__(
         self, network: INetworkDefinition, logger: ILogger | None = None
     ) -> None:
+        if not isinstance(network, INetworkDefinition):
+            raise TypeError(
+                f"OnnxParser: expected an INetworkDefinition, got {network!r}"
+            )
         self._network = network
-        self._logger = logger
+        self._logger = check_logger(logger)
         self._errors: list[ParserError] = []
         self.flags = 0
 
@@ -105,6 +109,10 @@ class OnnxParser:
 
     def parse(self, model: Any, path: str | os.PathLike[str] | None = None) -> bool:
         """Imports a model from memory; path locates external data."""
+        if model is None or isinstance(model, str):
+            raise TypeError(
+                f"parse takes a model's bytes, got {model!r}; parse_from_file takes a path"
+            )
         return self._import(None if path is None else os.fspath(path), model)
 
     def parse_from_file(self, model: str | os.PathLike[str]) -> bool:
@@ -123,6 +131,8 @@ class OnnxParser:
 
     def get_error(self, index: int) -> ParserError:
         """An error of the last import."""
+        if not 0 <= index < len(self._errors):
+            raise IndexError(f"error {index}: there are {len(self._errors)}")
         return self._errors[index]
 
     def clear_errors(self) -> None:

@@ -13,7 +13,7 @@ from types import ModuleType
 from typing import Any
 
 from . import _rabbet
-from ._errors import NotFoundError
+from ._errors import InvalidArgumentError, NotFoundError
 
 # Library path -> nothing more to do; file path -> (hash of its source, module).
 _libraries: set[str] = set()
@@ -59,8 +59,10 @@ def load_file(file: str | os.PathLike[str]) -> ModuleType:
         _parent()
         name = _module_name(path)
         spec = importlib.util.spec_from_file_location(name, path)
-        assert spec is not None
-        assert spec.loader is not None
+        if spec is None or spec.loader is None:
+            raise InvalidArgumentError(
+                f"plugin file '{file}': expected a Python file (.py) or a library (.so)"
+            )
         module = importlib.util.module_from_spec(spec)
         sys.modules[name] = module
         try:
@@ -73,11 +75,28 @@ def load_file(file: str | os.PathLike[str]) -> ModuleType:
     return module
 
 
+def _import(name: str) -> None:
+    if not name:
+        raise InvalidArgumentError("plugins: '' is neither a file nor a module's name")
+    try:
+        importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name == name.partition(".")[0]:
+            error.add_note(
+                f"plugins: '{name}' was taken for a module's name; files end in .py or .so"
+            )
+        raise
+
+
 def load_plugins(plugins: Any) -> None:
     """Loads what `plugins=` names: files (.py, .so), module names, modules."""
     if plugins is None:
         return
     single = isinstance(plugins, (str, os.PathLike, ModuleType))
+    if not single and not isinstance(plugins, (list, tuple, set, frozenset)):
+        raise TypeError(
+            f"plugins: expected files (.py, .so), module names or modules, got {plugins!r}"
+        )
     items: Iterable[Any] = [plugins] if single else plugins
     for item in items:
         if isinstance(item, ModuleType):
@@ -96,4 +115,4 @@ def load_plugins(plugins: Any) -> None:
         elif text.endswith(".py") or os.sep in text:
             load_file(text)
         else:
-            importlib.import_module(text)
+            _import(text)

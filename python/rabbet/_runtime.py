@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from . import _enums as e
 from . import _rabbet
-from ._callbacks import IErrorRecorder, ILogger, IOutputAllocator, IProfiler, Logger
+from ._callbacks import IErrorRecorder, ILogger, IOutputAllocator, IProfiler, check_logger
 from ._dims import Dims
 from ._errors import FailedPreconditionError, NotFoundError
 
@@ -191,7 +191,7 @@ class IExecutionContext(_rabbet.Context):
 
     @threads.setter
     def threads(self, count: int) -> None:
-        self._set_threads(int(count))
+        self._set_threads(count)
 
     @property
     def active_optimization_profile(self) -> int:
@@ -200,18 +200,18 @@ class IExecutionContext(_rabbet.Context):
 
     @active_optimization_profile.setter
     def active_optimization_profile(self, index: int) -> None:
-        self._set_profile(int(index))
+        self._set_profile(index)
 
     def set_optimization_profile_async(
         self, profile_index: int, stream_handle: int = 0
     ) -> bool:
         """Chooses a profile."""
-        self._set_profile(int(profile_index))
+        self._set_profile(profile_index)
         return True
 
     def set_input_shape(self, name: str, shape: Iterable[int]) -> bool:
         """Shape of a dynamic input; the error names the profile's range."""
-        self._set_shape(name, tuple(shape))
+        self._set_shape(name, tuple(Dims(shape)))
         return True
 
     def get_tensor_shape(self, name: str) -> Dims:
@@ -282,6 +282,11 @@ class IExecutionContext(_rabbet.Context):
 
     @profiler.setter
     def profiler(self, profiler: IProfiler | None) -> None:
+        if profiler is not None and not isinstance(profiler, IProfiler):
+            raise TypeError(
+                "profiler: expected a class derived from rabbet.IProfiler, got "
+                f"{profiler!r}"
+            )
         self._set_profiler(profiler)
         self._profiler = profiler
 
@@ -351,7 +356,7 @@ class Runtime:
     error_recorder: IErrorRecorder | None = None
 
     def __init__(self, logger: ILogger | None = None) -> None:
-        self._logger = logger if logger is not None else Logger()
+        self._logger = check_logger(logger)
         self.engine_host_code_allowed = False
         self.device: str | None = None
 

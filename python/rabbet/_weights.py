@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import operator
 from typing import TYPE_CHECKING, Any
 
 from ._arrays import as_numpy, dtype_of, storage_type
@@ -24,11 +25,20 @@ class Weights:
     ) -> None:
         self._array: np.ndarray[Any, Any] | None = None
         if isinstance(type, DataType):
-            self._dtype, self._address, self._size = type, ptr or 0, count
+            self._dtype = type
+            self._address, self._size = operator.index(ptr or 0), operator.index(count)
+            if self._size < 0 or (self._size > 0 and self._address <= 0):
+                raise ValueError(
+                    f"Weights: {count} elements at address {ptr}; expected an address, "
+                    "and a count of 0 or more"
+                )
             return
         import numpy as np
 
-        self._array = np.ascontiguousarray(as_numpy(type))
+        array = as_numpy(type)
+        if not array.dtype.isnative:
+            array = array.astype(array.dtype.newbyteorder("="))
+        self._array = np.ascontiguousarray(array)
         self._dtype = dtype_of(self._array.dtype)
         self._address = self._array.ctypes.data
         self._size = self._array.size

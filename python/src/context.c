@@ -1,5 +1,6 @@
 // Execution contexts. Here everything that a run needs by way of the object
 // interface; `runner.c` has the short way.
+#include <limits.h>
 #include <string.h>
 
 #include "python/src/rabbet_py.h"
@@ -7,6 +8,17 @@
 static void rabbet_py_release_context(void* pointer) {
   // A plugin's state holds Python objects: destroy_state takes the GIL itself.
   rabbet_context_destroy(pointer);
+}
+
+// A context is for one thread at a time, and not for its own callbacks; the GIL
+// makes the look safe. -1 with an exception set.
+static int rabbet_py_context_check_idle(PyObject* self) {
+  if (!((rabbet_py_handle_t*)self)->busy) return 0;
+  rabbet_py_raise(RABBET_STATUS(
+      RABBET_STATUS_FAILED_PRECONDITION,
+      "this context is running: one thread at a time may use it, and nothing "
+      "that it calls may change it; make a context for each thread"));
+  return -1;
 }
 
 // create_context(type, engine)
@@ -28,8 +40,13 @@ static PyObject* rabbet_py_create_context(PyObject* module, PyObject* args) {
 
 static PyObject* rabbet_py_context_set_threads(PyObject* self,
                                                PyObject* value) {
-  long threads = PyLong_AsLong(value);
-  if (PyErr_Occurred()) return NULL;
+  int64_t threads = 0;
+  if (rabbet_py_context_check_idle(self) ||
+      rabbet_py_to_int64(value, "threads", &threads)) {
+    return NULL;
+  }
+  if (threads > INT_MAX) threads = INT_MAX;
+  if (threads < 0) threads = -1;
   return rabbet_py_none_or_raise(
       rabbet_context_set_threads(rabbet_py_pointer(self), (int)threads));
 }
@@ -41,8 +58,11 @@ static PyObject* rabbet_py_context_threads(PyObject* self, PyObject* none) {
 
 static PyObject* rabbet_py_context_set_profile(PyObject* self,
                                                PyObject* value) {
-  size_t profile = PyLong_AsSize_t(value);
-  if (PyErr_Occurred()) return NULL;
+  size_t profile = 0;
+  if (rabbet_py_context_check_idle(self) ||
+      rabbet_py_to_index(value, "profile", &profile)) {
+    return NULL;
+  }
   return rabbet_py_none_or_raise(
       rabbet_context_set_profile(rabbet_py_pointer(self), profile));
 }
@@ -68,7 +88,8 @@ static Py_ssize_t rabbet_py_find_io(PyObject* self, PyObject* name_object) {
 static PyObject* rabbet_py_context_set_shape(PyObject* self, PyObject* args) {
   PyObject *name = NULL, *shape = NULL;
   rabbet_dims_t dims;
-  if (!PyArg_ParseTuple(args, "OO", &name, &shape) ||
+  if (rabbet_py_context_check_idle(self) ||
+      !PyArg_ParseTuple(args, "OO", &name, &shape) ||
       rabbet_py_to_dims(shape, "shape", &dims)) {
     return NULL;
   }
@@ -90,13 +111,22 @@ static PyObject* rabbet_py_context_shape(PyObject* self, PyObject* name) {
 
 static PyObject* rabbet_py_context_set_address(PyObject* self, PyObject* args) {
   PyObject *name = NULL, *memory = NULL;
-  if (!PyArg_ParseTuple(args, "OO", &name, &memory)) return NULL;
+  if (rabbet_py_context_check_idle(self) ||
+      !PyArg_ParseTuple(args, "OO", &name, &memory)) {
+    return NULL;
+  }
   Py_ssize_t io = rabbet_py_find_io(self, name);
   if (io < 0) return NULL;
   PyObject* number = PyNumber_Index(memory);
   void* address = number ? PyLong_AsVoidPtr(number) : NULL;
   Py_XDECREF(number);
-  if (PyErr_Occurred()) return NULL;
+  if (PyErr_Occurred()) {
+    PyErr_Clear();
+    return PyErr_Format(PyExc_TypeError,
+                        "address of '%U': expected an integer (such as "
+                        "array.ctypes.data or tensor.data_ptr()), got %R",
+                        name, memory);
+  }
   return rabbet_py_none_or_raise(
       rabbet_context_set_address(rabbet_py_pointer(self), (size_t)io, address));
 }
@@ -123,10 +153,13 @@ static PyObject* rabbet_py_context_infer(PyObject* self, PyObject* none) {
   (void)none;
   int32_t missing = -1;
   rabbet_status_t status;
+  bool* busy = &((rabbet_py_handle_t*)self)->busy;
+  if (rabbet_py_context_check_idle(self)) return NULL;
+  *busy = true;
   Py_BEGIN_ALLOW_THREADS status =
       rabbet_context_infer_shapes(rabbet_py_pointer(self), &missing);
-  Py_END_ALLOW_THREADS if (!rabbet_is_ok(status) &&
-                           missing < 0) return rabbet_py_raise(status);
+  Py_END_ALLOW_THREADS* busy = false;
+  if (!rabbet_is_ok(status) && missing < 0) return rabbet_py_raise(status);
   rabbet_status_ignore(status);
   return PyLong_FromLong(missing);
 }
@@ -134,7 +167,10 @@ static PyObject* rabbet_py_context_infer(PyObject* self, PyObject* none) {
 static PyObject* rabbet_py_context_set_allocator(PyObject* self,
                                                  PyObject* args) {
   PyObject *name = NULL, *object = NULL;
-  if (!PyArg_ParseTuple(args, "OO", &name, &object)) return NULL;
+  if (rabbet_py_context_check_idle(self) ||
+      !PyArg_ParseTuple(args, "OO", &name, &object)) {
+    return NULL;
+  }
   Py_ssize_t io = rabbet_py_find_io(self, name);
   if (io < 0) return NULL;
   return rabbet_py_none_or_raise(rabbet_context_set_output_allocator(
@@ -143,20 +179,28 @@ static PyObject* rabbet_py_context_set_allocator(PyObject* self,
 
 static PyObject* rabbet_py_context_set_profiler(PyObject* self,
                                                 PyObject* object) {
+  if (rabbet_py_context_check_idle(self)) return NULL;
   return rabbet_py_none_or_raise(rabbet_context_set_profiler(
       rabbet_py_pointer(self), rabbet_py_profiler(object)));
 }
 
 static PyObject* rabbet_py_context_execute(PyObject* self, PyObject* handle) {
-  void* stream = PyLong_AsVoidPtr(handle);
-  if (!stream && PyErr_Occurred()) return NULL;
+  int64_t number = 0;
+  if (rabbet_py_context_check_idle(self) ||
+      rabbet_py_to_int64(handle, "stream handle", &number)) {
+    return NULL;
+  }
+  void* stream = (void*)(intptr_t)number;
+  bool* busy = &((rabbet_py_handle_t*)self)->busy;
   rabbet_context_t* context = rabbet_py_pointer(self);
   rabbet_py_run_t run = {.held = &self, .count = 1};
   const rabbet_py_run_t* outer = rabbet_py_run;
   rabbet_py_run = &run;
   rabbet_status_t status;
+  *busy = true;
   Py_BEGIN_ALLOW_THREADS status = rabbet_context_execute(context, stream);
-  Py_END_ALLOW_THREADS rabbet_py_run = outer;
+  Py_END_ALLOW_THREADS* busy = false;
+  rabbet_py_run = outer;
   return rabbet_py_run_result(status);
 }
 

@@ -4,8 +4,16 @@
 
 #include "python/src/rabbet_py.h"
 
+// Setters are called without a value by `del object.attribute`.
+static bool rabbet_py_is_deletion(PyObject* value, const char* what) {
+  if (value) return false;
+  PyErr_Format(PyExc_AttributeError, "%s cannot be deleted", what);
+  return true;
+}
+
 int rabbet_py_to_int64(PyObject* object, const char* what, int64_t* out_value) {
   *out_value = 0;
+  if (rabbet_py_is_deletion(object, what)) return -1;
   PyObject* number = PyNumber_Index(object);  // also of NumPy integers
   if (number) {
     *out_value = PyLong_AsLongLong(number);
@@ -18,9 +26,23 @@ int rabbet_py_to_int64(PyObject* object, const char* what, int64_t* out_value) {
   return -1;
 }
 
+int rabbet_py_to_index(PyObject* object, const char* what, size_t* out_index) {
+  int64_t value = 0;
+  *out_index = 0;
+  if (rabbet_py_to_int64(object, what, &value)) return -1;
+  if (value < 0) {
+    PyErr_Format(PyExc_IndexError, "%s %lld is negative", what,
+                 (long long)value);
+    return -1;
+  }
+  *out_index = (size_t)value;
+  return 0;
+}
+
 int rabbet_py_to_dims(PyObject* object, const char* what,
                       rabbet_dims_t* out_dims) {
   memset(out_dims, 0, sizeof(*out_dims));
+  if (rabbet_py_is_deletion(object, what)) return -1;
   Py_ssize_t rank = PySequence_Size(object);
   if (rank < 0) {
     PyErr_Clear();
@@ -57,6 +79,7 @@ PyObject* rabbet_py_from_dims(const rabbet_dims_t* dims) {
 int rabbet_py_to_text(PyObject* object, const char* what, bool none_ok,
                       const char** out_text) {
   *out_text = NULL;
+  if (rabbet_py_is_deletion(object, what)) return -1;
   if (none_ok && Py_IsNone(object)) return 0;
   if (!PyUnicode_Check(object)) {
     PyErr_Format(PyExc_TypeError, "%s: expected a str, got %R", what, object);

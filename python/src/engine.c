@@ -86,8 +86,8 @@ static PyObject* rabbet_py_dim_names(const rabbet_io_t* io) {
 // (name, is input, is shape input, DataType, TensorFormat, dims, dim names,
 // aliased input)
 static PyObject* rabbet_py_engine_io(PyObject* self, PyObject* index) {
-  size_t i = PyLong_AsSize_t(index);
-  if (PyErr_Occurred()) return NULL;
+  size_t i = 0;
+  if (rabbet_py_to_index(index, "tensor", &i)) return NULL;
   const rabbet_io_t* io = rabbet_engine_io(rabbet_py_pointer(self), i);
   if (!io) {
     return PyErr_Format(PyExc_IndexError,
@@ -131,11 +131,16 @@ static PyObject* rabbet_py_engine_device(PyObject* self, PyObject* none) {
 
 static PyObject* rabbet_py_engine_profile_shape(PyObject* self,
                                                 PyObject* args) {
-  Py_ssize_t profile = 0, io = 0;
-  if (!PyArg_ParseTuple(args, "nn", &profile, &io)) return NULL;
+  PyObject* number = NULL;
+  size_t profile = 0;
+  Py_ssize_t io = 0;
+  if (!PyArg_ParseTuple(args, "On", &number, &io) ||
+      rabbet_py_to_index(number, "profile", &profile)) {
+    return NULL;
+  }
   rabbet_dims_t low, opt, high;
   rabbet_status_t status = rabbet_engine_profile_shape(
-      rabbet_py_pointer(self), (size_t)profile, (size_t)io, &low, &opt, &high);
+      rabbet_py_pointer(self), profile, (size_t)io, &low, &opt, &high);
   if (!rabbet_is_ok(status)) return rabbet_py_raise(status);
   return Py_BuildValue("(NNN)", rabbet_py_from_dims(&low),
                        rabbet_py_from_dims(&opt), rabbet_py_from_dims(&high));
@@ -149,13 +154,17 @@ static PyObject* rabbet_py_int_list(const int64_t* values, size_t count) {
 
 static PyObject* rabbet_py_engine_profile_values(PyObject* self,
                                                  PyObject* args) {
-  Py_ssize_t profile = 0, io = 0;
-  if (!PyArg_ParseTuple(args, "nn", &profile, &io)) return NULL;
+  PyObject* number = NULL;
+  size_t profile = 0;
+  Py_ssize_t io = 0;
+  if (!PyArg_ParseTuple(args, "On", &number, &io) ||
+      rabbet_py_to_index(number, "profile", &profile)) {
+    return NULL;
+  }
   const int64_t *low = NULL, *opt = NULL, *high = NULL;
   size_t count = 0;
-  rabbet_status_t status =
-      rabbet_engine_profile_values(rabbet_py_pointer(self), (size_t)profile,
-                                   (size_t)io, &low, &opt, &high, &count);
+  rabbet_status_t status = rabbet_engine_profile_values(
+      rabbet_py_pointer(self), profile, (size_t)io, &low, &opt, &high, &count);
   if (!rabbet_is_ok(status)) return rabbet_py_raise(status);
   return Py_BuildValue("(NNN)", rabbet_py_int_list(low, count),
                        rabbet_py_int_list(opt, count),
@@ -164,8 +173,8 @@ static PyObject* rabbet_py_engine_profile_values(PyObject* self,
 
 static PyObject* rabbet_py_engine_context_bytes(PyObject* self,
                                                 PyObject* profile) {
-  size_t index = PyLong_AsSize_t(profile), bytes = 0;
-  if (PyErr_Occurred()) return NULL;
+  size_t index = 0, bytes = 0;
+  if (rabbet_py_to_index(profile, "profile", &index)) return NULL;
   rabbet_status_t status =
       rabbet_engine_context_bytes(rabbet_py_pointer(self), index, &bytes);
   if (!rabbet_is_ok(status)) return rabbet_py_raise(status);

@@ -1,4 +1,5 @@
 // Statuses to exceptions and back.
+#include <stdarg.h>
 #include <string.h>
 
 #include "python/src/rabbet_py.h"
@@ -51,6 +52,18 @@ static PyObject* rabbet_py_fetch(void) {
   Py_XDECREF(type);
   Py_XDECREF(traceback);
   return value;
+}
+
+void rabbet_py_prefix_error(PyObject* type, const char* format, ...) {
+  if (!PyErr_ExceptionMatches(type)) return;
+  PyObject* exception = rabbet_py_fetch();
+  va_list args;
+  va_start(args, format);
+  PyObject* prefix = PyUnicode_FromFormatV(format, args);
+  va_end(args);
+  if (prefix) PyErr_Format(type, "%U: %S", prefix, exception);
+  Py_XDECREF(prefix);
+  Py_XDECREF(exception);
 }
 
 rabbet_status_t rabbet_py_status_from_exception(void) {

@@ -49,15 +49,30 @@ PyObject* rabbet_py_handle_new(PyTypeObject* type, void* pointer,
   return (PyObject*)self;
 }
 
+// The package's name for a type of the extension.
+static const char* rabbet_py_public_name(const PyTypeObject* type) {
+  const struct {
+    const PyTypeObject* type;
+    const char* name;
+  } names[] = {
+      {rabbet_py_types.network, "INetworkDefinition"},
+      {rabbet_py_types.tensor, "ITensor"},
+      {rabbet_py_types.layer, "ILayer"},
+      {rabbet_py_types.profile, "IOptimizationProfile"},
+      {rabbet_py_types.timing_cache, "ITimingCache"},
+      {rabbet_py_types.config, "IBuilderConfig"},
+      {rabbet_py_types.engine, "ICudaEngine"},
+      {rabbet_py_types.context, "IExecutionContext"},
+  };
+  for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); ++i)
+    if (names[i].type == type) return names[i].name;
+  return "object of the engine";
+}
+
 void* rabbet_py_handle_get(PyObject* object, PyTypeObject* type) {
   if (!PyObject_TypeCheck(object, type)) {
-    PyObject* wanted = PyType_GetName(type);
-    PyObject* found = PyType_GetName(Py_TYPE(object));
-    if (wanted && found) {
-      PyErr_Format(PyExc_TypeError, "expected a %U, got %U", wanted, found);
-    }
-    Py_XDECREF(wanted);
-    Py_XDECREF(found);
+    PyErr_Format(PyExc_TypeError, "expected an %s, got %R",
+                 rabbet_py_public_name(type), object);
     return NULL;
   }
   void* pointer = rabbet_py_pointer(object);

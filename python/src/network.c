@@ -60,8 +60,7 @@ static int rabbet_py_network_set_name(PyObject* self, PyObject* value,
   (void)closure;
   const char* name = NULL;
   rabbet_network_t* network = rabbet_py_network(self);
-  if (!network || !value ||
-      rabbet_py_to_text(value, "network name", false, &name)) {
+  if (!network || rabbet_py_to_text(value, "network name", false, &name)) {
     return -1;
   }
   rabbet_status_t status = rabbet_network_set_name(network, name);
@@ -147,6 +146,7 @@ static int rabbet_py_to_tensors(PyObject* sequence, rabbet_tensor_t*** out,
     if (item && !Py_IsNone(item)) {
       (*out)[i] = rabbet_py_handle_get(item, rabbet_py_types.tensor);
       bad = !(*out)[i];
+      if (bad) rabbet_py_prefix_error(PyExc_TypeError, "input %zd", i);
     }
     Py_XDECREF(item);
     if (!bad) continue;
@@ -257,8 +257,8 @@ typedef rabbet_tensor_t* (*rabbet_py_tensor_at_t)(const rabbet_network_t*,
 static PyObject* rabbet_py_network_tensor_at(PyObject* self, PyObject* index,
                                              rabbet_py_tensor_at_t at) {
   rabbet_network_t* network = rabbet_py_network(self);
-  size_t i = network ? PyLong_AsSize_t(index) : 0;
-  if (!network || PyErr_Occurred()) return NULL;
+  size_t i = 0;
+  if (!network || rabbet_py_to_index(index, "index", &i)) return NULL;
   return rabbet_py_wrap_tensor(at(network, i), self);
 }
 
@@ -272,8 +272,8 @@ static PyObject* rabbet_py_network_output(PyObject* self, PyObject* index) {
 
 static PyObject* rabbet_py_network_layer(PyObject* self, PyObject* index) {
   rabbet_network_t* network = rabbet_py_network(self);
-  size_t i = network ? PyLong_AsSize_t(index) : 0;
-  if (!network || PyErr_Occurred()) return NULL;
+  size_t i = 0;
+  if (!network || rabbet_py_to_index(index, "index", &i)) return NULL;
   return rabbet_py_wrap_layer(rabbet_network_layer(network, i), self);
 }
 

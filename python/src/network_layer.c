@@ -11,7 +11,7 @@ static int rabbet_py_layer_set_name(PyObject* self, PyObject* value,
                                     void* closure) {
   (void)closure;
   const char* name = NULL;
-  if (!value || rabbet_py_to_text(value, "layer name", false, &name)) return -1;
+  if (rabbet_py_to_text(value, "layer name", false, &name)) return -1;
   rabbet_status_t status = rabbet_layer_set_name(rabbet_py_pointer(self), name);
   return rabbet_is_ok(status) ? 0 : rabbet_py_raise_int(status);
 }
@@ -26,7 +26,7 @@ static int rabbet_py_layer_set_metadata(PyObject* self, PyObject* value,
                                         void* closure) {
   (void)closure;
   const char* text = NULL;
-  if (!value || rabbet_py_to_text(value, "metadata", false, &text)) return -1;
+  if (rabbet_py_to_text(value, "metadata", false, &text)) return -1;
   rabbet_status_t status =
       rabbet_layer_set_metadata(rabbet_py_pointer(self), text);
   return rabbet_is_ok(status) ? 0 : rabbet_py_raise_int(status);
@@ -48,30 +48,33 @@ static PyObject* rabbet_py_layer_num_outputs(PyObject* self, void* closure) {
 }
 
 static PyObject* rabbet_py_layer_get_input(PyObject* self, PyObject* index) {
-  size_t i = PyLong_AsSize_t(index);
-  if (PyErr_Occurred()) return NULL;
+  size_t i = 0;
+  if (rabbet_py_to_index(index, "input", &i)) return NULL;
   return rabbet_py_wrap_tensor(rabbet_layer_input(rabbet_py_pointer(self), i),
                                rabbet_py_network_of(self));
 }
 
 static PyObject* rabbet_py_layer_get_output(PyObject* self, PyObject* index) {
-  size_t i = PyLong_AsSize_t(index);
-  if (PyErr_Occurred()) return NULL;
+  size_t i = 0;
+  if (rabbet_py_to_index(index, "output", &i)) return NULL;
   return rabbet_py_wrap_tensor(rabbet_layer_output(rabbet_py_pointer(self), i),
                                rabbet_py_network_of(self));
 }
 
 static PyObject* rabbet_py_layer_set_input(PyObject* self, PyObject* args) {
-  Py_ssize_t index = 0;
-  PyObject* object = NULL;
-  if (!PyArg_ParseTuple(args, "nO", &index, &object)) return NULL;
+  size_t index = 0;
+  PyObject *number = NULL, *object = NULL;
+  if (!PyArg_ParseTuple(args, "OO", &number, &object) ||
+      rabbet_py_to_index(number, "input", &index)) {
+    return NULL;
+  }
   rabbet_tensor_t* tensor = NULL;
   if (!Py_IsNone(object)) {
     tensor = rabbet_py_handle_get(object, rabbet_py_types.tensor);
     if (!tensor) return NULL;
   }
   return rabbet_py_none_or_raise(
-      rabbet_layer_set_input(rabbet_py_pointer(self), (size_t)index, tensor));
+      rabbet_layer_set_input(rabbet_py_pointer(self), index, tensor));
 }
 
 static PyObject* rabbet_py_layer_attr(PyObject* self, PyObject* name_object) {

@@ -11,7 +11,7 @@ static int rabbet_py_tensor_set_name(PyObject* self, PyObject* value,
                                      void* closure) {
   (void)closure;
   const char* name = NULL;
-  if (!value || rabbet_py_to_text(value, "tensor name", false, &name)) {
+  if (rabbet_py_to_text(value, "tensor name", false, &name)) {
     return -1;
   }
   rabbet_status_t status =
@@ -31,7 +31,7 @@ static int rabbet_py_tensor_set_dtype(PyObject* self, PyObject* value,
                                       void* closure) {
   (void)closure;
   int64_t dtype = 0;
-  if (!value || rabbet_py_to_int64(value, "dtype", &dtype)) return -1;
+  if (rabbet_py_to_int64(value, "dtype", &dtype)) return -1;
   rabbet_status_t status =
       rabbet_tensor_set_dtype(rabbet_py_pointer(self), (rabbet_dtype_t)dtype);
   return rabbet_is_ok(status) ? 0 : rabbet_py_raise_int(status);
@@ -49,7 +49,7 @@ static int rabbet_py_tensor_set_dims(PyObject* self, PyObject* value,
                                      void* closure) {
   (void)closure;
   rabbet_dims_t dims;
-  if (!value || rabbet_py_to_dims(value, "shape", &dims)) return -1;
+  if (rabbet_py_to_dims(value, "shape", &dims)) return -1;
   rabbet_status_t status =
       rabbet_tensor_set_dims(rabbet_py_pointer(self), &dims);
   return rabbet_is_ok(status) ? 0 : rabbet_py_raise_int(status);
@@ -84,7 +84,7 @@ static int rabbet_py_tensor_set_formats(PyObject* self, PyObject* value,
                                         void* closure) {
   (void)closure;
   int64_t formats = 0;
-  if (!value || rabbet_py_to_int64(value, "allowed_formats", &formats)) {
+  if (rabbet_py_to_int64(value, "allowed_formats", &formats)) {
     return -1;
   }
   rabbet_status_t status = rabbet_tensor_set_allowed_formats(

@@ -18,6 +18,8 @@
 void* rabbet_py_raise(rabbet_status_t status);
 // Same for functions that return an int: -1.
 int rabbet_py_raise_int(rabbet_status_t status);
+// Puts "text: " before the message of the current exception, if it is `type`.
+void rabbet_py_prefix_error(PyObject* type, const char* format, ...);
 // None when OK.
 PyObject* rabbet_py_none_or_raise(rabbet_status_t status);
 // The current Python exception as a status that carries it; clears it.
@@ -33,6 +35,7 @@ typedef struct rabbet_py_handle_t {
   PyObject_HEAD void* pointer;
   PyObject* keep;
   void (*release)(void* pointer);
+  bool busy;  // in a call that has let go of the GIL (contexts)
 } rabbet_py_handle_t;
 
 // Slots that every handle type has; append to a PyType_Slot table.
@@ -111,6 +114,8 @@ int rabbet_py_to_dims(PyObject* object, const char* what,
                       rabbet_dims_t* out_dims);
 PyObject* rabbet_py_from_dims(const rabbet_dims_t* dims);  // tuple
 int rabbet_py_to_int64(PyObject* object, const char* what, int64_t* out_value);
+// IndexError if it is negative.
+int rabbet_py_to_index(PyObject* object, const char* what, size_t* out_index);
 // Borrowed from the str; None gives NULL if `none_ok`.
 int rabbet_py_to_text(PyObject* object, const char* what, bool none_ok,
                       const char** out_text);

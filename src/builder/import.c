@@ -126,8 +126,8 @@ rabbet_status_t rabbet_ir_import(rabbet_network_t* network,
   rabbet_status_t status = rabbet_network_infer(network);
   if (rabbet_is_ok(status) && network->outputs.count == 0)
     status = RABBET_STATUS(RABBET_STATUS_INVALID_ARGUMENT,
-                           "the network has no outputs: mark some with "
-                           "rabbet_network_mark_output");
+                           "the network has no outputs; mark the tensors that "
+                           "are wanted as outputs");
   if (rabbet_is_ok(status)) status = import_all(network, out_ir);
   if (!rabbet_is_ok(status)) rabbet_ir_deinitialize(out_ir);
   return status;

@@ -135,6 +135,8 @@ static rabbet_status_t rabbet_cpu_synchronize(rabbet_device_t* device,
 static rabbet_status_t rabbet_cpu_begin_run(rabbet_device_t* device,
                                             int threads, void** out_token) {
   (void)device;
+  *out_token = NULL;
+  RABBET_RETURN_IF_ERROR(rabbet_cpu_claim_threads(threads));
   *out_token = (void*)(intptr_t)rabbet_cpu_set_threads(threads);
   return rabbet_ok();
 }

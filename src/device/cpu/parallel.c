@@ -1,5 +1,7 @@
 #include "device/cpu/parallel.h"
 
+#include <pthread.h>
+
 #include "base/math.h"
 
 // Of libgomp, the OpenMP runtime that oneDNN uses: called by name, so that
@@ -51,6 +53,35 @@ void rabbet_cpu_parallel(int64_t count, int64_t grain,
     body(context, 0, count);
   else
     GOMP_parallel(rabbet_cpu_loop_share, &loop, (unsigned)threads, 0);
+}
+
+// OpenMP's threads belong to the thread that first ran a loop on them, and a
+// fork leaves them behind: a loop of that thread in the child would wait for
+// them for ever. Other threads of the child get threads of their own.
+static _Thread_local bool has_team, lost_team;
+
+static void rabbet_cpu_after_fork(void) {
+  if (has_team) lost_team = true;
+}
+
+static void rabbet_cpu_watch_forks(void) {
+  pthread_atfork(NULL, NULL, rabbet_cpu_after_fork);
+}
+
+rabbet_status_t rabbet_cpu_claim_threads(int threads) {
+  static pthread_once_t once = PTHREAD_ONCE_INIT;
+  if (threads <= 1) return rabbet_ok();
+  if (lost_team)
+    return RABBET_STATUS(
+        RABBET_STATUS_FAILED_PRECONDITION,
+        "%d CPU threads are asked for in a process that was forked by a "
+        "thread which had run on several: they did not survive the fork. Start "
+        "processes afresh (multiprocessing: 'spawn'), call from a new thread, "
+        "or use 1 thread",
+        threads);
+  if (!has_team) pthread_once(&once, rabbet_cpu_watch_forks);
+  has_team = true;
+  return rabbet_ok();
 }
 
 int rabbet_cpu_set_threads(int threads) {

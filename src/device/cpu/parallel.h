@@ -5,6 +5,8 @@
 
 #include <stdint.h>
 
+#include "base/status.h"
+
 // Calls body for disjoint ranges that cover [0, count), at most one for each
 // thread, none shorter than `grain` (but the last). In the calling thread alone
 // when one range is enough.
@@ -21,6 +23,9 @@ static inline int rabbet_cpu_slots(int threads) {
   return threads > 1 ? threads : 1;
 }
 
+// Fails where the calling thread cannot run loops on `threads` threads: in the
+// child of a fork. Before a run.
+rabbet_status_t rabbet_cpu_claim_threads(int threads);
 // Threads that the calling thread's loops use from now on; returns what it was.
 int rabbet_cpu_set_threads(int threads);
 
