@@ -2,7 +2,7 @@
 #include <signal.h>
 
 #include "cli/main.h"
-#include "rabbet_py.h"
+#include "python/src/rabbet_py.h"
 
 // A plugin's exception is shown with its traceback, all else by its message, as
 // the program itself does.

@@ -220,7 +220,7 @@ def test_names_and_shapes() -> None:
     assert network.get_input(0).name == "renamed"
     with pytest.raises(trt.AlreadyExistsError, match="renamed"):
         network.add_input("renamed", trt.float32, (1,))
-    with pytest.raises(TypeError, match="NetworkTensor"):
+    with pytest.raises(TypeError, match="an ITensor"):
         network.mark_output("x")
 
 
