@@ -70,7 +70,9 @@ if(RABBET_WHEEL)
       execute_process(COMMAND ${PATCHELF} --set-rpath \"\\\$ORIGIN\" \"\${copy}\"
         COMMAND_ERROR_IS_FATAL ANY)
       # Whose it is, and under which terms, as its Debian package says.
-      execute_process(COMMAND dpkg-query --search \"\${real}\"
+      # The name alone: packages may list /lib where we see /usr/lib.
+      get_filename_component(file \"\${real}\" NAME)
+      execute_process(COMMAND dpkg-query --search \"*/\${file}\"
         OUTPUT_VARIABLE owner ERROR_QUIET)
       if(owner MATCHES \"^([^:, ]+)\")
         set(terms \"/usr/share/doc/\${CMAKE_MATCH_1}/copyright\")

@@ -26,7 +26,7 @@ def pad_by_network(x: np.ndarray, pad: int) -> np.ndarray:
 
 
 def main(operator: Path) -> None:
-    trt.plugin.load(operator)
+    trt.load_plugins(operator)
     x = np.random.default_rng(0).normal(size=(2, 3, 16, 20)).astype(np.float32)
     y = pad_by_network(x, pad=3)
     expected = np.pad(x, ((0, 0), (0, 0), (3, 3), (3, 3)), mode="wrap")

@@ -1,6 +1,10 @@
-"""Addition in place: the output is the input's memory."""
+"""Addition in place: the output is the input's memory.
+
+python inplace_add.py
+"""
 
 import numpy as np
+import rabbet as trt
 import rabbet.plugin as trtp
 
 
@@ -13,3 +17,33 @@ def describe(x: trtp.TensorDesc, value: float) -> trtp.TensorDesc:
 def run(x, value: float, outputs, stream):
     y = np.from_dlpack(outputs[0])  # the same memory as x
     y += np.float32(value)
+
+
+def make_model() -> trt.Model:
+    """y = x + 1 + 2, z = x * 10: x has a second reader, so that it is copied once."""
+    network = trt.Builder(trt.Logger()).create_network()
+    x = network.add_input("x", trt.float32, (2, 3))
+    y = x
+    for value in (1.0, 2.0):
+        layer = network.add_plugin(trtp.op.example.inplace_add(y, value=value))
+        y = layer.get_output(0)
+    y.name = "y"
+    ten = network.add_constant((1, 1), np.full((1, 1), 10, np.float32)).get_output(0)
+    z = network.add_elementwise(x, ten, trt.ElementWiseOperation.PROD).get_output(0)
+    z.name = "z"
+    network.mark_output(y)
+    network.mark_output(z)
+    return trt.compile(network)
+
+
+def main() -> None:
+    x = np.arange(6, dtype=np.float32).reshape(2, 3)
+    y, z = make_model()(x)
+    np.testing.assert_array_equal(y, np.arange(6).reshape(2, 3) + 3)
+    np.testing.assert_array_equal(z, x * 10)
+    np.testing.assert_array_equal(x, np.arange(6).reshape(2, 3))
+    print("inplace_add: x + 3 and 10 x, and x is as it was")
+
+
+if __name__ == "__main__":
+    main()

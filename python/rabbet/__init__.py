@@ -172,6 +172,7 @@ from ._onnx import (
     OnnxParser,
     ParserError,
 )
+from ._plugins import load_plugins
 from ._runtime import (
     EngineInspector,
     ICudaEngine,
@@ -338,6 +339,7 @@ __all__ = [
     "int32",
     "int64",
     "load",
+    "load_plugins",
     "nptype",
     "uint8",
     "volume",

@@ -1,0 +1,120 @@
+"""Every example runs, and does what it says."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from onnx import helper
+
+from .c_programs import EXAMPLES, ROOT, WARNINGS, compile_program, needed, output
+from .command import FLOAT, PROGRAM, command, save_model
+
+LIBRARIES = Path(PROGRAM).parent.parent / "lib"
+INCLUDE = ROOT / "include"
+HEADERS = sorted((INCLUDE / "rabbet").glob("*.h"))
+
+# ---- C ---------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def run_plan(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return compile_program(
+        EXAMPLES / "c_run_plan" / "run_plan.c",
+        tmp_path_factory.mktemp("c") / "run_plan",
+        include=INCLUDE,
+        libraries=LIBRARIES,
+        names=("rabbet_runtime",),
+    )
+
+
+def test_run_plan(run_plan: Path, tmp_path: Path) -> None:
+    weights = np.arange(8, dtype=np.float32).reshape(4, 2) + 1
+    model = save_model(
+        tmp_path / "m.onnx",
+        [helper.make_node("MatMul", ["x", "w"], ["y"])],
+        {"x": (FLOAT, [1, 4])},
+        {"y": (FLOAT, [1, 2])},
+        {"w": weights},
+    )
+    command("build", model, "--device", "cpu", "--quiet")
+    # The program's inputs are ones.
+    assert output(run_plan, tmp_path / "m.plan") == f"y[0] = {weights[:, 0].sum():g}\n"
+    assert "gone.plan" in output(run_plan, tmp_path / "gone.plan", code=1)
+
+
+def test_run_plan_needs_the_runtime_alone(run_plan: Path) -> None:
+    ours = [name for name in needed(run_plan) if name.startswith("librabbet")]
+    assert ours == ["librabbet_runtime.so"]
+    runtime = needed(LIBRARIES / "librabbet_runtime.so")
+    assert not [name for name in runtime if "stdc++" in name or "python" in name]
+
+
+def test_network(tmp_path: Path) -> None:
+    program = compile_program(
+        EXAMPLES / "c_network" / "swish_network.c",
+        tmp_path / "swish",
+        include=INCLUDE,
+        libraries=LIBRARIES,
+        names=("rabbet", "rabbet_runtime", "m"),
+    )
+    text = output(program, env={**os.environ, "RABBET_DEVICE": "cpu"})
+    assert "32 values, all as expected" in text
+    assert "swish" in text
+
+
+@pytest.mark.parametrize("header", HEADERS, ids=lambda header: header.name)
+def test_headers_stand_alone(header: Path) -> None:
+    """Each compiles by itself, as C and as C++."""
+    source = f"#include <rabbet/{header.name}>\nint main(void) {{ return 0; }}\n"
+    compilers = [["cc", *WARNINGS, "-x", "c"]]
+    if shutil.which("c++"):
+        compilers.append(["c++", "-std=c++17", "-Wall", "-Wextra", "-Werror", "-xc++"])
+    for compiler in compilers:
+        subprocess.run(
+            [*compiler, "-fsyntax-only", f"-I{INCLUDE}", "-"],
+            input=source,
+            text=True,
+            check=True,
+        )
+
+
+# ---- Python ----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["numpy", "numba", "ctypes", "torch"])
+def test_circular_padding(kind: str, tmp_path: Path) -> None:
+    if kind in ("numba", "torch") and importlib.util.find_spec(kind) is None:
+        pytest.skip(f"{kind} is not installed")
+    folder = EXAMPLES / "circular_padding"
+    text = output(sys.executable, folder / "run.py", folder / f"circ_pad_{kind}.py", cwd=tmp_path)
+    assert f"circ_pad_{kind}.py: (2, 3, 16, 20) -> (2, 3, 22, 26), equal" in text
+
+
+@pytest.mark.parametrize("name", ["inplace_add", "non_zero"])
+def test_operators(name: str, tmp_path: Path) -> None:
+    assert f"{name}: " in output(sys.executable, EXAMPLES / name / f"{name}.py", cwd=tmp_path)
+
+
+def test_demo(tmp_path: Path) -> None:
+    """The main job, in two processes, against ONNX Runtime."""
+    text = output(sys.executable, 
+        EXAMPLES / "demo" / "demo.py", "--folder", tmp_path, cwd=tmp_path
+    )
+    assert text.count("  ok\n") == 2
+    assert "WRONG" not in text
+    assert (tmp_path / "model.plan").stat().st_size > 1000
+    assert (tmp_path / "padded.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_readme_shows_the_demo_operator() -> None:
+    """The twenty lines of the README are those that `make demo` runs."""
+    code = (ROOT / "README.md").read_text().split("```python\n")[1].split("```")[0]
+    operator = (EXAMPLES / "demo" / "circ_pad.py").read_text()
+    assert code.strip() in operator

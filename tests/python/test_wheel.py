@@ -1,0 +1,266 @@
+"""The wheel: complete, small, and at home in an empty environment."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import venv
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import helper, numpy_helper
+
+from .c_programs import EXAMPLES, ROOT, needed, output
+from .command import FLOAT, save_model
+
+LIMIT = 40e6
+# Libraries that every Linux of the manylinux kind has.
+BASE = re.compile(
+    r"(ld-linux-x86-64|lib(c|m|mvec|pthread|dl|rt|stdc\+\+|gcc_s))\.so\.\d+$"
+)
+# Settings that a user's shell would have, and nothing of ours.
+SCRUBBED = {"PATH": "/usr/bin:/bin", "HOME": "/nonexistent"}
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Built by pip from the checkout; what the build needs must be installed."""
+    folder = tmp_path_factory.mktemp("wheel")
+    output(
+        sys.executable, "-m", "pip", "wheel", "--quiet", "--no-build-isolation",
+        "--no-deps", "--disable-pip-version-check", "--wheel-dir", folder, ROOT,
+    )  # fmt: skip
+    (file,) = folder.glob("*.whl")
+    return file
+
+
+@pytest.fixture(scope="module")
+def environment(tmp_path_factory: pytest.TempPathFactory, wheel: Path) -> Path:
+    """A virtual environment that holds the wheel and NumPy, and nothing else."""
+    folder = tmp_path_factory.mktemp("environment")
+    venv.create(folder, with_pip=True)
+    python = folder / "bin" / "python3"
+    output(python, "-m", "pip", "install", "--quiet", "--no-deps", "--no-index",
+           "--disable-pip-version-check", wheel)  # fmt: skip
+    # From here, so that the test needs no network.
+    installed = Path(np.__file__).parents[1]
+    for part in installed.glob("numpy*"):
+        shutil.copytree(part, packages(folder) / part.name)
+    return folder
+
+
+def packages(environment: Path) -> Path:
+    name = f"python{sys.version_info.major}.{sys.version_info.minor}"
+    return environment / "lib" / name / "site-packages"
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A convolution (oneDNN) and an operator in Python."""
+    folder = tmp_path_factory.mktemp("model")
+    weights = np.random.default_rng(0).normal(size=(8, 3, 3, 3)).astype(np.float32)
+    return save_model(
+        folder / "m.onnx",
+        [
+            helper.make_node("Conv", ["x", "w"], ["c"], name="conv"),
+            helper.make_node("Twice", ["c"], ["y"], plugin_namespace="wheel"),
+        ],
+        {"x": (FLOAT, [1, 3, 10, 10])},
+        {"y": (FLOAT, [1, 8, 8, 8])},
+        {"w": weights},
+    )
+
+
+OPERATOR = '''
+import numpy as np
+import rabbet.plugin as trtp
+
+@trtp.register("wheel::Twice")
+def describe(x: trtp.TensorDesc) -> trtp.TensorDesc:
+    return x.like()
+
+@trtp.impl("wheel::Twice")
+def run(x: trtp.Tensor, outputs: tuple[trtp.Tensor], stream: int) -> None:
+    np.multiply(np.asarray(x), 2, out=np.asarray(outputs[0]))
+'''
+
+
+@pytest.fixture(scope="module")
+def operator(model: Path) -> Path:
+    file = model.with_name("twice.py")
+    file.write_text(OPERATOR)
+    return file
+
+
+def elf_files(folder: Path) -> list[Path]:
+    """Programs and libraries below a folder."""
+    files = [file for file in folder.rglob("*") if file.is_file()]
+    return [file for file in files if file.open("rb").read(4) == b"\x7fELF"]
+
+
+# ---- The file --------------------------------------------------------------
+
+
+def test_file(wheel: Path) -> None:
+    assert "-cp311-abi3-" in wheel.name
+    assert wheel.stat().st_size < LIMIT
+    names = zipfile.ZipFile(wheel).namelist()
+    for name in (
+        "rabbet/_rabbet.abi3.so",
+        "rabbet/_rabbet.pyi",
+        "rabbet/py.typed",
+        "rabbet/plugin/__init__.py",
+        "rabbet/include/rabbet/engine.h",
+        "rabbet/lib/cmake/rabbet/rabbet-config.cmake",
+        "rabbet/lib/librabbet_cpu.so",
+    ):
+        assert name in names
+    python = {str(p.relative_to(ROOT / "python")) for p in (ROOT / "python").rglob("*.py")}
+    assert {name for name in names if name.endswith(".py")} == python
+    headers = {f"rabbet/include/rabbet/{p.name}" for p in ROOT.glob("include/rabbet/*")}
+    assert headers <= set(names)
+
+
+def test_every_library_is_inside(environment: Path) -> None:
+    """What a file needs is beside it or of the base system; no path leads out."""
+    folder = packages(environment) / "rabbet"
+    inside = {file.name for file in (folder / "lib").iterdir()}
+    files = [*elf_files(folder), environment / "bin" / "rabbet"]
+    assert len(files) > 6
+    for file in files:
+        for name in needed(file):
+            assert name in inside or BASE.match(name), f"{file.name} needs {name}"
+        paths = re.findall(r"R(?:UN)?PATH.*\[(.*)\]", output("readelf", "-d", file))
+        for path in ":".join(paths).split(":"):
+            assert path == "" or path.startswith("$ORIGIN"), f"{file.name}: {path}"
+
+
+def test_bundled_libraries_carry_their_terms(environment: Path) -> None:
+    lib = packages(environment) / "rabbet" / "lib"
+    foreign = [f for f in elf_files(lib) if not f.name.startswith("librabbet")]
+    assert {"libdnnl.so.2", "libprotobuf-c.so.1"} <= {file.name for file in foreign}
+    if not shutil.which("dpkg-query"):
+        pytest.skip("only Debian's packages say whose a library is")
+    for file in foreign:
+        terms = file.with_name(f"{file.name}.copyright").read_text()
+        assert "icense" in terms
+
+
+# ---- Python ----------------------------------------------------------------
+
+PROGRAM = """
+import sys, ctypes, json, zlib
+import numpy as np
+
+def libraries():
+    lines = open("/proc/self/maps").read().splitlines()
+    return {line.split()[-1] for line in lines if ".so" in line}
+
+before = libraries()
+import rabbet
+model = rabbet.compile(sys.argv[1], plugins=[sys.argv[2]], device="cpu")
+x = np.random.default_rng(1).normal(size=(1, 3, 10, 10)).astype(np.float32)
+np.savez(sys.argv[3], x=x, y=model(x))
+print(json.dumps([rabbet.__file__, sorted(libraries() - before)]))
+"""
+
+
+def expected(x: Any, model: Path) -> Any:
+    """The model in NumPy."""
+    (weights,) = onnx.load(model).graph.initializer
+    windows = np.lib.stride_tricks.sliding_window_view(x[0], (3, 3), axis=(1, 2))
+    w = numpy_helper.to_array(weights)
+    return 2 * np.einsum("chwij,ocij->ohw", windows, w)[None]
+
+
+def test_python(environment: Path, model: Path, operator: Path, tmp_path: Path) -> None:
+    """Every library that building and running opens is inside the wheel."""
+    result = tmp_path / "result.npz"
+    text = output(
+        environment / "bin" / "python3", "-I", "-c", PROGRAM, model, operator, result,
+        env=SCRUBBED, cwd=tmp_path,
+    )  # fmt: skip
+    file, opened = json.loads(text.splitlines()[-1])
+    folder = packages(environment) / "rabbet"
+    assert Path(file) == folder / "__init__.py"
+    stdlib = Path(os.__file__).resolve().parent
+    names = {Path(path).name for path in opened}
+    assert {"librabbet_cpu.so", "libdnnl.so.2", "_rabbet.abi3.so"} <= names
+    for path in map(Path, opened):
+        inside = path.is_relative_to(environment.resolve())
+            inside = inside or path.is_relative_to(stdlib)
+        assert inside or BASE.match(path.name), f"{path} is opened from outside"
+    found = np.load(result)
+    np.testing.assert_allclose(found["y"], expected(found["x"], model), rtol=1e-4, atol=1e-5)
+
+
+# ---- The command -----------------------------------------------------------
+
+
+def test_command(environment: Path, model: Path, operator: Path, tmp_path: Path) -> None:
+    program = environment / "bin" / "rabbet"
+    assert "\ncpu " in output(program, "version", env=SCRUBBED)
+    plan, result = tmp_path / "m.plan", tmp_path / "y.npz"
+    x = np.random.default_rng(2).normal(size=(1, 3, 10, 10)).astype(np.float32)
+    np.savez(tmp_path / "x.npz", x=x)
+    # The environment's own interpreter imports the operator.
+    output(program, "build", model, "--plugins", operator, "-o", plan, "--quiet",
+           env=SCRUBBED)  # fmt: skip
+    output(program, "run", plan, "--plugins", operator, "--inputs", tmp_path / "x.npz",
+           "-o", result, env=SCRUBBED)  # fmt: skip
+    found = np.load(result)["y"]
+    np.testing.assert_allclose(found, expected(x, model), rtol=1e-4, atol=1e-5)
+
+
+def test_libraries_of_the_command(environment: Path, tmp_path: Path) -> None:
+    relu = save_model(
+        tmp_path / "relu.onnx",
+        [helper.make_node("Relu", ["x"], ["y"])],
+        {"x": (FLOAT, [2])},
+        {"y": (FLOAT, [2])},
+    )
+    done = subprocess.run(
+        [environment / "bin" / "rabbet", "run", relu, "--quiet"],
+        env={**SCRUBBED, "LD_DEBUG": "files"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    folder = (packages(environment) / "rabbet").resolve()
+    opened = {Path(p) for p in re.findall(r"calling init: (\S+)", done.stderr)}
+    assert "librabbet_cpu.so" in {path.name for path in opened}
+    for path in opened:
+        inside = path.resolve().is_relative_to(folder)
+        assert inside or BASE.match(path.name), f"{path} is opened from outside"
+
+
+# ---- C ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("example", ["c_run_plan", "c_network"])
+def test_cmake_package(example: str, environment: Path, tmp_path: Path) -> None:
+    prefix = packages(environment) / "rabbet"
+    output("cmake", "-S", EXAMPLES / example, "-B", tmp_path, f"-Drabbet_ROOT={prefix}",
+           env={**SCRUBBED, "PATH": f"{Path(shutil.which('cmake') or '').parent}:/usr/bin:/bin"})  # fmt: skip
+    output("cmake", "--build", tmp_path)
+    if example == "c_network":
+        text = output(tmp_path / "swish_network", env=SCRUBBED)
+        assert "32 values, all as expected" in text
+        return
+    model = save_model(
+        tmp_path / "m.onnx",
+        [helper.make_node("Add", ["x", "x"], ["y"])],
+        {"x": (FLOAT, [3])},
+        {"y": (FLOAT, [3])},
+    )
+    output(environment / "bin" / "rabbet", "build", model, "--quiet", env=SCRUBBED)
+    text = output(tmp_path / "run_plan", tmp_path / "m.plan", env=SCRUBBED)
+    assert text == "y[0] = 2\n"
