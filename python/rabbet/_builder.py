@@ -10,6 +10,7 @@ from . import _rabbet
 from ._callbacks import IErrorRecorder, ILogger, IProgressMonitor, IStreamWriter, check_logger
 from ._dims import Dims
 from ._network import INetworkDefinition
+from ._recorder import recorded
 
 IHostMemory = _rabbet.IHostMemory
 
@@ -255,6 +256,7 @@ class Builder:
         """An empty network; flags are bits 1 << NetworkDefinitionCreationFlag."""
         network = INetworkDefinition(int(flags), self._logger)
         network._builder = self
+        network.error_recorder = self.error_recorder
         return network
 
     def create_builder_config(self) -> IBuilderConfig:
@@ -265,6 +267,7 @@ class Builder:
         """A profile without ranges."""
         return IOptimizationProfile()
 
+    @recorded
     def build_serialized_network(
         self, network: INetworkDefinition, config: IBuilderConfig
     ) -> IHostMemory:

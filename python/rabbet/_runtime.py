@@ -12,6 +12,7 @@ from . import _rabbet
 from ._callbacks import IErrorRecorder, ILogger, IOutputAllocator, IProfiler, check_logger
 from ._dims import Dims
 from ._errors import FailedPreconditionError, NotFoundError
+from ._recorder import recorded
 
 
 class IoInfo(NamedTuple):
@@ -148,6 +149,7 @@ class ICudaEngine(_rabbet.Engine):
         index = self._find(name)[1].aliased_input
         return None if index < 0 else self._io(index)[0]
 
+    @recorded
     def create_execution_context(
         self,
         strategy: e.ExecutionContextAllocationStrategy = (
@@ -159,7 +161,9 @@ class ICudaEngine(_rabbet.Engine):
             raise NotImplementedError(
                 "contexts allocate their memory themselves; use STATIC"
             )
-        return _rabbet.create_context(IExecutionContext, self)
+        context = _rabbet.create_context(IExecutionContext, self)
+        context.error_recorder = self.error_recorder
+        return context
 
     def create_engine_inspector(self) -> EngineInspector:
         """An inspector of this engine."""
@@ -209,6 +213,7 @@ class IExecutionContext(_rabbet.Context):
         self._set_profile(profile_index)
         return True
 
+    @recorded
     def set_input_shape(self, name: str, shape: Iterable[int]) -> bool:
         """Shape of a dynamic input; the error names the profile's range."""
         self._set_shape(name, tuple(Dims(shape)))
@@ -234,6 +239,7 @@ class IExecutionContext(_rabbet.Context):
             step *= shape[axis]
         return Dims(strides)
 
+    @recorded
     def set_tensor_address(self, name: str, memory: int) -> bool:
         """Where a run reads or writes; kept between runs."""
         self._set_address(name, memory)
@@ -247,6 +253,7 @@ class IExecutionContext(_rabbet.Context):
         """Bytes that an output needs at the present input shapes."""
         return self._bytes(name)
 
+    @recorded
     def infer_shapes(self) -> list[str]:
         """Names of inputs whose shape or address is missing; none: all is there."""
         missing = self._infer()
@@ -257,6 +264,7 @@ class IExecutionContext(_rabbet.Context):
         """Whether every input has a shape."""
         return not self.infer_shapes()
 
+    @recorded
     def set_output_allocator(self, name: str, output_allocator: Any) -> bool:
         """Asked for an output's memory in each run; None: the address is used."""
         if output_allocator is not None and not isinstance(
@@ -294,11 +302,13 @@ class IExecutionContext(_rabbet.Context):
         """Accepted: each run reports by itself."""
         return True
 
+    @recorded
     def execute_async_v3(self, stream_handle: int = 0) -> bool:
         """Runs on a stream; on the CPU (stream 0) it is done when this returns."""
         self._execute(stream_handle)
         return True
 
+    @recorded
     def execute_v2(self, bindings: Iterable[int]) -> bool:
         """Runs with addresses in the order of get_tensor_name."""
         addresses = list(bindings)
@@ -365,21 +375,27 @@ class Runtime:
         """Where messages go."""
         return self._logger
 
+    @recorded
     def deserialize_cuda_engine(self, serialized_engine: Any) -> ICudaEngine:
         """An engine from a plan's bytes, or from an IStreamReader."""
         data = serialized_engine
         if callable(getattr(data, "read", None)):
             data = _read_all(data)
-        return _rabbet.deserialize_engine(
+        engine = _rabbet.deserialize_engine(
             ICudaEngine, data, self.device, self._logger, self.engine_host_code_allowed
         )
+        engine.error_recorder = self.error_recorder
+        return engine
 
+    @recorded
     def load_cuda_engine(self, path: str) -> ICudaEngine:
         """An engine from a file, used in place."""
         os.stat(path)  # FileNotFoundError, as from open()
-        return _rabbet.load_engine(
+        engine = _rabbet.load_engine(
             ICudaEngine, path, self.device, self._logger, self.engine_host_code_allowed
         )
+        engine.error_recorder = self.error_recorder
+        return engine
 
 
 def _read_all(reader: Any) -> bytes:

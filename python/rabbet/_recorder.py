@@ -1,0 +1,49 @@
+"""Tells error recorders of what is raised."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from . import _errors
+from ._enums import ErrorCodeTRT
+
+Method = TypeVar("Method", bound=Callable[..., Any])
+
+# The first class that fits gives the code.
+_CODES: tuple[tuple[type[BaseException], ErrorCodeTRT], ...] = (
+    (_errors.OutOfMemoryError, ErrorCodeTRT.FAILED_ALLOCATION),
+    (_errors.UnsupportedError, ErrorCodeTRT.UNSUPPORTED_STATE),
+    (_errors.UnavailableError, ErrorCodeTRT.FAILED_INITIALIZATION),
+    (_errors.FailedPreconditionError, ErrorCodeTRT.INVALID_STATE),
+    (_errors.PluginError, ErrorCodeTRT.FAILED_EXECUTION),
+    (_errors.InternalError, ErrorCodeTRT.INTERNAL_ERROR),
+    (_errors.Error, ErrorCodeTRT.INVALID_ARGUMENT),
+    (TypeError, ErrorCodeTRT.INVALID_ARGUMENT),
+)
+
+
+def error_code(error: BaseException) -> ErrorCodeTRT:
+    """The kind under which recorders know an exception; what a plugin or
+    another callback raised itself is a failed execution."""
+    for kind, code in _CODES:
+        if isinstance(error, kind):
+            return code
+    return ErrorCodeTRT.FAILED_EXECUTION
+
+
+def recorded(method: Method) -> Method:
+    """Reports what `method` raises to its object's `error_recorder`, if that
+    has one; the exception goes on."""
+
+    @functools.wraps(method)
+    def call(self: Any, *args: Any, **kwargs: Any) -> Any:
+        try:
+            return method(self, *args, **kwargs)
+        except Exception as error:
+            if self.error_recorder is not None:
+                self.error_recorder.report_error(error_code(error), str(error))
+            raise
+
+    return call  # type: ignore[return-value]
