@@ -196,7 +196,7 @@ def test_python(environment: Path, model: Path, operator: Path, tmp_path: Path) 
     assert {"librabbet_cpu.so", "libdnnl.so.2", "_rabbet.abi3.so"} <= names
     for path in map(Path, opened):
         inside = path.is_relative_to(environment.resolve())
-            inside = inside or path.is_relative_to(stdlib)
+        inside = inside or path.is_relative_to(stdlib)
         assert inside or BASE.match(path.name), f"{path} is opened from outside"
     found = np.load(result)
     np.testing.assert_allclose(found["y"], expected(found["x"], model), rtol=1e-4, atol=1e-5)
