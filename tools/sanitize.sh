@@ -1,18 +1,40 @@
 #!/usr/bin/env bash
 # Builds the C code under sanitizers and runs its tests: address and undefined
-# together, then thread (without OpenMP's own threads, which it cannot follow).
+# together, then thread (with one OpenMP thread: it cannot follow libgomp's).
+#
+#   tools/sanitize.sh [asan] [tsan]    both by default
 set -euo pipefail
 cd "$(dirname "$0")/.."
 python=$(pwd)/.venv/bin/python
 
 run() { # name, sanitizers
   cmake -S . -B "build-$1" -G Ninja -DRABBET_SANITIZE="$2" -DRABBET_PYTHON=OFF \
-    -DCMAKE_BUILD_TYPE=RelWithDebInfo -DPython3_EXECUTABLE="$python" >/dev/null
-  cmake --build "build-$1" | tail -1
-  (cd "build-$1" && ctest --output-on-failure -j2 --timeout 900 | tail -25)
+    -DCMAKE_BUILD_TYPE=RelWithDebInfo -DPython3_EXECUTABLE="$python" \
+    >"build-$1.log"
+  cmake --build "build-$1" >>"build-$1.log" || {
+    tail -50 "build-$1.log"
+    exit 1
+  }
+  echo "sanitize: $2"
+  # Fails with what the failed tests said, and otherwise says little.
+  (cd "build-$1" && ctest --output-on-failure -j2 --timeout 900 >tests.log) || {
+    grep -v ' Passed \|^ *Start ' "build-$1/tests.log"
+    exit 1
+  }
+  tail -1 "build-$1/tests.log"
 }
 
-export ASAN_OPTIONS=detect_leaks=1 UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1
-run asan address,undefined
-TSAN_OPTIONS="halt_on_error=1 suppressions=$(pwd)/tools/tsan.supp" \
-  RABBET_THREADS=1 OMP_NUM_THREADS=1 run tsan thread
+export ASAN_OPTIONS=detect_leaks=1
+export UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1
+export TSAN_OPTIONS="halt_on_error=1 suppressions=$(pwd)/tools/tsan.supp"
+[ "$#" -gt 0 ] || set -- asan tsan
+for name in "$@"; do
+  case $name in
+    asan) run asan address,undefined ;;
+    tsan) RABBET_THREADS=1 OMP_NUM_THREADS=1 run tsan thread ;;
+    *)
+      echo "sanitize: '$name' is neither asan nor tsan" >&2
+      exit 2
+      ;;
+  esac
+done

@@ -91,15 +91,15 @@ static const rabbet_plugin_field_t fields[] = {
 };
 
 static rabbet_plugin_creator_t probe(const char* name) {
-  return (rabbet_plugin_creator_t){.struct_size =
-                                       sizeof(rabbet_plugin_creator_t),
-                                   .name = name,
-                                   .plugin_namespace = "test",
-                                   .origin = "plugin_test.c",
-                                   .fields = fields,
-                                   .field_count = 3,
-                                   .create = probe_create,
-                                   .destroy = creator_destroy};
+  return (rabbet_plugin_creator_t){
+      .struct_size = sizeof(rabbet_plugin_creator_t),
+      .name = name,
+      .plugin_namespace = "test",
+      .origin = "plugin_test.c",
+      .fields = fields,
+      .field_count = 3,
+      .create = probe_create,
+      .destroy = creator_destroy};
 }
 
 static const int64_t pads[] = {1, 2};
@@ -207,9 +207,10 @@ static void test_attributes_are_checked(void** state) {
   expect_create_error(NULL, 0, "required attribute 'pads'");
   const rabbet_attr_t twice[] = {pads_attr, pads_attr};
   expect_create_error(twice, 2, "given twice");
-  const rabbet_attr_t table[] = {
-      pads_attr,
-      {.name = "table", .type = RABBET_ATTR_TENSOR, .dtype = RABBET_DTYPE_FLOAT}};
+  const rabbet_attr_t table[] = {pads_attr,
+                                 {.name = "table",
+                                  .type = RABBET_ATTR_TENSOR,
+                                  .dtype = RABBET_DTYPE_FLOAT}};
   expect_create_error(table, 2, "array of HALF, not of FLOAT");
   assert_int_equal(answers.created, 0);
 }
@@ -337,8 +338,7 @@ static void test_descriptions_are_checked(void** state) {
   };
   rabbet_plugin_t* plugin = make(&pads_attr, 1);
   rabbet_expr_graph_t* graph = NULL;
-  RABBET_EXPECT_OK(
-      rabbet_expr_graph_create(rabbet_allocator_system(), &graph));
+  RABBET_EXPECT_OK(rabbet_expr_graph_create(rabbet_allocator_system(), &graph));
   int32_t tensor = 7;
   rabbet_dim_builder_t builder = {graph, &tensor, 1};
   rabbet_plugin_input_t input = {.dtype = RABBET_DTYPE_FLOAT, .rank = 1};
@@ -360,8 +360,7 @@ static void test_descriptions_are_checked(void** state) {
 static void test_size_tensors_are_symbols(void** state) {
   (void)state;
   rabbet_expr_graph_t* graph = NULL;
-  RABBET_EXPECT_OK(
-      rabbet_expr_graph_create(rabbet_allocator_system(), &graph));
+  RABBET_EXPECT_OK(rabbet_expr_graph_create(rabbet_allocator_system(), &graph));
   int32_t tensors[] = {4, 9};
   rabbet_dim_builder_t builder = {graph, tensors, 2};
   rabbet_dim_t opt = 0, upper = 0, size = 0, again = 0;
@@ -414,8 +413,7 @@ static void test_combinations_and_tactics(void** state) {
   assert_int_equal(count, 2);
   answers.combination[1].format = RABBET_FORMAT_CHW16;  // needs rank 3
   RABBET_EXPECT_ERROR(rabbet_plugin_combinations(plugin, &query, sink),
-                      RABBET_STATUS_INVALID_ARGUMENT,
-                      "tensor 1 as CHW16");
+                      RABBET_STATUS_INVALID_ARGUMENT, "tensor 1 as CHW16");
   RABBET_EXPECT_OK(rabbet_plugin_tactics(plugin, &query, tactic_sink));
   assert_int_equal(tactics, 1);  // tactic 0 stands for none
   answers.tactic_count = 2;
@@ -446,8 +444,8 @@ static rabbet_status_t create_and_release(rabbet_allocator_t allocator,
   rabbet_plugin_create_t args = {
       .layer_name = "layer", .attrs = &pads_attr, .attr_count = 1};
   rabbet_plugin_t* plugin = NULL;
-  RABBET_RETURN_IF_ERROR(rabbet_plugin_create("Probe", "1", "test", &args,
-                                              allocator, &plugin));
+  RABBET_RETURN_IF_ERROR(
+      rabbet_plugin_create("Probe", "1", "test", &args, allocator, &plugin));
   rabbet_plugin_release(plugin);
   return rabbet_ok();
 }

@@ -30,8 +30,8 @@ struct rabbet_engine_t {
   const void* data;  // the plan's bytes; the plan keeps them
   size_t size;
   rabbet_device_t* device;  // NULL: an engine to inspect, without steps too
-  void* device_weights;  // copy on the device, or NULL: used in place
-  rabbet_arena_t arena;  // for all that follows
+  void* device_weights;     // copy on the device, or NULL: used in place
+  rabbet_arena_t arena;     // for all that follows
   rabbet_plan_analysis_t analysis;
   rabbet_engine_step_t* steps;
   // An argument of a step is a slot: all steps' boundary values in order.
