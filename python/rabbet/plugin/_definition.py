@@ -33,9 +33,13 @@ def where(function: Function) -> str:
 
 
 def near(name: str, known: Iterable[str]) -> str:
-    """'; did you mean ...?' or nothing."""
+    """'; did you mean ...?', else the end of the sentence."""
     found = difflib.get_close_matches(name, list(known), 2)
-    return f"; did you mean {' or '.join(repr(f) for f in found)}?" if found else ""
+    return f"; did you mean {' or '.join(repr(f) for f in found)}?" if found else "."
+
+
+def _shown(annotation: Any) -> str:
+    return inspect.formatannotation(annotation)
 
 
 class Checker:
@@ -109,14 +113,14 @@ def _count_outputs(check: Checker, annotation: Any) -> int:
         return 1
     args = typing.get_args(annotation)
     if typing.get_origin(annotation) is not tuple:
-        check.fail(f"its return annotation is {annotation!r}; {how}")
+        check.fail(f"its return annotation is {_shown(annotation)}; {how}")
     if ... in args:
         check.fail(
             "its return annotation leaves the number of outputs open (...); it must be "
             f"fixed: {how}"
         )
     if not args or not all(_is_desc(arg) for arg in args):
-        check.fail(f"its return annotation is {annotation!r}; {how}")
+        check.fail(f"its return annotation is {_shown(annotation)}; {how}")
     return len(args)
 
 
@@ -137,7 +141,7 @@ def _register_attribute(
     kind = attribute_type(annotation)
     if kind is None:
         check.fail(
-            f"its parameter '{parameter.name}' is annotated {annotation!r}, which is "
+            f"its parameter '{parameter.name}' is annotated {_shown(annotation)}, which is "
             f"neither TensorDesc nor an attribute's type: {why_not(annotation)}"
         )
     if parameter.default is not parameter.empty:
@@ -230,7 +234,7 @@ def _check_outputs(check: Checker, role: Role, annotation: Any) -> None:
         for arg in args
     ):
         check.fail(
-            f"its parameter 'outputs' is annotated {annotation!r}; it is a sequence: "
+            f"its parameter 'outputs' is annotated {_shown(annotation)}; it is a sequence: "
             f"tuple[{kind}, ...] or list[{kind}]"
         )
 
@@ -245,20 +249,20 @@ def _check_annotation(
         ):
             return
         check.fail(
-            f"its input '{name}' is annotated {annotation!r}; {role.decorator} gets a "
+            f"its input '{name}' is annotated {_shown(annotation)}; {role.decorator} gets a "
             f"{role.tensor.__name__}"
         )
     if kind == "attr":
         registered = reg.attributes[name].annotation
         if annotation != registered:
             check.fail(
-                f"its attribute '{name}' is annotated {annotation!r}, but the register "
-                f"function says {registered!r}; make them equal"
+                f"its attribute '{name}' is annotated {_shown(annotation)}, but the register "
+                f"function says {_shown(registered)}; make them equal"
             )
     elif kind == "outputs":
         _check_outputs(check, role, annotation)
     elif not (isinstance(annotation, type) and issubclass(annotation, int)):
-        check.fail(f"its parameter '{name}' is annotated {annotation!r}; it is an int")
+        check.fail(f"its parameter '{name}' is annotated {_shown(annotation)}; it is an int")
 
 
 def _check_complete(
@@ -304,7 +308,7 @@ def check_function(
     returned = hints.get("return")
     if role is IMPL and returned not in (None, type(None)):
         check.fail(
-            f"its return annotation is {returned!r}; it returns nothing and writes its "
+            f"its return annotation is {_shown(returned)}; it returns nothing and writes its "
             "results into `outputs`"
         )
     return Signature(function, tuple(positional), tuple(named))

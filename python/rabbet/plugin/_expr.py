@@ -122,6 +122,17 @@ class SymIntExpr(SymExpr):
             )
         return bool(value)
 
+    def __index__(self) -> int:
+        value = None if self.is_fake else self._value()
+        if value is None:
+            raise TypeError(
+                f"{self!r} is not an integer yet: its value is known only at run time; "
+                "calculate with it as an expression"
+            )
+        return value
+
+    __int__ = __index__
+
     # ---- Arithmetic ----
 
     def _to_dim(self, builder: _rabbet.DimBuilder) -> int:

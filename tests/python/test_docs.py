@@ -1,0 +1,86 @@
+"""The documents say what is so: blocks marked `<!-- run -->` run, in order and in one
+namespace; quoted messages are those that Rabbet gives."""
+
+from __future__ import annotations
+
+import re
+import types
+from pathlib import Path
+
+import pytest
+
+from tests.python.plugin_mistakes import MISTAKES
+
+ROOT = Path(__file__).resolve().parents[2]
+MARKED = re.compile(r"^<!-- run -->\n```python\n(.*?)^```$", re.M | re.S)
+DOCUMENTS = sorted(
+    path
+    for path in [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]
+    if "<!-- run -->" in path.read_text()
+)
+
+
+def test_there_are_marked_blocks() -> None:
+    assert ROOT / "docs" / "plugins.md" in DOCUMENTS
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda p: p.name)
+def test_marked_blocks(
+    path: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    text = path.read_text()
+    blocks = list(MARKED.finditer(text))
+    assert len(blocks) == text.count("<!-- run -->")
+    module = types.ModuleType(f"document_{path.stem}")
+    for block in blocks:
+        # In its place, so that a traceback names the document's line.
+        lines = text[: block.start(1)].count("\n")
+        code = compile("\n" * lines + block[1], str(path), "exec")
+        exec(code, module.__dict__)
+
+
+def test_the_readme_shows_the_demo() -> None:
+    readme = (ROOT / "README.md").read_text()
+    blocks = re.findall(r"^```python\n(.*?)^```$", readme, re.M | re.S)
+    body = (ROOT / "examples/demo/circ_pad.py").read_text().split("\n\n", 1)[1]
+    assert body in blocks
+
+
+def _documented() -> list[str]:
+    text = (ROOT / "docs/plugins.md").read_text().split("## Mistakes people make")[1]
+    rows = re.findall(r"^\| .*? \| (`+)(.*?)\1 \| .*? \|$", text, re.M)
+    return [message.replace("\\|", "|") for _, message in rows]
+
+
+def _matches(message: str, error: str) -> bool:
+    pattern = ".*".join(re.escape(part) for part in message.split("…"))
+    return re.fullmatch(pattern.strip(), error.strip(), re.S) is not None
+
+
+def test_the_mistakes_have_the_errors_that_are_quoted() -> None:
+    documented = _documented()
+    errors: dict[str, str] = {}
+    for mistake in MISTAKES:
+        try:
+            mistake()
+        except Exception as error:
+            errors[mistake.__name__] = str(error)
+    assert [m.__name__ for m in MISTAKES if m.__name__ not in errors] == []
+    unknown = [m for m in documented if not any(_matches(m, e) for e in errors.values())]
+    assert not unknown, "\n".join([*unknown, "", *errors.values()])
+    silent = {
+        name: error
+        for name, error in errors.items()
+        if not any(_matches(message, error) for message in documented)
+    }
+    assert not silent
+    assert len(documented) > 50
+
+
+def test_links_lead_somewhere() -> None:
+    for path in [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *ROOT.glob("docs/*.md")]:
+        for target in re.findall(r"\]\(([^)#:]+)\)", path.read_text()):
+            made = target == "bench/results"  # by `make bench`
+            assert made or (path.parent / target).exists(), f"{path}: {target}"
+
