@@ -14,7 +14,7 @@ typedef struct rabbet_node_kernel_t {
 } rabbet_node_kernel_t;
 
 // Bytes of work below which another thread is not worth waking.
-#define RABBET_CPU_GRAIN_BYTES (128 * 1024)
+#define RABBET_CPU_GRAIN_BYTES (256 * 1024)
 
 // Whether the group is one layer of that operator.
 bool rabbet_node_is(const rabbet_group_t* group, rabbet_op_id_t op);

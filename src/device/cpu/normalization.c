@@ -419,30 +419,54 @@ static void rabbet_normalize_rows(void* context, int64_t begin, int64_t end) {
 
 // ---- Columns ---------------------------------------------------------------
 
+enum { FLUSH = 64 };
+
 typedef struct rabbet_normalize_tile_t {
-  double mean[TILE], squares[TILE];
+  double sum[TILE];
   float center[TILE], factor[TILE], scale[TILE], bias[TILE];
-  float lanes[TILE], result[TILE];
+  float total[TILE], lanes[TILE];
 } rabbet_normalize_tile_t;
 
-static void rabbet_normalize_tile_moments(const rabbet_normalize_call_t* call,
-                                          int64_t at, int64_t width,
-                                          rabbet_normalize_tile_t* tile) {
+// Adds up rows, or squares of their distances from `center`, in `sum`.
+static void rabbet_normalize_tile_sum(const rabbet_normalize_call_t* call,
+                                      int64_t at, int64_t width, bool squares,
+                                      rabbet_normalize_tile_t* tile) {
   const rabbet_kernel_state_t* state = call->state;
-  memset(tile->mean, 0, sizeof(tile->mean));
-  memset(tile->squares, 0, sizeof(tile->squares));
+  const rabbet_vectors_t* vectors = call->vectors;
+  memset(tile->sum, 0, (size_t)width * sizeof(tile->sum[0]));
+  memset(tile->total, 0, (size_t)width * sizeof(tile->total[0]));
   for (int64_t i = 0; i < state->positions; ++i) {
     int64_t inner[OPERANDS];
     rabbet_normalize_locate(&state->inner, i, inner);
     const float* x =
         rabbet_normalize_lanes(call, at + inner[INPUT], width, tile->lanes);
-    call->vectors->column_moments(x, width, (double)(i + 1), tile->mean,
-                                  tile->squares);
+    if (squares) {
+      vectors->column_squares(x, width, tile->center, tile->total);
+    } else {
+      vectors->combine_float(RABBET_REDUCE_SUM, x, 1, 0, width, tile->total);
+    }
+    if ((i + 1) % FLUSH != 0 && i + 1 < state->positions) continue;
+    vectors->flush_float(RABBET_REDUCE_SUM, tile->total, width, tile->sum);
+    memset(tile->total, 0, (size_t)width * sizeof(tile->total[0]));
   }
+}
+
+static void rabbet_normalize_tile_moments(const rabbet_normalize_call_t* call,
+                                          int64_t at, int64_t width,
+                                          rabbet_normalize_tile_t* tile) {
+  const rabbet_kernel_state_t* state = call->state;
+  double rest[TILE];
+  rabbet_normalize_tile_sum(call, at, width, false, tile);
   for (int64_t i = 0; i < width; ++i) {
-    tile->center[i] = (float)tile->mean[i];
-    tile->factor[i] =
-        (float)(1 / sqrt(tile->squares[i] / state->count + state->epsilon));
+    double mean = tile->sum[i] / state->count;
+    tile->center[i] = (float)mean;
+    rest[i] = mean - (double)tile->center[i];
+  }
+  // Around the means as rounded; the rest is taken out again.
+  rabbet_normalize_tile_sum(call, at, width, true, tile);
+  for (int64_t i = 0; i < width; ++i) {
+    double variance = tile->sum[i] / state->count - rest[i] * rest[i];
+    tile->factor[i] = (float)(1 / sqrt(variance + state->epsilon));
   }
 }
 
@@ -468,17 +492,13 @@ static void rabbet_normalize_tile_row(const rabbet_normalize_call_t* call,
       rabbet_normalize_operand(call, SCALE, at[SCALE], width, tile->scale);
   const float* bias =
       rabbet_normalize_operand(call, BIAS, at[BIAS], width, tile->bias);
-  float* y = tile->result;
-  for (int64_t i = 0; i < width; ++i) {
-    y[i] = (x[i] - tile->center[i]) * tile->factor[i] * scale[i] + bias[i];
-  }
+  rabbet_normalize_columns_t columns = {tile->center, tile->factor, scale,
+                                        bias};
   rabbet_convert_fn_t convert = call->vectors->from_float[state->dtype];
   char* target = call->target + at[INPUT] * state->size;
-  if (convert) {
-    convert(y, target, width);
-  } else {
-    memcpy(target, y, (size_t)width * sizeof(float));
-  }
+  float* y = convert ? tile->lanes : (float*)target;
+  call->vectors->normalize_columns(&columns, x, width, y);
+  if (convert) convert(y, target, width);
 }
 
 static void rabbet_normalize_columns(void* context, int64_t begin,

@@ -46,6 +46,7 @@ struct rabbet_kernel_state_t {
   int64_t tiles;                              // of the width (columns)
   int64_t parts, part_positions, part_width;  // rows: of one or of the other
   int64_t count;                              // elements reduced to one
+  bool simple;  // rows of FLOAT one after the other, as are their results
 };
 
 // ---- Axes ------------------------------------------------------------------
@@ -90,8 +91,8 @@ static void rabbet_reduce_locate(const rabbet_reduce_axes_t* axes, int64_t at,
                                  int64_t* out_source, int64_t* out_target) {
   *out_source = *out_target = 0;
   for (int32_t i = axes->rank - 1; i >= 0; --i) {
-    int64_t index = at % axes->extent[i];
-    at /= axes->extent[i];
+    int64_t index = i > 0 ? at % axes->extent[i] : at;
+    if (i > 0) at /= axes->extent[i];
     *out_source += index * axes->source[i];
     *out_target += index * axes->target[i];
   }
@@ -273,6 +274,13 @@ static rabbet_status_t rabbet_cpu_reduce_prepare(
                          rabbet_dims_print(dims, text, sizeof(text)),
                          rabbet_format_name(in->format));
   }
+  const rabbet_reduce_axes_t* kept = &made.kept;
+  made.simple =
+      made.dtype == RABBET_DTYPE_FLOAT && !made.columns &&
+      made.op != RABBET_REDUCE_PROD && made.parts == 1 && made.positions == 1 &&
+      made.width > 0 &&
+      (kept->rank == 0 || (kept->rank == 1 && kept->source[0] == made.width &&
+                           kept->target[0] == 1));
   if (made.parts > 1) {
     *out_workspace =
         (size_t)(made.outputs * made.parts * (made.columns ? made.width : 1)) *
@@ -345,7 +353,11 @@ static void rabbet_reduce_store(const rabbet_kernel_state_t* state,
                                 int64_t at) {
   if (state->lane == RABBET_LANE_FLOAT) {
     if (state->average) cell.real /= (double)state->count;
-    rabbet_store_double(state->dtype, target, at, cell.real);
+    if (state->dtype == RABBET_DTYPE_FLOAT) {
+      ((float*)target)[at] = (float)cell.real;
+    } else {
+      rabbet_store_double(state->dtype, target, at, cell.real);
+    }
     return;
   }
   if (state->average) {
@@ -416,16 +428,12 @@ typedef struct rabbet_reduce_call_t {
   rabbet_reduce_cell_t* cells;  // [outputs][parts][width of columns]
 } rabbet_reduce_call_t;
 
-static void rabbet_reduce_row_part(const rabbet_reduce_call_t* call,
-                                   const char* source, int64_t part,
-                                   rabbet_reduce_cell_t* total) {
+// Elements [first, first + count) of the runs at positions [begin, end).
+static void rabbet_reduce_runs(const rabbet_reduce_call_t* call,
+                               const char* source, int64_t begin, int64_t end,
+                               int64_t first, int64_t count,
+                               rabbet_reduce_cell_t* total) {
   const rabbet_kernel_state_t* state = call->state;
-  int64_t across =
-      state->width == 0 ? 1 : rabbet_ceildiv(state->width, state->part_width);
-  int64_t begin = part / across * state->part_positions;
-  int64_t end = rabbet_min_i64(begin + state->part_positions, state->positions);
-  int64_t first = part % across * state->part_width;
-  int64_t count = rabbet_min_i64(state->part_width, state->width - first);
   for (int64_t at = begin; at < end; ++at) {
     int64_t offset = 0, none = 0;
     rabbet_reduce_locate(&state->reduced, at, &offset, &none);
@@ -434,9 +442,42 @@ static void rabbet_reduce_row_part(const rabbet_reduce_call_t* call,
   }
 }
 
+static void rabbet_reduce_row_part(const rabbet_reduce_call_t* call,
+                                   const char* source, int64_t part,
+                                   rabbet_reduce_cell_t* total) {
+  const rabbet_kernel_state_t* state = call->state;
+  if (state->parts == 1) {
+    rabbet_reduce_runs(call, source, 0, state->positions, 0, state->width,
+                       total);
+    return;
+  }
+  int64_t across = rabbet_ceildiv(state->width, state->part_width);
+  int64_t begin = part / across * state->part_positions;
+  int64_t end = rabbet_min_i64(begin + state->part_positions, state->positions);
+  int64_t first = part % across * state->part_width;
+  int64_t count = rabbet_min_i64(state->part_width, state->width - first);
+  rabbet_reduce_runs(call, source, begin, end, first, count, total);
+}
+
+static void rabbet_reduce_simple(const rabbet_reduce_call_t* call,
+                                 int64_t begin, int64_t end) {
+  const rabbet_kernel_state_t* state = call->state;
+  float* target = call->target;
+  rabbet_vectors()->reduce_rows(
+      state->op, (const float*)call->source + begin * state->width, end - begin,
+      state->width, target + begin);
+  for (int64_t i = begin; state->average && i < end; ++i) {
+    target[i] /= (float)state->count;
+  }
+}
+
 static void rabbet_reduce_rows(void* context, int64_t begin, int64_t end) {
   const rabbet_reduce_call_t* call = context;
   const rabbet_kernel_state_t* state = call->state;
+  if (state->simple) {
+    rabbet_reduce_simple(call, begin, end);
+    return;
+  }
   for (int64_t item = begin; item < end; ++item) {
     int64_t source = 0, target = 0;
     rabbet_reduce_locate(&state->kept, item / state->parts, &source, &target);
@@ -493,18 +534,55 @@ static void rabbet_reduce_flush(const rabbet_kernel_state_t* state,
   }
 }
 
-static void rabbet_reduce_row_into(const rabbet_kernel_state_t* state,
-                                   const char* source,
-                                   rabbet_reduce_tile_t* tile) {
+// `rows` rows of the tile, `stride` bytes apart, into its lanes.
+static void rabbet_reduce_rows_into(const rabbet_kernel_state_t* state,
+                                    const char* source, int64_t rows,
+                                    int64_t stride,
+                                    rabbet_reduce_tile_t* tile) {
   const rabbet_vectors_t* vectors = rabbet_vectors();
   int64_t buffer[TILE];
-  const void* lanes = rabbet_reduce_lanes(state, source, tile->width, buffer);
-  if (state->lane == RABBET_LANE_FLOAT) {
-    vectors->combine_float(state->op, lanes, tile->width, tile->lanes.real);
-  } else if (state->lane == RABBET_LANE_INT32) {
-    vectors->combine_int32(state->op, lanes, tile->width, tile->lanes.small);
-  } else {
-    vectors->combine_int64(state->op, lanes, tile->width, tile->lanes.large);
+  if (state->dtype == RABBET_DTYPE_FLOAT) {
+    vectors->combine_float(state->op, (const float*)source, rows,
+                           stride / (int64_t)sizeof(float), tile->width,
+                           tile->lanes.real);
+    return;
+  }
+  for (int64_t i = 0; i < rows; ++i, source += stride) {
+    const void* lanes = rabbet_reduce_lanes(state, source, tile->width, buffer);
+    if (state->lane == RABBET_LANE_FLOAT) {
+      vectors->combine_float(state->op, lanes, 1, 0, tile->width,
+                             tile->lanes.real);
+    } else if (state->lane == RABBET_LANE_INT32) {
+      vectors->combine_int32(state->op, lanes, tile->width, tile->lanes.small);
+    } else {
+      vectors->combine_int64(state->op, lanes, tile->width, tile->lanes.large);
+    }
+  }
+}
+
+// Positions [begin, end) of the reduced axes into the tile's lanes; every
+// `flush` of them into its cells.
+static void rabbet_reduce_tile_rows(const rabbet_kernel_state_t* state,
+                                    const char* source, int64_t begin,
+                                    int64_t end, int64_t flush,
+                                    rabbet_reduce_tile_t* tile) {
+  const rabbet_reduce_axes_t* axes = &state->reduced;
+  int32_t last = axes->rank - 1;
+  int64_t extent = last < 0 ? 1 : axes->extent[last];
+  int64_t stride = last < 0 ? 0 : axes->source[last] * state->size;
+  int64_t pending = 0;
+  for (int64_t at = begin; at < end;) {
+    int64_t offset = 0, none = 0;
+    rabbet_reduce_locate(axes, at, &offset, &none);
+    int64_t n = rabbet_min_i64(extent - at % extent, end - at);
+    n = rabbet_min_i64(n, flush - pending);
+    rabbet_reduce_rows_into(state, source + offset * state->size, n, stride,
+                            tile);
+    at += n;
+    pending += n;
+    if (pending < flush) continue;
+    pending = 0;
+    if (state->lane == RABBET_LANE_FLOAT) rabbet_reduce_flush(state, tile);
   }
 }
 
@@ -518,16 +596,8 @@ static void rabbet_reduce_tile(const rabbet_kernel_state_t* state,
   rabbet_reduce_start(state, tile);
   // Products are kept in double from row to row: in FLOAT they could overflow
   // where the whole does not.
-  int64_t rows = state->op == RABBET_REDUCE_PROD ? 1 : FLUSH;
-  bool flushes = state->lane == RABBET_LANE_FLOAT;
-  for (int64_t at = begin; at < end; ++at) {
-    int64_t offset = 0, none = 0;
-    rabbet_reduce_locate(&state->reduced, at, &offset, &none);
-    rabbet_reduce_row_into(state, source + offset * state->size, tile);
-    if (flushes && (at - begin + 1) % rows == 0) {
-      rabbet_reduce_flush(state, tile);
-    }
-  }
+  rabbet_reduce_tile_rows(state, source, begin, end,
+                          state->op == RABBET_REDUCE_PROD ? 1 : FLUSH, tile);
   rabbet_reduce_flush(state, tile);
   int64_t width = tile->width / state->fold;
   for (int64_t i = width; i < tile->width; ++i) {
@@ -535,9 +605,31 @@ static void rabbet_reduce_tile(const rabbet_kernel_state_t* state,
   }
 }
 
+// Few rows of FLOAT: the lanes are the result.
+static bool rabbet_reduce_is_short(const rabbet_kernel_state_t* state) {
+  return state->dtype == RABBET_DTYPE_FLOAT && state->parts == 1 &&
+         state->positions <= FLUSH && state->target_step == 1 &&
+         state->op != RABBET_REDUCE_PROD;
+}
+
+static void rabbet_reduce_short(const rabbet_kernel_state_t* state,
+                                const char* source, rabbet_reduce_tile_t* tile,
+                                float* target) {
+  rabbet_reduce_start(state, tile);
+  rabbet_reduce_tile_rows(state, source, 0, state->positions, FLUSH + 1, tile);
+  int64_t width = tile->width / state->fold;
+  float* lanes = tile->lanes.real;
+  rabbet_vectors()->combine_float(state->op, lanes + width, state->fold - 1,
+                                  width, width, lanes);
+  for (int64_t i = 0; i < width; ++i) {
+    target[i] = state->average ? lanes[i] / (float)state->count : lanes[i];
+  }
+}
+
 static void rabbet_reduce_columns(void* context, int64_t begin, int64_t end) {
   const rabbet_reduce_call_t* call = context;
   const rabbet_kernel_state_t* state = call->state;
+  bool is_short = rabbet_reduce_is_short(state);
   rabbet_reduce_tile_t tile;
   for (int64_t item = begin; item < end; ++item) {
     int64_t column = item % state->tiles * TILE;
@@ -547,6 +639,11 @@ static void rabbet_reduce_columns(void* context, int64_t begin, int64_t end) {
     rabbet_reduce_locate(&state->kept, output, &source, &target);
     int64_t width = rabbet_min_i64(TILE, state->width - column);
     tile.width = width * state->fold;
+    if (is_short) {
+      rabbet_reduce_short(state, call->source + (source + column) * state->size,
+                          &tile, (float*)call->target + target + column);
+      continue;
+    }
     int64_t first = part * state->part_positions;
     rabbet_reduce_tile(
         state, call->source + (source + column) * state->size, first,

@@ -34,6 +34,11 @@ struct rabbet_kernel_state_t {
   rabbet_slice_axis_t axes[RABBET_BOX_AXES];
   int64_t rows;
   int64_t piece, pieces;  // of a row, in its elements
+  // The same as copies of bytes, if every run is one or a few; else none.
+  int64_t copy_count;
+  rabbet_copy_run_t* copies;  // behind the runs
+  // The axis outside of the row's in the same way: runs of rows.
+  rabbet_slice_run_t* lines;
   int64_t run_count;
   rabbet_slice_run_t runs[];
 };
@@ -161,6 +166,31 @@ static int64_t rabbet_slice_cut(rabbet_sample_mode_t mode,
   return count;
 }
 
+// Runs up to this length are copied element by element where they have to be.
+enum { SHORT_RUN = 8 };
+
+// How many copies the runs are; written if `copies` is not NULL. -1 if some run
+// is long and strided.
+static int64_t rabbet_slice_copies(const rabbet_slice_run_t* runs,
+                                   int64_t count, int64_t unit,
+                                   rabbet_copy_run_t* copies) {
+  int64_t n = 0;
+  for (int64_t i = 0; i < count; ++i) {
+    const rabbet_slice_run_t* run = &runs[i];
+    bool whole = run->source < 0 || run->count == 1 || run->step == unit;
+    if (!whole && run->count > SHORT_RUN) return -1;
+    int64_t parts = whole ? 1 : run->count;
+    for (int64_t k = 0; k < parts; ++k, ++n) {
+      if (!copies) continue;
+      copies[n] = (rabbet_copy_run_t){
+          .target = (run->begin + k) * unit,
+          .source = run->source < 0 ? -1 : run->source + k * run->step,
+          .bytes = run->count / parts * unit};
+    }
+  }
+  return n;
+}
+
 // ---- The class -------------------------------------------------------------
 
 // Start and stride for these dims; OUT_OF_RANGE as the catalogue's kernel has
@@ -269,14 +299,40 @@ static void rabbet_slice_plan_move(rabbet_kernel_state_t* state) {
                    &state->move);
 }
 
+// Room for runs, lines and copies is behind the state.
 static void rabbet_slice_plan_rows(rabbet_kernel_state_t* state) {
   const rabbet_slice_axis_t* row = &state->axes[state->rank - 1];
   state->run_count = rabbet_slice_cut(state->mode, row, state->runs);
+  state->lines = state->runs + state->run_count;
+  int64_t lines = 1;
   state->rows = 1;
+  if (state->rank > 1) {
+    lines = rabbet_slice_cut(state->mode, row - 1, state->lines);
+  } else {
+    state->lines[0] = (rabbet_slice_run_t){.count = 1};
+  }
+  state->copies = (rabbet_copy_run_t*)(state->lines + lines);
   for (int32_t i = 0; i + 1 < state->rank; ++i)
     state->rows *= state->axes[i].out;
   state->piece = rabbet_max_i64(1, 256 * 1024 / state->unit);
   state->pieces = rabbet_ceildiv(row->out, state->piece);
+  int64_t copies = state->pieces > 1
+                       ? -1
+                       : rabbet_slice_copies(state->runs, state->run_count,
+                                             state->unit, NULL);
+  if (copies < 0) return;
+  state->copy_count = rabbet_slice_copies(state->runs, state->run_count,
+                                          state->unit, state->copies);
+}
+
+// Bytes behind the state.
+static size_t rabbet_slice_room(const rabbet_kernel_state_t* state) {
+  const rabbet_slice_axis_t* row = &state->axes[state->rank - 1];
+  int64_t runs = rabbet_slice_cut(state->mode, row, NULL);
+  int64_t lines =
+      state->rank > 1 ? rabbet_slice_cut(state->mode, row - 1, NULL) : 1;
+  return (size_t)(runs + lines) * sizeof(rabbet_slice_run_t) +
+         (size_t)runs * SHORT_RUN * sizeof(rabbet_copy_run_t);
 }
 
 static rabbet_status_t rabbet_cpu_slice_prepare(
@@ -311,13 +367,9 @@ static rabbet_status_t rabbet_cpu_slice_prepare(
   for (int32_t i = 0; i < made.rank; ++i) {
     inside = inside && rabbet_slice_is_inside(&made.axes[i]);
   }
-  int64_t runs =
-      count > 0 && !inside
-          ? rabbet_slice_cut(made.mode, &made.axes[made.rank - 1], NULL)
-          : 0;
-  RABBET_RETURN_IF_ERROR(rabbet_node_state_allocate(
-      base, sizeof(made) + (size_t)runs * sizeof(rabbet_slice_run_t),
-      out_state));
+  size_t room = count > 0 && !inside ? rabbet_slice_room(&made) : 0;
+  RABBET_RETURN_IF_ERROR(
+      rabbet_node_state_allocate(base, sizeof(made) + room, out_state));
   **out_state = made;
   if (count == 0) {
     (*out_state)->is_move = true;  // of nothing
@@ -334,8 +386,10 @@ static rabbet_status_t rabbet_cpu_slice_prepare(
 typedef struct rabbet_slice_call_t {
   const rabbet_kernel_state_t* state;
   const char* source;
-  const char* fill;  // one element
+  const char* fill;  // one element, and a pattern of it
+  char pattern[RABBET_PATTERN_BYTES];
   char* target;
+  const rabbet_vectors_t* vectors;
 } rabbet_slice_call_t;
 
 static void rabbet_slice_fill(const rabbet_slice_call_t* call, char* target,
@@ -369,39 +423,71 @@ static void rabbet_slice_row(const rabbet_slice_call_t* call,
   }
 }
 
-// The input's row for a row of the output; NULL: it is all filled.
-static const char* rabbet_slice_find_row(const rabbet_slice_call_t* call,
-                                         int64_t row) {
+// Elements [begin, end) of `count` rows whose sources are `step` bytes apart.
+static void rabbet_slice_rows(const rabbet_slice_call_t* call,
+                              const char* source, int64_t step, char* target,
+                              int64_t count, int64_t begin, int64_t end) {
+  const rabbet_kernel_state_t* state = call->state;
+  int64_t bytes = state->axes[state->rank - 1].out * state->unit;
+  if (state->copy_count > 0) {
+    call->vectors->copy_runs(target, bytes, source, step, count, call->pattern,
+                             state->copies, state->copy_count);
+    return;
+  }
+  for (int64_t i = 0; i < count; ++i) {
+    rabbet_slice_row(call, source + i * step, target + i * bytes, begin, end);
+  }
+}
+
+// The input at a position of the axes outside of the lines; NULL: filled.
+static const char* rabbet_slice_outer(const rabbet_slice_call_t* call,
+                                      int64_t position) {
   const rabbet_kernel_state_t* state = call->state;
   const char* source = call->source;
-  for (int32_t i = state->rank - 2; i >= 0; --i) {
+  for (int32_t i = state->rank - 3; i >= 0; --i) {
     const rabbet_slice_axis_t* axis = &state->axes[i];
-    int64_t at = row % axis->out;
-    row /= axis->out;
-    int64_t position = rabbet_slice_position(
-        state->mode, axis->start + at * axis->stride, axis->in);
-    if (position < 0) return NULL;
-    source += position * axis->source;
+    int64_t at = rabbet_slice_position(
+        state->mode, axis->start + position % axis->out * axis->stride,
+        axis->in);
+    if (at < 0) return NULL;
+    source += at * axis->source;
+    position /= axis->out;
   }
   return source;
+}
+
+static const rabbet_slice_run_t* rabbet_slice_find_line(
+    const rabbet_kernel_state_t* state, int64_t at) {
+  const rabbet_slice_run_t* line = state->lines;
+  while (line->begin + line->count <= at)
+    ++line;
+  return line;
 }
 
 static void rabbet_slice_items(void* context, int64_t first, int64_t last) {
   const rabbet_slice_call_t* call = context;
   const rabbet_kernel_state_t* state = call->state;
   int64_t length = state->axes[state->rank - 1].out;
-  for (int64_t item = first; item < last; ++item) {
-    int64_t row = item / state->pieces;
-    int64_t begin = item % state->pieces * state->piece;
+  int64_t extent = state->rank > 1 ? state->axes[state->rank - 2].out : 1;
+  while (first < last) {
+    int64_t row = first / state->pieces;
+    int64_t begin = first % state->pieces * state->piece;
     int64_t end = rabbet_min_i64(begin + state->piece, length);
-    const char* source = rabbet_slice_find_row(call, row);
+    const rabbet_slice_run_t* line =
+        rabbet_slice_find_line(state, row % extent);
+    int64_t at = row % extent - line->begin;
+    int64_t count =
+        state->pieces > 1 ? 1 : rabbet_min_i64(line->count - at, last - first);
+    const char* source = rabbet_slice_outer(call, row / extent);
     char* target = call->target + row * length * state->unit;
-    if (source) {
-      rabbet_slice_row(call, source, target, begin, end);
+    if (source && line->source >= 0) {
+      rabbet_slice_rows(call, source + line->source + at * line->step,
+                        line->step, target, count, begin, end);
     } else {
       rabbet_slice_fill(call, target + begin * state->unit,
-                        (end - begin) * state->unit);
+                        ((count - 1) * length + end - begin) * state->unit);
     }
+    first += count;
   }
 }
 
@@ -426,7 +512,10 @@ static rabbet_status_t rabbet_cpu_slice_enqueue(
   rabbet_slice_call_t run = {.state = state,
                              .source = source,
                              .fill = (const char*)&element,
-                             .target = call->outputs[0]};
+                             .target = call->outputs[0],
+                             .vectors = rabbet_vectors()};
+  rabbet_fill_elements(run.pattern, run.fill,
+                       RABBET_PATTERN_BYTES / state->size, state->size);
   int64_t bytes =
       state->unit *
       rabbet_min_i64(state->piece, state->axes[state->rank - 1].out);

@@ -1,12 +1,15 @@
 // Softmax, and its logarithm where the builder groups the two. The memory is
 // [outer, count, inner]: rows where inner is 1, else columns.
+#include <string.h>
+
 #include "device/cpu/move.h"
 #include "device/cpu/node_kernel.h"
 #include "device/cpu/parallel.h"
 
-// Floats of a tile of columns from one row to the next, for types that are
-// converted.
-enum { TILE = 64, UNARY_LOG = 1 };
+// Columns of a tile, and the rows up to which tiles of FLOAT are copied too:
+// together, they stay in the cache where columns far apart would evict each
+// other.
+enum { TILE = 64, COPIED_ROWS = 256, UNARY_LOG = 1 };
 
 struct rabbet_kernel_state_t {
   rabbet_dtype_t dtype;
@@ -80,6 +83,11 @@ static rabbet_status_t rabbet_cpu_softmax_propose(
                               rabbet_cpu_softmax_body);
 }
 
+static bool rabbet_softmax_copies(const rabbet_kernel_state_t* state) {
+  return state->dtype != RABBET_DTYPE_FLOAT ||
+         (state->inner > 1 && state->count <= COPIED_ROWS);
+}
+
 static rabbet_status_t rabbet_cpu_softmax_prepare(
     rabbet_kernel_t* base, const rabbet_kernel_shapes_t* shapes,
     rabbet_kernel_state_t** out_state, size_t* out_workspace) {
@@ -102,7 +110,7 @@ static rabbet_status_t rabbet_cpu_softmax_prepare(
                          rabbet_format_name(value->format));
   }
   made.tiles = made.inner > 1 ? rabbet_ceildiv(made.inner, TILE) : 1;
-  if (made.dtype != RABBET_DTYPE_FLOAT) {
+  if (rabbet_softmax_copies(&made)) {
     int64_t lanes = made.inner > 1 ? made.count * TILE : made.count;
     made.buffer_bytes = (lanes * (int64_t)sizeof(float) + 63) / 64 * 64;
     *out_workspace =
@@ -148,20 +156,31 @@ static void rabbet_softmax_tile(const rabbet_softmax_call_t* call,
                                 const char* x, char* y, int64_t width) {
   const rabbet_kernel_state_t* state = call->state;
   const rabbet_vectors_t* vectors = call->vectors;
-  if (state->dtype == RABBET_DTYPE_FLOAT) {
+  if (!rabbet_softmax_copies(state)) {
     vectors->softmax_columns((const float*)x, state->count, state->inner, width,
                              (float*)y);
     return;
   }
   float* buffer =
       (float*)(call->buffers + rabbet_cpu_slot() * state->buffer_bytes);
+  rabbet_convert_fn_t in = vectors->to_float[state->dtype];
+  rabbet_convert_fn_t out = vectors->from_float[state->dtype];
   int64_t bytes = state->inner * state->size;
+  size_t row = (size_t)(width * state->size);
   for (int64_t i = 0; i < state->count; ++i) {
-    vectors->to_float[state->dtype](x + i * bytes, buffer + i * TILE, width);
+    if (in) {
+      in(x + i * bytes, buffer + i * TILE, width);
+    } else {
+      memcpy(buffer + i * TILE, x + i * bytes, row);
+    }
   }
   vectors->softmax_columns(buffer, state->count, TILE, width, buffer);
   for (int64_t i = 0; i < state->count; ++i) {
-    vectors->from_float[state->dtype](buffer + i * TILE, y + i * bytes, width);
+    if (out) {
+      out(buffer + i * TILE, y + i * bytes, width);
+    } else {
+      memcpy(y + i * bytes, buffer + i * TILE, row);
+    }
   }
 }
 

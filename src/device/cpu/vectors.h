@@ -43,12 +43,29 @@ typedef struct rabbet_normalize_row_t {
   float cell_scale, cell_bias;  // where the pointers are NULL
 } rabbet_normalize_row_t;
 
+// The same for a row of columns, each with a mean of its own.
+typedef struct rabbet_normalize_columns_t {
+  const float *mean, *factor, *scale, *bias;
+} rabbet_normalize_columns_t;
+
 typedef struct rabbet_moments_t {
   double count, mean, squares;  // squares of distances from the mean, summed
 } rabbet_moments_t;
 
+// A piece of a row that is copied: bytes from the row's start in the target and
+// in the source; source -1: the pattern instead.
+typedef struct rabbet_copy_run_t {
+  int64_t target, source, bytes;
+} rabbet_copy_run_t;
+enum { RABBET_PATTERN_BYTES = 64 };
+
 typedef struct rabbet_vectors_t {
   rabbet_transpose_fn_t transpose[4];  // elements of 1, 2, 4, 8 bytes
+  // `rows` rows, whose bytes in target and source are so many apart. `pattern`
+  // is RABBET_PATTERN_BYTES of an element repeated.
+  void (*copy_runs)(char* target, int64_t target_step, const char* source,
+                    int64_t source_step, int64_t rows, const char* pattern,
+                    const rabbet_copy_run_t* runs, int64_t count);
 
   // To FLOAT from each type, and back (rounding, saturating); NULL for FLOAT
   // and for types that are converted one by one.
@@ -65,13 +82,17 @@ typedef struct rabbet_vectors_t {
   // FLOAT sums are kept in double.
   void (*reduce_float)(rabbet_reduction_t op, const float* x, int64_t count,
                        double* total);
+  // Rows of `width` floats, one after the other, to a float each; no products.
+  void (*reduce_rows)(rabbet_reduction_t op, const float* x, int64_t rows,
+                      int64_t width, float* y);
   void (*reduce_int32)(rabbet_reduction_t op, const int32_t* x, int64_t count,
                        int32_t* total);
   void (*reduce_int64)(rabbet_reduction_t op, const int64_t* x, int64_t count,
                        int64_t* total);
-  // total[i] = total[i] op x[i].
-  void (*combine_float)(rabbet_reduction_t op, const float* x, int64_t count,
-                        float* total);
+  // total[i] = total[i] op x[i], for one row or for `rows` that are `stride`
+  // floats apart.
+  void (*combine_float)(rabbet_reduction_t op, const float* x, int64_t rows,
+                        int64_t stride, int64_t count, float* total);
   void (*combine_int32)(rabbet_reduction_t op, const int32_t* x, int64_t count,
                         int32_t* total);
   void (*combine_int64)(rabbet_reduction_t op, const int64_t* x, int64_t count,
@@ -83,12 +104,14 @@ typedef struct rabbet_vectors_t {
 
   // Mean and squares of a row joined with what came before.
   void (*moments)(const float* x, int64_t count, rabbet_moments_t* moments);
-  // One element more in each of `width` columns; `count` includes it.
-  void (*column_moments)(const float* x, int64_t width, double count,
-                         double* mean, double* squares);
+  // total[i] += (x[i] - mean[i])^2.
+  void (*column_squares)(const float* x, int64_t width, const float* mean,
+                         float* total);
   // x and y may be equal.
   void (*normalize)(const rabbet_normalize_row_t* row, const float* x,
                     int64_t count, float* y);
+  void (*normalize_columns)(const rabbet_normalize_columns_t* columns,
+                            const float* x, int64_t width, float* y);
 
   // y = exp(x - max) / sum of that; x and y may be equal. With `log`, its
   // logarithm.
