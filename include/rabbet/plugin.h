@@ -121,6 +121,8 @@ typedef struct rabbet_plugin_view_t {
                        // upper bound
   int32_t aliased_input;  // outputs: the input in whose place it lies, or -1
   bool is_shape_input;    // data is then a host address on every device
+  size_t bytes;  // of the memory, where a size tensor will tell the extent;
+                 // else 0: what type, format and dims need
 } rabbet_plugin_view_t;
 
 typedef struct rabbet_plugin_call_t {

@@ -9,6 +9,7 @@ from . import _enums as e
 from . import _rabbet
 from ._callbacks import IErrorRecorder, ILogger, IProgressMonitor, IStreamWriter, check_logger
 from ._dims import Dims
+from ._managed import Fixed, Managed
 from ._network import INetworkDefinition
 from ._recorder import recorded
 
@@ -71,7 +72,7 @@ class ITimingCache(_rabbet.TimingCache):
         return True
 
 
-class IBuilderConfig(_rabbet.BuilderConfig):
+class IBuilderConfig(_rabbet.BuilderConfig, Managed):
     """How to build: made by Builder.create_builder_config."""
 
     # Names that are not attributes must not be settable: a misspelt option
@@ -86,6 +87,21 @@ class IBuilderConfig(_rabbet.BuilderConfig):
     _profiles: list[IOptimizationProfile]
     _cache: ITimingCache | None
     _preview: int
+
+    engine_capability = Fixed(e.EngineCapability.STANDARD, "What plans may hold.")
+    hardware_compatibility_level = Fixed(
+        e.HardwareCompatibilityLevel.NONE, "Plans are for the machine that made them."
+    )
+    runtime_platform = Fixed(
+        e.RuntimePlatform.SAME_AS_BUILD, "Plans are for the system that made them."
+    )
+    tiling_optimization_level = Fixed(
+        e.TilingOptimizationLevel.NONE, "Fusion is part of tuning."
+    )
+    DLA_core = Fixed(-1, "There is none.")
+    max_aux_streams = Fixed(0, "A run uses one stream.")
+    profile_stream = Fixed(0, "Tuning uses the device's own stream.")
+    quantization_flags = Fixed(0, "None is known.")
 
     def __new__(cls, logger: ILogger | None = None) -> Self:
         self = super().__new__(cls, logger)
@@ -238,10 +254,15 @@ class IBuilderConfig(_rabbet.BuilderConfig):
         return bool(self._preview >> int(e.PreviewFeature(feature)) & 1)
 
 
-class Builder:
+class Builder(Managed):
     """Makes networks, configurations, and plans of them."""
 
     error_recorder: IErrorRecorder | None = None
+    platform_has_fast_fp16 = Fixed(True, "Tuning takes FP16 where it is faster.")
+    platform_has_fast_int8 = Fixed(False, "No device here computes INT8.")
+    platform_has_tf32 = Fixed(False, "No device here computes TF32.")
+    num_DLA_cores = Fixed(0, "There are none.")
+    max_DLA_batch_size = Fixed(0, "There are no DLA cores.")
 
     def __init__(self, logger: ILogger | None = None) -> None:
         self._logger = check_logger(logger)

@@ -8,9 +8,10 @@ from typing import Any, ClassVar
 
 from . import _enums as e
 from ._enums import DataType, ErrorCodeTRT, TensorLocation
+from ._managed import Managed
 
 
-class ILogger:
+class ILogger(Managed):
     """Receives messages: derive, and define log(severity, msg)."""
 
     Severity = e.Severity

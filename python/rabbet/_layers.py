@@ -10,6 +10,7 @@ from . import _enums as e
 from . import _rabbet
 from ._arrays import dtype_of, from_bytes
 from ._dims import Dims, Permutation
+from ._managed import Fixed
 
 T = TypeVar("T")
 
@@ -24,6 +25,7 @@ class ITensor(_rabbet.NetworkTensor):
     # Names that are not attributes must not be settable: a misspelt option would
     # be ignored. So in every class here.
     __slots__ = ()
+    broadcast_across_batch = Fixed(False, "The batch is a dimension like others.")
 
     @property
     def shape(self) -> Dims:

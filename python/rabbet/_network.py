@@ -36,6 +36,7 @@ from ._layers import (
     ITensor,
     IUnaryLayer,
 )
+from ._managed import Fixed, Managed
 from ._weights import Weights, to_weights
 
 Shape = Iterable[int]
@@ -69,10 +70,11 @@ def _position(index: int, count: int, what: str) -> int:
     return position
 
 
-class INetworkDefinition(_rabbet.Network):
+class INetworkDefinition(_rabbet.Network, Managed):
     """A network under construction: made by Builder.create_network."""
 
     error_recorder: IErrorRecorder | None = None
+    has_implicit_batch_dimension = Fixed(False, "The batch is a dimension like others.")
     _creation_flags = 0
     _builder: Any = None
 

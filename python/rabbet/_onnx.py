@@ -8,6 +8,7 @@ from typing import Any
 from . import _enums as e
 from . import _rabbet
 from ._callbacks import ILogger, check_logger
+from ._managed import Managed
 from ._network import INetworkDefinition
 
 
@@ -69,7 +70,7 @@ _CODES = {
 }
 
 
-class OnnxParser:
+class OnnxParser(Managed):
     """Adds an ONNX model to an empty network.
 
     What is wrong is raised, and all of it is listed by get_error.

@@ -12,6 +12,7 @@ from . import _rabbet
 from ._callbacks import IErrorRecorder, ILogger, IOutputAllocator, IProfiler, check_logger
 from ._dims import Dims
 from ._errors import FailedPreconditionError, NotFoundError
+from ._managed import Fixed, Managed
 from ._recorder import recorded
 
 
@@ -28,10 +29,18 @@ class IoInfo(NamedTuple):
     aliased_input: int
 
 
-class ICudaEngine(_rabbet.Engine):
+class ICudaEngine(_rabbet.Engine, Managed):
     """A loaded plan; shared by threads, each with a context of its own."""
 
     error_recorder: IErrorRecorder | None = None
+    engine_capability = Fixed(e.EngineCapability.STANDARD, "What the plan may hold.")
+    hardware_compatibility_level = Fixed(
+        e.HardwareCompatibilityLevel.NONE, "The plan is for the machine that made it."
+    )
+    has_implicit_batch_dimension = Fixed(False, "The batch is a dimension like others.")
+    num_aux_streams = Fixed(0, "A run uses one stream.")
+    refittable = Fixed(False, "Weights are part of the plan.")
+    streamable_weights_size = Fixed(0, "Weights are not streamed.")
     _table: dict[str, tuple[int, IoInfo]] | None = None
 
     def _ios(self) -> dict[str, tuple[int, IoInfo]]:
@@ -174,11 +183,13 @@ class ICudaEngine(_rabbet.Engine):
         return self._plan()
 
 
-class IExecutionContext(_rabbet.Context):
+class IExecutionContext(_rabbet.Context, Managed):
     """One stream of runs of an engine; for one thread at a time."""
 
     name = ""
     error_recorder: IErrorRecorder | None = None
+    debug_sync = Fixed(False, "Errors tell the layer anyway.")
+    persistent_cache_limit = Fixed(0, "No device here has such a cache.")
     enqueue_emits_profile = True
     _profiler: IProfiler | None = None
     _allocators: dict[str, IOutputAllocator] | None = None
@@ -258,6 +269,11 @@ class IExecutionContext(_rabbet.Context):
         """Names of inputs whose shape or address is missing; none: all is there."""
         missing = self._infer()
         return [] if missing < 0 else [self.engine.get_tensor_name(missing)]
+
+    @property
+    def all_shape_inputs_specified(self) -> bool:
+        """Whether every input whose values shapes need has an address."""
+        return not any(self.engine.is_shape_inference_io(n) for n in self.infer_shapes())
 
     @property
     def all_binding_shapes_specified(self) -> bool:
@@ -360,10 +376,12 @@ class EngineInspector:
         return json.loads(self._inspect(-1, e.LayerInformationFormat.JSON))
 
 
-class Runtime:
+class Runtime(Managed):
     """Loads plans."""
 
     error_recorder: IErrorRecorder | None = None
+    DLA_core = Fixed(-1, "There is none.")
+    num_DLA_cores = Fixed(0, "There are none.")
 
     def __init__(self, logger: ILogger | None = None) -> None:
         self._logger = check_logger(logger)

@@ -66,6 +66,7 @@ rabbet_py_tensor_t* rabbet_py_tensor_new(const rabbet_plugin_view_t* view,
   self->dtype = view->dtype;
   self->format = view->format;
   self->dims = view->dims;
+  self->bytes = view->bytes;
   self->device = device;
   self->writable = writable;
   self->aliased = Py_XNewRef(aliased);
@@ -177,13 +178,29 @@ static PyObject* rabbet_py_tensor_numel(PyObject* object, PyObject* none) {
   return PyLong_FromLongLong(count);
 }
 
+// A view beyond the memory would let NumPy write over something else.
+static int rabbet_py_alias_fits(const rabbet_py_tensor_t* self, PyObject* shape,
+                                const rabbet_dims_t* dims) {
+  size_t bytes = 0;
+  if (self->bytes == 0 || !rabbet_py_dims_known(dims)) return 0;
+  rabbet_status_t status =
+      rabbet_tensor_bytes(self->dtype, self->format, dims, &bytes);
+  if (!rabbet_is_ok(status)) return rabbet_py_raise_int(status);
+  if (bytes <= self->bytes) return 0;
+  PyErr_Format(PyExc_ValueError,
+               "aliased(%R): %zu bytes do not fit in the %zu of the output; "
+               "the upper bound of its size tensor is too small",
+               shape, bytes, self->bytes);
+  return -1;
+}
+
 static int rabbet_py_alias_dims(rabbet_py_tensor_t* self, PyObject* shape,
                                 rabbet_dims_t* out_dims) {
   if (PyObject_HasAttrString(shape, "dims")) {
     PyObject* dims = PyObject_GetAttrString(shape, "dims");
     int failed = dims ? rabbet_py_to_dims(dims, "shape", out_dims) : -1;
     Py_XDECREF(dims);
-    return failed;
+    return failed ? failed : rabbet_py_alias_fits(self, shape, out_dims);
   }
   if (rabbet_py_to_dims(shape, "shape", out_dims)) return -1;
   int64_t old_count = 0, new_count = 0;
@@ -197,7 +214,8 @@ static int rabbet_py_alias_dims(rabbet_py_tensor_t* self, PyObject* shape,
       return -1;
     }
   }
-  return rabbet_is_ok(status) ? 0 : rabbet_py_raise_int(status);
+  if (!rabbet_is_ok(status)) return rabbet_py_raise_int(status);
+  return rabbet_py_alias_fits(self, shape, out_dims);
 }
 
 static PyObject* rabbet_py_tensor_alias(PyObject* object, PyObject* args,
@@ -211,6 +229,7 @@ static PyObject* rabbet_py_tensor_alias(PyObject* object, PyObject* args,
   if (!rabbet_py_tensor_alive(self)) return NULL;
   rabbet_plugin_view_t view = {
       .data = self->data, .dtype = self->dtype, .format = self->format};
+  view.bytes = self->bytes;
   view.dims = self->dims;
   if (!Py_IsNone(shape) && rabbet_py_alias_dims(self, shape, &view.dims)) {
     return NULL;

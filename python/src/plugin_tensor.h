@@ -19,6 +19,7 @@ typedef struct rabbet_py_tensor_t {
   rabbet_dl_device_t device;
   bool logical;  // extent is the logical shape
   bool writable;
+  size_t bytes;       // of the memory if dims do not tell; 0: not known
   bool expired;       // its memory is gone
   PyObject* aliased;  // Tensor whose memory it shares, or NULL
   PyObject* keep;     // what holds the memory once a plugin kept the tensor

@@ -72,6 +72,8 @@ typedef struct rabbet_kernel_shapes_t {
   // entries where it does not.
   const int64_t* const* host_values;
   int threads;
+  // Memory of each value, SIZE_MAX where it is not known; or NULL.
+  const size_t* bytes;
 } rabbet_kernel_shapes_t;
 
 // What prepare made: belongs to one context and one set of shapes.

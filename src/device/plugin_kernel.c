@@ -318,6 +318,11 @@ static void rabbet_state_views(const rabbet_plugin_kernel_t* kernel,
     view->dtype = kernel->group->values[value].dtype;
     view->format = kernel->group->values[value].format;
     view->dims = shapes->dims[value];
+    bool open = false;
+    for (int32_t axis = 0; axis < view->dims.rank; ++axis)
+      open |= view->dims.d[axis] < 0;
+    if (open && shapes->bytes && shapes->bytes[value] != SIZE_MAX)
+      view->bytes = shapes->bytes[value];
     if (i < node->input_count) {
       view->is_shape_input = rabbet_is_shape_input(kernel, i);
     } else if (node->aliased) {

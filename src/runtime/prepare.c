@@ -30,12 +30,16 @@ static rabbet_status_t rabbet_step_shapes(rabbet_prepared_t* prepared,
   size_t count = step->group.value_count;
   rabbet_dims_t* dims = NULL;
   const int64_t** host_values = NULL;
+  size_t* bytes = NULL;
   RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
       &prepared->arena, count, sizeof(*dims), (void**)&dims));
   RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
       &prepared->arena, count, sizeof(*host_values), (void**)&host_values));
+  RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
+      &prepared->arena, count, sizeof(*bytes), (void**)&bytes));
   for (size_t i = 0; i < count; ++i) {
     int32_t v = step->values[i];
+    bytes[i] = v < 0 ? RABBET_BYTES_UNKNOWN : prepared->bytes[v];
     if (v < 0) {
       RABBET_RETURN_IF_ERROR(rabbet_resolve_shape(
           prepared, "an inner tensor", &step->inner_shapes[i], &dims[i]));
@@ -44,8 +48,10 @@ static rabbet_status_t rabbet_step_shapes(rabbet_prepared_t* prepared,
     dims[i] = prepared->dims[v];
     host_values[i] = prepared->host_values[v];
   }
-  *out_shapes = (rabbet_kernel_shapes_t){
-      .dims = dims, .host_values = host_values, .threads = threads};
+  *out_shapes = (rabbet_kernel_shapes_t){.dims = dims,
+                                         .host_values = host_values,
+                                         .threads = threads,
+                                         .bytes = bytes};
   return rabbet_ok();
 }
 

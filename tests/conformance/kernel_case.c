@@ -597,7 +597,8 @@ void kernel_case_run(kernel_case_t* c, const kernel_case_candidate_t* given,
     dims[i] = c->values[i].dims;
     host[i] = kernel_host_values(c, i);
   }
-  const rabbet_kernel_shapes_t shapes = {dims, host, threads};
+  const rabbet_kernel_shapes_t shapes = {
+      .dims = dims, .host_values = host, .threads = threads};
   rabbet_kernel_t* kernel = NULL;
   rabbet_kernel_state_t* state = NULL;
   size_t workspace = 0;

@@ -587,3 +587,15 @@ def load_without():
     plan = net("elsewhere::scale").engine.serialize()
     trtp._plugin.QDP_REGISTRY["elsewhere::scale"].deregister()
     trt.Runtime().deserialize_cuda_engine(plan)
+
+
+@mistake
+def view_too_large():
+
+    def f(x: D) -> tuple[D, D]:
+        n = trtp.size_tensor(1, x.shape_expr[0])
+        return (trtp.from_shape_expr((n.expr(),), trt.float32), n)
+
+    def i(x, outputs, stream):
+        outputs[0].aliased((77,))
+    plugin(f, i)

@@ -684,3 +684,25 @@ def test_a_plan_names_the_module_of_a_missing_plugin(tmp_path: Path) -> None:
     source.write_text(source.read_text() + "# changed\n")
     x = random(2)
     assert np.array_equal(trt.load(plan, plugins=source)(x), 2 * x)
+
+
+def test_a_view_larger_than_the_memory_is_refused() -> None:
+    plugin_id = new_id("overrun")
+    wanted = 0
+
+    @trtp.register(plugin_id)
+    def overrun(x: TensorDesc) -> tuple[TensorDesc, TensorDesc]:
+        count = trtp.size_tensor(1, 2 * x.shape_expr[0])
+        return trtp.from_shape_expr((count.expr(), 3), trt.float32), count
+
+    @trtp.impl(plugin_id)
+    def run(x: Tensor, outputs: list[Tensor]) -> None:
+        np.asarray(outputs[0].aliased((wanted, 3)))[...] = 1
+        np.asarray(outputs[1])[...] = wanted
+
+    model = one_layer(plugin_id, (4,))
+    for wanted in (0, 8):
+        assert np.array_equal(model(random(4))[0], np.ones((wanted, 3), np.float32))
+    for wanted in (9, 10**6):
+        with pytest.raises(ValueError, match="do not fit in the 96 of the output"):
+            model(random(4))

@@ -203,7 +203,8 @@ static rabbet_status_t run_candidate(void* context,
   const int64_t* host[MAX_VALUES] = {0};
   for (size_t i = 0; i < group->value_count; ++i)
     dims[i] = f->values[i].dims;
-  rabbet_kernel_shapes_t shapes = {dims, host, run->threads};
+  rabbet_kernel_shapes_t shapes = {
+      .dims = dims, .host_values = host, .threads = run->threads};
   RABBET_EXPECT_OK(candidate->kernel->create(&spec, &kernel));
   RABBET_EXPECT_OK(
       kernel->kernel_class->prepare(kernel, &shapes, &state, &workspace_size));
