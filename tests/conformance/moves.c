@@ -361,6 +361,31 @@ static void shape(conformance_t* t) {
   kernel_case_output(&t->c, kernel_case_op(&t->c, "shape", NULL, 0, &x, 1));
 }
 
+// No input at all.
+static void constant(conformance_t* t) {
+  move_begin(t);
+  t->c.extra_dtypes = 0;
+  rabbet_dims_t dims = conformance_dims(t, 0, 4);
+  size_t bytes = 0;
+  RABBET_EXPECT_OK(
+      rabbet_tensor_bytes(t->c.dtype, RABBET_FORMAT_LINEAR, &dims, &bytes));
+  uint8_t* data = NULL;
+  RABBET_EXPECT_OK(
+      rabbet_arena_allocate(&t->c.arena, bytes + 1, (void**)&data));
+  for (size_t i = 0; i < bytes; ++i)
+    data[i] = (uint8_t)conformance_random(t, 2);
+  int64_t count = 0;
+  RABBET_EXPECT_OK(rabbet_dims_count(&dims, &count));
+  rabbet_attr_t attrs[] = {{.name = "weights",
+                            .type = RABBET_ATTR_TENSOR,
+                            .data = data,
+                            .count = (size_t)count,
+                            .dtype = t->c.dtype,
+                            .dims = dims}};
+  kernel_case_output(&t->c,
+                     kernel_case_op(&t->c, "constant", attrs, 1, NULL, 0));
+}
+
 const conformance_family_t conformance_moves[] = {
     {"slice", 250, slice_by_attributes},
     {"slice_by_inputs", 100, slice_by_inputs},
@@ -375,5 +400,6 @@ const conformance_family_t conformance_moves[] = {
     {"cast_edges", 200, cast_edges},
     {"identity", 40, identity},
     {"shape", 10, shape},
+    {"constant", 20, constant},
     {0},
 };
