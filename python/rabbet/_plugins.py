@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import importlib
+import importlib.machinery
 import importlib.util
 import os
 import sys
 from collections.abc import Iterable
 from pathlib import Path
-from types import ModuleType
+from types import CodeType, ModuleType
 from typing import Any
 
 from . import _rabbet
@@ -45,6 +46,14 @@ def _already_imported(path: Path) -> ModuleType | None:
     return None
 
 
+class _SourceLoader(importlib.machinery.SourceFileLoader):
+    """Never from a bytecode cache, which takes a file for unchanged that is
+    written anew within the second, with as many bytes."""
+
+    def get_code(self, fullname: str) -> CodeType:
+        return self.source_to_code(self.get_data(self.path), self.path)
+
+
 def load_file(file: str | os.PathLike[str]) -> ModuleType:
     """Imports a plugin file; again only if it has changed."""
     path = Path(os.path.realpath(file))
@@ -58,15 +67,16 @@ def load_file(file: str | os.PathLike[str]) -> ModuleType:
     if module is None:
         _parent()
         name = _module_name(path)
-        spec = importlib.util.spec_from_file_location(name, path)
-        if spec is None or spec.loader is None:
+        loader = _SourceLoader(name, str(path))
+        spec = importlib.util.spec_from_file_location(name, path, loader=loader)
+        if path.suffix != ".py" or spec is None:
             raise InvalidArgumentError(
                 f"plugin file '{file}': expected a Python file (.py) or a library (.so)"
             )
         module = importlib.util.module_from_spec(spec)
         sys.modules[name] = module
         try:
-            spec.loader.exec_module(module)
+            loader.exec_module(module)
         except BaseException as error:
             del sys.modules[name]
             error.add_note(f"while loading the plugin file '{file}'")
