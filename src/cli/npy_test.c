@@ -31,7 +31,7 @@ typedef struct bytes_t {
 
 static void put(bytes_t* out, const void* data, size_t size) {
   assert_true(out->size + size <= sizeof(out->data));
-  memcpy(out->data + out->size, data, size);
+  if (size) memcpy(out->data + out->size, data, size);
   out->size += size;
 }
 

@@ -14,6 +14,24 @@ int omp_in_parallel(void);
 void GOMP_parallel(void (*body)(void* data), void* data, unsigned threads,
                    unsigned flags);
 
+// The thread sanitizer does not see libgomp's barriers: it is told of them.
+#if defined(__SANITIZE_THREAD__)
+#define RABBET_TSAN 1
+#elif defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define RABBET_TSAN 1
+#endif
+#endif
+#ifdef RABBET_TSAN
+void __tsan_acquire(void* address);
+void __tsan_release(void* address);
+#define RABBET_TEAM_ENTER(loop) __tsan_acquire(loop)
+#define RABBET_TEAM_LEAVE(loop) __tsan_release(loop)
+#else
+#define RABBET_TEAM_ENTER(loop) (void)(loop)
+#define RABBET_TEAM_LEAVE(loop) (void)(loop)
+#endif
+
 // Not omp_get_thread_num: the caller may itself be in a team of its own.
 static _Thread_local int slot_in_team;
 
@@ -29,6 +47,7 @@ typedef struct rabbet_cpu_loop_t {
 
 // What each thread of a team does; a team may be smaller than asked for.
 static void rabbet_cpu_loop_share(void* data) {
+  RABBET_TEAM_ENTER(data);
   const rabbet_cpu_loop_t* loop = data;
   int64_t team = omp_get_num_threads(), me = omp_get_thread_num();
   int64_t begin = loop->grains * me / team * loop->grain;
@@ -37,6 +56,7 @@ static void rabbet_cpu_loop_share(void* data) {
   slot_in_team = (int)me;
   if (begin < end) loop->body(loop->context, begin, end);
   slot_in_team = 0;
+  RABBET_TEAM_LEAVE(data);
 }
 
 void rabbet_cpu_parallel(int64_t count, int64_t grain,
@@ -49,10 +69,13 @@ void rabbet_cpu_parallel(int64_t count, int64_t grain,
                             context};
   int64_t threads = rabbet_min_i64(
       loop.grains, omp_in_parallel() ? 1 : omp_get_max_threads());
-  if (threads <= 1)
+  if (threads <= 1) {
     body(context, 0, count);
-  else
-    GOMP_parallel(rabbet_cpu_loop_share, &loop, (unsigned)threads, 0);
+    return;
+  }
+  RABBET_TEAM_LEAVE(&loop);
+  GOMP_parallel(rabbet_cpu_loop_share, &loop, (unsigned)threads, 0);
+  RABBET_TEAM_ENTER(&loop);
 }
 
 // OpenMP's threads belong to the thread that first ran a loop on them, and a
