@@ -118,3 +118,18 @@ def test_readme_shows_the_demo_operator() -> None:
     code = (ROOT / "README.md").read_text().split("```python\n")[1].split("```")[0]
     operator = (EXAMPLES / "demo" / "circ_pad.py").read_text()
     assert code.strip() in operator
+
+
+def test_installation(tmp_path: Path) -> None:
+    """`cmake --install` gives a prefix that programs find and that can be moved."""
+    build = Path(PROGRAM).parent.parent
+    if not (build / "CMakeCache.txt").is_file():
+        pytest.skip("the package under test lies in no build tree")
+    output("cmake", "--install", build, "--prefix", tmp_path / "first")
+    prefix = (tmp_path / "first").rename(tmp_path / "second")
+    assert "\ncpu " in output(prefix / "bin" / "rabbet", "version", env={})
+    work = tmp_path / "work"
+    output("cmake", "-S", EXAMPLES / "c_network", "-B", work, f"-Drabbet_ROOT={prefix}")
+    output("cmake", "--build", work)
+    text = output(work / "swish_network", env={"RABBET_DEVICE": "cpu"})
+    assert "32 values, all as expected" in text
