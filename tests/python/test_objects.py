@@ -396,8 +396,13 @@ def test_interrupting_a_build() -> None:
             return True
 
     config.progress_monitor = Interrupting()
-    with pytest.raises(KeyboardInterrupt):
-        builder.build_serialized_network(small_network(builder), config)
+    # A shell's background jobs are started with the signal ignored.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            builder.build_serialized_network(small_network(builder), config)
+    finally:
+        signal.signal(signal.SIGINT, before)
     config.progress_monitor = None
     assert builder.build_serialized_network(small_network(builder), config).nbytes
 
