@@ -5,6 +5,11 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
+command -v dpkg-query >/dev/null || {
+  echo "setup: this is no Debian: install what tools/packages.txt stands for," \
+    "make .venv with tools/requirements.txt, and build with CMake" >&2
+  exit 1
+}
 missing=()
 while read -r package; do
   dpkg-query -W -f='${Status}' "$package" 2>/dev/null |
