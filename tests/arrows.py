@@ -29,8 +29,9 @@ ALLOWED = {
     "ops": PLUGIN,
     "plan": OPS,
     "device": OPS,
-    "device/cpu": OPS | {"device"},
-    "device/cuda": OPS | {"device"},
+    "device/common": OPS | {"device"},
+    "device/cpu": OPS | {"device", "device/common"},
+    "device/cuda": OPS | {"device", "device/common"},
     # runtime and builder meet in the plan alone.
     "runtime": RUNTIME,
     "network": NETWORK,

@@ -1,7 +1,7 @@
 // Casts and copies: elements from one type to another, block by block, by way
 // of FLOAT or INT32 where there is no direct way.
+#include "device/cpu/cpu.h"
 #include "device/cpu/move.h"
-#include "device/cpu/node_kernel.h"
 #include "device/cpu/parallel.h"
 #include "ops/convert.h"
 
@@ -55,7 +55,7 @@ static rabbet_status_t rabbet_cpu_cast_body(rabbet_proposal_t* proposal) {
                                      rabbet_cpu_blocked_format()};
   rabbet_dtype_t from = group->values[node->inputs[0]].dtype;
   rabbet_dtype_t to = group->values[node->outputs[0]].dtype, types[4];
-  int count = rabbet_cpu_compute_types(proposal->propose, from, types);
+  int count = rabbet_compute_types(proposal->propose, from, types);
   for (int i = 0; i < 3 * count; ++i) {
     rabbet_dtype_t type = types[i / 3], target = from == to ? type : to;
     rabbet_proposal_set_input(proposal, 0, type, formats[i % 3]);

@@ -3,8 +3,8 @@
 // output's bytes evenly.
 #include <string.h>
 
+#include "device/cpu/cpu.h"
 #include "device/cpu/move.h"
-#include "device/cpu/node_kernel.h"
 #include "device/cpu/parallel.h"
 
 struct rabbet_kernel_state_t {
@@ -42,8 +42,8 @@ static rabbet_status_t rabbet_cpu_concatenation_body(
   const rabbet_format_t formats[] = {RABBET_FORMAT_LINEAR, RABBET_FORMAT_HWC,
                                      rabbet_cpu_blocked_format()};
   rabbet_dtype_t types[4];
-  int count = rabbet_cpu_compute_types(
-      proposal->propose, group->values[node->inputs[0]].dtype, types);
+  int count = rabbet_compute_types(proposal->propose,
+                                   group->values[node->inputs[0]].dtype, types);
   for (int i = 0; i < 3 * count; ++i) {
     rabbet_format_t format = formats[i % 3];
     if (!rabbet_concatenation_fits(group, format)) continue;
@@ -173,9 +173,8 @@ static void rabbet_concatenation_copy(void* context, int64_t begin,
   while (begin < end) {
     int64_t size = state->begins[i + 1] - state->begins[i];
     int64_t count = rabbet_min_i64(state->begins[i + 1] - at, end - begin);
-    const char* source =
-        run->call
-            ->inputs[rabbet_cpu_input_of(run->kernel->group, node->inputs[i])];
+    const char* source = run->call->inputs[rabbet_group_input_of(
+        run->kernel->group, node->inputs[i])];
     if (count > 0) {
       rabbet_copy_bytes(target + begin,
                         source + outer * size + at - state->begins[i], count);

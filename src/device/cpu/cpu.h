@@ -2,6 +2,7 @@
 #ifndef RABBET_SRC_DEVICE_CPU_CPU_H_
 #define RABBET_SRC_DEVICE_CPU_CPU_H_
 
+#include "device/common/node_kernel.h"
 #include "device/cpu/dnnl_wrap.h"
 #include "device/device.h"
 #include "device/reference_kernel.h"
@@ -35,25 +36,16 @@ rabbet_format_t rabbet_cpu_blocked_format(void);
 
 // ---- Proposing -------------------------------------------------------------
 
-// Types of the boundary as the network has them, LINEAR; inputs, then outputs.
-// `out_tensors` has room for group->input_count + group->output_count.
-void rabbet_cpu_network_tensors(const rabbet_group_t* group,
-                                rabbet_type_format_t* out_tensors);
-// Passes the candidate on unless propose->fixed asks for other types or
-// formats, or a tensor's rank is too small for its format.
-rabbet_status_t rabbet_cpu_offer(const rabbet_propose_t* propose,
-                                 rabbet_candidate_sink_t sink,
-                                 const rabbet_candidate_t* candidate);
-// Dimensions of every value at the profile's optimum; the caller frees them.
-rabbet_status_t rabbet_cpu_opt_dims(const rabbet_group_t* group,
-                                    rabbet_allocator_t allocator,
-                                    rabbet_dims_t** out_dims);
-// Position of a value in the group's boundary inputs, or -1.
-int32_t rabbet_cpu_input_of(const rabbet_group_t* group, int32_t value);
-
-// Types to offer for a group whose tensors have type `network`: itself, and
-// those that weak typing adds if it is a floating type.
-int rabbet_cpu_compute_types(const rabbet_propose_t* propose,
-                             rabbet_dtype_t network, rabbet_dtype_t out[4]);
+// Input 0 and the output in one type and format, for each of the formats
+// (LINEAR, HWC, the blocked one: bit 1, 2, 4 of `formats`) and each type that
+// the network allows.
+enum {
+  RABBET_CPU_OFFER_LINEAR = 1,
+  RABBET_CPU_OFFER_HWC = 2,
+  RABBET_CPU_OFFER_BLOCKED = 4
+};
+rabbet_status_t rabbet_cpu_offer_same(rabbet_proposal_t* proposal,
+                                      uint32_t formats, const char* tactic_name,
+                                      int32_t in_place);
 
 #endif  // RABBET_SRC_DEVICE_CPU_CPU_H_

@@ -118,10 +118,11 @@ static rabbet_status_t rabbet_cpu_dnnl_concat_propose(
                                      rabbet_cpu_blocked_format()};
   bool constant = rabbet_concat_has_constant(group);
   rabbet_dtype_t types[4];
-  int count = rabbet_cpu_compute_types(
+  int count = rabbet_compute_types(
       propose, group->values[group->outputs[0]].dtype, types);
   rabbet_dims_t* dims = NULL;
-  RABBET_RETURN_IF_ERROR(rabbet_cpu_opt_dims(group, propose->allocator, &dims));
+  RABBET_RETURN_IF_ERROR(
+      rabbet_group_opt_dims(group, propose->allocator, &dims));
   rabbet_status_t status = rabbet_ok();
   for (int i = 0; i < (constant ? 1 : count); ++i) {
     for (size_t f = 0; f < (constant ? 1 : 3) && rabbet_is_ok(status); ++f)

@@ -24,7 +24,8 @@ static bool rabbet_convolution_matches(const rabbet_group_t* group) {
   }
   const rabbet_group_node_t* node = &group->nodes[0];
   for (size_t i = 0; i < node->input_count; ++i) {
-    if (node->inputs[i] >= 0 && rabbet_cpu_input_of(group, node->inputs[i]) < 0)
+    if (node->inputs[i] >= 0 &&
+        rabbet_group_input_of(group, node->inputs[i]) < 0)
       return false;
   }
   return true;
@@ -173,12 +174,12 @@ static rabbet_status_t rabbet_cpu_dnnl_convolution_propose(
   const rabbet_group_t* group = propose->group;
   if (!rabbet_convolution_matches(group)) return rabbet_ok();
   rabbet_dtype_t types[4];
-  int count = rabbet_cpu_compute_types(
+  int count = rabbet_compute_types(
       propose, group->values[group->nodes[0].inputs[0]].dtype, types);
   rabbet_dims_t* dims = NULL;
   rabbet_type_format_t* tensors = NULL;
   rabbet_status_t status =
-      rabbet_cpu_opt_dims(group, propose->allocator, &dims);
+      rabbet_group_opt_dims(group, propose->allocator, &dims);
   if (rabbet_is_ok(status))
     status = rabbet_allocate(
         propose->allocator,

@@ -367,8 +367,10 @@ static void check_contexts(kernel_case_t* c,
   for (size_t i = 0; i < c->value_count; ++i)
     dims[i] = c->values[i].dims;
   const rabbet_kernel_shapes_t shapes = {.dims = dims, .threads = 1};
-  const rabbet_kernel_spec_t spec = {c->device, &candidate->group,
-                                     candidate->tactic, c->allocator};
+  const rabbet_kernel_spec_t spec = {.device = c->device,
+                                     .group = &candidate->group,
+                                     .tactic = candidate->tactic,
+                                     .allocator = c->allocator};
   RABBET_EXPECT_OK(candidate->kernel->create(&spec, &kernel));
   for (int i = 0; i < CONTEXTS; ++i) {
     size_t workspace = 0;
@@ -420,8 +422,10 @@ static rabbet_status_t create_and_prepare(rabbet_allocator_t allocator,
   size_t workspace = 0;
   rabbet_status_t status = rabbet_device_open(0, allocator, &device);
   if (rabbet_is_ok(status)) {
-    const rabbet_kernel_spec_t spec = {device, &candidate->group,
-                                       candidate->tactic, allocator};
+    const rabbet_kernel_spec_t spec = {.device = device,
+                                       .group = &candidate->group,
+                                       .tactic = candidate->tactic,
+                                       .allocator = allocator};
     status = candidate->kernel->create(&spec, &kernel);
   }
   if (rabbet_is_ok(status))

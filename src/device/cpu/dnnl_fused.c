@@ -72,7 +72,7 @@ void rabbet_dnnl_fused_tensors(const rabbet_dnnl_fused_t* fused,
                                rabbet_format_t in, rabbet_format_t out,
                                rabbet_type_format_t* out_tensors) {
   const rabbet_epilogue_t* e = &fused->epilogue;
-  rabbet_cpu_network_tensors(group, out_tensors);
+  rabbet_network_tensors(group, out_tensors);
   for (size_t i = 0; i < group->input_count; ++i) {
     if (!group->values[group->inputs[i]].constant) out_tensors[i].dtype = dtype;
     if (group->inputs[i] == fused->src) out_tensors[i].format = in;
@@ -83,7 +83,7 @@ void rabbet_dnnl_fused_tensors(const rabbet_dnnl_fused_t* fused,
         group->values[e->items[i].operand].constant) {
       continue;
     }
-    out_tensors[rabbet_cpu_input_of(group, e->items[i].operand)].format = out;
+    out_tensors[rabbet_group_input_of(group, e->items[i].operand)].format = out;
   }
   out_tensors[group->input_count] = (rabbet_type_format_t){dtype, out};
 }
@@ -152,13 +152,13 @@ static rabbet_status_t rabbet_dnnl_fused_offer(
   };
   if (fused->sum_item >= 0 && found->adds_in_place) {
     candidate.tactic |= RABBET_DNNL_TACTIC_IN_PLACE;
-    in_place = rabbet_cpu_input_of(
+    in_place = rabbet_group_input_of(
         group, fused->epilogue.items[fused->sum_item].operand);
     candidate.in_place = &in_place;
   }
   snprintf(candidate.tactic_name, sizeof(candidate.tactic_name), "%s%s",
            offer->prefix, found->name);
-  return rabbet_cpu_offer(offer->propose, offer->sink, &candidate);
+  return rabbet_offer(offer->propose, offer->sink, &candidate);
 }
 
 rabbet_status_t rabbet_dnnl_fused_propose(

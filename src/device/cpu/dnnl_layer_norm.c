@@ -76,10 +76,10 @@ static rabbet_status_t rabbet_cpu_dnnl_layer_norm_propose(
   int axis = 0;
   if (!rabbet_layer_norm_matches(group, &x->dims, &axis)) return rabbet_ok();
   rabbet_dtype_t types[4];
-  int count = rabbet_cpu_compute_types(propose, x->dtype, types);
+  int count = rabbet_compute_types(propose, x->dtype, types);
   for (int i = 0; i < count; ++i) {
     rabbet_type_format_t tensors[4];
-    rabbet_cpu_network_tensors(group, tensors);
+    rabbet_network_tensors(group, tensors);
     for (size_t t = 0; t < group->input_count; ++t) {
       if (!group->values[group->inputs[t]].constant)
         tensors[t].dtype = types[i];

@@ -265,8 +265,8 @@ static bool rabbet_matmul_matches(const rabbet_group_t* group) {
   }
   const rabbet_group_node_t* node = &group->nodes[0];
   return rabbet_dtype_is_float(group->values[node->inputs[0]].dtype) &&
-         rabbet_cpu_input_of(group, node->inputs[0]) >= 0 &&
-         rabbet_cpu_input_of(group, node->inputs[1]) >= 0;
+         rabbet_group_input_of(group, node->inputs[0]) >= 0 &&
+         rabbet_group_input_of(group, node->inputs[1]) >= 0;
 }
 
 static const rabbet_dnnl_kind_t rabbet_matmul_kinds[] = {
@@ -386,12 +386,12 @@ static rabbet_status_t rabbet_cpu_dnnl_matmul_propose(
   const rabbet_group_t* group = propose->group;
   if (!rabbet_matmul_matches(group)) return rabbet_ok();
   rabbet_dtype_t types[4];
-  int count = rabbet_cpu_compute_types(
+  int count = rabbet_compute_types(
       propose, group->values[group->nodes[0].inputs[0]].dtype, types);
   rabbet_dims_t* dims = NULL;
   rabbet_type_format_t* tensors = NULL;
   rabbet_status_t status =
-      rabbet_cpu_opt_dims(group, propose->allocator, &dims);
+      rabbet_group_opt_dims(group, propose->allocator, &dims);
   if (rabbet_is_ok(status))
     status = rabbet_allocate(
         propose->allocator,

@@ -196,7 +196,7 @@ static rabbet_status_t rabbet_cpu_dnnl_pooling_propose(
   const rabbet_format_t formats[] = {RABBET_FORMAT_LINEAR, RABBET_FORMAT_HWC,
                                      rabbet_cpu_blocked_format()};
   rabbet_dtype_t types[4];
-  int count = rabbet_cpu_compute_types(
+  int count = rabbet_compute_types(
       propose, group->values[group->inputs[0]].dtype, types);
   for (int i = 0; i < count; ++i) {
     for (size_t f = 0; f < sizeof(formats) / sizeof(formats[0]); ++f) {

@@ -228,7 +228,7 @@ rabbet_status_t rabbet_dnnl_input(rabbet_dnnl_program_t* program, int32_t value,
   const rabbet_group_value_t* info = rabbet_dnnl_value(program, value);
   const rabbet_dnnl_ref_t input = {
       .place = RABBET_DNNL_REF_INPUT,
-      .index = rabbet_cpu_input_of(program->kernel->group, value)};
+      .index = rabbet_group_input_of(program->kernel->group, value)};
   *out_ref = input;
   if (input.index < 0)
     return RABBET_STATUS(RABBET_STATUS_INTERNAL,

@@ -64,7 +64,7 @@ static rabbet_status_t rabbet_cpu_dnnl_reorder_propose(
     return rabbet_ok();
   }
   rabbet_type_format_t tensors[2];
-  rabbet_cpu_network_tensors(group, tensors);
+  rabbet_network_tensors(group, tensors);
   for (int i = 0; propose->fixed && i < 2; ++i)
     tensors[i] = propose->fixed[i];
   rabbet_reorder_case_t c;

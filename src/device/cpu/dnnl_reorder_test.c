@@ -92,8 +92,10 @@ static void bits_are_kept(void** state) {
     const rabbet_kernel_class_t* class = candidates[0].kernel;
     const rabbet_dims_t dims[] = {c.values[0].dims, c.values[1].dims};
     const rabbet_kernel_shapes_t shapes = {.dims = dims, .threads = 1};
-    const rabbet_kernel_spec_t spec = {c.device, &candidates[0].group,
-                                       candidates[0].tactic, c.allocator};
+    const rabbet_kernel_spec_t spec = {.device = c.device,
+                                       .group = &candidates[0].group,
+                                       .tactic = candidates[0].tactic,
+                                       .allocator = c.allocator};
     rabbet_kernel_t* kernel = NULL;
     rabbet_kernel_state_t* prepared = NULL;
     size_t workspace = 0;

@@ -39,7 +39,7 @@ rabbet_status_t rabbet_dnnl_offer_first(const rabbet_propose_t* propose,
   };
   snprintf(candidate.tactic_name, sizeof(candidate.tactic_name), "%s",
            first.name);
-  return rabbet_cpu_offer(propose, sink, &candidate);
+  return rabbet_offer(propose, sink, &candidate);
 }
 
 rabbet_status_t rabbet_dnnl_compile_simple(rabbet_dnnl_program_t* program,

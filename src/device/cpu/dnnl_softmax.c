@@ -35,7 +35,7 @@ static rabbet_status_t rabbet_cpu_dnnl_softmax_propose(
   if (x->dims.rank < 1 || axis < 0) return rabbet_ok();
   const rabbet_format_t formats[] = {RABBET_FORMAT_LINEAR, RABBET_FORMAT_HWC};
   rabbet_dtype_t types[4];
-  int count = rabbet_cpu_compute_types(propose, x->dtype, types);
+  int count = rabbet_compute_types(propose, x->dtype, types);
   for (int i = 0; i < 2 * count; ++i) {
     rabbet_format_t format = formats[i % 2];
     if (format == RABBET_FORMAT_HWC && (x->dims.rank < 3 || axis != 1))

@@ -69,10 +69,6 @@ typedef enum rabbet_activation_t {
   RABBET_ACTIVATION_GELU_TANH = 13,
 } rabbet_activation_t;
 
-static int64_t rabbet_node_int(const rabbet_group_node_t* node,
-                               const char* name) {
-  return rabbet_attr_int(node->attrs, node->op->attr_count, name, 0);
-}
 static double rabbet_node_float(const rabbet_group_node_t* node,
                                 const char* name) {
   return rabbet_attr_float(node->attrs, node->op->attr_count, name, 0);
@@ -204,7 +200,7 @@ static bool rabbet_epilogue_elementwise(const rabbet_group_t* group,
   bool reversed = node->inputs[1] == e->result;
   int32_t operand = node->inputs[reversed ? 0 : 1];
   const rabbet_group_value_t* value = &group->values[operand];
-  if (rabbet_cpu_input_of(group, operand) < 0 ||
+  if (rabbet_group_input_of(group, operand) < 0 ||
       value->dtype != group->values[e->start].dtype) {
     return false;
   }

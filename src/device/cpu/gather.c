@@ -2,8 +2,8 @@
 // behind the index are contiguous.
 #include <string.h>
 
+#include "device/cpu/cpu.h"
 #include "device/cpu/move.h"
-#include "device/cpu/node_kernel.h"
 #include "device/cpu/parallel.h"
 
 enum { DEFAULT = 0, ELEMENT = 1, ND = 2 };
@@ -41,7 +41,7 @@ static inline int64_t rabbet_gather_position(int64_t index, int64_t extent) {
 // ---- The class -------------------------------------------------------------
 
 static rabbet_status_t rabbet_cpu_gather_body(rabbet_proposal_t* proposal) {
-  return rabbet_proposal_offer_same(proposal, RABBET_OFFER_LINEAR, "rows", -1);
+  return rabbet_cpu_offer_same(proposal, RABBET_CPU_OFFER_LINEAR, "rows", -1);
 }
 
 static rabbet_status_t rabbet_cpu_gather_propose(
@@ -268,9 +268,10 @@ static rabbet_status_t rabbet_cpu_gather_enqueue(
   const rabbet_group_t* group = kernel->group;
   rabbet_gather_call_t run = {
       .state = state,
-      .data = call->inputs[rabbet_cpu_input_of(group, kernel->node->inputs[0])],
+      .data =
+          call->inputs[rabbet_group_input_of(group, kernel->node->inputs[0])],
       .indices =
-          call->inputs[rabbet_cpu_input_of(group, kernel->node->inputs[1])],
+          call->inputs[rabbet_group_input_of(group, kernel->node->inputs[1])],
       .target = call->outputs[0]};
   if (state->row == 0) return rabbet_ok();
   // An index costs about as much as 16 bytes.

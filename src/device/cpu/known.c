@@ -1,8 +1,8 @@
 // Layers whose outputs are known before they run: shapes and constants.
 #include <string.h>
 
+#include "device/cpu/cpu.h"
 #include "device/cpu/move.h"
-#include "device/cpu/node_kernel.h"
 
 struct rabbet_kernel_state_t {
   const void* data;  // a constant's, or `dims`

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "base/math.h"
-#include "device/cpu/node_kernel.h"
+#include "device/cpu/cpu.h"
 #include "device/cpu/parallel.h"
 
 // ---- Tensors as boxes ------------------------------------------------------

@@ -8,8 +8,8 @@
 #include <math.h>
 #include <string.h>
 
+#include "device/cpu/cpu.h"
 #include "device/cpu/move.h"
-#include "device/cpu/node_kernel.h"
 #include "device/cpu/parallel.h"
 
 enum { INPUT = 0, SCALE = 1, BIAS = 2, OPERANDS = 3 };
@@ -248,7 +248,7 @@ static rabbet_status_t rabbet_cpu_normalization_body(
   rabbet_dims_t* dims = NULL;
   rabbet_normalize_layout_t layout;
   RABBET_RETURN_IF_ERROR(
-      rabbet_cpu_opt_dims(group, proposal->propose->allocator, &dims));
+      rabbet_group_opt_dims(group, proposal->propose->allocator, &dims));
   rabbet_status_t status = rabbet_normalize_read(group, dims, &layout);
   const rabbet_format_t formats[] = {RABBET_FORMAT_LINEAR, RABBET_FORMAT_HWC,
                                      rabbet_cpu_blocked_format()};
@@ -261,7 +261,7 @@ static rabbet_status_t rabbet_cpu_normalization_body(
   rabbet_free(proposal->propose->allocator, dims);
   RABBET_RETURN_IF_ERROR(status);
   // Scale and bias that are the input itself keep its type.
-  return rabbet_proposal_offer_same(proposal, fits, "two passes", 0);
+  return rabbet_cpu_offer_same(proposal, fits, "two passes", 0);
 }
 
 static rabbet_status_t rabbet_cpu_normalization_propose(
@@ -531,13 +531,14 @@ static rabbet_status_t rabbet_cpu_normalization_enqueue(
   rabbet_normalize_call_t run = {
       .state = state,
       .vectors = rabbet_vectors(),
-      .source = call->inputs[rabbet_cpu_input_of(kernel->group,
-                                                 kernel->node->inputs[INPUT])],
+      .source = call->inputs[rabbet_group_input_of(
+          kernel->group, kernel->node->inputs[INPUT])],
       .target = call->outputs[0]};
   for (size_t i = SCALE; i <= BIAS; ++i) {
     int32_t value = rabbet_node_input(kernel->node, i);
     if (value < 0) continue;
-    const void* from = call->inputs[rabbet_cpu_input_of(kernel->group, value)];
+    const void* from =
+        call->inputs[rabbet_group_input_of(kernel->group, value)];
     if (state->types[i] != RABBET_DTYPE_FLOAT) {
       float* to = (float*)((char*)call->workspace + state->offsets[i]);
       run.vectors->to_float[state->types[i]](from, to, state->counts[i]);

@@ -7,6 +7,9 @@
 
 #include "base/status.h"
 
+// Bytes of work below which another thread is not worth waking.
+#define RABBET_CPU_GRAIN_BYTES (256 * 1024)
+
 // Calls body for disjoint ranges that cover [0, count), at most one for each
 // thread, none shorter than `grain` (but the last). In the calling thread alone
 // when one range is enough.

@@ -255,7 +255,7 @@ static rabbet_status_t rabbet_pw_offer(rabbet_pw_proposal_t* proposal,
                                   .tactic_name = "one pass",
                                   .tensors = proposal->tensors,
                                   .in_place = proposal->in_place};
-  return rabbet_cpu_offer(proposal->propose, proposal->sink, &candidate);
+  return rabbet_offer(proposal->propose, proposal->sink, &candidate);
 }
 
 static rabbet_status_t rabbet_pw_offer_formats(rabbet_pw_proposal_t* proposal,

@@ -1,71 +1,22 @@
-#include <string.h>
-
 #include "device/cpu/cpu.h"
 
-void rabbet_cpu_network_tensors(const rabbet_group_t* group,
-                                rabbet_type_format_t* out_tensors) {
-  for (size_t i = 0; i < group->input_count; ++i)
-    out_tensors[i] = (rabbet_type_format_t){
-        group->values[group->inputs[i]].dtype, RABBET_FORMAT_LINEAR};
-  for (size_t i = 0; i < group->output_count; ++i)
-    out_tensors[group->input_count + i] = (rabbet_type_format_t){
-        group->values[group->outputs[i]].dtype, RABBET_FORMAT_LINEAR};
-}
-
-static bool rabbet_cpu_ranks_fit(const rabbet_group_t* group,
-                                 const rabbet_type_format_t* tensors) {
-  for (size_t i = 0; i < group->input_count + group->output_count; ++i) {
-    int32_t value = i < group->input_count
-                        ? group->inputs[i]
-                        : group->outputs[i - group->input_count];
-    const rabbet_format_info_t* info = rabbet_format_info(tensors[i].format);
-    if (!info || group->values[value].dims.rank < info->min_rank) return false;
-  }
-  return true;
-}
-
-rabbet_status_t rabbet_cpu_offer(const rabbet_propose_t* propose,
-                                 rabbet_candidate_sink_t sink,
-                                 const rabbet_candidate_t* candidate) {
-  const rabbet_group_t* group = propose->group;
-  size_t count = group->input_count + group->output_count;
-  if (!rabbet_cpu_ranks_fit(group, candidate->tensors)) return rabbet_ok();
-  for (size_t i = 0; propose->fixed && i < count; ++i) {
-    if (propose->fixed[i].dtype != candidate->tensors[i].dtype ||
-        propose->fixed[i].format != candidate->tensors[i].format) {
-      return rabbet_ok();
+rabbet_status_t rabbet_cpu_offer_same(rabbet_proposal_t* proposal,
+                                      uint32_t formats, const char* tactic_name,
+                                      int32_t in_place) {
+  const rabbet_format_t all[] = {RABBET_FORMAT_LINEAR, RABBET_FORMAT_HWC,
+                                 rabbet_cpu_blocked_format()};
+  rabbet_dtype_t types[4];
+  rabbet_dtype_t network =
+      proposal->propose->group->values[proposal->node->inputs[0]].dtype;
+  int count = rabbet_compute_types(proposal->propose, network, types);
+  for (int t = 0; t < count; ++t) {
+    for (int f = 0; f < 3; ++f) {
+      if (!(formats >> f & 1)) continue;
+      rabbet_proposal_set_input(proposal, 0, types[t], all[f]);
+      rabbet_proposal_set_output(proposal, types[t], all[f]);
+      RABBET_RETURN_IF_ERROR(
+          rabbet_proposal_offer(proposal, tactic_name, in_place));
     }
   }
-  return sink.add(sink.context, candidate);
-}
-
-rabbet_status_t rabbet_cpu_opt_dims(const rabbet_group_t* group,
-                                    rabbet_allocator_t allocator,
-                                    rabbet_dims_t** out_dims) {
-  RABBET_RETURN_IF_ERROR(rabbet_allocate(
-      allocator, sizeof(rabbet_dims_t) * group->value_count, (void**)out_dims));
-  for (size_t i = 0; i < group->value_count; ++i)
-    (*out_dims)[i] = group->values[i].dims;
   return rabbet_ok();
-}
-
-int32_t rabbet_cpu_input_of(const rabbet_group_t* group, int32_t value) {
-  for (size_t i = 0; i < group->input_count; ++i) {
-    if (group->inputs[i] == value) return (int32_t)i;
-  }
-  return -1;
-}
-
-int rabbet_cpu_compute_types(const rabbet_propose_t* propose,
-                             rabbet_dtype_t network, rabbet_dtype_t out[4]) {
-  static const rabbet_dtype_t floats[] = {RABBET_DTYPE_FLOAT, RABBET_DTYPE_HALF,
-                                          RABBET_DTYPE_BF16};
-  int count = 0;
-  out[count++] = network;
-  if (!rabbet_dtype_is_float(network)) return count;
-  for (size_t i = 0; i < sizeof(floats) / sizeof(floats[0]); ++i) {
-    if (floats[i] != network && (propose->extra_dtypes & (1u << floats[i])))
-      out[count++] = floats[i];
-  }
-  return count;
 }

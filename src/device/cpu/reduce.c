@@ -9,8 +9,8 @@
 #include <math.h>
 #include <string.h>
 
+#include "device/cpu/cpu.h"
 #include "device/cpu/move.h"
-#include "device/cpu/node_kernel.h"
 #include "device/cpu/parallel.h"
 
 enum { SUM = 0, PROD = 1, MAX = 2, MIN = 3, AVG = 4 };
@@ -216,8 +216,8 @@ static rabbet_status_t rabbet_cpu_reduce_body(rabbet_proposal_t* proposal) {
   const rabbet_format_t formats[] = {RABBET_FORMAT_LINEAR, RABBET_FORMAT_HWC,
                                      rabbet_cpu_blocked_format()};
   rabbet_dtype_t types[4];
-  int count = rabbet_cpu_compute_types(
-      proposal->propose, group->values[node->inputs[0]].dtype, types);
+  int count = rabbet_compute_types(proposal->propose,
+                                   group->values[node->inputs[0]].dtype, types);
   for (int i = 0; i < 6; ++i) {
     rabbet_format_t from = formats[i / 2];
     rabbet_format_t to = i % 2 ? from : RABBET_FORMAT_LINEAR;

@@ -1,7 +1,7 @@
 // Transpose, reshape, transpose: one strided move wherever strides can say it,
 // else two with the tensor between them in the workspace.
+#include "device/cpu/cpu.h"
 #include "device/cpu/move.h"
-#include "device/cpu/node_kernel.h"
 
 struct rabbet_kernel_state_t {
   rabbet_move_t first, second;
@@ -116,8 +116,8 @@ static rabbet_status_t rabbet_cpu_shuffle_body(rabbet_proposal_t* proposal) {
   const rabbet_format_t formats[] = {RABBET_FORMAT_LINEAR, RABBET_FORMAT_HWC,
                                      rabbet_cpu_blocked_format()};
   rabbet_dtype_t types[4];
-  int count = rabbet_cpu_compute_types(proposal->propose,
-                                       group->values[in].dtype, types);
+  int count =
+      rabbet_compute_types(proposal->propose, group->values[in].dtype, types);
   for (int i = 0; i < 9; ++i) {
     rabbet_box_t box;
     rabbet_format_t from = formats[i / 3], to = formats[i % 3];
@@ -126,7 +126,7 @@ static rabbet_status_t rabbet_cpu_shuffle_body(rabbet_proposal_t* proposal) {
       continue;
     }
     int32_t over = rabbet_shuffle_is_reshape(node, from, to)
-                       ? rabbet_cpu_input_of(group, in)
+                       ? rabbet_group_input_of(group, in)
                        : -1;
     for (int t = 0; t < count; ++t) {
       rabbet_proposal_set_input(proposal, 0, types[t], from);
@@ -226,8 +226,8 @@ static rabbet_status_t rabbet_cpu_shuffle_enqueue(
     rabbet_kernel_t* base, rabbet_kernel_state_t* state,
     const rabbet_kernel_call_t* call) {
   const rabbet_node_kernel_t* kernel = (const rabbet_node_kernel_t*)base;
-  const void* source =
-      call->inputs[rabbet_cpu_input_of(kernel->group, kernel->node->inputs[0])];
+  const void* source = call->inputs[rabbet_group_input_of(
+      kernel->group, kernel->node->inputs[0])];
   void* between = state->has_second ? call->workspace : call->outputs[0];
   rabbet_move_run(&state->first, source, between);
   if (state->has_second) {

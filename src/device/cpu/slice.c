@@ -2,8 +2,8 @@
 // else, for padding by wrapping, clamping, filling or reflecting, row by row: a
 // row of the output is a few runs of a row of the input.
 #include "ops/slice.h"
+#include "device/cpu/cpu.h"
 #include "device/cpu/move.h"
-#include "device/cpu/node_kernel.h"
 #include "device/cpu/parallel.h"
 #include "ops/convert.h"
 
@@ -260,7 +260,7 @@ static bool rabbet_slice_fits(const rabbet_propose_t* propose,
 static rabbet_status_t rabbet_cpu_slice_body(rabbet_proposal_t* proposal) {
   const rabbet_group_t* group = proposal->propose->group;
   rabbet_dtype_t types[4];
-  int count = rabbet_cpu_compute_types(
+  int count = rabbet_compute_types(
       proposal->propose, group->values[proposal->node->inputs[0]].dtype, types);
   const rabbet_format_t formats[] = {RABBET_FORMAT_LINEAR, RABBET_FORMAT_HWC,
                                      rabbet_cpu_blocked_format()};
@@ -497,7 +497,7 @@ static rabbet_status_t rabbet_cpu_slice_enqueue(
   const rabbet_node_kernel_t* kernel = (const rabbet_node_kernel_t*)base;
   const rabbet_group_t* group = kernel->group;
   const char* source =
-      call->inputs[rabbet_cpu_input_of(group, kernel->node->inputs[0])];
+      call->inputs[rabbet_group_input_of(group, kernel->node->inputs[0])];
   if (state->is_move) {
     rabbet_move_run(&state->move, source + state->offset, call->outputs[0]);
     return rabbet_ok();
@@ -506,7 +506,7 @@ static rabbet_status_t rabbet_cpu_slice_enqueue(
   int64_t element = 0;
   if (fill >= 0) {  // in the network's type
     rabbet_convert(group->values[fill].dtype,
-                   call->inputs[rabbet_cpu_input_of(group, fill)],
+                   call->inputs[rabbet_group_input_of(group, fill)],
                    group->values[kernel->node->inputs[0]].dtype, &element, 1);
   }
   rabbet_slice_call_t run = {.state = state,

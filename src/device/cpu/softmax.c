@@ -2,8 +2,8 @@
 // [outer, count, inner]: rows where inner is 1, else columns.
 #include <string.h>
 
+#include "device/cpu/cpu.h"
 #include "device/cpu/move.h"
-#include "device/cpu/node_kernel.h"
 #include "device/cpu/parallel.h"
 
 // Columns of a tile, and the rows up to which tiles of FLOAT are copied too:
@@ -70,7 +70,7 @@ static rabbet_status_t rabbet_cpu_softmax_body(rabbet_proposal_t* proposal) {
       formats |= 1u << i;
     }
   }
-  return rabbet_proposal_offer_same(proposal, formats, "three passes", 0);
+  return rabbet_cpu_offer_same(proposal, formats, "three passes", 0);
 }
 
 static rabbet_status_t rabbet_cpu_softmax_propose(

@@ -1,10 +1,11 @@
 // What our kernels for single layers share: the kernel object, operands, types
 // and formats to offer. A class writes `propose`, `prepare` and `enqueue`.
-#ifndef RABBET_SRC_DEVICE_CPU_NODE_KERNEL_H_
-#define RABBET_SRC_DEVICE_CPU_NODE_KERNEL_H_
+#ifndef RABBET_SRC_DEVICE_COMMON_NODE_KERNEL_H_
+#define RABBET_SRC_DEVICE_COMMON_NODE_KERNEL_H_
 
 #include "base/math.h"
-#include "device/cpu/cpu.h"
+#include "device/common/propose.h"
+#include "device/device.h"
 
 typedef struct rabbet_node_kernel_t {
   rabbet_kernel_t base;
@@ -12,9 +13,6 @@ typedef struct rabbet_node_kernel_t {
   const rabbet_group_t* group;
   const rabbet_group_node_t* node;  // the first
 } rabbet_node_kernel_t;
-
-// Bytes of work below which another thread is not worth waking.
-#define RABBET_CPU_GRAIN_BYTES (256 * 1024)
 
 // Whether the group is one layer of that operator.
 bool rabbet_node_is(const rabbet_group_t* group, rabbet_op_id_t op);
@@ -62,18 +60,6 @@ void rabbet_proposal_set_output(rabbet_proposal_t* proposal,
 rabbet_status_t rabbet_proposal_offer(rabbet_proposal_t* proposal,
                                       const char* tactic_name,
                                       int32_t in_place);
-// Input 0 and the output in one type and format, for each of the formats
-// (LINEAR, HWC, the blocked one: bit 1, 2, 4 of `formats`) and each type that
-// the network allows.
-enum {
-  RABBET_OFFER_LINEAR = 1,
-  RABBET_OFFER_HWC = 2,
-  RABBET_OFFER_BLOCKED = 4
-};
-rabbet_status_t rabbet_proposal_offer_same(rabbet_proposal_t* proposal,
-                                           uint32_t formats,
-                                           const char* tactic_name,
-                                           int32_t in_place);
 
 // ---- For the class tables --------------------------------------------------
 
@@ -106,4 +92,4 @@ void rabbet_node_state_destroy(rabbet_kernel_t* kernel,
       .enqueue = symbol##_enqueue,                                         \
   }
 
-#endif  // RABBET_SRC_DEVICE_CPU_NODE_KERNEL_H_
+#endif  // RABBET_SRC_DEVICE_COMMON_NODE_KERNEL_H_

@@ -1,4 +1,4 @@
-#include "device/cpu/node_kernel.h"
+#include "device/common/node_kernel.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -53,7 +53,7 @@ rabbet_status_t rabbet_proposal_make(
       propose->allocator,
       sizeof(rabbet_type_format_t) * (group->input_count + group->output_count),
       (void**)&proposal.tensors));
-  rabbet_cpu_network_tensors(group, proposal.tensors);
+  rabbet_network_tensors(group, proposal.tensors);
   rabbet_status_t status = body(&proposal);
   rabbet_free(propose->allocator, proposal.tensors);
   return status;
@@ -63,7 +63,7 @@ void rabbet_proposal_set_input(rabbet_proposal_t* proposal, size_t input,
                                rabbet_dtype_t dtype, rabbet_format_t format) {
   int32_t value = rabbet_node_input(proposal->node, input);
   if (value < 0) return;
-  int32_t at = rabbet_cpu_input_of(proposal->propose->group, value);
+  int32_t at = rabbet_group_input_of(proposal->propose->group, value);
   proposal->tensors[at] = (rabbet_type_format_t){dtype, format};
 }
 
@@ -85,29 +85,7 @@ rabbet_status_t rabbet_proposal_offer(rabbet_proposal_t* proposal,
                                   .in_place = in_place < 0 ? NULL : &in_place};
   snprintf(candidate.tactic_name, sizeof(candidate.tactic_name), "%s",
            tactic_name);
-  return rabbet_cpu_offer(proposal->propose, proposal->sink, &candidate);
-}
-
-rabbet_status_t rabbet_proposal_offer_same(rabbet_proposal_t* proposal,
-                                           uint32_t formats,
-                                           const char* tactic_name,
-                                           int32_t in_place) {
-  const rabbet_format_t all[] = {RABBET_FORMAT_LINEAR, RABBET_FORMAT_HWC,
-                                 rabbet_cpu_blocked_format()};
-  rabbet_dtype_t types[4];
-  rabbet_dtype_t network =
-      proposal->propose->group->values[proposal->node->inputs[0]].dtype;
-  int count = rabbet_cpu_compute_types(proposal->propose, network, types);
-  for (int t = 0; t < count; ++t) {
-    for (int f = 0; f < 3; ++f) {
-      if (!(formats >> f & 1)) continue;
-      rabbet_proposal_set_input(proposal, 0, types[t], all[f]);
-      rabbet_proposal_set_output(proposal, types[t], all[f]);
-      RABBET_RETURN_IF_ERROR(
-          rabbet_proposal_offer(proposal, tactic_name, in_place));
-    }
-  }
-  return rabbet_ok();
+  return rabbet_offer(proposal->propose, proposal->sink, &candidate);
 }
 
 // ---- The kernel ------------------------------------------------------------
