@@ -18,7 +18,7 @@ endif()
 install(TARGETS rabbet_runtime rabbet EXPORT rabbet-targets
   LIBRARY DESTINATION ${libdir} COMPONENT runtime
   INCLUDES DESTINATION ${prefix}include)
-install(TARGETS rabbet_cpu LIBRARY DESTINATION ${libdir} COMPONENT runtime)
+install(TARGETS rabbet_cpu rabbet_cuda LIBRARY DESTINATION ${libdir} COMPONENT runtime)
 install(TARGETS rabbet_command RUNTIME DESTINATION ${prefix}bin
   COMPONENT command)
 

@@ -6,6 +6,7 @@
 #ifndef RABBET_SRC_DEVICE_KERNEL_H_
 #define RABBET_SRC_DEVICE_KERNEL_H_
 
+#include "base/hash.h"
 #include "ops/group.h"
 #include "rabbet/logger.h"
 
@@ -52,12 +53,32 @@ typedef struct rabbet_propose_t {
   rabbet_allocator_t allocator;
 } rabbet_propose_t;
 
+// Bytes that a plan keeps for kernels, so that loading needs no compiler and
+// asks no library again: compiled code, a library's chosen plan. Equal keys
+// mean equal use; a plan keeps one of each. `data` is aligned to 64 in a plan.
+typedef struct rabbet_artifact_t {
+  rabbet_hash_t key;
+  const char* name;  // shown by the inspector: "reduce.cu"
+  const void* data;
+  size_t size;
+} rabbet_artifact_t;
+
+// `add` copies what it keeps.
+typedef struct rabbet_artifact_sink_t {
+  void* context;
+  rabbet_status_t (*add)(void* context, const rabbet_artifact_t* artifact);
+} rabbet_artifact_sink_t;
+
 typedef struct rabbet_kernel_spec_t {
   rabbet_device_t* device;
   const rabbet_group_t* group;  // boundary dtype and format as chosen; outlives
                                 // the kernel
   int32_t tactic;
   rabbet_allocator_t allocator;
+  // Those that the plan keeps for this step; none in a build. They come from a
+  // file: what they say is checked by the class.
+  const rabbet_artifact_t* artifacts;
+  size_t artifact_count;
 } rabbet_kernel_spec_t;
 
 // Made once for an engine; shared by its contexts. Subclassed by its class.
@@ -118,6 +139,10 @@ struct rabbet_kernel_class_t {
   rabbet_status_t (*enqueue)(rabbet_kernel_t* kernel,
                              rabbet_kernel_state_t* state,
                              const rabbet_kernel_call_t* call);
+  // Passes on what a plan must keep of a kernel that was created, and prepared
+  // for the profile's optimum, in a build. optional: nothing.
+  rabbet_status_t (*artifacts)(rabbet_kernel_t* kernel,
+                               rabbet_artifact_sink_t sink);
 };
 
 #endif  // RABBET_SRC_DEVICE_KERNEL_H_

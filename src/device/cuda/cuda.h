@@ -1,0 +1,64 @@
+// What the files of the CUDA device share.
+#ifndef RABBET_SRC_DEVICE_CUDA_CUDA_H_
+#define RABBET_SRC_DEVICE_CUDA_CUDA_H_
+
+#include "device/common/node_kernel.h"
+#include "device/cuda/driver.h"
+#include "device/device.h"
+
+typedef struct rabbet_cuda_programs_t rabbet_cuda_programs_t;
+
+typedef struct rabbet_cuda_device_t {
+  rabbet_device_t base;
+  const rabbet_cuda_driver_t* driver;
+  CUdevice device;
+  CUcontext context;  // the primary one, shared with torch, CuPy and others
+  int ordinal;
+  int major, minor;  // compute capability
+  int multiprocessors;
+  int shared_bytes;  // that a block may have when it asks for it
+  size_t l2_bytes;
+  rabbet_cuda_programs_t* programs;
+  CUevent begin, end;  // of `time`
+  char signature[256];
+} rabbet_cuda_device_t;
+
+static inline rabbet_cuda_device_t* rabbet_cuda(rabbet_device_t* device) {
+  return (rabbet_cuda_device_t*)device;
+}
+
+// Makes the device's context current on the calling thread, and back. Every
+// function of the device's table does so by itself; kernels' create and prepare
+// that call the driver, and their destroy, must; enqueue runs inside a run,
+// where it is current.
+rabbet_status_t rabbet_cuda_enter(const rabbet_cuda_device_t* device,
+                                  CUcontext* out_before);
+void rabbet_cuda_leave(const rabbet_cuda_device_t* device, CUcontext before);
+
+// Every class, one line each in kernels.def.
+#define RABBET_CUDA_KERNEL(name) extern const rabbet_kernel_class_t name;
+#include "device/cuda/kernels.def"
+#undef RABBET_CUDA_KERNEL
+
+// ---- Launching -------------------------------------------------------------
+
+// A kernel of a program and how many blocks of how many threads run it.
+typedef struct rabbet_cuda_launch_t {
+  CUfunction function;
+  unsigned grid[3];
+  unsigned block[3];
+  unsigned shared_bytes;
+} rabbet_cuda_launch_t;
+
+// parameters[i] points to the kernel's parameter i.
+static inline rabbet_status_t rabbet_cuda_launch(
+    const rabbet_cuda_device_t* device, const rabbet_cuda_launch_t* launch,
+    void** parameters, void* stream) {
+  return RABBET_CUDA(
+      device->driver, cuLaunchKernel,
+      (launch->function, launch->grid[0], launch->grid[1], launch->grid[2],
+       launch->block[0], launch->block[1], launch->block[2],
+       launch->shared_bytes, (CUstream)stream, parameters, NULL));
+}
+
+#endif  // RABBET_SRC_DEVICE_CUDA_CUDA_H_

@@ -1,0 +1,293 @@
+// An NVIDIA GPU as a device: the driver's primary context, memory, streams.
+#include "device/device.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "device/cuda/cuda.h"
+#include "device/cuda/program.h"
+
+// ---- The context -----------------------------------------------------------
+
+rabbet_status_t rabbet_cuda_enter(const rabbet_cuda_device_t* device,
+                                  CUcontext* out_before) {
+  const rabbet_cuda_driver_t* driver = device->driver;
+  *out_before = NULL;
+  RABBET_RETURN_IF_ERROR(RABBET_CUDA(driver, cuCtxGetCurrent, (out_before)));
+  if (*out_before == device->context) return rabbet_ok();
+  return RABBET_CUDA(driver, cuCtxSetCurrent, (device->context));
+}
+
+void rabbet_cuda_leave(const rabbet_cuda_device_t* device, CUcontext before) {
+  // Fails only where the driver is going down with the process.
+  if (before != device->context) device->driver->cuCtxSetCurrent(before);
+}
+
+// Calls a function of the driver with the device's context current.
+#define CUDA_INSIDE(device, name, arguments)                         \
+  ({                                                                 \
+    CUcontext before_ = NULL;                                        \
+    rabbet_status_t inside_ = rabbet_cuda_enter((device), &before_); \
+    if (rabbet_is_ok(inside_)) {                                     \
+      inside_ = RABBET_CUDA((device)->driver, name, arguments);      \
+      rabbet_cuda_leave((device), before_);                          \
+    }                                                                \
+    inside_;                                                         \
+  })
+
+// ---- Memory ----------------------------------------------------------------
+
+static rabbet_status_t rabbet_cuda_allocate(rabbet_device_t* base, size_t size,
+                                            void** out_memory) {
+  const rabbet_cuda_device_t* device = rabbet_cuda(base);
+  CUdeviceptr memory = 0;
+  *out_memory = NULL;
+  rabbet_status_t status =
+      CUDA_INSIDE(device, cuMemAlloc, (&memory, size > 0 ? size : 1));
+  if (!rabbet_is_ok(status)) {
+    size_t available = 0, total = 0;
+    rabbet_status_ignore(
+        CUDA_INSIDE(device, cuMemGetInfo, (&available, &total)));
+    return rabbet_status_annotate(
+        status, "allocating %zu bytes on '%s', of which %zu of %zu are free",
+        size, base->name, available, total);
+  }
+  *out_memory = (void*)(uintptr_t)memory;
+  return rabbet_ok();
+}
+
+static void rabbet_cuda_free(rabbet_device_t* base, void* memory) {
+  if (!memory) return;
+  rabbet_status_ignore(CUDA_INSIDE(rabbet_cuda(base), cuMemFree,
+                                   ((CUdeviceptr)(uintptr_t)memory)));
+}
+
+static rabbet_status_t rabbet_cuda_copy_to_device(rabbet_device_t* device,
+                                                  void* target,
+                                                  const void* source,
+                                                  size_t size, void* stream) {
+  if (size == 0) return rabbet_ok();
+  return CUDA_INSIDE(
+      rabbet_cuda(device), cuMemcpyHtoDAsync,
+      ((CUdeviceptr)(uintptr_t)target, source, size, (CUstream)stream));
+}
+
+static rabbet_status_t rabbet_cuda_copy_to_host(rabbet_device_t* device,
+                                                void* target,
+                                                const void* source, size_t size,
+                                                void* stream) {
+  if (size == 0) return rabbet_ok();
+  return CUDA_INSIDE(
+      rabbet_cuda(device), cuMemcpyDtoHAsync,
+      (target, (CUdeviceptr)(uintptr_t)source, size, (CUstream)stream));
+}
+
+static rabbet_status_t rabbet_cuda_copy(rabbet_device_t* device, void* target,
+                                        const void* source, size_t size,
+                                        void* stream) {
+  if (size == 0 || target == source) return rabbet_ok();
+  return CUDA_INSIDE(rabbet_cuda(device), cuMemcpyDtoDAsync,
+                     ((CUdeviceptr)(uintptr_t)target,
+                      (CUdeviceptr)(uintptr_t)source, size, (CUstream)stream));
+}
+
+static rabbet_status_t rabbet_cuda_fill(rabbet_device_t* device, void* target,
+                                        uint8_t byte, size_t size,
+                                        void* stream) {
+  if (size == 0) return rabbet_ok();
+  return CUDA_INSIDE(
+      rabbet_cuda(device), cuMemsetD8Async,
+      ((CUdeviceptr)(uintptr_t)target, byte, size, (CUstream)stream));
+}
+
+static rabbet_status_t rabbet_cuda_synchronize(rabbet_device_t* device,
+                                               void* stream) {
+  return CUDA_INSIDE(rabbet_cuda(device), cuStreamSynchronize,
+                     ((CUstream)stream));
+}
+
+// ---- Runs ------------------------------------------------------------------
+
+// The token is the context to go back to.
+static rabbet_status_t rabbet_cuda_begin_run(rabbet_device_t* base, int threads,
+                                             void** out_token) {
+  (void)threads;
+  CUcontext before = NULL;
+  RABBET_RETURN_IF_ERROR(rabbet_cuda_enter(rabbet_cuda(base), &before));
+  *out_token = before;
+  return rabbet_ok();
+}
+
+static void rabbet_cuda_end_run(rabbet_device_t* base, void* token) {
+  rabbet_cuda_leave(rabbet_cuda(base), token);
+}
+
+static rabbet_status_t rabbet_cuda_time_body(
+    rabbet_cuda_device_t* device, void* stream, int count,
+    rabbet_status_t (*body)(void* context), void* context, int64_t* out_ns) {
+  const rabbet_cuda_driver_t* driver = device->driver;
+  float milliseconds = 0;
+  RABBET_RETURN_IF_ERROR(
+      RABBET_CUDA(driver, cuStreamSynchronize, ((CUstream)stream)));
+  RABBET_RETURN_IF_ERROR(
+      RABBET_CUDA(driver, cuEventRecord, (device->begin, (CUstream)stream)));
+  for (int i = 0; i < count; ++i)
+    RABBET_RETURN_IF_ERROR(body(context));
+  RABBET_RETURN_IF_ERROR(
+      RABBET_CUDA(driver, cuEventRecord, (device->end, (CUstream)stream)));
+  RABBET_RETURN_IF_ERROR(
+      RABBET_CUDA(driver, cuEventSynchronize, (device->end)));
+  RABBET_RETURN_IF_ERROR(RABBET_CUDA(
+      driver, cuEventElapsedTime, (&milliseconds, device->begin, device->end)));
+  *out_ns = (int64_t)((double)milliseconds * 1e6);
+  return rabbet_ok();
+}
+
+static rabbet_status_t rabbet_cuda_time(rabbet_device_t* base, void* stream,
+                                        int count,
+                                        rabbet_status_t (*body)(void* context),
+                                        void* context, int64_t* out_ns) {
+  rabbet_cuda_device_t* device = rabbet_cuda(base);
+  CUcontext before = NULL;
+  *out_ns = 0;
+  RABBET_RETURN_IF_ERROR(rabbet_cuda_enter(device, &before));
+  rabbet_status_t status =
+      rabbet_cuda_time_body(device, stream, count, body, context, out_ns);
+  rabbet_cuda_leave(device, before);
+  return status;
+}
+
+// ---- The interface ---------------------------------------------------------
+
+static const char* rabbet_cuda_signature(rabbet_device_t* base) {
+  return rabbet_cuda(base)->signature;
+}
+
+static const rabbet_kernel_class_t* const rabbet_cuda_classes[] = {
+#define RABBET_CUDA_KERNEL(name) &name,
+#include "device/cuda/kernels.def"
+#undef RABBET_CUDA_KERNEL
+};
+
+static const rabbet_kernel_class_t* const* rabbet_cuda_kernel_classes(
+    rabbet_device_t* device, size_t* out_count) {
+  (void)device;
+  *out_count = sizeof(rabbet_cuda_classes) / sizeof(rabbet_cuda_classes[0]);
+  return rabbet_cuda_classes;
+}
+
+static void rabbet_cuda_destroy(rabbet_device_t* base) {
+  rabbet_cuda_device_t* device = rabbet_cuda(base);
+  CUcontext before = NULL;
+  if (device->context) {
+    rabbet_status_t status = rabbet_cuda_enter(device, &before);
+    if (rabbet_is_ok(status)) {
+      if (device->begin) device->driver->cuEventDestroy(device->begin);
+      if (device->end) device->driver->cuEventDestroy(device->end);
+      rabbet_cuda_leave(device, before);
+    }
+    rabbet_status_ignore(status);
+    device->driver->cuDevicePrimaryCtxRelease(device->device);
+  }
+  rabbet_cuda_programs_destroy(device->programs);
+  rabbet_free(base->allocator, device);
+}
+
+static const rabbet_device_vtable_t rabbet_cuda_vtable = {
+    .struct_size = sizeof(rabbet_device_vtable_t),
+    .destroy = rabbet_cuda_destroy,
+    .signature = rabbet_cuda_signature,
+    .kernel_classes = rabbet_cuda_kernel_classes,
+    .allocate = rabbet_cuda_allocate,
+    .free = rabbet_cuda_free,
+    .copy_to_device = rabbet_cuda_copy_to_device,
+    .copy_to_host = rabbet_cuda_copy_to_host,
+    .copy = rabbet_cuda_copy,
+    .fill = rabbet_cuda_fill,
+    .synchronize = rabbet_cuda_synchronize,
+    .begin_run = rabbet_cuda_begin_run,
+    .end_run = rabbet_cuda_end_run,
+    .time = rabbet_cuda_time,
+};
+
+// ---- Opening ---------------------------------------------------------------
+
+static rabbet_status_t cuda_attribute(const rabbet_cuda_device_t* device,
+                                      int attribute, int* out_value) {
+  return RABBET_CUDA(device->driver, cuDeviceGetAttribute,
+                     (out_value, attribute, device->device));
+}
+
+static rabbet_status_t cuda_describe(rabbet_cuda_device_t* device) {
+  char model[96];
+  int l2 = 0;
+  RABBET_RETURN_IF_ERROR(
+      RABBET_CUDA(device->driver, cuDeviceGetName,
+                  (model, (int)sizeof(model), device->device)));
+  RABBET_RETURN_IF_ERROR(cuda_attribute(
+      device, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, &device->major));
+  RABBET_RETURN_IF_ERROR(cuda_attribute(
+      device, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, &device->minor));
+  RABBET_RETURN_IF_ERROR(
+      cuda_attribute(device, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT,
+                     &device->multiprocessors));
+  RABBET_RETURN_IF_ERROR(cuda_attribute(
+      device, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN,
+      &device->shared_bytes));
+  RABBET_RETURN_IF_ERROR(
+      cuda_attribute(device, CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE, &l2));
+  device->l2_bytes = (size_t)l2;
+  snprintf(device->signature, sizeof(device->signature),
+           "cuda; %s; sm_%d%d; %d multiprocessors; driver %d; rabbet %s", model,
+           device->major, device->minor, device->multiprocessors,
+           device->driver->version, rabbet_version());
+  if (device->major >= 7) return rabbet_ok();
+  return RABBET_STATUS(
+      RABBET_STATUS_UNAVAILABLE,
+      "%s has compute capability %d.%d; 7.0 or newer is needed", model,
+      device->major, device->minor);
+}
+
+static rabbet_status_t cuda_open(rabbet_cuda_device_t* device) {
+  const rabbet_cuda_driver_t* driver = device->driver;
+  int count = 0;
+  RABBET_RETURN_IF_ERROR(RABBET_CUDA(driver, cuDeviceGetCount, (&count)));
+  if (device->ordinal >= count)
+    return RABBET_STATUS(RABBET_STATUS_UNAVAILABLE,
+                         "there is no device '%s': the driver shows %d GPU%s",
+                         device->base.name, count, count == 1 ? "" : "s");
+  RABBET_RETURN_IF_ERROR(
+      RABBET_CUDA(driver, cuDeviceGet, (&device->device, device->ordinal)));
+  RABBET_RETURN_IF_ERROR(cuda_describe(device));
+  RABBET_RETURN_IF_ERROR(RABBET_CUDA(driver, cuDevicePrimaryCtxRetain,
+                                     (&device->context, device->device)));
+  RABBET_RETURN_IF_ERROR(
+      CUDA_INSIDE(device, cuEventCreate, (&device->begin, CU_EVENT_DEFAULT)));
+  RABBET_RETURN_IF_ERROR(
+      CUDA_INSIDE(device, cuEventCreate, (&device->end, CU_EVENT_DEFAULT)));
+  return rabbet_cuda_programs_create(device->base.allocator, &device->programs);
+}
+
+RABBET_PRIVATE_API rabbet_status_t rabbet_device_open(
+    int ordinal, rabbet_allocator_t allocator, rabbet_device_t** out_device) {
+  *out_device = NULL;
+  const rabbet_cuda_driver_t* driver = NULL;
+  rabbet_cuda_device_t* device = NULL;
+  RABBET_RETURN_IF_ERROR(rabbet_cuda_driver_get(&driver));
+  RABBET_RETURN_IF_ERROR(
+      rabbet_allocate(allocator, sizeof(*device), (void**)&device));
+  device->base.vtable = &rabbet_cuda_vtable;
+  device->base.allocator = allocator;
+  rabbet_refcount_initialize(&device->base.references);
+  snprintf(device->base.kind, sizeof(device->base.kind), "cuda");
+  snprintf(device->base.name, sizeof(device->base.name), "cuda:%d", ordinal);
+  device->driver = driver;
+  device->ordinal = ordinal;
+  rabbet_status_t status = cuda_open(device);
+  if (!rabbet_is_ok(status)) {
+    rabbet_cuda_destroy(&device->base);
+    return status;
+  }
+  *out_device = &device->base;
+  return rabbet_ok();
+}

@@ -1,0 +1,292 @@
+#include "device/cuda/program.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/math.h"
+#include "base/strbuf.h"
+#include "base/vec.h"
+#include "device/cuda/kernels/sources.h"
+#include "device/cuda/nvrtc.h"
+
+// ---- What a plan keeps -----------------------------------------------------
+
+// The artifact: this header, the cubin at 64, the PTX (with its NUL) behind it.
+#define IMAGE_MAGIC 0x31494352u  // "RCI1"
+#define IMAGE_HEADER 64
+
+typedef struct program_image_t {
+  uint32_t magic;
+  int32_t major, minor;  // that the cubin is for
+  uint32_t reserved;
+  uint64_t cubin_size, ptx_size;
+} program_image_t;
+
+struct rabbet_cuda_program_t {
+  rabbet_cuda_device_t* device;
+  rabbet_refcount_t references;
+  rabbet_hash_t key;
+  char name[64];
+  CUmodule module;
+  void* image;  // as a plan keeps it
+  size_t image_size;
+};
+
+struct rabbet_cuda_programs_t {
+  rabbet_allocator_t allocator;
+  pthread_mutex_t lock;
+  RABBET_VEC(rabbet_cuda_program_t*) loaded;
+};
+
+rabbet_status_t rabbet_cuda_programs_create(
+    rabbet_allocator_t allocator, rabbet_cuda_programs_t** out_programs) {
+  *out_programs = NULL;
+  rabbet_cuda_programs_t* programs = NULL;
+  RABBET_RETURN_IF_ERROR(
+      rabbet_allocate(allocator, sizeof(*programs), (void**)&programs));
+  programs->allocator = allocator;
+  pthread_mutex_init(&programs->lock, NULL);
+  *out_programs = programs;
+  return rabbet_ok();
+}
+
+void rabbet_cuda_programs_destroy(rabbet_cuda_programs_t* programs) {
+  if (!programs) return;
+  rabbet_vec_free(programs->allocator, &programs->loaded);
+  pthread_mutex_destroy(&programs->lock);
+  rabbet_free(programs->allocator, programs);
+}
+
+// ---- Keys ------------------------------------------------------------------
+
+// The architecture is no part of the key: a plan's PTX serves newer ones.
+static rabbet_status_t program_key(const rabbet_cuda_source_t* source,
+                                   const char* text,
+                                   rabbet_allocator_t allocator,
+                                   rabbet_hash_t* out_key) {
+  rabbet_strbuf_t buffer;
+  rabbet_strbuf_initialize(allocator, &buffer);
+  rabbet_strbuf_printf(&buffer, "%s\n", source->name);
+  for (size_t i = 0; i < source->option_count; ++i)
+    rabbet_strbuf_printf(&buffer, "%s\n", source->options[i]);
+  rabbet_strbuf_printf(&buffer, "%s\n", text);
+  for (size_t i = 0; i < rabbet_cuda_header_count; ++i)
+    rabbet_strbuf_printf(&buffer, "%s\n", rabbet_cuda_headers[i].text);
+  rabbet_status_t status = rabbet_strbuf_status(&buffer);
+  if (rabbet_is_ok(status))
+    *out_key = rabbet_hash128(rabbet_strbuf_text(&buffer),
+                              strlen(rabbet_strbuf_text(&buffer)));
+  rabbet_strbuf_deinitialize(&buffer);
+  return status;
+}
+
+static const char* program_text(const rabbet_cuda_source_t* source) {
+  if (source->text) return source->text;
+  for (size_t i = 0; i < rabbet_cuda_source_count; ++i) {
+    if (strcmp(rabbet_cuda_sources[i].name, source->name) == 0)
+      return rabbet_cuda_sources[i].text;
+  }
+  return NULL;
+}
+
+// ---- Making one ------------------------------------------------------------
+
+static rabbet_status_t program_compile(rabbet_cuda_program_t* program,
+                                       const rabbet_cuda_source_t* source,
+                                       const char* text) {
+  rabbet_cuda_device_t* device = program->device;
+  rabbet_allocator_t allocator = device->base.allocator;
+  rabbet_nvrtc_input_t input = {.name = source->name,
+                                .text = text,
+                                .headers = rabbet_cuda_headers,
+                                .header_count = rabbet_cuda_header_count,
+                                .options = source->options,
+                                .option_count = source->option_count,
+                                .major = device->major,
+                                .minor = device->minor};
+  rabbet_nvrtc_output_t code;
+  RABBET_RETURN_IF_ERROR(rabbet_nvrtc_compile(&input, allocator, &code));
+  program_image_t header = {.magic = IMAGE_MAGIC,
+                            .major = device->major,
+                            .minor = device->minor,
+                            .cubin_size = code.cubin_size,
+                            .ptx_size = code.ptx_size};
+  size_t ptx = IMAGE_HEADER + rabbet_align_up(code.cubin_size, 64);
+  rabbet_status_t status =
+      rabbet_allocate(allocator, ptx + code.ptx_size, &program->image);
+  if (rabbet_is_ok(status)) {
+    uint8_t* image = program->image;
+    memcpy(image, &header, sizeof(header));
+    memcpy(image + IMAGE_HEADER, code.cubin, code.cubin_size);
+    memcpy(image + ptx, code.ptx, code.ptx_size);
+    program->image_size = ptx + code.ptx_size;
+  }
+  rabbet_free(allocator, code.cubin);
+  return status;
+}
+
+static rabbet_status_t program_damaged(const rabbet_cuda_program_t* program) {
+  return RABBET_STATUS(RABBET_STATUS_DATA_LOSS,
+                       "the compiled kernel '%s' in the plan is damaged",
+                       program->name);
+}
+
+// The plan's bytes are copied: modules are loaded from aligned memory, and the
+// program may be asked for its artifact after the plan is gone.
+static rabbet_status_t program_take(rabbet_cuda_program_t* program,
+                                    const rabbet_artifact_t* artifact) {
+  program_image_t header;
+  if (artifact->size < IMAGE_HEADER) return program_damaged(program);
+  memcpy(&header, artifact->data, sizeof(header));
+  uint64_t room = artifact->size - IMAGE_HEADER;
+  if (header.magic != IMAGE_MAGIC || header.cubin_size > room ||
+      header.ptx_size == 0 || header.ptx_size > room ||
+      rabbet_align_up(header.cubin_size, 64) + header.ptx_size != room ||
+      ((const char*)artifact->data)[artifact->size - 1] != 0)
+    return program_damaged(program);
+  RABBET_RETURN_IF_ERROR(rabbet_allocate(program->device->base.allocator,
+                                         artifact->size, &program->image));
+  memcpy(program->image, artifact->data, artifact->size);
+  program->image_size = artifact->size;
+  return rabbet_ok();
+}
+
+// The cubin where it fits, the PTX elsewhere.
+static rabbet_status_t program_load(rabbet_cuda_program_t* program) {
+  rabbet_cuda_device_t* device = program->device;
+  const program_image_t* header = program->image;
+  const uint8_t* image = (const uint8_t*)program->image + IMAGE_HEADER;
+  bool fits = header->major == device->major && header->minor <= device->minor;
+  if (!fits) image += rabbet_align_up(header->cubin_size, 64);
+  CUcontext before = NULL;
+  RABBET_RETURN_IF_ERROR(rabbet_cuda_enter(device, &before));
+  rabbet_status_t status =
+      RABBET_CUDA(device->driver, cuModuleLoadData, (&program->module, image));
+  rabbet_cuda_leave(device, before);
+  return RABBET_ANNOTATE(status, "loading the kernel '%s' (%s)", program->name,
+                         fits ? "machine code" : "PTX");
+}
+
+static void program_destroy(rabbet_cuda_program_t* program) {
+  rabbet_cuda_device_t* device = program->device;
+  CUcontext before = NULL;
+  if (program->module) {
+    rabbet_status_t status = rabbet_cuda_enter(device, &before);
+    if (rabbet_is_ok(status)) {
+      device->driver->cuModuleUnload(program->module);
+      rabbet_cuda_leave(device, before);
+    }
+    rabbet_status_ignore(status);
+  }
+  rabbet_free(device->base.allocator, program->image);
+  rabbet_free(device->base.allocator, program);
+}
+
+static rabbet_status_t program_make(rabbet_cuda_device_t* device,
+                                    const rabbet_cuda_source_t* source,
+                                    const char* text, rabbet_hash_t key,
+                                    const rabbet_artifact_t* artifacts,
+                                    size_t artifact_count,
+                                    rabbet_cuda_program_t** out_program) {
+  rabbet_cuda_program_t* program = NULL;
+  RABBET_RETURN_IF_ERROR(rabbet_allocate(device->base.allocator,
+                                         sizeof(*program), (void**)&program));
+  program->device = device;
+  program->key = key;
+  snprintf(program->name, sizeof(program->name), "%s", source->name);
+  rabbet_refcount_initialize(&program->references);
+  const rabbet_artifact_t* found = NULL;
+  for (size_t i = 0; !found && i < artifact_count; ++i) {
+    if (artifacts[i].key.high == key.high && artifacts[i].key.low == key.low)
+      found = &artifacts[i];
+  }
+  rabbet_status_t status = found ? program_take(program, found)
+                                 : program_compile(program, source, text);
+  if (rabbet_is_ok(status)) status = program_load(program);
+  if (!rabbet_is_ok(status)) {
+    program_destroy(program);
+    return status;
+  }
+  *out_program = program;
+  return rabbet_ok();
+}
+
+static rabbet_cuda_program_t* program_find(rabbet_cuda_programs_t* programs,
+                                           rabbet_hash_t key) {
+  for (size_t i = 0; i < programs->loaded.count; ++i) {
+    rabbet_cuda_program_t* program = programs->loaded.data[i];
+    if (program->key.high == key.high && program->key.low == key.low)
+      return program;
+  }
+  return NULL;
+}
+
+rabbet_status_t rabbet_cuda_program_get(rabbet_cuda_device_t* device,
+                                        const rabbet_cuda_source_t* source,
+                                        const rabbet_artifact_t* artifacts,
+                                        size_t artifact_count,
+                                        rabbet_cuda_program_t** out_program) {
+  *out_program = NULL;
+  rabbet_cuda_programs_t* programs = device->programs;
+  const char* text = program_text(source);
+  rabbet_hash_t key;
+  if (!text)
+    return RABBET_STATUS(RABBET_STATUS_INTERNAL, "there is no kernel file '%s'",
+                         source->name);
+  RABBET_RETURN_IF_ERROR(
+      program_key(source, text, device->base.allocator, &key));
+  pthread_mutex_lock(&programs->lock);
+  rabbet_cuda_program_t* program = program_find(programs, key);
+  rabbet_status_t status = rabbet_ok();
+  if (program) {
+    rabbet_refcount_retain(&program->references);
+  } else {
+    status = RABBET_VEC_RESERVE(programs->allocator, &programs->loaded, 1);
+    if (rabbet_is_ok(status))
+      status = program_make(device, source, text, key, artifacts,
+                            artifact_count, &program);
+    if (rabbet_is_ok(status))
+      programs->loaded.data[programs->loaded.count++] = program;
+  }
+  pthread_mutex_unlock(&programs->lock);
+  *out_program = program;
+  return status;
+}
+
+void rabbet_cuda_program_release(rabbet_cuda_program_t* program) {
+  if (!program) return;
+  rabbet_cuda_programs_t* programs = program->device->programs;
+  pthread_mutex_lock(&programs->lock);
+  bool last = rabbet_refcount_release(&program->references);
+  for (size_t i = 0; last && i < programs->loaded.count; ++i) {
+    if (programs->loaded.data[i] == program) {
+      programs->loaded.data[i] =
+          programs->loaded.data[--programs->loaded.count];
+      break;
+    }
+  }
+  pthread_mutex_unlock(&programs->lock);
+  if (last) program_destroy(program);
+}
+
+rabbet_status_t rabbet_cuda_program_function(rabbet_cuda_program_t* program,
+                                             const char* name,
+                                             CUfunction* out_function) {
+  rabbet_cuda_device_t* device = program->device;
+  CUcontext before = NULL;
+  RABBET_RETURN_IF_ERROR(rabbet_cuda_enter(device, &before));
+  rabbet_status_t status = RABBET_CUDA(device->driver, cuModuleGetFunction,
+                                       (out_function, program->module, name));
+  rabbet_cuda_leave(device, before);
+  return RABBET_ANNOTATE(status, "kernel '%s' of '%s'", name, program->name);
+}
+
+rabbet_status_t rabbet_cuda_program_artifact(
+    const rabbet_cuda_program_t* program, rabbet_artifact_sink_t sink) {
+  rabbet_artifact_t artifact = {.key = program->key,
+                                .name = program->name,
+                                .data = program->image,
+                                .size = program->image_size};
+  return sink.add(sink.context, &artifact);
+}
