@@ -95,17 +95,4 @@ RABBET_PRIVATE_API rabbet_status_t rabbet_ir_new_floats(
     rabbet_build_t* build, const char* name, const rabbet_dims_t* dims,
     rabbet_ir_value_t** out_value, float** out_data);
 
-// Numbers of TensorRT's ElementWiseOperation, UnaryOperation, ReduceOperation,
-// as the catalogue's attributes have them.
-enum {
-  RABBET_IR_SUM = 0,
-  RABBET_IR_PROD = 1,
-  RABBET_IR_SUB = 4,
-  RABBET_IR_DIV = 5,
-  RABBET_IR_POW = 6,
-  RABBET_IR_UNARY_SQRT = 2,
-  RABBET_IR_UNARY_RECIP = 3,
-  RABBET_IR_REDUCE_AVG = 4,
-};
-
 #endif  // RABBET_SRC_BUILDER_PASSES_H_

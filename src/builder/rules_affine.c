@@ -2,6 +2,7 @@
 // weights: the numbers go into weights and bias, and the node goes.
 
 #include "builder/passes.h"
+#include "ops/enums.h"
 
 // A constant number for each channel, or one for all.
 typedef struct affine_t {
@@ -111,15 +112,15 @@ static rabbet_status_t affine_convolution(rabbet_build_t* build,
   affine_t affine;
   if (!affine_match(ir, node, constant, 1, channels, &affine))
     return rabbet_ok();
-  if (op == RABBET_IR_SUM || op == RABBET_IR_SUB) {
-    RABBET_RETURN_IF_ERROR(
-        affine_offset(build, conv, channels, &affine, op == RABBET_IR_SUB));
+  if (op == RABBET_ELEMENTWISE_SUM || op == RABBET_ELEMENTWISE_SUB) {
+    RABBET_RETURN_IF_ERROR(affine_offset(build, conv, channels, &affine,
+                                         op == RABBET_ELEMENTWISE_SUB));
   } else {
     RABBET_RETURN_IF_ERROR(
-        affine_scale(build, conv, 1, 0, &affine, op == RABBET_IR_DIV));
+        affine_scale(build, conv, 1, 0, &affine, op == RABBET_ELEMENTWISE_DIV));
     if (bias)
-      RABBET_RETURN_IF_ERROR(
-          affine_scale(build, conv, 2, 0, &affine, op == RABBET_IR_DIV));
+      RABBET_RETURN_IF_ERROR(affine_scale(build, conv, 2, 0, &affine,
+                                          op == RABBET_ELEMENTWISE_DIV));
   }
   *changed |= rabbet_ir_bypass(ir, node, rabbet_ir_output(ir, conv, 0));
   return rabbet_ok();
@@ -134,19 +135,19 @@ static rabbet_status_t affine_matrix(rabbet_build_t* build,
   rabbet_ir_t* ir = &build->ir;
   const rabbet_ir_value_t* weights = rabbet_ir_input(ir, product, 1);
   int64_t op = rabbet_ir_int(node, "op"), op1 = rabbet_ir_int(product, "op1");
-  enum { NONE = 0, TRANSPOSE = 1 };
-  if (!affine_is_float_constant(weights) || op == RABBET_IR_SUM ||
-      op == RABBET_IR_SUB || (op1 != NONE && op1 != TRANSPOSE) ||
-      rabbet_ir_int(product, "op0") > TRANSPOSE)
+  if (!affine_is_float_constant(weights) || op == RABBET_ELEMENTWISE_SUM ||
+      op == RABBET_ELEMENTWISE_SUB ||
+      (op1 != RABBET_MATRIX_NONE && op1 != RABBET_MATRIX_TRANSPOSE) ||
+      rabbet_ir_int(product, "op0") > RABBET_MATRIX_TRANSPOSE)
     return rabbet_ok();
   rabbet_dims_t dims = rabbet_ir_dims(ir, weights);
-  int32_t axis = op1 == NONE ? dims.rank - 1 : dims.rank - 2;
+  int32_t axis = op1 == RABBET_MATRIX_NONE ? dims.rank - 1 : dims.rank - 2;
   int32_t rank = rabbet_ir_output(ir, product, 0)->shape.rank;
   affine_t affine;
   if (!affine_match(ir, node, constant, rank - 1, dims.d[axis], &affine))
     return rabbet_ok();
-  RABBET_RETURN_IF_ERROR(
-      affine_scale(build, product, 1, axis, &affine, op == RABBET_IR_DIV));
+  RABBET_RETURN_IF_ERROR(affine_scale(build, product, 1, axis, &affine,
+                                      op == RABBET_ELEMENTWISE_DIV));
   *changed |= rabbet_ir_bypass(ir, node, rabbet_ir_output(ir, product, 0));
   return rabbet_ok();
 }
@@ -155,8 +156,8 @@ rabbet_status_t rabbet_rule_affine(rabbet_build_t* build,
                                    rabbet_ir_node_t* node, bool* changed) {
   rabbet_ir_t* ir = &build->ir;
   int64_t op = rabbet_ir_int(node, "op");
-  bool commutes = op == RABBET_IR_SUM || op == RABBET_IR_PROD;
-  if (!commutes && op != RABBET_IR_SUB && op != RABBET_IR_DIV)
+  bool commutes = op == RABBET_ELEMENTWISE_SUM || op == RABBET_ELEMENTWISE_PROD;
+  if (!commutes && op != RABBET_ELEMENTWISE_SUB && op != RABBET_ELEMENTWISE_DIV)
     return rabbet_ok();
   const rabbet_ir_value_t* output = rabbet_ir_output(ir, node, 0);
   for (size_t data = 0; data < (commutes ? 2 : 1) && !node->dead; ++data) {

@@ -8,14 +8,9 @@
 
 #include "builder/passes.h"
 #include "core/attr_set.h"
+#include "ops/enums.h"
 
-enum {
-  GELU_ERF = 12,
-  GELU_TANH = 13,
-  TANH = 2,
-  UNARY_ERF = 19,
-  MAX_FACTORS = 4
-};
+enum { MAX_FACTORS = 4 };
 
 // The number that a constant holds in every element.
 static bool gelu_number(const rabbet_ir_t* ir, const rabbet_ir_value_t* value,
@@ -60,7 +55,7 @@ static bool gelu_multiply(const rabbet_ir_t* ir, const rabbet_ir_value_t* value,
     product->number *= number;
     return true;
   }
-  const rabbet_ir_node_t* quotient = gelu_binary(value, RABBET_IR_DIV);
+  const rabbet_ir_node_t* quotient = gelu_binary(value, RABBET_ELEMENTWISE_DIV);
   if (quotient && depth > 0 &&
       gelu_number(ir, rabbet_ir_input(ir, quotient, 1), &number) &&
       number != 0) {
@@ -68,7 +63,7 @@ static bool gelu_multiply(const rabbet_ir_t* ir, const rabbet_ir_value_t* value,
     return gelu_multiply(ir, rabbet_ir_input(ir, quotient, 0), depth - 1,
                          product);
   }
-  const rabbet_ir_node_t* node = gelu_binary(value, RABBET_IR_PROD);
+  const rabbet_ir_node_t* node = gelu_binary(value, RABBET_ELEMENTWISE_PROD);
   if (node && depth > 0)
     return gelu_multiply(ir, rabbet_ir_input(ir, node, 0), depth - 1,
                          product) &&
@@ -103,8 +98,9 @@ static bool gelu_is_cube(const rabbet_ir_t* ir, const rabbet_ir_value_t* value,
     return product.factors[0] == x && product.factors[1] == x &&
            product.factors[2] == x;
   const rabbet_ir_node_t* power =
-      product.count == 1 ? gelu_binary(product.factors[0], RABBET_IR_POW)
-                         : NULL;
+      product.count == 1
+          ? gelu_binary(product.factors[0], RABBET_ELEMENTWISE_POW)
+          : NULL;
   return power && rabbet_ir_input(ir, power, 0) == x &&
          rabbet_ir_is_number(ir, rabbet_ir_input(ir, power, 1), 3);
 }
@@ -115,7 +111,8 @@ static bool gelu_is_inner(const rabbet_ir_t* ir, const rabbet_ir_value_t* value,
   gelu_product_t product = gelu_factors(ir, value);
   if (product.count != 1 || !gelu_near(product.number, 0.7978845608))
     return false;
-  const rabbet_ir_node_t* sum = gelu_binary(product.factors[0], RABBET_IR_SUM);
+  const rabbet_ir_node_t* sum =
+      gelu_binary(product.factors[0], RABBET_ELEMENTWISE_SUM);
   for (size_t i = 0; sum && i < 2; ++i)
     if (rabbet_ir_input(ir, sum, i) == x &&
         gelu_is_cube(ir, rabbet_ir_input(ir, sum, 1 - i), x, 0.044715))
@@ -126,20 +123,20 @@ static bool gelu_is_inner(const rabbet_ir_t* ir, const rabbet_ir_value_t* value,
 // gate = 1 + erf(..) or 1 + tanh(..) of x; the activation's number, or -1.
 static int64_t gelu_gate(const rabbet_ir_t* ir, const rabbet_ir_value_t* gate,
                          const rabbet_ir_value_t* x) {
-  const rabbet_ir_node_t* sum = gelu_binary(gate, RABBET_IR_SUM);
+  const rabbet_ir_node_t* sum = gelu_binary(gate, RABBET_ELEMENTWISE_SUM);
   for (size_t i = 0; sum && i < 2; ++i) {
     const rabbet_ir_value_t* inner = rabbet_ir_input(ir, sum, i);
     if (!rabbet_ir_input(ir, sum, 1 - i)->constant ||
         !rabbet_ir_is_number(ir, rabbet_ir_input(ir, sum, 1 - i), 1))
       continue;
     const rabbet_ir_node_t* erf =
-        gelu_maker(inner, RABBET_OP_UNARY, "op", UNARY_ERF);
+        gelu_maker(inner, RABBET_OP_UNARY, "op", RABBET_UNARY_ERF);
     if (erf && gelu_is_scaled(ir, rabbet_ir_input(ir, erf, 0), x, M_SQRT1_2))
-      return GELU_ERF;
+      return RABBET_ACTIVATION_GELU_ERF;
     const rabbet_ir_node_t* tanh =
-        gelu_maker(inner, RABBET_OP_ACTIVATION, "type", TANH);
+        gelu_maker(inner, RABBET_OP_ACTIVATION, "type", RABBET_ACTIVATION_TANH);
     if (tanh && gelu_is_inner(ir, rabbet_ir_input(ir, tanh, 0), x))
-      return GELU_TANH;
+      return RABBET_ACTIVATION_GELU_TANH;
   }
   return -1;
 }

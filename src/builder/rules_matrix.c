@@ -2,6 +2,7 @@
 // the product.
 
 #include "builder/passes.h"
+#include "ops/enums.h"
 
 // Whether the node swaps the last two axes and does nothing else.
 static bool matrix_is_transpose(const rabbet_ir_t* ir,
@@ -22,7 +23,6 @@ static bool matrix_is_transpose(const rabbet_ir_t* ir,
 
 rabbet_status_t rabbet_rule_matrix(rabbet_build_t* build,
                                    rabbet_ir_node_t* node, bool* changed) {
-  enum { NONE = 0, TRANSPOSE = 1 };
   static const char* const names[2] = {"op0", "op1"};
   rabbet_ir_t* ir = &build->ir;
   for (size_t i = 0; i < 2; ++i) {
@@ -30,11 +30,13 @@ rabbet_status_t rabbet_rule_matrix(rabbet_build_t* build,
     rabbet_ir_node_t* before = rabbet_ir_input(ir, node, i)->producer;
     if (!before || before->dead ||
         !rabbet_op_is(before->op, RABBET_OP_SHUFFLE) ||
-        (op != NONE && op != TRANSPOSE) || rabbet_ir_has_wishes(ir, before) ||
-        !matrix_is_transpose(ir, before))
+        (op != RABBET_MATRIX_NONE && op != RABBET_MATRIX_TRANSPOSE) ||
+        rabbet_ir_has_wishes(ir, before) || !matrix_is_transpose(ir, before))
       continue;
     RABBET_RETURN_IF_ERROR(rabbet_ir_set_int(build, node, names[i],
-                                             op == NONE ? TRANSPOSE : NONE));
+                                             op == RABBET_MATRIX_NONE
+                                                 ? RABBET_MATRIX_TRANSPOSE
+                                                 : RABBET_MATRIX_NONE));
     rabbet_ir_set_input(ir, node, i, before->inputs[0]);
     *changed = true;
   }

@@ -6,6 +6,7 @@
 
 #include "builder/passes.h"
 #include "core/attr_set.h"
+#include "ops/enums.h"
 
 static rabbet_ir_node_t* norm_producer(const rabbet_ir_t* ir,
                                        const rabbet_ir_node_t* node,
@@ -32,8 +33,8 @@ static bool norm_squares(const rabbet_ir_t* ir, const rabbet_ir_value_t* square,
       rabbet_ir_has_wishes(ir, node) || node->inputs[0] != value)
     return false;
   int64_t op = rabbet_ir_int(node, "op");
-  return (op == RABBET_IR_PROD && node->inputs[1] == value) ||
-         (op == RABBET_IR_POW &&
+  return (op == RABBET_ELEMENTWISE_PROD && node->inputs[1] == value) ||
+         (op == RABBET_ELEMENTWISE_POW &&
           rabbet_ir_is_number(ir, rabbet_ir_input(ir, node, 1), 2));
 }
 
@@ -56,23 +57,23 @@ typedef struct norm_t {
 static bool norm_match_root(const rabbet_ir_t* ir, const rabbet_ir_node_t* root,
                             const rabbet_ir_value_t* d, norm_t* out) {
   const rabbet_ir_node_t* sum =
-      norm_producer(ir, root, 0, RABBET_OP_ELEMENTWISE, RABBET_IR_SUM);
+      norm_producer(ir, root, 0, RABBET_OP_ELEMENTWISE, RABBET_ELEMENTWISE_SUM);
   if (!sum) return false;
   size_t constant = rabbet_ir_input(ir, sum, 0)->constant ? 0 : 1;
   if (!norm_number(ir, rabbet_ir_input(ir, sum, constant), &out->epsilon))
     return false;
-  const rabbet_ir_node_t* variance = norm_producer(
-      ir, sum, 1 - constant, RABBET_OP_REDUCE, RABBET_IR_REDUCE_AVG);
+  const rabbet_ir_node_t* variance =
+      norm_producer(ir, sum, 1 - constant, RABBET_OP_REDUCE, RABBET_REDUCE_AVG);
   if (!variance || !norm_is_mean(variance, &out->axes) ||
       !norm_squares(ir, rabbet_ir_input(ir, variance, 0), d->id))
     return false;
   const rabbet_ir_node_t* difference = d->producer;
   if (!difference || !rabbet_op_is(difference->op, RABBET_OP_ELEMENTWISE) ||
-      rabbet_ir_int(difference, "op") != RABBET_IR_SUB ||
+      rabbet_ir_int(difference, "op") != RABBET_ELEMENTWISE_SUB ||
       rabbet_ir_has_wishes(ir, difference))
     return false;
   const rabbet_ir_node_t* mean =
-      norm_producer(ir, difference, 1, RABBET_OP_REDUCE, RABBET_IR_REDUCE_AVG);
+      norm_producer(ir, difference, 1, RABBET_OP_REDUCE, RABBET_REDUCE_AVG);
   int64_t axes = 0;
   out->x = difference->inputs[0];
   return mean && norm_is_mean(mean, &axes) && axes == out->axes &&
@@ -83,19 +84,19 @@ static bool norm_match_root(const rabbet_ir_t* ir, const rabbet_ir_node_t* root,
 static bool norm_match(const rabbet_ir_t* ir, const rabbet_ir_node_t* node,
                        norm_t* out) {
   int64_t op = rabbet_ir_int(node, "op");
-  if (op == RABBET_IR_DIV) {
+  if (op == RABBET_ELEMENTWISE_DIV) {
     const rabbet_ir_node_t* root =
-        norm_producer(ir, node, 1, RABBET_OP_UNARY, RABBET_IR_UNARY_SQRT);
+        norm_producer(ir, node, 1, RABBET_OP_UNARY, RABBET_UNARY_SQRT);
     return root && norm_match_root(ir, root, rabbet_ir_input(ir, node, 0), out);
   }
-  if (op != RABBET_IR_PROD) return false;
+  if (op != RABBET_ELEMENTWISE_PROD) return false;
   for (size_t i = 0; i < 2; ++i) {
     const rabbet_ir_node_t* inverse =
-        norm_producer(ir, node, 1 - i, RABBET_OP_UNARY, RABBET_IR_UNARY_RECIP);
+        norm_producer(ir, node, 1 - i, RABBET_OP_UNARY, RABBET_UNARY_RECIP);
     const rabbet_ir_node_t* root =
-        inverse ? norm_producer(ir, inverse, 0, RABBET_OP_UNARY,
-                                RABBET_IR_UNARY_SQRT)
-                : NULL;
+        inverse
+            ? norm_producer(ir, inverse, 0, RABBET_OP_UNARY, RABBET_UNARY_SQRT)
+            : NULL;
     if (root && norm_match_root(ir, root, rabbet_ir_input(ir, node, i), out))
       return true;
   }
@@ -144,7 +145,8 @@ static rabbet_status_t norm_parameters(rabbet_build_t* build,
                                        rabbet_ir_node_t* node, bool* changed) {
   rabbet_ir_t* ir = &build->ir;
   int64_t op = rabbet_ir_int(node, "op");
-  if (op != RABBET_IR_PROD && op != RABBET_IR_SUM) return rabbet_ok();
+  if (op != RABBET_ELEMENTWISE_PROD && op != RABBET_ELEMENTWISE_SUM)
+    return rabbet_ok();
   for (size_t i = 0; i < 2 && !node->dead; ++i) {
     rabbet_ir_node_t* norm = rabbet_ir_sole_producer(
         ir, rabbet_ir_input(ir, node, i), RABBET_OP_NORMALIZATION);
@@ -154,7 +156,7 @@ static rabbet_status_t norm_parameters(rabbet_build_t* build,
                            rabbet_ir_int(norm, "axes")))
       continue;
     // A scale must come before a bias.
-    bool is_scale = op == RABBET_IR_PROD;
+    bool is_scale = op == RABBET_ELEMENTWISE_PROD;
     bool is_free = is_scale ? !rabbet_ir_input(ir, norm, 1) &&
                                   !rabbet_ir_input(ir, norm, 2)
                             : !rabbet_ir_input(ir, norm, 2);

@@ -2,6 +2,7 @@
 
 #include "builder/passes.h"
 #include "core/view.h"
+#include "ops/enums.h"
 #include "ops/slice.h"
 
 // Elements of a list that is an attribute or a constant input.
@@ -77,11 +78,11 @@ static rabbet_status_t padding_add(rabbet_build_t* build,
 rabbet_status_t rabbet_rule_padding(rabbet_build_t* build,
                                     rabbet_ir_node_t* conv, bool* changed) {
   rabbet_ir_t* ir = &build->ir;
-  enum { EXPLICIT_ROUND_DOWN = 0, EXPLICIT_ROUND_UP = 1 };
   rabbet_ir_node_t* slice = rabbet_ir_sole_producer(
       ir, rabbet_ir_input(ir, conv, 0), RABBET_OP_SLICE);
   int64_t mode = rabbet_ir_int(conv, "padding_mode");
-  if (!slice || (mode != EXPLICIT_ROUND_DOWN && mode != EXPLICIT_ROUND_UP))
+  if (!slice || (mode != RABBET_PADDING_EXPLICIT_ROUND_DOWN &&
+                 mode != RABBET_PADDING_EXPLICIT_ROUND_UP))
     return rabbet_ok();
   int64_t pre[RABBET_MAX_RANK], post[RABBET_MAX_RANK];
   bool is_padding = false;

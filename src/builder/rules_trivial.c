@@ -4,6 +4,7 @@
 
 #include "builder/passes.h"
 #include "core/view.h"
+#include "ops/enums.h"
 
 rabbet_status_t rabbet_rule_identity(rabbet_build_t* build,
                                      rabbet_ir_node_t* node, bool* changed) {
@@ -151,9 +152,9 @@ static const struct {
   double number;  // on the right
   bool left_too;
 } neutral_numbers[] = {
-    {RABBET_IR_SUM, 0, true},  {RABBET_IR_SUB, 0, false},
-    {RABBET_IR_PROD, 1, true}, {RABBET_IR_DIV, 1, false},
-    {RABBET_IR_POW, 1, false},
+    {RABBET_ELEMENTWISE_SUM, 0, true},  {RABBET_ELEMENTWISE_SUB, 0, false},
+    {RABBET_ELEMENTWISE_PROD, 1, true}, {RABBET_ELEMENTWISE_DIV, 1, false},
+    {RABBET_ELEMENTWISE_POW, 1, false},
 };
 
 rabbet_status_t rabbet_rule_neutral(rabbet_build_t* build,

@@ -2,43 +2,12 @@
 // THRESHOLDED_RELU are defined.
 #include <math.h>
 
+#include "ops/enums.h"
 #include "ops/rules.h"
 #include "ops/walk.h"
 
-enum {
-  RELU = 0,
-  SIGMOID = 1,
-  TANH = 2,
-  LEAKY_RELU = 3,
-  ELU = 4,
-  SELU = 5,
-  SOFTSIGN = 6,
-  SOFTPLUS = 7,
-  CLIP = 8,
-  HARD_SIGMOID = 9,
-  SCALED_TANH = 10,
-  THRESHOLDED_RELU = 11,
-  GELU_ERF = 12,
-  GELU_TANH = 13,
-};
-
 static const rabbet_op_enumerator_t activation_types[] = {
-    {"RELU", RELU},
-    {"SIGMOID", SIGMOID},
-    {"TANH", TANH},
-    {"LEAKY_RELU", LEAKY_RELU},
-    {"ELU", ELU},
-    {"SELU", SELU},
-    {"SOFTSIGN", SOFTSIGN},
-    {"SOFTPLUS", SOFTPLUS},
-    {"CLIP", CLIP},
-    {"HARD_SIGMOID", HARD_SIGMOID},
-    {"SCALED_TANH", SCALED_TANH},
-    {"THRESHOLDED_RELU", THRESHOLDED_RELU},
-    {"GELU_ERF", GELU_ERF},
-    {"GELU_TANH", GELU_TANH},
-    {NULL, 0},
-};
+    RABBET_ACTIVATIONS(RABBET_ENUMERATOR){NULL, 0}};
 
 static double activation_softplus(double x) {
   return fmax(x, 0) + log1p(exp(-fabs(x)));
@@ -56,31 +25,31 @@ static double activation_clip(double x, double low, double high) {
 
 static double activation_of(int64_t type, double x, double a, double b) {
   switch (type) {
-    case RELU:
+    case RABBET_ACTIVATION_RELU:
       return x < 0 ? 0 : x;
-    case SIGMOID:
+    case RABBET_ACTIVATION_SIGMOID:
       return 1 / (1 + exp(-x));
-    case TANH:
+    case RABBET_ACTIVATION_TANH:
       return tanh(x);
-    case LEAKY_RELU:
+    case RABBET_ACTIVATION_LEAKY_RELU:
       return x < 0 ? a * x : x;
-    case ELU:
+    case RABBET_ACTIVATION_ELU:
       return x < 0 ? a * expm1(x) : x;
-    case SELU:
+    case RABBET_ACTIVATION_SELU:
       return b * (x < 0 ? a * expm1(x) : x);
-    case SOFTSIGN:
+    case RABBET_ACTIVATION_SOFTSIGN:
       return x / (1 + fabs(x));
-    case SOFTPLUS:
+    case RABBET_ACTIVATION_SOFTPLUS:
       return a * activation_softplus(b * x);
-    case CLIP:
+    case RABBET_ACTIVATION_CLIP:
       return activation_clip(x, a, b);
-    case HARD_SIGMOID:
+    case RABBET_ACTIVATION_HARD_SIGMOID:
       return activation_clip(a * x + b, 0, 1);
-    case SCALED_TANH:
+    case RABBET_ACTIVATION_SCALED_TANH:
       return a * tanh(b * x);
-    case THRESHOLDED_RELU:
+    case RABBET_ACTIVATION_THRESHOLDED_RELU:
       return x > a ? x : 0;
-    case GELU_ERF:
+    case RABBET_ACTIVATION_GELU_ERF:
       return 0.5 * x * (1 + erf(x * 0.70710678118654752440));
     default:
       return activation_gelu_tanh(x);
@@ -90,8 +59,9 @@ static double activation_of(int64_t type, double x, double a, double b) {
 static rabbet_status_t activation_infer_types(const rabbet_op_infer_t* infer) {
   int64_t type = RABBET_OP_INT(infer, "type");
   rabbet_dtype_t dtype = infer->inputs[0].dtype;
-  if (!rabbet_dtype_is_float(dtype) && type != RELU && type != CLIP &&
-      type != THRESHOLDED_RELU) {
+  if (!rabbet_dtype_is_float(dtype) && type != RABBET_ACTIVATION_RELU &&
+      type != RABBET_ACTIVATION_CLIP &&
+      type != RABBET_ACTIVATION_THRESHOLDED_RELU) {
     return RABBET_OP_INVALID(
         "activation %s needs floating point; input 0 ('input') has type %s "
         "(insert a cast)",

@@ -4,48 +4,18 @@
 // FLOOR_DIV rounds down; division by zero gives 0.
 #include <math.h>
 
+#include "ops/enums.h"
 #include "ops/rules.h"
 #include "ops/walk.h"
 
-enum {
-  SUM = 0,
-  PROD = 1,
-  MAX = 2,
-  MIN = 3,
-  SUB = 4,
-  DIV = 5,
-  POW = 6,
-  FLOOR_DIV = 7,
-  AND = 8,
-  OR = 9,
-  XOR = 10,
-  EQUAL = 11,
-  GREATER = 12,
-  LESS = 13,
-};
-
 static const rabbet_op_enumerator_t elementwise_ops[] = {
-    {"SUM", SUM},
-    {"PROD", PROD},
-    {"MAX", MAX},
-    {"MIN", MIN},
-    {"SUB", SUB},
-    {"DIV", DIV},
-    {"POW", POW},
-    {"FLOOR_DIV", FLOOR_DIV},
-    {"AND", AND},
-    {"OR", OR},
-    {"XOR", XOR},
-    {"EQUAL", EQUAL},
-    {"GREATER", GREATER},
-    {"LESS", LESS},
-    {NULL, 0},
-};
+    RABBET_ELEMENTWISES(RABBET_ENUMERATOR){NULL, 0}};
 
 // ---- Types and shapes ------------------------------------------------------
 
 static bool elementwise_is_logical(int64_t op) {
-  return op == AND || op == OR || op == XOR;
+  return op == RABBET_ELEMENTWISE_AND || op == RABBET_ELEMENTWISE_OR ||
+         op == RABBET_ELEMENTWISE_XOR;
 }
 
 static rabbet_status_t elementwise_infer_types(const rabbet_op_infer_t* infer) {
@@ -53,13 +23,15 @@ static rabbet_status_t elementwise_infer_types(const rabbet_op_infer_t* infer) {
   int64_t op = RABBET_OP_INT(infer, "op");
   rabbet_dtype_t dtype = infer->inputs[0].dtype;
   bool is_bool = dtype == RABBET_DTYPE_BOOL;
-  if (op != EQUAL && is_bool != elementwise_is_logical(op)) {
+  if (op != RABBET_ELEMENTWISE_EQUAL && is_bool != elementwise_is_logical(op)) {
     return RABBET_OP_INVALID(
         "%s takes %s, and the inputs have type %s (insert a cast)",
         rabbet_op_enumerator_name(&infer->op->attrs[0], op),
         is_bool ? "numbers" : "BOOL", rabbet_dtype_name(dtype));
   }
-  bool compares = op == EQUAL || op == GREATER || op == LESS;
+  bool compares = op == RABBET_ELEMENTWISE_EQUAL ||
+                  op == RABBET_ELEMENTWISE_GREATER ||
+                  op == RABBET_ELEMENTWISE_LESS;
   infer->outputs[0].dtype = compares ? RABBET_DTYPE_BOOL : dtype;
   return rabbet_ok();
 }
@@ -121,11 +93,16 @@ static rabbet_status_t elementwise_unequal(const rabbet_op_infer_t* infer,
 }
 
 static const rabbet_expr_op_t elementwise_exprs[] = {
-    [SUM] = RABBET_EXPR_SUM,     [PROD] = RABBET_EXPR_PROD,
-    [MAX] = RABBET_EXPR_MAX,     [MIN] = RABBET_EXPR_MIN,
-    [SUB] = RABBET_EXPR_SUB,     [FLOOR_DIV] = RABBET_EXPR_FLOOR_DIV,
-    [AND] = RABBET_EXPR_MIN,     [OR] = RABBET_EXPR_MAX,
-    [EQUAL] = RABBET_EXPR_EQUAL, [LESS] = RABBET_EXPR_LESS,
+    [RABBET_ELEMENTWISE_SUM] = RABBET_EXPR_SUM,
+    [RABBET_ELEMENTWISE_PROD] = RABBET_EXPR_PROD,
+    [RABBET_ELEMENTWISE_MAX] = RABBET_EXPR_MAX,
+    [RABBET_ELEMENTWISE_MIN] = RABBET_EXPR_MIN,
+    [RABBET_ELEMENTWISE_SUB] = RABBET_EXPR_SUB,
+    [RABBET_ELEMENTWISE_FLOOR_DIV] = RABBET_EXPR_FLOOR_DIV,
+    [RABBET_ELEMENTWISE_AND] = RABBET_EXPR_MIN,
+    [RABBET_ELEMENTWISE_OR] = RABBET_EXPR_MAX,
+    [RABBET_ELEMENTWISE_EQUAL] = RABBET_EXPR_EQUAL,
+    [RABBET_ELEMENTWISE_LESS] = RABBET_EXPR_LESS,
 };
 
 // NONE where no expression says it.
@@ -135,17 +112,20 @@ static rabbet_status_t elementwise_value(const rabbet_op_infer_t* infer,
                                          rabbet_expr_t* out_value) {
   *out_value = RABBET_EXPR_NONE;
   int64_t divisor = 0;
-  bool divides = op == DIV || op == FLOOR_DIV;
+  bool divides =
+      op == RABBET_ELEMENTWISE_DIV || op == RABBET_ELEMENTWISE_FLOOR_DIV;
   // Where the divisor may be 0 the kernel's 0 is not what expressions give,
   // but such a shape fails in any case.
   if (divides && (!rabbet_op_non_negative(infer, b) ||
                   (rabbet_op_known(infer, b, &divisor) && divisor == 0))) {
     return rabbet_ok();
   }
-  if (op == DIV) return elementwise_truncated(infer, a, b, out_value);
-  if (op == XOR) return elementwise_unequal(infer, a, b, out_value);
-  if (op == POW) return rabbet_ok();
-  if (op == GREATER) {
+  if (op == RABBET_ELEMENTWISE_DIV)
+    return elementwise_truncated(infer, a, b, out_value);
+  if (op == RABBET_ELEMENTWISE_XOR)
+    return elementwise_unequal(infer, a, b, out_value);
+  if (op == RABBET_ELEMENTWISE_POW) return rabbet_ok();
+  if (op == RABBET_ELEMENTWISE_GREATER) {
     return rabbet_expr_binary(infer->graph, RABBET_EXPR_LESS, b, a, out_value);
   }
   return rabbet_expr_binary(infer->graph, elementwise_exprs[op], a, b,
@@ -209,31 +189,31 @@ static int64_t elementwise_int_floor_div(int64_t a, int64_t b) {
 
 static int64_t elementwise_int(int64_t op, int64_t a, int64_t b) {
   switch (op) {
-    case SUM:
+    case RABBET_ELEMENTWISE_SUM:
       return (int64_t)((uint64_t)a + (uint64_t)b);
-    case PROD:
+    case RABBET_ELEMENTWISE_PROD:
       return (int64_t)((uint64_t)a * (uint64_t)b);
-    case MAX:
+    case RABBET_ELEMENTWISE_MAX:
       return a > b ? a : b;
-    case MIN:
+    case RABBET_ELEMENTWISE_MIN:
       return a < b ? a : b;
-    case SUB:
+    case RABBET_ELEMENTWISE_SUB:
       return (int64_t)((uint64_t)a - (uint64_t)b);
-    case DIV:
+    case RABBET_ELEMENTWISE_DIV:
       return elementwise_int_div(a, b);
-    case POW:
+    case RABBET_ELEMENTWISE_POW:
       return elementwise_int_pow(a, b);
-    case FLOOR_DIV:
+    case RABBET_ELEMENTWISE_FLOOR_DIV:
       return elementwise_int_floor_div(a, b);
-    case AND:
+    case RABBET_ELEMENTWISE_AND:
       return a && b;
-    case OR:
+    case RABBET_ELEMENTWISE_OR:
       return a || b;
-    case XOR:
+    case RABBET_ELEMENTWISE_XOR:
       return !a != !b;
-    case EQUAL:
+    case RABBET_ELEMENTWISE_EQUAL:
       return a == b;
-    case GREATER:
+    case RABBET_ELEMENTWISE_GREATER:
       return a > b;
     default:
       return a < b;
@@ -243,25 +223,25 @@ static int64_t elementwise_int(int64_t op, int64_t a, int64_t b) {
 // MAX and MIN pass NaN on from either side.
 static double elementwise_float(int64_t op, double a, double b) {
   switch (op) {
-    case SUM:
+    case RABBET_ELEMENTWISE_SUM:
       return a + b;
-    case PROD:
+    case RABBET_ELEMENTWISE_PROD:
       return a * b;
-    case MAX:
+    case RABBET_ELEMENTWISE_MAX:
       return isnan(a) || a > b ? a : b;
-    case MIN:
+    case RABBET_ELEMENTWISE_MIN:
       return isnan(a) || a < b ? a : b;
-    case SUB:
+    case RABBET_ELEMENTWISE_SUB:
       return a - b;
-    case DIV:
+    case RABBET_ELEMENTWISE_DIV:
       return a / b;
-    case POW:
+    case RABBET_ELEMENTWISE_POW:
       return pow(a, b);
-    case FLOOR_DIV:
+    case RABBET_ELEMENTWISE_FLOOR_DIV:
       return floor(a / b);
-    case EQUAL:
+    case RABBET_ELEMENTWISE_EQUAL:
       return a == b;
-    case GREATER:
+    case RABBET_ELEMENTWISE_GREATER:
       return a > b;
     default:
       return a < b;

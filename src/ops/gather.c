@@ -6,13 +6,12 @@
 // ELEMENT: output[.., i, ..] = data[.., indices[.., i, ..], ..] along the axis.
 // ND: the last axis of indices holds positions in the axes of data that follow
 //   the first num_elementwise_dims, which are walked together.
+#include "ops/enums.h"
 #include "ops/rules.h"
 #include "ops/walk.h"
 
-enum { DEFAULT = 0, ELEMENT = 1, ND = 2 };
-
 static const rabbet_op_enumerator_t gather_modes[] = {
-    {"DEFAULT", DEFAULT}, {"ELEMENT", ELEMENT}, {"ND", ND}, {NULL, 0}};
+    RABBET_GATHERS(RABBET_ENUMERATOR){NULL, 0}};
 
 static rabbet_status_t gather_infer_types(const rabbet_op_infer_t* infer) {
   infer->outputs[0].dtype = infer->inputs[0].dtype;
@@ -116,12 +115,13 @@ static rabbet_status_t gather_infer_shapes(const rabbet_op_infer_t* infer) {
         "attribute 'num_elementwise_dims' is %lld; expected 0 to %d",
         (long long)batch, data->rank);
   }
-  if (mode == ND) {
+  if (mode == RABBET_GATHER_ND) {
     return gather_nd(infer, (int32_t)batch, &infer->outputs[0].shape);
   }
   RABBET_RETURN_IF_ERROR(
       rabbet_op_axis("axis", RABBET_OP_INT(infer, "axis"), data->rank, &axis));
-  if (mode == ELEMENT) return gather_element(infer, &infer->outputs[0].shape);
+  if (mode == RABBET_GATHER_ELEMENT)
+    return gather_element(infer, &infer->outputs[0].shape);
   return gather_default(infer, axis, (int32_t)batch, &infer->outputs[0].shape);
 }
 
@@ -200,10 +200,10 @@ static rabbet_status_t gather_check(const gather_t* g, int64_t mode) {
   const rabbet_dims_t* data = &g->data->dims;
   const rabbet_dims_t* indices = &g->indices->dims;
   bool fits = true;
-  for (int32_t i = 0; mode != ELEMENT && i < g->batch; ++i) {
+  for (int32_t i = 0; mode != RABBET_GATHER_ELEMENT && i < g->batch; ++i) {
     fits = fits && data->d[i] == indices->d[i];
   }
-  for (int32_t i = 0; mode == ELEMENT && i < data->rank; ++i) {
+  for (int32_t i = 0; mode == RABBET_GATHER_ELEMENT && i < data->rank; ++i) {
     fits = fits && (i == g->axis || indices->d[i] <= data->d[i]);
   }
   if (fits) return rabbet_ok();
@@ -223,7 +223,7 @@ static rabbet_status_t gather_start(const rabbet_op_eval_t* eval,
   gather_t* g = out_gather;
   int64_t mode = RABBET_OP_INT(eval, "mode");
   g->batch = (int32_t)RABBET_OP_INT(eval, "num_elementwise_dims");
-  if (mode == ND) {
+  if (mode == RABBET_GATHER_ND) {
     g->depth = (int32_t)g->indices->dims.d[g->indices->dims.rank - 1];
   } else {
     RABBET_RETURN_IF_ERROR(rabbet_op_axis("axis", RABBET_OP_INT(eval, "axis"),
@@ -267,7 +267,7 @@ static const rabbet_op_attr_t gather_attrs[] = {
      "the axis that is indexed (DEFAULT, ELEMENT)"},
     {"num_elementwise_dims", RABBET_ATTR_INT, false, 0, 0, NULL,
      "leading axes that data and indices share (DEFAULT, ND)"},
-    {"mode", RABBET_ATTR_INT, false, DEFAULT, 0, gather_modes,
+    {"mode", RABBET_ATTR_INT, false, RABBET_GATHER_DEFAULT, 0, gather_modes,
      "how indices are read"},
 };
 

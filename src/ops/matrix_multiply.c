@@ -4,11 +4,7 @@
 #include "ops/walk.h"
 
 static const rabbet_op_enumerator_t matrix_ops[] = {
-    {"NONE", RABBET_MATRIX_NONE},
-    {"TRANSPOSE", RABBET_MATRIX_TRANSPOSE},
-    {"VECTOR", RABBET_MATRIX_VECTOR},
-    {NULL, 0},
-};
+    RABBET_MATRIX_OPS(RABBET_ENUMERATOR){NULL, 0}};
 
 static int32_t matrix_axes(int64_t op) {
   return op == RABBET_MATRIX_VECTOR ? 1 : 2;

@@ -2,13 +2,8 @@
 #ifndef RABBET_SRC_OPS_MATRIX_MULTIPLY_H_
 #define RABBET_SRC_OPS_MATRIX_MULTIPLY_H_
 
+#include "ops/enums.h"
 #include "ops/op.h"
-
-typedef enum rabbet_matrix_op_t {
-  RABBET_MATRIX_NONE = 0,
-  RABBET_MATRIX_TRANSPOSE = 1,
-  RABBET_MATRIX_VECTOR = 2,  // rows of vectors, without the matrix axis
-} rabbet_matrix_op_t;
 
 // output[batch][m][n] = sum over k of a[batch][m][k] * b[batch][k][n]; strides
 // in elements, 0 where a batch axis is broadcast.

@@ -5,18 +5,13 @@
 // EXPLICIT_ROUND_UP adds behind it never counts.
 #include <math.h>
 
+#include "ops/enums.h"
 #include "ops/rules.h"
 #include "ops/walk.h"
 #include "ops/window.h"
 
-enum { MAX = 0, AVERAGE = 1, MAX_AVERAGE_BLEND = 2 };
-
 static const rabbet_op_enumerator_t pooling_types[] = {
-    {"MAX", MAX},
-    {"AVERAGE", AVERAGE},
-    {"MAX_AVERAGE_BLEND", MAX_AVERAGE_BLEND},
-    {NULL, 0},
-};
+    RABBET_POOLINGS(RABBET_ENUMERATOR){NULL, 0}};
 
 static rabbet_status_t pooling_window(const rabbet_attr_t* attrs, size_t count,
                                       int32_t spatial,
@@ -119,8 +114,8 @@ static void pooling_tap(const pooling_t* p, const int64_t* at,
 static double pooling_result(const pooling_t* p, const pooling_cell_t* cell) {
   int64_t count = p->excludes_padding ? cell->inside : cell->padded;
   double average = count > 0 ? cell->sum / (double)count : 0;
-  if (p->type == MAX) return cell->highest;
-  if (p->type == AVERAGE) return average;
+  if (p->type == RABBET_POOLING_MAX) return cell->highest;
+  if (p->type == RABBET_POOLING_AVERAGE) return average;
   return (1 - p->blend) * cell->highest + p->blend * average;
 }
 

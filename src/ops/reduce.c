@@ -2,15 +2,12 @@
 // type's least and greatest (infinities), AVG NaN (0 for integers).
 #include <math.h>
 
+#include "ops/enums.h"
 #include "ops/rules.h"
 #include "ops/walk.h"
 
-enum { SUM = 0, PROD = 1, MAX = 2, MIN = 3, AVG = 4 };
-
 static const rabbet_op_enumerator_t reduce_ops[] = {
-    {"SUM", SUM}, {"PROD", PROD}, {"MAX", MAX},
-    {"MIN", MIN}, {"AVG", AVG},   {NULL, 0},
-};
+    RABBET_REDUCES(RABBET_ENUMERATOR){NULL, 0}};
 
 static rabbet_status_t reduce_infer_shapes(const rabbet_op_infer_t* infer) {
   const rabbet_shape_t* input = &infer->inputs[0].shape;
@@ -59,7 +56,7 @@ static rabbet_status_t reduce_infer_values(const rabbet_op_infer_t* infer) {
   const rabbet_op_value_t* input = &infer->inputs[0];
   int64_t op = RABBET_OP_INT(infer, "op");
   // Nothing to reduce is left to the kernel.
-  if (!input->values || input->value_count == 0 || op == AVG) {
+  if (!input->values || input->value_count == 0 || op == RABBET_REDUCE_AVG) {
     return rabbet_ok();
   }
   int64_t count = rabbet_op_known_count(infer, &infer->outputs[0].shape);
@@ -104,23 +101,25 @@ static int64_t reduce_int_bound(rabbet_dtype_t dtype, bool greatest) {
 }
 
 static reduce_cell_t reduce_identity(int64_t op, rabbet_dtype_t dtype) {
-  bool extreme = op == MAX || op == MIN;
+  bool extreme = op == RABBET_REDUCE_MAX || op == RABBET_REDUCE_MIN;
   reduce_cell_t cell;
   if (rabbet_dtype_is_float(dtype)) {
-    cell.real = extreme ? (op == MIN ? INFINITY : -INFINITY) : op == PROD;
+    cell.real = extreme ? (op == RABBET_REDUCE_MIN ? INFINITY : -INFINITY)
+                        : op == RABBET_REDUCE_PROD;
   } else {
-    cell.integer = extreme ? reduce_int_bound(dtype, op == MIN) : op == PROD;
+    cell.integer = extreme ? reduce_int_bound(dtype, op == RABBET_REDUCE_MIN)
+                           : op == RABBET_REDUCE_PROD;
   }
   return cell;
 }
 
 static double reduce_float(int64_t op, double total, double value) {
   switch (op) {
-    case PROD:
+    case RABBET_REDUCE_PROD:
       return total * value;
-    case MAX:
+    case RABBET_REDUCE_MAX:
       return isnan(value) || value > total ? value : total;
-    case MIN:
+    case RABBET_REDUCE_MIN:
       return isnan(value) || value < total ? value : total;
     default:
       return total + value;
@@ -129,11 +128,11 @@ static double reduce_float(int64_t op, double total, double value) {
 
 static int64_t reduce_int(int64_t op, int64_t total, int64_t value) {
   switch (op) {
-    case PROD:
+    case RABBET_REDUCE_PROD:
       return (int64_t)((uint64_t)total * (uint64_t)value);
-    case MAX:
+    case RABBET_REDUCE_MAX:
       return value > total ? value : total;
-    case MIN:
+    case RABBET_REDUCE_MIN:
       return value < total ? value : total;
     default:
       return (int64_t)((uint64_t)total + (uint64_t)value);
@@ -163,11 +162,13 @@ static void reduce_gather(const rabbet_view_t* x, int64_t op, int64_t mask,
 static void reduce_store(const rabbet_view_t* y, int64_t op, int64_t i,
                          reduce_cell_t cell, int64_t reduced) {
   if (rabbet_dtype_is_float(y->dtype)) {
-    rabbet_store_double(y->dtype, y->data, i,
-                        op == AVG ? cell.real / (double)reduced : cell.real);
+    rabbet_store_double(
+        y->dtype, y->data, i,
+        op == RABBET_REDUCE_AVG ? cell.real / (double)reduced : cell.real);
     return;
   }
-  if (op == AVG) cell.integer = reduced > 0 ? cell.integer / reduced : 0;
+  if (op == RABBET_REDUCE_AVG)
+    cell.integer = reduced > 0 ? cell.integer / reduced : 0;
   rabbet_store_int64(y->dtype, y->data, i, cell.integer);
 }
 

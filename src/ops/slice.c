@@ -7,13 +7,7 @@
 enum { DATA = 0, START = 1, SHAPE = 2, STRIDE = 3, FILL = 4, AXES = 5 };
 
 static const rabbet_op_enumerator_t slice_modes[] = {
-    {"STRICT_BOUNDS", RABBET_SAMPLE_STRICT_BOUNDS},
-    {"WRAP", RABBET_SAMPLE_WRAP},
-    {"CLAMP", RABBET_SAMPLE_CLAMP},
-    {"FILL", RABBET_SAMPLE_FILL},
-    {"REFLECT", RABBET_SAMPLE_REFLECT},
-    {NULL, 0},
-};
+    RABBET_SAMPLES(RABBET_ENUMERATOR){NULL, 0}};
 
 // ---- Inference -------------------------------------------------------------
 

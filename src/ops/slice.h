@@ -2,15 +2,8 @@
 #ifndef RABBET_SRC_OPS_SLICE_H_
 #define RABBET_SRC_OPS_SLICE_H_
 
+#include "ops/enums.h"
 #include "ops/op.h"
-
-typedef enum rabbet_sample_mode_t {
-  RABBET_SAMPLE_STRICT_BOUNDS = 0,
-  RABBET_SAMPLE_WRAP = 1,
-  RABBET_SAMPLE_CLAMP = 2,
-  RABBET_SAMPLE_FILL = 3,
-  RABBET_SAMPLE_REFLECT = 4,
-} rabbet_sample_mode_t;
 
 // Output element at[] is input element start + at * stride on each axis.
 typedef struct rabbet_slice_t {

@@ -1,46 +1,12 @@
 // Functions of one element. ABS, NEG and SIGN also of integers, NOT of BOOL.
 #include <math.h>
 
+#include "ops/enums.h"
 #include "ops/rules.h"
 #include "ops/walk.h"
 
-enum {
-  EXP = 0,
-  LOG = 1,
-  SQRT = 2,
-  RECIP = 3,
-  ABS = 4,
-  NEG = 5,
-  SIN = 6,
-  COS = 7,
-  TAN = 8,
-  SINH = 9,
-  COSH = 10,
-  ASIN = 11,
-  ACOS = 12,
-  ATAN = 13,
-  ASINH = 14,
-  ACOSH = 15,
-  ATANH = 16,
-  CEIL = 17,
-  FLOOR = 18,
-  ERF = 19,
-  NOT = 20,
-  SIGN = 21,
-  ROUND = 22,
-  ISINF = 23,
-  ISNAN = 24,
-};
-
 static const rabbet_op_enumerator_t unary_ops[] = {
-    {"EXP", EXP},     {"LOG", LOG},   {"SQRT", SQRT},   {"RECIP", RECIP},
-    {"ABS", ABS},     {"NEG", NEG},   {"SIN", SIN},     {"COS", COS},
-    {"TAN", TAN},     {"SINH", SINH}, {"COSH", COSH},   {"ASIN", ASIN},
-    {"ACOS", ACOS},   {"ATAN", ATAN}, {"ASINH", ASINH}, {"ACOSH", ACOSH},
-    {"ATANH", ATANH}, {"CEIL", CEIL}, {"FLOOR", FLOOR}, {"ERF", ERF},
-    {"NOT", NOT},     {"SIGN", SIGN}, {"ROUND", ROUND}, {"ISINF", ISINF},
-    {"ISNAN", ISNAN}, {NULL, 0},
-};
+    RABBET_UNARIES(RABBET_ENUMERATOR){NULL, 0}};
 
 static double unary_recip(double x) {
   return 1 / x;
@@ -59,15 +25,19 @@ static double unary_isnan(double x) {
 }
 
 static double (*const unary_functions[])(double) = {
-    [EXP] = exp,           [LOG] = log,           [SQRT] = sqrt,
-    [RECIP] = unary_recip, [ABS] = fabs,          [NEG] = unary_neg,
-    [SIN] = sin,           [COS] = cos,           [TAN] = tan,
-    [SINH] = sinh,         [COSH] = cosh,         [ASIN] = asin,
-    [ACOS] = acos,         [ATAN] = atan,         [ASINH] = asinh,
-    [ACOSH] = acosh,       [ATANH] = atanh,       [CEIL] = ceil,
-    [FLOOR] = floor,       [ERF] = erf,           [NOT] = NULL,
-    [SIGN] = unary_sign,   [ROUND] = nearbyint,  // half to even
-    [ISINF] = unary_isinf, [ISNAN] = unary_isnan,
+    [RABBET_UNARY_EXP] = exp,           [RABBET_UNARY_LOG] = log,
+    [RABBET_UNARY_SQRT] = sqrt,         [RABBET_UNARY_RECIP] = unary_recip,
+    [RABBET_UNARY_ABS] = fabs,          [RABBET_UNARY_NEG] = unary_neg,
+    [RABBET_UNARY_SIN] = sin,           [RABBET_UNARY_COS] = cos,
+    [RABBET_UNARY_TAN] = tan,           [RABBET_UNARY_SINH] = sinh,
+    [RABBET_UNARY_COSH] = cosh,         [RABBET_UNARY_ASIN] = asin,
+    [RABBET_UNARY_ACOS] = acos,         [RABBET_UNARY_ATAN] = atan,
+    [RABBET_UNARY_ASINH] = asinh,       [RABBET_UNARY_ACOSH] = acosh,
+    [RABBET_UNARY_ATANH] = atanh,       [RABBET_UNARY_CEIL] = ceil,
+    [RABBET_UNARY_FLOOR] = floor,       [RABBET_UNARY_ERF] = erf,
+    [RABBET_UNARY_NOT] = NULL,          [RABBET_UNARY_SIGN] = unary_sign,
+    [RABBET_UNARY_ROUND] = nearbyint,  // half to even
+    [RABBET_UNARY_ISINF] = unary_isinf, [RABBET_UNARY_ISNAN] = unary_isnan,
 };
 
 static rabbet_status_t unary_infer_types(const rabbet_op_infer_t* infer) {
@@ -75,18 +45,20 @@ static rabbet_status_t unary_infer_types(const rabbet_op_infer_t* infer) {
   rabbet_dtype_t dtype = infer->inputs[0].dtype;
   bool is_float = rabbet_dtype_is_float(dtype);
   bool is_bool = dtype == RABBET_DTYPE_BOOL;
-  bool signed_op = op == ABS || op == NEG || op == SIGN;
-  bool fits = op == NOT ? is_bool : is_float || (signed_op && !is_bool);
+  bool signed_op = op == RABBET_UNARY_ABS || op == RABBET_UNARY_NEG ||
+                   op == RABBET_UNARY_SIGN;
+  bool fits =
+      op == RABBET_UNARY_NOT ? is_bool : is_float || (signed_op && !is_bool);
   if (!fits) {
     return RABBET_OP_INVALID(
         "%s takes %s; input 0 ('input') has type %s (insert a cast)",
         rabbet_op_enumerator_name(&infer->op->attrs[0], op),
-        op == NOT   ? "BOOL"
-        : signed_op ? "numbers"
-                    : "FLOAT, HALF, BF16",
+        op == RABBET_UNARY_NOT ? "BOOL"
+        : signed_op            ? "numbers"
+                               : "FLOAT, HALF, BF16",
         rabbet_dtype_name(dtype));
   }
-  bool tests = op == ISINF || op == ISNAN;
+  bool tests = op == RABBET_UNARY_ISINF || op == RABBET_UNARY_ISNAN;
   infer->outputs[0].dtype = tests ? RABBET_DTYPE_BOOL : dtype;
   return rabbet_ok();
 }
@@ -95,11 +67,12 @@ static rabbet_status_t unary_value(const rabbet_op_infer_t* infer, int64_t op,
                                    rabbet_expr_t x, rabbet_expr_t* out_value) {
   rabbet_expr_graph_t* graph = infer->graph;
   rabbet_expr_t bound = RABBET_EXPR_NONE, other = RABBET_EXPR_NONE;
-  RABBET_RETURN_IF_ERROR(rabbet_expr_constant(graph, op == NOT, &bound));
-  if (op == NOT || op == NEG) {
+  RABBET_RETURN_IF_ERROR(
+      rabbet_expr_constant(graph, op == RABBET_UNARY_NOT, &bound));
+  if (op == RABBET_UNARY_NOT || op == RABBET_UNARY_NEG) {
     return rabbet_expr_binary(graph, RABBET_EXPR_SUB, bound, x, out_value);
   }
-  if (op == ABS) {
+  if (op == RABBET_UNARY_ABS) {
     RABBET_RETURN_IF_ERROR(
         rabbet_expr_binary(graph, RABBET_EXPR_SUB, bound, x, &other));
     return rabbet_expr_binary(graph, RABBET_EXPR_MAX, x, other, out_value);
@@ -128,10 +101,10 @@ static rabbet_status_t unary_infer_values(const rabbet_op_infer_t* infer) {
 }
 
 static int64_t unary_int(int64_t op, int64_t x) {
-  if (op == NOT) return !x;
-  if (op == SIGN) return (x > 0) - (x < 0);
+  if (op == RABBET_UNARY_NOT) return !x;
+  if (op == RABBET_UNARY_SIGN) return (x > 0) - (x < 0);
   // Of the least integer, which has no opposite, both are itself.
-  return op == ABS && x >= 0 ? x : (int64_t)(0 - (uint64_t)x);
+  return op == RABBET_UNARY_ABS && x >= 0 ? x : (int64_t)(0 - (uint64_t)x);
 }
 
 static rabbet_status_t unary_reference(const rabbet_op_eval_t* eval) {

@@ -3,12 +3,7 @@
 #include "ops/rules.h"
 
 const rabbet_op_enumerator_t rabbet_padding_modes[] = {
-    {"EXPLICIT_ROUND_DOWN", RABBET_PADDING_EXPLICIT_ROUND_DOWN},
-    {"EXPLICIT_ROUND_UP", RABBET_PADDING_EXPLICIT_ROUND_UP},
-    {"SAME_UPPER", RABBET_PADDING_SAME_UPPER},
-    {"SAME_LOWER", RABBET_PADDING_SAME_LOWER},
-    {NULL, 0},
-};
+    RABBET_PADDINGS(RABBET_ENUMERATOR){NULL, 0}};
 
 // A bound that keeps all arithmetic on windows far from overflow.
 #define RABBET_WINDOW_MAX (INT64_C(1) << 30)

@@ -2,14 +2,8 @@
 #ifndef RABBET_SRC_OPS_WINDOW_H_
 #define RABBET_SRC_OPS_WINDOW_H_
 
+#include "ops/enums.h"
 #include "ops/op.h"
-
-typedef enum rabbet_padding_mode_t {
-  RABBET_PADDING_EXPLICIT_ROUND_DOWN = 0,
-  RABBET_PADDING_EXPLICIT_ROUND_UP = 1,
-  RABBET_PADDING_SAME_UPPER = 2,
-  RABBET_PADDING_SAME_LOWER = 3,
-} rabbet_padding_mode_t;
 
 extern const rabbet_op_enumerator_t rabbet_padding_modes[];
 

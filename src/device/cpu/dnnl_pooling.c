@@ -2,11 +2,8 @@
 #include <string.h>
 
 #include "device/cpu/dnnl_simple.h"
+#include "ops/enums.h"
 #include "ops/window.h"
-
-// Numbers are those of TensorRT's PoolingType and ReduceOperation.
-enum { POOLING_MAX = 0, POOLING_AVERAGE = 1 };
-enum { REDUCE_MAX = 2, REDUCE_AVERAGE = 4 };
 
 typedef struct rabbet_pooling_case_t {
   rabbet_dnnl_spec_t spec;  // without types and formats
@@ -33,7 +30,7 @@ static bool rabbet_pooling_is_reduce(const rabbet_group_node_t* node,
     return false;
   int64_t op = rabbet_pooling_attr(node, "op");
   int64_t spatial = (INT64_C(1) << rank) - 4;
-  return (op == REDUCE_MAX || op == REDUCE_AVERAGE) &&
+  return (op == RABBET_REDUCE_MAX || op == RABBET_REDUCE_AVG) &&
          rabbet_pooling_attr(node, "axes") == spatial;
 }
 
@@ -41,7 +38,7 @@ static void rabbet_pooling_from_reduce(const rabbet_group_node_t* node,
                                        const rabbet_dims_t* in,
                                        rabbet_pooling_case_t* c) {
   c->in = c->out = *in;
-  c->spec.kind = rabbet_pooling_attr(node, "op") == REDUCE_MAX
+  c->spec.kind = rabbet_pooling_attr(node, "op") == RABBET_REDUCE_MAX
                      ? RABBET_DNNL_POOLING_MAX
                      : RABBET_DNNL_POOLING_AVERAGE;
   for (int i = 2; i < in->rank; ++i) {
@@ -75,14 +72,14 @@ static rabbet_status_t rabbet_pooling_from_pooling(
     const rabbet_group_node_t* node, const rabbet_dims_t* in,
     const rabbet_dims_t* out, rabbet_pooling_case_t* c, bool* out_fits) {
   int64_t type = rabbet_pooling_attr(node, "type");
-  *out_fits = type == POOLING_MAX || type == POOLING_AVERAGE;
+  *out_fits = type == RABBET_POOLING_MAX || type == RABBET_POOLING_AVERAGE;
   if (!*out_fits) return rabbet_ok();
   bool excludes = rabbet_pooling_attr(node, "average_count_excludes_padding");
   c->in = *in;
   c->out = *out;
-  c->spec.kind = type == POOLING_MAX ? RABBET_DNNL_POOLING_MAX
-                 : excludes          ? RABBET_DNNL_POOLING_AVERAGE_EXCLUDE
-                                     : RABBET_DNNL_POOLING_AVERAGE;
+  c->spec.kind = type == RABBET_POOLING_MAX ? RABBET_DNNL_POOLING_MAX
+                 : excludes ? RABBET_DNNL_POOLING_AVERAGE_EXCLUDE
+                            : RABBET_DNNL_POOLING_AVERAGE;
   size_t count = 0;
   const int64_t* size = rabbet_attr_ints(node->attrs, node->op->attr_count,
                                          "window_size_nd", &count);

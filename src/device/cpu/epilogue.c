@@ -3,6 +3,8 @@
 #include <math.h>
 #include <string.h>
 
+#include "ops/enums.h"
+
 static bool rabbet_epilogue_push(rabbet_epilogue_t* epilogue,
                                  rabbet_epilogue_item_t item) {
   if (epilogue->count == RABBET_DNNL_MAX_POSTS) return false;
@@ -53,22 +55,6 @@ static bool rabbet_epilogue_push_scale(rabbet_epilogue_t* epilogue,
          rabbet_epilogue_push_function(epilogue, RABBET_DNNL_LINEAR, scale, 0);
 }
 
-// Numbers are those of TensorRT's ActivationType.
-typedef enum rabbet_activation_t {
-  RABBET_ACTIVATION_RELU = 0,
-  RABBET_ACTIVATION_SIGMOID = 1,
-  RABBET_ACTIVATION_TANH = 2,
-  RABBET_ACTIVATION_LEAKY_RELU = 3,
-  RABBET_ACTIVATION_ELU = 4,
-  RABBET_ACTIVATION_SELU = 5,
-  RABBET_ACTIVATION_SOFTPLUS = 7,
-  RABBET_ACTIVATION_CLIP = 8,
-  RABBET_ACTIVATION_HARD_SIGMOID = 9,
-  RABBET_ACTIVATION_SCALED_TANH = 10,
-  RABBET_ACTIVATION_GELU_ERF = 12,
-  RABBET_ACTIVATION_GELU_TANH = 13,
-} rabbet_activation_t;
-
 static double rabbet_node_float(const rabbet_group_node_t* node,
                                 const char* name) {
   return rabbet_attr_float(node->attrs, node->op->attr_count, name, 0);
@@ -114,19 +100,18 @@ static bool rabbet_epilogue_activation(const rabbet_group_node_t* node,
   }
 }
 
-// Numbers are those of TensorRT's UnaryOperation.
 static bool rabbet_epilogue_unary(const rabbet_group_node_t* node,
                                   rabbet_epilogue_t* e) {
   switch (rabbet_node_int(node, "op")) {
-    case 0:
+    case RABBET_UNARY_EXP:
       return rabbet_epilogue_push_function(e, RABBET_DNNL_EXP, 0, 0);
-    case 1:
+    case RABBET_UNARY_LOG:
       return rabbet_epilogue_push_function(e, RABBET_DNNL_LOG, 0, 0);
-    case 2:
+    case RABBET_UNARY_SQRT:
       return rabbet_epilogue_push_function(e, RABBET_DNNL_SQRT, 0, 0);
-    case 4:
+    case RABBET_UNARY_ABS:
       return rabbet_epilogue_push_function(e, RABBET_DNNL_ABS, 0, 0);
-    case 5:
+    case RABBET_UNARY_NEG:
       return rabbet_epilogue_push_function(e, RABBET_DNNL_LINEAR, -1, 0);
     default:
       return false;
@@ -134,17 +119,6 @@ static bool rabbet_epilogue_unary(const rabbet_group_node_t* node,
 }
 
 // ---- Functions of two tensors ----------------------------------------------
-
-// Numbers are those of TensorRT's ElementWiseOperation.
-typedef enum rabbet_elementwise_t {
-  RABBET_ELEMENTWISE_SUM = 0,
-  RABBET_ELEMENTWISE_PROD = 1,
-  RABBET_ELEMENTWISE_MAX = 2,
-  RABBET_ELEMENTWISE_MIN = 3,
-  RABBET_ELEMENTWISE_SUB = 4,
-  RABBET_ELEMENTWISE_DIV = 5,
-  RABBET_ELEMENTWISE_POW = 6,
-} rabbet_elementwise_t;
 
 // result (op) c for a constant of one element; `reversed`: c (op) result.
 static bool rabbet_epilogue_scalar(int64_t op, double c, bool reversed,

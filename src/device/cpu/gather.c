@@ -5,8 +5,7 @@
 #include "device/cpu/cpu.h"
 #include "device/cpu/move.h"
 #include "device/cpu/parallel.h"
-
-enum { DEFAULT = 0, ELEMENT = 1, ND = 2 };
+#include "ops/enums.h"
 
 // The output is (batch, outer, count) rows of `row` bytes. For ELEMENT a row is
 // the last axis.
@@ -114,10 +113,10 @@ static bool rabbet_gather_agrees(const rabbet_dims_t* data,
                                  const rabbet_dims_t* indices, int64_t mode,
                                  int32_t axis, int32_t batch) {
   bool fits = true;
-  for (int32_t i = 0; mode != ELEMENT && i < batch; ++i) {
+  for (int32_t i = 0; mode != RABBET_GATHER_ELEMENT && i < batch; ++i) {
     fits = fits && data->d[i] == indices->d[i];
   }
-  for (int32_t i = 0; mode == ELEMENT && i < data->rank; ++i) {
+  for (int32_t i = 0; mode == RABBET_GATHER_ELEMENT && i < data->rank; ++i) {
     fits = fits && (i == axis || indices->d[i] <= data->d[i]);
   }
   return fits;
@@ -150,9 +149,9 @@ static rabbet_status_t rabbet_cpu_gather_prepare(
   state->mode = mode;
   state->index_type = values[node->inputs[1]].dtype;
   state->size = rabbet_dtype_bits(values[node->inputs[0]].dtype) / 8;
-  if (mode == ELEMENT) {
+  if (mode == RABBET_GATHER_ELEMENT) {
     rabbet_gather_set_element(data, indices, axis, state);
-  } else if (mode == ND) {
+  } else if (mode == RABBET_GATHER_ND) {
     rabbet_gather_set_nd(data, indices, batch, state);
   } else {
     rabbet_gather_set_default(data, indices, axis, batch, state);
@@ -276,12 +275,14 @@ static rabbet_status_t rabbet_cpu_gather_enqueue(
   if (state->row == 0) return rabbet_ok();
   // An index costs about as much as 16 bytes.
   int64_t work = state->row + 16;
-  if (state->mode == ELEMENT) work += 16 * state->row / state->size;
-  rabbet_cpu_parallel(
-      state->batch * state->outer * state->count,
-      rabbet_max_i64(1, RABBET_CPU_GRAIN_BYTES / work),
-      state->mode == ELEMENT ? rabbet_gather_elements : rabbet_gather_items,
-      &run);
+  if (state->mode == RABBET_GATHER_ELEMENT)
+    work += 16 * state->row / state->size;
+  rabbet_cpu_parallel(state->batch * state->outer * state->count,
+                      rabbet_max_i64(1, RABBET_CPU_GRAIN_BYTES / work),
+                      state->mode == RABBET_GATHER_ELEMENT
+                          ? rabbet_gather_elements
+                          : rabbet_gather_items,
+                      &run);
   return rabbet_ok();
 }
 

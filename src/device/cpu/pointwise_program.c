@@ -3,32 +3,14 @@
 #include <string.h>
 
 #include "base/vec.h"
+#include "ops/enums.h"
 
 // ---- Operators to instructions ---------------------------------------------
 
-// By the numbers of ElementWiseOperation, UnaryOperation, ActivationType.
-static const rabbet_pw_op_t binary_ops[] = {
-    RABBET_PW_SUM,     RABBET_PW_PROD, RABBET_PW_MAX, RABBET_PW_MIN,
-    RABBET_PW_SUB,     RABBET_PW_DIV,  RABBET_PW_POW, RABBET_PW_FLOOR_DIV,
-    RABBET_PW_AND,     RABBET_PW_OR,   RABBET_PW_XOR, RABBET_PW_EQUAL,
-    RABBET_PW_GREATER, RABBET_PW_LESS,
-};
-static const rabbet_pw_op_t unary_ops[] = {
-    RABBET_PW_EXP,   RABBET_PW_LOG,  RABBET_PW_SQRT,  RABBET_PW_RECIP,
-    RABBET_PW_ABS,   RABBET_PW_NEG,  RABBET_PW_SIN,   RABBET_PW_COS,
-    RABBET_PW_TAN,   RABBET_PW_SINH, RABBET_PW_COSH,  RABBET_PW_ASIN,
-    RABBET_PW_ACOS,  RABBET_PW_ATAN, RABBET_PW_ASINH, RABBET_PW_ACOSH,
-    RABBET_PW_ATANH, RABBET_PW_CEIL, RABBET_PW_FLOOR, RABBET_PW_ERF,
-    RABBET_PW_NOT,   RABBET_PW_SIGN, RABBET_PW_ROUND, RABBET_PW_ISINF,
-    RABBET_PW_ISNAN,
-};
-static const rabbet_pw_op_t activations[] = {
-    RABBET_PW_RELU,         RABBET_PW_SIGMOID,     RABBET_PW_TANH,
-    RABBET_PW_LEAKY_RELU,   RABBET_PW_ELU,         RABBET_PW_SELU,
-    RABBET_PW_SOFTSIGN,     RABBET_PW_SOFTPLUS,    RABBET_PW_CLIP,
-    RABBET_PW_HARD_SIGMOID, RABBET_PW_SCALED_TANH, RABBET_PW_THRESHOLDED_RELU,
-    RABBET_PW_GELU_ERF,     RABBET_PW_GELU_TANH,
-};
+#define PW_NUMBER(kind, name, number) [number] = RABBET_PW_##name,
+static const rabbet_pw_op_t binary_ops[] = {RABBET_ELEMENTWISES(PW_NUMBER)};
+static const rabbet_pw_op_t unary_ops[] = {RABBET_UNARIES(PW_NUMBER)};
+static const rabbet_pw_op_t activations[] = {RABBET_ACTIVATIONS(PW_NUMBER)};
 #define COUNT_OF(array) (sizeof(array) / sizeof((array)[0]))
 
 static int64_t rabbet_node_int(const rabbet_group_node_t* node,

@@ -13,7 +13,6 @@
 #include "device/cpu/move.h"
 #include "device/cpu/parallel.h"
 
-enum { SUM = 0, PROD = 1, MAX = 2, MIN = 3, AVG = 4 };
 enum { TILE = 512, PART = 64 * 1024, FLUSH = 64 };
 
 typedef union rabbet_reduce_cell_t {
@@ -32,7 +31,7 @@ struct rabbet_kernel_state_t {
   rabbet_dtype_t dtype;
   int64_t size;
   rabbet_lane_t lane;
-  rabbet_reduction_t op;
+  rabbet_reduce_t op;
   bool average;
   bool columns;
   rabbet_reduce_axes_t kept, reduced;  // without the contiguous axis
@@ -260,9 +259,9 @@ static rabbet_status_t rabbet_cpu_reduce_prepare(
   rabbet_kernel_state_t made = {
       .dtype = in->dtype,
       .size = rabbet_dtype_bits(in->dtype) / 8,
-      .lane = rabbet_reduce_lane(in->dtype, op == AVG),
-      .op = op == AVG ? RABBET_REDUCE_SUM : (rabbet_reduction_t)op,
-      .average = op == AVG};
+      .lane = rabbet_reduce_lane(in->dtype, op == RABBET_REDUCE_AVG),
+      .op = op == RABBET_REDUCE_AVG ? RABBET_REDUCE_SUM : (rabbet_reduce_t)op,
+      .average = op == RABBET_REDUCE_AVG};
   *out_workspace = 0;
   if (!rabbet_reduce_plan(node, dims, &shapes->dims[node->outputs[0]],
                           in->format, out->format, &made)) {

@@ -5,11 +5,12 @@
 #include "device/cpu/cpu.h"
 #include "device/cpu/move.h"
 #include "device/cpu/parallel.h"
+#include "ops/enums.h"
 
 // Columns of a tile, and the rows up to which tiles of FLOAT are copied too:
 // together, they stay in the cache where columns far apart would evict each
 // other.
-enum { TILE = 64, COPIED_ROWS = 256, UNARY_LOG = 1 };
+enum { TILE = 64, COPIED_ROWS = 256 };
 
 struct rabbet_kernel_state_t {
   rabbet_dtype_t dtype;
@@ -51,7 +52,7 @@ static bool rabbet_softmax_is_log(const rabbet_group_t* group) {
   return group->node_count == 2 && group->output_count == 1 &&
          rabbet_op_is(group->nodes[0].op, RABBET_OP_SOFTMAX) &&
          rabbet_op_is(group->nodes[1].op, RABBET_OP_UNARY) &&
-         rabbet_node_int(&group->nodes[1], "op") == UNARY_LOG &&
+         rabbet_node_int(&group->nodes[1], "op") == RABBET_UNARY_LOG &&
          group->nodes[1].inputs[0] == group->nodes[0].outputs[0] &&
          group->outputs[0] == group->nodes[1].outputs[0];
 }

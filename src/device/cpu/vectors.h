@@ -5,6 +5,7 @@
 #define RABBET_SRC_DEVICE_CPU_VECTORS_H_
 
 #include "core/view.h"
+#include "ops/enums.h"
 
 // Element (i, j), `size` bytes, goes from source + i * source_stride + j * size
 // to target + j * target_stride + i * size; strides are in bytes.
@@ -17,14 +18,6 @@ typedef void (*rabbet_transpose_fn_t)(const char* source, int64_t source_stride,
 enum { RABBET_LANES = 1024 };
 typedef void (*rabbet_convert_fn_t)(const void* source, void* target,
                                     int64_t count);
-
-typedef enum rabbet_reduction_t {
-  RABBET_REDUCE_SUM = 0,
-  RABBET_REDUCE_PROD = 1,
-  RABBET_REDUCE_MAX = 2,
-  RABBET_REDUCE_MIN = 3,
-  RABBET_REDUCTION_COUNT = 4,
-} rabbet_reduction_t;
 
 // Elements while they are reduced: floating types as FLOAT, 8- and 32-bit
 // integers as INT32, INT64 (and means of all integers) as INT64.
@@ -80,26 +73,26 @@ typedef struct rabbet_vectors_t {
 
   // All of `count` lanes into one: into *total, which holds what came before.
   // FLOAT sums are kept in double.
-  void (*reduce_float)(rabbet_reduction_t op, const float* x, int64_t count,
+  void (*reduce_float)(rabbet_reduce_t op, const float* x, int64_t count,
                        double* total);
   // Rows of `width` floats, one after the other, to a float each; no products.
-  void (*reduce_rows)(rabbet_reduction_t op, const float* x, int64_t rows,
+  void (*reduce_rows)(rabbet_reduce_t op, const float* x, int64_t rows,
                       int64_t width, float* y);
-  void (*reduce_int32)(rabbet_reduction_t op, const int32_t* x, int64_t count,
+  void (*reduce_int32)(rabbet_reduce_t op, const int32_t* x, int64_t count,
                        int32_t* total);
-  void (*reduce_int64)(rabbet_reduction_t op, const int64_t* x, int64_t count,
+  void (*reduce_int64)(rabbet_reduce_t op, const int64_t* x, int64_t count,
                        int64_t* total);
   // total[i] = total[i] op x[i], for one row or for `rows` that are `stride`
   // floats apart.
-  void (*combine_float)(rabbet_reduction_t op, const float* x, int64_t rows,
+  void (*combine_float)(rabbet_reduce_t op, const float* x, int64_t rows,
                         int64_t stride, int64_t count, float* total);
-  void (*combine_int32)(rabbet_reduction_t op, const int32_t* x, int64_t count,
+  void (*combine_int32)(rabbet_reduce_t op, const int32_t* x, int64_t count,
                         int32_t* total);
-  void (*combine_int64)(rabbet_reduction_t op, const int64_t* x, int64_t count,
+  void (*combine_int64)(rabbet_reduce_t op, const int64_t* x, int64_t count,
                         int64_t* total);
 
   // total[i] = total[i] op x[i], in double.
-  void (*flush_float)(rabbet_reduction_t op, const float* x, int64_t count,
+  void (*flush_float)(rabbet_reduce_t op, const float* x, int64_t count,
                       double* total);
 
   // Mean and squares of a row joined with what came before.
