@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 
-def _folded(path: str, shapes: dict[str, tuple[int, ...]]) -> Any:
+def folded(path: str, shapes: dict[str, tuple[int, ...]]) -> Any:
     """The model with fixed input shapes, its shape arithmetic and batch
     normalisations folded by ONNX Runtime's basic optimisations."""
     import onnx
@@ -46,7 +46,7 @@ class Eager:
         with np.load(inputs) as arrays:
             given = {name: np.array(array) for name, array in arrays.items()}
         shapes = {name: array.shape for name, array in given.items()}
-        module, names, self.names = convert(_folded(path, shapes))
+        module, names, self.names = convert(folded(path, shapes))
         self.inputs = [torch.from_numpy(given[name]) for name in names]
         with torch.inference_mode():
             self.module = self.prepare(module)
