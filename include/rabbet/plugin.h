@@ -138,7 +138,80 @@ typedef struct rabbet_plugin_call_t {
   void* state;      // what `prepare` returned
 } rabbet_plugin_call_t;
 
+// ---- Kernels made ahead of time --------------------------------------------
+
+// A plugin that gives its compiled kernels is not needed when a plan runs: the
+// plan keeps the kernels, and how to launch them for every shape.
+
+typedef enum rabbet_plugin_arg_kind_t {
+  RABBET_PLUGIN_ARG_INPUT = 0,       // address of input `index`
+  RABBET_PLUGIN_ARG_OUTPUT = 1,      // address of output `index`
+  RABBET_PLUGIN_ARG_WORKSPACE = 2,   // address of the workspace + `value` bytes
+  RABBET_PLUGIN_ARG_INTEGER = 3,     // `value`, in `size` bytes: 1, 2, 4, 8
+  RABBET_PLUGIN_ARG_BYTES = 4,       // `data`, by value: a float, a struct
+  RABBET_PLUGIN_ARG_TENSOR_MAP = 5,  // `map`, by value (compute capability 9)
+} rabbet_plugin_arg_kind_t;
+
+// What cuTensorMapEncodeTiled needs, for memory of an input or output. The
+// innermost dimension comes first; strides, in bytes, begin with the second.
+typedef struct rabbet_plugin_tensor_map_t {
+  bool of_output;
+  int32_t index;
+  int32_t rank;  // 1 to 5
+  rabbet_dim_t dims[5];
+  rabbet_dim_t strides[4];
+  uint32_t box[5];
+  uint32_t element_strides[5];
+  int32_t interleave, swizzle, l2_promotion, oob_fill;  // the driver's numbers
+} rabbet_plugin_tensor_map_t;
+
+typedef struct rabbet_plugin_arg_t {
+  rabbet_plugin_arg_kind_t kind;
+  int32_t index;
+  rabbet_dim_t value;
+  size_t size;
+  const void* data;
+  const rabbet_plugin_tensor_map_t* map;
+} rabbet_plugin_arg_t;
+
+// Machine code for one architecture, or PTX, from which the driver makes code
+// for the architecture that it names and all later ones.
+typedef struct rabbet_plugin_image_t {
+  int32_t major, minor;  // compute capability of a cubin; -1, -1: PTX
+  const void* data;
+  size_t size;
+} rabbet_plugin_image_t;
+
+// One kernel and its launch. Numbers are expressions over the inputs'
+// dimensions.
+typedef struct rabbet_plugin_launch_t {
+  const char* kernel;  // name in the image
+  const rabbet_plugin_image_t* images;
+  size_t image_count;
+  rabbet_dim_t grid[3], block[3];
+  rabbet_dim_t shared_bytes;
+  int32_t cluster[3];  // 0, 0, 0: none
+  bool cooperative;
+  const rabbet_plugin_arg_t* args;  // the kernel's parameters, in order
+  size_t arg_count;
+} rabbet_plugin_launch_t;
+
+// What is added is copied.
+typedef struct rabbet_plugin_launch_sink_t {
+  void* context;
+  // Launches run in the order in which they are added.
+  rabbet_status_t (*add)(void* context, const rabbet_plugin_launch_t* launch);
+  // Bytes of workspace for all launches together.
+  rabbet_status_t (*workspace)(void* context, rabbet_dim_t bytes);
+} rabbet_plugin_launch_sink_t;
+
 // ---- The instance ----------------------------------------------------------
+
+// How an instance can run on a device: bits of `kinds`.
+enum {
+  RABBET_PLUGIN_RUNS = 1,   // by `enqueue`
+  RABBET_PLUGIN_READY = 2,  // by kernels made ahead of time (`launches`)
+};
 
 // struct_size first; functions past it count as absent. "optional" ones may be
 // NULL, with the meaning given.
@@ -173,9 +246,22 @@ typedef struct rabbet_plugin_vtable_t {
   rabbet_status_t (*prepare)(void* self, const rabbet_plugin_call_t* call,
                              size_t* out_workspace, void** out_state);
   void (*destroy_state)(void* self, void* state);  // optional
+  // optional if there is `launches`.
   rabbet_status_t (*enqueue)(void* self, const rabbet_plugin_call_t* call);
   // Text for the inspector, borrowed until the next call. optional.
   const char* (*metadata)(void* self);
+  // How it runs on "cpu" or "cuda": bits RABBET_PLUGIN_...; both: the builder
+  // times both. optional: by whichever of enqueue and launches there is.
+  uint32_t (*kinds)(void* self, const char* device);
+  // The kernels for the types, formats and tactic of `query`. `inputs` and
+  // `outputs` (as `describe` gave them, on the same builder) are expressions.
+  // optional if there is `enqueue`.
+  rabbet_status_t (*launches)(void* self, rabbet_dim_builder_t* builder,
+                              const rabbet_plugin_query_t* query,
+                              int32_t tactic,
+                              const rabbet_plugin_input_t* inputs,
+                              const rabbet_plugin_output_t* outputs,
+                              rabbet_plugin_launch_sink_t sink);
 } rabbet_plugin_vtable_t;
 
 typedef struct rabbet_plugin_instance_t {

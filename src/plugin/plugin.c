@@ -115,6 +115,11 @@ static rabbet_status_t rabbet_attrs_check(
   return rabbet_ok();
 }
 
+#define RABBET_VTABLE_HAS(vtable, function)                          \
+  ((vtable)->struct_size >=                                          \
+       offsetof(rabbet_plugin_vtable_t, function) + sizeof(void*) && \
+   (vtable)->function)
+
 static rabbet_status_t rabbet_vtable_check(
     const rabbet_plugin_creator_t* creator,
     const rabbet_plugin_instance_t* instance) {
@@ -129,9 +134,8 @@ static rabbet_status_t rabbet_vtable_check(
     missing = "output_count";
   } else if (!vtable->describe) {
     missing = "describe";
-  } else if (vtable->struct_size <
-                 offsetof(rabbet_plugin_vtable_t, enqueue) + sizeof(void*) ||
-             !vtable->enqueue) {
+  } else if (!RABBET_VTABLE_HAS(vtable, enqueue) &&
+             !RABBET_VTABLE_HAS(vtable, launches)) {
     missing = "enqueue";
   }
   if (!missing) return rabbet_ok();
@@ -520,4 +524,27 @@ rabbet_status_t rabbet_plugin_enqueue(rabbet_plugin_t* plugin,
   rabbet_status_t status = plugin->vtable.enqueue(plugin->self, call);
   if (rabbet_is_ok(status)) return status;
   return rabbet_plugin_annotate(plugin, call->layer_name, "running", status);
+}
+
+// ---- Kernels made ahead of time --------------------------------------------
+
+uint32_t rabbet_plugin_kinds(rabbet_plugin_t* plugin, const char* device) {
+  uint32_t there = (plugin->vtable.enqueue ? RABBET_PLUGIN_RUNS : 0) |
+                   (plugin->vtable.launches ? RABBET_PLUGIN_READY : 0);
+  return plugin->vtable.kinds
+             ? there & plugin->vtable.kinds(plugin->self, device)
+             : there;
+}
+
+rabbet_status_t rabbet_plugin_launches(rabbet_plugin_t* plugin,
+                                       rabbet_dim_builder_t* builder,
+                                       const rabbet_plugin_query_t* query,
+                                       int32_t tactic,
+                                       const rabbet_plugin_input_t* inputs,
+                                       const rabbet_plugin_output_t* outputs,
+                                       rabbet_plugin_launch_sink_t sink) {
+  return rabbet_plugin_annotate(
+      plugin, query->layer_name, "giving its kernels",
+      plugin->vtable.launches(plugin->self, builder, query, tactic, inputs,
+                              outputs, sink));
 }

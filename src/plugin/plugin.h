@@ -67,4 +67,14 @@ RABBET_PRIVATE_API void rabbet_plugin_destroy_state(rabbet_plugin_t* plugin,
 RABBET_PRIVATE_API rabbet_status_t rabbet_plugin_enqueue(
     rabbet_plugin_t* plugin, const rabbet_plugin_call_t* call);
 
+// Bits RABBET_PLUGIN_...: how it can run on the device.
+RABBET_PRIVATE_API uint32_t rabbet_plugin_kinds(rabbet_plugin_t* plugin,
+                                                const char* device);
+// ready.h makes of these what a plan keeps.
+RABBET_PRIVATE_API rabbet_status_t rabbet_plugin_launches(
+    rabbet_plugin_t* plugin, rabbet_dim_builder_t* builder,
+    const rabbet_plugin_query_t* query, int32_t tactic,
+    const rabbet_plugin_input_t* inputs, const rabbet_plugin_output_t* outputs,
+    rabbet_plugin_launch_sink_t sink);
+
 #endif  // RABBET_SRC_PLUGIN_PLUGIN_H_

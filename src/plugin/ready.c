@@ -1,0 +1,314 @@
+// What a plugin's `launches` said, copied and checked.
+#include "plugin/ready.h"
+
+#include <string.h>
+
+#include "base/math.h"
+#include "base/vec.h"
+
+#define READY_MAX_ARG_BYTES 4096  // of all of a kernel's parameters
+
+typedef struct ready_collector_t {
+  rabbet_ready_t* ready;
+  RABBET_VEC(rabbet_plugin_launch_t) launches;
+} ready_collector_t;
+
+rabbet_status_t rabbet_ready_new(rabbet_allocator_t allocator,
+                                 size_t input_count, size_t output_count,
+                                 rabbet_ready_t** out_ready) {
+  *out_ready = NULL;
+  rabbet_ready_t* ready = NULL;
+  RABBET_RETURN_IF_ERROR(
+      rabbet_allocate(allocator, sizeof(*ready), (void**)&ready));
+  rabbet_arena_initialize(allocator, &ready->arena);
+  ready->input_count = input_count;
+  ready->output_count = output_count;
+  rabbet_status_t status = rabbet_expr_graph_create(allocator, &ready->graph);
+  if (rabbet_is_ok(status))
+    status = rabbet_expr_constant(ready->graph, 0, &ready->workspace);
+  if (!rabbet_is_ok(status)) {
+    rabbet_ready_destroy(ready);
+    return status;
+  }
+  *out_ready = ready;
+  return rabbet_ok();
+}
+
+void rabbet_ready_destroy(rabbet_ready_t* ready) {
+  if (!ready) return;
+  rabbet_allocator_t allocator = ready->arena.allocator;
+  if (ready->graph) rabbet_expr_graph_destroy(ready->graph);
+  rabbet_arena_deinitialize(&ready->arena);
+  rabbet_free(allocator, ready);
+}
+
+// ---- Checks ----------------------------------------------------------------
+
+// Whether what a plugin said, or a plan's bytes say, can be launched.
+typedef struct ready_fault_t {
+  const char* what;  // NULL: none
+  size_t index;
+} ready_fault_t;
+
+static bool ready_is_expr(const rabbet_ready_t* ready, rabbet_expr_t expr) {
+  return expr >= 0 && (size_t)expr < rabbet_expr_node_count(ready->graph);
+}
+
+static bool ready_is_tensor(const rabbet_ready_t* ready, bool output,
+                            int32_t index) {
+  size_t count = output ? ready->output_count : ready->input_count;
+  return index >= 0 && (size_t)index < count;
+}
+
+static const char* ready_map_fault(const rabbet_ready_t* ready,
+                                   const rabbet_plugin_tensor_map_t* map) {
+  if (!map || map->rank < 1 || map->rank > 5)
+    return "a tensor map must have a rank of 1 to 5";
+  if (!ready_is_tensor(ready, map->of_output, map->index))
+    return "a tensor map is of an input or output that does not exist";
+  for (int32_t i = 0; i < map->rank; ++i) {
+    if (!ready_is_expr(ready, map->dims[i]) ||
+        (i > 0 && !ready_is_expr(ready, map->strides[i - 1])))
+      return "a tensor map has a dimension or stride that was not set";
+    if (map->box[i] < 1 || map->box[i] > 256 || map->element_strides[i] < 1)
+      return "a tensor map's box must be 1 to 256, its element strides "
+             "positive";
+  }
+  return NULL;
+}
+
+static const char* ready_arg_fault(const rabbet_ready_t* ready,
+                                   const rabbet_plugin_arg_t* arg) {
+  switch (arg->kind) {
+    case RABBET_PLUGIN_ARG_INPUT:
+    case RABBET_PLUGIN_ARG_OUTPUT:
+      return ready_is_tensor(ready, arg->kind == RABBET_PLUGIN_ARG_OUTPUT,
+                             arg->index)
+                 ? NULL
+                 : "it is an input or output that does not exist";
+    case RABBET_PLUGIN_ARG_INTEGER:
+      if (arg->size != 1 && arg->size != 2 && arg->size != 4 && arg->size != 8)
+        return "an integer has 1, 2, 4 or 8 bytes";
+      return ready_is_expr(ready, arg->value) ? NULL : "its value was not set";
+    case RABBET_PLUGIN_ARG_WORKSPACE:
+      return ready_is_expr(ready, arg->value) ? NULL : "its offset was not set";
+    case RABBET_PLUGIN_ARG_BYTES:
+      return arg->data && arg->size > 0 && arg->size <= READY_MAX_ARG_BYTES
+                 ? NULL
+                 : "bytes need data, of 1 to 4096 bytes";
+    case RABBET_PLUGIN_ARG_TENSOR_MAP:
+      return ready_map_fault(ready, arg->map);
+  }
+  return "its kind does not exist";
+}
+
+static ready_fault_t ready_launch_fault(const rabbet_ready_t* ready,
+                                        const rabbet_plugin_launch_t* launch) {
+  if (!launch->kernel || !*launch->kernel)
+    return (ready_fault_t){"it has no kernel name", 0};
+  if (launch->image_count == 0) return (ready_fault_t){"it has no code", 0};
+  for (size_t i = 0; i < launch->image_count; ++i) {
+    if (!launch->images[i].data || launch->images[i].size == 0)
+      return (ready_fault_t){"an image of its code is empty", i};
+  }
+  for (int i = 0; i < 3; ++i) {
+    if (!ready_is_expr(ready, launch->grid[i]) ||
+        !ready_is_expr(ready, launch->block[i]))
+      return (ready_fault_t){"a dimension of grid or block was not set",
+                             (size_t)i};
+    if (launch->cluster[i] < 0 || launch->cluster[i] > 16)
+      return (ready_fault_t){"a cluster dimension must be 0 to 16", (size_t)i};
+  }
+  if (!ready_is_expr(ready, launch->shared_bytes))
+    return (ready_fault_t){"its shared memory was not set", 0};
+  for (size_t i = 0; i < launch->arg_count; ++i) {
+    const char* fault = ready_arg_fault(ready, &launch->args[i]);
+    if (fault) return (ready_fault_t){fault, i};
+  }
+  return (ready_fault_t){NULL, 0};
+}
+
+rabbet_status_t rabbet_ready_check(const rabbet_ready_t* ready) {
+  if (!ready_is_expr(ready, ready->workspace))
+    return RABBET_STATUS(RABBET_STATUS_DATA_LOSS,
+                         "the workspace of a ready-made kernel is damaged");
+  for (size_t i = 0; i < ready->launch_count; ++i) {
+    ready_fault_t fault = ready_launch_fault(ready, &ready->launches[i]);
+    if (fault.what)
+      return RABBET_STATUS(RABBET_STATUS_DATA_LOSS,
+                           "ready-made kernel %zu, item or argument %zu: %s", i,
+                           fault.index, fault.what);
+  }
+  return rabbet_ok();
+}
+
+// ---- From a plugin ---------------------------------------------------------
+
+// PTX is text: it gets a NUL if it has none.
+static rabbet_status_t ready_copy_image(rabbet_arena_t* arena,
+                                        rabbet_plugin_image_t* image) {
+  uint8_t* copy = NULL;
+  const uint8_t* from = image->data;
+  bool text = image->major < 0 && from[image->size - 1] != 0;
+  RABBET_RETURN_IF_ERROR(
+      rabbet_arena_allocate(arena, image->size + 1, (void**)&copy));
+  memcpy(copy, from, image->size);
+  image->data = copy;
+  image->size += text;
+  return rabbet_ok();
+}
+
+static rabbet_status_t ready_copy_arg(rabbet_arena_t* arena,
+                                      rabbet_plugin_arg_t* arg) {
+  if (arg->kind == RABBET_PLUGIN_ARG_BYTES)
+    return rabbet_arena_copy(arena, arg->data, arg->size, (void**)&arg->data);
+  if (arg->kind == RABBET_PLUGIN_ARG_TENSOR_MAP)
+    return rabbet_arena_copy(arena, arg->map, sizeof(*arg->map),
+                             (void**)&arg->map);
+  return rabbet_ok();
+}
+
+static rabbet_status_t ready_copy_launch(rabbet_arena_t* arena,
+                                         rabbet_plugin_launch_t* launch) {
+  rabbet_plugin_image_t* images = NULL;
+  rabbet_plugin_arg_t* args = NULL;
+  RABBET_RETURN_IF_ERROR(
+      rabbet_arena_strdup(arena, launch->kernel, &launch->kernel));
+  RABBET_RETURN_IF_ERROR(rabbet_arena_copy(
+      arena, launch->images, launch->image_count * sizeof(*images),
+      (void**)&images));
+  RABBET_RETURN_IF_ERROR(rabbet_arena_copy(
+      arena, launch->args, launch->arg_count * sizeof(*args), (void**)&args));
+  launch->images = images;
+  launch->args = args;
+  for (size_t i = 0; i < launch->image_count; ++i)
+    RABBET_RETURN_IF_ERROR(ready_copy_image(arena, &images[i]));
+  for (size_t i = 0; i < launch->arg_count; ++i)
+    RABBET_RETURN_IF_ERROR(ready_copy_arg(arena, &args[i]));
+  return rabbet_ok();
+}
+
+static rabbet_status_t ready_add(void* context,
+                                 const rabbet_plugin_launch_t* launch) {
+  ready_collector_t* collector = context;
+  rabbet_ready_t* ready = collector->ready;
+  ready_fault_t fault = ready_launch_fault(ready, launch);
+  if (fault.what)
+    return RABBET_STATUS(
+        RABBET_STATUS_PLUGIN, "kernel %zu ('%s'), item or argument %zu: %s",
+        collector->launches.count, launch->kernel ? launch->kernel : "",
+        fault.index, fault.what);
+  rabbet_plugin_launch_t copy = *launch;
+  RABBET_RETURN_IF_ERROR(ready_copy_launch(&ready->arena, &copy));
+  return RABBET_VEC_PUSH(ready->arena.allocator, &collector->launches, copy);
+}
+
+static rabbet_status_t ready_workspace(void* context, rabbet_dim_t bytes) {
+  rabbet_ready_t* ready = ((ready_collector_t*)context)->ready;
+  if (!ready_is_expr(ready, bytes))
+    return RABBET_STATUS(RABBET_STATUS_PLUGIN,
+                         "%d is no dimension of this builder", bytes);
+  ready->workspace = bytes;
+  return rabbet_ok();
+}
+
+// A dimension that the query fixes is a constant, others are symbols.
+static rabbet_status_t ready_input(rabbet_ready_t* ready,
+                                   const rabbet_plugin_tensor_t* from,
+                                   size_t index, rabbet_plugin_input_t* out) {
+  *out = (rabbet_plugin_input_t){.dtype = from->dtype, .rank = from->dims.rank};
+  for (int32_t axis = 0; axis < from->dims.rank; ++axis) {
+    rabbet_symbol_t symbol = {.kind = RABBET_SYMBOL_DIM,
+                              .tensor = (int32_t)index,
+                              .index = axis,
+                              .opt = RABBET_EXPR_NONE,
+                              .upper = RABBET_EXPR_NONE};
+    RABBET_RETURN_IF_ERROR(
+        from->dims.d[axis] < 0
+            ? rabbet_expr_of_symbol(ready->graph, &symbol, &out->dims[axis])
+            : rabbet_expr_constant(ready->graph, from->dims.d[axis],
+                                   &out->dims[axis]));
+  }
+  return rabbet_ok();
+}
+
+static rabbet_status_t ready_ask(rabbet_plugin_t* plugin,
+                                 const rabbet_plugin_query_t* query,
+                                 int32_t tactic, ready_collector_t* collector) {
+  rabbet_ready_t* ready = collector->ready;
+  rabbet_arena_t* arena = &ready->arena;
+  rabbet_plugin_input_t* inputs = NULL;
+  rabbet_plugin_output_t* outputs = NULL;
+  int32_t* numbers = NULL;
+  RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
+      arena, query->input_count, sizeof(*inputs), (void**)&inputs));
+  RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
+      arena, query->output_count, sizeof(*outputs), (void**)&outputs));
+  RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
+      arena, query->output_count, sizeof(*numbers), (void**)&numbers));
+  for (size_t i = 0; i < query->input_count; ++i)
+    RABBET_RETURN_IF_ERROR(
+        ready_input(ready, &query->tensors[i], i, &inputs[i]));
+  for (size_t i = 0; i < query->output_count; ++i)
+    numbers[i] = (int32_t)(query->input_count + i);
+  rabbet_dim_builder_t builder = {.graph = ready->graph,
+                                  .output_tensors = numbers,
+                                  .output_count = query->output_count};
+  RABBET_RETURN_IF_ERROR(rabbet_plugin_describe(plugin, query->layer_name,
+                                                &builder, inputs,
+                                                query->input_count, outputs));
+  RABBET_RETURN_IF_ERROR(rabbet_plugin_launches(
+      plugin, &builder, query, tactic, inputs, outputs,
+      (rabbet_plugin_launch_sink_t){collector, ready_add, ready_workspace}));
+  if (collector->launches.count > 0) return rabbet_ok();
+  return RABBET_STATUS(RABBET_STATUS_PLUGIN,
+                       "layer '%s': the plugin gave no kernel for tactic %d",
+                       query->layer_name, tactic);
+}
+
+rabbet_status_t rabbet_ready_create(rabbet_plugin_t* plugin,
+                                    const rabbet_plugin_query_t* query,
+                                    int32_t tactic,
+                                    rabbet_allocator_t allocator,
+                                    rabbet_ready_t** out_ready) {
+  rabbet_ready_t* ready = NULL;
+  *out_ready = NULL;
+  RABBET_RETURN_IF_ERROR(rabbet_ready_new(allocator, query->input_count,
+                                          query->output_count, &ready));
+  ready_collector_t collector = {.ready = ready};
+  rabbet_status_t status = ready_ask(plugin, query, tactic, &collector);
+  if (rabbet_is_ok(status)) {
+    ready->launch_count = collector.launches.count;
+    status =
+        rabbet_arena_copy(&ready->arena, collector.launches.data,
+                          collector.launches.count * sizeof(*ready->launches),
+                          (void**)&ready->launches);
+  }
+  rabbet_vec_free(allocator, &collector.launches);
+  if (!rabbet_is_ok(status)) {
+    rabbet_ready_destroy(ready);
+    return status;
+  }
+  *out_ready = ready;
+  return rabbet_ok();
+}
+
+// ---- Evaluating ------------------------------------------------------------
+
+rabbet_status_t rabbet_ready_evaluate(const rabbet_ready_t* ready,
+                                      const rabbet_dims_t* inputs,
+                                      int64_t* symbols, int64_t* values,
+                                      bool* valid) {
+  for (size_t i = 0; i < rabbet_expr_symbol_count(ready->graph); ++i) {
+    const rabbet_symbol_t* symbol = rabbet_expr_symbol(ready->graph, i);
+    if (symbol->kind != RABBET_SYMBOL_DIM ||
+        (size_t)symbol->tensor >= ready->input_count ||
+        symbol->index >= inputs[symbol->tensor].rank) {
+      // Of an output described by a size tensor: no launch may depend on it.
+      symbols[i] = -1;
+      continue;
+    }
+    symbols[i] = inputs[symbol->tensor].d[symbol->index];
+  }
+  return rabbet_expr_evaluate(ready->graph, symbols, values, valid);
+}
