@@ -111,6 +111,9 @@ enum {
   // Correct but slow: asked for candidates only when no class without this flag
   // offered any, so that no time goes into timing what will lose.
   RABBET_KERNEL_FALLBACK = 1 << 0,
+  // A plugin layer's kernel that does not call the plugin: running a plan needs
+  // no plugin for it.
+  RABBET_KERNEL_WITHOUT_PLUGIN = 1 << 1,
 };
 
 struct rabbet_kernel_class_t {

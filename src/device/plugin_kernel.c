@@ -4,6 +4,7 @@
 
 #include "base/math.h"
 #include "device/device.h"
+#include "device/plugin_kernel.h"
 
 // A node input by name of the group's boundary.
 typedef struct rabbet_plugin_operand_t {
@@ -46,6 +47,7 @@ static int32_t rabbet_boundary_index(const int32_t* boundary, size_t count,
 
 typedef struct rabbet_plugin_proposal_t {
   const rabbet_propose_t* propose;
+  const rabbet_kernel_class_t* kernel;  // that is offered
   const rabbet_group_node_t* node;
   rabbet_candidate_sink_t sink;
   rabbet_plugin_query_t query;
@@ -61,13 +63,14 @@ static int32_t rabbet_query_value(const rabbet_group_node_t* node, size_t i) {
                                : node->outputs[i - node->input_count];
 }
 
-static void rabbet_query_tensor(const rabbet_group_t* group, int32_t value,
+void rabbet_plugin_query_tensor(const rabbet_group_t* group, int32_t value,
                                 rabbet_plugin_tensor_t* out_tensor) {
   *out_tensor = (rabbet_plugin_tensor_t){.dtype = RABBET_DTYPE_NONE,
                                          .format = RABBET_FORMAT_LINEAR};
   if (value < 0) return;
   const rabbet_group_value_t* from = &group->values[value];
   out_tensor->dtype = from->dtype;
+  out_tensor->format = from->format;
   out_tensor->dims = from->dims;
   out_tensor->min = from->min;
   out_tensor->opt = from->dims;
@@ -91,7 +94,7 @@ static bool rabbet_dtype_allowed(const rabbet_propose_t* propose,
 static rabbet_status_t rabbet_proposal_add_tactic(void* context,
                                                   int32_t tactic) {
   rabbet_plugin_proposal_t* proposal = context;
-  rabbet_candidate_t candidate = {.kernel = &rabbet_plugin_kernel_class,
+  rabbet_candidate_t candidate = {.kernel = proposal->kernel,
                                   .tactic = tactic,
                                   .tensors = proposal->boundary,
                                   .aliased = proposal->aliased};
@@ -167,15 +170,20 @@ static void rabbet_proposal_aliases(rabbet_plugin_proposal_t* proposal) {
   }
 }
 
-static rabbet_status_t rabbet_plugin_propose(const rabbet_propose_t* propose,
-                                             rabbet_candidate_sink_t sink) {
+rabbet_status_t rabbet_plugin_propose_kind(const rabbet_propose_t* propose,
+                                           rabbet_candidate_sink_t sink,
+                                           const rabbet_kernel_class_t* kernel,
+                                           uint32_t kind) {
   const rabbet_group_t* group = propose->group;
   const rabbet_group_node_t* node = rabbet_plugin_node(group);
   if (!node) return rabbet_ok();
+  uint32_t kinds = rabbet_plugin_kinds(node->plugin, propose->device->kind);
+  // A plugin that can do nothing here says so itself, when asked.
+  if (kinds != 0 && !(kinds & kind)) return rabbet_ok();
   size_t tensors = node->input_count + node->output_count;
   size_t boundary = group->input_count + group->output_count;
   rabbet_plugin_proposal_t proposal = {
-      .propose = propose, .node = node, .sink = sink};
+      .propose = propose, .kernel = kernel, .node = node, .sink = sink};
   rabbet_arena_t arena;
   rabbet_arena_initialize(propose->allocator, &arena);
   rabbet_status_t status = rabbet_arena_allocate_array(
@@ -192,8 +200,9 @@ static rabbet_status_t rabbet_plugin_propose(const rabbet_propose_t* propose,
   }
   if (rabbet_is_ok(status)) {
     for (size_t i = 0; i < tensors; ++i) {
-      rabbet_query_tensor(group, rabbet_query_value(node, i),
-                          &proposal.tensors[i]);
+      rabbet_plugin_query_tensor(group, rabbet_query_value(node, i),
+                                 &proposal.tensors[i]);
+      proposal.tensors[i].format = RABBET_FORMAT_LINEAR;
     }
     proposal.query =
         (rabbet_plugin_query_t){.layer_name = node->name,
@@ -218,6 +227,12 @@ static rabbet_status_t rabbet_plugin_propose(const rabbet_propose_t* propose,
   }
   rabbet_arena_deinitialize(&arena);
   return status;
+}
+
+static rabbet_status_t rabbet_plugin_propose(const rabbet_propose_t* propose,
+                                             rabbet_candidate_sink_t sink) {
+  return rabbet_plugin_propose_kind(propose, sink, &rabbet_plugin_kernel_class,
+                                    RABBET_PLUGIN_RUNS);
 }
 
 // ---- Running ---------------------------------------------------------------

@@ -53,7 +53,10 @@ static rabbet_status_t rabbet_step_no_kernel(rabbet_engine_t* engine,
 static rabbet_status_t rabbet_step_create(rabbet_engine_t* engine, size_t s) {
   rabbet_plan_step_t* step = &engine->plan->steps[s];
   rabbet_engine_step_t* out = &engine->steps[s];
-  if (step->plugin_name) {
+  const rabbet_kernel_class_t* kernel =
+      rabbet_device_find_kernel(engine->device, step->kernel);
+  if (!kernel) return rabbet_step_no_kernel(engine, step->kernel);
+  if (step->plugin_name && !(kernel->flags & RABBET_KERNEL_WITHOUT_PLUGIN)) {
     RABBET_RETURN_IF_ERROR(
         rabbet_step_create_plugin(engine, step, &out->plugin));
     for (size_t i = 0; i < step->group.node_count; ++i) {
@@ -61,9 +64,6 @@ static rabbet_status_t rabbet_step_create(rabbet_engine_t* engine, size_t s) {
       if (rabbet_op_is(node->op, RABBET_OP_PLUGIN)) node->plugin = out->plugin;
     }
   }
-  const rabbet_kernel_class_t* kernel =
-      rabbet_device_find_kernel(engine->device, step->kernel);
-  if (!kernel) return rabbet_step_no_kernel(engine, step->kernel);
   rabbet_kernel_spec_t spec = {.device = engine->device,
                                .group = &step->group,
                                .tactic = step->tactic,

@@ -1,0 +1,590 @@
+// The class "cuda.ready": a plugin layer whose plugin made its kernels ahead of
+// time. The plan keeps code and launch expressions; nothing of the plugin is
+// needed to run it. What bounds it is the kernel's own affair: a run costs the
+// bare launch and one store for each parameter that is an address.
+#include <stdio.h>
+#include <string.h>
+
+#include "device/cuda/cuda.h"
+#include "device/plugin_kernel.h"
+#include "plugin/ready.h"
+
+#define READY_STATIC_SHARED (48 * 1024)  // what needs no asking
+
+typedef struct ready_kernel_t {
+  rabbet_node_kernel_t node;
+  rabbet_cuda_device_t* device;
+  rabbet_ready_t* ready;
+  rabbet_artifact_t artifact;  // of a kernel made in this process
+  CUmodule* modules;           // [launch]; equal code has one
+  CUfunction* functions;       // [launch]
+} ready_kernel_t;
+
+// A launch for concrete shapes.
+typedef struct ready_launch_t {
+  CUfunction function;
+  CUlaunchConfig config;
+  CUlaunchAttribute attributes[2];
+  void** parameters;
+  bool empty;  // a grid dimension is 0
+} ready_launch_t;
+
+// An address to store before a launch.
+typedef struct ready_patch_t {
+  rabbet_plugin_arg_kind_t kind;
+  int32_t index;
+  uint64_t offset;
+  CUdeviceptr* slot;
+} ready_patch_t;
+
+// A tensor map, encoded again when its tensor's address changes.
+typedef struct ready_map_t {
+  const rabbet_plugin_tensor_map_t* map;
+  void* address;
+  uint64_t dims[5], strides[5];
+  CUtensorMap* slot;
+} ready_map_t;
+
+struct rabbet_kernel_state_t {
+  rabbet_arena_t arena;
+  ready_launch_t* launches;
+  ready_patch_t* patches;
+  size_t patch_count;
+  ready_map_t* maps;
+  size_t map_count;
+};
+
+// ---- Proposing -------------------------------------------------------------
+
+static rabbet_status_t ready_propose(const rabbet_propose_t* propose,
+                                     rabbet_candidate_sink_t sink) {
+  const rabbet_group_t* group = propose->group;
+  // A plugin that cannot run here at all is the class "plugin"'s to complain
+  // of.
+  if (group->node_count != 1 || !group->nodes[0].plugin ||
+      !(rabbet_plugin_kinds(group->nodes[0].plugin, propose->device->kind) &
+        RABBET_PLUGIN_READY))
+    return rabbet_ok();
+  return rabbet_plugin_propose_kind(propose, sink, &rabbet_cuda_ready,
+                                    RABBET_PLUGIN_READY);
+}
+
+// ---- Creating --------------------------------------------------------------
+
+static rabbet_status_t ready_make(ready_kernel_t* kernel,
+                                  const rabbet_kernel_spec_t* spec) {
+  const rabbet_group_node_t* node = kernel->node.node;
+  rabbet_allocator_t allocator = spec->allocator;
+  rabbet_plugin_tensor_t* tensors = NULL;
+  size_t count = node->input_count + node->output_count;
+  if (!node->plugin)
+    return RABBET_STATUS(RABBET_STATUS_DATA_LOSS,
+                         "the plan lacks the kernels that '%s' made ahead of "
+                         "time",
+                         node->name);
+  RABBET_RETURN_IF_ERROR(
+      rabbet_allocate(allocator, count * sizeof(*tensors), (void**)&tensors));
+  for (size_t i = 0; i < count; ++i)
+    rabbet_plugin_query_tensor(spec->group,
+                               i < node->input_count
+                                   ? node->inputs[i]
+                                   : node->outputs[i - node->input_count],
+                               &tensors[i]);
+  const rabbet_plugin_query_t query = {.layer_name = node->name,
+                                       .device = spec->device->kind,
+                                       .tensors = tensors,
+                                       .input_count = node->input_count,
+                                       .output_count = node->output_count};
+  rabbet_status_t status = rabbet_ready_create(
+      node->plugin, &query, spec->tactic, allocator, &kernel->ready);
+  rabbet_free(allocator, tensors);
+  if (!rabbet_is_ok(status)) return status;
+  void* data = NULL;
+  status = rabbet_ready_encode(kernel->ready, allocator, &data,
+                               &kernel->artifact.size);
+  kernel->artifact.data = data;
+  if (rabbet_is_ok(status)) {
+    kernel->artifact.key = rabbet_hash128(data, kernel->artifact.size);
+    kernel->artifact.name = kernel->ready->launches[0].kernel;
+  }
+  return status;
+}
+
+// The machine code for this device with the highest minor version, else PTX.
+static const rabbet_plugin_image_t* ready_image(
+    const rabbet_cuda_device_t* device, const rabbet_plugin_launch_t* launch) {
+  const rabbet_plugin_image_t* best = NULL;
+  for (size_t i = 0; i < launch->image_count; ++i) {
+    const rabbet_plugin_image_t* image = &launch->images[i];
+    if (image->major == device->major && image->minor <= device->minor &&
+        (!best || best->major < 0 || image->minor > best->minor))
+      best = image;
+    if (image->major < 0 && !best) best = image;
+  }
+  return best;
+}
+
+static rabbet_status_t ready_no_image(const rabbet_cuda_device_t* device,
+                                      const rabbet_plugin_launch_t* launch) {
+  char list[128] = "";
+  size_t at = 0;
+  for (size_t i = 0; i < launch->image_count && at < sizeof(list) - 16; ++i)
+    at += (size_t)snprintf(list + at, sizeof(list) - at, "%ssm_%d%d",
+                           i ? ", " : "", launch->images[i].major,
+                           launch->images[i].minor);
+  return RABBET_STATUS(RABBET_STATUS_INCOMPATIBLE,
+                       "kernel '%s' has machine code for %s and no PTX; this "
+                       "device is sm_%d%d: build the plan again with code for "
+                       "it",
+                       launch->kernel, list, device->major, device->minor);
+}
+
+static rabbet_status_t ready_load_one(ready_kernel_t* kernel, size_t index) {
+  const rabbet_cuda_device_t* device = kernel->device;
+  const rabbet_plugin_launch_t* launch = &kernel->ready->launches[index];
+  const rabbet_plugin_image_t* image = ready_image(device, launch);
+  if (!image) return ready_no_image(device, launch);
+  for (size_t i = 0; i < index && !kernel->modules[index]; ++i) {
+    const rabbet_plugin_image_t* other =
+        ready_image(device, &kernel->ready->launches[i]);
+    if (other->size == image->size &&
+        memcmp(other->data, image->data, image->size) == 0)
+      kernel->modules[index] = kernel->modules[i];
+  }
+  if (!kernel->modules[index])
+    RABBET_RETURN_IF_ERROR(RABBET_CUDA(device->driver, cuModuleLoadData,
+                                       (&kernel->modules[index], image->data)));
+  return RABBET_CUDA(
+      device->driver, cuModuleGetFunction,
+      (&kernel->functions[index], kernel->modules[index], launch->kernel));
+}
+
+static rabbet_status_t ready_load(ready_kernel_t* kernel) {
+  size_t count = kernel->ready->launch_count;
+  rabbet_arena_t* arena = &kernel->ready->arena;
+  CUcontext before = NULL;
+  rabbet_status_t status = rabbet_ok();
+  RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
+      arena, count, sizeof(*kernel->modules), (void**)&kernel->modules));
+  RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
+      arena, count, sizeof(*kernel->functions), (void**)&kernel->functions));
+  RABBET_RETURN_IF_ERROR(rabbet_cuda_enter(kernel->device, &before));
+  for (size_t i = 0; i < count && rabbet_is_ok(status); ++i)
+    status = RABBET_ANNOTATE(ready_load_one(kernel, i),
+                             "layer '%s': kernel '%s'", kernel->node.node->name,
+                             kernel->ready->launches[i].kernel);
+  rabbet_cuda_leave(kernel->device, before);
+  return status;
+}
+
+static void ready_destroy(rabbet_kernel_t* base) {
+  if (!base) return;
+  ready_kernel_t* kernel = (ready_kernel_t*)base;
+  CUcontext before = NULL;
+  rabbet_status_t status = rabbet_cuda_enter(kernel->device, &before);
+  for (size_t i = 0; kernel->modules && rabbet_is_ok(status) &&
+                     i < kernel->ready->launch_count;
+       ++i) {
+    bool shared = !kernel->modules[i];
+    for (size_t k = 0; k < i; ++k)
+      shared |= kernel->modules[k] == kernel->modules[i];
+    if (!shared) kernel->device->driver->cuModuleUnload(kernel->modules[i]);
+  }
+  if (rabbet_is_ok(status)) rabbet_cuda_leave(kernel->device, before);
+  rabbet_status_ignore(status);
+  rabbet_allocator_t allocator = kernel->node.allocator;
+  rabbet_free(allocator, (void*)(uintptr_t)kernel->artifact.data);
+  rabbet_ready_destroy(kernel->ready);
+  rabbet_free(allocator, kernel);
+}
+
+static rabbet_status_t ready_create(const rabbet_kernel_spec_t* spec,
+                                    rabbet_kernel_t** out_kernel) {
+  const rabbet_group_t* group = spec->group;
+  ready_kernel_t* kernel = NULL;
+  *out_kernel = NULL;
+  if (group->node_count != 1 ||
+      !rabbet_op_is(group->nodes[0].op, RABBET_OP_PLUGIN))
+    return RABBET_STATUS(RABBET_STATUS_INVALID_ARGUMENT,
+                         "a ready-made kernel is one plugin layer");
+  RABBET_RETURN_IF_ERROR(
+      rabbet_allocate(spec->allocator, sizeof(*kernel), (void**)&kernel));
+  kernel->node = (rabbet_node_kernel_t){.base = {&rabbet_cuda_ready},
+                                        .allocator = spec->allocator,
+                                        .group = group,
+                                        .node = &group->nodes[0]};
+  kernel->device = rabbet_cuda(spec->device);
+  const rabbet_group_node_t* node = kernel->node.node;
+  rabbet_status_t status =
+      spec->artifact_count > 0
+          ? rabbet_ready_decode(spec->artifacts[0].data,
+                                spec->artifacts[0].size, node->input_count,
+                                node->output_count, spec->allocator,
+                                &kernel->ready)
+          : ready_make(kernel, spec);
+  if (rabbet_is_ok(status)) status = ready_load(kernel);
+  if (!rabbet_is_ok(status)) {
+    ready_destroy(&kernel->node.base);
+    return status;
+  }
+  *out_kernel = &kernel->node.base;
+  return rabbet_ok();
+}
+
+static rabbet_status_t ready_artifacts(rabbet_kernel_t* base,
+                                       rabbet_artifact_sink_t sink) {
+  return sink.add(sink.context, &((ready_kernel_t*)base)->artifact);
+}
+
+// ---- Preparing -------------------------------------------------------------
+
+typedef struct ready_preparer_t {
+  ready_kernel_t* kernel;
+  rabbet_kernel_state_t* state;
+  const int64_t* values;
+  const bool* valid;
+} ready_preparer_t;
+
+// The value of an expression that must lie in [low, high].
+static rabbet_status_t ready_value(const ready_preparer_t* preparer,
+                                   rabbet_expr_t expr, const char* what,
+                                   int64_t low, int64_t high,
+                                   int64_t* out_value) {
+  *out_value = preparer->values[expr];
+  if (preparer->valid[expr] && *out_value >= low && *out_value <= high)
+    return rabbet_ok();
+  return RABBET_STATUS(RABBET_STATUS_OUT_OF_RANGE,
+                       "%s is %lld for these input shapes; it must be %lld to "
+                       "%lld",
+                       what,
+                       preparer->valid[expr] ? (long long)*out_value : -1LL,
+                       (long long)low, (long long)high);
+}
+
+static rabbet_status_t ready_geometry(const ready_preparer_t* preparer,
+                                      const rabbet_plugin_launch_t* from,
+                                      ready_launch_t* launch) {
+  static const char* const grid_names[] = {"grid_x", "grid_y", "grid_z"};
+  static const char* const block_names[] = {"block_x", "block_y", "block_z"};
+  static const int64_t grid_limits[] = {INT32_MAX, 65535, 65535};
+  static const int64_t block_limits[] = {1024, 1024, 64};
+  const rabbet_cuda_device_t* device = preparer->kernel->device;
+  CUlaunchConfig* config = &launch->config;
+  unsigned* grid[] = {&config->gridDimX, &config->gridDimY, &config->gridDimZ};
+  unsigned* block[] = {&config->blockDimX, &config->blockDimY,
+                       &config->blockDimZ};
+  int64_t value = 0;
+  for (int i = 0; i < 3; ++i) {
+    RABBET_RETURN_IF_ERROR(ready_value(preparer, from->grid[i], grid_names[i],
+                                       0, grid_limits[i], &value));
+    *grid[i] = (unsigned)value;
+    launch->empty |= value == 0;
+    RABBET_RETURN_IF_ERROR(ready_value(preparer, from->block[i], block_names[i],
+                                       1, block_limits[i], &value));
+    *block[i] = (unsigned)value;
+  }
+  RABBET_RETURN_IF_ERROR(ready_value(preparer, from->shared_bytes, "shared_mem",
+                                     0, device->shared_bytes, &value));
+  config->sharedMemBytes = (unsigned)value;
+  if (value <= READY_STATIC_SHARED) return rabbet_ok();
+  CUcontext before = NULL;
+  RABBET_RETURN_IF_ERROR(rabbet_cuda_enter(device, &before));
+  rabbet_status_t status = RABBET_CUDA(
+      device->driver, cuFuncSetAttribute,
+      (launch->function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
+       (int)value));
+  rabbet_cuda_leave(device, before);
+  return status;
+}
+
+static void ready_attributes(const rabbet_plugin_launch_t* from,
+                             ready_launch_t* launch) {
+  CUlaunchConfig* config = &launch->config;
+  config->attrs = launch->attributes;
+  if (from->cooperative)
+    launch->attributes[config->numAttrs++] = (CUlaunchAttribute){
+        .id = CU_LAUNCH_ATTRIBUTE_COOPERATIVE, .value = {.cooperative = 1}};
+  if (from->cluster[0] > 0 || from->cluster[1] > 0 || from->cluster[2] > 0) {
+    CUlaunchAttribute* attribute = &launch->attributes[config->numAttrs++];
+    *attribute =
+        (CUlaunchAttribute){.id = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION};
+    attribute->value.clusterDim.x =
+        (unsigned)rabbet_max_i64(1, from->cluster[0]);
+    attribute->value.clusterDim.y =
+        (unsigned)rabbet_max_i64(1, from->cluster[1]);
+    attribute->value.clusterDim.z =
+        (unsigned)rabbet_max_i64(1, from->cluster[2]);
+  }
+}
+
+static rabbet_status_t ready_map(const ready_preparer_t* preparer,
+                                 const rabbet_plugin_tensor_map_t* map,
+                                 void** out_parameter) {
+  rabbet_kernel_state_t* state = preparer->state;
+  ready_map_t* out = &state->maps[state->map_count];
+  uint8_t* memory = NULL;
+  if (!preparer->kernel->device->driver->cuTensorMapEncodeTiled)
+    return RABBET_STATUS(RABBET_STATUS_UNAVAILABLE,
+                         "a kernel takes a tensor map, which this driver does "
+                         "not know; install a newer one");
+  // The driver wants it aligned to 64.
+  RABBET_RETURN_IF_ERROR(rabbet_arena_allocate(
+      &state->arena, sizeof(CUtensorMap) + 64, (void**)&memory));
+  *out = (ready_map_t){
+      .map = map,
+      .slot = (CUtensorMap*)(void*)rabbet_align_up((uintptr_t)memory, 64)};
+  for (int32_t i = 0; i < map->rank; ++i) {
+    int64_t value = 0;
+    RABBET_RETURN_IF_ERROR(ready_value(preparer, map->dims[i],
+                                       "a tensor map's dimension", 1,
+                                       UINT32_MAX, &value));
+    out->dims[i] = (uint64_t)value;
+    if (i == 0) continue;
+    RABBET_RETURN_IF_ERROR(ready_value(preparer, map->strides[i - 1],
+                                       "a tensor map's stride", 1,
+                                       INT64_C(1) << 40, &value));
+    out->strides[i - 1] = (uint64_t)value;
+  }
+  *out_parameter = out->slot;
+  ++state->map_count;
+  return rabbet_ok();
+}
+
+static rabbet_status_t ready_parameter(const ready_preparer_t* preparer,
+                                       const rabbet_plugin_arg_t* arg,
+                                       void** out_parameter) {
+  rabbet_kernel_state_t* state = preparer->state;
+  const rabbet_group_node_t* node = preparer->kernel->node.node;
+  int64_t* slot = NULL;
+  if (arg->kind == RABBET_PLUGIN_ARG_TENSOR_MAP)
+    return ready_map(preparer, arg->map, out_parameter);
+  if (arg->kind == RABBET_PLUGIN_ARG_BYTES)
+    return rabbet_arena_copy(&state->arena, arg->data, arg->size,
+                             out_parameter);
+  RABBET_RETURN_IF_ERROR(
+      rabbet_arena_allocate(&state->arena, sizeof(*slot), (void**)&slot));
+  *out_parameter = slot;
+  if (arg->kind == RABBET_PLUGIN_ARG_INTEGER) {
+    int64_t high =
+        arg->size == 8 ? INT64_MAX : (INT64_C(1) << (8 * arg->size - 1)) - 1;
+    // Little-endian, as every machine with such a GPU is.
+    return ready_value(preparer, arg->value, "an integer argument", -high - 1,
+                       high, slot);
+  }
+  int64_t offset = 0;
+  if (arg->kind == RABBET_PLUGIN_ARG_WORKSPACE)
+    RABBET_RETURN_IF_ERROR(ready_value(preparer, arg->value,
+                                       "an offset in the workspace", 0,
+                                       INT64_C(1) << 40, &offset));
+  int32_t index = arg->index;
+  if (arg->kind == RABBET_PLUGIN_ARG_INPUT)
+    index = rabbet_group_input_of(preparer->kernel->node.group,
+                                  node->inputs[arg->index]);
+  state->patches[state->patch_count++] =
+      (ready_patch_t){.kind = arg->kind,
+                      .index = index,
+                      .offset = (uint64_t)offset,
+                      .slot = (CUdeviceptr*)slot};
+  return rabbet_ok();
+}
+
+static rabbet_status_t ready_prepare_launch(const ready_preparer_t* preparer,
+                                            size_t index) {
+  const rabbet_plugin_launch_t* from =
+      &preparer->kernel->ready->launches[index];
+  ready_launch_t* launch = &preparer->state->launches[index];
+  launch->function = preparer->kernel->functions[index];
+  RABBET_RETURN_IF_ERROR(ready_geometry(preparer, from, launch));
+  ready_attributes(from, launch);
+  RABBET_RETURN_IF_ERROR(
+      rabbet_arena_allocate_array(&preparer->state->arena, from->arg_count,
+                                  sizeof(void*), (void**)&launch->parameters));
+  for (size_t i = 0; i < from->arg_count; ++i)
+    RABBET_RETURN_IF_ERROR(RABBET_ANNOTATE(
+        ready_parameter(preparer, &from->args[i], &launch->parameters[i]),
+        "argument %zu", i));
+  return rabbet_ok();
+}
+
+static rabbet_status_t ready_evaluate(ready_kernel_t* kernel,
+                                      const rabbet_kernel_shapes_t* shapes,
+                                      rabbet_arena_t* arena,
+                                      ready_preparer_t* preparer) {
+  const rabbet_expr_graph_t* graph = kernel->ready->graph;
+  const rabbet_group_node_t* node = kernel->node.node;
+  int64_t *symbols = NULL, *values = NULL;
+  bool* valid = NULL;
+  rabbet_dims_t* dims = NULL;
+  RABBET_RETURN_IF_ERROR(
+      rabbet_arena_allocate_array(arena, rabbet_expr_symbol_count(graph),
+                                  sizeof(*symbols), (void**)&symbols));
+  RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
+      arena, rabbet_expr_node_count(graph), sizeof(*values), (void**)&values));
+  RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
+      arena, rabbet_expr_node_count(graph), sizeof(*valid), (void**)&valid));
+  RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
+      arena, node->input_count, sizeof(*dims), (void**)&dims));
+  for (size_t i = 0; i < node->input_count; ++i)
+    if (node->inputs[i] >= 0) dims[i] = shapes->dims[node->inputs[i]];
+  preparer->values = values;
+  preparer->valid = valid;
+  return rabbet_ready_evaluate(kernel->ready, dims, symbols, values, valid);
+}
+
+static rabbet_status_t ready_fill(ready_kernel_t* kernel,
+                                  const rabbet_kernel_shapes_t* shapes,
+                                  rabbet_kernel_state_t* state,
+                                  size_t* out_workspace) {
+  const rabbet_ready_t* ready = kernel->ready;
+  ready_preparer_t preparer = {.kernel = kernel, .state = state};
+  int64_t workspace = 0;
+  size_t args = 0;
+  for (size_t i = 0; i < ready->launch_count; ++i)
+    args += ready->launches[i].arg_count;
+  RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
+      &state->arena, ready->launch_count, sizeof(*state->launches),
+      (void**)&state->launches));
+  RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
+      &state->arena, args, sizeof(*state->patches), (void**)&state->patches));
+  RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
+      &state->arena, args, sizeof(*state->maps), (void**)&state->maps));
+  RABBET_RETURN_IF_ERROR(
+      ready_evaluate(kernel, shapes, &state->arena, &preparer));
+  RABBET_RETURN_IF_ERROR(ready_value(&preparer, ready->workspace,
+                                     "the workspace", 0, INT64_C(1) << 46,
+                                     &workspace));
+  *out_workspace = (size_t)workspace;
+  for (size_t i = 0; i < ready->launch_count; ++i)
+    RABBET_RETURN_IF_ERROR(RABBET_ANNOTATE(
+        ready_prepare_launch(&preparer, i), "layer '%s': kernel '%s'",
+        kernel->node.node->name, ready->launches[i].kernel));
+  return rabbet_ok();
+}
+
+static void ready_destroy_state(rabbet_kernel_t* base,
+                                rabbet_kernel_state_t* state) {
+  if (!state) return;
+  rabbet_arena_deinitialize(&state->arena);
+  rabbet_free(((rabbet_node_kernel_t*)base)->allocator, state);
+}
+
+static rabbet_status_t ready_prepare(rabbet_kernel_t* base,
+                                     const rabbet_kernel_shapes_t* shapes,
+                                     rabbet_kernel_state_t** out_state,
+                                     size_t* out_workspace) {
+  ready_kernel_t* kernel = (ready_kernel_t*)base;
+  rabbet_allocator_t allocator = kernel->node.allocator;
+  rabbet_kernel_state_t* state = NULL;
+  *out_workspace = 0;
+  RABBET_RETURN_IF_ERROR(
+      rabbet_allocate(allocator, sizeof(*state), (void**)&state));
+  rabbet_arena_initialize(allocator, &state->arena);
+  rabbet_status_t status = ready_fill(kernel, shapes, state, out_workspace);
+  if (!rabbet_is_ok(status)) {
+    ready_destroy_state(base, state);
+    return status;
+  }
+  *out_state = state;
+  return rabbet_ok();
+}
+
+// ---- Running ---------------------------------------------------------------
+
+static rabbet_status_t ready_encode_map(const ready_kernel_t* kernel,
+                                        ready_map_t* map, void* address) {
+  const rabbet_plugin_tensor_map_t* from = map->map;
+  const rabbet_group_node_t* node = kernel->node.node;
+  int32_t value =
+      from->of_output ? node->outputs[from->index] : node->inputs[from->index];
+  CUtensorMapDataType type = CU_TENSOR_MAP_DATA_TYPE_UINT8;
+  switch (kernel->node.group->values[value].dtype) {
+    case RABBET_DTYPE_FLOAT:
+      type = CU_TENSOR_MAP_DATA_TYPE_FLOAT32;
+      break;
+    case RABBET_DTYPE_HALF:
+      type = CU_TENSOR_MAP_DATA_TYPE_FLOAT16;
+      break;
+    case RABBET_DTYPE_BF16:
+      type = CU_TENSOR_MAP_DATA_TYPE_BFLOAT16;
+      break;
+    case RABBET_DTYPE_INT32:
+      type = CU_TENSOR_MAP_DATA_TYPE_INT32;
+      break;
+    case RABBET_DTYPE_INT64:
+      type = CU_TENSOR_MAP_DATA_TYPE_INT64;
+      break;
+    default:
+      break;
+  }
+  map->address = address;
+  return RABBET_CUDA(
+      kernel->device->driver, cuTensorMapEncodeTiled,
+      (map->slot, type, (uint32_t)from->rank, address, map->dims, map->strides,
+       from->box, from->element_strides, from->interleave, from->swizzle,
+       from->l2_promotion, from->oob_fill));
+}
+
+static rabbet_status_t ready_patch(const ready_kernel_t* kernel,
+                                   rabbet_kernel_state_t* state,
+                                   const rabbet_kernel_call_t* call) {
+  for (size_t i = 0; i < state->patch_count; ++i) {
+    const ready_patch_t* patch = &state->patches[i];
+    const void* base = call->workspace;
+    if (patch->kind == RABBET_PLUGIN_ARG_OUTPUT)
+      base = call->outputs[patch->index];
+    if (patch->kind == RABBET_PLUGIN_ARG_INPUT)
+      base = patch->index < 0 ? NULL : call->inputs[patch->index];
+    *patch->slot = (CUdeviceptr)(uintptr_t)base + patch->offset;
+  }
+  for (size_t i = 0; i < state->map_count; ++i) {
+    ready_map_t* map = &state->maps[i];
+    const rabbet_group_node_t* node = kernel->node.node;
+    void* address =
+        map->map->of_output
+            ? call->outputs[map->map->index]
+            : call->inputs[rabbet_group_input_of(
+                  kernel->node.group, node->inputs[map->map->index])];
+    if (address != map->address)
+      RABBET_RETURN_IF_ERROR(ready_encode_map(kernel, map, address));
+  }
+  return rabbet_ok();
+}
+
+static rabbet_status_t ready_enqueue(rabbet_kernel_t* base,
+                                     rabbet_kernel_state_t* state,
+                                     const rabbet_kernel_call_t* call) {
+  const ready_kernel_t* kernel = (const ready_kernel_t*)base;
+  const rabbet_cuda_driver_t* driver = kernel->device->driver;
+  RABBET_RETURN_IF_ERROR(ready_patch(kernel, state, call));
+  for (size_t i = 0; i < kernel->ready->launch_count; ++i) {
+    ready_launch_t* launch = &state->launches[i];
+    CUlaunchConfig* config = &launch->config;
+    if (launch->empty) continue;
+    config->hStream = (CUstream)call->stream;
+    RABBET_RETURN_IF_ERROR(
+        config->numAttrs > 0
+            ? RABBET_CUDA(driver, cuLaunchKernelEx,
+                          (config, launch->function, launch->parameters, NULL))
+            : RABBET_CUDA(
+                  driver, cuLaunchKernel,
+                  (launch->function, config->gridDimX, config->gridDimY,
+                   config->gridDimZ, config->blockDimX, config->blockDimY,
+                   config->blockDimZ, config->sharedMemBytes, config->hStream,
+                   launch->parameters, NULL)));
+  }
+  return rabbet_ok();
+}
+
+const rabbet_kernel_class_t rabbet_cuda_ready = {
+    .struct_size = sizeof(rabbet_kernel_class_t),
+    .name = "cuda.ready",
+    .version = 1,
+    .flags = RABBET_KERNEL_WITHOUT_PLUGIN,
+    .propose = ready_propose,
+    .create = ready_create,
+    .destroy = ready_destroy,
+    .prepare = ready_prepare,
+    .destroy_state = ready_destroy_state,
+    .enqueue = ready_enqueue,
+    .artifacts = ready_artifacts,
+};

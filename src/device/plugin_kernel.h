@@ -1,0 +1,19 @@
+// What kernel classes for plugin layers share.
+#ifndef RABBET_SRC_DEVICE_PLUGIN_KERNEL_H_
+#define RABBET_SRC_DEVICE_PLUGIN_KERNEL_H_
+
+#include "device/device.h"
+
+// Offers `kernel` in each combination and tactic of the group's plugin, if the
+// group is one plugin layer that can run in that way (one bit
+// RABBET_PLUGIN_...) on the device.
+RABBET_PRIVATE_API rabbet_status_t rabbet_plugin_propose_kind(
+    const rabbet_propose_t* propose, rabbet_candidate_sink_t sink,
+    const rabbet_kernel_class_t* kernel, uint32_t kind);
+// What a plugin is told of a group's value (-1: an omitted input); dynamic
+// dimensions are -1.
+RABBET_PRIVATE_API void rabbet_plugin_query_tensor(
+    const rabbet_group_t* group, int32_t value,
+    rabbet_plugin_tensor_t* out_tensor);
+
+#endif  // RABBET_SRC_DEVICE_PLUGIN_KERNEL_H_
