@@ -335,6 +335,9 @@ struct rabbet_kernel_state_t {
   int64_t element_size[MAX_OPERANDS];
   rabbet_pw_access_t access[MAX_OPERANDS];
   rabbet_dtype_t dtype[MAX_OPERANDS];
+  int stream_count;
+  int streams[MAX_OPERANDS];           // operands that are no cells
+  int64_t stream_bytes[MAX_OPERANDS];  // a tile of each
 };
 
 static rabbet_status_t rabbet_pw_create(const rabbet_kernel_spec_t* spec,
@@ -408,6 +411,12 @@ static rabbet_status_t rabbet_pw_set_up(const rabbet_pw_kernel_t* kernel,
   state->machine = rabbet_pw_machine();
   state->tile = state->machine->tile[state->program.lane];
   state->lane_size = state->program.lane == RABBET_PW_INT64 ? 8 : 4;
+  for (int i = 0; i < state->space.operand_count; ++i) {
+    if (state->access[i] == RABBET_PW_CELL) continue;
+    state->stream_bytes[state->stream_count] =
+        state->tile * state->element_size[i];
+    state->streams[state->stream_count++] = i;
+  }
   rabbet_pw_divide(state, shapes->threads > 0 ? shapes->threads : 1);
   // A tile for each slot, one for each operand at the ends of rows, and their
   // addresses.
@@ -470,6 +479,8 @@ static void rabbet_pw_set_cell(rabbet_pw_worker_t* worker, int operand) {
     *(int32_t*)cell = (int32_t)rabbet_load_int64(dtype, from, 0);
   } else if (state->program.lane == RABBET_PW_INT64) {
     *(int64_t*)cell = rabbet_load_int64(dtype, from, 0);
+  } else if (dtype == RABBET_DTYPE_FLOAT) {
+    *(float*)cell = *(const float*)from;
   } else {
     *(float*)cell = (float)rabbet_load_double(dtype, from, 0);
   }
@@ -482,10 +493,8 @@ static void rabbet_pw_run_tiles(rabbet_pw_worker_t* worker, int64_t tiles) {
   rabbet_pw_frame_t frame = {worker->bases};
   for (int64_t t = 0; t < tiles; ++t) {
     state->machine->run[state->program.lane](state->program.insns, &frame);
-    for (int i = 0; i < state->space.operand_count; ++i) {
-      if (state->access[i] == RABBET_PW_STREAM) {
-        worker->bases[i] += state->tile * state->element_size[i];
-      }
+    for (int i = 0; i < state->stream_count; ++i) {
+      worker->bases[state->streams[i]] += state->stream_bytes[i];
     }
   }
 }
@@ -577,7 +586,7 @@ static rabbet_status_t rabbet_pw_enqueue(rabbet_kernel_t* base,
 const rabbet_kernel_class_t rabbet_cpu_pointwise = {
     .struct_size = sizeof(rabbet_kernel_class_t),
     .name = "cpu.pointwise",
-    .version = 2,
+    .version = 3,
     .propose = rabbet_pw_propose,
     .create = rabbet_pw_create,
     .destroy = rabbet_pw_destroy,

@@ -282,6 +282,68 @@ static rabbet_status_t rabbet_pw_emit_node(rabbet_pw_compiler_t* compiler,
   return rabbet_ok();
 }
 
+// ---- Products that are summed ----------------------------------------------
+
+typedef struct rabbet_pw_fused_t {
+  rabbet_pw_op_t op;  // RABBET_PW_OP_COUNT: nothing to fuse
+  int factors[2];
+  int addend;
+  int result;
+} rabbet_pw_fused_t;
+
+// The product that node `at` computes and the sum or difference that `next`
+// makes of it, when nobody else reads the product.
+static rabbet_pw_fused_t rabbet_pw_fuse(const rabbet_pw_compiler_t* compiler,
+                                        const rabbet_group_node_t* at,
+                                        const rabbet_group_node_t* next) {
+  rabbet_pw_fused_t fused = {.op = RABBET_PW_OP_COUNT};
+  rabbet_pw_op_t first = RABBET_PW_OP_COUNT, second = RABBET_PW_OP_COUNT;
+  if (compiler->program->lane != RABBET_PW_FLOAT ||
+      !rabbet_node_op(compiler->group, at, &first) || first != RABBET_PW_PROD ||
+      !rabbet_node_op(compiler->group, next, &second) ||
+      (second != RABBET_PW_SUM && second != RABBET_PW_SUB) ||
+      compiler->values[at->outputs[0]].uses != 1)
+    return fused;
+  const int32_t* same_as = compiler->same_as;
+  int left = same_as[next->inputs[0]], right = same_as[next->inputs[1]];
+  if (left != at->outputs[0] && right != at->outputs[0]) return fused;
+  bool product_first = left == at->outputs[0];
+  fused.op = second == RABBET_PW_SUM ? RABBET_PW_PROD_SUM
+             : product_first         ? RABBET_PW_PROD_SUB
+                                     : RABBET_PW_PROD_SUB_FROM;
+  fused.factors[0] = same_as[at->inputs[0]];
+  fused.factors[1] = same_as[at->inputs[1]];
+  fused.addend = product_first ? right : left;
+  fused.result = next->outputs[0];
+  return fused;
+}
+
+static rabbet_status_t rabbet_pw_emit_fused(rabbet_pw_compiler_t* compiler,
+                                            const rabbet_pw_fused_t* fused) {
+  int a = fused->factors[0], b = fused->factors[1], c = fused->addend;
+  const rabbet_pw_value_t* values = compiler->values;
+  if (values[c].base == NOWHERE)
+    RABBET_RETURN_IF_ERROR(rabbet_pw_to_tile(compiler, c));
+  if (compiler->acc == b) {
+    b = a;
+    a = fused->factors[1];
+  }
+  if (values[b].base == NOWHERE)
+    RABBET_RETURN_IF_ERROR(rabbet_pw_to_tile(compiler, b));
+  RABBET_RETURN_IF_ERROR(rabbet_pw_to_acc(compiler, a));
+  RABBET_RETURN_IF_ERROR(rabbet_pw_used(compiler, a));
+  RABBET_RETURN_IF_ERROR(rabbet_pw_spill(compiler));
+  int form = (values[b].cell ? RABBET_PW_FUSED_CELL : 0) |
+             (values[c].cell ? RABBET_PW_FUSED_OTHER_CELL : 0);
+  RABBET_RETURN_IF_ERROR(rabbet_pw_emit(compiler, fused->op,
+                                        (rabbet_pw_form_t)form, values[b].base,
+                                        values[c].base, 0, 0));
+  RABBET_RETURN_IF_ERROR(rabbet_pw_used(compiler, b));
+  RABBET_RETURN_IF_ERROR(rabbet_pw_used(compiler, c));
+  compiler->acc = fused->result;
+  return rabbet_ok();
+}
+
 // Names for values that pass through unchanged, and how often each is read.
 static void rabbet_pw_count_uses(rabbet_pw_compiler_t* compiler) {
   const rabbet_group_t* group = compiler->group;
@@ -370,7 +432,15 @@ static rabbet_status_t rabbet_pw_emit_all(rabbet_pw_compiler_t* compiler,
     RABBET_RETURN_IF_ERROR(rabbet_pw_spill(compiler));
   }
   for (size_t i = 0; i < group->node_count; ++i) {
-    RABBET_RETURN_IF_ERROR(rabbet_pw_emit_node(compiler, &group->nodes[i]));
+    rabbet_pw_fused_t fused = {.op = RABBET_PW_OP_COUNT};
+    if (i + 1 < group->node_count)
+      fused = rabbet_pw_fuse(compiler, &group->nodes[i], &group->nodes[i + 1]);
+    if (fused.op != RABBET_PW_OP_COUNT) {
+      RABBET_RETURN_IF_ERROR(rabbet_pw_emit_fused(compiler, &fused));
+      ++i;  // computed, too
+    } else {
+      RABBET_RETURN_IF_ERROR(rabbet_pw_emit_node(compiler, &group->nodes[i]));
+    }
   }
   return rabbet_pw_emit_outputs(compiler);
 }

@@ -444,11 +444,97 @@ static void test_half_types_and_select(void** state) {
   }
 }
 
+static int32_t add_input(fixture_t* f, rabbet_dims_t dims) {
+  int32_t value = add_value(f, RABBET_DTYPE_FLOAT, dims);
+  fill(f, value, false);
+  f->inputs[f->group.input_count++] = value;
+  return value;
+}
+
+static const rabbet_dims_t whole = {.rank = 2, .d = {3, 333}};
+static const rabbet_dims_t column = {.rank = 2, .d = {3, 1}};
+
+static void add_binary(fixture_t* f, int64_t number, int32_t a, int32_t b,
+                       int32_t out) {
+  add_node(f, RABBET_OP_ELEMENTWISE, number, (int32_t[]){a, b}, 2, out);
+}
+
+static void run_to(fixture_t* f, int32_t output) {
+  f->outputs[f->group.output_count++] = output;
+  assert_true(run_all(f, device) > 0);
+  tear_down_fixture(f);
+  free(f);
+}
+
+// a * b + c, c + a * b, a * b - c, c - a * b in one instruction: operands of
+// all shapes, computed or not, and equal ones.
+static void test_products_in_sums(void** state) {
+  (void)state;
+  enum { SUM = 0, PROD = 1, SUB = 4, ALIKE = 8 };
+  for (int bits = 0; bits < 32; ++bits) {
+    for (int alike = 0; alike < ALIKE; ++alike) {
+      fixture_t* f = calloc(1, sizeof(*f));
+      bool swapped = bits & 8;
+      int32_t a = add_input(f, whole);
+      int32_t b = alike & 1 ? a : add_input(f, bits & 1 ? column : whole);
+      int32_t c = alike & 2 ? b : add_input(f, bits & 2 ? column : whole);
+      if (alike & 4) {
+        int32_t computed = add_value(f, RABBET_DTYPE_FLOAT, whole);
+        add_node(f, RABBET_OP_ACTIVATION, 1, &a, 1, computed);
+        if (c == a) c = computed;
+        if (b == a) b = computed;
+        a = computed;
+      }
+      int32_t product = add_value(f, RABBET_DTYPE_FLOAT, whole);
+      int32_t sum = add_value(f, RABBET_DTYPE_FLOAT, whole);
+      add_binary(f, PROD, bits & 4 ? b : a, bits & 4 ? a : b, product);
+      add_binary(f, bits & 16 ? SUM : SUB, swapped ? c : product,
+                 swapped ? product : c, sum);
+      run_to(f, sum);
+    }
+  }
+}
+
+// A product that others read is kept.
+static void test_products_read_twice(void** state) {
+  (void)state;
+  fixture_t* f = calloc(1, sizeof(*f));
+  int32_t a = add_input(f, whole), b = add_input(f, column);
+  int32_t product = add_value(f, RABBET_DTYPE_FLOAT, whole);
+  int32_t sum = add_value(f, RABBET_DTYPE_FLOAT, whole);
+  int32_t twice = add_value(f, RABBET_DTYPE_FLOAT, whole);
+  add_binary(f, 1, a, b, product);
+  add_binary(f, 0, product, b, sum);
+  add_binary(f, 4, sum, product, twice);
+  f->outputs[f->group.output_count++] = product;
+  run_to(f, twice);
+}
+
+// Maximum and minimum are NaN where an operand is.
+static void test_bounds_that_are_nan(void** state) {
+  (void)state;
+  for (int bits = 0; bits < 32; ++bits) {
+    fixture_t* f = calloc(1, sizeof(*f));
+    int32_t x = add_input(f, whole);
+    int32_t bound = add_input(f, bits & 1 ? column : whole);
+    float* nan_of = f->expected[bits & 2 ? bound : x];
+    nan_of[1] = NAN;
+    if (bits & 4) ((float*)f->expected[x])[400] = NAN;
+    int32_t out = add_value(f, RABBET_DTYPE_FLOAT, whole);
+    add_binary(f, bits & 8 ? 2 : 3, bits & 16 ? bound : x,
+               bits & 16 ? x : bound, out);
+    run_to(f, out);
+  }
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_each_operator),
       cmocka_unit_test(test_random_groups),
       cmocka_unit_test(test_half_types_and_select),
+      cmocka_unit_test(test_products_in_sums),
+      cmocka_unit_test(test_products_read_twice),
+      cmocka_unit_test(test_bounds_that_are_nan),
   };
   return cmocka_run_group_tests(tests, set_up, tear_down);
 }

@@ -36,10 +36,16 @@ typedef enum rabbet_pw_form_t {
   RABBET_PW_FORM_COUNT = 4,  // unary operators have the first form only
 } rabbet_pw_form_t;
 
+// Forms of the operators with two operands besides the accumulator.
+typedef enum rabbet_pw_fused_form_t {
+  RABBET_PW_FUSED_CELL = 1,        // bit: the first operand is one element
+  RABBET_PW_FUSED_OTHER_CELL = 2,  // bit: the second is
+} rabbet_pw_fused_form_t;
+
 typedef struct rabbet_pw_insn_t {
   void (*run)(void);  // cast by the machine to its own type
   int32_t operand;    // position in the frame's bases
-  int32_t other;      // SELECT's second operand
+  int32_t other;      // second operand of SELECT, PROD_SUM and so on
   double alpha, beta;
 } rabbet_pw_insn_t;
 
