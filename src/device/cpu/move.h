@@ -3,22 +3,8 @@
 #ifndef RABBET_SRC_DEVICE_CPU_MOVE_H_
 #define RABBET_SRC_DEVICE_CPU_MOVE_H_
 
+#include "device/common/box.h"
 #include "device/cpu/vectors.h"
-
-// Axes of a box: those of a tensor, one of them perhaps split into blocks.
-enum { RABBET_BOX_AXES = 2 * RABBET_MAX_RANK };
-
-// The logical axes of a tensor in its memory, outermost logical axis first;
-// the channels of a blocked format are two axes, blocks and within a block.
-typedef struct rabbet_box_t {
-  int32_t rank;
-  int32_t axis[RABBET_BOX_AXES];  // logical
-  int64_t extent[RABBET_BOX_AXES];
-  int64_t stride[RABBET_BOX_AXES];  // elements
-} rabbet_box_t;
-// False where the format pads these dims, or they have too few axes for it.
-bool rabbet_box(const rabbet_dims_t* dims, rabbet_format_t format,
-                rabbet_box_t* out_box);
 
 typedef struct rabbet_move_t {
   enum {

@@ -1,7 +1,8 @@
 // Strided windows. Where each axis is one run of the input, a strided move;
 // else, for padding by wrapping, clamping, filling or reflecting, row by row: a
 // row of the output is a few runs of a row of the input.
-#include "ops/slice.h"
+#include "device/common/slice.h"
+
 #include "device/cpu/cpu.h"
 #include "device/cpu/move.h"
 #include "device/cpu/parallel.h"
@@ -16,22 +17,11 @@ typedef struct rabbet_slice_run_t {
   int64_t step;
 } rabbet_slice_run_t;
 
-// An axis of the memory. Axes that are taken whole are merged into the unit.
-typedef struct rabbet_slice_axis_t {
-  int64_t in, out;  // extents
-  int64_t start, stride;
-  int64_t source, target;  // bytes from one element to the next
-} rabbet_slice_axis_t;
-
 struct rabbet_kernel_state_t {
   bool is_move;
   rabbet_move_t move;
-  int64_t offset;  // bytes to the first element that is moved
-  rabbet_sample_mode_t mode;
-  int64_t size;  // bytes of an element
-  int64_t unit;  // bytes of an element of the row
-  int32_t rank;  // axes; the last one is the row
-  rabbet_slice_axis_t axes[RABBET_BOX_AXES];
+  int64_t offset;                // bytes to the first element that is moved
+  rabbet_slice_window_t window;  // the last axis is the row
   int64_t rows;
   int64_t piece, pieces;  // of a row, in its elements
   // The same as copies of bytes, if every run is one or a few; else none.
@@ -42,92 +32,6 @@ struct rabbet_kernel_state_t {
   int64_t run_count;
   rabbet_slice_run_t runs[];
 };
-
-// ---- Axes ------------------------------------------------------------------
-
-static bool rabbet_slice_is_whole(const rabbet_slice_axis_t* axis) {
-  return axis->start == 0 && axis->stride == 1 && axis->in == axis->out;
-}
-
-// Whether axis a belongs inside of b. An axis of one element may have the
-// stride of the one inside of it: then the input tells.
-static bool rabbet_slice_is_inside_of(const rabbet_slice_axis_t* a,
-                                      const rabbet_slice_axis_t* b) {
-  return a->target != b->target ? a->target < b->target : a->source < b->source;
-}
-
-// The axes in the order of the output's memory. False where the formats pad, or
-// a blocked channel is not taken whole.
-static bool rabbet_slice_axes(const rabbet_slice_t* slice,
-                              const rabbet_dims_t* in, const rabbet_dims_t* out,
-                              rabbet_format_t format, int64_t size,
-                              rabbet_slice_axis_t* axes, int32_t* out_rank) {
-  rabbet_box_t source, target;
-  if (!rabbet_box(in, format, &source) || !rabbet_box(out, format, &target)) {
-    return false;
-  }
-  bool blocked = source.rank > in->rank;
-  for (int32_t i = 0; i < source.rank; ++i) {
-    int32_t logical = source.axis[i];
-    axes[i] = (rabbet_slice_axis_t){.in = source.extent[i],
-                                    .out = target.extent[i],
-                                    .start = slice->start[logical],
-                                    .stride = slice->stride[logical],
-                                    .source = source.stride[i] * size,
-                                    .target = target.stride[i] * size};
-    if (blocked && logical == 1 &&
-        (slice->start[1] != 0 || slice->stride[1] != 1 ||
-         in->d[1] != out->d[1])) {
-      return false;
-    }
-  }
-  for (int32_t i = 1; i < source.rank; ++i) {
-    rabbet_slice_axis_t axis = axes[i];
-    int32_t k = i;
-    for (; k > 0 && rabbet_slice_is_inside_of(&axes[k - 1], &axis); --k)
-      axes[k] = axes[k - 1];
-    axes[k] = axis;
-  }
-  *out_rank = source.rank;
-  return true;
-}
-
-// Drops the innermost axes that are taken whole, and merges others of them into
-// the axis outside, if that is whole too.
-static void rabbet_slice_merge(rabbet_kernel_state_t* state) {
-  state->unit = state->size;
-  while (state->rank > 0) {
-    const rabbet_slice_axis_t* last = &state->axes[state->rank - 1];
-    if (!rabbet_slice_is_whole(last) || last->source != state->unit ||
-        last->target != state->unit) {
-      break;
-    }
-    state->unit *= last->in;
-    --state->rank;
-  }
-  int32_t kept = 0;
-  for (int32_t i = 1; i < state->rank; ++i) {
-    rabbet_slice_axis_t* outer = &state->axes[kept];
-    const rabbet_slice_axis_t* inner = &state->axes[i];
-    if (rabbet_slice_is_whole(outer) && rabbet_slice_is_whole(inner) &&
-        outer->source == inner->source * inner->in &&
-        outer->target == inner->target * inner->in) {
-      int64_t extent = outer->in * inner->in;
-      *outer = *inner;
-      outer->in = outer->out = extent;
-    } else {
-      state->axes[++kept] = *inner;
-    }
-  }
-  if (state->rank > 0) state->rank = kept + 1;
-}
-
-// Whether positions are those of the input without wrapping or the like.
-static bool rabbet_slice_is_inside(const rabbet_slice_axis_t* axis) {
-  int64_t last = axis->start + (axis->out - 1) * axis->stride;
-  return axis->out == 0 || (axis->start >= 0 && axis->start < axis->in &&
-                            last >= 0 && last < axis->in);
-}
 
 // ---- Runs ------------------------------------------------------------------
 
@@ -193,70 +97,6 @@ static int64_t rabbet_slice_copies(const rabbet_slice_run_t* runs,
 
 // ---- The class -------------------------------------------------------------
 
-// Start and stride for these dims; OUT_OF_RANGE as the catalogue's kernel has
-// it.
-static rabbet_status_t rabbet_slice_parameters(
-    const rabbet_group_t* group, const rabbet_dims_t* dims,
-    const int64_t* const* host_values, rabbet_allocator_t allocator,
-    rabbet_slice_t* out_slice) {
-  rabbet_view_t views[8];
-  rabbet_op_eval_t eval;
-  rabbet_node_eval(group, dims, host_values, allocator, views, &eval);
-  static const char* const names[] = {"",       "start", "shape",
-                                      "stride", "",      "axes"};
-  for (size_t i = 1; i < eval.input_count; ++i) {
-    // The output's shape is known already.
-    if (i == 2 || i == FILL || eval.inputs[i].dtype == RABBET_DTYPE_NONE ||
-        eval.inputs[i].data) {
-      continue;
-    }
-    return RABBET_STATUS(RABBET_STATUS_INVALID_ARGUMENT,
-                         "layer '%s': the elements of '%s' are not known when "
-                         "its shapes are",
-                         group->nodes[0].name, names[i]);
-  }
-  return RABBET_ANNOTATE(rabbet_slice_resolve(&eval, out_slice), "layer '%s'",
-                         group->nodes[0].name);
-}
-
-// Whether a candidate may be offered: the axes' parameters may not be known
-// yet, in which case only formats are offered that any will do for.
-static bool rabbet_slice_fits(const rabbet_propose_t* propose,
-                              rabbet_format_t format) {
-  const rabbet_group_t* group = propose->group;
-  const rabbet_group_node_t* node = &group->nodes[0];
-  const rabbet_dims_t* in = &group->values[node->inputs[0]].dims;
-  const rabbet_dims_t* out = &group->values[node->outputs[0]].dims;
-  rabbet_box_t box;
-  if (!rabbet_box(in, format, &box) || !rabbet_box(out, format, &box)) {
-    return false;
-  }
-  if (box.rank == in->rank) return true;
-  rabbet_slice_axis_t axes[RABBET_BOX_AXES];
-  rabbet_slice_t slice;
-  int32_t rank = 0;
-  rabbet_view_t views[8];
-  rabbet_op_eval_t eval;
-  rabbet_dims_t dims[16];
-  if (group->value_count > 16) return false;
-  for (size_t i = 0; i < group->value_count; ++i) {
-    dims[i] = group->values[i].dims;
-  }
-  rabbet_node_eval(group, dims, NULL, propose->allocator, views, &eval);
-  for (size_t i = 1; i < eval.input_count; ++i) {
-    if (i != FILL && eval.inputs[i].dtype != RABBET_DTYPE_NONE &&
-        !eval.inputs[i].data) {
-      return false;
-    }
-  }
-  rabbet_status_t status = rabbet_slice_resolve(&eval, &slice);
-  if (!rabbet_is_ok(status)) {
-    rabbet_status_free(status);
-    return false;
-  }
-  return rabbet_slice_axes(&slice, in, out, format, 1, axes, &rank);
-}
-
 static rabbet_status_t rabbet_cpu_slice_body(rabbet_proposal_t* proposal) {
   const rabbet_group_t* group = proposal->propose->group;
   rabbet_dtype_t types[4];
@@ -286,51 +126,52 @@ static void rabbet_slice_plan_move(rabbet_kernel_state_t* state) {
   int64_t extents[RABBET_BOX_AXES + 1], sources[RABBET_BOX_AXES + 1],
       targets[RABBET_BOX_AXES + 1];
   state->is_move = true;
-  for (int32_t i = 0; i < state->rank; ++i) {
-    const rabbet_slice_axis_t* axis = &state->axes[i];
+  for (int32_t i = 0; i < state->window.rank; ++i) {
+    const rabbet_slice_axis_t* axis = &state->window.axes[i];
     extents[i] = axis->out;
-    sources[i] = axis->source * axis->stride / state->size;
-    targets[i] = axis->target / state->size;
+    sources[i] = axis->source * axis->stride / state->window.size;
+    targets[i] = axis->target / state->window.size;
     state->offset += axis->start * axis->source;
   }
-  extents[state->rank] = state->unit / state->size;
-  sources[state->rank] = targets[state->rank] = 1;
-  rabbet_move_plan(state->rank + 1, extents, sources, targets, state->size,
-                   &state->move);
+  extents[state->window.rank] = state->window.unit / state->window.size;
+  sources[state->window.rank] = targets[state->window.rank] = 1;
+  rabbet_move_plan(state->window.rank + 1, extents, sources, targets,
+                   state->window.size, &state->move);
 }
 
 // Room for runs, lines and copies is behind the state.
 static void rabbet_slice_plan_rows(rabbet_kernel_state_t* state) {
-  const rabbet_slice_axis_t* row = &state->axes[state->rank - 1];
-  state->run_count = rabbet_slice_cut(state->mode, row, state->runs);
+  const rabbet_slice_axis_t* row = &state->window.axes[state->window.rank - 1];
+  state->run_count = rabbet_slice_cut(state->window.mode, row, state->runs);
   state->lines = state->runs + state->run_count;
   int64_t lines = 1;
   state->rows = 1;
-  if (state->rank > 1) {
-    lines = rabbet_slice_cut(state->mode, row - 1, state->lines);
+  if (state->window.rank > 1) {
+    lines = rabbet_slice_cut(state->window.mode, row - 1, state->lines);
   } else {
     state->lines[0] = (rabbet_slice_run_t){.count = 1};
   }
   state->copies = (rabbet_copy_run_t*)(state->lines + lines);
-  for (int32_t i = 0; i + 1 < state->rank; ++i)
-    state->rows *= state->axes[i].out;
-  state->piece = rabbet_max_i64(1, 256 * 1024 / state->unit);
+  for (int32_t i = 0; i + 1 < state->window.rank; ++i)
+    state->rows *= state->window.axes[i].out;
+  state->piece = rabbet_max_i64(1, 256 * 1024 / state->window.unit);
   state->pieces = rabbet_ceildiv(row->out, state->piece);
   int64_t copies = state->pieces > 1
                        ? -1
                        : rabbet_slice_copies(state->runs, state->run_count,
-                                             state->unit, NULL);
+                                             state->window.unit, NULL);
   if (copies < 0) return;
   state->copy_count = rabbet_slice_copies(state->runs, state->run_count,
-                                          state->unit, state->copies);
+                                          state->window.unit, state->copies);
 }
 
 // Bytes behind the state.
 static size_t rabbet_slice_room(const rabbet_kernel_state_t* state) {
-  const rabbet_slice_axis_t* row = &state->axes[state->rank - 1];
-  int64_t runs = rabbet_slice_cut(state->mode, row, NULL);
-  int64_t lines =
-      state->rank > 1 ? rabbet_slice_cut(state->mode, row - 1, NULL) : 1;
+  const rabbet_slice_axis_t* row = &state->window.axes[state->window.rank - 1];
+  int64_t runs = rabbet_slice_cut(state->window.mode, row, NULL);
+  int64_t lines = state->window.rank > 1
+                      ? rabbet_slice_cut(state->window.mode, row - 1, NULL)
+                      : 1;
   return (size_t)(runs + lines) * sizeof(rabbet_slice_run_t) +
          (size_t)runs * SHORT_RUN * sizeof(rabbet_copy_run_t);
 }
@@ -339,40 +180,16 @@ static rabbet_status_t rabbet_cpu_slice_prepare(
     rabbet_kernel_t* base, const rabbet_kernel_shapes_t* shapes,
     rabbet_kernel_state_t** out_state, size_t* out_workspace) {
   const rabbet_node_kernel_t* kernel = (const rabbet_node_kernel_t*)base;
-  const rabbet_group_t* group = kernel->group;
-  const rabbet_dims_t* in = &shapes->dims[kernel->node->inputs[0]];
-  const rabbet_dims_t* out = &shapes->dims[kernel->node->outputs[0]];
-  const rabbet_group_value_t* value = &group->values[kernel->node->inputs[0]];
-  rabbet_kernel_state_t made = {.size = rabbet_dtype_bits(value->dtype) / 8};
-  rabbet_slice_t slice;
-  int64_t count = 0;
+  rabbet_kernel_state_t made = {0};
   *out_workspace = 0;
-  RABBET_RETURN_IF_ERROR(rabbet_slice_parameters(
-      group, shapes->dims, shapes->host_values, kernel->allocator, &slice));
-  RABBET_RETURN_IF_ERROR(rabbet_dims_count(out, &count));
-  if (!rabbet_slice_axes(&slice, in, out, value->format, made.size, made.axes,
-                         &made.rank)) {
-    char a[128], b[128];
-    return RABBET_STATUS(RABBET_STATUS_UNSUPPORTED,
-                         "layer '%s': from shape %s to %s in format %s cannot "
-                         "be sliced by whole blocks of channels",
-                         kernel->node->name,
-                         rabbet_dims_print(in, a, sizeof(a)),
-                         rabbet_dims_print(out, b, sizeof(b)),
-                         rabbet_format_name(value->format));
-  }
-  made.mode = slice.mode;
-  rabbet_slice_merge(&made);
-  bool inside = true;
-  for (int32_t i = 0; i < made.rank; ++i) {
-    inside = inside && rabbet_slice_is_inside(&made.axes[i]);
-  }
-  size_t room = count > 0 && !inside ? rabbet_slice_room(&made) : 0;
+  RABBET_RETURN_IF_ERROR(rabbet_slice_window(kernel, shapes, &made.window));
+  bool nothing = made.window.is_empty, inside = made.window.is_inside;
+  size_t room = nothing || inside ? 0 : rabbet_slice_room(&made);
   RABBET_RETURN_IF_ERROR(
       rabbet_node_state_allocate(base, sizeof(made) + room, out_state));
   **out_state = made;
-  if (count == 0) {
-    (*out_state)->is_move = true;  // of nothing
+  if (nothing) {
+    (*out_state)->is_move = true;
   } else if (inside) {
     rabbet_slice_plan_move(*out_state);
   } else {
@@ -394,7 +211,7 @@ typedef struct rabbet_slice_call_t {
 
 static void rabbet_slice_fill(const rabbet_slice_call_t* call, char* target,
                               int64_t bytes) {
-  int64_t size = call->state->size;
+  int64_t size = call->state->window.size;
   rabbet_fill_elements(target, call->fill, bytes / size, size);
 }
 
@@ -403,7 +220,7 @@ static void rabbet_slice_row(const rabbet_slice_call_t* call,
                              const char* source, char* target, int64_t begin,
                              int64_t end) {
   const rabbet_kernel_state_t* state = call->state;
-  int64_t unit = state->unit;
+  int64_t unit = state->window.unit;
   for (int64_t i = 0; i < state->run_count; ++i) {
     const rabbet_slice_run_t* run = &state->runs[i];
     int64_t first = rabbet_max_i64(run->begin, begin);
@@ -428,7 +245,8 @@ static void rabbet_slice_rows(const rabbet_slice_call_t* call,
                               const char* source, int64_t step, char* target,
                               int64_t count, int64_t begin, int64_t end) {
   const rabbet_kernel_state_t* state = call->state;
-  int64_t bytes = state->axes[state->rank - 1].out * state->unit;
+  int64_t bytes =
+      state->window.axes[state->window.rank - 1].out * state->window.unit;
   if (state->copy_count > 0) {
     call->vectors->copy_runs(target, bytes, source, step, count, call->pattern,
                              state->copies, state->copy_count);
@@ -444,10 +262,10 @@ static const char* rabbet_slice_outer(const rabbet_slice_call_t* call,
                                       int64_t position) {
   const rabbet_kernel_state_t* state = call->state;
   const char* source = call->source;
-  for (int32_t i = state->rank - 3; i >= 0; --i) {
-    const rabbet_slice_axis_t* axis = &state->axes[i];
+  for (int32_t i = state->window.rank - 3; i >= 0; --i) {
+    const rabbet_slice_axis_t* axis = &state->window.axes[i];
     int64_t at = rabbet_slice_position(
-        state->mode, axis->start + position % axis->out * axis->stride,
+        state->window.mode, axis->start + position % axis->out * axis->stride,
         axis->in);
     if (at < 0) return NULL;
     source += at * axis->source;
@@ -467,8 +285,10 @@ static const rabbet_slice_run_t* rabbet_slice_find_line(
 static void rabbet_slice_items(void* context, int64_t first, int64_t last) {
   const rabbet_slice_call_t* call = context;
   const rabbet_kernel_state_t* state = call->state;
-  int64_t length = state->axes[state->rank - 1].out;
-  int64_t extent = state->rank > 1 ? state->axes[state->rank - 2].out : 1;
+  int64_t length = state->window.axes[state->window.rank - 1].out;
+  int64_t extent = state->window.rank > 1
+                       ? state->window.axes[state->window.rank - 2].out
+                       : 1;
   while (first < last) {
     int64_t row = first / state->pieces;
     int64_t begin = first % state->pieces * state->piece;
@@ -479,13 +299,14 @@ static void rabbet_slice_items(void* context, int64_t first, int64_t last) {
     int64_t count =
         state->pieces > 1 ? 1 : rabbet_min_i64(line->count - at, last - first);
     const char* source = rabbet_slice_outer(call, row / extent);
-    char* target = call->target + row * length * state->unit;
+    char* target = call->target + row * length * state->window.unit;
     if (source && line->source >= 0) {
       rabbet_slice_rows(call, source + line->source + at * line->step,
                         line->step, target, count, begin, end);
     } else {
-      rabbet_slice_fill(call, target + begin * state->unit,
-                        ((count - 1) * length + end - begin) * state->unit);
+      rabbet_slice_fill(
+          call, target + begin * state->window.unit,
+          ((count - 1) * length + end - begin) * state->window.unit);
     }
     first += count;
   }
@@ -515,10 +336,12 @@ static rabbet_status_t rabbet_cpu_slice_enqueue(
                              .target = call->outputs[0],
                              .vectors = rabbet_vectors()};
   rabbet_fill_elements(run.pattern, run.fill,
-                       RABBET_PATTERN_BYTES / state->size, state->size);
+                       RABBET_PATTERN_BYTES / state->window.size,
+                       state->window.size);
   int64_t bytes =
-      state->unit *
-      rabbet_min_i64(state->piece, state->axes[state->rank - 1].out);
+      state->window.unit *
+      rabbet_min_i64(state->piece,
+                     state->window.axes[state->window.rank - 1].out);
   rabbet_cpu_parallel(state->rows * state->pieces,
                       rabbet_max_i64(1, RABBET_CPU_GRAIN_BYTES / bytes),
                       rabbet_slice_items, &run);

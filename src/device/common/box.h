@@ -1,0 +1,38 @@
+// Tensors as boxes of elements in memory, and moves between two of them.
+#ifndef RABBET_SRC_DEVICE_COMMON_BOX_H_
+#define RABBET_SRC_DEVICE_COMMON_BOX_H_
+
+#include "core/view.h"
+
+// Axes of a box: those of a tensor, one of them perhaps split into blocks.
+enum { RABBET_BOX_AXES = 2 * RABBET_MAX_RANK };
+
+// The logical axes of a tensor in its memory, outermost logical axis first;
+// the channels of a blocked format are two axes, blocks and within a block.
+typedef struct rabbet_box_t {
+  int32_t rank;
+  int32_t axis[RABBET_BOX_AXES];  // logical
+  int64_t extent[RABBET_BOX_AXES];
+  int64_t stride[RABBET_BOX_AXES];  // elements
+} rabbet_box_t;
+// False where the format pads these dims, or they have too few axes for it.
+bool rabbet_box(const rabbet_dims_t* dims, rabbet_format_t format,
+                rabbet_box_t* out_box);
+
+// A box of elements moved from strided places to others: units of bytes that
+// lie together in both, axes from the outermost in the target to the innermost.
+typedef struct rabbet_strided_t {
+  int64_t unit;  // bytes; 0: nothing is moved
+  int32_t rank;
+  int64_t extent[RABBET_BOX_AXES];  // more than 1
+  int64_t source[RABBET_BOX_AXES];  // strides in bytes
+  int64_t target[RABBET_BOX_AXES];
+} rabbet_strided_t;
+
+// Merges what can be. Strides in elements of `size` bytes; those of the source
+// may be 0 or negative, the elements of the target are distinct.
+void rabbet_strided_plan(int32_t rank, const int64_t* extents,
+                         const int64_t* sources, const int64_t* targets,
+                         int64_t size, rabbet_strided_t* out_move);
+
+#endif  // RABBET_SRC_DEVICE_COMMON_BOX_H_
