@@ -49,27 +49,11 @@ static double sweep_choice_cost(const rabbet_build_t* build,
   return choice->us >= 0 ? choice->us : 0;
 }
 
-// A constant has its type converted at build, another layout costs a step.
-static rabbet_status_t sweep_constant(rabbet_build_t* build,
-                                      const rabbet_ir_value_t* value,
-                                      rabbet_type_format_t type, double* us) {
-  if (type.format == RABBET_FORMAT_LINEAR) return rabbet_ok();
-  rabbet_tune_state_t from = 0, to = 0;
-  rabbet_type_format_t linear = {type.dtype, RABBET_FORMAT_LINEAR};
-  RABBET_RETURN_IF_ERROR(rabbet_tune_state(build->tuner, linear, &from));
-  RABBET_RETURN_IF_ERROR(rabbet_tune_state(build->tuner, type, &to));
-  double cost = 0;
-  RABBET_RETURN_IF_ERROR(
-      rabbet_tune_conversion_cost(build, value, from, to, &cost));
-  *us += cost;
-  return rabbet_ok();
-}
-
 static rabbet_status_t sweep_input(sweeper_t* sweeper, partial_t* partial,
                                    int32_t id, rabbet_type_format_t type) {
   rabbet_build_t* build = sweeper->build;
   const rabbet_ir_value_t* value = rabbet_ir_value(&build->ir, id);
-  if (value->constant) return sweep_constant(build, value, type, &partial->us);
+  if (value->constant) return rabbet_ok();  // laid out when it is built
   int32_t slot = sweeper->slots[id];
   if (slot < 0) return rabbet_ok();  // known to the host alone
   rabbet_tune_state_t state = 0;

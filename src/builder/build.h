@@ -31,8 +31,8 @@ typedef struct rabbet_build_t {
   int level;              // of optimization, 0..5
   uint32_t extra_dtypes;  // bits 1 << dtype
   size_t timings;         // measurements that this build made
-  // Constants converted so far, [IR value][type].
-  void* (*constants)[RABBET_DTYPE_COUNT];
+  // Constants converted so far, a list for each IR value.
+  struct rabbet_constant_copy_t** constants;
   struct rabbet_bench_t* bench;
   struct rabbet_tuner_t* tuner;
 } rabbet_build_t;

@@ -148,7 +148,7 @@ static rabbet_status_t emit_constant(emitter_t* emitter,
   size_t bytes = 0;
   RABBET_RETURN_IF_ERROR(
       rabbet_constant_convert(build, rabbet_ir_value(&build->ir, slot->value),
-                              slot->type.dtype, &data, &bytes));
+                              slot->type, &data, &bytes));
   out->storage = RABBET_PLAN_STORAGE_CONSTANT;
   out->size = bytes;
   if (bytes == 0) return rabbet_ok();

@@ -84,11 +84,13 @@ static rabbet_slot_t place_describe(int32_t value, rabbet_type_format_t type) {
       .value = value, .type = type, .input = -1, .output = -1, .alias = -1};
 }
 
-// What a constant, or what the host knows, is before any conversion.
+// A constant, laid out as asked for; or what the host knows, before any
+// conversion.
 static rabbet_status_t place_unmade(placer_t* placer, int32_t value,
-                                    rabbet_dtype_t dtype, int32_t* out_slot) {
+                                    rabbet_type_format_t type,
+                                    int32_t* out_slot) {
   const rabbet_ir_value_t* v = rabbet_ir_value(&placer->build->ir, value);
-  rabbet_type_format_t type = {dtype, RABBET_FORMAT_LINEAR};
+  if (!v->constant) type.format = RABBET_FORMAT_LINEAR;
   *out_slot = place_find(placer, value, type);
   if (*out_slot >= 0) return rabbet_ok();
   rabbet_slot_t slot = place_describe(value, type);
@@ -105,7 +107,7 @@ static rabbet_status_t place_get(placer_t* placer, int32_t value,
   if (*out_slot >= 0) return rabbet_ok();
   int32_t source = placer->made[value];
   if (source < 0)
-    RABBET_RETURN_IF_ERROR(place_unmade(placer, value, type.dtype, &source));
+    RABBET_RETURN_IF_ERROR(place_unmade(placer, value, type, &source));
   rabbet_type_format_t from = placer->layout->slots.data[source].type;
   if (from.dtype == type.dtype && from.format == type.format) {
     *out_slot = source;

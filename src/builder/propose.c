@@ -188,6 +188,9 @@ static rabbet_status_t propose_ask(proposer_t* p, uint32_t flag) {
       .device = build->device,
       .group = &p->unit->group,
       .extra_dtypes = build->extra_dtypes,
+      .tf32 = (build->config->options[RABBET_BUILDER_OPTION_FLAGS] >>
+                   RABBET_BUILDER_TF32 &
+               1) != 0,
       .fixed = p->fixed,
       .threads = build->threads,
       .optimization_level = build->level,

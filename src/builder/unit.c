@@ -307,12 +307,15 @@ rabbet_status_t rabbet_unit_instantiate(rabbet_build_t* build,
     value->dtype = choice->candidate.tensors[i].dtype;
     value->format = choice->candidate.tensors[i].format;
     if (!value->constant) continue;
+    // Kernels look into constants that lie in LINEAR alone.
+    if (value->format != RABBET_FORMAT_LINEAR) {
+      value->constant = NULL;
+      continue;
+    }
     size_t bytes = 0;
     RABBET_RETURN_IF_ERROR(rabbet_constant_convert(
-        build, rabbet_ir_value(&build->ir, unit->values[number]), value->dtype,
-        &value->constant, &bytes));
-    // Another layout than the file's: made by a step, not a constant here.
-    if (value->format != RABBET_FORMAT_LINEAR) value->constant = NULL;
+        build, rabbet_ir_value(&build->ir, unit->values[number]),
+        choice->candidate.tensors[i], &value->constant, &bytes));
   }
   return rabbet_ok();
 }

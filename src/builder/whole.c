@@ -167,7 +167,7 @@ static rabbet_status_t whole_slot_memory(whole_t* whole,
     size_t bytes = 0;
     RABBET_RETURN_IF_ERROR(
         rabbet_constant_convert(build, rabbet_ir_value(&build->ir, slot->value),
-                                slot->type.dtype, &data, &bytes));
+                                slot->type, &data, &bytes));
     return rabbet_bench_upload(build, data, bytes, out_memory);
   }
   if (slot->is_host_only && slot->output < 0)

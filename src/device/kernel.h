@@ -45,6 +45,8 @@ typedef struct rabbet_propose_t {
   // Types that weakly typed networks may compute in besides the network's own:
   // bit 1 << dtype. 0 when strongly typed.
   uint32_t extra_dtypes;
+  bool
+      tf32;  // products of FLOAT may round their factors to 10 bits of mantissa
   // When set (conversions), only candidates with exactly these boundary types
   // and formats are of use.
   const rabbet_type_format_t* fixed;

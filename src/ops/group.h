@@ -15,8 +15,8 @@ typedef struct rabbet_group_value_t {
   // Build: shapes of the profile, `dims` = opt. In a loaded plan only dims that
   // are constant are known (others -1), in min and max as well.
   rabbet_dims_t dims, min, max;
-  // Host data of a constant in LINEAR, or NULL. In a plan it points into the
-  // mapped file.
+  // Host data of a constant in LINEAR, or NULL (also for one that is laid out
+  // in another format). In a plan it points into the mapped file.
   const void* constant;
 } rabbet_group_value_t;
 

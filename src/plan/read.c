@@ -473,7 +473,8 @@ static void rabbet_plan_finish(rabbet_plan_t* plan) {
           outer ? &outer->shape : &step->inner_shapes[i];
       value->dims = rabbet_shape_dims(plan->graph, shape);
       value->min = value->max = value->dims;
-      if (outer && outer->storage == RABBET_PLAN_STORAGE_CONSTANT)
+      if (outer && outer->storage == RABBET_PLAN_STORAGE_CONSTANT &&
+          outer->format == RABBET_FORMAT_LINEAR)
         value->constant = plan->weights + outer->offset;
     }
   }
