@@ -62,6 +62,10 @@ class _Bound:
     def call(self) -> None:
         self.model(**self.inputs, out=self.out)
 
+    def another(self) -> _Bound:
+        """Another context of the model."""
+        return _Bound(self.model, self.inputs, self.names)
+
     def outputs(self) -> dict[str, Any]:
         self.call()
         if isinstance(self.out, dict):

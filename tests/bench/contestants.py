@@ -63,3 +63,24 @@ class Meeting(Plain):
 
     def outputs(self) -> dict[str, Any]:
         return {"y": np.array([self.value])}
+
+
+class Rounded(Plain):
+    """Each that is made is off by another `step`."""
+
+    made = 0
+
+    def __init__(self, *, step: float) -> None:
+        super().__init__(value=1.0 + step * Rounded.made)
+        Rounded.made += 1
+
+
+class Shared(Plain):
+    """One model, a context each; the second is off by `error`."""
+
+    def __init__(self, *, error: float = 0.0) -> None:
+        super().__init__()
+        self.error = error
+
+    def another(self) -> Plain:
+        return Plain(value=1.0 + self.error)

@@ -138,6 +138,20 @@ def test_failing_context_is_told_of() -> None:
         pair.call()
 
 
+def test_models_built_apart_may_differ_by_rounding() -> None:
+    inner = f"{HERE}:Rounded"
+    Parallel(contexts=4, inner=inner, arguments={"step": 1e-6}).outputs()
+    with pytest.raises(AssertionError, match="disagree on output y by"):
+        Parallel(contexts=4, inner=inner, arguments={"step": 0.1}).outputs()
+
+
+def test_contexts_of_one_model_agree_to_the_bit() -> None:
+    inner = f"{HERE}:Shared"
+    Parallel(contexts=2, inner=inner, arguments={}).outputs()
+    with pytest.raises(AssertionError, match="0 is allowed"):
+        Parallel(contexts=2, inner=inner, arguments={"error": 1e-6}).outputs()
+
+
 def test_report_is_written_for_people_and_programs(tmp_path: Path) -> None:
     section = Section("Title", ["a", "b"], [["1", "2"]], data=[{"a": 1}])
     section.note("said once")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -80,6 +82,44 @@ def test_encoder_with_dynamic_batch_and_sequence(layer_norm: str) -> None:
         inputs = sample_inputs(path, seed=sequence, dims=dims)
         inputs["attention_mask"][:, 0] = 1
         compare(model, path, inputs, 1e-4)
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        (
+            "resnet50_circular",
+            {"size": 64, "width": 16, "blocks": (1, 1, 1, 1), "padding": "slices"},
+        ),
+        ("bert_base", {"layers": 1, "hidden": 64, "heads": 2, "vocabulary": 50}),
+    ],
+)
+def test_contexts_with_more_threads_than_cores(
+    name: str, options: dict[str, Any]
+) -> None:
+    """Callers beside each other get, to the bit, what each gets alone."""
+    made = make(name, **options)
+    dims = {"batch": 2, "sequence": 64}
+    given = [sample_inputs(made, seed=seed, dims=dims) for seed in range(4)]
+    shapes = {key: value.shape for key, value in given[0].items()}
+    threads = len(os.sched_getaffinity(0)) + 1
+    model = rabbet.compile(made, shapes=shapes, threads=threads, optimization_level=1)
+    alone = [outputs_of(model, inputs) for inputs in given]
+    for inputs in given:
+        compare(model, made, inputs, 1e-4)
+
+    def call(index: int) -> int:
+        wrong = 0
+        for _ in range(50):
+            together = outputs_of(model, given[index])
+            wrong += any(
+                not np.array_equal(together[key], expected)
+                for key, expected in alone[index].items()
+            )
+        return wrong
+
+    with ThreadPoolExecutor(len(given)) as pool:
+        assert list(pool.map(call, range(len(given)))) == [0] * len(given)
 
 
 @pytest.mark.parametrize("exporter", ["dynamo", "torchscript"])
