@@ -11,9 +11,10 @@
 
 #define PLAN_BYTES_HEADER 64
 #define PLAN_BYTES_ROW 32
-#define PLAN_BYTES_SECTIONS 3
-enum { PLAN_DEVICE = 0, PLAN_META = 1, PLAN_WEIGHTS = 2 };
+#define PLAN_BYTES_SECTIONS 4
+enum { PLAN_DEVICE = 0, PLAN_META = 1, PLAN_WEIGHTS = 2, PLAN_KERNELS = 3 };
 
+// A section KERNELS of no bytes is left out.
 typedef struct plan_bytes_t {
   const uint8_t* section[PLAN_BYTES_SECTIONS];
   uint64_t size[PLAN_BYTES_SECTIONS];
@@ -31,10 +32,14 @@ static inline void plan_bytes_store(uint8_t* at, uint64_t value, int size) {
     at[i] = (uint8_t)(value >> (8 * i));
 }
 
+static inline int plan_bytes_sections(const uint8_t* data) {
+  return (int)plan_bytes_load(data + 12) & 0xff;
+}
+
 // Of a file that is whole.
 static inline plan_bytes_t plan_bytes_split(const uint8_t* data) {
-  plan_bytes_t parts;
-  for (int i = 0; i < PLAN_BYTES_SECTIONS; ++i) {
+  plan_bytes_t parts = {{0}, {0}};
+  for (int i = 0; i < plan_bytes_sections(data); ++i) {
     const uint8_t* row = data + PLAN_BYTES_HEADER + i * PLAN_BYTES_ROW;
     parts.section[i] = data + plan_bytes_load(row + 8);
     parts.size[i] = plan_bytes_load(row + 16);
@@ -44,7 +49,7 @@ static inline plan_bytes_t plan_bytes_split(const uint8_t* data) {
 
 static inline void plan_bytes_seal(uint8_t* data) {
   uint8_t* row = data + PLAN_BYTES_HEADER;
-  for (int i = 0; i < PLAN_BYTES_SECTIONS; ++i, row += PLAN_BYTES_ROW)
+  for (int i = plan_bytes_sections(data); i > 0; --i, row += PLAN_BYTES_ROW)
     plan_bytes_store(row + 24,
                      rabbet_hash64(data + plan_bytes_load(row + 8),
                                    plan_bytes_load(row + 16)),
@@ -57,8 +62,9 @@ static inline void plan_bytes_seal(uint8_t* data) {
 static inline uint8_t* plan_bytes_join(const plan_bytes_t* parts,
                                        size_t* out_size) {
   uint64_t offsets[PLAN_BYTES_SECTIONS];
-  uint64_t end = PLAN_BYTES_HEADER + PLAN_BYTES_SECTIONS * PLAN_BYTES_ROW;
-  for (int i = 0; i < PLAN_BYTES_SECTIONS; ++i) {
+  int count = PLAN_BYTES_SECTIONS - (parts->size[PLAN_KERNELS] == 0);
+  uint64_t end = PLAN_BYTES_HEADER + (uint64_t)count * PLAN_BYTES_ROW;
+  for (int i = 0; i < count; ++i) {
     offsets[i] = (end + 63) / 64 * 64;
     end = offsets[i] + parts->size[i];
   }
@@ -66,10 +72,10 @@ static inline uint8_t* plan_bytes_join(const plan_bytes_t* parts,
   memset(data, 0, end);
   memcpy(data, "\x89RABBET\n", 8);
   plan_bytes_store(data + 8, 1, 4);
-  plan_bytes_store(data + 12, PLAN_BYTES_SECTIONS, 4);
+  plan_bytes_store(data + 12, (uint64_t)count, 4);
   plan_bytes_store(data + 16, end, 8);
   memcpy(data + 32, "rabbet test", 11);
-  for (int i = 0; i < PLAN_BYTES_SECTIONS; ++i) {
+  for (int i = 0; i < count; ++i) {
     uint8_t* row = data + PLAN_BYTES_HEADER + i * PLAN_BYTES_ROW;
     plan_bytes_store(row, (uint64_t)i + 1, 4);
     plan_bytes_store(row + 8, offsets[i], 8);

@@ -238,6 +238,25 @@ static inline void sample_fused(maker_t* m) {
   m->plan->value_count = (size_t)unused;
 }
 
+// sample_static, whose steps keep something in the plan: the first both, the
+// second one artifact.
+static inline void sample_artifacts(maker_t* m) {
+  static uint8_t bytes[100];
+  static const int32_t all[] = {0, 1}, last[] = {1};
+  rabbet_artifact_t list[] = {
+      {.key = {1, 9}, .name = "one.cu", .data = bytes, .size = 100},
+      {.key = {2, 3}, .name = "two.cu", .data = bytes + 1, .size = 36}};
+  for (size_t i = 0; i < sizeof(bytes); ++i)
+    bytes[i] = (uint8_t)(i * 7 + 1);
+  sample_static(m);
+  m->plan->artifacts = maker_copy(m, list, sizeof(list));
+  m->plan->artifact_count = 2;
+  m->steps[0].artifacts = all;
+  m->steps[0].artifact_count = 2;
+  m->steps[1].artifacts = last;
+  m->steps[1].artifact_count = 1;
+}
+
 typedef struct sample_t {
   const char* name;
   void (*make)(maker_t* maker);
@@ -247,7 +266,7 @@ static const sample_t samples[] = {
     {"static", sample_static},   {"dynamic", sample_dynamic},
     {"reads", sample_reads},     {"shape_input", sample_shape_input},
     {"aliases", sample_aliases}, {"late", sample_late},
-    {"fused", sample_fused},
+    {"fused", sample_fused},     {"artifacts", sample_artifacts},
 };
 #define SAMPLE_COUNT (sizeof(samples) / sizeof(samples[0]))
 

@@ -5,6 +5,7 @@
 #include "base/hash.h"
 #include "base/map.h"
 #include "base/math.h"
+#include "builder/artifacts.h"
 #include "builder/report.h"
 #include "core/attr_set.h"
 
@@ -534,6 +535,8 @@ static rabbet_status_t emit_all(emitter_t* emitter,
   RABBET_RETURN_IF_ERROR(emit_exprs(emitter));
   RABBET_RETURN_IF_ERROR(emit_values(emitter));
   RABBET_RETURN_IF_ERROR(emit_steps(emitter));
+  RABBET_RETURN_IF_ERROR(
+      rabbet_artifacts_collect(build, emitter->layout, plan));
   RABBET_RETURN_IF_ERROR(emit_ios(emitter));
   return emit_profiles(emitter);
 }

@@ -40,6 +40,38 @@ typedef struct rabbet_device_vtable_t {
   rabbet_status_t (*time)(rabbet_device_t* device, void* stream, int count,
                           rabbet_status_t (*body)(void* context), void* context,
                           int64_t* out_ns);
+  // ---- All that follows is optional: NULL where the device has nothing of it.
+  // Host memory that copies need no buffer between for (pinned), aligned to 64.
+  rabbet_status_t (*allocate_host)(rabbet_device_t* device, size_t size,
+                                   void** out_memory);
+  void (*free_host)(rabbet_device_t* device, void* memory);
+  // A stream that does not wait for the default one, nor that for it.
+  rabbet_status_t (*create_stream)(rabbet_device_t* device, void** out_stream);
+  void (*destroy_stream)(rabbet_device_t* device, void* stream);
+  // A point in a stream's work, with its time on the device's clock.
+  rabbet_status_t (*create_event)(rabbet_device_t* device, void** out_event);
+  void (*destroy_event)(rabbet_device_t* device, void* event);
+  rabbet_status_t (*record_event)(rabbet_device_t* device, void* event,
+                                  void* stream);
+  // Waits for `end`.
+  rabbet_status_t (*elapsed)(rabbet_device_t* device, void* begin, void* end,
+                             int64_t* out_ns);
+  // Graphs: what is enqueued on the stream is kept instead of run, to be run as
+  // often as wanted. Work of other threads and streams goes on. All of these or
+  // none. They need the device's context to be current (begin_run).
+  rabbet_status_t (*record_begin)(rabbet_device_t* device, void* stream);
+  // False also where what was enqueued has spoilt the recording.
+  rabbet_status_t (*is_recording)(rabbet_device_t* device, void* stream,
+                                  bool* out_recording);
+  // Ends the recording in any case. `graph` NULL: drops it. *graph NULL: makes
+  // a graph. Else puts what was recorded in the place of that graph, which may
+  // still run and is unchanged on failure.
+  rabbet_status_t (*record_end)(rabbet_device_t* device, void* stream,
+                                void** graph);
+  rabbet_status_t (*launch_graph)(rabbet_device_t* device, void* graph,
+                                  void* stream);
+  // It must not run any more.
+  void (*destroy_graph)(rabbet_device_t* device, void* graph);
 } rabbet_device_vtable_t;
 
 struct rabbet_device_t {

@@ -6,7 +6,7 @@
 #ifndef RABBET_SRC_DEVICE_KERNEL_H_
 #define RABBET_SRC_DEVICE_KERNEL_H_
 
-#include "base/hash.h"
+#include "core/artifact.h"
 #include "ops/group.h"
 #include "rabbet/logger.h"
 
@@ -55,22 +55,6 @@ typedef struct rabbet_propose_t {
   rabbet_allocator_t allocator;
 } rabbet_propose_t;
 
-// Bytes that a plan keeps for kernels, so that loading needs no compiler and
-// asks no library again: compiled code, a library's chosen plan. Equal keys
-// mean equal use; a plan keeps one of each. `data` is aligned to 64 in a plan.
-typedef struct rabbet_artifact_t {
-  rabbet_hash_t key;
-  const char* name;  // shown by the inspector: "reduce.cu"
-  const void* data;
-  size_t size;
-} rabbet_artifact_t;
-
-// `add` copies what it keeps.
-typedef struct rabbet_artifact_sink_t {
-  void* context;
-  rabbet_status_t (*add)(void* context, const rabbet_artifact_t* artifact);
-} rabbet_artifact_sink_t;
-
 typedef struct rabbet_kernel_spec_t {
   rabbet_device_t* device;
   const rabbet_group_t* group;  // boundary dtype and format as chosen; outlives
@@ -78,7 +62,8 @@ typedef struct rabbet_kernel_spec_t {
   int32_t tactic;
   rabbet_allocator_t allocator;
   // Those that the plan keeps for this step; none in a build. They come from a
-  // file: what they say is checked by the class.
+  // file: what they say is checked by the class. The list is there during
+  // `create`, their bytes as long as the kernel.
   const rabbet_artifact_t* artifacts;
   size_t artifact_count;
 } rabbet_kernel_spec_t;

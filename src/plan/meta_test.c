@@ -6,8 +6,8 @@
 
 static void expect_meta(const uint8_t* meta, size_t size,
                         rabbet_status_code_t code, const char* message) {
-  plan_bytes_t parts = {{(const uint8_t*)"null\nnull", meta, NULL},
-                        {9, size, 0}};
+  plan_bytes_t parts = {{(const uint8_t*)"null\nnull", meta, NULL, NULL},
+                        {9, size, 0, 0}};
   rabbet_plan_t* plan = NULL;
   size_t whole = 0;
   uint8_t* data = plan_bytes_join(&parts, &whole);

@@ -9,12 +9,13 @@
 
 #include "base/arena.h"
 #include "base/file.h"
+#include "core/artifact.h"
 #include "core/expr.h"
 #include "ops/group.h"
 #include "rabbet/attr.h"
 
-// Of sections in a file, of constants in the weights section, and of what
-// rabbet_plan_write returns.
+// Of sections in a file, of constants in the weights section, of artifacts in
+// the kernels section, and of what rabbet_plan_write returns.
 #define RABBET_PLAN_ALIGNMENT 64
 #define RABBET_PLAN_MAX_PROFILES 4096
 
@@ -71,6 +72,9 @@ typedef struct rabbet_plan_step_t {
   // between segments. Fills the symbols (VALUE, tensor = value number).
   const int32_t* host_reads;
   size_t host_read_count;
+  // The plan's artifacts that the kernel uses, ascending.
+  const int32_t* artifacts;
+  size_t artifact_count;
   // For the inspector: alternatives with their times, as JSON, or NULL.
   const char* report_json;
   // Set by reading: the shapes follow from the operators' rules, so that the
@@ -113,6 +117,9 @@ typedef struct rabbet_plan_t {
   // min = opt = max.
   rabbet_plan_range_t* profiles;
   size_t profile_count;
+  // What kernels keep in the plan, in order of key; no two are equal.
+  rabbet_artifact_t* artifacts;
+  size_t artifact_count;
   // Weights: while building, pieces to be written (constant value i's bytes are
   // weights_parts[..]); once read, one range of the file.
   const uint8_t* weights;

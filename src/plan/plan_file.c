@@ -36,19 +36,38 @@ static void rabbet_store64(uint8_t* data, uint64_t value) {
   rabbet_store32(data + 4, (uint32_t)(value >> 32));
 }
 
+static const char* rabbet_plan_section_name(uint32_t id) {
+  static const char* const names[] = {"?", "DEVICE", "META", "WEIGHTS",
+                                      "KERNELS"};
+  return id < RABBET_PLAN_SECTION_LIMIT ? names[id] : "?";
+}
+
+static bool rabbet_plan_section_optional(uint32_t id) {
+  return id == RABBET_PLAN_SECTION_KERNELS;
+}
+
 // ---- Writing
 
-static const char* rabbet_plan_section_name(uint32_t id) {
-  static const char* const names[] = {"?", "DEVICE", "META", "WEIGHTS"};
-  return id < RABBET_PLAN_SECTION_LIMIT ? names[id] : "?";
+static bool rabbet_plan_has_section(
+    const uint64_t sizes[RABBET_PLAN_SECTION_LIMIT], uint32_t id) {
+  return sizes[id] > 0 || !rabbet_plan_section_optional(id);
+}
+
+static uint32_t rabbet_plan_count_sections(
+    const uint64_t sizes[RABBET_PLAN_SECTION_LIMIT]) {
+  uint32_t count = 0;
+  for (uint32_t id = 1; id < RABBET_PLAN_SECTION_LIMIT; ++id)
+    count += rabbet_plan_has_section(sizes, id);
+  return count;
 }
 
 rabbet_status_t rabbet_plan_file_layout(
     const uint64_t sizes[RABBET_PLAN_SECTION_LIMIT],
     uint64_t out_offsets[RABBET_PLAN_SECTION_LIMIT], uint64_t* out_size) {
   uint64_t end = RABBET_PLAN_HEADER_SIZE +
-                 RABBET_PLAN_ROW_SIZE * (RABBET_PLAN_SECTION_LIMIT - 1);
+                 RABBET_PLAN_ROW_SIZE * rabbet_plan_count_sections(sizes);
   for (uint32_t id = 1; id < RABBET_PLAN_SECTION_LIMIT; ++id) {
+    if (!rabbet_plan_has_section(sizes, id)) continue;
     out_offsets[id] = rabbet_align_up(end, RABBET_PLAN_ALIGNMENT);
     if (sizes[id] > INT64_MAX / 2 ||
         !rabbet_checked_add(out_offsets[id], sizes[id], &end) ||
@@ -66,7 +85,7 @@ rabbet_status_t rabbet_plan_file_layout(
 void rabbet_plan_file_seal(uint8_t* data, uint64_t size, const char* producer,
                            const uint64_t sizes[RABBET_PLAN_SECTION_LIMIT],
                            const uint64_t offsets[RABBET_PLAN_SECTION_LIMIT]) {
-  uint32_t count = RABBET_PLAN_SECTION_LIMIT - 1;
+  uint32_t count = rabbet_plan_count_sections(sizes);
   memcpy(data, rabbet_plan_magic, sizeof(rabbet_plan_magic));
   rabbet_store32(data + 8, RABBET_PLAN_FORMAT_VERSION);
   rabbet_store32(data + 12, count);
@@ -74,11 +93,13 @@ void rabbet_plan_file_seal(uint8_t* data, uint64_t size, const char* producer,
   size_t producer_size = strlen(producer);
   memcpy(data + 32, producer, producer_size < 32 ? producer_size : 32);
   uint8_t* row = data + RABBET_PLAN_HEADER_SIZE;
-  for (uint32_t id = 1; id <= count; ++id, row += RABBET_PLAN_ROW_SIZE) {
+  for (uint32_t id = 1; id < RABBET_PLAN_SECTION_LIMIT; ++id) {
+    if (!rabbet_plan_has_section(sizes, id)) continue;
     rabbet_store32(row, id);
     rabbet_store64(row + 8, offsets[id]);
     rabbet_store64(row + 16, sizes[id]);
     rabbet_store64(row + 24, rabbet_hash64(data + offsets[id], sizes[id]));
+    row += RABBET_PLAN_ROW_SIZE;
   }
   rabbet_store64(data + 24, rabbet_hash64(data + RABBET_PLAN_CHECKED_FROM,
                                           (size_t)(row - data) -
@@ -196,6 +217,9 @@ static rabbet_status_t rabbet_plan_check_row(const uint8_t* data, size_t size,
   if (known && sections->section[id].data)
     return RABBET_STATUS(RABBET_STATUS_DATA_LOSS, "section %u (%s) comes twice",
                          id, rabbet_plan_section_name(id));
+  if (known && length == 0 && rabbet_plan_section_optional(id))
+    return RABBET_STATUS(RABBET_STATUS_DATA_LOSS, "section %u (%s) is empty",
+                         id, rabbet_plan_section_name(id));
   if (known)
     sections->section[id] = (rabbet_span_t){data + offset, (size_t)length};
   if (!known && !(flags & RABBET_PLAN_FLAG_OPTIONAL))
@@ -221,7 +245,7 @@ rabbet_status_t rabbet_plan_file_open(const uint8_t* data, size_t size,
     return RABBET_STATUS(RABBET_STATUS_DATA_LOSS,
                          "the sections end at %zu, the plan at %zu", end, size);
   for (uint32_t id = 1; id < RABBET_PLAN_SECTION_LIMIT; ++id) {
-    if (!out_sections->section[id].data)
+    if (!out_sections->section[id].data && !rabbet_plan_section_optional(id))
       return RABBET_STATUS(RABBET_STATUS_DATA_LOSS,
                            "section %u (%s) is missing", id,
                            rabbet_plan_section_name(id));

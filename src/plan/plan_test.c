@@ -1,6 +1,7 @@
 #include "plan/plan.h"
 
 #include "base/strbuf.h"
+#include "plan_bytes.h"
 #include "plan_samples.h"
 
 #define SYSTEM rabbet_allocator_system()
@@ -135,6 +136,41 @@ static void what_is_read(void** state) {
   assert_float_equal(plan->steps[0].time_us, 1.5f, 0);
   rabbet_plan_destroy(plan);
   rabbet_free_aligned(SYSTEM, data, RABBET_PLAN_ALIGNMENT);
+}
+
+// Artifacts stay in place too, aligned; without any there is no section.
+static void artifacts_are_read(void** state) {
+  (void)state;
+  maker_t maker;
+  void *data = NULL, *none = NULL;
+  size_t size = 0, none_size = 0;
+  maker_begin(&maker, SYSTEM);
+  sample_artifacts(&maker);
+  maker_write(&maker, SYSTEM, &data, &size);
+  rabbet_plan_t* plan = read_plan(data, size);
+  assert_int_equal(plan->artifact_count, 2);
+  for (size_t i = 0; i < 2; ++i) {
+    const rabbet_artifact_t* found = &plan->artifacts[i];
+    const rabbet_artifact_t* made = &maker.plan->artifacts[i];
+    assert_int_equal(rabbet_hash_compare(found->key, made->key), 0);
+    assert_string_equal(found->name, made->name);
+    assert_int_equal(found->size, made->size);
+    assert_memory_equal(found->data, made->data, made->size);
+    assert_int_equal((uintptr_t)found->data % RABBET_PLAN_ALIGNMENT, 0);
+    assert_true((const uint8_t*)found->data < (const uint8_t*)data + size);
+  }
+  assert_int_equal(plan->steps[0].artifact_count, 2);
+  assert_int_equal(plan->steps[1].artifact_count, 1);
+  assert_int_equal(plan->steps[1].artifacts[0], 1);
+  rabbet_plan_destroy(plan);
+  maker.plan->artifact_count = 0;
+  maker.steps[0].artifact_count = maker.steps[1].artifact_count = 0;
+  maker_write(&maker, SYSTEM, &none, &none_size);
+  assert_int_equal(((const uint8_t*)data)[12], 4);
+  assert_int_equal(((const uint8_t*)none)[12], 3);
+  maker_end(&maker);
+  rabbet_free_aligned(SYSTEM, data, RABBET_PLAN_ALIGNMENT);
+  rabbet_free_aligned(SYSTEM, none, RABBET_PLAN_ALIGNMENT);
 }
 
 // ---- What is refused
@@ -334,6 +370,78 @@ static void wrong_plans(void** state) {
   }
 }
 
+static void artifact_empty(maker_t* m) {
+  m->plan->artifacts[1].size = 0;
+}
+static void artifact_twice(maker_t* m) {
+  m->plan->artifacts[1].key = m->plan->artifacts[0].key;
+}
+static void artifacts_out_of_order(maker_t* m) {
+  m->plan->artifacts[1].key.high = 0;
+}
+static void artifact_unknown(maker_t* m) {
+  static const int32_t list[] = {2};
+  m->steps[1].artifacts = list;
+}
+static void artifact_used_twice(maker_t* m) {
+  static const int32_t list[] = {1, 1};
+  m->steps[0].artifacts = list;
+}
+
+static void wrong_artifacts(void** state) {
+  (void)state;
+  static const wrong_t list[] = {
+      {artifact_empty, "artifact 1 ('two.cu') is empty"},
+      {artifact_twice, "artifact 1 ('two.cu') has the key of 'one.cu'"},
+      {artifacts_out_of_order, "has the key of 'one.cu' before it, or a"},
+      {artifact_unknown, "step 1 ('relu'): it uses artifact 2 of 2"},
+      {artifact_used_twice, "it names artifact 1 after artifact 1"},
+  };
+  for (size_t i = 0; i < sizeof(list) / sizeof(list[0]); ++i) {
+    maker_t maker;
+    maker_begin(&maker, SYSTEM);
+    sample_artifacts(&maker);
+    list[i].damage(&maker);
+    RABBET_EXPECT_ERROR(rabbet_plan_verify(maker.plan, 24),
+                        RABBET_STATUS_DATA_LOSS, list[i].message);
+    maker_end(&maker);
+  }
+}
+
+// META and KERNELS that do not fit each other, each whole by itself.
+static void wrong_kernels_section(void** state) {
+  (void)state;
+  static const struct {
+    uint64_t size;
+    const char* message;
+  } list[] = {
+      {0,
+       "artifact 0: 'one.cu' lies at 0 with 100 bytes; expected at 0, "
+       "within the 0 bytes of section KERNELS"},
+      {128, "artifact 1: 'two.cu' lies at 128 with 36 bytes"},
+      {200, "the artifacts end at 164, section KERNELS at 200"},
+  };
+  static const uint8_t room[256];
+  maker_t maker;
+  void* data = NULL;
+  size_t size = 0, whole = 0;
+  rabbet_plan_t* plan = NULL;
+  maker_begin(&maker, SYSTEM);
+  sample_artifacts(&maker);
+  maker_write(&maker, SYSTEM, &data, &size);
+  maker_end(&maker);
+  for (size_t i = 0; i < sizeof(list) / sizeof(list[0]); ++i) {
+    plan_bytes_t parts = plan_bytes_split(data);
+    parts.section[PLAN_KERNELS] = room;
+    parts.size[PLAN_KERNELS] = list[i].size;
+    uint8_t* joined = plan_bytes_join(&parts, &whole);
+    RABBET_EXPECT_ERROR(rabbet_plan_read(joined, whole, NULL, SYSTEM, &plan),
+                        RABBET_STATUS_DATA_LOSS, list[i].message);
+    free(joined);
+  }
+  rabbet_free_aligned(SYSTEM, data, RABBET_PLAN_ALIGNMENT);
+}
+
 // Steps that need what is read only later.
 static void wrong_stages(void** state) {
   (void)state;
@@ -409,7 +517,10 @@ int main(void) {
       cmocka_unit_test(round_trips),
       cmocka_unit_test(attributes_survive),
       cmocka_unit_test(what_is_read),
+      cmocka_unit_test(artifacts_are_read),
       cmocka_unit_test(wrong_plans),
+      cmocka_unit_test(wrong_artifacts),
+      cmocka_unit_test(wrong_kernels_section),
       cmocka_unit_test(wrong_stages),
       cmocka_unit_test(wrong_shapes),
       cmocka_unit_test(overlapping_constants),

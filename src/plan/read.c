@@ -389,6 +389,9 @@ static rabbet_status_t rabbet_read_step(rabbet_plan_t* plan,
     status = RABBET_READ_LIST(plan, from, outputs, &step->group.outputs);
   if (rabbet_is_ok(status))
     status = RABBET_READ_LIST(plan, from, host_reads, &step->host_reads);
+  step->artifact_count = from->n_artifacts;
+  if (rabbet_is_ok(status))
+    status = RABBET_READ_LIST(plan, from, artifacts, &step->artifacts);
   if (rabbet_is_ok(status)) status = rabbet_read_group_values(plan, from, step);
   if (rabbet_is_ok(status))
     status = rabbet_read_nodes(plan, from, &step->group);
@@ -411,7 +414,8 @@ static rabbet_status_t rabbet_read_steps(rabbet_plan_t* plan,
 // ---- All
 
 static rabbet_status_t rabbet_read_meta(rabbet_plan_t* plan,
-                                        const Rabbet__Plan__Meta* meta) {
+                                        const Rabbet__Plan__Meta* meta,
+                                        rabbet_span_t kernels) {
   plan->threads = meta->threads;
   if (meta->threads < 0)
     return RABBET_DAMAGED("the plan is for %d threads", meta->threads);
@@ -420,11 +424,13 @@ static rabbet_status_t rabbet_read_meta(rabbet_plan_t* plan,
   RABBET_RETURN_IF_ERROR(rabbet_read_values(plan, meta));
   RABBET_RETURN_IF_ERROR(rabbet_read_ios(plan, meta));
   RABBET_RETURN_IF_ERROR(rabbet_read_profiles(plan, meta));
+  RABBET_RETURN_IF_ERROR(rabbet_read_artifacts(plan, meta, kernels));
   return rabbet_read_steps(plan, meta);
 }
 
 static rabbet_status_t rabbet_unpack_meta(rabbet_plan_t* plan,
-                                          rabbet_span_t section) {
+                                          rabbet_span_t section,
+                                          rabbet_span_t kernels) {
   RABBET_RETURN_IF_ERROR(rabbet_wire_scan(
       &rabbet__plan__meta__descriptor, section.data, section.size,
       RABBET_META_MAX_DEPTH, RABBET_META_MAX_MEMORY));
@@ -441,7 +447,7 @@ static rabbet_status_t rabbet_unpack_meta(rabbet_plan_t* plan,
                                section.size)
                : RABBET_DAMAGED("a field is not of the type that it should be");
   }
-  rabbet_status_t status = rabbet_read_meta(plan, meta);
+  rabbet_status_t status = rabbet_read_meta(plan, meta, kernels);
   rabbet__plan__meta__free_unpacked(meta, &memory.adapter);
   return status;
 }
@@ -492,7 +498,8 @@ static rabbet_status_t rabbet_read_into(const void* data, size_t size,
   RABBET_RETURN_IF_ERROR(
       rabbet_read_device(plan, sections.section[RABBET_PLAN_SECTION_DEVICE]));
   RABBET_RETURN_IF_ERROR(RABBET_ANNOTATE(
-      rabbet_unpack_meta(plan, sections.section[RABBET_PLAN_SECTION_META]),
+      rabbet_unpack_meta(plan, sections.section[RABBET_PLAN_SECTION_META],
+                         sections.section[RABBET_PLAN_SECTION_KERNELS]),
       "section META"));
   RABBET_RETURN_IF_ERROR(rabbet_plan_verify(plan, plan->weights_size));
   rabbet_plan_finish(plan);

@@ -10,6 +10,9 @@ rabbet_status_t rabbet_verify_step(const rabbet_plan_t* plan,
                                    const rabbet_plan_step_t* step,
                                    rabbet_arena_t* arena);
 
+// Artifacts of the plan and of its steps.
+rabbet_status_t rabbet_verify_artifacts(const rabbet_plan_t* plan);
+
 // Errors of a caller's making (INVALID_ARGUMENT, ...) become DATA_LOSS: here
 // they come from a plan.
 rabbet_status_t rabbet_plan_as_damage(rabbet_status_t status);

@@ -44,6 +44,7 @@ RABBET_WRITER_INIT(Rabbet__Plan__GroupValue, group_value)
 RABBET_WRITER_INIT(Rabbet__Plan__Node, node)
 RABBET_WRITER_INIT(Rabbet__Plan__Step, step)
 RABBET_WRITER_INIT(Rabbet__Plan__Range, range)
+RABBET_WRITER_INIT(Rabbet__Plan__Artifact, artifact)
 #undef RABBET_WRITER_INIT
 
 #define RABBET_WRITE_MESSAGES(writer, count, Type, type, out_count, out)     \
@@ -256,6 +257,7 @@ static rabbet_status_t rabbet_write_step(rabbet_plan_writer_t* writer,
                     step->group.output_count);
   RABBET_WRITE_LIST(message, host_reads, step->host_reads,
                     step->host_read_count);
+  RABBET_WRITE_LIST(message, artifacts, step->artifacts, step->artifact_count);
   RABBET_RETURN_IF_ERROR(rabbet_write_group_values(writer, step, message));
   RABBET_RETURN_IF_ERROR(rabbet_write_nodes(writer, &step->group, message));
   return rabbet_write_attrs(writer, step->plugin_attrs, step->plugin_attr_count,
@@ -296,6 +298,29 @@ static rabbet_status_t rabbet_write_profiles(rabbet_plan_writer_t* writer,
   return rabbet_ok();
 }
 
+static rabbet_status_t rabbet_write_artifacts(rabbet_plan_writer_t* writer,
+                                              Rabbet__Plan__Meta* meta) {
+  const rabbet_plan_t* plan = writer->plan;
+  RABBET_RETURN_IF_ERROR(RABBET_WRITE_MESSAGES(
+      writer, plan->artifact_count, Rabbet__Plan__Artifact, artifact,
+      &meta->n_artifacts, &meta->artifacts));
+  uint64_t at = 0;
+  for (size_t i = 0; i < meta->n_artifacts; ++i) {
+    const rabbet_artifact_t* artifact = &plan->artifacts[i];
+    Rabbet__Plan__Artifact* message = meta->artifacts[i];
+    message->key_high = artifact->key.high;
+    message->key_low = artifact->key.low;
+    message->name = rabbet_write_text(artifact->name);
+    message->offset = rabbet_align_up(at, RABBET_PLAN_ALIGNMENT);
+    message->size = artifact->size;
+    if (!rabbet_checked_add(message->offset, message->size, &at) ||
+        at > INT64_MAX / 2)
+      return RABBET_STATUS(RABBET_STATUS_OUT_OF_RANGE,
+                           "the kernels' bytes are too large for a plan");
+  }
+  return rabbet_ok();
+}
+
 static rabbet_status_t rabbet_write_meta(rabbet_plan_writer_t* writer,
                                          Rabbet__Plan__Meta* meta) {
   rabbet__plan__meta__init(meta);
@@ -305,6 +330,7 @@ static rabbet_status_t rabbet_write_meta(rabbet_plan_writer_t* writer,
   RABBET_RETURN_IF_ERROR(rabbet_write_values(writer, meta));
   RABBET_RETURN_IF_ERROR(rabbet_write_ios(writer, meta));
   RABBET_RETURN_IF_ERROR(rabbet_write_steps(writer, meta));
+  RABBET_RETURN_IF_ERROR(rabbet_write_artifacts(writer, meta));
   return rabbet_write_profiles(writer, meta);
 }
 
@@ -328,6 +354,21 @@ static rabbet_status_t rabbet_check_blobs(const rabbet_plan_blob_t* blobs,
   return rabbet_ok();
 }
 
+// Into zeros.
+static void rabbet_place_artifacts(const rabbet_plan_t* plan,
+                                   const Rabbet__Plan__Meta* meta,
+                                   uint8_t* kernels) {
+  for (size_t i = 0; i < plan->artifact_count; ++i)
+    memcpy(kernels + meta->artifacts[i]->offset, plan->artifacts[i].data,
+           plan->artifacts[i].size);
+}
+
+static uint64_t rabbet_artifacts_size(const Rabbet__Plan__Meta* meta) {
+  if (meta->n_artifacts == 0) return 0;
+  const Rabbet__Plan__Artifact* last = meta->artifacts[meta->n_artifacts - 1];
+  return last->offset + last->size;
+}
+
 static rabbet_status_t rabbet_write_file(
     const rabbet_plan_t* plan, const Rabbet__Plan__Meta* meta,
     const char* device, const rabbet_plan_blob_t* blobs, size_t blob_count,
@@ -336,7 +377,8 @@ static rabbet_status_t rabbet_write_file(
   uint64_t sizes[RABBET_PLAN_SECTION_LIMIT] = {
       [RABBET_PLAN_SECTION_DEVICE] = strlen(device),
       [RABBET_PLAN_SECTION_META] = rabbet__plan__meta__get_packed_size(meta),
-      [RABBET_PLAN_SECTION_WEIGHTS] = weights_size};
+      [RABBET_PLAN_SECTION_WEIGHTS] = weights_size,
+      [RABBET_PLAN_SECTION_KERNELS] = rabbet_artifacts_size(meta)};
   uint64_t offsets[RABBET_PLAN_SECTION_LIMIT] = {0}, total = 0;
   RABBET_RETURN_IF_ERROR(rabbet_plan_file_layout(sizes, offsets, &total));
   uint8_t* data = NULL;
@@ -354,6 +396,10 @@ static rabbet_status_t rabbet_write_file(
       memcpy(weights + blobs[i].offset, blobs[i].data, blobs[i].size);
     at = blobs[i].offset + blobs[i].size;
   }
+  memset(weights + at, 0,
+         (size_t)(total - offsets[RABBET_PLAN_SECTION_WEIGHTS] - at));
+  rabbet_place_artifacts(plan, meta,
+                         data + offsets[RABBET_PLAN_SECTION_KERNELS]);
   rabbet_plan_file_seal(data, total, plan->producer ? plan->producer : "",
                         sizes, offsets);
   *out_data = data;

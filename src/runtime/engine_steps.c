@@ -50,6 +50,27 @@ static rabbet_status_t rabbet_step_no_kernel(rabbet_engine_t* engine,
   return status;
 }
 
+static rabbet_status_t rabbet_step_create_kernel(
+    rabbet_engine_t* engine, const rabbet_plan_step_t* step,
+    const rabbet_kernel_class_t* kernel, rabbet_kernel_t** out_kernel) {
+  rabbet_artifact_t* artifacts = NULL;
+  RABBET_RETURN_IF_ERROR(rabbet_allocate(
+      engine->allocator, step->artifact_count * sizeof(*artifacts),
+      (void**)&artifacts));
+  for (size_t i = 0; i < step->artifact_count; ++i)
+    artifacts[i] = engine->plan->artifacts[step->artifacts[i]];
+  rabbet_kernel_spec_t spec = {.device = engine->device,
+                               .group = &step->group,
+                               .tactic = step->tactic,
+                               .allocator = engine->allocator,
+                               .artifacts = artifacts,
+                               .artifact_count = step->artifact_count};
+  rabbet_status_t status = kernel->create(&spec, out_kernel);
+  rabbet_free(engine->allocator, artifacts);
+  return RABBET_ANNOTATE(status, "kernel '%s', tactic %d", step->kernel,
+                         step->tactic);
+}
+
 static rabbet_status_t rabbet_step_create(rabbet_engine_t* engine, size_t s) {
   rabbet_plan_step_t* step = &engine->plan->steps[s];
   rabbet_engine_step_t* out = &engine->steps[s];
@@ -64,12 +85,7 @@ static rabbet_status_t rabbet_step_create(rabbet_engine_t* engine, size_t s) {
       if (rabbet_op_is(node->op, RABBET_OP_PLUGIN)) node->plugin = out->plugin;
     }
   }
-  rabbet_kernel_spec_t spec = {.device = engine->device,
-                               .group = &step->group,
-                               .tactic = step->tactic,
-                               .allocator = engine->allocator};
-  return RABBET_ANNOTATE(kernel->create(&spec, &out->kernel),
-                         "kernel '%s', tactic %d", step->kernel, step->tactic);
+  return rabbet_step_create_kernel(engine, step, kernel, &out->kernel);
 }
 
 rabbet_status_t rabbet_engine_create_steps(rabbet_engine_t* engine) {

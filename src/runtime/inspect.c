@@ -92,6 +92,24 @@ static void rabbet_json_layers(const rabbet_plan_step_t* step,
   rabbet_strbuf_printf(out, "]");
 }
 
+// Those of a step, or all of them.
+static void rabbet_json_artifacts(const rabbet_plan_t* plan,
+                                  const int32_t* list, size_t count,
+                                  rabbet_strbuf_t* out) {
+  rabbet_strbuf_printf(out, "\"Artifacts\": [");
+  for (size_t i = 0; i < count; ++i) {
+    const rabbet_artifact_t* artifact =
+        &plan->artifacts[list ? (size_t)list[i] : i];
+    char key[33];
+    rabbet_hash_print(artifact->key, key);
+    rabbet_strbuf_printf(out, "%s{", i ? ", " : "");
+    rabbet_json_member(out, "Name", artifact->name);
+    rabbet_strbuf_printf(out, ", \"Key\": \"%s\", \"Bytes\": %zu}", key,
+                         artifact->size);
+  }
+  rabbet_strbuf_printf(out, "]");
+}
+
 static void rabbet_json_step(const rabbet_engine_t* engine,
                              const rabbet_prepared_t* shapes,
                              const rabbet_plan_step_t* step,
@@ -119,6 +137,9 @@ static void rabbet_json_step(const rabbet_engine_t* engine,
   else
     rabbet_strbuf_printf(out, ", \"TimeUs\": null");
   rabbet_json_layers(step, out);
+  rabbet_strbuf_printf(out, ", ");
+  rabbet_json_artifacts(engine->plan, step->artifacts, step->artifact_count,
+                        out);
   rabbet_strbuf_printf(out, ", \"Alternatives\": %s}",
                        step->report_json ? step->report_json : "[]");
 }
@@ -145,7 +166,9 @@ static void rabbet_json_engine(const rabbet_engine_t* engine,
     if (i) rabbet_strbuf_printf(out, ", ");
     rabbet_strbuf_json_string(out, plan->ios[i].name);
   }
-  rabbet_strbuf_printf(out, "]}\n");
+  rabbet_strbuf_printf(out, "], ");
+  rabbet_json_artifacts(plan, NULL, plan->artifact_count, out);
+  rabbet_strbuf_printf(out, "}\n");
 }
 
 // ---- Text
@@ -255,6 +278,9 @@ static void rabbet_text_engine(const rabbet_engine_t* engine,
         rabbet_dims_print(&dims, text, sizeof(text)),
         rabbet_format_name(engine->ios[i].format));
   }
+  for (size_t i = 0; i < plan->artifact_count; ++i)
+    rabbet_strbuf_printf(out, "keeps  %s: %zu bytes\n", plan->artifacts[i].name,
+                         plan->artifacts[i].size);
   rabbet_strbuf_printf(out, "\n");
 }
 

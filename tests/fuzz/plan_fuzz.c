@@ -76,12 +76,16 @@ int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size);
 
 int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   static const uint8_t weights[256];
-  plan_bytes_t parts = {{(const uint8_t*)"null\nnull", data, weights},
-                        {9, size, sizeof(weights)}};
-  size_t whole = 0;
-  uint8_t* joined = plan_bytes_join(&parts, &whole);
+  plan_bytes_t parts = {{(const uint8_t*)"null\nnull", data, weights, weights},
+                        {9, size, sizeof(weights), 0}};
   load(data, size);
-  load(joined, whole);
-  free(joined);
+  // Without artifacts, and with as many bytes of them as the seeds have.
+  for (uint64_t kernels = 0; kernels <= 164; kernels += 164) {
+    size_t whole = 0;
+    parts.size[PLAN_KERNELS] = kernels;
+    uint8_t* joined = plan_bytes_join(&parts, &whole);
+    load(joined, whole);
+    free(joined);
+  }
   return 0;
 }

@@ -1,0 +1,47 @@
+// The device "far": computes like the null device, but its memory is closed to
+// the host save in copies and kernels, so that touching it crashes at once. It
+// also refuses copies whose device side is not its memory.
+//
+// It has streams, events and graphs like a GPU. While `far_lazy` is set, work
+// lies in a queue until somebody waits, so that whatever is freed or written
+// over too early shows. Its kernels need "code", which they compile (counted)
+// unless a plan has it.
+#ifndef RABBET_TESTS_FAR_FAR_H_
+#define RABBET_TESTS_FAR_FAR_H_
+
+#include "device/device.h"
+
+typedef struct far_counts_t {
+  int compiled;      // kernels whose code no plan had
+  int allocated;     // bytes of device memory that are in use
+  int pinned;        // blocks of host memory that are in use
+  int graphs;        // that exist
+  int recordings;    // begun
+  int updates;       // of a graph in its place
+  int launches;      // of graphs
+  int synchronized;  // waits
+} far_counts_t;
+
+RABBET_PRIVATE_API far_counts_t* far_counts(void);
+RABBET_PRIVATE_API void far_set_lazy(bool lazy);
+// The n-th call from now of what can fail in recording fails (0: none).
+RABBET_PRIVATE_API void far_fail_recording(int n);
+
+// For plugins: device work on a stream, with a copy of its arguments. Far
+// memory is open while it runs.
+RABBET_PRIVATE_API rabbet_status_t far_launch(void* stream,
+                                              void (*work)(const void* args),
+                                              const void* args, size_t size);
+
+// ---- Within the device
+
+void far_open_memory(void);
+void far_close_memory(void);
+bool far_owns(const void* address, size_t size);
+// The functions of streams, events and graphs.
+void far_stream_vtable(rabbet_device_vtable_t* vtable);
+bool far_is_recording(void* stream);
+// Does what is queued.
+void far_flush(void);
+
+#endif  // RABBET_TESTS_FAR_FAR_H_
