@@ -127,6 +127,13 @@ RABBET_API rabbet_status_t rabbet_layer_set_name(rabbet_layer_t* layer,
                                                  const char* name);
 RABBET_API const char* rabbet_layer_op(const rabbet_layer_t* layer);
 RABBET_API const char* rabbet_layer_metadata(const rabbet_layer_t* layer);
+// How a plugin layer may run: bits RABBET_PLUGIN_... (rabbet/plugin.h), 0: in
+// any way that the plugin has on the device, the quickest. INVALID_ARGUMENT for
+// other layers. The network's wish is for plugin layers added after it.
+RABBET_API rabbet_status_t
+rabbet_network_set_plugin_kinds(rabbet_network_t* network, uint32_t kinds);
+RABBET_API rabbet_status_t rabbet_layer_set_plugin_kinds(rabbet_layer_t* layer,
+                                                         uint32_t kinds);
 RABBET_API rabbet_status_t rabbet_layer_set_metadata(rabbet_layer_t* layer,
                                                      const char* metadata);
 RABBET_API size_t rabbet_layer_input_count(const rabbet_layer_t* layer);

@@ -177,7 +177,9 @@ typedef struct rabbet_plugin_arg_t {
 // Machine code for one architecture, or PTX, from which the driver makes code
 // for the architecture that it names and all later ones.
 typedef struct rabbet_plugin_image_t {
-  int32_t major, minor;  // compute capability of a cubin; -1, -1: PTX
+  // Compute capability of a cubin; 0, 0: that of the device that is built for;
+  // -1, -1: PTX.
+  int32_t major, minor;
   const void* data;
   size_t size;
 } rabbet_plugin_image_t;
@@ -207,10 +209,13 @@ typedef struct rabbet_plugin_launch_sink_t {
 
 // ---- The instance ----------------------------------------------------------
 
-// How an instance can run on a device: bits of `kinds`.
+// How an instance can run on a device: bits of `kinds`; the other two are for
+// users that wish for one way where there are both.
 enum {
   RABBET_PLUGIN_RUNS = 1,   // by `enqueue`
   RABBET_PLUGIN_READY = 2,  // by kernels made ahead of time (`launches`)
+  RABBET_PLUGIN_PREFER_RUNS = 4,
+  RABBET_PLUGIN_PREFER_READY = 8,
 };
 
 // struct_size first; functions past it count as absent. "optional" ones may be

@@ -82,6 +82,15 @@ class INetworkDefinition(_rabbet.Network, Managed):
         strong = flags >> e.NetworkDefinitionCreationFlag.STRONGLY_TYPED & 1
         self = super().__new__(cls, strong, logger)
         self._creation_flags = flags
+        flag = e.NetworkDefinitionCreationFlag
+        prefer_jit = flags >> flag.PREFER_JIT_PYTHON_PLUGINS & 1
+        prefer_aot = flags >> flag.PREFER_AOT_PYTHON_PLUGINS & 1
+        if prefer_jit and prefer_aot:
+            raise ValueError(
+                "a network can prefer one: PREFER_JIT_PYTHON_PLUGINS or "
+                "PREFER_AOT_PYTHON_PLUGINS"
+            )
+        self._set_plugin_kinds(4 * prefer_jit + 8 * prefer_aot)
         return self
 
     # ---- Looking ----

@@ -284,12 +284,22 @@ static PyObject* rabbet_py_network_validate(PyObject* self, PyObject* none) {
   return rabbet_py_none_or_raise(rabbet_network_validate(network));
 }
 
+static PyObject* rabbet_py_network_set_plugin_kinds(PyObject* self,
+                                                    PyObject* kinds) {
+  rabbet_network_t* network = rabbet_py_network(self);
+  unsigned long bits = network ? PyLong_AsUnsignedLong(kinds) : 0;
+  if (!network || PyErr_Occurred()) return NULL;
+  return rabbet_py_none_or_raise(
+      rabbet_network_set_plugin_kinds(network, (uint32_t)bits));
+}
+
 static PyMethodDef rabbet_py_network_methods[] = {
     {"_flags", rabbet_py_network_flags, METH_NOARGS, NULL},
     {"_add_input", rabbet_py_network_add_input, METH_VARARGS, NULL},
     {"_add_weights", rabbet_py_network_add_weights, METH_VARARGS, NULL},
     {"_add_layer", rabbet_py_network_add_layer, METH_VARARGS, NULL},
     {"_add_plugin", rabbet_py_network_add_plugin, METH_VARARGS, NULL},
+    {"_set_plugin_kinds", rabbet_py_network_set_plugin_kinds, METH_O, NULL},
     {"_mark_output", rabbet_py_network_mark, METH_O, NULL},
     {"_unmark_output", rabbet_py_network_unmark, METH_O, NULL},
     {"_remove_tensor", rabbet_py_network_remove, METH_O, NULL},

@@ -32,6 +32,14 @@ static int rabbet_py_layer_set_metadata(PyObject* self, PyObject* value,
   return rabbet_is_ok(status) ? 0 : rabbet_py_raise_int(status);
 }
 
+static PyObject* rabbet_py_layer_set_plugin_kinds(PyObject* self,
+                                                  PyObject* kinds) {
+  unsigned long bits = PyLong_AsUnsignedLong(kinds);
+  if (PyErr_Occurred()) return NULL;
+  return rabbet_py_none_or_raise(
+      rabbet_layer_set_plugin_kinds(rabbet_py_pointer(self), (uint32_t)bits));
+}
+
 static PyObject* rabbet_py_layer_op(PyObject* self, void* closure) {
   (void)closure;
   return rabbet_py_message(rabbet_layer_op(rabbet_py_pointer(self)));
@@ -124,6 +132,7 @@ static PyMethodDef rabbet_py_layer_methods[] = {
      "set_input(index, tensor)"},
     {"_attr", rabbet_py_layer_attr, METH_O, NULL},
     {"_set_attrs", rabbet_py_layer_set_attrs, METH_O, NULL},
+    {"_set_plugin_kinds", rabbet_py_layer_set_plugin_kinds, METH_O, NULL},
     {"_precision", rabbet_py_layer_precision, METH_NOARGS, NULL},
     {"_set_precision", rabbet_py_layer_set_precision, METH_O, NULL},
     {NULL},

@@ -10,7 +10,7 @@
 
 // ---- Describing outputs ----------------------------------------------------
 
-static PyObject* rabbet_py_dim_tuple(const rabbet_dim_t* dims, size_t count) {
+PyObject* rabbet_py_dim_tuple(const rabbet_dim_t* dims, size_t count) {
   PyObject* tuple = PyTuple_New((Py_ssize_t)count);
   for (size_t i = 0; tuple && i < count; ++i) {
     PyObject* item = PyLong_FromLong(dims[i]);
@@ -99,7 +99,7 @@ static rabbet_status_t rabbet_py_describe(void* self,
 // ---- Combinations and tactics ----------------------------------------------
 
 // [(DataType, TensorFormat, dims, min, opt, max)]
-static PyObject* rabbet_py_query_tensors(const rabbet_plugin_query_t* query) {
+PyObject* rabbet_py_query_tensors(const rabbet_plugin_query_t* query) {
   size_t count = query->input_count + query->output_count;
   PyObject* list = PyList_New((Py_ssize_t)count);
   for (size_t i = 0; list && i < count; ++i) {
@@ -242,6 +242,8 @@ static const rabbet_plugin_vtable_t rabbet_py_vtable = {
     .prepare = rabbet_py_plugin_prepare,
     .destroy_state = rabbet_py_plugin_destroy_state,
     .enqueue = rabbet_py_plugin_enqueue,
+    .kinds = rabbet_py_plugin_kinds,
+    .launches = rabbet_py_plugin_launches,
 };
 
 // Takes the instance; NULL with an exception set on failure.

@@ -6,7 +6,8 @@
 #include "python/src/rabbet_py.h"
 
 // An instance: an object of the package with the methods describe,
-// combinations, tactics, timing_key, serialize, bind. Immutable.
+// combinations, tactics, timing_key, serialize, bind, kinds, launches.
+// Immutable.
 typedef struct rabbet_py_plugin_t {
   PyObject* instance;
   int32_t output_count;
@@ -31,5 +32,20 @@ rabbet_status_t rabbet_py_plugin_prepare(void* self,
 void rabbet_py_plugin_destroy_state(void* self, void* state);
 rabbet_status_t rabbet_py_plugin_enqueue(void* self,
                                          const rabbet_plugin_call_t* call);
+
+// plugin_ready.c: vtable functions for kernels made ahead of time.
+uint32_t rabbet_py_plugin_kinds(void* self, const char* device);
+rabbet_status_t rabbet_py_plugin_launches(void* self,
+                                          rabbet_dim_builder_t* builder,
+                                          const rabbet_plugin_query_t* query,
+                                          int32_t tactic,
+                                          const rabbet_plugin_input_t* inputs,
+                                          const rabbet_plugin_output_t* outputs,
+                                          rabbet_plugin_launch_sink_t sink);
+
+// plugin_adapter.c, for plugin_ready.c: [(DataType, TensorFormat, dims, min,
+// opt, max)], and a tuple of expression numbers.
+PyObject* rabbet_py_query_tensors(const rabbet_plugin_query_t* query);
+PyObject* rabbet_py_dim_tuple(const rabbet_dim_t* dims, size_t count);
 
 #endif  // RABBET_PYTHON_SRC_PLUGIN_ADAPTER_H_

@@ -55,6 +55,7 @@ typedef struct rabbet_plugin_proposal_t {
   rabbet_type_format_t* boundary;   // of the candidate
   int32_t* aliased;                 // of the candidate
   size_t offered, accepted;
+  bool cannot;  // run in any way
 } rabbet_plugin_proposal_t;
 
 // Value of the query's tensor i, or -1.
@@ -138,6 +139,14 @@ static bool rabbet_proposal_place(rabbet_plugin_proposal_t* proposal, size_t i,
 static rabbet_status_t rabbet_proposal_add_combination(
     void* context, const rabbet_plugin_type_format_t* choices) {
   rabbet_plugin_proposal_t* proposal = context;
+  if (proposal->cannot)
+    return RABBET_STATUS(RABBET_STATUS_UNSUPPORTED,
+                         "layer '%s': plugin '%s' cannot run on device '%s' in "
+                         "the way that is asked for (its own function, or a "
+                         "kernel made ahead of time)",
+                         proposal->node->name,
+                         rabbet_plugin_creator(proposal->node->plugin)->name,
+                         proposal->query.device);
   const rabbet_group_t* group = proposal->propose->group;
   size_t count = proposal->query.input_count + proposal->query.output_count;
   ++proposal->offered;
@@ -178,12 +187,15 @@ rabbet_status_t rabbet_plugin_propose_kind(const rabbet_propose_t* propose,
   const rabbet_group_node_t* node = rabbet_plugin_node(group);
   if (!node) return rabbet_ok();
   uint32_t kinds = rabbet_plugin_kinds(node->plugin, propose->device->kind);
-  // A plugin that can do nothing here says so itself, when asked.
+  // One that can do nothing here is asked all the same: it knows best why.
   if (kinds != 0 && !(kinds & kind)) return rabbet_ok();
   size_t tensors = node->input_count + node->output_count;
   size_t boundary = group->input_count + group->output_count;
-  rabbet_plugin_proposal_t proposal = {
-      .propose = propose, .kernel = kernel, .node = node, .sink = sink};
+  rabbet_plugin_proposal_t proposal = {.propose = propose,
+                                       .kernel = kernel,
+                                       .node = node,
+                                       .sink = sink,
+                                       .cannot = kinds == 0};
   rabbet_arena_t arena;
   rabbet_arena_initialize(propose->allocator, &arena);
   rabbet_status_t status = rabbet_arena_allocate_array(

@@ -241,6 +241,7 @@ rabbet_status_t rabbet_network_add_plugin(
     return rabbet_status_annotate(status, "adding layer '%s'", args.layer_name);
   }
   (*out_layer)->plugin = plugin;
+  rabbet_plugin_set_kinds(plugin, network->plugin_kinds);
   return rabbet_ok();
 }
 
@@ -308,6 +309,32 @@ const char* rabbet_layer_op(const rabbet_layer_t* layer) {
 
 const char* rabbet_layer_metadata(const rabbet_layer_t* layer) {
   return layer->metadata;
+}
+
+static rabbet_status_t rabbet_plugin_kinds_check(uint32_t kinds) {
+  const uint32_t known = RABBET_PLUGIN_RUNS | RABBET_PLUGIN_READY |
+                         RABBET_PLUGIN_PREFER_RUNS | RABBET_PLUGIN_PREFER_READY;
+  if ((kinds & ~known) == 0) return rabbet_ok();
+  return RABBET_STATUS(RABBET_STATUS_INVALID_ARGUMENT,
+                       "%#x is no way to run a plugin", kinds);
+}
+
+rabbet_status_t rabbet_network_set_plugin_kinds(rabbet_network_t* network,
+                                                uint32_t kinds) {
+  RABBET_RETURN_IF_ERROR(rabbet_plugin_kinds_check(kinds));
+  network->plugin_kinds = kinds;
+  return rabbet_ok();
+}
+
+rabbet_status_t rabbet_layer_set_plugin_kinds(rabbet_layer_t* layer,
+                                              uint32_t kinds) {
+  if (!layer->plugin)
+    return RABBET_STATUS(RABBET_STATUS_INVALID_ARGUMENT,
+                         "layer '%s' is no plugin layer but a %s layer",
+                         layer->name, layer->op->name);
+  RABBET_RETURN_IF_ERROR(rabbet_plugin_kinds_check(kinds));
+  rabbet_plugin_set_kinds(layer->plugin, kinds);
+  return rabbet_ok();
 }
 
 rabbet_status_t rabbet_layer_set_metadata(rabbet_layer_t* layer,

@@ -91,6 +91,7 @@ struct rabbet_network_t {
   size_t prepared;
   bool marks_due;  // a shape operand was met since is_shape_tensor was spread
   struct rabbet_network_owner_t* owners;
+  uint32_t plugin_kinds;  // of plugin layers: bits RABBET_PLUGIN_..., 0: any
 };
 
 // Infers what is not inferred yet. Called by every getter that needs it.

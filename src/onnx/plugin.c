@@ -339,6 +339,12 @@ void rabbet_onnx_import_plugin(rabbet_onnx_node_t* node,
                        node->input_count, attrs, count, &layer));
   if (!rabbet_onnx_ok(node)) return;
   rabbet_onnx_fail(node, rabbet_layer_set_metadata(layer, node->metadata));
+  if (rabbet_onnx_attr(node, "aot")) {
+    bool ready = rabbet_onnx_attr_int(node, "aot", 0) != 0;
+    rabbet_onnx_fail(
+        node, rabbet_layer_set_plugin_kinds(
+                  layer, ready ? RABBET_PLUGIN_READY : RABBET_PLUGIN_RUNS));
+  }
   size_t outputs = rabbet_layer_output_count(layer);
   if (node->output_count > outputs) {
     RABBET_ONNX_FAIL(node, RABBET_STATUS_INVALID_ARGUMENT,

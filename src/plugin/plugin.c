@@ -13,6 +13,7 @@ struct rabbet_plugin_t {
   const rabbet_plugin_creator_t* creator;  // retained
   rabbet_plugin_vtable_t vtable;           // absent functions are NULL
   void* self;
+  uint32_t allowed;  // bits RABBET_PLUGIN_..., 0: any
 };
 
 static rabbet_status_t rabbet_plugin_annotate(const rabbet_plugin_t* plugin,
@@ -528,12 +529,20 @@ rabbet_status_t rabbet_plugin_enqueue(rabbet_plugin_t* plugin,
 
 // ---- Kernels made ahead of time --------------------------------------------
 
+void rabbet_plugin_set_kinds(rabbet_plugin_t* plugin, uint32_t kinds) {
+  plugin->allowed = kinds;
+}
+
 uint32_t rabbet_plugin_kinds(rabbet_plugin_t* plugin, const char* device) {
+  const uint32_t ways = RABBET_PLUGIN_RUNS | RABBET_PLUGIN_READY;
   uint32_t there = (plugin->vtable.enqueue ? RABBET_PLUGIN_RUNS : 0) |
                    (plugin->vtable.launches ? RABBET_PLUGIN_READY : 0);
-  return plugin->vtable.kinds
-             ? there & plugin->vtable.kinds(plugin->self, device)
-             : there;
+  if (plugin->vtable.kinds) there &= plugin->vtable.kinds(plugin->self, device);
+  if (plugin->allowed & ways) there &= plugin->allowed;
+  if (there != ways) return there;
+  if (plugin->allowed & RABBET_PLUGIN_PREFER_RUNS) return RABBET_PLUGIN_RUNS;
+  if (plugin->allowed & RABBET_PLUGIN_PREFER_READY) return RABBET_PLUGIN_READY;
+  return there;
 }
 
 rabbet_status_t rabbet_plugin_launches(rabbet_plugin_t* plugin,

@@ -67,7 +67,10 @@ RABBET_PRIVATE_API void rabbet_plugin_destroy_state(rabbet_plugin_t* plugin,
 RABBET_PRIVATE_API rabbet_status_t rabbet_plugin_enqueue(
     rabbet_plugin_t* plugin, const rabbet_plugin_call_t* call);
 
-// Bits RABBET_PLUGIN_...: how it can run on the device.
+// Restricts how it may run (bits RABBET_PLUGIN_...; 0: not at all restricted).
+RABBET_PRIVATE_API void rabbet_plugin_set_kinds(rabbet_plugin_t* plugin,
+                                                uint32_t kinds);
+// Bits RABBET_PLUGIN_...: how it can, and may, run on the device.
 RABBET_PRIVATE_API uint32_t rabbet_plugin_kinds(rabbet_plugin_t* plugin,
                                                 const char* device);
 // ready.h makes of these what a plan keeps.

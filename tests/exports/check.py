@@ -46,7 +46,7 @@ def check_library(library, names, public, private, update):
         yield f"{library}: {name} is exported but marked in no header"
     path = HERE / f"{library}.txt"
     found = sorted(names & public.keys())
-    if update:
+    if update and found:
         path.write_text("".join(f"{name}\n" for name in found))
         return
     listed = path.read_text().split() if path.exists() else []

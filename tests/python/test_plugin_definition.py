@@ -299,10 +299,6 @@ def stream_tune(
 ) -> None: ...
 
 
-@wrong_for("aot_impl", "lacks the parameter 'tactic'")
-def no_tactic(x: TensorDesc, w: TensorDesc, outputs: tuple[TensorDesc]) -> None: ...
-
-
 @pytest.mark.parametrize(
     ("kind", "function", "message"),
     WRONG_FUNCTIONS,
@@ -408,12 +404,37 @@ def test_requests_for_missing_functions() -> None:
         x: TensorDesc, outputs: tuple[TensorDesc], tactic: int
     ) -> tuple[str, str, trtp.KernelLaunchParams, trtp.SymExprs]: ...
 
-    with pytest.raises(NotImplementedError, match="ahead of time"):
-        network.add_plugin(call(plugin_id)(x), aot=True)
-    layer = network.add_plugin(call(plugin_id)(x))
+    layer = network.add_plugin(call(plugin_id)(x), aot=True)
     layer.get_output(0).name = "y"
     network.mark_output(layer.get_output(0))
-    with refused("only an aot_impl for device 'cpu'"):
+    with refused("an aot_impl but no impl for device 'cpu'"):
+        trt.compile(network, device="cpu")
+
+
+def test_preferring_two_ways() -> None:
+    flag = trt.NetworkDefinitionCreationFlag
+    both = 1 << flag.PREFER_JIT_PYTHON_PLUGINS | 1 << flag.PREFER_AOT_PYTHON_PLUGINS
+    with pytest.raises(ValueError, match="can prefer one"):
+        trt.Builder().create_network(both)
+
+
+def test_asking_for_a_way_that_the_device_lacks() -> None:
+    plugin_id = new_id("here")
+
+    @trtp.register(plugin_id)
+    def here(x: TensorDesc) -> TensorDesc:
+        return x.like()
+
+    @trtp.impl(plugin_id)
+    def here_impl(x, outputs): ...
+
+    @trtp.aot_impl(plugin_id)
+    def here_aot(x, outputs, tactic): ...
+
+    network, x = network_input()
+    layer = network.add_plugin(call(plugin_id)(x), aot=True)
+    network.mark_output(layer.get_output(0))
+    with pytest.raises(trt.UnsupportedError, match="in the way that is asked for"):
         trt.compile(network, device="cpu")
 
 

@@ -12,6 +12,7 @@ def double_impl(x: trtp.Tensor, outputs: tuple[trtp.Tensor], stream: int) -> Non
 """
 
 from .._rabbet import Shape, Tensor
+from ._aot import Kernel, Kernels, TensorMap, Workspace
 from ._autotune import AutoTuneCombination
 from ._definition import DefinitionError
 from ._desc import ShapeInput, SizeTensorDesc, TensorDesc, from_shape_expr, size_tensor
@@ -35,7 +36,9 @@ from ._plugin import aot_impl, autotune, impl, register
 __all__ = [
     "AutoTuneCombination",
     "DefinitionError",
+    "Kernel",
     "KernelLaunchParams",
+    "Kernels",
     "Shape",
     "ShapeExpr",
     "ShapeExprs",
@@ -49,6 +52,8 @@ __all__ = [
     "SymIntExprs",
     "Tensor",
     "TensorDesc",
+    "TensorMap",
+    "Workspace",
     "aot_impl",
     "autotune",
     "cdiv",

@@ -200,7 +200,7 @@ class Role(NamedTuple):
 
 IMPL = Role("impl", Tensor, RESERVED, ("outputs",))
 AUTOTUNE = Role("autotune", TensorDesc, ("outputs",), ("outputs",))
-AOT_IMPL = Role("aot_impl", TensorDesc, ("outputs", "tactic"), ("outputs", "tactic"))
+AOT_IMPL = Role("aot_impl", TensorDesc, ("outputs", "tactic"), ("outputs",))
 
 
 class Signature(NamedTuple):

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from .. import _rabbet
 from .._enums import DataType, TensorFormat
 from .._rabbet import Shape
+from ._aot import Encoder
 from ._autotune import AutoTuneCombination, Combination, expand_all
 from ._definition import Checker, DefinitionError, Signature, where
 from ._desc import ShapeInput, SizeTensorDesc, TensorDesc
@@ -125,7 +126,7 @@ class Instance:
         self, device: str, tensors: Sequence[QueryTensor], num_inputs: int
     ) -> list[list[tuple[int, int]]]:
         """Each combination as (type, format) of each tensor."""
-        if self.definition.choose("impl", device) is None:
+        if not self.kinds(device):
             raise DefinitionError(self.definition.missing_impl(device))
         found = self._combinations(device, tensors, num_inputs)
         return [[(int(t), int(f)) for t, f in combination] for combination in found]
@@ -199,6 +200,43 @@ class Instance:
                 f"'{name}'; it "
                 "was built when impl did not take it: build the plan again"
             ) from None
+
+    # ---- Kernels made ahead of time ----
+
+    def kinds(self, device: str) -> int:
+        """How it can run: 1 by impl, 2 by kernels made ahead of time."""
+        choose = self.definition.choose
+        runs = choose("impl", device) is not None
+        ready = device.startswith("cuda") and choose("aot_impl", device) is not None
+        return runs + 2 * ready
+
+    def launches(
+        self,
+        builder: _rabbet.DimBuilder,
+        device: str,
+        tensors: Sequence[QueryTensor],
+        inputs: Sequence[tuple[int, ...]],
+        outputs: Sequence[tuple[int, ...]],
+        tactic: int,
+    ) -> tuple[int, list[Any]]:
+        """The kernels for these types, formats and tactic (see plugin_ready.c)."""
+        signature = self.definition.choose("aot_impl", device)
+        assert signature is not None
+        descs = [_tuned_desc(tensor) for tensor in tensors]
+        for desc, dims in zip(descs, [*inputs, *outputs], strict=True):
+            exprs = (ShapeExpr._of(builder, dim) for dim in dims)
+            desc._shape_expr = ShapeExprs.from_tuple(exprs)
+        ins, outs = descs[: len(inputs)], descs[len(inputs) :]
+        names = self.definition.registration.inputs
+        values: dict[str, Any] = dict(zip(names, ins, strict=True))
+        values.update(outputs=tuple(outs), tactic=tactic)
+        args = [self._value(values, kind, name) for kind, name in signature.positional]
+        named = {
+            name: self._value(values, kind, name) for kind, name in signature.named
+        }
+        check = Checker("aot_impl", self.definition.id, signature.function)
+        answer = signature.function(*args, **named)
+        return Encoder(check, builder, ins, outs).answer(answer)
 
     # ---- What is stored ----
 

@@ -9,6 +9,14 @@ from .._layers import ITensor
 from ._definition import DefinitionError, near, where
 from ._plugin import QDP_REGISTRY, VERSION, PluginDef
 
+# Bits of rabbet/plugin.h: what each request allows or prefers.
+_KINDS = {
+    Request.STRICT_JIT: 1,
+    Request.STRICT_AOT: 2,
+    Request.PREFER_JIT: 4,
+    Request.PREFER_AOT: 8,
+}
+
 
 class PluginCall:
     """A plugin with its tensors and attributes: for network.add_plugin."""
@@ -17,23 +25,19 @@ class PluginCall:
         self, definition: PluginDef, inputs: list[ITensor], attrs: dict[str, Any]
     ) -> None:
         self.definition, self.inputs, self.attrs = definition, inputs, attrs
+        self.request: Request | None = None
 
     def __call__(self, request: Request | None = None) -> tuple[Any, ...]:
         self._check_request(request)
+        self.request = request
         return (self.inputs, [], self)
 
     def _check_request(self, request: Request | None) -> None:
         functions = self.definition.functions
-        if request is Request.STRICT_AOT:
-            if not functions["aot_impl"]:
-                raise DefinitionError(
-                    f"plugin '{self.definition.id}' has no aot_impl, which aot=True "
-                    "asks for"
-                )
-            raise NotImplementedError(
-                f"plugin '{self.definition.id}': aot=True asks for a kernel made "
-                "ahead of "
-                "time, which this version does not make; leave aot out to use impl"
+        if request is Request.STRICT_AOT and not functions["aot_impl"]:
+            raise DefinitionError(
+                f"plugin '{self.definition.id}' has no aot_impl, which aot=True "
+                "asks for"
             )
         if request is Request.STRICT_JIT and not functions["impl"]:
             raise DefinitionError(
@@ -42,13 +46,18 @@ class PluginCall:
 
     def add_to(self, network: Any, request: Request | None) -> Any:
         """Adds the layer."""
+        if request is None:
+            request = self.request
         self._check_request(request)
         definition = self.definition
         types = definition.registration.attributes
         attrs = {name: types[name].encode(value) for name, value in self.attrs.items()}
-        return network._add_plugin(
+        layer = network._add_plugin(
             definition.name, VERSION, definition.namespace, None, self.inputs, attrs
         )
+        if request in _KINDS:
+            layer._set_plugin_kinds(_KINDS[request])
+        return layer
 
     def __repr__(self) -> str:
         return f"<call of plugin '{self.definition.id}'>"

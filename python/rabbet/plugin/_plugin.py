@@ -142,9 +142,8 @@ class PluginDef:
         there = [d for d in self.functions["impl"] if d is not None]
         if self.functions["aot_impl"]:
             return (
-                f"plugin '{self.id}' has only an aot_impl for device '{device}'; "
-                "kernels "
-                "are not made ahead of time for it by this version: define "
+                f"plugin '{self.id}' has an aot_impl but no impl for device "
+                f"'{device}'; kernels are made ahead of time for 'cuda' alone: define "
                 f"@rabbet.plugin.impl('{self.id}') as well"
             )
         known = f" (it has one for {', '.join(there)})" if there else ""
@@ -316,10 +315,13 @@ def autotune(plugin_id: str, *, device: str | None = None) -> Callable[[F], F]:
 
 
 def aot_impl(plugin_id: str, *, device: str | None = None) -> Callable[[F], F]:
-    """Defines how a plugin's kernel is made ahead of time.
+    """Defines how a plugin's kernel is made ahead of time (for CUDA).
 
     @aot_impl("namespace::name")
     def f(x: TensorDesc, outputs: tuple[TensorDesc, ...], tactic: int)
         -> tuple[str, str, KernelLaunchParams, SymExprs]: ...
+
+    The plan keeps the kernel (PTX, or a cubin) and the expressions of its launch;
+    running it needs no Python. A Kernel, or Kernels for several, say more.
     """
     return _add(AOT_IMPL, plugin_id, device)

@@ -71,6 +71,21 @@ static rabbet_status_t ready_propose(const rabbet_propose_t* propose,
 
 // ---- Creating --------------------------------------------------------------
 
+// Machine code for "the GPU that is built for".
+static void ready_name_architecture(ready_kernel_t* kernel) {
+  for (size_t i = 0; i < kernel->ready->launch_count; ++i) {
+    const rabbet_plugin_launch_t* launch = &kernel->ready->launches[i];
+    for (size_t k = 0; k < launch->image_count; ++k) {
+      // The kernel's own copy.
+      rabbet_plugin_image_t* image =
+          (rabbet_plugin_image_t*)(uintptr_t)&launch->images[k];
+      if (image->major != 0) continue;
+      image->major = kernel->device->major;
+      image->minor = kernel->device->minor;
+    }
+  }
+}
+
 static rabbet_status_t ready_make(ready_kernel_t* kernel,
                                   const rabbet_kernel_spec_t* spec) {
   const rabbet_group_node_t* node = kernel->node.node;
@@ -99,6 +114,7 @@ static rabbet_status_t ready_make(ready_kernel_t* kernel,
       node->plugin, &query, spec->tactic, allocator, &kernel->ready);
   rabbet_free(allocator, tensors);
   if (!rabbet_is_ok(status)) return status;
+  ready_name_architecture(kernel);
   void* data = NULL;
   status = rabbet_ready_encode(kernel->ready, allocator, &data,
                                &kernel->artifact.size);
