@@ -75,14 +75,16 @@ typedef enum rabbet_profiling_verbosity_t {
   RABBET_PROFILING_DETAILED = 2,
 } rabbet_profiling_verbosity_t;
 
-// Told how far a build is; phases nest. `step` returns false to cancel. Called
-// on the building thread.
+// Told how far a build is; phases nest. `step` returns false to cancel. So does
+// `go_on`, which is asked often (between the samples of a measurement) and
+// tells nothing. Called on the building thread; each may be NULL.
 typedef struct rabbet_progress_t {
   void* user_data;
   void (*phase_start)(void* user_data, const char* phase, const char* parent,
                       int32_t steps);
   bool (*step)(void* user_data, const char* phase, int32_t step);
   void (*phase_end)(void* user_data, const char* phase);
+  bool (*go_on)(void* user_data);
 } rabbet_progress_t;
 
 RABBET_API rabbet_status_t rabbet_builder_config_create(

@@ -172,6 +172,16 @@ static bool rabbet_py_step(void* user_data, const char* phase, int32_t step) {
   return go_on;
 }
 
+// Only signals: what a monitor thinks is asked by steps.
+static bool rabbet_py_go_on(void* user_data) {
+  rabbet_py_progress_t* progress = user_data;
+  PyGILState_STATE gil = PyGILState_Ensure();
+  if (PyErr_CheckSignals() != 0) rabbet_py_keep_error(progress);
+  bool go_on = !progress->error;
+  PyGILState_Release(gil);
+  return go_on;
+}
+
 static void rabbet_py_phase_end(void* user_data, const char* phase) {
   rabbet_py_progress_t* progress = user_data;
   PyGILState_STATE gil = PyGILState_Ensure();
@@ -189,6 +199,7 @@ rabbet_progress_t rabbet_py_progress(rabbet_py_progress_t* progress) {
       .phase_start = rabbet_py_phase_start,
       .step = rabbet_py_step,
       .phase_end = rabbet_py_phase_end,
+      .go_on = rabbet_py_go_on,
   };
   return result;
 }

@@ -27,6 +27,10 @@ RABBET_PRIVATE_API void rabbet_strbuf_json_string(rabbet_strbuf_t* buffer,
 // OUT_OF_MEMORY if any append failed.
 RABBET_PRIVATE_API rabbet_status_t
 rabbet_strbuf_status(const rabbet_strbuf_t* buffer);
+// "1 layer", "2 layers".
+static inline const char* rabbet_plural(size_t count) {
+  return count == 1 ? "" : "s";
+}
 // "" when empty.
 static inline const char* rabbet_strbuf_text(const rabbet_strbuf_t* buffer) {
   return buffer->data ? buffer->data : "";

@@ -282,6 +282,7 @@ static rabbet_status_t bench_batch(rabbet_build_t* build,
   int runs = body->restore ? count : 1;
   for (int i = 0; i < runs; ++i) {
     int64_t ns = 0;
+    RABBET_RETURN_IF_ERROR(rabbet_progress_check(build));
     if (body->restore) RABBET_RETURN_IF_ERROR(body->restore(body->context));
     RABBET_RETURN_IF_ERROR(device->vtable->time(device, NULL,
                                                 body->restore ? 1 : count,

@@ -4,6 +4,7 @@
 
 #include <string.h>
 
+#include "base/strbuf.h"
 #include "base/thread.h"
 #include "builder/bench.h"
 #include "builder/emit.h"
@@ -77,8 +78,8 @@ static rabbet_status_t build_simplify(rabbet_build_t* build) {
     status = build_passes[i].run(build);
     if (rabbet_is_ok(status)) status = rabbet_progress_step(build, phase, i);
     rabbet_log(build->logger, RABBET_SEVERITY_VERBOSE,
-               "after pass '%s': %zu layers", build_passes[i].name,
-               build->ir.nodes.count);
+               "after pass '%s': %zu layer%s", build_passes[i].name,
+               build->ir.nodes.count, rabbet_plural(build->ir.nodes.count));
   }
   rabbet_progress_end(build, phase);
   return status;
@@ -144,9 +145,10 @@ static rabbet_status_t build_compare(rabbet_build_t* build,
                                            variants->count, variants->us));
   for (size_t i = 0; i < variants->count; ++i) {
     rabbet_log(build->logger, RABBET_SEVERITY_VERBOSE,
-               "plan %zu: %zu steps, sum %.1f us, whole %.1f us", i,
-               variants->layouts[i].steps.count, variants->solutions[i].us,
-               variants->us[i]);
+               "plan %zu: %zu step%s, sum %.1f us, whole %.1f us", i,
+               variants->layouts[i].steps.count,
+               rabbet_plural(variants->layouts[i].steps.count),
+               variants->solutions[i].us, variants->us[i]);
     if (variants->us[i] >= 0 && variants->us[i] < variants->us[*out_best])
       *out_best = i;
   }

@@ -58,6 +58,8 @@ RABBET_PRIVATE_API void rabbet_progress_start(const rabbet_build_t* build,
 // CANCELLED if the caller asked to stop.
 RABBET_PRIVATE_API rabbet_status_t rabbet_progress_step(
     const rabbet_build_t* build, const char* phase, size_t step);
+RABBET_PRIVATE_API rabbet_status_t
+rabbet_progress_check(const rabbet_build_t* build);
 RABBET_PRIVATE_API void rabbet_progress_end(const rabbet_build_t* build,
                                             const char* phase);
 

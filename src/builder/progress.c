@@ -18,6 +18,13 @@ rabbet_status_t rabbet_progress_step(const rabbet_build_t* build,
                        step);
 }
 
+rabbet_status_t rabbet_progress_check(const rabbet_build_t* build) {
+  const rabbet_progress_t* progress = &build->config->progress;
+  if (!progress->go_on || progress->go_on(progress->user_data))
+    return rabbet_ok();
+  return RABBET_STATUS(RABBET_STATUS_CANCELLED, "the build was cancelled");
+}
+
 void rabbet_progress_end(const rabbet_build_t* build, const char* phase) {
   const rabbet_progress_t* progress = &build->config->progress;
   if (progress->phase_end) progress->phase_end(progress->user_data, phase);

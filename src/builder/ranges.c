@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "base/strbuf.h"
 #include "builder/build.h"
 #include "core/view.h"
 
@@ -86,10 +87,11 @@ static rabbet_status_t range_of_values(rabbet_build_t* build,
     rabbet_status_ignore(status);
     return RABBET_STATUS(
         RABBET_STATUS_INVALID_ARGUMENT,
-        "input '%s' is a shape input of %lld values, for which profile %zu "
+        "input '%s' is a shape input of %lld value%s, for which profile %zu "
         "gives %zu: give minimum, optimum and maximum with "
         "rabbet_profile_set_values",
-        input->name, (long long)expected, p->number, count);
+        input->name, (long long)expected, rabbet_plural((size_t)expected),
+        p->number, count);
   }
   range->value_count = count;
   const size_t bytes = count * sizeof(int64_t);

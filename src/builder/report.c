@@ -314,10 +314,11 @@ static void report_totals(const rabbet_build_t* build,
                           const rabbet_solution_t* solution,
                           const rabbet_report_totals_t* totals, size_t steps,
                           rabbet_strbuf_t* out) {
-  rabbet_strbuf_printf(out,
-                       "\n%zu layers became %zu steps on %s with %d thread%s; ",
-                       totals->layer_count, steps, build->device->name,
-                       build->threads, build->threads == 1 ? "" : "s");
+  rabbet_strbuf_printf(
+      out, "\n%zu layer%s became %zu step%s on %s with %d thread%s; ",
+      totals->layer_count, rabbet_plural(totals->layer_count), steps,
+      rabbet_plural(steps), build->device->name, build->threads,
+      rabbet_plural((size_t)build->threads));
   if (build->level > 0)
     rabbet_strbuf_printf(out, "the sum of their times is %.1f us",
                          solution->us);
@@ -325,12 +326,13 @@ static void report_totals(const rabbet_build_t* build,
     rabbet_strbuf_printf(out, "nothing was timed (optimization level 0)");
   if (totals->whole_us >= 0)
     rabbet_strbuf_printf(out, ", the whole takes %.1f us", totals->whole_us);
-  rabbet_strbuf_printf(
-      out,
-      ".\nintermediate tensors %.1f KiB, constants %.1f KiB, "
-      "plan %.1f KiB; %zu measurements, %.2f s\n",
-      (double)totals->memory / 1024, (double)totals->weights / 1024,
-      (double)totals->plan / 1024, build->timings, totals->seconds);
+  rabbet_strbuf_printf(out,
+                       ".\nintermediate tensors %.1f KiB, constants %.1f KiB, "
+                       "plan %.1f KiB; %zu measurement%s, %.2f s\n",
+                       (double)totals->memory / 1024,
+                       (double)totals->weights / 1024,
+                       (double)totals->plan / 1024, build->timings,
+                       rabbet_plural(build->timings), totals->seconds);
 }
 
 static rabbet_status_t report_text(const rabbet_build_t* build,

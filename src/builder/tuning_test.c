@@ -173,7 +173,7 @@ static void progress_and_cancelling(void** state) {
     progress_t p = {.cancel_at = cancel_at ? cancel_at : -1};
     rabbet_builder_config_t* config = check_config(2);
     rabbet_builder_config_set_progress(
-        config, (rabbet_progress_t){&p, on_start, on_step, on_end});
+        config, (rabbet_progress_t){&p, on_start, on_step, on_end, NULL});
     cached_t out = {0};
     rabbet_status_t status = build_with(net.network, config, &out);
     assert_int_equal(p.depth, 0);
@@ -193,7 +193,68 @@ static void progress_and_cancelling(void** state) {
   net_end(&net);
 }
 
+typedef struct asked_t {
+  int steps, at_step, count, cancel_at;
+} asked_t;
+
+static bool on_asked_step(void* user_data, const char* phase, int32_t step) {
+  (void)phase, (void)step;
+  ((asked_t*)user_data)->steps++;
+  return true;
+}
+
+static bool on_asked(void* user_data) {
+  asked_t* asked = user_data;
+  asked->at_step = asked->steps;
+  return ++asked->count != asked->cancel_at;
+}
+
+static void measurements_are_cancelled(void** state) {
+  (void)state;
+  net_t net = sample();
+  int total = 0;
+  for (int cancel_at = 0; cancel_at <= total / 2; cancel_at += 1 + total / 16) {
+    asked_t asked = {.cancel_at = cancel_at ? cancel_at : -1};
+    rabbet_builder_config_t* config = check_config(3);
+    rabbet_builder_config_set_progress(
+        config,
+        (rabbet_progress_t){&asked, NULL, on_asked_step, NULL, on_asked});
+    cached_t out = {0};
+    rabbet_status_t status = build_with(net.network, config, &out);
+    if (cancel_at == 0) {
+      RABBET_EXPECT_OK(status);
+      // Far more often than a candidate is done.
+      assert_true(asked.count > 2 * asked.steps);
+      total = asked.count;  // other builds may need fewer
+      cached_end(&out);
+    } else {
+      RABBET_EXPECT_ERROR(status, RABBET_STATUS_CANCELLED, "cancelled");
+      assert_int_equal(asked.count, cancel_at);  // not asked again
+      assert_int_equal(asked.steps, asked.at_step);
+      assert_null(out.plan);
+    }
+    rabbet_builder_config_release(config);
+  }
+  net_end(&net);
+}
+
 // ---- Errors -----------------------------------------------------------------
+
+static void one_of_each_is_singular(void** state) {
+  (void)state;
+  net_t net = net_begin(0, rabbet_allocator_system());
+  rabbet_tensor_t* x = net_input(&net, "x", RABBET_DTYPE_FLOAT, DIMS(2, 3));
+  net_output(&net, net_activation(&net, "r", "RELU", x), "y");
+  rabbet_builder_config_t* config = check_config(0);
+  RABBET_EXPECT_OK(rabbet_builder_config_set_device(config, "null"));
+  built_t built = check_build(net.network, config);
+  const char* text = rabbet_build_report_text(built.report);
+  if (!strstr(text, "\n1 layer became 1 step on null with 1 thread"))
+    fail_msg("%s", text);
+  check_built_end(&built);
+  rabbet_builder_config_release(config);
+  net_end(&net);
+}
 
 static void dynamic_inputs_need_profiles(void** state) {
   (void)state;
@@ -358,6 +419,8 @@ int main(void) {
       cmocka_unit_test(cache_miss),
       cmocka_unit_test(plugin_is_run_only_if_needed),
       cmocka_unit_test(progress_and_cancelling),
+      cmocka_unit_test(measurements_are_cancelled),
+      cmocka_unit_test(one_of_each_is_singular),
       cmocka_unit_test(dynamic_inputs_need_profiles),
       cmocka_unit_test(no_outputs),
       cmocka_unit_test(unsupported_is_named),

@@ -264,6 +264,7 @@ static rabbet_status_t whole_round(whole_t* whole) {
   for (size_t i = 0; i < whole->count; ++i) {
     whole_plan_t* plan = &whole->plans[i];
     int64_t ns = 0;
+    RABBET_RETURN_IF_ERROR(rabbet_progress_check(whole->build));
     if (device->host_memory) {
       RABBET_RETURN_IF_ERROR(whole_round_by_steps(whole, plan));
       continue;

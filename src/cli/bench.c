@@ -66,10 +66,11 @@ static void rabbet_bench_print(rabbet_bench_t* bench, bool json) {
     return;
   }
   printf(
-      "%zu runs, %.1f a second\n"
+      "%zu run%s, %.1f a second\n"
       "latency in ms: median %.4f, mean %.4f, min %.4f, p90 %.4f, p99 %.4f, "
       "max %.4f\n",
-      times->count, 1e3 / mean, p50, mean, low, p90, p99, high);
+      times->count, rabbet_plural(times->count), 1e3 / mean, p50, mean, low,
+      p90, p99, high);
 }
 
 // ---- Times by layer --------------------------------------------------------

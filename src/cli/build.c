@@ -50,11 +50,17 @@ static const rabbet_dims_t* rabbet_shape_options_find(
 static rabbet_status_t rabbet_shapes_missing(const char* name,
                                              const rabbet_dims_t* dims) {
   char text[128];
-  return RABBET_STATUS(RABBET_STATUS_INVALID_ARGUMENT,
-                       "input '%s' has dynamic dimensions %s: say its sizes, "
-                       "e.g. --shapes %s:1x.. or --min-shapes, --opt-shapes, "
-                       "--max-shapes",
-                       name, rabbet_dims_print(dims, text, sizeof(text)), name);
+  rabbet_strbuf_t example;
+  rabbet_strbuf_initialize(rabbet_allocator_system(), &example);
+  rabbet_shape_text_example(name, dims, &example);
+  rabbet_status_t status = RABBET_STATUS(
+      RABBET_STATUS_INVALID_ARGUMENT,
+      "input '%s' has dynamic dimensions %s: say its sizes, e.g. --shapes %s, "
+      "or --min-shapes, --opt-shapes, --max-shapes",
+      name, rabbet_dims_print(dims, text, sizeof(text)),
+      rabbet_strbuf_text(&example));
+  rabbet_strbuf_deinitialize(&example);
+  return status;
 }
 
 // Sizes for one input, where it is dynamic or sizes are given.
@@ -286,8 +292,10 @@ rabbet_status_t rabbet_cli_build(const rabbet_arguments_t* arguments,
   if (rabbet_is_ok(status)) {
     if (isatty(STDERR_FILENO)) {
       rabbet_builder_config_set_progress(
-          config, (rabbet_progress_t){&bar, rabbet_bar_start, rabbet_bar_step,
-                                      rabbet_bar_end});
+          config, (rabbet_progress_t){.user_data = &bar,
+                                      .phase_start = rabbet_bar_start,
+                                      .step = rabbet_bar_step,
+                                      .phase_end = rabbet_bar_end});
     }
     status = rabbet_build_plan(network, config, rabbet_allocator_system(),
                                out_plan, out_size, out_report);

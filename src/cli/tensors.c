@@ -6,6 +6,7 @@
 #include "base/arena.h"
 #include "cli/cli.h"
 #include "cli/npy.h"
+#include "core/shape_text.h"
 #include "core/view.h"
 
 enum { TENSOR_ALIGNMENT = 64 };
@@ -104,19 +105,28 @@ static rabbet_status_t rabbet_slot_from_array(rabbet_tensor_set_t* set,
   return rabbet_ok();
 }
 
+static rabbet_status_t rabbet_slot_is_open(const rabbet_slot_t* slot) {
+  char text[128];
+  rabbet_strbuf_t example;
+  rabbet_strbuf_initialize(rabbet_allocator_system(), &example);
+  rabbet_shape_text_example(slot->io->name, &slot->dims, &example);
+  rabbet_status_t status = RABBET_STATUS(
+      RABBET_STATUS_INVALID_ARGUMENT,
+      "input '%s' has dynamic dimensions %s: give it by --inputs, or its sizes "
+      "by --shapes %s",
+      slot->io->name, rabbet_dims_print(&slot->dims, text, sizeof(text)),
+      rabbet_strbuf_text(&example));
+  rabbet_strbuf_deinitialize(&example);
+  return status;
+}
+
 static rabbet_status_t rabbet_slot_random(rabbet_tensor_set_t* set, size_t io,
                                           uint64_t* state) {
   rabbet_slot_t* slot = &set->slots[io];
   RABBET_RETURN_IF_ERROR(rabbet_context_shape(set->context, io, &slot->dims));
   for (int32_t i = 0; i < slot->dims.rank; ++i) {
     if (slot->dims.d[i] >= 0) continue;
-    char text[128];
-    return RABBET_STATUS(RABBET_STATUS_INVALID_ARGUMENT,
-                         "input '%s' has dynamic dimensions %s: give it by "
-                         "--inputs, or its sizes by --shapes %s:1x..",
-                         slot->io->name,
-                         rabbet_dims_print(&slot->dims, text, sizeof(text)),
-                         slot->io->name);
+    return rabbet_slot_is_open(slot);
   }
   size_t bytes = 0;
   int64_t count = 0;

@@ -174,3 +174,31 @@ bool rabbet_shape_text_matches(const rabbet_named_dims_t* pattern,
   return size >= before + after && memcmp(name, pattern->name, before) == 0 &&
          memcmp(name + size - after, star + 1, after) == 0;
 }
+
+// ---- Writing ----------------------------------------------------------------
+
+// A shell's double quotes leave these four their meaning.
+static void rabbet_example_char(char c, bool shell, rabbet_strbuf_t* out) {
+  if (shell && strchr("$`\"\\", c)) rabbet_strbuf_append(out, "\\", 1);
+  rabbet_strbuf_append(out, &c, 1);
+  if (c == '\'') rabbet_strbuf_append(out, &c, 1);
+}
+
+void rabbet_shape_text_example(const char* name, const rabbet_dims_t* dims,
+                               rabbet_strbuf_t* out) {
+  static const char plain[] =
+      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_./+@-";
+  bool quoted = strpbrk(name, ":,'*") != NULL;
+  bool shell = name[strspn(name, plain)] != '\0';
+  if (shell) rabbet_strbuf_append(out, "\"", 1);
+  if (quoted) rabbet_strbuf_append(out, "'", 1);
+  for (const char* at = name; *at; ++at)
+    rabbet_example_char(*at, shell, out);
+  if (quoted) rabbet_strbuf_append(out, "'", 1);
+  rabbet_strbuf_append(out, ":", 1);
+  if (dims->rank == 0) rabbet_strbuf_printf(out, "scalar");
+  for (int32_t i = 0; i < dims->rank; ++i)
+    rabbet_strbuf_printf(out, "%s%lld", i ? "x" : "",
+                         (long long)(dims->d[i] < 0 ? 1 : dims->d[i]));
+  if (shell) rabbet_strbuf_append(out, "\"", 1);
+}

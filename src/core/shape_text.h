@@ -8,6 +8,7 @@
 #define RABBET_SRC_CORE_SHAPE_TEXT_H_
 
 #include "base/arena.h"
+#include "base/strbuf.h"
 #include "rabbet/types.h"
 
 typedef struct rabbet_named_dims_t {
@@ -30,5 +31,12 @@ rabbet_shape_text_parse(const char* text, rabbet_arena_t* arena,
 // Whether a name, with at most one * standing for any characters, fits.
 RABBET_PRIVATE_API bool rabbet_shape_text_matches(
     const rabbet_named_dims_t* pattern, const char* name);
+
+// An item for a tensor of this name as one word of a shell, the name quoted
+// where this grammar or the shell needs it, for a hint such as "--shapes
+// x:1x3". Dimensions left open are shown as 1.
+RABBET_PRIVATE_API void rabbet_shape_text_example(const char* name,
+                                                  const rabbet_dims_t* dims,
+                                                  rabbet_strbuf_t* out);
 
 #endif  // RABBET_SRC_CORE_SHAPE_TEXT_H_

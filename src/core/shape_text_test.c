@@ -198,6 +198,52 @@ static void test_random_text(void** state) {
   assert_in_range(accepted, 1000, 50000);  // not all refused at once
 }
 
+// What a shell makes of one word: double quotes, and backslashes in them.
+static void unshell(const char* word, char* out) {
+  for (; *word; ++word) {
+    if (*word == '"') continue;
+    if (*word == '\\') ++word;
+    *out++ = *word;
+  }
+  *out = '\0';
+}
+
+static void test_examples(void** state) {
+  (void)state;
+  static const struct {
+    const char *name, *text;
+  } cases[] = {
+      {"x", "x:1x3x1"},
+      {"model/x.0", "model/x.0:1x3x1"},
+      {"scope:0", "\"'scope:0':1x3x1\""},
+      {"a,b", "\"'a,b':1x3x1\""},
+      {"it's", "\"'it''s':1x3x1\""},
+      {"all*", "\"'all*':1x3x1\""},
+      {"two words", "\"two words:1x3x1\""},
+      {"$HOME\"`\\", "\"\\$HOME\\\"\\`\\\\:1x3x1\""},
+  };
+  rabbet_dims_t dims = {3, {-1, 3, -1}};
+  for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); ++i) {
+    rabbet_strbuf_t out;
+    rabbet_strbuf_initialize(rabbet_allocator_system(), &out);
+    rabbet_shape_text_example(cases[i].name, &dims, &out);
+    assert_string_equal(rabbet_strbuf_text(&out), cases[i].text);
+    char word[64];
+    unshell(rabbet_strbuf_text(&out), word);
+    rabbet_arena_t arena;
+    rabbet_arena_initialize(rabbet_allocator_system(), &arena);
+    rabbet_named_dims_t* shapes = NULL;
+    size_t count = 0;
+    RABBET_EXPECT_OK(rabbet_shape_text_parse(word, &arena, &shapes, &count));
+    assert_int_equal(count, 1);
+    assert_string_equal(shapes[0].name, cases[i].name);
+    assert_true(rabbet_shape_text_matches(&shapes[0], cases[i].name));
+    assert_int_equal(shapes[0].dims.d[1], 3);
+    rabbet_arena_deinitialize(&arena);
+    rabbet_strbuf_deinitialize(&out);
+  }
+}
+
 static rabbet_status_t parse(rabbet_allocator_t allocator, void* user_data) {
   rabbet_arena_t arena;
   rabbet_arena_initialize(allocator, &arena);
@@ -224,7 +270,7 @@ int main(void) {
       cmocka_unit_test(test_dims),        cmocka_unit_test(test_dims_errors),
       cmocka_unit_test(test_lists),       cmocka_unit_test(test_list_errors),
       cmocka_unit_test(test_matches),     cmocka_unit_test(test_faults),
-      cmocka_unit_test(test_random_text),
+      cmocka_unit_test(test_random_text), cmocka_unit_test(test_examples),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

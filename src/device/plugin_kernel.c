@@ -231,11 +231,11 @@ rabbet_status_t rabbet_plugin_propose_kind(const rabbet_propose_t* propose,
   if (rabbet_is_ok(status) && proposal.accepted == 0) {
     status = RABBET_STATUS(
         RABBET_STATUS_UNSUPPORTED,
-        "layer '%s': none of the %zu combinations of types and formats that "
-        "plugin '%s' offers fits the network's types; allow the builder others "
-        "(flags FP16, BF16), cast its inputs, or add a combination",
-        node->name, proposal.offered,
-        rabbet_plugin_creator(node->plugin)->name);
+        "plugin '%s' offers %zu combination%s of types and formats, and none "
+        "fits the network's types; allow the builder others (flags FP16, "
+        "BF16), cast its inputs, or add a combination",
+        rabbet_plugin_creator(node->plugin)->name, proposal.offered,
+        rabbet_plural(proposal.offered));
   }
   rabbet_arena_deinitialize(&arena);
   return status;
@@ -318,9 +318,9 @@ static rabbet_status_t rabbet_state_host_values(
     RABBET_RETURN_IF_ERROR(rabbet_dims_count(&view->dims, &count));
     if (!values && count > 0) {
       return RABBET_STATUS(RABBET_STATUS_INTERNAL,
-                           "layer '%s': the values of shape input %zu are not "
-                           "known to the host",
-                           kernel->node->name, i);
+                           "the values of shape input %zu are not known to the "
+                           "host",
+                           i);
     }
     for (int64_t k = 0; k < count; ++k) {
       rabbet_store_int64(view->dtype, next, k, values[k]);

@@ -252,9 +252,7 @@ static rabbet_status_t rabbet_layer_infer_plugin(rabbet_layer_t* layer) {
   RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
       arena, layer->output_count, sizeof(*ids), (void**)&ids));
   for (size_t i = 0; i < layer->input_count; ++i) {
-    RABBET_RETURN_IF_ERROR(
-        RABBET_ANNOTATE(rabbet_layer_plugin_input(layer, i, &inputs[i]),
-                        "layer '%s'", layer->name));
+    RABBET_RETURN_IF_ERROR(rabbet_layer_plugin_input(layer, i, &inputs[i]));
   }
   for (size_t i = 0; i < layer->output_count; ++i) {
     ids[i] = layer->outputs[i]->id;
@@ -262,8 +260,7 @@ static rabbet_status_t rabbet_layer_infer_plugin(rabbet_layer_t* layer) {
   rabbet_dim_builder_t builder = {.graph = network->graph,
                                   .output_tensors = ids,
                                   .output_count = layer->output_count};
-  RABBET_RETURN_IF_ERROR(rabbet_plugin_describe(layer->plugin, layer->name,
-                                                &builder, inputs,
+  RABBET_RETURN_IF_ERROR(rabbet_plugin_describe(layer->plugin, &builder, inputs,
                                                 layer->input_count, outputs));
   return rabbet_layer_store_plugin(layer, outputs);
 }
@@ -273,13 +270,12 @@ static rabbet_status_t rabbet_layer_infer_plugin(rabbet_layer_t* layer) {
 static rabbet_status_t rabbet_layer_infer(rabbet_layer_t* layer,
                                           bool* out_restart) {
   rabbet_status_t status = rabbet_layer_need_values(layer, out_restart);
-  // The plugin's wrapper names the layer itself.
-  if (rabbet_is_ok(status) && !*out_restart && layer->plugin) {
-    return rabbet_layer_infer_plugin(layer);
-  }
   if (rabbet_is_ok(status) && !*out_restart) {
-    status = rabbet_layer_infer_op(layer);
+    status = layer->plugin ? rabbet_layer_infer_plugin(layer)
+                           : rabbet_layer_infer_op(layer);
   }
+  // A plugin's wrapper names the operator.
+  if (layer->plugin) return RABBET_ANNOTATE(status, "layer '%s'", layer->name);
   return RABBET_ANNOTATE(status, "layer '%s' (%s)", layer->name,
                          layer->op->name);
 }

@@ -16,14 +16,14 @@ struct rabbet_plugin_t {
   uint32_t allowed;  // bits RABBET_PLUGIN_..., 0: any
 };
 
+// The callers know the layer, or the step, and name it.
 static rabbet_status_t rabbet_plugin_annotate(const rabbet_plugin_t* plugin,
-                                              const char* layer,
                                               const char* callback,
                                               rabbet_status_t status) {
   if (rabbet_is_ok(status)) return status;
   const rabbet_plugin_creator_t* creator = plugin->creator;
-  return rabbet_status_annotate(status, "layer '%s': plugin '%s%s%s' (%s): %s",
-                                layer ? layer : "?", creator->plugin_namespace,
+  return rabbet_status_annotate(status, "plugin '%s%s%s' (%s): %s",
+                                creator->plugin_namespace,
                                 *creator->plugin_namespace ? "::" : "",
                                 creator->name, creator->origin, callback);
 }
@@ -232,8 +232,7 @@ rabbet_status_t rabbet_plugin_clone(rabbet_plugin_t* plugin,
   }
   rabbet_plugin_instance_t instance = {&plugin->vtable, NULL};
   rabbet_status_t status = rabbet_plugin_annotate(
-      plugin, NULL, "clone",
-      plugin->vtable.clone(plugin->self, &instance.self));
+      plugin, "clone", plugin->vtable.clone(plugin->self, &instance.self));
   if (!rabbet_is_ok(status)) return status;
   rabbet_creator_retain(plugin->creator);
   status = rabbet_plugin_allocate(plugin->creator, instance, plugin->allocator,
@@ -336,7 +335,6 @@ static rabbet_status_t rabbet_alias_check(const rabbet_plugin_input_t* inputs,
 }
 
 rabbet_status_t rabbet_plugin_describe(rabbet_plugin_t* plugin,
-                                       const char* layer_name,
                                        rabbet_dim_builder_t* builder,
                                        const rabbet_plugin_input_t* inputs,
                                        size_t input_count,
@@ -357,8 +355,7 @@ rabbet_status_t rabbet_plugin_describe(rabbet_plugin_t* plugin,
   if (rabbet_is_ok(status)) {
     status = rabbet_alias_check(inputs, outputs, count);
   }
-  return rabbet_plugin_annotate(plugin, layer_name, "describing its outputs",
-                                status);
+  return rabbet_plugin_annotate(plugin, "describing its outputs", status);
 }
 
 // Stands between the plugin and the caller's sink: checks and counts.
@@ -425,8 +422,7 @@ rabbet_status_t rabbet_plugin_combinations(
                            "on device '%s'",
                            query->device);
   }
-  return rabbet_plugin_annotate(plugin, query->layer_name,
-                                "listing types and formats", status);
+  return rabbet_plugin_annotate(plugin, "listing types and formats", status);
 }
 
 typedef struct rabbet_tactic_check_t {
@@ -458,8 +454,7 @@ rabbet_status_t rabbet_plugin_tactics(rabbet_plugin_t* plugin,
   if (rabbet_is_ok(status) && check.count == 0) {
     status = sink.add(sink.context, 0);
   }
-  return rabbet_plugin_annotate(plugin, query->layer_name, "listing tactics",
-                                status);
+  return rabbet_plugin_annotate(plugin, "listing tactics", status);
 }
 
 typedef struct rabbet_attr_count_t {
@@ -488,7 +483,7 @@ rabbet_status_t rabbet_plugin_timing_key(rabbet_plugin_t* plugin,
       plugin->self,
       (rabbet_plugin_attr_sink_t){&counter, rabbet_attr_count_add});
   *out_cacheable = rabbet_is_ok(status) && counter.count > 0;
-  return rabbet_plugin_annotate(plugin, NULL, "timing key", status);
+  return rabbet_plugin_annotate(plugin, "timing key", status);
 }
 
 rabbet_status_t rabbet_plugin_serialize(rabbet_plugin_t* plugin,
@@ -498,7 +493,7 @@ rabbet_status_t rabbet_plugin_serialize(rabbet_plugin_t* plugin,
   rabbet_status_t status = plugin->vtable.serialize(
       plugin->self,
       (rabbet_plugin_attr_sink_t){&counter, rabbet_attr_count_add});
-  return rabbet_plugin_annotate(plugin, NULL, "serializing", status);
+  return rabbet_plugin_annotate(plugin, "serializing", status);
 }
 
 // ---- Run -------------------------------------------------------------------
@@ -510,7 +505,7 @@ rabbet_status_t rabbet_plugin_prepare(rabbet_plugin_t* plugin,
   *out_state = NULL;
   if (!plugin->vtable.prepare) return rabbet_ok();
   return rabbet_plugin_annotate(
-      plugin, call->layer_name, "preparing",
+      plugin, "preparing",
       plugin->vtable.prepare(plugin->self, call, out_workspace, out_state));
 }
 
@@ -524,7 +519,7 @@ rabbet_status_t rabbet_plugin_enqueue(rabbet_plugin_t* plugin,
                                       const rabbet_plugin_call_t* call) {
   rabbet_status_t status = plugin->vtable.enqueue(plugin->self, call);
   if (rabbet_is_ok(status)) return status;
-  return rabbet_plugin_annotate(plugin, call->layer_name, "running", status);
+  return rabbet_plugin_annotate(plugin, "running", status);
 }
 
 // ---- Kernels made ahead of time --------------------------------------------

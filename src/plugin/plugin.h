@@ -1,8 +1,8 @@
 // A plugin layer's instance, counted, with checked calls.
 //
 // Everything that calls a plugin goes through these: they check what the
-// callback returned (types, ranks, aliases, tactics) and add the names of
-// plugin and layer to its failures.
+// callback returned (types, ranks, aliases, tactics) and add the
+// plugin's name to its failures; the caller adds that of the layer or step.
 #ifndef RABBET_SRC_PLUGIN_PLUGIN_H_
 #define RABBET_SRC_PLUGIN_PLUGIN_H_
 
@@ -41,10 +41,10 @@ struct rabbet_dim_builder_t {
   const int32_t* output_tensors;
   size_t output_count;
 };
-RABBET_PRIVATE_API rabbet_status_t rabbet_plugin_describe(
-    rabbet_plugin_t* plugin, const char* layer_name,
-    rabbet_dim_builder_t* builder, const rabbet_plugin_input_t* inputs,
-    size_t input_count, rabbet_plugin_output_t* outputs);
+RABBET_PRIVATE_API rabbet_status_t
+rabbet_plugin_describe(rabbet_plugin_t* plugin, rabbet_dim_builder_t* builder,
+                       const rabbet_plugin_input_t* inputs, size_t input_count,
+                       rabbet_plugin_output_t* outputs);
 RABBET_PRIVATE_API rabbet_status_t rabbet_plugin_combinations(
     rabbet_plugin_t* plugin, const rabbet_plugin_query_t* query,
     rabbet_plugin_combination_sink_t sink);

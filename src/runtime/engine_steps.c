@@ -19,14 +19,13 @@ static rabbet_status_t rabbet_step_create_plugin(rabbet_engine_t* engine,
   rabbet_status_t status = rabbet_plugin_create(
       step->plugin_name, step->plugin_version, step->plugin_namespace, &args,
       engine->allocator, out_plugin);
-  if (rabbet_status_code(status) != RABBET_STATUS_NOT_FOUND)
-    return RABBET_ANNOTATE(status, "layer '%s'", layer);
+  if (rabbet_status_code(status) != RABBET_STATUS_NOT_FOUND) return status;
   return rabbet_status_annotate(
       status,
-      "layer '%s' needs the plugin '%s%s%s', version '%s', which was defined "
+      "needs the plugin '%s%s%s', version '%s', which was defined "
       "in '%s' when the plan was built; import or load that before loading the "
       "plan",
-      layer, step->plugin_namespace, *step->plugin_namespace ? "::" : "",
+      step->plugin_namespace, *step->plugin_namespace ? "::" : "",
       step->plugin_name, step->plugin_version,
       step->plugin_origin ? step->plugin_origin : "an unknown place");
 }

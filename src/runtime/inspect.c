@@ -264,10 +264,11 @@ static void rabbet_text_engine(const rabbet_engine_t* engine,
                                const rabbet_prepared_t* shapes,
                                rabbet_strbuf_t* out) {
   const rabbet_plan_t* plan = engine->plan;
-  rabbet_strbuf_printf(out, "%s: %zu steps for %s (%s), %d thread%s, by %s\n",
+  rabbet_strbuf_printf(out, "%s: %zu step%s for %s (%s), %d thread%s, by %s\n",
                        *plan->name ? plan->name : "plan", plan->step_count,
-                       plan->device, plan->device_signature, plan->threads,
-                       plan->threads == 1 ? "" : "s", plan->producer);
+                       rabbet_plural(plan->step_count), plan->device,
+                       plan->device_signature, plan->threads,
+                       rabbet_plural((size_t)plan->threads), plan->producer);
   for (size_t i = 0; i < plan->io_count; ++i) {
     char text[192];
     rabbet_dims_t dims =

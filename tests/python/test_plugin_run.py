@@ -469,10 +469,44 @@ def test_an_exception_arrives_as_itself() -> None:
         ]
         assert names[-1] == "run"
         notes = "\n".join(caught.value.__notes__)
-        assert "plugin_0" in notes
-        assert plugin_id in notes
+        assert notes.count("plugin_0") == 1
+        assert notes.count(plugin_id) == 1
         assert model(np.zeros(2, np.float32)).tolist() == [0, 0]
     raised.clear()
+
+
+@pytest.mark.parametrize("where", ["register", "autotune", "types", "impl", "none"])
+def test_an_error_names_the_layer_once(where: str) -> None:
+    plugin_id = new_id("once")
+
+    def fail(what: str) -> None:
+        if what == where:
+            raise OwnError
+
+    @trtp.register(plugin_id)
+    def once(x: TensorDesc) -> TensorDesc:
+        fail("register")
+        return x.like()
+
+    @trtp.autotune(plugin_id)
+    def tune(
+        x: TensorDesc, outputs: tuple[TensorDesc]
+    ) -> list[trtp.AutoTuneCombination]:
+        fail("autotune")
+        types = "FP16, FP16" if where == "types" else "FP32, FP32"
+        return [trtp.AutoTuneCombination(types, "LINEAR")]
+
+    if where != "none":
+
+        @trtp.impl(plugin_id)
+        def run(x: Tensor, outputs: tuple[Tensor], stream: int) -> None:
+            fail("impl")
+
+    with pytest.raises((OwnError, trt.Error)) as caught:
+        one_layer(plugin_id, (2,))(random(2))
+    notes = getattr(caught.value, "__notes__", [])
+    text = "\n".join([str(caught.value), *notes])
+    assert text.count("'plugin_0'") == 1
 
 
 def test_nothing_leaks_after_exceptions() -> None:
@@ -680,6 +714,7 @@ def test_a_plan_names_the_module_of_a_missing_plugin(tmp_path: Path) -> None:
         trt.load(plan)
     for part in ("twice", "elsewhere", "my_ops.py"):
         assert part in str(caught.value)
+    assert str(caught.value).count("plugin_0") == 1
     del sys.modules["rabbet_plugins.my_ops"]
     source.write_text(source.read_text() + "# changed\n")
     x = random(2)
