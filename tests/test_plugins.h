@@ -4,6 +4,7 @@
 //   bump     x -> y in x's place: every element plus 1
 //   length   x[n] -> count: the first element as an integer
 //   fail     x -> y: always fails
+//   roomy    x -> y: equal, by way of a workspace
 #ifndef RABBET_TESTS_TEST_PLUGINS_H_
 #define RABBET_TESTS_TEST_PLUGINS_H_
 
@@ -112,7 +113,7 @@ static rabbet_status_t test_enqueue_length(void* self,
   return rabbet_ok();
 }
 
-static rabbet_status_t test_describe_fail(void* self,
+static rabbet_status_t test_describe_same(void* self,
                                           rabbet_dim_builder_t* builder,
                                           const rabbet_plugin_input_t* inputs,
                                           size_t input_count,
@@ -128,11 +129,34 @@ static rabbet_status_t test_enqueue_fail(void* self,
   return RABBET_STATUS(RABBET_STATUS_PLUGIN, "it was made to fail");
 }
 
+// Copies its input by way of a workspace of 1000 bytes a row.
+static rabbet_status_t test_prepare_roomy(void* self,
+                                          const rabbet_plugin_call_t* call,
+                                          size_t* out_workspace,
+                                          void** out_state) {
+  *out_state = NULL;
+  bool roomy = strcmp(((const test_plugin_t*)self)->name, "roomy") == 0;
+  *out_workspace = roomy ? 1000 * (size_t)call->outputs[0].dims.d[0] : 0;
+  return rabbet_ok();
+}
+
+static rabbet_status_t test_enqueue_roomy(void* self,
+                                          const rabbet_plugin_call_t* call) {
+  (void)self;
+  const rabbet_dims_t* dims = &call->inputs[0].dims;
+  size_t bytes = sizeof(float) * (size_t)dims->d[0] * (size_t)dims->d[1];
+  memset(call->workspace, 0x55, 1000 * (size_t)dims->d[0]);
+  memcpy(call->workspace, call->inputs[0].data, bytes);
+  memcpy(call->outputs[0].data, call->workspace, bytes);
+  return rabbet_ok();
+}
+
 static test_plugin_t test_plugins[] = {
     {"compact", 2, test_describe_compact, test_enqueue_compact},
     {"bump", 1, test_describe_bump, test_enqueue_bump},
     {"length", 1, test_describe_length, test_enqueue_length},
-    {"fail", 1, test_describe_fail, test_enqueue_fail},
+    {"fail", 1, test_describe_same, test_enqueue_fail},
+    {"roomy", 1, test_describe_same, test_enqueue_roomy},
 };
 #define TEST_PLUGIN_COUNT (sizeof(test_plugins) / sizeof(test_plugins[0]))
 
@@ -140,6 +164,7 @@ static const rabbet_plugin_vtable_t test_plugin_vtable = {
     .struct_size = sizeof(rabbet_plugin_vtable_t),
     .output_count = test_plugin_output_count,
     .describe = test_describe,
+    .prepare = test_prepare_roomy,
     .enqueue = test_enqueue,
 };
 

@@ -70,10 +70,15 @@ RABBET_API size_t rabbet_engine_layer_count(const rabbet_engine_t* engine);
 RABBET_API const char* rabbet_engine_name(const rabbet_engine_t* engine);
 // The device that runs it; of an engine to inspect, the plan's kind of device.
 RABBET_API const char* rabbet_engine_device(const rabbet_engine_t* engine);
-// Bytes that a context needs for intermediate tensors at the profile's maximum,
-// kernels' workspaces and tensors whose size only a run bounds not counted.
-RABBET_API rabbet_status_t rabbet_engine_context_bytes(
-    const rabbet_engine_t* engine, size_t profile, size_t* out_bytes);
+// Device memory, in bytes, that a context allocates for intermediate tensors
+// and kernels' workspaces when all inputs are at the profile's maximum and runs
+// use the plan's threads. Prepares every kernel to know, which takes as long as
+// a first run does. Not counted: workspaces of steps that wait for a size that
+// is only known in a run (of those the tensors count, at their bounds, and not
+// where they have none), and all workspaces of an engine to inspect.
+RABBET_API rabbet_status_t rabbet_engine_context_bytes(rabbet_engine_t* engine,
+                                                       size_t profile,
+                                                       size_t* out_bytes);
 
 typedef enum rabbet_inspect_format_t {
   RABBET_INSPECT_TEXT = 0,

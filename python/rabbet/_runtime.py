@@ -85,14 +85,14 @@ class ICudaEngine(_rabbet.Engine, Managed):
 
     @property
     def device_memory_size(self) -> int:
-        """Bytes that a context of the largest profile needs."""
+        """Bytes that a context allocates for the largest profile, which prepares it."""
         sizes = [self._context_bytes(i) for i in range(self._profile_count())]
         return max(sizes, default=0)
 
     device_memory_size_v2 = device_memory_size
 
     def get_device_memory_size_for_profile(self, profile_index: int) -> int:
-        """Bytes that a context needs at a profile's maximum."""
+        """Bytes for intermediate tensors and workspaces at a profile's maximum."""
         return self._context_bytes(profile_index)
 
     get_device_memory_size_for_profile_v2 = get_device_memory_size_for_profile

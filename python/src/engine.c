@@ -175,9 +175,11 @@ static PyObject* rabbet_py_engine_context_bytes(PyObject* self,
                                                 PyObject* profile) {
   size_t index = 0, bytes = 0;
   if (rabbet_py_to_index(profile, "profile", &index)) return NULL;
-  rabbet_status_t status =
+  rabbet_status_t status;
+  Py_BEGIN_ALLOW_THREADS status =
       rabbet_engine_context_bytes(rabbet_py_pointer(self), index, &bytes);
-  if (!rabbet_is_ok(status)) return rabbet_py_raise(status);
+  Py_END_ALLOW_THREADS if (!rabbet_is_ok(status)) return rabbet_py_raise(
+      status);
   return PyLong_FromSize_t(bytes);
 }
 

@@ -54,8 +54,9 @@ static rabbet_status_t rabbet_stage_bytes(const rabbet_engine_t* engine,
                             out_bytes);
 }
 
-static rabbet_status_t rabbet_measure_profile(const rabbet_engine_t* engine,
-                                              size_t profile,
+// The tensors of the segments from `first` on.
+static rabbet_status_t rabbet_measure_tensors(const rabbet_engine_t* engine,
+                                              size_t profile, size_t first,
                                               rabbet_arena_t* arena,
                                               size_t* out_bytes) {
   const rabbet_plan_t* plan = engine->plan;
@@ -72,7 +73,7 @@ static rabbet_status_t rabbet_measure_profile(const rabbet_engine_t* engine,
   rabbet_profile_symbols(engine, profile, bounds, symbol_high);
   RABBET_RETURN_IF_ERROR(
       rabbet_settle_bounds(engine, 0, bounds, symbol_high, low, high));
-  for (size_t k = 0; k < engine->analysis.segment_count; ++k) {
+  for (size_t k = first; k < engine->analysis.segment_count; ++k) {
     size_t bytes = 0;
     RABBET_RETURN_IF_ERROR(
         rabbet_stage_bytes(engine, (int32_t)k, high, requests, &bytes));
@@ -84,7 +85,60 @@ static rabbet_status_t rabbet_measure_profile(const rabbet_engine_t* engine,
   return rabbet_ok();
 }
 
-rabbet_status_t rabbet_engine_context_bytes(const rabbet_engine_t* engine,
+static void rabbet_largest_key(rabbet_context_t* context) {
+  const rabbet_engine_t* engine = context->engine;
+  const rabbet_plan_t* plan = engine->plan;
+  for (size_t i = 0; i < plan->input_count; ++i) {
+    const rabbet_plan_range_t* range =
+        &plan->profiles[context->profile * plan->input_count + i];
+    int64_t* key = context->key + engine->key_offsets[i];
+    for (int32_t axis = 0; axis < range->max.rank; ++axis)
+      *key++ = range->max.d[axis];
+    for (size_t k = 0; k < range->value_count; ++k)
+      *key++ = range->max_values[k];
+  }
+}
+
+// The first segment, whose shapes follow from the inputs': what a run at the
+// maximum would allocate.
+static rabbet_status_t rabbet_measure_first(rabbet_context_t* context,
+                                            size_t profile, size_t* out_bytes) {
+  RABBET_RETURN_IF_ERROR(rabbet_context_set_profile(context, profile));
+  rabbet_largest_key(context);
+  rabbet_device_t* device = context->engine->device;
+  rabbet_prepared_t* prepared = NULL;
+  void* token = NULL;
+  RABBET_RETURN_IF_ERROR(rabbet_prepared_create(
+      context, NULL, context->key, context->engine->key_size, &prepared));
+  rabbet_status_t status = rabbet_ok();
+  if (device->vtable->begin_run)
+    status = device->vtable->begin_run(
+        device, rabbet_context_actual_threads(context), &token);
+  if (rabbet_is_ok(status)) {
+    status = rabbet_prepared_measure(context, prepared);
+    if (device->vtable->end_run) device->vtable->end_run(device, token);
+  }
+  if (rabbet_is_ok(status)) *out_bytes = prepared->memory_bytes;
+  rabbet_prepared_destroy(prepared);
+  return status;
+}
+
+static rabbet_status_t rabbet_measure_profile(rabbet_engine_t* engine,
+                                              size_t profile,
+                                              rabbet_arena_t* arena,
+                                              size_t* out_bytes) {
+  if (!engine->device)
+    return rabbet_measure_tensors(engine, profile, 0, arena, out_bytes);
+  rabbet_context_t* context = NULL;
+  RABBET_RETURN_IF_ERROR(
+      rabbet_context_create(engine, engine->allocator, &context));
+  rabbet_status_t status = rabbet_measure_first(context, profile, out_bytes);
+  rabbet_context_destroy(context);
+  if (!rabbet_is_ok(status)) return status;
+  return rabbet_measure_tensors(engine, profile, 1, arena, out_bytes);
+}
+
+rabbet_status_t rabbet_engine_context_bytes(rabbet_engine_t* engine,
                                             size_t profile, size_t* out_bytes) {
   *out_bytes = 0;
   if (profile >= engine->plan->profile_count)
@@ -96,5 +150,7 @@ rabbet_status_t rabbet_engine_context_bytes(const rabbet_engine_t* engine,
   rabbet_status_t status =
       rabbet_measure_profile(engine, profile, &arena, out_bytes);
   rabbet_arena_deinitialize(&arena);
-  return status;
+  if (!rabbet_is_ok(status)) *out_bytes = 0;
+  return RABBET_ANNOTATE(status, "measuring the memory of profile %zu",
+                         profile);
 }

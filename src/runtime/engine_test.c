@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "plan_samples.h"
+#include "runtime/runtime.h"
 #include "test_plugins.h"
 
 #define SYSTEM rabbet_allocator_system()
@@ -456,13 +457,63 @@ static void run_aliases(void** state) {
 
 // ---- Errors of steps and of loading
 
-static void sample_failing(maker_t* m) {
-  sample_static(m);
+static void replace_step_1(maker_t* m, const char* plugin) {
   m->steps[1].kernel = "plugin";
-  m->steps[1].plugin_name = "fail";
+  m->steps[1].plugin_name = plugin;
   m->steps[1].plugin_version = "1";
   m->steps[1].plugin_namespace = "test";
   m->steps[1].group.nodes[0].op = rabbet_op_get(RABBET_OP_PLUGIN);
+}
+
+static void sample_failing(maker_t* m) {
+  sample_static(m);
+  replace_step_1(m, "fail");
+}
+
+static void sample_roomy(maker_t* m) {
+  sample_static(m);
+  replace_step_1(m, "roomy");
+}
+
+static void sample_roomy_dynamic(maker_t* m) {
+  sample_dynamic(m);
+  replace_step_1(m, "roomy");
+}
+
+// What a context is said to need is what it allocates at the maximum.
+static void memory_counts_workspaces(void** state) {
+  (void)state;
+  rabbet_context_t* context = make_context(sample_roomy);
+  rabbet_engine_t* engine = rabbet_context_engine(context);
+  size_t bytes = 0;
+  float x[6] = {3, 2, 1}, y[6];
+  bind(context, "x", x);
+  bind(context, "y", y);
+  RABBET_EXPECT_OK(rabbet_context_execute(context, NULL));
+  assert_float_equal(y[0], 2, 0);
+  RABBET_EXPECT_OK(rabbet_engine_context_bytes(engine, 0, &bytes));
+  assert_int_equal(bytes, context->memory_bytes[0]);
+  assert_int_equal(bytes, 256 + 2048);
+  rabbet_context_destroy(context);
+
+  context = make_context(sample_roomy_dynamic);
+  engine = rabbet_context_engine(context);
+  RABBET_EXPECT_OK(rabbet_engine_context_bytes(engine, 0, &bytes));
+  float a[16] = {1}, b[16] = {2}, out[16], m = 0;
+  int32_t n = 0;
+  bind(context, "a", a);
+  bind(context, "b", b);
+  bind(context, "y", out);
+  bind(context, "n", &n);
+  bind(context, "m", &m);
+  for (int64_t batch = 2; batch <= 8; batch += 6) {
+    RABBET_EXPECT_OK(shape2(context, "a", batch, 2));
+    RABBET_EXPECT_OK(shape2(context, "b", batch, 2));
+    RABBET_EXPECT_OK(rabbet_context_execute(context, NULL));
+    assert_float_equal(out[0], 3, 0);
+    assert_int_equal(bytes == context->memory_bytes[0], batch == 8);
+  }
+  rabbet_context_destroy(context);
 }
 
 static void failing_step(void** state) {
@@ -763,6 +814,7 @@ int main(void) {
       cmocka_unit_test(output_allocators),
       cmocka_unit_test(run_aliases),
       cmocka_unit_test(failing_step),
+      cmocka_unit_test(memory_counts_workspaces),
       cmocka_unit_test(loading_errors),
       cmocka_unit_test(inspect_only),
       cmocka_unit_test(load_file),

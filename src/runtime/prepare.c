@@ -318,30 +318,32 @@ static rabbet_status_t rabbet_prepare_staging(rabbet_prepared_t* prepared) {
                                (void**)&prepared->host_staging);
 }
 
-static rabbet_status_t rabbet_prepare(rabbet_context_t* context,
-                                      rabbet_prepared_t* prepared,
-                                      size_t* workspaces, void* stream) {
-  RABBET_RETURN_IF_ERROR(rabbet_prepare_runs(
-      prepared, rabbet_context_actual_threads(context), workspaces));
-  RABBET_RETURN_IF_ERROR(rabbet_prepare_memory(prepared, workspaces));
-  RABBET_RETURN_IF_ERROR(rabbet_prepare_materialized(prepared, stream));
-  return rabbet_prepare_staging(prepared);
+rabbet_status_t rabbet_prepared_measure(rabbet_context_t* context,
+                                        rabbet_prepared_t* prepared) {
+  const rabbet_engine_t* engine = prepared->engine;
+  size_t steps = rabbet_segment_end(engine, prepared->segment) -
+                 rabbet_segment_begin(engine, prepared->segment);
+  size_t* workspaces = NULL;
+  RABBET_RETURN_IF_ERROR(rabbet_allocate(
+      engine->allocator, (steps + 1) * sizeof(size_t), (void**)&workspaces));
+  rabbet_status_t status = rabbet_prepare_arrays(prepared);
+  if (rabbet_is_ok(status))
+    status = rabbet_prepare_runs(
+        prepared, rabbet_context_actual_threads(context), workspaces);
+  if (rabbet_is_ok(status))
+    status = rabbet_prepare_memory(prepared, workspaces);
+  rabbet_free(engine->allocator, workspaces);
+  if (!rabbet_is_ok(status)) rabbet_prepared_undo(prepared);
+  return status;
 }
 
 rabbet_status_t rabbet_prepared_make_ready(rabbet_context_t* context,
                                            rabbet_prepared_t* prepared,
                                            void* stream) {
-  const rabbet_engine_t* engine = prepared->engine;
   if (!prepared->ready) {
-    size_t steps = rabbet_segment_end(engine, prepared->segment) -
-                   rabbet_segment_begin(engine, prepared->segment);
-    size_t* workspaces = NULL;
-    RABBET_RETURN_IF_ERROR(rabbet_allocate(
-        engine->allocator, (steps + 1) * sizeof(size_t), (void**)&workspaces));
-    rabbet_status_t status = rabbet_prepare_arrays(prepared);
-    if (rabbet_is_ok(status))
-      status = rabbet_prepare(context, prepared, workspaces, stream);
-    rabbet_free(engine->allocator, workspaces);
+    RABBET_RETURN_IF_ERROR(rabbet_prepared_measure(context, prepared));
+    rabbet_status_t status = rabbet_prepare_materialized(prepared, stream);
+    if (rabbet_is_ok(status)) status = rabbet_prepare_staging(prepared);
     if (!rabbet_is_ok(status)) {
       rabbet_prepared_undo(prepared);
       return status;

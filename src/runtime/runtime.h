@@ -156,7 +156,10 @@ rabbet_status_t rabbet_resolve_shape(const rabbet_prepared_t* prepared,
                                      const char* name,
                                      const rabbet_shape_t* shape,
                                      rabbet_dims_t* out_dims);
-// Kernel states, memory; and back.
+// Kernel states, and the bytes of memory that they and the tensors need.
+rabbet_status_t rabbet_prepared_measure(rabbet_context_t* context,
+                                        rabbet_prepared_t* prepared);
+// All that a run needs; and back.
 void rabbet_prepared_undo(rabbet_prepared_t* prepared);
 rabbet_status_t rabbet_prepared_make_ready(rabbet_context_t* context,
                                            rabbet_prepared_t* prepared,

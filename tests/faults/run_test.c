@@ -51,7 +51,7 @@ static rabbet_status_t run_once(rabbet_context_t* context, int64_t dim) {
 static rabbet_status_t use_context(rabbet_context_t* context) {
   size_t bytes = 0;
   rabbet_dims_t dims;
-  const rabbet_engine_t* engine = rabbet_context_engine(context);
+  rabbet_engine_t* engine = rabbet_context_engine(context);
   RABBET_RETURN_IF_ERROR(run_once(context, 5));
   RABBET_RETURN_IF_ERROR(run_once(context, 3));
   RABBET_RETURN_IF_ERROR(run_once(context, 5));
