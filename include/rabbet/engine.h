@@ -84,8 +84,8 @@ typedef enum rabbet_inspect_format_t {
   RABBET_INSPECT_TEXT = 0,
   RABBET_INSPECT_JSON = 1,
 } rabbet_inspect_format_t;
-// layer -1: the whole engine. With a context, shapes are its current ones
-// (NULL: none). Caller frees with rabbet_free.
+// layer -1: the whole engine; else, as text, one line. With a context, shapes
+// are its current ones (NULL: none). Caller frees with rabbet_free.
 RABBET_API rabbet_status_t rabbet_engine_inspect(
     const rabbet_engine_t* engine, const rabbet_context_t* context,
     int32_t layer, rabbet_inspect_format_t format, rabbet_allocator_t allocator,
@@ -126,8 +126,12 @@ RABBET_API void* rabbet_context_address(const rabbet_context_t* context,
 // upper bound.
 RABBET_API rabbet_status_t rabbet_context_bytes(rabbet_context_t* context,
                                                 size_t io, size_t* out_bytes);
+// Whether an input's shape is still to be set, or the address of the values
+// that shapes depend on; false for outputs.
+RABBET_API bool rabbet_context_is_missing(const rabbet_context_t* context,
+                                          size_t io);
 // Checks that all inputs are there; *out_missing (may be NULL) is the first io
-// whose shape or values are missing, else -1.
+// that is missing, else -1.
 RABBET_API rabbet_status_t
 rabbet_context_infer_shapes(rabbet_context_t* context, int32_t* out_missing);
 

@@ -59,7 +59,7 @@ class IOptimizationProfile(_rabbet.Profile):
 class ITimingCache(_rabbet.TimingCache):
     """What kernels took, kept for the next build."""
 
-    def serialize(self) -> bytes:
+    def serialize(self) -> IHostMemory:
         """Its bytes, to be written to a file."""
         return self._serialize()
 

@@ -178,8 +178,8 @@ class ICudaEngine(_rabbet.Engine, Managed):
         """An inspector of this engine."""
         return EngineInspector(self)
 
-    def serialize(self) -> bytes:
-        """The plan."""
+    def serialize(self) -> _rabbet.IHostMemory:
+        """The plan; a view that keeps the engine alive."""
         return self._plan()
 
 
@@ -267,8 +267,7 @@ class IExecutionContext(_rabbet.Context, Managed):
     @recorded
     def infer_shapes(self) -> list[str]:
         """Names of inputs whose shape or address is missing; none: all is there."""
-        missing = self._infer()
-        return [] if missing < 0 else [self.engine.get_tensor_name(missing)]
+        return [self.engine.get_tensor_name(i) for i in self._infer()]
 
     @property
     def all_shape_inputs_specified(self) -> bool:

@@ -3,16 +3,20 @@
 
 // ---- Host memory -----------------------------------------------------------
 
-// What a build gave; `data` is aligned to 64.
 typedef struct rabbet_py_block_t {
   void* data;
   size_t size;
+  void (*release)(void* data);  // NULL: another object's
 } rabbet_py_block_t;
 
 static void rabbet_py_release_block(void* pointer) {
   rabbet_py_block_t* block = pointer;
-  rabbet_free_aligned(rabbet_allocator_system(), block->data, 64);
+  if (block->release) block->release(block->data);
   PyMem_Free(block);
+}
+
+static void rabbet_py_release_plan(void* data) {
+  rabbet_free_aligned(rabbet_allocator_system(), data, 64);
 }
 
 static int rabbet_py_host_memory_buffer(PyObject* self, Py_buffer* view,
@@ -37,6 +41,23 @@ static PyObject* rabbet_py_host_memory_dtype(PyObject* self, void* closure) {
   return rabbet_py_dtype(RABBET_DTYPE_INT8);
 }
 
+static PyObject* rabbet_py_host_memory_enter(PyObject* self, PyObject* none) {
+  (void)none;
+  return Py_NewRef(self);
+}
+
+// The memory lives as long as it is referred to.
+static PyObject* rabbet_py_host_memory_exit(PyObject* self, PyObject* args) {
+  (void)self, (void)args;
+  Py_RETURN_NONE;
+}
+
+static PyMethodDef rabbet_py_host_memory_methods[] = {
+    {"__enter__", rabbet_py_host_memory_enter, METH_NOARGS, NULL},
+    {"__exit__", rabbet_py_host_memory_exit, METH_VARARGS, NULL},
+    {NULL},
+};
+
 static PyGetSetDef rabbet_py_host_memory_getset[] = {
     {"nbytes", rabbet_py_host_memory_nbytes, NULL, "Size in bytes.", NULL},
     {"dtype", rabbet_py_host_memory_dtype, NULL, "Always DataType.INT8.", NULL},
@@ -48,6 +69,7 @@ static PyType_Slot rabbet_py_host_memory_slots[] = {
     {Py_bf_getbuffer, rabbet_py_host_memory_buffer},
     {Py_sq_length, rabbet_py_host_memory_length},
     {Py_tp_getset, rabbet_py_host_memory_getset},
+    {Py_tp_methods, rabbet_py_host_memory_methods},
     {Py_tp_doc,
      "Bytes that a build or an engine gave; a buffer: bytes(x), "
      "memoryview(x), file.write(x)."},
@@ -61,15 +83,15 @@ static PyType_Spec rabbet_py_host_memory_spec = {
     .slots = rabbet_py_host_memory_slots,
 };
 
-// Takes the data.
-static PyObject* rabbet_py_host_memory(void* data, size_t size) {
+PyObject* rabbet_py_host_memory(void* data, size_t size, PyObject* keep,
+                                void (*release)(void* data)) {
   rabbet_py_block_t* block = PyMem_Malloc(sizeof(*block));
   if (!block) {
-    rabbet_free_aligned(rabbet_allocator_system(), data, 64);
+    if (release) release(data);
     return PyErr_NoMemory();
   }
-  *block = (rabbet_py_block_t){data, size};
-  return rabbet_py_handle_new(rabbet_py_types.host_memory, block, NULL,
+  *block = (rabbet_py_block_t){data, size, release};
+  return rabbet_py_handle_new(rabbet_py_types.host_memory, block, keep,
                               rabbet_py_release_block);
 }
 
@@ -77,7 +99,8 @@ static PyObject* rabbet_py_host_memory(void* data, size_t size) {
 
 static PyObject* rabbet_py_build_result(void* data, size_t size,
                                         rabbet_build_report_t* report) {
-  PyObject* memory = rabbet_py_host_memory(data, size);
+  PyObject* memory =
+      rabbet_py_host_memory(data, size, NULL, rabbet_py_release_plan);
   PyObject *text = NULL, *json = NULL, *result = NULL;
   if (memory) text = rabbet_py_message(rabbet_build_report_text(report));
   if (text) json = rabbet_py_message(rabbet_build_report_json(report));

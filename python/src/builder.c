@@ -142,18 +142,19 @@ static PyObject* rabbet_py_timing_cache_new(PyTypeObject* type, PyObject* args,
                               rabbet_py_release_timing_cache);
 }
 
+static void rabbet_py_release_bytes(void* data) {
+  rabbet_free(rabbet_allocator_system(), data);
+}
+
 static PyObject* rabbet_py_timing_cache_serialize(PyObject* self,
                                                   PyObject* none) {
   (void)none;
   void* data = NULL;
   size_t size = 0;
-  rabbet_allocator_t allocator = rabbet_allocator_system();
   rabbet_status_t status = rabbet_timing_cache_serialize(
-      rabbet_py_pointer(self), allocator, &data, &size);
+      rabbet_py_pointer(self), rabbet_allocator_system(), &data, &size);
   if (!rabbet_is_ok(status)) return rabbet_py_raise(status);
-  PyObject* bytes = PyBytes_FromStringAndSize(data, (Py_ssize_t)size);
-  rabbet_free(allocator, data);
-  return bytes;
+  return rabbet_py_host_memory(data, size, NULL, rabbet_py_release_bytes);
 }
 
 static PyObject* rabbet_py_timing_cache_combine(PyObject* self,

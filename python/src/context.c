@@ -148,7 +148,19 @@ static PyObject* rabbet_py_context_bytes(PyObject* self, PyObject* name) {
   return PyLong_FromSize_t(bytes);
 }
 
-// -1 when all is there, else the index of what is missing.
+static PyObject* rabbet_py_missing_list(const rabbet_context_t* context) {
+  PyObject* list = PyList_New(0);
+  size_t count = rabbet_engine_io_count(rabbet_context_engine(context));
+  for (size_t i = 0; list && i < count; ++i) {
+    if (!rabbet_context_is_missing(context, i)) continue;
+    PyObject* index = PyLong_FromSize_t(i);
+    if (!index || PyList_Append(list, index) < 0) Py_CLEAR(list);
+    Py_XDECREF(index);
+  }
+  return list;
+}
+
+// The indices of inputs that are missing.
 static PyObject* rabbet_py_context_infer(PyObject* self, PyObject* none) {
   (void)none;
   int32_t missing = -1;
@@ -161,7 +173,7 @@ static PyObject* rabbet_py_context_infer(PyObject* self, PyObject* none) {
   Py_END_ALLOW_THREADS* busy = false;
   if (!rabbet_is_ok(status) && missing < 0) return rabbet_py_raise(status);
   rabbet_status_ignore(status);
-  return PyLong_FromLong(missing);
+  return rabbet_py_missing_list(rabbet_py_pointer(self));
 }
 
 static PyObject* rabbet_py_context_set_allocator(PyObject* self,

@@ -70,7 +70,7 @@ static PyObject* rabbet_py_engine_plan(PyObject* self, PyObject* none) {
   const void* data = NULL;
   size_t size = 0;
   rabbet_engine_plan(rabbet_py_pointer(self), &data, &size);
-  return PyBytes_FromStringAndSize(data, (Py_ssize_t)size);
+  return rabbet_py_host_memory((void*)data, size, self, NULL);
 }
 
 static PyObject* rabbet_py_dim_names(const rabbet_io_t* io) {

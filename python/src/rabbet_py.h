@@ -55,6 +55,10 @@ Py_hash_t rabbet_py_handle_hash(PyObject* self);
 // released.
 PyObject* rabbet_py_handle_new(PyTypeObject* type, void* pointer,
                                PyObject* keep, void (*release)(void* pointer));
+// An IHostMemory of bytes that `release` frees, also on failure, or that belong
+// to `keep` (release NULL).
+PyObject* rabbet_py_host_memory(void* data, size_t size, PyObject* keep,
+                                void (*release)(void* data));
 // The pointer of an object of (a subtype of) `type`; TypeError otherwise, or if
 // its __init__ was never run.
 void* rabbet_py_handle_get(PyObject* object, PyTypeObject* type);

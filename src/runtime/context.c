@@ -217,14 +217,17 @@ rabbet_status_t rabbet_context_set_input_shape(rabbet_context_t* context,
   return rabbet_ok();
 }
 
-int32_t rabbet_context_missing(const rabbet_context_t* context) {
+bool rabbet_context_is_missing(const rabbet_context_t* context, size_t io) {
   const rabbet_engine_t* engine = context->engine;
-  for (size_t i = 0; i < engine->plan->input_count; ++i) {
-    bool values = engine->ios[i].is_shape_input &&
-                  engine->plan->profiles[i].value_count > 0;
-    if (!context->shape_set[i] || (values && !context->addresses[i]))
-      return (int32_t)i;
-  }
+  if (io >= engine->plan->input_count) return false;
+  bool values = engine->ios[io].is_shape_input &&
+                engine->plan->profiles[io].value_count > 0;
+  return !context->shape_set[io] || (values && !context->addresses[io]);
+}
+
+int32_t rabbet_context_missing(const rabbet_context_t* context) {
+  for (size_t i = 0; i < context->engine->plan->input_count; ++i)
+    if (rabbet_context_is_missing(context, i)) return (int32_t)i;
   return -1;
 }
 

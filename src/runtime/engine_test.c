@@ -205,6 +205,8 @@ static void wrong_shapes(void** state) {
                       RABBET_STATUS_FAILED_PRECONDITION,
                       "the shape of input 'a' is not set");
   assert_int_equal(missing, 0);
+  for (size_t i = 0; i < 6; ++i)
+    assert_int_equal(rabbet_context_is_missing(context, i), i < 2);
   RABBET_EXPECT_OK(rabbet_context_shape(context, 2, &dims));
   assert_int_equal(dims.d[0], -1);
   assert_int_equal(dims.d[1], 2);
@@ -219,6 +221,8 @@ static void wrong_shapes(void** state) {
   RABBET_EXPECT_ERROR(shape1(context, "y", 4), RABBET_STATUS_INVALID_ARGUMENT,
                       "'y' is an output");
   RABBET_EXPECT_OK(shape2(context, "a", 4, 2));
+  assert_false(rabbet_context_is_missing(context, 0));
+  assert_true(rabbet_context_is_missing(context, 1));
   RABBET_EXPECT_OK(shape2(context, "b", 5, 2));
   RABBET_EXPECT_ERROR(rabbet_context_infer_shapes(context, &missing),
                       RABBET_STATUS_INVALID_ARGUMENT,

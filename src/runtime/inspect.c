@@ -202,24 +202,25 @@ static void rabbet_table_end_cell(rabbet_inspect_table_t* table) {
   table->column = (table->column + 1) % RABBET_INSPECT_COLUMNS;
 }
 
-static void rabbet_table_tensors(const rabbet_engine_t* engine,
-                                 const rabbet_prepared_t* shapes,
-                                 const rabbet_plan_step_t* step,
-                                 const int32_t* list, size_t count,
-                                 rabbet_inspect_table_t* table) {
+// Type, shape and format of each tensor, constants left out.
+static void rabbet_text_tensors(const rabbet_engine_t* engine,
+                                const rabbet_prepared_t* shapes,
+                                const rabbet_plan_step_t* step,
+                                const int32_t* list, size_t count,
+                                rabbet_strbuf_t* out) {
+  const char* separator = "";
   for (size_t i = 0; i < count; ++i) {
     int32_t v = step->values[list[i]];
     const rabbet_plan_value_t* value = &engine->plan->values[v];
     if (value->storage == RABBET_PLAN_STORAGE_CONSTANT) continue;
     rabbet_dims_t dims = rabbet_inspect_dims(engine, shapes, v);
     char text[192];
-    bool first = table->cells.size == table->start;
-    rabbet_strbuf_printf(&table->cells, "%s%s %s %s", first ? "" : ", ",
+    rabbet_strbuf_printf(out, "%s%s %s %s", separator,
                          rabbet_inspect_dtype(value->dtype),
                          rabbet_dims_print(&dims, text, sizeof(text)),
                          rabbet_format_name(value->format));
+    separator = ", ";
   }
-  rabbet_table_end_cell(table);
 }
 
 static void rabbet_table_step(const rabbet_engine_t* engine,
@@ -237,10 +238,12 @@ static void rabbet_table_step(const rabbet_engine_t* engine,
   else
     rabbet_strbuf_printf(&table->cells, "-");
   rabbet_table_end_cell(table);
-  rabbet_table_tensors(engine, shapes, step, step->group.inputs,
-                       step->group.input_count, table);
-  rabbet_table_tensors(engine, shapes, step, step->group.outputs,
-                       step->group.output_count, table);
+  rabbet_text_tensors(engine, shapes, step, step->group.inputs,
+                      step->group.input_count, &table->cells);
+  rabbet_table_end_cell(table);
+  rabbet_text_tensors(engine, shapes, step, step->group.outputs,
+                      step->group.output_count, &table->cells);
+  rabbet_table_end_cell(table);
 }
 
 static void rabbet_table_print(const rabbet_inspect_table_t* table,
@@ -285,22 +288,37 @@ static void rabbet_text_engine(const rabbet_engine_t* engine,
   rabbet_strbuf_printf(out, "\n");
 }
 
+static void rabbet_text_step(const rabbet_engine_t* engine,
+                             const rabbet_prepared_t* shapes,
+                             const rabbet_plan_step_t* step,
+                             rabbet_strbuf_t* out) {
+  rabbet_strbuf_printf(out, "%s: %s, %s, ", step->name, step->kernel,
+                       step->tactic_name);
+  if (step->time_us >= 0)
+    rabbet_strbuf_printf(out, "%.1f us: ", (double)step->time_us);
+  else
+    rabbet_strbuf_printf(out, "not timed: ");
+  rabbet_text_tensors(engine, shapes, step, step->group.inputs,
+                      step->group.input_count, out);
+  rabbet_strbuf_printf(out, " -> ");
+  rabbet_text_tensors(engine, shapes, step, step->group.outputs,
+                      step->group.output_count, out);
+  rabbet_strbuf_printf(out, "\n");
+}
+
 static void rabbet_text(const rabbet_engine_t* engine,
-                        const rabbet_prepared_t* shapes, int32_t layer,
-                        rabbet_strbuf_t* out) {
+                        const rabbet_prepared_t* shapes, rabbet_strbuf_t* out) {
   static const char* const heads[RABBET_INSPECT_COLUMNS] = {
       "Layer", "Kernel", "Tactic", "us", "Inputs", "Outputs"};
   rabbet_inspect_table_t table = {0};
   rabbet_strbuf_initialize(out->allocator, &table.cells);
-  if (layer < 0) rabbet_text_engine(engine, shapes, out);
+  rabbet_text_engine(engine, shapes, out);
   for (size_t i = 0; i < RABBET_INSPECT_COLUMNS; ++i) {
     rabbet_strbuf_printf(&table.cells, "%s", heads[i]);
     rabbet_table_end_cell(&table);
   }
-  for (size_t s = 0; s < engine->plan->step_count; ++s) {
-    if (layer < 0 || (size_t)layer == s)
-      rabbet_table_step(engine, shapes, &engine->plan->steps[s], &table);
-  }
+  for (size_t s = 0; s < engine->plan->step_count; ++s)
+    rabbet_table_step(engine, shapes, &engine->plan->steps[s], &table);
   if (table.cells.failed)
     out->failed = true;
   else
@@ -325,8 +343,10 @@ rabbet_status_t rabbet_engine_inspect(const rabbet_engine_t* engine,
   const rabbet_prepared_t* shapes = rabbet_inspect_shapes(context);
   rabbet_strbuf_t out;
   rabbet_strbuf_initialize(allocator, &out);
-  if (format == RABBET_INSPECT_TEXT)
-    rabbet_text(engine, shapes, layer, &out);
+  if (format == RABBET_INSPECT_TEXT && layer >= 0)
+    rabbet_text_step(engine, shapes, &engine->plan->steps[layer], &out);
+  else if (format == RABBET_INSPECT_TEXT)
+    rabbet_text(engine, shapes, &out);
   else if (layer >= 0)
     rabbet_json_step(engine, shapes, &engine->plan->steps[layer], &out);
   else

@@ -349,7 +349,7 @@ def test_streams() -> None:
         small_network(builder), small_config(builder), writer
     )
     engine = trt.Runtime().deserialize_cuda_engine(Reader(writer.data))
-    assert engine.serialize() == writer.data
+    assert bytes(engine.serialize()) == writer.data
 
 
 class Monitor(trt.IProgressMonitor):
@@ -415,7 +415,9 @@ def test_timing_cache() -> None:
     config.set_timing_cache(cache)
     assert config.get_timing_cache() is cache
     builder.build_serialized_network(small_network(builder), config)
-    data = cache.serialize()
+    with cache.serialize() as data:
+        assert isinstance(data, trt.IHostMemory)
+        assert len(bytes(data)) == data.nbytes > 0
     other = config.create_timing_cache(data)
     assert len(other) == len(cache)
     empty = config.create_timing_cache()
@@ -458,6 +460,49 @@ def test_what_an_engine_tells(engine: trt.ICudaEngine) -> None:
         engine.get_tensor_shape("z")
     with pytest.raises(IndexError):
         engine.get_tensor_name(2)
+
+
+def test_host_memory(engine: trt.ICudaEngine) -> None:
+    """A plan is the engine's own memory, which it keeps alive."""
+    builder = trt.Builder()
+    config = small_config(builder)
+    with builder.build_serialized_network(small_network(builder), config) as memory:
+        plan = bytes(memory)
+    assert memory.nbytes == len(memory) == len(plan)
+    with trt.Runtime().deserialize_cuda_engine(memory) as own:
+        again = own.serialize()
+    del own, memory
+    assert isinstance(again, trt.IHostMemory)
+    assert memoryview(again).readonly
+    assert bytes(again) == plan
+    with pytest.raises(TypeError, match="IHostMemory"):
+        trt.IHostMemory()
+
+
+def test_every_missing_input_is_named() -> None:
+    builder = trt.Builder()
+    network = builder.create_network()
+    tensors = [network.add_input(n, trt.float32, (-1, 2)) for n in ("a", "b", "c")]
+    both = network.add_elementwise(tensors[0], tensors[1], trt.ElementWiseOperation.SUM)
+    last = network.add_elementwise(
+        both.get_output(0), tensors[2], trt.ElementWiseOperation.SUM
+    )
+    network.mark_output(last.get_output(0))
+    config = builder.create_builder_config()
+    profile = builder.create_optimization_profile()
+    for name in ("a", "b", "c"):
+        profile.set_shape(name, (1, 2), (2, 2), (4, 2))
+    config.add_optimization_profile(profile)
+    plan = builder.build_serialized_network(network, config)
+    context = trt.Runtime().deserialize_cuda_engine(plan).create_execution_context()
+    assert context.infer_shapes() == ["a", "b", "c"]
+    assert not context.all_binding_shapes_specified
+    assert context.set_input_shape("b", (3, 2))
+    assert context.infer_shapes() == ["a", "c"]
+    assert context.set_input_shape("a", (3, 2))
+    assert context.set_input_shape("c", (3, 2))
+    assert context.infer_shapes() == []
+    assert context.all_binding_shapes_specified
 
 
 def test_contexts(engine: trt.ICudaEngine) -> None:
@@ -577,6 +622,11 @@ def test_profiler_and_inspector(engine: trt.ICudaEngine) -> None:
     assert isinstance(layer, dict)
     with pytest.raises(IndexError):
         inspector.get_layer_information(99)
+    line = inspector.get_layer_information(0)
+    assert line.count("\n") == 1
+    assert line.endswith(": FP32 (2, 8) LINEAR -> FP32 (2, 8) LINEAR\n")
+    assert "us" in line or "not timed" in line
+    assert line.split(":")[0] == layer["Name"]
 
 
 def test_an_engine_shared_by_threads(engine: trt.ICudaEngine) -> None:
