@@ -1,316 +1,30 @@
 // Chains and trees of element-wise layers, computed in one pass over memory.
-//
-// All outputs have one shape, the iteration space; inputs have it too, or are
-// broadcast along some of its axes. The space is the tensor's memory: of a
-// blocked format, its physical axes. Axes that lie behind one another for every
-// operand are merged; the last one is the row, along which each operand either
-// streams or stands still (a cell).
+#include "device/common/pointwise.h"
+
 #include <string.h>
 
-#include "base/arena.h"
 #include "base/math.h"
 #include "device/cpu/cpu.h"
 #include "device/cpu/parallel.h"
 #include "device/cpu/pointwise_program.h"
 
-// ---- Iteration space -------------------------------------------------------
-
-enum { MAX_AXES = RABBET_MAX_RANK + 1, MAX_OPERANDS = 96 };
-
-typedef struct rabbet_pw_space_t {
-  int rank;
-  int64_t extent[MAX_AXES];
-  int operand_count;
-  int64_t stride[MAX_OPERANDS][MAX_AXES];  // in elements
-} rabbet_pw_space_t;
-
-static bool rabbet_dims_equal(const rabbet_dims_t* a, const rabbet_dims_t* b) {
-  return a->rank == b->rank &&
-         memcmp(a->d, b->d, (size_t)a->rank * sizeof(a->d[0])) == 0;
-}
-
-// Axes of the memory of a tensor of `dims` in `format`: extents, and for each
-// the logical axis that it walks and by how many logical steps.
-typedef struct rabbet_pw_axes_t {
-  int rank;
-  int64_t extent[MAX_AXES];
-  int logical[MAX_AXES];
-  int64_t step[MAX_AXES];
-} rabbet_pw_axes_t;
-
-static void rabbet_pw_axes_add(rabbet_pw_axes_t* axes, int64_t extent,
-                               int logical, int64_t step) {
-  axes->extent[axes->rank] = extent;
-  axes->logical[axes->rank] = logical;
-  axes->step[axes->rank++] = step;
-}
-
-// False where the format pads: the padding must stay zero, which computing on
-// it would not ensure.
-static bool rabbet_pw_axes(const rabbet_dims_t* dims, rabbet_format_t format,
-                           rabbet_pw_axes_t* out) {
-  out->rank = 0;
-  const rabbet_format_info_t* info = rabbet_format_info(format);
-  int64_t block = info->block;
-  bool has_channels = format != RABBET_FORMAT_LINEAR;
-  if (has_channels && dims->rank < info->min_rank) return false;
-  if (has_channels && dims->d[1] % block != 0) return false;
-  for (int axis = 0; axis < dims->rank; ++axis) {
-    if (axis == 1 && has_channels) {
-      if (!info->channels_last) {
-        rabbet_pw_axes_add(out, dims->d[1] / block, 1, block);
-      }
-    } else {
-      rabbet_pw_axes_add(out, dims->d[axis], axis, 1);
-    }
-  }
-  if (has_channels) {
-    rabbet_pw_axes_add(out, info->channels_last ? dims->d[1] : block, 1, 1);
-  }
-  return true;
-}
-
-// Strides of one operand over the axes; false if its shape does not fit. An
-// operand of the full shape has the space's format, a smaller one is LINEAR.
-static bool rabbet_pw_strides(const rabbet_pw_axes_t* axes,
-                              const rabbet_dims_t* full,
-                              const rabbet_dims_t* dims, bool is_full,
-                              int64_t* out_strides) {
-  if (dims->rank != full->rank) return false;
-  int64_t linear[RABBET_MAX_RANK];
-  int64_t next = 1;
-  for (int axis = dims->rank - 1; axis >= 0; --axis) {
-    if (dims->d[axis] != full->d[axis] && dims->d[axis] != 1) return false;
-    linear[axis] = dims->d[axis] == 1 ? 0 : next;
-    next *= dims->d[axis];
-  }
-  next = 1;
-  for (int i = axes->rank - 1; i >= 0; --i) {
-    if (is_full) {
-      out_strides[i] = axes->extent[i] == 1 ? 0 : next;
-      next *= axes->extent[i];
-    } else {
-      out_strides[i] =
-          axes->extent[i] == 1 ? 0 : linear[axes->logical[i]] * axes->step[i];
-    }
-  }
-  return true;
-}
-
-static bool rabbet_pw_mergeable(const rabbet_pw_space_t* space, int outer,
-                                int inner) {
-  for (int i = 0; i < space->operand_count; ++i) {
-    if (space->stride[i][outer] !=
-        space->stride[i][inner] * space->extent[inner]) {
-      return false;
-    }
-  }
-  return true;
-}
-
-// Drops axes of extent 1 and merges neighbours, from the last to the first.
-static void rabbet_pw_merge(rabbet_pw_space_t* space) {
-  rabbet_pw_space_t from = *space;
-  int kept[MAX_AXES], count = 0;  // innermost first
-  for (int axis = from.rank - 1; axis >= 0; --axis) {
-    if (from.extent[axis] == 1 && from.rank > 1) continue;
-    if (count > 0 && rabbet_pw_mergeable(&from, axis, kept[count - 1])) {
-      from.extent[kept[count - 1]] *= from.extent[axis];
-      continue;
-    }
-    kept[count++] = axis;
-  }
-  space->rank = count;
-  for (int i = 0; i < count; ++i) {
-    int axis = kept[count - 1 - i];
-    space->extent[i] = from.extent[axis];
-    for (int k = 0; k < from.operand_count; ++k) {
-      space->stride[k][i] = from.stride[k][axis];
-    }
-  }
-  if (count == 0) {
-    space->rank = 1;
-    space->extent[0] = 1;
-    for (int k = 0; k < from.operand_count; ++k)
-      space->stride[k][0] = 0;
-  }
-}
-
-static int32_t rabbet_pw_operand(const rabbet_group_t* group, int operand) {
-  return operand < (int)group->input_count
-             ? group->inputs[operand]
-             : group->outputs[operand - (int)group->input_count];
-}
-
-// The space of the group with these shapes (by value) and this format for all
-// that has the full shape; false if the kernel cannot walk it.
-static bool rabbet_pw_space(const rabbet_group_t* group,
-                            const rabbet_dims_t* dims, rabbet_format_t format,
-                            rabbet_pw_space_t* out_space) {
-  const rabbet_dims_t* full = &dims[group->outputs[0]];
-  rabbet_pw_axes_t axes;
-  if (full->rank < 0 || !rabbet_pw_axes(full, format, &axes)) return false;
-  out_space->rank = axes.rank;
-  memcpy(out_space->extent, axes.extent, sizeof(axes.extent));
-  out_space->operand_count = (int)(group->input_count + group->output_count);
-  for (int i = 0; i < out_space->operand_count; ++i) {
-    const rabbet_dims_t* own = &dims[rabbet_pw_operand(group, i)];
-    bool is_full = rabbet_dims_equal(own, full);
-    if (!is_full && i >= (int)group->input_count) return false;
-    if (!rabbet_pw_strides(&axes, full, own, is_full, out_space->stride[i])) {
-      return false;
-    }
-  }
-  rabbet_pw_merge(out_space);
-  for (int i = 0; i < out_space->operand_count; ++i) {
-    if (out_space->stride[i][out_space->rank - 1] > 1) return false;
-  }
-  return true;
-}
-
-// Values inside the group must have the full shape too, or be computed from
-// such as are broadcast: every node's output is the whole space.
-static bool rabbet_pw_inner_shapes_fit(const rabbet_group_t* group,
-                                       const rabbet_dims_t* dims) {
-  const rabbet_dims_t* full = &dims[group->outputs[0]];
-  for (size_t i = 0; i < group->node_count; ++i) {
-    for (size_t k = 0; k < group->nodes[i].output_count; ++k) {
-      if (!rabbet_dims_equal(&dims[group->nodes[i].outputs[k]], full)) {
-        return false;
-      }
-    }
-  }
-  return true;
-}
-
 // ---- Proposing -------------------------------------------------------------
 
 static bool rabbet_pw_fits(const rabbet_group_t* group) {
   rabbet_pw_lane_t lane;
-  if (group->node_count == 0 || group->output_count == 0 ||
-      group->input_count + group->output_count > MAX_OPERANDS ||
-      !rabbet_pw_lane(group, &lane)) {
-    return false;
-  }
-  for (size_t i = 0; i < group->node_count; ++i) {
-    if (!(group->nodes[i].op->flags & RABBET_OP_POINTWISE)) return false;
-  }
-  return rabbet_pw_supports(group, lane);
-}
-
-typedef struct rabbet_pw_proposal_t {
-  const rabbet_propose_t* propose;
-  rabbet_candidate_sink_t sink;
-  const rabbet_dims_t* dims;
-  rabbet_type_format_t* tensors;
-  int32_t* in_place;
-} rabbet_pw_proposal_t;
-
-// An output may be written over an input that is read at the same place by the
-// same step: same shape, and elements of the same size.
-static int32_t rabbet_pw_in_place(const rabbet_pw_proposal_t* proposal,
-                                  size_t output, uint64_t* taken) {
-  const rabbet_group_t* group = proposal->propose->group;
-  const rabbet_type_format_t* own =
-      &proposal->tensors[group->input_count + output];
-  for (size_t i = 0; i < group->input_count && i < 64; ++i) {
-    if ((*taken >> i & 1) || group->values[group->inputs[i]].constant ||
-        rabbet_dtype_bits(proposal->tensors[i].dtype) !=
-            rabbet_dtype_bits(own->dtype) ||
-        !rabbet_dims_equal(&proposal->dims[group->inputs[i]],
-                           &proposal->dims[group->outputs[output]])) {
-      continue;
-    }
-    *taken |= 1ull << i;
-    return (int32_t)i;
-  }
-  return -1;
-}
-
-static rabbet_status_t rabbet_pw_offer(rabbet_pw_proposal_t* proposal,
-                                       rabbet_format_t format,
-                                       rabbet_dtype_t dtype) {
-  const rabbet_group_t* group = proposal->propose->group;
-  rabbet_pw_space_t space;
-  if (!rabbet_pw_space(group, proposal->dims, format, &space)) {
-    return rabbet_ok();
-  }
-  const rabbet_dims_t* full = &proposal->dims[group->outputs[0]];
-  for (int i = 0; i < space.operand_count; ++i) {
-    int32_t value = rabbet_pw_operand(group, i);
-    rabbet_type_format_t* tensor = &proposal->tensors[i];
-    bool is_full = rabbet_dims_equal(&proposal->dims[value], full);
-    tensor->dtype = group->values[value].dtype;
-    tensor->format = is_full ? format : RABBET_FORMAT_LINEAR;
-    if (is_full && rabbet_dtype_is_float(tensor->dtype) &&
-        dtype != RABBET_DTYPE_NONE) {
-      tensor->dtype = dtype;
-    }
-  }
-  uint64_t taken = 0;
-  for (size_t i = 0; i < group->output_count; ++i) {
-    proposal->in_place[i] = rabbet_pw_in_place(proposal, i, &taken);
-  }
-  rabbet_candidate_t candidate = {.kernel = &rabbet_cpu_pointwise,
-                                  .tactic_name = "one pass",
-                                  .tensors = proposal->tensors,
-                                  .in_place = proposal->in_place};
-  return rabbet_offer(proposal->propose, proposal->sink, &candidate);
-}
-
-static rabbet_status_t rabbet_pw_offer_formats(rabbet_pw_proposal_t* proposal,
-                                               rabbet_dtype_t dtype) {
-  const rabbet_format_t formats[] = {RABBET_FORMAT_LINEAR, RABBET_FORMAT_HWC,
-                                     rabbet_cpu_blocked_format()};
-  for (size_t i = 0; i < sizeof(formats) / sizeof(formats[0]); ++i) {
-    RABBET_RETURN_IF_ERROR(rabbet_pw_offer(proposal, formats[i], dtype));
-  }
-  return rabbet_ok();
-}
-
-static rabbet_status_t rabbet_pw_offer_all(rabbet_pw_proposal_t* proposal) {
-  RABBET_RETURN_IF_ERROR(rabbet_pw_offer_formats(proposal, RABBET_DTYPE_NONE));
-  static const rabbet_dtype_t others[] = {RABBET_DTYPE_FLOAT, RABBET_DTYPE_HALF,
-                                          RABBET_DTYPE_BF16};
-  for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); ++i) {
-    if (proposal->propose->extra_dtypes >> others[i] & 1) {
-      RABBET_RETURN_IF_ERROR(rabbet_pw_offer_formats(proposal, others[i]));
-    }
-  }
-  return rabbet_ok();
+  return rabbet_pw_is_pointwise(group) && rabbet_pw_lane(group, &lane) &&
+         rabbet_pw_supports(group, lane);
 }
 
 static rabbet_status_t rabbet_pw_propose(const rabbet_propose_t* propose,
                                          rabbet_candidate_sink_t sink) {
-  const rabbet_group_t* group = propose->group;
-  if (!rabbet_pw_fits(group)) return rabbet_ok();
-  rabbet_arena_t arena;
-  rabbet_arena_initialize(propose->allocator, &arena);
-  rabbet_pw_proposal_t proposal = {.propose = propose, .sink = sink};
-  rabbet_dims_t* dims = NULL;
-  rabbet_status_t status = rabbet_arena_allocate_array(
-      &arena, group->value_count, sizeof(*dims), (void**)&dims);
-  if (rabbet_is_ok(status)) {
-    status = rabbet_arena_allocate_array(
-        &arena, group->input_count + group->output_count,
-        sizeof(*proposal.tensors), (void**)&proposal.tensors);
-  }
-  if (rabbet_is_ok(status)) {
-    status = rabbet_arena_allocate_array(&arena, group->output_count,
-                                         sizeof(int32_t),
-                                         (void**)&proposal.in_place);
-  }
-  if (rabbet_is_ok(status)) {
-    for (size_t i = 0; i < group->value_count; ++i) {
-      dims[i] = group->values[i].dims;
-    }
-    proposal.dims = dims;
-    if (rabbet_pw_inner_shapes_fit(group, dims)) {
-      status = rabbet_pw_offer_all(&proposal);
-    }
-  }
-  rabbet_arena_deinitialize(&arena);
-  return status;
+  const rabbet_format_t formats[] = {RABBET_FORMAT_LINEAR, RABBET_FORMAT_HWC,
+                                     rabbet_cpu_blocked_format()};
+  static const char* const tactics[] = {"one pass"};
+  const rabbet_pw_offers_t offers = {&rabbet_cpu_pointwise, formats, 3, tactics,
+                                     1};
+  if (!rabbet_pw_fits(propose->group)) return rabbet_ok();
+  return rabbet_pw_offer(propose, sink, &offers);
 }
 
 // ---- Running ---------------------------------------------------------------
@@ -332,12 +46,12 @@ struct rabbet_kernel_state_t {
   int64_t chunk;      // elements of a piece of work, a multiple of tile
   int64_t pieces_per_row;
   size_t thread_bytes;  // workspace of a thread
-  int64_t element_size[MAX_OPERANDS];
-  rabbet_pw_access_t access[MAX_OPERANDS];
-  rabbet_dtype_t dtype[MAX_OPERANDS];
+  int64_t element_size[RABBET_PW_MAX_OPERANDS];
+  rabbet_pw_access_t access[RABBET_PW_MAX_OPERANDS];
+  rabbet_dtype_t dtype[RABBET_PW_MAX_OPERANDS];
   int stream_count;
-  int streams[MAX_OPERANDS];           // operands that are no cells
-  int64_t stream_bytes[MAX_OPERANDS];  // a tile of each
+  int streams[RABBET_PW_MAX_OPERANDS];           // operands that are no cells
+  int64_t stream_bytes[RABBET_PW_MAX_OPERANDS];  // a tile of each
 };
 
 static rabbet_status_t rabbet_pw_create(const rabbet_kernel_spec_t* spec,
@@ -384,17 +98,7 @@ static rabbet_status_t rabbet_pw_set_up(const rabbet_pw_kernel_t* kernel,
                                         const rabbet_kernel_shapes_t* shapes,
                                         rabbet_kernel_state_t* state) {
   const rabbet_group_t* group = kernel->group;
-  rabbet_format_t format = group->values[group->outputs[0]].format;
-  if (!rabbet_pw_inner_shapes_fit(group, shapes->dims) ||
-      !rabbet_pw_space(group, shapes->dims, format, &state->space)) {
-    char text[128];
-    return RABBET_STATUS(
-        RABBET_STATUS_INVALID_ARGUMENT,
-        "layer '%s': its inputs do not broadcast to its output %s in format %s",
-        group->nodes[0].name,
-        rabbet_dims_print(&shapes->dims[group->outputs[0]], text, sizeof(text)),
-        rabbet_format_name(format));
-  }
+  RABBET_RETURN_IF_ERROR(rabbet_pw_plan(group, shapes->dims, &state->space));
   int last = state->space.rank - 1;
   for (int i = 0; i < state->space.operand_count; ++i) {
     state->dtype[i] = group->values[rabbet_pw_operand(group, i)].dtype;
@@ -465,9 +169,9 @@ typedef struct rabbet_pw_run_t {
 typedef struct rabbet_pw_worker_t {
   const rabbet_kernel_state_t* state;
   char** bases;
-  char* rows[MAX_OPERANDS];  // start of each operand's piece of a row
-  char* ends;                // tiles for the ends of rows
-  double cells[MAX_OPERANDS];
+  char* rows[RABBET_PW_MAX_OPERANDS];  // start of each operand's piece of a row
+  char* ends;                          // tiles for the ends of rows
+  double cells[RABBET_PW_MAX_OPERANDS];
 } rabbet_pw_worker_t;
 
 static void rabbet_pw_set_cell(rabbet_pw_worker_t* worker, int operand) {
@@ -502,7 +206,7 @@ static void rabbet_pw_run_tiles(rabbet_pw_worker_t* worker, int64_t tiles) {
 // The last `count` < tile elements of a row go through tiles of their own.
 static void rabbet_pw_run_end(rabbet_pw_worker_t* worker, int64_t count) {
   const rabbet_kernel_state_t* state = worker->state;
-  char* streams[MAX_OPERANDS];
+  char* streams[RABBET_PW_MAX_OPERANDS];
   for (int i = 0; i < state->space.operand_count; ++i) {
     if (state->access[i] == RABBET_PW_CELL) continue;
     streams[i] = worker->bases[i];
@@ -529,7 +233,7 @@ static void rabbet_pw_run_piece(rabbet_pw_worker_t* worker,
   int64_t row = piece / state->pieces_per_row;
   int64_t begin = piece % state->pieces_per_row * state->chunk;
   int64_t count = rabbet_min_i64(state->chunk, state->row - begin);
-  int64_t index[MAX_AXES];
+  int64_t index[RABBET_PW_MAX_AXES];
   for (int axis = space->rank - 2; axis >= 0; --axis) {
     index[axis] = row % space->extent[axis];
     row /= space->extent[axis];

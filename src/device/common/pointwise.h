@@ -1,0 +1,47 @@
+// Element-wise layers as one walk over memory: the iteration space, and the
+// candidates that follow from it.
+//
+// All outputs have one shape, the iteration space; inputs have it too, or are
+// broadcast along some of its axes. The space is the tensor's memory: of a
+// blocked format, its physical axes. Axes that lie behind one another for every
+// operand are merged; the last one is the row, along which each operand either
+// streams or stands still (a cell).
+#ifndef RABBET_SRC_DEVICE_COMMON_POINTWISE_H_
+#define RABBET_SRC_DEVICE_COMMON_POINTWISE_H_
+
+#include "device/common/propose.h"
+
+enum { RABBET_PW_MAX_AXES = RABBET_MAX_RANK + 1, RABBET_PW_MAX_OPERANDS = 96 };
+
+typedef struct rabbet_pw_space_t {
+  int rank;
+  int64_t extent[RABBET_PW_MAX_AXES];
+  int operand_count;
+  // In elements; of the last axis 0 or 1.
+  int64_t stride[RABBET_PW_MAX_OPERANDS][RABBET_PW_MAX_AXES];
+} rabbet_pw_space_t;
+
+// Operands are the boundary's inputs, then its outputs.
+int32_t rabbet_pw_operand(const rabbet_group_t* group, int operand);
+// The space for known shapes (by value), in the format of the first output. An
+// error says which shapes do not broadcast.
+rabbet_status_t rabbet_pw_plan(const rabbet_group_t* group,
+                               const rabbet_dims_t* dims,
+                               rabbet_pw_space_t* out_space);
+// Whether all layers are element-wise, and the boundary not too large.
+bool rabbet_pw_is_pointwise(const rabbet_group_t* group);
+
+typedef struct rabbet_pw_offers_t {
+  const rabbet_kernel_class_t* kernel;
+  const rabbet_format_t* formats;  // of what has the full shape
+  size_t format_count;
+  const char* const* tactics;  // names, by number
+  size_t tactic_count;
+} rabbet_pw_offers_t;
+// Offers each type that the network allows, format and tactic, unless the
+// shapes do not fit.
+rabbet_status_t rabbet_pw_offer(const rabbet_propose_t* propose,
+                                rabbet_candidate_sink_t sink,
+                                const rabbet_pw_offers_t* offers);
+
+#endif  // RABBET_SRC_DEVICE_COMMON_POINTWISE_H_
