@@ -84,4 +84,4 @@ class NumbaPadding(_Padding):
         self.kernel = pad_circular
 
     def call(self) -> None:
-        self.kernel(self.x, self.y, self.pad)
+        self.kernel(self.x, self.y, self.pad, 1)

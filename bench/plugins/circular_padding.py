@@ -1,7 +1,14 @@
-"""Circular padding by the Numba kernel that bench also times alone."""
+"""Circular padding by the Numba kernel that bench also times alone.
+
+It works in any layout that keeps the rows of an image together, so that the
+convolutions around it need no conversions.
+"""
+
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import rabbet as trt
 import rabbet.plugin as trtp
 
 from bench.plugins.pad_kernel import pad_circular
@@ -15,6 +22,25 @@ def circ_pad_desc(x: trtp.TensorDesc, pads: npt.NDArray[np.int32]) -> trtp.Tenso
     return y
 
 
+@trtp.autotune("example::circ_pad_plugin")
+def circ_pad_tune(
+    x: trtp.TensorDesc, outputs: tuple[trtp.TensorDesc]
+) -> list[trtp.AutoTuneCombination]:
+    return [trtp.AutoTuneCombination("FP32, FP32", "LINEAR|HWC|CHW8|CHW16")]
+
+
+def rows(tensor: trtp.Tensor) -> tuple[Any, int]:
+    """The tensor with a row's values in its last axis, and how many of them lie
+    at one place."""
+    array = np.asarray(tensor)
+    if tensor.format == trt.TensorFormat.LINEAR:
+        return array, 1
+    if tensor.format == trt.TensorFormat.HWC:
+        array = array.transpose(0, 2, 3, 1)[:, np.newaxis]
+    *outer, width, unit = array.shape
+    return array.reshape(*outer, width * unit), unit
+
+
 @trtp.impl("example::circ_pad_plugin")
 def circ_pad(
     x: trtp.Tensor,
@@ -22,4 +48,6 @@ def circ_pad(
     outputs: tuple[trtp.Tensor],
     stream: int,
 ) -> None:
-    pad_circular(np.asarray(x), np.asarray(outputs[0]), int(pads[-1]))
+    source, unit = rows(x)
+    target, _ = rows(outputs[0])
+    pad_circular(source, target, int(pads[-1]), unit)

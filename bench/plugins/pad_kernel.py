@@ -8,15 +8,19 @@ import numba
 
 
 @numba.njit(nogil=True)
-def pad_circular(x: Any, y: Any, pad: int) -> None:
-    """x [N, C, H, W] -> y [N, C, H + 2 pad, W + 2 pad], row by row."""
+def pad_circular(x: Any, y: Any, pad: int, unit: int) -> None:
+    """x [N, C, H, W unit] -> y [N, C, H + 2 pad, (W + 2 pad) unit], row by row.
+
+    unit: values that lie together at each place of an image.
+    """
     height, width = x.shape[2], x.shape[3]
+    edge = pad * unit
     for n in range(x.shape[0]):
         for c in range(x.shape[1]):
             for row in range(y.shape[2]):
-                source = (row - pad) % height
+                source, target = x[n, c, (row - pad) % height], y[n, c, row]
                 for i in range(width):
-                    y[n, c, row, pad + i] = x[n, c, source, i]
-                for i in range(pad):
-                    y[n, c, row, i] = x[n, c, source, width - pad + i]
-                    y[n, c, row, pad + width + i] = x[n, c, source, i]
+                    target[edge + i] = source[i]
+                for i in range(edge):
+                    target[i] = source[width - edge + i]
+                    target[edge + width + i] = source[i]
