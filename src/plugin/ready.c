@@ -254,8 +254,7 @@ static rabbet_status_t ready_ask(rabbet_plugin_t* plugin,
   rabbet_dim_builder_t builder = {.graph = ready->graph,
                                   .output_tensors = numbers,
                                   .output_count = query->output_count};
-  RABBET_RETURN_IF_ERROR(rabbet_plugin_describe(plugin, query->layer_name,
-                                                &builder, inputs,
+  RABBET_RETURN_IF_ERROR(rabbet_plugin_describe(plugin, &builder, inputs,
                                                 query->input_count, outputs));
   RABBET_RETURN_IF_ERROR(rabbet_plugin_launches(
       plugin, &builder, query, tactic, inputs, outputs,
