@@ -548,7 +548,7 @@ rabbet_status_t rabbet_plugin_launches(rabbet_plugin_t* plugin,
                                        const rabbet_plugin_output_t* outputs,
                                        rabbet_plugin_launch_sink_t sink) {
   return rabbet_plugin_annotate(
-      plugin, query->layer_name, "giving its kernels",
+      plugin, "giving its kernels",
       plugin->vtable.launches(plugin->self, builder, query, tactic, inputs,
                               outputs, sink));
 }
