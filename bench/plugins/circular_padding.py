@@ -26,7 +26,9 @@ def circ_pad_desc(x: trtp.TensorDesc, pads: npt.NDArray[np.int32]) -> trtp.Tenso
 def circ_pad_tune(
     x: trtp.TensorDesc, outputs: tuple[trtp.TensorDesc]
 ) -> list[trtp.AutoTuneCombination]:
-    return [trtp.AutoTuneCombination("FP32, FP32", "LINEAR|HWC|CHW8|CHW16")]
+    whole_blocks = x.ndim == 4 and x.shape.opt[1] % 16 == 0
+    layouts = "LINEAR|HWC|CHW8|CHW16" if whole_blocks else "LINEAR|HWC"
+    return [trtp.AutoTuneCombination("FP32, FP32", layouts)]
 
 
 def rows(tensor: trtp.Tensor) -> tuple[Any, int]:
@@ -35,7 +37,7 @@ def rows(tensor: trtp.Tensor) -> tuple[Any, int]:
     array = np.asarray(tensor)
     if tensor.format == trt.TensorFormat.LINEAR:
         return array, 1
-    if tensor.format == trt.TensorFormat.HWC:
+    if array.ndim == 4:  # channels last, or all in one block
         array = array.transpose(0, 2, 3, 1)[:, np.newaxis]
     *outer, width, unit = array.shape
     return array.reshape(*outer, width * unit), unit
