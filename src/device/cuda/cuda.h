@@ -19,7 +19,10 @@ typedef struct rabbet_cuda_device_t {
   int shared_bytes;  // that a block may have when it asks for it
   size_t l2_bytes;
   rabbet_cuda_programs_t* programs;
-  CUevent begin, end;  // of `time`
+  pthread_mutex_t libraries;           // guards the making of the next two
+  struct rabbet_cublaslt_t* cublaslt;  // NULL until used
+  struct rabbet_cudnn_t* cudnn;        // NULL until used
+  CUevent begin, end;                  // of `time`
   char signature[256];
 } rabbet_cuda_device_t;
 

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "device/cuda/cublaslt.h"
 #include "device/cuda/cuda.h"
 #include "device/cuda/program.h"
 
@@ -184,12 +185,14 @@ static void rabbet_cuda_destroy(rabbet_device_t* base) {
     if (rabbet_is_ok(status)) {
       if (device->begin) device->driver->cuEventDestroy(device->begin);
       if (device->end) device->driver->cuEventDestroy(device->end);
+      rabbet_cublaslt_destroy(device);
       rabbet_cuda_leave(device, before);
     }
     rabbet_status_ignore(status);
     device->driver->cuDevicePrimaryCtxRelease(device->device);
   }
   rabbet_cuda_programs_destroy(device->programs);
+  pthread_mutex_destroy(&device->libraries);
   rabbet_free(base->allocator, device);
 }
 
@@ -281,6 +284,7 @@ RABBET_PRIVATE_API rabbet_status_t rabbet_device_open(
   rabbet_refcount_initialize(&device->base.references);
   snprintf(device->base.kind, sizeof(device->base.kind), "cuda");
   snprintf(device->base.name, sizeof(device->base.name), "cuda:%d", ordinal);
+  pthread_mutex_init(&device->libraries, NULL);
   device->driver = driver;
   device->ordinal = ordinal;
   rabbet_status_t status = cuda_open(device);

@@ -1,0 +1,699 @@
+// Matrix products with factor, bias, residual and ReLU or GELU, by cuBLASLt.
+//
+// The first choices of the library's heuristics are tactics, named by what they
+// are, so that a tactic means the same in the next build; the plan keeps the
+// one chosen. Bounded by the tensor cores where m, n and k are large, by the
+// reading of b where m is small.
+#include "device/cuda/matmul.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "core/view.h"
+#include "device/cuda/cublaslt.h"
+
+#define MATMUL_WORKSPACE ((uint64_t)32 << 20)
+#define MATMUL_MAX_CHOICES 16
+#define MATMUL_ALIGNMENT 16  // of addresses, in bytes
+
+enum {
+  TACTIC_ALGORITHM = (1 << 29) - 1,  // a hash of it
+  TACTIC_TF32 = 1 << 29,
+};
+
+// What a plan keeps.
+#define MATMUL_MAGIC 0x314d4c52u  // "RLM1"
+typedef struct matmul_kept_t {
+  uint32_t magic;
+  int32_t tactic;
+  uint64_t version;  // of the library
+  int32_t major, minor;
+  int64_t m, n, k, batch;  // for which the algorithm was chosen
+  cublasLtMatmulAlgo_t algorithm;
+} matmul_kept_t;
+
+typedef struct matmul_kernel_t {
+  rabbet_node_kernel_t node;
+  rabbet_cuda_device_t* device;
+  const rabbet_cublaslt_t* library;
+  int32_t tactic;
+  rabbet_dtype_t dtype;
+  pthread_mutex_t lock;  // guards `kept`
+  matmul_kept_t kept;    // magic 0: nothing
+} matmul_kernel_t;
+
+// A problem as cuBLASLt sees it. Its matrices are column-major, so that it gets
+// all transposed: y' = b' a', with n rows and m columns.
+typedef struct matmul_setup_t {
+  const rabbet_cublaslt_t* library;
+  cublasLtMatmulDesc_t desc;
+  cublasLtMatrixLayout_t a, b, y;  // ours
+} matmul_setup_t;
+
+struct rabbet_kernel_state_t {
+  matmul_setup_t setup;
+  rabbet_matmul_shape_t shape;
+  cublasLtMatmulAlgo_t algorithm;
+  size_t workspace;
+  size_t element;  // bytes
+  float alpha, beta;
+  const void* bias_address;                       // that the descriptor holds
+  int32_t a_index, b_index, c_index, bias_index;  // boundary inputs; -1: none
+};
+
+// ---- Descriptors -----------------------------------------------------------
+
+static void matmul_setup_end(matmul_setup_t* setup) {
+  const rabbet_cublaslt_t* library = setup->library;
+  cublasLtMatrixLayout_t layouts[] = {setup->a, setup->b, setup->y};
+  for (size_t i = 0; i < 3; ++i)
+    if (layouts[i]) library->cublasLtMatrixLayoutDestroy(layouts[i]);
+  if (setup->desc) library->cublasLtMatmulDescDestroy(setup->desc);
+  *setup = (matmul_setup_t){.library = library};
+}
+
+static rabbet_status_t matmul_layout(const rabbet_cublaslt_t* library, int type,
+                                     int64_t rows, int64_t columns, int64_t ld,
+                                     int64_t batch, int64_t step,
+                                     cublasLtMatrixLayout_t* out_layout) {
+  int32_t count = (int32_t)batch;
+  // One column has no neighbours: any distance that is long enough will do.
+  if (columns == 1 && ld < rows) ld = rows;
+  RABBET_RETURN_IF_ERROR(RABBET_CUBLASLT(
+      library, cublasLtMatrixLayoutCreate,
+      (out_layout, type, (uint64_t)rows, (uint64_t)columns, ld)));
+  if (batch == 1) return rabbet_ok();
+  RABBET_RETURN_IF_ERROR(
+      RABBET_CUBLASLT(library, cublasLtMatrixLayoutSetAttribute,
+                      (*out_layout, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &count,
+                       sizeof(count))));
+  return RABBET_CUBLASLT(
+      library, cublasLtMatrixLayoutSetAttribute,
+      (*out_layout, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, &step,
+       sizeof(step)));
+}
+
+// A matrix of rows x columns whose elements lie `row` and `column` apart, as
+// memory holds it; *out_op turns it to columns x rows, which is what the
+// transposed problem wants.
+static rabbet_status_t matmul_operand(const rabbet_cublaslt_t* library,
+                                      int type, const int64_t sizes[2],
+                                      const int64_t strides[2], int64_t batch,
+                                      int64_t step, cublasOperation_t* out_op,
+                                      cublasLtMatrixLayout_t* out_layout) {
+  bool by_rows = strides[1] == 1;
+  *out_op = by_rows ? CUBLAS_OP_N : CUBLAS_OP_T;
+  return by_rows ? matmul_layout(library, type, sizes[1], sizes[0], strides[0],
+                                 batch, step, out_layout)
+                 : matmul_layout(library, type, sizes[0], sizes[1], strides[1],
+                                 batch, step, out_layout);
+}
+
+static rabbet_status_t matmul_set(const matmul_setup_t* setup, int attribute,
+                                  const void* value, size_t size) {
+  return RABBET_CUBLASLT(setup->library, cublasLtMatmulDescSetAttribute,
+                         (setup->desc, attribute, value, size));
+}
+
+static rabbet_status_t matmul_set_epilogue(const matmul_setup_t* setup,
+                                           const rabbet_matmul_epilogue_t* e) {
+  cublasLtEpilogue_t epilogue = 0;
+  if (e->bias >= 0) epilogue |= CUBLASLT_EPILOGUE_BIAS;
+  if (e->function == RABBET_MATMUL_RELU) epilogue |= CUBLASLT_EPILOGUE_RELU;
+  if (e->function == RABBET_MATMUL_GELU) epilogue |= CUBLASLT_EPILOGUE_GELU;
+  if (epilogue == 0) epilogue = CUBLASLT_EPILOGUE_DEFAULT;
+  RABBET_RETURN_IF_ERROR(matmul_set(setup, CUBLASLT_MATMUL_DESC_EPILOGUE,
+                                    &epilogue, sizeof(epilogue)));
+  if (e->bias < 0) return rabbet_ok();
+  // Only its alignment counts until the product runs.
+  const void* address = (const void*)(uintptr_t)MATMUL_ALIGNMENT;
+  return matmul_set(setup, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &address,
+                    sizeof(address));
+}
+
+static rabbet_status_t matmul_setup(const rabbet_cublaslt_t* library,
+                                    const rabbet_matmul_shape_t* s,
+                                    const rabbet_matmul_epilogue_t* epilogue,
+                                    rabbet_dtype_t dtype, bool tf32,
+                                    matmul_setup_t* setup) {
+  int type = rabbet_cublaslt_type(dtype);
+  cublasComputeType_t compute =
+      tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
+  cublasOperation_t a_op = CUBLAS_OP_N, b_op = CUBLAS_OP_N;
+  *setup = (matmul_setup_t){.library = library};
+  RABBET_RETURN_IF_ERROR(RABBET_CUBLASLT(library, cublasLtMatmulDescCreate,
+                                         (&setup->desc, compute, CUDA_R_32F)));
+  RABBET_RETURN_IF_ERROR(
+      matmul_operand(library, type, (const int64_t[]){s->m, s->k},
+                     (const int64_t[]){s->a_row, s->a_column}, s->batch.size,
+                     s->batch.a, &a_op, &setup->a));
+  RABBET_RETURN_IF_ERROR(
+      matmul_operand(library, type, (const int64_t[]){s->k, s->n},
+                     (const int64_t[]){s->b_row, s->b_column}, s->batch.size,
+                     s->batch.b, &b_op, &setup->b));
+  RABBET_RETURN_IF_ERROR(matmul_layout(library, type, s->n, s->m, s->y_row,
+                                       s->batch.size, s->batch.y, &setup->y));
+  // b comes first.
+  RABBET_RETURN_IF_ERROR(
+      matmul_set(setup, CUBLASLT_MATMUL_DESC_TRANSA, &b_op, sizeof(b_op)));
+  RABBET_RETURN_IF_ERROR(
+      matmul_set(setup, CUBLASLT_MATMUL_DESC_TRANSB, &a_op, sizeof(a_op)));
+  return matmul_set_epilogue(setup, epilogue);
+}
+
+// ---- Algorithms ------------------------------------------------------------
+
+static int32_t matmul_hash(const cublasLtMatmulAlgo_t* algorithm) {
+  return (int32_t)(rabbet_hash64(algorithm, sizeof(*algorithm)) &
+                   TACTIC_ALGORITHM);
+}
+
+// The alignment that all addresses of a loop have, if the first has 16.
+static uint32_t matmul_alignment(
+    const rabbet_matmul_shape_t* shape, size_t element,
+    int64_t (*stride)(const rabbet_matmul_axis_t*)) {
+  uint64_t bits = MATMUL_ALIGNMENT;
+  for (int i = 0; i < shape->loop_count; ++i)
+    bits |= (uint64_t)stride(&shape->loops[i]) * element;
+  return (uint32_t)(bits & -bits);
+}
+static int64_t matmul_axis_a(const rabbet_matmul_axis_t* axis) {
+  return axis->a;
+}
+static int64_t matmul_axis_b(const rabbet_matmul_axis_t* axis) {
+  return axis->b;
+}
+static int64_t matmul_axis_y(const rabbet_matmul_axis_t* axis) {
+  return axis->y;
+}
+
+static rabbet_status_t matmul_prefer(const rabbet_cublaslt_t* library,
+                                     const rabbet_matmul_shape_t* shape,
+                                     size_t element,
+                                     cublasLtMatmulPreference_t preference) {
+  uint64_t workspace = MATMUL_WORKSPACE;
+  uint32_t y = matmul_alignment(shape, element, matmul_axis_y);
+  const struct {
+    int attribute;
+    uint32_t alignment;
+  } rows[] = {
+      {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES,
+       matmul_alignment(shape, element, matmul_axis_b)},
+      {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
+       matmul_alignment(shape, element, matmul_axis_a)},
+      {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, y},
+      {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, y},
+  };
+  for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); ++i)
+    RABBET_RETURN_IF_ERROR(RABBET_CUBLASLT(
+        library, cublasLtMatmulPreferenceSetAttribute,
+        (preference, rows[i].attribute, &rows[i].alignment, sizeof(uint32_t))));
+  return RABBET_CUBLASLT(library, cublasLtMatmulPreferenceSetAttribute,
+                         (preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
+                          &workspace, sizeof(workspace)));
+}
+
+// The library's first choices; *out_count 0 if it has none.
+static rabbet_status_t matmul_choices(const matmul_setup_t* setup,
+                                      const rabbet_matmul_shape_t* shape,
+                                      size_t element, int wish,
+                                      cublasLtMatmulHeuristicResult_t* out,
+                                      int* out_count) {
+  const rabbet_cublaslt_t* library = setup->library;
+  cublasLtMatmulPreference_t preference = NULL;
+  int found = 0;
+  *out_count = 0;
+  RABBET_RETURN_IF_ERROR(
+      RABBET_CUBLASLT(library, cublasLtMatmulPreferenceCreate, (&preference)));
+  rabbet_status_t status = matmul_prefer(library, shape, element, preference);
+  if (rabbet_is_ok(status)) {
+    cublasStatus_t result = library->cublasLtMatmulAlgoGetHeuristic(
+        library->handle, setup->desc, setup->b, setup->a, setup->y, setup->y,
+        preference, wish, out, &found);
+    // "Nothing for this problem" is an answer, in two ways.
+    if (result == CUBLAS_STATUS_NOT_SUPPORTED)
+      found = 0;
+    else
+      status = rabbet_cublaslt_check(library, result,
+                                     "cublasLtMatmulAlgoGetHeuristic");
+  }
+  library->cublasLtMatmulPreferenceDestroy(preference);
+  for (int i = 0; rabbet_is_ok(status) && i < found; ++i)
+    if (out[i].state == CUBLAS_STATUS_SUCCESS) out[(*out_count)++] = out[i];
+  return status;
+}
+
+// "a66 t20 s36 k2 c5": algorithm, tile, stages, parts of k, cluster.
+static void matmul_name(const rabbet_cublaslt_t* library,
+                        const cublasLtMatmulAlgo_t* algorithm, char* out,
+                        size_t size) {
+  static const struct {
+    const char* prefix;
+    int attribute;
+    size_t size;
+  } rows[] = {
+      {"a", CUBLASLT_ALGO_CONFIG_ID, 4},
+      {" t", CUBLASLT_ALGO_CONFIG_TILE_ID, 4},
+      {" s", CUBLASLT_ALGO_CONFIG_STAGES_ID, 4},
+      {" k", CUBLASLT_ALGO_CONFIG_SPLITK_NUM, 4},
+      {" c", CUBLASLT_ALGO_CONFIG_CLUSTER_SHAPE_ID, 2},
+  };
+  size_t at = 0;
+  out[0] = 0;
+  for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]) && at < size; ++i) {
+    uint32_t value = 0;
+    size_t written = 0;
+    if (library->cublasLtMatmulAlgoConfigGetAttribute(
+            algorithm, rows[i].attribute, &value, rows[i].size, &written) ==
+        CUBLAS_STATUS_SUCCESS)
+      at += (size_t)snprintf(out + at, size - at, "%s%u", rows[i].prefix,
+                             (unsigned)value);
+  }
+}
+
+// ---- Proposing -------------------------------------------------------------
+
+typedef struct matmul_offer_t {
+  const rabbet_propose_t* propose;
+  rabbet_candidate_sink_t sink;
+  const rabbet_cublaslt_t* library;
+  const rabbet_dims_t* dims;
+  rabbet_matmul_shape_t shape;
+  rabbet_matmul_epilogue_t epilogue;
+  rabbet_type_format_t* tensors;
+} matmul_offer_t;
+
+static int matmul_wish(int level) {
+  return level == 0 ? 1 : level <= 2 ? 4 : level <= 4 ? 8 : MATMUL_MAX_CHOICES;
+}
+
+// The result may replace the residual if the product does not read it.
+static int32_t matmul_in_place(const matmul_offer_t* offer) {
+  const rabbet_group_t* group = offer->propose->group;
+  int32_t residual = offer->epilogue.residual;
+  const rabbet_group_node_t* node = &group->nodes[0];
+  if (residual < 0 || group->values[residual].constant ||
+      residual == node->inputs[0] || residual == node->inputs[1] ||
+      residual == offer->epilogue.bias)
+    return -1;
+  return rabbet_group_input_of(group, residual);
+}
+
+static rabbet_status_t matmul_offer_one(const matmul_offer_t* offer,
+                                        int32_t tactic, const char* name) {
+  int32_t in_place = matmul_in_place(offer);
+  rabbet_candidate_t candidate = {.kernel = &rabbet_cuda_matmul,
+                                  .tactic = tactic,
+                                  .tensors = offer->tensors,
+                                  .in_place = in_place < 0 ? NULL : &in_place};
+  snprintf(candidate.tactic_name, sizeof(candidate.tactic_name), "%s", name);
+  return rabbet_offer(offer->propose, offer->sink, &candidate);
+}
+
+static void matmul_tensors(const matmul_offer_t* offer, rabbet_dtype_t dtype) {
+  const rabbet_group_t* group = offer->propose->group;
+  rabbet_network_tensors(group, offer->tensors);
+  for (size_t i = 0; i < group->input_count + group->output_count; ++i)
+    if (rabbet_dtype_is_float(offer->tensors[i].dtype))
+      offer->tensors[i].dtype = dtype;
+}
+
+static rabbet_status_t matmul_offer_type(const matmul_offer_t* offer,
+                                         rabbet_dtype_t dtype) {
+  cublasLtMatmulHeuristicResult_t choices[MATMUL_MAX_CHOICES];
+  int count = 0;
+  bool tf32 = dtype == RABBET_DTYPE_FLOAT && offer->propose->tf32;
+  if (rabbet_cublaslt_type(dtype) < 0) return rabbet_ok();
+  matmul_setup_t setup;
+  rabbet_status_t status = matmul_setup(offer->library, &offer->shape,
+                                        &offer->epilogue, dtype, tf32, &setup);
+  if (rabbet_is_ok(status))
+    status = matmul_choices(
+        &setup, &offer->shape, (size_t)rabbet_dtype_bits(dtype) / 8,
+        matmul_wish(offer->propose->optimization_level), choices, &count);
+  matmul_tensors(offer, dtype);
+  for (int i = 0; rabbet_is_ok(status) && i < count; ++i) {
+    char name[40];
+    matmul_name(offer->library, &choices[i].algo, name, sizeof(name));
+    status = matmul_offer_one(
+        offer, matmul_hash(&choices[i].algo) | (tf32 ? TACTIC_TF32 : 0), name);
+  }
+  matmul_setup_end(&setup);
+  return status;
+}
+
+static rabbet_status_t matmul_offer(matmul_offer_t* offer) {
+  const rabbet_group_t* group = offer->propose->group;
+  const rabbet_group_node_t* node = &group->nodes[0];
+  rabbet_dtype_t types[4];
+  int count = rabbet_compute_types(offer->propose,
+                                   group->values[node->inputs[0]].dtype, types);
+  if (!rabbet_matmul_epilogue(group, offer->dims, &offer->epilogue))
+    return rabbet_ok();
+  RABBET_RETURN_IF_ERROR(rabbet_matmul_shape(node, offer->dims, &offer->shape));
+  if (offer->shape.k == 0) return rabbet_ok();
+  RABBET_RETURN_IF_ERROR(rabbet_cublaslt_get(
+      rabbet_cuda(offer->propose->device), &offer->library));
+  for (int i = 0; i < count; ++i)
+    RABBET_RETURN_IF_ERROR(matmul_offer_type(offer, types[i]));
+  return rabbet_ok();
+}
+
+static rabbet_status_t matmul_propose(const rabbet_propose_t* propose,
+                                      rabbet_candidate_sink_t sink) {
+  const rabbet_group_t* group = propose->group;
+  if (!rabbet_matmul_matches(group)) return rabbet_ok();
+  rabbet_dims_t* dims = NULL;
+  matmul_offer_t offer = {.propose = propose, .sink = sink};
+  rabbet_status_t status =
+      rabbet_group_opt_dims(group, propose->allocator, &dims);
+  offer.dims = dims;
+  if (rabbet_is_ok(status))
+    status = rabbet_allocate(
+        propose->allocator,
+        sizeof(*offer.tensors) * (group->input_count + group->output_count),
+        (void**)&offer.tensors);
+  if (rabbet_is_ok(status)) status = matmul_offer(&offer);
+  rabbet_free(propose->allocator, offer.tensors);
+  rabbet_free(propose->allocator, dims);
+  return status;
+}
+
+// ---- The kernel ------------------------------------------------------------
+
+static rabbet_status_t matmul_check_group(const rabbet_group_t* group,
+                                          rabbet_dtype_t* out_dtype) {
+  rabbet_dtype_t dtype = RABBET_DTYPE_NONE;
+  bool fits = rabbet_matmul_matches(group) && group->output_count == 1;
+  if (fits) dtype = group->values[group->outputs[0]].dtype;
+  fits = fits && rabbet_cublaslt_type(dtype) >= 0;
+  for (size_t i = 0; fits && i < group->input_count; ++i) {
+    const rabbet_group_value_t* value = &group->values[group->inputs[i]];
+    fits = value->dtype == dtype && value->format == RABBET_FORMAT_LINEAR;
+  }
+  *out_dtype = dtype;
+  if (fits && group->values[group->outputs[0]].format == RABBET_FORMAT_LINEAR)
+    return rabbet_ok();
+  return RABBET_STATUS(RABBET_STATUS_INCOMPATIBLE,
+                       "cuda.matmul computes groups that begin with a product "
+                       "and have one floating type, all LINEAR; this one does "
+                       "not");
+}
+
+// The algorithm that the plan keeps for this tactic, if this library and GPU
+// are those that it was chosen for.
+static void matmul_find_kept(matmul_kernel_t* kernel,
+                             const rabbet_kernel_spec_t* spec) {
+  for (size_t i = 0; i < spec->artifact_count; ++i) {
+    matmul_kept_t kept;
+    if (spec->artifacts[i].size != sizeof(kept)) continue;
+    memcpy(&kept, spec->artifacts[i].data, sizeof(kept));
+    if (kept.magic == MATMUL_MAGIC && kept.tactic == spec->tactic &&
+        kept.version == kernel->library->version &&
+        kept.major == kernel->device->major &&
+        kept.minor == kernel->device->minor)
+      kernel->kept = kept;
+  }
+}
+
+static void matmul_destroy(rabbet_kernel_t* base) {
+  if (!base) return;
+  pthread_mutex_destroy(&((matmul_kernel_t*)base)->lock);
+  rabbet_node_kernel_destroy(base);
+}
+
+static rabbet_status_t matmul_create(const rabbet_kernel_spec_t* spec,
+                                     rabbet_kernel_t** out_kernel) {
+  rabbet_dtype_t dtype = RABBET_DTYPE_NONE;
+  const rabbet_cublaslt_t* library = NULL;
+  matmul_kernel_t* kernel = NULL;
+  *out_kernel = NULL;
+  RABBET_RETURN_IF_ERROR(matmul_check_group(spec->group, &dtype));
+  RABBET_RETURN_IF_ERROR(
+      rabbet_cublaslt_get(rabbet_cuda(spec->device), &library));
+  RABBET_RETURN_IF_ERROR(
+      rabbet_allocate(spec->allocator, sizeof(*kernel), (void**)&kernel));
+  kernel->node.base.kernel_class = &rabbet_cuda_matmul;
+  kernel->node.allocator = spec->allocator;
+  kernel->node.group = spec->group;
+  kernel->node.node = &spec->group->nodes[0];
+  kernel->device = rabbet_cuda(spec->device);
+  kernel->library = library;
+  kernel->tactic = spec->tactic;
+  kernel->dtype = dtype;
+  pthread_mutex_init(&kernel->lock, NULL);
+  matmul_find_kept(kernel, spec);
+  *out_kernel = &kernel->node.base;
+  return rabbet_ok();
+}
+
+static rabbet_status_t matmul_artifacts(rabbet_kernel_t* base,
+                                        rabbet_artifact_sink_t sink) {
+  matmul_kernel_t* kernel = (matmul_kernel_t*)base;
+  pthread_mutex_lock(&kernel->lock);
+  matmul_kept_t kept = kernel->kept;
+  pthread_mutex_unlock(&kernel->lock);
+  if (kept.magic == 0) return rabbet_ok();
+  const rabbet_artifact_t artifact = {
+      .key = rabbet_hash128(&kept, sizeof(kept)),
+      .name = "cuBLASLt algorithm",
+      .data = &kept,
+      .size = sizeof(kept)};
+  return sink.add(sink.context, &artifact);
+}
+
+// ---- Preparing -------------------------------------------------------------
+
+// Twice as much or half as much work is done by the same algorithm.
+static bool matmul_is_near(const matmul_kept_t* kept,
+                           const rabbet_matmul_shape_t* shape) {
+  double work = (double)shape->m * (double)shape->n * (double)shape->k *
+                (double)shape->batch.size;
+  double chosen =
+      (double)kept->m * (double)kept->n * (double)kept->k * (double)kept->batch;
+  return kept->n == shape->n && kept->k == shape->k && work <= 2 * chosen &&
+         chosen <= 2 * work;
+}
+
+static void matmul_keep(matmul_kernel_t* kernel,
+                        const rabbet_matmul_shape_t* shape,
+                        const cublasLtMatmulAlgo_t* algorithm) {
+  pthread_mutex_lock(&kernel->lock);
+  if (kernel->kept.magic == 0)
+    kernel->kept = (matmul_kept_t){.magic = MATMUL_MAGIC,
+                                   .tactic = kernel->tactic,
+                                   .version = kernel->library->version,
+                                   .major = kernel->device->major,
+                                   .minor = kernel->device->minor,
+                                   .m = shape->m,
+                                   .n = shape->n,
+                                   .k = shape->k,
+                                   .batch = shape->batch.size,
+                                   .algorithm = *algorithm};
+  pthread_mutex_unlock(&kernel->lock);
+}
+
+static bool matmul_use_kept(matmul_kernel_t* kernel,
+                            rabbet_kernel_state_t* state) {
+  const rabbet_cublaslt_t* library = kernel->library;
+  const matmul_setup_t* setup = &state->setup;
+  cublasLtMatmulHeuristicResult_t result = {.state = CUBLAS_STATUS_SUCCESS};
+  pthread_mutex_lock(&kernel->lock);
+  matmul_kept_t kept = kernel->kept;
+  pthread_mutex_unlock(&kernel->lock);
+  if (kept.magic == 0 || !matmul_is_near(&kept, &state->shape) ||
+      library->cublasLtMatmulAlgoCheck(
+          library->handle, setup->desc, setup->b, setup->a, setup->y, setup->y,
+          &kept.algorithm, &result) != CUBLAS_STATUS_SUCCESS ||
+      result.state != CUBLAS_STATUS_SUCCESS ||
+      result.workspaceSize > MATMUL_WORKSPACE)
+    return false;
+  state->algorithm = kept.algorithm;
+  state->workspace = result.workspaceSize;
+  return true;
+}
+
+// The tactic's algorithm where these shapes have it, else the library's first
+// choice.
+static rabbet_status_t matmul_choose(matmul_kernel_t* kernel,
+                                     rabbet_kernel_state_t* state) {
+  cublasLtMatmulHeuristicResult_t choices[MATMUL_MAX_CHOICES];
+  int count = 0, chosen = 0;
+  if (matmul_use_kept(kernel, state)) return rabbet_ok();
+  RABBET_RETURN_IF_ERROR(matmul_choices(&state->setup, &state->shape,
+                                        state->element, MATMUL_MAX_CHOICES,
+                                        choices, &count));
+  if (count == 0)
+    return RABBET_STATUS(
+        RABBET_STATUS_UNSUPPORTED,
+        "cuBLASLt has no algorithm for the product '%s' with m %lld, n %lld, k "
+        "%lld, batch %lld",
+        kernel->node.node->name, (long long)state->shape.m,
+        (long long)state->shape.n, (long long)state->shape.k,
+        (long long)state->shape.batch.size);
+  for (int i = 0; i < count; ++i)
+    if (matmul_hash(&choices[i].algo) == (kernel->tactic & TACTIC_ALGORITHM))
+      chosen = i;
+  state->algorithm = choices[chosen].algo;
+  state->workspace = choices[chosen].workspaceSize;
+  if (matmul_hash(&state->algorithm) == (kernel->tactic & TACTIC_ALGORITHM))
+    matmul_keep(kernel, &state->shape, &state->algorithm);
+  return rabbet_ok();
+}
+
+static int32_t matmul_index(const rabbet_group_t* group, int32_t value) {
+  return value < 0 ? -1 : rabbet_group_input_of(group, value);
+}
+
+static rabbet_status_t matmul_fill(matmul_kernel_t* kernel,
+                                   const rabbet_kernel_shapes_t* shapes,
+                                   rabbet_kernel_state_t* state) {
+  const rabbet_group_t* group = kernel->node.group;
+  const rabbet_group_node_t* node = kernel->node.node;
+  rabbet_matmul_epilogue_t e;
+  if (!rabbet_matmul_epilogue(group, shapes->dims, &e))
+    return RABBET_STATUS(RABBET_STATUS_UNSUPPORTED,
+                         "cuBLASLt cannot do what follows the product '%s' at "
+                         "these shapes",
+                         node->name);
+  RABBET_RETURN_IF_ERROR(
+      rabbet_matmul_shape(node, shapes->dims, &state->shape));
+  if (state->shape.batch.size > INT32_MAX || state->shape.k == 0)
+    return RABBET_STATUS(RABBET_STATUS_UNSUPPORTED,
+                         "the product '%s' has k %lld and batch %lld, which "
+                         "cuBLASLt does not take",
+                         node->name, (long long)state->shape.k,
+                         (long long)state->shape.batch.size);
+  state->element = (size_t)rabbet_dtype_bits(kernel->dtype) / 8;
+  state->alpha = e.alpha;
+  state->beta = e.residual >= 0 ? 1 : 0;
+  state->a_index = matmul_index(group, node->inputs[0]);
+  state->b_index = matmul_index(group, node->inputs[1]);
+  state->c_index = matmul_index(group, e.residual);
+  state->bias_index = matmul_index(group, e.bias);
+  RABBET_RETURN_IF_ERROR(
+      matmul_setup(kernel->library, &state->shape, &e, kernel->dtype,
+                   (kernel->tactic & TACTIC_TF32) != 0, &state->setup));
+  return matmul_choose(kernel, state);
+}
+
+static void matmul_destroy_state(rabbet_kernel_t* base,
+                                 rabbet_kernel_state_t* state) {
+  if (!state) return;
+  matmul_setup_end(&state->setup);
+  rabbet_free(((matmul_kernel_t*)base)->node.allocator, state);
+}
+
+static rabbet_status_t matmul_prepare(rabbet_kernel_t* base,
+                                      const rabbet_kernel_shapes_t* shapes,
+                                      rabbet_kernel_state_t** out_state,
+                                      size_t* out_workspace) {
+  matmul_kernel_t* kernel = (matmul_kernel_t*)base;
+  rabbet_kernel_state_t* state = NULL;
+  CUcontext before = NULL;
+  *out_state = NULL;
+  RABBET_RETURN_IF_ERROR(
+      rabbet_node_state_allocate(base, sizeof(*state), &state));
+  state->setup.library = kernel->library;
+  rabbet_status_t status = rabbet_cuda_enter(kernel->device, &before);
+  if (rabbet_is_ok(status)) {
+    status = matmul_fill(kernel, shapes, state);
+    rabbet_cuda_leave(kernel->device, before);
+  }
+  if (!rabbet_is_ok(status)) {
+    matmul_destroy_state(base, state);
+    return status;
+  }
+  *out_workspace = state->workspace;
+  *out_state = state;
+  return rabbet_ok();
+}
+
+// ---- Running ---------------------------------------------------------------
+
+static rabbet_status_t matmul_bind_bias(rabbet_kernel_state_t* state,
+                                        const rabbet_kernel_call_t* call) {
+  if (state->bias_index < 0 ||
+      call->inputs[state->bias_index] == state->bias_address)
+    return rabbet_ok();
+  state->bias_address = call->inputs[state->bias_index];
+  return matmul_set(&state->setup, CUBLASLT_MATMUL_DESC_BIAS_POINTER,
+                    &state->bias_address, sizeof(state->bias_address));
+}
+
+static rabbet_status_t matmul_check_addresses(
+    const matmul_kernel_t* kernel, const rabbet_kernel_state_t* state,
+    const rabbet_kernel_call_t* call) {
+  uintptr_t bits = (uintptr_t)call->inputs[state->a_index] |
+                   (uintptr_t)call->inputs[state->b_index] |
+                   (uintptr_t)call->outputs[0];
+  if (state->c_index >= 0) bits |= (uintptr_t)call->inputs[state->c_index];
+  if (state->bias_index >= 0)
+    bits |= (uintptr_t)call->inputs[state->bias_index];
+  if ((bits & (MATMUL_ALIGNMENT - 1)) == 0) return rabbet_ok();
+  return RABBET_STATUS(RABBET_STATUS_INVALID_ARGUMENT,
+                       "product '%s': a tensor's address is not a multiple of "
+                       "%d; give the engine memory that is",
+                       kernel->node.node->name, MATMUL_ALIGNMENT);
+}
+
+static rabbet_status_t matmul_run(const matmul_kernel_t* kernel,
+                                  const rabbet_kernel_state_t* state,
+                                  const rabbet_kernel_call_t* call,
+                                  const rabbet_matmul_axis_t* at) {
+  const matmul_setup_t* setup = &state->setup;
+  const rabbet_cublaslt_t* library = kernel->library;
+  int64_t element = (int64_t)state->element;
+  const char* a = (const char*)call->inputs[state->a_index] + at->a * element;
+  const char* b = (const char*)call->inputs[state->b_index] + at->b * element;
+  char* y = (char*)call->outputs[0] + at->y * element;
+  const char* c =
+      state->c_index < 0
+          ? y
+          : (const char*)call->inputs[state->c_index] + at->y * element;
+  return RABBET_CUBLASLT(
+      library, cublasLtMatmul,
+      (library->handle, setup->desc, &state->alpha, b, setup->b, a, setup->a,
+       &state->beta, c, setup->y, y, setup->y, &state->algorithm,
+       call->workspace, state->workspace, call->stream));
+}
+
+static rabbet_status_t matmul_enqueue(rabbet_kernel_t* base,
+                                      rabbet_kernel_state_t* state,
+                                      const rabbet_kernel_call_t* call) {
+  const matmul_kernel_t* kernel = (const matmul_kernel_t*)base;
+  const rabbet_matmul_shape_t* shape = &state->shape;
+  int64_t total = 1;
+  RABBET_RETURN_IF_ERROR(matmul_check_addresses(kernel, state, call));
+  RABBET_RETURN_IF_ERROR(matmul_bind_bias(state, call));
+  for (int i = 0; i < shape->loop_count; ++i)
+    total *= shape->loops[i].size;
+  for (int64_t turn = 0; turn < total; ++turn) {
+    rabbet_matmul_axis_t at = {0};
+    int64_t rest = turn;
+    for (int i = shape->loop_count - 1; i >= 0; --i) {
+      const rabbet_matmul_axis_t* axis = &shape->loops[i];
+      int64_t index = rest % axis->size;
+      rest /= axis->size;
+      at.a += index * axis->a;
+      at.b += index * axis->b;
+      at.y += index * axis->y;
+    }
+    RABBET_RETURN_IF_ERROR(matmul_run(kernel, state, call, &at));
+  }
+  return rabbet_ok();
+}
+
+const rabbet_kernel_class_t rabbet_cuda_matmul = {
+    .struct_size = sizeof(rabbet_kernel_class_t),
+    .name = "cuda.matmul",
+    .version = 1,
+    .propose = matmul_propose,
+    .create = matmul_create,
+    .destroy = matmul_destroy,
+    .prepare = matmul_prepare,
+    .destroy_state = matmul_destroy_state,
+    .enqueue = matmul_enqueue,
+    .artifacts = matmul_artifacts,
+};
