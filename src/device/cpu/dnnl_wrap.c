@@ -1,6 +1,7 @@
 #include "device/cpu/dnnl_wrap.h"
 
 #include <dnnl.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -9,7 +10,6 @@
 struct rabbet_dnnl_t {
   rabbet_allocator_t allocator;
   dnnl_engine_t engine;
-  int cache_capacity;  // primitives
 };
 
 // Arguments of one primitive that are in use, dense.
@@ -68,8 +68,6 @@ rabbet_status_t rabbet_dnnl_create(rabbet_allocator_t allocator,
       rabbet_allocate(allocator, sizeof(*dnnl), (void**)&dnnl));
   dnnl->allocator = allocator;
   dnnl_status_t result = dnnl_engine_create(&dnnl->engine, dnnl_cpu, 0);
-  if (result == dnnl_success)
-    result = dnnl_get_primitive_cache_capacity(&dnnl->cache_capacity);
   rabbet_status_t status = rabbet_dnnl_status(result, "creating the engine");
   if (!rabbet_is_ok(status)) {
     rabbet_free(allocator, dnnl);
@@ -591,24 +589,48 @@ static rabbet_status_t rabbet_dnnl_enumerate_one(
   return enumerate->visit(enumerate->context, found);
 }
 
+// With its cache oneDNN lists an implementation that was made before as the
+// first, so that lists would depend on history. The cache is the process's: the
+// first list that begins empties it, the last that ends gives it its size back.
+static struct {
+  pthread_mutex_t lock;
+  int lists;
+  int capacity;  // before the first, in primitives
+} rabbet_dnnl_cache = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+static rabbet_status_t rabbet_dnnl_cache_suspend(void) {
+  dnnl_status_t result = dnnl_success;
+  pthread_mutex_lock(&rabbet_dnnl_cache.lock);
+  if (rabbet_dnnl_cache.lists == 0) {
+    result = dnnl_get_primitive_cache_capacity(&rabbet_dnnl_cache.capacity);
+    if (result == dnnl_success) result = dnnl_set_primitive_cache_capacity(0);
+  }
+  if (result == dnnl_success) ++rabbet_dnnl_cache.lists;
+  pthread_mutex_unlock(&rabbet_dnnl_cache.lock);
+  return rabbet_dnnl_status(result, "emptying the cache");
+}
+
+static rabbet_status_t rabbet_dnnl_cache_resume(void) {
+  dnnl_status_t result = dnnl_success;
+  pthread_mutex_lock(&rabbet_dnnl_cache.lock);
+  if (--rabbet_dnnl_cache.lists == 0)
+    result = dnnl_set_primitive_cache_capacity(rabbet_dnnl_cache.capacity);
+  pthread_mutex_unlock(&rabbet_dnnl_cache.lock);
+  return rabbet_dnnl_status(result, "restoring the cache");
+}
+
 rabbet_status_t rabbet_dnnl_enumerate(
     rabbet_dnnl_t* dnnl, const rabbet_dnnl_spec_t* spec, int threads,
     rabbet_status_t (*visit)(void* context,
                              const rabbet_dnnl_implementation_t* found),
     void* context) {
   rabbet_dnnl_enumerate_t enumerate = {visit, context};
-  // With its cache oneDNN lists an implementation that was made before as the
-  // first, so that lists would depend on history.
-  dnnl_status_t result = dnnl_set_primitive_cache_capacity(0);
-  RABBET_RETURN_IF_ERROR(rabbet_dnnl_status(result, "emptying the cache"));
+  RABBET_RETURN_IF_ERROR(rabbet_dnnl_cache_suspend());
   int before = rabbet_cpu_set_threads(threads);
   rabbet_status_t status =
       rabbet_dnnl_walk(dnnl, spec, rabbet_dnnl_enumerate_one, &enumerate);
   rabbet_cpu_set_threads(before);
-  result = dnnl_set_primitive_cache_capacity(dnnl->cache_capacity);
-  status = rabbet_status_join(
-      status, rabbet_dnnl_status(result, "restoring the cache"));
-  return status;
+  return rabbet_status_join(status, rabbet_dnnl_cache_resume());
 }
 
 // ---- Primitives ------------------------------------------------------------
