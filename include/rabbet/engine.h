@@ -120,6 +120,12 @@ RABBET_API rabbet_status_t rabbet_context_shape(rabbet_context_t* context,
 // must hold rabbet_context_bytes. Kept between runs.
 RABBET_API rabbet_status_t rabbet_context_set_address(rabbet_context_t* context,
                                                       size_t io, void* address);
+// The same for memory of the host, on any device: each run copies inputs to the
+// device and outputs back, and has done so when it returns. Where the device
+// shares the host's memory nothing is copied. NULL takes it back.
+RABBET_API rabbet_status_t rabbet_context_set_host_address(
+    rabbet_context_t* context, size_t io, void* address);
+// What was last set, or the device memory that stands for the host's.
 RABBET_API void* rabbet_context_address(const rabbet_context_t* context,
                                         size_t io);
 // Bytes of the tensor at its present shape; for data-dependent outputs at their
@@ -145,6 +151,7 @@ typedef struct rabbet_output_allocator_t {
                       size_t size, size_t alignment, void* stream);
   void (*notify_shape)(void* user_data, const char* name,
                        const rabbet_dims_t* dims);
+  bool host;  // reallocate gives memory of the host
 } rabbet_output_allocator_t;
 // {0} removes it.
 RABBET_API rabbet_status_t rabbet_context_set_output_allocator(

@@ -213,11 +213,12 @@ static rabbet_status_t rabbet_inputs_prepare(
 
 static rabbet_status_t rabbet_tensor_set_bind(rabbet_tensor_set_t* set) {
   rabbet_output_allocator_t outputs = {set, rabbet_output_reallocate,
-                                       rabbet_output_notify};
+                                       rabbet_output_notify, true};
   for (size_t io = 0; io < set->count; ++io) {
     RABBET_RETURN_IF_ERROR(
         set->slots[io].io->is_input
-            ? rabbet_context_set_address(set->context, io, set->slots[io].data)
+            ? rabbet_context_set_host_address(set->context, io,
+                                              set->slots[io].data)
             : rabbet_context_set_output_allocator(set->context, io, outputs));
   }
   return rabbet_ok();

@@ -21,6 +21,7 @@ static rabbet_status_t rabbet_context_allocate(rabbet_context_t* context) {
                                        (void**)&context->field)
   RABBET_NEXT(plan->input_count, shape_set);
   RABBET_NEXT(plan->io_count, addresses);
+  RABBET_NEXT(plan->io_count, host_ios);
   RABBET_NEXT(plan->io_count, output_allocators);
   RABBET_NEXT(engine->key_size, key);
   RABBET_NEXT(reads, read_key);
@@ -92,6 +93,7 @@ void rabbet_context_destroy(rabbet_context_t* context) {
     if (context->memory[i])
       engine->device->vtable->free(engine->device, context->memory[i]);
   }
+  rabbet_context_free_host_ios(context);
   rabbet_free(context->allocator, context->times);
   rabbet_arena_deinitialize(&context->arena);
   rabbet_free(context->allocator, context);
@@ -345,6 +347,13 @@ rabbet_status_t rabbet_context_bytes(rabbet_context_t* context, size_t io,
 
 // ---- Addresses
 
+void rabbet_context_store_address(rabbet_context_t* context, size_t io,
+                                  void* address) {
+  if (context->addresses[io] == address) return;
+  context->addresses[io] = address;
+  ++context->io_generation;
+}
+
 rabbet_status_t rabbet_context_set_address(rabbet_context_t* context, size_t io,
                                            void* address) {
   RABBET_RETURN_IF_ERROR(rabbet_context_check_io(context, io, false));
@@ -356,9 +365,9 @@ rabbet_status_t rabbet_context_set_address(rabbet_context_t* context, size_t io,
                          "%zu",
                          tensor->name, address,
                          rabbet_dtype_name(tensor->dtype), (size_t)element);
-  if (context->addresses[io] == address) return rabbet_ok();
-  context->addresses[io] = address;
-  ++context->io_generation;
+  context->host_io_count -= context->host_ios[io].host != NULL;
+  context->host_ios[io].host = NULL;
+  rabbet_context_store_address(context, io, address);
   return rabbet_ok();
 }
 

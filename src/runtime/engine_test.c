@@ -389,7 +389,8 @@ static void output_allocators(void** state) {
   static const float expected[] = {5, 1, 0, 3, 4};
   grower_t grower = {0};
   size_t bytes = 0;
-  rabbet_output_allocator_t allocator = {&grower, grow, told};
+  rabbet_output_allocator_t allocator = {
+      .user_data = &grower, .reallocate = grow, .notify_shape = told};
   bind(context, "x", x);
   RABBET_EXPECT_ERROR(rabbet_context_bytes(context, 1, &bytes),
                       RABBET_STATUS_FAILED_PRECONDITION,

@@ -144,7 +144,9 @@ static rabbet_status_t rabbet_ask_output_allocators(
                            "the output allocator of '%s' gave no memory for "
                            "%zu bytes",
                            engine->ios[i].name, bytes);
-    RABBET_RETURN_IF_ERROR(rabbet_context_set_address(context, i, address));
+    RABBET_RETURN_IF_ERROR(
+        allocator->host ? rabbet_context_set_host_address(context, i, address)
+                        : rabbet_context_set_address(context, i, address));
   }
   return rabbet_ok();
 }
@@ -283,6 +285,9 @@ static rabbet_status_t rabbet_run_segment(rabbet_context_t* context,
   if (context->allocator_count > 0)
     RABBET_RETURN_IF_ERROR(
         rabbet_ask_output_allocators(context, prepared, stream));
+  if (context->host_io_count > 0)
+    RABBET_RETURN_IF_ERROR(
+        rabbet_context_begin_host_ios(context, prepared, stream));
   RABBET_RETURN_IF_ERROR(rabbet_bind(context, prepared));
   return context->profiler.report
              ? rabbet_run_steps_timed(context, prepared, stream)
@@ -305,6 +310,9 @@ static rabbet_status_t rabbet_run(rabbet_context_t* context, void* stream) {
   context->last = prepared;
   if (engine->has_written_outputs)
     RABBET_RETURN_IF_ERROR(rabbet_write_outputs(context, prepared, stream));
+  if (context->host_io_count > 0)
+    RABBET_RETURN_IF_ERROR(
+        rabbet_context_end_host_ios(context, prepared, stream));
   if (context->allocator_count > 0) rabbet_notify_shapes(context, prepared);
   return rabbet_ok();
 }

@@ -183,6 +183,14 @@ void rabbet_prepared_cache_clear(rabbet_prepared_cache_t* cache);
 
 // ---- Context
 
+// An input or output in the host's memory, and what stands for it on a device
+// with memory of its own.
+typedef struct rabbet_host_io_t {
+  void* host;  // NULL: none
+  void* device;
+  size_t bytes;  // of `device`
+} rabbet_host_io_t;
+
 struct rabbet_context_t {
   rabbet_engine_t* engine;
   rabbet_allocator_t allocator;
@@ -191,6 +199,8 @@ struct rabbet_context_t {
   size_t profile;
   bool* shape_set;                               // [input]
   void** addresses;                              // [io]
+  rabbet_host_io_t* host_ios;                    // [io]
+  size_t host_io_count;                          // that have a host address
   rabbet_output_allocator_t* output_allocators;  // [io]
   size_t allocator_count;
   int64_t* key;  // of the first segment; values of shape inputs as last read
@@ -206,6 +216,18 @@ struct rabbet_context_t {
   float* times;  // [step], while there is a profiler
   int64_t* read_key;
 };
+
+// host_io.c: before a segment, memory on the device for what the host holds,
+// and the inputs' contents; after the run, the outputs'.
+rabbet_status_t rabbet_context_begin_host_ios(rabbet_context_t* context,
+                                              const rabbet_prepared_t* prepared,
+                                              void* stream);
+rabbet_status_t rabbet_context_end_host_ios(rabbet_context_t* context,
+                                            const rabbet_prepared_t* leaf,
+                                            void* stream);
+void rabbet_context_free_host_ios(rabbet_context_t* context);
+void rabbet_context_store_address(rabbet_context_t* context, size_t io,
+                                  void* address);
 
 // The root for the present inputs; reads the values of shape inputs.
 rabbet_status_t rabbet_context_select(rabbet_context_t* context,

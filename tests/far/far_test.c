@@ -153,12 +153,68 @@ static void late_sizes(void** state) {
   void *far_x = place(context, "x"), *far_z = place(context, "z");
   put(far_x, x, sizeof(x));
   RABBET_EXPECT_OK(rabbet_context_set_output_allocator(
-      context, 1, (rabbet_output_allocator_t){far_z, give_room, NULL}));
+      context, 1,
+      (rabbet_output_allocator_t){.user_data = far_z,
+                                  .reallocate = give_room}));
   RABBET_EXPECT_OK(rabbet_context_execute(context, NULL));
   expect(far_z, expected, 4);
   rabbet_context_destroy(context);
   device->vtable->free(device, far_x);
   device->vtable->free(device, far_z);
+}
+
+// Inputs and outputs in the host's memory: copied by the run, in both ways of
+// giving memory, and back to device memory.
+static void host_addresses(void** state) {
+  (void)state;
+  rabbet_context_t* context = make_context(sample_dynamic);
+  static const char* const names[] = {"a", "b", "y", "n", "m"};
+  static const float a[] = {1, 2, 3, 4, 5, 6}, b[] = {-3, 0, 1, -9, 0, 1};
+  float y[6], m = 0;
+  int32_t n = 0;
+  void* memory[] = {(void*)(uintptr_t)a, (void*)(uintptr_t)b, y, &n, &m};
+  for (size_t i = 0; i < 5; ++i) {
+    int32_t io =
+        rabbet_engine_find_io(rabbet_context_engine(context), names[i]);
+    RABBET_EXPECT_OK(
+        rabbet_context_set_host_address(context, (size_t)io, memory[i]));
+  }
+  for (int64_t batch = 1; batch <= 3; ++batch) {
+    set_shape(context, 0, 2, batch, 2);
+    set_shape(context, 1, 2, batch, 2);
+    RABBET_EXPECT_OK(rabbet_context_execute(context, NULL));
+    for (int64_t i = 0; i < 2 * batch; ++i)
+      assert_float_equal(y[i], fmaxf(a[i] + b[i], 0), 0);
+    assert_int_equal(n, 2 * batch);
+    assert_float_equal(m, (float)batch - 1, 0);
+  }
+  void* far_a = place(context, "a");
+  put(far_a, b, sizeof(b));
+  RABBET_EXPECT_OK(rabbet_context_execute(context, NULL));
+  for (int64_t i = 0; i < 6; ++i)
+    assert_float_equal(y[i], fmaxf(b[i] + b[i], 0), 0);
+  rabbet_context_destroy(context);
+  device->vtable->free(device, far_a);
+}
+
+static void host_output_allocator(void** state) {
+  (void)state;
+  rabbet_context_t* context = make_context(sample_late);
+  static const float x[] = {4, -1, 2, 3, 5, 6, 7, 8};
+  static const float expected[] = {4, 0, 2, 3};
+  float z[ROOM / sizeof(float)];
+  RABBET_EXPECT_OK(
+      rabbet_context_set_host_address(context, 0, (void*)(uintptr_t)x));
+  RABBET_EXPECT_OK(rabbet_context_set_output_allocator(
+      context, 1,
+      (rabbet_output_allocator_t){
+          .user_data = z, .reallocate = give_room, .host = true}));
+  for (int run = 0; run < 2; ++run) {
+    memset(z, 0, sizeof(z));
+    RABBET_EXPECT_OK(rabbet_context_execute(context, NULL));
+    assert_memory_equal(z, expected, sizeof(expected));
+  }
+  rabbet_context_destroy(context);
 }
 
 static int setup(void** state) {
@@ -178,9 +234,13 @@ static int teardown(void** state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(constants),  cmocka_unit_test(host_values),
-      cmocka_unit_test(read_back),  cmocka_unit_test(shape_inputs),
+      cmocka_unit_test(constants),
+      cmocka_unit_test(host_values),
+      cmocka_unit_test(read_back),
+      cmocka_unit_test(shape_inputs),
       cmocka_unit_test(late_sizes),
+      cmocka_unit_test(host_addresses),
+      cmocka_unit_test(host_output_allocator),
   };
   return cmocka_run_group_tests(tests, setup, teardown);
 }

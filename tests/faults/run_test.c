@@ -40,7 +40,8 @@ static rabbet_status_t run_once(rabbet_context_t* context, int64_t dim) {
       RABBET_RETURN_IF_ERROR(set_input(context, i, dim, rooms[inputs++]));
       continue;
     }
-    rabbet_output_allocator_t allocator = {rooms[i], give_room, NULL};
+    rabbet_output_allocator_t allocator = {.user_data = rooms[i],
+                                           .reallocate = give_room};
     RABBET_RETURN_IF_ERROR(
         rabbet_context_set_output_allocator(context, i, allocator));
     RABBET_RETURN_IF_ERROR(rabbet_context_set_address(context, i, rooms[i]));

@@ -1,0 +1,97 @@
+// Inputs and outputs in the host's memory, for a device with memory of its own.
+#include "runtime/runtime.h"
+
+rabbet_status_t rabbet_context_set_host_address(rabbet_context_t* context,
+                                                size_t io, void* address) {
+  const rabbet_engine_t* engine = context->engine;
+  RABBET_RETURN_IF_ERROR(rabbet_context_set_address(context, io, address));
+  // The host reads shape inputs itself.
+  if (!address || engine->device->host_memory || engine->ios[io].is_shape_input)
+    return rabbet_ok();
+  context->host_ios[io].host = address;
+  ++context->host_io_count;
+  rabbet_context_store_address(context, io, context->host_ios[io].device);
+  return rabbet_ok();
+}
+
+void rabbet_context_free_host_ios(rabbet_context_t* context) {
+  const rabbet_engine_t* engine = context->engine;
+  for (size_t i = 0; context->host_ios && i < engine->plan->io_count; ++i) {
+    if (context->host_ios[i].device)
+      engine->device->vtable->free(engine->device, context->host_ios[i].device);
+  }
+}
+
+// Grown while nothing runs that may still use it.
+static rabbet_status_t host_io_reserve(rabbet_context_t* context, size_t io,
+                                       size_t bytes, void* stream) {
+  rabbet_device_t* device = context->engine->device;
+  rabbet_host_io_t* host_io = &context->host_ios[io];
+  if (host_io->device && bytes <= host_io->bytes) return rabbet_ok();
+  RABBET_RETURN_IF_ERROR(device->vtable->synchronize(device, stream));
+  if (host_io->device) device->vtable->free(device, host_io->device);
+  host_io->device = NULL;
+  host_io->bytes = 0;
+  RABBET_RETURN_IF_ERROR(RABBET_ANNOTATE(
+      device->vtable->allocate(device, bytes > 0 ? bytes : 1, &host_io->device),
+      "%zu bytes on '%s' for '%s'", bytes, device->name,
+      context->engine->ios[io].name));
+  host_io->bytes = bytes;
+  return rabbet_ok();
+}
+
+static rabbet_status_t host_io_begin(rabbet_context_t* context, size_t io,
+                                     const rabbet_prepared_t* prepared,
+                                     void* stream) {
+  const rabbet_engine_t* engine = context->engine;
+  rabbet_device_t* device = engine->device;
+  const rabbet_io_t* tensor = &engine->ios[io];
+  rabbet_host_io_t* host_io = &context->host_ios[io];
+  size_t bytes = prepared->bytes[engine->plan->ios[io].value];
+  if (bytes == RABBET_BYTES_UNKNOWN)
+    return RABBET_STATUS(
+        RABBET_STATUS_OUT_OF_RANGE,
+        "the size of output '%s' has no usable upper bound for "
+        "these input shapes",
+        tensor->name);
+  // In place on the host means in place on the device.
+  if (tensor->aliased_input >= 0 &&
+      context->host_ios[tensor->aliased_input].host == host_io->host) {
+    rabbet_context_store_address(context, io,
+                                 context->addresses[tensor->aliased_input]);
+    return rabbet_ok();
+  }
+  RABBET_RETURN_IF_ERROR(host_io_reserve(context, io, bytes, stream));
+  rabbet_context_store_address(context, io, host_io->device);
+  return tensor->is_input
+             ? device->vtable->copy_to_device(device, host_io->device,
+                                              host_io->host, bytes, stream)
+             : rabbet_ok();
+}
+
+rabbet_status_t rabbet_context_begin_host_ios(rabbet_context_t* context,
+                                              const rabbet_prepared_t* prepared,
+                                              void* stream) {
+  const rabbet_engine_t* engine = context->engine;
+  for (size_t i = 0; i < engine->plan->io_count; ++i) {
+    if (context->host_ios[i].host &&
+        engine->io_segments[i] == prepared->segment)
+      RABBET_RETURN_IF_ERROR(host_io_begin(context, i, prepared, stream));
+  }
+  return rabbet_ok();
+}
+
+rabbet_status_t rabbet_context_end_host_ios(rabbet_context_t* context,
+                                            const rabbet_prepared_t* leaf,
+                                            void* stream) {
+  const rabbet_engine_t* engine = context->engine;
+  rabbet_device_t* device = engine->device;
+  for (size_t i = engine->plan->input_count; i < engine->plan->io_count; ++i) {
+    if (!context->host_ios[i].host) continue;
+    RABBET_RETURN_IF_ERROR(device->vtable->copy_to_host(
+        device, context->host_ios[i].host, context->addresses[i],
+        leaf->bytes[engine->plan->ios[i].value], stream));
+  }
+  // Inputs may be changed, and outputs read, as soon as this returns.
+  return device->vtable->synchronize(device, stream);
+}
