@@ -167,6 +167,34 @@ static inline void sample_aliases(maker_t* m) {
   sample_relu(m, "relu again", v, y);
 }
 
+// y = relu(joined[48]), whose parts a[16] = relu(x[16]) and b[32] = tanh(c[32])
+// are made in place; z[32] is an output whose parts are relu(a) and tanh(x).
+static inline void sample_parts(maker_t* m) {
+  static const int64_t short_dims[] = {16}, dims[] = {32}, long_dims[] = {48};
+  rabbet_shape_t row = maker_shape(m, 1, short_dims);
+  rabbet_shape_t twice = maker_shape(m, 1, dims);
+  rabbet_shape_t all = maker_shape(m, 1, long_dims);
+  int32_t x = maker_io(m, "x", true, RABBET_DTYPE_FLOAT, row);
+  int32_t c = maker_io(m, "c", true, RABBET_DTYPE_FLOAT, twice);
+  int32_t y = maker_io(m, "y", false, RABBET_DTYPE_FLOAT, all);
+  int32_t z = maker_io(m, "z", false, RABBET_DTYPE_FLOAT, twice);
+  int32_t joined = maker_value(m, "joined", RABBET_DTYPE_FLOAT, all);
+  int32_t a = maker_value(m, "a", RABBET_DTYPE_FLOAT, row);
+  int32_t b = maker_value(m, "b", RABBET_DTYPE_FLOAT, twice);
+  int32_t first = maker_value(m, "first", RABBET_DTYPE_FLOAT, row);
+  int32_t second = maker_value(m, "second", RABBET_DTYPE_FLOAT, row);
+  m->values[a].alias = m->values[b].alias = joined;
+  m->values[first].alias = m->values[second].alias = z;
+  m->values[first].storage = m->values[second].storage = RABBET_PLAN_STORAGE_IO;
+  m->values[first].io = m->values[second].io = 3;
+  m->values[b].offset = m->values[second].offset = 64;
+  sample_relu(m, "a", x, a);
+  sample_unary(m, "b", RABBET_OP_ACTIVATION, "type", 2, c, b);
+  sample_relu(m, "y", joined, y);
+  sample_relu(m, "first", a, first);
+  sample_unary(m, "second", RABBET_OP_ACTIVATION, "type", 2, x, second);
+}
+
 // length reads x[0] as n, of which nothing is known before; y = the first n
 // elements of x[8], z = relu(y).
 static inline void sample_late(maker_t* m) {
@@ -263,10 +291,11 @@ typedef struct sample_t {
 } sample_t;
 
 static const sample_t samples[] = {
-    {"static", sample_static},   {"dynamic", sample_dynamic},
-    {"reads", sample_reads},     {"shape_input", sample_shape_input},
-    {"aliases", sample_aliases}, {"late", sample_late},
-    {"fused", sample_fused},     {"artifacts", sample_artifacts},
+    {"static", sample_static},       {"dynamic", sample_dynamic},
+    {"reads", sample_reads},         {"shape_input", sample_shape_input},
+    {"aliases", sample_aliases},     {"late", sample_late},
+    {"fused", sample_fused},         {"parts", sample_parts},
+    {"artifacts", sample_artifacts},
 };
 #define SAMPLE_COUNT (sizeof(samples) / sizeof(samples[0]))
 

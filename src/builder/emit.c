@@ -231,6 +231,7 @@ static rabbet_status_t emit_value(emitter_t* emitter, size_t index) {
       .shape = emit_shape(emitter, &value->shape),
       .io = -1,
       .alias = slot->alias < 0 ? -1 : emitter->values[slot->alias],
+      .offset = slot->alias < 0 ? 0 : slot->offset,
   };
   RABBET_RETURN_IF_ERROR(emit_name(emitter, slot, &out->name));
   const rabbet_slot_t* root =

@@ -8,6 +8,7 @@
 
 #include <string.h>
 
+#include "builder/join.h"
 #include "builder/place.h"
 
 static size_t step_inputs(const rabbet_placed_t* step) {
@@ -60,7 +61,7 @@ static rabbet_status_t order_edges(orderer_t* order) {
     }
     for (size_t i = 0; i < step_outputs(step); ++i)
       order->maker[step->slots[inputs + i]] = (int32_t)s;
-    if (step_is_view(step))
+    if (step_is_view(step) && !rabbet_join_is(step))
       order->memory[step->slots[inputs]] = order->memory[step->slots[0]];
   }
   return rabbet_ok();
@@ -240,7 +241,7 @@ static rabbet_status_t share_demand(rabbet_build_t* build,
     slots[input] = copy;
     ++*step;
   }
-  layout->slots.data[out].alias = rabbet_layout_root(layout, slots[input]);
+  layout->slots.data[out].alias = slots[input];
   return rabbet_ok();
 }
 
@@ -251,7 +252,7 @@ static void share_offer(const rabbet_build_t* build, rabbet_layout_t* layout,
   int32_t in = s->slots[input], out = s->slots[step_inputs(s) + output];
   if (share_fits(build, layout, in, out) &&
       share_may_write(layout, step, input))
-    layout->slots.data[out].alias = rabbet_layout_root(layout, in);
+    layout->slots.data[out].alias = in;
 }
 
 static rabbet_status_t share_step(rabbet_build_t* build,
@@ -261,9 +262,10 @@ static rabbet_status_t share_step(rabbet_build_t* build,
   const int32_t* slots = layout->steps.data[*step].slots;
   size_t inputs = step_inputs(&layout->steps.data[*step]);
   size_t outputs = step_outputs(&layout->steps.data[*step]);
+  if (rabbet_join_is(&layout->steps.data[*step]))
+    return rabbet_layout_join(build, layout, step);
   if (!candidate->kernel) {
-    layout->slots.data[slots[inputs]].alias =
-        rabbet_layout_root(layout, slots[0]);
+    layout->slots.data[slots[inputs]].alias = slots[0];
     return rabbet_ok();
   }
   for (size_t i = 0; i < outputs; ++i) {
@@ -277,10 +279,11 @@ static rabbet_status_t share_step(rabbet_build_t* build,
 
 // ---- Network outputs --------------------------------------------------------
 
-// Whether the memory is someone else's: the caller's input, a constant, or
-// that of another output.
+// Whether the memory is someone else's: the caller's input, a constant, that of
+// another output, or of a tensor that it is a part of.
 static bool output_is_taken(const rabbet_layout_t* layout, int32_t slot) {
   int32_t root = rabbet_layout_root(layout, slot);
+  if (rabbet_layout_is_part(layout, slot)) return true;
   for (size_t i = 0; i < layout->slots.count; ++i) {
     const rabbet_slot_t* s = &layout->slots.data[i];
     bool owned =
@@ -317,6 +320,7 @@ static int32_t output_copy_of_input(const rabbet_layout_t* layout,
     const rabbet_slot_t* to = &layout->slots.data[step->slots[1]];
     int32_t source = rabbet_layout_root(layout, step->slots[0]);
     if (rabbet_layout_root(layout, step->slots[1]) == root &&
+        !rabbet_layout_is_part(layout, step->slots[1]) &&
         layout->slots.data[source].input >= 0 &&
         from->type.dtype == to->type.dtype &&
         from->type.format == to->type.format)
@@ -359,9 +363,8 @@ static rabbet_status_t output_save_input(rabbet_build_t* build,
       RABBET_RETURN_IF_ERROR(
           rabbet_layout_add_slot(build, layout, view, &step->slots[i]));
     }
-    if (step_is_view(step))
-      layout->slots.data[step->slots[step_inputs(step)]].alias =
-          rabbet_layout_root(layout, step->slots[0]);
+    if (step_is_view(step) && !rabbet_join_is(step))
+      layout->slots.data[step->slots[step_inputs(step)]].alias = step->slots[0];
   }
   return rabbet_ok();
 }
@@ -392,7 +395,9 @@ static void share_lead(rabbet_layout_t* layout) {
   }
   for (size_t i = 0; i < layout->slots.count; ++i) {
     int32_t root = rabbet_layout_root(layout, (int32_t)i);
-    if (root != (int32_t)i) layout->slots.data[i].alias = root;
+    if (root == (int32_t)i) continue;
+    layout->slots.data[i].offset = rabbet_layout_offset(layout, (int32_t)i);
+    layout->slots.data[i].alias = root;
   }
 }
 

@@ -17,6 +17,21 @@ int32_t rabbet_layout_root(const rabbet_layout_t* layout, int32_t slot) {
   return slot;
 }
 
+bool rabbet_layout_is_part(const rabbet_layout_t* layout, int32_t slot) {
+  const rabbet_slot_t* slots = layout->slots.data;
+  for (; slots[slot].alias >= 0; slot = slots[slot].alias)
+    if (slots[slot].is_part) return true;
+  return false;
+}
+
+uint64_t rabbet_layout_offset(const rabbet_layout_t* layout, int32_t slot) {
+  const rabbet_slot_t* slots = layout->slots.data;
+  uint64_t offset = 0;
+  for (; slots[slot].alias >= 0; slot = slots[slot].alias)
+    offset += slots[slot].offset;
+  return offset;
+}
+
 rabbet_status_t rabbet_layout_add_slot(rabbet_build_t* build,
                                        rabbet_layout_t* layout,
                                        rabbet_slot_t slot, int32_t* out_slot) {
@@ -71,6 +86,8 @@ rabbet_status_t rabbet_layout_insert_copy(rabbet_build_t* build,
   rabbet_slot_t slot = layout->slots.data[source];
   slot.is_constant = slot.is_host_only = false;
   slot.input = slot.output = slot.alias = -1;
+  slot.is_part = false;
+  slot.offset = 0;
   rabbet_pick_t pick;
   RABBET_RETURN_IF_ERROR(
       rabbet_tuner_conversion(build, rabbet_ir_value(&build->ir, slot.value),

@@ -14,8 +14,10 @@ typedef struct rabbet_slot_t {
   int32_t input;      // network input, or -1
   int32_t output;     // network output, or -1
   // Slot whose memory this is; -1: its own. After rabbet_place always a slot
-  // that has its own.
+  // that has its own. A part begins `offset` bytes into it and may be smaller.
   int32_t alias;
+  bool is_part;
+  uint64_t offset;
 } rabbet_slot_t;
 
 typedef struct rabbet_placed_t {
@@ -41,6 +43,11 @@ RABBET_PRIVATE_API void rabbet_layout_deinitialize(rabbet_build_t* build,
 
 RABBET_PRIVATE_API int32_t rabbet_layout_root(const rabbet_layout_t* layout,
                                               int32_t slot);
+// Whether the slot is a part of that memory, and where it begins.
+RABBET_PRIVATE_API bool rabbet_layout_is_part(const rabbet_layout_t* layout,
+                                              int32_t slot);
+RABBET_PRIVATE_API uint64_t rabbet_layout_offset(const rabbet_layout_t* layout,
+                                                 int32_t slot);
 RABBET_PRIVATE_API rabbet_status_t
 rabbet_layout_add_slot(rabbet_build_t* build, rabbet_layout_t* layout,
                        rabbet_slot_t slot, int32_t* out_slot);

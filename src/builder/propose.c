@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/strbuf.h"
+#include "builder/join.h"
 #include "core/view.h"
 
 typedef struct proposer_t {
@@ -179,6 +180,28 @@ static rabbet_status_t propose_views(proposer_t* p) {
   return rabbet_ok();
 }
 
+// A concatenation in each type that a kernel offers for all its tensors.
+static rabbet_status_t propose_joins(proposer_t* p) {
+  const rabbet_group_t* group = &p->unit->group;
+  size_t boundary = group->input_count + group->output_count;
+  size_t offered = p->fixed ? 0 : p->choices.count;
+  for (size_t i = 0; i < offered; ++i) {
+    const rabbet_type_format_t* types = p->choices.data[i].candidate.tensors;
+    bool wanted = rabbet_join_fits(p->build, p->unit, types[0]);
+    for (size_t k = 1; wanted && k < boundary; ++k)
+      wanted = memcmp(&types[k], &types[0], sizeof(*types)) == 0;
+    for (size_t k = offered; wanted && k < p->choices.count; ++k)
+      wanted = memcmp(p->choices.data[k].candidate.tensors, types,
+                      sizeof(*types)) != 0;
+    if (!wanted) continue;
+    rabbet_choice_t choice = {
+        .candidate = {.tactic_name = "view", .tensors = types}, .us = 0};
+    RABBET_RETURN_IF_ERROR(
+        RABBET_VEC_PUSH(p->build->allocator, &p->choices, choice));
+  }
+  return rabbet_ok();
+}
+
 static rabbet_status_t propose_ask(proposer_t* p, uint32_t flag) {
   rabbet_build_t* build = p->build;
   size_t count = 0;
@@ -229,8 +252,9 @@ static rabbet_status_t propose_all(proposer_t* p) {
   RABBET_RETURN_IF_ERROR(propose_views(p));
   if (p->choices.count > 0 && p->build->level == 0) return rabbet_ok();
   RABBET_RETURN_IF_ERROR(propose_ask(p, 0));
-  if (p->choices.count > 0 || !propose_may_fall_back(p)) return rabbet_ok();
-  return propose_ask(p, RABBET_KERNEL_FALLBACK);
+  if (p->choices.count == 0 && propose_may_fall_back(p))
+    RABBET_RETURN_IF_ERROR(propose_ask(p, RABBET_KERNEL_FALLBACK));
+  return propose_joins(p);
 }
 
 rabbet_status_t rabbet_unit_propose(rabbet_build_t* build, rabbet_unit_t* unit,

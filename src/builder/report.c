@@ -352,7 +352,10 @@ static rabbet_status_t report_text(const rabbet_build_t* build,
   }
   if (rabbet_is_ok(status)) {
     report_table(rows, count, out);
-    report_totals(build, solution, totals, count, out);
+    size_t steps = 0;
+    for (size_t i = 0; i < count; ++i)
+      steps += layout->steps.data[i].pick.choice->candidate.kernel != NULL;
+    report_totals(build, solution, totals, steps, out);
     status = rabbet_strbuf_status(out);
   }
   for (size_t i = 0; i < count; ++i)

@@ -202,7 +202,9 @@ static rabbet_status_t whole_bind(whole_t* whole, whole_plan_t* plan) {
     RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
         &build->arena, count, sizeof(void*), (void**)&bound));
     for (size_t i = 0; i < count; ++i)
-      bound[i] = addresses[rabbet_layout_root(layout, step->slots[i])];
+      bound[i] =
+          (uint8_t*)addresses[rabbet_layout_root(layout, step->slots[i])] +
+          rabbet_layout_offset(layout, step->slots[i]);
     plan->steps[s].call.inputs = bound;
     plan->steps[s].call.outputs = bound + step->pick.unit->group.input_count;
   }

@@ -33,11 +33,14 @@ typedef struct rabbet_plan_value_t {
   rabbet_format_t format;
   rabbet_shape_t shape;  // expressions of the plan's graph
   rabbet_plan_storage_t storage;
-  int32_t io;       // IO
-  uint64_t offset;  // CONSTANT: in the weights section, a multiple of 64
-  uint64_t size;    // CONSTANT: bytes
-  // Same memory as this value (views, in-place results); -1: its own. Always a
-  // value whose own alias is -1. Storage and io are then equal to that value's.
+  int32_t io;  // IO
+  // CONSTANT: in the weights section. Otherwise, if it has an alias: from where
+  // that begins. A multiple of 64.
+  uint64_t offset;
+  uint64_t size;  // CONSTANT: bytes
+  // Same memory as this value (views, in-place results, parts); -1: its own.
+  // Always a value whose own alias is -1. Storage and io are then equal to that
+  // value's. With an offset the shapes of both are constant.
   int32_t alias;
   // Host values as expressions (shape operands), or NULL. A value that has them
   // needs no step: the runtime then writes it where a step or the caller reads

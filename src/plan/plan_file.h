@@ -5,7 +5,7 @@
 
 #include "base/file.h"
 
-#define RABBET_PLAN_FORMAT_VERSION 1
+#define RABBET_PLAN_FORMAT_VERSION 2
 
 // Numbers are stable.
 typedef enum rabbet_plan_section_t {

@@ -442,6 +442,77 @@ static void wrong_kernels_section(void** state) {
   rabbet_free_aligned(SYSTEM, data, RABBET_PLAN_ALIGNMENT);
 }
 
+static void offset_without_alias(maker_t* m) {
+  m->values[4].offset = 64;
+}
+static void offset_of_an_output(maker_t* m) {
+  m->values[2].offset = 64;
+}
+static void offset_not_aligned(maker_t* m) {
+  m->values[6].offset = 32;
+}
+static void offset_too_far(maker_t* m) {
+  m->values[6].offset = 128;
+}
+static void offset_past_all(maker_t* m) {
+  m->values[6].offset = UINT64_MAX - 63;
+}
+static void part_of_dynamic(maker_t* m) {
+  m->values[4].shape.d[0] = maker_dim(m, 0, 0, NULL);
+}
+static void dynamic_part(maker_t* m) {
+  m->values[6].shape.d[0] = maker_dim(m, 1, 0, NULL);
+}
+// Step 2 reads what steps 0 and 1 make.
+static void part_made_late(maker_t* m) {
+  rabbet_plan_step_t step = m->steps[1];
+  m->steps[1] = m->steps[2];
+  m->steps[2] = step;
+}
+static void part_never_made(maker_t* m) {
+  m->plan->step_count = 4;
+}
+static void parts_with_a_gap(maker_t* m) {
+  static const int64_t dims[] = {64};
+  m->values[4].shape = maker_shape(m, 1, dims);
+  m->values[6].offset = 128;
+}
+
+static const wrong_t wrong_parts[] = {
+    {offset_without_alias,
+     "value 4 ('joined'): it has an offset but memory of its own"},
+    {offset_of_an_output,
+     "value 2 ('y'): it has an offset but memory of its own"},
+    {offset_not_aligned,
+     "value 6 ('b'): it lies at 32 with 128 bytes, 'joined' has 192"},
+    {offset_too_far, "it lies at 128 with 128 bytes, 'joined' has 192"},
+    {offset_past_all,
+     "it lies at 18446744073709551552 with 128 bytes, 'joined' has 192"},
+    {part_of_dynamic,
+     "it is a part of 'joined', but their shapes are not both constant"},
+    {dynamic_part,
+     "it is a part of 'joined', but their shapes are not both constant"},
+    {part_made_late,
+     "step 1 ('y'): it reads 'joined', which no earlier step writes"},
+    {part_never_made, "output 'z' is never written"},
+    {parts_with_a_gap,
+     "step 2 ('y'): it reads 'joined', which no earlier step writes"},
+};
+
+static void plans_with_wrong_parts(void** state) {
+  (void)state;
+  for (size_t i = 0; i < sizeof(wrong_parts) / sizeof(wrong_parts[0]); ++i) {
+    maker_t maker;
+    maker_begin(&maker, SYSTEM);
+    sample_parts(&maker);
+    RABBET_EXPECT_OK(rabbet_plan_verify(maker.plan, 0));
+    wrong_parts[i].damage(&maker);
+    RABBET_EXPECT_ERROR(rabbet_plan_verify(maker.plan, 0),
+                        RABBET_STATUS_DATA_LOSS, wrong_parts[i].message);
+    maker_end(&maker);
+  }
+}
+
 // Steps that need what is read only later.
 static void wrong_stages(void** state) {
   (void)state;
@@ -521,6 +592,7 @@ int main(void) {
       cmocka_unit_test(wrong_plans),
       cmocka_unit_test(wrong_artifacts),
       cmocka_unit_test(wrong_kernels_section),
+      cmocka_unit_test(plans_with_wrong_parts),
       cmocka_unit_test(wrong_stages),
       cmocka_unit_test(wrong_shapes),
       cmocka_unit_test(overlapping_constants),

@@ -13,6 +13,8 @@ typedef struct rabbet_verify_t {
   uint64_t weights_size;
   rabbet_arena_t arena;
   rabbet_plan_analysis_t analysis;
+  // [value]: the values in the memory of one that has parts are a list.
+  int32_t *first_in, *next_in;
 } rabbet_verify_t;
 
 static bool rabbet_dtype_valid(int dtype) {
@@ -147,6 +149,40 @@ static rabbet_status_t rabbet_verify_alias(const rabbet_plan_t* plan,
   return rabbet_ok();
 }
 
+// ---- Parts of other values
+
+static rabbet_status_t rabbet_constant_bytes(const rabbet_plan_t* plan,
+                                             int32_t v, size_t* out_bytes) {
+  const rabbet_plan_value_t* value = &plan->values[v];
+  rabbet_dims_t dims = rabbet_shape_dims(plan->graph, &value->shape);
+  return rabbet_tensor_bytes(value->dtype, value->format, &dims, out_bytes);
+}
+
+// Once all values are known to be sound by themselves.
+static rabbet_status_t rabbet_verify_part(const rabbet_plan_t* plan,
+                                          int32_t v) {
+  const rabbet_plan_value_t* value = &plan->values[v];
+  if (value->storage == RABBET_PLAN_STORAGE_CONSTANT || value->offset == 0)
+    return rabbet_ok();
+  if (value->alias < 0)
+    return RABBET_DAMAGED("it has an offset but memory of its own");
+  const rabbet_plan_value_t* root = &plan->values[value->alias];
+  if (!rabbet_shape_is_constant(plan, &value->shape) ||
+      !rabbet_shape_is_constant(plan, &root->shape))
+    return RABBET_DAMAGED(
+        "it is a part of '%s', but their shapes are not both constant",
+        root->name);
+  size_t bytes = 0, room = 0;
+  RABBET_RETURN_IF_ERROR(rabbet_constant_bytes(plan, v, &bytes));
+  RABBET_RETURN_IF_ERROR(rabbet_constant_bytes(plan, value->alias, &room));
+  if (value->offset % RABBET_PLAN_ALIGNMENT != 0 || value->offset > room ||
+      bytes > room - value->offset)
+    return RABBET_DAMAGED("it lies at %llu with %zu bytes, '%s' has %zu",
+                          (unsigned long long)value->offset, bytes, root->name,
+                          room);
+  return rabbet_ok();
+}
+
 static rabbet_status_t rabbet_verify_host_values(
     const rabbet_plan_t* plan, const rabbet_plan_value_t* value) {
   if (!value->host_values) return rabbet_ok();
@@ -204,6 +240,10 @@ static rabbet_status_t rabbet_verify_values(const rabbet_verify_t* verify) {
     RABBET_RETURN_IF_ERROR(RABBET_ANNOTATE(rabbet_verify_value(verify, i),
                                            "value %zu ('%s')", i,
                                            verify->plan->values[i].name));
+  for (size_t i = 0; i < verify->plan->value_count; ++i)
+    RABBET_RETURN_IF_ERROR(
+        RABBET_ANNOTATE(rabbet_verify_part(verify->plan, (int32_t)i),
+                        "value %zu ('%s')", i, verify->plan->values[i].name));
   return rabbet_ok();
 }
 
@@ -355,6 +395,65 @@ static rabbet_status_t rabbet_verify_profiles(const rabbet_plan_t* plan) {
 
 // ---- Order
 
+// Lists what lies in the memory of values that have parts.
+static rabbet_status_t rabbet_list_parts(rabbet_verify_t* verify) {
+  const rabbet_plan_t* plan = verify->plan;
+  int32_t** lists[] = {&verify->first_in, &verify->next_in};
+  for (int i = 0; i < 2; ++i) {
+    RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
+        &verify->arena, plan->value_count, sizeof(int32_t), (void**)lists[i]));
+    for (size_t v = 0; v < plan->value_count; ++v)
+      (*lists[i])[v] = -1;
+  }
+  for (size_t v = 0; v < plan->value_count; ++v) {
+    const rabbet_plan_value_t* value = &plan->values[v];
+    if (value->alias >= 0 && value->offset > 0 &&
+        value->storage != RABBET_PLAN_STORAGE_CONSTANT)
+      verify->first_in[value->alias] = value->alias;
+  }
+  for (size_t v = 0; v < plan->value_count; ++v) {
+    int32_t root = verify->analysis.roots[v];
+    if (root == (int32_t)v || verify->first_in[root] < 0) continue;
+    verify->next_in[v] = verify->first_in[root];
+    verify->first_in[root] = (int32_t)v;
+  }
+  return rabbet_ok();
+}
+
+// Where what steps before `step` wrote without a gap from `begin` on ends.
+static size_t rabbet_written_until(const rabbet_verify_t* verify, int32_t root,
+                                   int32_t step, size_t begin) {
+  const rabbet_plan_t* plan = verify->plan;
+  size_t end = begin;
+  for (int32_t v = verify->first_in[root]; v >= 0; v = verify->next_in[v]) {
+    const rabbet_plan_value_t* value = &plan->values[v];
+    int32_t producer = verify->analysis.producers[v];
+    size_t bytes = 0;
+    if (producer < 0 || producer >= step || value->offset > begin ||
+        !rabbet_shape_is_constant(plan, &value->shape))
+      continue;
+    rabbet_status_ignore(rabbet_constant_bytes(plan, v, &bytes));
+    if (value->offset + bytes > end) end = (size_t)value->offset + bytes;
+  }
+  return end;
+}
+
+// Whether earlier steps wrote all of a value by its parts.
+static bool rabbet_parts_there(const rabbet_verify_t* verify, int32_t v,
+                               int32_t step) {
+  const rabbet_plan_value_t* value = &verify->plan->values[v];
+  size_t bytes = 0, at = (size_t)value->offset;
+  if (!rabbet_shape_is_constant(verify->plan, &value->shape)) return false;
+  rabbet_status_ignore(rabbet_constant_bytes(verify->plan, v, &bytes));
+  while (at < value->offset + bytes) {
+    size_t end =
+        rabbet_written_until(verify, verify->analysis.roots[v], step, at);
+    if (end == at) return false;
+    at = end;
+  }
+  return true;
+}
+
 // A value is there when it, or what it shares memory with, is a constant, an
 // input, written by an earlier step, or known to the host.
 static bool rabbet_value_there(const rabbet_verify_t* verify, int32_t v,
@@ -367,7 +466,9 @@ static bool rabbet_value_there(const rabbet_verify_t* verify, int32_t v,
   if (verify->analysis.producers[v] >= 0)
     return verify->analysis.producers[v] < step;
   int32_t root = verify->analysis.roots[v];
-  return verify->analysis.materialized[root] || written[root];
+  if (verify->analysis.materialized[root]) return true;
+  return verify->first_in[root] < 0 ? written[root]
+                                    : rabbet_parts_there(verify, v, step);
 }
 
 // An output that no step writes is one that the host knows.
@@ -460,6 +561,7 @@ static rabbet_status_t rabbet_verify_step_order(const rabbet_verify_t* verify,
 static rabbet_status_t rabbet_verify_order(rabbet_verify_t* verify) {
   const rabbet_plan_t* plan = verify->plan;
   bool *written = NULL, *read = NULL;
+  RABBET_RETURN_IF_ERROR(rabbet_list_parts(verify));
   RABBET_RETURN_IF_ERROR(rabbet_arena_allocate(
       &verify->arena, plan->value_count, (void**)&written));
   RABBET_RETURN_IF_ERROR(

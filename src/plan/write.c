@@ -110,10 +110,9 @@ static rabbet_status_t rabbet_write_values(rabbet_plan_writer_t* writer,
                       (size_t)value->shape.rank);
     message->storage = (int32_t)value->storage;
     if (value->storage == RABBET_PLAN_STORAGE_IO) message->io = value->io;
-    if (value->storage == RABBET_PLAN_STORAGE_CONSTANT) {
-      message->offset = value->offset;
+    message->offset = value->offset;
+    if (value->storage == RABBET_PLAN_STORAGE_CONSTANT)
       message->size = value->size;
-    }
     message->alias = value->alias;
     message->has_host_values = value->host_values != NULL;
     if (value->host_values)

@@ -5,6 +5,7 @@
 // RABBET_TEST_SEED and RABBET_TEST_ROUNDS choose others.
 #include <stdlib.h>
 
+#include "plan/plan_file.h"
 #include "plan_bytes.h"
 #include "plan_samples.h"
 #include "rabbet/engine.h"
@@ -300,11 +301,11 @@ static void foreign_files(void** state) {
   uint8_t* data = sample_bytes(&samples[0], &size);
   RABBET_EXPECT_ERROR(rabbet_plan_read(data, size - 1, NULL, SYSTEM, &plan),
                       RABBET_STATUS_DATA_LOSS, "the plan is truncated: it has");
-  data[8] = 2;
+  data[8] = RABBET_PLAN_FORMAT_VERSION + 1;
   RABBET_EXPECT_ERROR(rabbet_plan_read(data, size, NULL, SYSTEM, &plan),
                       RABBET_STATUS_INCOMPATIBLE,
-                      "format version 2, written by 'rabbet test'");
-  data[8] = 1;
+                      "format version 3, written by 'rabbet test'");
+  data[8] = RABBET_PLAN_FORMAT_VERSION;
   data[size - 1] ^= 1;
   RABBET_EXPECT_ERROR(rabbet_plan_read(data, size, NULL, SYSTEM, &plan),
                       RABBET_STATUS_DATA_LOSS, "section 3 (WEIGHTS");

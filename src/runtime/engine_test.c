@@ -429,6 +429,28 @@ static void output_allocators(void** state) {
 
 // ---- Aliases
 
+static void run_parts(void** state) {
+  (void)state;
+  rabbet_context_t* context = make_context(sample_parts);
+  float x[16], c[32], y[48], z[32], expected_y[48], expected_z[32];
+  for (int i = 0; i < 32; ++i)
+    c[i] = (float)(i % 5) / 4 - 0.5f;
+  for (int i = 0; i < 16; ++i)
+    x[i] = (float)(i % 3) - 1;
+  for (int i = 0; i < 48; ++i)
+    expected_y[i] = fmaxf(i < 16 ? x[i] : tanhf(c[i - 16]), 0);
+  for (int i = 0; i < 32; ++i)
+    expected_z[i] = i < 16 ? fmaxf(x[i], 0) : tanhf(x[i - 16]);
+  bind(context, "x", x);
+  bind(context, "c", c);
+  bind(context, "y", y);
+  bind(context, "z", z);
+  RABBET_EXPECT_OK(rabbet_context_execute(context, NULL));
+  expect_floats(y, expected_y, 48);
+  expect_floats(z, expected_z, 32);
+  rabbet_context_destroy(context);
+}
+
 static void run_aliases(void** state) {
   (void)state;
   rabbet_context_t* context = make_context(sample_aliases);
@@ -818,6 +840,7 @@ int main(void) {
       cmocka_unit_test(run_reads),
       cmocka_unit_test(output_allocators),
       cmocka_unit_test(run_aliases),
+      cmocka_unit_test(run_parts),
       cmocka_unit_test(failing_step),
       cmocka_unit_test(memory_counts_workspaces),
       cmocka_unit_test(loading_errors),

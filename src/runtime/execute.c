@@ -21,10 +21,10 @@ static void* rabbet_value_address(const rabbet_context_t* context,
   size_t root = (size_t)engine->analysis.roots[v];
   if (rabbet_is_materialized(engine, (int32_t)root))
     return (uint8_t*)prepared->materialized +
-           prepared->materialized_offsets[root];
+           prepared->materialized_offsets[root] + value->offset;
   switch (value->storage) {
     case RABBET_PLAN_STORAGE_IO:
-      return context->addresses[value->io];
+      return (uint8_t*)context->addresses[value->io] + value->offset;
     case RABBET_PLAN_STORAGE_CONSTANT:
       // Kernels only read it.
       return engine->device_weights
@@ -33,7 +33,7 @@ static void* rabbet_value_address(const rabbet_context_t* context,
     default: {
       int32_t stage = engine->analysis.memory_stages[root];
       return (uint8_t*)context->memory[stage] +
-             rabbet_prepared_at(prepared, stage)->offsets[root];
+             rabbet_prepared_at(prepared, stage)->offsets[root] + value->offset;
     }
   }
 }

@@ -223,7 +223,9 @@ static rabbet_status_t rabbet_resolve_value(rabbet_prepared_t* prepared,
         &engine->plan->values[root].shape, &prepared->dims[root]));
     size_t room = rabbet_resolve_bytes(prepared, &engine->plan->values[root],
                                        &prepared->dims[root]);
-    if (prepared->bytes[v] > room)
+    size_t offset =
+        value->storage == RABBET_PLAN_STORAGE_IO ? (size_t)value->offset : 0;
+    if (offset > room || prepared->bytes[v] > room - offset)
       return RABBET_STATUS(RABBET_STATUS_DATA_LOSS,
                            "'%s' needs %zu bytes but shares the %zu bytes of "
                            "'%s'",
