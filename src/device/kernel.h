@@ -71,6 +71,10 @@ typedef struct rabbet_kernel_spec_t {
 // Made once for an engine; shared by its contexts. Subclassed by its class.
 typedef struct rabbet_kernel_t {
   const rabbet_kernel_class_t* kernel_class;
+  // Bit i: boundary input i is a constant that calls do not read, as the kernel
+  // keeps it in a form of its own. Set by `create`; its address in calls may
+  // then be NULL, on devices that do not read the host's memory.
+  uint64_t own_constants;
 } rabbet_kernel_t;
 
 // Concrete shapes for every value of the group, in its order.

@@ -39,21 +39,6 @@ static rabbet_status_t rabbet_engine_open_device(
   return rabbet_ok();
 }
 
-static rabbet_status_t rabbet_engine_upload_weights(rabbet_engine_t* engine) {
-  const rabbet_plan_t* plan = engine->plan;
-  rabbet_device_t* device = engine->device;
-  if (device->host_memory || plan->weights_size == 0) return rabbet_ok();
-  rabbet_status_t status = device->vtable->allocate(device, plan->weights_size,
-                                                    &engine->device_weights);
-  if (rabbet_is_ok(status))
-    status =
-        device->vtable->copy_to_device(device, engine->device_weights,
-                                       plan->weights, plan->weights_size, NULL);
-  if (rabbet_is_ok(status)) status = device->vtable->synchronize(device, NULL);
-  return RABBET_ANNOTATE(status, "copying %zu bytes of weights to '%s'",
-                         plan->weights_size, device->name);
-}
-
 static int32_t rabbet_first_segment(const rabbet_engine_t* engine,
                                     int32_t value) {
   int32_t root = engine->analysis.roots[value];
@@ -141,8 +126,8 @@ static rabbet_status_t rabbet_engine_initialize(
         &engine->arena, engine->plan->step_count, sizeof(*engine->steps),
         (void**)&engine->steps);
   if (rabbet_is_ok(status)) status = rabbet_engine_list_slots(engine);
-  if (rabbet_is_ok(status)) status = rabbet_engine_upload_weights(engine);
   if (rabbet_is_ok(status)) status = rabbet_engine_create_steps(engine);
+  if (rabbet_is_ok(status)) status = rabbet_engine_upload_weights(engine);
   return status;
 }
 

@@ -27,9 +27,11 @@ static void* rabbet_value_address(const rabbet_context_t* context,
       return (uint8_t*)context->addresses[value->io] + value->offset;
     case RABBET_PLAN_STORAGE_CONSTANT:
       // Kernels only read it.
-      return engine->device_weights
-                 ? (uint8_t*)engine->device_weights + value->offset
-                 : (uint8_t*)(uintptr_t)engine->plan->weights + value->offset;
+      if (!engine->weight_offsets)
+        return (uint8_t*)(uintptr_t)engine->plan->weights + value->offset;
+      return engine->weight_offsets[v] == SIZE_MAX
+                 ? NULL
+                 : (uint8_t*)engine->device_weights + engine->weight_offsets[v];
     default: {
       int32_t stage = engine->analysis.memory_stages[root];
       return (uint8_t*)context->memory[stage] +

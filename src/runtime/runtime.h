@@ -30,8 +30,11 @@ struct rabbet_engine_t {
   const void* data;  // the plan's bytes; the plan keeps them
   size_t size;
   rabbet_device_t* device;  // NULL: an engine to inspect, without steps too
-  void* device_weights;     // copy on the device, or NULL: used in place
-  rabbet_arena_t arena;     // for all that follows
+  // Constants on the device, and where each value of that kind lies there
+  // (SIZE_MAX: nothing reads it); NULL: they are used in place.
+  void* device_weights;
+  size_t* weight_offsets;
+  rabbet_arena_t arena;  // for all that follows
   rabbet_plan_analysis_t analysis;
   rabbet_engine_step_t* steps;
   // An argument of a step is a slot: all steps' boundary values in order.
@@ -79,6 +82,8 @@ bool rabbet_engine_owns_memory(const rabbet_engine_t* engine, int32_t segment,
 // Kernels and plugins of all steps.
 rabbet_status_t rabbet_engine_create_steps(rabbet_engine_t* engine);
 void rabbet_engine_destroy_steps(rabbet_engine_t* engine);
+// The constants that the steps' kernels read, to a device that needs them.
+rabbet_status_t rabbet_engine_upload_weights(rabbet_engine_t* engine);
 
 // ---- Prepared segments
 

@@ -27,6 +27,9 @@ RABBET_PRIVATE_API void far_set_lazy(bool lazy);
 // The n-th call from now of what can fail in recording fails (0: none).
 RABBET_PRIVATE_API void far_fail_recording(int n);
 
+// Whether kernels made from now on keep constants of their own.
+RABBET_PRIVATE_API void far_set_owning(bool owning);
+
 // For plugins: device work on a stream, with a copy of its arguments. Far
 // memory is open while it runs.
 RABBET_PRIVATE_API rabbet_status_t far_launch(void* stream,

@@ -166,10 +166,17 @@ typedef struct far_kernel_t {
   rabbet_kernel_t* inner;  // of the class that it stands for
   const rabbet_group_t* group;
   rabbet_allocator_t allocator;
+  rabbet_device_t* device;
+  void* constants[FAR_MOST_TENSORS];  // of boundary inputs that it keeps
   char code[96];
 } far_kernel_t;
 
 static rabbet_kernel_class_t far_reference, far_plugin;
+static bool far_owning;
+
+void far_set_owning(bool owning) {
+  far_owning = owning;
+}
 
 static rabbet_status_t far_wrap(const rabbet_kernel_spec_t* spec,
                                 const rabbet_kernel_class_t* inner,
@@ -182,6 +189,7 @@ static rabbet_status_t far_wrap(const rabbet_kernel_spec_t* spec,
   kernel->base.kernel_class = outer;
   kernel->group = spec->group;
   kernel->allocator = spec->allocator;
+  kernel->device = spec->device;
   rabbet_status_t status = inner->create(spec, &kernel->inner);
   if (!rabbet_is_ok(status)) {
     rabbet_free(spec->allocator, kernel);
@@ -194,6 +202,8 @@ static rabbet_status_t far_wrap(const rabbet_kernel_spec_t* spec,
 static void far_destroy_kernel(rabbet_kernel_t* base) {
   far_kernel_t* kernel = (far_kernel_t*)base;
   if (!base) return;
+  for (size_t i = 0; i < FAR_MOST_TENSORS; ++i)
+    far_free(kernel->device, kernel->constants[i]);
   kernel->inner->kernel_class->destroy(kernel->inner);
   rabbet_free(kernel->allocator, kernel);
 }
@@ -245,12 +255,31 @@ static rabbet_status_t far_artifacts(rabbet_kernel_t* base,
   return sink.add(sink.context, &artifact);
 }
 
+static rabbet_status_t far_keep_constants(far_kernel_t* kernel) {
+  const rabbet_group_t* group = kernel->group;
+  for (size_t i = 0; far_owning && i < group->input_count; ++i) {
+    const rabbet_group_value_t* value = &group->values[group->inputs[i]];
+    size_t bytes = 0;
+    if (!value->constant) continue;
+    RABBET_RETURN_IF_ERROR(
+        rabbet_tensor_bytes(value->dtype, value->format, &value->dims, &bytes));
+    RABBET_RETURN_IF_ERROR(
+        far_allocate(kernel->device, bytes, &kernel->constants[i]));
+    RABBET_RETURN_IF_ERROR(far_copy_to_device(
+        kernel->device, kernel->constants[i], value->constant, bytes, NULL));
+    kernel->base.own_constants |= 1ull << i;
+  }
+  far_flush();
+  return rabbet_ok();
+}
+
 static rabbet_status_t far_create_reference(const rabbet_kernel_spec_t* spec,
                                             rabbet_kernel_t** out_kernel) {
   RABBET_RETURN_IF_ERROR(far_wrap(spec, &rabbet_reference_kernel_class,
                                   &far_reference, out_kernel));
   far_kernel_t* kernel = (far_kernel_t*)*out_kernel;
   rabbet_status_t status = far_take_code(kernel, spec);
+  if (rabbet_is_ok(status)) status = far_keep_constants(kernel);
   if (!rabbet_is_ok(status)) {
     far_destroy_kernel(*out_kernel);
     *out_kernel = NULL;
@@ -320,6 +349,8 @@ static rabbet_status_t far_enqueue_reference(rabbet_kernel_t* base,
   if (group->input_count + group->output_count > FAR_MOST_TENSORS)
     return RABBET_STATUS(RABBET_STATUS_UNSUPPORTED, "too many tensors");
   memcpy(own.tensors, call->inputs, group->input_count * sizeof(void*));
+  for (size_t i = 0; i < group->input_count; ++i)
+    if (kernel->constants[i]) own.tensors[i] = kernel->constants[i];
   memcpy(own.tensors + group->input_count, call->outputs,
          group->output_count * sizeof(void*));
   return far_launch(call->stream, far_run_reference, &own, sizeof(own));

@@ -1,7 +1,7 @@
 // The runtime on a device whose memory is not the host's.
 #include <math.h>
 
-#include "device/device.h"
+#include "far.h"
 #include "plan_samples.h"
 #include "rabbet/engine.h"
 #include "test_plugins.h"
@@ -10,6 +10,15 @@
 #define ROOM 64
 
 static rabbet_device_t* device;
+
+// sample_static with a large constant that nothing reads.
+static void sample_unread(maker_t* m) {
+  static const int64_t dims[] = {1000};
+  static const float numbers[1000];
+  sample_static(m);
+  maker_constant(m, "unread", RABBET_DTYPE_FLOAT, maker_shape(m, 1, dims),
+                 numbers);
+}
 
 static rabbet_context_t* make_context(void (*sample)(maker_t* maker)) {
   maker_t maker;
@@ -70,6 +79,32 @@ static void constants(void** state) {
   rabbet_context_destroy(context);
   device->vtable->free(device, far_x);
   device->vtable->free(device, far_y);
+}
+
+// What no kernel reads is not there; what one keeps is its own.
+static void constants_of_kernels(void** state) {
+  (void)state;
+  static const float x[] = {1, 2, 3, -4, -5, 6};
+  static const float expected[] = {0, 1.5f, 3, 0, 0, 7.5f};
+  int before = far_counts()->allocated;
+  rabbet_context_t* context = make_context(sample_static);
+  // 24 bytes of "w", aligned.
+  assert_int_equal(far_counts()->allocated - before, 256);
+  rabbet_context_destroy(context);
+  assert_int_equal(far_counts()->allocated, before);
+  far_set_owning(true);
+  context = make_context(sample_unread);
+  far_set_owning(false);
+  // The kernel's copy of "w", and the least that an engine allocates.
+  assert_int_equal(far_counts()->allocated - before, 24 + 256);
+  void *far_x = place(context, "x"), *far_y = place(context, "y");
+  put(far_x, x, sizeof(x));
+  RABBET_EXPECT_OK(rabbet_context_execute(context, NULL));
+  expect(far_y, expected, 6);
+  rabbet_context_destroy(context);
+  device->vtable->free(device, far_x);
+  device->vtable->free(device, far_y);
+  assert_int_equal(far_counts()->allocated, before);
 }
 
 // Values that the host writes for steps and for outputs.
@@ -241,6 +276,7 @@ int main(void) {
       cmocka_unit_test(late_sizes),
       cmocka_unit_test(host_addresses),
       cmocka_unit_test(host_output_allocator),
+      cmocka_unit_test(constants_of_kernels),
   };
   return cmocka_run_group_tests(tests, setup, teardown);
 }
