@@ -84,6 +84,36 @@ void rabbet_context_forget(rabbet_context_t* context) {
   rabbet_prepared_cache_clear(&context->roots);
 }
 
+static size_t rabbet_context_event_count(const rabbet_context_t* context) {
+  return context->engine->plan->step_count +
+         context->engine->analysis.segment_count;
+}
+
+static void rabbet_context_destroy_events(rabbet_context_t* context) {
+  rabbet_device_t* device = context->engine->device;
+  if (!context->events) return;
+  for (size_t i = 0; i < rabbet_context_event_count(context); ++i) {
+    if (context->events[i])
+      device->vtable->destroy_event(device, context->events[i]);
+  }
+  rabbet_free(context->allocator, context->events);
+  context->events = NULL;
+}
+
+static rabbet_status_t rabbet_context_create_events(rabbet_context_t* context) {
+  rabbet_device_t* device = context->engine->device;
+  if (context->events || !device->vtable->create_event) return rabbet_ok();
+  size_t count = rabbet_context_event_count(context);
+  RABBET_RETURN_IF_ERROR(rabbet_allocate(context->allocator,
+                                         count * sizeof(*context->events),
+                                         (void**)&context->events));
+  rabbet_status_t status = rabbet_ok();
+  for (size_t i = 0; i < count && rabbet_is_ok(status); ++i)
+    status = device->vtable->create_event(device, &context->events[i]);
+  if (!rabbet_is_ok(status)) rabbet_context_destroy_events(context);
+  return RABBET_ANNOTATE(status, "%zu events for the times of layers", count);
+}
+
 void rabbet_context_destroy(rabbet_context_t* context) {
   if (!context) return;
   rabbet_engine_t* engine = context->engine;
@@ -94,6 +124,7 @@ void rabbet_context_destroy(rabbet_context_t* context) {
       engine->device->vtable->free(engine->device, context->memory[i]);
   }
   rabbet_context_free_host_ios(context);
+  rabbet_context_destroy_events(context);
   rabbet_free(context->allocator, context->times);
   rabbet_arena_deinitialize(&context->arena);
   rabbet_free(context->allocator, context);
@@ -396,6 +427,8 @@ rabbet_status_t rabbet_context_set_profiler(rabbet_context_t* context,
         context->allocator, (count + 1) * sizeof(*context->times),
         (void**)&context->times));
   }
+  if (profiler.report)
+    RABBET_RETURN_IF_ERROR(rabbet_context_create_events(context));
   context->profiler = profiler;
   return rabbet_ok();
 }

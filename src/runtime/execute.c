@@ -176,21 +176,56 @@ static rabbet_status_t rabbet_run_steps(rabbet_context_t* context,
   return rabbet_ok();
 }
 
+static rabbet_status_t rabbet_mark_time(const rabbet_context_t* context,
+                                        void* event, void* stream) {
+  rabbet_device_t* device = context->engine->device;
+  return device->vtable->record_event(device, event, stream);
+}
+
+static void** rabbet_segment_events(const rabbet_context_t* context,
+                                    const rabbet_prepared_t* prepared) {
+  return context->events +
+         rabbet_segment_begin(context->engine, prepared->segment) +
+         (size_t)prepared->segment;
+}
+
+// Without events the host waits after each step and takes the time itself.
 static rabbet_status_t rabbet_run_steps_timed(rabbet_context_t* context,
                                               rabbet_prepared_t* prepared,
                                               void* stream) {
   rabbet_device_t* device = context->engine->device;
+  void** events =
+      context->events ? rabbet_segment_events(context, prepared) : NULL;
+  if (events)
+    RABBET_RETURN_IF_ERROR(rabbet_mark_time(context, events[0], stream));
   for (size_t i = 0; i < prepared->run_count; ++i) {
     rabbet_run_t* run = &prepared->runs[i];
     run->call.stream = stream;
     int64_t begin = rabbet_time_ns();
     rabbet_status_t status =
         run->kernel->kernel_class->enqueue(run->kernel, run->state, &run->call);
-    if (rabbet_is_ok(status) && !device->host_memory)
+    if (rabbet_is_ok(status) && events)
+      status = rabbet_mark_time(context, events[i + 1], stream);
+    else if (rabbet_is_ok(status) && !device->host_memory)
       status = device->vtable->synchronize(device, stream);
     if (!rabbet_is_ok(status))
       return rabbet_step_failed(context, run->step, status);
     context->times[run->step] = (float)(rabbet_time_ns() - begin) * 1e-6f;
+  }
+  return rabbet_ok();
+}
+
+// What the events of the last run say; waits for it.
+static rabbet_status_t rabbet_collect_times(rabbet_context_t* context) {
+  rabbet_device_t* device = context->engine->device;
+  for (const rabbet_prepared_t* at = context->last; at; at = at->parent) {
+    void** events = rabbet_segment_events(context, at);
+    for (size_t i = 0; i < at->run_count; ++i) {
+      int64_t ns = 0;
+      RABBET_RETURN_IF_ERROR(
+          device->vtable->elapsed(device, events[i], events[i + 1], &ns));
+      context->times[at->runs[i].step] = (float)ns * 1e-6f;
+    }
   }
   return rabbet_ok();
 }
@@ -212,7 +247,7 @@ static rabbet_status_t rabbet_read_back(rabbet_context_t* context,
   rabbet_device_t* device = engine->device;
   size_t last = rabbet_segment_end(engine, prepared->segment) - 1;
   const rabbet_plan_step_t* step = &engine->plan->steps[last];
-  uint8_t* staging = prepared->host_staging;
+  uint8_t* staging = prepared->read_staging;
   for (size_t i = 0; i < step->host_read_count; ++i) {
     int32_t v = step->host_reads[i];
     size_t bytes = prepared->bytes[v];
@@ -225,7 +260,7 @@ static rabbet_status_t rabbet_read_back(rabbet_context_t* context,
   if (!device->host_memory)
     RABBET_RETURN_IF_ERROR(device->vtable->synchronize(device, stream));
   int64_t* key = context->read_key;
-  staging = prepared->host_staging;
+  staging = prepared->read_staging;
   for (size_t i = 0; i < step->host_read_count; ++i) {
     int32_t v = step->host_reads[i];
     int64_t count = 0;
@@ -243,7 +278,7 @@ static rabbet_status_t rabbet_write_outputs(rabbet_context_t* context,
                                             void* stream) {
   const rabbet_engine_t* engine = context->engine;
   rabbet_device_t* device = engine->device;
-  uint8_t* staging = leaf->host_staging;
+  const uint8_t* staging = leaf->output_staging;
   for (size_t i = engine->plan->input_count; i < engine->plan->io_count; ++i) {
     int32_t v = engine->plan->ios[i].value;
     const rabbet_plan_value_t* value = &engine->plan->values[v];
@@ -254,8 +289,6 @@ static rabbet_status_t rabbet_write_outputs(rabbet_context_t* context,
                            "for these input shapes",
                            value->name);
     RABBET_RETURN_IF_ERROR(rabbet_check_address(context, leaf, i));
-    rabbet_store_host_values(value, leaf->host_values[v],
-                             value->host_value_count, staging);
     if (leaf->bytes[v] > 0)
       RABBET_RETURN_IF_ERROR(device->vtable->copy_to_device(
           device, context->addresses[i], staging, leaf->bytes[v], stream));
@@ -331,6 +364,8 @@ rabbet_status_t rabbet_context_execute(rabbet_context_t* context,
     memset(context->times, 0,
            context->engine->plan->step_count * sizeof(*context->times));
   rabbet_status_t status = rabbet_run(context, stream);
+  if (rabbet_is_ok(status) && context->profiler.report && context->events)
+    status = rabbet_collect_times(context);
   if (device->vtable->end_run) device->vtable->end_run(device, token);
   if (rabbet_is_ok(status) && context->profiler.report)
     rabbet_report_times(context);

@@ -257,9 +257,10 @@ static rabbet_status_t rabbet_copy_materialized(rabbet_prepared_t* prepared,
   }
   RABBET_RETURN_IF_ERROR(
       device->vtable->allocate(device, total, &prepared->materialized));
-  RABBET_RETURN_IF_ERROR(device->vtable->copy_to_device(
-      device, prepared->materialized, staging, total, stream));
-  return device->vtable->synchronize(device, stream);
+  rabbet_status_t status = device->vtable->copy_to_device(
+      device, prepared->materialized, staging, total, stream);
+  return rabbet_status_join(status,
+                            device->vtable->synchronize(device, stream));
 }
 
 static rabbet_status_t rabbet_prepare_materialized(rabbet_prepared_t* prepared,
@@ -272,12 +273,13 @@ static rabbet_status_t rabbet_prepare_materialized(rabbet_prepared_t* prepared,
                                   (void**)&prepared->materialized_offsets));
   rabbet_place_materialized(prepared, &total);
   if (total == 0) return rabbet_ok();
-  uint8_t* staging = NULL;
-  RABBET_RETURN_IF_ERROR(
-      rabbet_allocate(engine->allocator, total, (void**)&staging));
+  void* staging = NULL;
+  RABBET_RETURN_IF_ERROR(rabbet_host_allocate(engine, total, &staging));
+  // Between the values and behind them nothing is written.
+  memset(staging, 0, total);
   rabbet_status_t status =
       rabbet_copy_materialized(prepared, total, staging, stream);
-  rabbet_free(engine->allocator, staging);
+  rabbet_host_free(engine, staging);
   return status;
 }
 
@@ -298,24 +300,6 @@ static rabbet_status_t rabbet_prepare_arrays(rabbet_prepared_t* prepared) {
   return rabbet_arena_allocate_array(&prepared->arena, last - first,
                                      sizeof(*prepared->slots),
                                      (void**)&prepared->slots);
-}
-
-// Host memory that reads and written outputs go through.
-static rabbet_status_t rabbet_prepare_staging(rabbet_prepared_t* prepared) {
-  const rabbet_engine_t* engine = prepared->engine;
-  size_t end = rabbet_segment_end(engine, prepared->segment), bytes = 0;
-  if (end > 0) {
-    const rabbet_plan_step_t* step = &engine->plan->steps[end - 1];
-    for (size_t i = 0; i < step->host_read_count; ++i)
-      bytes += rabbet_align_up(prepared->bytes[step->host_reads[i]], 16);
-  }
-  for (size_t i = engine->plan->input_count; i < engine->plan->io_count; ++i) {
-    int32_t v = engine->plan->ios[i].value;
-    if (!engine->analysis.written[v])
-      bytes += rabbet_align_up(prepared->bytes[v], 16);
-  }
-  return rabbet_arena_allocate(&prepared->arena, bytes,
-                               (void**)&prepared->host_staging);
 }
 
 rabbet_status_t rabbet_prepared_measure(rabbet_context_t* context,

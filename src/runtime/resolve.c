@@ -352,6 +352,8 @@ void rabbet_prepared_undo(rabbet_prepared_t* prepared) {
   if (prepared->materialized)
     engine->device->vtable->free(engine->device, prepared->materialized);
   prepared->materialized = NULL;
+  rabbet_host_free(engine, prepared->staging);
+  prepared->staging = NULL;
   prepared->run_count = 0;
 }
 

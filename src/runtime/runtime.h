@@ -135,7 +135,13 @@ struct rabbet_prepared_t {
   void* materialized;
   size_t* materialized_offsets;  // [value]
   void** slots;                  // [slot of the segment]
-  uint8_t* host_staging;         // for what the host reads or writes in runs
+  // For what the host reads after the segment. Nothing else is written to it
+  // while copies of earlier runs may still be on their way.
+  uint8_t* read_staging;
+  // In the last segment: the outputs that no step writes. They depend on the
+  // shapes alone, so that they are written once.
+  uint8_t* output_staging;
+  void* staging;  // the memory of both
 
   // What the slots were filled for.
   uint64_t memory_generation, io_generation;
@@ -161,6 +167,12 @@ rabbet_status_t rabbet_resolve_shape(const rabbet_prepared_t* prepared,
                                      const char* name,
                                      const rabbet_shape_t* shape,
                                      rabbet_dims_t* out_dims);
+// Host memory that the device copies to and from, pinned where it can be.
+rabbet_status_t rabbet_host_allocate(const rabbet_engine_t* engine, size_t size,
+                                     void** out_memory);
+void rabbet_host_free(const rabbet_engine_t* engine, void* memory);
+// What the host reads after the segment and writes at the end.
+rabbet_status_t rabbet_prepare_staging(rabbet_prepared_t* prepared);
 // Kernel states, and the bytes of memory that they and the tensors need.
 rabbet_status_t rabbet_prepared_measure(rabbet_context_t* context,
                                         rabbet_prepared_t* prepared);
@@ -219,6 +231,9 @@ struct rabbet_context_t {
   void* stream;  // of the last run
   rabbet_profiler_t profiler;
   float* times;  // [step], while there is a profiler
+  // On a device that has them: one where each segment begins and one after each
+  // of its runs, those of segment k from its first step + k.
+  void** events;
   int64_t* read_key;
 };
 

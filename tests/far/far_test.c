@@ -107,6 +107,91 @@ static void constants_of_kernels(void** state) {
   assert_int_equal(far_counts()->allocated, before);
 }
 
+typedef struct heard_t {
+  int count;
+  float milliseconds[4];
+} heard_t;
+
+static void hear(void* user_data, const char* layer, float milliseconds) {
+  heard_t* heard = user_data;
+  (void)layer;
+  assert_true(heard->count < 4);
+  heard->milliseconds[heard->count++] = milliseconds;
+}
+
+// Layers' times are the device's, also where the host waits in between.
+static void times(void** state) {
+  (void)state;
+  static void (*const made[])(maker_t*) = {sample_static, sample_reads};
+  for (int i = 0; i < 2; ++i) {
+    rabbet_context_t* context = make_context(made[i]);
+    static const float x[] = {0, 1, 0, -2, 3, 4};
+    void *far_x = place(context, "x"), *far_y = place(context, "y");
+    heard_t heard = {0};
+    put(far_x, x, sizeof(x));
+    if (i == 1) set_shape(context, 0, 1, 5, 0);
+    RABBET_EXPECT_OK(rabbet_context_set_profiler(
+        context, (rabbet_profiler_t){&heard, hear}));
+    RABBET_EXPECT_OK(rabbet_context_execute(context, NULL));
+    assert_int_equal(heard.count, i == 0 ? 2 : 3);
+    // The plugin does nothing on the device; other steps take a microsecond.
+    for (int k = 0; k < heard.count; ++k)
+      assert_float_equal(heard.milliseconds[k], i == 1 && k == 0 ? 0 : 0.001f,
+                         1e-7f);
+    rabbet_context_destroy(context);
+    device->vtable->free(device, far_x);
+    device->vtable->free(device, far_y);
+  }
+}
+
+// Runs follow each other while the device has not begun with the first.
+static void runs_in_a_row(void** state) {
+  (void)state;
+  enum { RUNS = 12 };
+  rabbet_context_t* contexts[2] = {make_context(sample_dynamic),
+                                   make_context(sample_dynamic)};
+  static const float a[] = {1, 2,  3,  4,  5,  6,  7,  8,
+                            9, 10, 11, 12, 13, 14, 15, 16},
+                     b[16];
+  void *far_a = place(contexts[0], "a"), *far_b = place(contexts[0], "b");
+  void* far_n[2][RUNS];
+  put(far_a, a, sizeof(a));
+  put(far_b, b, sizeof(b));
+  RABBET_EXPECT_OK(rabbet_context_set_address(contexts[1], 0, far_a));
+  RABBET_EXPECT_OK(rabbet_context_set_address(contexts[1], 1, far_b));
+  void *far_y = place(contexts[0], "y"), *far_m = place(contexts[0], "m");
+  RABBET_EXPECT_OK(rabbet_context_set_address(contexts[1], 2, far_y));
+  RABBET_EXPECT_OK(rabbet_context_set_address(contexts[1], 4, far_m));
+  far_set_lazy(true);
+  for (int i = 0; i < RUNS; ++i) {
+    for (int k = 0; k < 2; ++k) {
+      // More shapes than are kept.
+      int64_t batch = i % 9;
+      far_n[k][i] = place(contexts[k], "n");
+      set_shape(contexts[k], 0, 2, batch, 2);
+      set_shape(contexts[k], 1, 2, batch, 2);
+      RABBET_EXPECT_OK(rabbet_context_execute(contexts[k], NULL));
+    }
+  }
+  RABBET_EXPECT_OK(device->vtable->synchronize(device, NULL));
+  far_set_lazy(false);
+  for (int i = 0; i < RUNS; ++i) {
+    for (int k = 0; k < 2; ++k) {
+      int32_t twice = -1;
+      RABBET_EXPECT_OK(
+          device->vtable->copy_to_host(device, &twice, far_n[k][i], 4, NULL));
+      assert_int_equal(twice, 2 * (i % 9));
+      device->vtable->free(device, far_n[k][i]);
+    }
+  }
+  rabbet_context_destroy(contexts[0]);
+  rabbet_context_destroy(contexts[1]);
+  assert_int_equal(far_counts()->pinned, 0);
+  void* rest[] = {far_a, far_b, far_y, far_m};
+  for (int i = 0; i < 4; ++i)
+    device->vtable->free(device, rest[i]);
+}
+
 // Values that the host writes for steps and for outputs.
 static void host_values(void** state) {
   (void)state;
@@ -277,6 +362,8 @@ int main(void) {
       cmocka_unit_test(host_addresses),
       cmocka_unit_test(host_output_allocator),
       cmocka_unit_test(constants_of_kernels),
+      cmocka_unit_test(times),
+      cmocka_unit_test(runs_in_a_row),
   };
   return cmocka_run_group_tests(tests, setup, teardown);
 }

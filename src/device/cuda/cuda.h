@@ -38,6 +38,18 @@ rabbet_status_t rabbet_cuda_enter(const rabbet_cuda_device_t* device,
                                   CUcontext* out_before);
 void rabbet_cuda_leave(const rabbet_cuda_device_t* device, CUcontext before);
 
+// Calls a function of the driver with the device's context current.
+#define RABBET_CUDA_INSIDE(device, name, arguments)                  \
+  ({                                                                 \
+    CUcontext before_ = NULL;                                        \
+    rabbet_status_t inside_ = rabbet_cuda_enter((device), &before_); \
+    if (rabbet_is_ok(inside_)) {                                     \
+      inside_ = RABBET_CUDA((device)->driver, name, arguments);      \
+      rabbet_cuda_leave((device), before_);                          \
+    }                                                                \
+    inside_;                                                         \
+  })
+
 // Every class, one line each in kernels.def.
 #define RABBET_CUDA_KERNEL(name) extern const rabbet_kernel_class_t name;
 #include "device/cuda/kernels.def"

@@ -7,6 +7,7 @@
 #include "device/cuda/cublaslt.h"
 #include "device/cuda/cuda.h"
 #include "device/cuda/program.h"
+#include "device/cuda/stream.h"
 
 // ---- The context -----------------------------------------------------------
 
@@ -24,18 +25,6 @@ void rabbet_cuda_leave(const rabbet_cuda_device_t* device, CUcontext before) {
   if (before != device->context) device->driver->cuCtxSetCurrent(before);
 }
 
-// Calls a function of the driver with the device's context current.
-#define CUDA_INSIDE(device, name, arguments)                         \
-  ({                                                                 \
-    CUcontext before_ = NULL;                                        \
-    rabbet_status_t inside_ = rabbet_cuda_enter((device), &before_); \
-    if (rabbet_is_ok(inside_)) {                                     \
-      inside_ = RABBET_CUDA((device)->driver, name, arguments);      \
-      rabbet_cuda_leave((device), before_);                          \
-    }                                                                \
-    inside_;                                                         \
-  })
-
 // ---- Memory ----------------------------------------------------------------
 
 static rabbet_status_t rabbet_cuda_allocate(rabbet_device_t* base, size_t size,
@@ -44,11 +33,11 @@ static rabbet_status_t rabbet_cuda_allocate(rabbet_device_t* base, size_t size,
   CUdeviceptr memory = 0;
   *out_memory = NULL;
   rabbet_status_t status =
-      CUDA_INSIDE(device, cuMemAlloc, (&memory, size > 0 ? size : 1));
+      RABBET_CUDA_INSIDE(device, cuMemAlloc, (&memory, size > 0 ? size : 1));
   if (!rabbet_is_ok(status)) {
     size_t available = 0, total = 0;
     rabbet_status_ignore(
-        CUDA_INSIDE(device, cuMemGetInfo, (&available, &total)));
+        RABBET_CUDA_INSIDE(device, cuMemGetInfo, (&available, &total)));
     return rabbet_status_annotate(
         status, "allocating %zu bytes on '%s', of which %zu of %zu are free",
         size, base->name, available, total);
@@ -59,8 +48,8 @@ static rabbet_status_t rabbet_cuda_allocate(rabbet_device_t* base, size_t size,
 
 static void rabbet_cuda_free(rabbet_device_t* base, void* memory) {
   if (!memory) return;
-  rabbet_status_ignore(CUDA_INSIDE(rabbet_cuda(base), cuMemFree,
-                                   ((CUdeviceptr)(uintptr_t)memory)));
+  rabbet_status_ignore(RABBET_CUDA_INSIDE(rabbet_cuda(base), cuMemFree,
+                                          ((CUdeviceptr)(uintptr_t)memory)));
 }
 
 static rabbet_status_t rabbet_cuda_copy_to_device(rabbet_device_t* device,
@@ -68,7 +57,7 @@ static rabbet_status_t rabbet_cuda_copy_to_device(rabbet_device_t* device,
                                                   const void* source,
                                                   size_t size, void* stream) {
   if (size == 0) return rabbet_ok();
-  return CUDA_INSIDE(
+  return RABBET_CUDA_INSIDE(
       rabbet_cuda(device), cuMemcpyHtoDAsync,
       ((CUdeviceptr)(uintptr_t)target, source, size, (CUstream)stream));
 }
@@ -78,7 +67,7 @@ static rabbet_status_t rabbet_cuda_copy_to_host(rabbet_device_t* device,
                                                 const void* source, size_t size,
                                                 void* stream) {
   if (size == 0) return rabbet_ok();
-  return CUDA_INSIDE(
+  return RABBET_CUDA_INSIDE(
       rabbet_cuda(device), cuMemcpyDtoHAsync,
       (target, (CUdeviceptr)(uintptr_t)source, size, (CUstream)stream));
 }
@@ -87,24 +76,25 @@ static rabbet_status_t rabbet_cuda_copy(rabbet_device_t* device, void* target,
                                         const void* source, size_t size,
                                         void* stream) {
   if (size == 0 || target == source) return rabbet_ok();
-  return CUDA_INSIDE(rabbet_cuda(device), cuMemcpyDtoDAsync,
-                     ((CUdeviceptr)(uintptr_t)target,
-                      (CUdeviceptr)(uintptr_t)source, size, (CUstream)stream));
+  return RABBET_CUDA_INSIDE(
+      rabbet_cuda(device), cuMemcpyDtoDAsync,
+      ((CUdeviceptr)(uintptr_t)target, (CUdeviceptr)(uintptr_t)source, size,
+       (CUstream)stream));
 }
 
 static rabbet_status_t rabbet_cuda_fill(rabbet_device_t* device, void* target,
                                         uint8_t byte, size_t size,
                                         void* stream) {
   if (size == 0) return rabbet_ok();
-  return CUDA_INSIDE(
+  return RABBET_CUDA_INSIDE(
       rabbet_cuda(device), cuMemsetD8Async,
       ((CUdeviceptr)(uintptr_t)target, byte, size, (CUstream)stream));
 }
 
 static rabbet_status_t rabbet_cuda_synchronize(rabbet_device_t* device,
                                                void* stream) {
-  return CUDA_INSIDE(rabbet_cuda(device), cuStreamSynchronize,
-                     ((CUstream)stream));
+  return RABBET_CUDA_INSIDE(rabbet_cuda(device), cuStreamSynchronize,
+                            ((CUstream)stream));
 }
 
 // ---- Runs ------------------------------------------------------------------
@@ -211,6 +201,19 @@ static const rabbet_device_vtable_t rabbet_cuda_vtable = {
     .begin_run = rabbet_cuda_begin_run,
     .end_run = rabbet_cuda_end_run,
     .time = rabbet_cuda_time,
+    .allocate_host = rabbet_cuda_allocate_host,
+    .free_host = rabbet_cuda_free_host,
+    .create_stream = rabbet_cuda_create_stream,
+    .destroy_stream = rabbet_cuda_destroy_stream,
+    .create_event = rabbet_cuda_create_event,
+    .destroy_event = rabbet_cuda_destroy_event,
+    .record_event = rabbet_cuda_record_event,
+    .elapsed = rabbet_cuda_elapsed,
+    .record_begin = rabbet_cuda_record_begin,
+    .is_recording = rabbet_cuda_is_recording,
+    .record_end = rabbet_cuda_record_end,
+    .launch_graph = rabbet_cuda_launch_graph,
+    .destroy_graph = rabbet_cuda_destroy_graph,
 };
 
 // ---- Opening ---------------------------------------------------------------
@@ -264,10 +267,10 @@ static rabbet_status_t cuda_open(rabbet_cuda_device_t* device) {
   RABBET_RETURN_IF_ERROR(cuda_describe(device));
   RABBET_RETURN_IF_ERROR(RABBET_CUDA(driver, cuDevicePrimaryCtxRetain,
                                      (&device->context, device->device)));
-  RABBET_RETURN_IF_ERROR(
-      CUDA_INSIDE(device, cuEventCreate, (&device->begin, CU_EVENT_DEFAULT)));
-  RABBET_RETURN_IF_ERROR(
-      CUDA_INSIDE(device, cuEventCreate, (&device->end, CU_EVENT_DEFAULT)));
+  RABBET_RETURN_IF_ERROR(RABBET_CUDA_INSIDE(
+      device, cuEventCreate, (&device->begin, CU_EVENT_DEFAULT)));
+  RABBET_RETURN_IF_ERROR(RABBET_CUDA_INSIDE(device, cuEventCreate,
+                                            (&device->end, CU_EVENT_DEFAULT)));
   return rabbet_cuda_programs_create(device->base.allocator, &device->programs);
 }
 
