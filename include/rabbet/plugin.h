@@ -127,7 +127,7 @@ typedef struct rabbet_plugin_view_t {
 
 typedef struct rabbet_plugin_call_t {
   const char* layer_name;
-  const char* device;
+  const char* device;  // "cpu", "cuda:0"
   const rabbet_plugin_view_t* inputs;
   const rabbet_plugin_view_t* outputs;
   size_t input_count, output_count;

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from ._arrays import dtype_of, is_torch, nptype, storage_type
@@ -39,13 +39,13 @@ def _check_linear(info: IoInfo) -> None:
         )
 
 
-def _torch_input(value: Any, info: IoInfo) -> Any:
+def _torch_input(value: Any, info: IoInfo, device: str) -> Any:
     import torch
 
     if value.device.type != "cpu":
         raise TypeError(
-            f"input '{info.name}' is on {value.device}, the model runs on the CPU; "
-            "pass x.cpu()"
+            f"input '{info.name}' is on {value.device}, the model runs on {device}; "
+            "pass x.cpu()" + ("" if device == "cpu" else f", or x.to('{device}')")
         )
     _check_type(value.dtype, info, "x.to(torch.{})")
     tensor = value.detach().contiguous()
@@ -80,7 +80,7 @@ def _exporter(value: Any) -> Callable[[Any], Any] | None:
     return getattr(module, "from_dlpack", None)
 
 
-def _foreign_input(value: Any, info: IoInfo) -> tuple[Any, Any]:
+def _foreign_input(value: Any, info: IoInfo, on: str) -> tuple[Any, Any]:
     import numpy as np
 
     finish = None
@@ -89,7 +89,7 @@ def _foreign_input(value: Any, info: IoInfo) -> tuple[Any, Any]:
         if int(device[0]) != 1:
             raise TypeError(
                 f"input '{info.name}' is on DLPack device {tuple(device)}, the model "
-                "runs on the CPU; copy it there"
+                f"runs on {on}; copy it there"
             )
         array = np.from_dlpack(value)
         finish = _exporter(value)
@@ -101,20 +101,66 @@ def _foreign_input(value: Any, info: IoInfo) -> tuple[Any, Any]:
     return array, finish
 
 
-def convert_input(value: Any, info: IoInfo) -> tuple[Any, tuple[int, ...], Any]:
+def _number(device: str) -> int:
+    return int(device.partition(":")[2] or 0)
+
+
+def _cupy_maker(outputs: Sequence[IoInfo]) -> Callable[..., Any]:
+    import cupy
+
+    def make(index: int, shape: tuple[int, ...]) -> tuple[Any, int]:
+        array = cupy.empty(shape, storage_type(outputs[index].dtype))
+        return array, array.data.ptr
+
+    return make
+
+
+def device_input(
+    value: Any, info: IoInfo, device: str, outputs: Sequence[IoInfo]
+) -> tuple[int, tuple[int, ...], Any, Any, int] | None:
+    """(address, shape, maker of outputs, what holds the memory, stream) of an array
+    that lies on the model's GPU; None for others. The maker is None for torch."""
+    if device == "cpu":
+        return None
+    if is_torch(value):
+        if str(value.device) != device and not (
+            value.device.type == "cuda" and value.device.index == _number(device)
+        ):
+            return None
+        _check_linear(info)
+        _check_type(value.dtype, info, "x.to(torch.{})")
+        tensor = value.detach().contiguous()
+        return tensor.data_ptr(), tuple(tensor.shape), None, tensor, 0
+    if sys.modules.get("cupy") is None or not hasattr(value, "__cuda_array_interface__"):
+        return None
+    import cupy
+
+    array = cupy.asarray(value)
+    if array.device.id != _number(device):
+        return None
+    _check_linear(info)
+    _check_type(array.dtype, info, "x.astype({!r})")
+    array = cupy.ascontiguousarray(array)
+    stream = cupy.cuda.get_current_stream(array.device.id).ptr
+    return array.data.ptr, tuple(array.shape), _cupy_maker(outputs), array, stream
+
+
+def convert_input(
+    value: Any, info: IoInfo, device: str = "cpu"
+) -> tuple[Any, tuple[int, ...], Any]:
     """(row-major buffer of the right type, shape, what makes outputs of it)."""
     import numpy as np
 
     _check_linear(info)
     finish = None
     if is_torch(value):
-        array = _torch_input(value, info)
+        array = _torch_input(value, info, device)
     elif isinstance(value, (list, tuple, int, float, bool, np.generic)):
         array = _plain_input(value, info)
     elif value is None or isinstance(value, (str, dict, set)):
         raise TypeError(f"input '{info.name}' is {value!r}; an array is expected")
     else:
-        array, finish = _foreign_input(value, info)
+        array, finish = _foreign_input(value, info, device)
     shape = tuple(array.shape)
     usable = np.require(array, requirements=("C", "A"))
     return usable.reshape(-1).view(np.uint8), shape, finish
@@ -135,8 +181,11 @@ def create_output(info: IoInfo, shape: tuple[int, ...]) -> tuple[Any, int]:
     return array, array.ctypes.data
 
 
-def take_output(array: Any, info: IoInfo, shape: tuple[int, ...]) -> tuple[Any, int]:
-    """The address of an array that the caller gave to be filled."""
+def take_output(
+    array: Any, info: IoInfo, shape: tuple[int, ...], device: str = "cpu"
+) -> tuple[Any, int, bool]:
+    """The address of an array that the caller gave to be filled, and whether it is
+    one of the model's GPU."""
     _check_linear(info)
     if -1 in shape:
         raise ValueError(
@@ -155,14 +204,17 @@ def take_output(array: Any, info: IoInfo, shape: tuple[int, ...]) -> tuple[Any, 
             f"{array.dtype} {tuple(array.shape)}"
         )
     if is_torch(array):
-        if array.device.type != "cpu" or not array.is_contiguous():
+        here = array.device.type == "cuda" and array.device.index == _number(device)
+        on_device = device != "cpu" and here
+        if not (on_device or array.device.type == "cpu") or not array.is_contiguous():
+            where = "the CPU" if device == "cpu" else f"{device} or the CPU"
             raise ValueError(
                 f"out: the tensor for output '{info.name}' must be row-major and on "
-                "the CPU"
+                + where
             )
-        return array, array.data_ptr()
+        return array, array.data_ptr(), on_device
     if not (array.flags.c_contiguous and array.flags.writeable):
         raise ValueError(
             f"out: the array for output '{info.name}' must be row-major and writable"
         )
-    return array, array.ctypes.data
+    return array, array.ctypes.data, False

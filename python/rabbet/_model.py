@@ -179,22 +179,29 @@ class Model(_rabbet.Runner):
             f"input {', '.join(missing)} is missing; the model takes {listed}"
         )
 
-    def _convert(self, value: Any, index: int) -> tuple[Any, tuple[int, ...], Any]:
-        from ._convert import convert_input
+    def _convert(self, value: Any, index: int) -> tuple[Any, ...]:
+        from ._convert import convert_input, device_input
 
-        return convert_input(value, self._inputs[index])
+        info = self._inputs[index]
+        found = device_input(value, info, self._engine.device, self._outputs)
+        return found or convert_input(value, info, self._engine.device)
 
     def _create(self, index: int, shape: tuple[int, ...]) -> tuple[Any, int]:
         from ._convert import create_output
 
         return create_output(self._outputs[index], shape)
 
-    def _torch_dtype(self, index: int) -> dict[str, Any]:
+    def _torch_options(self, index: int, on_device: bool) -> dict[str, Any]:
         from ._convert import torch_dtype
 
-        return {"dtype": torch_dtype(self._outputs[index].dtype)}
+        options: dict[str, Any] = {"dtype": torch_dtype(self._outputs[index].dtype)}
+        if on_device:
+            options["device"] = self._engine.device
+        return options
 
-    def _out(self, out: Any, index: int, shape: tuple[int, ...]) -> tuple[Any, int]:
+    def _out(
+        self, out: Any, index: int, shape: tuple[int, ...]
+    ) -> tuple[Any, int, bool]:
         from ._convert import take_output
 
         names = [info.name for info in self._outputs]
@@ -217,7 +224,7 @@ class Model(_rabbet.Runner):
             raise ValueError(f"out: a tuple or dict of {len(names)} arrays is expected")
         else:
             array = out
-        return take_output(array, self._outputs[index], shape)
+        return take_output(array, self._outputs[index], shape, self._engine.device)
 
 
 # ---- Compiling ----

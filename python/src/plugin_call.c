@@ -19,6 +19,7 @@ typedef struct rabbet_py_state_t {
   PyObject* args;    // NULL: to be made
   PyObject* kwargs;  // NULL: none
   const char* device;
+  bool on_gpu;
   void* stream;
   int32_t tactic, threads;
 } rabbet_py_state_t;
@@ -226,8 +227,8 @@ static rabbet_py_state_t* rabbet_py_state_new(
   memcpy(state->views, call->inputs, call->input_count * sizeof(*state->views));
   memcpy(state->views + call->input_count, call->outputs,
          call->output_count * sizeof(*state->views));
-  // The name lives as long as the device; only its kind is used.
-  state->device = strncmp(call->device, "cuda", 4) == 0 ? "cuda" : "cpu";
+  state->device = call->device;  // lives as long as the device
+  state->on_gpu = rabbet_py_dl_device(call->device).type == RABBET_DL_CUDA;
   state->stream = call->stream;
   state->tactic = call->tactic;
   state->threads = call->threads;
@@ -308,6 +309,56 @@ static int rabbet_py_call_refresh(rabbet_py_state_t* state,
   return 0;
 }
 
+// ---- Streams of other libraries --------------------------------------------
+
+// On a GPU: the stream is made current in torch and CuPy, as far as they are
+// loaded. A list of functions that put things back, or NULL; an exception may
+// be set.
+static PyObject* rabbet_py_enter_stream(const rabbet_py_state_t* state) {
+  static PyObject* enter = NULL;
+  if (!enter) {
+    PyObject* module = PyImport_ImportModule("rabbet.plugin._streams");
+    if (!module) return NULL;
+    enter = PyObject_GetAttrString(module, "enter");
+    Py_DECREF(module);
+    if (!enter) return NULL;
+  }
+  PyObject* undo =
+      PyObject_CallFunction(enter, "iK", rabbet_py_dl_device(state->device).id,
+                            (unsigned long long)(uintptr_t)state->stream);
+  if (undo && Py_IsNone(undo)) Py_CLEAR(undo);
+  return undo;
+}
+
+// Keeps an exception that is set.
+static void rabbet_py_leave_stream(PyObject* undo) {
+  PyObject *type = NULL, *value = NULL, *traceback = NULL;
+  PyErr_Fetch(&type, &value, &traceback);
+  for (Py_ssize_t i = PyList_Size(undo) - 1; i >= 0; --i) {
+    PyObject* done =
+        PyObject_CallFunctionObjArgs(PyList_GetItem(undo, i), NULL);
+    if (!done && !type) PyErr_Fetch(&type, &value, &traceback);
+    PyErr_Clear();
+    Py_XDECREF(done);
+  }
+  Py_DECREF(undo);
+  PyErr_Restore(type, value, traceback);
+}
+
+static PyObject* rabbet_py_call_function(const rabbet_py_state_t* state) {
+  if (!state->on_gpu) {
+    return PyObject_Call(state->function, state->args, state->kwargs);
+  }
+  PyObject* undo = rabbet_py_enter_stream(state);
+  PyObject* result =
+      PyErr_Occurred()
+          ? NULL
+          : PyObject_Call(state->function, state->args, state->kwargs);
+  if (undo) rabbet_py_leave_stream(undo);
+  if (result && PyErr_Occurred()) Py_CLEAR(result);
+  return result;
+}
+
 static void rabbet_py_reject_result(PyObject* result) {
   PyErr_Format(PyExc_TypeError,
                "the function returned %R; it must write its results into "
@@ -322,7 +373,7 @@ rabbet_status_t rabbet_py_plugin_enqueue(void* self,
   PyGILState_STATE gil = PyGILState_Ensure();
   PyObject* result = NULL;
   if (rabbet_py_call_refresh(state, call) == 0) {
-    result = PyObject_Call(state->function, state->args, state->kwargs);
+    result = rabbet_py_call_function(state);
   }
   rabbet_status_t status = rabbet_ok();
   bool fine = result && Py_IsNone(result);

@@ -6,6 +6,8 @@
 
 #include <string.h>
 
+#include "python/src/plugin_tensor.h"
+
 // ---- Lanes -----------------------------------------------------------------
 
 static void rabbet_py_lane_destroy(rabbet_py_runner_t* runner,
@@ -14,7 +16,8 @@ static void rabbet_py_lane_destroy(rabbet_py_runner_t* runner,
   rabbet_context_destroy(lane->context);
   for (size_t i = 0; lane->outputs && i < runner->output_count; ++i) {
     Py_XDECREF(lane->outputs[i].empty_args);
-    Py_XDECREF(lane->outputs[i].torch_dtype);
+    Py_XDECREF(lane->outputs[i].torch_options[0]);
+    Py_XDECREF(lane->outputs[i].torch_options[1]);
     rabbet_free_aligned(rabbet_allocator_system(), lane->outputs[i].scratch,
                         lane->outputs[i].scratch_alignment);
   }
@@ -64,6 +67,7 @@ static void rabbet_py_lane_give(rabbet_py_runner_t* runner,
     Py_CLEAR(output->array);
   }
   Py_CLEAR(lane->finish);
+  Py_CLEAR(lane->maker);
   lane->next = runner->lanes;
   runner->lanes = lane;
 }
@@ -172,6 +176,7 @@ static rabbet_status_t rabbet_py_tell(rabbet_py_runner_t* runner,
       .user_data = &lane->outputs[i],
       .reallocate = rabbet_py_scratch,
       .notify_shape = rabbet_py_scratch_shape,
+      .host = true,
   };
   lane->outputs[i].told = true;
   return rabbet_context_set_output_allocator(
@@ -210,7 +215,10 @@ static rabbet_status_t rabbet_py_bind_inputs(rabbet_py_runner_t* runner,
       input->set = input->dims;
       input->bound = true;
     }
-    status = rabbet_context_set_address(lane->context, i, input->data);
+    status =
+        input->on_device
+            ? rabbet_context_set_address(lane->context, i, input->data)
+            : rabbet_context_set_host_address(lane->context, i, input->data);
   }
   if (rabbet_is_ok(status) && changed) {
     status = rabbet_context_infer_shapes(lane->context, NULL);
@@ -266,24 +274,25 @@ static int rabbet_py_other_output(PyObject* self, rabbet_py_output_t* output,
   return output->array ? 0 : -1;
 }
 
-// torch.empty(shape, dtype=dtype); the keyword arguments come from the Python
-// class once.
+// torch.empty(shape, dtype=dtype, device=device); the keyword arguments come
+// from the Python class once.
 static int rabbet_py_torch_output(PyObject* self, rabbet_py_lane_t* lane,
                                   size_t i) {
   rabbet_py_runner_t* runner = (rabbet_py_runner_t*)self;
   rabbet_py_output_t* output = &lane->outputs[i];
   PyObject* empty = rabbet_py_torch_empty();
-  if (!output->torch_dtype) {
-    output->torch_dtype =
-        PyObject_CallMethod(self, "_torch_dtype", "n", (Py_ssize_t)i);
-    if (!output->torch_dtype) return -1;
+  PyObject** options = &output->torch_options[output->on_device];
+  if (!*options) {
+    *options = PyObject_CallMethod(self, "_torch_options", "nO", (Py_ssize_t)i,
+                                   output->on_device ? Py_True : Py_False);
+    if (!*options) return -1;
   }
   if (!empty || rabbet_py_empty_arguments(runner, output, i)) return -1;
   PyObject* shape = PyTuple_GetItem(output->empty_args, 0);
   PyObject* args = PyTuple_Pack(1, shape);
   PyObject* address = NULL;
   if (args) {
-    output->array = PyObject_Call(empty, args, output->torch_dtype);
+    output->array = PyObject_Call(empty, args, *options);
     Py_DECREF(args);
   }
   if (output->array) {
@@ -294,12 +303,36 @@ static int rabbet_py_torch_output(PyObject* self, rabbet_py_lane_t* lane,
   return address ? 0 : -1;
 }
 
+// By lane->maker(index, shape) -> (array, address).
+static int rabbet_py_made_output(rabbet_py_lane_t* lane, size_t i) {
+  rabbet_py_output_t* output = &lane->outputs[i];
+  PyObject* shape = rabbet_py_from_dims(&output->dims);
+  PyObject* pair =
+      shape ? PyObject_CallFunction(lane->maker, "nO", (Py_ssize_t)i, shape)
+            : NULL;
+  unsigned long long address = 0;
+  PyObject* array = NULL;
+  if (pair && PyArg_ParseTuple(pair, "OK", &array, &address)) {
+    output->array = Py_NewRef(array);
+    output->data = (void*)(uintptr_t)address;
+  }
+  Py_XDECREF(shape);
+  Py_XDECREF(pair);
+  return output->array ? 0 : -1;
+}
+
+// Outputs lie where the inputs do.
 static int rabbet_py_make_output(PyObject* self, rabbet_py_lane_t* lane,
                                  size_t i) {
   rabbet_py_runner_t* runner = (rabbet_py_runner_t*)self;
   rabbet_py_output_t* output = &lane->outputs[i];
   const rabbet_io_t* io =
       rabbet_engine_io(runner->engine, runner->input_count + i);
+  lane->outputs[i].on_device =
+      !lane->outputs[i].told && (lane->device_torch || lane->maker);
+  if (lane->maker && lane->outputs[i].on_device) {
+    return rabbet_py_made_output(lane, i);
+  }
   if (!lane->torch && rabbet_py_is_native(io->dtype)) {
     return rabbet_py_numpy_output(runner, output, i);
   }
@@ -330,13 +363,22 @@ static bool rabbet_py_take_buffer(rabbet_py_runner_t* runner,
   return true;
 }
 
-// By self._out(out, index, shape) -> (array, address).
+static rabbet_status_t rabbet_py_bind_output(rabbet_py_runner_t* runner,
+                                             rabbet_py_lane_t* lane, size_t i) {
+  const rabbet_py_output_t* output = &lane->outputs[i];
+  size_t io = runner->input_count + i;
+  return output->on_device
+             ? rabbet_context_set_address(lane->context, io, output->data)
+             : rabbet_context_set_host_address(lane->context, io, output->data);
+}
+
+// By self._out(out, index, shape) -> (array, address, on the GPU).
 static int rabbet_py_take_out(PyObject* self, rabbet_py_lane_t* lane,
                               PyObject* out) {
   rabbet_py_runner_t* runner = (rabbet_py_runner_t*)self;
   if (rabbet_py_take_buffer(runner, &lane->outputs[0], out)) {
-    rabbet_status_t status = rabbet_context_set_address(
-        lane->context, runner->input_count, lane->outputs[0].data);
+    lane->outputs[0].on_device = false;
+    rabbet_status_t status = rabbet_py_bind_output(runner, lane, 0);
     return rabbet_is_ok(status) ? 0 : rabbet_py_raise_int(status);
   }
   for (size_t i = 0; i < runner->output_count; ++i) {
@@ -347,16 +389,17 @@ static int rabbet_py_take_out(PyObject* self, rabbet_py_lane_t* lane,
                                                  (Py_ssize_t)i, shape)
                            : NULL;
     unsigned long long address = 0;
+    int on_device = 0;
     PyObject* array = NULL;
-    if (pair && PyArg_ParseTuple(pair, "OK", &array, &address)) {
+    if (pair && PyArg_ParseTuple(pair, "OKp", &array, &address, &on_device)) {
       output->array = Py_NewRef(array);
       output->data = (void*)(uintptr_t)address;
+      output->on_device = on_device != 0;
     }
     Py_XDECREF(shape);
     Py_XDECREF(pair);
     if (!output->array) return -1;
-    rabbet_status_t status = rabbet_context_set_address(
-        lane->context, runner->input_count + i, output->data);
+    rabbet_status_t status = rabbet_py_bind_output(runner, lane, i);
     if (!rabbet_is_ok(status)) return rabbet_py_raise_int(status);
   }
   return 0;
@@ -368,14 +411,26 @@ static int rabbet_py_bind_outputs(PyObject* self, rabbet_py_lane_t* lane) {
     rabbet_py_output_t* output = &lane->outputs[i];
     if (output->told) continue;
     if (rabbet_py_make_output(self, lane, i)) return -1;
-    rabbet_status_t status = rabbet_context_set_address(
-        lane->context, runner->input_count + i, output->data);
+    rabbet_status_t status = rabbet_py_bind_output(runner, lane, i);
     if (!rabbet_is_ok(status)) return rabbet_py_raise_int(status);
   }
   return 0;
 }
 
 // ---- Results ---------------------------------------------------------------
+
+// To the GPU where the inputs are.
+static int rabbet_py_move_output(rabbet_py_lane_t* lane,
+                                 rabbet_py_output_t* output) {
+  PyObject* device = PyObject_GetAttrString(lane->torch, "device");
+  PyObject* moved =
+      device ? PyObject_CallMethod(output->array, "to", "O", device) : NULL;
+  Py_XDECREF(device);
+  if (!moved) return -1;
+  Py_DECREF(output->array);
+  output->array = moved;
+  return 0;
+}
 
 // After the run: outputs whose shape it told get arrays of that shape.
 static int rabbet_py_told_outputs(PyObject* self, rabbet_py_lane_t* lane) {
@@ -395,6 +450,7 @@ static int rabbet_py_told_outputs(PyObject* self, rabbet_py_lane_t* lane) {
     output->fresh = false;
     if (rabbet_py_make_output(self, lane, i)) return -1;
     if (bytes) memcpy(output->data, output->scratch, bytes);
+    if (lane->device_torch && rabbet_py_move_output(lane, output)) return -1;
   }
   return 0;
 }
@@ -444,7 +500,8 @@ static rabbet_status_t rabbet_py_execute(PyObject* self, PyObject* args,
   const rabbet_py_run_t* outer = rabbet_py_run;
   rabbet_py_run = &run;
   rabbet_status_t status;
-  Py_BEGIN_ALLOW_THREADS status = rabbet_context_execute(lane->context, NULL);
+  Py_BEGIN_ALLOW_THREADS status =
+      rabbet_context_execute(lane->context, lane->stream);
   Py_END_ALLOW_THREADS rabbet_py_run = outer;
   return status;
 }
@@ -454,9 +511,15 @@ static PyObject* rabbet_py_run_lane(PyObject* self, PyObject* args,
   rabbet_py_runner_t* runner = (rabbet_py_runner_t*)self;
   PyObject* out = NULL;
   lane->torch = NULL;
+  lane->device_torch = false;
+  lane->stream = NULL;
   if (rabbet_py_sort_arguments(self, args, kwargs, lane, &out)) return NULL;
   for (size_t i = 0; i < runner->input_count; ++i) {
     if (rabbet_py_input_open(self, lane, i)) return NULL;
+  }
+  if (lane->device_torch &&
+      rabbet_py_torch_stream(runner->device.id, &lane->stream)) {
+    return NULL;
   }
   rabbet_status_t status = rabbet_py_bind_inputs(runner, lane);
   if (!rabbet_is_ok(status)) return rabbet_py_raise(status);
@@ -531,6 +594,7 @@ static PyObject* rabbet_py_runner_new(PyTypeObject* type, PyObject* args,
   rabbet_py_runner_t* self = (rabbet_py_runner_t*)tp_alloc(type, 0);
   if (!self) return NULL;
   self->engine = pointer;
+  self->device = rabbet_py_dl_device(rabbet_engine_device(pointer));
   self->engine_object = Py_NewRef(engine);
   self->threads = threads;
   self->empty = Py_NewRef(empty);

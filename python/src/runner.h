@@ -10,7 +10,8 @@ typedef struct rabbet_py_input_t {
   PyObject* object;  // borrowed argument
   void* data;
   rabbet_dims_t dims, set;
-  bool bound;  // `set` is valid
+  bool bound;      // `set` is valid
+  bool on_device;  // `data` is an address of the engine's GPU
   bool has_view;
   Py_buffer view;
   PyObject* held;  // capsule or converted array that owns `data`
@@ -18,12 +19,15 @@ typedef struct rabbet_py_input_t {
 
 typedef struct rabbet_py_output_t {
   rabbet_dims_t dims;
-  bool told;              // the run tells its shape
-  bool fresh;             // empty_args are for dims
-  PyObject* empty_args;   // of numpy.empty
-  PyObject* torch_dtype;  // {"dtype": torch's type}
-  PyObject* array;        // of the call in progress
+  bool told;             // the run tells its shape
+  bool fresh;            // empty_args are for dims
+  PyObject* empty_args;  // of numpy.empty
+  // Keyword arguments of torch.empty for a tensor in the host's memory, and for
+  // one on the engine's GPU.
+  PyObject* torch_options[2];
+  PyObject* array;  // of the call in progress
   bool has_view;
+  bool on_device;
   Py_buffer view;
   void* data;
   void* scratch;
@@ -39,6 +43,11 @@ typedef struct rabbet_py_lane_t {
   bool ready;        // outputs' dims are those of the inputs' `set`
   PyObject* torch;   // borrowed: an input that is a torch tensor
   PyObject* finish;  // makes the caller's kind of array of a NumPy one, or NULL
+  // Makes an array on the GPU: (output index, shape) -> (array, address); NULL:
+  // the inputs are not such, or torch's.
+  PyObject* maker;
+  bool device_torch;  // a torch tensor on the GPU is among the inputs
+  void* stream;       // that the producers of the inputs use
 } rabbet_py_lane_t;
 
 typedef struct rabbet_py_runner_t {
@@ -46,6 +55,7 @@ typedef struct rabbet_py_runner_t {
   rabbet_engine_t* engine;  // borrowed from it
   size_t input_count, output_count;
   bool shape_inputs;
+  rabbet_dl_device_t device;  // of the engine
   int threads;
   PyObject *empty, *dtypes, *results;
   rabbet_py_lane_t* lanes;  // free ones
@@ -58,6 +68,8 @@ int rabbet_py_input_open(PyObject* self, rabbet_py_lane_t* lane, size_t index);
 bool rabbet_py_open_buffer(rabbet_py_input_t* input, rabbet_dtype_t dtype);
 // torch.empty, borrowed; torch is imported then.
 PyObject* rabbet_py_torch_empty(void);
+// The handle of torch's current stream on a GPU; -1 with an exception.
+int rabbet_py_torch_stream(int device, void** out_stream);
 void rabbet_py_input_release(rabbet_py_input_t* input);
 // Whether NumPy's buffers can hold the type.
 bool rabbet_py_is_native(rabbet_dtype_t dtype);

@@ -81,10 +81,12 @@ bool rabbet_py_open_buffer(rabbet_py_input_t* input, rabbet_dtype_t dtype) {
 }
 
 static bool rabbet_py_dl_fits(const rabbet_dl_tensor_t* tensor,
-                              rabbet_dtype_t dtype) {
+                              rabbet_dtype_t dtype, rabbet_dl_device_t device) {
   const rabbet_py_native_t* native = &rabbet_py_natives[dtype];
-  if (tensor->device.type != RABBET_DL_CPU ||
-      tensor->dtype.code != native->dl_code ||
+  bool here =
+      tensor->device.type == RABBET_DL_CPU ||
+      (tensor->device.type == device.type && tensor->device.id == device.id);
+  if (!here || tensor->dtype.code != native->dl_code ||
       tensor->dtype.bits != native->bits || tensor->dtype.lanes != 1) {
     return false;
   }
@@ -116,8 +118,24 @@ PyObject* rabbet_py_torch_empty(void) {
   return found;
 }
 
-static bool rabbet_py_open_torch(rabbet_py_input_t* input,
-                                 rabbet_dtype_t dtype) {
+int rabbet_py_torch_stream(int device, void** out_stream) {
+  static PyObject* function = NULL;
+  if (!function) {
+    PyObject* module = PyImport_ImportModule("torch._C");
+    if (!module) return -1;
+    function = PyObject_GetAttrString(module, "_cuda_getCurrentRawStream");
+    Py_DECREF(module);
+    if (!function) return -1;
+  }
+  PyObject* handle = PyObject_CallFunction(function, "i", device);
+  *out_stream = handle ? PyLong_AsVoidPtr(handle) : NULL;
+  Py_XDECREF(handle);
+  return PyErr_Occurred() ? -1 : 0;
+}
+
+static bool rabbet_py_open_torch(rabbet_py_lane_t* lane,
+                                 rabbet_py_input_t* input, rabbet_dtype_t dtype,
+                                 rabbet_dl_device_t device) {
   static PyObject* export = NULL;
   PyObject* to_dlpack = rabbet_py_torch("to_dlpack", &export);
   if (!to_dlpack) return false;
@@ -126,24 +144,58 @@ static bool rabbet_py_open_torch(rabbet_py_input_t* input,
   rabbet_dl_managed_t* managed =
       capsule ? PyCapsule_GetPointer(capsule, "dltensor") : NULL;
   if (!managed) PyErr_Clear();
-  if (!managed || !rabbet_py_dl_fits(&managed->tensor, dtype) ||
+  if (!managed || !rabbet_py_dl_fits(&managed->tensor, dtype, device) ||
       !rabbet_py_set_dims(input, managed->tensor.shape, managed->tensor.rank)) {
     Py_XDECREF(capsule);
     return false;
   }
   input->held = capsule;  // never consumed: it frees what it holds
   input->data = (char*)managed->tensor.data + managed->tensor.byte_offset;
+  input->on_device = managed->tensor.device.type != RABBET_DL_CPU;
+  if (input->on_device) {
+    lane->torch = input->object;
+    lane->device_torch = true;
+  }
   return true;
 }
 
+// An array on the engine's GPU: (address, shape, maker, holder, stream).
+static int rabbet_py_open_device_array(rabbet_py_lane_t* lane,
+                                       rabbet_py_input_t* input,
+                                       PyObject* result) {
+  unsigned long long address = 0, stream = 0;
+  PyObject *shape = NULL, *maker = NULL, *holder = NULL;
+  if (!PyArg_ParseTuple(result, "KOOOK", &address, &shape, &maker, &holder,
+                        &stream) ||
+      rabbet_py_to_dims(shape, "shape", &input->dims)) {
+    return -1;
+  }
+  input->data = (void*)(uintptr_t)address;
+  input->on_device = true;
+  input->held = Py_NewRef(holder);
+  lane->stream = (void*)(uintptr_t)stream;
+  if (Py_IsNone(maker)) {
+    lane->torch = input->object;
+    lane->device_torch = true;
+  } else if (!lane->maker) {
+    lane->maker = Py_NewRef(maker);
+  }
+  return 0;
+}
+
 // self._convert(object, index) -> (contiguous buffer, shape, finish | None), or
-// an error that says what is wrong.
+// what an array on the GPU gives, or an error that says what is wrong.
 static int rabbet_py_open_converted(PyObject* self, rabbet_py_lane_t* lane,
                                     rabbet_py_input_t* input, size_t index) {
   PyObject* result = PyObject_CallMethod(self, "_convert", "On", input->object,
                                          (Py_ssize_t)index);
   PyObject *array = NULL, *shape = NULL, *finish = NULL;
   int failed = -1;
+  if (result && PyTuple_Check(result) && PyTuple_Size(result) == 5) {
+    failed = rabbet_py_open_device_array(lane, input, result);
+    Py_DECREF(result);
+    return failed;
+  }
   if (result && PyArg_ParseTuple(result, "OOO", &array, &shape, &finish) &&
       !rabbet_py_to_dims(shape, "shape", &input->dims) &&
       PyObject_GetBuffer(array, &input->view, PyBUF_SIMPLE) == 0) {
@@ -163,13 +215,17 @@ int rabbet_py_input_open(PyObject* self, rabbet_py_lane_t* lane, size_t index) {
   rabbet_py_input_t* input = &lane->inputs[index];
   const rabbet_io_t* io = rabbet_engine_io(runner->engine, index);
   bool linear = io->format == RABBET_FORMAT_LINEAR;
+  input->on_device = false;
   if (linear && PyObject_CheckBuffer(input->object)) {
     if (rabbet_py_open_buffer(input, io->dtype)) return 0;
   } else {
     PyObject* type = rabbet_py_torch("Tensor", &torch_type);
     if (type && PyObject_TypeCheck(input->object, (PyTypeObject*)type)) {
-      lane->torch = input->object;
-      if (linear && rabbet_py_open_torch(input, io->dtype)) return 0;
+      if (!lane->torch) lane->torch = input->object;
+      if (linear &&
+          rabbet_py_open_torch(lane, input, io->dtype, runner->device)) {
+        return 0;
+      }
     }
   }
   return rabbet_py_open_converted(self, lane, input, index);

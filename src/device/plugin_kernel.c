@@ -391,7 +391,7 @@ static rabbet_status_t rabbet_plugin_state_create(
   if (rabbet_is_ok(status)) {
     state->call =
         (rabbet_plugin_call_t){.layer_name = node->name,
-                               .device = kernel->device->kind,
+                               .device = kernel->device->name,
                                .inputs = state->views,
                                .outputs = state->views + node->input_count,
                                .input_count = node->input_count,

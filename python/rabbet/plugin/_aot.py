@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Mapping, Sequence
 from typing import Any
-
-import numpy as np
 
 from .. import _rabbet
 from ._definition import Checker
@@ -213,9 +212,9 @@ class Encoder:
         if isinstance(arg, (bool, int)):
             return _INTEGER, 0, self._dim(SymInt32(arg), what), 4, None, None
         if isinstance(arg, float):
-            arg = np.float32(arg)
-        if isinstance(arg, np.generic):
-            arg = arg.tobytes()
+            arg = struct.pack("<f", arg)
+        elif hasattr(arg, "tobytes") and getattr(arg, "ndim", None) == 0:
+            arg = arg.tobytes()  # a NumPy number
         if isinstance(arg, bytes) and arg:
             return _BYTES, 0, 0, len(arg), arg, None
         self.check.fail(
