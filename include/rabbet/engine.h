@@ -117,7 +117,9 @@ RABBET_API rabbet_status_t rabbet_context_shape(rabbet_context_t* context,
                                                 size_t io,
                                                 rabbet_dims_t* out_dims);
 // Device address (host address for shape inputs), aligned to the element; it
-// must hold rabbet_context_bytes. Kept between runs.
+// must hold rabbet_context_bytes. Kept between runs. A run refuses an output that
+// overlaps an input which is still read when the output is written; an output
+// with an aliased input may have that input's address.
 RABBET_API rabbet_status_t rabbet_context_set_address(rabbet_context_t* context,
                                                       size_t io, void* address);
 // The same for memory of the host, on any device: each run copies inputs to the

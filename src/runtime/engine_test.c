@@ -482,6 +482,95 @@ static void run_aliases(void** state) {
   rabbet_context_destroy(context);
 }
 
+// ---- Overlapping memory
+
+// p[2,3] = relu(x), q[2,3] = relu(p): p is written while x is read, q later.
+static void sample_chain(maker_t* m) {
+  static const int64_t dims[] = {2, 3};
+  rabbet_shape_t shape = maker_shape(m, 2, dims);
+  int32_t x = maker_io(m, "x", true, RABBET_DTYPE_FLOAT, shape);
+  int32_t p = maker_io(m, "p", false, RABBET_DTYPE_FLOAT, shape);
+  int32_t q = maker_io(m, "q", false, RABBET_DTYPE_FLOAT, shape);
+  sample_relu(m, "first", x, p);
+  sample_relu(m, "second", p, q);
+}
+
+static void overlapping_memory(void** state) {
+  (void)state;
+  rabbet_context_t* context = make_context(sample_chain);
+  float room[20] = {0}, q[6];
+  for (int at = 0; at <= 12; ++at) {
+    bind(context, "x", room + 6);
+    bind(context, "p", room + at);
+    bind(context, "q", q);
+    for (int i = 0; i < 6; ++i)
+      room[6 + i] = (float)(i % 2 ? i : -i);
+    rabbet_status_t status = rabbet_context_execute(context, NULL);
+    if (at == 0 || at == 12) {
+      RABBET_EXPECT_OK(status);
+      for (int i = 0; i < 6; ++i)
+        assert_float_equal(q[i], (i % 2 ? i : 0), 0);
+    } else {
+      RABBET_EXPECT_ERROR(status, RABBET_STATUS_INVALID_ARGUMENT,
+                          "the memory of output 'p' overlaps that of input "
+                          "'x', which is still read");
+    }
+  }
+  // x is read no more when q is written.
+  for (int at = 0; at <= 12; ++at) {
+    float p[6];
+    bind(context, "p", p);
+    bind(context, "q", room + at);
+    for (int i = 0; i < 6; ++i)
+      room[6 + i] = (float)(i % 2 ? i : -i);
+    RABBET_EXPECT_OK(rabbet_context_execute(context, NULL));
+    for (int i = 0; i < 6; ++i)
+      assert_float_equal(room[at + i], (i % 2 ? i : 0), 0);
+  }
+  rabbet_context_destroy(context);
+
+  context = make_context(sample_aliases);
+  float y[6], x[6] = {0}, c[7] = {0};
+  bind(context, "x", x);
+  bind(context, "y", y);
+  bind(context, "c", c);
+  bind(context, "z", c + 1);
+  RABBET_EXPECT_ERROR(rabbet_context_execute(context, NULL),
+                      RABBET_STATUS_INVALID_ARGUMENT,
+                      "'z' overlaps that of input 'c' in part");
+  rabbet_context_destroy(context);
+}
+
+// p[batch,2] = relu(x), 0 <= batch <= 8.
+static void sample_rows(maker_t* m) {
+  rabbet_expr_t batch = maker_dim(m, 0, 0, "batch"), two = maker_number(m, 2);
+  rabbet_shape_t shape = MAKER_SHAPE(batch, two);
+  int32_t x = maker_io(m, "x", true, RABBET_DTYPE_FLOAT, shape);
+  int32_t p = maker_io(m, "p", false, RABBET_DTYPE_FLOAT, shape);
+  sample_relu(m, "relu", x, p);
+}
+
+// Empty tensors overlap nothing; else the present shapes tell.
+static void overlaps_follow_shapes(void** state) {
+  (void)state;
+  rabbet_context_t* context = make_context(sample_rows);
+  float room[32] = {0};
+  bind(context, "x", room);
+  bind(context, "p", room + 8);
+  for (int64_t batch = 0; batch <= 8; ++batch) {
+    RABBET_EXPECT_OK(shape2(context, "x", batch, 2));
+    rabbet_status_t status = rabbet_context_execute(context, NULL);
+    if (batch <= 4)
+      RABBET_EXPECT_OK(status);
+    else
+      RABBET_EXPECT_ERROR(status, RABBET_STATUS_INVALID_ARGUMENT, "overlaps");
+  }
+  bind(context, "p", room);
+  RABBET_EXPECT_OK(shape2(context, "x", 0, 2));
+  RABBET_EXPECT_OK(rabbet_context_execute(context, NULL));
+  rabbet_context_destroy(context);
+}
+
 // ---- Errors of steps and of loading
 
 static void replace_step_1(maker_t* m, const char* plugin) {
@@ -841,6 +930,8 @@ int main(void) {
       cmocka_unit_test(output_allocators),
       cmocka_unit_test(run_aliases),
       cmocka_unit_test(run_parts),
+      cmocka_unit_test(overlapping_memory),
+      cmocka_unit_test(overlaps_follow_shapes),
       cmocka_unit_test(failing_step),
       cmocka_unit_test(memory_counts_workspaces),
       cmocka_unit_test(loading_errors),

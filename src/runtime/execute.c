@@ -58,14 +58,68 @@ static rabbet_status_t rabbet_check_address(const rabbet_context_t* context,
                        tensor->is_input ? "input" : "output", tensor->name);
 }
 
+// Bytes of an io; where nothing bounds them, only its address says where it is.
+static size_t rabbet_io_bytes(const rabbet_context_t* context,
+                              const rabbet_prepared_t* prepared, size_t io) {
+  size_t bytes = prepared->bytes[context->engine->plan->ios[io].value];
+  return bytes == RABBET_BYTES_UNKNOWN ? 1 : bytes;
+}
+
+static rabbet_status_t rabbet_overlap_error(const rabbet_context_t* context,
+                                            size_t input, size_t output) {
+  const rabbet_io_t* ios = context->engine->ios;
+  if (ios[output].aliased_input == (int32_t)input)
+    return RABBET_STATUS(
+        RABBET_STATUS_INVALID_ARGUMENT,
+        "the memory of output '%s' overlaps that of input '%s' in part; give "
+        "both the same address to update it in place, or memory that does not "
+        "overlap",
+        ios[output].name, ios[input].name);
+  return RABBET_STATUS(
+      RABBET_STATUS_INVALID_ARGUMENT,
+      "the memory of output '%s' overlaps that of input '%s', which is still "
+      "read when the output is written; give them memory that does not overlap",
+      ios[output].name, ios[input].name);
+}
+
+// An output may only lie over an input that has been read for the last time, or
+// exactly where an in-place operator wants it.
+static rabbet_status_t rabbet_check_overlaps(const rabbet_context_t* context,
+                                             const rabbet_prepared_t* prepared,
+                                             size_t output) {
+  const rabbet_engine_t* engine = context->engine;
+  const rabbet_plan_t* plan = engine->plan;
+  const rabbet_plan_analysis_t* analysis = &engine->analysis;
+  uintptr_t to = (uintptr_t)context->addresses[output];
+  size_t size = rabbet_io_bytes(context, prepared, output);
+  if (size == 0) return rabbet_ok();
+  int32_t written =
+      analysis->first_steps[analysis->roots[plan->ios[output].value]];
+  for (size_t i = 0; i < plan->input_count; ++i) {
+    uintptr_t from = (uintptr_t)context->addresses[i];
+    // In two lines, as nothing is added that could overflow.
+    if (from > to && from - to >= size) continue;
+    if (from <= to && to - from >= rabbet_io_bytes(context, prepared, i))
+      continue;
+    if (rabbet_io_bytes(context, prepared, i) == 0) continue;
+    if (analysis->last_steps[analysis->roots[plan->ios[i].value]] < written)
+      continue;
+    if (from == to && engine->ios[output].aliased_input == (int32_t)i) continue;
+    return rabbet_overlap_error(context, i, output);
+  }
+  return rabbet_ok();
+}
+
 // Inputs are checked before the first segment, an output before the one that
 // writes it.
 static rabbet_status_t rabbet_check_addresses(
     const rabbet_context_t* context, const rabbet_prepared_t* prepared) {
   const rabbet_engine_t* engine = context->engine;
   for (size_t i = 0; i < engine->plan->io_count; ++i) {
-    if (engine->io_segments[i] == prepared->segment)
-      RABBET_RETURN_IF_ERROR(rabbet_check_address(context, prepared, i));
+    if (engine->io_segments[i] != prepared->segment) continue;
+    RABBET_RETURN_IF_ERROR(rabbet_check_address(context, prepared, i));
+    if (i >= engine->plan->input_count)
+      RABBET_RETURN_IF_ERROR(rabbet_check_overlaps(context, prepared, i));
   }
   return rabbet_ok();
 }

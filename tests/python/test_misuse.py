@@ -13,6 +13,8 @@ import numpy as np
 import pytest
 import rabbet as trt
 
+from .plugins import build
+
 
 def relu(*shape: int) -> tuple[trt.INetworkDefinition, trt.ITensor, Any]:
     network = trt.Builder().create_network()
@@ -215,6 +217,42 @@ def test_out_may_overlap_the_input(model: trt.Model) -> None:
         expected = np.maximum(x, 0)
         model(x, out=out)
         assert np.array_equal(out, expected)
+
+
+def test_out_may_overlap_an_input_that_is_read_again() -> None:
+    """Two outputs that take each other's inputs: any order would spoil one."""
+
+    def twist(network: trt.INetworkDefinition) -> Any:
+        a, b = (network.add_input(name, trt.float32, (4, 4)) for name in "ab")
+        outputs = []
+        for tensor in (b, a):
+            layer = network.add_shuffle(tensor)
+            layer.first_transpose = (1, 0)
+            outputs.append(layer.get_output(0))
+        return tuple(outputs)
+
+    twisted = build(twist)
+    for shift in range(0, 17, 4):
+        memory = np.arange(48, dtype=np.float32)
+        a, b = memory[:16].reshape(4, 4), memory[16:32].reshape(4, 4)
+        out = [memory[i : i + 16].reshape(4, 4) for i in (shift, shift + 16)]
+        expected = [b.T.copy(), a.T.copy()]
+        twisted(a, b, out=out)
+        for array, value in zip(out, expected, strict=True):
+            assert np.array_equal(array, value)
+
+
+def test_a_context_refuses_overlapping_memory(model: trt.Model) -> None:
+    context = model.engine.create_execution_context()
+    memory = np.arange(16, dtype=np.float32) - 5
+    context.set_tensor_address("x", memory.ctypes.data)
+    context.set_tensor_address("y", memory.ctypes.data + 4)
+    with pytest.raises(trt.Error, match="'y' overlaps that of input 'x'"):
+        context.execute_async_v3(0)
+    assert np.array_equal(memory, np.arange(16) - 5)
+    context.set_tensor_address("y", memory.ctypes.data + 32)
+    context.execute_async_v3(0)
+    assert np.array_equal(memory[8:], np.maximum(memory[:8], 0))
 
 
 # ---- Callbacks, threads, processes ----
