@@ -51,6 +51,8 @@ static void build_close(rabbet_build_t* build) {
   rabbet_bench_destroy(build->bench);
   rabbet_timing_cache_release(build->cache);
   rabbet_ir_deinitialize(&build->ir);
+  if (build->device && build->device->vtable->release_threads)
+    build->device->vtable->release_threads(build->device);
   rabbet_device_release(build->device);
   rabbet_arena_deinitialize(&build->arena);
 }

@@ -72,6 +72,9 @@ typedef struct rabbet_device_vtable_t {
                                   void* stream);
   // It must not run any more.
   void (*destroy_graph)(rabbet_device_t* device, void* graph);
+  // The calling thread has done with the device for now: threads that were
+  // started to help it go. Not in a run.
+  void (*release_threads)(rabbet_device_t* device);
 } rabbet_device_vtable_t;
 
 struct rabbet_device_t {

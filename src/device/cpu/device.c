@@ -136,14 +136,20 @@ static rabbet_status_t rabbet_cpu_begin_run(rabbet_device_t* device,
                                             int threads, void** out_token) {
   (void)device;
   *out_token = NULL;
-  RABBET_RETURN_IF_ERROR(rabbet_cpu_claim_threads(threads));
-  *out_token = (void*)(intptr_t)rabbet_cpu_set_threads(threads);
+  int before = 0;
+  RABBET_RETURN_IF_ERROR(rabbet_cpu_begin_threads(threads, &before));
+  *out_token = (void*)(intptr_t)before;
   return rabbet_ok();
 }
 
 static void rabbet_cpu_end_run(rabbet_device_t* device, void* token) {
   (void)device;
-  rabbet_cpu_set_threads((int)(intptr_t)token);
+  rabbet_cpu_end_threads((int)(intptr_t)token);
+}
+
+static void rabbet_cpu_let_threads_go(rabbet_device_t* device) {
+  (void)device;
+  rabbet_cpu_release_threads();
 }
 
 static rabbet_status_t rabbet_cpu_time(rabbet_device_t* device, void* stream,
@@ -174,6 +180,7 @@ static const rabbet_device_vtable_t rabbet_cpu_vtable = {
     .begin_run = rabbet_cpu_begin_run,
     .end_run = rabbet_cpu_end_run,
     .time = rabbet_cpu_time,
+    .release_threads = rabbet_cpu_let_threads_go,
 };
 
 RABBET_PRIVATE_API rabbet_status_t rabbet_device_open(

@@ -1,7 +1,11 @@
 // The CPU as a device.
 #include "conformance/cpu_device.h"
 
+#include <dirent.h>
+#include <unistd.h>
+
 #include "device/cpu/cpu.h"
+#include "device/cpu/parallel.h"
 #include "faults/fault_allocator.h"
 
 int omp_get_max_threads(void);  // libgomp's
@@ -80,6 +84,53 @@ static void threads_are_set_and_restored(void** state) {
   assert_int_equal(omp_get_max_threads(), before);
 }
 
+static void nothing(void* context, int64_t begin, int64_t end) {
+  (void)context, (void)begin, (void)end;
+}
+
+static void run_on_two(rabbet_device_t* device) {
+  void* token = NULL;
+  RABBET_EXPECT_OK(device->vtable->begin_run(device, 2, &token));
+  rabbet_cpu_parallel(2, 1, nothing, NULL);
+  device->vtable->end_run(device, token);
+}
+
+static int threads_of_process(void) {
+  DIR* tasks = opendir("/proc/self/task");
+  assert_non_null(tasks);
+  int count = -2;  // "." and ".."
+  while (readdir(tasks))
+    ++count;
+  closedir(tasks);
+  return count;
+}
+
+// A thread that has been joined may be listed for a moment longer.
+static void expect_threads(int expected) {
+  for (int i = 0; i < 1000 && threads_of_process() != expected; ++i)
+    usleep(1000);
+  assert_int_equal(threads_of_process(), expected);
+}
+
+static void helpers_stay_with_those_who_run_often(void** state) {
+  rabbet_device_t* device = *state;
+  device->vtable->release_threads(device);
+  int alone = threads_of_process();
+  for (int i = 1; i < RABBET_CPU_TRIAL_RUNS; ++i) {
+    run_on_two(device);
+    expect_threads(alone);
+  }
+  run_on_two(device);
+  expect_threads(alone + 1);
+  void* token = NULL;
+  RABBET_EXPECT_OK(device->vtable->begin_run(device, 2, &token));
+  device->vtable->release_threads(device);
+  expect_threads(alone + 1);
+  device->vtable->end_run(device, token);
+  device->vtable->release_threads(device);
+  expect_threads(alone);
+}
+
 static rabbet_status_t count_down(void* context) {
   int* left = context;
   if ((*left)-- == 0) return RABBET_STATUS(RABBET_STATUS_CANCELLED, "stopped");
@@ -120,6 +171,7 @@ int main(void) {
       cmocka_unit_test(class_names_are_unique),
       cmocka_unit_test(memory),
       cmocka_unit_test(threads_are_set_and_restored),
+      cmocka_unit_test(helpers_stay_with_those_who_run_often),
       cmocka_unit_test(time_of_a_body),
       cmocka_unit_test(memory_runs_out),
   };

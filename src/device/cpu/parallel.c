@@ -11,6 +11,7 @@ void omp_set_num_threads(int threads);
 int omp_get_num_threads(void);
 int omp_get_thread_num(void);
 int omp_in_parallel(void);
+int omp_pause_resource_all(int kind);
 void GOMP_parallel(void (*body)(void* data), void* data, unsigned threads,
                    unsigned flags);
 
@@ -82,6 +83,7 @@ void rabbet_cpu_parallel(int64_t count, int64_t grain,
 // fork leaves them behind: a loop of that thread in the child would wait for
 // them for ever. Other threads of the child get threads of their own.
 static _Thread_local bool has_team, lost_team;
+static _Thread_local int run_depth, runs_on_team;
 
 static void rabbet_cpu_after_fork(void) {
   if (has_team) lost_team = true;
@@ -91,7 +93,7 @@ static void rabbet_cpu_watch_forks(void) {
   pthread_atfork(NULL, NULL, rabbet_cpu_after_fork);
 }
 
-rabbet_status_t rabbet_cpu_claim_threads(int threads) {
+static rabbet_status_t rabbet_cpu_claim_threads(int threads) {
   static pthread_once_t once = PTHREAD_ONCE_INIT;
   if (threads <= 1) return rabbet_ok();
   if (lost_team)
@@ -111,4 +113,32 @@ int rabbet_cpu_set_threads(int threads) {
   int before = omp_get_max_threads();
   omp_set_num_threads(threads > 0 ? threads : 1);
   return before;
+}
+
+static void rabbet_cpu_end_team(void) {
+  enum { PAUSE_SOFT = 1 };
+  if (run_depth > 0 || lost_team) return;
+  // Refused in a team of the caller's own. Not omp_pause_resource, which looks
+  // for devices.
+  if (omp_pause_resource_all(PAUSE_SOFT) == 0) has_team = false;
+}
+
+rabbet_status_t rabbet_cpu_begin_threads(int threads, int* out_before) {
+  RABBET_RETURN_IF_ERROR(rabbet_cpu_claim_threads(threads));
+  if (threads > 1 && run_depth == 0 && runs_on_team < RABBET_CPU_TRIAL_RUNS)
+    ++runs_on_team;
+  ++run_depth;
+  *out_before = rabbet_cpu_set_threads(threads);
+  return rabbet_ok();
+}
+
+void rabbet_cpu_end_threads(int before) {
+  rabbet_cpu_set_threads(before);
+  --run_depth;
+  if (has_team && runs_on_team < RABBET_CPU_TRIAL_RUNS) rabbet_cpu_end_team();
+}
+
+void rabbet_cpu_release_threads(void) {
+  rabbet_cpu_end_team();
+  runs_on_team = 0;
 }

@@ -26,9 +26,17 @@ static inline int rabbet_cpu_slots(int threads) {
   return threads > 1 ? threads : 1;
 }
 
-// Fails where the calling thread cannot run loops on `threads` threads: in the
-// child of a fork. Before a run.
-rabbet_status_t rabbet_cpu_claim_threads(int threads);
+// Runs after which a thread keeps its helpers; before, they go with each run.
+// Who warms up is not who serves: helpers that nobody uses any more still count
+// in OpenMP, which lets threads spin only where all have a processor.
+#define RABBET_CPU_TRIAL_RUNS 16
+
+// Around a run on the calling thread, with `threads` threads; runs may be
+// nested. Fails where it cannot have them: in the child of a fork.
+rabbet_status_t rabbet_cpu_begin_threads(int threads, int* out_before);
+void rabbet_cpu_end_threads(int before);
+// The calling thread's helpers go, if it has any and is in no run.
+void rabbet_cpu_release_threads(void);
 // Threads that the calling thread's loops use from now on; returns what it was.
 int rabbet_cpu_set_threads(int threads);
 
