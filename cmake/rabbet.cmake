@@ -14,6 +14,12 @@ function(rabbet_layer name)
     ${PROJECT_SOURCE_DIR}/include ${PROJECT_SOURCE_DIR}/src)
 endfunction()
 
+# The environment in which device "cuda" is the stand-in of tests/cuda_stand_in.
+set(RABBET_STAND_IN_FOLDER ${PROJECT_BINARY_DIR}/tests/cuda_stand_in)
+set(RABBET_STAND_IN_ENVIRONMENT
+  RABBET_CUDA_DRIVER=${RABBET_STAND_IN_FOLDER}/libcuda_stand_in_driver.so
+  RABBET_NVRTC=${RABBET_STAND_IN_FOLDER}/libcuda_stand_in_nvrtc.so)
+
 # What C tests share.
 function(rabbet_test_support)
   if(NOT RABBET_TESTS OR TARGET rabbet_test_support)
@@ -30,7 +36,8 @@ function(rabbet_test_support)
 endfunction()
 
 # rabbet_layer_tests(LIBRARIES...): every *_test.c of the current folder becomes
-# a test linked with these libraries and cmocka.
+# a test linked with these libraries and cmocka; `rabbet_test_environment`, where
+# it is set, lists what else of the environment they need.
 function(rabbet_layer_tests)
   if(NOT RABBET_TESTS)
     return()
@@ -47,7 +54,7 @@ function(rabbet_layer_tests)
     set_tests_properties(${target} PROPERTIES
       WORKING_DIRECTORY ${PROJECT_SOURCE_DIR} LABELS unit
       # Threads of tests that run side by side must not spin.
-      ENVIRONMENT OMP_WAIT_POLICY=passive)
+      ENVIRONMENT "OMP_WAIT_POLICY=passive;${rabbet_test_environment}")
   endforeach()
 endfunction()
 

@@ -7,14 +7,9 @@
 // floating types to nearest even (FP8 saturates), integers from floats towards
 // zero with saturation (NaN is 0), integers from integers by their low bits.
 // No header of a toolkit is needed. Tests compile this as plain C++ for the
-// host with RABBET_STAND_IN.
+// host with RABBET_STAND_IN (tests/cuda_stand_in/kernel_shim.h).
 #pragma once
 
-#ifdef RABBET_STAND_IN
-#include <math.h>
-#include <stdint.h>
-#include <string.h>
-#else
 typedef unsigned char uint8_t;
 typedef signed char int8_t;
 typedef unsigned short uint16_t;
@@ -23,7 +18,6 @@ typedef unsigned int uint32_t;
 typedef int int32_t;
 typedef long long int64_t;
 typedef unsigned long long uint64_t;
-#endif
 
 #define DEVICE static __device__ __forceinline__
 

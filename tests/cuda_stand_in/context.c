@@ -1,0 +1,259 @@
+// The device, its primary context, the names of errors.
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cuda_stand_in/internal.h"
+
+#define CONTEXT_MOST 8
+
+static struct CUctx_st contexts[CONTEXT_MOST];
+_Thread_local CUcontext context_current;
+size_t context_memory_limit = (size_t)1 << 30;
+int context_major = 9, context_minor = 0;
+
+static int context_devices(void) {
+  const char* text = getenv("RABBET_STAND_IN_DEVICES");
+  int count = text && *text ? atoi(text) : 1;
+  return count < CONTEXT_MOST ? count : CONTEXT_MOST;
+}
+
+size_t context_memory(void) {
+  return context_memory_limit;
+}
+
+int context_count(void) {
+  int count = 0;
+  for (int i = 0; i < CONTEXT_MOST; ++i)
+    count += contexts[i].references;
+  return count;
+}
+
+CUcontext context_of_device(int device) {
+  if (device < 0 || device >= CONTEXT_MOST) return NULL;
+  return contexts[device].references > 0 ? &contexts[device] : NULL;
+}
+
+CUresult context_check(unsigned flags) {
+  if (!(flags & NEEDS_CONTEXT)) return CUDA_SUCCESS;
+  if (!context_current) return ERROR_INVALID_CONTEXT;
+  if (context_current->references == 0) return ERROR_CONTEXT_IS_DESTROYED;
+  if (flags & RELEASES) return CUDA_SUCCESS;
+  return context_current->broken;
+}
+
+static CUresult device_check(CUdevice device) {
+  return device >= 0 && device < context_devices() ? CUDA_SUCCESS
+                                                   : CUDA_ERROR_INVALID_DEVICE;
+}
+
+// ---- Errors ----------------------------------------------------------------
+
+static const struct {
+  CUresult code;
+  const char *name, *text;
+} errors[] = {
+    {CUDA_SUCCESS, "CUDA_SUCCESS", "no error"},
+    {CUDA_ERROR_INVALID_VALUE, "CUDA_ERROR_INVALID_VALUE", "invalid argument"},
+    {CUDA_ERROR_OUT_OF_MEMORY, "CUDA_ERROR_OUT_OF_MEMORY", "out of memory"},
+    {CUDA_ERROR_NOT_INITIALIZED, "CUDA_ERROR_NOT_INITIALIZED",
+     "initialization error"},
+    {CUDA_ERROR_NO_DEVICE, "CUDA_ERROR_NO_DEVICE",
+     "no CUDA-capable device is detected"},
+    {CUDA_ERROR_INVALID_DEVICE, "CUDA_ERROR_INVALID_DEVICE",
+     "invalid device ordinal"},
+    {CUDA_ERROR_INVALID_IMAGE, "CUDA_ERROR_INVALID_IMAGE",
+     "device kernel image is invalid"},
+    {ERROR_INVALID_CONTEXT, "CUDA_ERROR_INVALID_CONTEXT",
+     "invalid device context"},
+    {CUDA_ERROR_NO_BINARY_FOR_GPU, "CUDA_ERROR_NO_BINARY_FOR_GPU",
+     "no kernel image is available for execution on the device"},
+    {ERROR_INVALID_HANDLE, "CUDA_ERROR_INVALID_HANDLE",
+     "invalid resource handle"},
+    {ERROR_ILLEGAL_STATE, "CUDA_ERROR_ILLEGAL_STATE",
+     "the operation cannot be performed in the present state"},
+    {CUDA_ERROR_NOT_FOUND, "CUDA_ERROR_NOT_FOUND", "named symbol not found"},
+    {CUDA_ERROR_NOT_READY, "CUDA_ERROR_NOT_READY", "device not ready"},
+    {CUDA_ERROR_ILLEGAL_ADDRESS, "CUDA_ERROR_ILLEGAL_ADDRESS",
+     "an illegal memory access was encountered"},
+    {ERROR_CONTEXT_IS_DESTROYED, "CUDA_ERROR_CONTEXT_IS_DESTROYED",
+     "context is destroyed"},
+    {ERROR_LAUNCH_FAILED, "CUDA_ERROR_LAUNCH_FAILED",
+     "unspecified launch failure"},
+    {CUDA_ERROR_NOT_SUPPORTED, "CUDA_ERROR_NOT_SUPPORTED",
+     "operation not supported"},
+    {CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED,
+     "CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED",
+     "operation not permitted when stream is capturing"},
+    {CUDA_ERROR_STREAM_CAPTURE_INVALIDATED,
+     "CUDA_ERROR_STREAM_CAPTURE_INVALIDATED",
+     "operation failed due to a previous error during capture"},
+    {ERROR_CAPTURE_MERGE, "CUDA_ERROR_STREAM_CAPTURE_MERGE",
+     "operation would result in a merge of separate capture sequences"},
+    {ERROR_CAPTURE_UNMATCHED, "CUDA_ERROR_STREAM_CAPTURE_UNMATCHED",
+     "capture was not ended in the same stream as it began"},
+    {ERROR_CAPTURE_UNJOINED, "CUDA_ERROR_STREAM_CAPTURE_UNJOINED",
+     "capturing stream has unjoined work"},
+    {ERROR_CAPTURE_ISOLATION, "CUDA_ERROR_STREAM_CAPTURE_ISOLATION",
+     "dependency created on uncaptured work in another stream"},
+    {ERROR_CAPTURE_IMPLICIT, "CUDA_ERROR_STREAM_CAPTURE_IMPLICIT",
+     "operation would make the legacy stream depend on a capturing blocking "
+     "stream"},
+    {ERROR_CAPTURED_EVENT, "CUDA_ERROR_CAPTURED_EVENT",
+     "operation not permitted on an event last recorded in a capturing "
+     "stream"},
+    {ERROR_CAPTURE_WRONG_THREAD, "CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD",
+     "attempt to terminate a thread-local capture sequence from another "
+     "thread"},
+    {CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE,
+     "CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE",
+     "the graph update was not performed because it included changes which "
+     "violated constraints specific to instantiated graph update"},
+};
+
+// Neither is logged, counted or made to fail: they describe failures.
+CUresult stand_in_cuGetErrorName(CUresult result, const char** name) {
+  *name = NULL;
+  for (size_t i = 0; i < sizeof(errors) / sizeof(errors[0]); ++i)
+    if (errors[i].code == result) *name = errors[i].name;
+  return *name ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult stand_in_cuGetErrorString(CUresult result, const char** text) {
+  *text = NULL;
+  for (size_t i = 0; i < sizeof(errors) / sizeof(errors[0]); ++i)
+    if (errors[i].code == result) *text = errors[i].text;
+  return *text ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+// ---- The device ------------------------------------------------------------
+
+CUresult stand_in_cuInit(unsigned flags) {
+  ENTRY(cuInit, WITHOUT_DRIVER, ("flags %u", flags),
+        flags != 0              ? CUDA_ERROR_INVALID_VALUE
+        : context_devices() < 1 ? CUDA_ERROR_NO_DEVICE
+                                : CUDA_SUCCESS);
+}
+
+CUresult stand_in_cuDriverGetVersion(int* version) {
+  ENTRY(cuDriverGetVersion, WITHOUT_DRIVER, (" "),
+        (*version = 13000, CUDA_SUCCESS));
+}
+
+CUresult stand_in_cuDeviceGetCount(int* count) {
+  ENTRY(cuDeviceGetCount, 0, (" "), (*count = context_devices(), CUDA_SUCCESS));
+}
+
+CUresult stand_in_cuDeviceGet(CUdevice* device, int ordinal) {
+  ENTRY(cuDeviceGet, 0, ("%d", ordinal),
+        (*device = ordinal, device_check(ordinal)));
+}
+
+CUresult stand_in_cuDeviceGetName(char* name, int size, CUdevice device) {
+  ENTRY(cuDeviceGetName, 0, ("%d", device),
+        (snprintf(name, (size_t)size, "Stand-in GPU"), device_check(device)));
+}
+
+static const struct {
+  int attribute, value;
+} attributes[] = {
+    {CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK, 1024},
+    {2, 1024},        // the most threads of a block along x,
+    {3, 1024},        // y
+    {4, 64},          // and z
+    {5, 2147483647},  // the most blocks along x,
+    {6, 65535},       // y
+    {7, 65535},       // and z
+    {CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK, 49152},
+    {CU_DEVICE_ATTRIBUTE_WARP_SIZE, 32},
+    // Few, so that small tensors make kernels loop.
+    {CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, 4},
+    {CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE, 1 << 20},
+    {CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR, 2048},
+    {CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN, 232448},
+    {CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED, 1},
+};
+
+static CUresult device_attribute(int* value, int attribute, CUdevice device) {
+  if (device_check(device) != CUDA_SUCCESS) return CUDA_ERROR_INVALID_DEVICE;
+  if (attribute == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)
+    return *value = context_major, CUDA_SUCCESS;
+  if (attribute == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)
+    return *value = context_minor, CUDA_SUCCESS;
+  for (size_t i = 0; i < sizeof(attributes) / sizeof(attributes[0]); ++i)
+    if (attributes[i].attribute == attribute)
+      return *value = attributes[i].value, CUDA_SUCCESS;
+  return CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult stand_in_cuDeviceGetAttribute(int* value, int attribute,
+                                       CUdevice device) {
+  ENTRY(cuDeviceGetAttribute, 0, ("%d of %d", attribute, device),
+        device_attribute(value, attribute, device));
+}
+
+CUresult stand_in_cuDeviceTotalMem(size_t* bytes, CUdevice device) {
+  ENTRY(cuDeviceTotalMem, 0, ("%d", device),
+        (*bytes = context_memory(), device_check(device)));
+}
+
+// ---- Contexts --------------------------------------------------------------
+
+static CUresult context_retain(CUcontext* context, CUdevice device) {
+  if (device_check(device) != CUDA_SUCCESS) return CUDA_ERROR_INVALID_DEVICE;
+  contexts[device].device = device;
+  ++contexts[device].references;
+  *context = &contexts[device];
+  return CUDA_SUCCESS;
+}
+
+CUresult stand_in_cuDevicePrimaryCtxRetain(CUcontext* context,
+                                           CUdevice device) {
+  ENTRY(cuDevicePrimaryCtxRetain, 0, ("%d", device),
+        context_retain(context, device));
+}
+
+// The last release destroys what is in the context; keeping it till then is
+// reported.
+static CUresult context_release(CUdevice device) {
+  if (device_check(device) != CUDA_SUCCESS) return CUDA_ERROR_INVALID_DEVICE;
+  CUcontext context = &contexts[device];
+  if (context->references == 0) return ERROR_INVALID_CONTEXT;
+  if (--context->references > 0) return CUDA_SUCCESS;
+  context->broken = CUDA_SUCCESS;
+  if (context_count() > 0) return CUDA_SUCCESS;
+  stream_drain_all();
+  int objects = memory_count() + stream_count() + event_count() +
+                module_count() + graph_count() + graph_exec_count();
+  if (objects > 0) {
+    misuse(
+        "the context goes with %d allocations, %d streams, %d events, %d "
+        "modules and %d graphs in it",
+        memory_count(), stream_count(), event_count(), module_count(),
+        graph_count() + graph_exec_count());
+    memory_report();
+  }
+  return CUDA_SUCCESS;
+}
+
+CUresult stand_in_cuDevicePrimaryCtxRelease(CUdevice device) {
+  ENTRY(cuDevicePrimaryCtxRelease, RELEASES, ("%d", device),
+        context_release(device));
+}
+
+CUresult stand_in_cuCtxGetCurrent(CUcontext* context) {
+  ENTRY(cuCtxGetCurrent, 0, (" "), (*context = context_current, CUDA_SUCCESS));
+}
+
+static CUresult context_set(CUcontext context) {
+  bool known = context == NULL;
+  for (int i = 0; i < CONTEXT_MOST; ++i)
+    known = known || (context == &contexts[i] && context->references > 0);
+  if (!known) return ERROR_INVALID_CONTEXT;
+  context_current = context;
+  return CUDA_SUCCESS;
+}
+
+CUresult stand_in_cuCtxSetCurrent(CUcontext context) {
+  ENTRY(cuCtxSetCurrent, 0, ("%p", (void*)context), context_set(context));
+}

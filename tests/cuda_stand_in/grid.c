@@ -1,0 +1,461 @@
+// Runs a grid on the host: blocks one after another, and the threads of a block
+// as fibers that change places where they wait for each other.
+//
+// A fiber runs one thread after another as long as none waits, so that a kernel
+// without barriers is a plain loop. One that waits keeps its fiber, and another
+// fiber goes on with the threads that have not begun.
+#define _GNU_SOURCE
+#include <pthread.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#ifndef __x86_64__
+#include <ucontext.h>
+#endif
+
+#include "cuda_stand_in/internal.h"
+
+#define THREADS_MOST 1024
+#define WARP 32
+#define STACK ((size_t)128 << 10)
+// Sanitizers do not follow changes of the stack.
+#define UNWATCHED \
+  __attribute__((no_sanitize("address"), no_sanitize("thread"), noinline))
+
+typedef enum thread_state_t {
+  THREAD_RUNNABLE,
+  THREAD_AT_BARRIER,
+  THREAD_IN_WARP,
+  THREAD_DONE,
+} thread_state_t;
+
+typedef struct fiber_t {
+#ifdef __x86_64__
+  void* top;  // of its stack, where it waits
+#else
+  ucontext_t context;
+#endif
+  uint8_t* stack;
+} fiber_t;
+
+typedef struct thread_t {
+  thread_state_t state;
+  fiber_t* fiber;
+  // What it hands to its warp, and gets.
+  int op;
+  unsigned mask, from, bytes, ballot;
+  uint8_t in[16], out[16];
+} thread_t;
+
+static struct {
+  const launch_t* launch;
+  struct stand_in_module* state;
+  unsigned thread_count;
+  thread_t threads[THREADS_MOST];
+  uint16_t order[THREADS_MOST];  // in which threads begin
+  unsigned begun, finished, at_barrier;
+  int current;                   // the thread that runs
+  uint16_t queue[THREADS_MOST];  // threads to go on with
+  unsigned queue_first, queue_count;
+  fiber_t* fibers[THREADS_MOST + 1];
+  unsigned fiber_count;
+  fiber_t* idle[THREADS_MOST + 1];
+  unsigned idle_count;
+  fiber_t* running;
+  fiber_t scheduler;
+  uint8_t* shared;  // ends at a page that nobody may touch
+  sigjmp_buf escape;
+  volatile bool inside;
+  const void* volatile fault_address;
+  volatile int fault_signal;
+  uint64_t launches;
+} grid;
+
+// ---- Changing stacks -------------------------------------------------------
+
+#ifdef __x86_64__
+// Saves what the calling convention keeps, and goes on where `to` waits.
+void stand_in_switch(void** save, void* to);
+__asm__(
+    ".text\n"
+    ".type stand_in_switch, @function\n"
+    "stand_in_switch:\n"
+    "  pushq %rbp\n"
+    "  pushq %rbx\n"
+    "  pushq %r12\n"
+    "  pushq %r13\n"
+    "  pushq %r14\n"
+    "  pushq %r15\n"
+    "  movq %rsp, (%rdi)\n"
+    "  movq %rsi, %rsp\n"
+    "  popq %r15\n"
+    "  popq %r14\n"
+    "  popq %r13\n"
+    "  popq %r12\n"
+    "  popq %rbx\n"
+    "  popq %rbp\n"
+    "  ret\n"
+    ".size stand_in_switch, . - stand_in_switch\n");
+
+UNWATCHED static void fiber_switch(fiber_t* from, fiber_t* to) {
+  stand_in_switch(&from->top, to->top);
+}
+
+static void fiber_prepare(fiber_t* fiber, void (*entry)(void), size_t offset) {
+  void** top = (void**)(fiber->stack + STACK - 64 - offset);
+  *--top = NULL;  // where the entry would return to; keeps its alignment
+  *--top = (void*)(uintptr_t)entry;
+  for (int i = 0; i < 6; ++i)
+    *--top = NULL;
+  fiber->top = top;
+}
+#else
+UNWATCHED static void fiber_switch(fiber_t* from, fiber_t* to) {
+  swapcontext(&from->context, &to->context);
+}
+
+static void fiber_prepare(fiber_t* fiber, void (*entry)(void), size_t offset) {
+  getcontext(&fiber->context);
+  fiber->context.uc_stack.ss_sp = fiber->stack;
+  fiber->context.uc_stack.ss_size = STACK - offset;
+  fiber->context.uc_link = NULL;
+  makecontext(&fiber->context, entry, 0);
+}
+#endif
+
+// ---- Threads ---------------------------------------------------------------
+
+UNWATCHED static void grid_place(int thread) {
+  const unsigned* block = grid.launch->block;
+  unsigned t = (unsigned)thread;
+  grid.current = thread;
+  grid.state->thread = (struct stand_in_uint3){
+      t % block[0], t / block[0] % block[1], t / block[0] / block[1]};
+  grid.state->lane = t % WARP;
+}
+
+UNWATCHED static void grid_wake(unsigned thread) {
+  grid.threads[thread].state = THREAD_RUNNABLE;
+  unsigned at = (grid.queue_first + grid.queue_count++) % THREADS_MOST;
+  grid.queue[at] = (uint16_t)thread;
+}
+
+// All that have not ended have arrived.
+UNWATCHED static void barrier_check(void) {
+  if (grid.at_barrier == 0 ||
+      grid.at_barrier + grid.finished < grid.thread_count)
+    return;
+  grid.at_barrier = 0;
+  for (unsigned i = 0; i < grid.thread_count; ++i) {
+    unsigned t = grid.order[i];
+    if (grid.threads[t].state == THREAD_AT_BARRIER) grid_wake(t);
+  }
+}
+
+UNWATCHED static void fiber_entry(void) {
+  for (;;) {
+    while (grid.begun < grid.thread_count) {
+      int t = grid.order[grid.begun++];
+      grid_place(t);
+      grid.threads[t].state = THREAD_RUNNABLE;
+      grid.threads[t].fiber = grid.running;
+      grid.launch->function->kernel->call(grid.launch->parameters);
+      // Here `grid.current` is `t` again, though others ran in between.
+      grid.threads[grid.current].state = THREAD_DONE;
+      ++grid.finished;
+      barrier_check();
+    }
+    grid.idle[grid.idle_count++] = grid.running;
+    fiber_switch(grid.running, &grid.scheduler);
+  }
+}
+
+UNWATCHED static void thread_wait(void) {
+  int thread = grid.current;
+  fiber_switch(grid.threads[thread].fiber, &grid.scheduler);
+  grid_place(thread);
+}
+
+UNWATCHED static void grid_sync_threads(void) {
+  grid.threads[grid.current].state = THREAD_AT_BARRIER;
+  ++grid.at_barrier;
+  barrier_check();
+  thread_wait();
+}
+
+// ---- Warps -----------------------------------------------------------------
+
+// Lanes of `mask` that run; others hand in nothing.
+UNWATCHED static unsigned warp_living(unsigned first, unsigned mask) {
+  unsigned living = 0;
+  for (unsigned i = 0; i < WARP && first + i < grid.thread_count; ++i)
+    if (mask >> i & 1 && grid.threads[first + i].state != THREAD_DONE)
+      living |= 1u << i;
+  return living;
+}
+
+UNWATCHED static bool warp_has_arrived(unsigned first, unsigned lanes,
+                                       const thread_t* like) {
+  for (unsigned i = 0; i < WARP; ++i) {
+    if (!(lanes >> i & 1)) continue;
+    const thread_t* t = &grid.threads[first + i];
+    if (t->state != THREAD_IN_WARP || t->mask != like->mask ||
+        t->op != like->op)
+      return false;
+  }
+  return true;
+}
+
+UNWATCHED static void warp_exchange(unsigned first, unsigned lanes) {
+  unsigned ballot = 0;
+  for (unsigned i = 0; i < WARP; ++i)
+    if (lanes >> i & 1 && grid.threads[first + i].in[0]) ballot |= 1u << i;
+  for (unsigned i = 0; i < WARP; ++i) {
+    if (!(lanes >> i & 1)) continue;
+    thread_t* t = &grid.threads[first + i];
+    t->ballot = ballot;
+    // What a lane gets of one that takes no part is not defined: NaN here.
+    if (lanes >> (t->from % WARP) & 1)
+      memcpy(t->out, grid.threads[first + t->from % WARP].in, sizeof(t->out));
+    else
+      memset(t->out, 0xFF, sizeof(t->out));
+    grid_wake(first + i);
+  }
+}
+
+static void grid_fail(const char* message);
+
+UNWATCHED static unsigned grid_warp(unsigned mask, int op, void* value,
+                                    unsigned bytes, unsigned from) {
+  int current = grid.current;
+  thread_t* t = &grid.threads[current];
+  unsigned first = (unsigned)current / WARP * WARP;
+  if (!(mask >> (current % WARP) & 1))
+    grid_fail("a lane is not in the mask that it gives");
+  if (bytes > sizeof(t->in)) grid_fail("a shuffle of more than 16 bytes");
+  t->op = op;
+  t->mask = mask;
+  t->from = from;
+  for (unsigned i = 0; i < bytes; ++i)
+    t->in[i] = ((uint8_t*)value)[i];
+  t->state = THREAD_IN_WARP;
+  // Lanes that have not begun yet are still to come.
+  unsigned lanes = warp_living(first, mask);
+  if (warp_has_arrived(first, lanes, t)) warp_exchange(first, lanes);
+  thread_wait();
+  for (unsigned i = 0; i < bytes; ++i)
+    ((uint8_t*)value)[i] = t->out[i];
+  return t->ballot;
+}
+
+// A lane that ended may be what others wait for.
+UNWATCHED static void warps_check(void) {
+  for (unsigned t = 0; t < grid.thread_count; ++t) {
+    if (grid.threads[t].state != THREAD_IN_WARP) continue;
+    unsigned first = t / WARP * WARP;
+    unsigned lanes = warp_living(first, grid.threads[t].mask);
+    if (warp_has_arrived(first, lanes, &grid.threads[t]))
+      warp_exchange(first, lanes);
+  }
+}
+
+// ---- Blocks ----------------------------------------------------------------
+
+UNWATCHED static fiber_t* fiber_get(void) {
+  if (grid.idle_count > 0) return grid.idle[--grid.idle_count];
+  fiber_t* fiber = calloc(1, sizeof(*fiber));
+  if (!fiber) return NULL;
+  fiber->stack = mmap(NULL, STACK, PROT_READ | PROT_WRITE,
+                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (fiber->stack == MAP_FAILED) {
+    free(fiber);
+    return NULL;
+  }
+  mprotect(fiber->stack, 4096, PROT_NONE);
+  // Stacks do not all begin at the same lines of the cache.
+  fiber_prepare(fiber, fiber_entry, grid.fiber_count % 61 * 192);
+  grid.fibers[grid.fiber_count++] = fiber;
+  return fiber;
+}
+
+// Fibers in the middle of a thread that will not go on are begun anew.
+static void fibers_reset(void) {
+  grid.idle_count = 0;
+  for (unsigned i = 0; i < grid.fiber_count; ++i) {
+    fiber_prepare(grid.fibers[i], fiber_entry, i % 61 * 192);
+    grid.idle[grid.idle_count++] = grid.fibers[i];
+  }
+}
+
+UNWATCHED static void grid_resume(fiber_t* fiber) {
+  grid.running = fiber;
+  fiber_switch(&grid.scheduler, fiber);
+}
+
+UNWATCHED static void grid_run_block(void) {
+  grid.begun = grid.finished = grid.at_barrier = 0;
+  grid.queue_first = grid.queue_count = 0;
+  for (unsigned i = 0; i < grid.thread_count; ++i)
+    grid.threads[i].state = THREAD_RUNNABLE;
+  while (grid.finished < grid.thread_count) {
+    if (grid.begun < grid.thread_count) {
+      fiber_t* fiber = fiber_get();
+      if (!fiber) grid_fail("no memory for a thread's stack");
+      grid_resume(fiber);
+      continue;
+    }
+    if (grid.queue_count == 0) warps_check();
+    if (grid.queue_count == 0)
+      grid_fail("threads wait for each other, and none can go on");
+    unsigned t = grid.queue[grid.queue_first];
+    grid.queue_first = (grid.queue_first + 1) % THREADS_MOST;
+    --grid.queue_count;
+    grid_resume(grid.threads[t].fiber);
+  }
+}
+
+// Threads begin in another order from block to block: forwards, backwards, and
+// from the middle.
+static void grid_order(uint64_t block) {
+  unsigned count = grid.thread_count;
+  unsigned start = block % 3 == 2 ? count / 2 : 0;
+  for (unsigned i = 0; i < count; ++i) {
+    unsigned t = (i + start) % count;
+    grid.order[i] = (uint16_t)(block % 3 == 1 ? count - 1 - t : t);
+  }
+}
+
+// What shared memory holds at first is not defined.
+static void grid_spoil_shared(const launch_t* launch) {
+  const CUmodule module = launch->function->module;
+  memset(module->shared_begin, 0xFF, module->shared_size);
+  memset(module->state->dynamic_shared, 0xFF, launch->shared_bytes);
+}
+
+// ---- What goes wrong -------------------------------------------------------
+
+static void grid_tell(const char* what) {
+  const struct stand_in_module* s = grid.state;
+  misuse("kernel %s, block %u %u %u, thread %u %u %u: %s",
+         grid.launch->function->kernel->name, s->block.x, s->block.y,
+         s->block.z, s->thread.x, s->thread.y, s->thread.z, what);
+}
+
+static void grid_fail(const char* message) {
+  grid_tell(message);
+  grid.fault_address = NULL;
+  siglongjmp(grid.escape, 1);
+}
+
+static struct sigaction grid_before[3];
+static const int grid_signals[] = {SIGSEGV, SIGBUS, SIGFPE};
+
+static void grid_on_signal(int number, siginfo_t* info, void* context) {
+  (void)context;
+  grid.fault_signal = number;
+  grid.fault_address = info->si_addr;
+  siglongjmp(grid.escape, 2);
+}
+
+static void grid_catch(bool on) {
+  static uint8_t stack[16384];
+  static stack_t before;
+  if (on) {
+    const stack_t own = {.ss_sp = stack, .ss_size = sizeof(stack)};
+    sigaltstack(&own, &before);
+  }
+  for (int i = 0; i < 3; ++i) {
+    struct sigaction action = {.sa_sigaction = grid_on_signal,
+                               .sa_flags = SA_SIGINFO | SA_ONSTACK};
+    if (on)
+      sigaction(grid_signals[i], &action, &grid_before[i]);
+    else
+      sigaction(grid_signals[i], &grid_before[i], NULL);
+  }
+  if (!on) sigaltstack(&before, NULL);
+}
+
+static void grid_tell_fault(void) {
+  char text[256];
+  if (grid.fault_signal == SIGFPE)
+    snprintf(text, sizeof(text), "an integer is divided by zero");
+  else if (!grid.fault_address)
+    snprintf(text, sizeof(text),
+             "an access at 0, or one of 16 bytes that is not aligned");
+  else
+    snprintf(text, sizeof(text), "an access out of bounds at %s",
+             memory_describe(grid.fault_address));
+  grid_tell(text);
+}
+
+// ---- Grids -----------------------------------------------------------------
+
+static const struct stand_in_runtime grid_runtime = {
+    .sync_threads = grid_sync_threads,
+    .warp = grid_warp,
+    .fail = grid_fail,
+};
+
+// Dynamic shared memory ends where a page begins that nobody may touch.
+static uint8_t* grid_shared(size_t bytes) {
+  const size_t most = 232448 + 1024;
+  if (!grid.shared) {
+    size_t pages = (most + 4095) / 4096 * 4096;
+    uint8_t* memory = mmap(NULL, pages + 4096, PROT_READ | PROT_WRITE,
+                           MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (memory == MAP_FAILED) return NULL;
+    mprotect(memory + pages, 4096, PROT_NONE);
+    grid.shared = memory + pages;
+  }
+  return grid.shared - (bytes + 15) / 16 * 16;
+}
+
+UNWATCHED static void grid_run_blocks(const launch_t* launch) {
+  struct stand_in_module* state = grid.state;
+  const unsigned* g = launch->grid;
+  uint64_t count = (uint64_t)g[0] * g[1] * g[2];
+  bool backwards = grid.launches++ % 2 == 1;
+  for (uint64_t i = 0; i < count; ++i) {
+    uint64_t b = backwards ? count - 1 - i : i;
+    state->block = (struct stand_in_uint3){(unsigned)(b % g[0]),
+                                           (unsigned)(b / g[0] % g[1]),
+                                           (unsigned)(b / g[0] / g[1])};
+    if (i < 3 || grid.thread_count < 64) grid_order(i);
+    grid_spoil_shared(launch);
+    grid_run_block();
+  }
+}
+
+CUresult grid_run(const launch_t* launch) {
+  const CUmodule module = launch->function->module;
+  grid.launch = launch;
+  grid.state = module->state;
+  grid.thread_count = launch->block[0] * launch->block[1] * launch->block[2];
+  *grid.state = (struct stand_in_module){
+      .abi = STAND_IN_ABI,
+      .block_extent = {launch->block[0], launch->block[1], launch->block[2]},
+      .grid_extent = {launch->grid[0], launch->grid[1], launch->grid[2]},
+      .dynamic_shared = grid_shared(launch->shared_bytes),
+      .dynamic_shared_bytes = launch->shared_bytes,
+      .runtime = &grid_runtime};
+  grid_catch(true);
+  int escaped = sigsetjmp(grid.escape, 1);
+  if (escaped == 0) grid_run_blocks(launch);
+  grid_catch(false);
+  if (escaped == 2) grid_tell_fault();
+  if (escaped != 0) fibers_reset();
+  return escaped == 0   ? CUDA_SUCCESS
+         : escaped == 1 ? ERROR_LAUNCH_FAILED
+                        : CUDA_ERROR_ILLEGAL_ADDRESS;
+}
+
+__attribute__((destructor(150))) static void grid_end(void) {
+  for (unsigned i = 0; i < grid.fiber_count; ++i) {
+    munmap(grid.fibers[i]->stack, STACK);
+    free(grid.fibers[i]);
+  }
+  grid.fiber_count = grid.idle_count = 0;
+}

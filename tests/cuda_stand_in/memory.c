@@ -1,0 +1,247 @@
+// Device memory and pinned host memory: pages of the host, with a page behind
+// them that nobody may touch, a pattern in what is left of the last page, and
+// nothing given back at once.
+#define _GNU_SOURCE
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "cuda_stand_in/internal.h"
+
+#define PAGE ((size_t)4096)
+#define GUARD_BYTE 0xA7
+// Fresh memory: NaN in every floating type.
+#define FRESH_BYTE 0xFF
+#define GRAVES 512
+
+static struct {
+  allocation_t* list;  // by address
+  size_t count, room;
+  size_t bytes;                 // of the device
+  allocation_t graves[GRAVES];  // freed lately: still unmapped for all
+  size_t next_grave;
+} memory;
+
+// The index of the first allocation that begins above `address`.
+static size_t memory_above(const void* address) {
+  size_t low = 0, high = memory.count;
+  while (low < high) {
+    size_t middle = (low + high) / 2;
+    if ((const void*)memory.list[middle].data <= address)
+      low = middle + 1;
+    else
+      high = middle;
+  }
+  return low;
+}
+
+static allocation_t* memory_at(const void* address) {
+  size_t above = memory_above(address);
+  return above > 0 ? &memory.list[above - 1] : NULL;
+}
+
+const allocation_t* memory_find(const void* address, size_t size) {
+  const allocation_t* a = memory_at(address);
+  if (!a) return NULL;
+  size_t at = (size_t)((const uint8_t*)address - a->data);
+  return at <= a->size && size <= a->size - at ? a : NULL;
+}
+
+const char* memory_describe(const void* address) {
+  static char text[160];
+  const uint8_t* at = address;
+  const allocation_t* a = memory_at(address);
+  if (a && at < a->data + a->mapped) {
+    snprintf(text, sizeof(text), "%p: byte %zu of %zu that were allocated",
+             address, (size_t)(at - a->data), a->size);
+    return text;
+  }
+  for (size_t i = 0; i < GRAVES; ++i) {
+    const allocation_t* grave = &memory.graves[i];
+    if (!grave->data || at < grave->data || at >= grave->data + grave->mapped)
+      continue;
+    snprintf(text, sizeof(text), "%p: byte %zu of %zu that are freed", address,
+             (size_t)(at - grave->data), grave->size);
+    return text;
+  }
+  snprintf(text, sizeof(text), "%p, which was never allocated", address);
+  return text;
+}
+
+CUresult memory_new(size_t size, bool host, void** out_memory) {
+  *out_memory = NULL;
+  if (size == 0) return CUDA_ERROR_INVALID_VALUE;
+  if (!host &&
+      (size > context_memory() || memory.bytes > context_memory() - size))
+    return CUDA_ERROR_OUT_OF_MEMORY;
+  size_t pages = (size + PAGE - 1) / PAGE * PAGE;
+  if (memory.count == memory.room) {
+    size_t room = 2 * memory.room + 64;
+    allocation_t* list = realloc(memory.list, room * sizeof(*list));
+    if (!list) return CUDA_ERROR_OUT_OF_MEMORY;
+    memory.list = list;
+    memory.room = room;
+  }
+  uint8_t* data = mmap(NULL, pages + PAGE, PROT_READ | PROT_WRITE,
+                       MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (data == MAP_FAILED) return CUDA_ERROR_OUT_OF_MEMORY;
+  mprotect(data + pages, PAGE, PROT_NONE);
+  memset(data, FRESH_BYTE, size);
+  memset(data + size, GUARD_BYTE, pages - size);
+  size_t at = memory_above(data);
+  memmove(memory.list + at + 1, memory.list + at,
+          (memory.count - at) * sizeof(*memory.list));
+  memory.list[at] = (allocation_t){
+      .data = data, .size = size, .mapped = pages + PAGE, .host = host};
+  ++memory.count;
+  if (!host) memory.bytes += size;
+  *out_memory = data;
+  return CUDA_SUCCESS;
+}
+
+static void memory_check_one(const allocation_t* a, const char* after) {
+  for (const uint8_t* at = a->data + a->size; at < a->data + a->mapped - PAGE;
+       ++at) {
+    if (*at == GUARD_BYTE) continue;
+    misuse("written past the end of an allocation (%s), found at %s",
+           memory_describe(at), after);
+    return;
+  }
+}
+
+void memory_check(const char* after) {
+  for (size_t i = 0; i < memory.count; ++i)
+    memory_check_one(&memory.list[i], after);
+}
+
+static void memory_bury(const allocation_t* a) {
+  allocation_t* grave = &memory.graves[memory.next_grave++ % GRAVES];
+  if (grave->data) munmap(grave->data, grave->mapped);
+  *grave = *a;
+  // The pages go, the addresses stay unusable for a while.
+  mmap(a->data, a->mapped, PROT_NONE,
+       MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1, 0);
+}
+
+CUresult memory_delete(void* address, bool host) {
+  allocation_t* a = memory_at(address);
+  if (!a || a->data != address || a->host != host) {
+    misuse("freeing what is no allocation of that kind: %s",
+           memory_describe(address));
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  memory_check_one(a, "its end");
+  if (!host) memory.bytes -= a->size;
+  memory_bury(a);
+  size_t at = (size_t)(a - memory.list);
+  --memory.count;
+  memmove(memory.list + at, memory.list + at + 1,
+          (memory.count - at) * sizeof(*memory.list));
+  return CUDA_SUCCESS;
+}
+
+size_t memory_bytes(void) {
+  return memory.bytes;
+}
+int memory_count(void) {
+  return (int)memory.count;
+}
+
+void memory_report(void) {
+  for (size_t i = 0; i < memory.count && i < 16; ++i)
+    fprintf(stderr, "  %zu bytes of %s at %p\n", memory.list[i].size,
+            memory.list[i].host ? "pinned memory" : "the device",
+            (void*)memory.list[i].data);
+}
+
+// ---- Entries ---------------------------------------------------------------
+
+static CUresult memory_info(size_t* available, size_t* total) {
+  *total = context_memory();
+  *available = memory.bytes < *total ? *total - memory.bytes : 0;
+  return CUDA_SUCCESS;
+}
+
+CUresult stand_in_cuMemGetInfo(size_t* available, size_t* total) {
+  ENTRY(cuMemGetInfo, NEEDS_CONTEXT, (" "), memory_info(available, total));
+}
+
+static CUresult memory_allocate(CUdeviceptr* address, size_t size) {
+  void* data = NULL;
+  CUresult result = memory_new(size, false, &data);
+  *address = (CUdeviceptr)(uintptr_t)data;
+  log_add(", at %p", data);
+  return result;
+}
+
+CUresult stand_in_cuMemAlloc(CUdeviceptr* address, size_t size) {
+  ENTRY(cuMemAlloc, NEEDS_CONTEXT | UNSAFE_IN_CAPTURE, ("size %zu", size),
+        memory_allocate(address, size));
+}
+
+// The real one, too, waits for the device.
+static CUresult memory_free(CUdeviceptr address) {
+  if (address == 0) return CUDA_SUCCESS;
+  stream_drain_all();
+  return memory_delete((void*)(uintptr_t)address, false);
+}
+
+CUresult stand_in_cuMemFree(CUdeviceptr address) {
+  ENTRY(cuMemFree, NEEDS_CONTEXT | UNSAFE_IN_CAPTURE | RELEASES,
+        ("%p", (void*)(uintptr_t)address), memory_free(address));
+}
+
+// The address is there at once; the memory, in stream order.
+static CUresult memory_allocate_async(CUdeviceptr* address, size_t size,
+                                      CUstream stream) {
+  *address = 0;
+  stream = stream_resolve(stream);
+  if (!stream) return ERROR_INVALID_HANDLE;
+  if (stream->capture) {
+    capture_invalidate(stream->capture);
+    return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+  }
+  return memory_allocate(address, size);
+}
+
+CUresult stand_in_cuMemAllocAsync(CUdeviceptr* address, size_t size,
+                                  CUstream stream) {
+  ENTRY(cuMemAllocAsync, NEEDS_CONTEXT,
+        ("size %zu, stream %d", size, stream_number(stream)),
+        memory_allocate_async(address, size, stream));
+}
+
+static CUresult memory_free_async(CUdeviceptr address, CUstream stream) {
+  void* data = (void*)(uintptr_t)address;
+  allocation_t* a = memory_at(data);
+  if (!a || a->data != data || a->host || a->freed) {
+    misuse("freeing what is no device memory: %s", memory_describe(data));
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  op_t op = {.type = OP_FREE, .target = data};
+  CUresult result = stream_submit(stream, &op);
+  if (result == CUDA_SUCCESS) a->freed = true;
+  return result;
+}
+
+CUresult stand_in_cuMemFreeAsync(CUdeviceptr address, CUstream stream) {
+  ENTRY(cuMemFreeAsync, NEEDS_CONTEXT | RELEASES,
+        ("%p, stream %d", (void*)(uintptr_t)address, stream_number(stream)),
+        memory_free_async(address, stream));
+}
+
+CUresult stand_in_cuMemHostAlloc(void** address, size_t size, unsigned flags) {
+  ENTRY(cuMemHostAlloc, NEEDS_CONTEXT | UNSAFE_IN_CAPTURE,
+        ("size %zu, flags %u", size, flags), memory_new(size, true, address));
+}
+
+static CUresult memory_free_host(void* address) {
+  stream_drain_all();
+  return memory_delete(address, true);
+}
+
+CUresult stand_in_cuMemFreeHost(void* address) {
+  ENTRY(cuMemFreeHost, NEEDS_CONTEXT | UNSAFE_IN_CAPTURE | RELEASES,
+        ("%p", address), memory_free_host(address));
+}

@@ -1,0 +1,373 @@
+// Modules: shared objects that the stand-in compiler made (nvrtc.c), loaded
+// from memory. Their functions, and the copies of a launch's parameters.
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "cuda_stand_in/internal.h"
+
+static int modules_alive;
+int module_count(void) {
+  return modules_alive;
+}
+
+// ---- Images ----------------------------------------------------------------
+
+// A file in memory that holds the shared object; -1 where there is none.
+static int image_file(const void* data, size_t size) {
+  int file = memfd_create("cuda_stand_in", MFD_CLOEXEC);
+  if (file < 0) return -1;
+  size_t at = 0;
+  while (at < size) {
+    ssize_t written = write(file, (const char*)data + at, size - at);
+    if (written <= 0) break;
+    at += (size_t)written;
+  }
+  if (at == size) return file;
+  close(file);
+  return -1;
+}
+
+static int hex_digit(char c) {
+  if (c >= '0' && c <= '9') return c - '0';
+  return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+}
+
+static int image_from_ptx(const char* text) {
+  char* at = NULL;
+  size_t size = strtoull(text + strlen(STAND_IN_PTX), &at, 10);
+  if (*at != '\n' || strlen(++at) < 2 * size) return -1;
+  uint8_t* data = malloc(size);
+  if (!data) return -1;
+  bool good = true;
+  for (size_t i = 0; i < size; ++i) {
+    int high = hex_digit(at[2 * i]), low = hex_digit(at[2 * i + 1]);
+    good = good && high >= 0 && low >= 0;
+    data[i] = (uint8_t)(high << 4 | low);
+  }
+  int file = good ? image_file(data, size) : -1;
+  free(data);
+  return file;
+}
+
+static CUresult image_open(const void* image, int* out_file) {
+  if (strncmp(image, STAND_IN_PTX, strlen(STAND_IN_PTX)) == 0) {
+    *out_file = image_from_ptx(image);
+    return *out_file >= 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_IMAGE;
+  }
+  struct stand_in_image header;
+  if (strncmp(image, STAND_IN_CUBIN, 8) != 0) return CUDA_ERROR_INVALID_IMAGE;
+  memcpy(&header, image, sizeof(header));
+  // Machine code runs on its own generation, from its own minor version on.
+  if ((int)header.major != context_major || (int)header.minor > context_minor)
+    return CUDA_ERROR_NO_BINARY_FOR_GPU;
+  *out_file = image_file((const char*)image + sizeof(header), header.size);
+  return *out_file >= 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_IMAGE;
+}
+
+// ---- Modules ---------------------------------------------------------------
+
+static void module_free(CUmodule module) {
+  if (module->handle) dlclose(module->handle);
+  free(module->functions);
+  free(module);
+}
+
+static bool module_bind(CUmodule module) {
+  module->state = dlsym(module->handle, "stand_in_module");
+  module->kernels = dlsym(module->handle, "stand_in_kernels");
+  module->shared_begin = dlsym(module->handle, "stand_in_bss_begin");
+  uint8_t** end = dlsym(module->handle, "stand_in_bss_end");
+  if (!module->state || !module->kernels || !module->shared_begin || !end)
+    return false;
+  module->shared_begin = *(uint8_t**)module->shared_begin;
+  module->shared_size = (size_t)(*end - module->shared_begin);
+  if (module->state->abi != STAND_IN_ABI) return false;
+  while (module->kernels[module->count].name)
+    ++module->count;
+  module->functions = calloc(module->count + 1, sizeof(struct CUfunc_st));
+  for (size_t i = 0; module->functions && i < module->count; ++i)
+    module->functions[i] = (struct CUfunc_st){
+        .module = module, .kernel = &module->kernels[i], .most_shared = 49152};
+  return module->functions != NULL;
+}
+
+static CUresult module_load(CUmodule* out_module, const void* image) {
+  *out_module = NULL;
+  int file = -1;
+  CUresult result = image_open(image, &file);
+  if (result != CUDA_SUCCESS) return result;
+  CUmodule module = calloc(1, sizeof(*module));
+  char path[48];
+  snprintf(path, sizeof(path), "/proc/self/fd/%d", file);
+  if (module) module->handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+  if (module && !module->handle)
+    fprintf(stderr, "CUDA stand-in: %s\n", dlerror());
+  close(file);
+  if (!module || !module->handle || !module_bind(module)) {
+    if (module) module_free(module);
+    return CUDA_ERROR_INVALID_IMAGE;
+  }
+  ++modules_alive;
+  *out_module = module;
+  return CUDA_SUCCESS;
+}
+
+CUresult stand_in_cuModuleLoadData(CUmodule* module, const void* image) {
+  ENTRY(cuModuleLoadData, NEEDS_CONTEXT | UNSAFE_IN_CAPTURE, (" "),
+        module_load(module, image));
+}
+
+static CUresult module_unload(CUmodule module) {
+  if (!module) return ERROR_INVALID_HANDLE;
+  if (stream_uses(module)) {
+    misuse("a module is unloaded whose kernels are still to run");
+    stream_drain_all();
+  }
+  module_free(module);
+  --modules_alive;
+  return CUDA_SUCCESS;
+}
+
+CUresult stand_in_cuModuleUnload(CUmodule module) {
+  ENTRY(cuModuleUnload, NEEDS_CONTEXT | UNSAFE_IN_CAPTURE | RELEASES, (" "),
+        module_unload(module));
+}
+
+static CUresult module_function(CUfunction* function, CUmodule module,
+                                const char* name) {
+  *function = NULL;
+  if (!module) return ERROR_INVALID_HANDLE;
+  for (size_t i = 0; i < module->count; ++i)
+    if (strcmp(module->kernels[i].name, name) == 0)
+      *function = &module->functions[i];
+  return *function ? CUDA_SUCCESS : CUDA_ERROR_NOT_FOUND;
+}
+
+CUresult stand_in_cuModuleGetFunction(CUfunction* function, CUmodule module,
+                                      const char* name) {
+  ENTRY(cuModuleGetFunction, NEEDS_CONTEXT, ("%s", name),
+        module_function(function, module, name));
+}
+
+// ---- Functions -------------------------------------------------------------
+
+static int function_most_threads(CUfunction function) {
+  unsigned bound = function->kernel->most_threads;
+  return bound > 0 && bound < 1024 ? (int)bound : 1024;
+}
+
+static CUresult function_get(int* value, int attribute, CUfunction function) {
+  if (!function) return ERROR_INVALID_HANDLE;
+  switch (attribute) {
+    case CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK:
+      *value = function_most_threads(function);
+      return CUDA_SUCCESS;
+    case CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES:
+      *value = (int)function->module->shared_size;
+      return CUDA_SUCCESS;
+    case CU_FUNC_ATTRIBUTE_NUM_REGS:
+      *value = 32;
+      return CUDA_SUCCESS;
+    case CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES:
+      *value = function->most_shared;
+      return CUDA_SUCCESS;
+    default:
+      return CUDA_ERROR_INVALID_VALUE;
+  }
+}
+
+CUresult stand_in_cuFuncGetAttribute(int* value, int attribute,
+                                     CUfunction function) {
+  ENTRY(cuFuncGetAttribute, NEEDS_CONTEXT, ("%d", attribute),
+        function_get(value, attribute, function));
+}
+
+static CUresult function_set(CUfunction function, int attribute, int value) {
+  if (!function) return ERROR_INVALID_HANDLE;
+  if (attribute == CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED)
+    return CUDA_SUCCESS;
+  if (attribute != CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES ||
+      value < 0 || value > 232448)
+    return CUDA_ERROR_INVALID_VALUE;
+  function->most_shared = value;
+  return CUDA_SUCCESS;
+}
+
+CUresult stand_in_cuFuncSetAttribute(CUfunction function, int attribute,
+                                     int value) {
+  ENTRY(cuFuncSetAttribute, NEEDS_CONTEXT, ("%d, %d", attribute, value),
+        function_set(function, attribute, value));
+}
+
+// ---- Launches --------------------------------------------------------------
+
+static bool geometry_is_good(CUfunction function, const unsigned grid[3],
+                             const unsigned block[3], unsigned shared_bytes) {
+  static const unsigned most_grid[] = {2147483647, 65535, 65535};
+  static const unsigned most_block[] = {1024, 1024, 64};
+  for (int i = 0; i < 3; ++i)
+    if (grid[i] < 1 || grid[i] > most_grid[i] || block[i] < 1 ||
+        block[i] > most_block[i])
+      return false;
+  return block[0] * block[1] * block[2] <=
+             (unsigned)function_most_threads(function) &&
+         shared_bytes <= (unsigned)function->most_shared;
+}
+
+CUresult launch_new(CUfunction function, const unsigned grid[3],
+                    const unsigned block[3], unsigned shared_bytes,
+                    void** parameters, launch_t** out_launch) {
+  *out_launch = NULL;
+  if (!function) return ERROR_INVALID_HANDLE;
+  if (!geometry_is_good(function, grid, block, shared_bytes))
+    return CUDA_ERROR_INVALID_VALUE;
+  const struct stand_in_kernel* kernel = function->kernel;
+  size_t bytes = sizeof(launch_t) + 64;
+  bytes += kernel->count * sizeof(void*);
+  for (unsigned i = 0; i < kernel->count; ++i) {
+    if (!parameters || !parameters[i]) return CUDA_ERROR_INVALID_VALUE;
+    bytes += (kernel->sizes[i] + 63) / 64 * 64;
+  }
+  bytes = (bytes + 63) / 64 * 64;
+  launch_t* launch = aligned_alloc(64, bytes);
+  if (!launch) return CUDA_ERROR_OUT_OF_MEMORY;
+  *launch = (launch_t){.function = function, .shared_bytes = shared_bytes};
+  memcpy(launch->grid, grid, sizeof(launch->grid));
+  memcpy(launch->block, block, sizeof(launch->block));
+  launch->parameters = (void**)(launch + 1);
+  uintptr_t at = (uintptr_t)(launch->parameters + kernel->count);
+  at = (at + 63) / 64 * 64;
+  for (unsigned i = 0; i < kernel->count; ++i) {
+    launch->parameters[i] = (void*)at;
+    memcpy((void*)at, parameters[i], kernel->sizes[i]);
+    at += (kernel->sizes[i] + 63) / 64 * 64;
+  }
+  *out_launch = launch;
+  return CUDA_SUCCESS;
+}
+
+// Parameters of up to 8 bytes as numbers, larger ones as their size.
+static void launch_log(const launch_t* launch) {
+  const struct stand_in_kernel* kernel = launch->function->kernel;
+  log_add(", parameters");
+  for (unsigned i = 0; i < kernel->count; ++i) {
+    uint64_t value = 0;
+    if (kernel->sizes[i] > sizeof(value)) {
+      log_add(" [%u bytes]", kernel->sizes[i]);
+      continue;
+    }
+    memcpy(&value, launch->parameters[i], kernel->sizes[i]);
+    log_add(" 0x%llx", (unsigned long long)value);
+  }
+}
+
+static CUresult launch_submit(CUfunction function, const unsigned grid[3],
+                              const unsigned block[3], unsigned shared_bytes,
+                              CUstream stream, void** parameters) {
+  launch_t* launch = NULL;
+  CUresult result =
+      launch_new(function, grid, block, shared_bytes, parameters, &launch);
+  if (result != CUDA_SUCCESS) return result;
+  launch_log(launch);
+  op_t op = {.type = OP_KERNEL, .launch = launch};
+  return stream_submit(stream, &op);
+}
+
+static const char* function_name(CUfunction function) {
+  return function ? function->kernel->name : "(no function)";
+}
+
+CUresult stand_in_cuLaunchKernel(CUfunction function, unsigned grid_x,
+                                 unsigned grid_y, unsigned grid_z,
+                                 unsigned block_x, unsigned block_y,
+                                 unsigned block_z, unsigned shared_bytes,
+                                 CUstream stream, void** parameters,
+                                 void** extra) {
+  const unsigned grid[] = {grid_x, grid_y, grid_z};
+  const unsigned block[] = {block_x, block_y, block_z};
+  ENTRY(cuLaunchKernel, NEEDS_CONTEXT,
+        ("%s, grid %u %u %u, block %u %u %u, shared %u, stream %d",
+         function_name(function), grid_x, grid_y, grid_z, block_x, block_y,
+         block_z, shared_bytes, stream_number(stream)),
+        extra ? CUDA_ERROR_NOT_SUPPORTED
+              : launch_submit(function, grid, block, shared_bytes, stream,
+                              parameters));
+}
+
+// Clusters and cooperation are logged; kernels that use them are not run here.
+static void config_log(const CUlaunchConfig* config) {
+  for (unsigned i = 0; i < config->numAttrs; ++i) {
+    const CUlaunchAttribute* attribute = &config->attrs[i];
+    if (attribute->id == CU_LAUNCH_ATTRIBUTE_COOPERATIVE)
+      log_add(", cooperative %d", attribute->value.cooperative);
+    if (attribute->id == CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION)
+      log_add(", cluster %u %u %u", attribute->value.clusterDim.x,
+              attribute->value.clusterDim.y, attribute->value.clusterDim.z);
+  }
+}
+
+static CUresult launch_config(const CUlaunchConfig* config, CUfunction function,
+                              void** parameters) {
+  const unsigned grid[] = {config->gridDimX, config->gridDimY,
+                           config->gridDimZ};
+  const unsigned block[] = {config->blockDimX, config->blockDimY,
+                            config->blockDimZ};
+  config_log(config);
+  return launch_submit(function, grid, block, config->sharedMemBytes,
+                       config->hStream, parameters);
+}
+
+CUresult stand_in_cuLaunchKernelEx(const CUlaunchConfig* config,
+                                   CUfunction function, void** parameters,
+                                   void** extra) {
+  ENTRY(cuLaunchKernelEx, NEEDS_CONTEXT,
+        ("%s, grid %u %u %u, block %u %u %u, shared %u, stream %d",
+         function_name(function), config->gridDimX, config->gridDimY,
+         config->gridDimZ, config->blockDimX, config->blockDimY,
+         config->blockDimZ, config->sharedMemBytes,
+         stream_number(config->hStream)),
+        extra ? CUDA_ERROR_NOT_SUPPORTED
+              : launch_config(config, function, parameters));
+}
+
+// Tensor maps need hardware that the stand-in has none of: it notes what they
+// are made from, for tests of that.
+static CUresult tensor_map(CUtensorMap* map, CUtensorMapDataType type,
+                           uint32_t rank, void* address, const uint64_t* dims,
+                           const uint64_t* strides, const uint32_t* box,
+                           const uint32_t* element_strides) {
+  if (rank < 1 || rank > 5 || !memory_find(address, 1) ||
+      (uintptr_t)address % 16 != 0)
+    return CUDA_ERROR_INVALID_VALUE;
+  memset(map, 0, sizeof(*map));
+  map->opaque[0] = (uint64_t)(uintptr_t)address;
+  map->opaque[1] = (uint64_t)type << 32 | rank;
+  for (uint32_t i = 0; i < rank; ++i) {
+    if (dims[i] < 1 || box[i] < 1 || box[i] > 256 || element_strides[i] < 1 ||
+        (i + 1 < rank && strides[i] % 16 != 0))
+      return CUDA_ERROR_INVALID_VALUE;
+    map->opaque[2 + i] = dims[i];
+    map->opaque[7 + i] = i + 1 < rank ? strides[i] : 0;
+  }
+  for (uint32_t i = 0; i < rank; ++i)
+    map->opaque[12 + i / 2] |= (uint64_t)box[i] << 32 * (i % 2);
+  return CUDA_SUCCESS;
+}
+
+CUresult stand_in_cuTensorMapEncodeTiled(
+    CUtensorMap* map, CUtensorMapDataType type, uint32_t rank, void* address,
+    const uint64_t* dims, const uint64_t* strides, const uint32_t* box,
+    const uint32_t* element_strides, int interleave, int swizzle,
+    int l2_promotion, int oob_fill) {
+  ENTRY(cuTensorMapEncodeTiled, 0,
+        ("type %d, rank %u, at %p, interleave %d, swizzle %d, promotion %d, "
+         "fill %d",
+         type, rank, address, interleave, swizzle, l2_promotion, oob_fill),
+        tensor_map(map, type, rank, address, dims, strides, box,
+                   element_strides));
+}
