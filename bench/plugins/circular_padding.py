@@ -31,11 +31,14 @@ def circ_pad_tune(
     return [trtp.AutoTuneCombination("FP32, FP32", layouts)]
 
 
+LINEAR = trt.TensorFormat.LINEAR
+
+
 def rows(tensor: trtp.Tensor) -> tuple[Any, int]:
     """The tensor with a row's values in its last axis, and how many of them lie
     at one place."""
     array = np.asarray(tensor)
-    if tensor.format == trt.TensorFormat.LINEAR:
+    if tensor.format is LINEAR:
         return array, 1
     if array.ndim == 4:  # channels last, or all in one block
         array = array.transpose(0, 2, 3, 1)[:, np.newaxis]

@@ -33,6 +33,12 @@ def error_code(error: BaseException) -> ErrorCodeTRT:
     return ErrorCodeTRT.FAILED_EXECUTION
 
 
+def report(self: Any, error: Exception) -> None:
+    """Tells an object's `error_recorder`, if it has one."""
+    if self.error_recorder is not None:
+        self.error_recorder.report_error(error_code(error), str(error))
+
+
 def recorded(method: Method) -> Method:
     """Reports what `method` raises to its object's `error_recorder`, if that
     has one; the exception goes on."""
@@ -42,8 +48,7 @@ def recorded(method: Method) -> Method:
         try:
             return method(self, *args, **kwargs)
         except Exception as error:
-            if self.error_recorder is not None:
-                self.error_recorder.report_error(error_code(error), str(error))
+            report(self, error)
             raise
 
     return call  # type: ignore[return-value]

@@ -13,7 +13,7 @@ from ._callbacks import IErrorRecorder, ILogger, IOutputAllocator, IProfiler, ch
 from ._dims import Dims
 from ._errors import FailedPreconditionError, NotFoundError
 from ._managed import Fixed, Managed
-from ._recorder import recorded
+from ._recorder import recorded, report
 
 
 class IoInfo(NamedTuple):
@@ -317,10 +317,14 @@ class IExecutionContext(_rabbet.Context, Managed):
         """Accepted: each run reports by itself."""
         return True
 
-    @recorded
+    # Without the decorator, as calls of small plans would notice it.
     def execute_async_v3(self, stream_handle: int = 0) -> bool:
         """Runs on a stream; on the CPU (stream 0) it is done when this returns."""
-        self._execute(stream_handle)
+        try:
+            self._execute(stream_handle)
+        except Exception as error:
+            report(self, error)
+            raise
         return True
 
     @recorded

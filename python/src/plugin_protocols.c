@@ -198,15 +198,6 @@ static rabbet_py_element_t rabbet_py_element(rabbet_dtype_t dtype) {
   return elements[dtype];
 }
 
-static bool rabbet_py_row_major_extent(const rabbet_py_tensor_t* self) {
-  int64_t stride = 1;
-  for (int32_t i = self->extent.rank - 1; i >= 0; --i) {
-    if (self->extent.d[i] != 1 && self->strides[i] != stride) return false;
-    stride *= self->extent.d[i];
-  }
-  return true;
-}
-
 static int rabbet_py_buffer_refuse(rabbet_py_tensor_t* self, int flags,
                                    const char* code) {
   if (self->device.type != RABBET_DL_CPU) {
@@ -222,8 +213,7 @@ static int rabbet_py_buffer_refuse(rabbet_py_tensor_t* self, int flags,
                  "%R: inputs are read-only; to work in place, return "
                  "input.aliased() from the register function",
                  (PyObject*)self);
-  } else if ((flags & PyBUF_STRIDES) != PyBUF_STRIDES &&
-             !rabbet_py_row_major_extent(self)) {
+  } else if ((flags & PyBUF_STRIDES) != PyBUF_STRIDES && !self->row_major) {
     PyErr_Format(PyExc_BufferError, "%R is not row-major", (PyObject*)self);
   } else {
     return 0;
@@ -237,15 +227,12 @@ int rabbet_py_tensor_get_buffer(PyObject* object, Py_buffer* view, int flags) {
   if (!rabbet_py_tensor_usable(self)) return -1;
   const char* code = rabbet_py_element(self->dtype).code;
   if (rabbet_py_buffer_refuse(self, flags, code)) return -1;
-  Py_ssize_t item = rabbet_dtype_bits(self->dtype) / 8, count = 1;
-  for (int32_t i = 0; i < self->extent.rank; ++i)
-    count *= self->extent.d[i];
   _Static_assert(sizeof(Py_ssize_t) == sizeof(int64_t), "64-bit hosts only");
   *view = (Py_buffer){
       .buf = self->data,
       .obj = Py_NewRef(object),
-      .len = count * item,
-      .itemsize = item,
+      .len = self->length,
+      .itemsize = self->item,
       .readonly = !self->writable,
       .ndim = self->extent.rank,
       .format = (flags & PyBUF_FORMAT) ? (char*)code : NULL,

@@ -50,9 +50,16 @@ static void rabbet_py_tensor_layout(rabbet_py_tensor_t* self) {
     rabbet_status_ignore(status);
     rabbet_py_row_major(&self->extent, self->strides);
   }
-  for (int32_t i = 0; i < self->extent.rank; ++i) {
+  self->item = bits / 8;
+  self->row_major = true;
+  int64_t dense = 1;
+  for (int32_t i = self->extent.rank - 1; i >= 0; --i) {
     self->byte_strides[i] = (Py_ssize_t)(self->strides[i] * bits / 8);
+    if (self->extent.d[i] != 1 && self->strides[i] != dense)
+      self->row_major = false;
+    dense *= self->extent.d[i];
   }
+  self->length = (Py_ssize_t)dense * self->item;
 }
 
 rabbet_py_tensor_t* rabbet_py_tensor_new(const rabbet_plugin_view_t* view,

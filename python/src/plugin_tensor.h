@@ -16,6 +16,8 @@ typedef struct rabbet_py_tensor_t {
   rabbet_dims_t extent;              // rank -1: cannot be exported
   int64_t strides[RABBET_MAX_RANK];  // in elements, of extent
   Py_ssize_t byte_strides[RABBET_MAX_RANK];
+  Py_ssize_t item, length;  // bytes of an element, of extent
+  bool row_major;           // extent's strides
   rabbet_dl_device_t device;
   bool logical;  // extent is the logical shape
   bool writable;

@@ -189,13 +189,14 @@ static rabbet_status_t rabbet_py_output_shape(rabbet_py_runner_t* runner,
                                               rabbet_py_lane_t* lane,
                                               size_t i) {
   rabbet_py_output_t* output = &lane->outputs[i];
+  size_t io = runner->input_count + i;
   output->fresh = false;
-  rabbet_status_t status = rabbet_context_shape(
-      lane->context, runner->input_count + i, &output->dims);
-  if (!rabbet_is_ok(status) || output->told || rabbet_py_known(&output->dims)) {
-    return status;
-  }
-  return rabbet_py_tell(runner, lane, i);
+  output->bytes = 0;
+  rabbet_status_t status =
+      rabbet_context_shape(lane->context, io, &output->dims);
+  if (!rabbet_is_ok(status) || output->told) return status;
+  if (!rabbet_py_known(&output->dims)) return rabbet_py_tell(runner, lane, i);
+  return rabbet_context_bytes(lane->context, io, &output->bytes);
 }
 
 // Sets shapes and addresses; finds the outputs' shapes when a shape or a value
@@ -211,6 +212,8 @@ static rabbet_status_t rabbet_py_bind_inputs(rabbet_py_runner_t* runner,
       changed = true;
       input->bound = false;
       status = rabbet_context_set_input_shape(lane->context, i, &input->dims);
+      if (!rabbet_is_ok(status)) break;
+      status = rabbet_context_bytes(lane->context, i, &input->bytes);
       if (!rabbet_is_ok(status)) break;
       input->set = input->dims;
       input->bound = true;
@@ -421,32 +424,32 @@ static int rabbet_py_copy_input(rabbet_py_lane_t* lane, size_t i,
   input->held = copy;
   input->data = PyBytes_AsString(copy);
   rabbet_status_t status =
-      rabbet_context_set_address(lane->context, i, input->data);
+      rabbet_context_set_host_address(lane->context, i, input->data);
   return rabbet_is_ok(status) ? 0 : rabbet_py_raise_int(status);
 }
 
+static bool rabbet_py_overlap(const rabbet_py_input_t* input,
+                              const rabbet_py_output_t* output) {
+  return !input->on_device && !output->on_device && input->bytes > 0 &&
+         (rabbet_py_is_within(output->data, input->data, input->bytes) ||
+          rabbet_py_is_within(input->data, output->data, output->bytes));
+}
+
 // Arrays given by `out` may overlap inputs, which a run refuses unless an
-// operator that works in place wants just that.
+// operator that works in place wants just that. Those of a GPU it does refuse.
 static int rabbet_py_part_overlaps(rabbet_py_runner_t* runner,
                                    rabbet_py_lane_t* lane) {
-  for (size_t i = 0; i < runner->input_count; ++i) {
-    const void* from = lane->inputs[i].data;
-    size_t bytes = 0;
-    rabbet_status_t status = rabbet_context_bytes(lane->context, i, &bytes);
-    if (!rabbet_is_ok(status)) return rabbet_py_raise_int(status);
-    for (size_t k = 0; k < runner->output_count; ++k) {
-      size_t io = runner->input_count + k, size = 0;
-      const void* to = lane->outputs[k].data;
-      if (lane->outputs[k].told) continue;
-      status = rabbet_context_bytes(lane->context, io, &size);
-      if (!rabbet_is_ok(status)) return rabbet_py_raise_int(status);
-      bool in_place =
-          rabbet_engine_io(runner->engine, io)->aliased_input == (int32_t)i;
-      if ((from == to && in_place) || !(rabbet_py_is_within(to, from, bytes) ||
-                                        rabbet_py_is_within(from, to, size)))
+  for (size_t k = 0; k < runner->output_count; ++k) {
+    const rabbet_py_output_t* output = &lane->outputs[k];
+    const rabbet_io_t* io =
+        rabbet_engine_io(runner->engine, runner->input_count + k);
+    for (size_t i = 0; output->bytes > 0 && i < runner->input_count; ++i) {
+      const rabbet_py_input_t* input = &lane->inputs[i];
+      bool in_place = io->aliased_input == (int32_t)i;
+      if (!rabbet_py_overlap(input, output) ||
+          (in_place && input->data == output->data))
         continue;
-      if (rabbet_py_copy_input(lane, i, bytes)) return -1;
-      break;
+      if (rabbet_py_copy_input(lane, i, input->bytes)) return -1;
     }
   }
   return 0;

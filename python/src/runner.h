@@ -10,6 +10,7 @@ typedef struct rabbet_py_input_t {
   PyObject* object;  // borrowed argument
   void* data;
   rabbet_dims_t dims, set;
+  size_t bytes;    // of `set`
   bool bound;      // `set` is valid
   bool on_device;  // `data` is an address of the engine's GPU
   bool has_view;
@@ -19,6 +20,7 @@ typedef struct rabbet_py_input_t {
 
 typedef struct rabbet_py_output_t {
   rabbet_dims_t dims;
+  size_t bytes;          // of dims; 0 where the run tells them
   bool told;             // the run tells its shape
   bool fresh;            // empty_args are for dims
   PyObject* empty_args;  // of numpy.empty
