@@ -3,6 +3,7 @@
 // output's bytes evenly.
 #include <string.h>
 
+#include "device/common/concatenation.h"
 #include "device/cpu/cpu.h"
 #include "device/cpu/move.h"
 #include "device/cpu/parallel.h"
@@ -16,24 +17,6 @@ struct rabbet_kernel_state_t {
 };
 
 // ---- Proposing -------------------------------------------------------------
-
-// Whether the inputs' memory can be put one after the other: blocks of
-// channels must be full but for the last input's.
-static bool rabbet_concatenation_fits(const rabbet_group_t* group,
-                                      rabbet_format_t format) {
-  const rabbet_group_node_t* node = &group->nodes[0];
-  const rabbet_format_info_t* info = rabbet_format_info(format);
-  const rabbet_dims_t* out = &group->values[node->outputs[0]].dims;
-  if (out->rank < info->min_rank) return false;
-  int64_t axis = rabbet_node_int(node, "axis");
-  if (info->block == 1 || (axis != 1 && axis != 1 - out->rank)) return true;
-  for (size_t i = 0; i + 1 < node->input_count; ++i) {
-    if (group->values[node->inputs[i]].dims.d[1] % info->block != 0) {
-      return false;
-    }
-  }
-  return true;
-}
 
 static rabbet_status_t rabbet_cpu_concatenation_body(
     rabbet_proposal_t* proposal) {
@@ -67,72 +50,6 @@ static rabbet_status_t rabbet_cpu_concatenation_propose(
 
 // ---- Preparing -------------------------------------------------------------
 
-static rabbet_status_t rabbet_concatenation_check(
-    const rabbet_group_node_t* node, const rabbet_dims_t* in,
-    const rabbet_dims_t* out, int64_t axis, int64_t sum, bool is_last) {
-  bool fits = in->rank == out->rank;
-  for (int32_t i = 0; fits && i < in->rank; ++i) {
-    fits = i == axis || in->d[i] == out->d[i];
-  }
-  if (fits && (!is_last || sum == out->d[axis])) return rabbet_ok();
-  char a[128], b[128];
-  return RABBET_STATUS(RABBET_STATUS_OUT_OF_RANGE,
-                       "layer '%s': an input has shape %s, which does not fit "
-                       "into the output of shape %s along axis %lld",
-                       node->name, rabbet_dims_print(in, a, sizeof(a)),
-                       rabbet_dims_print(out, b, sizeof(b)), (long long)axis);
-}
-
-static rabbet_status_t rabbet_concatenation_add(
-    const rabbet_node_kernel_t* kernel, const rabbet_dims_t* dims,
-    rabbet_format_t format, int32_t axis, bool is_last, int64_t* out_bytes) {
-  const rabbet_format_info_t* info = rabbet_format_info(format);
-  rabbet_dims_t physical;
-  *out_bytes = 0;
-  RABBET_RETURN_IF_ERROR(rabbet_format_physical_dims(format, dims, &physical));
-  if (axis == 1 && !is_last && info->block > 1 &&
-      dims->d[1] % info->block != 0) {
-    return RABBET_STATUS(RABBET_STATUS_UNSUPPORTED,
-                         "layer '%s': %lld channels do not fill blocks of %d",
-                         kernel->node->name, (long long)dims->d[1],
-                         info->block);
-  }
-  rabbet_dtype_t dtype = kernel->group->values[kernel->node->inputs[0]].dtype;
-  *out_bytes = rabbet_dtype_bits(dtype) / 8;
-  if (info->channels_last)
-    axis = axis == 0 ? 0 : axis == 1 ? dims->rank - 1 : axis - 1;
-  for (int32_t i = axis; i < physical.rank; ++i)
-    *out_bytes *= physical.d[i];
-  return rabbet_ok();
-}
-
-static rabbet_status_t rabbet_concatenation_set(
-    const rabbet_node_kernel_t* kernel, const rabbet_dims_t* dims,
-    rabbet_kernel_state_t* state) {
-  const rabbet_group_node_t* node = kernel->node;
-  const rabbet_dims_t* out = &dims[node->outputs[0]];
-  rabbet_format_t format = kernel->group->values[node->outputs[0]].format;
-  int32_t axis = (int32_t)rabbet_node_int(node, "axis");
-  if (axis < 0) axis += out->rank;
-  int64_t sum = 0, bytes = 0;
-  size_t total = 0;
-  for (size_t i = 0; i < node->input_count; ++i) {
-    const rabbet_dims_t* in = &dims[node->inputs[i]];
-    bool is_last = i + 1 == node->input_count;
-    if (axis < in->rank) sum += in->d[axis];
-    RABBET_RETURN_IF_ERROR(
-        rabbet_concatenation_check(node, in, out, axis, sum, is_last));
-    RABBET_RETURN_IF_ERROR(
-        rabbet_concatenation_add(kernel, in, format, axis, is_last, &bytes));
-    state->begins[i + 1] = state->begins[i] + bytes;
-  }
-  RABBET_RETURN_IF_ERROR(rabbet_tensor_bytes(
-      kernel->group->values[node->outputs[0]].dtype, format, out, &total));
-  state->row = state->begins[node->input_count];
-  state->outer = state->row > 0 ? (int64_t)total / state->row : 0;
-  return rabbet_ok();
-}
-
 static rabbet_status_t rabbet_cpu_concatenation_prepare(
     rabbet_kernel_t* base, const rabbet_kernel_shapes_t* shapes,
     rabbet_kernel_state_t** out_state, size_t* out_workspace) {
@@ -142,8 +59,9 @@ static rabbet_status_t rabbet_cpu_concatenation_prepare(
   RABBET_RETURN_IF_ERROR(rabbet_node_state_allocate(
       base, sizeof(**out_state) + (count + 1) * sizeof(int64_t), out_state));
   (*out_state)->input_count = count;
-  rabbet_status_t status =
-      rabbet_concatenation_set(kernel, shapes->dims, *out_state);
+  rabbet_status_t status = rabbet_concatenation_begins(
+      kernel, shapes->dims, (*out_state)->begins, &(*out_state)->outer);
+  (*out_state)->row = (*out_state)->begins[count];
   if (!rabbet_is_ok(status)) {
     rabbet_node_state_destroy(base, *out_state);
     *out_state = NULL;

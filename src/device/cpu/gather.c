@@ -2,6 +2,7 @@
 // behind the index are contiguous.
 #include <string.h>
 
+#include "device/common/gather.h"
 #include "device/cpu/cpu.h"
 #include "device/cpu/move.h"
 #include "device/cpu/parallel.h"
@@ -109,19 +110,6 @@ static void rabbet_gather_set_element(const rabbet_dims_t* data,
   state->count = rabbet_gather_product(indices, 0, data->rank - 1);
 }
 
-static bool rabbet_gather_agrees(const rabbet_dims_t* data,
-                                 const rabbet_dims_t* indices, int64_t mode,
-                                 int32_t axis, int32_t batch) {
-  bool fits = true;
-  for (int32_t i = 0; mode != RABBET_GATHER_ELEMENT && i < batch; ++i) {
-    fits = fits && data->d[i] == indices->d[i];
-  }
-  for (int32_t i = 0; mode == RABBET_GATHER_ELEMENT && i < data->rank; ++i) {
-    fits = fits && (i == axis || indices->d[i] <= data->d[i]);
-  }
-  return fits;
-}
-
 static rabbet_status_t rabbet_cpu_gather_prepare(
     rabbet_kernel_t* base, const rabbet_kernel_shapes_t* shapes,
     rabbet_kernel_state_t** out_state, size_t* out_workspace) {
@@ -134,14 +122,7 @@ static rabbet_status_t rabbet_cpu_gather_prepare(
   int32_t axis = (int32_t)rabbet_node_int(node, "axis");
   if (axis < 0) axis += data->rank;
   *out_workspace = 0;
-  if (!rabbet_gather_agrees(data, indices, mode, axis, batch)) {
-    char a[128], b[128];
-    return RABBET_STATUS(RABBET_STATUS_OUT_OF_RANGE,
-                         "layer '%s': input 'indices' of shape %s does not fit "
-                         "data of shape %s",
-                         node->name, rabbet_dims_print(indices, a, sizeof(a)),
-                         rabbet_dims_print(data, b, sizeof(b)));
-  }
+  RABBET_RETURN_IF_ERROR(rabbet_gather_check(node, data, indices));
   RABBET_RETURN_IF_ERROR(
       rabbet_node_state_allocate(base, sizeof(**out_state), out_state));
   rabbet_kernel_state_t* state = *out_state;
