@@ -39,8 +39,8 @@ install(FILES ${PROJECT_BINARY_DIR}/rabbet-config.cmake
 
 if(RABBET_WHEEL)
   # The script lies in <environment>/bin; where the package is seen from there
-  # depends on the Python version; `pip install --target` puts both side by side.
-  set(rpath "$ORIGIN/../rabbet/lib")
+  # depends on the Python version.
+  set(rpath "")
   foreach(minor RANGE 11 20)
     list(APPEND rpath
       "$ORIGIN/../lib/python3.${minor}/site-packages/rabbet/lib"

@@ -1,0 +1,262 @@
+// Strided moves, slices with padding and transposes of elements of SIZE bytes
+// (-DSIZE=1, 2, 4, 8). Bound by bytes: each element is read and written once.
+#include "pieces.cuh"
+#include "moves.cuh"
+
+enum { WRAP = 1, CLAMP = 2, FILL = 3, REFLECT = 4 };
+
+// -1: filled. With 32 bits, no more than one period away (the host knows).
+__device__ __forceinline__ int32_t map_position(int mode,
+                                                const move_axis_t& axis,
+                                                int32_t at) {
+  int32_t low = at * axis.low_factor + axis.low_add;
+  int32_t high = at * axis.high_factor + axis.high_add;
+  return at < 0 ? low : at < (int32_t)axis.in ? at : high;
+}
+__device__ __forceinline__ int64_t map_position(int mode,
+                                                const move_axis_t& axis,
+                                                int64_t at) {
+  int64_t in = axis.in;
+  if (at >= 0 && at < in) return at;
+  if (mode == CLAMP) return at < 0 ? 0 : in - 1;
+  if (mode != WRAP && mode != REFLECT) return -1;
+  if (in == 1) return 0;
+  int64_t period = mode == WRAP ? in : 2 * (in - 1);
+  at %= period;
+  if (at < 0) at += period;
+  return at < in ? at : period - at;
+}
+
+// BYTES: of what the parameters count as an element.
+template <int BYTES, class I>
+struct move_source {
+  typedef typename element<BYTES>::type E;
+  enum { SKIPS = 0 };
+  enum { UNROLLED = sizeof(I) == 4 ? MOVE_AXES_SMALL : 1 };
+  const E* source;
+  const typename element<SIZE>::type* filling;
+  const move_t& move;
+
+  __device__ __forceinline__ void fill(E& value) const {
+    if (!filling) return;
+    words_t words = {{0, 0, 0, 0}};
+#pragma unroll
+    for (int i = 0; i < 16 / SIZE; ++i) {
+      enum { W = SIZE < 4 ? 4 / SIZE : 1, UP = SIZE < 4 ? 1 : SIZE / 4 };
+      put_element(words.w + i / W * UP, SIZE < 4 ? i % W : 0, *filling);
+    }
+    value = get_element<BYTES>(words, 0);
+  }
+
+  // The place of a row; false: filled.
+  __device__ __forceinline__ bool find_row(I row, I& offset) const {
+    bool inside = true;
+    offset = (I)move.offset;
+#pragma unroll(UNROLLED)
+    for (int i = 1; i < (UNROLLED > 1 ? UNROLLED : MOVE_AXES); ++i) {
+      if (i >= move.rank) break;
+      const move_axis_t& axis = move.axes[i];
+      I rest = divide(row, axis.extent);
+      I at = row - rest * (I)axis.extent.divisor;
+      row = rest;
+      at = map_position(move.mode, axis, (I)axis.start + at * (I)axis.step);
+      inside = inside && at >= 0;
+      offset += at * (I)axis.source;
+    }
+    return inside;
+  }
+
+  __device__ __forceinline__ run_t<E, I> operator()(I at) const {
+    const move_axis_t& axis = move.axes[0];
+    I row = divide(at, move.row), length = (I)move.row.divisor;
+    I in_row = at - row * length, unit = (I)move.unit.divisor, offset;
+    I i = divide(in_row, move.unit);
+    I in_unit = in_row - i * unit;
+    run_t<E, I> run = {0, 1, length - in_row, false};
+    if (!find_row(row, offset)) return run;
+    I position = (I)axis.start + i * (I)axis.step, units = 1;
+    bool joined = axis.step == 1 && axis.source == unit;
+    if (move.is_inside) {
+      if (unit == 1) {
+        run.step = axis.source * axis.step;
+      } else if (!joined) {
+        run.left = unit - in_unit;
+      }
+    } else {
+      I extent = (I)axis.extent.divisor, in = (I)axis.in, left = extent - i;
+      if (position < 0 || position >= in) {
+        if (axis.step == 1 && move.mode == FILL) {
+          units = position < 0 && -position < left ? -position : left;
+        }
+        position = map_position(move.mode, axis, position);
+      } else if (joined) {
+        units = in - position < left ? in - position : left;
+      }
+      run.left = units * unit - in_unit;
+    }
+    offset += position * (I)axis.source + in_unit;
+    if (position >= 0) run.source = source + offset;
+    run.is_roomy = offset >= 4 && offset + 20 <= (I)move.size;
+    return run;
+  }
+};
+
+#define MOVE_KERNEL(name, bytes, pieces, index)                              \
+  extern "C" __global__ void __launch_bounds__(256)                          \
+      name(const element<bytes>::type* source, element<bytes>::type* target, \
+           const element<SIZE>::type* filling,                               \
+           const __grid_constant__ move_t move) {                            \
+    move_source<bytes, index> locate = {source, filling, move};        \
+    write_pieces<bytes, pieces, index>(locate, target, (index)move.count);   \
+  }
+
+// Of elements, and of 16 bytes at a time.
+MOVE_KERNEL(move_narrow, SIZE, 2, int32_t)
+MOVE_KERNEL(move_wide, 16, 4, int32_t)
+MOVE_KERNEL(move_narrow_large, SIZE, 1, int64_t)
+MOVE_KERNEL(move_wide_large, 16, 1, int64_t)
+
+// ---- Transposes
+
+// A unit is an element, or a word of several where the addresses allow.
+template <class E>
+__device__ __forceinline__ void split_unit(const E& unit, E* tile) {
+  *tile = unit;
+}
+__device__ __forceinline__ void split_unit(uint32_t unit, uint16_t* tile) {
+  tile[0] = (uint16_t)unit, tile[1] = (uint16_t)(unit >> 16);
+}
+__device__ __forceinline__ void split_unit(uint32_t unit, uint8_t* tile) {
+  tile[0] = (uint8_t)unit, tile[1] = (uint8_t)(unit >> 8);
+  tile[2] = (uint8_t)(unit >> 16), tile[3] = (uint8_t)(unit >> 24);
+}
+template <class E>
+__device__ __forceinline__ void join_unit(const E* tile, int pitch, E& unit) {
+  unit = *tile;
+}
+__device__ __forceinline__ void join_unit(const uint16_t* tile, int pitch,
+                                          uint32_t& unit) {
+  unit = tile[0] | (uint32_t)tile[pitch] << 16;
+}
+__device__ __forceinline__ void join_unit(const uint8_t* tile, int pitch,
+                                          uint32_t& unit) {
+  unit = tile[0] | (uint32_t)tile[pitch] << 8 |
+         (uint32_t)tile[2 * pitch] << 16 | (uint32_t)tile[3 * pitch] << 24;
+}
+
+enum { TILES_WIDE_IN = 1, TILES_WIDE_OUT = 2, TILES_THREADS = 256 };
+
+// Where a thread's items lie in a tile whose rows are 1 << log items: `of`
+// elements each.
+struct tile_item_t {
+  int32_t row, column;
+};
+__device__ __forceinline__ tile_item_t tile_item(int number, int log, int of) {
+  int at = (int)threadIdx.x + number * TILES_THREADS;
+  tile_item_t item = {at >> log, (at & ((1 << log) - 1)) * of};
+  return item;
+}
+
+// Rows of the source, by units of type U, to shared memory.
+template <class E, class U, int ITEMS, int LOG_UNIT>
+__device__ __forceinline__ void load_tile(const E* source, int64_t stride,
+                                          int32_t rows, int32_t columns,
+                                          int log, int32_t pitch, E* tile) {
+  enum { OF = 1 << LOG_UNIT };
+  U units[ITEMS];
+#pragma unroll
+  for (int i = 0; i < ITEMS; ++i) {
+    tile_item_t item = tile_item(i, log - LOG_UNIT, OF);
+    if (item.row < rows && item.column < columns)
+      units[i] = *(const U*)(source + item.row * stride + item.column);
+  }
+#pragma unroll
+  for (int i = 0; i < ITEMS; ++i) {
+    tile_item_t item = tile_item(i, log - LOG_UNIT, OF);
+    if (item.row >= rows || item.column >= columns) continue;
+    split_unit(units[i], tile + item.row * pitch + item.column);
+  }
+}
+
+// Columns of the tile, which are rows of the target.
+template <class E, class U, int ITEMS, int LOG_UNIT>
+__device__ __forceinline__ void store_tile(E* target, int64_t stride,
+                                           int32_t rows, int32_t columns,
+                                           int log, int32_t pitch,
+                                           const E* tile) {
+  enum { OF = 1 << LOG_UNIT };
+#pragma unroll
+  for (int i = 0; i < ITEMS; ++i) {
+    tile_item_t item = tile_item(i, log - LOG_UNIT, OF);
+    if (item.row >= rows || item.column >= columns) continue;
+    U unit;
+    join_unit(tile + item.column * pitch + item.row, pitch, unit);
+    *(U*)(target + item.row * stride + item.column) = unit;
+  }
+}
+
+// A block moves a tile through shared memory, so that both sides are touched in
+// the order in which they lie in memory.
+template <int BYTES, int LOG>
+__device__ __forceinline__ void move_tile(
+    const typename element<BYTES>::type* source,
+    typename element<BYTES>::type* target, int32_t wide,
+    const tiles_t& tiles) {
+  typedef typename element<BYTES>::type E;
+  typedef typename element<(BYTES < 4 ? 4 : BYTES)>::type wide_t;
+  enum { N = 1 << LOG, ITEMS = N / TILES_THREADS };
+  enum { LOG_WORD = BYTES == 1 ? 2 : BYTES == 2 ? 1 : 0 };
+  __shared__ E tile[2 * N];
+  int32_t rest = divide((int32_t)blockIdx.x, tiles.tiles_a);
+  int32_t a = (int32_t)blockIdx.x - rest * (int32_t)tiles.tiles_a.divisor;
+  int32_t outer = divide(rest, tiles.tiles_b);
+  int32_t b = rest - outer * (int32_t)tiles.tiles_b.divisor;
+  int64_t a0 = (int64_t)a << tiles.log_a, b0 = (int64_t)b << tiles.log_b;
+  source += a0 + b0 * tiles.source_b;
+  target += b0 + a0 * tiles.target_a;
+  for (int i = 0; i < tiles.rank; ++i) {
+    rest = divide(outer, tiles.extent[i]);
+    int32_t at = outer - rest * (int32_t)tiles.extent[i].divisor;
+    outer = rest;
+    source += at * tiles.source[i];
+    target += at * tiles.target[i];
+  }
+  int64_t left_a = tiles.a - a0, left_b = tiles.b - b0;
+  int32_t most_a = 1 << tiles.log_a, most_b = 1 << tiles.log_b;
+  if (left_a < most_a) most_a = (int32_t)left_a;
+  if (left_b < most_b) most_b = (int32_t)left_b;
+  if (LOG_WORD > 0 && wide & TILES_WIDE_IN) {
+    load_tile<E, wide_t, (ITEMS >> LOG_WORD), LOG_WORD>(
+        source, tiles.source_b, most_b, most_a, tiles.log_a, tiles.pitch, tile);
+  } else {
+    load_tile<E, E, ITEMS, 0>(source, tiles.source_b, most_b, most_a,
+                              tiles.log_a, tiles.pitch, tile);
+  }
+  __syncthreads();
+  if (LOG_WORD > 0 && wide & TILES_WIDE_OUT) {
+    store_tile<E, wide_t, (ITEMS >> LOG_WORD), LOG_WORD>(
+        target, tiles.target_a, most_a, most_b, tiles.log_b, tiles.pitch, tile);
+  } else {
+    store_tile<E, E, ITEMS, 0>(target, tiles.target_a, most_a, most_b,
+                               tiles.log_b, tiles.pitch, tile);
+  }
+}
+
+#define MOVE_TILES(name, bytes, log)                                         \
+  extern "C" __global__ void __launch_bounds__(256)                          \
+      name(const element<bytes>::type* source, element<bytes>::type* target, \
+           int32_t wide, const __grid_constant__ tiles_t tiles) {            \
+    move_tile<bytes, log>(source, target, wide, tiles);                      \
+  }
+
+#if SIZE == 1
+MOVE_TILES(move_tiles_1, 1, 12)
+#endif
+#if SIZE <= 2
+MOVE_TILES(move_tiles_2, 2, 12)
+#endif
+#if SIZE <= 4
+MOVE_TILES(move_tiles_4, 4, 10)
+#endif
+MOVE_TILES(move_tiles_8, 8, 10)
+MOVE_TILES(move_tiles_16, 16, 9)

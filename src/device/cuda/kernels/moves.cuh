@@ -1,0 +1,45 @@
+// Parameters of the kernels in move.cu. C and CUDA C++.
+#pragma once
+
+#include "index.cuh"
+
+#define MOVE_AXES 16
+#define MOVE_AXES_SMALL 4  // that kernels for small tensors know
+
+// An axis of the output: over positions start + i * step of the source, which
+// the mode brings into [0, in) where they are not; -1 stands for the fill value.
+typedef struct move_axis_t {
+  divisor_t extent;
+  int64_t source;  // elements from one position to the next
+  int64_t start, step, in;
+  // What the mode does to positions below 0 and from `in` on, as long as they
+  // are no more than one period away: position * factor + add.
+  int32_t low_factor, low_add, high_factor, high_add;
+} move_axis_t;
+
+// A dense output; axes from the innermost outwards.
+typedef struct move_t {
+  int64_t count;   // elements of the output
+  int64_t offset;  // of the source
+  int64_t size;    // elements of the source
+  divisor_t row;   // elements: the first axis and what lies behind it
+  divisor_t unit;  // elements that lie together, behind the first axis
+  int32_t rank;
+  int32_t mode;       // as rabbet_sample_mode_t
+  int32_t is_inside;  // the first axis stays in [0, in)
+  int32_t reserved;
+  move_axis_t axes[MOVE_AXES];
+} move_t;
+
+// A transpose: axis a is contiguous in the source, b in the target.
+typedef struct tiles_t {
+  int64_t a, b;      // extents
+  int64_t source_b;  // elements from one b to the next in the source
+  int64_t target_a;  // from one a to the next in the target
+  int32_t log_a, log_b;  // of a tile
+  int32_t pitch;         // elements from one b to the next in shared memory
+  divisor_t tiles_a, tiles_b;
+  int32_t rank;  // the other axes, from the innermost outwards
+  divisor_t extent[MOVE_AXES];
+  int64_t source[MOVE_AXES], target[MOVE_AXES];
+} tiles_t;

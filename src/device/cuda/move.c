@@ -1,0 +1,351 @@
+#include "device/cuda/move.h"
+
+#include <stdio.h>
+#include <string.h>
+
+// What kernels/move.cu is written with.
+enum { NARROW_PIECES = 2, WIDE_PIECES = 4, WIDE = 16 };
+enum { TILES_WIDE_IN = 1, TILES_WIDE_OUT = 2 };
+
+// ---- The program -----------------------------------------------------------
+
+static rabbet_status_t mover_functions(const rabbet_cuda_node_t* kernel,
+                                       size_t program,
+                                       rabbet_cuda_mover_t* mover) {
+  static const char* const names[] = {"move_narrow", "move_narrow_large",
+                                      "move_wide", "move_wide_large"};
+  CUfunction* functions[] = {&mover->narrow[0], &mover->narrow[1],
+                             &mover->wide[0], &mover->wide[1]};
+  for (int i = 0; i < 4; ++i)
+    RABBET_RETURN_IF_ERROR(
+        rabbet_cuda_node_function(kernel, program, names[i], functions[i]));
+  for (int i = 0; i < RABBET_CUDA_TILE_SIZES; ++i) {
+    char name[32];
+    if (1 << i < mover->size) continue;
+    snprintf(name, sizeof(name), "move_tiles_%d", 1 << i);
+    RABBET_RETURN_IF_ERROR(
+        rabbet_cuda_node_function(kernel, program, name, &mover->tiles[i]));
+  }
+  return rabbet_ok();
+}
+
+rabbet_status_t rabbet_cuda_mover_create(rabbet_cuda_node_t* kernel,
+                                         const rabbet_kernel_spec_t* spec,
+                                         rabbet_dtype_t dtype,
+                                         rabbet_cuda_mover_t* out_mover) {
+  int bits = rabbet_dtype_bits(dtype);
+  memset(out_mover, 0, sizeof(*out_mover));
+  if (bits < 8)
+    return RABBET_STATUS(RABBET_STATUS_UNSUPPORTED,
+                         "layer '%s': elements of %s are not moved one by one",
+                         kernel->node.node->name, rabbet_dtype_name(dtype));
+  rabbet_cuda_options_t options = {.count = 0};
+  size_t program = kernel->program_count;
+  out_mover->device = kernel->device;
+  out_mover->size = bits / 8;
+  rabbet_cuda_option(&options, "-DSIZE=%d", bits / 8);
+  RABBET_RETURN_IF_ERROR(
+      rabbet_cuda_node_add(kernel, spec, "move.cu", NULL, &options));
+  return mover_functions(kernel, program, out_mover);
+}
+
+// ---- Pieces ----------------------------------------------------------------
+
+rabbet_cuda_pieces_t rabbet_cuda_pieces(const rabbet_cuda_device_t* device,
+                                        int64_t count, int64_t bytes,
+                                        int pieces, bool is_large) {
+  int64_t per_piece = WIDE / bytes;
+  int64_t threads = RABBET_CUDA_THREADS;
+  int64_t all = rabbet_ceildiv(count + per_piece - 1, per_piece);
+  // Small tensors are shared out among all processors.
+  while (threads > 64 && rabbet_ceildiv(all, threads * pieces) <
+                             2 * (int64_t)device->multiprocessors)
+    threads /= 2;
+  return (rabbet_cuda_pieces_t){
+      .is_large = is_large,
+      .blocks = (unsigned)rabbet_ceildiv(all, threads * pieces),
+      .threads = (unsigned)threads};
+}
+
+static int64_t move_last(const rabbet_slice_axis_t* axis) {
+  return axis->start + (axis->out - 1) * axis->stride;
+}
+
+static bool move_axis_is_inside(const rabbet_slice_axis_t* axis) {
+  int64_t last = move_last(axis);
+  return axis->start >= 0 && axis->start < axis->in && last >= 0 &&
+         last < axis->in;
+}
+
+// Whether 32 bits hold all positions, and mapping them takes one step.
+static bool move_axis_is_small(rabbet_sample_mode_t mode,
+                               const rabbet_slice_axis_t* axis) {
+  const int64_t most = INT32_MAX / 4;
+  int64_t last = 0;
+  if (axis->start < -most || axis->start > most || axis->stride < -most ||
+      axis->stride > most ||
+      __builtin_mul_overflow(axis->out - 1, axis->stride, &last) ||
+      last < -most || last > most)
+    return false;
+  last += axis->start;
+  int64_t low = rabbet_min_i64(axis->start, last);
+  int64_t high = rabbet_max_i64(axis->start, last);
+  if (mode == RABBET_SAMPLE_WRAP)
+    return low >= -axis->in && high < 2 * axis->in;
+  if (mode == RABBET_SAMPLE_REFLECT)
+    return low > -axis->in && high < 2 * axis->in - 1;
+  return true;
+}
+
+static bool move_is_small(const rabbet_slice_window_t* window,
+                          int64_t source_count, int64_t count) {
+  bool small = rabbet_cuda_is_small(source_count) &&
+               rabbet_cuda_is_small(count) && window->rank <= MOVE_AXES_SMALL;
+  for (int32_t i = 0; small && i < window->rank; ++i)
+    small = move_axis_is_small(window->mode, &window->axes[i]);
+  return small;
+}
+
+static void move_set_axis(rabbet_sample_mode_t mode,
+                          const rabbet_slice_axis_t* from, int64_t bytes,
+                          move_axis_t* axis) {
+  *axis = (move_axis_t){.extent = rabbet_cuda_divisor(from->out),
+                        .source = from->source / bytes,
+                        .start = from->start,
+                        .step = from->out > 1 ? from->stride : 1,
+                        .in = from->in};
+  int32_t in = (int32_t)from->in;
+  switch (mode) {
+    case RABBET_SAMPLE_WRAP:
+      axis->low_factor = axis->high_factor = 1;
+      axis->low_add = in;
+      axis->high_add = -in;
+      return;
+    case RABBET_SAMPLE_CLAMP:
+      axis->high_add = in - 1;
+      return;
+    case RABBET_SAMPLE_REFLECT:
+      axis->low_factor = axis->high_factor = -1;
+      axis->high_add = (int32_t)(2 * (from->in - 1));
+      return;
+    default:
+      axis->low_add = axis->high_add = -1;
+  }
+}
+
+// Parameters in elements of `bytes`.
+static void move_set(const rabbet_slice_window_t* window, int64_t source_count,
+                     int64_t bytes, move_t* move) {
+  const rabbet_slice_axis_t* last = &window->axes[window->rank - 1];
+  memset(move, 0, sizeof(*move));
+  move->count = window->unit / bytes;
+  move->size = source_count * window->size / bytes;
+  move->unit = rabbet_cuda_divisor(window->unit / bytes);
+  move->row = rabbet_cuda_divisor(window->unit / bytes * last->out);
+  move->rank = window->rank;
+  move->mode = (int32_t)window->mode;
+  move->is_inside = move_axis_is_inside(last);
+  for (int32_t i = 0; i < window->rank; ++i) {
+    const rabbet_slice_axis_t* axis = &window->axes[window->rank - 1 - i];
+    move_set_axis(window->mode, axis, bytes, &move->axes[i]);
+    move->count *= axis->out;
+  }
+}
+
+static bool move_can_be_wide(const rabbet_cuda_mover_t* mover,
+                             const rabbet_slice_window_t* window) {
+  bool fits = window->unit % WIDE == 0;
+  for (int32_t i = 0; i < window->rank; ++i)
+    fits = fits && window->axes[i].source % WIDE == 0;
+  return fits && mover->size <= WIDE;
+}
+
+void rabbet_cuda_move_window(const rabbet_cuda_mover_t* mover,
+                             const rabbet_slice_window_t* window,
+                             int64_t source_count,
+                             rabbet_cuda_move_t* out_move) {
+  rabbet_cuda_move_t* move = out_move;
+  memset(move, 0, sizeof(*move));
+  if (window->is_empty) return;
+  if (window->rank == 0) {
+    move->kind = RABBET_CUDA_MOVE_FLAT;
+    move->bytes = window->unit;
+    return;
+  }
+  move->kind = RABBET_CUDA_MOVE_PIECES;
+  move_set(window, source_count, window->size, &move->narrow_parameters);
+  int64_t count = move->narrow_parameters.count;
+  bool large = !move_is_small(window, source_count, count);
+  move->narrow = rabbet_cuda_pieces(mover->device, count, window->size,
+                                    large ? 1 : NARROW_PIECES, large);
+  move->has_wide = move_can_be_wide(mover, window);
+  if (!move->has_wide) return;
+  move_set(window, source_count, WIDE, &move->wide_parameters);
+  move->wide = rabbet_cuda_pieces(mover->device, move->wide_parameters.count,
+                                  WIDE, large ? 1 : WIDE_PIECES, large);
+}
+
+// ---- Tiles -----------------------------------------------------------------
+
+static int move_log(int64_t extent, int most) {
+  int log = 0;
+  while (log < most && INT64_C(1) << log < extent)
+    ++log;
+  return log;
+}
+
+// Words of 4 bytes lie at multiples of 4 everywhere on that side.
+static bool tiles_fit_words(const tiles_t* tiles, int64_t extent,
+                            int64_t stride, const int64_t* strides,
+                            int64_t word) {
+  bool fits = extent % word == 0 && stride % word == 0;
+  for (int32_t i = 0; i < tiles->rank; ++i)
+    fits = fits && strides[i] % word == 0;
+  return fits;
+}
+
+// Elements from one row to the next in shared memory, so that the threads of a
+// warp, which read down a column, meet different banks.
+static int32_t tiles_pitch(int32_t columns, int64_t bytes, bool by_words) {
+  int32_t word = bytes < 4 ? (int32_t)(4 / bytes) : 1;
+  if (by_words || word == 1) return columns | 1;
+  int32_t words = (columns + word - 1) / word;
+  return (words | 1) * word;
+}
+
+static void tiles_shape(tiles_t* tiles, int log) {
+  int half = log / 2;
+  tiles->log_a = move_log(tiles->a, half);
+  tiles->log_b = move_log(tiles->b, log - half);
+  if (tiles->log_a < half)
+    tiles->log_b = move_log(tiles->b, log - tiles->log_a);
+  if (tiles->log_b < log - half)
+    tiles->log_a = move_log(tiles->a, log - tiles->log_b);
+  tiles->tiles_a =
+      rabbet_cuda_divisor(rabbet_ceildiv(tiles->a, INT64_C(1) << tiles->log_a));
+  tiles->tiles_b =
+      rabbet_cuda_divisor(rabbet_ceildiv(tiles->b, INT64_C(1) << tiles->log_b));
+}
+
+// The last axis, contiguous in the target, and one that is contiguous in the
+// source. Of tiles too small to be worth a block nothing is made.
+static void move_find_tiles(const rabbet_strided_t* strided,
+                            rabbet_cuda_move_t* move) {
+  static const int logs[RABBET_CUDA_TILE_SIZES] = {12, 12, 10, 10, 9};
+  int32_t last = strided->rank - 1, found = -1;
+  int64_t unit = strided->unit;
+  if (unit > WIDE || (unit & (unit - 1)) != 0 || last < 1 ||
+      strided->target[last] != unit)
+    return;
+  for (int32_t i = 0; i < last; ++i) {
+    if (strided->source[i] == unit) found = i;
+  }
+  if (found < 0 || strided->extent[found] * strided->extent[last] < 512) return;
+  tiles_t* tiles = &move->tiles;
+  tiles->a = strided->extent[found];
+  tiles->b = strided->extent[last];
+  tiles->source_b = strided->source[last] / unit;
+  tiles->target_a = strided->target[found] / unit;
+  int64_t count = 1;
+  for (int32_t i = last - 1; i >= 0; --i) {
+    if (i == found) continue;
+    tiles->extent[tiles->rank] = rabbet_cuda_divisor(strided->extent[i]);
+    tiles->source[tiles->rank] = strided->source[i] / unit;
+    tiles->target[tiles->rank++] = strided->target[i] / unit;
+    count *= strided->extent[i];
+  }
+  move->tile_log = move_log(unit, RABBET_CUDA_TILE_SIZES - 1);
+  tiles_shape(tiles, logs[move->tile_log]);
+  if (!__builtin_mul_overflow(count, tiles->tiles_a.divisor, &count) &&
+      !__builtin_mul_overflow(count, tiles->tiles_b.divisor, &count) &&
+      count <= INT32_MAX) {
+    move->kind = RABBET_CUDA_MOVE_TILES;
+    move->tile_blocks = (unsigned)count;
+  }
+  int64_t word = unit < 4 ? 4 / unit : 1;
+  if (tiles_fit_words(tiles, tiles->a, tiles->source_b, tiles->source, word) &&
+      1 << tiles->log_a >= word)
+    move->tile_wide |= TILES_WIDE_IN;
+  if (tiles_fit_words(tiles, tiles->b, tiles->target_a, tiles->target, word) &&
+      1 << tiles->log_b >= word)
+    move->tile_wide |= TILES_WIDE_OUT;
+  tiles->pitch =
+      tiles_pitch(1 << tiles->log_a, unit, move->tile_wide & TILES_WIDE_OUT);
+}
+
+void rabbet_cuda_move_strided(const rabbet_cuda_mover_t* mover,
+                              const rabbet_strided_t* strided,
+                              int64_t source_count,
+                              rabbet_cuda_move_t* out_move) {
+  rabbet_slice_window_t window = {.mode = RABBET_SAMPLE_STRICT_BOUNDS,
+                                  .is_empty = strided->unit == 0,
+                                  .is_inside = true,
+                                  .size = mover->size,
+                                  .unit = strided->unit,
+                                  .rank = strided->rank};
+  for (int32_t i = 0; i < strided->rank; ++i)
+    window.axes[i] = (rabbet_slice_axis_t){.in = strided->extent[i],
+                                           .out = strided->extent[i],
+                                           .stride = 1,
+                                           .source = strided->source[i],
+                                           .target = strided->target[i]};
+  rabbet_cuda_move_window(mover, &window, source_count, out_move);
+  if (out_move->kind == RABBET_CUDA_MOVE_PIECES)
+    move_find_tiles(strided, out_move);
+}
+
+// ---- Launching -------------------------------------------------------------
+
+static rabbet_status_t move_tiles(const rabbet_cuda_mover_t* mover,
+                                  const rabbet_cuda_move_t* move,
+                                  const void* source, void* target,
+                                  void* stream) {
+  int32_t wide = move->tile_wide;
+  if ((uintptr_t)source % 4 != 0) wide &= ~TILES_WIDE_IN;
+  if ((uintptr_t)target % 4 != 0) wide &= ~TILES_WIDE_OUT;
+  void* parameters[] = {&source, &target, &wide, (void*)&move->tiles};
+  const rabbet_cuda_launch_t launch = {.function = mover->tiles[move->tile_log],
+                                       .grid = {move->tile_blocks, 1, 1},
+                                       .block = {RABBET_CUDA_THREADS, 1, 1}};
+  return rabbet_cuda_launch(mover->device, &launch, parameters, stream);
+}
+
+rabbet_status_t rabbet_cuda_move_enqueue(const rabbet_cuda_mover_t* mover,
+                                         const rabbet_cuda_move_t* move,
+                                         const void* source, void* target,
+                                         const void* fill, void* stream) {
+  uintptr_t both = (uintptr_t)source | (uintptr_t)target;
+  if (move->kind == RABBET_CUDA_MOVE_NOTHING) return rabbet_ok();
+  if (move->kind == RABBET_CUDA_MOVE_FLAT) {
+    if (source == target) return rabbet_ok();
+    return RABBET_CUDA(
+        mover->device->driver, cuMemcpyDtoDAsync,
+        ((CUdeviceptr)(uintptr_t)target, (CUdeviceptr)(uintptr_t)source,
+         (size_t)move->bytes, (CUstream)stream));
+  }
+  if (move->kind == RABBET_CUDA_MOVE_TILES &&
+      both % ((uintptr_t)1 << move->tile_log) == 0)
+    return move_tiles(mover, move, source, target, stream);
+  bool is_wide = move->has_wide && both % WIDE == 0;
+  const rabbet_cuda_pieces_t* pieces = is_wide ? &move->wide : &move->narrow;
+  const CUfunction* functions = is_wide ? mover->wide : mover->narrow;
+  const rabbet_cuda_launch_t launch = {.function = functions[pieces->is_large],
+                                       .grid = {pieces->blocks, 1, 1},
+                                       .block = {pieces->threads, 1, 1}};
+  void* parameters[] = {
+      &source, &target, &fill,
+      (void*)(is_wide ? &move->wide_parameters : &move->narrow_parameters)};
+  return rabbet_cuda_launch(mover->device, &launch, parameters, stream);
+}
+
+// ---- Formats ---------------------------------------------------------------
+
+int rabbet_cuda_move_formats(rabbet_dtype_t dtype,
+                             rabbet_format_t out_formats[]) {
+  int count = 0;
+  if (rabbet_dtype_bits(dtype) < 8) return 0;
+  out_formats[count++] = RABBET_FORMAT_LINEAR;
+  out_formats[count++] = RABBET_FORMAT_HWC;
+  if (rabbet_dtype_bits(dtype) == 16) out_formats[count++] = RABBET_FORMAT_HWC8;
+  return count;
+}
