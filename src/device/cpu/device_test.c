@@ -1,7 +1,7 @@
 // The CPU as a device.
 #include "conformance/cpu_device.h"
 
-#include <dirent.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "device/cpu/cpu.h"
@@ -84,51 +84,46 @@ static void threads_are_set_and_restored(void** state) {
   assert_int_equal(omp_get_max_threads(), before);
 }
 
-static void nothing(void* context, int64_t begin, int64_t end) {
-  (void)context, (void)begin, (void)end;
+static void tell_helper(void* context, int64_t begin, int64_t end) {
+  (void)begin, (void)end;
+  if (rabbet_cpu_slot() == 1) *(long*)context = syscall(SYS_gettid);
 }
 
-static void run_on_two(rabbet_device_t* device) {
+// The system's number of the thread that helps in a run on two.
+static long run_on_two(rabbet_device_t* device) {
   void* token = NULL;
+  long helper = 0;
   RABBET_EXPECT_OK(device->vtable->begin_run(device, 2, &token));
-  rabbet_cpu_parallel(2, 1, nothing, NULL);
+  rabbet_cpu_parallel(2, 1, tell_helper, &helper);
   device->vtable->end_run(device, token);
-}
-
-static int threads_of_process(void) {
-  DIR* tasks = opendir("/proc/self/task");
-  assert_non_null(tasks);
-  int count = -2;  // "." and ".."
-  while (readdir(tasks))
-    ++count;
-  closedir(tasks);
-  return count;
+  assert_int_not_equal(helper, 0);
+  return helper;
 }
 
 // A thread that has been joined may be listed for a moment longer.
-static void expect_threads(int expected) {
-  for (int i = 0; i < 1000 && threads_of_process() != expected; ++i)
-    usleep(1000);
-  assert_int_equal(threads_of_process(), expected);
+static void expect_gone(long thread) {
+  long found = 0;
+  for (int i = 0; i < 1000 && found == 0; ++i) {
+    found = syscall(SYS_tgkill, (long)getpid(), thread, 0L);
+    if (found == 0) usleep(1000);
+  }
+  assert_int_equal(found, -1);
 }
 
 static void helpers_stay_with_those_who_run_often(void** state) {
   rabbet_device_t* device = *state;
   device->vtable->release_threads(device);
-  int alone = threads_of_process();
-  for (int i = 1; i < RABBET_CPU_TRIAL_RUNS; ++i) {
-    run_on_two(device);
-    expect_threads(alone);
-  }
-  run_on_two(device);
-  expect_threads(alone + 1);
+  for (int i = 1; i < RABBET_CPU_TRIAL_RUNS; ++i)
+    expect_gone(run_on_two(device));
+  long helper = run_on_two(device);
+  assert_int_equal(run_on_two(device), helper);
   void* token = NULL;
   RABBET_EXPECT_OK(device->vtable->begin_run(device, 2, &token));
   device->vtable->release_threads(device);
-  expect_threads(alone + 1);
   device->vtable->end_run(device, token);
+  assert_int_equal(run_on_two(device), helper);
   device->vtable->release_threads(device);
-  expect_threads(alone);
+  expect_gone(helper);
 }
 
 static rabbet_status_t count_down(void* context) {

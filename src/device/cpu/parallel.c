@@ -139,6 +139,7 @@ void rabbet_cpu_end_threads(int before) {
 }
 
 void rabbet_cpu_release_threads(void) {
+  if (run_depth > 0) return;
   rabbet_cpu_end_team();
   runs_on_team = 0;
 }
