@@ -165,6 +165,22 @@ RABBET_API rabbet_status_t rabbet_context_set_output_allocator(
 RABBET_API rabbet_status_t rabbet_context_execute(rabbet_context_t* context,
                                                   void* stream);
 
+// Graphs: on a device that has them (CUDA), runs whose shapes and addresses
+// come again are recorded and then replayed, which costs the host a few
+// microseconds for all steps together. What cannot be recorded, and plugins
+// that neither promise nor prove to be safe, run in between as ever, and the
+// log names them. Off at first; of no effect elsewhere, or while there is a
+// profiler.
+RABBET_API void rabbet_context_set_graphs(rabbet_context_t* context, bool on);
+RABBET_API bool rabbet_context_graphs(const rabbet_context_t* context);
+typedef struct rabbet_graph_info_t {
+  uint32_t struct_size;               // set by the caller
+  uint64_t graph_steps, other_steps;  // of the last run
+  uint64_t recordings, replays;       // of the context
+} rabbet_graph_info_t;
+RABBET_API void rabbet_context_graph_info(const rabbet_context_t* context,
+                                          rabbet_graph_info_t* out_info);
+
 // Time of each layer in each run, told after the run in order.
 typedef struct rabbet_profiler_t {
   void* user_data;

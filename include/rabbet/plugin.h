@@ -218,6 +218,19 @@ enum {
   RABBET_PLUGIN_PREFER_READY = 8,
 };
 
+// Whether `enqueue` may be recorded into a CUDA graph, so that it is not called
+// again until shapes or addresses change.
+typedef enum rabbet_plugin_capture_t {
+  // Not known: Rabbet records it on memory of its own and compares replays on
+  // other inputs with calls; what is not equal, or fails, is not recorded.
+  RABBET_PLUGIN_CAPTURE_TRIAL = 0,
+  // It only enqueues work on call->stream, the same for the same call, waits
+  // for
+  // nothing, and frees nothing that the work uses.
+  RABBET_PLUGIN_CAPTURE_SAFE = 1,
+  RABBET_PLUGIN_CAPTURE_NEVER = 2,
+} rabbet_plugin_capture_t;
+
 // struct_size first; functions past it count as absent. "optional" ones may be
 // NULL, with the meaning given.
 typedef struct rabbet_plugin_vtable_t {
@@ -267,6 +280,17 @@ typedef struct rabbet_plugin_vtable_t {
                               const rabbet_plugin_input_t* inputs,
                               const rabbet_plugin_output_t* outputs,
                               rabbet_plugin_launch_sink_t sink);
+  // For the shapes and tactic of the call (data is NULL). optional: TRIAL.
+  rabbet_plugin_capture_t (*capture)(void* self,
+                                     const rabbet_plugin_call_t* call);
+  // `enqueue` while call->stream is being captured. *out_kept, if it is set, is
+  // what replays need, such as memory that was allocated for them; it is given
+  // to release_captured when no graph replays the call any more, also when this
+  // fails. optional: enqueue.
+  rabbet_status_t (*enqueue_captured)(void* self,
+                                      const rabbet_plugin_call_t* call,
+                                      void** out_kept);
+  void (*release_captured)(void* self, void* kept);  // optional
 } rabbet_plugin_vtable_t;
 
 typedef struct rabbet_plugin_instance_t {

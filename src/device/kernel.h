@@ -98,6 +98,15 @@ typedef struct rabbet_kernel_call_t {
   void* stream;
 } rabbet_kernel_call_t;
 
+// Whether what a kernel enqueues may be recorded into a graph of the device and
+// replayed in place of calls.
+typedef enum rabbet_recordable_t {
+  RABBET_RECORDABLE_YES = 0,  // it only enqueues work, the same each time
+  RABBET_RECORDABLE_NO = 1,
+  // Others' code that does not say: it is tried before it is recorded.
+  RABBET_RECORDABLE_UNKNOWN = 2,
+} rabbet_recordable_t;
+
 enum {
   // Correct but slow: asked for candidates only when no class without this flag
   // offered any, so that no time goes into timing what will lose.
@@ -137,6 +146,17 @@ struct rabbet_kernel_class_t {
   // for the profile's optimum, in a build. optional: nothing.
   rabbet_status_t (*artifacts)(rabbet_kernel_t* kernel,
                                rabbet_artifact_sink_t sink);
+  // optional: yes.
+  rabbet_recordable_t (*recordable)(rabbet_kernel_t* kernel,
+                                    rabbet_kernel_state_t* state);
+  // Enqueues on a stream that records. *out_kept, if it is set, is what replays
+  // need; it is released when the graph is gone, on failure too. optional:
+  // enqueue.
+  rabbet_status_t (*record)(rabbet_kernel_t* kernel,
+                            rabbet_kernel_state_t* state,
+                            const rabbet_kernel_call_t* call, void** out_kept);
+  void (*release_recorded)(rabbet_kernel_t* kernel,
+                           rabbet_kernel_state_t* state, void* kept);
 };
 
 #endif  // RABBET_SRC_DEVICE_KERNEL_H_

@@ -409,10 +409,9 @@ static rabbet_status_t rabbet_plugin_state_create(
   return rabbet_ok();
 }
 
-static rabbet_status_t rabbet_plugin_kernel_enqueue(
-    rabbet_kernel_t* base, rabbet_kernel_state_t* state,
-    const rabbet_kernel_call_t* call) {
-  rabbet_plugin_kernel_t* kernel = (rabbet_plugin_kernel_t*)base;
+static void rabbet_plugin_bind(const rabbet_plugin_kernel_t* kernel,
+                               rabbet_kernel_state_t* state,
+                               const rabbet_kernel_call_t* call) {
   const rabbet_group_node_t* node = kernel->node;
   for (size_t i = 0; i < node->input_count; ++i) {
     int32_t at = kernel->operands[i].boundary;
@@ -425,7 +424,42 @@ static rabbet_status_t rabbet_plugin_kernel_enqueue(
   }
   state->call.workspace = call->workspace;
   state->call.stream = call->stream;
+}
+
+static rabbet_status_t rabbet_plugin_kernel_enqueue(
+    rabbet_kernel_t* base, rabbet_kernel_state_t* state,
+    const rabbet_kernel_call_t* call) {
+  rabbet_plugin_bind((rabbet_plugin_kernel_t*)base, state, call);
   return rabbet_plugin_enqueue(state->plugin, &state->call);
+}
+
+// ---- Graphs ----------------------------------------------------------------
+
+static rabbet_recordable_t rabbet_plugin_kernel_recordable(
+    rabbet_kernel_t* kernel, rabbet_kernel_state_t* state) {
+  (void)kernel;
+  switch (rabbet_plugin_capture(state->plugin, &state->call)) {
+    case RABBET_PLUGIN_CAPTURE_SAFE:
+      return RABBET_RECORDABLE_YES;
+    case RABBET_PLUGIN_CAPTURE_NEVER:
+      return RABBET_RECORDABLE_NO;
+    default:
+      return RABBET_RECORDABLE_UNKNOWN;
+  }
+}
+
+static rabbet_status_t rabbet_plugin_kernel_record(
+    rabbet_kernel_t* base, rabbet_kernel_state_t* state,
+    const rabbet_kernel_call_t* call, void** out_kept) {
+  rabbet_plugin_bind((rabbet_plugin_kernel_t*)base, state, call);
+  return rabbet_plugin_enqueue_captured(state->plugin, &state->call, out_kept);
+}
+
+static void rabbet_plugin_kernel_release_recorded(rabbet_kernel_t* kernel,
+                                                  rabbet_kernel_state_t* state,
+                                                  void* kept) {
+  (void)kernel;
+  rabbet_plugin_release_captured(state->plugin, kept);
 }
 
 const rabbet_kernel_class_t rabbet_plugin_kernel_class = {
@@ -438,4 +472,7 @@ const rabbet_kernel_class_t rabbet_plugin_kernel_class = {
     .prepare = rabbet_plugin_state_create,
     .destroy_state = rabbet_plugin_state_destroy,
     .enqueue = rabbet_plugin_kernel_enqueue,
+    .recordable = rabbet_plugin_kernel_recordable,
+    .record = rabbet_plugin_kernel_record,
+    .release_recorded = rabbet_plugin_kernel_release_recorded,
 };

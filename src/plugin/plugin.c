@@ -522,6 +522,35 @@ rabbet_status_t rabbet_plugin_enqueue(rabbet_plugin_t* plugin,
   return rabbet_plugin_annotate(plugin, "running", status);
 }
 
+// ---- Graphs ----------------------------------------------------------------
+
+rabbet_plugin_capture_t rabbet_plugin_capture(
+    rabbet_plugin_t* plugin, const rabbet_plugin_call_t* call) {
+  if (!plugin->vtable.capture) return RABBET_PLUGIN_CAPTURE_TRIAL;
+  rabbet_plugin_capture_t answer = plugin->vtable.capture(plugin->self, call);
+  // What it cannot mean is not a promise.
+  return answer == RABBET_PLUGIN_CAPTURE_SAFE ||
+                 answer == RABBET_PLUGIN_CAPTURE_NEVER
+             ? answer
+             : RABBET_PLUGIN_CAPTURE_TRIAL;
+}
+
+rabbet_status_t rabbet_plugin_enqueue_captured(rabbet_plugin_t* plugin,
+                                               const rabbet_plugin_call_t* call,
+                                               void** out_kept) {
+  *out_kept = NULL;
+  if (!plugin->vtable.enqueue_captured)
+    return rabbet_plugin_enqueue(plugin, call);
+  return rabbet_plugin_annotate(
+      plugin, "being recorded",
+      plugin->vtable.enqueue_captured(plugin->self, call, out_kept));
+}
+
+void rabbet_plugin_release_captured(rabbet_plugin_t* plugin, void* kept) {
+  if (kept && plugin->vtable.release_captured)
+    plugin->vtable.release_captured(plugin->self, kept);
+}
+
 // ---- Kernels made ahead of time --------------------------------------------
 
 void rabbet_plugin_set_kinds(rabbet_plugin_t* plugin, uint32_t kinds) {

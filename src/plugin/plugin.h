@@ -67,6 +67,15 @@ RABBET_PRIVATE_API void rabbet_plugin_destroy_state(rabbet_plugin_t* plugin,
 RABBET_PRIVATE_API rabbet_status_t rabbet_plugin_enqueue(
     rabbet_plugin_t* plugin, const rabbet_plugin_call_t* call);
 
+// Whether, and how, calls are recorded into a graph. A plugin that keeps
+// something must be able to release it.
+RABBET_PRIVATE_API rabbet_plugin_capture_t rabbet_plugin_capture(
+    rabbet_plugin_t* plugin, const rabbet_plugin_call_t* call);
+RABBET_PRIVATE_API rabbet_status_t rabbet_plugin_enqueue_captured(
+    rabbet_plugin_t* plugin, const rabbet_plugin_call_t* call, void** out_kept);
+RABBET_PRIVATE_API void rabbet_plugin_release_captured(rabbet_plugin_t* plugin,
+                                                       void* kept);
+
 // Restricts how it may run (bits RABBET_PLUGIN_...; 0: not at all restricted).
 RABBET_PRIVATE_API void rabbet_plugin_set_kinds(rabbet_plugin_t* plugin,
                                                 uint32_t kinds);

@@ -25,6 +25,7 @@ static rabbet_status_t rabbet_context_allocate(rabbet_context_t* context) {
   RABBET_NEXT(plan->io_count, output_allocators);
   RABBET_NEXT(engine->key_size, key);
   RABBET_NEXT(reads, read_key);
+  RABBET_NEXT(plan->step_count, graph_told);
   RABBET_NEXT(engine->analysis.segment_count, memory);
   RABBET_NEXT(engine->analysis.segment_count, memory_bytes);
 #undef RABBET_NEXT
@@ -125,6 +126,9 @@ void rabbet_context_destroy(rabbet_context_t* context) {
   }
   rabbet_context_free_host_ios(context);
   rabbet_context_destroy_events(context);
+  if (context->record_stream)
+    engine->device->vtable->destroy_stream(engine->device,
+                                           context->record_stream);
   rabbet_free(context->allocator, context->times);
   rabbet_arena_deinitialize(&context->arena);
   rabbet_free(context->allocator, context);
@@ -431,4 +435,22 @@ rabbet_status_t rabbet_context_set_profiler(rabbet_context_t* context,
     RABBET_RETURN_IF_ERROR(rabbet_context_create_events(context));
   context->profiler = profiler;
   return rabbet_ok();
+}
+
+// ---- Graphs
+
+void rabbet_context_set_graphs(rabbet_context_t* context, bool on) {
+  context->use_graphs = on;
+}
+
+bool rabbet_context_graphs(const rabbet_context_t* context) {
+  return context->use_graphs;
+}
+
+void rabbet_context_graph_info(const rabbet_context_t* context,
+                               rabbet_graph_info_t* out_info) {
+  uint32_t size = out_info->struct_size;
+  if (size > sizeof(*out_info)) size = sizeof(*out_info);
+  memcpy(out_info, &context->graph_info, size);
+  out_info->struct_size = size;
 }

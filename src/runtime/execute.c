@@ -2,7 +2,7 @@
 #include <string.h>
 
 #include "base/math.h"
-#include "runtime/runtime.h"
+#include "runtime/graph.h"
 
 // ---- Addresses
 
@@ -216,17 +216,21 @@ static rabbet_status_t rabbet_step_failed(const rabbet_context_t* context,
                                 at->kernel);
 }
 
+rabbet_status_t rabbet_run_step(rabbet_context_t* context, rabbet_run_t* run,
+                                void* stream) {
+  run->call.stream = stream;
+  rabbet_status_t status =
+      run->kernel->kernel_class->enqueue(run->kernel, run->state, &run->call);
+  return rabbet_is_ok(status) ? status
+                              : rabbet_step_failed(context, run->step, status);
+}
+
 static rabbet_status_t rabbet_run_steps(rabbet_context_t* context,
                                         rabbet_prepared_t* prepared,
                                         void* stream) {
   rabbet_run_t* end = prepared->runs + prepared->run_count;
-  for (rabbet_run_t* run = prepared->runs; run < end; ++run) {
-    run->call.stream = stream;
-    rabbet_status_t status =
-        run->kernel->kernel_class->enqueue(run->kernel, run->state, &run->call);
-    if (!rabbet_is_ok(status))
-      return rabbet_step_failed(context, run->step, status);
-  }
+  for (rabbet_run_t* run = prepared->runs; run < end; ++run)
+    RABBET_RETURN_IF_ERROR(rabbet_run_step(context, run, stream));
   return rabbet_ok();
 }
 
@@ -378,8 +382,10 @@ static rabbet_status_t rabbet_run_segment(rabbet_context_t* context,
     RABBET_RETURN_IF_ERROR(
         rabbet_context_begin_host_ios(context, prepared, stream));
   RABBET_RETURN_IF_ERROR(rabbet_bind(context, prepared));
-  return context->profiler.report
-             ? rabbet_run_steps_timed(context, prepared, stream)
+  if (context->profiler.report)
+    return rabbet_run_steps_timed(context, prepared, stream);
+  return rabbet_graphs_wanted(context)
+             ? rabbet_graphs_run(context, prepared, stream)
              : rabbet_run_steps(context, prepared, stream);
 }
 
@@ -414,6 +420,7 @@ rabbet_status_t rabbet_context_execute(rabbet_context_t* context,
     RABBET_RETURN_IF_ERROR(device->vtable->begin_run(
         device, rabbet_context_actual_threads(context), &token));
   context->stream = stream;
+  context->graph_info.graph_steps = context->graph_info.other_steps = 0;
   if (context->profiler.report)
     memset(context->times, 0,
            context->engine->plan->step_count * sizeof(*context->times));

@@ -2,7 +2,7 @@
 #include <string.h>
 
 #include "base/math.h"
-#include "runtime/runtime.h"
+#include "runtime/graph.h"
 
 #define RABBET_RESOLVE_ARRAY(prepared, count, field)       \
   rabbet_arena_allocate_array(&(prepared)->arena, (count), \
@@ -343,6 +343,7 @@ void rabbet_prepared_undo(rabbet_prepared_t* prepared) {
   const rabbet_engine_t* engine = prepared->engine;
   size_t begin = rabbet_segment_begin(engine, prepared->segment);
   size_t end = rabbet_segment_end(engine, prepared->segment);
+  rabbet_graphs_destroy(prepared);
   for (size_t s = begin; prepared->states && s < end; ++s) {
     rabbet_kernel_t* kernel = engine->steps[s].kernel;
     if (prepared->states[s - begin])

@@ -91,6 +91,7 @@ rabbet_status_t rabbet_engine_upload_weights(rabbet_engine_t* engine);
 #define RABBET_BYTES_UNKNOWN SIZE_MAX
 
 typedef struct rabbet_prepared_t rabbet_prepared_t;
+typedef struct rabbet_graphs_t rabbet_graphs_t;  // graph.c
 
 typedef struct rabbet_prepared_cache_t {
   rabbet_prepared_t* nodes[RABBET_PREPARED_MAX];
@@ -141,7 +142,8 @@ struct rabbet_prepared_t {
   // In the last segment: the outputs that no step writes. They depend on the
   // shapes alone, so that they are written once.
   uint8_t* output_staging;
-  void* staging;  // the memory of both
+  void* staging;            // the memory of both
+  rabbet_graphs_t* graphs;  // what was recorded of the segment, or NULL
 
   // What the slots were filled for.
   uint64_t memory_generation, io_generation;
@@ -235,6 +237,10 @@ struct rabbet_context_t {
   // of its runs, those of segment k from its first step + k.
   void** events;
   int64_t* read_key;
+  bool use_graphs;
+  void* record_stream;  // that only records; made when it is needed
+  bool* graph_told;     // [step]: that it is not recorded was said
+  rabbet_graph_info_t graph_info;
 };
 
 // host_io.c: before a segment, memory on the device for what the host holds,

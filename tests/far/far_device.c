@@ -369,6 +369,29 @@ static rabbet_status_t far_enqueue_plugin(rabbet_kernel_t* base,
   return status;
 }
 
+static rabbet_recordable_t far_plugin_recordable(rabbet_kernel_t* base,
+                                                 rabbet_kernel_state_t* state) {
+  return rabbet_plugin_kernel_class.recordable(((far_kernel_t*)base)->inner,
+                                               state);
+}
+
+static rabbet_status_t far_record_plugin(rabbet_kernel_t* base,
+                                         rabbet_kernel_state_t* state,
+                                         const rabbet_kernel_call_t* call,
+                                         void** out_kept) {
+  far_open_memory();
+  rabbet_status_t status = rabbet_plugin_kernel_class.record(
+      ((far_kernel_t*)base)->inner, state, call, out_kept);
+  far_close_memory();
+  return status;
+}
+
+static void far_release_recorded(rabbet_kernel_t* base,
+                                 rabbet_kernel_state_t* state, void* kept) {
+  rabbet_plugin_kernel_class.release_recorded(((far_kernel_t*)base)->inner,
+                                              state, kept);
+}
+
 static const rabbet_kernel_class_t* const far_kernels[] = {&far_reference,
                                                            &far_plugin};
 
@@ -389,6 +412,9 @@ static void far_make_classes(void) {
   far_plugin.propose = far_propose_plugin;
   far_plugin.create = far_create_plugin;
   far_plugin.enqueue = far_enqueue_plugin;
+  far_plugin.recordable = far_plugin_recordable;
+  far_plugin.record = far_record_plugin;
+  far_plugin.release_recorded = far_release_recorded;
   far_reference.destroy = far_plugin.destroy = far_destroy_kernel;
   far_reference.prepare = far_plugin.prepare = far_prepare;
   far_reference.destroy_state = far_plugin.destroy_state = far_destroy_state;

@@ -1,0 +1,507 @@
+#include "runtime/graph.h"
+
+#include <string.h>
+
+// Address sets that are kept: callers often take turns with a few buffers.
+#define RABBET_RECORDINGS 4
+
+// Runs [begin, end) of the segment; `graph` NULL: they run as ever.
+typedef struct rabbet_piece_t {
+  size_t begin, end;
+  void* graph;
+} rabbet_piece_t;
+
+typedef struct rabbet_recording_t {
+  bool valid;
+  rabbet_piece_t* pieces;  // room for one for each run
+  size_t piece_count;
+  void** kept;  // [run]: what its kernel keeps for the graph
+  // What it was recorded for.
+  void** slots;
+  void* memory;
+  uint64_t memory_generation, io_generation;  // of the context when last equal
+  uint64_t used;
+} rabbet_recording_t;
+
+struct rabbet_graphs_t {
+  rabbet_recordable_t* recordable;  // [run]
+  bool tried;  // there is no RABBET_RECORDABLE_UNKNOWN any more
+  bool given_up;
+  size_t slot_count;
+  uint64_t seen[RABBET_RECORDINGS];  // hashes of addresses that came once
+  size_t seen_next;
+  uint64_t clock;
+  rabbet_recording_t recordings[RABBET_RECORDINGS];
+};
+
+// ---- Recording a step
+
+rabbet_status_t rabbet_record_call(rabbet_context_t* context,
+                                   const rabbet_run_t* run,
+                                   rabbet_kernel_call_t call, void** out_kept) {
+  rabbet_device_t* device = context->engine->device;
+  const rabbet_kernel_class_t* class = run->kernel->kernel_class;
+  bool recording = true;
+  *out_kept = NULL;
+  rabbet_status_t status =
+      class->record ? class->record(run->kernel, run->state, &call, out_kept)
+                    : class->enqueue(run->kernel, run->state, &call);
+  // Others' code may have spoilt it without a word.
+  if (rabbet_is_ok(status) && class->recordable)
+    status = device->vtable->is_recording(device, call.stream, &recording);
+  if (rabbet_is_ok(status) && !recording)
+    status = RABBET_STATUS(RABBET_STATUS_UNSUPPORTED,
+                           "it does what cannot be recorded, such as waiting "
+                           "for the device");
+  return status;
+}
+
+void rabbet_release_recorded(const rabbet_run_t* run, void* kept) {
+  if (kept)
+    run->kernel->kernel_class->release_recorded(run->kernel, run->state, kept);
+}
+
+// Says so once for each step and context.
+static void rabbet_graphs_exclude(rabbet_context_t* context,
+                                  rabbet_prepared_t* prepared, size_t run,
+                                  const char* reason) {
+  size_t step = prepared->runs[run].step;
+  const rabbet_plan_step_t* at = &context->engine->plan->steps[step];
+  prepared->graphs->recordable[run] = RABBET_RECORDABLE_NO;
+  if (context->graph_told[step]) return;
+  context->graph_told[step] = true;
+  rabbet_log(context->engine->logger, RABBET_SEVERITY_WARNING,
+             "step '%s' (kernel '%s') is not recorded into a graph and runs as "
+             "without one: %s",
+             at->name, at->kernel, reason);
+}
+
+static void rabbet_graphs_give_up(rabbet_context_t* context,
+                                  rabbet_prepared_t* prepared,
+                                  rabbet_status_t status) {
+  rabbet_log(context->engine->logger, RABBET_SEVERITY_WARNING,
+             "segment %d is not recorded into graphs and runs as without them: "
+             "%s",
+             prepared->segment, rabbet_status_message(status));
+  rabbet_status_free(status);
+  prepared->graphs->given_up = true;
+}
+
+// ---- Making and freeing
+
+static void rabbet_recording_clear(const rabbet_prepared_t* prepared,
+                                   rabbet_recording_t* recording) {
+  rabbet_device_t* device = prepared->engine->device;
+  for (size_t i = 0; i < recording->piece_count; ++i) {
+    if (recording->pieces[i].graph)
+      device->vtable->destroy_graph(device, recording->pieces[i].graph);
+  }
+  for (size_t i = 0; recording->kept && i < prepared->run_count; ++i) {
+    rabbet_release_recorded(&prepared->runs[i], recording->kept[i]);
+    recording->kept[i] = NULL;
+  }
+  recording->piece_count = 0;
+  recording->valid = false;
+}
+
+void rabbet_graphs_destroy(rabbet_prepared_t* prepared) {
+  rabbet_device_t* device = prepared->engine->device;
+  void* token = NULL;
+  rabbet_status_t status = rabbet_ok();
+  if (!prepared->graphs) return;
+  // What plugins kept is released as it was made: with the device at hand.
+  if (device->vtable->begin_run)
+    status = device->vtable->begin_run(device, 1, &token);
+  for (size_t i = 0; i < RABBET_RECORDINGS; ++i)
+    rabbet_recording_clear(prepared, &prepared->graphs->recordings[i]);
+  if (rabbet_is_ok(status) && device->vtable->end_run)
+    device->vtable->end_run(device, token);
+  rabbet_status_free(status);
+  prepared->graphs = NULL;
+}
+
+// All in the segment's arena.
+static rabbet_status_t rabbet_graphs_create(rabbet_prepared_t* prepared) {
+  rabbet_arena_t* arena = &prepared->arena;
+  rabbet_graphs_t* graphs = NULL;
+  size_t begin = 0, end = 0;
+  rabbet_segment_slots(prepared->engine, prepared->segment, &begin, &end);
+  RABBET_RETURN_IF_ERROR(
+      rabbet_arena_allocate(arena, sizeof(*graphs), (void**)&graphs));
+  RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
+      arena, prepared->run_count, sizeof(*graphs->recordable),
+      (void**)&graphs->recordable));
+  graphs->slot_count = end - begin;
+  graphs->tried = true;
+  for (size_t i = 0; i < prepared->run_count; ++i) {
+    const rabbet_run_t* run = &prepared->runs[i];
+    const rabbet_kernel_class_t* class = run->kernel->kernel_class;
+    graphs->recordable[i] = class->recordable
+                                ? class->recordable(run->kernel, run->state)
+                                : RABBET_RECORDABLE_YES;
+    graphs->tried &= graphs->recordable[i] != RABBET_RECORDABLE_UNKNOWN;
+  }
+  prepared->graphs = graphs;
+  return rabbet_ok();
+}
+
+static rabbet_status_t rabbet_recording_allocate(
+    rabbet_prepared_t* prepared, rabbet_recording_t* recording) {
+  rabbet_arena_t* arena = &prepared->arena;
+  if (recording->slots) return rabbet_ok();
+  RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
+      arena, prepared->run_count, sizeof(*recording->pieces),
+      (void**)&recording->pieces));
+  RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(arena, prepared->run_count,
+                                                     sizeof(*recording->kept),
+                                                     (void**)&recording->kept));
+  return rabbet_arena_allocate_array(arena, prepared->graphs->slot_count,
+                                     sizeof(*recording->slots),
+                                     (void**)&recording->slots);
+}
+
+// ---- Addresses
+
+static void* rabbet_graphs_memory(const rabbet_context_t* context,
+                                  const rabbet_prepared_t* prepared) {
+  return context->memory[prepared->segment];
+}
+
+static rabbet_recording_t* rabbet_graphs_find(
+    const rabbet_context_t* context, const rabbet_prepared_t* prepared) {
+  rabbet_graphs_t* graphs = prepared->graphs;
+  size_t bytes = graphs->slot_count * sizeof(void*);
+  for (size_t i = 0; i < RABBET_RECORDINGS; ++i) {
+    rabbet_recording_t* recording = &graphs->recordings[i];
+    if (!recording->valid) continue;
+    bool same = recording->memory_generation == context->memory_generation &&
+                recording->io_generation == context->io_generation;
+    if (!same &&
+        (recording->memory != rabbet_graphs_memory(context, prepared) ||
+         memcmp(recording->slots, prepared->slots, bytes) != 0))
+      continue;
+    recording->memory_generation = context->memory_generation;
+    recording->io_generation = context->io_generation;
+    return recording;
+  }
+  return NULL;
+}
+
+// Whether these addresses were there before; notes them if not.
+static bool rabbet_graphs_seen(const rabbet_context_t* context,
+                               const rabbet_prepared_t* prepared) {
+  rabbet_graphs_t* graphs = prepared->graphs;
+  uint64_t hash =
+      rabbet_hash64(prepared->slots, graphs->slot_count * sizeof(void*)) ^
+      (uint64_t)(uintptr_t)rabbet_graphs_memory(context, prepared);
+  for (size_t i = 0; i < RABBET_RECORDINGS; ++i) {
+    if (graphs->seen[i] == hash) return true;
+  }
+  graphs->seen[graphs->seen_next] = hash;
+  graphs->seen_next = (graphs->seen_next + 1) % RABBET_RECORDINGS;
+  return false;
+}
+
+// ---- Running
+
+static rabbet_status_t rabbet_run_range(rabbet_context_t* context,
+                                        rabbet_prepared_t* prepared,
+                                        size_t begin, size_t end,
+                                        void* stream) {
+  for (size_t i = begin; i < end; ++i)
+    RABBET_RETURN_IF_ERROR(
+        rabbet_run_step(context, &prepared->runs[i], stream));
+  context->graph_info.other_steps += end - begin;
+  return rabbet_ok();
+}
+
+// A graph that cannot be launched is not tried again.
+static rabbet_status_t rabbet_run_piece(rabbet_context_t* context,
+                                        rabbet_prepared_t* prepared,
+                                        const rabbet_piece_t* piece,
+                                        void* stream) {
+  rabbet_device_t* device = context->engine->device;
+  if (piece->graph && !prepared->graphs->given_up) {
+    rabbet_status_t status =
+        device->vtable->launch_graph(device, piece->graph, stream);
+    if (rabbet_is_ok(status)) {
+      context->graph_info.graph_steps += piece->end - piece->begin;
+      return status;
+    }
+    rabbet_graphs_give_up(context, prepared, status);
+  }
+  return rabbet_run_range(context, prepared, piece->begin, piece->end, stream);
+}
+
+static rabbet_status_t rabbet_graphs_replay(rabbet_context_t* context,
+                                            rabbet_prepared_t* prepared,
+                                            rabbet_recording_t* recording,
+                                            void* stream) {
+  recording->used = ++prepared->graphs->clock;
+  ++context->graph_info.replays;
+  for (size_t i = 0; i < recording->piece_count; ++i)
+    RABBET_RETURN_IF_ERROR(
+        rabbet_run_piece(context, prepared, &recording->pieces[i], stream));
+  return rabbet_ok();
+}
+
+// The run itself is one as ever; before each step of which nobody knows, it is
+// tried on memory of its own.
+static rabbet_status_t rabbet_graphs_try(rabbet_context_t* context,
+                                         rabbet_prepared_t* prepared,
+                                         void* stream) {
+  rabbet_graphs_t* graphs = prepared->graphs;
+  for (size_t i = 0; i < prepared->run_count; ++i) {
+    if (graphs->recordable[i] == RABBET_RECORDABLE_UNKNOWN) {
+      rabbet_status_t status =
+          rabbet_graph_trial(context, prepared, &prepared->runs[i], stream);
+      graphs->recordable[i] = RABBET_RECORDABLE_YES;
+      if (!rabbet_is_ok(status))
+        rabbet_graphs_exclude(context, prepared, i,
+                              rabbet_status_message(status));
+      rabbet_status_free(status);
+    }
+    RABBET_RETURN_IF_ERROR(
+        rabbet_run_range(context, prepared, i, i + 1, stream));
+  }
+  graphs->tried = true;
+  return rabbet_ok();
+}
+
+// ---- Recording
+
+static size_t rabbet_piece_end(const rabbet_prepared_t* prepared,
+                               size_t begin) {
+  const rabbet_recordable_t* recordable = prepared->graphs->recordable;
+  size_t end = begin + 1;
+  while (end < prepared->run_count && recordable[end] == recordable[begin])
+    ++end;
+  return end;
+}
+
+// Steps of others' code, any of which may be to blame; all if there is none.
+static void rabbet_piece_blame(rabbet_context_t* context,
+                               rabbet_prepared_t* prepared, size_t begin,
+                               size_t end, const char* reason) {
+  bool found = false;
+  for (int pass = 0; pass < 2 && !found; ++pass) {
+    for (size_t i = begin; i < end; ++i) {
+      const rabbet_run_t* run = &prepared->runs[i];
+      if (pass == 0 && !run->kernel->kernel_class->recordable) continue;
+      rabbet_graphs_exclude(context, prepared, i, reason);
+      found = true;
+    }
+  }
+}
+
+// On failure the steps to blame are no longer recordable, and there is nothing
+// to free.
+static bool rabbet_piece_record(rabbet_context_t* context,
+                                rabbet_prepared_t* prepared, size_t begin,
+                                size_t end, void** kept, void** graph) {
+  rabbet_device_t* device = context->engine->device;
+  void* stream = context->record_stream;
+  size_t at = begin;
+  rabbet_status_t status = device->vtable->record_begin(device, stream);
+  bool begun = rabbet_is_ok(status);
+  while (rabbet_is_ok(status) && at < end) {
+    rabbet_run_t* run = &prepared->runs[at];
+    rabbet_kernel_call_t call = run->call;
+    call.stream = stream;
+    status = rabbet_record_call(context, run, call, &kept[at]);
+    if (rabbet_is_ok(status)) ++at;
+  }
+  if (begun) {
+    rabbet_status_t ended = device->vtable->record_end(
+        device, stream, rabbet_is_ok(status) ? graph : NULL);
+    status = rabbet_status_join(status, ended);
+  }
+  if (rabbet_is_ok(status)) return true;
+  const char* reason = rabbet_status_message(status);
+  if (begun && at < end)
+    rabbet_graphs_exclude(context, prepared, at, reason);
+  else
+    rabbet_piece_blame(context, prepared, begin, end, reason);
+  rabbet_status_free(status);
+  for (size_t i = begin; i < end; ++i) {
+    rabbet_release_recorded(&prepared->runs[i], kept[i]);
+    kept[i] = NULL;
+  }
+  return false;
+}
+
+// A graph of the recording that was here before, for the driver to change in
+// place; it is the caller's.
+static void* rabbet_recording_take(rabbet_piece_t* old, size_t old_count,
+                                   size_t begin, size_t end) {
+  for (size_t i = 0; i < old_count; ++i) {
+    if (old[i].begin != begin || old[i].end != end) continue;
+    void* graph = old[i].graph;
+    old[i].graph = NULL;
+    return graph;
+  }
+  return NULL;
+}
+
+static rabbet_recording_t* rabbet_recording_oldest(rabbet_graphs_t* graphs) {
+  rabbet_recording_t* oldest = &graphs->recordings[0];
+  for (size_t i = 0; i < RABBET_RECORDINGS; ++i) {
+    if (!graphs->recordings[i].valid) return &graphs->recordings[i];
+    if (graphs->recordings[i].used < oldest->used)
+      oldest = &graphs->recordings[i];
+  }
+  return oldest;
+}
+
+typedef struct rabbet_replaced_t {
+  rabbet_piece_t* pieces;
+  size_t piece_count;
+  void** kept;
+} rabbet_replaced_t;
+
+// What the recording held. Graphs and memory may still be in use.
+static rabbet_status_t rabbet_recording_replace(rabbet_context_t* context,
+                                                rabbet_prepared_t* prepared,
+                                                rabbet_recording_t* recording,
+                                                void* stream,
+                                                rabbet_replaced_t* out_old) {
+  rabbet_device_t* device = context->engine->device;
+  size_t pieces = recording->piece_count * sizeof(*recording->pieces);
+  size_t kept = prepared->run_count * sizeof(*recording->kept);
+  *out_old = (rabbet_replaced_t){0};
+  if (!recording->valid) return rabbet_ok();
+  RABBET_RETURN_IF_ERROR(device->vtable->synchronize(device, stream));
+  RABBET_RETURN_IF_ERROR(rabbet_allocate(context->allocator, pieces + kept,
+                                         (void**)&out_old->pieces));
+  out_old->kept = (void**)(out_old->pieces + recording->piece_count);
+  out_old->piece_count = recording->piece_count;
+  memcpy(out_old->pieces, recording->pieces, pieces);
+  memcpy(out_old->kept, recording->kept, kept);
+  memset(recording->kept, 0, kept);
+  recording->piece_count = 0;
+  recording->valid = false;
+  return rabbet_ok();
+}
+
+static void rabbet_replaced_free(rabbet_context_t* context,
+                                 const rabbet_prepared_t* prepared,
+                                 rabbet_replaced_t* old) {
+  rabbet_device_t* device = context->engine->device;
+  for (size_t i = 0; i < old->piece_count; ++i) {
+    if (old->pieces[i].graph)
+      device->vtable->destroy_graph(device, old->pieces[i].graph);
+  }
+  for (size_t i = 0; old->kept && i < prepared->run_count; ++i)
+    rabbet_release_recorded(&prepared->runs[i], old->kept[i]);
+  rabbet_free(context->allocator, old->pieces);
+}
+
+// Records and runs, piece by piece.
+static rabbet_status_t rabbet_recording_fill(rabbet_context_t* context,
+                                             rabbet_prepared_t* prepared,
+                                             rabbet_recording_t* recording,
+                                             rabbet_replaced_t* old,
+                                             void* stream) {
+  const rabbet_graphs_t* graphs = prepared->graphs;
+  for (size_t begin = 0; begin < prepared->run_count;) {
+    size_t end = rabbet_piece_end(prepared, begin);
+    rabbet_piece_t piece = {begin, end, NULL};
+    if (graphs->recordable[begin] == RABBET_RECORDABLE_YES) {
+      piece.graph =
+          rabbet_recording_take(old->pieces, old->piece_count, begin, end);
+      void* before = piece.graph;
+      bool made = rabbet_piece_record(context, prepared, begin, end,
+                                      recording->kept, &piece.graph);
+      if (!made && before)
+        context->engine->device->vtable->destroy_graph(context->engine->device,
+                                                       before);
+      if (!made) continue;  // with what is still recordable
+      ++context->graph_info.recordings;
+    }
+    recording->pieces[recording->piece_count++] = piece;
+    RABBET_RETURN_IF_ERROR(rabbet_run_piece(context, prepared, &piece, stream));
+    begin = end;
+  }
+  return rabbet_ok();
+}
+
+static rabbet_status_t rabbet_graphs_record(rabbet_context_t* context,
+                                            rabbet_prepared_t* prepared,
+                                            void* stream) {
+  rabbet_graphs_t* graphs = prepared->graphs;
+  rabbet_recording_t* recording = rabbet_recording_oldest(graphs);
+  rabbet_replaced_t old;
+  RABBET_RETURN_IF_ERROR(rabbet_recording_allocate(prepared, recording));
+  RABBET_RETURN_IF_ERROR(
+      rabbet_recording_replace(context, prepared, recording, stream, &old));
+  rabbet_status_t status =
+      rabbet_recording_fill(context, prepared, recording, &old, stream);
+  rabbet_replaced_free(context, prepared, &old);
+  if (!rabbet_is_ok(status)) {
+    // What was launched before the failure may still run.
+    rabbet_device_t* device = context->engine->device;
+    status =
+        rabbet_status_join(status, device->vtable->synchronize(device, stream));
+    rabbet_recording_clear(prepared, recording);
+    return status;
+  }
+  memcpy(recording->slots, prepared->slots,
+         graphs->slot_count * sizeof(*recording->slots));
+  recording->memory = rabbet_graphs_memory(context, prepared);
+  recording->memory_generation = context->memory_generation;
+  recording->io_generation = context->io_generation;
+  recording->used = ++graphs->clock;
+  recording->valid = true;
+  return rabbet_ok();
+}
+
+// ---- All
+
+bool rabbet_graphs_wanted(const rabbet_context_t* context) {
+  return context->use_graphs && !context->profiler.report &&
+         context->engine->device->vtable->record_begin;
+}
+
+// A caller that records itself gets the kernels, not a graph of them.
+static bool rabbet_graphs_possible(rabbet_context_t* context,
+                                   rabbet_prepared_t* prepared, void* stream) {
+  rabbet_device_t* device = context->engine->device;
+  bool recording = false;
+  if (prepared->run_count == 0) return false;
+  if (!stream) return true;  // the default stream cannot record
+  rabbet_status_t status =
+      device->vtable->is_recording(device, stream, &recording);
+  bool known = rabbet_is_ok(status);
+  rabbet_status_free(status);
+  return known && !recording;
+}
+
+rabbet_status_t rabbet_graphs_run(rabbet_context_t* context,
+                                  rabbet_prepared_t* prepared, void* stream) {
+  rabbet_device_t* device = context->engine->device;
+  rabbet_graphs_t* graphs = prepared->graphs;
+  size_t count = prepared->run_count;
+  if (!rabbet_graphs_possible(context, prepared, stream) ||
+      (graphs && graphs->given_up))
+    return rabbet_run_range(context, prepared, 0, count, stream);
+  if (!graphs) {
+    RABBET_RETURN_IF_ERROR(
+        rabbet_run_range(context, prepared, 0, count, stream));
+    RABBET_RETURN_IF_ERROR(rabbet_graphs_create(prepared));
+    rabbet_graphs_seen(context, prepared);
+    return rabbet_ok();
+  }
+  rabbet_recording_t* recording = rabbet_graphs_find(context, prepared);
+  if (recording)
+    return rabbet_graphs_replay(context, prepared, recording, stream);
+  if (!context->record_stream)
+    RABBET_RETURN_IF_ERROR(
+        device->vtable->create_stream(device, &context->record_stream));
+  if (!graphs->tried) {
+    rabbet_graphs_seen(context, prepared);
+    return rabbet_graphs_try(context, prepared, stream);
+  }
+  if (!rabbet_graphs_seen(context, prepared))
+    return rabbet_run_range(context, prepared, 0, count, stream);
+  return rabbet_graphs_record(context, prepared, stream);
+}

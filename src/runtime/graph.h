@@ -1,0 +1,41 @@
+// Runs recorded into graphs of the device, and replayed.
+//
+// A segment's first run with a set of shapes warms up. Kernels of which nobody
+// knows whether they may be recorded are tried in the next one, on memory of
+// their own. Addresses that come a second time are recorded: what the kernels
+// enqueue is kept as a graph for each stretch of steps, cut at those that may
+// not be recorded, which run in between as ever. Then the segment is replayed
+// for as long as its addresses are among the recorded ones.
+#ifndef RABBET_SRC_RUNTIME_GRAPH_H_
+#define RABBET_SRC_RUNTIME_GRAPH_H_
+
+#include "runtime/runtime.h"
+
+// Whether this context records on its device.
+bool rabbet_graphs_wanted(const rabbet_context_t* context);
+// The segment's steps, by graph where there is one. The slots are filled.
+rabbet_status_t rabbet_graphs_run(rabbet_context_t* context,
+                                  rabbet_prepared_t* prepared, void* stream);
+// They must not run any more.
+void rabbet_graphs_destroy(rabbet_prepared_t* prepared);
+
+// Runs one step as ever.
+rabbet_status_t rabbet_run_step(rabbet_context_t* context, rabbet_run_t* run,
+                                void* stream);
+
+// ---- Within graphs
+
+// Enqueues a call on a stream that records; *out_kept is for release_recorded.
+rabbet_status_t rabbet_record_call(rabbet_context_t* context,
+                                   const rabbet_run_t* run,
+                                   rabbet_kernel_call_t call, void** out_kept);
+void rabbet_release_recorded(const rabbet_run_t* run, void* kept);
+
+// Whether replays of the step give what enqueuing it gives, bit by bit, on
+// inputs other than those of the recording. Its inputs are there; nothing of
+// the run is changed. Fails where that could not be found out.
+rabbet_status_t rabbet_graph_trial(rabbet_context_t* context,
+                                   const rabbet_prepared_t* prepared,
+                                   const rabbet_run_t* run, void* stream);
+
+#endif  // RABBET_SRC_RUNTIME_GRAPH_H_
