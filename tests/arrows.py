@@ -88,6 +88,8 @@ def check_quoted(name, layer, path):
     if "/" not in name:
         if name.endswith(".pb-c.h") or not (path.parent / name).exists():
             return None  # generated in the build folder
+        if path.suffix in (".cu", ".cuh"):
+            return None  # kernels' headers are embedded under their names
         return "give the path from src/"
     target = layer_of(name)
     if target is None:

@@ -87,6 +87,31 @@ static const struct {
     {"null", NULL, CONFORMANCE_NEVER, "computes with the reference kernels"},
     {"cpu", "matrix_multiply_integers", CONFORMANCE_NOT_YET,
      "no product of integers but the reference"},
+    {"cuda", "cast", CONFORMANCE_NOT_YET, "no kernel yet"},
+    {"cuda", "cast_edges", CONFORMANCE_NOT_YET, "no kernel yet"},
+    {"cuda", "identity", CONFORMANCE_NOT_YET, "no kernel yet"},
+    {"cuda", "shape", CONFORMANCE_NOT_YET, "no kernel yet"},
+    {"cuda", "constant", CONFORMANCE_NOT_YET, "no kernel yet"},
+    {"cuda", "reduce", CONFORMANCE_NOT_YET, "no kernel yet"},
+    {"cuda", "reduce_integers", CONFORMANCE_NOT_YET, "no kernel yet"},
+    {"cuda", "reduce_special", CONFORMANCE_NOT_YET, "no kernel yet"},
+    {"cuda", "normalization", CONFORMANCE_NOT_YET, "no kernel yet"},
+    {"cuda", "normalization_last", CONFORMANCE_NOT_YET, "no kernel yet"},
+    {"cuda", "normalization_groups", CONFORMANCE_NOT_YET, "no kernel yet"},
+    {"cuda", "softmax", CONFORMANCE_NOT_YET, "no kernel yet"},
+    {"cuda", "softmax_special", CONFORMANCE_NOT_YET, "no kernel yet"},
+    {"cuda", "unary", CONFORMANCE_NOT_YET, "no kernel yet"},
+    {"cuda", "unary_integers", CONFORMANCE_NOT_YET, "no kernel yet"},
+    {"cuda", "activation", CONFORMANCE_NOT_YET, "no kernel yet"},
+    {"cuda", "elementwise", CONFORMANCE_NOT_YET, "no kernel yet"},
+    {"cuda", "elementwise_integers", CONFORMANCE_NOT_YET, "no kernel yet"},
+    {"cuda", "elementwise_bools", CONFORMANCE_NOT_YET, "no kernel yet"},
+    {"cuda", "select", CONFORMANCE_NOT_YET, "no kernel yet"},
+    {"cuda", "chain", CONFORMANCE_NOT_YET, "no kernel yet"},
+    {"cuda", "convolution", CONFORMANCE_NOT_YET, "no kernel yet"},
+    {"cuda", "pooling", CONFORMANCE_NOT_YET, "no kernel yet"},
+    {"cuda", "matrix_multiply", CONFORMANCE_NOT_YET, "no kernel yet"},
+    {"cuda", "matrix_multiply_integers", CONFORMANCE_NOT_YET, "no kernel yet"},
 };
 
 // Kernels that are not held to a family's cases.
@@ -149,7 +174,6 @@ static bool conformance_run_case(const conformance_run_t* run, uint64_t seed) {
            run->family->name, (unsigned long long)seed);
   kernel_case_candidate_t* candidates = NULL;
   size_t count = kernel_case_candidates(&t.c, NULL, &candidates);
-  if (count == 0) fail_msg("%s: nothing is offered", t.c.origin);
   bool own = false;
   for (size_t i = 0; i < count; ++i) {
     bool fallback = candidates[i].kernel->flags & RABBET_KERNEL_FALLBACK;
@@ -180,8 +204,10 @@ static void conformance_run_family(void** state) {
     if (conformance_run_case(run, seed)) continue;
     ++lacking;
     if (!may_lack)
-      fail_msg("%s, RABBET_TEST_SEED=%llu: only fallbacks are offered",
-               run->family->name, (unsigned long long)seed);
+      fail_msg(
+          "%s, RABBET_TEST_SEED=%llu: nothing, or only a fallback, is "
+          "offered",
+          run->family->name, (unsigned long long)seed);
   }
   if (may_lack && lack == CONFORMANCE_NOT_YET && lacking == 0 && !given)
     fail_msg("%s: listed as a gap, but there is none: take it off the list",

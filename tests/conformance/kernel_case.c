@@ -281,6 +281,46 @@ static void kernel_free_guarded(kernel_case_t* c, void* data) {
   if (data) rabbet_free_aligned(c->allocator, (char*)data - KERNEL_GUARD, 256);
 }
 
+// What the device is given instead of a guarded block, guards and all: the
+// block itself where the device computes in the host's memory.
+static void* kernel_upload(kernel_case_t* c, void* data, size_t size) {
+  if (c->device->host_memory) return data;
+  const rabbet_device_vtable_t* device = c->device->vtable;
+  void* block = NULL;
+  RABBET_EXPECT_OK(
+      device->allocate(c->device, size + 2 * KERNEL_GUARD, &block));
+  RABBET_EXPECT_OK(device->copy_to_device(c->device, block,
+                                          (char*)data - KERNEL_GUARD,
+                                          size + 2 * KERNEL_GUARD, NULL));
+  RABBET_EXPECT_OK(device->synchronize(c->device, NULL));
+  kernel_free_guarded(c, data);
+  return (char*)block + KERNEL_GUARD;
+}
+
+// Back again; given up by kernel_dismiss.
+static void* kernel_download(kernel_case_t* c, void* memory, size_t size) {
+  if (c->device->host_memory) return memory;
+  const rabbet_device_vtable_t* device = c->device->vtable;
+  void* data = kernel_guarded(c, size);
+  RABBET_EXPECT_OK(device->copy_to_host(c->device, (char*)data - KERNEL_GUARD,
+                                        (char*)memory - KERNEL_GUARD,
+                                        size + 2 * KERNEL_GUARD, NULL));
+  RABBET_EXPECT_OK(device->synchronize(c->device, NULL));
+  return data;
+}
+
+static void kernel_dismiss(kernel_case_t* c, void* data) {
+  if (!c->device->host_memory) kernel_free_guarded(c, data);
+}
+
+static void kernel_free_memory(kernel_case_t* c, void* memory) {
+  if (!memory) return;
+  if (c->device->host_memory)
+    kernel_free_guarded(c, memory);
+  else
+    c->device->vtable->free(c->device, (char*)memory - KERNEL_GUARD);
+}
+
 // Where a format keeps the element of row-major number `index`.
 static int64_t kernel_place(rabbet_format_t format, const rabbet_dims_t* dims,
                             int64_t index) {
@@ -343,18 +383,21 @@ void kernel_case_fill(kernel_case_t* c,
              candidate->tactic_name);
   for (size_t i = 0; i < c->input_count; ++i) {
     rabbet_group_value_t v = kernel_boundary(c, candidate, c->inputs[i]);
-    out_memory->inputs[i] =
-        kernel_guarded(c, kernel_bytes(v.dtype, v.format, &v.dims));
-    kernel_write(c, c->inputs[i], &v, out_memory->inputs[i]);
+    size_t size = kernel_bytes(v.dtype, v.format, &v.dims);
+    void* data = kernel_guarded(c, size);
+    kernel_write(c, c->inputs[i], &v, data);
+    out_memory->inputs[i] = kernel_upload(c, data, size);
   }
   for (size_t i = 0; i < c->output_count; ++i) {
     rabbet_group_value_t v = kernel_boundary(c, candidate, c->outputs[i]);
+    size_t size = kernel_bytes(v.dtype, v.format, &v.dims);
     out_memory->outputs[i] =
         in_place && candidate->in_place[i] >= 0
             ? out_memory->inputs[candidate->in_place[i]]
-            : kernel_guarded(c, kernel_bytes(v.dtype, v.format, &v.dims));
+            : kernel_upload(c, kernel_guarded(c, size), size);
   }
-  out_memory->workspace = kernel_guarded(c, workspace);
+  out_memory->workspace =
+      kernel_upload(c, kernel_guarded(c, workspace), workspace);
   out_memory->call = (rabbet_kernel_call_t){.inputs = out_memory->inputs,
                                             .outputs = out_memory->outputs,
                                             .workspace = out_memory->workspace};
@@ -365,11 +408,11 @@ void kernel_case_free(kernel_case_t* c, kernel_case_memory_t* memory) {
     bool shared = false;
     for (size_t k = 0; k < c->input_count; ++k)
       shared = shared || memory->inputs[k] == memory->outputs[i];
-    if (!shared) kernel_free_guarded(c, memory->outputs[i]);
+    if (!shared) kernel_free_memory(c, memory->outputs[i]);
   }
   for (size_t i = 0; i < c->input_count; ++i)
-    kernel_free_guarded(c, memory->inputs[i]);
-  kernel_free_guarded(c, memory->workspace);
+    kernel_free_memory(c, memory->inputs[i]);
+  kernel_free_memory(c, memory->workspace);
 }
 
 // ---- Comparing -------------------------------------------------------------
@@ -466,15 +509,32 @@ static void kernel_check_padding(kernel_case_t* c,
 
 static void kernel_check_unchanged(kernel_case_t* c,
                                    const kernel_case_candidate_t* candidate,
-                                   size_t input, const void* data) {
+                                   size_t input, void* memory) {
   rabbet_group_value_t v = kernel_boundary(c, candidate, c->inputs[input]);
   size_t size = kernel_bytes(v.dtype, v.format, &v.dims);
-  void* before = kernel_guarded(c, size);
+  void *before = kernel_guarded(c, size),
+       *data = kernel_download(c, memory, size);
   kernel_write(c, c->inputs[input], &v, before);
   if (memcmp(before, data, size) != 0)
     fail_msg("%s: input %zu was changed", c->trace, input);
   kernel_free_guarded(c, before);
   kernel_check_guard(c, data, size, "an input");
+  kernel_dismiss(c, data);
+}
+
+static void kernel_verify_output(kernel_case_t* c, int32_t value,
+                                 const rabbet_group_value_t* v, void* memory) {
+  size_t size = kernel_bytes(v->dtype, v->format, &v->dims);
+  void* data = kernel_download(c, memory, size);
+  if (c->exact)
+    kernel_compare_exact(c, value, v, data);
+  else if (kernel_is_real(v->dtype))
+    kernel_compare_real(c, value, v, data);
+  else
+    kernel_compare_integer(c, value, v, data);
+  kernel_check_padding(c, v, data);
+  kernel_check_guard(c, data, size, "an output");
+  kernel_dismiss(c, data);
 }
 
 void kernel_case_verify(kernel_case_t* c,
@@ -483,15 +543,7 @@ void kernel_case_verify(kernel_case_t* c,
   for (size_t i = 0; i < c->output_count; ++i) {
     int32_t value = c->outputs[i];
     const rabbet_group_value_t v = kernel_boundary(c, candidate, value);
-    if (c->exact)
-      kernel_compare_exact(c, value, &v, memory->outputs[i]);
-    else if (kernel_is_real(v.dtype))
-      kernel_compare_real(c, value, &v, memory->outputs[i]);
-    else
-      kernel_compare_integer(c, value, &v, memory->outputs[i]);
-    kernel_check_padding(c, &v, memory->outputs[i]);
-    kernel_check_guard(c, memory->outputs[i],
-                       kernel_bytes(v.dtype, v.format, &v.dims), "an output");
+    kernel_verify_output(c, value, &v, memory->outputs[i]);
   }
   for (size_t i = 0; i < c->input_count; ++i) {
     bool replaced = false;
@@ -525,7 +577,9 @@ static void kernel_run_once(kernel_case_t* c,
   RABBET_EXPECT_OK(candidate->kernel->enqueue(kernel, state, &memory.call));
   if (device->end_run) device->end_run(c->device, token);
   kernel_case_verify(c, candidate, in_place, &memory);
-  kernel_check_guard(c, memory.workspace, workspace, "the workspace");
+  void* used = kernel_download(c, memory.workspace, workspace);
+  kernel_check_guard(c, used, workspace, "the workspace");
+  kernel_dismiss(c, used);
   kernel_case_free(c, &memory);
 }
 

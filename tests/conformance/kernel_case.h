@@ -146,8 +146,8 @@ size_t kernel_case_candidates(kernel_case_t* c,
 void kernel_case_run(kernel_case_t* c, const kernel_case_candidate_t* candidate,
                      int threads);
 
-// Memory of one run of a candidate: guarded copies of inputs, outputs filled
-// with rubbish.
+// Memory of one run of a candidate, of its device: guarded copies of inputs,
+// outputs filled with rubbish.
 typedef struct kernel_case_memory_t {
   void* inputs[KERNEL_CASE_MAX];
   void* outputs[KERNEL_CASE_MAX];
