@@ -239,8 +239,13 @@ static rabbet_status_t report_others_text(const rabbet_build_t* build,
   size_t count = report_others(pick, others, 3, scratch);
   rabbet_free(build->allocator, scratch);
   for (size_t i = 0; i < count; ++i) {
-    rabbet_strbuf_printf(text, "%s%s", i ? ", " : "",
-                         others[i]->candidate.tactic_name);
+    const rabbet_candidate_t* other = &others[i]->candidate;
+    // The class is said where it is another than the chosen one's.
+    bool same =
+        !other->kernel || other->kernel == pick->choice->candidate.kernel;
+    rabbet_strbuf_printf(text, "%s%s%s%s", i ? ", " : "",
+                         same ? "" : other->kernel->name, same ? "" : " ",
+                         other->tactic_name);
     if (others[i]->us >= 0) rabbet_strbuf_printf(text, " %.1f", others[i]->us);
   }
   if (total > count + 1)

@@ -96,14 +96,25 @@ static bool module_bind(CUmodule module) {
   return module->functions != NULL;
 }
 
+// A path that no module had before: the loader takes a file that it knows by
+// name for the same library, and numbers of files come again. The bits of a
+// counter stand as "./" or ".//" in it.
+static void module_path(int file, char path[96]) {
+  static uint32_t count;
+  int at = snprintf(path, 96, "/proc/self/fd/");
+  for (uint32_t bits = count++; bits; bits >>= 1)
+    at += snprintf(path + at, 96 - (size_t)at, bits & 1 ? ".//" : "./");
+  snprintf(path + at, 96 - (size_t)at, "%d", file);
+}
+
 static CUresult module_load(CUmodule* out_module, const void* image) {
   *out_module = NULL;
   int file = -1;
   CUresult result = image_open(image, &file);
   if (result != CUDA_SUCCESS) return result;
   CUmodule module = calloc(1, sizeof(*module));
-  char path[48];
-  snprintf(path, sizeof(path), "/proc/self/fd/%d", file);
+  char path[96];
+  module_path(file, path);
   if (module) module->handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
   if (module && !module->handle)
     fprintf(stderr, "CUDA stand-in: %s\n", dlerror());
