@@ -48,6 +48,9 @@ struct rabbet_kernel_state_t {
   size_t thread_bytes;  // workspace of a thread
   int64_t element_size[RABBET_PW_MAX_OPERANDS];
   rabbet_pw_access_t access[RABBET_PW_MAX_OPERANDS];
+  // Elements after which an operand comes again along the row; 0: it streams or
+  // stands still.
+  int64_t period[RABBET_PW_MAX_OPERANDS];
   rabbet_dtype_t dtype[RABBET_PW_MAX_OPERANDS];
   int stream_count;
   int streams[RABBET_PW_MAX_OPERANDS];           // operands that are no cells
@@ -94,21 +97,47 @@ static void rabbet_pw_divide(rabbet_kernel_state_t* state, int threads) {
   state->pieces_per_row = rabbet_ceildiv(state->row, chunk);
 }
 
+// Short rows, of the channels in a block or at the end, are joined into a long
+// one: an operand for each channel then comes again and again, and is read from
+// a tile that holds it as often as it fits.
+static void rabbet_pw_join_rows(rabbet_kernel_state_t* state, int64_t tile) {
+  rabbet_pw_space_t* space = &state->space;
+  int last = space->rank - 1;
+  int64_t period = space->extent[last];
+  if (last < 1 || period >= tile || tile % period != 0) return;
+  for (int i = 0; i < space->operand_count; ++i) {
+    const int64_t* stride = space->stride[i];
+    bool streams = stride[last] == 1 && stride[last - 1] == period;
+    if (!streams && stride[last - 1] != 0) return;
+  }
+  space->extent[last - 1] *= period;
+  --space->rank;
+  for (int i = 0; i < space->operand_count; ++i) {
+    int64_t* stride = space->stride[i];
+    bool streams = stride[last - 1] != 0;
+    state->period[i] = !streams && stride[last] == 1 ? period : 0;
+    stride[last - 1] = streams;
+  }
+}
+
 static rabbet_status_t rabbet_pw_set_up(const rabbet_pw_kernel_t* kernel,
                                         const rabbet_kernel_shapes_t* shapes,
                                         rabbet_kernel_state_t* state) {
   const rabbet_group_t* group = kernel->group;
   RABBET_RETURN_IF_ERROR(rabbet_pw_plan(group, shapes->dims, &state->space));
+  rabbet_pw_lane_t lane = RABBET_PW_FLOAT;
+  if (rabbet_pw_lane(group, &lane))
+    rabbet_pw_join_rows(state, rabbet_pw_machine()->tile[lane]);
   int last = state->space.rank - 1;
   for (int i = 0; i < state->space.operand_count; ++i) {
     state->dtype[i] = group->values[rabbet_pw_operand(group, i)].dtype;
     state->element_size[i] = rabbet_dtype_bits(state->dtype[i]) / 8;
     // A row of one element is a stream to outputs and to inputs alike.
-    state->access[i] = i < (int)group->input_count &&
-                               state->space.stride[i][last] == 0 &&
-                               state->space.extent[last] > 1
-                           ? RABBET_PW_CELL
-                           : RABBET_PW_STREAM;
+    state->access[i] =
+        i < (int)group->input_count && state->space.stride[i][last] == 0 &&
+                state->period[i] == 0 && state->space.extent[last] > 1
+            ? RABBET_PW_CELL
+            : RABBET_PW_STREAM;
   }
   RABBET_RETURN_IF_ERROR(rabbet_pw_compile(group, state->access,
                                            kernel->allocator, &state->program));
@@ -116,7 +145,7 @@ static rabbet_status_t rabbet_pw_set_up(const rabbet_pw_kernel_t* kernel,
   state->tile = state->machine->tile[state->program.lane];
   state->lane_size = state->program.lane == RABBET_PW_INT64 ? 8 : 4;
   for (int i = 0; i < state->space.operand_count; ++i) {
-    if (state->access[i] == RABBET_PW_CELL) continue;
+    if (state->access[i] == RABBET_PW_CELL || state->period[i] > 0) continue;
     state->stream_bytes[state->stream_count] =
         state->tile * state->element_size[i];
     state->streams[state->stream_count++] = i;
@@ -207,8 +236,8 @@ static void rabbet_pw_run_tiles(rabbet_pw_worker_t* worker, int64_t tiles) {
 static void rabbet_pw_run_end(rabbet_pw_worker_t* worker, int64_t count) {
   const rabbet_kernel_state_t* state = worker->state;
   char* streams[RABBET_PW_MAX_OPERANDS];
-  for (int i = 0; i < state->space.operand_count; ++i) {
-    if (state->access[i] == RABBET_PW_CELL) continue;
+  for (int k = 0; k < state->stream_count; ++k) {
+    int i = state->streams[k];
     streams[i] = worker->bases[i];
     worker->bases[i] = worker->ends + (int64_t)i * state->tile * 8;
     if (i < state->program.input_count) {
@@ -223,6 +252,18 @@ static void rabbet_pw_run_end(rabbet_pw_worker_t* worker, int64_t count) {
     memcpy(streams[i], worker->bases[i],
            (size_t)(count * state->element_size[i]));
   }
+}
+
+// Pieces begin at multiples of the tile, and so of the period.
+static void rabbet_pw_set_period(rabbet_pw_worker_t* worker, int operand) {
+  const rabbet_kernel_state_t* state = worker->state;
+  size_t bytes =
+      (size_t)(state->period[operand] * state->element_size[operand]);
+  size_t size = (size_t)(state->tile * state->element_size[operand]);
+  char* tile = worker->ends + (int64_t)operand * state->tile * 8;
+  for (size_t at = 0; at < size; at += bytes)
+    memcpy(tile + at, worker->rows[operand], bytes);
+  worker->bases[operand] = tile;
 }
 
 static void rabbet_pw_run_piece(rabbet_pw_worker_t* worker,
@@ -249,6 +290,7 @@ static void rabbet_pw_run_piece(rabbet_pw_worker_t* worker,
     worker->rows[i] = base + offset * state->element_size[i];
     worker->bases[i] = worker->rows[i];
     if (state->access[i] == RABBET_PW_CELL) rabbet_pw_set_cell(worker, i);
+    if (state->period[i] > 0) rabbet_pw_set_period(worker, i);
   }
   rabbet_pw_run_tiles(worker, count / state->tile);
   if (count % state->tile) rabbet_pw_run_end(worker, count % state->tile);
@@ -290,7 +332,7 @@ static rabbet_status_t rabbet_pw_enqueue(rabbet_kernel_t* base,
 const rabbet_kernel_class_t rabbet_cpu_pointwise = {
     .struct_size = sizeof(rabbet_kernel_class_t),
     .name = "cpu.pointwise",
-    .version = 4,
+    .version = 5,
     .propose = rabbet_pw_propose,
     .create = rabbet_pw_create,
     .destroy = rabbet_pw_destroy,

@@ -528,6 +528,25 @@ static void test_bounds_that_are_nan(void** state) {
   }
 }
 
+// A number for each channel, in all formats, with rows of several pieces.
+static void test_channel_operands(void** state) {
+  (void)state;
+  for (int kind = 0; kind < 4; ++kind) {
+    fixture_t* f = calloc(1, sizeof(*f));
+    rabbet_dims_t full = {.rank = 4, .d = {1 + kind % 2, 32, 40, 41}};
+    rabbet_dims_t channels = {.rank = 4, .d = {1, 32, 1, 1}};
+    rabbet_dims_t image = {.rank = 4, .d = {1, 1, 40, 41}};
+    rabbet_dims_t one = {.rank = 4, .d = {1, 1, 1, 1}};
+    int32_t x = add_input(f, full), w = add_input(f, channels);
+    int32_t b = add_input(f, kind & 2 ? image : one);
+    int32_t product = add_value(f, RABBET_DTYPE_FLOAT, full);
+    int32_t sum = add_value(f, RABBET_DTYPE_FLOAT, full);
+    add_binary(f, 1, w, x, product);
+    add_binary(f, 0, product, b, sum);
+    run_to(f, sum);
+  }
+}
+
 // From where it is all but zero to where it is x itself.
 static void test_gelu_far_out(void** state) {
   (void)state;
@@ -557,6 +576,7 @@ int main(void) {
       cmocka_unit_test(test_products_in_sums),
       cmocka_unit_test(test_products_read_twice),
       cmocka_unit_test(test_bounds_that_are_nan),
+      cmocka_unit_test(test_channel_operands),
       cmocka_unit_test(test_gelu_far_out),
   };
   return cmocka_run_group_tests(tests, set_up, tear_down);
