@@ -110,7 +110,6 @@ static const struct {
     {"cuda", "chain", CONFORMANCE_NOT_YET, "no kernel yet"},
     {"cuda", "convolution", CONFORMANCE_NOT_YET, "no kernel yet"},
     {"cuda", "pooling", CONFORMANCE_NOT_YET, "no kernel yet"},
-    {"cuda", "matrix_multiply", CONFORMANCE_NOT_YET, "no kernel yet"},
     {"cuda", "matrix_multiply_integers", CONFORMANCE_NOT_YET, "no kernel yet"},
 };
 

@@ -88,7 +88,7 @@ void misuse(const char* format, ...) {
 static struct {
   const char* name;
   int calls;
-} entry_counts[96];
+} entry_counts[256];
 
 static void entry_count(const char* name) {
   for (size_t i = 0; i < sizeof(entry_counts) / sizeof(entry_counts[0]); ++i) {
@@ -121,6 +121,10 @@ static CUresult entry_check(const char* name, unsigned flags) {
 
 void entry_lock(void) {
   pthread_mutex_lock(&entries.lock);
+}
+
+void entry_unlock(void) {
+  pthread_mutex_unlock(&entries.lock);
 }
 
 void entry_begin(entry_t* entry, const char* name, unsigned flags,
@@ -207,6 +211,7 @@ static stand_in_alive_t control_alive(void) {
                             .modules = module_count(),
                             .graphs = graph_count(),
                             .graph_execs = graph_exec_count(),
+                            .library_objects = service_count(),
                             .pending = stream_pending()};
 }
 
@@ -268,14 +273,17 @@ __attribute__((destructor)) static void stand_in_end(void) {
   memory_check("the end of the process");
   stand_in_alive_t alive = control_alive();
   if (alive.contexts || alive.allocations || alive.streams || alive.events ||
-      alive.modules || alive.graphs || alive.graph_execs) {
+      alive.modules || alive.graphs || alive.graph_execs ||
+      alive.library_objects) {
     misuse(
         "left at the end of the process: %d contexts, %d allocations (%zu "
         "bytes of the device), %d streams, %d events, %d modules, %d "
-        "graphs, %d executable graphs",
+        "graphs, %d executable graphs, %d objects of libraries",
         alive.contexts, alive.allocations, alive.bytes, alive.streams,
-        alive.events, alive.modules, alive.graphs, alive.graph_execs);
+        alive.events, alive.modules, alive.graphs, alive.graph_execs,
+        alive.library_objects);
     memory_report();
+    service_report();
   }
   free(entries.text);
   if (entries.misuses_ever == 0) return;

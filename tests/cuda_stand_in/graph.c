@@ -442,7 +442,8 @@ CUresult stand_in_cuGraphGetNodes(CUgraph graph, CUgraphNode* nodes,
 static CUresult node_type(CUgraphNode handle, CUgraphNodeType* type) {
   const graph_node_t* node = (const graph_node_t*)handle;
   if (!node) return CUDA_ERROR_INVALID_VALUE;
-  *type = node->op.type == OP_KERNEL ? CU_GRAPH_NODE_TYPE_KERNEL
+  bool kernel = node->op.type == OP_KERNEL || node->op.type == OP_HOST;
+  *type = kernel                     ? CU_GRAPH_NODE_TYPE_KERNEL
           : node->op.type == OP_COPY ? CU_GRAPH_NODE_TYPE_MEMCPY
           : node->op.type == OP_FILL ? CU_GRAPH_NODE_TYPE_MEMSET
                                      : 4 /* a graph */;

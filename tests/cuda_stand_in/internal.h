@@ -56,6 +56,7 @@ typedef struct entry_t {
 } entry_t;
 
 void entry_lock(void);
+void entry_unlock(void);
 // Writes the call to the log and decides whether it goes on. `format`: the
 // arguments, for the log.
 void entry_begin(entry_t* entry, const char* name, unsigned flags,
@@ -129,6 +130,7 @@ typedef enum op_type_t {
   OP_WAIT,
   OP_FREE,
   OP_GRAPH,
+  OP_HOST,  // of a library
 } op_type_t;
 
 typedef enum copy_kind_t {
@@ -151,6 +153,7 @@ typedef struct op_t {
   CUstream other;  // WAIT: for this stream's operations
   uint64_t until;  // up to this one
   struct graph_body_t* graph;
+  void (*run)(void* data);  // HOST: with `snapshot`
 } op_t;
 
 typedef struct capture_t capture_t;
@@ -185,6 +188,9 @@ CUstream stream_resolve(CUstream stream);  // NULL: not a stream
 CUresult stream_submit(CUstream stream, op_t* op);
 void op_release(op_t* op);
 void op_execute(op_t* op);
+// Whether the memory is there; if not, the context is broken.
+bool op_may_access(const void* address, size_t size, copy_kind_t kind,
+                   const char* what);
 CUresult stream_drain(CUstream stream);
 void stream_drain_all(void);
 int stream_pending(void);
@@ -248,6 +254,10 @@ CUresult launch_new(CUfunction function, const unsigned grid[3],
                     void** parameters, launch_t** out_launch);
 // Runs it; a code where the kernel went wrong.
 CUresult grid_run(const launch_t* launch);
+
+// Objects of libraries (services.c).
+int service_count(void);
+void service_report(void);
 
 int event_count(void);
 int stream_count(void);

@@ -78,8 +78,8 @@ static void context_break(CUresult result) {
 }
 
 // Memory of either kind that the driver knows, all of it.
-static bool op_may_access(const void* address, size_t size, copy_kind_t kind,
-                          const char* what) {
+bool op_may_access(const void* address, size_t size, copy_kind_t kind,
+                   const char* what) {
   if (kind == KIND_PAGEABLE || memory_find(address, size)) return true;
   misuse("%s %zu bytes at %s", what, size, memory_describe(address));
   context_break(CUDA_ERROR_ILLEGAL_ADDRESS);
@@ -128,6 +128,9 @@ void op_execute(op_t* op) {
       break;
     case OP_GRAPH:
       if (!broken) graph_execute(op->graph);
+      break;
+    case OP_HOST:
+      if (!broken) op->run(op->snapshot);
       break;
     case OP_WAIT:
       break;

@@ -1,0 +1,42 @@
+// What the stand-ins for libraries (cuBLASLt, cuDNN) use of the stand-in
+// driver: one log, failures on demand, work in streams.
+#ifndef RABBET_TESTS_CUDA_STAND_IN_SERVICES_H_
+#define RABBET_TESTS_CUDA_STAND_IN_SERVICES_H_
+
+#include <dlfcn.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "device/cuda/driver_api.h"
+
+typedef struct stand_in_services_t {
+  // A call of the library, for the log. Not 0: it is to fail; one that releases
+  // something releases it all the same.
+  CUresult (*call)(const char* name, const char* arguments);
+  // The same for a call that enqueues work: `run` gets a copy of `data` when
+  // the stream comes to it.
+  CUresult (*enqueue)(const char* name, const char* arguments, CUstream stream,
+                      void (*run)(void* data), const void* data, size_t size);
+  // For `run`: whether all of that memory is the device's. If not, the context
+  // is broken.
+  bool (*reach)(const void* address, size_t size, const char* what);
+  // Objects of the library that are alive: by +1, -1.
+  void (*track)(const char* kind, int by);
+  // A wrong use, told and counted.
+  void (*misuse)(const char* text);
+} stand_in_services_t;
+
+static inline const stand_in_services_t* stand_in_services(void) {
+  static const stand_in_services_t* found;
+  if (found) return found;
+  const char* path = getenv("RABBET_CUDA_DRIVER");
+  void* library = path ? dlopen(path, RTLD_NOW | RTLD_LOCAL) : NULL;
+  found = library ? dlsym(library, "rabbet_stand_in_services") : NULL;
+  if (found) return found;
+  fprintf(stderr, "RABBET_CUDA_DRIVER does not name the stand-in driver\n");
+  abort();
+}
+
+#endif  // RABBET_TESTS_CUDA_STAND_IN_SERVICES_H_
