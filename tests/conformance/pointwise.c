@@ -146,7 +146,7 @@ static void select_reals(conformance_t* t) {
 }
 
 // Trees of bounded functions, so that rounding does not grow.
-static void chain(conformance_t* t) {
+static void chain_of(conformance_t* t, bool integers) {
   kernel_case_t* c = &t->c;
   static const int64_t kinds[] = {0, 1, 2, 3, 9, 12}, tame[] = {0, 2, 3, 4};
   c->tolerance = 2e-5;
@@ -162,16 +162,31 @@ static void chain(conformance_t* t) {
     // The first operand has the full shape, and so does the result.
     int64_t first = i == 0 ? 0 : inputs + conformance_random(t, i);
     int32_t pair[] = {pool[first], pool[conformance_random(t, count)]};
-    pool[count] = conformance_chance(t, 2)
-                      ? apply(t, "activation", "type",
-                              kinds[conformance_random(t, 6)], pair, 1)
-                      : apply(t, "elementwise", "op",
-                              tame[conformance_random(t, 4)], pair, 2);
+    bool binary = integers || conformance_chance(t, 2);
+    if (binary && conformance_chance(t, 2)) {
+      int32_t swap = pair[0];
+      pair[0] = pair[1];
+      pair[1] = swap;
+    }
+    pool[count] = !binary ? apply(t, "activation", "type",
+                                  kinds[conformance_random(t, 6)], pair, 1)
+                          : apply(t, "elementwise", "op",
+                                  tame[conformance_random(t, 4)], pair, 2);
     ++count;
   }
   kernel_case_output(c, pool[count - 1]);
   if (nodes > 3 && conformance_chance(t, 3))
     kernel_case_output(c, pool[inputs + 1]);
+}
+
+static void chain(conformance_t* t) {
+  chain_of(t, false);
+}
+
+static void chain_integers(conformance_t* t) {
+  conformance_set_type(t, conformance_type(t, 1u << RABBET_DTYPE_INT32 |
+                                                  1u << RABBET_DTYPE_INT64));
+  chain_of(t, true);
 }
 
 const conformance_family_t conformance_pointwise[] = {
@@ -183,5 +198,6 @@ const conformance_family_t conformance_pointwise[] = {
     {"elementwise_bools", 30, elementwise_bools},
     {"select", 60, select_reals},
     {"chain", 150, chain},
+    {"chain_integers", 60, chain_integers},
     {0},
 };
