@@ -6,6 +6,7 @@
 
 #include "device/cuda/cublaslt.h"
 #include "device/cuda/cuda.h"
+#include "device/cuda/cudnn.h"
 #include "device/cuda/program.h"
 #include "device/cuda/stream.h"
 
@@ -176,6 +177,7 @@ static void rabbet_cuda_destroy(rabbet_device_t* base) {
       if (device->begin) device->driver->cuEventDestroy(device->begin);
       if (device->end) device->driver->cuEventDestroy(device->end);
       rabbet_cublaslt_destroy(device);
+      rabbet_cudnn_destroy(device);
       rabbet_cuda_leave(device, before);
     }
     rabbet_status_ignore(status);

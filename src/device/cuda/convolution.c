@@ -1,0 +1,279 @@
+// Convolutions with bias, residual and point-wise layers after them, by cuDNN.
+//
+// In LINEAR, and with channels last, which is what tensor cores want; the
+// filter is laid out so when the plan is built. Bounded by the tensor cores,
+// by memory where there are few channels.
+#include <string.h>
+
+#include "core/view.h"
+#include "device/cuda/cudnn_kernel.h"
+#include "ops/enums.h"
+#include "ops/window.h"
+
+static bool convolution_matches(const rabbet_group_t* group) {
+  if (group->node_count == 0 ||
+      !rabbet_op_is(group->nodes[0].op, RABBET_OP_CONVOLUTION))
+    return false;
+  const rabbet_group_node_t* node = &group->nodes[0];
+  for (size_t i = 0; i < node->input_count; ++i)
+    if (node->inputs[i] >= 0 &&
+        rabbet_group_input_of(group, node->inputs[i]) < 0)
+      return false;
+  return true;
+}
+
+static bool convolution_has_format(const rabbet_group_value_t* value) {
+  return value->format == RABBET_FORMAT_LINEAR ||
+         value->format == RABBET_FORMAT_HWC;
+}
+
+static bool convolution_has_formats(const rabbet_group_t* group) {
+  bool fits = convolution_has_format(&group->values[group->outputs[0]]);
+  for (size_t i = 0; fits && i < group->input_count; ++i)
+    fits = convolution_has_format(&group->values[group->inputs[i]]);
+  return fits;
+}
+
+// ---- Shapes ----------------------------------------------------------------
+
+// cuDNN has two spatial axes or three: one gets another of 1 before it.
+static void convolution_widen(const rabbet_dims_t* dims, rabbet_dims_t* out) {
+  *out = *dims;
+  if (dims->rank != 3) return;
+  out->rank = 4;
+  out->d[3] = dims->d[2];
+  out->d[2] = 1;
+}
+
+static rabbet_cudnn_shape_t convolution_shape(const rabbet_dims_t* dims,
+                                              bool channels_last) {
+  rabbet_dims_t wide;
+  convolution_widen(dims, &wide);
+  return rabbet_cudnn_dense(wide.rank, wide.d, channels_last);
+}
+
+// Elements that the window passes over with this padding at the end.
+static bool convolution_reaches(const rabbet_window_t* window, int axis,
+                                int64_t pre, int64_t post, int64_t in,
+                                int64_t out) {
+  int64_t extent = (window->size[axis] - 1) * window->dilation[axis] + 1;
+  int64_t room = in + pre + post - extent;
+  return post >= 0 && room >= 0 && room / window->stride[axis] + 1 == out;
+}
+
+// cuDNN finds the output's extent itself, and prefers padding that is the same
+// at both ends: what of it is not reached does no harm.
+static bool convolution_post(const rabbet_window_t* window, int axis,
+                             int64_t pre, int64_t post, int64_t in, int64_t out,
+                             int64_t* out_post) {
+  const int64_t wishes[] = {pre, post, 0};
+  for (size_t i = 0; i < 3; ++i) {
+    *out_post = wishes[i];
+    if (convolution_reaches(window, axis, pre, *out_post, in, out)) return true;
+  }
+  return false;
+}
+
+static bool convolution_window(const rabbet_group_node_t* node,
+                               const rabbet_dims_t* x, const rabbet_dims_t* w,
+                               const rabbet_dims_t* y,
+                               rabbet_cudnn_window_t* out) {
+  rabbet_window_t window;
+  int64_t pre[RABBET_MAX_RANK], post[RABBET_MAX_RANK];
+  rabbet_status_t status = rabbet_window_read(node->attrs, node->op->attr_count,
+                                              x->rank - 2, w->d + 2, &window);
+  bool fits = rabbet_is_ok(status) && window.spatial <= 3;
+  rabbet_status_ignore(status);
+  if (!fits) return false;
+  rabbet_window_pads(&window, x->d + 2, y->d + 2, pre, post);
+  int shift = window.spatial == 1;
+  *out = (rabbet_cudnn_window_t){
+      .spatial = window.spatial + shift, .stride = {1}, .dilation = {1}};
+  for (int i = 0; i < window.spatial; ++i) {
+    int at = i + shift;
+    out->pre[at] = pre[i];
+    out->stride[at] = window.stride[i];
+    out->dilation[at] = window.dilation[i];
+    if (!convolution_post(&window, i, pre[i], post[i], x->d[i + 2], y->d[i + 2],
+                          &out->post[at]))
+      return false;
+  }
+  return true;
+}
+
+// ---- The graph -------------------------------------------------------------
+
+static int32_t convolution_bias(const rabbet_group_node_t* node) {
+  return rabbet_node_input(node, 2);
+}
+
+// Operands broadcast; those of the result's own shape have its format.
+static bool convolution_operand(const rabbet_cudnn_chain_t* chain,
+                                int32_t value,
+                                rabbet_cudnn_shape_t* out_shape) {
+  const rabbet_dims_t* result = &chain->dims[chain->epilogue->result];
+  rabbet_dims_t dims = chain->dims[value];
+  if (value == convolution_bias(&chain->group->nodes[0])) {
+    dims = (rabbet_dims_t){.rank = result->rank};
+    for (int i = 0; i < dims.rank; ++i)
+      dims.d[i] = i == 1 ? result->d[1] : 1;
+  }
+  if (dims.rank != result->rank) return false;
+  int axes = 0;
+  for (int i = 0; i < dims.rank; ++i) {
+    if (dims.d[i] != 1 && dims.d[i] != result->d[i]) return false;
+    axes += dims.d[i] != 1;
+  }
+  // One axis alone lies in either order: then what cuDNN likes better is said.
+  bool last = axes <= 1
+                  ? chain->channels_last
+                  : chain->group->values[value].format == RABBET_FORMAT_HWC;
+  if (rabbet_cuda_dims_equal(&dims, result) && last != chain->channels_last)
+    return false;
+  *out_shape = convolution_shape(&dims, last);
+  return true;
+}
+
+static bool convolution_is_residual(const rabbet_dims_t* dims,
+                                    const rabbet_cuda_epilogue_t* e, int i) {
+  const rabbet_cuda_item_t* item = &e->items[i];
+  return item->kind == RABBET_CUDA_ITEM_ELEMENTWISE &&
+         item->op == RABBET_ELEMENTWISE_SUM &&
+         rabbet_cuda_dims_equal(&dims[item->operand], &dims[e->result]);
+}
+
+// y + residual + bias is the order that most engines know.
+static bool convolution_insert_bias(const rabbet_dims_t* dims, int32_t bias,
+                                    rabbet_cuda_epilogue_t* e) {
+  if (bias < 0) return true;
+  if (e->count == RABBET_CUDA_EPILOGUE_MAX) return false;
+  int at = e->count > 0 && convolution_is_residual(dims, e, 0) ? 1 : 0;
+  memmove(&e->items[at + 1], &e->items[at],
+          sizeof(e->items[0]) * (size_t)(e->count - at));
+  e->items[at] = (rabbet_cuda_item_t){.kind = RABBET_CUDA_ITEM_ELEMENTWISE,
+                                      .op = RABBET_ELEMENTWISE_SUM,
+                                      .operand = bias};
+  ++e->count;
+  return true;
+}
+
+static bool convolution_add(const rabbet_cudnn_chain_t* chain,
+                            rabbet_cudnn_graph_t* graph) {
+  const rabbet_group_t* group = chain->group;
+  const rabbet_group_node_t* node = &group->nodes[0];
+  const rabbet_dims_t* dims = chain->dims;
+  int32_t x = node->inputs[0], w = node->inputs[1], y = node->outputs[0];
+  rabbet_cudnn_window_t window;
+  if (!convolution_window(node, &dims[x], &dims[w], &dims[y], &window) ||
+      !rabbet_cudnn_chain_fits(chain))
+    return false;
+  rabbet_cudnn_shape_t x_shape =
+      convolution_shape(&dims[x], group->values[x].format == RABBET_FORMAT_HWC);
+  rabbet_cudnn_shape_t w_shape =
+      convolution_shape(&dims[w], group->values[w].format == RABBET_FORMAT_HWC);
+  cudnnBackendDescriptor_t x_tensor = rabbet_cudnn_tensor(
+      graph, &x_shape, chain->dtype, rabbet_group_input_of(group, x));
+  cudnnBackendDescriptor_t w_tensor = rabbet_cudnn_tensor(
+      graph, &w_shape, chain->dtype, rabbet_group_input_of(group, w));
+  cudnnBackendDescriptor_t y_tensor = rabbet_cudnn_chain_start(chain, graph);
+  rabbet_cudnn_convolution(graph, &window, x_tensor, w_tensor, y_tensor);
+  rabbet_cudnn_chain_add(chain, y_tensor, graph);
+  return true;
+}
+
+static bool rabbet_cuda_convolution_describe(const rabbet_group_t* group,
+                                             const rabbet_dims_t* dims,
+                                             rabbet_cudnn_graph_t* graph) {
+  rabbet_cuda_epilogue_t epilogue;
+  if (!convolution_matches(group) || !convolution_has_formats(group))
+    return false;
+  const rabbet_group_node_t* node = &group->nodes[0];
+  if (!rabbet_cuda_epilogue_parse(group, dims, 1, node->outputs[0],
+                                  &epilogue) ||
+      !convolution_insert_bias(dims, convolution_bias(node), &epilogue))
+    return false;
+  const rabbet_group_value_t* y = &group->values[epilogue.result];
+  bool last = y->format == RABBET_FORMAT_HWC;
+  const rabbet_cudnn_chain_t chain = {
+      .group = group,
+      .dims = dims,
+      .epilogue = &epilogue,
+      .result = convolution_shape(&dims[epilogue.result], last),
+      .dtype = y->dtype,
+      .channels_last = last,
+      .operand = convolution_operand};
+  return convolution_add(&chain, graph);
+}
+
+// ---- Proposing -------------------------------------------------------------
+
+typedef struct convolution_offer_t {
+  const rabbet_propose_t* propose;
+  rabbet_candidate_sink_t sink;
+  rabbet_cudnn_t* library;
+  rabbet_type_format_t* tensors;
+} convolution_offer_t;
+
+// What has the shape of the input or the output has its format; a bias or
+// another broadcast operand stays LINEAR.
+static void convolution_tensors(const convolution_offer_t* offer,
+                                rabbet_dtype_t dtype, rabbet_format_t format) {
+  const rabbet_group_t* group = offer->propose->group;
+  const rabbet_group_node_t* node = &group->nodes[0];
+  const rabbet_dims_t* result = &group->values[group->outputs[0]].dims;
+  rabbet_network_tensors(group, offer->tensors);
+  for (size_t i = 0; i < group->input_count + group->output_count; ++i) {
+    int32_t value = i < group->input_count
+                        ? group->inputs[i]
+                        : group->outputs[i - group->input_count];
+    if (rabbet_dtype_is_float(offer->tensors[i].dtype))
+      offer->tensors[i].dtype = dtype;
+    if (value == node->inputs[0] || value == node->inputs[1] ||
+        rabbet_cuda_dims_equal(&group->values[value].dims, result))
+      offer->tensors[i].format = format;
+  }
+}
+
+static rabbet_status_t convolution_offer_all(const convolution_offer_t* offer) {
+  static const rabbet_format_t formats[] = {RABBET_FORMAT_HWC,
+                                            RABBET_FORMAT_LINEAR};
+  const rabbet_group_t* group = offer->propose->group;
+  rabbet_dtype_t types[4];
+  int count = rabbet_compute_types(
+      offer->propose, group->values[group->nodes[0].inputs[0]].dtype, types);
+  for (int i = 0; i < count; ++i) {
+    if (rabbet_cudnn_type(types[i]) < 0) continue;
+    for (size_t k = 0; k < 2; ++k) {
+      convolution_tensors(offer, types[i], formats[k]);
+      RABBET_RETURN_IF_ERROR(rabbet_cudnn_offer(&(rabbet_cudnn_offer_t){
+          .propose = offer->propose,
+          .sink = offer->sink,
+          .kernel = &rabbet_cuda_convolution,
+          .describe = rabbet_cuda_convolution_describe,
+          .library = offer->library,
+          .tensors = offer->tensors,
+          .dtype = types[i],
+      }));
+    }
+  }
+  return rabbet_ok();
+}
+
+static rabbet_status_t rabbet_cuda_convolution_propose(
+    const rabbet_propose_t* propose, rabbet_candidate_sink_t sink) {
+  const rabbet_group_t* group = propose->group;
+  if (!convolution_matches(group) || group->output_count != 1)
+    return rabbet_ok();
+  convolution_offer_t offer = {.propose = propose, .sink = sink};
+  RABBET_RETURN_IF_ERROR(
+      rabbet_cudnn_get(rabbet_cuda(propose->device), &offer.library));
+  RABBET_RETURN_IF_ERROR(rabbet_allocate(
+      propose->allocator,
+      sizeof(*offer.tensors) * (group->input_count + group->output_count),
+      (void**)&offer.tensors));
+  rabbet_status_t status = convolution_offer_all(&offer);
+  rabbet_free(propose->allocator, offer.tensors);
+  return status;
+}
+
+RABBET_CUDNN_CLASS(rabbet_cuda_convolution, "cuda.convolution", 1);
