@@ -142,7 +142,7 @@ def milliseconds(medians: Rounds, name: str) -> str:
 
 def compared(medians: Rounds) -> tuple[str | None, Spread | None]:
     """The best peer, and Rabbet's ratio to it."""
-    others = [name for name in medians if name != peers.RABBET]
+    others = [name for name in medians if not name.startswith(peers.RABBET)]
     rival = best(medians, others)
     if rival is None or not medians.get(peers.RABBET):
         return rival, None

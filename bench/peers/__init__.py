@@ -31,6 +31,14 @@ MODELS = (
     Peer("torch freeze", "torch", "bench.peers.torch_cpu:Frozen", quick=False),
 )
 
+GPU_MODELS = (
+    Peer(RABBET, "torch", "bench.peers.rabbet_cuda:Model"),
+    Peer("rabbet, launches", "torch", "bench.peers.rabbet_cuda:Launches"),
+    Peer("torch", "torch", "bench.peers.torch_cuda:Eager"),
+    Peer("reduce-overhead", "torch", "bench.peers.torch_cuda:ReduceOverhead"),
+    Peer("own graph", "torch", "bench.peers.torch_cuda:OwnGraph"),
+)
+
 CHAINS = (
     Peer(RABBET, "rabbet", "bench.peers.rabbet_engine:Chain"),
     Peer("direct", "numpy", "bench.peers.plain:Chain"),
