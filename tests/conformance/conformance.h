@@ -12,6 +12,9 @@ typedef struct conformance_t {
   kernel_case_t c;
   uint64_t random;
   bool large;  // tensors large enough for several threads
+  // Only candidates with exactly these boundary types and formats.
+  bool is_fixed;
+  rabbet_type_format_t fixed[2];
 } conformance_t;
 
 typedef struct conformance_family_t {

@@ -349,6 +349,31 @@ static void cast_edges(conformance_t* t) {
   kernel_case_output(c, kernel_case_op(c, "cast", attrs, 1, &x, 1));
 }
 
+// Formats, and types on the way.
+static void convert(conformance_t* t) {
+  static const rabbet_format_t formats[] = {
+      RABBET_FORMAT_LINEAR, RABBET_FORMAT_HWC,    RABBET_FORMAT_HWC8,
+      RABBET_FORMAT_HWC16,  RABBET_FORMAT_CHW2,   RABBET_FORMAT_CHW4,
+      RABBET_FORMAT_CHW8,   RABBET_FORMAT_CHW16,  RABBET_FORMAT_CHW32,
+      RABBET_FORMAT_DHWC8,  RABBET_FORMAT_CDHW32, RABBET_FORMAT_DHWC};
+  move_begin(t);
+  t->c.extra_dtypes = 0;
+  t->is_fixed = true;
+  rabbet_dims_t dims = conformance_dims(t, 3, 5);
+  rabbet_dtype_t from = t->c.dtype, to = from;
+  if (conformance_chance(t, 2)) to = conformance_type(t, CONFORMANCE_ALL);
+  int64_t count = dims.rank == 5 ? 12 : 9;
+  t->fixed[0] =
+      (rabbet_type_format_t){from, formats[conformance_random(t, count)]};
+  t->fixed[1] =
+      (rabbet_type_format_t){to, formats[conformance_random(t, count)]};
+  int32_t x = kernel_case_input(&t->c, dims, false);
+  rabbet_attr_t attrs[] = {conformance_int(t, "to_type", to)};
+  kernel_case_output(
+      &t->c, from == to ? kernel_case_op(&t->c, "identity", NULL, 0, &x, 1)
+                        : kernel_case_op(&t->c, "cast", attrs, 1, &x, 1));
+}
+
 static void identity(conformance_t* t) {
   move_begin(t);
   int32_t x = kernel_case_input(&t->c, conformance_dims(t, 0, 5), false);
@@ -398,6 +423,7 @@ const conformance_family_t conformance_moves[] = {
     {"concatenation", 120, concatenation},
     {"cast", 200, cast},
     {"cast_edges", 200, cast_edges},
+    {"convert", 200, convert},
     {"identity", 40, identity},
     {"shape", 10, shape},
     {"constant", 20, constant},

@@ -6,8 +6,8 @@
 // rounded once, as the operators' reference kernels do it (core/view.h):
 // floating types to nearest even (FP8 saturates), integers from floats towards
 // zero with saturation (NaN is 0), integers from integers by their low bits.
-// No header of a toolkit is needed. Tests compile this as plain C++ for the
-// host with RABBET_STAND_IN (tests/cuda_stand_in/kernel_shim.h).
+// No header of a toolkit is needed. Tests compile kernels for the host with
+// RABBET_STAND_IN, where PTX has an alternative in plain C++.
 #pragma once
 
 typedef unsigned char uint8_t;
@@ -36,24 +36,8 @@ struct bool_t {
 
 // ---- Bits ------------------------------------------------------------------
 
-DEVICE uint32_t bits_of(float x) {
-#ifdef RABBET_STAND_IN
-  uint32_t bits;
-  memcpy(&bits, &x, sizeof(bits));
-  return bits;
-#else
-  return __float_as_uint(x);
-#endif
-}
-DEVICE float float_of_bits(uint32_t bits) {
-#ifdef RABBET_STAND_IN
-  float x;
-  memcpy(&x, &bits, sizeof(x));
-  return x;
-#else
-  return __uint_as_float(bits);
-#endif
-}
+DEVICE uint32_t bits_of(float x) { return __float_as_uint(x); }
+DEVICE float float_of_bits(uint32_t bits) { return __uint_as_float(bits); }
 #define INFINITE float_of_bits(0x7f800000u)
 #define NOT_A_NUMBER float_of_bits(0x7fc00000u)
 
@@ -91,11 +75,7 @@ DEVICE int32_t truncate_to(float x, float low, float high, int32_t most) {
   return x != x ? 0 : x <= low ? (int32_t)low : x >= high ? most : (int32_t)x;
 }
 DEVICE int32_t to_int32(float x) {
-#ifdef RABBET_STAND_IN
-  return truncate_to(x, -0x1p31f, 0x1p31f, 0x7fffffff);
-#else
   return __float2int_rz(x);  // saturates; NaN gives 0
-#endif
 }
 DEVICE int64_t to_int64(float x) {
   const int64_t most = 0x7fffffffffffffffll;
@@ -325,12 +305,7 @@ struct divider_t {
   uint32_t divisor, multiplier, shift;
 };
 DEVICE uint32_t divide(uint32_t n, divider_t d, uint32_t* out_rest) {
-#ifdef RABBET_STAND_IN
-  uint32_t high = (uint32_t)((uint64_t)n * d.multiplier >> 32);
-#else
-  uint32_t high = __umulhi(n, d.multiplier);
-#endif
-  uint32_t quotient = (high + n) >> d.shift;
+  uint32_t quotient = (__umulhi(n, d.multiplier) + n) >> d.shift;
   *out_rest = n - quotient * d.divisor;
   return quotient;
 }
@@ -338,10 +313,4 @@ DEVICE uint32_t divide(uint32_t n, divider_t d, uint32_t* out_rest) {
 // ---- Functions -------------------------------------------------------------
 
 // Within 2 units of the last place; 0 for a divisor beyond 2^126.
-DEVICE float divide_fast(float a, float b) {
-#ifdef RABBET_STAND_IN
-  return a / b;
-#else
-  return __fdividef(a, b);
-#endif
-}
+DEVICE float divide_fast(float a, float b) { return __fdividef(a, b); }
