@@ -494,9 +494,14 @@ rabbet_status_t rabbet_graphs_run(rabbet_context_t* context,
   rabbet_recording_t* recording = rabbet_graphs_find(context, prepared);
   if (recording)
     return rabbet_graphs_replay(context, prepared, recording, stream);
-  if (!context->record_stream)
-    RABBET_RETURN_IF_ERROR(
-        device->vtable->create_stream(device, &context->record_stream));
+  if (!context->record_stream) {
+    rabbet_status_t status =
+        device->vtable->create_stream(device, &context->record_stream);
+    if (!rabbet_is_ok(status)) {
+      rabbet_graphs_give_up(context, prepared, status);
+      return rabbet_run_range(context, prepared, 0, count, stream);
+    }
+  }
   if (!graphs->tried) {
     rabbet_graphs_seen(context, prepared);
     return rabbet_graphs_try(context, prepared, stream);
