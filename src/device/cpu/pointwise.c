@@ -104,7 +104,7 @@ static void rabbet_pw_join_rows(rabbet_kernel_state_t* state, int64_t tile) {
   rabbet_pw_space_t* space = &state->space;
   int last = space->rank - 1;
   int64_t period = space->extent[last];
-  if (last < 1 || period >= tile || tile % period != 0) return;
+  if (last < 1 || period < 1 || period >= tile || tile % period != 0) return;
   for (int i = 0; i < space->operand_count; ++i) {
     const int64_t* stride = space->stride[i];
     bool streams = stride[last] == 1 && stride[last - 1] == period;

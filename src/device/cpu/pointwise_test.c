@@ -477,6 +477,18 @@ static void test_channel_operands(void** state) {
   }
 }
 
+// Nothing is computed of nothing.
+static void test_empty_rows(void** state) {
+  (void)state;
+  fixture_t* f = calloc(1, sizeof(*f));
+  int32_t x = add_input(f, (rabbet_dims_t){.rank = 2, .d = {3, 0}});
+  int32_t w = add_input(f, (rabbet_dims_t){.rank = 2, .d = {3, 1}});
+  int32_t sum =
+      add_value(f, RABBET_DTYPE_FLOAT, (rabbet_dims_t){.rank = 2, .d = {3, 0}});
+  add_binary(f, 0, w, x, sum);
+  run_to(f, sum);
+}
+
 // From where it is all but zero to where it is x itself.
 static void test_gelu_far_out(void** state) {
   (void)state;
@@ -506,6 +518,7 @@ int main(void) {
       cmocka_unit_test(test_products_read_twice),
       cmocka_unit_test(test_bounds_that_are_nan),
       cmocka_unit_test(test_channel_operands),
+      cmocka_unit_test(test_empty_rows),
       cmocka_unit_test(test_gelu_far_out),
   };
   return cmocka_run_group_tests(tests, set_up, tear_down);
