@@ -9,6 +9,7 @@
 typedef RABBET_VEC(int64_t) rabbet_times_t;
 
 typedef struct rabbet_bench_t {
+  const rabbet_context_t* context;
   int64_t iterations;       // at least
   double warmup, duration;  // seconds, at least
   rabbet_times_t times;     // ns, one a run
@@ -44,6 +45,16 @@ static double rabbet_percentile_ms(const rabbet_times_t* times, double part) {
   return (double)times->data[index] / 1e6;
 }
 
+// What the last run was made of.
+static void rabbet_bench_print_graphs(const rabbet_context_t* context) {
+  rabbet_graph_info_t info = {.struct_size = sizeof(info)};
+  if (!rabbet_context_graphs(context)) return;
+  rabbet_context_graph_info(context, &info);
+  printf("%llu of %llu steps replayed from graphs\n",
+         (unsigned long long)info.graph_steps,
+         (unsigned long long)(info.graph_steps + info.other_steps));
+}
+
 static void rabbet_bench_print(rabbet_bench_t* bench, bool json) {
   rabbet_times_t* times = &bench->times;
   qsort(times->data, times->count, sizeof(times->data[0]),
@@ -65,6 +76,7 @@ static void rabbet_bench_print(rabbet_bench_t* bench, bool json) {
         times->count, mean, low, p50, p90, p99, high);
     return;
   }
+  rabbet_bench_print_graphs(bench->context);
   printf(
       "%zu run%s, %.1f a second\n"
       "latency in ms: median %.4f, mean %.4f, min %.4f, p90 %.4f, p99 %.4f, "
@@ -163,7 +175,9 @@ static rabbet_status_t rabbet_bench_layers(rabbet_context_t* context,
 
 static rabbet_status_t rabbet_bench_context(const rabbet_arguments_t* arguments,
                                             rabbet_context_t* context) {
-  rabbet_bench_t bench = {0};
+  rabbet_bench_t bench = {.context = context};
+  rabbet_context_set_graphs(context,
+                            rabbet_argument_flag(arguments, "--graphs"));
   RABBET_RETURN_IF_ERROR(rabbet_argument_int(
       arguments, "--iterations", 1, 1000000000, 10, &bench.iterations));
   RABBET_RETURN_IF_ERROR(
@@ -205,6 +219,8 @@ static const rabbet_option_t bench_options[] = {
     {"--duration", RABBET_OPTION_VALUE, "SECONDS", "at least (default 3)"},
     {"--warmup", RABBET_OPTION_VALUE, "SECONDS", "before it (default 0.2)"},
     {"--layers", RABBET_OPTION_FLAG, NULL, "time each layer, too"},
+    {"--graphs", RABBET_OPTION_FLAG, NULL,
+     "replay runs from CUDA graphs where they can be recorded"},
     {"--json", RABBET_OPTION_FLAG, NULL, "print JSON"},
     {"--profile-index", RABBET_OPTION_VALUE, "N", "optimization profile"},
     RABBET_BUILD_OPTIONS,

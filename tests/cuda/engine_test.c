@@ -2,6 +2,7 @@
 #include "build_check.h"
 #include "cuda_stand_in/stand_in.h"
 #include "device/cuda/driver_api.h"
+#include "device/device.h"
 
 #define SYSTEM rabbet_allocator_system()
 
@@ -113,6 +114,42 @@ static void graphs(void** state) {
   end(&test);
 }
 
+// Addresses that change: the driver puts the new ones into the oldest graph.
+static void other_addresses(void** state) {
+  (void)state;
+  enum { OUTPUTS = 6 };
+  engine_test_t test;
+  rabbet_device_t* device = NULL;
+  void* outputs[OUTPUTS];
+  rabbet_graph_info_t info = {.struct_size = sizeof(info)};
+  begin(&test);
+  RABBET_EXPECT_OK(rabbet_device_create("cuda", SYSTEM, &device));
+  rabbet_context_set_graphs(test.context, true);
+  stand_in()->clear_log();
+  for (int k = 0; k < OUTPUTS; ++k) {
+    RABBET_EXPECT_OK(device->vtable->allocate(device, test.bytes, &outputs[k]));
+    RABBET_EXPECT_OK(rabbet_context_set_address(test.context, 1, outputs[k]));
+    for (int i = 0; i < 3; ++i) {
+      RABBET_EXPECT_OK(rabbet_context_execute(test.context, NULL));
+      RABBET_EXPECT_OK(device->vtable->copy_to_host(
+          device, test.output, outputs[k], test.bytes, NULL));
+      RABBET_EXPECT_OK(device->vtable->synchronize(device, NULL));
+      check_equal(&test.oracle->views[test.net.network->outputs.data[0]->id],
+                  test.output, 0, "y");
+      RABBET_EXPECT_OK(
+          device->vtable->fill(device, outputs[k], 0xab, test.bytes, NULL));
+    }
+  }
+  rabbet_context_graph_info(test.context, &info);
+  assert_int_equal(info.recordings, OUTPUTS);
+  assert_int_equal(stand_in()->calls("cuGraphInstantiateWithFlags"), 4);
+  assert_int_equal(stand_in()->calls("cuGraphExecUpdate"), OUTPUTS - 4);
+  for (int k = 0; k < OUTPUTS; ++k)
+    device->vtable->free(device, outputs[k]);
+  rabbet_device_release(device);
+  end(&test);
+}
+
 // Each call of the driver fails in turn, while graphs are made and replayed.
 static void failing_calls(void** state) {
   (void)state;
@@ -160,6 +197,7 @@ int main(void) {
   stand_in();
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(graphs),
+      cmocka_unit_test(other_addresses),
       cmocka_unit_test(failing_calls),
       cmocka_unit_test(times),
   };
