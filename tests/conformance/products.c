@@ -84,6 +84,43 @@ static void pooling(conformance_t* t) {
   kernel_case_output(c, kernel_case_op(c, "pooling", attrs, 6, &x, 1));
 }
 
+// One to three spatial axes, every kind and mode of padding, windows that cover
+// all of the input.
+static void pooling_modes(conformance_t* t) {
+  kernel_case_t* c = &t->c;
+  begin(t);
+  static const int64_t channels[] = {1, 3, 8, 16, 20};
+  rabbet_dims_t in = {.rank = 3 + (int32_t)conformance_random(t, 3)};
+  int64_t window[4] = {0}, stride[4] = {0}, before[4] = {0}, after[4] = {0};
+  bool whole = conformance_chance(t, 3);
+  in.d[0] = 1 + conformance_random(t, 3);
+  in.d[1] = one_of(t, channels, 5);
+  for (int32_t i = 0; i < in.rank - 2; ++i) {
+    in.d[i + 2] = 4 + conformance_random(t, t->large ? 20 : 6);
+    window[i] = whole ? in.d[i + 2] : 1 + conformance_random(t, 4);
+    stride[i] = 1 + conformance_random(t, 3);
+    before[i] = whole ? 0 : conformance_random(t, window[i]);
+    after[i] = whole ? 0 : conformance_random(t, window[i]);
+  }
+  size_t axes = (size_t)in.rank - 2;
+  static const double blend[] = {0.25};
+  rabbet_attr_t attrs[] = {
+      conformance_int(t, "type", conformance_random(t, 3)),
+      conformance_ints(t, "window_size_nd", window, axes),
+      conformance_ints(t, "stride_nd", stride, axes),
+      conformance_ints(t, "pre_padding", before, axes),
+      conformance_ints(t, "post_padding", after, axes),
+      conformance_int(t, "padding_mode", whole ? 0 : conformance_random(t, 4)),
+      conformance_bool(t, "average_count_excludes_padding",
+                       conformance_chance(t, 2)),
+      {.name = "blend_factor",
+       .type = RABBET_ATTR_FLOAT,
+       .data = blend,
+       .count = 1}};
+  int32_t x = kernel_case_input(c, in, false);
+  kernel_case_output(c, kernel_case_op(c, "pooling", attrs, 8, &x, 1));
+}
+
 // Operands of [batch..., m, k] x [batch..., k, n], either transposed, either
 // constant, batches broadcast.
 static int32_t product(conformance_t* t) {
@@ -133,6 +170,7 @@ static void matrix_multiply_integers(conformance_t* t) {
 const conformance_family_t conformance_products[] = {
     {"convolution", 80, convolution},
     {"pooling", 80, pooling},
+    {"pooling_modes", 100, pooling_modes},
     {"matrix_multiply", 120, matrix_multiply},
     {"matrix_multiply_integers", 10, matrix_multiply_integers},
     {0},

@@ -1,6 +1,12 @@
 // Divisions of indices by extents that the host knows. C and CUDA C++: the
-// host fills what kernels read; both have the fixed-width types.
+// host fills what kernels read.
 #pragma once
+
+#ifdef __cplusplus
+#include "number.cuh"
+#else
+#include <stdint.h>
+#endif
 
 // For numerators below 2^31: (high half of n * magic + n) >> shift. A magic of
 // 0: the divisor is too large for that.

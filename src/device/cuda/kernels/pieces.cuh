@@ -8,9 +8,8 @@
 // element. Nothing but elements of the source is read.
 #pragma once
 
-#include "number.cuh"
-// The types first.
 #include "index.cuh"
+#include "number.cuh"
 
 struct __align__(16) words_t {
   uint32_t w[4];
