@@ -32,4 +32,34 @@ static inline void stand_in_expect_clean(void) {
   assert_int_equal(stand_in()->take_misuses(), 0);
 }
 
+// Runs `body` with the first call of the driver failing, then the second, ...,
+// until none fails: each time it must end in an error that names the call, or
+// in OK where only the release of something failed; nothing may be left.
+// Returns how many calls failed.
+static inline int stand_in_fail_each(rabbet_status_t (*body)(void* context),
+                                     void* context) {
+  for (int n = 0;; ++n) {
+    stand_in()->fail_call(NULL, n, 999);
+    rabbet_status_t status = body(context);
+    const char* failed = stand_in()->failed();
+    stand_in()->stop_failing();
+    if (!failed) {
+      RABBET_EXPECT_OK(status);
+      stand_in_expect_clean();
+      return n;
+    }
+    // An update that fails makes a graph anew.
+    bool survived = strstr(failed, "ExecUpdate") || strstr(failed, "Destroy") ||
+                    strstr(failed, "Free") || strstr(failed, "Release") ||
+                    strstr(failed, "Unload");
+    if (rabbet_is_ok(status) ? !survived
+                             : !strstr(rabbet_status_message(status), failed))
+      fail_msg("%s failed, and the status is %s: %s", failed,
+               rabbet_status_code_name(rabbet_status_code(status)),
+               rabbet_status_message(status));
+    rabbet_status_free(status);
+    stand_in_expect_clean();
+  }
+}
+
 #endif  // RABBET_TESTS_CUDA_STAND_IN_DEVICE_H_

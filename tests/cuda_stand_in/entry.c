@@ -104,6 +104,7 @@ static CUresult entry_injected(const char* name) {
   if (entries.fail_in < 0) return CUDA_SUCCESS;
   if (entries.fail_name && strcmp(entries.fail_name, name) != 0)
     return CUDA_SUCCESS;
+  if (!entries.fail_name && strncmp(name, "cuCtx", 5) == 0) return CUDA_SUCCESS;
   if (entries.fail_in-- > 0) return CUDA_SUCCESS;
   entries.failed = name;
   return entries.fail_code;
@@ -178,7 +179,7 @@ static void control_clear_log(void) {
     entry_counts[i].calls = 0;
 }
 
-static void control_fail(const char* name, int n, int code) {
+static void control_fail_call(const char* name, int n, int code) {
   entries.fail_name = NULL;
   if (name) {
     snprintf(entries.fail_storage, sizeof(entries.fail_storage), "%s", name);
@@ -245,7 +246,7 @@ static void control_set_capability(int major, int minor) {
 LOCKED(int, calls, (const char* name), (name))
 LOCKED(const char*, log, (void), ())
 LOCKED_VOID(clear_log, (void), ())
-LOCKED_VOID(fail, (const char* name, int n, int code), (name, n, code))
+LOCKED_VOID(fail_call, (const char* name, int n, int code), (name, n, code))
 LOCKED(const char*, failed, (void), ())
 LOCKED_VOID(stop_failing, (void), ())
 LOCKED_VOID(limit_memory, (size_t bytes), (bytes))
@@ -257,7 +258,7 @@ EXPORT const stand_in_t rabbet_stand_in = {
     .calls = locked_calls,
     .log = locked_log,
     .clear_log = locked_clear_log,
-    .fail = locked_fail,
+    .fail_call = locked_fail_call,
     .failed = locked_failed,
     .stop_failing = locked_stop_failing,
     .limit_memory = locked_limit_memory,

@@ -101,11 +101,12 @@ CUresult memory_new(size_t size, bool host, void** out_memory) {
 }
 
 static void memory_check_one(const allocation_t* a, const char* after) {
-  for (const uint8_t* at = a->data + a->size; at < a->data + a->mapped - PAGE;
-       ++at) {
+  uint8_t *begin = a->data + a->size, *end = a->data + a->mapped - PAGE;
+  for (uint8_t* at = begin; at < end; ++at) {
     if (*at == GUARD_BYTE) continue;
     misuse("written past the end of an allocation (%s), found at %s",
            memory_describe(at), after);
+    memset(begin, GUARD_BYTE, (size_t)(end - begin));  // told once
     return;
   }
 }

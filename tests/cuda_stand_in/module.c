@@ -56,12 +56,14 @@ static int image_from_ptx(const char* text) {
 
 static CUresult image_open(const void* image, int* out_file) {
   if (strncmp(image, STAND_IN_PTX, strlen(STAND_IN_PTX)) == 0) {
+    log_add(", PTX");
     *out_file = image_from_ptx(image);
     return *out_file >= 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_IMAGE;
   }
   struct stand_in_image header;
   if (strncmp(image, STAND_IN_CUBIN, 8) != 0) return CUDA_ERROR_INVALID_IMAGE;
   memcpy(&header, image, sizeof(header));
+  log_add(", cubin of sm_%u%u", header.major, header.minor);
   // Machine code runs on its own generation, from its own minor version on.
   if ((int)header.major != context_major || (int)header.minor > context_minor)
     return CUDA_ERROR_NO_BINARY_FOR_GPU;
@@ -129,7 +131,7 @@ static CUresult module_load(CUmodule* out_module, const void* image) {
 }
 
 CUresult stand_in_cuModuleLoadData(CUmodule* module, const void* image) {
-  ENTRY(cuModuleLoadData, NEEDS_CONTEXT | UNSAFE_IN_CAPTURE, (" "),
+  ENTRY(cuModuleLoadData, NEEDS_CONTEXT | UNSAFE_IN_CAPTURE, ("image"),
         module_load(module, image));
 }
 

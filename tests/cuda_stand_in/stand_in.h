@@ -28,10 +28,12 @@ typedef struct stand_in_t {
   // until the next call of anything.
   const char* (*log)(void);
   void (*clear_log)(void);
-  // From now on: the n-th call (0: the next one) of `name` (NULL: of all)
-  // returns `code`. A call that releases something releases it all the same.
-  void (*fail)(const char* name, int n, int code);
-  // The name of the call that `fail` made fail, or NULL.
+  // From now on: the n-th call (0: the next one) of `name` (NULL: of all but
+  // cuCtxGetCurrent and cuCtxSetCurrent, without which nothing can be given
+  // back) returns `code`. A call that releases something releases it all the
+  // same.
+  void (*fail_call)(const char* name, int n, int code);
+  // The name of the call that `fail_call` made fail, or NULL.
   const char* (*failed)(void);
   void (*stop_failing)(void);
   // Device memory that there is; what is allocated stays.

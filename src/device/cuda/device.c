@@ -260,7 +260,7 @@ static rabbet_status_t cuda_open(rabbet_cuda_device_t* device) {
   const rabbet_cuda_driver_t* driver = device->driver;
   int count = 0;
   RABBET_RETURN_IF_ERROR(RABBET_CUDA(driver, cuDeviceGetCount, (&count)));
-  if (device->ordinal >= count)
+  if (device->ordinal < 0 || device->ordinal >= count)
     return RABBET_STATUS(RABBET_STATUS_UNAVAILABLE,
                          "there is no device '%s': the driver shows %d GPU%s",
                          device->base.name, count, count == 1 ? "" : "s");

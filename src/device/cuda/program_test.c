@@ -130,10 +130,242 @@ static void threads_work_together(void** state) {
   stand_in_expect_clean();
 }
 
+// ---- What a plan keeps -----------------------------------------------------
+
+typedef struct kept_t {
+  rabbet_artifact_t artifact;
+  uint8_t data[1 << 17];
+} kept_t;
+
+static rabbet_status_t keep(void* context, const rabbet_artifact_t* artifact) {
+  kept_t* kept = context;
+  assert_true(artifact->size <= sizeof(kept->data));
+  kept->artifact = *artifact;
+  kept->artifact.data = kept->data;
+  memcpy(kept->data, artifact->data, artifact->size);
+  return rabbet_ok();
+}
+
+static void keep_add(rabbet_cuda_device_t* device, kept_t* out_kept) {
+  rabbet_cuda_program_t* program = NULL;
+  RABBET_EXPECT_OK(
+      rabbet_cuda_program_get(device, &add_source, NULL, 0, &program));
+  RABBET_EXPECT_OK(rabbet_cuda_program_artifact(
+      program, (rabbet_artifact_sink_t){.context = out_kept, .add = keep}));
+  rabbet_cuda_program_release(program);
+}
+
+// No compiler is needed.
+static void taken_from_a_plan(void** state) {
+  (void)state;
+  static kept_t kept;
+  rabbet_cuda_device_t* device = stand_in_device_open();
+  rabbet_cuda_program_t* program = NULL;
+  keep_add(device, &kept);
+  assert_string_equal(kept.artifact.name, "add.cu");
+  setenv("RABBET_STAND_IN_CACHE", "/proc/nowhere", 1);
+  RABBET_EXPECT_ERROR(
+      rabbet_cuda_program_get(device, &add_source, NULL, 0, &program),
+      RABBET_STATUS_INVALID_ARGUMENT, "compiling 'add.cu' for sm_90");
+  rabbet_artifact_t artifacts[] = {{.name = "another", .data = "", .size = 0},
+                                   kept.artifact};
+  stand_in()->clear_log();
+  RABBET_EXPECT_OK(
+      rabbet_cuda_program_get(device, &add_source, artifacts, 2, &program));
+  assert_non_null(strstr(stand_in()->log(), "cubin of sm_90"));
+  run_add(device, program);
+  static kept_t again;
+  RABBET_EXPECT_OK(rabbet_cuda_program_artifact(
+      program, (rabbet_artifact_sink_t){.context = &again, .add = keep}));
+  assert_int_equal(again.artifact.size, kept.artifact.size);
+  assert_memory_equal(again.data, kept.data, kept.artifact.size);
+  rabbet_cuda_program_release(program);
+  unsetenv("RABBET_STAND_IN_CACHE");
+  stand_in_device_close(device);
+  stand_in_expect_clean();
+}
+
+static void taken_on_another_gpu(void** state) {
+  (void)state;
+  static kept_t kept;
+  const struct {
+    int major, minor;
+    const char* image;
+  } rows[] = {{10, 0, ", PTX"}, {9, 5, "cubin of sm_90"}};
+  rabbet_cuda_device_t* device = stand_in_device_open();
+  keep_add(device, &kept);
+  stand_in_device_close(device);
+  setenv("RABBET_STAND_IN_CACHE", "/proc/nowhere", 1);
+  for (size_t i = 0; i < 2; ++i) {
+    rabbet_cuda_program_t* program = NULL;
+    stand_in()->set_capability(rows[i].major, rows[i].minor);
+    device = stand_in_device_open();
+    stand_in()->clear_log();
+    RABBET_EXPECT_OK(rabbet_cuda_program_get(device, &add_source,
+                                             &kept.artifact, 1, &program));
+    assert_non_null(strstr(stand_in()->log(), rows[i].image));
+    run_add(device, program);
+    rabbet_cuda_program_release(program);
+    stand_in_device_close(device);
+  }
+  unsetenv("RABBET_STAND_IN_CACHE");
+  stand_in()->set_capability(9, 0);
+  stand_in_expect_clean();
+}
+
+static void expect_damaged(rabbet_cuda_device_t* device,
+                           const rabbet_artifact_t* artifact) {
+  rabbet_cuda_program_t* program = NULL;
+  RABBET_EXPECT_ERROR(
+      rabbet_cuda_program_get(device, &add_source, artifact, 1, &program),
+      RABBET_STATUS_DATA_LOSS,
+      "the compiled kernel 'add.cu' in the plan is damaged");
+  assert_null(program);
+}
+
+// A plan comes from anywhere.
+static void damaged(void** state) {
+  (void)state;
+  static kept_t kept;
+  rabbet_cuda_device_t* device = stand_in_device_open();
+  keep_add(device, &kept);
+  const size_t size = kept.artifact.size;
+  const size_t sizes[] = {0, 1, 63, 64, 65, size / 2, size - 1};
+  for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); ++i) {
+    kept.artifact.size = sizes[i];
+    expect_damaged(device, &kept.artifact);
+  }
+  kept.artifact.size = size;
+  // The magic number, and the sizes of the parts.
+  const size_t bytes[] = {0, 3, 16, 23, 24, 31};
+  for (size_t i = 0; i < sizeof(bytes) / sizeof(bytes[0]); ++i) {
+    kept.data[bytes[i]] ^= 0x81;
+    expect_damaged(device, &kept.artifact);
+    kept.data[bytes[i]] ^= 0x81;
+  }
+  kept.data[size - 1] = 'x';  // the PTX has no end
+  expect_damaged(device, &kept.artifact);
+  kept.data[size - 1] = 0;
+  kept.data[64] ^= 1;  // the driver refuses the code
+  rabbet_cuda_program_t* program = NULL;
+  RABBET_EXPECT_ERROR(
+      rabbet_cuda_program_get(device, &add_source, &kept.artifact, 1, &program),
+      RABBET_STATUS_INTERNAL, "loading the kernel 'add.cu' (machine code)");
+  stand_in_device_close(device);
+  stand_in_expect_clean();
+}
+
+// ---- Failures --------------------------------------------------------------
+
+static void errors_in_sources(void** state) {
+  (void)state;
+  rabbet_cuda_device_t* device = stand_in_device_open();
+  rabbet_cuda_program_t* program = NULL;
+  rabbet_cuda_source_t source = add_source;
+  source.text = "\nint wrong(;\n";
+  RABBET_EXPECT_ERROR(
+      rabbet_cuda_program_get(device, &source, NULL, 0, &program),
+      RABBET_STATUS_INVALID_ARGUMENT, "add.cu:2:");
+  assert_null(program);
+  source.text = NULL;
+  RABBET_EXPECT_ERROR(
+      rabbet_cuda_program_get(device, &source, NULL, 0, &program),
+      RABBET_STATUS_INTERNAL, "there is no kernel file 'add.cu'");
+  const char* const options[] = {"-DT0=float", "--no-such-option"};
+  source = add_source;
+  source.options = options;
+  source.option_count = 2;
+  RABBET_EXPECT_ERROR(
+      rabbet_cuda_program_get(device, &source, NULL, 0, &program),
+      RABBET_STATUS_INVALID_ARGUMENT, "--no-such-option");
+  RABBET_EXPECT_OK(
+      rabbet_cuda_program_get(device, &add_source, NULL, 0, &program));
+  CUfunction function = NULL;
+  RABBET_EXPECT_ERROR(
+      rabbet_cuda_program_function(program, "subtract", &function),
+      RABBET_STATUS_INTERNAL, "kernel 'subtract' of 'add.cu'");
+  rabbet_cuda_program_release(program);
+  stand_in_device_close(device);
+  stand_in_expect_clean();
+}
+
+static rabbet_status_t get_with(rabbet_cuda_device_t* device) {
+  rabbet_cuda_program_t* program = NULL;
+  CUfunction function = NULL;
+  RABBET_RETURN_IF_ERROR(
+      rabbet_cuda_program_get(device, &add_source, NULL, 0, &program));
+  rabbet_status_t status =
+      rabbet_cuda_program_function(program, "add", &function);
+  rabbet_cuda_program_release(program);
+  return status;
+}
+
+static rabbet_status_t open_and_get(rabbet_allocator_t allocator,
+                                    void* user_data) {
+  (void)user_data;
+  rabbet_device_t* device = NULL;
+  RABBET_RETURN_IF_ERROR(rabbet_device_open(0, allocator, &device));
+  rabbet_status_t status = get_with(rabbet_cuda(device));
+  device->vtable->destroy(device);
+  return status;
+}
+
+static rabbet_status_t open_and_get_anyhow(void* context) {
+  (void)context;
+  return open_and_get(rabbet_allocator_system(), NULL);
+}
+
+static void everything_fails(void** state) {
+  (void)state;
+  stand_in();
+  assert_true(rabbet_fault_run(open_and_get, NULL) > 3);
+  stand_in_expect_clean();
+  assert_true(stand_in_fail_each(open_and_get_anyhow, NULL) > 10);
+}
+
+// An error of a kernel is told by what waits for it, and by all that follows.
+static void kernels_go_wrong(void** state) {
+  (void)state;
+  rabbet_cuda_device_t* device = stand_in_device_open();
+  const rabbet_device_vtable_t* v = device->base.vtable;
+  rabbet_cuda_program_t* program = NULL;
+  void *data = NULL, *token = NULL;
+  put(device, NULL, 4000, &data);
+  RABBET_EXPECT_OK(
+      rabbet_cuda_program_get(device, &add_source, NULL, 0, &program));
+  rabbet_cuda_launch_t launch = {.grid = {40, 1, 1}, .block = {256, 1, 1}};
+  RABBET_EXPECT_OK(
+      rabbet_cuda_program_function(program, "add", &launch.function));
+  int64_t count = 10000;  // of which there are 1000
+  void* parameters[] = {&data, &data, &data, &count};
+  RABBET_EXPECT_OK(v->begin_run(&device->base, 1, &token));
+  launch.block[0] = 512;  // more than its launch bounds
+  RABBET_EXPECT_ERROR(rabbet_cuda_launch(device, &launch, parameters, NULL),
+                      RABBET_STATUS_INTERNAL, "cuLaunchKernel");
+  launch.block[0] = 256;
+  RABBET_EXPECT_OK(rabbet_cuda_launch(device, &launch, parameters, NULL));
+  v->end_run(&device->base, token);
+  RABBET_EXPECT_ERROR(v->synchronize(&device->base, NULL),
+                      RABBET_STATUS_INTERNAL, "an illegal memory access");
+  RABBET_EXPECT_ERROR(v->fill(&device->base, data, 0, 4, NULL),
+                      RABBET_STATUS_INTERNAL, "an illegal memory access");
+  assert_true(stand_in()->take_misuses() > 0);
+  rabbet_cuda_program_release(program);
+  v->free(&device->base, data);
+  stand_in_device_close(device);
+  stand_in_expect_clean();
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(compiled),
       cmocka_unit_test(threads_work_together),
+      cmocka_unit_test(taken_from_a_plan),
+      cmocka_unit_test(taken_on_another_gpu),
+      cmocka_unit_test(damaged),
+      cmocka_unit_test(errors_in_sources),
+      cmocka_unit_test(everything_fails),
+      cmocka_unit_test(kernels_go_wrong),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
