@@ -161,7 +161,7 @@ static void failing_calls(void** state) {
     engine_test_t test;
     begin(&test);
     rabbet_context_set_graphs(test.context, true);
-    (stand_in()->fail)(names[k], 0, CUDA_ERROR_OUT_OF_MEMORY);
+    stand_in()->fail_call(names[k], 0, CUDA_ERROR_OUT_OF_MEMORY);
     for (int i = 0; i < 5; ++i)
       run(&test, i);
     assert_non_null(stand_in()->failed());
