@@ -181,9 +181,9 @@ static void rabbet_cuda_destroy(rabbet_device_t* base) {
       rabbet_cuda_leave(device, before);
     }
     rabbet_status_ignore(status);
+    rabbet_cuda_programs_destroy(device->programs);
     device->driver->cuDevicePrimaryCtxRelease(device->device);
   }
-  rabbet_cuda_programs_destroy(device->programs);
   pthread_mutex_destroy(&device->libraries);
   rabbet_free(base->allocator, device);
 }

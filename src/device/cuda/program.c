@@ -31,13 +31,19 @@ struct rabbet_cuda_program_t {
   CUmodule module;
   void* image;  // as a plan keeps it
   size_t image_size;
+  bool compiled;  // here: stays, as a build makes the same kernel many times
 };
 
 struct rabbet_cuda_programs_t {
   rabbet_allocator_t allocator;
   pthread_mutex_t lock;
   RABBET_VEC(rabbet_cuda_program_t*) loaded;
+  rabbet_hash_t headers;  // of all that sources can include
 };
+
+static void program_destroy(rabbet_cuda_program_t* program);
+static rabbet_status_t program_hash_headers(rabbet_allocator_t allocator,
+                                            rabbet_hash_t* out_hash);
 
 rabbet_status_t rabbet_cuda_programs_create(
     rabbet_allocator_t allocator, rabbet_cuda_programs_t** out_programs) {
@@ -46,6 +52,11 @@ rabbet_status_t rabbet_cuda_programs_create(
   RABBET_RETURN_IF_ERROR(
       rabbet_allocate(allocator, sizeof(*programs), (void**)&programs));
   programs->allocator = allocator;
+  rabbet_status_t status = program_hash_headers(allocator, &programs->headers);
+  if (!rabbet_is_ok(status)) {
+    rabbet_free(allocator, programs);
+    return status;
+  }
   pthread_mutex_init(&programs->lock, NULL);
   *out_programs = programs;
   return rabbet_ok();
@@ -53,6 +64,9 @@ rabbet_status_t rabbet_cuda_programs_create(
 
 void rabbet_cuda_programs_destroy(rabbet_cuda_programs_t* programs) {
   if (!programs) return;
+  // Only what was compiled is left: others are gone with their last user.
+  for (size_t i = 0; i < programs->loaded.count; ++i)
+    program_destroy(programs->loaded.data[i]);
   rabbet_vec_free(programs->allocator, &programs->loaded);
   pthread_mutex_destroy(&programs->lock);
   rabbet_free(programs->allocator, programs);
@@ -60,19 +74,32 @@ void rabbet_cuda_programs_destroy(rabbet_cuda_programs_t* programs) {
 
 // ---- Keys ------------------------------------------------------------------
 
-// The architecture is no part of the key: a plan's PTX serves newer ones.
-static rabbet_status_t program_key(const rabbet_cuda_source_t* source,
-                                   const char* text,
-                                   rabbet_allocator_t allocator,
-                                   rabbet_hash_t* out_key) {
+static rabbet_status_t program_hash_headers(rabbet_allocator_t allocator,
+                                            rabbet_hash_t* out_hash) {
   rabbet_strbuf_t buffer;
   rabbet_strbuf_initialize(allocator, &buffer);
-  rabbet_strbuf_printf(&buffer, "%s\n", source->name);
-  for (size_t i = 0; i < source->option_count; ++i)
-    rabbet_strbuf_printf(&buffer, "%s\n", source->options[i]);
-  rabbet_strbuf_printf(&buffer, "%s\n", text);
   for (size_t i = 0; i < rabbet_cuda_header_count; ++i)
     rabbet_strbuf_printf(&buffer, "%s\n", rabbet_cuda_headers[i].text);
+  rabbet_status_t status = rabbet_strbuf_status(&buffer);
+  if (rabbet_is_ok(status))
+    *out_hash = rabbet_hash128(rabbet_strbuf_text(&buffer),
+                               strlen(rabbet_strbuf_text(&buffer)));
+  rabbet_strbuf_deinitialize(&buffer);
+  return status;
+}
+
+// The architecture is no part of the key: a plan's PTX serves newer ones.
+static rabbet_status_t program_key(const rabbet_cuda_programs_t* programs,
+                                   const rabbet_cuda_source_t* source,
+                                   const char* text, rabbet_hash_t* out_key) {
+  rabbet_strbuf_t buffer;
+  char headers[33], own[33];
+  rabbet_hash_print(programs->headers, headers);
+  rabbet_hash_print(rabbet_hash128(text, strlen(text)), own);
+  rabbet_strbuf_initialize(programs->allocator, &buffer);
+  rabbet_strbuf_printf(&buffer, "%s\n%s\n%s\n", source->name, headers, own);
+  for (size_t i = 0; i < source->option_count; ++i)
+    rabbet_strbuf_printf(&buffer, "%s\n", source->options[i]);
   rabbet_status_t status = rabbet_strbuf_status(&buffer);
   if (rabbet_is_ok(status))
     *out_key = rabbet_hash128(rabbet_strbuf_text(&buffer),
@@ -201,6 +228,7 @@ static rabbet_status_t program_make(rabbet_cuda_device_t* device,
     if (artifacts[i].key.high == key.high && artifacts[i].key.low == key.low)
       found = &artifacts[i];
   }
+  program->compiled = !found;
   rabbet_status_t status = found ? program_take(program, found)
                                  : program_compile(program, source, text);
   if (rabbet_is_ok(status)) status = program_load(program);
@@ -234,8 +262,7 @@ rabbet_status_t rabbet_cuda_program_get(rabbet_cuda_device_t* device,
   if (!text)
     return RABBET_STATUS(RABBET_STATUS_INTERNAL, "there is no kernel file '%s'",
                          source->name);
-  RABBET_RETURN_IF_ERROR(
-      program_key(source, text, device->base.allocator, &key));
+  RABBET_RETURN_IF_ERROR(program_key(programs, source, text, &key));
   pthread_mutex_lock(&programs->lock);
   rabbet_cuda_program_t* program = program_find(programs, key);
   rabbet_status_t status = rabbet_ok();
@@ -246,8 +273,10 @@ rabbet_status_t rabbet_cuda_program_get(rabbet_cuda_device_t* device,
     if (rabbet_is_ok(status))
       status = program_make(device, source, text, key, artifacts,
                             artifact_count, &program);
-    if (rabbet_is_ok(status))
+    if (rabbet_is_ok(status)) {
       programs->loaded.data[programs->loaded.count++] = program;
+      if (program->compiled) rabbet_refcount_retain(&program->references);
+    }
   }
   pthread_mutex_unlock(&programs->lock);
   *out_program = program;

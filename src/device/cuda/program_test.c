@@ -89,6 +89,14 @@ static void compiled(void** state) {
   run_add(device, program);
   rabbet_cuda_program_release(program);
   rabbet_cuda_program_release(same);
+  // What was compiled stays for the next kernel that wants it.
+  stand_in()->clear_log();
+  RABBET_EXPECT_OK(
+      rabbet_cuda_program_get(device, &add_source, NULL, 0, &same));
+  assert_ptr_equal(program, same);
+  assert_int_equal(stand_in()->calls("cuModuleLoadData"), 0);
+  run_add(device, same);
+  rabbet_cuda_program_release(same);
   stand_in_device_close(device);
   stand_in_expect_clean();
 }
