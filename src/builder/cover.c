@@ -157,7 +157,8 @@ typedef struct recipe_t {
   int level;      // how much of it
   bool others;    // other nodes take epilogues of what is left
   bool prologues;
-  size_t limit;  // nodes of a point-wise group
+  size_t limit;    // nodes of a point-wise group
+  bool attention;  // goes before all else
 } recipe_t;
 
 static rabbet_status_t cover_unit(coverer_t* c, size_t last, bool* supported,
@@ -228,12 +229,38 @@ static rabbet_status_t cover_take_epilogue(coverer_t* c, size_t node, int level,
   return rabbet_ok();
 }
 
+// Attention as one group wherever the device has it.
+static rabbet_status_t cover_attention(coverer_t* c) {
+  rabbet_ir_node_t* nodes[RABBET_FUSE_ATTENTION_MAX];
+  for (size_t i = 0; i < c->count; ++i) {
+    size_t count =
+        rabbet_fuse_attention(&c->build->ir, cover_node(c, i), nodes);
+    if (count == 0) continue;
+    memset(c->inside, 0, c->count * sizeof(bool));
+    for (size_t k = 0; k < count; ++k)
+      c->inside[c->locals[nodes[k]->index]] = true;
+    bool supported = false;
+    RABBET_RETURN_IF_ERROR(cover_group_supported(c, &supported));
+    if (supported) cover_assign(c, c->inside);
+  }
+  return rabbet_ok();
+}
+
+static bool cover_has_attention(const coverer_t* c) {
+  rabbet_ir_node_t* nodes[RABBET_FUSE_ATTENTION_MAX];
+  for (size_t i = 0; i < c->count; ++i)
+    if (rabbet_fuse_attention(&c->build->ir, cover_node(c, i), nodes) > 0)
+      return true;
+  return false;
+}
+
 static rabbet_status_t cover_follow(coverer_t* c, const recipe_t* recipe,
                                     int* out_level, bool* out_supported) {
   for (size_t i = 0; i < c->count; ++i)
     c->groups[i] = NO_GROUP;
   c->group_count = 0;
   *out_level = 0;
+  if (recipe->attention) RABBET_RETURN_IF_ERROR(cover_attention(c));
   if (recipe->owner >= 0)
     RABBET_RETURN_IF_ERROR(cover_take_epilogue(c, (size_t)recipe->owner,
                                                recipe->level, out_level));
@@ -275,12 +302,12 @@ static rabbet_status_t cover_owners(coverer_t* c, bool prologues) {
     if ((c->kinds[i] & RABBET_FUSE_EPILOGUE) == 0) continue;
     int level = 0;
     RABBET_RETURN_IF_ERROR(cover_try(
-        c, (recipe_t){(int32_t)i, COVER_MAX_LEVELS, true, prologues, 0},
+        c, (recipe_t){(int32_t)i, COVER_MAX_LEVELS, true, prologues, 0, false},
         &level));
     while (c->build->level >= 4 && level > 1) {
       int wish = level - 1;
       RABBET_RETURN_IF_ERROR(cover_try(
-          c, (recipe_t){(int32_t)i, wish, true, prologues, 0}, &level));
+          c, (recipe_t){(int32_t)i, wish, true, prologues, 0, false}, &level));
     }
   }
   return rabbet_ok();
@@ -289,19 +316,25 @@ static rabbet_status_t cover_owners(coverer_t* c, bool prologues) {
 static rabbet_status_t cover_recipes(coverer_t* c) {
   int level = 0;
   bool prologues = cover_has(c, RABBET_FUSE_PROLOGUE);
+  if (cover_has_attention(c))
+    RABBET_RETURN_IF_ERROR(cover_try(
+        c,
+        (recipe_t){
+            .owner = -1, .others = true, .prologues = true, .attention = true},
+        &level));
   RABBET_RETURN_IF_ERROR(cover_owners(c, false));
   if (prologues) {
     RABBET_RETURN_IF_ERROR(cover_owners(c, true));
     RABBET_RETURN_IF_ERROR(
-        cover_try(c, (recipe_t){-1, 0, false, true, 0}, &level));
+        cover_try(c, (recipe_t){-1, 0, false, true, 0, false}, &level));
   }
   // Little effort takes the fused way without asking.
   if (c->covers.count > 0 && c->build->level <= 1) return rabbet_ok();
   RABBET_RETURN_IF_ERROR(
-      cover_try(c, (recipe_t){-1, 0, false, false, 0}, &level));
+      cover_try(c, (recipe_t){-1, 0, false, false, 0, false}, &level));
   bool supported = false;
   if (c->covers.count > 0 && c->build->level < 5) return rabbet_ok();
-  return cover_follow(c, &(recipe_t){-1, 0, false, false, 1}, &level,
+  return cover_follow(c, &(recipe_t){-1, 0, false, false, 1, false}, &level,
                       &supported);
 }
 

@@ -40,6 +40,55 @@ bool rabbet_fuse_same_shape(const rabbet_ir_t* ir, const rabbet_ir_node_t* a,
                                &rabbet_ir_output(ir, b, 0)->shape);
 }
 
+// ---- Attention
+// ---------------------------------------------------------------
+
+// The node that makes the value for one reader alone.
+static rabbet_ir_node_t* attention_maker(const rabbet_ir_t* ir,
+                                         const rabbet_ir_value_t* value) {
+  rabbet_ir_node_t* maker = value ? value->producer : NULL;
+  if (!maker || value->uses != 1 || rabbet_fuse_is_exit(ir, maker) ||
+      rabbet_fuse_kind(ir, maker) == 0)
+    return NULL;
+  return maker;
+}
+
+// From the scores as the softmax reads them back to the product.
+static bool attention_scores(const rabbet_ir_t* ir,
+                             const rabbet_ir_value_t* value, int depth,
+                             rabbet_ir_node_t** nodes, size_t* count) {
+  rabbet_ir_node_t* maker = attention_maker(ir, value);
+  if (!maker) return false;
+  bool found = rabbet_op_is(maker->op, RABBET_OP_MATRIX_MULTIPLY);
+  if (!found &&
+      (depth == 0 || rabbet_fuse_kind(ir, maker) != RABBET_FUSE_POINTWISE))
+    return false;
+  for (size_t i = 0; i < maker->input_count && !found; ++i) {
+    const rabbet_ir_value_t* input = rabbet_ir_input(ir, maker, i);
+    if (input && rabbet_ir_shape_equal(&input->shape, &value->shape))
+      found = attention_scores(ir, input, depth - 1, nodes, count);
+  }
+  if (found) nodes[(*count)++] = maker;
+  return found;
+}
+
+size_t rabbet_fuse_attention(
+    const rabbet_ir_t* ir, rabbet_ir_node_t* last,
+    rabbet_ir_node_t* out_nodes[RABBET_FUSE_ATTENTION_MAX]) {
+  size_t count = 0;
+  if (!rabbet_op_is(last->op, RABBET_OP_MATRIX_MULTIPLY) ||
+      rabbet_fuse_kind(ir, last) == 0)
+    return 0;
+  rabbet_ir_node_t* softmax = attention_maker(ir, rabbet_ir_input(ir, last, 0));
+  if (!softmax || !rabbet_op_is(softmax->op, RABBET_OP_SOFTMAX) ||
+      !attention_scores(ir, rabbet_ir_input(ir, softmax, 0),
+                        RABBET_FUSE_ATTENTION_MAX - 3, out_nodes, &count))
+    return 0;
+  out_nodes[count++] = softmax;
+  out_nodes[count++] = last;
+  return count;
+}
+
 // ---- The partition ----------------------------------------------------------
 
 typedef struct partition_t {
@@ -124,6 +173,13 @@ static void partition_node(partition_t* p, const rabbet_ir_node_t* node) {
   partition_tell(p, node);
 }
 
+static void partition_attention(partition_t* p, rabbet_ir_node_t* last) {
+  rabbet_ir_node_t* nodes[RABBET_FUSE_ATTENTION_MAX];
+  size_t count = rabbet_fuse_attention(p->ir, last, nodes);
+  for (size_t i = 0; i < count; ++i)
+    partition_join(p, nodes[i]->index, last->index);
+}
+
 rabbet_status_t rabbet_fuse_partition(rabbet_build_t* build, int32_t* ids) {
   const rabbet_ir_t* ir = &build->ir;
   partition_t p = {.ir = ir, .ids = ids};
@@ -137,6 +193,8 @@ rabbet_status_t rabbet_fuse_partition(rabbet_build_t* build, int32_t* ids) {
   }
   for (size_t i = ir->nodes.count; i-- > 0;)
     partition_node(&p, ir->nodes.data[i]);
+  for (size_t i = 0; i < ir->nodes.count; ++i)
+    partition_attention(&p, ir->nodes.data[i]);
   for (size_t i = 0; i < ir->nodes.count; ++i)
     ids[i] = partition_find(&p, (int32_t)i);
   return rabbet_ok();

@@ -105,6 +105,50 @@ static void attention_scores(void** state) {
   net_end(&net);
 }
 
+// All of attention may be one group, unless something else reads what is
+// between; what follows it is fused with neither.
+static void attention(void** state) {
+  (void)state;
+  for (int kept = 0; kept < 2; ++kept) {
+    net_t net = net_begin(0, rabbet_allocator_system());
+    rabbet_tensor_t* inputs[3];
+    const char* const names[3] = {"q", "k", "v"};
+    for (int i = 0; i < 3; ++i)
+      inputs[i] =
+          net_input(&net, names[i], RABBET_DTYPE_FLOAT, DIMS(2, 2, 4, 8));
+    rabbet_tensor_t* mask =
+        net_input(&net, "mask", RABBET_DTYPE_FLOAT, DIMS(2, 1, 1, 4));
+    rabbet_tensor_t* scores =
+        net_add(&net, "qk",
+                (net_layer_t){.op = "matrix_multiply",
+                              .inputs = {inputs[0], inputs[1]},
+                              .input_count = 2,
+                              .attrs = {ENUM_ATTR("op1", "TRANSPOSE")},
+                              .attr_count = 1});
+    rabbet_tensor_t* scaled =
+        net_binary(&net, "scale", "PROD", scores, net_scalar(&net, 4, 0.35));
+    rabbet_tensor_t* masked = net_binary(&net, "mask_add", "SUM", mask, scaled);
+    rabbet_tensor_t* weights =
+        net_add(&net, "softmax",
+                (net_layer_t){.op = "softmax",
+                              .inputs = {masked},
+                              .input_count = 1,
+                              .attrs = {INT_ATTR("axes", 8)},
+                              .attr_count = 1});
+    if (kept) net_output(&net, scaled, "kept");
+    net_output(&net,
+               net_add(&net, "pv",
+                       (net_layer_t){.op = "matrix_multiply",
+                                     .inputs = {weights, inputs[2]},
+                                     .input_count = 2}),
+               "y");
+    EXPECT_STEPS(check_network(&net, 0, 1e-5), kept ? 3 : 1);
+    check_network(&net, 3, 1e-5);
+    check_network(&net, 5, 1e-5);
+    net_end(&net);
+  }
+}
+
 // Random graphs of point-wise nodes, matrix products and reductions.
 static rabbet_tensor_t* random_node(net_t* net, unsigned* random, int number,
                                     rabbet_tensor_t* const* made, int count) {
@@ -151,7 +195,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(residual_block), cmocka_unit_test(long_chain),
       cmocka_unit_test(exits),          cmocka_unit_test(attention_scores),
-      cmocka_unit_test(random_graphs),
+      cmocka_unit_test(attention),      cmocka_unit_test(random_graphs),
   };
   return cmocka_run_group_tests_name("fuse", tests, NULL, NULL);
 }
