@@ -91,8 +91,6 @@ static const struct {
      "no product of integers but the reference"},
     {"cpu", "convert", CONFORMANCE_NEVER,
      "some formats are none that its kernels work in"},
-    {"cuda", "shape", CONFORMANCE_NOT_YET, "no kernel yet"},
-    {"cuda", "constant", CONFORMANCE_NOT_YET, "no kernel yet"},
     {"cuda", "reduce", CONFORMANCE_NOT_YET, "no kernel yet"},
     {"cuda", "reduce_integers", CONFORMANCE_NOT_YET, "no kernel yet"},
     {"cuda", "reduce_special", CONFORMANCE_NOT_YET, "no kernel yet"},

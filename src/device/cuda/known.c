@@ -1,0 +1,142 @@
+// Layers whose outputs are known before they run: shapes and constants. They
+// wait in the device's memory, and a run copies them.
+#include "device/cuda/cuda.h"
+
+typedef struct rabbet_cuda_known_t {
+  rabbet_node_kernel_t node;
+  rabbet_device_t* device;
+  void* constant;  // NULL: a shape
+  size_t bytes;
+} rabbet_cuda_known_t;
+
+struct rabbet_kernel_state_t {
+  const void* data;
+  size_t bytes;
+  void* shape;  // owned
+};
+
+static bool known_is_one(const rabbet_group_t* group) {
+  return rabbet_node_is(group, RABBET_OP_SHAPE) ||
+         rabbet_node_is(group, RABBET_OP_CONSTANT);
+}
+
+static rabbet_status_t rabbet_cuda_known_body(rabbet_proposal_t* proposal) {
+  return rabbet_proposal_offer(proposal, "copy", -1);
+}
+
+static rabbet_status_t rabbet_cuda_known_propose(
+    const rabbet_propose_t* propose, rabbet_candidate_sink_t sink) {
+  if (!known_is_one(propose->group)) return rabbet_ok();
+  return rabbet_proposal_make(propose, sink, &rabbet_cuda_known, NULL,
+                              rabbet_cuda_known_body);
+}
+
+// The bytes in the device's memory; NULL if there are none.
+static rabbet_status_t known_upload(rabbet_device_t* device, const void* data,
+                                    size_t bytes, void** out_memory) {
+  *out_memory = NULL;
+  if (bytes == 0) return rabbet_ok();
+  RABBET_RETURN_IF_ERROR(device->vtable->allocate(device, bytes, out_memory));
+  rabbet_status_t status =
+      device->vtable->copy_to_device(device, *out_memory, data, bytes, NULL);
+  if (rabbet_is_ok(status)) status = device->vtable->synchronize(device, NULL);
+  if (!rabbet_is_ok(status)) {
+    device->vtable->free(device, *out_memory);
+    *out_memory = NULL;
+  }
+  return status;
+}
+
+static void rabbet_cuda_known_destroy(rabbet_kernel_t* base) {
+  rabbet_cuda_known_t* kernel = (rabbet_cuda_known_t*)base;
+  if (!kernel) return;
+  kernel->device->vtable->free(kernel->device, kernel->constant);
+  rabbet_free(kernel->node.allocator, kernel);
+}
+
+static rabbet_status_t rabbet_cuda_known_create(
+    const rabbet_kernel_spec_t* spec, rabbet_kernel_t** out_kernel) {
+  *out_kernel = NULL;
+  if (!known_is_one(spec->group))
+    return RABBET_STATUS(RABBET_STATUS_INVALID_ARGUMENT,
+                         "the group is no layer that is known before it runs");
+  const rabbet_group_node_t* node = &spec->group->nodes[0];
+  rabbet_cuda_known_t* kernel = NULL;
+  RABBET_RETURN_IF_ERROR(
+      rabbet_allocate(spec->allocator, sizeof(*kernel), (void**)&kernel));
+  kernel->node.base.kernel_class = &rabbet_cuda_known;
+  kernel->node.allocator = spec->allocator;
+  kernel->node.group = spec->group;
+  kernel->node.node = node;
+  kernel->device = spec->device;
+  rabbet_status_t status = rabbet_ok();
+  if (rabbet_op_is(node->op, RABBET_OP_CONSTANT)) {
+    const rabbet_attr_t* weights =
+        rabbet_attr_find(node->attrs, node->op->attr_count, "weights");
+    kernel->bytes = rabbet_attr_bytes(weights);
+    status = known_upload(spec->device, weights->data, kernel->bytes,
+                          &kernel->constant);
+  }
+  if (!rabbet_is_ok(status)) {
+    rabbet_cuda_known_destroy(&kernel->node.base);
+    return status;
+  }
+  *out_kernel = &kernel->node.base;
+  return rabbet_ok();
+}
+
+static void rabbet_cuda_known_destroy_state(rabbet_kernel_t* base,
+                                            rabbet_kernel_state_t* state) {
+  rabbet_cuda_known_t* kernel = (rabbet_cuda_known_t*)base;
+  if (!state) return;
+  kernel->device->vtable->free(kernel->device, state->shape);
+  rabbet_free(kernel->node.allocator, state);
+}
+
+static rabbet_status_t rabbet_cuda_known_prepare(
+    rabbet_kernel_t* base, const rabbet_kernel_shapes_t* shapes,
+    rabbet_kernel_state_t** out_state, size_t* out_workspace) {
+  const rabbet_cuda_known_t* kernel = (const rabbet_cuda_known_t*)base;
+  const rabbet_group_node_t* node = kernel->node.node;
+  rabbet_kernel_state_t* state = NULL;
+  rabbet_status_t status = rabbet_ok();
+  *out_state = NULL;
+  *out_workspace = 0;
+  RABBET_RETURN_IF_ERROR(
+      rabbet_node_state_allocate(base, sizeof(*state), &state));
+  if (rabbet_op_is(node->op, RABBET_OP_SHAPE)) {
+    const rabbet_dims_t* dims = &shapes->dims[node->inputs[0]];
+    state->bytes = (size_t)dims->rank * sizeof(int64_t);
+    status = known_upload(kernel->device, dims->d, state->bytes, &state->shape);
+    state->data = state->shape;
+  } else {
+    state->bytes = kernel->bytes;
+    state->data = kernel->constant;
+  }
+  if (!rabbet_is_ok(status)) {
+    rabbet_cuda_known_destroy_state(base, state);
+    return status;
+  }
+  *out_state = state;
+  return rabbet_ok();
+}
+
+static rabbet_status_t rabbet_cuda_known_enqueue(
+    rabbet_kernel_t* base, rabbet_kernel_state_t* state,
+    const rabbet_kernel_call_t* call) {
+  rabbet_device_t* device = ((const rabbet_cuda_known_t*)base)->device;
+  return device->vtable->copy(device, call->outputs[0], state->data,
+                              state->bytes, call->stream);
+}
+
+const rabbet_kernel_class_t rabbet_cuda_known = {
+    .struct_size = sizeof(rabbet_kernel_class_t),
+    .name = "cuda.known",
+    .version = 1,
+    .propose = rabbet_cuda_known_propose,
+    .create = rabbet_cuda_known_create,
+    .destroy = rabbet_cuda_known_destroy,
+    .prepare = rabbet_cuda_known_prepare,
+    .destroy_state = rabbet_cuda_known_destroy_state,
+    .enqueue = rabbet_cuda_known_enqueue,
+};
