@@ -24,7 +24,7 @@ typedef struct pw_operand_t {
 
 typedef struct pw_head_t {
   uint32_t count, tail, axes;
-  rabbet_cuda_divider_t row, axis[AXES];
+  divider_t row, axis[AXES];
   uint32_t streams[2];
 } pw_head_t;
 

@@ -19,6 +19,8 @@ typedef int int32_t;
 typedef long long int64_t;
 typedef unsigned long long uint64_t;
 
+#include "divider.cuh"
+
 #define DEVICE static __device__ __forceinline__
 
 struct half_t {
@@ -295,19 +297,6 @@ DEVICE pack_t<T, N> load_pack(const T* from) {
 template <class T, int N>
 DEVICE void store_pack(T* to, const pack_t<T, N>& pack) {
   *reinterpret_cast<pack_t<T, N>*>(to) = pack;
-}
-
-// ---- Places ----------------------------------------------------------------
-
-// n / d and n % d for n < 2^31, without dividing; filled by the host
-// (rabbet_cuda_divider).
-struct divider_t {
-  uint32_t divisor, multiplier, shift;
-};
-DEVICE uint32_t divide(uint32_t n, divider_t d, uint32_t* out_rest) {
-  uint32_t quotient = (__umulhi(n, d.multiplier) + n) >> d.shift;
-  *out_rest = n - quotient * d.divisor;
-  return quotient;
 }
 
 // ---- Functions -------------------------------------------------------------
