@@ -1,4 +1,6 @@
 // Engines on the CUDA device: built, run, recorded into graphs, timed.
+#include <pthread.h>
+
 #include "build_check.h"
 #include "cuda_stand_in/stand_in.h"
 #include "device/cuda/driver_api.h"
@@ -170,6 +172,81 @@ static void failing_calls(void** state) {
   }
 }
 
+// Whatever call fails, and however often graphs were begun: nothing is left,
+// and the context works when calls do again.
+static void any_failing_call(void** state) {
+  (void)state;
+  bool failed = true;
+  for (int n = 0; failed; ++n) {
+    engine_test_t test;
+    begin(&test);
+    rabbet_context_set_graphs(test.context, true);
+    stand_in()->fail_call(NULL, n, CUDA_ERROR_OUT_OF_MEMORY);
+    for (int i = 0; i < 4; ++i)
+      rabbet_status_ignore(rabbet_context_execute(test.context, NULL));
+    failed = stand_in()->failed() != NULL;
+    stand_in()->stop_failing();
+    for (int i = 0; i < 4; ++i)
+      run(&test, i);
+    end(&test);
+    assert_true(n < 1000 && (failed || n > 40));
+  }
+}
+
+typedef struct worker_t {
+  const engine_test_t* test;
+  int wrong;
+} worker_t;
+
+static void* work(void* given) {
+  worker_t* worker = given;
+  const engine_test_t* test = worker->test;
+  const rabbet_network_t* network = test->net.network;
+  rabbet_context_t* context = NULL;
+  void* output = aligned_alloc(64, (test->bytes + 64) / 64 * 64);
+  rabbet_status_t status =
+      rabbet_context_create(test->built.engine, SYSTEM, &context);
+  if (rabbet_is_ok(status))
+    status = rabbet_context_set_host_address(
+        context, 0, test->oracle->views[network->inputs.data[0]->id].data);
+  if (rabbet_is_ok(status))
+    status = rabbet_context_set_host_address(context, 1, output);
+  if (rabbet_is_ok(status)) rabbet_context_set_graphs(context, true);
+  for (int i = 0; i < 10 && rabbet_is_ok(status); ++i) {
+    memset(output, 0xab, test->bytes);
+    status = rabbet_context_execute(context, NULL);
+    const void* expected =
+        test->oracle->views[network->outputs.data[0]->id].data;
+    worker->wrong += memcmp(output, expected, test->bytes) != 0;
+  }
+  rabbet_graph_info_t info = {.struct_size = sizeof(info)};
+  if (context) rabbet_context_graph_info(context, &info);
+  worker->wrong += info.replays != 8 || !rabbet_is_ok(status);
+  rabbet_status_ignore(status);
+  rabbet_context_destroy(context);
+  free(output);
+  return NULL;
+}
+
+// Contexts of several threads warm up, record and replay at the same time.
+static void threads(void** state) {
+  (void)state;
+  enum { THREADS = 4 };
+  engine_test_t test;
+  pthread_t ids[THREADS];
+  worker_t workers[THREADS];
+  begin(&test);
+  for (int i = 0; i < THREADS; ++i) {
+    workers[i] = (worker_t){.test = &test};
+    assert_int_equal(pthread_create(&ids[i], NULL, work, &workers[i]), 0);
+  }
+  for (int i = 0; i < THREADS; ++i) {
+    pthread_join(ids[i], NULL);
+    assert_int_equal(workers[i].wrong, 0);
+  }
+  end(&test);
+}
+
 static void hear(void* user_data, const char* layer, float milliseconds) {
   (void)layer;
   assert_true(milliseconds >= 0);
@@ -196,10 +273,9 @@ static void times(void** state) {
 int main(void) {
   stand_in();
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(graphs),
-      cmocka_unit_test(other_addresses),
-      cmocka_unit_test(failing_calls),
-      cmocka_unit_test(times),
+      cmocka_unit_test(graphs),        cmocka_unit_test(other_addresses),
+      cmocka_unit_test(failing_calls), cmocka_unit_test(any_failing_call),
+      cmocka_unit_test(threads),       cmocka_unit_test(times),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

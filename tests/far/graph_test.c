@@ -25,6 +25,7 @@ typedef enum kind_t {
   SILENT,    // waits for the device, and keeps still about its failing
   KEEPING,   // safe, and keeps something for each recording
   FAILING,   // cannot be recorded
+  IN_PLACE,  // is safe, does not say so, and works in x's place
 } kind_t;
 
 typedef struct work_t {
@@ -45,8 +46,9 @@ static rabbet_status_t graph_describe(void* self, rabbet_dim_builder_t* builder,
                                       const rabbet_plugin_input_t* inputs,
                                       size_t input_count,
                                       rabbet_plugin_output_t* outputs) {
-  (void)self, (void)builder, (void)input_count;
+  (void)builder, (void)input_count;
   test_like(&inputs[0], &outputs[0]);
+  if (*(const kind_t*)self == IN_PLACE) outputs[0].aliased_input = 0;
   return rabbet_ok();
 }
 
@@ -81,10 +83,11 @@ static rabbet_plugin_capture_t graph_capture(void* self,
                                              const rabbet_plugin_call_t* call) {
   kind_t kind = *(const kind_t*)self;
   assert_int_equal(call->inputs[0].dims.d[0], 2);
-  return kind == NEVER                    ? RABBET_PLUGIN_CAPTURE_NEVER
-         : kind == UNSAID || kind == HOST ? RABBET_PLUGIN_CAPTURE_TRIAL
-         : kind == CHANGING               ? RABBET_PLUGIN_CAPTURE_TRIAL
-                                          : RABBET_PLUGIN_CAPTURE_SAFE;
+  return kind == NEVER ? RABBET_PLUGIN_CAPTURE_NEVER
+         : kind == UNSAID || kind == HOST || kind == IN_PLACE
+             ? RABBET_PLUGIN_CAPTURE_TRIAL
+         : kind == CHANGING ? RABBET_PLUGIN_CAPTURE_TRIAL
+                            : RABBET_PLUGIN_CAPTURE_SAFE;
 }
 
 static rabbet_status_t graph_enqueue_captured(void* self,
@@ -140,14 +143,20 @@ static void sample_plugin(maker_t* m) {
   int32_t s = maker_value(m, "s", RABBET_DTYPE_FLOAT, shape);
   sample_relu(m, "first", x, t);
   sample_add(m, "second", t, w, s);
-  maker_step(m, &(maker_step_t){.name = "mine",
-                                .op = RABBET_OP_PLUGIN,
-                                .kernel = "plugin",
-                                .plugin = "graph",
-                                .inputs = {s},
-                                .input_count = 1,
-                                .outputs = {u},
-                                .output_count = 1});
+  rabbet_plan_step_t* mine =
+      maker_step(m, &(maker_step_t){.name = "mine",
+                                    .op = RABBET_OP_PLUGIN,
+                                    .kernel = "plugin",
+                                    .plugin = "graph",
+                                    .inputs = {s},
+                                    .input_count = 1,
+                                    .outputs = {u},
+                                    .output_count = 1});
+  static const int32_t aliased[] = {0};
+  if (kind_at_hand == IN_PLACE) {
+    m->values[u].alias = s;
+    mine->group.nodes[0].aliased = aliased;
+  }
   sample_relu(m, "fourth", u, v);
   sample_add(m, "fifth", v, w, y);
 }
@@ -329,6 +338,7 @@ static void plugins(void** state) {
       {SAFE, true, NULL},
       {UNSAID, true, NULL},
       {KEEPING, true, NULL},
+      {IN_PLACE, true, NULL},
       {NEVER, false, NULL},
       {HOST, false, "a replay gave other numbers than a call did"},
       {WAITING, false, "nobody can wait for a stream that records"},
