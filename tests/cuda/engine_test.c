@@ -189,7 +189,7 @@ static void any_failing_call(void** state) {
     for (int i = 0; i < 4; ++i)
       run(&test, i);
     end(&test);
-    assert_true(n < 1000 && (failed || n > 40));
+    assert_true(n < 1000 && (failed || n > 20));
   }
 }
 
