@@ -171,9 +171,12 @@ cudnnBackendDescriptor_t rabbet_cudnn_tensor(rabbet_cudnn_graph_t* graph,
                                              const rabbet_cudnn_shape_t* shape,
                                              rabbet_dtype_t dtype,
                                              int32_t place) {
-  if (place == RABBET_CUDNN_VIRTUAL)
-    return graph_tensor(graph, shape, CUDNN_DATA_FLOAT, graph->next_id++,
-                        CUDNN_ATTR_TENSOR_IS_VIRTUAL);
+  if (place == RABBET_CUDNN_VIRTUAL || place == RABBET_CUDNN_VIRTUAL_TYPED)
+    return graph_tensor(graph, shape,
+                        place == RABBET_CUDNN_VIRTUAL
+                            ? CUDNN_DATA_FLOAT
+                            : rabbet_cudnn_type(dtype),
+                        graph->next_id++, CUDNN_ATTR_TENSOR_IS_VIRTUAL);
   for (int i = 0; i < graph->binding_count; ++i)
     if (graph->bindings[i].place == place) return graph->bindings[i].tensor;
   int64_t id = graph->next_id++;
@@ -197,7 +200,7 @@ cudnnBackendDescriptor_t rabbet_cudnn_scalar(rabbet_cudnn_graph_t* graph,
   int64_t id = graph->next_id++;
   cudnnBackendDescriptor_t tensor = graph_tensor(
       graph, &shape, CUDNN_DATA_FLOAT, id, CUDNN_ATTR_TENSOR_IS_BY_VALUE);
-  graph_bind(graph, id, ~number - 2, tensor);
+  graph_bind(graph, id, RABBET_CUDNN_SCALAR_PLACE(number), tensor);
   return tensor;
 }
 

@@ -20,7 +20,11 @@ enum {
 enum {
   RABBET_CUDNN_OUTPUT = -1,   // output 0
   RABBET_CUDNN_VIRTUAL = -2,  // nowhere: from one operation to the next, FLOAT
+  RABBET_CUDNN_VIRTUAL_TYPED = -3,  // the same in the type that is given
 };
+
+// Scalar i lies where the host says: a place of its own below the others.
+#define RABBET_CUDNN_SCALAR_PLACE(i) (-4 - (i))
 
 typedef struct rabbet_cudnn_shape_t {
   int rank;
@@ -30,8 +34,7 @@ typedef struct rabbet_cudnn_shape_t {
 
 typedef struct rabbet_cudnn_binding_t {
   int64_t id;     // of the tensor in the graph
-  int32_t place;  // input number, RABBET_CUDNN_OUTPUT, or ~number of a scalar
-                  // less 2
+  int32_t place;  // input number, RABBET_CUDNN_OUTPUT, or that of a scalar
   cudnnBackendDescriptor_t tensor;
 } rabbet_cudnn_binding_t;
 
@@ -62,7 +65,7 @@ void rabbet_cudnn_graph_end(rabbet_cudnn_graph_t* graph);
 // A tensor in dense row-major order, or with axis 1 innermost.
 rabbet_cudnn_shape_t rabbet_cudnn_dense(int rank, const int64_t* dims,
                                         bool channels_last);
-// Asking for one place again gives the same tensor. Virtual ones are FLOAT.
+// Asking for one place again gives the same tensor.
 cudnnBackendDescriptor_t rabbet_cudnn_tensor(rabbet_cudnn_graph_t* graph,
                                              const rabbet_cudnn_shape_t* shape,
                                              rabbet_dtype_t dtype,

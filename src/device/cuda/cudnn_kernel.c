@@ -409,7 +409,7 @@ static void* run_address(rabbet_kernel_state_t* state,
                          const rabbet_kernel_call_t* call, int32_t place) {
   if (place >= 0) return call->inputs[place];
   if (place == RABBET_CUDNN_OUTPUT) return call->outputs[0];
-  return &state->graph.scalars[~(place + 2)];
+  return &state->graph.scalars[RABBET_CUDNN_SCALAR_PLACE(place)];
 }
 
 // True if the addresses are those of the last run.
