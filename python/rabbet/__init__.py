@@ -175,6 +175,7 @@ from ._onnx import (
 from ._plugins import load_plugins
 from ._runtime import (
     EngineInspector,
+    GraphInfo,
     ICudaEngine,
     IExecutionContext,
     Runtime,
@@ -227,6 +228,7 @@ __all__ = [
     "FailedPreconditionError",
     "FillOperation",
     "GatherMode",
+    "GraphInfo",
     "HardwareCompatibilityLevel",
     "IActivationLayer",
     "IBuilderConfig",

@@ -21,7 +21,14 @@ from ._network import INetworkDefinition
 from ._onnx import OnnxParser
 from ._plugins import load_plugins
 from ._progress import progress_monitor
-from ._runtime import EngineInspector, ICudaEngine, IExecutionContext, IoInfo, Runtime
+from ._runtime import (
+    EngineInspector,
+    GraphInfo,
+    ICudaEngine,
+    IExecutionContext,
+    IoInfo,
+    Runtime,
+)
 
 ShapeRange = Any  # a shape, or (min, opt, max)
 
@@ -62,7 +69,11 @@ class Model(_rabbet.Runner):
     _report: tuple[str, str] | None
 
     def __new__(
-        cls, engine: ICudaEngine, threads: int | None = None, report: Any = None
+        cls,
+        engine: ICudaEngine,
+        threads: int | None = None,
+        report: Any = None,
+        graphs: bool = True,
     ) -> Self:
         import numpy as np
 
@@ -77,7 +88,9 @@ class Model(_rabbet.Runner):
         outputs = [info for info in infos if not info.is_input]
         dtypes = tuple(storage_type(info.dtype) for info in outputs)
         results = _result_type([info.name for info in outputs])
-        self = super().__new__(cls, engine, count, np.empty, dtypes, results)
+        self = super().__new__(
+            cls, engine, count, bool(graphs), np.empty, dtypes, results
+        )
         self._engine = engine
         self._inputs = [info for info in infos if info.is_input]
         self._outputs = outputs
@@ -118,6 +131,12 @@ class Model(_rabbet.Runner):
     def report_json(self) -> str:
         """The same as JSON."""
         return self._tuning()[1]
+
+    @property
+    def graph_info(self) -> GraphInfo:
+        """Steps of the last run by CUDA graphs and without; recordings and replays of
+        all runs."""
+        return GraphInfo(*self._graph_info())
 
     def inspect(self) -> str:
         """The plan's layers with types, formats and tactics, as a table."""
@@ -352,6 +371,7 @@ def compile(
     progress: bool | IProgressMonitor | Callable[[str, int, int], Any] = False,
     verbose: bool = False,
     logger: ILogger | None = None,
+    graphs: bool = True,
 ) -> Model:
     """Tunes a model for this machine.
 
@@ -363,6 +383,7 @@ def compile(
     timing_cache: a file that spares the next build its timing.
     progress: True for a bar, or a function (phase, step, steps) that may return
         False to stop.
+    graphs: on CUDA, runs are recorded into graphs and replayed.
     """
     if shapes is not None and profiles is not None:
         raise InvalidArgumentError(
@@ -395,7 +416,7 @@ def compile(
     runtime = Runtime(log)
     runtime.device = device
     engine = runtime.deserialize_cuda_engine(plan)
-    return Model(engine, threads, builder._report)
+    return Model(engine, threads, builder._report, graphs)
 
 
 def _check_writable(what: str, file: Any) -> None:
@@ -426,9 +447,13 @@ def load(
     device: str | None = None,
     threads: int | None = None,
     logger: ILogger | None = None,
+    graphs: bool = True,
 ) -> Model:
-    """Loads a plan that was saved; its Python plugins must be named again."""
+    """Loads a plan that was saved; its Python plugins must be named again.
+
+    graphs: on CUDA, runs are recorded into graphs and replayed.
+    """
     load_plugins(plugins)
     runtime = Runtime(logger)
     runtime.device = device
-    return Model(runtime.load_cuda_engine(os.fspath(path)), threads)
+    return Model(runtime.load_cuda_engine(os.fspath(path)), threads, None, graphs)

@@ -29,6 +29,15 @@ class IoInfo(NamedTuple):
     aliased_input: int
 
 
+class GraphInfo(NamedTuple):
+    """What was recorded into graphs of the device, and replayed."""
+
+    graph_steps: int
+    other_steps: int
+    recordings: int
+    replays: int
+
+
 class ICudaEngine(_rabbet.Engine, Managed):
     """A loaded plan; shared by threads, each with a context of its own."""
 
@@ -207,6 +216,26 @@ class IExecutionContext(_rabbet.Context, Managed):
     @threads.setter
     def threads(self, count: int) -> None:
         self._set_threads(count)
+
+    @property
+    def graphs(self) -> bool:
+        """Whether runs are recorded into CUDA graphs and replayed; off at first.
+
+        Runs whose shapes and addresses come again are then one launch. Plugins are
+        recorded if `capturable=True` says that they may be, or if a trial has shown
+        it; what cannot be recorded runs in between, and the log names it.
+        """
+        return self._graphs()
+
+    @graphs.setter
+    def graphs(self, on: bool) -> None:
+        self._set_graphs(on)
+
+    @property
+    def graph_info(self) -> GraphInfo:
+        """Steps of the last run by graphs and without; recordings and replays so
+        far."""
+        return GraphInfo(*self._graph_info())
 
     @property
     def active_optimization_profile(self) -> int:

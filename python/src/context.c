@@ -21,6 +21,13 @@ static int rabbet_py_context_check_idle(PyObject* self) {
   return -1;
 }
 
+PyObject* rabbet_py_from_graph_info(const rabbet_graph_info_t* info) {
+  return Py_BuildValue("(KKKK)", (unsigned long long)info->graph_steps,
+                       (unsigned long long)info->other_steps,
+                       (unsigned long long)info->recordings,
+                       (unsigned long long)info->replays);
+}
+
 // create_context(type, engine)
 static PyObject* rabbet_py_create_context(PyObject* module, PyObject* args) {
   (void)module;
@@ -196,6 +203,26 @@ static PyObject* rabbet_py_context_set_profiler(PyObject* self,
       rabbet_py_pointer(self), rabbet_py_profiler(object)));
 }
 
+static PyObject* rabbet_py_context_set_graphs(PyObject* self, PyObject* value) {
+  int on = PyObject_IsTrue(value);
+  if (on < 0 || rabbet_py_context_check_idle(self)) return NULL;
+  rabbet_context_set_graphs(rabbet_py_pointer(self), on != 0);
+  return Py_NewRef(Py_None);
+}
+
+static PyObject* rabbet_py_context_graphs(PyObject* self, PyObject* none) {
+  (void)none;
+  return PyBool_FromLong(rabbet_context_graphs(rabbet_py_pointer(self)));
+}
+
+// (steps by graphs, other steps, recordings, replays)
+static PyObject* rabbet_py_context_graph_info(PyObject* self, PyObject* none) {
+  (void)none;
+  rabbet_graph_info_t info = {.struct_size = sizeof(info)};
+  rabbet_context_graph_info(rabbet_py_pointer(self), &info);
+  return rabbet_py_from_graph_info(&info);
+}
+
 static PyObject* rabbet_py_context_execute(PyObject* self, PyObject* handle) {
   int64_t number = 0;
   if (rabbet_py_context_check_idle(self) ||
@@ -235,6 +262,9 @@ static PyMethodDef rabbet_py_context_methods[] = {
     {"_infer", rabbet_py_context_infer, METH_NOARGS, NULL},
     {"_set_allocator", rabbet_py_context_set_allocator, METH_VARARGS, NULL},
     {"_set_profiler", rabbet_py_context_set_profiler, METH_O, NULL},
+    {"_set_graphs", rabbet_py_context_set_graphs, METH_O, NULL},
+    {"_graphs", rabbet_py_context_graphs, METH_NOARGS, NULL},
+    {"_graph_info", rabbet_py_context_graph_info, METH_NOARGS, NULL},
     {"_execute", rabbet_py_context_execute, METH_O, NULL},
     {NULL},
 };

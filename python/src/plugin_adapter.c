@@ -244,6 +244,9 @@ static const rabbet_plugin_vtable_t rabbet_py_vtable = {
     .enqueue = rabbet_py_plugin_enqueue,
     .kinds = rabbet_py_plugin_kinds,
     .launches = rabbet_py_plugin_launches,
+    .capture = rabbet_py_plugin_capture,
+    .enqueue_captured = rabbet_py_plugin_enqueue_captured,
+    .release_captured = rabbet_py_plugin_release_captured,
 };
 
 // Takes the instance; NULL with an exception set on failure.

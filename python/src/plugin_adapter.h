@@ -32,6 +32,27 @@ rabbet_status_t rabbet_py_plugin_prepare(void* self,
 void rabbet_py_plugin_destroy_state(void* self, void* state);
 rabbet_status_t rabbet_py_plugin_enqueue(void* self,
                                          const rabbet_plugin_call_t* call);
+rabbet_plugin_capture_t rabbet_py_plugin_capture(
+    void* self, const rabbet_plugin_call_t* call);
+rabbet_status_t rabbet_py_plugin_enqueue_captured(
+    void* self, const rabbet_plugin_call_t* call, void** out_kept);
+void rabbet_py_plugin_release_captured(void* self, void* kept);
+
+// plugin_scope.c: other libraries around a call on a GPU.
+typedef struct rabbet_py_scope_t {
+  PyObject* undo;    // puts their streams back; NULL: nothing to be done
+  PyObject* memory;  // what they allocate from in a recording, or NULL
+} rabbet_py_scope_t;
+
+// The stream of `where` (GPU, stream) becomes current in torch and CuPy, as far
+// as they are loaded; in a recording they allocate from memory of its own. -1
+// with an exception set; to be left then, too.
+int rabbet_py_scope_enter(rabbet_py_scope_t* scope, PyObject* where,
+                          bool recorded);
+// Keeps an exception that is set, and may set one. What replays of a recording
+// need, to be given to rabbet_py_scope_release, or NULL.
+PyObject* rabbet_py_scope_leave(rabbet_py_scope_t* scope);
+void rabbet_py_scope_release(PyObject* take_kept);
 
 // plugin_ready.c: vtable functions for kernels made ahead of time.
 uint32_t rabbet_py_plugin_kinds(void* self, const char* device);

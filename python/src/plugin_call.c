@@ -19,7 +19,8 @@ typedef struct rabbet_py_state_t {
   PyObject* args;    // NULL: to be made
   PyObject* kwargs;  // NULL: none
   const char* device;
-  bool on_gpu;
+  PyObject* where;  // (GPU, stream); NULL on the CPU
+  rabbet_plugin_capture_t capture;
   void* stream;
   int32_t tactic, threads;
 } rabbet_py_state_t;
@@ -125,9 +126,19 @@ static int rabbet_py_state_args(rabbet_py_state_t* state) {
   return 0;
 }
 
+static int rabbet_py_state_where(rabbet_py_state_t* state) {
+  rabbet_dl_device_t device = rabbet_py_dl_device(state->device);
+  Py_CLEAR(state->where);
+  if (device.type != RABBET_DL_CUDA) return 0;
+  state->where = Py_BuildValue("(iK)", (int)device.id,
+                               (unsigned long long)(uintptr_t)state->stream);
+  return state->where ? 0 : -1;
+}
+
 static int rabbet_py_state_make(rabbet_py_state_t* state) {
   rabbet_py_state_clear(state);
-  if (rabbet_py_state_tensors(state) || rabbet_py_state_args(state)) {
+  if (rabbet_py_state_where(state) || rabbet_py_state_tensors(state) ||
+      rabbet_py_state_args(state)) {
     rabbet_py_state_clear(state);
     return -1;
   }
@@ -228,7 +239,6 @@ static rabbet_py_state_t* rabbet_py_state_new(
   memcpy(state->views + call->input_count, call->outputs,
          call->output_count * sizeof(*state->views));
   state->device = call->device;  // lives as long as the device
-  state->on_gpu = rabbet_py_dl_device(call->device).type == RABBET_DL_CUDA;
   state->stream = call->stream;
   state->tactic = call->tactic;
   state->threads = call->threads;
@@ -240,6 +250,7 @@ static void rabbet_py_state_destroy(rabbet_py_state_t* state) {
   Py_XDECREF(state->function);
   Py_XDECREF(state->positional);
   Py_XDECREF(state->named);
+  Py_XDECREF(state->where);
   PyMem_Free(state->views);
   PyMem_Free(state->tensors);
   PyMem_Free(state->references);
@@ -269,9 +280,11 @@ rabbet_status_t rabbet_py_plugin_prepare(void* self,
   } else {
     PyObject* bound = PyObject_CallMethod(plugin->instance, "bind", "si",
                                           call->device, (int)call->tactic);
-    if (bound &&
-        PyArg_ParseTuple(bound, "OO!O!", &state->function, &PyTuple_Type,
-                         &state->positional, &PyDict_Type, &state->named)) {
+    int capture = RABBET_PLUGIN_CAPTURE_TRIAL;
+    if (bound && PyArg_ParseTuple(bound, "OO!O!i", &state->function,
+                                  &PyTuple_Type, &state->positional,
+                                  &PyDict_Type, &state->named, &capture)) {
+      state->capture = (rabbet_plugin_capture_t)capture;
       Py_INCREF(state->function);
       Py_INCREF(state->positional);
       Py_INCREF(state->named);
@@ -309,55 +322,7 @@ static int rabbet_py_call_refresh(rabbet_py_state_t* state,
   return 0;
 }
 
-// ---- Streams of other libraries --------------------------------------------
-
-// On a GPU: the stream is made current in torch and CuPy, as far as they are
-// loaded. A list of functions that put things back, or NULL; an exception may
-// be set.
-static PyObject* rabbet_py_enter_stream(const rabbet_py_state_t* state) {
-  static PyObject* enter = NULL;
-  if (!enter) {
-    PyObject* module = PyImport_ImportModule("rabbet.plugin._streams");
-    if (!module) return NULL;
-    enter = PyObject_GetAttrString(module, "enter");
-    Py_DECREF(module);
-    if (!enter) return NULL;
-  }
-  PyObject* undo =
-      PyObject_CallFunction(enter, "iK", rabbet_py_dl_device(state->device).id,
-                            (unsigned long long)(uintptr_t)state->stream);
-  if (undo && Py_IsNone(undo)) Py_CLEAR(undo);
-  return undo;
-}
-
-// Keeps an exception that is set.
-static void rabbet_py_leave_stream(PyObject* undo) {
-  PyObject *type = NULL, *value = NULL, *traceback = NULL;
-  PyErr_Fetch(&type, &value, &traceback);
-  for (Py_ssize_t i = PyList_Size(undo) - 1; i >= 0; --i) {
-    PyObject* done =
-        PyObject_CallFunctionObjArgs(PyList_GetItem(undo, i), NULL);
-    if (!done && !type) PyErr_Fetch(&type, &value, &traceback);
-    PyErr_Clear();
-    Py_XDECREF(done);
-  }
-  Py_DECREF(undo);
-  PyErr_Restore(type, value, traceback);
-}
-
-static PyObject* rabbet_py_call_function(const rabbet_py_state_t* state) {
-  if (!state->on_gpu) {
-    return PyObject_Call(state->function, state->args, state->kwargs);
-  }
-  PyObject* undo = rabbet_py_enter_stream(state);
-  PyObject* result =
-      PyErr_Occurred()
-          ? NULL
-          : PyObject_Call(state->function, state->args, state->kwargs);
-  if (undo) rabbet_py_leave_stream(undo);
-  if (result && PyErr_Occurred()) Py_CLEAR(result);
-  return result;
-}
+// ---- Calls -----------------------------------------------------------------
 
 static void rabbet_py_reject_result(PyObject* result) {
   PyErr_Format(PyExc_TypeError,
@@ -366,35 +331,109 @@ static void rabbet_py_reject_result(PyObject* result) {
                result);
 }
 
+static PyObject* rabbet_py_call_function(const rabbet_py_state_t* state,
+                                         bool recorded, PyObject** out_kept) {
+  if (!state->where) {
+    return PyObject_Call(state->function, state->args, state->kwargs);
+  }
+  rabbet_py_scope_t scope;
+  PyObject* result = NULL;
+  if (rabbet_py_scope_enter(&scope, state->where, recorded) == 0) {
+    result = PyObject_Call(state->function, state->args, state->kwargs);
+  }
+  *out_kept = rabbet_py_scope_leave(&scope);
+  if (result && PyErr_Occurred()) Py_CLEAR(result);
+  return result;
+}
+
+// What a recorded call keeps, replays would not see.
+static void rabbet_py_reject_kept(void) {
+  PyErr_SetString(PyExc_RuntimeError,
+                  "the function kept a Tensor, or an array made from one "
+                  "without a copy, after it returned");
+}
+
+// A recorded call that fails is made again, and only that one's error is told.
+// Ctrl-C must not be lost by that: it is raised when the run is done.
+static void rabbet_py_keep_interrupt(PyObject* error) {
+  if (error && !rabbet_py_callback_error &&
+      PyErr_GivenExceptionMatches(error, PyExc_KeyboardInterrupt)) {
+    rabbet_py_callback_error = Py_NewRef(error);
+  }
+}
+
+// The traceback's frames hold the tensors: they get an owner as well.
+static rabbet_status_t rabbet_py_call_failed(rabbet_py_state_t* state,
+                                             bool recorded) {
+  PyObject *type = NULL, *value = NULL, *traceback = NULL;
+  PyErr_Fetch(&type, &value, &traceback);
+  PyErr_NormalizeException(&type, &value, &traceback);
+  if (recorded) rabbet_py_keep_interrupt(value);
+  if (state->args && rabbet_py_state_give_up(state)) PyErr_Clear();
+  PyErr_Restore(type, value, traceback);
+  return rabbet_py_status_from_exception();
+}
+
+// With the GIL. *out_kept: what replays of a recorded call need, or NULL.
+static rabbet_status_t rabbet_py_plugin_run(const rabbet_plugin_call_t* call,
+                                            bool recorded,
+                                            PyObject** out_kept) {
+  rabbet_py_state_t* state = call->state;
+  PyObject* result = NULL;
+  if (rabbet_py_call_refresh(state, call) == 0) {
+    result = rabbet_py_call_function(state, recorded, out_kept);
+  }
+  bool fine = result && Py_IsNone(result);
+  bool kept =
+      fine && (rabbet_py_tensors_kept(state) || rabbet_py_list_touched(state));
+  if (fine && !kept) {
+    Py_DECREF(result);
+    return rabbet_ok();
+  }
+  if (result && !fine) rabbet_py_reject_result(result);
+  if (kept && recorded) rabbet_py_reject_kept();
+  Py_XDECREF(result);
+  if (PyErr_Occurred()) return rabbet_py_call_failed(state, recorded);
+  return rabbet_py_state_give_up(state) ? rabbet_py_status_from_exception()
+                                        : rabbet_ok();
+}
+
 rabbet_status_t rabbet_py_plugin_enqueue(void* self,
                                          const rabbet_plugin_call_t* call) {
   (void)self;
-  rabbet_py_state_t* state = call->state;
+  PyObject* kept = NULL;
   PyGILState_STATE gil = PyGILState_Ensure();
-  PyObject* result = NULL;
-  if (rabbet_py_call_refresh(state, call) == 0) {
-    result = rabbet_py_call_function(state);
-  }
-  rabbet_status_t status = rabbet_ok();
-  bool fine = result && Py_IsNone(result);
-  if (fine && !rabbet_py_tensors_kept(state) &&
-      !rabbet_py_list_touched(state)) {
-    Py_DECREF(result);
-    PyGILState_Release(gil);
-    return status;
-  }
-  if (result && !fine) rabbet_py_reject_result(result);
-  Py_XDECREF(result);
-  if (PyErr_Occurred()) {
-    // The traceback's frames hold the tensors: they get an owner as well.
-    PyObject *type = NULL, *value = NULL, *traceback = NULL;
-    PyErr_Fetch(&type, &value, &traceback);
-    if (state->args && rabbet_py_state_give_up(state)) PyErr_Clear();
-    PyErr_Restore(type, value, traceback);
-    status = rabbet_py_status_from_exception();
-  } else if (rabbet_py_state_give_up(state)) {
-    status = rabbet_py_status_from_exception();
-  }
+  rabbet_status_t status = rabbet_py_plugin_run(call, false, &kept);
   PyGILState_Release(gil);
   return status;
+}
+
+// ---- Graphs ----------------------------------------------------------------
+
+rabbet_plugin_capture_t rabbet_py_plugin_capture(
+    void* self, const rabbet_plugin_call_t* call) {
+  (void)self;
+  return ((const rabbet_py_state_t*)call->state)->capture;
+}
+
+rabbet_status_t rabbet_py_plugin_enqueue_captured(
+    void* self, const rabbet_plugin_call_t* call, void** out_kept) {
+  (void)self;
+  PyObject* kept = NULL;
+  PyGILState_STATE gil = PyGILState_Ensure();
+  // What a collection frees may be what cannot be freed in a recording.
+  int collects = PyGC_Disable();
+  rabbet_status_t status = rabbet_py_plugin_run(call, true, &kept);
+  if (collects) PyGC_Enable();
+  PyGILState_Release(gil);
+  *out_kept = kept;
+  return status;
+}
+
+void rabbet_py_plugin_release_captured(void* self, void* kept) {
+  (void)self;
+  if (!Py_IsInitialized()) return;
+  PyGILState_STATE gil = PyGILState_Ensure();
+  rabbet_py_scope_release(kept);
+  PyGILState_Release(gil);
 }

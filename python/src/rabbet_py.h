@@ -153,6 +153,8 @@ rabbet_output_allocator_t rabbet_py_output_allocator(PyObject* allocator);
 extern _Thread_local PyObject* rabbet_py_callback_error;
 // None, or the exception: the callback's, else the status'. Takes the status.
 PyObject* rabbet_py_run_result(rabbet_status_t status);
+// (steps by graphs, other steps, recordings, replays)
+PyObject* rabbet_py_from_graph_info(const rabbet_graph_info_t* info);
 
 // Checks for Ctrl-C at each step, and tells a progress monitor if there is one.
 typedef struct rabbet_py_progress_t {

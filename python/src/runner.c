@@ -42,7 +42,10 @@ static rabbet_py_lane_t* rabbet_py_lane_new(rabbet_py_runner_t* runner) {
   if (rabbet_is_ok(status) && runner->threads > 0) {
     status = rabbet_context_set_threads(lane->context, runner->threads);
   }
-  Py_END_ALLOW_THREADS if (rabbet_is_ok(status)) return lane;
+  Py_END_ALLOW_THREADS if (rabbet_is_ok(status)) {
+    rabbet_context_set_graphs(lane->context, runner->graphs);
+    return lane;
+  }
   rabbet_py_lane_destroy(runner, lane);
   return rabbet_py_raise(status);
 }
@@ -625,16 +628,34 @@ static PyObject* rabbet_py_runner_profiled(PyObject* self, PyObject* all) {
   return rabbet_py_raise(status);
 }
 
+// Of the run before, as far as steps are counted; of all runs otherwise.
+static PyObject* rabbet_py_runner_graph_info(PyObject* self, PyObject* none) {
+  (void)none;
+  rabbet_graph_info_t all = {.struct_size = sizeof(all)};
+  const rabbet_py_lane_t* last = ((rabbet_py_runner_t*)self)->lanes;
+  for (const rabbet_py_lane_t* lane = last; lane; lane = lane->next) {
+    rabbet_graph_info_t info = {.struct_size = sizeof(info)};
+    rabbet_context_graph_info(lane->context, &info);
+    if (lane == last) {
+      all.graph_steps = info.graph_steps;
+      all.other_steps = info.other_steps;
+    }
+    all.recordings += info.recordings;
+    all.replays += info.replays;
+  }
+  return rabbet_py_from_graph_info(&all);
+}
+
 // ---- The type --------------------------------------------------------------
 
-// Runner(engine, threads, numpy.empty, dtypes of the outputs, results): results
-// makes what a call returns of a tuple of arrays.
+// Runner(engine, threads, graphs, numpy.empty, dtypes of the outputs, results):
+// results makes what a call returns of a tuple of arrays.
 static PyObject* rabbet_py_runner_new(PyTypeObject* type, PyObject* args,
                                       PyObject* kwargs) {
   (void)kwargs;
   PyObject *engine, *empty, *dtypes, *results;
-  int threads = 0;
-  if (!PyArg_ParseTuple(args, "OiOO!O", &engine, &threads, &empty,
+  int threads = 0, graphs = 0;
+  if (!PyArg_ParseTuple(args, "OipOO!O", &engine, &threads, &graphs, &empty,
                         &PyTuple_Type, &dtypes, &results)) {
     return NULL;
   }
@@ -648,6 +669,7 @@ static PyObject* rabbet_py_runner_new(PyTypeObject* type, PyObject* args,
   self->device = rabbet_py_dl_device(rabbet_engine_device(pointer));
   self->engine_object = Py_NewRef(engine);
   self->threads = threads;
+  self->graphs = graphs != 0;
   self->empty = Py_NewRef(empty);
   self->dtypes = Py_NewRef(dtypes);
   self->results = Py_NewRef(results);
@@ -692,6 +714,7 @@ static void rabbet_py_runner_dealloc(PyObject* object) {
 
 static PyMethodDef rabbet_py_runner_methods[] = {
     {"_profiled", rabbet_py_runner_profiled, METH_VARARGS, NULL},
+    {"_graph_info", rabbet_py_runner_graph_info, METH_NOARGS, NULL},
     {NULL},
 };
 

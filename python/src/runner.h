@@ -59,6 +59,7 @@ typedef struct rabbet_py_runner_t {
   bool shape_inputs;
   rabbet_dl_device_t device;  // of the engine
   int threads;
+  bool graphs;  // runs are recorded into graphs, where the device has them
   PyObject *empty, *dtypes, *results;
   rabbet_py_lane_t* lanes;  // free ones
 } rabbet_py_runner_t;

@@ -10,6 +10,8 @@ import os
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+import numpy as np
+
 
 def _library(variable: str, names: Sequence[str]) -> ctypes.CDLL:
     given = os.environ.get(variable)
@@ -105,6 +107,54 @@ def session() -> Iterator[None]:
     check(driver().cuCtxSetCurrent(None), "cuCtxSetCurrent")
     result = driver().cuDevicePrimaryCtxRelease_v2(device)
     check(result, "cuDevicePrimaryCtxRelease")
+
+
+class Memory:
+    """Device memory that is copied to and from in order with everything."""
+
+    def __init__(self, nbytes: int) -> None:
+        self.nbytes = nbytes
+        pointer = ctypes.c_uint64()
+        result = driver().cuMemAlloc_v2(ctypes.byref(pointer), ctypes.c_size_t(nbytes))
+        check(result, "cuMemAlloc")
+        self.address = pointer.value
+
+    def write(self, array: Any) -> None:
+        """Copies a NumPy array to it."""
+        result = driver().cuMemcpyHtoDAsync_v2(
+            ctypes.c_uint64(self.address), ctypes.c_void_p(array.ctypes.data),
+            ctypes.c_size_t(array.nbytes), None,
+        )  # fmt: skip
+        check(result, "cuMemcpyHtoDAsync")
+        check(driver().cuStreamSynchronize(None), "cuStreamSynchronize")
+
+    def read(self, shape: Sequence[int], dtype: Any = np.float32) -> Any:
+        """A NumPy array of what it holds, once the work of the legacy stream is done."""
+        array = np.empty(shape, dtype)
+        result = driver().cuMemcpyDtoHAsync_v2(
+            ctypes.c_void_p(array.ctypes.data), ctypes.c_uint64(self.address),
+            ctypes.c_size_t(array.nbytes), None,
+        )  # fmt: skip
+        check(result, "cuMemcpyDtoHAsync")
+        check(driver().cuStreamSynchronize(None), "cuStreamSynchronize")
+        return array
+
+
+@contextlib.contextmanager
+def memory(nbytes: int) -> Iterator[Memory]:
+    """Device memory of the first GPU, whose primary context is current meanwhile."""
+    context = ctypes.c_void_p()
+    result = driver().cuDevicePrimaryCtxRetain(ctypes.byref(context), 0)
+    check(result, "cuDevicePrimaryCtxRetain")
+    before = ctypes.c_void_p()
+    check(driver().cuCtxGetCurrent(ctypes.byref(before)), "cuCtxGetCurrent")
+    check(driver().cuCtxSetCurrent(context), "cuCtxSetCurrent")
+    block = Memory(nbytes)
+    yield block
+    result = driver().cuMemFree_v2(ctypes.c_uint64(block.address))
+    check(result, "cuMemFree")
+    check(driver().cuCtxSetCurrent(before), "cuCtxSetCurrent")
+    check(driver().cuDevicePrimaryCtxRelease_v2(0), "cuDevicePrimaryCtxRelease")
 
 
 class Function:

@@ -209,6 +209,7 @@ class Signature(NamedTuple):
     function: Function
     positional: tuple[tuple[str, str], ...]
     named: tuple[tuple[str, str], ...]
+    capturable: bool | None = None  # of impl; None: not known
 
     def attributes(self) -> list[str]:
         """Names of the attributes that it takes."""

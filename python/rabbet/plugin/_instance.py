@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 # First items of the pairs that `bind` gives; plugin_adapter.h lists them.
 _ARGUMENTS = {"outputs": 2, "stream": 3, "tactic": 4, "threads": 5}
 _INPUT, _VALUE = 0, 1
+# rabbet_plugin_capture_t of what impl says about being recorded.
+_CAPTURE = {None: 0, True: 1, False: 2}
 
 DescribedInput = tuple[DataType, tuple[int, ...], tuple[int, ...] | None]
 QueryTensor = tuple[DataType, TensorFormat, Any, Any, Any, Any]
@@ -263,8 +265,9 @@ class Instance:
 
     def bind(
         self, device: str, tactic: int
-    ) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
-        """The function of a device, and what each argument is."""
+    ) -> tuple[Any, tuple[Any, ...], dict[str, Any], int]:
+        """The function of a device, what each argument is, whether graphs may hold
+        it."""
         signature = self.definition.choose("impl", device)
         if signature is None:
             raise DefinitionError(self.definition.missing_impl(device))
@@ -279,7 +282,8 @@ class Instance:
 
         positional = tuple(pair(kind, name) for kind, name in signature.positional)
         named = {name: pair(kind, name) for kind, name in signature.named}
-        return signature.function, positional, named
+        capture = _CAPTURE[signature.capturable]
+        return signature.function, positional, named, capture
 
 
 def _describe_input(

@@ -267,7 +267,9 @@ def register(
     return decorate
 
 
-def _add(role: Role, plugin_id: str, device: str | None) -> Callable[[F], F]:
+def _add(
+    role: Role, plugin_id: str, device: str | None, capturable: bool | None = None
+) -> Callable[[F], F]:
     _check_id(plugin_id)
     if device is not None and device not in DEVICES:
         raise DefinitionError(
@@ -287,13 +289,16 @@ def _add(role: Role, plugin_id: str, device: str | None) -> Callable[[F], F]:
         signature = check_function(
             role, plugin_id, definition.registration, function, caller_names()
         )
+        signature = signature._replace(capturable=capturable)
         definition.functions[role.decorator][device] = signature
         return function
 
     return decorate
 
 
-def impl(plugin_id: str, *, device: str | None = None) -> Callable[[F], F]:
+def impl(
+    plugin_id: str, *, device: str | None = None, capturable: bool | None = None
+) -> Callable[[F], F]:
     """Defines how a plugin is computed, on a device ("cpu", "cuda") or on any.
 
     @impl("namespace::name")
@@ -301,8 +306,18 @@ def impl(plugin_id: str, *, device: str | None = None) -> Callable[[F], F]:
 
     Parameters are recognised by name: every input, those attributes that are
     needed, outputs, and if wanted stream, tactic, threads (CPU threads to use).
+
+    capturable: whether a call may be recorded into a CUDA graph, after which the
+    function is not called again until shapes or addresses change. True: it only
+    enqueues work on the stream, the same for the same shapes, waits for nothing,
+    and frees nothing that the work uses. False: never. Default: it is tried.
     """
-    return _add(IMPL, plugin_id, device)
+    if not (capturable is None or isinstance(capturable, bool)):
+        raise DefinitionError(
+            f"@rabbet.plugin.impl('{plugin_id}'): capturable is {capturable!r}; it is "
+            "True, False, or left out (then it is tried)"
+        )
+    return _add(IMPL, plugin_id, device, capturable)
 
 
 def autotune(plugin_id: str, *, device: str | None = None) -> Callable[[F], F]:

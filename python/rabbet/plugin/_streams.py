@@ -8,57 +8,118 @@ from typing import Any
 
 Undo = Callable[[], Any]
 
-# Made when a library is first seen: the handle of its current stream on a GPU,
-# and what makes another one current.
-_torch_current: Callable[[int], int] | None = None
-_cupy_current: Callable[[int], int] | None = None
+# Streams seen that are kept as objects of other libraries.
+_MOST_STREAMS = 64
 
 
-def _find_torch() -> Callable[[int], int] | None:
-    global _torch_current
+class _Torch:
+    """torch's current stream."""
+
+    def __init__(self, torch: Any) -> None:
+        self.torch, self.native = torch, torch._C
+        self.handle = torch._C._cuda_getCurrentRawStream
+        self.known: dict[tuple[int, int], dict[str, int]] = {}
+
+    def _find(self, device: int, stream: int) -> dict[str, int]:
+        """torch's numbers for a stream; they hold as long as the handle does."""
+        self.torch.cuda.init()
+        outside = self.torch.cuda.ExternalStream(stream, device=device)
+        if len(self.known) >= _MOST_STREAMS:
+            self.known.clear()
+        found = {
+            "stream_id": outside.stream_id,
+            "device_index": outside.device_index,
+            "device_type": outside.device_type,
+        }
+        self.known[device, stream] = found
+        return found
+
+    def use(self, device: int, stream: int) -> Undo:
+        """Makes a stream current; how to put things back."""
+        wanted = self.known.get((device, stream)) or self._find(device, stream)
+        number, index, kind = self.native._cuda_getCurrentStream(device)
+        use = self.native._cuda_setStream
+        use(**wanted)
+        return lambda: use(stream_id=number, device_index=index, device_type=kind)
+
+
+class _CuPy:
+    """CuPy's current stream."""
+
+    def __init__(self, cupy: Any) -> None:
+        self.cuda = cupy.cuda
+        self.current = cupy.cuda.get_current_stream
+        self.known: dict[tuple[int, int], Any] = {}
+
+    def handle(self, device: int) -> int:
+        """The current stream on a GPU."""
+        return int(self.current(device).ptr)
+
+    def _find(self, device: int, stream: int) -> Any:
+        if len(self.known) >= _MOST_STREAMS:
+            self.known.clear()
+        outside = (
+            self.cuda.ExternalStream(stream, device) if stream else self.cuda.Stream.null
+        )
+        self.known[device, stream] = outside
+        return outside
+
+    def use(self, device: int, stream: int) -> Undo:
+        """Makes a stream current; how to put things back."""
+        before = self.current(device)
+        (self.known.get((device, stream)) or self._find(device, stream)).use()
+        return before.use  # type: ignore[no-any-return]
+
+
+_torch: _Torch | None = None
+_cupy: _CuPy | None = None
+
+
+def _find_torch() -> _Torch | None:
+    """None while torch is not imported, or being imported, or knows no CUDA."""
+    global _torch
     torch = sys.modules.get("torch")
     native = getattr(torch, "_C", None)
-    # While torch is being imported, or built without CUDA, there is none.
-    _torch_current = getattr(native, "_cuda_getCurrentRawStream", None)
-    return _torch_current
+    if hasattr(native, "_cuda_getCurrentRawStream") and hasattr(torch, "cuda"):
+        _torch = _Torch(torch)
+    return _torch
 
 
-def _find_cupy() -> Callable[[int], int] | None:
-    global _cupy_current
-    backend = sys.modules.get("cupy_backends.cuda.stream")
-    current = getattr(backend, "get_current_stream_ptr", None)
-    if current is not None:
-        _cupy_current = lambda _device: current()  # noqa: E731
-    return _cupy_current
+def _find_cupy() -> _CuPy | None:
+    """None while CuPy is not imported, or being imported."""
+    global _cupy
+    cupy = sys.modules.get("cupy")
+    if hasattr(getattr(cupy, "cuda", None), "get_current_stream"):
+        _cupy = _CuPy(cupy)
+    return _cupy
 
 
-def _use_in_torch(device: int, stream: int) -> Undo:
-    import torch
-
-    before = torch.cuda.current_stream(device)
-    torch.cuda.set_stream(torch.cuda.ExternalStream(stream, device=device))
-    return lambda: torch.cuda.set_stream(before)
-
-
-def _use_in_cupy(device: int, stream: int) -> Undo:
-    import cupy
-
-    before = cupy.cuda.get_current_stream(device)
-    if stream:
-        cupy.cuda.ExternalStream(stream, device).use()
-    else:
-        cupy.cuda.Stream.null.use()
-    return before.use
-
-
-def enter(device: int, stream: int) -> list[Undo] | None:
+def enter(device: int, stream: int) -> Undo | None:
     """Makes `stream` current in torch and CuPy, as far as they are loaded; what
     puts things back, or None where nothing was to be done."""
-    undo: list[Undo] | None = None
-    current = _torch_current or _find_torch()
-    if current is not None and current(device) != stream:
-        undo = [_use_in_torch(device, stream)]
-    current = _cupy_current or _find_cupy()
-    if current is not None and current(device) != stream:
-        undo = [*(undo or []), _use_in_cupy(device, stream)]
+    undo: Undo | None = None
+    torch = _torch or _find_torch()
+    if torch is not None and torch.handle(device) != stream:
+        undo = torch.use(device, stream)
+    cupy = _cupy or _find_cupy()
+    if cupy is None:
+        return undo
+    try:
+        if cupy.handle(device) == stream:
+            return undo
+        other = cupy.use(device, stream)
+    except BaseException:
+        if undo:
+            undo()
+        raise
+    return _both(undo, other) if undo else other
+
+
+def _both(first: Undo, second: Undo) -> Undo:
+    def undo() -> None:
+        try:
+            second()
+        finally:
+            first()
+
     return undo

@@ -1,0 +1,67 @@
+// Other libraries around a call of a plugin on a GPU: the engine's stream is
+// their current one, and what they allocate while a call is recorded lives as
+// long as the recording (rabbet.plugin._streams, rabbet.plugin._recording).
+#include "python/src/plugin_adapter.h"
+
+// A function of the package, borrowed.
+static PyObject* rabbet_py_scope_function(const char* module_name,
+                                          const char* name, PyObject** cache) {
+  if (*cache) return *cache;
+  PyObject* module = PyImport_ImportModule(module_name);
+  if (!module) return NULL;
+  *cache = PyObject_GetAttrString(module, name);
+  Py_DECREF(module);
+  return *cache;
+}
+
+// What the function returned, or NULL for None; an exception may be set.
+static PyObject* rabbet_py_scope_call(PyObject* function, PyObject* args) {
+  PyObject* result = function ? PyObject_Call(function, args, NULL) : NULL;
+  if (result && Py_IsNone(result)) Py_CLEAR(result);
+  return result;
+}
+
+int rabbet_py_scope_enter(rabbet_py_scope_t* scope, PyObject* where,
+                          bool recorded) {
+  static PyObject *enter = NULL, *begin = NULL;
+  *scope = (rabbet_py_scope_t){NULL, NULL};
+  scope->undo = rabbet_py_scope_call(
+      rabbet_py_scope_function("rabbet.plugin._streams", "enter", &enter),
+      where);
+  if (!scope->undo && PyErr_Occurred()) return -1;
+  if (!recorded) return 0;
+  scope->memory = rabbet_py_scope_call(
+      rabbet_py_scope_function("rabbet.plugin._recording", "begin", &begin),
+      where);
+  return !scope->memory && PyErr_Occurred() ? -1 : 0;
+}
+
+PyObject* rabbet_py_scope_leave(rabbet_py_scope_t* scope) {
+  if (!scope->memory && !scope->undo) return NULL;
+  PyObject *type = NULL, *value = NULL, *traceback = NULL;
+  PyErr_Fetch(&type, &value, &traceback);
+  for (int i = 0; i < 2; ++i) {
+    PyObject* done = NULL;
+    if (i == 0 && scope->memory) {
+      done = PyObject_CallMethod(scope->memory, "end", NULL);
+    } else if (i == 1 && scope->undo) {
+      done = PyObject_CallFunctionObjArgs(scope->undo, NULL);
+    }
+    Py_XDECREF(done);
+    if (PyErr_Occurred() && !type) PyErr_Fetch(&type, &value, &traceback);
+    PyErr_Clear();
+  }
+  Py_CLEAR(scope->undo);
+  PyErr_Restore(type, value, traceback);
+  return scope->memory;
+}
+
+void rabbet_py_scope_release(PyObject* take_kept) {
+  PyObject *type = NULL, *value = NULL, *traceback = NULL;
+  PyErr_Fetch(&type, &value, &traceback);
+  PyObject* done = PyObject_CallMethod(take_kept, "release", NULL);
+  if (!done) PyErr_WriteUnraisable(take_kept);  // nobody waits for it
+  Py_XDECREF(done);
+  Py_DECREF(take_kept);
+  PyErr_Restore(type, value, traceback);
+}
