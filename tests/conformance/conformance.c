@@ -94,8 +94,6 @@ static const struct {
     {"cuda", "normalization", CONFORMANCE_NOT_YET, "no kernel yet"},
     {"cuda", "normalization_last", CONFORMANCE_NOT_YET, "no kernel yet"},
     {"cuda", "normalization_groups", CONFORMANCE_NOT_YET, "no kernel yet"},
-    {"cuda", "softmax", CONFORMANCE_NOT_YET, "no kernel yet"},
-    {"cuda", "softmax_special", CONFORMANCE_NOT_YET, "no kernel yet"},
     {"cuda", "convolution", CONFORMANCE_NOT_YET, "no kernel yet"},
     {"cuda", "matrix_multiply_integers", CONFORMANCE_NOT_YET, "no kernel yet"},
 };

@@ -1,5 +1,6 @@
 // Reductions, normalization and softmax.
 #include "conformance/conformance.h"
+#include "ops/enums.h"
 
 // Bits of some axes, at least one.
 static int64_t some_axes(conformance_t* t, int32_t rank) {
@@ -135,6 +136,22 @@ static void softmax(conformance_t* t) {
   kernel_case_output(c, kernel_case_op(c, "softmax", attrs, 1, &x, 1));
 }
 
+// The logarithm, which the builder groups with it, of rows.
+static void softmax_log(conformance_t* t) {
+  kernel_case_t* c = &t->c;
+  conformance_set_type(t, conformance_type(t, CONFORMANCE_REALS));
+  c->low = -8;
+  c->high = 8;
+  c->tolerance = 2e-6;
+  rabbet_dims_t dims = conformance_dims(t, 1, 4);
+  int32_t x = kernel_case_input(c, dims, false);
+  rabbet_attr_t attrs[] = {
+      conformance_int(t, "axes", INT64_C(1) << (dims.rank - 1))};
+  int32_t y = kernel_case_op(c, "softmax", attrs, 1, &x, 1);
+  rabbet_attr_t log[] = {conformance_int(t, "op", RABBET_UNARY_LOG)};
+  kernel_case_output(c, kernel_case_op(c, "unary", log, 1, &y, 1));
+}
+
 // Rows that are masked out: -infinity in part or altogether, NaN.
 static void softmax_special(conformance_t* t) {
   kernel_case_t* c = &t->c;
@@ -162,6 +179,7 @@ const conformance_family_t conformance_rows[] = {
     {"normalization_last", 60, normalization_last},
     {"normalization_groups", 80, normalization_groups},
     {"softmax", 150, softmax},
+    {"softmax_log", 40, softmax_log},
     {"softmax_special", 40, softmax_special},
     {0},
 };
