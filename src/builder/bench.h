@@ -56,10 +56,17 @@ RABBET_PRIVATE_API rabbet_status_t rabbet_bench_upload(rabbet_build_t* build,
 typedef struct rabbet_bench_body_t {
   rabbet_status_t (*run)(void* context);
   rabbet_status_t (*restore)(void* context);
+  // `run` enqueues on this stream from now on (NULL: the default one). NULL: it
+  // may not be recorded into a graph.
+  void (*set_stream)(void* context, void* stream);
   void* context;
   double best_us;
 } rabbet_bench_body_t;
 RABBET_PRIVATE_API rabbet_status_t rabbet_bench_time(
     rabbet_build_t* build, const rabbet_bench_body_t* body, double* out_us);
+
+// A stream to record on, of a device that has any.
+RABBET_PRIVATE_API rabbet_status_t rabbet_bench_stream(rabbet_build_t* build,
+                                                       void** out_stream);
 
 #endif  // RABBET_SRC_BUILDER_BENCH_H_

@@ -48,12 +48,12 @@ static void make_network(net_t* net) {
       "y");
 }
 
-static void begin(engine_test_t* test) {
+static void begin_at(engine_test_t* test, int level) {
   memset(test, 0, sizeof(*test));
   make_network(&test->net);
   test->oracle = calloc(1, sizeof(*test->oracle));
   oracle_run(test->oracle, test->net.network);
-  rabbet_builder_config_t* config = check_config(0);
+  rabbet_builder_config_t* config = check_config(level);
   RABBET_EXPECT_OK(rabbet_builder_config_set_device(config, "cuda"));
   test->built = check_build(test->net.network, config);
   rabbet_builder_config_release(config);
@@ -66,6 +66,10 @@ static void begin(engine_test_t* test) {
   test->output = aligned_alloc(64, (test->bytes + 64) / 64 * 64);
   RABBET_EXPECT_OK(
       rabbet_context_set_host_address(test->context, 1, test->output));
+}
+
+static void begin(engine_test_t* test) {
+  begin_at(test, 0);
 }
 
 static void end(engine_test_t* test) {
@@ -247,6 +251,26 @@ static void threads(void** state) {
   end(&test);
 }
 
+// A build times graphs of calls, or calls as they are where that fails.
+static void timed_from_graphs(void** state) {
+  (void)state;
+  static const char* const names[] = {
+      NULL, "cuStreamCreate", "cuStreamBeginCapture", "cuStreamEndCapture",
+      "cuGraphInstantiateWithFlags"};
+  for (size_t k = 0; k < sizeof(names) / sizeof(names[0]); ++k) {
+    engine_test_t test;
+    stand_in()->clear_log();
+    if (names[k]) stand_in()->fail_call(names[k], 0, CUDA_ERROR_OUT_OF_MEMORY);
+    begin_at(&test, 3);
+    if (names[k]) assert_non_null(stand_in()->failed());
+    stand_in()->stop_failing();
+    assert_true(stand_in()->calls("cuGraphLaunch") > 0);
+    for (int i = 0; i < 2; ++i)
+      run(&test, i);
+    end(&test);
+  }
+}
+
 static void hear(void* user_data, const char* layer, float milliseconds) {
   (void)layer;
   assert_true(milliseconds >= 0);
@@ -273,9 +297,13 @@ static void times(void** state) {
 int main(void) {
   stand_in();
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(graphs),        cmocka_unit_test(other_addresses),
-      cmocka_unit_test(failing_calls), cmocka_unit_test(any_failing_call),
-      cmocka_unit_test(threads),       cmocka_unit_test(times),
+      cmocka_unit_test(graphs),
+      cmocka_unit_test(other_addresses),
+      cmocka_unit_test(failing_calls),
+      cmocka_unit_test(any_failing_call),
+      cmocka_unit_test(threads),
+      cmocka_unit_test(times),
+      cmocka_unit_test(timed_from_graphs),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
