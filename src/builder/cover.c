@@ -229,19 +229,29 @@ static rabbet_status_t cover_take_epilogue(coverer_t* c, size_t node, int level,
   return rabbet_ok();
 }
 
-// Attention as one group wherever the device has it.
-static rabbet_status_t cover_attention(coverer_t* c) {
+static rabbet_status_t cover_take_attention(coverer_t* c, size_t last,
+                                            bool shuffles, bool* out_taken) {
   rabbet_ir_node_t* nodes[RABBET_FUSE_ATTENTION_MAX];
+  size_t count = rabbet_fuse_attention(&c->build->ir, cover_node(c, last),
+                                       shuffles, nodes);
+  *out_taken = false;
+  if (count == 0) return rabbet_ok();
+  memset(c->inside, 0, c->count * sizeof(bool));
+  for (size_t k = 0; k < count; ++k)
+    c->inside[c->locals[nodes[k]->index]] = true;
+  RABBET_RETURN_IF_ERROR(cover_group_supported(c, out_taken));
+  if (*out_taken) cover_assign(c, c->inside);
+  return rabbet_ok();
+}
+
+// Attention as one group wherever the device has it, with the transposes around
+// it if it can.
+static rabbet_status_t cover_attention(coverer_t* c) {
   for (size_t i = 0; i < c->count; ++i) {
-    size_t count =
-        rabbet_fuse_attention(&c->build->ir, cover_node(c, i), nodes);
-    if (count == 0) continue;
-    memset(c->inside, 0, c->count * sizeof(bool));
-    for (size_t k = 0; k < count; ++k)
-      c->inside[c->locals[nodes[k]->index]] = true;
-    bool supported = false;
-    RABBET_RETURN_IF_ERROR(cover_group_supported(c, &supported));
-    if (supported) cover_assign(c, c->inside);
+    bool taken = false;
+    RABBET_RETURN_IF_ERROR(cover_take_attention(c, i, true, &taken));
+    if (!taken)
+      RABBET_RETURN_IF_ERROR(cover_take_attention(c, i, false, &taken));
   }
   return rabbet_ok();
 }
@@ -249,7 +259,8 @@ static rabbet_status_t cover_attention(coverer_t* c) {
 static bool cover_has_attention(const coverer_t* c) {
   rabbet_ir_node_t* nodes[RABBET_FUSE_ATTENTION_MAX];
   for (size_t i = 0; i < c->count; ++i)
-    if (rabbet_fuse_attention(&c->build->ir, cover_node(c, i), nodes) > 0)
+    if (rabbet_fuse_attention(&c->build->ir, cover_node(c, i), false, nodes) >
+        0)
       return true;
   return false;
 }

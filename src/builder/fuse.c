@@ -1,5 +1,7 @@
 #include "builder/fuse.h"
 
+#include "builder/passes.h"
+
 // Operators that take point-wise ones in; all POINTWISE operators of the
 // catalogue join each other.
 static const struct {
@@ -72,8 +74,62 @@ static bool attention_scores(const rabbet_ir_t* ir,
   return found;
 }
 
+static bool attention_is_turn(const rabbet_ir_t* ir,
+                              const rabbet_ir_node_t* node) {
+  return node && rabbet_op_is(node->op, RABBET_OP_SHUFFLE) &&
+         !rabbet_ir_input(ir, node, 1) && !rabbet_ir_is_view(ir, node) &&
+         !rabbet_ir_has_wishes(ir, node);
+}
+
+// The transpose that makes the product's input for it alone; NULL.
+static rabbet_ir_node_t* attention_turn_before(const rabbet_ir_t* ir,
+                                               const rabbet_ir_node_t* product,
+                                               size_t input) {
+  const rabbet_ir_value_t* value = rabbet_ir_input(ir, product, input);
+  rabbet_ir_node_t* maker = value ? value->producer : NULL;
+  return maker && value->uses == 1 && !rabbet_fuse_is_exit(ir, maker) &&
+                 attention_is_turn(ir, maker)
+             ? maker
+             : NULL;
+}
+
+// The transpose that alone reads the node's result; NULL.
+static rabbet_ir_node_t* attention_turn_after(const rabbet_ir_t* ir,
+                                              const rabbet_ir_node_t* node) {
+  const rabbet_ir_value_t* value = rabbet_ir_output(ir, node, 0);
+  if (value->uses != 1 || rabbet_fuse_is_exit(ir, node)) return NULL;
+  for (size_t i = (size_t)node->index + 1; i < ir->nodes.count; ++i) {
+    rabbet_ir_node_t* reader = ir->nodes.data[i];
+    if (reader->input_count > 0 && reader->inputs[0] == value->id)
+      return attention_is_turn(ir, reader) ? reader : NULL;
+  }
+  return NULL;
+}
+
+static void attention_sort(rabbet_ir_node_t** nodes, size_t count) {
+  for (size_t i = 1; i < count; ++i)
+    for (size_t k = i; k > 0 && nodes[k]->index < nodes[k - 1]->index; --k) {
+      rabbet_ir_node_t* swap = nodes[k];
+      nodes[k] = nodes[k - 1];
+      nodes[k - 1] = swap;
+    }
+}
+
+static size_t attention_add_turns(const rabbet_ir_t* ir,
+                                  rabbet_ir_node_t* first,
+                                  rabbet_ir_node_t* last,
+                                  rabbet_ir_node_t** nodes, size_t count) {
+  rabbet_ir_node_t* const turns[] = {
+      attention_turn_before(ir, first, 0), attention_turn_before(ir, first, 1),
+      attention_turn_before(ir, last, 1), attention_turn_after(ir, last)};
+  for (size_t i = 0; i < sizeof(turns) / sizeof(turns[0]); ++i)
+    if (turns[i]) nodes[count++] = turns[i];
+  attention_sort(nodes, count);
+  return count;
+}
+
 size_t rabbet_fuse_attention(
-    const rabbet_ir_t* ir, rabbet_ir_node_t* last,
+    const rabbet_ir_t* ir, rabbet_ir_node_t* last, bool shuffles,
     rabbet_ir_node_t* out_nodes[RABBET_FUSE_ATTENTION_MAX]) {
   size_t count = 0;
   if (!rabbet_op_is(last->op, RABBET_OP_MATRIX_MULTIPLY) ||
@@ -81,12 +137,14 @@ size_t rabbet_fuse_attention(
     return 0;
   rabbet_ir_node_t* softmax = attention_maker(ir, rabbet_ir_input(ir, last, 0));
   if (!softmax || !rabbet_op_is(softmax->op, RABBET_OP_SOFTMAX) ||
-      !attention_scores(ir, rabbet_ir_input(ir, softmax, 0),
-                        RABBET_FUSE_ATTENTION_MAX - 3, out_nodes, &count))
+      !attention_scores(ir, rabbet_ir_input(ir, softmax, 0), 4, out_nodes,
+                        &count))
     return 0;
   out_nodes[count++] = softmax;
   out_nodes[count++] = last;
-  return count;
+  return shuffles
+             ? attention_add_turns(ir, out_nodes[0], last, out_nodes, count)
+             : count;
 }
 
 // ---- The partition ----------------------------------------------------------
@@ -175,7 +233,7 @@ static void partition_node(partition_t* p, const rabbet_ir_node_t* node) {
 
 static void partition_attention(partition_t* p, rabbet_ir_node_t* last) {
   rabbet_ir_node_t* nodes[RABBET_FUSE_ATTENTION_MAX];
-  size_t count = rabbet_fuse_attention(p->ir, last, nodes);
+  size_t count = rabbet_fuse_attention(p->ir, last, true, nodes);
   for (size_t i = 0; i < count; ++i)
     partition_join(p, nodes[i]->index, last->index);
 }

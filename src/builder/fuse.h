@@ -26,12 +26,14 @@ RABBET_PRIVATE_API bool rabbet_fuse_same_shape(const rabbet_ir_t* ir,
 
 // Attention that ends in `last`: the product that makes scores, up to four
 // point-wise nodes (a scale, a mask), the softmax, and `last`, which takes its
-// result as input 0; nothing else reads what is between. In order of execution;
-// returns how many they are, 0 if `last` ends none.
-enum { RABBET_FUSE_ATTENTION_MAX = 7 };
-RABBET_PRIVATE_API size_t
-rabbet_fuse_attention(const rabbet_ir_t* ir, rabbet_ir_node_t* last,
-                      rabbet_ir_node_t* out_nodes[RABBET_FUSE_ATTENTION_MAX]);
+// result as input 0; nothing else reads what is between. `shuffles`: with
+// transposes before the products' inputs and after the result, which a kernel
+// can take as strides. In order of execution; returns how many they are, 0 if
+// `last` ends none.
+enum { RABBET_FUSE_ATTENTION_MAX = 11 };
+RABBET_PRIVATE_API size_t rabbet_fuse_attention(
+    const rabbet_ir_t* ir, rabbet_ir_node_t* last, bool shuffles,
+    rabbet_ir_node_t* out_nodes[RABBET_FUSE_ATTENTION_MAX]);
 
 // A number for each node: nodes that may share a kernel have the same.
 RABBET_PRIVATE_API rabbet_status_t rabbet_fuse_partition(rabbet_build_t* build,

@@ -105,17 +105,32 @@ static void attention_scores(void** state) {
   net_end(&net);
 }
 
-// All of attention may be one group, unless something else reads what is
-// between; what follows it is fused with neither.
+static rabbet_tensor_t* turn(net_t* net, const char* name, rabbet_tensor_t* x) {
+  return net_add(
+      net, name,
+      (net_layer_t){.op = "shuffle",
+                    .inputs = {x},
+                    .input_count = 1,
+                    .attrs = {INTS_ATTR("first_transpose", 0, 2, 1, 3)},
+                    .attr_count = 1});
+}
+
+// All of attention may be one group, with transposes around it, unless
+// something else reads what is between.
 static void attention(void** state) {
   (void)state;
-  for (int kept = 0; kept < 2; ++kept) {
+  for (int way = 0; way < 3; ++way) {
+    bool kept = way == 1, turned = way == 2;
     net_t net = net_begin(0, rabbet_allocator_system());
     rabbet_tensor_t* inputs[3];
     const char* const names[3] = {"q", "k", "v"};
-    for (int i = 0; i < 3; ++i)
+    for (int i = turned; i < 3; ++i)
       inputs[i] =
           net_input(&net, names[i], RABBET_DTYPE_FLOAT, DIMS(2, 2, 4, 8));
+    if (turned)
+      inputs[0] =
+          turn(&net, "turn_q",
+               net_input(&net, "q4", RABBET_DTYPE_FLOAT, DIMS(2, 4, 2, 8)));
     rabbet_tensor_t* mask =
         net_input(&net, "mask", RABBET_DTYPE_FLOAT, DIMS(2, 1, 1, 4));
     rabbet_tensor_t* scores =
@@ -136,12 +151,11 @@ static void attention(void** state) {
                               .attrs = {INT_ATTR("axes", 8)},
                               .attr_count = 1});
     if (kept) net_output(&net, scaled, "kept");
-    net_output(&net,
-               net_add(&net, "pv",
-                       (net_layer_t){.op = "matrix_multiply",
-                                     .inputs = {weights, inputs[2]},
-                                     .input_count = 2}),
-               "y");
+    rabbet_tensor_t* y = net_add(&net, "pv",
+                                 (net_layer_t){.op = "matrix_multiply",
+                                               .inputs = {weights, inputs[2]},
+                                               .input_count = 2});
+    net_output(&net, turned ? turn(&net, "turn_y", y) : y, "y");
     EXPECT_STEPS(check_network(&net, 0, 1e-5), kept ? 3 : 1);
     check_network(&net, 3, 1e-5);
     check_network(&net, 5, 1e-5);
