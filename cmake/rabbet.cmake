@@ -19,7 +19,8 @@ set(RABBET_STAND_IN_FOLDER ${PROJECT_BINARY_DIR}/tests/cuda_stand_in)
 set(RABBET_STAND_IN_ENVIRONMENT
   RABBET_CUDA_DRIVER=${RABBET_STAND_IN_FOLDER}/libcuda_stand_in_driver.so
   RABBET_NVRTC=${RABBET_STAND_IN_FOLDER}/libcuda_stand_in_nvrtc.so
-  RABBET_CUBLASLT=${RABBET_STAND_IN_FOLDER}/libcuda_stand_in_cublaslt.so)
+  RABBET_CUBLASLT=${RABBET_STAND_IN_FOLDER}/libcuda_stand_in_cublaslt.so
+  RABBET_CUDNN=${RABBET_STAND_IN_FOLDER}/libcuda_stand_in_cudnn.so)
 
 # What C tests share.
 function(rabbet_test_support)

@@ -626,7 +626,7 @@ static const int64_t* kernel_host_values(kernel_case_t* c, size_t value) {
   return values;
 }
 
-void kernel_case_run(kernel_case_t* c, const kernel_case_candidate_t* given,
+bool kernel_case_run(kernel_case_t* c, const kernel_case_candidate_t* given,
                      int threads) {
   const kernel_case_candidate_t* candidate = kernel_adopt(c, given);
   char shape[128];
@@ -657,8 +657,15 @@ void kernel_case_run(kernel_case_t* c, const kernel_case_candidate_t* given,
   rabbet_kernel_state_t* state = NULL;
   size_t workspace = 0;
   RABBET_EXPECT_OK(candidate->kernel->create(&spec, &kernel));
-  RABBET_EXPECT_OK(
-      candidate->kernel->prepare(kernel, &shapes, &state, &workspace));
+  rabbet_status_t status =
+      candidate->kernel->prepare(kernel, &shapes, &state, &workspace);
+  if (!c->device->host_memory &&
+      rabbet_status_code(status) == RABBET_STATUS_UNSUPPORTED) {
+    rabbet_status_free(status);
+    candidate->kernel->destroy(kernel);
+    return false;
+  }
+  RABBET_EXPECT_OK(status);
   kernel_run_once(c, candidate, kernel, state, workspace, threads, false);
   kernel_run_once(c, candidate, kernel, state, workspace, threads, false);
   if (kernel_is_in_place(c, candidate)) {
@@ -668,6 +675,7 @@ void kernel_case_run(kernel_case_t* c, const kernel_case_candidate_t* given,
   }
   if (state) candidate->kernel->destroy_state(kernel, state);
   candidate->kernel->destroy(kernel);
+  return true;
 }
 
 int kernel_case_check(kernel_case_t* c, const kernel_case_filter_t* filter) {

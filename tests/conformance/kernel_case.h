@@ -143,7 +143,9 @@ size_t kernel_case_candidates(kernel_case_t* c,
 
 // Runs one candidate as kernel_case_check does. It may be one of another case
 // with the same group and other shapes.
-void kernel_case_run(kernel_case_t* c, const kernel_case_candidate_t* candidate,
+// False where a library on a device with memory of its own finds out only now,
+// as the tuner does, too, that it cannot do it.
+bool kernel_case_run(kernel_case_t* c, const kernel_case_candidate_t* candidate,
                      int threads);
 
 // Memory of one run of a candidate, of its device: guarded copies of inputs,
