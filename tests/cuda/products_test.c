@@ -1,0 +1,211 @@
+// Groups that begin with a product, on the CUDA device: what is fused computes
+// the same, and the plan keeps the algorithm that was chosen.
+#include "build_check.h"
+#include "cuda_stand_in/stand_in.h"
+
+#define SYSTEM rabbet_allocator_system()
+
+typedef struct made_t {
+  net_t net;
+  oracle_t* oracle;
+  built_t built;
+} made_t;
+
+static void make(made_t* made, int level, int64_t flags) {
+  made->oracle = calloc(1, sizeof(*made->oracle));
+  oracle_run(made->oracle, made->net.network);
+  rabbet_builder_config_t* config = check_config(level);
+  RABBET_EXPECT_OK(rabbet_builder_config_set_device(config, "cuda"));
+  RABBET_EXPECT_OK(
+      rabbet_builder_config_set(config, RABBET_BUILDER_OPTION_FLAGS, flags));
+  made->built = check_build(made->net.network, config);
+  rabbet_builder_config_release(config);
+}
+
+static void run(const made_t* made, double tolerance) {
+  const rabbet_network_t* network = made->net.network;
+  rabbet_context_t* context = NULL;
+  size_t inputs = network->inputs.count, bytes = 0;
+  RABBET_EXPECT_OK(rabbet_context_create(made->built.engine, SYSTEM, &context));
+  for (size_t i = 0; i < inputs; ++i) {
+    const rabbet_view_t* view =
+        &made->oracle->views[network->inputs.data[i]->id];
+    RABBET_EXPECT_OK(rabbet_context_set_input_shape(context, i, &view->dims));
+    RABBET_EXPECT_OK(rabbet_context_set_host_address(context, i, view->data));
+  }
+  RABBET_EXPECT_OK(rabbet_context_bytes(context, inputs, &bytes));
+  void* output = aligned_alloc(64, (bytes + 64) / 64 * 64);
+  memset(output, 0xab, bytes);
+  RABBET_EXPECT_OK(rabbet_context_set_host_address(context, inputs, output));
+  RABBET_EXPECT_OK(rabbet_context_execute(context, NULL));
+  check_equal(&made->oracle->views[network->outputs.data[0]->id], output,
+              tolerance, "y");
+  free(output);
+  rabbet_context_destroy(context);
+}
+
+static void unmake(made_t* made) {
+  check_built_end(&made->built);
+  oracle_end(made->oracle);
+  free(made->oracle);
+  net_end(&made->net);
+  assert_int_equal(stand_in()->take_misuses(), 0);
+}
+
+static rabbet_tensor_t* product(net_t* net, rabbet_tensor_t* a, const char* op0,
+                                rabbet_tensor_t* b, const char* op1) {
+  return net_add(
+      net, "product",
+      (net_layer_t){.op = "matrix_multiply",
+                    .inputs = {a, b},
+                    .input_count = 2,
+                    .attrs = {ENUM_ATTR("op0", op0), ENUM_ATTR("op1", op1)},
+                    .attr_count = 2});
+}
+
+// ---- What is fused ---------------------------------------------------------
+
+typedef rabbet_tensor_t* (*body_t)(net_t* net);
+
+static rabbet_tensor_t* bias_and_relu(net_t* net) {
+  rabbet_tensor_t* x = net_input(net, "x", RABBET_DTYPE_FLOAT, DIMS(2, 5, 12));
+  rabbet_tensor_t* y = product(net, x, "NONE", WEIGHTS(net, 1, 12, 8), "NONE");
+  y = net_binary(net, "bias", "SUM", y, WEIGHTS(net, 1, 1, 8));
+  return net_activation(net, "relu", "RELU", y);
+}
+
+static rabbet_tensor_t* residual_bias_and_gelu(net_t* net) {
+  rabbet_tensor_t* x = net_input(net, "x", RABBET_DTYPE_FLOAT, DIMS(6, 12));
+  rabbet_tensor_t* more =
+      net_input(net, "more", RABBET_DTYPE_FLOAT, DIMS(6, 8));
+  rabbet_tensor_t* y =
+      product(net, x, "NONE", WEIGHTS(net, 8, 12), "TRANSPOSE");
+  y = net_binary(net, "residual", "SUM", more, y);
+  y = net_binary(net, "bias", "SUM", y, WEIGHTS(net, 1, 8));
+  return net_activation(net, "gelu", "GELU_TANH", y);
+}
+
+static rabbet_tensor_t* scaled_scores(net_t* net) {
+  rabbet_tensor_t* q =
+      net_input(net, "q", RABBET_DTYPE_FLOAT, DIMS(2, 3, 4, 8));
+  rabbet_tensor_t* k =
+      net_input(net, "k", RABBET_DTYPE_FLOAT, DIMS(2, 3, 5, 8));
+  rabbet_tensor_t* m =
+      net_input(net, "m", RABBET_DTYPE_FLOAT, DIMS(2, 3, 4, 5));
+  rabbet_tensor_t* y = product(net, q, "NONE", k, "TRANSPOSE");
+  y = net_binary(net, "scale", "DIV", y, net_scalar(net, 4, 2.5));
+  return net_binary(net, "mask", "SUM", y, m);
+}
+
+// Axes that no stride joins: the last two are broadcast apart.
+static rabbet_tensor_t* broadcast_batches(net_t* net) {
+  rabbet_tensor_t* a =
+      net_input(net, "a", RABBET_DTYPE_FLOAT, DIMS(2, 1, 3, 4, 5));
+  rabbet_tensor_t* b =
+      net_input(net, "b", RABBET_DTYPE_FLOAT, DIMS(1, 3, 3, 6, 5));
+  return net_activation(net, "relu", "RELU",
+                        product(net, a, "NONE", b, "TRANSPOSE"));
+}
+
+static rabbet_tensor_t* turned_and_vector(net_t* net) {
+  rabbet_tensor_t* a = net_input(net, "a", RABBET_DTYPE_FLOAT, DIMS(3, 5, 4));
+  rabbet_tensor_t* b = net_input(net, "b", RABBET_DTYPE_FLOAT, DIMS(3, 5));
+  return net_activation(net, "relu", "RELU",
+                        product(net, a, "TRANSPOSE", b, "VECTOR"));
+}
+
+static void fused(void** state) {
+  (void)state;
+  const body_t bodies[] = {bias_and_relu, residual_bias_and_gelu, scaled_scores,
+                           broadcast_batches, turned_and_vector};
+  for (size_t i = 0; i < sizeof(bodies) / sizeof(bodies[0]); ++i)
+    for (int level = 0; level <= 3; level += 3) {
+      made_t made = {.net = net_begin(0, SYSTEM)};
+      net_output(&made.net, bodies[i](&made.net), "y");
+      make(&made, level, 0);
+      assert_int_equal(rabbet_engine_layer_count(made.built.engine), 1);
+      run(&made, 1e-5);
+      unmake(&made);
+    }
+}
+
+// ---- Plans -----------------------------------------------------------------
+
+#define TF32 2e-3  // 10 bits of mantissa, products of 12
+
+static void sample(made_t* made) {
+  *made = (made_t){.net = net_begin(0, SYSTEM)};
+  net_output(&made->net, bias_and_relu(&made->net), "y");
+  make(made, 3, 1 << RABBET_BUILDER_TF32);
+}
+
+// A plan is run by the algorithm that it keeps; nothing is searched.
+static void kept_algorithm(void** state) {
+  (void)state;
+  made_t made;
+  sample(&made);
+  stand_in()->clear_log();
+  run(&made, TF32);
+  assert_int_equal(stand_in()->calls("cublasLtMatmulAlgoGetHeuristic"), 0);
+  assert_int_equal(stand_in()->calls("cublasLtMatmulAlgoCheck"), 1);
+  assert_int_equal(stand_in()->calls("cublasLtMatmul"), 1);
+  unmake(&made);
+}
+
+// A run that fails says so; the next one works.
+static void failing_call(void** state) {
+  (void)state;
+  made_t made;
+  rabbet_context_t* context = NULL;
+  float output[2 * 5 * 8];
+  sample(&made);
+  RABBET_EXPECT_OK(rabbet_context_create(made.built.engine, SYSTEM, &context));
+  RABBET_EXPECT_OK(rabbet_context_set_host_address(
+      context, 0,
+      made.oracle->views[made.net.network->inputs.data[0]->id].data));
+  RABBET_EXPECT_OK(rabbet_context_set_host_address(context, 1, output));
+  stand_in()->fail_call("cublasLtMatmul", 0, 700);
+  rabbet_status_t status = rabbet_context_execute(context, NULL);
+  stand_in()->stop_failing();
+  assert_int_equal(rabbet_status_code(status), RABBET_STATUS_INTERNAL);
+  assert_non_null(strstr(rabbet_status_message(status), "cublasLtMatmul"));
+  rabbet_status_ignore(status);
+  rabbet_context_destroy(context);
+  run(&made, TF32);
+  unmake(&made);
+}
+
+// One line says what is missing and how to get it.
+static void missing_library(void** state) {
+  (void)state;
+  const char* path = getenv("RABBET_CUBLASLT");
+  assert_non_null(path);
+  char* before = strdup(path);
+  made_t made = {.net = net_begin(0, SYSTEM)};
+  net_output(&made.net, bias_and_relu(&made.net), "y");
+  RABBET_EXPECT_OK(rabbet_network_infer(made.net.network));
+  rabbet_builder_config_t* config = check_config(0);
+  RABBET_EXPECT_OK(rabbet_builder_config_set_device(config, "cuda"));
+  setenv("RABBET_CUBLASLT", "/nowhere/libcublasLt.so", 1);
+  void* plan = NULL;
+  size_t size = 0;
+  rabbet_status_t status =
+      rabbet_build_plan(made.net.network, config, SYSTEM, &plan, &size, NULL);
+  setenv("RABBET_CUBLASLT", before, 1);
+  assert_int_equal(rabbet_status_code(status), RABBET_STATUS_UNAVAILABLE);
+  assert_non_null(strstr(rabbet_status_message(status), "RABBET_CUBLASLT"));
+  rabbet_status_ignore(status);
+  rabbet_builder_config_release(config);
+  net_end(&made.net);
+  free(before);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(fused),
+      cmocka_unit_test(kept_algorithm),
+      cmocka_unit_test(failing_call),
+      cmocka_unit_test(missing_library),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
