@@ -80,6 +80,17 @@ RABBET_API rabbet_status_t rabbet_engine_context_bytes(rabbet_engine_t* engine,
                                                        size_t profile,
                                                        size_t* out_bytes);
 
+// Memory of the engine's device, for callers that have no library that gives
+// some; aligned to 256. FAILED_PRECONDITION for an engine to inspect.
+RABBET_API rabbet_status_t rabbet_engine_allocate(rabbet_engine_t* engine,
+                                                  size_t size,
+                                                  void** out_memory);
+// NULL is fine. What uses it must be done.
+RABBET_API void rabbet_engine_free(rabbet_engine_t* engine, void* memory);
+// Waits for the work of a stream, NULL: the default one.
+RABBET_API rabbet_status_t rabbet_engine_synchronize(rabbet_engine_t* engine,
+                                                     void* stream);
+
 typedef enum rabbet_inspect_format_t {
   RABBET_INSPECT_TEXT = 0,
   RABBET_INSPECT_JSON = 1,
@@ -117,9 +128,9 @@ RABBET_API rabbet_status_t rabbet_context_shape(rabbet_context_t* context,
                                                 size_t io,
                                                 rabbet_dims_t* out_dims);
 // Device address (host address for shape inputs), aligned to the element; it
-// must hold rabbet_context_bytes. Kept between runs. A run refuses an output that
-// overlaps an input which is still read when the output is written; an output
-// with an aliased input may have that input's address.
+// must hold rabbet_context_bytes. Kept between runs. A run refuses an output
+// that overlaps an input which is still read when the output is written; an
+// output with an aliased input may have that input's address.
 RABBET_API rabbet_status_t rabbet_context_set_address(rabbet_context_t* context,
                                                       size_t io, void* address);
 // The same for memory of the host, on any device: each run copies inputs to the

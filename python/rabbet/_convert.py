@@ -7,8 +7,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ._arrays import dtype_of, is_torch, nptype, storage_type
+from ._device_arrays import CuPyMaker, DLPackMaker, Found, find, is_cupy, same_type
 from ._enums import DataType, TensorFormat
-from ._runtime import IoInfo
+from ._runtime import ICudaEngine, IoInfo
 
 
 def _type_name(dtype: DataType) -> str:
@@ -105,44 +106,69 @@ def _number(device: str) -> int:
     return int(device.partition(":")[2] or 0)
 
 
-def _cupy_maker(outputs: Sequence[IoInfo]) -> Callable[..., Any]:
-    import cupy
+def _is_here(tensor: Any, device: str) -> bool:
+    """Whether a torch tensor is on the model's GPU."""
+    return tensor.device.type == "cuda" and tensor.device.index == _number(device)
 
-    def make(index: int, shape: tuple[int, ...]) -> tuple[Any, int]:
-        array = cupy.empty(shape, storage_type(outputs[index].dtype))
-        return array, array.data.ptr
 
-    return make
+def _wrong_gpu(what: str, where: str, device: str) -> str:
+    return f"{what} is on {where}, the model runs on {device}; copy it there"
 
 
 def device_input(
-    value: Any, info: IoInfo, device: str, outputs: Sequence[IoInfo]
+    value: Any, info: IoInfo, engine: ICudaEngine, outputs: Sequence[IoInfo]
 ) -> tuple[int, tuple[int, ...], Any, Any, int] | None:
     """(address, shape, maker of outputs, what holds the memory, stream) of an array
-    that lies on the model's GPU; None for others. The maker is None for torch."""
-    if device == "cpu":
-        return None
+    that lies on the model's GPU; None for arrays on the host, and those of torch that
+    lie elsewhere. The maker is None for torch."""
+    device = engine.device or "cpu"
     if is_torch(value):
-        if str(value.device) != device and not (
-            value.device.type == "cuda" and value.device.index == _number(device)
-        ):
+        if device == "cpu" or not _is_here(value, device):
             return None
         _check_linear(info)
         _check_type(value.dtype, info, "x.to(torch.{})")
         tensor = value.detach().contiguous()
         return tensor.data_ptr(), tuple(tensor.shape), None, tensor, 0
-    if sys.modules.get("cupy") is None or not hasattr(value, "__cuda_array_interface__"):
+    found = find(value, -1 if device == "cpu" else _number(device))
+    if found is None:
         return None
+    if device == "cpu" or found.device != _number(device):
+        where = "a GPU" if device == "cpu" else f"cuda:{found.device}"
+        raise TypeError(_wrong_gpu(f"input '{info.name}'", where, device))
+    _check_linear(info)
+    _check_found(found, info)
+    if is_cupy(value):
+        maker: Any = CuPyMaker(outputs)
+        if not found.row_major:
+            found = _row_major(value)
+    else:
+        maker = DLPackMaker(engine, outputs, found.stream, value, _exporter(value))
+    if not found.row_major:
+        raise ValueError(
+            f"input '{info.name}' is not row-major, and Rabbet cannot copy arrays of "
+            f"{type(value).__module__.partition('.')[0]}; make a contiguous copy"
+        )
+    return found.address, found.shape, maker, found.holder, found.stream
+
+
+def _row_major(array: Any) -> Found:
+    """A CuPy array's row-major copy."""
     import cupy
 
-    array = cupy.asarray(value)
-    if array.device.id != _number(device):
-        return None
-    _check_linear(info)
-    _check_type(array.dtype, info, "x.astype({!r})")
-    array = cupy.ascontiguousarray(array)
-    stream = cupy.cuda.get_current_stream(array.device.id).ptr
-    return array.data.ptr, tuple(array.shape), _cupy_maker(outputs), array, stream
+    found = find(cupy.ascontiguousarray(array), array.device.id)
+    assert found is not None
+    return found
+
+
+def _check_found(found: Found, info: IoInfo) -> None:
+    if not same_type(found, info):
+        dtype = found.dtype
+        name = _type_name(dtype) if isinstance(dtype, DataType) else str(dtype)
+        wanted = _type_name(info.dtype)
+        raise TypeError(
+            f"input '{info.name}' is {name}, the model takes {wanted}; convert it: "
+            f"x.astype({wanted!r})"
+        )
 
 
 def convert_input(
@@ -181,11 +207,53 @@ def create_output(info: IoInfo, shape: tuple[int, ...]) -> tuple[Any, int]:
     return array, array.ctypes.data
 
 
+def _check_out(
+    info: IoInfo, shape: tuple[int, ...], got: Any, dtype: Any, same_type: bool
+) -> None:
+    if tuple(got) != shape or not same_type:
+        raise ValueError(
+            f"out: output '{info.name}' is {_type_name(info.dtype)} {shape}, got "
+            f"{dtype} {tuple(got)}"
+        )
+
+
+def _torch_out(array: Any, info: IoInfo, device: str) -> tuple[Any, int, bool, int]:
+    import torch
+
+    on_device = device != "cpu" and _is_here(array, device)
+    if not (on_device or array.device.type == "cpu") or not array.is_contiguous():
+        where = "the CPU" if device == "cpu" else f"{device} or the CPU"
+        raise ValueError(
+            f"out: the tensor for output '{info.name}' must be row-major and on " + where
+        )
+    stream = torch.cuda.current_stream(array.device).cuda_stream if on_device else 0
+    return array, array.data_ptr(), on_device, stream
+
+
+def _device_out(
+    array: Any, found: Found, info: IoInfo, shape: tuple[int, ...], device: str
+) -> tuple[Any, int, bool, int]:
+    if device == "cpu" or found.device != _number(device):
+        where = "a GPU" if device == "cpu" else f"cuda:{found.device}"
+        raise ValueError(_wrong_gpu(f"out: the array for '{info.name}'", where, device))
+    _check_out(info, shape, found.shape, found.dtype, same_type(found, info))
+    if not found.row_major or found.read_only:
+        raise ValueError(
+            f"out: the array for output '{info.name}' must be row-major and writable"
+        )
+    return array, found.address, True, found.stream
+
+
+def _is_jax(array: Any) -> bool:
+    jax = sys.modules.get("jax")
+    return jax is not None and isinstance(array, jax.Array)
+
+
 def take_output(
     array: Any, info: IoInfo, shape: tuple[int, ...], device: str = "cpu"
-) -> tuple[Any, int, bool]:
-    """The address of an array that the caller gave to be filled, and whether it is
-    one of the model's GPU."""
+) -> tuple[Any, int, bool, int]:
+    """The address of an array that the caller gave to be filled, whether it is one of
+    the model's GPU, and the stream that its library uses."""
     _check_linear(info)
     if -1 in shape:
         raise ValueError(
@@ -193,28 +261,25 @@ def take_output(
             "leave "
             "out= away"
         )
-    if not hasattr(array, "shape") or not (is_torch(array) or hasattr(array, "ctypes")):
+    if _is_jax(array):
         raise TypeError(
-            f"out: expected a NumPy array or a torch tensor for output '{info.name}', "
-            f"got {array!r}"
+            f"out: arrays of JAX cannot be written (output '{info.name}'); leave out= "
+            "away"
         )
-    if tuple(array.shape) != shape or not _same_type(array.dtype, info):
-        raise ValueError(
-            f"out: output '{info.name}' is {_type_name(info.dtype)} {shape}, got "
-            f"{array.dtype} {tuple(array.shape)}"
-        )
-    if is_torch(array):
-        here = array.device.type == "cuda" and array.device.index == _number(device)
-        on_device = device != "cpu" and here
-        if not (on_device or array.device.type == "cpu") or not array.is_contiguous():
-            where = "the CPU" if device == "cpu" else f"{device} or the CPU"
+    if is_torch(array) or hasattr(array, "ctypes"):
+        same = _same_type(array.dtype, info)
+        _check_out(info, shape, array.shape, array.dtype, same)
+        if is_torch(array):
+            return _torch_out(array, info, device)
+        if not (array.flags.c_contiguous and array.flags.writeable):
             raise ValueError(
-                f"out: the tensor for output '{info.name}' must be row-major and on "
-                + where
+                f"out: the array for output '{info.name}' must be row-major and writable"
             )
-        return array, array.data_ptr(), on_device
-    if not (array.flags.c_contiguous and array.flags.writeable):
-        raise ValueError(
-            f"out: the array for output '{info.name}' must be row-major and writable"
+        return array, array.ctypes.data, False, 0
+    found = find(array, -1 if device == "cpu" else _number(device))
+    if found is None:
+        raise TypeError(
+            "out: expected an array of NumPy, torch, CuPy or one with the CUDA array "
+            f"interface for output '{info.name}', got {array!r}"
         )
-    return array, array.ctypes.data, False
+    return _device_out(array, found, info, shape, device)

@@ -202,7 +202,7 @@ class Model(_rabbet.Runner):
         from ._convert import convert_input, device_input
 
         info = self._inputs[index]
-        found = device_input(value, info, self._engine.device, self._outputs)
+        found = device_input(value, info, self._engine, self._outputs)
         return found or convert_input(value, info, self._engine.device)
 
     def _create(self, index: int, shape: tuple[int, ...]) -> tuple[Any, int]:
@@ -220,7 +220,7 @@ class Model(_rabbet.Runner):
 
     def _out(
         self, out: Any, index: int, shape: tuple[int, ...]
-    ) -> tuple[Any, int, bool]:
+    ) -> tuple[Any, int, bool, int]:
         from ._convert import take_output
 
         names = [info.name for info in self._outputs]

@@ -8,6 +8,11 @@
 
 #include "python/src/plugin_tensor.h"
 
+void rabbet_py_lane_stream(rabbet_py_lane_t* lane, void* stream) {
+  if (!lane->has_stream) lane->stream = stream;
+  lane->has_stream = true;
+}
+
 // ---- Lanes -----------------------------------------------------------------
 
 static void rabbet_py_lane_destroy(rabbet_py_runner_t* runner,
@@ -309,13 +314,13 @@ static int rabbet_py_torch_output(PyObject* self, rabbet_py_lane_t* lane,
   return address ? 0 : -1;
 }
 
-// By lane->maker(index, shape) -> (array, address).
+// By maker.make(index, shape) -> (array, address).
 static int rabbet_py_made_output(rabbet_py_lane_t* lane, size_t i) {
   rabbet_py_output_t* output = &lane->outputs[i];
   PyObject* shape = rabbet_py_from_dims(&output->dims);
-  PyObject* pair =
-      shape ? PyObject_CallFunction(lane->maker, "nO", (Py_ssize_t)i, shape)
-            : NULL;
+  PyObject* pair = shape ? PyObject_CallMethod(lane->maker, "make", "nO",
+                                               (Py_ssize_t)i, shape)
+                         : NULL;
   unsigned long long address = 0;
   PyObject* array = NULL;
   if (pair && PyArg_ParseTuple(pair, "OK", &array, &address)) {
@@ -378,7 +383,7 @@ static rabbet_status_t rabbet_py_bind_output(rabbet_py_runner_t* runner,
              : rabbet_context_set_host_address(lane->context, io, output->data);
 }
 
-// By self._out(out, index, shape) -> (array, address, on the GPU).
+// By self._out(out, index, shape) -> (array, address, on the GPU, stream).
 static int rabbet_py_take_out(PyObject* self, rabbet_py_lane_t* lane,
                               PyObject* out) {
   rabbet_py_runner_t* runner = (rabbet_py_runner_t*)self;
@@ -394,13 +399,15 @@ static int rabbet_py_take_out(PyObject* self, rabbet_py_lane_t* lane,
     PyObject* pair = shape ? PyObject_CallMethod(self, "_out", "OnO", out,
                                                  (Py_ssize_t)i, shape)
                            : NULL;
-    unsigned long long address = 0;
+    unsigned long long address = 0, stream = 0;
     int on_device = 0;
     PyObject* array = NULL;
-    if (pair && PyArg_ParseTuple(pair, "OKp", &array, &address, &on_device)) {
+    if (pair &&
+        PyArg_ParseTuple(pair, "OKpK", &array, &address, &on_device, &stream)) {
       output->array = Py_NewRef(array);
       output->data = (void*)(uintptr_t)address;
       output->on_device = on_device != 0;
+      if (on_device) rabbet_py_lane_stream(lane, (void*)(uintptr_t)stream);
     }
     Py_XDECREF(shape);
     Py_XDECREF(pair);
@@ -475,10 +482,14 @@ static int rabbet_py_bind_outputs(PyObject* self, rabbet_py_lane_t* lane) {
 // To the GPU where the inputs are.
 static int rabbet_py_move_output(rabbet_py_lane_t* lane,
                                  rabbet_py_output_t* output) {
-  PyObject* device = PyObject_GetAttrString(lane->torch, "device");
-  PyObject* moved =
-      device ? PyObject_CallMethod(output->array, "to", "O", device) : NULL;
-  Py_XDECREF(device);
+  PyObject* moved = NULL;
+  if (lane->device_torch) {
+    PyObject* device = PyObject_GetAttrString(lane->torch, "device");
+    if (device) moved = PyObject_CallMethod(output->array, "to", "O", device);
+    Py_XDECREF(device);
+  } else {
+    moved = PyObject_CallMethod(lane->maker, "move", "O", output->array);
+  }
   if (!moved) return -1;
   Py_DECREF(output->array);
   output->array = moved;
@@ -503,13 +514,22 @@ static int rabbet_py_told_outputs(PyObject* self, rabbet_py_lane_t* lane) {
     output->fresh = false;
     if (rabbet_py_make_output(self, lane, i)) return -1;
     if (bytes) memcpy(output->data, output->scratch, bytes);
-    if (lane->device_torch && rabbet_py_move_output(lane, output)) return -1;
+    bool moves = lane->device_torch || lane->maker;
+    if (moves && rabbet_py_move_output(lane, output)) return -1;
   }
   return 0;
 }
 
 static PyObject* rabbet_py_one_result(rabbet_py_lane_t* lane, size_t i) {
   PyObject* array = Py_NewRef(lane->outputs[i].array);
+  if (lane->maker) {
+    PyObject* result =
+        lane->outputs[i].on_device
+            ? PyObject_CallMethod(lane->maker, "finish", "O", array)
+            : Py_NewRef(array);
+    Py_DECREF(array);
+    return result;
+  }
   if (!lane->finish) return array;
   PyObject* result = PyObject_CallFunctionObjArgs(lane->finish, array, NULL);
   Py_DECREF(array);
@@ -566,13 +586,14 @@ static PyObject* rabbet_py_run_lane(PyObject* self, PyObject* args,
   lane->torch = NULL;
   lane->device_torch = false;
   lane->stream = NULL;
+  lane->has_stream = false;
   if (rabbet_py_sort_arguments(self, args, kwargs, lane, &out)) return NULL;
   for (size_t i = 0; i < runner->input_count; ++i) {
     if (rabbet_py_input_open(self, lane, i)) return NULL;
   }
-  if (lane->device_torch &&
-      rabbet_py_torch_stream(runner->device.id, &lane->stream)) {
-    return NULL;
+  if (lane->device_torch) {
+    if (rabbet_py_torch_stream(runner->device.id, &lane->stream)) return NULL;
+    lane->has_stream = true;
   }
   rabbet_status_t status = rabbet_py_bind_inputs(runner, lane);
   if (!rabbet_is_ok(status)) return rabbet_py_raise(status);

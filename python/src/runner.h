@@ -45,11 +45,13 @@ typedef struct rabbet_py_lane_t {
   bool ready;        // outputs' dims are those of the inputs' `set`
   PyObject* torch;   // borrowed: an input that is a torch tensor
   PyObject* finish;  // makes the caller's kind of array of a NumPy one, or NULL
-  // Makes an array on the GPU: (output index, shape) -> (array, address); NULL:
-  // the inputs are not such, or torch's.
+  // Makes arrays on the GPU (rabbet._device_arrays); NULL: the inputs are not
+  // such, or torch's.
   PyObject* maker;
   bool device_torch;  // a torch tensor on the GPU is among the inputs
-  void* stream;       // that the producers of the inputs use
+  void* stream;       // that the producer of the first array on the GPU uses:
+                 // torch's, if there is one of torch
+  bool has_stream;
 } rabbet_py_lane_t;
 
 typedef struct rabbet_py_runner_t {
@@ -64,6 +66,8 @@ typedef struct rabbet_py_runner_t {
   rabbet_py_lane_t* lanes;  // free ones
 } rabbet_py_runner_t;
 
+// The run's stream is the first one that it is told.
+void rabbet_py_lane_stream(rabbet_py_lane_t* lane, void* stream);
 // runner_input.c: finds an input's memory and shape; -1 with an exception.
 int rabbet_py_input_open(PyObject* self, rabbet_py_lane_t* lane, size_t index);
 // The fast half of it: false (and no exception) if the buffer of

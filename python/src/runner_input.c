@@ -173,13 +173,13 @@ static int rabbet_py_open_device_array(rabbet_py_lane_t* lane,
   input->data = (void*)(uintptr_t)address;
   input->on_device = true;
   input->held = Py_NewRef(holder);
-  lane->stream = (void*)(uintptr_t)stream;
   if (Py_IsNone(maker)) {
     lane->torch = input->object;
     lane->device_torch = true;
-  } else if (!lane->maker) {
-    lane->maker = Py_NewRef(maker);
+    return 0;
   }
+  rabbet_py_lane_stream(lane, (void*)(uintptr_t)stream);
+  if (!lane->maker) lane->maker = Py_NewRef(maker);
   return 0;
 }
 

@@ -1,4 +1,4 @@
-// How much memory a context of an engine will need.
+// How much memory a context of an engine will need; memory for callers.
 #include "base/math.h"
 #include "runtime/runtime.h"
 
@@ -153,4 +153,33 @@ rabbet_status_t rabbet_engine_context_bytes(rabbet_engine_t* engine,
   if (!rabbet_is_ok(status)) *out_bytes = 0;
   return RABBET_ANNOTATE(status, "measuring the memory of profile %zu",
                          profile);
+}
+
+// ---- Memory for callers
+
+static rabbet_status_t rabbet_engine_check_device(
+    const rabbet_engine_t* engine) {
+  return engine->device ? rabbet_ok()
+                        : RABBET_STATUS(RABBET_STATUS_FAILED_PRECONDITION,
+                                        "this engine is only to inspect the "
+                                        "plan: it has no device; load it "
+                                        "without inspect_only");
+}
+
+rabbet_status_t rabbet_engine_allocate(rabbet_engine_t* engine, size_t size,
+                                       void** out_memory) {
+  *out_memory = NULL;
+  RABBET_RETURN_IF_ERROR(rabbet_engine_check_device(engine));
+  return engine->device->vtable->allocate(engine->device, size ? size : 1,
+                                          out_memory);
+}
+
+void rabbet_engine_free(rabbet_engine_t* engine, void* memory) {
+  if (memory) engine->device->vtable->free(engine->device, memory);
+}
+
+rabbet_status_t rabbet_engine_synchronize(rabbet_engine_t* engine,
+                                          void* stream) {
+  RABBET_RETURN_IF_ERROR(rabbet_engine_check_device(engine));
+  return engine->device->vtable->synchronize(engine->device, stream);
 }

@@ -726,8 +726,32 @@ static void inspect_only(void** state) {
     rabbet_context_t* context = NULL;
     RABBET_EXPECT_ERROR(rabbet_context_create(engine, SYSTEM, &context),
                         RABBET_STATUS_FAILED_PRECONDITION, "inspect");
+    void* memory = &bytes;
+    RABBET_EXPECT_ERROR(rabbet_engine_allocate(engine, 4, &memory),
+                        RABBET_STATUS_FAILED_PRECONDITION, "inspect");
+    assert_null(memory);
+    RABBET_EXPECT_ERROR(rabbet_engine_synchronize(engine, NULL),
+                        RABBET_STATUS_FAILED_PRECONDITION, "inspect");
     rabbet_engine_release(engine);
   }
+}
+
+static void memory_for_callers(void** state) {
+  (void)state;
+  rabbet_engine_t* engine = NULL;
+  void *a = NULL, *b = NULL;
+  RABBET_EXPECT_OK(load(sample_static, NULL, &engine));
+  RABBET_EXPECT_OK(rabbet_engine_allocate(engine, 100, &a));
+  RABBET_EXPECT_OK(rabbet_engine_allocate(engine, 0, &b));
+  assert_non_null(b);
+  assert_ptr_not_equal(a, b);
+  assert_int_equal((uintptr_t)a % 256, 0);
+  memset(a, 1, 100);
+  RABBET_EXPECT_OK(rabbet_engine_synchronize(engine, NULL));
+  rabbet_engine_free(engine, a);
+  rabbet_engine_free(engine, b);
+  rabbet_engine_free(engine, NULL);
+  rabbet_engine_release(engine);
 }
 
 static void load_file(void** state) {
@@ -936,6 +960,7 @@ int main(void) {
       cmocka_unit_test(memory_counts_workspaces),
       cmocka_unit_test(loading_errors),
       cmocka_unit_test(inspect_only),
+      cmocka_unit_test(memory_for_callers),
       cmocka_unit_test(load_file),
       cmocka_unit_test(profiling),
       cmocka_unit_test(inspecting),

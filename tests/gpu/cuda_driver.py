@@ -109,52 +109,54 @@ def session() -> Iterator[None]:
     check(result, "cuDevicePrimaryCtxRelease")
 
 
-class Memory:
-    """Device memory that is copied to and from in order with everything."""
+@contextlib.contextmanager
+def current() -> Iterator[None]:
+    """The first GPU's primary context is current meanwhile."""
+    context, before = ctypes.c_void_p(), ctypes.c_void_p()
+    result = driver().cuDevicePrimaryCtxRetain(ctypes.byref(context), 0)
+    check(result, "cuDevicePrimaryCtxRetain")
+    check(driver().cuCtxGetCurrent(ctypes.byref(before)), "cuCtxGetCurrent")
+    check(driver().cuCtxSetCurrent(context), "cuCtxSetCurrent")
+    try:
+        yield
+    finally:
+        check(driver().cuCtxSetCurrent(before), "cuCtxSetCurrent")
+        check(driver().cuDevicePrimaryCtxRelease_v2(0), "cuDevicePrimaryCtxRelease")
 
-    def __init__(self, nbytes: int) -> None:
-        self.nbytes = nbytes
-        pointer = ctypes.c_uint64()
-        result = driver().cuMemAlloc_v2(ctypes.byref(pointer), ctypes.c_size_t(nbytes))
-        check(result, "cuMemAlloc")
-        self.address = pointer.value
 
-    def write(self, array: Any) -> None:
-        """Copies a NumPy array to it."""
-        result = driver().cuMemcpyHtoDAsync_v2(
-            ctypes.c_uint64(self.address), ctypes.c_void_p(array.ctypes.data),
-            ctypes.c_size_t(array.nbytes), None,
-        )  # fmt: skip
-        check(result, "cuMemcpyHtoDAsync")
-        check(driver().cuStreamSynchronize(None), "cuStreamSynchronize")
+def write(address: int, array: Any) -> None:
+    """Copies a NumPy array to the GPU, on the legacy stream."""
+    result = driver().cuMemcpyHtoDAsync_v2(
+        ctypes.c_uint64(address), ctypes.c_void_p(array.ctypes.data),
+        ctypes.c_size_t(array.nbytes), None,
+    )  # fmt: skip
+    check(result, "cuMemcpyHtoDAsync")
+    check(driver().cuStreamSynchronize(None), "cuStreamSynchronize")
 
-    def read(self, shape: Sequence[int], dtype: Any = np.float32) -> Any:
-        """A NumPy array of what it holds, once the work of the legacy stream is done."""
-        array = np.empty(shape, dtype)
-        result = driver().cuMemcpyDtoHAsync_v2(
-            ctypes.c_void_p(array.ctypes.data), ctypes.c_uint64(self.address),
-            ctypes.c_size_t(array.nbytes), None,
-        )  # fmt: skip
-        check(result, "cuMemcpyDtoHAsync")
-        check(driver().cuStreamSynchronize(None), "cuStreamSynchronize")
-        return array
+
+def read(address: int, shape: Sequence[int], dtype: Any = np.float32) -> Any:
+    """What is there once the work of the legacy stream is done."""
+    array = np.empty(shape, dtype)
+    result = driver().cuMemcpyDtoHAsync_v2(
+        ctypes.c_void_p(array.ctypes.data), ctypes.c_uint64(address),
+        ctypes.c_size_t(array.nbytes), None,
+    )  # fmt: skip
+    check(result, "cuMemcpyDtoHAsync")
+    check(driver().cuStreamSynchronize(None), "cuStreamSynchronize")
+    return array
 
 
 @contextlib.contextmanager
-def memory(nbytes: int) -> Iterator[Memory]:
-    """Device memory of the first GPU, whose primary context is current meanwhile."""
-    context = ctypes.c_void_p()
-    result = driver().cuDevicePrimaryCtxRetain(ctypes.byref(context), 0)
-    check(result, "cuDevicePrimaryCtxRetain")
-    before = ctypes.c_void_p()
-    check(driver().cuCtxGetCurrent(ctypes.byref(before)), "cuCtxGetCurrent")
-    check(driver().cuCtxSetCurrent(context), "cuCtxSetCurrent")
-    block = Memory(nbytes)
-    yield block
-    result = driver().cuMemFree_v2(ctypes.c_uint64(block.address))
-    check(result, "cuMemFree")
-    check(driver().cuCtxSetCurrent(before), "cuCtxSetCurrent")
-    check(driver().cuDevicePrimaryCtxRelease_v2(0), "cuDevicePrimaryCtxRelease")
+def memory(nbytes: int) -> Iterator[int]:
+    """The address of memory on the first GPU, whose context is current meanwhile."""
+    with current():
+        address = ctypes.c_uint64()
+        result = driver().cuMemAlloc_v2(ctypes.byref(address), ctypes.c_size_t(nbytes))
+        check(result, "cuMemAlloc")
+        try:
+            yield address.value
+        finally:
+            check(driver().cuMemFree_v2(address), "cuMemFree")
 
 
 class Function:

@@ -1,0 +1,193 @@
+"""Arrays on the model's GPU, of libraries other than torch: found, and made."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
+
+from . import _rabbet
+from ._arrays import dtype_of, storage_type
+from ._enums import DataType
+from ._runtime import IoInfo
+
+if TYPE_CHECKING:
+    from ._runtime import ICudaEngine
+
+_CUDA = 2  # DLPack's number
+_LEGACY_STREAM = 1  # what DLPack and the array interface call CUDA's default stream
+# Of DLPack: (code, bits).
+_DLPACK_TYPES = {
+    (2, 32): DataType.FLOAT,
+    (2, 16): DataType.HALF,
+    (4, 16): DataType.BF16,
+    (0, 8): DataType.INT8,
+    (0, 32): DataType.INT32,
+    (0, 64): DataType.INT64,
+    (6, 8): DataType.BOOL,
+    (1, 8): DataType.UINT8,
+    (10, 8): DataType.FP8,
+}
+
+
+class Found:
+    """Memory of an array on a GPU."""
+
+    def __init__(
+        self,
+        address: int,
+        shape: tuple[int, ...],
+        dtype: Any,
+        row_major: bool,
+        device: int,
+        holder: Any,
+        stream: int,
+        read_only: bool = False,
+    ) -> None:
+        self.address, self.shape, self.dtype = address, shape, dtype
+        self.row_major, self.device, self.read_only = row_major, device, read_only
+        self.holder, self.stream = holder, stream
+
+
+def _is_row_major(shape: Sequence[int], strides: Sequence[int] | None, step: int) -> bool:
+    if strides is None or 0 in shape:
+        return True
+    for extent, stride in zip(reversed(shape), reversed(strides), strict=True):
+        if extent != 1 and stride != step:
+            return False
+        step *= extent
+    return True
+
+
+def is_cupy(value: Any) -> bool:
+    """Whether it is a CuPy array; does not import CuPy."""
+    kind = getattr(sys.modules.get("cupy"), "ndarray", None)
+    return kind is not None and isinstance(value, kind)
+
+
+def _find_cupy(array: Any) -> Found:
+    import cupy
+
+    stream = cupy.cuda.get_current_stream(array.device.id).ptr
+    return Found(
+        array.data.ptr, tuple(array.shape), array.dtype,
+        bool(array.flags.c_contiguous), array.device.id, array, stream,
+    )  # fmt: skip
+
+
+def _find_dlpack(value: Any, number: int) -> Found:
+    # From now on the default stream runs behind what makes the array.
+    capsule = value.__dlpack__(stream=_LEGACY_STREAM)
+    address, shape, strides, code, bits, lanes, _, device = _rabbet.dlpack_view(capsule)
+    dtype = _DLPACK_TYPES.get((code, bits)) if lanes == 1 else None
+    found = dtype if dtype is not None else f"DLPack type {code}, {bits} bits"
+    row_major = _is_row_major(shape, strides, 1)
+    return Found(address, shape, found, row_major, device, capsule, 0)
+
+
+def _find_interface(value: Any, number: int) -> Found:
+    """The CUDA array interface, which does not tell the device: the model's."""
+    import numpy as np
+
+    interface = value.__cuda_array_interface__
+    address, read_only = interface["data"]
+    shape = tuple(interface["shape"])
+    dtype = np.dtype(interface["typestr"])
+    stream = interface.get("stream")
+    if stream is None or stream == _LEGACY_STREAM:
+        stream = 0
+    row_major = _is_row_major(shape, interface.get("strides"), dtype.itemsize)
+    return Found(address, shape, dtype, row_major, number, value, stream, read_only)
+
+
+def find(value: Any, number: int) -> Found | None:
+    """An array on a GPU; None for all others. `number`: the model's GPU."""
+    if is_cupy(value):
+        return _find_cupy(value)
+    if hasattr(value, "__dlpack_device__"):
+        kind, device = value.__dlpack_device__()
+        if int(kind) != _CUDA:
+            return None
+        if int(device) != number:
+            return Found(0, (), None, True, int(device), None, 0)
+        return _find_dlpack(value, number)
+    if hasattr(value, "__cuda_array_interface__"):
+        return _find_interface(value, number)
+    return None
+
+
+def same_type(found: Found, info: IoInfo) -> bool:
+    """Whether its elements are those of an input or output."""
+    try:
+        return dtype_of(found.dtype) is info.dtype
+    except TypeError:
+        return False
+
+
+# ---- Outputs ----
+
+
+class Maker(Protocol):
+    """Makes outputs on the GPU; called by runner.c."""
+
+    def make(self, index: int, shape: tuple[int, ...]) -> tuple[Any, int]:
+        """An array for an output, and its address."""
+
+    def finish(self, array: Any) -> Any:
+        """What the caller gets of it, once the run is enqueued."""
+
+    def move(self, array: Any) -> Any:
+        """A copy on the GPU of a NumPy array: an output whose shape the run told."""
+
+
+class CuPyMaker:
+    """Outputs beside inputs of CuPy."""
+
+    def __init__(self, outputs: Sequence[IoInfo]) -> None:
+        self.outputs = outputs
+
+    def make(self, index: int, shape: tuple[int, ...]) -> tuple[Any, int]:
+        import cupy
+
+        array = cupy.empty(shape, storage_type(self.outputs[index].dtype))
+        return array, array.data.ptr
+
+    def finish(self, array: Any) -> Any:
+        return array
+
+    def move(self, array: Any) -> Any:
+        import cupy
+
+        return cupy.asarray(array)
+
+
+class DLPackMaker:
+    """Outputs in memory of the engine, passed on by DLPack to the library that the
+    input is from; as they are where that has no from_dlpack."""
+
+    def __init__(
+        self,
+        engine: ICudaEngine,
+        outputs: Sequence[IoInfo],
+        stream: int,
+        value: Any,
+        exporter: Callable[[Any], Any] | None,
+    ) -> None:
+        self.engine, self.outputs, self.stream = engine, outputs, stream
+        self.value, self.exporter = value, exporter
+
+    def make(self, index: int, shape: tuple[int, ...]) -> tuple[Any, int]:
+        dtype = self.outputs[index].dtype
+        array = _rabbet.device_array(self.engine, int(dtype), shape)
+        return array, array.data_ptr
+
+    def finish(self, array: Any) -> Any:
+        # The consumer's stream is not known, so that nothing may be under way.
+        _rabbet.synchronize(self.engine, self.stream)
+        return array if self.exporter is None else self.exporter(array)
+
+    def move(self, array: Any) -> Any:
+        jax = sys.modules.get("jax")
+        if jax is not None and isinstance(self.value, jax.Array):
+            return jax.device_put(array, self.value.device)
+        return array
