@@ -91,9 +91,6 @@ static const struct {
      "no product of integers but the reference"},
     {"cpu", "convert", CONFORMANCE_NEVER,
      "some formats are none that its kernels work in"},
-    {"cuda", "normalization", CONFORMANCE_NOT_YET, "no kernel yet"},
-    {"cuda", "normalization_last", CONFORMANCE_NOT_YET, "no kernel yet"},
-    {"cuda", "normalization_groups", CONFORMANCE_NOT_YET, "no kernel yet"},
     {"cuda", "matrix_multiply_integers", CONFORMANCE_NOT_YET, "no kernel yet"},
 };
 

@@ -1,0 +1,381 @@
+// (x - mean) / sqrt(variance + epsilon) * scale + bias.
+//
+//   ELEMENT            type of input and output   VECTOR  elements to 16 bytes
+//   SCALE_TYPE, BIAS_TYPE
+//
+// Rows: a mean is over the contiguous axis. Short ones are held in registers,
+// and their variance is exact in two passes; of long ones the sums of distances
+// from the first element, and of their squares, are taken in one pass, and a
+// second one reads them again. Columns: means lie beside each other. Where
+// there are few means, parts of each are summed by blocks of their own (the
+// _part functions), and the _apply ones join them.
+#include "threads.cuh"
+
+#include "normalization.cuh"
+
+enum { COLUMNS = VECTOR < 4 ? VECTOR : 4 };
+
+// ---- Moments ---------------------------------------------------------------
+
+struct moments_t {
+  float sum, squares;  // of distances from the first element
+};
+struct moments_join {
+  static __device__ __forceinline__ moments_t join(moments_t a, moments_t b) {
+    moments_t m = {a.sum + b.sum, a.squares + b.squares};
+    return m;
+  }
+};
+DEVICE void add(moments_t& m, float distance) {
+  m.sum += distance;
+  m.squares += distance * distance;
+}
+
+// y = (x - mean) * factor
+struct line_t {
+  float mean, factor;
+};
+DEVICE line_t line_of(const moments_t& m, float first, const normalize_t& n) {
+  float mean = m.sum * n.share;
+  float variance = m.squares * n.share - mean * mean;
+  if (variance < 0) variance = 0;  // by rounding
+  line_t line = {first + mean, 1.0f / sqrtf(variance + n.epsilon)};
+  return line;
+}
+
+// ---- Scale and bias --------------------------------------------------------
+
+struct places_t {
+  int64_t at[3];
+};
+
+template <class E, int V>
+DEVICE void operand(const E* from, const normalize_t& n, int which, int64_t at,
+                    float absent, float* out) {
+  if (!(n.present >> which & 1u)) {
+#pragma unroll
+    for (int e = 0; e < V; ++e) out[e] = absent;
+  } else if (V > 1 && (n.moves >> which & 1u)) {
+    pack_t<E, V> pack = load_pack<E, V>(from + at);
+#pragma unroll
+    for (int e = 0; e < V; ++e) out[e] = to_float(pack.v[e]);
+  } else {
+    float one = to_float(from[at]);
+#pragma unroll
+    for (int e = 0; e < V; ++e) out[e] = one;
+  }
+}
+
+template <int V>
+DEVICE void finish(const normalize_t& n, const float* x, const line_t* line,
+                   int line_step, const SCALE_TYPE* scale,
+                   const BIAS_TYPE* bias, const places_t& place,
+                   ELEMENT* target) {
+  float factors[V], offsets[V];
+  operand<SCALE_TYPE, V>(scale, n, SCALE, place.at[SCALE], 1, factors);
+  operand<BIAS_TYPE, V>(bias, n, BIAS, place.at[BIAS], 0, offsets);
+  pack_t<ELEMENT, V> pack;
+#pragma unroll
+  for (int e = 0; e < V; ++e) {
+    line_t l = line[e * line_step];
+    pack.v[e] = from_float<ELEMENT>(
+        (x[e] - l.mean) * l.factor * factors[e] + offsets[e]);
+  }
+  store_pack<ELEMENT, V>(target + place.at[INPUT], pack);
+}
+
+template <int V>
+DEVICE void read(const ELEMENT* from, float* out) {
+  pack_t<ELEMENT, V> pack = load_pack<ELEMENT, V>(from);
+#pragma unroll
+  for (int e = 0; e < V; ++e) out[e] = to_float(pack.v[e]);
+}
+
+DEVICE places_t outside(const normalize_t& n, uint32_t output) {
+  places_t place = {{0, 0, 0}};
+  locate<3>(n.outer, output, place.at);
+  return place;
+}
+DEVICE places_t inside(const normalize_t& n, places_t place, uint32_t at) {
+  locate<3>(n.inner, at, place.at);
+  return place;
+}
+
+DEVICE uint32_t part_end(const normalize_t& n, uint32_t begin) {
+  return begin + n.part < n.count ? begin + n.part : n.count;
+}
+
+// ---- Rows in registers -----------------------------------------------------
+
+template <int V, int N>
+DEVICE void hold_rows(const ELEMENT* source, const SCALE_TYPE* scale,
+                      const BIAS_TYPE* bias, ELEMENT* target,
+                      const normalize_t& n) {
+  uint32_t across = 1u << n.across_log, lane = threadIdx.x & (across - 1);
+  uint32_t row = blockIdx.x * (BLOCK >> n.across_log) +
+                 (threadIdx.x >> n.across_log);
+  bool is_row = row < n.outputs;
+  places_t start = outside(n, is_row ? row : 0);
+  float x[N][V], sum = 0, squares = 0;
+#pragma unroll
+  for (int k = 0; k < N; ++k) {
+    uint32_t at = lane + k * across;
+    if (!is_row || at >= n.count) continue;
+    int64_t place = start.at[INPUT];
+    locate<1>(n.moments, at, &place);
+    read<V>(source + place, x[k]);
+  }
+#pragma unroll
+  for (int k = 0; k < N; ++k) {
+    if (!is_row || lane + k * across >= n.count) continue;
+#pragma unroll
+    for (int e = 0; e < V; ++e) sum += x[k][e];
+  }
+  line_t line;
+  line.mean = join_threads<sum_of>(sum, n.across_log) * n.share;
+#pragma unroll
+  for (int k = 0; k < N; ++k) {
+    if (!is_row || lane + k * across >= n.count) continue;
+#pragma unroll
+    for (int e = 0; e < V; ++e) {
+      float distance = x[k][e] - line.mean;
+      squares += distance * distance;
+    }
+  }
+  squares = join_threads<sum_of>(squares, n.across_log);
+  line.factor = 1.0f / sqrtf(squares * n.share + n.epsilon);
+#pragma unroll
+  for (int k = 0; k < N; ++k) {
+    uint32_t at = lane + k * across;
+    if (!is_row || at >= n.count) continue;
+    finish<V>(n, x[k], &line, 0, scale, bias, inside(n, start, at), target);
+  }
+}
+
+#define PARAMETERS                                                   \
+  const ELEMENT *source, const SCALE_TYPE *scale,                    \
+      const BIAS_TYPE *bias, ELEMENT *target, moments_t *parts,      \
+      const normalize_t n
+#define NORMALIZE(name, call)                                        \
+  extern "C" __global__ void __launch_bounds__(BLOCK) name(PARAMETERS) { \
+    call;                                                            \
+  }
+#define HOLD_ROWS(name, V, N)                                        \
+  NORMALIZE(name, (hold_rows<V, N>(source, scale, bias, target, n)))
+HOLD_ROWS(rows, VECTOR, 1)
+HOLD_ROWS(rows_held, VECTOR, 4)
+HOLD_ROWS(rows_single, 1, 8)
+
+// ---- Long rows: a block for each, or for each part -------------------------
+
+template <int V>
+DEVICE moments_t sum_row(const ELEMENT* source, const normalize_t& n,
+                         int64_t start, uint32_t begin, uint32_t end,
+                         float first) {
+  moments_t m = {0, 0};
+#pragma unroll 4
+  for (uint32_t at = begin + threadIdx.x; at < end; at += BLOCK) {
+    int64_t place = start;
+    float x[V];
+    locate<1>(n.moments, at, &place);
+    read<V>(source + place, x);
+    moments_t own = {0, 0};
+#pragma unroll
+    for (int e = 0; e < V; ++e) add(own, x[e] - first);
+    m = moments_join::join(m, own);
+  }
+  return join_threads<moments_join>(m, BLOCK_LOG);
+}
+
+template <int V>
+DEVICE void write_row(const ELEMENT* source, const SCALE_TYPE* scale,
+                      const BIAS_TYPE* bias, ELEMENT* target,
+                      const normalize_t& n, const places_t& start,
+                      uint32_t begin, uint32_t end, const line_t& line) {
+#pragma unroll 2
+  for (uint32_t at = begin + threadIdx.x; at < end; at += BLOCK) {
+    places_t place = inside(n, start, at);
+    float x[V];
+    read<V>(source + place.at[INPUT], x);
+    finish<V>(n, x, &line, 0, scale, bias, place, target);
+  }
+}
+
+// In place, the first element changes while others still ask for it.
+template <int V>
+DEVICE void long_rows(const ELEMENT* source, const SCALE_TYPE* scale,
+                      const BIAS_TYPE* bias, ELEMENT* target,
+                      const normalize_t& n) {
+  places_t start = outside(n, blockIdx.x);
+  float first = to_float(source[start.at[INPUT]]);
+  moments_t m = sum_row<V>(source, n, start.at[INPUT], 0, n.count, first);
+  write_row<V>(source, scale, bias, target, n, start, 0, n.count,
+               line_of(m, first, n));
+}
+
+// A part's moments, and the element that distances are from, so that whoever
+// joins them need not read it.
+struct part_t {
+  moments_t moments;
+  float first;
+};
+
+template <int V>
+DEVICE void rows_moments(const ELEMENT* source, part_t* parts,
+                         const normalize_t& n) {
+  places_t start = outside(n, blockIdx.x);
+  uint32_t begin = blockIdx.y * n.part;
+  float first = to_float(source[start.at[INPUT]]);
+  moments_t m = sum_row<V>(source, n, start.at[INPUT], begin,
+                           part_end(n, begin), first);
+  if (threadIdx.x != 0) return;
+  part_t part = {m, first};
+  parts[(int64_t)blockIdx.y * n.outputs + blockIdx.x] = part;
+}
+
+template <int V>
+DEVICE void rows_finish(const ELEMENT* source, const SCALE_TYPE* scale,
+                        const BIAS_TYPE* bias, ELEMENT* target,
+                        const part_t* parts, const normalize_t& n) {
+  uint32_t begin = blockIdx.y * n.part;
+  moments_t m = {0, 0};
+  for (uint32_t i = threadIdx.x; i < n.parts; i += BLOCK)
+    m = moments_join::join(
+        m, parts[(int64_t)i * n.outputs + blockIdx.x].moments);
+  m = join_threads<moments_join>(m, BLOCK_LOG);
+  write_row<V>(source, scale, bias, target, n, outside(n, blockIdx.x), begin,
+               part_end(n, begin), line_of(m, parts[blockIdx.x].first, n));
+}
+
+#define LONG_ROWS(suffix, V)                                                 \
+  NORMALIZE(rows_long##suffix,                                               \
+            (long_rows<V>(source, scale, bias, target, n)))                  \
+  NORMALIZE(rows_part##suffix, (rows_moments<V>(source, (part_t*)parts, n))) \
+  NORMALIZE(rows_apply##suffix, (rows_finish<V>(source, scale, bias, target, \
+                                                (part_t*)parts, n)))
+LONG_ROWS(, VECTOR)
+LONG_ROWS(_single, 1)
+
+// ---- Columns ---------------------------------------------------------------
+
+struct column_t {
+  uint32_t outer, column, first, step;
+  bool is_there;
+  places_t start;
+};
+
+template <int V>
+DEVICE column_t column_of(const normalize_t& n) {
+  uint32_t across = 1u << n.across_log;
+  column_t c;
+  c.outer = blockIdx.x / n.tiles;
+  c.column = (blockIdx.x % n.tiles << n.across_log) +
+             (threadIdx.x & (across - 1));
+  c.first = threadIdx.x >> n.across_log;
+  c.step = BLOCK >> n.across_log;
+  c.is_there = c.column < n.column_vectors;
+  if (!c.is_there) c.column = 0;
+  c.start = outside(n, c.outer);
+#pragma unroll
+  for (int k = 0; k < 3; ++k)
+    c.start.at[k] += (int64_t)c.column * V * n.along[k];
+  return c;
+}
+
+template <int V>
+DEVICE void sum_columns(const ELEMENT* source, const normalize_t& n,
+                        const column_t& c, uint32_t begin, uint32_t end,
+                        const float* first, moments_t* m) {
+#pragma unroll
+  for (int e = 0; e < V; ++e) m[e].sum = m[e].squares = 0;
+#pragma unroll 4
+  for (uint32_t at = begin + c.first; c.is_there && at < end; at += c.step) {
+    int64_t place = c.start.at[INPUT];
+    float x[V];
+    locate<1>(n.inner, at, &place);
+    read<V>(source + place, x);
+#pragma unroll
+    for (int e = 0; e < V; ++e) add(m[e], x[e] - first[e]);
+  }
+#pragma unroll
+  for (int e = 0; e < V; ++e)
+    m[e] = join_columns<moments_join>(m[e], n.across_log);
+}
+
+template <int V>
+DEVICE void write_columns(const ELEMENT* source, const SCALE_TYPE* scale,
+                          const BIAS_TYPE* bias, ELEMENT* target,
+                          const normalize_t& n, const column_t& c,
+                          uint32_t begin, uint32_t end, const line_t* lines) {
+  for (uint32_t at = begin + c.first; c.is_there && at < end; at += c.step) {
+    places_t place = inside(n, c.start, at);
+    float x[V];
+    read<V>(source + place.at[INPUT], x);
+    finish<V>(n, x, lines, 1, scale, bias, place, target);
+  }
+}
+
+template <int V>
+DEVICE void whole_columns(const ELEMENT* source, const SCALE_TYPE* scale,
+                          const BIAS_TYPE* bias, ELEMENT* target,
+                          const normalize_t& n) {
+  column_t c = column_of<V>(n);
+  float first[V];
+  moments_t m[V];
+  line_t lines[V];
+  read<V>(source + c.start.at[INPUT], first);
+  // Nobody writes before all have read what they measure from.
+  __syncthreads();
+  sum_columns<V>(source, n, c, 0, n.count, first, m);
+#pragma unroll
+  for (int e = 0; e < V; ++e) lines[e] = line_of(m[e], first[e], n);
+  write_columns<V>(source, scale, bias, target, n, c, 0, n.count, lines);
+}
+
+template <int V>
+DEVICE void columns_moments(const ELEMENT* source, part_t* parts,
+                            const normalize_t& n) {
+  column_t c = column_of<V>(n);
+  uint32_t begin = blockIdx.y * n.part;
+  float first[V];
+  moments_t m[V];
+  read<V>(source + c.start.at[INPUT], first);
+  sum_columns<V>(source, n, c, begin, part_end(n, begin), first, m);
+  if (!c.is_there || c.first != 0) return;
+  parts += (int64_t)blockIdx.y * n.outputs + c.outer * n.columns + c.column * V;
+#pragma unroll
+  for (int e = 0; e < V; ++e) {
+    part_t part = {m[e], first[e]};
+    parts[e] = part;
+  }
+}
+
+template <int V>
+DEVICE void columns_finish(const ELEMENT* source, const SCALE_TYPE* scale,
+                           const BIAS_TYPE* bias, ELEMENT* target,
+                           const part_t* parts, const normalize_t& n) {
+  column_t c = column_of<V>(n);
+  uint32_t begin = blockIdx.y * n.part;
+  line_t lines[V];
+  parts += c.outer * n.columns + c.column * V;
+#pragma unroll
+  for (int e = 0; e < V; ++e) {
+    moments_t m = {0, 0};
+    for (uint32_t i = c.first; i < n.parts; i += c.step)
+      m = moments_join::join(m, parts[(int64_t)i * n.outputs + e].moments);
+    m = join_columns<moments_join>(m, n.across_log);
+    lines[e] = line_of(m, parts[e].first, n);
+  }
+  write_columns<V>(source, scale, bias, target, n, c, begin,
+                   part_end(n, begin), lines);
+}
+
+#define WHOLE_COLUMNS(suffix, V)                                              \
+  NORMALIZE(columns##suffix,                                                  \
+            (whole_columns<V>(source, scale, bias, target, n)))               \
+  NORMALIZE(columns_part##suffix,                                             \
+            (columns_moments<V>(source, (part_t*)parts, n)))                  \
+  NORMALIZE(columns_apply##suffix,                                            \
+            (columns_finish<V>(source, scale, bias, target, (part_t*)parts, n)))
+WHOLE_COLUMNS(, COLUMNS)
+WHOLE_COLUMNS(_single, 1)
