@@ -258,12 +258,24 @@ size_t kernel_case_candidates(kernel_case_t* c,
 
 // ---- Memory ----------------------------------------------------------------
 
-static void* kernel_guarded(kernel_case_t* c, size_t size) {
+// Blocks are aligned to 256 bytes, as devices' memory is. The data begin
+// `shift` bytes, less than 256, behind the first guard; another follows.
+static size_t kernel_block_size(size_t size) {
+  return size + 3 * KERNEL_GUARD;
+}
+static void* kernel_block(const void* data) {
+  return (void*)(((uintptr_t)data - KERNEL_GUARD) & ~(uintptr_t)255);
+}
+static size_t kernel_shift(const void* data) {
+  return (uintptr_t)data & 255;
+}
+
+static void* kernel_guarded(kernel_case_t* c, size_t size, size_t shift) {
   void* block = NULL;
   RABBET_EXPECT_OK(rabbet_allocate_aligned(
-      c->allocator, size + 2 * KERNEL_GUARD, 256, &block));
-  memset(block, KERNEL_RUBBISH, size + 2 * KERNEL_GUARD);
-  return (char*)block + KERNEL_GUARD;
+      c->allocator, kernel_block_size(size), 256, &block));
+  memset(block, KERNEL_RUBBISH, kernel_block_size(size));
+  return (char*)block + KERNEL_GUARD + shift;
 }
 
 static void kernel_check_guard(kernel_case_t* c, const void* data, size_t size,
@@ -278,7 +290,7 @@ static void kernel_check_guard(kernel_case_t* c, const void* data, size_t size,
 }
 
 static void kernel_free_guarded(kernel_case_t* c, void* data) {
-  if (data) rabbet_free_aligned(c->allocator, (char*)data - KERNEL_GUARD, 256);
+  if (data) rabbet_free_aligned(c->allocator, kernel_block(data), 256);
 }
 
 // What the device is given instead of a guarded block, guards and all: the
@@ -287,24 +299,24 @@ static void* kernel_upload(kernel_case_t* c, void* data, size_t size) {
   if (c->device->host_memory) return data;
   const rabbet_device_vtable_t* device = c->device->vtable;
   void* block = NULL;
+  size_t shift = kernel_shift(data);
   RABBET_EXPECT_OK(
-      device->allocate(c->device, size + 2 * KERNEL_GUARD, &block));
-  RABBET_EXPECT_OK(device->copy_to_device(c->device, block,
-                                          (char*)data - KERNEL_GUARD,
-                                          size + 2 * KERNEL_GUARD, NULL));
+      device->allocate(c->device, kernel_block_size(size), &block));
+  RABBET_EXPECT_OK(device->copy_to_device(c->device, block, kernel_block(data),
+                                          kernel_block_size(size), NULL));
   RABBET_EXPECT_OK(device->synchronize(c->device, NULL));
   kernel_free_guarded(c, data);
-  return (char*)block + KERNEL_GUARD;
+  return (char*)block + KERNEL_GUARD + shift;
 }
 
 // Back again; given up by kernel_dismiss.
 static void* kernel_download(kernel_case_t* c, void* memory, size_t size) {
   if (c->device->host_memory) return memory;
   const rabbet_device_vtable_t* device = c->device->vtable;
-  void* data = kernel_guarded(c, size);
-  RABBET_EXPECT_OK(device->copy_to_host(c->device, (char*)data - KERNEL_GUARD,
-                                        (char*)memory - KERNEL_GUARD,
-                                        size + 2 * KERNEL_GUARD, NULL));
+  void* data = kernel_guarded(c, size, kernel_shift(memory));
+  RABBET_EXPECT_OK(device->copy_to_host(c->device, kernel_block(data),
+                                        kernel_block(memory),
+                                        kernel_block_size(size), NULL));
   RABBET_EXPECT_OK(device->synchronize(c->device, NULL));
   return data;
 }
@@ -318,7 +330,7 @@ static void kernel_free_memory(kernel_case_t* c, void* memory) {
   if (c->device->host_memory)
     kernel_free_guarded(c, memory);
   else
-    c->device->vtable->free(c->device, (char*)memory - KERNEL_GUARD);
+    c->device->vtable->free(c->device, kernel_block(memory));
 }
 
 // Where a format keeps the element of row-major number `index`.
@@ -373,6 +385,13 @@ static rabbet_group_value_t kernel_boundary(
   return boundary;
 }
 
+// Bytes that tensor number i lies behind aligned memory: whole elements.
+static size_t kernel_misalignment(const kernel_case_t* c, size_t i,
+                                  rabbet_dtype_t dtype) {
+  return (c->misaligned >> 2 * (i % 16) & 3) *
+         (size_t)rabbet_dtype_bits(dtype) / 8;
+}
+
 void kernel_case_fill(kernel_case_t* c,
                       const kernel_case_candidate_t* candidate,
                       size_t workspace, bool in_place,
@@ -384,7 +403,7 @@ void kernel_case_fill(kernel_case_t* c,
   for (size_t i = 0; i < c->input_count; ++i) {
     rabbet_group_value_t v = kernel_boundary(c, candidate, c->inputs[i]);
     size_t size = kernel_bytes(v.dtype, v.format, &v.dims);
-    void* data = kernel_guarded(c, size);
+    void* data = kernel_guarded(c, size, kernel_misalignment(c, i, v.dtype));
     kernel_write(c, c->inputs[i], &v, data);
     out_memory->inputs[i] = kernel_upload(c, data, size);
   }
@@ -394,10 +413,14 @@ void kernel_case_fill(kernel_case_t* c,
     out_memory->outputs[i] =
         in_place && candidate->in_place[i] >= 0
             ? out_memory->inputs[candidate->in_place[i]]
-            : kernel_upload(c, kernel_guarded(c, size), size);
+            : kernel_upload(c,
+                            kernel_guarded(c, size,
+                                           kernel_misalignment(
+                                               c, c->input_count + i, v.dtype)),
+                            size);
   }
   out_memory->workspace =
-      kernel_upload(c, kernel_guarded(c, workspace), workspace);
+      kernel_upload(c, kernel_guarded(c, workspace, 0), workspace);
   out_memory->call = (rabbet_kernel_call_t){.inputs = out_memory->inputs,
                                             .outputs = out_memory->outputs,
                                             .workspace = out_memory->workspace};
@@ -494,7 +517,7 @@ static void kernel_check_padding(kernel_case_t* c,
                                  const void* data) {
   size_t size = kernel_bytes(v->dtype, v->format, &v->dims);
   size_t element = (size_t)rabbet_dtype_bits(v->dtype) / 8;
-  unsigned char* used = kernel_guarded(c, size);
+  unsigned char* used = kernel_guarded(c, size, 0);
   memset(used, 0, size);
   for (int64_t i = 0; i < kernel_count(&v->dims); ++i)
     used[kernel_place(v->format, &v->dims, i) * (int64_t)element] = 1;
@@ -512,7 +535,7 @@ static void kernel_check_unchanged(kernel_case_t* c,
                                    size_t input, void* memory) {
   rabbet_group_value_t v = kernel_boundary(c, candidate, c->inputs[input]);
   size_t size = kernel_bytes(v.dtype, v.format, &v.dims);
-  void *before = kernel_guarded(c, size),
+  void *before = kernel_guarded(c, size, 0),
        *data = kernel_download(c, memory, size);
   kernel_write(c, c->inputs[input], &v, before);
   if (memcmp(before, data, size) != 0)
@@ -631,14 +654,15 @@ bool kernel_case_run(kernel_case_t* c, const kernel_case_candidate_t* given,
   const kernel_case_candidate_t* candidate = kernel_adopt(c, given);
   char shape[128];
   snprintf(
-      c->trace, sizeof(c->trace), "%s: %s %s, %s %s %s -> %s %s, %d threads%s",
-      c->origin, candidate->kernel->name, candidate->tactic_name,
+      c->trace, sizeof(c->trace),
+      "%s: %s %s, %s %s %s -> %s %s, %d threads%s%s", c->origin,
+      candidate->kernel->name, candidate->tactic_name,
       rabbet_dims_print(&c->values[c->outputs[0]].dims, shape, sizeof(shape)),
       rabbet_dtype_name(candidate->tensors[0].dtype),
       rabbet_format_name(candidate->tensors[0].format),
       rabbet_dtype_name(candidate->tensors[c->input_count].dtype),
       rabbet_format_name(candidate->tensors[c->input_count].format), threads,
-      c->dynamic ? ", dynamic" : "");
+      c->dynamic ? ", dynamic" : "", c->misaligned ? ", misaligned" : "");
   const rabbet_kernel_spec_t spec = {
       .device = c->device,
       .group = &candidate->group,

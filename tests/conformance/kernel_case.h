@@ -37,6 +37,9 @@ typedef struct kernel_case_t {
   // Kernels are made as a loaded plan makes them: dims that are not a
   // constant's are -1 in the group.
   bool dynamic;
+  // Addresses are aligned to elements only: two bits for each input and output,
+  // by how many elements they are off.
+  uint32_t misaligned;
   rabbet_group_value_t values[KERNEL_CASE_MAX];
   void* reference[KERNEL_CASE_MAX];
   rabbet_dtype_t kept[KERNEL_CASE_MAX];  // of the reference: FLOAT for real

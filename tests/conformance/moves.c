@@ -12,6 +12,12 @@ static void move_begin(conformance_t* t) {
   if (real && conformance_chance(t, 4)) t->c.extra_dtypes = CONFORMANCE_REALS;
 }
 
+// Addresses as users give them and as parts of others have them.
+static void move_misalign(conformance_t* t) {
+  if (conformance_chance(t, 3))
+    t->c.misaligned = (uint32_t)conformance_random(t, INT64_C(1) << 32);
+}
+
 // ---- Slice -----------------------------------------------------------------
 
 typedef struct slice_t {
@@ -59,6 +65,7 @@ static void slice_axis(conformance_t* t, slice_t* s, int32_t i) {
 
 static void slice_make(conformance_t* t, slice_t* s) {
   move_begin(t);
+  move_misalign(t);
   s->mode = conformance_random(t, 5);
   s->in = conformance_dims(t, 1, 5);
   s->start = s->size = s->stride = (rabbet_dims_t){.rank = s->in.rank};
@@ -109,6 +116,8 @@ static void slice_by_inputs(conformance_t* t) {
 // Padding of images by wrapping: what circular convolutions do.
 static void slice_circular(conformance_t* t) {
   t->c.exact = true;
+  move_misalign(t);
+  conformance_set_type(t, conformance_type(t, CONFORMANCE_ALL));
   static const int64_t channels[] = {3, 16, 32, 33};
   int64_t pad = 1 + conformance_random(t, 3);
   int64_t size = t->large ? 61 : 9;
@@ -151,6 +160,7 @@ static size_t shuffle_reshape(conformance_t* t, const int64_t* dims,
 
 static void shuffle(conformance_t* t) {
   move_begin(t);
+  move_misalign(t);
   kernel_case_t* c = &t->c;
   rabbet_dims_t in = conformance_dims(t, 1, 6);
   rabbet_attr_t attrs[MAX_ATTRS];
@@ -188,6 +198,7 @@ static void shuffle(conformance_t* t) {
 // Transposes of large matrices, whose tiles have all kinds of edges.
 static void shuffle_matrix(conformance_t* t) {
   move_begin(t);
+  move_misalign(t);
   t->c.extra_dtypes = 0;
   rabbet_dims_t in =
       KERNEL_DIMS(1 + conformance_random(t, 3), 1 + conformance_random(t, 90),
@@ -221,6 +232,7 @@ static int32_t gather_indices(conformance_t* t, rabbet_dims_t dims,
 
 static void gather_default(conformance_t* t) {
   move_begin(t);
+  move_misalign(t);
   rabbet_dims_t in = conformance_dims(t, 1, 4);
   int64_t axis = conformance_random(t, in.rank);
   int64_t batch =
@@ -242,6 +254,7 @@ static void gather_default(conformance_t* t) {
 
 static void gather_element(conformance_t* t) {
   move_begin(t);
+  move_misalign(t);
   rabbet_dims_t in = conformance_dims(t, 1, 4), indices = in;
   int64_t axis = conformance_random(t, in.rank);
   for (int32_t i = 0; i < in.rank; ++i) {
@@ -258,6 +271,7 @@ static void gather_element(conformance_t* t) {
 
 static void gather_nd(conformance_t* t) {
   move_begin(t);
+  move_misalign(t);
   rabbet_dims_t in = conformance_dims(t, 1, 4);
   int64_t batch = conformance_random(t, in.rank);
   int64_t depth = 1 + conformance_random(t, in.rank - batch);
@@ -282,6 +296,7 @@ static void gather_nd(conformance_t* t) {
 
 static void concatenation(conformance_t* t) {
   move_begin(t);
+  move_misalign(t);
   kernel_case_t* c = &t->c;
   rabbet_dims_t dims = conformance_dims(t, 1, 5);
   int64_t axis = conformance_random(t, dims.rank);

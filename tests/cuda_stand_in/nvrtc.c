@@ -484,13 +484,16 @@ static bool job_compile(const job_t* job, const char* messages) {
                          "-fno-strict-aliasing",
                          "-fno-math-errno",
                          "-fno-trapping-math",
+                         // An access that is not aligned ends the process.
+                         "-fsanitize=alignment",
+                         "-fsanitize-undefined-trap-on-error",
                          "-ffp-contract=off",
                          "-nostartfiles",
                          "-nodefaultlibs",
                          "-o",
                          out,
                          in};
-  int count = 24;
+  int count = 26;
   char* flags = strdup(extra_flags());
   for (char* flag = strtok(flags, " "); flag && count < 56;
        flag = strtok(NULL, " "))
