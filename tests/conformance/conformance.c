@@ -91,7 +91,6 @@ static const struct {
      "no product of integers but the reference"},
     {"cpu", "convert", CONFORMANCE_NEVER,
      "some formats are none that its kernels work in"},
-    {"cuda", "matrix_multiply_integers", CONFORMANCE_NOT_YET, "no kernel yet"},
 };
 
 // Kernels that are not held to a family's cases.

@@ -664,22 +664,11 @@ static rabbet_status_t matmul_enqueue(rabbet_kernel_t* base,
                                       const rabbet_kernel_call_t* call) {
   const matmul_kernel_t* kernel = (const matmul_kernel_t*)base;
   const rabbet_matmul_shape_t* shape = &state->shape;
-  int64_t total = 1;
+  int64_t turns = rabbet_matmul_turns(shape);
   RABBET_RETURN_IF_ERROR(matmul_check_addresses(kernel, state, call));
   RABBET_RETURN_IF_ERROR(matmul_bind_bias(state, call));
-  for (int i = 0; i < shape->loop_count; ++i)
-    total *= shape->loops[i].size;
-  for (int64_t turn = 0; turn < total; ++turn) {
-    rabbet_matmul_axis_t at = {0};
-    int64_t rest = turn;
-    for (int i = shape->loop_count - 1; i >= 0; --i) {
-      const rabbet_matmul_axis_t* axis = &shape->loops[i];
-      int64_t index = rest % axis->size;
-      rest /= axis->size;
-      at.a += index * axis->a;
-      at.b += index * axis->b;
-      at.y += index * axis->y;
-    }
+  for (int64_t turn = 0; turn < turns; ++turn) {
+    rabbet_matmul_axis_t at = rabbet_matmul_turn(shape, turn);
     RABBET_RETURN_IF_ERROR(matmul_run(kernel, state, call, &at));
   }
   return rabbet_ok();

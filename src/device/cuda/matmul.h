@@ -25,6 +25,11 @@ typedef struct rabbet_matmul_shape_t {
 rabbet_status_t rabbet_matmul_shape(const rabbet_group_node_t* node,
                                     const rabbet_dims_t* dims,
                                     rabbet_matmul_shape_t* out_shape);
+// The host's loops: how many turns they take, and where the matrices of one of
+// them begin.
+int64_t rabbet_matmul_turns(const rabbet_matmul_shape_t* shape);
+rabbet_matmul_axis_t rabbet_matmul_turn(const rabbet_matmul_shape_t* shape,
+                                        int64_t turn);
 // Whether the group is a floating-point product with layers after it.
 bool rabbet_matmul_matches(const rabbet_group_t* group);
 

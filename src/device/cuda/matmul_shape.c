@@ -93,6 +93,27 @@ rabbet_status_t rabbet_matmul_shape(const rabbet_group_node_t* node,
   return rabbet_ok();
 }
 
+int64_t rabbet_matmul_turns(const rabbet_matmul_shape_t* shape) {
+  int64_t turns = 1;
+  for (int i = 0; i < shape->loop_count; ++i)
+    turns *= shape->loops[i].size;
+  return turns;
+}
+
+rabbet_matmul_axis_t rabbet_matmul_turn(const rabbet_matmul_shape_t* shape,
+                                        int64_t turn) {
+  rabbet_matmul_axis_t at = {.size = 1};
+  for (int i = shape->loop_count - 1; i >= 0; --i) {
+    const rabbet_matmul_axis_t* axis = &shape->loops[i];
+    int64_t index = turn % axis->size;
+    turn /= axis->size;
+    at.a += index * axis->a;
+    at.b += index * axis->b;
+    at.y += index * axis->y;
+  }
+  return at;
+}
+
 // ---- What follows ----------------------------------------------------------
 
 static bool matmul_is_bias(const rabbet_group_t* group,
