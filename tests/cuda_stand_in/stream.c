@@ -207,8 +207,9 @@ static bool stream_is_eager(void) {
 
 static CUresult stream_push(CUstream stream, op_t* op) {
   if (stream->first + stream->count == stream->room) {
-    memmove(stream->ops, stream->ops + stream->first,
-            stream->count * sizeof(*op));
+    if (stream->count > 0)
+      memmove(stream->ops, stream->ops + stream->first,
+              stream->count * sizeof(*op));
     stream->first = 0;
     if (2 * stream->count >= stream->room) {
       size_t room = 2 * stream->room + 16;
