@@ -46,28 +46,62 @@ struct rabbet_kernel_state_t {
 
 // ---- Proposing -------------------------------------------------------------
 
+// Without tuning the first engine that works is taken; it is looked for among
+// several.
 static size_t offer_wish(int level) {
-  return level == 0 ? 1 : level <= 2 ? 3 : level <= 4 ? 6 : 16;
+  return level == 0 ? 16 : level <= 2 ? 3 : level <= 4 ? 6 : 16;
 }
 
-static rabbet_status_t offer_choices(const rabbet_cudnn_offer_t* offer,
-                                     rabbet_cudnn_graph_t* graph) {
-  bool tf32 = offer->dtype == RABBET_DTYPE_FLOAT && offer->propose->tf32;
-  const rabbet_cudnn_wish_t wish = {
-      offer->dtype, tf32, offer_wish(offer->propose->optimization_level)};
-  rabbet_cudnn_choices_t choices;
-  RABBET_RETURN_IF_ERROR(rabbet_cudnn_choices(graph, &wish, &choices));
-  rabbet_status_t status = rabbet_ok();
-  for (size_t i = 0; rabbet_is_ok(status) && i < choices.list.count; ++i) {
-    const rabbet_cudnn_choice_t* choice = &choices.list.data[i];
+// Whether the engine can make a plan; not all that heuristics name can.
+static rabbet_status_t offer_works(rabbet_cudnn_graph_t* graph,
+                                   cudnnHandle_t handle,
+                                   const rabbet_cudnn_choice_t* choice,
+                                   bool* out_works) {
+  cudnnBackendDescriptor_t plan = NULL;
+  rabbet_status_t status =
+      rabbet_cudnn_plan(graph, handle, choice->config, &plan);
+  *out_works = rabbet_is_ok(status);
+  if (plan) graph->library->cudnnBackendDestroyDescriptor(plan);
+  if (rabbet_status_code(status) != RABBET_STATUS_UNSUPPORTED) return status;
+  rabbet_status_ignore(status);
+  return rabbet_ok();
+}
+
+static rabbet_status_t offer_list(const rabbet_cudnn_offer_t* offer,
+                                  cudnnHandle_t handle, bool tf32,
+                                  const rabbet_cudnn_choices_t* choices) {
+  // What is not timed is not tried either: it must work.
+  bool first_only = offer->propose->optimization_level == 0;
+  bool proven = first_only || choices->list.count == 1;
+  for (size_t i = 0; i < choices->list.count; ++i) {
+    const rabbet_cudnn_choice_t* choice = &choices->list.data[i];
+    bool works = true;
     rabbet_candidate_t candidate = {
         .kernel = offer->kernel,
         .tactic = choice->number | (tf32 ? TACTIC_TF32 : 0),
         .tensors = offer->tensors};
     snprintf(candidate.tactic_name, sizeof(candidate.tactic_name), "%s",
              choice->name);
-    status = rabbet_offer(offer->propose, offer->sink, &candidate);
+    if (proven)
+      RABBET_RETURN_IF_ERROR(
+          offer_works(choices->graph, handle, choice, &works));
+    if (!works) continue;
+    RABBET_RETURN_IF_ERROR(
+        rabbet_offer(offer->propose, offer->sink, &candidate));
+    if (first_only) break;
   }
+  return rabbet_ok();
+}
+
+static rabbet_status_t offer_choices(const rabbet_cudnn_offer_t* offer,
+                                     rabbet_cudnn_graph_t* graph,
+                                     cudnnHandle_t handle) {
+  bool tf32 = offer->dtype == RABBET_DTYPE_FLOAT && offer->propose->tf32;
+  const rabbet_cudnn_wish_t wish = {
+      offer->dtype, tf32, offer_wish(offer->propose->optimization_level)};
+  rabbet_cudnn_choices_t choices;
+  RABBET_RETURN_IF_ERROR(rabbet_cudnn_choices(graph, &wish, &choices));
+  rabbet_status_t status = offer_list(offer, handle, tf32, &choices);
   rabbet_cudnn_choices_end(&choices);
   return status;
 }
@@ -81,7 +115,7 @@ static rabbet_status_t offer_graph(const rabbet_cudnn_offer_t* offer,
   rabbet_status_t status = rabbet_ok();
   if (offer->describe(group, dims, &graph)) {
     status = rabbet_cudnn_graph_finish(&graph, handle);
-    if (rabbet_is_ok(status)) status = offer_choices(offer, &graph);
+    if (rabbet_is_ok(status)) status = offer_choices(offer, &graph, handle);
   }
   rabbet_cudnn_graph_end(&graph);
   if (rabbet_status_code(status) != RABBET_STATUS_UNSUPPORTED) return status;
