@@ -1,0 +1,364 @@
+"""Tests and measures Rabbet on a machine with a GPU that has no network and none of
+our build tools: installs the wheel of .gpu/ (or dist/) into a folder of its own,
+runs what is asked for, writes a log for each step and a summary.
+
+    tests/gpu/run.sh all --out FOLDER
+    tests/gpu/run.sh conformance sanitizer --families slice,shuffle
+    tests/gpu/run.sh bench --bench "--models resnet50/fp16/1"
+
+The Python that runs this is the one whose packages (torch, Triton, CuPy, NVIDIA's
+libraries) the tests use. Exit code 0: nothing that ran has failed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import concurrent.futures
+import os
+import re
+import shlex
+import shutil
+import site
+import subprocess
+import sys
+import sysconfig
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+STEPS = ("conformance", "tests", "sanitizer", "bench")
+# Families whose kernels have the most ways to go out of bounds or to race.
+SANITIZED = {
+    "memcheck": (
+        "slice", "slice_circular", "shuffle", "shuffle_matrix", "gather",
+        "gather_element", "gather_nd", "concatenation", "convert", "chain",
+        "reduce", "softmax", "normalization", "pooling", "pooling_modes",
+    ),
+    "racecheck": ("shuffle_matrix", "reduce", "softmax", "normalization",
+                  "pooling_modes"),
+}  # fmt: skip
+SANITIZED_CASES = "12"
+
+
+@dataclass
+class Result:
+    """What became of one command. state: passed, failed, skipped or late."""
+
+    step: str
+    name: str
+    state: str
+    seconds: float = 0.0
+    notes: list[str] = field(default_factory=list)
+
+
+@dataclass
+class Machine:
+    """Where things are, and how much time is left."""
+
+    out: Path
+    scratch: Path
+    binaries: Path
+    deadline: float
+    families: tuple[str, ...] | None
+    jobs: int
+    bench: list[str]
+    pytest: list[str]
+    environment: dict[str, str] = field(default_factory=dict)
+
+    def left(self) -> float:
+        return self.deadline - time.monotonic()
+
+    def log(self, step: str, name: str) -> Path:
+        folder = self.out / "logs"
+        folder.mkdir(parents=True, exist_ok=True)
+        return folder / f"{step}-{name}.log"
+
+
+# ---- Commands ----
+
+
+def execute(
+    machine: Machine,
+    step: str,
+    name: str,
+    command: Sequence[str],
+    notes: Callable[[str], list[str]],
+    environment: dict[str, str] | None = None,
+) -> Result:
+    """Runs a command with its output in a log; exit code 77 stands for skipped."""
+    log = machine.log(step, name)
+    begin = time.monotonic()
+    if machine.left() < 2:
+        return Result(step, name, "late", notes=["not begun: no time was left"])
+    with log.open("wb") as file:
+        file.write(f"$ {shlex.join(command)}\n".encode())
+        file.flush()
+        try:
+            code = subprocess.run(
+                command,
+                cwd=ROOT,
+                env={**machine.environment, **(environment or {})},
+                stdout=file,
+                stderr=subprocess.STDOUT,
+                timeout=machine.left(),
+                check=False,
+            ).returncode
+            state = {0: "passed", 77: "skipped"}.get(code, "failed")
+        except subprocess.TimeoutExpired:
+            code, state = -1, "late"
+    text = log.read_text(encoding="utf-8", errors="replace")
+    found = notes(text)
+    if state == "failed" and not found:
+        found = [f"exit code {code}", *text.splitlines()[-3:]]
+    return Result(step, name, state, time.monotonic() - begin, found)
+
+
+def side_by_side(tasks: Sequence[Callable[[], Result]], jobs: int) -> list[Result]:
+    with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
+        return list(pool.map(lambda task: task(), tasks))
+
+
+# ---- Setting up ----
+
+
+def find_wheel() -> Path:
+    """The newest wheel that was carried here."""
+    found = [
+        path for folder in (".gpu", "dist") for path in (ROOT / folder).glob("*.whl")
+    ]
+    if not found:
+        raise SystemExit(
+            "there is no wheel in .gpu/ or dist/: run tests/gpu/pack.sh where Rabbet "
+            "is built, and carry .gpu/ here"
+        )
+    return max(found, key=lambda path: path.stat().st_mtime)
+
+
+def packages() -> list[str]:
+    """Folders that may hold the nvidia-* wheels."""
+    folders = [sysconfig.get_paths()["purelib"], *site.getsitepackages()]
+    return [f for f in dict.fromkeys(folders) if (Path(f) / "nvidia").is_dir()]
+
+
+def set_up(machine: Machine) -> Result:
+    """Installs the wheel and makes the environment of all commands."""
+    wheel, target = find_wheel(), machine.scratch / "site"
+    library, own = target / "rabbet" / "lib", machine.binaries / "lib"
+
+    def joined(*parts: object, old: str) -> str:
+        given = os.environ.get(old)
+        return os.pathsep.join([str(p) for p in parts] + ([given] if given else []))
+
+    machine.environment = {
+        **os.environ,
+        "PYTHONPATH": joined(target, ROOT, old="PYTHONPATH"),
+        "LD_LIBRARY_PATH": joined(library, own, old="LD_LIBRARY_PATH"),
+        "PATH": joined(target / "rabbet" / "bin", old="PATH"),
+        "PYTHONUNBUFFERED": "1",
+        "PYTHONDONTWRITEBYTECODE": "1",
+    }
+    if not os.environ.get("RABBET_CUDA_PATH"):
+        machine.environment["RABBET_CUDA_PATH"] = os.pathsep.join(packages())
+    command = [sys.executable, "-m", "pip", "install", "--quiet", "--no-index",
+               "--no-deps", "--no-compile", "--disable-pip-version-check",
+               "--target", str(target), str(wheel)]  # fmt: skip
+    result = execute(machine, "setup", "install", command, lambda text: [])
+    result.notes.append(wheel.name)
+    return result
+
+
+def describe() -> str:
+    """The GPU, its driver and the packages, in a line."""
+    gpu = subprocess.run(
+        ["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"],
+        capture_output=True, text=True, check=False,
+    ).stdout.strip() if shutil.which("nvidia-smi") else ""  # fmt: skip
+    from importlib import metadata
+
+    versions = []
+    for package in ("torch", "triton", "cupy-cuda13x", "numba-cuda", "nvidia-cudnn-cu13"):
+        try:
+            versions.append(f"{package} {metadata.version(package)}")
+        except metadata.PackageNotFoundError:
+            continue
+    python = ".".join(map(str, sys.version_info[:3]))
+    return "; ".join([gpu or "no nvidia-smi", f"Python {python}", *versions])
+
+
+# ---- Steps ----
+
+
+def suite(machine: Machine) -> str | None:
+    path = machine.binaries / "conformance"
+    return str(path) if os.access(path, os.X_OK) else None
+
+
+def families(machine: Machine, program: str) -> list[str]:
+    listed = subprocess.run(
+        [program, "--families"], env=machine.environment, capture_output=True,
+        text=True, check=True,
+    ).stdout.split()  # fmt: skip
+    if machine.families is None:
+        return listed
+    unknown = set(machine.families) - set(listed)
+    if unknown:
+        raise SystemExit(f"no family {', '.join(sorted(unknown))}; "
+                         f"there are {', '.join(listed)}")  # fmt: skip
+    return list(machine.families)
+
+
+def failures(text: str) -> list[str]:
+    """What cmocka, the suite and the sanitizer said of what went wrong."""
+    marked = re.findall(r"^(?:ERROR: (?!cmocka).*|\s+expected ok, found .*|"
+                        r"=========.*(?:Invalid|Race|ERROR SUMMARY: [1-9]).*)$",
+                        text, re.MULTILINE)  # fmt: skip
+    return [line.strip()[:400] for line in marked[:5]]
+
+
+def run_conformance(machine: Machine) -> list[Result]:
+    program = suite(machine)
+    if program is None:
+        return [Result("conformance", "all", "skipped",
+                       notes=["no .gpu/conformance: run tests/gpu/pack.sh"])]  # fmt: skip
+
+    def task(family: str) -> Callable[[], Result]:
+        command = [program, "cuda", family]
+        return lambda: execute(machine, "conformance", family, command, failures)
+
+    names = families(machine, program)
+    return side_by_side([task(name) for name in names], machine.jobs)
+
+
+def pytest_notes(text: str) -> list[str]:
+    last = re.findall(r"^=*\s*(\d+ (?:passed|failed|skipped|error).*?)\s*=*$",
+                      text, re.MULTILINE)  # fmt: skip
+    return last[-1:] + re.findall(r"^(?:FAILED|ERROR) .*$", text, re.MULTILINE)[:20]
+
+
+def run_tests(machine: Machine) -> list[Result]:
+    command = [sys.executable, "-m", "pytest", "-q", "-rfE", "--tb=short",
+               *(machine.pytest or ["tests/gpu"])]  # fmt: skip
+    return [execute(machine, "tests", "pytest", command, pytest_notes)]
+
+
+def run_sanitizer(machine: Machine) -> list[Result]:
+    sanitizer, program = shutil.which("compute-sanitizer"), suite(machine)
+    if sanitizer is None or program is None:
+        missing = "no .gpu/conformance" if sanitizer else "no compute-sanitizer"
+        return [Result("sanitizer", "all", "skipped", notes=[missing])]
+    names = families(machine, program)
+
+    def task(tool: str, family: str) -> Callable[[], Result]:
+        command = [sanitizer, "--tool", tool, "--error-exitcode", "9", program,
+                   "cuda", family]  # fmt: skip
+        few = {"RABBET_TEST_CASES": SANITIZED_CASES}
+        return lambda: execute(
+            machine, "sanitizer", f"{tool}-{family}", command, failures, few
+        )
+
+    tasks = [
+        task(tool, family)
+        for tool, chosen in SANITIZED.items()
+        for family in chosen
+        if family in names
+    ]
+    return side_by_side(tasks, max(1, machine.jobs // 2))
+
+
+def run_bench(machine: Machine) -> list[Result]:
+    """Alone on the machine; results come as bench/ writes them."""
+    results = machine.out / "bench"
+    results.mkdir(parents=True, exist_ok=True)
+    given = machine.bench or ["--only", "gpu", "--quick"]
+    command = [sys.executable, "-m", "bench.run", "--out", str(results),
+               "--no-pin", *given]  # fmt: skip
+    return [execute(machine, "bench", "run", command, lambda text: [])]
+
+
+RUNNERS = {
+    "conformance": run_conformance,
+    "tests": run_tests,
+    "sanitizer": run_sanitizer,
+    "bench": run_bench,
+}
+
+
+# ---- The summary ----
+
+
+def summary(results: Sequence[Result], machine_text: str) -> str:
+    lines = ["# A run on a GPU", "", machine_text, ""]
+    for step in ("setup", *STEPS):
+        own = [r for r in results if r.step == step]
+        if not own:
+            continue
+        states = [r.state for r in own]
+        counts = ", ".join(
+            f"{states.count(s)} {s}"
+            for s in ("passed", "failed", "late", "skipped")
+            if s in states
+        )
+        seconds = sum(r.seconds for r in own)
+        lines.append(f"## {step}: {counts} ({seconds:.0f} s of processes)")
+        for result in own:
+            if result.state == "passed" and not result.notes:
+                continue
+            lines.append(f"- {result.name}: {result.state}, {result.seconds:.1f} s")
+            lines += [f"    {note}" for note in result.notes]
+        lines.append("")
+    return "\n".join(lines)
+
+
+def report(results: Sequence[Result], machine: Machine, text: str) -> None:
+    path = machine.out / "summary.md"
+    path.write_text(summary(results, text), encoding="utf-8")
+
+
+def main(arguments: Sequence[str]) -> int:
+    parser = argparse.ArgumentParser(
+        prog="tests/gpu/run.sh", description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )  # fmt: skip
+    parser.add_argument("steps", nargs="+", choices=(*STEPS, "all"))
+    parser.add_argument("--out", type=Path,
+                        default=Path(os.environ.get("OUT", "build-gpu")),
+                        help="folder for logs and summary; default: $OUT")  # fmt: skip
+    parser.add_argument("--seconds", type=float, default=560,
+                        help="that everything may take together")  # fmt: skip
+    parser.add_argument("--jobs", type=int, default=min(8, os.cpu_count() or 1),
+                        help="processes of tests at a time")  # fmt: skip
+    parser.add_argument("--families", metavar="A,B", help="of the conformance suite")
+    parser.add_argument("--pytest", default="", metavar="ARGUMENTS")
+    parser.add_argument("--bench", default="", metavar="ARGUMENTS",
+                        help='for bench.run; default: "--only gpu --quick"')  # fmt: skip
+    given = parser.parse_args(arguments)
+    steps = STEPS if "all" in given.steps else tuple(given.steps)
+    given.out.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="rabbet-gpu-") as scratch:
+        machine = Machine(
+            out=given.out.resolve(),
+            scratch=Path(scratch),
+            binaries=ROOT / ".gpu",
+            deadline=time.monotonic() + given.seconds,
+            families=tuple(given.families.split(",")) if given.families else None,
+            jobs=given.jobs,
+            bench=shlex.split(given.bench),
+            pytest=shlex.split(given.pytest),
+        )
+        text = describe()
+        results = [set_up(machine)]
+        for step in steps:
+            if results[0].state != "passed":
+                break
+            results += RUNNERS[step](machine)
+            report(results, machine, text)  # what is there if the next is killed
+        report(results, machine, text)
+    print((machine.out / "summary.md").read_text(encoding="utf-8"))
+    return 1 if any(r.state in ("failed", "late") for r in results) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
