@@ -58,6 +58,11 @@ RABBET_PRIVATE_API rabbet_status_t rabbet_rule_gelu(rabbet_build_t* build,
                                                     rabbet_ir_node_t* node,
                                                     bool* changed);
 
+// Masks before a softmax are added (rules_mask.c).
+RABBET_PRIVATE_API rabbet_status_t rabbet_rule_mask(rabbet_build_t* build,
+                                                    rabbet_ir_node_t* node,
+                                                    bool* changed);
+
 // ---- For rules (rewrite.c) --------------------------------------------------
 
 RABBET_PRIVATE_API int64_t rabbet_ir_int(const rabbet_ir_node_t* node,

@@ -345,6 +345,39 @@ static void padding_goes_into_convolution(void** state) {
   net_end(&net);
 }
 
+// A causal mask of bools becomes one of numbers, which take four times the
+// memory; not so if a row keeps nothing.
+static void mask_is_added(void** state) {
+  (void)state;
+  enum { LENGTH = 64 };
+  for (int empty_row = 0; empty_row < 2; ++empty_row) {
+    net_t net = net_begin(0, rabbet_allocator_system());
+    double keep[LENGTH * LENGTH];
+    for (int i = 0; i < LENGTH * LENGTH; ++i)
+      keep[i] = i % LENGTH <= i / LENGTH && !(empty_row && i < LENGTH);
+    rabbet_tensor_t* x =
+        net_input(&net, "x", RABBET_DTYPE_FLOAT, DIMS(1, 2, LENGTH, LENGTH));
+    rabbet_tensor_t* mask =
+        net_weights(&net, RABBET_DTYPE_BOOL, DIMS(1, 1, LENGTH, LENGTH), keep);
+    rabbet_tensor_t* masked =
+        net_add(&net, "mask",
+                (net_layer_t){.op = "select",
+                              .inputs = {mask, x, net_scalar(&net, 4, -3e38)},
+                              .input_count = 3});
+    net_output(&net,
+               net_add(&net, "softmax",
+                       (net_layer_t){.op = "softmax",
+                                     .inputs = {masked},
+                                     .input_count = 1,
+                                     .attrs = {INT_ATTR("axes", 8)},
+                                     .attr_count = 1}),
+               "y");
+    EXPECT_STEPS(check_network(&net, 0, 1e-6), 1);
+    expect_report(&net, "constants 16.0 KiB", !empty_row);
+    net_end(&net);
+  }
+}
+
 static void duplicates_and_constants(void** state) {
   (void)state;
   net_t net = net_begin(0, rabbet_allocator_system());
@@ -420,6 +453,7 @@ int main(void) {
       cmocka_unit_test(written_out_gelu),
       cmocka_unit_test(almost_gelu),
       cmocka_unit_test(padding_goes_into_convolution),
+      cmocka_unit_test(mask_is_added),
       cmocka_unit_test(duplicates_and_constants),
       cmocka_unit_test(shape_arithmetic),
   };

@@ -1,0 +1,87 @@
+// A mask that replaces scores by a very low number before a softmax becomes one
+// that is added, as kernels for attention want it: exp makes 0 of either.
+#include "builder/passes.h"
+#include "core/view.h"
+#include "ops/enums.h"
+
+#define MASK_LOW (-1e9)
+
+static bool mask_is_low(const rabbet_ir_t* ir, const rabbet_ir_value_t* value,
+                        float* out_number) {
+  if (!value || !value->constant || value->dtype != RABBET_DTYPE_FLOAT)
+    return false;
+  *out_number = *(const float*)value->constant;
+  return (double)*out_number <= MASK_LOW &&
+         rabbet_ir_is_number(ir, value, (double)*out_number);
+}
+
+// Whether each row keeps something: where nothing is kept, a replaced row is
+// even, and a row with something added is not.
+static bool mask_keeps(const rabbet_ir_t* ir, const rabbet_ir_value_t* mask,
+                       const rabbet_dims_t* scores) {
+  rabbet_dims_t dims = rabbet_ir_dims(ir, mask);
+  if (!mask->constant || mask->dtype != RABBET_DTYPE_BOOL || dims.rank < 1 ||
+      dims.rank != scores->rank)
+    return false;
+  int64_t columns = dims.d[dims.rank - 1], rows = 1;
+  if (columns != scores->d[dims.rank - 1]) return false;
+  for (int32_t i = 0; i < dims.rank - 1; ++i)
+    rows *= dims.d[i];
+  for (int64_t row = 0; row < rows; ++row) {
+    bool keeps = false;
+    for (int64_t i = 0; i < columns && !keeps; ++i)
+      keeps = rabbet_load_int64(mask->dtype, mask->constant,
+                                row * columns + i) != 0;
+    if (!keeps) return false;
+  }
+  return true;
+}
+
+static rabbet_status_t mask_make(rabbet_build_t* build,
+                                 const rabbet_ir_value_t* mask, float low,
+                                 rabbet_ir_value_t** out_value) {
+  rabbet_dims_t dims = rabbet_ir_dims(&build->ir, mask);
+  float* data = NULL;
+  int64_t count = 0;
+  RABBET_RETURN_IF_ERROR(rabbet_dims_count(&dims, &count));
+  RABBET_RETURN_IF_ERROR(
+      rabbet_ir_new_floats(build, mask->name, &dims, out_value, &data));
+  for (int64_t i = 0; i < count; ++i)
+    data[i] = rabbet_load_int64(mask->dtype, mask->constant, i) != 0 ? 0 : low;
+  return rabbet_ok();
+}
+
+rabbet_status_t rabbet_rule_mask(rabbet_build_t* build,
+                                 rabbet_ir_node_t* softmax, bool* changed) {
+  rabbet_ir_t* ir = &build->ir;
+  rabbet_ir_value_t* masked = rabbet_ir_input(ir, softmax, 0);
+  rabbet_dims_t dims = rabbet_ir_dims(ir, masked);
+  rabbet_ir_node_t* select =
+      rabbet_ir_sole_producer(ir, masked, RABBET_OP_SELECT);
+  float low = 0;
+  if (!select || masked->dtype != RABBET_DTYPE_FLOAT || dims.rank < 1 ||
+      rabbet_ir_int(softmax, "axes") != (int64_t)1 << (dims.rank - 1) ||
+      rabbet_ir_has_wishes(ir, select))
+    return rabbet_ok();
+  const rabbet_ir_value_t* mask = rabbet_ir_input(ir, select, 0);
+  const rabbet_ir_value_t* scores = rabbet_ir_input(ir, select, 1);
+  if (!mask_is_low(ir, rabbet_ir_input(ir, select, 2), &low) ||
+      !mask_keeps(ir, mask, &dims) ||
+      !rabbet_ir_shape_equal(&scores->shape, &masked->shape))
+    return rabbet_ok();
+  const int64_t op = RABBET_ELEMENTWISE_SUM;
+  const rabbet_attr_t attr = {
+      .name = "op", .type = RABBET_ATTR_INT, .data = &op, .count = 1};
+  rabbet_ir_value_t* added = NULL;
+  rabbet_ir_node_t* sum = NULL;
+  RABBET_RETURN_IF_ERROR(mask_make(build, mask, low, &added));
+  const int32_t inputs[2] = {scores->id, added->id};
+  RABBET_RETURN_IF_ERROR(rabbet_ir_add_node(ir, RABBET_OP_ELEMENTWISE,
+                                            select->name, &attr, 1, inputs, 2,
+                                            select, &sum));
+  if (rabbet_ir_bypass(ir, select, rabbet_ir_output(ir, sum, 0)))
+    *changed = true;
+  else
+    rabbet_ir_kill(ir, sum);
+  return rabbet_ok();
+}
