@@ -31,7 +31,7 @@ def circ_pad_desc(x: trtp.TensorDesc, pad: int) -> trtp.TensorDesc:
     return y
 
 
-@trtp.impl("example::circ_pad_plugin")
+@trtp.impl("example::circ_pad_plugin", device="cpu")
 def circ_pad_impl(x, pad: int, outputs, stream):
     n, c, h, w = x.shape
     circ_pad(x.data_ptr, outputs[0].data_ptr, n * c, h, w, pad)

@@ -28,6 +28,6 @@ def circ_pad(src, dst, pad):
                     out[pad + x] = row[x]
 
 
-@trtp.impl("example::circ_pad_plugin")
+@trtp.impl("example::circ_pad_plugin", device="cpu")
 def circ_pad_impl(x, pad: int, outputs, stream):
     circ_pad(np.asarray(x), np.asarray(outputs[0]), pad)

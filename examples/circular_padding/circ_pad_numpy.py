@@ -17,7 +17,7 @@ def circ_pad_autotune(x, outputs) -> list[trtp.AutoTuneCombination]:
     return [trtp.AutoTuneCombination("FP32|FP16, FP32|FP16")]
 
 
-@trtp.impl("example::circ_pad_plugin")
+@trtp.impl("example::circ_pad_plugin", device="cpu")
 def circ_pad_impl(x, pad: int, outputs, stream):
     src, dst = np.from_dlpack(x), np.from_dlpack(outputs[0])
     dst[..., pad:-pad, pad:-pad] = src

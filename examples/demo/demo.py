@@ -69,7 +69,9 @@ def main(folder: Path) -> int:
     print(indent(OPERATOR.read_text()))
 
     step(3, "Tuning the whole for this machine")
-    model = rabbet.compile(onnx_file, plugins=[OPERATOR], save=plan, progress=True)
+    model = rabbet.compile(
+        onnx_file, plugins=[OPERATOR], device="cpu", save=plan, progress=True
+    )
     print(indent(str(model.report)))
     print(f"   saved: {plan}, {plan.stat().st_size / 1e3:.0f} kB")
 

@@ -1,7 +1,10 @@
 """Non-zero: how many rows the output has is known only after the run.
 
 python non_zero.py
+python non_zero.py --device cuda    (with torch)
 """
+
+import argparse
 
 import numpy as np
 import rabbet as trt
@@ -16,23 +19,38 @@ def describe(x: trtp.TensorDesc) -> tuple[trtp.TensorDesc, trtp.TensorDesc]:
     return rows, count
 
 
-@trtp.impl("example::non_zero")
+@trtp.impl("example::non_zero", device="cpu")
 def run(x, outputs, stream):
     rows = np.argwhere(np.from_dlpack(x)).astype(np.int32)
     np.from_dlpack(outputs[0].aliased(rows.shape))[...] = rows
     np.from_dlpack(outputs[1])[...] = len(rows)
 
 
-def make_model() -> trt.Model:
+# torch.nonzero waits for the GPU, to know how much to allocate: no graph can hold it.
+@trtp.impl("example::non_zero", device="cuda", capturable=False)
+def run_on_gpu(x, outputs, stream):
+    import torch
+
+    rows = torch.nonzero(torch.as_tensor(x, device="cuda"))
+    if len(rows) > 0:
+        target = outputs[0].aliased(tuple(rows.shape))
+        torch.as_tensor(target, device="cuda").copy_(rows)
+    torch.as_tensor(outputs[1], device="cuda").fill_(len(rows))
+
+
+def make_model(device: str = "cpu") -> trt.Model:
     network = trt.Builder(trt.Logger()).create_network()
     x = network.add_input("x", trt.float32, (-1, 5))
     layer = network.add_plugin(trtp.op.example.non_zero(x))
     network.mark_output(layer.get_output(0))
-    return trt.compile(network, shapes={"x": ((1, 5), (4, 5), (64, 5))})
+    shapes = {"x": ((1, 5), (4, 5), (64, 5))}
+    return trt.compile(network, device=device, shapes=shapes)
 
 
 def main() -> None:
-    model = make_model()
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
+    model = make_model(parser.parse_args().device)
     random = np.random.default_rng(0)
     for rows in (1, 4, 33):
         x = random.integers(0, 2, (rows, 5)).astype(np.float32)

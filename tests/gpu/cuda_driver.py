@@ -54,6 +54,11 @@ def available() -> bool:
         return False
 
 
+def is_stand_in() -> bool:
+    """Whether it is the stand-in, which nobody but Rabbet can use."""
+    return "stand_in" in os.environ.get("RABBET_CUDA_DRIVER", "")
+
+
 def architecture() -> str:
     """"sm_90" of the first GPU."""
     major, minor = ctypes.c_int(), ctypes.c_int()

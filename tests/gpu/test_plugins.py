@@ -279,6 +279,41 @@ def test_wrong_answers(answer: Any, message: str) -> None:
         compiled(one_plugin(plugin_id))
 
 
+PTX = """
+.visible .entry add(
+    .param .u64 add_param_0,
+    .param .u32 add_param_1,
+    .param .u16 add_param_2,
+    .param .u64 add_param_3
+)
+{ ret; }
+"""
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        ([trtp.SymInt32(1)], "kernel 'add' takes 4 parameters, 3 arguments are given"),
+        ([1, trtp.SymInt16(1), 1], "takes 4 parameters, 5 arguments are given"),
+        ([1, 1], "kernel 'add', argument 2 is of 4 bytes, its parameter of 2"),
+    ],
+)
+def test_arguments_that_the_kernel_does_not_take(args: Any, message: str) -> None:
+    plugin_id = new_id("unfit")
+
+    @trtp.register(plugin_id)
+    def unfit(x: trtp.TensorDesc) -> trtp.TensorDesc:
+        return x.like()
+
+    @trtp.aot_impl(plugin_id)
+    def unfit_aot(x, outputs):
+        launch = trtp.KernelLaunchParams(grid_x=1, block_x=32)
+        return trtp.Kernel("add", PTX, launch, [x, *args, outputs[0]])
+
+    with pytest.raises(trtp.DefinitionError, match=message):
+        compiled(one_plugin(plugin_id))
+
+
 def test_wrong_geometry_and_missing_kernel() -> None:
     plugin_id = new_id("large")
 

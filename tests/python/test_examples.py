@@ -93,8 +93,23 @@ def test_circular_padding(kind: str, tmp_path: Path) -> None:
     if kind in ("numba", "torch") and importlib.util.find_spec(kind) is None:
         pytest.skip(f"{kind} is not installed")
     folder = EXAMPLES / "circular_padding"
-    text = output(sys.executable, folder / "run.py", folder / f"circ_pad_{kind}.py", cwd=tmp_path)
-    assert f"circ_pad_{kind}.py: (2, 3, 16, 20) -> (2, 3, 22, 26), equal" in text
+    name = f"circ_pad_{kind}.py"
+    text = output(
+        sys.executable, folder / "run.py", folder / name, "--device", "cpu", cwd=tmp_path
+    )
+    types = ["float32"] if kind in ("numba", "ctypes") else ["float32", "float16"]
+    for workflow in ("network", "onnx"):
+        for dtype in types:
+            assert f"{name} on cpu: {workflow}, {dtype}, equal to numpy.pad" in text
+
+
+def test_the_table_of_circular_paddings_is_complete(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    folder = EXAMPLES / "circular_padding"
+    monkeypatch.syspath_prepend(folder)
+    run = importlib.import_module("run")
+    assert set(run.OPERATORS) == {path.name for path in folder.glob("circ_pad_*.py")}
 
 
 @pytest.mark.parametrize("name", ["inplace_add", "non_zero"])

@@ -10,6 +10,7 @@ from .. import _rabbet
 from ._definition import Checker
 from ._desc import TensorDesc
 from ._expr import KernelLaunchParams, SymExprs, SymInt8, SymInt16, SymInt32, SymIntExpr
+from ._ptx import hidden, parameters
 
 # Kinds of arguments; rabbet/plugin.h has them.
 _INPUT, _OUTPUT, _WORKSPACE, _INTEGER, _BYTES, _MAP = range(6)
@@ -91,6 +92,13 @@ class Kernels:
         self.kernels, self.workspace = list(kernels), workspace
 
 
+def _size_of(arg: tuple[Any, ...]) -> int:
+    """Bytes of an encoded argument."""
+    if arg[0] in (_INTEGER, _BYTES):
+        return int(arg[3])
+    return 128 if arg[0] == _MAP else 8
+
+
 class Encoder:
     """Turns an aot_impl's answer into what the engine takes."""
 
@@ -149,14 +157,40 @@ class Encoder:
         given = kernel.args
         args = [*self.inputs, *self.outputs] if given is None else given
         cluster = (*kernel.cluster, 0, 0, 0)[:3]
+        images = self._images(name, kernel.code)
+        encoded = [self._arg(name, i, arg) for i, arg in enumerate(args)]
         return (
             name,
-            self._images(name, kernel.code),
+            images,
             self._geometry(kernel.launch),
             tuple(int(number) for number in cluster),
             bool(kernel.cooperative),
-            [self._arg(name, i, arg) for i, arg in enumerate(args)],
+            encoded + self._hidden(name, images, encoded),
         )
+
+    def _hidden(
+        self, name: str, images: list[tuple[int, int, bytes]], args: list[Any]
+    ) -> list[Any]:
+        """Arguments that the compiler added; checks the others, as far as there is PTX:
+        the driver would read beyond them."""
+        code = next((code for major, _, code in images if major < 0), b"")
+        there = parameters(code, name)
+        if there is None:
+            return []
+        count = hidden(code, len(args), there)
+        if len(args) + count != len(there):
+            self.check.fail(
+                f"kernel '{name}' takes {len(there)} parameters, {len(args)} arguments "
+                "are given"
+            )
+        for i, (arg, parameter) in enumerate(zip(args, there, strict=False)):
+            size = _size_of(arg)
+            if size != parameter.size:
+                self.check.fail(
+                    f"kernel '{name}', argument {i} is of {size} bytes, its parameter "
+                    f"of {parameter.size}"
+                )
+        return [(_BYTES, 0, 0, 8, bytes(8), None)] * count
 
     def _geometry(self, launch: KernelLaunchParams) -> tuple[int, ...]:
         names = ("grid_x", "grid_y", "grid_z", "block_x", "block_y", "block_z",

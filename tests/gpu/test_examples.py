@@ -1,0 +1,117 @@
+"""The examples on CUDA: each kernel framework that is installed."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import rabbet as trt
+from tests.python.command import PROGRAM
+
+from . import cuda_driver
+
+pytestmark = pytest.mark.skipif(
+    not cuda_driver.available(), reason="no GPU and no stand-in for one"
+)
+
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
+PADDING = EXAMPLES / "circular_padding"
+
+
+def load_run() -> Any:
+    """examples/circular_padding/run.py as a module."""
+    spec = importlib.util.spec_from_file_location("circ_pad_run", PADDING / "run.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+RUN = load_run()
+ON_CUDA = [name for name, (devices, _) in RUN.OPERATORS.items() if "cuda" in devices]
+
+
+def needs(*modules: str) -> None:
+    """Skips unless all are installed and use a GPU."""
+    for module in modules:
+        if not RUN.found(module):
+            pytest.skip(f"{module} is not installed")
+    if modules and cuda_driver.is_stand_in():
+        pytest.skip(f"{', '.join(modules)} cannot use the stand-in for a GPU")
+    if "torch" in modules:
+        import torch
+
+        if not torch.cuda.is_available():
+            pytest.skip("torch sees no GPU")
+
+
+def output(*command: Any) -> str:
+    done = subprocess.run(
+        [sys.executable, *map(str, command)], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.mark.parametrize("name", ON_CUDA)
+def test_circular_padding(name: str) -> None:
+    needs(*RUN.OPERATORS[name][1])
+    text = output(PADDING / "run.py", PADDING / name, "--device", "cuda")
+    workflows = ["network"] + ["onnx"] * RUN.found("onnx")
+    for workflow in workflows:
+        for dtype in ("float32", "float16"):
+            assert f"{name} on cuda: {workflow}, {dtype}, equal to numpy.pad" in text
+
+
+@pytest.mark.parametrize("name", ["inplace_add", "non_zero"])
+def test_operators(name: str) -> None:
+    needs("torch")
+    script = EXAMPLES / name / f"{name}.py"
+    assert f"{name}: " in output(script, "--device", "cuda")
+
+
+BUILD = """
+import sys
+import numpy as np
+import run
+run.trt.load_plugins(sys.argv[1])
+run.pad_by_network(np.empty((2, 3, 16, 20), np.float32), "cuda").save(sys.argv[2])
+"""
+
+
+@pytest.mark.parametrize("name", [name for name in ON_CUDA if "_aot_" in name])
+def test_plans_with_ready_kernels_need_no_python(name: str, tmp_path: Path) -> None:
+    """Neither in this process, which has never seen the operator, nor by the command,
+    which has no Python to start."""
+    needs(*RUN.OPERATORS[name][1])
+    plan = tmp_path / "pad.plan"
+    done = subprocess.run(
+        [sys.executable, "-c", BUILD, PADDING / name, plan],
+        cwd=PADDING,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    x = np.random.default_rng(1).normal(size=(2, 3, 16, 20)).astype(np.float32)
+    expected = np.pad(x, ((0, 0), (0, 0), (3, 3), (3, 3)), mode="wrap")
+    np.testing.assert_array_equal(trt.load(plan)(x), expected)
+    np.savez(tmp_path / "x.npz", x=x)
+    kept = {k: v for k, v in os.environ.items() if k.startswith(("RABBET_", "LD_", "CUDA"))}
+    done = subprocess.run(
+        [PROGRAM, "run", plan, "--inputs", tmp_path / "x.npz", "-o", tmp_path / "y.npz"],
+        env={**kept, "PATH": "/nonexistent", "RABBET_PYTHON": "/nonexistent/python"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    (y,) = np.load(tmp_path / "y.npz").values()
+    np.testing.assert_array_equal(y, expected)
