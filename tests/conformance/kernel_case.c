@@ -369,7 +369,7 @@ static void kernel_write(kernel_case_t* c, int32_t value,
   memset(data, 0, kernel_bytes(v->dtype, v->format, &v->dims));
   size_t size = (size_t)rabbet_dtype_bits(v->dtype) / 8;
   char* linear = kernel_linear(c, value, v->dtype);
-  for (int64_t i = 0; i < kernel_count(&v->dims); ++i)
+  for (int64_t i = 0, count = kernel_count(&v->dims); i < count; ++i)
     memcpy((char*)data + (size_t)kernel_place(v->format, &v->dims, i) * size,
            linear + (size_t)i * size, size);
   rabbet_free_aligned(c->allocator, linear, 64);
@@ -480,7 +480,7 @@ static void kernel_compare_exact(kernel_case_t* c, int32_t value,
                                  const void* data) {
   size_t size = (size_t)rabbet_dtype_bits(v->dtype) / 8;
   char* expected = kernel_linear(c, value, v->dtype);
-  for (int64_t i = 0; i < kernel_count(&v->dims); ++i) {
+  for (int64_t i = 0, count = kernel_count(&v->dims); i < count; ++i) {
     int64_t at = kernel_place(v->format, &v->dims, i);
     if (memcmp((const char*)data + (size_t)at * size,
                expected + (size_t)i * size, size) == 0) {
@@ -501,7 +501,7 @@ static void kernel_compare_exact(kernel_case_t* c, int32_t value,
 static void kernel_compare_integer(kernel_case_t* c, int32_t value,
                                    const rabbet_group_value_t* v,
                                    const void* data) {
-  for (int64_t i = 0; i < kernel_count(&v->dims); ++i) {
+  for (int64_t i = 0, count = kernel_count(&v->dims); i < count; ++i) {
     int64_t found =
         rabbet_load_int64(v->dtype, data, kernel_place(v->format, &v->dims, i));
     int64_t wanted = rabbet_load_int64(v->dtype, c->reference[value], i);
@@ -519,7 +519,7 @@ static void kernel_check_padding(kernel_case_t* c,
   size_t element = (size_t)rabbet_dtype_bits(v->dtype) / 8;
   unsigned char* used = kernel_guarded(c, size, 0);
   memset(used, 0, size);
-  for (int64_t i = 0; i < kernel_count(&v->dims); ++i)
+  for (int64_t i = 0, count = kernel_count(&v->dims); i < count; ++i)
     used[kernel_place(v->format, &v->dims, i) * (int64_t)element] = 1;
   for (size_t i = 0; i < size; i += element) {
     for (size_t b = 0; !used[i] && b < element; ++b) {

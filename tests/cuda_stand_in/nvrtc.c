@@ -340,6 +340,22 @@ static const char* extra_flags(void) {
   return flags ? flags : "";
 }
 
+// Headers that the text includes, and those that they include.
+static void mark_headers(const program_t* program, const char* text,
+                         bool* marks) {
+  for (const char* at = text; (at = strstr(at, "#include")); ++at) {
+    const char* name = skip_space(at + strlen("#include"));
+    for (int i = 0; i < program->header_count; ++i) {
+      size_t size = strlen(program->header_names[i]);
+      if (marks[i] || strncmp(name + 1, program->header_names[i], size) != 0 ||
+          (name[size + 1] != '"' && name[size + 1] != '>'))
+        continue;
+      marks[i] = true;
+      mark_headers(program, program->headers[i], marks);
+    }
+  }
+}
+
 // Of all that determines the object.
 static void program_hash(const program_t* program, int option_count,
                          const char* const* options, char out_name[40]) {
@@ -350,7 +366,11 @@ static void program_hash(const program_t* program, int option_count,
   text_append(&all, RABBET_STAND_IN_CXX, strlen(RABBET_STAND_IN_CXX) + 1);
   text_append(&all, program->name, strlen(program->name) + 1);
   text_append(&all, program->text, strlen(program->text) + 1);
+  bool* marks = calloc((size_t)program->header_count + 1, sizeof(*marks));
+  if (!marks) abort();
+  mark_headers(program, program->text, marks);
   for (int i = 0; i < program->header_count; ++i) {
+    if (!marks[i]) continue;
     text_append(&all, program->header_names[i],
                 strlen(program->header_names[i]) + 1);
     text_append(&all, program->headers[i], strlen(program->headers[i]) + 1);
@@ -359,6 +379,7 @@ static void program_hash(const program_t* program, int option_count,
   for (int i = 0; i < option_count; ++i)
     if (strncmp(options[i], "-D", 2) == 0 || strncmp(options[i], "-U", 2) == 0)
       text_append(&all, options[i], strlen(options[i]) + 1);
+  free(marks);
   uint64_t a = hash_more(UINT64_C(14695981039346656037), all.data, all.size);
   uint64_t b = hash_more(a ^ UINT64_C(0x9e3779b97f4a7c15), all.data, all.size);
   snprintf(out_name, 40, "%016llx%016llx", (unsigned long long)a,
@@ -472,7 +493,7 @@ static bool job_compile(const job_t* job, const char* messages) {
                          "-fpreprocessed",
                          "-std=gnu++17",
                          "-w",
-                         "-O1",
+                         "-O0",  // compiling takes longer than running
                          "-g1",
                          "-fPIC",
                          "-shared",

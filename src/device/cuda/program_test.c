@@ -142,6 +142,7 @@ static void threads_work_together(void** state) {
 
 typedef struct kept_t {
   rabbet_artifact_t artifact;
+  char name[64];
   uint8_t data[1 << 17];
 } kept_t;
 
@@ -150,6 +151,8 @@ static rabbet_status_t keep(void* context, const rabbet_artifact_t* artifact) {
   assert_true(artifact->size <= sizeof(kept->data));
   kept->artifact = *artifact;
   kept->artifact.data = kept->data;
+  kept->artifact.name = kept->name;
+  snprintf(kept->name, sizeof(kept->name), "%s", artifact->name);
   memcpy(kept->data, artifact->data, artifact->size);
   return rabbet_ok();
 }
