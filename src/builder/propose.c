@@ -29,7 +29,8 @@ static bool propose_dtype_allowed(const proposer_t* p,
                                   const rabbet_ir_value_t* value,
                                   const rabbet_type_format_t* type,
                                   bool is_output) {
-  if (is_output && value->wished != RABBET_DTYPE_NONE)
+  // What leaves the network is converted if need be.
+  if (is_output && value->wished != RABBET_DTYPE_NONE && value->output < 0)
     return type->dtype == value->wished;
   if (type->dtype == value->dtype) return true;
   if (p->build->ir.strongly_typed || value->values) return false;

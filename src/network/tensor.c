@@ -89,7 +89,14 @@ rabbet_status_t rabbet_tensor_set_dtype(rabbet_tensor_t* tensor,
                          "the type of weights '%s' is that of their data",
                          tensor->name);
   }
-  tensor->dtype = dtype;
+  // In a weakly typed network another floating type is what the input arrives
+  // in; what the layers compute in is the builder's choice.
+  bool is_wish = !(tensor->network->flags & RABBET_NETWORK_STRONGLY_TYPED) &&
+                 rabbet_dtype_is_float(tensor->dtype) &&
+                 rabbet_dtype_is_float(dtype);
+  tensor->wished_dtype =
+      is_wish && dtype != tensor->dtype ? dtype : RABBET_DTYPE_NONE;
+  if (!is_wish) tensor->dtype = dtype;
   rabbet_network_changed(tensor->network);
   return rabbet_ok();
 }

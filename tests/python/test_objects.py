@@ -671,3 +671,19 @@ def test_exit_with_everything_alive() -> None:
     assert result.returncode == 0, result.stderr
     assert result.stdout.strip() == "[1. 1.]"
     assert result.stderr == ""
+
+
+@pytest.mark.parametrize("fp16", [False, True])
+def test_types_of_inputs_and_outputs_of_a_weakly_typed_network(fp16: bool) -> None:
+    network = trt.Builder().create_network()
+    x = network.add_input("x", trt.float32, (2, 3))
+    weights = np.arange(12, dtype=np.float32).reshape(3, 4) / 8
+    w = network.add_constant((3, 4), weights).get_output(0)
+    none = trt.MatrixOperation.NONE
+    y = network.add_matrix_multiply(x, none, w, none).get_output(0)
+    network.mark_output(y)
+    x.dtype = y.dtype = trt.float16
+    model = trt.compile(network, device="cpu", fp16=fp16)
+    result = model(np.ones((2, 3), np.float16))
+    assert result.dtype == np.float16
+    np.testing.assert_array_equal(result, np.ones((2, 3)) @ weights)
