@@ -272,7 +272,7 @@ def run_bench(machine: Machine) -> list[Result]:
     """Alone on the machine; results come as bench/ writes them."""
     results = machine.out / "bench"
     results.mkdir(parents=True, exist_ok=True)
-    given = machine.bench or ["--only", "gpu", "--quick"]
+    given = machine.bench or ["--only", "gpu_moves,gpu", "--quick"]
     command = [sys.executable, "-m", "bench.run", "--out", str(results),
                "--no-pin", *given]  # fmt: skip
     return [execute(machine, "bench", "run", command, lambda text: [])]
@@ -333,7 +333,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--families", metavar="A,B", help="of the conformance suite")
     parser.add_argument("--pytest", default="", metavar="ARGUMENTS")
     parser.add_argument("--bench", default="", metavar="ARGUMENTS",
-                        help='for bench.run; default: "--only gpu --quick"')  # fmt: skip
+                        help='for bench.run; default: "--only gpu_moves,gpu --quick"')  # fmt: skip
     given = parser.parse_args(arguments)
     steps = STEPS if "all" in given.steps else tuple(given.steps)
     given.out.mkdir(parents=True, exist_ok=True)
