@@ -85,6 +85,7 @@ def _one(section: Section, case: Case, options: Options) -> None:
         starts = {name: worker.start for name, worker in field_.workers.items()}
     for reason in field_.absent.values():
         section.note(f"{case.name}: {reason}")
+        print(f"  {case.name}: {reason}", flush=True)
     rival, ratio = compared(medians)
     cells = [milliseconds(medians, peer.name) for peer in peers.GPU_MODELS]
     result = f"{ratio.text()} of {rival}" if ratio else "-"

@@ -36,9 +36,9 @@ class Eager:
         if any(array.ndim == 4 for array in given.values()):
             module = module.to(memory_format=torch.channels_last)
         self.inputs = [self._on_gpu(given[name]) for name in names]
+        self.results: Any = None
         with torch.inference_mode():
             self.module = self.prepare(module)
-        self.results: Any = None
         self.call()
 
     def _on_gpu(self, array: np.ndarray[Any, Any]) -> torch.Tensor:
