@@ -30,6 +30,9 @@ export ASAN_OPTIONS=detect_leaks=1
 export LSAN_OPTIONS="use_tls=0 print_suppressions=0 suppressions=$(pwd)/tools/lsan.supp"
 export UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1
 export TSAN_OPTIONS="halt_on_error=1 suppressions=$(pwd)/tools/tsan.supp"
+# Kernels that the stand-in GPU runs are the same in every build.
+export RABBET_STAND_IN_CACHE=$(pwd)/build/tests/cuda_stand_in/cache
+mkdir -p "$RABBET_STAND_IN_CACHE"
 [ "$#" -gt 0 ] || set -- asan tsan
 for name in "$@"; do
   case $name in

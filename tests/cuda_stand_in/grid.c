@@ -350,8 +350,9 @@ static void grid_fail(const char* message) {
   siglongjmp(grid.escape, 1);
 }
 
-static struct sigaction grid_before[3];
-static const int grid_signals[] = {SIGSEGV, SIGBUS, SIGFPE};
+static const int grid_signals[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL};
+enum { GRID_SIGNALS = sizeof(grid_signals) / sizeof(grid_signals[0]) };
+static struct sigaction grid_before[GRID_SIGNALS];
 
 static void grid_on_signal(int number, siginfo_t* info, void* context) {
   (void)context;
@@ -367,7 +368,7 @@ static void grid_catch(bool on) {
     const stack_t own = {.ss_sp = stack, .ss_size = sizeof(stack)};
     sigaltstack(&own, &before);
   }
-  for (int i = 0; i < 3; ++i) {
+  for (int i = 0; i < GRID_SIGNALS; ++i) {
     struct sigaction action = {.sa_sigaction = grid_on_signal,
                                .sa_flags = SA_SIGINFO | SA_ONSTACK};
     if (on)
@@ -382,6 +383,8 @@ static void grid_tell_fault(void) {
   char text[256];
   if (grid.fault_signal == SIGFPE)
     snprintf(text, sizeof(text), "an integer is divided by zero");
+  else if (grid.fault_signal == SIGILL)  // a trap of the compiler's checks
+    snprintf(text, sizeof(text), "an access that is not aligned to its type");
   else if (!grid.fault_address)
     snprintf(text, sizeof(text),
              "an access at 0, or one of 16 bytes that is not aligned");

@@ -487,33 +487,15 @@ static bool job_rewrite(const job_t* job) {
 
 static bool job_compile(const job_t* job, const char* messages) {
   char *in = job_path(job, "host.ii"), *out = job_path(job, "host.so");
-  char* arguments[64] = {RABBET_STAND_IN_CXX,
-                         "-x",
-                         "c++",
-                         "-fpreprocessed",
-                         "-std=gnu++17",
-                         "-w",
-                         "-O0",  // compiling takes longer than running
-                         "-g1",
-                         "-fPIC",
-                         "-shared",
-                         "-fvisibility=hidden",
-                         "-fno-gnu-unique",
-                         "-fno-exceptions",
-                         "-fno-rtti",
-                         "-fno-threadsafe-statics",
-                         "-fno-strict-aliasing",
-                         "-fno-math-errno",
-                         "-fno-trapping-math",
-                         // An access that is not aligned ends the process.
-                         "-fsanitize=alignment",
-                         "-fsanitize-undefined-trap-on-error",
-                         "-ffp-contract=off",
-                         "-nostartfiles",
-                         "-nodefaultlibs",
-                         "-o",
-                         out,
-                         in};
+  char* arguments[64] = {
+      RABBET_STAND_IN_CXX, "-x", "c++", "-fpreprocessed", "-std=gnu++17", "-w",
+      "-O0",  // compiling takes longer than running
+      "-g1", "-fPIC", "-shared", "-fvisibility=hidden", "-fno-gnu-unique",
+      "-fno-exceptions", "-fno-rtti", "-fno-threadsafe-statics",
+      "-fno-strict-aliasing", "-fno-math-errno", "-fno-trapping-math",
+      // An access that is not aligned ends the kernel (grid.c).
+      "-fsanitize=alignment", "-fsanitize-undefined-trap-on-error",
+      "-ffp-contract=off", "-nostartfiles", "-nodefaultlibs", "-o", out, in};
   int count = 26;
   char* flags = strdup(extra_flags());
   for (char* flag = strtok(flags, " "); flag && count < 56;

@@ -369,6 +369,33 @@ static void kernels_go_wrong(void** state) {
   stand_in_expect_clean();
 }
 
+static void addresses_are_not_aligned(void** state) {
+  (void)state;
+  rabbet_cuda_device_t* device = stand_in_device_open();
+  const rabbet_device_vtable_t* v = device->base.vtable;
+  rabbet_cuda_program_t* program = NULL;
+  void *data = NULL, *token = NULL;
+  put(device, NULL, 4096, &data);
+  RABBET_EXPECT_OK(
+      rabbet_cuda_program_get(device, &add_source, NULL, 0, &program));
+  rabbet_cuda_launch_t launch = {.grid = {1, 1, 1}, .block = {32, 1, 1}};
+  RABBET_EXPECT_OK(
+      rabbet_cuda_program_function(program, "add", &launch.function));
+  int64_t count = 32;
+  char* odd = (char*)data + 2;
+  void* parameters[] = {&odd, &data, &data, &count};
+  RABBET_EXPECT_OK(v->begin_run(&device->base, 1, &token));
+  RABBET_EXPECT_OK(rabbet_cuda_launch(device, &launch, parameters, NULL));
+  v->end_run(&device->base, token);
+  RABBET_EXPECT_ERROR(v->synchronize(&device->base, NULL),
+                      RABBET_STATUS_INTERNAL, "an illegal memory access");
+  assert_int_equal(stand_in()->take_misuses(), 1);
+  rabbet_cuda_program_release(program);
+  v->free(&device->base, data);
+  stand_in_device_close(device);
+  stand_in_expect_clean();
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(compiled),
@@ -379,6 +406,7 @@ int main(void) {
       cmocka_unit_test(errors_in_sources),
       cmocka_unit_test(everything_fails),
       cmocka_unit_test(kernels_go_wrong),
+      cmocka_unit_test(addresses_are_not_aligned),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
