@@ -13,6 +13,7 @@ struct place_t {
 template <class I>
 __device__ __forceinline__ place_t<I> find_place(const gather_t& gather, I at) {
   place_t<I> place = {0, 0};
+#pragma unroll 1
   for (int i = 0; i < gather.rank; ++i) {
     const gather_axis_t& axis = gather.axes[i];
     I rest = divide(at, axis.extent);
@@ -57,6 +58,7 @@ struct gather_source {
     const divisor_t& row = gather.axes[0].extent;
     I in_row = at - divide(at, row) * (I)row.divisor, offset = place.data;
     bool inside = true;
+#pragma unroll 1
     for (int i = 0; i < gather.depth; ++i) {
       int64_t index = load_index(gather, indices, place.index + i);
       inside = add_index(gather, i, index, offset) && inside;
@@ -104,6 +106,7 @@ __device__ __forceinline__ void gather_each(
     inside[k] = at < count;
     places[k] = find_place<I>(gather, inside[k] ? at : 0);
   }
+#pragma unroll 1
   for (int i = 0; i < gather.depth; ++i) {
     int64_t index[GATHER_ELEMENTS];
 #pragma unroll
