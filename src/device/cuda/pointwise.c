@@ -76,9 +76,10 @@ static rabbet_status_t rabbet_cuda_pointwise_propose(
   const rabbet_group_t* group = propose->group;
   if (!pw_fits(group)) return rabbet_ok();
   // Several vectors to a thread pay where there are more threads than fit.
-  int64_t count = 0;
-  RABBET_RETURN_IF_ERROR(
-      rabbet_dims_count(&group->values[group->outputs[0]].dims, &count));
+  const rabbet_dims_t* dims = &group->values[group->outputs[0]].dims;
+  double count = 1;
+  for (int32_t i = 0; i < dims->rank; ++i)
+    count *= (double)dims->d[i];
   bool large = count >= 1 << 21 && propose->optimization_level >= 2;
   const rabbet_pw_offers_t offers = {.kernel = &rabbet_cuda_pointwise,
                                      .formats = formats,

@@ -116,6 +116,7 @@ DEVICE void hold_rows(const ELEMENT* source, const SCALE_TYPE* scale,
                  (threadIdx.x >> n.across_log);
   bool is_row = row < n.outputs;
   places_t start = outside(n, is_row ? row : 0);
+  pack_t<ELEMENT, V> packs[N];  // all on their way before the first is used
   float x[N][V], sum = 0, squares = 0;
 #pragma unroll
   for (int k = 0; k < N; ++k) {
@@ -123,13 +124,16 @@ DEVICE void hold_rows(const ELEMENT* source, const SCALE_TYPE* scale,
     if (!is_row || at >= n.count) continue;
     int64_t place = start.at[INPUT];
     locate<1>(n.moments, at, &place);
-    read<V>(source + place, x[k]);
+    packs[k] = load_pack<ELEMENT, V>(source + place);
   }
 #pragma unroll
   for (int k = 0; k < N; ++k) {
     if (!is_row || lane + k * across >= n.count) continue;
 #pragma unroll
-    for (int e = 0; e < V; ++e) sum += x[k][e];
+    for (int e = 0; e < V; ++e) {
+      x[k][e] = to_float(packs[k].v[e]);
+      sum += x[k][e];
+    }
   }
   line_t line;
   line.mean = join_threads<sum_of>(sum, n.across_log) * n.share;

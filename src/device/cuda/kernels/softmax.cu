@@ -62,6 +62,7 @@ DEVICE void hold_rows(const ELEMENT* source, ELEMENT* target, uint32_t rows,
   uint32_t across = 1u << across_log, lane = threadIdx.x & (across - 1);
   uint32_t row = blockIdx.x * (BLOCK >> across_log) +
                  (threadIdx.x >> across_log);
+  pack_t<ELEMENT, V> packs[N];  // all on their way before the first is used
   float x[N][V], most = -INFINITE, sum = 0;
   bool inside = row < rows;
   source += (int64_t)row * vectors * V;
@@ -69,16 +70,17 @@ DEVICE void hold_rows(const ELEMENT* source, ELEMENT* target, uint32_t rows,
 #pragma unroll
   for (int k = 0; k < N; ++k) {
     uint32_t at = lane + k * across;
-    if (!inside || at >= vectors) continue;
-    pack_t<ELEMENT, V> pack = load_pack<ELEMENT, V>(source + at * V);
-#pragma unroll
-    for (int e = 0; e < V; ++e) x[k][e] = to_float(pack.v[e]);
+    if (inside && at < vectors)
+      packs[k] = load_pack<ELEMENT, V>(source + at * V);
   }
 #pragma unroll
   for (int k = 0; k < N; ++k) {
     if (!inside || lane + k * across >= vectors) continue;
 #pragma unroll
-    for (int e = 0; e < V; ++e) most = highest(most, x[k][e]);
+    for (int e = 0; e < V; ++e) {
+      x[k][e] = to_float(packs[k].v[e]);
+      most = highest(most, x[k][e]);
+    }
   }
   most = join_threads<highest_of>(most, across_log);
 #pragma unroll
