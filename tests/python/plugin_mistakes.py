@@ -198,6 +198,11 @@ def impl_dev():
 
 
 @mistake
+def capturable_as_text():
+    trtp.impl("doc::captured", capturable="yes")
+
+
+@mistake
 def taken():
     trtp.register("doc::tk")(like)
 

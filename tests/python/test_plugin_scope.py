@@ -97,6 +97,23 @@ def test_cupy_stream(cupy: FakeCuPy) -> None:
     assert cupy.cuda.get_current_stream().ptr == 3
 
 
+def test_cupy_that_cannot_work_here(
+    cupy: FakeCuPy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls = []
+
+    def fail(device: int = -1) -> None:
+        calls.append(device)
+        raise RuntimeError("driver too old")
+
+    monkeypatch.setattr(cupy.cuda, "get_current_stream", fail)
+    monkeypatch.setattr(_streams, "_unusable", None)
+    for _ in range(3):
+        assert _streams.enter(0, 100) is None
+    assert _recording.begin(0, 100) is None
+    assert calls == [-1]
+
+
 def test_both(
     torch: FakeTorch, cupy: FakeCuPy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -136,8 +153,18 @@ def test_streams_are_the_thread_s_own(torch: FakeTorch) -> None:
 # ---- Memory of recordings ----
 
 
+def begin(device: int, stream: int) -> _recording.Recording | None:
+    """As plugin_scope.c calls it: in the stream's scope."""
+    undo = _streams.enter(device, stream)
+    try:
+        return _recording.begin(device, stream)
+    finally:
+        if undo is not None:
+            undo()
+
+
 def test_torch_pool(torch: FakeTorch) -> None:
-    first, second = _recording.begin(0, 100), _recording.begin(1, 100)
+    first, second = begin(0, 100), begin(1, 100)
     assert first is not None
     assert second is not None
     second.end()
@@ -147,7 +174,7 @@ def test_torch_pool(torch: FakeTorch) -> None:
     first.release()  # nothing more
     assert sorted(torch.pools.values()) == [0, 1]
     second.release()
-    assert torch.events == [
+    assert [event for event in torch.events if event[0] != "external"] == [
         "forget", ("begin", 0, (0, 1)), "forget", ("begin", 1, (0, 2)),
         "forget", ("end", 1, (0, 2)), "forget", ("end", 0, (0, 1)),
         ("release", 0, (0, 1)), ("release", 1, (0, 2)),
@@ -155,8 +182,9 @@ def test_torch_pool(torch: FakeTorch) -> None:
 
 
 def test_torch_that_is_not_used_yet(torch: FakeTorch) -> None:
+    assert _streams.enter(0, 0) is None
     torch.initialized = False
-    assert _recording.begin(0, 100) is None
+    assert _recording.begin(0, 0) is None
     assert not torch.initialized
 
 
@@ -164,7 +192,7 @@ def test_older_torch(torch: FakeTorch, monkeypatch: pytest.MonkeyPatch) -> None:
     old = FakeTorch(by_stream=True)
     end = old._C._cuda_endAllocateCurrentStreamToPool
     monkeypatch.setitem(sys.modules, "torch", old)
-    recording = _recording.begin(0, 100)
+    recording = begin(0, 100)
     assert recording is not None
     assert old.allocating == [(0, 1)]
     assert end is not None
@@ -176,12 +204,12 @@ def test_older_torch(torch: FakeTorch, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_torch_without_pools(torch: FakeTorch) -> None:
     del torch._C._cuda_releasePool
     with pytest.raises(UnsupportedError, match=r"torch 2.11.0 has no .*releasePool"):
-        _recording.begin(0, 100)
-    assert torch.events == []
+        begin(0, 100)
+    assert torch.allocating == []
 
 
 def test_cupy_pool(cupy: FakeCuPy) -> None:
-    recording = _recording.begin(1, 100)
+    recording = begin(1, 100)
     assert recording is not None
     pointer = cupy.allocator(512)
     ((size, thread),) = cupy.allocations
@@ -198,7 +226,7 @@ def test_cupy_pool(cupy: FakeCuPy) -> None:
 
 
 def test_cupy_without_memory(cupy: FakeCuPy) -> None:
-    recording = _recording.begin(0, 100)
+    recording = begin(0, 100)
     assert recording is not None
     with pytest.raises(MemoryError, match="no more"):
         cupy.allocator(1 << 40)
@@ -216,6 +244,6 @@ def test_a_failure_in_the_second_ends_the_first(
 
     monkeypatch.setattr(cupy.cuda, "MemoryPool", fail)
     with pytest.raises(RuntimeError, match="no pool"):
-        _recording.begin(0, 100)
+        begin(0, 100)
     assert torch.allocating == []
     assert list(torch.pools.values()) == [0]

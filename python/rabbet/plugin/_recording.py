@@ -7,11 +7,11 @@ that live as long as the graph, and that nothing else takes memory from.
 from __future__ import annotations
 
 import contextlib
-import sys
 import threading
 from typing import Any, Protocol
 
 from .._errors import UnsupportedError
+from ._streams import libraries
 
 
 class _Pool(Protocol):
@@ -117,16 +117,15 @@ class Recording:
 
 def begin(device: int, stream: int) -> Recording | None:
     """Pools for this thread's allocations from now on; None: no library is loaded
-    that would allocate. The stream is current in these libraries."""
+    that would allocate. The stream is current in these libraries, by
+    _streams.enter."""
     recording = Recording()
-    torch, cupy = sys.modules.get("torch"), sys.modules.get("cupy")
+    torch, cupy = libraries()
     try:
         # Plugins are run before they are recorded: who uses torch has begun to.
-        if hasattr(getattr(torch, "_C", None), "_cuda_getCurrentRawStream"):
-            assert torch is not None
-            if torch.cuda.is_initialized():
-                recording.pools.append(_TorchPool(torch, device))
-        if hasattr(getattr(cupy, "cuda", None), "using_allocator"):
+        if torch is not None and torch.cuda.is_initialized():
+            recording.pools.append(_TorchPool(torch, device))
+        if cupy is not None:
             recording.pools.append(_CuPyPool(cupy, device))
     except BaseException:
         recording.end()

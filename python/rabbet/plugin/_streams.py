@@ -47,7 +47,7 @@ class _CuPy:
     """CuPy's current stream."""
 
     def __init__(self, cupy: Any) -> None:
-        self.cuda = cupy.cuda
+        self.cupy, self.cuda = cupy, cupy.cuda
         self.current = cupy.cuda.get_current_stream
         self.known: dict[tuple[int, int], Any] = {}
 
@@ -73,6 +73,7 @@ class _CuPy:
 
 _torch: _Torch | None = None
 _cupy: _CuPy | None = None
+_unusable: Any = None  # a CuPy that is for other drivers, say
 
 
 def _find_torch() -> _Torch | None:
@@ -86,12 +87,29 @@ def _find_torch() -> _Torch | None:
 
 
 def _find_cupy() -> _CuPy | None:
-    """None while CuPy is not imported, or being imported."""
-    global _cupy
+    """None while CuPy is not imported, or being imported, or cannot work here."""
+    global _cupy, _unusable
     cupy = sys.modules.get("cupy")
-    if hasattr(getattr(cupy, "cuda", None), "get_current_stream"):
-        _cupy = _CuPy(cupy)
-    return _cupy
+    if cupy is _unusable or not hasattr(
+        getattr(cupy, "cuda", None), "get_current_stream"
+    ):
+        return None
+    found = _CuPy(cupy)
+    try:
+        found.handle(-1)
+    except Exception:  # whoever uses it is told
+        _unusable = cupy
+        return None
+    _cupy = found
+    return found
+
+
+def libraries() -> tuple[Any, Any]:
+    """torch and CuPy as modules, as far as `enter` found them."""
+    return (
+        None if _torch is None else _torch.torch,
+        None if _cupy is None else _cupy.cupy,
+    )
 
 
 def enter(device: int, stream: int) -> Undo | None:

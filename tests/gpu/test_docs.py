@@ -1,0 +1,176 @@
+"""docs/cuda.md says what is so: its marked blocks run, in order and in one namespace;
+the mistakes that it lists have the messages that it quotes."""
+
+from __future__ import annotations
+
+import re
+import types
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import rabbet as trt
+import rabbet.plugin as trtp
+from rabbet import _rabbet
+from tests.python.plugins import call, new_id, random
+from tests.python.test_docs import _matches
+
+from . import cuda_driver
+from .test_arrays import OnlyDLPack, make_model
+
+pytestmark = pytest.mark.skipif(
+    not cuda_driver.available(), reason="no GPU and no stand-in for one"
+)
+
+DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "cuda.md"
+TEXT = DOCUMENT.read_text() if DOCUMENT.exists() else ""
+BLOCK = re.compile(
+    r"^<!-- run on a GPU(?:: (?P<modules>[\w, ]+))? -->\n```python\n(?P<code>.*?)^```$",
+    re.M | re.S,
+)
+
+
+def run_blocks(with_modules: bool) -> None:
+    module = types.ModuleType("document_cuda")
+    for block in BLOCK.finditer(TEXT):
+        if bool(block["modules"]) is not with_modules:
+            continue
+        lines = TEXT[: block.start("code")].count("\n")
+        code = compile("\n" * lines + block["code"], str(DOCUMENT), "exec")
+        exec(code, module.__dict__)
+    # The operators stay registered and hold the namespace; not so its models.
+    module.__dict__.pop("model", None)
+
+
+def test_every_block_is_run() -> None:
+    assert len(list(BLOCK.finditer(TEXT))) == TEXT.count("<!-- run on a GPU") == 3
+
+
+def test_blocks() -> None:
+    run_blocks(with_modules=False)
+
+
+def test_blocks_with_torch() -> None:
+    torch = pytest.importorskip("torch")
+    if not torch.cuda.is_available():
+        pytest.skip("torch sees no GPU")
+    run_blocks(with_modules=True)
+
+
+# ---- Mistakes ----
+
+
+def one_layer(register_body: Any = None, **functions: Any) -> trt.Model:
+    """A model on CUDA of one plugin layer with the given impl or aot_impl."""
+    plugin_id = new_id("mistake")
+
+    @trtp.register(plugin_id)
+    def describe(x: trtp.TensorDesc) -> trtp.TensorDesc:
+        return x.like()
+
+    options = functions.pop("options", {})
+    for name, function in functions.items():
+        getattr(trtp, name)(plugin_id, **options)(function)
+    network = trt.Builder().create_network()
+    x = network.add_input("x", trt.float32, (4, 8))
+    network.mark_output(network.add_plugin(call(plugin_id)(x)).get_output(0))
+    return trt.compile(network, device="cuda")
+
+
+def numpy_in_impl() -> None:
+    def f(x, outputs):
+        np.asarray(x)
+
+    one_layer(impl=f)(random(4, 8))
+
+
+def for_the_cpu_alone() -> None:
+    one_layer(impl=lambda x, outputs: None, options={"device": "cpu"})
+
+
+def our_array(model: trt.Model) -> Any:
+    return _rabbet.device_array(model.engine, int(trt.float32), (3, 8))
+
+
+def another_gpu() -> None:
+    model = make_model()
+    model(OnlyDLPack(our_array(model), device=1))
+
+
+def gpu_array_for_the_cpu() -> None:
+    make_model("cpu")(our_array(make_model()))
+
+
+def out_of_jax() -> None:
+    model = make_model()
+    x = OnlyDLPack(our_array(model))
+    with pytest.MonkeyPatch.context() as patch:
+        jax = types.ModuleType("jax")
+        jax.Array = OnlyDLPack  # type: ignore[attr-defined]
+        patch.setitem(__import__("sys").modules, "jax", jax)
+        model(x, out=(x, x))
+
+
+def capturable_as_text() -> None:
+    trtp.impl("example::any", capturable="yes")  # type: ignore[arg-type]
+
+
+PTX = ".visible .entry scale(\n.param .u64 a,\n.param .u32 b,\n.param .u64 c\n) { ret; }"
+
+
+def kernel(*args: Any, code: Any = PTX, block: int = 32) -> trt.Model:
+    def f(x, outputs):
+        launch = trtp.KernelLaunchParams(grid_x=1, block_x=block)
+        return trtp.Kernel("scale", code, launch, [x, *args, outputs[0]])
+
+    return one_layer(aot_impl=f)
+
+
+def an_argument_too_few() -> None:
+    kernel()
+
+
+def another_size() -> None:
+    kernel(trtp.SymInt16(3))
+
+
+def a_large_block() -> None:
+    source = 'extern "C" __global__ void scale(const float* x, int n, float* y) {}'
+    kernel(1, code=cuda_driver.compile_code(source), block=2048)(random(4, 8))
+
+
+def another_architecture() -> None:
+    kernel(1, code={"sm_999": b"\x7fELF none"})
+
+
+MISTAKES = [
+    numpy_in_impl,
+    for_the_cpu_alone,
+    another_gpu,
+    gpu_array_for_the_cpu,
+    out_of_jax,
+    capturable_as_text,
+    an_argument_too_few,
+    another_size,
+    a_large_block,
+    another_architecture,
+]
+
+
+def test_the_mistakes_have_the_errors_that_are_quoted() -> None:
+    rows = re.findall(
+        r"^\| .*? \| `(.*?)` \| .*? \|$", TEXT.split("## Mistakes people make")[1], re.M
+    )
+    errors: dict[str, str] = {}
+    for mistake in MISTAKES:
+        try:
+            mistake()
+        except Exception as error:
+            errors[mistake.__name__] = str(error)
+    assert [m.__name__ for m in MISTAKES if m.__name__ not in errors] == []
+    unknown = [row for row in rows if not any(_matches(row, e) for e in errors.values())]
+    assert not unknown, "\n".join([*unknown, "", *errors.values()])
+    silent = {n: e for n, e in errors.items() if not any(_matches(r, e) for r in rows)}
+    assert not silent
+    assert len(rows) == len(MISTAKES)
