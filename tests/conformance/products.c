@@ -170,7 +170,7 @@ static void matrix_multiply_integers(conformance_t* t) {
 const conformance_family_t conformance_products[] = {
     {"convolution", 80, convolution},
     {"pooling", 80, pooling},
-    {"pooling_modes", 100, pooling_modes},
+    {"pooling_modes", 40, pooling_modes},
     {"matrix_multiply", 120, matrix_multiply},
     {"matrix_multiply_integers", 10, matrix_multiply_integers},
     {0},
