@@ -2,6 +2,7 @@
 // the same, and the plan keeps the algorithm that was chosen.
 #include "build_check.h"
 #include "cuda_stand_in/stand_in.h"
+#include "device/device.h"
 
 #define SYSTEM rabbet_allocator_system()
 
@@ -175,6 +176,46 @@ static void failing_call(void** state) {
   unmake(&made);
 }
 
+// Addresses that a caller gives may be aligned to elements alone.
+static void unaligned_addresses(void** state) {
+  (void)state;
+  made_t made;
+  rabbet_context_t* context = NULL;
+  rabbet_device_t* device = NULL;
+  char* memory[2];
+  float output[2 * 5 * 8];
+  sample(&made);
+  const rabbet_network_t* network = made.net.network;
+  const rabbet_view_t* x = &made.oracle->views[network->inputs.data[0]->id];
+  RABBET_EXPECT_OK(rabbet_device_create("cuda", SYSTEM, &device));
+  RABBET_EXPECT_OK(rabbet_context_create(made.built.engine, SYSTEM, &context));
+  for (int i = 0; i < 2; ++i) {
+    RABBET_EXPECT_OK(
+        device->vtable->allocate(device, 1024, (void**)&memory[i]));
+    RABBET_EXPECT_OK(rabbet_context_set_address(context, (size_t)i,
+                                                memory[i] + sizeof(float)));
+  }
+  RABBET_EXPECT_OK(
+      device->vtable->copy_to_device(device, memory[0] + sizeof(float), x->data,
+                                     2 * 5 * 12 * sizeof(float), NULL));
+  for (int i = 0; i < 2; ++i) {
+    stand_in()->clear_log();
+    RABBET_EXPECT_OK(rabbet_context_execute(context, NULL));
+    assert_int_equal(stand_in()->calls("cublasLtMatmulAlgoGetHeuristic"),
+                     i == 0);
+    RABBET_EXPECT_OK(device->vtable->copy_to_host(
+        device, output, memory[1] + sizeof(float), sizeof(output), NULL));
+    RABBET_EXPECT_OK(device->vtable->synchronize(device, NULL));
+    check_equal(&made.oracle->views[network->outputs.data[0]->id], output, TF32,
+                "y");
+  }
+  rabbet_context_destroy(context);
+  for (int i = 0; i < 2; ++i)
+    device->vtable->free(device, memory[i]);
+  rabbet_device_release(device);
+  unmake(&made);
+}
+
 // One line says what is missing and how to get it.
 static void missing_library(void** state) {
   (void)state;
@@ -202,9 +243,8 @@ static void missing_library(void** state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(fused),
-      cmocka_unit_test(kept_algorithm),
-      cmocka_unit_test(failing_call),
+      cmocka_unit_test(fused),           cmocka_unit_test(kept_algorithm),
+      cmocka_unit_test(failing_call),    cmocka_unit_test(unaligned_addresses),
       cmocka_unit_test(missing_library),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

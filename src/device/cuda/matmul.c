@@ -55,6 +55,8 @@ struct rabbet_kernel_state_t {
   matmul_setup_t setup;
   rabbet_matmul_shape_t shape;
   cublasLtMatmulAlgo_t algorithm;
+  cublasLtMatmulAlgo_t loose;  // for addresses aligned to elements alone
+  bool has_loose;              // asked for with the first such addresses
   size_t workspace;
   size_t element;  // bytes
   float alpha, beta;
@@ -169,13 +171,24 @@ static int32_t matmul_hash(const cublasLtMatmulAlgo_t* algorithm) {
                    TACTIC_ALGORITHM);
 }
 
-// The alignment that all addresses of a loop have, if the first has 16.
+// What an algorithm may ask for.
+typedef struct matmul_limits_t {
+  uint64_t workspace;
+  uint32_t alignment;  // of addresses, in bytes
+  size_t element;
+} matmul_limits_t;
+
+static matmul_limits_t matmul_limits(size_t element) {
+  return (matmul_limits_t){MATMUL_WORKSPACE, MATMUL_ALIGNMENT, element};
+}
+
+// The alignment that all addresses of a loop have, if the first has `least`.
 static uint32_t matmul_alignment(
-    const rabbet_matmul_shape_t* shape, size_t element,
+    const rabbet_matmul_shape_t* shape, const matmul_limits_t* limits,
     int64_t (*stride)(const rabbet_matmul_axis_t*)) {
-  uint64_t bits = MATMUL_ALIGNMENT;
+  uint64_t bits = limits->alignment;
   for (int i = 0; i < shape->loop_count; ++i)
-    bits |= (uint64_t)stride(&shape->loops[i]) * element;
+    bits |= (uint64_t)stride(&shape->loops[i]) * limits->element;
   return (uint32_t)(bits & -bits);
 }
 static int64_t matmul_axis_a(const rabbet_matmul_axis_t* axis) {
@@ -190,18 +203,18 @@ static int64_t matmul_axis_y(const rabbet_matmul_axis_t* axis) {
 
 static rabbet_status_t matmul_prefer(const rabbet_cublaslt_t* library,
                                      const rabbet_matmul_shape_t* shape,
-                                     size_t element,
+                                     const matmul_limits_t* limits,
                                      cublasLtMatmulPreference_t preference) {
-  uint64_t workspace = MATMUL_WORKSPACE;
-  uint32_t y = matmul_alignment(shape, element, matmul_axis_y);
+  uint64_t workspace = limits->workspace;
+  uint32_t y = matmul_alignment(shape, limits, matmul_axis_y);
   const struct {
     int attribute;
     uint32_t alignment;
   } rows[] = {
       {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES,
-       matmul_alignment(shape, element, matmul_axis_b)},
+       matmul_alignment(shape, limits, matmul_axis_b)},
       {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
-       matmul_alignment(shape, element, matmul_axis_a)},
+       matmul_alignment(shape, limits, matmul_axis_a)},
       {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, y},
       {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, y},
   };
@@ -217,7 +230,7 @@ static rabbet_status_t matmul_prefer(const rabbet_cublaslt_t* library,
 // The library's first choices; *out_count 0 if it has none.
 static rabbet_status_t matmul_choices(const matmul_setup_t* setup,
                                       const rabbet_matmul_shape_t* shape,
-                                      size_t element, int wish,
+                                      const matmul_limits_t* limits, int wish,
                                       cublasLtMatmulHeuristicResult_t* out,
                                       int* out_count) {
   const rabbet_cublaslt_t* library = setup->library;
@@ -226,7 +239,7 @@ static rabbet_status_t matmul_choices(const matmul_setup_t* setup,
   *out_count = 0;
   RABBET_RETURN_IF_ERROR(
       RABBET_CUBLASLT(library, cublasLtMatmulPreferenceCreate, (&preference)));
-  rabbet_status_t status = matmul_prefer(library, shape, element, preference);
+  rabbet_status_t status = matmul_prefer(library, shape, limits, preference);
   if (rabbet_is_ok(status)) {
     cublasStatus_t result = library->cublasLtMatmulAlgoGetHeuristic(
         library->handle, setup->desc, setup->b, setup->a, setup->y, setup->y,
@@ -323,15 +336,17 @@ static rabbet_status_t matmul_offer_type(const matmul_offer_t* offer,
                                          rabbet_dtype_t dtype) {
   cublasLtMatmulHeuristicResult_t choices[MATMUL_MAX_CHOICES];
   int count = 0;
+  const matmul_limits_t limits =
+      matmul_limits((size_t)rabbet_dtype_bits(dtype) / 8);
   bool tf32 = dtype == RABBET_DTYPE_FLOAT && offer->propose->tf32;
   if (rabbet_cublaslt_type(dtype) < 0) return rabbet_ok();
   matmul_setup_t setup;
   rabbet_status_t status = matmul_setup(offer->library, &offer->shape,
                                         &offer->epilogue, dtype, tf32, &setup);
   if (rabbet_is_ok(status))
-    status = matmul_choices(
-        &setup, &offer->shape, (size_t)rabbet_dtype_bits(dtype) / 8,
-        matmul_wish(offer->propose->optimization_level), choices, &count);
+    status = matmul_choices(&setup, &offer->shape, &limits,
+                            matmul_wish(offer->propose->optimization_level),
+                            choices, &count);
   matmul_tensors(offer, dtype);
   for (int i = 0; rabbet_is_ok(status) && i < count; ++i) {
     char name[40];
@@ -521,9 +536,9 @@ static rabbet_status_t matmul_choose(matmul_kernel_t* kernel,
   cublasLtMatmulHeuristicResult_t choices[MATMUL_MAX_CHOICES];
   int count = 0, chosen = 0;
   if (matmul_use_kept(kernel, state)) return rabbet_ok();
-  RABBET_RETURN_IF_ERROR(matmul_choices(&state->setup, &state->shape,
-                                        state->element, MATMUL_MAX_CHOICES,
-                                        choices, &count));
+  const matmul_limits_t limits = matmul_limits(state->element);
+  RABBET_RETURN_IF_ERROR(matmul_choices(&state->setup, &state->shape, &limits,
+                                        MATMUL_MAX_CHOICES, choices, &count));
   if (count == 0)
     return RABBET_STATUS(
         RABBET_STATUS_UNSUPPORTED,
@@ -622,25 +637,43 @@ static rabbet_status_t matmul_bind_bias(rabbet_kernel_state_t* state,
                     &state->bias_address, sizeof(state->bias_address));
 }
 
-static rabbet_status_t matmul_check_addresses(
-    const matmul_kernel_t* kernel, const rabbet_kernel_state_t* state,
-    const rabbet_kernel_call_t* call) {
+// The algorithm was chosen for aligned addresses, as the engine's own are. With
+// others, which a caller may give, the first that can do with them is taken; it
+// has the workspace that there is.
+static rabbet_status_t matmul_loosen(const matmul_kernel_t* kernel,
+                                     rabbet_kernel_state_t* state) {
+  const matmul_limits_t limits = {state->workspace, (uint32_t)state->element,
+                                  state->element};
+  cublasLtMatmulHeuristicResult_t choice;
+  int count = 0;
+  if (state->has_loose) return rabbet_ok();
+  RABBET_RETURN_IF_ERROR(matmul_choices(&state->setup, &state->shape, &limits,
+                                        1, &choice, &count));
+  if (count == 0)
+    return RABBET_STATUS(RABBET_STATUS_INVALID_ARGUMENT,
+                         "product '%s': a tensor's address is not a multiple "
+                         "of %d, and cuBLASLt has no algorithm for that",
+                         kernel->node.node->name, MATMUL_ALIGNMENT);
+  state->loose = choice.algo;
+  state->has_loose = true;
+  return rabbet_ok();
+}
+
+static bool matmul_is_aligned(const rabbet_kernel_state_t* state,
+                              const rabbet_kernel_call_t* call) {
   uintptr_t bits = (uintptr_t)call->inputs[state->a_index] |
                    (uintptr_t)call->inputs[state->b_index] |
                    (uintptr_t)call->outputs[0];
   if (state->c_index >= 0) bits |= (uintptr_t)call->inputs[state->c_index];
   if (state->bias_index >= 0)
     bits |= (uintptr_t)call->inputs[state->bias_index];
-  if ((bits & (MATMUL_ALIGNMENT - 1)) == 0) return rabbet_ok();
-  return RABBET_STATUS(RABBET_STATUS_INVALID_ARGUMENT,
-                       "product '%s': a tensor's address is not a multiple of "
-                       "%d; give the engine memory that is",
-                       kernel->node.node->name, MATMUL_ALIGNMENT);
+  return (bits & (MATMUL_ALIGNMENT - 1)) == 0;
 }
 
 static rabbet_status_t matmul_run(const matmul_kernel_t* kernel,
                                   const rabbet_kernel_state_t* state,
                                   const rabbet_kernel_call_t* call,
+                                  const cublasLtMatmulAlgo_t* algorithm,
                                   const rabbet_matmul_axis_t* at) {
   const matmul_setup_t* setup = &state->setup;
   const rabbet_cublaslt_t* library = kernel->library;
@@ -655,8 +688,8 @@ static rabbet_status_t matmul_run(const matmul_kernel_t* kernel,
   return RABBET_CUBLASLT(
       library, cublasLtMatmul,
       (library->handle, setup->desc, &state->alpha, b, setup->b, a, setup->a,
-       &state->beta, c, setup->y, y, setup->y, &state->algorithm,
-       call->workspace, state->workspace, call->stream));
+       &state->beta, c, setup->y, y, setup->y, algorithm, call->workspace,
+       state->workspace, call->stream));
 }
 
 static rabbet_status_t matmul_enqueue(rabbet_kernel_t* base,
@@ -665,11 +698,14 @@ static rabbet_status_t matmul_enqueue(rabbet_kernel_t* base,
   const matmul_kernel_t* kernel = (const matmul_kernel_t*)base;
   const rabbet_matmul_shape_t* shape = &state->shape;
   int64_t turns = rabbet_matmul_turns(shape);
-  RABBET_RETURN_IF_ERROR(matmul_check_addresses(kernel, state, call));
+  bool aligned = matmul_is_aligned(state, call);
   RABBET_RETURN_IF_ERROR(matmul_bind_bias(state, call));
+  if (!aligned) RABBET_RETURN_IF_ERROR(matmul_loosen(kernel, state));
+  const cublasLtMatmulAlgo_t* algorithm =
+      aligned ? &state->algorithm : &state->loose;
   for (int64_t turn = 0; turn < turns; ++turn) {
     rabbet_matmul_axis_t at = rabbet_matmul_turn(shape, turn);
-    RABBET_RETURN_IF_ERROR(matmul_run(kernel, state, call, &at));
+    RABBET_RETURN_IF_ERROR(matmul_run(kernel, state, call, algorithm, &at));
   }
   return rabbet_ok();
 }
