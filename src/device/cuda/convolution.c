@@ -253,6 +253,10 @@ static rabbet_status_t convolution_offer_all(const convolution_offer_t* offer) {
           .library = offer->library,
           .tensors = offer->tensors,
           .dtype = types[i],
+          // Tensor cores' kernels turn what is LINEAR before they begin.
+          .is_unlikely =
+              formats[k] == RABBET_FORMAT_LINEAR &&
+              (types[i] != RABBET_DTYPE_FLOAT || offer->propose->tf32),
       }));
     }
   }

@@ -47,9 +47,12 @@ struct rabbet_kernel_state_t {
 // ---- Proposing -------------------------------------------------------------
 
 // Without tuning the first engine that works is taken; it is looked for among
-// several.
-static size_t offer_wish(int level) {
-  return level == 0 ? 16 : level <= 2 ? 3 : level <= 4 ? 6 : 16;
+// several. Each costs compiling to try, often hundreds of milliseconds.
+static size_t offer_wish(const rabbet_cudnn_offer_t* offer) {
+  int level = offer->propose->optimization_level;
+  size_t wish = level == 0 ? 16 : level <= 2 ? 2 : level <= 3 ? 4 : 6;
+  if (level >= 5) return 16;
+  return offer->is_unlikely && level > 0 ? 1 : wish;
 }
 
 // Whether the engine can make a plan; not all that heuristics name can.
@@ -97,8 +100,7 @@ static rabbet_status_t offer_choices(const rabbet_cudnn_offer_t* offer,
                                      rabbet_cudnn_graph_t* graph,
                                      cudnnHandle_t handle) {
   bool tf32 = offer->dtype == RABBET_DTYPE_FLOAT && offer->propose->tf32;
-  const rabbet_cudnn_wish_t wish = {
-      offer->dtype, tf32, offer_wish(offer->propose->optimization_level)};
+  const rabbet_cudnn_wish_t wish = {offer->dtype, tf32, offer_wish(offer)};
   rabbet_cudnn_choices_t choices;
   RABBET_RETURN_IF_ERROR(rabbet_cudnn_choices(graph, &wish, &choices));
   rabbet_status_t status = offer_list(offer, handle, tf32, &choices);

@@ -53,6 +53,7 @@ typedef struct rabbet_cudnn_offer_t {
   rabbet_cudnn_t* library;
   const rabbet_type_format_t* tensors;  // of the boundary
   rabbet_dtype_t dtype;                 // the tensors'
+  bool is_unlikely;                     // to be the best: one engine will do
 } rabbet_cudnn_offer_t;
 
 // Offers the engines that the library has for the group in these types and
