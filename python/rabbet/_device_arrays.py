@@ -133,8 +133,11 @@ class Maker(Protocol):
     def make(self, index: int, shape: tuple[int, ...]) -> tuple[Any, int]:
         """An array for an output, and its address."""
 
+    def wait(self, stream: int) -> None:
+        """The run is enqueued on the stream."""
+
     def finish(self, array: Any) -> Any:
-        """What the caller gets of it, once the run is enqueued."""
+        """What the caller gets of an array, after `wait`."""
 
     def move(self, array: Any) -> Any:
         """A copy on the GPU of a NumPy array: an output whose shape the run told."""
@@ -151,6 +154,9 @@ class CuPyMaker:
 
         array = cupy.empty(shape, storage_type(self.outputs[index].dtype))
         return array, array.data.ptr
+
+    def wait(self, stream: int) -> None:
+        """CuPy's arrays are ordered by its current stream."""
 
     def finish(self, array: Any) -> Any:
         return array
@@ -169,11 +175,10 @@ class DLPackMaker:
         self,
         engine: ICudaEngine,
         outputs: Sequence[IoInfo],
-        stream: int,
         value: Any,
         exporter: Callable[[Any], Any] | None,
     ) -> None:
-        self.engine, self.outputs, self.stream = engine, outputs, stream
+        self.engine, self.outputs = engine, outputs
         self.value, self.exporter = value, exporter
 
     def make(self, index: int, shape: tuple[int, ...]) -> tuple[Any, int]:
@@ -181,9 +186,12 @@ class DLPackMaker:
         array = _rabbet.device_array(self.engine, int(dtype), shape)
         return array, array.data_ptr
 
+    def wait(self, stream: int) -> None:
+        """Who reads the outputs next, on which stream, and who writes the inputs, is
+        not known: nothing may be under way."""
+        _rabbet.synchronize(self.engine, stream)
+
     def finish(self, array: Any) -> Any:
-        # The consumer's stream is not known, so that nothing may be under way.
-        _rabbet.synchronize(self.engine, self.stream)
         return array if self.exporter is None else self.exporter(array)
 
     def move(self, array: Any) -> Any:

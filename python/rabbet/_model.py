@@ -61,6 +61,10 @@ class Model(_rabbet.Runner):
     the right type and row-major is used in place; another layout is copied; a
     wrong type is an error. The result is a fresh array of the inputs' kind, or
     with several outputs a named tuple of them; out= takes arrays to fill.
+
+    On a GPU, arrays of torch, CuPy, JAX and others on that GPU are taken there, and
+    so are outputs; runs are recorded into CUDA graphs and replayed unless graphs is
+    False.
     """
 
     _engine: ICudaEngine

@@ -416,15 +416,22 @@ rabbet_plugin_capture_t rabbet_py_plugin_capture(
   return ((const rabbet_py_state_t*)call->state)->capture;
 }
 
+// What a collection frees may be what cannot be freed while a thread records.
+// The GIL guards the count.
+static void rabbet_py_hold_collector(bool hold) {
+  static int holders, collects;
+  if (hold && holders++ == 0) collects = PyGC_Disable();
+  if (!hold && --holders == 0 && collects) PyGC_Enable();
+}
+
 rabbet_status_t rabbet_py_plugin_enqueue_captured(
     void* self, const rabbet_plugin_call_t* call, void** out_kept) {
   (void)self;
   PyObject* kept = NULL;
   PyGILState_STATE gil = PyGILState_Ensure();
-  // What a collection frees may be what cannot be freed in a recording.
-  int collects = PyGC_Disable();
+  rabbet_py_hold_collector(true);
   rabbet_status_t status = rabbet_py_plugin_run(call, true, &kept);
-  if (collects) PyGC_Enable();
+  rabbet_py_hold_collector(false);
   PyGILState_Release(gil);
   *out_kept = kept;
   return status;

@@ -579,6 +579,14 @@ static rabbet_status_t rabbet_py_execute(PyObject* self, PyObject* args,
   return status;
 }
 
+// For libraries of which nothing is known but where their arrays lie.
+static int rabbet_py_wait(rabbet_py_lane_t* lane) {
+  unsigned long long stream = (unsigned long long)(uintptr_t)lane->stream;
+  PyObject* done = PyObject_CallMethod(lane->maker, "wait", "K", stream);
+  Py_XDECREF(done);
+  return done ? 0 : -1;
+}
+
 static PyObject* rabbet_py_run_lane(PyObject* self, PyObject* args,
                                     PyObject* kwargs, rabbet_py_lane_t* lane) {
   rabbet_py_runner_t* runner = (rabbet_py_runner_t*)self;
@@ -607,6 +615,7 @@ static PyObject* rabbet_py_run_lane(PyObject* self, PyObject* args,
   if (!rabbet_is_ok(status) || rabbet_py_callback_error) {
     return rabbet_py_run_result(status);
   }
+  if (lane->maker && rabbet_py_wait(lane)) return NULL;
   if (given) return Py_NewRef(out);
   if (rabbet_py_told_outputs(self, lane)) return NULL;
   return rabbet_py_results(runner, lane);

@@ -151,6 +151,25 @@ def test_out(model: trt.Model) -> None:
     np.testing.assert_array_equal(host, -value)
 
 
+def test_runs_with_arrays_of_unknown_streams_are_waited_for(
+    model: trt.Model, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With out=, too: the inputs' owner may write them next."""
+    waited = []
+    real = _rabbet.synchronize
+
+    def synchronize(engine: Any, stream: int) -> None:
+        waited.append(stream)
+        real(engine, stream)
+
+    monkeypatch.setattr(_rabbet, "synchronize", synchronize)
+    x = on_gpu(model, random(*SHAPE))
+    y, z = on_gpu(model, random(*SHAPE)), on_gpu(model, random(*SHAPE))
+    model(x, out=(y, z))
+    model(x)
+    assert waited == [0, 0]
+
+
 def test_errors(model: trt.Model) -> None:
     value = random(*SHAPE)
     x = on_gpu(model, value)

@@ -80,6 +80,8 @@ def _find_torch() -> _Torch | None:
     """None while torch is not imported, or being imported, or knows no CUDA."""
     global _torch
     torch = sys.modules.get("torch")
+    if torch is None:
+        return None
     native = getattr(torch, "_C", None)
     if hasattr(native, "_cuda_getCurrentRawStream") and hasattr(torch, "cuda"):
         _torch = _Torch(torch)
@@ -90,9 +92,9 @@ def _find_cupy() -> _CuPy | None:
     """None while CuPy is not imported, or being imported, or cannot work here."""
     global _cupy, _unusable
     cupy = sys.modules.get("cupy")
-    if cupy is _unusable or not hasattr(
-        getattr(cupy, "cuda", None), "get_current_stream"
-    ):
+    if cupy is None or cupy is _unusable:
+        return None
+    if not hasattr(getattr(cupy, "cuda", None), "get_current_stream"):
         return None
     found = _CuPy(cupy)
     try:
