@@ -21,6 +21,7 @@ typedef struct rabbet_py_state_t {
   const char* device;
   PyObject* where;  // (GPU, stream); NULL on the CPU
   rabbet_plugin_capture_t capture;
+  bool keeps;  // a call has kept tensors
   void* stream;
   int32_t tactic, threads;
 } rabbet_py_state_t;
@@ -187,9 +188,10 @@ static PyObject* rabbet_py_run_owner(void) {
 }
 
 // After a call that kept tensors: they hold the run's memory from now on.
-// Nothing can hold that of a timing run, so there it is an error.
-static int rabbet_py_state_give_up(rabbet_py_state_t* state) {
-  PyObject* owner = rabbet_py_run_owner();
+// Nothing can hold that of a timing run, or of a recording on trial, so there
+// it is an error.
+static int rabbet_py_state_give_up(rabbet_py_state_t* state, bool recorded) {
+  PyObject* owner = recorded ? NULL : rabbet_py_run_owner();
   if (!owner && PyErr_Occurred()) return -1;
   size_t count = state->input_count + state->output_count;
   Py_CLEAR(state->args);
@@ -369,7 +371,7 @@ static rabbet_status_t rabbet_py_call_failed(rabbet_py_state_t* state,
   PyErr_Fetch(&type, &value, &traceback);
   PyErr_NormalizeException(&type, &value, &traceback);
   if (recorded) rabbet_py_keep_interrupt(value);
-  if (state->args && rabbet_py_state_give_up(state)) PyErr_Clear();
+  if (state->args && rabbet_py_state_give_up(state, recorded)) PyErr_Clear();
   PyErr_Restore(type, value, traceback);
   return rabbet_py_status_from_exception();
 }
@@ -380,7 +382,9 @@ static rabbet_status_t rabbet_py_plugin_run(const rabbet_plugin_call_t* call,
                                             PyObject** out_kept) {
   rabbet_py_state_t* state = call->state;
   PyObject* result = NULL;
-  if (rabbet_py_call_refresh(state, call) == 0) {
+  if (recorded && state->keeps) {
+    rabbet_py_reject_kept();
+  } else if (rabbet_py_call_refresh(state, call) == 0) {
     result = rabbet_py_call_function(state, recorded, out_kept);
   }
   bool fine = result && Py_IsNone(result);
@@ -391,11 +395,13 @@ static rabbet_status_t rabbet_py_plugin_run(const rabbet_plugin_call_t* call,
     return rabbet_ok();
   }
   if (result && !fine) rabbet_py_reject_result(result);
+  if (kept) state->keeps = true;
   if (kept && recorded) rabbet_py_reject_kept();
   Py_XDECREF(result);
   if (PyErr_Occurred()) return rabbet_py_call_failed(state, recorded);
-  return rabbet_py_state_give_up(state) ? rabbet_py_status_from_exception()
-                                        : rabbet_ok();
+  return rabbet_py_state_give_up(state, false)
+             ? rabbet_py_status_from_exception()
+             : rabbet_ok();
 }
 
 rabbet_status_t rabbet_py_plugin_enqueue(void* self,

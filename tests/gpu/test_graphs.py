@@ -199,17 +199,39 @@ def test_not_recorded(body: Any, capturable: bool | None, reason: str | None) ->
         assert reason in line
 
 
-def test_what_keeps_a_tensor_is_not_recorded() -> None:
+@pytest.mark.parametrize("capturable", [True, None])
+def test_what_keeps_a_tensor_is_not_recorded(capturable: bool | None) -> None:
+    """Nor is it tried, on memory that would be gone."""
+    recorded: list[bool] = []
+    kept: list[Any] = []
+
     def keep(plugin: Plugin, x: Any, outputs: Any, stream: int) -> None:
+        recorded.append(is_recording(stream))
         kept.append(x)
 
-    kept: list[Any] = []
-    plugin = Plugin(keep, capturable=True)
+    plugin = Plugin(keep, capturable=capturable)
     model = plugin.model()
     check(model)
     assert model.graph_info.other_steps == 1
+    assert not any(recorded)
     (line,) = plugin.log.about_graphs()
     assert "kept a Tensor" in line
+    kept.clear()
+
+
+def test_what_keeps_a_tensor_of_a_recording_gets_nothing() -> None:
+    kept: list[Any] = []
+
+    def keep(plugin: Plugin, x: Any, outputs: Any, stream: int) -> None:
+        if is_recording(stream):
+            kept.append(x)
+
+    plugin = Plugin(keep)
+    model = plugin.model()
+    check(model)
+    assert model.graph_info.other_steps == 1
+    with pytest.raises(RuntimeError, match="its memory is gone"):
+        kept[0].__dlpack__()
     kept.clear()
 
 
