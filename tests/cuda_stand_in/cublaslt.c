@@ -213,6 +213,13 @@ EXPORT cublasStatus_t cublasLtMatmulPreferenceSetAttribute(
     size_t size) {
   cublasStatus_t status = refused("cublasLtMatmulPreferenceSetAttribute");
   if (status != CUBLAS_STATUS_SUCCESS) return status;
+  // Its algorithms all sum in FLOAT.
+  if (attribute == CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK)
+    return size == sizeof(uint32_t) ? CUBLAS_STATUS_SUCCESS
+                                    : CUBLAS_STATUS_INVALID_VALUE;
+  if (attribute == CUBLASLT_MATMUL_PREF_IMPL_MASK)
+    return size == sizeof(uint64_t) ? CUBLAS_STATUS_SUCCESS
+                                    : CUBLAS_STATUS_INVALID_VALUE;
   int at = attribute - CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES;
   if (attribute == CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES)
     return set(&preference->workspace, sizeof(preference->workspace), value,

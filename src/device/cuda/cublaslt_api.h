@@ -76,11 +76,18 @@ enum {
 typedef int cublasLtMatmulPreferenceAttributes_t;
 enum {
   CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES = 1,    // uint64_t
+  CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK = 3,  // uint32_t
   CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES = 5,  // uint32_t
   CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES = 6,
   CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES = 7,
   CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES = 8,
+  CUBLASLT_MATMUL_PREF_IMPL_MASK = 12,  // uint64_t
 };
+
+// Where partial sums of a split product meet.
+enum { CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE = 2 };
+// What an algorithm accumulates in.
+#define CUBLASLT_NUMERICAL_IMPL_FLAGS_ACCUMULATOR_16F (UINT64_C(1) << 8)
 
 typedef int cublasLtMatmulAlgoConfigAttributes_t;
 enum {

@@ -124,7 +124,8 @@ static bool plan_has_note(const plan_identity_t* identity, int note) {
   return false;
 }
 
-// Products are summed in FLOAT, and FLOAT is rounded to TF32 only by leave.
+// Products are summed in FLOAT, and FLOAT is rounded to TF32 only by leave. The
+// transforms of other algorithms round narrow types on the way.
 static bool plan_is_precise(const plan_identity_t* identity,
                             const rabbet_cudnn_wish_t* wish) {
   bool is_float = wish->dtype == RABBET_DTYPE_FLOAT;
@@ -132,6 +133,9 @@ static bool plan_is_precise(const plan_identity_t* identity,
     return false;
   if (is_float &&
       plan_has_note(identity, CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS))
+    return false;
+  if (!is_float && (plan_has_note(identity, CUDNN_NUMERICAL_NOTE_FFT) ||
+                    plan_has_note(identity, CUDNN_NUMERICAL_NOTE_WINOGRAD)))
     return false;
   return !is_float || wish->tf32 ||
          !plan_has_note(identity, CUDNN_NUMERICAL_NOTE_TENSOR_CORE);

@@ -206,10 +206,12 @@ static rabbet_status_t matmul_prefer(const rabbet_cublaslt_t* library,
                                      const matmul_limits_t* limits,
                                      cublasLtMatmulPreference_t preference) {
   uint64_t workspace = limits->workspace;
+  // Sums are in FLOAT, those of a split product as well, and rounded once.
+  uint64_t implementations = ~CUBLASLT_NUMERICAL_IMPL_FLAGS_ACCUMULATOR_16F;
   uint32_t y = matmul_alignment(shape, limits, matmul_axis_y);
   const struct {
     int attribute;
-    uint32_t alignment;
+    uint32_t value;
   } rows[] = {
       {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES,
        matmul_alignment(shape, limits, matmul_axis_b)},
@@ -217,11 +219,17 @@ static rabbet_status_t matmul_prefer(const rabbet_cublaslt_t* library,
        matmul_alignment(shape, limits, matmul_axis_a)},
       {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, y},
       {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, y},
+      {CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
+       CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE},
   };
   for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); ++i)
     RABBET_RETURN_IF_ERROR(RABBET_CUBLASLT(
         library, cublasLtMatmulPreferenceSetAttribute,
-        (preference, rows[i].attribute, &rows[i].alignment, sizeof(uint32_t))));
+        (preference, rows[i].attribute, &rows[i].value, sizeof(uint32_t))));
+  RABBET_RETURN_IF_ERROR(
+      RABBET_CUBLASLT(library, cublasLtMatmulPreferenceSetAttribute,
+                      (preference, CUBLASLT_MATMUL_PREF_IMPL_MASK,
+                       &implementations, sizeof(implementations))));
   return RABBET_CUBLASLT(library, cublasLtMatmulPreferenceSetAttribute,
                          (preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
                           &workspace, sizeof(workspace)));
