@@ -47,6 +47,10 @@ typedef struct rabbet_py_scope_t {
 // The stream of `where` (GPU, stream) becomes current in torch and CuPy, as far
 // as they are loaded; in a recording they allocate from memory of its own. -1
 // with an exception set; to be left then, too.
+// Keeps the GPU's context until Python ends: what plugins load into it, and
+// keep in their modules' variables, would go with the last engine. -1 with an
+// exception.
+int rabbet_py_hold_gpu(const char* device);
 int rabbet_py_scope_enter(rabbet_py_scope_t* scope, PyObject* where,
                           bool recorded);
 // Keeps an exception that is set, and may set one. What replays of a recording

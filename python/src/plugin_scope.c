@@ -1,7 +1,52 @@
 // Other libraries around a call of a plugin on a GPU: the engine's stream is
 // their current one, and what they allocate while a call is recorded lives as
 // long as the recording (rabbet.plugin._streams, rabbet.plugin._recording).
+#include "device/device.h"
 #include "python/src/plugin_adapter.h"
+
+// ---- The GPU's context -----------------------------------------------------
+
+enum { RABBET_PY_GPUS = 64 };
+static rabbet_device_t* rabbet_py_held[RABBET_PY_GPUS];
+
+static PyObject* rabbet_py_release_gpus(PyObject* module, PyObject* none) {
+  (void)module, (void)none;
+  for (int i = 0; i < RABBET_PY_GPUS; ++i) {
+    rabbet_device_release(rabbet_py_held[i]);
+    rabbet_py_held[i] = NULL;
+  }
+  Py_RETURN_NONE;
+}
+
+static PyMethodDef rabbet_py_release_function = {
+    "release_gpus", rabbet_py_release_gpus, METH_NOARGS, NULL};
+
+// Once: lets go of what is held when Python ends.
+static int rabbet_py_release_at_exit(void) {
+  static bool done;
+  if (done) return 0;
+  PyObject* module = PyImport_ImportModule("atexit");
+  PyObject* function = PyCFunction_New(&rabbet_py_release_function, NULL);
+  PyObject* result = module && function ? PyObject_CallMethod(
+                                              module, "register", "O", function)
+                                        : NULL;
+  Py_XDECREF(module);
+  Py_XDECREF(function);
+  Py_XDECREF(result);
+  done = result != NULL;
+  return done ? 0 : -1;
+}
+
+int rabbet_py_hold_gpu(const char* device) {
+  int id = (int)rabbet_py_dl_device(device).id;
+  if (id < 0 || id >= RABBET_PY_GPUS || rabbet_py_held[id]) return 0;
+  if (rabbet_py_release_at_exit()) return -1;
+  rabbet_status_t status = rabbet_device_create(
+      device, rabbet_allocator_system(), &rabbet_py_held[id]);
+  return rabbet_is_ok(status) ? 0 : rabbet_py_raise_int(status);
+}
+
+// ---- Functions around a call -----------------------------------------------
 
 // A function of the package, borrowed.
 static PyObject* rabbet_py_scope_function(const char* module_name,

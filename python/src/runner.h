@@ -50,7 +50,7 @@ typedef struct rabbet_py_lane_t {
   PyObject* maker;
   bool device_torch;  // a torch tensor on the GPU is among the inputs
   void* stream;       // that the producer of the first array on the GPU uses:
-                 // torch's, if there is one of torch
+                      // torch's, if there is one of torch
   bool has_stream;
 } rabbet_py_lane_t;
 
