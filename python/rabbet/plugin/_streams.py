@@ -73,18 +73,25 @@ class _CuPy:
 
 _torch: _Torch | None = None
 _cupy: _CuPy | None = None
-_unusable: Any = None  # a CuPy that is for other drivers, say
+# A torch or CuPy that cannot use the GPU: made for other drivers, say.
+_unusable_torch: Any = None
+_unusable: Any = None
 
 
 def _find_torch() -> _Torch | None:
-    """None while torch is not imported, or being imported, or knows no CUDA."""
-    global _torch
+    """None while torch is not imported, or being imported, or cannot use a GPU."""
+    global _torch, _unusable_torch
     torch = sys.modules.get("torch")
-    if torch is None:
+    if torch is None or torch is _unusable_torch:
         return None
     native = getattr(torch, "_C", None)
-    if hasattr(native, "_cuda_getCurrentRawStream") and hasattr(torch, "cuda"):
-        _torch = _Torch(torch)
+    if not (hasattr(native, "_cuda_getCurrentRawStream") and hasattr(torch, "cuda")):
+        return None
+    available = getattr(torch.cuda, "is_available", None)
+    if available is not None and not available():
+        _unusable_torch = torch
+        return None
+    _torch = _Torch(torch)
     return _torch
 
 
