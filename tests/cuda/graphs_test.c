@@ -44,14 +44,16 @@ static void run(const made_t* made, double tolerance) {
   rabbet_context_destroy(context);
 }
 
-// Once as the heuristics say, once by times; one step, which equals the oracle.
+// As the heuristics say, and by times, which say nothing on this GPU: the fused
+// way is among those tried, and whichever is taken equals the oracle.
 static void check_body(rabbet_tensor_t* (*body)(net_t* net), uint32_t flags,
                        double tolerance) {
   for (int level = 0; level <= 3; level += 3) {
     made_t made = {.net = net_begin(flags, SYSTEM)};
+    stand_in()->clear_log();
     make(&made, body(&made.net), level);
     if (level > 0)
-      assert_int_equal(rabbet_engine_layer_count(made.built.engine), 1);
+      assert_true(stand_in()->calls("cudnnBackendExecute") > 0);
     run(&made, tolerance);
     check_built_end(&made.built);
     oracle_end(made.oracle);
