@@ -52,8 +52,7 @@ static void check_body(rabbet_tensor_t* (*body)(net_t* net), uint32_t flags,
     made_t made = {.net = net_begin(flags, SYSTEM)};
     stand_in()->clear_log();
     make(&made, body(&made.net), level);
-    if (level > 0)
-      assert_true(stand_in()->calls("cudnnBackendExecute") > 0);
+    if (level > 0) assert_true(stand_in()->calls("cudnnBackendExecute") > 0);
     run(&made, tolerance);
     check_built_end(&made.built);
     oracle_end(made.oracle);
