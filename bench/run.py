@@ -21,7 +21,7 @@ SUBJECTS = (
     "size",
     "contexts",
 )
-ASKED_FOR = ("gpu",)
+ASKED_FOR = ("gpu", "gpu_moves")
 """Subjects that --only must name."""
 
 
