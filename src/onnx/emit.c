@@ -324,14 +324,6 @@ rabbet_tensor_t* rabbet_onnx_with_number(rabbet_onnx_node_t* node,
   return rabbet_onnx_binary(node, op, x, constant);
 }
 
-rabbet_tensor_t* rabbet_onnx_number_with(rabbet_onnx_node_t* node,
-                                         const char* op, double number,
-                                         rabbet_tensor_t* x) {
-  rabbet_tensor_t* constant = rabbet_onnx_number(
-      node, rabbet_onnx_dtype_of(node, x), rabbet_onnx_rank(node, x), number);
-  return rabbet_onnx_binary(node, op, constant, x);
-}
-
 rabbet_tensor_t* rabbet_onnx_activation(rabbet_onnx_node_t* node,
                                         const char* type, rabbet_tensor_t* x,
                                         double alpha, double beta) {
@@ -349,11 +341,6 @@ rabbet_tensor_t* rabbet_onnx_cast(rabbet_onnx_node_t* node, rabbet_tensor_t* x,
   if (!rabbet_onnx_ok(node) || rabbet_onnx_dtype_of(node, x) == dtype) return x;
   rabbet_attr_t attrs[] = {RABBET_ONNX_INT("to_type", dtype)};
   return rabbet_onnx_layer(node, "cast", &x, 1, attrs, 1);
-}
-
-rabbet_tensor_t* rabbet_onnx_identity(rabbet_onnx_node_t* node,
-                                      rabbet_tensor_t* x) {
-  return rabbet_onnx_layer(node, "identity", &x, 1, NULL, 0);
 }
 
 rabbet_tensor_t* rabbet_onnx_reduce(rabbet_onnx_node_t* node, const char* op,

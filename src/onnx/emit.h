@@ -93,21 +93,16 @@ rabbet_tensor_t* rabbet_onnx_unary(rabbet_onnx_node_t* node, const char* op,
                                    rabbet_tensor_t* x);
 rabbet_tensor_t* rabbet_onnx_binary(rabbet_onnx_node_t* node, const char* op,
                                     rabbet_tensor_t* a, rabbet_tensor_t* b);
-// With a number of x's type on one side.
+// With a number of x's type on the right.
 rabbet_tensor_t* rabbet_onnx_with_number(rabbet_onnx_node_t* node,
                                          const char* op, rabbet_tensor_t* x,
                                          double number);
-rabbet_tensor_t* rabbet_onnx_number_with(rabbet_onnx_node_t* node,
-                                         const char* op, double number,
-                                         rabbet_tensor_t* x);
 rabbet_tensor_t* rabbet_onnx_activation(rabbet_onnx_node_t* node,
                                         const char* type, rabbet_tensor_t* x,
                                         double alpha, double beta);
 // x itself if it has the type already.
 rabbet_tensor_t* rabbet_onnx_cast(rabbet_onnx_node_t* node, rabbet_tensor_t* x,
                                   rabbet_dtype_t dtype);
-rabbet_tensor_t* rabbet_onnx_identity(rabbet_onnx_node_t* node,
-                                      rabbet_tensor_t* x);
 // No axes: x itself.
 rabbet_tensor_t* rabbet_onnx_reduce(rabbet_onnx_node_t* node, const char* op,
                                     rabbet_tensor_t* x, uint32_t axes,

@@ -1,48 +1,6 @@
 // Groups that cuDNN computes as one graph: convolutions and products with what
 // follows them, attention.
-#include "build_check.h"
-#include "cuda_stand_in/stand_in.h"
-
-#define SYSTEM rabbet_allocator_system()
-
-typedef struct made_t {
-  net_t net;
-  oracle_t* oracle;
-  built_t built;
-} made_t;
-
-static void make(made_t* made, rabbet_tensor_t* y, int level) {
-  net_output(&made->net, y, "y");
-  made->oracle = calloc(1, sizeof(*made->oracle));
-  oracle_run(made->oracle, made->net.network);
-  rabbet_builder_config_t* config = check_config(level);
-  RABBET_EXPECT_OK(rabbet_builder_config_set_device(config, "cuda"));
-  RABBET_EXPECT_OK(
-      rabbet_builder_config_set(config, RABBET_BUILDER_OPTION_FLAGS, 0));
-  made->built = check_build(made->net.network, config);
-  rabbet_builder_config_release(config);
-}
-
-static void run(const made_t* made, double tolerance) {
-  const rabbet_network_t* network = made->net.network;
-  rabbet_context_t* context = NULL;
-  size_t inputs = network->inputs.count, bytes = 0;
-  RABBET_EXPECT_OK(rabbet_context_create(made->built.engine, SYSTEM, &context));
-  for (size_t i = 0; i < inputs; ++i) {
-    const rabbet_view_t* view =
-        &made->oracle->views[network->inputs.data[i]->id];
-    RABBET_EXPECT_OK(rabbet_context_set_host_address(context, i, view->data));
-  }
-  RABBET_EXPECT_OK(rabbet_context_bytes(context, inputs, &bytes));
-  void* output = aligned_alloc(64, (bytes + 64) / 64 * 64);
-  memset(output, 0xab, bytes);
-  RABBET_EXPECT_OK(rabbet_context_set_host_address(context, inputs, output));
-  RABBET_EXPECT_OK(rabbet_context_execute(context, NULL));
-  check_equal(&made->oracle->views[network->outputs.data[0]->id], output,
-              tolerance, "y");
-  free(output);
-  rabbet_context_destroy(context);
-}
+#include "cuda/made.h"
 
 // As the heuristics say, and by times, which say nothing on this GPU: the fused
 // way is among those tried, and whichever is taken equals the oracle.
@@ -51,14 +9,11 @@ static void check_body(rabbet_tensor_t* (*body)(net_t* net), uint32_t flags,
   for (int level = 0; level <= 3; level += 3) {
     made_t made = {.net = net_begin(flags, SYSTEM)};
     stand_in()->clear_log();
-    make(&made, body(&made.net), level);
+    net_output(&made.net, body(&made.net), "y");
+    make(&made, level, 0);
     if (level > 0) assert_true(stand_in()->calls("cudnnBackendExecute") > 0);
     run(&made, tolerance);
-    check_built_end(&made.built);
-    oracle_end(made.oracle);
-    free(made.oracle);
-    net_end(&made.net);
-    assert_int_equal(stand_in()->take_misuses(), 0);
+    unmake(&made);
   }
 }
 
@@ -223,16 +178,14 @@ static void attention(void** state) {
 static void kept_plan(void** state) {
   (void)state;
   made_t made = {.net = net_begin(0, SYSTEM)};
-  make(&made, bias_residual_and_relu(&made.net), 3);
+  net_output(&made.net, bias_residual_and_relu(&made.net), "y");
+  make(&made, 3, 0);
   stand_in()->clear_log();
   run(&made, 1e-5);
   const char* log = stand_in()->log();
   assert_non_null(strstr(log, "cudnnBackendExecute"));
   assert_int_equal(stand_in()->calls("cudnnBackendExecute"), 1);
-  check_built_end(&made.built);
-  oracle_end(made.oracle);
-  free(made.oracle);
-  net_end(&made.net);
+  unmake(&made);
 }
 
 int main(void) {

@@ -177,12 +177,6 @@ rabbet_dtype_t rabbet_dnnl_compute_type(rabbet_dtype_t dtype) {
              : RABBET_DTYPE_FLOAT;
 }
 
-rabbet_dnnl_layout_t rabbet_dnnl_value_layout(
-    const rabbet_dnnl_program_t* program, int32_t value, rabbet_dtype_t dtype) {
-  return rabbet_dnnl_layout(dtype, rabbet_dnnl_value(program, value)->format,
-                            rabbet_dnnl_dims(program, value));
-}
-
 rabbet_status_t rabbet_dnnl_physical_count(const rabbet_dnnl_program_t* program,
                                            int32_t value, int64_t* out_count) {
   rabbet_dims_t physical;

@@ -80,9 +80,6 @@ static inline const rabbet_group_value_t* rabbet_dnnl_value(
     const rabbet_dnnl_program_t* program, int32_t value) {
   return &program->kernel->group->values[value];
 }
-// Layout of a boundary value in its own format, seen as `dtype`.
-rabbet_dnnl_layout_t rabbet_dnnl_value_layout(
-    const rabbet_dnnl_program_t* program, int32_t value, rabbet_dtype_t dtype);
 
 rabbet_dnnl_ref_t rabbet_dnnl_scratch(rabbet_dnnl_program_t* program,
                                       size_t bytes);

@@ -129,10 +129,6 @@ static dnnl_data_type_t rabbet_dnnl_dtype(rabbet_dtype_t dtype) {
   }
 }
 
-bool rabbet_dnnl_has_dtype(rabbet_dtype_t dtype) {
-  return rabbet_dnnl_dtype(dtype) != dnnl_data_type_undef;
-}
-
 // Tags of blocked formats by spatial axes 1, 2, 3.
 static dnnl_format_tag_t rabbet_dnnl_blocked_tag(rabbet_format_t format,
                                                  int rank) {

@@ -40,8 +40,7 @@ typedef struct rabbet_dnnl_layout_t {
 rabbet_dnnl_layout_t rabbet_dnnl_layout(rabbet_dtype_t dtype,
                                         rabbet_format_t format,
                                         const rabbet_dims_t* dims);
-// Whether oneDNN can describe tensors of this type, or this format and rank.
-bool rabbet_dnnl_has_dtype(rabbet_dtype_t dtype);
+// Whether oneDNN can describe tensors of this format and rank.
 bool rabbet_dnnl_has_format(rabbet_format_t format, int rank);
 
 typedef enum rabbet_dnnl_kind_t {

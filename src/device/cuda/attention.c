@@ -318,40 +318,15 @@ static bool rabbet_cuda_attention_describe(const rabbet_group_t* group,
 
 // ---- Proposing -------------------------------------------------------------
 
-static rabbet_status_t attention_offer(const rabbet_propose_t* propose,
-                                       rabbet_candidate_sink_t sink,
-                                       rabbet_cudnn_t* library,
-                                       rabbet_type_format_t* tensors) {
-  const rabbet_group_t* group = propose->group;
-  rabbet_dtype_t types[4];
-  int count = rabbet_compute_types(
-      propose, group->values[group->inputs[0]].dtype, types);
-  for (int i = 0; i < count; ++i) {
-    if (types[i] != RABBET_DTYPE_HALF && types[i] != RABBET_DTYPE_BF16)
-      continue;
-    rabbet_network_tensors(group, tensors);
-    for (size_t k = 0; k < group->input_count + group->output_count; ++k)
-      tensors[k].dtype = types[i];
-    RABBET_RETURN_IF_ERROR(rabbet_cudnn_offer(&(rabbet_cudnn_offer_t){
-        .propose = propose,
-        .sink = sink,
-        .kernel = &rabbet_cuda_attention,
-        .describe = rabbet_cuda_attention_describe,
-        .library = library,
-        .tensors = tensors,
-        .dtype = types[i],
-    }));
-  }
-  return rabbet_ok();
+static bool attention_can(rabbet_dtype_t dtype) {
+  return dtype == RABBET_DTYPE_HALF || dtype == RABBET_DTYPE_BF16;
 }
 
 static rabbet_status_t rabbet_cuda_attention_propose(
     const rabbet_propose_t* propose, rabbet_candidate_sink_t sink) {
   const rabbet_group_t* group = propose->group;
   rabbet_allocator_t allocator = propose->allocator;
-  rabbet_cudnn_t* library = NULL;
   rabbet_dims_t* dims = NULL;
-  rabbet_type_format_t* tensors = NULL;
   attention_t a;
   if (group->node_count < 3 || group->input_count == 0 ||
       !rabbet_dtype_is_float(group->values[group->inputs[0]].dtype))
@@ -360,22 +335,9 @@ static rabbet_status_t rabbet_cuda_attention_propose(
   bool matches = attention_match(group, dims, &a);
   rabbet_free(allocator, dims);
   if (!matches) return rabbet_ok();
-  rabbet_status_t status =
-      rabbet_cudnn_get(rabbet_cuda(propose->device), &library);
-  // Without cuDNN there are other ways to compute it.
-  if (rabbet_status_code(status) == RABBET_STATUS_UNAVAILABLE) {
-    rabbet_status_ignore(status);
-    return rabbet_ok();
-  }
-  if (rabbet_is_ok(status))
-    status = rabbet_allocate(
-        allocator,
-        sizeof(*tensors) * (group->input_count + group->output_count),
-        (void**)&tensors);
-  if (rabbet_is_ok(status))
-    status = attention_offer(propose, sink, library, tensors);
-  rabbet_free(allocator, tensors);
-  return status;
+  return rabbet_cudnn_offer_linear(
+      propose, sink, &rabbet_cuda_attention, rabbet_cuda_attention_describe,
+      group->values[group->inputs[0]].dtype, attention_can);
 }
 
 RABBET_CUDNN_CLASS(rabbet_cuda_attention, "cuda.attention", 1);

@@ -179,6 +179,52 @@ rabbet_status_t rabbet_cudnn_offer(const rabbet_cudnn_offer_t* offer) {
   return status;
 }
 
+static rabbet_status_t cudnn_offer_types(rabbet_cudnn_offer_t* offer,
+                                         rabbet_type_format_t* tensors,
+                                         rabbet_dtype_t network,
+                                         bool (*can)(rabbet_dtype_t dtype)) {
+  const rabbet_group_t* group = offer->propose->group;
+  rabbet_dtype_t types[4];
+  int count = rabbet_compute_types(offer->propose, network, types);
+  offer->tensors = tensors;
+  for (int i = 0; i < count; ++i) {
+    if (!can(types[i])) continue;
+    rabbet_network_tensors(group, tensors);
+    for (size_t k = 0; k < group->input_count + group->output_count; ++k)
+      tensors[k].dtype = types[i];
+    offer->dtype = types[i];
+    RABBET_RETURN_IF_ERROR(rabbet_cudnn_offer(offer));
+  }
+  return rabbet_ok();
+}
+
+rabbet_status_t rabbet_cudnn_offer_linear(const rabbet_propose_t* propose,
+                                          rabbet_candidate_sink_t sink,
+                                          const rabbet_kernel_class_t* kernel,
+                                          rabbet_cudnn_describe_fn_t describe,
+                                          rabbet_dtype_t network,
+                                          bool (*can)(rabbet_dtype_t dtype)) {
+  const rabbet_group_t* group = propose->group;
+  rabbet_cudnn_offer_t offer = {
+      .propose = propose, .sink = sink, .kernel = kernel, .describe = describe};
+  rabbet_type_format_t* tensors = NULL;
+  rabbet_status_t status =
+      rabbet_cudnn_get(rabbet_cuda(propose->device), &offer.library);
+  if (rabbet_status_code(status) == RABBET_STATUS_UNAVAILABLE) {
+    rabbet_status_ignore(status);
+    return rabbet_ok();
+  }
+  if (rabbet_is_ok(status))
+    status = rabbet_allocate(
+        propose->allocator,
+        sizeof(*tensors) * (group->input_count + group->output_count),
+        (void**)&tensors);
+  if (rabbet_is_ok(status))
+    status = cudnn_offer_types(&offer, tensors, network, can);
+  rabbet_free(propose->allocator, tensors);
+  return status;
+}
+
 // ---- The kernel ------------------------------------------------------------
 
 // All tensors have one floating type.

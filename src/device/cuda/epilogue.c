@@ -23,12 +23,6 @@ bool rabbet_cuda_is_number(const rabbet_group_t* group,
   return true;
 }
 
-void rabbet_cuda_epilogue_drop(rabbet_cuda_epilogue_t* e, int index) {
-  --e->count;
-  memmove(&e->items[index], &e->items[index + 1],
-          sizeof(e->items[0]) * (size_t)(e->count - index));
-}
-
 static float epilogue_float(const rabbet_group_node_t* node, const char* name) {
   return (float)rabbet_attr_float(node->attrs, node->op->attr_count, name, 0);
 }

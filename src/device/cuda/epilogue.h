@@ -37,8 +37,6 @@ bool rabbet_cuda_epilogue_parse(const rabbet_group_t* group,
                                 int32_t start,
                                 rabbet_cuda_epilogue_t* out_epilogue);
 
-// Takes item `index` out.
-void rabbet_cuda_epilogue_drop(rabbet_cuda_epilogue_t* epilogue, int index);
 // The number that a constant of one element holds.
 bool rabbet_cuda_is_number(const rabbet_group_t* group,
                            const rabbet_dims_t* dims, int32_t value,

@@ -94,30 +94,8 @@ static bool rabbet_cuda_matmul_fused_describe(const rabbet_group_t* group,
 
 // ---- Proposing -------------------------------------------------------------
 
-static rabbet_status_t fused_offer(const rabbet_propose_t* propose,
-                                   rabbet_candidate_sink_t sink,
-                                   rabbet_cudnn_t* library,
-                                   rabbet_type_format_t* tensors) {
-  const rabbet_group_t* group = propose->group;
-  rabbet_dtype_t types[4];
-  int count = rabbet_compute_types(
-      propose, group->values[group->nodes[0].inputs[0]].dtype, types);
-  for (int i = 0; i < count; ++i) {
-    if (rabbet_cudnn_type(types[i]) < 0) continue;
-    rabbet_network_tensors(group, tensors);
-    for (size_t k = 0; k < group->input_count + group->output_count; ++k)
-      tensors[k].dtype = types[i];
-    RABBET_RETURN_IF_ERROR(rabbet_cudnn_offer(&(rabbet_cudnn_offer_t){
-        .propose = propose,
-        .sink = sink,
-        .kernel = &rabbet_cuda_matmul_fused,
-        .describe = rabbet_cuda_matmul_fused_describe,
-        .library = library,
-        .tensors = tensors,
-        .dtype = types[i],
-    }));
-  }
-  return rabbet_ok();
+static bool fused_can(rabbet_dtype_t dtype) {
+  return rabbet_cudnn_type(dtype) >= 0;
 }
 
 // What cuBLASLt can do is left to it.
@@ -140,27 +118,13 @@ static rabbet_status_t fused_is_wanted(const rabbet_propose_t* propose,
 static rabbet_status_t rabbet_cuda_matmul_fused_propose(
     const rabbet_propose_t* propose, rabbet_candidate_sink_t sink) {
   const rabbet_group_t* group = propose->group;
-  rabbet_cudnn_t* library = NULL;
-  rabbet_type_format_t* tensors = NULL;
   bool wanted = false;
   RABBET_RETURN_IF_ERROR(fused_is_wanted(propose, &wanted));
   if (!wanted) return rabbet_ok();
-  rabbet_status_t status =
-      rabbet_cudnn_get(rabbet_cuda(propose->device), &library);
-  // Without cuDNN there are other ways to compute it.
-  if (rabbet_status_code(status) == RABBET_STATUS_UNAVAILABLE) {
-    rabbet_status_ignore(status);
-    return rabbet_ok();
-  }
-  if (rabbet_is_ok(status))
-    status = rabbet_allocate(
-        propose->allocator,
-        sizeof(*tensors) * (group->input_count + group->output_count),
-        (void**)&tensors);
-  if (rabbet_is_ok(status))
-    status = fused_offer(propose, sink, library, tensors);
-  rabbet_free(propose->allocator, tensors);
-  return status;
+  return rabbet_cudnn_offer_linear(
+      propose, sink, &rabbet_cuda_matmul_fused,
+      rabbet_cuda_matmul_fused_describe,
+      group->values[group->nodes[0].inputs[0]].dtype, fused_can);
 }
 
 RABBET_CUDNN_CLASS(rabbet_cuda_matmul_fused, "cuda.matmul.fused", 1);

@@ -6,6 +6,8 @@
 #include "number.cuh"
 #else
 #include <stdint.h>
+
+#include "divider.cuh"
 #endif
 
 // For numerators below 2^31: (high half of n * magic + n) >> shift. A magic of
@@ -28,12 +30,9 @@ __device__ __forceinline__ int64_t divide(int64_t n, const divisor_t& by) {
 static inline divisor_t rabbet_cuda_divisor(int64_t divisor) {
   divisor_t made = {.divisor = divisor};
   if (divisor < 1 || divisor > INT32_MAX) return made;
-  while (INT64_C(1) << made.shift < divisor)
-    ++made.shift;
-  made.magic = (uint32_t)((UINT64_C(1) << 32) *
-                              ((UINT64_C(1) << made.shift) - (uint64_t)divisor) /
-                              (uint64_t)divisor +
-                          1);
+  divider_t narrow = rabbet_cuda_divider(divisor);
+  made.magic = narrow.multiplier;
+  made.shift = narrow.shift;
   return made;
 }
 #endif

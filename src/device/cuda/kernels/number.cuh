@@ -1,6 +1,7 @@
 // Element types of kernels: how they are loaded, computed with and stored.
 //
-// A program is compiled for types given by -DT=..., as one of the names below.
+// A program is compiled for types given by options such as -DELEMENT=..., as one
+// of the names below (T is a name in NVRTC's own header).
 // An element is loaded into a lane: float for floating types, int32_t for
 // INT8, UINT8 and INT32, int64_t for INT64, bool for BOOL. What is stored is
 // rounded once, as the operators' reference kernels do it (core/view.h):
