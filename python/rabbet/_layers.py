@@ -388,6 +388,24 @@ class ICastLayer(ILayer):
     to_type = _choice("to_type", e.DataType, "The output's type.")
 
 
+class IQuantizeLayer(ILayer):
+    """Division by a scale, rounded to 8 bits."""
+
+    __slots__ = ()
+    _type = e.LayerType.QUANTIZE
+    axis = _number("axis", "The axis that scales of rank 1 are for.")
+    to_type = _choice("to_type", e.DataType, "The output's type.")
+
+
+class IDequantizeLayer(ILayer):
+    """Quantized numbers times their scale."""
+
+    __slots__ = ()
+    _type = e.LayerType.DEQUANTIZE
+    axis = _number("axis", "The axis that scales of rank 1 are for.")
+    to_type = _choice("to_type", e.DataType, "The output's type.")
+
+
 class IIdentityLayer(ILayer):
     """A copy."""
 
@@ -444,6 +462,7 @@ LAYER_CLASSES: dict[str, type[ILayer]] = {
     "concatenation": IConcatenationLayer,
     "constant": IConstantLayer,
     "convolution": IConvolutionLayer,
+    "dequantize": IDequantizeLayer,
     "elementwise": IElementWiseLayer,
     "gather": IGatherLayer,
     "identity": IIdentityLayer,
@@ -451,6 +470,7 @@ LAYER_CLASSES: dict[str, type[ILayer]] = {
     "normalization": INormalizationLayer,
     "plugin": IPluginV3Layer,
     "pooling": IPoolingLayer,
+    "quantize": IQuantizeLayer,
     "reduce": IReduceLayer,
     "select": ISelectLayer,
     "shape": IShapeLayer,

@@ -19,6 +19,7 @@ from ._layers import (
     IConcatenationLayer,
     IConstantLayer,
     IConvolutionLayer,
+    IDequantizeLayer,
     IElementWiseLayer,
     IGatherLayer,
     IIdentityLayer,
@@ -27,6 +28,7 @@ from ._layers import (
     INormalizationLayer,
     IPluginV3Layer,
     IPoolingLayer,
+    IQuantizeLayer,
     IReduceLayer,
     ISelectLayer,
     IShapeLayer,
@@ -322,6 +324,22 @@ class INetworkDefinition(_rabbet.Network, Managed):
         """Conversion to another type."""
         attrs = {"to_type": int(dtype_of(to_type))}
         return self._add_layer("cast", None, [input], attrs)
+
+    def add_quantize(
+        self, input: ITensor, scale: ITensor, output_type: Any = e.DataType.INT8
+    ) -> IQuantizeLayer:
+        """input / scale to 8 bits: INT8, UINT8 or FP8; input 2 may give a zero
+        point of that type."""
+        attrs = {"to_type": int(dtype_of(output_type))}
+        return self._add_layer("quantize", None, [input, scale], attrs)
+
+    def add_dequantize(
+        self, input: ITensor, scale: ITensor, output_type: Any = e.DataType.FLOAT
+    ) -> IDequantizeLayer:
+        """input * scale; input 2 may give the zero point that is taken away
+        before."""
+        attrs = {"to_type": int(dtype_of(output_type))}
+        return self._add_layer("dequantize", None, [input, scale], attrs)
 
     def add_identity(self, input: ITensor) -> IIdentityLayer:
         """A copy."""

@@ -58,6 +58,11 @@ RABBET_PRIVATE_API rabbet_status_t rabbet_rule_gelu(rabbet_build_t* build,
                                                     rabbet_ir_node_t* node,
                                                     bool* changed);
 
+// Scales of quantizations get the rank of what they scale (rules_quantize.c).
+RABBET_PRIVATE_API rabbet_status_t rabbet_rule_quantize(rabbet_build_t* build,
+                                                        rabbet_ir_node_t* node,
+                                                        bool* changed);
+
 // Masks before a softmax are added (rules_mask.c).
 RABBET_PRIVATE_API rabbet_status_t rabbet_rule_mask(rabbet_build_t* build,
                                                     rabbet_ir_node_t* node,

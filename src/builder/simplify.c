@@ -14,6 +14,8 @@ static const struct {
     {RABBET_OP_ELEMENTWISE, rabbet_rule_normalization},
     {RABBET_OP_ELEMENTWISE, rabbet_rule_affine},
     {RABBET_OP_ELEMENTWISE, rabbet_rule_gelu},
+    {RABBET_OP_QUANTIZE, rabbet_rule_quantize},
+    {RABBET_OP_DEQUANTIZE, rabbet_rule_quantize},
     {RABBET_OP_CONVOLUTION, rabbet_rule_padding},
     {RABBET_OP_MATRIX_MULTIPLY, rabbet_rule_matrix},
     {RABBET_OP_SOFTMAX, rabbet_rule_mask},

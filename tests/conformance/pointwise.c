@@ -189,6 +189,94 @@ static void chain_integers(conformance_t* t) {
   chain_of(t, true);
 }
 
+// ---- Quantization ----------------------------------------------------------
+
+#define QUANTIZED \
+  (1u << RABBET_DTYPE_INT8 | 1u << RABBET_DTYPE_UINT8 | 1u << RABBET_DTYPE_FP8)
+
+// Scales of one number, along one axis or more.
+static int32_t quantize_scale(conformance_t* t, rabbet_dims_t dims) {
+  kernel_case_t* c = &t->c;
+  double low = c->low, high = c->high;
+  int32_t keep = (int32_t)conformance_random(t, dims.rank + 1);
+  if (!conformance_chance(t, 4))
+    for (int32_t i = 0; i < dims.rank; ++i)
+      dims.d[i] = i == keep ? dims.d[i] : 1;
+  c->low = 0.03;
+  c->high = 0.5;
+  int32_t scale =
+      kernel_case_typed_input(c, conformance_type(t, CONFORMANCE_REALS), dims,
+                              conformance_chance(t, 2));
+  c->low = low;
+  c->high = high;
+  return scale;
+}
+
+static int32_t quantize_zero_point(conformance_t* t, rabbet_dtype_t dtype,
+                                   int32_t scale) {
+  if (dtype == RABBET_DTYPE_FP8 || conformance_chance(t, 2)) return -1;
+  return kernel_case_typed_input(&t->c, dtype, t->c.values[scale].dims,
+                                 conformance_chance(t, 2));
+}
+
+static int32_t quantize_node(conformance_t* t, const char* op, int32_t x,
+                             int32_t scale, int32_t zero, rabbet_dtype_t to) {
+  rabbet_attr_t attrs[] = {conformance_int(t, "to_type", to)};
+  int32_t inputs[] = {x, scale, zero};
+  return kernel_case_op(&t->c, op, attrs, 1, inputs, zero >= 0 ? 3 : 2);
+}
+
+static void quantize(conformance_t* t) {
+  kernel_case_t* c = &t->c;
+  rabbet_dtype_t to = conformance_type(t, QUANTIZED);
+  conformance_set_type(t, conformance_type(t, CONFORMANCE_REALS));
+  c->exact = true;
+  rabbet_dims_t dims = conformance_dims(t, 1, 5);
+  c->low = -30;
+  c->high = 30;
+  int32_t x = kernel_case_input(c, dims, false);
+  int32_t scale = quantize_scale(t, dims);
+  int32_t zero = quantize_zero_point(t, to, scale);
+  kernel_case_output(c, quantize_node(t, "quantize", x, scale, zero, to));
+}
+
+static void dequantize(conformance_t* t) {
+  kernel_case_t* c = &t->c;
+  rabbet_dtype_t from = conformance_type(t, QUANTIZED);
+  conformance_set_type(t, conformance_type(t, CONFORMANCE_REALS));
+  c->exact = true;
+  rabbet_dims_t dims = conformance_dims(t, 1, 5);
+  c->low = from == RABBET_DTYPE_UINT8 ? 0 : -128;
+  c->high = from == RABBET_DTYPE_UINT8 ? 255 : 127;
+  int32_t x = kernel_case_typed_input(c, from, dims, false);
+  int32_t scale = quantize_scale(t, dims);
+  int32_t zero = quantize_zero_point(t, from, scale);
+  kernel_case_output(c,
+                     quantize_node(t, "dequantize", x, scale, zero, c->dtype));
+}
+
+// Quantized numbers between element-wise layers, and there and back.
+static void quantize_chain(conformance_t* t) {
+  kernel_case_t* c = &t->c;
+  rabbet_dtype_t type = conformance_type(t, QUANTIZED);
+  c->exact = true;
+  rabbet_dims_t dims = conformance_dims(t, 1, 5);
+  c->low = type == RABBET_DTYPE_UINT8 ? 0 : -100;
+  c->high = 100;
+  int32_t x = kernel_case_typed_input(c, type, dims, false);
+  int32_t scale = quantize_scale(t, dims);
+  int32_t zero = quantize_zero_point(t, type, scale);
+  int32_t y =
+      quantize_node(t, "dequantize", x, scale, zero, RABBET_DTYPE_FLOAT);
+  y = apply(t, "activation", "type", 0, &y, 1);
+  y = quantize_node(t, "quantize", y, scale, zero, type);
+  if (conformance_chance(t, 2)) {
+    if (conformance_chance(t, 2)) kernel_case_output(c, y);
+    y = quantize_node(t, "dequantize", y, scale, -1, RABBET_DTYPE_FLOAT);
+  }
+  kernel_case_output(c, y);
+}
+
 const conformance_family_t conformance_pointwise[] = {
     {"unary", 150, unary},
     {"unary_integers", 20, unary_integers},
@@ -199,5 +287,8 @@ const conformance_family_t conformance_pointwise[] = {
     {"select", 60, select_reals},
     {"chain", 150, chain},
     {"chain_integers", 60, chain_integers},
+    {"quantize", 100, quantize},
+    {"dequantize", 100, dequantize},
+    {"quantize_chain", 100, quantize_chain},
     {0},
 };

@@ -20,6 +20,7 @@ DTYPES = {
     np.dtype(np.int32): 3,
     np.dtype(np.bool_): 4,
     np.dtype(np.uint8): 5,
+    np.dtype(ml_dtypes.float8_e4m3fn): 6,
     np.dtype(ml_dtypes.bfloat16): 7,
     np.dtype(np.int64): 8,
 }

@@ -34,11 +34,11 @@ IExecutionContext:
 ILayer:
   num_ranks output_type_is_set reset_output_type
 INetworkDefinition:
-  add_assertion add_attention add_cumulative add_deconvolution_nd add_dequantize
+  add_assertion add_attention add_cumulative add_deconvolution_nd
   add_dist_collective add_dynamic_quantize add_dynamic_quantize_v2 add_einsum
   add_fill add_grid_sample add_if_conditional add_kv_cache_update add_loop add_lrn
   add_moe add_nms add_non_zero add_one_hot add_padding_nd add_parametric_relu
-  add_plugin_v2 add_plugin_v3 add_quantize add_ragged_softmax add_resize
+  add_plugin_v2 add_plugin_v3 add_ragged_softmax add_resize
   add_reverse_sequence add_rotary_embedding add_scale add_scale_nd add_scatter
   add_squeeze add_topk add_unsqueeze are_weights_marked_refittable is_debug_tensor
   mark_debug mark_output_for_shapes mark_unfused_tensors_as_debug_tensors

@@ -325,6 +325,79 @@ def test_identity_and_constant(dtype):
     np.testing.assert_array_equal(evaluate("constant", weights=x), x)
 
 
+# ---- Quantization ----------------------------------------------------------
+
+FP8 = ml_dtypes.float8_e4m3fn
+QUANTIZED = {"INT8": np.int8, "UINT8": np.uint8, "FP8": FP8}
+SCALES = {
+    "tensor": (), "one": (1,), "axis": (4,), "broadcast": (2, 1, 3), "each": (2, 4, 3),
+}
+
+
+def quantize(x, scale, zero, dtype):
+    """As ONNX has it, in float32."""
+    y = x.astype(np.float32) / scale
+    if dtype is FP8:
+        return np.clip(y, -448, 448).astype(FP8)
+    low, high = np.iinfo(dtype).min, np.iinfo(dtype).max
+    return np.clip(np.rint(y) + zero.astype(np.float32), low, high).astype(dtype)
+
+
+def spread(a):
+    return a.reshape(1, 4, 1) if a.shape == (4,) else a
+
+
+@pytest.mark.parametrize("shape", SCALES.values(), ids=SCALES)
+@pytest.mark.parametrize("to", QUANTIZED)
+@pytest.mark.parametrize("dtype", FLOATS, ids=str)
+def test_quantize(dtype, to, shape):
+    x = uniform((2, 4, 3), np.float64, -40, 40).astype(dtype)
+    scale = uniform(shape, np.float32, 0.01, 0.5)
+    zero = np.zeros(shape, QUANTIZED[to])
+    if to != "FP8":
+        zero = rng(to).integers(0, 100, shape).astype(QUANTIZED[to])
+    found = evaluate("quantize", x, scale, zero, axis=1, to_type=to)
+    expected = quantize(x, spread(scale), spread(zero), QUANTIZED[to])
+    assert found.dtype == expected.dtype
+    np.testing.assert_array_equal(found.view(np.uint8), expected.view(np.uint8))
+
+
+@pytest.mark.parametrize("shape", SCALES.values(), ids=SCALES)
+@pytest.mark.parametrize("source", [*QUANTIZED, "INT32"])
+def test_dequantize(source, shape):
+    dtype = QUANTIZED.get(source, np.int32)
+    x = rng(source).integers(0, 100, (2, 4, 3)).astype(dtype)
+    scale = uniform(shape, np.float32, 0.01, 0.5)
+    zero = rng(source, 1).integers(0, 100, shape).astype(dtype)
+    expected = (x.astype(np.float32) - spread(zero).astype(np.float32)) * spread(scale)
+    for to in ("FLOAT", "HALF", "BF16"):
+        found = evaluate("dequantize", x, scale, zero, axis=-2, to_type=to)
+        np.testing.assert_array_equal(found, expected.astype(CAST[to]))
+    found = evaluate("dequantize", x, scale, axis=1)
+    np.testing.assert_array_equal(found, x.astype(np.float32) * spread(scale))
+
+
+def test_quantize_rounds_to_even_and_saturates():
+    x = np.array([0.5, 1.5, -0.5, -2.5, 1e9, -1e9, np.nan, np.inf], np.float32)
+    one = np.float32(1)
+    assert evaluate("quantize", x, one).tolist() == [0, 2, 0, -2, 127, -128, 0, 127]
+    assert evaluate("quantize", x, one, to_type="UINT8").tolist() == [
+        0, 2, 0, 0, 255, 0, 0, 255,
+    ]
+
+
+def test_quantize_errors():
+    x = np.zeros((2, 3), np.float32)
+    with pytest.raises(OpError, match=r"'scale'\) has shape \(4,\).*axis -1"):
+        evaluate("quantize", x, np.ones(4, np.float32))
+    with pytest.raises(OpError, match="'zero_point'.* is INT8 and the output is UINT8"):
+        evaluate("quantize", x, np.float32(1), np.int8(0), to_type="UINT8")
+    with pytest.raises(OpError, match="'zero_point'.* is INT8 and input 0 is UINT8"):
+        evaluate("dequantize", x.astype(np.uint8), np.float32(1), np.int8(0))
+    with pytest.raises(OpError, match="axis"):
+        evaluate("quantize", x, np.ones(3, np.float32), axis=2)
+
+
 # ---- Reduce, softmax, normalization ----------------------------------------
 
 REDUCE = {

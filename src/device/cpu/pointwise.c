@@ -332,7 +332,7 @@ static rabbet_status_t rabbet_pw_enqueue(rabbet_kernel_t* base,
 const rabbet_kernel_class_t rabbet_cpu_pointwise = {
     .struct_size = sizeof(rabbet_kernel_class_t),
     .name = "cpu.pointwise",
-    .version = 5,
+    .version = 6,
     .propose = rabbet_pw_propose,
     .create = rabbet_pw_create,
     .destroy = rabbet_pw_destroy,

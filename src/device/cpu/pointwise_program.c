@@ -39,6 +39,10 @@ static rabbet_pw_op_t rabbet_cast_op(const rabbet_group_t* group,
   }
 }
 
+static int32_t rabbet_node_zero_point(const rabbet_group_node_t* node) {
+  return node->input_count > 2 ? node->inputs[2] : -1;
+}
+
 // RABBET_PW_OP_COUNT stands for "nothing to do": the value passes through.
 static bool rabbet_node_op(const rabbet_group_t* group,
                            const rabbet_group_node_t* node,
@@ -50,6 +54,18 @@ static bool rabbet_node_op(const rabbet_group_t* group,
   }
   if (rabbet_op_is(node->op, RABBET_OP_SELECT)) {
     *out_op = RABBET_PW_SELECT;
+    return true;
+  }
+  if (rabbet_op_is(node->op, RABBET_OP_QUANTIZE)) {
+    *out_op = rabbet_node_output_dtype(group, node) == RABBET_DTYPE_FP8
+                  ? RABBET_PW_ROUND_FP8
+                  : RABBET_PW_ROUND;
+    return true;
+  }
+  if (rabbet_op_is(node->op, RABBET_OP_DEQUANTIZE)) {
+    // With a zero point it is more than that: rabbet_pw_emit_dequantize.
+    *out_op =
+        rabbet_node_zero_point(node) < 0 ? RABBET_PW_PROD : RABBET_PW_ROUND;
     return true;
   }
   const struct {
@@ -72,11 +88,31 @@ static bool rabbet_node_op(const rabbet_group_t* group,
   return false;
 }
 
+// Lanes of FLOAT hold numbers of 8 bits where nothing is computed with them but
+// their conversion: integers would wrap around.
+static bool rabbet_pw_is_quantized(const rabbet_group_t* group, int32_t value) {
+  for (size_t i = 0; i < group->node_count; ++i) {
+    const rabbet_group_node_t* node = &group->nodes[i];
+    bool makes = node->outputs[0] == value, reads = false;
+    for (size_t k = 0; k < node->input_count; ++k)
+      reads = reads || node->inputs[k] == value;
+    if ((makes || reads) && !rabbet_op_is(node->op, RABBET_OP_QUANTIZE) &&
+        !rabbet_op_is(node->op, RABBET_OP_DEQUANTIZE))
+      return false;
+  }
+  return true;
+}
+
 bool rabbet_pw_lane(const rabbet_group_t* group, rabbet_pw_lane_t* out_lane) {
+  const uint32_t narrow = 1u << RABBET_DTYPE_INT8 | 1u << RABBET_DTYPE_UINT8 |
+                          1u << RABBET_DTYPE_FP8;
   uint32_t types = 0;
   for (size_t i = 0; i < group->value_count; ++i) {
     if (group->values[i].dtype < 0) return false;
-    types |= 1u << group->values[i].dtype;
+    uint32_t type = 1u << group->values[i].dtype;
+    if (type & narrow && rabbet_pw_is_quantized(group, (int32_t)i))
+      type = 1u << RABBET_DTYPE_FLOAT;
+    types |= type;
   }
   const uint32_t truth = 1u << RABBET_DTYPE_BOOL;
   const uint32_t lanes[RABBET_PW_LANE_COUNT] = {
@@ -258,11 +294,51 @@ static rabbet_status_t rabbet_pw_emit_unary(rabbet_pw_compiler_t* compiler,
       rabbet_attr_float(node->attrs, node->op->attr_count, "beta", 0));
 }
 
+// The accumulator with a boundary input or a tile of another value.
+static rabbet_status_t rabbet_pw_emit_with(rabbet_pw_compiler_t* compiler,
+                                           rabbet_pw_op_t op, int operand) {
+  const rabbet_pw_value_t* value = &compiler->values[operand];
+  if (value->base == NOWHERE)
+    return RABBET_STATUS(RABBET_STATUS_INTERNAL,
+                         "pointwise: an operand lies nowhere");
+  RABBET_RETURN_IF_ERROR(rabbet_pw_emit(
+      compiler, op, value->cell ? RABBET_PW_ACC_CELL : RABBET_PW_ACC_TILE,
+      value->base, 0, 0, 0));
+  return rabbet_pw_used(compiler, operand);
+}
+
+static rabbet_status_t rabbet_pw_emit_quantize(rabbet_pw_compiler_t* compiler,
+                                               const rabbet_group_node_t* node,
+                                               const int in[3]) {
+  rabbet_dtype_t to = rabbet_node_output_dtype(compiler->group, node);
+  bool is_whole = to != RABBET_DTYPE_FP8;
+  double low = to == RABBET_DTYPE_INT8 ? INT8_MIN : 0;
+  double high = to == RABBET_DTYPE_INT8 ? INT8_MAX : UINT8_MAX;
+  RABBET_RETURN_IF_ERROR(
+      rabbet_pw_emit_binary(compiler, RABBET_PW_DIV, in[0], in[1]));
+  if (is_whole)
+    RABBET_RETURN_IF_ERROR(rabbet_pw_emit_memory(compiler, RABBET_PW_ROUND, 0));
+  if (in[2] != NOWHERE)
+    RABBET_RETURN_IF_ERROR(rabbet_pw_emit_with(compiler, RABBET_PW_SUM, in[2]));
+  return is_whole ? rabbet_pw_emit(compiler, RABBET_PW_CLIP, RABBET_PW_ACC_TILE,
+                                   0, 0, low, high)
+                  : rabbet_pw_emit_memory(compiler, RABBET_PW_ROUND_FP8, 0);
+}
+
+static rabbet_status_t rabbet_pw_emit_dequantize(rabbet_pw_compiler_t* compiler,
+                                                 const int in[3]) {
+  if (in[2] == NOWHERE)
+    return rabbet_pw_emit_binary(compiler, RABBET_PW_PROD, in[0], in[1]);
+  RABBET_RETURN_IF_ERROR(
+      rabbet_pw_emit_binary(compiler, RABBET_PW_SUB, in[0], in[2]));
+  return rabbet_pw_emit_with(compiler, RABBET_PW_PROD, in[1]);
+}
+
 static rabbet_status_t rabbet_pw_emit_node(rabbet_pw_compiler_t* compiler,
                                            const rabbet_group_node_t* node) {
   int in[3] = {NOWHERE, NOWHERE, NOWHERE};
   for (size_t i = 0; i < node->input_count && i < 3; ++i) {
-    in[i] = compiler->same_as[node->inputs[i]];
+    if (node->inputs[i] >= 0) in[i] = compiler->same_as[node->inputs[i]];
   }
   rabbet_pw_op_t op;
   if (!rabbet_node_op(compiler->group, node, &op)) {
@@ -271,7 +347,11 @@ static rabbet_status_t rabbet_pw_emit_node(rabbet_pw_compiler_t* compiler,
                          node->name, node->op->name);
   }
   if (op == RABBET_PW_OP_COUNT) return rabbet_ok();  // passes through
-  if (op == RABBET_PW_SELECT) {
+  if (rabbet_op_is(node->op, RABBET_OP_QUANTIZE)) {
+    RABBET_RETURN_IF_ERROR(rabbet_pw_emit_quantize(compiler, node, in));
+  } else if (rabbet_op_is(node->op, RABBET_OP_DEQUANTIZE)) {
+    RABBET_RETURN_IF_ERROR(rabbet_pw_emit_dequantize(compiler, in));
+  } else if (op == RABBET_PW_SELECT) {
     RABBET_RETURN_IF_ERROR(rabbet_pw_emit_select(compiler, in));
   } else if (in[1] != NOWHERE) {
     RABBET_RETURN_IF_ERROR(rabbet_pw_emit_binary(compiler, op, in[0], in[1]));
@@ -360,7 +440,8 @@ static void rabbet_pw_count_uses(rabbet_pw_compiler_t* compiler) {
       continue;
     }
     for (size_t k = 0; k < node->input_count; ++k) {
-      ++compiler->values[compiler->same_as[node->inputs[k]]].uses;
+      if (node->inputs[k] >= 0)
+        ++compiler->values[compiler->same_as[node->inputs[k]]].uses;
     }
   }
   for (size_t i = 0; i < group->output_count; ++i) {
@@ -375,6 +456,9 @@ static rabbet_status_t rabbet_pw_emit_inputs(rabbet_pw_compiler_t* compiler,
       [RABBET_DTYPE_HALF] = RABBET_PW_LOAD_HALF,
       [RABBET_DTYPE_BF16] = RABBET_PW_LOAD_BF16,
       [RABBET_DTYPE_BOOL] = RABBET_PW_LOAD_BOOL,
+      [RABBET_DTYPE_INT8] = RABBET_PW_LOAD_INT8,
+      [RABBET_DTYPE_UINT8] = RABBET_PW_LOAD_UINT8,
+      [RABBET_DTYPE_FP8] = RABBET_PW_LOAD_FP8,
   };
   const rabbet_group_t* group = compiler->group;
   for (size_t i = 0; i < group->input_count; ++i) {
@@ -401,6 +485,9 @@ static rabbet_status_t rabbet_pw_emit_outputs(rabbet_pw_compiler_t* compiler) {
       [RABBET_DTYPE_HALF] = RABBET_PW_STORE_HALF,
       [RABBET_DTYPE_BF16] = RABBET_PW_STORE_BF16,
       [RABBET_DTYPE_BOOL] = RABBET_PW_STORE_BOOL,
+      [RABBET_DTYPE_INT8] = RABBET_PW_STORE_INT8,
+      [RABBET_DTYPE_UINT8] = RABBET_PW_STORE_UINT8,
+      [RABBET_DTYPE_FP8] = RABBET_PW_STORE_FP8,
   };
   const rabbet_group_t* group = compiler->group;
   for (size_t i = 0; i < group->output_count; ++i) {

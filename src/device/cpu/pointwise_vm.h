@@ -10,8 +10,8 @@
 
 #include <stdint.h>
 
-// Lanes in which a program computes. FLOAT also holds HALF, BF16 and BOOL (0 or
-// 1); the integers hold their own type and BOOL.
+// Lanes in which a program computes. FLOAT also holds HALF, BF16, BOOL (0 or 1)
+// and quantized numbers of 8 bits; the integers hold their own type and BOOL.
 typedef enum rabbet_pw_lane_t {
   RABBET_PW_FLOAT = 0,
   RABBET_PW_INT32 = 1,

@@ -75,7 +75,9 @@ static bool pw_node_is_known(const rabbet_group_node_t* node) {
   }
   return rabbet_op_is(node->op, RABBET_OP_IDENTITY) ||
          rabbet_op_is(node->op, RABBET_OP_CAST) ||
-         rabbet_op_is(node->op, RABBET_OP_SELECT);
+         rabbet_op_is(node->op, RABBET_OP_SELECT) ||
+         rabbet_op_is(node->op, RABBET_OP_QUANTIZE) ||
+         rabbet_op_is(node->op, RABBET_OP_DEQUANTIZE);
 }
 
 bool rabbet_cuda_pw_supports(const rabbet_group_t* group) {
@@ -121,6 +123,25 @@ static bool pw_power(const rabbet_group_t* group,
   return true;
 }
 
+// (x - zero point) scale
+static void pw_dequantize(const rabbet_group_node_t* node,
+                          rabbet_strbuf_t* text) {
+  rabbet_strbuf_printf(text, "((float)v%d", node->inputs[0]);
+  if (node->input_count > 2 && node->inputs[2] >= 0)
+    rabbet_strbuf_printf(text, " - (float)v%d", node->inputs[2]);
+  rabbet_strbuf_printf(text, ") * v%d", node->inputs[1]);
+}
+
+static void pw_quantize(const rabbet_group_node_t* node, rabbet_dtype_t to,
+                        rabbet_strbuf_t* text) {
+  rabbet_strbuf_printf(text, "quantize<%s>(v%d, v%d, ", rabbet_cuda_type(to),
+                       node->inputs[0], node->inputs[1]);
+  if (node->input_count > 2 && node->inputs[2] >= 0)
+    rabbet_strbuf_printf(text, "(float)v%d)", node->inputs[2]);
+  else
+    rabbet_strbuf_printf(text, "-0.0f)");  // x + -0 is x, -0 too
+}
+
 static void pw_expression(const rabbet_group_t* group,
                           const rabbet_group_node_t* node,
                           rabbet_strbuf_t* text) {
@@ -128,6 +149,14 @@ static void pw_expression(const rabbet_group_t* group,
   if (rabbet_op_is(node->op, RABBET_OP_SELECT)) {
     rabbet_strbuf_printf(text, "v%d ? v%d : v%d", node->inputs[0],
                          node->inputs[1], node->inputs[2]);
+    return;
+  }
+  if (rabbet_op_is(node->op, RABBET_OP_DEQUANTIZE)) {
+    pw_dequantize(node, text);
+    return;
+  }
+  if (rabbet_op_is(node->op, RABBET_OP_QUANTIZE)) {
+    pw_quantize(node, to, text);
     return;
   }
   if (rabbet_op_is(node->op, RABBET_OP_CAST) ||

@@ -82,6 +82,41 @@ DEVICE bool elementwise_GREATER(L a, L b) { return a > b; }
 template <class L>
 DEVICE bool elementwise_LESS(L a, L b) { return a < b; }
 
+// ---- Quantization ----------------------------------------------------------
+
+// Lanes of the type's elements: x / scale rounded to nearest even, shifted and
+// saturated.
+DEVICE int32_t quantize_whole(float x, float scale, float zero, float low,
+                              float high) {
+  float y = rintf(x / scale) + zero;
+  return y != y ? 0 : (int32_t)(y < low ? low : y > high ? high : y);
+}
+template <class T>
+struct quantize_of {
+  static __device__ __forceinline__ int32_t from(float x, float scale,
+                                                 float zero) {
+    return quantize_whole(x, scale, zero, -128.0f, 127.0f);
+  }
+};
+template <>
+struct quantize_of<uint8_t> {
+  static __device__ __forceinline__ int32_t from(float x, float scale,
+                                                 float zero) {
+    return quantize_whole(x, scale, zero, 0.0f, 255.0f);
+  }
+};
+template <>
+struct quantize_of<fp8_t> {
+  static __device__ __forceinline__ float from(float x, float scale,
+                                               float zero) {
+    return load(from_float<fp8_t>(x / scale + zero));
+  }
+};
+template <class T>
+DEVICE typename lane_of<T>::type quantize(float x, float scale, float zero) {
+  return quantize_of<T>::from(x, scale, zero);
+}
+
 // ---- One operand -----------------------------------------------------------
 
 DEVICE bool unary_NOT(bool x) { return !x; }

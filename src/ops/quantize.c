@@ -1,0 +1,242 @@
+// Numbers of 8 bits that stand for others: x = (q - zero_point) scale.
+//
+// Scale and zero point are one number, one for each index of `axis` (rank 1),
+// or have the input's rank and broadcast to it. Both operators compute in
+// FLOAT, whatever their floating types are, and round once.
+#include <math.h>
+
+#include "core/view.h"
+#include "ops/rules.h"
+#include "ops/walk.h"
+
+enum { INPUT = 0, SCALE = 1, ZERO_POINT = 2 };
+
+#define QUANTIZED (RABBET_T(INT8) | RABBET_T(UINT8) | RABBET_T(FP8))
+
+static bool quantize_present(const rabbet_op_infer_t* infer, size_t index) {
+  return index < infer->input_count && infer->inputs[index].present;
+}
+
+// ---- Types -----------------------------------------------------------------
+
+static rabbet_status_t quantize_infer_types(const rabbet_op_infer_t* infer) {
+  rabbet_dtype_t to = (rabbet_dtype_t)RABBET_OP_INT(infer, "to_type");
+  infer->outputs[0].dtype = to;
+  if (!quantize_present(infer, ZERO_POINT) ||
+      infer->inputs[ZERO_POINT].dtype == to)
+    return rabbet_ok();
+  return RABBET_OP_INVALID(
+      "input 2 ('zero_point') is %s and the output is %s; they must be equal",
+      rabbet_dtype_name(infer->inputs[ZERO_POINT].dtype),
+      rabbet_dtype_name(to));
+}
+
+// INT32 is what biases are kept in.
+static rabbet_status_t dequantize_infer_types(const rabbet_op_infer_t* infer) {
+  infer->outputs[0].dtype = (rabbet_dtype_t)RABBET_OP_INT(infer, "to_type");
+  if (!quantize_present(infer, ZERO_POINT) ||
+      infer->inputs[ZERO_POINT].dtype == infer->inputs[INPUT].dtype)
+    return rabbet_ok();
+  return RABBET_OP_INVALID(
+      "input 2 ('zero_point') is %s and input 0 is %s; they must be equal",
+      rabbet_dtype_name(infer->inputs[ZERO_POINT].dtype),
+      rabbet_dtype_name(infer->inputs[INPUT].dtype));
+}
+
+// ---- Shapes ----------------------------------------------------------------
+
+static bool quantize_fits(const rabbet_op_infer_t* infer,
+                          const rabbet_shape_t* given, int32_t axis) {
+  const rabbet_shape_t* x = &infer->inputs[INPUT].shape;
+  rabbet_expr_t ignored = RABBET_EXPR_NONE;
+  if (given->rank == 0) return true;
+  if (given->rank == 1 && rabbet_op_equals(infer, given->d[0], 1)) return true;
+  if (given->rank == 1 && x->rank != 1)
+    return rabbet_op_same_dim(infer, given->d[0], x->d[axis], &ignored);
+  bool fits = given->rank == x->rank;
+  for (int32_t i = 0; fits && i < x->rank; ++i)
+    fits = rabbet_op_equals(infer, given->d[i], 1) ||
+           rabbet_op_same_dim(infer, given->d[i], x->d[i], &ignored);
+  return fits;
+}
+
+static rabbet_status_t quantize_check(const rabbet_op_infer_t* infer,
+                                      size_t index) {
+  const rabbet_shape_t* x = &infer->inputs[INPUT].shape;
+  int32_t axis = 0;
+  if (!quantize_present(infer, index)) return rabbet_ok();
+  const rabbet_shape_t* given = &infer->inputs[index].shape;
+  if (given->rank == 1 && x->rank > 1 &&
+      !rabbet_op_equals(infer, given->d[0], 1))
+    RABBET_RETURN_IF_ERROR(
+        rabbet_op_axis("axis", RABBET_OP_INT(infer, "axis"), x->rank, &axis));
+  if (quantize_fits(infer, given, axis)) return rabbet_ok();
+  char a[RABBET_OP_TEXT], b[RABBET_OP_TEXT];
+  return RABBET_OP_INVALID(
+      "input %zu ('%s') has shape %s; for input 0 of shape %s it must hold one "
+      "number, one for each index of axis %lld, or have that rank and on each "
+      "axis 1 or the same extent",
+      index, infer->op->inputs[index].name,
+      rabbet_op_shape_text(infer, given, a), rabbet_op_shape_text(infer, x, b),
+      (long long)RABBET_OP_INT(infer, "axis"));
+}
+
+static rabbet_status_t quantize_infer_shapes(const rabbet_op_infer_t* infer) {
+  RABBET_RETURN_IF_ERROR(quantize_check(infer, SCALE));
+  RABBET_RETURN_IF_ERROR(quantize_check(infer, ZERO_POINT));
+  return rabbet_op_same_shape(infer);
+}
+
+// ---- Reference -------------------------------------------------------------
+
+// Strides with which scale or zero point is read over the input.
+static rabbet_status_t quantize_strides(const rabbet_op_eval_t* eval,
+                                        size_t index,
+                                        int64_t strides[RABBET_MAX_RANK]) {
+  const rabbet_dims_t* x = &eval->inputs[INPUT].dims;
+  rabbet_dims_t dims = eval->inputs[index].dims;
+  if (dims.rank <= 1 && dims.rank != x->rank) {
+    int64_t count = rabbet_count_of(&dims);
+    int32_t axis = 0;
+    if (count != 1)
+      RABBET_RETURN_IF_ERROR(
+          rabbet_op_axis("axis", RABBET_OP_INT(eval, "axis"), x->rank, &axis));
+    dims.rank = x->rank;
+    for (int32_t i = 0; i < x->rank; ++i)
+      dims.d[i] = i == axis ? count : 1;
+  }
+  return rabbet_broadcast_strides(eval->op->inputs[index].name, &dims, x,
+                                  strides);
+}
+
+// The walk over input, scale and zero point.
+static rabbet_status_t quantize_walk(const rabbet_op_eval_t* eval,
+                                     bool has_zero_point,
+                                     rabbet_walk_t* out_walk) {
+  const rabbet_dims_t* x = &eval->inputs[INPUT].dims;
+  int64_t strides[RABBET_MAX_RANK] = {0};
+  rabbet_walk_initialize(x, out_walk);
+  for (size_t i = SCALE; i <= (has_zero_point ? ZERO_POINT : SCALE); ++i) {
+    RABBET_RETURN_IF_ERROR(quantize_strides(eval, i, strides));
+    rabbet_walk_add(out_walk, strides, 0);
+  }
+  return rabbet_ok();
+}
+
+static double quantize_load(const rabbet_view_t* view, int64_t at) {
+  return rabbet_load_double(view->dtype, view->data, at);
+}
+
+static rabbet_status_t quantize_reference(const rabbet_op_eval_t* eval) {
+  const rabbet_view_t* in = eval->inputs;
+  const rabbet_view_t* y = &eval->outputs[0];
+  bool shifts = eval->input_count > ZERO_POINT &&
+                in[ZERO_POINT].dtype != RABBET_DTYPE_NONE;
+  bool is_whole = y->dtype != RABBET_DTYPE_FP8;
+  rabbet_walk_t walk;
+  RABBET_RETURN_IF_ERROR(quantize_walk(eval, shifts, &walk));
+  for (; !walk.done; rabbet_walk_next(&walk)) {
+    float value = (float)quantize_load(&in[INPUT], walk.linear) /
+                  (float)quantize_load(&in[SCALE], walk.offsets[0]);
+    if (is_whole) value = nearbyintf(value);
+    if (shifts) value += (float)quantize_load(&in[ZERO_POINT], walk.offsets[1]);
+    rabbet_store_double(y->dtype, y->data, walk.linear, value);
+  }
+  return rabbet_ok();
+}
+
+static rabbet_status_t dequantize_reference(const rabbet_op_eval_t* eval) {
+  const rabbet_view_t* in = eval->inputs;
+  const rabbet_view_t* y = &eval->outputs[0];
+  bool shifts = eval->input_count > ZERO_POINT &&
+                in[ZERO_POINT].dtype != RABBET_DTYPE_NONE;
+  rabbet_walk_t walk;
+  RABBET_RETURN_IF_ERROR(quantize_walk(eval, shifts, &walk));
+  for (; !walk.done; rabbet_walk_next(&walk)) {
+    double value = quantize_load(&in[INPUT], walk.linear);
+    if (shifts) value -= quantize_load(&in[ZERO_POINT], walk.offsets[1]);
+    float scale = (float)quantize_load(&in[SCALE], walk.offsets[0]);
+    rabbet_store_double(y->dtype, y->data, walk.linear, (float)value * scale);
+  }
+  return rabbet_ok();
+}
+
+// ---- The descriptors -------------------------------------------------------
+
+static const rabbet_op_enumerator_t quantized_types[] = {
+    {"INT8", RABBET_DTYPE_INT8},
+    {"UINT8", RABBET_DTYPE_UINT8},
+    {"FP8", RABBET_DTYPE_FP8},
+    {NULL, 0},
+};
+static const rabbet_op_enumerator_t real_types[] = {
+    {"FLOAT", RABBET_DTYPE_FLOAT},
+    {"HALF", RABBET_DTYPE_HALF},
+    {"BF16", RABBET_DTYPE_BF16},
+    {NULL, 0},
+};
+
+#define AXIS_ATTR                                                             \
+  {                                                                           \
+    "axis", RABBET_ATTR_INT, false, -1, 0, NULL,                              \
+        "the axis that scales of rank 1 are for; negative: counted from the " \
+        "last"                                                                \
+  }
+
+static const rabbet_op_operand_t quantize_inputs[] = {
+    {"input", 0, RABBET_T_FLOATS},
+    {"scale", 0, RABBET_T_FLOATS},
+    {"zero_point", RABBET_OPERAND_OPTIONAL, QUANTIZED},
+};
+static const rabbet_op_operand_t quantize_outputs[] = {
+    {"output", 0, QUANTIZED}};
+static const rabbet_op_attr_t quantize_attrs[] = {
+    AXIS_ATTR,
+    {"to_type", RABBET_ATTR_INT, false, RABBET_DTYPE_INT8, 0, quantized_types,
+     "the output's type"},
+};
+
+const rabbet_op_t rabbet_op_quantize = {
+    .name = "quantize",
+    .layer_type = "QUANTIZE",
+    .doc = "Division by a scale, rounding to nearest even, saturation.",
+    .flags = RABBET_OP_POINTWISE,
+    .inputs = quantize_inputs,
+    .input_count = RABBET_OP_COUNT_OF(quantize_inputs),
+    .outputs = quantize_outputs,
+    .output_count = RABBET_OP_COUNT_OF(quantize_outputs),
+    .attrs = quantize_attrs,
+    .attr_count = RABBET_OP_COUNT_OF(quantize_attrs),
+    .infer_types = quantize_infer_types,
+    .infer_shapes = quantize_infer_shapes,
+    .reference = quantize_reference,
+};
+
+static const rabbet_op_operand_t dequantize_inputs[] = {
+    {"input", 0, QUANTIZED | RABBET_T(INT32)},
+    {"scale", 0, RABBET_T_FLOATS},
+    {"zero_point", RABBET_OPERAND_OPTIONAL, QUANTIZED | RABBET_T(INT32)},
+};
+static const rabbet_op_operand_t dequantize_outputs[] = {
+    {"output", 0, RABBET_T_FLOATS}};
+static const rabbet_op_attr_t dequantize_attrs[] = {
+    AXIS_ATTR,
+    {"to_type", RABBET_ATTR_INT, false, RABBET_DTYPE_FLOAT, 0, real_types,
+     "the output's type"},
+};
+
+const rabbet_op_t rabbet_op_dequantize = {
+    .name = "dequantize",
+    .layer_type = "DEQUANTIZE",
+    .doc = "Multiplication of a quantized tensor by its scale.",
+    .flags = RABBET_OP_POINTWISE,
+    .inputs = dequantize_inputs,
+    .input_count = RABBET_OP_COUNT_OF(dequantize_inputs),
+    .outputs = dequantize_outputs,
+    .output_count = RABBET_OP_COUNT_OF(dequantize_outputs),
+    .attrs = dequantize_attrs,
+    .attr_count = RABBET_OP_COUNT_OF(dequantize_attrs),
+    .infer_types = dequantize_infer_types,
+    .infer_shapes = quantize_infer_shapes,
+    .reference = dequantize_reference,
+};

@@ -1,0 +1,156 @@
+"""Quantized networks, against NumPy and ONNX Runtime."""
+
+from __future__ import annotations
+
+import ml_dtypes
+import numpy as np
+import onnx
+import onnxruntime as ort
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+import rabbet as trt
+
+FP8 = ml_dtypes.float8_e4m3fn
+RNG = np.random.default_rng(7)
+TYPES = {
+    trt.DataType.INT8: np.int8, trt.DataType.UINT8: np.uint8, trt.DataType.FP8: FP8,
+}
+
+
+def onnx_model(nodes, inputs, outputs, initializers=(), opset=21):
+    graph = helper.make_graph(
+        nodes, "g",
+        [helper.make_tensor_value_info(n, helper.np_dtype_to_tensor_dtype(np.dtype(t)), s)
+         for n, t, s in inputs],
+        [helper.make_empty_tensor_value_info(n) for n in outputs],
+        [numpy_helper.from_array(a, n) for n, a in initializers],
+    )
+    model = helper.make_model(
+        graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=10)
+    return model.SerializeToString()
+
+
+def runtime(model, *arrays):
+    session = ort.InferenceSession(model, providers=["CPUExecutionProvider"])
+    names = [i.name for i in session.get_inputs()]
+    return session.run(None, dict(zip(names, arrays, strict=True)))
+
+
+# ---- Layers -----------------------------------------------------------------
+
+
+def network_run(make, *arrays):
+    """The arrays through the layers that `make` adds to a network."""
+    builder = trt.Builder(trt.Logger(trt.Logger.ERROR))
+    flags = 1 << int(trt.NetworkDefinitionCreationFlag.STRONGLY_TYPED)
+    network = builder.create_network(flags)
+    inputs = [network.add_input(f"x{i}", trt._arrays.dtype_of(a.dtype), a.shape)
+              for i, a in enumerate(arrays)]
+    tensor = make(network, *inputs)
+    network.mark_output(tensor)
+    return trt.compile(network, device="cpu", optimization_level=0)(*arrays)
+
+
+@pytest.mark.parametrize("to", TYPES, ids=str)
+@pytest.mark.parametrize("constant", [True, False], ids=["constant", "computed"])
+@pytest.mark.parametrize("shape", [(), (4,), (1, 4, 1)], ids=str)
+def test_layers(shape, constant, to):
+    x = RNG.uniform(-3, 3, (2, 4, 5)).astype(np.float32)
+    scale = RNG.uniform(0.02, 0.1, shape).astype(np.float32)
+
+    def make(network, x, *given):
+        s = given[0] if given else network.add_constant(shape, scale).get_output(0)
+        q = network.add_quantize(x, s, to)
+        q.axis = 1
+        d = network.add_dequantize(q.get_output(0), s, trt.DataType.FLOAT)
+        d.axis = 1
+        assert (q.to_type, d.to_type) == (to, trt.DataType.FLOAT)
+        assert (q.type, d.type) == (trt.LayerType.QUANTIZE, trt.LayerType.DEQUANTIZE)
+        return d.get_output(0)
+
+    wide = scale.reshape(1, 4, 1) if shape == (4,) else scale
+    y = x / wide
+    if to == trt.DataType.FP8:
+        expected = np.clip(y, -448, 448).astype(FP8)
+    else:
+        info = np.iinfo(TYPES[to])
+        expected = np.clip(np.rint(y), info.min, info.max)
+    arrays = [x] if constant else [x, scale]
+    np.testing.assert_array_equal(
+        network_run(make, *arrays), expected.astype(np.float32) * wide)
+
+
+def test_layers_say_what_is_wrong():
+    def make(network, x):
+        s = network.add_constant((3,), np.ones(3, np.float32)).get_output(0)
+        return network.add_quantize(x, s, trt.DataType.INT8).get_output(0)
+
+    with pytest.raises(trt.Error, match=r"'scale'\) has shape \(3,\)"):
+        network_run(make, np.zeros((2, 4), np.float32))
+
+
+# ---- ONNX -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("axis", [0, 1, -1])
+@pytest.mark.parametrize("dtype", [np.int8, np.uint8], ids=str)
+def test_onnx_axis_and_zero_point(dtype, axis):
+    x = RNG.uniform(-3, 3, (3, 4, 5)).astype(np.float32)
+    count = x.shape[axis]
+    model = onnx_model(
+        [helper.make_node("QuantizeLinear", ["x", "s", "z"], ["q"], axis=axis),
+         helper.make_node("DequantizeLinear", ["q", "s", "z"], ["y"], axis=axis)],
+        [("x", np.float32, x.shape)], ["q", "y"],
+        [("s", RNG.uniform(0.02, 0.05, count).astype(np.float32)),
+         ("z", RNG.integers(0, 60, count).astype(dtype))])
+    found = trt.compile(model, device="cpu", optimization_level=0)(x)
+    for a, b in zip(found, runtime(model, x), strict=True):
+        assert a.dtype == b.dtype
+        np.testing.assert_array_equal(a, b)
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+def test_onnx_blocks(axis):
+    x = RNG.uniform(-3, 3, (8, 12)).astype(np.float32)
+    shape = (2, 12) if axis == 0 else (8, 3)
+    scale = RNG.uniform(0.02, 0.05, shape).astype(np.float32)
+    zero = RNG.integers(-9, 9, shape).astype(np.int8)
+    model = onnx_model(
+        [helper.make_node("QuantizeLinear", ["x", "s", "z"], ["q"], axis=axis,
+                          block_size=4),
+         helper.make_node("DequantizeLinear", ["q", "s", "z"], ["y"], axis=axis,
+                          block_size=4)],
+        [("x", np.float32, x.shape)], ["q", "y"], [("s", scale), ("z", zero)])
+    wide = np.repeat(scale, 4, axis)
+    expected = np.clip(np.rint(x / wide) + np.repeat(zero, 4, axis), -128, 127)
+    q, y = trt.compile(model, device="cpu", optimization_level=0)(x)
+    np.testing.assert_array_equal(q, expected.astype(np.int8))
+    np.testing.assert_array_equal(y, (expected - np.repeat(zero, 4, axis)) * wide)
+
+
+def test_onnx_fp8():
+    x = np.linspace(-600, 600, 64, dtype=np.float32).reshape(4, 16)
+    nodes = [helper.make_node("QuantizeLinear", ["x", "s"], ["q"],
+                              output_dtype=TensorProto.FLOAT8E4M3FN),
+             helper.make_node("DequantizeLinear", ["q", "s"], ["y"])]
+    model = onnx_model(nodes, [("x", np.float32, x.shape)], ["y"],
+                       [("s", np.float32(0.5))])
+    expected = np.clip(x / np.float32(0.5), -448, 448).astype(FP8)
+    found = trt.compile(model, device="cpu", optimization_level=0)(x)
+    np.testing.assert_array_equal(found, expected.astype(np.float32) * 0.5)
+
+
+@pytest.mark.parametrize("attrs, message", [
+    ({"axis": 5}, "axis is 5, but input 0 has rank 2"),
+    ({"output_dtype": TensorProto.INT16}, "output_dtype.*INT16"),
+    ({"output_dtype": TensorProto.FLOAT8E4M3FN, "saturate": 0}, "saturate is 0"),
+    ({"block_size": 3}, r"blocks of 3 along axis 1 of shape \(2, 4\)"),
+])
+def test_onnx_errors(attrs, message):
+    scale = np.ones((2, 4) if "block_size" in attrs else 4, np.float32)
+    model = onnx_model(
+        [helper.make_node("QuantizeLinear", ["x", "s"], ["y"], **attrs)],
+        [("x", np.float32, (2, 4))], ["y"], [("s", scale)])
+    with pytest.raises(trt.Error, match=message):
+        trt.compile(model, device="cpu")
