@@ -217,18 +217,9 @@ class _Padded(ILayer):
         self.post_padding = values
 
 
-class IConvolutionLayer(_Padded):
-    """Convolution with grouped channels."""
-
+class _Convolving(_Padded):
     __slots__ = ()
-    _type = e.LayerType.CONVOLUTION
     dilation_nd = _Spatial("dilation_nd", 1, "Distance between the kernel's elements.")
-    num_groups = _number("num_groups", "Groups of channels that are convolved apart.")
-
-    @property
-    def num_output_maps(self) -> int:
-        """Channels of the output."""
-        return self.get_input(1).shape[0]
 
     @property
     def kernel_size_nd(self) -> Dims:
@@ -251,6 +242,35 @@ class IConvolutionLayer(_Padded):
     def bias(self) -> Any:
         """The bias as an array; None if there is none or it is no constant."""
         return self._constant(2)
+
+
+class IConvolutionLayer(_Convolving):
+    """Convolution with grouped channels."""
+
+    __slots__ = ()
+    _type = e.LayerType.CONVOLUTION
+    num_groups = _number("num_groups", "Groups of channels that are convolved apart.")
+
+    @property
+    def num_output_maps(self) -> int:
+        """Channels of the output."""
+        return self.get_input(1).shape[0]
+
+
+class IDeconvolutionLayer(_Convolving):
+    """Deconvolution (transposed convolution) with grouped channels."""
+
+    __slots__ = ()
+    _type = e.LayerType.DECONVOLUTION
+    num_groups = _number("num_groups", "Groups of channels that are deconvolved apart.")
+    output_padding = _Spatial(
+        "output_padding", 0, "Elements added after each spatial axis of the output."
+    )
+
+    @property
+    def num_output_maps(self) -> int:
+        """Channels of the output."""
+        return self.get_input(1).shape[1] * self.num_groups
 
 
 class IPoolingLayer(_Padded):
@@ -462,6 +482,7 @@ LAYER_CLASSES: dict[str, type[ILayer]] = {
     "concatenation": IConcatenationLayer,
     "constant": IConstantLayer,
     "convolution": IConvolutionLayer,
+    "deconvolution": IDeconvolutionLayer,
     "dequantize": IDequantizeLayer,
     "elementwise": IElementWiseLayer,
     "gather": IGatherLayer,

@@ -19,6 +19,7 @@ from ._layers import (
     IConcatenationLayer,
     IConstantLayer,
     IConvolutionLayer,
+    IDeconvolutionLayer,
     IDequantizeLayer,
     IElementWiseLayer,
     IGatherLayer,
@@ -219,6 +220,42 @@ class INetworkDefinition(_rabbet.Network, Managed):
             self._weights_tensor(biases, (num_output_maps,)),
         ]
         return self._add_layer("convolution", None, inputs, {})
+
+    def add_deconvolution_nd(
+        self,
+        input: ITensor,
+        num_output_maps: int,
+        kernel_shape: Shape,
+        kernel: Any = None,
+        bias: Any = None,
+    ) -> IDeconvolutionLayer:
+        """Deconvolution over all axes after the second.
+
+        kernel: Weights or an array [channels, num_output_maps / groups, *shape];
+        None if set_input(1, tensor) will give it. With groups, set num_groups next.
+        """
+        window = _dims(kernel_shape, "kernel_shape")
+        weights = to_weights(kernel, "kernel")
+        biases = to_weights(bias, "bias")
+        channels = input.shape[1] if len(input.shape) > 1 else -1
+        each = channels * volume(window)
+        if weights.size and (each <= 0 or weights.size % each):
+            raise ValueError(
+                f"kernel: {weights.size} weights are not a multiple of "
+                f"{channels} channels x kernel {window}"
+            )
+        if weights.size and num_output_maps % (weights.size // each):
+            raise ValueError(
+                f"kernel: {weights.size} weights make {weights.size // each} maps a "
+                f"group of channels, which do not divide {num_output_maps} maps"
+            )
+        maps = weights.size // each if weights.size else num_output_maps
+        inputs = [
+            input,
+            self._weights_tensor(weights, (channels, maps, *window)),
+            self._weights_tensor(biases, (num_output_maps,)),
+        ]
+        return self._add_layer("deconvolution", None, inputs, {})
 
     def add_pooling_nd(
         self, input: ITensor, type: e.PoolingType, window_size: Shape

@@ -132,6 +132,71 @@ void rabbet_onnx_import_convolution(rabbet_onnx_node_t* node) {
                         sizeof(attrs) / sizeof(attrs[0]));
 }
 
+// ---- ConvTranspose ---------------------------------------------------------
+
+// The padding for which the output has the extents that output_shape asks for.
+static void rabbet_onnx_window_for(rabbet_onnx_node_t* node, rabbet_tensor_t* x,
+                                   rabbet_onnx_window_t* window,
+                                   int64_t* extra) {
+  rabbet_onnx_ints_t wish = rabbet_onnx_attr_ints(node, "output_shape");
+  rabbet_dims_t in = rabbet_onnx_dims(node, x);
+  if (!wish.present || !rabbet_onnx_ok(node)) return;
+  bool upper = !strcmp(rabbet_onnx_attr_string(node, "auto_pad", "NOTSET"),
+                       "SAME_UPPER");
+  if (wish.count != (size_t)window->spatial) {
+    RABBET_ONNX_FAIL(node, RABBET_STATUS_INVALID_ARGUMENT,
+                     "attribute 'output_shape' has %zu numbers, but %d are "
+                     "expected",
+                     wish.count, window->spatial);
+    return;
+  }
+  window->padding_mode = "EXPLICIT_ROUND_DOWN";
+  for (int i = 0; i < window->spatial; ++i) {
+    if (in.d[i + 2] < 0 || wish.data[i] < 0 || wish.data[i] > INT32_MAX) {
+      RABBET_ONNX_FAIL(node, RABBET_STATUS_UNSUPPORTED,
+                       "attribute 'output_shape' asks for %lld elements on "
+                       "spatial axis %d of an input of %lld; an output of at "
+                       "least 0 and an input of known extents are needed",
+                       (long long)wish.data[i], i, (long long)in.d[i + 2]);
+      return;
+    }
+    int64_t full = (in.d[i + 2] - 1) * window->stride[i] + extra[i] +
+                   (window->kernel[i] - 1) * window->dilation[i] + 1;
+    int64_t cut = full > wish.data[i] ? full - wish.data[i] : 0;
+    if (full < wish.data[i]) extra[i] += wish.data[i] - full;
+    window->before[i] = upper ? cut / 2 : cut - cut / 2;
+    window->after[i] = cut - window->before[i];
+  }
+}
+
+void rabbet_onnx_import_deconvolution(rabbet_onnx_node_t* node) {
+  rabbet_tensor_t* x = rabbet_onnx_required(node, 0);
+  rabbet_tensor_t* kernel = rabbet_onnx_required(node, 1);
+  rabbet_onnx_window_t window = rabbet_onnx_window(node, x);
+  rabbet_dims_t dims = rabbet_onnx_dims(node, kernel);
+  int64_t extra[RABBET_ONNX_MAX_WINDOW] = {0};
+  rabbet_onnx_check_kernel(node, &dims, &window);
+  rabbet_onnx_window_ints(node, "output_padding", window.spatial, 0, 0, extra);
+  rabbet_onnx_window_for(node, x, &window, extra);
+  int64_t groups = rabbet_onnx_attr_int(node, "group", 1);
+  if (!rabbet_onnx_ok(node)) return;
+  rabbet_tensor_t* inputs[] = {x, kernel, rabbet_onnx_input(node, 2)};
+  rabbet_attr_t attrs[] = {
+      RABBET_ONNX_INTS("stride_nd", window.stride, window.spatial),
+      RABBET_ONNX_INTS("dilation_nd", window.dilation, window.spatial),
+      RABBET_ONNX_INTS("pre_padding", window.before, window.spatial),
+      RABBET_ONNX_INTS("post_padding", window.after, window.spatial),
+      RABBET_ONNX_INTS("output_padding", extra, window.spatial),
+      RABBET_ONNX_INT("num_groups", groups),
+      RABBET_ONNX_INT("padding_mode", rabbet_onnx_enumerator(
+                                          node, "deconvolution", "padding_mode",
+                                          window.padding_mode)),
+  };
+  node->outputs[0] =
+      rabbet_onnx_layer(node, "deconvolution", inputs, inputs[2] ? 3 : 2, attrs,
+                        sizeof(attrs) / sizeof(attrs[0]));
+}
+
 // ---- Pools -----------------------------------------------------------------
 
 static rabbet_tensor_t* rabbet_onnx_pooling(rabbet_onnx_node_t* node,

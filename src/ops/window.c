@@ -53,8 +53,10 @@ rabbet_status_t rabbet_window_read(const rabbet_attr_t* attrs,
                                             spatial, 1, 1, w->dilation));
   RABBET_RETURN_IF_ERROR(rabbet_window_list(attrs, attr_count, "pre_padding",
                                             spatial, 0, 0, w->pre));
-  return rabbet_window_list(attrs, attr_count, "post_padding", spatial, 0, 0,
-                            w->post);
+  RABBET_RETURN_IF_ERROR(rabbet_window_list(attrs, attr_count, "post_padding",
+                                            spatial, 0, 0, w->post));
+  return rabbet_window_list(attrs, attr_count, "output_padding", spatial, 0, 0,
+                            w->extra);
 }
 
 // What the window covers, gaps of the dilation included.
@@ -120,5 +122,59 @@ void rabbet_window_pads(const rabbet_window_t* w, const int64_t* in,
       out_pre[i] = w->pre[i];
     }
     out_post[i] = total - out_pre[i];
+  }
+}
+
+// ---- Over the output --------------------------------------------------------
+
+static rabbet_status_t rabbet_window_extent_transposed(
+    const rabbet_op_infer_t* infer, const rabbet_window_t* w, int32_t i,
+    rabbet_expr_t in, rabbet_expr_t* out) {
+  int64_t added = rabbet_window_cover(w, i) - w->stride[i] + w->extra[i] -
+                  w->pre[i] - w->post[i];
+  int64_t extent = 0;
+  RABBET_RETURN_IF_ERROR(
+      rabbet_op_with_constant(infer, RABBET_EXPR_PROD, in, w->stride[i], out));
+  if (rabbet_window_is_same(w)) return rabbet_ok();
+  if (rabbet_op_known(infer, *out, &extent) && extent + added < 0) {
+    return RABBET_OP_INVALID(
+        "spatial axis %d would have %lld elements without padding, less than "
+        "the %lld of 'pre_padding' and 'post_padding' that are cut off",
+        i, (long long)(extent + added + w->pre[i] + w->post[i]),
+        (long long)(w->pre[i] + w->post[i]));
+  }
+  return added < 0 ? rabbet_op_with_constant(infer, RABBET_EXPR_SUB, *out,
+                                             -added, out)
+                   : rabbet_op_with_constant(infer, RABBET_EXPR_SUM, *out,
+                                             added, out);
+}
+
+rabbet_status_t rabbet_window_infer_transposed(const rabbet_op_infer_t* infer,
+                                               const rabbet_window_t* window,
+                                               const rabbet_expr_t* in,
+                                               rabbet_expr_t* out) {
+  for (int32_t i = 0; i < window->spatial; ++i) {
+    RABBET_RETURN_IF_ERROR(
+        rabbet_window_extent_transposed(infer, window, i, in[i], &out[i]));
+  }
+  return rabbet_ok();
+}
+
+void rabbet_window_pads_transposed(const rabbet_window_t* w, const int64_t* in,
+                                   const int64_t* out, int64_t* out_pre,
+                                   int64_t* out_post) {
+  for (int32_t i = 0; i < w->spatial; ++i) {
+    int64_t cover = rabbet_window_cover(w, i);
+    int64_t total = cover - w->stride[i] + w->extra[i];
+    out_pre[i] = w->pre[i];
+    if (rabbet_window_is_same(w)) {
+      int64_t cut = total > 0 ? total : 0;
+      bool upper = w->mode == RABBET_PADDING_SAME_UPPER;
+      out_pre[i] = upper ? cut / 2 : cut - cut / 2;
+    }
+    // Any of these and up to stride - 1 more makes the convolution's extent.
+    int64_t post = (in[i] - 1) * w->stride[i] + cover - out_pre[i] - out[i];
+    int64_t most = post + w->stride[i] - 1;
+    out_post[i] = post >= 0 ? post : most < 0 ? most : 0;
   }
 }

@@ -61,6 +61,52 @@ static void convolution(conformance_t* t) {
   kernel_case_output(c, epilogue(t, value));
 }
 
+// One to three spatial axes, every mode of padding, windows shorter and longer
+// than their steps.
+static void deconvolution(conformance_t* t) {
+  kernel_case_t* c = &t->c;
+  begin(t);
+  static const int64_t counts[] = {1, 3, 8, 16, 20, 32};
+  int64_t groups = conformance_chance(t, 5) ? 4 : 1;
+  int64_t from = groups * one_of(t, counts, groups > 1 ? 4 : 6);
+  int64_t to = groups * one_of(t, counts, groups > 1 ? 4 : 6);
+  bool shuffles = conformance_chance(t, 3);  // each input makes a block
+  bool plane = conformance_chance(t, 2);
+  rabbet_dims_t in = {.rank =
+                          plane ? 4 : 3 + (int32_t)conformance_random(t, 3)};
+  rabbet_dims_t kernel = {.rank = in.rank, .d = {from, to / groups}};
+  int64_t stride[4] = {0}, dilation[4] = {0}, extra[4] = {0};
+  int64_t before[4] = {0}, after[4] = {0};
+  in.d[0] = 1 + conformance_random(t, 2);
+  in.d[1] = from;
+  for (int32_t i = 0; i < in.rank - 2; ++i) {
+    in.d[i + 2] = 4 + conformance_random(t, t->large && plane ? 30 : 5);
+    stride[i] = 1 + conformance_random(t, 3);
+    kernel.d[i + 2] = shuffles ? stride[i] : 1 + conformance_random(t, 4);
+    dilation[i] = shuffles ? 1 : 1 + conformance_random(t, 2);
+    before[i] = shuffles ? 0 : conformance_random(t, kernel.d[i + 2]);
+    after[i] = shuffles ? 0 : conformance_random(t, kernel.d[i + 2]);
+    extra[i] = shuffles ? 0 : conformance_random(t, stride[i]);
+  }
+  size_t axes = (size_t)in.rank - 2;
+  rabbet_attr_t attrs[] = {
+      conformance_ints(t, "stride_nd", stride, axes),
+      conformance_ints(t, "dilation_nd", dilation, axes),
+      conformance_ints(t, "pre_padding", before, axes),
+      conformance_ints(t, "post_padding", after, axes),
+      conformance_ints(t, "output_padding", extra, axes),
+      conformance_int(t, "padding_mode",
+                      shuffles ? 0 : conformance_random(t, 4)),
+      conformance_int(t, "num_groups", groups)};
+  int32_t inputs[] = {kernel_case_input(c, in, false),
+                      kernel_case_input(c, kernel, !conformance_chance(t, 5)),
+                      -1};
+  if (conformance_chance(t, 2))
+    inputs[2] = kernel_case_input(c, KERNEL_DIMS(to), true);
+  int32_t value = kernel_case_op(c, "deconvolution", attrs, 7, inputs, 3);
+  kernel_case_output(c, epilogue(t, value));
+}
+
 static void pooling(conformance_t* t) {
   kernel_case_t* c = &t->c;
   begin(t);
@@ -169,6 +215,7 @@ static void matrix_multiply_integers(conformance_t* t) {
 
 const conformance_family_t conformance_products[] = {
     {"convolution", 80, convolution},
+    {"deconvolution", 120, deconvolution},
     {"pooling", 80, pooling},
     {"pooling_modes", 40, pooling_modes},
     {"matrix_multiply", 120, matrix_multiply},

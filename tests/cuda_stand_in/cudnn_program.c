@@ -62,6 +62,8 @@ const char* step_wrong(const program_t* program, const step_t* s) {
   switch (s->kind) {
     case CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR:
       return b ? convolution_wrong(s, x, b, y) : "a convolution's filter";
+    case CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR:
+      return b ? convolution_wrong(s, y, b, x) : "a convolution's filter";
     case CUDNN_BACKEND_OPERATION_MATMUL_DESCRIPTOR:
       return b ? matmul_wrong(x, b, y) : "a product's factor";
     case CUDNN_BACKEND_OPERATION_REDUCTION_DESCRIPTOR:
@@ -167,6 +169,42 @@ static float convolve_at(const convolution_t* c, const int64_t* at) {
     const float* w = c->w_data + at[1] * c->w->dims[1] * taps + tap;
     for (int64_t k = 0; k < c->w->dims[1]; ++k)
       sum += x[k * plane] * w[k * taps];
+  }
+  return sum;
+}
+
+// The position in x whose window has this tap at `at`; -1: none.
+static int64_t deconvolve_from(const convolution_t* c, const int64_t* at,
+                               int64_t tap) {
+  const step_t* s = c->s;
+  int64_t plane = 1, in_plane = 0;
+  for (int i = s->spatial - 1; i >= 0; --i) {
+    int64_t place =
+        at[i + 2] + s->pre[i] - tap % c->w->dims[i + 2] * s->dilation[i];
+    tap /= c->w->dims[i + 2];
+    if (place < 0 || place % s->stride[i] != 0 ||
+        place / s->stride[i] >= c->x->dims[i + 2])
+      return -1;
+    in_plane += place / s->stride[i] * plane;
+    plane *= c->x->dims[i + 2];
+  }
+  return in_plane;
+}
+
+static float deconvolve_at(const convolution_t* c, const int64_t* at) {
+  int64_t maps = c->w->dims[1], groups = c->y->dims[1] / maps;
+  int64_t channels = c->x->dims[1] / groups, taps = 1, plane = 1;
+  int64_t first = at[1] / maps * channels;
+  float sum = 0;
+  for (int i = 0; i < c->s->spatial; ++i) {
+    taps *= c->w->dims[i + 2];
+    plane *= c->x->dims[i + 2];
+  }
+  for (int64_t tap = 0; tap < taps; ++tap) {
+    int64_t in_plane = deconvolve_from(c, at, tap);
+    for (int64_t k = first; k < first + channels && in_plane >= 0; ++k)
+      sum += c->x_data[(at[0] * c->x->dims[1] + k) * plane + in_plane] *
+             c->w_data[(k * maps + at[1] % maps) * taps + tap];
   }
   return sum;
 }
@@ -280,6 +318,7 @@ static void step_execute(execution_t* e, const step_t* s) {
   int64_t at[TENSOR_AXES], count = tensor_count(y);
   bool product =
       s->kind == CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR ||
+      s->kind == CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR ||
       s->kind == CUDNN_BACKEND_OPERATION_MATMUL_DESCRIPTOR;
   if (s->kind == CUDNN_BACKEND_OPERATION_REDUCTION_DESCRIPTOR) {
     reduce(s, x, e->data[s->x], y, out);
@@ -292,6 +331,9 @@ static void step_execute(execution_t* e, const step_t* s) {
     unravel(y, i, at);
     if (s->kind == CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR)
       out[i] = convolve_at(&convolution, at);
+    else if (s->kind ==
+             CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR)
+      out[i] = deconvolve_at(&convolution, at);
     else if (product)
       out[i] = matmul_at(x, left, b, right, y, at);
     else

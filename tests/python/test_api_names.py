@@ -34,7 +34,7 @@ IExecutionContext:
 ILayer:
   num_ranks output_type_is_set reset_output_type
 INetworkDefinition:
-  add_assertion add_attention add_cumulative add_deconvolution_nd
+  add_assertion add_attention add_cumulative
   add_dist_collective add_dynamic_quantize add_dynamic_quantize_v2 add_einsum
   add_fill add_grid_sample add_if_conditional add_kv_cache_update add_loop add_lrn
   add_moe add_nms add_non_zero add_one_hot add_padding_nd add_parametric_relu

@@ -63,6 +63,30 @@ def test_convolution() -> None:
     )
 
 
+def test_deconvolution() -> None:
+    x, kernel, bias = random(2, 4, 6, 5), random(4, 3, 3, 2), random(6)
+
+    def make(network: Any, tensor: Any) -> Any:
+        layer = network.add_deconvolution_nd(tensor, 6, (3, 2), kernel, bias)
+        layer.num_groups = 2
+        layer.stride_nd = (2, 1)
+        layer.padding_nd = (1, 0)
+        layer.output_padding = (1, 0)
+        assert layer.type is trt.LayerType.DECONVOLUTION
+        assert layer.kernel_size_nd == (3, 2)
+        assert layer.num_output_maps == 6
+        assert layer.dilation_nd == (1, 1)
+        assert np.array_equal(layer.kernel, kernel)
+        assert np.array_equal(layer.bias, bias)
+        return layer
+
+    torch = pytest.importorskip("torch")
+    expected = torch.nn.functional.conv_transpose2d(
+        *(torch.from_numpy(v) for v in (x, kernel, bias)), (2, 1), (1, 0), (1, 0), 2
+    )
+    np.testing.assert_allclose(run_layer(make, x), expected.numpy(), rtol=1e-4, atol=1e-5)
+
+
 def test_pooling() -> None:
     x = random(1, 2, 4, 6)
 

@@ -666,6 +666,63 @@ def test_convolution_errors():
         evaluate("convolution", x)
 
 
+DECONVOLUTIONS = [
+    ((2, 3, 9), (3, 4, 3), {}),
+    ((2, 3, 5, 4), (3, 4, 3, 2), {"strides": [2, 3], "pads": [1, 0, 2, 1]}),
+    ((1, 4, 5, 5), (4, 3, 3, 3), {"group": 2, "dilations": [2, 1]}),
+    ((1, 4, 5, 5), (4, 1, 4, 4), {"group": 4, "pads": [1, 1, 1, 1],
+                                  "strides": [2, 2]}),
+    ((1, 2, 3, 4, 3), (2, 3, 2, 3, 2), {"strides": [1, 2, 3]}),
+    ((1, 2, 4, 4), (2, 3, 3, 3), {"strides": [3, 2], "output_padding": [2, 1]}),
+    ((2, 3, 4, 5), (3, 4, 3, 4), {"auto_pad": "SAME_UPPER", "strides": [2, 2]}),
+    ((2, 3, 4, 5), (3, 4, 4, 3), {"auto_pad": "SAME_LOWER", "strides": [3, 2]}),
+    ((0, 3, 8, 9), (3, 4, 3, 3), {}),
+]
+
+
+@pytest.mark.parametrize("bias", [False, True])
+@pytest.mark.parametrize("case", DECONVOLUTIONS, ids=str)
+def test_deconvolution(case, bias):
+    shape, kernel_shape, onnx_attrs = case
+    groups = onnx_attrs.get("group", 1)
+    x, kernel = uniform(shape), uniform(kernel_shape, key=1)
+    inputs = [x, kernel]
+    if bias:
+        inputs.append(uniform((kernel_shape[1] * groups,), key=2))
+    attrs = window_attrs(onnx_attrs, len(shape) - 2)
+    attrs["num_groups"] = groups
+    attrs["output_padding"] = onnx_attrs.get("output_padding", [])
+    found = evaluate("deconvolution", *inputs, **attrs)
+    expected = run_onnx("ConvTranspose", inputs, **onnx_attrs)
+    assert found.shape == expected.shape
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4)
+
+
+def test_deconvolution_of_blocks_with_gaps():
+    x = uniform((1, 1, 3))
+    kernel = np.full((1, 1, 2), 2, np.float32)
+    found = evaluate(
+        "deconvolution", x, kernel, stride_nd=[4], padding_mode="SAME_UPPER"
+    )
+    expected = np.zeros((3, 4), np.float32)
+    expected[:, :2] = 2 * x[0, 0, :, None]
+    np.testing.assert_array_equal(found[0, 0], expected.ravel())
+
+
+def test_deconvolution_errors():
+    x, kernel = uniform((1, 4, 7, 7)), uniform((3, 6, 3, 3))
+    with pytest.raises(OpError, match="input 0 has 4 channels; the kernel takes 3"):
+        evaluate("deconvolution", x, kernel)
+    with pytest.raises(OpError, match=r"input 2 \('bias'\) has shape \(5,\)"):
+        evaluate("deconvolution", x[:, :3], kernel, uniform((5,)))
+    with pytest.raises(OpError, match="'num_groups' is 4"):
+        evaluate("deconvolution", x[:, :3], kernel, num_groups=4)
+    with pytest.raises(OpError, match="'output_padding' has 1 elements"):
+        evaluate("deconvolution", x[:, :3], kernel, output_padding=[1])
+    with pytest.raises(OpError, match="would have 9 elements without padding"):
+        evaluate("deconvolution", x[:, :3], kernel, pre_padding=[10, 0])
+
+
 POOLS = [
     ((2, 3, 9), [3], {}),
     ((2, 3, 9, 8), [3, 2], {"strides": [2, 1], "pads": [1, 0, 2, 1]}),

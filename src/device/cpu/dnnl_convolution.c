@@ -1,4 +1,5 @@
-// Convolutions with what follows them element by element, done by oneDNN.
+// Convolutions and deconvolutions with what follows them element by element,
+// done by oneDNN.
 //
 // Every pair of formats for which it has fast code is a candidate, every
 // implementation a tactic: direct ones and, for 3x3, Winograd's.
@@ -17,9 +18,14 @@ typedef struct rabbet_convolution_case_t {
   int method;
 } rabbet_convolution_case_t;
 
+static bool rabbet_convolution_is_transposed(const rabbet_group_t* group) {
+  return rabbet_op_is(group->nodes[0].op, RABBET_OP_DECONVOLUTION);
+}
+
 static bool rabbet_convolution_matches(const rabbet_group_t* group) {
   if (group->node_count == 0 ||
-      !rabbet_op_is(group->nodes[0].op, RABBET_OP_CONVOLUTION)) {
+      (!rabbet_op_is(group->nodes[0].op, RABBET_OP_CONVOLUTION) &&
+       !rabbet_convolution_is_transposed(group))) {
     return false;
   }
   const rabbet_group_node_t* node = &group->nodes[0];
@@ -44,6 +50,30 @@ static rabbet_dnnl_layout_t rabbet_convolution_weights(
   return rabbet_dnnl_layout(dtype, RABBET_FORMAT_LINEAR, &dims);
 }
 
+// Weights (channels, maps of a group, ...), which oneDNN wants named as a
+// convolution's: strides say how they lie.
+static rabbet_dnnl_layout_t rabbet_deconvolution_weights(
+    const rabbet_dims_t* kernel, int64_t groups, rabbet_dtype_t dtype) {
+  rabbet_dnnl_layout_t layout = {.dtype = dtype, .order = RABBET_DNNL_STRIDED};
+  int64_t taps = 1, channels = kernel->d[0] / groups, maps = kernel->d[1];
+  for (int i = 2; i < kernel->rank; ++i)
+    taps *= kernel->d[i];
+  if (groups > 1) {
+    layout.dims[layout.rank] = groups;
+    layout.strides[layout.rank++] = channels * maps * taps;
+  }
+  layout.dims[layout.rank] = maps;
+  layout.strides[layout.rank++] = taps;
+  layout.dims[layout.rank] = channels;
+  layout.strides[layout.rank++] = maps * taps;
+  for (int i = 2; i < kernel->rank; ++i) {
+    taps /= kernel->d[i];
+    layout.dims[layout.rank] = kernel->d[i];
+    layout.strides[layout.rank++] = taps;
+  }
+  return layout;
+}
+
 static rabbet_status_t rabbet_convolution_window(
     const rabbet_group_node_t* node, const rabbet_dims_t* x,
     const rabbet_dims_t* kernel, const rabbet_dims_t* y,
@@ -56,7 +86,9 @@ static rabbet_status_t rabbet_convolution_window(
     spec->dilation[i] = window.dilation[i];
     spec->window[i] = window.size[i];
   }
-  rabbet_window_pads(&window, x->d + 2, y->d + 2, spec->before, spec->after);
+  (spec->kind == RABBET_DNNL_DECONVOLUTION ? rabbet_window_pads_transposed
+                                           : rabbet_window_pads)(
+      &window, x->d + 2, y->d + 2, spec->before, spec->after);
   return rabbet_ok();
 }
 
@@ -94,12 +126,15 @@ static rabbet_status_t rabbet_convolution_describe(
   rabbet_dnnl_fused_take_bias(fused, c->group, c->dims, &per_channel);
   rabbet_dnnl_fused_find_sum(fused, c->group, c->dims);
   rabbet_dnnl_spec_t* spec = &fused->spec;
-  spec->kind = c->method == METHOD_WINOGRAD ? RABBET_DNNL_CONVOLUTION_WINOGRAD
-                                            : RABBET_DNNL_CONVOLUTION;
+  bool transposed = rabbet_convolution_is_transposed(c->group);
+  spec->kind = transposed                     ? RABBET_DNNL_DECONVOLUTION
+               : c->method == METHOD_WINOGRAD ? RABBET_DNNL_CONVOLUTION_WINOGRAD
+                                              : RABBET_DNNL_CONVOLUTION;
   spec->src = rabbet_dnnl_layout(c->compute, c->in, &c->dims[x]);
   spec->dst = rabbet_dnnl_layout(c->compute, c->out, &c->dims[y]);
   fused->weights_layout =
-      rabbet_convolution_weights(&c->dims[kernel], groups, c->compute);
+      (transposed ? rabbet_deconvolution_weights : rabbet_convolution_weights)(
+          &c->dims[kernel], groups, c->compute);
   spec->weights = fused->weights_layout;
   spec->weights.order = RABBET_DNNL_ANY;
   spec->has_bias = fused->bias >= 0;
@@ -165,6 +200,8 @@ static rabbet_status_t rabbet_convolution_offer_formats(
     RABBET_RETURN_IF_ERROR(rabbet_convolution_offer_one(
         offer, dtype, pairs[i][0], pairs[i][1], METHOD_DIRECT));
   }
+  if (rabbet_convolution_is_transposed(offer->propose->group))
+    return rabbet_ok();
   return rabbet_convolution_offer_one(offer, dtype, blocked, blocked,
                                       METHOD_WINOGRAD);
 }

@@ -306,6 +306,7 @@ static rabbet_status_t rabbet_dnnl_attr(const rabbet_dnnl_spec_t* spec,
 
 typedef union rabbet_dnnl_op_desc_t {
   dnnl_convolution_desc_t convolution;
+  dnnl_deconvolution_desc_t deconvolution;
   dnnl_matmul_desc_t matmul;
   dnnl_inner_product_desc_t inner_product;
   dnnl_pooling_desc_t pooling;
@@ -343,6 +344,18 @@ static dnnl_status_t rabbet_dnnl_convolution(const rabbet_dnnl_spec_t* spec,
       &op->convolution, dnnl_forward_inference,
       spec->kind == RABBET_DNNL_CONVOLUTION ? dnnl_convolution_direct
                                             : dnnl_convolution_winograd,
+      &descs->src, &descs->weights, descs->bias_or_null, &descs->dst,
+      spec->stride, dilation, spec->before, spec->after);
+}
+
+static dnnl_status_t rabbet_dnnl_deconvolution(const rabbet_dnnl_spec_t* spec,
+                                               const rabbet_dnnl_descs_t* descs,
+                                               rabbet_dnnl_op_desc_t* op) {
+  dnnl_dims_t dilation = {0};
+  for (int i = 0; i < 3; ++i)
+    dilation[i] = spec->dilation[i] - 1;  // oneDNN counts the gaps
+  return dnnl_dilated_deconvolution_forward_desc_init(
+      &op->deconvolution, dnnl_forward_inference, dnnl_deconvolution_direct,
       &descs->src, &descs->weights, descs->bias_or_null, &descs->dst,
       spec->stride, dilation, spec->before, spec->after);
 }
@@ -387,6 +400,8 @@ static dnnl_status_t rabbet_dnnl_op_desc(const rabbet_dnnl_spec_t* spec,
     case RABBET_DNNL_CONVOLUTION:
     case RABBET_DNNL_CONVOLUTION_WINOGRAD:
       return rabbet_dnnl_convolution(spec, descs, op);
+    case RABBET_DNNL_DECONVOLUTION:
+      return rabbet_dnnl_deconvolution(spec, descs, op);
     case RABBET_DNNL_MATMUL:
       return dnnl_matmul_desc_init(&op->matmul, &descs->src, &descs->weights,
                                    descs->bias_or_null, &descs->dst);

@@ -46,6 +46,7 @@ bool rabbet_dnnl_has_format(rabbet_format_t format, int rank);
 typedef enum rabbet_dnnl_kind_t {
   RABBET_DNNL_CONVOLUTION,           // SRC, WEIGHTS, BIAS -> DST
   RABBET_DNNL_CONVOLUTION_WINOGRAD,  // the same
+  RABBET_DNNL_DECONVOLUTION,         // the same; padding is that over DST
   RABBET_DNNL_MATMUL,                // SRC, WEIGHTS, BIAS -> DST
   RABBET_DNNL_INNER_PRODUCT,         // the same, weights [N, K]
   RABBET_DNNL_POOLING_MAX,           // SRC -> DST

@@ -1,4 +1,5 @@
-// Convolutions with bias, residual and point-wise layers after them, by cuDNN.
+// Convolutions and deconvolutions with bias, residual and point-wise layers
+// after them, by cuDNN.
 //
 // In LINEAR, and with channels last, which is what tensor cores want; the
 // filter is laid out so when the plan is built. Bounded by the tensor cores,
@@ -10,9 +11,14 @@
 #include "ops/enums.h"
 #include "ops/window.h"
 
+static bool convolution_is_transposed(const rabbet_group_node_t* node) {
+  return rabbet_op_is(node->op, RABBET_OP_DECONVOLUTION);
+}
+
 static bool convolution_matches(const rabbet_group_t* group) {
   if (group->node_count == 0 ||
-      !rabbet_op_is(group->nodes[0].op, RABBET_OP_CONVOLUTION))
+      (!rabbet_op_is(group->nodes[0].op, RABBET_OP_CONVOLUTION) &&
+       !convolution_is_transposed(&group->nodes[0])))
     return false;
   const rabbet_group_node_t* node = &group->nodes[0];
   for (size_t i = 0; i < node->input_count; ++i)
@@ -74,18 +80,22 @@ static bool convolution_post(const rabbet_window_t* window, int axis,
   return false;
 }
 
+// A deconvolution's window slides over y.
 static bool convolution_window(const rabbet_group_node_t* node,
                                const rabbet_dims_t* x, const rabbet_dims_t* w,
                                const rabbet_dims_t* y,
                                rabbet_cudnn_window_t* out) {
   rabbet_window_t window;
+  bool transposed = convolution_is_transposed(node);
   int64_t pre[RABBET_MAX_RANK], post[RABBET_MAX_RANK];
   rabbet_status_t status = rabbet_window_read(node->attrs, node->op->attr_count,
                                               x->rank - 2, w->d + 2, &window);
   bool fits = rabbet_is_ok(status) && window.spatial <= 3;
   rabbet_status_ignore(status);
   if (!fits) return false;
-  rabbet_window_pads(&window, x->d + 2, y->d + 2, pre, post);
+  (transposed ? rabbet_window_pads_transposed : rabbet_window_pads)(
+      &window, x->d + 2, y->d + 2, pre, post);
+  const rabbet_dims_t *in = transposed ? y : x, *made = transposed ? x : y;
   int shift = window.spatial == 1;
   *out = (rabbet_cudnn_window_t){
       .spatial = window.spatial + shift, .stride = {1}, .dilation = {1}};
@@ -94,8 +104,8 @@ static bool convolution_window(const rabbet_group_node_t* node,
     out->pre[at] = pre[i];
     out->stride[at] = window.stride[i];
     out->dilation[at] = window.dilation[i];
-    if (!convolution_post(&window, i, pre[i], post[i], x->d[i + 2], y->d[i + 2],
-                          &out->post[at]))
+    if (!convolution_post(&window, i, pre[i], post[i], in->d[i + 2],
+                          made->d[i + 2], &out->post[at]))
       return false;
   }
   return true;
@@ -176,7 +186,9 @@ static bool convolution_add(const rabbet_cudnn_chain_t* chain,
   cudnnBackendDescriptor_t w_tensor = rabbet_cudnn_tensor(
       graph, &w_shape, chain->dtype, rabbet_group_input_of(group, w));
   cudnnBackendDescriptor_t y_tensor = rabbet_cudnn_chain_start(chain, graph);
-  rabbet_cudnn_convolution(graph, &window, x_tensor, w_tensor, y_tensor);
+  (convolution_is_transposed(node) ? rabbet_cudnn_deconvolution
+                                   : rabbet_cudnn_convolution)(
+      graph, &window, x_tensor, w_tensor, y_tensor);
   rabbet_cudnn_chain_add(chain, y_tensor, graph);
   return true;
 }

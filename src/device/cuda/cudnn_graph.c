@@ -206,12 +206,13 @@ cudnnBackendDescriptor_t rabbet_cudnn_scalar(rabbet_cudnn_graph_t* graph,
 
 // ---- Operations ------------------------------------------------------------
 
-void rabbet_cudnn_convolution(rabbet_cudnn_graph_t* graph,
-                              const rabbet_cudnn_window_t* window,
-                              cudnnBackendDescriptor_t x,
-                              cudnnBackendDescriptor_t w,
-                              cudnnBackendDescriptor_t y) {
-  const float one = 1, zero = 0;
+// The two directions of one operation: names of the same attributes.
+typedef struct graph_direction_t {
+  int type, how, x, w, y, alpha, beta;
+} graph_direction_t;
+
+static cudnnBackendDescriptor_t graph_window(
+    rabbet_cudnn_graph_t* graph, const rabbet_cudnn_window_t* window) {
   const struct {
     int name;
     const int64_t* values;
@@ -233,19 +234,58 @@ void rabbet_cudnn_convolution(rabbet_cudnn_graph_t* graph,
     graph_set(graph, how, lists[i].name, CUDNN_TYPE_INT64, window->spatial,
               lists[i].values);
   graph_finalize(graph, how, "a convolution's window");
-  cudnnBackendDescriptor_t operation =
-      graph_new(graph, CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR);
-  graph_refer(graph, operation,
-              CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_CONV_DESC, how);
-  graph_refer(graph, operation, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_X, x);
-  graph_refer(graph, operation, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_W, w);
-  graph_refer(graph, operation, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_Y, y);
-  graph_set(graph, operation, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_ALPHA,
-            CUDNN_TYPE_FLOAT, 1, &one);
-  graph_set(graph, operation, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_BETA,
-            CUDNN_TYPE_FLOAT, 1, &zero);
+  return how;
+}
+
+static void graph_convolution(rabbet_cudnn_graph_t* graph,
+                              const graph_direction_t* names,
+                              const rabbet_cudnn_window_t* window,
+                              const cudnnBackendDescriptor_t tensors[3]) {
+  const float one = 1, zero = 0;
+  cudnnBackendDescriptor_t how = graph_window(graph, window);
+  cudnnBackendDescriptor_t operation = graph_new(graph, names->type);
+  graph_refer(graph, operation, names->how, how);
+  graph_refer(graph, operation, names->x, tensors[0]);
+  graph_refer(graph, operation, names->w, tensors[1]);
+  graph_refer(graph, operation, names->y, tensors[2]);
+  graph_set(graph, operation, names->alpha, CUDNN_TYPE_FLOAT, 1, &one);
+  graph_set(graph, operation, names->beta, CUDNN_TYPE_FLOAT, 1, &zero);
   graph_finalize(graph, operation, "a convolution");
   graph_operation(graph, operation);
+}
+
+void rabbet_cudnn_convolution(rabbet_cudnn_graph_t* graph,
+                              const rabbet_cudnn_window_t* window,
+                              cudnnBackendDescriptor_t x,
+                              cudnnBackendDescriptor_t w,
+                              cudnnBackendDescriptor_t y) {
+  static const graph_direction_t forward = {
+      .type = CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR,
+      .how = CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_CONV_DESC,
+      .x = CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_X,
+      .w = CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_W,
+      .y = CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_Y,
+      .alpha = CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_ALPHA,
+      .beta = CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_BETA};
+  graph_convolution(graph, &forward, window,
+                    (cudnnBackendDescriptor_t[]){x, w, y});
+}
+
+void rabbet_cudnn_deconvolution(rabbet_cudnn_graph_t* graph,
+                                const rabbet_cudnn_window_t* window,
+                                cudnnBackendDescriptor_t x,
+                                cudnnBackendDescriptor_t w,
+                                cudnnBackendDescriptor_t y) {
+  static const graph_direction_t backward = {
+      .type = CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR,
+      .how = CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_CONV_DESC,
+      .x = CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DY,
+      .w = CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_W,
+      .y = CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DX,
+      .alpha = CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_ALPHA,
+      .beta = CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_BETA};
+  graph_convolution(graph, &backward, window,
+                    (cudnnBackendDescriptor_t[]){x, w, y});
 }
 
 void rabbet_cudnn_matmul(rabbet_cudnn_graph_t* graph,

@@ -85,6 +85,13 @@ void rabbet_cudnn_convolution(rabbet_cudnn_graph_t* graph,
                               cudnnBackendDescriptor_t x,
                               cudnnBackendDescriptor_t w,
                               cudnnBackendDescriptor_t y);
+// From what the convolution's result would be to its input: the window slides
+// over y.
+void rabbet_cudnn_deconvolution(rabbet_cudnn_graph_t* graph,
+                                const rabbet_cudnn_window_t* window,
+                                cudnnBackendDescriptor_t x,
+                                cudnnBackendDescriptor_t w,
+                                cudnnBackendDescriptor_t y);
 void rabbet_cudnn_matmul(rabbet_cudnn_graph_t* graph,
                          cudnnBackendDescriptor_t a, cudnnBackendDescriptor_t b,
                          cudnnBackendDescriptor_t y);
