@@ -1,5 +1,5 @@
-// y * scale, y + offset, after a convolution or matrix product with constant
-// weights: the numbers go into weights and bias, and the node goes.
+// y * scale, y + offset, after a (de)convolution or matrix product with
+// constant weights: the numbers go into weights and bias, and the node goes.
 
 #include "builder/passes.h"
 #include "ops/enums.h"
@@ -107,7 +107,11 @@ static rabbet_status_t affine_convolution(rabbet_build_t* build,
   if (!affine_is_float_constant(weights) ||
       (bias && !affine_is_float_constant(bias)))
     return rabbet_ok();
-  int64_t channels = rabbet_ir_dims(ir, weights).d[0];
+  // A deconvolution's weights are (channels, maps / groups, ...).
+  bool transposed = rabbet_op_is(conv->op, RABBET_OP_DECONVOLUTION);
+  if (transposed && rabbet_ir_int(conv, "num_groups") != 1) return rabbet_ok();
+  int32_t axis = transposed ? 1 : 0;
+  int64_t channels = rabbet_ir_dims(ir, weights).d[axis];
   int64_t op = rabbet_ir_int(node, "op");
   affine_t affine;
   if (!affine_match(ir, node, constant, 1, channels, &affine))
@@ -116,8 +120,8 @@ static rabbet_status_t affine_convolution(rabbet_build_t* build,
     RABBET_RETURN_IF_ERROR(affine_offset(build, conv, channels, &affine,
                                          op == RABBET_ELEMENTWISE_SUB));
   } else {
-    RABBET_RETURN_IF_ERROR(
-        affine_scale(build, conv, 1, 0, &affine, op == RABBET_ELEMENTWISE_DIV));
+    RABBET_RETURN_IF_ERROR(affine_scale(build, conv, 1, axis, &affine,
+                                        op == RABBET_ELEMENTWISE_DIV));
     if (bias)
       RABBET_RETURN_IF_ERROR(affine_scale(build, conv, 2, 0, &affine,
                                           op == RABBET_ELEMENTWISE_DIV));
@@ -169,6 +173,8 @@ rabbet_status_t rabbet_rule_affine(rabbet_build_t* build,
       continue;
     rabbet_ir_node_t* conv =
         rabbet_ir_sole_producer(ir, value, RABBET_OP_CONVOLUTION);
+    if (!conv)
+      conv = rabbet_ir_sole_producer(ir, value, RABBET_OP_DECONVOLUTION);
     rabbet_ir_node_t* product =
         rabbet_ir_sole_producer(ir, value, RABBET_OP_MATRIX_MULTIPLY);
     if (conv)

@@ -56,6 +56,39 @@ static void batch_normalization_goes_into_weights(void** state) {
   net_end(&net);
 }
 
+static rabbet_tensor_t* deconv(net_t* net, const char* name, rabbet_tensor_t* x,
+                               rabbet_tensor_t* weights, int64_t groups) {
+  return net_add(net, name,
+                 (net_layer_t){.op = "deconvolution",
+                               .inputs = {x, weights},
+                               .input_count = 2,
+                               .attrs = {INTS_ATTR("stride_nd", 2, 2),
+                                         INT_ATTR("num_groups", groups)},
+                               .attr_count = 2});
+}
+
+static void batch_normalization_goes_into_deconvolution(void** state) {
+  (void)state;
+  net_t net = net_begin(0, rabbet_allocator_system());
+  rabbet_tensor_t* x =
+      net_input(&net, "x", RABBET_DTYPE_FLOAT, DIMS(2, 4, 3, 3));
+  rabbet_tensor_t* y = deconv(&net, "deconv", x, WEIGHTS(&net, 4, 5, 3, 2), 1);
+  y = net_binary(&net, "scale", "PROD", WEIGHTS(&net, 1, 5, 1, 1), y);
+  y = net_binary(&net, "shift", "SUM", y, WEIGHTS(&net, 1, 5, 1, 1));
+  y = net_binary(&net, "divide", "DIV", y, net_scalar(&net, 4, 3));
+  net_output(&net, y, "y");
+  EXPECT_STEPS(check_network(&net, 0, 1e-5), 1);
+  expect_report(&net, "deconv ", true);
+  expect_report(&net, " + ", false);
+  // Groups have maps of their own.
+  rabbet_tensor_t* z = deconv(&net, "grouped", x, WEIGHTS(&net, 4, 3, 2, 2), 2);
+  net_output(&net,
+             net_binary(&net, "maps", "PROD", z, WEIGHTS(&net, 1, 6, 1, 1)),
+             "z");
+  check_network(&net, 0, 1e-5);
+  net_end(&net);
+}
+
 // A convolution that others read too must keep its weights.
 static void shared_convolution_keeps_weights(void** state) {
   (void)state;
@@ -442,6 +475,7 @@ static void shape_arithmetic(void** state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(batch_normalization_goes_into_weights),
+      cmocka_unit_test(batch_normalization_goes_into_deconvolution),
       cmocka_unit_test(shared_convolution_keeps_weights),
       cmocka_unit_test(matrix_product_takes_scale_and_transposes),
       cmocka_unit_test(transposes_cancel),

@@ -323,6 +323,33 @@ static rabbet_status_t rabbet_dnnl_fused_add(rabbet_dnnl_fused_run_t* run) {
              : rabbet_dnnl_fused_make(run, false, different);
 }
 
+// What is read besides the source: bias and operands of the items.
+static rabbet_status_t rabbet_dnnl_fused_operands(
+    rabbet_dnnl_fused_run_t* run) {
+  const rabbet_dnnl_fused_t* fused = run->fused;
+  const rabbet_epilogue_t* e = &fused->epilogue;
+  if (fused->bias >= 0)
+    RABBET_RETURN_IF_ERROR(rabbet_dnnl_input(
+        run->program, fused->bias, fused->spec.bias.dtype, &run->bias));
+  for (int i = 0; i < e->count; ++i) {
+    if (e->items[i].is_binary && i != fused->sum_item)
+      RABBET_RETURN_IF_ERROR(
+          rabbet_dnnl_input(run->program, e->items[i].operand,
+                            fused->operands[i].dtype, &run->operands[i]));
+  }
+  return rabbet_ok();
+}
+
+rabbet_status_t rabbet_dnnl_fused_compile_part(const rabbet_dnnl_fused_t* fused,
+                                               rabbet_dnnl_program_t* program,
+                                               const rabbet_dnnl_ref_t* src,
+                                               const rabbet_dnnl_ref_t* dst) {
+  rabbet_dnnl_fused_run_t run = {
+      .fused = fused, .program = program, .src = *src, .dst = *dst};
+  RABBET_RETURN_IF_ERROR(rabbet_dnnl_fused_operands(&run));
+  return rabbet_dnnl_fused_make(&run, false, rabbet_dnnl_fused_always);
+}
+
 rabbet_status_t rabbet_dnnl_fused_compile(const rabbet_dnnl_fused_t* fused,
                                           rabbet_dnnl_program_t* program) {
   const rabbet_epilogue_t* e = &fused->epilogue;
@@ -331,15 +358,7 @@ rabbet_status_t rabbet_dnnl_fused_compile(const rabbet_dnnl_fused_t* fused,
       program, e->result, fused->spec.dst.dtype, &run.dst));
   RABBET_RETURN_IF_ERROR(
       rabbet_dnnl_input(program, fused->src, fused->spec.src.dtype, &run.src));
-  if (fused->bias >= 0)
-    RABBET_RETURN_IF_ERROR(rabbet_dnnl_input(
-        program, fused->bias, fused->spec.bias.dtype, &run.bias));
-  for (int i = 0; i < e->count; ++i) {
-    if (e->items[i].is_binary && i != fused->sum_item)
-      RABBET_RETURN_IF_ERROR(rabbet_dnnl_input(program, e->items[i].operand,
-                                               fused->operands[i].dtype,
-                                               &run.operands[i]));
-  }
+  RABBET_RETURN_IF_ERROR(rabbet_dnnl_fused_operands(&run));
   if (fused->sum_item >= 0)
     RABBET_RETURN_IF_ERROR(rabbet_dnnl_fused_add(&run));
   else

@@ -54,6 +54,12 @@ rabbet_status_t rabbet_dnnl_fused_propose(
 
 rabbet_status_t rabbet_dnnl_fused_compile(const rabbet_dnnl_fused_t* fused,
                                           rabbet_dnnl_program_t* program);
+// The same of a part of the result, which is put together in `dst`: items that
+// add a tensor of the result's shape are no part of such.
+rabbet_status_t rabbet_dnnl_fused_compile_part(const rabbet_dnnl_fused_t* fused,
+                                               rabbet_dnnl_program_t* program,
+                                               const rabbet_dnnl_ref_t* src,
+                                               const rabbet_dnnl_ref_t* dst);
 
 // Boundary types and formats of a fused group: `dtype` for every tensor but
 // constants, which stay as they are; `in` for `src`, `out` for the result and

@@ -10,6 +10,7 @@ struct rabbet_dnnl_packed_t {
   rabbet_dnnl_packed_t* next;
   int32_t value;
   rabbet_dtype_t dtype;  // flat copies: the type converted to
+  int64_t offset;        // of the part that was packed
   void* layout;          // oneDNN's; NULL: flat copy. Behind this struct
   void* data;
   int users;
@@ -40,9 +41,10 @@ static void rabbet_dnnl_packed_release(rabbet_dnnl_kernel_t* kernel,
 
 static rabbet_dnnl_packed_t* rabbet_dnnl_packed_find(
     rabbet_dnnl_kernel_t* kernel, int32_t value, rabbet_dtype_t dtype,
-    const void* layout) {
+    int64_t offset, const void* layout) {
   for (rabbet_dnnl_packed_t* p = kernel->packed; p; p = p->next) {
-    if (p->value != value || p->dtype != dtype || !p->layout != !layout)
+    if (p->value != value || p->dtype != dtype || p->offset != offset ||
+        !p->layout != !layout)
       continue;
     if (!layout || rabbet_dnnl_layout_equal(p->layout, layout)) return p;
   }
@@ -70,6 +72,11 @@ static rabbet_status_t rabbet_dnnl_constant_as(
   return rabbet_ok();
 }
 
+static size_t rabbet_dnnl_offset(const rabbet_dnnl_layout_t* layout) {
+  return (size_t)layout->offset *
+         (size_t)(rabbet_dtype_bits(layout->dtype) / 8);
+}
+
 static rabbet_status_t rabbet_dnnl_pack_data(
     const rabbet_dnnl_program_t* program, int32_t value,
     const rabbet_dnnl_layout_t* layout,
@@ -94,7 +101,8 @@ static rabbet_status_t rabbet_dnnl_pack_data(
     status = device->vtable->allocate(device, scratchpad_bytes, &scratchpad);
   if (rabbet_is_ok(status)) {
     void* pointers[RABBET_DNNL_ARG_COUNT] = {0};
-    pointers[RABBET_DNNL_SRC] = (void*)(uintptr_t)source;
+    pointers[RABBET_DNNL_SRC] =
+        (char*)(uintptr_t)source + rabbet_dnnl_offset(layout);
     pointers[RABBET_DNNL_DST] = *out_data;
     pointers[RABBET_DNNL_SCRATCHPAD] = scratchpad;
     status = rabbet_dnnl_primitive_execute(pack, pointers);
@@ -120,6 +128,7 @@ static rabbet_status_t rabbet_dnnl_packed_create(
       kernel->allocator, sizeof(*packed) + size, (void**)&packed));
   packed->value = value;
   packed->dtype = dtype;
+  packed->offset = layout ? layout->offset : 0;
   rabbet_status_t status = rabbet_ok();
   if (primitive) {
     packed->layout = packed + 1;
@@ -153,8 +162,8 @@ static rabbet_status_t rabbet_dnnl_packed_get(
   const void* target =
       primitive ? rabbet_dnnl_primitive_layout(primitive, arg, &size) : NULL;
   pthread_mutex_lock(&kernel->mutex);
-  rabbet_dnnl_packed_t* packed =
-      rabbet_dnnl_packed_find(kernel, value, dtype, target);
+  rabbet_dnnl_packed_t* packed = rabbet_dnnl_packed_find(
+      kernel, value, dtype, layout ? layout->offset : 0, target);
   rabbet_status_t status = rabbet_ok();
   if (!packed)
     status = rabbet_dnnl_packed_create(program, value, dtype, layout, primitive,
@@ -278,7 +287,8 @@ rabbet_status_t rabbet_dnnl_weights(rabbet_dnnl_program_t* program,
                                     const rabbet_dnnl_layout_t* layout,
                                     const rabbet_dnnl_primitive_t* primitive,
                                     int arg, rabbet_dnnl_ref_t* out_ref) {
-  if (rabbet_dnnl_primitive_takes(primitive, arg, layout))
+  if (layout->offset == 0 &&
+      rabbet_dnnl_primitive_takes(primitive, arg, layout))
     return rabbet_dnnl_input(program, value, layout->dtype, out_ref);
   if (rabbet_dnnl_value(program, value)->constant)
     return rabbet_dnnl_packed_get(program, value, layout->dtype, layout,
@@ -286,6 +296,7 @@ rabbet_status_t rabbet_dnnl_weights(rabbet_dnnl_program_t* program,
   rabbet_dnnl_ref_t plain = {0};
   RABBET_RETURN_IF_ERROR(
       rabbet_dnnl_input(program, value, layout->dtype, &plain));
+  plain.offset += rabbet_dnnl_offset(layout);
   *out_ref =
       rabbet_dnnl_scratch(program, rabbet_dnnl_primitive_bytes(primitive, arg));
   rabbet_dnnl_primitive_t* pack = NULL;
@@ -449,7 +460,7 @@ static inline void* rabbet_dnnl_resolve(const rabbet_dnnl_ref_t* ref,
                                         const rabbet_kernel_call_t* call) {
   switch (ref->place) {
     case RABBET_DNNL_REF_INPUT:
-      return call->inputs[ref->index];
+      return (char*)call->inputs[ref->index] + ref->offset;
     case RABBET_DNNL_REF_OUTPUT:
       return call->outputs[ref->index];
     case RABBET_DNNL_REF_SCRATCH:

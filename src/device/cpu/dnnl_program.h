@@ -25,7 +25,7 @@ typedef struct rabbet_dnnl_kernel_t {
 typedef struct rabbet_dnnl_ref_t {
   enum {
     RABBET_DNNL_REF_NONE,
-    RABBET_DNNL_REF_INPUT,    // boundary input `index`
+    RABBET_DNNL_REF_INPUT,    // boundary input `index` from `offset` on
     RABBET_DNNL_REF_OUTPUT,   // boundary output `index`
     RABBET_DNNL_REF_SCRATCH,  // workspace at `offset`
     RABBET_DNNL_REF_FIXED,    // `pointer`
@@ -96,8 +96,9 @@ rabbet_status_t rabbet_dnnl_begin_output(rabbet_dnnl_program_t* program,
 rabbet_status_t rabbet_dnnl_end_output(rabbet_dnnl_program_t* program,
                                        int32_t value, rabbet_dtype_t dtype,
                                        const rabbet_dnnl_ref_t* ref);
-// The value, which lies as `layout` says (seen as layout->dtype), as the
-// primitive wants it for its argument: packed once if constant, else by a step.
+// The value, which lies as `layout` says (seen as layout->dtype, from its
+// offset on), as the primitive wants it for its argument: packed once if
+// constant, else by a step.
 rabbet_status_t rabbet_dnnl_weights(rabbet_dnnl_program_t* program,
                                     int32_t value,
                                     const rabbet_dnnl_layout_t* layout,

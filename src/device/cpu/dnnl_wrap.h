@@ -35,6 +35,7 @@ typedef struct rabbet_dnnl_layout_t {
   int rank;
   int64_t dims[RABBET_DNNL_MAX_RANK];
   int64_t strides[RABBET_DNNL_MAX_RANK];
+  int64_t offset;  // of the first element from the address
 } rabbet_dnnl_layout_t;
 
 rabbet_dnnl_layout_t rabbet_dnnl_layout(rabbet_dtype_t dtype,
