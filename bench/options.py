@@ -15,7 +15,8 @@ ROOT = Path(__file__).resolve().parents[1]
 class Options:
     """Settings of a run. scratch: a folder for plans and logs, removed later.
 
-    peers: None for all that are installed.
+    peers: None for all that are installed. jobs: contestants that may compile at the
+    same time, where that is not what is measured.
     """
 
     scratch: Path
@@ -26,6 +27,7 @@ class Options:
     pin: bool = True
     peers: tuple[str, ...] | None = None
     models: tuple[str, ...] | None = None
+    jobs: int = 1
 
     def wanted(self, peer: str) -> bool:
         return peer == "rabbet" or self.peers is None or peer in self.peers
@@ -36,6 +38,8 @@ class Options:
         """A contestant with this run's pinning, and with OpenMP's thread count
         set for those libraries that know no other way."""
         environment = {"OMP_NUM_THREADS": str(threads)}
+        if self.jobs > 1:
+            environment["TORCHINDUCTOR_COMPILE_THREADS"] = "2"
         return Spec(name, factory, arguments, threads, self.pin, environment)
 
     def describe(self) -> str:

@@ -21,7 +21,7 @@ SUBJECTS = (
     "size",
     "contexts",
 )
-ASKED_FOR = ("gpu", "gpu_moves")
+ASKED_FOR = ("gpu", "gpu_moves", "gpu_calls", "gpu_bert_plugin")
 """Subjects that --only must name."""
 
 
@@ -46,6 +46,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--rounds", type=int, help="default: 11, quick 5")
     parser.add_argument("--seconds", type=float,
                         help="of one turn; default: 0.3, quick 0.1")  # fmt: skip
+    parser.add_argument("--jobs", type=int, default=1, metavar="N",
+                        help="torch's contestants that the subject gpu lets compile at "
+                        "the same time; default: 1")  # fmt: skip
     parser.add_argument("--no-pin", action="store_true",
                         help="let the system choose the cores")  # fmt: skip
     parser.add_argument("--name", help="of the result files; default: the subjects")
@@ -65,6 +68,7 @@ def _options(given: argparse.Namespace, scratch: Path) -> Options:
         pin=not given.no_pin,
         peers=given.peers,
         models=given.models,
+        jobs=max(1, given.jobs),
     )
 
 
@@ -74,10 +78,11 @@ def measure(subjects: tuple[str, ...], options: Options) -> list[Section]:
     for subject in subjects:
         begin, before = time.monotonic(), Usage.now()
         print(f"{subject} ...", flush=True)
-        section = importlib.import_module(f"bench.{subject}").run(options)
+        found = importlib.import_module(f"bench.{subject}").run(options)
+        found = [found] if isinstance(found, Section) else found
         share = Usage.now().foreign_share(before)
-        section.note(f"other programs used {share:.0%} of the cores meanwhile")
-        sections.append(section)
+        found[-1].note(f"other programs used {share:.0%} of the cores meanwhile")
+        sections += found
         print(f"{subject}: {time.monotonic() - begin:.0f} s", flush=True)
     return sections
 

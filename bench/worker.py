@@ -6,6 +6,7 @@ only the contestant whose turn it is uses the cores.
 
 from __future__ import annotations
 
+import concurrent.futures
 import contextlib
 import importlib
 import itertools
@@ -13,10 +14,12 @@ import multiprocessing
 import os
 import sys
 import textwrap
+import threading
 import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, Protocol
@@ -39,6 +42,10 @@ class Contestant(Protocol):
 
     def outputs(self) -> dict[str, Array]:
         """The results of one more run, by name."""
+
+    # Optional:
+    #   time_calls(seconds, least) -> list[float]   another way to take its time
+    #   facts() -> dict[str, float]                 what else there is to tell
 
 
 @dataclass(frozen=True)
@@ -70,12 +77,22 @@ class Start:
     peak_bytes: int
 
 
+def _status(key: str) -> int:
+    """Bytes that /proc tells of this process."""
+    for line in Path("/proc/self/status").read_text().splitlines():
+        if line.startswith(f"{key}:"):
+            return int(line.split()[1]) * 1024
+    raise OSError(f"/proc/self/status has no line {key}")
+
+
 def peak_memory() -> int:
     """The largest resident size of this process so far, in bytes."""
-    for line in Path("/proc/self/status").read_text().splitlines():
-        if line.startswith("VmHWM:"):
-            return int(line.split()[1]) * 1024
-    raise OSError("/proc/self/status has no line VmHWM")
+    return _status("VmHWM")
+
+
+def resident() -> int:
+    """The resident size of this process now, in bytes."""
+    return _status("VmRSS")
 
 
 def time_calls(call: Callable[[], None], seconds: float, least: int) -> list[float]:
@@ -136,7 +153,12 @@ def _serve(connection: Connection, spec: Spec, log: str) -> None:
         while True:
             request, *arguments = connection.recv()
             if request == "time":
-                connection.send(("ok", time_calls(contestant.call, *arguments)))
+                own = getattr(contestant, "time_calls", None)
+                timed = own or partial(time_calls, contestant.call)
+                connection.send(("ok", timed(*arguments)))
+            elif request == "facts":
+                own = getattr(contestant, "facts", dict)
+                connection.send(("ok", {"resident_bytes": resident(), **own()}))
             elif request == "outputs":
                 connection.send(("ok", contestant.outputs()))
             else:
@@ -151,6 +173,9 @@ def _serve(connection: Connection, spec: Spec, log: str) -> None:
 
 class ContestantError(RuntimeError):
     """A contestant could not be loaded or run; the message says why."""
+
+
+_starting = threading.Lock()  # a process gets this one's environment
 
 
 @contextlib.contextmanager
@@ -177,7 +202,7 @@ class Worker:
         self._connection, child = context.Pipe()
         arguments = (child, spec, str(self.log))
         self._process = context.Process(target=_serve, args=arguments, daemon=True)
-        with _environment(spec.environment):
+        with _starting, _environment(spec.environment):
             self._process.start()
         child.close()
         try:
@@ -212,6 +237,11 @@ class Worker:
         self._connection.send(("outputs",))
         return self._answer(START_SECONDS)
 
+    def facts(self) -> dict[str, Any]:
+        """What the contestant tells besides, and its resident_bytes."""
+        self._connection.send(("facts",))
+        return self._answer(START_SECONDS)
+
     def stop(self) -> None:
         """Ends the process."""
         with contextlib.suppress(OSError):
@@ -232,15 +262,19 @@ class Field:
 
 
 @contextlib.contextmanager
-def started(specs: Sequence[Spec], logs: Path) -> Iterator[Field]:
-    """Starts all contestants, one after the other; ends them in the end."""
+def started(specs: Sequence[Spec], logs: Path, jobs: int = 1) -> Iterator[Field]:
+    """Starts all contestants, `jobs` at a time; ends them in the end."""
     field_ = Field({}, {})
+
+    def start(spec: Spec) -> None:
+        try:
+            field_.workers[spec.name] = Worker(spec, logs)
+        except ContestantError as error:
+            field_.absent[spec.name] = str(error)
+
     try:
-        for spec in specs:
-            try:
-                field_.workers[spec.name] = Worker(spec, logs)
-            except ContestantError as error:
-                field_.absent[spec.name] = str(error)
+        with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
+            list(pool.map(start, specs))
         yield field_
     finally:
         for worker in field_.workers.values():

@@ -39,6 +39,29 @@ GPU_MODELS = (
     Peer("own graph", "torch", "bench.peers.torch_cuda:OwnGraph"),
 )
 
+GPU_CALLS = (
+    Peer("bare launch", "numpy", "bench.peers.gpu_chains:Bare"),
+    Peer("ready-made kernel", "rabbet", "bench.peers.gpu_chains:Chain"),
+    Peer("C plugin", "rabbet", "bench.peers.gpu_chains:Chain"),
+    Peer("Python plugin, no body", "rabbet", "bench.peers.gpu_chains:NoBody"),
+    Peer("Python plugin, no body, torch", "torch", "bench.peers.gpu_chains:NoBody"),
+    Peer("Python plugin, ctypes", "rabbet", "bench.peers.gpu_chains:Chain"),
+    Peer("Python plugin, Triton", "triton", "bench.peers.gpu_chains:Chain"),
+    Peer("Python plugin, Triton, DLPack", "triton", "bench.peers.gpu_chains:Chain"),
+    Peer("ctypes", "numpy", "bench.peers.gpu_chains:Ctypes"),
+    Peer("cuda-python", "cuda", "bench.peers.gpu_chains:CudaPython"),
+    Peer("Triton", "triton", "bench.peers.gpu_chains:Triton"),
+    Peer("CuPy RawKernel", "cupy", "bench.peers.gpu_chains:Cupy"),
+    Peer("torch custom_op, no body", "torch", "bench.peers.gpu_chains:CustomOp"),
+)
+
+GPU_REPLAYS = (
+    Peer("ready-made kernel", "rabbet", "bench.peers.gpu_chains:Replayed"),
+    Peer("C plugin", "rabbet", "bench.peers.gpu_chains:Replayed"),
+    Peer("Python plugin, ctypes", "rabbet", "bench.peers.gpu_chains:Replayed"),
+    Peer("Python plugin, Triton", "triton", "bench.peers.gpu_chains:Replayed"),
+)
+
 CHAINS = (
     Peer(RABBET, "rabbet", "bench.peers.rabbet_engine:Chain"),
     Peer("direct", "numpy", "bench.peers.plain:Chain"),

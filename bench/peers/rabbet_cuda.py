@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,11 +21,18 @@ TORCH = {
 }
 
 
+def free_bytes() -> int:
+    """Of the GPU, for all processes, once its work is done."""
+    torch.cuda.synchronize()
+    return int(torch.cuda.mem_get_info()[0])
+
+
 class Model:
     """An ONNX file, tuned, through the object interface, with graphs.
 
     precision: "fp32", "tf32", "fp16" or "bf16": what inputs and outputs are, and
-    what the builder may compute in.
+    what the builder may compute in. plan, timing_cache: files that are read if they
+    are there, and else written; with a plan nothing is built.
     """
 
     graphs = True
@@ -37,14 +45,28 @@ class Model:
         precision: str,
         plugins: list[str] | None = None,
         timing_cache: str | None = None,
+        plan: str | None = None,
         **_: object,
     ) -> None:
+        torch.cuda.init()
+        free = free_bytes()
         with np.load(inputs) as arrays:
             given = {name: np.array(array) for name, array in arrays.items()}
+        trt.load_plugins(plugins or [])
+        self.known: dict[str, Any] = {}
         begin = time.perf_counter()
-        self.engine = self._build(path, given, precision, plugins, timing_cache)
-        self.build_s = time.perf_counter() - begin
+        if plan is not None and Path(plan).exists():
+            data: Any = Path(plan).read_bytes()
+        else:
+            data = self._build(path, precision, timing_cache)
+            self.known["build_s"] = time.perf_counter() - begin
+            if plan is not None:
+                Path(plan).write_bytes(data)
+        self.known["plan_bytes"] = len(memoryview(data))
+        begin = time.perf_counter()
+        self.engine = trt.Runtime(trt.Logger()).deserialize_cuda_engine(data)
         self.context = self.engine.create_execution_context()
+        self.known["load_s"] = time.perf_counter() - begin
         self.context.graphs = self.graphs
         self.tensors = {
             name: self._tensor(name, given.get(name)) for name in self._names()
@@ -54,6 +76,8 @@ class Model:
         self.stream = torch.cuda.Stream()
         for _index in range(4):
             self.call()
+        own = torch.cuda.memory_reserved()  # inputs and outputs
+        self.known["device_bytes"] = free - free_bytes() - own
 
     def _names(self) -> list[str]:
         count = self.engine.num_io_tensors
@@ -66,19 +90,12 @@ class Model:
         shape = tuple(self.context.get_tensor_shape(name))
         return torch.empty(shape, dtype=dtype, device="cuda")
 
-    def _build(
-        self,
-        path: str,
-        given: dict[str, Any],
-        precision: str,
-        plugins: list[str] | None,
-        timing_cache: str | None,
-    ) -> Any:
-        trt.load_plugins(plugins or [])
+    def _build(self, path: str, precision: str, timing_cache: str | None) -> Any:
         builder = trt.Builder()
         network = builder.create_network()
         parser = trt.OnnxParser(network, trt.Logger())
-        parser.parse_from_file(path)
+        if not parser.parse_from_file(path):
+            raise RuntimeError(f"{path} cannot be parsed: {parser.get_error(0).desc()}")
         config = builder.create_builder_config()
         config.device = "cuda"
         if precision in TYPES:
@@ -92,14 +109,14 @@ class Model:
             config.set_flag(trt.BuilderFlag.TF32)
         else:
             config.clear_flag(trt.BuilderFlag.TF32)
-        if timing_cache is not None:
-            with open(timing_cache, "rb") as file:
-                config.set_timing_cache(config.create_timing_cache(file.read()))
+        kept = Path(timing_cache) if timing_cache else None
+        if kept is not None:
+            known = kept.read_bytes() if kept.exists() else b""
+            config.set_timing_cache(config.create_timing_cache(known))
         plan = builder.build_serialized_network(network, config)
-        self.report = builder._report[0]
-        self.plan_bytes = plan.nbytes
-        runtime = trt.Runtime(trt.Logger())
-        return runtime.deserialize_cuda_engine(plan)
+        if kept is not None:
+            kept.write_bytes(config.get_timing_cache().serialize())
+        return plan
 
     def run(self) -> None:
         """Enqueues one call."""
@@ -108,6 +125,22 @@ class Model:
     def call(self) -> None:
         self.run()
         self.stream.synchronize()
+
+    def facts(self) -> dict[str, Any]:
+        """Seconds of building and of loading, bytes of the plan and of the GPU, and
+        the steps of a run that come from a graph and that do not."""
+        info = self.context.graph_info
+        return {
+            **self.known,
+            "graph_steps": info.graph_steps,
+            "other_steps": info.other_steps,
+            "layers": self._layers(),
+        }
+
+    def _layers(self) -> Any:
+        """What the inspector tells of the plan."""
+        inspector = self.engine.create_engine_inspector()
+        return inspector.get_engine_information(trt.LayerInformationFormat.JSON)
 
     def outputs(self) -> dict[str, Any]:
         self.call()

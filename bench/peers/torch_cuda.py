@@ -12,25 +12,48 @@ from .torch_cpu import folded
 TYPES = {"fp16": torch.float16, "bf16": torch.bfloat16}
 
 
+def module_of(path: str, shapes: dict[str, tuple[int, ...]], after: Any) -> Any:
+    """torch's best form of an ONNX file: written for torch where there is one, else
+    the graph operator by operator; with its inputs' and outputs' names."""
+    from .onnx_to_torch import convert
+    from .torch_transformers import native
+
+    return native(path, after=after) or convert(folded(path, shapes))
+
+
+def captured(function: Any) -> tuple[Any, Any]:
+    """A graph of what `function` enqueues, after warm-up, and its results."""
+    stream = torch.cuda.Stream()
+    stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(stream):
+        for _index in range(3):
+            function()
+    torch.cuda.current_stream().wait_stream(stream)
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        results = function()
+    return graph, results
+
+
 class Eager:
     """An ONNX file as a torch module on the GPU.
 
     precision: "fp32", "tf32", "fp16" or "bf16": what floating tensors are, and
-    whether matrix products of FP32 may use TF32.
+    whether matrix products of FP32 may use TF32. after: what follows each layer of a
+    transformer.
     """
 
-    def __init__(
-        self, *, path: str, inputs: str, precision: str, **_: object
-    ) -> None:
-        from .onnx_to_torch import convert
+    after: Any = None
 
+    def __init__(self, *, path: str, inputs: str, precision: str, **_: object) -> None:
         torch.backends.cuda.matmul.allow_tf32 = precision == "tf32"
         torch.backends.cudnn.allow_tf32 = precision == "tf32"
         torch.backends.cudnn.benchmark = True
         with np.load(inputs) as arrays:
             given = {name: np.array(array) for name, array in arrays.items()}
         shapes = {name: array.shape for name, array in given.items()}
-        module, names, self.names = convert(folded(path, shapes))
+        module, names, self.names = module_of(path, shapes, self.after)
         self.dtype = TYPES.get(precision, torch.float32)
         module = module.cuda().to(self.dtype)
         if any(array.ndim == 4 for array in given.values()):
@@ -66,6 +89,13 @@ class Eager:
         tensors = zip(self.names, self.results, strict=True)
         return {name: tensor.float().cpu().numpy() for name, tensor in tensors}
 
+    def facts(self) -> dict[str, Any]:
+        """Bytes of GPU memory: the most that tensors had, and that torch held."""
+        return {
+            "allocated_bytes": torch.cuda.max_memory_allocated(),
+            "reserved_bytes": torch.cuda.max_memory_reserved(),
+        }
+
 
 class ReduceOverhead(Eager):
     """torch.compile(mode="reduce-overhead")."""
@@ -78,6 +108,17 @@ class ReduceOverhead(Eager):
         return compiled
 
 
+class EagerGraph(Eager):
+    """The kernels of eager torch, captured into one graph by hand."""
+
+    def prepare(self, module: Any) -> Any:
+        self.graph, self.results = captured(lambda: module(*self.inputs))
+        return module
+
+    def run(self) -> None:
+        self.graph.replay()
+
+
 class OwnGraph(Eager):
     """The kernels of torch.compile, frozen, captured into one graph by hand."""
 
@@ -86,16 +127,7 @@ class OwnGraph(Eager):
 
         config.freezing = True
         compiled = torch.compile(module)
-        stream = torch.cuda.Stream()
-        stream.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(stream):
-            for _index in range(3):
-                compiled(*self.inputs)
-        torch.cuda.current_stream().wait_stream(stream)
-        torch.cuda.synchronize()
-        self.graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(self.graph):
-            self.results = compiled(*self.inputs)
+        self.graph, self.results = captured(lambda: compiled(*self.inputs))
         return compiled
 
     def run(self) -> None:

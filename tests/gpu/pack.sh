@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Fills .gpu/ with what tests/gpu/run.sh needs on a machine without our build
-# tools: a wheel, the conformance suite, and libraries that it needs.
+# tools: a wheel, the conformance suite, libraries that it needs, and the C plugin
+# that bench/gpu_calls.py measures.
 #   tests/gpu/pack.sh [BUILD]     (a build folder with tests; default: build)
 set -eu
 cd "$(dirname "$0")/../.."
@@ -9,9 +10,12 @@ suite=$build/tests/conformance/conformance
 [ -x "$suite" ] || { echo "pack: there is no $suite; run make build" >&2; exit 1; }
 wheels=(dist/rabbet-*.whl)
 [ -f "${wheels[0]}" ] || { echo "pack: there is no wheel in dist/; run make wheel" >&2; exit 1; }
+plugin=$build/bench/libbench_gpu_calls.so
+[ -f "$plugin" ] || { echo "pack: there is no $plugin; run make build" >&2; exit 1; }
 rm -rf .gpu
 mkdir -p .gpu/lib
 cp "${wheels[@]}" "$suite" .gpu/
+cp "$plugin" .gpu/lib/
 strip .gpu/conformance
 for library in libcmocka.so.0; do
   cp -L "$(ldd "$suite" | awk -v name="$library" '$1 == name { print $3 }')" .gpu/lib/

@@ -4,7 +4,8 @@ runs what is asked for, writes a log for each step and a summary.
 
     tests/gpu/run.sh all --out FOLDER
     tests/gpu/run.sh conformance sanitizer --families slice,shuffle
-    tests/gpu/run.sh bench --bench "--models resnet50/fp16/1"
+    tests/gpu/run.sh bench --benches calls,moves,plugin
+    tests/gpu/run.sh bench --bench "--only gpu --models resnet50/fp16/1"
 
 The Python that runs this is the one whose packages (torch, Triton, CuPy, NVIDIA's
 libraries) the tests use. Exit code 0: nothing that ran has failed.
@@ -24,7 +25,7 @@ import sys
 import sysconfig
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -41,6 +42,29 @@ SANITIZED = {
                   "pooling_modes"),
 }  # fmt: skip
 SANITIZED_CASES = "12"
+
+
+@dataclass(frozen=True)
+class Bench:
+    """Arguments of bench.run, and the seconds that it may take."""
+
+    arguments: str
+    limit: float
+
+
+MODELS = "--only gpu --quick --jobs 8 --models"
+BENCHES = {
+    "calls": Bench("--only gpu_calls --rounds 7", 120),
+    "moves": Bench("--only gpu_moves --quick", 120),
+    "plugin": Bench("--only gpu_bert_plugin --rounds 7 --seconds 0.1 --jobs 6", 180),
+    "small": Bench(f"{MODELS} mlp,elementwise200", 180),
+    "resnet50": Bench(f"{MODELS} resnet50", 240),
+    "unet256": Bench(f"{MODELS} unet256", 240),
+    "bert_base": Bench(f"{MODELS} bert_base", 300),
+    "gpt2_small": Bench(f"{MODELS} gpt2_small", 300),
+}
+"""Subjects of bench/README.md, in parts that fit into a short time. All of them take
+a quarter of an hour."""
 
 
 @dataclass
@@ -65,6 +89,7 @@ class Machine:
     families: tuple[str, ...] | None
     jobs: int
     bench: list[str]
+    benches: tuple[str, ...]
     pytest: list[str]
     environment: dict[str, str] = field(default_factory=dict)
 
@@ -87,11 +112,13 @@ def execute(
     command: Sequence[str],
     notes: Callable[[str], list[str]],
     environment: dict[str, str] | None = None,
+    limit: float = float("inf"),
 ) -> Result:
     """Runs a command with its output in a log; exit code 77 stands for skipped."""
     log = machine.log(step, name)
     begin = time.monotonic()
-    if machine.left() < 2:
+    limit = min(limit, machine.left())
+    if limit < 2:
         return Result(step, name, "late", notes=["not begun: no time was left"])
     with log.open("wb") as file:
         file.write(f"$ {shlex.join(command)}\n".encode())
@@ -103,7 +130,7 @@ def execute(
                 env={**machine.environment, **(environment or {})},
                 stdout=file,
                 stderr=subprocess.STDOUT,
-                timeout=machine.left(),
+                timeout=limit,
                 check=False,
             ).returncode
             state = {0: "passed", 77: "skipped"}.get(code, "failed")
@@ -179,7 +206,13 @@ def describe() -> str:
     from importlib import metadata
 
     versions = []
-    for package in ("torch", "triton", "cupy-cuda13x", "numba-cuda", "nvidia-cudnn-cu13"):
+    for package in (
+        "torch",
+        "triton",
+        "cupy-cuda13x",
+        "numba-cuda",
+        "nvidia-cudnn-cu13",
+    ):
         try:
             versions.append(f"{package} {metadata.version(package)}")
         except metadata.PackageNotFoundError:
@@ -268,14 +301,27 @@ def run_sanitizer(machine: Machine) -> list[Result]:
     return side_by_side(tasks, max(1, machine.jobs // 2))
 
 
-def run_bench(machine: Machine) -> list[Result]:
-    """Alone on the machine; results come as bench/ writes them."""
+def tables(text: str) -> list[str]:
+    """The tables that bench.run printed, or, where it did not come so far, the rows."""
+    begin = text.find("\n## ")
+    if begin >= 0:
+        return text[begin + 1 :].split("\nwritten: ")[0].splitlines()
+    return [line.strip() for line in text.splitlines() if line.startswith("  ")][-40:]
+
+
+def run_bench(machine: Machine) -> Iterator[Result]:
+    """Alone on the machine; results come as bench/ writes them, too."""
     results = machine.out / "bench"
     results.mkdir(parents=True, exist_ok=True)
-    given = machine.bench or ["--only", "gpu_moves,gpu", "--quick"]
-    command = [sys.executable, "-m", "bench.run", "--out", str(results),
-               "--no-pin", *given]  # fmt: skip
-    return [execute(machine, "bench", "run", command, lambda text: [])]
+    chosen = {name: BENCHES[name] for name in machine.benches}
+    if machine.bench:
+        chosen = {"run": Bench(shlex.join(machine.bench), float("inf"))}
+    for name, bench in chosen.items():
+        command = [sys.executable, "-m", "bench.run", "--out", str(results),
+                   "--no-pin", "--name", name, *shlex.split(bench.arguments)]  # fmt: skip
+        result = execute(machine, "bench", name, command, tables, limit=bench.limit)
+        print(f"bench {name}: {result.state}, {result.seconds:.0f} s", flush=True)
+        yield result
 
 
 RUNNERS = {
@@ -307,7 +353,14 @@ def summary(results: Sequence[Result], machine_text: str) -> str:
             if result.state == "passed" and not result.notes:
                 continue
             lines.append(f"- {result.name}: {result.state}, {result.seconds:.1f} s")
-            lines += [f"    {note}" for note in result.notes]
+            if step == "bench":
+                lines += [
+                    "",
+                    *(re.sub("^## ", "### ", note) for note in result.notes),
+                    "",
+                ]
+            else:
+                lines += [f"    {note}" for note in result.notes]
         lines.append("")
     return "\n".join(lines)
 
@@ -332,10 +385,16 @@ def main(arguments: Sequence[str]) -> int:
                         help="processes of tests at a time")  # fmt: skip
     parser.add_argument("--families", metavar="A,B", help="of the conformance suite")
     parser.add_argument("--pytest", default="", metavar="ARGUMENTS")
+    parser.add_argument("--benches", default=",".join(BENCHES), metavar="A,B",
+                        help=f"of {', '.join(BENCHES)}; default: all")  # fmt: skip
     parser.add_argument("--bench", default="", metavar="ARGUMENTS",
-                        help='for bench.run; default: "--only gpu_moves,gpu --quick"')  # fmt: skip
+                        help="for bench.run, in place of those")  # fmt: skip
     given = parser.parse_args(arguments)
     steps = STEPS if "all" in given.steps else tuple(given.steps)
+    benches = tuple(name for name in given.benches.split(",") if name)
+    unknown = sorted(set(benches) - set(BENCHES))
+    if unknown:
+        parser.error(f"no bench {', '.join(unknown)}; there are {', '.join(BENCHES)}")
     given.out.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="rabbet-gpu-") as scratch:
         machine = Machine(
@@ -346,6 +405,7 @@ def main(arguments: Sequence[str]) -> int:
             families=tuple(given.families.split(",")) if given.families else None,
             jobs=given.jobs,
             bench=shlex.split(given.bench),
+            benches=benches,
             pytest=shlex.split(given.pytest),
         )
         text = describe()
@@ -353,8 +413,9 @@ def main(arguments: Sequence[str]) -> int:
         for step in steps:
             if results[0].state != "passed":
                 break
-            results += RUNNERS[step](machine)
-            report(results, machine, text)  # what is there if the next is killed
+            for result in RUNNERS[step](machine):
+                results.append(result)
+                report(results, machine, text)  # what is there if the next is killed
         report(results, machine, text)
     print((machine.out / "summary.md").read_text(encoding="utf-8"))
     return 1 if any(r.state in ("failed", "late") for r in results) else 0
