@@ -17,10 +17,16 @@ static const struct {
     {RABBET_OP_NORMALIZATION, RABBET_FUSE_EPILOGUE | RABBET_FUSE_PROLOGUE},
 };
 
+// What leaves the network gets the type that was wished for it where it leaves;
+// other values with a wish must come out of a kernel.
+static bool fuse_has_wish(const rabbet_ir_t* ir, const rabbet_ir_node_t* node) {
+  const rabbet_ir_value_t* value = rabbet_ir_output(ir, node, 0);
+  return value->wished != RABBET_DTYPE_NONE && value->output < 0;
+}
+
 uint32_t rabbet_fuse_kind(const rabbet_ir_t* ir, const rabbet_ir_node_t* node) {
   if (node->plugin || node->output_count != 1 ||
-      node->precision != RABBET_DTYPE_NONE ||
-      rabbet_ir_output(ir, node, 0)->wished != RABBET_DTYPE_NONE)
+      node->precision != RABBET_DTYPE_NONE || fuse_has_wish(ir, node))
     return 0;
   if ((node->op->flags & RABBET_OP_POINTWISE) != 0)
     return RABBET_FUSE_POINTWISE;

@@ -11,7 +11,7 @@
 
 #include "device/common/propose.h"
 
-enum { RABBET_PW_MAX_AXES = RABBET_MAX_RANK + 1, RABBET_PW_MAX_OPERANDS = 96 };
+enum { RABBET_PW_MAX_AXES = RABBET_MAX_RANK + 1, RABBET_PW_MAX_OPERANDS = 192 };
 
 typedef struct rabbet_pw_space_t {
   int rank;

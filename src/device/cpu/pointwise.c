@@ -10,10 +10,15 @@
 
 // ---- Proposing -------------------------------------------------------------
 
+// More operands than that are no faster in one pass, as their tiles outgrow the
+// nearest cache.
+enum { RABBET_CPU_PW_OPERANDS = 96 };
+
 static bool rabbet_pw_fits(const rabbet_group_t* group) {
   rabbet_pw_lane_t lane;
-  return rabbet_pw_is_pointwise(group) && rabbet_pw_lane(group, &lane) &&
-         rabbet_pw_supports(group, lane);
+  return rabbet_pw_is_pointwise(group) &&
+         group->input_count + group->output_count <= RABBET_CPU_PW_OPERANDS &&
+         rabbet_pw_lane(group, &lane) && rabbet_pw_supports(group, lane);
 }
 
 static rabbet_status_t rabbet_pw_propose(const rabbet_propose_t* propose,
@@ -46,15 +51,15 @@ struct rabbet_kernel_state_t {
   int64_t chunk;      // elements of a piece of work, a multiple of tile
   int64_t pieces_per_row;
   size_t thread_bytes;  // workspace of a thread
-  int64_t element_size[RABBET_PW_MAX_OPERANDS];
-  rabbet_pw_access_t access[RABBET_PW_MAX_OPERANDS];
+  int64_t element_size[RABBET_CPU_PW_OPERANDS];
+  rabbet_pw_access_t access[RABBET_CPU_PW_OPERANDS];
   // Elements after which an operand comes again along the row; 0: it streams or
   // stands still.
-  int64_t period[RABBET_PW_MAX_OPERANDS];
-  rabbet_dtype_t dtype[RABBET_PW_MAX_OPERANDS];
+  int64_t period[RABBET_CPU_PW_OPERANDS];
+  rabbet_dtype_t dtype[RABBET_CPU_PW_OPERANDS];
   int stream_count;
-  int streams[RABBET_PW_MAX_OPERANDS];           // operands that are no cells
-  int64_t stream_bytes[RABBET_PW_MAX_OPERANDS];  // a tile of each
+  int streams[RABBET_CPU_PW_OPERANDS];           // operands that are no cells
+  int64_t stream_bytes[RABBET_CPU_PW_OPERANDS];  // a tile of each
 };
 
 static rabbet_status_t rabbet_pw_create(const rabbet_kernel_spec_t* spec,
@@ -198,9 +203,9 @@ typedef struct rabbet_pw_run_t {
 typedef struct rabbet_pw_worker_t {
   const rabbet_kernel_state_t* state;
   char** bases;
-  char* rows[RABBET_PW_MAX_OPERANDS];  // start of each operand's piece of a row
+  char* rows[RABBET_CPU_PW_OPERANDS];  // start of each operand's piece of a row
   char* ends;                          // tiles for the ends of rows
-  double cells[RABBET_PW_MAX_OPERANDS];
+  double cells[RABBET_CPU_PW_OPERANDS];
 } rabbet_pw_worker_t;
 
 static void rabbet_pw_set_cell(rabbet_pw_worker_t* worker, int operand) {
@@ -235,7 +240,7 @@ static void rabbet_pw_run_tiles(rabbet_pw_worker_t* worker, int64_t tiles) {
 // The last `count` < tile elements of a row go through tiles of their own.
 static void rabbet_pw_run_end(rabbet_pw_worker_t* worker, int64_t count) {
   const rabbet_kernel_state_t* state = worker->state;
-  char* streams[RABBET_PW_MAX_OPERANDS];
+  char* streams[RABBET_CPU_PW_OPERANDS];
   for (int k = 0; k < state->stream_count; ++k) {
     int i = state->streams[k];
     streams[i] = worker->bases[i];

@@ -8,37 +8,7 @@
 #include "device/cuda/node.h"
 #include "ops/enums.h"
 
-// ---- What the group holds --------------------------------------------------
-
-static bool pw_is_scalar(const rabbet_group_value_t* value) {
-  if (!value->constant || value->dtype == RABBET_DTYPE_INT64) return false;
-  for (int32_t i = 0; i < value->dims.rank; ++i) {
-    if (value->dims.d[i] != 1) return false;
-  }
-  return true;
-}
-
-void rabbet_cuda_pw_inputs(const rabbet_group_t* group,
-                           rabbet_cuda_pw_inputs_t* out) {
-  out->memory_count = out->scalar_count = 0;
-  for (size_t i = 0; i < group->input_count; ++i) {
-    bool scalar = pw_is_scalar(&group->values[group->inputs[i]]);
-    out->memory[i] = scalar ? -1 : out->memory_count++;
-    out->scalar[i] = scalar ? out->scalar_count++ : -1;
-  }
-}
-
-int rabbet_cuda_pw_vector(const rabbet_group_t* group) {
-  int widest = 8;
-  for (size_t i = 0; i < group->input_count + group->output_count; ++i) {
-    int32_t value = i < group->input_count
-                        ? group->inputs[i]
-                        : group->outputs[i - group->input_count];
-    int bits = rabbet_dtype_bits(group->values[value].dtype);
-    if (!pw_is_scalar(&group->values[value]) && bits > widest) widest = bits;
-  }
-  return 128 / widest;
-}
+// ---- Types -----------------------------------------------------------------
 
 // What a lane of the type is (kernels/number.cuh).
 static const char* pw_lane(rabbet_dtype_t dtype) {
@@ -55,6 +25,193 @@ static const char* pw_lane(rabbet_dtype_t dtype) {
       return "float";
   }
 }
+
+static bool pw_is_float(rabbet_dtype_t dtype) {
+  return strcmp(pw_lane(dtype), "float") == 0;
+}
+
+static bool pw_is_scalar(const rabbet_group_value_t* value) {
+  if (!value->constant || value->dtype == RABBET_DTYPE_INT64) return false;
+  for (int32_t i = 0; i < value->dims.rank; ++i) {
+    if (value->dims.d[i] != 1) return false;
+  }
+  return true;
+}
+
+uint32_t rabbet_cuda_pw_scalar(const rabbet_group_value_t* value) {
+  double number = rabbet_load_double(value->dtype, value->constant, 0);
+  float real = (float)number;
+  int32_t integer = 0;
+  uint32_t bits = 0;
+  if (!pw_is_float(value->dtype)) integer = (int32_t)number;
+  memcpy(&bits, pw_is_float(value->dtype) ? (void*)&real : (void*)&integer,
+         sizeof(bits));
+  return bits;
+}
+
+bool rabbet_cuda_pw_is_long(const rabbet_group_t* group) {
+  return group->node_count > 48;
+}
+
+int rabbet_cuda_pw_single(const rabbet_group_t* group) {
+  return rabbet_cuda_pw_is_long(group) ? 1 : 4;
+}
+
+// ---- Operands --------------------------------------------------------------
+
+static bool pw_same_dims(const rabbet_dims_t* a, const rabbet_dims_t* b) {
+  return a->rank == b->rank &&
+         memcmp(a->d, b->d, (size_t)a->rank * sizeof(a->d[0])) == 0;
+}
+
+// Tables are worth it from so many constants of one shape on, and up to so many
+// elements each, as they are copies.
+enum { TABLE_LEAST = 4, TABLE_ROWS = 1 << 16 };
+
+// A constant that is one number for each row of the result.
+static bool pw_may_be_column(const rabbet_group_t* group,
+                             const rabbet_group_value_t* value) {
+  const rabbet_dims_t* dims = &value->dims;
+  int64_t count = 1;
+  for (int32_t i = 0; i < dims->rank && count <= TABLE_ROWS; ++i)
+    count *= dims->d[i];
+  return value->constant && count <= TABLE_ROWS &&
+         (value->dtype == RABBET_DTYPE_FLOAT ||
+          value->dtype == RABBET_DTYPE_HALF ||
+          value->dtype == RABBET_DTYPE_BF16) &&
+         group->values[group->outputs[0]].format == RABBET_FORMAT_LINEAR &&
+         dims->rank > 0 && dims->d[dims->rank - 1] == 1;
+}
+
+// What is one number for a row does not lie in vectors.
+int rabbet_cuda_pw_vector(const rabbet_group_t* group) {
+  int widest = 8;
+  for (size_t i = 0; i < group->input_count + group->output_count; ++i) {
+    const rabbet_group_value_t* value =
+        &group->values[rabbet_pw_operand(group, (int)i)];
+    int bits = rabbet_dtype_bits(value->dtype);
+    if (!pw_is_scalar(value) && !pw_may_be_column(group, value) &&
+        bits > widest)
+      widest = bits;
+  }
+  return 128 / widest;
+}
+
+static int pw_columns_like(const rabbet_group_t* group, size_t input) {
+  const rabbet_group_value_t* like = &group->values[group->inputs[input]];
+  int count = 0;
+  for (size_t i = 0; i < group->input_count; ++i) {
+    const rabbet_group_value_t* value = &group->values[group->inputs[i]];
+    count += !pw_is_scalar(value) && pw_may_be_column(group, value) &&
+             pw_same_dims(&value->dims, &like->dims);
+  }
+  return count;
+}
+
+// The way of a boundary operand; -1 if there are too many. Only the shapes of
+// constants are known to be equal.
+static int pw_way(const rabbet_group_t* group, int operand,
+                  rabbet_cuda_pw_layout_t* layout) {
+  const rabbet_group_value_t* value =
+      &group->values[rabbet_pw_operand(group, operand)];
+  for (int i = 0; value->constant && i < layout->way_count; ++i) {
+    const rabbet_group_value_t* other =
+        &group->values[rabbet_pw_operand(group, layout->leader[i])];
+    if (other->constant && pw_same_dims(&other->dims, &value->dims)) return i;
+  }
+  if (layout->way_count == RABBET_CUDA_PW_WAYS) return -1;
+  layout->leader[layout->way_count] = operand;
+  return layout->way_count++;
+}
+
+// The table of constants of that shape, begun if need be; -1 if there is none.
+static int pw_table(const rabbet_group_t* group, size_t input,
+                    rabbet_cuda_pw_layout_t* layout, int* first) {
+  const rabbet_group_value_t* value = &group->values[group->inputs[input]];
+  if (!pw_may_be_column(group, value)) return -1;
+  for (int i = 0; i < layout->table_count; ++i)
+    if (pw_same_dims(&group->values[group->inputs[first[i]]].dims,
+                     &value->dims))
+      return i;
+  if (layout->table_count == RABBET_CUDA_PW_TABLES ||
+      pw_columns_like(group, input) < TABLE_LEAST)
+    return -1;
+  first[layout->table_count] = (int)input;
+  return layout->table_count++;
+}
+
+static void pw_sources(const rabbet_group_t* group,
+                       rabbet_cuda_pw_layout_t* layout, int* first) {
+  for (size_t i = 0; i < group->input_count; ++i) {
+    rabbet_cuda_pw_input_t* input = &layout->inputs[i];
+    if (pw_is_scalar(&group->values[group->inputs[i]])) {
+      input->source = RABBET_CUDA_PW_SCALAR;
+      input->number = layout->scalar_count++;
+      continue;
+    }
+    int table = pw_table(group, i, layout, first);
+    if (table < 0) {
+      input->number = layout->memory_count++;
+      continue;
+    }
+    input->source = RABBET_CUDA_PW_TABLE;
+    input->number = table;
+    input->column = layout->columns[table]++;
+  }
+}
+
+static bool pw_address(const rabbet_group_t* group, int address, int operand,
+                       rabbet_cuda_pw_layout_t* layout) {
+  layout->boundary[address] = operand;
+  layout->way[address] = pw_way(group, operand, layout);
+  return layout->way[address] >= 0;
+}
+
+// As if all constants were in memory, and those of the full shape, which may be
+// laid out in another format, walked ways of their own.
+static bool pw_launch_has_room(const rabbet_group_t* group,
+                               const rabbet_cuda_pw_layout_t* layout) {
+  const rabbet_dims_t* full = &group->values[group->outputs[0]].dims;
+  int addresses = rabbet_cuda_pw_addresses(layout), ways = layout->way_count;
+  for (int i = 0; i < layout->table_count; ++i)
+    addresses += layout->columns[i];
+  for (size_t i = 0; i < group->input_count; ++i) {
+    const rabbet_group_value_t* value = &group->values[group->inputs[i]];
+    ways += value->constant && pw_same_dims(&value->dims, full);
+  }
+  int bytes = 64 + 8 * addresses + (8 * ways + 12) * layout->axes +
+              4 * layout->scalar_count;
+  return ways <= RABBET_CUDA_PW_WAYS && bytes <= RABBET_CUDA_PW_BYTES;
+}
+
+bool rabbet_cuda_pw_layout(const rabbet_group_t* group,
+                           rabbet_cuda_pw_layout_t* out) {
+  int first[RABBET_CUDA_PW_TABLES];
+  memset(out, 0, sizeof(*out));
+  if (group->input_count + group->output_count > RABBET_PW_MAX_OPERANDS)
+    return false;
+  int32_t rank = group->values[group->outputs[0]].dims.rank;
+  out->axes = rank > 0 ? rank : 1;
+  out->output_count = (int)group->output_count;
+  pw_sources(group, out, first);
+  bool fits = true;
+  for (size_t i = 0; i < group->input_count; ++i)
+    if (out->inputs[i].source == RABBET_CUDA_PW_MEMORY)
+      fits = pw_address(group, out->inputs[i].number, (int)i, out) && fits;
+  for (int i = 0; i < out->table_count; ++i)
+    fits = pw_address(group, out->memory_count + i, first[i], out) && fits;
+  for (int i = 0; i < out->output_count; ++i)
+    fits = pw_address(group, out->memory_count + out->table_count + i,
+                      (int)group->input_count + i, out) &&
+           fits;
+  return fits && pw_launch_has_room(group, out);
+}
+
+int rabbet_cuda_pw_table_row(const rabbet_cuda_pw_layout_t* layout, int table) {
+  return (int)rabbet_align_up((size_t)layout->columns[table], 4);
+}
+
+// ---- Functions -------------------------------------------------------------
 
 static const struct {
   rabbet_op_id_t id;
@@ -87,7 +244,7 @@ bool rabbet_cuda_pw_supports(const rabbet_group_t* group) {
   for (size_t i = 0; i < group->node_count; ++i) {
     if (!pw_node_is_known(&group->nodes[i])) return false;
   }
-  return group->input_count <= RABBET_CUDA_PW_OPERANDS;
+  return true;
 }
 
 // ---- Layers ----------------------------------------------------------------
@@ -105,151 +262,227 @@ static void pw_number(rabbet_strbuf_t* text, double number) {
                                        : "-INFINITE");
 }
 
+typedef struct pw_writer_t {
+  const rabbet_group_t* group;
+  const rabbet_cuda_pw_layout_t* layout;
+  rabbet_strbuf_t* text;
+  // Vectors of each table's columns that were loaded.
+  uint64_t loaded[RABBET_CUDA_PW_TABLES];
+} pw_writer_t;
+
+// A value as the body of a loop over lanes names it.
+static void pw_value(const pw_writer_t* w, int32_t value) {
+  int32_t input = rabbet_group_input_of(w->group, value);
+  const rabbet_cuda_pw_input_t* from =
+      input >= 0 ? &w->layout->inputs[input] : NULL;
+  if (from && from->source == RABBET_CUDA_PW_SCALAR)
+    rabbet_strbuf_printf(w->text, "v%d", value);
+  else if (from && from->source == RABBET_CUDA_PW_TABLE)
+    rabbet_strbuf_printf(w->text, "t%d_%d.v[%d]", from->number,
+                         from->column / 4, from->column % 4);
+  else
+    rabbet_strbuf_printf(w->text, "v%d[e]", value);
+}
+
 // Powers by small whole numbers are products.
-static bool pw_power(const rabbet_group_t* group,
-                     const rabbet_group_node_t* node, rabbet_strbuf_t* text) {
-  const rabbet_group_value_t* exponent = &group->values[node->inputs[1]];
+static bool pw_power(const pw_writer_t* w, const rabbet_group_node_t* node) {
+  const rabbet_group_value_t* exponent = &w->group->values[node->inputs[1]];
   if (rabbet_node_int(node, "op") != RABBET_ELEMENTWISE_POW ||
-      strcmp(pw_lane(exponent->dtype), "float") != 0 || !pw_is_scalar(exponent))
+      !pw_is_float(exponent->dtype) || !pw_is_scalar(exponent))
     return false;
   double power = rabbet_load_double(exponent->dtype, exponent->constant, 0);
-  int x = node->inputs[0];
-  if (power == 2)
-    rabbet_strbuf_printf(text, "v%d * v%d", x, x);
-  else if (power == 3)
-    rabbet_strbuf_printf(text, "v%d * v%d * v%d", x, x, x);
-  else
-    return false;
+  if (power != 2 && power != 3) return false;
+  for (int i = 0; i < (int)power; ++i) {
+    if (i > 0) rabbet_strbuf_printf(w->text, " * ");
+    pw_value(w, node->inputs[0]);
+  }
   return true;
 }
 
+static void pw_activation_arguments(const pw_writer_t* w,
+                                    const rabbet_group_node_t* node,
+                                    rabbet_dtype_t to) {
+  for (int k = 0; k < 2; ++k) {
+    rabbet_strbuf_printf(w->text,
+                         rabbet_dtype_is_float(to) ? ", (float)" : ", ");
+    pw_number(w->text, rabbet_attr_float(node->attrs, node->op->attr_count,
+                                         k == 0 ? "alpha" : "beta", 0));
+  }
+}
+
+static void pw_call(const pw_writer_t* w, const rabbet_group_node_t* node,
+                    int function) {
+  rabbet_dtype_t to = w->group->values[node->outputs[0]].dtype;
+  // Narrow integers wrap around at their own width.
+  bool wraps = to == RABBET_DTYPE_INT8 || to == RABBET_DTYPE_UINT8;
+  if (wraps)
+    rabbet_strbuf_printf(w->text, "load(store_as<%s>(", rabbet_cuda_type(to));
+  rabbet_strbuf_printf(w->text, "%s_%s(", pw_functions[function].prefix,
+                       rabbet_op_enumerator_name(
+                           &node->op->attrs[0],
+                           rabbet_node_int(node, pw_functions[function].attr)));
+  for (size_t i = 0; i < node->input_count; ++i) {
+    if (i > 0) rabbet_strbuf_printf(w->text, ", ");
+    pw_value(w, node->inputs[i]);
+  }
+  if (pw_functions[function].id == RABBET_OP_ACTIVATION)
+    pw_activation_arguments(w, node, to);
+  rabbet_strbuf_printf(w->text, wraps ? ")))" : ")");
+}
+
 // (x - zero point) scale
-static void pw_dequantize(const rabbet_group_node_t* node,
-                          rabbet_strbuf_t* text) {
-  rabbet_strbuf_printf(text, "((float)v%d", node->inputs[0]);
-  if (node->input_count > 2 && node->inputs[2] >= 0)
-    rabbet_strbuf_printf(text, " - (float)v%d", node->inputs[2]);
-  rabbet_strbuf_printf(text, ") * v%d", node->inputs[1]);
+static void pw_dequantize(const pw_writer_t* w,
+                          const rabbet_group_node_t* node) {
+  rabbet_strbuf_printf(w->text, "((float)");
+  pw_value(w, node->inputs[0]);
+  if (node->input_count > 2 && node->inputs[2] >= 0) {
+    rabbet_strbuf_printf(w->text, " - (float)");
+    pw_value(w, node->inputs[2]);
+  }
+  rabbet_strbuf_printf(w->text, ") * ");
+  pw_value(w, node->inputs[1]);
 }
 
-static void pw_quantize(const rabbet_group_node_t* node, rabbet_dtype_t to,
-                        rabbet_strbuf_t* text) {
-  rabbet_strbuf_printf(text, "quantize<%s>(v%d, v%d, ", rabbet_cuda_type(to),
-                       node->inputs[0], node->inputs[1]);
-  if (node->input_count > 2 && node->inputs[2] >= 0)
-    rabbet_strbuf_printf(text, "(float)v%d)", node->inputs[2]);
-  else
-    rabbet_strbuf_printf(text, "-0.0f)");  // x + -0 is x, -0 too
+static void pw_quantize(const pw_writer_t* w, const rabbet_group_node_t* node,
+                        rabbet_dtype_t to) {
+  rabbet_strbuf_printf(w->text, "quantize<%s>(", rabbet_cuda_type(to));
+  pw_value(w, node->inputs[0]);
+  rabbet_strbuf_printf(w->text, ", ");
+  pw_value(w, node->inputs[1]);
+  if (node->input_count > 2 && node->inputs[2] >= 0) {
+    rabbet_strbuf_printf(w->text, ", (float)");
+    pw_value(w, node->inputs[2]);
+    rabbet_strbuf_printf(w->text, ")");
+  } else {
+    rabbet_strbuf_printf(w->text, ", -0.0f)");  // x + -0 is x, -0 too
+  }
 }
 
-static void pw_expression(const rabbet_group_t* group,
-                          const rabbet_group_node_t* node,
-                          rabbet_strbuf_t* text) {
-  rabbet_dtype_t to = group->values[node->outputs[0]].dtype;
+static void pw_expression(const pw_writer_t* w,
+                          const rabbet_group_node_t* node) {
+  rabbet_dtype_t to = w->group->values[node->outputs[0]].dtype;
   if (rabbet_op_is(node->op, RABBET_OP_SELECT)) {
-    rabbet_strbuf_printf(text, "v%d ? v%d : v%d", node->inputs[0],
-                         node->inputs[1], node->inputs[2]);
+    pw_value(w, node->inputs[0]);
+    rabbet_strbuf_printf(w->text, " ? ");
+    pw_value(w, node->inputs[1]);
+    rabbet_strbuf_printf(w->text, " : ");
+    pw_value(w, node->inputs[2]);
     return;
   }
   if (rabbet_op_is(node->op, RABBET_OP_DEQUANTIZE)) {
-    pw_dequantize(node, text);
+    pw_dequantize(w, node);
     return;
   }
   if (rabbet_op_is(node->op, RABBET_OP_QUANTIZE)) {
-    pw_quantize(node, to, text);
+    pw_quantize(w, node, to);
     return;
   }
   if (rabbet_op_is(node->op, RABBET_OP_CAST) ||
       rabbet_op_is(node->op, RABBET_OP_IDENTITY)) {
-    rabbet_strbuf_printf(text, "load(store_as<%s>(v%d))", rabbet_cuda_type(to),
-                         node->inputs[0]);
+    rabbet_strbuf_printf(w->text, "load(store_as<%s>(", rabbet_cuda_type(to));
+    pw_value(w, node->inputs[0]);
+    rabbet_strbuf_printf(w->text, "))");
     return;
   }
-  const rabbet_op_attr_t* attr = &node->op->attrs[0];
   for (int i = 0; i < PW_FUNCTIONS; ++i) {
     if (!rabbet_op_is(node->op, pw_functions[i].id)) continue;
-    if (pw_functions[i].id == RABBET_OP_ELEMENTWISE &&
-        pw_power(group, node, text))
+    if (pw_functions[i].id == RABBET_OP_ELEMENTWISE && pw_power(w, node))
       return;
-    // Narrow integers wrap around at their own width.
-    bool wraps = to == RABBET_DTYPE_INT8 || to == RABBET_DTYPE_UINT8;
-    if (wraps)
-      rabbet_strbuf_printf(text, "load(store_as<%s>(", rabbet_cuda_type(to));
-    rabbet_strbuf_printf(text, "%s_%s(v%d", pw_functions[i].prefix,
-                         rabbet_op_enumerator_name(
-                             attr, rabbet_node_int(node, pw_functions[i].attr)),
-                         node->inputs[0]);
-    if (node->input_count > 1)
-      rabbet_strbuf_printf(text, ", v%d", node->inputs[1]);
-    for (int k = 0; pw_functions[i].id == RABBET_OP_ACTIVATION && k < 2; ++k) {
-      rabbet_strbuf_printf(text,
-                           rabbet_dtype_is_float(to) ? ", (float)" : ", ");
-      pw_number(text, rabbet_attr_float(node->attrs, node->op->attr_count,
-                                        k == 0 ? "alpha" : "beta", 0));
-    }
-    rabbet_strbuf_printf(text, wraps ? ")))" : ")");
+    pw_call(w, node, i);
   }
 }
 
 // ---- The text --------------------------------------------------------------
 
-static void pw_head(const rabbet_group_t* group,
-                    const rabbet_cuda_pw_inputs_t* inputs, int unroll,
-                    rabbet_strbuf_t* text) {
-  rabbet_strbuf_printf(text,
-                       "#define VECTOR %d\n#define UNROLL %d\n"
-                       "#define INPUTS %d\n#define OUTPUTS %d\n"
-                       "#define SCALARS %d\n#define FOR_INPUTS(X)",
-                       rabbet_cuda_pw_vector(group), unroll,
-                       inputs->memory_count, (int)group->output_count,
-                       inputs->scalar_count);
-  for (size_t i = 0; i < group->input_count; ++i) {
-    if (inputs->memory[i] >= 0)
-      rabbet_strbuf_printf(
-          text, " X(%d, %s)", inputs->memory[i],
-          rabbet_cuda_type(group->values[group->inputs[i]].dtype));
+static void pw_operand_list(const pw_writer_t* w, int first, int count) {
+  for (int i = 0; i < count; ++i) {
+    int32_t value = rabbet_pw_operand(w->group, w->layout->boundary[first + i]);
+    rabbet_strbuf_printf(w->text, " X(%d, %s, %d)", i,
+                         rabbet_cuda_type(w->group->values[value].dtype),
+                         w->layout->way[first + i]);
   }
-  rabbet_strbuf_printf(text, "\n#define FOR_OUTPUTS(X)");
-  for (size_t i = 0; i < group->output_count; ++i)
-    rabbet_strbuf_printf(
-        text, " X(%d, %s)", (int)i,
-        rabbet_cuda_type(group->values[group->outputs[i]].dtype));
-  rabbet_strbuf_printf(text, "\n#include \"pointwise.cuh\"\n");
 }
 
+static void pw_head(const pw_writer_t* w, int unroll) {
+  const rabbet_cuda_pw_layout_t* layout = w->layout;
+  rabbet_strbuf_printf(
+      w->text,
+      "#define VECTOR %d\n#define UNROLL %d\n#define SINGLE %d\n"
+      "#define INPUTS %d\n#define TABLES %d\n#define OUTPUTS %d\n"
+      "#define SCALARS %d\n#define WAYS %d\n#define AXES %d\n"
+      "#define FOR_INPUTS(X)",
+      rabbet_cuda_pw_vector(w->group), unroll, rabbet_cuda_pw_single(w->group),
+      layout->memory_count, layout->table_count, layout->output_count,
+      layout->scalar_count, layout->way_count, layout->axes);
+  pw_operand_list(w, 0, layout->memory_count);
+  rabbet_strbuf_printf(w->text, "\n#define FOR_OUTPUTS(X)");
+  pw_operand_list(w, layout->memory_count + layout->table_count,
+                  layout->output_count);
+  rabbet_strbuf_printf(w->text, "\n#include \"pointwise.cuh\"\n");
+}
+
+static void pw_load_inputs(const pw_writer_t* w) {
+  for (size_t i = 0; i < w->group->input_count; ++i) {
+    const rabbet_cuda_pw_input_t* from = &w->layout->inputs[i];
+    int32_t value = w->group->inputs[i];
+    const char* lane = pw_lane(w->group->values[value].dtype);
+    if (from->source == RABBET_CUDA_PW_MEMORY)
+      rabbet_strbuf_printf(
+          w->text, "  %s v%d[V];\n  LANES v%d[e] = load(in.x%d.v[e]);\n", lane,
+          value, value, from->number);
+    else if (from->source == RABBET_CUDA_PW_SCALAR)
+      rabbet_strbuf_printf(
+          w->text, "  const %s v%d = scalar_as<%s>(space.scalars[%d]);\n", lane,
+          value, lane, from->number);
+  }
+  for (int i = 0; i < w->layout->table_count; ++i)
+    rabbet_strbuf_printf(
+        w->text, "  const float* t%d = table(space, %d, place[%d] * %d);\n", i,
+        i, w->layout->way[w->layout->memory_count + i],
+        rabbet_cuda_pw_table_row(w->layout, i));
+}
+
+// The columns that the layer reads, four at a time, just before it.
+static void pw_load_columns(pw_writer_t* w, const rabbet_group_node_t* node) {
+  for (size_t i = 0; i < node->input_count; ++i) {
+    int32_t input = rabbet_group_input_of(w->group, node->inputs[i]);
+    if (input < 0 || w->layout->inputs[input].source != RABBET_CUDA_PW_TABLE)
+      continue;
+    int table = w->layout->inputs[input].number;
+    int at = w->layout->inputs[input].column / 4;
+    if (w->loaded[table] >> at & 1) continue;
+    w->loaded[table] |= UINT64_C(1) << at;
+    rabbet_strbuf_printf(
+        w->text, "  const pack_t<float, 4> t%d_%d = load_fixed(t%d + %d);\n",
+        table, at, table, 4 * at);
+  }
+}
+
+// Layer by layer, all lanes of each, so that few values are alive at a time.
 void rabbet_cuda_pw_text(const rabbet_group_t* group,
-                         const rabbet_cuda_pw_inputs_t* inputs, int unroll,
+                         const rabbet_cuda_pw_layout_t* layout, int unroll,
                          rabbet_strbuf_t* text) {
-  pw_head(group, inputs, unroll, text);
+  pw_writer_t w = {.group = group, .layout = layout, .text = text};
+  pw_head(&w, unroll);
   rabbet_strbuf_printf(
       text,
       "template <int V>\n"
       "DEVICE void apply(const inputs_t<V>& in, const space_t& space,\n"
-      "                  outputs_t<V>& out) {\n"
-      "#pragma unroll\n"
-      "  for (int e = 0; e < V; ++e) {\n");
-  for (size_t i = 0; i < group->input_count; ++i) {
-    int32_t value = group->inputs[i];
-    const char* lane = pw_lane(group->values[value].dtype);
-    if (inputs->memory[i] >= 0)
-      rabbet_strbuf_printf(text, "    const %s v%d = load(in.x%d.v[e]);\n",
-                           lane, value, inputs->memory[i]);
-    else
-      rabbet_strbuf_printf(text, "    const %s v%d = (%s)space.scalars[%d];\n",
-                           lane, value, lane, inputs->scalar[i]);
-  }
+      "                  const int64_t* place, outputs_t<V>& out) {\n");
+  pw_load_inputs(&w);
   for (size_t i = 0; i < group->node_count; ++i) {
     const rabbet_group_node_t* node = &group->nodes[i];
-    rabbet_strbuf_printf(text, "    const %s v%d = ",
-                         pw_lane(group->values[node->outputs[0]].dtype),
-                         node->outputs[0]);
-    pw_expression(group, node, text);
+    int32_t value = node->outputs[0];
+    pw_load_columns(&w, node);
+    rabbet_strbuf_printf(text, "  %s v%d[V];\n  LANES v%d[e] = ",
+                         pw_lane(group->values[value].dtype), value, value);
+    pw_expression(&w, node);
     rabbet_strbuf_printf(text, ";\n");
   }
   for (size_t i = 0; i < group->output_count; ++i)
     rabbet_strbuf_printf(
-        text, "    out.y%d.v[e] = store_as<%s>(v%d);\n", (int)i,
+        text, "  LANES out.y%d.v[e] = store_as<%s>(v%d[e]);\n", (int)i,
         rabbet_cuda_type(group->values[group->outputs[i]].dtype),
         group->outputs[i]);
-  rabbet_strbuf_printf(text, "  }\n}\n");
+  rabbet_strbuf_printf(text, "}\n");
 }
