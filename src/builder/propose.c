@@ -88,6 +88,10 @@ static rabbet_status_t propose_key(proposer_t* p, rabbet_choice_t* choice) {
                        build->device->vtable->signature(build->device),
                        kernel->name, kernel->version, choice->candidate.tactic,
                        build->threads);
+  if (kernel->library_version)
+    rabbet_strbuf_printf(
+        &text, "library %llu\n",
+        (unsigned long long)kernel->library_version(build->device));
   rabbet_status_t status =
       rabbet_group_signature(&group, &choice->cacheable, &text);
   if (rabbet_is_ok(status)) status = rabbet_strbuf_status(&text);

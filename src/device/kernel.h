@@ -157,6 +157,10 @@ struct rabbet_kernel_class_t {
                             const rabbet_kernel_call_t* call, void** out_kept);
   void (*release_recorded)(rabbet_kernel_t* kernel,
                            rabbet_kernel_state_t* state, void* kept);
+  // Version of the library that its kernels come from (a compiler, a library of
+  // products), 0 where there is none: times hold only under an equal one.
+  // optional: the device's signature says all.
+  uint64_t (*library_version)(rabbet_device_t* device);
 };
 
 #endif  // RABBET_SRC_DEVICE_KERNEL_H_

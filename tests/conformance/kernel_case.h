@@ -17,7 +17,7 @@
 #include "check.h"
 #include "device/device.h"
 
-#define KERNEL_CASE_MAX 32
+#define KERNEL_CASE_MAX 256
 
 typedef struct kernel_case_t {
   rabbet_device_t* device;

@@ -189,6 +189,41 @@ static void chain_integers(conformance_t* t) {
   chain_of(t, true);
 }
 
+// Chains longer than a device may like, with one number for each channel, one
+// for all, or the first input as second operands. Factors keep values small.
+static int32_t long_operand(conformance_t* t, rabbet_dims_t dims, int32_t x) {
+  if (conformance_chance(t, 6)) return x;
+  bool columns = !conformance_chance(t, 3);
+  for (int32_t i = 0; i < dims.rank; ++i)
+    if (!columns || i != (dims.rank > 1)) dims.d[i] = 1;
+  return kernel_case_input(&t->c, dims, !conformance_chance(t, 12));
+}
+
+static void long_chain(conformance_t* t) {
+  kernel_case_t* c = &t->c;
+  static const int64_t functions[] = {0, 2, 9};  // RELU, TANH, HARD_SIGMOID
+  // SUM, PROD, MAX, MIN, SUB
+  static const int64_t tame[] = {0, 1, 1, 2, 3, 4};
+  conformance_set_type(t, conformance_type(t, CONFORMANCE_REALS));
+  allow_narrow_types(t);
+  c->tolerance = 2e-5;
+  c->low = -0.9;
+  c->high = 0.9;
+  rabbet_dims_t dims = conformance_dims(t, 1, 4);
+  int32_t x = kernel_case_input(c, dims, false), y = x;
+  int64_t nodes = 40 + conformance_random(t, 50);
+  for (int64_t i = 0; i < nodes; ++i) {
+    if (conformance_chance(t, 8)) {
+      y = apply(t, "activation", "type", functions[conformance_random(t, 3)],
+                &y, 1);
+      continue;
+    }
+    int32_t pair[] = {y, long_operand(t, dims, x)};
+    y = apply(t, "elementwise", "op", tame[conformance_random(t, 6)], pair, 2);
+  }
+  kernel_case_output(c, y);
+}
+
 // ---- Quantization ----------------------------------------------------------
 
 #define QUANTIZED \
@@ -287,6 +322,7 @@ const conformance_family_t conformance_pointwise[] = {
     {"select", 60, select_reals},
     {"chain", 150, chain},
     {"chain_integers", 60, chain_integers},
+    {"long_chain", 24, long_chain},
     {"quantize", 100, quantize},
     {"dequantize", 100, dequantize},
     {"quantize_chain", 100, quantize_chain},

@@ -13,7 +13,7 @@ typedef struct made_t {
   built_t built;
 } made_t;
 
-static void make(made_t* made, int level, int64_t flags) {
+static inline void make(made_t* made, int level, int64_t flags) {
   made->oracle = calloc(1, sizeof(*made->oracle));
   oracle_run(made->oracle, made->net.network);
   rabbet_builder_config_t* config = check_config(level);
@@ -24,7 +24,7 @@ static void make(made_t* made, int level, int64_t flags) {
   rabbet_builder_config_release(config);
 }
 
-static void run(const made_t* made, double tolerance) {
+static inline void run(const made_t* made, double tolerance) {
   const rabbet_network_t* network = made->net.network;
   rabbet_context_t* context = NULL;
   size_t inputs = network->inputs.count, bytes = 0;
@@ -46,7 +46,7 @@ static void run(const made_t* made, double tolerance) {
   rabbet_context_destroy(context);
 }
 
-static void unmake(made_t* made) {
+static inline void unmake(made_t* made) {
   check_built_end(&made->built);
   oracle_end(made->oracle);
   free(made->oracle);

@@ -238,6 +238,7 @@ typedef struct problem_t {
   const void *a_data, *b_data, *c_data;
   void *d_data, *workspace;
   size_t workspace_size;
+  bool rounds;  // each sum on the way
   uint64_t m, n, k;
 } problem_t;
 
@@ -288,7 +289,8 @@ static cublasStatus_t problem_check(problem_t* p) {
 // ---- Algorithms ------------------------------------------------------------
 
 #define ALGORITHM_MAGIC UINT64_C(0x6f676c6174736c62)
-enum { ALGORITHMS = 3 };
+// The last one sums in HALF, and is offered whatever the preferences say.
+enum { ALGORITHMS = 4, ROUNDING = 3 };
 
 static size_t algorithm_workspace(const problem_t* p, uint64_t id) {
   return id == 1 ? p->m * p->n * (uint64_t)p->d.batch * 4 : 0;
@@ -317,11 +319,12 @@ EXPORT cublasStatus_t cublasLtMatmulAlgoGetHeuristic(
   if (status != CUBLAS_STATUS_SUCCESS) return status;
   for (uint64_t id = 0; id < ALGORITHMS && *returned < requested; ++id) {
     if (algorithm_workspace(&p, id) > preference->workspace) continue;
-    // The last one wants whole vectors.
+    // The third wants whole vectors.
     bool aligned = true;
     for (int i = 0; i < 4; ++i)
       aligned = aligned && preference->alignment[i] % 16 == 0;
     if (id == 2 && (!aligned || p.m % 8 != 0)) continue;
+    if (id == ROUNDING && p.d.type != CUDA_R_16F) continue;
     algorithm_describe(&p, id, &results[(*returned)++]);
   }
   return CUBLAS_STATUS_SUCCESS;
@@ -366,6 +369,22 @@ EXPORT cublasStatus_t cublasLtMatmulAlgoConfigGetAttribute(
                     : attribute == CUBLASLT_ALGO_CONFIG_SPLITK_NUM ? 1
                                                                    : 0;
   memcpy(value, &number, size);
+  *written = size;
+  return CUBLAS_STATUS_SUCCESS;
+}
+
+EXPORT cublasStatus_t
+cublasLtMatmulAlgoCapGetAttribute(const cublasLtMatmulAlgo_t* algo,
+                                  cublasLtMatmulAlgoCapAttributes_t attribute,
+                                  void* value, size_t size, size_t* written) {
+  if (algo->data[0] != ALGORITHM_MAGIC ||
+      attribute != CUBLASLT_ALGO_CAP_NUMERICAL_IMPL_FLAGS ||
+      size != sizeof(uint64_t))
+    return CUBLAS_STATUS_INVALID_VALUE;
+  uint64_t flags = algo->data[1] == ROUNDING
+                       ? CUBLASLT_NUMERICAL_IMPL_FLAGS_ACCUMULATOR_16F
+                       : CUBLASLT_NUMERICAL_IMPL_FLAGS_ACCUMULATOR_32F;
+  memcpy(value, &flags, size);
   *written = size;
   return CUBLAS_STATUS_SUCCESS;
 }
@@ -448,7 +467,9 @@ static void product_batch(const problem_t* p, int batch, float* a, float* b,
       float factor = b[column * p->k + i];
       const float* from = a + i * p->m;
       for (uint64_t row = 0; row < p->m; ++row)
-        sums[row] += from[row] * factor;
+        sums[row] = p->rounds ? number_from_half(number_to_half(
+                                    sums[row] + from[row] * factor))
+                              : sums[row] + from[row] * factor;
     }
     product_finish(p, batch, column, sums);
   }
@@ -511,6 +532,7 @@ EXPORT cublasStatus_t cublasLtMatmul(
   if (status != CUBLAS_STATUS_SUCCESS) return status;
   uint64_t id = algo ? algo->data[1] : 0;
   p.workspace_size = algorithm_workspace(&p, id);
+  p.rounds = id == ROUNDING;
   if (!handle || p.workspace_size > workspace_size ||
       !is_aligned(a, p.a.type) || !is_aligned(b, p.b.type) ||
       !is_aligned(d, p.d.type) ||

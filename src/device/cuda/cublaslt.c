@@ -72,6 +72,12 @@ rabbet_status_t rabbet_cublaslt_get(rabbet_cuda_device_t* device,
   return status;
 }
 
+uint64_t rabbet_cublaslt_version(rabbet_device_t* device) {
+  const rabbet_cublaslt_t* library = NULL;
+  rabbet_status_ignore(rabbet_cublaslt_get(rabbet_cuda(device), &library));
+  return library ? library->version : 0;
+}
+
 void rabbet_cublaslt_destroy(rabbet_cuda_device_t* device) {
   rabbet_cublaslt_t* library = device->cublaslt;
   if (!library) return;

@@ -18,6 +18,8 @@ typedef struct rabbet_cublaslt_t {
 // says what is missing.
 rabbet_status_t rabbet_cublaslt_get(rabbet_cuda_device_t* device,
                                     const rabbet_cublaslt_t** out_library);
+// Its version, 0 where there is none: a class's library_version.
+uint64_t rabbet_cublaslt_version(rabbet_device_t* device);
 // For the device that is destroyed, its context current.
 void rabbet_cublaslt_destroy(rabbet_cuda_device_t* device);
 

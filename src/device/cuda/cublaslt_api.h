@@ -88,12 +88,17 @@ enum {
 enum { CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE = 2 };
 // What an algorithm accumulates in.
 #define CUBLASLT_NUMERICAL_IMPL_FLAGS_ACCUMULATOR_16F (UINT64_C(1) << 8)
+#define CUBLASLT_NUMERICAL_IMPL_FLAGS_ACCUMULATOR_32F (UINT64_C(2) << 8)
+
+typedef int cublasLtMatmulAlgoCapAttributes_t;
+enum { CUBLASLT_ALGO_CAP_NUMERICAL_IMPL_FLAGS = 15 };  // uint64_t
 
 typedef int cublasLtMatmulAlgoConfigAttributes_t;
 enum {
   CUBLASLT_ALGO_CONFIG_ID = 0,                // int32_t
   CUBLASLT_ALGO_CONFIG_TILE_ID = 1,           // uint32_t
   CUBLASLT_ALGO_CONFIG_SPLITK_NUM = 2,        // int32_t
+  CUBLASLT_ALGO_CONFIG_REDUCTION_SCHEME = 3,  // uint32_t
   CUBLASLT_ALGO_CONFIG_STAGES_ID = 6,         // uint32_t
   CUBLASLT_ALGO_CONFIG_CLUSTER_SHAPE_ID = 8,  // uint16_t
 };

@@ -118,6 +118,12 @@ rabbet_status_t rabbet_cudnn_get(rabbet_cuda_device_t* device,
   return status;
 }
 
+uint64_t rabbet_cudnn_version(rabbet_device_t* device) {
+  rabbet_cudnn_t* library = NULL;
+  rabbet_status_ignore(rabbet_cudnn_get(rabbet_cuda(device), &library));
+  return library ? library->version : 0;
+}
+
 void rabbet_cudnn_destroy(rabbet_cuda_device_t* device) {
   rabbet_cudnn_t* library = device->cudnn;
   if (!library) return;

@@ -27,6 +27,8 @@ typedef struct rabbet_cudnn_t {
 // says what is missing.
 rabbet_status_t rabbet_cudnn_get(rabbet_cuda_device_t* device,
                                  rabbet_cudnn_t** out_library);
+// Its version, 0 where there is none: a class's library_version.
+uint64_t rabbet_cudnn_version(rabbet_device_t* device);
 // For the device that is destroyed, its context current.
 void rabbet_cudnn_destroy(rabbet_cuda_device_t* device);
 

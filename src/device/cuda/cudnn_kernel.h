@@ -104,6 +104,7 @@ rabbet_status_t rabbet_cudnn_kernel_artifacts(rabbet_kernel_t* kernel,
       .destroy_state = rabbet_cudnn_kernel_destroy_state,                  \
       .enqueue = rabbet_cudnn_kernel_enqueue,                              \
       .artifacts = rabbet_cudnn_kernel_artifacts,                          \
+      .library_version = rabbet_cudnn_version,                             \
   }
 
 #endif  // RABBET_SRC_DEVICE_CUDA_CUDNN_KERNEL_H_

@@ -235,6 +235,25 @@ static rabbet_status_t matmul_prefer(const rabbet_cublaslt_t* library,
                           &workspace, sizeof(workspace)));
 }
 
+// Whether the algorithm says of itself that it sums in FLOAT, parts of a split
+// sum as well. The preferences ask for that, but bind the heuristics alone.
+static bool matmul_sums_in_float(const rabbet_cublaslt_t* library,
+                                 const cublasLtMatmulAlgo_t* algorithm) {
+  uint64_t flags = 0;
+  uint32_t scheme = 0;
+  size_t written = 0;
+  if (library->cublasLtMatmulAlgoCapGetAttribute(
+          algorithm, CUBLASLT_ALGO_CAP_NUMERICAL_IMPL_FLAGS, &flags,
+          sizeof(flags), &written) != CUBLAS_STATUS_SUCCESS ||
+      library->cublasLtMatmulAlgoConfigGetAttribute(
+          algorithm, CUBLASLT_ALGO_CONFIG_REDUCTION_SCHEME, &scheme,
+          sizeof(scheme), &written) != CUBLAS_STATUS_SUCCESS)
+    return false;
+  return (flags & CUBLASLT_NUMERICAL_IMPL_FLAGS_ACCUMULATOR_32F) != 0 &&
+         (flags & CUBLASLT_NUMERICAL_IMPL_FLAGS_ACCUMULATOR_16F) == 0 &&
+         (scheme & ~(uint32_t)CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE) == 0;
+}
+
 // The library's first choices; *out_count 0 if it has none.
 static rabbet_status_t matmul_choices(const matmul_setup_t* setup,
                                       const rabbet_matmul_shape_t* shape,
@@ -261,7 +280,9 @@ static rabbet_status_t matmul_choices(const matmul_setup_t* setup,
   }
   library->cublasLtMatmulPreferenceDestroy(preference);
   for (int i = 0; rabbet_is_ok(status) && i < found; ++i)
-    if (out[i].state == CUBLAS_STATUS_SUCCESS) out[(*out_count)++] = out[i];
+    if (out[i].state == CUBLAS_STATUS_SUCCESS &&
+        matmul_sums_in_float(library, &out[i].algo))
+      out[(*out_count)++] = out[i];
   return status;
 }
 
@@ -729,4 +750,5 @@ const rabbet_kernel_class_t rabbet_cuda_matmul = {
     .destroy_state = matmul_destroy_state,
     .enqueue = matmul_enqueue,
     .artifacts = matmul_artifacts,
+    .library_version = rabbet_cublaslt_version,
 };

@@ -3,6 +3,8 @@
 #include <stdarg.h>
 #include <stdio.h>
 
+#include "device/cuda/nvrtc.h"
+
 // ---- Programs --------------------------------------------------------------
 
 void rabbet_cuda_option(rabbet_cuda_options_t* options, const char* format,
@@ -107,4 +109,11 @@ rabbet_status_t rabbet_cuda_node_artifacts(rabbet_kernel_t* base,
     RABBET_RETURN_IF_ERROR(
         rabbet_cuda_program_artifact(kernel->programs[i], sink));
   return rabbet_ok();
+}
+
+uint64_t rabbet_cuda_node_library(rabbet_device_t* device) {
+  int version = 0;
+  (void)device;
+  rabbet_status_ignore(rabbet_nvrtc_version(&version));
+  return (uint64_t)version;
 }

@@ -57,6 +57,8 @@ rabbet_status_t rabbet_cuda_node_create(
 void rabbet_cuda_node_destroy(rabbet_kernel_t* kernel);
 rabbet_status_t rabbet_cuda_node_artifacts(rabbet_kernel_t* kernel,
                                            rabbet_artifact_sink_t sink);
+// Of NVRTC, which compiles them.
+uint64_t rabbet_cuda_node_library(rabbet_device_t* device);
 
 // Defines the class `symbol`, whose kernels are `type`s, from symbol_propose,
 // symbol_program, symbol_prepare and symbol_enqueue. A state is one allocation
@@ -78,6 +80,7 @@ rabbet_status_t rabbet_cuda_node_artifacts(rabbet_kernel_t* kernel,
       .destroy_state = rabbet_node_state_destroy,                          \
       .enqueue = symbol##_enqueue,                                         \
       .artifacts = rabbet_cuda_node_artifacts,                             \
+      .library_version = rabbet_cuda_node_library,                         \
   }
 
 #endif  // RABBET_SRC_DEVICE_CUDA_NODE_H_

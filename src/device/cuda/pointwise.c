@@ -405,4 +405,5 @@ const rabbet_kernel_class_t rabbet_cuda_pointwise = {
     .destroy_state = rabbet_node_state_destroy,
     .enqueue = rabbet_cuda_pointwise_enqueue,
     .artifacts = rabbet_cuda_node_artifacts,
+    .library_version = rabbet_cuda_node_library,
 };
