@@ -1,0 +1,323 @@
+"""Contexts on several streams and threads at once, and memory that the caller gives."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+import rabbet as trt
+import rabbet.plugin as trtp
+from tests.python.plugins import call, new_id, random
+
+from . import cuda_driver
+
+pytestmark = pytest.mark.skipif(
+    not cuda_driver.available(), reason="no GPU and no stand-in for one"
+)
+
+COLUMNS = 64
+CONTEXTS = 4
+SOURCE = """
+extern "C" __global__ void twice(const float* x, int n, float* y) {
+  int i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i < n) y[i] = 2 * x[i];
+}
+"""
+
+
+def twice() -> str:
+    """y = 2 x, launched from Python."""
+    plugin_id = new_id("twice")
+    kernel = cuda_driver.Function(SOURCE, "twice")
+
+    @trtp.register(plugin_id)
+    def describe(x: trtp.TensorDesc) -> trtp.TensorDesc:
+        return x.like()
+
+    @trtp.impl(plugin_id, device="cuda", capturable=True)
+    def run(x, outputs, stream):
+        kernel(
+            -(-x.numel() // 64), 64, stream, ctypes.c_void_p(x.data_ptr),
+            ctypes.c_int(x.numel()), ctypes.c_void_p(outputs[0].data_ptr),
+        )  # fmt: skip
+
+    return plugin_id
+
+
+@pytest.fixture(scope="module")
+def model() -> trt.Model:
+    """y = softmax(2 x) + the maximum of each row of x; x [-1, 64]."""
+    network = trt.Builder().create_network()
+    x = network.add_input("x", trt.float32, (-1, COLUMNS))
+    doubled = network.add_plugin(call(twice())(x)).get_output(0)
+    soft = network.add_softmax(doubled)
+    soft.axes = 1 << 1
+    most = network.add_reduce(x, trt.ReduceOperation.MAX, 1 << 1, True)
+    y = network.add_elementwise(
+        soft.get_output(0), most.get_output(0), trt.ElementWiseOperation.SUM
+    ).get_output(0)
+    y.name = "y"
+    network.mark_output(y)
+    shapes = {"x": ((1, COLUMNS), (32, COLUMNS), (256, COLUMNS))}
+    return trt.compile(network, device="cuda", shapes=shapes)
+
+
+def expected(x: Any) -> Any:
+    powers = np.exp(2.0 * x.astype(np.float64))
+    return powers / powers.sum(1, keepdims=True) + x.max(1, keepdims=True)
+
+
+def check(found: Any, x: Any) -> None:
+    np.testing.assert_allclose(found, expected(x), rtol=1e-5, atol=1e-6)
+
+
+@contextlib.contextmanager
+def stream() -> Iterator[int]:
+    """One that does not wait for the legacy stream."""
+    handle = ctypes.c_void_p()
+    with cuda_driver.current():
+        result = cuda_driver.driver().cuStreamCreate(ctypes.byref(handle), 1)
+        cuda_driver.check(result, "cuStreamCreate")
+        try:
+            yield int(handle.value or 0)
+        finally:
+            result = cuda_driver.driver().cuStreamDestroy_v2(handle)
+            cuda_driver.check(result, "cuStreamDestroy")
+
+
+def wait(handle: int) -> None:
+    result = cuda_driver.driver().cuStreamSynchronize(ctypes.c_void_p(handle))
+    cuda_driver.check(result, "cuStreamSynchronize")
+
+
+class Lane:
+    """A context with a stream and memory of its own."""
+
+    def __init__(self, model: trt.Model, rows: int, at: int, handle: int) -> None:
+        self.rows, self.stream = rows, handle
+        size = 4 * rows * COLUMNS
+        self.x, self.y = at, at + size
+        self.context = model.create_execution_context()
+        self.context.set_input_shape("x", (rows, COLUMNS))
+        self.context.set_tensor_address("x", self.x)
+        self.context.set_tensor_address("y", self.y)
+
+    @staticmethod
+    def nbytes(rows: int) -> int:
+        return 2 * 4 * rows * COLUMNS
+
+    def give(self, seed: int) -> None:
+        self.value = random(self.rows, COLUMNS, seed=seed)
+        cuda_driver.write(self.x, self.value)
+
+    def check(self) -> None:
+        wait(self.stream)
+        check(cuda_driver.read(self.y, (self.rows, COLUMNS)), self.value)
+
+
+@contextlib.contextmanager
+def lanes(model: trt.Model) -> Iterator[list[Lane]]:
+    with contextlib.ExitStack() as stack:
+        found = []
+        for index in range(CONTEXTS):
+            rows = 7 + 40 * index
+            at = stack.enter_context(cuda_driver.memory(Lane.nbytes(rows)))
+            found.append(Lane(model, rows, at, stack.enter_context(stream())))
+        yield found
+
+
+@pytest.mark.parametrize("graphs", [False, True])
+def test_several_streams(model: trt.Model, graphs: bool) -> None:
+    """All are enqueued before any is waited for."""
+    with lanes(model) as all_:
+        for lane in all_:
+            lane.context.graphs = graphs
+        for round_ in range(5):
+            for index, lane in enumerate(all_):
+                lane.give(10 * round_ + index)
+            for _again in range(3):
+                for lane in all_:
+                    assert lane.context.execute_async_v3(lane.stream)
+            for lane in all_:
+                lane.check()
+        for lane in all_:
+            assert (lane.context.graph_info.replays > 0) is graphs
+
+
+@pytest.mark.parametrize("graphs", [False, True])
+def test_several_threads(model: trt.Model, graphs: bool) -> None:
+    failures: list[BaseException] = []
+
+    def work(lane: Lane, number: int) -> None:
+        try:
+            lane.context.graphs = graphs
+            with cuda_driver.current():
+                for round_ in range(12):
+                    lane.give(100 * number + round_)
+                    assert lane.context.execute_async_v3(lane.stream)
+                    lane.check()
+        except BaseException as error:
+            failures.append(error)
+
+    with lanes(model) as all_:
+        threads = [
+            threading.Thread(target=work, args=(lane, number))
+            for number, lane in enumerate(all_)
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert not failures
+
+
+def test_shapes_change_from_run_to_run(model: trt.Model) -> None:
+    """Between runs that nobody waits for."""
+    sizes = [1, 256, 33, 256, 1, 100]
+    with contextlib.ExitStack() as stack:
+        handle = stack.enter_context(stream())
+        context = model.create_execution_context()
+        context.graphs = True
+        kept = []
+        for seed, rows in enumerate(sizes):
+            at = stack.enter_context(cuda_driver.memory(Lane.nbytes(rows)))
+            value = random(rows, COLUMNS, seed=seed)
+            cuda_driver.write(at, value)
+            kept.append((at, value))
+        for _again in range(3):
+            for at, value in kept:
+                context.set_input_shape("x", value.shape)
+                context.set_tensor_address("x", at)
+                context.set_tensor_address("y", at + value.nbytes)
+                assert context.execute_async_v3(handle)
+            wait(handle)
+            for at, value in kept:
+                found = cuda_driver.read(at + value.nbytes, value.shape)
+                check(found, value)
+
+
+# ---- Output allocators ----
+
+
+class Pool(trt.IOutputAllocator):
+    """Gives memory of the GPU; keeps what it was asked."""
+
+    def __init__(self, stack: contextlib.ExitStack, gives: bool = True) -> None:
+        super().__init__()
+        self.stack, self.gives = stack, gives
+        self.asked: list[tuple[str, int, int]] = []
+        self.address, self.size = 0, 0
+        self.shape: tuple[str, tuple[int, ...]] | None = None
+
+    def reallocate_output(
+        self, tensor_name: str, memory: int, size: int, alignment: int
+    ) -> int:
+        self.asked.append((tensor_name, size, alignment))
+        if not self.gives:
+            return 0
+        if size > self.size:
+            self.address = self.stack.enter_context(cuda_driver.memory(size))
+            self.size = size
+        assert self.address % alignment == 0
+        return self.address
+
+    def notify_shape(self, tensor_name: str, shape: trt.Dims) -> None:
+        self.shape = (tensor_name, tuple(shape))
+
+
+def test_output_allocator(model: trt.Model) -> None:
+    with contextlib.ExitStack() as stack:
+        x = stack.enter_context(cuda_driver.memory(4 * 256 * COLUMNS))
+        pool = Pool(stack)
+        context = model.create_execution_context()
+        context.set_output_allocator("y", pool)
+        context.set_tensor_address("x", x)
+        for seed, rows in enumerate((3, 200, 3)):
+            value = random(rows, COLUMNS, seed=seed)
+            cuda_driver.write(x, value)
+            context.set_input_shape("x", value.shape)
+            assert context.execute_async_v3(0)
+            assert pool.shape == ("y", value.shape)
+            assert pool.asked[-1][1] >= value.nbytes
+            check(cuda_driver.read(pool.address, value.shape), value)
+        assert context.get_tensor_address("y") == pool.address
+
+
+def test_an_output_allocator_without_memory(model: trt.Model) -> None:
+    with contextlib.ExitStack() as stack:
+        x = stack.enter_context(cuda_driver.memory(4 * COLUMNS))
+        context = model.create_execution_context()
+        context.set_input_shape("x", (1, COLUMNS))
+        context.set_tensor_address("x", x)
+        context.set_output_allocator("y", Pool(stack, gives=False))
+        with pytest.raises(trt.Error, match="'y'"):
+            context.execute_async_v3(0)
+        pool = Pool(stack)
+        context.set_output_allocator("y", pool)
+        value = random(1, COLUMNS)
+        cuda_driver.write(x, value)
+        assert context.execute_async_v3(0)
+        check(cuda_driver.read(pool.address, (1, COLUMNS)), value)
+
+
+POSITIVE = """
+extern "C" __global__ void positive(const float* x, int n, float* kept, int* count) {
+  int found = 0;
+  for (int i = 0; i < n; ++i)
+    if (x[i] > 0) kept[found++] = x[i];
+  *count = found;
+}
+"""
+
+
+def positive() -> str:
+    """The elements of x[n] above 0, and how many."""
+    plugin_id = new_id("positive")
+    kernel = cuda_driver.Function(POSITIVE, "positive")
+
+    @trtp.register(plugin_id)
+    def describe(x: trtp.TensorDesc) -> tuple[trtp.TensorDesc, trtp.TensorDesc]:
+        count = x.shape_expr.numel()
+        size = trtp.size_tensor(count // 2, count)
+        return trtp.from_shape_expr((size.expr(),), x.dtype), size
+
+    @trtp.impl(plugin_id, device="cuda")
+    def run(x, outputs, stream):
+        kernel(
+            1, 1, stream, ctypes.c_void_p(x.data_ptr), ctypes.c_int(x.numel()),
+            *[ctypes.c_void_p(output.data_ptr) for output in outputs],
+        )  # fmt: skip
+
+    return plugin_id
+
+
+def test_sizes_that_only_a_run_tells() -> None:
+    """The allocator is asked for the bound and told the shape."""
+    network = trt.Builder().create_network()
+    x = network.add_input("x", trt.float32, (48,))
+    kept = network.add_plugin(call(positive())(x)).get_output(0)
+    kept = network.add_unary(kept, trt.UnaryOperation.NEG).get_output(0)
+    kept.name = "kept"
+    network.mark_output(kept)
+    model = trt.compile(network, device="cuda")
+    with contextlib.ExitStack() as stack:
+        source = stack.enter_context(cuda_driver.memory(4 * 48))
+        pool = Pool(stack)
+        context = model.create_execution_context()
+        context.set_output_allocator("kept", pool)
+        context.set_tensor_address("x", source)
+        for seed in range(4):
+            value = random(48, seed=seed) * np.float32(seed != 3)
+            cuda_driver.write(source, value)
+            assert context.execute_async_v3(0)
+            wait(0)
+            expected_ = -value[value > 0]
+            assert pool.shape == ("kept", expected_.shape)
+            if expected_.size:
+                found = cuda_driver.read(pool.address, expected_.shape)
+                np.testing.assert_array_equal(found, expected_)
