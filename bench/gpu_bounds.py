@@ -15,8 +15,9 @@ BYTES = {"FP32": 4, "FP16": 2, "BF16": 2, "FP8": 1, "INT8": 1, "UINT8": 1, "BOOL
 BANDWIDTH = 4.28e12  # a copy's, read and written, on an H200
 PEAK = {"fp32": 67e12, "tf32": 495e12, "fp16": 989e12, "bf16": 989e12}
 """Bytes, and operations of matrix units without sparsity, in a second."""
-LAUNCH = 1.0e-6
-"""Seconds of a node in a graph that does next to nothing."""
+LAUNCH, WAIT = 1.0e-6, 8.0e-6
+"""Seconds of a node in a graph that does next to nothing, and of launching and waiting
+for a graph."""
 
 Shape = list[int]
 
@@ -83,14 +84,18 @@ class Bounds:
         return self.operations / PEAK[precision]
 
     def verdict(self, precision: str, seconds: float) -> str:
-        """The largest of the three, with its share of what a call takes."""
+        """The largest of the three, with its share of what a call takes; where that is
+        less than half, what is left is kernels too small to fill the GPU, or slow."""
         spans = {
             "bandwidth": self.at_bandwidth(),
             "compute": self.at_compute(precision),
-            "launches": self.launches * LAUNCH,
+            "launches": self.launches * LAUNCH + WAIT,
         }
         name = max(spans, key=spans.__getitem__)
-        return f"{name}, {spans[name] / seconds:.0%}"
+        share = spans[name] / seconds
+        if share < 0.5:
+            return f"latency of {self.launches} kernels ({name} {share:.0%})"
+        return f"{name} {share:.0%}"
 
     def kernels(self, count: int = 3) -> str:
         """The classes that take most of the time, each with its launches."""

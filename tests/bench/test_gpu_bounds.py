@@ -33,9 +33,11 @@ def test_products_read_their_weights() -> None:
 
 
 def test_the_largest_bounds() -> None:
-    assert Bounds(1, int(4.28e9), 0).verdict("tf32", 2e-3) == "bandwidth, 50%"
-    assert Bounds(1, 0, int(989e9)).verdict("fp16", 2e-3) == "compute, 50%"
-    assert Bounds(200, 1000, 1000).verdict("fp16", 4e-4) == "launches, 50%"
+    assert Bounds(1, int(4.28e9), 0).verdict("tf32", 2e-3) == "bandwidth 50%"
+    assert Bounds(1, 0, int(989e9)).verdict("fp16", 1.25e-3) == "compute 80%"
+    assert Bounds(92, 1000, 1000).verdict("fp16", 2e-4) == "launches 50%"
+    slow = Bounds(92, 1000, 1000).verdict("fp16", 1e-3)
+    assert slow == "latency of 92 kernels (launches 10%)"
 
 
 def test_convolutions() -> None:
