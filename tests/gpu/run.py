@@ -4,7 +4,8 @@ runs what is asked for, writes a log for each step and a summary.
 
     tests/gpu/run.sh all --out FOLDER
     tests/gpu/run.sh conformance sanitizer --families slice,shuffle
-    tests/gpu/run.sh bench --benches calls,moves,plugin
+    tests/gpu/run.sh bench --benches calls,moves,plugin,small,resnet50
+    tests/gpu/run.sh bench --benches unet256,bert_base,gpt2_small
     tests/gpu/run.sh bench --bench "--only gpu --models resnet50/fp16/1"
 
 The Python that runs this is the one whose packages (torch, Triton, CuPy, NVIDIA's
