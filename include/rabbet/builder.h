@@ -53,6 +53,32 @@ RABBET_API rabbet_status_t rabbet_timing_cache_combine(
     rabbet_timing_cache_t* cache, rabbet_timing_cache_t* other);
 RABBET_API size_t rabbet_timing_cache_count(rabbet_timing_cache_t* cache);
 
+// An entry: a way to compute a group of layers on a device, as measured. The
+// key is a hash of all that the time depends on: device, operators, attributes,
+// types, formats, shapes, kernel and tactic.
+typedef struct rabbet_timing_key_t {
+  uint64_t high, low;
+} rabbet_timing_key_t;
+typedef struct rabbet_timing_value_t {
+  double us;           // of one run; < 0: it cannot be used
+  uint64_t workspace;  // bytes
+} rabbet_timing_value_t;
+// All keys, ascending. Caller frees with rabbet_free.
+RABBET_API rabbet_status_t rabbet_timing_cache_keys(
+    rabbet_timing_cache_t* cache, rabbet_allocator_t allocator,
+    rabbet_timing_key_t** out_keys, size_t* out_count);
+// NOT_FOUND names the key.
+RABBET_API rabbet_status_t
+rabbet_timing_cache_query(rabbet_timing_cache_t* cache, rabbet_timing_key_t key,
+                          rabbet_timing_value_t* out_value);
+// Sets or replaces. A build that finds the entry believes it: a time made small
+// makes it choose that way. INVALID_ARGUMENT for a time that is no number.
+RABBET_API rabbet_status_t rabbet_timing_cache_update(
+    rabbet_timing_cache_t* cache, rabbet_timing_key_t key,
+    rabbet_timing_value_t value);
+// Forgets all.
+RABBET_API void rabbet_timing_cache_reset(rabbet_timing_cache_t* cache);
+
 // ---- Configuration ---------------------------------------------------------
 
 typedef struct rabbet_builder_config_t rabbet_builder_config_t;  // counted

@@ -14,6 +14,17 @@ RABBET_EXTERN_C_BEGIN
 typedef struct rabbet_engine_t rabbet_engine_t;  // counted
 typedef struct rabbet_context_t rabbet_context_t;
 
+// Memory of the device from the caller, in place of the device's own. Called on
+// any thread, for several engines and contexts at once.
+typedef struct rabbet_device_allocator_t {
+  void* user_data;
+  // `alignment` is a power of two. NULL: there is none.
+  void* (*allocate)(void* user_data, size_t size, size_t alignment,
+                    void* stream);
+  // What was enqueued on the stream before may still use it.
+  void (*free)(void* user_data, void* memory, void* stream);
+} rabbet_device_allocator_t;
+
 typedef struct rabbet_engine_options_t {
   uint32_t struct_size;
   const char* device;  // NULL: the plan's; must be of the plan's kind
@@ -22,6 +33,9 @@ typedef struct rabbet_engine_options_t {
   // Only look at the plan: no device is opened, no plugin or kernel is made,
   // and the engine has no contexts.
   bool inspect_only;
+  // For weights and the memory of contexts; {0}: the device's. Must outlive the
+  // engine.
+  rabbet_device_allocator_t device_allocator;
 } rabbet_engine_options_t;
 
 // Maps the file. `options` may be NULL.
@@ -110,6 +124,26 @@ rabbet_context_create(rabbet_engine_t* engine, rabbet_allocator_t allocator,
 RABBET_API void rabbet_context_destroy(rabbet_context_t* context);
 RABBET_API rabbet_engine_t* rabbet_context_engine(
     const rabbet_context_t* context);
+// Memory for intermediate tensors and workspaces, from another allocator than
+// the engine's; {0}: from the engine's. Gives back what the context has, so
+// that the next run allocates; waits for the device first. Not while the caller
+// gives the memory.
+RABBET_API rabbet_status_t rabbet_context_set_device_allocator(
+    rabbet_context_t* context, rabbet_device_allocator_t allocator);
+// From now on the caller gives that memory, aligned to 256, which no other may
+// use until the context has other memory or is gone. A run for which it does
+// not suffice is refused with the number of bytes that it needs.
+RABBET_API rabbet_status_t rabbet_context_set_memory(rabbet_context_t* context,
+                                                     void* memory, size_t size);
+// Bytes of it that a run with the present input shapes needs (for what follows
+// a size that only a run tells, at the profile's bounds). Prepares every kernel
+// to know.
+RABBET_API rabbet_status_t
+rabbet_context_memory_bytes(rabbet_context_t* context, size_t* out_bytes);
+// An event of the device (CUDA), recorded in each run when the inputs may be
+// written again; NULL: none. UNSUPPORTED where a run is done when it returns.
+RABBET_API rabbet_status_t
+rabbet_context_set_consumed_event(rabbet_context_t* context, void* event);
 // Threads for this context's runs; 0: the plan's.
 RABBET_API rabbet_status_t rabbet_context_set_threads(rabbet_context_t* context,
                                                       int threads);
@@ -169,6 +203,39 @@ typedef struct rabbet_output_allocator_t {
 // {0} removes it.
 RABBET_API rabbet_status_t rabbet_context_set_output_allocator(
     rabbet_context_t* context, size_t io, rabbet_output_allocator_t allocator);
+
+// ---- Debug tensors: what rabbet_tensor_set_debug marked.
+
+typedef struct rabbet_debug_tensor_t {
+  uint32_t struct_size;
+  const char* name;
+  const void* data;  // valid during the call, in the stream's order
+  bool on_host;      // a host address on a device with memory of its own
+  rabbet_dtype_t dtype;
+  rabbet_format_t format;
+  rabbet_dims_t dims;
+  void* stream;
+} rabbet_debug_tensor_t;
+// Called on the running thread: for marked tensors when the run's work is all
+// enqueued, for those between kernels when their kernel is.
+typedef struct rabbet_debug_listener_t {
+  void* user_data;
+  void (*process)(void* user_data, const rabbet_debug_tensor_t* tensor);
+} rabbet_debug_listener_t;
+// Names of the marked tensors; NULL out of range.
+RABBET_API const char* rabbet_engine_debug_tensor(const rabbet_engine_t* engine,
+                                                  size_t index);
+// {0} removes it.
+RABBET_API void rabbet_context_set_debug_listener(
+    rabbet_context_t* context, rabbet_debug_listener_t listener);
+// Switches one tensor on or off (off at first); NULL: all those between
+// kernels, for which runs are not recorded into graphs. NOT_FOUND names the
+// tensors that were marked; FAILED_PRECONDITION if the network did not ask for
+// those between kernels.
+RABBET_API rabbet_status_t rabbet_context_set_debug_state(
+    rabbet_context_t* context, const char* name, bool on);
+RABBET_API rabbet_status_t rabbet_context_debug_state(
+    const rabbet_context_t* context, const char* name, bool* out_on);
 
 // Runs on the stream (CPU: stream is NULL, done when it returns). The first run
 // with new shapes prepares for them, and what was prepared for recent shapes is

@@ -96,6 +96,9 @@ RABBET_API rabbet_status_t rabbet_tensor_dims(rabbet_tensor_t* tensor,
 // output type.
 RABBET_API rabbet_status_t rabbet_tensor_set_dtype(rabbet_tensor_t* tensor,
                                                    rabbet_dtype_t dtype);
+// The type that was set where another would follow from the layer; NONE: none.
+RABBET_API rabbet_dtype_t
+rabbet_tensor_wished_dtype(const rabbet_tensor_t* tensor);
 RABBET_API rabbet_status_t rabbet_tensor_set_dims(rabbet_tensor_t* tensor,
                                                   const rabbet_dims_t* dims);
 RABBET_API bool rabbet_tensor_is_input(const rabbet_tensor_t* tensor);
@@ -119,6 +122,18 @@ RABBET_API rabbet_layer_t* rabbet_tensor_producer(
     const rabbet_tensor_t* tensor);
 RABBET_API bool rabbet_tensor_weights(const rabbet_tensor_t* tensor,
                                       rabbet_weights_t* out_weights);
+
+// A debug tensor: it is computed as it is, whatever lies around it, so that
+// runs can show it (rabbet_context_set_debug_listener). INVALID_ARGUMENT for
+// weights.
+RABBET_API rabbet_status_t rabbet_tensor_set_debug(rabbet_tensor_t* tensor,
+                                                   bool is_debug);
+RABBET_API bool rabbet_tensor_is_debug(const rabbet_tensor_t* tensor);
+// Runs can also show whatever lies between two kernels, without any effect on
+// what is fused.
+RABBET_API void rabbet_network_set_unfused_debug(rabbet_network_t* network,
+                                                 bool is_debug);
+RABBET_API bool rabbet_network_unfused_debug(const rabbet_network_t* network);
 
 // ---- Layers ----------------------------------------------------------------
 

@@ -6,12 +6,22 @@
 
 RABBET_EXTERN_C_BEGIN
 
+// Data in place of an initializer's own, in its type as ONNX stores raw data.
+typedef struct rabbet_onnx_initializer_t {
+  const char* name;
+  const void* data;
+  size_t size;  // bytes
+} rabbet_onnx_initializer_t;
+
 typedef struct rabbet_onnx_options_t {
   uint32_t struct_size;
   // Registered plugins win over operators of the same name.
   bool plugin_override;
   // Folder for external data; NULL: that of the file.
   const char* external_data_dir;
+  // Copied. NOT_FOUND if the model has no initializer of a name.
+  const rabbet_onnx_initializer_t* initializers;
+  size_t initializer_count;
 } rabbet_onnx_options_t;
 
 // One thing that is wrong with the model.
@@ -30,6 +40,9 @@ RABBET_API rabbet_status_t rabbet_onnx_errors_create(
 RABBET_API void rabbet_onnx_errors_destroy(rabbet_onnx_errors_t* errors);
 RABBET_API void rabbet_onnx_errors_clear(rabbet_onnx_errors_t* errors);
 RABBET_API size_t rabbet_onnx_errors_count(const rabbet_onnx_errors_t* errors);
+// Nodes of the model's graph; 0 if it could not be read.
+RABBET_API size_t
+rabbet_onnx_errors_node_count(const rabbet_onnx_errors_t* errors);
 RABBET_API const rabbet_onnx_error_t* rabbet_onnx_errors_get(
     const rabbet_onnx_errors_t* errors, size_t index);
 

@@ -9,6 +9,10 @@ with the names that users of TensorRT know: `import rabbet as trt`.
 """
 
 from . import _rabbet
+from ._allocators import (
+    IGpuAllocator,
+    IGpuAsyncAllocator,
+)
 from ._arrays import (
     nptype,
 )
@@ -17,7 +21,6 @@ from ._builder import (
     IBuilderConfig,
     IHostMemory,
     IOptimizationProfile,
-    ITimingCache,
 )
 from ._callbacks import (
     IDebugListener,
@@ -27,6 +30,7 @@ from ._callbacks import (
     IProfiler,
     IProgressMonitor,
     IStreamReader,
+    IStreamReaderV2,
     IStreamWriter,
     Logger,
     Profiler,
@@ -172,8 +176,11 @@ from ._network import (
     INetworkDefinition,
 )
 from ._onnx import (
+    NodeIndices,
     OnnxParser,
     ParserError,
+    SubGraphCollection,
+    get_nv_onnx_parser_version,
 )
 from ._plugins import load_plugins
 from ._runtime import (
@@ -181,7 +188,31 @@ from ._runtime import (
     GraphInfo,
     ICudaEngine,
     IExecutionContext,
+    IRuntimeConfig,
+    ISerializationConfig,
     Runtime,
+)
+from ._timing_cache import (
+    ITimingCache,
+    TimingCacheKey,
+    TimingCacheValue,
+)
+from ._unused import (
+    IAlgorithm,
+    IAlgorithmContext,
+    IAlgorithmIOInfo,
+    IAlgorithmSelector,
+    IAlgorithmVariant,
+    IInt8Calibrator,
+    IInt8EntropyCalibrator,
+    IInt8EntropyCalibrator2,
+    IInt8LegacyCalibrator,
+    IInt8MinMaxCalibrator,
+)
+from ._versioned import (
+    FallbackString,
+    InterfaceInfo,
+    IVersionedInterface,
 )
 from ._weights import (
     Weights,
@@ -229,11 +260,17 @@ __all__ = [
     "ErrorCodeTRT",
     "ExecutionContextAllocationStrategy",
     "FailedPreconditionError",
+    "FallbackString",
     "FillOperation",
     "GatherMode",
     "GraphInfo",
     "HardwareCompatibilityLevel",
     "IActivationLayer",
+    "IAlgorithm",
+    "IAlgorithmContext",
+    "IAlgorithmIOInfo",
+    "IAlgorithmSelector",
+    "IAlgorithmVariant",
     "IBuilderConfig",
     "ICastLayer",
     "IConcatenationLayer",
@@ -247,8 +284,15 @@ __all__ = [
     "IErrorRecorder",
     "IExecutionContext",
     "IGatherLayer",
+    "IGpuAllocator",
+    "IGpuAsyncAllocator",
     "IHostMemory",
     "IIdentityLayer",
+    "IInt8Calibrator",
+    "IInt8EntropyCalibrator",
+    "IInt8EntropyCalibrator2",
+    "IInt8LegacyCalibrator",
+    "IInt8MinMaxCalibrator",
     "ILayer",
     "ILogger",
     "IMatrixMultiplyLayer",
@@ -262,17 +306,22 @@ __all__ = [
     "IProgressMonitor",
     "IQuantizeLayer",
     "IReduceLayer",
+    "IRuntimeConfig",
     "ISelectLayer",
+    "ISerializationConfig",
     "IShapeLayer",
     "IShuffleLayer",
     "ISliceLayer",
     "ISoftMaxLayer",
     "IStreamReader",
+    "IStreamReaderV2",
     "IStreamWriter",
     "ITensor",
     "ITimingCache",
     "IUnaryLayer",
+    "IVersionedInterface",
     "IncompatibleError",
+    "InterfaceInfo",
     "InternalError",
     "InterpolationMode",
     "InvalidArgumentError",
@@ -287,6 +336,7 @@ __all__ = [
     "MoEActType",
     "Model",
     "NetworkDefinitionCreationFlag",
+    "NodeIndices",
     "NotFoundError",
     "OnnxParser",
     "OnnxParserFlag",
@@ -319,6 +369,7 @@ __all__ = [
     "SeekPosition",
     "SerializationFlag",
     "Severity",
+    "SubGraphCollection",
     "TacticSource",
     "TempfileControlFlag",
     "TensorFormat",
@@ -326,6 +377,8 @@ __all__ = [
     "TensorLocation",
     "TensorRTPhase",
     "TilingOptimizationLevel",
+    "TimingCacheKey",
+    "TimingCacheValue",
     "TopKOperation",
     "TripLimit",
     "UnaryOperation",
@@ -342,10 +395,11 @@ __all__ = [
     "float32",
     "fp4",
     "fp8",
-    "int4",
-    "int8",
+    "get_nv_onnx_parser_version",
     "int32",
+    "int4",
     "int64",
+    "int8",
     "load",
     "load_plugins",
     "nptype",

@@ -28,13 +28,13 @@ _ML_DTYPES_NAMES = {
 }
 
 
-def nptype(dtype: DataType) -> Any:
+def nptype(trt_type: DataType) -> Any:
     """The NumPy scalar type of a DataType; TypeError where NumPy has none."""
     import numpy as np
 
-    name = _NUMPY_NAMES.get(dtype)
+    name = _NUMPY_NAMES.get(trt_type)
     if name is None:
-        raise TypeError(f"NumPy has no type for {dtype}")
+        raise TypeError(f"NumPy has no type for {trt_type}")
     return np.bool_ if name == "bool" else getattr(np, name)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterable
 from typing import Any, Self
 
@@ -9,9 +10,19 @@ from . import _enums as e
 from . import _rabbet
 from ._callbacks import IErrorRecorder, ILogger, IProgressMonitor, IStreamWriter, check_logger
 from ._dims import Dims
-from ._managed import Fixed, Managed
+from ._errors import UnsupportedError
+from ._layers import ILayer
+from ._managed import (
+    Fixed,
+    Managed,
+    no_effect,
+    refuse_unless_none,
+    refused,
+    refused_get,
+)
 from ._network import INetworkDefinition
 from ._recorder import recorded
+from ._timing_cache import ITimingCache
 
 IHostMemory = _rabbet.IHostMemory
 
@@ -19,6 +30,12 @@ IHostMemory = _rabbet.IHostMemory
 _FLAGS, _LEVEL, _WORKSPACE, _SAMPLES, _MAX_TACTICS, _VERBOSITY, _THREADS, _MISS = range(
     8
 )
+
+
+_ALL_SOURCES = sum(1 << int(source) for source in e.TacticSource)
+_NO_LIBRARIES: list[str] = []
+_CALIBRATION = "INT8 is for networks with quantize and dequantize layers"
+_SELECTION = "tactics are chosen by time; edit a timing cache to choose otherwise"
 
 
 class IOptimizationProfile(_rabbet.Profile):
@@ -55,21 +72,7 @@ class IOptimizationProfile(_rabbet.Profile):
     def __bool__(self) -> bool:
         return True
 
-
-class ITimingCache(_rabbet.TimingCache):
-    """What kernels took, kept for the next build."""
-
-    def serialize(self) -> IHostMemory:
-        """Its bytes, to be written to a file."""
-        return self._serialize()
-
-    def combine(self, input_cache: ITimingCache, ignore_mismatch: bool = False) -> bool:
-        """Adds the entries of another cache that are not here."""
-        self._combine(input_cache)
-        return True
-
-    def __bool__(self) -> bool:
-        return True
+    __nonzero__ = __bool__
 
 
 class IBuilderConfig(_rabbet.BuilderConfig, Managed):
@@ -82,7 +85,9 @@ class IBuilderConfig(_rabbet.BuilderConfig, Managed):
         "_preview",
         "_profiles",
         "_progress_monitor",
+        "_tactic_sources",
     )
+    _tactic_sources: int
     _progress_monitor: IProgressMonitor | None
     _profiles: list[IOptimizationProfile]
     _cache: ITimingCache | None
@@ -101,15 +106,111 @@ class IBuilderConfig(_rabbet.BuilderConfig, Managed):
     DLA_core = Fixed(-1, "There is none.")
     max_aux_streams = Fixed(0, "A run uses one stream.")
     profile_stream = Fixed(0, "Tuning uses the device's own stream.")
-    quantization_flags = Fixed(0, "None is known.")
+    quantization_flags = Fixed(0, "Calibration is refused.")
+    default_device_type = Fixed(e.DeviceType.GPU, "There is no DLA.")
+    l2_limit_for_tiling = Fixed(-1, "Fusion is part of tuning.")
+    remote_auto_tuning_config = Fixed("", "Tuning is done here.")
+    plugins_to_serialize = Fixed(_NO_LIBRARIES, "Plans hold no plugin libraries.")
 
     def __new__(cls, logger: ILogger | None = None) -> Self:
         self = super().__new__(cls, logger)
+        self._start()
+        return self
+
+    def _start(self) -> None:
         self._progress_monitor = None
         self._profiles = []
         self._cache = None
         self._preview = 0
-        return self
+        self._tactic_sources = _ALL_SOURCES
+
+    def reset(self) -> None:
+        """Back to the defaults; profiles stay."""
+        fresh = _rabbet.BuilderConfig()
+        for option in range(_MISS + 1):
+            self._set(option, fresh._get(option))
+        profiles = self._profiles
+        self._set_device(None)
+        self.set_timing_cache(None)
+        self._start()
+        self._profiles = profiles
+
+    # ---- What TensorRT has for INT8 without quantize layers, and for DLA
+
+    @property
+    @refused_get(_CALIBRATION)
+    def int8_calibrator(self) -> None:
+        """None; TensorRT calibrates INT8 with it."""
+
+    @int8_calibrator.setter
+    def int8_calibrator(self, calibrator: Any) -> None:
+        refuse_unless_none(self, "int8_calibrator", calibrator, _CALIBRATION)
+
+    @property
+    @refused_get(_SELECTION)
+    def algorithm_selector(self) -> None:
+        """None; TensorRT lets it choose tactics."""
+
+    @algorithm_selector.setter
+    def algorithm_selector(self, selector: Any) -> None:
+        refuse_unless_none(self, "algorithm_selector", selector, _SELECTION)
+
+    @refused(_CALIBRATION)
+    def set_quantization_flag(self, flag: e.QuantizationFlag) -> None:
+        """Sets a flag of calibration."""
+
+    @no_effect("flags of calibration cannot be set")
+    def clear_quantization_flag(self, flag: e.QuantizationFlag) -> None:
+        """Clears a flag of calibration: none is ever set."""
+        e.QuantizationFlag(flag)
+
+    def get_quantization_flag(self, flag: e.QuantizationFlag) -> bool:
+        """False: none is ever set."""
+        e.QuantizationFlag(flag)
+        return False
+
+    @refused(_CALIBRATION)
+    def set_calibration_profile(self, profile: Any) -> bool:  # type: ignore[empty-body]
+        """The profile of calibration."""
+
+    def get_calibration_profile(self) -> IOptimizationProfile | None:
+        """None: there is no calibration."""
+        return None
+
+    @no_effect("all layers are for the configuration's device")
+    def set_device_type(self, layer: ILayer, device_type: e.DeviceType) -> None:
+        """Accepts GPU, for the configuration's device."""
+        if e.DeviceType(device_type) is not e.DeviceType.GPU:
+            raise UnsupportedError(f"layer '{layer.name}': there is no {device_type}")
+
+    def get_device_type(self, layer: ILayer) -> e.DeviceType:
+        """GPU, for the configuration's device."""
+        return e.DeviceType.GPU
+
+    def is_device_type_set(self, layer: ILayer) -> bool:
+        """False: it has one value."""
+        return False
+
+    @no_effect("a layer's device has one value")
+    def reset_device_type(self, layer: ILayer) -> None:
+        """Accepted: it has one value."""
+
+    def can_run_on_DLA(self, layer: ILayer) -> bool:  # noqa: N802
+        """False: there is no DLA."""
+        return False
+
+    @no_effect("tuning tries every library that is there")
+    def set_tactic_sources(self, tactic_sources: int) -> bool:
+        """Keeps bits 1 << TacticSource."""
+        bits = operator.index(tactic_sources)
+        if bits & ~_ALL_SOURCES or bits < 0:
+            raise ValueError(f"{bits:#x} are not bits 1 << TacticSource")
+        self._tactic_sources = bits
+        return True
+
+    def get_tactic_sources(self) -> int:
+        """What set_tactic_sources set."""
+        return self._tactic_sources
 
     @property
     def progress_monitor(self) -> IProgressMonitor | None:
@@ -133,6 +234,8 @@ class IBuilderConfig(_rabbet.BuilderConfig, Managed):
     @flags.setter
     def flags(self, bits: int) -> None:
         self._set(_FLAGS, int(bits))
+        miss = int(bits) >> e.BuilderFlag.ERROR_ON_TIMING_CACHE_MISS & 1
+        self._set(_MISS, miss)
 
     def set_flag(self, flag: e.BuilderFlag) -> None:
         """Sets a flag."""
@@ -263,6 +366,7 @@ class Builder(Managed):
     platform_has_tf32 = Fixed(False, "No device here computes TF32.")
     num_DLA_cores = Fixed(0, "There are none.")
     max_DLA_batch_size = Fixed(0, "There are no DLA cores.")
+    max_threads = Fixed(1, "Times are taken on one thread; see config.threads.")
 
     def __init__(self, logger: ILogger | None = None) -> None:
         self._logger = check_logger(logger)
@@ -290,9 +394,17 @@ class Builder(Managed):
 
     @recorded
     def build_serialized_network(
-        self, network: INetworkDefinition, config: IBuilderConfig
+        self,
+        network: INetworkDefinition,
+        config: IBuilderConfig,
+        kernel_text: IHostMemory | None = None,
     ) -> IHostMemory:
-        """A plan of the network, which is not changed."""
+        """A plan of the network, which is not changed. `kernel_text` is for kernels
+        that TensorRT writes apart from a plan: here they are in it."""
+        if kernel_text is not None:
+            raise UnsupportedError(
+                "kernel_text: kernels are part of the plan; leave it out"
+            )
         for value, kind in ((network, INetworkDefinition), (config, IBuilderConfig)):
             if not isinstance(value, kind):
                 raise TypeError(f"expected an {kind.__name__}, got {value!r}")

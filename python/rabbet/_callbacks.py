@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 from . import _enums as e
 from ._enums import DataType, ErrorCodeTRT, TensorLocation
 from ._managed import Managed
+from ._versioned import InterfaceInfo, IVersionedInterface
 
 
 class ILogger(Managed):
@@ -48,6 +49,8 @@ def check_logger(logger: Any) -> Any:
 
 class Logger(ILogger):
     """Writes messages up to a severity to stderr."""
+
+    min_severity = e.Severity.WARNING
 
     def __init__(self, min_severity: e.Severity = e.Severity.WARNING) -> None:
         super().__init__()
@@ -191,18 +194,47 @@ class IStreamReader:
     def __init__(self) -> None:
         pass
 
-    def read(self, size: int) -> bytes:
+    # TensorRT documents the C++ arguments; what users define takes a size alone.
+    def read(self, destination: Any = None, size: int = 0) -> bytes:
         """Returns at most `size` bytes; none at the end."""
         raise NotImplementedError(f"{type(self).__name__} must define read(size)")
 
+    def _read(self, size: int) -> Any:
+        return self.read(size)
 
-class IStreamWriter:
-    """A plan written in parts: derive, and define write(data) -> size."""
+
+class IStreamReaderV2(IVersionedInterface):
+    """A plan read in parts: derive, and define read(num_bytes, stream) -> bytes and
+    seek(offset, where)."""
+
+    _info: ClassVar[InterfaceInfo] = InterfaceInfo("IStreamReaderV2", 1, 0)
 
     def __init__(self) -> None:
         pass
 
-    def write(self, data: bytes) -> int:
+    def read(self, destination: Any = None, num_bytes: int = 0, stream: int = 0) -> bytes:
+        """Returns at most `num_bytes` bytes; none at the end."""
+        raise NotImplementedError(
+            f"{type(self).__name__} must define read(num_bytes, stream)"
+        )
+
+    def seek(self, offset: int, where: e.SeekPosition) -> bool:
+        """Goes elsewhere; plans are read from the start to the end."""
+        raise NotImplementedError(f"{type(self).__name__} must define seek(offset, where)")
+
+    def _read(self, size: int) -> Any:
+        return self.read(size, 0)
+
+
+class IStreamWriter(IVersionedInterface):
+    """A plan written in parts: derive, and define write(data) -> size."""
+
+    _info: ClassVar[InterfaceInfo] = InterfaceInfo("IStreamWriter", 1, 0)
+
+    def __init__(self) -> None:
+        pass
+
+    def write(self, data: bytes, size: int = 0) -> int:
         """Takes bytes; returns how many."""
         raise NotImplementedError(f"{type(self).__name__} must define write(data)")
 
@@ -222,7 +254,22 @@ class IDebugListener:
         name: str,
         stream: int,
     ) -> bool:
-        """Called with each debug tensor of a run."""
+        """Called with each debug tensor of a run; the memory at `addr` is valid during
+        the call, in the stream's order."""
         raise NotImplementedError(
-            f"{type(self).__name__} must define process_debug_tensor"
+            f"{self.__class__.__name__} must define process_debug_tensor"
         )
+
+    def _process(
+        self,
+        addr: int,
+        on_host: int,
+        dtype: DataType,
+        shape: tuple[int, ...],
+        name: str,
+        stream: int,
+    ) -> None:
+        from ._dims import Dims
+
+        location = TensorLocation.HOST if on_host else TensorLocation.DEVICE
+        self.process_debug_tensor(addr, location, dtype, Dims(shape), name, stream)

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Iterable, Iterator, Sequence
-from typing import ClassVar, SupportsIndex, overload
+from typing import Any, ClassVar, SupportsIndex, overload
+
+
+Ints = Iterable[SupportsIndex]
 
 
 class Dims:
@@ -18,8 +21,14 @@ class Dims:
     __slots__ = ("_d",)
     __hash__ = None  # type: ignore[assignment]
 
-    def __init__(self, *dims: SupportsIndex | Iterable[SupportsIndex]) -> None:
+    def __init__(
+        self, *dims: SupportsIndex | Iterable[SupportsIndex], shape: Ints | None = None
+    ) -> None:
         items: Iterable[SupportsIndex]
+        if shape is not None:
+            if dims:
+                raise TypeError(f"{type(self).__name__}: both {dims} and {shape=}")
+            dims = (shape,)
         if len(dims) == 1 and isinstance(dims[0], Iterable):
             items = dims[0]
         elif not dims and self._length is not None:
@@ -80,17 +89,52 @@ class Dims:
         return repr(tuple(self._d))
 
 
+def _given(
+    kind: type, dims: tuple[Any, ...], named: dict[str, SupportsIndex | None]
+) -> tuple[Any, ...]:
+    """Dimensions given by position, by name, or first by position and then by name."""
+    values = {name: value for name, value in named.items() if value is not None}
+    if not values:
+        return dims
+    rest = list(named)[len(dims) :]
+    if list(values) != rest:
+        raise TypeError(
+            f"{kind.__name__} takes {', '.join(named)}, got {len(dims)} by position and "
+            + ", ".join(values)
+        )
+    return (*dims, *values.values())
+
+
 class Dims2(Dims):
     """Two dimensions."""
 
     _length = 2
     __slots__ = ()
 
+    def __init__(
+        self,
+        *dims: SupportsIndex | Ints,
+        dim0: SupportsIndex | None = None,
+        dim1: SupportsIndex | None = None,
+        shape: Ints | None = None,
+    ) -> None:
+        super().__init__(*_given(type(self), dims, {"dim0": dim0, "dim1": dim1}), shape=shape)
+
 
 class DimsHW(Dims2):
     """Height and width."""
 
+    _length = 2
     __slots__ = ()
+
+    def __init__(
+        self,
+        *dims: SupportsIndex | Ints,
+        h: SupportsIndex | None = None,
+        w: SupportsIndex | None = None,
+        shape: Ints | None = None,
+    ) -> None:
+        Dims.__init__(self, *_given(type(self), dims, {"h": h, "w": w}), shape=shape)
 
     @property
     def h(self) -> int:
@@ -117,12 +161,33 @@ class Dims3(Dims):
     _length = 3
     __slots__ = ()
 
+    def __init__(
+        self,
+        *dims: SupportsIndex | Ints,
+        dim0: SupportsIndex | None = None,
+        dim1: SupportsIndex | None = None,
+        dim2: SupportsIndex | None = None,
+        shape: Ints | None = None,
+    ) -> None:
+        super().__init__(*_given(type(self), dims, {"dim0": dim0, "dim1": dim1, "dim2": dim2}), shape=shape)
+
 
 class Dims4(Dims):
     """Four dimensions."""
 
     _length = 4
     __slots__ = ()
+
+    def __init__(
+        self,
+        *dims: SupportsIndex | Ints,
+        dim0: SupportsIndex | None = None,
+        dim1: SupportsIndex | None = None,
+        dim2: SupportsIndex | None = None,
+        dim3: SupportsIndex | None = None,
+        shape: Ints | None = None,
+    ) -> None:
+        super().__init__(*_given(type(self), dims, {"dim0": dim0, "dim1": dim1, "dim2": dim2, "dim3": dim3}), shape=shape)
 
 
 class Permutation(Dims):
@@ -131,9 +196,9 @@ class Permutation(Dims):
     __slots__ = ()
 
 
-def volume(dims: Iterable[int]) -> int:
+def volume(iterable: Iterable[int]) -> int:
     """Product of the dimensions; 1 for none."""
     result = 1
-    for d in dims:
+    for d in iterable:
         result *= int(d)
     return result

@@ -9,10 +9,14 @@ from typing import Any, ClassVar, Generic, TypeVar, overload
 from . import _enums as e
 from . import _rabbet
 from ._arrays import dtype_of, from_bytes
-from ._dims import Dims, Permutation
-from ._managed import Fixed
+from ._dims import Dims, Permutation, volume
+from ._errors import UnsupportedError
+from ._managed import Fixed, refused, refused_property
+from ._weights import to_weights
 
 T = TypeVar("T")
+
+_RANGES = "types follow from the network: use quantize and dequantize layers"
 
 # rabbet_attr_type_t of lists, whose type an empty one does not tell.
 INTS = 6
@@ -43,6 +47,24 @@ class ITensor(_rabbet.NetworkTensor):
             e.TensorLocation.HOST if self.is_shape_tensor else e.TensorLocation.DEVICE
         )
 
+    @location.setter
+    def location(self, location: e.TensorLocation) -> None:
+        if e.TensorLocation(location) is not self.location:
+            raise UnsupportedError(
+                f"tensor '{self.name}' lies on the {self.location.name}: it follows from "
+                "what reads it"
+            )
+
+    dynamic_range = refused_property("dynamic_range", _RANGES)
+
+    @refused(_RANGES)
+    def set_dynamic_range(self, min: float, max: float) -> bool:  # type: ignore[empty-body]
+        """The range of an INT8 tensor."""
+
+    @refused(_RANGES)
+    def reset_dynamic_range(self) -> None:
+        """Undoes set_dynamic_range."""
+
     @property
     def is_execution_tensor(self) -> bool:
         """Whether it holds data, not only values for shapes."""
@@ -70,6 +92,19 @@ class ILayer(_rabbet.NetworkLayer):
 
     __slots__ = ()
     _type: ClassVar[e.LayerType | None] = None
+    num_ranks = Fixed(1, "A plan runs on one device.")
+
+    def get_input(self, index: int) -> ITensor | None:
+        """An input; None where an optional one is omitted."""
+        return self._get_input(index)  # type: ignore[no-any-return]
+
+    def get_output(self, index: int) -> ITensor | None:
+        """An output."""
+        return self._get_output(index)  # type: ignore[no-any-return]
+
+    def set_input(self, index: int, tensor: ITensor | None) -> None:
+        """Gives an input, or takes an optional one away."""
+        self._set_input(index, tensor)
 
     @property
     def type(self) -> e.LayerType:
@@ -112,6 +147,14 @@ class ILayer(_rabbet.NetworkLayer):
     def set_output_type(self, index: int, dtype: Any) -> None:
         """Asks for the type of an output (weakly typed networks)."""
         self._output(index).dtype = dtype_of(dtype)
+
+    def output_type_is_set(self, index: int) -> bool:
+        """Whether set_output_type was called for an output."""
+        return self._output(index)._wished() is not None
+
+    def reset_output_type(self, index: int) -> None:
+        """Undoes set_output_type."""
+        self._output(index)._reset_dtype()
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} '{self.name}'>"
@@ -220,11 +263,35 @@ class _Padded(ILayer):
 class _Convolving(_Padded):
     __slots__ = ()
     dilation_nd = _Spatial("dilation_nd", 1, "Distance between the kernel's elements.")
+    num_groups = _number("num_groups", "Groups of channels that are taken apart.")
+
+    def _maps(self) -> int:
+        raise NotImplementedError
+
+    @property
+    def num_output_maps(self) -> int:
+        """Channels of the output."""
+        return self._maps()
+
+    @num_output_maps.setter
+    def num_output_maps(self, count: int) -> None:
+        self._follows("num_output_maps", self.num_output_maps, count)
 
     @property
     def kernel_size_nd(self) -> Dims:
         """Extent of the kernel on each spatial axis."""
-        return Dims(self.get_input(1).shape[2:])
+        return Dims(self.get_input(1).shape[2:])  # type: ignore[union-attr]
+
+    @kernel_size_nd.setter
+    def kernel_size_nd(self, size: Iterable[int]) -> None:
+        self._follows("kernel_size_nd", self.kernel_size_nd, Dims(size))
+
+    def _follows(self, name: str, now: Any, wanted: Any) -> None:
+        if now != wanted:
+            raise ValueError(
+                f"{name} of layer '{self.name}' is {now}, as its kernel has it; set "
+                f"another kernel to make it {wanted}"
+            )
 
     def _constant(self, index: int) -> Any:
         tensor = self.get_input(index)
@@ -238,10 +305,25 @@ class _Convolving(_Padded):
         """The kernel as an array; None if it is no constant."""
         return self._constant(1)
 
+    @kernel.setter
+    def kernel(self, weights: Any) -> None:
+        self._replace(1, weights)
+
     @property
     def bias(self) -> Any:
         """The bias as an array; None if there is none or it is no constant."""
         return self._constant(2)
+
+    @bias.setter
+    def bias(self, weights: Any) -> None:
+        self._replace(2, weights)
+
+    def _replace(self, index: int, weights: Any) -> None:
+        """New weights of the old shape; a bias may also come or go."""
+        new = to_weights(weights, ("input", "kernel", "bias")[index])
+        old = self.get_input(index)
+        shape = tuple(old.shape) if old is not None else (self.num_output_maps,)
+        self.set_input(index, self._network()._weights_tensor(new, shape))
 
 
 class IConvolutionLayer(_Convolving):
@@ -249,12 +331,9 @@ class IConvolutionLayer(_Convolving):
 
     __slots__ = ()
     _type = e.LayerType.CONVOLUTION
-    num_groups = _number("num_groups", "Groups of channels that are convolved apart.")
 
-    @property
-    def num_output_maps(self) -> int:
-        """Channels of the output."""
-        return self.get_input(1).shape[0]
+    def _maps(self) -> int:
+        return self.get_input(1).shape[0]  # type: ignore[union-attr]
 
 
 class IDeconvolutionLayer(_Convolving):
@@ -262,15 +341,12 @@ class IDeconvolutionLayer(_Convolving):
 
     __slots__ = ()
     _type = e.LayerType.DECONVOLUTION
-    num_groups = _number("num_groups", "Groups of channels that are deconvolved apart.")
     output_padding = _Spatial(
         "output_padding", 0, "Elements added after each spatial axis of the output."
     )
 
-    @property
-    def num_output_maps(self) -> int:
-        """Channels of the output."""
-        return self.get_input(1).shape[1] * self.num_groups
+    def _maps(self) -> int:
+        return self.get_input(1).shape[1] * self.num_groups  # type: ignore[union-attr]
 
 
 class IPoolingLayer(_Padded):
@@ -451,11 +527,29 @@ class IConstantLayer(ILayer):
         """Its dimensions."""
         return Dims(self._attr("weights")[1])
 
+    @shape.setter
+    def shape(self, dims: Iterable[int]) -> None:
+        dtype, _, data = self._attr("weights")
+        self._put(dtype, data, tuple(Dims(dims)))
+
     @property
     def weights(self) -> Any:
         """Its values as an array."""
         dtype, dims, data = self._attr("weights")
         return from_bytes(dtype, data, dims)
+
+    @weights.setter
+    def weights(self, weights: Any) -> None:
+        new = to_weights(weights, "weights")
+        self._put(new.dtype, new.numpy().tobytes(), tuple(self.shape))
+
+    def _put(self, dtype: e.DataType, data: bytes, dims: tuple[int, ...]) -> None:
+        if int(volume(dims) * dtype.itemsize) != len(data):
+            raise ValueError(
+                f"constant '{self.name}': {len(data)} bytes do not fill shape {dims} of "
+                f"{dtype}"
+            )
+        self._set_attrs({"weights": (TENSOR, int(dtype), dims, data)})
 
 
 class INormalizationLayer(ILayer):

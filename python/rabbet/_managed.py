@@ -2,9 +2,107 @@
 
 from __future__ import annotations
 
+import functools
+import warnings
+from collections.abc import Callable
 from typing import Any, Generic, NoReturn, Self, TypeVar
 
+from ._errors import UnsupportedError
+
 T = TypeVar("T")
+Method = TypeVar("Method", bound=Callable[..., Any])
+
+# Marked functions, properties and classes carry (what docs/names.md says of them,
+# why) under this name.
+_MARK = "_rabbet_mark"
+
+
+def _name(self: Any, method: Any) -> str:
+    owner = self if isinstance(self, type) else type(self)
+    return f"{owner.__name__}.{method.__name__}"
+
+
+def refused(why: str) -> Callable[[Method], Method]:
+    """Makes a method raise UnsupportedError with the reason; its body is for its
+    arguments' names and its doc."""
+
+    def decorate(method: Method) -> Method:
+        @functools.wraps(method)
+        def call(self: Any = None, *args: Any, **kwargs: Any) -> NoReturn:
+            name = method.__name__ if self is None else _name(self, method)
+            raise UnsupportedError(f"{name}: {why}")
+
+        setattr(call, _MARK, ("refused", why))
+        return call  # type: ignore[return-value]
+
+    return decorate
+
+
+def refuse_unless_none(self: Any, name: str, value: Any, why: str) -> None:
+    """For setters of what can only be None here."""
+    if value is not None:
+        raise UnsupportedError(f"{type(self).__name__}.{name}: {why}")
+
+
+def refused_get(why: str) -> Callable[[Method], Method]:
+    """Marks the getter, which answers None, of a property that cannot be set."""
+
+    def decorate(method: Method) -> Method:
+        setattr(method, _MARK, ("refused", why))
+        return method
+
+    return decorate
+
+
+def no_effect(why: str) -> Callable[[T], T]:
+    """Marks what is accepted and has no effect here."""
+
+    def decorate(thing: T) -> T:
+        setattr(thing, _MARK, ("no effect", why))
+        return thing
+
+    return decorate
+
+
+def refuse_class(why: str) -> Callable[[T], T]:
+    """Marks a class that exists only so that scripts may derive from it or name it."""
+
+    def decorate(kind: T) -> T:
+        setattr(kind, _MARK, ("refused", why))
+        return kind
+
+    return decorate
+
+
+def refused_property(name: str, why: str, default: Any = None) -> property:
+    """A property that can be neither read nor set."""
+
+    def get(self: Any) -> Any:
+        raise UnsupportedError(f"{type(self).__name__}.{name}: {why}")
+
+    def put(self: Any, value: Any) -> None:
+        get(self)
+
+    setattr(get, _MARK, ("refused", why))
+    return property(get, put, doc=f"Refused: {why}")
+
+
+def deprecated(instead: str) -> Callable[[Method], Method]:
+    """Warns as TensorRT does where it keeps a name for old scripts only."""
+
+    def decorate(method: Method) -> Method:
+        @functools.wraps(method)
+        def call(self: Any, *args: Any, **kwargs: Any) -> Any:
+            warnings.warn(
+                f"{_name(self, method)} is deprecated: {instead}",
+                DeprecationWarning,
+                stacklevel=2,
+            )
+            return method(self, *args, **kwargs)
+
+        return call  # type: ignore[return-value]
+
+    return decorate
 
 
 class Managed:
@@ -19,12 +117,16 @@ class Managed:
     def __exit__(self, exc_type: Any, exc_value: Any, traceback: Any) -> None:
         """Nothing to do."""
 
+    def __del__(self) -> None:
+        """Nothing to do: objects go when nothing refers to them."""
+
 
 class Fixed(Generic[T]):
     """A property that has one value here; another is refused, not ignored."""
 
     def __init__(self, value: T, doc: str) -> None:
         self.value, self.__doc__ = value, doc
+        self._rabbet_mark = "no effect", f"always {value}. {doc}"
 
     def __set_name__(self, owner: Any, name: str) -> None:
         self.name = name

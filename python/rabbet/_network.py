@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import operator
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Self
@@ -174,6 +175,42 @@ class INetworkDefinition(_rabbet.Network, Managed):
     def remove_tensor(self, tensor: ITensor) -> None:
         """Removes a tensor that nothing reads, with the layer that makes it."""
         self._remove_tensor(tensor)
+
+    def mark_output_for_shapes(self, tensor: ITensor) -> bool:
+        """mark_output, under the name for tensors whose values are shapes."""
+        self._mark_output(tensor)
+        return True
+
+    def unmark_output_for_shapes(self, tensor: ITensor) -> bool:
+        """Undoes mark_output_for_shapes."""
+        self._unmark_output(tensor)
+        return True
+
+    # ---- Debug tensors ----
+
+    def mark_debug(self, tensor: ITensor) -> bool:
+        """Makes the tensor one that IDebugListeners can look at."""
+        tensor._set_debug(True)
+        return True
+
+    def unmark_debug(self, tensor: ITensor) -> bool:
+        """Undoes mark_debug."""
+        tensor._set_debug(False)
+        return True
+
+    def is_debug_tensor(self, tensor: ITensor) -> bool:
+        """Whether the tensor is marked."""
+        return tensor._is_debug()
+
+    def mark_unfused_tensors_as_debug_tensors(self) -> bool:
+        """Lets IDebugListeners look at all that lies between kernels."""
+        self._set_unfused_debug(True)
+        return True
+
+    def unmark_unfused_tensors_as_debug_tensors(self) -> bool:
+        """Undoes mark_unfused_tensors_as_debug_tensors."""
+        self._set_unfused_debug(False)
+        return True
 
     # ---- Layers ----
 
@@ -425,11 +462,16 @@ class INetworkDefinition(_rabbet.Network, Managed):
         """Normalization; with groups, scale and bias are by channel."""
         return self._normalization([input, scale, bias], axesMask, True)
 
-    def add_plugin(self, func: Any, aot: bool | None = None) -> IPluginV3Layer:
-        """A layer of a plugin: what rabbet.plugin.op.NAMESPACE.NAME(...) gives."""
+    def add_plugin(
+        self, func: Any = None, aot: bool | None = None, *, tuple: Any = None
+    ) -> IPluginV3Layer:
+        """A layer of a plugin: what rabbet.plugin.op.NAMESPACE.NAME(...) gives;
+        `tuple` is the old name of `func`."""
         from .plugin._op import PluginCall
 
-        call = func[2] if isinstance(func, tuple) and len(func) == 3 else func
+        func = tuple if func is None else func
+        is_triple = isinstance(func, builtins.tuple) and len(func) == 3
+        call = func[2] if is_triple else func
         if not isinstance(call, PluginCall):
             raise TypeError(
                 "add_plugin takes what rabbet.plugin.op.NAMESPACE.NAME(tensors, "

@@ -2,14 +2,33 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from . import _enums as e
 from . import _rabbet
 from ._callbacks import ILogger, check_logger
-from ._managed import Managed
+from ._errors import Error, FailedPreconditionError, NotFoundError
+from ._layers import ITensor
+from ._managed import Managed, no_effect
 from ._network import INetworkDefinition
+
+if TYPE_CHECKING:
+    from ._builder import IBuilderConfig
+
+
+def get_nv_onnx_parser_version() -> int:
+    """The version of TensorRT's parser whose interface this one has: 10.16.0."""
+    return 101600
+
+
+class NodeIndices(list[int]):
+    """Indices of nodes."""
+
+
+class SubGraphCollection(list[tuple[NodeIndices, bool]]):
+    """Runs of nodes, and whether they can be imported."""
 
 
 class ParserError:
@@ -51,10 +70,28 @@ class ParserError:
         """Empty, as file()."""
         return ""
 
+    def local_function_stack(self) -> list[str]:
+        """Empty: the message names the functions around the node."""
+        return []
+
+    def local_function_stack_size(self) -> int:
+        """0, as local_function_stack()."""
+        return 0
+
     def __str__(self) -> str:
         return self._message
 
     __repr__ = __str__
+
+
+def _bytes_of(data: Any, size: int) -> bytes:
+    """A buffer's bytes, or those at an address; `size` must be theirs."""
+    if isinstance(data, int):
+        return ctypes.string_at(data, size)
+    found = bytes(memoryview(data).cast("B"))
+    if size not in (0, len(found)):
+        raise ValueError(f"{len(found)} bytes were given, and their size as {size}")
+    return found
 
 
 # By rabbet_status_code_t.
@@ -76,6 +113,10 @@ class OnnxParser(Managed):
     What is wrong is raised, and all of it is listed by get_error.
     """
 
+    flags = 0
+    _subgraphs: list[tuple[list[int], bool]]
+    _proto: tuple[bytes, str | None] | None = None
+
     def __init__(
         self, network: INetworkDefinition, logger: ILogger | None = None
     ) -> None:
@@ -86,7 +127,8 @@ class OnnxParser(Managed):
         self._network = network
         self._logger = check_logger(logger)
         self._errors: list[ParserError] = []
-        self.flags = 0
+        self._subgraphs = []
+        self._initializers: dict[str, bytes] = {}
 
     def set_flag(self, flag: e.OnnxParserFlag) -> None:
         """Sets a flag."""
@@ -102,11 +144,25 @@ class OnnxParser(Managed):
 
     def _import(self, path: str | None, data: Any) -> bool:
         override = self.get_flag(e.OnnxParserFlag.ENABLE_PLUGIN_OVERRIDE)
-        error, found = _rabbet.import_onnx(self._network, path, data, override)
+        error, found, nodes = _rabbet.import_onnx(
+            self._network, path, data, override, self._initializers
+        )
         self._errors = [ParserError(*item) for item in found]
+        self._divide(nodes)
         if error is not None:
             raise error
         return True
+
+    def _divide(self, nodes: int) -> None:
+        """Runs of nodes that can be imported, and nodes that cannot."""
+        bad = {error.node() for error in self._errors if 0 <= error.node() < nodes}
+        parts: list[tuple[list[int], bool]] = []
+        for node in range(nodes):
+            good = node not in bad
+            if not parts or parts[-1][1] != good:
+                parts.append(([], good))
+            parts[-1][0].append(node)
+        self._subgraphs = parts
 
     def parse(self, model: Any, path: str | os.PathLike[str] | None = None) -> bool:
         """Imports a model from memory; path locates external data."""
@@ -120,6 +176,89 @@ class OnnxParser(Managed):
         """Imports a file; its weights are used in place."""
         os.stat(model)  # FileNotFoundError, as from open()
         return self._import(os.fspath(model), None)
+
+    def parse_with_weight_descriptors(self, model: Any) -> bool:
+        """The same as parse, under an old name."""
+        return self.parse(model)
+
+    # ---- What can be imported
+
+    def supports_model_v2(
+        self, model: Any, path: str | os.PathLike[str] | None = None
+    ) -> bool:
+        """Whether a model can be imported; the network stays as it is. Subgraphs and
+        errors tell of the model afterwards."""
+        network, self._network = self._network, INetworkDefinition(
+            self._network.flags, self._logger
+        )
+        try:
+            return self.parse(model, path)
+        except (Error, OSError):
+            return False
+        finally:
+            self._network = network
+
+    def supports_model(
+        self, model: Any, path: str | os.PathLike[str] | None = None
+    ) -> tuple[bool, SubGraphCollection]:
+        """(whether it can be imported, its subgraphs as (nodes, whether they can))."""
+        answer = self.supports_model_v2(model, path)
+        parts = [(NodeIndices(nodes), good) for nodes, good in self._subgraphs]
+        return answer, SubGraphCollection(parts)
+
+    @property
+    def num_subgraphs(self) -> int:
+        """Runs of nodes, in the model's order, that all can or cannot be imported."""
+        return len(self._subgraphs)
+
+    def _subgraph(self, index: int) -> tuple[list[int], bool]:
+        if not 0 <= index < len(self._subgraphs):
+            raise IndexError(f"subgraph {index}: there are {len(self._subgraphs)}")
+        return self._subgraphs[index]
+
+    def is_subgraph_supported(self, index: int) -> bool:
+        """Whether a subgraph can be imported."""
+        return self._subgraph(index)[1]
+
+    def get_subgraph_nodes(self, index: int) -> list[int]:
+        """Indices of a subgraph's nodes."""
+        return list(self._subgraph(index)[0])
+
+    def get_layer_output_tensor(self, name: str, i: int) -> ITensor | None:
+        """Output i of the layer that a node of that name became."""
+        for layer in self._network:
+            if layer.name == name:
+                return layer.get_output(i)
+        raise NotFoundError(f"no layer was made of a node named '{name}'")
+
+    def get_used_vc_plugin_libraries(self) -> list[str]:
+        """Empty: no operator comes from a library of its own."""
+        return []
+
+    @no_effect("what can be imported is the same for every configuration")
+    def set_builder_config(self, builder_config: IBuilderConfig) -> bool:
+        """Accepted, for parsers that look at the target."""
+        return True
+
+    # ---- In steps
+
+    def load_model_proto(
+        self, model: Any, path: str | os.PathLike[str] | None = None
+    ) -> bool:
+        """Keeps a model's bytes for parse_model_proto."""
+        self._proto = bytes(model), None if path is None else os.fspath(path)
+        return True
+
+    def load_initializer(self, name: str, data: Any, size: int) -> bool:
+        """Weights in place of an initializer's own, from a buffer or an address."""
+        self._initializers[name] = _bytes_of(data, size)
+        return True
+
+    def parse_model_proto(self) -> bool:
+        """Imports the model that load_model_proto kept."""
+        if self._proto is None:
+            raise FailedPreconditionError("there is no model: call load_model_proto")
+        return self.parse(*self._proto)
 
     def supports_operator(self, op_name: str, domain: str = "") -> bool:
         """Whether the importer knows an operator."""

@@ -3,16 +3,27 @@
 from __future__ import annotations
 
 import json
+import operator
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 from . import _enums as e
 from . import _rabbet
-from ._callbacks import IErrorRecorder, ILogger, IOutputAllocator, IProfiler, check_logger
+from ._allocators import IGpuAllocator, check_allocator
+from ._callbacks import (
+    IDebugListener,
+    IErrorRecorder,
+    ILogger,
+    IOutputAllocator,
+    IProfiler,
+    IStreamReader,
+    IStreamReaderV2,
+    check_logger,
+)
 from ._dims import Dims
 from ._errors import FailedPreconditionError, NotFoundError
-from ._managed import Fixed, Managed
+from ._managed import Fixed, Managed, no_effect, refused
 from ._recorder import recorded, report
 
 
@@ -38,6 +49,83 @@ class GraphInfo(NamedTuple):
     replays: int
 
 
+# Channels that lie together.
+_COMPONENTS = {
+    e.TensorFormat.CHW2: 2,
+    e.TensorFormat.HWC8: 8,
+    e.TensorFormat.CHW4: 4,
+    e.TensorFormat.CHW16: 16,
+    e.TensorFormat.CHW32: 32,
+    e.TensorFormat.DHWC8: 8,
+    e.TensorFormat.CDHW32: 32,
+    e.TensorFormat.HWC16: 16,
+}
+
+
+class IRuntimeConfig:
+    """Settings of a context: made by ICudaEngine.create_runtime_config."""
+
+    __slots__ = ("_strategy",)
+
+    def __init__(
+        self,
+        strategy: e.ExecutionContextAllocationStrategy = (
+            e.ExecutionContextAllocationStrategy.STATIC
+        ),
+    ) -> None:
+        self._strategy = e.ExecutionContextAllocationStrategy(strategy)
+
+    def set_execution_context_allocation_strategy(
+        self,
+        strategy: e.ExecutionContextAllocationStrategy = (
+            e.ExecutionContextAllocationStrategy.STATIC
+        ),
+    ) -> None:
+        """Who allocates the context's memory."""
+        self._strategy = e.ExecutionContextAllocationStrategy(strategy)
+
+    def get_execution_context_allocation_strategy(
+        self,
+    ) -> e.ExecutionContextAllocationStrategy:
+        """Who allocates the context's memory."""
+        return self._strategy
+
+
+class ISerializationConfig:
+    """What a serialized engine holds: made by ICudaEngine.create_serialization_config."""
+
+    __slots__ = ("_flags",)
+
+    def __init__(self) -> None:
+        self._flags = 0
+
+    @property
+    def flags(self) -> int:
+        """Bits 1 << SerializationFlag."""
+        return self._flags
+
+    @flags.setter
+    def flags(self, bits: int) -> None:
+        known = sum(1 << int(flag) for flag in e.SerializationFlag)
+        if not 0 <= bits <= known:
+            raise ValueError(f"{bits:#x} are not bits 1 << SerializationFlag")
+        self._flags = int(bits)
+
+    def set_flag(self, flag: e.SerializationFlag) -> bool:
+        """Sets a flag."""
+        self._flags |= 1 << int(e.SerializationFlag(flag))
+        return True
+
+    def clear_flag(self, flag: e.SerializationFlag) -> bool:
+        """Clears a flag."""
+        self._flags &= ~(1 << int(e.SerializationFlag(flag)))
+        return True
+
+    def get_flag(self, flag: e.SerializationFlag) -> bool:
+        """Whether a flag is set."""
+        return bool(self._flags >> int(e.SerializationFlag(flag)) & 1)
+
+
 class ICudaEngine(_rabbet.Engine, Managed):
     """A loaded plan; shared by threads, each with a context of its own."""
 
@@ -49,8 +137,16 @@ class ICudaEngine(_rabbet.Engine, Managed):
     has_implicit_batch_dimension = Fixed(False, "The batch is a dimension like others.")
     num_aux_streams = Fixed(0, "A run uses one stream.")
     refittable = Fixed(False, "Weights are part of the plan.")
+    tactic_sources = Fixed(0, "Tuning tries every library that is there.")
+    # Weights stay on the device while the engine lives.
     streamable_weights_size = Fixed(0, "Weights are not streamed.")
+    weight_streaming_budget = Fixed(0, "Weights are not streamed.")
+    weight_streaming_budget_v2 = Fixed(0, "Weights are not streamed.")
+    minimum_weight_streaming_budget = Fixed(0, "Weights are not streamed.")
+    weight_streaming_scratch_memory_size = Fixed(0, "Weights are not streamed.")
     _table: dict[str, tuple[int, IoInfo]] | None = None
+    _allocator: IGpuAllocator | None = None
+    _context_class: type[IExecutionContext]
 
     def _ios(self) -> dict[str, tuple[int, IoInfo]]:
         if self._table is None:
@@ -149,6 +245,31 @@ class ICudaEngine(_rabbet.Engine, Managed):
         """Bytes of one element."""
         return int(self._find(name)[1].dtype.itemsize)
 
+    def get_tensor_components_per_element(
+        self, name: str, profile_index: int = 0
+    ) -> int:
+        """Channels that lie together in a vectorized format; -1 in others."""
+        return _COMPONENTS.get(self._find(name)[1].format, -1)
+
+    def get_tensor_vectorized_dim(self, name: str, profile_index: int = 0) -> int:
+        """The axis that a vectorized format splits: the channels'; -1 in others."""
+        return 1 if self._find(name)[1].format in _COMPONENTS else -1
+
+    def get_weight_streaming_automatic_budget(self) -> int:
+        """0: weights are not streamed."""
+        return 0
+
+    @property
+    def profiling_verbosity(self) -> e.ProfilingVerbosity:
+        """DETAILED if the plan tells what was considered for each layer."""
+        if any(self._layer_report(i) for i in range(self._layer_count())):
+            return e.ProfilingVerbosity.DETAILED
+        return e.ProfilingVerbosity.LAYER_NAMES_ONLY
+
+    def _layer_report(self, layer: int) -> bool:
+        text = self._inspect(None, layer, 1)
+        return bool(json.loads(text)["Alternatives"])
+
     def get_tensor_profile_shape(self, name: str, profile_index: int) -> list[Dims]:
         """[min, opt, max] of an input."""
         return [
@@ -170,18 +291,44 @@ class ICudaEngine(_rabbet.Engine, Managed):
     @recorded
     def create_execution_context(
         self,
-        strategy: e.ExecutionContextAllocationStrategy = (
+        strategy: e.ExecutionContextAllocationStrategy | IRuntimeConfig = (
             e.ExecutionContextAllocationStrategy.STATIC
         ),
+        *,
+        runtime_config: IRuntimeConfig | None = None,
     ) -> IExecutionContext:
-        """A context: one stream of runs."""
-        if strategy is e.ExecutionContextAllocationStrategy.USER_MANAGED:
-            raise NotImplementedError(
-                "contexts allocate their memory themselves; use STATIC"
-            )
-        context = _rabbet.create_context(IExecutionContext, self)
+        """A context: one stream of runs. Memory is allocated when a run first needs it,
+        for the shapes of that run; USER_MANAGED: the caller gives it by
+        set_device_memory."""
+        config = runtime_config or (
+            strategy if isinstance(strategy, IRuntimeConfig) else None
+        )
+        if config is None:
+            config = IRuntimeConfig(strategy)  # type: ignore[arg-type]
+        context = _rabbet.create_context(self._context_class, self)
+        context._config = config
         context.error_recorder = self.error_recorder
+        if config._strategy is e.ExecutionContextAllocationStrategy.USER_MANAGED:
+            context._set_memory(0, 0)
         return context
+
+    def create_execution_context_without_device_memory(self) -> IExecutionContext:
+        """A context whose memory the caller gives by set_device_memory."""
+        return self.create_execution_context(
+            e.ExecutionContextAllocationStrategy.USER_MANAGED
+        )
+
+    def create_runtime_config(self) -> IRuntimeConfig:
+        """Settings of a context."""
+        return IRuntimeConfig()
+
+    def create_serialization_config(self) -> ISerializationConfig:
+        """Settings of serialize_with_config."""
+        return ISerializationConfig()
+
+    def get_engine_stat(self, stat: e.EngineStat = e.EngineStat.TOTAL_WEIGHTS_SIZE) -> int:
+        """Bytes of all constants, or of those that the plan was stripped of."""
+        return self._weight_bytes()[int(e.EngineStat(stat))]
 
     def create_engine_inspector(self) -> EngineInspector:
         """An inspector of this engine."""
@@ -190,6 +337,17 @@ class ICudaEngine(_rabbet.Engine, Managed):
     def serialize(self) -> _rabbet.IHostMemory:
         """The plan; a view that keeps the engine alive."""
         return self._plan()
+
+    @recorded
+    def serialize_with_config(self, config: ISerializationConfig) -> _rabbet.IHostMemory:
+        """The plan; EXCLUDE_WEIGHTS leaves out the weights that can be refitted."""
+        if config.get_flag(e.SerializationFlag.EXCLUDE_WEIGHTS):
+            return self._stripped_plan()
+        return self._plan()
+
+    def is_debug_tensor(self, name: str) -> bool:
+        """Whether a tensor was marked by INetworkDefinition.mark_debug."""
+        return name in self._debug_names()
 
 
 class IExecutionContext(_rabbet.Context, Managed):
@@ -201,6 +359,12 @@ class IExecutionContext(_rabbet.Context, Managed):
     persistent_cache_limit = Fixed(0, "No device here has such a cache.")
     enqueue_emits_profile = True
     _profiler: IProfiler | None = None
+    _nvtx_verbosity = e.ProfilingVerbosity.LAYER_NAMES_ONLY
+    _config: IRuntimeConfig = IRuntimeConfig()
+    _temporary_allocator: IGpuAllocator | None = None
+    _debug_listener: IDebugListener | None = None
+    _debug_states: dict[str, bool] | None = None
+    _consumed_event = 0
     _allocators: dict[str, IOutputAllocator] | None = None
 
     @property
@@ -342,6 +506,114 @@ class IExecutionContext(_rabbet.Context, Managed):
         self._set_profiler(profiler)
         self._profiler = profiler
 
+    # ---- Memory
+
+    def get_runtime_config(self) -> IRuntimeConfig:
+        """The settings with which it was made."""
+        return self._config
+
+    def set_device_memory(self, memory: int, size: int) -> None:
+        """Memory for intermediate tensors and workspaces, which the caller keeps while
+        the context uses it: at least update_device_memory_size_for_shapes(), or
+        get_device_memory_size_for_profile(i) for any shape of a profile."""
+        self._set_memory(int(memory), int(size))
+
+    def _put_device_memory(self, memory: int) -> None:
+        self._set_memory(
+            int(memory), self.engine.get_device_memory_size_for_profile(self._profile())
+        )
+
+    device_memory = property(
+        None, _put_device_memory, doc="set_device_memory, with the profile's size."
+    )
+
+    @recorded
+    def update_device_memory_size_for_shapes(self) -> int:
+        """Bytes that a run with the present input shapes needs; prepares the run."""
+        return self._memory_bytes()
+
+    @property
+    def temporary_allocator(self) -> IGpuAllocator | None:
+        """Asked for the context's memory, in place of the engine's allocator."""
+        return self._temporary_allocator
+
+    @temporary_allocator.setter
+    def temporary_allocator(self, allocator: IGpuAllocator | None) -> None:
+        check_allocator(allocator, "temporary_allocator")
+        self._set_device_allocator(allocator)
+        self._temporary_allocator = allocator
+
+    # ---- Debug tensors
+
+    def set_debug_listener(self, listener: IDebugListener | None) -> bool:
+        """Told each debug tensor whose state is on, in each run; None: nobody."""
+        if listener is not None and not isinstance(listener, IDebugListener):
+            raise TypeError(f"expected an IDebugListener, got {listener!r}")
+        self._set_debug_listener(listener)
+        self._debug_listener = listener
+        return True
+
+    def get_debug_listener(self) -> IDebugListener | None:
+        """The listener that was set."""
+        return self._debug_listener
+
+    def set_tensor_debug_state(self, name: str, flag: bool) -> bool:
+        """Switches a debug tensor on or off."""
+        self._set_debug_state(name, bool(flag))
+        return True
+
+    def get_debug_state(self, name: str) -> bool:
+        """Whether a debug tensor is on."""
+        return self._debug_state(name)
+
+    def set_all_tensors_debug_state(self, flag: bool) -> bool:
+        """Switches all debug tensors on or off."""
+        for name in self.engine._debug_names():
+            self._set_debug_state(name, bool(flag))
+        return True
+
+    @property
+    def unfused_tensors_debug_state(self) -> bool:
+        """Whether all tensors between kernels are told to the listener as well."""
+        return self._debug_state(None)
+
+    @unfused_tensors_debug_state.setter
+    def unfused_tensors_debug_state(self, flag: bool) -> None:
+        self._set_debug_state(None, bool(flag))
+
+    # ---- Streams
+
+    def set_input_consumed_event(self, event: int) -> bool:
+        """A CUDA event, recorded in each run when the inputs may be written again;
+        0: none."""
+        self._set_consumed_event(int(event))
+        self._consumed_event = int(event)
+        return True
+
+    def get_input_consumed_event(self) -> int:
+        """The event that was set."""
+        return self._consumed_event
+
+    @no_effect("a run uses one stream")
+    def set_aux_streams(self, aux_streams: Iterable[int]) -> None:
+        """Accepted: runs need no streams beside their own."""
+        for stream in aux_streams:
+            operator.index(stream)
+
+    @refused("a plan runs on one device")
+    def set_communicator(self, communicator: Any) -> bool:  # type: ignore[empty-body]
+        """Connects devices."""
+
+    @property
+    @no_effect("runs make no NVTX ranges")
+    def nvtx_verbosity(self) -> e.ProfilingVerbosity:
+        """What was set."""
+        return self._nvtx_verbosity
+
+    @nvtx_verbosity.setter
+    def nvtx_verbosity(self, verbosity: e.ProfilingVerbosity) -> None:
+        self._nvtx_verbosity = e.ProfilingVerbosity(verbosity)
+
     def report_to_profiler(self) -> bool:
         """Accepted: each run reports by itself."""
         return True
@@ -372,14 +644,17 @@ class IExecutionContext(_rabbet.Context, Managed):
         return True
 
 
+ICudaEngine._context_class = IExecutionContext
+
+
 class EngineInspector:
     """Tells what a plan does."""
 
     error_recorder: IErrorRecorder | None = None
+    execution_context: IExecutionContext | None = None
 
     def __init__(self, engine: ICudaEngine) -> None:
         self._engine = engine
-        self.execution_context: IExecutionContext | None = None
 
     def _inspect(self, layer: int, format: e.LayerInformationFormat) -> str:
         as_json = e.LayerInformationFormat(format) is e.LayerInformationFormat.JSON
@@ -415,10 +690,43 @@ class Runtime(Managed):
     DLA_core = Fixed(-1, "There is none.")
     num_DLA_cores = Fixed(0, "There are none.")
 
+    engine_host_code_allowed = False
+    max_threads = Fixed(1, "Plans are loaded on the calling thread.")
+    tempfile_control_flags = Fixed(
+        1 << int(e.TempfileControlFlag.ALLOW_IN_MEMORY_FILES), "No files are made."
+    )
+    device: str | None = None
+    _engine_class: type[ICudaEngine] = ICudaEngine
+    _gpu_allocator: IGpuAllocator | None = None
+
     def __init__(self, logger: ILogger | None = None) -> None:
         self._logger = check_logger(logger)
-        self.engine_host_code_allowed = False
-        self.device: str | None = None
+
+    def _put_gpu_allocator(self, allocator: IGpuAllocator | None) -> None:
+        check_allocator(allocator, "gpu_allocator")
+        self._gpu_allocator = allocator
+
+    gpu_allocator = property(
+        None, _put_gpu_allocator, doc="Asked for the device memory of its engines."
+    )
+
+    @property
+    @no_effect("no files are made")
+    def temporary_directory(self) -> str:
+        """What was set."""
+        return self._temporary_directory
+
+    @temporary_directory.setter
+    def temporary_directory(self, path: str) -> None:
+        if not os.path.isdir(path):
+            raise NotADirectoryError(f"temporary_directory: '{path}' is no folder")
+        self._temporary_directory = os.fspath(path)
+
+    _temporary_directory = ""
+
+    @refused("a plan runs on the runtime of this package alone")
+    def load_runtime(self, path: str) -> Runtime:  # type: ignore[empty-body]
+        """The runtime of another release."""
 
     @property
     def logger(self) -> ILogger:
@@ -426,31 +734,56 @@ class Runtime(Managed):
         return self._logger
 
     @recorded
-    def deserialize_cuda_engine(self, serialized_engine: Any) -> ICudaEngine:
-        """An engine from a plan's bytes, or from an IStreamReader."""
+    def deserialize_cuda_engine(
+        self,
+        serialized_engine: Any = None,
+        *,
+        stream_reader: IStreamReader | None = None,
+        stream_reader_v2: IStreamReaderV2 | None = None,
+    ) -> ICudaEngine:
+        """An engine from a plan's bytes, or from a stream reader."""
         data = serialized_engine
-        if callable(getattr(data, "read", None)):
-            data = _read_all(data)
-        engine = _rabbet.deserialize_engine(
-            ICudaEngine, data, self.device, self._logger, self.engine_host_code_allowed
+        for other in (stream_reader, stream_reader_v2):
+            data = other if data is None else data
+        if isinstance(data, (IStreamReader, IStreamReaderV2)):
+            data = _read_all(data._read)
+        elif callable(getattr(data, "read", None)):
+            data = _read_all(data.read)
+        return self._finish(
+            _rabbet.deserialize_engine(
+                self._engine_class,
+                data,
+                self.device,
+                self._logger,
+                self.engine_host_code_allowed,
+                self._gpu_allocator,
+            )
         )
+
+    def _finish(self, engine: ICudaEngine) -> ICudaEngine:
         engine.error_recorder = self.error_recorder
+        engine._allocator = self._gpu_allocator
         return engine
 
     @recorded
     def load_cuda_engine(self, path: str) -> ICudaEngine:
         """An engine from a file, used in place."""
         os.stat(path)  # FileNotFoundError, as from open()
-        engine = _rabbet.load_engine(
-            ICudaEngine, path, self.device, self._logger, self.engine_host_code_allowed
+        return self._finish(
+            _rabbet.load_engine(
+                self._engine_class,
+                path,
+                self.device,
+                self._logger,
+                self.engine_host_code_allowed,
+                self._gpu_allocator,
+            )
         )
-        engine.error_recorder = self.error_recorder
-        return engine
 
 
-def _read_all(reader: Any) -> bytes:
+def _read_all(read: Callable[[int], Any]) -> bytes:
     parts = []
-    while part := reader.read(1 << 24):
+    while part := read(1 << 24):
         parts.append(bytes(part))
     if not parts:
         raise FailedPreconditionError("the reader gave no bytes")

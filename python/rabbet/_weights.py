@@ -21,8 +21,14 @@ class Weights:
     """
 
     def __init__(
-        self, type: Any = DataType.FLOAT, ptr: int | None = None, count: int = 0
+        self,
+        type: Any = DataType.FLOAT,
+        ptr: int | None = None,
+        count: int = 0,
+        a: Any = None,
     ) -> None:
+        if a is not None:
+            type = a
         self._array: np.ndarray[Any, Any] | None = None
         if isinstance(type, DataType):
             self._dtype = type

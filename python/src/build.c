@@ -47,14 +47,23 @@ static PyObject* rabbet_py_host_memory_enter(PyObject* self, PyObject* none) {
 }
 
 // The memory lives as long as it is referred to.
-static PyObject* rabbet_py_host_memory_exit(PyObject* self, PyObject* args) {
-  (void)self, (void)args;
+static PyObject* rabbet_py_host_memory_exit(PyObject* self, PyObject* args,
+                                            PyObject* kwargs) {
+  (void)self, (void)args, (void)kwargs;
+  Py_RETURN_NONE;
+}
+
+static PyObject* rabbet_py_host_memory_del(PyObject* self, PyObject* none) {
+  (void)self, (void)none;
   Py_RETURN_NONE;
 }
 
 static PyMethodDef rabbet_py_host_memory_methods[] = {
     {"__enter__", rabbet_py_host_memory_enter, METH_NOARGS, NULL},
-    {"__exit__", rabbet_py_host_memory_exit, METH_VARARGS, NULL},
+    {"__exit__", (PyCFunction)(void (*)(void))rabbet_py_host_memory_exit,
+     METH_VARARGS | METH_KEYWORDS,
+     "__exit__($self, exc_type, exc_value, traceback)\n--\n\nNothing to do."},
+    {"__del__", rabbet_py_host_memory_del, METH_NOARGS, "Nothing to do."},
     {NULL},
 };
 

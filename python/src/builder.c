@@ -169,7 +169,59 @@ static Py_ssize_t rabbet_py_timing_cache_count(PyObject* self) {
   return (Py_ssize_t)rabbet_timing_cache_count(rabbet_py_pointer(self));
 }
 
+// [(high, low), ...]
+static PyObject* rabbet_py_timing_cache_keys(PyObject* self, PyObject* none) {
+  (void)none;
+  rabbet_allocator_t allocator = rabbet_allocator_system();
+  rabbet_timing_key_t* keys = NULL;
+  size_t count = 0;
+  rabbet_status_t status = rabbet_timing_cache_keys(rabbet_py_pointer(self),
+                                                    allocator, &keys, &count);
+  if (!rabbet_is_ok(status)) return rabbet_py_raise(status);
+  PyObject* list = PyList_New((Py_ssize_t)count);
+  for (size_t i = 0; list && i < count; ++i) {
+    PyObject* pair = Py_BuildValue("(KK)", (unsigned long long)keys[i].high,
+                                   (unsigned long long)keys[i].low);
+    if (!pair || PyList_SetItem(list, (Py_ssize_t)i, pair) < 0) Py_CLEAR(list);
+  }
+  rabbet_free(allocator, keys);
+  return list;
+}
+
+// query(high, low) -> (microseconds, workspace)
+static PyObject* rabbet_py_timing_cache_query(PyObject* self, PyObject* args) {
+  unsigned long long high = 0, low = 0;
+  if (!PyArg_ParseTuple(args, "KK", &high, &low)) return NULL;
+  rabbet_timing_value_t value;
+  rabbet_status_t status = rabbet_timing_cache_query(
+      rabbet_py_pointer(self), (rabbet_timing_key_t){high, low}, &value);
+  if (!rabbet_is_ok(status)) return rabbet_py_raise(status);
+  return Py_BuildValue("(dK)", value.us, (unsigned long long)value.workspace);
+}
+
+// update(high, low, microseconds, workspace)
+static PyObject* rabbet_py_timing_cache_update(PyObject* self, PyObject* args) {
+  unsigned long long high = 0, low = 0, workspace = 0;
+  double us = 0;
+  if (!PyArg_ParseTuple(args, "KKdK", &high, &low, &us, &workspace)) {
+    return NULL;
+  }
+  return rabbet_py_none_or_raise(rabbet_timing_cache_update(
+      rabbet_py_pointer(self), (rabbet_timing_key_t){high, low},
+      (rabbet_timing_value_t){us, workspace}));
+}
+
+static PyObject* rabbet_py_timing_cache_reset(PyObject* self, PyObject* none) {
+  (void)none;
+  rabbet_timing_cache_reset(rabbet_py_pointer(self));
+  Py_RETURN_NONE;
+}
+
 static PyMethodDef rabbet_py_timing_cache_methods[] = {
+    {"_keys", rabbet_py_timing_cache_keys, METH_NOARGS, NULL},
+    {"_query", rabbet_py_timing_cache_query, METH_VARARGS, NULL},
+    {"_update", rabbet_py_timing_cache_update, METH_VARARGS, NULL},
+    {"_reset", rabbet_py_timing_cache_reset, METH_NOARGS, NULL},
     {"_serialize", rabbet_py_timing_cache_serialize, METH_NOARGS, NULL},
     {"_combine", rabbet_py_timing_cache_combine, METH_O, NULL},
     {NULL},

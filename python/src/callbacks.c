@@ -125,6 +125,70 @@ rabbet_output_allocator_t rabbet_py_output_allocator(PyObject* allocator) {
   return result;
 }
 
+// ---- Memory of the device ---------------------------------------------------
+
+static void* rabbet_py_allocate(void* user_data, size_t size, size_t alignment,
+                                void* stream) {
+  PyGILState_STATE gil = PyGILState_Ensure();
+  PyObject* result = PyObject_CallMethod(
+      user_data, "_allocate", "KKK", (unsigned long long)size,
+      (unsigned long long)alignment, (unsigned long long)(uintptr_t)stream);
+  void* address = result ? PyLong_AsVoidPtr(result) : NULL;
+  rabbet_py_defer_error(result);
+  PyGILState_Release(gil);
+  return address;
+}
+
+// Also where nobody can be told of an exception any more.
+static void rabbet_py_free(void* user_data, void* memory, void* stream) {
+  if (!Py_IsInitialized()) return;
+  PyGILState_STATE gil = PyGILState_Ensure();
+  PyObject *type = NULL, *value = NULL, *traceback = NULL;
+  PyErr_Fetch(&type, &value, &traceback);
+  rabbet_py_unraisable(
+      PyObject_CallMethod(user_data, "_deallocate", "KK",
+                          (unsigned long long)(uintptr_t)memory,
+                          (unsigned long long)(uintptr_t)stream),
+      user_data);
+  PyErr_Restore(type, value, traceback);
+  PyGILState_Release(gil);
+}
+
+rabbet_device_allocator_t rabbet_py_device_allocator(PyObject* allocator) {
+  rabbet_device_allocator_t result = {0};
+  if (!allocator || Py_IsNone(allocator)) return result;
+  result.user_data = allocator;
+  result.allocate = rabbet_py_allocate;
+  result.free = rabbet_py_free;
+  return result;
+}
+
+// ---- Debug tensors ---------------------------------------------------------
+
+static void rabbet_py_process_debug(void* user_data,
+                                    const rabbet_debug_tensor_t* tensor) {
+  PyGILState_STATE gil = PyGILState_Ensure();
+  // After an exception the rest of the run is not shown.
+  if (!rabbet_py_callback_error) {
+    PyObject* result = PyObject_CallMethod(
+        user_data, "_process", "KiNNNK",
+        (unsigned long long)(uintptr_t)tensor->data, (int)tensor->on_host,
+        rabbet_py_dtype(tensor->dtype), rabbet_py_from_dims(&tensor->dims),
+        rabbet_py_message(tensor->name),
+        (unsigned long long)(uintptr_t)tensor->stream);
+    rabbet_py_defer_error(result);
+  }
+  PyGILState_Release(gil);
+}
+
+rabbet_debug_listener_t rabbet_py_debug_listener(PyObject* listener) {
+  rabbet_debug_listener_t result = {0};
+  if (!listener || Py_IsNone(listener)) return result;
+  result.user_data = listener;
+  result.process = rabbet_py_process_debug;
+  return result;
+}
+
 // ---- Progress --------------------------------------------------------------
 
 // Keeps the first exception; the build is stopped and it is raised after.

@@ -41,8 +41,15 @@ static PyObject* rabbet_py_create_context(PyObject* module, PyObject* args) {
       rabbet_context_create(engine, rabbet_allocator_system(), &context);
   Py_END_ALLOW_THREADS if (!rabbet_is_ok(status)) return rabbet_py_raise(
       status);
-  return rabbet_py_handle_new((PyTypeObject*)type, context, engine_object,
-                              rabbet_py_release_context);
+  PyObject* keep = PyTuple_Pack(2, engine_object, Py_None);
+  if (!keep) {
+    rabbet_context_destroy(context);
+    return NULL;
+  }
+  PyObject* result = rabbet_py_handle_new((PyTypeObject*)type, context, keep,
+                                          rabbet_py_release_context);
+  Py_DECREF(keep);
+  return result;
 }
 
 static PyObject* rabbet_py_context_set_threads(PyObject* self,
@@ -243,9 +250,101 @@ static PyObject* rabbet_py_context_execute(PyObject* self, PyObject* handle) {
   return rabbet_py_run_result(status);
 }
 
+// ---- Memory
+
+// set_memory(address, size)
+static PyObject* rabbet_py_context_set_memory(PyObject* self, PyObject* args) {
+  unsigned long long address = 0, size = 0;
+  if (rabbet_py_context_check_idle(self) ||
+      !PyArg_ParseTuple(args, "KK", &address, &size)) {
+    return NULL;
+  }
+  return rabbet_py_none_or_raise(rabbet_context_set_memory(
+      rabbet_py_pointer(self), (void*)(uintptr_t)address, (size_t)size));
+}
+
+static PyObject* rabbet_py_context_memory_bytes(PyObject* self,
+                                                PyObject* none) {
+  (void)none;
+  if (rabbet_py_context_check_idle(self)) return NULL;
+  size_t bytes = 0;
+  rabbet_status_t status;
+  bool* busy = &((rabbet_py_handle_t*)self)->busy;
+  *busy = true;
+  Py_BEGIN_ALLOW_THREADS status =
+      rabbet_context_memory_bytes(rabbet_py_pointer(self), &bytes);
+  Py_END_ALLOW_THREADS* busy = false;
+  if (!rabbet_is_ok(status)) return rabbet_py_raise(status);
+  return PyLong_FromSize_t(bytes);
+}
+
+// A context keeps (engine, allocator): it calls the allocator when it goes.
+static PyObject* rabbet_py_context_set_device_allocator(PyObject* self,
+                                                        PyObject* object) {
+  if (rabbet_py_context_check_idle(self)) return NULL;
+  rabbet_py_handle_t* handle = (rabbet_py_handle_t*)self;
+  PyObject* keep = PyTuple_Pack(2, PyTuple_GetItem(handle->keep, 0), object);
+  if (!keep) return NULL;
+  rabbet_status_t status = rabbet_context_set_device_allocator(
+      handle->pointer, rabbet_py_device_allocator(object));
+  if (!rabbet_is_ok(status)) {
+    Py_DECREF(keep);
+    return rabbet_py_raise(status);
+  }
+  PyObject* old = handle->keep;
+  handle->keep = keep;
+  Py_DECREF(old);
+  Py_RETURN_NONE;
+}
+
+static PyObject* rabbet_py_context_set_consumed_event(PyObject* self,
+                                                      PyObject* event) {
+  int64_t number = 0;
+  if (rabbet_py_context_check_idle(self) ||
+      rabbet_py_to_int64(event, "event", &number)) {
+    return NULL;
+  }
+  return rabbet_py_none_or_raise(rabbet_context_set_consumed_event(
+      rabbet_py_pointer(self), (void*)(intptr_t)number));
+}
+
+// ---- Debug tensors
+
+static PyObject* rabbet_py_context_set_debug_listener(PyObject* self,
+                                                      PyObject* listener) {
+  if (rabbet_py_context_check_idle(self)) return NULL;
+  rabbet_context_set_debug_listener(rabbet_py_pointer(self),
+                                    rabbet_py_debug_listener(listener));
+  Py_RETURN_NONE;
+}
+
+// set_debug_state(name | None, on)
+static PyObject* rabbet_py_context_set_debug_state(PyObject* self,
+                                                   PyObject* args) {
+  const char* name = NULL;
+  int on = 0;
+  if (rabbet_py_context_check_idle(self) ||
+      !PyArg_ParseTuple(args, "zp", &name, &on)) {
+    return NULL;
+  }
+  return rabbet_py_none_or_raise(
+      rabbet_context_set_debug_state(rabbet_py_pointer(self), name, on != 0));
+}
+
+static PyObject* rabbet_py_context_debug_state(PyObject* self,
+                                               PyObject* object) {
+  const char* name = NULL;
+  bool on = false;
+  if (rabbet_py_to_text(object, "debug tensor", true, &name)) return NULL;
+  rabbet_status_t status =
+      rabbet_context_debug_state(rabbet_py_pointer(self), name, &on);
+  if (!rabbet_is_ok(status)) return rabbet_py_raise(status);
+  return PyBool_FromLong(on);
+}
+
 static PyObject* rabbet_py_context_engine(PyObject* self, PyObject* none) {
   (void)none;
-  return Py_NewRef(((rabbet_py_handle_t*)self)->keep);
+  return Py_NewRef(PyTuple_GetItem(((rabbet_py_handle_t*)self)->keep, 0));
 }
 
 static PyMethodDef rabbet_py_context_methods[] = {
@@ -266,6 +365,14 @@ static PyMethodDef rabbet_py_context_methods[] = {
     {"_graphs", rabbet_py_context_graphs, METH_NOARGS, NULL},
     {"_graph_info", rabbet_py_context_graph_info, METH_NOARGS, NULL},
     {"_execute", rabbet_py_context_execute, METH_O, NULL},
+    {"_set_memory", rabbet_py_context_set_memory, METH_VARARGS, NULL},
+    {"_memory_bytes", rabbet_py_context_memory_bytes, METH_NOARGS, NULL},
+    {"_set_device_allocator", rabbet_py_context_set_device_allocator, METH_O,
+     NULL},
+    {"_set_debug_listener", rabbet_py_context_set_debug_listener, METH_O, NULL},
+    {"_set_debug_state", rabbet_py_context_set_debug_state, METH_VARARGS, NULL},
+    {"_debug_state", rabbet_py_context_debug_state, METH_O, NULL},
+    {"_set_consumed_event", rabbet_py_context_set_consumed_event, METH_O, NULL},
     {NULL},
 };
 

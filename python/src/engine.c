@@ -9,60 +9,74 @@ static void rabbet_py_release_engine(void* pointer) {
 
 static rabbet_engine_options_t rabbet_py_engine_options(const char* device,
                                                         PyObject* logger,
-                                                        int host_code) {
+                                                        int host_code,
+                                                        PyObject* allocator) {
   return (rabbet_engine_options_t){
       .struct_size = sizeof(rabbet_engine_options_t),
       .device = device,
       .logger = rabbet_py_logger(logger),
       .host_code_allowed = host_code != 0,
+      .device_allocator = rabbet_py_device_allocator(allocator),
   };
 }
 
-// load_engine(type, path, device, logger, host_code)
+// The engine calls the logger and the allocator until it is gone.
+static PyObject* rabbet_py_new_engine(PyObject* type, rabbet_engine_t* engine,
+                                      PyObject* logger, PyObject* allocator) {
+  PyObject* keep = PyTuple_Pack(2, logger, allocator);
+  if (!keep) {
+    rabbet_engine_release(engine);
+    return NULL;
+  }
+  PyObject* result = rabbet_py_handle_new((PyTypeObject*)type, engine, keep,
+                                          rabbet_py_release_engine);
+  Py_DECREF(keep);
+  return result;
+}
+
+// load_engine(type, path, device, logger, host_code, allocator)
 static PyObject* rabbet_py_load_engine(PyObject* module, PyObject* args) {
   (void)module;
-  PyObject *type, *logger;
+  PyObject *type, *logger, *allocator = NULL;
   const char *path = NULL, *device = NULL;
   int host_code = 0;
-  if (!PyArg_ParseTuple(args, "OszOp", &type, &path, &device, &logger,
-                        &host_code)) {
+  if (!PyArg_ParseTuple(args, "OszOpO", &type, &path, &device, &logger,
+                        &host_code, &allocator)) {
     return NULL;
   }
   rabbet_engine_options_t options =
-      rabbet_py_engine_options(device, logger, host_code);
+      rabbet_py_engine_options(device, logger, host_code, allocator);
   rabbet_engine_t* engine = NULL;
   rabbet_status_t status;
   Py_BEGIN_ALLOW_THREADS status =
       rabbet_engine_load(path, &options, rabbet_allocator_system(), &engine);
   Py_END_ALLOW_THREADS if (!rabbet_is_ok(status)) return rabbet_py_raise(
       status);
-  return rabbet_py_handle_new((PyTypeObject*)type, engine, logger,
-                              rabbet_py_release_engine);
+  return rabbet_py_new_engine(type, engine, logger, allocator);
 }
 
-// deserialize_engine(type, buffer, device, logger, host_code)
+// deserialize_engine(type, buffer, device, logger, host_code, allocator)
 static PyObject* rabbet_py_deserialize_engine(PyObject* module,
                                               PyObject* args) {
   (void)module;
-  PyObject *type, *data, *logger;
+  PyObject *type, *data, *logger, *allocator = NULL;
   const char* device = NULL;
   int host_code = 0;
-  if (!PyArg_ParseTuple(args, "OOzOp", &type, &data, &device, &logger,
-                        &host_code)) {
+  if (!PyArg_ParseTuple(args, "OOzOpO", &type, &data, &device, &logger,
+                        &host_code, &allocator)) {
     return NULL;
   }
   Py_buffer view;
   if (PyObject_GetBuffer(data, &view, PyBUF_SIMPLE) < 0) return NULL;
   rabbet_engine_options_t options =
-      rabbet_py_engine_options(device, logger, host_code);
+      rabbet_py_engine_options(device, logger, host_code, allocator);
   rabbet_engine_t* engine = NULL;
   rabbet_status_t status;
   Py_BEGIN_ALLOW_THREADS status = rabbet_engine_deserialize(
       view.buf, (size_t)view.len, &options, rabbet_allocator_system(), &engine);
   Py_END_ALLOW_THREADS PyBuffer_Release(&view);
   if (!rabbet_is_ok(status)) return rabbet_py_raise(status);
-  return rabbet_py_handle_new((PyTypeObject*)type, engine, logger,
-                              rabbet_py_release_engine);
+  return rabbet_py_new_engine(type, engine, logger, allocator);
 }
 
 static PyObject* rabbet_py_engine_plan(PyObject* self, PyObject* none) {
@@ -206,7 +220,22 @@ static PyObject* rabbet_py_engine_inspect(PyObject* self, PyObject* args) {
   return result;
 }
 
+static PyObject* rabbet_py_engine_debug_names(PyObject* self, PyObject* none) {
+  (void)none;
+  PyObject* list = PyList_New(0);
+  const char* name = NULL;
+  for (size_t i = 0;
+       list && (name = rabbet_engine_debug_tensor(rabbet_py_pointer(self), i));
+       ++i) {
+    PyObject* text = rabbet_py_message(name);
+    if (!text || PyList_Append(list, text) < 0) Py_CLEAR(list);
+    Py_XDECREF(text);
+  }
+  return list;
+}
+
 static PyMethodDef rabbet_py_engine_methods[] = {
+    {"_debug_names", rabbet_py_engine_debug_names, METH_NOARGS, NULL},
     {"_plan", rabbet_py_engine_plan, METH_NOARGS, NULL},
     {"_io", rabbet_py_engine_io, METH_O, NULL},
     {"_io_count", rabbet_py_engine_io_count, METH_NOARGS, NULL},

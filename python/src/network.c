@@ -293,7 +293,16 @@ static PyObject* rabbet_py_network_set_plugin_kinds(PyObject* self,
       rabbet_network_set_plugin_kinds(network, (uint32_t)bits));
 }
 
+static PyObject* rabbet_py_network_set_unfused_debug(PyObject* self,
+                                                     PyObject* value) {
+  rabbet_network_t* network = rabbet_py_network(self);
+  if (!network) return NULL;
+  rabbet_network_set_unfused_debug(network, PyObject_IsTrue(value) == 1);
+  Py_RETURN_NONE;
+}
+
 static PyMethodDef rabbet_py_network_methods[] = {
+    {"_set_unfused_debug", rabbet_py_network_set_unfused_debug, METH_O, NULL},
     {"_flags", rabbet_py_network_flags, METH_NOARGS, NULL},
     {"_add_input", rabbet_py_network_add_input, METH_VARARGS, NULL},
     {"_add_weights", rabbet_py_network_add_weights, METH_VARARGS, NULL},

@@ -55,6 +55,11 @@ static PyObject* rabbet_py_layer_num_outputs(PyObject* self, void* closure) {
   return PyLong_FromSize_t(rabbet_layer_output_count(rabbet_py_pointer(self)));
 }
 
+static PyObject* rabbet_py_layer_network(PyObject* self, PyObject* none) {
+  (void)none;
+  return Py_NewRef(rabbet_py_network_of(self));
+}
+
 static PyObject* rabbet_py_layer_get_input(PyObject* self, PyObject* index) {
   size_t i = 0;
   if (rabbet_py_to_index(index, "input", &i)) return NULL;
@@ -124,12 +129,10 @@ static PyObject* rabbet_py_layer_set_precision(PyObject* self,
 }
 
 static PyMethodDef rabbet_py_layer_methods[] = {
-    {"get_input", rabbet_py_layer_get_input, METH_O,
-     "get_input(index) -> ITensor | None"},
-    {"get_output", rabbet_py_layer_get_output, METH_O,
-     "get_output(index) -> ITensor | None"},
-    {"set_input", rabbet_py_layer_set_input, METH_VARARGS,
-     "set_input(index, tensor)"},
+    {"_network", rabbet_py_layer_network, METH_NOARGS, NULL},
+    {"_get_input", rabbet_py_layer_get_input, METH_O, NULL},
+    {"_get_output", rabbet_py_layer_get_output, METH_O, NULL},
+    {"_set_input", rabbet_py_layer_set_input, METH_VARARGS, NULL},
     {"_attr", rabbet_py_layer_attr, METH_O, NULL},
     {"_set_attrs", rabbet_py_layer_set_attrs, METH_O, NULL},
     {"_set_plugin_kinds", rabbet_py_layer_set_plugin_kinds, METH_O, NULL},

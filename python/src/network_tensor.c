@@ -37,6 +37,17 @@ static int rabbet_py_tensor_set_dtype(PyObject* self, PyObject* value,
   return rabbet_is_ok(status) ? 0 : rabbet_py_raise_int(status);
 }
 
+static PyObject* rabbet_py_tensor_wished(PyObject* self, PyObject* none) {
+  (void)none;
+  return rabbet_py_dtype(rabbet_tensor_wished_dtype(rabbet_py_pointer(self)));
+}
+
+static PyObject* rabbet_py_tensor_reset_dtype(PyObject* self, PyObject* none) {
+  (void)none;
+  return rabbet_py_none_or_raise(
+      rabbet_tensor_set_dtype(rabbet_py_pointer(self), RABBET_DTYPE_NONE));
+}
+
 static PyObject* rabbet_py_tensor_dims(PyObject* self, void* closure) {
   (void)closure;
   rabbet_dims_t dims;
@@ -130,10 +141,24 @@ static PyObject* rabbet_py_tensor_weights(PyObject* self, PyObject* none) {
   return pair;
 }
 
+static PyObject* rabbet_py_tensor_set_debug(PyObject* self, PyObject* value) {
+  return rabbet_py_none_or_raise(rabbet_tensor_set_debug(
+      rabbet_py_pointer(self), PyObject_IsTrue(value) == 1));
+}
+
+static PyObject* rabbet_py_tensor_is_debug(PyObject* self, PyObject* none) {
+  (void)none;
+  return PyBool_FromLong(rabbet_tensor_is_debug(rabbet_py_pointer(self)));
+}
+
 static PyMethodDef rabbet_py_tensor_methods[] = {
+    {"_set_debug", rabbet_py_tensor_set_debug, METH_O, NULL},
+    {"_is_debug", rabbet_py_tensor_is_debug, METH_NOARGS, NULL},
     {"_set_dim_name", rabbet_py_tensor_set_dim_name, METH_VARARGS, NULL},
     {"_dim_name", rabbet_py_tensor_dim_name, METH_O, NULL},
     {"_producer", rabbet_py_tensor_producer, METH_NOARGS, NULL},
+    {"_wished", rabbet_py_tensor_wished, METH_NOARGS, NULL},
+    {"_reset_dtype", rabbet_py_tensor_reset_dtype, METH_NOARGS, NULL},
     {"_weights", rabbet_py_tensor_weights, METH_NOARGS, NULL},
     {NULL},
 };

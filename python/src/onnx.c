@@ -18,15 +18,41 @@ static PyObject* rabbet_py_onnx_error_list(const rabbet_onnx_errors_t* errors) {
   return list;
 }
 
-// import_onnx(network, path | None, data | None, override)
-//   -> (exception | None, [(code, node, node name, operator, message)])
+// Initializers of a dict {name: bytes}, borrowed from it; NULL with an
+// exception set on failure.
+static rabbet_onnx_initializer_t* rabbet_py_initializers(PyObject* dict,
+                                                         size_t* out_count) {
+  Py_ssize_t at = 0;
+  PyObject *name = NULL, *data = NULL;
+  *out_count = 0;
+  rabbet_onnx_initializer_t* list =
+      PyMem_Calloc((size_t)PyDict_Size(dict) + 1, sizeof(*list));
+  if (!list) return (void*)PyErr_NoMemory();
+  while (PyDict_Next(dict, &at, &name, &data)) {
+    rabbet_onnx_initializer_t* item = &list[(*out_count)++];
+    char* bytes = NULL;
+    Py_ssize_t size = 0;
+    if (rabbet_py_to_text(name, "initializer", false, &item->name) ||
+        PyBytes_AsStringAndSize(data, &bytes, &size) < 0) {
+      PyMem_Free(list);
+      return NULL;
+    }
+    item->data = bytes;
+    item->size = (size_t)size;
+  }
+  return list;
+}
+
+// import_onnx(network, path | None, data | None, override, initializers)
+//   -> (exception | None, [(code, node, node name, operator, message)],
+//       number of nodes)
 static PyObject* rabbet_py_import_onnx(PyObject* module, PyObject* args) {
   (void)module;
-  PyObject *network_object, *data;
+  PyObject *network_object, *data, *given;
   const char* path = NULL;
   int override = 0;
-  if (!PyArg_ParseTuple(args, "OzOp", &network_object, &path, &data,
-                        &override)) {
+  if (!PyArg_ParseTuple(args, "OzOpO!", &network_object, &path, &data,
+                        &override, &PyDict_Type, &given)) {
     return NULL;
   }
   void* network = rabbet_py_handle_get(network_object, rabbet_py_types.network);
@@ -39,6 +65,13 @@ static PyObject* rabbet_py_import_onnx(PyObject* module, PyObject* args) {
   rabbet_onnx_errors_t* errors = NULL;
   rabbet_onnx_options_t options = {.struct_size = sizeof(options),
                                    .plugin_override = override != 0};
+  rabbet_onnx_initializer_t* initializers =
+      rabbet_py_initializers(given, &options.initializer_count);
+  if (!initializers) {
+    if (from_memory) PyBuffer_Release(&view);
+    return NULL;
+  }
+  options.initializers = initializers;
   rabbet_status_t status =
       rabbet_onnx_errors_create(rabbet_allocator_system(), &errors);
   if (rabbet_is_ok(status)) {
@@ -52,13 +85,16 @@ static PyObject* rabbet_py_import_onnx(PyObject* module, PyObject* args) {
     Py_END_ALLOW_THREADS
   }
   if (from_memory) PyBuffer_Release(&view);
+  PyMem_Free(initializers);
   PyObject* exception = rabbet_is_ok(status)
                             ? Py_NewRef(Py_None)
                             : rabbet_py_exception_from_status(status);
   PyObject* list =
       exception && errors ? rabbet_py_onnx_error_list(errors) : PyList_New(0);
+  Py_ssize_t nodes =
+      errors ? (Py_ssize_t)rabbet_onnx_errors_node_count(errors) : 0;
   PyObject* result =
-      exception && list ? PyTuple_Pack(2, exception, list) : NULL;
+      exception && list ? Py_BuildValue("(OOn)", exception, list, nodes) : NULL;
   Py_XDECREF(exception);
   Py_XDECREF(list);
   rabbet_onnx_errors_destroy(errors);

@@ -279,7 +279,7 @@ static PyMethodDef rabbet_py_tensor_methods[] = {
     {"numel", rabbet_py_tensor_numel, METH_NOARGS, "Number of elements."},
     {"aliased", (PyCFunction)(void*)rabbet_py_tensor_alias,
      METH_VARARGS | METH_KEYWORDS,
-     "aliased(shape=None) -> Tensor\n\nThe same memory in another shape."},
+     "aliased($self, shape=None)\n--\n\nThe same memory in another shape."},
     {"get_aliased", rabbet_py_tensor_get_aliased, METH_NOARGS,
      "The tensor whose memory this one shares, or None."},
     {"__dlpack__", (PyCFunction)(void*)rabbet_py_tensor_dlpack,

@@ -148,6 +148,8 @@ void rabbet_py_attrs_free(rabbet_py_attrs_t* attrs);
 rabbet_logger_t rabbet_py_logger(PyObject* logger);
 rabbet_profiler_t rabbet_py_profiler(PyObject* profiler);
 rabbet_output_allocator_t rabbet_py_output_allocator(PyObject* allocator);
+rabbet_device_allocator_t rabbet_py_device_allocator(PyObject* allocator);
+rabbet_debug_listener_t rabbet_py_debug_listener(PyObject* listener);
 
 // An exception that a callback of the thread's current run raised: the C
 // interface has no place for it. Owned; taken by rabbet_py_run_result.

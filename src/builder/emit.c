@@ -490,7 +490,19 @@ static rabbet_status_t emit_ios(emitter_t* emitter) {
   for (size_t i = 0; i < ir->output_count; ++i)
     RABBET_RETURN_IF_ERROR(
         emit_io(emitter, ir->input_count + i, emitter->layout->outputs[i]));
+  plan->hidden_count = ir->debug_count;
   return rabbet_ok();
+}
+
+static void emit_debug(emitter_t* emitter, const rabbet_network_t* network) {
+  rabbet_plan_t* plan = emitter->plan;
+  size_t inputs = network->inputs.count, outputs = network->outputs.count;
+  for (size_t i = 0; i < plan->io_count; ++i)
+    plan->ios[i].is_debug = i < inputs ? network->inputs.data[i]->is_debug
+                            : i < inputs + outputs
+                                ? network->outputs.data[i - inputs]->is_debug
+                                : true;
+  plan->unfused_debug = network->unfused_debug;
 }
 
 static rabbet_status_t emit_profiles(emitter_t* emitter) {
@@ -539,6 +551,7 @@ static rabbet_status_t emit_all(emitter_t* emitter,
   RABBET_RETURN_IF_ERROR(
       rabbet_artifacts_collect(build, emitter->layout, plan));
   RABBET_RETURN_IF_ERROR(emit_ios(emitter));
+  emit_debug(emitter, network);
   return emit_profiles(emitter);
 }
 

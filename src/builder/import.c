@@ -88,14 +88,33 @@ static bool import_is_constant(const rabbet_layer_t* layer) {
   return layer->output_count > 0;
 }
 
+static bool import_is_hidden(const rabbet_tensor_t* tensor) {
+  return tensor->is_debug && tensor->kind == RABBET_TENSOR_LAYER &&
+         !tensor->is_output;
+}
+
+static rabbet_status_t import_outputs(const rabbet_network_t* network,
+                                      rabbet_ir_t* ir) {
+  size_t count = network->outputs.count;
+  for (size_t i = 0; i < network->tensors.count; ++i)
+    ir->debug_count += import_is_hidden(network->tensors.data[i]);
+  ir->output_count = count + ir->debug_count;
+  RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
+      ir->arena, ir->output_count, sizeof(int32_t), (void**)&ir->outputs));
+  for (size_t i = 0; i < count; ++i)
+    ir->outputs[i] = network->outputs.data[i]->id;
+  for (size_t i = 0; i < network->tensors.count; ++i)
+    if (import_is_hidden(network->tensors.data[i]))
+      ir->outputs[count++] = (int32_t)i;
+  return rabbet_ok();
+}
+
 static rabbet_status_t import_boundary(rabbet_network_t* network,
                                        rabbet_ir_t* ir) {
   ir->input_count = network->inputs.count;
-  ir->output_count = network->outputs.count;
   RABBET_RETURN_IF_ERROR(
       import_ids(ir, network->inputs.data, ir->input_count, &ir->inputs));
-  RABBET_RETURN_IF_ERROR(
-      import_ids(ir, network->outputs.data, ir->output_count, &ir->outputs));
+  RABBET_RETURN_IF_ERROR(import_outputs(network, ir));
   for (size_t i = 0; i < ir->input_count; ++i)
     rabbet_ir_value(ir, ir->inputs[i])->input = (int32_t)i;
   for (size_t i = 0; i < ir->output_count; ++i)

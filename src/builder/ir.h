@@ -59,8 +59,11 @@ typedef struct rabbet_ir_t {
   RABBET_VEC(rabbet_ir_node_t*) nodes;
   int32_t* inputs;
   size_t input_count;
+  // Those of the network, then debug tensors that are neither of its inputs nor
+  // of its outputs.
   int32_t* outputs;
   size_t output_count;
+  size_t debug_count;
 } rabbet_ir_t;
 
 // Copies what the outputs need out of an inferred network.

@@ -222,6 +222,63 @@ size_t rabbet_timing_cache_count(rabbet_timing_cache_t* cache) {
   return count;
 }
 
+rabbet_status_t rabbet_timing_cache_keys(rabbet_timing_cache_t* cache,
+                                         rabbet_allocator_t allocator,
+                                         rabbet_timing_key_t** out_keys,
+                                         size_t* out_count) {
+  *out_keys = NULL;
+  *out_count = 0;
+  pthread_mutex_lock(&cache->mutex);
+  size_t count = cache->entries.count;
+  rabbet_timing_key_t* keys = NULL;
+  rabbet_status_t status =
+      rabbet_allocate(allocator, count * sizeof(*keys), (void**)&keys);
+  if (rabbet_is_ok(status)) {
+    for (size_t i = 0; i < count; ++i) {
+      rabbet_hash_t key = cache->entries.data[i].key;
+      keys[i] = (rabbet_timing_key_t){key.high, key.low};
+    }
+    *out_keys = keys;
+    *out_count = count;
+  }
+  pthread_mutex_unlock(&cache->mutex);
+  return status;
+}
+
+rabbet_status_t rabbet_timing_cache_query(rabbet_timing_cache_t* cache,
+                                          rabbet_timing_key_t key,
+                                          rabbet_timing_value_t* out_value) {
+  rabbet_timing_t timing;
+  *out_value = (rabbet_timing_value_t){.us = -1};
+  rabbet_hash_t hash = {.high = key.high, .low = key.low};
+  if (!rabbet_timing_cache_find(cache, hash, &timing))
+    return RABBET_STATUS(RABBET_STATUS_NOT_FOUND,
+                         "the timing cache has no entry 0x%016llx%016llx",
+                         (unsigned long long)key.high,
+                         (unsigned long long)key.low);
+  *out_value = (rabbet_timing_value_t){timing.us, timing.workspace};
+  return rabbet_ok();
+}
+
+rabbet_status_t rabbet_timing_cache_update(rabbet_timing_cache_t* cache,
+                                           rabbet_timing_key_t key,
+                                           rabbet_timing_value_t value) {
+  if (!isfinite(value.us))
+    return RABBET_STATUS(RABBET_STATUS_INVALID_ARGUMENT,
+                         "a time of %g us: expected a number, or a negative "
+                         "one for what cannot be used",
+                         value.us);
+  return rabbet_timing_cache_put(
+      cache, (rabbet_hash_t){.high = key.high, .low = key.low},
+      (rabbet_timing_t){value.us, value.workspace});
+}
+
+void rabbet_timing_cache_reset(rabbet_timing_cache_t* cache) {
+  pthread_mutex_lock(&cache->mutex);
+  cache->entries.count = 0;
+  pthread_mutex_unlock(&cache->mutex);
+}
+
 bool rabbet_timing_cache_find(rabbet_timing_cache_t* cache, rabbet_hash_t key,
                               rabbet_timing_t* out_timing) {
   pthread_mutex_lock(&cache->mutex);

@@ -31,6 +31,7 @@ struct rabbet_tensor_t {
   rabbet_layer_t* producer;  // LAYER
   int32_t output_index;
   bool is_output;
+  bool is_debug;
   uint64_t allowed_formats;
   const char* dim_names[RABBET_MAX_RANK];
   // INPUT and WEIGHTS: given. LAYER: inferred.
@@ -91,6 +92,7 @@ struct rabbet_network_t {
   size_t prepared;
   bool marks_due;  // a shape operand was met since is_shape_tensor was spread
   struct rabbet_network_owner_t* owners;
+  bool unfused_debug;
   uint32_t plugin_kinds;  // of plugin layers: bits RABBET_PLUGIN_..., 0: any
 };
 

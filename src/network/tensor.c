@@ -71,6 +71,10 @@ static rabbet_status_t rabbet_tensor_wish_dtype(rabbet_tensor_t* tensor,
   return rabbet_ok();
 }
 
+rabbet_dtype_t rabbet_tensor_wished_dtype(const rabbet_tensor_t* tensor) {
+  return tensor->wished_dtype;
+}
+
 rabbet_status_t rabbet_tensor_set_dtype(rabbet_tensor_t* tensor,
                                         rabbet_dtype_t dtype) {
   RABBET_RETURN_IF_ERROR(rabbet_network_check_tensor(tensor->network, tensor));
@@ -220,4 +224,32 @@ bool rabbet_tensor_weights(const rabbet_tensor_t* tensor,
   *out_weights = (rabbet_weights_t){
       .dtype = attr->dtype, .data = attr->data, .count = (int64_t)attr->count};
   return true;
+}
+
+// ---- Debugging -------------------------------------------------------------
+
+rabbet_status_t rabbet_tensor_set_debug(rabbet_tensor_t* tensor,
+                                        bool is_debug) {
+  RABBET_RETURN_IF_ERROR(rabbet_network_check_tensor(tensor->network, tensor));
+  if (is_debug && tensor->kind == RABBET_TENSOR_WEIGHTS)
+    return RABBET_STATUS(
+        RABBET_STATUS_INVALID_ARGUMENT,
+        "tensor '%s' is a weights tensor: nothing computes it, "
+        "and its values are known",
+        tensor->name);
+  tensor->is_debug = is_debug;
+  return rabbet_ok();
+}
+
+bool rabbet_tensor_is_debug(const rabbet_tensor_t* tensor) {
+  return tensor->is_debug;
+}
+
+void rabbet_network_set_unfused_debug(rabbet_network_t* network,
+                                      bool is_debug) {
+  network->unfused_debug = is_debug;
+}
+
+bool rabbet_network_unfused_debug(const rabbet_network_t* network) {
+  return network->unfused_debug;
 }

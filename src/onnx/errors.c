@@ -6,6 +6,7 @@ struct rabbet_onnx_errors_t {
   rabbet_allocator_t allocator;
   RABBET_VEC(rabbet_onnx_error_t) list;
   rabbet_arena_t arena;  // the errors' texts
+  size_t node_count;
 };
 
 rabbet_status_t rabbet_onnx_errors_create(rabbet_allocator_t allocator,
@@ -30,6 +31,16 @@ void rabbet_onnx_errors_clear(rabbet_onnx_errors_t* errors) {
   rabbet_vec_free(errors->allocator, &errors->list);
   rabbet_arena_deinitialize(&errors->arena);
   rabbet_arena_initialize(errors->allocator, &errors->arena);
+  errors->node_count = 0;
+}
+
+size_t rabbet_onnx_errors_node_count(const rabbet_onnx_errors_t* errors) {
+  return errors->node_count;
+}
+
+void rabbet_onnx_errors_set_node_count(rabbet_onnx_errors_t* errors,
+                                       size_t count) {
+  if (errors) errors->node_count = count;
 }
 
 size_t rabbet_onnx_errors_count(const rabbet_onnx_errors_t* errors) {

@@ -240,6 +240,7 @@ static rabbet_status_t rabbet_onnx_add_outputs(rabbet_onnx_scope_t* scope,
 static rabbet_status_t rabbet_onnx_import_graph(rabbet_onnx_scope_t* scope) {
   const Onnx__GraphProto* graph = scope->importer->model->graph;
   RABBET_RETURN_IF_ERROR(rabbet_onnx_scope_enter(scope, graph));
+  rabbet_onnx_errors_set_node_count(scope->importer->errors, scope->node_count);
   RABBET_RETURN_IF_ERROR(rabbet_onnx_check_support(scope));
   RABBET_RETURN_IF_ERROR(rabbet_onnx_add_inputs(scope, graph));
   RABBET_RETURN_IF_ERROR(rabbet_onnx_import_nodes(scope));
@@ -250,11 +251,35 @@ static rabbet_status_t rabbet_onnx_import_graph(rabbet_onnx_scope_t* scope) {
   return rabbet_ok();
 }
 
+static bool rabbet_onnx_has_initializer(const Onnx__GraphProto* graph,
+                                        const char* name) {
+  for (size_t i = 0; i < graph->n_initializer; ++i) {
+    const char* other = graph->initializer[i]->name;
+    if (other && strcmp(other, name) == 0) return true;
+  }
+  return false;
+}
+
+static rabbet_status_t rabbet_onnx_check_given(
+    const rabbet_onnx_importer_t* importer) {
+  const rabbet_onnx_storage_t* storage = importer->storage;
+  for (size_t i = 0; i < storage->given_count; ++i) {
+    if (!rabbet_onnx_has_initializer(importer->model->graph,
+                                     storage->given[i].name))
+      return RABBET_STATUS(RABBET_STATUS_NOT_FOUND,
+                           "data was given for the initializer '%s', which the "
+                           "model's graph does not have",
+                           storage->given[i].name);
+  }
+  return rabbet_ok();
+}
+
 static rabbet_status_t rabbet_onnx_import_model(
     rabbet_onnx_importer_t* importer) {
   RABBET_RETURN_IF_ERROR(rabbet_onnx_model_parse(
       importer->storage, &importer->arena, &importer->model));
   RABBET_RETURN_IF_ERROR(rabbet_onnx_check_model(importer));
+  RABBET_RETURN_IF_ERROR(rabbet_onnx_check_given(importer));
   rabbet_onnx_scope_t scope;
   rabbet_onnx_scope_initialize(importer, NULL, &scope);
   scope.opsets = importer->model->opset_import;
@@ -264,10 +289,32 @@ static rabbet_status_t rabbet_onnx_import_model(
   return status;
 }
 
+// The caller's data, into the storage.
+static rabbet_status_t rabbet_onnx_take_given(
+    rabbet_onnx_storage_t* storage, const rabbet_onnx_options_t* options) {
+  rabbet_onnx_initializer_t* copies = NULL;
+  size_t count = options->initializers ? options->initializer_count : 0;
+  RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
+      &storage->arena, count, sizeof(*copies), (void**)&copies));
+  for (size_t i = 0; i < count; ++i) {
+    const rabbet_onnx_initializer_t* given = &options->initializers[i];
+    void* data = NULL;
+    RABBET_RETURN_IF_ERROR(
+        rabbet_arena_strdup(&storage->arena, given->name, &copies[i].name));
+    RABBET_RETURN_IF_ERROR(
+        rabbet_arena_copy(&storage->arena, given->data, given->size, &data));
+    copies[i].data = data;
+    copies[i].size = given->size;
+  }
+  storage->given = copies;
+  storage->given_count = count;
+  return rabbet_ok();
+}
+
 // Takes the storage.
 static rabbet_status_t rabbet_onnx_import(rabbet_network_t* network,
                                           rabbet_onnx_storage_t* storage,
-                                          bool plugin_override,
+                                          const rabbet_onnx_options_t* options,
                                           rabbet_onnx_errors_t* errors) {
   rabbet_status_t status =
       rabbet_network_take_owner(network, storage, rabbet_onnx_storage_destroy);
@@ -275,13 +322,15 @@ static rabbet_status_t rabbet_onnx_import(rabbet_network_t* network,
     rabbet_onnx_storage_destroy(storage);
     return status;
   }
-  rabbet_onnx_importer_t importer = {.network = network,
-                                     .storage = storage,
-                                     .plugin_override = plugin_override,
-                                     .errors = errors};
+  rabbet_onnx_importer_t importer = {
+      .network = network,
+      .storage = storage,
+      .plugin_override = options->plugin_override,
+      .errors = errors};
   rabbet_arena_initialize(network->allocator, &importer.arena);
   rabbet_map_initialize(network->allocator, &importer.layer_names);
-  status = rabbet_onnx_import_model(&importer);
+  status = rabbet_onnx_take_given(storage, options);
+  if (rabbet_is_ok(status)) status = rabbet_onnx_import_model(&importer);
   rabbet_map_deinitialize(&importer.layer_names);
   rabbet_arena_deinitialize(&importer.arena);
   return status;
@@ -325,8 +374,7 @@ rabbet_status_t rabbet_onnx_import_file(rabbet_network_t* network,
                                       network->allocator, &storage);
   }
   if (rabbet_is_ok(status)) {
-    status =
-        rabbet_onnx_import(network, storage, known.plugin_override, errors);
+    status = rabbet_onnx_import(network, storage, &known, errors);
   }
   return rabbet_onnx_finish(errors, path, status);
 }
@@ -345,8 +393,7 @@ rabbet_status_t rabbet_onnx_import_memory(rabbet_network_t* network,
                                       network->allocator, &storage);
   }
   if (rabbet_is_ok(status)) {
-    status =
-        rabbet_onnx_import(network, storage, known.plugin_override, errors);
+    status = rabbet_onnx_import(network, storage, &known, errors);
   }
   return rabbet_onnx_finish(errors, path, status);
 }

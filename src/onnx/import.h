@@ -131,6 +131,10 @@ void rabbet_onnx_import_plugin(rabbet_onnx_node_t* node,
 
 // ---- Errors ----------------------------------------------------------------
 
+// `errors` may be NULL.
+void rabbet_onnx_errors_set_node_count(rabbet_onnx_errors_t* errors,
+                                       size_t count);
+
 // `node` may be NULL. Borrows `status`. `errors` may be NULL.
 rabbet_status_t rabbet_onnx_errors_add(rabbet_onnx_errors_t* errors,
                                        rabbet_status_t status, int index,

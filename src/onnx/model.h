@@ -8,6 +8,7 @@
 #include "base/vec.h"
 #include "onnx-ml.pb-c.h"
 #include "rabbet/logger.h"
+#include "rabbet/onnx.h"
 #include "rabbet/types.h"
 
 // What the weights of a network point into: the model's bytes, external data
@@ -21,6 +22,9 @@ typedef struct rabbet_onnx_storage_t {
   char* folder;  // of external data; NULL: there is none
   RABBET_VEC(rabbet_file_map_t*) external;
   RABBET_VEC(char*) external_names;  // as locations name them
+  // Data that the caller gave, copied; by initializers' names.
+  const rabbet_onnx_initializer_t* given;
+  size_t given_count;
   rabbet_arena_t arena;
 } rabbet_onnx_storage_t;
 

@@ -360,6 +360,13 @@ static rabbet_status_t rabbet_onnx_check_size(const char* unit, size_t found,
                        expected, unit, found);
 }
 
+static const rabbet_onnx_initializer_t* rabbet_onnx_find_given(
+    const rabbet_onnx_storage_t* storage, const char* name) {
+  for (size_t i = 0; name && i < storage->given_count; ++i)
+    if (!strcmp(storage->given[i].name, name)) return &storage->given[i];
+  return NULL;
+}
+
 static rabbet_status_t rabbet_onnx_tensor_data(rabbet_onnx_storage_t* storage,
                                                const rabbet_onnx_type_t* type,
                                                const Onnx__TensorProto* tensor,
@@ -369,7 +376,13 @@ static rabbet_status_t rabbet_onnx_tensor_data(rabbet_onnx_storage_t* storage,
   RABBET_RETURN_IF_ERROR(rabbet_onnx_expected_bytes(type, count, &expected));
   rabbet_onnx_bytes_t bytes = {tensor->raw_data.data, tensor->raw_data.len};
   bool raw = tensor->has_raw_data;
-  if (tensor->data_location == ONNX__TENSOR_PROTO__DATA_LOCATION__EXTERNAL) {
+  const rabbet_onnx_initializer_t* given =
+      rabbet_onnx_find_given(storage, tensor->name);
+  if (given) {
+    bytes = (rabbet_onnx_bytes_t){given->data, given->size};
+    raw = true;
+  } else if (tensor->data_location ==
+             ONNX__TENSOR_PROTO__DATA_LOCATION__EXTERNAL) {
     RABBET_RETURN_IF_ERROR(
         rabbet_onnx_external_bytes(storage, tensor, expected, &bytes));
     raw = true;

@@ -92,6 +92,7 @@ typedef struct rabbet_plan_io_t {
   int32_t value;  // plan value that holds it
   const char* dim_names[RABBET_MAX_RANK];
   int32_t aliased_input;
+  bool is_debug;  // listeners of a context may look at it
 } rabbet_plan_io_t;
 
 typedef struct rabbet_plan_range_t {
@@ -114,6 +115,10 @@ typedef struct rabbet_plan_t {
   rabbet_plan_io_t* ios;  // inputs first
   size_t io_count;
   size_t input_count;
+  // The last outputs: debug tensors, which the context gives memory and callers
+  // do not see as outputs.
+  size_t hidden_count;
+  bool unfused_debug;  // listeners may look at what lies between steps too
   rabbet_plan_step_t* steps;
   size_t step_count;
   // [profile * input_count + input]; at least one profile. Static inputs have

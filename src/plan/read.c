@@ -170,6 +170,7 @@ static rabbet_status_t rabbet_read_io(rabbet_plan_t* plan,
   io->is_shape_input = from->is_shape_input;
   io->value = from->value;
   io->aliased_input = from->aliased_input;
+  io->is_debug = from->is_debug;
   RABBET_RETURN_IF_ERROR(rabbet_read_text(plan, from->name, &io->name));
   if (from->n_dim_names > RABBET_MAX_RANK)
     return RABBET_DAMAGED("'%s' has %zu names of dimensions", io->name,
@@ -189,6 +190,8 @@ static rabbet_status_t rabbet_read_ios(rabbet_plan_t* plan,
     return RABBET_DAMAGED("%d inputs among %zu inputs and outputs",
                           meta->input_count, meta->n_ios);
   plan->input_count = (size_t)meta->input_count;
+  plan->hidden_count = meta->hidden_count;
+  plan->unfused_debug = meta->unfused_debug;
   for (size_t i = 0; i < meta->n_ios; ++i)
     RABBET_RETURN_IF_ERROR(rabbet_read_io(plan, meta->ios[i], &plan->ios[i]));
   return rabbet_ok();

@@ -307,6 +307,8 @@ static rabbet_status_t rabbet_verify_io(const rabbet_plan_t* plan,
        (io->is_input || (size_t)io->aliased_input >= plan->input_count)))
     return RABBET_DAMAGED("it is aliased to input %d of %zu", io->aliased_input,
                           plan->input_count);
+  if (number >= plan->io_count - plan->hidden_count && !io->is_debug)
+    return RABBET_DAMAGED("a hidden output must be a debug tensor");
   if (io->is_shape_input && !io->is_input)
     return RABBET_DAMAGED("an output cannot be a shape input");
   if (!io->is_input) return rabbet_ok();
@@ -334,6 +336,10 @@ static rabbet_status_t rabbet_verify_ios(const rabbet_plan_t* plan) {
   if (plan->input_count > plan->io_count)
     return RABBET_DAMAGED("%zu inputs among %zu inputs and outputs",
                           plan->input_count, plan->io_count);
+  if (plan->hidden_count > plan->io_count - plan->input_count)
+    return RABBET_DAMAGED("%zu debug tensors among %zu outputs",
+                          plan->hidden_count,
+                          plan->io_count - plan->input_count);
   for (size_t i = 0; i < plan->io_count; ++i)
     RABBET_RETURN_IF_ERROR(RABBET_ANNOTATE(
         rabbet_verify_io(plan, i), "%s '%s'",

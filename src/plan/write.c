@@ -128,6 +128,8 @@ static rabbet_status_t rabbet_write_ios(rabbet_plan_writer_t* writer,
   RABBET_RETURN_IF_ERROR(RABBET_WRITE_MESSAGES(
       writer, plan->io_count, Rabbet__Plan__Io, io, &meta->n_ios, &meta->ios));
   meta->input_count = (int32_t)plan->input_count;
+  meta->hidden_count = (uint32_t)plan->hidden_count;
+  meta->unfused_debug = plan->unfused_debug;
   for (size_t i = 0; i < meta->n_ios; ++i) {
     const rabbet_plan_io_t* io = &plan->ios[i];
     Rabbet__Plan__Io* message = meta->ios[i];
@@ -136,6 +138,7 @@ static rabbet_status_t rabbet_write_ios(rabbet_plan_writer_t* writer,
     message->is_shape_input = io->is_shape_input;
     message->value = io->value;
     message->aliased_input = io->aliased_input;
+    message->is_debug = io->is_debug;
     size_t rank = (size_t)plan->values[io->value].shape.rank;
     bool named = false;
     for (size_t axis = 0; axis < rank; ++axis)

@@ -23,6 +23,8 @@ static rabbet_status_t rabbet_context_allocate(rabbet_context_t* context) {
   RABBET_NEXT(plan->io_count, addresses);
   RABBET_NEXT(plan->io_count, host_ios);
   RABBET_NEXT(plan->io_count, output_allocators);
+  RABBET_NEXT(plan->io_count, debug_on);
+  RABBET_NEXT(plan->hidden_count, hidden_bytes);
   RABBET_NEXT(engine->key_size, key);
   RABBET_NEXT(reads, read_key);
   RABBET_NEXT(plan->step_count, graph_told);
@@ -71,6 +73,7 @@ rabbet_status_t rabbet_context_create(rabbet_engine_t* engine,
   // Generations of a node that was never bound are 0.
   context->io_generation = context->memory_generation = 1;
   rabbet_context_reset_shapes(context);
+  rabbet_context_own_hidden(context);
   *out_context = context;
   return rabbet_ok();
 }
@@ -119,12 +122,9 @@ void rabbet_context_destroy(rabbet_context_t* context) {
   if (!context) return;
   rabbet_engine_t* engine = context->engine;
   rabbet_context_forget(context);
-  for (size_t i = 0; context->memory && i < engine->analysis.segment_count;
-       ++i) {
-    if (context->memory[i])
-      engine->device->vtable->free(engine->device, context->memory[i]);
-  }
+  rabbet_context_free_memory(context);
   rabbet_context_free_host_ios(context);
+  rabbet_context_free_hidden(context);
   rabbet_context_destroy_events(context);
   if (context->record_stream)
     engine->device->vtable->destroy_stream(engine->device,
@@ -434,6 +434,18 @@ rabbet_status_t rabbet_context_set_profiler(rabbet_context_t* context,
   if (profiler.report)
     RABBET_RETURN_IF_ERROR(rabbet_context_create_events(context));
   context->profiler = profiler;
+  return rabbet_ok();
+}
+
+rabbet_status_t rabbet_context_set_consumed_event(rabbet_context_t* context,
+                                                  void* event) {
+  const rabbet_device_t* device = context->engine->device;
+  if (event && !device->vtable->record_event)
+    return RABBET_STATUS(RABBET_STATUS_UNSUPPORTED,
+                         "device '%s' has no events: its runs are done when "
+                         "they return, and inputs may be written then",
+                         device->name);
+  context->consumed_event = event;
   return rabbet_ok();
 }
 

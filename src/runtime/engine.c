@@ -135,7 +135,8 @@ static void rabbet_engine_destroy(rabbet_engine_t* engine) {
   rabbet_allocator_t allocator = engine->allocator;
   rabbet_engine_destroy_steps(engine);
   if (engine->device && engine->device_weights)
-    engine->device->vtable->free(engine->device, engine->device_weights);
+    rabbet_memory_free(engine->device, &engine->device_allocator,
+                       engine->device_weights, NULL);
   rabbet_device_release(engine->device);
   rabbet_plan_destroy(engine->plan);
   rabbet_arena_deinitialize(&engine->arena);
@@ -154,6 +155,7 @@ static rabbet_status_t rabbet_engine_create(
       rabbet_allocate(allocator, sizeof(*engine), (void**)&engine));
   engine->allocator = allocator;
   engine->logger = options.logger;
+  engine->device_allocator = options.device_allocator;
   engine->data = data;
   engine->size = size;
   rabbet_refcount_initialize(&engine->references);
@@ -223,16 +225,16 @@ void rabbet_engine_plan(const rabbet_engine_t* engine, const void** out_data,
 }
 
 size_t rabbet_engine_io_count(const rabbet_engine_t* engine) {
-  return engine->plan->io_count;
+  return engine->plan->io_count - engine->plan->hidden_count;
 }
 
 const rabbet_io_t* rabbet_engine_io(const rabbet_engine_t* engine,
                                     size_t index) {
-  return index < engine->plan->io_count ? &engine->ios[index] : NULL;
+  return index < rabbet_engine_io_count(engine) ? &engine->ios[index] : NULL;
 }
 
 int32_t rabbet_engine_find_io(const rabbet_engine_t* engine, const char* name) {
-  for (size_t i = 0; i < engine->plan->io_count; ++i) {
+  for (size_t i = 0; i < rabbet_engine_io_count(engine); ++i) {
     if (strcmp(engine->ios[i].name, name) == 0) return (int32_t)i;
   }
   return -1;

@@ -77,6 +77,7 @@ static rabbet_status_t rabbet_measure_tensors(const rabbet_engine_t* engine,
     size_t bytes = 0;
     RABBET_RETURN_IF_ERROR(
         rabbet_stage_bytes(engine, (int32_t)k, high, requests, &bytes));
+    bytes = rabbet_align_up(bytes ? bytes : 1, RABBET_DEVICE_ALIGNMENT);
     if (!rabbet_checked_add(*out_bytes, bytes, out_bytes))
       return RABBET_STATUS(RABBET_STATUS_OUT_OF_RANGE,
                            "intermediate tensors need more memory than can be "
@@ -101,10 +102,8 @@ static void rabbet_largest_key(rabbet_context_t* context) {
 
 // The first segment, whose shapes follow from the inputs': what a run at the
 // maximum would allocate.
-static rabbet_status_t rabbet_measure_first(rabbet_context_t* context,
-                                            size_t profile, size_t* out_bytes) {
-  RABBET_RETURN_IF_ERROR(rabbet_context_set_profile(context, profile));
-  rabbet_largest_key(context);
+static rabbet_status_t rabbet_measure_key(rabbet_context_t* context,
+                                          size_t* out_bytes) {
   rabbet_device_t* device = context->engine->device;
   rabbet_prepared_t* prepared = NULL;
   void* token = NULL;
@@ -123,6 +122,13 @@ static rabbet_status_t rabbet_measure_first(rabbet_context_t* context,
   return status;
 }
 
+static rabbet_status_t rabbet_measure_first(rabbet_context_t* context,
+                                            size_t profile, size_t* out_bytes) {
+  RABBET_RETURN_IF_ERROR(rabbet_context_set_profile(context, profile));
+  rabbet_largest_key(context);
+  return rabbet_measure_key(context, out_bytes);
+}
+
 static rabbet_status_t rabbet_measure_profile(rabbet_engine_t* engine,
                                               size_t profile,
                                               rabbet_arena_t* arena,
@@ -135,6 +141,8 @@ static rabbet_status_t rabbet_measure_profile(rabbet_engine_t* engine,
   rabbet_status_t status = rabbet_measure_first(context, profile, out_bytes);
   rabbet_context_destroy(context);
   if (!rabbet_is_ok(status)) return status;
+  *out_bytes =
+      rabbet_align_up(*out_bytes ? *out_bytes : 1, RABBET_DEVICE_ALIGNMENT);
   return rabbet_measure_tensors(engine, profile, 1, arena, out_bytes);
 }
 
@@ -153,6 +161,24 @@ rabbet_status_t rabbet_engine_context_bytes(rabbet_engine_t* engine,
   if (!rabbet_is_ok(status)) *out_bytes = 0;
   return RABBET_ANNOTATE(status, "measuring the memory of profile %zu",
                          profile);
+}
+
+rabbet_status_t rabbet_context_memory_bytes(rabbet_context_t* context,
+                                            size_t* out_bytes) {
+  *out_bytes = 0;
+  rabbet_engine_t* engine = context->engine;
+  rabbet_prepared_t* prepared = NULL;
+  size_t bytes = 0;
+  RABBET_RETURN_IF_ERROR(rabbet_context_select(context, &prepared));
+  RABBET_RETURN_IF_ERROR(rabbet_measure_key(context, &bytes));
+  bytes = rabbet_align_up(bytes ? bytes : 1, RABBET_DEVICE_ALIGNMENT);
+  rabbet_arena_t arena;
+  rabbet_arena_initialize(engine->allocator, &arena);
+  rabbet_status_t status =
+      rabbet_measure_tensors(engine, context->profile, 1, &arena, &bytes);
+  rabbet_arena_deinitialize(&arena);
+  if (rabbet_is_ok(status)) *out_bytes = bytes;
+  return RABBET_ANNOTATE(status, "measuring the memory of the next run");
 }
 
 // ---- Memory for callers

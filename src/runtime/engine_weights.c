@@ -99,8 +99,8 @@ rabbet_status_t rabbet_engine_upload_weights(rabbet_engine_t* engine) {
   RABBET_RETURN_IF_ERROR(
       rabbet_place_weights(engine, engine->weight_offsets, &total));
   if (total == 0) total = RABBET_WEIGHT_ALIGNMENT;
-  rabbet_status_t status =
-      device->vtable->allocate(device, total, &engine->device_weights);
+  rabbet_status_t status = rabbet_memory_allocate(
+      device, &engine->device_allocator, total, NULL, &engine->device_weights);
   if (rabbet_is_ok(status))
     status = rabbet_copy_weights(engine, engine->weight_offsets);
   return RABBET_ANNOTATE(status, "copying %zu bytes of weights to '%s'", total,

@@ -229,8 +229,11 @@ static rabbet_status_t rabbet_run_steps(rabbet_context_t* context,
                                         rabbet_prepared_t* prepared,
                                         void* stream) {
   rabbet_run_t* end = prepared->runs + prepared->run_count;
-  for (rabbet_run_t* run = prepared->runs; run < end; ++run)
+  bool shows = rabbet_context_shows_steps(context);
+  for (rabbet_run_t* run = prepared->runs; run < end; ++run) {
     RABBET_RETURN_IF_ERROR(rabbet_run_step(context, run, stream));
+    if (shows) rabbet_context_show_step(context, prepared, run, stream);
+  }
   return rabbet_ok();
 }
 
@@ -269,6 +272,8 @@ static rabbet_status_t rabbet_run_steps_timed(rabbet_context_t* context,
     if (!rabbet_is_ok(status))
       return rabbet_step_failed(context, run->step, status);
     context->times[run->step] = (float)(rabbet_time_ns() - begin) * 1e-6f;
+    if (rabbet_context_shows_steps(context))
+      rabbet_context_show_step(context, prepared, run, stream);
   }
   return rabbet_ok();
 }
@@ -408,7 +413,11 @@ static rabbet_status_t rabbet_run(rabbet_context_t* context, void* stream) {
   if (context->host_io_count > 0)
     RABBET_RETURN_IF_ERROR(
         rabbet_context_end_host_ios(context, prepared, stream));
+  if (context->consumed_event)
+    RABBET_RETURN_IF_ERROR(engine->device->vtable->record_event(
+        engine->device, context->consumed_event, stream));
   if (context->allocator_count > 0) rabbet_notify_shapes(context, prepared);
+  rabbet_context_show_debug(context, prepared, stream);
   return rabbet_ok();
 }
 

@@ -459,6 +459,7 @@ static rabbet_status_t rabbet_graphs_record(rabbet_context_t* context,
 
 bool rabbet_graphs_wanted(const rabbet_context_t* context) {
   return context->use_graphs && !context->profiler.report &&
+         !rabbet_context_shows_steps(context) &&
          context->engine->device->vtable->record_begin;
 }
 

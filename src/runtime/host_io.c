@@ -18,7 +18,8 @@ void rabbet_context_free_host_ios(rabbet_context_t* context) {
   const rabbet_engine_t* engine = context->engine;
   for (size_t i = 0; context->host_ios && i < engine->plan->io_count; ++i) {
     if (context->host_ios[i].device)
-      engine->device->vtable->free(engine->device, context->host_ios[i].device);
+      rabbet_memory_free(engine->device, &engine->device_allocator,
+                         context->host_ios[i].device, NULL);
   }
 }
 
@@ -29,11 +30,13 @@ static rabbet_status_t host_io_reserve(rabbet_context_t* context, size_t io,
   rabbet_host_io_t* host_io = &context->host_ios[io];
   if (host_io->device && bytes <= host_io->bytes) return rabbet_ok();
   RABBET_RETURN_IF_ERROR(device->vtable->synchronize(device, stream));
-  if (host_io->device) device->vtable->free(device, host_io->device);
+  rabbet_memory_free(device, &context->engine->device_allocator,
+                     host_io->device, stream);
   host_io->device = NULL;
   host_io->bytes = 0;
   RABBET_RETURN_IF_ERROR(RABBET_ANNOTATE(
-      device->vtable->allocate(device, bytes > 0 ? bytes : 1, &host_io->device),
+      rabbet_memory_allocate(device, &context->engine->device_allocator,
+                             bytes > 0 ? bytes : 1, stream, &host_io->device),
       "%zu bytes on '%s' for '%s'", bytes, device->name,
       context->engine->ios[io].name));
   host_io->bytes = bytes;

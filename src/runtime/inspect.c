@@ -162,7 +162,7 @@ static void rabbet_json_engine(const rabbet_engine_t* engine,
     rabbet_json_step(engine, shapes, &plan->steps[s], out);
   }
   rabbet_strbuf_printf(out, "\n], \"Bindings\": [");
-  for (size_t i = 0; i < plan->io_count; ++i) {
+  for (size_t i = 0; i < rabbet_engine_io_count(engine); ++i) {
     if (i) rabbet_strbuf_printf(out, ", ");
     rabbet_strbuf_json_string(out, plan->ios[i].name);
   }
@@ -272,7 +272,7 @@ static void rabbet_text_engine(const rabbet_engine_t* engine,
                        rabbet_plural(plan->step_count), plan->device,
                        plan->device_signature, plan->threads,
                        rabbet_plural((size_t)plan->threads), plan->producer);
-  for (size_t i = 0; i < plan->io_count; ++i) {
+  for (size_t i = 0; i < rabbet_engine_io_count(engine); ++i) {
     char text[192];
     rabbet_dims_t dims =
         rabbet_inspect_dims(engine, shapes, plan->ios[i].value);

@@ -4,8 +4,6 @@
 #include "base/math.h"
 #include "runtime/runtime.h"
 
-#define RABBET_DEVICE_ALIGNMENT 256
-
 // ---- Kernels
 
 static bool rabbet_step_is_empty(const rabbet_prepared_t* prepared,
@@ -156,28 +154,6 @@ static rabbet_status_t rabbet_prepare_memory(rabbet_prepared_t* prepared,
   return status;
 }
 
-// A context's memory of a stage only grows.
-static rabbet_status_t rabbet_context_reserve(rabbet_context_t* context,
-                                              int32_t segment, size_t bytes,
-                                              void* stream) {
-  rabbet_device_t* device = context->engine->device;
-  // Empty tensors and kernels without workspace get a valid address too.
-  if (bytes < RABBET_DEVICE_ALIGNMENT) bytes = RABBET_DEVICE_ALIGNMENT;
-  if (bytes <= context->memory_bytes[segment]) return rabbet_ok();
-  if (!device->host_memory)
-    RABBET_RETURN_IF_ERROR(device->vtable->synchronize(device, stream));
-  ++context->memory_generation;
-  if (context->memory[segment])
-    device->vtable->free(device, context->memory[segment]);
-  context->memory[segment] = NULL;
-  context->memory_bytes[segment] = 0;
-  RABBET_RETURN_IF_ERROR(RABBET_ANNOTATE(
-      device->vtable->allocate(device, bytes, &context->memory[segment]),
-      "%zu bytes for intermediate tensors", bytes));
-  context->memory_bytes[segment] = bytes;
-  return rabbet_ok();
-}
-
 // ---- Values that the host writes
 
 // Shape inputs lie on the host; steps on a device that cannot see them read a
@@ -256,7 +232,8 @@ static rabbet_status_t rabbet_copy_materialized(rabbet_prepared_t* prepared,
           rabbet_write_materialized(prepared, (int32_t)v, staging));
   }
   RABBET_RETURN_IF_ERROR(
-      device->vtable->allocate(device, total, &prepared->materialized));
+      rabbet_memory_allocate(device, &prepared->engine->device_allocator, total,
+                             stream, &prepared->materialized));
   rabbet_status_t status = device->vtable->copy_to_device(
       device, prepared->materialized, staging, total, stream);
   return rabbet_status_join(status,

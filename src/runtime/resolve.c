@@ -351,7 +351,8 @@ void rabbet_prepared_undo(rabbet_prepared_t* prepared) {
     prepared->states[s - begin] = NULL;
   }
   if (prepared->materialized)
-    engine->device->vtable->free(engine->device, prepared->materialized);
+    rabbet_memory_free(engine->device, &engine->device_allocator,
+                       prepared->materialized, NULL);
   prepared->materialized = NULL;
   rabbet_host_free(engine, prepared->staging);
   prepared->staging = NULL;

@@ -30,6 +30,7 @@ struct rabbet_engine_t {
   const void* data;  // the plan's bytes; the plan keeps them
   size_t size;
   rabbet_device_t* device;  // NULL: an engine to inspect, without steps too
+  rabbet_device_allocator_t device_allocator;
   // Constants on the device, and where each value of that kind lies there
   // (SIZE_MAX: nothing reads it); NULL: they are used in place.
   void* device_weights;
@@ -78,6 +79,26 @@ static inline void rabbet_segment_slots(const rabbet_engine_t* engine,
 // The values whose memory is planned at stage `segment`.
 bool rabbet_engine_owns_memory(const rabbet_engine_t* engine, int32_t segment,
                                size_t value);
+
+// ---- Memory of the device (memory.c)
+
+#define RABBET_DEVICE_ALIGNMENT 256
+
+// From the caller's allocator, or the device's if that is {0}.
+rabbet_status_t rabbet_memory_allocate(
+    rabbet_device_t* device, const rabbet_device_allocator_t* allocator,
+    size_t size, void* stream, void** out_memory);
+void rabbet_memory_free(rabbet_device_t* device,
+                        const rabbet_device_allocator_t* allocator,
+                        void* memory, void* stream);
+// Which allocator a context uses.
+const rabbet_device_allocator_t* rabbet_context_allocator(
+    const rabbet_context_t* context);
+// A context's memory of a stage only grows.
+rabbet_status_t rabbet_context_reserve(rabbet_context_t* context,
+                                       int32_t segment, size_t bytes,
+                                       void* stream);
+void rabbet_context_free_memory(rabbet_context_t* context);
 
 // Kernels and plugins of all steps.
 rabbet_status_t rabbet_engine_create_steps(rabbet_engine_t* engine);
@@ -230,7 +251,18 @@ struct rabbet_context_t {
   uint64_t io_generation, memory_generation;
   void** memory;  // [segment]
   size_t* memory_bytes;
-  void* stream;  // of the last run
+  rabbet_device_allocator_t device_allocator;
+  // The caller gives the memory; segments lie in it one behind another.
+  bool has_given_memory;
+  uint8_t* given_memory;
+  size_t given_bytes;
+  void* consumed_event;
+  // Debug tensors (debug.c). Hidden outputs lie in memory of the context.
+  rabbet_debug_listener_t debug_listener;
+  bool* debug_on;  // [io]
+  bool unfused_debug_on;
+  size_t* hidden_bytes;  // [hidden output]
+  void* stream;          // of the last run
   rabbet_profiler_t profiler;
   float* times;  // [step], while there is a profiler
   // On a device that has them: one where each segment begins and one after each
@@ -242,6 +274,19 @@ struct rabbet_context_t {
   bool* graph_told;     // [step]: that it is not recorded was said
   rabbet_graph_info_t graph_info;
 };
+
+// debug.c: the context gives hidden outputs their memory.
+void rabbet_context_own_hidden(rabbet_context_t* context);
+void rabbet_context_free_hidden(rabbet_context_t* context);
+// After a run, and after a step.
+void rabbet_context_show_debug(rabbet_context_t* context,
+                               const rabbet_prepared_t* leaf, void* stream);
+void rabbet_context_show_step(rabbet_context_t* context,
+                              const rabbet_prepared_t* prepared,
+                              const rabbet_run_t* run, void* stream);
+static inline bool rabbet_context_shows_steps(const rabbet_context_t* context) {
+  return context->unfused_debug_on && context->debug_listener.process;
+}
 
 // host_io.c: before a segment, memory on the device for what the host holds,
 // and the inputs' contents; after the run, the outputs'.

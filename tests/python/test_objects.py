@@ -557,10 +557,6 @@ def test_contexts(engine: trt.ICudaEngine) -> None:
         context.set_input_shape("q", (1,))
     with pytest.raises(ValueError, match="takes 2 addresses"):
         context.execute_v2([0])
-    with pytest.raises(NotImplementedError):
-        engine.create_execution_context(
-            trt.ExecutionContextAllocationStrategy.USER_MANAGED
-        )
 
 
 def test_running_without_addresses(engine: trt.ICudaEngine) -> None:
@@ -711,3 +707,128 @@ def test_types_of_inputs_and_outputs_of_a_weakly_typed_network(fp16: bool) -> No
     result = model(np.ones((2, 3), np.float16))
     assert result.dtype == np.float16
     np.testing.assert_array_equal(result, np.ones((2, 3)) @ weights)
+
+
+# ---- Layers ----
+
+
+def test_layers_by_keyword_and_class() -> None:
+    network = trt.Builder().create_network()
+    x = network.add_input("x", trt.float32, (1, 4, 8, 8))
+    layer = network.add_convolution_nd(x, 2, (3, 3), random(2, 4, 3, 3))
+    assert layer.get_input(index=0) == x
+    assert layer.get_input(5) is None
+    layer.set_input(index=0, tensor=x)
+    layer.__class__ = trt.ILayer
+    assert type(layer) is trt.ILayer
+
+
+def test_new_weights() -> None:
+    network = trt.Builder().create_network()
+    x = network.add_input("x", trt.float32, (1, 4, 8, 8))
+    layer = network.add_convolution_nd(x, 2, (3, 3), random(2, 4, 3, 3))
+    new = random(2, 4, 3, 3, seed=1)
+    layer.kernel = new
+    assert np.array_equal(layer.kernel, new)
+    assert layer.bias is None
+    layer.bias = random(2)
+    assert np.array_equal(layer.bias, random(2))
+    layer.bias = trt.Weights()
+    assert layer.bias is None
+    layer.num_output_maps = 2
+    layer.kernel_size_nd = (3, 3)
+    with pytest.raises(ValueError, match="num_output_maps of layer .* is 2"):
+        layer.num_output_maps = 3
+    with pytest.raises(ValueError, match="do not fill shape"):
+        layer.kernel = random(2, 4)
+    constant = network.add_constant((2, 3), random(2, 3))
+    constant.weights = random(2, 3, seed=2)
+    assert np.array_equal(constant.weights, random(2, 3, seed=2))
+    constant.shape = (6,)
+    assert constant.shape == (6,)
+    with pytest.raises(ValueError, match="do not fill shape"):
+        constant.shape = (5,)
+
+
+def test_output_types() -> None:
+    network = trt.Builder().create_network()
+    x = network.add_input("x", trt.float32, (4,))
+    layer = network.add_identity(x)
+    assert not layer.output_type_is_set(0)
+    layer.set_output_type(0, trt.float16)
+    assert layer.output_type_is_set(0)
+    layer.reset_output_type(0)
+    assert not layer.output_type_is_set(0)
+
+
+# ---- Timing caches ----
+
+
+def test_timing_cache_entries() -> None:
+    builder = trt.Builder()
+    network = builder.create_network()
+    config = builder.create_builder_config()
+    config.device = "cpu"
+    cache = config.create_timing_cache(b"")
+    config.set_timing_cache(cache)
+    x = network.add_input("x", trt.float32, (1, 8, 16, 16))
+    layer = network.add_convolution_nd(x, 8, (3, 3), random(8, 8, 3, 3))
+    network.mark_output(layer.get_output(0))
+    builder.build_serialized_network(network, config)
+    keys = cache.queryKeys()
+    assert len(keys) == len(cache) > 0
+    assert len(set(keys)) == len(keys)
+    key = keys[0]
+    assert trt.TimingCacheKey.parse(str(key)) == key
+    value = cache.query(key)
+    assert value.timingMSec != 0
+    assert value.tacticHash == int(str(key), 16) & 0xFFFF_FFFF_FFFF_FFFF
+    cache.update(key, trt.TimingCacheValue(0, 123.5))
+    assert cache.query(key).timingMSec == pytest.approx(123.5)
+    copy = config.create_timing_cache(cache.serialize())
+    assert copy.query(key).timingMSec == pytest.approx(123.5)
+    assert cache.reset()
+    assert len(cache) == 0
+    with pytest.raises(LookupError, match=f"no entry {key}"):
+        cache.query(key)
+    cache.update(key, trt.TimingCacheValue(value.tacticHash, 0.5))
+    assert cache.queryKeys() == [key]
+    with pytest.raises(ValueError, match="stands for tactic"):
+        cache.update(key, trt.TimingCacheValue(1, 0.5))
+    with pytest.raises(ValueError, match="expected a number"):
+        cache.update(key, trt.TimingCacheValue(0, float("nan")))
+    with pytest.raises(ValueError, match="32 hexadecimal digits"):
+        trt.TimingCacheKey.parse("0x12")
+    with pytest.raises(TypeError, match="queryKeys"):
+        trt.TimingCacheKey()
+
+
+def test_a_timing_cache_steers_the_build() -> None:
+    """A tactic whose time was made tiny is chosen."""
+    builder = trt.Builder()
+    network = builder.create_network()
+    config = builder.create_builder_config()
+    config.device = "cpu"
+    config.threads = 1
+    config.builder_optimization_level = 2  # believes the times; 3 takes more
+    cache = config.create_timing_cache(b"")
+    config.set_timing_cache(cache)
+    x = network.add_input("x", trt.float32, (1, 8, 16, 16))
+    layer = network.add_convolution_nd(x, 8, (3, 3), random(8, 8, 3, 3))
+    network.mark_output(layer.get_output(0))
+
+    def tactic() -> Any:
+        engine = builder.build_engine_with_config(network, config)
+        step = engine.create_engine_inspector().as_dict()["Layers"][0]
+        return step["Kernel"], step["TacticName"]
+
+    first = tactic()
+    times = {key: cache.query(key).timingMSec for key in cache.queryKeys()}
+    chosen = set()
+    for favourite in times:
+        for key, time in times.items():
+            new = time / 1e3 if key == favourite else time * 1e3
+            cache.update(key, trt.TimingCacheValue(0, new))
+        chosen.add(tactic())
+    assert first in chosen
+    assert len(chosen) > 1

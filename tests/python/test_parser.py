@@ -203,3 +203,71 @@ def test_command_line_plugins() -> None:
     ]
     assert plugin_files(arguments) == ["a.py", "b.py"]
     assert plugin_files(["run", "--plugins"]) == []
+
+
+# ---- What can be imported, and weights from elsewhere ----
+
+
+def test_subgraphs() -> None:
+    model = model_of(
+        helper.make_node("Relu", ["x"], ["a"], name="first"),
+        helper.make_node("Reluu", ["a"], ["b"], name="bad"),
+        helper.make_node("Tanh", ["b"], ["c"]),
+        helper.make_node("Relu", ["c"], ["y"]),
+    )
+    network = trt.Builder().create_network()
+    parser = trt.OnnxParser(network, trt.Logger())
+    assert not parser.supports_model_v2(model.SerializeToString())
+    assert network.num_layers == 0
+    assert parser.num_subgraphs == 3
+    parts = [(parser.get_subgraph_nodes(i), parser.is_subgraph_supported(i)) for i in range(3)]
+    assert parts == [([0], True), ([1], False), ([2, 3], True)]
+    answer, graphs = parser.supports_model(model.SerializeToString())
+    assert answer is False
+    assert isinstance(graphs, trt.SubGraphCollection)
+    assert graphs == parts
+    assert isinstance(graphs[0][0], trt.NodeIndices)
+    with pytest.raises(IndexError, match="there are 3"):
+        parser.is_subgraph_supported(3)
+    good = model_of(helper.make_node("Relu", ["x"], ["y"], name="only"))
+    assert parser.supports_model_v2(good.SerializeToString())
+    assert parser.num_subgraphs == 1
+    assert parser.num_errors == 0
+    assert network.num_layers == 0
+    assert parser.parse_with_weight_descriptors(good.SerializeToString())
+    assert parser.get_layer_output_tensor("only", 0).name == "y"  # type: ignore[union-attr]
+    with pytest.raises(LookupError, match="'other'"):
+        parser.get_layer_output_tensor("other", 0)
+    assert parser.get_used_vc_plugin_libraries() == []
+    assert not parser.supports_model_v2(b"\xff\xff")
+    assert parser.num_subgraphs == 0
+
+
+def test_initializers_from_elsewhere() -> None:
+    weights = random(2, 3)
+    model = model_of(helper.make_node("Add", ["x", "w"], ["y"]))
+    model.graph.initializer.append(helper.make_tensor("w", TensorProto.FLOAT, [2, 3], [0] * 6))
+    data = model.SerializeToString()
+
+    def add(give: Any) -> Any:
+        network = trt.Builder().create_network()
+        parser = trt.OnnxParser(network)
+        assert parser.load_model_proto(data)
+        give(parser)
+        parser.parse_model_proto()
+        return trt.compile(network, device="cpu")
+
+    x = random(2, 3, seed=1)
+    by_buffer = add(lambda parser: parser.load_initializer("w", weights, weights.nbytes))
+    assert np.array_equal(by_buffer(x), x + weights)
+    address = weights.ctypes.data
+    by_address = add(lambda parser: parser.load_initializer("w", address, weights.nbytes))
+    assert np.array_equal(by_address(x), x + weights)
+    with pytest.raises(LookupError, match="'v', which the model's graph does not have"):
+        add(lambda parser: parser.load_initializer("v", weights, weights.nbytes))
+    with pytest.raises(ValueError, match="need 24 bytes, but it holds 8"):
+        add(lambda parser: parser.load_initializer("w", weights[0, :2], 8))
+    with pytest.raises(ValueError, match="their size as 5"):
+        add(lambda parser: parser.load_initializer("w", weights, 5))
+    with pytest.raises(trt.Error, match="call load_model_proto"):
+        trt.OnnxParser(trt.Builder().create_network()).parse_model_proto()

@@ -1,0 +1,101 @@
+"""Device memory that users supply: derive, define the methods, and set the object as
+`gpu_allocator` of a Runtime or `temporary_allocator` of a context."""
+
+from __future__ import annotations
+
+import operator
+import warnings
+from typing import Any, ClassVar
+
+from ._versioned import InterfaceInfo, IVersionedInterface
+
+
+class IGpuAllocator(IVersionedInterface):
+    """Supplies memory of the device: define allocate(size, alignment, flags) ->
+    address, or None, and deallocate(memory) -> bool; or their two names with _async,
+    which get the stream as well and are asked first."""
+
+    _info: ClassVar[InterfaceInfo] = InterfaceInfo("IGpuAllocator", 1, 0)
+
+    def __init__(self) -> None:
+        pass
+
+    def _undefined(self, name: str) -> Any:
+        raise NotImplementedError(f"{type(self).__name__} must define {name}")
+
+    def allocate(self, size: int, alignment: int, flags: int) -> int | None:
+        """Returns the address of `size` bytes, or None."""
+        return self._undefined("allocate(size, alignment, flags)")  # type: ignore[no-any-return]
+
+    def reallocate(self, address: int, alignment: int, new_size: int) -> int | None:
+        """Never called: what the engine asks for does not grow."""
+        return None
+
+    def deallocate(self, memory: int) -> bool:
+        """Takes memory back."""
+        return self._undefined("deallocate(memory)")  # type: ignore[no-any-return]
+
+    def allocate_async(
+        self, size: int, alignment: int, flags: int, stream: int
+    ) -> int | None:
+        """As allocate, for work on a stream."""
+        return self.allocate(size, alignment, flags)
+
+    def deallocate_async(self, memory: int, stream: int) -> bool:
+        """As deallocate, when the stream's work is done."""
+        return self.deallocate(memory)
+
+    # What the extension calls.
+    def _allocate(self, size: int, alignment: int, stream: int) -> int:
+        answer = self.allocate_async(size, alignment, 0, stream)
+        try:
+            address = operator.index(answer or 0)
+        except TypeError:
+            address = -1
+        if not 0 <= address < 1 << 64:
+            raise TypeError(
+                f"{type(self).__name__} gave {answer!r} for {size} bytes; expected an "
+                "address, or None if there is no memory"
+            )
+        return address
+
+    def _deallocate(self, memory: int, stream: int) -> None:
+        if self.deallocate_async(memory, stream) is False:
+            warnings.warn(
+                f"{type(self).__name__} could not take back the memory at {memory:#x}",
+                ResourceWarning,
+                stacklevel=2,
+            )
+
+
+class IGpuAsyncAllocator(IGpuAllocator):
+    """The same, for allocators with streams: define allocate_async and
+    deallocate_async."""
+
+    _info: ClassVar[InterfaceInfo] = InterfaceInfo("IGpuAllocator", 1, 0)
+
+    def allocate(self, size: int, alignment: int, flags: int) -> int | None:
+        """As allocate_async on the default stream."""
+        return self.allocate_async(size, alignment, flags, 0)
+
+    def deallocate(self, memory: int) -> bool:
+        """As deallocate_async on the default stream."""
+        return self.deallocate_async(memory, 0)
+
+    def allocate_async(
+        self, size: int, alignment: int, flags: int, stream: int
+    ) -> int | None:
+        """Returns the address of `size` bytes, or None."""
+        return self._undefined("allocate_async(size, alignment, flags, stream)")  # type: ignore[no-any-return]
+
+    def deallocate_async(self, memory: int, stream: int) -> bool:
+        """Takes memory back when the stream's work is done."""
+        return self._undefined("deallocate_async(memory, stream)")  # type: ignore[no-any-return]
+
+
+def check_allocator(allocator: Any, what: str) -> None:
+    """TypeError unless it is an IGpuAllocator or None."""
+    if allocator is not None and not isinstance(allocator, IGpuAllocator):
+        raise TypeError(
+            f"{what}: expected a class derived from rabbet.IGpuAllocator, got {allocator!r}"
+        )

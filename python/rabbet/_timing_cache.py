@@ -1,0 +1,123 @@
+"""Timing caches: what kernels took, kept for the next build."""
+
+from __future__ import annotations
+
+from typing import Self
+
+from . import _rabbet
+from ._errors import NotFoundError
+
+IHostMemory = _rabbet.IHostMemory
+
+
+class TimingCacheKey:
+    """Names an entry: a hash of all that a time depends on (device, operators,
+    attributes, types, formats, shapes, kernel and tactic); 32 hexadecimal digits."""
+
+    __slots__ = ("_number",)
+    _number: int
+
+    def __new__(cls) -> Self:
+        raise TypeError("TimingCacheKey: take one of queryKeys(), or use parse(text)")
+
+    @classmethod
+    def _of(cls, number: int) -> Self:
+        self = super().__new__(cls)
+        self._number = number
+        return self
+
+    @staticmethod
+    def parse(text: str) -> TimingCacheKey:
+        """The key that str() wrote."""
+        digits = text.removeprefix("0x")
+        try:
+            number = int(digits, 16) if len(digits) == 32 else -1
+        except ValueError:
+            number = -1
+        if number < 0:
+            raise ValueError(
+                f"a timing cache key has 32 hexadecimal digits, got {text!r}"
+            )
+        return TimingCacheKey._of(number)
+
+    def _parts(self) -> tuple[int, int]:
+        return self._number >> 64, self._number & 0xFFFF_FFFF_FFFF_FFFF
+
+    def __str__(self) -> str:
+        return f"0x{self._number:032x}"
+
+    def __repr__(self) -> str:
+        return f"TimingCacheKey({self})"
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, TimingCacheKey):
+            return NotImplemented
+        return self._number == other._number
+
+    def __hash__(self) -> int:
+        return hash(self._number)
+
+
+class TimingCacheValue:
+    """An entry: the tactic, as the low half of its key (a key here names a tactic as
+    well), and its time; negative for what cannot be used."""
+
+    __slots__ = ("_workspace", "tacticHash", "timingMSec")
+
+    def __init__(self, tacticHash: int, timingMSec: float, /) -> None:  # noqa: N803
+        self.tacticHash = int(tacticHash)
+        self.timingMSec = float(timingMSec)
+        self._workspace: int | None = None
+
+    def __repr__(self) -> str:
+        return f"TimingCacheValue({self.tacticHash:#x}, {self.timingMSec:g} ms)"
+
+
+class ITimingCache(_rabbet.TimingCache):
+    """What kernels took, kept for the next build."""
+
+    def serialize(self) -> IHostMemory:
+        """Its bytes, to be written to a file."""
+        return self._serialize()
+
+    def combine(self, input_cache: ITimingCache, ignore_mismatch: bool = False) -> bool:
+        """Adds the entries of another cache that are not here."""
+        self._combine(input_cache)
+        return True
+
+    def reset(self) -> bool:
+        """Forgets all."""
+        self._reset()
+        return True
+
+    def queryKeys(self) -> list[TimingCacheKey]:  # noqa: N802
+        """The keys of all entries."""
+        return [TimingCacheKey._of(high << 64 | low) for high, low in self._keys()]
+
+    def query(self, key: TimingCacheKey) -> TimingCacheValue:
+        """An entry; NotFoundError if there is none."""
+        high, low = key._parts()
+        us, workspace = self._query(high, low)
+        value = TimingCacheValue(low, us / 1000)
+        value._workspace = workspace
+        return value
+
+    def update(self, key: TimingCacheKey, value: TimingCacheValue) -> bool:
+        """Sets or replaces an entry; a build that finds it believes its time."""
+        high, low = key._parts()
+        if value.tacticHash not in (0, low):
+            raise ValueError(
+                f"key {key} stands for tactic {low:#x}, not {value.tacticHash:#x}: "
+                "update the entry of that tactic"
+            )
+        workspace = value._workspace
+        if workspace is None:
+            try:
+                workspace = self._query(high, low)[1]
+            except NotFoundError:
+                workspace = 0
+        self._update(high, low, value.timingMSec * 1000, workspace)
+        return True
+
+    def __bool__(self) -> bool:
+        return True

@@ -1,0 +1,132 @@
+"""Classes for what TensorRT keeps for old scripts and Rabbet refuses: they exist, so
+that scripts which only derive from them run; using them is an error that says why."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ._enums import CalibrationAlgoType
+from ._managed import refuse_class, refused, refused_property
+
+_CALIBRATION = "INT8 is for networks with quantize and dequantize layers"
+_SELECTION = "tactics are chosen by time; edit a timing cache to choose otherwise"
+
+
+@refuse_class(_CALIBRATION)
+class IInt8Calibrator:
+    """Feeds batches to TensorRT's calibration of INT8."""
+
+    _algorithm = CalibrationAlgoType.ENTROPY_CALIBRATION_2
+
+    def __init__(self) -> None:
+        pass
+
+    def get_algorithm(self) -> CalibrationAlgoType:
+        """The algorithm that the class stands for."""
+        return self._algorithm
+
+    @refused(_CALIBRATION)
+    def get_batch_size(self) -> int:  # type: ignore[empty-body]
+        """To be overridden."""
+
+    @refused(_CALIBRATION)
+    def get_batch(self, names: list[str]) -> list[int]:  # type: ignore[empty-body]
+        """To be overridden."""
+
+    @refused(_CALIBRATION)
+    def read_calibration_cache(self) -> Any:
+        """To be overridden."""
+
+    @refused(_CALIBRATION)
+    def write_calibration_cache(self, cache: Any) -> None:
+        """To be overridden."""
+
+
+@refuse_class(_CALIBRATION)
+class IInt8EntropyCalibrator(IInt8Calibrator):
+    """Calibration by entropy."""
+
+    _algorithm = CalibrationAlgoType.ENTROPY_CALIBRATION
+
+
+@refuse_class(_CALIBRATION)
+class IInt8EntropyCalibrator2(IInt8Calibrator):
+    """Calibration by entropy, for each tensor."""
+
+
+@refuse_class(_CALIBRATION)
+class IInt8MinMaxCalibrator(IInt8Calibrator):
+    """Calibration by extremes."""
+
+    _algorithm = CalibrationAlgoType.MINMAX_CALIBRATION
+
+
+@refuse_class(_CALIBRATION)
+class IInt8LegacyCalibrator(IInt8Calibrator):
+    """Calibration by percentile."""
+
+    _algorithm = CalibrationAlgoType.LEGACY_CALIBRATION
+
+
+@refuse_class(_SELECTION)
+class IAlgorithmSelector:
+    """Chooses tactics in TensorRT."""
+
+    def __init__(self) -> None:
+        pass
+
+    @refused(_SELECTION)
+    def select_algorithms(self, context: Any, choices: Any) -> list[int]:  # type: ignore[empty-body]
+        """To be overridden."""
+
+    @refused(_SELECTION)
+    def report_algorithms(self, contexts: Any, choices: Any) -> None:
+        """To be overridden."""
+
+
+def _told(name: str) -> property:
+    return refused_property(name, _SELECTION)
+
+
+@refuse_class(_SELECTION)
+class IAlgorithmIOInfo:
+    """A tensor of a tactic."""
+
+    dtype = _told("dtype")
+    strides = _told("strides")
+    vectorized_dim = _told("vectorized_dim")
+    components_per_element = _told("components_per_element")
+
+
+@refuse_class(_SELECTION)
+class IAlgorithmVariant:
+    """A tactic."""
+
+    implementation = _told("implementation")
+    tactic = _told("tactic")
+
+
+@refuse_class(_SELECTION)
+class IAlgorithmContext:
+    """A layer whose tactic is chosen."""
+
+    name = _told("name")
+    num_inputs = _told("num_inputs")
+    num_outputs = _told("num_outputs")
+
+    @refused(_SELECTION)
+    def get_shape(self, index: int) -> Any:
+        """Shapes of a tensor."""
+
+
+@refuse_class(_SELECTION)
+class IAlgorithm:
+    """A tactic with its time."""
+
+    algorithm_variant = _told("algorithm_variant")
+    timing_msec = _told("timing_msec")
+    workspace_size = _told("workspace_size")
+
+    @refused(_SELECTION)
+    def get_algorithm_io_info(self, index: int) -> Any:
+        """A tensor of the tactic."""

@@ -1,0 +1,37 @@
+"""What interfaces tell of themselves."""
+
+from __future__ import annotations
+
+from typing import ClassVar, NamedTuple
+
+from ._enums import APILanguage
+
+
+class InterfaceInfo(NamedTuple):
+    """Kind and version of an interface."""
+
+    kind: str
+    major: int
+    minor: int
+
+
+class IVersionedInterface:
+    """Base of the classes that users derive from."""
+
+    _info: ClassVar[InterfaceInfo] = InterfaceInfo("", 1, 0)
+
+    @property
+    def api_language(self) -> APILanguage:
+        """Language in which it is written."""
+        return APILanguage.PYTHON
+
+    @property
+    def interface_info(self) -> InterfaceInfo:
+        """Kind and version of the interface."""
+        return self._info
+
+
+class FallbackString(str):
+    """A str; TensorRT has a type of its own for text that may not be UTF-8."""
+
+    __slots__ = ()

@@ -1,0 +1,182 @@
+// Debug tensors: outputs that callers do not see, and what lies between steps.
+#include <string.h>
+
+#include "base/strbuf.h"
+#include "runtime/runtime.h"
+
+static size_t rabbet_first_hidden(const rabbet_plan_t* plan) {
+  return plan->io_count - plan->hidden_count;
+}
+
+// ---- Memory of hidden outputs
+
+static void* rabbet_hidden_reallocate(void* user_data, const char* name,
+                                      void* current, size_t size,
+                                      size_t alignment, void* stream) {
+  rabbet_context_t* context = user_data;
+  const rabbet_plan_t* plan = context->engine->plan;
+  rabbet_device_t* device = context->engine->device;
+  size_t io = rabbet_first_hidden(plan);
+  (void)alignment;
+  while (strcmp(plan->ios[io].name, name) != 0)
+    ++io;
+  size_t* bytes = &context->hidden_bytes[io - rabbet_first_hidden(plan)];
+  if (current && size <= *bytes) return current;
+  rabbet_status_t status = rabbet_ok();
+  if (current) status = device->vtable->synchronize(device, stream);
+  void* memory = NULL;
+  if (rabbet_is_ok(status))
+    status = rabbet_memory_allocate(device, &context->engine->device_allocator,
+                                    size, stream, &memory);
+  if (!rabbet_is_ok(status)) {
+    rabbet_log(context->engine->logger, RABBET_SEVERITY_ERROR,
+               "memory for the debug tensor '%s': %s", name,
+               rabbet_status_message(status));
+    rabbet_status_ignore(status);
+    return NULL;
+  }
+  rabbet_memory_free(device, &context->engine->device_allocator, current,
+                     stream);
+  *bytes = size;
+  return memory;
+}
+
+void rabbet_context_own_hidden(rabbet_context_t* context) {
+  const rabbet_plan_t* plan = context->engine->plan;
+  for (size_t i = rabbet_first_hidden(plan); i < plan->io_count; ++i) {
+    context->output_allocators[i] = (rabbet_output_allocator_t){
+        .user_data = context, .reallocate = rabbet_hidden_reallocate};
+    ++context->allocator_count;
+  }
+}
+
+void rabbet_context_free_hidden(rabbet_context_t* context) {
+  const rabbet_engine_t* engine = context->engine;
+  if (!context->addresses) return;
+  for (size_t i = rabbet_first_hidden(engine->plan); i < engine->plan->io_count;
+       ++i)
+    rabbet_memory_free(engine->device, &engine->device_allocator,
+                       context->addresses[i], context->stream);
+}
+
+// ---- Showing them
+
+static void rabbet_show(const rabbet_context_t* context, const char* name,
+                        const rabbet_plan_value_t* value,
+                        const rabbet_dims_t* dims, const void* data,
+                        bool on_host, void* stream) {
+  rabbet_debug_tensor_t tensor = {.struct_size = sizeof(tensor),
+                                  .name = name,
+                                  .data = data,
+                                  .on_host = on_host,
+                                  .dtype = value->dtype,
+                                  .format = value->format,
+                                  .dims = *dims,
+                                  .stream = stream};
+  context->debug_listener.process(context->debug_listener.user_data, &tensor);
+}
+
+void rabbet_context_show_debug(rabbet_context_t* context,
+                               const rabbet_prepared_t* leaf, void* stream) {
+  const rabbet_engine_t* engine = context->engine;
+  const rabbet_plan_t* plan = engine->plan;
+  if (!context->debug_listener.process) return;
+  for (size_t i = 0; i < plan->io_count; ++i) {
+    const rabbet_plan_io_t* io = &plan->ios[i];
+    if (!io->is_debug || !context->debug_on[i]) continue;
+    rabbet_show(context, io->name, &plan->values[io->value],
+                &leaf->dims[io->value], context->addresses[i],
+                io->is_shape_input, stream);
+  }
+}
+
+void rabbet_context_show_step(rabbet_context_t* context,
+                              const rabbet_prepared_t* prepared,
+                              const rabbet_run_t* run, void* stream) {
+  const rabbet_plan_t* plan = context->engine->plan;
+  const rabbet_plan_step_t* step = &plan->steps[run->step];
+  for (size_t i = 0; i < step->group.output_count; ++i) {
+    int32_t v = step->values[step->group.outputs[i]];
+    const rabbet_plan_value_t* value = &plan->values[v];
+    bool is_marked = value->storage == RABBET_PLAN_STORAGE_IO &&
+                     value->alias < 0 && plan->ios[value->io].is_debug;
+    if (!is_marked)
+      rabbet_show(context, value->name, value, &prepared->dims[v],
+                  run->call.outputs[i], false, stream);
+  }
+}
+
+// ---- Switches
+
+const char* rabbet_engine_debug_tensor(const rabbet_engine_t* engine,
+                                       size_t index) {
+  for (size_t i = 0; i < engine->plan->io_count; ++i) {
+    if (!engine->plan->ios[i].is_debug) continue;
+    if (index-- == 0) return engine->plan->ios[i].name;
+  }
+  return NULL;
+}
+
+static rabbet_status_t rabbet_debug_unknown(const rabbet_context_t* context,
+                                            const char* name) {
+  rabbet_strbuf_t list;
+  rabbet_strbuf_initialize(context->allocator, &list);
+  const char* other = NULL;
+  for (size_t i = 0; (other = rabbet_engine_debug_tensor(context->engine, i));
+       ++i)
+    rabbet_strbuf_printf(&list, "%s'%s'", i ? ", " : "", other);
+  rabbet_status_t status = RABBET_STATUS(
+      RABBET_STATUS_NOT_FOUND, "'%s' is no debug tensor; the network marked %s",
+      name, list.size > 0 ? rabbet_strbuf_text(&list) : "none");
+  rabbet_strbuf_deinitialize(&list);
+  return status;
+}
+
+static rabbet_status_t rabbet_debug_find(const rabbet_context_t* context,
+                                         const char* name, bool** out_state) {
+  const rabbet_plan_t* plan = context->engine->plan;
+  for (size_t i = 0; i < plan->io_count; ++i) {
+    if (!plan->ios[i].is_debug || strcmp(plan->ios[i].name, name) != 0)
+      continue;
+    *out_state = &context->debug_on[i];
+    return rabbet_ok();
+  }
+  return rabbet_debug_unknown(context, name);
+}
+
+void rabbet_context_set_debug_listener(rabbet_context_t* context,
+                                       rabbet_debug_listener_t listener) {
+  context->debug_listener = listener;
+}
+
+rabbet_status_t rabbet_context_set_debug_state(rabbet_context_t* context,
+                                               const char* name, bool on) {
+  bool* state = NULL;
+  if (name) {
+    RABBET_RETURN_IF_ERROR(rabbet_debug_find(context, name, &state));
+    *state = on;
+    return rabbet_ok();
+  }
+  if (on && !context->engine->plan->unfused_debug)
+    return RABBET_STATUS(
+        RABBET_STATUS_FAILED_PRECONDITION,
+        "the plan was built without tensors between kernels as "
+        "debug tensors: mark them in the network "
+        "(mark_unfused_tensors_as_debug_tensors) and build it "
+        "again");
+  context->unfused_debug_on = on;
+  return rabbet_ok();
+}
+
+rabbet_status_t rabbet_context_debug_state(const rabbet_context_t* context,
+                                           const char* name, bool* out_on) {
+  bool* state = NULL;
+  *out_on = false;
+  if (!name) {
+    *out_on = context->unfused_debug_on;
+    return rabbet_ok();
+  }
+  RABBET_RETURN_IF_ERROR(rabbet_debug_find(context, name, &state));
+  *out_on = *state;
+  return rabbet_ok();
+}

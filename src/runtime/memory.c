@@ -1,0 +1,143 @@
+// Memory of the device for engines and contexts.
+#include "base/math.h"
+#include "runtime/runtime.h"
+
+rabbet_status_t rabbet_memory_allocate(
+    rabbet_device_t* device, const rabbet_device_allocator_t* allocator,
+    size_t size, void* stream, void** out_memory) {
+  *out_memory = NULL;
+  if (!allocator->allocate)
+    return device->vtable->allocate(device, size, out_memory);
+  void* memory = allocator->allocate(allocator->user_data, size,
+                                     RABBET_DEVICE_ALIGNMENT, stream);
+  if (!memory)
+    return RABBET_STATUS(RABBET_STATUS_OUT_OF_MEMORY,
+                         "the caller's allocator gave no memory for %zu bytes",
+                         size);
+  if ((uintptr_t)memory % RABBET_DEVICE_ALIGNMENT != 0) {
+    if (allocator->free) allocator->free(allocator->user_data, memory, stream);
+    return RABBET_STATUS(
+        RABBET_STATUS_INVALID_ARGUMENT,
+        "the caller's allocator gave %p for %zu bytes; it must "
+        "be aligned to %d",
+        memory, size, RABBET_DEVICE_ALIGNMENT);
+  }
+  *out_memory = memory;
+  return rabbet_ok();
+}
+
+void rabbet_memory_free(rabbet_device_t* device,
+                        const rabbet_device_allocator_t* allocator,
+                        void* memory, void* stream) {
+  if (!memory) return;
+  if (!allocator->allocate)
+    device->vtable->free(device, memory);
+  else if (allocator->free)
+    allocator->free(allocator->user_data, memory, stream);
+}
+
+const rabbet_device_allocator_t* rabbet_context_allocator(
+    const rabbet_context_t* context) {
+  return context->device_allocator.allocate
+             ? &context->device_allocator
+             : &context->engine->device_allocator;
+}
+
+// ---- A context's memory
+
+void rabbet_context_free_memory(rabbet_context_t* context) {
+  const rabbet_engine_t* engine = context->engine;
+  for (size_t i = 0;
+       context->memory_bytes && i < engine->analysis.segment_count; ++i) {
+    if (!context->has_given_memory)
+      rabbet_memory_free(engine->device, rabbet_context_allocator(context),
+                         context->memory[i], context->stream);
+    context->memory[i] = NULL;
+    context->memory_bytes[i] = 0;
+  }
+  ++context->memory_generation;
+}
+
+// Behind the memory of the segments before.
+static rabbet_status_t rabbet_context_take_given(rabbet_context_t* context,
+                                                 int32_t segment,
+                                                 size_t bytes) {
+  size_t before = 0;
+  for (int32_t i = 0; i < segment; ++i)
+    before += context->memory_bytes[i];
+  if (bytes > context->given_bytes || before > context->given_bytes - bytes)
+    return RABBET_STATUS(
+        RABBET_STATUS_FAILED_PRECONDITION,
+        "the context was given %zu bytes of memory, and a run with these "
+        "shapes "
+        "needs %zu: give it more (rabbet_context_memory_bytes, "
+        "update_device_memory_size_for_shapes tell how much)",
+        context->given_bytes, before + bytes);
+  size_t segments = context->engine->analysis.segment_count;
+  for (size_t i = (size_t)segment; i < segments; ++i)
+    context->memory_bytes[i] = 0;
+  context->memory[segment] = context->given_memory + before;
+  context->memory_bytes[segment] = bytes;
+  return rabbet_ok();
+}
+
+rabbet_status_t rabbet_context_reserve(rabbet_context_t* context,
+                                       int32_t segment, size_t bytes,
+                                       void* stream) {
+  rabbet_device_t* device = context->engine->device;
+  // Empty tensors and kernels without workspace get a valid address too.
+  if (bytes < RABBET_DEVICE_ALIGNMENT) bytes = RABBET_DEVICE_ALIGNMENT;
+  bytes = rabbet_align_up(bytes, RABBET_DEVICE_ALIGNMENT);
+  if (bytes <= context->memory_bytes[segment]) return rabbet_ok();
+  if (!device->host_memory)
+    RABBET_RETURN_IF_ERROR(device->vtable->synchronize(device, stream));
+  ++context->memory_generation;
+  if (context->has_given_memory)
+    return rabbet_context_take_given(context, segment, bytes);
+  rabbet_memory_free(device, rabbet_context_allocator(context),
+                     context->memory[segment], stream);
+  context->memory[segment] = NULL;
+  context->memory_bytes[segment] = 0;
+  RABBET_RETURN_IF_ERROR(RABBET_ANNOTATE(
+      rabbet_memory_allocate(device, rabbet_context_allocator(context), bytes,
+                             stream, &context->memory[segment]),
+      "%zu bytes for intermediate tensors", bytes));
+  context->memory_bytes[segment] = bytes;
+  return rabbet_ok();
+}
+
+static rabbet_status_t rabbet_context_settle(rabbet_context_t* context) {
+  rabbet_device_t* device = context->engine->device;
+  return device->host_memory
+             ? rabbet_ok()
+             : device->vtable->synchronize(device, context->stream);
+}
+
+rabbet_status_t rabbet_context_set_device_allocator(
+    rabbet_context_t* context, rabbet_device_allocator_t allocator) {
+  if (context->has_given_memory)
+    return RABBET_STATUS(RABBET_STATUS_FAILED_PRECONDITION,
+                         "the caller gives this context its memory: it asks no "
+                         "allocator for any");
+  RABBET_RETURN_IF_ERROR(rabbet_context_settle(context));
+  rabbet_context_free_memory(context);
+  context->device_allocator = allocator;
+  return rabbet_ok();
+}
+
+rabbet_status_t rabbet_context_set_memory(rabbet_context_t* context,
+                                          void* memory, size_t size) {
+  if ((uintptr_t)memory % RABBET_DEVICE_ALIGNMENT != 0)
+    return RABBET_STATUS(RABBET_STATUS_INVALID_ARGUMENT,
+                         "a context's memory at %p: expected a multiple of %d",
+                         memory, RABBET_DEVICE_ALIGNMENT);
+  if (!memory && size > 0)
+    return RABBET_STATUS(RABBET_STATUS_INVALID_ARGUMENT,
+                         "%zu bytes of memory at no address", size);
+  RABBET_RETURN_IF_ERROR(rabbet_context_settle(context));
+  rabbet_context_free_memory(context);
+  context->has_given_memory = true;
+  context->given_memory = memory;
+  context->given_bytes = size;
+  return rabbet_ok();
+}
