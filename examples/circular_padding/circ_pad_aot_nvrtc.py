@@ -9,8 +9,8 @@ from pathlib import Path
 import rabbet.plugin as trtp
 
 SOURCE = Path(__file__).with_name("circ_pad.cu").read_bytes()
-ROWS = 8  # of a block
-TACTICS = {1: 4, 2: 8}  # words in flight in each lane
+THREADS = 256  # of a block
+TACTICS = {1: 4, 2: 2}  # pieces of 16 bytes in flight in each thread
 
 
 def nvrtc() -> ctypes.CDLL:
@@ -67,9 +67,12 @@ def circ_pad_aot(
         f"-DITEM={x.dtype.itemsize}".encode(),
         f"-DUNROLL={TACTICS[tactic]}".encode(),
     )
-    y = outputs[0]
-    rows = y.shape_expr.numel() // y.shape_expr[-1]
-    launch = trtp.KernelLaunchParams(grid_x=trtp.cdiv(rows, ROWS), block_x=32 * ROWS)
+    wide, tall = outputs[0].shape_expr[-1], outputs[0].shape_expr[-2]
+    planes = outputs[0].shape_expr.numel() // (tall * wide)
+    piece = 16 // x.dtype.itemsize
+    # (The first piece begins before a plane that is not aligned.)
+    blocks = trtp.cdiv(tall * wide + piece, piece * THREADS * TACTICS[tactic])
+    launch = trtp.KernelLaunchParams(grid_x=planes * blocks, block_x=THREADS)
     height, width = x.shape_expr[-2], x.shape_expr[-1]
-    integers = [trtp.SymInt32(number) for number in (height, width, pad, rows)]
+    integers = [trtp.SymInt32(number) for number in (height, width, pad, blocks)]
     return "circ_pad", code, launch, trtp.SymIntExprs.from_tuple(integers)

@@ -8,8 +8,8 @@ import numpy as np
 import rabbet.plugin as trtp
 
 SOURCE = Path(__file__).with_name("circ_pad.cu").read_text()
-ROWS = 8  # of a block
-TACTICS = {1: 4, 2: 8}  # words in flight in each lane
+THREADS = 256  # of a block
+TACTICS = {1: 4, 2: 2}  # pieces of 16 bytes in flight in each thread
 
 
 @trtp.register("example::circ_pad_plugin")
@@ -33,11 +33,13 @@ def kernel(item: int, unroll: int) -> cupy.RawKernel:
 @trtp.impl("example::circ_pad_plugin", device="cuda", capturable=True)
 def circ_pad_impl(x, pad: int, outputs, stream, tactic):
     src, dst = cupy.asarray(x), cupy.asarray(outputs[0])
-    height, width = src.shape[-2:]
-    rows = dst.size // dst.shape[-1]
+    (height, width), (tall, wide) = src.shape[-2:], dst.shape[-2:]
+    piece = 16 // src.itemsize
+    # (The first piece begins before a plane that is not aligned.)
+    blocks = -(-(tall * wide + piece) // (piece * THREADS * TACTICS[tactic]))
     # On CuPy's current stream, which is the engine's.
     kernel(src.itemsize, TACTICS[tactic])(
-        (-(-rows // ROWS),),
-        (32 * ROWS,),
-        (src, np.int32(height), np.int32(width), np.int32(pad), np.int32(rows), dst),
+        (dst.size // (tall * wide) * blocks,),
+        (THREADS,),
+        (src, np.int32(height), np.int32(width), np.int32(pad), np.int32(blocks), dst),
     )

@@ -9,8 +9,8 @@ import rabbet.plugin as trtp
 from cuda.bindings import driver, nvrtc
 
 SOURCE = Path(__file__).with_name("circ_pad.cu").read_bytes()
-ROWS = 8  # of a block
-TACTICS = {1: 4, 2: 8}  # words in flight in each lane
+THREADS = 256  # of a block
+TACTICS = {1: 4, 2: 2}  # pieces of 16 bytes in flight in each thread
 TYPES = (ctypes.c_void_p, *[ctypes.c_int] * 4, ctypes.c_void_p)
 
 
@@ -70,13 +70,15 @@ def circ_pad_autotune(x, outputs) -> list[trtp.AutoTuneCombination]:
 @trtp.impl("example::circ_pad_plugin", device="cuda", capturable=True)
 def circ_pad_impl(x, pad: int, outputs, stream, tactic):
     y = outputs[0]
-    height, width = x.shape[-2], x.shape[-1]
-    rows = y.numel() // y.shape[-1]
-    values = (x.data_ptr, height, width, pad, rows, y.data_ptr)
+    (height, width), (tall, wide) = x.shape[-2:], y.shape[-2:]
+    piece = 16 // x.dtype.itemsize
+    # (The first piece begins before a plane that is not aligned.)
+    blocks = -(-(tall * wide + piece) // (piece * THREADS * TACTICS[tactic]))
+    grid = y.numel() // (tall * wide) * blocks
+    values = (x.data_ptr, height, width, pad, blocks, y.data_ptr)
     function = kernel(x.dtype.itemsize, TACTICS[tactic])
     check(
         driver.cuLaunchKernel(
-            function, -(-rows // ROWS), 1, 1, 32 * ROWS, 1, 1, 0, stream,
-            (values, TYPES), 0,
+            function, grid, 1, 1, THREADS, 1, 1, 0, stream, (values, TYPES), 0
         )
-    )  # fmt: skip
+    )

@@ -89,7 +89,7 @@ def run(operator: Path, device: str) -> None:
         for dtype in (np.float32, np.float16):
             if dtype == np.float16 and operator.name in FP32_ONLY:
                 continue
-            x = np.empty((2, 3, 16, 20), dtype)
+            x = np.empty((2, 3, 60, 75), dtype)
             model = make(x, device)
             check(model, x)
             name = make.__name__.removeprefix("pad_by_")

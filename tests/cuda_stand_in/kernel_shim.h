@@ -27,6 +27,7 @@
 extern "C" __attribute__((visibility("default")))
 stand_in_module stand_in_module;
 
+typedef __SIZE_TYPE__ size_t;  // as NVRTC has it
 struct uint3 {
   unsigned x, y, z;
 };

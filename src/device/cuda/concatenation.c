@@ -8,7 +8,7 @@
 #include "device/cuda/kernels/gathers.cuh"
 #include "device/cuda/move.h"
 
-enum { NARROW_PIECES = 2, WIDE_PIECES = 4, WIDE = 16 };
+enum { NARROW_PIECES = 4, WIDE_PIECES = 4, WIDE = 16 };
 enum { NARROW_ELEMENTS, WIDE_ELEMENTS, WIDTHS };
 
 typedef struct rabbet_cuda_concatenation_kernel_t {

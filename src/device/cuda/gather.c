@@ -7,7 +7,7 @@
 #include "device/cuda/move.h"
 #include "ops/enums.h"
 
-enum { NARROW_PIECES = 1, WIDE_PIECES = 4, WIDE = 16, ELEMENTS = 4 };
+enum { NARROW_PIECES = 2, WIDE_PIECES = 4, WIDE = 16, ELEMENTS = 4 };
 // Rows of fewer bytes are gathered element by element.
 enum { SHORT_ROW = 32 };
 
@@ -216,7 +216,7 @@ static void gather_plan(const rabbet_cuda_gather_kernel_t* kernel, bool by_rows,
     return;
   }
   state->narrow = gather_launch(kernel, ROWS_NARROW, gather->count, size,
-                                NARROW_PIECES, large);
+                                large ? 1 : NARROW_PIECES, large);
   state->has_wide = gather_widen(gather, size, &state->wide_parameters);
   state->wide = gather_launch(kernel, ROWS_WIDE, state->wide_parameters.count,
                               WIDE, large ? 1 : WIDE_PIECES, large);

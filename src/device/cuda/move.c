@@ -4,7 +4,7 @@
 #include <string.h>
 
 // What kernels/move.cu is written with.
-enum { NARROW_PIECES = 2, WIDE_PIECES = 4, WIDE = 16 };
+enum { WIDE = 16 };
 enum { TILES_WIDE_IN = 1, TILES_WIDE_OUT = 2 };
 
 // ---- The program -----------------------------------------------------------
@@ -67,16 +67,6 @@ rabbet_cuda_pieces_t rabbet_cuda_pieces(const rabbet_cuda_device_t* device,
       .threads = (unsigned)threads};
 }
 
-static int64_t move_last(const rabbet_slice_axis_t* axis) {
-  return axis->start + (axis->out - 1) * axis->stride;
-}
-
-static bool move_axis_is_inside(const rabbet_slice_axis_t* axis) {
-  int64_t last = move_last(axis);
-  return axis->start >= 0 && axis->start < axis->in && last >= 0 &&
-         last < axis->in;
-}
-
 // Whether 32 bits hold all positions, and mapping them takes one step.
 static bool move_axis_is_small(rabbet_sample_mode_t mode,
                                const rabbet_slice_axis_t* axis) {
@@ -133,9 +123,31 @@ static void move_set_axis(rabbet_sample_mode_t mode,
   }
 }
 
+// The last axis and what lies behind it, `unit` elements: where a row is a run
+// of the source, and what lies at its sides.
+static void move_set_row(const rabbet_slice_axis_t* axis, int64_t unit,
+                         bool is_small, move_t* move) {
+  int64_t start = axis->start;
+  int64_t first = start >= 0 ? 0 : start <= -axis->out ? axis->out : -start;
+  int64_t last = start >= axis->in || first == axis->out
+                     ? first
+                     : rabbet_min_i64(axis->in - start, axis->out);
+  move->is_joined = true;
+  move->low = first * unit;
+  move->high = last * unit;
+  if (last > first) move->shift = start * unit;
+  if (move->mode == RABBET_SAMPLE_FILL) {
+    move->sides = MOVE_SIDES_FILLED;
+  } else if (move->mode == RABBET_SAMPLE_WRAP && is_small) {
+    move->sides = MOVE_SIDES_NEIGHBOURS;
+    if (first > 0) move->low_shift = (start + axis->in) * unit;
+    if (last < axis->out) move->high_shift = (start - axis->in) * unit;
+  }
+}
+
 // Parameters in elements of `bytes`.
 static void move_set(const rabbet_slice_window_t* window, int64_t source_count,
-                     int64_t bytes, move_t* move) {
+                     int64_t bytes, bool is_small, move_t* move) {
   const rabbet_slice_axis_t* last = &window->axes[window->rank - 1];
   memset(move, 0, sizeof(*move));
   move->count = window->unit / bytes;
@@ -144,7 +156,8 @@ static void move_set(const rabbet_slice_window_t* window, int64_t source_count,
   move->row = rabbet_cuda_divisor(window->unit / bytes * last->out);
   move->rank = window->rank;
   move->mode = (int32_t)window->mode;
-  move->is_inside = move_axis_is_inside(last);
+  if ((last->stride == 1 || last->out == 1) && last->source == window->unit)
+    move_set_row(last, window->unit / bytes, is_small, move);
   for (int32_t i = 0; i < window->rank; ++i) {
     const rabbet_slice_axis_t* axis = &window->axes[window->rank - 1 - i];
     move_set_axis(window->mode, axis, bytes, &move->axes[i]);
@@ -173,16 +186,20 @@ void rabbet_cuda_move_window(const rabbet_cuda_mover_t* mover,
     return;
   }
   move->kind = RABBET_CUDA_MOVE_PIECES;
-  move_set(window, source_count, window->size, &move->narrow_parameters);
-  int64_t count = move->narrow_parameters.count;
+  int64_t count = window->unit / window->size;
+  for (int32_t i = 0; i < window->rank; ++i)
+    count *= window->axes[i].out;
   bool large = !move_is_small(window, source_count, count);
-  move->narrow = rabbet_cuda_pieces(mover->device, count, window->size,
-                                    large ? 1 : NARROW_PIECES, large);
+  int pieces = large ? MOVE_PIECES_LARGE : MOVE_PIECES;
+  move_set(window, source_count, window->size, !large,
+           &move->narrow_parameters);
+  move->narrow =
+      rabbet_cuda_pieces(mover->device, count, window->size, pieces, large);
   move->has_wide = move_can_be_wide(mover, window);
   if (!move->has_wide) return;
-  move_set(window, source_count, WIDE, &move->wide_parameters);
+  move_set(window, source_count, WIDE, !large, &move->wide_parameters);
   move->wide = rabbet_cuda_pieces(mover->device, move->wide_parameters.count,
-                                  WIDE, large ? 1 : WIDE_PIECES, large);
+                                  WIDE, pieces, large);
 }
 
 // ---- Tiles -----------------------------------------------------------------

@@ -12,14 +12,14 @@ struct concatenation_source {
 
   __device__ __forceinline__ void fill(E& value) const {}
 
-  __device__ __forceinline__ run_t<E, I> operator()(I at) const {
+  // Where an element is, and how many of its row follow it there.
+  __device__ __forceinline__ const E* find(I at, I& left, bool& roomy) const {
+    const E* skipped = (const E*)PIECES_SKIPPED;
     I row = divide(at, table.row), length = (I)table.row.divisor;
     I in_row = at - row * length;
-    run_t<E, I> run = {(const E*)PIECES_SKIPPED, 1, length - in_row, false};
-    if (in_row < (I)table.begins[0]) {
-      run.left = (I)table.begins[0] - in_row;
-      return run;
-    }
+    roomy = true;
+    left = (I)table.begins[0] - in_row;
+    if (left > 0) return skipped;
     int input = 0;
     for (int half = table.half; half > 0; half >>= 1) {
       int next = input + half;
@@ -27,13 +27,24 @@ struct concatenation_source {
         input = next;
     }
     I begin = (I)table.begins[input], end = (I)table.begins[input + 1];
-    if (in_row >= end) return run;
+    left = length - in_row;
+    if (in_row >= end) return skipped;
+    left = end - in_row;
     I offset = row * (end - begin) + in_row - begin;
-    run.source = (const E*)table.inputs[input] + offset;
-    run.is_roomy =
-        offset >= 4 && offset + 20 <= (I)table.rows * (end - begin);
-    run.left = end - in_row;
-    return run;
+    roomy = has_room<BYTES>(offset, (I)table.rows * (end - begin));
+    return (const E*)table.inputs[input] + offset;
+  }
+
+  __device__ __forceinline__ bool run(I at, const E*& from) const {
+    I left;
+    bool roomy;
+    from = find(at, left, roomy);
+    return left >= 16 / BYTES && roomy;
+  }
+  __device__ __forceinline__ const E* place(I at) const {
+    I left;
+    bool roomy;
+    return find(at, left, roomy);
   }
 };
 
@@ -45,7 +56,7 @@ struct concatenation_source {
     write_pieces<bytes, pieces, index>(locate, target, (index)table.count); \
   }
 
-CONCATENATION_KERNEL(concatenation_narrow, SIZE, 2, int32_t)
+CONCATENATION_KERNEL(concatenation_narrow, SIZE, 4, int32_t)
 CONCATENATION_KERNEL(concatenation_wide, 16, 4, int32_t)
 CONCATENATION_KERNEL(concatenation_narrow_large, SIZE, 1, int64_t)
 CONCATENATION_KERNEL(concatenation_wide_large, 16, 1, int64_t)

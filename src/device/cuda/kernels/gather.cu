@@ -53,7 +53,8 @@ struct gather_source {
 
   __device__ __forceinline__ void fill(E& value) const {}
 
-  __device__ __forceinline__ run_t<E, I> operator()(I at) const {
+  // Where an element is; how many of its row follow it there.
+  __device__ __forceinline__ const E* find(I at, I& left, bool& roomy) const {
     place_t<I> place = find_place<I>(gather, at);
     const divisor_t& row = gather.axes[0].extent;
     I in_row = at - divide(at, row) * (I)row.divisor, offset = place.data;
@@ -63,10 +64,21 @@ struct gather_source {
       int64_t index = load_index(gather, indices, place.index + i);
       inside = add_index(gather, i, index, offset) && inside;
     }
-    run_t<E, I> run = {0, 1, (I)row.divisor - in_row,
-                       offset >= 4 && offset + 20 <= (I)gather.size};
-    if (inside) run.source = data + offset;
-    return run;
+    left = (I)row.divisor - in_row;
+    roomy = !inside || has_room<BYTES>(offset, (I)gather.size);
+    return inside ? data + offset : 0;
+  }
+
+  __device__ __forceinline__ bool run(I at, const E*& from) const {
+    I left;
+    bool roomy;
+    from = find(at, left, roomy);
+    return left >= 16 / BYTES && roomy;
+  }
+  __device__ __forceinline__ const E* place(I at) const {
+    I left;
+    bool roomy;
+    return find(at, left, roomy);
   }
 };
 
@@ -79,7 +91,7 @@ struct gather_source {
     write_pieces<bytes, pieces, index>(locate, target, (index)gather.count); \
   }
 
-GATHER_ROWS(gather_narrow, SIZE, 1, int32_t)
+GATHER_ROWS(gather_narrow, SIZE, 2, int32_t)
 GATHER_ROWS(gather_wide, 16, 4, int32_t)
 GATHER_ROWS(gather_narrow_large, SIZE, 1, int64_t)
 GATHER_ROWS(gather_wide_large, 16, 1, int64_t)

@@ -39,13 +39,9 @@ struct move_source {
 
   __device__ __forceinline__ void fill(E& value) const {
     if (!filling) return;
-    words_t words = {{0, 0, 0, 0}};
-#pragma unroll
-    for (int i = 0; i < 16 / SIZE; ++i) {
-      enum { W = SIZE < 4 ? 4 / SIZE : 1, UP = SIZE < 4 ? 1 : SIZE / 4 };
-      put_element(words.w + i / W * UP, SIZE < 4 ? i % W : 0, *filling);
-    }
-    value = get_element<BYTES>(words, 0);
+    words_t words;
+    repeat(*filling, words.w);
+    value = *(const E*)&words;
   }
 
   // The place of a row; false: filled.
@@ -66,38 +62,44 @@ struct move_source {
     return inside;
   }
 
-  __device__ __forceinline__ run_t<E, I> operator()(I at) const {
-    const move_axis_t& axis = move.axes[0];
+  __device__ __forceinline__ bool run(I at, const E*& from) const {
+    enum { N = 16 / BYTES };
     I row = divide(at, move.row), length = (I)move.row.divisor;
-    I in_row = at - row * length, unit = (I)move.unit.divisor, offset;
-    I i = divide(in_row, move.unit);
-    I in_unit = in_row - i * unit;
-    run_t<E, I> run = {0, 1, length - in_row, false};
-    if (!find_row(row, offset)) return run;
-    I position = (I)axis.start + i * (I)axis.step, units = 1;
-    bool joined = axis.step == 1 && axis.source == unit;
-    if (move.is_inside) {
-      if (unit == 1) {
-        run.step = axis.source * axis.step;
-      } else if (!joined) {
-        run.left = unit - in_unit;
-      }
+    I in_row = at - row * length, offset, end, shift = (I)move.shift;
+    bool filled = false;
+    if (move.is_joined) {
+      I low = (I)move.low, high = (I)move.high;
+      bool is_low = in_row < low, is_high = in_row >= high;
+      end = is_low ? low : is_high ? length : high;
+      if (is_low) shift = (I)move.low_shift;
+      if (is_high) shift = (I)move.high_shift;
+      filled = (is_low || is_high) && move.sides == MOVE_SIDES_FILLED;
+      if ((is_low || is_high) && move.sides == MOVE_SIDES_MIXED) return false;
     } else {
-      I extent = (I)axis.extent.divisor, in = (I)axis.in, left = extent - i;
-      if (position < 0 || position >= in) {
-        if (axis.step == 1 && move.mode == FILL) {
-          units = position < 0 && -position < left ? -position : left;
-        }
-        position = map_position(move.mode, axis, position);
-      } else if (joined) {
-        units = in - position < left ? in - position : left;
-      }
-      run.left = units * unit - in_unit;
+      // Units of a row lie apart.
+      const move_axis_t& axis = move.axes[0];
+      I unit = (I)move.unit.divisor, i = divide(in_row, move.unit);
+      end = (i + 1) * unit;
+      i = map_position(move.mode, axis, (I)axis.start + i * (I)axis.step);
+      filled = i < 0;
+      shift = i * (I)axis.source - (end - unit);
     }
-    offset += position * (I)axis.source + in_unit;
-    if (position >= 0) run.source = source + offset;
-    run.is_roomy = offset >= 4 && offset + 20 <= (I)move.size;
-    return run;
+    if (in_row + N > end) return false;
+    if (!find_row(row, offset) || filled) return true;
+    offset += in_row + shift;
+    from = source + offset;
+    return has_room<BYTES>(offset, (I)move.size);
+  }
+
+  __device__ __forceinline__ const E* place(I at) const {
+    const move_axis_t& axis = move.axes[0];
+    I row = divide(at, move.row), offset;
+    I in_row = at - row * (I)move.row.divisor;
+    I i = divide(in_row, move.unit);
+    I in_unit = in_row - i * (I)move.unit.divisor;
+    i = map_position(move.mode, axis, (I)axis.start + i * (I)axis.step);
+    if (!find_row(row, offset) || i < 0) return 0;
+    return source + offset + i * (I)axis.source + in_unit;
   }
 };
 
@@ -111,10 +113,10 @@ struct move_source {
   }
 
 // Of elements, and of 16 bytes at a time.
-MOVE_KERNEL(move_narrow, SIZE, 2, int32_t)
-MOVE_KERNEL(move_wide, 16, 4, int32_t)
-MOVE_KERNEL(move_narrow_large, SIZE, 1, int64_t)
-MOVE_KERNEL(move_wide_large, 16, 1, int64_t)
+MOVE_KERNEL(move_narrow, SIZE, MOVE_PIECES, int32_t)
+MOVE_KERNEL(move_wide, 16, MOVE_PIECES, int32_t)
+MOVE_KERNEL(move_narrow_large, SIZE, MOVE_PIECES_LARGE, int64_t)
+MOVE_KERNEL(move_wide_large, 16, MOVE_PIECES_LARGE, int64_t)
 
 // ---- Transposes
 

@@ -5,6 +5,15 @@
 
 #define MOVE_AXES 16
 #define MOVE_AXES_SMALL 4  // that kernels for small tensors know
+// Of 16 bytes, for each thread.
+#define MOVE_PIECES 4
+#define MOVE_PIECES_LARGE 2
+
+// What lies in a row before and behind the positions of the source: elements
+// from anywhere, neighbours of which some lie there, filled ones.
+#define MOVE_SIDES_MIXED 0
+#define MOVE_SIDES_NEIGHBOURS 1
+#define MOVE_SIDES_FILLED 2
 
 // An axis of the output: over positions start + i * step of the source, which
 // the mode brings into [0, in) where they are not; -1 stands for the fill value.
@@ -26,8 +35,12 @@ typedef struct move_t {
   divisor_t unit;  // elements that lie together, behind the first axis
   int32_t rank;
   int32_t mode;       // as rabbet_sample_mode_t
-  int32_t is_inside;  // the first axis stays in [0, in)
-  int32_t reserved;
+  // The first axis and its units have no gaps in the source: elements of a row
+  // lie `shift` further there; those below `low` and from `high` on, the sides,
+  // as far as their own shifts say.
+  int32_t is_joined;
+  int32_t sides;
+  int64_t low, high, shift, low_shift, high_shift;
   move_axis_t axes[MOVE_AXES];
 } move_t;
 

@@ -1,11 +1,16 @@
 // Writing a dense output in pieces of 16 bytes, wherever its elements come
 // from.
 //
-// A locator says for an element of the output where it and those behind it are:
-// a run. A piece that lies in one run of neighbours is loaded by the widest
-// loads that the source's alignment allows (a source that is not aligned to
-// words is shifted into place); other pieces are put together element by
-// element. Nothing but elements of the source is read.
+// A locator says where elements of the output are:
+//   SKIPS           1: some of them are not written by this launch
+//   run(at, from)   where the elements of the piece that begins with element
+//                   `at` are, if they are neighbours there; false: they are not
+//   place(at)       where an element is
+//   fill(value)     the value of filled elements
+// A place of NULL: filled. Pieces that are neighbours are loaded as words and
+// shifted to where they go; the others of a block are put on a list, which its
+// threads then share out element by element. Words hold up to 3 bytes before
+// and behind a piece: `run` answers for them, too.
 #pragma once
 
 #include "index.cuh"
@@ -38,79 +43,30 @@ struct element<16> {
   typedef words_t type;
 };
 
-// `left` elements, `step` elements apart. A source of NULL: filled. Roomy: the
-// tensor has 4 elements before it and 20 from it on.
-template <class E, class I>
-struct run_t {
-  const E* source;
-  int64_t step;
-  I left;
-  bool is_roomy;
-};
-// A source that stands for elements that are not written.
+// A place of elements that are not written.
 #define PIECES_SKIPPED 1
 
-__device__ __forceinline__ uint32_t shifted(uint32_t low, uint32_t high,
-                                            uint32_t bits) {
-  return (uint32_t)(((uint64_t)high << 32 | low) >> bits);
-}
-
-// Loads in flight: words that are shifted when they are stored.
-struct piece_t {
-  uint32_t w[5];
-  uint32_t shift;    // bits
-  uint32_t written;  // a bit for each element
-};
-
-__device__ __forceinline__ void put_words(piece_t& piece, int first,
-                                          uint64_t pair) {
-  piece.w[first] = (uint32_t)pair;
-  piece.w[first + 1] = (uint32_t)(pair >> 32);
-}
-
-// A whole piece from `address`, which is aligned to an element; `roomy`: the
-// source has 4 bytes more before it and behind it. False: not possible.
+// Elements that share a word with others.
 template <int BYTES>
-__device__ __forceinline__ bool load_piece(const char* address, bool roomy,
-                                           piece_t& piece) {
-  uint32_t rest = (uint32_t)(uint64_t)address & 15;
-  if (rest == 0) {
-    words_t all = *(const words_t*)address;
-    piece.w[0] = all.w[0], piece.w[1] = all.w[1];
-    piece.w[2] = all.w[2], piece.w[3] = all.w[3];
-  } else if (BYTES >= 8 || (rest & 7) == 0) {
-    put_words(piece, 0, *(const uint64_t*)address);
-    put_words(piece, 2, *(const uint64_t*)(address + 8));
-  } else if (BYTES == 4 || (rest & 3) == 0) {
-    const uint32_t* words = (const uint32_t*)address;
-    piece.w[0] = words[0], piece.w[1] = words[1];
-    piece.w[2] = words[2], piece.w[3] = words[3];
-  } else if (roomy) {
-    const uint32_t* words = (const uint32_t*)(address - (rest & 3));
-    piece.w[0] = words[0], piece.w[1] = words[1];
-    piece.w[2] = words[2], piece.w[3] = words[3];
-    piece.w[4] = words[4];
-    piece.shift = (rest & 3) * 8;
-  } else {
-    return false;
-  }
-  return true;
+struct beside {
+  enum { ELEMENTS = BYTES < 4 ? 4 / BYTES - 1 : 0 };
+};
+// Whether words around the elements [at, at + 16 bytes) of `size` lie inside.
+template <int BYTES, class I>
+__device__ __forceinline__ bool has_room(I at, I size) {
+  enum { MORE = beside<BYTES>::ELEMENTS };
+  return BYTES >= 4 || (at >= MORE && at + (16 / BYTES + MORE) <= size);
 }
 
-// ---- Element by element
+// ---- Elements in words
 
 template <int BYTES>
-struct group {
-  // Elements that are loaded together, and words that they make.
-  enum {
-    ELEMENTS = BYTES <= 4 ? 4 : 16 / BYTES,
-    WORDS = BYTES <= 4 ? BYTES : 4
-  };
+struct word_of {
+  enum { ELEMENTS = BYTES < 4 ? 4 / BYTES : 1, WORDS = BYTES < 4 ? 1 : BYTES / 4 };
 };
-
 __device__ __forceinline__ void put_element(uint32_t* words, int at,
                                             uint8_t x) {
-  words[0] |= (uint32_t)x << at * 8;
+  words[at >> 2] |= (uint32_t)x << (at & 3) * 8;
 }
 __device__ __forceinline__ void put_element(uint32_t* words, int at,
                                             uint16_t x) {
@@ -130,187 +86,117 @@ __device__ __forceinline__ void put_element(uint32_t* words, int at,
   words[0] = x.w[0], words[1] = x.w[1], words[2] = x.w[2], words[3] = x.w[3];
 }
 
-// The next group of elements, from `at` on, goes behind those in the piece.
-template <int BYTES, class I, class L>
-__device__ __forceinline__ void load_group(
-    const L& locate, I at, I count, int first,
-    run_t<typename element<BYTES>::type, I>& run, piece_t& piece) {
-  typedef typename element<BYTES>::type E;
-  enum { N = group<BYTES>::ELEMENTS, W = group<BYTES>::WORDS };
-  const E* sources[N];
+// 16 bytes of one value.
+template <class E>
+__device__ __forceinline__ void repeat(const E& x, uint32_t* words) {
+  words[0] = words[1] = words[2] = words[3] = 0;
 #pragma unroll
-  for (int k = 0; k < N; ++k)
-    sources[k] = 0;
-  // One copy of the locator's code: the sources move up.
-#pragma unroll 1
-  for (int k = 0; k < N; ++k) {
-    const E* source = 0;
-    if (at + k >= 0 && at + k < count) {
-      if (run.left <= 0) run = locate(at + k);
-      --run.left;
-      source = run.source;
-      bool skipped = L::SKIPS && source == (const E*)PIECES_SKIPPED;
-      if (!skipped) piece.written |= 1u << (first + k);
-      if (source && !skipped) run.source += run.step;
-    }
-#pragma unroll
-    for (int i = 0; i + 1 < N; ++i)
-      sources[i] = sources[i + 1];
-    sources[N - 1] = source;
-  }
-  uint32_t words[W];
-#pragma unroll
-  for (int i = 0; i < W; ++i)
-    words[i] = 0;
-#pragma unroll
-  for (int k = 0; k < N; ++k) {
-    E value = E();
-    if (!sources[k]) {
-      locate.fill(value);
-    } else if (!L::SKIPS || sources[k] != (const E*)PIECES_SKIPPED) {
-      value = *sources[k];
-    }
-    put_element(words, k, value);
-  }
-#pragma unroll
-  for (int i = 0; i < 4; ++i)
-    piece.w[i] = i + W < 4 ? piece.w[i + W] : words[i + W - 4];
+  for (int i = 0; i < (int)(16 / sizeof(E)); ++i) put_element(words, i, x);
 }
 
 // ---- Pieces
 
-__device__ __forceinline__ void fill_piece(uint8_t x, piece_t& piece) {
-  piece.w[0] = piece.w[1] = piece.w[2] = piece.w[3] = x * 0x01010101u;
-}
-__device__ __forceinline__ void fill_piece(uint16_t x, piece_t& piece) {
-  piece.w[0] = piece.w[1] = piece.w[2] = piece.w[3] = x * 0x00010001u;
-}
-__device__ __forceinline__ void fill_piece(uint32_t x, piece_t& piece) {
-  piece.w[0] = piece.w[1] = piece.w[2] = piece.w[3] = x;
-}
-__device__ __forceinline__ void fill_piece(uint64_t x, piece_t& piece) {
-  put_words(piece, 0, x);
-  put_words(piece, 2, x);
-}
-__device__ __forceinline__ void fill_piece(const words_t& x, piece_t& piece) {
-  put_element(piece.w, 0, x);
-}
+// Loads in flight: words that are shifted when they are stored.
+struct piece_t {
+  uint32_t w[5];
+  uint32_t shift;  // bits
+};
 
-// A piece that lies in one run; false: it does not.
-template <int BYTES, class I, class L>
-__device__ __forceinline__ bool fetch_run(const L& locate, I at, I count,
-                                          piece_t& piece) {
-  typedef typename element<BYTES>::type E;
-  enum { N = 16 / BYTES };
-  piece.w[4] = 0;
-  piece.shift = 0;
-  piece.written = 0;
-  if (at < 0 || at + N > count) return false;
-  run_t<E, I> run = locate(at);
-  if (run.left < N) return false;
-  if (L::SKIPS && run.source == (const E*)PIECES_SKIPPED) return true;
-  piece.written = (1u << N) - 1;
-  if (!run.source) {
-    E value = E();
-    locate.fill(value);
-    fill_piece(value, piece);
-    return true;
+// From an address that is aligned to an element.
+template <int BYTES>
+__device__ __forceinline__ void load_piece(const char* from, piece_t& piece) {
+  if (BYTES == 16) {
+    words_t all = *(const words_t*)from;
+    piece.w[0] = all.w[0], piece.w[1] = all.w[1];
+    piece.w[2] = all.w[2], piece.w[3] = all.w[3];
+  } else if (BYTES == 8) {
+    put_element(piece.w, 0, ((const uint64_t*)from)[0]);
+    put_element(piece.w, 1, ((const uint64_t*)from)[1]);
+  } else {
+    uint32_t rest = (uint32_t)(uint64_t)from & 3;
+    const uint32_t* words = (const uint32_t*)(from - rest);
+    piece.w[0] = words[0], piece.w[1] = words[1];
+    piece.w[2] = words[2], piece.w[3] = words[3];
+    if (BYTES < 4) {
+      piece.w[4] = rest ? words[4] : 0;
+      piece.shift = rest * 8;
+    }
   }
-  if (N > 1 && run.step != 1) return false;
-  return load_piece<BYTES>((const char*)run.source, run.is_roomy, piece);
-}
-
-template <int BYTES, class I, class L>
-__device__ __forceinline__ void fetch_elements(const L& locate, I at, I count,
-                                               piece_t& piece) {
-  run_t<typename element<BYTES>::type, I> run = {0, 0, 0, false};
-  piece.w[0] = piece.w[1] = piece.w[2] = piece.w[3] = piece.w[4] = 0;
-  piece.shift = piece.written = 0;
-#pragma unroll 1
-  for (int k = 0; k < 16 / BYTES; k += group<BYTES>::ELEMENTS)
-    load_group<BYTES>(locate, at + k, count, k, run, piece);
 }
 
 template <int BYTES>
-__device__ __forceinline__ typename element<BYTES>::type get_element(
-    const words_t& words, int at);
-template <>
-__device__ __forceinline__ uint8_t get_element<1>(const words_t& words,
-                                                  int at) {
-  return (uint8_t)(words.w[at >> 2] >> (at & 3) * 8);
-}
-template <>
-__device__ __forceinline__ uint16_t get_element<2>(const words_t& words,
-                                                   int at) {
-  return (uint16_t)(words.w[at >> 1] >> (at & 1) * 16);
-}
-template <>
-__device__ __forceinline__ uint32_t get_element<4>(const words_t& words,
-                                                   int at) {
-  return words.w[at];
-}
-template <>
-__device__ __forceinline__ uint64_t get_element<8>(const words_t& words,
-                                                   int at) {
-  return (uint64_t)words.w[2 * at + 1] << 32 | words.w[2 * at];
-}
-template <>
-__device__ __forceinline__ words_t get_element<16>(const words_t& words,
-                                                   int at) {
-  return words;
-}
-
-template <int BYTES, class I>
-__device__ __forceinline__ void store_piece(
-    typename element<BYTES>::type* target, I at, const piece_t& piece) {
-  enum { N = 16 / BYTES };
+__device__ __forceinline__ void store_piece(const piece_t& piece, void* to) {
   words_t words;
 #pragma unroll
-  for (int i = 0; i < 4; ++i) {
-    words.w[i] = BYTES >= 4
-                     ? piece.w[i]
-                     : shifted(piece.w[i], piece.w[i + 1], piece.shift);
-  }
-  if (piece.written == (1u << N) - 1) {
-    *(words_t*)(target + at) = words;
-    return;
-  }
-#pragma unroll
-  for (int k = 0; k < N; ++k) {
-    if (piece.written >> k & 1) target[at + k] = get_element<BYTES>(words, k);
-  }
+  for (int i = 0; i < 4; ++i)
+    words.w[i] = BYTES < 4 ? __funnelshift_r(piece.w[i], piece.w[i + 1],
+                                             piece.shift)
+                           : piece.w[i];
+  *(words_t*)to = words;
 }
 
+enum { PIECES_THREADS = 256 };  // at most
+
 // Each thread writes `PIECES` pieces. The first one begins before the target
-// where that is not aligned to 16 bytes. `count`: elements of the target.
+// where that is not aligned to 16 bytes. `count`: elements of the target. All
+// threads of the block must come here.
 template <int BYTES, int PIECES, class I, class L>
 __device__ __forceinline__ void write_pieces(
     const L& locate, typename element<BYTES>::type* target, I count) {
+  typedef typename element<BYTES>::type E;
   enum { N = 16 / BYTES };
-  I head = (I)((uint64_t)target % 16 / BYTES);
-  I first = (I)blockIdx.x * (I)(blockDim.x * PIECES) + (I)threadIdx.x;
-  uint32_t mixed = 0;
+  __shared__ uint16_t rest[N > 1 ? PIECES_THREADS * PIECES : 1];
+  __shared__ uint32_t rests;
+  if (N > 1) {
+    if (threadIdx.x == 0) rests = 0;
+    __syncthreads();
+  }
+  I begin = (I)blockIdx.x * (I)(blockDim.x * PIECES * N) -
+            (I)((uint64_t)target % 16 / BYTES);
   piece_t pieces[PIECES];
+  uint32_t whole = 0;
 #pragma unroll
   for (int i = 0; i < PIECES; ++i) {
-    I at = (first + (I)(i * blockDim.x)) * N - head;
-    pieces[i].written = 0;
-    if (at < count && !fetch_run<BYTES>(locate, at, count, pieces[i])) {
-      pieces[i].written = 0;
-      mixed |= 1u << i;
+    uint32_t number = threadIdx.x + i * blockDim.x;
+    I at = begin + (I)(number * N);
+    const E* from = 0;
+    if (at >= count) continue;
+    bool found = N == 1 || (at >= 0 && at + N <= count && locate.run(at, from));
+    if (N == 1) from = locate.place(at);
+    if (found) {
+      if (L::SKIPS && from == (const E*)PIECES_SKIPPED) continue;
+      whole |= 1u << i;
+      if (from) {
+        load_piece<BYTES>((const char*)from, pieces[i]);
+      } else {
+        E value = E();
+        locate.fill(value);
+        repeat(value, pieces[i].w);
+        pieces[i].w[4] = pieces[i].shift = 0;
+      }
+    } else {
+      rest[atomicAdd(&rests, 1u)] = (uint16_t)number;
     }
   }
 #pragma unroll
   for (int i = 0; i < PIECES; ++i) {
-    I at = (first + (I)(i * blockDim.x)) * N - head;
-    if (pieces[i].written) store_piece<BYTES>(target, at, pieces[i]);
+    I at = begin + (I)((threadIdx.x + i * blockDim.x) * N);
+    if (whole >> i & 1) store_piece<BYTES>(pieces[i], target + at);
   }
-  // (A piece of one element is never mixed.)
-#pragma unroll 1
-  for (int i = 0; N > 1 && mixed >> i; ++i) {
-    I at = (first + (I)(i * blockDim.x)) * N - head;
-    if (!(mixed >> i & 1)) continue;
-    fetch_elements<BYTES>(locate, at, count, pieces[0]);
-    store_piece<BYTES>(target, at, pieces[0]);
+  if (N == 1) return;
+  __syncthreads();
+#pragma unroll 2
+  for (uint32_t i = threadIdx.x; i < rests * N; i += blockDim.x) {
+    I at = begin + (I)(rest[i / N] * N + i % N);
+    if (at < 0 || at >= count) continue;
+    const E* from = locate.place(at);
+    if (L::SKIPS && from == (const E*)PIECES_SKIPPED) continue;
+    E value = E();
+    if (from) {
+      value = *from;
+    } else {
+      locate.fill(value);
+    }
+    target[at] = value;
   }
 }
