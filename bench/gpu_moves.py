@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
 from typing import Any
 
 import rabbet as trt
+import rabbet.plugin as trtp
 
 from .options import Options, installed
 from .report import Section
@@ -35,6 +38,19 @@ def _pad(count: int, mode: str) -> Callable[[Any, list[Any]], Any]:
         return layer
 
     return add
+
+
+@cache
+def _load_ready_made() -> None:
+    examples = Path(__file__).resolve().parents[1] / "examples"
+    trt.load_plugins(examples / "circular_padding" / "circ_pad_aot_nvrtc.py")
+
+
+def _ready_made(network: Any, tensors: list[Any]) -> Any:
+    """The example's kernel, which the plan keeps."""
+    _load_ready_made()
+    operator = trtp.op.example.circ_pad_plugin(tensors[0], pad=3)
+    return network.add_plugin(operator, aot=True)
 
 
 def _transpose(*axes: int) -> Callable[[Any, list[Any]], Any]:
@@ -80,6 +96,8 @@ def cases(batch: int = 32) -> list[Case]:
 
     image, rows = (n, 64, 512, 512), (n * 256, 8192)
     return [
+        Case("pad 3, circular, kernel made ahead of time", (image,), _ready_made,
+             padded("circular")),
         Case("pad 3, circular", (image,), _pad(3, "WRAP"), padded("circular")),
         Case("pad 3, zeros", (image,), _pad(3, "FILL"), padded("constant")),
         Case("pad 3, reflect", (image,), _pad(3, "REFLECT"), padded("reflect")),
@@ -162,12 +180,35 @@ class Runner:
         return bool(_torch().allclose(self.output, expected, rtol=bound, atol=bound))
 
     def bytes(self) -> int:
-        """That must be read and written: of what is read in part, that part."""
+        """That must be read and written, in the sectors that memory is read by: for
+        every second column all of them."""
         size = self.output.element_size()
         read = sum(t.numel() * t.element_size() for t in self.inputs)
-        if self.case.indices or "second" in self.case.name:
+        if self.case.indices:
             read = self.output.numel() * size
         return read + self.output.numel() * size
+
+
+class TritonRunner(Runner):
+    """A circular padding by 3 as Triton's tutorials would write it."""
+
+    def __init__(self, case: Case, precision: str, device: str = "cuda") -> None:
+        torch = _torch()
+        self.case = case
+        dtype = torch.float16 if precision == "fp16" else torch.float32
+        self.inputs = [torch.randn(case.shapes[0], device=device).to(dtype)]
+        n, c, h, w = case.shapes[0]
+        self.output = torch.empty((n, c, h + 6, w + 6), dtype=dtype, device=device)
+
+    def enqueue(self, stream: int = 0) -> None:
+        from .plugins.triton_kernels import pad_circular
+
+        torch = _torch()
+        (x,), y, block = self.inputs, self.output, 1024
+        with torch.cuda.stream(torch.cuda.ExternalStream(stream)):
+            pad_circular[(-(-y.numel() // block),)](
+                x, x.shape[2], x.shape[3], 3, y, y.numel(), BLOCK=block
+            )
 
 
 def _seconds(enqueue: Callable[[int], None], options: Options) -> float:
@@ -211,27 +252,48 @@ def run(options: Options) -> Section:
     section.note(f"a copy of a gigabyte: {copy / 1e12:.2f} TB/s read and written")
     for case in cases():
         for precision in TYPES:
-            runner = Runner(case, precision)
-            runner.enqueue()
-            _torch().cuda.synchronize()
-            if not runner.agrees():
-                section.note(f"{case.name}, {precision}: the result is wrong")
-                continue
-            seconds = _seconds(runner.enqueue, options)
-            peer = _seconds(lambda stream, r=runner: _run_torch(r, stream), options)
-            share = runner.bytes() / seconds / copy
-            section.rows.append(
-                [case.name, precision, f"{seconds * 1e6:.1f}",
-                 f"{runner.bytes() / seconds / 1e12:.2f}", f"{share:.2f}",
-                 f"{peer * 1e6:.1f}"]
-            )  # fmt: skip
-            section.data.append(
-                {"case": case.name, "type": precision, "seconds": seconds,
-                 "bytes": runner.bytes(), "copy_bandwidth": copy,
-                 "torch_seconds": peer}
-            )  # fmt: skip
-            print("  " + " | ".join(section.rows[-1]), flush=True)
+            _one(section, case, Runner(case, precision), precision, copy, options)
+    if installed("triton"):
+        case = Case("pad 3, circular, plain Triton", *_circular())
+        for precision in TYPES:
+            runner = TritonRunner(case, precision)
+            _one(section, case, runner, precision, copy, options)
     return section
+
+
+def _circular() -> tuple[Any, ...]:
+    """Shapes, layer and result of the padding that others are compared with."""
+    case = next(case for case in cases() if case.name == "pad 3, circular")
+    return case.shapes, case.add, case.expected
+
+
+def _one(
+    section: Section,
+    case: Case,
+    runner: Runner,
+    precision: str,
+    copy: float,
+    options: Options,
+) -> None:
+    runner.enqueue()
+    _torch().cuda.synchronize()
+    if not runner.agrees():
+        section.note(f"{case.name}, {precision}: the result is wrong")
+        return
+    seconds = _seconds(runner.enqueue, options)
+    peer = _seconds(lambda stream: _run_torch(runner, stream), options)
+    share = runner.bytes() / seconds / copy
+    section.rows.append(
+        [case.name, precision, f"{seconds * 1e6:.1f}",
+         f"{runner.bytes() / seconds / 1e12:.2f}", f"{share:.2f}",
+         f"{peer * 1e6:.1f}"]
+    )  # fmt: skip
+    section.data.append(
+        {"case": case.name, "type": precision, "seconds": seconds,
+         "bytes": runner.bytes(), "copy_bandwidth": copy,
+         "torch_seconds": peer}
+    )  # fmt: skip
+    print("  " + " | ".join(section.rows[-1]), flush=True)
 
 
 def _run_torch(runner: Runner, stream: int) -> None:
