@@ -135,6 +135,28 @@ static void slice_circular(conformance_t* t) {
                      KERNEL_INPUTS(kernel_case_input(&t->c, in, false))));
 }
 
+// Every second element of rows of whole vectors.
+static void slice_second(conformance_t* t) {
+  move_begin(t);
+  move_misalign(t);
+  t->c.extra_dtypes = 0;
+  int64_t row = 32 * (1 + conformance_random(t, 5));
+  rabbet_dims_t in = KERNEL_DIMS(1 + conformance_random(t, 3),
+                                 2 + conformance_random(t, 9), row);
+  const int64_t start[] = {
+      0, conformance_random(t, 2),
+      conformance_random(t, 2) + 16 * conformance_random(t, 2)};
+  const int64_t shape[] = {in.d[0], in.d[1] - start[1], (row - start[2]) / 2};
+  const int64_t stride[] = {1, 1, 2};
+  rabbet_attr_t attrs[] = {conformance_ints(t, "start", start, 3),
+                           conformance_ints(t, "shape", shape, 3),
+                           conformance_ints(t, "stride", stride, 3)};
+  kernel_case_output(
+      &t->c,
+      kernel_case_op(&t->c, "slice", attrs, 3,
+                     KERNEL_INPUTS(kernel_case_input(&t->c, in, false))));
+}
+
 // ---- Shuffle ---------------------------------------------------------------
 
 // Merges or splits axes at random.
@@ -195,14 +217,20 @@ static void shuffle(conformance_t* t) {
   kernel_case_output(c, kernel_case_op(c, "shuffle", attrs, count, inputs, 2));
 }
 
-// Transposes of large matrices, whose tiles have all kinds of edges.
+// Transposes of large matrices, whose tiles have all kinds of edges: rows of
+// whole vectors, and pixels of a few channels, which devices may have other
+// ways for.
 static void shuffle_matrix(conformance_t* t) {
   move_begin(t);
   move_misalign(t);
   t->c.extra_dtypes = 0;
-  rabbet_dims_t in =
-      KERNEL_DIMS(1 + conformance_random(t, 3), 1 + conformance_random(t, 90),
-                  1 + conformance_random(t, 300));
+  int64_t rows = 1 + conformance_random(t, 90);
+  int64_t columns = 1 + conformance_random(t, 300);
+  int64_t kind = conformance_random(t, 4);
+  if (kind == 1) rows *= 8, columns = (columns / 8 + 1) * 8;
+  if (kind == 2) rows = 2 + conformance_random(t, 3), columns *= 16;
+  if (kind == 3) rows *= 16, columns = 2 + conformance_random(t, 3);
+  rabbet_dims_t in = KERNEL_DIMS(1 + conformance_random(t, 3), rows, columns);
   const int64_t axes[] = {0, 2, 1, 0};
   rabbet_attr_t attrs[] = {conformance_ints(t, "first_transpose", axes, 3)};
   kernel_case_output(
@@ -430,6 +458,7 @@ const conformance_family_t conformance_moves[] = {
     {"slice", 250, slice_by_attributes},
     {"slice_by_inputs", 100, slice_by_inputs},
     {"slice_circular", 20, slice_circular},
+    {"slice_second", 40, slice_second},
     {"shuffle", 300, shuffle},
     {"shuffle_matrix", 60, shuffle_matrix},
     {"gather", 150, gather_default},

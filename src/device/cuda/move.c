@@ -25,6 +25,10 @@ static rabbet_status_t mover_functions(const rabbet_cuda_node_t* kernel,
     snprintf(name, sizeof(name), "move_tiles_%d", 1 << i);
     RABBET_RETURN_IF_ERROR(
         rabbet_cuda_node_function(kernel, program, name, &mover->tiles[i]));
+    if (i < 1 || 1 << i == WIDE) continue;
+    snprintf(name, sizeof(name), "move_squares_%d", 1 << i);
+    RABBET_RETURN_IF_ERROR(
+        rabbet_cuda_node_function(kernel, program, name, &mover->squares[i]));
   }
   return rabbet_ok();
 }
@@ -211,7 +215,8 @@ static int move_log(int64_t extent, int most) {
   return log;
 }
 
-// Words of 4 bytes lie at multiples of 4 everywhere on that side.
+// Words of so many elements lie at multiples of their size everywhere on that
+// side.
 static bool tiles_fit_words(const tiles_t* tiles, int64_t extent,
                             int64_t stride, const int64_t* strides,
                             int64_t word) {
@@ -230,18 +235,36 @@ static int32_t tiles_pitch(int32_t columns, int64_t bytes, bool by_words) {
   return (words | 1) * word;
 }
 
-static void tiles_shape(tiles_t* tiles, int log) {
+// Tiles of 1 << log units, each `of` by `of` elements. False: too many.
+static bool tiles_shape(tiles_t* tiles, int log, int64_t of, int64_t outer,
+                        unsigned* out_blocks) {
   int half = log / 2;
-  tiles->log_a = move_log(tiles->a, half);
-  tiles->log_b = move_log(tiles->b, log - half);
-  if (tiles->log_a < half)
-    tiles->log_b = move_log(tiles->b, log - tiles->log_a);
-  if (tiles->log_b < log - half)
-    tiles->log_a = move_log(tiles->a, log - tiles->log_b);
+  int64_t a = rabbet_ceildiv(tiles->a, of), b = rabbet_ceildiv(tiles->b, of);
+  tiles->log_a = move_log(a, half);
+  tiles->log_b = move_log(b, log - tiles->log_a);
+  if (tiles->log_b < log - half) tiles->log_a = move_log(a, log - tiles->log_b);
   tiles->tiles_a =
-      rabbet_cuda_divisor(rabbet_ceildiv(tiles->a, INT64_C(1) << tiles->log_a));
+      rabbet_cuda_divisor(rabbet_ceildiv(a, INT64_C(1) << tiles->log_a));
   tiles->tiles_b =
-      rabbet_cuda_divisor(rabbet_ceildiv(tiles->b, INT64_C(1) << tiles->log_b));
+      rabbet_cuda_divisor(rabbet_ceildiv(b, INT64_C(1) << tiles->log_b));
+  bool fits = !__builtin_mul_overflow(outer, tiles->tiles_a.divisor, &outer) &&
+              !__builtin_mul_overflow(outer, tiles->tiles_b.divisor, &outer) &&
+              outer <= INT32_MAX;
+  *out_blocks = fits ? (unsigned)outer : 0;
+  return fits;
+}
+
+// Squares of 16 bytes each way.
+static void tiles_find_squares(const tiles_t* tiles, int64_t unit,
+                               int64_t outer, rabbet_cuda_move_t* move) {
+  enum { LOG_THREADS = 8 };
+  int64_t of = WIDE / unit;
+  if (unit == 1 || unit == WIDE ||
+      !tiles_fit_words(tiles, tiles->a, tiles->source_b, tiles->source, of) ||
+      !tiles_fit_words(tiles, tiles->b, tiles->target_a, tiles->target, of))
+    return;
+  move->squares = *tiles;
+  tiles_shape(&move->squares, LOG_THREADS, of, outer, &move->square_blocks);
 }
 
 // The last axis, contiguous in the target, and one that is contiguous in the
@@ -272,13 +295,10 @@ static void move_find_tiles(const rabbet_strided_t* strided,
     count *= strided->extent[i];
   }
   move->tile_log = move_log(unit, RABBET_CUDA_TILE_SIZES - 1);
-  tiles_shape(tiles, logs[move->tile_log]);
-  if (!__builtin_mul_overflow(count, tiles->tiles_a.divisor, &count) &&
-      !__builtin_mul_overflow(count, tiles->tiles_b.divisor, &count) &&
-      count <= INT32_MAX) {
-    move->kind = RABBET_CUDA_MOVE_TILES;
-    move->tile_blocks = (unsigned)count;
-  }
+  if (!tiles_shape(tiles, logs[move->tile_log], 1, count, &move->tile_blocks))
+    return;
+  move->kind = RABBET_CUDA_MOVE_TILES;
+  tiles_find_squares(tiles, unit, count, move);
   int64_t word = unit < 4 ? 4 / unit : 1;
   if (tiles_fit_words(tiles, tiles->a, tiles->source_b, tiles->source, word) &&
       1 << tiles->log_a >= word)
@@ -313,6 +333,18 @@ void rabbet_cuda_move_strided(const rabbet_cuda_mover_t* mover,
 
 // ---- Launching -------------------------------------------------------------
 
+static rabbet_status_t move_squares(const rabbet_cuda_mover_t* mover,
+                                    const rabbet_cuda_move_t* move,
+                                    const void* source, void* target,
+                                    void* stream) {
+  void* parameters[] = {&source, &target, (void*)&move->squares};
+  const rabbet_cuda_launch_t launch = {
+      .function = mover->squares[move->tile_log],
+      .grid = {move->square_blocks, 1, 1},
+      .block = {RABBET_CUDA_THREADS, 1, 1}};
+  return rabbet_cuda_launch(mover->device, &launch, parameters, stream);
+}
+
 static rabbet_status_t move_tiles(const rabbet_cuda_mover_t* mover,
                                   const rabbet_cuda_move_t* move,
                                   const void* source, void* target,
@@ -340,6 +372,8 @@ rabbet_status_t rabbet_cuda_move_enqueue(const rabbet_cuda_mover_t* mover,
         ((CUdeviceptr)(uintptr_t)target, (CUdeviceptr)(uintptr_t)source,
          (size_t)move->bytes, (CUstream)stream));
   }
+  if (move->square_blocks > 0 && both % WIDE == 0)
+    return move_squares(mover, move, source, target, stream);
   if (move->kind == RABBET_CUDA_MOVE_TILES &&
       both % ((uintptr_t)1 << move->tile_log) == 0)
     return move_tiles(mover, move, source, target, stream);

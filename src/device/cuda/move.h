@@ -17,7 +17,8 @@ typedef struct rabbet_cuda_mover_t {
   int64_t size;  // bytes of an element
   // For small tensors and for all.
   CUfunction narrow[2], wide[2];
-  CUfunction tiles[RABBET_CUDA_TILE_SIZES];  // of 1 << i bytes; or NULL
+  // Transposes of units of 1 << i bytes; or NULL.
+  CUfunction tiles[RABBET_CUDA_TILE_SIZES], squares[RABBET_CUDA_TILE_SIZES];
 } rabbet_cuda_mover_t;
 
 // Adds the program to the kernel. UNSUPPORTED for types without whole bytes.
@@ -58,6 +59,9 @@ typedef struct rabbet_cuda_move_t {
   int32_t tile_wide;
   unsigned tile_blocks;
   tiles_t tiles;
+  // The same by squares, where addresses allow; 0 blocks: extents do not.
+  unsigned square_blocks;
+  tiles_t squares;
 } rabbet_cuda_move_t;
 
 // `source_count`: elements of the source, which is dense.

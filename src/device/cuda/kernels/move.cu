@@ -197,6 +197,35 @@ __device__ __forceinline__ void store_tile(E* target, int64_t stride,
   }
 }
 
+// Where a block's tile begins, and how much of the axes lies from there on, at
+// most a tile's: 1 << log units of `of` elements.
+struct tile_place_t {
+  int64_t source, target;
+  int32_t left_a, left_b;
+};
+__device__ __forceinline__ tile_place_t find_tile(const tiles_t& tiles,
+                                                  int log_a, int log_b,
+                                                  int32_t of) {
+  int32_t rest = divide((int32_t)blockIdx.x, tiles.tiles_a);
+  int32_t a = (int32_t)blockIdx.x - rest * (int32_t)tiles.tiles_a.divisor;
+  int32_t outer = divide(rest, tiles.tiles_b);
+  int32_t b = rest - outer * (int32_t)tiles.tiles_b.divisor;
+  int32_t most_a = of << log_a, most_b = of << log_b;
+  int64_t a0 = (int64_t)a * most_a, b0 = (int64_t)b * most_b;
+  tile_place_t place = {a0 + b0 * tiles.source_b, b0 + a0 * tiles.target_a,
+                        most_a, most_b};
+  if (tiles.a - a0 < most_a) place.left_a = (int32_t)(tiles.a - a0);
+  if (tiles.b - b0 < most_b) place.left_b = (int32_t)(tiles.b - b0);
+  for (int i = 0; i < tiles.rank; ++i) {
+    rest = divide(outer, tiles.extent[i]);
+    int32_t at = outer - rest * (int32_t)tiles.extent[i].divisor;
+    outer = rest;
+    place.source += at * tiles.source[i];
+    place.target += at * tiles.target[i];
+  }
+  return place;
+}
+
 // A block moves a tile through shared memory, so that both sides are touched in
 // the order in which they lie in memory.
 template <int BYTES, int LOG>
@@ -209,24 +238,9 @@ __device__ __forceinline__ void move_tile(
   enum { N = 1 << LOG, ITEMS = N / TILES_THREADS };
   enum { LOG_WORD = BYTES == 1 ? 2 : BYTES == 2 ? 1 : 0 };
   __shared__ E tile[2 * N];
-  int32_t rest = divide((int32_t)blockIdx.x, tiles.tiles_a);
-  int32_t a = (int32_t)blockIdx.x - rest * (int32_t)tiles.tiles_a.divisor;
-  int32_t outer = divide(rest, tiles.tiles_b);
-  int32_t b = rest - outer * (int32_t)tiles.tiles_b.divisor;
-  int64_t a0 = (int64_t)a << tiles.log_a, b0 = (int64_t)b << tiles.log_b;
-  source += a0 + b0 * tiles.source_b;
-  target += b0 + a0 * tiles.target_a;
-  for (int i = 0; i < tiles.rank; ++i) {
-    rest = divide(outer, tiles.extent[i]);
-    int32_t at = outer - rest * (int32_t)tiles.extent[i].divisor;
-    outer = rest;
-    source += at * tiles.source[i];
-    target += at * tiles.target[i];
-  }
-  int64_t left_a = tiles.a - a0, left_b = tiles.b - b0;
-  int32_t most_a = 1 << tiles.log_a, most_b = 1 << tiles.log_b;
-  if (left_a < most_a) most_a = (int32_t)left_a;
-  if (left_b < most_b) most_b = (int32_t)left_b;
+  tile_place_t place = find_tile(tiles, tiles.log_a, tiles.log_b, 1);
+  source += place.source, target += place.target;
+  int32_t most_a = place.left_a, most_b = place.left_b;
   if (LOG_WORD > 0 && wide & TILES_WIDE_IN) {
     load_tile<E, wide_t, (ITEMS >> LOG_WORD), LOG_WORD>(
         source, tiles.source_b, most_b, most_a, tiles.log_a, tiles.pitch, tile);
@@ -262,3 +276,94 @@ MOVE_TILES(move_tiles_4, 4, 10)
 #endif
 MOVE_TILES(move_tiles_8, 8, 10)
 MOVE_TILES(move_tiles_16, 16, 9)
+
+// ---- Transposes of whole squares
+
+// Where 16 bytes hold elements of both axes, a thread takes a square of them,
+// turns it over in its registers and leaves its rows in shared memory, from
+// which they are stored in the order of the target.
+template <int BYTES>
+__device__ __forceinline__ void turn(words_t (&rows)[16 / BYTES]);
+template <>
+__device__ __forceinline__ void turn<8>(words_t (&rows)[2]) {
+  uint32_t a = rows[0].w[2], b = rows[0].w[3];
+  rows[0].w[2] = rows[1].w[0], rows[0].w[3] = rows[1].w[1];
+  rows[1].w[0] = a, rows[1].w[1] = b;
+}
+template <>
+__device__ __forceinline__ void turn<4>(words_t (&rows)[4]) {
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+#pragma unroll
+    for (int k = 0; k < i; ++k) {
+      uint32_t word = rows[i].w[k];
+      rows[i].w[k] = rows[k].w[i];
+      rows[k].w[i] = word;
+    }
+  }
+}
+template <>
+__device__ __forceinline__ void turn<2>(words_t (&rows)[8]) {
+  words_t turned[8];
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+#pragma unroll
+    for (int k = 0; k < 4; ++k) {
+      uint32_t low = rows[2 * k].w[i], high = rows[2 * k + 1].w[i];
+      turned[2 * i].w[k] = __byte_perm(low, high, 0x5410);
+      turned[2 * i + 1].w[k] = __byte_perm(low, high, 0x7632);
+    }
+  }
+#pragma unroll
+  for (int i = 0; i < 8; ++i) rows[i] = turned[i];
+}
+
+// Log_a and log_b: of the threads along the axes.
+template <int BYTES>
+__device__ __forceinline__ void move_squares(
+    const typename element<BYTES>::type* source,
+    typename element<BYTES>::type* target, const tiles_t& tiles) {
+  enum { N = 16 / BYTES };
+  __shared__ words_t rows[TILES_THREADS * N];
+  tile_place_t place = find_tile(tiles, tiles.log_a, tiles.log_b, N);
+  source += place.source, target += place.target;
+  // Threads that meet the same bank write to different columns.
+  int32_t ta = (int32_t)threadIdx.x & ((1 << tiles.log_a) - 1);
+  int32_t tb = (int32_t)threadIdx.x >> tiles.log_a;
+  int32_t mask = (1 << tiles.log_b) - 1, flip = mask & 7;
+  words_t square[N];
+  if (ta * N < place.left_a && tb * N < place.left_b) {
+#pragma unroll
+    for (int i = 0; i < N; ++i)
+      square[i] = *(const words_t*)(source + (tb * N + i) * tiles.source_b +
+                                    ta * N);
+    turn<BYTES>(square);
+#pragma unroll
+    for (int i = 0; i < N; ++i)
+      rows[((ta * N + i) << tiles.log_b) + (tb ^ (ta & flip))] = square[i];
+  }
+  __syncthreads();
+#pragma unroll
+  for (int i = 0; i < N; ++i) {
+    int32_t at = (int32_t)threadIdx.x + i * TILES_THREADS;
+    int32_t row = at >> tiles.log_b, column = at & mask;
+    if (row < place.left_a && column * N < place.left_b)
+      *(words_t*)(target + row * tiles.target_a + column * N) =
+          rows[(row << tiles.log_b) + (column ^ (row / N & flip))];
+  }
+}
+
+#define MOVE_SQUARES(bytes)                                             \
+  extern "C" __global__ void __launch_bounds__(256)                     \
+      move_squares_##bytes(const element<bytes>::type* source,          \
+                           element<bytes>::type* target,                \
+                           const __grid_constant__ tiles_t tiles) {     \
+    move_squares<bytes>(source, target, tiles);                         \
+  }
+#if SIZE <= 2
+MOVE_SQUARES(2)
+#endif
+#if SIZE <= 4
+MOVE_SQUARES(4)
+#endif
+MOVE_SQUARES(8)
