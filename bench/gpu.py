@@ -142,19 +142,21 @@ def _rabbet_specs(prepared: Prepared, options: Options) -> list[Spec]:
     ]
 
 
-def _again(prepared: Prepared, options: Options) -> float | str:
-    """Seconds of a second build, with the timing cache of the first, or what failed."""
-    given = prepared.given()
-    given["timing_cache"] = prepared.kept(".timing")
-    peer = peers.GPU_MODELS[0]
-    spec = options.spec("rabbet, timing cache", peer.factory, 1, given)
+LOADED = "bench.peers.rabbet_loaded:Loaded"
+
+
+def _told(
+    prepared: Prepared, options: Options, name: str, factory: str, **given: str
+) -> dict[str, Any] | str:
+    """What a contestant tells that is not timed, or what failed."""
+    arguments = {**prepared.given(), **given}
     try:
-        worker = Worker(spec, options.scratch)
-        seconds = worker.facts()["build_s"]
+        worker = Worker(options.spec(name, factory, 1, arguments), options.scratch)
+        facts = worker.facts()
         worker.stop()
     except ContestantError as error:
         return str(error)
-    return float(seconds)
+    return facts
 
 
 # ---- Sections ----
@@ -176,8 +178,9 @@ class Report:
         )  # fmt: skip
         self.builds.note(
             "GPU: for Rabbet all that is gone from the device's memory after the "
-            "context was made (weights, code, libraries' handles, the recording), for "
-            "torch what its allocator held at most; host: resident size"
+            "context was made (weights, code, libraries, the recording), for "
+            "torch what its allocator held at most. host: resident size; Rabbet's of a "
+            "process that loaded the plan, torch's of one that compiled the model"
         )
         self.bounds = Section(
             "GPU: what bounds Rabbet",
@@ -187,8 +190,8 @@ class Report:
         )  # fmt: skip
         self.bounds.note(
             "bytes of every layer's inputs, weights and outputs, as if nothing stayed "
-            "in the L2 cache, at 4.28 TB/s; products and convolutions at 495 (TF32) and "
-            "989 (FP16) TFLOP/s; a launch in a graph at 1 us, and 8 us for launching "
+            "in the L2 cache, at 4.28 TB/s; products and convolutions at 495 TFLOP/s "
+            "(TF32) and 989 (FP16); a launch in a graph at 1 us, and 8 us for launching "
             "and waiting. Percentages: of a call"
         )
 
@@ -213,11 +216,13 @@ class Report:
         kept = {"model": case.model, "batch": case.batch, "precision": case.precision}
         self.times.data.append(record(medians, starts, **kept, absent=field_.absent))
 
-    def build(self, case: Case, facts: Mapping[str, Any], again: Any) -> None:
-        if isinstance(again, str):
-            self.builds.note(f"{case.name}: {again}")
-        first = facts.get("rabbet, launches", {})
-        own, other = facts.get(peers.RABBET, {}), facts.get("own graph", {})
+    def build(self, case: Case, facts: dict[str, Any]) -> None:
+        for name, told in list(facts.items()):
+            if isinstance(told, str):
+                self.builds.note(f"{case.name}: {told}")
+                del facts[name]
+        first, again = facts.get("rabbet, launches", {}), facts.get("again", {})
+        own, other = facts.get("loaded", {}), facts.get("own graph", {})
 
         def number(values: Mapping[str, Any], key: str, unit: float, text: str) -> str:
             return format(values[key] / unit, text) if key in values else "-"
@@ -225,8 +230,8 @@ class Report:
         self.builds.rows.append(
             [case.model, case.precision, str(case.batch),
              number(first, "build_s", 1, ".1f"),
-             f"{again:.1f}" if isinstance(again, float) else "-",
-             number(own, "load_s", 1, ".2f"), number(own, "plan_bytes", MIB, ".1f"),
+             number(again, "build_s", 1, ".1f"),
+             number(own, "load_s", 1, ".2f"), number(first, "plan_bytes", MIB, ".1f"),
              number(own, "device_bytes", MIB, ".0f"),
              number(other, "reserved_bytes", MIB, ".0f"),
              number(own, "resident_bytes", MIB, ".0f"),
@@ -238,7 +243,7 @@ class Report:
         }
         self.builds.data.append(
             {"model": case.model, "batch": case.batch, "precision": case.precision,
-             "facts": kept, "build_again": again}
+             "facts": kept}
         )  # fmt: skip
 
     def bound(self, case: Case, layers: str, seconds: float) -> None:
@@ -291,11 +296,16 @@ def _one(
     for name, worker in others.workers.items():
         torch_field.workers.pop(f"{name}, {case.name}")
         worker.stop()
-    again: Any = None
-    if case.batch == 1 and "rabbet, launches" in facts:
-        again = _again(prepared, options)
+    if "rabbet, launches" in facts:
+        plan, cache = prepared.kept(".plan"), prepared.kept(".timing")
+        facts["loaded"] = _told(prepared, options, "rabbet loaded", LOADED, plan=plan)
+        if case.batch == 1:
+            factory = peers.GPU_MODELS[0].factory
+            facts["again"] = _told(
+                prepared, options, "rabbet, timing cache", factory, timing_cache=cache
+            )
     if facts:
-        report.build(case, facts, again)
+        report.build(case, facts)
     if peers.RABBET in facts and medians.get(peers.RABBET):
         seconds = statistics.median(medians[peers.RABBET])
         report.bound(case, facts[peers.RABBET]["layers"], seconds)

@@ -3,6 +3,9 @@ once, tensor maps, much shared memory."""
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -308,6 +311,93 @@ def test_a_map_that_the_driver_refuses() -> None:
     network.mark_output(network.add_plugin(call(plugin_id)(x)).get_output(0))
     with pytest.raises(trt.Error, match=r"cuTensorMapEncodeTiled|tensor map"):
         trt.compile(network, device="cuda")(random(4, 7))
+
+
+# ---- What the driver is told, on the stand-in ----
+
+stand_in = pytest.mark.skipif(
+    not cuda_driver.is_stand_in(), reason="what a driver keeps cannot be read"
+)
+
+WORDS = """
+struct Map { unsigned long long words[16]; };
+extern "C" __global__ void words(Map map, long long* y) {
+  if (threadIdx.x < 16) y[threadIdx.x] = map.words[threadIdx.x];
+}
+"""
+
+
+@stand_in
+def test_what_a_tensor_map_is_made_of() -> None:
+    """The stand-in's maps are the numbers that they are made from."""
+    plugin_id = new_id("words")
+    code = cuda_driver.compile_code(WORDS)
+
+    @trtp.register(plugin_id)
+    def describe(x: trtp.TensorDesc) -> trtp.TensorDesc:
+        return trtp.from_shape_expr((16,), trt.int64)
+
+    @trtp.aot_impl(plugin_id)
+    def kernels(x, outputs):
+        launch = trtp.KernelLaunchParams(grid_x=1, block_x=32)
+        return trtp.Kernel(
+            "words", code, launch, [trtp.TensorMap(x, (4, 2, 1)), outputs[0]]
+        )
+
+    network = trt.Builder().create_network()
+    x = network.add_input("x", trt.float16, (-1, 6, 8))
+    network.mark_output(network.add_plugin(call(plugin_id)(x)).get_output(0))
+    shapes = {"x": ((1, 6, 8), (3, 6, 8), (9, 6, 8))}
+    model = trt.compile(network, device="cuda", shapes=shapes)
+    for rows in (2, 5):
+        found = model(np.zeros((rows, 6, 8), np.float16))
+        address, kind, *numbers = found.tolist()
+        assert address % 16 == 0
+        assert kind == 6 << 32 | 3  # FP16, of three dimensions
+        assert numbers[:5] == [8, 6, rows, 0, 0]
+        assert numbers[5:10] == [16, 96, 0, 0, 0]
+        assert numbers[10:12] == [2 << 32 | 4, 1]
+
+
+LAUNCH = """
+from tests.gpu import cuda_driver
+from tests.gpu.test_ready import compiled, one_kernel
+import numpy as np
+import rabbet.plugin as trtp
+
+code = cuda_driver.compile_code(
+    'extern "C" __global__ void twice(const float* x, int n, float* y) {'
+    "  int i = blockIdx.x * blockDim.x + threadIdx.x;"
+    "  if (i < n) y[i] = 2 * x[i]; }"
+)
+
+def make(x, y):
+    count = x.shape_expr.numel()
+    launch = trtp.KernelLaunchParams(grid_x=2 * trtp.cdiv(count, 64), block_x=32)
+    return trtp.Kernel("twice", code, launch, [x, count, y], cluster=(2, 1, 1),
+                       cooperative=True)
+
+with cuda_driver.session():
+    model = compiled(one_kernel(make, "twice"))
+    x = np.ones((5, 8), np.float32)
+    assert (model(x) == 2).all()
+    del model
+"""
+
+
+@stand_in
+def test_attributes_of_a_launch(tmp_path: Path) -> None:
+    log = tmp_path / "calls.log"
+    subprocess.run(
+        [sys.executable, "-c", LAUNCH],
+        check=True,
+        env={**os.environ, "RABBET_STAND_IN_LOG": os.fspath(log)},
+    )
+    launches = [x for x in log.read_text().splitlines() if "cuLaunchKernelEx" in x]
+    assert launches
+    for line in launches:
+        assert "twice" in line
+        assert "cooperative 1, cluster 2 1 1" in line
 
 
 # ---- Much shared memory ----
