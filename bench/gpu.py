@@ -191,7 +191,7 @@ class Report:
         self.bounds.note(
             "bytes of every layer's inputs, weights and outputs, as if nothing stayed "
             "in the L2 cache, at 4.28 TB/s; products and convolutions at 495 TFLOP/s "
-            "(TF32) and 989 (FP16); a launch in a graph at 1 us, and 8 us for launching "
+            "(TF32) and 989 (FP16); a launch in a graph at 1 us, 8 us for launching "
             "and waiting. Percentages: of a call"
         )
 
