@@ -362,7 +362,7 @@ class Builder(Managed):
 
     error_recorder: IErrorRecorder | None = None
     platform_has_fast_fp16 = Fixed(True, "Tuning takes FP16 where it is faster.")
-    platform_has_fast_int8 = Fixed(False, "No device here computes INT8.")
+    platform_has_fast_int8 = Fixed(True, "Tuning takes INT8 where it is faster.")
     platform_has_tf32 = Fixed(False, "No device here computes TF32.")
     num_DLA_cores = Fixed(0, "There are none.")
     max_DLA_batch_size = Fixed(0, "There are no DLA cores.")

@@ -68,7 +68,7 @@ static const struct {
     {"shapes", rabbet_pass_shapes}, {"fold", rabbet_pass_fold},
     {"shapes", rabbet_pass_shapes}, {"simplify", rabbet_pass_simplify},
     {"share", rabbet_pass_share},   {"simplify", rabbet_pass_simplify},
-    {"fold", rabbet_pass_fold},
+    {"fold", rabbet_pass_fold},     {"quantize", rabbet_pass_quantize},
 };
 
 static rabbet_status_t build_simplify(rabbet_build_t* build) {

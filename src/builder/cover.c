@@ -139,6 +139,25 @@ static void cover_prologues(coverer_t* c) {
   }
 }
 
+// The nodes that make the factors of a quantized product join c->inside, and
+// those that dequantize what is added to its result.
+static bool cover_take_factors(coverer_t* c, size_t product, bool operands) {
+  rabbet_ir_node_t* makers[2];
+  if (!rabbet_fuse_factors(&c->build->ir, cover_node(c, product), makers))
+    return false;
+  for (size_t i = 0; i < 2; ++i) {
+    int32_t local = c->locals[makers[i]->index];
+    if (local < 0 || c->groups[local] != NO_GROUP) return false;
+    c->inside[local] = true;
+  }
+  for (size_t i = 0; operands && i < c->count; ++i)
+    if (!c->inside[i] && c->groups[i] == NO_GROUP &&
+        rabbet_op_is(cover_node(c, i)->op, RABBET_OP_DEQUANTIZE) &&
+        cover_is_hidden(c, i, c->inside))
+      c->inside[i] = true;
+  return true;
+}
+
 // What is left: regions of point-wise nodes of at most `limit`, others alone.
 static void cover_rest(coverer_t* c, size_t limit) {
   for (size_t i = c->count; i-- > 0;) {
@@ -159,6 +178,7 @@ typedef struct recipe_t {
   bool prologues;
   size_t limit;    // nodes of a point-wise group
   bool attention;  // goes before all else
+  bool quantized;  // products take what dequantizes their factors
 } recipe_t;
 
 static rabbet_status_t cover_unit(coverer_t* c, size_t last, bool* supported,
@@ -187,6 +207,15 @@ static bool cover_is_known(const coverer_t* c, const rabbet_cover_t* cover) {
   return false;
 }
 
+// A node of whose result the constant is known is never run alone.
+static bool cover_is_idle(const coverer_t* c, size_t last) {
+  const rabbet_ir_node_t* node = cover_node(c, last);
+  size_t count = 0;
+  for (size_t i = 0; i < c->count; ++i)
+    count += c->groups[i] == c->groups[last];
+  return count == 1 && rabbet_ir_output(&c->build->ir, node, 0)->constant;
+}
+
 // Adds the cover that the groups describe, if the device offers all of it.
 static rabbet_status_t cover_add(coverer_t* c, bool* out_supported) {
   rabbet_cover_t cover = {0};
@@ -195,7 +224,7 @@ static rabbet_status_t cover_add(coverer_t* c, bool* out_supported) {
       (void**)&cover.units));
   *out_supported = true;
   for (size_t i = 0; i < c->count && *out_supported; ++i)
-    if (cover_is_last(c, i))
+    if (cover_is_last(c, i) && !cover_is_idle(c, i))
       RABBET_RETURN_IF_ERROR(
           cover_unit(c, i, out_supported, &cover.units[cover.unit_count++]));
   if (!*out_supported || cover_is_known(c, &cover)) return rabbet_ok();
@@ -256,6 +285,38 @@ static rabbet_status_t cover_attention(coverer_t* c) {
   return rabbet_ok();
 }
 
+// A quantized product with the most of its epilogue that the device offers.
+static rabbet_status_t cover_quantized_product(coverer_t* c, size_t product,
+                                               bool* out_taken) {
+  *out_taken = false;
+  int most = cover_grow(c, product, COVER_MAX_LEVELS);
+  for (int wish = most; wish >= 0 && !*out_taken; --wish) {
+    for (int operands = 1; operands >= 0 && !*out_taken; --operands) {
+      cover_grow(c, product, wish);
+      if (!cover_take_factors(c, product, operands)) return rabbet_ok();
+      RABBET_RETURN_IF_ERROR(cover_group_supported(c, out_taken));
+    }
+  }
+  if (*out_taken) cover_assign(c, c->inside);
+  return rabbet_ok();
+}
+
+static rabbet_status_t cover_quantized(coverer_t* c) {
+  bool taken = false;
+  for (size_t i = 0; i < c->count; ++i)
+    if (c->groups[i] == NO_GROUP)
+      RABBET_RETURN_IF_ERROR(cover_quantized_product(c, i, &taken));
+  return rabbet_ok();
+}
+
+static bool cover_has_quantized(const coverer_t* c) {
+  rabbet_ir_node_t* makers[2];
+  for (size_t i = 0; i < c->count; ++i)
+    if (rabbet_fuse_factors(&c->build->ir, cover_node(c, i), makers))
+      return true;
+  return false;
+}
+
 static bool cover_has_attention(const coverer_t* c) {
   rabbet_ir_node_t* nodes[RABBET_FUSE_ATTENTION_MAX];
   for (size_t i = 0; i < c->count; ++i)
@@ -272,6 +333,7 @@ static rabbet_status_t cover_follow(coverer_t* c, const recipe_t* recipe,
   c->group_count = 0;
   *out_level = 0;
   if (recipe->attention) RABBET_RETURN_IF_ERROR(cover_attention(c));
+  if (recipe->quantized) RABBET_RETURN_IF_ERROR(cover_quantized(c));
   if (recipe->owner >= 0)
     RABBET_RETURN_IF_ERROR(cover_take_epilogue(c, (size_t)recipe->owner,
                                                recipe->level, out_level));
@@ -312,13 +374,20 @@ static rabbet_status_t cover_owners(coverer_t* c, bool prologues) {
   for (size_t i = 0; i < c->count; ++i) {
     if ((c->kinds[i] & RABBET_FUSE_EPILOGUE) == 0) continue;
     int level = 0;
-    RABBET_RETURN_IF_ERROR(cover_try(
-        c, (recipe_t){(int32_t)i, COVER_MAX_LEVELS, true, prologues, 0, false},
-        &level));
+    RABBET_RETURN_IF_ERROR(cover_try(c,
+                                     (recipe_t){.owner = (int32_t)i,
+                                                .level = COVER_MAX_LEVELS,
+                                                .others = true,
+                                                .prologues = prologues},
+                                     &level));
     while (c->build->level >= 4 && level > 1) {
       int wish = level - 1;
-      RABBET_RETURN_IF_ERROR(cover_try(
-          c, (recipe_t){(int32_t)i, wish, true, prologues, 0, false}, &level));
+      RABBET_RETURN_IF_ERROR(cover_try(c,
+                                       (recipe_t){.owner = (int32_t)i,
+                                                  .level = wish,
+                                                  .others = true,
+                                                  .prologues = prologues},
+                                       &level));
     }
   }
   return rabbet_ok();
@@ -333,19 +402,24 @@ static rabbet_status_t cover_recipes(coverer_t* c) {
         (recipe_t){
             .owner = -1, .others = true, .prologues = true, .attention = true},
         &level));
+  if (cover_has_quantized(c))
+    RABBET_RETURN_IF_ERROR(cover_try(
+        c,
+        (recipe_t){
+            .owner = -1, .others = true, .prologues = true, .quantized = true},
+        &level));
   RABBET_RETURN_IF_ERROR(cover_owners(c, false));
   if (prologues) {
     RABBET_RETURN_IF_ERROR(cover_owners(c, true));
     RABBET_RETURN_IF_ERROR(
-        cover_try(c, (recipe_t){-1, 0, false, true, 0, false}, &level));
+        cover_try(c, (recipe_t){.owner = -1, .prologues = true}, &level));
   }
   // Little effort takes the fused way without asking.
   if (c->covers.count > 0 && c->build->level <= 1) return rabbet_ok();
-  RABBET_RETURN_IF_ERROR(
-      cover_try(c, (recipe_t){-1, 0, false, false, 0, false}, &level));
+  RABBET_RETURN_IF_ERROR(cover_try(c, (recipe_t){.owner = -1}, &level));
   bool supported = false;
   if (c->covers.count > 0 && c->build->level < 5) return rabbet_ok();
-  return cover_follow(c, &(recipe_t){-1, 0, false, false, 1, false}, &level,
+  return cover_follow(c, &(recipe_t){.owner = -1, .limit = 1}, &level,
                       &supported);
 }
 

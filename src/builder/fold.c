@@ -50,7 +50,7 @@ static bool fold_shapes_known(const rabbet_ir_t* ir,
 static rabbet_status_t fold_evaluate(rabbet_build_t* build,
                                      rabbet_ir_node_t* node,
                                      rabbet_op_eval_t* eval,
-                                     rabbet_view_t* outputs) {
+                                     rabbet_view_t* outputs, bool keep) {
   rabbet_ir_t* ir = &build->ir;
   for (size_t i = 0; i < node->output_count; ++i) {
     size_t bytes = 0;
@@ -61,7 +61,7 @@ static rabbet_status_t fold_evaluate(rabbet_build_t* build,
   }
   RABBET_RETURN_IF_ERROR(RABBET_ANNOTATE(node->op->reference(eval),
                                          "evaluating layer '%s'", node->name));
-  rabbet_ir_kill(ir, node);
+  if (!keep) rabbet_ir_kill(ir, node);
   for (size_t i = 0; i < node->output_count; ++i) {
     rabbet_ir_value_t* value = rabbet_ir_output(ir, node, i);
     value->constant = outputs[i].data;
@@ -71,8 +71,9 @@ static rabbet_status_t fold_evaluate(rabbet_build_t* build,
   return rabbet_ok();
 }
 
-static rabbet_status_t fold_node(rabbet_build_t* build,
-                                 rabbet_ir_node_t* node) {
+// `keep`: the node stays, for kernels that take it in.
+static rabbet_status_t fold_node(rabbet_build_t* build, rabbet_ir_node_t* node,
+                                 bool keep) {
   rabbet_ir_t* ir = &build->ir;
   rabbet_view_t *inputs = NULL, *outputs = NULL;
   RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
@@ -86,7 +87,10 @@ static rabbet_status_t fold_node(rabbet_build_t* build,
   for (size_t i = 0; i < node->output_count; ++i)
     RABBET_RETURN_IF_ERROR(
         fold_view(ir, rabbet_ir_output(ir, node, i), &outputs[i], &bytes_out));
-  if (bytes_out > FOLD_SMALL && bytes_out / 2 > bytes_in) return rabbet_ok();
+  // Weights in 8 bits are as good as those in 32.
+  if (bytes_out > FOLD_SMALL && bytes_out / 2 > bytes_in &&
+      !rabbet_op_is(node->op, RABBET_OP_DEQUANTIZE))
+    return rabbet_ok();
   rabbet_op_eval_t eval = {.op = node->op,
                            .allocator = build->allocator,
                            .attrs = node->attrs,
@@ -95,7 +99,7 @@ static rabbet_status_t fold_node(rabbet_build_t* build,
                            .input_count = node->input_count,
                            .outputs = outputs,
                            .output_count = node->output_count};
-  return fold_evaluate(build, node, &eval, outputs);
+  return fold_evaluate(build, node, &eval, outputs, keep);
 }
 
 // ---- Symbols whose values became known --------------------------------------
@@ -166,9 +170,35 @@ rabbet_status_t rabbet_pass_fold(rabbet_build_t* build) {
   rabbet_ir_t* ir = &build->ir;
   for (size_t i = 0; i < ir->nodes.count; ++i) {
     rabbet_ir_node_t* node = ir->nodes.data[i];
-    if (fold_is_constant(ir, node) && fold_shapes_known(ir, node))
-      RABBET_RETURN_IF_ERROR(fold_node(build, node));
+    if (fold_is_constant(ir, node) && fold_shapes_known(ir, node) &&
+        !rabbet_ir_is_factor(ir, node))
+      RABBET_RETURN_IF_ERROR(fold_node(build, node, false));
   }
   RABBET_RETURN_IF_ERROR(fold_substitute(build));
+  return rabbet_ir_sweep(ir);
+}
+
+// A product takes the node in that it alone reads, as its second factor.
+static bool fold_is_taken(const rabbet_ir_t* ir, const rabbet_ir_node_t* node) {
+  if (rabbet_ir_output(ir, node, 0)->uses != 1) return false;
+  for (size_t i = (size_t)node->index + 1; i < ir->nodes.count; ++i) {
+    const rabbet_ir_node_t* reader = ir->nodes.data[i];
+    if (rabbet_ir_is_quantized(ir, reader) &&
+        reader->inputs[1] == node->outputs[0])
+      return true;
+  }
+  return false;
+}
+
+rabbet_status_t rabbet_fold_factors(rabbet_build_t* build) {
+  rabbet_ir_t* ir = &build->ir;
+  for (size_t i = 0; i < ir->nodes.count; ++i) {
+    rabbet_ir_node_t* node = ir->nodes.data[i];
+    if (rabbet_op_is(node->op, RABBET_OP_DEQUANTIZE) &&
+        fold_is_constant(ir, node) && fold_shapes_known(ir, node))
+      RABBET_RETURN_IF_ERROR(fold_node(build, node, fold_is_taken(ir, node)));
+    else if (fold_is_constant(ir, node) && fold_shapes_known(ir, node))
+      RABBET_RETURN_IF_ERROR(fold_node(build, node, false));
+  }
   return rabbet_ir_sweep(ir);
 }

@@ -154,6 +154,21 @@ size_t rabbet_fuse_attention(
              : count;
 }
 
+// ---- Quantized products -----------------------------------------------------
+
+bool rabbet_fuse_factors(const rabbet_ir_t* ir, const rabbet_ir_node_t* node,
+                         rabbet_ir_node_t* out_makers[2]) {
+  if (rabbet_fuse_kind(ir, node) == 0 || !rabbet_ir_is_quantized(ir, node))
+    return false;
+  for (size_t i = 0; i < 2; ++i) {
+    out_makers[i] = rabbet_ir_dequantizer(ir, node, i);
+    if (rabbet_ir_output(ir, out_makers[i], 0)->uses != 1 ||
+        rabbet_fuse_is_exit(ir, out_makers[i]))
+      return false;
+  }
+  return out_makers[0] != out_makers[1];
+}
+
 // ---- The partition ----------------------------------------------------------
 
 typedef struct partition_t {
@@ -202,6 +217,8 @@ static void partition_tell(partition_t* p, const rabbet_ir_node_t* node) {
 static int32_t partition_region(const partition_t* p,
                                 const rabbet_ir_node_t* node) {
   int32_t region = p->readers[node->index];
+  // What is quantized is stored: its 8 bits are what readers want.
+  if (rabbet_op_is(node->op, RABBET_OP_QUANTIZE)) return -1;
   if (region < 0 || rabbet_fuse_is_exit(p->ir, node) ||
       !rabbet_fuse_same_shape(p->ir, node, p->ir->nodes.data[region]))
     return -1;
@@ -235,6 +252,10 @@ static void partition_node(partition_t* p, const rabbet_ir_node_t* node) {
     int32_t maker = partition_prologue(p, node);
     if (maker >= 0) partition_join(p, node->index, maker);
   }
+  rabbet_ir_node_t* factors[2];
+  if (rabbet_fuse_factors(p->ir, node, factors))
+    for (size_t i = 0; i < 2; ++i)
+      partition_join(p, node->index, factors[i]->index);
   partition_tell(p, node);
 }
 

@@ -35,6 +35,12 @@ RABBET_PRIVATE_API size_t rabbet_fuse_attention(
     const rabbet_ir_t* ir, rabbet_ir_node_t* last, bool shuffles,
     rabbet_ir_node_t* out_nodes[RABBET_FUSE_ATTENTION_MAX]);
 
+// Whether the node is a product of two tensors that are dequantized for it
+// alone; the nodes that do so.
+RABBET_PRIVATE_API bool rabbet_fuse_factors(const rabbet_ir_t* ir,
+                                            const rabbet_ir_node_t* node,
+                                            rabbet_ir_node_t* out_makers[2]);
+
 // A number for each node: nodes that may share a kernel have the same.
 RABBET_PRIVATE_API rabbet_status_t rabbet_fuse_partition(rabbet_build_t* build,
                                                          int32_t* ids);

@@ -187,6 +187,49 @@ static rabbet_tensor_t* random_node(net_t* net, unsigned* random, int number,
                                .attr_count = 1});
 }
 
+static rabbet_tensor_t* scaled(net_t* net, const char* name, const char* op,
+                               rabbet_tensor_t* x, double scale) {
+  return net_add(net, name,
+                 (net_layer_t){.op = op,
+                               .inputs = {x, net_scalar(net, 0, scale)},
+                               .input_count = 2});
+}
+
+static rabbet_tensor_t* quantized_conv(net_t* net, const char* name,
+                                       rabbet_tensor_t* x) {
+  char weights[16];
+  snprintf(weights, sizeof(weights), "w of %s", name);
+  rabbet_tensor_t* w =
+      scaled(net, weights, "dequantize",
+             net_weights(net, RABBET_DTYPE_INT8, DIMS(4, 4, 1, 1), NULL), 0.25);
+  return net_add(
+      net, name,
+      (net_layer_t){.op = "convolution", .inputs = {x, w}, .input_count = 2});
+}
+
+// A quantized product has what dequantizes its factors and quantizes its result
+// in its group; a tensor that several read is dequantized by each.
+static void quantized(void** state) {
+  (void)state;
+  net_t net = net_begin(0, rabbet_allocator_system());
+  rabbet_tensor_t* x =
+      net_input(&net, "x", RABBET_DTYPE_FLOAT, DIMS(1, 4, 3, 3));
+  rabbet_tensor_t* q = scaled(&net, "q", "quantize", x, 0.02);
+  rabbet_tensor_t* d = scaled(&net, "d", "dequantize", q, 0.02);
+  rabbet_tensor_t* a =
+      net_activation(&net, "r", "RELU", quantized_conv(&net, "a", d));
+  rabbet_tensor_t* qa = scaled(&net, "qa", "quantize", a, 0.03);
+  rabbet_tensor_t* da = scaled(&net, "da", "dequantize", qa, 0.03);
+  rabbet_tensor_t* sum =
+      net_binary(&net, "sum", "SUM", quantized_conv(&net, "b", da), d);
+  net_output(&net, scaled(&net, "qs", "quantize", sum, 0.05), "y");
+  // q, w + d + a + r + qa, w + da + b + d + sum + qs
+  EXPECT_STEPS(check_network(&net, 0, 0), 3);
+  check_network(&net, 3, 0);
+  check_network(&net, 5, 0);
+  net_end(&net);
+}
+
 static void random_graphs(void** state) {
   (void)state;
   for (unsigned seed = 1; seed <= 60; ++seed) {
@@ -209,7 +252,8 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(residual_block), cmocka_unit_test(long_chain),
       cmocka_unit_test(exits),          cmocka_unit_test(attention_scores),
-      cmocka_unit_test(attention),      cmocka_unit_test(random_graphs),
+      cmocka_unit_test(attention),      cmocka_unit_test(quantized),
+      cmocka_unit_test(random_graphs),
   };
   return cmocka_run_group_tests_name("fuse", tests, NULL, NULL);
 }

@@ -20,7 +20,8 @@ typedef struct rabbet_ir_value_t {
   const char* name;
   rabbet_dtype_t dtype;
   rabbet_shape_t shape;
-  const void* constant;         // row-major host data, or NULL
+  const void* constant;         // row-major host data, or NULL; a value that
+                                // has it may have a producer (quantize.c)
   const rabbet_expr_t* values;  // elements as expressions, or NULL: such a
                                 // value needs no producer
   size_t value_count;

@@ -14,6 +14,25 @@ RABBET_PRIVATE_API rabbet_status_t rabbet_pass_simplify(rabbet_build_t* build);
 // Keeps one of nodes that compute the same from the same.
 RABBET_PRIVATE_API rabbet_status_t rabbet_pass_share(rabbet_build_t* build);
 
+// Makes a node that dequantizes for each of its readers (quantize.c), and
+// evaluates those of constants.
+RABBET_PRIVATE_API rabbet_status_t rabbet_pass_quantize(rabbet_build_t* build);
+
+// ---- For rabbet_pass_quantize -----------------------------------------------
+
+// The node that dequantizes 8 bits for this input, and of which the user asked
+// nothing; else NULL.
+RABBET_PRIVATE_API rabbet_ir_node_t* rabbet_ir_dequantizer(
+    const rabbet_ir_t* ir, const rabbet_ir_node_t* node, size_t input);
+// Whether the node is a product of two dequantized tensors.
+RABBET_PRIVATE_API bool rabbet_ir_is_quantized(const rabbet_ir_t* ir,
+                                               const rabbet_ir_node_t* node);
+// Whether the node dequantizes a factor of such a product, or may yet.
+RABBET_PRIVATE_API bool rabbet_ir_is_factor(const rabbet_ir_t* ir,
+                                            const rabbet_ir_node_t* node);
+// Evaluates nodes that dequantize constants; those that a product reads stay.
+RABBET_PRIVATE_API rabbet_status_t rabbet_fold_factors(rabbet_build_t* build);
+
 // ---- Rules of rabbet_pass_simplify -----------------------------------------
 
 // Looks at one live node; sets *changed if it rewrote something.

@@ -265,7 +265,9 @@ rabbet_tensor_t* rabbet_onnx_layer(rabbet_onnx_node_t* node, const char* op,
                                    const rabbet_attr_t* attrs,
                                    size_t attr_count) {
   if (!rabbet_onnx_ok(node)) return NULL;
-  if (rabbet_onnx_can_fold(inputs, input_count)) {
+  const rabbet_op_t* known = rabbet_op_find(op);
+  bool late = known && (known->flags & RABBET_OP_FOLD_LATE) != 0;
+  if (!late && rabbet_onnx_can_fold(inputs, input_count)) {
     rabbet_tensor_t* folded = rabbet_onnx_fold_layer(
         node, op, inputs, input_count, attrs, attr_count);
     if (folded || !rabbet_onnx_ok(node)) return folded;

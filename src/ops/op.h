@@ -56,6 +56,9 @@ enum {
   // up an element, it is all zero bits.
   RABBET_OP_MOVES_DATA = 1 << 1,
   RABBET_OP_NO_FOLD = 1 << 2,  // never evaluated at build
+  // Of constants evaluated by the builder alone, once it knows who reads the
+  // result: what it is made of may be worth more.
+  RABBET_OP_FOLD_LATE = 1 << 3,
 };
 
 // ---- Inference -------------------------------------------------------------

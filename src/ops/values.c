@@ -41,7 +41,8 @@ static rabbet_status_t rabbet_op_new_data(const rabbet_op_infer_t* infer,
 // ---- Constants -------------------------------------------------------------
 
 static bool rabbet_op_all_constant(const rabbet_op_infer_t* infer) {
-  if (!infer->op->reference || infer->op->flags & RABBET_OP_NO_FOLD ||
+  if (!infer->op->reference ||
+      infer->op->flags & (RABBET_OP_NO_FOLD | RABBET_OP_FOLD_LATE) ||
       infer->input_count == 0) {
     return false;
   }

@@ -90,6 +90,13 @@ static const struct {
      "blends, and padding that oneDNN counts otherwise, by the reference"},
     {"cpu", "matrix_multiply_integers", CONFORMANCE_NOT_YET,
      "no product of integers but the reference"},
+    {"cpu", "quantized_convolution", CONFORMANCE_NEVER,
+     "processors without products of 8 bits; layers that oneDNN cannot fuse"},
+    {"cpu", "quantized_product", CONFORMANCE_NEVER, "the same"},
+    {"cuda", "quantized_convolution", CONFORMANCE_NOT_YET,
+     "convolutions are computed in floating types"},
+    {"cuda", "quantized_product", CONFORMANCE_NOT_YET,
+     "products are computed in floating types"},
     {"cpu", "convert", CONFORMANCE_NEVER,
      "some formats are none that its kernels work in"},
 };
@@ -120,7 +127,7 @@ static bool conformance_is_excepted(const char* kernel, const char* family) {
 
 static const conformance_family_t* const conformance_lists[] = {
     conformance_moves, conformance_rows, conformance_pointwise,
-    conformance_products};
+    conformance_products, conformance_quantized};
 
 typedef struct conformance_run_t {
   rabbet_device_t* device;

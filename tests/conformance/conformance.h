@@ -29,6 +29,7 @@ extern const conformance_family_t conformance_moves[];
 extern const conformance_family_t conformance_rows[];
 extern const conformance_family_t conformance_pointwise[];
 extern const conformance_family_t conformance_products[];
+extern const conformance_family_t conformance_quantized[];
 
 // What a device does not do by a kernel of its own.
 typedef enum conformance_lack_t {

@@ -505,7 +505,7 @@ static void kernel_compare_integer(kernel_case_t* c, int32_t value,
     int64_t found =
         rabbet_load_int64(v->dtype, data, kernel_place(v->format, &v->dims, i));
     int64_t wanted = rabbet_load_int64(v->dtype, c->reference[value], i);
-    if (found != wanted)
+    if (llabs(found - wanted) > c->units)
       fail_msg("%s: element %lld is %lld, expected %lld", c->trace,
                (long long)i, (long long)found, (long long)wanted);
   }

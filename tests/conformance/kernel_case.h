@@ -28,6 +28,8 @@ typedef struct kernel_case_t {
   uint32_t extra_dtypes;
   // Relative error allowed besides rounding to the type, of the largest value.
   double tolerance;
+  // By which whole numbers may differ.
+  int64_t units;
   uint32_t seed;
   double low, high;  // of random inputs
   // Every value is kept in its own type, and results must be equal bit for bit

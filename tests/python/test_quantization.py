@@ -154,3 +154,80 @@ def test_onnx_errors(attrs, message):
         [("x", np.float32, (2, 4))], ["y"], [("s", scale)])
     with pytest.raises(trt.Error, match=message):
         trt.compile(model, device="cpu")
+
+
+# ---- Models -----------------------------------------------------------------
+
+
+def small_model(size=12, channels=16):
+    """Convolutions with a residual, then a dense layer."""
+    rng = np.random.default_rng(3)
+
+    def weights(name, *shape):
+        scale = np.sqrt(2 / max(1, np.prod(shape[1:])))
+        return name, (rng.standard_normal(shape) * scale).astype(np.float32)
+
+    c = channels
+    nodes = [
+        helper.make_node("Conv", ["x", "w0", "b0"], ["c0"], pads=[1] * 4),
+        helper.make_node("Relu", ["c0"], ["r0"]),
+        helper.make_node("Conv", ["r0", "w1", "b1"], ["c1"], pads=[1] * 4),
+        helper.make_node("Add", ["c1", "r0"], ["a"]),
+        helper.make_node("Relu", ["a"], ["r1"]),
+        helper.make_node("GlobalAveragePool", ["r1"], ["p"]),
+        helper.make_node("Flatten", ["p"], ["f"]),
+        helper.make_node("Gemm", ["f", "w2", "b2"], ["y"], transB=1),
+    ]
+    return onnx_model(
+        nodes, [("x", np.float32, (1, 3, size, size))], ["y"],
+        [weights("w0", c, 3, 3, 3), weights("b0", c), weights("w1", c, c, 3, 3),
+         weights("b1", c), weights("w2", 10, c), weights("b2", 10)], opset=17)
+
+
+def quantized_model(folder, per_channel, activations):
+    quantization = pytest.importorskip("onnxruntime.quantization")
+    rng = np.random.default_rng(5)
+
+    class Samples(quantization.CalibrationDataReader):
+        left = [{"x": rng.standard_normal((1, 3, 12, 12)).astype(np.float32)}
+                for _ in range(4)]
+
+        def get_next(self):
+            return self.left.pop() if self.left else None
+
+    (folder / "float.onnx").write_bytes(small_model())
+    quantization.quantize_static(
+        folder / "float.onnx", folder / "int8.onnx", Samples(),
+        quant_format=quantization.QuantFormat.QDQ, per_channel=per_channel,
+        activation_type=getattr(quantization.QuantType, activations),
+        weight_type=quantization.QuantType.QInt8,
+        extra_options={"ActivationSymmetric": activations == "QInt8"})
+    return folder / "int8.onnx"
+
+
+@pytest.mark.parametrize("level", [0, 3])
+@pytest.mark.parametrize("activations", ["QInt8", "QUInt8"])
+@pytest.mark.parametrize("per_channel", [False, True], ids=["tensor", "channel"])
+def test_model(per_channel, activations, level, tmp_path):
+    path = quantized_model(tmp_path, per_channel, activations)
+    options = ort.SessionOptions()
+    options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
+    session = ort.InferenceSession(path, options, providers=["CPUExecutionProvider"])
+    model = trt.compile(path, device="cpu", optimization_level=level, threads=1)
+    scale = max(float(numpy_helper.to_array(i)) for i in onnx.load(path).graph.initializer
+                if i.name == "y_scale")
+    for seed in range(3):
+        x = np.random.default_rng(seed).standard_normal((1, 3, 12, 12))
+        x = x.astype(np.float32)
+        # Where a sum lies in the middle of two numbers, either may be taken.
+        np.testing.assert_allclose(
+            model(x), session.run(None, {"x": x})[0], atol=2.01 * scale)
+
+
+def test_flags_are_accepted():
+    config = trt.Builder(trt.Logger()).create_builder_config()
+    for flag in (trt.BuilderFlag.INT8, trt.BuilderFlag.FP8):
+        config.set_flag(flag)
+        assert config.get_flag(flag)
+        config.clear_flag(flag)
+        assert not config.get_flag(flag)

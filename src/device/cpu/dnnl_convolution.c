@@ -16,6 +16,8 @@ typedef struct rabbet_convolution_case_t {
   rabbet_format_t in, out;
   rabbet_dtype_t compute;
   int method;
+  const rabbet_quantized_t* quantized;  // `group` is its plain one; or NULL
+  float* scratch;                       // rabbet_dnnl_fused_quantize
 } rabbet_convolution_case_t;
 
 static bool rabbet_convolution_is_transposed(const rabbet_group_t* group) {
@@ -142,6 +144,8 @@ static rabbet_status_t rabbet_convolution_describe(
   spec->bias =
       rabbet_dnnl_layout(RABBET_DTYPE_FLOAT, RABBET_FORMAT_LINEAR, &maps);
   rabbet_convolution_operands(c, fused);
+  if (c->quantized)
+    rabbet_dnnl_fused_quantize(fused, c->quantized, c->scratch, out_fits);
   return rabbet_convolution_window(node, &c->dims[x], &c->dims[kernel],
                                    &c->dims[y], spec);
 }
@@ -153,6 +157,8 @@ typedef struct rabbet_convolution_offer_t {
   rabbet_candidate_sink_t sink;
   const rabbet_dims_t* dims;
   rabbet_type_format_t* tensors;  // scratch
+  const rabbet_quantized_t* quantized;
+  float* scratch;
 } rabbet_convolution_offer_t;
 
 static rabbet_status_t rabbet_convolution_offer_one(
@@ -161,20 +167,24 @@ static rabbet_status_t rabbet_convolution_offer_one(
   rabbet_dtype_t compute = method == METHOD_WINOGRAD
                                ? RABBET_DTYPE_FLOAT
                                : rabbet_dnnl_compute_type(dtype);
+  const rabbet_group_t* group = offer->propose->group;
   const rabbet_convolution_case_t c = {
-      .group = offer->propose->group,
+      .group = offer->quantized ? &offer->quantized->plain : group,
       .dims = offer->dims,
       .in = in,
       .out = out,
       .compute = compute,
       .method = method,
+      .quantized = offer->quantized,
+      .scratch = offer->scratch,
   };
   rabbet_dnnl_fused_t fused;
   bool fits = false;
   RABBET_RETURN_IF_ERROR(rabbet_convolution_describe(&c, &fused, &fits));
   if (!fits) return rabbet_ok();
-  rabbet_dnnl_fused_tensors(&fused, c.group, c.dims, dtype, in, out,
-                            offer->tensors);
+  rabbet_dnnl_fused_tensors(&fused, group, c.dims,
+                            offer->quantized ? RABBET_DTYPE_NONE : dtype, in,
+                            out, offer->tensors);
   int32_t tactic = method << RABBET_DNNL_TACTIC_METHOD_SHIFT;
   if (compute == RABBET_DTYPE_FLOAT) tactic |= RABBET_DNNL_TACTIC_FLOAT;
   return rabbet_dnnl_fused_propose(&fused,
@@ -206,25 +216,44 @@ static rabbet_status_t rabbet_convolution_offer_formats(
                                       METHOD_WINOGRAD);
 }
 
+// Bytes are summed fastest with channels last.
+static rabbet_status_t rabbet_convolution_offer_quantized(
+    const rabbet_convolution_offer_t* offer) {
+  return rabbet_convolution_offer_one(offer, RABBET_DTYPE_FLOAT,
+                                      RABBET_FORMAT_HWC, RABBET_FORMAT_HWC,
+                                      METHOD_DIRECT);
+}
+
 static rabbet_status_t rabbet_cpu_dnnl_convolution_propose(
     const rabbet_propose_t* propose, rabbet_candidate_sink_t sink) {
   const rabbet_group_t* group = propose->group;
-  if (!rabbet_convolution_matches(group)) return rabbet_ok();
+  rabbet_quantized_t quantized;
+  bool bytes = rabbet_quantized_parse(group, RABBET_OP_CONVOLUTION, &quantized);
+  if (!bytes && !rabbet_convolution_matches(group)) return rabbet_ok();
   rabbet_dtype_t types[4];
   int count = rabbet_compute_types(
       propose, group->values[group->nodes[0].inputs[0]].dtype, types);
   rabbet_dims_t* dims = NULL;
   rabbet_type_format_t* tensors = NULL;
+  float* scratch = NULL;
   rabbet_status_t status =
       rabbet_group_opt_dims(group, propose->allocator, &dims);
+  if (rabbet_is_ok(status) && bytes)
+    status = rabbet_allocate(propose->allocator,
+                             2 * (size_t)quantized.w_count * sizeof(*scratch),
+                             (void**)&scratch);
   if (rabbet_is_ok(status))
     status = rabbet_allocate(
         propose->allocator,
         sizeof(*tensors) * (group->input_count + group->output_count),
         (void**)&tensors);
-  const rabbet_convolution_offer_t offer = {propose, sink, dims, tensors};
-  for (int i = 0; rabbet_is_ok(status) && i < count; ++i)
+  const rabbet_convolution_offer_t offer = {
+      propose, sink, dims, tensors, bytes ? &quantized : NULL, scratch};
+  if (rabbet_is_ok(status) && bytes)
+    status = rabbet_convolution_offer_quantized(&offer);
+  for (int i = 0; rabbet_is_ok(status) && !bytes && i < count; ++i)
     status = rabbet_convolution_offer_formats(&offer, types[i]);
+  rabbet_free(propose->allocator, scratch);
   rabbet_free(propose->allocator, tensors);
   rabbet_free(propose->allocator, dims);
   return status;
@@ -232,14 +261,17 @@ static rabbet_status_t rabbet_cpu_dnnl_convolution_propose(
 
 // ---- Compiling -------------------------------------------------------------
 
-static rabbet_status_t rabbet_cpu_dnnl_convolution_compile(
-    rabbet_dnnl_program_t* program) {
-  const rabbet_group_t* group = program->kernel->group;
+static rabbet_status_t rabbet_convolution_compile(
+    rabbet_dnnl_program_t* program, const rabbet_group_t* group,
+    const rabbet_quantized_t* quantized, float* scratch) {
   const rabbet_group_node_t* node = &group->nodes[0];
-  const rabbet_group_value_t* y = &group->values[group->outputs[0]];
+  const rabbet_group_value_t* y =
+      &program->kernel->group->values[program->kernel->group->outputs[0]];
   int32_t tactic = program->kernel->tactic;
   const rabbet_convolution_case_t c = {
       .group = group,
+      .quantized = quantized,
+      .scratch = scratch,
       .dims = program->shapes->dims,
       .in = group->values[node->inputs[0]].format,
       .out = y->format,
@@ -258,6 +290,26 @@ static rabbet_status_t rabbet_cpu_dnnl_convolution_compile(
                          "at these shapes",
                          node->name);
   return rabbet_dnnl_fused_compile(&fused, program);
+}
+
+static rabbet_status_t rabbet_cpu_dnnl_convolution_compile(
+    rabbet_dnnl_program_t* program) {
+  const rabbet_group_t* group = program->kernel->group;
+  rabbet_quantized_t quantized;
+  if (!rabbet_quantized_parse(group, RABBET_OP_CONVOLUTION, &quantized)) {
+    if (!rabbet_convolution_matches(group))
+      return RABBET_STATUS(RABBET_STATUS_INVALID_ARGUMENT,
+                           "the group holds no convolution that oneDNN does");
+    return rabbet_convolution_compile(program, group, NULL, NULL);
+  }
+  float* scratch = NULL;
+  RABBET_RETURN_IF_ERROR(rabbet_allocate(
+      program->kernel->allocator,
+      2 * (size_t)quantized.w_count * sizeof(*scratch), (void**)&scratch));
+  rabbet_status_t status = rabbet_convolution_compile(program, &quantized.plain,
+                                                      &quantized, scratch);
+  rabbet_free(program->kernel->allocator, scratch);
+  return status;
 }
 
 RABBET_DNNL_CLASS(rabbet_cpu_dnnl_convolution, "dnnl.convolution", 1);

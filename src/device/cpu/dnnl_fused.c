@@ -74,7 +74,8 @@ void rabbet_dnnl_fused_tensors(const rabbet_dnnl_fused_t* fused,
   const rabbet_epilogue_t* e = &fused->epilogue;
   rabbet_network_tensors(group, out_tensors);
   for (size_t i = 0; i < group->input_count; ++i) {
-    if (!group->values[group->inputs[i]].constant) out_tensors[i].dtype = dtype;
+    if (!group->values[group->inputs[i]].constant && dtype != RABBET_DTYPE_NONE)
+      out_tensors[i].dtype = dtype;
     if (group->inputs[i] == fused->src) out_tensors[i].format = in;
   }
   for (int i = 0; i < e->count; ++i) {
@@ -85,7 +86,8 @@ void rabbet_dnnl_fused_tensors(const rabbet_dnnl_fused_t* fused,
     }
     out_tensors[rabbet_group_input_of(group, e->items[i].operand)].format = out;
   }
-  out_tensors[group->input_count] = (rabbet_type_format_t){dtype, out};
+  out_tensors[group->input_count].format = out;
+  if (dtype != RABBET_DTYPE_NONE) out_tensors[group->input_count].dtype = dtype;
 }
 
 // ---- Proposing -------------------------------------------------------------
@@ -329,8 +331,13 @@ static rabbet_status_t rabbet_dnnl_fused_operands(
   const rabbet_dnnl_fused_t* fused = run->fused;
   const rabbet_epilogue_t* e = &fused->epilogue;
   if (fused->bias >= 0)
-    RABBET_RETURN_IF_ERROR(rabbet_dnnl_input(
-        run->program, fused->bias, fused->spec.bias.dtype, &run->bias));
+    RABBET_RETURN_IF_ERROR(
+        fused->bias_factors
+            ? rabbet_dnnl_scaled_input(run->program, fused->bias,
+                                       fused->bias_factors,
+                                       fused->spec.scale_count, &run->bias)
+            : rabbet_dnnl_input(run->program, fused->bias,
+                                fused->spec.bias.dtype, &run->bias));
   for (int i = 0; i < e->count; ++i) {
     if (e->items[i].is_binary && i != fused->sum_item)
       RABBET_RETURN_IF_ERROR(

@@ -3,6 +3,7 @@
 #ifndef RABBET_SRC_DEVICE_CPU_DNNL_FUSED_H_
 #define RABBET_SRC_DEVICE_CPU_DNNL_FUSED_H_
 
+#include "device/common/quantized.h"
 #include "device/cpu/dnnl_program.h"
 #include "device/cpu/epilogue.h"
 
@@ -27,6 +28,8 @@ typedef struct rabbet_dnnl_fused_t {
   int sum_item;
   int32_t src, weights, bias;           // value numbers; bias -1: none
   rabbet_dnnl_layout_t weights_layout;  // as they lie
+  // Factors of the bias, spec.scale_count of them; NULL: none. Borrowed.
+  const float* bias_factors;
 } rabbet_dnnl_fused_t;
 
 // Bias from the epilogue: takes a first item that adds `expected` (dimensions
@@ -39,6 +42,16 @@ void rabbet_dnnl_fused_take_bias(rabbet_dnnl_fused_t* fused,
 void rabbet_dnnl_fused_find_sum(rabbet_dnnl_fused_t* fused,
                                 const rabbet_group_t* group,
                                 const rabbet_dims_t* dims);
+
+// Products of 8 bits. Results are 32 bits, then FLOAT: times the factors'
+// scales, through the epilogue, divided by the result's scale, rounded to even.
+//
+// `scratch` holds what `fused` borrows: 2 * quantized->w_count numbers.
+// Describes the primitive of the group from what a family made of
+// quantized->plain; *out_fits false if oneDNN cannot do that.
+void rabbet_dnnl_fused_quantize(rabbet_dnnl_fused_t* fused,
+                                const rabbet_quantized_t* quantized,
+                                float* scratch, bool* out_fits);
 
 typedef struct rabbet_dnnl_fused_offer_t {
   const rabbet_kernel_class_t* kernel;
@@ -61,9 +74,9 @@ rabbet_status_t rabbet_dnnl_fused_compile_part(const rabbet_dnnl_fused_t* fused,
                                                const rabbet_dnnl_ref_t* src,
                                                const rabbet_dnnl_ref_t* dst);
 
-// Boundary types and formats of a fused group: `dtype` for every tensor but
-// constants, which stay as they are; `in` for `src`, `out` for the result and
-// the operands of its shape.
+// Boundary types and formats of a fused group: `dtype` (NONE: their own) for
+// every tensor but constants, which stay as they are; `in` for `src`, `out` for
+// the result and the operands of its shape.
 void rabbet_dnnl_fused_tensors(const rabbet_dnnl_fused_t* fused,
                                const rabbet_group_t* group,
                                const rabbet_dims_t* dims, rabbet_dtype_t dtype,

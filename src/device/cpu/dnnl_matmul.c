@@ -20,6 +20,8 @@ typedef struct rabbet_matmul_case_t {
   const rabbet_dims_t* dims;
   rabbet_dtype_t compute;
   int method;
+  const rabbet_quantized_t* quantized;  // `group` is its plain one; or NULL
+  float* scratch;                       // rabbet_dnnl_fused_quantize
 } rabbet_matmul_case_t;
 
 // One axis of the result with the strides of everything that is indexed by it.
@@ -322,6 +324,8 @@ static rabbet_status_t rabbet_matmul_describe(const rabbet_matmul_case_t* c,
   // What changes from run to run is taken as it lies.
   if (c->group->values[fused->weights].constant)
     fused->spec.weights.order = RABBET_DNNL_ANY;
+  if (c->quantized)
+    rabbet_dnnl_fused_quantize(fused, c->quantized, c->scratch, out_fits);
   return rabbet_ok();
 }
 
@@ -332,6 +336,8 @@ typedef struct rabbet_matmul_offer_t {
   rabbet_candidate_sink_t sink;
   const rabbet_dims_t* dims;
   rabbet_type_format_t* tensors;  // scratch
+  const rabbet_quantized_t* quantized;
+  float* scratch;
 } rabbet_matmul_offer_t;
 
 static rabbet_status_t rabbet_matmul_offer_one(
@@ -341,19 +347,22 @@ static rabbet_status_t rabbet_matmul_offer_one(
       [METHOD_INNER_PRODUCT] = "inner/",
       [METHOD_CONVOLUTION] = "conv1x1/",
   };
+  const rabbet_group_t* group = offer->propose->group;
   const rabbet_matmul_case_t c = {
-      .group = offer->propose->group,
+      .group = offer->quantized ? &offer->quantized->plain : group,
       .dims = offer->dims,
       .compute = rabbet_dnnl_compute_type(dtype),
       .method = method,
+      .quantized = offer->quantized,
+      .scratch = offer->scratch,
   };
   rabbet_dnnl_fused_t fused;
   bool fits = false;
   RABBET_RETURN_IF_ERROR(rabbet_matmul_describe(&c, &fused, &fits));
   if (!fits) return rabbet_ok();
-  rabbet_dnnl_fused_tensors(&fused, c.group, c.dims, dtype,
-                            RABBET_FORMAT_LINEAR, RABBET_FORMAT_LINEAR,
-                            offer->tensors);
+  rabbet_dnnl_fused_tensors(
+      &fused, group, c.dims, offer->quantized ? RABBET_DTYPE_NONE : dtype,
+      RABBET_FORMAT_LINEAR, RABBET_FORMAT_LINEAR, offer->tensors);
   int32_t tactic = method << RABBET_DNNL_TACTIC_METHOD_SHIFT;
   if (c.compute == RABBET_DTYPE_FLOAT) tactic |= RABBET_DNNL_TACTIC_FLOAT;
   return rabbet_dnnl_fused_propose(&fused,
@@ -369,7 +378,8 @@ static rabbet_status_t rabbet_matmul_offer_one(
 
 static rabbet_status_t rabbet_matmul_offer_methods(
     const rabbet_matmul_offer_t* offer, rabbet_dtype_t dtype) {
-  const rabbet_group_t* group = offer->propose->group;
+  const rabbet_group_t* group =
+      offer->quantized ? &offer->quantized->plain : offer->propose->group;
   RABBET_RETURN_IF_ERROR(rabbet_matmul_offer_one(offer, dtype, METHOD_MATMUL));
   // The others gain only where the matrix can be packed.
   if (!group->values[group->nodes[0].inputs[1]].constant ||
@@ -384,22 +394,35 @@ static rabbet_status_t rabbet_matmul_offer_methods(
 static rabbet_status_t rabbet_cpu_dnnl_matmul_propose(
     const rabbet_propose_t* propose, rabbet_candidate_sink_t sink) {
   const rabbet_group_t* group = propose->group;
-  if (!rabbet_matmul_matches(group)) return rabbet_ok();
-  rabbet_dtype_t types[4];
-  int count = rabbet_compute_types(
-      propose, group->values[group->nodes[0].inputs[0]].dtype, types);
+  rabbet_quantized_t quantized;
+  bool bytes =
+      rabbet_quantized_parse(group, RABBET_OP_MATRIX_MULTIPLY, &quantized);
+  if (!bytes && !rabbet_matmul_matches(group)) return rabbet_ok();
+  rabbet_dtype_t types[4] = {RABBET_DTYPE_FLOAT};
+  int count =
+      bytes
+          ? 1
+          : rabbet_compute_types(
+                propose, group->values[group->nodes[0].inputs[0]].dtype, types);
   rabbet_dims_t* dims = NULL;
   rabbet_type_format_t* tensors = NULL;
+  float* scratch = NULL;
   rabbet_status_t status =
       rabbet_group_opt_dims(group, propose->allocator, &dims);
+  if (rabbet_is_ok(status) && bytes)
+    status = rabbet_allocate(propose->allocator,
+                             2 * (size_t)quantized.w_count * sizeof(*scratch),
+                             (void**)&scratch);
   if (rabbet_is_ok(status))
     status = rabbet_allocate(
         propose->allocator,
         sizeof(*tensors) * (group->input_count + group->output_count),
         (void**)&tensors);
-  const rabbet_matmul_offer_t offer = {propose, sink, dims, tensors};
+  const rabbet_matmul_offer_t offer = {
+      propose, sink, dims, tensors, bytes ? &quantized : NULL, scratch};
   for (int i = 0; rabbet_is_ok(status) && i < count; ++i)
     status = rabbet_matmul_offer_methods(&offer, types[i]);
+  rabbet_free(propose->allocator, scratch);
   rabbet_free(propose->allocator, tensors);
   rabbet_free(propose->allocator, dims);
   return status;
@@ -409,12 +432,14 @@ static rabbet_status_t rabbet_cpu_dnnl_matmul_propose(
 
 // For some shapes of a profile the tactic's method may not apply: matmul always
 // does.
-static rabbet_status_t rabbet_cpu_dnnl_matmul_compile(
-    rabbet_dnnl_program_t* program) {
-  const rabbet_group_t* group = program->kernel->group;
+static rabbet_status_t rabbet_matmul_compile(
+    rabbet_dnnl_program_t* program, const rabbet_group_t* group,
+    const rabbet_quantized_t* quantized, float* scratch) {
   int32_t tactic = program->kernel->tactic;
   rabbet_matmul_case_t c = {
       .group = group,
+      .quantized = quantized,
+      .scratch = scratch,
       .dims = program->shapes->dims,
       .compute = tactic & RABBET_DNNL_TACTIC_FLOAT
                      ? RABBET_DTYPE_FLOAT
@@ -439,6 +464,26 @@ static rabbet_status_t rabbet_cpu_dnnl_matmul_compile(
                          "fused at these shapes",
                          group->nodes[0].name);
   return rabbet_dnnl_fused_compile(&fused, program);
+}
+
+static rabbet_status_t rabbet_cpu_dnnl_matmul_compile(
+    rabbet_dnnl_program_t* program) {
+  const rabbet_group_t* group = program->kernel->group;
+  rabbet_quantized_t quantized;
+  if (!rabbet_quantized_parse(group, RABBET_OP_MATRIX_MULTIPLY, &quantized)) {
+    if (!rabbet_matmul_matches(group))
+      return RABBET_STATUS(RABBET_STATUS_INVALID_ARGUMENT,
+                           "the group holds no product that oneDNN does");
+    return rabbet_matmul_compile(program, group, NULL, NULL);
+  }
+  float* scratch = NULL;
+  RABBET_RETURN_IF_ERROR(rabbet_allocate(
+      program->kernel->allocator,
+      2 * (size_t)quantized.w_count * sizeof(*scratch), (void**)&scratch));
+  rabbet_status_t status =
+      rabbet_matmul_compile(program, &quantized.plain, &quantized, scratch);
+  rabbet_free(program->kernel->allocator, scratch);
+  return status;
 }
 
 RABBET_DNNL_CLASS(rabbet_cpu_dnnl_matmul, "dnnl.matmul", 1);

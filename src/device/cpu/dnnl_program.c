@@ -8,7 +8,7 @@
 
 struct rabbet_dnnl_packed_t {
   rabbet_dnnl_packed_t* next;
-  int32_t value;
+  int32_t value;         // -2 - value: with factors
   rabbet_dtype_t dtype;  // flat copies: the type converted to
   int64_t offset;        // of the part that was packed
   void* layout;          // oneDNN's; NULL: flat copy. Behind this struct
@@ -168,6 +168,58 @@ static rabbet_status_t rabbet_dnnl_packed_get(
   if (!packed)
     status = rabbet_dnnl_packed_create(program, value, dtype, layout, primitive,
                                        arg, &packed);
+  if (rabbet_is_ok(status)) ++packed->users;
+  pthread_mutex_unlock(&kernel->mutex);
+  if (!rabbet_is_ok(status)) return status;
+  program->packed.data[program->packed.count++] = packed;
+  *out_ref = (rabbet_dnnl_ref_t){.place = RABBET_DNNL_REF_FIXED,
+                                 .pointer = packed->data};
+  return rabbet_ok();
+}
+
+// With the lock held.
+static rabbet_status_t rabbet_dnnl_scaled_create(
+    const rabbet_dnnl_program_t* program, int32_t value, const float* factors,
+    int64_t count, rabbet_dnnl_packed_t** out_packed) {
+  rabbet_dnnl_kernel_t* kernel = program->kernel;
+  rabbet_device_t* device = kernel->device;
+  const rabbet_group_value_t* constant = rabbet_dnnl_value(program, value);
+  int64_t elements = 0;
+  RABBET_RETURN_IF_ERROR(rabbet_dnnl_physical_count(program, value, &elements));
+  rabbet_dnnl_packed_t* packed = NULL;
+  RABBET_RETURN_IF_ERROR(
+      rabbet_allocate(kernel->allocator, sizeof(*packed), (void**)&packed));
+  packed->value = -2 - value;
+  packed->dtype = RABBET_DTYPE_FLOAT;
+  rabbet_status_t status = device->vtable->allocate(
+      device, (size_t)elements * sizeof(float), &packed->data);
+  if (!rabbet_is_ok(status)) {
+    rabbet_dnnl_packed_destroy(kernel, packed);
+    return status;
+  }
+  for (int64_t i = 0; i < elements; ++i)
+    ((float*)packed->data)[i] =
+        (float)(rabbet_load_double(constant->dtype, constant->constant, i) *
+                factors[i % count]);
+  packed->next = kernel->packed;
+  kernel->packed = packed;
+  *out_packed = packed;
+  return rabbet_ok();
+}
+
+rabbet_status_t rabbet_dnnl_scaled_input(rabbet_dnnl_program_t* program,
+                                         int32_t value, const float* factors,
+                                         int64_t count,
+                                         rabbet_dnnl_ref_t* out_ref) {
+  rabbet_dnnl_kernel_t* kernel = program->kernel;
+  RABBET_RETURN_IF_ERROR(
+      RABBET_VEC_RESERVE(kernel->allocator, &program->packed, 1));
+  pthread_mutex_lock(&kernel->mutex);
+  rabbet_dnnl_packed_t* packed =
+      rabbet_dnnl_packed_find(kernel, -2 - value, RABBET_DTYPE_FLOAT, 0, NULL);
+  rabbet_status_t status = rabbet_ok();
+  if (!packed)
+    status = rabbet_dnnl_scaled_create(program, value, factors, count, &packed);
   if (rabbet_is_ok(status)) ++packed->users;
   pthread_mutex_unlock(&kernel->mutex);
   if (!rabbet_is_ok(status)) return status;

@@ -88,6 +88,12 @@ rabbet_dnnl_ref_t rabbet_dnnl_scratch(rabbet_dnnl_program_t* program,
 rabbet_status_t rabbet_dnnl_input(rabbet_dnnl_program_t* program, int32_t value,
                                   rabbet_dtype_t dtype,
                                   rabbet_dnnl_ref_t* out_ref);
+// A constant's elements as FLOAT, element i times factors[i % count]; made once
+// for a kernel, for which they are always the same.
+rabbet_status_t rabbet_dnnl_scaled_input(rabbet_dnnl_program_t* program,
+                                         int32_t value, const float* factors,
+                                         int64_t count,
+                                         rabbet_dnnl_ref_t* out_ref);
 // Where to write an output's elements as `dtype`; end_output converts them to
 // the output's own type if they differ.
 rabbet_status_t rabbet_dnnl_begin_output(rabbet_dnnl_program_t* program,

@@ -110,6 +110,15 @@ const char* rabbet_dnnl_isa(void) {
   return "generic";
 }
 
+bool rabbet_dnnl_has_byte_products(void) {
+  static const char* const with[] = {"avx512_core_amx", "avx512_core_bf16",
+                                     "avx512_core_vnni", "avx2_vnni"};
+  const char* name = rabbet_dnnl_isa();
+  for (size_t i = 0; i < sizeof(with) / sizeof(with[0]); ++i)
+    if (strcmp(name, with[i]) == 0) return true;
+  return false;
+}
+
 // ---- Layouts ---------------------------------------------------------------
 
 static dnnl_data_type_t rabbet_dnnl_dtype(rabbet_dtype_t dtype) {
@@ -287,6 +296,12 @@ static rabbet_status_t rabbet_dnnl_attr(const rabbet_dnnl_spec_t* spec,
     status = rabbet_dnnl_status(dnnl_primitive_attr_set_scratchpad_mode(
                                     *out_attr, dnnl_scratchpad_mode_user),
                                 "attributes");
+  if (rabbet_is_ok(status) && spec->scale_count > 0)
+    status = rabbet_dnnl_status(
+        dnnl_primitive_attr_set_output_scales(
+            *out_attr, spec->scale_count,
+            spec->scale_count > 1 ? 1 << spec->scale_axis : 0, spec->scales),
+        "setting factors");
   if (rabbet_is_ok(status) && spec->post_count > 0)
     status = rabbet_dnnl_status(dnnl_post_ops_create(&posts), "attributes");
   for (int i = 0; rabbet_is_ok(status) && i < spec->post_count; ++i)
@@ -454,6 +469,18 @@ static int32_t rabbet_dnnl_name_hash(const char* name) {
 // Implementations of 2.6 that our tests found wanting: they count as absent.
 static bool rabbet_dnnl_is_unfit(const rabbet_dnnl_spec_t* spec,
                                  const char* name) {
+  // Code for processors that sum pairs of products of 8 bits in 16.
+  static const char* const narrow[] = {":avx512_core", ":avx2", ":avx",
+                                       ":sse41"};
+  bool bytes =
+      spec->weights.rank > 0 && spec->weights.dtype == RABBET_DTYPE_INT8;
+  const char* isa = strrchr(name, ':');
+  for (size_t i = 0; bytes && isa && i < sizeof(narrow) / sizeof(narrow[0]);
+       ++i)
+    if (strcmp(isa, narrow[i]) == 0) return true;
+  // Convolutions by a copied matrix read posts' operands at wrong places.
+  if (bytes && spec->kind == RABBET_DNNL_CONVOLUTION && strstr(name, "gemm"))
+    return true;
   if (spec->kind != RABBET_DNNL_CONVOLUTION || !strstr(name, "gemm:"))
     return false;
   // Reads a binary post's operand at wrong places.

@@ -15,6 +15,9 @@ void rabbet_dnnl_destroy(rabbet_dnnl_t* dnnl);
 void rabbet_dnnl_version(char out_text[32]);
 // The instruction set that it uses: "avx512_core_bf16", "avx2", ...
 const char* rabbet_dnnl_isa(void);
+// Whether products of 8 bits are summed in 32: older processors sum pairs in
+// 16, which may overflow.
+bool rabbet_dnnl_has_byte_products(void);
 
 // ---- What to compute -------------------------------------------------------
 
@@ -115,6 +118,11 @@ typedef struct rabbet_dnnl_spec_t {
   float epsilon;
   const rabbet_dnnl_layout_t* sources;  // CONCAT
   int source_count;
+  // Factors of the result before the posts: one, or one for each index of DST's
+  // axis `scale_axis`. 0: none. Borrowed until the primitive is made.
+  const float* scales;
+  int64_t scale_count;
+  int scale_axis;
   rabbet_dnnl_post_t posts[RABBET_DNNL_MAX_POSTS];
   int post_count;
 } rabbet_dnnl_spec_t;

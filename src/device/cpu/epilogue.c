@@ -46,6 +46,12 @@ static bool rabbet_epilogue_push_function(rabbet_epilogue_t* epilogue,
   return rabbet_epilogue_push(epilogue, item);
 }
 
+bool rabbet_epilogue_push_linear(rabbet_epilogue_t* epilogue, double alpha,
+                                 double beta) {
+  return rabbet_epilogue_push_function(epilogue, RABBET_DNNL_LINEAR, alpha,
+                                       beta);
+}
+
 // ---- Functions of one tensor -----------------------------------------------
 
 // A factor of 1 is left out.

@@ -28,6 +28,11 @@ bool rabbet_epilogue_parse(const rabbet_group_t* group,
                            const rabbet_dims_t* dims, size_t first_node,
                            int32_t start, rabbet_epilogue_t* out_epilogue);
 
+// Appends alpha x + beta; false if there is no room, or another linear function
+// that it cannot be joined with.
+bool rabbet_epilogue_push_linear(rabbet_epilogue_t* epilogue, double alpha,
+                                 double beta);
+
 static inline bool rabbet_dims_equal(const rabbet_dims_t* a,
                                      const rabbet_dims_t* b) {
   if (a->rank != b->rank) return false;

@@ -1,0 +1,51 @@
+// Groups that compute with numbers of 8 bits: two dequantized tensors, their
+// product or convolution, what follows it element by element, and perhaps a
+// quantization of the result.
+#ifndef RABBET_SRC_DEVICE_COMMON_QUANTIZED_H_
+#define RABBET_SRC_DEVICE_COMMON_QUANTIZED_H_
+
+#include "core/view.h"
+#include "device/common/propose.h"
+
+enum { RABBET_QUANTIZED_NODES = 16, RABBET_QUANTIZED_INPUTS = 24 };
+
+// A tensor of 8 bits that the group dequantizes with one scale, to add it to
+// the result.
+typedef struct rabbet_quantized_operand_t {
+  int32_t real;  // the dequantized value
+  int32_t value;
+  double scale;
+} rabbet_quantized_operand_t;
+
+typedef struct rabbet_quantized_t {
+  int32_t x, w;  // factors: boundary inputs of 8 bits
+  double x_scale;
+  // One number, or one for each of the result's channels or columns.
+  const rabbet_group_value_t* w_scale;
+  int64_t w_count;
+  rabbet_quantized_operand_t operand;  // value -1: none
+  double scale;                        // of the result; 0: it is not quantized
+  int32_t result;                      // the group's output
+  // The group as if quantized numbers were the numbers themselves: nodes[0] is
+  // the product of x and w, its output is what the quantization reads, and
+  // operand.real is an input. Values are the group's.
+  rabbet_group_t plain;
+  rabbet_group_node_t nodes[RABBET_QUANTIZED_NODES];
+  int32_t product_inputs[3];
+  int32_t inputs[RABBET_QUANTIZED_INPUTS];
+  int32_t output;
+} rabbet_quantized_t;
+
+// False if the group is no such, or has zero points, scales that are computed,
+// scales of a result or an added tensor that are more than one number, or more
+// tensors than one that are dequantized to be added. `op` is CONVOLUTION or
+// MATRIX_MULTIPLY. *out_quantized points into itself and into the group.
+bool rabbet_quantized_parse(const rabbet_group_t* group, rabbet_op_id_t op,
+                            rabbet_quantized_t* out_quantized);
+static inline double rabbet_quantized_w_scale(const rabbet_quantized_t* q,
+                                              int64_t channel) {
+  return rabbet_load_double(q->w_scale->dtype, q->w_scale->constant,
+                            q->w_count == 1 ? 0 : channel);
+}
+
+#endif  // RABBET_SRC_DEVICE_COMMON_QUANTIZED_H_

@@ -1,0 +1,163 @@
+// Products and convolutions of 8 bits, from what dequantizes their factors to
+// what quantizes the result.
+#include "conformance/conformance.h"
+
+static int64_t one_of(conformance_t* t, const int64_t* values, int64_t count) {
+  return values[conformance_random(t, count)];
+}
+
+static void range(conformance_t* t, double low, double high) {
+  t->c.low = low;
+  t->c.high = high;
+}
+
+static rabbet_dims_t ones(int32_t rank) {
+  rabbet_dims_t dims = {.rank = rank};
+  for (int32_t i = 0; i < rank; ++i)
+    dims.d[i] = 1;
+  return dims;
+}
+
+static int32_t scale(conformance_t* t, rabbet_dims_t dims, double most) {
+  range(t, most / 2, most);
+  return kernel_case_typed_input(&t->c, RABBET_DTYPE_FLOAT, dims, true);
+}
+
+static int32_t dequantized(conformance_t* t, int32_t value, int32_t factor) {
+  rabbet_attr_t attrs[] = {conformance_int(t, "to_type", RABBET_DTYPE_FLOAT)};
+  int32_t inputs[] = {value, factor};
+  return kernel_case_op(&t->c, "dequantize", attrs, 1, inputs, 2);
+}
+
+static int32_t numbers(conformance_t* t, rabbet_dtype_t dtype,
+                       rabbet_dims_t dims, bool constant) {
+  double most = dtype == RABBET_DTYPE_FP8 ? 4 : 60;
+  range(t, dtype == RABBET_DTYPE_UINT8 ? 0 : -most, most);
+  return kernel_case_typed_input(&t->c, dtype, dims, constant);
+}
+
+static int32_t activations(conformance_t* t, rabbet_dtype_t dtype,
+                           rabbet_dims_t dims) {
+  int32_t x = numbers(t, dtype, dims, false);
+  return dequantized(t, x, scale(t, ones(dims.rank), 0.25));
+}
+
+// One scale, or one for each index of the axis.
+static int32_t weights(conformance_t* t, rabbet_dtype_t dtype,
+                       rabbet_dims_t dims, int32_t axis) {
+  int32_t w = numbers(t, dtype, dims, true);
+  rabbet_dims_t scales = ones(dims.rank);
+  if (conformance_chance(t, 2)) scales.d[axis] = dims.d[axis];
+  return dequantized(t, w, scale(t, scales, 0.25));
+}
+
+static int32_t elementwise(conformance_t* t, const char* op, const char* attr,
+                           int64_t number, int32_t a, int32_t b) {
+  rabbet_attr_t attrs[] = {conformance_int(t, attr, number)};
+  int32_t inputs[] = {a, b};
+  return kernel_case_op(&t->c, op, attrs, 1, inputs, b >= 0 ? 2 : 1);
+}
+
+// Bias, an added tensor, a function, the result in 8 bits.
+static int32_t finish(conformance_t* t, int32_t value, rabbet_dtype_t dtype,
+                      int32_t channel_axis) {
+  kernel_case_t* c = &t->c;
+  rabbet_dims_t dims = c->values[value].dims;
+  if (channel_axis >= 0 && conformance_chance(t, 2)) {
+    rabbet_dims_t bias = ones(dims.rank);
+    bias.d[channel_axis] = dims.d[channel_axis];
+    range(t, -2, 2);
+    value = elementwise(t, "elementwise", "op", 0, value,
+                        kernel_case_input(c, bias, true));
+  }
+  if (conformance_chance(t, 3))
+    value = elementwise(t, "elementwise", "op", 0, value,
+                        activations(t, dtype, dims));
+  if (conformance_chance(t, 2))
+    value = elementwise(t, "activation", "type", 0, value, -1);
+  if (conformance_chance(t, 3)) return value;
+  rabbet_attr_t attrs[] = {conformance_int(t, "to_type", dtype)};
+  int32_t inputs[] = {value, scale(t, ones(dims.rank), 8)};
+  // A result in the middle of two may be rounded to either.
+  c->units = 1;
+  return kernel_case_op(c, "quantize", attrs, 1, inputs, 2);
+}
+
+static void begin(conformance_t* t) {
+  conformance_set_type(t, RABBET_DTYPE_FLOAT);
+  t->c.tolerance = 2e-6;
+}
+
+static void quantized_convolution(conformance_t* t) {
+  kernel_case_t* c = &t->c;
+  static const int64_t kernels[] = {1, 3, 3, 5}, counts[] = {3, 4, 8, 16, 32};
+  begin(t);
+  rabbet_dtype_t dtype =
+      conformance_type(t, 1u << RABBET_DTYPE_INT8 | 1u << RABBET_DTYPE_UINT8);
+  int64_t groups = conformance_chance(t, 5) ? 2 : 1;
+  int64_t from = groups * one_of(t, counts, 5);
+  int64_t to = groups * one_of(t, counts, 5), kernel = one_of(t, kernels, 4);
+  int64_t size = t->large ? 40 : 11;
+  int64_t stride[] = {1 + conformance_random(t, 2),
+                      1 + conformance_random(t, 2), 0};
+  int64_t padding[] = {conformance_random(t, 3), conformance_random(t, 3), 0};
+  rabbet_attr_t attrs[] = {conformance_ints(t, "stride_nd", stride, 2),
+                           conformance_ints(t, "pre_padding", padding, 2),
+                           conformance_ints(t, "post_padding", padding, 2),
+                           conformance_int(t, "num_groups", groups)};
+  int32_t inputs[] = {
+      activations(t, dtype,
+                  KERNEL_DIMS(1 + conformance_random(t, 2), from, size, size)),
+      weights(t, RABBET_DTYPE_INT8,
+              KERNEL_DIMS(to, from / groups, kernel, kernel), 0),
+      -1};
+  if (conformance_chance(t, 2)) {
+    range(t, -2, 2);
+    inputs[2] = kernel_case_input(c, KERNEL_DIMS(to), true);
+  }
+  int32_t y = kernel_case_op(c, "convolution", attrs, 4, inputs, 3);
+  kernel_case_output(c, finish(t, y, dtype, inputs[2] >= 0 ? -1 : 1));
+}
+
+// [batch..., m, k] x [batch..., k, n]; the second factor turned or not,
+// constant or not.
+static void product(conformance_t* t, rabbet_dtype_t dtype,
+                    rabbet_dtype_t weights_dtype, const int64_t* sizes,
+                    int64_t count) {
+  kernel_case_t* c = &t->c;
+  int64_t m = one_of(t, sizes, count), n = one_of(t, sizes, count);
+  int64_t k = one_of(t, sizes, count), turned = conformance_random(t, 2);
+  int32_t batch = (int32_t)conformance_random(t, 3);
+  bool constant = conformance_chance(t, 2);
+  rabbet_dims_t a = {.rank = batch + 2}, b = {.rank = batch + 2};
+  for (int32_t i = 0; i < batch; ++i) {
+    a.d[i] = 1 + conformance_random(t, 3);
+    b.d[i] = constant ? 1 : a.d[i];
+  }
+  a.d[batch] = m;
+  a.d[batch + 1] = k;
+  b.d[batch] = turned ? n : k;
+  b.d[batch + 1] = turned ? k : n;
+  rabbet_attr_t attrs[] = {conformance_int(t, "op0", 0),
+                           conformance_int(t, "op1", turned)};
+  int32_t inputs[] = {
+      activations(t, dtype, a),
+      constant ? weights(t, weights_dtype, b, turned ? batch : batch + 1)
+               : activations(t, weights_dtype, b)};
+  int32_t y = kernel_case_op(c, "matrix_multiply", attrs, 2, inputs, 2);
+  kernel_case_output(c, finish(t, y, dtype, batch + 1));
+}
+
+static void quantized_product(conformance_t* t) {
+  static const int64_t sizes[] = {1, 4, 16, 33, 64};
+  begin(t);
+  rabbet_dtype_t dtype =
+      conformance_type(t, 1u << RABBET_DTYPE_INT8 | 1u << RABBET_DTYPE_UINT8);
+  product(t, dtype, RABBET_DTYPE_INT8, sizes, 5);
+}
+
+const conformance_family_t conformance_quantized[] = {
+    {"quantized_convolution", 80, quantized_convolution},
+    {"quantized_product", 80, quantized_product},
+    {0},
+};
