@@ -179,6 +179,10 @@ RABBET_API rabbet_status_t rabbet_network_add_plugin_instance(
     rabbet_plugin_instance_t take_instance, const char* name,
     rabbet_tensor_t* const* inputs, size_t input_count,
     rabbet_layer_t** out_layer);
+// Plugin layers: the instance, with the address of the vtable that it was made
+// with, which tells whose it is; else NULLs.
+RABBET_API rabbet_plugin_instance_t
+rabbet_layer_plugin_instance(const rabbet_layer_t* layer);
 // Plugin layers: the instance's self, else NULL.
 RABBET_API void* rabbet_layer_plugin_self(const rabbet_layer_t* layer);
 

@@ -291,6 +291,15 @@ typedef struct rabbet_plugin_vtable_t {
                                       const rabbet_plugin_call_t* call,
                                       void** out_kept);
   void (*release_captured)(void* self, void* kept);  // optional
+  // Bit i: input i is a shape input, besides those that the creator names.
+  // optional: none.
+  uint64_t (*shape_inputs)(void* self);
+  // `serialize` for what was chosen: types and formats as in `query`, and the
+  // tactic. optional: serialize.
+  rabbet_status_t (*serialize_chosen)(void* self,
+                                      const rabbet_plugin_query_t* query,
+                                      int32_t tactic,
+                                      rabbet_plugin_attr_sink_t sink);
 } rabbet_plugin_vtable_t;
 
 typedef struct rabbet_plugin_instance_t {
@@ -302,8 +311,8 @@ typedef struct rabbet_plugin_instance_t {
 
 typedef struct rabbet_plugin_field_t {
   const char* name;
-  rabbet_attr_type_t type;
-  rabbet_dtype_t dtype;  // of TENSOR fields
+  rabbet_attr_type_t type;  // ANY: as it is given
+  rabbet_dtype_t dtype;     // of TENSOR fields
   bool required;
 } rabbet_plugin_field_t;
 
@@ -317,6 +326,10 @@ typedef struct rabbet_plugin_create_t {
   rabbet_plugin_phase_t phase;
   const rabbet_attr_t* attrs;
   size_t attr_count;
+  // At build, bit i: whoever adds the layer says that input i is a shape input.
+  // An instance that knows of such inputs tells of them by its own function
+  // `shape_inputs`, at load as well.
+  uint64_t shape_inputs;
 } rabbet_plugin_create_t;
 
 typedef struct rabbet_plugin_creator_t {

@@ -8,6 +8,7 @@ from typing import Any, Self
 
 from . import _enums as e
 from . import _rabbet
+from ._classes._registry import IPluginRegistry, get_plugin_registry
 from ._callbacks import IErrorRecorder, ILogger, IProgressMonitor, IStreamWriter, check_logger
 from ._dims import Dims
 from ._errors import UnsupportedError
@@ -371,6 +372,10 @@ class Builder(Managed):
     def __init__(self, logger: ILogger | None = None) -> None:
         self._logger = check_logger(logger)
         self._report: tuple[str, str] | None = None
+
+    def get_plugin_registry(self) -> IPluginRegistry:
+        """The registry of plugin creators."""
+        return get_plugin_registry()
 
     @property
     def logger(self) -> ILogger:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, ClassVar, SupportsIndex, overload
+from typing import Any, ClassVar, Self, SupportsIndex, overload
 
 
 Ints = Iterable[SupportsIndex]
@@ -50,6 +50,13 @@ class Dims:
                 f"a tensor has at most {self.MAX_DIMS} dimensions, "
                 f"got {len(self._d)}: {tuple(self._d)}"
             )
+
+    @classmethod
+    def _of(cls, dims: list[int]) -> Self:
+        """Takes a list that is known to be in order."""
+        self = cls.__new__(cls)
+        self._d = dims
+        return self
 
     def __len__(self) -> int:
         return len(self._d)

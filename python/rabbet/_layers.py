@@ -563,11 +563,27 @@ class INormalizationLayer(ILayer):
     is_v2 = _flag("is_v2", "With groups: scale and bias are by channel.")
 
 
-class IPluginV3Layer(ILayer):
+class _PluginLayer(ILayer):
+    __slots__ = ()
+
+    @property
+    def plugin(self) -> Any:
+        """The plugin object that the network holds; None for one of a library."""
+        return getattr(self._instance, "plugin", self._instance)
+
+
+class IPluginV3Layer(_PluginLayer):
     """An operator that a plugin computes."""
 
     __slots__ = ()
     _type = e.LayerType.PLUGIN_V3
+
+
+class IPluginV2Layer(_PluginLayer):
+    """An operator that a plugin of class IPluginV2DynamicExt computes."""
+
+    __slots__ = ()
+    _type = e.LayerType.PLUGIN_V2
 
 
 LAYER_CLASSES: dict[str, type[ILayer]] = {

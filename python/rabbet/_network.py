@@ -28,6 +28,7 @@ from ._layers import (
     ILayer,
     IMatrixMultiplyLayer,
     INormalizationLayer,
+    IPluginV2Layer,
     IPluginV3Layer,
     IPoolingLayer,
     IQuantizeLayer,
@@ -462,15 +463,36 @@ class INetworkDefinition(_rabbet.Network, Managed):
         """Normalization; with groups, scale and bias are by channel."""
         return self._normalization([input, scale, bias], axesMask, True)
 
+    def add_plugin_v2(self, inputs: Sequence[ITensor], plugin: Any) -> IPluginV2Layer:
+        """A layer of a plugin of a class that derives from IPluginV2DynamicExt."""
+        from ._classes._layers import add_plugin_v2
+
+        layer: IPluginV2Layer = add_plugin_v2(self, inputs, plugin)
+        return layer
+
+    def add_plugin_v3(
+        self, inputs: Sequence[ITensor], shape_inputs: Sequence[ITensor], plugin: Any
+    ) -> IPluginV3Layer:
+        """A layer of a plugin of a class that derives from IPluginV3. shape_inputs are
+        integers whose values its output shapes depend on."""
+        from ._classes._layers import add_plugin_v3
+
+        layer: IPluginV3Layer = add_plugin_v3(self, inputs, shape_inputs, plugin)
+        return layer
+
     def add_plugin(
         self, func: Any = None, aot: bool | None = None, *, tuple: Any = None
     ) -> IPluginV3Layer:
-        """A layer of a plugin: what rabbet.plugin.op.NAMESPACE.NAME(...) gives;
-        `tuple` is the old name of `func`."""
+        """A layer of a plugin: what rabbet.plugin.op.NAMESPACE.NAME(...) gives, or
+        (inputs, shape inputs, plugin) for add_plugin_v3; `tuple` is the old name of
+        `func`."""
+        from ._classes._bases import IPluginV3
         from .plugin._op import PluginCall
 
         func = tuple if func is None else func
         is_triple = isinstance(func, builtins.tuple) and len(func) == 3
+        if is_triple and isinstance(func[2], IPluginV3):
+            return self.add_plugin_v3(*func)
         call = func[2] if is_triple else func
         if not isinstance(call, PluginCall):
             raise TypeError(

@@ -98,6 +98,18 @@ def _import(name: str) -> None:
         raise
 
 
+def load_library(path: str) -> None:
+    """Loads a library of plugins, once."""
+    if path not in _libraries:
+        _rabbet.load_plugin_library(path)
+        _libraries.add(path)
+
+
+def forget_library(path: str) -> None:
+    """What a library registered is gone: loading it again registers it again."""
+    _libraries.discard(path)
+
+
 def load_plugins(plugins: Any) -> None:
     """Loads what `plugins=` names: files (.py, .so), module names, modules."""
     if plugins is None:
@@ -118,10 +130,7 @@ def load_plugins(plugins: Any) -> None:
             )
         text = os.fspath(item)
         if text.endswith(".so"):
-            path = os.path.realpath(text)
-            if path not in _libraries:
-                _rabbet.load_plugin_library(path)
-                _libraries.add(path)
+            load_library(os.path.realpath(text))
         elif text.endswith(".py") or os.sep in text:
             load_file(text)
         else:

@@ -21,6 +21,7 @@ from ._callbacks import (
     IStreamReaderV2,
     check_logger,
 )
+from ._classes._registry import IPluginRegistry, get_plugin_registry
 from ._dims import Dims
 from ._errors import FailedPreconditionError, NotFoundError
 from ._managed import Fixed, Managed, no_effect, refused
@@ -727,6 +728,10 @@ class Runtime(Managed):
     @refused("a plan runs on the runtime of this package alone")
     def load_runtime(self, path: str) -> Runtime:  # type: ignore[empty-body]
         """The runtime of another release."""
+
+    def get_plugin_registry(self) -> IPluginRegistry:
+        """The registry of plugin creators."""
+        return get_plugin_registry()
 
     @property
     def logger(self) -> ILogger:

@@ -10,9 +10,9 @@ int rabbet_py_add_type(PyObject* module, const char* name, PyType_Spec* spec,
   return PyModule_AddObjectRef(module, name, (PyObject*)*out_type);
 }
 
-static void rabbet_py_replace(PyObject** slot, PyObject* value) {
+void rabbet_py_replace(PyObject** slot, PyObject* take_value) {
   PyObject* old = *slot;
-  *slot = Py_NewRef(value);
+  *slot = take_value;
   Py_XDECREF(old);
 }
 
@@ -27,12 +27,12 @@ static PyObject* rabbet_py_configure(PyObject* module, PyObject* args) {
                         &PyDict_Type, &formats)) {
     return NULL;
   }
-  rabbet_py_replace(&rabbet_py_types.status_errors, errors);
-  rabbet_py_replace(&rabbet_py_types.tensor_class, tensor);
-  rabbet_py_replace(&rabbet_py_types.layer_classes, layers);
-  rabbet_py_replace(&rabbet_py_types.layer_class, layer);
-  rabbet_py_replace(&rabbet_py_types.dtypes, dtypes);
-  rabbet_py_replace(&rabbet_py_types.formats, formats);
+  rabbet_py_replace(&rabbet_py_types.status_errors, Py_NewRef(errors));
+  rabbet_py_replace(&rabbet_py_types.tensor_class, Py_NewRef(tensor));
+  rabbet_py_replace(&rabbet_py_types.layer_classes, Py_NewRef(layers));
+  rabbet_py_replace(&rabbet_py_types.layer_class, Py_NewRef(layer));
+  rabbet_py_replace(&rabbet_py_types.dtypes, Py_NewRef(dtypes));
+  rabbet_py_replace(&rabbet_py_types.formats, Py_NewRef(formats));
   Py_RETURN_NONE;
 }
 

@@ -23,7 +23,15 @@ PyObject* rabbet_py_wrap_tensor(rabbet_tensor_t* tensor, PyObject* network) {
 PyObject* rabbet_py_wrap_layer(rabbet_layer_t* layer, PyObject* network) {
   if (!layer) return Py_NewRef(Py_None);
   PyObject* type = NULL;
-  if (rabbet_py_types.layer_classes) {
+  PyObject* plugin = rabbet_py_layer_instance(layer);
+  if (plugin) {
+    // Instances say of which kind of layer they are.
+    PyObject* own = PyObject_GetAttrString(plugin, "layer_class");
+    if (!own) return NULL;
+    Py_DECREF(own);  // the package keeps it
+    type = Py_IsNone(own) ? NULL : own;
+  }
+  if (!type && rabbet_py_types.layer_classes) {
     type = PyDict_GetItemString(rabbet_py_types.layer_classes,
                                 rabbet_layer_op(layer));
   }
@@ -207,6 +215,30 @@ static PyObject* rabbet_py_network_add_plugin(PyObject* self, PyObject* args) {
   return rabbet_py_wrap_layer(layer, self);
 }
 
+// _add_instance(instance, (name, version, namespace, origin), layer name,
+// inputs)
+static PyObject* rabbet_py_network_add_instance(PyObject* self,
+                                                PyObject* args) {
+  PyObject *instance = NULL, *inputs = NULL;
+  const char* name = NULL;
+  rabbet_plugin_creator_t key = {0};
+  rabbet_network_t* network = rabbet_py_network(self);
+  if (!network ||
+      !PyArg_ParseTuple(args, "O(ssss)zO", &instance, &key.name, &key.version,
+                        &key.plugin_namespace, &key.origin, &name, &inputs)) {
+    return NULL;
+  }
+  rabbet_tensor_t** tensors = NULL;
+  size_t count = 0;
+  if (rabbet_py_to_tensors(inputs, &tensors, &count)) return NULL;
+  rabbet_layer_t* layer = NULL;
+  rabbet_status_t status = rabbet_py_add_instance(network, instance, &key, name,
+                                                  tensors, count, &layer);
+  PyMem_Free(tensors);
+  if (!rabbet_is_ok(status)) return rabbet_py_raise(status);
+  return rabbet_py_wrap_layer(layer, self);
+}
+
 typedef rabbet_status_t (*rabbet_py_tensor_action_t)(rabbet_network_t*,
                                                      rabbet_tensor_t*);
 static PyObject* rabbet_py_on_tensor(PyObject* self, PyObject* object,
@@ -308,6 +340,7 @@ static PyMethodDef rabbet_py_network_methods[] = {
     {"_add_weights", rabbet_py_network_add_weights, METH_VARARGS, NULL},
     {"_add_layer", rabbet_py_network_add_layer, METH_VARARGS, NULL},
     {"_add_plugin", rabbet_py_network_add_plugin, METH_VARARGS, NULL},
+    {"_add_instance", rabbet_py_network_add_instance, METH_VARARGS, NULL},
     {"_set_plugin_kinds", rabbet_py_network_set_plugin_kinds, METH_O, NULL},
     {"_mark_output", rabbet_py_network_mark, METH_O, NULL},
     {"_unmark_output", rabbet_py_network_unmark, METH_O, NULL},

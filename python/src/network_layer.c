@@ -40,6 +40,12 @@ static PyObject* rabbet_py_layer_set_plugin_kinds(PyObject* self,
       rabbet_layer_set_plugin_kinds(rabbet_py_pointer(self), (uint32_t)bits));
 }
 
+static PyObject* rabbet_py_layer_plugin(PyObject* self, void* closure) {
+  (void)closure;
+  PyObject* instance = rabbet_py_layer_instance(rabbet_py_pointer(self));
+  return Py_NewRef(instance ? instance : Py_None);
+}
+
 static PyObject* rabbet_py_layer_op(PyObject* self, void* closure) {
   (void)closure;
   return rabbet_py_message(rabbet_layer_op(rabbet_py_pointer(self)));
@@ -149,6 +155,7 @@ static PyGetSetDef rabbet_py_layer_getset[] = {
     {"num_outputs", rabbet_py_layer_num_outputs, NULL, "Number of outputs.",
      NULL},
     {"_op", rabbet_py_layer_op, NULL, NULL, NULL},
+    {"_instance", rabbet_py_layer_plugin, NULL, NULL, NULL},
     {NULL},
 };
 

@@ -186,14 +186,12 @@ static rabbet_status_t rabbet_py_tactics(void* self,
 
 // ---- Attributes that the plugin gives --------------------------------------
 
-// Adds what a method without arguments returns: a dict, or None for nothing.
-static rabbet_status_t rabbet_py_add_attrs(void* self, const char* method,
+// Adds what a method returned: a dict, or None for nothing.
+static rabbet_status_t rabbet_py_add_attrs(PyObject* take_dict,
                                            rabbet_plugin_attr_sink_t sink) {
-  rabbet_py_plugin_t* plugin = self;
   rabbet_status_t status = rabbet_ok();
   rabbet_py_attrs_t attrs = {NULL, 0};
-  PyGILState_STATE gil = PyGILState_Ensure();
-  PyObject* dict = PyObject_CallMethod(plugin->instance, method, NULL);
+  PyObject* dict = take_dict;
   if (dict && !Py_IsNone(dict)) rabbet_py_to_attrs(dict, &attrs);
   if (PyErr_Occurred()) status = rabbet_py_status_from_exception();
   for (size_t i = 0; rabbet_is_ok(status) && i < attrs.count; ++i) {
@@ -201,18 +199,55 @@ static rabbet_status_t rabbet_py_add_attrs(void* self, const char* method,
   }
   rabbet_py_attrs_free(&attrs);
   Py_XDECREF(dict);
-  PyGILState_Release(gil);
   return status;
 }
 
 static rabbet_status_t rabbet_py_timing_key(void* self,
                                             rabbet_plugin_attr_sink_t sink) {
-  return rabbet_py_add_attrs(self, "timing_key", sink);
+  rabbet_py_plugin_t* plugin = self;
+  PyGILState_STATE gil = PyGILState_Ensure();
+  rabbet_status_t status = rabbet_py_add_attrs(
+      PyObject_CallMethod(plugin->instance, "timing_key", NULL), sink);
+  PyGILState_Release(gil);
+  return status;
 }
 
 static rabbet_status_t rabbet_py_serialize(void* self,
+                                           const rabbet_plugin_query_t* query,
+                                           int32_t tactic,
                                            rabbet_plugin_attr_sink_t sink) {
-  return rabbet_py_add_attrs(self, "serialize", sink);
+  rabbet_py_plugin_t* plugin = self;
+  PyGILState_STATE gil = PyGILState_Ensure();
+  PyObject* tensors = rabbet_py_query_tensors(query);
+  PyObject* dict =
+      tensors ? PyObject_CallMethod(plugin->instance, "serialize", "sOni",
+                                    query->device, tensors,
+                                    (Py_ssize_t)query->input_count, tactic)
+              : NULL;
+  rabbet_status_t status = rabbet_py_add_attrs(dict, sink);
+  Py_XDECREF(tensors);
+  PyGILState_Release(gil);
+  return status;
+}
+
+static uint64_t rabbet_py_shape_inputs(void* self) {
+  return ((rabbet_py_plugin_t*)self)->shape_inputs;
+}
+
+// Text for the inspector; the object keeps it.
+static const char* rabbet_py_metadata(void* self) {
+  rabbet_py_plugin_t* plugin = self;
+  PyGILState_STATE gil = PyGILState_Ensure();
+  PyObject* text = PyObject_CallMethod(plugin->instance, "metadata", NULL);
+  const char* utf8 = NULL;
+  if (text && !Py_IsNone(text)) {
+    rabbet_py_replace(&plugin->metadata, Py_NewRef(text));
+    utf8 = PyUnicode_AsUTF8AndSize(text, NULL);
+  }
+  Py_XDECREF(text);
+  PyErr_Clear();  // the interface has no place for it, and the text no effect
+  PyGILState_Release(gil);
+  return utf8;
 }
 
 // ---- Instances and creators ------------------------------------------------
@@ -222,6 +257,7 @@ static void rabbet_py_plugin_destroy(void* self) {
   if (!Py_IsInitialized()) return;
   PyGILState_STATE gil = PyGILState_Ensure();
   Py_XDECREF(plugin->instance);
+  Py_XDECREF(plugin->metadata);
   PyMem_Free(plugin);
   PyGILState_Release(gil);
 }
@@ -238,7 +274,7 @@ static const rabbet_plugin_vtable_t rabbet_py_vtable = {
     .combinations = rabbet_py_combinations,
     .tactics = rabbet_py_tactics,
     .timing_key = rabbet_py_timing_key,
-    .serialize = rabbet_py_serialize,
+    .serialize_chosen = rabbet_py_serialize,
     .prepare = rabbet_py_plugin_prepare,
     .destroy_state = rabbet_py_plugin_destroy_state,
     .enqueue = rabbet_py_plugin_enqueue,
@@ -249,22 +285,61 @@ static const rabbet_plugin_vtable_t rabbet_py_vtable = {
     .release_captured = rabbet_py_plugin_release_captured,
 };
 
+// Classes: plugin_class.c runs them.
+static const rabbet_plugin_vtable_t rabbet_py_class_vtable = {
+    .struct_size = sizeof(rabbet_plugin_vtable_t),
+    .destroy = rabbet_py_plugin_destroy,
+    .output_count = rabbet_py_output_count,
+    .describe = rabbet_py_describe,
+    .combinations = rabbet_py_combinations,
+    .tactics = rabbet_py_tactics,
+    .timing_key = rabbet_py_timing_key,
+    .serialize_chosen = rabbet_py_serialize,
+    .prepare = rabbet_py_class_prepare,
+    .destroy_state = rabbet_py_class_destroy_state,
+    .enqueue = rabbet_py_class_enqueue,
+    .metadata = rabbet_py_metadata,
+    .kinds = rabbet_py_plugin_kinds,
+    .launches = rabbet_py_plugin_launches,
+    .capture = rabbet_py_class_capture,
+    .enqueue_captured = rabbet_py_class_enqueue_captured,
+    .release_captured = rabbet_py_plugin_release_captured,
+    .shape_inputs = rabbet_py_shape_inputs,
+};
+
+static int rabbet_py_instance_int(PyObject* instance, const char* name,
+                                  int64_t* out_value) {
+  PyObject* value = PyObject_GetAttrString(instance, name);
+  int failed = value ? rabbet_py_to_int64(value, name, out_value) : -1;
+  Py_XDECREF(value);
+  return failed;
+}
+
 // Takes the instance; NULL with an exception set on failure.
 static rabbet_py_plugin_t* rabbet_py_plugin_new(PyObject* take_instance) {
   if (!take_instance) return NULL;
   rabbet_py_plugin_t* plugin = PyMem_Calloc(1, sizeof(*plugin));
-  PyObject* count =
-      plugin ? PyObject_GetAttrString(take_instance, "output_count") : NULL;
-  if (count) {
+  if (!plugin) PyErr_NoMemory();
+  int64_t count = 0, is_class = 0, shape_inputs = 0;
+  if (plugin &&
+      !rabbet_py_instance_int(take_instance, "output_count", &count) &&
+      !rabbet_py_instance_int(take_instance, "is_class", &is_class) &&
+      !rabbet_py_instance_int(take_instance, "shape_inputs", &shape_inputs)) {
     plugin->instance = take_instance;
-    plugin->output_count = (int32_t)PyLong_AsLong(count);
-    Py_DECREF(count);
+    plugin->output_count = (int32_t)count;
+    plugin->is_class = is_class != 0;
+    plugin->shape_inputs = (uint64_t)shape_inputs;
     return plugin;
   }
-  if (!plugin) PyErr_NoMemory();
   PyMem_Free(plugin);
   Py_DECREF(take_instance);
   return NULL;
+}
+
+static rabbet_plugin_instance_t rabbet_py_as_instance(
+    rabbet_py_plugin_t* plugin) {
+  return (rabbet_plugin_instance_t){
+      plugin->is_class ? &rabbet_py_class_vtable : &rabbet_py_vtable, plugin};
 }
 
 static rabbet_status_t rabbet_py_create(
@@ -276,16 +351,50 @@ static rabbet_status_t rabbet_py_create(
   PyObject* attrs = rabbet_py_from_attrs(args->attrs, args->attr_count);
   if (attrs) {
     plugin = rabbet_py_plugin_new(PyObject_CallMethod(
-        user_data, "create", "Ozi", attrs, args->layer_name, (int)args->phase));
+        user_data, "create", "OziK", attrs, args->layer_name, (int)args->phase,
+        (unsigned long long)args->shape_inputs));
     Py_DECREF(attrs);
   }
   if (!plugin) status = rabbet_py_status_from_exception();
   PyGILState_Release(gil);
-  if (plugin) {
-    out_instance->vtable = &rabbet_py_vtable;
-    out_instance->self = plugin;
-  }
+  if (plugin) *out_instance = rabbet_py_as_instance(plugin);
   return status;
+}
+
+// ---- Instances that Python made itself -------------------------------------
+
+static rabbet_status_t rabbet_py_cannot_create(
+    void* user_data, const rabbet_plugin_create_t* args,
+    rabbet_plugin_instance_t* out_instance) {
+  (void)user_data;
+  *out_instance = (rabbet_plugin_instance_t){NULL, NULL};
+  return RABBET_STATUS(RABBET_STATUS_FAILED_PRECONDITION,
+                       "layer '%s': its plugin has no creator",
+                       args->layer_name);
+}
+
+rabbet_status_t rabbet_py_add_instance(
+    rabbet_network_t* network, PyObject* instance, rabbet_plugin_creator_t* key,
+    const char* name, rabbet_tensor_t* const* inputs, size_t count,
+    rabbet_layer_t** out_layer) {
+  *out_layer = NULL;
+  rabbet_py_plugin_t* plugin = rabbet_py_plugin_new(Py_NewRef(instance));
+  if (!plugin) return rabbet_py_status_from_exception();
+  key->struct_size = sizeof(*key);
+  key->create = rabbet_py_cannot_create;
+  key->input_count = -1;
+  rabbet_status_t status = rabbet_network_add_plugin_instance(
+      network, key, rabbet_py_as_instance(plugin), name, inputs, count,
+      out_layer);
+  if (!rabbet_is_ok(status)) rabbet_py_plugin_destroy(plugin);
+  return status;
+}
+
+PyObject* rabbet_py_layer_instance(const rabbet_layer_t* layer) {
+  rabbet_plugin_instance_t instance = rabbet_layer_plugin_instance(layer);
+  bool ours = instance.vtable == &rabbet_py_vtable ||
+              instance.vtable == &rabbet_py_class_vtable;
+  return ours ? ((const rabbet_py_plugin_t*)instance.self)->instance : NULL;
 }
 
 static void rabbet_py_definition_release(void* user_data) {
@@ -378,6 +487,25 @@ static PyObject* rabbet_py_plugins(PyObject* module, PyObject* none) {
   return rabbet_py_raise(status);
 }
 
+// [(name, type, required)] of a registered creator.
+static PyObject* rabbet_py_fields(PyObject* module, PyObject* args) {
+  (void)module;
+  const char *name = NULL, *version = NULL, *space = NULL;
+  if (!PyArg_ParseTuple(args, "sss", &name, &version, &space)) return NULL;
+  const rabbet_plugin_creator_t* creator = NULL;
+  rabbet_status_t status = rabbet_plugin_find(name, version, space, &creator);
+  if (!rabbet_is_ok(status)) return rabbet_py_raise(status);
+  PyObject* list = PyList_New((Py_ssize_t)creator->field_count);
+  for (size_t i = 0; list && i < creator->field_count; ++i) {
+    const rabbet_plugin_field_t* field = &creator->fields[i];
+    PyObject* item = Py_BuildValue("(siN)", field->name, (int)field->type,
+                                   PyBool_FromLong(field->required));
+    if (!item || PyList_SetItem(list, (Py_ssize_t)i, item) < 0) Py_CLEAR(list);
+  }
+  rabbet_plugin_creator_release(creator);
+  return list;
+}
+
 static PyObject* rabbet_py_load_library(PyObject* module, PyObject* path) {
   (void)module;
   const char* text = NULL;
@@ -389,6 +517,7 @@ static PyMethodDef rabbet_py_plugin_functions[] = {
     {"register_plugin", rabbet_py_register, METH_VARARGS, NULL},
     {"deregister_plugin", rabbet_py_deregister, METH_VARARGS, NULL},
     {"plugins", rabbet_py_plugins, METH_NOARGS, NULL},
+    {"plugin_fields", rabbet_py_fields, METH_VARARGS, NULL},
     {"load_plugin_library", rabbet_py_load_library, METH_O, NULL},
     {NULL},
 };

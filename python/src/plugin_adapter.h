@@ -6,11 +6,14 @@
 #include "python/src/rabbet_py.h"
 
 // An instance: an object of the package with the methods describe,
-// combinations, tactics, timing_key, serialize, bind, kinds, launches.
-// Immutable.
+// combinations, tactics, timing_key, serialize, bind, kinds, launches, and for
+// classes metadata. Immutable, as far as C can see.
 typedef struct rabbet_py_plugin_t {
   PyObject* instance;
+  PyObject* metadata;  // str that was given out last, or NULL
   int32_t output_count;
+  bool is_class;  // run by plugin_class.c, else by plugin_call.c
+  uint64_t shape_inputs;
 } rabbet_py_plugin_t;
 
 // What an argument of the function is: the first item of each pair that `bind`
@@ -37,6 +40,27 @@ rabbet_plugin_capture_t rabbet_py_plugin_capture(
 rabbet_status_t rabbet_py_plugin_enqueue_captured(
     void* self, const rabbet_plugin_call_t* call, void** out_kept);
 void rabbet_py_plugin_release_captured(void* self, void* kept);
+
+// What replays of a recording do not see, such as a garbage collection that
+// frees what cannot be freed while a thread records, is held back around a
+// recorded call.
+void rabbet_py_hold_collector(bool hold);
+// A recorded call that fails is made again, and only that one's error is told;
+// Ctrl-C is kept, to be raised when the run is done.
+void rabbet_py_keep_interrupt(PyObject* error);
+
+// plugin_class.c: vtable functions that run plugins that are classes.
+rabbet_status_t rabbet_py_class_prepare(void* self,
+                                        const rabbet_plugin_call_t* call,
+                                        size_t* out_workspace,
+                                        void** out_state);
+void rabbet_py_class_destroy_state(void* self, void* state);
+rabbet_status_t rabbet_py_class_enqueue(void* self,
+                                        const rabbet_plugin_call_t* call);
+rabbet_plugin_capture_t rabbet_py_class_capture(
+    void* self, const rabbet_plugin_call_t* call);
+rabbet_status_t rabbet_py_class_enqueue_captured(
+    void* self, const rabbet_plugin_call_t* call, void** out_kept);
 
 // plugin_scope.c: other libraries around a call on a GPU.
 typedef struct rabbet_py_scope_t {

@@ -356,9 +356,7 @@ static void rabbet_py_reject_kept(void) {
                   "without a copy, after it returned");
 }
 
-// A recorded call that fails is made again, and only that one's error is told.
-// Ctrl-C must not be lost by that: it is raised when the run is done.
-static void rabbet_py_keep_interrupt(PyObject* error) {
+void rabbet_py_keep_interrupt(PyObject* error) {
   if (error && !rabbet_py_callback_error &&
       PyErr_GivenExceptionMatches(error, PyExc_KeyboardInterrupt)) {
     rabbet_py_callback_error = Py_NewRef(error);
@@ -423,9 +421,8 @@ rabbet_plugin_capture_t rabbet_py_plugin_capture(
   return ((const rabbet_py_state_t*)call->state)->capture;
 }
 
-// What a collection frees may be what cannot be freed while a thread records.
 // The GIL guards the count.
-static void rabbet_py_hold_collector(bool hold) {
+void rabbet_py_hold_collector(bool hold) {
   static int holders, collects;
   if (hold && holders++ == 0) collects = PyGC_Disable();
   if (!hold && --holders == 0 && collects) PyGC_Enable();

@@ -83,6 +83,8 @@ typedef struct rabbet_py_types_t {
 } rabbet_py_types_t;
 extern rabbet_py_types_t rabbet_py_types;
 
+// Puts a reference (or NULL) in the place of another.
+void rabbet_py_replace(PyObject** slot, PyObject* take_value);
 int rabbet_py_add_type(PyObject* module, const char* name, PyType_Spec* spec,
                        PyTypeObject** out_type);
 // Each adds its file's types and functions to the module.
@@ -165,6 +167,17 @@ typedef struct rabbet_py_progress_t {
   PyObject* error;    // first exception; owned
 } rabbet_py_progress_t;
 rabbet_progress_t rabbet_py_progress(rabbet_py_progress_t* progress);
+
+// ---- Plugins (plugin_adapter.c) --------------------------------------------
+
+// A layer of an instance that Python made; `key` holds name, version, namespace
+// and origin of its creator.
+rabbet_status_t rabbet_py_add_instance(
+    rabbet_network_t* network, PyObject* instance, rabbet_plugin_creator_t* key,
+    const char* name, rabbet_tensor_t* const* inputs, size_t count,
+    rabbet_layer_t** out_layer);
+// The instance of a plugin layer, borrowed; NULL if it is not of Python.
+PyObject* rabbet_py_layer_instance(const rabbet_layer_t* layer);
 
 // ---- Runs (plugin_call.c) --------------------------------------------------
 

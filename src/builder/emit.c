@@ -8,6 +8,7 @@
 #include "builder/artifacts.h"
 #include "builder/report.h"
 #include "core/attr_set.h"
+#include "device/plugin_kernel.h"
 
 typedef struct emitter_t {
   rabbet_build_t* build;
@@ -271,7 +272,33 @@ static rabbet_status_t emit_plugin_attr(void* context,
   return RABBET_VEC_PUSH(sink->emitter->build->allocator, &sink->attrs, copy);
 }
 
+// What was chosen for a plugin layer, as the plugin sees it.
+static rabbet_status_t emit_plugin_query(emitter_t* emitter,
+                                         const rabbet_plan_step_t* step,
+                                         const rabbet_group_node_t* node,
+                                         rabbet_plugin_query_t* out_query) {
+  rabbet_plugin_tensor_t* tensors = NULL;
+  size_t count = node->input_count + node->output_count;
+  *out_query = (rabbet_plugin_query_t){
+      .layer_name = node->name,
+      .device = emitter->build->device->kind,
+      .input_count = node->input_count,
+      .output_count = node->output_count,
+  };
+  RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
+      &emitter->plan->arena, count, sizeof(*tensors), (void**)&tensors));
+  for (size_t i = 0; i < count; ++i) {
+    int32_t value = i < node->input_count
+                        ? node->inputs[i]
+                        : node->outputs[i - node->input_count];
+    rabbet_plugin_query_tensor(&step->group, value, &tensors[i]);
+  }
+  out_query->tensors = tensors;
+  return rabbet_ok();
+}
+
 static rabbet_status_t emit_plugin(emitter_t* emitter, rabbet_plugin_t* plugin,
+                                   const rabbet_group_node_t* node,
                                    rabbet_plan_step_t* step) {
   plugin_sink_t sink = {.emitter = emitter};
   const rabbet_plugin_creator_t* creator = rabbet_plugin_creator(plugin);
@@ -289,8 +316,11 @@ static rabbet_status_t emit_plugin(emitter_t* emitter, rabbet_plugin_t* plugin,
   for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); ++i)
     RABBET_RETURN_IF_ERROR(
         rabbet_arena_strdup(arena, texts[i].text, texts[i].place));
+  rabbet_plugin_query_t query;
+  RABBET_RETURN_IF_ERROR(emit_plugin_query(emitter, step, node, &query));
   rabbet_status_t status = rabbet_plugin_serialize(
-      plugin, (rabbet_plugin_attr_sink_t){&sink, emit_plugin_attr});
+      plugin, &query, step->tactic,
+      (rabbet_plugin_attr_sink_t){&sink, emit_plugin_attr});
   step->plugin_attr_count = sink.attrs.count;
   if (rabbet_is_ok(status))
     status = rabbet_arena_copy(arena, sink.attrs.data,
@@ -320,7 +350,7 @@ static rabbet_status_t emit_node(emitter_t* emitter, rabbet_plan_step_t* step,
   if (!node->plugin) return rabbet_ok();
   rabbet_plugin_t* plugin = node->plugin;
   node->plugin = NULL;  // a plan names it
-  return RABBET_ANNOTATE(emit_plugin(emitter, plugin, step), "layer '%s'",
+  return RABBET_ANNOTATE(emit_plugin(emitter, plugin, node, step), "layer '%s'",
                          node->name);
 }
 

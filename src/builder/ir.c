@@ -12,11 +12,9 @@ void rabbet_ir_deinitialize(rabbet_ir_t* ir) {
 }
 
 bool rabbet_ir_is_shape_operand(const rabbet_ir_node_t* node, size_t index) {
-  if (node->plugin) {
-    const rabbet_plugin_creator_t* creator =
-        rabbet_plugin_creator(node->plugin);
-    return index < 64 && (creator->shape_inputs >> index & 1) != 0;
-  }
+  if (node->plugin)
+    return index < 64 &&
+           (rabbet_plugin_shape_inputs(node->plugin) >> index & 1) != 0;
   const rabbet_op_operand_t* operand = rabbet_op_input(node->op, index);
   return operand && (operand->flags & RABBET_OPERAND_SHAPE) != 0;
 }

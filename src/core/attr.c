@@ -4,6 +4,7 @@
 
 const char* rabbet_attr_type_name(rabbet_attr_type_t type) {
   static const char* const names[] = {
+      [RABBET_ATTR_ANY] = "anything",
       [RABBET_ATTR_INT] = "int",
       [RABBET_ATTR_FLOAT] = "float",
       [RABBET_ATTR_BOOL] = "bool",

@@ -288,7 +288,7 @@ static void rabbet_plugin_kernel_destroy(rabbet_kernel_t* base) {
 
 static bool rabbet_is_shape_input(const rabbet_plugin_kernel_t* kernel,
                                   size_t input) {
-  uint64_t mask = rabbet_plugin_creator(kernel->node->plugin)->shape_inputs;
+  uint64_t mask = rabbet_plugin_shape_inputs(kernel->node->plugin);
   return input < 64 && (mask >> input & 1);
 }
 

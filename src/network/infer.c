@@ -138,7 +138,7 @@ static bool rabbet_layer_reads_values(const rabbet_layer_t* layer,
                                       size_t index) {
   if (layer->plugin) {
     return index < 64 &&
-           rabbet_plugin_creator(layer->plugin)->shape_inputs >> index & 1;
+           (rabbet_plugin_shape_inputs(layer->plugin) >> index & 1);
   }
   const rabbet_op_operand_t* operand = rabbet_op_input(layer->op, index);
   return operand && operand->flags & RABBET_OPERAND_SHAPE;

@@ -215,18 +215,15 @@ static rabbet_status_t rabbet_network_enter_plugin(
   return rabbet_ok();
 }
 
-rabbet_status_t rabbet_network_add_plugin(
+rabbet_status_t rabbet_network_add_plugin_of(
     rabbet_network_t* network, const char* plugin_name, const char* version,
-    const char* plugin_namespace, const char* name,
+    const char* plugin_namespace, const rabbet_plugin_create_t* create,
     rabbet_tensor_t* const* inputs, size_t input_count,
-    const rabbet_attr_t* attrs, size_t attr_count, rabbet_layer_t** out_layer) {
+    rabbet_layer_t** out_layer) {
   *out_layer = NULL;
-  const rabbet_plugin_create_t args = {
-      .layer_name = name && *name ? name : plugin_name,
-      .phase = RABBET_PLUGIN_PHASE_BUILD,
-      .attrs = attrs,
-      .attr_count = attr_count,
-  };
+  rabbet_plugin_create_t args = *create;
+  const char* name = create->layer_name;
+  if (!name || !*name) args.layer_name = plugin_name;
   rabbet_plugin_t* plugin = NULL;
   rabbet_status_t status =
       rabbet_plugin_create(plugin_name, version, plugin_namespace, &args,
@@ -243,6 +240,22 @@ rabbet_status_t rabbet_network_add_plugin(
   (*out_layer)->plugin = plugin;
   rabbet_plugin_set_kinds(plugin, network->plugin_kinds);
   return rabbet_ok();
+}
+
+rabbet_status_t rabbet_network_add_plugin(
+    rabbet_network_t* network, const char* plugin_name, const char* version,
+    const char* plugin_namespace, const char* name,
+    rabbet_tensor_t* const* inputs, size_t input_count,
+    const rabbet_attr_t* attrs, size_t attr_count, rabbet_layer_t** out_layer) {
+  const rabbet_plugin_create_t args = {
+      .layer_name = name,
+      .phase = RABBET_PLUGIN_PHASE_BUILD,
+      .attrs = attrs,
+      .attr_count = attr_count,
+  };
+  return rabbet_network_add_plugin_of(network, plugin_name, version,
+                                      plugin_namespace, &args, inputs,
+                                      input_count, out_layer);
 }
 
 rabbet_status_t rabbet_network_add_plugin_instance(
@@ -277,6 +290,7 @@ rabbet_status_t rabbet_network_add_plugin_instance(
     return rabbet_status_annotate(status, "adding layer '%s'",
                                   name && *name ? name : creator->name);
   }
+  rabbet_plugin_set_kinds(layer->plugin, network->plugin_kinds);
   *out_layer = layer;
   return rabbet_ok();
 }
@@ -412,6 +426,12 @@ rabbet_status_t rabbet_layer_set_precision(rabbet_layer_t* layer,
   }
   layer->precision = dtype;
   return rabbet_ok();
+}
+
+rabbet_plugin_instance_t rabbet_layer_plugin_instance(
+    const rabbet_layer_t* layer) {
+  return layer->plugin ? rabbet_plugin_instance(layer->plugin)
+                       : (rabbet_plugin_instance_t){NULL, NULL};
 }
 
 void* rabbet_layer_plugin_self(const rabbet_layer_t* layer) {

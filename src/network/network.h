@@ -103,4 +103,12 @@ rabbet_network_infer(rabbet_network_t* network);
 RABBET_PRIVATE_API rabbet_status_t
 rabbet_network_infer_until(rabbet_network_t* network, size_t count);
 
+// rabbet_network_add_plugin with all that a creator can be told; the layer is
+// named create->layer_name (NULL: a name of its own).
+RABBET_PRIVATE_API rabbet_status_t rabbet_network_add_plugin_of(
+    rabbet_network_t* network, const char* plugin_name, const char* version,
+    const char* plugin_namespace, const rabbet_plugin_create_t* create,
+    rabbet_tensor_t* const* inputs, size_t input_count,
+    rabbet_layer_t** out_layer);
+
 #endif  // RABBET_SRC_NETWORK_NETWORK_H_

@@ -268,6 +268,47 @@ static bool rabbet_onnx_field_strings(rabbet_onnx_node_t* node,
   return true;
 }
 
+// The type that holds an attribute as the node has it.
+static rabbet_attr_type_t rabbet_onnx_own_type(
+    const Onnx__AttributeProto* attr) {
+  switch (rabbet_onnx_attr_type(attr)) {
+    case ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__INT:
+      return RABBET_ATTR_INT;
+    case ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__FLOAT:
+      return RABBET_ATTR_FLOAT;
+    case ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__STRING:
+      return RABBET_ATTR_BYTES;
+    case ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__INTS:
+      return RABBET_ATTR_INTS;
+    case ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__FLOATS:
+      return RABBET_ATTR_FLOATS;
+    case ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__STRINGS:
+      return RABBET_ATTR_STRINGS;
+    case ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__TENSOR:
+      return RABBET_ATTR_TENSOR;
+    default:
+      return RABBET_ATTR_ANY;
+  }
+}
+
+// A tensor's elements in the type that the importer holds them in.
+static bool rabbet_onnx_own_tensor(rabbet_onnx_node_t* node,
+                                   const Onnx__AttributeProto* attr,
+                                   rabbet_attr_t* out_attr) {
+  rabbet_onnx_constant_t constant;
+  if (!attr->t) return false;
+  rabbet_onnx_fail(
+      node, rabbet_onnx_tensor_read(node->importer->storage,
+                                    node->importer->network->logger, attr->t,
+                                    &constant));
+  if (!rabbet_onnx_ok(node)) return false;
+  out_attr->dtype = constant.weights.dtype;
+  out_attr->dims = constant.dims;
+  out_attr->data = constant.weights.data;
+  out_attr->count = (size_t)constant.weights.count;
+  return true;
+}
+
 static void rabbet_onnx_field(rabbet_onnx_node_t* node,
                               const rabbet_plugin_field_t* field,
                               const Onnx__AttributeProto* attr,
@@ -277,7 +318,16 @@ static void rabbet_onnx_field(rabbet_onnx_node_t* node,
   Onnx__AttributeProto__AttributeType type = rabbet_onnx_attr_type(attr);
   rabbet_onnx_numbers_t numbers;
   bool converted = false;
-  if (type == ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__STRING) {
+  bool any = field->type == RABBET_ATTR_ANY;
+  if (any) out_attr->type = rabbet_onnx_own_type(attr);
+  if (any && out_attr->type == RABBET_ATTR_ANY) {
+    RABBET_ONNX_FAIL(node, RABBET_STATUS_UNSUPPORTED,
+                     "attribute '%s' is %s, which plugin '%s' cannot be given",
+                     field->name, rabbet_onnx_attr_type_name(type),
+                     node->proto->op_type);
+  } else if (any && out_attr->type == RABBET_ATTR_TENSOR) {
+    converted = rabbet_onnx_own_tensor(node, attr, out_attr);
+  } else if (type == ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__STRING) {
     converted = rabbet_onnx_field_string(node, attr, out_attr);
   } else if (type == ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__STRINGS) {
     converted = rabbet_onnx_field_strings(node, attr, out_attr);
@@ -317,6 +367,35 @@ static void rabbet_onnx_warn_unread(rabbet_onnx_node_t* node,
   }
 }
 
+// Bits of the inputs that the node says are shape inputs; negative numbers
+// count from the end.
+static uint64_t rabbet_onnx_shape_inputs(rabbet_onnx_node_t* node) {
+  const char* name = "tensorrt_plugin_shape_input_indices";
+  const Onnx__AttributeProto* attr = rabbet_onnx_attr(node, name);
+  uint64_t mask = 0;
+  if (!attr) return 0;
+  if (rabbet_onnx_attr_type(attr) !=
+      ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__INTS) {
+    RABBET_ONNX_FAIL(
+        node, RABBET_STATUS_INVALID_ARGUMENT,
+        "attribute '%s' is %s; expected INTS, the numbers of inputs", name,
+        rabbet_onnx_attr_type_name(rabbet_onnx_attr_type(attr)));
+    return 0;
+  }
+  for (size_t i = 0; i < attr->n_ints && rabbet_onnx_ok(node); ++i) {
+    int64_t count = (int64_t)node->input_count, index = attr->ints[i];
+    if (index < 0) index += count;
+    if (index < 0 || index >= count || index >= 64) {
+      RABBET_ONNX_FAIL(node, RABBET_STATUS_OUT_OF_RANGE,
+                       "attribute '%s' names input %lld; the node has %zu",
+                       name, (long long)attr->ints[i], node->input_count);
+    } else {
+      mask |= UINT64_C(1) << index;
+    }
+  }
+  return mask;
+}
+
 void rabbet_onnx_import_plugin(rabbet_onnx_node_t* node,
                                const rabbet_plugin_creator_t* creator) {
   rabbet_attr_t* attrs =
@@ -332,11 +411,18 @@ void rabbet_onnx_import_plugin(rabbet_onnx_node_t* node,
   if (!rabbet_onnx_ok(node)) return;
   rabbet_onnx_warn_unread(node, creator);
   rabbet_layer_t* layer = NULL;
-  rabbet_onnx_fail(node,
-                   rabbet_network_add_plugin(
-                       node->importer->network, creator->name, creator->version,
-                       creator->plugin_namespace, node->name, node->inputs,
-                       node->input_count, attrs, count, &layer));
+  const rabbet_plugin_create_t create = {
+      .layer_name = node->name,
+      .phase = RABBET_PLUGIN_PHASE_BUILD,
+      .attrs = attrs,
+      .attr_count = count,
+      .shape_inputs = rabbet_onnx_shape_inputs(node),
+  };
+  if (!rabbet_onnx_ok(node)) return;
+  rabbet_onnx_fail(node, rabbet_network_add_plugin_of(
+                             node->importer->network, creator->name,
+                             creator->version, creator->plugin_namespace,
+                             &create, node->inputs, node->input_count, &layer));
   if (!rabbet_onnx_ok(node)) return;
   rabbet_onnx_fail(node, rabbet_layer_set_metadata(layer, node->metadata));
   if (rabbet_onnx_attr(node, "aot")) {

@@ -10,8 +10,9 @@
 struct rabbet_plugin_t {
   rabbet_allocator_t allocator;
   rabbet_refcount_t references;
-  const rabbet_plugin_creator_t* creator;  // retained
-  rabbet_plugin_vtable_t vtable;           // absent functions are NULL
+  const rabbet_plugin_creator_t* creator;   // retained
+  rabbet_plugin_vtable_t vtable;            // absent functions are NULL
+  const rabbet_plugin_vtable_t* made_with;  // borrowed, to tell whose it is
   void* self;
   uint32_t allowed;  // bits RABBET_PLUGIN_..., 0: any
 };
@@ -68,6 +69,7 @@ static rabbet_status_t rabbet_attr_check(const rabbet_plugin_creator_t* creator,
   for (size_t i = 0; i < creator->field_count; ++i) {
     const rabbet_plugin_field_t* field = &creator->fields[i];
     if (strcmp(field->name, attr->name) != 0) continue;
+    if (field->type == RABBET_ATTR_ANY) return rabbet_ok();
     if (field->type != attr->type) {
       return RABBET_STATUS(RABBET_STATUS_INVALID_ARGUMENT,
                            "plugin '%s': attribute '%s' must be %s, not %s",
@@ -160,6 +162,7 @@ static rabbet_status_t rabbet_plugin_allocate(
   size_t size = take_instance.vtable->struct_size;
   if (size > sizeof(plugin->vtable)) size = sizeof(plugin->vtable);
   memcpy(&plugin->vtable, take_instance.vtable, size);
+  plugin->made_with = take_instance.vtable;
   plugin->self = take_instance.self;
   *out_plugin = plugin;
   return rabbet_ok();
@@ -240,7 +243,9 @@ rabbet_status_t rabbet_plugin_clone(rabbet_plugin_t* plugin,
   if (!rabbet_is_ok(status)) {
     rabbet_instance_destroy(instance);
     rabbet_plugin_creator_release(plugin->creator);
+    return status;
   }
+  (*out_clone)->made_with = plugin->made_with;
   return status;
 }
 
@@ -251,6 +256,23 @@ const rabbet_plugin_creator_t* rabbet_plugin_creator(
 
 void* rabbet_plugin_self(const rabbet_plugin_t* plugin) {
   return plugin->self;
+}
+
+rabbet_plugin_instance_t rabbet_plugin_instance(const rabbet_plugin_t* plugin) {
+  return (rabbet_plugin_instance_t){plugin->made_with, plugin->self};
+}
+
+const char* rabbet_plugin_metadata(rabbet_plugin_t* plugin) {
+  const char* text =
+      plugin->vtable.metadata ? plugin->vtable.metadata(plugin->self) : NULL;
+  return text ? text : "";
+}
+
+uint64_t rabbet_plugin_shape_inputs(const rabbet_plugin_t* plugin) {
+  uint64_t own = plugin->vtable.shape_inputs
+                     ? plugin->vtable.shape_inputs(plugin->self)
+                     : 0;
+  return plugin->creator->shape_inputs | own;
 }
 
 int32_t rabbet_plugin_output_count(rabbet_plugin_t* plugin) {
@@ -487,12 +509,18 @@ rabbet_status_t rabbet_plugin_timing_key(rabbet_plugin_t* plugin,
 }
 
 rabbet_status_t rabbet_plugin_serialize(rabbet_plugin_t* plugin,
+                                        const rabbet_plugin_query_t* query,
+                                        int32_t tactic,
                                         rabbet_plugin_attr_sink_t sink) {
-  if (!plugin->vtable.serialize) return rabbet_ok();
   rabbet_attr_count_t counter = {.sink = sink};
-  rabbet_status_t status = plugin->vtable.serialize(
-      plugin->self,
-      (rabbet_plugin_attr_sink_t){&counter, rabbet_attr_count_add});
+  rabbet_plugin_attr_sink_t counted = {&counter, rabbet_attr_count_add};
+  rabbet_status_t status = rabbet_ok();
+  if (plugin->vtable.serialize_chosen) {
+    status =
+        plugin->vtable.serialize_chosen(plugin->self, query, tactic, counted);
+  } else if (plugin->vtable.serialize) {
+    status = plugin->vtable.serialize(plugin->self, counted);
+  }
   return rabbet_plugin_annotate(plugin, "serializing", status);
 }
 

@@ -32,6 +32,14 @@ rabbet_plugin_clone(rabbet_plugin_t* plugin, rabbet_plugin_t** out_clone);
 RABBET_PRIVATE_API const rabbet_plugin_creator_t* rabbet_plugin_creator(
     const rabbet_plugin_t* plugin);
 RABBET_PRIVATE_API void* rabbet_plugin_self(const rabbet_plugin_t* plugin);
+// The vtable's address is that of the one given when the instance was made.
+RABBET_PRIVATE_API rabbet_plugin_instance_t
+rabbet_plugin_instance(const rabbet_plugin_t* plugin);
+// Text for the inspector, borrowed until the next call; "" for none.
+RABBET_PRIVATE_API const char* rabbet_plugin_metadata(rabbet_plugin_t* plugin);
+// Bit i: input i is a shape input, by the creator or by the instance.
+RABBET_PRIVATE_API uint64_t
+rabbet_plugin_shape_inputs(const rabbet_plugin_t* plugin);
 RABBET_PRIVATE_API int32_t rabbet_plugin_output_count(rabbet_plugin_t* plugin);
 
 // Expression builder for one describe: size tensors become symbols of
@@ -56,8 +64,10 @@ RABBET_PRIVATE_API rabbet_status_t rabbet_plugin_tactics(
 RABBET_PRIVATE_API rabbet_status_t
 rabbet_plugin_timing_key(rabbet_plugin_t* plugin,
                          rabbet_plugin_attr_sink_t sink, bool* out_cacheable);
+// For what was chosen.
 RABBET_PRIVATE_API rabbet_status_t rabbet_plugin_serialize(
-    rabbet_plugin_t* plugin, rabbet_plugin_attr_sink_t sink);
+    rabbet_plugin_t* plugin, const rabbet_plugin_query_t* query, int32_t tactic,
+    rabbet_plugin_attr_sink_t sink);
 RABBET_PRIVATE_API rabbet_status_t
 rabbet_plugin_prepare(rabbet_plugin_t* plugin, const rabbet_plugin_call_t* call,
                       size_t* out_workspace, void** out_state);

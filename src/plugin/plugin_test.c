@@ -428,6 +428,88 @@ static void test_combinations_and_tactics(void** state) {
   rabbet_plugin_release(plugin);
 }
 
+// ---- What instances say of themselves --------------------------------------
+
+static uint64_t told_shape_inputs(void* self) {
+  (void)self;
+  return 4;
+}
+static const char* told_metadata(void* self) {
+  (void)self;
+  return "text";
+}
+static rabbet_status_t told_serialize(void* self,
+                                      const rabbet_plugin_query_t* query,
+                                      int32_t tactic,
+                                      rabbet_plugin_attr_sink_t sink) {
+  (void)self;
+  int64_t values[] = {query->tensors[0].dtype, tactic};
+  rabbet_attr_t attr = {
+      .name = "chosen", .type = RABBET_ATTR_INTS, .data = values, .count = 2};
+  return sink.add(sink.context, &attr);
+}
+static rabbet_status_t take_chosen(void* context, const rabbet_attr_t* attr) {
+  memcpy(context, attr->data, 2 * sizeof(int64_t));
+  return rabbet_ok();
+}
+
+static void test_instances_tell(void** state) {
+  (void)state;
+  rabbet_plugin_vtable_t vtable = probe_vtable;
+  vtable.shape_inputs = told_shape_inputs;
+  vtable.serialize_chosen = told_serialize;
+  vtable.metadata = told_metadata;
+  rabbet_plugin_creator_t creator = probe("Telling");
+  creator.user_data = &vtable;
+  creator.destroy = NULL;
+  creator.shape_inputs = 1;
+  RABBET_EXPECT_OK(rabbet_plugin_register(&creator));
+  rabbet_plugin_create_t args = {.attrs = &pads_attr, .attr_count = 1};
+  rabbet_plugin_t* plugin = NULL;
+  RABBET_EXPECT_OK(rabbet_plugin_create("Telling", NULL, "test", &args,
+                                        rabbet_allocator_system(), &plugin));
+  assert_int_equal(rabbet_plugin_shape_inputs(plugin), 5);
+  assert_string_equal(rabbet_plugin_metadata(plugin), "text");
+  assert_ptr_equal(rabbet_plugin_instance(plugin).vtable, &vtable);
+  rabbet_plugin_tensor_t tensor = {.dtype = RABBET_DTYPE_HALF};
+  rabbet_plugin_query_t query = {.tensors = &tensor, .input_count = 1};
+  int64_t chosen[2] = {0};
+  RABBET_EXPECT_OK(rabbet_plugin_serialize(
+      plugin, &query, 7, (rabbet_plugin_attr_sink_t){chosen, take_chosen}));
+  assert_int_equal(chosen[0], RABBET_DTYPE_HALF);
+  assert_int_equal(chosen[1], 7);
+  rabbet_plugin_release(plugin);
+  RABBET_EXPECT_OK(rabbet_plugin_deregister("Telling", NULL, "test"));
+  // A probe says nothing.
+  plugin = make(&pads_attr, 1);
+  assert_int_equal(rabbet_plugin_shape_inputs(plugin), 0);
+  assert_string_equal(rabbet_plugin_metadata(plugin), "");
+  rabbet_plugin_release(plugin);
+}
+
+static void test_fields_of_any_type(void** state) {
+  (void)state;
+  const rabbet_plugin_field_t any = {"pads", RABBET_ATTR_ANY, 0, false};
+  rabbet_plugin_creator_t creator = probe("Any");
+  creator.fields = &any;
+  creator.field_count = 1;
+  RABBET_EXPECT_OK(rabbet_plugin_register(&creator));
+  const int64_t one = 1;
+  const rabbet_attr_t values[] = {
+      pads_attr,
+      {.name = "pads", .type = RABBET_ATTR_INT, .data = &one, .count = 1},
+      {.name = "pads", .type = RABBET_ATTR_STRING, .data = "x", .count = 1},
+  };
+  for (size_t i = 0; i < 3; ++i) {
+    rabbet_plugin_create_t args = {.attrs = &values[i], .attr_count = 1};
+    rabbet_plugin_t* plugin = NULL;
+    RABBET_EXPECT_OK(rabbet_plugin_create("Any", NULL, "test", &args,
+                                          rabbet_allocator_system(), &plugin));
+    rabbet_plugin_release(plugin);
+  }
+  RABBET_EXPECT_OK(rabbet_plugin_deregister("Any", NULL, "test"));
+}
+
 static void test_failures_name_the_plugin(void** state) {
   (void)state;
   rabbet_plugin_t* plugin = make(&pads_attr, 1);
@@ -472,6 +554,8 @@ int main(void) {
       TEST(test_size_tensors_are_symbols),
       TEST(test_combinations_and_tactics),
       TEST(test_failures_name_the_plugin),
+      TEST(test_instances_tell),
+      TEST(test_fields_of_any_type),
       TEST(test_creation_survives_lack_of_memory),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

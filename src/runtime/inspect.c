@@ -127,6 +127,10 @@ static void rabbet_json_step(const rabbet_engine_t* engine,
   rabbet_json_member(out, "Origin",
                      step->plugin_origin ? step->plugin_origin : "");
   rabbet_strbuf_printf(out, ", ");
+  rabbet_plugin_t* plugin = engine->steps[step - engine->plan->steps].plugin;
+  rabbet_json_member(out, "Metadata",
+                     plugin ? rabbet_plugin_metadata(plugin) : "");
+  rabbet_strbuf_printf(out, ", ");
   rabbet_json_member(out, "TacticName", step->tactic_name);
   rabbet_strbuf_printf(out, ", \"TacticValue\": \"0x%08x\", ",
                        (unsigned)step->tactic);

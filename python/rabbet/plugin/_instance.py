@@ -30,6 +30,10 @@ QueryTensor = tuple[DataType, TensorFormat, Any, Any, Any, Any]
 class Instance:
     """A plugin with its attributes. Immutable, so that contexts share it."""
 
+    is_class = False
+    shape_inputs = 0  # the definition says
+    layer_class = None
+
     def __init__(self, definition: PluginDef, attrs: dict[str, Any], layer: str | None):
         self.definition = definition
         self.attrs = attrs
@@ -242,8 +246,14 @@ class Instance:
 
     # ---- What is stored ----
 
-    def serialize(self) -> dict[str, Any]:
-        """Attributes that an impl takes."""
+    def serialize(
+        self,
+        device: str,
+        tensors: Sequence[QueryTensor],
+        num_inputs: int,
+        tactic: int,
+    ) -> dict[str, Any]:
+        """Attributes that an impl takes, whatever was chosen."""
         wanted = self.definition.stored_attributes()
         types = self.definition.registration.attributes
         return {

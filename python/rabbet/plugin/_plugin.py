@@ -88,6 +88,11 @@ class PluginDef:
         )
         self._registered = True
 
+    @property
+    def is_registered(self) -> bool:
+        """Whether the engine knows it."""
+        return self._registered
+
     def deregister(self) -> None:
         """Takes it away again; layers and plans that use it stay valid."""
         if self._registered:
@@ -98,8 +103,15 @@ class PluginDef:
 
     # ---- What the engine asks ----
 
-    def create(self, attrs: dict[str, Any], layer: str | None, phase: int) -> Instance:
-        """An instance for a layer. phase 0: build, 1: load."""
+    def create(
+        self,
+        attrs: dict[str, Any],
+        layer: str | None,
+        phase: int,
+        shape_inputs: int = 0,
+    ) -> Instance:
+        """An instance for a layer. phase 0: build, 1: load. Which inputs are shape
+        inputs, the register function says."""
         reg = self.registration
         values: dict[str, Any] = {}
         for name, value in attrs.items():

@@ -1,0 +1,1 @@
+"""Plugins as classes, and the registry of their creators."""

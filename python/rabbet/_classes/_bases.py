@@ -1,0 +1,523 @@
+"""What users derive their plugins and creators from.
+
+The classes have no state of their own but the attributes that the engine asks
+for, which lie in one place of one common base, so that several can be inherited
+together and `clone.__dict__.update(self.__dict__)` leaves them alone.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from typing import Any, ClassVar, NoReturn, Self, TypeVar
+
+from .. import _enums as e
+from .._versioned import InterfaceInfo, IVersionedInterface
+from ._fields import PluginFieldCollection
+
+F = TypeVar("F", bound=Callable[..., Any])
+_UNSET = object()
+
+
+def _to_int(value: Any) -> int:
+    return operator.index(value)
+
+
+def _to_text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError("not a str")
+    return value
+
+
+def _to_text_or_none(value: Any) -> str | None:
+    return None if value is None else _to_text(value)
+
+
+def _to_fields(value: Any) -> PluginFieldCollection:
+    return (
+        value
+        if isinstance(value, PluginFieldCollection)
+        else PluginFieldCollection(value)
+    )
+
+
+_EXPECTED = {
+    _to_int: "an int",
+    _to_text: "a str",
+    _to_text_or_none: "a str or None",
+    _to_fields: "a PluginFieldCollection",
+}
+
+
+class Attribute:
+    """An attribute of a plugin that the engine reads."""
+
+    def __init__(self, convert: Callable[[Any], Any], doc: str, default: Any = _UNSET):
+        self.convert, self.default, self.__doc__ = convert, default, doc
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.name = name
+
+    def __get__(self, instance: Any, owner: type | None = None) -> Any:
+        if instance is None:
+            return self
+        value = instance._native.get(self.name, self.default)
+        if value is _UNSET:
+            raise AttributeError(
+                f"{type(instance).__name__}.{self.name} was never set; set it to "
+                f"{_EXPECTED[self.convert]} in __init__, which clone() must run as well"
+            )
+        return value() if isinstance(value, type) else value
+
+    def __set__(self, instance: Any, value: Any) -> None:
+        try:
+            value = self.convert(value)
+        except TypeError:
+            raise TypeError(
+                f"{type(instance).__name__}.{self.name}: expected "
+                f"{_EXPECTED[self.convert]}, got {value!r}"
+            ) from None
+        # A new dict: copies of the object share the old one.
+        instance._native = {**instance._native, self.name: value}
+
+
+def stub(function: F) -> F:
+    """A method that users define; it is there for its documentation."""
+    function._rabbet_stub = True  # type: ignore[attr-defined]
+    return function
+
+
+def _undefined(self: Any, name: str) -> NoReturn:
+    raise NotImplementedError(
+        f"{type(self).__name__} does not define {name}(); the base class has nothing to "
+        "call"
+    )
+
+
+class _Native(IVersionedInterface):
+    """Base of all classes here."""
+
+    __slots__ = ("_native",)
+    _native: dict[str, Any]
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Self:
+        self = super().__new__(cls)
+        self._native = {}
+        return self
+
+    def __init__(self, other: Any = None) -> None:
+        """`other` is accepted for scripts that copy in this way; copies are made by
+        clone()."""
+
+
+class IPluginCapability(_Native):
+    """A part of a plugin."""
+
+    __slots__ = ()
+
+
+# ---- IPluginV3 ----
+
+
+class IPluginV3(_Native):
+    """A plugin whose parts, its capabilities, may be one object or several."""
+
+    __slots__ = ()
+    _info = InterfaceInfo("PLUGIN_V3", 1, 0)
+
+    @stub
+    def get_capability_interface(self, type: e.PluginCapabilityType) -> Any:
+        """The object with a capability; normally self."""
+        _undefined(self, "get_capability_interface")
+
+    @stub
+    def clone(self) -> IPluginV3:
+        """A new object in the same state."""
+        _undefined(self, "clone")
+
+    @stub
+    def destroy(self) -> None:
+        """Called when the engine lets go of the object."""
+
+
+class IPluginV3OneCore(IPluginCapability):
+    """What identifies a plugin."""
+
+    __slots__ = ()
+    _info = InterfaceInfo("PLUGIN_V3ONE_CORE", 1, 0)
+    plugin_name = Attribute(_to_text, "Its name; its creator's, too.")
+    plugin_version = Attribute(_to_text, "Its version; its creator's, too.")
+    plugin_namespace = Attribute(_to_text, "Its namespace; its creator's, too.")
+
+
+class IPluginV3OneBuild(IPluginCapability):
+    """What a build asks."""
+
+    __slots__ = ()
+    _info = InterfaceInfo("PLUGIN_V3ONE_BUILD", 1, 0)
+    DEFAULT_FORMAT_COMBINATION_LIMIT: ClassVar[int] = 100
+    num_outputs = Attribute(_to_int, "The number of outputs.")
+    format_combination_limit = Attribute(
+        _to_int, "Combinations of types and formats that are tried at most.", 100
+    )
+    metadata_string = Attribute(_to_text_or_none, "Text for the inspector.", None)
+    timing_cache_id = Attribute(
+        _to_text_or_none,
+        "Whether times may be kept in a timing cache (a str), and what they depend on "
+        "besides shapes, types and formats. None: timed in each build.",
+        None,
+    )
+
+    @stub
+    def get_output_data_types(self, input_types: Any) -> Any:
+        """The types of the outputs: a list."""
+        _undefined(self, "get_output_data_types")
+
+    @stub
+    def get_output_shapes(
+        self, inputs: Any, shape_inputs: Any, expr_builder: Any
+    ) -> Any:
+        """The dimensions of the outputs: a list of DimsExprs."""
+        _undefined(self, "get_output_shapes")
+
+    @stub
+    def supports_format_combination(
+        self, pos: int, in_out: Any, num_inputs: int
+    ) -> bool:
+        """Whether type and format of in_out[pos] are fine, given those before it."""
+        _undefined(self, "supports_format_combination")
+
+    @stub
+    def configure_plugin(self, in_: Any, out: Any) -> None:
+        """Types, formats and the bounds of the dimensions are chosen."""
+        _undefined(self, "configure_plugin")
+
+    @stub
+    def get_workspace_size(self, in_: Any, out: Any) -> int:
+        """Bytes of scratch memory that enqueue needs. Default: 0."""
+        return 0
+
+    @stub
+    def get_valid_tactics(self) -> Any:
+        """Positive numbers of ways to run. Default: none, enqueue gets 0."""
+        return []
+
+
+class IPluginV3OneBuildV2(IPluginV3OneBuild):
+    """What a build asks, outputs in the place of inputs included."""
+
+    __slots__ = ()
+    _info = InterfaceInfo("PLUGIN_V3ONE_BUILD", 2, 0)
+
+    @stub
+    def get_aliased_input(self, output_index: int) -> int:
+        """The input in whose place an output lies. Default: -1, in none's."""
+        return -1
+
+
+class IPluginV3OneRuntime(IPluginCapability):
+    """What runs."""
+
+    __slots__ = ()
+    _info = InterfaceInfo("PLUGIN_V3ONE_RUNTIME", 1, 0)
+
+    @stub
+    def on_shape_change(self, in_: Any, out: Any) -> None:
+        """The shapes of the runs that follow."""
+        _undefined(self, "on_shape_change")
+
+    @stub
+    def set_tactic(self, tactic: int) -> None:
+        """The tactic of the runs that follow."""
+        _undefined(self, "set_tactic")
+
+    @stub
+    def get_fields_to_serialize(self) -> PluginFieldCollection:
+        """What the creator gets when the plan is loaded."""
+        _undefined(self, "get_fields_to_serialize")
+
+    @stub
+    def attach_to_context(self, resource_context: Any) -> IPluginV3:
+        """A copy for an execution context; normally self.clone()."""
+        _undefined(self, "attach_to_context")
+
+    @stub
+    def enqueue(
+        self,
+        input_desc: Any,
+        output_desc: Any,
+        inputs: Any,
+        outputs: Any,
+        workspace: int,
+        stream: int,
+    ) -> None:
+        """Computes; addresses and the stream are ints."""
+        _undefined(self, "enqueue")
+
+
+# ---- Quick plugins: what rabbet.plugin's decorators stand for ----
+
+
+class IPluginV3QuickCore(IPluginCapability):
+    """What identifies a plugin."""
+
+    __slots__ = ()
+    _info = InterfaceInfo("PLUGIN_V3QUICK_CORE", 1, 0)
+    plugin_name = IPluginV3OneCore.__dict__["plugin_name"]
+    plugin_version = IPluginV3OneCore.__dict__["plugin_version"]
+    plugin_namespace = IPluginV3OneCore.__dict__["plugin_namespace"]
+
+
+class IPluginV3QuickBuild(IPluginCapability):
+    """What a build asks. Users define get_num_outputs, get_output_data_types(types,
+    ranks), get_output_shapes(inputs, shape_inputs, expr_builder),
+    get_supported_format_combinations(in_out, num_inputs) and configure_plugin(in, out),
+    and if wanted get_valid_tactics, get_aliased_input(output), get_timing_cache_id,
+    get_metadata_string."""
+
+    __slots__ = ()
+    _info = InterfaceInfo("PLUGIN_V3QUICK_BUILD", 1, 0)
+
+
+class IPluginV3QuickAOTBuild(IPluginV3QuickBuild):
+    """A build that makes the kernels. Users define set_tactic(tactic),
+    get_launch_params(inputs, in_out, num_inputs, launch_params, extra_args,
+    expr_builder) and get_kernel(in, out) as well."""
+
+    __slots__ = ()
+    _info = InterfaceInfo("PLUGIN_V3QUICKAOT_BUILD", 1, 0)
+
+
+class IPluginV3QuickRuntime(IPluginCapability):
+    """What runs. Users define set_tactic(tactic), get_fields_to_serialize() and
+    enqueue(input_desc, output_desc, inputs, outputs, in_strides, out_strides,
+    stream)."""
+
+    __slots__ = ()
+    _info = InterfaceInfo("PLUGIN_V3QUICK_RUNTIME", 1, 0)
+
+
+# ---- IPluginV2 ----
+
+
+class IPluginV2(_Native):
+    """Base of the older plugins."""
+
+    __slots__ = ()
+    num_outputs = Attribute(_to_int, "The number of outputs.")
+    plugin_type = Attribute(_to_text, "Its name; its creator's, too.")
+    plugin_version = Attribute(_to_text, "Its version; its creator's, too.")
+    plugin_namespace = Attribute(_to_text, "Its namespace; its creator's, too.", "")
+
+    @property
+    def tensorrt_version(self) -> int:
+        """The interface that it was written for."""
+        return 4 << 24 | 101600
+
+    @property
+    def serialization_size(self) -> int:
+        """Bytes that serialize() gives."""
+        data = self.serialize()
+        return len(data.encode() if isinstance(data, str) else data)
+
+    @stub
+    def initialize(self) -> Any:
+        """Called before runs. Default: nothing."""
+
+    @stub
+    def terminate(self) -> None:
+        """Called after runs. Default: nothing."""
+
+    @stub
+    def serialize(self) -> bytes:
+        """What the creator's deserialize_plugin gets when the plan is loaded."""
+        _undefined(self, "serialize")
+
+    @stub
+    def clone(self) -> IPluginV2:
+        """A new object in the same state."""
+        _undefined(self, "clone")
+
+    @stub
+    def destroy(self) -> None:
+        """Called when the engine lets go of the object."""
+
+
+class IPluginV2DynamicExtBase(IPluginV2):
+    """Base of plugins with dynamic shapes."""
+
+    __slots__ = ()
+
+
+class IPluginV2DynamicExt(IPluginV2DynamicExtBase):
+    """A plugin of the older kind, with dynamic shapes: derive from it.
+
+    Besides the methods here, attach_to_context(cudnn, cublas, allocator) and
+    detach_from_context() are called around the life in a context where a class
+    has them; cudnn and cublas are 0, allocator is None.
+    """
+
+    __slots__ = ()
+    FORMAT_COMBINATION_LIMIT: ClassVar[int] = 100
+
+    @stub
+    def get_output_datatype(self, index: int, input_types: Any) -> e.DataType:
+        """The type of an output."""
+        _undefined(self, "get_output_datatype")
+
+    @stub
+    def get_output_dimensions(
+        self, output_index: int, inputs: Any, expr_builder: Any
+    ) -> Any:
+        """The dimensions of an output: DimsExprs."""
+        _undefined(self, "get_output_dimensions")
+
+    @stub
+    def supports_format_combination(
+        self, pos: int, in_out: Any, num_inputs: int
+    ) -> bool:
+        """Whether type and format of in_out[pos] are fine, given those before it."""
+        _undefined(self, "supports_format_combination")
+
+    @stub
+    def configure_plugin(self, in_: Any, out: Any) -> None:
+        """Types and formats are chosen; dimensions have bounds (at build), or are
+        those of the runs that follow."""
+        _undefined(self, "configure_plugin")
+
+    @stub
+    def get_workspace_size(self, in_: Any, out: Any) -> int:
+        """Bytes of scratch memory that enqueue needs. Default: 0."""
+        return 0
+
+    @stub
+    def get_serialization_size(self) -> int:
+        """Bytes that serialize() gives. Default: they are counted."""
+        return self.serialization_size
+
+    @stub
+    def enqueue(
+        self,
+        input_desc: Any,
+        output_desc: Any,
+        inputs: Any,
+        outputs: Any,
+        workspace: int,
+        stream: int,
+    ) -> Any:
+        """Computes; addresses and the stream are ints."""
+        _undefined(self, "enqueue")
+
+
+class IPluginV2Ext(IPluginV2):
+    """A plugin of the oldest kind, which only C++ could write: a name to test with
+    isinstance."""
+
+    __slots__ = ()
+
+
+# ---- Creators ----
+
+
+class IPluginCreatorInterface(_Native):
+    """Base of creators."""
+
+    __slots__ = ()
+    name = Attribute(_to_text, "The name of its plugins.")
+    plugin_version = Attribute(_to_text, "The version of its plugins.")
+    plugin_namespace = Attribute(_to_text, "The namespace of its plugins.", "")
+    field_names = Attribute(
+        _to_fields,
+        "The fields that its plugins are made of: names and types.",
+        PluginFieldCollection,
+    )
+
+
+class IPluginCreator(IPluginCreatorInterface):
+    """Makes plugins of the older kind: derive from it."""
+
+    __slots__ = ()
+    _info = InterfaceInfo("PLUGIN CREATOR_V1", 1, 0)
+
+    @stub
+    def create_plugin(self, name: str, field_collection: Any) -> IPluginV2:
+        """A plugin of fields."""
+        _undefined(self, "create_plugin")
+
+    @stub
+    def deserialize_plugin(self, name: str, serialized_plugin: bytes) -> IPluginV2:
+        """A plugin of what its serialize() gave."""
+        _undefined(self, "deserialize_plugin")
+
+
+class IPluginCreatorV3One(IPluginCreatorInterface):
+    """Makes plugins of the kind IPluginV3: derive from it."""
+
+    __slots__ = ()
+    _info = InterfaceInfo("PLUGIN CREATOR_V3ONE", 1, 0)
+
+    @stub
+    def create_plugin(
+        self, name: str, field_collection: Any, phase: e.TensorRTPhase
+    ) -> IPluginV3:
+        """A plugin of fields; in phase RUNTIME those of get_fields_to_serialize()."""
+        _undefined(self, "create_plugin")
+
+
+class IPluginCreatorV3Quick(IPluginCreatorInterface):
+    """Makes quick plugins: derive from it."""
+
+    __slots__ = ()
+    _info = InterfaceInfo("PLUGIN CREATOR_V3QUICK", 1, 0)
+
+    @stub
+    def create_plugin(
+        self,
+        name: str,
+        namespace: str,
+        field_collection: Any,
+        phase: e.TensorRTPhase,
+        quick_plugin_type: e.QuickPluginCreationRequest,
+    ) -> IPluginV3:
+        """A plugin of fields."""
+        _undefined(self, "create_plugin")
+
+
+# ---- Resources ----
+
+
+class IPluginResource(_Native):
+    """Something that plugins share under a key: derive from it."""
+
+    __slots__ = ()
+    _info = InterfaceInfo("PLUGIN_RESOURCE", 1, 0)
+
+    @stub
+    def release(self) -> None:
+        """Frees it; called on what clone() gave, when nobody uses the key any more."""
+        _undefined(self, "release")
+
+    @stub
+    def clone(self) -> IPluginResource:
+        """The object that is shared; allocates what it stands for."""
+        _undefined(self, "clone")
+
+
+class IPluginResourceContext:
+    """What attach_to_context is told of its execution context."""
+
+    __slots__ = ("_error_recorder", "_gpu_allocator")
+
+    def __init__(self) -> None:
+        self._error_recorder: Any = None
+        self._gpu_allocator: Any = None
+
+    @property
+    def error_recorder(self) -> Any:
+        """The engine's error recorder: None; raise exceptions instead."""
+        return self._error_recorder
+
+    @property
+    def gpu_allocator(self) -> Any:
+        """The engine's allocator for plugins: None; ask for a workspace instead."""
+        return self._gpu_allocator

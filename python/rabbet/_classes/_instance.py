@@ -1,0 +1,239 @@
+"""One use of a class: what the engine asks during builds and loads, for V3 and V2."""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar
+
+from .. import _rabbet
+from .._enums import DataType, TensorFormat
+from .._errors import PluginError
+from ._calls import Caller, class_name
+from ._exprs import Range
+from ._formats import Choice, choices, search, shown
+
+DescribedInput = tuple[DataType, tuple[int, ...], "tuple[int, ...] | None"]
+QueryTensor = tuple[DataType, TensorFormat, Any, Any, Any, Any]
+View = tuple[DataType, TensorFormat, tuple[int, ...]]
+# Function, arguments in front, descriptors of inputs and of outputs, numbers of the
+# inputs, arguments in the workspace's place, what to call at the end, text for
+# errors, rabbet_plugin_capture_t, bytes of workspace (plugin_class.c).
+Bound = tuple[
+    Callable[..., Any],
+    tuple[Any, ...],
+    tuple[Any, ...],
+    tuple[Any, ...],
+    tuple[int, ...],
+    "tuple[Any, ...] | None",
+    "Callable[[], None] | None",
+    str,
+    int,
+    int,
+]
+
+# Rabbet's own attributes in a plan, beside the plugin's.
+SHAPE_INPUTS = "rabbet.shape_inputs"
+WORKSPACE = "rabbet.workspace"
+METADATA = "rabbet.metadata"
+# rabbet_plugin_capture_t by the attribute `capturable`.
+_CAPTURE = {None: 0, True: 1, False: 2}
+RUNS = 1  # RABBET_PLUGIN_RUNS
+
+
+class ClassInstance:
+    """A plugin of a class in a layer, or in a step of a plan."""
+
+    is_class: ClassVar[bool] = True
+    layer_class: ClassVar[Any] = None
+
+    def __init__(self, plugin: Any, layer: str | None, shape_inputs: int) -> None:
+        self.plugin, self.shape_inputs = plugin, shape_inputs
+        self.calls = Caller(layer)
+        self.output_count = 0
+        self._ranges: list[Range] | None = None
+        self._metadata: str | None = None
+
+    # ---- Which inputs ----
+
+    def _is_shape(self, index: int) -> bool:
+        return bool(self.shape_inputs >> index & 1)
+
+    def _numbers(self, count: int) -> tuple[int, ...]:
+        """The inputs that are no shape inputs."""
+        return tuple(i for i in range(count) if not self._is_shape(i))
+
+    def _seen(self, tensors: Sequence[Any], num_inputs: int) -> tuple[list[Any], int]:
+        """Tensors without shape inputs, and how many of them are inputs."""
+        numbers = self._numbers(num_inputs)
+        seen = [tensors[i] for i in numbers] + list(tensors[num_inputs:])
+        return seen, len(numbers)
+
+    # ---- Types and formats ----
+
+    def combinations(
+        self, device: str, tensors: Sequence[QueryTensor], num_inputs: int
+    ) -> list[list[tuple[int, int]]]:
+        """Each combination as (type, format) of each tensor."""
+        seen, inputs = self._seen(tensors, num_inputs)
+        self._ranges = [tensor[2:] for tensor in seen]
+        options = [choices(t[0], len(t[2])) for t in seen]
+        accepts = self._accepts(seen, inputs)
+        found, deepest = search(options, accepts, self._limit())
+        if not found:
+            self.calls.fail(
+                self._asked(),
+                "supports_format_combination",
+                f"it accepts no combination: for pos {deepest} it returned False for "
+                f"every type and format ({shown(options[deepest])}); the network's "
+                f"types are {', '.join(t[0].name for t in seen)}",
+            )
+        rows = []
+        for chosen in found:
+            outputs = iter(chosen)
+            rows.append(
+                [
+                    (int(t[0]), int(TensorFormat.LINEAR))
+                    if i < num_inputs and self._is_shape(i)
+                    else tuple(map(int, next(outputs)))
+                    for i, t in enumerate(tensors)
+                ]
+            )
+        return rows
+
+    def _accepts(
+        self, tensors: list[QueryTensor], inputs: int
+    ) -> Callable[[int, list[Choice]], bool]:
+        """Asks supports_format_combination; entries after `pos` hold what is not
+        decided yet."""
+        plugin = self._asked()
+        where = "supports_format_combination"
+        supports = self.calls.find(plugin, where)
+
+        def accepts(pos: int, chosen: list[Choice]) -> bool:
+            given = [
+                self._query_desc(*(chosen[i] if i <= pos else t[:2]), t[2:])
+                for i, t in enumerate(tensors)
+            ]
+            try:
+                answer = supports(pos, given, inputs)
+            except Exception as error:
+                self.calls.note(error, plugin, where)
+                error.add_note(f"for pos {pos}, asked for {shown(chosen)}")
+                raise
+            if answer is None or not isinstance(answer, (bool, int)) and not hasattr(
+                answer, "__bool__"
+            ):
+                self.calls.fail(
+                    plugin,
+                    where,
+                    f"it returned {answer!r} for pos {pos}; expected True or False",
+                )
+            return bool(answer)
+
+        return accepts
+
+    def _asked(self) -> Any:
+        """The object that is asked for combinations."""
+        return self.plugin
+
+    def _limit(self) -> int:
+        return 100
+
+    def _query_desc(
+        self, dtype: DataType, format_: TensorFormat, extent: Range
+    ) -> Any:
+        raise NotImplementedError
+
+    # ---- Running ----
+
+    def _bound(
+        self,
+        owner: Any,
+        ins: tuple[Any, ...],
+        outs: tuple[Any, ...],
+        numbers: tuple[int, ...],
+        *,
+        workspace: int,
+        extra: tuple[Any, ...] | None,
+        release: Callable[[], None],
+        declared: Any,
+    ) -> Bound:
+        function = self.calls.find(owner, "enqueue")
+        first: tuple[Any, ...] = ()
+        # A plain method is called as a function: a method object costs more.
+        if inspect.ismethod(function):
+            function, first = function.__func__, (function.__self__,)
+        capturable = getattr(declared, "capturable", None)
+        if capturable not in (None, True, False):
+            raise PluginError(
+                f"{class_name(declared)}.capturable is {capturable!r}; it is True, False, "
+                "or left out (then recording calls into CUDA graphs is tried)"
+            )
+        label = f"in {self.calls.where(owner, 'enqueue')}"
+        return (
+            function,
+            first,
+            ins,
+            outs,
+            numbers,
+            extra,
+            release,
+            label,
+            _CAPTURE[capturable],
+            workspace,
+        )
+
+    # ---- Kernels made ahead of time ----
+
+    def kinds(self, device: str) -> int:
+        """How it can run: bits RABBET_PLUGIN_..."""
+        return RUNS
+
+    def launches(
+        self,
+        builder: _rabbet.DimBuilder,
+        device: str,
+        tensors: Sequence[QueryTensor],
+        inputs: Sequence[tuple[int, ...]],
+        outputs: Sequence[tuple[int, ...]],
+        tactic: int,
+    ) -> Any:
+        """Never asked for."""
+        raise PluginError(f"{class_name(self.plugin)} makes no kernels ahead of time")
+
+    # ---- The inspector ----
+
+    def metadata(self) -> str | None:
+        """Text for the inspector."""
+        return self._metadata
+
+
+def destroy(calls: Caller, plugin: Any) -> None:
+    """The engine lets go of a plugin object."""
+    if calls.has(plugin, "destroy"):
+        calls.call(plugin, "destroy")
+
+
+def origin(thing: Any) -> str:
+    """The file of a class, or its module where it has none."""
+    module = sys.modules.get(type(thing).__module__)
+    return getattr(module, "__file__", None) or type(thing).__module__
+
+
+def source_digest(thing: Any) -> bytes:
+    """Stands for the code of a class: its file's, or its name."""
+    digest = hashlib.sha256(f"{type(thing).__module__}.{type(thing).__qualname__}".encode())
+    try:
+        with open(origin(thing), "rb") as file:
+            digest.update(file.read())
+    except OSError:
+        pass
+    return digest.digest()
+
+
+def combination(tensors: Sequence[Any]) -> tuple[Choice, ...]:
+    """Types and formats of tensors, as a key."""
+    return tuple((tensor[0], tensor[1]) for tensor in tensors)

@@ -1,0 +1,268 @@
+"""Plugins of class IPluginV2DynamicExt for the engine."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+from .. import _rabbet
+from .._enums import DataType, TensorFormat, TensorRTPhase
+from .._errors import PluginError
+from .._layers import IPluginV2Layer
+from ._bases import IPluginV2DynamicExt
+from ._calls import Caller, same
+from ._exprs import (
+    DimsExprs,
+    Range,
+    builder_for,
+    dynamic_desc,
+    exprs,
+    given_desc,
+    made_desc,
+)
+from ._instance import (
+    Bound,
+    ClassInstance,
+    DescribedInput,
+    QueryTensor,
+    View,
+    destroy,
+)
+
+DATA = "rabbet.v2"
+
+
+def clone(calls: Caller, plugin: Any) -> Any:
+    """A checked copy."""
+    method = "clone"
+    made = calls.copy(plugin, calls.call(plugin, method), method, IPluginV2DynamicExt)
+    calls.copied(plugin, plugin, made, but="plugin_namespace")
+    made.plugin_namespace = plugin.plugin_namespace  # the registry's
+    return made
+
+
+class V2Instance(ClassInstance):
+    """A plugin of class IPluginV2DynamicExt."""
+
+    layer_class = IPluginV2Layer
+
+    def __init__(
+        self, plugin: Any, layer: str | None, phase: TensorRTPhase, shape_inputs: int = 0
+    ) -> None:
+        super().__init__(plugin, layer, 0)
+        if not isinstance(plugin, IPluginV2DynamicExt):
+            raise TypeError(
+                f"expected a plugin of class IPluginV2DynamicExt, got {plugin!r}"
+            )
+        if shape_inputs:
+            raise PluginError(
+                f"layer '{layer}': plugins of class IPluginV2DynamicExt have no shape "
+                "inputs; derive from IPluginV3"
+            )
+        self.phase = phase
+        self.output_count = self._count_outputs()
+
+    def _count_outputs(self) -> int:
+        count = self.calls.attribute(self.plugin, "num_outputs")
+        if count < 1:
+            raise PluginError(
+                f"layer '{self.calls.layer}': {type(self.plugin).__name__}.num_outputs is "
+                f"{count}; a plugin has at least one output"
+            )
+        return int(count)
+
+    @property
+    def key(self) -> tuple[str, str, str]:
+        """Name, version, namespace of the creator that makes it again."""
+        attribute = self.calls.attribute
+        plugin = self.plugin
+        return (
+            attribute(plugin, "plugin_type"),
+            attribute(plugin, "plugin_version"),
+            attribute(plugin, "plugin_namespace"),
+        )
+
+    def __del__(self) -> None:
+        if getattr(self, "phase", None) is not None:
+            destroy(self.calls, self.plugin)
+
+    # ---- Outputs ----
+
+    def describe(
+        self, builder: _rabbet.DimBuilder, inputs: Sequence[DescribedInput]
+    ) -> list[tuple[int, tuple[int, ...], int, bool]]:
+        """(type, dims, aliased input, is size tensor) of each output."""
+        types = [item[0] for item in inputs]
+        plugin, calls = self.plugin, self.calls
+        maker = builder_for(builder)
+        found = []
+        for i in range(self.output_count):
+            method = "get_output_datatype"
+            dtype = calls.call(plugin, method, i, list(types))
+            if not isinstance(dtype, DataType):
+                calls.fail(
+                    plugin,
+                    method,
+                    f"for output {i} it returned {dtype!r}; expected a DataType",
+                )
+            method = "get_output_dimensions"
+            given = [exprs(builder, item[1]) for item in inputs]
+            dims = calls.call(plugin, method, i, given, maker)
+            if not isinstance(dims, DimsExprs):
+                calls.fail(
+                    plugin,
+                    method,
+                    f"for output {i} it returned {dims!r}; expected DimsExprs",
+                )
+            found.append((int(dtype), calls.dims(plugin, method, i, dims)))
+        return [
+            (dtype, dims, -1, i in maker._sizes) for i, (dtype, dims) in enumerate(found)
+        ]
+
+    # ---- Types and formats ----
+
+    def _limit(self) -> int:
+        return self.plugin.FORMAT_COMBINATION_LIMIT
+
+    def _query_desc(
+        self, dtype: DataType, format_: TensorFormat, extent: Range
+    ) -> Any:
+        return made_desc(dtype, format_, extent[0])
+
+    def tactics(
+        self, device: str, tensors: Sequence[QueryTensor], num_inputs: int
+    ) -> list[int]:
+        """None: the older plugins have one way to run."""
+        return []
+
+    def _configure(self, plugin: Any, tensors: Sequence[QueryTensor], inputs: int) -> None:
+        descs = [dynamic_desc(t[0], t[1], t[2:]) for t in tensors]
+        self.calls.call(plugin, "configure_plugin", descs[:inputs], descs[inputs:])
+
+    # ---- Running ----
+
+    def bind(
+        self, device: str, tactic: int, inputs: Sequence[View], outputs: Sequence[View]
+    ) -> Bound:
+        """What runs with these shapes."""
+        calls = self.calls
+        plugin = clone(calls, self.plugin)
+        views = [*inputs, *outputs]
+        count = len(inputs)
+        if calls.has(plugin, "attach_to_context"):
+            calls.call(plugin, "attach_to_context", 0, 0, None)
+        concrete = [(t, f, dims, dims, dims, dims) for t, f, dims in views]
+        self._configure(plugin, concrete, count)
+        descs = [made_desc(*view) for view in views]
+        method = "get_workspace_size"
+        size = calls.call(plugin, method, descs[:count], descs[count:], default=0)
+        workspace = calls.integer(plugin, method, size, 0)
+        if calls.has(plugin, "initialize"):
+            calls.call(plugin, "initialize")
+        return self._bound(
+            plugin,
+            tuple(given_desc(*view) for view in inputs),
+            tuple(given_desc(*view) for view in outputs),
+            tuple(range(count)),
+            workspace=workspace,
+            extra=None,
+            release=partial(_release, calls, plugin),
+            declared=plugin,
+        )
+
+    # ---- What is stored ----
+
+    def serialize(
+        self,
+        device: str,
+        tensors: Sequence[QueryTensor],
+        num_inputs: int,
+        tactic: int,
+    ) -> dict[str, Any]:
+        """The bytes that the plugin gives."""
+        plugin = clone(self.calls, self.plugin)
+        self._configure(plugin, tensors, num_inputs)
+        data = _data(self.calls, plugin)
+        self._check_round_trip(plugin, data, tensors, num_inputs)
+        destroy(self.calls, plugin)
+        return {DATA: data}
+
+    def _check_round_trip(
+        self,
+        plugin: Any,
+        data: bytes,
+        tensors: Sequence[QueryTensor],
+        num_inputs: int,
+    ) -> None:
+        """Whether the creator makes the same plugin of the bytes."""
+        from ._registry import find_definition
+
+        definition = find_definition(*self.key)
+        if definition is None:
+            return
+        calls = self.calls
+        try:
+            restored = definition.create({DATA: data}, calls.layer, 1).plugin
+            again = _data(calls, restored)
+        except Exception as error:
+            error.add_note(
+                "while trying out whether a plugin can be made again of what "
+                f"{calls.where(plugin, 'serialize')} gave"
+            )
+            raise
+        if again == data:
+            return
+        # Equal contents may be written differently (pickle, the order of keys).
+        self._configure(restored, tensors, num_inputs)
+        ours, theirs = vars(plugin), vars(restored)
+        for name in ours.keys() & theirs.keys():
+            if not same(ours[name], theirs[name]):
+                calls.fail(
+                    plugin,
+                    "serialize",
+                    f"the bytes do not round-trip: attribute '{name}' was "
+                    f"{ours[name]!r:.80} and is {theirs[name]!r:.80} in the plugin that "
+                    f"{type(definition.creator).__name__}.deserialize_plugin() made of "
+                    "them",
+                )
+
+    def timing_key(self) -> None:
+        """Not known: it is timed in each build."""
+
+
+def _data(calls: Caller, plugin: Any) -> bytes:
+    """What serialize() gives, twice the same."""
+    method = "serialize"
+    found = []
+    for _ in range(2):
+        data = calls.call(plugin, method)
+        if isinstance(data, str):
+            data = data.encode()
+        if not isinstance(data, (bytes, bytearray, memoryview)):
+            calls.fail(plugin, method, f"it returned {data!r}; expected bytes")
+        found.append(bytes(data))
+    if found[0] != found[1]:
+        calls.fail(
+            plugin,
+            method,
+            "it returned other bytes when it was called again; it must give the same",
+        )
+    size_method = "get_serialization_size"
+    if calls.has(plugin, size_method):
+        size = calls.integer(plugin, size_method, calls.call(plugin, size_method), 0)
+        if size != len(found[0]):
+            calls.fail(
+                plugin,
+                size_method,
+                f"it returned {size}, but serialize() gave {len(found[0])} bytes; leave "
+                "the method out and they are counted",
+            )
+    return found[0]
+
+
+def _release(calls: Caller, plugin: Any) -> None:
+    for method in ("terminate", "detach_from_context"):
+        if calls.has(plugin, method):
+            calls.call(plugin, method)
+    destroy(calls, plugin)

@@ -1,0 +1,393 @@
+// Running plugins that are classes: enqueue(input_desc, output_desc, inputs,
+// outputs, workspace, stream) with addresses as int. What it is given is made
+// once for each prepared shape and used again as long as addresses stay, and as
+// long as the plugin neither kept nor changed a list.
+#include <string.h>
+
+#include "python/src/plugin_adapter.h"
+
+// A list among the arguments.
+typedef struct rabbet_py_list_t {
+  PyObject* list;    // NULL: to be made
+  PyObject** items;  // owned; what it holds unless the plugin changed it
+  size_t count;
+  Py_ssize_t references;  // of the list when nobody kept it
+} rabbet_py_list_t;
+
+enum {
+  RABBET_PY_INPUT_DESCS = 0,
+  RABBET_PY_OUTPUT_DESCS = 1,
+  RABBET_PY_INPUTS = 2,
+  RABBET_PY_OUTPUTS = 3,
+  RABBET_PY_LISTS = 4,
+};
+
+typedef struct rabbet_py_class_state_t {
+  PyObject* function;
+  PyObject* first;    // tuple: arguments in front (self)
+  PyObject* extra;    // tuple: arguments between outputs and stream, or NULL
+  PyObject* release;  // called when the state goes, or None
+  PyObject* label;    // str: class and method, for errors
+  PyObject* args;     // NULL: to be made
+  rabbet_py_list_t lists[RABBET_PY_LISTS];
+  size_t* inputs;    // of the call, that the plugin sees
+  void** addresses;  // in `lists`: inputs, then outputs
+  void* workspace;
+  void* stream;
+  PyObject* where;  // (GPU, stream); NULL on the CPU
+  const char* device;
+  rabbet_plugin_capture_t capture;
+} rabbet_py_class_state_t;
+
+// ---- Lists -----------------------------------------------------------------
+
+static void rabbet_py_list_free(rabbet_py_list_t* list) {
+  Py_CLEAR(list->list);
+  for (size_t i = 0; list->items && i < list->count; ++i)
+    Py_XDECREF(list->items[i]);
+  PyMem_Free(list->items);
+  list->items = NULL;
+}
+
+static int rabbet_py_list_allocate(rabbet_py_list_t* list, size_t count) {
+  list->count = count;
+  list->items = PyMem_Calloc(count ? count : 1, sizeof(*list->items));
+  if (!list->items) PyErr_NoMemory();
+  return list->items ? 0 : -1;
+}
+
+static int rabbet_py_list_make(rabbet_py_list_t* list) {
+  PyObject* made = PyList_New((Py_ssize_t)list->count);
+  for (size_t i = 0; made && i < list->count; ++i) {
+    if (PyList_SetItem(made, (Py_ssize_t)i, Py_NewRef(list->items[i])) < 0)
+      Py_CLEAR(made);
+  }
+  rabbet_py_replace(&list->list, made);
+  return made ? 0 : -1;
+}
+
+static bool rabbet_py_list_is_intact(const rabbet_py_list_t* list) {
+  if (Py_REFCNT(list->list) != list->references ||
+      PyList_Size(list->list) != (Py_ssize_t)list->count)
+    return false;
+  for (size_t i = 0; i < list->count; ++i) {
+    if (PyList_GetItem(list->list, (Py_ssize_t)i) != list->items[i])
+      return false;
+  }
+  return true;
+}
+
+// An address in a list that may be made already.
+static int rabbet_py_list_set(rabbet_py_list_t* list, size_t index,
+                              void* address) {
+  PyObject* number = PyLong_FromVoidPtr(address);
+  if (!number) return -1;
+  rabbet_py_replace(&list->items[index], number);
+  return list->list
+             ? PyList_SetItem(list->list, (Py_ssize_t)index, Py_NewRef(number))
+             : 0;
+}
+
+// ---- Arguments -------------------------------------------------------------
+
+static void rabbet_py_class_clear(rabbet_py_class_state_t* state) {
+  Py_CLEAR(state->args);
+  for (int i = 0; i < RABBET_PY_LISTS; ++i)
+    Py_CLEAR(state->lists[i].list);
+}
+
+static int rabbet_py_class_where(rabbet_py_class_state_t* state) {
+  rabbet_dl_device_t device = rabbet_py_dl_device(state->device);
+  Py_CLEAR(state->where);
+  if (device.type != RABBET_DL_CUDA) return 0;
+  if (rabbet_py_hold_gpu(state->device)) return -1;
+  state->where = Py_BuildValue("(iK)", (int)device.id,
+                               (unsigned long long)(uintptr_t)state->stream);
+  return state->where ? 0 : -1;
+}
+
+// Puts the items of a tuple into another; false with an exception set.
+static bool rabbet_py_append(PyObject* to, Py_ssize_t* at, PyObject* from) {
+  for (Py_ssize_t i = 0; i < PyTuple_Size(from); ++i) {
+    PyObject* item = Py_NewRef(PyTuple_GetItem(from, i));
+    if (PyTuple_SetItem(to, (*at)++, item) < 0) return false;
+  }
+  return true;
+}
+
+// first..., input descriptors, output descriptors, inputs, outputs, then the
+// extra arguments or the workspace, then the stream.
+static int rabbet_py_class_make(rabbet_py_class_state_t* state) {
+  rabbet_py_class_clear(state);
+  if (rabbet_py_class_where(state)) return -1;
+  PyObject* workspace = PyLong_FromVoidPtr(state->workspace);
+  PyObject* middle = state->extra ? Py_NewRef(state->extra)
+                     : workspace  ? PyTuple_Pack(1, workspace)
+                                  : NULL;
+  PyObject* stream = PyLong_FromVoidPtr(state->stream);
+  PyObject* args = NULL;
+  if (middle && stream) {
+    args = PyTuple_New(PyTuple_Size(state->first) + RABBET_PY_LISTS +
+                       PyTuple_Size(middle) + 1);
+  }
+  Py_ssize_t at = 0;
+  bool fine = args && rabbet_py_append(args, &at, state->first);
+  for (int i = 0; fine && i < RABBET_PY_LISTS; ++i) {
+    rabbet_py_list_t* list = &state->lists[i];
+    fine = rabbet_py_list_make(list) == 0 &&
+           PyTuple_SetItem(args, at++, Py_NewRef(list->list)) == 0;
+  }
+  fine = fine && rabbet_py_append(args, &at, middle) &&
+         PyTuple_SetItem(args, at, Py_NewRef(stream)) == 0;
+  Py_XDECREF(workspace);
+  Py_XDECREF(middle);
+  Py_XDECREF(stream);
+  if (!fine) {
+    Py_XDECREF(args);
+    rabbet_py_class_clear(state);
+    return -1;
+  }
+  state->args = args;
+  for (int i = 0; i < RABBET_PY_LISTS; ++i)
+    state->lists[i].references = Py_REFCNT(state->lists[i].list);
+  return 0;
+}
+
+static int rabbet_py_class_refresh(rabbet_py_class_state_t* state,
+                                   const rabbet_plugin_call_t* call) {
+  rabbet_py_list_t* inputs = &state->lists[RABBET_PY_INPUTS];
+  rabbet_py_list_t* outputs = &state->lists[RABBET_PY_OUTPUTS];
+  for (size_t i = 0; i < inputs->count; ++i) {
+    void* data = call->inputs[state->inputs[i]].data;
+    if (data == state->addresses[i] && inputs->items[i]) continue;
+    if (rabbet_py_list_set(inputs, i, data)) return -1;
+    state->addresses[i] = data;
+  }
+  void** addresses = state->addresses + inputs->count;
+  for (size_t i = 0; i < outputs->count; ++i) {
+    void* data = call->outputs[i].data;
+    if (data == addresses[i] && outputs->items[i]) continue;
+    if (rabbet_py_list_set(outputs, i, data)) return -1;
+    addresses[i] = data;
+  }
+  if (state->args && state->stream == call->stream &&
+      state->workspace == call->workspace)
+    return 0;
+  state->stream = call->stream;
+  state->workspace = call->workspace;
+  return rabbet_py_class_make(state);
+}
+
+// ---- Preparing -------------------------------------------------------------
+
+static void rabbet_py_class_state_destroy(rabbet_py_class_state_t* state) {
+  PyObject *type = NULL, *value = NULL, *traceback = NULL;
+  PyErr_Fetch(&type, &value, &traceback);
+  if (state->release && !Py_IsNone(state->release)) {
+    PyObject* result = PyObject_CallNoArgs(state->release);
+    if (!result) PyErr_WriteUnraisable(state->release);  // nobody waits for it
+    Py_XDECREF(result);
+  }
+  Py_XDECREF(state->args);
+  for (int i = 0; i < RABBET_PY_LISTS; ++i)
+    rabbet_py_list_free(&state->lists[i]);
+  Py_XDECREF(state->function);
+  Py_XDECREF(state->first);
+  Py_XDECREF(state->extra);
+  Py_XDECREF(state->release);
+  Py_XDECREF(state->label);
+  Py_XDECREF(state->where);
+  PyMem_Free(state->inputs);
+  PyMem_Free(state->addresses);
+  PyMem_Free(state);
+  PyErr_Restore(type, value, traceback);
+}
+
+void rabbet_py_class_destroy_state(void* self, void* state) {
+  (void)self;
+  if (!state || !Py_IsInitialized()) return;
+  PyGILState_STATE gil = PyGILState_Ensure();
+  rabbet_py_class_state_destroy(state);
+  PyGILState_Release(gil);
+}
+
+// [(DataType, TensorFormat, dims)]
+static PyObject* rabbet_py_class_tensors(const rabbet_plugin_view_t* views,
+                                         size_t count) {
+  PyObject* list = PyList_New((Py_ssize_t)count);
+  for (size_t i = 0; list && i < count; ++i) {
+    PyObject* item = Py_BuildValue("(NNN)", rabbet_py_dtype(views[i].dtype),
+                                   rabbet_py_format(views[i].format),
+                                   rabbet_py_from_dims(&views[i].dims));
+    if (!item || PyList_SetItem(list, (Py_ssize_t)i, item) < 0) Py_CLEAR(list);
+  }
+  return list;
+}
+
+static int rabbet_py_class_descs(rabbet_py_list_t* list, PyObject* descs) {
+  if (rabbet_py_list_allocate(list, (size_t)PyTuple_Size(descs))) return -1;
+  for (size_t i = 0; i < list->count; ++i)
+    list->items[i] = Py_NewRef(PyTuple_GetItem(descs, (Py_ssize_t)i));
+  return 0;
+}
+
+// (function, first, input descriptors, output descriptors, numbers of inputs,
+// extra | None, release | None, label, capture, workspace)
+static int rabbet_py_class_bound(rabbet_py_class_state_t* state,
+                                 const rabbet_plugin_call_t* call,
+                                 PyObject* bound, size_t* out_workspace) {
+  PyObject *function, *first, *inputs, *outputs, *numbers, *extra, *release;
+  PyObject* label;
+  int capture = RABBET_PLUGIN_CAPTURE_TRIAL;
+  Py_ssize_t workspace = 0;
+  if (!PyArg_ParseTuple(bound, "OO!O!O!O!OOUin", &function, &PyTuple_Type,
+                        &first, &PyTuple_Type, &inputs, &PyTuple_Type, &outputs,
+                        &PyTuple_Type, &numbers, &extra, &release, &label,
+                        &capture, &workspace))
+    return -1;
+  state->release = Py_NewRef(release);
+  state->function = Py_NewRef(function);
+  state->first = Py_NewRef(first);
+  state->extra = Py_IsNone(extra) ? NULL : Py_NewRef(extra);
+  state->label = Py_NewRef(label);
+  state->capture = (rabbet_plugin_capture_t)capture;
+  *out_workspace = (size_t)workspace;
+  size_t count = (size_t)PyTuple_Size(numbers);
+  state->inputs = PyMem_Calloc(count + 1, sizeof(*state->inputs));
+  state->addresses =
+      PyMem_Calloc(count + call->output_count + 1, sizeof(*state->addresses));
+  if (!state->inputs || !state->addresses) {
+    PyErr_NoMemory();
+    return -1;
+  }
+  for (size_t i = 0; i < count; ++i) {
+    PyObject* number = PyTuple_GetItem(numbers, (Py_ssize_t)i);
+    state->inputs[i] = PyLong_AsSize_t(number);
+    if (PyErr_Occurred()) return -1;
+    if (state->inputs[i] >= call->input_count) {
+      PyErr_Format(PyExc_IndexError, "input %S of %zu", number,
+                   call->input_count);
+      return -1;
+    }
+  }
+  rabbet_py_list_t* lists = state->lists;
+  return rabbet_py_class_descs(&lists[RABBET_PY_INPUT_DESCS], inputs) ||
+                 rabbet_py_class_descs(&lists[RABBET_PY_OUTPUT_DESCS],
+                                       outputs) ||
+                 rabbet_py_list_allocate(&lists[RABBET_PY_INPUTS], count) ||
+                 rabbet_py_list_allocate(&lists[RABBET_PY_OUTPUTS],
+                                         call->output_count)
+             ? -1
+             : 0;
+}
+
+// A plugin that compiles or allocates when its shapes are told does that on the
+// device's context and the right GPU, as it does in enqueue.
+rabbet_status_t rabbet_py_class_prepare(void* self,
+                                        const rabbet_plugin_call_t* call,
+                                        size_t* out_workspace,
+                                        void** out_state) {
+  *out_workspace = 0;
+  *out_state = NULL;
+  rabbet_py_plugin_t* plugin = self;
+  rabbet_status_t status = rabbet_ok();
+  PyGILState_STATE gil = PyGILState_Ensure();
+  rabbet_py_class_state_t* state = PyMem_Calloc(1, sizeof(*state));
+  if (!state) PyErr_NoMemory();
+  PyObject* inputs =
+      state ? rabbet_py_class_tensors(call->inputs, call->input_count) : NULL;
+  PyObject* outputs =
+      inputs ? rabbet_py_class_tensors(call->outputs, call->output_count)
+             : NULL;
+  PyObject* bound =
+      outputs
+          ? PyObject_CallMethod(plugin->instance, "bind", "siOO", call->device,
+                                (int)call->tactic, inputs, outputs)
+          : NULL;
+  if (bound) {
+    state->device = call->device;  // lives as long as the device
+    rabbet_py_class_bound(state, call, bound, out_workspace);
+  }
+  Py_XDECREF(inputs);
+  Py_XDECREF(outputs);
+  Py_XDECREF(bound);
+  if (PyErr_Occurred()) {
+    status = rabbet_py_status_from_exception();
+    if (state) rabbet_py_class_state_destroy(state);
+    state = NULL;
+  }
+  PyGILState_Release(gil);
+  *out_state = state;
+  return status;
+}
+
+// ---- Calls -----------------------------------------------------------------
+
+static PyObject* rabbet_py_class_call(const rabbet_py_class_state_t* state,
+                                      bool recorded, PyObject** out_kept) {
+  if (!state->where) return PyObject_Call(state->function, state->args, NULL);
+  rabbet_py_scope_t scope;
+  PyObject* result = NULL;
+  if (rabbet_py_scope_enter(&scope, state->where, recorded) == 0)
+    result = PyObject_Call(state->function, state->args, NULL);
+  *out_kept = rabbet_py_scope_leave(&scope);
+  if (result && PyErr_Occurred()) Py_CLEAR(result);
+  return result;
+}
+
+static rabbet_status_t rabbet_py_class_failed(rabbet_py_class_state_t* state,
+                                              bool recorded) {
+  PyObject *type = NULL, *value = NULL, *traceback = NULL;
+  PyErr_Fetch(&type, &value, &traceback);
+  PyErr_NormalizeException(&type, &value, &traceback);
+  if (recorded) rabbet_py_keep_interrupt(value);
+  PyErr_Restore(type, value, traceback);
+  const char* label = PyUnicode_AsUTF8AndSize(state->label, NULL);
+  return RABBET_ANNOTATE(rabbet_py_status_from_exception(), "%s",
+                         label ? label : "enqueue");
+}
+
+// With the GIL. *out_kept: what replays of a recorded call need, or NULL.
+static rabbet_status_t rabbet_py_class_run(const rabbet_plugin_call_t* call,
+                                           bool recorded, PyObject** out_kept) {
+  rabbet_py_class_state_t* state = call->state;
+  PyObject* result = NULL;
+  if (rabbet_py_class_refresh(state, call) == 0)
+    result = rabbet_py_class_call(state, recorded, out_kept);
+  for (int i = 0; state->args && i < RABBET_PY_LISTS; ++i) {
+    if (!rabbet_py_list_is_intact(&state->lists[i]))
+      rabbet_py_class_clear(state);
+  }
+  if (!result) return rabbet_py_class_failed(state, recorded);
+  Py_DECREF(result);
+  return rabbet_ok();
+}
+
+rabbet_status_t rabbet_py_class_enqueue(void* self,
+                                        const rabbet_plugin_call_t* call) {
+  (void)self;
+  PyObject* kept = NULL;
+  PyGILState_STATE gil = PyGILState_Ensure();
+  rabbet_status_t status = rabbet_py_class_run(call, false, &kept);
+  PyGILState_Release(gil);
+  return status;
+}
+
+rabbet_plugin_capture_t rabbet_py_class_capture(
+    void* self, const rabbet_plugin_call_t* call) {
+  (void)self;
+  return ((const rabbet_py_class_state_t*)call->state)->capture;
+}
+
+rabbet_status_t rabbet_py_class_enqueue_captured(
+    void* self, const rabbet_plugin_call_t* call, void** out_kept) {
+  (void)self;
+  PyObject* kept = NULL;
+  PyGILState_STATE gil = PyGILState_Ensure();
+  rabbet_py_hold_collector(true);
+  rabbet_status_t status = rabbet_py_class_run(call, true, &kept);
+  rabbet_py_hold_collector(false);
+  PyGILState_Release(gil);
+  *out_kept = kept;
+  return status;
+}
