@@ -7,11 +7,14 @@ together and `clone.__dict__.update(self.__dict__)` leaves them alone.
 
 from __future__ import annotations
 
+import inspect
 import operator
+import re
 from collections.abc import Callable
 from typing import Any, ClassVar, NoReturn, Self, TypeVar
 
 from .. import _enums as e
+from .._managed import refuse_class, refused
 from .._versioned import InterfaceInfo, IVersionedInterface
 from ._fields import PluginFieldCollection
 
@@ -83,8 +86,20 @@ class Attribute:
 
 def stub(function: F) -> F:
     """A method that users define; it is there for its documentation."""
-    function._rabbet_stub = True  # type: ignore[attr-defined]
+    text = str(inspect.signature(function)).split(" -> ")[0]
+    text = re.sub(r": '[^']*'", "", text)
+    function._rabbet_stub = text  # type: ignore[attr-defined]
     return function
+
+
+def stub_of(arguments: str) -> Callable[[F], F]:
+    """The same for methods with arguments of names that Python does not allow."""
+
+    def decorate(function: F) -> F:
+        function._rabbet_stub = f"(self, {arguments})"  # type: ignore[attr-defined]
+        return function
+
+    return decorate
 
 
 def _undefined(self: Any, name: str) -> NoReturn:
@@ -187,13 +202,13 @@ class IPluginV3OneBuild(IPluginCapability):
         """Whether type and format of in_out[pos] are fine, given those before it."""
         _undefined(self, "supports_format_combination")
 
-    @stub
-    def configure_plugin(self, in_: Any, out: Any) -> None:
+    @stub_of("in, out")
+    def configure_plugin(self, *in_out: Any, **named: Any) -> None:
         """Types, formats and the bounds of the dimensions are chosen."""
         _undefined(self, "configure_plugin")
 
-    @stub
-    def get_workspace_size(self, in_: Any, out: Any) -> int:
+    @stub_of("in, out")
+    def get_workspace_size(self, *in_out: Any, **named: Any) -> int:
         """Bytes of scratch memory that enqueue needs. Default: 0."""
         return 0
 
@@ -210,7 +225,7 @@ class IPluginV3OneBuildV2(IPluginV3OneBuild):
     _info = InterfaceInfo("PLUGIN_V3ONE_BUILD", 2, 0)
 
     @stub
-    def get_aliased_input(self, output_index: int) -> int:
+    def get_aliased_input(self, output_index: int = 0) -> int:
         """The input in whose place an output lies. Default: -1, in none's."""
         return -1
 
@@ -221,8 +236,8 @@ class IPluginV3OneRuntime(IPluginCapability):
     __slots__ = ()
     _info = InterfaceInfo("PLUGIN_V3ONE_RUNTIME", 1, 0)
 
-    @stub
-    def on_shape_change(self, in_: Any, out: Any) -> None:
+    @stub_of("in, out")
+    def on_shape_change(self, *in_out: Any, **named: Any) -> None:
         """The shapes of the runs that follow."""
         _undefined(self, "on_shape_change")
 
@@ -300,6 +315,9 @@ class IPluginV3QuickRuntime(IPluginCapability):
 # ---- IPluginV2 ----
 
 
+_OLDER = "plugins with a batch of their own are none here; derive from IPluginV2DynamicExt"
+
+
 class IPluginV2(_Native):
     """Base of the older plugins."""
 
@@ -319,6 +337,35 @@ class IPluginV2(_Native):
         """Bytes that serialize() gives."""
         data = self.serialize()
         return len(data.encode() if isinstance(data, str) else data)
+
+    @refused(_OLDER)
+    def get_output_shape(self, index: int, input_shapes: Any) -> Any:
+        """Dimensions of an output."""
+
+    @refused(_OLDER)
+    def supports_format(self, dtype: Any, format: Any) -> Any:
+        """Whether type and format are fine."""
+
+    @refused(_OLDER)
+    def configure_with_format(
+        self,
+        input_shapes: Any,
+        output_shapes: Any,
+        dtype: Any,
+        format: Any,
+        max_batch_size: int,
+    ) -> Any:
+        """Type and format are chosen."""
+
+    @refused(_OLDER)
+    def get_workspace_size(self, max_batch_size: int) -> Any:
+        """Bytes of scratch memory."""
+
+    @refused(_OLDER)
+    def execute_async(
+        self, batch_size: int, inputs: Any, outputs: Any, workspace: int, stream_handle: int
+    ) -> Any:
+        """Computes."""
 
     @stub
     def initialize(self) -> Any:
@@ -379,14 +426,14 @@ class IPluginV2DynamicExt(IPluginV2DynamicExtBase):
         """Whether type and format of in_out[pos] are fine, given those before it."""
         _undefined(self, "supports_format_combination")
 
-    @stub
-    def configure_plugin(self, in_: Any, out: Any) -> None:
+    @stub_of("in, out")
+    def configure_plugin(self, *in_out: Any, **named: Any) -> None:
         """Types and formats are chosen; dimensions have bounds (at build), or are
         those of the runs that follow."""
         _undefined(self, "configure_plugin")
 
-    @stub
-    def get_workspace_size(self, in_: Any, out: Any) -> int:
+    @stub_of("in, out")
+    def get_workspace_size(self, *in_out: Any, **named: Any) -> int:
         """Bytes of scratch memory that enqueue needs. Default: 0."""
         return 0
 
@@ -409,11 +456,37 @@ class IPluginV2DynamicExt(IPluginV2DynamicExtBase):
         _undefined(self, "enqueue")
 
 
+@refuse_class(_OLDER)
 class IPluginV2Ext(IPluginV2):
-    """A plugin of the oldest kind, which only C++ could write: a name to test with
-    isinstance."""
+    """A plugin of the oldest kind: a name to test with isinstance."""
 
     __slots__ = ()
+
+    @refused(_OLDER)
+    def get_output_data_type(self, index: int, input_types: Any) -> Any:
+        """Type of an output."""
+
+    @refused(_OLDER)
+    def configure_plugin(
+        self,
+        input_shapes: Any,
+        output_shapes: Any,
+        input_types: Any,
+        output_types: Any,
+        input_is_broadcasted: Any,
+        output_is_broacasted: Any,
+        format: Any,
+        max_batch_size: int,
+    ) -> Any:
+        """Types and formats are chosen."""
+
+    @refused(_OLDER)
+    def attach_to_context(self, cudnn: Any, cublas: Any, allocator: Any) -> Any:
+        """Life in a context begins."""
+
+    @refused(_OLDER)
+    def detach_from_context(self) -> Any:
+        """Life in a context ends."""
 
 
 # ---- Creators ----
@@ -477,7 +550,7 @@ class IPluginCreatorV3Quick(IPluginCreatorInterface):
         namespace: str,
         field_collection: Any,
         phase: e.TensorRTPhase,
-        quick_plugin_type: e.QuickPluginCreationRequest,
+        quickPluginType: e.QuickPluginCreationRequest,  # noqa: N803
     ) -> IPluginV3:
         """A plugin of fields."""
         _undefined(self, "create_plugin")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-import inspect
 from collections.abc import Callable, Iterable
 from typing import Any, NoReturn
 
@@ -46,10 +45,9 @@ class Caller:
         own = [n for n in dir(owner) if not n.startswith("_") and self.has(owner, n)]
         close = difflib.get_close_matches(method, own, 1)
         hint = f"; did you mean {close[0]}() to be it?" if close else ""
-        stub = getattr(type(owner), method, None)
-        shape = f"{method}{inspect.signature(stub)}" if stub else f"{method}()"
-        shape = shape.split(" -> ")[0].replace(": Any", "").replace("in_", "in")
-        self.fail(owner, method, f"the class does not define it: def {shape}{hint}")
+        shape = getattr(getattr(owner, method, None), "_rabbet_stub", "(self, ...)")
+        message = f"the class does not define it: def {method}{shape}{hint}"
+        self.fail(owner, method, message)
 
     def call(self, owner: Any, method: str, *args: Any, default: Any = None) -> Any:
         """Calls it; what it raises gets a note."""

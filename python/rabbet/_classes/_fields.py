@@ -228,6 +228,9 @@ class PluginFieldCollection(list[PluginField]):
     def __init__(self, fields: Iterable[PluginField] = ()) -> None:
         super().__init__(_checked(field) for field in fields)
 
+    def __bool__(self) -> bool:
+        return len(self) > 0
+
     def append(self, field: PluginField) -> None:
         """Adds one."""
         super().append(_checked(field))

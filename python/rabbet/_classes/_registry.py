@@ -209,7 +209,7 @@ class QuickCreator(_Known, IPluginCreatorV3Quick):
         namespace: str,
         field_collection: Any,
         phase: Any,
-        quick_plugin_type: Any = QuickPluginCreationRequest.UNKNOWN,
+        quickPluginType: Any = QuickPluginCreationRequest.UNKNOWN,  # noqa: N803
     ) -> FoundPlugin:
         """A plugin of fields."""
         return self._make(field_collection)
@@ -258,8 +258,9 @@ class PluginLibrary:
 class IPluginRegistry:
     """Creators of plugins by name, version and namespace; one for the process."""
 
+    error_recorder: Any = None
+
     def __init__(self) -> None:
-        self.error_recorder: Any = None
         self._parent_search = True
         self._lock = threading.RLock()
         self._definitions: dict[Key, Definition] = {}
@@ -470,7 +471,9 @@ def get_plugin_registry() -> IPluginRegistry:
     return _registry
 
 
-def get_builder_plugin_registry(capability: EngineCapability, /) -> IPluginRegistry:
+def get_builder_plugin_registry(
+    capability: EngineCapability = EngineCapability.STANDARD, /
+) -> IPluginRegistry:
     """The registry of what builds engines of a capability: the one that there is."""
     if not isinstance(capability, EngineCapability):
         raise TypeError(
