@@ -83,12 +83,14 @@ class IBuilderConfig(_rabbet.BuilderConfig, Managed):
     # would be ignored.
     __slots__ = (
         "_cache",
+        "_logger",
         "_preview",
         "_profiles",
         "_progress_monitor",
         "_tactic_sources",
     )
     _tactic_sources: int
+    _logger: ILogger | None
     _progress_monitor: IProgressMonitor | None
     _profiles: list[IOptimizationProfile]
     _cache: ITimingCache | None
@@ -115,6 +117,7 @@ class IBuilderConfig(_rabbet.BuilderConfig, Managed):
 
     def __new__(cls, logger: ILogger | None = None) -> Self:
         self = super().__new__(cls, logger)
+        self._logger = logger
         self._start()
         return self
 
@@ -310,8 +313,9 @@ class IBuilderConfig(_rabbet.BuilderConfig, Managed):
         self._set(_WORKSPACE, int(pool_size))
 
     def get_memory_pool_limit(self, pool: e.MemoryPoolType) -> int:
-        """The limit that was set."""
-        self._check_pool(pool)
+        """The limit that was set; 0 for pools that no device has."""
+        if e.MemoryPoolType(pool) is not e.MemoryPoolType.WORKSPACE:
+            return 0
         return self._get(_WORKSPACE)
 
     @staticmethod
@@ -362,6 +366,10 @@ class Builder(Managed):
     """Makes networks, configurations, and plans of them."""
 
     error_recorder: IErrorRecorder | None = None
+    # What it makes; the alias has classes of its own.
+    _network_class = INetworkDefinition
+    _config_class = IBuilderConfig
+    _runtime_class: Any = None
     platform_has_fast_fp16 = Fixed(True, "Tuning takes FP16 where it is faster.")
     platform_has_fast_int8 = Fixed(True, "Tuning takes INT8 where it is faster.")
     platform_has_tf32 = Fixed(False, "No device here computes TF32.")
@@ -384,14 +392,14 @@ class Builder(Managed):
 
     def create_network(self, flags: int = 0) -> INetworkDefinition:
         """An empty network; flags are bits 1 << NetworkDefinitionCreationFlag."""
-        network = INetworkDefinition(int(flags), self._logger)
+        network = self._network_class(int(flags), self._logger)
         network._builder = self
         network.error_recorder = self.error_recorder
         return network
 
     def create_builder_config(self) -> IBuilderConfig:
         """A configuration with defaults."""
-        return IBuilderConfig(self._logger)
+        return self._config_class(self._logger)
 
     def create_optimization_profile(self) -> IOptimizationProfile:
         """A profile without ranges."""
@@ -410,6 +418,9 @@ class Builder(Managed):
             raise UnsupportedError(
                 "kernel_text: kernels are part of the plan; leave it out"
             )
+        return self._plan(network, config)
+
+    def _plan(self, network: INetworkDefinition, config: IBuilderConfig) -> IHostMemory:
         for value, kind in ((network, INetworkDefinition), (config, IBuilderConfig)):
             if not isinstance(value, kind):
                 raise TypeError(f"expected an {kind.__name__}, got {value!r}")
@@ -417,24 +428,27 @@ class Builder(Managed):
         self._report = (text, json)
         return memory
 
+    @recorded
     def build_serialized_network_to_stream(
         self, network: INetworkDefinition, config: IBuilderConfig, writer: IStreamWriter
     ) -> bool:
         """Writes a plan of the network."""
-        data = bytes(self.build_serialized_network(network, config))
+        data = bytes(self._plan(network, config))
         written = writer.write(data)
         if written is not None and written < len(data):
             raise OSError(f"the writer took {written} of {len(data)} bytes")
         return True
 
+    @recorded
     def build_engine_with_config(
         self, network: INetworkDefinition, config: IBuilderConfig
     ) -> Any:
         """A plan of the network, loaded."""
         from ._runtime import Runtime
 
-        plan = self.build_serialized_network(network, config)
-        return Runtime(self._logger).deserialize_cuda_engine(plan)
+        plan = self._plan(network, config)
+        runtime = (self._runtime_class or Runtime)(self._logger)
+        return runtime.deserialize_cuda_engine(plan)
 
     def is_network_supported(
         self, network: INetworkDefinition, config: IBuilderConfig

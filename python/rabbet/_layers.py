@@ -109,9 +109,10 @@ class ILayer(_rabbet.NetworkLayer):
     @property
     def type(self) -> e.LayerType:
         """What it computes."""
-        if self._type is None:
+        kind = self._type or LAYER_CLASSES.get(self._op, ILayer)._type
+        if kind is None:
             raise AttributeError(f"operator '{self._op}' has no LayerType")
-        return self._type
+        return kind
 
     @property
     def precision(self) -> e.DataType:

@@ -82,11 +82,13 @@ class INetworkDefinition(_rabbet.Network, Managed):
     has_implicit_batch_dimension = Fixed(False, "The batch is a dimension like others.")
     _creation_flags = 0
     _builder: Any = None
+    _logger: ILogger | None = None
 
     def __new__(cls, flags: int = 0, logger: ILogger | None = None) -> Self:
         strong = flags >> e.NetworkDefinitionCreationFlag.STRONGLY_TYPED & 1
         self = super().__new__(cls, strong, logger)
         self._creation_flags = flags
+        self._logger = logger
         flag = e.NetworkDefinitionCreationFlag
         prefer_jit = flags >> flag.PREFER_JIT_PYTHON_PLUGINS & 1
         prefer_aot = flags >> flag.PREFER_AOT_PYTHON_PLUGINS & 1

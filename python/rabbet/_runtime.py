@@ -147,6 +147,7 @@ class ICudaEngine(_rabbet.Engine, Managed):
     weight_streaming_scratch_memory_size = Fixed(0, "Weights are not streamed.")
     _table: dict[str, tuple[int, IoInfo]] | None = None
     _allocator: IGpuAllocator | None = None
+    _logger: ILogger | None = None
     _context_class: type[IExecutionContext]
 
     def _ios(self) -> dict[str, tuple[int, IoInfo]]:
@@ -308,6 +309,7 @@ class ICudaEngine(_rabbet.Engine, Managed):
             config = IRuntimeConfig(strategy)  # type: ignore[arg-type]
         context = _rabbet.create_context(self._context_class, self)
         context._config = config
+        context._logger = self._logger
         context.error_recorder = self.error_recorder
         if config._strategy is e.ExecutionContextAllocationStrategy.USER_MANAGED:
             context._set_memory(0, 0)
@@ -366,6 +368,7 @@ class IExecutionContext(_rabbet.Context, Managed):
     _debug_listener: IDebugListener | None = None
     _debug_states: dict[str, bool] | None = None
     _consumed_event = 0
+    _logger: ILogger | None = None
     _allocators: dict[str, IOutputAllocator] | None = None
 
     @property
@@ -768,6 +771,7 @@ class Runtime(Managed):
     def _finish(self, engine: ICudaEngine) -> ICudaEngine:
         engine.error_recorder = self.error_recorder
         engine._allocator = self._gpu_allocator
+        engine._logger = self._logger
         return engine
 
     @recorded

@@ -1,0 +1,72 @@
+"""Scripts written for TensorRT, unchanged: `import tensorrt` gives Rabbet.
+
+    python -m rabbet.compat script.py ...
+
+or, in a program of one's own, before anything imports tensorrt:
+
+    import rabbet.compat
+    rabbet.compat.install()
+
+Under this name failures take the form that such scripts expect: a line in the log, and
+None or False as the result. docs/names.md lists every name.
+"""
+
+from __future__ import annotations
+
+import sys
+from types import ModuleType
+
+import rabbet
+import rabbet.plugin
+
+from ._front import Logger, front_classes
+
+# The release whose interface this is.
+TENSORRT = "10.16.0"
+
+__all__ = ["TENSORRT", "install", "module"]
+
+_module: ModuleType | None = None
+
+
+def _make() -> ModuleType:
+    made = ModuleType("tensorrt", __doc__)
+    made.__path__ = []  # a package: `import tensorrt.plugin` works
+    for name in rabbet.__all__:
+        setattr(made, name, getattr(rabbet, name))
+    for name, kind in front_classes().items():
+        setattr(made, name, kind)
+    made.Logger = Logger  # type: ignore[attr-defined]
+    made.plugin = rabbet.plugin  # type: ignore[attr-defined]
+    made.__version__ = f"{TENSORRT}+rabbet.{rabbet.__version__}"  # type: ignore[attr-defined]
+    return made
+
+
+def module() -> ModuleType:
+    """The module, without making it importable."""
+    global _module
+    if _module is None:
+        _module = _make()
+    return _module
+
+
+def _modules() -> dict[str, ModuleType]:
+    """What `import` finds under each name."""
+    found = {"tensorrt": module(), "tensorrt.tensorrt": module()}
+    for name, loaded in list(sys.modules.items()):
+        if name == "rabbet.plugin" or name.startswith("rabbet.plugin."):
+            found["tensorrt" + name.removeprefix("rabbet")] = loaded
+    return found
+
+
+def install() -> ModuleType:
+    """Makes `import tensorrt` give this, for the rest of the process; again is fine."""
+    there = sys.modules.get("tensorrt")
+    if there is not None and there is not module():
+        raise rabbet.FailedPreconditionError(
+            "another module 'tensorrt' is imported already "
+            f"({getattr(there, '__file__', None) or there}): call "
+            "rabbet.compat.install() before anything imports it"
+        )
+    sys.modules.update(_modules())
+    return module()

@@ -1,0 +1,322 @@
+"""The alias: scripts that import tensorrt, in processes of their own."""
+
+from __future__ import annotations
+
+import importlib.util
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from onnx import TensorProto, helper, numpy_helper, save
+
+SCRIPT = """
+import sys
+import numpy as np
+import tensorrt as trt
+import tensorrt.plugin as trtp
+from tensorrt import DataType
+
+assert sys.argv[1:] == ["one", "two"], sys.argv
+major = int(trt.__version__.split(".")[0])
+assert major == 10
+assert trtp.register and trt.plugin is trtp
+logger = trt.Logger(trt.Logger.ERROR)
+builder = trt.Builder(logger)
+network = builder.create_network(1 << int(trt.NetworkDefinitionCreationFlag.STRONGLY_TYPED))
+config = builder.create_builder_config()
+config.device = "cpu"
+x = network.add_input("x", trt.float32, (2, 3))
+y = network.add_activation(x, trt.ActivationType.RELU).get_output(0)
+y.name = "y"
+network.mark_output(y)
+plan = builder.build_serialized_network(network, config)
+assert plan
+engine = trt.Runtime(logger).deserialize_cuda_engine(plan)
+assert isinstance(engine, trt.ICudaEngine)
+context = engine.create_execution_context()
+assert isinstance(context, trt.IExecutionContext)
+a = np.arange(-3, 3, dtype=np.float32).reshape(2, 3)
+b = np.zeros_like(a)
+assert context.set_tensor_address("x", a.ctypes.data)
+assert context.set_tensor_address("y", b.ctypes.data)
+assert context.execute_async_v3(0)
+assert np.array_equal(b, np.maximum(a, 0))
+print("done")
+"""
+
+FAILURES = """
+import numpy as np
+import tensorrt as trt
+
+class Log(trt.ILogger):
+    def __init__(self):
+        super().__init__()
+        self.lines = []
+
+    def log(self, severity, msg):
+        if severity <= trt.ILogger.ERROR:
+            self.lines.append(msg)
+
+log = Log()
+
+def failed(answer, expected, *words):
+    assert answer == expected or answer is expected, answer
+    line = log.lines.pop()
+    assert not log.lines, log.lines
+    for word in words:
+        assert word in line, (word, line)
+
+builder = trt.Builder(log)
+network = builder.create_network()
+config = builder.create_builder_config()
+config.device = "cpu"
+failed(builder.build_serialized_network(network, config), None,
+       "Builder::build_serialized_network", "no outputs")
+failed(builder.build_engine_with_config(network, config), None, "no outputs")
+failed(trt.Runtime(log).deserialize_cuda_engine(b"no plan"), None,
+       "Runtime::deserialize_cuda_engine", "not a plan")
+x = network.add_input("x", trt.float32, (-1, 3))
+failed(network.add_concatenation([]), None, "add_concatenation", "at least one")
+y = network.add_identity(x).get_output(0)
+y.name = "y"
+network.mark_output(y)
+config.DLA_core = 0
+failed(None, None, "DLA_core", "cannot be 0")
+try:
+    config.no_such_option = 1
+    raise SystemExit("an unknown option was taken")
+except AttributeError:
+    pass
+try:
+    builder.build_serialized_network()
+    raise SystemExit("a call without arguments")
+except TypeError:
+    pass
+try:
+    network.add_input("z", "no type", (1,))
+    raise SystemExit("a type that is none")
+except TypeError:
+    pass
+failed(config.get_memory_pool_limit(trt.MemoryPoolType.TACTIC_DRAM) or
+       config.set_memory_pool_limit(trt.MemoryPoolType.DLA_LOCAL_DRAM, 1), None, "DLA_LOCAL_DRAM")
+profile = builder.create_optimization_profile()
+profile.set_shape("x", (1, 3), (2, 3), (4, 3))
+config.add_optimization_profile(profile)
+engine = builder.build_engine_with_config(network, config)
+context = engine.create_execution_context()
+failed(context.set_input_shape("x", (5, 3)), False, "set_input_shape", "1 to 4")
+failed(context.set_input_shape("q", (5, 3)), False, "'q'")
+failed(context.set_tensor_address("q", 0), False, "'q'")
+failed(engine.get_tensor_shape("q"), (), "'q'")
+failed(context.execute_async_v3(0), False, "execute_async_v3", "'x'")
+parser = trt.OnnxParser(builder.create_network(), log)
+failed(parser.parse(b"nothing"), False, "OnnxParser::parse")
+assert parser.num_errors == 1
+failed(parser.parse_from_file("/no/such/file"), False, "/no/such/file")
+
+class Raising(trt.IOutputAllocator):
+    def reallocate_output(self, name, memory, size, alignment):
+        raise AttributeError("typo in the allocator")
+
+a = np.ones((2, 3), np.float32)
+assert context.set_input_shape("x", a.shape)
+assert context.set_tensor_address("x", a.ctypes.data)
+assert context.set_output_allocator("y", Raising())
+failed(context.execute_async_v3(0), False, "AttributeError: typo in the allocator")
+print("done")
+"""
+
+
+def alias(*arguments: str | Path, cwd: Path | None = None) -> str:
+    """What a run of the alias prints; it must succeed."""
+    done = subprocess.run(
+        [sys.executable, "-m", "rabbet.compat", *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=cwd,
+        env=_environment(),
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def _environment() -> dict[str, str]:
+    import os
+
+    paths = [os.path.abspath(path) for path in sys.path if path]
+    return os.environ | {"PYTHONPATH": os.pathsep.join(paths), "RABBET_DEVICE": "cpu"}
+
+
+def test_a_script(tmp_path: Path) -> None:
+    (tmp_path / "script.py").write_text(SCRIPT)
+    assert alias(tmp_path / "script.py", "one", "two") == "done\n"
+    # As a module, and as code.
+    assert alias("-m", "script", "one", "two", cwd=tmp_path) == "done\n"
+    assert alias("-c", SCRIPT, "one", "two") == "done\n"
+
+
+def test_failures_are_logged_and_answered() -> None:
+    assert alias("-c", FAILURES) == "done\n"
+
+
+def test_the_log_has_the_known_form() -> None:
+    code = "import tensorrt as trt; trt.Runtime(trt.Logger()).deserialize_cuda_engine(b'x')"
+    lines = alias("-c", code).splitlines()
+    assert len(lines) == 1
+    assert "] [TRT] [E] Runtime::deserialize_cuda_engine: " in lines[0]
+
+
+def test_usage() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "rabbet.compat"],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=_environment(),
+    )
+    assert done.returncode == 2
+    assert "usage: python -m rabbet.compat" in done.stdout
+    assert "usage" in alias("--help")
+
+
+def test_install() -> None:
+    code = """
+import sys, types
+import rabbet, rabbet.compat
+assert "tensorrt" not in sys.modules
+made = rabbet.compat.install()
+assert rabbet.compat.install() is made
+import tensorrt
+assert tensorrt is made
+assert issubclass(tensorrt.Builder, rabbet.Builder) and tensorrt.Builder is not rabbet.Builder
+assert tensorrt.DataType is rabbet.DataType
+# The package itself raises as ever.
+try:
+    rabbet.Runtime().deserialize_cuda_engine(b"x")
+    raise SystemExit("no error")
+except rabbet.Error:
+    pass
+sys.modules["tensorrt"] = types.ModuleType("tensorrt")
+try:
+    rabbet.compat.install()
+    raise SystemExit("no error")
+except rabbet.FailedPreconditionError as error:
+    assert "imported already" in str(error)
+"""
+    done = subprocess.run([sys.executable, "-c", code], env=_environment(), check=False)
+    assert done.returncode == 0
+
+
+# ---- Tools from the package index, where they are installed
+
+POLYGRAPHY = """
+import numpy as np
+from polygraphy.backend.common import BytesFromPath
+from polygraphy.backend.onnxrt import OnnxrtRunner, SessionFromOnnx
+from polygraphy.backend.trt import (
+    CreateConfig, EngineFromBytes, EngineFromNetwork, EngineFromPath, NetworkFromOnnxPath,
+    Profile, SaveEngine,
+)
+from polygraphy.comparator import Comparator, CompareFunc, DataLoader
+from rabbet.compat.polygraphy import CpuRunner
+
+profile = Profile().add("x", (1, 3, 8, 8), (2, 3, 8, 8), (4, 3, 8, 8))
+config = CreateConfig(profiles=[profile], load_timing_cache="t.cache")
+build = SaveEngine(EngineFromNetwork(NetworkFromOnnxPath("m.onnx"), config,
+                                     save_timing_cache="t.cache"), "e.plan")
+runners = [
+    CpuRunner(build),
+    OnnxrtRunner(SessionFromOnnx("m.onnx")),
+    CpuRunner(EngineFromBytes(BytesFromPath("e.plan"))),
+    CpuRunner(EngineFromPath("e.plan")),
+]
+results = Comparator.run(runners, data_loader=DataLoader(iterations=2, seed=1))
+simple = CompareFunc.simple(rtol=1e-4, atol=1e-5)
+assert bool(Comparator.compare_accuracy(results, compare_func=simple))
+with CpuRunner(EngineFromPath("e.plan")) as runner:
+    y = runner.infer({"x": np.ones((3, 3, 8, 8), np.float32)})["y"]
+    assert y.shape == (3, 4, 8, 8)
+    assert runner.last_inference_time() > 0
+print("done")
+"""
+
+SURGEON = """
+import numpy as np, onnx
+import onnx_graphsurgeon as gs
+import tensorrt as trt
+
+graph = gs.import_onnx(onnx.load("m.onnx"))
+relu = next(node for node in graph.nodes if node.op == "Relu")
+relu.op = "Tanh"
+onnx.save(gs.export_onnx(graph.cleanup()), "s.onnx")
+logger = trt.Logger()
+network = trt.Builder(logger).create_network()
+assert trt.OnnxParser(network, logger).parse_from_file("s.onnx")
+assert {layer.type for layer in network} >= {trt.LayerType.ACTIVATION}
+print("done")
+"""
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("model")
+    w = np.random.default_rng(0).standard_normal((4, 3, 3, 3)).astype(np.float32)
+    graph = helper.make_graph(
+        [
+            helper.make_node("Conv", ["x", "w"], ["c"], name="conv", pads=[1] * 4),
+            helper.make_node("Relu", ["c"], ["y"], name="relu"),
+        ],
+        "g",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", 3, 8, 8])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["n", 4, 8, 8])],
+        [numpy_helper.from_array(w, "w")],
+    )
+    opsets = [helper.make_opsetid("", 17)]
+    save(helper.make_model(graph, opset_imports=opsets, ir_version=9), folder / "m.onnx")
+    return folder
+
+
+def needs(name: str) -> None:
+    if importlib.util.find_spec(name) is None:
+        pytest.skip(f"{name} is not installed (python -m pip install {name})")
+
+
+def polygraphy(*arguments: str, cwd: Path) -> str:
+    """A run of Polygraphy's command on the alias."""
+    spec = importlib.util.find_spec("polygraphy")
+    assert spec is not None and spec.submodule_search_locations is not None
+    code = "import sys; sys.argv[0] = 'polygraphy'; from polygraphy.tools import main; main()"
+    return alias("-c", code, *arguments, cwd=cwd)
+
+
+SHAPES = [
+    *("--trt-min-shapes", "x:[1,3,8,8]"),
+    *("--trt-opt-shapes", "x:[2,3,8,8]"),
+    *("--trt-max-shapes", "x:[4,3,8,8]"),
+]
+
+
+def test_polygraphy_runs(model: Path) -> None:
+    needs("polygraphy")
+    assert "done" in alias("-c", POLYGRAPHY, cwd=model)
+
+
+def test_polygraphy_converts_and_inspects(model: Path) -> None:
+    needs("polygraphy")
+    polygraphy("convert", "m.onnx", "--convert-to", "trt", "-o", "c.plan", *SHAPES, cwd=model)
+    shown = polygraphy(
+        *("inspect", "model", "c.plan", "--model-type", "engine"),
+        *("--show", "layers", "attrs"),
+        cwd=model,
+    )
+    assert "CONVOLUTION" in shown
+    assert "x          (Input)" in " ".join(shown.split()).replace("x (Input)", "x          (Input)")
+    assert "fully supported" in polygraphy("inspect", "capability", "m.onnx", cwd=model)
+
+
+def test_graph_surgeon(model: Path) -> None:
+    needs("onnx_graphsurgeon")
+    assert "done" in alias("-c", SURGEON, cwd=model)
