@@ -3,8 +3,10 @@ what lies in memory, and what bounds each model."""
 
 from __future__ import annotations
 
+import multiprocessing
 import statistics
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -95,18 +97,22 @@ class Prepared:
         return str(self.inputs.with_name(name + suffix))
 
 
+def _files(case: Case, file: Path) -> dict[str, Any]:
+    """Writes a case's inputs; gives what is right."""
+    inputs = sample_inputs(case.path())
+    np.savez(file, **inputs)
+    return reference(case.path(), inputs)
+
+
 def _prepared(found: Sequence[Case], options: Options) -> list[Prepared]:
     """Precisions share inputs and results."""
-    known: dict[tuple[str, int], tuple[Path, Any]] = {}
-    for case in found:
-        key = (case.model, case.batch)
-        if key in known:
-            continue
-        inputs = sample_inputs(case.path())
-        file = options.scratch / f"{case.model}-{case.batch}.npz"
-        np.savez(file, **inputs)
-        known[key] = file, reference(case.path(), inputs)
-    return [Prepared(case, *known[case.model, case.batch]) for case in found]
+    known = {(case.model, case.batch): case for case in found}
+    files = [options.scratch / f"{model}-{batch}.npz" for model, batch in known]
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(options.jobs, mp_context=context) as pool:
+        results = list(pool.map(_files, known.values(), files))
+    made = dict(zip(known, zip(files, results, strict=True), strict=True))
+    return [Prepared(case, *made[case.model, case.batch]) for case in found]
 
 
 def _is_rabbet(peer: Peer) -> bool:
