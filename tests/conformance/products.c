@@ -207,6 +207,49 @@ static void matrix_multiply(conformance_t* t) {
   kernel_case_output(&t->c, epilogue(t, value));
 }
 
+// Few rows, or few columns, and a chain behind them.
+static void thin_products(conformance_t* t) {
+  kernel_case_t* c = &t->c;
+  static const int64_t sizes[] = {1, 5, 8, 64, 72, 200};
+  static const int64_t functions[] = {0, 1, 4, 12}, tame[] = {0, 1, 2, 4};
+  begin(t);
+  int64_t m = 1 + conformance_random(t, 8), n = one_of(t, sizes, 6);
+  int64_t k = one_of(t, sizes, 6), batch = 1 + conformance_random(t, 3);
+  bool turned = conformance_chance(t, 4);  // the few are columns
+  int64_t op[] = {conformance_random(t, 2), conformance_random(t, 2)};
+  int64_t rows = turned ? n : m, columns = turned ? m : n;
+  rabbet_dims_t a = {3, {batch, op[0] ? k : rows, op[0] ? rows : k}};
+  rabbet_dims_t b = {3, {batch, op[1] ? columns : k, op[1] ? k : columns}};
+  if (conformance_chance(t, 2)) b.d[0] = 1;
+  rabbet_attr_t attrs[] = {conformance_int(t, "op0", op[0]),
+                           conformance_int(t, "op1", op[1])};
+  int32_t inputs[] = {kernel_case_input(c, a, false),
+                      kernel_case_input(c, b, conformance_chance(t, 2))};
+  int32_t y = kernel_case_op(c, "matrix_multiply", attrs, 2, inputs, 2);
+  for (int64_t i = conformance_random(t, 4); i > 0; --i) {
+    if (conformance_chance(t, 2)) {
+      rabbet_attr_t type[] = {
+          conformance_int(t, "type", functions[conformance_random(t, 4)])};
+      y = kernel_case_op(c, "activation", type, 1, &y, 1);
+      continue;
+    }
+    rabbet_dims_t dims = c->values[y].dims;
+    int64_t spread = conformance_random(t, 3);
+    for (int32_t axis = 0; axis < 3; ++axis)
+      if (spread == 0 || (spread == 1 && axis < 2)) dims.d[axis] = 1;
+    rabbet_attr_t kind[] = {
+        conformance_int(t, "op", tame[conformance_random(t, 4)])};
+    int32_t pair[] = {y, kernel_case_input(c, dims, conformance_chance(t, 2))};
+    if (conformance_chance(t, 2)) {
+      int32_t swap = pair[0];
+      pair[0] = pair[1];
+      pair[1] = swap;
+    }
+    y = kernel_case_op(c, "elementwise", kind, 1, pair, 2);
+  }
+  kernel_case_output(c, y);
+}
+
 static void matrix_multiply_integers(conformance_t* t) {
   conformance_set_type(t, conformance_type(t, 1u << RABBET_DTYPE_INT32 |
                                                   1u << RABBET_DTYPE_INT64));
@@ -219,6 +262,7 @@ const conformance_family_t conformance_products[] = {
     {"pooling", 80, pooling},
     {"pooling_modes", 40, pooling_modes},
     {"matrix_multiply", 120, matrix_multiply},
+    {"thin_products", 80, thin_products},
     {"matrix_multiply_integers", 10, matrix_multiply_integers},
     {0},
 };

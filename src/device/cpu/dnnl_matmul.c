@@ -166,6 +166,23 @@ static void rabbet_matmul_push_broadcast(rabbet_dnnl_layout_t* layout,
     rabbet_matmul_push(layout, size, stride);
 }
 
+// The stride of an axis beside one of `size` elements `step` apart: an axis of
+// one element may have any, but the library wants room for the other's.
+static int64_t rabbet_matmul_stride(int64_t own_size, int64_t own, int64_t size,
+                                    int64_t step) {
+  bool is_tight = own_size == 1 && own > 1 && own < size * step;
+  return is_tight ? size * step : own;
+}
+
+static void rabbet_matmul_push_matrix(rabbet_dnnl_layout_t* layout,
+                                      const int64_t sizes[2],
+                                      const int64_t strides[2]) {
+  for (int i = 0; i < 2; ++i)
+    rabbet_matmul_push(layout, sizes[i],
+                       rabbet_matmul_stride(sizes[i], strides[i], sizes[1 - i],
+                                            strides[1 - i]));
+}
+
 // As oneDNN's matmul wants them: [batch..., rows, columns].
 static void rabbet_matmul_as_matmul(const rabbet_matmul_axes_t* axes,
                                     const rabbet_epilogue_t* e,
@@ -182,10 +199,10 @@ static void rabbet_matmul_as_matmul(const rabbet_matmul_axes_t* axes,
     rabbet_matmul_push(y, axis->size, axis->y);
     rabbet_matmul_push(bias, 1, columns->size);
   }
-  rabbet_matmul_push(a, rows->size, rows->a);
-  rabbet_matmul_push(a, axes->k, axes->a_column);
-  rabbet_matmul_push(b, axes->k, axes->b_row);
-  rabbet_matmul_push(b, columns->size, columns->b);
+  rabbet_matmul_push_matrix(a, (const int64_t[]){rows->size, axes->k},
+                            (const int64_t[]){rows->a, axes->a_column});
+  rabbet_matmul_push_matrix(b, (const int64_t[]){axes->k, columns->size},
+                            (const int64_t[]){axes->b_row, columns->b});
   rabbet_matmul_push(y, rows->size, rows->y);
   rabbet_matmul_push(y, columns->size, 1);
   rabbet_matmul_push(bias, 1, columns->size);

@@ -58,6 +58,7 @@ static const shape_t shapes[] = {
     {NONE, TRANSPOSE, KERNEL_DIMS(4, 8, 16), KERNEL_DIMS(1, 8, 16)},
     {VECTOR, NONE, KERNEL_DIMS(6, 16), KERNEL_DIMS(1, 16, 8)},
     {TRANSPOSE, NONE, KERNEL_DIMS(4, 16, 8), KERNEL_DIMS(1, 16, 9)},
+    {TRANSPOSE, NONE, KERNEL_DIMS(2, 1, 3), KERNEL_DIMS(1, 1, 8)},
     // of the first, and of some axes of each
     {NONE, NONE, KERNEL_DIMS(1, 8, 16), KERNEL_DIMS(5, 16, 8)},
     {NONE, NONE, KERNEL_DIMS(2, 1, 8, 16), KERNEL_DIMS(1, 3, 16, 8)},

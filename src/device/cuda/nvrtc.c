@@ -10,7 +10,7 @@
 #include "device/cuda/library.h"
 
 #define NVRTC_MAX_OPTIONS 32
-#define NVRTC_MAX_HEADERS 16
+#define NVRTC_MAX_HEADERS 32
 
 typedef int nvrtcResult;
 typedef struct _nvrtcProgram* nvrtcProgram;

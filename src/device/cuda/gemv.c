@@ -1,0 +1,467 @@
+// Products of a matrix with few vectors, and any chain of element-wise layers
+// behind them: last layers, layers at batch 1, decoding.
+//
+// What bounds it: the reading of the matrix, once, in vectors of 16 bytes.
+// Where it lies along k a warp has some columns and its lanes share k; where it
+// lies along columns the threads of a block share k, so that matrices of some
+// hundred columns make enough blocks. The few vectors are read again from the
+// caches.
+#include <stdio.h>
+
+#include "base/strbuf.h"
+#include "core/view.h"
+#include "device/cuda/kernels/gemvs.cuh"
+#include "device/cuda/launch.h"
+#include "device/cuda/matmul.h"
+#include "device/cuda/node.h"
+#include "ops/enums.h"
+
+_Static_assert((int)GEMV_OPERANDS == (int)RABBET_CUDA_EPILOGUE_MAX,
+               "an operand for each layer");
+
+// More rows go to the libraries.
+enum { GEMV_ROWS = 8 };
+
+// ROWS, COLUMNS and LANES of kernels/gemv.cuh: tactic 3 i + j has row i and
+// width j.
+static const int gemv_rows[] = {1, 2, 4, 8};
+static const struct {
+  int columns, lanes;
+} gemv_widths[] = {{1, 2}, {2, 4}, {4, 8}};
+enum { GEMV_WIDTHS = 3, GEMV_TACTICS = 4 * GEMV_WIDTHS };
+
+typedef struct gemv_kernel_t {
+  rabbet_cuda_node_t node;
+  rabbet_dtype_t dtype;
+  int64_t element;  // bytes
+  int rows, columns, lanes;
+  CUfunction dot, spread, single;
+} gemv_kernel_t;
+
+struct rabbet_kernel_state_t {
+  rabbet_matmul_shape_t shape;
+  bool swapped;  // the result's columns are the rows
+  gemv_t parameters;
+  int operands[GEMV_OPERANDS];  // boundary inputs; -1: none
+  bool is_full[GEMV_OPERANDS];  // an operand has the result's shape
+  int a, b;                     // boundary inputs
+  bool has_vectors, empty;
+  rabbet_cuda_launch_t vectors, single;
+};
+
+// ---- What follows the product ----------------------------------------------
+
+typedef enum gemv_spread_t {
+  GEMV_NONE,    // it does not fit
+  GEMV_NUMBER,  // one element
+  GEMV_BIAS,    // one for each column
+  GEMV_FULL,
+} gemv_spread_t;
+
+static gemv_spread_t gemv_operand(const rabbet_group_t* group,
+                                  const rabbet_dims_t* dims, int32_t operand) {
+  const rabbet_group_node_t* node = &group->nodes[0];
+  const rabbet_dims_t *own = &dims[operand], *full = &dims[node->outputs[0]];
+  if (own->rank != full->rank) return GEMV_NONE;
+  int64_t count = 1;
+  for (int i = 0; i < own->rank; ++i)
+    count *= own->d[i];
+  if (rabbet_cuda_dims_equal(own, full)) return GEMV_FULL;
+  if (count == 1) return GEMV_NUMBER;
+  bool is_row = own->rank > 0 &&
+                rabbet_node_int(node, "op1") != (int64_t)RABBET_MATRIX_VECTOR;
+  for (int i = 0; i + 1 < own->rank; ++i)
+    is_row = is_row && own->d[i] == 1;
+  return is_row && own->d[own->rank - 1] == full->d[own->rank - 1] ? GEMV_BIAS
+                                                                   : GEMV_NONE;
+}
+
+static bool gemv_parse(const rabbet_group_t* group, const rabbet_dims_t* dims,
+                       rabbet_cuda_epilogue_t* out) {
+  if (!rabbet_matmul_matches(group) ||
+      !rabbet_cuda_epilogue_parse(group, dims, 1, group->nodes[0].outputs[0],
+                                  out))
+    return false;
+  for (int i = 0; i < out->count; ++i)
+    if (out->items[i].operand >= 0 &&
+        gemv_operand(group, dims, out->items[i].operand) == GEMV_NONE)
+      return false;
+  return true;
+}
+
+static void gemv_item(const rabbet_cuda_item_t* item, int i,
+                      rabbet_strbuf_t* text) {
+  static const struct {
+    rabbet_op_id_t op;
+    const char* prefix;
+  } rows[] = {
+      [RABBET_CUDA_ITEM_ACTIVATION] = {RABBET_OP_ACTIVATION, "activation"},
+      [RABBET_CUDA_ITEM_UNARY] = {RABBET_OP_UNARY, "unary"},
+      [RABBET_CUDA_ITEM_ELEMENTWISE] = {RABBET_OP_ELEMENTWISE, "elementwise"},
+  };
+  if (item->kind == RABBET_CUDA_ITEM_SWISH) {
+    rabbet_strbuf_printf(text, "  x *= activation_SIGMOID(x, 0, 0);\n");
+    return;
+  }
+  const rabbet_op_t* op = rabbet_op_get(rows[item->kind].op);
+  rabbet_strbuf_printf(text, "  x = %s_%s(", rows[item->kind].prefix,
+                       rabbet_op_enumerator_name(&op->attrs[0], item->op));
+  char operand[64];
+  snprintf(operand, sizeof(operand), "operand(p, %d, batch, row, column)", i);
+  if (item->kind == RABBET_CUDA_ITEM_ACTIVATION)
+    rabbet_strbuf_printf(text, "x, p.alpha[%d], p.beta[%d]", i, i);
+  else if (item->kind == RABBET_CUDA_ITEM_UNARY)
+    rabbet_strbuf_printf(text, "x");
+  else
+    rabbet_strbuf_printf(text, "%s, %s", item->reversed ? operand : "x",
+                         item->reversed ? "x" : operand);
+  rabbet_strbuf_printf(text, ");\n");
+}
+
+static void gemv_text(const gemv_kernel_t* kernel,
+                      const rabbet_cuda_epilogue_t* epilogue,
+                      rabbet_strbuf_t* text) {
+  rabbet_strbuf_printf(
+      text,
+      "#define ELEMENT %s\n#define ROWS %d\n#define COLUMNS %d\n"
+      "#define LANES %d\n"
+      "#include \"gemv.cuh\"\n"
+      "DEVICE float finish(float x, const gemv_t& p, int64_t batch,\n"
+      "                    int64_t row, int64_t column) {\n",
+      rabbet_cuda_type(kernel->dtype), kernel->rows, kernel->columns,
+      kernel->lanes);
+  for (int i = 0; i < epilogue->count; ++i)
+    gemv_item(&epilogue->items[i], i, text);
+  rabbet_strbuf_printf(text, "  return x;\n}\n");
+}
+
+// ---- Proposing -------------------------------------------------------------
+
+static bool gemv_computes(rabbet_dtype_t dtype) {
+  return dtype == RABBET_DTYPE_FLOAT || dtype == RABBET_DTYPE_HALF ||
+         dtype == RABBET_DTYPE_BF16;
+}
+
+static bool gemv_is_thin(const rabbet_matmul_shape_t* s) {
+  return s->k > 0 && (s->m <= GEMV_ROWS || s->n <= GEMV_ROWS);
+}
+
+static rabbet_status_t rabbet_cuda_gemv_body(rabbet_proposal_t* proposal) {
+  const rabbet_propose_t* propose = proposal->propose;
+  const rabbet_group_t* group = propose->group;
+  size_t boundary = group->input_count + group->output_count;
+  rabbet_dtype_t types[4], own = proposal->tensors[0].dtype;
+  int count = rabbet_compute_types(propose, own, types);
+  int first = *(const int*)proposal->context * GEMV_WIDTHS;
+  int widths = propose->optimization_level >= 2 ? GEMV_WIDTHS : 1;
+  for (int i = 0; i < count; ++i) {
+    if (!gemv_computes(types[i])) continue;
+    for (size_t k = 0; k < boundary; ++k)
+      if (rabbet_dtype_is_float(proposal->tensors[k].dtype))
+        proposal->tensors[k].dtype = types[i];
+    for (int w = 0; w < widths; ++w) {
+      rabbet_candidate_t candidate = {.kernel = proposal->kernel,
+                                      .tactic = first + w,
+                                      .tensors = proposal->tensors};
+      snprintf(candidate.tactic_name, sizeof(candidate.tactic_name),
+               "%d x %d columns", gemv_rows[first / GEMV_WIDTHS],
+               gemv_widths[w].columns);
+      RABBET_RETURN_IF_ERROR(rabbet_offer(propose, proposal->sink, &candidate));
+    }
+  }
+  return rabbet_ok();
+}
+
+static rabbet_status_t rabbet_cuda_gemv_propose(const rabbet_propose_t* propose,
+                                                rabbet_candidate_sink_t sink) {
+  const rabbet_group_t* group = propose->group;
+  rabbet_cuda_epilogue_t epilogue;
+  rabbet_matmul_shape_t shape;
+  rabbet_dims_t* dims = NULL;
+  if (!rabbet_matmul_matches(group)) return rabbet_ok();
+  RABBET_RETURN_IF_ERROR(
+      rabbet_group_opt_dims(group, propose->allocator, &dims));
+  bool fits = gemv_parse(group, dims, &epilogue);
+  rabbet_status_t status =
+      fits ? rabbet_matmul_shape(&group->nodes[0], dims, &shape) : rabbet_ok();
+  rabbet_free(propose->allocator, dims);
+  RABBET_RETURN_IF_ERROR(status);
+  if (!fits || !gemv_is_thin(&shape)) return rabbet_ok();
+  int rows = 0;
+  while (gemv_rows[rows] < shape.m && gemv_rows[rows] < shape.n)
+    ++rows;
+  return rabbet_proposal_make(propose, sink, &rabbet_cuda_gemv, &rows,
+                              rabbet_cuda_gemv_body);
+}
+
+// ---- The program -----------------------------------------------------------
+
+static bool gemv_types(const rabbet_group_t* group, rabbet_dtype_t* out_dtype) {
+  if (!rabbet_matmul_matches(group) || group->output_count != 1) return false;
+  *out_dtype = group->values[group->outputs[0]].dtype;
+  bool fits = gemv_computes(*out_dtype);
+  for (size_t i = 0; i < group->input_count + group->output_count; ++i) {
+    const rabbet_group_value_t* value =
+        &group->values[i < group->input_count
+                           ? group->inputs[i]
+                           : group->outputs[i - group->input_count]];
+    fits = fits && value->dtype == *out_dtype &&
+           value->format == RABBET_FORMAT_LINEAR;
+  }
+  return fits;
+}
+
+// A chain is one whatever the shapes are.
+static rabbet_status_t gemv_compile(gemv_kernel_t* kernel,
+                                    const rabbet_kernel_spec_t* spec) {
+  rabbet_dims_t* dims = NULL;
+  rabbet_cuda_epilogue_t epilogue;
+  rabbet_strbuf_t text;
+  RABBET_RETURN_IF_ERROR(
+      rabbet_group_opt_dims(spec->group, spec->allocator, &dims));
+  bool fits = rabbet_cuda_epilogue_parse(
+      spec->group, dims, 1, spec->group->nodes[0].outputs[0], &epilogue);
+  rabbet_free(spec->allocator, dims);
+  if (!fits)
+    return RABBET_STATUS(RABBET_STATUS_INCOMPATIBLE,
+                         "cuda.gemv does not compute what follows the product "
+                         "'%s'",
+                         kernel->node.node.node->name);
+  rabbet_strbuf_initialize(spec->allocator, &text);
+  gemv_text(kernel, &epilogue, &text);
+  rabbet_status_t status = rabbet_strbuf_status(&text);
+  if (rabbet_is_ok(status))
+    status = rabbet_cuda_node_add(&kernel->node, spec, "gemv.cu",
+                                  rabbet_strbuf_text(&text), NULL);
+  rabbet_strbuf_deinitialize(&text);
+  return status;
+}
+
+static rabbet_status_t rabbet_cuda_gemv_program(
+    rabbet_cuda_node_t* base, const rabbet_kernel_spec_t* spec) {
+  gemv_kernel_t* kernel = (gemv_kernel_t*)base;
+  if (!gemv_types(spec->group, &kernel->dtype) || spec->tactic < 0 ||
+      spec->tactic >= GEMV_TACTICS)
+    return RABBET_STATUS(RABBET_STATUS_INCOMPATIBLE,
+                         "cuda.gemv computes groups that begin with a product "
+                         "and have one floating type, all LINEAR; this one "
+                         "does not, or has no tactic %d",
+                         (int)spec->tactic);
+  kernel->rows = gemv_rows[spec->tactic / GEMV_WIDTHS];
+  kernel->columns = gemv_widths[spec->tactic % GEMV_WIDTHS].columns;
+  kernel->lanes = gemv_widths[spec->tactic % GEMV_WIDTHS].lanes;
+  kernel->element = rabbet_dtype_bits(kernel->dtype) / 8;
+  RABBET_RETURN_IF_ERROR(gemv_compile(kernel, spec));
+  RABBET_RETURN_IF_ERROR(
+      rabbet_cuda_node_function(base, 0, "dot", &kernel->dot));
+  RABBET_RETURN_IF_ERROR(
+      rabbet_cuda_node_function(base, 0, "spread", &kernel->spread));
+  return rabbet_cuda_node_function(base, 0, "single", &kernel->single);
+}
+
+// ---- Geometry --------------------------------------------------------------
+
+// The thin side is the rows.
+static void gemv_parameters(const rabbet_matmul_shape_t* s, bool swapped,
+                            gemv_t* p) {
+  p->k = s->k;
+  p->rows = swapped ? s->n : s->m;
+  p->columns = swapped ? s->m : s->n;
+  p->a_batch = swapped ? s->batch.b : s->batch.a;
+  p->a_row = swapped ? s->b_column : s->a_row;
+  p->a_k = swapped ? s->b_row : s->a_column;
+  p->b_batch = swapped ? s->batch.a : s->batch.b;
+  p->b_k = swapped ? s->a_column : s->b_row;
+  p->b_column = swapped ? s->a_row : s->b_column;
+  p->y_batch = s->batch.y;
+  p->y_row = swapped ? 1 : s->y_row;
+  p->y_column = swapped ? s->y_row : 1;
+}
+
+static rabbet_status_t gemv_operands(const rabbet_group_t* group,
+                                     const rabbet_dims_t* dims,
+                                     rabbet_kernel_state_t* state) {
+  rabbet_cuda_epilogue_t e;
+  gemv_t* p = &state->parameters;
+  if (!gemv_parse(group, dims, &e))
+    return RABBET_STATUS(RABBET_STATUS_UNSUPPORTED,
+                         "cuda.gemv cannot do what follows the product '%s' at "
+                         "these shapes",
+                         group->nodes[0].name);
+  for (int i = 0; i < GEMV_OPERANDS; ++i)
+    state->operands[i] = -1;
+  for (int i = 0; i < e.count; ++i) {
+    p->alpha[i] = e.items[i].alpha;
+    p->beta[i] = e.items[i].beta;
+    if (e.items[i].operand < 0) continue;
+    state->operands[i] = rabbet_group_input_of(group, e.items[i].operand);
+    gemv_operand_t* o = &p->operands[i];
+    switch (gemv_operand(group, dims, e.items[i].operand)) {
+      case GEMV_FULL:
+        *o = (gemv_operand_t){NULL, p->y_batch, p->y_row, p->y_column};
+        state->is_full[i] = true;
+        break;
+      case GEMV_BIAS:
+        *o = (gemv_operand_t){NULL, 0, state->swapped, !state->swapped};
+        break;
+      default:
+        break;
+    }
+  }
+  return rabbet_ok();
+}
+
+static bool gemv_divides(int64_t vector, int64_t size, int64_t stride) {
+  return size == 1 || stride % vector == 0;
+}
+
+// Vectors of b, and where it lies along k those of a, begin at multiples of one
+// in every row, column, batch and turn.
+static bool gemv_can_vectorise(const rabbet_kernel_state_t* state, bool along_k,
+                               int64_t vector) {
+  const gemv_t* p = &state->parameters;
+  const rabbet_matmul_shape_t* s = &state->shape;
+  bool fits =
+      (along_k ? p->k : p->columns) % vector == 0 &&
+      gemv_divides(vector, s->batch.size, p->b_batch) &&
+      (along_k ? p->b_k == 1 && p->a_k == 1 &&
+                     gemv_divides(vector, p->columns, p->b_column) &&
+                     gemv_divides(vector, p->rows, p->a_row) &&
+                     gemv_divides(vector, s->batch.size, p->a_batch)
+               : p->b_column == 1 && gemv_divides(vector, p->k, p->b_k));
+  for (int i = 0; fits && i < s->loop_count; ++i)
+    fits = gemv_divides(vector, s->loops[i].size, s->loops[i].a) &&
+           gemv_divides(vector, s->loops[i].size, s->loops[i].b);
+  return fits;
+}
+
+static rabbet_status_t gemv_launch(const gemv_kernel_t* kernel,
+                                   const rabbet_kernel_state_t* state,
+                                   CUfunction function, int64_t width,
+                                   int64_t block, rabbet_cuda_launch_t* out) {
+  const gemv_t* p = &state->parameters;
+  int64_t x = rabbet_ceildiv(p->columns, width);
+  int64_t z = rabbet_ceildiv(p->rows, (int64_t)kernel->rows);
+  if (x > INT32_MAX || state->shape.batch.size > 65535 || z > 65535)
+    return RABBET_STATUS(RABBET_STATUS_UNSUPPORTED,
+                         "the product '%s' has %lld rows, %lld columns and "
+                         "batch %lld, more than cuda.gemv counts",
+                         kernel->node.node.node->name, (long long)p->rows,
+                         (long long)p->columns,
+                         (long long)state->shape.batch.size);
+  *out = (rabbet_cuda_launch_t){
+      .function = function,
+      .grid = {(unsigned)x, (unsigned)state->shape.batch.size, (unsigned)z},
+      .block = {(unsigned)block, 1, 1}};
+  return rabbet_ok();
+}
+
+// A warp for some columns; smaller blocks where there are too few to go round.
+static rabbet_status_t gemv_launch_warps(const gemv_kernel_t* kernel,
+                                         const rabbet_kernel_state_t* state,
+                                         CUfunction function,
+                                         rabbet_cuda_launch_t* out) {
+  int64_t block = GEMV_BLOCK;
+  int64_t warps =
+      rabbet_ceildiv(state->parameters.columns, (int64_t)kernel->columns) *
+      state->shape.batch.size;
+  while (block > 64 &&
+         warps * 32 < 2 * block * kernel->node.device->multiprocessors)
+    block /= 2;
+  return gemv_launch(kernel, state, function, block / 32 * kernel->columns,
+                     block, out);
+}
+
+static rabbet_status_t gemv_launches(const gemv_kernel_t* kernel,
+                                     rabbet_kernel_state_t* state) {
+  int64_t vector = 16 / kernel->element;
+  if (gemv_can_vectorise(state, true, vector)) {
+    state->has_vectors = true;
+    RABBET_RETURN_IF_ERROR(
+        gemv_launch_warps(kernel, state, kernel->dot, &state->vectors));
+  } else if (gemv_can_vectorise(state, false, vector)) {
+    state->has_vectors = true;
+    RABBET_RETURN_IF_ERROR(gemv_launch(kernel, state, kernel->spread,
+                                       vector * kernel->lanes, GEMV_BLOCK,
+                                       &state->vectors));
+  }
+  return gemv_launch_warps(kernel, state, kernel->single, &state->single);
+}
+
+static rabbet_status_t gemv_fill(const gemv_kernel_t* kernel,
+                                 const rabbet_dims_t* dims,
+                                 rabbet_kernel_state_t* state) {
+  const rabbet_group_t* group = kernel->node.node.group;
+  const rabbet_group_node_t* node = kernel->node.node.node;
+  rabbet_matmul_shape_t* s = &state->shape;
+  RABBET_RETURN_IF_ERROR(rabbet_matmul_shape(node, dims, s));
+  if (s->k == 0)
+    return RABBET_STATUS(RABBET_STATUS_UNSUPPORTED,
+                         "the product '%s' has k 0, which cuda.gemv does not "
+                         "take",
+                         node->name);
+  state->swapped = s->n < s->m;
+  state->a = rabbet_group_input_of(group, node->inputs[state->swapped]);
+  state->b = rabbet_group_input_of(group, node->inputs[!state->swapped]);
+  state->empty = s->m == 0 || s->n == 0 || s->batch.size == 0;
+  gemv_parameters(s, state->swapped, &state->parameters);
+  RABBET_RETURN_IF_ERROR(gemv_operands(group, dims, state));
+  return state->empty ? rabbet_ok() : gemv_launches(kernel, state);
+}
+
+static rabbet_status_t rabbet_cuda_gemv_prepare(
+    rabbet_kernel_t* base, const rabbet_kernel_shapes_t* shapes,
+    rabbet_kernel_state_t** out_state, size_t* out_workspace) {
+  rabbet_kernel_state_t* state = NULL;
+  *out_workspace = 0;
+  *out_state = NULL;
+  RABBET_RETURN_IF_ERROR(
+      rabbet_node_state_allocate(base, sizeof(*state), &state));
+  rabbet_status_t status =
+      gemv_fill((const gemv_kernel_t*)base, shapes->dims, state);
+  if (rabbet_is_ok(status))
+    *out_state = state;
+  else
+    rabbet_node_state_destroy(base, state);
+  return status;
+}
+
+// ---- Running ---------------------------------------------------------------
+
+static void gemv_bind(const gemv_kernel_t* kernel, rabbet_kernel_state_t* state,
+                      const rabbet_kernel_call_t* call,
+                      const rabbet_matmul_axis_t* at) {
+  gemv_t* p = &state->parameters;
+  int64_t size = kernel->element;
+  int64_t a = state->swapped ? at->b : at->a,
+          b = state->swapped ? at->a : at->b;
+  p->a = (const char*)call->inputs[state->a] + a * size;
+  p->b = (const char*)call->inputs[state->b] + b * size;
+  p->y = (char*)call->outputs[0] + at->y * size;
+  for (int i = 0; i < GEMV_OPERANDS; ++i) {
+    if (state->operands[i] < 0) continue;
+    p->operands[i].data = (const char*)call->inputs[state->operands[i]] +
+                          (state->is_full[i] ? at->y * size : 0);
+  }
+}
+
+static rabbet_status_t rabbet_cuda_gemv_enqueue(
+    rabbet_kernel_t* base, rabbet_kernel_state_t* state,
+    const rabbet_kernel_call_t* call) {
+  const gemv_kernel_t* kernel = (const gemv_kernel_t*)base;
+  int64_t turns = rabbet_matmul_turns(&state->shape);
+  bool vectors = state->has_vectors &&
+                 rabbet_cuda_is_aligned(call->inputs[state->a], 16) &&
+                 rabbet_cuda_is_aligned(call->inputs[state->b], 16);
+  for (int64_t turn = 0; !state->empty && turn < turns; ++turn) {
+    rabbet_matmul_axis_t at = rabbet_matmul_turn(&state->shape, turn);
+    gemv_bind(kernel, state, call, &at);
+    void* parameters[] = {&state->parameters};
+    RABBET_RETURN_IF_ERROR(rabbet_cuda_launch(
+        kernel->node.device, vectors ? &state->vectors : &state->single,
+        parameters, call->stream));
+  }
+  return rabbet_ok();
+}
+
+RABBET_CUDA_NODE_CLASS(rabbet_cuda_gemv, gemv_kernel_t, "cuda.gemv", 1);
