@@ -5,20 +5,31 @@
 
 // What kernels/move.cu is written with.
 enum { WIDE = 16 };
-enum { TILES_WIDE_IN = 1, TILES_WIDE_OUT = 2 };
 
 // ---- The program -----------------------------------------------------------
 
 static rabbet_status_t mover_functions(const rabbet_cuda_node_t* kernel,
                                        size_t program,
                                        rabbet_cuda_mover_t* mover) {
-  static const char* const names[] = {"move_narrow", "move_narrow_large",
-                                      "move_wide", "move_wide_large"};
-  CUfunction* functions[] = {&mover->narrow[0], &mover->narrow[1],
-                             &mover->wide[0], &mover->wide[1]};
-  for (int i = 0; i < 4; ++i)
-    RABBET_RETURN_IF_ERROR(
-        rabbet_cuda_node_function(kernel, program, names[i], functions[i]));
+  const struct {
+    const char* name;
+    CUfunction* function;
+  } functions[] = {
+      {"move_narrow", &mover->narrow[0]},
+      {"move_narrow_large", &mover->narrow[1]},
+      {"move_wide", &mover->wide[0]},
+      {"move_wide_large", &mover->wide[1]},
+      {"move_split_2", &mover->split[2]},
+      {"move_split_3", &mover->split[3]},
+      {"move_split_4", &mover->split[4]},
+      {"move_join_2", &mover->join[2]},
+      {"move_join_3", &mover->join[3]},
+      {"move_join_4", &mover->join[4]},
+      {"move_second", &mover->second},
+  };
+  for (size_t i = 0; i < sizeof(functions) / sizeof(functions[0]); ++i)
+    RABBET_RETURN_IF_ERROR(rabbet_cuda_node_function(
+        kernel, program, functions[i].name, functions[i].function));
   for (int i = 0; i < RABBET_CUDA_TILE_SIZES; ++i) {
     char name[32];
     if (1 << i < mover->size) continue;
@@ -177,6 +188,41 @@ static bool move_can_be_wide(const rabbet_cuda_mover_t* mover,
   return fits && mover->size <= WIDE;
 }
 
+// Every second element of rows whose vectors are aligned.
+static void move_find_second(const rabbet_cuda_mover_t* mover,
+                             const rabbet_slice_window_t* window,
+                             rabbet_cuda_move_t* move) {
+  const rabbet_slice_axis_t* last = &window->axes[window->rank - 1];
+  int64_t per_vector = WIDE / mover->size, phase = last->start & 1;
+  if (!window->is_inside || window->unit != mover->size ||
+      last->source != mover->size || last->stride != 2 ||
+      last->out % per_vector != 0 || (last->start - phase) % per_vector != 0 ||
+      last->start - phase + 2 * last->out > last->in)
+    return;
+  few_t* few = &move->few;
+  int64_t count = last->out / per_vector;
+  *few = (few_t){.vectors = rabbet_cuda_divisor(count),
+                 .source_vector = 2,
+                 .target_vector = 1};
+  int64_t row = last->out * mover->size;
+  int64_t from = (last->start - phase) * mover->size;
+  for (int32_t i = window->rank - 2; i >= 0; --i) {
+    const rabbet_slice_axis_t* axis = &window->axes[i];
+    if (axis->source * axis->stride % WIDE != 0) return;
+    from += axis->start * axis->source;
+    few->extent[few->rank] = rabbet_cuda_divisor(axis->out);
+    few->source[few->rank] = axis->source * axis->stride / WIDE;
+    few->target[few->rank++] = row / WIDE;
+    row *= axis->out;
+    count *= axis->out;
+  }
+  if (from % WIDE != 0 || count > INT32_MAX) return;
+  few->count = (int32_t)count;
+  few->start = from / WIDE;
+  few->phase = (int32_t)phase;
+  move->few_function = mover->second;
+}
+
 void rabbet_cuda_move_window(const rabbet_cuda_mover_t* mover,
                              const rabbet_slice_window_t* window,
                              int64_t source_count,
@@ -190,6 +236,7 @@ void rabbet_cuda_move_window(const rabbet_cuda_mover_t* mover,
     return;
   }
   move->kind = RABBET_CUDA_MOVE_PIECES;
+  move_find_second(mover, window, move);
   int64_t count = window->unit / window->size;
   for (int32_t i = 0; i < window->rank; ++i)
     count *= window->axes[i].out;
@@ -206,109 +253,7 @@ void rabbet_cuda_move_window(const rabbet_cuda_mover_t* mover,
                                   WIDE, pieces, large);
 }
 
-// ---- Tiles -----------------------------------------------------------------
-
-static int move_log(int64_t extent, int most) {
-  int log = 0;
-  while (log < most && INT64_C(1) << log < extent)
-    ++log;
-  return log;
-}
-
-// Words of so many elements lie at multiples of their size everywhere on that
-// side.
-static bool tiles_fit_words(const tiles_t* tiles, int64_t extent,
-                            int64_t stride, const int64_t* strides,
-                            int64_t word) {
-  bool fits = extent % word == 0 && stride % word == 0;
-  for (int32_t i = 0; i < tiles->rank; ++i)
-    fits = fits && strides[i] % word == 0;
-  return fits;
-}
-
-// Elements from one row to the next in shared memory, so that the threads of a
-// warp, which read down a column, meet different banks.
-static int32_t tiles_pitch(int32_t columns, int64_t bytes, bool by_words) {
-  int32_t word = bytes < 4 ? (int32_t)(4 / bytes) : 1;
-  if (by_words || word == 1) return columns | 1;
-  int32_t words = (columns + word - 1) / word;
-  return (words | 1) * word;
-}
-
-// Tiles of 1 << log units, each `of` by `of` elements. False: too many.
-static bool tiles_shape(tiles_t* tiles, int log, int64_t of, int64_t outer,
-                        unsigned* out_blocks) {
-  int half = log / 2;
-  int64_t a = rabbet_ceildiv(tiles->a, of), b = rabbet_ceildiv(tiles->b, of);
-  tiles->log_a = move_log(a, half);
-  tiles->log_b = move_log(b, log - tiles->log_a);
-  if (tiles->log_b < log - half) tiles->log_a = move_log(a, log - tiles->log_b);
-  tiles->tiles_a =
-      rabbet_cuda_divisor(rabbet_ceildiv(a, INT64_C(1) << tiles->log_a));
-  tiles->tiles_b =
-      rabbet_cuda_divisor(rabbet_ceildiv(b, INT64_C(1) << tiles->log_b));
-  bool fits = !__builtin_mul_overflow(outer, tiles->tiles_a.divisor, &outer) &&
-              !__builtin_mul_overflow(outer, tiles->tiles_b.divisor, &outer) &&
-              outer <= INT32_MAX;
-  *out_blocks = fits ? (unsigned)outer : 0;
-  return fits;
-}
-
-// Squares of 16 bytes each way.
-static void tiles_find_squares(const tiles_t* tiles, int64_t unit,
-                               int64_t outer, rabbet_cuda_move_t* move) {
-  enum { LOG_THREADS = 8 };
-  int64_t of = WIDE / unit;
-  if (unit == 1 || unit == WIDE ||
-      !tiles_fit_words(tiles, tiles->a, tiles->source_b, tiles->source, of) ||
-      !tiles_fit_words(tiles, tiles->b, tiles->target_a, tiles->target, of))
-    return;
-  move->squares = *tiles;
-  tiles_shape(&move->squares, LOG_THREADS, of, outer, &move->square_blocks);
-}
-
-// The last axis, contiguous in the target, and one that is contiguous in the
-// source. Of tiles too small to be worth a block nothing is made.
-static void move_find_tiles(const rabbet_strided_t* strided,
-                            rabbet_cuda_move_t* move) {
-  static const int logs[RABBET_CUDA_TILE_SIZES] = {12, 12, 10, 10, 9};
-  int32_t last = strided->rank - 1, found = -1;
-  int64_t unit = strided->unit;
-  if (unit > WIDE || (unit & (unit - 1)) != 0 || last < 1 ||
-      strided->target[last] != unit)
-    return;
-  for (int32_t i = 0; i < last; ++i) {
-    if (strided->source[i] == unit) found = i;
-  }
-  if (found < 0 || strided->extent[found] * strided->extent[last] < 512) return;
-  tiles_t* tiles = &move->tiles;
-  tiles->a = strided->extent[found];
-  tiles->b = strided->extent[last];
-  tiles->source_b = strided->source[last] / unit;
-  tiles->target_a = strided->target[found] / unit;
-  int64_t count = 1;
-  for (int32_t i = last - 1; i >= 0; --i) {
-    if (i == found) continue;
-    tiles->extent[tiles->rank] = rabbet_cuda_divisor(strided->extent[i]);
-    tiles->source[tiles->rank] = strided->source[i] / unit;
-    tiles->target[tiles->rank++] = strided->target[i] / unit;
-    count *= strided->extent[i];
-  }
-  move->tile_log = move_log(unit, RABBET_CUDA_TILE_SIZES - 1);
-  if (!tiles_shape(tiles, logs[move->tile_log], 1, count, &move->tile_blocks))
-    return;
-  move->kind = RABBET_CUDA_MOVE_TILES;
-  tiles_find_squares(tiles, unit, count, move);
-  int64_t word = unit < 4 ? 4 / unit : 1;
-  if (tiles_fit_words(tiles, tiles->a, tiles->source_b, tiles->source, word) &&
-      1 << tiles->log_a >= word)
-    move->tile_wide |= TILES_WIDE_IN;
-  if (tiles_fit_words(tiles, tiles->b, tiles->target_a, tiles->target, word) &&
-      1 << tiles->log_b >= word)
-    move->tile_wide |= TILES_WIDE_OUT;
-  tiles->pitch =
-      tiles_pitch(1 << tiles->log_a, unit, move->tile_wide & TILES_WIDE_OUT);
-}
+// ---- Transposes ----------------------------------------------------------
 
 void rabbet_cuda_move_strided(const rabbet_cuda_mover_t* mover,
                               const rabbet_strided_t* strided,
@@ -328,36 +273,10 @@ void rabbet_cuda_move_strided(const rabbet_cuda_mover_t* mover,
                                            .target = strided->target[i]};
   rabbet_cuda_move_window(mover, &window, source_count, out_move);
   if (out_move->kind == RABBET_CUDA_MOVE_PIECES)
-    move_find_tiles(strided, out_move);
+    rabbet_cuda_move_find_tiles(mover, strided, out_move);
 }
 
 // ---- Launching -------------------------------------------------------------
-
-static rabbet_status_t move_squares(const rabbet_cuda_mover_t* mover,
-                                    const rabbet_cuda_move_t* move,
-                                    const void* source, void* target,
-                                    void* stream) {
-  void* parameters[] = {&source, &target, (void*)&move->squares};
-  const rabbet_cuda_launch_t launch = {
-      .function = mover->squares[move->tile_log],
-      .grid = {move->square_blocks, 1, 1},
-      .block = {RABBET_CUDA_THREADS, 1, 1}};
-  return rabbet_cuda_launch(mover->device, &launch, parameters, stream);
-}
-
-static rabbet_status_t move_tiles(const rabbet_cuda_mover_t* mover,
-                                  const rabbet_cuda_move_t* move,
-                                  const void* source, void* target,
-                                  void* stream) {
-  int32_t wide = move->tile_wide;
-  if ((uintptr_t)source % 4 != 0) wide &= ~TILES_WIDE_IN;
-  if ((uintptr_t)target % 4 != 0) wide &= ~TILES_WIDE_OUT;
-  void* parameters[] = {&source, &target, &wide, (void*)&move->tiles};
-  const rabbet_cuda_launch_t launch = {.function = mover->tiles[move->tile_log],
-                                       .grid = {move->tile_blocks, 1, 1},
-                                       .block = {RABBET_CUDA_THREADS, 1, 1}};
-  return rabbet_cuda_launch(mover->device, &launch, parameters, stream);
-}
 
 rabbet_status_t rabbet_cuda_move_enqueue(const rabbet_cuda_mover_t* mover,
                                          const rabbet_cuda_move_t* move,
@@ -372,11 +291,8 @@ rabbet_status_t rabbet_cuda_move_enqueue(const rabbet_cuda_mover_t* mover,
         ((CUdeviceptr)(uintptr_t)target, (CUdeviceptr)(uintptr_t)source,
          (size_t)move->bytes, (CUstream)stream));
   }
-  if (move->square_blocks > 0 && both % WIDE == 0)
-    return move_squares(mover, move, source, target, stream);
-  if (move->kind == RABBET_CUDA_MOVE_TILES &&
-      both % ((uintptr_t)1 << move->tile_log) == 0)
-    return move_tiles(mover, move, source, target, stream);
+  if (rabbet_cuda_move_has_tiles(move, both))
+    return rabbet_cuda_move_tiles(mover, move, source, target, stream);
   bool is_wide = move->has_wide && both % WIDE == 0;
   const rabbet_cuda_pieces_t* pieces = is_wide ? &move->wide : &move->narrow;
   const CUfunction* functions = is_wide ? mover->wide : mover->narrow;

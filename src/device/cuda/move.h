@@ -19,6 +19,8 @@ typedef struct rabbet_cuda_mover_t {
   CUfunction narrow[2], wide[2];
   // Transposes of units of 1 << i bytes; or NULL.
   CUfunction tiles[RABBET_CUDA_TILE_SIZES], squares[RABBET_CUDA_TILE_SIZES];
+  // By how many elements lie beside each other.
+  CUfunction split[MOVE_FEW_MOST + 1], join[MOVE_FEW_MOST + 1], second;
 } rabbet_cuda_mover_t;
 
 // Adds the program to the kernel. UNSUPPORTED for types without whole bytes.
@@ -62,6 +64,9 @@ typedef struct rabbet_cuda_move_t {
   // The same by squares, where addresses allow; 0 blocks: extents do not.
   unsigned square_blocks;
   tiles_t squares;
+  // By vectors of few elements, where addresses allow; NULL: extents do not.
+  CUfunction few_function;
+  few_t few;
 } rabbet_cuda_move_t;
 
 // `source_count`: elements of the source, which is dense.
@@ -79,6 +84,21 @@ rabbet_status_t rabbet_cuda_move_enqueue(const rabbet_cuda_mover_t* mover,
                                          const rabbet_cuda_move_t* move,
                                          const void* source, void* target,
                                          const void* fill, void* stream);
+
+// ---- Within move*.c
+
+// A move of pieces that is a transpose.
+void rabbet_cuda_move_find_tiles(const rabbet_cuda_mover_t* mover,
+                                 const rabbet_strided_t* strided,
+                                 rabbet_cuda_move_t* move);
+// Whether such a way fits addresses with these bits.
+bool rabbet_cuda_move_has_tiles(const rabbet_cuda_move_t* move, uintptr_t both);
+rabbet_status_t rabbet_cuda_move_tiles(const rabbet_cuda_mover_t* mover,
+                                       const rabbet_cuda_move_t* move,
+                                       const void* source, void* target,
+                                       void* stream);
+
+// ----
 
 // Formats in which classes that move elements offer themselves; at most
 // RABBET_CUDA_MOVE_FORMATS.

@@ -367,3 +367,111 @@ MOVE_SQUARES(2)
 MOVE_SQUARES(4)
 #endif
 MOVE_SQUARES(8)
+
+// ---- Few elements side by side
+
+// Element number `at` of vectors that follow each other.
+__device__ __forceinline__ uint8_t pick(const words_t* v, int at, uint8_t) {
+  return (uint8_t)(v[at >> 4].w[at >> 2 & 3] >> (at & 3) * 8);
+}
+__device__ __forceinline__ uint16_t pick(const words_t* v, int at, uint16_t) {
+  return (uint16_t)(v[at >> 3].w[at >> 1 & 3] >> (at & 1) * 16);
+}
+__device__ __forceinline__ uint32_t pick(const words_t* v, int at, uint32_t) {
+  return v[at >> 2].w[at & 3];
+}
+__device__ __forceinline__ uint64_t pick(const words_t* v, int at, uint64_t) {
+  const uint32_t* w = v[at >> 1].w + (at & 1) * 2;
+  return (uint64_t)w[1] << 32 | w[0];
+}
+
+// The elements first, first + step, ...
+template <int STEP>
+__device__ __forceinline__ words_t pick_vector(const words_t* from, int first) {
+  typedef element<SIZE>::type E;
+  words_t to = {{0, 0, 0, 0}};
+#pragma unroll
+  for (int i = 0; i < 16 / SIZE; ++i)
+    put_element(to.w, i, pick(from, first + i * STEP, E()));
+  return to;
+}
+
+// Where a thread's vectors begin on both sides. False: there are no more.
+__device__ __forceinline__ bool find_vectors(const few_t& few, int64_t& source,
+                                             int64_t& target) {
+  int32_t number = (int32_t)(blockIdx.x * blockDim.x + threadIdx.x);
+  if (number >= few.count) return false;
+  int32_t outer = divide(number, few.vectors);
+  int32_t at = number - outer * (int32_t)few.vectors.divisor;
+  source = few.start + at * few.source_vector;
+  target = at * few.target_vector;
+  for (int i = 0; i < few.rank; ++i) {
+    int32_t rest = divide(outer, few.extent[i]);
+    int32_t place = outer - rest * (int32_t)few.extent[i].divisor;
+    outer = rest;
+    source += place * few.source[i];
+    target += place * few.target[i];
+  }
+  return true;
+}
+
+// Pixels of K channels to K planes.
+template <int K>
+__device__ __forceinline__ void split(const words_t* source, words_t* target,
+                                      const few_t& few) {
+  int64_t from, to;
+  if (!find_vectors(few, from, to)) return;
+  words_t pixels[K];
+#pragma unroll
+  for (int k = 0; k < K; ++k) pixels[k] = source[from + k];
+#pragma unroll
+  for (int k = 0; k < K; ++k)
+    target[to + k * few.plane] = pick_vector<K>(pixels, k);
+}
+
+// K planes to pixels of K channels.
+template <int K>
+__device__ __forceinline__ void join(const words_t* source, words_t* target,
+                                     const few_t& few) {
+  typedef element<SIZE>::type E;
+  enum { N = 16 / SIZE };
+  int64_t from, to;
+  if (!find_vectors(few, from, to)) return;
+  words_t planes[K];
+#pragma unroll
+  for (int k = 0; k < K; ++k) planes[k] = source[from + k * few.plane];
+#pragma unroll
+  for (int k = 0; k < K; ++k) {
+    words_t pixels = {{0, 0, 0, 0}};
+#pragma unroll
+    for (int i = 0; i < N; ++i) {
+      int at = k * N + i;
+      put_element(pixels.w, i, pick(planes + at % K, at / K, E()));
+    }
+    target[to + k] = pixels;
+  }
+}
+
+#define MOVE_FEW(way, k)                                                      \
+  extern "C" __global__ void __launch_bounds__(256)                           \
+      move_##way##_##k(const words_t* source, words_t* target,                \
+                       const __grid_constant__ few_t few) {                   \
+    way<k>(source, target, few);                                              \
+  }
+MOVE_FEW(split, 2)
+MOVE_FEW(split, 3)
+MOVE_FEW(split, 4)
+MOVE_FEW(join, 2)
+MOVE_FEW(join, 3)
+MOVE_FEW(join, 4)
+
+// Every second element, from the first or the second on.
+extern "C" __global__ void __launch_bounds__(256)
+    move_second(const words_t* source, words_t* target,
+                const __grid_constant__ few_t few) {
+  int64_t from, to;
+  if (!find_vectors(few, from, to)) return;
+  words_t both[2] = {source[from], source[from + 1]};
+  target[to] = few.phase == 0 ? pick_vector<2>(both, 0)
+                              : pick_vector<2>(both, 1);
+}

@@ -56,3 +56,19 @@ typedef struct tiles_t {
   divisor_t extent[MOVE_AXES];
   int64_t source[MOVE_AXES], target[MOVE_AXES];
 } tiles_t;
+
+// Few elements side by side, up to MOVE_FEW_MOST, on one side or both: a thread
+// takes vectors of 16 bytes. Strides are in vectors.
+#define MOVE_FEW_MOST 4
+typedef struct few_t {
+  int32_t count;      // threads
+  int32_t rank;       // the other axes, from the innermost outwards
+  divisor_t vectors;  // threads along the long axis
+  int64_t source_vector, target_vector;  // from a thread's place to the next's
+  int64_t plane;  // from one of the few to the next where they lie apart
+  int64_t start;  // of the source
+  int32_t phase;  // of every second element
+  int32_t reserved;
+  divisor_t extent[MOVE_AXES];
+  int64_t source[MOVE_AXES], target[MOVE_AXES];
+} few_t;
