@@ -125,8 +125,10 @@ static void pooling(conformance_t* t) {
                            conformance_bool(t, "average_count_excludes_padding",
                                             conformance_chance(t, 2))};
   int64_t size = t->large ? 60 : 9;
+  // Rows of whole vectors, too, as devices may have another way for them.
+  int64_t width = conformance_chance(t, 2) ? size + 2 : (size / 8 + 1) * 8;
   int32_t x = kernel_case_input(
-      c, KERNEL_DIMS(2, one_of(t, channels, 5), size, size + 2), false);
+      c, KERNEL_DIMS(2, one_of(t, channels, 5), size, width), false);
   kernel_case_output(c, kernel_case_op(c, "pooling", attrs, 6, &x, 1));
 }
 

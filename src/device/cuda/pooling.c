@@ -1,6 +1,7 @@
-// Maxima and averages of windows. A thread makes an element (LINEAR) or the
-// channels of 16 bytes (channels last); where windows are large and few, a warp
-// or a block shares out the taps. Bound by the bytes of input and output.
+// Maxima and averages of windows. A thread makes an element (LINEAR), neighbours
+// of a row where rows are whole vectors, or the channels of 16 bytes (channels
+// last); where windows are large and few, a warp or a block shares out the taps.
+// Bound by the bytes of input and output.
 #include <string.h>
 
 #include "device/cuda/kernels/poolings.cuh"
@@ -10,6 +11,7 @@
 
 enum {
   LINEAR,
+  ROWS,
   LINEAR_WARPS,
   PACKS,
   CHANNELS,
@@ -26,14 +28,18 @@ typedef struct rabbet_cuda_pooling_kernel_t {
   rabbet_cuda_node_t node;
   rabbet_window_t window;
   int64_t size;  // bytes of an element
+  // What a thread of ROWS makes; 0: there is no such kernel.
+  int64_t rows_width, rows_height;
   CUfunction functions[FUNCTIONS];
 } rabbet_cuda_pooling_kernel_t;
 
 struct rabbet_kernel_state_t {
   bool is_empty;
-  int64_t pack;  // channels that a thread takes where addresses allow
-  rabbet_cuda_launch_t launch, single;  // `single`: one channel to a thread
-  pooling_t parameters, single_parameters;
+  // `wide`: by vectors of 16 bytes, where addresses and extents allow;
+  // `single`: by elements.
+  bool has_wide;
+  rabbet_cuda_launch_t wide, single;
+  pooling_t wide_parameters, single_parameters;
 };
 
 // ---- Proposing -------------------------------------------------------------
@@ -117,10 +123,36 @@ static void pooling_options(const rabbet_group_node_t* layer,
   }
 }
 
+// Whether rows can be pooled by vectors, and what a thread then makes: where
+// windows of rows overlap, few registers for more rows are better.
+static void pooling_find_rows(const rabbet_group_node_t* layer,
+                              rabbet_cuda_pooling_kernel_t* kernel) {
+  enum { MOST_VECTORS = 8, MOST_ROWS = 12 };
+  const rabbet_window_t* window = &kernel->window;
+  bool is_explicit = window->mode == RABBET_PADDING_EXPLICIT_ROUND_DOWN ||
+                     window->mode == RABBET_PADDING_EXPLICIT_ROUND_UP;
+  if (window->spatial != 2 || !is_explicit ||
+      rabbet_node_int(layer, "type") == RABBET_POOLING_MAX_AVERAGE_BLEND ||
+      window->size[0] > MOST_ROWS || window->size[1] > MOST_ROWS)
+    return;
+  int64_t vector = 16 / kernel->size;
+  bool overlaps = vector > 4 && window->size[0] > window->stride[0];
+  int64_t height = overlaps ? 2 : 1;
+  int64_t width = overlaps && window->stride[1] % 2 == 0 ? 4 : vector;
+  int64_t span = (width - 1) * window->stride[1] +
+                 (window->size[1] - 1) * window->dilation[1] + vector;
+  int64_t rows = (height - 1) * window->stride[0] +
+                 (window->size[0] - 1) * window->dilation[0] + 1;
+  if (rabbet_ceildiv(span, vector) > MOST_VECTORS || rows > MOST_ROWS) return;
+  kernel->rows_width = width;
+  kernel->rows_height = height;
+}
+
 static rabbet_status_t rabbet_cuda_pooling_program(
     rabbet_cuda_node_t* node, const rabbet_kernel_spec_t* spec) {
   static const char* const names[FUNCTIONS] = {
       [LINEAR] = "pooling_linear",
+      [ROWS] = "pooling_rows",
       [LINEAR_WARPS] = "pooling_linear_warps",
       [PACKS] = "pooling_packs",
       [CHANNELS] = "pooling_channels",
@@ -142,11 +174,19 @@ static rabbet_status_t rabbet_cuda_pooling_program(
   kernel->size = rabbet_dtype_bits(dtype) / 8;
   rabbet_cuda_option(&options, "-DELEMENT=%s", rabbet_cuda_type(dtype));
   pooling_options(layer, &kernel->window, &options);
+  pooling_find_rows(layer, kernel);
+  if (kernel->rows_width > 0) {
+    rabbet_cuda_option(&options, "-DROWS_PRE=%d", (int)kernel->window.pre[1]);
+    rabbet_cuda_option(&options, "-DROWS_WIDTH=%d", (int)kernel->rows_width);
+    rabbet_cuda_option(&options, "-DROWS_HEIGHT=%d", (int)kernel->rows_height);
+  }
   RABBET_RETURN_IF_ERROR(
       rabbet_cuda_node_add(node, spec, "pooling.cu", NULL, &options));
-  for (int i = 0; i < FUNCTIONS; ++i)
+  for (int i = 0; i < FUNCTIONS; ++i) {
+    if (i == ROWS && kernel->rows_width == 0) continue;
     RABBET_RETURN_IF_ERROR(
         rabbet_cuda_node_function(node, 0, names[i], &kernel->functions[i]));
+  }
   return rabbet_ok();
 }
 
@@ -212,11 +252,32 @@ static bool pooling_shares_taps(const rabbet_cuda_pooling_kernel_t* kernel,
          threads < (int64_t)kernel->node.device->multiprocessors * 1024;
 }
 
+static void pooling_plan_rows(const rabbet_cuda_pooling_kernel_t* kernel,
+                              rabbet_kernel_state_t* state) {
+  pooling_t* p = &state->wide_parameters;
+  *p = state->single_parameters;
+  if (kernel->rows_width == 0 || p->in[2] * kernel->size % 16 != 0) return;
+  int64_t across = rabbet_ceildiv(p->out[2], kernel->rows_width);
+  int64_t down = rabbet_ceildiv(p->out[1], kernel->rows_height);
+  int64_t threads = 0;
+  if (__builtin_mul_overflow(across * down, p->planes, &threads) ||
+      threads > INT32_MAX - THREADS)
+    return;
+  p->out_width = rabbet_cuda_divisor(across);
+  p->out_height = rabbet_cuda_divisor(down);
+  p->threads = (int32_t)threads;
+  state->has_wide = true;
+  state->wide = (rabbet_cuda_launch_t){
+      .function = kernel->functions[ROWS],
+      .grid = {(unsigned)rabbet_ceildiv(threads, THREADS), 1, 1},
+      .block = {THREADS, 1, 1}};
+}
+
 static void pooling_plan_linear(const rabbet_cuda_pooling_kernel_t* kernel,
                                 rabbet_kernel_state_t* state) {
-  const pooling_t* p = &state->parameters;
+  const pooling_t* p = &state->single_parameters;
   int64_t size = (int64_t)p->out[0] * p->out[1] * p->out[2];
-  rabbet_cuda_launch_t* launch = &state->launch;
+  rabbet_cuda_launch_t* launch = &state->single;
   int64_t wide = 1;
   if (pooling_shares_taps(kernel, p->planes * size)) {
     int64_t warps = THREADS / LANES;
@@ -234,6 +295,7 @@ static void pooling_plan_linear(const rabbet_cuda_pooling_kernel_t* kernel,
       .grid = {(unsigned)rabbet_ceildiv(size, wide),
                (unsigned)rabbet_min_i64(rows, MOST_GRID_Y), 1},
       .block = {(unsigned)wide, (unsigned)(THREADS / wide), 1}};
+  pooling_plan_rows(kernel, state);
 }
 
 // `pack` channels to a thread.
@@ -293,24 +355,24 @@ static rabbet_status_t rabbet_cuda_pooling_prepare(
       rabbet_node_state_allocate(base, sizeof(**out_state), out_state));
   rabbet_kernel_state_t* state = *out_state;
   state->is_empty = count == 0;
-  state->parameters = p;
+  state->single_parameters = p;
   if (state->is_empty) return rabbet_ok();
   if (format == RABBET_FORMAT_LINEAR) {
-    state->parameters.planes = in->d[0] * in->d[1];
+    state->single_parameters.planes = in->d[0] * in->d[1];
     pooling_plan_linear(kernel, state);
     return rabbet_ok();
   }
-  state->parameters.planes = in->d[0];
-  state->parameters.channels = (int32_t)in->d[1];
-  state->parameters.pitch =
+  pooling_t* single = &state->single_parameters;
+  single->planes = in->d[0];
+  single->channels = (int32_t)in->d[1];
+  single->pitch =
       (int32_t)(rabbet_ceildiv(in->d[1], info->block) * info->block);
-  state->single_parameters = state->parameters;
-  pooling_plan_channels(kernel, 1, &state->single_parameters, &state->single);
-  state->pack = 16 / kernel->size;
-  if (state->parameters.pitch % state->pack != 0) state->pack = 0;
-  if (state->pack > 0)
-    pooling_plan_channels(kernel, state->pack, &state->parameters,
-                          &state->launch);
+  state->wide_parameters = *single;
+  pooling_plan_channels(kernel, 1, single, &state->single);
+  int64_t pack = 16 / kernel->size;
+  state->has_wide = single->pitch % pack == 0;
+  if (state->has_wide)
+    pooling_plan_channels(kernel, pack, &state->wide_parameters, &state->wide);
   return rabbet_ok();
 }
 
@@ -324,15 +386,12 @@ static rabbet_status_t rabbet_cuda_pooling_enqueue(
   if (state->is_empty) return rabbet_ok();
   const void* in = call->inputs[rabbet_group_input_of(group, layer->inputs[0])];
   void* out = call->outputs[0];
-  bool is_linear =
-      group->values[layer->inputs[0]].format == RABBET_FORMAT_LINEAR;
-  bool packs = state->pack > 0 && ((uintptr_t)in | (uintptr_t)out) % 16 == 0;
-  bool single = !is_linear && !packs;
+  bool is_wide = state->has_wide && ((uintptr_t)in | (uintptr_t)out) % 16 == 0;
   void* parameters[] = {
-      &in, &out, single ? &state->single_parameters : &state->parameters};
+      &in, &out, is_wide ? &state->wide_parameters : &state->single_parameters};
   return rabbet_cuda_launch(kernel->node.device,
-                            single ? &state->single : &state->launch,
-                            parameters, call->stream);
+                            is_wide ? &state->wide : &state->single, parameters,
+                            call->stream);
 }
 
 RABBET_CUDA_NODE_CLASS(rabbet_cuda_pooling, rabbet_cuda_pooling_kernel_t,

@@ -78,8 +78,13 @@ DEVICE cell_t empty_cell() {
   cell_t cell = {-INFINITE, 0.0f};
   return cell;
 }
+// NaN wins.
 DEVICE void add_highest(cell_t& cell, float x) {
+#if !defined(RABBET_STAND_IN) && __CUDA_ARCH__ >= 800
+  asm("max.NaN.f32 %0, %0, %1;" : "+f"(cell.highest) : "f"(x));
+#else
   if (x > cell.highest || x != x) cell.highest = x;
+#endif
 }
 DEVICE void add_tap(cell_t& cell, float x) {
   if (KIND != AVERAGE) add_highest(cell, x);
@@ -136,6 +141,118 @@ extern "C" __global__ void __launch_bounds__(256)
         from_float<T>(finish_cell(p, cell, count));
   }
 }
+
+// Rows of whole vectors (-DROWS_PRE: padding before a row): a thread makes
+// -DROWS_WIDTH neighbours in each of -DROWS_HEIGHT rows from what their windows
+// share; what lies outside of the input are whole vectors. Not for BLEND.
+#ifdef ROWS_PRE
+enum {
+  ROWS_VECTOR = 16 / sizeof(T),
+  // Elements from the first vector's to the first tap; vectors.
+  ROWS_SKEW = (ROWS_VECTOR - ROWS_PRE % ROWS_VECTOR) % ROWS_VECTOR,
+  ROWS_SPAN = (ROWS_WIDTH - 1) * STRIDE_W + (WINDOW_W - 1) * DILATION_W + 1,
+  ROWS_VECTORS = (ROWS_SKEW + ROWS_SPAN + ROWS_VECTOR - 1) / ROWS_VECTOR
+};
+
+// Whether row i of the input that the thread meets is one of window number k.
+DEVICE constexpr bool is_tap_row(int i, int k) {
+  return i >= k * STRIDE_H && (i - k * STRIDE_H) % DILATION_H == 0 &&
+         (i - k * STRIDE_H) / DILATION_H < WINDOW_H;
+}
+
+// The taps of a row of the input, for each of the neighbours. (No branch: so
+// that rows can be loaded before the first one is used.)
+DEVICE void pool_row(const pooling_t& p, const T* row, bool inside,
+                     int32_t begin, cell_t* cells) {
+  T taps[ROWS_VECTORS * ROWS_VECTOR];
+#pragma unroll
+  for (int v = 0; v < ROWS_VECTORS; ++v) {
+    int32_t at = begin + v * ROWS_VECTOR;
+    pack_t<T, ROWS_VECTOR> pack;
+#pragma unroll
+    for (int i = 0; i < ROWS_VECTOR; ++i)
+      pack.v[i] = from_float<T>(KIND == MAX ? -INFINITE : 0.0f);
+    if (inside && at >= 0 && at < p.in[2])
+      pack = load_pack<T, ROWS_VECTOR>(row + at);
+#pragma unroll
+    for (int i = 0; i < ROWS_VECTOR; ++i) taps[v * ROWS_VECTOR + i] = pack.v[i];
+  }
+#pragma unroll
+  for (int i = 0; i < ROWS_WIDTH; ++i) {
+    cells[i] = empty_cell();
+#pragma unroll
+    for (int x = 0; x < WINDOW_W; ++x)
+      add_tap(cells[i],
+              to_float(taps[ROWS_SKEW + i * STRIDE_W + x * DILATION_W]));
+  }
+}
+
+DEVICE void store_row(const pooling_t& p, int32_t y, int32_t x,
+                      const cell_t* cells, T* row) {
+  taps_t d = find_taps<1, 1, 1>(p, 0, 0);
+  taps_t h = find_taps<WINDOW_H, STRIDE_H, DILATION_H>(p, 1, y);
+  pack_t<T, ROWS_WIDTH> pack;
+#pragma unroll
+  for (int i = 0; i < ROWS_WIDTH; ++i) {
+    float count = 0;
+    if (KIND != MAX) {
+      window_t window = {
+          d, h, find_taps<WINDOW_W, STRIDE_W, DILATION_W>(p, 2, x + i)};
+      count = count_taps(window);
+    }
+    pack.v[i] = from_float<T>(finish_cell(p, cells[i], count));
+  }
+  if (p.out[2] % ROWS_WIDTH == 0) {
+    store_pack<T, ROWS_WIDTH>(row + x, pack);
+    return;
+  }
+#pragma unroll
+  for (int i = 0; i < ROWS_WIDTH; ++i) {
+    if (x + i < p.out[2]) row[x + i] = pack.v[i];
+  }
+}
+
+extern "C" __global__ void __launch_bounds__(256)
+    pooling_rows(const T* in, T* out, const __grid_constant__ pooling_t p) {
+  int32_t number = (int32_t)(blockIdx.x * blockDim.x + threadIdx.x);
+  if (number >= p.threads) return;
+  int32_t rest = divide(number, p.out_width);
+  int32_t x = (number - rest * (int32_t)p.out_width.divisor) * ROWS_WIDTH;
+  int32_t plane = divide(rest, p.out_height);
+  int32_t y = (rest - plane * (int32_t)p.out_height.divisor) * ROWS_HEIGHT;
+  const T* from = in + (int64_t)plane * p.in[1] * p.in[2];
+  int32_t top = y * STRIDE_H - p.pre[1];
+  int32_t left = x * STRIDE_W - ROWS_PRE - ROWS_SKEW;
+  cell_t cells[ROWS_HEIGHT][ROWS_WIDTH];
+#pragma unroll
+  for (int i = 0; i < ROWS_HEIGHT * ROWS_WIDTH; ++i)
+    cells[i / ROWS_WIDTH][i % ROWS_WIDTH] = empty_cell();
+  // Rows of the input that any of the windows has a tap in.
+#pragma unroll
+  for (int i = 0; i < (ROWS_HEIGHT - 1) * STRIDE_H + (WINDOW_H - 1) * DILATION_H + 1;
+       ++i) {
+    bool used = false;
+#pragma unroll
+    for (int k = 0; k < ROWS_HEIGHT; ++k) used = used || is_tap_row(i, k);
+    if (!used) continue;
+    cell_t row[ROWS_WIDTH];
+    pool_row(p, from + (int64_t)(top + i) * p.in[2],
+             top + i >= 0 && top + i < p.in[1], left, row);
+#pragma unroll
+    for (int k = 0; k < ROWS_HEIGHT; ++k) {
+      if (!is_tap_row(i, k)) continue;
+#pragma unroll
+      for (int j = 0; j < ROWS_WIDTH; ++j) add_cell(cells[k][j], row[j]);
+    }
+  }
+#pragma unroll
+  for (int k = 0; k < ROWS_HEIGHT; ++k) {
+    if (y + k >= p.out[1]) break;
+    T* row = out + ((int64_t)plane * p.out[1] + y + k) * p.out[2];
+    store_row(p, y + k, x, cells[k], row);
+  }
+}
+#endif
 
 // A warp for each element, for large windows and few of them. Lanes share out
 // the taps of a row, and rows.

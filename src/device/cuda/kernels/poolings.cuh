@@ -11,8 +11,9 @@ typedef struct pooling_t {
   int32_t in[3], out[3];
   int32_t pre[3];  // padding before
   int32_t end[3];  // first position that is not even padding
+  // Of the output; by rows, threads along the axes.
   divisor_t out_height, out_width;
   divisor_t groups;  // of channels that a thread takes, channels last
   float blend;       // share of the average
-  int32_t reserved;
+  int32_t threads;   // by rows
 } pooling_t;
