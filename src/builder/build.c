@@ -65,10 +65,11 @@ static const struct {
   const char* name;
   pass_fn_t run;
 } build_passes[] = {
-    {"shapes", rabbet_pass_shapes}, {"fold", rabbet_pass_fold},
-    {"shapes", rabbet_pass_shapes}, {"simplify", rabbet_pass_simplify},
-    {"share", rabbet_pass_share},   {"simplify", rabbet_pass_simplify},
-    {"fold", rabbet_pass_fold},     {"quantize", rabbet_pass_quantize},
+    {"shapes", rabbet_pass_shapes},     {"fold", rabbet_pass_fold},
+    {"shapes", rabbet_pass_shapes},     {"simplify", rabbet_pass_simplify},
+    {"share", rabbet_pass_share},       {"simplify", rabbet_pass_simplify},
+    {"fold", rabbet_pass_fold},         {"quantize", rabbet_pass_quantize},
+    {"parallel", rabbet_pass_parallel},
 };
 
 static rabbet_status_t build_simplify(rabbet_build_t* build) {

@@ -259,10 +259,11 @@ static rabbet_status_t cover_take_epilogue(coverer_t* c, size_t node, int level,
 }
 
 static rabbet_status_t cover_take_attention(coverer_t* c, size_t last,
-                                            bool shuffles, bool* out_taken) {
+                                            rabbet_fuse_reach_t reach,
+                                            bool* out_taken) {
   rabbet_ir_node_t* nodes[RABBET_FUSE_ATTENTION_MAX];
-  size_t count = rabbet_fuse_attention(&c->build->ir, cover_node(c, last),
-                                       shuffles, nodes);
+  size_t count =
+      rabbet_fuse_attention(&c->build->ir, cover_node(c, last), reach, nodes);
   *out_taken = false;
   if (count == 0) return rabbet_ok();
   memset(c->inside, 0, c->count * sizeof(bool));
@@ -273,14 +274,15 @@ static rabbet_status_t cover_take_attention(coverer_t* c, size_t last,
   return rabbet_ok();
 }
 
-// Attention as one group wherever the device has it, with the transposes around
-// it if it can.
+// Attention as one group wherever the device has it, with as much of what is
+// around it as it can.
 static rabbet_status_t cover_attention(coverer_t* c) {
   for (size_t i = 0; i < c->count; ++i) {
     bool taken = false;
-    RABBET_RETURN_IF_ERROR(cover_take_attention(c, i, true, &taken));
-    if (!taken)
-      RABBET_RETURN_IF_ERROR(cover_take_attention(c, i, false, &taken));
+    for (int reach = (int)rabbet_fuse_reach(c->build); reach >= 0 && !taken;
+         --reach)
+      RABBET_RETURN_IF_ERROR(
+          cover_take_attention(c, i, (rabbet_fuse_reach_t)reach, &taken));
   }
   return rabbet_ok();
 }
@@ -320,8 +322,8 @@ static bool cover_has_quantized(const coverer_t* c) {
 static bool cover_has_attention(const coverer_t* c) {
   rabbet_ir_node_t* nodes[RABBET_FUSE_ATTENTION_MAX];
   for (size_t i = 0; i < c->count; ++i)
-    if (rabbet_fuse_attention(&c->build->ir, cover_node(c, i), false, nodes) >
-        0)
+    if (rabbet_fuse_attention(&c->build->ir, cover_node(c, i),
+                              rabbet_fuse_reach(c->build), nodes) > 0)
       return true;
   return false;
 }

@@ -62,9 +62,24 @@ static rabbet_ir_node_t* attention_maker(const rabbet_ir_t* ir,
   return maker;
 }
 
+rabbet_fuse_reach_t rabbet_fuse_reach(const rabbet_build_t* build) {
+  return build->device->vtable->traits & RABBET_DEVICE_ATTENTION_OF_SLICES
+             ? RABBET_FUSE_SLICES
+             : RABBET_FUSE_TURNS;
+}
+
+static bool attention_is_like(const rabbet_ir_value_t* input,
+                              const rabbet_ir_value_t* value,
+                              rabbet_fuse_reach_t reach) {
+  return input && (reach < RABBET_FUSE_SLICES
+                       ? rabbet_ir_shape_equal(&input->shape, &value->shape)
+                       : input->shape.rank == value->shape.rank);
+}
+
 // From the scores as the softmax reads them back to the product.
 static bool attention_scores(const rabbet_ir_t* ir,
                              const rabbet_ir_value_t* value, int depth,
+                             rabbet_fuse_reach_t reach,
                              rabbet_ir_node_t** nodes, size_t* count) {
   rabbet_ir_node_t* maker = attention_maker(ir, value);
   if (!maker) return false;
@@ -74,30 +89,46 @@ static bool attention_scores(const rabbet_ir_t* ir,
     return false;
   for (size_t i = 0; i < maker->input_count && !found; ++i) {
     const rabbet_ir_value_t* input = rabbet_ir_input(ir, maker, i);
-    if (input && rabbet_ir_shape_equal(&input->shape, &value->shape))
-      found = attention_scores(ir, input, depth - 1, nodes, count);
+    if (attention_is_like(input, value, reach))
+      found = attention_scores(ir, input, depth - 1, reach, nodes, count);
   }
   if (found) nodes[(*count)++] = maker;
   return found;
 }
 
-static bool attention_is_turn(const rabbet_ir_t* ir,
-                              const rabbet_ir_node_t* node) {
-  return node && rabbet_op_is(node->op, RABBET_OP_SHUFFLE) &&
-         !rabbet_ir_input(ir, node, 1) && !rabbet_ir_is_view(ir, node) &&
-         !rabbet_ir_has_wishes(ir, node);
+bool rabbet_fuse_is_move(const rabbet_ir_t* ir, const rabbet_ir_node_t* node) {
+  if ((!rabbet_op_is(node->op, RABBET_OP_SLICE) &&
+       !rabbet_op_is(node->op, RABBET_OP_SHUFFLE)) ||
+      rabbet_ir_has_wishes(ir, node))
+    return false;
+  for (size_t i = 1; i < node->input_count; ++i) {
+    const rabbet_ir_value_t* operand = rabbet_ir_input(ir, node, i);
+    if (operand && !operand->values && !operand->constant) return false;
+  }
+  return true;
 }
 
-// The transpose that makes the product's input for it alone; NULL.
-static rabbet_ir_node_t* attention_turn_before(const rabbet_ir_t* ir,
-                                               const rabbet_ir_node_t* product,
-                                               size_t input) {
+// What makes the product's input for it alone: slices, transposes, reshapes, as
+// far as the first that is more than a view and within reach. Returns how many
+// nodes were added.
+static size_t attention_chain(const rabbet_ir_t* ir,
+                              const rabbet_ir_node_t* product, size_t input,
+                              rabbet_fuse_reach_t reach,
+                              rabbet_ir_node_t** nodes) {
   const rabbet_ir_value_t* value = rabbet_ir_input(ir, product, input);
-  rabbet_ir_node_t* maker = value ? value->producer : NULL;
-  return maker && value->uses == 1 && !rabbet_fuse_is_exit(ir, maker) &&
-                 attention_is_turn(ir, maker)
-             ? maker
-             : NULL;
+  size_t count = 0, taken = 0;
+  while (count < RABBET_FUSE_CHAIN_MAX && value && value->uses == 1) {
+    rabbet_ir_node_t* maker = value->producer;
+    if (!maker || rabbet_fuse_is_exit(ir, maker) ||
+        !rabbet_fuse_is_move(ir, maker))
+      break;
+    bool is_slice = rabbet_op_is(maker->op, RABBET_OP_SLICE);
+    if (is_slice && reach < RABBET_FUSE_SLICES) break;
+    nodes[count++] = maker;
+    if (is_slice || !rabbet_ir_is_view(ir, maker)) taken = count;
+    value = rabbet_ir_input(ir, maker, 0);
+  }
+  return taken;
 }
 
 // The transpose that alone reads the node's result; NULL.
@@ -108,7 +139,11 @@ static rabbet_ir_node_t* attention_turn_after(const rabbet_ir_t* ir,
   for (size_t i = (size_t)node->index + 1; i < ir->nodes.count; ++i) {
     rabbet_ir_node_t* reader = ir->nodes.data[i];
     if (reader->input_count > 0 && reader->inputs[0] == value->id)
-      return attention_is_turn(ir, reader) ? reader : NULL;
+      return rabbet_op_is(reader->op, RABBET_OP_SHUFFLE) &&
+                     rabbet_fuse_is_move(ir, reader) &&
+                     !rabbet_ir_is_view(ir, reader)
+                 ? reader
+                 : NULL;
   }
   return NULL;
 }
@@ -125,18 +160,19 @@ static void attention_sort(rabbet_ir_node_t** nodes, size_t count) {
 static size_t attention_add_turns(const rabbet_ir_t* ir,
                                   rabbet_ir_node_t* first,
                                   rabbet_ir_node_t* last,
+                                  rabbet_fuse_reach_t reach,
                                   rabbet_ir_node_t** nodes, size_t count) {
-  rabbet_ir_node_t* const turns[] = {
-      attention_turn_before(ir, first, 0), attention_turn_before(ir, first, 1),
-      attention_turn_before(ir, last, 1), attention_turn_after(ir, last)};
-  for (size_t i = 0; i < sizeof(turns) / sizeof(turns[0]); ++i)
-    if (turns[i]) nodes[count++] = turns[i];
+  count += attention_chain(ir, first, 0, reach, nodes + count);
+  count += attention_chain(ir, first, 1, reach, nodes + count);
+  count += attention_chain(ir, last, 1, reach, nodes + count);
+  rabbet_ir_node_t* after = attention_turn_after(ir, last);
+  if (after) nodes[count++] = after;
   attention_sort(nodes, count);
   return count;
 }
 
 size_t rabbet_fuse_attention(
-    const rabbet_ir_t* ir, rabbet_ir_node_t* last, bool shuffles,
+    const rabbet_ir_t* ir, rabbet_ir_node_t* last, rabbet_fuse_reach_t reach,
     rabbet_ir_node_t* out_nodes[RABBET_FUSE_ATTENTION_MAX]) {
   size_t count = 0;
   if (!rabbet_op_is(last->op, RABBET_OP_MATRIX_MULTIPLY) ||
@@ -144,14 +180,15 @@ size_t rabbet_fuse_attention(
     return 0;
   rabbet_ir_node_t* softmax = attention_maker(ir, rabbet_ir_input(ir, last, 0));
   if (!softmax || !rabbet_op_is(softmax->op, RABBET_OP_SOFTMAX) ||
-      !attention_scores(ir, rabbet_ir_input(ir, softmax, 0), 4, out_nodes,
-                        &count))
+      !attention_scores(ir, rabbet_ir_input(ir, softmax, 0), 4, reach,
+                        out_nodes, &count))
     return 0;
   out_nodes[count++] = softmax;
   out_nodes[count++] = last;
-  return shuffles
-             ? attention_add_turns(ir, out_nodes[0], last, out_nodes, count)
-             : count;
+  return reach == RABBET_FUSE_PRODUCTS
+             ? count
+             : attention_add_turns(ir, out_nodes[0], last, reach, out_nodes,
+                                   count);
 }
 
 // ---- Quantized products -----------------------------------------------------
@@ -176,6 +213,7 @@ typedef struct partition_t {
   int32_t* exits;    // region of each node: the node that it leaves by, or -1
   int32_t* ids;      // union-find
   int32_t* readers;  // exit node of all readers' region; see below
+  rabbet_fuse_reach_t reach;
 } partition_t;
 
 #define READERS_NONE (-1)   // nobody yet
@@ -261,14 +299,14 @@ static void partition_node(partition_t* p, const rabbet_ir_node_t* node) {
 
 static void partition_attention(partition_t* p, rabbet_ir_node_t* last) {
   rabbet_ir_node_t* nodes[RABBET_FUSE_ATTENTION_MAX];
-  size_t count = rabbet_fuse_attention(p->ir, last, true, nodes);
+  size_t count = rabbet_fuse_attention(p->ir, last, p->reach, nodes);
   for (size_t i = 0; i < count; ++i)
     partition_join(p, nodes[i]->index, last->index);
 }
 
 rabbet_status_t rabbet_fuse_partition(rabbet_build_t* build, int32_t* ids) {
   const rabbet_ir_t* ir = &build->ir;
-  partition_t p = {.ir = ir, .ids = ids};
+  partition_t p = {.ir = ir, .ids = ids, .reach = rabbet_fuse_reach(build)};
   int32_t** tables[] = {&p.exits, &p.readers};
   for (size_t i = 0; i < 2; ++i)
     RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(

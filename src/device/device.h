@@ -5,6 +5,12 @@
 #include "base/thread.h"
 #include "device/kernel.h"
 
+// What the builder asks of a device before it asks for candidates.
+enum {
+  // Its attention reads factors that are slices of one tensor where they lie.
+  RABBET_DEVICE_ATTENTION_OF_SLICES = 1 << 0,
+};
+
 typedef struct rabbet_device_vtable_t {
   uint32_t struct_size;
   void (*destroy)(rabbet_device_t* device);
@@ -75,6 +81,7 @@ typedef struct rabbet_device_vtable_t {
   // The calling thread has done with the device for now: threads that were
   // started to help it go. Not in a run.
   void (*release_threads)(rabbet_device_t* device);
+  uint32_t traits;  // RABBET_DEVICE_...
 } rabbet_device_vtable_t;
 
 struct rabbet_device_t {

@@ -97,6 +97,8 @@ static const struct {
      "convolutions are computed in floating types"},
     {"cuda", "quantized_product", CONFORMANCE_NOT_YET,
      "products are computed in floating types"},
+    {"cpu", "attention", CONFORMANCE_NEVER,
+     "its layers are kernels of their own"},
     {"cpu", "convert", CONFORMANCE_NEVER,
      "some formats are none that its kernels work in"},
 };

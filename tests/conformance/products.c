@@ -1,5 +1,6 @@
 // Convolution, pooling and matrix products, with what is fused into them.
 #include "conformance/conformance.h"
+#include "ops/enums.h"
 
 static int64_t one_of(conformance_t* t, const int64_t* values, int64_t count) {
   return values[conformance_random(t, count)];
@@ -258,6 +259,121 @@ static void matrix_multiply_integers(conformance_t* t) {
   kernel_case_output(&t->c, product(t));
 }
 
+// ---- Attention -------------------------------------------------------------
+
+typedef struct attention_case_t {
+  int64_t batch, heads, rows, keys, width;
+} attention_case_t;
+
+static int32_t shuffle(conformance_t* t, int32_t value, const int64_t* shape,
+                       const int64_t* order) {
+  rabbet_attr_t attrs[] = {conformance_ints(t, "reshape_dims", shape, 4),
+                           conformance_ints(t, "second_transpose", order, 4)};
+  return kernel_case_op(&t->c, "shuffle", attrs, 2, &value, 1);
+}
+
+// A part of the last axis of [batch, rows, parts * size].
+static int32_t part(conformance_t* t, int32_t value, int64_t size,
+                    int64_t number) {
+  const int64_t start = number * size, step = 1, axis = 2;
+  rabbet_attr_t attrs[] = {conformance_ints(t, "start", &start, 1),
+                           conformance_ints(t, "shape", &size, 1),
+                           conformance_ints(t, "stride", &step, 1),
+                           conformance_ints(t, "axes", &axis, 1)};
+  return kernel_case_op(&t->c, "slice", attrs, 4, &value, 1);
+}
+
+// q, k and v: as the products read them, or [batch, rows, heads * width] with
+// transposes, or slices of one tensor.
+static void attention_factors(conformance_t* t, const attention_case_t* a,
+                              int64_t kind, int32_t* out) {
+  static const int64_t rows_first[] = {0, 2, 1, 3};
+  kernel_case_t* c = &t->c;
+  int64_t all = a->heads * a->width;
+  int32_t joined = kind < 2
+                       ? -1
+                       : kernel_case_input(
+                             c, KERNEL_DIMS(a->batch, a->rows, 3 * all), false);
+  for (int64_t i = 0; i < 3; ++i) {
+    int64_t rows = i == 0 ? a->rows : a->keys;
+    if (kind == 0) {
+      out[i] = kernel_case_input(
+          c, KERNEL_DIMS(a->batch, a->heads, rows, a->width), false);
+      continue;
+    }
+    const int64_t shape[] = {a->batch, rows, a->heads, a->width};
+    int32_t flat = kind == 2 ? part(t, joined, all, i)
+                             : kernel_case_input(
+                                   c, KERNEL_DIMS(a->batch, rows, all), false);
+    out[i] = shuffle(t, flat, shape, rows_first);
+  }
+}
+
+static int32_t scaled(conformance_t* t, int32_t scores) {
+  const float number[] = {0.25f};
+  int64_t op = conformance_random(t, 3);
+  if (op == 0) return scores;
+  rabbet_attr_t attrs[] = {conformance_int(
+      t, "op", op == 1 ? RABBET_ELEMENTWISE_PROD : RABBET_ELEMENTWISE_DIV)};
+  int32_t pair[] = {
+      scores, kernel_case_constant(&t->c, KERNEL_DIMS(1, 1, 1, 1), number)};
+  return kernel_case_op(&t->c, "elementwise", attrs, 1, pair, 2);
+}
+
+static int32_t masked(conformance_t* t, int32_t scores) {
+  rabbet_dims_t dims = t->c.values[scores].dims;
+  if (conformance_chance(t, 3)) return scores;
+  for (int32_t i = 0; i < 3; ++i)
+    if (conformance_chance(t, 2)) dims.d[i] = 1;
+  if (conformance_chance(t, 3)) {
+    const float low[] = {-8};
+    bool last = conformance_chance(t, 2);
+    int32_t other = kernel_case_constant(&t->c, KERNEL_DIMS(1, 1, 1, 1), low);
+    int32_t three[] = {
+        kernel_case_typed_input(&t->c, RABBET_DTYPE_BOOL, dims, false),
+        last ? scores : other, last ? other : scores};
+    return kernel_case_op(&t->c, "select", NULL, 0, three, 3);
+  }
+  rabbet_attr_t attrs[] = {conformance_int(t, "op", RABBET_ELEMENTWISE_SUM)};
+  int32_t pair[] = {scores, kernel_case_input(&t->c, dims, false)};
+  return kernel_case_op(&t->c, "elementwise", attrs, 1, pair, 2);
+}
+
+static void attention(conformance_t* t) {
+  static const int64_t sizes[] = {1, 5, 16, 33, 40};
+  static const int64_t widths[] = {32, 64, 96, 128};
+  kernel_case_t* c = &t->c;
+  int64_t kind = conformance_random(t, 3);
+  attention_case_t a = {1 + conformance_random(t, 2),
+                        1 + conformance_random(t, 2), one_of(t, sizes, 5),
+                        one_of(t, sizes, 5), one_of(t, widths, 4)};
+  if (kind == 2) a.keys = a.rows;
+  conformance_set_type(t, conformance_type(t, 1u << RABBET_DTYPE_HALF |
+                                                  1u << RABBET_DTYPE_BF16));
+  c->low = -1;
+  c->high = 1;
+  // Weights are rounded to the type before they meet the values.
+  c->tolerance = c->dtype == RABBET_DTYPE_BF16 ? 1e-2 : 1e-3;
+  int32_t factors[3];
+  attention_factors(t, &a, kind, factors);
+  rabbet_attr_t turned[] = {conformance_int(t, "op0", 0),
+                            conformance_int(t, "op1", 1)};
+  rabbet_attr_t last_axis[] = {conformance_int(t, "axes", 1 << 3)};
+  int32_t y = kernel_case_op(c, "matrix_multiply", turned, 2, factors, 2);
+  y = masked(t, scaled(t, y));
+  y = kernel_case_op(c, "softmax", last_axis, 1, &y, 1);
+  rabbet_attr_t plain[] = {conformance_int(t, "op0", 0),
+                           conformance_int(t, "op1", 0)};
+  int32_t pair[] = {y, factors[2]};
+  y = kernel_case_op(c, "matrix_multiply", plain, 2, pair, 2);
+  if (kind > 0) {
+    static const int64_t order[] = {0, 2, 1, 3};
+    rabbet_attr_t attrs[] = {conformance_ints(t, "first_transpose", order, 4)};
+    y = kernel_case_op(c, "shuffle", attrs, 1, &y, 1);
+  }
+  kernel_case_output(c, y);
+}
+
 const conformance_family_t conformance_products[] = {
     {"convolution", 80, convolution},
     {"deconvolution", 120, deconvolution},
@@ -266,5 +382,6 @@ const conformance_family_t conformance_products[] = {
     {"matrix_multiply", 120, matrix_multiply},
     {"thin_products", 80, thin_products},
     {"matrix_multiply_integers", 10, matrix_multiply_integers},
+    {"attention", 12, attention},
     {0},
 };

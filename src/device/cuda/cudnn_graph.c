@@ -159,12 +159,12 @@ static cudnnBackendDescriptor_t graph_tensor(rabbet_cudnn_graph_t* graph,
 }
 
 static void graph_bind(rabbet_cudnn_graph_t* graph, int64_t id, int32_t place,
-                       cudnnBackendDescriptor_t tensor) {
+                       int64_t offset, cudnnBackendDescriptor_t tensor) {
   if (graph->binding_count == RABBET_CUDNN_BINDINGS)
     graph_too_large(graph);
   else
     graph->bindings[graph->binding_count++] =
-        (rabbet_cudnn_binding_t){id, place, tensor};
+        (rabbet_cudnn_binding_t){id, place, offset, tensor};
 }
 
 cudnnBackendDescriptor_t rabbet_cudnn_tensor(rabbet_cudnn_graph_t* graph,
@@ -179,10 +179,17 @@ cudnnBackendDescriptor_t rabbet_cudnn_tensor(rabbet_cudnn_graph_t* graph,
                         graph->next_id++, CUDNN_ATTR_TENSOR_IS_VIRTUAL);
   for (int i = 0; i < graph->binding_count; ++i)
     if (graph->bindings[i].place == place) return graph->bindings[i].tensor;
+  return rabbet_cudnn_part(graph, shape, dtype, place, 0);
+}
+
+cudnnBackendDescriptor_t rabbet_cudnn_part(rabbet_cudnn_graph_t* graph,
+                                           const rabbet_cudnn_shape_t* shape,
+                                           rabbet_dtype_t dtype, int32_t place,
+                                           int64_t offset) {
   int64_t id = graph->next_id++;
   cudnnBackendDescriptor_t tensor =
       graph_tensor(graph, shape, rabbet_cudnn_type(dtype), id, 0);
-  graph_bind(graph, id, place, tensor);
+  graph_bind(graph, id, place, offset, tensor);
   return tensor;
 }
 
@@ -200,7 +207,7 @@ cudnnBackendDescriptor_t rabbet_cudnn_scalar(rabbet_cudnn_graph_t* graph,
   int64_t id = graph->next_id++;
   cudnnBackendDescriptor_t tensor = graph_tensor(
       graph, &shape, CUDNN_DATA_FLOAT, id, CUDNN_ATTR_TENSOR_IS_BY_VALUE);
-  graph_bind(graph, id, RABBET_CUDNN_SCALAR_PLACE(number), tensor);
+  graph_bind(graph, id, RABBET_CUDNN_SCALAR_PLACE(number), 0, tensor);
   return tensor;
 }
 

@@ -33,8 +33,9 @@ typedef struct rabbet_cudnn_shape_t {
 } rabbet_cudnn_shape_t;
 
 typedef struct rabbet_cudnn_binding_t {
-  int64_t id;     // of the tensor in the graph
-  int32_t place;  // input number, RABBET_CUDNN_OUTPUT, or that of a scalar
+  int64_t id;      // of the tensor in the graph
+  int32_t place;   // input number, RABBET_CUDNN_OUTPUT, or that of a scalar
+  int64_t offset;  // bytes from there to the tensor's first element
   cudnnBackendDescriptor_t tensor;
 } rabbet_cudnn_binding_t;
 
@@ -70,6 +71,12 @@ cudnnBackendDescriptor_t rabbet_cudnn_tensor(rabbet_cudnn_graph_t* graph,
                                              const rabbet_cudnn_shape_t* shape,
                                              rabbet_dtype_t dtype,
                                              int32_t place);
+// A tensor of its own, whose first element lies `offset` bytes behind that of a
+// boundary input: several parts of one input are as many tensors.
+cudnnBackendDescriptor_t rabbet_cudnn_part(rabbet_cudnn_graph_t* graph,
+                                           const rabbet_cudnn_shape_t* shape,
+                                           rabbet_dtype_t dtype, int32_t place,
+                                           int64_t offset);
 // One number that the host passes.
 cudnnBackendDescriptor_t rabbet_cudnn_scalar(rabbet_cudnn_graph_t* graph,
                                              int rank, float value);

@@ -4,6 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "core/view.h"
+
 enum {
   TACTIC_ENGINE = (1 << 30) - 1,
   TACTIC_TF32 = 1 << 30,
@@ -125,11 +127,22 @@ static rabbet_status_t offer_graph(const rabbet_cudnn_offer_t* offer,
   return rabbet_ok();
 }
 
-// The group as it would be with the offer's types and formats.
+// Numbers are read where a description needs them; what is longer is not.
+static void offer_number(rabbet_group_value_t* value, rabbet_dtype_t dtype,
+                         double* number) {
+  for (int32_t i = 0; i < value->dims.rank; ++i)
+    if (value->dims.d[i] != 1) return;
+  rabbet_store_double(dtype, number, 0,
+                      rabbet_load_double(value->dtype, value->constant, 0));
+  value->constant = number;
+}
+
+// The group as it would be with the offer's types and formats. `numbers` has
+// room for one of each value.
 static void offer_instantiate(const rabbet_cudnn_offer_t* offer,
                               rabbet_group_t* group,
-                              rabbet_group_value_t* values,
-                              rabbet_dims_t* dims) {
+                              rabbet_group_value_t* values, rabbet_dims_t* dims,
+                              double* numbers) {
   *group = *offer->propose->group;
   memcpy(values, group->values, sizeof(*values) * group->value_count);
   group->values = values;
@@ -139,6 +152,8 @@ static void offer_instantiate(const rabbet_cudnn_offer_t* offer,
     int32_t value = i < group->input_count
                         ? group->inputs[i]
                         : group->outputs[i - group->input_count];
+    if (values[value].constant)
+      offer_number(&values[value], offer->tensors[i].dtype, &numbers[value]);
     values[value].dtype = offer->tensors[i].dtype;
     values[value].format = offer->tensors[i].format;
   }
@@ -166,14 +181,19 @@ rabbet_status_t rabbet_cudnn_offer(const rabbet_cudnn_offer_t* offer) {
   rabbet_group_t group;
   rabbet_group_value_t* values = NULL;
   rabbet_dims_t* dims = NULL;
+  double* numbers = NULL;
   rabbet_status_t status =
       rabbet_allocate(allocator, sizeof(*values) * count, (void**)&values);
   if (rabbet_is_ok(status))
     status = rabbet_allocate(allocator, sizeof(*dims) * count, (void**)&dims);
+  if (rabbet_is_ok(status))
+    status =
+        rabbet_allocate(allocator, sizeof(*numbers) * count, (void**)&numbers);
   if (rabbet_is_ok(status)) {
-    offer_instantiate(offer, &group, values, dims);
+    offer_instantiate(offer, &group, values, dims, numbers);
     status = offer_inside(offer, &group, dims);
   }
+  rabbet_free(allocator, numbers);
   rabbet_free(allocator, dims);
   rabbet_free(allocator, values);
   return status;
@@ -191,7 +211,7 @@ static rabbet_status_t cudnn_offer_types(rabbet_cudnn_offer_t* offer,
     if (!can(types[i])) continue;
     rabbet_network_tensors(group, tensors);
     for (size_t k = 0; k < group->input_count + group->output_count; ++k)
-      tensors[k].dtype = types[i];
+      if (rabbet_dtype_is_float(tensors[k].dtype)) tensors[k].dtype = types[i];
     offer->dtype = types[i];
     RABBET_RETURN_IF_ERROR(rabbet_cudnn_offer(offer));
   }
@@ -227,15 +247,17 @@ rabbet_status_t rabbet_cudnn_offer_linear(const rabbet_propose_t* propose,
 
 // ---- The kernel ------------------------------------------------------------
 
-// All tensors have one floating type.
+// All tensors have one floating type, but for the sizes of moves.
 static rabbet_status_t kernel_check(const rabbet_group_t* group,
                                     rabbet_dtype_t* out_dtype) {
   bool fits = group->node_count > 0 && group->output_count == 1;
   rabbet_dtype_t dtype =
       fits ? group->values[group->outputs[0]].dtype : RABBET_DTYPE_NONE;
   fits = fits && rabbet_cudnn_type(dtype) >= 0;
-  for (size_t i = 0; fits && i < group->input_count; ++i)
-    fits = group->values[group->inputs[i]].dtype == dtype;
+  for (size_t i = 0; fits && i < group->input_count; ++i) {
+    rabbet_dtype_t other = group->values[group->inputs[i]].dtype;
+    fits = other == dtype || !rabbet_dtype_is_float(other);
+  }
   *out_dtype = dtype;
   if (fits) return rabbet_ok();
   return RABBET_STATUS(RABBET_STATUS_INCOMPATIBLE,
@@ -488,8 +510,10 @@ rabbet_status_t rabbet_cudnn_kernel_prepare(
 // ---- Running ---------------------------------------------------------------
 
 static void* run_address(rabbet_kernel_state_t* state,
-                         const rabbet_kernel_call_t* call, int32_t place) {
-  if (place >= 0) return call->inputs[place];
+                         const rabbet_kernel_call_t* call, int i) {
+  int32_t place = state->graph.bindings[i].place;
+  if (place >= 0)
+    return (char*)call->inputs[place] + state->graph.bindings[i].offset;
   if (place == RABBET_CUDNN_OUTPUT) return call->outputs[0];
   return &state->graph.scalars[RABBET_CUDNN_SCALAR_PLACE(place)];
 }
@@ -501,7 +525,7 @@ static bool run_same(rabbet_kernel_state_t* state,
   *out_bits = 0;
   for (int i = 0; i < state->count; ++i) {
     int32_t place = state->graph.bindings[i].place;
-    void* address = run_address(state, call, place);
+    void* address = run_address(state, call, i);
     same = same && state->addresses[i] == address;
     state->addresses[i] = address;
     if (place >= RABBET_CUDNN_OUTPUT) *out_bits |= (uintptr_t)address;

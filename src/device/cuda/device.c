@@ -216,6 +216,7 @@ static const rabbet_device_vtable_t rabbet_cuda_vtable = {
     .record_end = rabbet_cuda_record_end,
     .launch_graph = rabbet_cuda_launch_graph,
     .destroy_graph = rabbet_cuda_destroy_graph,
+    .traits = RABBET_DEVICE_ATTENTION_OF_SLICES,
 };
 
 // ---- Opening ---------------------------------------------------------------

@@ -32,14 +32,16 @@ typedef enum normalize_function_t {
   COLUMNS,
   COLUMNS_PART,
   COLUMNS_APPLY,
+  ROWS_FLAT,
+  ROWS_FLAT_HELD,
   FUNCTIONS,
 } normalize_function_t;
 static const char* const normalize_names[2][FUNCTIONS] = {
     {"rows_single", "rows_single", "rows_long_single", "rows_part_single",
      "rows_apply_single", "columns_single", "columns_part_single",
-     "columns_apply_single"},
+     "columns_apply_single", "rows_single", "rows_single"},
     {"rows", "rows_held", "rows_long", "rows_part", "rows_apply", "columns",
-     "columns_part", "columns_apply"},
+     "columns_part", "columns_apply", "rows_flat", "rows_flat_held"},
 };
 
 typedef struct rabbet_cuda_normalize_t {
@@ -242,6 +244,39 @@ static void normalize_set(const rabbet_cuda_normalize_t* kernel, int is_vector,
   out->second.function = kernel->functions[is_vector][whole + 2];
 }
 
+// Whether rows lie one behind the other, scale and bias along each of them.
+static bool normalize_is_flat(const rabbet_cuda_normalize_t* kernel,
+                              const normalize_plan_t* plan) {
+  if (plan->inner.rank != 1 || plan->outer.rank > 1) return false;
+  bool flat = plan->outer.rank == 0 ||
+              plan->outer.stride[INPUT][0] == plan->inner.extent[0];
+  for (int k = SCALE; k <= BIAS; ++k)
+    flat = flat && (kernel->size[k] == 0 ||
+                    (plan->inner.stride[k][0] == 1 &&
+                     (plan->outer.rank == 0 || plan->outer.stride[k][0] == 0)));
+  return flat;
+}
+
+// One vector for each thread as long as all of them are on the device at once,
+// as then latency is what counts; else a warp for each row where that does.
+static void normalize_flat(const rabbet_cuda_normalize_t* kernel,
+                           const normalize_plan_t* plan, int64_t vectors,
+                           normalize_launch_t* out) {
+  enum { THREADS = 2048 };  // of a multiprocessor
+  uint32_t log = normalize_log2(vectors);
+  bool held = log > BLOCK_LOG ||
+              plan->outputs << log >
+                  (int64_t)THREADS * kernel->base.device->multiprocessors;
+  if (held) {
+    log = normalize_log2(rabbet_min_i64(vectors, 32));
+    while (HELD << log < vectors)
+      ++log;
+  }
+  out->parameters.across_log = log;
+  normalize_set(kernel, 1, held ? ROWS_FLAT_HELD : ROWS_FLAT,
+                rabbet_ceildiv(plan->outputs, BLOCK >> log), 1, out);
+}
+
 static void normalize_rows(const rabbet_cuda_normalize_t* kernel,
                            const normalize_plan_t* plan, int64_t vector,
                            normalize_launch_t* out) {
@@ -252,6 +287,10 @@ static void normalize_rows(const rabbet_cuda_normalize_t* kernel,
   if (vectors > held * BLOCK) {
     int64_t parts = normalize_parts(kernel, plan->outputs, vectors, BLOCK * 8);
     normalize_set(kernel, vector > 1, ROWS_LONG, plan->outputs, parts, out);
+    return;
+  }
+  if (vector > 1 && normalize_is_flat(kernel, plan)) {
+    normalize_flat(kernel, plan, vectors, out);
     return;
   }
   uint32_t log = normalize_log2(rabbet_min_i64(vectors, 32));
@@ -493,4 +532,4 @@ static rabbet_status_t rabbet_cuda_normalization_enqueue(
 }
 
 RABBET_CUDA_NODE_CLASS(rabbet_cuda_normalization, rabbet_cuda_normalize_t,
-                       "cuda.normalization", 1);
+                       "cuda.normalization", 2);

@@ -156,6 +156,70 @@ DEVICE void hold_rows(const ELEMENT* source, const SCALE_TYPE* scale,
   }
 }
 
+// Rows that lie one behind the other, with scale and bias along them: no place
+// has to be looked for, and all loads go out together.
+template <class E, int V>
+DEVICE pack_t<E, V> load_if(const E* from, bool is_there) {
+  pack_t<E, V> pack;
+  if (is_there) pack = load_pack<E, V>(from);
+  return pack;
+}
+
+template <int V, int N>
+DEVICE void flat_rows(const ELEMENT* source, const SCALE_TYPE* scale,
+                      const BIAS_TYPE* bias, ELEMENT* target,
+                      const normalize_t& n) {
+  uint32_t across = 1u << n.across_log, lane = threadIdx.x & (across - 1);
+  uint32_t row = blockIdx.x * (BLOCK >> n.across_log) +
+                 (threadIdx.x >> n.across_log);
+  bool is_row = row < n.outputs;
+  bool has_scale = n.present >> SCALE & 1u, has_bias = n.present >> BIAS & 1u;
+  int64_t start = (int64_t)row * n.count * V;
+  pack_t<ELEMENT, V> packs[N];
+  pack_t<SCALE_TYPE, V> scales[N];
+  pack_t<BIAS_TYPE, V> biases[N];
+  float x[N][V], sum = 0, squares = 0;
+#pragma unroll
+  for (int k = 0; k < N; ++k) {
+    uint32_t at = lane + k * across;
+    bool is_there = is_row && at < n.count;
+    packs[k] = load_if<ELEMENT, V>(source + start + at * V, is_there);
+    scales[k] = load_if<SCALE_TYPE, V>(scale + at * V, is_there && has_scale);
+    biases[k] = load_if<BIAS_TYPE, V>(bias + at * V, is_there && has_bias);
+  }
+#pragma unroll
+  for (int k = 0; k < N; ++k)
+#pragma unroll
+    for (int e = 0; e < V; ++e) {
+      x[k][e] = to_float(packs[k].v[e]);
+      if (is_row && lane + k * across < n.count) sum += x[k][e];
+    }
+  float mean = join_threads<sum_of>(sum, n.across_log) * n.share;
+#pragma unroll
+  for (int k = 0; k < N; ++k)
+#pragma unroll
+    for (int e = 0; e < V; ++e) {
+      x[k][e] -= mean;
+      if (is_row && lane + k * across < n.count) squares += x[k][e] * x[k][e];
+    }
+  squares = join_threads<sum_of>(squares, n.across_log);
+  float factor = 1.0f / sqrtf(squares * n.share + n.epsilon);
+#pragma unroll
+  for (int k = 0; k < N; ++k) {
+    uint32_t at = lane + k * across;
+    if (!is_row || at >= n.count) continue;
+    pack_t<ELEMENT, V> pack;
+#pragma unroll
+    for (int e = 0; e < V; ++e) {
+      float y = x[k][e] * factor;
+      if (has_scale) y *= to_float(scales[k].v[e]);
+      if (has_bias) y += to_float(biases[k].v[e]);
+      pack.v[e] = from_float<ELEMENT>(y);
+    }
+    store_pack<ELEMENT, V>(target + start + at * V, pack);
+  }
+}
+
 #define PARAMETERS                                                   \
   const ELEMENT *source, const SCALE_TYPE *scale,                    \
       const BIAS_TYPE *bias, ELEMENT *target, moments_t *parts,      \
@@ -169,6 +233,10 @@ DEVICE void hold_rows(const ELEMENT* source, const SCALE_TYPE* scale,
 HOLD_ROWS(rows, VECTOR, 1)
 HOLD_ROWS(rows_held, VECTOR, 4)
 HOLD_ROWS(rows_single, 1, 8)
+#define FLAT_ROWS(name, N)                                               \
+  NORMALIZE(name, (flat_rows<VECTOR, N>(source, scale, bias, target, n)))
+FLAT_ROWS(rows_flat, 1)
+FLAT_ROWS(rows_flat_held, 4)
 
 // ---- Long rows: a block for each, or for each part -------------------------
 
