@@ -20,6 +20,7 @@ _RANGES = "types follow from the network: use quantize and dequantize layers"
 
 # rabbet_attr_type_t of lists, whose type an empty one does not tell.
 INTS = 6
+FLOATS = 7
 TENSOR = 10
 
 
@@ -207,6 +208,12 @@ def _flag(name: str, doc: str) -> _Attribute[bool]:
 
 def _dims(name: str, doc: str) -> _Attribute[Dims]:
     return _Attribute(name, Dims, _ints, doc)
+
+
+def _floats(name: str, doc: str) -> _Attribute[list[float]]:
+    return _Attribute(
+        name, list, lambda values: (FLOATS, [float(v) for v in values]), doc
+    )
 
 
 def _order(name: str, doc: str) -> _Attribute[Permutation]:
@@ -438,6 +445,31 @@ class IShuffleLayer(ILayer):
         self._set_attrs({"reshape_dims": values, "reshape_to_scalar": not values[1]})
 
 
+class IResizeLayer(ILayer):
+    """Elements between elements: chosen or interpolated."""
+
+    __slots__ = ()
+    _type = e.LayerType.RESIZE
+    shape = _dims("shape", "Extent of the output on each axis.")
+    scales = _floats("scales", "What each axis is scaled by, where no shape is given.")
+    resize_mode = _choice("resize_mode", e.InterpolationMode, "How elements are made.")
+    coordinate_transformation = _choice(
+        "coordinate_transformation",
+        e.ResizeCoordinateTransformation,
+        "Where in the input an element of the output lies.",
+    )
+    selector_for_single_pixel = _choice(
+        "selector_for_single_pixel",
+        e.ResizeSelector,
+        "Where the only element of an axis lies.",
+    )
+    nearest_rounding = _choice(
+        "nearest_rounding", e.ResizeRoundMode, "How positions are rounded."
+    )
+    exclude_outside = _flag("exclude_outside", "What lies outside has no weight.")
+    cubic_coeff = _float("cubic_coeff", "Coefficient of cubic weights.")
+
+
 class ISliceLayer(ILayer):
     """A part of a tensor, with steps and ways to go outside."""
 
@@ -604,6 +636,7 @@ LAYER_CLASSES: dict[str, type[ILayer]] = {
     "pooling": IPoolingLayer,
     "quantize": IQuantizeLayer,
     "reduce": IReduceLayer,
+    "resize": IResizeLayer,
     "select": ISelectLayer,
     "shape": IShapeLayer,
     "shuffle": IShuffleLayer,

@@ -33,6 +33,7 @@ from ._layers import (
     IPoolingLayer,
     IQuantizeLayer,
     IReduceLayer,
+    IResizeLayer,
     ISelectLayer,
     IShapeLayer,
     IShuffleLayer,
@@ -368,6 +369,10 @@ class INetworkDefinition(_rabbet.Network, Managed):
             "stride": (INTS, list(_dims(stride, "stride"))),
         }
         return self._add_layer("slice", None, [input], attrs)
+
+    def add_resize(self, input: ITensor) -> IResizeLayer:
+        """The tensor in another size, which shape, scales or input 1 gives."""
+        return self._add_layer("resize", None, [input], {})
 
     def add_concatenation(self, inputs: Sequence[ITensor]) -> IConcatenationLayer:
         """Tensors one after the other; default axis: the third from the end."""

@@ -75,3 +75,10 @@ const int64_t* rabbet_attr_ints(const rabbet_attr_t* attrs, size_t count,
   *out_count = attr ? attr->count : 0;
   return attr ? attr->data : NULL;
 }
+
+const double* rabbet_attr_floats(const rabbet_attr_t* attrs, size_t count,
+                                 const char* name, size_t* out_count) {
+  const rabbet_attr_t* attr = rabbet_attr_find(attrs, count, name);
+  *out_count = attr ? attr->count : 0;
+  return attr ? attr->data : NULL;
+}

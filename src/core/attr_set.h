@@ -34,5 +34,9 @@ RABBET_PRIVATE_API const int64_t* rabbet_attr_ints(const rabbet_attr_t* attrs,
                                                    size_t count,
                                                    const char* name,
                                                    size_t* out_count);
+RABBET_PRIVATE_API const double* rabbet_attr_floats(const rabbet_attr_t* attrs,
+                                                    size_t count,
+                                                    const char* name,
+                                                    size_t* out_count);
 
 #endif  // RABBET_SRC_CORE_ATTR_SET_H_

@@ -142,6 +142,29 @@ static bool rabbet_op_holds_ints(const rabbet_attr_t* given) {
           given->count == 0);
 }
 
+// Integers where a list of floats is asked for.
+static rabbet_status_t rabbet_op_to_floats(const rabbet_op_t* op,
+                                           const rabbet_op_attr_t* attr,
+                                           const rabbet_attr_t* given,
+                                           rabbet_arena_t* arena,
+                                           rabbet_attr_t* converted) {
+  double* data = NULL;
+  if (given->type == RABBET_ATTR_FLOATS) return rabbet_ok();
+  if (given->type == RABBET_ATTR_FLOAT) {
+    converted->count = 1;
+    return rabbet_ok();
+  }
+  if (!rabbet_op_holds_ints(given))
+    return rabbet_op_wrong_type(op, attr, given->type);
+  converted->count = given->type == RABBET_ATTR_INT ? 1 : given->count;
+  RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
+      arena, converted->count, sizeof(double), (void**)&data));
+  for (size_t i = 0; i < converted->count; ++i)
+    data[i] = (double)((const int64_t*)given->data)[i];
+  converted->data = data;
+  return rabbet_ok();
+}
+
 static rabbet_status_t rabbet_op_convert(const rabbet_op_t* op,
                                          const rabbet_op_attr_t* attr,
                                          const rabbet_attr_t* given,
@@ -169,6 +192,10 @@ static rabbet_status_t rabbet_op_convert(const rabbet_op_t* op,
         return rabbet_op_wrong_type(op, attr, given->type);
       }
       if (given->type == RABBET_ATTR_INT) converted.count = 1;
+      break;
+    case RABBET_ATTR_FLOATS:
+      RABBET_RETURN_IF_ERROR(
+          rabbet_op_to_floats(op, attr, given, arena, &converted));
       break;
     default:
       if (given->type != attr->type) {

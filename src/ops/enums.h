@@ -101,6 +101,30 @@
   ROW(PADDING, SAME_UPPER, 2)          \
   ROW(PADDING, SAME_LOWER, 3)
 
+#define RABBET_INTERPOLATIONS(ROW) \
+  ROW(INTERPOLATION, NEAREST, 0)   \
+  ROW(INTERPOLATION, LINEAR, 1)    \
+  ROW(INTERPOLATION, CUBIC, 2)
+
+// From 64 on: ours.
+#define RABBET_COORDINATES(ROW)               \
+  ROW(COORDINATE, ALIGN_CORNERS, 0)           \
+  ROW(COORDINATE, ASYMMETRIC, 1)              \
+  ROW(COORDINATE, HALF_PIXEL, 2)              \
+  ROW(COORDINATE, HALF_PIXEL_SYMMETRIC, 64)   \
+  ROW(COORDINATE, HALF_PIXEL_FOR_NEAREST, 65) \
+  ROW(COORDINATE, CROP, 66)
+
+#define RABBET_SELECTORS(ROW) \
+  ROW(SELECTOR, FORMULA, 0)   \
+  ROW(SELECTOR, UPPER, 1)
+
+#define RABBET_ROUNDS(ROW) \
+  ROW(ROUND, HALF_UP, 0)   \
+  ROW(ROUND, HALF_DOWN, 1) \
+  ROW(ROUND, FLOOR, 2)     \
+  ROW(ROUND, CEIL, 3)
+
 // A list of rabbet_op_enumerator_t ends with {NULL, 0}.
 #define RABBET_ENUM_NUMBER(kind, name, number) RABBET_##kind##_##name = number,
 #define RABBET_ENUMERATOR(kind, name, number) {#name, number},
@@ -132,5 +156,17 @@ typedef enum rabbet_sample_mode_t {
 typedef enum rabbet_padding_mode_t {
   RABBET_PADDINGS(RABBET_ENUM_NUMBER) RABBET_PADDING_COUNT
 } rabbet_padding_mode_t;
+typedef enum rabbet_interpolation_t {
+  RABBET_INTERPOLATIONS(RABBET_ENUM_NUMBER)
+} rabbet_interpolation_t;
+typedef enum rabbet_coordinate_t {
+  RABBET_COORDINATES(RABBET_ENUM_NUMBER)
+} rabbet_coordinate_t;
+typedef enum rabbet_selector_t {
+  RABBET_SELECTORS(RABBET_ENUM_NUMBER)
+} rabbet_selector_t;
+typedef enum rabbet_round_t {
+  RABBET_ROUNDS(RABBET_ENUM_NUMBER)
+} rabbet_round_t;
 
 #endif  // RABBET_SRC_OPS_ENUMS_H_

@@ -23,9 +23,9 @@ typedef struct rabbet_op_enumerator_t {
 
 typedef struct rabbet_op_attr_t {
   const char* name;         // TensorRT's property name: "stride_nd"
-  rabbet_attr_type_t type;  // INT, FLOAT, BOOL, STRING, INTS, TENSOR
+  rabbet_attr_type_t type;  // INT, FLOAT, BOOL, STRING, INTS, FLOATS, TENSOR
   bool required;
-  int64_t default_int;  // INT, BOOL; INTS default to the empty list
+  int64_t default_int;  // INT, BOOL; lists default to the empty one
   double default_float;
   const rabbet_op_enumerator_t* enumerators;  // NULL: any integer
   const char* doc;

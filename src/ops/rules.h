@@ -22,6 +22,9 @@
   rabbet_attr_float((context)->attrs, (context)->attr_count, (name), 0)
 #define RABBET_OP_INTS(context, name, out_count) \
   rabbet_attr_ints((context)->attrs, (context)->attr_count, (name), (out_count))
+#define RABBET_OP_FLOATS(context, name, out_count)                    \
+  rabbet_attr_floats((context)->attrs, (context)->attr_count, (name), \
+                     (out_count))
 
 #define RABBET_OP_INVALID(...) \
   RABBET_STATUS(RABBET_STATUS_INVALID_ARGUMENT, __VA_ARGS__)

@@ -99,6 +99,8 @@ static const struct {
      "products are computed in floating types"},
     {"cpu", "attention", CONFORMANCE_NEVER,
      "its layers are kernels of their own"},
+    {"cuda", "deconvolution", CONFORMANCE_NEVER,
+     "with other layers in its group only where cuDNN has an engine"},
     {"cpu", "convert", CONFORMANCE_NEVER,
      "some formats are none that its kernels work in"},
 };
@@ -129,7 +131,8 @@ static bool conformance_is_excepted(const char* kernel, const char* family) {
 
 static const conformance_family_t* const conformance_lists[] = {
     conformance_moves, conformance_rows, conformance_pointwise,
-    conformance_products, conformance_quantized};
+    conformance_products, conformance_quantized,
+    conformance_sampling};
 
 typedef struct conformance_run_t {
   rabbet_device_t* device;

@@ -30,6 +30,7 @@ extern const conformance_family_t conformance_rows[];
 extern const conformance_family_t conformance_pointwise[];
 extern const conformance_family_t conformance_products[];
 extern const conformance_family_t conformance_quantized[];
+extern const conformance_family_t conformance_sampling[];
 
 // What a device does not do by a kernel of its own.
 typedef enum conformance_lack_t {

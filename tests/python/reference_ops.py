@@ -25,7 +25,7 @@ DTYPES = {
     np.dtype(np.int64): 8,
 }
 BY_NUMBER = {number: dtype for dtype, number in DTYPES.items()}
-INT, FLOAT, BOOL, STRING, INTS, TENSOR = 1, 2, 3, 4, 6, 10
+INT, FLOAT, BOOL, STRING, INTS, FLOATS, TENSOR = 1, 2, 3, 4, 6, 7, 10
 MAX_RANK = 8
 
 
@@ -99,7 +99,9 @@ def attr_of(name, value):
         attr.count, attr.data = len(value.encode()), ct.addressof(keep)
     else:
         kinds = {bool: (BOOL, np.int64), int: (INT, np.int64), float: (FLOAT, float)}
-        attr.type, dtype = kinds.get(type(value), (INTS, np.int64))
+        floats = not np.isscalar(value) and any(isinstance(v, float) for v in value)
+        lists = (FLOATS, float) if floats else (INTS, np.int64)
+        attr.type, dtype = kinds.get(type(value), lists)
         keep = np.atleast_1d(np.array(value, dtype))
         attr.count, attr.data = keep.size, keep.ctypes.data
     return attr, keep

@@ -63,6 +63,31 @@ def test_convolution() -> None:
     )
 
 
+def test_resize() -> None:
+    x = random(1, 2, 4, 5)
+
+    def make(network: Any, tensor: Any) -> Any:
+        layer = network.add_resize(tensor)
+        assert layer.type is trt.LayerType.RESIZE
+        assert layer.resize_mode is trt.InterpolationMode.NEAREST
+        assert (
+            layer.coordinate_transformation
+            is trt.ResizeCoordinateTransformation.ASYMMETRIC
+        )
+        layer.scales = (1, 1, 2, 2.5)
+        assert layer.scales == [1, 1, 2, 2.5]
+        layer.resize_mode = trt.InterpolationMode.LINEAR
+        layer.coordinate_transformation = trt.ResizeCoordinateTransformation.HALF_PIXEL
+        assert layer.get_output(0).shape == (1, 2, 8, 12)
+        return layer
+
+    torch = pytest.importorskip("torch")
+    expected = torch.nn.functional.interpolate(
+        torch.from_numpy(x), scale_factor=(2, 2.5), mode="bilinear"
+    )
+    np.testing.assert_allclose(run_layer(make, x), expected.numpy(), atol=1e-6)
+
+
 def test_deconvolution() -> None:
     x, kernel, bias = random(2, 4, 6, 5), random(4, 3, 3, 2), random(6)
 

@@ -995,3 +995,64 @@ def test_slice_errors():
 def test_unknown_operator():
     with pytest.raises(OpError, match="did you mean 'softmax'"):
         evaluate("sofmax", counting((2,)))
+
+
+# ---- Resize ------------------------------------------------------------------
+
+ENUMS = {"nearest": "NEAREST", "linear": "LINEAR", "cubic": "CUBIC"}
+COORDINATES = ["half_pixel", "asymmetric", "align_corners", "half_pixel_symmetric"]
+
+
+@pytest.mark.parametrize("coordinates", COORDINATES)
+@pytest.mark.parametrize("mode", ENUMS)
+@pytest.mark.parametrize("scales", [(2, 2), (0.7, 1.5), (3, 0.4), (1, 1)], ids=str)
+def test_resize(mode, coordinates, scales):
+    x = uniform((2, 3, 7, 10))
+    scales = np.array([1, 1, *scales], np.float32)
+    found = evaluate(
+        "resize", x, scales=[float(s) for s in scales], resize_mode=ENUMS[mode],
+        coordinate_transformation=coordinates.upper(), nearest_rounding="HALF_DOWN",
+    )
+    expected = run_onnx(
+        "Resize", [x, np.zeros(0, np.float32), scales], opset=19, mode=mode,
+        coordinate_transformation_mode=coordinates,
+    )
+    assert found.shape == expected.shape
+    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("rounding", ["round_prefer_floor", "round_prefer_ceil",
+                                      "floor", "ceil"])
+def test_resize_rounds(rounding):
+    names = {"round_prefer_floor": "HALF_DOWN", "round_prefer_ceil": "HALF_UP"}
+    x = uniform((1, 1, 5, 6))
+    sizes = np.array([1, 1, 8, 9], np.int64)
+    found = evaluate(
+        "resize", x, shape=sizes.tolist(),
+        coordinate_transformation="ASYMMETRIC",
+        nearest_rounding=names.get(rounding, rounding.upper()),
+    )
+    expected = run_onnx(
+        "Resize", [x, None, None, sizes], opset=19, mode="nearest", nearest_mode=rounding,
+        coordinate_transformation_mode="asymmetric",
+    )
+    np.testing.assert_array_equal(found, expected)
+
+
+def test_resize_extents_are_those_of_the_decimal_number():
+    # 0.7f is a little less than 0.7: ten elements become seven all the same.
+    for extent, scale, expected in [(10, 0.7, 7), (5, 0.6, 3), (3, 1 / 3, 1), (7, 2, 14)]:
+        found = evaluate("resize", np.zeros(extent, np.float32), scales=[scale])
+        assert found.shape == (expected,)
+
+
+def test_resize_errors():
+    x = np.zeros((2, 3), np.float32)
+    with pytest.raises(OpError, match="'scales' has 1 elements; expected 2"):
+        evaluate("resize", x, scales=[2.0])
+    with pytest.raises(OpError, match="'scales' is -1; expected a number above 0"):
+        evaluate("resize", x, scales=[-1.0, 1.0])
+    with pytest.raises(OpError, match="resize_mode LINEAR needs FLOAT"):
+        evaluate("resize", x.astype(np.int32), scales=[1.0, 1.0], resize_mode="LINEAR")
+    with pytest.raises(OpError, match="axis 0 has no elements"):
+        evaluate("resize", x[:0], shape=[2, 3])

@@ -106,6 +106,15 @@ typedef struct rabbet_vectors_t {
   void (*normalize_columns)(const rabbet_normalize_columns_t* columns,
                             const float* x, int64_t width, float* y);
 
+  // y = weight * x, or y += weight * x if it `adds`.
+  void (*weigh)(const float* x, float weight, bool adds, int64_t count,
+                float* y);
+  // y[i], `inner` floats, is the sum over `taps` of x[positions[..]] by their
+  // weights.
+  void (*resample)(const float* x, const int32_t* positions,
+                   const float* weights, int taps, int64_t count, int64_t inner,
+                   float* y);
+
   // y = exp(x - max) / sum of that; x and y may be equal. With `log`, its
   // logarithm.
   void (*softmax)(const float* x, int64_t count, bool log, float* y);

@@ -1,0 +1,259 @@
+// Resize and its forerunner Upsample.
+#include <string.h>
+
+#include "core/view.h"
+#include "onnx/index.h"
+
+typedef struct rabbet_onnx_resize_t {
+  int rank;
+  int count;  // axes that the inputs are about
+  int axes[RABBET_MAX_RANK];
+  bool has_scales, has_sizes, has_part;
+  double scales[RABBET_MAX_RANK];
+  rabbet_onnx_index_t sizes[RABBET_MAX_RANK];
+  double part[2 * RABBET_MAX_RANK];
+} rabbet_onnx_resize_t;
+
+// An input that is neither omitted nor empty.
+static rabbet_tensor_t* rabbet_onnx_resize_input(rabbet_onnx_node_t* node,
+                                                 size_t index) {
+  rabbet_tensor_t* x = rabbet_onnx_input(node, index);
+  if (!x) return NULL;
+  rabbet_dims_t dims = rabbet_onnx_dims(node, x);
+  return dims.rank == 1 && dims.d[0] == 0 ? NULL : x;
+}
+
+static void rabbet_onnx_resize_axes(rabbet_onnx_node_t* node,
+                                    rabbet_onnx_resize_t* r) {
+  rabbet_onnx_ints_t axes = rabbet_onnx_attr_ints(node, "axes");
+  (void)rabbet_onnx_axes_mask(node, axes, r->rank);  // none twice
+  r->count = axes.present ? (int)axes.count : r->rank;
+  for (int i = 0; i < r->count && rabbet_onnx_ok(node); ++i)
+    r->axes[i] =
+        axes.present ? rabbet_onnx_axis(node, axes.data[i], r->rank) : i;
+  for (int i = 0; i < r->rank; ++i) {
+    r->scales[i] = 1;
+    r->part[i] = 0;
+    r->part[i + r->rank] = 1;
+  }
+}
+
+// `count` constant numbers; NULL, failing, if they are not.
+static const void* rabbet_onnx_resize_numbers(rabbet_onnx_node_t* node,
+                                              const char* operand,
+                                              rabbet_tensor_t* x, int count,
+                                              rabbet_dtype_t* out_dtype) {
+  rabbet_onnx_constant_t constant;
+  if (!rabbet_onnx_ok(node)) return NULL;
+  bool known = rabbet_onnx_is_constant(node, x, &constant);
+  if (known && constant.weights.count == count) {
+    *out_dtype = constant.weights.dtype;
+    return constant.weights.data;
+  }
+  RABBET_ONNX_FAIL(
+      node, known ? RABBET_STATUS_INVALID_ARGUMENT : RABBET_STATUS_UNSUPPORTED,
+      known ? "input '%s' has another length than the %d that are expected"
+            : "input '%s' must be constant (%d numbers are expected); sizes "
+              "need not be",
+      operand, count);
+  return NULL;
+}
+
+static void rabbet_onnx_resize_scales(rabbet_onnx_node_t* node,
+                                      rabbet_tensor_t* scales,
+                                      rabbet_onnx_resize_t* r) {
+  rabbet_dtype_t dtype = RABBET_DTYPE_NONE;
+  const void* data =
+      rabbet_onnx_resize_numbers(node, "scales", scales, r->count, &dtype);
+  for (int i = 0; data && i < r->count; ++i)
+    r->scales[r->axes[i]] = rabbet_load_double(dtype, data, i);
+  r->has_scales = true;
+}
+
+static void rabbet_onnx_resize_part(rabbet_onnx_node_t* node,
+                                    rabbet_tensor_t* part,
+                                    rabbet_onnx_resize_t* r) {
+  rabbet_dtype_t dtype = RABBET_DTYPE_NONE;
+  const void* data =
+      rabbet_onnx_resize_numbers(node, "roi", part, 2 * r->count, &dtype);
+  for (int i = 0; data && i < r->count; ++i) {
+    r->part[r->axes[i]] = rabbet_load_double(dtype, data, i);
+    r->part[r->axes[i] + r->rank] =
+        rabbet_load_double(dtype, data, i + r->count);
+  }
+  r->has_part = true;
+}
+
+static void rabbet_onnx_resize_sizes(rabbet_onnx_node_t* node,
+                                     rabbet_tensor_t* x, rabbet_tensor_t* sizes,
+                                     rabbet_onnx_resize_t* r) {
+  rabbet_dims_t dims = rabbet_onnx_dims(node, sizes);
+  if (!rabbet_onnx_ok(node)) return;
+  if (dims.rank != 1 || dims.d[0] != r->count) {
+    RABBET_ONNX_FAIL(node, RABBET_STATUS_INVALID_ARGUMENT,
+                     "input 'sizes' must have %d elements, one for each axis "
+                     "that is resized",
+                     r->count);
+    return;
+  }
+  for (int i = 0; i < r->rank; ++i)
+    r->sizes[i] = rabbet_onnx_extent(node, x, i);
+  for (int i = 0; i < r->count; ++i)
+    r->sizes[r->axes[i]] = rabbet_onnx_element(node, sizes, i);
+  r->has_sizes = true;
+}
+
+// Sizes that keep the aspect ratio: one scale for all axes that are named.
+static void rabbet_onnx_resize_policy(rabbet_onnx_node_t* node,
+                                      rabbet_tensor_t* x,
+                                      rabbet_onnx_resize_t* r) {
+  const char* policy =
+      rabbet_onnx_attr_string(node, "keep_aspect_ratio_policy", "stretch");
+  rabbet_dims_t in = rabbet_onnx_dims(node, x);
+  if (!strcmp(policy, "stretch") || !r->has_sizes || !rabbet_onnx_ok(node))
+    return;
+  bool larger = !strcmp(policy, "not_smaller");
+  if (!larger && strcmp(policy, "not_larger") != 0) {
+    RABBET_ONNX_FAIL(
+        node, RABBET_STATUS_INVALID_ARGUMENT,
+        "keep_aspect_ratio_policy is '%s'; stretch, not_larger and "
+        "not_smaller exist",
+        policy);
+    return;
+  }
+  float scale = 0;
+  for (int i = 0; i < r->count; ++i) {
+    int axis = r->axes[i];
+    if (!rabbet_onnx_is_known(r->sizes[axis]) || in.d[axis] <= 0) {
+      RABBET_ONNX_FAIL(node, RABBET_STATUS_UNSUPPORTED,
+                       "keep_aspect_ratio_policy %s needs constant sizes and "
+                       "an input of known extents",
+                       policy);
+      return;
+    }
+    float ratio = (float)r->sizes[axis].value / (float)in.d[axis];
+    if (i == 0 || (larger ? ratio > scale : ratio < scale)) scale = ratio;
+  }
+  for (int i = 0; i < r->count; ++i) {
+    int axis = r->axes[i];
+    r->scales[axis] = (double)scale;
+    r->sizes[axis] =
+        rabbet_onnx_known((int64_t)((double)(scale * (float)in.d[axis]) + 0.5));
+  }
+  r->has_scales = true;
+}
+
+// ---- Attributes ------------------------------------------------------------
+
+typedef struct rabbet_onnx_word_t {
+  const char *onnx, *ours;
+} rabbet_onnx_word_t;
+
+// Ours for the value of an attribute, which a list that ends with {NULL} has.
+static const char* rabbet_onnx_resize_word(rabbet_onnx_node_t* node,
+                                           const char* attr,
+                                           const char* fallback,
+                                           const rabbet_onnx_word_t* words) {
+  const char* given = rabbet_onnx_attr_string(node, attr, fallback);
+  for (; words->onnx; ++words)
+    if (!strcmp(words->onnx, given)) return words->ours;
+  RABBET_ONNX_FAIL(node, RABBET_STATUS_INVALID_ARGUMENT,
+                   "attribute '%s' is '%s', which is none of its values", attr,
+                   given);
+  return NULL;
+}
+
+static void rabbet_onnx_resize_emit(rabbet_onnx_node_t* node,
+                                    rabbet_tensor_t* x,
+                                    const rabbet_onnx_resize_t* r) {
+  static const rabbet_onnx_word_t modes[] = {{"nearest", "NEAREST"},
+                                             {"linear", "LINEAR"},
+                                             {"bilinear", "LINEAR"},
+                                             {"cubic", "CUBIC"},
+                                             {0}};
+  static const rabbet_onnx_word_t coordinates[] = {
+      {"half_pixel", "HALF_PIXEL"},
+      {"pytorch_half_pixel", "HALF_PIXEL"},
+      {"half_pixel_symmetric", "HALF_PIXEL_SYMMETRIC"},
+      {"tf_half_pixel_for_nn", "HALF_PIXEL_FOR_NEAREST"},
+      {"asymmetric", "ASYMMETRIC"},
+      {"align_corners", "ALIGN_CORNERS"},
+      {"tf_crop_and_resize", "CROP"},
+      {0}};
+  static const rabbet_onnx_word_t rounds[] = {
+      {"round_prefer_floor", "HALF_DOWN"},
+      {"round_prefer_ceil", "HALF_UP"},
+      {"floor", "FLOOR"},
+      {"ceil", "CEIL"},
+      {0}};
+  bool modern = node->opset >= 11 && strcmp(node->variant, "upsample") != 0;
+  const char* where = "coordinate_transformation_mode";
+  const char* fallback = modern ? "half_pixel" : "asymmetric";
+  const char* mode = rabbet_onnx_resize_word(node, "mode", "nearest", modes);
+  const char* coordinate =
+      rabbet_onnx_resize_word(node, where, fallback, coordinates);
+  const char* rounding = rabbet_onnx_resize_word(
+      node, "nearest_mode", modern ? "round_prefer_floor" : "floor", rounds);
+  bool upper = !strcmp(rabbet_onnx_attr_string(node, where, fallback),
+                       "pytorch_half_pixel");
+  if (!rabbet_onnx_ok(node)) return;
+  rabbet_attr_t attrs[] = {
+      RABBET_ONNX_INT("resize_mode", rabbet_onnx_enumerator(
+                                         node, "resize", "resize_mode", mode)),
+      RABBET_ONNX_INT(
+          "coordinate_transformation",
+          rabbet_onnx_enumerator(node, "resize", "coordinate_transformation",
+                                 coordinate)),
+      RABBET_ONNX_INT("selector_for_single_pixel", upper),
+      RABBET_ONNX_INT(
+          "nearest_rounding",
+          rabbet_onnx_enumerator(node, "resize", "nearest_rounding", rounding)),
+      RABBET_ONNX_BOOL("exclude_outside",
+                       rabbet_onnx_attr_int(node, "exclude_outside", 0)),
+      RABBET_ONNX_FLOAT("cubic_coeff",
+                        rabbet_onnx_attr_float(node, "cubic_coeff_a", -0.75)),
+      RABBET_ONNX_FLOAT("outside_value",
+                        rabbet_onnx_attr_float(node, "extrapolation_value", 0)),
+      {.name = "scales",
+       .type = RABBET_ATTR_FLOATS,
+       .data = r->scales,
+       .count = r->has_scales ? (size_t)r->rank : 0},
+      {.name = "part",
+       .type = RABBET_ATTR_FLOATS,
+       .data = r->part,
+       .count = r->has_part ? 2 * (size_t)r->rank : 0}};
+  rabbet_tensor_t* inputs[] = {
+      x,
+      r->has_sizes ? rabbet_onnx_index_vector(node, r->sizes, r->rank) : NULL};
+  node->outputs[0] =
+      rabbet_onnx_layer(node, "resize", inputs, r->has_sizes ? 2 : 1, attrs,
+                        sizeof(attrs) / sizeof(attrs[0]));
+}
+
+void rabbet_onnx_import_resize(rabbet_onnx_node_t* node) {
+  rabbet_tensor_t* x = rabbet_onnx_required(node, 0);
+  rabbet_onnx_resize_t r = {.rank = rabbet_onnx_rank(node, x)};
+  bool modern = node->opset >= 11 && strcmp(node->variant, "upsample") != 0;
+  if (rabbet_onnx_attr_int(node, "antialias", 0) != 0)
+    RABBET_ONNX_FAIL(node, RABBET_STATUS_UNSUPPORTED,
+                     "antialias is not done; resize without it, or smooth "
+                     "before");
+  if (!rabbet_onnx_ok(node)) return;
+  rabbet_onnx_resize_axes(node, &r);
+  rabbet_tensor_t* scales = rabbet_onnx_resize_input(node, modern ? 2 : 1);
+  rabbet_tensor_t* sizes = modern ? rabbet_onnx_resize_input(node, 3) : NULL;
+  rabbet_tensor_t* part = modern ? rabbet_onnx_resize_input(node, 1) : NULL;
+  bool crops = !strcmp(
+      rabbet_onnx_attr_string(node, "coordinate_transformation_mode", ""),
+      "tf_crop_and_resize");
+  if (sizes)
+    rabbet_onnx_resize_sizes(node, x, sizes, &r);
+  else if (scales)
+    rabbet_onnx_resize_scales(node, scales, &r);
+  else
+    RABBET_ONNX_FAIL(node, RABBET_STATUS_INVALID_ARGUMENT,
+                     "neither scales nor sizes are given");
+  if (part && crops) rabbet_onnx_resize_part(node, part, &r);
+  rabbet_onnx_resize_policy(node, x, &r);
+  rabbet_onnx_resize_emit(node, x, &r);
+}

@@ -1,0 +1,101 @@
+// Layers that find elements by where they lie between others.
+#include "conformance/conformance.h"
+#include "ops/enums.h"
+
+static int64_t one_of(conformance_t* t, const int64_t* values, int64_t count) {
+  return values[conformance_random(t, count)];
+}
+
+static rabbet_attr_t floats(const char* name, const double* data,
+                            size_t count) {
+  return (rabbet_attr_t){
+      .name = name, .type = RABBET_ATTR_FLOATS, .data = data, .count = count};
+}
+
+static void begin(conformance_t* t) {
+  conformance_set_type(t, conformance_type(t, CONFORMANCE_REALS));
+  if (conformance_chance(t, 2)) conformance_set_type(t, RABBET_DTYPE_FLOAT);
+  t->c.low = -1;
+  t->c.high = 1;
+  t->c.tolerance = 1e-6;
+}
+
+// ---- Resize ----------------------------------------------------------------
+
+typedef struct resize_case_t {
+  rabbet_dims_t in;
+  int64_t out[8];
+  double scales[8], part[16];
+} resize_case_t;
+
+// Images most often; else any tensor, of which any axis is resized.
+static void resize_extents(conformance_t* t, resize_case_t* r) {
+  static const int64_t channels[] = {1, 3, 8, 16, 20, 32};
+  bool image = !conformance_chance(t, 3);
+  r->in.rank = image ? 4 : 1 + (int32_t)conformance_random(t, 5);
+  for (int32_t i = 0; i < r->in.rank; ++i) {
+    int64_t most = t->large && image ? 60 : 6;
+    bool same = image ? i < 2 : conformance_chance(t, 2);
+    r->in.d[i] = 1 + conformance_random(t, most);
+    if (image && i == 1) r->in.d[i] = one_of(t, channels, 6);
+    if (image && i == 0) r->in.d[i] = 1 + conformance_random(t, 2);
+    r->scales[i] = same ? 1 : 0.5 * (double)(1 + conformance_random(t, 6));
+    r->out[i] = (int64_t)((double)r->in.d[i] * r->scales[i]);
+    if (same || !conformance_chance(t, 2)) continue;
+    r->out[i] = 1 + conformance_random(t, 2 * most);
+    r->scales[i] = 0;  // found from the extents
+  }
+}
+
+static void resize(conformance_t* t) {
+  kernel_case_t* c = &t->c;
+  resize_case_t r = {0};
+  static const int64_t coordinates[] = {
+      RABBET_COORDINATE_ALIGN_CORNERS,
+      RABBET_COORDINATE_ASYMMETRIC,
+      RABBET_COORDINATE_HALF_PIXEL,
+      RABBET_COORDINATE_HALF_PIXEL,
+      RABBET_COORDINATE_HALF_PIXEL_SYMMETRIC,
+      RABBET_COORDINATE_CROP,
+      RABBET_COORDINATE_HALF_PIXEL_FOR_NEAREST};
+  begin(t);
+  int64_t mode = conformance_random(t, 3);
+  int64_t coordinate = one_of(t, coordinates, 7);
+  if (mode == 0 && conformance_chance(t, 3)) {
+    conformance_set_type(t, conformance_type(t, CONFORMANCE_ALL));
+    c->exact = true;
+  }
+  resize_extents(t, &r);
+  bool scaled = true;
+  for (int32_t i = 0; i < r.in.rank; ++i)
+    scaled = scaled && r.scales[i] != 0;
+  bool crops = coordinate == RABBET_COORDINATE_CROP;
+  for (int32_t i = 0; i < r.in.rank; ++i) {
+    bool whole = r.in.rank == 4 && i < 2;
+    r.part[i] = whole ? 0 : -0.2 + 0.1 * (double)conformance_random(t, 4);
+    r.part[i + r.in.rank] =
+        whole ? 1 : 0.8 + 0.1 * (double)conformance_random(t, 4);
+  }
+  static const double outside[] = {0.5};
+  size_t rank = (size_t)r.in.rank;
+  rabbet_attr_t attrs[] = {
+      conformance_int(t, "resize_mode", mode),
+      conformance_int(t, "coordinate_transformation", coordinate),
+      conformance_int(t, "selector_for_single_pixel", conformance_random(t, 2)),
+      conformance_int(t, "nearest_rounding", conformance_random(t, 4)),
+      conformance_bool(t, "exclude_outside", conformance_chance(t, 2)),
+      conformance_ints(t, "shape", r.out, rank),
+      floats("scales", r.scales, scaled ? rank : 0),
+      floats("part", r.part, crops && !c->exact ? 2 * rank : 0),
+      {.name = "outside_value",
+       .type = RABBET_ATTR_FLOAT,
+       .data = outside,
+       .count = 1}};
+  int32_t x = kernel_case_input(c, r.in, false);
+  kernel_case_output(c, kernel_case_op(c, "resize", attrs, 9, &x, 1));
+}
+
+const conformance_family_t conformance_sampling[] = {
+    {"resize", 300, resize},
+    {0},
+};
