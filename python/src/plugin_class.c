@@ -68,7 +68,7 @@ static int rabbet_py_list_make(rabbet_py_list_t* list) {
 
 static bool rabbet_py_list_is_intact(const rabbet_py_list_t* list) {
   if (Py_REFCNT(list->list) != list->references ||
-      PyList_Size(list->list) != (Py_ssize_t)list->count)
+      Py_SIZE(list->list) != (Py_ssize_t)list->count)
     return false;
   for (size_t i = 0; i < list->count; ++i) {
     if (PyList_GetItem(list->list, (Py_ssize_t)i) != list->items[i])

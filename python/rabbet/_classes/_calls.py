@@ -42,7 +42,8 @@ class Caller:
             return found
         if default is not None:
             return lambda *args: default
-        own = [n for n in dir(owner) if not n.startswith("_") and self.has(owner, n)]
+        kind = type(owner)
+        own = [n for n in dir(kind) if not n.startswith("_") and self.has(kind, n)]
         close = difflib.get_close_matches(method, own, 1)
         hint = f"; did you mean {close[0]}() to be it?" if close else ""
         shape = getattr(getattr(owner, method, None), "_rabbet_stub", "(self, ...)")
@@ -111,12 +112,20 @@ class Caller:
             )
         return found
 
-    def dims(self, owner: Any, method: str, index: int, dims: Any) -> tuple[int, ...]:
+    def dims(
+        self, owner: Any, method: str, builder: Any, index: int, dims: Any
+    ) -> tuple[int, ...]:
         """Expression numbers of the DimsExprs of an output."""
         for axis, item in enumerate(dims):
+            place = f"dimension {axis} of output {index}"
             if item is None:
+                self.fail(owner, method, f"{place} was never set")
+            if item._builder is not builder:
                 self.fail(
-                    owner, method, f"dimension {axis} of output {index} was never set"
+                    owner,
+                    method,
+                    f"{place} is an expression of an earlier call; they are valid only "
+                    "during the call",
                 )
         return tuple(item._dim for item in dims)
 

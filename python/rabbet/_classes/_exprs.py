@@ -128,6 +128,11 @@ class IExprBuilder:
 
     def _number(self, what: str, item: Any) -> int:
         if isinstance(item, IDimensionExpr):
+            if item._builder is not self._builder:
+                raise RuntimeError(
+                    f"IExprBuilder.{what}: an expression of an earlier call was kept; "
+                    "they are valid only during the call"
+                )
             return item._dim
         raise TypeError(
             f"IExprBuilder.{what}: expected an IDimensionExpr, got {item!r}; numbers are "

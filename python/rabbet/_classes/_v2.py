@@ -115,7 +115,7 @@ class V2Instance(ClassInstance):
                     method,
                     f"for output {i} it returned {dims!r}; expected DimsExprs",
                 )
-            found.append((int(dtype), calls.dims(plugin, method, i, dims)))
+            found.append((int(dtype), calls.dims(plugin, method, builder, i, dims)))
         return [
             (dtype, dims, -1, i in maker._sizes) for i, (dtype, dims) in enumerate(found)
         ]

@@ -177,7 +177,7 @@ class V3Instance(ClassInstance):
         return [
             (
                 int(dtype),
-                self.calls.dims(self.build, method, i, dims),
+                self.calls.dims(self.build, method, builder, i, dims),
                 self._alias(i, numbers),
                 i in maker._sizes,
             )
