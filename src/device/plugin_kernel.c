@@ -358,12 +358,47 @@ static void rabbet_state_views(const rabbet_plugin_kernel_t* kernel,
   }
 }
 
+// Plugins allocate, compile and free when they are prepared: with a GPU's
+// context current, as in enqueue.
+static rabbet_status_t rabbet_plugin_enter(rabbet_device_t* device,
+                                           void** out_token) {
+  *out_token = NULL;
+  if (device->host_memory || !device->vtable->begin_run) return rabbet_ok();
+  return device->vtable->begin_run(device, 1, out_token);
+}
+
+static void rabbet_plugin_leave(rabbet_device_t* device, void* token) {
+  if (!device->host_memory && device->vtable->end_run)
+    device->vtable->end_run(device, token);
+}
+
+static rabbet_status_t rabbet_plugin_state_prepare(
+    rabbet_plugin_kernel_t* kernel, rabbet_kernel_state_t* state,
+    size_t* out_workspace) {
+  void* token = NULL;
+  RABBET_RETURN_IF_ERROR(rabbet_plugin_enter(kernel->device, &token));
+  rabbet_status_t status = rabbet_plugin_prepare(
+      state->plugin, &state->call, out_workspace, &state->call.state);
+  rabbet_plugin_leave(kernel->device, token);
+  return status;
+}
+
+static void rabbet_plugin_state_unprepare(rabbet_plugin_kernel_t* kernel,
+                                          rabbet_kernel_state_t* state) {
+  if (!state->call.state) return;
+  void* token = NULL;
+  rabbet_status_t status = rabbet_plugin_enter(kernel->device, &token);
+  rabbet_plugin_destroy_state(state->plugin, state->call.state);
+  if (rabbet_is_ok(status)) rabbet_plugin_leave(kernel->device, token);
+  rabbet_status_ignore(status);  // the memory of Python is given back anyhow
+}
+
 static void rabbet_plugin_state_destroy(rabbet_kernel_t* base,
                                         rabbet_kernel_state_t* state) {
   if (!state) return;
   rabbet_plugin_kernel_t* kernel = (rabbet_plugin_kernel_t*)base;
   if (state->plugin) {
-    rabbet_plugin_destroy_state(state->plugin, state->call.state);
+    rabbet_plugin_state_unprepare(kernel, state);
     rabbet_plugin_release(state->plugin);
   }
   rabbet_free(kernel->allocator, state->host_values);
@@ -398,8 +433,7 @@ static rabbet_status_t rabbet_plugin_state_create(
                                .output_count = node->output_count,
                                .tactic = kernel->tactic,
                                .threads = shapes->threads};
-    status = rabbet_plugin_prepare(state->plugin, &state->call, out_workspace,
-                                   &state->call.state);
+    status = rabbet_plugin_state_prepare(kernel, state, out_workspace);
   }
   if (!rabbet_is_ok(status)) {
     rabbet_plugin_state_destroy(base, state);

@@ -35,7 +35,7 @@ def load_run() -> Any:
 
 
 RUN = load_run()
-ON_CUDA = [name for name, (devices, _) in RUN.OPERATORS.items() if "cuda" in devices]
+ON_CUDA = [name for name, devices in RUN.OPERATORS.items() if "cuda" in devices]
 
 
 def needs(*modules: str) -> None:
@@ -62,7 +62,7 @@ def output(*command: Any) -> str:
 
 @pytest.mark.parametrize("name", ON_CUDA)
 def test_circular_padding(name: str) -> None:
-    needs(*RUN.OPERATORS[name][1])
+    needs(*RUN.OPERATORS[name]["cuda"])
     text = output(PADDING / "run.py", PADDING / name, "--device", "cuda")
     workflows = ["network"] + ["onnx"] * RUN.found("onnx")
     for workflow in workflows:
@@ -90,7 +90,7 @@ run.pad_by_network(np.empty((2, 3, 16, 20), np.float32), "cuda").save(sys.argv[2
 def test_plans_with_ready_kernels_need_no_python(name: str, tmp_path: Path) -> None:
     """Neither in this process, which has never seen the operator, nor by the command,
     which has no Python to start."""
-    needs(*RUN.OPERATORS[name][1])
+    needs(*RUN.OPERATORS[name]["cuda"])
     plan = tmp_path / "pad.plan"
     done = subprocess.run(
         [sys.executable, "-c", BUILD, PADDING / name, plan],

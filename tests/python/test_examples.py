@@ -88,7 +88,7 @@ def test_headers_stand_alone(header: Path) -> None:
 # ---- Python ----------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kind", ["numpy", "numba", "ctypes", "torch"])
+@pytest.mark.parametrize("kind", ["numpy", "numba", "ctypes", "torch", "v2", "v3"])
 def test_circular_padding(kind: str, tmp_path: Path) -> None:
     if kind in ("numba", "torch") and importlib.util.find_spec(kind) is None:
         pytest.skip(f"{kind} is not installed")
@@ -97,7 +97,7 @@ def test_circular_padding(kind: str, tmp_path: Path) -> None:
     text = output(
         sys.executable, folder / "run.py", folder / name, "--device", "cpu", cwd=tmp_path
     )
-    types = ["float32"] if kind in ("numba", "ctypes") else ["float32", "float16"]
+    types = ["float32"] if kind in ("numba", "ctypes", "v2") else ["float32", "float16"]
     for workflow in ("network", "onnx"):
         for dtype in types:
             assert f"{name} on cpu: {workflow}, {dtype}, equal to numpy.pad" in text

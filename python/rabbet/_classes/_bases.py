@@ -579,11 +579,17 @@ class IPluginResource(_Native):
 class IPluginResourceContext:
     """What attach_to_context is told of its execution context."""
 
-    __slots__ = ("_error_recorder", "_gpu_allocator")
+    __slots__ = ("_device", "_error_recorder", "_gpu_allocator")
 
-    def __init__(self) -> None:
+    def __init__(self, device: str = "") -> None:
+        self._device = device
         self._error_recorder: Any = None
         self._gpu_allocator: Any = None
+
+    @property
+    def device(self) -> str:
+        """Where it runs: "cpu", "cuda:0". TensorRT has no such property."""
+        return self._device
 
     @property
     def error_recorder(self) -> Any:

@@ -181,10 +181,11 @@ def exprs(builder: _rabbet.DimBuilder, dims: Iterable[int]) -> DimsExprs:
 class PluginTensorDesc:
     """Type, format and dimensions of a tensor."""
 
-    __slots__ = ("_dims", "format", "scale", "type")
+    __slots__ = ("_dims", "device", "format", "scale", "type")
 
     def __init__(self) -> None:
         self._dims = Dims()
+        self.device = ""  # not in TensorRT: "cpu" or "cuda:0", in enqueue
         self.type = DataType.FLOAT
         self.format = TensorFormat.LINEAR
         self.scale = -1.0
@@ -223,10 +224,11 @@ class _GivenDesc(PluginTensorDesc):
 
 
 def given_desc(
-    dtype: DataType, format_: TensorFormat, dims: Iterable[int]
+    device: str, dtype: DataType, format_: TensorFormat, dims: Iterable[int]
 ) -> PluginTensorDesc:
     """A descriptor that cannot be changed."""
     self = _GivenDesc.__new__(_GivenDesc)
+    _set(self, "device", device)
     _set(self, "_shape", tuple(dims))
     _set(self, "type", dtype)
     _set(self, "format", format_)

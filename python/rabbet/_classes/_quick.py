@@ -65,6 +65,7 @@ class QuickInstance(V3Instance):
     ) -> list[list[tuple[int, int]]]:
         """Each combination as (type, format) of each tensor."""
         seen, inputs = self._seen(tensors, num_inputs)
+        self._check_device(device)
         self._ranges = [tensor[2:] for tensor in seen]
         method = "get_supported_format_combinations"
         given = [dynamic_desc(t[0], t[1], t[2:]) for t in seen]
@@ -114,8 +115,8 @@ class QuickInstance(V3Instance):
         self.calls.call(runtime, "set_tactic", tactic)
         return self._bound(
             runtime,
-            tuple(given_desc(*view) for view in seen),
-            tuple(given_desc(*view) for view in outputs),
+            tuple(given_desc(device, *view) for view in seen),
+            tuple(given_desc(device, *view) for view in outputs),
             numbers,
             workspace=0,
             extra=(
@@ -125,9 +126,6 @@ class QuickInstance(V3Instance):
             release=partial(destroy, self.calls, made),
             declared=made,
         )
-
-    def _attach_for_fields(self, source: Any, tactic: int) -> tuple[Any, Any]:
-        return None, capability(self.calls, source, PluginCapabilityType.RUNTIME)
 
 
 def _strides(view: View) -> list[int]:

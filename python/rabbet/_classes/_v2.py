@@ -162,8 +162,8 @@ class V2Instance(ClassInstance):
             calls.call(plugin, "initialize")
         return self._bound(
             plugin,
-            tuple(given_desc(*view) for view in inputs),
-            tuple(given_desc(*view) for view in outputs),
+            tuple(given_desc(device, *view) for view in inputs),
+            tuple(given_desc(device, *view) for view in outputs),
             tuple(range(count)),
             workspace=workspace,
             extra=None,

@@ -295,11 +295,11 @@ class V3Instance(ClassInstance):
 
     # ---- Running ----
 
-    def _attach(self, source: Any, tactic: int) -> tuple[Any, Any]:
+    def _attach(self, source: Any, device: str, tactic: int) -> tuple[Any, Any]:
         """A copy for a context, with its tactic; and its runtime capability."""
         runtime = capability(self.calls, source, PluginCapabilityType.RUNTIME)
         method = "attach_to_context"
-        attached = self.calls.call(runtime, method, IPluginResourceContext())
+        attached = self.calls.call(runtime, method, IPluginResourceContext(device))
         self.calls.copy(source, attached, method, IPluginV3)
         runtime = capability(self.calls, attached, PluginCapabilityType.RUNTIME)
         self.calls.call(runtime, "set_tactic", tactic)
@@ -319,7 +319,7 @@ class V3Instance(ClassInstance):
                 self._ranges = [(view[2],) * 4 for view in views]
             configured = self._configure(key, len(numbers))
             source, workspace = configured.plugin, configured.workspace
-        attached, runtime = self._attach(source, tactic)
+        attached, runtime = self._attach(source, device, tactic)
         self.calls.call(
             runtime,
             "on_shape_change",
@@ -328,8 +328,8 @@ class V3Instance(ClassInstance):
         )
         return self._bound(
             runtime,
-            tuple(given_desc(*view) for view in seen),
-            tuple(given_desc(*view) for view in outputs),
+            tuple(given_desc(device, *view) for view in seen),
+            tuple(given_desc(device, *view) for view in outputs),
             numbers,
             workspace=workspace,
             extra=None,
@@ -350,11 +350,10 @@ class V3Instance(ClassInstance):
         seen, inputs = self._seen(tensors, num_inputs)
         self._ranges = [tensor[2:] for tensor in seen]
         configured = self._configure(combination(seen), inputs)
-        attached, runtime = self._attach_for_fields(configured.plugin, tactic)
+        kind = PluginCapabilityType.RUNTIME
+        runtime = capability(self.calls, configured.plugin, kind)
         attrs = self._fields(runtime)
         self._check_round_trip(runtime, attrs)
-        if attached is not None:
-            destroy(self.calls, attached)
         if self.shape_inputs:
             attrs[SHAPE_INPUTS] = self.shape_inputs
         if configured.workspace:
@@ -362,9 +361,6 @@ class V3Instance(ClassInstance):
         if self._metadata is not None:
             attrs[METADATA] = self._metadata
         return attrs
-
-    def _attach_for_fields(self, source: Any, tactic: int) -> tuple[Any, Any]:
-        return self._attach(source, tactic)
 
     def _fields(self, runtime: Any) -> dict[str, Any]:
         method = "get_fields_to_serialize"

@@ -1,0 +1,321 @@
+"""Plugins of classes on CUDA: addresses and streams as int, the context, graphs."""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import rabbet as trt
+from tests.python.class_plugins import BUILD, PadV2Creator, PadV3Creator, new_name
+from tests.python.plugins import random
+
+from . import cuda_driver
+
+pytestmark = pytest.mark.skipif(
+    not cuda_driver.available(), reason="no GPU and no stand-in for one"
+)
+
+RANGE = {"x": ((1, 8), (4, 8), (40, 8))}
+# Through the workspace, so that it is seen to be memory of the device.
+SCALE = """
+extern "C" __global__ void first(const float* x, int n, float* w) {
+  int i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i < n) w[i] = 2 * x[i];
+}
+"""
+COUNT = """
+extern "C" __global__ void count(const float* x, int n, float* y, long long* many) {
+  if (blockIdx.x || threadIdx.x) return;
+  long long found = 0;
+  for (int i = 0; i < n; ++i) if (x[i] > 0) y[found++] = x[i];
+  *many = found;
+}
+"""
+
+
+def context_is_current() -> bool:
+    context = ctypes.c_void_p()
+    result = cuda_driver.driver().cuCtxGetCurrent(ctypes.byref(context))
+    cuda_driver.check(result, "cuCtxGetCurrent")
+    return context.value is not None
+
+
+def launch(kernel: Any, stream: int, n: int, *values: Any) -> None:
+    kernel(-(-n // 64), 64, stream, *values)
+
+
+class ScaleV3(
+    trt.IPluginV3, trt.IPluginV3OneCore, trt.IPluginV3OneBuild, trt.IPluginV3OneRuntime
+):
+    """y = 4 x, in two launches."""
+
+    name, namespace = "ScaleV3", "gpu"
+    capturable: bool | None = None
+    kernel = None
+
+    def __init__(self, fields: Any = None, phase: Any = None, log: Any = None) -> None:
+        super().__init__()
+        self.num_outputs = 1
+        self.plugin_name, self.plugin_version = type(self).name, "1"
+        self.plugin_namespace = type(self).namespace
+        self.log = [] if log is None else log
+
+    def get_capability_interface(self, type: Any) -> Any:
+        return self
+
+    def clone(self) -> Any:
+        made = type(self)()
+        made.__dict__.update(self.__dict__)
+        return made
+
+    def get_output_data_types(self, input_types: Any) -> Any:
+        return [input_types[0]]
+
+    def get_output_shapes(self, inputs: Any, shape_inputs: Any, builder: Any) -> Any:
+        return [inputs[0]]
+
+    def supports_format_combination(self, pos: int, in_out: Any, num: int) -> bool:
+        desc = in_out[pos].desc
+        return desc.type == trt.float32 and desc.format == trt.TensorFormat.LINEAR
+
+    def configure_plugin(self, inp: Any, out: Any) -> None:
+        pass
+
+    def get_workspace_size(self, inp: Any, out: Any) -> int:
+        return 4 * int(np.prod(inp[0].max))
+
+    def attach_to_context(self, resource_context: Any) -> Any:
+        assert resource_context.device == "cuda:0"
+        self.log.append(("attach", context_is_current()))
+        return self.clone()
+
+    def set_tactic(self, tactic: int) -> None:
+        pass
+
+    def on_shape_change(self, inp: Any, out: Any) -> None:
+        self.log.append(("shape", context_is_current()))
+        self.n = int(np.prod(inp[0].dims))
+
+    def get_fields_to_serialize(self) -> Any:
+        return trt.PluginFieldCollection()
+
+    def enqueue(
+        self, input_desc: Any, output_desc: Any, inputs: Any, outputs: Any,
+        workspace: int, stream: int,
+    ) -> None:  # fmt: skip
+        assert isinstance(stream, int)
+        assert input_desc[0].device == output_desc[0].device == "cuda:0"
+        assert workspace != 0
+        kernel = self.function()
+        n, middle = ctypes.c_int(self.n), ctypes.c_void_p(workspace)
+        launch(kernel, stream, self.n, ctypes.c_void_p(inputs[0]), n, middle)
+        launch(kernel, stream, self.n, middle, n, ctypes.c_void_p(outputs[0]))
+        self.log.append(("run", context_is_current()))
+
+    @classmethod
+    def function(cls) -> Any:
+        if ScaleV3.kernel is None:
+            ScaleV3.kernel = cuda_driver.Function(SCALE, "first")
+        return ScaleV3.kernel
+
+    def destroy(self) -> None:
+        self.log.append(("destroy", True))
+
+
+def registered(kind: Any, creator: Any = PadV3Creator, **members: Any) -> Any:
+    """A creator of a class under a name of its own."""
+    kind = type(kind.__name__, (kind,), {"name": new_name(kind.__name__), **members})
+    made = creator(kind)
+    trt.get_plugin_registry().register_creator(made)
+    return made
+
+
+def compiled(plugin: Any, **options: Any) -> trt.Model:
+    network = trt.Builder().create_network()
+    x = network.add_input("x", trt.float32, (-1, 8))
+    relu = trt.ActivationType.RELU
+    x = network.add_activation(x, relu).get_output(0)
+    if isinstance(plugin, trt.IPluginV2DynamicExt):
+        layer = network.add_plugin_v2([x], plugin)
+    else:
+        layer = network.add_plugin_v3([x], [], plugin)
+    y = network.add_activation(layer.get_output(0), relu).get_output(0)
+    y.name = "y"
+    network.mark_output(y)
+    return trt.compile(network, device="cuda", shapes=RANGE, **options)
+
+
+def reference(x: Any) -> Any:
+    return 4 * np.maximum(x, 0)
+
+
+def test_v3(tmp_path: Path) -> None:
+    creator = registered(ScaleV3)
+    compiled(creator.create_plugin("s", [], BUILD)).save(tmp_path / "m.plan")
+    creator.log.clear()
+    model = trt.load(tmp_path / "m.plan", device="cuda")
+    for rows in (1, 40, 3, 1):
+        x = random(rows, 8)
+        np.testing.assert_array_equal(model(x), reference(x))
+    assert {entry[0] for entry in creator.log} >= {"attach", "shape", "run"}
+    assert all(current for _, current in creator.log)
+    del model
+    gc.collect()
+    assert ("destroy", True) in creator.log
+
+
+def test_graphs() -> None:
+    creator = registered(ScaleV3, capturable=True)
+    model = compiled(creator.create_plugin("s", [], BUILD))
+    x = random(4, 8)
+    y = np.empty((4, 8), np.float32)
+    for _ in range(6):
+        model(x, out=y)
+        np.testing.assert_array_equal(y, reference(x))
+    creator.log.clear()
+    for seed in range(5):
+        x[...] = random(4, 8, seed=seed)
+        model(x, out=y)
+        np.testing.assert_array_equal(y, reference(x))
+    assert [entry for entry in creator.log if entry[0] == "run"] == []
+
+
+def test_never_recorded() -> None:
+    creator = registered(ScaleV3, capturable=False)
+    model = compiled(creator.create_plugin("s", [], BUILD))
+    x = random(4, 8)
+    creator.log.clear()
+    for _ in range(8):
+        np.testing.assert_array_equal(model(x), reference(x))
+    assert len([entry for entry in creator.log if entry[0] == "run"]) == 8
+
+
+class ScaleV2(trt.IPluginV2DynamicExt):
+    """The same the older way."""
+
+    name, namespace = "ScaleV2", "gpu"
+
+    def __init__(self, fields: Any = None, log: Any = None) -> None:
+        super().__init__()
+        self.num_outputs = 1
+        self.plugin_type, self.plugin_version = type(self).name, "1"
+        self.plugin_namespace = type(self).namespace
+        self.log = [] if log is None else log
+
+    clone = ScaleV3.clone
+
+    def get_output_datatype(self, index: int, input_types: Any) -> Any:
+        return input_types[0]
+
+    def get_output_dimensions(self, index: int, inputs: Any, builder: Any) -> Any:
+        return inputs[0]
+
+    def supports_format_combination(self, pos: int, in_out: Any, num: int) -> bool:
+        desc = in_out[pos]
+        return desc.type == trt.float32 and desc.format == trt.TensorFormat.LINEAR
+
+    def configure_plugin(self, inp: Any, out: Any) -> None:
+        pass
+
+    def get_workspace_size(self, inp: Any, out: Any) -> int:
+        return 4 * int(np.prod(inp[0].dims))
+
+    def initialize(self) -> None:
+        self.log.append(("initialize", context_is_current()))
+
+    def terminate(self) -> None:
+        self.log.append(("terminate", context_is_current()))
+
+    def serialize(self) -> bytes:
+        return b""
+
+    def enqueue(self, input_desc: Any, *rest: Any) -> int:
+        worker = ScaleV3()
+        worker.n = int(np.prod(input_desc[0].dims))
+        worker.enqueue(input_desc, *rest)
+        return 0
+
+
+def test_v2(tmp_path: Path) -> None:
+    creator = registered(ScaleV2, PadV2Creator)
+    compiled(creator.create_plugin("s", [])).save(tmp_path / "m.plan")
+    creator.log.clear()
+    model = trt.load(tmp_path / "m.plan", device="cuda")
+    for rows in (1, 40, 3, 1):
+        x = random(rows, 8)
+        np.testing.assert_array_equal(model(x), reference(x))
+    del model
+    gc.collect()
+    assert set(creator.log) == {("initialize", True), ("terminate", True)}
+
+
+class Positive(ScaleV3):
+    """The numbers above 0, and their number."""
+
+    name = "PositiveV3"
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self.num_outputs = 2
+
+    def get_output_data_types(self, input_types: Any) -> Any:
+        return [trt.float32, trt.int64]
+
+    def get_output_shapes(self, inputs: Any, shape_inputs: Any, builder: Any) -> Any:
+        product = trt.DimensionOperation.PROD
+        upper = builder.operation(product, inputs[0][0], inputs[0][1])
+        count = builder.declare_size_tensor(1, upper, upper)
+        return [trt.DimsExprs([count]), trt.DimsExprs(0)]
+
+    def supports_format_combination(self, pos: int, in_out: Any, num: int) -> bool:
+        wanted = (trt.float32, trt.float32, trt.int64)[pos]
+        desc = in_out[pos].desc
+        return desc.type == wanted and desc.format == trt.TensorFormat.LINEAR
+
+    def enqueue(
+        self, input_desc: Any, output_desc: Any, inputs: Any, outputs: Any,
+        workspace: int, stream: int,
+    ) -> None:  # fmt: skip
+        assert tuple(output_desc[0].dims) == (-1,)
+        launch(
+            KERNELS.setdefault("count", cuda_driver.Function(COUNT, "count")),
+            stream, 1, ctypes.c_void_p(inputs[0]), ctypes.c_int(self.n),
+            ctypes.c_void_p(outputs[0]), ctypes.c_void_p(outputs[1]),
+        )  # fmt: skip
+
+
+KERNELS: dict[str, Any] = {}
+
+
+def test_size_tensors() -> None:
+    creator = registered(Positive)
+    network = trt.Builder().create_network()
+    x = network.add_input("x", trt.float32, (4, 8))
+    plugin = creator.create_plugin("p", [], BUILD)
+    network.mark_output(network.add_plugin_v3([x], [], plugin).get_output(0))
+    model = trt.compile(network, device="cuda")
+    for seed in range(4):
+        value = random(4, 8, seed=seed)
+        np.testing.assert_array_equal(model(value), value[value > 0])
+    assert model(-np.ones((4, 8), np.float32)).shape == (0,)
+
+
+def test_a_class_for_the_cpu_alone() -> None:
+    creator = registered(ScaleV3, device="cpu")
+    with pytest.raises(trt.PluginError, match="run on 'cpu' .*, and this is 'cuda'"):
+        compiled(creator.create_plugin("s", [], BUILD))
+
+
+def test_errors() -> None:
+    def fails(self: Any, *args: Any) -> None:
+        raise KeyError("of the user")
+
+    creator = registered(ScaleV3, on_shape_change=fails)
+    model = compiled(creator.create_plugin("s", [], BUILD))
+    with pytest.raises(KeyError, match="of the user") as caught:
+        model(random(4, 8))
+    assert "in ScaleV3.on_shape_change() of layer 'plugin_1'" in caught.value.__notes__
