@@ -212,7 +212,9 @@ void rabbet_ir_set_input(rabbet_ir_t* ir, rabbet_ir_node_t* node, size_t index,
 bool rabbet_ir_can_replace(const rabbet_ir_value_t* old,
                            const rabbet_ir_value_t* value) {
   if (old->dtype != value->dtype || old->is_read_by_host) return false;
-  if (old->wished != RABBET_DTYPE_NONE || value->wished != RABBET_DTYPE_NONE)
+  // What was wished of a network output goes on to its new producer.
+  if (value->wished != RABBET_DTYPE_NONE ||
+      (old->wished != RABBET_DTYPE_NONE && old->output < 0))
     return false;
   // A network output needs a producer of its own.
   return old->output < 0 || (value->output < 0 && value->input < 0 &&
@@ -231,6 +233,7 @@ void rabbet_ir_replace_uses(rabbet_ir_t* ir, rabbet_ir_value_t* old,
   if (old->output < 0) return;
   ir->outputs[old->output] = value->id;
   value->output = old->output;
+  value->wished = old->wished;
   value->name = old->name;
   value->formats = old->formats;
   value->dim_names = old->dim_names;

@@ -145,7 +145,8 @@ rabbet_status_t rabbet_rule_gelu(rabbet_build_t* build, rabbet_ir_node_t* node,
                                  bool* changed) {
   rabbet_ir_t* ir = &build->ir;
   const rabbet_ir_value_t* output = rabbet_ir_output(ir, node, 0);
-  if (output->dtype != RABBET_DTYPE_FLOAT || rabbet_ir_has_wishes(ir, node))
+  if (output->dtype != RABBET_DTYPE_FLOAT ||
+      node->precision != RABBET_DTYPE_NONE)
     return rabbet_ok();
   gelu_product_t product = gelu_factors(ir, output);
   if (product.count != 2 || product.number != 0.5) return rabbet_ok();
