@@ -127,7 +127,9 @@ static void rabbet_json_step(const rabbet_engine_t* engine,
   rabbet_json_member(out, "Origin",
                      step->plugin_origin ? step->plugin_origin : "");
   rabbet_strbuf_printf(out, ", ");
-  rabbet_plugin_t* plugin = engine->steps[step - engine->plan->steps].plugin;
+  // An engine that is only looked at has no steps.
+  rabbet_plugin_t* plugin =
+      engine->steps ? engine->steps[step - engine->plan->steps].plugin : NULL;
   rabbet_json_member(out, "Metadata",
                      plugin ? rabbet_plugin_metadata(plugin) : "");
   rabbet_strbuf_printf(out, ", ");
