@@ -6,6 +6,7 @@
 // value has a producer and is a constant; the producer alone is never run.
 
 #include "builder/passes.h"
+#include "ops/enums.h"
 
 enum { PRODUCT_FACTORS = 2 };
 
@@ -89,6 +90,93 @@ static rabbet_status_t quantize_spread(rabbet_build_t* build,
   return rabbet_ok();
 }
 
+// ---- Constant matrices with the sums' axis last
+// ------------------------------
+
+// What libraries want of 8 bits: elements that are summed lie together.
+typedef struct turn_t {
+  rabbet_ir_node_t* maker;
+  const rabbet_ir_value_t *matrix, *scale;
+  rabbet_dims_t dims, scale_dims;
+} turn_t;
+
+static void quantize_swap(rabbet_dims_t* dims) {
+  int64_t last = dims->d[dims->rank - 1];
+  dims->d[dims->rank - 1] = dims->d[dims->rank - 2];
+  dims->d[dims->rank - 2] = last;
+}
+
+static bool quantize_can_turn(const rabbet_ir_t* ir,
+                              const rabbet_ir_node_t* node, turn_t* out) {
+  if (!rabbet_op_is(node->op, RABBET_OP_MATRIX_MULTIPLY) ||
+      !rabbet_ir_is_quantized(ir, node) ||
+      rabbet_ir_int(node, "op1") != RABBET_MATRIX_NONE)
+    return false;
+  out->maker = rabbet_ir_dequantizer(ir, node, 1);
+  out->matrix = rabbet_ir_input(ir, out->maker, 0);
+  out->scale = rabbet_ir_input(ir, out->maker, 1);
+  if (rabbet_ir_output(ir, out->maker, 0)->uses != 1 ||
+      !out->matrix->constant || !out->scale->constant ||
+      rabbet_ir_input(ir, out->maker, 2))
+    return false;
+  out->dims = rabbet_ir_dims(ir, out->matrix);
+  out->scale_dims = rabbet_ir_dims(ir, out->scale);
+  int32_t rank = out->dims.rank;
+  // Swapping leaves the scales where they are unless both axes have several.
+  return rank >= 2 && out->scale_dims.rank == rank &&
+         (out->scale_dims.d[rank - 1] == 1 || out->scale_dims.d[rank - 2] == 1);
+}
+
+static void quantize_turn_bytes(const rabbet_dims_t* dims, const uint8_t* from,
+                                uint8_t* to) {
+  int64_t rows = dims->d[dims->rank - 2], columns = dims->d[dims->rank - 1];
+  int64_t matrices = 1;
+  for (int32_t i = 0; i < dims->rank - 2; ++i)
+    matrices *= dims->d[i];
+  for (int64_t m = 0; m < matrices; ++m, from += rows * columns)
+    for (int64_t c = 0; c < columns; ++c)
+      for (int64_t r = 0; r < rows; ++r)
+        *to++ = from[r * columns + c];
+}
+
+static rabbet_status_t quantize_turn(rabbet_build_t* build,
+                                     rabbet_ir_node_t* node, turn_t* turn) {
+  rabbet_ir_t* ir = &build->ir;
+  size_t bytes = 0;
+  void* data = NULL;
+  rabbet_ir_value_t *matrix = NULL, *scale = NULL;
+  rabbet_ir_node_t* maker = NULL;
+  rabbet_dtype_t dtype = turn->matrix->dtype;
+  RABBET_RETURN_IF_ERROR(
+      rabbet_tensor_bytes(dtype, RABBET_FORMAT_LINEAR, &turn->dims, &bytes));
+  RABBET_RETURN_IF_ERROR(
+      rabbet_arena_allocate(&build->arena, bytes + 1, &data));
+  quantize_turn_bytes(&turn->dims, turn->matrix->constant, data);
+  quantize_swap(&turn->dims);
+  quantize_swap(&turn->scale_dims);
+  RABBET_RETURN_IF_ERROR(rabbet_ir_add_constant(ir, turn->matrix->name, dtype,
+                                                &turn->dims, data, &matrix));
+  RABBET_RETURN_IF_ERROR(
+      rabbet_ir_add_constant(ir, turn->scale->name, turn->scale->dtype,
+                             &turn->scale_dims, turn->scale->constant, &scale));
+  const int32_t inputs[] = {matrix->id, scale->id};
+  RABBET_RETURN_IF_ERROR(rabbet_ir_add_node(
+      ir, RABBET_OP_DEQUANTIZE, turn->maker->name, turn->maker->attrs,
+      turn->maker->op->attr_count, inputs, 2, node, &maker));
+  rabbet_ir_set_input(ir, node, 1, maker->outputs[0]);
+  return rabbet_ir_set_int(build, node, "op1", RABBET_MATRIX_TRANSPOSE);
+}
+
+static rabbet_status_t quantize_turn_all(rabbet_build_t* build) {
+  rabbet_ir_t* ir = &build->ir;
+  turn_t turn;
+  for (size_t i = 0; i < ir->nodes.count; ++i)
+    if (!ir->nodes.data[i]->dead &&
+        quantize_can_turn(ir, ir->nodes.data[i], &turn))
+      RABBET_RETURN_IF_ERROR(quantize_turn(build, ir->nodes.data[i++], &turn));
+  return rabbet_ok();
+}
+
 rabbet_status_t rabbet_pass_quantize(rabbet_build_t* build) {
   rabbet_ir_t* ir = &build->ir;
   for (size_t i = 0; i < ir->nodes.count; ++i) {
@@ -100,6 +188,7 @@ rabbet_status_t rabbet_pass_quantize(rabbet_build_t* build) {
         rabbet_ir_output(ir, node, 0)->output < 0)
       RABBET_RETURN_IF_ERROR(quantize_spread(build, node));
   }
+  RABBET_RETURN_IF_ERROR(quantize_turn_all(build));
   RABBET_RETURN_IF_ERROR(rabbet_ir_sweep(ir));
   return rabbet_fold_factors(build);
 }

@@ -156,8 +156,15 @@ static void quantized_product(conformance_t* t) {
   product(t, dtype, RABBET_DTYPE_INT8, sizes, 5);
 }
 
+static void quantized_product_fp8(conformance_t* t) {
+  static const int64_t sizes[] = {16, 32, 48, 64};
+  begin(t);
+  product(t, RABBET_DTYPE_FP8, RABBET_DTYPE_FP8, sizes, 4);
+}
+
 const conformance_family_t conformance_quantized[] = {
     {"quantized_convolution", 80, quantized_convolution},
     {"quantized_product", 80, quantized_product},
+    {"quantized_product_fp8", 60, quantized_product_fp8},
     {0},
 };

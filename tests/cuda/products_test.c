@@ -80,6 +80,54 @@ static void fused(void** state) {
     }
 }
 
+// ---- Quantized products ----------------------------------------------------
+
+static rabbet_tensor_t* scaled(net_t* net, const char* name, const char* op,
+                               rabbet_tensor_t* x, rabbet_dtype_t dtype,
+                               double scale) {
+  return net_add(
+      net, name,
+      (net_layer_t){
+          .op = op,
+          .inputs = {x, net_weights(net, RABBET_DTYPE_FLOAT,
+                                    (rabbet_dims_t){.rank = 0}, &scale)},
+          .input_count = 2,
+          .attrs = {INT_ATTR("to_type", dtype)},
+          .attr_count = 1});
+}
+
+// From 8 bits to 8 bits by one product and one kernel for all that follows; the
+// weights are turned when the plan is made.
+static void quantized(void** state) {
+  (void)state;
+  const rabbet_dtype_t types[] = {RABBET_DTYPE_INT8, RABBET_DTYPE_FP8};
+  for (int i = 0; i < 2; ++i) {
+    made_t made = {.net = net_begin(0, SYSTEM)};
+    net_t* net = &made.net;
+    rabbet_tensor_t* x =
+        net_input(net, "x", RABBET_DTYPE_FLOAT, DIMS(2, 5, 32));
+    rabbet_tensor_t* q = scaled(net, "q", "quantize", x, types[i], 0.05);
+    rabbet_tensor_t* w = net_weights(net, types[i], DIMS(1, 32, 16), NULL);
+    rabbet_tensor_t* y = product(
+        net, scaled(net, "d", "dequantize", q, RABBET_DTYPE_FLOAT, 0.05),
+        "NONE", scaled(net, "w", "dequantize", w, RABBET_DTYPE_FLOAT, 0.5),
+        "NONE");
+    y = net_binary(net, "bias", "SUM", y, WEIGHTS(net, 1, 1, 16));
+    y = net_activation(net, "relu", "RELU", y);
+    y = scaled(net, "qy", "quantize", y, types[i], 0.05);
+    net_output(
+        net, scaled(net, "dy", "dequantize", y, RABBET_DTYPE_FLOAT, 0.05), "y");
+    make(&made, 0, 0);
+    // q; d + w + product + bias + relu + qy; dy
+    assert_int_equal(rabbet_engine_layer_count(made.built.engine), 3);
+    stand_in()->clear_log();
+    run(&made, 0.05);
+    assert_int_equal(stand_in()->calls("cublasLtMatmul"), 1);
+    assert_int_equal(stand_in()->calls("cuLaunchKernel"), 3);
+    unmake(&made);
+  }
+}
+
 // ---- Plans -----------------------------------------------------------------
 
 #define TF32 2e-3  // 10 bits of mantissa, products of 12
@@ -195,7 +243,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(fused),           cmocka_unit_test(kept_algorithm),
       cmocka_unit_test(failing_call),    cmocka_unit_test(unaligned_addresses),
-      cmocka_unit_test(missing_library),
+      cmocka_unit_test(missing_library), cmocka_unit_test(quantized),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -243,9 +243,10 @@ typedef struct problem_t {
 } problem_t;
 
 static size_t type_size(cudaDataType type) {
-  return type == CUDA_R_32F                          ? 4
-         : type == CUDA_R_16F || type == CUDA_R_16BF ? 2
-                                                     : 0;
+  return type == CUDA_R_32F || type == CUDA_R_32I      ? 4
+         : type == CUDA_R_16F || type == CUDA_R_16BF   ? 2
+         : type == CUDA_R_8I || type == CUDA_R_8F_E4M3 ? 1
+                                                       : 0;
 }
 
 static bool layout_is_good(const layout_t* l) {
@@ -256,6 +257,22 @@ static bool layout_is_good(const layout_t* l) {
 static bool layouts_agree(const layout_t* a, const layout_t* b) {
   return a->rows == b->rows && a->columns == b->columns && a->type == b->type &&
          a->batch == b->batch;
+}
+
+// Factors of 8 bits: sums of 32, the inner extent next to next in both, rows
+// that begin at vectors.
+static bool problem_is_of_bytes(const problem_t* p) {
+  bool whole = p->a.type == CUDA_R_8I;
+  uint64_t vector = whole ? 4 : 16;
+  return p->a.type == p->b.type && type_size(p->a.type) == 1 &&
+         p->d.type == (whole ? CUDA_R_32I : CUDA_R_32F) &&
+         p->desc.compute == (whole ? CUBLAS_COMPUTE_32I : CUBLAS_COMPUTE_32F) &&
+         p->desc.scale == (whole ? CUDA_R_32I : CUDA_R_32F) &&
+         p->desc.epilogue == CUBLASLT_EPILOGUE_DEFAULT &&
+         p->desc.transpose_a == CUBLAS_OP_T &&
+         p->desc.transpose_b == CUBLAS_OP_N && p->m % vector == 0 &&
+         p->k % vector == 0 && p->a.leading % (int64_t)vector == 0 &&
+         p->b.leading % (int64_t)vector == 0;
 }
 
 // SUCCESS, or how the library says what is wrong.
@@ -275,8 +292,11 @@ static cublasStatus_t problem_check(problem_t* p) {
       p->a.batch != p->d.batch || p->b.batch != p->d.batch ||
       (p->d.batch > 1 && p->d.step == 0))
     return CUBLAS_STATUS_INVALID_VALUE;
+  if (type_size(p->a.type) == 1)
+    return problem_is_of_bytes(p) ? CUBLAS_STATUS_SUCCESS
+                                  : CUBLAS_STATUS_NOT_SUPPORTED;
   if (p->a.type != p->b.type || p->a.type != p->d.type ||
-      p->desc.scale != CUDA_R_32F ||
+      p->a.type == CUDA_R_32I || p->desc.scale != CUDA_R_32F ||
       (p->desc.compute != CUBLAS_COMPUTE_32F &&
        p->desc.compute != CUBLAS_COMPUTE_32F_FAST_TF32) ||
       p->desc.epilogue & ~epilogues)
@@ -381,7 +401,9 @@ cublasLtMatmulAlgoCapGetAttribute(const cublasLtMatmulAlgo_t* algo,
       attribute != CUBLASLT_ALGO_CAP_NUMERICAL_IMPL_FLAGS ||
       size != sizeof(uint64_t))
     return CUBLAS_STATUS_INVALID_VALUE;
-  uint64_t flags = algo->data[1] == ROUNDING
+  uint64_t flags = algo->data[2] == (uint64_t)CUDA_R_32I
+                       ? CUBLASLT_NUMERICAL_IMPL_FLAGS_ACCUMULATOR_32I
+                   : algo->data[1] == ROUNDING
                        ? CUBLASLT_NUMERICAL_IMPL_FLAGS_ACCUMULATOR_16F
                        : CUBLASLT_NUMERICAL_IMPL_FLAGS_ACCUMULATOR_32F;
   memcpy(value, &flags, size);
@@ -393,6 +415,9 @@ cublasLtMatmulAlgoCapGetAttribute(const cublasLtMatmulAlgo_t* algo,
 
 static float element_load(cudaDataType type, const void* data, int64_t at) {
   if (type == CUDA_R_32F) return ((const float*)data)[at];
+  if (type == CUDA_R_8I) return ((const int8_t*)data)[at];
+  if (type == CUDA_R_8F_E4M3)
+    return number_from_fp8(((const uint8_t*)data)[at]);
   uint16_t bits = ((const uint16_t*)data)[at];
   return type == CUDA_R_16F ? number_from_half(bits) : number_from_bf16(bits);
 }
@@ -400,6 +425,8 @@ static float element_load(cudaDataType type, const void* data, int64_t at) {
 static void element_store(cudaDataType type, void* data, int64_t at, float x) {
   if (type == CUDA_R_32F)
     ((float*)data)[at] = x;
+  else if (type == CUDA_R_32I)
+    ((int32_t*)data)[at] = (int32_t)x;
   else
     ((uint16_t*)data)[at] =
         type == CUDA_R_16F ? number_to_half(x) : number_to_bf16(x);
@@ -507,6 +534,11 @@ static bool is_aligned(const void* address, cudaDataType type) {
   return (uintptr_t)address % type_size(type) == 0;
 }
 
+static float scale_load(const desc_t* desc, const void* number) {
+  return desc->scale == CUDA_R_32I ? (float)*(const int32_t*)number
+                                   : *(const float*)number;
+}
+
 EXPORT cublasStatus_t cublasLtMatmul(
     cublasLtHandle_t handle, cublasLtMatmulDesc_t desc, const void* alpha,
     const void* a, cublasLtMatrixLayout_t a_layout, const void* b,
@@ -519,8 +551,8 @@ EXPORT cublasStatus_t cublasLtMatmul(
                  .b = *b_layout,
                  .c = *c_layout,
                  .d = *d_layout,
-                 .alpha = *(const float*)alpha,
-                 .beta = *(const float*)beta,
+                 .alpha = scale_load(desc, alpha),
+                 .beta = scale_load(desc, beta),
                  .a_data = a,
                  .b_data = b,
                  .c_data = c,

@@ -31,6 +31,14 @@ static inline float number_from_half(uint16_t bits) {
   return sign ? -value : value;
 }
 
+static inline float number_from_fp8(uint8_t bits) {  // E4M3
+  int exponent = bits >> 3 & 15, fraction = bits & 7;
+  float value = exponent == 0 ? ldexpf((float)fraction, -9)
+                              : ldexpf((float)(fraction | 8), exponent - 10);
+  if ((bits & 0x7f) == 0x7f) value = NAN;
+  return bits & 0x80 ? -value : value;
+}
+
 // Drops `count` low bits.
 static inline uint32_t number_round_bits(uint32_t bits, int count) {
   return bits + ((1u << (count - 1)) - 1) + (bits >> count & 1);

@@ -90,5 +90,8 @@ int rabbet_cublaslt_type(rabbet_dtype_t dtype) {
   if (dtype == RABBET_DTYPE_FLOAT) return CUDA_R_32F;
   if (dtype == RABBET_DTYPE_HALF) return CUDA_R_16F;
   if (dtype == RABBET_DTYPE_BF16) return CUDA_R_16BF;
+  if (dtype == RABBET_DTYPE_INT8) return CUDA_R_8I;
+  if (dtype == RABBET_DTYPE_INT32) return CUDA_R_32I;
+  if (dtype == RABBET_DTYPE_FP8) return CUDA_R_8F_E4M3;
   return -1;
 }

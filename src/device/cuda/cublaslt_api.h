@@ -39,11 +39,15 @@ typedef int cudaDataType;
 enum {
   CUDA_R_32F = 0,
   CUDA_R_16F = 2,
+  CUDA_R_8I = 3,
+  CUDA_R_32I = 10,
   CUDA_R_16BF = 14,
+  CUDA_R_8F_E4M3 = 28,
 };
 typedef int cublasComputeType_t;
 enum {
   CUBLAS_COMPUTE_32F = 68,
+  CUBLAS_COMPUTE_32I = 72,
   CUBLAS_COMPUTE_32F_FAST_TF32 = 77,
 };
 typedef int32_t cublasOperation_t;
@@ -89,6 +93,7 @@ enum { CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE = 2 };
 // What an algorithm accumulates in.
 #define CUBLASLT_NUMERICAL_IMPL_FLAGS_ACCUMULATOR_16F (UINT64_C(1) << 8)
 #define CUBLASLT_NUMERICAL_IMPL_FLAGS_ACCUMULATOR_32F (UINT64_C(2) << 8)
+#define CUBLASLT_NUMERICAL_IMPL_FLAGS_ACCUMULATOR_32I (UINT64_C(8) << 8)
 
 typedef int cublasLtMatmulAlgoCapAttributes_t;
 enum { CUBLASLT_ALGO_CAP_NUMERICAL_IMPL_FLAGS = 15 };  // uint64_t

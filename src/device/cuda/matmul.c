@@ -33,12 +33,17 @@ typedef struct matmul_kept_t {
   cublasLtMatmulAlgo_t algorithm;
 } matmul_kept_t;
 
+// Of the factors, and of all else.
+typedef struct matmul_types_t {
+  rabbet_dtype_t in, out;
+} matmul_types_t;
+
 typedef struct matmul_kernel_t {
   rabbet_node_kernel_t node;
   rabbet_cuda_device_t* device;
   const rabbet_cublaslt_t* library;
   int32_t tactic;
-  rabbet_dtype_t dtype;
+  matmul_types_t types;
   pthread_mutex_t lock;  // guards `kept`
   matmul_kept_t kept;    // magic 0: nothing
 } matmul_kernel_t;
@@ -58,7 +63,8 @@ struct rabbet_kernel_state_t {
   cublasLtMatmulAlgo_t loose;  // for addresses aligned to elements alone
   bool has_loose;              // asked for with the first such addresses
   size_t workspace;
-  size_t element;  // bytes
+  size_t in_size, out_size;  // bytes of an element
+  bool sums_whole;           // INT8 to INT32
   float alpha, beta;
   const void* bias_address;                       // that the descriptor holds
   int32_t a_index, b_index, c_index, bias_index;  // boundary inputs; -1: none
@@ -137,15 +143,18 @@ static rabbet_status_t matmul_set_epilogue(const matmul_setup_t* setup,
 static rabbet_status_t matmul_setup(const rabbet_cublaslt_t* library,
                                     const rabbet_matmul_shape_t* s,
                                     const rabbet_matmul_epilogue_t* epilogue,
-                                    rabbet_dtype_t dtype, bool tf32,
+                                    matmul_types_t types, bool tf32,
                                     matmul_setup_t* setup) {
-  int type = rabbet_cublaslt_type(dtype);
-  cublasComputeType_t compute =
-      tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
+  int type = rabbet_cublaslt_type(types.in);
+  bool whole = types.out == RABBET_DTYPE_INT32;
+  cublasComputeType_t compute = whole  ? CUBLAS_COMPUTE_32I
+                                : tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32
+                                       : CUBLAS_COMPUTE_32F;
   cublasOperation_t a_op = CUBLAS_OP_N, b_op = CUBLAS_OP_N;
   *setup = (matmul_setup_t){.library = library};
-  RABBET_RETURN_IF_ERROR(RABBET_CUBLASLT(library, cublasLtMatmulDescCreate,
-                                         (&setup->desc, compute, CUDA_R_32F)));
+  RABBET_RETURN_IF_ERROR(RABBET_CUBLASLT(
+      library, cublasLtMatmulDescCreate,
+      (&setup->desc, compute, whole ? CUDA_R_32I : CUDA_R_32F)));
   RABBET_RETURN_IF_ERROR(
       matmul_operand(library, type, (const int64_t[]){s->m, s->k},
                      (const int64_t[]){s->a_row, s->a_column}, s->batch.size,
@@ -154,8 +163,9 @@ static rabbet_status_t matmul_setup(const rabbet_cublaslt_t* library,
       matmul_operand(library, type, (const int64_t[]){s->k, s->n},
                      (const int64_t[]){s->b_row, s->b_column}, s->batch.size,
                      s->batch.b, &b_op, &setup->b));
-  RABBET_RETURN_IF_ERROR(matmul_layout(library, type, s->n, s->m, s->y_row,
-                                       s->batch.size, s->batch.y, &setup->y));
+  RABBET_RETURN_IF_ERROR(matmul_layout(library, rabbet_cublaslt_type(types.out),
+                                       s->n, s->m, s->y_row, s->batch.size,
+                                       s->batch.y, &setup->y));
   // b comes first.
   RABBET_RETURN_IF_ERROR(
       matmul_set(setup, CUBLASLT_MATMUL_DESC_TRANSA, &b_op, sizeof(b_op)));
@@ -175,20 +185,25 @@ static int32_t matmul_hash(const cublasLtMatmulAlgo_t* algorithm) {
 typedef struct matmul_limits_t {
   uint64_t workspace;
   uint32_t alignment;  // of addresses, in bytes
-  size_t element;
+  size_t in_size, out_size;
 } matmul_limits_t;
 
-static matmul_limits_t matmul_limits(size_t element) {
-  return (matmul_limits_t){MATMUL_WORKSPACE, MATMUL_ALIGNMENT, element};
+static size_t matmul_size(rabbet_dtype_t dtype) {
+  return (size_t)rabbet_dtype_bits(dtype) / 8;
+}
+
+static matmul_limits_t matmul_limits(size_t in_size, size_t out_size) {
+  return (matmul_limits_t){MATMUL_WORKSPACE, MATMUL_ALIGNMENT, in_size,
+                           out_size};
 }
 
 // The alignment that all addresses of a loop have, if the first has `least`.
 static uint32_t matmul_alignment(
     const rabbet_matmul_shape_t* shape, const matmul_limits_t* limits,
-    int64_t (*stride)(const rabbet_matmul_axis_t*)) {
+    size_t size, int64_t (*stride)(const rabbet_matmul_axis_t*)) {
   uint64_t bits = limits->alignment;
   for (int i = 0; i < shape->loop_count; ++i)
-    bits |= (uint64_t)stride(&shape->loops[i]) * limits->element;
+    bits |= (uint64_t)stride(&shape->loops[i]) * size;
   return (uint32_t)(bits & -bits);
 }
 static int64_t matmul_axis_a(const rabbet_matmul_axis_t* axis) {
@@ -208,15 +223,15 @@ static rabbet_status_t matmul_prefer(const rabbet_cublaslt_t* library,
   uint64_t workspace = limits->workspace;
   // Sums are in FLOAT, those of a split product as well, and rounded once.
   uint64_t implementations = ~CUBLASLT_NUMERICAL_IMPL_FLAGS_ACCUMULATOR_16F;
-  uint32_t y = matmul_alignment(shape, limits, matmul_axis_y);
+  uint32_t y = matmul_alignment(shape, limits, limits->out_size, matmul_axis_y);
   const struct {
     int attribute;
     uint32_t value;
   } rows[] = {
       {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES,
-       matmul_alignment(shape, limits, matmul_axis_b)},
+       matmul_alignment(shape, limits, limits->in_size, matmul_axis_b)},
       {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
-       matmul_alignment(shape, limits, matmul_axis_a)},
+       matmul_alignment(shape, limits, limits->in_size, matmul_axis_a)},
       {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, y},
       {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, y},
       {CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
@@ -235,8 +250,9 @@ static rabbet_status_t matmul_prefer(const rabbet_cublaslt_t* library,
                           &workspace, sizeof(workspace)));
 }
 
-// Whether the algorithm says of itself that it sums in FLOAT, parts of a split
-// sum as well. The preferences ask for that, but bind the heuristics alone.
+// Whether the algorithm says of itself that it sums in FLOAT or INT32, parts of
+// a split sum as well. The preferences ask for that, but bind the heuristics
+// alone.
 static bool matmul_sums_in_float(const rabbet_cublaslt_t* library,
                                  const cublasLtMatmulAlgo_t* algorithm) {
   uint64_t flags = 0;
@@ -249,7 +265,8 @@ static bool matmul_sums_in_float(const rabbet_cublaslt_t* library,
           algorithm, CUBLASLT_ALGO_CONFIG_REDUCTION_SCHEME, &scheme,
           sizeof(scheme), &written) != CUBLAS_STATUS_SUCCESS)
     return false;
-  return (flags & CUBLASLT_NUMERICAL_IMPL_FLAGS_ACCUMULATOR_32F) != 0 &&
+  return (flags & (CUBLASLT_NUMERICAL_IMPL_FLAGS_ACCUMULATOR_32F |
+                   CUBLASLT_NUMERICAL_IMPL_FLAGS_ACCUMULATOR_32I)) != 0 &&
          (flags & CUBLASLT_NUMERICAL_IMPL_FLAGS_ACCUMULATOR_16F) == 0 &&
          (scheme & ~(uint32_t)CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE) == 0;
 }
@@ -314,6 +331,34 @@ static void matmul_name(const rabbet_cublaslt_t* library,
   }
 }
 
+// ---- The group -------------------------------------------------------------
+
+// Factors of 8 bits have sums of 32, and nothing after them: parts of quantized
+// products (matmul_quantized.c), which no network has.
+static bool matmul_is_bytes(const rabbet_group_t* group) {
+  if (!rabbet_node_is(group, RABBET_OP_MATRIX_MULTIPLY) ||
+      group->input_count != 2)
+    return false;
+  rabbet_dtype_t in = group->values[group->inputs[0]].dtype;
+  rabbet_dtype_t out = group->values[group->outputs[0]].dtype;
+  return in == group->values[group->inputs[1]].dtype &&
+         ((in == RABBET_DTYPE_INT8 && out == RABBET_DTYPE_INT32) ||
+          (in == RABBET_DTYPE_FP8 && out == RABBET_DTYPE_FLOAT));
+}
+
+static bool matmul_matches(const rabbet_group_t* group) {
+  if (matmul_is_bytes(group)) return true;
+  return rabbet_matmul_matches(group) &&
+         group->values[group->nodes[0].inputs[0]].dtype != RABBET_DTYPE_FP8;
+}
+
+static matmul_types_t matmul_types(const rabbet_group_t* group,
+                                   rabbet_dtype_t dtype) {
+  return (matmul_types_t){dtype, rabbet_dtype_bits(dtype) == 8
+                                     ? group->values[group->outputs[0]].dtype
+                                     : dtype};
+}
+
 // ---- Proposing -------------------------------------------------------------
 
 typedef struct matmul_offer_t {
@@ -356,6 +401,7 @@ static rabbet_status_t matmul_offer_one(const matmul_offer_t* offer,
 static void matmul_tensors(const matmul_offer_t* offer, rabbet_dtype_t dtype) {
   const rabbet_group_t* group = offer->propose->group;
   rabbet_network_tensors(group, offer->tensors);
+  if (rabbet_dtype_bits(dtype) == 8) return;
   for (size_t i = 0; i < group->input_count + group->output_count; ++i)
     if (rabbet_dtype_is_float(offer->tensors[i].dtype))
       offer->tensors[i].dtype = dtype;
@@ -365,13 +411,14 @@ static rabbet_status_t matmul_offer_type(const matmul_offer_t* offer,
                                          rabbet_dtype_t dtype) {
   cublasLtMatmulHeuristicResult_t choices[MATMUL_MAX_CHOICES];
   int count = 0;
+  const matmul_types_t types = matmul_types(offer->propose->group, dtype);
   const matmul_limits_t limits =
-      matmul_limits((size_t)rabbet_dtype_bits(dtype) / 8);
+      matmul_limits(matmul_size(types.in), matmul_size(types.out));
   bool tf32 = dtype == RABBET_DTYPE_FLOAT && offer->propose->tf32;
-  if (rabbet_cublaslt_type(dtype) < 0) return rabbet_ok();
+  if (rabbet_cublaslt_type(types.in) < 0) return rabbet_ok();
   matmul_setup_t setup;
   rabbet_status_t status = matmul_setup(offer->library, &offer->shape,
-                                        &offer->epilogue, dtype, tf32, &setup);
+                                        &offer->epilogue, types, tf32, &setup);
   if (rabbet_is_ok(status))
     status = matmul_choices(&setup, &offer->shape, &limits,
                             matmul_wish(offer->propose->optimization_level),
@@ -393,6 +440,7 @@ static rabbet_status_t matmul_offer(matmul_offer_t* offer) {
   rabbet_dtype_t types[4];
   int count = rabbet_compute_types(offer->propose,
                                    group->values[node->inputs[0]].dtype, types);
+  if (rabbet_dtype_bits(types[0]) == 8) count = 1;
   if (!rabbet_matmul_epilogue(group, offer->dims, &offer->epilogue))
     return rabbet_ok();
   RABBET_RETURN_IF_ERROR(rabbet_matmul_shape(node, offer->dims, &offer->shape));
@@ -407,7 +455,7 @@ static rabbet_status_t matmul_offer(matmul_offer_t* offer) {
 static rabbet_status_t matmul_propose(const rabbet_propose_t* propose,
                                       rabbet_candidate_sink_t sink) {
   const rabbet_group_t* group = propose->group;
-  if (!rabbet_matmul_matches(group)) return rabbet_ok();
+  if (!matmul_matches(group)) return rabbet_ok();
   rabbet_dims_t* dims = NULL;
   matmul_offer_t offer = {.propose = propose, .sink = sink};
   rabbet_status_t status =
@@ -427,16 +475,18 @@ static rabbet_status_t matmul_propose(const rabbet_propose_t* propose,
 // ---- The kernel ------------------------------------------------------------
 
 static rabbet_status_t matmul_check_group(const rabbet_group_t* group,
-                                          rabbet_dtype_t* out_dtype) {
+                                          matmul_types_t* out_types) {
   rabbet_dtype_t dtype = RABBET_DTYPE_NONE;
-  bool fits = rabbet_matmul_matches(group) && group->output_count == 1;
+  bool fits = matmul_matches(group) && group->output_count == 1;
   if (fits) dtype = group->values[group->outputs[0]].dtype;
+  if (fits && matmul_is_bytes(group))
+    dtype = group->values[group->inputs[0]].dtype;
   fits = fits && rabbet_cublaslt_type(dtype) >= 0;
   for (size_t i = 0; fits && i < group->input_count; ++i) {
     const rabbet_group_value_t* value = &group->values[group->inputs[i]];
     fits = value->dtype == dtype && value->format == RABBET_FORMAT_LINEAR;
   }
-  *out_dtype = dtype;
+  if (fits) *out_types = matmul_types(group, dtype);
   if (fits && group->values[group->outputs[0]].format == RABBET_FORMAT_LINEAR)
     return rabbet_ok();
   return RABBET_STATUS(RABBET_STATUS_INCOMPATIBLE,
@@ -469,11 +519,11 @@ static void matmul_destroy(rabbet_kernel_t* base) {
 
 static rabbet_status_t matmul_create(const rabbet_kernel_spec_t* spec,
                                      rabbet_kernel_t** out_kernel) {
-  rabbet_dtype_t dtype = RABBET_DTYPE_NONE;
+  matmul_types_t types = {RABBET_DTYPE_NONE, RABBET_DTYPE_NONE};
   const rabbet_cublaslt_t* library = NULL;
   matmul_kernel_t* kernel = NULL;
   *out_kernel = NULL;
-  RABBET_RETURN_IF_ERROR(matmul_check_group(spec->group, &dtype));
+  RABBET_RETURN_IF_ERROR(matmul_check_group(spec->group, &types));
   RABBET_RETURN_IF_ERROR(
       rabbet_cublaslt_get(rabbet_cuda(spec->device), &library));
   RABBET_RETURN_IF_ERROR(
@@ -485,7 +535,7 @@ static rabbet_status_t matmul_create(const rabbet_kernel_spec_t* spec,
   kernel->device = rabbet_cuda(spec->device);
   kernel->library = library;
   kernel->tactic = spec->tactic;
-  kernel->dtype = dtype;
+  kernel->types = types;
   pthread_mutex_init(&kernel->lock, NULL);
   matmul_find_kept(kernel, spec);
   *out_kernel = &kernel->node.base;
@@ -565,7 +615,7 @@ static rabbet_status_t matmul_choose(matmul_kernel_t* kernel,
   cublasLtMatmulHeuristicResult_t choices[MATMUL_MAX_CHOICES];
   int count = 0, chosen = 0;
   if (matmul_use_kept(kernel, state)) return rabbet_ok();
-  const matmul_limits_t limits = matmul_limits(state->element);
+  const matmul_limits_t limits = matmul_limits(state->in_size, state->out_size);
   RABBET_RETURN_IF_ERROR(matmul_choices(&state->setup, &state->shape, &limits,
                                         MATMUL_MAX_CHOICES, choices, &count));
   if (count == 0)
@@ -609,7 +659,9 @@ static rabbet_status_t matmul_fill(matmul_kernel_t* kernel,
                          "cuBLASLt does not take",
                          node->name, (long long)state->shape.k,
                          (long long)state->shape.batch.size);
-  state->element = (size_t)rabbet_dtype_bits(kernel->dtype) / 8;
+  state->in_size = matmul_size(kernel->types.in);
+  state->out_size = matmul_size(kernel->types.out);
+  state->sums_whole = kernel->types.out == RABBET_DTYPE_INT32;
   state->alpha = e.alpha;
   state->beta = e.residual >= 0 ? 1 : 0;
   state->a_index = matmul_index(group, node->inputs[0]);
@@ -617,7 +669,7 @@ static rabbet_status_t matmul_fill(matmul_kernel_t* kernel,
   state->c_index = matmul_index(group, e.residual);
   state->bias_index = matmul_index(group, e.bias);
   RABBET_RETURN_IF_ERROR(
-      matmul_setup(kernel->library, &state->shape, &e, kernel->dtype,
+      matmul_setup(kernel->library, &state->shape, &e, kernel->types,
                    (kernel->tactic & TACTIC_TF32) != 0, &state->setup));
   return matmul_choose(kernel, state);
 }
@@ -671,8 +723,8 @@ static rabbet_status_t matmul_bind_bias(rabbet_kernel_state_t* state,
 // has the workspace that there is.
 static rabbet_status_t matmul_loosen(const matmul_kernel_t* kernel,
                                      rabbet_kernel_state_t* state) {
-  const matmul_limits_t limits = {state->workspace, (uint32_t)state->element,
-                                  state->element};
+  const matmul_limits_t limits = {state->workspace, (uint32_t)state->in_size,
+                                  state->in_size, state->out_size};
   cublasLtMatmulHeuristicResult_t choice;
   int count = 0;
   if (state->has_loose) return rabbet_ok();
@@ -706,19 +758,20 @@ static rabbet_status_t matmul_run(const matmul_kernel_t* kernel,
                                   const rabbet_matmul_axis_t* at) {
   const matmul_setup_t* setup = &state->setup;
   const rabbet_cublaslt_t* library = kernel->library;
-  int64_t element = (int64_t)state->element;
-  const char* a = (const char*)call->inputs[state->a_index] + at->a * element;
-  const char* b = (const char*)call->inputs[state->b_index] + at->b * element;
-  char* y = (char*)call->outputs[0] + at->y * element;
-  const char* c =
-      state->c_index < 0
-          ? y
-          : (const char*)call->inputs[state->c_index] + at->y * element;
-  return RABBET_CUBLASLT(
-      library, cublasLtMatmul,
-      (library->handle, setup->desc, &state->alpha, b, setup->b, a, setup->a,
-       &state->beta, c, setup->y, y, setup->y, algorithm, call->workspace,
-       state->workspace, call->stream));
+  static const int32_t one = 1, zero = 0;
+  const void* alpha = state->sums_whole ? (const void*)&one : &state->alpha;
+  const void* beta = state->sums_whole ? (const void*)&zero : &state->beta;
+  int64_t in = (int64_t)state->in_size, out = (int64_t)state->out_size;
+  const char* a = (const char*)call->inputs[state->a_index] + at->a * in;
+  const char* b = (const char*)call->inputs[state->b_index] + at->b * in;
+  char* y = (char*)call->outputs[0] + at->y * out;
+  const char* c = state->c_index < 0
+                      ? y
+                      : (const char*)call->inputs[state->c_index] + at->y * out;
+  return RABBET_CUBLASLT(library, cublasLtMatmul,
+                         (library->handle, setup->desc, alpha, b, setup->b, a,
+                          setup->a, beta, c, setup->y, y, setup->y, algorithm,
+                          call->workspace, state->workspace, call->stream));
 }
 
 static rabbet_status_t matmul_enqueue(rabbet_kernel_t* base,
