@@ -89,10 +89,16 @@ typedef enum rabbet_builder_flag_t {
   RABBET_BUILDER_INT8 = 1,
   RABBET_BUILDER_DEBUG = 2,
   RABBET_BUILDER_GPU_FALLBACK = 3,
-  RABBET_BUILDER_REFIT = 4,
+  RABBET_BUILDER_REFIT = 4,  // weights can be replaced (rabbet/refit.h)
   RABBET_BUILDER_DISABLE_TIMING_CACHE = 5,
   RABBET_BUILDER_TF32 = 6,
   RABBET_BUILDER_BF16 = 17,
+  // The plan holds only the weights that no refitter can supply. Alone it makes
+  // all others refittable.
+  RABBET_BUILDER_STRIP_PLAN = 19,
+  // The same as REFIT: nothing is made of weights that new ones would change.
+  RABBET_BUILDER_REFIT_IDENTICAL = 20,
+  RABBET_BUILDER_REFIT_INDIVIDUAL = 23,  // those that the network marked
 } rabbet_builder_flag_t;
 
 typedef enum rabbet_profiling_verbosity_t {

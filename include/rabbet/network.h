@@ -123,6 +123,15 @@ RABBET_API rabbet_layer_t* rabbet_tensor_producer(
 RABBET_API bool rabbet_tensor_weights(const rabbet_tensor_t* tensor,
                                       rabbet_weights_t* out_weights);
 
+// Weights or a constant layer's output that a refitter must be able to replace
+// (RABBET_BUILDER_REFIT_INDIVIDUAL; with RABBET_BUILDER_REFIT all can be).
+// INVALID_ARGUMENT for other tensors, and for types that are no floating ones.
+RABBET_API rabbet_status_t rabbet_tensor_set_refittable(rabbet_tensor_t* tensor,
+                                                        bool is_refittable);
+RABBET_API bool rabbet_tensor_is_refittable(const rabbet_tensor_t* tensor);
+// The tensor of that name, or NULL.
+RABBET_API rabbet_tensor_t* rabbet_network_find_tensor(
+    const rabbet_network_t* network, const char* name);
 // A debug tensor: it is computed as it is, whatever lies around it, so that
 // runs can show it (rabbet_context_set_debug_listener). INVALID_ARGUMENT for
 // weights.

@@ -11,6 +11,7 @@
 #include "rabbet/network.h"
 #include "rabbet/onnx.h"
 #include "rabbet/plugin.h"
+#include "rabbet/refit.h"
 #include "rabbet/status.h"
 #include "rabbet/types.h"
 

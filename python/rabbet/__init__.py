@@ -225,6 +225,10 @@ from ._onnx import (
     get_nv_onnx_parser_version,
 )
 from ._plugins import load_plugins
+from ._refitter import (
+    OnnxParserRefitter,
+    Refitter,
+)
 from ._runtime import (
     EngineInspector,
     GraphInfo,
@@ -320,9 +324,9 @@ __all__ = [
     "IConcatenationLayer",
     "IConstantLayer",
     "IConvolutionLayer",
-    "IDeconvolutionLayer",
     "ICudaEngine",
     "IDebugListener",
+    "IDeconvolutionLayer",
     "IDequantizeLayer",
     "IDimensionExpr",
     "IElementWiseLayer",
@@ -409,6 +413,7 @@ __all__ = [
     "NotFoundError",
     "OnnxParser",
     "OnnxParserFlag",
+    "OnnxParserRefitter",
     "OutOfMemoryError",
     "OutOfRangeError",
     "PaddingMode",
@@ -431,6 +436,7 @@ __all__ = [
     "QuantizationFlag",
     "QuickPluginCreationRequest",
     "ReduceOperation",
+    "Refitter",
     "ResizeCoordinateTransformation",
     "ResizeRoundMode",
     "ResizeSelector",
@@ -468,8 +474,8 @@ __all__ = [
     "float32",
     "fp4",
     "fp8",
-    "get_nv_onnx_parser_version",
     "get_builder_plugin_registry",
+    "get_nv_onnx_parser_version",
     "get_plugin_registry",
     "init_libnvinfer_plugins",
     "int32",

@@ -12,6 +12,7 @@ from . import _rabbet
 from ._arrays import dtype_of
 from ._callbacks import IErrorRecorder, ILogger
 from ._dims import Dims, volume
+from ._errors import NotFoundError
 from ._layers import (
     INTS,
     TENSOR,
@@ -84,12 +85,15 @@ class INetworkDefinition(_rabbet.Network, Managed):
     _creation_flags = 0
     _builder: Any = None
     _logger: ILogger | None = None
+    # Names by address; tensors would make a cycle with their network.
+    _given_weights: dict[int, str]
 
     def __new__(cls, flags: int = 0, logger: ILogger | None = None) -> Self:
         strong = flags >> e.NetworkDefinitionCreationFlag.STRONGLY_TYPED & 1
         self = super().__new__(cls, strong, logger)
         self._creation_flags = flags
         self._logger = logger
+        self._given_weights = {}
         flag = e.NetworkDefinitionCreationFlag
         prefer_jit = flags >> flag.PREFER_JIT_PYTHON_PLUGINS & 1
         prefer_aot = flags >> flag.PREFER_AOT_PYTHON_PLUGINS & 1
@@ -190,6 +194,38 @@ class INetworkDefinition(_rabbet.Network, Managed):
         self._unmark_output(tensor)
         return True
 
+    # ---- Refitting ----
+
+    def _named(self, name: str) -> ITensor:
+        tensor = self._find_tensor(name)
+        if tensor is None:
+            raise NotFoundError(f"the network has no weights named '{name}'")
+        return tensor  # type: ignore[no-any-return]
+
+    def set_weights_name(self, weights: Any, name: str) -> bool:
+        """Names weights that were given to add_...: Weights, or the array itself."""
+        address = to_weights(weights, "weights")._address
+        old = self._given_weights.get(address)
+        if old is None:
+            raise NotFoundError(f"set_weights_name('{name}'): no layer was given these weights")
+        self._named(old).name = name
+        self._given_weights[address] = name
+        return True
+
+    def mark_weights_refittable(self, name: str) -> bool:
+        """Lets a Refitter replace weights (BuilderFlag.REFIT_INDIVIDUAL)."""
+        self._named(name)._set_refittable(True)
+        return True
+
+    def unmark_weights_refittable(self, name: str) -> bool:
+        """Undoes mark_weights_refittable."""
+        self._named(name)._set_refittable(False)
+        return True
+
+    def are_weights_marked_refittable(self, name: str) -> bool:
+        """Whether weights are marked."""
+        return self._named(name)._is_refittable()  # type: ignore[no-any-return]
+
     # ---- Debug tensors ----
 
     def mark_debug(self, tensor: ITensor) -> bool:
@@ -228,9 +264,11 @@ class INetworkDefinition(_rabbet.Network, Managed):
                 f"({volume(dims)} elements)"
             )
         address = weights._address
-        return self._add_weights(
+        tensor = self._add_weights(
             None, int(weights.dtype), address, weights.size, dims, weights
         )
+        self._given_weights[address] = tensor.name
+        return tensor  # type: ignore[no-any-return]
 
     def add_convolution_nd(
         self,
@@ -442,7 +480,10 @@ class INetworkDefinition(_rabbet.Network, Managed):
             )
         data = constant.numpy().tobytes()
         value = (TENSOR, int(constant.dtype), dims, data)
-        return self._add_layer("constant", None, [], {"weights": value})
+        layer = self._add_layer("constant", None, [], {"weights": value})
+        if constant.size:
+            self._given_weights[constant._address] = layer.get_output(0).name
+        return layer  # type: ignore[no-any-return]
 
     def _normalization(
         self, inputs: list[ITensor | None], axes: int, v2: bool

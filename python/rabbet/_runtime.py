@@ -137,7 +137,6 @@ class ICudaEngine(_rabbet.Engine, Managed):
     )
     has_implicit_batch_dimension = Fixed(False, "The batch is a dimension like others.")
     num_aux_streams = Fixed(0, "A run uses one stream.")
-    refittable = Fixed(False, "Weights are part of the plan.")
     tactic_sources = Fixed(0, "Tuning tries every library that is there.")
     # Weights stay on the device while the engine lives.
     streamable_weights_size = Fixed(0, "Weights are not streamed.")
@@ -169,6 +168,11 @@ class ICudaEngine(_rabbet.Engine, Managed):
     def name(self) -> str:
         """Name of the network."""
         return self._name()
+
+    @property
+    def refittable(self) -> bool:
+        """Whether a Refitter can replace weights."""
+        return self._refittable()
 
     @property
     def device(self) -> str | None:
@@ -338,7 +342,8 @@ class ICudaEngine(_rabbet.Engine, Managed):
         return EngineInspector(self)
 
     def serialize(self) -> _rabbet.IHostMemory:
-        """The plan; a view that keeps the engine alive."""
+        """The plan, with the weights in use; a view that keeps the engine alive, and
+        shows what a later refit writes."""
         return self._plan()
 
     @recorded

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import ctypes
 import operator
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from ._arrays import as_numpy, dtype_of, storage_type
+from ._dims import volume
 from ._enums import DataType
 
 if TYPE_CHECKING:
@@ -49,6 +51,22 @@ class Weights:
         self._address = self._array.ctypes.data
         self._size = self._array.size
 
+    @classmethod
+    def _prototype(cls, dtype: DataType, dims: Iterable[int]) -> Weights:
+        """What weights must be, without data."""
+        self = cls(dtype)
+        self._size = volume(dims)
+        return self
+
+    @classmethod
+    def _of_bytes(cls, dtype: DataType, data: bytes) -> Weights:
+        """Weights of a type, of which NumPy need not know."""
+        self = cls(dtype)
+        self._bytes = ctypes.create_string_buffer(data, len(data))
+        self._address = ctypes.addressof(self._bytes)
+        self._size = int(len(data) / dtype.itemsize)
+        return self
+
     @property
     def dtype(self) -> DataType:
         """Type of the elements."""
@@ -70,7 +88,7 @@ class Weights:
 
         if self._array is not None:
             return self._array
-        if self._size == 0:
+        if self._size == 0 or not self._address:
             return np.empty(0, storage_type(self._dtype))
         block = (ctypes.c_char * self.nbytes).from_address(self._address)
         return np.frombuffer(block, storage_type(self._dtype))

@@ -234,7 +234,39 @@ static PyObject* rabbet_py_engine_debug_names(PyObject* self, PyObject* none) {
   return list;
 }
 
+static PyObject* rabbet_py_engine_refittable(PyObject* self, PyObject* none) {
+  (void)none;
+  return PyBool_FromLong(rabbet_engine_is_refittable(rabbet_py_pointer(self)));
+}
+
+// (bytes of all weights, bytes that the plan was stripped of)
+static PyObject* rabbet_py_engine_weight_bytes(PyObject* self, PyObject* none) {
+  (void)none;
+  uint64_t total = 0, stripped = 0;
+  rabbet_engine_weights_bytes(rabbet_py_pointer(self), &total, &stripped);
+  return Py_BuildValue("(KK)", (unsigned long long)total,
+                       (unsigned long long)stripped);
+}
+
+static void rabbet_py_release_plan_copy(void* data) {
+  rabbet_free_aligned(rabbet_allocator_system(), data, 64);
+}
+
+static PyObject* rabbet_py_engine_stripped_plan(PyObject* self,
+                                                PyObject* none) {
+  (void)none;
+  void* data = NULL;
+  size_t size = 0;
+  rabbet_status_t status = rabbet_engine_stripped_plan(
+      rabbet_py_pointer(self), rabbet_allocator_system(), &data, &size);
+  if (!rabbet_is_ok(status)) return rabbet_py_raise(status);
+  return rabbet_py_host_memory(data, size, NULL, rabbet_py_release_plan_copy);
+}
+
 static PyMethodDef rabbet_py_engine_methods[] = {
+    {"_refittable", rabbet_py_engine_refittable, METH_NOARGS, NULL},
+    {"_weight_bytes", rabbet_py_engine_weight_bytes, METH_NOARGS, NULL},
+    {"_stripped_plan", rabbet_py_engine_stripped_plan, METH_NOARGS, NULL},
     {"_debug_names", rabbet_py_engine_debug_names, METH_NOARGS, NULL},
     {"_plan", rabbet_py_engine_plan, METH_NOARGS, NULL},
     {"_io", rabbet_py_engine_io, METH_O, NULL},

@@ -64,8 +64,8 @@ PyMODINIT_FUNC PyInit__rabbet(void) {
       rabbet_py_add_engine,        rabbet_py_add_context,
       rabbet_py_add_dim_builder,   rabbet_py_add_shape,
       rabbet_py_add_tensor,        rabbet_py_add_plugin,
-      rabbet_py_add_runner,        rabbet_py_add_command,
-      rabbet_py_add_device_array,
+      rabbet_py_add_refitter,      rabbet_py_add_runner,
+      rabbet_py_add_command,       rabbet_py_add_device_array,
   };
   PyObject* module = PyModule_Create(&rabbet_py_module);
   for (size_t i = 0; module && i < sizeof(parts) / sizeof(parts[0]); ++i) {

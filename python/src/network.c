@@ -333,7 +333,18 @@ static PyObject* rabbet_py_network_set_unfused_debug(PyObject* self,
   Py_RETURN_NONE;
 }
 
+static PyObject* rabbet_py_network_find_tensor(PyObject* self,
+                                               PyObject* object) {
+  rabbet_network_t* network = rabbet_py_network(self);
+  const char* name = NULL;
+  if (!network || rabbet_py_to_text(object, "tensor", false, &name)) {
+    return NULL;
+  }
+  return rabbet_py_wrap_tensor(rabbet_network_find_tensor(network, name), self);
+}
+
 static PyMethodDef rabbet_py_network_methods[] = {
+    {"_find_tensor", rabbet_py_network_find_tensor, METH_O, NULL},
     {"_set_unfused_debug", rabbet_py_network_set_unfused_debug, METH_O, NULL},
     {"_flags", rabbet_py_network_flags, METH_NOARGS, NULL},
     {"_add_input", rabbet_py_network_add_input, METH_VARARGS, NULL},

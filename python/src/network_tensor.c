@@ -151,7 +151,21 @@ static PyObject* rabbet_py_tensor_is_debug(PyObject* self, PyObject* none) {
   return PyBool_FromLong(rabbet_tensor_is_debug(rabbet_py_pointer(self)));
 }
 
+static PyObject* rabbet_py_tensor_set_refittable(PyObject* self,
+                                                 PyObject* value) {
+  return rabbet_py_none_or_raise(rabbet_tensor_set_refittable(
+      rabbet_py_pointer(self), PyObject_IsTrue(value) == 1));
+}
+
+static PyObject* rabbet_py_tensor_is_refittable(PyObject* self,
+                                                PyObject* none) {
+  (void)none;
+  return PyBool_FromLong(rabbet_tensor_is_refittable(rabbet_py_pointer(self)));
+}
+
 static PyMethodDef rabbet_py_tensor_methods[] = {
+    {"_set_refittable", rabbet_py_tensor_set_refittable, METH_O, NULL},
+    {"_is_refittable", rabbet_py_tensor_is_refittable, METH_NOARGS, NULL},
     {"_set_debug", rabbet_py_tensor_set_debug, METH_O, NULL},
     {"_is_debug", rabbet_py_tensor_is_debug, METH_NOARGS, NULL},
     {"_set_dim_name", rabbet_py_tensor_set_dim_name, METH_VARARGS, NULL},

@@ -96,6 +96,7 @@ int rabbet_py_add_build(PyObject* module);
 int rabbet_py_add_onnx(PyObject* module);
 int rabbet_py_add_engine(PyObject* module);
 int rabbet_py_add_context(PyObject* module);
+int rabbet_py_add_refitter(PyObject* module);
 int rabbet_py_add_runner(PyObject* module);
 int rabbet_py_add_device_array(PyObject* module);
 int rabbet_py_add_command(PyObject* module);

@@ -30,6 +30,18 @@ static uint32_t build_extra_dtypes(const rabbet_build_t* build) {
   return dtypes;
 }
 
+static uint32_t build_refit_flags(const rabbet_build_t* build) {
+  const uint32_t all =
+      1u << RABBET_BUILDER_REFIT | 1u << RABBET_BUILDER_REFIT_IDENTICAL |
+      1u << RABBET_BUILDER_REFIT_INDIVIDUAL | 1u << RABBET_BUILDER_STRIP_PLAN;
+  uint32_t flags =
+      (uint32_t)build->config->options[RABBET_BUILDER_OPTION_FLAGS] & all;
+  // To strip those that the network marked, of these alone.
+  if (flags >> RABBET_BUILDER_REFIT_INDIVIDUAL & 1)
+    flags &= ~(1u << RABBET_BUILDER_STRIP_PLAN);
+  return flags;
+}
+
 static rabbet_status_t build_open(rabbet_build_t* build) {
   const rabbet_builder_config_t* config = build->config;
   RABBET_RETURN_IF_ERROR(
@@ -201,17 +213,22 @@ static rabbet_status_t build_write(rabbet_build_t* build,
       rabbet_emit(build, network, &result->layout, &result->emitted));
   for (size_t i = 0; i < result->emitted.blobs.count; ++i)
     result->totals.weights += (size_t)result->emitted.blobs.data[i].size;
-  return rabbet_plan_write(result->emitted.plan, result->emitted.blobs.data,
-                           result->emitted.blobs.count, allocator, out_plan,
-                           out_size);
+  bool strip = build->config->options[RABBET_BUILDER_OPTION_FLAGS] >>
+                   RABBET_BUILDER_STRIP_PLAN &
+               1;
+  return rabbet_plan_write(
+      result->emitted.plan, result->emitted.blobs.data,
+      strip ? result->emitted.kept_blobs : result->emitted.blobs.count,
+      allocator, out_plan, out_size);
 }
 
 static rabbet_status_t build_run(rabbet_build_t* build,
                                  rabbet_network_t* network, result_t* result,
                                  rabbet_allocator_t allocator, void** out_plan,
                                  size_t* out_size) {
-  RABBET_RETURN_IF_ERROR(
-      rabbet_ir_import(network, &build->arena, build->allocator, &build->ir));
+  RABBET_RETURN_IF_ERROR(rabbet_ir_import(network, build_refit_flags(build),
+                                          &build->arena, build->allocator,
+                                          &build->ir));
   result->totals.layer_count = network->layers.count;
   RABBET_RETURN_IF_ERROR(build_open(build));
   build->extra_dtypes = build_extra_dtypes(build);
@@ -219,6 +236,7 @@ static rabbet_status_t build_run(rabbet_build_t* build,
   rabbet_progress_start(build, phase, NULL, 3);
   rabbet_status_t status = build_simplify(build);
   if (rabbet_is_ok(status)) status = rabbet_progress_step(build, phase, 0);
+  rabbet_ir_show_refittable(&build->ir);
   if (rabbet_is_ok(status)) status = build_choose(build, result);
   if (rabbet_is_ok(status)) status = rabbet_progress_step(build, phase, 1);
   if (rabbet_is_ok(status))

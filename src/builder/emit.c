@@ -155,8 +155,12 @@ static rabbet_status_t emit_constant(emitter_t* emitter,
   out->size = bytes;
   if (bytes == 0) return rabbet_ok();
   rabbet_hash_t hash = rabbet_hash128(data, bytes);
-  size_t known = (size_t)(uintptr_t)rabbet_map_get(
-      &emitter->constants, (const char*)&hash, sizeof(hash));
+  // What can be refitted shares its bytes with nothing.
+  bool shared = !rabbet_ir_value(&build->ir, slot->value)->is_refittable;
+  size_t known =
+      shared ? (size_t)(uintptr_t)rabbet_map_get(
+                   &emitter->constants, (const char*)&hash, sizeof(hash))
+             : 0;
   if (known > 0) {
     const rabbet_plan_blob_t* blob = &emitter->out->blobs.data[known - 1];
     out->offset = blob->offset;
@@ -168,6 +172,7 @@ static rabbet_status_t emit_constant(emitter_t* emitter,
   rabbet_plan_blob_t blob = {out->offset, data, bytes};
   RABBET_RETURN_IF_ERROR(
       RABBET_VEC_PUSH(build->allocator, &emitter->out->blobs, blob));
+  if (!shared) return rabbet_ok();
   void* key = NULL;
   RABBET_RETURN_IF_ERROR(
       rabbet_arena_copy(&build->arena, &hash, sizeof(hash), &key));
@@ -250,9 +255,95 @@ static rabbet_status_t emit_value(emitter_t* emitter, size_t index) {
   return emit_host_values(emitter, value, out);
 }
 
+static bool emit_is_refittable(const emitter_t* emitter, size_t index) {
+  const rabbet_slot_t* slot = &emitter->layout->slots.data[index];
+  const rabbet_slot_t* root =
+      slot->alias < 0 ? slot : &emitter->layout->slots.data[slot->alias];
+  return root->is_constant &&
+         rabbet_ir_value(&emitter->build->ir, root->value)->is_refittable;
+}
+
+// Weights that can be refitted lie behind the others, where a plan can be cut.
 static rabbet_status_t emit_values(emitter_t* emitter) {
-  for (size_t i = 0; i < emitter->layout->slots.count; ++i)
-    if (emitter->values[i] >= 0) RABBET_RETURN_IF_ERROR(emit_value(emitter, i));
+  size_t count = emitter->layout->slots.count;
+  for (size_t i = 0; i < count; ++i)
+    if (emitter->values[i] >= 0 && !emit_is_refittable(emitter, i))
+      RABBET_RETURN_IF_ERROR(emit_value(emitter, i));
+  emitter->out->kept_blobs = emitter->out->blobs.count;
+  emitter->plan->kept_size = emitter->weights_size;
+  for (size_t i = 0; i < count; ++i)
+    if (emitter->values[i] >= 0 && emit_is_refittable(emitter, i))
+      RABBET_RETURN_IF_ERROR(emit_value(emitter, i));
+  return rabbet_ok();
+}
+
+// ---- Weights that can be refitted -------------------------------------------
+
+// Numbers of TensorRT's WeightsRole.
+enum { EMIT_KERNEL = 0, EMIT_BIAS = 1, EMIT_CONSTANT = 4, EMIT_ANY = 5 };
+
+static void emit_role(const rabbet_network_t* network,
+                      const rabbet_tensor_t* tensor,
+                      rabbet_plan_weights_t* out) {
+  if (tensor->kind == RABBET_TENSOR_LAYER) {
+    out->layer = tensor->producer->name;
+    out->role = EMIT_CONSTANT;
+    return;
+  }
+  out->layer = "";
+  out->role = EMIT_ANY;
+  for (size_t i = 0; i < network->layers.count; ++i) {
+    const rabbet_layer_t* layer = network->layers.data[i];
+    for (size_t k = 0; k < layer->input_count; ++k) {
+      if (layer->inputs[k] != tensor) continue;
+      bool convolves = rabbet_op_is(layer->op, RABBET_OP_CONVOLUTION) ||
+                       rabbet_op_is(layer->op, RABBET_OP_DECONVOLUTION);
+      out->layer = layer->name;
+      if (convolves && k <= 2) out->role = k == 1 ? EMIT_KERNEL : EMIT_BIAS;
+      return;
+    }
+  }
+}
+
+static rabbet_status_t emit_weights(emitter_t* emitter,
+                                    const rabbet_network_t* network,
+                                    const rabbet_tensor_t* tensor) {
+  rabbet_plan_t* plan = emitter->plan;
+  const rabbet_layout_t* layout = emitter->layout;
+  rabbet_plan_weights_t* out = &plan->refits[plan->refit_count];
+  int32_t* values = NULL;
+  RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
+      &plan->arena, layout->slots.count, sizeof(*values), (void**)&values));
+  *out = (rabbet_plan_weights_t){.dtype = tensor->dtype, .values = values};
+  for (size_t i = 0; i < layout->slots.count; ++i) {
+    const rabbet_slot_t* slot = &layout->slots.data[i];
+    if (slot->value == tensor->id && slot->is_constant && slot->alias < 0 &&
+        emitter->values[i] >= 0)
+      values[out->value_count++] = emitter->values[i];
+  }
+  if (out->value_count == 0) return rabbet_ok();
+  ++plan->refit_count;
+  emit_role(network, tensor, out);
+  RABBET_RETURN_IF_ERROR(
+      rabbet_arena_strdup(&plan->arena, out->layer, &out->layer));
+  return rabbet_arena_strdup(&plan->arena, tensor->name, &out->name);
+}
+
+static rabbet_status_t emit_refits(emitter_t* emitter,
+                                   const rabbet_network_t* network) {
+  const rabbet_ir_t* ir = &emitter->build->ir;
+  rabbet_plan_t* plan = emitter->plan;
+  if (!ir->refit_flags) return rabbet_ok();
+  plan->full_size = emitter->weights_size;
+  size_t count = 0;
+  for (size_t i = 0; i < network->tensors.count; ++i)
+    count += rabbet_ir_value(ir, (int32_t)i)->is_refittable;
+  RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
+      &plan->arena, count, sizeof(*plan->refits), (void**)&plan->refits));
+  for (size_t i = 0; i < network->tensors.count; ++i)
+    if (rabbet_ir_value(ir, (int32_t)i)->is_refittable)
+      RABBET_RETURN_IF_ERROR(
+          emit_weights(emitter, network, network->tensors.data[i]));
   return rabbet_ok();
 }
 
@@ -577,6 +668,7 @@ static rabbet_status_t emit_all(emitter_t* emitter,
   RABBET_RETURN_IF_ERROR(emit_find_made(emitter));
   RABBET_RETURN_IF_ERROR(emit_exprs(emitter));
   RABBET_RETURN_IF_ERROR(emit_values(emitter));
+  RABBET_RETURN_IF_ERROR(emit_refits(emitter, network));
   RABBET_RETURN_IF_ERROR(emit_steps(emitter));
   RABBET_RETURN_IF_ERROR(
       rabbet_artifacts_collect(build, emitter->layout, plan));

@@ -9,6 +9,7 @@
 typedef struct rabbet_emitted_t {
   rabbet_plan_t* plan;
   RABBET_VEC(rabbet_plan_blob_t) blobs;
+  size_t kept_blobs;  // those of weights that can be refitted come behind
 } rabbet_emitted_t;
 
 RABBET_PRIVATE_API rabbet_status_t rabbet_emit(rabbet_build_t* build,

@@ -3,6 +3,8 @@
 #include <string.h>
 
 #include "builder/ir.h"
+#include "core/view.h"
+#include "rabbet/builder.h"
 
 static rabbet_status_t import_symbol(void* context, rabbet_expr_graph_t* target,
                                      const rabbet_symbol_t* symbol,
@@ -81,11 +83,78 @@ static rabbet_status_t import_layer(const rabbet_layer_t* layer,
   return rabbet_ok();
 }
 
-// Constants need no layer.
-static bool import_is_constant(const rabbet_layer_t* layer) {
-  for (size_t i = 0; i < layer->output_count; ++i)
-    if (!layer->outputs[i]->constant) return false;
+// Constants need no layer; what is made of refittable ones does.
+static bool import_is_constant(const rabbet_ir_t* ir,
+                               const rabbet_layer_t* layer) {
+  for (size_t i = 0; i < layer->output_count; ++i) {
+    const rabbet_ir_value_t* value = rabbet_ir_value(ir, layer->outputs[i]->id);
+    if (!value->constant && !value->is_refittable) return false;
+  }
   return layer->output_count > 0;
+}
+
+// ---- Weights that can be refitted
+
+static bool import_may_refit(const rabbet_ir_t* ir,
+                             const rabbet_tensor_t* tensor) {
+  bool is_weights = tensor->kind == RABBET_TENSOR_WEIGHTS ||
+                    (tensor->kind == RABBET_TENSOR_LAYER &&
+                     rabbet_op_is(tensor->producer->op, RABBET_OP_CONSTANT));
+  bool all = (ir->refit_flags & ~(1u << RABBET_BUILDER_REFIT_INDIVIDUAL)) != 0;
+  return is_weights && rabbet_dtype_is_float(tensor->dtype) &&
+         (all || tensor->is_refittable);
+}
+
+// What layers need to know shapes stays as it is.
+static void import_keep_shapes(const rabbet_layer_t* layer, rabbet_ir_t* ir) {
+  for (size_t i = 0; i < layer->input_count; ++i) {
+    const rabbet_op_operand_t* operand = rabbet_op_input(layer->op, i);
+    if (layer->inputs[i] && operand && operand->flags & RABBET_OPERAND_SHAPE)
+      rabbet_ir_value(ir, layer->inputs[i]->id)->is_refittable = false;
+  }
+}
+
+// A small result of refittable weights is no constant.
+static void import_forget_results(const rabbet_layer_t* layer, rabbet_ir_t* ir,
+                                  bool* depends) {
+  bool any = false;
+  for (size_t i = 0; i < layer->input_count; ++i)
+    any |= layer->inputs[i] && depends[layer->inputs[i]->id];
+  for (size_t i = 0; any && i < layer->output_count; ++i) {
+    int32_t id = layer->outputs[i]->id;
+    depends[id] = true;
+    rabbet_ir_value(ir, id)->constant = NULL;
+  }
+}
+
+static rabbet_status_t import_refittable(const rabbet_network_t* network,
+                                         rabbet_ir_t* ir) {
+  bool* depends = NULL;
+  if (!ir->refit_flags) return rabbet_ok();
+  for (size_t i = 0; i < network->tensors.count; ++i)
+    ir->values.data[i]->is_refittable =
+        import_may_refit(ir, network->tensors.data[i]);
+  for (size_t i = 0; i < network->layers.count; ++i)
+    import_keep_shapes(network->layers.data[i], ir);
+  RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
+      ir->arena, ir->values.count, sizeof(*depends), (void**)&depends));
+  for (size_t i = 0; i < ir->values.count; ++i) {
+    rabbet_ir_value_t* value = ir->values.data[i];
+    depends[i] = value->is_refittable;
+    if (!value->is_refittable) continue;
+    value->refit_data = value->constant;
+    value->constant = NULL;
+  }
+  for (size_t i = 0; i < network->layers.count; ++i)
+    import_forget_results(network->layers.data[i], ir, depends);
+  return rabbet_ok();
+}
+
+void rabbet_ir_show_refittable(rabbet_ir_t* ir) {
+  for (size_t i = 0; i < ir->values.count; ++i) {
+    rabbet_ir_value_t* value = ir->values.data[i];
+    if (value->is_refittable) value->constant = value->refit_data;
+  }
 }
 
 static bool import_is_hidden(const rabbet_tensor_t* tensor) {
@@ -128,18 +197,20 @@ static rabbet_status_t import_all(rabbet_network_t* network, rabbet_ir_t* ir) {
   RABBET_RETURN_IF_ERROR(import_graph(network, ir, &map));
   for (size_t i = 0; i < network->tensors.count; ++i)
     RABBET_RETURN_IF_ERROR(import_tensor(network->tensors.data[i], map, ir));
+  RABBET_RETURN_IF_ERROR(import_refittable(network, ir));
   for (size_t i = 0; i < network->layers.count; ++i)
-    if (!import_is_constant(network->layers.data[i]))
+    if (!import_is_constant(ir, network->layers.data[i]))
       RABBET_RETURN_IF_ERROR(import_layer(network->layers.data[i], ir));
   RABBET_RETURN_IF_ERROR(import_boundary(network, ir));
   return rabbet_ir_sweep(ir);
 }
 
 rabbet_status_t rabbet_ir_import(rabbet_network_t* network,
-                                 rabbet_arena_t* arena,
+                                 uint32_t refit_flags, rabbet_arena_t* arena,
                                  rabbet_allocator_t allocator,
                                  rabbet_ir_t* out_ir) {
-  *out_ir = (rabbet_ir_t){.allocator = allocator, .arena = arena};
+  *out_ir = (rabbet_ir_t){
+      .allocator = allocator, .arena = arena, .refit_flags = refit_flags};
   out_ir->strongly_typed =
       (network->flags & RABBET_NETWORK_STRONGLY_TYPED) != 0;
   rabbet_status_t status = rabbet_network_infer(network);

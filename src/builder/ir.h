@@ -34,6 +34,10 @@ typedef struct rabbet_ir_value_t {
   uint64_t formats;       // allowed where it is a network input or output
   rabbet_dtype_t wished;  // weakly typed networks: type it must have, or NONE
   const char* const* dim_names;  // RABBET_MAX_RANK, network inputs
+  // Weights that can be refitted: while the network is simplified, `constant`
+  // is NULL and the data are here, so that nothing is made of them.
+  bool is_refittable;
+  const void* refit_data;
 } rabbet_ir_value_t;
 
 struct rabbet_ir_node_t {
@@ -65,12 +69,17 @@ typedef struct rabbet_ir_t {
   int32_t* outputs;
   size_t output_count;
   size_t debug_count;
+  // Which weights can be refitted: bits 1 << rabbet_builder_flag_t.
+  uint32_t refit_flags;
 } rabbet_ir_t;
 
 // Copies what the outputs need out of an inferred network.
-RABBET_PRIVATE_API rabbet_status_t
-rabbet_ir_import(rabbet_network_t* network, rabbet_arena_t* arena,
-                 rabbet_allocator_t allocator, rabbet_ir_t* out_ir);
+// `refit_flags` as above.
+RABBET_PRIVATE_API rabbet_status_t rabbet_ir_import(
+    rabbet_network_t* network, uint32_t refit_flags, rabbet_arena_t* arena,
+    rabbet_allocator_t allocator, rabbet_ir_t* out_ir);
+// The network is as simple as it gets: gives refittable weights back.
+RABBET_PRIVATE_API void rabbet_ir_show_refittable(rabbet_ir_t* ir);
 RABBET_PRIVATE_API void rabbet_ir_deinitialize(rabbet_ir_t* ir);
 
 static inline rabbet_ir_value_t* rabbet_ir_value(const rabbet_ir_t* ir,

@@ -32,6 +32,7 @@ struct rabbet_tensor_t {
   int32_t output_index;
   bool is_output;
   bool is_debug;
+  bool is_refittable;  // as marked
   uint64_t allowed_formats;
   const char* dim_names[RABBET_MAX_RANK];
   // INPUT and WEIGHTS: given. LAYER: inferred.

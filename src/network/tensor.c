@@ -253,3 +253,33 @@ void rabbet_network_set_unfused_debug(rabbet_network_t* network,
 bool rabbet_network_unfused_debug(const rabbet_network_t* network) {
   return network->unfused_debug;
 }
+
+// ---- Refitting -------------------------------------------------------------
+
+rabbet_status_t rabbet_tensor_set_refittable(rabbet_tensor_t* tensor,
+                                             bool is_refittable) {
+  rabbet_network_t* network = tensor->network;
+  RABBET_RETURN_IF_ERROR(rabbet_network_check_tensor(network, tensor));
+  RABBET_RETURN_IF_ERROR(rabbet_network_infer(network));
+  bool is_constant = tensor->kind == RABBET_TENSOR_WEIGHTS ||
+                     (tensor->producer &&
+                      rabbet_op_is(tensor->producer->op, RABBET_OP_CONSTANT));
+  if (is_refittable && (!is_constant || !rabbet_dtype_is_float(tensor->dtype)))
+    return RABBET_STATUS(
+        RABBET_STATUS_INVALID_ARGUMENT,
+        "tensor '%s' is %s: weights and constants of floating types can be "
+        "refitted",
+        tensor->name,
+        is_constant ? rabbet_dtype_name(tensor->dtype) : "computed");
+  tensor->is_refittable = is_refittable;
+  return rabbet_ok();
+}
+
+bool rabbet_tensor_is_refittable(const rabbet_tensor_t* tensor) {
+  return tensor->is_refittable;
+}
+
+rabbet_tensor_t* rabbet_network_find_tensor(const rabbet_network_t* network,
+                                            const char* name) {
+  return rabbet_map_get_string(&network->tensor_names, name);
+}

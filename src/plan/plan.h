@@ -95,6 +95,17 @@ typedef struct rabbet_plan_io_t {
   bool is_debug;  // listeners of a context may look at it
 } rabbet_plan_io_t;
 
+// Weights of the network that can be replaced.
+typedef struct rabbet_plan_weights_t {
+  const char* name;      // of the network's tensor
+  const char* layer;     // that reads them first, or that is the constant; ""
+  int32_t role;          // of TensorRT's WeightsRole
+  rabbet_dtype_t dtype;  // in which the network has them
+  // CONSTANT values made of them: in that type and LINEAR, or converted.
+  const int32_t* values;
+  size_t value_count;
+} rabbet_plan_weights_t;
+
 typedef struct rabbet_plan_range_t {
   rabbet_dims_t min, opt, max;
   const int64_t *min_values, *opt_values, *max_values;  // shape inputs
@@ -132,6 +143,12 @@ typedef struct rabbet_plan_t {
   // weights_parts[..]); once read, one range of the file.
   const uint8_t* weights;
   size_t weights_size;
+  // Weights that can be refitted lie in [kept_size, full_size) of the weights;
+  // full_size 0: there are none. A plan may come without their bytes: then
+  // weights_size is kept_size.
+  rabbet_plan_weights_t* refits;
+  size_t refit_count;
+  uint64_t kept_size, full_size;
   rabbet_file_map_t* file;  // keeps `weights` mapped; or NULL
   void* copy;               // keeps it otherwise
 } rabbet_plan_t;
@@ -160,6 +177,19 @@ rabbet_plan_write(const rabbet_plan_t* plan, const rabbet_plan_blob_t* blobs,
 RABBET_PRIVATE_API rabbet_status_t
 rabbet_plan_read(const void* data, size_t size, rabbet_file_map_t* file,
                  rabbet_allocator_t allocator, rabbet_plan_t** out_plan);
+
+// A plan that can be refitted, with all its weights in place (zeros where
+// `data` lacks them) or without those that can be refitted. The weights of the
+// result lie at *out_weights; write them, then seal it again. Caller frees with
+// rabbet_free_aligned(allocator, data, 64).
+RABBET_PRIVATE_API rabbet_status_t
+rabbet_plan_resize_weights(const void* data, size_t size, uint64_t weights_size,
+                           rabbet_allocator_t allocator, void** out_data,
+                           size_t* out_size, uint8_t** out_weights);
+// Checksums of a file whose weights were changed in place.
+RABBET_PRIVATE_API void rabbet_plan_reseal(void* data);
+// Makes the steps' constants those at plan->weights.
+RABBET_PRIVATE_API void rabbet_plan_link_constants(rabbet_plan_t* plan);
 
 // Whether a plan makes sense by itself: every index, expression, operator,
 // attribute and alias, and that each value is there before it is read.

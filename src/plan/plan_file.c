@@ -106,6 +106,17 @@ void rabbet_plan_file_seal(uint8_t* data, uint64_t size, const char* producer,
                                               RABBET_PLAN_CHECKED_FROM));
 }
 
+void rabbet_plan_file_reseal(uint8_t* data) {
+  uint32_t count = rabbet_load32(data + 12);
+  uint8_t* row = data + RABBET_PLAN_HEADER_SIZE;
+  for (uint32_t i = 0; i < count; ++i, row += RABBET_PLAN_ROW_SIZE)
+    rabbet_store64(row + 24, rabbet_hash64(data + rabbet_load64(row + 8),
+                                           (size_t)rabbet_load64(row + 16)));
+  rabbet_store64(data + 24, rabbet_hash64(data + RABBET_PLAN_CHECKED_FROM,
+                                          (size_t)(row - data) -
+                                              RABBET_PLAN_CHECKED_FROM));
+}
+
 // ---- Reading
 
 // What a file that is no plan seems to be.

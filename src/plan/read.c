@@ -414,6 +414,29 @@ static rabbet_status_t rabbet_read_steps(rabbet_plan_t* plan,
   return rabbet_ok();
 }
 
+// ---- Weights that can be refitted
+
+static rabbet_status_t rabbet_read_refits(rabbet_plan_t* plan,
+                                          const Rabbet__Plan__Meta* meta) {
+  RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
+      &plan->arena, meta->n_weights, sizeof(*plan->refits),
+      (void**)&plan->refits));
+  plan->refit_count = meta->n_weights;
+  plan->kept_size = meta->kept_size;
+  plan->full_size = meta->full_size;
+  for (size_t i = 0; i < meta->n_weights; ++i) {
+    const Rabbet__Plan__Weights* from = meta->weights[i];
+    rabbet_plan_weights_t* to = &plan->refits[i];
+    to->role = from->role;
+    to->dtype = (rabbet_dtype_t)from->dtype;
+    to->value_count = from->n_values;
+    RABBET_RETURN_IF_ERROR(rabbet_read_text(plan, from->name, &to->name));
+    RABBET_RETURN_IF_ERROR(rabbet_read_text(plan, from->layer, &to->layer));
+    RABBET_RETURN_IF_ERROR(RABBET_READ_LIST(plan, from, values, &to->values));
+  }
+  return rabbet_ok();
+}
+
 // ---- All
 
 static rabbet_status_t rabbet_read_meta(rabbet_plan_t* plan,
@@ -428,6 +451,7 @@ static rabbet_status_t rabbet_read_meta(rabbet_plan_t* plan,
   RABBET_RETURN_IF_ERROR(rabbet_read_ios(plan, meta));
   RABBET_RETURN_IF_ERROR(rabbet_read_profiles(plan, meta));
   RABBET_RETURN_IF_ERROR(rabbet_read_artifacts(plan, meta, kernels));
+  RABBET_RETURN_IF_ERROR(rabbet_read_refits(plan, meta));
   return rabbet_read_steps(plan, meta);
 }
 
@@ -470,6 +494,26 @@ static rabbet_status_t rabbet_read_device(rabbet_plan_t* plan,
   return rabbet_ok();
 }
 
+static bool rabbet_plan_has_bytes(const rabbet_plan_t* plan,
+                                  const rabbet_plan_value_t* value) {
+  return value->offset + value->size <= plan->weights_size;
+}
+
+void rabbet_plan_link_constants(rabbet_plan_t* plan) {
+  for (size_t s = 0; s < plan->step_count; ++s) {
+    rabbet_plan_step_t* step = &plan->steps[s];
+    for (size_t i = 0; i < step->group.value_count; ++i) {
+      if (step->values[i] < 0) continue;
+      const rabbet_plan_value_t* outer = &plan->values[step->values[i]];
+      if (outer->storage == RABBET_PLAN_STORAGE_CONSTANT &&
+          outer->format == RABBET_FORMAT_LINEAR)
+        step->group.values[i].constant = rabbet_plan_has_bytes(plan, outer)
+                                             ? plan->weights + outer->offset
+                                             : NULL;
+    }
+  }
+}
+
 // What later users find ready: constants' addresses, dimensions known now.
 static void rabbet_plan_finish(rabbet_plan_t* plan) {
   for (size_t s = 0; s < plan->step_count; ++s) {
@@ -482,11 +526,9 @@ static void rabbet_plan_finish(rabbet_plan_t* plan) {
           outer ? &outer->shape : &step->inner_shapes[i];
       value->dims = rabbet_shape_dims(plan->graph, shape);
       value->min = value->max = value->dims;
-      if (outer && outer->storage == RABBET_PLAN_STORAGE_CONSTANT &&
-          outer->format == RABBET_FORMAT_LINEAR)
-        value->constant = plan->weights + outer->offset;
     }
   }
+  rabbet_plan_link_constants(plan);
 }
 
 static rabbet_status_t rabbet_read_into(const void* data, size_t size,
@@ -504,7 +546,14 @@ static rabbet_status_t rabbet_read_into(const void* data, size_t size,
       rabbet_unpack_meta(plan, sections.section[RABBET_PLAN_SECTION_META],
                          sections.section[RABBET_PLAN_SECTION_KERNELS]),
       "section META"));
-  RABBET_RETURN_IF_ERROR(rabbet_plan_verify(plan, plan->weights_size));
+  if (plan->full_size > 0 && plan->weights_size != plan->full_size &&
+      plan->weights_size != plan->kept_size)
+    return RABBET_DAMAGED(
+        "its weights are %zu bytes; expected %llu, or %llu if it was stripped",
+        plan->weights_size, (unsigned long long)plan->full_size,
+        (unsigned long long)plan->kept_size);
+  RABBET_RETURN_IF_ERROR(rabbet_plan_verify(
+      plan, plan->full_size > 0 ? plan->full_size : plan->weights_size));
   rabbet_plan_finish(plan);
   return rabbet_plan_prove_shapes(plan);
 }

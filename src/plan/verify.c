@@ -593,6 +593,46 @@ static rabbet_status_t rabbet_verify_order(rabbet_verify_t* verify) {
   return rabbet_ok();
 }
 
+// ---- Weights that can be refitted
+
+static rabbet_status_t rabbet_verify_refit(const rabbet_plan_t* plan,
+                                           const rabbet_plan_weights_t* refit) {
+  if (refit->dtype < 0 || refit->dtype >= RABBET_DTYPE_COUNT ||
+      !rabbet_dtype_is_float(refit->dtype))
+    return RABBET_DAMAGED("%d is no floating type", (int)refit->dtype);
+  if (refit->value_count == 0) return RABBET_DAMAGED("nothing is made of it");
+  const rabbet_shape_t* shape = NULL;
+  for (size_t i = 0; i < refit->value_count; ++i) {
+    int32_t v = refit->values[i];
+    if (v < 0 || (size_t)v >= plan->value_count)
+      return RABBET_DAMAGED("value %d of %zu", v, plan->value_count);
+    const rabbet_plan_value_t* value = &plan->values[v];
+    if (value->storage != RABBET_PLAN_STORAGE_CONSTANT || value->alias >= 0 ||
+        (value->size > 0 && value->offset < plan->kept_size) ||
+        !rabbet_dtype_is_float(value->dtype))
+      return RABBET_DAMAGED("value %d ('%s') cannot be refitted", v,
+                            value->name);
+    if (shape && memcmp(shape, &value->shape, sizeof(*shape)) != 0)
+      return RABBET_DAMAGED("its values differ in shape");
+    shape = &value->shape;
+  }
+  return rabbet_ok();
+}
+
+static rabbet_status_t rabbet_verify_refits(const rabbet_plan_t* plan) {
+  if (plan->kept_size > plan->full_size && plan->full_size > 0)
+    return RABBET_DAMAGED("%llu bytes of weights are kept, of %llu",
+                          (unsigned long long)plan->kept_size,
+                          (unsigned long long)plan->full_size);
+  if (plan->refit_count > 0 && plan->full_size == 0)
+    return RABBET_DAMAGED("weights to refit, and no size of all weights");
+  for (size_t i = 0; i < plan->refit_count; ++i)
+    RABBET_RETURN_IF_ERROR(
+        RABBET_ANNOTATE(rabbet_verify_refit(plan, &plan->refits[i]),
+                        "weights '%s'", plan->refits[i].name));
+  return rabbet_ok();
+}
+
 // ---- All
 
 static rabbet_status_t rabbet_verify_all(rabbet_verify_t* verify) {
@@ -602,6 +642,7 @@ static rabbet_status_t rabbet_verify_all(rabbet_verify_t* verify) {
   RABBET_RETURN_IF_ERROR(rabbet_verify_ios(plan));
   RABBET_RETURN_IF_ERROR(rabbet_verify_profiles(plan));
   RABBET_RETURN_IF_ERROR(rabbet_verify_artifacts(plan));
+  RABBET_RETURN_IF_ERROR(rabbet_verify_refits(plan));
   for (size_t s = 0; s < plan->step_count; ++s)
     RABBET_RETURN_IF_ERROR(RABBET_ANNOTATE(
         rabbet_verify_step(plan, &plan->steps[s], &verify->arena),

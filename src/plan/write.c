@@ -45,6 +45,7 @@ RABBET_WRITER_INIT(Rabbet__Plan__Node, node)
 RABBET_WRITER_INIT(Rabbet__Plan__Step, step)
 RABBET_WRITER_INIT(Rabbet__Plan__Range, range)
 RABBET_WRITER_INIT(Rabbet__Plan__Artifact, artifact)
+RABBET_WRITER_INIT(Rabbet__Plan__Weights, weights)
 #undef RABBET_WRITER_INIT
 
 #define RABBET_WRITE_MESSAGES(writer, count, Type, type, out_count, out)     \
@@ -323,6 +324,26 @@ static rabbet_status_t rabbet_write_artifacts(rabbet_plan_writer_t* writer,
   return rabbet_ok();
 }
 
+static rabbet_status_t rabbet_write_refits(rabbet_plan_writer_t* writer,
+                                           Rabbet__Plan__Meta* meta) {
+  const rabbet_plan_t* plan = writer->plan;
+  RABBET_RETURN_IF_ERROR(
+      RABBET_WRITE_MESSAGES(writer, plan->refit_count, Rabbet__Plan__Weights,
+                            weights, &meta->n_weights, &meta->weights));
+  meta->kept_size = plan->full_size > 0 ? plan->kept_size : 0;
+  meta->full_size = plan->full_size;
+  for (size_t i = 0; i < meta->n_weights; ++i) {
+    const rabbet_plan_weights_t* from = &plan->refits[i];
+    Rabbet__Plan__Weights* message = meta->weights[i];
+    message->name = rabbet_write_text(from->name);
+    message->layer = rabbet_write_text(from->layer);
+    message->role = from->role;
+    message->dtype = (int32_t)from->dtype;
+    RABBET_WRITE_LIST(message, values, from->values, from->value_count);
+  }
+  return rabbet_ok();
+}
+
 static rabbet_status_t rabbet_write_meta(rabbet_plan_writer_t* writer,
                                          Rabbet__Plan__Meta* meta) {
   rabbet__plan__meta__init(meta);
@@ -333,6 +354,7 @@ static rabbet_status_t rabbet_write_meta(rabbet_plan_writer_t* writer,
   RABBET_RETURN_IF_ERROR(rabbet_write_ios(writer, meta));
   RABBET_RETURN_IF_ERROR(rabbet_write_steps(writer, meta));
   RABBET_RETURN_IF_ERROR(rabbet_write_artifacts(writer, meta));
+  RABBET_RETURN_IF_ERROR(rabbet_write_refits(writer, meta));
   return rabbet_write_profiles(writer, meta);
 }
 
@@ -418,8 +440,14 @@ rabbet_status_t rabbet_plan_write(const rabbet_plan_t* plan,
   *out_size = 0;
   uint64_t weights_size = 0;
   RABBET_RETURN_IF_ERROR(rabbet_check_blobs(blobs, blob_count, &weights_size));
-  RABBET_RETURN_IF_ERROR(RABBET_ANNOTATE(rabbet_plan_verify(plan, weights_size),
-                                         "the plan to write is wrong"));
+  // Sections of plans that can be refitted have either of two sizes.
+  if (plan->full_size > 0)
+    weights_size =
+        weights_size <= plan->kept_size ? plan->kept_size : plan->full_size;
+  RABBET_RETURN_IF_ERROR(RABBET_ANNOTATE(
+      rabbet_plan_verify(plan,
+                         plan->full_size > 0 ? plan->full_size : weights_size),
+      "the plan to write is wrong"));
   rabbet_plan_writer_t writer = {.plan = plan};
   rabbet_arena_initialize(allocator, &writer.arena);
   Rabbet__Plan__Meta meta;

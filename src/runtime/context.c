@@ -58,6 +58,7 @@ rabbet_status_t rabbet_context_create(rabbet_engine_t* engine,
                          "the plan was loaded only to be inspected; load it "
                          "without inspect_only to run it");
   }
+  RABBET_RETURN_IF_ERROR(rabbet_engine_check_weights(engine));
   rabbet_context_t* context = NULL;
   RABBET_RETURN_IF_ERROR(
       rabbet_allocate(allocator, sizeof(*context), (void**)&context));
@@ -65,6 +66,7 @@ rabbet_status_t rabbet_context_create(rabbet_engine_t* engine,
   rabbet_arena_initialize(allocator, &context->arena);
   context->engine = engine;
   rabbet_engine_retain(engine);
+  rabbet_engine_add_context(engine, context);
   rabbet_status_t status = rabbet_context_allocate(context);
   if (!rabbet_is_ok(status)) {
     rabbet_context_destroy(context);
@@ -121,6 +123,7 @@ static rabbet_status_t rabbet_context_create_events(rabbet_context_t* context) {
 void rabbet_context_destroy(rabbet_context_t* context) {
   if (!context) return;
   rabbet_engine_t* engine = context->engine;
+  rabbet_engine_remove_context(engine, context);
   rabbet_context_forget(context);
   rabbet_context_free_memory(context);
   rabbet_context_free_host_ios(context);

@@ -126,7 +126,10 @@ static rabbet_status_t rabbet_engine_initialize(
         &engine->arena, engine->plan->step_count, sizeof(*engine->steps),
         (void**)&engine->steps);
   if (rabbet_is_ok(status)) status = rabbet_engine_list_slots(engine);
-  if (rabbet_is_ok(status)) status = rabbet_engine_create_steps(engine);
+  // What was stripped gets its kernels with its weights.
+  engine->lacks_weights = engine->plan->weights_size < engine->plan->full_size;
+  if (!rabbet_is_ok(status) || engine->lacks_weights) return status;
+  status = rabbet_engine_create_steps(engine);
   if (rabbet_is_ok(status)) status = rabbet_engine_upload_weights(engine);
   return status;
 }
@@ -139,6 +142,8 @@ static void rabbet_engine_destroy(rabbet_engine_t* engine) {
                        engine->device_weights, NULL);
   rabbet_device_release(engine->device);
   rabbet_plan_destroy(engine->plan);
+  rabbet_free_aligned(allocator, engine->refitted, RABBET_PLAN_ALIGNMENT);
+  pthread_mutex_destroy(&engine->contexts_lock);
   rabbet_arena_deinitialize(&engine->arena);
   rabbet_free(allocator, engine);
 }
@@ -159,6 +164,7 @@ static rabbet_status_t rabbet_engine_create(
   engine->data = data;
   engine->size = size;
   rabbet_refcount_initialize(&engine->references);
+  pthread_mutex_init(&engine->contexts_lock, NULL);
   rabbet_arena_initialize(allocator, &engine->arena);
   rabbet_status_t status =
       rabbet_plan_read(data, size, file, allocator, &engine->plan);

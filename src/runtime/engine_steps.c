@@ -101,5 +101,7 @@ void rabbet_engine_destroy_steps(rabbet_engine_t* engine) {
     rabbet_engine_step_t* step = &engine->steps[s];
     if (step->kernel) step->kernel->kernel_class->destroy(step->kernel);
     rabbet_plugin_release(step->plugin);
+    step->kernel = NULL;
+    step->plugin = NULL;
   }
 }

@@ -92,9 +92,14 @@ rabbet_status_t rabbet_engine_upload_weights(rabbet_engine_t* engine) {
   rabbet_device_t* device = engine->device;
   size_t total = 0;
   if (device->host_memory || engine->plan->value_count == 0) return rabbet_ok();
-  RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
-      &engine->arena, engine->plan->value_count,
-      sizeof(*engine->weight_offsets), (void**)&engine->weight_offsets));
+  // Again after a refit.
+  if (!engine->weight_offsets)
+    RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
+        &engine->arena, engine->plan->value_count,
+        sizeof(*engine->weight_offsets), (void**)&engine->weight_offsets));
+  rabbet_memory_free(device, &engine->device_allocator, engine->device_weights,
+                     NULL);
+  engine->device_weights = NULL;
   rabbet_mark_weights(engine, engine->weight_offsets);
   RABBET_RETURN_IF_ERROR(
       rabbet_place_weights(engine, engine->weight_offsets, &total));

@@ -425,6 +425,7 @@ rabbet_status_t rabbet_context_execute(rabbet_context_t* context,
                                        void* stream) {
   rabbet_device_t* device = context->engine->device;
   void* token = NULL;
+  RABBET_RETURN_IF_ERROR(rabbet_engine_check_weights(context->engine));
   if (device->vtable->begin_run)
     RABBET_RETURN_IF_ERROR(device->vtable->begin_run(
         device, rabbet_context_actual_threads(context), &token));

@@ -52,6 +52,12 @@ struct rabbet_engine_t {
   size_t* key_offsets;
   size_t key_size;
   bool has_shape_inputs;
+  // Refitting (refit.c). The plan's bytes with the weights in use, once they
+  // are not those of the file any more; and why there are none to run with.
+  void* refitted;
+  bool lacks_weights;
+  pthread_mutex_t contexts_lock;
+  rabbet_context_t* contexts;  // all that live
   // Some outputs are written by the host, from host_values.
   bool has_written_outputs;
 };
@@ -99,6 +105,13 @@ rabbet_status_t rabbet_context_reserve(rabbet_context_t* context,
                                        int32_t segment, size_t bytes,
                                        void* stream);
 void rabbet_context_free_memory(rabbet_context_t* context);
+
+// refit.c: which contexts there are; they hold kernels' states.
+void rabbet_engine_add_context(rabbet_engine_t* engine,
+                               rabbet_context_t* context);
+void rabbet_engine_remove_context(rabbet_engine_t* engine,
+                                  rabbet_context_t* context);
+rabbet_status_t rabbet_engine_check_weights(const rabbet_engine_t* engine);
 
 // Kernels and plugins of all steps.
 rabbet_status_t rabbet_engine_create_steps(rabbet_engine_t* engine);
@@ -233,6 +246,7 @@ typedef struct rabbet_host_io_t {
 
 struct rabbet_context_t {
   rabbet_engine_t* engine;
+  rabbet_context_t *next, *previous;  // of the engine's
   rabbet_allocator_t allocator;
   rabbet_arena_t arena;
   int threads;  // as asked for; 0: the plan's

@@ -1,0 +1,253 @@
+"""Refitter and OnnxParserRefitter: new weights for a loaded plan."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from . import _enums as e
+from . import _rabbet
+from ._callbacks import IErrorRecorder, ILogger, check_logger
+from ._errors import FailedPreconditionError
+from ._managed import Fixed, refused
+from ._onnx import OnnxParser, ParserError
+from ._recorder import recorded
+from ._weights import Weights, to_weights
+
+if TYPE_CHECKING:
+    from ._runtime import ICudaEngine
+
+_RANGES = "types follow from the network: use quantize and dequantize layers"
+
+
+class _Info(NamedTuple):
+    name: str
+    layer: str
+    role: int
+    dtype: e.DataType
+    dims: tuple[int, ...]
+    is_missing: bool
+
+
+class Refitter(_rabbet.Refitter):
+    """Replaces weights of an engine whose plan was built with BuilderFlag.REFIT, and
+    supplies those of a plan that was stripped.
+
+    Nothing of the engine may run during refit_cuda_engine; contexts may live.
+    """
+
+    error_recorder: IErrorRecorder | None = None
+    weights_validation = Fixed(True, "Types and sizes are always checked.")
+    max_threads = Fixed(1, "Refitting is done on the calling thread.")
+    _logger: ILogger
+
+    def __new__(cls, engine: ICudaEngine, logger: ILogger | None = None) -> Refitter:
+        self = super().__new__(cls, engine)
+        self._engine = engine
+        self._logger = check_logger(logger)
+        self._given = {}
+        return self
+
+    _engine: ICudaEngine
+    _given: dict[int, Weights]  # what was set must stay until it is in the engine
+
+    def __init__(self, engine: ICudaEngine, logger: ILogger | None = None) -> None:
+        pass
+
+    def __del__(self) -> None:
+        """Nothing to do: objects go when nothing refers to them."""
+
+    @property
+    def logger(self) -> ILogger:
+        """Where messages go."""
+        return self._logger
+
+    def _infos(self) -> list[_Info]:
+        return [_Info(*self._info(i)) for i in range(self._count())]
+
+    def _put(self, index: int, weights: Any) -> bool:
+        new = to_weights(weights, "weights")
+        self._set(index, int(new.dtype), new._address, new.size)
+        self._given[index] = new
+        return True
+
+    # ---- By layer and role
+
+    @recorded
+    def set_weights(self, layer_name: str, role: e.WeightsRole, weights: Any) -> bool:
+        """New weights, an array or Weights, of a layer."""
+        return self._put(self._find(layer_name, int(e.WeightsRole(role))), weights)
+
+    def _roles(self, missing: bool) -> tuple[list[str], list[e.WeightsRole]]:
+        found = [i for i in self._infos() if i.is_missing or not missing]
+        return [i.layer for i in found], [e.WeightsRole(i.role) for i in found]
+
+    def get_all(self) -> tuple[list[str], list[e.WeightsRole]]:
+        """(layers, roles) of all that can be set."""
+        return self._roles(False)
+
+    def get_missing(self) -> tuple[list[str], list[e.WeightsRole]]:
+        """(layers, roles) of what must be set before refit_cuda_engine."""
+        return self._roles(True)
+
+    # ---- By name
+
+    @recorded
+    def set_named_weights(
+        self,
+        name: str,
+        weights: Any,
+        location: e.TensorLocation = e.TensorLocation.HOST,
+    ) -> bool:
+        """New weights, an array or Weights, in the host's memory."""
+        if e.TensorLocation(location) is not e.TensorLocation.HOST:
+            raise ValueError(
+                f"weights '{name}': weights lie in the host's memory, as kernels are made "
+                "of them there; copy them from the device first"
+            )
+        return self._put(self._find(name), weights)
+
+    def get_named_weights(self, weights_name: str) -> Weights:
+        """What was set and is not in the engine yet; else empty."""
+        return self._given.get(self._find(weights_name), Weights())
+
+    def get_weights_location(self, weights_name: str) -> e.TensorLocation:
+        """Where what was set lies."""
+        self._find(weights_name)
+        return e.TensorLocation.HOST
+
+    def get_weights_prototype(self, weights_name: str) -> Weights:
+        """Type and number of elements of weights, without an address."""
+        info = _Info(*self._info(self._find(weights_name)))
+        return Weights._prototype(info.dtype, info.dims)
+
+    @recorded
+    def unset_named_weights(self, weights_name: str) -> bool:
+        """Undoes set_named_weights."""
+        index = self._find(weights_name)
+        self._unset(index)
+        self._given.pop(index, None)
+        return True
+
+    def get_all_weights(self) -> list[str]:
+        """Names of all that can be set."""
+        return [i.name for i in self._infos()]
+
+    def get_missing_weights(self) -> list[str]:
+        """Names of what must be set before refit_cuda_engine."""
+        return [i.name for i in self._infos() if i.is_missing]
+
+    # ---- Committing
+
+    @recorded
+    def refit_cuda_engine(self) -> bool:
+        """Puts what was set into the engine."""
+        self._commit()
+        self._given.clear()
+        return True
+
+    def refit_cuda_engine_async(self, stream_handle: int) -> bool:
+        """The same; done when it returns."""
+        return self.refit_cuda_engine()
+
+    # ---- Ranges of INT8 tensors
+
+    @refused(_RANGES)
+    def get_dynamic_range(self, tensor_name: str) -> tuple[float, float]:  # type: ignore[empty-body]
+        """The range of an INT8 tensor."""
+
+    @refused(_RANGES)
+    def set_dynamic_range(self, tensor_name: str, range: Any) -> bool:  # type: ignore[empty-body]
+        """Sets the range of an INT8 tensor."""
+
+    def get_tensors_with_dynamic_range(self) -> list[str]:
+        """None: there are no such ranges."""
+        return []
+
+
+class OnnxParserRefitter:
+    """Sets a refitter's weights from an ONNX model that differs in them alone."""
+
+    def __init__(self, refitter: Refitter, logger: ILogger | None = None) -> None:
+        if not isinstance(refitter, Refitter):
+            raise TypeError(f"OnnxParserRefitter: expected a Refitter, got {refitter!r}")
+        self._refitter = refitter
+        self._logger = check_logger(logger)
+        self._parser: OnnxParser | None = None
+
+    def _new_parser(self) -> OnnxParser:
+        from ._network import INetworkDefinition
+
+        network = INetworkDefinition(0, self._logger)
+        self._parser = OnnxParser(network, self._logger)
+        return self._parser
+
+    def _refit(self) -> bool:
+        """From the network that the parser has made: its weights have the names that
+        they had when the plan was built."""
+        assert self._parser is not None
+        network = self._parser._network
+        for info in self._refitter._infos():
+            tensor = network._find_tensor(info.name)
+            found = None if tensor is None else tensor._weights()
+            if found is None:
+                raise FailedPreconditionError(
+                    f"the model has no weights '{info.name}', which the plan needs: refit "
+                    "with the model of which it was built, or set them by name"
+                )
+            weights = Weights._of_bytes(*found)
+            self._refitter.set_named_weights(info.name, weights)
+        return True
+
+    def refit_from_bytes(
+        self, model: Any, path: str | os.PathLike[str] | None = None
+    ) -> bool:
+        """Sets all weights from a model in memory; path locates external data. Then
+        call refit_cuda_engine."""
+        self._new_parser().parse(model, path)
+        return self._refit()
+
+    def refit_from_file(self, model: str | os.PathLike[str]) -> bool:
+        """Sets all weights from a file. Then call refit_cuda_engine."""
+        self._new_parser().parse_from_file(model)
+        return self._refit()
+
+    # ---- In steps
+
+    def load_model_proto(
+        self, model: Any, path: str | os.PathLike[str] | None = None
+    ) -> bool:
+        """Keeps a model's bytes for refit_model_proto."""
+        return self._new_parser().load_model_proto(model, path)
+
+    def _loaded(self) -> OnnxParser:
+        if self._parser is None:
+            raise FailedPreconditionError("there is no model: call load_model_proto")
+        return self._parser
+
+    def load_initializer(self, name: str, data: Any, size: int) -> bool:
+        """Weights in place of an initializer's own, from a buffer or an address."""
+        return self._loaded().load_initializer(name, data, size)
+
+    def refit_model_proto(self) -> bool:
+        """Sets all weights from the model that load_model_proto kept."""
+        self._loaded().parse_model_proto()
+        return self._refit()
+
+    # ---- Errors
+
+    @property
+    def num_errors(self) -> int:
+        """Errors of the last model."""
+        return 0 if self._parser is None else self._parser.num_errors
+
+    def get_error(self, index: int) -> ParserError:
+        """An error of the last model."""
+        if self._parser is None:
+            raise IndexError(f"error {index}: there are 0")
+        return self._parser.get_error(index)
+
+    def clear_errors(self) -> None:
+        """Forgets the errors."""
+        if self._parser is not None:
+            self._parser.clear_errors()

@@ -1,0 +1,117 @@
+// Refitters.
+#include "python/src/rabbet_py.h"
+
+static PyTypeObject* rabbet_py_refitter_type;
+
+static void rabbet_py_release_refitter(void* pointer) {
+  rabbet_refitter_destroy(pointer);
+}
+
+// Refitter(engine)
+static PyObject* rabbet_py_refitter_new(PyTypeObject* type, PyObject* args,
+                                        PyObject* kwargs) {
+  (void)kwargs;
+  PyObject* object = NULL;
+  if (!PyArg_ParseTuple(args, "O", &object)) return NULL;
+  void* engine = rabbet_py_handle_get(object, rabbet_py_types.engine);
+  if (!engine) return NULL;
+  rabbet_refitter_t* refitter = NULL;
+  rabbet_status_t status =
+      rabbet_refitter_create(engine, rabbet_allocator_system(), &refitter);
+  if (!rabbet_is_ok(status)) return rabbet_py_raise(status);
+  return rabbet_py_handle_new(type, refitter, object,
+                              rabbet_py_release_refitter);
+}
+
+static PyObject* rabbet_py_refitter_count(PyObject* self, PyObject* none) {
+  (void)none;
+  return PyLong_FromSize_t(rabbet_refitter_count(rabbet_py_pointer(self)));
+}
+
+// (name, layer, role, DataType, dims, is missing)
+static PyObject* rabbet_py_refitter_info(PyObject* self, PyObject* index) {
+  size_t i = 0;
+  rabbet_refit_info_t info;
+  if (rabbet_py_to_index(index, "weights", &i)) return NULL;
+  rabbet_status_t status =
+      rabbet_refitter_info(rabbet_py_pointer(self), i, &info);
+  if (!rabbet_is_ok(status)) return rabbet_py_raise(status);
+  return Py_BuildValue(
+      "(NNiNNN)", rabbet_py_message(info.name), rabbet_py_message(info.layer),
+      (int)info.role, rabbet_py_dtype(info.dtype),
+      rabbet_py_from_dims(&info.dims), PyBool_FromLong(info.is_missing));
+}
+
+// find(name) or find(layer, role) -> index
+static PyObject* rabbet_py_refitter_find(PyObject* self, PyObject* args) {
+  const char* name = NULL;
+  int role = -1;
+  size_t index = 0;
+  if (!PyArg_ParseTuple(args, "s|i", &name, &role)) return NULL;
+  const rabbet_refitter_t* refitter = rabbet_py_pointer(self);
+  rabbet_status_t status =
+      role < 0 ? rabbet_refitter_find(refitter, name, &index)
+               : rabbet_refitter_find_role(refitter, name, role, &index);
+  if (!rabbet_is_ok(status)) return rabbet_py_raise(status);
+  return PyLong_FromSize_t(index);
+}
+
+// set(index, dtype, address, count)
+static PyObject* rabbet_py_refitter_set(PyObject* self, PyObject* args) {
+  Py_ssize_t index = 0;
+  int dtype = 0;
+  unsigned long long address = 0;
+  long long count = 0;
+  if (!PyArg_ParseTuple(args, "niKL", &index, &dtype, &address, &count)) {
+    return NULL;
+  }
+  rabbet_weights_t weights = {.dtype = (rabbet_dtype_t)dtype,
+                              .data = (const void*)(uintptr_t)address,
+                              .count = count};
+  return rabbet_py_none_or_raise(
+      rabbet_refitter_set(rabbet_py_pointer(self), (size_t)index, weights));
+}
+
+static PyObject* rabbet_py_refitter_unset(PyObject* self, PyObject* index) {
+  size_t i = 0;
+  if (rabbet_py_to_index(index, "weights", &i)) return NULL;
+  return rabbet_py_none_or_raise(
+      rabbet_refitter_unset(rabbet_py_pointer(self), i));
+}
+
+static PyObject* rabbet_py_refitter_commit(PyObject* self, PyObject* none) {
+  (void)none;
+  rabbet_status_t status;
+  Py_BEGIN_ALLOW_THREADS status =
+      rabbet_refitter_commit(rabbet_py_pointer(self));
+  Py_END_ALLOW_THREADS return rabbet_py_none_or_raise(status);
+}
+
+static PyMethodDef rabbet_py_refitter_methods[] = {
+    {"_count", rabbet_py_refitter_count, METH_NOARGS, NULL},
+    {"_info", rabbet_py_refitter_info, METH_O, NULL},
+    {"_find", rabbet_py_refitter_find, METH_VARARGS, NULL},
+    {"_set", rabbet_py_refitter_set, METH_VARARGS, NULL},
+    {"_unset", rabbet_py_refitter_unset, METH_O, NULL},
+    {"_commit", rabbet_py_refitter_commit, METH_NOARGS, NULL},
+    {NULL},
+};
+
+static PyType_Slot rabbet_py_refitter_slots[] = {
+    RABBET_PY_HANDLE_SLOTS,
+    {Py_tp_new, rabbet_py_refitter_new},
+    {Py_tp_methods, rabbet_py_refitter_methods},
+    {0, NULL},
+};
+
+static PyType_Spec rabbet_py_refitter_spec = {
+    .name = "rabbet._rabbet.Refitter",
+    .basicsize = sizeof(rabbet_py_handle_t),
+    .flags = RABBET_PY_HANDLE_FLAGS,
+    .slots = rabbet_py_refitter_slots,
+};
+
+int rabbet_py_add_refitter(PyObject* module) {
+  return rabbet_py_add_type(module, "Refitter", &rabbet_py_refitter_spec,
+                            &rabbet_py_refitter_type);
+}

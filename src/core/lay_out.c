@@ -1,0 +1,54 @@
+#include "core/lay_out.h"
+
+#include "core/view.h"
+
+// Where elements go: (outer, channel, inner) of an array in LINEAR.
+typedef struct constant_layout_t {
+  int64_t channels, inner;
+  int64_t block, padded;
+  bool channels_last;
+} constant_layout_t;
+
+static constant_layout_t constant_layout(rabbet_format_t format,
+                                         const rabbet_dims_t* dims) {
+  const rabbet_format_info_t* info = rabbet_format_info(format);
+  constant_layout_t layout = {.channels = 1, .inner = 1, .block = 1};
+  layout.channels_last = info->channels_last;
+  if (info->block > 1 || info->channels_last) {
+    layout.channels = dims->d[1];
+    layout.block = info->block;
+    for (int32_t i = 2; i < dims->rank; ++i)
+      layout.inner *= dims->d[i];
+  }
+  layout.padded =
+      (layout.channels + layout.block - 1) / layout.block * layout.block;
+  return layout;
+}
+
+static int64_t constant_place(const constant_layout_t* layout, int64_t index) {
+  int64_t inner = index % layout->inner;
+  int64_t channel = index / layout->inner % layout->channels;
+  int64_t outer = index / layout->inner / layout->channels;
+  if (layout->channels_last)
+    return (outer * layout->inner + inner) * layout->padded + channel;
+  return (outer * layout->padded + channel / layout->block * layout->block) *
+             layout->inner +
+         inner * layout->block + channel % layout->block;
+}
+
+void rabbet_lay_out(rabbet_dtype_t from, const void* source,
+                    const rabbet_dims_t* dims, rabbet_dtype_t to,
+                    rabbet_format_t format, void* target) {
+  constant_layout_t layout = constant_layout(format, dims);
+  bool is_float = rabbet_dtype_is_float(from);
+  int64_t count = 1;
+  for (int32_t i = 0; i < dims->rank; ++i)
+    count *= dims->d[i];
+  for (int64_t i = 0; i < count; ++i) {
+    int64_t at = constant_place(&layout, i);
+    if (is_float)
+      rabbet_store_double(to, target, at, rabbet_load_double(from, source, i));
+    else
+      rabbet_store_int64(to, target, at, rabbet_load_int64(from, source, i));
+  }
+}
