@@ -484,6 +484,53 @@ static void chains(void** state) {
   }
 }
 
+// Layers by numbers for each row, which come from a table.
+static void table_make(kernel_case_t* c, rabbet_device_t* device,
+                       rabbet_dtype_t dtype, rabbet_dims_t dims) {
+  kernel_case_begin(c, device, dtype);
+  c->tolerance = 1e-5;
+  int32_t y = kernel_case_input(c, dims, false);
+  rabbet_dims_t column = dims;
+  column.d[0] = column.d[dims.rank - 1] = 1;
+  for (int i = 0; i < 6; ++i)
+    y = kernel_case_op(
+        c, "elementwise",
+        KERNEL_ATTRS(KERNEL_INT(
+            "op", i % 2 ? RABBET_ELEMENTWISE_SUM : RABBET_ELEMENTWISE_PROD)),
+        KERNEL_INPUTS(y, kernel_case_input(c, column, true)));
+  kernel_case_output(c, y);
+}
+
+static void tables(void** state) {
+  rabbet_cuda_device_t* device = *state;
+  const struct {
+    rabbet_dtype_t dtype;
+    rabbet_dims_t dims;
+    const char* function;
+  } all[] = {
+      {RABBET_DTYPE_FLOAT, {3, {2, 6, 16}}, "rows,"},
+      {RABBET_DTYPE_HALF, {3, {2, 6, 16}}, "rows,"},
+      {RABBET_DTYPE_HALF, {3, {2, 6, 12}}, "single,"},  // vectors of 8
+      {RABBET_DTYPE_FLOAT,
+       {3, {2, 8, 1}},
+       "single,"},  // a row for each element
+  };
+  for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); ++i) {
+    kernel_case_t c;
+    table_make(&c, &device->base, all[i].dtype, all[i].dims);
+    const kernel_case_filter_t filter = {.kernel = "cuda.pointwise"};
+    kernel_case_candidate_t* candidates = NULL;
+    // Others are of other formats.
+    assert_true(kernel_case_candidates(&c, &filter, &candidates) > 0);
+    stand_in()->clear_log();
+    kernel_case_run(&c, &candidates[0], 1);
+    expect_launched(all[i].function, i);
+    run_shifted(&c, &candidates[0]);
+    expect_launched("single,", i);
+    kernel_case_end(&c);
+  }
+}
+
 // ---- Failing calls ---------------------------------------------------------
 
 static rabbet_status_t try_once(const kernel_case_t* c,
@@ -542,6 +589,9 @@ static void failures(void** state) {
   chain_make(&c, &device->base, KERNEL_DIMS(4, 8), KERNEL_DIMS(4, 8));
   fail_each(&c, "cuda.pointwise");
   kernel_case_end(&c);
+  table_make(&c, &device->base, RABBET_DTYPE_FLOAT, KERNEL_DIMS(2, 6, 16));
+  fail_each(&c, "cuda.pointwise");
+  kernel_case_end(&c);
   kernel_case_begin(&c, &device->base, RABBET_DTYPE_FLOAT);
   int32_t x = kernel_case_input(&c, KERNEL_DIMS(4, 8), false);
   kernel_case_output(
@@ -563,9 +613,8 @@ static int tear_down(void** state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(rows),
-      cmocka_unit_test(addresses),
-      cmocka_unit_test(chains),
+      cmocka_unit_test(rows),     cmocka_unit_test(addresses),
+      cmocka_unit_test(chains),   cmocka_unit_test(tables),
       cmocka_unit_test(failures),
   };
   return cmocka_run_group_tests(tests, set_up, tear_down);
