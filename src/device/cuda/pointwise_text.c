@@ -1,6 +1,7 @@
 #include "device/cuda/pointwise_text.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/math.h"
@@ -268,7 +269,10 @@ typedef struct pw_writer_t {
   rabbet_strbuf_t* text;
   // Vectors of each table's columns that were loaded.
   uint64_t loaded[RABBET_CUDA_PW_TABLES];
+  // So many inputs in memory that each is loaded just before it is needed.
+  bool is_lazy, was_loaded[RABBET_PW_MAX_OPERANDS];
 } pw_writer_t;
+enum { LAZY_INPUTS = 12 };
 
 // A value as the body of a loop over lanes names it.
 static void pw_value(const pw_writer_t* w, int32_t value) {
@@ -414,11 +418,29 @@ static void pw_head(const pw_writer_t* w, int unroll) {
       rabbet_cuda_pw_vector(w->group), unroll, rabbet_cuda_pw_single(w->group),
       layout->memory_count, layout->table_count, layout->output_count,
       layout->scalar_count, layout->way_count, layout->axes);
-  pw_operand_list(w, 0, layout->memory_count);
+  // Empty where `apply` loads them.
+  pw_operand_list(w, 0, w->is_lazy ? 0 : layout->memory_count);
   rabbet_strbuf_printf(w->text, "\n#define FOR_OUTPUTS(X)");
   pw_operand_list(w, layout->memory_count + layout->table_count,
                   layout->output_count);
   rabbet_strbuf_printf(w->text, "\n#include \"pointwise.cuh\"\n");
+}
+
+// One that `apply` got, or loads now.
+static void pw_load_input(const pw_writer_t* w, size_t input) {
+  int number = w->layout->inputs[input].number;
+  int32_t value = w->group->inputs[input];
+  rabbet_dtype_t dtype = w->group->values[value].dtype;
+  char from[16];
+  snprintf(from, sizeof(from), w->is_lazy ? "x%d" : "in.x%d", number);
+  if (w->is_lazy)
+    rabbet_strbuf_printf(
+        w->text, "  const auto x%d = fetch<%s, V>(space, %d, %d, place[%d]);\n",
+        number, rabbet_cuda_type(dtype), number, w->layout->way[number],
+        w->layout->way[number]);
+  rabbet_strbuf_printf(w->text,
+                       "  %s v%d[V];\n  LANES v%d[e] = load(%s.v[e]);\n",
+                       pw_lane(dtype), value, value, from);
 }
 
 static void pw_load_inputs(const pw_writer_t* w) {
@@ -426,10 +448,8 @@ static void pw_load_inputs(const pw_writer_t* w) {
     const rabbet_cuda_pw_input_t* from = &w->layout->inputs[i];
     int32_t value = w->group->inputs[i];
     const char* lane = pw_lane(w->group->values[value].dtype);
-    if (from->source == RABBET_CUDA_PW_MEMORY)
-      rabbet_strbuf_printf(
-          w->text, "  %s v%d[V];\n  LANES v%d[e] = load(in.x%d.v[e]);\n", lane,
-          value, value, from->number);
+    if (from->source == RABBET_CUDA_PW_MEMORY && !w->is_lazy)
+      pw_load_input(w, i);
     else if (from->source == RABBET_CUDA_PW_SCALAR)
       rabbet_strbuf_printf(
           w->text, "  const %s v%d = scalar_as<%s>(space.scalars[%d]);\n", lane,
@@ -442,10 +462,15 @@ static void pw_load_inputs(const pw_writer_t* w) {
         rabbet_cuda_pw_table_row(w->layout, i));
 }
 
-// The columns that the layer reads, four at a time, just before it.
-static void pw_load_columns(pw_writer_t* w, const rabbet_group_node_t* node) {
+// What the layer reads, just before it; of columns four at a time.
+static void pw_load_operands(pw_writer_t* w, const rabbet_group_node_t* node) {
   for (size_t i = 0; i < node->input_count; ++i) {
     int32_t input = rabbet_group_input_of(w->group, node->inputs[i]);
+    if (input >= 0 && w->is_lazy && !w->was_loaded[input] &&
+        w->layout->inputs[input].source == RABBET_CUDA_PW_MEMORY) {
+      w->was_loaded[input] = true;
+      pw_load_input(w, (size_t)input);
+    }
     if (input < 0 || w->layout->inputs[input].source != RABBET_CUDA_PW_TABLE)
       continue;
     int table = w->layout->inputs[input].number;
@@ -462,7 +487,10 @@ static void pw_load_columns(pw_writer_t* w, const rabbet_group_node_t* node) {
 void rabbet_cuda_pw_text(const rabbet_group_t* group,
                          const rabbet_cuda_pw_layout_t* layout, int unroll,
                          rabbet_strbuf_t* text) {
-  pw_writer_t w = {.group = group, .layout = layout, .text = text};
+  pw_writer_t w = {.group = group,
+                   .layout = layout,
+                   .text = text,
+                   .is_lazy = layout->memory_count > LAZY_INPUTS};
   pw_head(&w, unroll);
   rabbet_strbuf_printf(
       text,
@@ -473,7 +501,7 @@ void rabbet_cuda_pw_text(const rabbet_group_t* group,
   for (size_t i = 0; i < group->node_count; ++i) {
     const rabbet_group_node_t* node = &group->nodes[i];
     int32_t value = node->outputs[0];
-    pw_load_columns(&w, node);
+    pw_load_operands(&w, node);
     rabbet_strbuf_printf(text, "  %s v%d[V];\n  LANES v%d[e] = ",
                          pw_lane(group->values[value].dtype), value, value);
     pw_expression(&w, node);

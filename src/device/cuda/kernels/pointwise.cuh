@@ -6,7 +6,8 @@
 //   INPUTS, TABLES, OUTPUTS operands in memory
 //   SCALARS                 inputs of one element, which come with the launch
 //   WAYS, AXES              walks through memory; axes outside the row
-//   FOR_INPUTS(X), FOR_OUTPUTS(X)   X(number, type, way) for each
+//   FOR_INPUTS(X), FOR_OUTPUTS(X)   X(number, type, way) for each; no inputs
+//                           where apply loads them itself
 //   apply                   a vector of each input to one of each output
 //
 // The walk is over vectors along rows: axes that lie behind one another are one,
@@ -48,6 +49,10 @@ template <int V>
 DEVICE void apply(const inputs_t<V>& in, const space_t& space,
                   const int64_t* place, outputs_t<V>& out);
 
+DEVICE bool streams(const space_t& space, int way) {
+  return space.streams[way / 32] >> (way % 32) & 1u;
+}
+
 // ---- For the text ----------------------------------------------------------
 
 #define LANES _Pragma("unroll") for (int e = 0; e < V; ++e)
@@ -84,12 +89,6 @@ DEVICE pack_t<float, 4> load_fixed(const float* from) {
 #endif
 }
 
-// ---- The walk --------------------------------------------------------------
-
-DEVICE bool streams(const space_t& space, int way) {
-  return space.streams[way / 32] >> (way % 32) & 1u;
-}
-
 template <class T, int V>
 DEVICE pack_t<T, V> fetch(const space_t& space, int k, int way, int64_t at) {
   const T* from = (const T*)space.data[k] + at;
@@ -100,6 +99,8 @@ DEVICE pack_t<T, V> fetch(const space_t& space, int k, int way, int64_t at) {
   for (int e = 0; e < V; ++e) pack.v[e] = one;
   return pack;
 }
+
+// ---- The walk --------------------------------------------------------------
 
 // Where vector number i lies on each way.
 template <int V, bool FLAT>
