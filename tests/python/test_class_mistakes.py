@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from .class_mistakes import MISTAKES
+from .test_docs import ROOT, _matches
 
 
 @pytest.mark.parametrize(
@@ -22,3 +23,16 @@ def test_mistake(make: Callable[[], Any], expected: str) -> None:
         make()
     text = "".join(traceback.format_exception_only(caught.value))
     assert re.search(expected, text), text
+
+
+def test_the_documented_errors_are_those_that_come() -> None:
+    text = (ROOT / "docs/class_plugins.md").read_text().split("## Mistakes in classes")[1]
+    documented = re.findall(r"^\| .*? \| `(.*?)` \|$", text, re.M)
+    errors = []
+    for make, _ in MISTAKES:
+        with pytest.raises(Exception) as caught:  # noqa: PT011
+            make()
+        errors.append(str(caught.value))
+    assert len(documented) > 15
+    unknown = [m for m in documented if not any(_matches(m, e) for e in errors)]
+    assert not unknown
