@@ -239,7 +239,8 @@ RABBET_API rabbet_status_t rabbet_context_debug_state(
 
 // Runs on the stream (CPU: stream is NULL, done when it returns). The first run
 // with new shapes prepares for them, and what was prepared for recent shapes is
-// kept; a run with nothing new allocates nothing. Errors name the layer.
+// kept; a run with nothing new allocates nothing. Errors name the layer. When
+// the run is done its stream may go, while the context stays.
 RABBET_API rabbet_status_t rabbet_context_execute(rabbet_context_t* context,
                                                   void* stream);
 

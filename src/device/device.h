@@ -82,6 +82,9 @@ typedef struct rabbet_device_vtable_t {
   // started to help it go. Not in a run.
   void (*release_threads)(rabbet_device_t* device);
   uint32_t traits;  // RABBET_DEVICE_...
+  // Waits for all work of the device, on streams too that are gone by now.
+  // NULL where work is done when the call returns.
+  rabbet_status_t (*synchronize_all)(rabbet_device_t* device);
 } rabbet_device_vtable_t;
 
 struct rabbet_device_t {

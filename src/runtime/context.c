@@ -82,9 +82,10 @@ rabbet_status_t rabbet_context_create(rabbet_engine_t* engine,
 
 void rabbet_context_forget(rabbet_context_t* context) {
   rabbet_device_t* device = context->engine->device;
-  // What this waits for failed already if it fails now.
-  if (!device->host_memory && context->roots.count > 0)
-    rabbet_status_ignore(device->vtable->synchronize(device, context->stream));
+  // For all of the device: the stream of the last run may be gone. What this
+  // waits for failed already if it fails now.
+  if (device->vtable->synchronize_all && context->roots.count > 0)
+    rabbet_status_ignore(device->vtable->synchronize_all(device));
   context->current = NULL;
   context->last = NULL;
   rabbet_prepared_cache_clear(&context->roots);

@@ -56,7 +56,7 @@ void rabbet_context_free_hidden(rabbet_context_t* context) {
   for (size_t i = rabbet_first_hidden(engine->plan); i < engine->plan->io_count;
        ++i)
     rabbet_memory_free(engine->device, &engine->device_allocator,
-                       context->addresses[i], context->stream);
+                       context->addresses[i], NULL);
 }
 
 // ---- Showing them

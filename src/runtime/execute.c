@@ -430,11 +430,13 @@ rabbet_status_t rabbet_context_execute(rabbet_context_t* context,
     RABBET_RETURN_IF_ERROR(device->vtable->begin_run(
         device, rabbet_context_actual_threads(context), &token));
   context->stream = stream;
+  context->running = true;
   context->graph_info.graph_steps = context->graph_info.other_steps = 0;
   if (context->profiler.report)
     memset(context->times, 0,
            context->engine->plan->step_count * sizeof(*context->times));
   rabbet_status_t status = rabbet_run(context, stream);
+  context->running = false;
   if (rabbet_is_ok(status) && context->profiler.report && context->events)
     status = rabbet_collect_times(context);
   if (device->vtable->end_run) device->vtable->end_run(device, token);

@@ -45,13 +45,14 @@ const rabbet_device_allocator_t* rabbet_context_allocator(
 
 // ---- A context's memory
 
+// Nothing that uses it is under way; the stream of the last run may be gone.
 void rabbet_context_free_memory(rabbet_context_t* context) {
   const rabbet_engine_t* engine = context->engine;
   for (size_t i = 0;
        context->memory_bytes && i < engine->analysis.segment_count; ++i) {
     if (!context->has_given_memory)
       rabbet_memory_free(engine->device, rabbet_context_allocator(context),
-                         context->memory[i], context->stream);
+                         context->memory[i], NULL);
     context->memory[i] = NULL;
     context->memory_bytes[i] = 0;
   }
@@ -108,9 +109,9 @@ rabbet_status_t rabbet_context_reserve(rabbet_context_t* context,
 
 static rabbet_status_t rabbet_context_settle(rabbet_context_t* context) {
   rabbet_device_t* device = context->engine->device;
-  return device->host_memory
-             ? rabbet_ok()
-             : device->vtable->synchronize(device, context->stream);
+  return device->vtable->synchronize_all
+             ? device->vtable->synchronize_all(device)
+             : rabbet_ok();
 }
 
 rabbet_status_t rabbet_context_set_device_allocator(

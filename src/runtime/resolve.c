@@ -379,9 +379,10 @@ static rabbet_status_t rabbet_prepared_evict(rabbet_context_t* context,
                                              rabbet_prepared_cache_t* cache) {
   if (cache->count < RABBET_PREPARED_MAX) return rabbet_ok();
   rabbet_device_t* device = context->engine->device;
-  if (!device->host_memory)
+  if (device->vtable->synchronize_all)
     RABBET_RETURN_IF_ERROR(
-        device->vtable->synchronize(device, context->stream));
+        context->running ? device->vtable->synchronize(device, context->stream)
+                         : device->vtable->synchronize_all(device));
   size_t oldest = 0;
   for (size_t i = 1; i < cache->count; ++i) {
     if (cache->nodes[i]->used < cache->nodes[oldest]->used) oldest = i;

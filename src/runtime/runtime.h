@@ -276,7 +276,8 @@ struct rabbet_context_t {
   bool* debug_on;  // [io]
   bool unfused_debug_on;
   size_t* hidden_bytes;  // [hidden output]
-  void* stream;          // of the last run
+  void* stream;          // of the last run; it is there while `running`
+  bool running;
   rabbet_profiler_t profiler;
   float* times;  // [step], while there is a profiler
   // On a device that has them: one where each segment begins and one after each

@@ -19,11 +19,18 @@ static struct {
 
 // ---- Handles ---------------------------------------------------------------
 
-CUstream stream_resolve(CUstream stream) {
+static CUstream stream_find(CUstream stream) {
   if (!stream || stream == CU_STREAM_LEGACY) return &work.legacy;
   for (size_t i = 0; i < work.stream_count; ++i)
     if (work.streams[i] == stream && stream->live) return stream;
   return NULL;
+}
+
+// NULL for one that is gone, with which a driver may well end the process.
+CUstream stream_resolve(CUstream stream) {
+  CUstream found = stream_find(stream);
+  if (!found) misuse("stream %p is gone, or never was", (void*)stream);
+  return found;
 }
 
 static CUevent event_resolve(CUevent event) {
@@ -33,7 +40,7 @@ static CUevent event_resolve(CUevent event) {
 }
 
 int stream_number(CUstream stream) {
-  stream = stream_resolve(stream);
+  stream = stream_find(stream);
   return stream ? stream->number : -1;
 }
 
@@ -413,6 +420,16 @@ static CUresult stream_synchronize(CUstream handle) {
   if (!stream->capture) return stream_drain(stream);
   capture_invalidate(stream->capture);
   return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+}
+
+static CUresult context_synchronize(void) {
+  stream_drain_all();
+  return context_current->broken;
+}
+
+CUresult stand_in_cuCtxSynchronize(void) {
+  ENTRY(cuCtxSynchronize, NEEDS_CONTEXT | UNSAFE_IN_CAPTURE, (" "),
+        context_synchronize());
 }
 
 CUresult stand_in_cuStreamSynchronize(CUstream stream) {

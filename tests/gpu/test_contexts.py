@@ -201,6 +201,23 @@ def test_shapes_change_from_run_to_run(model: trt.Model) -> None:
                 check(found, value)
 
 
+@pytest.mark.parametrize("graphs", [False, True])
+def test_a_stream_may_go_before_the_context(model: trt.Model, graphs: bool) -> None:
+    with contextlib.ExitStack() as stack:
+        at = stack.enter_context(cuda_driver.memory(Lane.nbytes(9)))
+        lane = Lane(model, 9, at, 0)
+        lane.context.graphs = graphs
+        for seed in range(4):
+            with stream() as lane.stream:
+                lane.give(seed)
+                for _index in range(3):
+                    assert lane.context.execute_async_v3(lane.stream)
+                lane.check()
+            lane.context.get_max_output_size("y")
+        lane.context.set_optimization_profile_async(0)
+        del lane
+
+
 # ---- Output allocators ----
 
 

@@ -98,6 +98,10 @@ static rabbet_status_t rabbet_cuda_synchronize(rabbet_device_t* device,
                             ((CUstream)stream));
 }
 
+static rabbet_status_t rabbet_cuda_synchronize_all(rabbet_device_t* device) {
+  return RABBET_CUDA_INSIDE(rabbet_cuda(device), cuCtxSynchronize, ());
+}
+
 // ---- Runs ------------------------------------------------------------------
 
 // The token is the context to go back to.
@@ -217,6 +221,7 @@ static const rabbet_device_vtable_t rabbet_cuda_vtable = {
     .launch_graph = rabbet_cuda_launch_graph,
     .destroy_graph = rabbet_cuda_destroy_graph,
     .traits = RABBET_DEVICE_ATTENTION_OF_SLICES,
+    .synchronize_all = rabbet_cuda_synchronize_all,
 };
 
 // ---- Opening ---------------------------------------------------------------
