@@ -220,6 +220,7 @@ static rabbet_status_t propose_ask(proposer_t* p, uint32_t flag) {
                    RABBET_BUILDER_TF32 &
                1) != 0,
       .fixed = p->fixed,
+      .formats = build->formats,
       .threads = build->threads,
       .optimization_level = build->level,
       .allocator = build->allocator,

@@ -204,8 +204,33 @@ rabbet_status_t rabbet_tune_conversion_cost(rabbet_build_t* build,
 
 // ---- The whole --------------------------------------------------------------
 
+// Formats that the network or an operator of the user may ask for, so that
+// other layers can offer themselves in them.
+static rabbet_status_t tune_find_formats(rabbet_build_t* build) {
+  build->formats = 0;
+  for (size_t i = 0; i < build->ir.values.count; ++i) {
+    const rabbet_ir_value_t* value = build->ir.values.data[i];
+    if (value->input >= 0 || value->output >= 0)
+      build->formats |= value->formats;
+  }
+  for (size_t i = 0; i < build->ir.nodes.count; ++i) {
+    rabbet_ir_node_t* node = build->ir.nodes.data[i];
+    if (!node->plugin) continue;
+    rabbet_unit_t* unit = NULL;
+    RABBET_RETURN_IF_ERROR(rabbet_tuner_unit(build, &node, 1, &unit));
+    size_t boundary = unit->group.input_count + unit->group.output_count;
+    for (size_t k = 0; k < unit->choice_count * boundary; ++k) {
+      const rabbet_candidate_t* candidate =
+          &unit->choices[k / boundary].candidate;
+      build->formats |= (uint64_t)1 << candidate->tensors[k % boundary].format;
+    }
+  }
+  return rabbet_ok();
+}
+
 rabbet_status_t rabbet_tuner_explore(rabbet_build_t* build) {
   static const char phase[] = "Timing candidates";
+  RABBET_RETURN_IF_ERROR(tune_find_formats(build));
   RABBET_RETURN_IF_ERROR(rabbet_tune_cluster(build));
   rabbet_tuner_t* tuner = build->tuner;
   rabbet_progress_start(build, phase, "Building", tuner->clusters.count);

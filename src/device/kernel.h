@@ -50,6 +50,11 @@ typedef struct rabbet_propose_t {
   // When set (conversions), only candidates with exactly these boundary types
   // and formats are of use.
   const rabbet_type_format_t* fixed;
+  // Bit 1 << format: those that operators of the user and the network's own
+  // inputs and outputs may ask for. A class that can offer itself in them
+  // spares conversions; other formats than these and its favourites only cost
+  // time.
+  uint64_t formats;
   int threads;
   int optimization_level;  // 0..5
   rabbet_allocator_t allocator;

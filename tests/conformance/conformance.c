@@ -157,6 +157,13 @@ static bool conformance_may_lack(const conformance_run_t* run,
 
 // ---- Running ---------------------------------------------------------------
 
+// Formats that users' operators ask for, one in each case.
+static const rabbet_format_t conformance_formats[11] = {
+    RABBET_FORMAT_LINEAR, RABBET_FORMAT_CHW2,  RABBET_FORMAT_CHW4,
+    RABBET_FORMAT_CHW8,   RABBET_FORMAT_CHW16, RABBET_FORMAT_CHW32,
+    RABBET_FORMAT_HWC,    RABBET_FORMAT_HWC8,  RABBET_FORMAT_HWC16,
+    RABBET_FORMAT_DHWC8,  RABBET_FORMAT_CDHW32};
+
 // Returns whether a kernel of the device's own computed the case.
 static bool conformance_run_case(const conformance_run_t* run, uint64_t seed) {
   conformance_t t = {.random = seed};
@@ -164,6 +171,7 @@ static bool conformance_run_case(const conformance_run_t* run, uint64_t seed) {
   t.large = conformance_chance(&t, 25);
   t.c.seed = (uint32_t)seed + 1;
   t.c.dynamic = conformance_chance(&t, 2);
+  t.c.formats = (uint64_t)1 << conformance_formats[seed % 11];
   run->family->make(&t);
   snprintf(t.c.origin, sizeof(t.c.origin), "%s, RABBET_TEST_SEED=%llu",
            run->family->name, (unsigned long long)seed);

@@ -235,6 +235,7 @@ size_t kernel_case_candidates(kernel_case_t* c,
       .device = c->device,
       .group = &group,
       .extra_dtypes = c->extra_dtypes,
+      .formats = c->formats,
       .fixed = filter ? filter->fixed : NULL,
       .threads = 1,
       .optimization_level =

@@ -26,6 +26,8 @@ typedef struct kernel_case_t {
   rabbet_dtype_t dtype;  // of real tensors in the network
   // Also offered types, as with weak typing: bit 1 << dtype.
   uint32_t extra_dtypes;
+  // That operators beside these may ask for: bit 1 << format.
+  uint64_t formats;
   // Relative error allowed besides rounding to the type, of the largest value.
   double tolerance;
   // By which whole numbers may differ.

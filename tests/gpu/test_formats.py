@@ -152,3 +152,63 @@ def test_input_and_output_of_the_network_in_a_format(layout: str) -> None:
         assert context.execute_async_v3(0)
         found = cuda_driver.read(target, (n, h, w, c))
     np.testing.assert_array_equal(found, lying * np.arange(1, c + 1, dtype=np.float32))
+
+
+def lying(array: np.ndarray, layout: str) -> np.ndarray:
+    """As it lies in memory; the channels fill blocks."""
+    n, c, h, w = array.shape
+    block, last = FORMATS[layout]
+    if last:
+        return np.ascontiguousarray(array.transpose(0, 2, 3, 1))
+    blocks = array.reshape(n, c // block, block, h, w)
+    return np.ascontiguousarray(blocks.transpose(0, 1, 3, 4, 2))
+
+
+@pytest.mark.parametrize("layout", ["CHW2", "CHW4", "CHW16", "CHW32", "HWC", "HWC8", "HWC16"])
+def test_a_chain_stays_in_the_format_that_an_operator_asks_for(layout: str) -> None:
+    """The network's input and output are in it, too: nothing is converted."""
+    plugin_id = by_channel(layout, "FP32", "aot")
+    n, c, h, w = shape = (2, 32, 8, 8)
+    network = trt.Builder().create_network()
+    x = network.add_input("x", trt.float32, shape)
+    y = network.add_unary(x, trt.UnaryOperation.ABS).get_output(0)
+    y = network.add_plugin(call(plugin_id)(y)).get_output(0)
+    y = network.add_activation(y, trt.ActivationType.SIGMOID).get_output(0)
+    layer = network.add_pooling_nd(y, trt.PoolingType.MAX, (2, 2))
+    layer.stride_nd = (2, 2)
+    y = layer.get_output(0)
+    layer = network.add_slice(y, (0, 0, -1, -1), (n, c, h + 1, w + 1), (1, 1, 1, 1))
+    layer.mode = trt.SampleMode.WRAP
+    y = network.add_concatenation([layer.get_output(0)] * 2).get_output(0)
+    y = network.add_reduce(y, trt.ReduceOperation.MAX, 4, True).get_output(0)
+    y.name = "y"
+    network.mark_output(y)
+    for tensor in (x, y):
+        tensor.allowed_formats = 1 << int(getattr(trt.TensorFormat, layout))
+    config = trt.Builder().create_builder_config()
+    config.device = "cuda"
+    config.builder_optimization_level = 0  # conversions count, not times
+    plan = trt.Builder().build_serialized_network(network, config)
+    engine = trt.Runtime(trt.Logger()).deserialize_cuda_engine(plan)
+    steps = engine.create_engine_inspector().as_dict()["Layers"]
+    assert "cuda.convert" not in [step["Kernel"] for step in steps]
+    tensors = [tensor for step in steps for tensor in step["Inputs"] + step["Outputs"]]
+    assert {tensor["Format/Datatype"] for tensor in tensors} == {f"{layout} FP32"}
+    value = random(*shape)
+    factor = np.arange(1, c + 1, dtype=np.float32)[:, None, None]
+    found = 1 / (1 + np.exp(-np.abs(value) * factor))
+    found = found.reshape(n, c, h // 2, 2, w // 2, 2).max((3, 5))
+    found = np.pad(found, ((0, 0), (0, 0), (1, 4), (1, 4)), mode="wrap")
+    found = np.concatenate([found] * 2, 1).max(2, keepdims=True)
+    context = engine.create_execution_context()
+    source_bytes, target_bytes = lying(value, layout), lying(found, layout)
+    with (
+        cuda_driver.memory(source_bytes.nbytes) as source,
+        cuda_driver.memory(target_bytes.nbytes) as target,
+    ):
+        cuda_driver.write(source, source_bytes)
+        context.set_tensor_address("x", source)
+        context.set_tensor_address("y", target)
+        assert context.execute_async_v3(0)
+        out = cuda_driver.read(target, target_bytes.shape)
+    np.testing.assert_allclose(out, target_bytes, rtol=1e-5)

@@ -35,8 +35,8 @@ static rabbet_status_t rabbet_cuda_concatenation_body(
   int count = rabbet_compute_types(proposal->propose,
                                    group->values[node->inputs[0]].dtype, types);
   for (int t = 0; t < count; ++t) {
-    rabbet_format_t formats[RABBET_CUDA_MOVE_FORMATS];
-    int n = rabbet_cuda_move_formats(types[t], formats);
+    rabbet_format_t formats[RABBET_CUDA_FORMATS];
+    int n = rabbet_cuda_formats(types[t], proposal->propose->formats, formats);
     for (int f = 0; f < n; ++f) {
       if (!rabbet_concatenation_fits(group, formats[f])) continue;
       for (size_t k = 0; k < node->input_count; ++k)

@@ -74,8 +74,6 @@ static bool convert_supports(rabbet_type_format_t from,
 
 static rabbet_status_t rabbet_cuda_convert_body(rabbet_proposal_t* proposal) {
   const rabbet_propose_t* propose = proposal->propose;
-  static const rabbet_format_t formats[] = {
-      RABBET_FORMAT_LINEAR, RABBET_FORMAT_HWC, RABBET_FORMAT_HWC8};
   if (propose->fixed) {
     rabbet_type_format_t from = propose->fixed[0], to = propose->fixed[1];
     if (!convert_supports(from, to)) return rabbet_ok();
@@ -89,10 +87,12 @@ static rabbet_status_t rabbet_cuda_convert_body(rabbet_proposal_t* proposal) {
   rabbet_dtype_t from = group->values[group->inputs[0]].dtype;
   rabbet_dtype_t to = group->values[group->outputs[0]].dtype, types[4];
   int count = rabbet_compute_types(propose, from, types);
-  for (int i = 0; i < 3 * count; ++i) {
-    rabbet_type_format_t source = {types[i / 3], formats[i % 3]};
-    rabbet_type_format_t target = {from == to ? types[i / 3] : to,
-                                   formats[i % 3]};
+  rabbet_format_t formats[RABBET_CUDA_FORMATS];
+  int n = rabbet_cuda_formats(RABBET_DTYPE_HALF, propose->formats, formats);
+  for (int i = 0; i < n * count; ++i) {
+    rabbet_type_format_t source = {types[i / n], formats[i % n]};
+    rabbet_type_format_t target = {from == to ? types[i / n] : to,
+                                   formats[i % n]};
     if (!convert_supports(source, target)) continue;
     proposal->tensors[0] = source;
     proposal->tensors[1] = target;

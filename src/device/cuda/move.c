@@ -304,15 +304,3 @@ rabbet_status_t rabbet_cuda_move_enqueue(const rabbet_cuda_mover_t* mover,
       (void*)(is_wide ? &move->wide_parameters : &move->narrow_parameters)};
   return rabbet_cuda_launch(mover->device, &launch, parameters, stream);
 }
-
-// ---- Formats ---------------------------------------------------------------
-
-int rabbet_cuda_move_formats(rabbet_dtype_t dtype,
-                             rabbet_format_t out_formats[]) {
-  int count = 0;
-  if (rabbet_dtype_bits(dtype) < 8) return 0;
-  out_formats[count++] = RABBET_FORMAT_LINEAR;
-  out_formats[count++] = RABBET_FORMAT_HWC;
-  if (rabbet_dtype_bits(dtype) == 16) out_formats[count++] = RABBET_FORMAT_HWC8;
-  return count;
-}

@@ -100,10 +100,4 @@ rabbet_status_t rabbet_cuda_move_tiles(const rabbet_cuda_mover_t* mover,
 
 // ----
 
-// Formats in which classes that move elements offer themselves; at most
-// RABBET_CUDA_MOVE_FORMATS.
-enum { RABBET_CUDA_MOVE_FORMATS = 3 };
-int rabbet_cuda_move_formats(rabbet_dtype_t dtype,
-                             rabbet_format_t out_formats[]);
-
 #endif  // RABBET_SRC_DEVICE_CUDA_MOVE_H_

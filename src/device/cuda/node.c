@@ -35,6 +35,23 @@ const char* rabbet_cuda_type(rabbet_dtype_t dtype) {
   return names[dtype];
 }
 
+int rabbet_cuda_formats(rabbet_dtype_t dtype, uint64_t asked,
+                        rabbet_format_t out_formats[]) {
+  int count = 0;
+  if (rabbet_dtype_bits(dtype) < 8) return 0;
+  out_formats[count++] = RABBET_FORMAT_LINEAR;
+  out_formats[count++] = RABBET_FORMAT_HWC;
+  if (rabbet_dtype_bits(dtype) == 16) out_formats[count++] = RABBET_FORMAT_HWC8;
+  for (int f = 0; f < 64 && count < RABBET_CUDA_FORMATS; ++f) {
+    rabbet_format_t format = (rabbet_format_t)f;
+    bool known = !(asked >> f & 1) || !rabbet_format_info(format);
+    for (int i = 0; i < count; ++i)
+      known = known || out_formats[i] == format;
+    if (!known) out_formats[count++] = format;
+  }
+  return count;
+}
+
 rabbet_status_t rabbet_cuda_node_add(rabbet_cuda_node_t* kernel,
                                      const rabbet_kernel_spec_t* spec,
                                      const char* name, const char* text,

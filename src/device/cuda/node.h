@@ -33,6 +33,13 @@ void rabbet_cuda_option(rabbet_cuda_options_t* options, const char* format, ...)
 // The name of a type in kernels/number.cuh: "half_t"; NULL if it has none.
 const char* rabbet_cuda_type(rabbet_dtype_t dtype);
 
+// Formats in which classes offer themselves: LINEAR first, those that are good
+// for this type, and those of the bits `asked` (rabbet_propose_t). Their
+// number, at most RABBET_CUDA_FORMATS.
+enum { RABBET_CUDA_FORMATS = 16 };
+int rabbet_cuda_formats(rabbet_dtype_t dtype, uint64_t asked,
+                        rabbet_format_t out_formats[]);
+
 // Adds a program, which the kernel then holds: from `spec`'s artifacts, else
 // compiled. `text` NULL: the file `name` of kernels/. `options` may be NULL.
 rabbet_status_t rabbet_cuda_node_add(rabbet_cuda_node_t* kernel,

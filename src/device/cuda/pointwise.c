@@ -65,8 +65,7 @@ static bool pw_fits(const rabbet_group_t* group) {
 
 static rabbet_status_t rabbet_cuda_pointwise_propose(
     const rabbet_propose_t* propose, rabbet_candidate_sink_t sink) {
-  static const rabbet_format_t formats[] = {
-      RABBET_FORMAT_LINEAR, RABBET_FORMAT_HWC, RABBET_FORMAT_HWC8};
+  rabbet_format_t formats[RABBET_CUDA_FORMATS];
   const rabbet_group_t* group = propose->group;
   rabbet_cuda_pw_layout_t layout;
   if (!pw_fits(group) || !rabbet_cuda_pw_layout(group, &layout))
@@ -79,9 +78,11 @@ static rabbet_status_t rabbet_cuda_pointwise_propose(
     count *= (double)dims->d[i];
   bool large = count >= 1 << 21 && propose->optimization_level >= 2 &&
                !rabbet_cuda_pw_is_long(group);
+  size_t format_count =
+      (size_t)rabbet_cuda_formats(RABBET_DTYPE_HALF, propose->formats, formats);
   const rabbet_pw_offers_t offers = {.kernel = &rabbet_cuda_pointwise,
                                      .formats = formats,
-                                     .format_count = 3,
+                                     .format_count = format_count,
                                      .tactics = pw_tactics,
                                      .tactic_count = large ? TACTICS : 1};
   return rabbet_pw_offer(propose, sink, &offers);

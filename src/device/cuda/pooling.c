@@ -1,7 +1,7 @@
-// Maxima and averages of windows. A thread makes an element (LINEAR), neighbours
-// of a row where rows are whole vectors, or the channels of 16 bytes (channels
-// last); where windows are large and few, a warp or a block shares out the taps.
-// Bound by the bytes of input and output.
+// Maxima and averages of windows. A thread makes an element (LINEAR),
+// neighbours of a row where rows are whole vectors, or the channels of 16 bytes
+// (channels last); where windows are large and few, a warp or a block shares
+// out the taps. Bound by the bytes of input and output.
 #include <string.h>
 
 #include "device/cuda/kernels/poolings.cuh"
@@ -60,6 +60,14 @@ static bool pooling_may_end_linear(const rabbet_group_value_t* out,
          out->dims.d[1] % rabbet_format_info(format)->block == 0;
 }
 
+// Blocks of channels are planes of a few channels each, if all are full.
+static bool pooling_fits(const rabbet_group_value_t* out,
+                         rabbet_format_t format) {
+  const rabbet_format_info_t* info = rabbet_format_info(format);
+  return info->channels_last || info->block == 1 ||
+         (out->min.d[1] == out->max.d[1] && out->dims.d[1] % info->block == 0);
+}
+
 static rabbet_status_t rabbet_cuda_pooling_body(rabbet_proposal_t* proposal) {
   const rabbet_group_t* group = proposal->propose->group;
   const rabbet_group_value_t* out = &group->values[proposal->node->outputs[0]];
@@ -67,9 +75,10 @@ static rabbet_status_t rabbet_cuda_pooling_body(rabbet_proposal_t* proposal) {
   int count = rabbet_compute_types(
       proposal->propose, group->values[proposal->node->inputs[0]].dtype, types);
   for (int t = 0; t < count; ++t) {
-    rabbet_format_t formats[RABBET_CUDA_MOVE_FORMATS];
-    int n = rabbet_cuda_move_formats(types[t], formats);
+    rabbet_format_t formats[RABBET_CUDA_FORMATS];
+    int n = rabbet_cuda_formats(types[t], proposal->propose->formats, formats);
     for (int f = 0; f < n; ++f) {
+      if (!pooling_fits(out, formats[f])) continue;
       rabbet_proposal_set_input(proposal, 0, types[t], formats[f]);
       rabbet_proposal_set_output(proposal, types[t], formats[f]);
       RABBET_RETURN_IF_ERROR(rabbet_proposal_offer(proposal, "windows", -1));
@@ -320,8 +329,9 @@ static void pooling_plan_channels(const rabbet_cuda_pooling_kernel_t* kernel,
 static rabbet_status_t pooling_check_formats(
     const rabbet_cuda_pooling_kernel_t* kernel, const rabbet_dims_t* out,
     rabbet_format_t from, rabbet_format_t to) {
-  if (from == to) return rabbet_ok();
   const rabbet_format_info_t* info = rabbet_format_info(from);
+  bool fits = info->channels_last || out->d[1] % info->block == 0;
+  if (from == to && fits) return rabbet_ok();
   if (to == RABBET_FORMAT_LINEAR && pooling_is_point(out) &&
       out->d[1] % info->block == 0)
     return rabbet_ok();
@@ -363,10 +373,14 @@ static rabbet_status_t rabbet_cuda_pooling_prepare(
     return rabbet_ok();
   }
   pooling_t* single = &state->single_parameters;
+  int64_t blocks = rabbet_ceildiv(in->d[1], info->block);
   single->planes = in->d[0];
   single->channels = (int32_t)in->d[1];
-  single->pitch =
-      (int32_t)(rabbet_ceildiv(in->d[1], info->block) * info->block);
+  single->pitch = (int32_t)(blocks * info->block);
+  if (!info->channels_last) {
+    single->planes *= blocks;
+    single->channels = single->pitch = info->block;
+  }
   state->wide_parameters = *single;
   pooling_plan_channels(kernel, 1, single, &state->single);
   int64_t pack = 16 / kernel->size;

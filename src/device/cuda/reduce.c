@@ -67,15 +67,17 @@ static bool reduce_plan(const rabbet_group_node_t* node,
                         rabbet_format_t from, rabbet_format_t to,
                         reduce_plan_t* plan) {
   rabbet_box_t source, target;
-  if (!rabbet_box(in, from, &source) || !rabbet_box(out, to, &target) ||
-      source.rank != in->rank || target.rank != out->rank)
-    return false;
   int64_t mask = rabbet_node_int(node, "axes");
   bool keep = rabbet_node_int(node, "keep_dims") != 0;
+  if (!rabbet_box(in, from, &source) || !rabbet_box(out, to, &target))
+    return false;
+  // Blocks of channels stay what they are.
+  bool blocked = source.rank != in->rank || target.rank != out->rank;
+  if (blocked && (from != to || !keep || (mask >> 1 & 1))) return false;
   *plan = (reduce_plan_t){.width = 1};
   int32_t at = 0;
   for (int32_t i = 0; i < source.rank; ++i) {
-    bool reduced = mask >> i & 1;
+    bool reduced = mask >> source.axis[i] & 1;
     int64_t strides[AXES_OPERANDS] = {source.stride[i],
                                       reduced ? 0 : target.stride[at]};
     rabbet_cuda_axes_add(reduced ? &plan->reduced : &plan->kept,
@@ -222,8 +224,9 @@ static void reduce_vectors(const rabbet_cuda_reduce_t* kernel,
 // ---- Proposing -------------------------------------------------------------
 
 static rabbet_status_t rabbet_cuda_reduce_body(rabbet_proposal_t* proposal) {
-  static const rabbet_format_t formats[] = {
-      RABBET_FORMAT_LINEAR, RABBET_FORMAT_HWC, RABBET_FORMAT_HWC8};
+  rabbet_format_t formats[RABBET_CUDA_FORMATS];
+  int n = rabbet_cuda_formats(RABBET_DTYPE_HALF, proposal->propose->formats,
+                              formats);
   const rabbet_group_t* group = proposal->propose->group;
   const rabbet_group_node_t* node = proposal->node;
   const rabbet_dims_t* in = &group->values[node->inputs[0]].dims;
@@ -231,7 +234,7 @@ static rabbet_status_t rabbet_cuda_reduce_body(rabbet_proposal_t* proposal) {
   rabbet_dtype_t types[4];
   int count = rabbet_compute_types(proposal->propose,
                                    group->values[node->inputs[0]].dtype, types);
-  for (int i = 1; i < 6; ++i) {
+  for (int i = 1; i < 2 * n; ++i) {
     rabbet_format_t from = formats[i / 2];
     rabbet_format_t to = i % 2 ? from : RABBET_FORMAT_LINEAR;
     reduce_plan_t plan;

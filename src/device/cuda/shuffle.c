@@ -40,8 +40,8 @@ static rabbet_status_t rabbet_cuda_shuffle_body(rabbet_proposal_t* proposal) {
   int count = rabbet_compute_types(
       proposal->propose, group->values[proposal->node->inputs[0]].dtype, types);
   for (int t = 0; t < count; ++t) {
-    rabbet_format_t formats[RABBET_CUDA_MOVE_FORMATS];
-    int n = rabbet_cuda_move_formats(types[t], formats);
+    rabbet_format_t formats[RABBET_CUDA_FORMATS];
+    int n = rabbet_cuda_formats(types[t], 0, formats);
     for (int i = 0; i < n * n; ++i) {
       rabbet_format_t from = formats[i / n], to = formats[i % n];
       // From one to another of channels last there is no reason to go here.
