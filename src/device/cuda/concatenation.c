@@ -183,4 +183,4 @@ static rabbet_status_t rabbet_cuda_concatenation_enqueue(
 
 RABBET_CUDA_NODE_CLASS(rabbet_cuda_concatenation,
                        rabbet_cuda_concatenation_kernel_t, "cuda.concatenation",
-                       1);
+                       2);

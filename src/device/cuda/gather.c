@@ -266,4 +266,4 @@ static rabbet_status_t rabbet_cuda_gather_enqueue(
 }
 
 RABBET_CUDA_NODE_CLASS(rabbet_cuda_gather, rabbet_cuda_gather_kernel_t,
-                       "cuda.gather", 1);
+                       "cuda.gather", 2);

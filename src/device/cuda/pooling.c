@@ -409,4 +409,4 @@ static rabbet_status_t rabbet_cuda_pooling_enqueue(
 }
 
 RABBET_CUDA_NODE_CLASS(rabbet_cuda_pooling, rabbet_cuda_pooling_kernel_t,
-                       "cuda.pooling", 1);
+                       "cuda.pooling", 2);

@@ -118,4 +118,4 @@ static rabbet_status_t rabbet_cuda_shuffle_enqueue(
 }
 
 RABBET_CUDA_NODE_CLASS(rabbet_cuda_shuffle, rabbet_cuda_shuffle_kernel_t,
-                       "cuda.shuffle", 1);
+                       "cuda.shuffle", 2);

@@ -93,4 +93,4 @@ static rabbet_status_t rabbet_cuda_slice_enqueue(
 }
 
 RABBET_CUDA_NODE_CLASS(rabbet_cuda_slice, rabbet_cuda_slice_kernel_t,
-                       "cuda.slice", 1);
+                       "cuda.slice", 2);
