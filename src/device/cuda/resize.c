@@ -36,8 +36,8 @@ static rabbet_status_t rabbet_cuda_resize_body(rabbet_proposal_t* proposal) {
   int count = rabbet_compute_types(
       proposal->propose, group->values[proposal->node->inputs[0]].dtype, types);
   for (int t = 0; t < count; ++t) {
-    rabbet_format_t formats[RABBET_CUDA_MOVE_FORMATS];
-    int n = rabbet_cuda_move_formats(types[t], formats);
+    rabbet_format_t formats[RABBET_CUDA_FORMATS];
+    int n = rabbet_cuda_formats(types[t], proposal->propose->formats, formats);
     for (int f = 0; f < n; ++f) {
       if (!rabbet_resize_fits(proposal->propose, formats[f])) continue;
       rabbet_proposal_set_input(proposal, 0, types[t], formats[f]);
