@@ -207,6 +207,7 @@ from ._layers import (
     ISliceLayer,
     ISoftMaxLayer,
     ITensor,
+    ITopKLayer,
     IUnaryLayer,
 )
 from ._model import (
@@ -391,6 +392,7 @@ __all__ = [
     "IStreamWriter",
     "ITensor",
     "ITimingCache",
+    "ITopKLayer",
     "IUnaryLayer",
     "IVersionedInterface",
     "IncompatibleError",

@@ -445,6 +445,17 @@ class IShuffleLayer(ILayer):
         self._set_attrs({"reshape_dims": values, "reshape_to_scalar": not values[1]})
 
 
+class ITopKLayer(ILayer):
+    """The largest or smallest elements along an axis, and their indices."""
+
+    __slots__ = ()
+    _type = e.LayerType.TOPK
+    op = _choice("op", e.TopKOperation, "Which are chosen.")
+    k = _number("k", "How many, unless input 1 tells.")
+    axes = _number("axes", "The axis, as a bit.")
+    indices_type = _choice("indices_type", e.DataType, "Type of the indices.")
+
+
 class IResizeLayer(ILayer):
     """Elements between elements: chosen or interpolated."""
 
@@ -642,5 +653,6 @@ LAYER_CLASSES: dict[str, type[ILayer]] = {
     "shuffle": IShuffleLayer,
     "slice": ISliceLayer,
     "softmax": ISoftMaxLayer,
+    "topk": ITopKLayer,
     "unary": IUnaryLayer,
 }

@@ -41,6 +41,7 @@ from ._layers import (
     ISliceLayer,
     ISoftMaxLayer,
     ITensor,
+    ITopKLayer,
     IUnaryLayer,
 )
 from ._managed import Fixed, Managed
@@ -407,6 +408,26 @@ class INetworkDefinition(_rabbet.Network, Managed):
             "stride": (INTS, list(_dims(stride, "stride"))),
         }
         return self._add_layer("slice", None, [input], attrs)
+
+    def add_topk(
+        self,
+        input: ITensor,
+        op: e.TopKOperation,
+        k: int,
+        axes: int,
+        indices_type: Any = e.DataType.INT32,
+    ) -> ITopKLayer:
+        """The k largest or smallest elements along an axis; input 1 may give k.
+
+        Outputs: the elements, best first; their indices.
+        """
+        attrs = {
+            "op": int(e.TopKOperation(op)),
+            "k": _int(k, "k"),
+            "axes": _int(axes, "axes"),
+            "indices_type": int(dtype_of(indices_type)),
+        }
+        return self._add_layer("topk", None, [input], attrs)
 
     def add_resize(self, input: ITensor) -> IResizeLayer:
         """The tensor in another size, which shape, scales or input 1 gives."""

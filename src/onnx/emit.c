@@ -259,19 +259,9 @@ static rabbet_tensor_t* rabbet_onnx_fold_layer(
   return folded;
 }
 
-rabbet_tensor_t* rabbet_onnx_layer(rabbet_onnx_node_t* node, const char* op,
-                                   rabbet_tensor_t* const* inputs,
-                                   size_t input_count,
-                                   const rabbet_attr_t* attrs,
-                                   size_t attr_count) {
-  if (!rabbet_onnx_ok(node)) return NULL;
-  const rabbet_op_t* known = rabbet_op_find(op);
-  bool late = known && (known->flags & RABBET_OP_FOLD_LATE) != 0;
-  if (!late && rabbet_onnx_can_fold(inputs, input_count)) {
-    rabbet_tensor_t* folded = rabbet_onnx_fold_layer(
-        node, op, inputs, input_count, attrs, attr_count);
-    if (folded || !rabbet_onnx_ok(node)) return folded;
-  }
+static rabbet_layer_t* rabbet_onnx_add_layer(
+    rabbet_onnx_node_t* node, const char* op, rabbet_tensor_t* const* inputs,
+    size_t input_count, const rabbet_attr_t* attrs, size_t attr_count) {
   const char* name = rabbet_onnx_layer_name(node);
   if (!rabbet_onnx_ok(node)) return NULL;
   rabbet_layer_t* layer = NULL;
@@ -280,7 +270,40 @@ rabbet_tensor_t* rabbet_onnx_layer(rabbet_onnx_node_t* node, const char* op,
                                      input_count, attrs, attr_count, &layer));
   if (!rabbet_onnx_ok(node)) return NULL;
   rabbet_onnx_fail(node, rabbet_layer_set_metadata(layer, node->metadata));
-  return rabbet_layer_output(layer, 0);
+  return layer;
+}
+
+rabbet_tensor_t* rabbet_onnx_layer(rabbet_onnx_node_t* node, const char* op,
+                                   rabbet_tensor_t* const* inputs,
+                                   size_t input_count,
+                                   const rabbet_attr_t* attrs,
+                                   size_t attr_count) {
+  if (!rabbet_onnx_ok(node)) return NULL;
+  const rabbet_op_t* known = rabbet_op_find(op);
+  bool late = known && ((known->flags & RABBET_OP_FOLD_LATE) != 0 ||
+                        known->output_count != 1);
+  if (!late && rabbet_onnx_can_fold(inputs, input_count)) {
+    rabbet_tensor_t* folded = rabbet_onnx_fold_layer(
+        node, op, inputs, input_count, attrs, attr_count);
+    if (folded || !rabbet_onnx_ok(node)) return folded;
+  }
+  rabbet_layer_t* layer =
+      rabbet_onnx_add_layer(node, op, inputs, input_count, attrs, attr_count);
+  return layer ? rabbet_layer_output(layer, 0) : NULL;
+}
+
+void rabbet_onnx_layer_outputs(rabbet_onnx_node_t* node, const char* op,
+                               rabbet_tensor_t* const* inputs,
+                               size_t input_count, const rabbet_attr_t* attrs,
+                               size_t attr_count, rabbet_tensor_t** outputs,
+                               size_t output_count) {
+  rabbet_layer_t* layer =
+      rabbet_onnx_ok(node)
+          ? rabbet_onnx_add_layer(node, op, inputs, input_count, attrs,
+                                  attr_count)
+          : NULL;
+  for (size_t i = 0; i < output_count; ++i)
+    outputs[i] = layer ? rabbet_layer_output(layer, i) : NULL;
 }
 
 int64_t rabbet_onnx_enumerator(rabbet_onnx_node_t* node, const char* op,

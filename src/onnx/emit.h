@@ -85,6 +85,12 @@ rabbet_tensor_t* rabbet_onnx_layer(rabbet_onnx_node_t* node, const char* op,
                                    size_t input_count,
                                    const rabbet_attr_t* attrs,
                                    size_t attr_count);
+// The same for an operator with several outputs; nothing is folded.
+void rabbet_onnx_layer_outputs(rabbet_onnx_node_t* node, const char* op,
+                               rabbet_tensor_t* const* inputs,
+                               size_t input_count, const rabbet_attr_t* attrs,
+                               size_t attr_count, rabbet_tensor_t** outputs,
+                               size_t output_count);
 // The number of an enumerator: ("unary", "op", "EXP").
 int64_t rabbet_onnx_enumerator(rabbet_onnx_node_t* node, const char* op,
                                const char* attr, const char* name);

@@ -115,6 +115,19 @@
   ROW(COORDINATE, HALF_PIXEL_FOR_NEAREST, 65) \
   ROW(COORDINATE, CROP, 66)
 
+#define RABBET_TOPKS(ROW) \
+  ROW(TOPK, MAX, 0)       \
+  ROW(TOPK, MIN, 1)
+
+#define RABBET_SCATTERS(ROW) \
+  ROW(SCATTER, ELEMENT, 0)   \
+  ROW(SCATTER, ND, 1)
+
+#define RABBET_FILLS(ROW)      \
+  ROW(FILL, LINSPACE, 0)       \
+  ROW(FILL, RANDOM_UNIFORM, 1) \
+  ROW(FILL, RANDOM_NORMAL, 2)
+
 #define RABBET_SELECTORS(ROW) \
   ROW(SELECTOR, FORMULA, 0)   \
   ROW(SELECTOR, UPPER, 1)
@@ -162,6 +175,11 @@ typedef enum rabbet_interpolation_t {
 typedef enum rabbet_coordinate_t {
   RABBET_COORDINATES(RABBET_ENUM_NUMBER)
 } rabbet_coordinate_t;
+typedef enum rabbet_topk_t { RABBET_TOPKS(RABBET_ENUM_NUMBER) } rabbet_topk_t;
+typedef enum rabbet_scatter_mode_t {
+  RABBET_SCATTERS(RABBET_ENUM_NUMBER)
+} rabbet_scatter_mode_t;
+typedef enum rabbet_fill_t { RABBET_FILLS(RABBET_ENUM_NUMBER) } rabbet_fill_t;
 typedef enum rabbet_selector_t {
   RABBET_SELECTORS(RABBET_ENUM_NUMBER)
 } rabbet_selector_t;

@@ -144,7 +144,8 @@ int32_t kernel_case_op(kernel_case_t* c, const char* op_name,
   const rabbet_op_t* op = rabbet_op_find(op_name);
   assert_non_null(op);
   rabbet_view_t views[KERNEL_CASE_MAX], result[8];
-  int32_t* numbers = kernel_arena(c, sizeof(*numbers) * (input_count + 1));
+  int32_t* numbers =
+      kernel_arena(c, sizeof(*numbers) * (input_count + op->output_count));
   for (size_t i = 0; i < input_count; ++i) {
     numbers[i] = inputs[i];
     views[i] = (rabbet_view_t){.dtype = RABBET_DTYPE_NONE};
@@ -157,10 +158,13 @@ int32_t kernel_case_op(kernel_case_t* c, const char* op_name,
   }
   RABBET_EXPECT_OK(rabbet_op_evaluate(op_name, attrs, attr_count, views,
                                       input_count, c->allocator, result));
-  rabbet_dtype_t dtype =
-      kernel_is_real(result[0].dtype) && !c->exact ? c->dtype : result[0].dtype;
-  int32_t value = kernel_add_value(c, dtype, &result[0].dims, result[0].data);
-  numbers[input_count] = value;
+  for (size_t i = 0; i < op->output_count; ++i) {
+    rabbet_dtype_t dtype = kernel_is_real(result[i].dtype) && !c->exact
+                               ? c->dtype
+                               : result[i].dtype;
+    numbers[input_count + i] =
+        kernel_add_value(c, dtype, &result[i].dims, result[i].data);
+  }
   c->nodes[c->node_count++] = (rabbet_group_node_t){
       .op = op,
       .name = op_name,
@@ -168,9 +172,9 @@ int32_t kernel_case_op(kernel_case_t* c, const char* op_name,
       .inputs = numbers,
       .input_count = input_count,
       .outputs = numbers + input_count,
-      .output_count = 1,
+      .output_count = op->output_count,
   };
-  return value;
+  return numbers[input_count];
 }
 
 void kernel_case_output(kernel_case_t* c, int32_t value) {

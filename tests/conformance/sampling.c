@@ -95,7 +95,50 @@ static void resize(conformance_t* t) {
   kernel_case_output(c, kernel_case_op(c, "resize", attrs, 9, &x, 1));
 }
 
+// ---- The best --------------------------------------------------------------
+
+// Rows that are short, longer than blocks sort, and longer than that with more
+// wanted than blocks sort; equal elements among them, and NaN.
+static void topk(conformance_t* t) {
+  kernel_case_t* c = &t->c;
+  c->exact = true;
+  conformance_set_type(
+      t, conformance_type(t, CONFORMANCE_REALS | CONFORMANCE_INTEGERS));
+  rabbet_dims_t dims = conformance_dims(t, 1, 4);
+  int64_t axis = conformance_random(t, dims.rank);
+  if (t->large) dims = KERNEL_DIMS(2, 5000 + conformance_random(t, 2000));
+  if (t->large) axis = 1;
+  int64_t most = dims.d[axis];
+  int64_t k = conformance_chance(t, 3) && most > 0
+                  ? 1
+                  : conformance_random(t, most + 1);
+  if (t->large && conformance_chance(t, 2)) k = 1 + conformance_random(t, 40);
+  rabbet_attr_t attrs[] = {
+      conformance_int(t, "op", conformance_random(t, 2)),
+      conformance_int(t, "k", k), conformance_int(t, "axes", 1 << axis),
+      conformance_int(
+          t, "indices_type",
+          conformance_chance(t, 2) ? RABBET_DTYPE_INT32 : RABBET_DTYPE_INT64)};
+  int32_t x = kernel_case_input(c, dims, false);
+  int64_t count = 1;
+  for (int32_t i = 0; i < dims.rank; ++i)
+    count *= dims.d[i];
+  if (c->dtype == RABBET_DTYPE_FLOAT && count > 8) {
+    float* data = c->reference[x];
+    for (int64_t i = 0; i < count; i += 3)
+      data[i] = data[conformance_random(t, count)];
+    data[conformance_random(t, count)] = __builtin_nanf("");
+    data[conformance_random(t, count)] = -0.0f;
+    data[conformance_random(t, count)] = 0.0f;
+  }
+  int32_t y = kernel_case_op(c, "topk", attrs, 4, &x, 1);
+  int64_t reads = conformance_random(t, 4);
+  if (reads != 1) kernel_case_output(c, y);
+  if (reads != 0) kernel_case_output(c, y + 1);
+}
+
 const conformance_family_t conformance_sampling[] = {
     {"resize", 300, resize},
+    {"topk", 200, topk},
     {0},
 };

@@ -122,12 +122,17 @@ def array_of(view):
 
 def evaluate(op, /, *inputs, **attrs):
     """The operator's output. Inputs are arrays; None omits an optional one."""
+    return evaluate_all(op, 1, *inputs, **attrs)[0]
+
+
+def evaluate_all(op, count, /, *inputs, **attrs):
+    """The operator's outputs, `count` of them."""
     lib = library()
     inputs = [None if x is None else np.asarray(x, order="C") for x in inputs]
     pairs = [attr_of(name, value) for name, value in attrs.items()]
     c_attrs = (Attr * max(len(pairs), 1))(*(attr for attr, _ in pairs))
     views = (View * max(len(inputs), 1))(*map(view_of, inputs))
-    output = (View * 1)()
+    output = (View * count)()
     allocator = lib.rabbet_allocator_system()
     status = lib.rabbet_op_evaluate(
         op.encode(), c_attrs, len(pairs), views, len(inputs), allocator, output
@@ -137,6 +142,7 @@ def evaluate(op, /, *inputs, **attrs):
         lib.rabbet_status_free(status)
         raise OpError(message)
     try:
-        return array_of(output[0])
+        return [array_of(view) for view in output]
     finally:
-        lib.rabbet_free_aligned(allocator, output[0].data, 64)
+        for view in output:
+            lib.rabbet_free_aligned(allocator, view.data, 64)

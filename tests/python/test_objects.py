@@ -63,6 +63,21 @@ def test_convolution() -> None:
     )
 
 
+def test_topk() -> None:
+    x = random(3, 9)
+
+    def make(network: Any, tensor: Any) -> Any:
+        layer = network.add_topk(tensor, trt.TopKOperation.MIN, 2, 2)
+        assert layer.type is trt.LayerType.TOPK
+        assert (layer.op, layer.k, layer.axes) == (trt.TopKOperation.MIN, 2, 2)
+        assert layer.indices_type is trt.int32
+        assert layer.num_outputs == 2
+        assert layer.get_output(1).dtype is trt.int32
+        return layer
+
+    np.testing.assert_array_equal(run_layer(make, x), np.sort(x)[:, :2])
+
+
 def test_resize() -> None:
     x = random(1, 2, 4, 5)
 

@@ -12,7 +12,7 @@ import onnxruntime as ort
 import pytest
 from onnx import helper
 
-from tests.python.reference_ops import OpError, evaluate
+from tests.python.reference_ops import OpError, evaluate, evaluate_all
 
 BF16 = np.dtype(ml_dtypes.bfloat16)
 FLOATS = [np.float32, np.float16, BF16]
@@ -1056,3 +1056,38 @@ def test_resize_errors():
         evaluate("resize", x.astype(np.int32), scales=[1.0, 1.0], resize_mode="LINEAR")
     with pytest.raises(OpError, match="axis 0 has no elements"):
         evaluate("resize", x[:0], shape=[2, 3])
+
+
+# ---- The best ----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float16, np.int32, np.int64], ids=str)
+@pytest.mark.parametrize("largest", [True, False])
+@pytest.mark.parametrize("axis", [0, 1, 2])
+def test_topk(dtype, largest, axis):
+    rng = np.random.default_rng(5)
+    x = rng.integers(-4, 5, (5, 6, 7)).astype(dtype)
+    values, indices = evaluate_all(
+        "topk", 2, x, op="MAX" if largest else "MIN", k=4, axes=1 << axis,
+        indices_type="INT64",
+    )
+    key = -x.astype(np.float64) if largest else x.astype(np.float64)
+    expected = np.argsort(key, axis, kind="stable").take(range(4), axis)
+    np.testing.assert_array_equal(indices, expected)
+    np.testing.assert_array_equal(values, np.take_along_axis(x, expected, axis))
+
+
+def test_topk_of_special_numbers():
+    x = np.array([0.0, np.nan, -0.0, np.inf, -np.inf, 1], np.float32)
+    _, indices = evaluate_all("topk", 2, x, op="MAX", k=6, axes=1)
+    assert indices.tolist() == [1, 3, 5, 0, 2, 4]
+    _, indices = evaluate_all("topk", 2, x, op="MIN", k=6, axes=1)
+    assert indices.tolist() == [4, 0, 2, 5, 3, 1]
+
+
+def test_topk_errors():
+    x = np.zeros((2, 3), np.float32)
+    with pytest.raises(OpError, match="k is 4; axis 1 has 3 elements"):
+        evaluate_all("topk", 2, x, op="MAX", k=4, axes=2)
+    with pytest.raises(OpError, match="one bit must be set"):
+        evaluate_all("topk", 2, x, op="MAX", axes=3)

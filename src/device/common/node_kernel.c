@@ -7,6 +7,13 @@ bool rabbet_node_is(const rabbet_group_t* group, rabbet_op_id_t op) {
   return group->node_count == 1 && rabbet_op_is(group->nodes[0].op, op);
 }
 
+int32_t rabbet_node_output_of(const rabbet_group_t* group,
+                              const rabbet_group_node_t* node, size_t index) {
+  for (size_t i = 0; i < group->output_count; ++i)
+    if (group->outputs[i] == node->outputs[index]) return (int32_t)i;
+  return -1;
+}
+
 void rabbet_node_eval(const rabbet_group_t* group, const rabbet_dims_t* dims,
                       const int64_t* const* host_values,
                       rabbet_allocator_t allocator, rabbet_view_t* views,
@@ -71,6 +78,36 @@ void rabbet_proposal_set_output(rabbet_proposal_t* proposal,
                                 rabbet_dtype_t dtype, rabbet_format_t format) {
   proposal->tensors[proposal->propose->group->input_count] =
       (rabbet_type_format_t){dtype, format};
+}
+
+void rabbet_proposal_set_node_output(rabbet_proposal_t* proposal, size_t index,
+                                     rabbet_dtype_t dtype,
+                                     rabbet_format_t format) {
+  const rabbet_group_t* group = proposal->propose->group;
+  int32_t at = rabbet_node_output_of(group, proposal->node, index);
+  if (at >= 0)
+    proposal->tensors[group->input_count + (size_t)at] =
+        (rabbet_type_format_t){dtype, format};
+}
+
+rabbet_status_t rabbet_proposal_offer_linear(rabbet_proposal_t* proposal,
+                                             const char* tactic_name) {
+  const rabbet_group_t* group = proposal->propose->group;
+  const rabbet_group_node_t* node = proposal->node;
+  rabbet_dtype_t types[4], network = group->values[node->inputs[0]].dtype;
+  int count = rabbet_compute_types(proposal->propose, network, types);
+  for (int t = 0; t < count; ++t) {
+    for (size_t i = 0; i < node->input_count; ++i)
+      if (node->inputs[i] >= 0 &&
+          group->values[node->inputs[i]].dtype == network)
+        rabbet_proposal_set_input(proposal, i, types[t], RABBET_FORMAT_LINEAR);
+    for (size_t i = 0; i < node->output_count; ++i)
+      if (group->values[node->outputs[i]].dtype == network)
+        rabbet_proposal_set_node_output(proposal, i, types[t],
+                                        RABBET_FORMAT_LINEAR);
+    RABBET_RETURN_IF_ERROR(rabbet_proposal_offer(proposal, tactic_name, -1));
+  }
+  return rabbet_ok();
 }
 
 rabbet_status_t rabbet_proposal_offer(rabbet_proposal_t* proposal,

@@ -25,6 +25,24 @@ static inline int32_t rabbet_node_input(const rabbet_group_node_t* node,
                                         size_t index) {
   return index < node->input_count ? node->inputs[index] : -1;
 }
+// Position in the group's outputs of output `index`; -1: nobody reads it.
+int32_t rabbet_node_output_of(const rabbet_group_t* group,
+                              const rabbet_group_node_t* node, size_t index);
+// Its address in a call; NULL: nobody reads it.
+static inline void* rabbet_node_output(const rabbet_node_kernel_t* kernel,
+                                       const rabbet_kernel_call_t* call,
+                                       size_t index) {
+  int32_t at = rabbet_node_output_of(kernel->group, kernel->node, index);
+  return at < 0 ? NULL : call->outputs[at];
+}
+// The address of input `index`; NULL: it is omitted.
+static inline const void* rabbet_node_input_at(
+    const rabbet_node_kernel_t* kernel, const rabbet_kernel_call_t* call,
+    size_t index) {
+  int32_t value = rabbet_node_input(kernel->node, index);
+  if (value < 0) return NULL;
+  return call->inputs[rabbet_group_input_of(kernel->group, value)];
+}
 // The operands of the group's first node for its rules: dims by value number,
 // elements of integers that the host knows (host_values may be NULL, as may its
 // entries), of constants else. `views` has room for all inputs and outputs.
@@ -55,6 +73,15 @@ void rabbet_proposal_set_input(rabbet_proposal_t* proposal, size_t input,
                                rabbet_dtype_t dtype, rabbet_format_t format);
 void rabbet_proposal_set_output(rabbet_proposal_t* proposal,
                                 rabbet_dtype_t dtype, rabbet_format_t format);
+// The same for output `index` of a node with several, if somebody reads it.
+void rabbet_proposal_set_node_output(rabbet_proposal_t* proposal, size_t index,
+                                     rabbet_dtype_t dtype,
+                                     rabbet_format_t format);
+// Offers the node LINEAR: with the network's types, and with each floating type
+// that the network allows besides in place of input 0's (at inputs and outputs
+// that have it).
+rabbet_status_t rabbet_proposal_offer_linear(rabbet_proposal_t* proposal,
+                                             const char* tactic_name);
 // Passes the candidate on; output 0 may be over boundary input `in_place`
 // (-1: not). Constants are never written over.
 rabbet_status_t rabbet_proposal_offer(rabbet_proposal_t* proposal,
