@@ -75,6 +75,11 @@ from ._classes._registry import (
     get_plugin_registry,
     init_libnvinfer_plugins,
 )
+from ._classes._sym import (
+    ISymExpr,
+    ISymExprs,
+    KernelLaunchParams,
+)
 from ._dims import (
     Dims,
     Dims2,
@@ -387,6 +392,9 @@ __all__ = [
     "IShuffleLayer",
     "ISliceLayer",
     "ISoftMaxLayer",
+    "ISymExpr",
+    "ISymExprs",
+    "KernelLaunchParams",
     "IStreamReader",
     "IStreamReaderV2",
     "IStreamWriter",

@@ -319,3 +319,102 @@ def test_errors() -> None:
     with pytest.raises(KeyError, match="of the user") as caught:
         model(random(4, 8))
     assert "in ScaleV3.on_shape_change() of layer 'plugin_1'" in caught.value.__notes__
+
+
+# ---- Kernels made ahead of time ----
+
+ADD = """
+extern "C" __global__ void add(const float* x, int count, short delta, float* y) {
+  int i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i < count) y[i] = x[i] + delta;
+}
+"""
+
+
+class QuickAdd(trt.IPluginV3, trt.IPluginV3QuickCore, trt.IPluginV3QuickAOTBuild):
+    """y = x + 5 by a kernel that the plan keeps."""
+
+    name, namespace = "QuickAdd", "gpu"
+
+    def __init__(self, fields: Any = None, log: Any = None) -> None:
+        super().__init__()
+        self.plugin_name, self.plugin_version = type(self).name, "1"
+        self.plugin_namespace = type(self).namespace
+        self.log = [] if log is None else log
+
+    clone = ScaleV3.clone
+
+    def get_capability_interface(self, type: Any) -> Any:
+        return None if type == trt.PluginCapabilityType.RUNTIME else self
+
+    def get_num_outputs(self) -> int:
+        return 1
+
+    def get_output_data_types(self, input_types: Any, ranks: Any) -> Any:
+        return input_types
+
+    def get_output_shapes(self, inputs: Any, shape_inputs: Any, builder: Any) -> Any:
+        return [inputs[0]]
+
+    def get_supported_format_combinations(self, in_out: Any, num_inputs: int) -> Any:
+        found = []
+        for _ in in_out:
+            desc = trt.PluginTensorDesc()
+            desc.type, desc.format = trt.float32, trt.TensorFormat.LINEAR
+            found.append(desc)
+        return found
+
+    def configure_plugin(self, inputs: Any, outputs: Any) -> None:
+        pass
+
+    def get_valid_tactics(self) -> Any:
+        return [2]
+
+    def set_tactic(self, tactic: int) -> None:
+        self.tactic = tactic
+
+    def get_launch_params(
+        self, inputs: Any, in_out: Any, num_inputs: int, launch: Any, extra: Any, builder: Any
+    ) -> None:
+        assert self.tactic == 2
+        operation = trt.DimensionOperation
+        rows, columns = inputs[0]
+        count = builder.operation(operation.PROD, rows, columns)
+        block = builder.constant(64)
+        launch.grid_x = builder.operation(operation.CEIL_DIV, count, block)
+        launch.block_x = block
+        extra.nbSymExprs = 2
+        for i, (value, dtype) in enumerate(
+            [(count, trt.PluginArgDataType.INT32), (builder.constant(5), trt.PluginArgDataType.INT16)]
+        ):
+            extra[i] = trt.ISymExpr()
+            extra[i].type, extra[i].dtype = trt.PluginArgType.INT, dtype
+            extra[i].expr = value
+
+    def get_kernel(self, inp: Any, out: Any) -> Any:
+        assert inp[0].type == trt.float32
+        return "add", cuda_driver.compile_code(ADD)
+
+
+def test_kernels_made_ahead_of_time(tmp_path: Path) -> None:
+    from tests.python.quick_plugins import QuickCreator
+
+    creator = registered(QuickAdd, QuickCreator)
+    compiled(creator.new(0)).save(tmp_path / "m.plan")
+    trt.get_plugin_registry().deregister_creator(creator)
+    model = trt.load(tmp_path / "m.plan", device="cuda")  # without the plugin
+    for rows in (1, 40, 3):
+        x = random(rows, 8)
+        expected = np.maximum(np.maximum(x, 0) + 5, 0)
+        np.testing.assert_array_equal(model(x), expected)
+
+
+def test_kernels_on_the_cpu_are_none() -> None:
+    from tests.python.quick_plugins import QuickCreator
+
+    network = trt.Builder().create_network()
+    x = network.add_input("x", trt.float32, (4, 8))
+    plugin = registered(QuickAdd, QuickCreator).new(0)
+    network.mark_output(network.add_plugin_v3([x], [], plugin).get_output(0))
+    with pytest.raises(trt.UnsupportedError, match="cannot run on device 'cpu'"):
+        trt.compile(network, device="cpu")

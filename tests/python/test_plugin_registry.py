@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import weakref
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ import rabbet.plugin as trtp
 from rabbet.plugin import _lib
 
 from .class_plugins import (
+    BUILD,
     PadV2,
     PadV2Creator,
     PadV3,
@@ -21,10 +23,13 @@ from .class_plugins import (
     compile_network,
     derived,
     new_name,
+    one_layer,
     pads_field,
     register,
 )
+from .command import PROGRAM
 from .plugins import new_id
+from .test_command_plugins import C_SOURCE, compile_library
 
 REGISTRY = trt.get_plugin_registry()
 
@@ -276,3 +281,79 @@ def test_base_classes_go_together() -> None:
     creator = PadV3Creator()
     assert creator.interface_info.kind == "PLUGIN CREATOR_V3ONE"
     assert (creator.interface_info.major, creator.interface_info.minor) == (1, 0)
+
+
+# ---- Libraries ----
+
+
+@pytest.fixture(scope="module")
+def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A library with the operator 'command::Triple', registered under another name."""
+    source = C_SOURCE.replace('"Triple"', '"TripleOfRegistry"')
+    path = tmp_path_factory.mktemp("library") / "triple.so"
+    include = Path(__file__).resolve().parents[2] / "include"
+    libraries = Path(PROGRAM).parent.parent / "lib"
+    link = ("-Wl,--no-as-needed", f"-L{libraries}", "-lrabbet_runtime")
+    return compile_library(source, path, f"-I{include}", *link)
+
+
+def test_libraries(library: Path) -> None:
+    key = ("TripleOfRegistry", "1", "command")
+    assert REGISTRY.get_creator(*key) is None
+    handle = REGISTRY.load_library(str(library))
+    assert REGISTRY.load_library(library) is handle  # once
+    creator = REGISTRY.get_creator(*key)
+    assert creator is REGISTRY.get_creator(*key)
+    assert creator in REGISTRY.all_creators
+    assert creator not in REGISTRY.plugin_creator_list
+    assert (creator.name, creator.plugin_version, creator.plugin_namespace) == key
+    assert len(creator.field_names) == 0
+    plugin = creator.create_plugin("t", trt.PluginFieldCollection(), BUILD)
+
+    def make(network: trt.INetworkDefinition) -> Any:
+        x = network.add_input("x", trt.float32, (2, 3))
+        layer = network.add_plugin_v3([x], [], plugin)
+        assert layer.plugin is None
+        return layer.get_output(0)
+
+    x = np.arange(6, dtype=np.float32).reshape(2, 3)
+    np.testing.assert_array_equal(compile_network(make)(x), 3 * x)
+    REGISTRY.deregister_library(handle)
+    assert REGISTRY.get_creator(*key) is None
+    with pytest.raises(trt.NotFoundError, match="is no library that load_library gave"):
+        REGISTRY.deregister_library(handle)
+    again = REGISTRY.load_library(library)
+    assert REGISTRY.get_creator(*key) is not None
+    REGISTRY.deregister_library(again)
+
+
+def test_what_is_no_library(tmp_path: Path) -> None:
+    with pytest.raises(trt.UnavailableError, match=r"gone\.so' cannot be opened"):
+        REGISTRY.load_library(tmp_path / "gone.so")
+    with pytest.raises(trt.NotFoundError, match="3 is no library"):
+        REGISTRY.deregister_library(3)  # type: ignore[arg-type]
+
+
+# ---- Memory ----
+
+
+def test_nothing_is_kept_of_builds_and_runs() -> None:
+    kind = derived()
+    made = register(kind)
+    x = np.ones((2, 3, 4, 5), np.float32)
+
+    def work() -> None:
+        plugin = made.create_plugin("p", [pads_field(1, 1, 1, 1)], BUILD)
+        one_layer(plugin, x.shape)(x)
+        made.log.clear()
+        made.made.clear()
+
+    work()
+    gc.collect()
+    before = len(gc.get_objects())
+    for _ in range(5):
+        work()
+    gc.collect()
+    assert len(gc.get_objects()) - before < 50
+    plugins = [o for o in gc.get_objects() if isinstance(o, kind)]
+    assert plugins == []

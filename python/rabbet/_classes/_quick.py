@@ -4,13 +4,32 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Any
+from typing import Any, NoReturn
 
+from .. import _rabbet
 from .._dims import Dims
-from .._enums import PluginCapabilityType, TensorFormat, TensorRTPhase
+from .._enums import (
+    PluginArgDataType,
+    PluginCapabilityType,
+    TensorFormat,
+    TensorRTPhase,
+)
 from .._errors import PluginError
-from ._bases import IPluginV3QuickBuild
-from ._exprs import PluginTensorDesc, dynamic_desc, given_desc
+from ..plugin._aot import _INPUT, _INTEGER, _OUTPUT, Encoder
+from ._bases import (
+    IPluginV3QuickAOTBuild,
+    IPluginV3QuickBuild,
+    IPluginV3QuickRuntime,
+)
+from ._calls import Caller
+from ._exprs import (
+    PluginTensorDesc,
+    builder_for,
+    dynamic_desc,
+    exprs,
+    given_desc,
+    made_desc,
+)
 from ._instance import (
     Bound,
     DescribedInput,
@@ -19,6 +38,7 @@ from ._instance import (
     combination,
     destroy,
 )
+from ._sym import ISymExpr, ISymExprs, KernelLaunchParams
 from ._v3 import V3Instance, capability, clone
 
 
@@ -96,6 +116,101 @@ class QuickInstance(V3Instance):
             rows.append(row)
         return rows
 
+    # ---- Kernels made ahead of time ----
+
+    def _is_ready(self) -> bool:
+        """Whether it makes kernels ahead of time."""
+        build = getattr(self, "build", None)
+        return isinstance(build, IPluginV3QuickAOTBuild)
+
+    def _runs(self) -> bool:
+        """Whether it has a function to run; if not, and nothing else either, the call
+        that misses it tells."""
+        if not self._is_ready():
+            return True
+        found = self.calls.call(
+            self.plugin, "get_capability_interface", PluginCapabilityType.RUNTIME
+        )
+        return isinstance(found, IPluginV3QuickRuntime) and self.calls.has(
+            found, "enqueue"
+        )
+
+    def _check_runtime(self) -> None:
+        if not self._is_ready():
+            super()._check_runtime()
+
+    def kinds(self, device: str) -> int:
+        """How it can run: 1 by enqueue, 2 by kernels made ahead of time."""
+        ready = device.startswith("cuda") and self._is_ready()
+        return self._runs() + 2 * ready
+
+    def serialize(
+        self,
+        device: str,
+        tensors: Sequence[QueryTensor],
+        num_inputs: int,
+        tactic: int,
+    ) -> dict[str, Any]:
+        """The plugin's fields; nothing where the kernels are in the plan."""
+        if not self._runs():
+            return {}
+        return super().serialize(device, tensors, num_inputs, tactic)
+
+    def launches(
+        self,
+        builder: _rabbet.DimBuilder,
+        device: str,
+        tensors: Sequence[QueryTensor],
+        inputs: Sequence[tuple[int, ...]],
+        outputs: Sequence[tuple[int, ...]],
+        tactic: int,
+    ) -> tuple[int, list[Any]]:
+        """The kernel for these types, formats and tactic (see plugin_ready.c)."""
+        calls = self.calls
+        numbers = self._numbers(len(inputs))
+        seen, count = self._seen(tensors, len(inputs))
+        self._ranges = [tensor[2:] for tensor in seen]
+        plugin = self._configure(combination(seen), count).plugin
+        build = capability(calls, plugin, PluginCapabilityType.BUILD)
+        calls.call(build, "set_tactic", tactic)
+        launch, extra = KernelLaunchParams(), ISymExprs()
+        calls.call(
+            build,
+            "get_launch_params",
+            [exprs(builder, inputs[i]) for i in numbers],
+            [dynamic_desc(t[0], t[1], t[2:]) for t in seen],
+            count,
+            launch,
+            extra,
+            builder_for(builder),
+        )
+        descs = [made_desc(*tensor[:3]) for tensor in seen]
+        answer = calls.call(build, "get_kernel", descs[:count], descs[count:])
+        if not isinstance(answer, (tuple, list)) or len(answer) != 2:
+            calls.fail(
+                build, "get_kernel", f"it returned {answer!r}; expected (name, code)"
+            )
+        name, code = answer
+        name = name.decode() if isinstance(name, bytes) else name
+        encoder = Encoder(_Check(calls, build), builder, [], [])  # type: ignore[arg-type]
+        images = encoder._images(name, code)
+        args = [(_INPUT, i, 0, 0, None, None) for i in numbers]
+        for i, item in enumerate(extra._items):
+            dim = _dim(calls, build, builder, f"extra argument {i}", item)
+            size = _BYTES_OF[item._dtype] if item is not None else 0
+            args.append((_INTEGER, 0, dim, size, None, None))
+        args += [(_OUTPUT, i, 0, 0, None, None) for i in range(len(outputs))]
+        geometry = []
+        for what in KernelLaunchParams.NAMES:
+            value = getattr(launch, what)
+            if value is None:
+                geometry.append(builder.constant(int(what != "shared_mem")))
+            else:
+                geometry.append(_dim(calls, build, builder, what, value))
+        args += encoder._hidden(name, images, args)
+        nothing = builder.constant(0)
+        return nothing, [(name, images, tuple(geometry), (0, 0, 0), False, args)]
+
     # ---- Running ----
 
     def bind(
@@ -126,6 +241,40 @@ class QuickInstance(V3Instance):
             release=partial(destroy, self.calls, made),
             declared=made,
         )
+
+
+class _Check:
+    """What the encoder of kernels reports to."""
+
+    def __init__(self, calls: Caller, owner: Any) -> None:
+        self.calls, self.owner = calls, owner
+
+    def fail(self, message: str) -> NoReturn:
+        """Raises PluginError."""
+        self.calls.fail(self.owner, "get_kernel", message)
+
+
+_BYTES_OF = {
+    PluginArgDataType.INT8: 1,
+    PluginArgDataType.INT16: 2,
+    PluginArgDataType.INT32: 4,
+}
+
+
+def _dim(calls: Caller, build: Any, builder: Any, what: str, value: Any) -> int:
+    """The expression's number of an ISymExpr or IDimensionExpr."""
+    found = value._expr if isinstance(value, ISymExpr) else value
+    if found is None:
+        calls.fail(build, "get_launch_params", f"{what} was never set")
+    if found._builder is not builder:
+        calls.fail(
+            build,
+            "get_launch_params",
+            f"{what} is an expression of an earlier call; they are valid only during "
+            "the call",
+        )
+    number: int = found._dim
+    return number
 
 
 def _strides(view: View) -> list[int]:

@@ -110,15 +110,19 @@ class V3Instance(ClassInstance):
         self._configurations: dict[Any, Configured] = {}
         self._stored_workspace = 0
         self.core = capability(self.calls, plugin, PluginCapabilityType.CORE)
-        capability(self.calls, plugin, PluginCapabilityType.RUNTIME)
         if phase is TensorRTPhase.BUILD:
             self.build = capability(self.calls, plugin, PluginCapabilityType.BUILD)
+        self._check_runtime()
+        if phase is TensorRTPhase.BUILD:
             self.output_count = self._count_outputs()
             self._metadata = self._metadata_string()
         elif attrs is not None:
             self.shape_inputs = attrs.get(SHAPE_INPUTS, 0)
             self._stored_workspace = attrs.get(WORKSPACE, 0)
             self._metadata = attrs.get(METADATA)
+
+    def _check_runtime(self) -> None:
+        capability(self.calls, self.plugin, PluginCapabilityType.RUNTIME)
 
     def _count_outputs(self) -> int:
         count = self.calls.attribute(self.build, "num_outputs")
