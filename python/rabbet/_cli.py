@@ -22,10 +22,11 @@ def plugin_files(arguments: list[str]) -> list[str]:
     """Python files after --plugins, as the command reads it (also --plugins=FILE)."""
     files = []
     for i, argument in enumerate(arguments):
+        name, equals, value = argument.partition("=")
         if argument == "--plugins" and i + 1 < len(arguments):
             files.append(arguments[i + 1])
-        elif argument.startswith("--plugins="):
-            files.append(argument.partition("=")[2])
+        elif equals and name in ("--plugins", "--staticPlugins", "--dynamicPlugins"):
+            files.append(value)
     # Shared libraries are loaded by the command itself.
     return [file for file in files if not file.endswith(".so")]
 

@@ -19,15 +19,15 @@ typedef struct rabbet_shape_options_t {
   size_t counts[SHAPES_COUNT];
 } rabbet_shape_options_t;
 
-static rabbet_status_t rabbet_shape_options_read(
-    const rabbet_arguments_t* arguments, rabbet_shape_options_t* out) {
+static rabbet_status_t rabbet_shape_options_read(const char* const texts[3],
+                                                 rabbet_shape_options_t* out) {
   static const char* const names[SHAPES_COUNT] = {
       "--min-shapes", "--opt-shapes", "--max-shapes"};
-  const char* common = rabbet_argument(arguments, "--shapes");
-  const char* opt = rabbet_argument(arguments, "--opt-shapes");
   for (int which = 0; which < SHAPES_COUNT; ++which) {
-    const char* text = rabbet_argument(arguments, names[which]);
-    if (!text) text = opt ? opt : common;
+    const char* text = texts[which];
+    for (int i = SHAPES_OPT; !text && i < SHAPES_COUNT; ++i)
+      text = texts[i];
+    if (!text) text = texts[SHAPES_MIN];
     if (!text) continue;
     RABBET_RETURN_IF_ERROR(RABBET_ANNOTATE(
         rabbet_shape_text_parse(text, &out->arena, &out->shapes[which],
@@ -107,14 +107,14 @@ static rabbet_status_t rabbet_shape_options_check(
   return rabbet_ok();
 }
 
-static rabbet_status_t rabbet_build_profile(const rabbet_arguments_t* arguments,
-                                            rabbet_network_t* network,
-                                            rabbet_builder_config_t* config) {
+rabbet_status_t rabbet_cli_add_profile(const char* const texts[3],
+                                       rabbet_network_t* network,
+                                       rabbet_builder_config_t* config) {
   rabbet_shape_options_t options = {0};
   rabbet_arena_initialize(rabbet_allocator_system(), &options.arena);
   rabbet_profile_t* profile = NULL;
   bool used = false;
-  rabbet_status_t status = rabbet_shape_options_read(arguments, &options);
+  rabbet_status_t status = rabbet_shape_options_read(texts, &options);
   if (rabbet_is_ok(status)) {
     status = rabbet_shape_options_check(&options, network);
   }
@@ -132,6 +132,20 @@ static rabbet_status_t rabbet_build_profile(const rabbet_arguments_t* arguments,
   rabbet_profile_release(profile);
   rabbet_arena_deinitialize(&options.arena);
   return status;
+}
+
+static rabbet_status_t rabbet_build_profile(const rabbet_arguments_t* arguments,
+                                            rabbet_network_t* network,
+                                            rabbet_builder_config_t* config) {
+  const char* common = rabbet_argument(arguments, "--shapes");
+  const char* texts[] = {rabbet_argument(arguments, "--min-shapes"),
+                         rabbet_argument(arguments, "--opt-shapes"),
+                         rabbet_argument(arguments, "--max-shapes")};
+  if (rabbet_builder_config_profile_count(config) > 0) return rabbet_ok();
+  for (int i = 0; i < SHAPES_COUNT; ++i) {
+    if (!texts[i]) texts[i] = texts[SHAPES_OPT] ? texts[SHAPES_OPT] : common;
+  }
+  return rabbet_cli_add_profile(texts, network, config);
 }
 
 // ---- Timing cache ----------------------------------------------------------
@@ -254,16 +268,20 @@ static rabbet_status_t rabbet_build_config(const rabbet_arguments_t* arguments,
 }
 
 static rabbet_status_t rabbet_build_import(const rabbet_arguments_t* arguments,
+                                           const rabbet_build_wishes_t* wishes,
                                            const char* path,
                                            rabbet_network_t** out_network) {
   uint32_t flags = rabbet_argument_flag(arguments, "--strongly-typed")
                        ? RABBET_NETWORK_STRONGLY_TYPED
                        : 0;
+  rabbet_onnx_options_t options = {
+      .struct_size = sizeof(options),
+      .plugin_override = wishes && wishes->plugin_override};
   RABBET_RETURN_IF_ERROR(rabbet_network_create(flags, rabbet_allocator_system(),
                                                rabbet_cli_logger(arguments),
                                                out_network));
   rabbet_status_t status =
-      rabbet_onnx_import_file(*out_network, path, NULL, NULL);
+      rabbet_onnx_import_file(*out_network, path, &options, NULL);
   switch (rabbet_status_code(status)) {
     // Said of the model, not of the command line.
     case RABBET_STATUS_INVALID_ARGUMENT:
@@ -275,17 +293,21 @@ static rabbet_status_t rabbet_build_import(const rabbet_arguments_t* arguments,
 }
 
 rabbet_status_t rabbet_cli_build(const rabbet_arguments_t* arguments,
+                                 const rabbet_build_wishes_t* wishes,
                                  const char* model_path, void** out_plan,
                                  size_t* out_size,
                                  rabbet_build_report_t** out_report) {
   rabbet_network_t* network = NULL;
   rabbet_builder_config_t* config = NULL;
   rabbet_bar_t bar = {0};
-  rabbet_status_t status = rabbet_build_import(arguments, model_path, &network);
+  rabbet_status_t status =
+      rabbet_build_import(arguments, wishes, model_path, &network);
   if (rabbet_is_ok(status)) {
     status = rabbet_builder_config_create(rabbet_allocator_system(), &config);
   }
   if (rabbet_is_ok(status)) status = rabbet_build_config(arguments, config);
+  if (rabbet_is_ok(status) && wishes)
+    status = wishes->adjust(wishes->self, network, config);
   if (rabbet_is_ok(status)) {
     status = rabbet_build_profile(arguments, network, config);
   }
@@ -348,8 +370,8 @@ static rabbet_status_t rabbet_build_run(const rabbet_arguments_t* arguments) {
   void* plan = NULL;
   size_t size = 0;
   rabbet_build_report_t* report = NULL;
-  RABBET_RETURN_IF_ERROR(rabbet_cli_build(arguments, arguments->operands[0],
-                                          &plan, &size, &report));
+  RABBET_RETURN_IF_ERROR(rabbet_cli_build(
+      arguments, NULL, arguments->operands[0], &plan, &size, &report));
   rabbet_status_t status = rabbet_build_write(arguments, plan, size);
   if (rabbet_is_ok(status)) {
     if (rabbet_argument_flag(arguments, "--json")) {

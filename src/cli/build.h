@@ -33,11 +33,25 @@
     "--verbose", RABBET_OPTION_FLAG, NULL, "say what is going on"      \
   }
 
+// What a caller has to say before a model is built; NULL where nothing.
+typedef struct rabbet_build_wishes_t {
+  void* self;
+  rabbet_status_t (*adjust)(void* self, rabbet_network_t* network,
+                            rabbet_builder_config_t* config);
+  bool plugin_override;  // as in rabbet_onnx_options_t
+} rabbet_build_wishes_t;
+
 // Imports, tunes and makes a plan. Caller frees *out_plan with
-// rabbet_free_aligned(.., 64). `out_report` may be NULL.
+// rabbet_free_aligned(.., 64). `wishes` and `out_report` may be NULL.
 rabbet_status_t rabbet_cli_build(const rabbet_arguments_t* arguments,
+                                 const rabbet_build_wishes_t* wishes,
                                  const char* model_path, void** out_plan,
                                  size_t* out_size,
                                  rabbet_build_report_t** out_report);
+// Adds a profile of texts as of --min-shapes, --opt-shapes, --max-shapes; one
+// that is NULL is as the second, or the third if that is NULL.
+rabbet_status_t rabbet_cli_add_profile(const char* const texts[3],
+                                       rabbet_network_t* network,
+                                       rabbet_builder_config_t* config);
 
 #endif  // RABBET_SRC_CLI_BUILD_H_

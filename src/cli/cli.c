@@ -9,8 +9,9 @@
 #include "cli/main.h"
 
 static const rabbet_command_t* const commands[] = {
-    &rabbet_command_build,   &rabbet_command_run, &rabbet_command_bench,
-    &rabbet_command_inspect, &rabbet_command_ops, &rabbet_command_version,
+    &rabbet_command_build,   &rabbet_command_run,  &rabbet_command_bench,
+    &rabbet_command_inspect, &rabbet_command_exec, &rabbet_command_ops,
+    &rabbet_command_version,
 };
 enum { COMMAND_COUNT = sizeof(commands) / sizeof(commands[0]) };
 
@@ -76,25 +77,35 @@ static const char* rabbet_command_name_at(const void* list, size_t index) {
   return commands[index]->name;
 }
 
+static rabbet_status_t rabbet_command_call(const rabbet_command_t* command,
+                                           const rabbet_arguments_t* arguments,
+                                           int argc, char** argv) {
+  rabbet_status_t status = command->run_line
+                               ? command->run_line(argc - 2, argv + 2)
+                               : command->run(arguments);
+  if (fflush(stdout) != 0 && rabbet_is_ok(status)) {
+    status = RABBET_STATUS(RABBET_STATUS_IO, "standard output: cannot write");
+  }
+  return status;
+}
+
 static int rabbet_command_execute(const rabbet_command_t* command, int argc,
                                   char** argv) {
-  for (int i = 2; i < argc; ++i) {
+  for (int i = 2; i < argc && !command->run_line; ++i) {
     if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0) {
       rabbet_command_help(command, stdout);
       return RABBET_EXIT_OK;
     }
   }
   static rabbet_arguments_t arguments;
-  rabbet_status_t status =
-      rabbet_arguments_parse(command, argc - 2, argv + 2, &arguments);
+  rabbet_status_t status = rabbet_ok();
+  if (!command->run_line)
+    status = rabbet_arguments_parse(command, argc - 2, argv + 2, &arguments);
   if (!rabbet_is_ok(status)) {
     rabbet_report_failure(command->name, status);
     return RABBET_EXIT_USAGE;
   }
-  status = command->run(&arguments);
-  if (fflush(stdout) != 0 && rabbet_is_ok(status)) {
-    status = RABBET_STATUS(RABBET_STATUS_IO, "standard output: cannot write");
-  }
+  status = rabbet_command_call(command, &arguments, argc, argv);
   int code = rabbet_exit_code(status);
   if (!rabbet_is_ok(status)) rabbet_report_failure(command->name, status);
   return code;

@@ -53,12 +53,15 @@ typedef struct rabbet_command_t {
   size_t option_count;
   size_t min_operands, max_operands;
   rabbet_status_t (*run)(const rabbet_arguments_t* arguments);
+  // In place of all this: reads its command line itself (after the name).
+  rabbet_status_t (*run_line)(int argc, char** argv);
 } rabbet_command_t;
 
 extern const rabbet_command_t rabbet_command_build;
 extern const rabbet_command_t rabbet_command_run;
 extern const rabbet_command_t rabbet_command_bench;
 extern const rabbet_command_t rabbet_command_inspect;
+extern const rabbet_command_t rabbet_command_exec;
 extern const rabbet_command_t rabbet_command_ops;
 extern const rabbet_command_t rabbet_command_version;
 
@@ -114,6 +117,9 @@ rabbet_status_t rabbet_session_open(const rabbet_arguments_t* arguments,
                                     const char* plan_path,
                                     rabbet_session_t* out_session);
 void rabbet_session_close(rabbet_session_t* session);
+// Applies "x:1x3,y:8" to the context's inputs; NULL: nothing.
+rabbet_status_t rabbet_session_shapes(const char* text,
+                                      rabbet_context_t* context);
 
 // Host arrays for the inputs and outputs of a context.
 typedef struct rabbet_tensor_set_t rabbet_tensor_set_t;
@@ -124,6 +130,9 @@ rabbet_status_t rabbet_tensor_set_create(const rabbet_arguments_t* arguments,
                                          rabbet_context_t* context,
                                          rabbet_tensor_set_t** out_set);
 void rabbet_tensor_set_destroy(rabbet_tensor_set_t* set);
+// An input's values from a file of as many bytes, in its present shape.
+rabbet_status_t rabbet_tensor_set_load_raw(rabbet_tensor_set_t* set,
+                                           const char* name, const char* path);
 // After a run: outputs to an .npz.
 rabbet_status_t rabbet_tensor_set_save_outputs(const rabbet_tensor_set_t* set,
                                                const char* path);

@@ -32,17 +32,16 @@ static rabbet_status_t rabbet_session_engine(
   }
   void* plan = NULL;
   size_t size = 0;
-  RABBET_RETURN_IF_ERROR(rabbet_cli_build(arguments, path, &plan, &size, NULL));
+  RABBET_RETURN_IF_ERROR(
+      rabbet_cli_build(arguments, NULL, path, &plan, &size, NULL));
   rabbet_status_t status =
       rabbet_engine_deserialize(plan, size, &options, allocator, out_engine);
   rabbet_free_aligned(allocator, plan, 64);
   return status;
 }
 
-// Applies "--shapes x:1x3,y:8" to the context's inputs.
-static rabbet_status_t rabbet_session_shapes(
-    const rabbet_arguments_t* arguments, rabbet_context_t* context) {
-  const char* text = rabbet_argument(arguments, "--shapes");
+rabbet_status_t rabbet_session_shapes(const char* text,
+                                      rabbet_context_t* context) {
   if (!text) return rabbet_ok();
   rabbet_arena_t arena;
   rabbet_arena_initialize(rabbet_allocator_system(), &arena);
@@ -95,7 +94,8 @@ rabbet_status_t rabbet_session_open(const rabbet_arguments_t* arguments,
     status = rabbet_context_set_profile(out_session->context, (size_t)profile);
   }
   if (rabbet_is_ok(status)) {
-    status = rabbet_session_shapes(arguments, out_session->context);
+    status = rabbet_session_shapes(rabbet_argument(arguments, "--shapes"),
+                                   out_session->context);
   }
   if (!rabbet_is_ok(status)) rabbet_session_close(out_session);
   return status;

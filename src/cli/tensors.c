@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/arena.h"
+#include "base/file.h"
 #include "cli/cli.h"
 #include "cli/npy.h"
 #include "core/shape_text.h"
@@ -258,6 +259,28 @@ void rabbet_tensor_set_destroy(rabbet_tensor_set_t* set) {
   }
   rabbet_arena_deinitialize(&set->arena);
   rabbet_free(set->allocator, set);
+}
+
+rabbet_status_t rabbet_tensor_set_load_raw(rabbet_tensor_set_t* set,
+                                           const char* name, const char* path) {
+  rabbet_slot_t* slot = rabbet_slot_find(set, name);
+  rabbet_file_map_t* map = NULL;
+  size_t bytes = 0;
+  if (!slot || !slot->io->is_input)
+    return RABBET_STATUS(RABBET_STATUS_INVALID_ARGUMENT,
+                         "the model has no input '%s'", name);
+  RABBET_RETURN_IF_ERROR(
+      rabbet_context_bytes(set->context, (size_t)(slot - set->slots), &bytes));
+  RABBET_RETURN_IF_ERROR(rabbet_file_map_create(path, set->allocator, &map));
+  rabbet_status_t status = rabbet_ok();
+  if (rabbet_file_map_size(map) == bytes)
+    memcpy(slot->data, rabbet_file_map_data(map), bytes);
+  else
+    status = RABBET_STATUS(RABBET_STATUS_DATA_LOSS,
+                           "'%s' has %zu bytes; input '%s' needs %zu", path,
+                           rabbet_file_map_size(map), name, bytes);
+  rabbet_file_map_release(map);
+  return status;
 }
 
 rabbet_status_t rabbet_tensor_set_save_outputs(const rabbet_tensor_set_t* set,
