@@ -238,6 +238,7 @@ size_t kernel_case_candidates(kernel_case_t* c,
   const rabbet_propose_t propose = {
       .device = c->device,
       .group = &group,
+      .tf32 = c->tf32,
       .extra_dtypes = c->extra_dtypes,
       .formats = c->formats,
       .fixed = filter ? filter->fixed : NULL,

@@ -28,6 +28,7 @@ typedef struct kernel_case_t {
   uint32_t extra_dtypes;
   // That operators beside these may ask for: bit 1 << format.
   uint64_t formats;
+  bool tf32;  // products may round their factors so
   // Relative error allowed besides rounding to the type, of the largest value.
   double tolerance;
   // By which whole numbers may differ.

@@ -253,6 +253,26 @@ static void thin_products(conformance_t* t) {
   kernel_case_output(c, y);
 }
 
+// Weights may be laid out in another way for it.
+static void matrix_multiply_tf32(conformance_t* t) {
+  kernel_case_t* c = &t->c;
+  static const int64_t sizes[] = {4, 8, 20, 33, 64};
+  int64_t k = one_of(t, sizes, 5), n = one_of(t, sizes, 5);
+  int64_t op = conformance_random(t, 2);
+  begin(t);
+  conformance_set_type(t, RABBET_DTYPE_FLOAT);
+  c->tf32 = true;
+  c->tolerance = 3e-3;
+  rabbet_attr_t attrs[] = {conformance_int(t, "op0", 0),
+                           conformance_int(t, "op1", op)};
+  int32_t inputs[] = {
+      kernel_case_input(c, KERNEL_DIMS(1 + conformance_random(t, 2), 17, k),
+                        false),
+      kernel_case_input(c, KERNEL_DIMS(1, op ? n : k, op ? k : n), true)};
+  int32_t value = kernel_case_op(c, "matrix_multiply", attrs, 2, inputs, 2);
+  kernel_case_output(c, epilogue(t, value));
+}
+
 static void matrix_multiply_integers(conformance_t* t) {
   conformance_set_type(t, conformance_type(t, 1u << RABBET_DTYPE_INT32 |
                                                   1u << RABBET_DTYPE_INT64));
@@ -348,12 +368,14 @@ static void attention(conformance_t* t) {
                         1 + conformance_random(t, 2), one_of(t, sizes, 5),
                         one_of(t, sizes, 5), one_of(t, widths, 4)};
   if (kind == 2) a.keys = a.rows;
-  conformance_set_type(t, conformance_type(t, 1u << RABBET_DTYPE_HALF |
-                                                  1u << RABBET_DTYPE_BF16));
+  conformance_set_type(t, conformance_type(t, CONFORMANCE_REALS));
   c->low = -1;
   c->high = 1;
+  c->tf32 = true;
   // Weights are rounded to the type before they meet the values.
-  c->tolerance = c->dtype == RABBET_DTYPE_BF16 ? 1e-2 : 1e-3;
+  c->tolerance = c->dtype == RABBET_DTYPE_BF16   ? 1e-2
+                 : c->dtype == RABBET_DTYPE_HALF ? 1e-3
+                                                 : 3e-3;
   int32_t factors[3];
   attention_factors(t, &a, kind, factors);
   rabbet_attr_t turned[] = {conformance_int(t, "op0", 0),
@@ -381,6 +403,7 @@ const conformance_family_t conformance_products[] = {
     {"pooling_modes", 40, pooling_modes},
     {"matrix_multiply", 120, matrix_multiply},
     {"thin_products", 80, thin_products},
+    {"matrix_multiply_tf32", 20, matrix_multiply_tf32},
     {"matrix_multiply_integers", 10, matrix_multiply_integers},
     {"attention", 12, attention},
     {0},

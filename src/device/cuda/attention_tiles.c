@@ -16,8 +16,14 @@
 #include "device/cuda/kernels/attentions.cuh"
 
 // Of kernels/attention.cu.
-enum { TILE_ROWS = 16, TILE_KEYS = 32, WIDTH_STEP = 32, ALIGNMENT = 16 };
-enum { MOST_WIDTH_NARROW = 128, MOST_WIDTH_FLOAT = 64, OLDEST_MAJOR = 8 };
+enum {
+  TILE_ROWS = 16,
+  TILE_KEYS = 32,
+  TILE_KEYS_FLOAT = 16,
+  WIDTH_STEP = 32,
+  ALIGNMENT = 16
+};
+enum { MOST_WIDTH = 128, OLDEST_MAJOR = 8 };
 
 // Warps of a block by rows and by keys.
 typedef struct tiles_tactic_t {
@@ -25,8 +31,9 @@ typedef struct tiles_tactic_t {
   int rows, keys;
 } tiles_tactic_t;
 static const tiles_tactic_t tiles_tactics[] = {
-    {"1 x 1 warps", 1, 1}, {"1 x 4 warps", 1, 4}, {"1 x 2 warps", 1, 2},
-    {"2 x 2 warps", 2, 2}, {"4 x 1 warps", 4, 1}, {"8 x 1 warps", 8, 1},
+    {"1 x 1 warps", 1, 1}, {"1 x 4 warps", 1, 4}, {"1 x 8 warps", 1, 8},
+    {"1 x 2 warps", 1, 2}, {"2 x 2 warps", 2, 2}, {"4 x 1 warps", 4, 1},
+    {"8 x 1 warps", 8, 1},
 };
 enum { TACTICS = sizeof(tiles_tactics) / sizeof(tiles_tactics[0]) };
 // A tactic's number is the place above and the columns, which a plan's group
@@ -98,10 +105,8 @@ static bool tiles_views(const rabbet_group_t* group,
 }
 
 // Whether there is a kernel for so many columns.
-static bool tiles_has_width(int64_t width, rabbet_dtype_t dtype) {
-  int64_t most =
-      dtype == RABBET_DTYPE_FLOAT ? MOST_WIDTH_FLOAT : MOST_WIDTH_NARROW;
-  return width > 0 && width <= most && width % WIDTH_STEP == 0;
+static bool tiles_has_width(int64_t width) {
+  return width > 0 && width <= MOST_WIDTH && width % WIDTH_STEP == 0;
 }
 
 // ---- Proposing -------------------------------------------------------------
@@ -112,14 +117,25 @@ typedef struct tiles_offer_t {
   const rabbet_dims_t* dims;
 } tiles_offer_t;
 
+// Of the blocks that join results of warps, in bytes.
+static int64_t tiles_shared(const tiles_tactic_t* tactic, int64_t width) {
+  enum { EACH = TILE_ROWS * 8 };  // for a row: its maximum and its sum
+  return tactic->keys == 1 ? 0
+                           : (int64_t)tactic->rows * tactic->keys *
+                                 (TILE_ROWS * width * 4 + EACH);
+}
+
 // Warps that would have nothing to do are not offered, nor one alone where
 // there is work for several.
-static bool tiles_is_wanted(const tiles_tactic_t* tactic,
+static bool tiles_is_wanted(const tiles_tactic_t* tactic, rabbet_dtype_t dtype,
                             const rabbet_attention_views_t* views) {
+  enum { SHARED = 48 * 1024 };  // without asking for more
   int64_t rows = views->y.dims[2], keys = views->k.dims[2];
-  if (tactic->rows * tactic->keys == 1) return keys <= TILE_KEYS;
+  int64_t tile = dtype == RABBET_DTYPE_FLOAT ? TILE_KEYS_FLOAT : TILE_KEYS;
+  if (tactic->rows * tactic->keys == 1) return keys <= tile;
   return (tactic->rows == 1 || rows > TILE_ROWS * (tactic->rows / 2)) &&
-         (tactic->keys == 1 || keys > TILE_KEYS * (tactic->keys / 2));
+         (tactic->keys == 1 || keys > tile * (tactic->keys / 2)) &&
+         tiles_shared(tactic, views->q.dims[3]) <= SHARED;
 }
 
 static void tiles_set(rabbet_proposal_t* proposal, int32_t value,
@@ -141,7 +157,7 @@ static rabbet_status_t tiles_offer_types(rabbet_proposal_t* proposal,
   if (a->mask >= 0) tiles_set(proposal, a->mask, mask);
   rabbet_proposal_set_output(proposal, dtype, RABBET_FORMAT_LINEAR);
   for (int32_t i = 0; i < TACTICS; ++i) {
-    if (!tiles_is_wanted(&tiles_tactics[i], &offer->views)) continue;
+    if (!tiles_is_wanted(&tiles_tactics[i], dtype, &offer->views)) continue;
     rabbet_candidate_t candidate = {.kernel = &rabbet_cuda_attention_tiles,
                                     .tactic = i | width << TACTIC_WIDTH_SHIFT,
                                     .tensors = proposal->tensors};
@@ -174,7 +190,7 @@ static rabbet_status_t rabbet_cuda_attention_tiles_body(
     if (!tiles_can(propose, types[i]) ||
         !tiles_views(group, a, offer->dims, NULL,
                      rabbet_dtype_bits(types[i]) / 8, &offer->views) ||
-        !tiles_has_width(offer->views.q.dims[3], types[i]))
+        !tiles_has_width(offer->views.q.dims[3]))
       continue;
     if (rabbet_dtype_is_float(own))
       RABBET_RETURN_IF_ERROR(tiles_offer_types(proposal, types[i], types[i]));
@@ -290,7 +306,7 @@ static rabbet_status_t rabbet_cuda_attention_tiles_program(
   RABBET_RETURN_IF_ERROR(tiles_check(kernel, spec));
   rabbet_dtype_t dtype = group->values[a->y.value].dtype;
   kernel->size = rabbet_dtype_bits(dtype) / 8;
-  if (!tiles_has_width(kernel->width, dtype))
+  if (!tiles_has_width(kernel->width))
     return tiles_refuse(spec, "has no kernel for so many columns");
   const int32_t values[] = {a->q.value, a->k.value, a->v.value, a->mask};
   for (int i = 0; i < 4; ++i)

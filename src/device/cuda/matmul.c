@@ -398,17 +398,21 @@ static rabbet_status_t matmul_offer_one(const matmul_offer_t* offer,
   return rabbet_offer(offer->propose, offer->sink, &candidate);
 }
 
-static void matmul_tensors(const matmul_offer_t* offer, rabbet_dtype_t dtype) {
+static void matmul_tensors(const matmul_offer_t* offer, rabbet_dtype_t dtype,
+                           bool turned) {
   const rabbet_group_t* group = offer->propose->group;
   rabbet_network_tensors(group, offer->tensors);
   if (rabbet_dtype_bits(dtype) == 8) return;
   for (size_t i = 0; i < group->input_count + group->output_count; ++i)
     if (rabbet_dtype_is_float(offer->tensors[i].dtype))
       offer->tensors[i].dtype = dtype;
+  if (turned)
+    offer->tensors[rabbet_group_input_of(group, group->nodes[0].inputs[1])]
+        .format = RABBET_FORMAT_HWC;
 }
 
 static rabbet_status_t matmul_offer_type(const matmul_offer_t* offer,
-                                         rabbet_dtype_t dtype) {
+                                         rabbet_dtype_t dtype, bool turned) {
   cublasLtMatmulHeuristicResult_t choices[MATMUL_MAX_CHOICES];
   int count = 0;
   const matmul_types_t types = matmul_types(offer->propose->group, dtype);
@@ -423,7 +427,7 @@ static rabbet_status_t matmul_offer_type(const matmul_offer_t* offer,
     status = matmul_choices(&setup, &offer->shape, &limits,
                             matmul_wish(offer->propose->optimization_level),
                             choices, &count);
-  matmul_tensors(offer, dtype);
+  matmul_tensors(offer, dtype, turned);
   for (int i = 0; rabbet_is_ok(status) && i < count; ++i) {
     char name[40];
     matmul_name(offer->library, &choices[i].algo, name, sizeof(name));
@@ -432,6 +436,19 @@ static rabbet_status_t matmul_offer_type(const matmul_offer_t* offer,
   }
   matmul_setup_end(&setup);
   return status;
+}
+
+// Tensor cores of 9.0 take factors of TF32 along k alone: weights that lie the
+// other way are offered turned round.
+static rabbet_status_t matmul_offer_turned(const matmul_offer_t* offer) {
+  const rabbet_group_t* group = offer->propose->group;
+  const rabbet_group_node_t* node = &group->nodes[0];
+  matmul_offer_t turned = *offer;
+  if (!offer->propose->tf32 || !group->values[node->inputs[1]].constant ||
+      offer->shape.b_row == 1 || node->inputs[0] == node->inputs[1] ||
+      !rabbet_matmul_turn_weights(node, offer->dims, &turned.shape))
+    return rabbet_ok();
+  return matmul_offer_type(&turned, RABBET_DTYPE_FLOAT, true);
 }
 
 static rabbet_status_t matmul_offer(matmul_offer_t* offer) {
@@ -448,8 +465,9 @@ static rabbet_status_t matmul_offer(matmul_offer_t* offer) {
   RABBET_RETURN_IF_ERROR(rabbet_cublaslt_get(
       rabbet_cuda(offer->propose->device), &offer->library));
   for (int i = 0; i < count; ++i)
-    RABBET_RETURN_IF_ERROR(matmul_offer_type(offer, types[i]));
-  return rabbet_ok();
+    RABBET_RETURN_IF_ERROR(matmul_offer_type(offer, types[i], false));
+  return types[0] == RABBET_DTYPE_FLOAT ? matmul_offer_turned(offer)
+                                        : rabbet_ok();
 }
 
 static rabbet_status_t matmul_propose(const rabbet_propose_t* propose,
@@ -484,15 +502,18 @@ static rabbet_status_t matmul_check_group(const rabbet_group_t* group,
   fits = fits && rabbet_cublaslt_type(dtype) >= 0;
   for (size_t i = 0; fits && i < group->input_count; ++i) {
     const rabbet_group_value_t* value = &group->values[group->inputs[i]];
-    fits = value->dtype == dtype && value->format == RABBET_FORMAT_LINEAR;
+    bool may_turn = group->inputs[i] == group->nodes[0].inputs[1];
+    fits = value->dtype == dtype &&
+           (value->format == RABBET_FORMAT_LINEAR ||
+            (may_turn && value->format == RABBET_FORMAT_HWC));
   }
   if (fits) *out_types = matmul_types(group, dtype);
   if (fits && group->values[group->outputs[0]].format == RABBET_FORMAT_LINEAR)
     return rabbet_ok();
   return RABBET_STATUS(RABBET_STATUS_INCOMPATIBLE,
                        "cuda.matmul computes groups that begin with a product "
-                       "and have one floating type, all LINEAR; this one does "
-                       "not");
+                       "and have one floating type, all LINEAR but for "
+                       "weights; this one does not");
 }
 
 // The algorithm that the plan keeps for this tactic, if this library and GPU
@@ -653,6 +674,12 @@ static rabbet_status_t matmul_fill(matmul_kernel_t* kernel,
                          node->name);
   RABBET_RETURN_IF_ERROR(
       rabbet_matmul_shape(node, shapes->dims, &state->shape));
+  if (group->values[node->inputs[1]].format == RABBET_FORMAT_HWC &&
+      !rabbet_matmul_turn_weights(node, shapes->dims, &state->shape))
+    return RABBET_STATUS(RABBET_STATUS_UNSUPPORTED,
+                         "the product '%s' has weights in format HWC that are "
+                         "not one matrix of rank 3",
+                         node->name);
   if (state->shape.batch.size > INT32_MAX || state->shape.k == 0)
     return RABBET_STATUS(RABBET_STATUS_UNSUPPORTED,
                          "the product '%s' has k %lld and batch %lld, which "

@@ -25,6 +25,11 @@ typedef struct rabbet_matmul_shape_t {
 rabbet_status_t rabbet_matmul_shape(const rabbet_group_node_t* node,
                                     const rabbet_dims_t* dims,
                                     rabbet_matmul_shape_t* out_shape);
+// With b as HWC has it, a constant matrix whose last two axes lie the other way
+// round. False unless b is one matrix of rank 3.
+bool rabbet_matmul_turn_weights(const rabbet_group_node_t* node,
+                                const rabbet_dims_t* dims,
+                                rabbet_matmul_shape_t* shape);
 // The host's loops: how many turns they take, and where the matrices of one of
 // them begin.
 int64_t rabbet_matmul_turns(const rabbet_matmul_shape_t* shape);

@@ -93,6 +93,19 @@ rabbet_status_t rabbet_matmul_shape(const rabbet_group_node_t* node,
   return rabbet_ok();
 }
 
+bool rabbet_matmul_turn_weights(const rabbet_group_node_t* node,
+                                const rabbet_dims_t* dims,
+                                rabbet_matmul_shape_t* shape) {
+  const rabbet_dims_t* b = &dims[node->inputs[1]];
+  rabbet_matrix_op_t op = matmul_op(node, "op1");
+  if (b->rank != 3 || b->d[0] != 1 || op == RABBET_MATRIX_VECTOR) return false;
+  // Axis 1 is the innermost.
+  bool by_k = op == RABBET_MATRIX_NONE;
+  shape->b_row = by_k ? 1 : b->d[1];
+  shape->b_column = by_k ? b->d[1] : 1;
+  return true;
+}
+
 int64_t rabbet_matmul_turns(const rabbet_matmul_shape_t* shape) {
   int64_t turns = 1;
   for (int i = 0; i < shape->loop_count; ++i)

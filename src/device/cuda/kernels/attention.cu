@@ -8,9 +8,8 @@
 //   ROW_WARPS   warps of a block that have 16 rows each
 //   KEY_WARPS   warps that share the keys of the same rows; their results are
 //               joined at the end
-//   AHEAD       defined: a tile of keys is loaded while the one before is used
 //
-// A warp goes through its keys by tiles of 32 with the tensor cores. Factors
+// A warp goes through its keys by tiles with the tensor cores. Factors
 // come from memory straight into registers, 16 bytes at a time: in which order
 // a product's inner index or the columns of v are counted is free, so that what
 // a thread needs of them may lie side by side. Neighbouring warps read the same
@@ -21,7 +20,7 @@
 #include "attentions.cuh"
 
 enum {
-  TILE = 32,              // keys
+  TILE = sizeof(ELEMENT) == 4 ? 16 : 32,  // keys
   BLOCKS = TILE / 8,      // of 8 keys, as mma counts
   PACK = 16 / sizeof(ELEMENT),
   CHUNKS = WIDTH / (4 * PACK),  // of q and k: 16 bytes for each of 4 threads
@@ -387,25 +386,13 @@ DEVICE void attend_tile(const places_t& at, const queries_t& q,
   add_values(tile, scores, state);
 }
 
-// Where registers suffice, the next tile is on its way while one is used.
 DEVICE void attend_keys(const places_t& at, const queries_t& q,
                         const attend_t& p, uint32_t begin, state_t& state) {
-  enum { STEP = TILE * KEY_WARPS };
-  tile_t tile;
-#ifdef AHEAD
-  if (begin < at.keys) load_tile(at, begin, tile);
-  for (uint32_t first = begin; first < at.keys; first += STEP) {
-    tile_t next;
-    if (first + STEP < at.keys) load_tile(at, first + STEP, next);
-    attend_tile(at, q, tile, p, first, state);
-    tile = next;
-  }
-#else
-  for (uint32_t first = begin; first < at.keys; first += STEP) {
+  for (uint32_t first = begin; first < at.keys; first += TILE * KEY_WARPS) {
+    tile_t tile;
     load_tile(at, first, tile);
     attend_tile(at, q, tile, p, first, state);
   }
-#endif
 }
 
 struct shares_t {
