@@ -238,7 +238,8 @@ typedef struct problem_t {
   const void *a_data, *b_data, *c_data;
   void *d_data, *workspace;
   size_t workspace_size;
-  bool rounds;  // each sum on the way
+  bool rounds;        // each sum on the way
+  bool rounds_twice;  // before it adds a bias
   uint64_t m, n, k;
 } problem_t;
 
@@ -309,8 +310,9 @@ static cublasStatus_t problem_check(problem_t* p) {
 // ---- Algorithms ------------------------------------------------------------
 
 #define ALGORITHM_MAGIC UINT64_C(0x6f676c6174736c62)
-// The last one sums in HALF, and is offered whatever the preferences say.
-enum { ALGORITHMS = 4, ROUNDING = 3 };
+// Number 3 sums in HALF, and is offered whatever the preferences say. The last
+// one rounds before it adds a bias, as the library's number 24 does.
+enum { ALGORITHMS = 5, ROUNDING = 3, ROUNDS_TWICE = 4 };
 
 static size_t algorithm_workspace(const problem_t* p, uint64_t id) {
   return id == 1 ? p->m * p->n * (uint64_t)p->d.batch * 4 : 0;
@@ -345,6 +347,7 @@ EXPORT cublasStatus_t cublasLtMatmulAlgoGetHeuristic(
       aligned = aligned && preference->alignment[i] % 16 == 0;
     if (id == 2 && (!aligned || p.m % 8 != 0)) continue;
     if (id == ROUNDING && p.d.type != CUDA_R_16F) continue;
+    if (id == ROUNDS_TWICE && type_size(p.d.type) != 2) continue;
     algorithm_describe(&p, id, &results[(*returned)++]);
   }
   return CUBLAS_STATUS_SUCCESS;
@@ -384,8 +387,8 @@ EXPORT cublasStatus_t cublasLtMatmulAlgoConfigGetAttribute(
   if (algo->data[0] != ALGORITHM_MAGIC) return CUBLAS_STATUS_INVALID_VALUE;
   size_t wanted = attribute == CUBLASLT_ALGO_CONFIG_CLUSTER_SHAPE_ID ? 2 : 4;
   if (size != wanted) return CUBLAS_STATUS_INVALID_VALUE;
-  uint32_t number = attribute == CUBLASLT_ALGO_CONFIG_ID
-                        ? (uint32_t)algo->data[1]
+  uint32_t id = algo->data[1] == ROUNDS_TWICE ? 24 : (uint32_t)algo->data[1];
+  uint32_t number = attribute == CUBLASLT_ALGO_CONFIG_ID           ? id
                     : attribute == CUBLASLT_ALGO_CONFIG_SPLITK_NUM ? 1
                                                                    : 0;
   memcpy(value, &number, size);
@@ -473,6 +476,11 @@ static void product_finish(const problem_t* p, int batch, uint64_t column,
         batch * p->c.step + (int64_t)column * p->c.leading + (int64_t)row;
     float x = p->alpha * sums[row];
     if (p->beta != 0) x += p->beta * element_load(p->c.type, p->c_data, c_at);
+    if (p->rounds_twice) {
+      float narrow = 0;  // room for any type
+      element_store(p->d.type, &narrow, 0, x);
+      x = element_load(p->d.type, &narrow, 0);
+    }
     if (p->desc.epilogue & CUBLASLT_EPILOGUE_BIAS)
       x += element_load(p->d.type, p->desc.bias, (int64_t)row);
     element_store(p->d.type, p->d_data, batch * p->d.step + at,
@@ -565,6 +573,7 @@ EXPORT cublasStatus_t cublasLtMatmul(
   uint64_t id = algo ? algo->data[1] : 0;
   p.workspace_size = algorithm_workspace(&p, id);
   p.rounds = id == ROUNDING;
+  p.rounds_twice = id == ROUNDS_TWICE;
   if (!handle || p.workspace_size > workspace_size ||
       !is_aligned(a, p.a.type) || !is_aligned(b, p.b.type) ||
       !is_aligned(d, p.d.type) ||

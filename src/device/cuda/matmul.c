@@ -54,6 +54,7 @@ typedef struct matmul_setup_t {
   const rabbet_cublaslt_t* library;
   cublasLtMatmulDesc_t desc;
   cublasLtMatrixLayout_t a, b, y;  // ours
+  bool adds_narrow_bias;           // to a result of 16 bits
 } matmul_setup_t;
 
 struct rabbet_kernel_state_t {
@@ -152,6 +153,8 @@ static rabbet_status_t matmul_setup(const rabbet_cublaslt_t* library,
                                        : CUBLAS_COMPUTE_32F;
   cublasOperation_t a_op = CUBLAS_OP_N, b_op = CUBLAS_OP_N;
   *setup = (matmul_setup_t){.library = library};
+  setup->adds_narrow_bias =
+      epilogue->bias >= 0 && rabbet_dtype_bits(types.out) == 16;
   RABBET_RETURN_IF_ERROR(RABBET_CUBLASLT(
       library, cublasLtMatmulDescCreate,
       (&setup->desc, compute, whole ? CUDA_R_32I : CUDA_R_32F)));
@@ -186,15 +189,17 @@ typedef struct matmul_limits_t {
   uint64_t workspace;
   uint32_t alignment;  // of addresses, in bytes
   size_t in_size, out_size;
+  bool rounds_once;  // rather none than others
 } matmul_limits_t;
 
 static size_t matmul_size(rabbet_dtype_t dtype) {
   return (size_t)rabbet_dtype_bits(dtype) / 8;
 }
 
-static matmul_limits_t matmul_limits(size_t in_size, size_t out_size) {
+static matmul_limits_t matmul_limits(size_t in_size, size_t out_size,
+                                     bool rounds_once) {
   return (matmul_limits_t){MATMUL_WORKSPACE, MATMUL_ALIGNMENT, in_size,
-                           out_size};
+                           out_size, rounds_once};
 }
 
 // The alignment that all addresses of a loop have, if the first has `least`.
@@ -271,23 +276,56 @@ static bool matmul_sums_in_float(const rabbet_cublaslt_t* library,
          (scheme & ~(uint32_t)CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE) == 0;
 }
 
-// The library's first choices; *out_count 0 if it has none.
+// What cuBLASLt 13.1 did on an H200, of products of HALF and BF16: algorithm 24
+// rounds the product and the residual to their type before it adds a bias,
+// though it says that it accumulates in FLOAT; with a split sum the product
+// alone. Algorithms 11, 12, 13, 16, 42, 56 and 66 round once.
+enum { MATMUL_ROUNDS_BEFORE_BIAS = 24 };
+
+static bool matmul_rounds_once(const matmul_setup_t* setup,
+                               const cublasLtMatmulAlgo_t* algorithm) {
+  int32_t id = 0;
+  size_t written = 0;
+  if (!matmul_sums_in_float(setup->library, algorithm)) return false;
+  return !setup->adds_narrow_bias ||
+         (setup->library->cublasLtMatmulAlgoConfigGetAttribute(
+              algorithm, CUBLASLT_ALGO_CONFIG_ID, &id, sizeof(id), &written) ==
+              CUBLAS_STATUS_SUCCESS &&
+          id != MATMUL_ROUNDS_BEFORE_BIAS);
+}
+
+// Those that round once, or else all: who computes now rather has a result with
+// two roundings than none.
+static int matmul_pick(const matmul_setup_t* setup, bool once, int wish,
+                       const cublasLtMatmulHeuristicResult_t* from, int found,
+                       cublasLtMatmulHeuristicResult_t* out) {
+  int count = 0;
+  for (int i = 0; i < found && count < wish; ++i)
+    if (from[i].state == CUBLAS_STATUS_SUCCESS &&
+        (!once || matmul_rounds_once(setup, &from[i].algo)))
+      out[count++] = from[i];
+  return count;
+}
+
+// The library's first choices, at most `wish`; *out_count 0 if it has none.
 static rabbet_status_t matmul_choices(const matmul_setup_t* setup,
                                       const rabbet_matmul_shape_t* shape,
                                       const matmul_limits_t* limits, int wish,
                                       cublasLtMatmulHeuristicResult_t* out,
                                       int* out_count) {
   const rabbet_cublaslt_t* library = setup->library;
+  cublasLtMatmulHeuristicResult_t all[MATMUL_MAX_CHOICES];
   cublasLtMatmulPreference_t preference = NULL;
-  int found = 0;
+  int found = 0, request = wish + 4;
   *out_count = 0;
+  if (request > MATMUL_MAX_CHOICES) request = MATMUL_MAX_CHOICES;
   RABBET_RETURN_IF_ERROR(
       RABBET_CUBLASLT(library, cublasLtMatmulPreferenceCreate, (&preference)));
   rabbet_status_t status = matmul_prefer(library, shape, limits, preference);
   if (rabbet_is_ok(status)) {
     cublasStatus_t result = library->cublasLtMatmulAlgoGetHeuristic(
         library->handle, setup->desc, setup->b, setup->a, setup->y, setup->y,
-        preference, wish, out, &found);
+        preference, request, all, &found);
     // "Nothing for this problem" is an answer, in two ways.
     if (result == CUBLAS_STATUS_NOT_SUPPORTED)
       found = 0;
@@ -296,10 +334,10 @@ static rabbet_status_t matmul_choices(const matmul_setup_t* setup,
                                      "cublasLtMatmulAlgoGetHeuristic");
   }
   library->cublasLtMatmulPreferenceDestroy(preference);
-  for (int i = 0; rabbet_is_ok(status) && i < found; ++i)
-    if (out[i].state == CUBLAS_STATUS_SUCCESS &&
-        matmul_sums_in_float(library, &out[i].algo))
-      out[(*out_count)++] = out[i];
+  if (!rabbet_is_ok(status)) return status;
+  *out_count = matmul_pick(setup, true, wish, all, found, out);
+  if (*out_count == 0 && !limits->rounds_once)
+    *out_count = matmul_pick(setup, false, wish, all, found, out);
   return status;
 }
 
@@ -417,7 +455,7 @@ static rabbet_status_t matmul_offer_type(const matmul_offer_t* offer,
   int count = 0;
   const matmul_types_t types = matmul_types(offer->propose->group, dtype);
   const matmul_limits_t limits =
-      matmul_limits(matmul_size(types.in), matmul_size(types.out));
+      matmul_limits(matmul_size(types.in), matmul_size(types.out), true);
   bool tf32 = dtype == RABBET_DTYPE_FLOAT && offer->propose->tf32;
   if (rabbet_cublaslt_type(types.in) < 0) return rabbet_ok();
   matmul_setup_t setup;
@@ -636,7 +674,8 @@ static rabbet_status_t matmul_choose(matmul_kernel_t* kernel,
   cublasLtMatmulHeuristicResult_t choices[MATMUL_MAX_CHOICES];
   int count = 0, chosen = 0;
   if (matmul_use_kept(kernel, state)) return rabbet_ok();
-  const matmul_limits_t limits = matmul_limits(state->in_size, state->out_size);
+  const matmul_limits_t limits =
+      matmul_limits(state->in_size, state->out_size, false);
   RABBET_RETURN_IF_ERROR(matmul_choices(&state->setup, &state->shape, &limits,
                                         MATMUL_MAX_CHOICES, choices, &count));
   if (count == 0)
@@ -751,7 +790,7 @@ static rabbet_status_t matmul_bind_bias(rabbet_kernel_state_t* state,
 static rabbet_status_t matmul_loosen(const matmul_kernel_t* kernel,
                                      rabbet_kernel_state_t* state) {
   const matmul_limits_t limits = {state->workspace, (uint32_t)state->in_size,
-                                  state->in_size, state->out_size};
+                                  state->in_size, state->out_size, false};
   cublasLtMatmulHeuristicResult_t choice;
   int count = 0;
   if (state->has_loose) return rabbet_ok();
@@ -822,7 +861,7 @@ static rabbet_status_t matmul_enqueue(rabbet_kernel_t* base,
 const rabbet_kernel_class_t rabbet_cuda_matmul = {
     .struct_size = sizeof(rabbet_kernel_class_t),
     .name = "cuda.matmul",
-    .version = 1,
+    .version = 2,
     .propose = matmul_propose,
     .create = matmul_create,
     .destroy = matmul_destroy,
