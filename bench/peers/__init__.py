@@ -64,6 +64,8 @@ GPU_REPLAYS = (
 
 CHAINS = (
     Peer(RABBET, "rabbet", "bench.peers.rabbet_engine:Chain"),
+    Peer("rabbet IPluginV3", "rabbet", "bench.peers.rabbet_engine:ClassChain"),
+    Peer("rabbet IPluginV2", "rabbet", "bench.peers.rabbet_engine:OlderClassChain"),
     Peer("direct", "numpy", "bench.peers.plain:Chain"),
     Peer("openvino", "openvino", "bench.peers.ov:Chain"),
     Peer("onnxruntime PyOp", "onnxruntime_extensions", "bench.peers.ort:Chain"),

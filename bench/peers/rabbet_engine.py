@@ -132,10 +132,32 @@ class Chain(_Bound):
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "chain.onnx"
             onnx.save_model(chain_model(body, length, shape), path)
-            model = rabbet.compile(
-                path, plugins=[PLUGINS / "chain.py"], device="cpu", threads=1
-            )
+            model = rabbet.compile(path, plugins=self.plugins(), device="cpu", threads=1)
         super().__init__(model, {"x": np.zeros(shape, np.float32)}, ["y"])
+
+
+    def plugins(self) -> list[Any]:
+        """What defines the operators."""
+        return [PLUGINS / "chain.py"]
+
+
+class ClassChain(Chain):
+    """Plugins that are classes in a row."""
+
+    kind = "v3"
+
+    def plugins(self) -> list[Any]:
+        """None: they are registered here."""
+        from ..plugins import chain_classes
+
+        chain_classes.register(self.kind)
+        return []
+
+
+class OlderClassChain(ClassChain):
+    """The older kind."""
+
+    kind = "v2"
 
 
 class Padding(_Bound):

@@ -9,7 +9,8 @@
 // A list among the arguments.
 typedef struct rabbet_py_list_t {
   PyObject* list;    // NULL: to be made
-  PyObject** items;  // owned; what it holds unless the plugin changed it
+  PyObject** items;  // owned; what it holds unless the plugin changed it. Part
+                     // of the state's block
   size_t count;
   Py_ssize_t references;  // of the list when nobody kept it
 } rabbet_py_list_t;
@@ -32,6 +33,7 @@ typedef struct rabbet_py_class_state_t {
   rabbet_py_list_t lists[RABBET_PY_LISTS];
   size_t* inputs;    // of the call, that the plugin sees
   void** addresses;  // in `lists`: inputs, then outputs
+  void* block;       // of addresses, items and inputs: few lines of the cache
   void* workspace;
   void* stream;
   PyObject* where;  // (GPU, stream); NULL on the CPU
@@ -45,15 +47,6 @@ static void rabbet_py_list_free(rabbet_py_list_t* list) {
   Py_CLEAR(list->list);
   for (size_t i = 0; list->items && i < list->count; ++i)
     Py_XDECREF(list->items[i]);
-  PyMem_Free(list->items);
-  list->items = NULL;
-}
-
-static int rabbet_py_list_allocate(rabbet_py_list_t* list, size_t count) {
-  list->count = count;
-  list->items = PyMem_Calloc(count ? count : 1, sizeof(*list->items));
-  if (!list->items) PyErr_NoMemory();
-  return list->items ? 0 : -1;
 }
 
 static int rabbet_py_list_make(rabbet_py_list_t* list) {
@@ -66,15 +59,43 @@ static int rabbet_py_list_make(rabbet_py_list_t* list) {
   return made ? 0 : -1;
 }
 
+// The stable interface has no quick look at a list's items, and the calls would
+// be a tenth of a plugin call. Every CPython so far keeps their address behind
+// the head; whether this one does is found out once, before it is relied on.
+static PyObject* const* rabbet_py_list_items(PyObject* list) {
+  return *(PyObject* const* const*)((const char*)list + sizeof(PyVarObject));
+}
+
+enum { RABBET_PY_UNKNOWN, RABBET_PY_SEEN, RABBET_PY_HIDDEN };
+static int rabbet_py_list_layout = RABBET_PY_UNKNOWN;
+
+static int rabbet_py_find_layout(void) {
+  if (rabbet_py_list_layout != RABBET_PY_UNKNOWN) return 0;
+  PyObject* list = Py_BuildValue("[OOO]", Py_True, Py_False, Py_None);
+  if (!list) return -1;
+  // Only a word that is not the size or the capacity can be an address.
+  size_t word = (size_t)rabbet_py_list_items(list);
+  bool seen = Py_SIZE(list) == 3 && word > 4096 && word % sizeof(void*) == 0;
+  for (Py_ssize_t i = 0; seen && i < 3; ++i)
+    seen = rabbet_py_list_items(list)[i] == PyList_GetItem(list, i);
+  rabbet_py_list_layout = seen ? RABBET_PY_SEEN : RABBET_PY_HIDDEN;
+  Py_DECREF(list);
+  return 0;
+}
+
+static bool rabbet_py_list_holds(const rabbet_py_list_t* list, size_t i) {
+  PyObject* item = rabbet_py_list_layout == RABBET_PY_SEEN
+                       ? rabbet_py_list_items(list->list)[i]
+                       : PyList_GetItem(list->list, (Py_ssize_t)i);
+  return item == list->items[i];
+}
+
 static bool rabbet_py_list_is_intact(const rabbet_py_list_t* list) {
-  if (Py_REFCNT(list->list) != list->references ||
-      Py_SIZE(list->list) != (Py_ssize_t)list->count)
-    return false;
-  for (size_t i = 0; i < list->count; ++i) {
-    if (PyList_GetItem(list->list, (Py_ssize_t)i) != list->items[i])
-      return false;
-  }
-  return true;
+  bool intact = Py_REFCNT(list->list) == list->references &&
+                Py_SIZE(list->list) == (Py_ssize_t)list->count;
+  for (size_t i = 0; intact && i < list->count; ++i)
+    intact = rabbet_py_list_holds(list, i);
+  return intact;
 }
 
 // An address in a list that may be made already.
@@ -119,7 +140,7 @@ static bool rabbet_py_append(PyObject* to, Py_ssize_t* at, PyObject* from) {
 // extra arguments or the workspace, then the stream.
 static int rabbet_py_class_make(rabbet_py_class_state_t* state) {
   rabbet_py_class_clear(state);
-  if (rabbet_py_class_where(state)) return -1;
+  if (rabbet_py_find_layout() || rabbet_py_class_where(state)) return -1;
   PyObject* workspace = PyLong_FromVoidPtr(state->workspace);
   PyObject* middle = state->extra ? Py_NewRef(state->extra)
                      : workspace  ? PyTuple_Pack(1, workspace)
@@ -197,8 +218,7 @@ static void rabbet_py_class_state_destroy(rabbet_py_class_state_t* state) {
   Py_XDECREF(state->release);
   Py_XDECREF(state->label);
   Py_XDECREF(state->where);
-  PyMem_Free(state->inputs);
-  PyMem_Free(state->addresses);
+  PyMem_Free(state->block);
   PyMem_Free(state);
   PyErr_Restore(type, value, traceback);
 }
@@ -224,11 +244,32 @@ static PyObject* rabbet_py_class_tensors(const rabbet_plugin_view_t* views,
   return list;
 }
 
-static int rabbet_py_class_descs(rabbet_py_list_t* list, PyObject* descs) {
-  if (rabbet_py_list_allocate(list, (size_t)PyTuple_Size(descs))) return -1;
+// One block for all that a call looks at.
+static int rabbet_py_class_allocate(rabbet_py_class_state_t* state,
+                                    const size_t counts[RABBET_PY_LISTS]) {
+  size_t inputs = counts[RABBET_PY_INPUTS];
+  size_t addresses = inputs + counts[RABBET_PY_OUTPUTS], items = 0;
+  for (int i = 0; i < RABBET_PY_LISTS; ++i)
+    items += counts[i];
+  state->block = PyMem_Calloc(items + addresses + inputs + 1, sizeof(void*));
+  if (!state->block) {
+    PyErr_NoMemory();
+    return -1;
+  }
+  state->addresses = state->block;
+  PyObject** next = (PyObject**)state->block + addresses;
+  for (int i = 0; i < RABBET_PY_LISTS; ++i) {
+    state->lists[i].items = next;
+    state->lists[i].count = counts[i];
+    next += counts[i];
+  }
+  state->inputs = (size_t*)next;
+  return 0;
+}
+
+static void rabbet_py_class_descs(rabbet_py_list_t* list, PyObject* descs) {
   for (size_t i = 0; i < list->count; ++i)
     list->items[i] = Py_NewRef(PyTuple_GetItem(descs, (Py_ssize_t)i));
-  return 0;
 }
 
 // (function, first, input descriptors, output descriptors, numbers of inputs,
@@ -253,13 +294,15 @@ static int rabbet_py_class_bound(rabbet_py_class_state_t* state,
   state->capture = (rabbet_plugin_capture_t)capture;
   *out_workspace = (size_t)workspace;
   size_t count = (size_t)PyTuple_Size(numbers);
-  state->inputs = PyMem_Calloc(count + 1, sizeof(*state->inputs));
-  state->addresses =
-      PyMem_Calloc(count + call->output_count + 1, sizeof(*state->addresses));
-  if (!state->inputs || !state->addresses) {
-    PyErr_NoMemory();
-    return -1;
-  }
+  const size_t counts[RABBET_PY_LISTS] = {
+      [RABBET_PY_INPUT_DESCS] = (size_t)PyTuple_Size(inputs),
+      [RABBET_PY_OUTPUT_DESCS] = (size_t)PyTuple_Size(outputs),
+      [RABBET_PY_INPUTS] = count,
+      [RABBET_PY_OUTPUTS] = call->output_count,
+  };
+  if (rabbet_py_class_allocate(state, counts)) return -1;
+  rabbet_py_class_descs(&state->lists[RABBET_PY_INPUT_DESCS], inputs);
+  rabbet_py_class_descs(&state->lists[RABBET_PY_OUTPUT_DESCS], outputs);
   for (size_t i = 0; i < count; ++i) {
     PyObject* number = PyTuple_GetItem(numbers, (Py_ssize_t)i);
     state->inputs[i] = PyLong_AsSize_t(number);
@@ -270,15 +313,7 @@ static int rabbet_py_class_bound(rabbet_py_class_state_t* state,
       return -1;
     }
   }
-  rabbet_py_list_t* lists = state->lists;
-  return rabbet_py_class_descs(&lists[RABBET_PY_INPUT_DESCS], inputs) ||
-                 rabbet_py_class_descs(&lists[RABBET_PY_OUTPUT_DESCS],
-                                       outputs) ||
-                 rabbet_py_list_allocate(&lists[RABBET_PY_INPUTS], count) ||
-                 rabbet_py_list_allocate(&lists[RABBET_PY_OUTPUTS],
-                                         call->output_count)
-             ? -1
-             : 0;
+  return 0;
 }
 
 // A plugin that compiles or allocates when its shapes are told does that on the
@@ -354,10 +389,10 @@ static rabbet_status_t rabbet_py_class_run(const rabbet_plugin_call_t* call,
   PyObject* result = NULL;
   if (rabbet_py_class_refresh(state, call) == 0)
     result = rabbet_py_class_call(state, recorded, out_kept);
-  for (int i = 0; state->args && i < RABBET_PY_LISTS; ++i) {
-    if (!rabbet_py_list_is_intact(&state->lists[i]))
-      rabbet_py_class_clear(state);
-  }
+  bool intact = state->args != NULL;
+  for (int i = 0; intact && i < RABBET_PY_LISTS; ++i)
+    intact = rabbet_py_list_is_intact(&state->lists[i]);
+  if (!intact) rabbet_py_class_clear(state);
   if (!result) return rabbet_py_class_failed(state, recorded);
   Py_DECREF(result);
   return rabbet_ok();

@@ -180,6 +180,59 @@ def test_absent_files_and_interpreters(folder: Path, plan: Path) -> None:
     assert "RABBET_PYTHON" in error
 
 
+CLASS_SOURCE = """
+import ctypes
+import numpy as np
+import rabbet as trt
+
+def array(address, desc):
+    count = int(np.prod(desc.dims))
+    return np.frombuffer((ctypes.c_float * count).from_address(address), np.float32)
+
+class Triple(trt.IPluginV2DynamicExt):
+    def __init__(self):
+        super().__init__()
+        self.plugin_type, self.plugin_version = "Triple", "1"
+        self.plugin_namespace, self.num_outputs = "command", 1
+    def clone(self):
+        return Triple()
+    def get_output_datatype(self, index, input_types):
+        return input_types[0]
+    def get_output_dimensions(self, index, inputs, builder):
+        return inputs[0]
+    def supports_format_combination(self, pos, in_out, count):
+        return in_out[pos].type == trt.float32 and in_out[pos].format == trt.TensorFormat.LINEAR
+    def configure_plugin(self, inp, out):
+        pass
+    def serialize(self):
+        return b""
+    def enqueue(self, input_desc, output_desc, inputs, outputs, workspace, stream):
+        array(outputs[0], output_desc[0])[:] = array(inputs[0], input_desc[0]) * 3
+
+class Creator(trt.IPluginCreator):
+    def __init__(self):
+        super().__init__()
+        self.name, self.plugin_version, self.plugin_namespace = "Triple", "1", "command"
+    def create_plugin(self, name, fields):
+        return Triple()
+    def deserialize_plugin(self, name, data):
+        return Triple()
+
+trt.get_plugin_registry().register_creator(Creator(), "")
+"""
+
+
+def test_classes(folder: Path) -> None:
+    file = folder / "classes.py"
+    file.write_text(CLASS_SOURCE)
+    built = folder / "classes.plan"
+    command("build", folder / "m.onnx", "-o", built, "--plugins", file, "--quiet")
+    assert np.array_equal(run(folder, built, "--plugins", file), EXPECTED)
+    error = command("run", built, "--inputs", folder / "in.npz", code=5).stderr
+    assert "needs the plugin 'command::Triple'" in error
+    assert "classes.py" in error
+
+
 # ---- Libraries -------------------------------------------------------------
 
 

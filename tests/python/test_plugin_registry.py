@@ -89,6 +89,27 @@ def test_namespaces_and_versions() -> None:
     assert REGISTRY.deregister_creator(own)
 
 
+def test_classes_that_are_defined_anew() -> None:
+    """As when a notebook's cell runs twice."""
+
+    def run_cell(factor: int) -> Any:
+        class CellCreator(PadV3Creator):
+            def __init__(self) -> None:
+                super().__init__()
+                self.name, self.factor = "OfACell", factor
+
+        made = CellCreator()
+        REGISTRY.register_creator(made)
+        return made
+
+    first, second = run_cell(1), run_cell(2)
+    assert REGISTRY.get_creator("OfACell", "1", "test") is second
+    assert not REGISTRY.deregister_creator(first)
+    with pytest.raises(trt.AlreadyExistsError):
+        REGISTRY.register_creator(type(second)())
+    assert REGISTRY.deregister_creator(second)
+
+
 def test_the_registry_keeps_creators() -> None:
     made = register(derived())
     name, gone = made.name, weakref.ref(made)

@@ -245,6 +245,14 @@ class _Resource:
         self.resource, self.count = resource, 0
 
 
+def _is_again(old: type, new: type) -> bool:
+    """Whether a class is the old one defined anew: a file or a cell that ran twice."""
+    return old is not new and (old.__module__, old.__qualname__) == (
+        new.__module__,
+        new.__qualname__,
+    )
+
+
 class PluginLibrary:
     """A plugin library that is loaded: what IPluginRegistry.load_library gives."""
 
@@ -273,7 +281,9 @@ class IPluginRegistry:
     @recorded
     def register_creator(self, creator: Any, plugin_namespace: str = "") -> bool:
         """Adds a creator, under this namespace if it is not empty, else under its
-        own. AlreadyExistsError if there is one of its name and version."""
+        own. AlreadyExistsError if there is one of its name and version; the creator of
+        a class that was defined anew (a file or a cell that ran twice) takes its
+        place."""
         kinds = (IPluginCreator, IPluginCreatorV3One, IPluginCreatorV3Quick)
         if not isinstance(creator, kinds):
             raise TypeError(
@@ -297,6 +307,10 @@ class IPluginRegistry:
             plugin_namespace or creator.plugin_namespace,
         )
         with self._lock:
+            old = self._definitions.get(key)
+            if old is not None and _is_again(type(old.creator), type(creator)):
+                _rabbet.deregister_plugin(*key)
+                del self._definitions[key]
             definition = Definition(creator, key)
             definition.register()
             self._definitions[key] = definition
