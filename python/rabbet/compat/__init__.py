@@ -19,7 +19,12 @@ from types import ModuleType
 import rabbet
 import rabbet.plugin
 
-from ._front import Logger, front_classes
+from ._front import (
+    Logger,
+    front_classes,
+    get_builder_plugin_registry,
+    get_plugin_registry,
+)
 
 # The release whose interface this is.
 TENSORRT = "10.16.0"
@@ -37,6 +42,8 @@ def _make() -> ModuleType:
     for name, kind in front_classes().items():
         setattr(made, name, kind)
     made.Logger = Logger  # type: ignore[attr-defined]
+    made.get_plugin_registry = get_plugin_registry  # type: ignore[attr-defined]
+    made.get_builder_plugin_registry = get_builder_plugin_registry  # type: ignore[attr-defined]
     made.plugin = rabbet.plugin  # type: ignore[attr-defined]
     made.__version__ = f"{TENSORRT}+rabbet.{rabbet.__version__}"  # type: ignore[attr-defined]
     return made

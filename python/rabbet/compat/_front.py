@@ -126,6 +126,14 @@ _ANSWERS: dict[str, dict[str, Any]] = {
         "refit_model_proto": False,
         "load_initializer": False,
     },
+    "IPluginRegistry": {
+        "register_creator": False,
+        "deregister_creator": False,
+        "load_library": None,
+        "deregister_library": None,
+        "acquire_plugin_resource": None,
+        "release_plugin_resource": -1,
+    },
 }
 
 
@@ -233,4 +241,26 @@ def front_classes() -> dict[str, type]:
     made["Builder"]._runtime_class = made["Runtime"]  # type: ignore[attr-defined]
     made["Runtime"]._engine_class = made["ICudaEngine"]  # type: ignore[attr-defined]
     made["ICudaEngine"]._context_class = made["IExecutionContext"]  # type: ignore[attr-defined]
+    for name in ("Builder", "Runtime"):
+        made[name].get_plugin_registry = lambda self: front_registry()  # type: ignore[attr-defined]
     return made
+
+
+@functools.cache
+def front_registry() -> Any:
+    """The one registry, with the answers that scripts expect."""
+    kind = front_classes()["IPluginRegistry"]
+    registry = kind.__new__(kind)
+    registry.__dict__ = rabbet.get_plugin_registry().__dict__
+    return registry
+
+
+def get_plugin_registry() -> Any:
+    """The registry."""
+    return front_registry()
+
+
+def get_builder_plugin_registry(capability: Any, /) -> Any:
+    """The registry of what builds engines of a capability: the one that there is."""
+    rabbet.get_builder_plugin_registry(capability)  # checks the argument
+    return front_registry()
