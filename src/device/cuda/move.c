@@ -118,7 +118,9 @@ static void move_set_axis(rabbet_sample_mode_t mode,
                         .source = from->source / bytes,
                         .start = from->start,
                         .step = from->out > 1 ? from->stride : 1,
-                        .in = from->in};
+                        .in = from->in,
+                        .is_whole = from->start == 0 && from->in == from->out &&
+                                    (from->stride == 1 || from->out == 1)};
   int32_t in = (int32_t)from->in;
   switch (mode) {
     case RABBET_SAMPLE_WRAP:

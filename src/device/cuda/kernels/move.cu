@@ -32,7 +32,6 @@ template <int BYTES, class I>
 struct move_source {
   typedef typename element<BYTES>::type E;
   enum { SKIPS = 0 };
-  enum { UNROLLED = sizeof(I) == 4 ? MOVE_AXES_SMALL : 1 };
   const E* source;
   const typename element<SIZE>::type* filling;
   const move_t& move;
@@ -44,20 +43,35 @@ struct move_source {
     value = *(const E*)&words;
   }
 
+  // Adds where axis i puts a row; what is left of it is for those outside. False:
+  // filled.
+  __device__ __forceinline__ bool step_axis(int i, I& row, I& offset) const {
+    const move_axis_t& axis = move.axes[i];
+    I at = row;
+    if (i + 1 < move.rank) {
+      row = divide(at, axis.extent);
+      at -= row * (I)axis.extent.divisor;
+    }
+    if (!axis.is_whole)
+      at = map_position(move.mode, axis, (I)axis.start + at * (I)axis.step);
+    offset += at * (I)axis.source;
+    return at >= 0;
+  }
+
   // The place of a row; false: filled.
   __device__ __forceinline__ bool find_row(I row, I& offset) const {
     bool inside = true;
     offset = (I)move.offset;
-#pragma unroll(UNROLLED)
-    for (int i = 1; i < (UNROLLED > 1 ? UNROLLED : MOVE_AXES); ++i) {
-      if (i >= move.rank) break;
-      const move_axis_t& axis = move.axes[i];
-      I rest = divide(row, axis.extent);
-      I at = row - rest * (I)axis.extent.divisor;
-      row = rest;
-      at = map_position(move.mode, axis, (I)axis.start + at * (I)axis.step);
-      inside = inside && at >= 0;
-      offset += at * (I)axis.source;
+    if (sizeof(I) == 4) {
+      // Unrolled wholly, so that parameters are operands of instructions.
+#pragma unroll
+      for (int i = 1; i < MOVE_AXES_SMALL; ++i) {
+        if (i < move.rank) inside = step_axis(i, row, offset) && inside;
+      }
+    } else {
+#pragma unroll 1
+      for (int i = 1; i < move.rank; ++i)
+        inside = step_axis(i, row, offset) && inside;
     }
     return inside;
   }

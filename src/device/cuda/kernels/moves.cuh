@@ -24,6 +24,8 @@ typedef struct move_axis_t {
   // What the mode does to positions below 0 and from `in` on, as long as they
   // are no more than one period away: position * factor + add.
   int32_t low_factor, low_add, high_factor, high_add;
+  int32_t is_whole;  // every position is taken, in order
+  int32_t reserved;
 } move_axis_t;
 
 // A dense output; axes from the innermost outwards.
