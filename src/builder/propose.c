@@ -172,6 +172,32 @@ static rabbet_status_t propose_view_of(proposer_t* p, rabbet_dtype_t dtype) {
   return RABBET_VEC_PUSH(p->build->allocator, &p->choices, choice);
 }
 
+// A conversion that changes nothing in memory, whatever the shape. (To the same
+// format: a copy is wanted.)
+static bool propose_is_nothing(const proposer_t* p) {
+  const rabbet_group_t* group = &p->unit->group;
+  if (!p->fixed || p->unit->node_count > 0 || group->input_count != 1 ||
+      group->output_count != 1 || p->fixed[0].dtype != p->fixed[1].dtype ||
+      p->fixed[0].format == p->fixed[1].format)
+    return false;
+  const rabbet_group_value_t* value = &group->values[group->inputs[0]];
+  rabbet_dims_t dims = value->dims;
+  for (int i = 0; i < dims.rank; ++i)
+    if (value->min.d[i] != value->max.d[i]) dims.d[i] = -1;
+  return rabbet_format_lies_alike(&dims, p->fixed[0].format,
+                                  p->fixed[1].format);
+}
+
+static rabbet_status_t propose_nothing(proposer_t* p) {
+  rabbet_choice_t choice = {
+      .candidate = {.tactic_name = "view", .tensors = p->fixed}, .us = 0};
+  rabbet_type_format_t* tensors = NULL;
+  RABBET_RETURN_IF_ERROR(rabbet_arena_copy(
+      &p->build->arena, p->fixed, 2 * sizeof(*tensors), (void**)&tensors));
+  choice.candidate.tensors = tensors;
+  return RABBET_VEC_PUSH(p->build->allocator, &p->choices, choice);
+}
+
 static rabbet_status_t propose_views(proposer_t* p) {
   const rabbet_unit_t* unit = p->unit;
   if (p->fixed || unit->node_count != 1 ||
@@ -255,6 +281,7 @@ static bool propose_may_fall_back(const proposer_t* p) {
 }
 
 static rabbet_status_t propose_all(proposer_t* p) {
+  if (propose_is_nothing(p)) return propose_nothing(p);
   RABBET_RETURN_IF_ERROR(propose_views(p));
   if (p->choices.count > 0 && p->build->level == 0) return rabbet_ok();
   RABBET_RETURN_IF_ERROR(propose_ask(p, 0));

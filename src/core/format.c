@@ -109,6 +109,24 @@ rabbet_status_t rabbet_format_physical_dims(rabbet_format_t format,
   return rabbet_ok();
 }
 
+bool rabbet_format_lies_alike(const rabbet_dims_t* dims, rabbet_format_t a,
+                              rabbet_format_t b) {
+  const rabbet_format_info_t* from = rabbet_format_info(a);
+  const rabbet_format_info_t* to = rabbet_format_info(b);
+  if (!from || !to || dims->rank < from->min_rank || dims->rank < to->min_rank)
+    return false;
+  if (a == b || dims->rank < 2) return true;
+  int64_t channels = dims->d[1], positions = 1;
+  if ((from->block > 1 && (channels < 0 || channels % from->block != 0)) ||
+      (to->block > 1 && (channels < 0 || channels % to->block != 0)))
+    return false;
+  for (int i = 2; i < dims->rank; ++i)
+    positions = dims->d[i] == 1 ? positions : -1;
+  if (positions == 1 || channels == 1) return true;
+  return from->channels_last ? to->channels_last
+                             : !to->channels_last && from->block == to->block;
+}
+
 // Row-major strides; an empty axis counts as one element, so that no stride is
 // 0 by accident.
 static rabbet_status_t rabbet_dims_strides(const rabbet_dims_t* dims,

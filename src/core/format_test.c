@@ -176,11 +176,81 @@ static void test_bytes(void** state) {
                       RABBET_STATUS_INVALID_ARGUMENT, "not a data type");
 }
 
+// Where element number `index` lies, and how many there are with padding.
+static int64_t place_of(rabbet_format_t format, const rabbet_dims_t* dims,
+                        int64_t index, int64_t* out_count) {
+  const rabbet_format_info_t* info = rabbet_format_info(format);
+  int64_t positions = 1, channels = dims->d[1];
+  for (int i = 2; i < dims->rank; ++i)
+    positions *= dims->d[i];
+  int64_t padded = (channels + info->block - 1) / info->block * info->block;
+  int64_t n = index / (positions * channels);
+  int64_t c = index / positions % channels, at = index % positions;
+  *out_count = dims->d[0] * padded * positions;
+  if (info->channels_last) return (n * positions + at) * padded + c;
+  return (n * padded + c / info->block * info->block) * positions +
+         at * info->block + c % info->block;
+}
+
+static bool all_lie_alike(const rabbet_dims_t* dims, rabbet_format_t a,
+                          rabbet_format_t b) {
+  int64_t count = 1, all_a = 0, all_b = 0;
+  for (int i = 0; i < dims->rank; ++i)
+    count *= dims->d[i];
+  for (int64_t i = 0; i < count; ++i)
+    if (place_of(a, dims, i, &all_a) != place_of(b, dims, i, &all_b))
+      return false;
+  return all_a == all_b;
+}
+
+// What is said to lie alike does, and what does is said to (where no dim of
+// the shape makes a format do so by chance, 2 blocks of images are enough).
+static void test_lies_alike(void** state) {
+  (void)state;
+  const rabbet_dims_t shapes[] = {
+      DIMS(2, 32, 3, 2),    DIMS(2, 16, 3, 2), DIMS(2, 3, 3, 2),
+      DIMS(2, 64, 1, 1),    DIMS(2, 1, 3, 2),  DIMS(2, 8, 1, 1),
+      DIMS(2, 64, 2, 3, 2), DIMS(1, 24, 5),    DIMS(2, 20, 1, 1)};
+  for (size_t s = 0; s < sizeof(shapes) / sizeof(shapes[0]); ++s) {
+    for (int a = 0; a <= RABBET_FORMAT_CHW8; ++a) {
+      for (int b = 0; b <= RABBET_FORMAT_CHW8; ++b) {
+        const rabbet_format_info_t* from =
+            rabbet_format_info((rabbet_format_t)a);
+        const rabbet_format_info_t* to = rabbet_format_info((rabbet_format_t)b);
+        if (!from || !to || shapes[s].rank < from->min_rank ||
+            shapes[s].rank < to->min_rank)
+          continue;
+        bool said = rabbet_format_lies_alike(&shapes[s], (rabbet_format_t)a,
+                                             (rabbet_format_t)b);
+        bool full = shapes[s].d[1] % from->block == 0 &&
+                    shapes[s].d[1] % to->block == 0;
+        bool same =
+            all_lie_alike(&shapes[s], (rabbet_format_t)a, (rabbet_format_t)b);
+        if (said) assert_true(same);
+        // (One block of channels lies as channels last do: not asked for.)
+        if (same && full && from->channels_last == to->channels_last)
+          assert_true(said);
+      }
+    }
+  }
+  const rabbet_dims_t open = DIMS(2, -1, 3, 2), points = DIMS(-1, 32, 1, 1),
+                      space = DIMS(-1, 32, -1, -1);
+  assert_false(
+      rabbet_format_lies_alike(&open, RABBET_FORMAT_HWC, RABBET_FORMAT_HWC8));
+  assert_true(rabbet_format_lies_alike(&points, RABBET_FORMAT_LINEAR,
+                                       RABBET_FORMAT_CHW32));
+  assert_true(
+      rabbet_format_lies_alike(&space, RABBET_FORMAT_HWC, RABBET_FORMAT_HWC8));
+  assert_false(rabbet_format_lies_alike(&space, RABBET_FORMAT_HWC,
+                                        RABBET_FORMAT_LINEAR));
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_parse),           cmocka_unit_test(test_physical),
       cmocka_unit_test(test_physical_errors), cmocka_unit_test(test_strides),
       cmocka_unit_test(test_stride_errors),   cmocka_unit_test(test_bytes),
+      cmocka_unit_test(test_lies_alike),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

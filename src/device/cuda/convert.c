@@ -164,23 +164,6 @@ static int64_t convert_padded(int64_t channels, rabbet_format_t format) {
   return rabbet_ceildiv(channels, block) * block;
 }
 
-// Whether both formats keep these elements in one order, without gaps of their
-// own.
-static bool convert_same_order(const rabbet_cuda_convert_t* kernel,
-                               const rabbet_dims_t* dims, int64_t positions) {
-  if (kernel->from.format == kernel->to.format || dims->rank < 2) return true;
-  int64_t channels = dims->d[1];
-  if (convert_padded(channels, kernel->from.format) != channels ||
-      convert_padded(channels, kernel->to.format) != channels)
-    return false;
-  const rabbet_format_info_t* from = rabbet_format_info(kernel->from.format);
-  const rabbet_format_info_t* to = rabbet_format_info(kernel->to.format);
-  return channels == 1 || positions == 1 ||
-         (from->channels_last && to->channels_last) ||
-         (!from->channels_last && !to->channels_last &&
-          from->block == to->block);
-}
-
 static uint32_t convert_log2(int64_t value) {
   uint32_t log = 0;
   while ((INT64_C(1) << log) < value)
@@ -246,7 +229,7 @@ static rabbet_status_t convert_plan(const rabbet_cuda_convert_t* kernel,
   state->way = CONVERT_FLAT;
   state->count = count;
   state->launch.function = kernel->flat;
-  if (!convert_same_order(kernel, dims, positions)) {
+  if (!rabbet_format_lies_alike(dims, kernel->from.format, kernel->to.format)) {
     state->way = CONVERT_TILED;
     state->launch.function = kernel->tiled;
     if (positions >= RABBET_CUDA_MAX_COUNT ||
