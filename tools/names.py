@@ -76,6 +76,8 @@ def look_up(name: Name) -> tuple[Any, Any]:
         return owner, owner
     if name.kind == "override" or name.member == "__buffer__":
         return owner, None  # what users write; and, before Python 3.12, has no name
+    if name.member == "__iter__" and not hasattr(owner, "__iter__"):
+        return owner, _static(owner, "__getitem__")  # iterates as sequences do
     return owner, _static(owner, name.member)
 
 
@@ -116,7 +118,9 @@ def _parameters(detail: str) -> tuple[list[str], dict[str, Any]]:
 
 
 def _check_call(name: Name, owner: Any, found: Any) -> None:
-    called = getattr(owner, name.member) if name.member else owner
+    called = getattr(owner, name.member, found) if name.member else owner
+    if name.member == "__iter__":
+        return
     if not callable(called):
         raise Wrong(f"is {called!r}, nothing to call")
     if name.kind == "constructor":

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Iterable
-from typing import Any, Self
+from typing import Any, NoReturn, Self
 
 from . import _enums as e
 from . import _rabbet
+from ._allocators import IGpuAllocator, check_allocator
 from ._classes._registry import IPluginRegistry, get_plugin_registry
 from ._callbacks import IErrorRecorder, ILogger, IProgressMonitor, IStreamWriter, check_logger
 from ._dims import Dims
@@ -390,6 +391,21 @@ class Builder(Managed):
         """Where messages go."""
         return self._logger
 
+    @no_effect("a build measures in memory of the device's own; see Runtime")
+    def _gpu_allocator_is_write_only(self) -> NoReturn:
+        raise AttributeError("gpu_allocator can only be set")
+
+    def _put_gpu_allocator(self, allocator: IGpuAllocator | None) -> None:
+        check_allocator(allocator, "gpu_allocator")
+        self._gpu_allocator = allocator
+
+    gpu_allocator = property(
+        _gpu_allocator_is_write_only,
+        _put_gpu_allocator,
+        doc="Asked for the device memory of engines of build_engine_with_config.",
+    )
+    _gpu_allocator: IGpuAllocator | None = None
+
     def create_network(self, flags: int = 0) -> INetworkDefinition:
         """An empty network; flags are bits 1 << NetworkDefinitionCreationFlag."""
         network = self._network_class(int(flags), self._logger)
@@ -448,6 +464,7 @@ class Builder(Managed):
 
         plan = self._plan(network, config)
         runtime = (self._runtime_class or Runtime)(self._logger)
+        runtime.gpu_allocator = self._gpu_allocator
         return runtime.deserialize_cuda_engine(plan)
 
     def is_network_supported(

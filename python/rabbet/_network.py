@@ -10,6 +10,7 @@ from typing import Any, Self
 from . import _enums as e
 from . import _rabbet
 from ._arrays import dtype_of
+from ._attention import IAttention
 from ._callbacks import IErrorRecorder, ILogger
 from ._dims import Dims, volume
 from ._errors import NotFoundError
@@ -45,6 +46,7 @@ from ._layers import (
     IUnaryLayer,
 )
 from ._managed import Fixed, Managed
+from ._refused_layers import RefusedLayers
 from ._weights import Weights, to_weights
 
 Shape = Iterable[int]
@@ -78,7 +80,7 @@ def _position(index: int, count: int, what: str) -> int:
     return position
 
 
-class INetworkDefinition(_rabbet.Network, Managed):
+class INetworkDefinition(_rabbet.Network, RefusedLayers, Managed):
     """A network under construction: made by Builder.create_network."""
 
     error_recorder: IErrorRecorder | None = None
@@ -548,6 +550,17 @@ class INetworkDefinition(_rabbet.Network, Managed):
 
         layer: IPluginV3Layer = add_plugin_v3(self, inputs, shape_inputs, plugin)
         return layer
+
+    def add_attention(
+        self,
+        query: ITensor,
+        key: ITensor,
+        value: ITensor,
+        norm_op: e.AttentionNormalizationOp,
+        causal: bool,
+    ) -> IAttention:
+        """softmax(query key^T) value; `mask` of the result masks scores."""
+        return IAttention(self, (query, key, value), norm_op, causal)
 
     def add_plugin(
         self, func: Any = None, aot: bool | None = None, *, tuple: Any = None

@@ -26,9 +26,15 @@ def get_nv_onnx_parser_version() -> int:
 class NodeIndices(list[int]):
     """Indices of nodes."""
 
+    def __bool__(self) -> bool:
+        return len(self) > 0
+
 
 class SubGraphCollection(list[tuple[NodeIndices, bool]]):
     """Runs of nodes, and whether they can be imported."""
+
+    def __bool__(self) -> bool:
+        return len(self) > 0
 
 
 class ParserError:

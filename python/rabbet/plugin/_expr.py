@@ -38,9 +38,16 @@ _FOLD: dict[Op, Callable[[int, int], int]] = {
 
 
 class SymExpr:
-    """Base of symbolic expressions."""
+    """Base of symbolic expressions, which define all that is here."""
 
     __slots__ = ()
+
+    def _undefined(self, *_: Any) -> Any:
+        raise NotImplementedError(f"{type(self).__name__} is no kind of expression")
+
+    __add__ = __sub__ = __mul__ = __floordiv__ = __lt__ = _undefined
+    is_constant = property(_undefined)
+    constant_value = property(_undefined)
 
 
 class SymIntExpr(SymExpr):

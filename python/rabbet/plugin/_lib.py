@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from .._classes._registry import get_plugin_registry
-from ._plugin import QDP_REGISTRY, VERSION
+from ._plugin import QDP_REGISTRY, VERSION, PluginDef
 
 
 class _Creators(Mapping[str, Any]):
@@ -30,4 +30,4 @@ class _Creators(Mapping[str, Any]):
 
 QDP_CREATORS: Mapping[str, Any] = _Creators()
 
-__all__ = ["QDP_CREATORS", "QDP_REGISTRY"]
+__all__ = ["QDP_CREATORS", "QDP_REGISTRY", "PluginDef"]

@@ -1,0 +1,282 @@
+"""Layers of TensorRT that networks here refuse: their classes exist, so that scripts
+which name them run, and INetworkDefinition.add_... says why there are none."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ._layers import ILayer
+from ._managed import refuse_class, refused, refused_property
+
+_LOOPS = "loops are not built: unroll them, or keep them outside of the network"
+_BRANCHES = "branches are not built: compute both and use add_select"
+_ATTENTION = "an attention has no layers at its boundary: it is products and a softmax"
+_ROTARY = "there is no such operator: add products and sums, or a plugin"
+_CACHE = "there is no such operator: concatenate, or write a plugin with aliased outputs"
+_EXPERTS = "there is no such operator: write a plugin"
+_DEVICES = "a plan runs on one device"
+_DYNAMIC = "scales are known when a plan is built: use add_quantize"
+
+
+@refuse_class(_LOOPS)
+class ILoop:
+    """Refused: see loops above."""
+
+    __slots__ = ()
+    name = refused_property("name", _LOOPS)
+
+    @refused(_LOOPS)
+    def add_recurrence(self, initial_value: Any) -> Any:
+        """Refused."""
+
+    @refused(_LOOPS)
+    def add_trip_limit(self, tensor: Any, kind: Any) -> Any:
+        """Refused."""
+
+    @refused(_LOOPS)
+    def add_iterator(self, tensor: Any, axis: Any = 0, reverse: Any = False) -> Any:
+        """Refused."""
+
+    @refused(_LOOPS)
+    def add_loop_output(self, tensor: Any, kind: Any, axis: Any = 0) -> Any:
+        """Refused."""
+
+
+@refuse_class(_LOOPS)
+class ILoopBoundaryLayer(ILayer):
+    """Refused: see loops above."""
+
+    __slots__ = ()
+    loop = refused_property("loop", _LOOPS)
+
+
+@refuse_class(_LOOPS)
+class ITripLimitLayer(ILoopBoundaryLayer):
+    """Refused: see loops above."""
+
+    __slots__ = ()
+    kind = refused_property("kind", _LOOPS)
+
+
+@refuse_class(_LOOPS)
+class IRecurrenceLayer(ILoopBoundaryLayer):
+    """Refused: see loops above."""
+
+    __slots__ = ()
+
+    @refused(_LOOPS)
+    def set_input(self, index: Any, tensor: Any) -> Any:
+        """Refused."""
+
+
+@refuse_class(_LOOPS)
+class IIteratorLayer(ILoopBoundaryLayer):
+    """Refused: see loops above."""
+
+    __slots__ = ()
+    axis = refused_property("axis", _LOOPS)
+    reverse = refused_property("reverse", _LOOPS)
+
+
+@refuse_class(_LOOPS)
+class ILoopOutputLayer(ILoopBoundaryLayer):
+    """Refused: see loops above."""
+
+    __slots__ = ()
+    axis = refused_property("axis", _LOOPS)
+    kind = refused_property("kind", _LOOPS)
+
+    @refused(_LOOPS)
+    def set_input(self, index: Any, tensor: Any) -> Any:
+        """Refused."""
+
+
+@refuse_class(_BRANCHES)
+class IIfConditional:
+    """Refused: see branches above."""
+
+    __slots__ = ()
+    name = refused_property("name", _BRANCHES)
+
+    @refused(_BRANCHES)
+    def set_condition(self, condition: Any) -> Any:
+        """Refused."""
+
+    @refused(_BRANCHES)
+    def add_output(self, true_subgraph_output: Any, false_subgraph_output: Any) -> Any:
+        """Refused."""
+
+    @refused(_BRANCHES)
+    def add_input(self, input: Any) -> Any:
+        """Refused."""
+
+
+@refuse_class(_BRANCHES)
+class IIfConditionalBoundaryLayer(ILayer):
+    """Refused: see branches above."""
+
+    __slots__ = ()
+    conditional = refused_property("conditional", _BRANCHES)
+
+
+@refuse_class(_BRANCHES)
+class IConditionLayer(IIfConditionalBoundaryLayer):
+    """Refused: see branches above."""
+
+    __slots__ = ()
+
+
+@refuse_class(_BRANCHES)
+class IIfConditionalInputLayer(IIfConditionalBoundaryLayer):
+    """Refused: see branches above."""
+
+    __slots__ = ()
+
+
+@refuse_class(_BRANCHES)
+class IIfConditionalOutputLayer(IIfConditionalBoundaryLayer):
+    """Refused: see branches above."""
+
+    __slots__ = ()
+
+
+@refuse_class(_ATTENTION)
+class IAttentionBoundaryLayer(ILayer):
+    """Refused: see attention above."""
+
+    __slots__ = ()
+    attention = refused_property("attention", _ATTENTION)
+
+
+@refuse_class(_ATTENTION)
+class IAttentionInputLayer(IAttentionBoundaryLayer):
+    """Refused: see attention above."""
+
+    __slots__ = ()
+
+
+@refuse_class(_ATTENTION)
+class IAttentionOutputLayer(IAttentionBoundaryLayer):
+    """Refused: see attention above."""
+
+    __slots__ = ()
+
+
+@refuse_class(_ROTARY)
+class IRotaryEmbeddingLayer(ILayer):
+    """Refused: see rotary above."""
+
+    __slots__ = ()
+    interleaved = refused_property("interleaved", _ROTARY)
+    rotary_embedding_dim = refused_property("rotary_embedding_dim", _ROTARY)
+
+    @refused(_ROTARY)
+    def set_input(self, index: Any, tensor: Any) -> Any:
+        """Refused."""
+
+
+@refuse_class(_CACHE)
+class IKVCacheUpdateLayer(ILayer):
+    """Refused: see cache above."""
+
+    __slots__ = ()
+    cache_mode = refused_property("cache_mode", _CACHE)
+
+    @refused(_CACHE)
+    def set_input(self, index: Any, tensor: Any) -> Any:
+        """Refused."""
+
+
+@refuse_class(_EXPERTS)
+class IMoELayer(ILayer):
+    """Refused: see experts above."""
+
+    __slots__ = ()
+    activation_type = refused_property("activation_type", _EXPERTS)
+    quantization_to_type = refused_property("quantization_to_type", _EXPERTS)
+    quantization_block_shape = refused_property("quantization_block_shape", _EXPERTS)
+    dyn_q_output_scale_type = refused_property("dyn_q_output_scale_type", _EXPERTS)
+    swiglu_param_limit = refused_property("swiglu_param_limit", _EXPERTS)
+    swiglu_param_alpha = refused_property("swiglu_param_alpha", _EXPERTS)
+    swiglu_param_beta = refused_property("swiglu_param_beta", _EXPERTS)
+
+    @refused(_EXPERTS)
+    def set_gated_weights(self, fc_gate_weights: Any, fc_up_weights: Any, fc_down_weights: Any, activation_type: Any) -> Any:
+        """Refused."""
+
+    @refused(_EXPERTS)
+    def set_gated_biases(self, fc_gate_biases: Any, fc_up_biases: Any, fc_down_biases: Any) -> Any:
+        """Refused."""
+
+    @refused(_EXPERTS)
+    def set_quantization_static(self, fc_down_activation_scale: Any, data_type: Any) -> Any:
+        """Refused."""
+
+    @refused(_EXPERTS)
+    def set_quantization_dynamic_dbl_q(self, fc_down_activation_dbl_q_scale: Any, data_type: Any, block_shape: Any, dyn_q_output_scale_type: Any) -> Any:
+        """Refused."""
+
+    @refused(_EXPERTS)
+    def set_swiglu_params(self, limit: Any, alpha: Any, beta: Any) -> Any:
+        """Refused."""
+
+    @refused(_EXPERTS)
+    def set_input(self, index: Any, tensor: Any) -> Any:
+        """Refused."""
+
+
+@refuse_class(_DEVICES)
+class IDistCollectiveLayer(ILayer):
+    """Refused: see devices above."""
+
+    __slots__ = ()
+
+
+@refuse_class(_DYNAMIC)
+class IDynamicQuantizeLayer(ILayer):
+    """Refused: see dynamic above."""
+
+    __slots__ = ()
+    axis = refused_property("axis", _DYNAMIC)
+    block_size = refused_property("block_size", _DYNAMIC)
+    block_shape = refused_property("block_shape", _DYNAMIC)
+    to_type = refused_property("to_type", _DYNAMIC)
+    scale_type = refused_property("scale_type", _DYNAMIC)
+
+
+class RefusedLayers:
+    """The methods of INetworkDefinition that add them."""
+
+    __slots__ = ()
+
+    @refused(_LOOPS)
+    def add_loop(self) -> Any:
+        """Refused."""
+
+    @refused(_BRANCHES)
+    def add_if_conditional(self) -> Any:
+        """Refused."""
+
+    @refused(_ROTARY)
+    def add_rotary_embedding(self, input: Any, cos_cache: Any, sin_cache: Any, interleaved: Any, rotary_embedding_dim: Any) -> Any:
+        """Refused."""
+
+    @refused(_CACHE)
+    def add_kv_cache_update(self, cache: Any, update: Any, write_indices: Any, cache_mode: Any) -> Any:
+        """Refused."""
+
+    @refused(_EXPERTS)
+    def add_moe(self, hidden_states: Any, selected_experts_for_tokens: Any, scores_for_selected_experts: Any) -> Any:
+        """Refused."""
+
+    @refused(_DEVICES)
+    def add_dist_collective(self, input: Any, dist_collective_op: Any, reduce_op: Any, root: Any, groups: Any) -> Any:
+        """Refused."""
+
+    @refused(_DYNAMIC)
+    def add_dynamic_quantize(self, input: Any, axis: Any, block_size: Any, output_type: Any, scale_type: Any) -> Any:
+        """Refused."""
+
+    @refused(_DYNAMIC)
+    def add_dynamic_quantize_v2(self, input: Any, block_shape: Any, output_type: Any, scale_type: Any) -> Any:
+        """Refused."""

@@ -1,0 +1,93 @@
+"""add_attention, against NumPy."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import rabbet as trt
+
+from .plugins import build, random
+
+SHAPES = [(2, 3, 4, 8), (2, 3, 5, 8), (2, 3, 5, 6)]
+VALUES = [random(*shape, seed=i) for i, shape in enumerate(SHAPES)]
+
+
+def expected(mask: Any = None, causal: bool = False, softmax: bool = True) -> Any:
+    q, k, v = (x.astype(np.float64) for x in VALUES)
+    scores = q @ k.swapaxes(-1, -2)
+    if mask is not None:
+        scores = np.where(mask, scores, -1e9) if mask.dtype == bool else scores + mask
+    if causal:
+        scores = np.where(np.tri(4, 5, dtype=bool), scores, -1e9)
+    if softmax:
+        scores = np.exp(scores - scores.max(-1, keepdims=True))
+        scores /= scores.sum(-1, keepdims=True)
+    return scores @ v
+
+
+def run(change: Any, *more: Any, norm: Any = trt.AttentionNormalizationOp.SOFTMAX) -> Any:
+    def make(network: trt.INetworkDefinition) -> Any:
+        values = [*VALUES, *more]
+        inputs = [
+            network.add_input(f"x{i}", trt._arrays.dtype_of(v.dtype), v.shape)
+            for i, v in enumerate(values)
+        ]
+        attention = network.add_attention(*inputs[:3], norm, False)
+        change(attention, *inputs[3:])
+        return attention.get_output(0)
+
+    return build(make)(*VALUES, *more)
+
+
+def test_plain() -> None:
+    def change(attention: Any) -> None:
+        attention.name = "attention"
+        attention.metadata = "about it"
+        assert (attention.name, attention.metadata) == ("attention", "about it")
+        assert attention.norm_op is trt.AttentionNormalizationOp.SOFTMAX
+        assert (attention.num_inputs, attention.num_outputs) == (3, 1)
+        assert [attention.get_input(i).name for i in range(3)] == ["x0", "x1", "x2"]
+        assert attention.get_input(3) is None
+        assert attention.get_output(1) is None
+        assert attention.mask is None
+        assert attention.decomposable is True
+        assert attention.set_input(2, attention.get_input(2))
+        with pytest.raises(IndexError, match="no 4"):
+            attention.set_input(4, attention.get_input(0))
+        with pytest.raises(trt.UnsupportedError, match="give another to add_attention"):
+            attention.norm_op = trt.AttentionNormalizationOp.NONE
+
+    np.testing.assert_allclose(run(change), expected(), rtol=1e-4, atol=1e-5)
+
+
+def test_without_normalization() -> None:
+    got = run(lambda attention: None, norm=trt.AttentionNormalizationOp.NONE)
+    np.testing.assert_allclose(got, expected(softmax=False), rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("kind", ["bool", "float"])
+def test_masks(kind: str) -> None:
+    mask = random(1, 1, 4, 5, seed=7)
+    mask = mask > -0.5 if kind == "bool" else mask
+
+    def change(attention: Any, tensor: Any) -> None:
+        attention.set_input(3, tensor)
+        assert attention.mask == tensor
+        assert attention.num_inputs == 4
+
+    np.testing.assert_allclose(run(change, mask), expected(mask), rtol=1e-4, atol=1e-5)
+
+
+def test_causal() -> None:
+    def change(attention: Any) -> None:
+        attention.causal = True
+        assert attention.causal
+
+    np.testing.assert_allclose(run(change), expected(causal=True), rtol=1e-4, atol=1e-5)
+    network = trt.Builder().create_network()
+    x = network.add_input("x", trt.float32, (1, 1, -1, 4))
+    softmax = trt.AttentionNormalizationOp.SOFTMAX
+    with pytest.raises(trt.UnsupportedError, match="give a mask instead"):
+        network.add_attention(x, x, x, softmax, True)
