@@ -209,6 +209,9 @@ def test_decorated_plugins_have_creators() -> None:
         np.multiply(np.asarray(x), np.float32(factor), out=np.asarray(outputs[0]))
 
     assert REGISTRY.get_creator(name, "1", namespace) is None
+    assert isinstance(_lib.QDP_REGISTRY[plugin_id], _lib.PluginDef)
+    with pytest.raises(trtp.DefinitionError, match="register alone"):
+        _lib.PluginDef()
     assert _lib.QDP_REGISTRY[plugin_id].name == name
     assert plugin_id not in _lib.QDP_CREATORS
     _lib.QDP_REGISTRY[plugin_id].register()

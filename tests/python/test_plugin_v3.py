@@ -752,3 +752,89 @@ def test_a_plugin_after_another_layer_and_before() -> None:
     model = compile_network(make, shapes=profile)
     x = random(3, 3, 4, 5)
     np.testing.assert_array_equal(model(x), pad(np.maximum(x, 0), PADS))
+
+
+# ---- Formats ----
+
+
+@pytest.mark.parametrize(
+    ("format_", "order"),
+    [
+        (trt.TensorFormat.HWC, (0, 2, 3, 1)),
+        (trt.TensorFormat.CHW32, None),
+        (trt.TensorFormat.CHW4, None),
+    ],
+)
+def test_formats(format_: trt.TensorFormat, order: Any) -> None:
+    """A plugin that takes one format alone sees memory in it."""
+    asked: list[Any] = []
+
+    class Doubler(PadV3):
+        name = f"Doubler{format_.name}"
+
+        def get_output_shapes(self, inputs: Any, shape_inputs: Any, expr_builder: Any) -> Any:
+            return [inputs[0]]
+
+        def supports_format_combination(self, pos: int, in_out: Any, num_inputs: int) -> bool:
+            asked.append((pos, in_out[pos].desc.format, tuple(in_out[pos].desc.dims)))
+            desc = in_out[pos].desc
+            return desc.format == format_ and desc.type == trt.float32
+
+        def enqueue(
+            self, input_desc: Any, output_desc: Any, inputs: Any, outputs: Any,
+            workspace: int, stream: int,
+        ) -> None:  # fmt: skip
+            assert input_desc[0].format == output_desc[0].format == format_
+            n, c, h, w = input_desc[0].dims  # the logical shape
+            if order is not None:
+                shape: Any = (n, h, w, c)
+            else:
+                block = int(format_.name.removeprefix("CHW"))
+                shape = (n, -(-c // block), h, w, block)
+            x, y = array(inputs[0], shape), array(outputs[0], shape)
+            y[...] = x * 2
+            if order is not None:  # channels are last: scale the first one once more
+                y[..., 0] *= 2
+            else:
+                y[:, 0, :, :, 0] *= 2
+
+    creator = register(Doubler)
+    model = one_layer(made(creator), SHAPE)
+    x = random(*SHAPE)
+    expected = x * 2
+    expected[:, 0] *= 2
+    np.testing.assert_array_equal(model(x), expected)
+    assert (0, trt.TensorFormat.LINEAR, SHAPE) in asked
+    assert not any(name.name.startswith(("DHWC", "DLA")) for _, name, _ in asked)
+
+
+def test_everything_is_accepted_within_the_limit() -> None:
+    """As plugins that always return True."""
+
+    class Anything(PadV3):
+        name = "Anything"
+
+        def __init__(self, *args: Any) -> None:
+            super().__init__(*args)
+            self.format_combination_limit = 7
+
+        def supports_format_combination(self, pos: int, in_out: Any, num_inputs: int) -> bool:
+            return True
+
+        def enqueue(self, input_desc: Any, *rest: Any) -> None:
+            self.log.append(("combination", input_desc[0].type, input_desc[0].format))
+            if input_desc[0].format == rest[0][0].format == trt.TensorFormat.LINEAR:
+                super().enqueue(input_desc, *rest)
+
+        def get_valid_tactics(self) -> Any:
+            return []
+
+    creator = register(Anything)
+    network = trt.Builder().create_network()
+    x = network.add_input("x", trt.float32, SHAPE)
+    x.allowed_formats = 1 << int(trt.TensorFormat.LINEAR)
+    layer = network.add_plugin_v3([x], [], made(creator))
+    network.mark_output(layer.get_output(0))
+    trt.compile(network, device="cpu")
+    configured = [entry for entry in creator.log if entry[0] == "configure"]
+    assert 1 <= len(configured) <= 7

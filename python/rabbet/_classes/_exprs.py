@@ -240,8 +240,9 @@ def made_desc(
     dtype: DataType, format_: TensorFormat, dims: Iterable[int]
 ) -> PluginTensorDesc:
     """A descriptor of the plugin's own."""
-    self = PluginTensorDesc()
-    self.type, self.format, self.dims = dtype, format_, Dims(dims)
+    self = PluginTensorDesc.__new__(PluginTensorDesc)
+    self.type, self.format, self._dims = dtype, format_, Dims._of(list(dims))
+    self.device, self.scale = "", -1.0
     return self
 
 
@@ -295,7 +296,8 @@ def dynamic_desc(
     dtype: DataType, format_: TensorFormat, extent: Range
 ) -> DynamicPluginTensorDesc:
     """A descriptor with bounds."""
-    self = DynamicPluginTensorDesc()
-    dims, self.min, self.opt, self.max = extent
+    self = DynamicPluginTensorDesc.__new__(DynamicPluginTensorDesc)
+    dims, low, opt, high = (list(each) for each in extent)
     self.desc = made_desc(dtype, format_, dims)
+    self._min, self._opt, self._max = Dims._of(low), Dims._of(opt), Dims._of(high)
     return self

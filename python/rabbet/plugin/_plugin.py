@@ -37,6 +37,9 @@ _RESERVED_NAMESPACES = ("", "trt", "tensorrt", "std", "rabbet")
 QDP_REGISTRY: dict[str, PluginDef] = {}
 
 
+_MADE = "they are made by @rabbet.plugin.register alone"
+
+
 class PluginDef:
     """A plugin: its register function, and what was added to it.
 
@@ -46,11 +49,13 @@ class PluginDef:
 
     def __init__(
         self,
-        plugin_id: str,
-        function: Function,
-        registration: Registration,
-        timing_key: str | None,
+        plugin_id: str = "",
+        function: Function | None = None,
+        registration: Registration | None = None,
+        timing_key: str | None = None,
     ) -> None:
+        if function is None or registration is None:
+            raise DefinitionError(f"a PluginDef by itself: {_MADE}")
         self.id = plugin_id
         self.namespace, self.name = plugin_id.split("::")
         self.register_function = function
@@ -199,6 +204,9 @@ class PluginDef:
 
     def __repr__(self) -> str:
         return f"<plugin '{self.id}' from {self.origin}>"
+
+
+setattr(PluginDef.__init__, "_rabbet_mark", ("refused", _MADE))
 
 
 def _source_file(function: Function) -> str:
