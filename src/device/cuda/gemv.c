@@ -154,6 +154,9 @@ static rabbet_status_t rabbet_cuda_gemv_body(rabbet_proposal_t* proposal) {
   int count = rabbet_compute_types(propose, own, types);
   int first = *(const int*)proposal->context * GEMV_WIDTHS;
   int widths = propose->optimization_level >= 2 ? GEMV_WIDTHS : 1;
+  // Many sums of a thread leave no registers for loads on their way.
+  while (gemv_rows[first / GEMV_WIDTHS] * gemv_widths[widths - 1].columns > 16)
+    --widths;
   for (int i = 0; i < count; ++i) {
     if (!gemv_computes(types[i])) continue;
     for (size_t k = 0; k < boundary; ++k)
@@ -335,13 +338,19 @@ static bool gemv_can_vectorise(const rabbet_kernel_state_t* state, bool along_k,
   return fits;
 }
 
+// What a block does.
+typedef struct gemv_block_t {
+  CUfunction function;
+  int64_t threads, rows, columns;
+} gemv_block_t;
+
 static rabbet_status_t gemv_launch(const gemv_kernel_t* kernel,
                                    const rabbet_kernel_state_t* state,
-                                   CUfunction function, int64_t width,
-                                   int64_t block, rabbet_cuda_launch_t* out) {
+                                   const gemv_block_t* block,
+                                   rabbet_cuda_launch_t* out) {
   const gemv_t* p = &state->parameters;
-  int64_t x = rabbet_ceildiv(p->columns, width);
-  int64_t z = rabbet_ceildiv(p->rows, (int64_t)kernel->rows);
+  int64_t x = rabbet_ceildiv(p->columns, block->columns);
+  int64_t z = rabbet_ceildiv(p->rows, block->rows);
   if (x > INT32_MAX || state->shape.batch.size > 65535 || z > 65535)
     return RABBET_STATUS(RABBET_STATUS_UNSUPPORTED,
                          "the product '%s' has %lld rows, %lld columns and "
@@ -350,42 +359,41 @@ static rabbet_status_t gemv_launch(const gemv_kernel_t* kernel,
                          (long long)p->columns,
                          (long long)state->shape.batch.size);
   *out = (rabbet_cuda_launch_t){
-      .function = function,
+      .function = block->function,
       .grid = {(unsigned)x, (unsigned)state->shape.batch.size, (unsigned)z},
-      .block = {(unsigned)block, 1, 1}};
+      .block = {(unsigned)block->threads, 1, 1}};
   return rabbet_ok();
 }
 
 // A warp for some columns; smaller blocks where there are too few to go round.
 static rabbet_status_t gemv_launch_warps(const gemv_kernel_t* kernel,
                                          const rabbet_kernel_state_t* state,
-                                         CUfunction function,
+                                         CUfunction function, int rows,
                                          rabbet_cuda_launch_t* out) {
-  int64_t block = GEMV_BLOCK;
+  gemv_block_t block = {function, GEMV_BLOCK, rows, 0};
   int64_t warps =
       rabbet_ceildiv(state->parameters.columns, (int64_t)kernel->columns) *
       state->shape.batch.size;
-  while (block > 64 &&
-         warps * 32 < 2 * block * kernel->node.device->multiprocessors)
-    block /= 2;
-  return gemv_launch(kernel, state, function, block / 32 * kernel->columns,
-                     block, out);
+  while (block.threads > 64 &&
+         warps * 32 < 2 * block.threads * kernel->node.device->multiprocessors)
+    block.threads /= 2;
+  block.columns = block.threads / 32 * kernel->columns;
+  return gemv_launch(kernel, state, &block, out);
 }
 
 static rabbet_status_t gemv_launches(const gemv_kernel_t* kernel,
                                      rabbet_kernel_state_t* state) {
   int64_t vector = 16 / kernel->element;
-  if (gemv_can_vectorise(state, true, vector)) {
-    state->has_vectors = true;
-    RABBET_RETURN_IF_ERROR(
-        gemv_launch_warps(kernel, state, kernel->dot, &state->vectors));
-  } else if (gemv_can_vectorise(state, false, vector)) {
-    state->has_vectors = true;
-    RABBET_RETURN_IF_ERROR(gemv_launch(kernel, state, kernel->spread,
-                                       vector * kernel->lanes, GEMV_BLOCK,
-                                       &state->vectors));
-  }
-  return gemv_launch_warps(kernel, state, kernel->single, &state->single);
+  const gemv_block_t block = {kernel->spread, GEMV_BLOCK, kernel->rows,
+                              vector * kernel->lanes};
+  bool along_k = gemv_can_vectorise(state, true, vector);
+  state->has_vectors = along_k || gemv_can_vectorise(state, false, vector);
+  if (along_k)
+    RABBET_RETURN_IF_ERROR(gemv_launch_warps(kernel, state, kernel->dot,
+                                             kernel->rows, &state->vectors));
+  else if (state->has_vectors)
+    RABBET_RETURN_IF_ERROR(gemv_launch(kernel, state, &block, &state->vectors));
+  return gemv_launch_warps(kernel, state, kernel->single, 1, &state->single);
 }
 
 static rabbet_status_t gemv_fill(const gemv_kernel_t* kernel,
@@ -464,4 +472,4 @@ static rabbet_status_t rabbet_cuda_gemv_enqueue(
   return rabbet_ok();
 }
 
-RABBET_CUDA_NODE_CLASS(rabbet_cuda_gemv, gemv_kernel_t, "cuda.gemv", 1);
+RABBET_CUDA_NODE_CLASS(rabbet_cuda_gemv, gemv_kernel_t, "cuda.gemv", 2);

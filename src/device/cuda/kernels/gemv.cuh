@@ -57,7 +57,7 @@ DEVICE void dot_product(const gemv_t& p) {
 #pragma unroll
     for (int r = 0; r < R; ++r) sum[r][c] = 0;
   }
-#pragma unroll 4
+#pragma unroll(R * COLUMNS > 4 ? 2 : 4)
   for (int64_t k = lane * V; k < p.k; k += 32 * V) {
     pack_t<ELEMENT, V> w[COLUMNS];
 #pragma unroll
@@ -109,7 +109,7 @@ DEVICE void spread_product(const gemv_t& p) {
 #pragma unroll
     for (int e = 0; e < V; ++e) sum[r][e] = 0;
   }
-#pragma unroll 4
+#pragma unroll(R > 4 ? 2 : 4)
   for (int64_t k = threadIdx.x / LANES; k < p.k; k += SLICES) {
     pack_t<ELEMENT, V> w = load_pack<ELEMENT, V>(b + k * p.b_k);
 #pragma unroll
@@ -148,8 +148,8 @@ extern "C" __global__ void __launch_bounds__(GEMV_BLOCK)
     spread(const gemv_t p) {
   spread_product<ROWS, VECTOR>(p);
 }
-// Any distances and addresses.
+// Any distances and addresses: a row at a time.
 extern "C" __global__ void __launch_bounds__(GEMV_BLOCK)
     single(const gemv_t p) {
-  dot_product<ROWS, 1>(p);
+  dot_product<1, 1>(p);
 }
