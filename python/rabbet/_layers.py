@@ -456,6 +456,25 @@ class ITopKLayer(ILayer):
     indices_type = _choice("indices_type", e.DataType, "Type of the indices.")
 
 
+class IScatterLayer(ILayer):
+    """Elements put where indices say."""
+
+    __slots__ = ()
+    _type = e.LayerType.SCATTER
+    mode = _choice("mode", e.ScatterMode, "How indices are read.")
+    axis = _number("axis", "The axis, of elements.")
+
+
+class ICumulativeLayer(ILayer):
+    """Running sums along an axis."""
+
+    __slots__ = ()
+    _type = e.LayerType.CUMULATIVE
+    op = _choice("op", e.CumulativeOperation, "What is running.")
+    exclusive = _flag("exclusive", "An element is not part of its own sum.")
+    reverse = _flag("reverse", "From the end.")
+
+
 class IResizeLayer(ILayer):
     """Elements between elements: chosen or interpolated."""
 
@@ -636,6 +655,7 @@ LAYER_CLASSES: dict[str, type[ILayer]] = {
     "concatenation": IConcatenationLayer,
     "constant": IConstantLayer,
     "convolution": IConvolutionLayer,
+    "cumulative": ICumulativeLayer,
     "deconvolution": IDeconvolutionLayer,
     "dequantize": IDequantizeLayer,
     "elementwise": IElementWiseLayer,
@@ -648,6 +668,7 @@ LAYER_CLASSES: dict[str, type[ILayer]] = {
     "quantize": IQuantizeLayer,
     "reduce": IReduceLayer,
     "resize": IResizeLayer,
+    "scatter": IScatterLayer,
     "select": ISelectLayer,
     "shape": IShapeLayer,
     "shuffle": IShuffleLayer,

@@ -22,6 +22,7 @@ from ._layers import (
     IConcatenationLayer,
     IConstantLayer,
     IConvolutionLayer,
+    ICumulativeLayer,
     IDeconvolutionLayer,
     IDequantizeLayer,
     IElementWiseLayer,
@@ -36,6 +37,7 @@ from ._layers import (
     IQuantizeLayer,
     IReduceLayer,
     IResizeLayer,
+    IScatterLayer,
     ISelectLayer,
     IShapeLayer,
     IShuffleLayer,
@@ -430,6 +432,29 @@ class INetworkDefinition(_rabbet.Network, RefusedLayers, Managed):
             "indices_type": int(dtype_of(indices_type)),
         }
         return self._add_layer("topk", None, [input], attrs)
+
+    def add_scatter(
+        self, data: ITensor, indices: ITensor, updates: ITensor, mode: e.ScatterMode
+    ) -> IScatterLayer:
+        """A copy of data with updates where indices say."""
+        attrs = {"mode": int(e.ScatterMode(mode))}
+        return self._add_layer("scatter", None, [data, indices, updates], attrs)
+
+    def add_cumulative(
+        self,
+        input: ITensor,
+        axis: ITensor,
+        op: e.CumulativeOperation,
+        exclusive: bool,
+        reverse: bool,
+    ) -> ICumulativeLayer:
+        """Running sums; axis is a constant of rank 0."""
+        attrs = {
+            "op": int(e.CumulativeOperation(op)),
+            "exclusive": bool(exclusive),
+            "reverse": bool(reverse),
+        }
+        return self._add_layer("cumulative", None, [input, axis], attrs)
 
     def add_resize(self, input: ITensor) -> IResizeLayer:
         """The tensor in another size, which shape, scales or input 1 gives."""

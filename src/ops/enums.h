@@ -123,6 +123,14 @@
   ROW(SCATTER, ELEMENT, 0)   \
   ROW(SCATTER, ND, 1)
 
+// Ours.
+#define RABBET_SCATTER_REDUCTIONS(ROW) \
+  ROW(SCATTER_REDUCTION, NONE, 0)      \
+  ROW(SCATTER_REDUCTION, ADD, 1)       \
+  ROW(SCATTER_REDUCTION, MUL, 2)       \
+  ROW(SCATTER_REDUCTION, MIN, 3)       \
+  ROW(SCATTER_REDUCTION, MAX, 4)
+
 #define RABBET_FILLS(ROW)      \
   ROW(FILL, LINSPACE, 0)       \
   ROW(FILL, RANDOM_UNIFORM, 1) \
@@ -179,6 +187,9 @@ typedef enum rabbet_topk_t { RABBET_TOPKS(RABBET_ENUM_NUMBER) } rabbet_topk_t;
 typedef enum rabbet_scatter_mode_t {
   RABBET_SCATTERS(RABBET_ENUM_NUMBER)
 } rabbet_scatter_mode_t;
+typedef enum rabbet_scatter_reduction_t {
+  RABBET_SCATTER_REDUCTIONS(RABBET_ENUM_NUMBER)
+} rabbet_scatter_reduction_t;
 typedef enum rabbet_fill_t { RABBET_FILLS(RABBET_ENUM_NUMBER) } rabbet_fill_t;
 typedef enum rabbet_selector_t {
   RABBET_SELECTORS(RABBET_ENUM_NUMBER)

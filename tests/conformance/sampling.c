@@ -137,8 +137,108 @@ static void topk(conformance_t* t) {
   if (reads != 0) kernel_case_output(c, y + 1);
 }
 
+// ---- Running sums ----------------------------------------------------------
+
+static void cumulative(conformance_t* t) {
+  kernel_case_t* c = &t->c;
+  begin(t);
+  if (conformance_chance(t, 2))
+    conformance_set_type(t, conformance_type(t, CONFORMANCE_INTEGERS));
+  c->tolerance = 2e-5;
+  rabbet_dims_t dims = conformance_dims(t, 1, 4);
+  int64_t axis = conformance_random(t, dims.rank);
+  rabbet_attr_t attrs[] = {
+      conformance_int(t, "axis",
+                      conformance_chance(t, 2) ? axis : axis - dims.rank),
+      conformance_bool(t, "exclusive", conformance_chance(t, 2)),
+      conformance_bool(t, "reverse", conformance_chance(t, 2))};
+  int32_t x = kernel_case_input(c, dims, false);
+  kernel_case_output(c, kernel_case_op(c, "cumulative", attrs, 3, &x, 1));
+}
+
+// ---- Scatter ---------------------------------------------------------------
+
+// Indices within and without bounds. Those of one call are distinct, unless
+// updates are reduced: what is left of two is the later.
+static void scatter_indices(conformance_t* t, int64_t count, int64_t extent,
+                            bool distinct, int64_t* out) {
+  for (int64_t i = 0; i < count; ++i) {
+    int64_t index = distinct ? (i * 7 + 3) % (extent + 1)
+                             : conformance_random(t, extent + 1);
+    out[i] =
+        conformance_chance(t, 3) && index < extent ? index - extent : index;
+  }
+}
+
+static void scatter_begin(conformance_t* t, int64_t* reduction) {
+  kernel_case_t* c = &t->c;
+  *reduction = conformance_chance(t, 2) ? 0 : conformance_random(t, 5);
+  begin(t);
+  c->exact = *reduction == 0;
+  if (c->exact)
+    conformance_set_type(t, conformance_type(t, CONFORMANCE_ALL));
+  else if (conformance_chance(t, 2))
+    conformance_set_type(t, conformance_type(t, CONFORMANCE_INTEGERS));
+  // Sums are rounded one by one.
+  if (*reduction > 0)
+    c->tolerance = c->dtype == RABBET_DTYPE_BF16   ? 5e-2
+                   : c->dtype == RABBET_DTYPE_HALF ? 5e-3
+                                                   : 1e-5;
+}
+
+static void scatter_rows(conformance_t* t) {
+  kernel_case_t* c = &t->c;
+  int64_t reduction = 0, index[64];
+  scatter_begin(t, &reduction);
+  int64_t extent = 5 + conformance_random(t, 40);
+  int64_t row = t->large ? 3000 : 1 + conformance_random(t, 20);
+  int64_t count = 1 + conformance_random(t, extent);
+  // 7 and extent + 1 must have no common factor for the indices to be distinct.
+  if ((extent + 1) % 7 == 0) ++extent;
+  scatter_indices(t, count, extent, reduction == 0, index);
+  rabbet_dtype_t type =
+      conformance_chance(t, 2) ? RABBET_DTYPE_INT32 : RABBET_DTYPE_INT64;
+  rabbet_attr_t attrs[] = {conformance_int(t, "mode", RABBET_SCATTER_ND),
+                           conformance_int(t, "reduction", reduction)};
+  int32_t inputs[] = {kernel_case_input(c, KERNEL_DIMS(extent, row), false),
+                      kernel_case_numbers(c, type, KERNEL_DIMS(count, 1), index,
+                                          conformance_chance(t, 2)),
+                      kernel_case_input(c, KERNEL_DIMS(count, row), false)};
+  kernel_case_output(c, kernel_case_op(c, "scatter", attrs, 2, inputs, 3));
+}
+
+static void scatter_elements(conformance_t* t) {
+  kernel_case_t* c = &t->c;
+  int64_t reduction = 0, index[64];
+  scatter_begin(t, &reduction);
+  int64_t extent = 5 + conformance_random(t, 20);
+  int64_t count = 1 + conformance_random(t, extent < 12 ? extent : 12);
+  int64_t outer = 1 + conformance_random(t, 4), axis = conformance_random(t, 2);
+  if ((extent + 1) % 7 == 0) ++extent;
+  for (int64_t i = 0; i < outer; ++i)
+    scatter_indices(t, count, extent, reduction == 0, index + i * count);
+  int64_t turned[64];
+  for (int64_t i = 0; i < outer * count; ++i)
+    turned[i] = axis == 1 ? index[i] : index[i % outer * count + i / outer];
+  rabbet_dims_t data = axis == 1 ? KERNEL_DIMS(outer + 2, extent)
+                                 : KERNEL_DIMS(extent, outer + 2);
+  rabbet_dims_t updates =
+      axis == 1 ? KERNEL_DIMS(outer, count) : KERNEL_DIMS(count, outer);
+  rabbet_attr_t attrs[] = {conformance_int(t, "mode", RABBET_SCATTER_ELEMENT),
+                           conformance_int(t, "axis", axis - 2),
+                           conformance_int(t, "reduction", reduction)};
+  int32_t inputs[] = {kernel_case_input(c, data, false),
+                      kernel_case_numbers(c, RABBET_DTYPE_INT64, updates,
+                                          turned, conformance_chance(t, 2)),
+                      kernel_case_input(c, updates, false)};
+  kernel_case_output(c, kernel_case_op(c, "scatter", attrs, 3, inputs, 3));
+}
+
 const conformance_family_t conformance_sampling[] = {
+    {"cumulative", 120, cumulative},
     {"resize", 300, resize},
+    {"scatter_elements", 120, scatter_elements},
+    {"scatter_rows", 120, scatter_rows},
     {"topk", 200, topk},
     {0},
 };

@@ -78,6 +78,29 @@ def test_topk() -> None:
     np.testing.assert_array_equal(run_layer(make, x), np.sort(x)[:, :2])
 
 
+def test_scatter_and_cumulative() -> None:
+    x, updates = random(3, 4), random(3, 1)
+    indices = np.array([[1], [0], [3]], np.int32)
+
+    def make(network: Any, tensor: Any, where: Any, what: Any) -> Any:
+        layer = network.add_scatter(tensor, where, what, trt.ScatterMode.ELEMENT)
+        assert layer.type is trt.LayerType.SCATTER
+        layer.axis = 1
+        assert (layer.mode, layer.axis) == (trt.ScatterMode.ELEMENT, 1)
+        axis = network.add_constant((), np.array(1, np.int32)).get_output(0)
+        last = network.add_cumulative(
+            layer.get_output(0), axis, trt.CumulativeOperation.SUM, True, False
+        )
+        assert last.type is trt.LayerType.CUMULATIVE
+        assert (last.exclusive, last.reverse) == (True, False)
+        return last
+
+    expected = x.copy()
+    np.put_along_axis(expected, indices.astype(np.int64), updates, 1)
+    expected = np.cumsum(expected, 1) - expected
+    np.testing.assert_allclose(run_layer(make, x, indices, updates), expected, atol=1e-6)
+
+
 def test_resize() -> None:
     x = random(1, 2, 4, 5)
 

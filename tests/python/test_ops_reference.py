@@ -1091,3 +1091,66 @@ def test_topk_errors():
         evaluate_all("topk", 2, x, op="MAX", k=4, axes=2)
     with pytest.raises(OpError, match="one bit must be set"):
         evaluate_all("topk", 2, x, op="MAX", axes=3)
+
+
+# ---- Running sums, scatter ---------------------------------------------------
+
+
+@pytest.mark.parametrize("exclusive", [False, True])
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("axis", [0, 1, -1])
+def test_cumulative(axis, reverse, exclusive):
+    x = uniform((3, 4, 5))
+    found = evaluate("cumulative", x, axis=axis, reverse=reverse, exclusive=exclusive)
+    expected = run_onnx(
+        "CumSum", [x, np.array(axis)], reverse=int(reverse), exclusive=int(exclusive)
+    )
+    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("reduction", ["none", "add", "mul", "min", "max"])
+@pytest.mark.parametrize("axis", [0, -1])
+def test_scatter_elements(axis, reduction):
+    rng = np.random.default_rng(3)
+    x, updates = uniform((5, 6)), uniform((3, 4), key=1)
+    extent = x.shape[axis]
+    # Distinct in each row and column, some counted from the end.
+    indices = np.stack([rng.permutation(extent)[:4] for _ in range(3)])
+    if axis == 0:
+        indices = np.stack([rng.permutation(extent)[:3] for _ in range(4)], 1)
+    indices[::2] -= extent
+    found = evaluate("scatter", x, indices, updates, mode="ELEMENT", axis=axis,
+                     reduction=reduction.upper())
+    expected = run_onnx("ScatterElements", [x, indices, updates], opset=18, axis=axis,
+                        reduction=reduction)
+    np.testing.assert_allclose(found, expected, rtol=1e-6)
+
+
+@pytest.mark.parametrize("reduction", ["none", "add", "mul", "min", "max"])
+@pytest.mark.parametrize("depth", [1, 2, 3])
+def test_scatter_nd(depth, reduction):
+    x = uniform((4, 5, 6))
+    indices = np.array([[3, 1, 2], [0, 4, 5], [1, 0, 0]])[:, :depth]
+    updates = uniform((3, *x.shape[depth:]), key=1)
+    found = evaluate("scatter", x, indices, updates, mode="ND",
+                     reduction=reduction.upper())
+    expected = run_onnx("ScatterND", [x, indices, updates], opset=18,
+                        reduction=reduction)
+    np.testing.assert_allclose(found, expected, rtol=1e-6)
+
+
+def test_scatter_leaves_out_what_is_out_of_bounds():
+    x = np.arange(4, dtype=np.int32)
+    found = evaluate("scatter", x, np.array([[4], [-5], [-1]]),
+                     np.array([7, 8, 9], np.int32), mode="ND")
+    assert found.tolist() == [0, 1, 2, 9]
+
+
+def test_scatter_errors():
+    x = np.zeros((2, 3), np.float32)
+    with pytest.raises(OpError, match="indices and updates of one shape"):
+        evaluate("scatter", x, np.zeros((2, 2), np.int64), x, mode="ELEMENT")
+    with pytest.raises(OpError, match="'updates'.* has type INT32"):
+        evaluate("scatter", x, np.zeros((1, 1), np.int64), x.astype(np.int32), mode="ND")
+    with pytest.raises(OpError, match="last dimension to be constant"):
+        evaluate("scatter", x, np.zeros((1, 3), np.int64), x, mode="ND")

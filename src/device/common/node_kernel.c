@@ -91,7 +91,8 @@ void rabbet_proposal_set_node_output(rabbet_proposal_t* proposal, size_t index,
 }
 
 rabbet_status_t rabbet_proposal_offer_linear(rabbet_proposal_t* proposal,
-                                             const char* tactic_name) {
+                                             const char* tactic_name,
+                                             int32_t in_place) {
   const rabbet_group_t* group = proposal->propose->group;
   const rabbet_group_node_t* node = proposal->node;
   rabbet_dtype_t types[4], network = group->values[node->inputs[0]].dtype;
@@ -105,7 +106,8 @@ rabbet_status_t rabbet_proposal_offer_linear(rabbet_proposal_t* proposal,
       if (group->values[node->outputs[i]].dtype == network)
         rabbet_proposal_set_node_output(proposal, i, types[t],
                                         RABBET_FORMAT_LINEAR);
-    RABBET_RETURN_IF_ERROR(rabbet_proposal_offer(proposal, tactic_name, -1));
+    RABBET_RETURN_IF_ERROR(
+        rabbet_proposal_offer(proposal, tactic_name, in_place));
   }
   return rabbet_ok();
 }

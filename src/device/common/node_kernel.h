@@ -79,9 +79,10 @@ void rabbet_proposal_set_node_output(rabbet_proposal_t* proposal, size_t index,
                                      rabbet_format_t format);
 // Offers the node LINEAR: with the network's types, and with each floating type
 // that the network allows besides in place of input 0's (at inputs and outputs
-// that have it).
+// that have it). `in_place` as below.
 rabbet_status_t rabbet_proposal_offer_linear(rabbet_proposal_t* proposal,
-                                             const char* tactic_name);
+                                             const char* tactic_name,
+                                             int32_t in_place);
 // Passes the candidate on; output 0 may be over boundary input `in_place`
 // (-1: not). Constants are never written over.
 rabbet_status_t rabbet_proposal_offer(rabbet_proposal_t* proposal,

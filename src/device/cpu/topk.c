@@ -23,7 +23,7 @@ struct rabbet_kernel_state_t {
 };
 
 static rabbet_status_t rabbet_cpu_topk_body(rabbet_proposal_t* proposal) {
-  return rabbet_proposal_offer_linear(proposal, "heap");
+  return rabbet_proposal_offer_linear(proposal, "heap", -1);
 }
 
 static rabbet_status_t rabbet_cpu_topk_propose(const rabbet_propose_t* propose,

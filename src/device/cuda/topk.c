@@ -21,7 +21,7 @@ struct rabbet_kernel_state_t {
 };
 
 static rabbet_status_t rabbet_cuda_topk_body(rabbet_proposal_t* proposal) {
-  return rabbet_proposal_offer_linear(proposal, "rows");
+  return rabbet_proposal_offer_linear(proposal, "rows", -1);
 }
 
 static rabbet_status_t rabbet_cuda_topk_propose(const rabbet_propose_t* propose,

@@ -1,0 +1,50 @@
+// Elements put where indices say; running sums.
+#include <string.h>
+
+#include "onnx/index.h"
+
+void rabbet_onnx_import_scatter(rabbet_onnx_node_t* node) {
+  static const char* const reductions[][2] = {{"none", "NONE"},
+                                              {"add", "ADD"},
+                                              {"mul", "MUL"},
+                                              {"min", "MIN"},
+                                              {"max", "MAX"}};
+  rabbet_tensor_t* inputs[3] = {NULL, NULL, NULL};
+  for (size_t i = 0; i < 3; ++i)
+    inputs[i] = rabbet_onnx_required(node, i);
+  const char* given = rabbet_onnx_attr_string(node, "reduction", "none");
+  const char* reduction = NULL;
+  for (size_t i = 0; i < sizeof(reductions) / sizeof(reductions[0]); ++i)
+    if (!strcmp(reductions[i][0], given)) reduction = reductions[i][1];
+  if (!reduction)
+    RABBET_ONNX_FAIL(node, RABBET_STATUS_INVALID_ARGUMENT,
+                     "reduction is '%s'; none, add, mul, min and max exist",
+                     given);
+  int64_t axis = rabbet_onnx_attr_int(node, "axis", 0);
+  if (!rabbet_onnx_ok(node)) return;
+  rabbet_attr_t attrs[] = {
+      RABBET_ONNX_INT("mode", rabbet_onnx_enumerator(node, "scatter", "mode",
+                                                     node->variant)),
+      RABBET_ONNX_INT("axis", axis),
+      RABBET_ONNX_INT(
+          "reduction",
+          rabbet_onnx_enumerator(node, "scatter", "reduction", reduction))};
+  node->outputs[0] = rabbet_onnx_layer(node, "scatter", inputs, 3, attrs, 3);
+}
+
+void rabbet_onnx_import_cumulative(rabbet_onnx_node_t* node) {
+  rabbet_tensor_t* inputs[] = {rabbet_onnx_required(node, 0),
+                               rabbet_onnx_required(node, 1)};
+  rabbet_attr_t attrs[] = {
+      RABBET_ONNX_BOOL("exclusive", rabbet_onnx_attr_int(node, "exclusive", 0)),
+      RABBET_ONNX_BOOL("reverse", rabbet_onnx_attr_int(node, "reverse", 0))};
+  rabbet_onnx_ints_t axis =
+      rabbet_onnx_ok(node) ? rabbet_onnx_constant_ints(node, "axis", inputs[1])
+                           : (rabbet_onnx_ints_t){0};
+  if (!rabbet_onnx_ok(node) || axis.count != 1) {
+    RABBET_ONNX_FAIL(node, RABBET_STATUS_INVALID_ARGUMENT,
+                     "input 'axis' must be one constant number");
+    return;
+  }
+  node->outputs[0] = rabbet_onnx_layer(node, "cumulative", inputs, 2, attrs, 2);
+}
