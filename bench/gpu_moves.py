@@ -20,13 +20,15 @@ Shape = tuple[int, ...]
 
 @dataclass(frozen=True)
 class Case:
-    """A layer. indices: of the second input, below the number; or None."""
+    """A layer. indices: of the second input, below the number; or None. last: the
+    channels of all tensors come last in memory."""
 
     name: str
     shapes: tuple[Shape, ...]
     add: Callable[[Any, list[Any]], Any]  # network, tensors -> layer
     expected: Callable[..., Any]  # torch tensors -> result
     indices: tuple[Shape, int] | None = None
+    last: bool = False
 
 
 def _pad(count: int, mode: str) -> Callable[[Any, list[Any]], Any]:
@@ -122,6 +124,10 @@ def cases(batch: int = 32) -> list[Case]:
              lambda x: F.max_pool2d(x, 3, 2, 1)),
         Case("average pooling 2", ((n, 64, 224, 224),), _pool("AVERAGE", 2, 2, 0),
              lambda x: F.avg_pool2d(x, 2)),
+        Case("max pooling 3, stride 2, HWC", ((n, 64, 224, 224),),
+             _pool("MAX", 3, 2, 1), lambda x: F.max_pool2d(x, 3, 2, 1), last=True),
+        Case("average pooling 2, HWC", ((n, 64, 224, 224),),
+             _pool("AVERAGE", 2, 2, 0), lambda x: F.avg_pool2d(x, 2), last=True),
     ]  # fmt: skip
 
 
@@ -143,6 +149,8 @@ class Runner:
             torch.randn(shape, generator=generator, device=device).to(dtype)
             for shape in case.shapes
         ]
+        order = torch.channels_last if case.last else torch.contiguous_format
+        self.inputs = [x.contiguous(memory_format=order) for x in self.inputs]
         builder = trt.Builder()
         network = builder.create_network()
         tensors = [
@@ -159,13 +167,16 @@ class Runner:
         output = case.add(network, tensors).get_output(0)
         output.name = "y"
         network.mark_output(output)
+        if case.last:
+            for tensor in (*tensors, output):
+                tensor.allowed_formats = 1 << int(trt.TensorFormat.HWC)
         config = builder.create_builder_config()
         config.device = device
         plan = builder.build_serialized_network(network, config)
         self.engine = trt.Runtime(trt.Logger()).deserialize_cuda_engine(plan)
         self.context = self.engine.create_execution_context()
         shape = tuple(self.context.get_tensor_shape("y"))
-        self.output = torch.empty(shape, dtype=dtype, device=device)
+        self.output = torch.empty(shape, dtype=dtype, device=device, memory_format=order)
         names = [*(t.name for t in tensors), "y"]
         for name, tensor in zip(names, [*self.inputs, self.output], strict=True):
             self.context.set_tensor_address(name, tensor.data_ptr())
