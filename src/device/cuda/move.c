@@ -26,6 +26,7 @@ static rabbet_status_t mover_functions(const rabbet_cuda_node_t* kernel,
       {"move_join_3", &mover->join[3]},
       {"move_join_4", &mover->join[4]},
       {"move_second", &mover->second},
+      {"move_elements", &mover->elements},
   };
   for (size_t i = 0; i < sizeof(functions) / sizeof(functions[0]); ++i)
     RABBET_RETURN_IF_ERROR(rabbet_cuda_node_function(
@@ -249,7 +250,12 @@ void rabbet_cuda_move_window(const rabbet_cuda_mover_t* mover,
   move->narrow =
       rabbet_cuda_pieces(mover->device, count, window->size, pieces, large);
   move->has_wide = move_can_be_wide(mover, window);
-  if (!move->has_wide) return;
+  if (!move->has_wide) {
+    move->is_single = !large && !move->narrow_parameters.is_joined &&
+                      window->unit == window->size &&
+                      count < INT32_MAX - RABBET_CUDA_THREADS * MOVE_ELEMENTS;
+    return;
+  }
   move_set(window, source_count, WIDE, !large, &move->wide_parameters);
   move->wide = rabbet_cuda_pieces(mover->device, move->wide_parameters.count,
                                   WIDE, pieces, large);
@@ -298,9 +304,15 @@ rabbet_status_t rabbet_cuda_move_enqueue(const rabbet_cuda_mover_t* mover,
   bool is_wide = move->has_wide && both % WIDE == 0;
   const rabbet_cuda_pieces_t* pieces = is_wide ? &move->wide : &move->narrow;
   const CUfunction* functions = is_wide ? mover->wide : mover->narrow;
-  const rabbet_cuda_launch_t launch = {.function = functions[pieces->is_large],
-                                       .grid = {pieces->blocks, 1, 1},
-                                       .block = {pieces->threads, 1, 1}};
+  rabbet_cuda_launch_t launch = {.function = functions[pieces->is_large],
+                                 .grid = {pieces->blocks, 1, 1},
+                                 .block = {pieces->threads, 1, 1}};
+  if (move->is_single) {
+    launch.function = mover->elements;
+    launch.grid[0] =
+        (unsigned)rabbet_ceildiv(move->narrow_parameters.count,
+                                 (int64_t)pieces->threads * MOVE_ELEMENTS);
+  }
   void* parameters[] = {
       &source, &target, &fill,
       (void*)(is_wide ? &move->wide_parameters : &move->narrow_parameters)};

@@ -19,6 +19,7 @@ typedef struct rabbet_cuda_mover_t {
   CUfunction narrow[2], wide[2];
   // Transposes of units of 1 << i bytes; or NULL.
   CUfunction tiles[RABBET_CUDA_TILE_SIZES], squares[RABBET_CUDA_TILE_SIZES];
+  CUfunction elements;  // none of which are neighbours
   // By how many elements lie beside each other.
   CUfunction split[MOVE_FEW_MOST + 1], join[MOVE_FEW_MOST + 1], second;
 } rabbet_cuda_mover_t;
@@ -56,6 +57,7 @@ typedef struct rabbet_cuda_move_t {
   rabbet_cuda_pieces_t narrow, wide;
   move_t narrow_parameters, wide_parameters;
   bool has_wide;
+  bool is_single;  // narrow: none are neighbours in the source
   // TILES: bytes of an element, log 2; which sides may go by words.
   int tile_log;
   int32_t tile_wide;

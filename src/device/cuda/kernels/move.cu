@@ -132,6 +132,36 @@ MOVE_KERNEL(move_wide, 16, MOVE_PIECES, int32_t)
 MOVE_KERNEL(move_narrow_large, SIZE, MOVE_PIECES_LARGE, int64_t)
 MOVE_KERNEL(move_wide_large, 16, MOVE_PIECES_LARGE, int64_t)
 
+// Where no two elements of the output are neighbours in the source: a thread
+// takes some of them, a block apart.
+extern "C" __global__ void __launch_bounds__(256)
+    move_elements(const element<SIZE>::type* source,
+                  element<SIZE>::type* target,
+                  const element<SIZE>::type* filling,
+                  const __grid_constant__ move_t move) {
+  typedef element<SIZE>::type E;
+  move_source<SIZE, int32_t> locate = {source, filling, move};
+  int32_t begin = (int32_t)(blockIdx.x * blockDim.x * MOVE_ELEMENTS + threadIdx.x);
+  int32_t count = (int32_t)move.count;
+  E values[MOVE_ELEMENTS];
+#pragma unroll
+  for (int i = 0; i < MOVE_ELEMENTS; ++i) {
+    int32_t at = begin + i * (int32_t)blockDim.x;
+    const E* from = at < count ? locate.place(at) : 0;
+    values[i] = E();
+    if (from) {
+      values[i] = *from;
+    } else {
+      locate.fill(values[i]);
+    }
+  }
+#pragma unroll
+  for (int i = 0; i < MOVE_ELEMENTS; ++i) {
+    int32_t at = begin + i * (int32_t)blockDim.x;
+    if (at < count) target[at] = values[i];
+  }
+}
+
 // ---- Transposes
 
 // A unit is an element, or a word of several where the addresses allow.

@@ -8,6 +8,7 @@
 // Of 16 bytes, for each thread.
 #define MOVE_PIECES 4
 #define MOVE_PIECES_LARGE 2
+#define MOVE_ELEMENTS 8  // for each thread, where none are neighbours
 
 // What lies in a row before and behind the positions of the source: elements
 // from anywhere, neighbours of which some lie there, filled ones.
