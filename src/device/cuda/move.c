@@ -14,25 +14,23 @@ static rabbet_status_t mover_functions(const rabbet_cuda_node_t* kernel,
   const struct {
     const char* name;
     CUfunction* function;
-  } functions[] = {
-      {"move_narrow", &mover->narrow[0]},
-      {"move_narrow_large", &mover->narrow[1]},
-      {"move_wide", &mover->wide[0]},
-      {"move_wide_large", &mover->wide[1]},
-      {"move_split_2", &mover->split[2]},
-      {"move_split_3", &mover->split[3]},
-      {"move_split_4", &mover->split[4]},
-      {"move_join_2", &mover->join[2]},
-      {"move_join_3", &mover->join[3]},
-      {"move_join_4", &mover->join[4]},
-      {"move_second", &mover->second},
-      {"move_elements", &mover->elements},
-  };
+  } functions[] = {{"move_narrow", &mover->narrow[0]},
+                   {"move_narrow_large", &mover->narrow[1]},
+                   {"move_wide", &mover->wide[0]},
+                   {"move_wide_large", &mover->wide[1]},
+                   {"move_elements", &mover->elements},
+                   {"move_second", &mover->second}};
   for (size_t i = 0; i < sizeof(functions) / sizeof(functions[0]); ++i)
     RABBET_RETURN_IF_ERROR(rabbet_cuda_node_function(
         kernel, program, functions[i].name, functions[i].function));
+  return rabbet_ok();
+}
+
+static rabbet_status_t mover_transposes(const rabbet_cuda_node_t* kernel,
+                                        size_t program,
+                                        rabbet_cuda_mover_t* mover) {
+  char name[32];
   for (int i = 0; i < RABBET_CUDA_TILE_SIZES; ++i) {
-    char name[32];
     if (1 << i < mover->size) continue;
     snprintf(name, sizeof(name), "move_tiles_%d", 1 << i);
     RABBET_RETURN_IF_ERROR(
@@ -42,12 +40,20 @@ static rabbet_status_t mover_functions(const rabbet_cuda_node_t* kernel,
     RABBET_RETURN_IF_ERROR(
         rabbet_cuda_node_function(kernel, program, name, &mover->squares[i]));
   }
+  for (int i = 2; i <= MOVE_FEW_MOST; ++i) {
+    snprintf(name, sizeof(name), "move_split_%d", i);
+    RABBET_RETURN_IF_ERROR(
+        rabbet_cuda_node_function(kernel, program, name, &mover->split[i]));
+    snprintf(name, sizeof(name), "move_join_%d", i);
+    RABBET_RETURN_IF_ERROR(
+        rabbet_cuda_node_function(kernel, program, name, &mover->join[i]));
+  }
   return rabbet_ok();
 }
 
 rabbet_status_t rabbet_cuda_mover_create(rabbet_cuda_node_t* kernel,
                                          const rabbet_kernel_spec_t* spec,
-                                         rabbet_dtype_t dtype,
+                                         rabbet_dtype_t dtype, bool transposes,
                                          rabbet_cuda_mover_t* out_mover) {
   int bits = rabbet_dtype_bits(dtype);
   memset(out_mover, 0, sizeof(*out_mover));
@@ -60,9 +66,12 @@ rabbet_status_t rabbet_cuda_mover_create(rabbet_cuda_node_t* kernel,
   out_mover->device = kernel->device;
   out_mover->size = bits / 8;
   rabbet_cuda_option(&options, "-DSIZE=%d", bits / 8);
+  rabbet_cuda_option(&options, "-DTRANSPOSES=%d", transposes);
   RABBET_RETURN_IF_ERROR(
       rabbet_cuda_node_add(kernel, spec, "move.cu", NULL, &options));
-  return mover_functions(kernel, program, out_mover);
+  RABBET_RETURN_IF_ERROR(mover_functions(kernel, program, out_mover));
+  return transposes ? mover_transposes(kernel, program, out_mover)
+                    : rabbet_ok();
 }
 
 // ---- Pieces ----------------------------------------------------------------

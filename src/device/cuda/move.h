@@ -24,10 +24,11 @@ typedef struct rabbet_cuda_mover_t {
   CUfunction split[MOVE_FEW_MOST + 1], join[MOVE_FEW_MOST + 1], second;
 } rabbet_cuda_mover_t;
 
-// Adds the program to the kernel. UNSUPPORTED for types without whole bytes.
+// Adds the program to the kernel, for moves of windows or also for transposes.
+// UNSUPPORTED for types without whole bytes.
 rabbet_status_t rabbet_cuda_mover_create(rabbet_cuda_node_t* kernel,
                                          const rabbet_kernel_spec_t* spec,
-                                         rabbet_dtype_t dtype,
+                                         rabbet_dtype_t dtype, bool transposes,
                                          rabbet_cuda_mover_t* out_mover);
 
 // A launch of kernels that write a dense output by pieces of 16 bytes.

@@ -69,7 +69,7 @@ static rabbet_status_t rabbet_cuda_shuffle_program(
     return RABBET_STATUS(RABBET_STATUS_INVALID_ARGUMENT,
                          "layer '%s' is no shuffle", node->node.node->name);
   return rabbet_cuda_mover_create(
-      node, spec, spec->group->values[node->node.node->inputs[0]].dtype,
+      node, spec, spec->group->values[node->node.node->inputs[0]].dtype, true,
       &kernel->mover);
 }
 

@@ -55,7 +55,7 @@ static rabbet_status_t rabbet_cuda_slice_program(
         "layer '%s': the fill value is %s, expected %s as the input",
         layer->name, rabbet_dtype_name(spec->group->values[fill].dtype),
         rabbet_dtype_name(dtype));
-  return rabbet_cuda_mover_create(node, spec, dtype, &kernel->mover);
+  return rabbet_cuda_mover_create(node, spec, dtype, false, &kernel->mover);
 }
 
 static rabbet_status_t rabbet_cuda_slice_prepare(

@@ -1,5 +1,6 @@
 // Strided moves, slices with padding and transposes of elements of SIZE bytes
-// (-DSIZE=1, 2, 4, 8). Bound by bytes: each element is read and written once.
+// (-DSIZE=1, 2, 4, 8); -DTRANSPOSES=1: with what transposes need. Bound by
+// bytes: each element is read and written once.
 #include "pieces.cuh"
 #include "moves.cuh"
 
@@ -162,6 +163,7 @@ extern "C" __global__ void __launch_bounds__(256)
   }
 }
 
+#if TRANSPOSES
 // ---- Transposes
 
 // A unit is an element, or a word of several where the addresses allow.
@@ -411,6 +413,7 @@ MOVE_SQUARES(2)
 MOVE_SQUARES(4)
 #endif
 MOVE_SQUARES(8)
+#endif
 
 // ---- Few elements side by side
 
@@ -459,6 +462,7 @@ __device__ __forceinline__ bool find_vectors(const few_t& few, int64_t& source,
   return true;
 }
 
+#if TRANSPOSES
 // Pixels of K channels to K planes.
 template <int K>
 __device__ __forceinline__ void split(const words_t* source, words_t* target,
@@ -508,6 +512,7 @@ MOVE_FEW(split, 4)
 MOVE_FEW(join, 2)
 MOVE_FEW(join, 3)
 MOVE_FEW(join, 4)
+#endif
 
 // Every second element, from the first or the second on.
 extern "C" __global__ void __launch_bounds__(256)
