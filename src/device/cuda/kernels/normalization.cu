@@ -165,6 +165,29 @@ DEVICE pack_t<E, V> load_if(const E* from, bool is_there) {
   return pack;
 }
 
+// Of distances x from the first element. Where a thread has one vector, what is
+// in question are some hundred elements and the time to sum them; else the
+// variance is exact.
+template <int V, int N>
+DEVICE line_t line_of_row(const normalize_t& n, uint32_t lane, bool is_row,
+                          const float (*x)[V]) {
+  moments_t m = {0, 0};
+  float mean = 0;
+#pragma unroll
+  for (int pass = 0; pass < (N > 1 ? 2 : 1); ++pass) {
+    m.sum = m.squares = 0;
+#pragma unroll
+    for (int k = 0; k < N; ++k)
+#pragma unroll
+      for (int e = 0; e < V; ++e)
+        if (is_row && lane + (k << n.across_log) < n.count)
+          add(m, x[k][e] - mean);
+    m = join_threads<moments_join>(m, n.across_log);
+    if (pass == 0 && N > 1) mean = m.sum * n.share;
+  }
+  return line_of(m, mean, n);
+}
+
 template <int V, int N>
 DEVICE void flat_rows(const ELEMENT* source, const SCALE_TYPE* scale,
                       const BIAS_TYPE* bias, ELEMENT* target,
@@ -178,7 +201,7 @@ DEVICE void flat_rows(const ELEMENT* source, const SCALE_TYPE* scale,
   pack_t<ELEMENT, V> packs[N];
   pack_t<SCALE_TYPE, V> scales[N];
   pack_t<BIAS_TYPE, V> biases[N];
-  float x[N][V], sum = 0, squares = 0;
+  float x[N][V], first = is_row ? to_float(source[start]) : 0;
 #pragma unroll
   for (int k = 0; k < N; ++k) {
     uint32_t at = lane + k * across;
@@ -190,20 +213,9 @@ DEVICE void flat_rows(const ELEMENT* source, const SCALE_TYPE* scale,
 #pragma unroll
   for (int k = 0; k < N; ++k)
 #pragma unroll
-    for (int e = 0; e < V; ++e) {
-      x[k][e] = to_float(packs[k].v[e]);
-      if (is_row && lane + k * across < n.count) sum += x[k][e];
-    }
-  float mean = join_threads<sum_of>(sum, n.across_log) * n.share;
-#pragma unroll
-  for (int k = 0; k < N; ++k)
-#pragma unroll
-    for (int e = 0; e < V; ++e) {
-      x[k][e] -= mean;
-      if (is_row && lane + k * across < n.count) squares += x[k][e] * x[k][e];
-    }
-  squares = join_threads<sum_of>(squares, n.across_log);
-  float factor = 1.0f / sqrtf(squares * n.share + n.epsilon);
+    for (int e = 0; e < V; ++e) x[k][e] = to_float(packs[k].v[e]) - first;
+  // Waits for all who read the first element, too.
+  line_t line = line_of_row<V, N>(n, lane, is_row, x);
 #pragma unroll
   for (int k = 0; k < N; ++k) {
     uint32_t at = lane + k * across;
@@ -211,7 +223,7 @@ DEVICE void flat_rows(const ELEMENT* source, const SCALE_TYPE* scale,
     pack_t<ELEMENT, V> pack;
 #pragma unroll
     for (int e = 0; e < V; ++e) {
-      float y = x[k][e] * factor;
+      float y = (x[k][e] - line.mean) * line.factor;
       if (has_scale) y *= to_float(scales[k].v[e]);
       if (has_bias) y += to_float(biases[k].v[e]);
       pack.v[e] = from_float<ELEMENT>(y);
