@@ -63,7 +63,7 @@ static rabbet_ir_node_t* attention_maker(const rabbet_ir_t* ir,
 }
 
 rabbet_fuse_reach_t rabbet_fuse_reach(const rabbet_build_t* build) {
-  return build->device->vtable->traits & RABBET_DEVICE_ATTENTION_OF_SLICES
+  return build->device->traits & RABBET_DEVICE_ATTENTION_OF_SLICES
              ? RABBET_FUSE_SLICES
              : RABBET_FUSE_TURNS;
 }

@@ -81,7 +81,6 @@ typedef struct rabbet_device_vtable_t {
   // The calling thread has done with the device for now: threads that were
   // started to help it go. Not in a run.
   void (*release_threads)(rabbet_device_t* device);
-  uint32_t traits;  // RABBET_DEVICE_...
   // Waits for all work of the device, on streams too that are gone by now.
   // NULL where work is done when the call returns.
   rabbet_status_t (*synchronize_all)(rabbet_device_t* device);
@@ -94,6 +93,7 @@ struct rabbet_device_t {
   char name[16];     // "cpu", "cuda:1"
   char kind[8];      // "cpu", "cuda": what plugins are asked for
   bool host_memory;  // device addresses are host addresses
+  uint32_t traits;   // RABBET_DEVICE_...
 };
 
 // "cpu", "cuda", "cuda:1"; NULL or "": the environment variable RABBET_DEVICE,

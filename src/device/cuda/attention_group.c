@@ -126,8 +126,8 @@ static bool attention_scores(const rabbet_group_t* group,
 
 static bool attention_is_softmax(const rabbet_group_node_t* node,
                                  const rabbet_dims_t* dims) {
-  return node && rabbet_node_int(node, "axes") ==
-                     (int64_t)1 << (dims[node->inputs[0]].rank - 1);
+  int32_t rank = node ? dims[node->inputs[0]].rank : 0;
+  return rank > 0 && rabbet_node_int(node, "axes") == (int64_t)1 << (rank - 1);
 }
 
 bool rabbet_attention_match(const rabbet_group_t* group,
@@ -236,6 +236,8 @@ static bool view_reshape(const rabbet_dims_t* dims, view_t* view) {
       stride *= dims->d[k];
     }
   }
+  while (i > 0)
+    if (from.dims.d[--i] != 1) return false;
   return true;
 }
 

@@ -220,7 +220,6 @@ static const rabbet_device_vtable_t rabbet_cuda_vtable = {
     .record_end = rabbet_cuda_record_end,
     .launch_graph = rabbet_cuda_launch_graph,
     .destroy_graph = rabbet_cuda_destroy_graph,
-    .traits = RABBET_DEVICE_ATTENTION_OF_SLICES,
     .synchronize_all = rabbet_cuda_synchronize_all,
 };
 
@@ -242,6 +241,9 @@ static rabbet_status_t cuda_describe(rabbet_cuda_device_t* device) {
       device, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, &device->major));
   RABBET_RETURN_IF_ERROR(cuda_attribute(
       device, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, &device->minor));
+  // What attention_tiles.c has kernels for.
+  if (device->major >= 8)
+    device->base.traits |= RABBET_DEVICE_ATTENTION_OF_SLICES;
   RABBET_RETURN_IF_ERROR(
       cuda_attribute(device, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT,
                      &device->multiprocessors));
