@@ -313,15 +313,26 @@ CUresult stand_in_cuLaunchKernel(CUfunction function, unsigned grid_x,
 }
 
 // Clusters and cooperation are logged; kernels that use them are not run here.
-static void config_log(const CUlaunchConfig* config) {
+// Whether it is cooperative.
+static bool config_log(const CUlaunchConfig* config) {
+  bool cooperative = false;
   for (unsigned i = 0; i < config->numAttrs; ++i) {
     const CUlaunchAttribute* attribute = &config->attrs[i];
-    if (attribute->id == CU_LAUNCH_ATTRIBUTE_COOPERATIVE)
+    if (attribute->id == CU_LAUNCH_ATTRIBUTE_COOPERATIVE) {
       log_add(", cooperative %d", attribute->value.cooperative);
+      cooperative = attribute->value.cooperative != 0;
+    }
     if (attribute->id == CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION)
       log_add(", cluster %u %u %u", attribute->value.clusterDim.x,
               attribute->value.clusterDim.y, attribute->value.clusterDim.z);
   }
+  return cooperative;
+}
+
+// Of a GPU with room for 8 blocks of the largest size.
+static bool too_many_at_once(const unsigned* grid, const unsigned* block) {
+  uint64_t threads = (uint64_t)block[0] * block[1] * block[2];
+  return (uint64_t)grid[0] * grid[1] * grid[2] * threads > 8 * 1024;
 }
 
 static CUresult launch_config(const CUlaunchConfig* config, CUfunction function,
@@ -330,7 +341,8 @@ static CUresult launch_config(const CUlaunchConfig* config, CUfunction function,
                            config->gridDimZ};
   const unsigned block[] = {config->blockDimX, config->blockDimY,
                             config->blockDimZ};
-  config_log(config);
+  if (config_log(config) && too_many_at_once(grid, block))
+    return ERROR_COOPERATIVE_LAUNCH_TOO_LARGE;
   return launch_submit(function, grid, block, config->sharedMemBytes,
                        config->hStream, parameters);
 }

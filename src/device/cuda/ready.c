@@ -577,7 +577,7 @@ static rabbet_status_t ready_enqueue(rabbet_kernel_t* base,
     CUlaunchConfig* config = &launch->config;
     if (launch->empty) continue;
     config->hStream = (CUstream)call->stream;
-    RABBET_RETURN_IF_ERROR(
+    rabbet_status_t status =
         config->numAttrs > 0
             ? RABBET_CUDA(driver, cuLaunchKernelEx,
                           (config, launch->function, launch->parameters, NULL))
@@ -586,7 +586,12 @@ static rabbet_status_t ready_enqueue(rabbet_kernel_t* base,
                   (launch->function, config->gridDimX, config->gridDimY,
                    config->gridDimZ, config->blockDimX, config->blockDimY,
                    config->blockDimZ, config->sharedMemBytes, config->hStream,
-                   launch->parameters, NULL)));
+                   launch->parameters, NULL));
+    RABBET_RETURN_IF_ERROR(RABBET_ANNOTATE(
+        status, "kernel '%s', grid %u x %u x %u, block %u x %u x %u",
+        kernel->ready->launches[i].kernel, config->gridDimX, config->gridDimY,
+        config->gridDimZ, config->blockDimX, config->blockDimY,
+        config->blockDimZ));
   }
   return rabbet_ok();
 }
