@@ -128,6 +128,45 @@ static void quantized(void** state) {
   }
 }
 
+// The same for a convolution, with what is added to it in 8 bits, too; a scale
+// for each channel.
+static void quantized_convolution(void** state) {
+  (void)state;
+  made_t made = {.net = net_begin(0, SYSTEM)};
+  net_t* net = &made.net;
+  const rabbet_dtype_t real = RABBET_DTYPE_FLOAT, bytes = RABBET_DTYPE_INT8;
+  double scales[8];
+  for (int i = 0; i < 8; ++i)
+    scales[i] = 0.1 + i / 16.0;
+  rabbet_tensor_t* x = net_input(net, "x", real, DIMS(1, 8, 6, 5));
+  rabbet_tensor_t* q = scaled(net, "q", "quantize", x, bytes, 0.0625);
+  rabbet_tensor_t* d = scaled(net, "d", "dequantize", q, real, 0.0625);
+  rabbet_tensor_t* w = net_add(
+      net, "w",
+      (net_layer_t){.op = "dequantize",
+                    .inputs = {net_weights(net, bytes, DIMS(8, 8, 1, 1), NULL),
+                               net_weights(net, real, DIMS(8), scales)},
+                    .input_count = 2,
+                    .attrs = {INT_ATTR("axis", 0)},
+                    .attr_count = 1});
+  rabbet_tensor_t* y = net_add(net, "conv",
+                               (net_layer_t){.op = "convolution",
+                                             .inputs = {d, w, WEIGHTS(net, 8)},
+                                             .input_count = 3});
+  y = net_binary(net, "sum", "SUM", y, d);
+  y = net_activation(net, "relu", "RELU", y);
+  y = scaled(net, "qy", "quantize", y, bytes, 0.125);
+  net_output(net, scaled(net, "dy", "dequantize", y, real, 0.125), "y");
+  make(&made, 0, 0);
+  stand_in()->clear_log();
+  run(&made, 0.13);
+  // q; d + w + conv + d + sum + relu + qy; dy; and conversions to channels
+  // last.
+  assert_int_equal(stand_in()->calls("cudnnBackendExecute"), 1);
+  assert_true(stand_in()->calls("cuLaunchKernel") <= 4);
+  unmake(&made);
+}
+
 // ---- Plans -----------------------------------------------------------------
 
 #define TF32 2e-3  // 10 bits of mantissa, products of 12
@@ -241,9 +280,13 @@ static void missing_library(void** state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(fused),           cmocka_unit_test(kept_algorithm),
-      cmocka_unit_test(failing_call),    cmocka_unit_test(unaligned_addresses),
-      cmocka_unit_test(missing_library), cmocka_unit_test(quantized),
+      cmocka_unit_test(fused),
+      cmocka_unit_test(kept_algorithm),
+      cmocka_unit_test(failing_call),
+      cmocka_unit_test(unaligned_addresses),
+      cmocka_unit_test(missing_library),
+      cmocka_unit_test(quantized),
+      cmocka_unit_test(quantized_convolution),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -245,7 +245,7 @@ static bool tensor_read(const descriptor_t* d, tensor_t* out) {
       copy_list(d, CUDNN_ATTR_TENSOR_DIMENSIONS, dims->count, out->dims) &&
       copy_list(d, CUDNN_ATTR_TENSOR_STRIDES, dims->count, out->strides) &&
       (out->type == CUDNN_DATA_FLOAT || out->type == CUDNN_DATA_HALF ||
-       out->type == CUDNN_DATA_BFLOAT16);
+       out->type == CUDNN_DATA_BFLOAT16 || out->type == CUDNN_DATA_INT8);
   for (int i = 0; good && i < out->rank; ++i)
     good = out->dims[i] > 0 && out->strides[i] > 0;
   return good;

@@ -78,7 +78,7 @@ const char* step_wrong(const program_t* program, const step_t* s) {
 // ---- Tensors as floats, dense ----------------------------------------------
 
 static size_t type_size(int32_t type) {
-  return type == CUDNN_DATA_FLOAT ? 4 : 2;
+  return type == CUDNN_DATA_FLOAT ? 4 : type == CUDNN_DATA_INT8 ? 1 : 2;
 }
 
 static void unravel(const tensor_t* t, int64_t index, int64_t* at) {
@@ -115,6 +115,7 @@ static bool tensor_reach(const tensor_t* t, const void* address,
 
 static float element_load(int32_t type, const void* data, int64_t at) {
   if (type == CUDNN_DATA_FLOAT) return ((const float*)data)[at];
+  if (type == CUDNN_DATA_INT8) return ((const int8_t*)data)[at];
   uint16_t bits = ((const uint16_t*)data)[at];
   return type == CUDNN_DATA_HALF ? number_from_half(bits)
                                  : number_from_bf16(bits);
@@ -123,6 +124,8 @@ static float element_load(int32_t type, const void* data, int64_t at) {
 static void element_store(int32_t type, void* data, int64_t at, float x) {
   if (type == CUDNN_DATA_FLOAT)
     ((float*)data)[at] = x;
+  else if (type == CUDNN_DATA_INT8)
+    ((int8_t*)data)[at] = (int8_t)fmaxf(-128, fminf(127, rintf(x)));
   else
     ((uint16_t*)data)[at] =
         type == CUDNN_DATA_HALF ? number_to_half(x) : number_to_bf16(x);

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "core/view.h"
+#include "device/common/quantized.h"
 #include "device/cuda/cudnn_kernel.h"
 #include "ops/enums.h"
 #include "ops/window.h"
@@ -135,9 +136,11 @@ static bool convolution_operand(const rabbet_cudnn_chain_t* chain,
     axes += dims.d[i] != 1;
   }
   // One axis alone lies in either order: then what cuDNN likes better is said.
+  const rabbet_quantized_t* q = chain->context;
+  int32_t lies = q && value == q->operand.real ? q->operand.value : value;
   bool last = axes <= 1
                   ? chain->channels_last
-                  : chain->group->values[value].format == RABBET_FORMAT_HWC;
+                  : chain->group->values[lies].format == RABBET_FORMAT_HWC;
   if (rabbet_cuda_dims_equal(&dims, result) && last != chain->channels_last)
     return false;
   *out_shape = convolution_shape(&dims, last);
@@ -293,3 +296,181 @@ static rabbet_status_t rabbet_cuda_convolution_propose(
 }
 
 RABBET_CUDNN_CLASS(rabbet_cuda_convolution, "cuda.convolution", 1);
+
+// ---- INT8 ------------------------------------------------------------------
+
+// Sums are INT32; they become FLOAT with the factors' scales, and INT8 again at
+// the end. Channels last, which is the only order that cuDNN has for it.
+
+static const rabbet_cudnn_pointwise_t convolution_product = {
+    .mode = CUDNN_POINTWISE_MUL, .attribute = -1};
+
+// What `chain` ends in, or what lies on the way.
+static cudnnBackendDescriptor_t quantized_next(
+    const rabbet_cudnn_chain_t* chain, bool is_last,
+    rabbet_cudnn_graph_t* graph) {
+  const rabbet_quantized_t* q = chain->context;
+  return rabbet_cudnn_tensor(
+      graph, &chain->result, chain->group->values[q->result].dtype,
+      is_last ? RABBET_CUDNN_OUTPUT : RABBET_CUDNN_VIRTUAL);
+}
+
+// y = x number
+static cudnnBackendDescriptor_t quantized_multiply(
+    const rabbet_cudnn_chain_t* chain, cudnnBackendDescriptor_t x,
+    double number, bool is_last, rabbet_cudnn_graph_t* graph) {
+  cudnnBackendDescriptor_t factor =
+      rabbet_cudnn_scalar(graph, chain->result.rank, (float)number);
+  cudnnBackendDescriptor_t y = quantized_next(chain, is_last, graph);
+  rabbet_cudnn_pointwise(graph, &convolution_product, x, factor, y);
+  return y;
+}
+
+static cudnnBackendDescriptor_t quantized_operand(
+    const rabbet_cudnn_chain_t* chain, int32_t value,
+    const rabbet_cudnn_shape_t* shape, rabbet_cudnn_graph_t* graph) {
+  const rabbet_quantized_t* q = chain->context;
+  const rabbet_group_t* group = chain->group;
+  bool bytes = value == q->operand.real;
+  if (bytes) value = q->operand.value;
+  cudnnBackendDescriptor_t tensor =
+      rabbet_cudnn_tensor(graph, shape, group->values[value].dtype,
+                          rabbet_group_input_of(group, value));
+  return bytes
+             ? quantized_multiply(chain, tensor, q->operand.scale, false, graph)
+             : tensor;
+}
+
+// From sums to numbers.
+static cudnnBackendDescriptor_t quantized_scale(
+    const rabbet_cudnn_chain_t* chain, cudnnBackendDescriptor_t sums,
+    rabbet_cudnn_graph_t* graph) {
+  const rabbet_quantized_t* q = chain->context;
+  bool is_last = chain->epilogue->count == 0 && !chain->goes_on;
+  double scale = q->x_scale;
+  if (q->w_count == 1) {
+    scale *= rabbet_quantized_w_scale(q, 0);
+  } else {
+    rabbet_dims_t dims = {.rank = chain->result.rank};
+    for (int i = 0; i < dims.rank; ++i)
+      dims.d[i] = i == 1 ? q->w_count : 1;
+    rabbet_cudnn_shape_t shape = rabbet_cudnn_dense(dims.rank, dims.d, true);
+    int32_t value = (int32_t)(q->w_scale - q->plain.values);
+    cudnnBackendDescriptor_t factors =
+        rabbet_cudnn_tensor(graph, &shape, q->w_scale->dtype,
+                            rabbet_group_input_of(&q->plain, value));
+    cudnnBackendDescriptor_t y = quantized_next(chain, false, graph);
+    rabbet_cudnn_pointwise(graph, &convolution_product, sums, factors, y);
+    sums = y;
+  }
+  return quantized_multiply(chain, sums, scale, is_last, graph);
+}
+
+static bool quantized_add(const rabbet_cudnn_chain_t* chain,
+                          rabbet_cudnn_graph_t* graph) {
+  const rabbet_quantized_t* q = chain->context;
+  const rabbet_group_node_t* node = &q->nodes[0];
+  const rabbet_dims_t* dims = chain->dims;
+  rabbet_cudnn_window_t window;
+  if (!convolution_window(node, &dims[q->x], &dims[q->w],
+                          &dims[node->outputs[0]], &window) ||
+      !rabbet_cudnn_chain_fits(chain))
+    return false;
+  rabbet_cudnn_shape_t x_shape = convolution_shape(&dims[q->x], true);
+  rabbet_cudnn_shape_t w_shape = convolution_shape(&dims[q->w], true);
+  cudnnBackendDescriptor_t x =
+      rabbet_cudnn_tensor(graph, &x_shape, RABBET_DTYPE_INT8,
+                          rabbet_group_input_of(&q->plain, q->x));
+  cudnnBackendDescriptor_t w =
+      rabbet_cudnn_tensor(graph, &w_shape, RABBET_DTYPE_INT8,
+                          rabbet_group_input_of(&q->plain, q->w));
+  cudnnBackendDescriptor_t y = quantized_next(chain, false, graph);
+  graph->sums_whole = true;
+  rabbet_cudnn_convolution(graph, &window, x, w, y);
+  y = rabbet_cudnn_chain_add(chain, quantized_scale(chain, y, graph), graph);
+  if (q->scale != 0) quantized_multiply(chain, y, 1 / q->scale, true, graph);
+  return true;
+}
+
+static bool quantized_has_types(const rabbet_quantized_t* q) {
+  const rabbet_group_value_t* values = q->plain.values;
+  const int32_t last[] = {q->x, q->w, q->result, q->operand.value};
+  bool fits = values[q->x].dtype == RABBET_DTYPE_INT8 &&
+              values[q->w].dtype == RABBET_DTYPE_INT8 &&
+              (q->scale == 0 || values[q->result].dtype == RABBET_DTYPE_INT8);
+  for (size_t i = 0; i < sizeof(last) / sizeof(last[0]); ++i)
+    fits = fits && (last[i] < 0 || values[last[i]].format == RABBET_FORMAT_HWC);
+  return fits && (q->operand.value < 0 ||
+                  values[q->operand.value].dtype == RABBET_DTYPE_INT8);
+}
+
+static bool rabbet_cuda_convolution_quantized_describe(
+    const rabbet_group_t* group, const rabbet_dims_t* dims,
+    rabbet_cudnn_graph_t* graph) {
+  rabbet_cuda_epilogue_t epilogue;
+  rabbet_quantized_t q;
+  if (!rabbet_quantized_parse(group, RABBET_OP_CONVOLUTION, &q) ||
+      !quantized_has_types(&q) ||
+      !rabbet_cuda_epilogue_parse(&q.plain, dims, 1, q.nodes[0].outputs[0],
+                                  &epilogue) ||
+      !convolution_insert_bias(dims, convolution_bias(&q.nodes[0]), &epilogue))
+    return false;
+  const rabbet_cudnn_chain_t chain = {
+      .group = &q.plain,
+      .dims = dims,
+      .epilogue = &epilogue,
+      .result = convolution_shape(&dims[q.result], true),
+      .dtype = group->values[q.result].dtype,
+      .channels_last = true,
+      .operand = convolution_operand,
+      .tensor = quantized_operand,
+      .context = &q,
+      .goes_on = q.scale != 0};
+  return quantized_add(&chain, graph);
+}
+
+static void quantized_tensors(const rabbet_quantized_t* q,
+                              const rabbet_group_t* group,
+                              rabbet_type_format_t* tensors) {
+  const rabbet_dims_t* result = &group->values[q->result].dims;
+  rabbet_network_tensors(group, tensors);
+  for (size_t i = 0; i < group->input_count; ++i) {
+    int32_t value = group->inputs[i];
+    if (value == q->x || value == q->w ||
+        rabbet_cuda_dims_equal(&group->values[value].dims, result))
+      tensors[i].format = RABBET_FORMAT_HWC;
+  }
+  tensors[group->input_count].format = RABBET_FORMAT_HWC;
+}
+
+static rabbet_status_t rabbet_cuda_convolution_quantized_propose(
+    const rabbet_propose_t* propose, rabbet_candidate_sink_t sink) {
+  const rabbet_group_t* group = propose->group;
+  rabbet_quantized_t q;
+  rabbet_type_format_t* tensors = NULL;
+  rabbet_cudnn_t* library = NULL;
+  if (!rabbet_quantized_parse(group, RABBET_OP_CONVOLUTION, &q) ||
+      group->values[q.x].dims.rank < 3)
+    return rabbet_ok();
+  RABBET_RETURN_IF_ERROR(
+      rabbet_cudnn_get(rabbet_cuda(propose->device), &library));
+  RABBET_RETURN_IF_ERROR(rabbet_allocate(
+      propose->allocator,
+      sizeof(*tensors) * (group->input_count + group->output_count),
+      (void**)&tensors));
+  quantized_tensors(&q, group, tensors);
+  rabbet_status_t status = rabbet_cudnn_offer(&(rabbet_cudnn_offer_t){
+      .propose = propose,
+      .sink = sink,
+      .kernel = &rabbet_cuda_convolution_quantized,
+      .describe = rabbet_cuda_convolution_quantized_describe,
+      .library = library,
+      .tensors = tensors,
+      .dtype = RABBET_DTYPE_INT8,
+  });
+  rabbet_free(propose->allocator, tensors);
+  return status;
+}
+
+RABBET_CUDNN_CLASS(rabbet_cuda_convolution_quantized,
+                   "cuda.convolution.quantized", 1);

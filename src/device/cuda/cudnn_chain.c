@@ -119,7 +119,7 @@ static cudnnBackendDescriptor_t chain_tensor(const rabbet_cudnn_chain_t* chain,
                                              rabbet_cudnn_graph_t* graph) {
   return rabbet_cudnn_tensor(
       graph, &chain->result, chain->dtype,
-      is_last ? RABBET_CUDNN_OUTPUT : RABBET_CUDNN_VIRTUAL);
+      is_last && !chain->goes_on ? RABBET_CUDNN_OUTPUT : RABBET_CUDNN_VIRTUAL);
 }
 
 cudnnBackendDescriptor_t rabbet_cudnn_chain_start(
@@ -127,20 +127,25 @@ cudnnBackendDescriptor_t rabbet_cudnn_chain_start(
   return chain_tensor(chain, chain->epilogue->count == 0, graph);
 }
 
-void rabbet_cudnn_chain_add(const rabbet_cudnn_chain_t* chain,
-                            cudnnBackendDescriptor_t from,
-                            rabbet_cudnn_graph_t* graph) {
+static cudnnBackendDescriptor_t chain_operand(const rabbet_cudnn_chain_t* chain,
+                                              int32_t value,
+                                              rabbet_cudnn_graph_t* graph) {
+  rabbet_cudnn_shape_t shape;
+  if (value < 0 || !chain->operand(chain, value, &shape)) return NULL;
+  if (chain->tensor) return chain->tensor(chain, value, &shape, graph);
+  return rabbet_cudnn_tensor(graph, &shape, chain->dtype,
+                             rabbet_group_input_of(chain->group, value));
+}
+
+cudnnBackendDescriptor_t rabbet_cudnn_chain_add(
+    const rabbet_cudnn_chain_t* chain, cudnnBackendDescriptor_t from,
+    rabbet_cudnn_graph_t* graph) {
   int count = chain->epilogue->count;
   for (int i = 0; i < count; ++i) {
     const rabbet_cuda_item_t* item = &chain->epilogue->items[i];
     chain_function_t function;
-    rabbet_cudnn_shape_t shape;
-    cudnnBackendDescriptor_t b = NULL;
     chain_function(item, &function);
-    if (item->operand >= 0 && chain->operand(chain, item->operand, &shape))
-      b = rabbet_cudnn_tensor(
-          graph, &shape, chain->dtype,
-          rabbet_group_input_of(chain->group, item->operand));
+    cudnnBackendDescriptor_t b = chain_operand(chain, item->operand, graph);
     cudnnBackendDescriptor_t y = chain_tensor(chain, i + 1 == count, graph);
     if (function.swapped)
       rabbet_cudnn_pointwise(graph, &function.pointwise, b, from, y);
@@ -148,4 +153,5 @@ void rabbet_cudnn_chain_add(const rabbet_cudnn_chain_t* chain,
       rabbet_cudnn_pointwise(graph, &function.pointwise, from, b, y);
     from = y;
   }
+  return from;
 }

@@ -134,6 +134,12 @@ rabbet_cudnn_shape_t rabbet_cudnn_dense(int rank, const int64_t* dims,
   return shape;
 }
 
+// INT8 is for the boundary alone: no class computes in it but by choice.
+static int graph_type(rabbet_dtype_t dtype) {
+  return dtype == RABBET_DTYPE_INT8 ? CUDNN_DATA_INT8
+                                    : rabbet_cudnn_type(dtype);
+}
+
 static cudnnBackendDescriptor_t graph_tensor(rabbet_cudnn_graph_t* graph,
                                              const rabbet_cudnn_shape_t* shape,
                                              int type, int64_t id,
@@ -172,11 +178,10 @@ cudnnBackendDescriptor_t rabbet_cudnn_tensor(rabbet_cudnn_graph_t* graph,
                                              rabbet_dtype_t dtype,
                                              int32_t place) {
   if (place == RABBET_CUDNN_VIRTUAL || place == RABBET_CUDNN_VIRTUAL_TYPED)
-    return graph_tensor(graph, shape,
-                        place == RABBET_CUDNN_VIRTUAL
-                            ? CUDNN_DATA_FLOAT
-                            : rabbet_cudnn_type(dtype),
-                        graph->next_id++, CUDNN_ATTR_TENSOR_IS_VIRTUAL);
+    return graph_tensor(
+        graph, shape,
+        place == RABBET_CUDNN_VIRTUAL ? CUDNN_DATA_FLOAT : graph_type(dtype),
+        graph->next_id++, CUDNN_ATTR_TENSOR_IS_VIRTUAL);
   for (int i = 0; i < graph->binding_count; ++i)
     if (graph->bindings[i].place == place) return graph->bindings[i].tensor;
   return rabbet_cudnn_part(graph, shape, dtype, place, 0);
@@ -188,7 +193,7 @@ cudnnBackendDescriptor_t rabbet_cudnn_part(rabbet_cudnn_graph_t* graph,
                                            int64_t offset) {
   int64_t id = graph->next_id++;
   cudnnBackendDescriptor_t tensor =
-      graph_tensor(graph, shape, rabbet_cudnn_type(dtype), id, 0);
+      graph_tensor(graph, shape, graph_type(dtype), id, 0);
   graph_bind(graph, id, place, offset, tensor);
   return tensor;
 }
@@ -232,7 +237,8 @@ static cudnnBackendDescriptor_t graph_window(
   cudnnBackendDescriptor_t how =
       graph_new(graph, CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR);
   graph_set_int(graph, how, CUDNN_ATTR_CONVOLUTION_COMP_TYPE,
-                CUDNN_TYPE_DATA_TYPE, CUDNN_DATA_FLOAT);
+                CUDNN_TYPE_DATA_TYPE,
+                graph->sums_whole ? CUDNN_DATA_INT32 : CUDNN_DATA_FLOAT);
   graph_set_int(graph, how, CUDNN_ATTR_CONVOLUTION_CONV_MODE,
                 CUDNN_TYPE_CONVOLUTION_MODE, CUDNN_CROSS_CORRELATION);
   graph_set(graph, how, CUDNN_ATTR_CONVOLUTION_SPATIAL_DIMS, CUDNN_TYPE_INT64,

@@ -52,6 +52,7 @@ typedef struct rabbet_cudnn_graph_t {
   float scalars[RABBET_CUDNN_SCALARS];
   int scalar_count;
   int64_t next_id;
+  bool sums_whole;                 // convolutions of INT8 sum in INT32
   cudnnBackendDescriptor_t graph;  // once finished
 } rabbet_cudnn_graph_t;
 
@@ -81,7 +82,7 @@ cudnnBackendDescriptor_t rabbet_cudnn_part(rabbet_cudnn_graph_t* graph,
 cudnnBackendDescriptor_t rabbet_cudnn_scalar(rabbet_cudnn_graph_t* graph,
                                              int rank, float value);
 
-// ---- Operations (all compute in FLOAT) -------------------------------------
+// ---- Operations (all compute in FLOAT, but for graph->sums_whole) ----------
 
 typedef struct rabbet_cudnn_window_t {
   int64_t spatial;

@@ -247,12 +247,23 @@ rabbet_status_t rabbet_cudnn_offer_linear(const rabbet_propose_t* propose,
 
 // ---- The kernel ------------------------------------------------------------
 
-// All tensors have one floating type, but for the sizes of moves.
+static bool kernel_has_bytes(const rabbet_group_t* group) {
+  for (size_t i = 0; i < group->input_count; ++i)
+    if (group->values[group->inputs[i]].dtype == RABBET_DTYPE_INT8) return true;
+  return false;
+}
+
+// All tensors have one floating type, but for the sizes of moves; or some of
+// them are INT8, and the class says which.
 static rabbet_status_t kernel_check(const rabbet_group_t* group,
                                     rabbet_dtype_t* out_dtype) {
   bool fits = group->node_count > 0 && group->output_count == 1;
   rabbet_dtype_t dtype =
       fits ? group->values[group->outputs[0]].dtype : RABBET_DTYPE_NONE;
+  if (fits && kernel_has_bytes(group)) {
+    *out_dtype = RABBET_DTYPE_INT8;
+    return rabbet_ok();
+  }
   fits = fits && rabbet_cudnn_type(dtype) >= 0;
   for (size_t i = 0; fits && i < group->input_count; ++i) {
     rabbet_dtype_t other = group->values[group->inputs[i]].dtype;

@@ -19,7 +19,7 @@ typedef bool (*rabbet_cudnn_describe_fn_t)(const rabbet_group_t* group,
 // ---- For describe ----------------------------------------------------------
 
 // Adds the chain to `from`, which has the shape `result`, and ends in the
-// group's output.
+// group's output or goes on.
 typedef struct rabbet_cudnn_chain_t {
   const rabbet_group_t* group;
   const rabbet_dims_t* dims;
@@ -30,7 +30,13 @@ typedef struct rabbet_cudnn_chain_t {
   // The shape in the graph of an operand; false where there is none.
   bool (*operand)(const struct rabbet_cudnn_chain_t* chain, int32_t value,
                   rabbet_cudnn_shape_t* out_shape);
-  const void* context;  // of `operand`
+  // The operand itself; NULL: the boundary input, of type `dtype`.
+  cudnnBackendDescriptor_t (*tensor)(const struct rabbet_cudnn_chain_t* chain,
+                                     int32_t value,
+                                     const rabbet_cudnn_shape_t* shape,
+                                     rabbet_cudnn_graph_t* graph);
+  const void* context;  // of `operand` and `tensor`
+  bool goes_on;         // the result is virtual: more follows
 } rabbet_cudnn_chain_t;
 
 // Whether cuDNN has a function for each item.
@@ -39,9 +45,10 @@ bool rabbet_cudnn_chain_fits(const rabbet_cudnn_chain_t* chain);
 // output where nothing follows.
 cudnnBackendDescriptor_t rabbet_cudnn_chain_start(
     const rabbet_cudnn_chain_t* chain, rabbet_cudnn_graph_t* graph);
-void rabbet_cudnn_chain_add(const rabbet_cudnn_chain_t* chain,
-                            cudnnBackendDescriptor_t from,
-                            rabbet_cudnn_graph_t* graph);
+// Returns the result, `from` itself of an empty chain.
+cudnnBackendDescriptor_t rabbet_cudnn_chain_add(
+    const rabbet_cudnn_chain_t* chain, cudnnBackendDescriptor_t from,
+    rabbet_cudnn_graph_t* graph);
 
 // ---- For propose -----------------------------------------------------------
 
