@@ -44,8 +44,8 @@ struct move_source {
     value = *(const E*)&words;
   }
 
-  // Adds where axis i puts a row; what is left of it is for those outside. False:
-  // filled.
+  // Adds where axis i puts a row; what is left of it is for those outside.
+  // False: filled.
   __device__ __forceinline__ bool step_axis(int i, I& row, I& offset) const {
     const move_axis_t& axis = move.axes[i];
     I at = row;
@@ -142,7 +142,8 @@ extern "C" __global__ void __launch_bounds__(256)
                   const __grid_constant__ move_t move) {
   typedef element<SIZE>::type E;
   move_source<SIZE, int32_t> locate = {source, filling, move};
-  int32_t begin = (int32_t)(blockIdx.x * blockDim.x * MOVE_ELEMENTS + threadIdx.x);
+  int32_t begin =
+      (int32_t)(blockIdx.x * blockDim.x * MOVE_ELEMENTS + threadIdx.x);
   int32_t count = (int32_t)move.count;
   E values[MOVE_ELEMENTS];
 #pragma unroll

@@ -60,10 +60,6 @@ __device__ __forceinline__ bool has_room(I at, I size) {
 
 // ---- Elements in words
 
-template <int BYTES>
-struct word_of {
-  enum { ELEMENTS = BYTES < 4 ? 4 / BYTES : 1, WORDS = BYTES < 4 ? 1 : BYTES / 4 };
-};
 __device__ __forceinline__ void put_element(uint32_t* words, int at,
                                             uint8_t x) {
   words[at >> 2] |= (uint32_t)x << (at & 3) * 8;

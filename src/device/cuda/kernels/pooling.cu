@@ -151,6 +151,8 @@ enum {
   // Elements from the first vector's to the first tap; vectors.
   ROWS_SKEW = (ROWS_VECTOR - ROWS_PRE % ROWS_VECTOR) % ROWS_VECTOR,
   ROWS_SPAN = (ROWS_WIDTH - 1) * STRIDE_W + (WINDOW_W - 1) * DILATION_W + 1,
+  // Rows of the input.
+  ROWS_INPUT = (ROWS_HEIGHT - 1) * STRIDE_H + (WINDOW_H - 1) * DILATION_H + 1,
   ROWS_VECTORS = (ROWS_SKEW + ROWS_SPAN + ROWS_VECTOR - 1) / ROWS_VECTOR
 };
 
@@ -229,8 +231,7 @@ extern "C" __global__ void __launch_bounds__(256)
     cells[i / ROWS_WIDTH][i % ROWS_WIDTH] = empty_cell();
   // Rows of the input that any of the windows has a tap in.
 #pragma unroll
-  for (int i = 0; i < (ROWS_HEIGHT - 1) * STRIDE_H + (WINDOW_H - 1) * DILATION_H + 1;
-       ++i) {
+  for (int i = 0; i < ROWS_INPUT; ++i) {
     bool used = false;
 #pragma unroll
     for (int k = 0; k < ROWS_HEIGHT; ++k) used = used || is_tap_row(i, k);
