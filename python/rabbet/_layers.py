@@ -624,6 +624,7 @@ class INormalizationLayer(ILayer):
     epsilon = _float("epsilon", "Added to the variance.")
     num_groups = _number("num_groups", "Groups of channels.")
     is_v2 = _flag("is_v2", "With groups: scale and bias are by channel.")
+    compute_precision = Fixed(e.DataType.FLOAT, "Mean and variance are taken in FLOAT.")
 
 
 class _PluginLayer(ILayer):

@@ -7,6 +7,7 @@ import operator
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Self
 
+from . import _composites as composites
 from . import _enums as e
 from . import _rabbet
 from ._arrays import dtype_of
@@ -92,6 +93,7 @@ class INetworkDefinition(_rabbet.Network, RefusedLayers, Managed):
     _logger: ILogger | None = None
     # Names by address; tensors would make a cycle with their network.
     _given_weights: dict[int, str]
+    _composites: dict[int, dict[str, Any]]  # by layer
 
     def __new__(cls, flags: int = 0, logger: ILogger | None = None) -> Self:
         strong = flags >> e.NetworkDefinitionCreationFlag.STRONGLY_TYPED & 1
@@ -99,6 +101,7 @@ class INetworkDefinition(_rabbet.Network, RefusedLayers, Managed):
         self._creation_flags = flags
         self._logger = logger
         self._given_weights = {}
+        self._composites = {}
         flag = e.NetworkDefinitionCreationFlag
         prefer_jit = flags >> flag.PREFER_JIT_PYTHON_PLUGINS & 1
         prefer_aot = flags >> flag.PREFER_AOT_PYTHON_PLUGINS & 1
@@ -575,6 +578,82 @@ class INetworkDefinition(_rabbet.Network, RefusedLayers, Managed):
 
         layer: IPluginV3Layer = add_plugin_v3(self, inputs, shape_inputs, plugin)
         return layer
+
+    # ---- Layers that are several (_composites.py) ----
+
+    def add_scale(
+        self,
+        input: ITensor,
+        mode: e.ScaleMode,
+        shift: Any = None,
+        scale: Any = None,
+        power: Any = None,
+    ) -> composites.IScaleLayer:
+        """(input * scale + shift) ** power; channels are on axis 1."""
+        return self.add_scale_nd(input, mode, shift, scale, power, 1)
+
+    def add_scale_nd(
+        self,
+        input: ITensor,
+        mode: e.ScaleMode,
+        shift: Any = None,
+        scale: Any = None,
+        power: Any = None,
+        channel_axis: int = 1,
+    ) -> composites.IScaleLayer:
+        """(input * scale + shift) ** power; weights that are left out change nothing."""
+        given = {"scale": (scale, 1.0), "shift": (shift, 0.0), "power": (power, 1.0)}
+        return composites.scale(self, input, mode, given, channel_axis)
+
+    def add_padding_nd(
+        self, input: ITensor, pre_padding: Shape, post_padding: Shape
+    ) -> composites.IPaddingLayer:
+        """Zeros around the last axes; negative padding takes elements away."""
+        return composites.padding(self, input, pre_padding, post_padding)
+
+    def add_squeeze(self, input: ITensor, axes: ITensor) -> composites.ISqueezeLayer:
+        """Takes axes of extent 1 away; `axes` is a constant."""
+        return composites.reshaping(self, composites.ISqueezeLayer, input, axes)  # type: ignore[no-any-return]
+
+    def add_unsqueeze(self, input: ITensor, axes: ITensor) -> composites.IUnsqueezeLayer:
+        """Puts axes of extent 1 in; `axes` is a constant."""
+        return composites.reshaping(self, composites.IUnsqueezeLayer, input, axes)  # type: ignore[no-any-return]
+
+    def add_parametric_relu(
+        self, input: ITensor, slopes: ITensor
+    ) -> composites.IParametricReLULayer:
+        """x where it is positive, slopes * x elsewhere."""
+        return composites.parametric_relu(self, input, slopes)
+
+    def add_one_hot(
+        self, indices: ITensor, values: ITensor, depth: ITensor, axis: int
+    ) -> composites.IOneHotLayer:
+        """values[1] where indices say so along a new axis, values[0] elsewhere."""
+        return composites.one_hot(self, indices, values, depth, axis)
+
+    def add_lrn(
+        self, input: ITensor, window: int, alpha: float, beta: float, k: float
+    ) -> composites.ILRNLayer:
+        """x / (k + alpha * mean of squares in a window of channels) ** beta."""
+        return composites.lrn(self, input, window, alpha, beta, k)
+
+    def add_ragged_softmax(
+        self, input: ITensor, bounds: ITensor
+    ) -> composites.IRaggedSoftMaxLayer:
+        """Softmax of the first bounds[i] elements of each row; zeros behind."""
+        return composites.ragged_softmax(self, input, bounds)
+
+    def add_reverse_sequence(
+        self, input: ITensor, sequence_lens: ITensor
+    ) -> composites.IReverseSequenceLayer:
+        """The first elements of each sequence, as many as it has, in reverse order."""
+        return composites.reverse_sequence(self, input, sequence_lens)
+
+    def add_einsum(
+        self, inputs: Sequence[ITensor], equation: str
+    ) -> composites.IEinsumLayer:
+        """Sums of products, as an equation says: "ij,jk->ik"."""
+        return composites.einsum(self, inputs, equation)
 
     def add_attention(
         self,

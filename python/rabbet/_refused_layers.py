@@ -8,6 +8,7 @@ from typing import Any
 from ._layers import ILayer
 from ._managed import refuse_class, refused, refused_property
 
+_ASSERTIONS = "nothing is checked in runs: check inputs before"
 _LOOPS = "loops are not built: unroll them, or keep them outside of the network"
 _BRANCHES = "branches are not built: compute both and use add_select"
 _ATTENTION = "an attention has no layers at its boundary: it is products and a softmax"
@@ -16,6 +17,14 @@ _CACHE = "there is no such operator: concatenate, or write a plugin with aliased
 _EXPERTS = "there is no such operator: write a plugin"
 _DEVICES = "a plan runs on one device"
 _DYNAMIC = "scales are known when a plan is built: use add_quantize"
+
+
+@refuse_class(_ASSERTIONS)
+class IAssertionLayer(ILayer):
+    """Refused: see assertions above."""
+
+    __slots__ = ()
+    message = refused_property("message", _ASSERTIONS)
 
 
 @refuse_class(_LOOPS)
@@ -248,6 +257,10 @@ class RefusedLayers:
     """The methods of INetworkDefinition that add them."""
 
     __slots__ = ()
+
+    @refused(_ASSERTIONS)
+    def add_assertion(self, condition: Any, message: Any) -> Any:
+        """Refused."""
 
     @refused(_LOOPS)
     def add_loop(self) -> Any:
