@@ -82,11 +82,12 @@ def _constant(
     import numpy as np
 
     floats = dtype in (e.DataType.FLOAT, e.DataType.HALF, e.DataType.BF16)
-    kind = storage_type(e.DataType.FLOAT if floats else dtype)
-    array = np.broadcast_to(np.asarray(values, kind), tuple(shape))
+    known = e.DataType.FLOAT if floats else dtype
+    array = np.broadcast_to(np.asarray(values, storage_type(known)), tuple(shape))
     layer = network.add_constant(shape, np.ascontiguousarray(array))
     tensor = _out(layer)
-    if tensor.dtype is not dtype:
+    # Not tensor.dtype: the network may be wrong while it is being changed.
+    if known is not dtype:
         tensor = _out(network.add_cast(tensor, dtype))
     return layer, tensor
 
@@ -578,33 +579,31 @@ class IReverseSequenceLayer(Composite):
         self._index()
 
     def _index(self) -> None:
-        """Where each element comes from."""
-        import numpy as np
-
+        """Where each element comes from. While the axes and the lengths do not fit
+        together the gather has no right indices, which a build would say."""
         parts, network = self._parts, self._network()
         dims = list(cast(ITensor, super().get_input(0)).shape)
-        batch, sequence = parts["batch"], parts["sequence"]
-        if batch == sequence:
-            return  # the other one is still to be set
-        kind = e.ElementWiseOperation
-        lengths = parts["lengths"]
-        wide = [1] * len(dims)
-        wide[batch] = dims[batch]
-        rows = network.add_shuffle(lengths)
-        rows.reshape_dims = wide
-        long = [1] * len(dims)
-        long[sequence] = dims[sequence]
-        steps = np.arange(dims[sequence]).reshape(long)
-        _, at = _constant(network, steps, lengths.dtype, long)
-        _, one = _constant(network, 1, lengths.dtype, [1] * len(dims))
-        end = _out(network.add_elementwise(_out(rows), one, kind.SUB))
-        inside = network.add_elementwise(at, _out(rows), kind.LESS)
-        mirror = network.add_elementwise(end, at, kind.SUB)
-        index = network.add_select(_out(inside), _out(mirror), at)
-        _, zeros = _constant(network, 0, lengths.dtype, dims)
-        every = network.add_elementwise(_out(index), zeros, kind.SUM)
-        parts["gather"].axis = sequence
-        parts["gather"].set_input(1, _out(every))
+        lengths, axes = parts["lengths"], (parts["batch"], parts["sequence"])
+        fits = axes[0] != axes[1] and max(axes) < len(dims)
+        if not fits or list(lengths.shape) != [dims[axes[0]]]:
+            parts["gather"].set_input(1, lengths)
+            self._forget()
+            return
+        before = {hash(layer) for layer in network}
+        every = _reversed(network, lengths, dims, *axes)
+        made = {hash(layer) for layer in network} - before
+        parts["gather"].axis = axes[1]
+        parts["gather"].set_input(1, every)
+        self._forget()
+        parts["made"] = made
+
+    def _forget(self) -> None:
+        """Takes away what an earlier index was made of: nothing reads it."""
+        network, made = self._network(), self._parts.pop("made", set())
+        for i in reversed(range(network.num_layers)):
+            layer = network.get_layer(i)
+            if hash(layer) in made:
+                network.remove_tensor(layer.get_output(0))
 
     def get_input(self, index: int) -> ITensor | None:
         """The tensor, or the lengths."""
@@ -617,6 +616,28 @@ class IReverseSequenceLayer(Composite):
         else:
             super().set_input(index, tensor)
         self._index()
+
+
+def _reversed(
+    network: INetworkDefinition, lengths: ITensor, dims: list[int], batch: int, sequence: int
+) -> ITensor:
+    """For each element, its position along the sequence before the reversal."""
+    import numpy as np
+
+    kind = e.ElementWiseOperation
+    wide, long = [1] * len(dims), [1] * len(dims)
+    wide[batch], long[sequence] = dims[batch], dims[sequence]
+    rows = network.add_shuffle(lengths)
+    rows.reshape_dims = wide
+    steps = np.arange(dims[sequence]).reshape(long)
+    _, at = _constant(network, steps, lengths.dtype, long)
+    _, one = _constant(network, 1, lengths.dtype, [1] * len(dims))
+    end = _out(network.add_elementwise(_out(rows), one, kind.SUB))
+    inside = network.add_elementwise(at, _out(rows), kind.LESS)
+    mirror = network.add_elementwise(end, at, kind.SUB)
+    index = network.add_select(_out(inside), _out(mirror), at)
+    _, zeros = _constant(network, 0, lengths.dtype, dims)
+    return _out(network.add_elementwise(_out(index), zeros, kind.SUM))
 
 
 def reverse_sequence(
