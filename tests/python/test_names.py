@@ -1,4 +1,5 @@
-"""docs/names.tsv against the package: every name that is there is what the table says."""
+"""docs/names.tsv against the package: every name that is there is what the table says,
+and docs/names.md says what is so."""
 
 from __future__ import annotations
 
@@ -31,6 +32,12 @@ def test_the_table_is_whole() -> None:
 
 def test_names_are_what_the_table_says() -> None:
     assert not WRONG
+
+
+def test_the_page_says_what_is_so() -> None:
+    assert names.PAGE.read_text() == names.page(ROWS), (
+        "run python tools/names.py --update"
+    )
 
 
 def test_a_false_row_is_found() -> None:
