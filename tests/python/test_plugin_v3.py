@@ -754,6 +754,21 @@ def test_a_plugin_after_another_layer_and_before() -> None:
     np.testing.assert_array_equal(model(x), pad(np.maximum(x, 0), PADS))
 
 
+def test_a_plugin_that_is_changed_between_builds() -> None:
+    plugin = made(register(derived()))
+    network = trt.Builder().create_network()
+    x = network.add_input("x", trt.float32, SHAPE)
+    layer = network.add_plugin_v3([x], [], plugin)
+    network.mark_output(layer.get_output(0))
+    value = random(*SHAPE)
+    first = trt.compile(network, device="cpu")
+    np.testing.assert_array_equal(first(value), pad(value, PADS))
+    layer.plugin.pads = np.array([2, 1, 0, 3], np.int32)  # of the same shape
+    second = trt.compile(network, device="cpu")
+    np.testing.assert_array_equal(second(value), pad(value, (2, 1, 0, 3)))
+    np.testing.assert_array_equal(first(value), pad(value, PADS))
+
+
 # ---- Formats ----
 
 

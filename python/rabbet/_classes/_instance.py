@@ -73,8 +73,9 @@ class ClassInstance:
 
     # ---- Types and formats ----
 
-    def _check_device(self, device: str) -> None:
-        """A class may say where it can run: device = "cpu" or "cuda"."""
+    def _begin(self, device: str) -> None:
+        """A build begins. A class may say where it can run: device = "cpu" or
+        "cuda"."""
         wanted = getattr(self.plugin, "device", None)
         if wanted is not None and wanted != device:
             raise PluginError(
@@ -88,7 +89,7 @@ class ClassInstance:
     ) -> list[list[tuple[int, int]]]:
         """Each combination as (type, format) of each tensor."""
         seen, inputs = self._seen(tensors, num_inputs)
-        self._check_device(device)
+        self._begin(device)
         self._ranges = [tensor[2:] for tensor in seen]
         options = [choices(t[0], len(t[2])) for t in seen]
         accepts = self._accepts(seen, inputs)

@@ -85,7 +85,7 @@ class QuickInstance(V3Instance):
     ) -> list[list[tuple[int, int]]]:
         """Each combination as (type, format) of each tensor."""
         seen, inputs = self._seen(tensors, num_inputs)
-        self._check_device(device)
+        self._begin(device)
         self._ranges = [tensor[2:] for tensor in seen]
         method = "get_supported_format_combinations"
         given = [dynamic_desc(t[0], t[1], t[2:]) for t in seen]

@@ -151,9 +151,19 @@ class V3Instance(ClassInstance):
     def __del__(self) -> None:
         if getattr(self, "_configurations", None) is None:
             return
-        for configured in self._configurations.values():
-            destroy(self.calls, configured.plugin)
+        self._forget()
         destroy(self.calls, self.plugin)
+
+    def _forget(self) -> None:
+        """Copies that were configured for a build are not for the next one: the
+        plugin may have been changed."""
+        configurations, self._configurations = self._configurations, {}
+        for configured in configurations.values():
+            destroy(self.calls, configured.plugin)
+
+    def _begin(self, device: str) -> None:
+        super()._begin(device)
+        self._forget()
 
     # ---- Outputs ----
 
