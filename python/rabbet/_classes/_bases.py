@@ -92,11 +92,11 @@ def stub(function: F) -> F:
     return function
 
 
-def stub_of(arguments: str) -> Callable[[F], F]:
+def stub_of(arguments: str) -> Callable[[Any], Any]:
     """The same for methods with arguments of names that Python does not allow."""
 
-    def decorate(function: F) -> F:
-        function._rabbet_stub = f"(self, {arguments})"  # type: ignore[attr-defined]
+    def decorate(function: Any) -> Any:
+        function._rabbet_stub = f"(self, {arguments})"
         return function
 
     return decorate
