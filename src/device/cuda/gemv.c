@@ -19,8 +19,8 @@
 _Static_assert((int)GEMV_OPERANDS == (int)RABBET_CUDA_EPILOGUE_MAX,
                "an operand for each layer");
 
-// More rows go to the libraries.
-enum { GEMV_ROWS = 8 };
+// More rows go to the libraries, but for products of small extents.
+enum { GEMV_ROWS = 8, GEMV_SMALL = 64 };
 
 // ROWS, COLUMNS and LANES of kernels/gemv.cuh: tactic 3 i + j has row i and
 // width j.
@@ -143,7 +143,13 @@ static bool gemv_computes(rabbet_dtype_t dtype) {
 }
 
 static bool gemv_is_thin(const rabbet_matmul_shape_t* s) {
-  return s->k > 0 && (s->m <= GEMV_ROWS || s->n <= GEMV_ROWS);
+  return s->m <= GEMV_ROWS || s->n <= GEMV_ROWS;
+}
+
+// So little that a launch takes longer; of odd extents the library may have
+// nothing, or nothing that rounds once.
+static bool gemv_is_small(const rabbet_matmul_shape_t* s) {
+  return s->m <= GEMV_SMALL && s->n <= GEMV_SMALL && s->k <= GEMV_SMALL;
 }
 
 static rabbet_status_t rabbet_cuda_gemv_body(rabbet_proposal_t* proposal) {
@@ -189,9 +195,11 @@ static rabbet_status_t rabbet_cuda_gemv_propose(const rabbet_propose_t* propose,
       fits ? rabbet_matmul_shape(&group->nodes[0], dims, &shape) : rabbet_ok();
   rabbet_free(propose->allocator, dims);
   RABBET_RETURN_IF_ERROR(status);
-  if (!fits || !gemv_is_thin(&shape)) return rabbet_ok();
+  if (!fits || shape.k == 0 ||
+      (!gemv_is_thin(&shape) && !gemv_is_small(&shape)))
+    return rabbet_ok();
   int rows = 0;
-  while (gemv_rows[rows] < shape.m && gemv_rows[rows] < shape.n)
+  while (rows < 3 && gemv_rows[rows] < shape.m && gemv_rows[rows] < shape.n)
     ++rows;
   return rabbet_proposal_make(propose, sink, &rabbet_cuda_gemv, &rows,
                               rabbet_cuda_gemv_body);

@@ -74,8 +74,8 @@ static void not_thin(void** state) {
       &c, kernel_case_op(
               &c, "matrix_multiply",
               KERNEL_ATTRS(KERNEL_INT("op0", 0), KERNEL_INT("op1", 0)),
-              KERNEL_INPUTS(kernel_case_input(&c, KERNEL_DIMS(9, 16), false),
-                            kernel_case_input(&c, KERNEL_DIMS(16, 9), true))));
+              KERNEL_INPUTS(kernel_case_input(&c, KERNEL_DIMS(9, 80), false),
+                            kernel_case_input(&c, KERNEL_DIMS(80, 9), true))));
   assert_int_equal(kernel_case_check(&c, &gemv_only), 0);
   kernel_case_end(&c);
 }

@@ -160,9 +160,8 @@ DEVICE bool unary_ISNAN(float x) { return x != x; }
 
 // ---- Activations -----------------------------------------------------------
 
-DEVICE float activation_RELU(float x, float, float) {
-  return elementwise_MAX(x, 0.0f);
-}
+// -0 stays, as in the reference, which a maximum would not keep.
+DEVICE float activation_RELU(float x, float, float) { return x < 0 ? 0 : x; }
 DEVICE float activation_SIGMOID(float x, float, float) {
   return divide_fast(1.0f, 1.0f + expf(-x));
 }
