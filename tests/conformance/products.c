@@ -271,6 +271,11 @@ static void matrix_multiply_tf32(conformance_t* t) {
                         false),
       kernel_case_input(c, KERNEL_DIMS(1, op ? n : k, op ? k : n), true)};
   int32_t value = kernel_case_op(c, "matrix_multiply", attrs, 2, inputs, 2);
+  if (conformance_chance(t, 2)) {
+    rabbet_attr_t gelu[] = {
+        conformance_int(t, "type", RABBET_ACTIVATION_GELU_ERF)};
+    value = kernel_case_op(c, "activation", gelu, 1, &value, 1);
+  }
   kernel_case_output(c, epilogue(t, value));
 }
 

@@ -150,7 +150,7 @@ static rabbet_status_t rabbet_cuda_attention_propose(
   if (!matches) return rabbet_ok();
   return rabbet_cudnn_offer_linear(
       propose, sink, &rabbet_cuda_attention, rabbet_cuda_attention_describe,
-      group->values[a.q.value].dtype, attention_can);
+      group->values[a.q.value].dtype, attention_can, -1);
 }
 
 RABBET_CUDNN_CLASS(rabbet_cuda_attention, "cuda.attention", 2);

@@ -202,7 +202,8 @@ rabbet_status_t rabbet_cudnn_offer(const rabbet_cudnn_offer_t* offer) {
 static rabbet_status_t cudnn_offer_types(rabbet_cudnn_offer_t* offer,
                                          rabbet_type_format_t* tensors,
                                          rabbet_dtype_t network,
-                                         bool (*can)(rabbet_dtype_t dtype)) {
+                                         bool (*can)(rabbet_dtype_t dtype),
+                                         int32_t turned) {
   const rabbet_group_t* group = offer->propose->group;
   rabbet_dtype_t types[4];
   int count = rabbet_compute_types(offer->propose, network, types);
@@ -214,16 +215,18 @@ static rabbet_status_t cudnn_offer_types(rabbet_cudnn_offer_t* offer,
       if (rabbet_dtype_is_float(tensors[k].dtype)) tensors[k].dtype = types[i];
     offer->dtype = types[i];
     RABBET_RETURN_IF_ERROR(rabbet_cudnn_offer(offer));
+    if (turned < 0 || types[i] != RABBET_DTYPE_FLOAT || !offer->propose->tf32)
+      continue;
+    tensors[turned].format = RABBET_FORMAT_HWC;
+    RABBET_RETURN_IF_ERROR(rabbet_cudnn_offer(offer));
   }
   return rabbet_ok();
 }
 
-rabbet_status_t rabbet_cudnn_offer_linear(const rabbet_propose_t* propose,
-                                          rabbet_candidate_sink_t sink,
-                                          const rabbet_kernel_class_t* kernel,
-                                          rabbet_cudnn_describe_fn_t describe,
-                                          rabbet_dtype_t network,
-                                          bool (*can)(rabbet_dtype_t dtype)) {
+rabbet_status_t rabbet_cudnn_offer_linear(
+    const rabbet_propose_t* propose, rabbet_candidate_sink_t sink,
+    const rabbet_kernel_class_t* kernel, rabbet_cudnn_describe_fn_t describe,
+    rabbet_dtype_t network, bool (*can)(rabbet_dtype_t dtype), int32_t turned) {
   const rabbet_group_t* group = propose->group;
   rabbet_cudnn_offer_t offer = {
       .propose = propose, .sink = sink, .kernel = kernel, .describe = describe};
@@ -240,7 +243,7 @@ rabbet_status_t rabbet_cudnn_offer_linear(const rabbet_propose_t* propose,
         sizeof(*tensors) * (group->input_count + group->output_count),
         (void**)&tensors);
   if (rabbet_is_ok(status))
-    status = cudnn_offer_types(&offer, tensors, network, can);
+    status = cudnn_offer_types(&offer, tensors, network, can, turned);
   rabbet_free(propose->allocator, tensors);
   return status;
 }

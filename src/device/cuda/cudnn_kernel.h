@@ -67,14 +67,13 @@ typedef struct rabbet_cudnn_offer_t {
 // formats.
 rabbet_status_t rabbet_cudnn_offer(const rabbet_cudnn_offer_t* offer);
 // Offers the group with one type at the whole boundary, LINEAR: each type that
-// the network allows besides `network`, its own, and `can` agrees to. Nothing
-// where there is no cuDNN, as there are other ways to compute the group.
-rabbet_status_t rabbet_cudnn_offer_linear(const rabbet_propose_t* propose,
-                                          rabbet_candidate_sink_t sink,
-                                          const rabbet_kernel_class_t* kernel,
-                                          rabbet_cudnn_describe_fn_t describe,
-                                          rabbet_dtype_t network,
-                                          bool (*can)(rabbet_dtype_t dtype));
+// the network allows besides `network`, its own, and `can` agrees to. In TF32
+// also with boundary input `turned` (-1: none) in HWC. Nothing where there is
+// no cuDNN, as there are other ways to compute the group.
+rabbet_status_t rabbet_cudnn_offer_linear(
+    const rabbet_propose_t* propose, rabbet_candidate_sink_t sink,
+    const rabbet_kernel_class_t* kernel, rabbet_cudnn_describe_fn_t describe,
+    rabbet_dtype_t network, bool (*can)(rabbet_dtype_t dtype), int32_t turned);
 
 // ---- For the class tables --------------------------------------------------
 

@@ -73,12 +73,15 @@ static bool rabbet_cuda_matmul_fused_describe(const rabbet_group_t* group,
     if (epilogue.items[i].operand == node->inputs[0] ||
         epilogue.items[i].operand == node->inputs[1])
       return false;
+  bool turned = group->values[node->inputs[1]].format == RABBET_FORMAT_HWC;
   for (size_t i = 0; i < group->input_count; ++i)
-    if (group->values[group->inputs[i]].format != RABBET_FORMAT_LINEAR)
+    if (group->values[group->inputs[i]].format != RABBET_FORMAT_LINEAR &&
+        !(turned && group->inputs[i] == node->inputs[1]))
       return false;
   rabbet_status_t status = rabbet_matmul_shape(node, dims, &s);
   bool fits = rabbet_is_ok(status) && s.loop_count == 0 && s.k > 0;
   rabbet_status_ignore(status);
+  fits = fits && (!turned || rabbet_matmul_turn_weights(node, dims, &s));
   if (!fits) return false;
   const rabbet_cudnn_chain_t chain = {
       .group = group,
@@ -96,6 +99,16 @@ static bool rabbet_cuda_matmul_fused_describe(const rabbet_group_t* group,
 
 static bool fused_can(rabbet_dtype_t dtype) {
   return rabbet_cudnn_type(dtype) >= 0;
+}
+
+// Weights that do not lie along k; -1: there are none that could be turned.
+static int32_t fused_turned(const rabbet_group_t* group) {
+  const rabbet_group_node_t* node = &group->nodes[0];
+  const rabbet_group_value_t* b = &group->values[node->inputs[1]];
+  bool by_columns = rabbet_node_int(node, "op1") == RABBET_MATRIX_NONE;
+  return b->constant && b->dims.rank == 3 && b->dims.d[0] == 1 && by_columns
+             ? rabbet_group_input_of(group, node->inputs[1])
+             : -1;
 }
 
 // What cuBLASLt can do is left to it.
@@ -124,7 +137,8 @@ static rabbet_status_t rabbet_cuda_matmul_fused_propose(
   return rabbet_cudnn_offer_linear(
       propose, sink, &rabbet_cuda_matmul_fused,
       rabbet_cuda_matmul_fused_describe,
-      group->values[group->nodes[0].inputs[0]].dtype, fused_can);
+      group->values[group->nodes[0].inputs[0]].dtype, fused_can,
+      fused_turned(group));
 }
 
-RABBET_CUDNN_CLASS(rabbet_cuda_matmul_fused, "cuda.matmul.fused", 1);
+RABBET_CUDNN_CLASS(rabbet_cuda_matmul_fused, "cuda.matmul.fused", 2);
