@@ -475,6 +475,20 @@ class ICumulativeLayer(ILayer):
     reverse = _flag("reverse", "From the end.")
 
 
+class IGridSampleLayer(ILayer):
+    """Samples of an image at the points of a grid."""
+
+    __slots__ = ()
+    _type = e.LayerType.GRID_SAMPLE
+    interpolation_mode = _choice(
+        "interpolation_mode", e.InterpolationMode, "How elements are made."
+    )
+    align_corners = _flag(
+        "align_corners", "-1 and 1 are the centres of the first and last elements."
+    )
+    sample_mode = _choice("sample_mode", e.SampleMode, "What lies outside the input.")
+
+
 class IResizeLayer(ILayer):
     """Elements between elements: chosen or interpolated."""
 
@@ -661,6 +675,7 @@ LAYER_CLASSES: dict[str, type[ILayer]] = {
     "dequantize": IDequantizeLayer,
     "elementwise": IElementWiseLayer,
     "gather": IGatherLayer,
+    "grid_sample": IGridSampleLayer,
     "identity": IIdentityLayer,
     "matrix_multiply": IMatrixMultiplyLayer,
     "normalization": INormalizationLayer,

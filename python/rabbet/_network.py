@@ -28,6 +28,7 @@ from ._layers import (
     IDequantizeLayer,
     IElementWiseLayer,
     IGatherLayer,
+    IGridSampleLayer,
     IIdentityLayer,
     ILayer,
     IMatrixMultiplyLayer,
@@ -458,6 +459,10 @@ class INetworkDefinition(_rabbet.Network, RefusedLayers, Managed):
             "reverse": bool(reverse),
         }
         return self._add_layer("cumulative", None, [input, axis], attrs)
+
+    def add_grid_sample(self, input: ITensor, grid: ITensor) -> IGridSampleLayer:
+        """Samples of an image at points, whose coordinates run from -1 to 1."""
+        return self._add_layer("grid_sample", None, [input, grid], {})
 
     def add_resize(self, input: ITensor) -> IResizeLayer:
         """The tensor in another size, which shape, scales or input 1 gives."""

@@ -1,4 +1,4 @@
-// Resize and its forerunner Upsample.
+// Resize, its forerunner Upsample, and GridSample.
 #include <string.h>
 
 #include "core/view.h"
@@ -256,4 +256,32 @@ void rabbet_onnx_import_resize(rabbet_onnx_node_t* node) {
   if (part && crops) rabbet_onnx_resize_part(node, part, &r);
   rabbet_onnx_resize_policy(node, x, &r);
   rabbet_onnx_resize_emit(node, x, &r);
+}
+
+// ---- GridSample ------------------------------------------------------------
+
+void rabbet_onnx_import_grid_sample(rabbet_onnx_node_t* node) {
+  static const rabbet_onnx_word_t modes[] = {
+      {"bilinear", "LINEAR"}, {"linear", "LINEAR"}, {"nearest", "NEAREST"},
+      {"bicubic", "CUBIC"},   {"cubic", "CUBIC"},   {0}};
+  static const rabbet_onnx_word_t outside[] = {
+      {"zeros", "FILL"}, {"border", "CLAMP"}, {"reflection", "REFLECT"}, {0}};
+  rabbet_tensor_t* inputs[] = {rabbet_onnx_required(node, 0),
+                               rabbet_onnx_required(node, 1)};
+  const char* mode = rabbet_onnx_resize_word(
+      node, "mode", node->opset < 20 ? "bilinear" : "linear", modes);
+  const char* padding =
+      rabbet_onnx_resize_word(node, "padding_mode", "zeros", outside);
+  if (!rabbet_onnx_ok(node)) return;
+  rabbet_attr_t attrs[] = {
+      RABBET_ONNX_INT("interpolation_mode",
+                      rabbet_onnx_enumerator(node, "grid_sample",
+                                             "interpolation_mode", mode)),
+      RABBET_ONNX_INT(
+          "sample_mode",
+          rabbet_onnx_enumerator(node, "grid_sample", "sample_mode", padding)),
+      RABBET_ONNX_BOOL("align_corners",
+                       rabbet_onnx_attr_int(node, "align_corners", 0))};
+  node->outputs[0] =
+      rabbet_onnx_layer(node, "grid_sample", inputs, 2, attrs, 3);
 }

@@ -234,8 +234,42 @@ static void scatter_elements(conformance_t* t) {
   kernel_case_output(c, kernel_case_op(c, "scatter", attrs, 3, inputs, 3));
 }
 
+// ---- Grids -----------------------------------------------------------------
+
+// Points inside and outside; in FLOAT, as what they are made of must not depend
+// on their rounding.
+static void grid_sample(conformance_t* t) {
+  kernel_case_t* c = &t->c;
+  begin(t);
+  conformance_set_type(t, RABBET_DTYPE_FLOAT);
+  static const int64_t outside[] = {RABBET_SAMPLE_CLAMP, RABBET_SAMPLE_FILL,
+                                    RABBET_SAMPLE_REFLECT};
+  bool volume = conformance_chance(t, 3);
+  int64_t batch = 1 + conformance_random(t, 2), size = t->large ? 40 : 6;
+  rabbet_dims_t in = {.rank = volume ? 5 : 4, .d = {batch}};
+  rabbet_dims_t grid = {.rank = in.rank, .d = {batch}};
+  in.d[1] = 1 + conformance_random(t, 5);
+  for (int32_t i = 2; i < in.rank; ++i) {
+    in.d[i] = 1 + conformance_random(t, volume ? 6 : size);
+    grid.d[i - 1] = 1 + conformance_random(t, volume ? 6 : size);
+  }
+  grid.d[grid.rank - 1] = in.rank - 2;
+  rabbet_attr_t attrs[] = {
+      conformance_int(t, "interpolation_mode",
+                      conformance_random(t, volume ? 2 : 3)),
+      conformance_int(t, "sample_mode", one_of(t, outside, 3)),
+      conformance_bool(t, "align_corners", conformance_chance(t, 2))};
+  c->tolerance = 1e-4;
+  int32_t inputs[] = {kernel_case_input(c, in, false), -1};
+  c->low = -2.1;
+  c->high = 2.1;
+  inputs[1] = kernel_case_input(c, grid, false);
+  kernel_case_output(c, kernel_case_op(c, "grid_sample", attrs, 3, inputs, 2));
+}
+
 const conformance_family_t conformance_sampling[] = {
     {"cumulative", 120, cumulative},
+    {"grid_sample", 120, grid_sample},
     {"resize", 300, resize},
     {"scatter_elements", 120, scatter_elements},
     {"scatter_rows", 120, scatter_rows},

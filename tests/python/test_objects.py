@@ -101,6 +101,25 @@ def test_scatter_and_cumulative() -> None:
     np.testing.assert_allclose(run_layer(make, x, indices, updates), expected, atol=1e-6)
 
 
+def test_grid_sample() -> None:
+    x, grid = random(1, 2, 4, 5), random(1, 3, 3, 2)
+
+    def make(network: Any, tensor: Any, points: Any) -> Any:
+        layer = network.add_grid_sample(tensor, points)
+        assert layer.type is trt.LayerType.GRID_SAMPLE
+        assert layer.interpolation_mode is trt.InterpolationMode.LINEAR
+        assert layer.sample_mode is trt.SampleMode.FILL
+        layer.sample_mode = trt.SampleMode.CLAMP
+        layer.align_corners = True
+        return layer
+
+    torch = pytest.importorskip("torch")
+    expected = torch.nn.functional.grid_sample(
+        *(torch.from_numpy(v) for v in (x, grid)), "bilinear", "border", True
+    )
+    np.testing.assert_allclose(run_layer(make, x, grid), expected.numpy(), atol=1e-5)
+
+
 def test_resize() -> None:
     x = random(1, 2, 4, 5)
 

@@ -1154,3 +1154,38 @@ def test_scatter_errors():
         evaluate("scatter", x, np.zeros((1, 1), np.int64), x.astype(np.int32), mode="ND")
     with pytest.raises(OpError, match="last dimension to be constant"):
         evaluate("scatter", x, np.zeros((1, 3), np.int64), x, mode="ND")
+
+
+# ---- Grids -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("align", [False, True])
+@pytest.mark.parametrize("padding", ["zeros", "border", "reflection"])
+@pytest.mark.parametrize("mode", ["nearest", "linear", "cubic"])
+def test_grid_sample(mode, padding, align):
+    names = {"zeros": "FILL", "border": "CLAMP", "reflection": "REFLECT"}
+    x = uniform((2, 3, 5, 6))
+    grid = uniform((2, 4, 7, 2), key=1)
+    found = evaluate("grid_sample", x, grid, interpolation_mode=mode.upper(),
+                     sample_mode=names[padding], align_corners=align)
+    expected = run_onnx("GridSample", [x, grid], opset=20, mode=mode,
+                        padding_mode=padding, align_corners=int(align))
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("padding", ["zeros", "border", "reflection"])
+@pytest.mark.parametrize("mode", ["nearest", "linear"])
+def test_grid_sample_of_volumes(mode, padding):
+    names = {"zeros": "FILL", "border": "CLAMP", "reflection": "REFLECT"}
+    x, grid = uniform((2, 3, 4, 5, 6)), uniform((2, 3, 2, 4, 3), key=1)
+    found = evaluate("grid_sample", x, grid, interpolation_mode=mode.upper(),
+                     sample_mode=names[padding])
+    expected = run_onnx("GridSample", [x, grid], opset=20, mode=mode,
+                        padding_mode=padding)
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4)
+
+
+def test_grid_sample_errors():
+    x, grid = np.zeros((1, 1, 3, 3), np.float32), np.zeros((1, 2, 2, 3), np.float32)
+    with pytest.raises(OpError, match=r"expected \(batch, channels, height, width\)"):
+        evaluate("grid_sample", x, grid)

@@ -1,0 +1,35 @@
+// Where the samples of a grid come from; shared with the CPU.
+#ifndef RABBET_SRC_OPS_GRID_SAMPLE_H_
+#define RABBET_SRC_OPS_GRID_SAMPLE_H_
+
+#include "ops/enums.h"
+#include "ops/op.h"
+
+enum { RABBET_GRID_AXES = 3, RABBET_GRID_TAPS = 16 };
+
+typedef struct rabbet_grid_sample_t {
+  rabbet_interpolation_t mode;
+  rabbet_sample_mode_t outside;  // FILL, CLAMP, REFLECT
+  bool align_corners;
+  int32_t spatial;                    // axes: 2 or 3
+  int64_t extent[RABBET_GRID_AXES];   // of the input: depth, height, width
+  int64_t strides[RABBET_GRID_AXES];  // elements of one channel
+} rabbet_grid_sample_t;
+
+// What a sample is made of: the sum of elements of a channel, weighed. Those
+// that are filled are left out.
+typedef struct rabbet_grid_taps_t {
+  int count;
+  int64_t offset[RABBET_GRID_TAPS];
+  float weight[RABBET_GRID_TAPS];
+} rabbet_grid_taps_t;
+
+RABBET_PRIVATE_API void rabbet_grid_sample_read(
+    const rabbet_attr_t* attrs, size_t attr_count, const rabbet_dims_t* in,
+    rabbet_grid_sample_t* out_sample);
+// `point`: width first, then height, as grids have it.
+RABBET_PRIVATE_API void rabbet_grid_sample_find(
+    const rabbet_grid_sample_t* sample, const float* point,
+    rabbet_grid_taps_t* out_taps);
+
+#endif  // RABBET_SRC_OPS_GRID_SAMPLE_H_
