@@ -15,6 +15,9 @@
 // The two groups: values are those of the whole group, and two more.
 enum { MORE_VALUES = 2, TAIL_NODES = RABBET_QUANTIZED_NODES + 4 };
 enum { PRODUCT = 0, TAIL = 1, PARTS = 2 };
+// Of the tactic, which otherwise is the product's: threads of the tail do
+// several vectors each (tactic 1 of cuda.pointwise), as pays in large results.
+enum { TACTIC_LONG_TAIL = 1 << 30 };
 
 typedef struct split_t {
   rabbet_quantized_t quantized;
@@ -175,6 +178,7 @@ typedef struct quantized_offer_t {
   const rabbet_propose_t* propose;
   rabbet_candidate_sink_t sink;
   const rabbet_type_format_t* tensors;
+  int32_t tail_tactics;  // that cuda.pointwise offers
 } quantized_offer_t;
 
 // A tactic of the product is one of the whole.
@@ -182,16 +186,17 @@ static rabbet_status_t quantized_add(void* context,
                                      const rabbet_candidate_t* product) {
   const quantized_offer_t* offer = context;
   rabbet_candidate_t candidate = *product;
+  if (offer->tail_tactics > 1) candidate.tactic |= TACTIC_LONG_TAIL;
   candidate.kernel = &rabbet_cuda_matmul_quantized;
   candidate.tensors = offer->tensors;
   candidate.in_place = NULL;
   return rabbet_offer(offer->propose, offer->sink, &candidate);
 }
 
-static rabbet_status_t quantized_ignore(void* context,
-                                        const rabbet_candidate_t* candidate) {
-  (void)candidate;
-  *(bool*)context = true;
+static rabbet_status_t quantized_count(void* context,
+                                       const rabbet_candidate_t* candidate) {
+  int32_t* count = context;
+  if (candidate->tactic >= *count) *count = candidate->tactic + 1;
   return rabbet_ok();
 }
 
@@ -199,16 +204,16 @@ static rabbet_status_t quantized_offer(const rabbet_propose_t* propose,
                                        rabbet_candidate_sink_t sink,
                                        const split_t* split,
                                        rabbet_type_format_t* tensors) {
-  bool has_tail = false;
+  int32_t tail_tactics = 0;
   rabbet_propose_t part = *propose;
   part.fixed = NULL;
   part.extra_dtypes = 0;
   part.group = &split->parts[TAIL];
   RABBET_RETURN_IF_ERROR(rabbet_cuda_pointwise.propose(
-      &part, (rabbet_candidate_sink_t){&has_tail, quantized_ignore}));
-  if (!has_tail) return rabbet_ok();
+      &part, (rabbet_candidate_sink_t){&tail_tactics, quantized_count}));
+  if (tail_tactics == 0) return rabbet_ok();
   rabbet_network_tensors(propose->group, tensors);
-  quantized_offer_t offer = {propose, sink, tensors};
+  quantized_offer_t offer = {propose, sink, tensors, tail_tactics};
   part.group = &split->parts[PRODUCT];
   return rabbet_cuda_matmul.propose(
       &part, (rabbet_candidate_sink_t){&offer, quantized_add});
@@ -273,7 +278,8 @@ static rabbet_status_t quantized_create_parts(
   for (int i = 0; i < PARTS; ++i) {
     rabbet_kernel_spec_t part = *spec;
     part.group = &kernel->split.parts[i];
-    part.tactic = i == PRODUCT ? spec->tactic : 0;
+    part.tactic = i == PRODUCT ? spec->tactic & ~TACTIC_LONG_TAIL
+                               : (spec->tactic & TACTIC_LONG_TAIL) != 0;
     RABBET_RETURN_IF_ERROR(
         quantized_class(i)->create(&part, &kernel->parts[i]));
   }
