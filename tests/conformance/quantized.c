@@ -23,10 +23,19 @@ static int32_t scale(conformance_t* t, rabbet_dims_t dims, double most) {
   return kernel_case_typed_input(&t->c, RABBET_DTYPE_FLOAT, dims, true);
 }
 
-static int32_t dequantized(conformance_t* t, int32_t value, int32_t factor) {
+static int32_t dequantized(conformance_t* t, int32_t value, int32_t factor,
+                           int32_t zero) {
   rabbet_attr_t attrs[] = {conformance_int(t, "to_type", RABBET_DTYPE_FLOAT)};
-  int32_t inputs[] = {value, factor};
-  return kernel_case_op(&t->c, "dequantize", attrs, 1, inputs, 2);
+  int32_t inputs[] = {value, factor, zero};
+  return kernel_case_op(&t->c, "dequantize", attrs, 1, inputs,
+                        zero >= 0 ? 3 : 2);
+}
+
+static int32_t zero_point(conformance_t* t, rabbet_dtype_t dtype,
+                          int32_t rank) {
+  if (dtype == RABBET_DTYPE_FP8 || !conformance_chance(t, 3)) return -1;
+  range(t, 1, 9);
+  return kernel_case_typed_input(&t->c, dtype, ones(rank), true);
 }
 
 static int32_t numbers(conformance_t* t, rabbet_dtype_t dtype,
@@ -39,7 +48,8 @@ static int32_t numbers(conformance_t* t, rabbet_dtype_t dtype,
 static int32_t activations(conformance_t* t, rabbet_dtype_t dtype,
                            rabbet_dims_t dims) {
   int32_t x = numbers(t, dtype, dims, false);
-  return dequantized(t, x, scale(t, ones(dims.rank), 0.25));
+  int32_t factor = scale(t, ones(dims.rank), 0.25);
+  return dequantized(t, x, factor, zero_point(t, dtype, dims.rank));
 }
 
 // One scale, or one for each index of the axis.
@@ -48,7 +58,7 @@ static int32_t weights(conformance_t* t, rabbet_dtype_t dtype,
   int32_t w = numbers(t, dtype, dims, true);
   rabbet_dims_t scales = ones(dims.rank);
   if (conformance_chance(t, 2)) scales.d[axis] = dims.d[axis];
-  return dequantized(t, w, scale(t, scales, 0.25));
+  return dequantized(t, w, scale(t, scales, 0.25), -1);
 }
 
 static int32_t elementwise(conformance_t* t, const char* op, const char* attr,
@@ -77,10 +87,12 @@ static int32_t finish(conformance_t* t, int32_t value, rabbet_dtype_t dtype,
     value = elementwise(t, "activation", "type", 0, value, -1);
   if (conformance_chance(t, 3)) return value;
   rabbet_attr_t attrs[] = {conformance_int(t, "to_type", dtype)};
-  int32_t inputs[] = {value, scale(t, ones(dims.rank), 8)};
+  int32_t factor = scale(t, ones(dims.rank), 8);
+  int32_t inputs[] = {value, factor, zero_point(t, dtype, dims.rank)};
   // A result in the middle of two may be rounded to either.
   c->units = 1;
-  return kernel_case_op(c, "quantize", attrs, 1, inputs, 2);
+  return kernel_case_op(c, "quantize", attrs, 1, inputs,
+                        inputs[2] >= 0 ? 3 : 2);
 }
 
 static void begin(conformance_t* t) {

@@ -42,12 +42,24 @@ static bool quantized_has_zero_point(const rabbet_group_node_t* node) {
   return node->input_count > 2 && node->inputs[2] >= 0;
 }
 
+// One constant whole number for all, or none; false if it is something else.
+static bool quantized_zero(const rabbet_group_t* group,
+                           const rabbet_group_node_t* node, int32_t* out_zero) {
+  *out_zero = 0;
+  if (!quantized_has_zero_point(node)) return true;
+  const rabbet_group_value_t* zero = &group->values[node->inputs[2]];
+  for (int32_t i = 0; i < zero->dims.rank; ++i)
+    if (zero->dims.d[i] != 1) return false;
+  if (!zero->constant || zero->dtype == RABBET_DTYPE_FP8) return false;
+  *out_zero = (int32_t)rabbet_load_int64(zero->dtype, zero->constant, 0);
+  return true;
+}
+
 // ---- Nodes -----------------------------------------------------------------
 
 static bool quantized_is_dequantize(const rabbet_group_t* group,
                                     const rabbet_group_node_t* node) {
   return rabbet_op_is(node->op, RABBET_OP_DEQUANTIZE) &&
-         !quantized_has_zero_point(node) &&
          rabbet_dtype_bits(group->values[node->inputs[0]].dtype) == 8 &&
          rabbet_group_input_of(group, node->inputs[0]) >= 0;
 }
@@ -80,7 +92,8 @@ static bool quantized_factors(const rabbet_group_t* group,
   const rabbet_group_node_t* x = quantized_maker(group, product->inputs[0]);
   const rabbet_group_node_t* w = quantized_maker(group, product->inputs[1]);
   int axis = -1;
-  if (!x || !w || x == w ||
+  if (!x || !w || x == w || quantized_has_zero_point(w) ||
+      !quantized_zero(group, x, &q->x_zero) ||
       !quantized_number(group, x->inputs[1], &q->x_scale) ||
       !quantized_axis(&group->values[w->inputs[1]], &axis, &q->w_count))
     return false;
@@ -94,7 +107,7 @@ static bool quantized_factors(const rabbet_group_t* group,
 static bool quantized_result(const rabbet_group_t* group,
                              const rabbet_group_node_t* node,
                              rabbet_quantized_t* q) {
-  if (quantized_has_zero_point(node) || q->scale != 0 ||
+  if (!quantized_zero(group, node, &q->zero) || q->scale != 0 ||
       node->outputs[0] != group->outputs[0] ||
       !quantized_number(group, node->inputs[1], &q->scale))
     return false;
@@ -106,6 +119,7 @@ static bool quantized_operand(const rabbet_group_t* group,
                               const rabbet_group_node_t* node,
                               rabbet_quantized_t* q) {
   if (q->operand.value >= 0 || !quantized_is_dequantize(group, node) ||
+      quantized_has_zero_point(node) ||
       !quantized_number(group, node->inputs[1], &q->operand.scale))
     return false;
   q->operand.value = node->inputs[0];

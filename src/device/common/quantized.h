@@ -20,12 +20,14 @@ typedef struct rabbet_quantized_operand_t {
 typedef struct rabbet_quantized_t {
   int32_t x, w;  // factors: boundary inputs of 8 bits
   double x_scale;
+  int32_t x_zero;  // x = (number - x_zero) x_scale
   // One number, or one for each of the result's channels or columns.
   const rabbet_group_value_t* w_scale;
   int64_t w_count;
   rabbet_quantized_operand_t operand;  // value -1: none
   double scale;                        // of the result; 0: it is not quantized
-  int32_t result;                      // the group's output
+  int32_t zero;
+  int32_t result;  // the group's output
   // The group as if quantized numbers were the numbers themselves: nodes[0] is
   // the product of x and w, its output is what the quantization reads, and
   // operand.real is an input. Values are the group's.
@@ -36,10 +38,11 @@ typedef struct rabbet_quantized_t {
   int32_t output;
 } rabbet_quantized_t;
 
-// False if the group is no such, or has zero points, scales that are computed,
-// scales of a result or an added tensor that are more than one number, or more
-// tensors than one that are dequantized to be added. `op` is CONVOLUTION or
-// MATRIX_MULTIPLY. *out_quantized points into itself and into the group.
+// False if the group is no such, or has zero points but of x and the result,
+// scales or zero points that are computed, scales of a result or an added
+// tensor that are more than one number, or more tensors than one that are
+// dequantized to be added. `op` is CONVOLUTION or MATRIX_MULTIPLY.
+// *out_quantized points into itself and into the group.
 bool rabbet_quantized_parse(const rabbet_group_t* group, rabbet_op_id_t op,
                             rabbet_quantized_t* out_quantized);
 static inline double rabbet_quantized_w_scale(const rabbet_quantized_t* q,

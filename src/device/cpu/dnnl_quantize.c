@@ -78,6 +78,8 @@ void rabbet_dnnl_fused_quantize(rabbet_dnnl_fused_t* fused,
   double last = unit / (q->scale != 0 ? q->scale : 1);
   if (last != 1 && !rabbet_epilogue_push_linear(e, last, 0)) return;
   quantize_factors(fused, q, unit, scratch);
+  fused->spec.src_zero = q->x_zero;
+  fused->spec.dst_zero = q->zero;
   e->result = q->result;
   if (operand >= 0) {
     rabbet_dtype_t dtype = q->plain.values[q->operand.value].dtype;

@@ -108,6 +108,55 @@ static void products(void** state) {
   }
 }
 
+static int32_t with_zero(kernel_case_t* c, const char* op, rabbet_dtype_t to,
+                         int32_t x, rabbet_dtype_t dtype, int32_t rank) {
+  rabbet_dims_t one = {.rank = rank};
+  for (int32_t i = 0; i < rank; ++i)
+    one.d[i] = 1;
+  int32_t scale = typed(c, RABBET_DTYPE_FLOAT, one, 0.5, 0.6, true);
+  int32_t zero = typed(c, dtype, one, 5, 9, true);
+  return kernel_case_op(c, op, TO(to), KERNEL_INPUTS(x, scale, zero));
+}
+
+// What stands for 0 is what padding is made of.
+static void zero_points(void** state) {
+  const rabbet_dtype_t types[] = {RABBET_DTYPE_INT8, RABBET_DTYPE_UINT8};
+  kernel_case_t c;
+  for (int i = 0; i < 4; ++i) {
+    rabbet_dtype_t dtype = types[i % 2];
+    bool image = i < 2;
+    kernel_case_begin(&c, *state, RABBET_DTYPE_FLOAT);
+    rabbet_dims_t shape =
+        image ? KERNEL_DIMS(1, 16, 8, 8) : KERNEL_DIMS(20, 64);
+    int32_t x = typed(&c, dtype, shape, dtype == RABBET_DTYPE_UINT8 ? 0 : -100,
+                      100, false);
+    x = with_zero(&c, "dequantize", RABBET_DTYPE_FLOAT, x, dtype, shape.rank);
+    int32_t w = typed(&c, RABBET_DTYPE_INT8,
+                      image ? KERNEL_DIMS(16, 16, 3, 3) : KERNEL_DIMS(64, 32),
+                      -100, 100, true);
+    w = dequantize(&c, w,
+                   image ? KERNEL_DIMS(16, 1, 1, 1) : KERNEL_DIMS(1, 32));
+    int32_t y =
+        image ? kernel_case_op(&c, "convolution",
+                               KERNEL_ATTRS(KERNEL_INTS("pre_padding", 1, 1),
+                                            KERNEL_INTS("post_padding", 1, 1)),
+                               KERNEL_INPUTS(x, w))
+              : kernel_case_op(
+                    &c, "matrix_multiply",
+                    KERNEL_ATTRS(KERNEL_INT("op0", 0), KERNEL_INT("op1", 0)),
+                    KERNEL_INPUTS(x, w));
+    // Most results lie within the type.
+    y = kernel_case_op(&c, "elementwise", NUMBERS(1),
+                       KERNEL_INPUTS(y, typed(&c, RABBET_DTYPE_FLOAT,
+                                              image ? KERNEL_DIMS(1, 1, 1, 1)
+                                                    : KERNEL_DIMS(1, 1),
+                                              0.02, 0.02, true)));
+    c.units = 1;
+    end(&c, with_zero(&c, "quantize", dtype, y, dtype, shape.rank),
+        image ? "dnnl.convolution" : "dnnl.matmul");
+  }
+}
+
 // What the sums of 32 bits cannot take out is left to other covers.
 static void scales_that_are_not_for_it(void** state) {
   kernel_case_t c;
@@ -133,6 +182,7 @@ int main(void) {
       cmocka_unit_test(convolutions),
       cmocka_unit_test(residuals),
       cmocka_unit_test(products),
+      cmocka_unit_test(zero_points),
       cmocka_unit_test(scales_that_are_not_for_it),
   };
   return cmocka_run_group_tests(tests, cpu_fixture_open, cpu_fixture_close);

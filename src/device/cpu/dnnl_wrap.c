@@ -285,6 +285,21 @@ static rabbet_status_t rabbet_dnnl_append_post(const rabbet_dnnl_post_t* post,
       "appending a binary operation");
 }
 
+static rabbet_status_t rabbet_dnnl_zero_points(const rabbet_dnnl_spec_t* spec,
+                                               dnnl_primitive_attr_t attr) {
+  const struct {
+    int arg;
+    int32_t zero;
+  } rows[] = {{DNNL_ARG_SRC, spec->src_zero}, {DNNL_ARG_DST, spec->dst_zero}};
+  for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); ++i)
+    if (rows[i].zero != 0)
+      RABBET_RETURN_IF_ERROR(
+          rabbet_dnnl_status(dnnl_primitive_attr_set_zero_points(
+                                 attr, rows[i].arg, 1, 0, &rows[i].zero),
+                             "setting zero points"));
+  return rabbet_ok();
+}
+
 // Scratch memory is the caller's, so that a run allocates nothing.
 static rabbet_status_t rabbet_dnnl_attr(const rabbet_dnnl_spec_t* spec,
                                         dnnl_primitive_attr_t* out_attr) {
@@ -302,6 +317,7 @@ static rabbet_status_t rabbet_dnnl_attr(const rabbet_dnnl_spec_t* spec,
             *out_attr, spec->scale_count,
             spec->scale_count > 1 ? 1 << spec->scale_axis : 0, spec->scales),
         "setting factors");
+  if (rabbet_is_ok(status)) status = rabbet_dnnl_zero_points(spec, *out_attr);
   if (rabbet_is_ok(status) && spec->post_count > 0)
     status = rabbet_dnnl_status(dnnl_post_ops_create(&posts), "attributes");
   for (int i = 0; rabbet_is_ok(status) && i < spec->post_count; ++i)

@@ -410,7 +410,7 @@ static bool rabbet_cuda_convolution_quantized_describe(
   rabbet_cuda_epilogue_t epilogue;
   rabbet_quantized_t q;
   if (!rabbet_quantized_parse(group, RABBET_OP_CONVOLUTION, &q) ||
-      !quantized_has_types(&q) ||
+      !quantized_has_types(&q) || q.x_zero != 0 || q.zero != 0 ||
       !rabbet_cuda_epilogue_parse(&q.plain, dims, 1, q.nodes[0].outputs[0],
                                   &epilogue) ||
       !convolution_insert_bias(dims, convolution_bias(&q.nodes[0]), &epilogue))

@@ -146,7 +146,8 @@ static bool split_make(const rabbet_group_t* group,
   memset(split, 0, sizeof(*split));
   split->values = values;
   rabbet_quantized_t* q = &split->quantized;
-  if (!rabbet_quantized_parse(group, RABBET_OP_MATRIX_MULTIPLY, q))
+  if (!rabbet_quantized_parse(group, RABBET_OP_MATRIX_MULTIPLY, q) ||
+      q->x_zero != 0)
     return false;
   rabbet_dtype_t dtype = group->values[q->x].dtype;
   if (dtype != group->values[q->w].dtype ||
