@@ -18,6 +18,7 @@ from .class_plugins import (
     BUILD,
     RUNTIME,
     PadV3,
+    PadV3Creator,
     array,
     compile_network,
     derived,
@@ -708,6 +709,32 @@ def test_a_missing_creator(tmp_path: Path) -> None:
     text = str(caught.value)
     assert f"needs the plugin 'test::{creator.name}', version '1'" in text
     assert "class_plugins.py" in text
+
+
+def test_a_missing_creator_among_several(tmp_path: Path) -> None:
+    """The error tells all files that the plan was built with."""
+
+    class Here(PadV3Creator):
+        """Its file is this one."""
+
+    creator = register(derived())
+    other = register(derived(), Here)
+
+    def make(network: trt.INetworkDefinition) -> Any:
+        x = network.add_input("x", trt.float32, SHAPE)
+        for each in (creator, creator, other):
+            x = network.add_plugin_v3([x], [], made(each)).get_output(0)
+        return x
+
+    compile_network(make).save(tmp_path / "m.plan")
+    REGISTRY.deregister_creator(creator)
+    with pytest.raises(trt.NotFoundError) as caught:
+        trt.load(tmp_path / "m.plan", device="cpu")
+    text = str(caught.value)
+    assert f"needs the plugin 'test::{creator.name}'" in text
+    listed = text.split("; all that it was built with: ")[1].split(": ")[0]
+    names = [Path(item.strip("'")).name for item in listed.split(", ")]
+    assert names == ["class_plugins.py", "test_plugin_v3.py"]
 
 
 def test_a_creator_under_another_namespace(tmp_path: Path) -> None:
