@@ -1,4 +1,5 @@
 // The process's plugin creators. The only global state of the project.
+#define _GNU_SOURCE
 #include <dlfcn.h>
 #include <stdio.h>
 #include <string.h>
@@ -271,11 +272,24 @@ rabbet_status_t rabbet_plugin_visit(
   return status;
 }
 
+// A library of plugins need not be linked against this one: where this one was
+// opened for a single module (as Python's are), its functions become visible to
+// all that is opened later.
+static void rabbet_show_functions(void) {
+  Dl_info info;
+  if (!dladdr((const void*)(uintptr_t)&rabbet_plugin_register, &info) ||
+      !info.dli_fname)
+    return;
+  void* self = dlopen(info.dli_fname, RTLD_NOW | RTLD_NOLOAD | RTLD_GLOBAL);
+  if (self) dlclose(self);  // gives back the reference, not the visibility
+}
+
 rabbet_status_t rabbet_plugin_load_library(const char* path) {
   if (!path) {
     return RABBET_STATUS(RABBET_STATUS_INVALID_ARGUMENT,
                          "plugin library: path is NULL");
   }
+  rabbet_show_functions();
   void* library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
   if (!library) {
     return RABBET_STATUS(RABBET_STATUS_UNAVAILABLE,

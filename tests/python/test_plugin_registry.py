@@ -27,7 +27,6 @@ from .class_plugins import (
     pads_field,
     register,
 )
-from .command import PROGRAM
 from .plugins import new_id
 from .test_command_plugins import C_SOURCE, compile_library
 
@@ -316,9 +315,7 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
     source = C_SOURCE.replace('"Triple"', '"TripleOfRegistry"')
     path = tmp_path_factory.mktemp("library") / "triple.so"
     include = Path(__file__).resolve().parents[2] / "include"
-    libraries = Path(PROGRAM).parent.parent / "lib"
-    link = ("-Wl,--no-as-needed", f"-L{libraries}", "-lrabbet_runtime")
-    return compile_library(source, path, f"-I{include}", *link)
+    return compile_library(source, path, f"-I{include}")
 
 
 def test_libraries(library: Path) -> None:

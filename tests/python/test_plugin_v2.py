@@ -244,11 +244,13 @@ def test_a_namespace_of_the_registry(tmp_path: Path) -> None:
     np.testing.assert_array_equal(again(x), pad(x, PADS))
 
 
-def test_shape_inputs_are_refused() -> None:
+def test_shape_inputs_are_inputs() -> None:
     _, creator = new()
     node = onnx_model(creator.name, pads=PADS, tensorrt_plugin_shape_input_indices=[0])
-    with pytest.raises(trt.Error, match="IPluginV2DynamicExt have no shape inputs"):
-        trt.compile(node, device="cpu")
+    with pytest.warns(UserWarning, match="IPluginV2DynamicExt have no shape inputs"):
+        model = trt.compile(node, device="cpu")
+    x = random(*SHAPE)
+    np.testing.assert_array_equal(model(x), pad(x, PADS))
 
 
 def test_both_kinds_in_one_network() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from functools import partial
 from typing import Any
@@ -56,9 +57,10 @@ class V2Instance(ClassInstance):
                 f"expected a plugin of class IPluginV2DynamicExt, got {plugin!r}"
             )
         if shape_inputs:
-            raise PluginError(
+            warnings.warn(
                 f"layer '{layer}': plugins of class IPluginV2DynamicExt have no shape "
-                "inputs; derive from IPluginV3"
+                "inputs; they are inputs like others. Derive from IPluginV3",
+                stacklevel=2,
             )
         self.phase = phase
         self.output_count = self._count_outputs()
