@@ -16,6 +16,7 @@ from ._weights import to_weights
 
 T = TypeVar("T")
 
+_NO_BLOCKS = Dims()
 _RANGES = "types follow from the network: use quantize and dequantize layers"
 
 # rabbet_attr_type_t of lists, whose type an empty one does not tell.
@@ -567,6 +568,7 @@ class IQuantizeLayer(ILayer):
     __slots__ = ()
     _type = e.LayerType.QUANTIZE
     axis = _number("axis", "The axis that scales of rank 1 are for.")
+    block_shape = Fixed(_NO_BLOCKS, "Scales are for all, or for an axis.")
     to_type = _choice("to_type", e.DataType, "The output's type.")
 
 
@@ -576,6 +578,7 @@ class IDequantizeLayer(ILayer):
     __slots__ = ()
     _type = e.LayerType.DEQUANTIZE
     axis = _number("axis", "The axis that scales of rank 1 are for.")
+    block_shape = Fixed(_NO_BLOCKS, "Scales are for all, or for an axis.")
     to_type = _choice("to_type", e.DataType, "The output's type.")
 
 

@@ -1,5 +1,6 @@
 #include "builder/timing_cache.h"
 
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -122,12 +123,47 @@ static void damage(void** state) {
   rabbet_free(rabbet_allocator_system(), data);
 }
 
+static void entries_are_listed_and_edited(void** state) {
+  (void)state;
+  rabbet_timing_cache_t* cache = filled(0, 20);
+  rabbet_timing_key_t* keys = NULL;
+  rabbet_timing_value_t value;
+  size_t count = 0;
+  assert_true(rabbet_is_ok(rabbet_timing_cache_keys(
+      cache, rabbet_allocator_system(), &keys, &count)));
+  assert_int_equal(count, 20);
+  for (size_t i = 1; i < count; ++i)
+    assert_true(
+        keys[i - 1].high < keys[i].high ||
+        (keys[i - 1].high == keys[i].high && keys[i - 1].low < keys[i].low));
+  assert_true(rabbet_is_ok(rabbet_timing_cache_query(cache, keys[7], &value)));
+  assert_true(value.us == (double)keys[7].low * 0.25);
+  assert_int_equal(value.workspace, keys[7].low);
+  value = (rabbet_timing_value_t){1234.5, 77};
+  assert_true(rabbet_is_ok(rabbet_timing_cache_update(cache, keys[7], value)));
+  value = (rabbet_timing_value_t){0};
+  assert_true(rabbet_is_ok(rabbet_timing_cache_query(cache, keys[7], &value)));
+  assert_true(value.us == 1234.5 && value.workspace == 77);
+  value.us = NAN;
+  rabbet_status_t status = rabbet_timing_cache_update(cache, keys[7], value);
+  assert_int_equal(rabbet_status_code(status), RABBET_STATUS_INVALID_ARGUMENT);
+  rabbet_status_ignore(status);
+  rabbet_timing_cache_reset(cache);
+  assert_int_equal(rabbet_timing_cache_count(cache), 0);
+  status = rabbet_timing_cache_query(cache, keys[7], &value);
+  assert_int_equal(rabbet_status_code(status), RABBET_STATUS_NOT_FOUND);
+  rabbet_status_ignore(status);
+  rabbet_free(rabbet_allocator_system(), keys);
+  rabbet_timing_cache_release(cache);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(round_trip),
       cmocka_unit_test(bytes_do_not_depend_on_order),
       cmocka_unit_test(combine_keeps_what_is_there),
       cmocka_unit_test(damage),
+      cmocka_unit_test(entries_are_listed_and_edited),
   };
   return cmocka_run_group_tests_name("timing_cache", tests, NULL, NULL);
 }
