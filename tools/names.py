@@ -37,7 +37,7 @@ class Name(NamedTuple):
         return ".".join(part for part in (self.owner, self.member) if part)
 
 
-class Wrong(Exception):
+class WrongError(Exception):
     """A name is there, but is not what the table says."""
 
 
@@ -86,24 +86,24 @@ def look_up(name: Name) -> tuple[Any, Any]:
 
 def _check_class(name: Name, owner: Any, found: Any) -> None:
     if not isinstance(found, type):
-        raise Wrong(f"is {found!r}, no class")
+        raise WrongError(f"is {found!r}, no class")
     if name.detail == "enum":
         if not hasattr(found, "__members__"):
-            raise Wrong("is no enumeration")
+            raise WrongError("is no enumeration")
     elif name.detail and not name.detail[0].islower():
         for base in name.detail.split(", "):
             wanted = getattr(_module(name.owner)[0], base, None)
             if isinstance(wanted, type) and not issubclass(found, wanted):
-                raise Wrong(f"does not derive from {base}")
+                raise WrongError(f"does not derive from {base}")
 
 
 def _check_value(name: Name, owner: Any, found: Any) -> None:
     value = getattr(owner, name.member)
     if name.detail.lstrip("-").isdigit():
         if int(value) != int(name.detail):
-            raise Wrong(f"is {int(value)}, expected {name.detail}")
+            raise WrongError(f"is {int(value)}, expected {name.detail}")
     elif str(value).rpartition(".")[2] != name.detail.rpartition(".")[2]:
-        raise Wrong(f"is {value}, expected {name.detail}")
+        raise WrongError(f"is {value}, expected {name.detail}")
 
 
 def _parameters(detail: str) -> tuple[list[str], dict[str, Any]]:
@@ -122,14 +122,14 @@ def _check_call(name: Name, owner: Any, found: Any) -> None:
     if name.member == "__iter__":
         return
     if not callable(called):
-        raise Wrong(f"is {called!r}, nothing to call")
+        raise WrongError(f"is {called!r}, nothing to call")
     if name.kind == "constructor":
         called = owner
     try:
         signature = inspect.signature(called)
     except (ValueError, TypeError):
         if _parameters(name.detail)[1]:
-            raise Wrong("does not tell the names of its arguments") from None
+            raise WrongError("does not tell the names of its arguments") from None
         return
     positional, keywords = _parameters(name.detail)
     if name.member.startswith("__") and name.kind == "method":  # called by syntax
@@ -140,20 +140,28 @@ def _check_call(name: Name, owner: Any, found: Any) -> None:
     try:
         signature.bind(*positional, **keywords)
     except TypeError as error:
-        raise Wrong(f"{error}; its signature is {signature}") from None
+        raise WrongError(f"{error}; its signature is {signature}") from None
 
 
 def _check_property(name: Name, owner: Any, found: Any) -> None:
     if not isinstance(owner, type):
-        if name.detail and str(found).rpartition(".")[2] != name.detail.rpartition(".")[2]:
-            raise Wrong(f"is {found}, expected {name.detail}")
+        if (
+            name.detail
+            and str(found).rpartition(".")[2] != name.detail.rpartition(".")[2]
+        ):
+            raise WrongError(f"is {found}, expected {name.detail}")
         return
     if callable(found) and not isinstance(found, (property, type)):
-        raise Wrong("is a method")
+        raise WrongError("is a method")
     # What plugins are handed is made by the engine alone.
     given = name.owner.startswith("plugin.")
-    if name.kind == "property" and not given and isinstance(found, property) and found.fset is None:
-        raise Wrong("can't be set")
+    if (
+        name.kind == "property"
+        and not given
+        and isinstance(found, property)
+        and found.fset is None
+    ):
+        raise WrongError("can't be set")
 
 
 _CHECKS = {
@@ -166,13 +174,13 @@ _CHECKS = {
 
 
 def check(name: Name, owner: Any, found: Any) -> None:
-    """Raises Wrong if it is not what the table says."""
+    """Raises WrongError if it is not what the table says."""
     if found is None and name.member:
         return
     if name.kind == "class" and "." in name.detail:  # another name of a class
         holder, _, member = name.detail.rpartition(".")
         if getattr(getattr(_module("")[0], holder), member) is not found:
-            raise Wrong(f"is {found!r}, expected {name.detail}")
+            raise WrongError(f"is {found!r}, expected {name.detail}")
         return
     _CHECKS.get(name.kind, _check_property)(name, owner, found)
 
@@ -204,7 +212,7 @@ def _calls(name: str) -> bool:
 
 
 def judge(name: Name) -> tuple[str, str]:
-    """(says, why) as the package is now; Wrong if the name is not what it must be."""
+    """(says, why) as the package is now; WrongError if the name is not what it must be."""
     try:
         owner, found = look_up(name)
     except AttributeError:
@@ -229,8 +237,8 @@ every name up, with its kind, its arguments' names and its number, so that the p
 cannot lie.
 
 - **works**: does what it says there;
-- **no effect**: accepted, and without effect here, for the reason given; what would need
-  an effect is refused;
+- **no effect**: accepted, and without effect here, for the reason given; what would
+  need an effect is refused;
 - **refused**: raises `UnsupportedError` (under the alias: logs and fails as TensorRT
   does) with the reason given;
 - **missing**: not there yet: an `AttributeError`.
@@ -240,7 +248,9 @@ cannot lie.
 def _row(name: Name, says: str, why: str) -> str:
     label = f"`{name.member or name.owner}`"
     detail = f"`{name.detail}`" if name.detail else ""
-    return f"| {label} | {name.kind} | {detail} | {says} | {why} |".replace("|  |", "| |")
+    return f"| {label} | {name.kind} | {detail} | {says} | {why} |".replace(
+        "|  |", "| |"
+    )
 
 
 def page(rows: list[tuple[Name, str]]) -> str:
@@ -260,11 +270,15 @@ def page(rows: list[tuple[Name, str]]) -> str:
             owner = name.owner
             parts.append(f"\n## {owner or 'Module'}\n")
             if alike and owner:
-                members = ", ".join(f"`{n.member}`" for n, _ in rows if n.owner == owner and n.member)
+                members = ", ".join(
+                    f"`{n.member}`" for n, _ in rows if n.owner == owner and n.member
+                )
                 because = f" ({why})" if why else ""
                 parts.append(f"**{name.says}**{because}: {members or 'the class'}")
             else:
-                parts.append("| name | kind | more | says | why |\n|---|---|---|---|---|")
+                parts.append(
+                    "| name | kind | more | says | why |\n|---|---|---|---|---|"
+                )
         if not alike or not owner:
             parts.append(_row(name, name.says, why))
     return "\n".join(parts) + "\n"
@@ -276,7 +290,7 @@ def judged() -> tuple[list[tuple[Name, str]], list[str]]:
     for name in read():
         try:
             says, why = judge(name)
-        except Wrong as error:
+        except WrongError as error:
             wrong.append(f"{name} ({name.kind}): {error}")
             says, why = MISSING, ""
         rows.append((name._replace(says=says), why))

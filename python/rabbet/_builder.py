@@ -9,8 +9,14 @@ from typing import Any, NoReturn, Self
 from . import _enums as e
 from . import _rabbet
 from ._allocators import IGpuAllocator, check_allocator
+from ._callbacks import (
+    IErrorRecorder,
+    ILogger,
+    IProgressMonitor,
+    IStreamWriter,
+    check_logger,
+)
 from ._classes._registry import IPluginRegistry, get_plugin_registry
-from ._callbacks import IErrorRecorder, ILogger, IProgressMonitor, IStreamWriter, check_logger
 from ._dims import Dims
 from ._errors import UnsupportedError
 from ._layers import ILayer

@@ -47,7 +47,9 @@ class Composite(ILayer):
     def set_input(self, index: int, tensor: ITensor | None) -> None:
         """Replaces an input."""
         if not 0 <= index < self.num_inputs:
-            raise IndexError(f"layer '{self.name}' has {self.num_inputs} inputs, no {index}")
+            raise IndexError(
+                f"layer '{self.name}' has {self.num_inputs} inputs, no {index}"
+            )
         for layer, place in self._parts["inputs"][index]:
             layer.set_input(place, tensor)
 
@@ -174,7 +176,9 @@ def scale(
     if mode is e.ScaleMode.ELEMENTWISE:
         shape[axis:] = dims[axis:]
     if min(shape) < 0:
-        raise ValueError(f"add_scale: weights for {mode} need sizes that are known, not {dims}")
+        raise ValueError(
+            f"add_scale: weights for {mode} need sizes that are known, not {dims}"
+        )
     kinds = {
         "scale": e.ElementWiseOperation.PROD,
         "shift": e.ElementWiseOperation.SUM,
@@ -239,7 +243,9 @@ def _pad(layer: IPaddingLayer, parts: dict[str, Any]) -> None:
             f"tensor of {len(dims)} dimensions"
         )
     rest = [0] * (len(dims) - len(before))
-    grown = np.array([*rest, *(a + b for a, b in zip(before, after, strict=True))], np.int64)
+    grown = np.array(
+        [*rest, *(a + b for a, b in zip(before, after, strict=True))], np.int64
+    )
     parts["slice"].start = [*rest, *(-b for b in before)]
     parts["grown"].weights = grown
     layer._network()._composites[hash(layer)] = parts
@@ -403,7 +409,11 @@ class IOneHotLayer(Composite):
 
 
 def one_hot(
-    network: INetworkDefinition, indices: ITensor, values: ITensor, depth: ITensor, axis: int
+    network: INetworkDefinition,
+    indices: ITensor,
+    values: ITensor,
+    depth: ITensor,
+    axis: int,
 ) -> IOneHotLayer:
     """A comparison with the numbers below `depth`, which must be constant."""
     import numpy as np
@@ -418,7 +428,9 @@ def one_hot(
     shape[place] = count
     where, _ = network.add_constant((1,), np.array([place], np.int64)), None
     wide = reshaping(network, IUnsqueezeLayer, indices, _out(where))
-    _, numbers = _constant(network, np.arange(count).reshape(shape), indices.dtype, shape)
+    _, numbers = _constant(
+        network, np.arange(count).reshape(shape), indices.dtype, shape
+    )
     same = network.add_elementwise(_out(wide), numbers, e.ElementWiseOperation.EQUAL)
 
     def value(index: int) -> tuple[ILayer, ITensor]:
@@ -485,7 +497,12 @@ class ILRNLayer(Composite):
 
 
 def lrn(
-    network: INetworkDefinition, x: ITensor, window: int, alpha: float, beta: float, k: float
+    network: INetworkDefinition,
+    x: ITensor,
+    window: int,
+    alpha: float,
+    beta: float,
+    k: float,
 ) -> ILRNLayer:
     """The mean is an average pooling of the channels, as rows of an image."""
     kind = e.ElementWiseOperation
@@ -508,7 +525,11 @@ def lrn(
     y = _out(back)
     layers = {}
     ones = [1] * len(dims)
-    steps = (("alpha", alpha, kind.PROD), ("k", k, kind.SUM), ("power", -beta, kind.POW))
+    steps = (
+        ("alpha", alpha, kind.PROD),
+        ("k", k, kind.SUM),
+        ("power", -beta, kind.POW),
+    )
     for name, value, op in steps:
         layers[name], tensor = _constant(network, value, x.dtype, ones)
         y = _out(network.add_elementwise(y, tensor, op))
@@ -535,9 +556,13 @@ def ragged_softmax(
 
     dims = list(x.shape)
     if dims[-1] < 0:
-        raise ValueError(f"add_ragged_softmax: the rows' length must be known, not {dims}")
+        raise ValueError(
+            f"add_ragged_softmax: the rows' length must be known, not {dims}"
+        )
     shape = [1] * (len(dims) - 1) + [dims[-1]]
-    _, numbers = _constant(network, np.arange(dims[-1]).reshape(shape), bounds.dtype, shape)
+    _, numbers = _constant(
+        network, np.arange(dims[-1]).reshape(shape), bounds.dtype, shape
+    )
     inside = network.add_elementwise(numbers, bounds, e.ElementWiseOperation.LESS)
     ones = [1] * len(dims)
     _, low = _constant(network, -6e4, x.dtype, ones)
@@ -619,7 +644,11 @@ class IReverseSequenceLayer(Composite):
 
 
 def _reversed(
-    network: INetworkDefinition, lengths: ITensor, dims: list[int], batch: int, sequence: int
+    network: INetworkDefinition,
+    lengths: ITensor,
+    dims: list[int],
+    batch: int,
+    sequence: int,
 ) -> ITensor:
     """For each element, its position along the sequence before the reversal."""
     import numpy as np

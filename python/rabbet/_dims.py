@@ -6,7 +6,6 @@ import operator
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, ClassVar, Self, SupportsIndex, overload
 
-
 Ints = Iterable[SupportsIndex]
 
 
@@ -125,7 +124,9 @@ class Dims2(Dims):
         dim1: SupportsIndex | None = None,
         shape: Ints | None = None,
     ) -> None:
-        super().__init__(*_given(type(self), dims, {"dim0": dim0, "dim1": dim1}), shape=shape)
+        super().__init__(
+            *_given(type(self), dims, {"dim0": dim0, "dim1": dim1}), shape=shape
+        )
 
 
 class DimsHW(Dims2):
@@ -176,7 +177,10 @@ class Dims3(Dims):
         dim2: SupportsIndex | None = None,
         shape: Ints | None = None,
     ) -> None:
-        super().__init__(*_given(type(self), dims, {"dim0": dim0, "dim1": dim1, "dim2": dim2}), shape=shape)
+        super().__init__(
+            *_given(type(self), dims, {"dim0": dim0, "dim1": dim1, "dim2": dim2}),
+            shape=shape,
+        )
 
 
 class Dims4(Dims):
@@ -194,7 +198,14 @@ class Dims4(Dims):
         dim3: SupportsIndex | None = None,
         shape: Ints | None = None,
     ) -> None:
-        super().__init__(*_given(type(self), dims, {"dim0": dim0, "dim1": dim1, "dim2": dim2, "dim3": dim3}), shape=shape)
+        super().__init__(
+            *_given(
+                type(self),
+                dims,
+                {"dim0": dim0, "dim1": dim1, "dim2": dim2, "dim3": dim3},
+            ),
+            shape=shape,
+        )
 
 
 class Permutation(Dims):

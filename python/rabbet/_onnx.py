@@ -194,8 +194,9 @@ class OnnxParser(Managed):
     ) -> bool:
         """Whether a model can be imported; the network stays as it is. Subgraphs and
         errors tell of the model afterwards."""
-        network, self._network = self._network, INetworkDefinition(
-            self._network.flags, self._logger
+        network, self._network = (
+            self._network,
+            INetworkDefinition(self._network.flags, self._logger),
         )
         try:
             return self.parse(model, path)

@@ -170,7 +170,9 @@ class OnnxParserRefitter:
 
     def __init__(self, refitter: Refitter, logger: ILogger | None = None) -> None:
         if not isinstance(refitter, Refitter):
-            raise TypeError(f"OnnxParserRefitter: expected a Refitter, got {refitter!r}")
+            raise TypeError(
+                f"OnnxParserRefitter: expected a Refitter, got {refitter!r}"
+            )
         self._refitter = refitter
         self._logger = check_logger(logger)
         self._parser: OnnxParser | None = None

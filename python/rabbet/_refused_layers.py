@@ -13,7 +13,9 @@ _LOOPS = "loops are not built: unroll them, or keep them outside of the network"
 _BRANCHES = "branches are not built: compute both and use add_select"
 _ATTENTION = "an attention has no layers at its boundary: it is products and a softmax"
 _ROTARY = "there is no such operator: add products and sums, or a plugin"
-_CACHE = "there is no such operator: concatenate, or write a plugin with aliased outputs"
+_CACHE = (
+    "there is no such operator: concatenate, or write a plugin with aliased outputs"
+)
 _EXPERTS = "there is no such operator: write a plugin"
 _DEVICES = "a plan runs on one device"
 _DYNAMIC = "scales are known when a plan is built: use add_quantize"
@@ -210,19 +212,35 @@ class IMoELayer(ILayer):
     swiglu_param_beta = refused_property("swiglu_param_beta", _EXPERTS)
 
     @refused(_EXPERTS)
-    def set_gated_weights(self, fc_gate_weights: Any, fc_up_weights: Any, fc_down_weights: Any, activation_type: Any) -> Any:
+    def set_gated_weights(
+        self,
+        fc_gate_weights: Any,
+        fc_up_weights: Any,
+        fc_down_weights: Any,
+        activation_type: Any,
+    ) -> Any:
         """Refused."""
 
     @refused(_EXPERTS)
-    def set_gated_biases(self, fc_gate_biases: Any, fc_up_biases: Any, fc_down_biases: Any) -> Any:
+    def set_gated_biases(
+        self, fc_gate_biases: Any, fc_up_biases: Any, fc_down_biases: Any
+    ) -> Any:
         """Refused."""
 
     @refused(_EXPERTS)
-    def set_quantization_static(self, fc_down_activation_scale: Any, data_type: Any) -> Any:
+    def set_quantization_static(
+        self, fc_down_activation_scale: Any, data_type: Any
+    ) -> Any:
         """Refused."""
 
     @refused(_EXPERTS)
-    def set_quantization_dynamic_dbl_q(self, fc_down_activation_dbl_q_scale: Any, data_type: Any, block_shape: Any, dyn_q_output_scale_type: Any) -> Any:
+    def set_quantization_dynamic_dbl_q(
+        self,
+        fc_down_activation_dbl_q_scale: Any,
+        data_type: Any,
+        block_shape: Any,
+        dyn_q_output_scale_type: Any,
+    ) -> Any:
         """Refused."""
 
     @refused(_EXPERTS)
@@ -271,25 +289,50 @@ class RefusedLayers:
         """Refused."""
 
     @refused(_ROTARY)
-    def add_rotary_embedding(self, input: Any, cos_cache: Any, sin_cache: Any, interleaved: Any, rotary_embedding_dim: Any) -> Any:
+    def add_rotary_embedding(
+        self,
+        input: Any,
+        cos_cache: Any,
+        sin_cache: Any,
+        interleaved: Any,
+        rotary_embedding_dim: Any,
+    ) -> Any:
         """Refused."""
 
     @refused(_CACHE)
-    def add_kv_cache_update(self, cache: Any, update: Any, write_indices: Any, cache_mode: Any) -> Any:
+    def add_kv_cache_update(
+        self, cache: Any, update: Any, write_indices: Any, cache_mode: Any
+    ) -> Any:
         """Refused."""
 
     @refused(_EXPERTS)
-    def add_moe(self, hidden_states: Any, selected_experts_for_tokens: Any, scores_for_selected_experts: Any) -> Any:
+    def add_moe(
+        self,
+        hidden_states: Any,
+        selected_experts_for_tokens: Any,
+        scores_for_selected_experts: Any,
+    ) -> Any:
         """Refused."""
 
     @refused(_DEVICES)
-    def add_dist_collective(self, input: Any, dist_collective_op: Any, reduce_op: Any, root: Any, groups: Any) -> Any:
+    def add_dist_collective(
+        self,
+        input: Any,
+        dist_collective_op: Any,
+        reduce_op: Any,
+        root: Any,
+        groups: Any,
+    ) -> Any:
         """Refused."""
 
     @refused(_DYNAMIC)
-    def add_dynamic_quantize(self, input: Any, axis: Any, block_size: Any, output_type: Any, scale_type: Any) -> Any:
+    def add_dynamic_quantize(
+        self, input: Any, axis: Any, block_size: Any, output_type: Any, scale_type: Any
+    ) -> Any:
         """Refused."""
 
     @refused(_DYNAMIC)
-    def add_dynamic_quantize_v2(self, input: Any, block_shape: Any, output_type: Any, scale_type: Any) -> Any:
+    def add_dynamic_quantize_v2(
+        self, input: Any, block_shape: Any, output_type: Any, scale_type: Any
+    ) -> Any:
         """Refused."""

@@ -333,7 +333,9 @@ class ICudaEngine(_rabbet.Engine, Managed):
         """Settings of serialize_with_config."""
         return ISerializationConfig()
 
-    def get_engine_stat(self, stat: e.EngineStat = e.EngineStat.TOTAL_WEIGHTS_SIZE) -> int:
+    def get_engine_stat(
+        self, stat: e.EngineStat = e.EngineStat.TOTAL_WEIGHTS_SIZE
+    ) -> int:
         """Bytes of all constants, or of those that the plan was stripped of."""
         return self._weight_bytes()[int(e.EngineStat(stat))]
 
@@ -347,7 +349,9 @@ class ICudaEngine(_rabbet.Engine, Managed):
         return self._plan()
 
     @recorded
-    def serialize_with_config(self, config: ISerializationConfig) -> _rabbet.IHostMemory:
+    def serialize_with_config(
+        self, config: ISerializationConfig
+    ) -> _rabbet.IHostMemory:
         """The plan; EXCLUDE_WEIGHTS leaves out the weights that can be refitted."""
         if config.get_flag(e.SerializationFlag.EXCLUDE_WEIGHTS):
             return self._stripped_plan()
@@ -474,7 +478,9 @@ class IExecutionContext(_rabbet.Context, Managed):
     @property
     def all_shape_inputs_specified(self) -> bool:
         """Whether every input whose values shapes need has an address."""
-        return not any(self.engine.is_shape_inference_io(n) for n in self.infer_shapes())
+        return not any(
+            self.engine.is_shape_inference_io(n) for n in self.infer_shapes()
+        )
 
     @property
     def all_binding_shapes_specified(self) -> bool:

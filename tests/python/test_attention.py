@@ -27,7 +27,9 @@ def expected(mask: Any = None, causal: bool = False, softmax: bool = True) -> An
     return scores @ v
 
 
-def run(change: Any, *more: Any, norm: Any = trt.AttentionNormalizationOp.SOFTMAX) -> Any:
+def run(
+    change: Any, *more: Any, norm: Any = trt.AttentionNormalizationOp.SOFTMAX
+) -> Any:
     def make(network: trt.INetworkDefinition) -> Any:
         values = [*VALUES, *more]
         inputs = [

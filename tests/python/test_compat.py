@@ -275,7 +275,9 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
         [numpy_helper.from_array(w, "w")],
     )
     opsets = [helper.make_opsetid("", 17)]
-    save(helper.make_model(graph, opset_imports=opsets, ir_version=9), folder / "m.onnx")
+    save(
+        helper.make_model(graph, opset_imports=opsets, ir_version=9), folder / "m.onnx"
+    )
     return folder
 
 
@@ -287,7 +289,8 @@ def needs(name: str) -> None:
 def polygraphy(*arguments: str, cwd: Path) -> str:
     """A run of Polygraphy's command on the alias."""
     spec = importlib.util.find_spec("polygraphy")
-    assert spec is not None and spec.submodule_search_locations is not None
+    assert spec is not None
+    assert spec.submodule_search_locations is not None
     code = "import sys; sys.argv[0] = 'polygraphy'; from polygraphy.tools import main; main()"
     return alias("-c", code, *arguments, cwd=cwd)
 
@@ -306,14 +309,18 @@ def test_polygraphy_runs(model: Path) -> None:
 
 def test_polygraphy_converts_and_inspects(model: Path) -> None:
     needs("polygraphy")
-    polygraphy("convert", "m.onnx", "--convert-to", "trt", "-o", "c.plan", *SHAPES, cwd=model)
+    polygraphy(
+        "convert", "m.onnx", "--convert-to", "trt", "-o", "c.plan", *SHAPES, cwd=model
+    )
     shown = polygraphy(
         *("inspect", "model", "c.plan", "--model-type", "engine"),
         *("--show", "layers", "attrs"),
         cwd=model,
     )
     assert "CONVOLUTION" in shown
-    assert "x          (Input)" in " ".join(shown.split()).replace("x (Input)", "x          (Input)")
+    assert "x          (Input)" in " ".join(shown.split()).replace(
+        "x (Input)", "x          (Input)"
+    )
     assert "fully supported" in polygraphy("inspect", "capability", "m.onnx", cwd=model)
 
 

@@ -39,7 +39,9 @@ def constant(network: Any, values: Any) -> Any:
 @pytest.mark.parametrize("mode", list(trt.ScaleMode))
 def test_scale(mode: trt.ScaleMode) -> None:
     x = np.abs(random(2, 3, 4)) + 0.1
-    shape = {"UNIFORM": (1, 1, 1), "CHANNEL": (1, 3, 1), "ELEMENTWISE": (1, 3, 4)}[mode.name]
+    shape = {"UNIFORM": (1, 1, 1), "CHANNEL": (1, 3, 1), "ELEMENTWISE": (1, 3, 4)}[
+        mode.name
+    ]
     scale, shift, power = (np.abs(random(*shape, seed=i)) + 0.1 for i in (1, 2, 3))
 
     def make(network: Any, tensor: Any) -> Any:
@@ -184,7 +186,9 @@ def test_lrn() -> None:
         return layer
 
     torch = pytest.importorskip("torch")
-    want = torch.nn.functional.local_response_norm(torch.from_numpy(x), 5, 0.5, 0.5, 2.0)
+    want = torch.nn.functional.local_response_norm(
+        torch.from_numpy(x), 5, 0.5, 0.5, 2.0
+    )
     np.testing.assert_allclose(run(make, x), want.numpy(), rtol=1e-4, atol=1e-5)
     network = trt.Builder().create_network()
     tensor = network.add_input("x", trt.float32, (2, 3, 4, 5))
@@ -213,7 +217,9 @@ def test_reverse_sequence() -> None:
     lengths = np.array([2, 5, 1], np.int32)
 
     def make(network: Any, tensor: Any, sizes: Any) -> Any:
-        layer = network.add_reverse_sequence(tensor, constant(network, np.int32([1] * 5)))
+        layer = network.add_reverse_sequence(
+            tensor, constant(network, np.int32([1] * 5))
+        )
         assert layer.type is trt.LayerType.REVERSE_SEQUENCE
         assert (layer.batch_axis, layer.sequence_axis) == (1, 0)
         layer.batch_axis = 0

@@ -121,8 +121,12 @@ def test_tensors_between_kernels() -> None:
 
 
 def test_mistakes() -> None:
-    context = engine(lambda network, *rest: network.mark_debug(rest[0])).create_execution_context()
-    with pytest.raises(LookupError, match="'total' is no debug tensor; the network marked 'doubled'"):
+    context = engine(
+        lambda network, *rest: network.mark_debug(rest[0])
+    ).create_execution_context()
+    with pytest.raises(
+        LookupError, match="'total' is no debug tensor; the network marked 'doubled'"
+    ):
         context.set_tensor_debug_state("total", True)
     with pytest.raises(LookupError, match="'z' is no debug tensor"):
         context.get_debug_state("z")

@@ -64,7 +64,9 @@ def plan() -> Any:
     config.builder_optimization_level = 0
     x = network.add_input("x", trt.float32, (-1, 16))
     for seed in range(2):
-        weights = network.add_constant((16, 16), random(16, 16, seed=seed)).get_output(0)
+        weights = network.add_constant((16, 16), random(16, 16, seed=seed)).get_output(
+            0
+        )
         none = trt.MatrixOperation.NONE
         x = network.add_matrix_multiply(x, none, weights, none).get_output(0)
         softmax = network.add_softmax(x)

@@ -67,7 +67,13 @@ def test_build_and_time(model: Path) -> None:
 
 
 def test_load_inputs_and_reports(model: Path) -> None:
-    run(model, "--onnx=m.onnx", "--shapes=x:3x4", "--skipInference", "--saveEngine=m.plan")
+    run(
+        model,
+        "--onnx=m.onnx",
+        "--shapes=x:3x4",
+        "--skipInference",
+        "--saveEngine=m.plan",
+    )
     x = np.random.default_rng(0).standard_normal((3, 4)).astype(np.float32)
     (model / "x.raw").write_bytes(x.tobytes())
     text = run(
@@ -77,7 +83,9 @@ def test_load_inputs_and_reports(model: Path) -> None:
     )
     w = np.arange(8, dtype=np.float32).reshape(4, 2)
     want = np.maximum(x @ w, 0)
-    np.testing.assert_allclose(np.load(model / "y.npz")["y"], want, rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(
+        np.load(model / "y.npz")["y"], want, rtol=1e-5, atol=1e-5
+    )
     assert "x: min (3, 4), opt (3, 4), max (3, 4)" in text
     assert "=== Layer information ===" in text
     assert "Time(%)   Layer" in text
@@ -114,15 +122,32 @@ def test_weights_come_back(model: Path) -> None:
     assert "Engine refitted in" in text
     text = run(model, "--loadEngine=m.plan", *QUICK, code=1)
     assert "lacks" in text
-    run(model, "--loadEngine=m.plan", "--refitFromOnnx=m.onnx", "--exportOutput=b.npz", *QUICK)
+    run(
+        model,
+        "--loadEngine=m.plan",
+        "--refitFromOnnx=m.onnx",
+        "--exportOutput=b.npz",
+        *QUICK,
+    )
     assert np.array_equal(np.load(model / "a.npz")["y"], np.load(model / "b.npz")["y"])
 
 
 def test_settings_of_the_build(model: Path) -> None:
     run(
-        *(model, "--onnx=m.onnx", "--shapes=x:2x4", "--skipInference", "--saveEngine=m.plan"),
+        *(
+            model,
+            "--onnx=m.onnx",
+            "--shapes=x:2x4",
+            "--skipInference",
+            "--saveEngine=m.plan",
+        ),
         *("--fp16", "--layerPrecisions=prod*:fp16", "--inputIOFormats=fp16:chw"),
-        *("--memPoolSize=workspace:1M", "--markDebug=a", "--avgTiming=2", "--maxTactics=3"),
+        *(
+            "--memPoolSize=workspace:1M",
+            "--markDebug=a",
+            "--avgTiming=2",
+            "--maxTactics=3",
+        ),
         *("--profilingVerbosity=detailed", "--builderOptimizationLevel=2"),
         *("--timingCacheFile=t.cache", "--noTF32"),
     )
@@ -130,7 +155,7 @@ def test_settings_of_the_build(model: Path) -> None:
     engine = trt.Runtime(trt.Logger()).load_cuda_engine(str(model / "m.plan"))
     assert engine.is_debug_tensor("a")
     assert engine.get_tensor_dtype("x") is trt.float16
-    assert "created with \"rabbet" in run(
+    assert 'created with "rabbet' in run(
         model, "--loadEngine=m.plan", "--getPlanVersionOnly"
     )
     again = ["--onnx=m.onnx", "--shapes=x:2x4", "--skipInference"]
@@ -162,7 +187,11 @@ def test_flags_without_effect_are_named(model: Path) -> None:
     [
         (["--safe"], "--safe: there are no safety engines", 4),
         (["--onnx=m.onnx", "--useDLACore=0"], "--useDLACore: no DLA", 4),
-        (["--iteration=3"], "there is no flag '--iteration'; did you mean '--iterations'", 2),
+        (
+            ["--iteration=3"],
+            "there is no flag '--iteration'; did you mean '--iterations'",
+            2,
+        ),
         (["--iterations"], "--iterations wants a value", 2),
         (["--fp16=1"], "--fp16 takes no value", 2),
         ([], None, 0),
@@ -170,10 +199,16 @@ def test_flags_without_effect_are_named(model: Path) -> None:
         (["--onnx=m.onnx", "--loadEngine=p"], "give either", 2),
         (["--onnx=none.onnx"], "none.onnx", 3),
         (["--onnx=m.onnx"], "input 'x' has dynamic dimensions", 2),
-        (["--onnx=m.onnx", "--shapes=x:2x4", "--warmUp=x"], "--warmUp: 'x' is no number", 2),
+        (
+            ["--onnx=m.onnx", "--shapes=x:2x4", "--warmUp=x"],
+            "--warmUp: 'x' is no number",
+            2,
+        ),
     ],
 )
-def test_mistakes(model: Path, flags: list[str], message: str | None, code: int) -> None:
+def test_mistakes(
+    model: Path, flags: list[str], message: str | None, code: int
+) -> None:
     if message is None:
         assert "without effect:" in command("exec").stdout
     else:

@@ -15,7 +15,8 @@ ROOT = Path(__file__).resolve().parents[2]
 
 def _tool() -> Any:
     spec = importlib.util.spec_from_file_location("names", ROOT / "tools" / "names.py")
-    assert spec is not None and spec.loader is not None
+    assert spec is not None
+    assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
@@ -27,7 +28,10 @@ ROWS, WRONG = names.judged()
 
 def test_the_table_is_whole() -> None:
     assert len(ROWS) == 1720
-    assert len({(name.owner, name.member, name.kind, name.detail) for name, _ in ROWS}) == 1720
+    assert (
+        len({(name.owner, name.member, name.kind, name.detail) for name, _ in ROWS})
+        == 1720
+    )
 
 
 def test_names_are_what_the_table_says() -> None:
@@ -56,7 +60,7 @@ def test_a_false_row_is_found() -> None:
         ("", "float32", "property", "DataType.HALF"),
         ("Logger", "Severity", "class", "Dims.MAX_DIMS"),
     ):
-        with pytest.raises(names.Wrong):
+        with pytest.raises(names.WrongError):
             judge(*row)
 
 

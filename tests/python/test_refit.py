@@ -37,7 +37,10 @@ def model(seed: int, half: bool = False) -> bytes:
         helper.make_node("Mul", ["c", "s"], ["m"], name="scale"),
         helper.make_node("Relu", ["m"], ["r"], name="relu"),
         helper.make_node(
-            "BatchNormalization", ["r", "gamma", "beta", "mean", "var"], ["y"], name="bn"
+            "BatchNormalization",
+            ["r", "gamma", "beta", "mean", "var"],
+            ["y"],
+            name="bn",
         ),
     ]
     graph = helper.make_graph(
@@ -48,7 +51,9 @@ def model(seed: int, half: bool = False) -> bytes:
         [numpy_helper.from_array(value, name) for name, value in weights.items()],
     )
     opsets = [helper.make_opsetid("", 17)]
-    return helper.make_model(graph, opset_imports=opsets, ir_version=9).SerializeToString()
+    return helper.make_model(
+        graph, opset_imports=opsets, ir_version=9
+    ).SerializeToString()
 
 
 def expected(data: bytes, x: Any) -> Any:
@@ -89,7 +94,9 @@ def run(context: trt.IExecutionContext, x: Any) -> Any:
 def check(context: trt.IExecutionContext, data: bytes, tolerance: float = 1e-4) -> None:
     x = random(*SHAPE, seed=9)
     want = expected(data, x)
-    np.testing.assert_allclose(run(context, x), want, rtol=tolerance, atol=10 * tolerance)
+    np.testing.assert_allclose(
+        run(context, x), want, rtol=tolerance, atol=10 * tolerance
+    )
 
 
 def refit(engine: trt.ICudaEngine, data: bytes) -> None:
@@ -168,7 +175,9 @@ def test_stripped_plans(flags: tuple[Any, ...]) -> None:
         engine.create_execution_context()
     refitter = trt.Refitter(engine, trt.Logger())
     assert set(refitter.get_missing_weights()) == set(refitter.get_all_weights())
-    with pytest.raises(trt.Error, match="weights are missing, which the plan does not hold"):
+    with pytest.raises(
+        trt.Error, match="weights are missing, which the plan does not hold"
+    ):
         refitter.refit_cuda_engine()
     refit(engine, model(1))
     check(engine.create_execution_context(), model(1))
@@ -239,9 +248,9 @@ def test_mistakes(tmp_path: Path) -> None:
     assert not plain.refittable
     with pytest.raises(trt.Error, match="build it with the flag REFIT"):
         trt.Refitter(plain, trt.Logger())
+    config = plain.create_serialization_config()
+    config.set_flag(trt.SerializationFlag.EXCLUDE_WEIGHTS)
     with pytest.raises(trt.Error, match="not built for refitting"):
-        config = plain.create_serialization_config()
-        config.set_flag(trt.SerializationFlag.EXCLUDE_WEIGHTS)
         plain.serialize_with_config(config)
     engine = load(build(model(0), FLAG.REFIT))
     refitter = trt.Refitter(engine, trt.Logger())
@@ -249,7 +258,9 @@ def test_mistakes(tmp_path: Path) -> None:
         refitter.set_named_weights("q", random(3))
     with pytest.raises(LookupError, match="layer 'conv' has no weights of role 3"):
         refitter.set_weights("conv", trt.WeightsRole.SCALE, random(4))
-    with pytest.raises(ValueError, match="'b' are 4 elements of FLOAT; they cannot become 3"):
+    with pytest.raises(
+        ValueError, match="'b' are 4 elements of FLOAT; they cannot become 3"
+    ):
         refitter.set_named_weights("b", random(3))
     with pytest.raises(ValueError, match="of HALF"):
         refitter.set_named_weights("b", random(4).astype(np.float16))

@@ -11,7 +11,9 @@ import sys
 
 from . import install
 
-_USAGE = "usage: python -m rabbet.compat [-m MODULE | -c CODE | SCRIPT.py] [ARGUMENTS ...]"
+_USAGE = (
+    "usage: python -m rabbet.compat [-m MODULE | -c CODE | SCRIPT.py] [ARGUMENTS ...]"
+)
 
 
 def main() -> None:

@@ -159,8 +159,15 @@ def _report(self: Any, name: str, error: Exception) -> None:
     logger.log(rabbet.Severity.ERROR, f"{type(self).__name__}::{name}: {text}{notes}")
 
 
-def _answering(name: str, method: Callable[..., Any], answer: Any) -> Callable[..., Any]:
-    expected: tuple[type[Exception], ...] = (rabbet.Error, ValueError, LookupError, OSError)
+def _answering(
+    name: str, method: Callable[..., Any], answer: Any
+) -> Callable[..., Any]:
+    expected: tuple[type[Exception], ...] = (
+        rabbet.Error,
+        ValueError,
+        LookupError,
+        OSError,
+    )
     failures = (Exception,) if name in _RUNS else expected
 
     signature = inspect.signature(method)

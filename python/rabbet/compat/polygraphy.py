@@ -19,6 +19,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+
 import rabbet
 from rabbet._arrays import as_numpy, storage_type
 
@@ -65,7 +66,9 @@ class CpuRunner(BaseRunner):  # type: ignore[misc]
         """Makes the engine and a context."""
         engine = self._source() if callable(self._source) else self._source
         if not isinstance(engine, rabbet.ICudaEngine):
-            raise TypeError(f"CpuRunner takes an engine or its loader, which gave {engine!r}")
+            raise TypeError(
+                f"CpuRunner takes an engine or its loader, which gave {engine!r}"
+            )
         if not (engine.device or "").startswith("cpu"):
             raise rabbet.IncompatibleError(
                 f"the engine is for '{engine.device}': use TrtRunner, or build it with "
@@ -92,7 +95,9 @@ class CpuRunner(BaseRunner):  # type: ignore[misc]
         return metadata
 
     def _names(self, mode: rabbet.TensorIOMode) -> list[str]:
-        names = [self.engine.get_tensor_name(i) for i in range(self.engine.num_io_tensors)]
+        names = [
+            self.engine.get_tensor_name(i) for i in range(self.engine.num_io_tensors)
+        ]
         return [name for name in names if self.engine.get_tensor_mode(name) is mode]
 
     def infer_impl(self, feed_dict: Mapping[str, Any]) -> OrderedDict[str, Any]:
