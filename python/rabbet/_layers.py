@@ -490,6 +490,24 @@ class IGridSampleLayer(ILayer):
     sample_mode = _choice("sample_mode", e.SampleMode, "What lies outside the input.")
 
 
+class IFillLayer(ILayer):
+    """Numbers in even steps, or random numbers; inputs 0 to 2 may give shape, alpha
+    and beta."""
+
+    __slots__ = ()
+    _type = e.LayerType.FILL
+    shape = _dims("shape", "The output's shape.")
+    operation = _choice("operation", e.FillOperation, "Which numbers.")
+    alpha = _float("alpha", "First number, least number, or mean.")
+    beta = _float("beta", "Step, largest number, or standard deviation.")
+    to_type = _choice("to_type", e.DataType, "The output's type.")
+    seed = _number("seed", "Of random numbers, which are the same in each run.")
+
+    def is_alpha_beta_int64(self) -> bool:
+        """Whether alpha and beta count as integers of 64 bits."""
+        return self.to_type is e.DataType.INT64
+
+
 class IResizeLayer(ILayer):
     """Elements between elements: chosen or interpolated."""
 
@@ -677,6 +695,7 @@ LAYER_CLASSES: dict[str, type[ILayer]] = {
     "deconvolution": IDeconvolutionLayer,
     "dequantize": IDequantizeLayer,
     "elementwise": IElementWiseLayer,
+    "fill": IFillLayer,
     "gather": IGatherLayer,
     "grid_sample": IGridSampleLayer,
     "identity": IIdentityLayer,

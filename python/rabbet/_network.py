@@ -27,6 +27,7 @@ from ._layers import (
     IDeconvolutionLayer,
     IDequantizeLayer,
     IElementWiseLayer,
+    IFillLayer,
     IGatherLayer,
     IGridSampleLayer,
     IIdentityLayer,
@@ -459,6 +460,20 @@ class INetworkDefinition(_rabbet.Network, RefusedLayers, Managed):
             "reverse": bool(reverse),
         }
         return self._add_layer("cumulative", None, [input, axis], attrs)
+
+    def add_fill(
+        self,
+        shape: Shape,
+        op: e.FillOperation,
+        output_type: Any = e.DataType.FLOAT,
+    ) -> IFillLayer:
+        """Numbers in even steps, or random numbers."""
+        attrs = {
+            "operation": int(e.FillOperation(op)),
+            "shape": (INTS, list(_dims(shape, "shape"))),
+            "to_type": int(dtype_of(output_type)),
+        }
+        return self._add_layer("fill", None, [], attrs)
 
     def add_grid_sample(self, input: ITensor, grid: ITensor) -> IGridSampleLayer:
         """Samples of an image at points, whose coordinates run from -1 to 1."""

@@ -267,8 +267,49 @@ static void grid_sample(conformance_t* t) {
   kernel_case_output(c, kernel_case_op(c, "grid_sample", attrs, 3, inputs, 2));
 }
 
+// ---- Fills -----------------------------------------------------------------
+
+static void fill(conformance_t* t) {
+  kernel_case_t* c = &t->c;
+  begin(t);
+  int64_t operation = conformance_random(t, 3);
+  if (operation == 0 && conformance_chance(t, 2))
+    conformance_set_type(t, conformance_type(t, 1u << RABBET_DTYPE_INT32 |
+                                                    1u << RABBET_DTYPE_INT64));
+  rabbet_dims_t dims = conformance_dims(t, 1, 3);
+  static const double alpha[] = {3}, beta[] = {2};
+  bool given = dims.rank > 1 || conformance_chance(t, 2);
+  // What the reference keeps is FLOAT, unless it is told the type.
+  c->exact = operation == 0 && c->dtype != RABBET_DTYPE_FLOAT;
+  rabbet_dtype_t kept = c->exact || c->dtype == RABBET_DTYPE_INT32 ||
+                                c->dtype == RABBET_DTYPE_INT64
+                            ? c->dtype
+                            : RABBET_DTYPE_FLOAT;
+  if (operation > 0) conformance_set_type(t, RABBET_DTYPE_FLOAT);
+  if (operation > 0) kept = RABBET_DTYPE_FLOAT;
+  c->tolerance = 1e-5;
+  c->low = 1;
+  c->high = 3;
+  rabbet_attr_t attrs[] = {
+      conformance_int(t, "operation", operation),
+      conformance_ints(t, "shape", dims.d, (size_t)dims.rank),
+      conformance_int(t, "to_type", kept),
+      conformance_int(t, "seed", conformance_random(t, 1000)),
+      {.name = "alpha", .type = RABBET_ATTR_FLOAT, .data = alpha, .count = 1},
+      {.name = "beta", .type = RABBET_ATTR_FLOAT, .data = beta, .count = 1}};
+  int32_t inputs[] = {-1, -1, -1};
+  if (given) {
+    inputs[1] = kernel_case_input(c, (rabbet_dims_t){.rank = 0}, false);
+    inputs[2] = kernel_case_input(
+        c, KERNEL_DIMS(operation == 0 ? dims.rank : 1), false);
+  }
+  kernel_case_output(
+      c, kernel_case_op(c, "fill", attrs, 6, inputs, given ? 3 : 0));
+}
+
 const conformance_family_t conformance_sampling[] = {
     {"cumulative", 120, cumulative},
+    {"fill", 80, fill},
     {"grid_sample", 120, grid_sample},
     {"resize", 300, resize},
     {"scatter_elements", 120, scatter_elements},

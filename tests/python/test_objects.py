@@ -120,6 +120,22 @@ def test_grid_sample() -> None:
     np.testing.assert_allclose(run_layer(make, x, grid), expected.numpy(), atol=1e-5)
 
 
+def test_fill() -> None:
+    def make(network: Any, tensor: Any) -> Any:
+        layer = network.add_fill((4, 5), trt.FillOperation.RANDOM_UNIFORM)
+        assert layer.type is trt.LayerType.FILL
+        assert (layer.shape, layer.to_type) == ((4, 5), trt.float32)
+        assert not layer.is_alpha_beta_int64()
+        layer.alpha, layer.beta, layer.seed = 2, 3, 9
+        assert (layer.alpha, layer.beta) == (2, 3)
+        return network.add_elementwise(
+            layer.get_output(0), tensor, trt.ElementWiseOperation.SUM
+        )
+
+    found = run_layer(make, np.zeros((4, 5), np.float32))
+    assert found.min() >= 2 and found.max() < 3 and len(np.unique(found)) > 10
+
+
 def test_resize() -> None:
     x = random(1, 2, 4, 5)
 

@@ -1189,3 +1189,54 @@ def test_grid_sample_errors():
     x, grid = np.zeros((1, 1, 3, 3), np.float32), np.zeros((1, 2, 2, 3), np.float32)
     with pytest.raises(OpError, match=r"expected \(batch, channels, height, width\)"):
         evaluate("grid_sample", x, grid)
+
+
+# ---- Fills -------------------------------------------------------------------
+
+
+def philox(seed, position):
+    """The first block of NumPy's generator is for counter 1."""
+    counter = [position & 0xFFFFFFFF, position >> 32, 0, 0]
+    key = [seed & 0xFFFFFFFF, seed >> 32]
+    for _ in range(10):
+        a, b = 0xD2511F53 * counter[0], 0xCD9E8D57 * counter[2]
+        counter = [(b >> 32) ^ counter[1] ^ key[0], b & 0xFFFFFFFF,
+                   (a >> 32) ^ counter[3] ^ key[1], a & 0xFFFFFFFF]
+        key = [(key[0] + 0x9E3779B9) & 0xFFFFFFFF, (key[1] + 0xBB67AE85) & 0xFFFFFFFF]
+    return counter
+
+
+def test_philox_gives_the_published_numbers():
+    # Random123's known answers: all zeros.
+    assert philox(0, 0) == [0x6627E8D5, 0xE169C58D, 0xBC57AC4C, 0x9B00DBD8]
+
+
+def test_fill_linspace():
+    found = evaluate("fill", None, np.float32(2).reshape(()),
+                     np.array([10, 0.5], np.float32), operation="LINSPACE", shape=[3, 4])
+    expected = 2 + 10 * np.arange(3)[:, None] + 0.5 * np.arange(4)
+    np.testing.assert_array_equal(found, expected.astype(np.float32))
+    found = evaluate("fill", operation="LINSPACE", shape=[5], alpha=-3.0, beta=2.0,
+                     to_type="INT64")
+    assert found.tolist() == [-3, -1, 1, 3, 5]
+
+
+def test_fill_random():
+    found = evaluate("fill", operation="RANDOM_UNIFORM", shape=[100], alpha=-1.0,
+                     beta=3.0, seed=77)
+    words = [philox(77, i)[0] for i in range(100)]
+    expected = np.float32(-1) + np.float32(4) * np.array(
+        [np.float32(w >> 8) / np.float32(2**24) for w in words], np.float32)
+    np.testing.assert_allclose(found, expected, rtol=1e-6)
+    found = evaluate("fill", operation="RANDOM_NORMAL", shape=[200, 100], alpha=5.0,
+                     beta=2.0, seed=1)
+    assert abs(found.mean() - 5) < 0.1 and abs(found.std() - 2) < 0.1
+
+
+def test_fill_errors():
+    with pytest.raises(OpError, match="random numbers are FLOAT, HALF or BF16"):
+        evaluate("fill", operation="RANDOM_NORMAL", shape=[2], to_type="INT32")
+    with pytest.raises(OpError, match="a step for each axis"):
+        evaluate("fill", operation="LINSPACE", shape=[2, 3])
+    with pytest.raises(OpError, match="'shape' is -1; expected 0 or more"):
+        evaluate("fill", operation="LINSPACE", shape=[-1])
