@@ -1,29 +1,32 @@
 // Elements chosen by their values: the largest, the smallest.
 #include "onnx/index.h"
 
-// Values and indices of the best along an axis. `k` NULL: one.
+// Values and indices of the best along an axis: as many as the tensor `k` says,
+// or `count` if it is NULL.
 static void rabbet_onnx_topk(rabbet_onnx_node_t* node, rabbet_tensor_t* x,
-                             rabbet_tensor_t* k, int axis, bool largest,
-                             rabbet_tensor_t** outputs) {
+                             rabbet_tensor_t* k, int64_t count, int axis,
+                             bool largest, rabbet_tensor_t** outputs) {
   if (!rabbet_onnx_ok(node)) return;
   rabbet_tensor_t* inputs[] = {x, k};
   rabbet_attr_t attrs[] = {
       RABBET_ONNX_INT("op", rabbet_onnx_enumerator(node, "topk", "op",
                                                    largest ? "MAX" : "MIN")),
-      RABBET_ONNX_INT("axes", INT64_C(1) << axis),
+      RABBET_ONNX_INT("axes", INT64_C(1) << axis), RABBET_ONNX_INT("k", count),
       RABBET_ONNX_INT("indices_type", RABBET_DTYPE_INT64)};
-  rabbet_onnx_layer_outputs(node, "topk", inputs, k ? 2 : 1, attrs, 3, outputs,
+  rabbet_onnx_layer_outputs(node, "topk", inputs, k ? 2 : 1, attrs, 4, outputs,
                             2);
 }
 
 void rabbet_onnx_import_topk(rabbet_onnx_node_t* node) {
   rabbet_tensor_t* x = rabbet_onnx_required(node, 0);
-  rabbet_tensor_t* k = rabbet_onnx_required(node, 1);
+  bool old = node->opset < 10;  // k is an attribute
+  rabbet_tensor_t* k = old ? NULL : rabbet_onnx_required(node, 1);
+  int64_t count = old ? rabbet_onnx_attr_int(node, "k", -1) : 1;
   int axis = rabbet_onnx_axis(node, rabbet_onnx_attr_int(node, "axis", -1),
                               rabbet_onnx_rank(node, x));
   bool largest = rabbet_onnx_attr_int(node, "largest", 1) != 0;
   rabbet_tensor_t* outputs[2] = {NULL, NULL};
-  rabbet_onnx_topk(node, x, k, axis, largest, outputs);
+  rabbet_onnx_topk(node, x, k, count, axis, largest, outputs);
   for (size_t i = 0; i < node->output_count && i < 2; ++i)
     node->outputs[i] = outputs[i];
 }
@@ -48,7 +51,7 @@ void rabbet_onnx_import_arg(rabbet_onnx_node_t* node) {
   rabbet_tensor_t* outputs[2] = {NULL, NULL};
   if (!rabbet_onnx_ok(node)) return;
   rabbet_tensor_t* from = last ? rabbet_onnx_reversed(node, x, axis) : x;
-  rabbet_onnx_topk(node, from, NULL, axis, largest, outputs);
+  rabbet_onnx_topk(node, from, NULL, 1, axis, largest, outputs);
   rabbet_tensor_t* y = outputs[1];
   if (last && rabbet_onnx_ok(node)) {
     rabbet_onnx_index_t end = rabbet_onnx_index_op(

@@ -45,6 +45,59 @@ def numbers(*shape, seed=0):
     return np.random.default_rng(seed).standard_normal(shape, np.float32)
 
 
+# ---- Einsum ------------------------------------------------------------------
+
+EXTENTS = {"a": 2, "b": 3, "c": 4, "d": 5, "e": 2}
+
+
+@pytest.mark.parametrize("equation", [
+    "ab,bc->ac", "abc,acd->abd", "abcd,abed->abce", "ab->ba", "ab->", "ab->b",
+    "a,b->ab", "a,a->", "ab,ab->ab", "abc,cd,de->abe", "abc,ac->abc", "ab,bc",
+    "ab,b->a", "abc,c", "abcd,bd->ca",
+])
+def test_einsum(equation, tmp_path):
+    terms = equation.split("->")[0].split(",")
+    inputs = [numbers(*(EXTENTS[c] for c in term), seed=i)
+              for i, term in enumerate(terms)]
+    infos = [helper.make_tensor_value_info(f"x{i}", 1, x.shape)
+             for i, x in enumerate(inputs)]
+    node = helper.make_node("Einsum", [i.name for i in infos], ["y"], equation=equation)
+    graph = helper.make_graph([node], "g", infos, [onnx.ValueInfoProto(name="y")])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)],
+                              ir_version=8)
+    found = reference.run(model, inputs, tmp_path)[0]
+    correct = np.einsum(equation, *inputs)
+    assert found.shape == correct.shape
+    np.testing.assert_allclose(found, correct, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("shapes", [
+    ((2, 3, 4, 5), (2, 3, 5, 6)), ((2, 3, 4, 5), (5, 6)), ((2, 1, 4, 5), (3, 5, 6)),
+], ids=str)
+def test_einsum_spreads_what_an_ellipsis_stands_for(shapes, tmp_path):
+    model = model_of("""agraph (float[] a, float[] b) => (float[] y) {
+        y = Einsum<equation="...ij,...jk->...ik">(a, b) }""")
+    for info, shape in zip(model.graph.input, shapes, strict=True):
+        info.CopyFrom(helper.make_tensor_value_info(info.name, 1, shape))
+    inputs = [numbers(*shape, seed=i) for i, shape in enumerate(shapes)]
+    found = reference.run(model, inputs, tmp_path)[0]
+    correct = np.einsum("...ij,...jk->...ik", *inputs)
+    assert found.shape == correct.shape
+    np.testing.assert_allclose(found, correct, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize(("equation", "message"), [
+    ("aa->a", "names 'a' twice"), ("ab,b->a", "another number of terms"),
+    ("abc->a", "does not fit input 0"), ("a+b->a", "no part of an equation"),
+    ("ab->c", "a label that no term has"),
+])
+def test_einsum_says_what_is_wrong(equation, message, tmp_path):
+    model = model_of(f"""agraph (float[2,2] x) => (float[] y) {{
+        y = Einsum<equation="{equation}">(x) }}""")
+    with pytest.raises(reference.ImportFailed, match=message):
+        reference.run(model, [numbers(2, 2)], tmp_path)
+
+
 # ---- The table ---------------------------------------------------------------
 
 
