@@ -19,6 +19,13 @@ from ._arrays import (
 from ._attention import (
     IAttention,
 )
+from ._branches import (
+    IConditionLayer,
+    IIfConditional,
+    IIfConditionalBoundaryLayer,
+    IIfConditionalInputLayer,
+    IIfConditionalOutputLayer,
+)
 from ._builder import (
     Builder,
     IBuilderConfig,
@@ -259,13 +266,8 @@ from ._refused_layers import (
     IAttentionBoundaryLayer,
     IAttentionInputLayer,
     IAttentionOutputLayer,
-    IConditionLayer,
     IDistCollectiveLayer,
     IDynamicQuantizeLayer,
-    IIfConditional,
-    IIfConditionalBoundaryLayer,
-    IIfConditionalInputLayer,
-    IIfConditionalOutputLayer,
     IIteratorLayer,
     IKVCacheUpdateLayer,
     ILoop,
@@ -273,9 +275,9 @@ from ._refused_layers import (
     ILoopOutputLayer,
     IMoELayer,
     IRecurrenceLayer,
-    IRotaryEmbeddingLayer,
     ITripLimitLayer,
 )
+from ._rotary import IRotaryEmbeddingLayer
 from ._runtime import (
     EngineInspector,
     GraphInfo,

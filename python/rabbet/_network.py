@@ -12,6 +12,7 @@ from . import _enums as e
 from . import _rabbet
 from ._arrays import dtype_of
 from ._attention import IAttention
+from ._branches import IIfConditional
 from ._callbacks import IErrorRecorder, ILogger
 from ._dims import Dims, volume
 from ._errors import NotFoundError
@@ -52,6 +53,7 @@ from ._layers import (
 )
 from ._managed import Fixed, Managed
 from ._refused_layers import RefusedLayers
+from ._rotary import IRotaryEmbeddingLayer, rotary_embedding
 from ._weights import Weights, to_weights
 
 Shape = Iterable[int]
@@ -96,6 +98,7 @@ class INetworkDefinition(_rabbet.Network, RefusedLayers, Managed):
     # Names by address; tensors would make a cycle with their network.
     _given_weights: dict[int, str]
     _composites: dict[int, dict[str, Any]]  # by layer
+    _conditionals: int
 
     def __new__(cls, flags: int = 0, logger: ILogger | None = None) -> Self:
         strong = flags >> e.NetworkDefinitionCreationFlag.STRONGLY_TYPED & 1
@@ -104,6 +107,7 @@ class INetworkDefinition(_rabbet.Network, RefusedLayers, Managed):
         self._logger = logger
         self._given_weights = {}
         self._composites = {}
+        self._conditionals = 0
         flag = e.NetworkDefinitionCreationFlag
         prefer_jit = flags >> flag.PREFER_JIT_PYTHON_PLUGINS & 1
         prefer_aot = flags >> flag.PREFER_AOT_PYTHON_PLUGINS & 1
@@ -217,7 +221,9 @@ class INetworkDefinition(_rabbet.Network, RefusedLayers, Managed):
         address = to_weights(weights, "weights")._address
         old = self._given_weights.get(address)
         if old is None:
-            raise NotFoundError(f"set_weights_name('{name}'): no layer was given these weights")
+            raise NotFoundError(
+                f"set_weights_name('{name}'): no layer was given these weights"
+            )
         self._named(old).name = name
         self._given_weights[address] = name
         return True
@@ -487,7 +493,9 @@ class INetworkDefinition(_rabbet.Network, RefusedLayers, Managed):
         """Tensors one after the other; default axis: the third from the end."""
         tensors = list(inputs) if isinstance(inputs, Iterable) else [inputs]
         if tensors == [inputs] or not all(isinstance(t, ITensor) for t in tensors):
-            raise TypeError(f"add_concatenation takes a list of ITensors, got {inputs!r}")
+            raise TypeError(
+                f"add_concatenation takes a list of ITensors, got {inputs!r}"
+            )
         if not tensors:
             raise ValueError("add_concatenation needs at least one tensor")
         attrs = {"axis": max(0, len(tensors[0].shape) - 3)}
@@ -495,7 +503,9 @@ class INetworkDefinition(_rabbet.Network, RefusedLayers, Managed):
 
     def add_gather(self, input: ITensor, indices: ITensor, axis: int) -> IGatherLayer:
         """Elements chosen by indices along an axis."""
-        return self._add_layer("gather", None, [input, indices], {"axis": _int(axis, "axis")})
+        return self._add_layer(
+            "gather", None, [input, indices], {"axis": _int(axis, "axis")}
+        )
 
     def add_gather_v2(
         self, input: ITensor, indices: ITensor, mode: e.GatherMode
@@ -635,7 +645,9 @@ class INetworkDefinition(_rabbet.Network, RefusedLayers, Managed):
         """Takes axes of extent 1 away; `axes` is a constant."""
         return composites.reshaping(self, composites.ISqueezeLayer, input, axes)  # type: ignore[no-any-return]
 
-    def add_unsqueeze(self, input: ITensor, axes: ITensor) -> composites.IUnsqueezeLayer:
+    def add_unsqueeze(
+        self, input: ITensor, axes: ITensor
+    ) -> composites.IUnsqueezeLayer:
         """Puts axes of extent 1 in; `axes` is a constant."""
         return composites.reshaping(self, composites.IUnsqueezeLayer, input, axes)  # type: ignore[no-any-return]
 
@@ -674,6 +686,23 @@ class INetworkDefinition(_rabbet.Network, RefusedLayers, Managed):
     ) -> composites.IEinsumLayer:
         """Sums of products, as an equation says: "ij,jk->ik"."""
         return composites.einsum(self, inputs, equation)
+
+    def add_rotary_embedding(
+        self,
+        input: ITensor,
+        cos_cache: ITensor,
+        sin_cache: ITensor,
+        interleaved: bool,
+        rotary_embedding_dim: int,
+    ) -> IRotaryEmbeddingLayer:
+        """Turns pairs of elements by angles whose cosines and sines are given."""
+        caches = (cos_cache, sin_cache)
+        return rotary_embedding(self, input, caches, interleaved, rotary_embedding_dim)
+
+    def add_if_conditional(self) -> IIfConditional:
+        """Chooses between results of two branches, both of which are computed."""
+        self._conditionals += 1
+        return IIfConditional(self, f"(Unnamed Conditional* {self._conditionals - 1})")
 
     def add_attention(
         self,

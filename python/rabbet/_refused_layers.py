@@ -10,9 +10,7 @@ from ._managed import refuse_class, refused, refused_property
 
 _ASSERTIONS = "nothing is checked in runs: check inputs before"
 _LOOPS = "loops are not built: unroll them, or keep them outside of the network"
-_BRANCHES = "branches are not built: compute both and use add_select"
 _ATTENTION = "an attention has no layers at its boundary: it is products and a softmax"
-_ROTARY = "there is no such operator: add products and sums, or a plugin"
 _CACHE = (
     "there is no such operator: concatenate, or write a plugin with aliased outputs"
 )
@@ -102,55 +100,6 @@ class ILoopOutputLayer(ILoopBoundaryLayer):
         """Refused."""
 
 
-@refuse_class(_BRANCHES)
-class IIfConditional:
-    """Refused: see branches above."""
-
-    __slots__ = ()
-    name = refused_property("name", _BRANCHES)
-
-    @refused(_BRANCHES)
-    def set_condition(self, condition: Any) -> Any:
-        """Refused."""
-
-    @refused(_BRANCHES)
-    def add_output(self, true_subgraph_output: Any, false_subgraph_output: Any) -> Any:
-        """Refused."""
-
-    @refused(_BRANCHES)
-    def add_input(self, input: Any) -> Any:
-        """Refused."""
-
-
-@refuse_class(_BRANCHES)
-class IIfConditionalBoundaryLayer(ILayer):
-    """Refused: see branches above."""
-
-    __slots__ = ()
-    conditional = refused_property("conditional", _BRANCHES)
-
-
-@refuse_class(_BRANCHES)
-class IConditionLayer(IIfConditionalBoundaryLayer):
-    """Refused: see branches above."""
-
-    __slots__ = ()
-
-
-@refuse_class(_BRANCHES)
-class IIfConditionalInputLayer(IIfConditionalBoundaryLayer):
-    """Refused: see branches above."""
-
-    __slots__ = ()
-
-
-@refuse_class(_BRANCHES)
-class IIfConditionalOutputLayer(IIfConditionalBoundaryLayer):
-    """Refused: see branches above."""
-
-    __slots__ = ()
-
-
 @refuse_class(_ATTENTION)
 class IAttentionBoundaryLayer(ILayer):
     """Refused: see attention above."""
@@ -171,19 +120,6 @@ class IAttentionOutputLayer(IAttentionBoundaryLayer):
     """Refused: see attention above."""
 
     __slots__ = ()
-
-
-@refuse_class(_ROTARY)
-class IRotaryEmbeddingLayer(ILayer):
-    """Refused: see rotary above."""
-
-    __slots__ = ()
-    interleaved = refused_property("interleaved", _ROTARY)
-    rotary_embedding_dim = refused_property("rotary_embedding_dim", _ROTARY)
-
-    @refused(_ROTARY)
-    def set_input(self, index: Any, tensor: Any) -> Any:
-        """Refused."""
 
 
 @refuse_class(_CACHE)
@@ -282,21 +218,6 @@ class RefusedLayers:
 
     @refused(_LOOPS)
     def add_loop(self) -> Any:
-        """Refused."""
-
-    @refused(_BRANCHES)
-    def add_if_conditional(self) -> Any:
-        """Refused."""
-
-    @refused(_ROTARY)
-    def add_rotary_embedding(
-        self,
-        input: Any,
-        cos_cache: Any,
-        sin_cache: Any,
-        interleaved: Any,
-        rotary_embedding_dim: Any,
-    ) -> Any:
         """Refused."""
 
     @refused(_CACHE)

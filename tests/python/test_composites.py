@@ -272,3 +272,116 @@ def test_einsum_mistakes() -> None:
         network.add_einsum([a], "ijk->i")
     with pytest.raises(ValueError, match=r"'j' is of \[2, 3\]"):
         network.add_einsum([a, a], "ij,jk->ik")
+
+
+def rotated(
+    x: np.ndarray, cos: np.ndarray, sin: np.ndarray, interleaved: bool, turned: int
+) -> np.ndarray:
+    """`cos` and `sin` are [batch, sequence, turned / 2]."""
+    half = turned // 2
+    pairs = [slice(0, turned, 2), slice(1, turned, 2)]
+    first, second = pairs if interleaved else [slice(half), slice(half, turned)]
+    out, (c, s) = x.copy(), (cos[:, None], sin[:, None])
+    out[..., first] = x[..., first] * c - x[..., second] * s
+    out[..., second] = x[..., first] * s + x[..., second] * c
+    return out
+
+
+@pytest.mark.parametrize("interleaved", [False, True])
+@pytest.mark.parametrize("dim", [0, 4])
+def test_rotary_embedding(interleaved: bool, dim: int) -> None:
+    x, turned = random(2, 3, 5, 8), dim or 8
+    cos, sin = random(2, 5, turned // 2, seed=1), random(2, 5, turned // 2, seed=2)
+
+    def make(network: Any, *tensors: Any) -> Any:
+        layer = network.add_rotary_embedding(*tensors, not interleaved, dim)
+        layer.interleaved = interleaved
+        assert layer.interleaved is interleaved
+        assert layer.rotary_embedding_dim == dim
+        assert layer.type is trt.LayerType.ROTARY_EMBEDDING
+        assert [layer.get_input(i).name for i in range(layer.num_inputs)] == [
+            "x0",
+            "x1",
+            "x2",
+        ]
+        with pytest.raises(trt.UnsupportedError, match="rotary_embedding_dim"):
+            layer.rotary_embedding_dim = 2
+        return layer
+
+    wanted = rotated(x, cos, sin, interleaved, turned)
+    np.testing.assert_allclose(run(make, x, cos, sin), wanted, rtol=1e-5, atol=1e-6)
+
+
+def test_rotary_embedding_of_positions() -> None:
+    x, cos, sin = random(2, 3, 5, 8), random(9, 4, seed=1), random(9, 4, seed=2)
+    at = np.array([[0, 1, 2, 3, 4], [8, 7, 3, 3, 0]], np.int64)
+
+    def make(network: Any, x: Any, cos: Any, sin: Any, at: Any) -> Any:
+        layer = network.add_rotary_embedding(x, cos, sin, False, 0)
+        assert layer.num_inputs == 4
+        assert layer.get_input(3) is None
+        layer.set_input(3, at)
+        assert layer.get_input(3).name == "x3"
+        return layer
+
+    wanted = rotated(x, cos[at], sin[at], False, 8)
+    np.testing.assert_allclose(run(make, x, cos, sin, at), wanted, rtol=1e-5, atol=1e-6)
+
+    def without(network: Any, x: Any, cos: Any, sin: Any) -> Any:
+        return network.add_rotary_embedding(x, cos, sin, False, 0)
+
+    with pytest.raises(trt.Error, match=r"input 3 of a rotary embedding.*has type FLOAT"):
+        run(without, x, cos, sin)
+
+
+def test_rotary_embedding_refuses() -> None:
+    network = trt.INetworkDefinition()
+    x = network.add_input("x", trt.float32, (2, 3, 5, 8))
+    cache = network.add_input("c", trt.float32, (2, 5, 4))
+    for dim in (3, 10):
+        with pytest.raises(ValueError, match="an even part"):
+            network.add_rotary_embedding(x, cache, cache, False, dim)
+    with pytest.raises(ValueError, match="4 dimensions"):
+        network.add_rotary_embedding(cache, cache, cache, False, 0)
+    with pytest.raises(ValueError, match="caches are"):
+        network.add_rotary_embedding(x, x, x, False, 0)
+
+
+@pytest.mark.parametrize("condition", [False, True])
+def test_conditional(condition: bool) -> None:
+    x, limit = random(2, 3), np.float32(-100 if condition else 100)
+
+    def network_of(network: Any) -> Any:
+        a = network.add_input("a", trt.float32, (-1, 3))
+        total = network.add_reduce(a, trt.ReduceOperation.SUM, 3, False).get_output(0)
+        level = network.add_input("b", trt.float32, ())
+        more = network.add_elementwise(total, level, trt.ElementWiseOperation.GREATER)
+        choice = network.add_if_conditional()
+        assert choice.name == "(Unnamed Conditional* 0)"
+        choice.name = "sign"
+        with pytest.raises(ValueError, match="no condition"):
+            choice.add_output(a, a)
+        with pytest.raises(ValueError, match="BOOL without dimensions"):
+            choice.set_condition(a)
+        first = choice.set_condition(more.get_output(0))
+        assert first.type is trt.LayerType.CONDITION
+        with pytest.raises(trt.UnsupportedError, match="already"):
+            choice.set_condition(more.get_output(0))
+        inner = choice.add_input(a)
+        assert inner.type is trt.LayerType.CONDITIONAL_INPUT
+        assert inner.get_input(0).name == "a"
+        yes = network.add_unary(inner.get_output(0), trt.UnaryOperation.EXP)
+        no = network.add_unary(inner.get_output(0), trt.UnaryOperation.NEG)
+        with pytest.raises(trt.UnsupportedError, match="the same shape"):
+            choice.add_output(total, a)
+        last = choice.add_output(yes.get_output(0), no.get_output(0))
+        assert last.type is trt.LayerType.CONDITIONAL_OUTPUT
+        assert last.conditional is choice
+        assert last.num_inputs == 2
+        assert last.get_input(0).name == yes.get_output(0).name
+        assert last.get_input(1).name == no.get_output(0).name
+        return last.get_output(0)
+
+    wanted = np.exp(x) if condition else -x
+    result = build(network_of, shapes={"a": [(1, 3), (2, 3), (4, 3)]})(x, limit)
+    np.testing.assert_allclose(result, wanted, rtol=1e-5)
