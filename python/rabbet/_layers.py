@@ -665,6 +665,18 @@ class INormalizationLayer(ILayer):
 class _PluginLayer(ILayer):
     __slots__ = ()
 
+    def _put_name(self, name: str) -> None:
+        _rabbet.NetworkLayer.name.__set__(self, name)  # type: ignore[attr-defined]
+        calls = getattr(self._instance, "calls", None)
+        if calls is not None:  # a class, whose errors tell the layer
+            calls.layer = name
+
+    name = property(
+        lambda self: _rabbet.NetworkLayer.name.__get__(self),  # type: ignore[attr-defined]
+        _put_name,
+        doc="Name.",
+    )
+
     @property
     def plugin(self) -> Any:
         """The plugin object that the network holds; None for one of a library."""

@@ -781,6 +781,20 @@ def test_a_plugin_after_another_layer_and_before() -> None:
     np.testing.assert_array_equal(model(x), pad(np.maximum(x, 0), PADS))
 
 
+def test_errors_tell_the_layer_by_its_name() -> None:
+    plugin = made(register(derived(get_valid_tactics=lambda self: [0])))
+    network = trt.Builder().create_network()
+    x = network.add_input("x", trt.float32, SHAPE)
+    layer = network.add_plugin_v3([x], [], plugin)
+    layer.name = "padding"
+    assert layer.name == network.get_layer(0).name == "padding"
+    network.mark_output(layer.get_output(0))
+    with pytest.raises(trt.PluginError, match=r"get_valid_tactics\(\) of layer 'padding'"):
+        trt.compile(network, device="cpu")
+    with pytest.raises(TypeError, match="layer name: expected a str"):
+        layer.name = 3
+
+
 def test_a_plugin_that_is_changed_between_builds() -> None:
     plugin = made(register(derived()))
     network = trt.Builder().create_network()
