@@ -404,7 +404,7 @@ def clone_is_self() -> None:
     v3(clone=lambda self: self)
 
 
-@mistake(r"Mistaken\d+\.clone\(\): it returned None; expected a IPluginV3")
+@mistake(r"Mistaken\d+\.clone\(\): it returned None; expected an IPluginV3")
 def clone_is_none() -> None:
     v3(clone=returns(None))
 

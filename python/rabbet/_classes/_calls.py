@@ -141,7 +141,7 @@ class Caller:
             )
         if not isinstance(made, kind):
             self.fail(
-                original, method, f"it returned {made!r}; expected a {kind.__name__}"
+                original, method, f"it returned {made!r}; expected an {kind.__name__}"
             )
         ours = getattr(original, "__dict__", None)
         if ours is not None and ours is getattr(made, "__dict__", None):
