@@ -304,6 +304,90 @@ def test_size_tensors() -> None:
     assert model(-np.ones((4, 8), np.float32)).shape == (0,)
 
 
+TILE = """
+extern "C" __global__ void tile(const float* x, int n, int total, float* y) {
+  int i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i < total) y[i] = x[i % n];
+}
+"""
+
+
+class TileRows(ScaleV3):
+    """The rows several times, as a shape input says; its values are the host's."""
+
+    name = "TileRows"
+
+    def get_output_shapes(self, inputs: Any, shape_inputs: Any, builder: Any) -> Any:
+        assert (len(inputs), len(shape_inputs)) == (1, 1)
+        dims = trt.DimsExprs(inputs[0])
+        product = trt.DimensionOperation.PROD
+        dims[0] = builder.operation(product, dims[0], shape_inputs[0][0])
+        return [dims]
+
+    def on_shape_change(self, inp: Any, out: Any) -> None:
+        assert len(inp) == 1
+        self.n = int(np.prod(inp[0].dims))
+        self.total = int(np.prod(out[0].dims))
+
+    def enqueue(
+        self, input_desc: Any, output_desc: Any, inputs: Any, outputs: Any,
+        workspace: int, stream: int,
+    ) -> None:  # fmt: skip
+        assert len(inputs) == 1
+        launch(
+            KERNELS.setdefault("tile", cuda_driver.Function(TILE, "tile")),
+            stream, self.total, ctypes.c_void_p(inputs[0]), ctypes.c_int(self.n),
+            ctypes.c_int(self.total), ctypes.c_void_p(outputs[0]),
+        )  # fmt: skip
+
+
+def test_shape_inputs() -> None:
+    plugin = registered(TileRows).create_plugin("t", [], BUILD)
+    network = trt.Builder().create_network()
+    x = network.add_input("x", trt.float32, (3, 8))
+    like = network.add_input("like", trt.float32, (-1,))
+    times = network.add_shape(like).get_output(0)
+    y = network.add_plugin_v3([x], [times], plugin).get_output(0)
+    network.mark_output(y)
+    shapes = {"like": ((1,), (2,), (5,))}
+    model = trt.compile(network, device="cuda", shapes=shapes)
+    value = random(3, 8)
+    for count in (1, 5, 2):
+        result = model(value, np.ones(count, np.float32))
+        np.testing.assert_array_equal(result, np.tile(value, (count, 1)))
+
+
+class AddInPlace(ScaleV3, trt.IPluginV3OneBuildV2):
+    """x + x in x's place."""
+
+    name = "AddInPlace"
+
+    def get_aliased_input(self, output_index: int) -> int:
+        return 0
+
+    def enqueue(
+        self, input_desc: Any, output_desc: Any, inputs: Any, outputs: Any,
+        workspace: int, stream: int,
+    ) -> None:  # fmt: skip
+        assert inputs[0] == outputs[0]
+        x, n = ctypes.c_void_p(inputs[0]), ctypes.c_int(self.n)
+        launch(self.function(), stream, self.n, x, n, x)
+
+
+def test_in_place() -> None:
+    plugin = registered(AddInPlace).create_plugin("a", [], BUILD)
+    network = trt.Builder().create_network()
+    x = network.add_input("x", trt.float32, (3, 8))
+    y = network.add_plugin_v3([x], [], plugin).get_output(0)
+    y = network.add_plugin_v3([y], [], plugin).get_output(0)
+    total = trt.ElementWiseOperation.SUM
+    network.mark_output(network.add_elementwise(x, y, total).get_output(0))
+    model = trt.compile(network, device="cuda")
+    value = random(3, 8)
+    for _ in range(4):
+        np.testing.assert_allclose(model(value), 5 * value, rtol=1e-6)
+
+
 def test_a_class_for_the_cpu_alone() -> None:
     creator = registered(ScaleV3, device="cpu")
     with pytest.raises(trt.PluginError, match="run on 'cpu' .*, and this is 'cuda'"):
