@@ -68,6 +68,8 @@ def test_build_load_run(tmp_path: Path) -> None:
     creator.log.clear()
     again(x)
     assert kinds(creator.log) == ["run"]
+    del model
+    gc.collect()  # what the build made is gone before
     creator.log.clear()
     del again
     gc.collect()
