@@ -170,7 +170,8 @@ static bool conformance_run_case(const conformance_run_t* run, uint64_t seed) {
   t.large = conformance_chance(&t, 25);
   t.c.seed = (uint32_t)seed + 1;
   t.c.dynamic = conformance_chance(&t, 2);
-  t.c.formats = (uint64_t)1 << conformance_formats[seed % 11];
+  // CHW8, which users cannot ask for, has no bit.
+  t.c.formats = (uint64_t)1 << conformance_formats[seed % 11] % 64;
   run->family->make(&t);
   snprintf(t.c.origin, sizeof(t.c.origin), "%s, RABBET_TEST_SEED=%llu",
            run->family->name, (unsigned long long)seed);
