@@ -21,14 +21,17 @@ for library in libcmocka.so.0; do
   cp -L "$(ldd "$suite" | awk -v name="$library" '$1 == name { print $3 }')" .gpu/lib/
 done
 
-# Both must be of one state of the sources.
+# All must be of one state of the sources, and no library may lack a part: each is
+# checked here, as a machine with a GPU costs too much to find it out there.
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 unzip -q "${wheels[0]}" 'rabbet/lib/*' -d "$scratch"
-if missing=$(LD_LIBRARY_PATH=$scratch/rabbet/lib ldd -r .gpu/conformance 2>&1 |
-    grep 'undefined symbol'); then
-  echo "pack: the wheel is older than $build; run make wheel" >&2
-  echo "$missing" >&2
-  exit 1
-fi
+for file in .gpu/conformance "$plugin" "$scratch"/rabbet/lib/*.so; do
+  if missing=$(LD_LIBRARY_PATH=$scratch/rabbet/lib ldd -r "$file" 2>&1 |
+      grep -E 'undefined symbol: rabbet_|not found'); then
+    echo "pack: ${file##*/} does not fit the rest; run make build and make wheel" >&2
+    echo "$missing" >&2
+    exit 1
+  fi
+done
 du -sh .gpu
