@@ -99,3 +99,35 @@ void rabbet_onnx_import_softmax(rabbet_onnx_node_t* node) {
 void rabbet_onnx_import_log_softmax(rabbet_onnx_node_t* node) {
   rabbet_onnx_softmax_of(node, rabbet_onnx_log_softmax);
 }
+
+// 1 at the first of the largest elements of an axis, else 0.
+static rabbet_tensor_t* rabbet_onnx_hardmax(rabbet_onnx_node_t* node,
+                                            rabbet_tensor_t* x, int axis) {
+  rabbet_dims_t dims = rabbet_onnx_dims(node, x);
+  rabbet_tensor_t* best[2] = {NULL, NULL};
+  if (rabbet_onnx_ok(node) && dims.d[axis] < 0)
+    RABBET_ONNX_FAIL(node, RABBET_STATUS_UNSUPPORTED,
+                     "the extent of axis %d must be constant", axis);
+  if (!rabbet_onnx_ok(node)) return NULL;
+  rabbet_attr_t attrs[] = {
+      RABBET_ONNX_INT("op", rabbet_onnx_enumerator(node, "topk", "op", "MAX")),
+      RABBET_ONNX_INT("axes", INT64_C(1) << axis),
+      RABBET_ONNX_INT("indices_type", RABBET_DTYPE_INT64)};
+  rabbet_onnx_layer_outputs(node, "topk", &x, 1, attrs, 3, best, 2);
+  rabbet_dims_t along = {.rank = dims.rank};
+  for (int i = 0; i < dims.rank; ++i)
+    along.d[i] = i == axis ? dims.d[i] : 1;
+  int64_t count = 0;
+  int64_t* data =
+      rabbet_onnx_weights_room(node, RABBET_DTYPE_INT64, &along, &count);
+  for (int64_t i = 0; data && i < count; ++i)
+    data[i] = i;
+  rabbet_tensor_t* places =
+      rabbet_onnx_weights(node, RABBET_DTYPE_INT64, data, &along);
+  rabbet_tensor_t* y = rabbet_onnx_binary(node, "EQUAL", places, best[1]);
+  return rabbet_onnx_cast(node, y, rabbet_onnx_dtype_of(node, x));
+}
+
+void rabbet_onnx_import_hardmax(rabbet_onnx_node_t* node) {
+  rabbet_onnx_softmax_of(node, rabbet_onnx_hardmax);
+}
