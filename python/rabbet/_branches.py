@@ -95,8 +95,8 @@ class IIfConditional:
             a != b and min(a, b) >= 0 for a, b in zip(yes.shape, no.shape, strict=True)
         ):
             raise UnsupportedError(
-                f"outputs of '{self.name}' are {tuple(yes.shape)} and {tuple(no.shape)}: "
-                "results of both branches must have the same shape"
+                f"outputs of '{self.name}' are {tuple(yes.shape)} and "
+                f"{tuple(no.shape)}: results of both branches must have the same shape"
             )
         # Not a select: it would make a shape of two that differ when they are known.
         at = network.add_constant((1,), np.zeros(1, np.int64))

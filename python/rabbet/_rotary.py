@@ -88,14 +88,14 @@ def rotary_embedding(
     turned = dim or size
     if size < 0 or turned % 2 or not 0 < turned <= size:
         raise ValueError(
-            f"add_rotary_embedding: {tuple(x.shape)} and rotary_embedding_dim {dim}: it "
-            "takes 4 dimensions, the last one known, and turns an even part of it"
+            f"add_rotary_embedding: {tuple(x.shape)} and rotary_embedding_dim {dim}: "
+            "it takes 4 dimensions, the last one known, and turns an even part of it"
         )
     ranks = {len(cache.shape) for cache in caches}
     if ranks not in ({2}, {3}):
         raise ValueError(
-            "add_rotary_embedding: caches are [batch, sequence, size / 2], or [positions, "
-            f"size / 2] with positions as input 3, not "
+            "add_rotary_embedding: caches are [batch, sequence, size / 2], or "
+            "[positions, size / 2] with positions as input 3, not "
             f"{[tuple(cache.shape) for cache in caches]}"
         )
     inputs: list[Places] = [[], [], []]
