@@ -152,8 +152,6 @@ static rabbet_status_t exec_infer(rabbet_exec_t* exec,
   if (rabbet_is_ok(status)) status = exec_inputs(exec, tensors);
   if (rabbet_is_ok(status))
     status = rabbet_exec_measure(exec, context, tensors);
-  if (rabbet_is_ok(status))
-    status = rabbet_exec_describe(exec, engine, context);
   rabbet_context_destroy(context);
   rabbet_tensor_set_destroy(tensors);
   return status;

@@ -41,7 +41,7 @@ rabbet_status_t rabbet_exec_adjust(void* exec, rabbet_network_t* network,
 rabbet_status_t rabbet_exec_refit(const rabbet_exec_t* exec,
                                   rabbet_engine_t* engine);
 
-// ---- Measuring and reporting (exec_times.c)
+// ---- Measuring and reporting (exec_times.c); measure calls describe
 
 rabbet_status_t rabbet_exec_measure(const rabbet_exec_t* exec,
                                     rabbet_context_t* context,

@@ -259,7 +259,8 @@ static rabbet_status_t exec_both(const rabbet_exec_t* exec,
   exec_sleep(settings->sleep);
   if (!copies) {
     RABBET_RETURN_IF_ERROR(exec_loop(context, settings, host, &seconds));
-    return exec_print(settings, host, host, seconds);
+    RABBET_RETURN_IF_ERROR(exec_print(settings, host, host, seconds));
+    return rabbet_exec_describe(exec, engine, context);
   }
   RABBET_RETURN_IF_ERROR(exec_run(context, &first));
   bool both = !rabbet_exec_flag(exec, "--noDataTransfers");
@@ -275,6 +276,9 @@ static rabbet_status_t exec_both(const rabbet_exec_t* exec,
   if (rabbet_is_ok(status))
     status = both ? exec_print(settings, host, device, seconds)
                   : exec_print(settings, device, device, device_seconds);
+  // Runs of its own, while the context has memory for its outputs.
+  if (rabbet_is_ok(status))
+    status = rabbet_exec_describe(exec, engine, context);
   exec_device_release(&ios);
   return status;
 }
