@@ -21,8 +21,9 @@ typedef struct rabbet_window_t {
 } rabbet_window_t;
 
 // Reads stride_nd, dilation_nd and output_padding (if the operator has them),
-// pre_padding, post_padding and padding_mode; empty lists stand for ones and zeros. `size`
-// has one element for each spatial axis. Errors name the attribute.
+// pre_padding, post_padding and padding_mode; empty lists stand for ones and
+// zeros. `size` has one element for each spatial axis. Errors name the
+// attribute.
 RABBET_PRIVATE_API rabbet_status_t rabbet_window_read(
     const rabbet_attr_t* attrs, size_t attr_count, int32_t spatial,
     const int64_t* size, rabbet_window_t* out_window);
