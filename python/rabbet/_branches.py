@@ -5,8 +5,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, cast
 
-import numpy as np
-
 from . import _enums as e
 from ._composites import Composite, IUnsqueezeLayer, _compose, _out, reshaping
 from ._errors import UnsupportedError
@@ -85,6 +83,8 @@ class IIfConditional:
         self, true_subgraph_output: ITensor, false_subgraph_output: ITensor
     ) -> IIfConditionalOutputLayer:
         """One of two results; their types are the same, and so are their shapes."""
+        import numpy as np
+
         if self._condition is None:
             raise ValueError(f"'{self.name}' has no condition: set it before outputs")
         network, (yes, no) = (

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, cast
 
-import numpy as np
-
 from . import _enums as e
 from ._composites import (
     Composite,
@@ -44,6 +42,8 @@ class IRotaryEmbeddingLayer(Composite):
 
     @interleaved.setter
     def interleaved(self, interleaved: bool) -> None:
+        import numpy as np
+
         parts = self._parts
         parts["interleaved"] = bool(interleaved)
         for layer, order in zip(
@@ -84,6 +84,8 @@ def rotary_embedding(
     dim: int,
 ) -> IRotaryEmbeddingLayer:
     """Products and sums of the two halves, then their order again."""
+    import numpy as np
+
     size = x.shape[-1] if len(x.shape) == 4 else -1
     turned = dim or size
     if size < 0 or turned % 2 or not 0 < turned <= size:

@@ -1,7 +1,10 @@
-// conformance DEVICE [FAMILY]: runs the suite on a device; RABBET_TEST_SEED
-// repeats the case whose seed a failure told, RABBET_TEST_CASES limits the
-// cases of a family. conformance --families: their names.
+// conformance DEVICE [FAMILY | PART/PARTS]: runs the suite on a device;
+// RABBET_TEST_SEED repeats the case whose seed a failure told,
+// RABBET_TEST_CASES limits the cases of a family. conformance --families: their
+// names.
 #include "conformance/conformance.h"
+
+enum { CONFORMANCE_MOST = 256 };  // families
 
 // ---- Random numbers --------------------------------------------------------
 
@@ -225,14 +228,37 @@ static void conformance_run_family(void** state) {
              run->family->name);
 }
 
-static size_t conformance_collect(rabbet_device_t* device, const char* only,
+// Of which families: all, the one of a name, or every so many from the first
+// on.
+typedef struct conformance_choice_t {
+  const char* name;
+  size_t first, every;
+} conformance_choice_t;
+
+// "slice", or "2/8": the second family, the tenth, and so on.
+static conformance_choice_t conformance_choose(const char* text) {
+  conformance_choice_t choice = {.every = 1};
+  char* end = NULL;
+  unsigned long part = text ? strtoul(text, &end, 10) : 0;
+  if (part > 0 && *end == '/') {
+    choice.every = strtoul(end + 1, NULL, 10);
+    choice.first = part - 1;
+    if (part <= choice.every) return choice;
+  }
+  return (conformance_choice_t){.name = text, .every = 1};
+}
+
+static size_t conformance_collect(rabbet_device_t* device,
+                                  conformance_choice_t choice,
                                   conformance_run_t* runs,
                                   struct CMUnitTest* tests) {
-  size_t count = 0;
+  size_t count = 0, seen = 0;
   for (size_t l = 0;
        l < sizeof(conformance_lists) / sizeof(conformance_lists[0]); ++l) {
     for (const conformance_family_t* f = conformance_lists[l]; f->name; ++f) {
-      if (only && strcmp(only, f->name) != 0) continue;
+      if (choice.name && strcmp(choice.name, f->name) != 0) continue;
+      if (seen++ % choice.every != choice.first) continue;
+      assert_true(count < CONFORMANCE_MOST);
       runs[count] = (conformance_run_t){.device = device, .family = f};
       tests[count] = (struct CMUnitTest){.name = f->name,
                                          .test_func = conformance_run_family,
@@ -252,11 +278,11 @@ static void conformance_print_families(void) {
 }
 
 int main(int argument_count, char** arguments) {
-  conformance_run_t runs[64];
-  struct CMUnitTest tests[64];
+  conformance_run_t runs[CONFORMANCE_MOST];
+  struct CMUnitTest tests[CONFORMANCE_MOST];
   rabbet_device_t* device = NULL;
   if (argument_count < 2) {
-    fprintf(stderr, "usage: conformance DEVICE [FAMILY]\n");
+    fprintf(stderr, "usage: conformance DEVICE [FAMILY | PART/PARTS]\n");
     return 2;
   }
   if (strcmp(arguments[1], "--families") == 0) {
@@ -272,7 +298,8 @@ int main(int argument_count, char** arguments) {
     return missing ? 77 : 1;  // 77: skipped
   }
   size_t count = conformance_collect(
-      device, argument_count > 2 ? arguments[2] : NULL, runs, tests);
+      device, conformance_choose(argument_count > 2 ? arguments[2] : NULL),
+      runs, tests);
   if (count == 0) fprintf(stderr, "no such family\n");
   int failed = count == 0 ? 1
                           : _cmocka_run_group_tests(arguments[1], tests, count,
