@@ -53,8 +53,8 @@ void conformance_set_type(conformance_t* t, rabbet_dtype_t dtype) {
 rabbet_attr_t conformance_ints(conformance_t* t, const char* name,
                                const int64_t* data, size_t count) {
   int64_t* copy = NULL;
-  RABBET_EXPECT_OK(rabbet_arena_copy(
-      &t->c.arena, data, (count + 1) * sizeof(*data), (void**)&copy));
+  RABBET_EXPECT_OK(rabbet_arena_copy(&t->c.arena, data, count * sizeof(*data),
+                                     (void**)&copy));
   return (rabbet_attr_t){
       .name = name, .type = RABBET_ATTR_INTS, .data = copy, .count = count};
 }
