@@ -41,10 +41,19 @@ rabbet_status_t rabbet_py_plugin_enqueue_captured(
     void* self, const rabbet_plugin_call_t* call, void** out_kept);
 void rabbet_py_plugin_release_captured(void* self, void* kept);
 
-// What replays of a recording do not see, such as a garbage collection that
-// frees what cannot be freed while a thread records, is held back around a
-// recorded call.
-void rabbet_py_hold_collector(bool hold);
+// One call of a prepared plugin, with the GIL. *out_kept: what replays of a
+// recorded call need, or NULL.
+typedef rabbet_status_t (*rabbet_py_call_fn_t)(const rabbet_plugin_call_t* call,
+                                               bool recorded,
+                                               PyObject** out_kept);
+// `run` with the GIL taken: as it is, and in a recording, where what replays do
+// not see, such as a garbage collection that frees what cannot be freed while a
+// thread records, is held back.
+rabbet_status_t rabbet_py_enqueue(rabbet_py_call_fn_t run,
+                                  const rabbet_plugin_call_t* call);
+rabbet_status_t rabbet_py_record(rabbet_py_call_fn_t run,
+                                 const rabbet_plugin_call_t* call,
+                                 void** out_kept);
 // A recorded call that fails is made again, and only that one's error is told;
 // Ctrl-C is kept, to be raised when the run is done.
 void rabbet_py_keep_interrupt(PyObject* error);
@@ -68,19 +77,24 @@ typedef struct rabbet_py_scope_t {
   PyObject* memory;  // what they allocate from in a recording, or NULL
 } rabbet_py_scope_t;
 
-// The stream of `where` (GPU, stream) becomes current in torch and CuPy, as far
-// as they are loaded; in a recording they allocate from memory of its own. -1
-// with an exception set; to be left then, too.
 // Keeps the GPU's context until Python ends: what plugins load into it, and
 // keep in their modules' variables, would go with the last engine. -1 with an
 // exception.
 int rabbet_py_hold_gpu(const char* device);
+// The stream of `where` (GPU, stream) becomes current in torch and CuPy, as far
+// as they are loaded; in a recording they allocate from memory of its own. -1
+// with an exception set; to be left then, too.
 int rabbet_py_scope_enter(rabbet_py_scope_t* scope, PyObject* where,
                           bool recorded);
 // Keeps an exception that is set, and may set one. What replays of a recording
 // need, to be given to rabbet_py_scope_release, or NULL.
 PyObject* rabbet_py_scope_leave(rabbet_py_scope_t* scope);
 void rabbet_py_scope_release(PyObject* take_kept);
+// Calls a function in that scope, if there is a `where`. NULL with an
+// exception.
+PyObject* rabbet_py_scope_call(PyObject* where, bool recorded,
+                               PyObject* function, PyObject* args,
+                               PyObject* kwargs, PyObject** out_kept);
 
 // plugin_ready.c: vtable functions for kernels made ahead of time.
 uint32_t rabbet_py_plugin_kinds(void* self, const char* device);

@@ -334,21 +334,6 @@ static void rabbet_py_reject_result(PyObject* result) {
                result);
 }
 
-static PyObject* rabbet_py_call_function(const rabbet_py_state_t* state,
-                                         bool recorded, PyObject** out_kept) {
-  if (!state->where) {
-    return PyObject_Call(state->function, state->args, state->kwargs);
-  }
-  rabbet_py_scope_t scope;
-  PyObject* result = NULL;
-  if (rabbet_py_scope_enter(&scope, state->where, recorded) == 0) {
-    result = PyObject_Call(state->function, state->args, state->kwargs);
-  }
-  *out_kept = rabbet_py_scope_leave(&scope);
-  if (result && PyErr_Occurred()) Py_CLEAR(result);
-  return result;
-}
-
 // What a recorded call keeps, replays would not see.
 static void rabbet_py_reject_kept(void) {
   PyErr_SetString(PyExc_RuntimeError,
@@ -384,7 +369,8 @@ static rabbet_status_t rabbet_py_plugin_run(const rabbet_plugin_call_t* call,
   if (recorded && state->keeps) {
     rabbet_py_reject_kept();
   } else if (rabbet_py_call_refresh(state, call) == 0) {
-    result = rabbet_py_call_function(state, recorded, out_kept);
+    result = rabbet_py_scope_call(state->where, recorded, state->function,
+                                  state->args, state->kwargs, out_kept);
   }
   bool fine = result && Py_IsNone(result);
   bool kept =
@@ -403,14 +389,19 @@ static rabbet_status_t rabbet_py_plugin_run(const rabbet_plugin_call_t* call,
              : rabbet_ok();
 }
 
+rabbet_status_t rabbet_py_enqueue(rabbet_py_call_fn_t run,
+                                  const rabbet_plugin_call_t* call) {
+  PyObject* kept = NULL;
+  PyGILState_STATE gil = PyGILState_Ensure();
+  rabbet_status_t status = run(call, false, &kept);
+  PyGILState_Release(gil);
+  return status;
+}
+
 rabbet_status_t rabbet_py_plugin_enqueue(void* self,
                                          const rabbet_plugin_call_t* call) {
   (void)self;
-  PyObject* kept = NULL;
-  PyGILState_STATE gil = PyGILState_Ensure();
-  rabbet_status_t status = rabbet_py_plugin_run(call, false, &kept);
-  PyGILState_Release(gil);
-  return status;
+  return rabbet_py_enqueue(rabbet_py_plugin_run, call);
 }
 
 // ---- Graphs ----------------------------------------------------------------
@@ -422,23 +413,29 @@ rabbet_plugin_capture_t rabbet_py_plugin_capture(
 }
 
 // The GIL guards the count.
-void rabbet_py_hold_collector(bool hold) {
+static void rabbet_py_hold_collector(bool hold) {
   static int holders, collects;
   if (hold && holders++ == 0) collects = PyGC_Disable();
   if (!hold && --holders == 0 && collects) PyGC_Enable();
 }
 
-rabbet_status_t rabbet_py_plugin_enqueue_captured(
-    void* self, const rabbet_plugin_call_t* call, void** out_kept) {
-  (void)self;
+rabbet_status_t rabbet_py_record(rabbet_py_call_fn_t run,
+                                 const rabbet_plugin_call_t* call,
+                                 void** out_kept) {
   PyObject* kept = NULL;
   PyGILState_STATE gil = PyGILState_Ensure();
   rabbet_py_hold_collector(true);
-  rabbet_status_t status = rabbet_py_plugin_run(call, true, &kept);
+  rabbet_status_t status = run(call, true, &kept);
   rabbet_py_hold_collector(false);
   PyGILState_Release(gil);
   *out_kept = kept;
   return status;
+}
+
+rabbet_status_t rabbet_py_plugin_enqueue_captured(
+    void* self, const rabbet_plugin_call_t* call, void** out_kept) {
+  (void)self;
+  return rabbet_py_record(rabbet_py_plugin_run, call, out_kept);
 }
 
 void rabbet_py_plugin_release_captured(void* self, void* kept) {

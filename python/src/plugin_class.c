@@ -358,18 +358,6 @@ rabbet_status_t rabbet_py_class_prepare(void* self,
 
 // ---- Calls -----------------------------------------------------------------
 
-static PyObject* rabbet_py_class_call(const rabbet_py_class_state_t* state,
-                                      bool recorded, PyObject** out_kept) {
-  if (!state->where) return PyObject_Call(state->function, state->args, NULL);
-  rabbet_py_scope_t scope;
-  PyObject* result = NULL;
-  if (rabbet_py_scope_enter(&scope, state->where, recorded) == 0)
-    result = PyObject_Call(state->function, state->args, NULL);
-  *out_kept = rabbet_py_scope_leave(&scope);
-  if (result && PyErr_Occurred()) Py_CLEAR(result);
-  return result;
-}
-
 static rabbet_status_t rabbet_py_class_failed(rabbet_py_class_state_t* state,
                                               bool recorded) {
   PyObject *type = NULL, *value = NULL, *traceback = NULL;
@@ -388,7 +376,8 @@ static rabbet_status_t rabbet_py_class_run(const rabbet_plugin_call_t* call,
   rabbet_py_class_state_t* state = call->state;
   PyObject* result = NULL;
   if (rabbet_py_class_refresh(state, call) == 0)
-    result = rabbet_py_class_call(state, recorded, out_kept);
+    result = rabbet_py_scope_call(state->where, recorded, state->function,
+                                  state->args, NULL, out_kept);
   bool intact = state->args != NULL;
   for (int i = 0; intact && i < RABBET_PY_LISTS; ++i)
     intact = rabbet_py_list_is_intact(&state->lists[i]);
@@ -401,11 +390,7 @@ static rabbet_status_t rabbet_py_class_run(const rabbet_plugin_call_t* call,
 rabbet_status_t rabbet_py_class_enqueue(void* self,
                                         const rabbet_plugin_call_t* call) {
   (void)self;
-  PyObject* kept = NULL;
-  PyGILState_STATE gil = PyGILState_Ensure();
-  rabbet_status_t status = rabbet_py_class_run(call, false, &kept);
-  PyGILState_Release(gil);
-  return status;
+  return rabbet_py_enqueue(rabbet_py_class_run, call);
 }
 
 rabbet_plugin_capture_t rabbet_py_class_capture(
@@ -417,12 +402,5 @@ rabbet_plugin_capture_t rabbet_py_class_capture(
 rabbet_status_t rabbet_py_class_enqueue_captured(
     void* self, const rabbet_plugin_call_t* call, void** out_kept) {
   (void)self;
-  PyObject* kept = NULL;
-  PyGILState_STATE gil = PyGILState_Ensure();
-  rabbet_py_hold_collector(true);
-  rabbet_status_t status = rabbet_py_class_run(call, true, &kept);
-  rabbet_py_hold_collector(false);
-  PyGILState_Release(gil);
-  *out_kept = kept;
-  return status;
+  return rabbet_py_record(rabbet_py_class_run, call, out_kept);
 }

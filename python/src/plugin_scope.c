@@ -60,7 +60,7 @@ static PyObject* rabbet_py_scope_function(const char* module_name,
 }
 
 // What the function returned, or NULL for None; an exception may be set.
-static PyObject* rabbet_py_scope_call(PyObject* function, PyObject* args) {
+static PyObject* rabbet_py_scope_step(PyObject* function, PyObject* args) {
   PyObject* result = function ? PyObject_Call(function, args, NULL) : NULL;
   if (result && Py_IsNone(result)) Py_CLEAR(result);
   return result;
@@ -70,12 +70,12 @@ int rabbet_py_scope_enter(rabbet_py_scope_t* scope, PyObject* where,
                           bool recorded) {
   static PyObject *enter = NULL, *begin = NULL;
   *scope = (rabbet_py_scope_t){NULL, NULL};
-  scope->undo = rabbet_py_scope_call(
+  scope->undo = rabbet_py_scope_step(
       rabbet_py_scope_function("rabbet.plugin._streams", "enter", &enter),
       where);
   if (!scope->undo && PyErr_Occurred()) return -1;
   if (!recorded) return 0;
-  scope->memory = rabbet_py_scope_call(
+  scope->memory = rabbet_py_scope_step(
       rabbet_py_scope_function("rabbet.plugin._recording", "begin", &begin),
       where);
   return !scope->memory && PyErr_Occurred() ? -1 : 0;
@@ -109,4 +109,17 @@ void rabbet_py_scope_release(PyObject* take_kept) {
   Py_XDECREF(done);
   Py_DECREF(take_kept);
   PyErr_Restore(type, value, traceback);
+}
+
+PyObject* rabbet_py_scope_call(PyObject* where, bool recorded,
+                               PyObject* function, PyObject* args,
+                               PyObject* kwargs, PyObject** out_kept) {
+  if (!where) return PyObject_Call(function, args, kwargs);
+  rabbet_py_scope_t scope;
+  PyObject* result = NULL;
+  if (rabbet_py_scope_enter(&scope, where, recorded) == 0)
+    result = PyObject_Call(function, args, kwargs);
+  *out_kept = rabbet_py_scope_leave(&scope);
+  if (result && PyErr_Occurred()) Py_CLEAR(result);
+  return result;
 }

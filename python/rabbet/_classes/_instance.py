@@ -58,6 +58,24 @@ class ClassInstance:
 
     # ---- Which inputs ----
 
+    def _count_outputs(self, owner: Any) -> int:
+        """The attribute num_outputs of the object that has it."""
+        count = self.calls.attribute(owner, "num_outputs")
+        if count < 1:
+            raise PluginError(
+                f"layer '{self.calls.layer}': {type(owner).__name__}.num_outputs is "
+                f"{count}; a plugin has at least one output"
+            )
+        return int(count)
+
+    def _creator_of(self, owner: Any, name: str) -> tuple[str, str, str]:
+        """Name, version, namespace; `name` is the attribute that has the first."""
+        names = (name, "plugin_version", "plugin_namespace")
+        first, version, namespace = (
+            self.calls.attribute(owner, attribute) for attribute in names
+        )
+        return first, version, namespace
+
     def _is_shape(self, index: int) -> bool:
         return bool(self.shape_inputs >> index & 1)
 

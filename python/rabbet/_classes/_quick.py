@@ -51,11 +51,9 @@ def is_quick(calls: Any, plugin: Any) -> bool:
 class QuickInstance(V3Instance):
     """A plugin of class IPluginV3 with the capabilities IPluginV3Quick..."""
 
-    def _count_outputs(self) -> int:
+    def _count_outputs(self, owner: Any) -> int:
         method = "get_num_outputs"
-        return self.calls.integer(
-            self.build, method, self.calls.call(self.build, method), 1
-        )
+        return self.calls.integer(owner, method, self.calls.call(owner, method), 1)
 
     def _metadata_string(self) -> str | None:
         text: str | None = None

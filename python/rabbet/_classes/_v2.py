@@ -63,27 +63,12 @@ class V2Instance(ClassInstance):
                 stacklevel=2,
             )
         self.phase = phase
-        self.output_count = self._count_outputs()
-
-    def _count_outputs(self) -> int:
-        count = self.calls.attribute(self.plugin, "num_outputs")
-        if count < 1:
-            raise PluginError(
-                f"layer '{self.calls.layer}': {type(self.plugin).__name__}.num_outputs is "
-                f"{count}; a plugin has at least one output"
-            )
-        return int(count)
+        self.output_count = self._count_outputs(plugin)
 
     @property
     def key(self) -> tuple[str, str, str]:
         """Name, version, namespace of the creator that makes it again."""
-        attribute = self.calls.attribute
-        plugin = self.plugin
-        return (
-            attribute(plugin, "plugin_type"),
-            attribute(plugin, "plugin_version"),
-            attribute(plugin, "plugin_namespace"),
-        )
+        return self._creator_of(self.plugin, "plugin_type")
 
     def __del__(self) -> None:
         if getattr(self, "phase", None) is not None:

@@ -114,7 +114,7 @@ class V3Instance(ClassInstance):
             self.build = capability(self.calls, plugin, PluginCapabilityType.BUILD)
         self._check_runtime()
         if phase is TensorRTPhase.BUILD:
-            self.output_count = self._count_outputs()
+            self.output_count = self._count_outputs(self.build)
             self._metadata = self._metadata_string()
         elif attrs is not None:
             self.shape_inputs = attrs.get(SHAPE_INPUTS, 0)
@@ -124,15 +124,6 @@ class V3Instance(ClassInstance):
     def _check_runtime(self) -> None:
         capability(self.calls, self.plugin, PluginCapabilityType.RUNTIME)
 
-    def _count_outputs(self) -> int:
-        count = self.calls.attribute(self.build, "num_outputs")
-        if count < 1:
-            raise PluginError(
-                f"layer '{self.calls.layer}': {type(self.build).__name__}.num_outputs is "
-                f"{count}; a plugin has at least one output"
-            )
-        return int(count)
-
     def _metadata_string(self) -> str | None:
         text: str | None = self.build.metadata_string
         return text
@@ -140,13 +131,7 @@ class V3Instance(ClassInstance):
     @property
     def key(self) -> tuple[str, str, str]:
         """Name, version, namespace of the creator that makes it again."""
-        attribute = self.calls.attribute
-        core = self.core
-        return (
-            attribute(core, "plugin_name"),
-            attribute(core, "plugin_version"),
-            attribute(core, "plugin_namespace"),
-        )
+        return self._creator_of(self.core, "plugin_name")
 
     def __del__(self) -> None:
         if getattr(self, "_configurations", None) is None:
