@@ -162,3 +162,15 @@ void rabbet_node_state_destroy(rabbet_kernel_t* kernel,
                                rabbet_kernel_state_t* state) {
   rabbet_free(((rabbet_node_kernel_t*)kernel)->allocator, state);
 }
+
+rabbet_status_t rabbet_node_state_finish(rabbet_kernel_t* kernel,
+                                         rabbet_kernel_state_t* state,
+                                         rabbet_status_t status,
+                                         rabbet_kernel_state_t** out_state) {
+  if (!rabbet_is_ok(status)) {
+    rabbet_node_state_destroy(kernel, state);
+    state = NULL;
+  }
+  *out_state = state;
+  return status;
+}

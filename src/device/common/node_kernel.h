@@ -100,6 +100,12 @@ rabbet_status_t rabbet_node_state_allocate(rabbet_kernel_t* kernel, size_t size,
                                            rabbet_kernel_state_t** out_state);
 void rabbet_node_state_destroy(rabbet_kernel_t* kernel,
                                rabbet_kernel_state_t* state);
+// The end of a `prepare`: gives the state out, or frees it and returns `status`
+// if that is an error.
+rabbet_status_t rabbet_node_state_finish(rabbet_kernel_t* kernel,
+                                         rabbet_kernel_state_t* state,
+                                         rabbet_status_t status,
+                                         rabbet_kernel_state_t** out_state);
 
 // Defines the class `symbol` from symbol_propose, symbol_prepare and
 // symbol_enqueue.

@@ -56,6 +56,16 @@ int32_t rabbet_group_input_of(const rabbet_group_t* group, int32_t value) {
   return -1;
 }
 
+bool rabbet_group_feeds(const rabbet_group_t* group,
+                        const rabbet_group_node_t* node) {
+  for (size_t i = 0; i < node->input_count; ++i) {
+    if (node->inputs[i] >= 0 &&
+        rabbet_group_input_of(group, node->inputs[i]) < 0)
+      return false;
+  }
+  return true;
+}
+
 int rabbet_compute_types(const rabbet_propose_t* propose,
                          rabbet_dtype_t network, rabbet_dtype_t out[4]) {
   static const rabbet_dtype_t floats[] = {RABBET_DTYPE_FLOAT, RABBET_DTYPE_HALF,

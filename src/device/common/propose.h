@@ -19,6 +19,9 @@ rabbet_status_t rabbet_group_opt_dims(const rabbet_group_t* group,
                                       rabbet_dims_t** out_dims);
 // Position of a value in the group's boundary inputs, or -1.
 int32_t rabbet_group_input_of(const rabbet_group_t* group, int32_t value);
+// Whether all that a node reads comes from outside the group.
+bool rabbet_group_feeds(const rabbet_group_t* group,
+                        const rabbet_group_node_t* node);
 
 // Types to offer for a group whose tensors have type `network`: itself, and
 // those that weak typing adds if it is a floating type.

@@ -22,13 +22,9 @@ static bool rabbet_blocks_match(const rabbet_group_t* group) {
       !rabbet_op_is(group->nodes[0].op, RABBET_OP_DECONVOLUTION))
     return false;
   const rabbet_group_node_t* node = &group->nodes[0];
-  for (size_t i = 0; i < node->input_count; ++i) {
-    if (node->inputs[i] >= 0 &&
-        rabbet_group_input_of(group, node->inputs[i]) < 0)
-      return false;
-  }
-  return rabbet_attr_int(node->attrs, node->op->attr_count, "num_groups", 1) ==
-         1;
+  return rabbet_group_feeds(group, node) &&
+         rabbet_attr_int(node->attrs, node->op->attr_count, "num_groups", 1) ==
+             1;
 }
 
 // Whether the output is made of blocks of the window's extent.

@@ -30,13 +30,7 @@ static bool rabbet_convolution_matches(const rabbet_group_t* group) {
        !rabbet_convolution_is_transposed(group))) {
     return false;
   }
-  const rabbet_group_node_t* node = &group->nodes[0];
-  for (size_t i = 0; i < node->input_count; ++i) {
-    if (node->inputs[i] >= 0 &&
-        rabbet_group_input_of(group, node->inputs[i]) < 0)
-      return false;
-  }
-  return true;
+  return rabbet_group_feeds(group, &group->nodes[0]);
 }
 
 // Weights (maps, channels of a group, ...) with the groups as an axis before.

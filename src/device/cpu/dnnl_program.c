@@ -150,6 +150,21 @@ static rabbet_status_t rabbet_dnnl_packed_create(
   return rabbet_ok();
 }
 
+// What a program's constant was packed into, or why it was not: one user more.
+// Takes the lock off.
+static rabbet_status_t rabbet_dnnl_packed_use(rabbet_dnnl_program_t* program,
+                                              rabbet_dnnl_packed_t* packed,
+                                              rabbet_status_t status,
+                                              rabbet_dnnl_ref_t* out_ref) {
+  if (rabbet_is_ok(status)) ++packed->users;
+  pthread_mutex_unlock(&program->kernel->mutex);
+  if (!rabbet_is_ok(status)) return status;
+  program->packed.data[program->packed.count++] = packed;
+  *out_ref = (rabbet_dnnl_ref_t){.place = RABBET_DNNL_REF_FIXED,
+                                 .pointer = packed->data};
+  return rabbet_ok();
+}
+
 static rabbet_status_t rabbet_dnnl_packed_get(
     rabbet_dnnl_program_t* program, int32_t value, rabbet_dtype_t dtype,
     const rabbet_dnnl_layout_t* layout,
@@ -168,13 +183,7 @@ static rabbet_status_t rabbet_dnnl_packed_get(
   if (!packed)
     status = rabbet_dnnl_packed_create(program, value, dtype, layout, primitive,
                                        arg, &packed);
-  if (rabbet_is_ok(status)) ++packed->users;
-  pthread_mutex_unlock(&kernel->mutex);
-  if (!rabbet_is_ok(status)) return status;
-  program->packed.data[program->packed.count++] = packed;
-  *out_ref = (rabbet_dnnl_ref_t){.place = RABBET_DNNL_REF_FIXED,
-                                 .pointer = packed->data};
-  return rabbet_ok();
+  return rabbet_dnnl_packed_use(program, packed, status, out_ref);
 }
 
 // With the lock held.
@@ -220,13 +229,7 @@ rabbet_status_t rabbet_dnnl_scaled_input(rabbet_dnnl_program_t* program,
   rabbet_status_t status = rabbet_ok();
   if (!packed)
     status = rabbet_dnnl_scaled_create(program, value, factors, count, &packed);
-  if (rabbet_is_ok(status)) ++packed->users;
-  pthread_mutex_unlock(&kernel->mutex);
-  if (!rabbet_is_ok(status)) return status;
-  program->packed.data[program->packed.count++] = packed;
-  *out_ref = (rabbet_dnnl_ref_t){.place = RABBET_DNNL_REF_FIXED,
-                                 .pointer = packed->data};
-  return rabbet_ok();
+  return rabbet_dnnl_packed_use(program, packed, status, out_ref);
 }
 
 // ---- Compiling -------------------------------------------------------------

@@ -31,19 +31,16 @@ static rabbet_status_t rabbet_cuda_concatenation_body(
     rabbet_proposal_t* proposal) {
   const rabbet_group_t* group = proposal->propose->group;
   const rabbet_group_node_t* node = proposal->node;
-  rabbet_dtype_t types[4];
-  int count = rabbet_compute_types(proposal->propose,
-                                   group->values[node->inputs[0]].dtype, types);
-  for (int t = 0; t < count; ++t) {
-    rabbet_format_t formats[RABBET_CUDA_FORMATS];
-    int n = rabbet_cuda_formats(types[t], proposal->propose->formats, formats);
-    for (int f = 0; f < n; ++f) {
-      if (!rabbet_concatenation_fits(group, formats[f])) continue;
-      for (size_t k = 0; k < node->input_count; ++k)
-        rabbet_proposal_set_input(proposal, k, types[t], formats[f]);
-      rabbet_proposal_set_output(proposal, types[t], formats[f]);
-      RABBET_RETURN_IF_ERROR(rabbet_proposal_offer(proposal, "pieces", -1));
-    }
+  rabbet_type_format_t layouts[RABBET_CUDA_LAYOUTS];
+  int count = rabbet_cuda_layouts(proposal, layouts);
+  for (int i = 0; i < count; ++i) {
+    rabbet_dtype_t dtype = layouts[i].dtype;
+    rabbet_format_t format = layouts[i].format;
+    if (!rabbet_concatenation_fits(group, format)) continue;
+    for (size_t k = 0; k < node->input_count; ++k)
+      rabbet_proposal_set_input(proposal, k, dtype, format);
+    rabbet_proposal_set_output(proposal, dtype, format);
+    RABBET_RETURN_IF_ERROR(rabbet_proposal_offer(proposal, "pieces", -1));
   }
   return rabbet_ok();
 }

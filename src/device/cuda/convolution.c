@@ -21,12 +21,7 @@ static bool convolution_matches(const rabbet_group_t* group) {
       (!rabbet_op_is(group->nodes[0].op, RABBET_OP_CONVOLUTION) &&
        !convolution_is_transposed(&group->nodes[0])))
     return false;
-  const rabbet_group_node_t* node = &group->nodes[0];
-  for (size_t i = 0; i < node->input_count; ++i)
-    if (node->inputs[i] >= 0 &&
-        rabbet_group_input_of(group, node->inputs[i]) < 0)
-      return false;
-  return true;
+  return rabbet_group_feeds(group, &group->nodes[0]);
 }
 
 static bool convolution_has_format(const rabbet_group_value_t* value) {

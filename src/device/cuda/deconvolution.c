@@ -200,11 +200,7 @@ static rabbet_status_t rabbet_cuda_deconvolution_prepare(
       rabbet_node_state_allocate(base, sizeof(*state), &state));
   rabbet_status_t status = deconvolution_set(
       kernel, in, weights, &shapes->dims[layer->outputs[0]], state);
-  if (rabbet_is_ok(status))
-    *out_state = state;
-  else
-    rabbet_node_state_destroy(base, state);
-  return status;
+  return rabbet_node_state_finish(base, state, status, out_state);
 }
 
 static rabbet_status_t rabbet_cuda_deconvolution_enqueue(

@@ -435,11 +435,7 @@ static rabbet_status_t rabbet_cuda_gemv_prepare(
       rabbet_node_state_allocate(base, sizeof(*state), &state));
   rabbet_status_t status =
       gemv_fill((const gemv_kernel_t*)base, shapes->dims, state);
-  if (rabbet_is_ok(status))
-    *out_state = state;
-  else
-    rabbet_node_state_destroy(base, state);
-  return status;
+  return rabbet_node_state_finish(base, state, status, out_state);
 }
 
 // ---- Running ---------------------------------------------------------------

@@ -52,6 +52,23 @@ int rabbet_cuda_formats(rabbet_dtype_t dtype, uint64_t asked,
   return count;
 }
 
+int rabbet_cuda_layouts(const rabbet_proposal_t* proposal,
+                        rabbet_type_format_t out_layouts[]) {
+  const rabbet_propose_t* propose = proposal->propose;
+  int32_t input = proposal->node->inputs[0];
+  rabbet_dtype_t types[4];
+  int total = 0;
+  int count =
+      rabbet_compute_types(propose, propose->group->values[input].dtype, types);
+  for (int t = 0; t < count; ++t) {
+    rabbet_format_t formats[RABBET_CUDA_FORMATS];
+    int n = rabbet_cuda_formats(types[t], propose->formats, formats);
+    for (int f = 0; f < n; ++f)
+      out_layouts[total++] = (rabbet_type_format_t){types[t], formats[f]};
+  }
+  return total;
+}
+
 rabbet_status_t rabbet_cuda_node_add(rabbet_cuda_node_t* kernel,
                                      const rabbet_kernel_spec_t* spec,
                                      const char* name, const char* text,

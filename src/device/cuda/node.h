@@ -39,6 +39,11 @@ const char* rabbet_cuda_type(rabbet_dtype_t dtype);
 enum { RABBET_CUDA_FORMATS = 16 };
 int rabbet_cuda_formats(rabbet_dtype_t dtype, uint64_t asked,
                         rabbet_format_t out_formats[]);
+// Types of the proposal's first input to compute in (rabbet_compute_types),
+// each with those formats. Their number, at most RABBET_CUDA_LAYOUTS.
+enum { RABBET_CUDA_LAYOUTS = 4 * RABBET_CUDA_FORMATS };
+int rabbet_cuda_layouts(const rabbet_proposal_t* proposal,
+                        rabbet_type_format_t out_layouts[]);
 
 // Adds a program, which the kernel then holds: from `spec`'s artifacts, else
 // compiled. `text` NULL: the file `name` of kernels/. `options` may be NULL.

@@ -352,13 +352,8 @@ static rabbet_status_t rabbet_cuda_pointwise_prepare(
   rabbet_kernel_state_t* state = NULL;
   RABBET_RETURN_IF_ERROR(rabbet_node_state_allocate(
       base, sizeof(*state) + pw_launch_bytes(&kernel->layout), &state));
-  rabbet_status_t status = pw_set_up(kernel, &space, state);
-  if (!rabbet_is_ok(status)) {
-    rabbet_node_state_destroy(base, state);
-    return status;
-  }
-  *out_state = state;
-  return rabbet_ok();
+  return rabbet_node_state_finish(base, state, pw_set_up(kernel, &space, state),
+                                  out_state);
 }
 
 // ---- Running ---------------------------------------------------------------

@@ -71,21 +71,18 @@ static bool pooling_fits(const rabbet_group_value_t* out,
 static rabbet_status_t rabbet_cuda_pooling_body(rabbet_proposal_t* proposal) {
   const rabbet_group_t* group = proposal->propose->group;
   const rabbet_group_value_t* out = &group->values[proposal->node->outputs[0]];
-  rabbet_dtype_t types[4];
-  int count = rabbet_compute_types(
-      proposal->propose, group->values[proposal->node->inputs[0]].dtype, types);
-  for (int t = 0; t < count; ++t) {
-    rabbet_format_t formats[RABBET_CUDA_FORMATS];
-    int n = rabbet_cuda_formats(types[t], proposal->propose->formats, formats);
-    for (int f = 0; f < n; ++f) {
-      if (!pooling_fits(out, formats[f])) continue;
-      rabbet_proposal_set_input(proposal, 0, types[t], formats[f]);
-      rabbet_proposal_set_output(proposal, types[t], formats[f]);
-      RABBET_RETURN_IF_ERROR(rabbet_proposal_offer(proposal, "windows", -1));
-      if (!pooling_may_end_linear(out, formats[f])) continue;
-      rabbet_proposal_set_output(proposal, types[t], RABBET_FORMAT_LINEAR);
-      RABBET_RETURN_IF_ERROR(rabbet_proposal_offer(proposal, "windows", -1));
-    }
+  rabbet_type_format_t layouts[RABBET_CUDA_LAYOUTS];
+  int count = rabbet_cuda_layouts(proposal, layouts);
+  for (int i = 0; i < count; ++i) {
+    rabbet_dtype_t dtype = layouts[i].dtype;
+    rabbet_format_t format = layouts[i].format;
+    if (!pooling_fits(out, format)) continue;
+    rabbet_proposal_set_input(proposal, 0, dtype, format);
+    rabbet_proposal_set_output(proposal, dtype, format);
+    RABBET_RETURN_IF_ERROR(rabbet_proposal_offer(proposal, "windows", -1));
+    if (!pooling_may_end_linear(out, format)) continue;
+    rabbet_proposal_set_output(proposal, dtype, RABBET_FORMAT_LINEAR);
+    RABBET_RETURN_IF_ERROR(rabbet_proposal_offer(proposal, "windows", -1));
   }
   return rabbet_ok();
 }

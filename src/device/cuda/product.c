@@ -122,11 +122,7 @@ static rabbet_status_t rabbet_cuda_product_prepare(
       rabbet_node_state_allocate(base, sizeof(*state), &state));
   rabbet_status_t status =
       product_fill((const rabbet_cuda_product_kernel_t*)base, shapes, state);
-  if (rabbet_is_ok(status))
-    *out_state = state;
-  else
-    rabbet_node_state_destroy(base, state);
-  return status;
+  return rabbet_node_state_finish(base, state, status, out_state);
 }
 
 static rabbet_status_t rabbet_cuda_product_enqueue(

@@ -31,19 +31,15 @@ struct rabbet_kernel_state_t {
 // ---- Proposing -------------------------------------------------------------
 
 static rabbet_status_t rabbet_cuda_resize_body(rabbet_proposal_t* proposal) {
-  const rabbet_group_t* group = proposal->propose->group;
-  rabbet_dtype_t types[4];
-  int count = rabbet_compute_types(
-      proposal->propose, group->values[proposal->node->inputs[0]].dtype, types);
-  for (int t = 0; t < count; ++t) {
-    rabbet_format_t formats[RABBET_CUDA_FORMATS];
-    int n = rabbet_cuda_formats(types[t], proposal->propose->formats, formats);
-    for (int f = 0; f < n; ++f) {
-      if (!rabbet_resize_fits(proposal->propose, formats[f])) continue;
-      rabbet_proposal_set_input(proposal, 0, types[t], formats[f]);
-      rabbet_proposal_set_output(proposal, types[t], formats[f]);
-      RABBET_RETURN_IF_ERROR(rabbet_proposal_offer(proposal, "elements", -1));
-    }
+  rabbet_type_format_t layouts[RABBET_CUDA_LAYOUTS];
+  int count = rabbet_cuda_layouts(proposal, layouts);
+  for (int i = 0; i < count; ++i) {
+    rabbet_dtype_t dtype = layouts[i].dtype;
+    rabbet_format_t format = layouts[i].format;
+    if (!rabbet_resize_fits(proposal->propose, format)) continue;
+    rabbet_proposal_set_input(proposal, 0, dtype, format);
+    rabbet_proposal_set_output(proposal, dtype, format);
+    RABBET_RETURN_IF_ERROR(rabbet_proposal_offer(proposal, "elements", -1));
   }
   return rabbet_ok();
 }

@@ -114,11 +114,7 @@ static rabbet_status_t rabbet_cuda_scatter_prepare(
   RABBET_RETURN_IF_ERROR(
       rabbet_node_state_allocate(base, sizeof(*state), &state));
   rabbet_status_t status = scatter_set(kernel, &scatter, state);
-  if (rabbet_is_ok(status))
-    *out_state = state;
-  else
-    rabbet_node_state_destroy(base, state);
-  return status;
+  return rabbet_node_state_finish(base, state, status, out_state);
 }
 
 static rabbet_status_t rabbet_cuda_scatter_enqueue(
