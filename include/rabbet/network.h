@@ -16,6 +16,7 @@ RABBET_EXTERN_C_BEGIN
 typedef struct rabbet_network_t rabbet_network_t;
 typedef struct rabbet_tensor_t rabbet_tensor_t;
 typedef struct rabbet_layer_t rabbet_layer_t;
+typedef struct rabbet_loop_t rabbet_loop_t;
 
 enum {
   // Types follow from the inputs' alone; the builder changes none.
@@ -194,6 +195,56 @@ RABBET_API rabbet_plugin_instance_t
 rabbet_layer_plugin_instance(const rabbet_layer_t* layer);
 // Plugin layers: the instance's self, else NULL.
 RABBET_API void* rabbet_layer_plugin_self(const rabbet_layer_t* layer);
+
+// ---- Loops -----------------------------------------------------------------
+
+// A loop is what its boundary layers say: layers that depend on its recurrences
+// and iterators are its body, which runs once for each iteration; others run
+// once, before. Values leave it by its outputs alone. A loop within a loop is
+// one whose layers depend on the outer one's.
+//
+// The builder writes a loop out where its number of iterations follows from
+// constants and fixed shapes.
+
+// `name` may be NULL. ALREADY_EXISTS if another loop has it. Loops belong to
+// their network, as layers do.
+RABBET_API rabbet_status_t rabbet_network_add_loop(rabbet_network_t* network,
+                                                   const char* name,
+                                                   rabbet_loop_t** out_loop);
+RABBET_API size_t rabbet_network_loop_count(const rabbet_network_t* network);
+RABBET_API rabbet_loop_t* rabbet_network_loop(const rabbet_network_t* network,
+                                              size_t index);
+RABBET_API const char* rabbet_loop_name(const rabbet_loop_t* loop);
+RABBET_API rabbet_status_t rabbet_loop_set_name(rabbet_loop_t* loop,
+                                                const char* name);
+// A value that iterations hand on: input 0 in the first, then input 1, which
+// rabbet_layer_set_input gives once it is there. Its type and shape stay.
+RABBET_API rabbet_status_t
+rabbet_loop_add_recurrence(rabbet_loop_t* loop, rabbet_tensor_t* initial_value,
+                           rabbet_layer_t** out_layer);
+// COUNT: a single INT32 or INT64 from outside of the loop. WHILE: a single
+// BOOL, looked at before each iteration. One of each kind at most; the loop
+// ends at whichever comes first. ALREADY_EXISTS if there is one of the kind.
+RABBET_API rabbet_status_t rabbet_loop_add_trip_limit(
+    rabbet_loop_t* loop, rabbet_tensor_t* tensor, rabbet_trip_limit_t kind,
+    rabbet_layer_t** out_layer);
+// Slice i of the tensor along the axis, which is taken away, in iteration i;
+// reversed: slice (extent - 1 - i).
+RABBET_API rabbet_status_t rabbet_loop_add_iterator(rabbet_loop_t* loop,
+                                                    rabbet_tensor_t* tensor,
+                                                    int32_t axis, bool reverse,
+                                                    rabbet_layer_t** out_layer);
+// LAST_VALUE: the tensor is the output of a recurrence of this loop; the result
+// is what it would be in the iteration after the last one. CONCATENATE and
+// REVERSE: a new axis has the values of all iterations. Its extent is input 1,
+// by default the COUNT limit; a loop that ends earlier leaves zeros behind.
+RABBET_API rabbet_status_t rabbet_loop_add_output(rabbet_loop_t* loop,
+                                                  rabbet_tensor_t* tensor,
+                                                  rabbet_loop_output_t kind,
+                                                  int32_t axis,
+                                                  rabbet_layer_t** out_layer);
+// The loop whose boundary the layer belongs to, or NULL.
+RABBET_API rabbet_loop_t* rabbet_layer_loop(const rabbet_layer_t* layer);
 
 RABBET_EXTERN_C_END
 #endif  // RABBET_NETWORK_H_

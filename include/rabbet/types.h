@@ -47,6 +47,21 @@ typedef enum rabbet_format_t {
   RABBET_FORMAT_CHW8 = 64,  // ours: what AVX2 convolutions want
 } rabbet_format_t;
 
+// How a loop ends: after a number of iterations, or before the first one for
+// which a condition is false.
+typedef enum rabbet_trip_limit_t {
+  RABBET_TRIP_LIMIT_COUNT = 0,
+  RABBET_TRIP_LIMIT_WHILE = 1,
+} rabbet_trip_limit_t;
+
+// What comes out of a loop: what a recurrence is at the end, or a value of all
+// iterations along a new axis, the first or the last iteration first.
+typedef enum rabbet_loop_output_t {
+  RABBET_LOOP_OUTPUT_LAST_VALUE = 0,
+  RABBET_LOOP_OUTPUT_CONCATENATE = 1,
+  RABBET_LOOP_OUTPUT_REVERSE = 2,
+} rabbet_loop_output_t;
+
 #define RABBET_MAX_RANK 8
 
 // -1 is a dimension that is not known yet (dynamic).

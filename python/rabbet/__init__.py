@@ -241,6 +241,14 @@ from ._layers import (
     ITopKLayer,
     IUnaryLayer,
 )
+from ._loops import (
+    IIteratorLayer,
+    ILoop,
+    ILoopBoundaryLayer,
+    ILoopOutputLayer,
+    IRecurrenceLayer,
+    ITripLimitLayer,
+)
 from ._model import (
     Model,
     compile,
@@ -268,14 +276,8 @@ from ._refused_layers import (
     IAttentionOutputLayer,
     IDistCollectiveLayer,
     IDynamicQuantizeLayer,
-    IIteratorLayer,
     IKVCacheUpdateLayer,
-    ILoop,
-    ILoopBoundaryLayer,
-    ILoopOutputLayer,
     IMoELayer,
-    IRecurrenceLayer,
-    ITripLimitLayer,
 )
 from ._rotary import IRotaryEmbeddingLayer
 from ._runtime import (

@@ -51,6 +51,7 @@ from ._layers import (
     ITopKLayer,
     IUnaryLayer,
 )
+from ._loops import ILoop
 from ._managed import Fixed, Managed
 from ._refused_layers import RefusedLayers
 from ._rotary import IRotaryEmbeddingLayer, rotary_embedding
@@ -703,6 +704,10 @@ class INetworkDefinition(_rabbet.Network, RefusedLayers, Managed):
         """Chooses between results of two branches, both of which are computed."""
         self._conditionals += 1
         return IIfConditional(self, f"(Unnamed Conditional* {self._conditionals - 1})")
+
+    def add_loop(self) -> ILoop:
+        """A loop, which its recurrences, iterators, limits and outputs make."""
+        return ILoop(self, self._add_loop())
 
     def add_attention(
         self,

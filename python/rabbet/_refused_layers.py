@@ -9,7 +9,6 @@ from ._layers import ILayer
 from ._managed import refuse_class, refused, refused_property
 
 _ASSERTIONS = "nothing is checked in runs: check inputs before"
-_LOOPS = "loops are not built: unroll them, or keep them outside of the network"
 _ATTENTION = "an attention has no layers at its boundary: it is products and a softmax"
 _CACHE = (
     "there is no such operator: concatenate, or write a plugin with aliased outputs"
@@ -25,79 +24,6 @@ class IAssertionLayer(ILayer):
 
     __slots__ = ()
     message = refused_property("message", _ASSERTIONS)
-
-
-@refuse_class(_LOOPS)
-class ILoop:
-    """Refused: see loops above."""
-
-    __slots__ = ()
-    name = refused_property("name", _LOOPS)
-
-    @refused(_LOOPS)
-    def add_recurrence(self, initial_value: Any) -> Any:
-        """Refused."""
-
-    @refused(_LOOPS)
-    def add_trip_limit(self, tensor: Any, kind: Any) -> Any:
-        """Refused."""
-
-    @refused(_LOOPS)
-    def add_iterator(self, tensor: Any, axis: Any = 0, reverse: Any = False) -> Any:
-        """Refused."""
-
-    @refused(_LOOPS)
-    def add_loop_output(self, tensor: Any, kind: Any, axis: Any = 0) -> Any:
-        """Refused."""
-
-
-@refuse_class(_LOOPS)
-class ILoopBoundaryLayer(ILayer):
-    """Refused: see loops above."""
-
-    __slots__ = ()
-    loop = refused_property("loop", _LOOPS)
-
-
-@refuse_class(_LOOPS)
-class ITripLimitLayer(ILoopBoundaryLayer):
-    """Refused: see loops above."""
-
-    __slots__ = ()
-    kind = refused_property("kind", _LOOPS)
-
-
-@refuse_class(_LOOPS)
-class IRecurrenceLayer(ILoopBoundaryLayer):
-    """Refused: see loops above."""
-
-    __slots__ = ()
-
-    @refused(_LOOPS)
-    def set_input(self, index: Any, tensor: Any) -> Any:
-        """Refused."""
-
-
-@refuse_class(_LOOPS)
-class IIteratorLayer(ILoopBoundaryLayer):
-    """Refused: see loops above."""
-
-    __slots__ = ()
-    axis = refused_property("axis", _LOOPS)
-    reverse = refused_property("reverse", _LOOPS)
-
-
-@refuse_class(_LOOPS)
-class ILoopOutputLayer(ILoopBoundaryLayer):
-    """Refused: see loops above."""
-
-    __slots__ = ()
-    axis = refused_property("axis", _LOOPS)
-    kind = refused_property("kind", _LOOPS)
-
-    @refused(_LOOPS)
-    def set_input(self, index: Any, tensor: Any) -> Any:
-        """Refused."""
 
 
 @refuse_class(_ATTENTION)
@@ -214,10 +140,6 @@ class RefusedLayers:
 
     @refused(_ASSERTIONS)
     def add_assertion(self, condition: Any, message: Any) -> Any:
-        """Refused."""
-
-    @refused(_LOOPS)
-    def add_loop(self) -> Any:
         """Refused."""
 
     @refused(_CACHE)

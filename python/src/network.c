@@ -343,7 +343,81 @@ static PyObject* rabbet_py_network_find_tensor(PyObject* self,
   return rabbet_py_wrap_tensor(rabbet_network_find_tensor(network, name), self);
 }
 
+// ---- Loops -----------------------------------------------------------------
+
+static rabbet_loop_t* rabbet_py_loop(PyObject* self, size_t index) {
+  rabbet_network_t* network = rabbet_py_network(self);
+  rabbet_loop_t* loop = network ? rabbet_network_loop(network, index) : NULL;
+  if (network && !loop) {
+    PyErr_Format(PyExc_IndexError, "the network has no loop %zu", index);
+  }
+  return loop;
+}
+
+// Its number, by which the package knows it.
+static PyObject* rabbet_py_network_add_loop(PyObject* self, PyObject* none) {
+  (void)none;
+  rabbet_network_t* network = rabbet_py_network(self);
+  if (!network) return NULL;
+  rabbet_loop_t* loop = NULL;
+  rabbet_status_t status = rabbet_network_add_loop(network, NULL, &loop);
+  if (!rabbet_is_ok(status)) return rabbet_py_raise(status);
+  return PyLong_FromSize_t(rabbet_network_loop_count(network) - 1);
+}
+
+static PyObject* rabbet_py_network_loop_name(PyObject* self, PyObject* index) {
+  size_t i = 0;
+  if (rabbet_py_to_index(index, "loop", &i)) return NULL;
+  rabbet_loop_t* loop = rabbet_py_loop(self, i);
+  return loop ? rabbet_py_message(rabbet_loop_name(loop)) : NULL;
+}
+
+static PyObject* rabbet_py_network_set_loop_name(PyObject* self,
+                                                 PyObject* args) {
+  Py_ssize_t index = 0;
+  PyObject* object = NULL;
+  const char* name = NULL;
+  if (!PyArg_ParseTuple(args, "nO", &index, &object) ||
+      rabbet_py_to_text(object, "loop name", false, &name)) {
+    return NULL;
+  }
+  rabbet_loop_t* loop = rabbet_py_loop(self, (size_t)index);
+  return loop ? rabbet_py_none_or_raise(rabbet_loop_set_name(loop, name))
+              : NULL;
+}
+
+// _add_loop_layer(loop, operator, tensor, number, flag)
+static PyObject* rabbet_py_network_add_loop_layer(PyObject* self,
+                                                  PyObject* args) {
+  Py_ssize_t index = 0;
+  const char* op = NULL;
+  PyObject* object = NULL;
+  int kind = 0, axis = 0;
+  if (!PyArg_ParseTuple(args, "nsOii", &index, &op, &object, &kind, &axis)) {
+    return NULL;
+  }
+  rabbet_loop_t* loop = rabbet_py_loop(self, (size_t)index);
+  rabbet_tensor_t* tensor =
+      loop ? rabbet_py_handle_get(object, rabbet_py_types.tensor) : NULL;
+  if (!tensor) return NULL;
+  rabbet_layer_t* layer = NULL;
+  rabbet_status_t status =
+      op[0] == 'r'   ? rabbet_loop_add_recurrence(loop, tensor, &layer)
+      : op[0] == 't' ? rabbet_loop_add_trip_limit(
+                           loop, tensor, (rabbet_trip_limit_t)kind, &layer)
+      : op[0] == 'i'
+          ? rabbet_loop_add_iterator(loop, tensor, axis, kind != 0, &layer)
+          : rabbet_loop_add_output(loop, tensor, (rabbet_loop_output_t)kind,
+                                   axis, &layer);
+  if (!rabbet_is_ok(status)) return rabbet_py_raise(status);
+  return rabbet_py_wrap_layer(layer, self);
+}
+
 static PyMethodDef rabbet_py_network_methods[] = {
+    {"_add_loop", rabbet_py_network_add_loop, METH_NOARGS, NULL},
+    {"_loop_name", rabbet_py_network_loop_name, METH_O, NULL},
+    {"_set_loop_name", rabbet_py_network_set_loop_name, METH_VARARGS, NULL},
+    {"_add_loop_layer", rabbet_py_network_add_loop_layer, METH_VARARGS, NULL},
     {"_find_tensor", rabbet_py_network_find_tensor, METH_O, NULL},
     {"_set_unfused_debug", rabbet_py_network_set_unfused_debug, METH_O, NULL},
     {"_flags", rabbet_py_network_flags, METH_NOARGS, NULL},

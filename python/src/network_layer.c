@@ -134,7 +134,20 @@ static PyObject* rabbet_py_layer_set_precision(PyObject* self,
       rabbet_py_pointer(self), (rabbet_dtype_t)dtype));
 }
 
+// Number of the loop whose boundary it belongs to, or None.
+static PyObject* rabbet_py_layer_loop(PyObject* self, PyObject* none) {
+  (void)none;
+  const rabbet_network_t* network =
+      rabbet_py_pointer(rabbet_py_network_of(self));
+  const rabbet_loop_t* loop = rabbet_layer_loop(rabbet_py_pointer(self));
+  for (size_t i = 0; loop && i < rabbet_network_loop_count(network); ++i) {
+    if (rabbet_network_loop(network, i) == loop) return PyLong_FromSize_t(i);
+  }
+  Py_RETURN_NONE;
+}
+
 static PyMethodDef rabbet_py_layer_methods[] = {
+    {"_loop", rabbet_py_layer_loop, METH_NOARGS, NULL},
     {"_network", rabbet_py_layer_network, METH_NOARGS, NULL},
     {"_get_input", rabbet_py_layer_get_input, METH_O, NULL},
     {"_get_output", rabbet_py_layer_get_output, METH_O, NULL},

@@ -12,6 +12,7 @@
 #include "builder/place.h"
 #include "builder/report.h"
 #include "builder/tune.h"
+#include "builder/unroll.h"
 #include "builder/whole.h"
 
 typedef struct result_t {
@@ -266,8 +267,10 @@ rabbet_status_t rabbet_build_plan(rabbet_network_t* network,
       .allocator = allocator, .config = config, .logger = config->logger};
   rabbet_arena_initialize(allocator, &build.arena);
   result_t result = {.totals = {.whole_us = -1}};
-  rabbet_status_t status =
-      build_run(&build, network, &result, allocator, out_plan, out_size);
+  rabbet_network_t* flat = NULL;
+  rabbet_status_t status = rabbet_network_unroll(network, allocator, &flat);
+  if (rabbet_is_ok(status))
+    status = build_run(&build, flat, &result, allocator, out_plan, out_size);
   result.totals.plan = *out_size;
   result.totals.seconds = (double)(rabbet_time_ns() - start) * 1e-9;
   if (rabbet_is_ok(status) && out_report)
@@ -280,5 +283,6 @@ rabbet_status_t rabbet_build_plan(rabbet_network_t* network,
   rabbet_emitted_deinitialize(&build, &result.emitted);
   rabbet_layout_deinitialize(&build, &result.layout);
   build_close(&build);
+  rabbet_network_release(flat);
   return status;
 }

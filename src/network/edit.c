@@ -116,10 +116,27 @@ static rabbet_status_t rabbet_layer_place_input(rabbet_layer_t* layer,
   return rabbet_ok();
 }
 
+// What an iteration leaves to the next one; it is made by a later layer, so
+// that the order of layers and inference know nothing of it.
+static rabbet_status_t rabbet_layer_place_next(rabbet_layer_t* layer,
+                                               rabbet_tensor_t* tensor) {
+  RABBET_RETURN_IF_ERROR(rabbet_network_check_tensor(layer->network, tensor));
+  layer->next = tensor;
+  return rabbet_ok();
+}
+
 rabbet_status_t rabbet_layer_set_input(rabbet_layer_t* layer, size_t index,
                                        rabbet_tensor_t* tensor) {
-  return RABBET_ANNOTATE(rabbet_layer_place_input(layer, index, tensor),
-                         "layer '%s' (%s)", layer->name, layer->op->name);
+  bool is_next = index == 1 && rabbet_op_is(layer->op, RABBET_OP_RECURRENCE);
+  rabbet_status_t status = is_next
+                               ? rabbet_layer_place_next(layer, tensor)
+                               : rabbet_layer_place_input(layer, index, tensor);
+  if (rabbet_is_ok(status)) {
+    if (index == 1) layer->has_default_length = false;
+    return status;
+  }
+  return rabbet_status_annotate(status, "layer '%s' (%s)", layer->name,
+                                layer->op->name);
 }
 
 // ---- Removal ---------------------------------------------------------------
@@ -133,8 +150,10 @@ static rabbet_status_t rabbet_network_check_unread(
   }
   for (size_t i = 0; i < network->layers.count; ++i) {
     const rabbet_layer_t* layer = network->layers.data[i];
-    for (size_t k = 0; k < layer->input_count; ++k) {
-      if (layer->inputs[k] != tensor) continue;
+    for (size_t k = 0; k <= layer->input_count; ++k) {
+      const rabbet_tensor_t* read =
+          k < layer->input_count ? layer->inputs[k] : layer->next;
+      if (read != tensor) continue;
       return RABBET_STATUS(RABBET_STATUS_FAILED_PRECONDITION,
                            "tensor '%s' is read by layer '%s'; give that "
                            "layer another input first",
@@ -162,8 +181,19 @@ static void rabbet_network_drop_tensor(rabbet_network_t* network,
   }
 }
 
+static void rabbet_loop_drop_layer(rabbet_loop_t* loop,
+                                   const rabbet_layer_t* layer) {
+  for (size_t i = 0; loop && i < loop->layers.count; ++i) {
+    if (loop->layers.data[i] != layer) continue;
+    memmove(loop->layers.data + i, loop->layers.data + i + 1,
+            (--loop->layers.count - i) * sizeof(layer));
+  }
+}
+
 static void rabbet_network_drop_layer(rabbet_network_t* network,
                                       rabbet_layer_t* layer) {
+  rabbet_loop_drop_layer(layer->loop, layer);
+  layer->loop = NULL;
   rabbet_map_remove(&network->layer_names, layer->name, strlen(layer->name));
   for (size_t i = (size_t)layer->index + 1; i < network->layers.count; ++i) {
     network->layers.data[i - 1] = network->layers.data[i];

@@ -42,6 +42,20 @@ rabbet_status_t rabbet_network_enter_tensor(rabbet_network_t* network,
 rabbet_status_t rabbet_network_check_tensor(const rabbet_network_t* network,
                                             const rabbet_tensor_t* tensor);
 
+// A layer with room for its outputs and inputs, not yet in the network; its
+// attributes and plugin are the caller's to give.
+rabbet_status_t rabbet_network_new_layer(
+    rabbet_network_t* network, const rabbet_op_t* op, const char* name,
+    rabbet_tensor_t* const* inputs, size_t input_count, size_t output_count,
+    rabbet_layer_t** out_layer);
+// rabbet_network_add_layer, also for layers of loops.
+rabbet_status_t rabbet_network_add_any_layer(
+    rabbet_network_t* network, const char* op, const char* name,
+    rabbet_tensor_t* const* inputs, size_t input_count,
+    const rabbet_attr_t* attrs, size_t attr_count, rabbet_layer_t** out_layer);
+// Puts the layer and its outputs into the lists; all or nothing.
+rabbet_status_t rabbet_network_enter_layer(rabbet_layer_t* layer);
+
 // ---- Inference -------------------------------------------------------------
 
 // Forgets results if they include the layer's.

@@ -83,12 +83,10 @@ static rabbet_status_t rabbet_layer_new_outputs(rabbet_layer_t* layer) {
   return rabbet_ok();
 }
 
-// A layer with room for its outputs and inputs, not yet in the network.
-static rabbet_status_t rabbet_layer_new(rabbet_network_t* network,
-                                        const rabbet_op_t* op, const char* name,
-                                        rabbet_tensor_t* const* inputs,
-                                        size_t input_count, size_t output_count,
-                                        rabbet_layer_t** out_layer) {
+rabbet_status_t rabbet_network_new_layer(
+    rabbet_network_t* network, const rabbet_op_t* op, const char* name,
+    rabbet_tensor_t* const* inputs, size_t input_count, size_t output_count,
+    rabbet_layer_t** out_layer) {
   rabbet_arena_t* arena = &network->arena;
   rabbet_layer_t* layer = NULL;
   RABBET_RETURN_IF_ERROR(
@@ -132,8 +130,7 @@ static void rabbet_layer_drop_outputs(rabbet_network_t* network, size_t count) {
   }
 }
 
-// Puts layer and outputs into the lists; all or nothing.
-static rabbet_status_t rabbet_layer_enter(rabbet_layer_t* layer) {
+rabbet_status_t rabbet_network_enter_layer(rabbet_layer_t* layer) {
   rabbet_network_t* network = layer->network;
   size_t tensors = network->tensors.count;
   rabbet_status_t status =
@@ -164,7 +161,7 @@ static void rabbet_layer_leave(rabbet_layer_t* layer) {
                             network->tensors.count - layer->output_count);
 }
 
-rabbet_status_t rabbet_network_add_layer(
+rabbet_status_t rabbet_network_add_any_layer(
     rabbet_network_t* network, const char* op_name, const char* name,
     rabbet_tensor_t* const* inputs, size_t input_count,
     const rabbet_attr_t* attrs, size_t attr_count, rabbet_layer_t** out_layer) {
@@ -173,20 +170,37 @@ rabbet_status_t rabbet_network_add_layer(
   rabbet_layer_t* layer = NULL;
   rabbet_status_t status = rabbet_layer_find_op(op_name, &op);
   if (rabbet_is_ok(status)) {
-    status = rabbet_layer_new(network, op, name, inputs, input_count,
-                              op->output_count, &layer);
+    status = rabbet_network_new_layer(network, op, name, inputs, input_count,
+                                      op->output_count, &layer);
   }
   if (rabbet_is_ok(status)) {
     status = rabbet_op_complete_attrs(op, attrs, attr_count, &network->arena,
                                       layer->attrs);
   }
-  if (rabbet_is_ok(status)) status = rabbet_layer_enter(layer);
+  if (rabbet_is_ok(status)) status = rabbet_network_enter_layer(layer);
   if (!rabbet_is_ok(status)) {
     return rabbet_status_annotate(status, "adding layer '%s'",
                                   name && *name ? name : op_name);
   }
   *out_layer = layer;
   return rabbet_ok();
+}
+
+rabbet_status_t rabbet_network_add_layer(
+    rabbet_network_t* network, const char* op_name, const char* name,
+    rabbet_tensor_t* const* inputs, size_t input_count,
+    const rabbet_attr_t* attrs, size_t attr_count, rabbet_layer_t** out_layer) {
+  const rabbet_op_t* op = rabbet_op_find(op_name ? op_name : "");
+  if (op && op->flags & RABBET_OP_STRUCTURE) {
+    *out_layer = NULL;
+    return RABBET_STATUS(RABBET_STATUS_INVALID_ARGUMENT,
+                         "adding layer '%s': layers of loops are made by "
+                         "rabbet_loop_add_...",
+                         name && *name ? name : op_name);
+  }
+  return rabbet_network_add_any_layer(network, op_name, name, inputs,
+                                      input_count, attrs, attr_count,
+                                      out_layer);
 }
 
 // A plugin layer without its plugin yet.
@@ -207,10 +221,10 @@ static rabbet_status_t rabbet_network_enter_plugin(
                          creator->input_count, input_count);
   }
   rabbet_layer_t* layer = NULL;
-  RABBET_RETURN_IF_ERROR(
-      rabbet_layer_new(network, rabbet_op_get(RABBET_OP_PLUGIN), name, inputs,
-                       input_count, (size_t)output_count, &layer));
-  RABBET_RETURN_IF_ERROR(rabbet_layer_enter(layer));
+  RABBET_RETURN_IF_ERROR(rabbet_network_new_layer(
+      network, rabbet_op_get(RABBET_OP_PLUGIN), name, inputs, input_count,
+      (size_t)output_count, &layer));
+  RABBET_RETURN_IF_ERROR(rabbet_network_enter_layer(layer));
   *out_layer = layer;
   return rabbet_ok();
 }
@@ -358,11 +372,12 @@ rabbet_status_t rabbet_layer_set_metadata(rabbet_layer_t* layer,
 }
 
 size_t rabbet_layer_input_count(const rabbet_layer_t* layer) {
-  return layer->input_count;
+  return layer->input_count + (layer->next != NULL) - layer->has_default_length;
 }
 
 rabbet_tensor_t* rabbet_layer_input(const rabbet_layer_t* layer, size_t index) {
-  return index < layer->input_count ? layer->inputs[index] : NULL;
+  if (layer->next && index == 1) return layer->next;
+  return index < rabbet_layer_input_count(layer) ? layer->inputs[index] : NULL;
 }
 
 size_t rabbet_layer_output_count(const rabbet_layer_t* layer) {

@@ -49,6 +49,10 @@ static void rabbet_network_destroy(rabbet_network_t* network) {
   rabbet_vec_free(network->allocator, &network->layers);
   rabbet_vec_free(network->allocator, &network->inputs);
   rabbet_vec_free(network->allocator, &network->outputs);
+  for (size_t i = 0; i < network->loops.count; ++i) {
+    rabbet_vec_free(network->allocator, &network->loops.data[i]->layers);
+  }
+  rabbet_vec_free(network->allocator, &network->loops);
   rabbet_arena_deinitialize(&network->infer_arena);
   rabbet_arena_deinitialize(&network->arena);
   rabbet_free(network->allocator, network);
@@ -364,8 +368,20 @@ rabbet_layer_t* rabbet_network_layer(const rabbet_network_t* network,
   return index < network->layers.count ? network->layers.data[index] : NULL;
 }
 
+static rabbet_status_t rabbet_network_check_loops(rabbet_network_t* network) {
+  rabbet_regions_t regions;
+  rabbet_arena_t arena;
+  rabbet_arena_initialize(network->allocator, &arena);
+  rabbet_status_t status = rabbet_regions_find(network, &arena, &regions);
+  rabbet_arena_deinitialize(&arena);
+  return status;
+}
+
 rabbet_status_t rabbet_network_validate(rabbet_network_t* network) {
   RABBET_RETURN_IF_ERROR(rabbet_network_infer(network));
+  if (network->loops.count > 0) {
+    RABBET_RETURN_IF_ERROR(rabbet_network_check_loops(network));
+  }
   if (network->outputs.count > 0) return rabbet_ok();
   return RABBET_STATUS(RABBET_STATUS_FAILED_PRECONDITION,
                        "the network has no outputs; mark at least one tensor");

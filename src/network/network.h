@@ -71,6 +71,16 @@ struct rabbet_layer_t {
   // Plugin layers: input in whose place output i lies, or -1; inferred.
   int32_t* aliased;
   bool* is_size_tensor;
+  rabbet_loop_t* loop;    // of whose boundary it is, or NULL
+  rabbet_tensor_t* next;  // recurrences: made by a later layer
+  // Loop outputs: input 1 was not given, but is the loop's COUNT limit.
+  bool has_default_length;
+};
+
+struct rabbet_loop_t {
+  rabbet_network_t* network;
+  const char* name;
+  RABBET_VEC(rabbet_layer_t*) layers;  // at its boundary, as they were added
 };
 
 struct rabbet_network_t {
@@ -87,6 +97,7 @@ struct rabbet_network_t {
   RABBET_VEC(rabbet_layer_t*) layers;
   RABBET_VEC(rabbet_tensor_t*) inputs;
   RABBET_VEC(rabbet_tensor_t*) outputs;
+  RABBET_VEC(rabbet_loop_t*) loops;
   rabbet_map_t tensor_names;
   rabbet_map_t layer_names;
   size_t inferred;
@@ -111,5 +122,63 @@ RABBET_PRIVATE_API rabbet_status_t rabbet_network_add_plugin_of(
     const char* plugin_namespace, const rabbet_plugin_create_t* create,
     rabbet_tensor_t* const* inputs, size_t input_count,
     rabbet_layer_t** out_layer);
+
+// ---- Loops -----------------------------------------------------------------
+
+// Which layers belong to which loop. A layer belongs to a loop if it depends on
+// the loop's recurrences or iterators other than by the loop's outputs, or is
+// at the boundary of a loop that does; a loop's own outputs do not.
+typedef struct rabbet_regions_t {
+  size_t layer_count;
+  bool* inside;     // [loop * layer_count + layer]
+  int32_t* region;  // of a layer: the innermost loop it is in, or -1
+  int32_t* parent;  // of a loop, or -1
+} rabbet_regions_t;
+
+static inline bool rabbet_regions_has(const rabbet_regions_t* regions,
+                                      size_t loop,
+                                      const rabbet_layer_t* layer) {
+  return layer &&
+         regions->inside[loop * regions->layer_count + (size_t)layer->index];
+}
+// Whether a loop has the tensor anew in each iteration.
+static inline bool rabbet_regions_makes(const rabbet_regions_t* regions,
+                                        size_t loop,
+                                        const rabbet_tensor_t* tensor) {
+  return tensor && rabbet_regions_has(regions, loop, tensor->producer);
+}
+
+// Checks, too, that each loop is whole: it has a limit, its recurrences have a
+// next value, what must come from outside does, and nothing leaves it but by
+// its outputs. Arrays are in the arena.
+RABBET_PRIVATE_API rabbet_status_t
+rabbet_regions_find(const rabbet_network_t* network, rabbet_arena_t* arena,
+                    rabbet_regions_t* out_regions);
+
+RABBET_PRIVATE_API int64_t rabbet_layer_int(const rabbet_layer_t* layer,
+                                            const char* name);
+// The loop's limit of a kind, or NULL.
+RABBET_PRIVATE_API rabbet_layer_t* rabbet_loop_limit(const rabbet_loop_t* loop,
+                                                     rabbet_trip_limit_t kind);
+
+// ---- Copies ----------------------------------------------------------------
+
+// A network with the same settings, which keeps `like` alive: weights and
+// attributes of what is copied are shared.
+RABBET_PRIVATE_API rabbet_status_t
+rabbet_network_copy_empty(rabbet_network_t* like, rabbet_allocator_t allocator,
+                          rabbet_network_t** out_network);
+// An input or weights, or (with the producing layer, below) none.
+RABBET_PRIVATE_API rabbet_status_t rabbet_network_copy_source(
+    rabbet_network_t* network, const rabbet_tensor_t* like,
+    rabbet_tensor_t** out_tensor);
+// A layer with other inputs; names of layer and outputs get the prefix. Plugins
+// are cloned.
+RABBET_PRIVATE_API rabbet_status_t rabbet_network_copy_layer(
+    rabbet_network_t* network, const rabbet_layer_t* like, const char* prefix,
+    rabbet_tensor_t* const* inputs, rabbet_layer_t** out_layer);
+// What users asked of a tensor: name (with the prefix), type, debugging.
+RABBET_PRIVATE_API rabbet_status_t rabbet_tensor_copy_wishes(
+    rabbet_tensor_t* tensor, const rabbet_tensor_t* like, const char* prefix);
 
 #endif  // RABBET_SRC_NETWORK_NETWORK_H_

@@ -59,6 +59,9 @@ enum {
   // Of constants evaluated by the builder alone, once it knows who reads the
   // result: what it is made of may be worth more.
   RABBET_OP_FOLD_LATE = 1 << 3,
+  // Says how other layers belong together; the builder takes it away before
+  // there are kernels, so that it has no reference kernel.
+  RABBET_OP_STRUCTURE = 1 << 4,
 };
 
 // ---- Inference -------------------------------------------------------------
@@ -123,7 +126,7 @@ struct rabbet_op_t {
   // called when all inputs are small constants: then the reference kernel runs.
   rabbet_status_t (*infer_values)(const rabbet_op_infer_t* infer);
   // Plain, exact, unhurried; FP16 and BF16 are computed in FP32 or better and
-  // rounded once. NULL for plugin layers.
+  // rounded once. NULL for plugin layers and STRUCTURE.
   rabbet_status_t (*reference)(const rabbet_op_eval_t* eval);
 };
 

@@ -1,0 +1,100 @@
+// Parts of a network made again in another, which keeps the first alive.
+#include <string.h>
+
+#include "network/inside.h"
+
+static void rabbet_network_release_owner(void* network) {
+  rabbet_network_release(network);
+}
+
+rabbet_status_t rabbet_network_copy_empty(rabbet_network_t* like,
+                                          rabbet_allocator_t allocator,
+                                          rabbet_network_t** out_network) {
+  *out_network = NULL;
+  rabbet_network_t* network = NULL;
+  RABBET_RETURN_IF_ERROR(
+      rabbet_network_create(like->flags, allocator, like->logger, &network));
+  rabbet_status_t status =
+      rabbet_network_take_owner(network, like, rabbet_network_release_owner);
+  if (!rabbet_is_ok(status)) {
+    rabbet_network_release(network);
+    return status;
+  }
+  rabbet_network_retain(like);
+  network->name = like->name;
+  network->unfused_debug = like->unfused_debug;
+  network->plugin_kinds = like->plugin_kinds;
+  *out_network = network;
+  return rabbet_ok();
+}
+
+rabbet_status_t rabbet_tensor_copy_wishes(rabbet_tensor_t* tensor,
+                                          const rabbet_tensor_t* like,
+                                          const char* prefix) {
+  const char* name = NULL;
+  RABBET_RETURN_IF_ERROR(rabbet_arena_printf(&tensor->network->arena, &name,
+                                             "%s%s", prefix, like->name));
+  RABBET_RETURN_IF_ERROR(rabbet_tensor_set_name(tensor, name));
+  tensor->has_own_name = like->has_own_name;
+  tensor->wished_dtype = like->wished_dtype;
+  tensor->is_debug = like->is_debug;
+  tensor->is_refittable = like->is_refittable;
+  tensor->allowed_formats = like->allowed_formats;
+  return rabbet_ok();
+}
+
+rabbet_status_t rabbet_network_copy_source(rabbet_network_t* network,
+                                           const rabbet_tensor_t* like,
+                                           rabbet_tensor_t** out_tensor) {
+  *out_tensor = NULL;
+  rabbet_tensor_t* tensor = NULL;
+  if (like->kind == RABBET_TENSOR_INPUT) {
+    RABBET_RETURN_IF_ERROR(rabbet_network_add_input(
+        network, like->name, like->dtype, &like->given_dims, &tensor));
+    memcpy(tensor->dim_names, like->dim_names, sizeof tensor->dim_names);
+  } else {
+    rabbet_weights_t weights = {.dtype = like->dtype, .data = like->constant};
+    RABBET_RETURN_IF_ERROR(
+        rabbet_dims_count(&like->given_dims, &weights.count));
+    RABBET_RETURN_IF_ERROR(rabbet_network_add_weights(
+        network, like->name, weights, &like->given_dims, false, &tensor));
+  }
+  RABBET_RETURN_IF_ERROR(rabbet_tensor_copy_wishes(tensor, like, ""));
+  *out_tensor = tensor;
+  return rabbet_ok();
+}
+
+rabbet_status_t rabbet_network_copy_layer(rabbet_network_t* network,
+                                          const rabbet_layer_t* like,
+                                          const char* prefix,
+                                          rabbet_tensor_t* const* inputs,
+                                          rabbet_layer_t** out_layer) {
+  *out_layer = NULL;
+  const char* name = NULL;
+  rabbet_layer_t* layer = NULL;
+  RABBET_RETURN_IF_ERROR(
+      rabbet_arena_printf(&network->arena, &name, "%s%s", prefix, like->name));
+  RABBET_RETURN_IF_ERROR(rabbet_network_new_layer(network, like->op, name,
+                                                  inputs, like->input_count,
+                                                  like->output_count, &layer));
+  memcpy(layer->attrs, like->attrs,
+         like->op->attr_count * sizeof(*layer->attrs));
+  layer->metadata = like->metadata;
+  layer->precision = like->precision;
+  rabbet_plugin_t* plugin = NULL;
+  if (like->plugin) {
+    RABBET_RETURN_IF_ERROR(rabbet_plugin_clone(like->plugin, &plugin));
+  }
+  rabbet_status_t status = rabbet_network_enter_layer(layer);
+  if (!rabbet_is_ok(status)) {
+    rabbet_plugin_release(plugin);
+    return status;
+  }
+  layer->plugin = plugin;
+  for (size_t i = 0; i < layer->output_count; ++i) {
+    RABBET_RETURN_IF_ERROR(
+        rabbet_tensor_copy_wishes(layer->outputs[i], like->outputs[i], prefix));
+  }
+  *out_layer = layer;
+  return rabbet_ok();
+}
