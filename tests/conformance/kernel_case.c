@@ -453,6 +453,19 @@ static double kernel_rounding(rabbet_dtype_t dtype) {
                                       : 0x1p-24;
 }
 
+// What rounding the results of the layers before may add to an element, if sums
+// and clips are all that follows.
+static double kernel_rounded_before(const kernel_case_t* c, int32_t value,
+                                    rabbet_dtype_t dtype, int64_t element) {
+  double sum = 0;
+  for (size_t i = 0; c->rounds_layers && i < c->node_count; ++i) {
+    int32_t before = c->nodes[i].outputs[0];
+    const float* result = c->reference[before];
+    if (before != value) sum += kernel_rounding(dtype) * fabs(result[element]);
+  }
+  return sum;
+}
+
 static void kernel_compare_real(kernel_case_t* c, int32_t value,
                                 const rabbet_group_value_t* v,
                                 const void* data) {
@@ -469,6 +482,7 @@ static void kernel_compare_real(kernel_case_t* c, int32_t value,
     double wanted = expected[i];
     double allowed = c->tolerance * largest +
                      1.01 * kernel_rounding(v->dtype) * fabs(wanted) +
+                     kernel_rounded_before(c, value, v->dtype, i) +
                      (v->dtype == RABBET_DTYPE_HALF ? 0x1p-25 : 0);
     if (found == wanted || fabs(found - wanted) <= allowed ||
         (isnan(found) && isnan(wanted))) {

@@ -386,7 +386,7 @@ def main(arguments: Sequence[str]) -> int:
                         help="folder for logs and summary; default: $OUT")  # fmt: skip
     parser.add_argument("--seconds", type=float, default=560,
                         help="that everything may take together")  # fmt: skip
-    parser.add_argument("--jobs", type=int, default=min(8, os.cpu_count() or 1),
+    parser.add_argument("--jobs", type=int, default=min(14, os.cpu_count() or 1),
                         help="processes of tests at a time")  # fmt: skip
     parser.add_argument("--families", metavar="A,B", help="of the conformance suite")
     parser.add_argument("--pytest", default="", metavar="ARGUMENTS")
