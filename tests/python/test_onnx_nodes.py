@@ -84,18 +84,19 @@ def freeze(model, arrays):
 
     The node tests give them as inputs of the graph; models have them as
     constants. All that hold integers or one number are taken, but for the first;
-    that too where an operator has no other inputs than such; and the scales of a
-    resizing.
+    that too where an operator has no other inputs than such, or counts iterations;
+    and the scales of a resizing.
     """
     frozen = onnx.ModelProto()
     frozen.CopyFrom(model)
     every = any(node.op_type in ("ConstantOfShape", "Range")
                 for node in model.graph.node)
     resizes = any(node.op_type in ("Resize", "Upsample") for node in model.graph.node)
+    loops = any(node.op_type == "Loop" for node in model.graph.node)
     kept = []
     for i, (value, array) in enumerate(zip(model.graph.input, arrays, strict=False)):
         structural = array.dtype.kind in "iub" or array.size <= 1 or resizes
-        if every or (i > 0 and structural):
+        if every or ((i > 0 or loops) and structural):
             frozen.graph.initializer.append(
                 numpy_helper.from_array(array, value.name))
         else:

@@ -1,0 +1,362 @@
+// Loop and Scan, written out: the body's nodes once for each iteration.
+//
+// How often a loop runs must be known when the model is imported. What an
+// iteration leaves to the next may then change its shape.
+#include "base/vec.h"
+#include "core/view.h"
+#include "onnx/index.h"
+
+// A loop whose body has no nodes has no other limit.
+#define RABBET_ONNX_MAX_TRIPS 1000000
+
+typedef RABBET_VEC(rabbet_tensor_t*) rabbet_onnx_tensors_t;
+
+typedef struct rabbet_onnx_loop_t {
+  rabbet_onnx_node_t* node;
+  const Onnx__GraphProto* body;
+  rabbet_onnx_scope_t shared;  // the body's initializers, for all iterations
+  rabbet_tensor_t** inputs;    // the body's, of the next iteration
+  rabbet_tensor_t** outputs;   // the body's, of the last iteration
+  size_t first_input, first_output;  // that are states
+  size_t state_count;
+  size_t stack_count;             // outputs behind the states
+  rabbet_onnx_tensors_t* stacks;  // what iterations made of them
+  int64_t trips;
+} rabbet_onnx_loop_t;
+
+static const char* rabbet_onnx_value_name(const Onnx__ValueInfoProto* value) {
+  return value->name ? value->name : "";
+}
+
+// ---- Beginning and end -----------------------------------------------------
+
+static rabbet_status_t rabbet_onnx_loop_check(const rabbet_onnx_loop_t* loop,
+                                              size_t input_count) {
+  const rabbet_onnx_node_t* node = loop->node;
+  size_t states = loop->first_output + loop->state_count;
+  if (!loop->body || node->scope->depth + 2 >= RABBET_ONNX_MAX_SCOPES) {
+    return RABBET_STATUS(RABBET_STATUS_INVALID_ARGUMENT,
+                         "the body is missing, or nested over %d deep",
+                         RABBET_ONNX_MAX_SCOPES / 2);
+  }
+  if (loop->body->n_input != input_count) {
+    return RABBET_STATUS(RABBET_STATUS_INVALID_ARGUMENT,
+                         "the body has %zu inputs; for those of the node it "
+                         "must have %zu",
+                         loop->body->n_input, input_count);
+  }
+  if (loop->body->n_output < states ||
+      loop->body->n_output - loop->first_output < node->output_count) {
+    return RABBET_STATUS(RABBET_STATUS_INVALID_ARGUMENT,
+                         "the body has %zu outputs; for %zu states and the %zu "
+                         "outputs of the node these are too few",
+                         loop->body->n_output, loop->state_count,
+                         node->output_count);
+  }
+  return rabbet_ok();
+}
+
+static rabbet_status_t rabbet_onnx_loop_allocate(rabbet_onnx_loop_t* loop) {
+  rabbet_arena_t* arena = &loop->node->importer->arena;
+  loop->stack_count =
+      loop->body->n_output - loop->first_output - loop->state_count;
+  RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(arena, loop->body->n_input,
+                                                     sizeof(*loop->inputs),
+                                                     (void**)&loop->inputs));
+  RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
+      arena, loop->body->n_output, sizeof(*loop->outputs),
+      (void**)&loop->outputs));
+  RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
+      arena, loop->stack_count, sizeof(*loop->stacks), (void**)&loop->stacks));
+  RABBET_RETURN_IF_ERROR(rabbet_arena_printf(arena, &loop->shared.prefix, "%s/",
+                                             loop->node->name));
+  RABBET_RETURN_IF_ERROR(rabbet_onnx_scope_enter(&loop->shared, loop->body));
+  // Nodes are those of iterations.
+  loop->shared.nodes = NULL;
+  loop->shared.node_count = 0;
+  return rabbet_ok();
+}
+
+// `input_count` inputs of the body; the node's input `from` is the first state.
+static void rabbet_onnx_loop_begin(rabbet_onnx_loop_t* loop,
+                                   rabbet_onnx_node_t* node, size_t input_count,
+                                   size_t from) {
+  loop->node = node;
+  loop->body = rabbet_onnx_attr_graph(node, "body");
+  rabbet_onnx_scope_initialize(node->importer, node->scope, &loop->shared);
+  if (rabbet_onnx_ok(node)) {
+    rabbet_onnx_fail(node, rabbet_onnx_loop_check(loop, input_count));
+  }
+  if (rabbet_onnx_ok(node)) {
+    rabbet_onnx_fail(node, rabbet_onnx_loop_allocate(loop));
+  }
+  for (size_t i = 0; i < loop->state_count && rabbet_onnx_ok(node); ++i) {
+    loop->inputs[loop->first_input + i] = rabbet_onnx_required(node, from + i);
+  }
+}
+
+static void rabbet_onnx_loop_end(rabbet_onnx_loop_t* loop) {
+  for (size_t i = 0; loop->stacks && i < loop->stack_count; ++i) {
+    rabbet_vec_free(loop->node->importer->network->allocator, &loop->stacks[i]);
+  }
+  rabbet_onnx_scope_deinitialize(&loop->shared);
+}
+
+// ---- An iteration ----------------------------------------------------------
+
+static rabbet_status_t rabbet_onnx_loop_run(rabbet_onnx_loop_t* loop,
+                                            rabbet_onnx_scope_t* scope) {
+  const Onnx__GraphProto* body = loop->body;
+  RABBET_RETURN_IF_ERROR(rabbet_arena_printf(
+      &loop->node->importer->arena, &scope->prefix, "%s[%lld]/",
+      loop->node->name, (long long)loop->trips));
+  scope->nodes = body->node;
+  scope->node_count = body->n_node;
+  for (size_t i = 0; i < body->n_input; ++i) {
+    RABBET_RETURN_IF_ERROR(rabbet_onnx_scope_bind(
+        scope, rabbet_onnx_value_name(body->input[i]), loop->inputs[i]));
+  }
+  RABBET_RETURN_IF_ERROR(rabbet_onnx_import_nodes(scope));
+  for (size_t i = 0; i < body->n_output; ++i) {
+    RABBET_RETURN_IF_ERROR(rabbet_onnx_scope_lookup(
+        scope, rabbet_onnx_value_name(body->output[i]), &loop->outputs[i]));
+  }
+  for (size_t i = 0; i < loop->state_count; ++i) {
+    loop->inputs[loop->first_input + i] = loop->outputs[loop->first_output + i];
+  }
+  for (size_t i = 0; i < loop->stack_count; ++i) {
+    RABBET_RETURN_IF_ERROR(RABBET_VEC_PUSH(
+        loop->node->importer->network->allocator, &loop->stacks[i],
+        loop->outputs[loop->first_output + loop->state_count + i]));
+  }
+  return rabbet_ok();
+}
+
+static void rabbet_onnx_loop_iterate(rabbet_onnx_loop_t* loop) {
+  rabbet_onnx_node_t* node = loop->node;
+  if (!rabbet_onnx_ok(node)) return;
+  if (loop->trips == RABBET_ONNX_MAX_TRIPS) {
+    RABBET_ONNX_FAIL(node, RABBET_STATUS_UNSUPPORTED,
+                     "the loop runs more than %d times", RABBET_ONNX_MAX_TRIPS);
+    return;
+  }
+  rabbet_onnx_scope_t scope;
+  rabbet_onnx_scope_initialize(node->importer, &loop->shared, &scope);
+  rabbet_status_t status = rabbet_onnx_loop_run(loop, &scope);
+  rabbet_onnx_scope_deinitialize(&scope);
+  rabbet_onnx_fail(
+      node, RABBET_ANNOTATE(status, "iteration %lld", (long long)loop->trips));
+  loop->trips++;
+}
+
+// ---- Results ---------------------------------------------------------------
+
+// Of a loop that does not run: what its body says of the output's shape.
+static rabbet_tensor_t* rabbet_onnx_loop_nothing(rabbet_onnx_loop_t* loop,
+                                                 size_t index, int64_t axis) {
+  rabbet_onnx_node_t* node = loop->node;
+  const Onnx__ValueInfoProto* info =
+      loop->body->output[loop->first_output + loop->state_count + index];
+  const Onnx__TypeProto* type = info->type;
+  bool is_tensor =
+      type && type->value_case == ONNX__TYPE_PROTO__VALUE_TENSOR_TYPE;
+  const Onnx__TensorShapeProto* shape =
+      is_tensor ? type->tensor_type->shape : NULL;
+  bool is_known = shape && shape->n_dim < RABBET_MAX_RANK;
+  rabbet_dims_t dims = {.rank = is_known ? (int32_t)shape->n_dim + 1 : 0};
+  int at = rabbet_onnx_axis(node, axis, is_known ? dims.rank : 1);
+  for (int i = 0, from = 0; is_known && i < dims.rank; ++i) {
+    if (i == at) continue;
+    const Onnx__TensorShapeProto__Dimension* dim = shape->dim[from++];
+    dims.d[i] = dim->dim_value;
+    is_known = dim->value_case ==
+                   ONNX__TENSOR_SHAPE_PROTO__DIMENSION__VALUE_DIM_VALUE &&
+               dim->dim_value >= 0;
+  }
+  if (!is_known) {
+    RABBET_ONNX_FAIL(node, RABBET_STATUS_UNSUPPORTED,
+                     "the loop does not run, and its body does not tell the "
+                     "shape of '%s', of which the result has none",
+                     rabbet_onnx_value_name(info));
+  }
+  rabbet_dtype_t dtype = RABBET_DTYPE_NONE;
+  bool narrowed = false;
+  if (rabbet_onnx_ok(node)) {
+    rabbet_onnx_fail(node, rabbet_onnx_dtype(type->tensor_type->elem_type,
+                                             &dtype, &narrowed));
+  }
+  int64_t count = 0;
+  void* room = rabbet_onnx_weights_room(node, dtype, &dims, &count);
+  return room ? rabbet_onnx_weights(node, dtype, room, &dims) : NULL;
+}
+
+static rabbet_tensor_t* rabbet_onnx_loop_stack(rabbet_onnx_loop_t* loop,
+                                               size_t index, int64_t axis,
+                                               bool reverse) {
+  rabbet_onnx_node_t* node = loop->node;
+  rabbet_onnx_tensors_t* values = &loop->stacks[index];
+  if (values->count == 0) return rabbet_onnx_loop_nothing(loop, index, axis);
+  int rank = rabbet_onnx_rank(node, values->data[0]) + 1;
+  int at = rabbet_onnx_axis(node, axis, rank);
+  for (size_t i = 0; i < values->count; ++i) {
+    values->data[i] =
+        rabbet_onnx_unsqueeze(node, values->data[i], 1u << at, rank);
+  }
+  for (size_t i = 0; reverse && i < values->count / 2; ++i) {
+    rabbet_tensor_t* first = values->data[i];
+    values->data[i] = values->data[values->count - 1 - i];
+    values->data[values->count - 1 - i] = first;
+  }
+  return rabbet_onnx_concat(node, values->data, values->count, at);
+}
+
+// `axes` and `reversals` of the stacks, one for each, or none.
+static void rabbet_onnx_loop_results(rabbet_onnx_loop_t* loop,
+                                     rabbet_onnx_ints_t axes,
+                                     rabbet_onnx_ints_t reversals) {
+  rabbet_onnx_node_t* node = loop->node;
+  for (size_t i = 0; i < node->output_count && rabbet_onnx_ok(node); ++i) {
+    if (i < loop->state_count) {
+      node->outputs[i] = loop->inputs[loop->first_input + i];
+      continue;
+    }
+    if (!rabbet_onnx_wants(node, i)) continue;
+    size_t stack = i - loop->state_count;
+    int64_t axis = stack < axes.count ? axes.data[stack] : 0;
+    bool reverse = stack < reversals.count && reversals.data[stack] != 0;
+    node->outputs[i] = rabbet_onnx_loop_stack(loop, stack, axis, reverse);
+  }
+}
+
+// ---- Loop ------------------------------------------------------------------
+
+// The number in a tensor that must be known; `fallback` without a tensor.
+static int64_t rabbet_onnx_loop_number(rabbet_onnx_node_t* node,
+                                       const char* what, rabbet_tensor_t* x,
+                                       int64_t fallback) {
+  if (!rabbet_onnx_ok(node) || !x) return fallback;
+  rabbet_onnx_ints_t known = rabbet_onnx_try_ints(node, x);
+  if (!rabbet_onnx_ok(node)) return fallback;
+  if (known.present && known.count == 1) return known.data[0];
+  RABBET_ONNX_FAIL(
+      node, RABBET_STATUS_UNSUPPORTED,
+      "%s ('%s') is not constant; a loop is written out when the model is "
+      "imported, so that its number of iterations must follow from constants "
+      "and fixed shapes: give the model's inputs fixed shapes, or make the "
+      "number an initializer",
+      what, rabbet_tensor_name(x));
+  return fallback;
+}
+
+void rabbet_onnx_import_loop(rabbet_onnx_node_t* node) {
+  size_t states = node->proto->n_input > 2 ? node->proto->n_input - 2 : 0;
+  rabbet_onnx_loop_t loop = {
+      .first_input = 2, .first_output = 1, .state_count = states};
+  rabbet_onnx_loop_begin(&loop, node, states + 2, 2);
+  int64_t most = rabbet_onnx_loop_number(node, "the trip count",
+                                         rabbet_onnx_input(node, 0), INT64_MAX);
+  rabbet_tensor_t* condition = rabbet_onnx_input(node, 1);
+  if (!condition) {
+    condition = rabbet_onnx_number(node, RABBET_DTYPE_BOOL, 0, 1);
+  }
+  while (rabbet_onnx_ok(node) && loop.trips < most &&
+         rabbet_onnx_loop_number(node, "the condition", condition, 0) != 0) {
+    loop.inputs[0] =
+        rabbet_onnx_number(node, RABBET_DTYPE_INT64, 0, (double)loop.trips);
+    loop.inputs[1] = condition;
+    rabbet_onnx_loop_iterate(&loop);
+    condition = rabbet_onnx_ok(node) ? loop.outputs[0] : NULL;
+  }
+  const rabbet_onnx_ints_t none = {0};
+  rabbet_onnx_loop_results(&loop, none, none);
+  rabbet_onnx_loop_end(&loop);
+}
+
+// ---- Scan ------------------------------------------------------------------
+
+typedef struct rabbet_onnx_scan_t {
+  rabbet_onnx_loop_t loop;
+  size_t slice_count;
+  rabbet_onnx_ints_t axes, reversals;
+} rabbet_onnx_scan_t;
+
+static int rabbet_onnx_scan_axis(const rabbet_onnx_scan_t* scan, size_t index,
+                                 rabbet_tensor_t* x) {
+  rabbet_onnx_node_t* node = scan->loop.node;
+  return rabbet_onnx_axis(node,
+                          index < scan->axes.count ? scan->axes.data[index] : 0,
+                          rabbet_onnx_rank(node, x));
+}
+
+// Slices of scan inputs, which all have the same number of them.
+static int64_t rabbet_onnx_scan_length(const rabbet_onnx_scan_t* scan) {
+  rabbet_onnx_node_t* node = scan->loop.node;
+  int64_t length = -1;
+  for (size_t i = 0; i < scan->slice_count && rabbet_onnx_ok(node); ++i) {
+    rabbet_tensor_t* x = rabbet_onnx_required(node, scan->loop.state_count + i);
+    int axis = rabbet_onnx_scan_axis(scan, i, x);
+    rabbet_dims_t dims = rabbet_onnx_dims(node, x);
+    if (!rabbet_onnx_ok(node)) break;
+    int64_t extent = dims.d[axis];
+    if (extent < 0) {
+      RABBET_ONNX_FAIL(
+          node, RABBET_STATUS_UNSUPPORTED,
+          "the extent of scan input '%s' along axis %d is not known; a scan is "
+          "written out when the model is imported: give the model's inputs "
+          "fixed shapes",
+          rabbet_tensor_name(x), axis);
+    } else if (length >= 0 && extent != length) {
+      RABBET_ONNX_FAIL(node, RABBET_STATUS_INVALID_ARGUMENT,
+                       "scan input '%s' has %lld slices, but others have %lld",
+                       rabbet_tensor_name(x), (long long)extent,
+                       (long long)length);
+    }
+    length = extent;
+  }
+  return length;
+}
+
+static rabbet_tensor_t* rabbet_onnx_scan_slice(const rabbet_onnx_scan_t* scan,
+                                               size_t index, int64_t length) {
+  rabbet_onnx_node_t* node = scan->loop.node;
+  rabbet_tensor_t* x = rabbet_onnx_input(node, scan->loop.state_count + index);
+  bool reverse =
+      index < scan->reversals.count && scan->reversals.data[index] != 0;
+  int64_t at = reverse ? length - 1 - scan->loop.trips : scan->loop.trips;
+  rabbet_tensor_t* inputs[] = {
+      x, rabbet_onnx_number(node, RABBET_DTYPE_INT64, 0, (double)at)};
+  const rabbet_attr_t axis =
+      RABBET_ONNX_INT("axis", rabbet_onnx_scan_axis(scan, index, x));
+  return rabbet_onnx_layer(node, "gather", inputs, 2, &axis, 1);
+}
+
+void rabbet_onnx_import_scan(rabbet_onnx_node_t* node) {
+  int64_t slices = rabbet_onnx_attr_int(node, "num_scan_inputs", 0);
+  size_t inputs = node->proto->n_input;
+  if (slices < 1 || slices > (int64_t)inputs) {
+    RABBET_ONNX_FAIL(
+        node, RABBET_STATUS_INVALID_ARGUMENT,
+        "num_scan_inputs is %lld; expected 1 to %zu, the number of "
+        "inputs",
+        (long long)slices, inputs);
+    return;
+  }
+  rabbet_onnx_scan_t scan = {
+      .loop = {.state_count = inputs - (size_t)slices},
+      .slice_count = (size_t)slices,
+      .axes = rabbet_onnx_attr_ints(node, "scan_input_axes"),
+      .reversals = rabbet_onnx_attr_ints(node, "scan_input_directions")};
+  rabbet_onnx_loop_begin(&scan.loop, node, inputs, 0);
+  int64_t length = rabbet_onnx_scan_length(&scan);
+  while (rabbet_onnx_ok(node) && scan.loop.trips < length) {
+    for (size_t i = 0; i < scan.slice_count; ++i) {
+      scan.loop.inputs[scan.loop.state_count + i] =
+          rabbet_onnx_scan_slice(&scan, i, length);
+    }
+    rabbet_onnx_loop_iterate(&scan.loop);
+  }
+  rabbet_onnx_loop_results(
+      &scan.loop, rabbet_onnx_attr_ints(node, "scan_output_axes"),
+      rabbet_onnx_attr_ints(node, "scan_output_directions"));
+  rabbet_onnx_loop_end(&scan.loop);
+}
