@@ -222,6 +222,7 @@ from ._layers import (
     IGatherLayer,
     IGridSampleLayer,
     IIdentityLayer,
+    IKVCacheUpdateLayer,
     ILayer,
     IMatrixMultiplyLayer,
     INormalizationLayer,
@@ -276,7 +277,6 @@ from ._refused_layers import (
     IAttentionOutputLayer,
     IDistCollectiveLayer,
     IDynamicQuantizeLayer,
-    IKVCacheUpdateLayer,
     IMoELayer,
 )
 from ._rotary import IRotaryEmbeddingLayer

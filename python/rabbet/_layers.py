@@ -466,6 +466,17 @@ class IScatterLayer(ILayer):
     axis = _number("axis", "The axis, of elements.")
 
 
+class IKVCacheUpdateLayer(ILayer):
+    """New elements in a cache, whose memory the output shares. Inputs: cache, update,
+    write_indices; set_input replaces them."""
+
+    __slots__ = ()
+    _type = e.LayerType.KV_CACHE_UPDATE
+    cache_mode = _choice(
+        "cache_mode", e.KVCacheMode, "What becomes of what lies beyond the end."
+    )
+
+
 class ICumulativeLayer(ILayer):
     """Running sums along an axis."""
 
@@ -711,6 +722,7 @@ LAYER_CLASSES: dict[str, type[ILayer]] = {
     "gather": IGatherLayer,
     "grid_sample": IGridSampleLayer,
     "identity": IIdentityLayer,
+    "kv_cache_update": IKVCacheUpdateLayer,
     "matrix_multiply": IMatrixMultiplyLayer,
     "normalization": INormalizationLayer,
     "plugin": IPluginV3Layer,

@@ -32,6 +32,7 @@ from ._layers import (
     IGatherLayer,
     IGridSampleLayer,
     IIdentityLayer,
+    IKVCacheUpdateLayer,
     ILayer,
     IMatrixMultiplyLayer,
     INormalizationLayer,
@@ -451,6 +452,20 @@ class INetworkDefinition(_rabbet.Network, RefusedLayers, Managed):
         """A copy of data with updates where indices say."""
         attrs = {"mode": int(e.ScatterMode(mode))}
         return self._add_layer("scatter", None, [data, indices, updates], attrs)
+
+    def add_kv_cache_update(
+        self,
+        cache: ITensor,
+        update: ITensor,
+        write_indices: ITensor,
+        cache_mode: e.KVCacheMode,
+    ) -> IKVCacheUpdateLayer:
+        """Puts update [batch, heads, new, size] into cache [batch, heads, length, size]
+        at write_indices [batch]. The output lies in the cache's memory: an input and an
+        output of the network may have one address."""
+        attrs = {"cache_mode": int(e.KVCacheMode(cache_mode))}
+        inputs = [cache, update, write_indices]
+        return self._add_layer("kv_cache_update", None, inputs, attrs)
 
     def add_cumulative(
         self,

@@ -10,9 +10,6 @@ from ._managed import refuse_class, refused, refused_property
 
 _ASSERTIONS = "nothing is checked in runs: check inputs before"
 _ATTENTION = "an attention has no layers at its boundary: it is products and a softmax"
-_CACHE = (
-    "there is no such operator: concatenate, or write a plugin with aliased outputs"
-)
 _EXPERTS = "there is no such operator: write a plugin"
 _DEVICES = "a plan runs on one device"
 _DYNAMIC = "scales are known when a plan is built: use add_quantize"
@@ -46,18 +43,6 @@ class IAttentionOutputLayer(IAttentionBoundaryLayer):
     """Refused: see attention above."""
 
     __slots__ = ()
-
-
-@refuse_class(_CACHE)
-class IKVCacheUpdateLayer(ILayer):
-    """Refused: see cache above."""
-
-    __slots__ = ()
-    cache_mode = refused_property("cache_mode", _CACHE)
-
-    @refused(_CACHE)
-    def set_input(self, index: Any, tensor: Any) -> Any:
-        """Refused."""
 
 
 @refuse_class(_EXPERTS)
@@ -140,12 +125,6 @@ class RefusedLayers:
 
     @refused(_ASSERTIONS)
     def add_assertion(self, condition: Any, message: Any) -> Any:
-        """Refused."""
-
-    @refused(_CACHE)
-    def add_kv_cache_update(
-        self, cache: Any, update: Any, write_indices: Any, cache_mode: Any
-    ) -> Any:
         """Refused."""
 
     @refused(_EXPERTS)

@@ -1,4 +1,4 @@
-// Elements put where indices say; running sums.
+// Elements put where indices say; caches; running sums.
 #include <string.h>
 
 #include "onnx/index.h"
@@ -30,6 +30,26 @@ void rabbet_onnx_import_scatter(rabbet_onnx_node_t* node) {
           "reduction",
           rabbet_onnx_enumerator(node, "scatter", "reduction", reduction))};
   node->outputs[0] = rabbet_onnx_layer(node, "scatter", inputs, 3, attrs, 3);
+}
+
+void rabbet_onnx_import_tensor_scatter(rabbet_onnx_node_t* node) {
+  rabbet_tensor_t* indices = rabbet_onnx_input(node, 2);
+  rabbet_tensor_t* inputs[] = {rabbet_onnx_required(node, 0),
+                               rabbet_onnx_required(node, 1), indices};
+  const char* mode = rabbet_onnx_attr_string(node, "mode", "linear");
+  bool circular = !strcmp(mode, "circular");
+  int64_t axis = rabbet_onnx_attr_int(node, "axis", -2);
+  if (!circular && strcmp(mode, "linear"))
+    RABBET_ONNX_FAIL(node, RABBET_STATUS_INVALID_ARGUMENT,
+                     "mode is '%s'; linear and circular exist", mode);
+  if (!rabbet_onnx_ok(node)) return;
+  rabbet_attr_t attrs[] = {
+      RABBET_ONNX_INT("cache_mode", rabbet_onnx_enumerator(
+                                        node, "kv_cache_update", "cache_mode",
+                                        circular ? "CIRCULAR" : "LINEAR")),
+      RABBET_ONNX_INT("axis", axis)};
+  node->outputs[0] = rabbet_onnx_layer(node, "kv_cache_update", inputs,
+                                       indices ? 3 : 2, attrs, 2);
 }
 
 void rabbet_onnx_import_cumulative(rabbet_onnx_node_t* node) {

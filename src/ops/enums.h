@@ -131,6 +131,11 @@
   ROW(SCATTER_REDUCTION, MIN, 3)       \
   ROW(SCATTER_REDUCTION, MAX, 4)
 
+// From 64 on: ours.
+#define RABBET_KV_CACHES(ROW) \
+  ROW(KV_CACHE, LINEAR, 0)    \
+  ROW(KV_CACHE, CIRCULAR, 64)
+
 #define RABBET_FILLS(ROW)      \
   ROW(FILL, LINSPACE, 0)       \
   ROW(FILL, RANDOM_UNIFORM, 1) \
@@ -190,6 +195,9 @@ typedef enum rabbet_scatter_mode_t {
 typedef enum rabbet_scatter_reduction_t {
   RABBET_SCATTER_REDUCTIONS(RABBET_ENUM_NUMBER)
 } rabbet_scatter_reduction_t;
+typedef enum rabbet_kv_cache_t {
+  RABBET_KV_CACHES(RABBET_ENUM_NUMBER)
+} rabbet_kv_cache_t;
 typedef enum rabbet_fill_t { RABBET_FILLS(RABBET_ENUM_NUMBER) } rabbet_fill_t;
 typedef enum rabbet_selector_t {
   RABBET_SELECTORS(RABBET_ENUM_NUMBER)

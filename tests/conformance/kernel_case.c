@@ -223,7 +223,9 @@ static rabbet_status_t kernel_list_add(void* context,
     out->values[value].format = candidate->tensors[i].format;
   }
   for (size_t i = 0; i < c->output_count; ++i)
-    out->in_place[i] = candidate->in_place ? candidate->in_place[i] : -1;
+    out->in_place[i] = candidate->aliased    ? candidate->aliased[i]
+                       : candidate->in_place ? candidate->in_place[i]
+                                             : -1;
   out->group = kernel_case_group(c);
   out->group.values = out->values;
   return rabbet_ok();

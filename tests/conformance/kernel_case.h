@@ -143,7 +143,7 @@ typedef struct kernel_case_candidate_t {
   int32_t tactic;
   char tactic_name[48];
   rabbet_type_format_t tensors[KERNEL_CASE_MAX];
-  int32_t in_place[KERNEL_CASE_MAX];
+  int32_t in_place[KERNEL_CASE_MAX];  // or aliased
   rabbet_group_value_t values[KERNEL_CASE_MAX];
   rabbet_group_t group;
 } kernel_case_candidate_t;

@@ -234,6 +234,44 @@ static void scatter_elements(conformance_t* t) {
   kernel_case_output(c, kernel_case_op(c, "scatter", attrs, 3, inputs, 3));
 }
 
+// ---- Caches ----------------------------------------------------------------
+
+// Updates within the cache, over its end, and outside.
+static void kv_cache(conformance_t* t) {
+  kernel_case_t* c = &t->c;
+  int64_t index[4];
+  c->exact = true;
+  conformance_set_type(t, conformance_type(t, CONFORMANCE_ALL));
+  bool flat = conformance_chance(t, 4);
+  int64_t batch = 1 + conformance_random(t, 3);
+  int64_t heads = 1 + conformance_random(t, 3);
+  int64_t extent = 1 + conformance_random(t, t->large ? 200 : 20);
+  int64_t count = conformance_random(t, extent + 1);
+  int64_t row = conformance_chance(t, 2) ? 8 * (1 + conformance_random(t, 8))
+                                         : 1 + conformance_random(t, 20);
+  for (int64_t i = 0; i < batch; ++i)
+    index[i] = conformance_chance(t, 5) ? conformance_random(t, 100) - 50
+                                        : conformance_random(t, extent);
+  rabbet_attr_t attrs[] = {
+      conformance_int(t, "cache_mode",
+                      conformance_chance(t, 2) ? RABBET_KV_CACHE_LINEAR
+                                               : RABBET_KV_CACHE_CIRCULAR),
+      conformance_int(t, "axis", flat ? 1 : -2)};
+  rabbet_dims_t cache = flat ? KERNEL_DIMS(batch, extent)
+                             : KERNEL_DIMS(batch, heads, extent, row);
+  rabbet_dims_t update =
+      flat ? KERNEL_DIMS(batch, count) : KERNEL_DIMS(batch, heads, count, row);
+  int32_t inputs[] = {kernel_case_input(c, cache, conformance_chance(t, 4)),
+                      kernel_case_input(c, update, false), -1};
+  size_t given = conformance_chance(t, 5) ? 2 : 3;
+  if (given == 3)
+    inputs[2] = kernel_case_numbers(
+        c, conformance_chance(t, 2) ? RABBET_DTYPE_INT32 : RABBET_DTYPE_INT64,
+        KERNEL_DIMS(batch), index, false);
+  kernel_case_output(
+      c, kernel_case_op(c, "kv_cache_update", attrs, 2, inputs, given));
+}
+
 // ---- Grids -----------------------------------------------------------------
 
 // Points inside and outside; in FLOAT, as what they are made of must not depend
@@ -311,6 +349,7 @@ const conformance_family_t conformance_sampling[] = {
     {"cumulative", 120, cumulative},
     {"fill", 80, fill},
     {"grid_sample", 120, grid_sample},
+    {"kv_cache", 150, kv_cache},
     {"resize", 300, resize},
     {"scatter_elements", 120, scatter_elements},
     {"scatter_rows", 120, scatter_rows},

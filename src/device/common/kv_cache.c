@@ -1,0 +1,34 @@
+#include "device/common/kv_cache.h"
+
+#include <stdio.h>
+
+static rabbet_status_t rabbet_kv_cache_body(rabbet_proposal_t* proposal) {
+  const rabbet_group_t* group = proposal->propose->group;
+  const int32_t aliased =
+      rabbet_group_input_of(group, proposal->node->inputs[0]);
+  rabbet_candidate_t candidate = {.kernel = proposal->kernel,
+                                  .tensors = proposal->tensors,
+                                  .aliased = &aliased};
+  snprintf(candidate.tactic_name, sizeof(candidate.tactic_name), "in place");
+  return rabbet_offer(proposal->propose, proposal->sink, &candidate);
+}
+
+rabbet_status_t rabbet_kv_cache_propose(const rabbet_propose_t* propose,
+                                        rabbet_candidate_sink_t sink,
+                                        const rabbet_kernel_class_t* kernel) {
+  if (!rabbet_node_is(propose->group, RABBET_OP_KV_CACHE_UPDATE))
+    return rabbet_ok();
+  return rabbet_proposal_make(propose, sink, kernel, NULL,
+                              rabbet_kv_cache_body);
+}
+
+rabbet_status_t rabbet_kv_cache_resolve_node(const rabbet_group_node_t* node,
+                                             const rabbet_dims_t* dims,
+                                             rabbet_kv_cache_rows_t* out_rows) {
+  int32_t indices = rabbet_node_input(node, 2);
+  return RABBET_ANNOTATE(
+      rabbet_kv_cache_resolve(&dims[node->inputs[0]], &dims[node->inputs[1]],
+                              indices < 0 ? NULL : &dims[indices],
+                              rabbet_node_int(node, "axis"), out_rows),
+      "layer '%s'", node->name);
+}
