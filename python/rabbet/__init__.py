@@ -217,6 +217,7 @@ from ._layers import (
     ICumulativeLayer,
     IDeconvolutionLayer,
     IDequantizeLayer,
+    IDynamicQuantizeLayer,
     IElementWiseLayer,
     IFillLayer,
     IGatherLayer,
@@ -276,7 +277,6 @@ from ._refused_layers import (
     IAttentionInputLayer,
     IAttentionOutputLayer,
     IDistCollectiveLayer,
-    IDynamicQuantizeLayer,
     IMoELayer,
 )
 from ._rotary import IRotaryEmbeddingLayer

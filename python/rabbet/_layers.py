@@ -16,7 +16,9 @@ from ._weights import to_weights
 
 T = TypeVar("T")
 
-_NO_BLOCKS = Dims()
+_BLOCKS = (
+    "Elements on each axis that share a scale, -1: all; empty: as the scale's shape tells."
+)
 _RANGES = "types follow from the network: use quantize and dequantize layers"
 
 # rabbet_attr_type_t of lists, whose type an empty one does not tell.
@@ -597,7 +599,7 @@ class IQuantizeLayer(ILayer):
     __slots__ = ()
     _type = e.LayerType.QUANTIZE
     axis = _number("axis", "The axis that scales of rank 1 are for.")
-    block_shape = Fixed(_NO_BLOCKS, "Scales are for all, or for an axis.")
+    block_shape = _dims("block_shape", _BLOCKS)
     to_type = _choice("to_type", e.DataType, "The output's type.")
 
 
@@ -607,8 +609,21 @@ class IDequantizeLayer(ILayer):
     __slots__ = ()
     _type = e.LayerType.DEQUANTIZE
     axis = _number("axis", "The axis that scales of rank 1 are for.")
-    block_shape = Fixed(_NO_BLOCKS, "Scales are for all, or for an axis.")
+    block_shape = _dims("block_shape", _BLOCKS)
     to_type = _choice("to_type", e.DataType, "The output's type.")
+
+
+class IDynamicQuantizeLayer(ILayer):
+    """Quantization by scales of blocks, which output 1 gives; input 1 may give a number
+    that scales are divided by before they are rounded."""
+
+    __slots__ = ()
+    _type = e.LayerType.DYNAMIC_QUANTIZE
+    axis = _number("axis", "The axis that block_size is for.")
+    block_size = _number("block_size", "Elements that share a scale, -1: all.")
+    block_shape = _dims("block_shape", "The same for each axis; empty: block_size.")
+    to_type = _choice("to_type", e.DataType, "The output's type.")
+    scale_type = _choice("scale_type", e.DataType, "The scales' type.")
 
 
 class IIdentityLayer(ILayer):
@@ -717,6 +732,7 @@ LAYER_CLASSES: dict[str, type[ILayer]] = {
     "cumulative": ICumulativeLayer,
     "deconvolution": IDeconvolutionLayer,
     "dequantize": IDequantizeLayer,
+    "dynamic_quantize": IDynamicQuantizeLayer,
     "elementwise": IElementWiseLayer,
     "fill": IFillLayer,
     "gather": IGatherLayer,

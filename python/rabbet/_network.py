@@ -27,6 +27,7 @@ from ._layers import (
     ICumulativeLayer,
     IDeconvolutionLayer,
     IDequantizeLayer,
+    IDynamicQuantizeLayer,
     IElementWiseLayer,
     IFillLayer,
     IGatherLayer,
@@ -546,7 +547,7 @@ class INetworkDefinition(_rabbet.Network, RefusedLayers, Managed):
         self, input: ITensor, scale: ITensor, output_type: Any = e.DataType.INT8
     ) -> IQuantizeLayer:
         """input / scale to 8 bits: INT8, UINT8 or FP8; input 2 may give a zero
-        point of that type."""
+        point of that type. A scale of the input's rank has an element for each block."""
         attrs = {"to_type": int(dtype_of(output_type))}
         return self._add_layer("quantize", None, [input, scale], attrs)
 
@@ -557,6 +558,35 @@ class INetworkDefinition(_rabbet.Network, RefusedLayers, Managed):
         before."""
         attrs = {"to_type": int(dtype_of(output_type))}
         return self._add_layer("dequantize", None, [input, scale], attrs)
+
+    def add_dynamic_quantize(
+        self,
+        input: ITensor,
+        axis: int,
+        block_size: int,
+        output_type: Any,
+        scale_type: Any,
+    ) -> IDynamicQuantizeLayer:
+        """input to 8 bits (INT8 or FP8) by scales that are computed for each block of
+        block_size elements along an axis. Outputs: the numbers; the scales."""
+        attrs = {
+            "axis": _int(axis, "axis"),
+            "block_size": _int(block_size, "block_size"),
+            "to_type": int(dtype_of(output_type)),
+            "scale_type": int(dtype_of(scale_type)),
+        }
+        return self._add_layer("dynamic_quantize", None, [input], attrs)
+
+    def add_dynamic_quantize_v2(
+        self, input: ITensor, block_shape: Shape, output_type: Any, scale_type: Any
+    ) -> IDynamicQuantizeLayer:
+        """The same for blocks that have an extent on each axis, -1: all of it."""
+        attrs = {
+            "block_shape": (INTS, list(_dims(block_shape, "block_shape"))),
+            "to_type": int(dtype_of(output_type)),
+            "scale_type": int(dtype_of(scale_type)),
+        }
+        return self._add_layer("dynamic_quantize", None, [input], attrs)
 
     def add_identity(self, input: ITensor) -> IIdentityLayer:
         """A copy."""

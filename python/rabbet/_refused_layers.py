@@ -12,7 +12,6 @@ _ASSERTIONS = "nothing is checked in runs: check inputs before"
 _ATTENTION = "an attention has no layers at its boundary: it is products and a softmax"
 _EXPERTS = "there is no such operator: write a plugin"
 _DEVICES = "a plan runs on one device"
-_DYNAMIC = "scales are known when a plan is built: use add_quantize"
 
 
 @refuse_class(_ASSERTIONS)
@@ -106,18 +105,6 @@ class IDistCollectiveLayer(ILayer):
     __slots__ = ()
 
 
-@refuse_class(_DYNAMIC)
-class IDynamicQuantizeLayer(ILayer):
-    """Refused: see dynamic above."""
-
-    __slots__ = ()
-    axis = refused_property("axis", _DYNAMIC)
-    block_size = refused_property("block_size", _DYNAMIC)
-    block_shape = refused_property("block_shape", _DYNAMIC)
-    to_type = refused_property("to_type", _DYNAMIC)
-    scale_type = refused_property("scale_type", _DYNAMIC)
-
-
 class RefusedLayers:
     """The methods of INetworkDefinition that add them."""
 
@@ -144,17 +131,5 @@ class RefusedLayers:
         reduce_op: Any,
         root: Any,
         groups: Any,
-    ) -> Any:
-        """Refused."""
-
-    @refused(_DYNAMIC)
-    def add_dynamic_quantize(
-        self, input: Any, axis: Any, block_size: Any, output_type: Any, scale_type: Any
-    ) -> Any:
-        """Refused."""
-
-    @refused(_DYNAMIC)
-    def add_dynamic_quantize_v2(
-        self, input: Any, block_shape: Any, output_type: Any, scale_type: Any
     ) -> Any:
         """Refused."""

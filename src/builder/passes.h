@@ -84,6 +84,11 @@ RABBET_PRIVATE_API rabbet_status_t rabbet_rule_quantize(rabbet_build_t* build,
                                                         rabbet_ir_node_t* node,
                                                         bool* changed);
 
+// Scales of blocks are broadcast along an axis of their own (rules_blocks.c).
+RABBET_PRIVATE_API rabbet_status_t rabbet_rule_blocks(rabbet_build_t* build,
+                                                      rabbet_ir_node_t* node,
+                                                      bool* changed);
+
 // Masks before a softmax are added (rules_mask.c).
 RABBET_PRIVATE_API rabbet_status_t rabbet_rule_mask(rabbet_build_t* build,
                                                     rabbet_ir_node_t* node,

@@ -1,5 +1,6 @@
 // QuantizeLinear and DequantizeLinear: one scale, one for each index of an
-// axis, or one for each block along it.
+// axis, or one for each block along it. DynamicQuantizeLinear: one that is
+// found.
 #include "onnx/emit.h"
 
 enum { X = 0, SCALE = 1, ZERO_POINT = 2 };
@@ -29,75 +30,27 @@ static bool rabbet_onnx_read_scales(rabbet_onnx_node_t* node,
   return true;
 }
 
-static rabbet_tensor_t* rabbet_onnx_scaled(rabbet_onnx_node_t* node,
-                                           const char* op,
-                                           rabbet_tensor_t* const* inputs,
-                                           int axis, rabbet_dtype_t to) {
-  const rabbet_attr_t attrs[] = {
-      RABBET_ONNX_INT("axis", axis),
-      RABBET_ONNX_INT("to_type", to),
-  };
-  return rabbet_onnx_layer(node, op, inputs, inputs[ZERO_POINT] ? 3 : 2, attrs,
-                           2);
-}
-
-static rabbet_tensor_t* rabbet_onnx_reshape_constant(rabbet_onnx_node_t* node,
-                                                     rabbet_tensor_t* x,
-                                                     const int64_t* dims,
-                                                     int rank) {
-  const rabbet_attr_t attrs[] = {RABBET_ONNX_INTS("reshape_dims", dims, rank)};
-  return rabbet_onnx_layer(node, "shuffle", &x, 1, attrs, 1);
-}
-
-// The blocks become an axis of their own, along which scales are broadcast.
-static rabbet_tensor_t* rabbet_onnx_scaled_blocks(
-    rabbet_onnx_node_t* node, const char* op, rabbet_tensor_t* const* inputs,
-    const rabbet_onnx_scales_t* scales, rabbet_dtype_t to) {
-  rabbet_dims_t x = rabbet_onnx_dims(node, inputs[X]);
-  rabbet_dims_t s = rabbet_onnx_dims(node, inputs[SCALE]);
-  int axis = scales->axis;
-  bool known =
-      rabbet_onnx_ok(node) && x.rank == s.rank && x.rank < RABBET_MAX_RANK;
-  for (int i = 0; known && i < x.rank; ++i)
-    known = x.d[i] >= 0 && s.d[i] >= 0 &&
-            (i == axis ? x.d[i] == s.d[i] * scales->block : x.d[i] == s.d[i]);
-  if (!known) {
-    if (rabbet_onnx_ok(node)) {
-      char a[128], b[128];
-      RABBET_ONNX_FAIL(node, RABBET_STATUS_UNSUPPORTED,
-                       "blocks of %lld along axis %d of shape %s, with scales "
-                       "of shape %s; shapes must be constant and blocks whole",
-                       (long long)scales->block, axis,
-                       rabbet_dims_print(&x, a, sizeof(a)),
-                       rabbet_dims_print(&s, b, sizeof(b)));
-    }
-    return NULL;
-  }
-  int64_t wide[RABBET_MAX_RANK], narrow[RABBET_MAX_RANK];
-  for (int i = 0; i <= x.rank; ++i) {
-    int from = i > axis ? i - 1 : i;
-    wide[i] = i == axis ? s.d[axis] : i == axis + 1 ? scales->block : x.d[from];
-    narrow[i] = i == axis + 1 ? 1 : s.d[from];
-  }
-  rabbet_tensor_t* split[3] = {NULL, NULL, NULL};
-  for (int i = X; i <= ZERO_POINT; ++i)
-    if (inputs[i])
-      split[i] = rabbet_onnx_reshape_constant(
-          node, inputs[i], i == X ? wide : narrow, x.rank + 1);
-  rabbet_tensor_t* y = rabbet_onnx_scaled(node, op, split, axis, to);
-  return rabbet_onnx_reshape_constant(node, y, x.d, x.rank);
-}
-
 static void rabbet_onnx_import_scaled(rabbet_onnx_node_t* node, const char* op,
                                       rabbet_dtype_t to) {
   rabbet_onnx_scales_t scales;
   rabbet_tensor_t* const inputs[] = {node->inputs[X], node->inputs[SCALE],
                                      rabbet_onnx_input(node, ZERO_POINT)};
+  int64_t blocks[RABBET_MAX_RANK];
   if (!rabbet_onnx_read_scales(node, &scales)) return;
+  if (scales.block < 0)
+    RABBET_ONNX_FAIL(node, RABBET_STATUS_INVALID_ARGUMENT,
+                     "block_size is %lld; expected 0 (none) or more",
+                     (long long)scales.block);
+  int rank = rabbet_onnx_rank(node, inputs[X]);
+  for (int i = 0; i < rank; ++i)
+    blocks[i] = i == scales.axis ? scales.block : 1;
+  const rabbet_attr_t attrs[] = {
+      RABBET_ONNX_INT("axis", scales.axis),
+      RABBET_ONNX_INT("to_type", to),
+      RABBET_ONNX_INTS("block_shape", blocks, scales.block > 0 ? rank : 0),
+  };
   node->outputs[0] =
-      scales.block == 0
-          ? rabbet_onnx_scaled(node, op, inputs, scales.axis, to)
-          : rabbet_onnx_scaled_blocks(node, op, inputs, &scales, to);
+      rabbet_onnx_layer(node, op, inputs, inputs[ZERO_POINT] ? 3 : 2, attrs, 3);
 }
 
 // The type that an attribute names; `absent` if it does not.
@@ -133,4 +86,31 @@ void rabbet_onnx_import_dequantize(rabbet_onnx_node_t* node) {
   rabbet_onnx_import_scaled(
       node, "dequantize",
       rabbet_onnx_output_dtype(node, rabbet_onnx_dtype_of(node, scale)));
+}
+
+// The range of all numbers, with 0 in it, goes over the 256 of UINT8. A tensor
+// of zeros has scale 1.
+void rabbet_onnx_import_dynamic_quantize(rabbet_onnx_node_t* node) {
+  rabbet_tensor_t* x = rabbet_onnx_required(node, X);
+  uint32_t axes = (1u << rabbet_onnx_rank(node, x)) - 1;
+  rabbet_tensor_t* high = rabbet_onnx_with_number(
+      node, "MAX", rabbet_onnx_reduce(node, "MAX", x, axes, false), 0);
+  rabbet_tensor_t* low = rabbet_onnx_with_number(
+      node, "MIN", rabbet_onnx_reduce(node, "MIN", x, axes, false), 0);
+  rabbet_tensor_t* range = rabbet_onnx_binary(node, "SUB", high, low);
+  rabbet_tensor_t* one = rabbet_onnx_number(node, RABBET_DTYPE_FLOAT, 0, 1);
+  rabbet_tensor_t* scale =
+      rabbet_onnx_select(node, rabbet_onnx_with_number(node, "EQUAL", range, 0),
+                         one, rabbet_onnx_with_number(node, "DIV", range, 255));
+  rabbet_tensor_t* zero = rabbet_onnx_unary(
+      node, "NEG", rabbet_onnx_binary(node, "DIV", low, scale));
+  zero = rabbet_onnx_activation(node, "CLIP", zero, 0, 255);
+  zero = rabbet_onnx_cast(node, rabbet_onnx_unary(node, "ROUND", zero),
+                          RABBET_DTYPE_UINT8);
+  rabbet_tensor_t* const inputs[] = {x, scale, zero};
+  const rabbet_attr_t attrs[] = {
+      RABBET_ONNX_INT("to_type", RABBET_DTYPE_UINT8)};
+  node->outputs[0] = rabbet_onnx_layer(node, "quantize", inputs, 3, attrs, 1);
+  node->outputs[1] = scale;
+  node->outputs[2] = zero;
 }

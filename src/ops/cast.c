@@ -2,6 +2,7 @@
 #include "ops/rules.h"
 #include "ops/walk.h"
 
+#define CAST_FROM (CAST_TYPES | RABBET_T(E8M0))
 #define CAST_TYPES (RABBET_T_NUMBERS | RABBET_T(BOOL) | RABBET_T(FP8))
 
 static const rabbet_op_enumerator_t cast_types[] = {
@@ -58,7 +59,7 @@ static rabbet_status_t cast_reference(const rabbet_op_eval_t* eval) {
   return rabbet_ok();
 }
 
-static const rabbet_op_operand_t cast_inputs[] = {{"input", 0, CAST_TYPES}};
+static const rabbet_op_operand_t cast_inputs[] = {{"input", 0, CAST_FROM}};
 static const rabbet_op_operand_t cast_outputs[] = {{"output", 0, CAST_TYPES}};
 static const rabbet_op_attr_t cast_attrs[] = {
     {"to_type", RABBET_ATTR_INT, true, 0, 0, cast_types, "the output's type"},

@@ -1,16 +1,20 @@
 // Numbers of 8 bits that stand for others: x = (q - zero_point) scale.
 //
 // Scale and zero point are one number, one for each index of `axis` (rank 1),
-// or have the input's rank and broadcast to it. Both operators compute in
-// FLOAT, whatever their floating types are, and round once.
+// or have the input's rank: one for each block of `block_shape`. Without it
+// blocks are as large as they must be: an extent of 1 is for the whole axis.
+// Both operators compute in FLOAT, whatever their floating types are, and round
+// once.
 #include <math.h>
 
 #include "core/view.h"
+#include "ops/blocks.h"
 #include "ops/rules.h"
 #include "ops/walk.h"
 
 enum { INPUT = 0, SCALE = 1, ZERO_POINT = 2 };
 
+#define SCALES (RABBET_T_FLOATS | RABBET_T(E8M0))
 #define QUANTIZED (RABBET_T(INT8) | RABBET_T(UINT8) | RABBET_T(FP8))
 
 static bool quantize_present(const rabbet_op_infer_t* infer, size_t index) {
@@ -45,6 +49,7 @@ static rabbet_status_t dequantize_infer_types(const rabbet_op_infer_t* infer) {
 
 // ---- Shapes ----------------------------------------------------------------
 
+// Blocks that the shapes tell: whole ones.
 static bool quantize_fits(const rabbet_op_infer_t* infer,
                           const rabbet_shape_t* given, int32_t axis) {
   const rabbet_shape_t* x = &infer->inputs[INPUT].shape;
@@ -54,17 +59,49 @@ static bool quantize_fits(const rabbet_op_infer_t* infer,
   if (given->rank == 1 && x->rank != 1)
     return rabbet_op_same_dim(infer, given->d[0], x->d[axis], &ignored);
   bool fits = given->rank == x->rank;
-  for (int32_t i = 0; fits && i < x->rank; ++i)
-    fits = rabbet_op_equals(infer, given->d[i], 1) ||
-           rabbet_op_same_dim(infer, given->d[i], x->d[i], &ignored);
+  for (int32_t i = 0; fits && i < x->rank; ++i) {
+    int64_t all = 0, scales = 0;
+    bool known = rabbet_op_known(infer, x->d[i], &all) &&
+                 rabbet_op_known(infer, given->d[i], &scales);
+    fits = rabbet_op_same_dim(infer, given->d[i], x->d[i], &ignored) ||
+           (known && scales > 0 && all % scales == 0);
+  }
   return fits;
+}
+
+// The same for blocks that are given.
+static rabbet_status_t quantize_check_blocks(const rabbet_op_infer_t* infer,
+                                             size_t index,
+                                             const int64_t* blocks,
+                                             size_t count) {
+  const rabbet_shape_t* x = &infer->inputs[INPUT].shape;
+  const rabbet_shape_t* given = &infer->inputs[index].shape;
+  rabbet_shape_t wanted;
+  rabbet_expr_t ignored = RABBET_EXPR_NONE;
+  RABBET_RETURN_IF_ERROR(rabbet_blocks_check(blocks, count, x->rank));
+  RABBET_RETURN_IF_ERROR(rabbet_blocks_infer(infer, x, blocks, &wanted));
+  bool fits = given->rank == x->rank;
+  for (int32_t i = 0; fits && i < x->rank; ++i)
+    fits = rabbet_op_same_dim(infer, given->d[i], wanted.d[i], &ignored);
+  if (fits) return rabbet_ok();
+  char a[RABBET_OP_TEXT], b[RABBET_OP_TEXT], c[RABBET_OP_TEXT];
+  return RABBET_OP_INVALID(
+      "input %zu ('%s') has shape %s; for input 0 of shape %s and the blocks "
+      "of "
+      "attribute 'block_shape' it must have shape %s",
+      index, infer->op->inputs[index].name,
+      rabbet_op_shape_text(infer, given, a), rabbet_op_shape_text(infer, x, b),
+      rabbet_op_shape_text(infer, &wanted, c));
 }
 
 static rabbet_status_t quantize_check(const rabbet_op_infer_t* infer,
                                       size_t index) {
   const rabbet_shape_t* x = &infer->inputs[INPUT].shape;
   int32_t axis = 0;
+  size_t count = 0;
+  const int64_t* blocks = RABBET_OP_INTS(infer, "block_shape", &count);
   if (!quantize_present(infer, index)) return rabbet_ok();
+  if (count > 0) return quantize_check_blocks(infer, index, blocks, count);
   const rabbet_shape_t* given = &infer->inputs[index].shape;
   if (given->rank == 1 && x->rank > 1 &&
       !rabbet_op_equals(infer, given->d[0], 1))
@@ -74,8 +111,8 @@ static rabbet_status_t quantize_check(const rabbet_op_infer_t* infer,
   char a[RABBET_OP_TEXT], b[RABBET_OP_TEXT];
   return RABBET_OP_INVALID(
       "input %zu ('%s') has shape %s; for input 0 of shape %s it must hold one "
-      "number, one for each index of axis %lld, or have that rank and on each "
-      "axis 1 or the same extent",
+      "number, one for each index of axis %lld, or have that rank and divide "
+      "each axis into whole blocks",
       index, infer->op->inputs[index].name,
       rabbet_op_shape_text(infer, given, a), rabbet_op_shape_text(infer, x, b),
       (long long)RABBET_OP_INT(infer, "axis"));
@@ -89,57 +126,110 @@ static rabbet_status_t quantize_infer_shapes(const rabbet_op_infer_t* infer) {
 
 // ---- Reference -------------------------------------------------------------
 
-// Strides with which scale or zero point is read over the input.
-static rabbet_status_t quantize_strides(const rabbet_op_eval_t* eval,
-                                        size_t index,
-                                        int64_t strides[RABBET_MAX_RANK]) {
-  const rabbet_dims_t* x = &eval->inputs[INPUT].dims;
-  rabbet_dims_t dims = eval->inputs[index].dims;
-  if (dims.rank <= 1 && dims.rank != x->rank) {
-    int64_t count = rabbet_count_of(&dims);
-    int32_t axis = 0;
-    if (count != 1)
-      RABBET_RETURN_IF_ERROR(
-          rabbet_op_axis("axis", RABBET_OP_INT(eval, "axis"), x->rank, &axis));
-    dims.rank = x->rank;
-    for (int32_t i = 0; i < x->rank; ++i)
-      dims.d[i] = i == axis ? count : 1;
-  }
-  return rabbet_broadcast_strides(eval->op->inputs[index].name, &dims, x,
-                                  strides);
+// How scale or zero point is read: index i of an axis is in block i / block.
+// Where no axis is cut into several blocks of several elements, a walk with the
+// strides finds the same place.
+typedef struct quantize_places_t {
+  bool is_cut;
+  int64_t blocks[RABBET_MAX_RANK];
+  int64_t strides[RABBET_MAX_RANK];
+} quantize_places_t;
+
+// A scale of less rank as one of the input's.
+static rabbet_status_t quantize_widen(const rabbet_op_eval_t* eval,
+                                      rabbet_dims_t* dims) {
+  int32_t axis = 0, rank = eval->inputs[INPUT].dims.rank;
+  int64_t count = rabbet_count_of(dims);
+  if (dims->rank > 1 || dims->rank == rank) return rabbet_ok();
+  if (count != 1)
+    RABBET_RETURN_IF_ERROR(
+        rabbet_op_axis("axis", RABBET_OP_INT(eval, "axis"), rank, &axis));
+  dims->rank = rank;
+  for (int32_t i = 0; i < rank; ++i)
+    dims->d[i] = i == axis ? count : 1;
+  return rabbet_ok();
 }
 
-// The walk over input, scale and zero point.
-static rabbet_status_t quantize_walk(const rabbet_op_eval_t* eval,
-                                     bool has_zero_point,
-                                     rabbet_walk_t* out_walk) {
+static rabbet_status_t quantize_find(const rabbet_op_eval_t* eval, size_t index,
+                                     quantize_places_t* out_places) {
   const rabbet_dims_t* x = &eval->inputs[INPUT].dims;
-  int64_t strides[RABBET_MAX_RANK] = {0};
-  rabbet_walk_initialize(x, out_walk);
-  for (size_t i = SCALE; i <= (has_zero_point ? ZERO_POINT : SCALE); ++i) {
-    RABBET_RETURN_IF_ERROR(quantize_strides(eval, i, strides));
-    rabbet_walk_add(out_walk, strides, 0);
+  rabbet_dims_t dims = eval->inputs[index].dims, blocks, wanted;
+  size_t count = 0;
+  const int64_t* given = RABBET_OP_INTS(eval, "block_shape", &count);
+  int64_t extents[RABBET_MAX_RANK];
+  RABBET_RETURN_IF_ERROR(quantize_widen(eval, &dims));
+  for (int32_t i = 0; i < x->rank; ++i) {
+    int64_t scales = i < dims.rank ? dims.d[i] : 0;
+    bool whole = scales > 0 && x->d[i] % scales == 0;
+    extents[i] = count == (size_t)x->rank ? given[i]
+                 : scales == 1            ? -1
+                 : whole                  ? x->d[i] / scales
+                                          : 1;
+  }
+  rabbet_blocks_count(x, extents, &blocks, &wanted);
+  RABBET_RETURN_IF_ERROR(
+      rabbet_check_dims(eval->op->inputs[index].name, &dims, &wanted));
+  rabbet_row_major(&dims, out_places->strides);
+  out_places->is_cut = false;
+  for (int32_t i = 0; i < x->rank; ++i) {
+    out_places->blocks[i] = blocks.d[i];
+    if (wanted.d[i] == 1)
+      out_places->strides[i] = 0;
+    else if (blocks.d[i] > 1)
+      out_places->is_cut = true;
   }
   return rabbet_ok();
+}
+
+static int64_t quantize_place(const quantize_places_t* places,
+                              const rabbet_walk_t* walk, int operand) {
+  int64_t place = 0;
+  if (!places->is_cut) return walk->offsets[operand];
+  for (int32_t i = 0; i < walk->dims.rank; ++i)
+    place += walk->at[i] / places->blocks[i] * places->strides[i];
+  return place;
 }
 
 static double quantize_load(const rabbet_view_t* view, int64_t at) {
   return rabbet_load_double(view->dtype, view->data, at);
 }
 
+// What is known of a call.
+typedef struct quantize_call_t {
+  bool shifts;
+  quantize_places_t scale, zero_point;
+} quantize_call_t;
+
+static rabbet_status_t quantize_begin(const rabbet_op_eval_t* eval,
+                                      quantize_call_t* out_call,
+                                      rabbet_walk_t* out_walk) {
+  rabbet_walk_initialize(&eval->inputs[INPUT].dims, out_walk);
+  out_call->shifts = eval->input_count > ZERO_POINT &&
+                     eval->inputs[ZERO_POINT].dtype != RABBET_DTYPE_NONE;
+  RABBET_RETURN_IF_ERROR(quantize_find(eval, SCALE, &out_call->scale));
+  rabbet_walk_add(out_walk, out_call->scale.strides, 0);
+  if (!out_call->shifts) return rabbet_ok();
+  RABBET_RETURN_IF_ERROR(
+      quantize_find(eval, ZERO_POINT, &out_call->zero_point));
+  rabbet_walk_add(out_walk, out_call->zero_point.strides, 0);
+  return rabbet_ok();
+}
+
 static rabbet_status_t quantize_reference(const rabbet_op_eval_t* eval) {
   const rabbet_view_t* in = eval->inputs;
   const rabbet_view_t* y = &eval->outputs[0];
-  bool shifts = eval->input_count > ZERO_POINT &&
-                in[ZERO_POINT].dtype != RABBET_DTYPE_NONE;
   bool is_whole = y->dtype != RABBET_DTYPE_FP8;
+  quantize_call_t call;
   rabbet_walk_t walk;
-  RABBET_RETURN_IF_ERROR(quantize_walk(eval, shifts, &walk));
+  RABBET_RETURN_IF_ERROR(quantize_begin(eval, &call, &walk));
   for (; !walk.done; rabbet_walk_next(&walk)) {
-    float value = (float)quantize_load(&in[INPUT], walk.linear) /
-                  (float)quantize_load(&in[SCALE], walk.offsets[0]);
+    float value =
+        (float)quantize_load(&in[INPUT], walk.linear) /
+        (float)quantize_load(&in[SCALE], quantize_place(&call.scale, &walk, 0));
     if (is_whole) value = nearbyintf(value);
-    if (shifts) value += (float)quantize_load(&in[ZERO_POINT], walk.offsets[1]);
+    if (call.shifts)
+      value += (float)quantize_load(&in[ZERO_POINT],
+                                    quantize_place(&call.zero_point, &walk, 1));
     rabbet_store_double(y->dtype, y->data, walk.linear, value);
   }
   return rabbet_ok();
@@ -148,14 +238,16 @@ static rabbet_status_t quantize_reference(const rabbet_op_eval_t* eval) {
 static rabbet_status_t dequantize_reference(const rabbet_op_eval_t* eval) {
   const rabbet_view_t* in = eval->inputs;
   const rabbet_view_t* y = &eval->outputs[0];
-  bool shifts = eval->input_count > ZERO_POINT &&
-                in[ZERO_POINT].dtype != RABBET_DTYPE_NONE;
+  quantize_call_t call;
   rabbet_walk_t walk;
-  RABBET_RETURN_IF_ERROR(quantize_walk(eval, shifts, &walk));
+  RABBET_RETURN_IF_ERROR(quantize_begin(eval, &call, &walk));
   for (; !walk.done; rabbet_walk_next(&walk)) {
     double value = quantize_load(&in[INPUT], walk.linear);
-    if (shifts) value -= quantize_load(&in[ZERO_POINT], walk.offsets[1]);
-    float scale = (float)quantize_load(&in[SCALE], walk.offsets[0]);
+    if (call.shifts)
+      value -= quantize_load(&in[ZERO_POINT],
+                             quantize_place(&call.zero_point, &walk, 1));
+    float scale =
+        (float)quantize_load(&in[SCALE], quantize_place(&call.scale, &walk, 0));
     rabbet_store_double(y->dtype, y->data, walk.linear, (float)value * scale);
   }
   return rabbet_ok();
@@ -183,9 +275,16 @@ static const rabbet_op_enumerator_t real_types[] = {
         "last"                                                                \
   }
 
+#define BLOCKS_ATTR                                                            \
+  {                                                                            \
+    "block_shape", RABBET_ATTR_INTS, false, 0, 0, NULL,                        \
+        "elements that share a scale on each axis, -1: all; empty: as scales " \
+        "of the input's rank tell"                                             \
+  }
+
 static const rabbet_op_operand_t quantize_inputs[] = {
     {"input", 0, RABBET_T_FLOATS},
-    {"scale", 0, RABBET_T_FLOATS},
+    {"scale", 0, SCALES},
     {"zero_point", RABBET_OPERAND_OPTIONAL, QUANTIZED},
 };
 static const rabbet_op_operand_t quantize_outputs[] = {
@@ -194,6 +293,7 @@ static const rabbet_op_attr_t quantize_attrs[] = {
     AXIS_ATTR,
     {"to_type", RABBET_ATTR_INT, false, RABBET_DTYPE_INT8, 0, quantized_types,
      "the output's type"},
+    BLOCKS_ATTR,
 };
 
 const rabbet_op_t rabbet_op_quantize = {
@@ -214,7 +314,7 @@ const rabbet_op_t rabbet_op_quantize = {
 
 static const rabbet_op_operand_t dequantize_inputs[] = {
     {"input", 0, QUANTIZED | RABBET_T(INT32)},
-    {"scale", 0, RABBET_T_FLOATS},
+    {"scale", 0, SCALES},
     {"zero_point", RABBET_OPERAND_OPTIONAL, QUANTIZED | RABBET_T(INT32)},
 };
 static const rabbet_op_operand_t dequantize_outputs[] = {
@@ -223,6 +323,7 @@ static const rabbet_op_attr_t dequantize_attrs[] = {
     AXIS_ATTR,
     {"to_type", RABBET_ATTR_INT, false, RABBET_DTYPE_FLOAT, 0, real_types,
      "the output's type"},
+    BLOCKS_ATTR,
 };
 
 const rabbet_op_t rabbet_op_dequantize = {

@@ -177,7 +177,47 @@ static void quantized_product_fp8(conformance_t* t) {
   product(t, RABBET_DTYPE_FP8, RABBET_DTYPE_FP8, sizes, 4);
 }
 
+// ---- Scales that are found --------------------------------------------------
+
+// Blocks that are whole and that are cut off, of rows, columns, boxes, and all;
+// some of zeros.
+static void dynamic_quantize(conformance_t* t) {
+  static const rabbet_dtype_t results[] = {RABBET_DTYPE_INT8, RABBET_DTYPE_FP8};
+  static const rabbet_dtype_t kept[] = {RABBET_DTYPE_FLOAT, RABBET_DTYPE_HALF,
+                                        RABBET_DTYPE_BF16, RABBET_DTYPE_FP8,
+                                        RABBET_DTYPE_E8M0};
+  kernel_case_t* c = &t->c;
+  c->exact = true;
+  conformance_set_type(t, conformance_type(t, CONFORMANCE_REALS));
+  rabbet_dims_t dims = conformance_dims(t, 1, 4);
+  int64_t blocks[RABBET_MAX_RANK], size = 1 << conformance_random(t, 8);
+  bool is_one = conformance_chance(t, 2);
+  if (conformance_chance(t, 2)) dims.d[dims.rank - 1] = size * 4;
+  for (int32_t i = 0; i < dims.rank; ++i)
+    blocks[i] = conformance_chance(t, 2)   ? 1
+                : conformance_chance(t, 3) ? -1
+                                           : 1 + conformance_random(t, 16);
+  rabbet_attr_t attrs[] = {
+      conformance_int(t, "to_type", results[conformance_random(t, 2)]),
+      conformance_int(t, "scale_type", kept[conformance_random(t, 5)]),
+      conformance_int(t, "axis", conformance_random(t, dims.rank)),
+      conformance_int(t, "block_size", size),
+      conformance_ints(t, "block_shape", blocks,
+                       is_one ? 0 : (size_t)dims.rank)};
+  range(t, conformance_chance(t, 8) ? 0 : -4, conformance_chance(t, 8) ? 0 : 4);
+  int32_t inputs[] = {kernel_case_input(c, dims, false), -1};
+  range(t, 0.01, 0.5);
+  if (conformance_chance(t, 3))
+    inputs[1] = kernel_case_input(c, (rabbet_dims_t){.rank = 0}, false);
+  int32_t y = kernel_case_op(c, "dynamic_quantize", attrs, 5, inputs,
+                             inputs[1] < 0 ? 1 : 2);
+  int64_t reads = conformance_random(t, 4);
+  if (reads != 1) kernel_case_output(c, y);
+  if (reads != 0) kernel_case_output(c, y + 1);
+}
+
 const conformance_family_t conformance_quantized[] = {
+    {"dynamic_quantize", 200, dynamic_quantize},
     {"quantized_convolution", 80, quantized_convolution},
     {"quantized_product", 80, quantized_product},
     {"quantized_product_fp8", 60, quantized_product_fp8},

@@ -111,12 +111,7 @@ static rabbet_status_t rabbet_cuda_kv_cache_prepare(
   rabbet_status_t status = kv_cache_set(kernel, &rows, rows.row, NARROW, state);
   if (rabbet_is_ok(status) && state->has_wide)
     status = kv_cache_set(kernel, &rows, row / 16, WIDE, state);
-  if (!rabbet_is_ok(status)) {
-    rabbet_node_state_destroy(base, state);
-    return status;
-  }
-  *out_state = state;
-  return rabbet_ok();
+  return rabbet_node_state_finish(base, state, status, out_state);
 }
 
 static rabbet_status_t rabbet_cuda_kv_cache_enqueue(

@@ -29,7 +29,7 @@ const char* rabbet_cuda_type(rabbet_dtype_t dtype) {
       [RABBET_DTYPE_BF16] = "bf16_t",   [RABBET_DTYPE_FP8] = "fp8_t",
       [RABBET_DTYPE_INT8] = "int8_t",   [RABBET_DTYPE_UINT8] = "uint8_t",
       [RABBET_DTYPE_INT32] = "int32_t", [RABBET_DTYPE_INT64] = "int64_t",
-      [RABBET_DTYPE_BOOL] = "bool_t",
+      [RABBET_DTYPE_BOOL] = "bool_t",   [RABBET_DTYPE_E8M0] = "e8m0_t",
   };
   if ((int)dtype < 0 || (int)dtype >= RABBET_DTYPE_COUNT) return NULL;
   return names[dtype];

@@ -33,6 +33,9 @@ struct bf16_t {
 struct fp8_t {  // E4M3
   uint8_t bits;
 };
+struct e8m0_t {  // 2^(bits - 127); 255 is NaN
+  uint8_t bits;
+};
 struct bool_t {
   uint8_t value;
 };
@@ -65,6 +68,10 @@ DEVICE float to_float(fp8_t x) {
   uint32_t sign = (uint32_t)(x.bits & 0x80u) << 24, rest = x.bits & 0x7fu;
   if (rest == 0x7fu) return float_of_bits(sign | 0x7fc00000u);
   return float_of_bits(sign | bits_of(float_of_bits(rest << 20) * 0x1p120f));
+}
+DEVICE float to_float(e8m0_t x) {
+  if (x.bits == 255) return float_of_bits(0x7fc00000u);
+  return float_of_bits(x.bits == 0 ? 0x400000u : (uint32_t)x.bits << 23);
 }
 DEVICE float to_float(int8_t x) { return (float)x; }
 DEVICE float to_float(uint8_t x) { return (float)x; }
@@ -148,6 +155,24 @@ __device__ __forceinline__ fp8_t from_float<fp8_t>(float x) {
   y.bits = (uint8_t)(sign | code);
   return y;
 }
+// Negative numbers are NaN, and 0 the smallest power.
+template <>
+__device__ __forceinline__ e8m0_t from_float<e8m0_t>(float x) {
+  uint32_t bits = bits_of(x), code;
+  if (!(x >= 0)) {
+    code = 255;
+  } else if (x < 0x1p-126f) {  // 2^-127, or nearer to 2^-126
+    code = (bits & 0x7fffffu) > 0x600000u;
+  } else {
+    uint32_t rest = bits & 0x7fffffu;
+    code = bits >> 23;
+    code += rest > 0x400000u || (rest == 0x400000u && (code & 1u));
+    code = code > 254 ? 254 : code;
+  }
+  e8m0_t y;
+  y.bits = (uint8_t)code;
+  return y;
+}
 template <>
 __device__ __forceinline__ int8_t from_float<int8_t>(float x) {
   return (int8_t)truncate_to(x, -128.0f, 127.0f, 127);
@@ -202,6 +227,7 @@ DEVICE float load(float x) { return x; }
 DEVICE float load(half_t x) { return to_float(x); }
 DEVICE float load(bf16_t x) { return to_float(x); }
 DEVICE float load(fp8_t x) { return to_float(x); }
+DEVICE float load(e8m0_t x) { return to_float(x); }
 DEVICE int32_t load(int8_t x) { return x; }
 DEVICE int32_t load(uint8_t x) { return x; }
 DEVICE int32_t load(int32_t x) { return x; }

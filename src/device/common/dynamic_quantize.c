@@ -1,0 +1,69 @@
+#include "device/common/dynamic_quantize.h"
+
+#include "ops/blocks.h"
+
+static rabbet_status_t rabbet_dynamic_quantize_body(
+    rabbet_proposal_t* proposal) {
+  return rabbet_proposal_offer(proposal, "blocks", -1);
+}
+
+rabbet_status_t rabbet_dynamic_quantize_propose(
+    const rabbet_propose_t* propose, rabbet_candidate_sink_t sink,
+    const rabbet_kernel_class_t* kernel) {
+  if (!rabbet_node_is(propose->group, RABBET_OP_DYNAMIC_QUANTIZE))
+    return rabbet_ok();
+  return rabbet_proposal_make(propose, sink, kernel, NULL,
+                              rabbet_dynamic_quantize_body);
+}
+
+// An axis in front of those that are there. It is joined with the first of
+// them where blocks hold that one whole, or where they have one index of the
+// new axis and none is cut short.
+static void boxes_add(rabbet_quantize_boxes_t* boxes, int64_t dim,
+                      int64_t block) {
+  int64_t* first = &boxes->dims[0];
+  int64_t* inner = &boxes->blocks[0];
+  if (boxes->rank > 0 && *inner == *first) {
+    *inner *= block;
+    *first *= dim;
+    return;
+  }
+  if (boxes->rank > 0 && block == 1 && *first % *inner == 0) {
+    *first *= dim;
+    return;
+  }
+  for (int32_t i = boxes->rank++; i > 0; --i) {
+    boxes->dims[i] = boxes->dims[i - 1];
+    boxes->blocks[i] = boxes->blocks[i - 1];
+  }
+  *first = dim;
+  *inner = block;
+}
+
+rabbet_status_t rabbet_dynamic_quantize_boxes(
+    const rabbet_group_node_t* node, const rabbet_dims_t* x,
+    rabbet_quantize_boxes_t* out_boxes) {
+  int64_t extents[RABBET_MAX_RANK], stride = 1;
+  rabbet_dims_t blocks, scales;
+  *out_boxes = (rabbet_quantize_boxes_t){.count = 1, .elements = 1};
+  RABBET_RETURN_IF_ERROR(
+      RABBET_ANNOTATE(rabbet_dynamic_quantize_blocks(
+                          node->attrs, node->op->attr_count, x->rank, extents),
+                      "layer '%s'", node->name));
+  rabbet_blocks_count(x, extents, &blocks, &scales);
+  for (int32_t i = x->rank - 1; i >= 0; --i) {
+    if (x->d[i] == 0) out_boxes->elements = 0;
+    boxes_add(out_boxes, x->d[i],
+              rabbet_min_i64(blocks.d[i], rabbet_max_i64(x->d[i], 1)));
+    out_boxes->count *= scales.d[i];
+  }
+  if (out_boxes->elements == 0) return rabbet_ok();
+  for (int32_t i = out_boxes->rank - 1; i >= 0; --i) {
+    out_boxes->counts[i] =
+        rabbet_ceildiv(out_boxes->dims[i], out_boxes->blocks[i]);
+    out_boxes->strides[i] = stride;
+    out_boxes->elements *= out_boxes->blocks[i];
+    stride *= out_boxes->dims[i];
+  }
+  return rabbet_ok();
+}

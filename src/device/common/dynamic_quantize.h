@@ -1,0 +1,30 @@
+// What kernels of dynamic_quantize share.
+#ifndef RABBET_SRC_DEVICE_COMMON_DYNAMIC_QUANTIZE_H_
+#define RABBET_SRC_DEVICE_COMMON_DYNAMIC_QUANTIZE_H_
+
+#include "device/common/node_kernel.h"
+
+// A tensor cut into blocks, with axes joined as far as blocks allow. Blocks are
+// numbered row-major, as their scales lie.
+typedef struct rabbet_quantize_boxes_t {
+  int32_t rank;                     // at least 1
+  int64_t dims[RABBET_MAX_RANK];    // elements
+  int64_t blocks[RABBET_MAX_RANK];  // of a block
+  int64_t counts[RABBET_MAX_RANK];  // blocks
+  int64_t strides[RABBET_MAX_RANK];
+  int64_t count;  // of all blocks
+  // Of a whole block; 0: there are none, and the rest but `count` means
+  // nothing. Scales of such blocks are written even so.
+  int64_t elements;
+} rabbet_quantize_boxes_t;
+
+// Offers the layer, LINEAR and in the network's types.
+rabbet_status_t rabbet_dynamic_quantize_propose(
+    const rabbet_propose_t* propose, rabbet_candidate_sink_t sink,
+    const rabbet_kernel_class_t* kernel);
+// For known dims of input 0; errors name the layer.
+rabbet_status_t rabbet_dynamic_quantize_boxes(
+    const rabbet_group_node_t* node, const rabbet_dims_t* x,
+    rabbet_quantize_boxes_t* out_boxes);
+
+#endif  // RABBET_SRC_DEVICE_COMMON_DYNAMIC_QUANTIZE_H_
