@@ -11,10 +11,16 @@
 
 #define PLAN_BYTES_HEADER 64
 #define PLAN_BYTES_ROW 32
-#define PLAN_BYTES_SECTIONS 4
-enum { PLAN_DEVICE = 0, PLAN_META = 1, PLAN_WEIGHTS = 2, PLAN_KERNELS = 3 };
+#define PLAN_BYTES_SECTIONS 5
+enum {
+  PLAN_DEVICE = 0,
+  PLAN_META = 1,
+  PLAN_WEIGHTS = 2,
+  PLAN_KERNELS = 3,
+  PLAN_PLUGINS = 4
+};
 
-// A section KERNELS of no bytes is left out.
+// Sections KERNELS and PLUGINS of no bytes are left out.
 typedef struct plan_bytes_t {
   const uint8_t* section[PLAN_BYTES_SECTIONS];
   uint64_t size[PLAN_BYTES_SECTIONS];
@@ -41,8 +47,9 @@ static inline plan_bytes_t plan_bytes_split(const uint8_t* data) {
   plan_bytes_t parts = {{0}, {0}};
   for (int i = 0; i < plan_bytes_sections(data); ++i) {
     const uint8_t* row = data + PLAN_BYTES_HEADER + i * PLAN_BYTES_ROW;
-    parts.section[i] = data + plan_bytes_load(row + 8);
-    parts.size[i] = plan_bytes_load(row + 16);
+    int section = (int)plan_bytes_load(row) - 1;
+    parts.section[section] = data + plan_bytes_load(row + 8);
+    parts.size[section] = plan_bytes_load(row + 16);
   }
   return parts;
 }
@@ -62,11 +69,13 @@ static inline void plan_bytes_seal(uint8_t* data) {
 static inline uint8_t* plan_bytes_join(const plan_bytes_t* parts,
                                        size_t* out_size) {
   uint64_t offsets[PLAN_BYTES_SECTIONS];
-  int count = PLAN_BYTES_SECTIONS - (parts->size[PLAN_KERNELS] == 0);
+  int sections[PLAN_BYTES_SECTIONS], count = 0;
+  for (int i = 0; i < PLAN_BYTES_SECTIONS; ++i)
+    if (i < PLAN_KERNELS || parts->size[i] > 0) sections[count++] = i;
   uint64_t end = PLAN_BYTES_HEADER + (uint64_t)count * PLAN_BYTES_ROW;
   for (int i = 0; i < count; ++i) {
     offsets[i] = (end + 63) / 64 * 64;
-    end = offsets[i] + parts->size[i];
+    end = offsets[i] + parts->size[sections[i]];
   }
   uint8_t* data = aligned_alloc(64, (end + 63) / 64 * 64);
   memset(data, 0, end);
@@ -77,11 +86,12 @@ static inline uint8_t* plan_bytes_join(const plan_bytes_t* parts,
   memcpy(data + 32, "rabbet test", 11);
   for (int i = 0; i < count; ++i) {
     uint8_t* row = data + PLAN_BYTES_HEADER + i * PLAN_BYTES_ROW;
-    plan_bytes_store(row, (uint64_t)i + 1, 4);
+    int section = sections[i];
+    plan_bytes_store(row, (uint64_t)section + 1, 4);
     plan_bytes_store(row + 8, offsets[i], 8);
-    plan_bytes_store(row + 16, parts->size[i], 8);
-    if (parts->size[i] > 0)
-      memcpy(data + offsets[i], parts->section[i], parts->size[i]);
+    plan_bytes_store(row + 16, parts->size[section], 8);
+    if (parts->size[section] > 0)
+      memcpy(data + offsets[i], parts->section[section], parts->size[section]);
   }
   plan_bytes_seal(data);
   *out_size = end;

@@ -285,6 +285,28 @@ static inline void sample_artifacts(maker_t* m) {
   m->steps[1].artifact_count = 1;
 }
 
+// sample_static, with source that none of its steps needs.
+static inline void sample_carried(maker_t* m) {
+  static const char source[] = "import numpy\n";
+  static const char* const needed[] = {"numpy 2.1.0"};
+  sample_static(m);
+  rabbet_carried_t list[] = {
+      {.kind = RABBET_CARRIED_PYTHON,
+       .name = "ops",
+       .data = source,
+       .size = strlen(source),
+       .is_package = true,
+       .requirements = needed,
+       .requirement_count = 1},
+      {.kind = RABBET_CARRIED_PYTHON,
+       .name = "ops.padding",
+       .data = source,
+       .size = strlen(source)},
+      {.kind = RABBET_CARRIED_PYTHON, .name = "ops.empty", .data = ""}};
+  m->plan->carried = maker_copy(m, list, sizeof(list));
+  m->plan->carried_count = 3;
+}
+
 typedef struct sample_t {
   const char* name;
   void (*make)(maker_t* maker);
@@ -295,7 +317,7 @@ static const sample_t samples[] = {
     {"reads", sample_reads},         {"shape_input", sample_shape_input},
     {"aliases", sample_aliases},     {"late", sample_late},
     {"fused", sample_fused},         {"parts", sample_parts},
-    {"artifacts", sample_artifacts},
+    {"artifacts", sample_artifacts}, {"carried", sample_carried},
 };
 #define SAMPLE_COUNT (sizeof(samples) / sizeof(samples[0]))
 

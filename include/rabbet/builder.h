@@ -135,6 +135,9 @@ typedef enum rabbet_builder_option_t {
   RABBET_BUILDER_OPTION_THREADS = 6,  // 0: the device's default; part of the
                                       // timing key, and the plan's default
   RABBET_BUILDER_OPTION_ERROR_ON_TIMING_CACHE_MISS = 7,
+  // 1: the plan carries the source of the network's Python plugins (see
+  // rabbet_builder_config_set_source_modules); default 0.
+  RABBET_BUILDER_OPTION_KEEP_PLUGIN_SOURCE = 8,
   RABBET_BUILDER_OPTION_COUNT,
 } rabbet_builder_option_t;
 RABBET_API rabbet_status_t
@@ -159,6 +162,25 @@ RABBET_API void rabbet_builder_config_set_timing_cache(
     rabbet_builder_config_t* config, rabbet_timing_cache_t* cache);
 RABBET_API rabbet_timing_cache_t* rabbet_builder_config_timing_cache(
     const rabbet_builder_config_t* config);
+// ---- Code that the plan carries (rabbet/carried.h)
+
+// Plugin libraries, by path: their files' bytes as they are when the plan is
+// built. Loading the plan runs them only where the caller allows it. A plan is
+// then for this kind of machine. Copied; replaces what was set.
+RABBET_API rabbet_status_t rabbet_builder_config_set_plugin_libraries(
+    rabbet_builder_config_t* config, const char* const* paths, size_t count);
+// NULL out of range; borrowed.
+RABBET_API const char* rabbet_builder_config_plugin_library(
+    const rabbet_builder_config_t* config, size_t index);
+// Modules to be carried besides those that define the network's Python plugins,
+// by the names under which they are imported; a package stands for all modules
+// in it. Of use with RABBET_BUILDER_OPTION_KEEP_PLUGIN_SOURCE. Copied; replaces
+// what was set.
+RABBET_API rabbet_status_t rabbet_builder_config_set_source_modules(
+    rabbet_builder_config_t* config, const char* const* names, size_t count);
+RABBET_API const char* rabbet_builder_config_source_module(
+    const rabbet_builder_config_t* config, size_t index);
+
 RABBET_API void rabbet_builder_config_set_progress(
     rabbet_builder_config_t* config, rabbet_progress_t progress);
 RABBET_API void rabbet_builder_config_set_logger(

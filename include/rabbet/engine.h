@@ -6,6 +6,7 @@
 #define RABBET_ENGINE_H_
 
 #include "rabbet/allocator.h"
+#include "rabbet/carried.h"
 #include "rabbet/logger.h"
 #include "rabbet/types.h"
 
@@ -29,13 +30,22 @@ typedef struct rabbet_engine_options_t {
   uint32_t struct_size;
   const char* device;  // NULL: the plan's; must be of the plan's kind
   rabbet_logger_t logger;
-  bool host_code_allowed;  // run native code that the plan carries
+  // Run code that the plan carries (rabbet/carried.h): allow it for plans from
+  // people whom you would let run programs here. Without it a plan with plugin
+  // libraries is refused, and so is one with source unless its plugins are
+  // registered already.
+  bool host_code_allowed;
   // Only look at the plan: no device is opened, no plugin or kernel is made,
   // and the engine has no contexts.
   bool inspect_only;
   // For weights and the memory of contexts; {0}: the device's. Must outlive the
   // engine.
   rabbet_device_allocator_t device_allocator;
+  // A plugin library that the plan carries becomes a file in memory, or where
+  // that cannot be had a temporary one, deleted as soon as it is open. NULL:
+  // $TMPDIR, or else /tmp.
+  const char* temporary_directory;
+  bool no_memory_files, no_temporary_files;
 } rabbet_engine_options_t;
 
 // Maps the file. `options` may be NULL.
@@ -81,6 +91,10 @@ RABBET_API rabbet_status_t rabbet_engine_profile_values(
     const int64_t** out_min, const int64_t** out_opt, const int64_t** out_max,
     size_t* out_count);
 RABBET_API size_t rabbet_engine_layer_count(const rabbet_engine_t* engine);
+// Code of plugins that the plan carries, libraries first; NULL out of range,
+// borrowed.
+RABBET_API const rabbet_carried_t* rabbet_engine_carried(
+    const rabbet_engine_t* engine, size_t index);
 RABBET_API const char* rabbet_engine_name(const rabbet_engine_t* engine);
 // The device that runs it; of an engine to inspect, the plan's kind of device.
 RABBET_API const char* rabbet_engine_device(const rabbet_engine_t* engine);

@@ -369,9 +369,36 @@ RABBET_API rabbet_status_t rabbet_plugin_visit(
                              const rabbet_plugin_creator_t* creator),
     void* context);
 
-// Opens a shared library that exports
-//   rabbet_status_t rabbet_plugin_library_register(void);
-// and calls it. The library stays loaded.
+// ---- Plugin libraries -------------------------------------------------------
+
+// The version of all that this header says of a library's side. It changes when
+// what is there means something else; functions and fields that are added
+// behind the others (struct_size) do not change it.
+#define RABBET_PLUGIN_ABI 1
+
+#ifdef __cplusplus
+#define RABBET_PLUGIN_EXPORT extern "C" __attribute__((visibility("default")))
+#else
+#define RABBET_PLUGIN_EXPORT __attribute__((visibility("default")))
+#endif
+
+// Makes a shared library one of plugins; once, in one of its files. `function`
+// takes nothing, registers the library's creators and returns a status. If it
+// fails, none of them is registered.
+#define RABBET_PLUGIN_LIBRARY(function)                                       \
+  RABBET_PLUGIN_EXPORT uint32_t rabbet_plugin_library_abi(void);              \
+  RABBET_PLUGIN_EXPORT uint32_t rabbet_plugin_library_abi(void) {             \
+    return RABBET_PLUGIN_ABI;                                                 \
+  }                                                                           \
+  RABBET_PLUGIN_EXPORT rabbet_status_t rabbet_plugin_library_register(void);  \
+  RABBET_PLUGIN_EXPORT rabbet_status_t rabbet_plugin_library_register(void) { \
+    return function();                                                        \
+  }
+
+// Opens such a library and registers its plugins: all, or none if one of them
+// is registered already. The library stays loaded. UNAVAILABLE if it cannot be
+// opened, DATA_LOSS if it is truncated, INCOMPATIBLE if it is for another
+// machine or version of the interface.
 RABBET_API rabbet_status_t rabbet_plugin_load_library(const char* path);
 
 RABBET_EXTERN_C_END

@@ -6,6 +6,7 @@
 #include "rabbet/attr.h"
 #include "rabbet/base.h"
 #include "rabbet/builder.h"
+#include "rabbet/carried.h"
 #include "rabbet/engine.h"
 #include "rabbet/logger.h"
 #include "rabbet/network.h"

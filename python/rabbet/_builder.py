@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+import os
 from collections.abc import Iterable
 from typing import Any, NoReturn, Self
 
@@ -35,15 +36,28 @@ from ._timing_cache import ITimingCache
 IHostMemory = _rabbet.IHostMemory
 
 # rabbet_builder_option_t
-_FLAGS, _LEVEL, _WORKSPACE, _SAMPLES, _MAX_TACTICS, _VERBOSITY, _THREADS, _MISS = range(
-    8
-)
+(
+    _FLAGS,
+    _LEVEL,
+    _WORKSPACE,
+    _SAMPLES,
+    _MAX_TACTICS,
+    _VERBOSITY,
+    _THREADS,
+    _MISS,
+    _SOURCE,
+) = range(9)
 
 
 _ALL_SOURCES = sum(1 << int(source) for source in e.TacticSource)
-_NO_LIBRARIES: list[str] = []
 _CALIBRATION = "INT8 is for networks with quantize and dequantize layers"
 _SELECTION = "tactics are chosen by time; edit a timing cache to choose otherwise"
+
+
+def _names(what: str, given: Any) -> list[str]:
+    if isinstance(given, (str, os.PathLike)) or not isinstance(given, Iterable):
+        raise TypeError(f"{what}: expected a list of names, got {given!r}")
+    return [os.fspath(name) for name in given]
 
 
 class IOptimizationProfile(_rabbet.Profile):
@@ -120,7 +134,6 @@ class IBuilderConfig(_rabbet.BuilderConfig, Managed):
     default_device_type = Fixed(e.DeviceType.GPU, "There is no DLA.")
     l2_limit_for_tiling = Fixed(-1, "Fusion is part of tuning.")
     remote_auto_tuning_config = Fixed("", "Tuning is done here.")
-    plugins_to_serialize = Fixed(_NO_LIBRARIES, "Plans hold no plugin libraries.")
 
     def __new__(cls, logger: ILogger | None = None) -> Self:
         self = super().__new__(cls, logger)
@@ -138,10 +151,12 @@ class IBuilderConfig(_rabbet.BuilderConfig, Managed):
     def reset(self) -> None:
         """Back to the defaults; profiles stay."""
         fresh = _rabbet.BuilderConfig()
-        for option in range(_MISS + 1):
+        for option in range(_SOURCE + 1):
             self._set(option, fresh._get(option))
         profiles = self._profiles
         self._set_device(None)
+        self._set_libraries([])
+        self._set_modules([])
         self.set_timing_cache(None)
         self._start()
         self._profiles = profiles
@@ -313,6 +328,39 @@ class IBuilderConfig(_rabbet.BuilderConfig, Managed):
     @device.setter
     def device(self, name: str | None) -> None:
         self._set_device(name)
+
+    # ---- Code that the plan carries
+
+    @property
+    def plugins_to_serialize(self) -> list[str]:
+        """Plugin libraries that the plan carries, by path, as they are when it is built.
+        Loading it runs them only where Runtime.engine_host_code_allowed is set."""
+        return self._libraries()
+
+    @plugins_to_serialize.setter
+    def plugins_to_serialize(self, paths: Iterable[str | os.PathLike[str]]) -> None:
+        self._set_libraries(_names("plugins_to_serialize", paths))
+
+    @property
+    def keep_plugin_source(self) -> bool:
+        """Whether the plan carries the source of the modules that define the network's
+        Python plugins, and of those that source_modules names. A process that lacks
+        the plugins runs it where Runtime.engine_host_code_allowed is set."""
+        return bool(self._get(_SOURCE))
+
+    @keep_plugin_source.setter
+    def keep_plugin_source(self, keep: bool) -> None:
+        self._set(_SOURCE, int(bool(keep)))
+
+    @property
+    def source_modules(self) -> list[str]:
+        """Modules that keep_plugin_source keeps as well, by the names under which they
+        are imported; a package stands for all modules in it."""
+        return self._modules()
+
+    @source_modules.setter
+    def source_modules(self, names: Iterable[str]) -> None:
+        self._set_modules(_names("source_modules", names))
 
     def set_memory_pool_limit(self, pool: e.MemoryPoolType, pool_size: int) -> None:
         """Limits the bytes of scratch memory that a kernel may use."""

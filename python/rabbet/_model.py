@@ -19,7 +19,7 @@ from ._dims import Dims
 from ._errors import InvalidArgumentError, UnsupportedError
 from ._network import INetworkDefinition
 from ._onnx import OnnxParser
-from ._plugins import load_plugins
+from ._plugins import library_paths, load_plugins
 from ._progress import progress_monitor
 from ._runtime import (
     EngineInspector,
@@ -376,6 +376,7 @@ def compile(
     verbose: bool = False,
     logger: ILogger | None = None,
     graphs: bool = True,
+    keep_plugins: bool = False,
 ) -> Model:
     """Tunes a model for this machine.
 
@@ -388,6 +389,9 @@ def compile(
     progress: True for a bar, or a function (phase, step, steps) that may return
         False to stop.
     graphs: on CUDA, runs are recorded into graphs and replayed.
+    keep_plugins: the plan carries the plugins: libraries (.so) that `plugins` names,
+        and the source of the modules that define Python plugins. load() runs them
+        where it is told to (allow_host_code).
     """
     if shapes is not None and profiles is not None:
         raise InvalidArgumentError(
@@ -404,6 +408,9 @@ def compile(
         _parse(network, model, log)
     config = _configure(builder, device, threads, optimization_level, fp16, bf16)
     config.progress_monitor = progress_monitor(progress)
+    if keep_plugins:
+        config.plugins_to_serialize = library_paths(plugins)
+        config.keep_plugin_source = True
     for ranges in [shapes] if shapes is not None else (profiles or []):
         _add_profile(builder, network, config, ranges)
     cache_path = None if timing_cache is None else Path(timing_cache)
@@ -419,6 +426,7 @@ def compile(
         _write(Path(save), plan)
     runtime = Runtime(log)
     runtime.device = device
+    runtime.engine_host_code_allowed = True  # it comes from here
     engine = runtime.deserialize_cuda_engine(plan)
     return Model(engine, threads, builder._report, graphs)
 
@@ -452,12 +460,17 @@ def load(
     threads: int | None = None,
     logger: ILogger | None = None,
     graphs: bool = True,
+    allow_host_code: bool = False,
 ) -> Model:
-    """Loads a plan that was saved; its Python plugins must be named again.
+    """Loads a plan that was saved; its plugins must be named again, unless the plan
+    carries them.
 
     graphs: on CUDA, runs are recorded into graphs and replayed.
+    allow_host_code: libraries and source of plugins that the plan carries may run
+        here: for plans from people whom you trust.
     """
     load_plugins(plugins)
     runtime = Runtime(logger)
     runtime.device = device
+    runtime.engine_host_code_allowed = allow_host_code
     return Model(runtime.load_cuda_engine(os.fspath(path)), threads, None, graphs)

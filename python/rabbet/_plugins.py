@@ -110,24 +110,35 @@ def forget_library(path: str) -> None:
     _libraries.discard(path)
 
 
-def load_plugins(plugins: Any) -> None:
-    """Loads what `plugins=` names: files (.py, .so), module names, modules."""
+def _items(plugins: Any) -> Iterable[Any]:
     if plugins is None:
-        return
+        return []
     single = isinstance(plugins, (str, os.PathLike, ModuleType))
+    items: Iterable[Any] = [plugins] if single else plugins
     if not single and not isinstance(plugins, (list, tuple, set, frozenset)):
         raise TypeError(
             f"plugins: expected files (.py, .so), module names or modules, got {plugins!r}"
         )
-    items: Iterable[Any] = [plugins] if single else plugins
     for item in items:
-        if isinstance(item, ModuleType):
-            continue
-        if not isinstance(item, (str, os.PathLike)):
+        if not isinstance(item, (str, os.PathLike, ModuleType)):
             raise TypeError(
                 "plugins: expected files (.py, .so), module names or modules, got "
                 f"{item!r}"
             )
+    return items
+
+
+def library_paths(plugins: Any) -> list[str]:
+    """The libraries among what `plugins=` names."""
+    names = [os.fspath(i) for i in _items(plugins) if not isinstance(i, ModuleType)]
+    return [name for name in names if name.endswith(".so")]
+
+
+def load_plugins(plugins: Any) -> None:
+    """Loads what `plugins=` names: files (.py, .so), module names, modules."""
+    for item in _items(plugins):
+        if isinstance(item, ModuleType):
+            continue
         text = os.fspath(item)
         if text.endswith(".so"):
             load_library(os.path.realpath(text))

@@ -698,6 +698,9 @@ class EngineInspector:
         return json.loads(self._inspect(-1, e.LayerInformationFormat.JSON))
 
 
+_ALL_FILES = sum(1 << int(flag) for flag in e.TempfileControlFlag)
+
+
 class Runtime(Managed):
     """Loads plans."""
 
@@ -705,11 +708,10 @@ class Runtime(Managed):
     DLA_core = Fixed(-1, "There is none.")
     num_DLA_cores = Fixed(0, "There are none.")
 
+    # Whether code that plans carry for their plugins may run: native libraries
+    # (IBuilderConfig.plugins_to_serialize), source of Python modules.
     engine_host_code_allowed = False
     max_threads = Fixed(1, "Plans are loaded on the calling thread.")
-    tempfile_control_flags = Fixed(
-        1 << int(e.TempfileControlFlag.ALLOW_IN_MEMORY_FILES), "No files are made."
-    )
     device: str | None = None
     _engine_class: type[ICudaEngine] = ICudaEngine
     _gpu_allocator: IGpuAllocator | None = None
@@ -726,18 +728,32 @@ class Runtime(Managed):
     )
 
     @property
-    @no_effect("no files are made")
     def temporary_directory(self) -> str:
-        """What was set."""
+        """Folder of temporary files; "": $TMPDIR, or else /tmp. A plugin library that a
+        plan carries becomes one, deleted once it is open, where files in memory cannot
+        be had or are not allowed."""
         return self._temporary_directory
 
     @temporary_directory.setter
     def temporary_directory(self, path: str) -> None:
-        if not os.path.isdir(path):
+        if path and not os.path.isdir(path):
             raise NotADirectoryError(f"temporary_directory: '{path}' is no folder")
         self._temporary_directory = os.fspath(path)
 
     _temporary_directory = ""
+
+    @property
+    def tempfile_control_flags(self) -> int:
+        """Bits 1 << TempfileControlFlag: which files a carried library may become."""
+        return self._tempfile_control_flags
+
+    @tempfile_control_flags.setter
+    def tempfile_control_flags(self, flags: int) -> None:
+        if not 0 <= operator.index(flags) <= _ALL_FILES:
+            raise ValueError(f"{flags:#x} are not bits 1 << TempfileControlFlag")
+        self._tempfile_control_flags = operator.index(flags)
+
+    _tempfile_control_flags = _ALL_FILES
 
     @refused("a plan runs on the runtime of this package alone")
     def load_runtime(self, path: str) -> Runtime:  # type: ignore[empty-body]
@@ -770,12 +786,7 @@ class Runtime(Managed):
             data = _read_all(data.read)
         return self._finish(
             _rabbet.deserialize_engine(
-                self._engine_class,
-                data,
-                self.device,
-                self._logger,
-                self.engine_host_code_allowed,
-                self._gpu_allocator,
+                self._engine_class, data, self._how()
             )
         )
 
@@ -790,14 +801,17 @@ class Runtime(Managed):
         """An engine from a file, used in place."""
         os.stat(path)  # FileNotFoundError, as from open()
         return self._finish(
-            _rabbet.load_engine(
-                self._engine_class,
-                path,
-                self.device,
-                self._logger,
-                self.engine_host_code_allowed,
-                self._gpu_allocator,
-            )
+            _rabbet.load_engine(self._engine_class, path, self._how())
+        )
+
+    def _how(self) -> tuple[Any, ...]:
+        return (
+            self.device,
+            self._logger,
+            bool(self.engine_host_code_allowed),
+            self._gpu_allocator,
+            self._temporary_directory or None,
+            self._tempfile_control_flags,
         )
 
 

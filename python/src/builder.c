@@ -289,6 +289,61 @@ static PyObject* rabbet_py_config_device(PyObject* self, PyObject* none) {
       rabbet_builder_config_device(rabbet_py_pointer(self)));
 }
 
+typedef rabbet_status_t (*rabbet_py_set_names_t)(
+    rabbet_builder_config_t* config, const char* const* names, size_t count);
+
+static PyObject* rabbet_py_config_set_names(PyObject* self, PyObject* list,
+                                            rabbet_py_set_names_t set) {
+  Py_ssize_t count = PyList_Size(list);
+  if (count < 0) return NULL;
+  const char** names = PyMem_Calloc((size_t)count + 1, sizeof(*names));
+  if (!names) return PyErr_NoMemory();
+  PyObject* result = NULL;
+  Py_ssize_t i = 0;
+  while (i < count &&
+         !rabbet_py_to_text(PyList_GetItem(list, i), "name", false, &names[i]))
+    ++i;
+  if (i == count)
+    result = rabbet_py_none_or_raise(
+        set(rabbet_py_pointer(self), names, (size_t)count));
+  PyMem_Free(names);
+  return result;
+}
+
+static PyObject* rabbet_py_config_set_libraries(PyObject* self,
+                                                PyObject* list) {
+  return rabbet_py_config_set_names(self, list,
+                                    rabbet_builder_config_set_plugin_libraries);
+}
+
+static PyObject* rabbet_py_config_set_modules(PyObject* self, PyObject* list) {
+  return rabbet_py_config_set_names(self, list,
+                                    rabbet_builder_config_set_source_modules);
+}
+
+static PyObject* rabbet_py_config_names(
+    PyObject* self,
+    const char* (*get)(const rabbet_builder_config_t*, size_t)) {
+  PyObject* list = PyList_New(0);
+  const char* name = NULL;
+  for (size_t i = 0; list && (name = get(rabbet_py_pointer(self), i)); ++i) {
+    PyObject* text = rabbet_py_message(name);
+    if (!text || PyList_Append(list, text) < 0) Py_CLEAR(list);
+    Py_XDECREF(text);
+  }
+  return list;
+}
+
+static PyObject* rabbet_py_config_libraries(PyObject* self, PyObject* none) {
+  (void)none;
+  return rabbet_py_config_names(self, rabbet_builder_config_plugin_library);
+}
+
+static PyObject* rabbet_py_config_modules(PyObject* self, PyObject* none) {
+  (void)none;
+  return rabbet_py_config_names(self, rabbet_builder_config_source_module);
+}
+
 static PyObject* rabbet_py_config_add_profile(PyObject* self, PyObject* other) {
   void* profile = rabbet_py_handle_get(other, rabbet_py_types.profile);
   if (!profile) return NULL;
@@ -321,6 +376,10 @@ static PyMethodDef rabbet_py_config_methods[] = {
     {"_add_profile", rabbet_py_config_add_profile, METH_O, NULL},
     {"_profile_count", rabbet_py_config_profile_count, METH_NOARGS, NULL},
     {"_set_timing_cache", rabbet_py_config_set_cache, METH_O, NULL},
+    {"_set_libraries", rabbet_py_config_set_libraries, METH_O, NULL},
+    {"_libraries", rabbet_py_config_libraries, METH_NOARGS, NULL},
+    {"_set_modules", rabbet_py_config_set_modules, METH_O, NULL},
+    {"_modules", rabbet_py_config_modules, METH_NOARGS, NULL},
     {NULL},
 };
 

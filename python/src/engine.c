@@ -7,16 +7,34 @@ static void rabbet_py_release_engine(void* pointer) {
   rabbet_engine_release(pointer);
 }
 
-static rabbet_engine_options_t rabbet_py_engine_options(const char* device,
-                                                        PyObject* logger,
-                                                        int host_code,
-                                                        PyObject* allocator) {
+// What Python says of how a plan is loaded:
+// (device, logger, host code, allocator, temporary folder, file flags)
+typedef struct rabbet_py_load_t {
+  const char* device;
+  PyObject* logger;
+  int host_code;
+  PyObject* allocator;
+  const char* directory;
+  unsigned files;  // bits 1 << TempfileControlFlag
+} rabbet_py_load_t;
+
+static int rabbet_py_parse_load(PyObject* tuple, rabbet_py_load_t* out) {
+  return PyArg_ParseTuple(tuple, "zOpOzI", &out->device, &out->logger,
+                          &out->host_code, &out->allocator, &out->directory,
+                          &out->files);
+}
+
+static rabbet_engine_options_t rabbet_py_engine_options(
+    const rabbet_py_load_t* load) {
   return (rabbet_engine_options_t){
       .struct_size = sizeof(rabbet_engine_options_t),
-      .device = device,
-      .logger = rabbet_py_logger(logger),
-      .host_code_allowed = host_code != 0,
-      .device_allocator = rabbet_py_device_allocator(allocator),
+      .device = load->device,
+      .logger = rabbet_py_logger(load->logger),
+      .host_code_allowed = load->host_code != 0,
+      .device_allocator = rabbet_py_device_allocator(load->allocator),
+      .temporary_directory = load->directory,
+      .no_memory_files = !(load->files & 1),
+      .no_temporary_files = !(load->files & 2),
   };
 }
 
@@ -34,49 +52,46 @@ static PyObject* rabbet_py_new_engine(PyObject* type, rabbet_engine_t* engine,
   return result;
 }
 
-// load_engine(type, path, device, logger, host_code, allocator)
+// load_engine(type, path, how)
 static PyObject* rabbet_py_load_engine(PyObject* module, PyObject* args) {
   (void)module;
-  PyObject *type, *logger, *allocator = NULL;
-  const char *path = NULL, *device = NULL;
-  int host_code = 0;
-  if (!PyArg_ParseTuple(args, "OszOpO", &type, &path, &device, &logger,
-                        &host_code, &allocator)) {
+  PyObject *type, *how;
+  const char* path = NULL;
+  rabbet_py_load_t load = {0};
+  if (!PyArg_ParseTuple(args, "OsO!", &type, &path, &PyTuple_Type, &how) ||
+      !rabbet_py_parse_load(how, &load)) {
     return NULL;
   }
-  rabbet_engine_options_t options =
-      rabbet_py_engine_options(device, logger, host_code, allocator);
+  rabbet_engine_options_t options = rabbet_py_engine_options(&load);
   rabbet_engine_t* engine = NULL;
   rabbet_status_t status;
   Py_BEGIN_ALLOW_THREADS status =
       rabbet_engine_load(path, &options, rabbet_allocator_system(), &engine);
   Py_END_ALLOW_THREADS if (!rabbet_is_ok(status)) return rabbet_py_raise(
       status);
-  return rabbet_py_new_engine(type, engine, logger, allocator);
+  return rabbet_py_new_engine(type, engine, load.logger, load.allocator);
 }
 
-// deserialize_engine(type, buffer, device, logger, host_code, allocator)
+// deserialize_engine(type, buffer, how)
 static PyObject* rabbet_py_deserialize_engine(PyObject* module,
                                               PyObject* args) {
   (void)module;
-  PyObject *type, *data, *logger, *allocator = NULL;
-  const char* device = NULL;
-  int host_code = 0;
-  if (!PyArg_ParseTuple(args, "OOzOpO", &type, &data, &device, &logger,
-                        &host_code, &allocator)) {
+  PyObject *type, *data, *how;
+  rabbet_py_load_t load = {0};
+  Py_buffer view;
+  if (!PyArg_ParseTuple(args, "OOO!", &type, &data, &PyTuple_Type, &how) ||
+      !rabbet_py_parse_load(how, &load) ||
+      PyObject_GetBuffer(data, &view, PyBUF_SIMPLE) < 0) {
     return NULL;
   }
-  Py_buffer view;
-  if (PyObject_GetBuffer(data, &view, PyBUF_SIMPLE) < 0) return NULL;
-  rabbet_engine_options_t options =
-      rabbet_py_engine_options(device, logger, host_code, allocator);
+  rabbet_engine_options_t options = rabbet_py_engine_options(&load);
   rabbet_engine_t* engine = NULL;
   rabbet_status_t status;
   Py_BEGIN_ALLOW_THREADS status = rabbet_engine_deserialize(
       view.buf, (size_t)view.len, &options, rabbet_allocator_system(), &engine);
   Py_END_ALLOW_THREADS PyBuffer_Release(&view);
   if (!rabbet_is_ok(status)) return rabbet_py_raise(status);
-  return rabbet_py_new_engine(type, engine, logger, allocator);
+  return rabbet_py_new_engine(type, engine, load.logger, load.allocator);
 }
 
 static PyObject* rabbet_py_engine_plan(PyObject* self, PyObject* none) {

@@ -66,6 +66,7 @@ PyMODINIT_FUNC PyInit__rabbet(void) {
       rabbet_py_add_tensor,        rabbet_py_add_plugin,
       rabbet_py_add_refitter,      rabbet_py_add_runner,
       rabbet_py_add_command,       rabbet_py_add_device_array,
+      rabbet_py_add_source_host,
   };
   PyObject* module = PyModule_Create(&rabbet_py_module);
   for (size_t i = 0; module && i < sizeof(parts) / sizeof(parts[0]); ++i) {

@@ -100,6 +100,7 @@ int rabbet_py_add_refitter(PyObject* module);
 int rabbet_py_add_runner(PyObject* module);
 int rabbet_py_add_device_array(PyObject* module);
 int rabbet_py_add_command(PyObject* module);
+int rabbet_py_add_source_host(PyObject* module);
 int rabbet_py_add_dim_builder(PyObject* module);
 int rabbet_py_add_shape(PyObject* module);
 int rabbet_py_add_tensor(PyObject* module);

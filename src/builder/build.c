@@ -7,6 +7,7 @@
 #include "base/strbuf.h"
 #include "base/thread.h"
 #include "builder/bench.h"
+#include "builder/carry.h"
 #include "builder/emit.h"
 #include "builder/passes.h"
 #include "builder/place.h"
@@ -64,6 +65,7 @@ static void build_close(rabbet_build_t* build) {
   rabbet_bench_destroy(build->bench);
   rabbet_timing_cache_release(build->cache);
   rabbet_ir_deinitialize(&build->ir);
+  rabbet_vec_free(build->allocator, &build->carried);
   if (build->device && build->device->vtable->release_threads)
     build->device->vtable->release_threads(build->device);
   rabbet_device_release(build->device);
@@ -231,6 +233,7 @@ static rabbet_status_t build_run(rabbet_build_t* build,
                                           &build->arena, build->allocator,
                                           &build->ir));
   result->totals.layer_count = network->layers.count;
+  RABBET_RETURN_IF_ERROR(rabbet_carry(build, network));
   RABBET_RETURN_IF_ERROR(build_open(build));
   build->extra_dtypes = build_extra_dtypes(build);
   static const char phase[] = "Building";

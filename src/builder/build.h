@@ -34,6 +34,7 @@ typedef struct rabbet_build_t {
   size_t timings;         // measurements that this build made
   // Constants converted so far, a list for each IR value.
   struct rabbet_constant_copy_t** constants;
+  RABBET_VEC(rabbet_carried_t) carried;  // in the arena; libraries first
   struct rabbet_bench_t* bench;
   struct rabbet_tuner_t* tuner;
 } rabbet_build_t;

@@ -21,6 +21,8 @@ static const option_info_t option_infos[RABBET_BUILDER_OPTION_COUNT] = {
     [RABBET_BUILDER_OPTION_THREADS] = {"threads", 0, 0, 4096},
     [RABBET_BUILDER_OPTION_ERROR_ON_TIMING_CACHE_MISS] =
         {"error_on_timing_cache_miss", 0, 0, 1},
+    [RABBET_BUILDER_OPTION_KEEP_PLUGIN_SOURCE] = {"keep_plugin_source", 0, 0,
+                                                  1},
 };
 
 rabbet_status_t rabbet_builder_config_create(
@@ -41,11 +43,20 @@ void rabbet_builder_config_retain(rabbet_builder_config_t* config) {
   if (config) rabbet_refcount_retain(&config->references);
 }
 
+static void rabbet_names_free(rabbet_allocator_t allocator,
+                              rabbet_builder_names_t* names) {
+  for (size_t i = 0; i < names->count; ++i)
+    rabbet_free(allocator, names->data[i]);
+  rabbet_vec_free(allocator, names);
+}
+
 void rabbet_builder_config_release(rabbet_builder_config_t* config) {
   if (!config || !rabbet_refcount_release(&config->references)) return;
   for (size_t i = 0; i < config->profiles.count; ++i)
     rabbet_profile_release(config->profiles.data[i]);
   rabbet_vec_free(config->allocator, &config->profiles);
+  rabbet_names_free(config->allocator, &config->plugin_libraries);
+  rabbet_names_free(config->allocator, &config->source_modules);
   rabbet_timing_cache_release(config->cache);
   rabbet_free(config->allocator, config->device);
   rabbet_free(config->allocator, config);
@@ -91,6 +102,59 @@ rabbet_status_t rabbet_builder_config_set_device(
 const char* rabbet_builder_config_device(
     const rabbet_builder_config_t* config) {
   return config->device;
+}
+
+// Replaces `names` if all is well.
+static rabbet_status_t rabbet_names_set(const char* what,
+                                        rabbet_allocator_t allocator,
+                                        const char* const* from, size_t count,
+                                        rabbet_builder_names_t* names) {
+  rabbet_builder_names_t copies = {0};
+  rabbet_status_t status = RABBET_VEC_RESERVE(allocator, &copies, count);
+  for (size_t i = 0; rabbet_is_ok(status) && i < count; ++i) {
+    char* copy = NULL;
+    if (!from[i] || !*from[i]) {
+      status = RABBET_STATUS(RABBET_STATUS_INVALID_ARGUMENT,
+                             "%s: number %zu is empty", what, i);
+      continue;
+    }
+    status = rabbet_allocate(allocator, strlen(from[i]) + 1, (void**)&copy);
+    if (rabbet_is_ok(status))
+      copies.data[copies.count++] = strcpy(copy, from[i]);
+  }
+  if (!rabbet_is_ok(status)) {
+    rabbet_names_free(allocator, &copies);
+    return status;
+  }
+  rabbet_names_free(allocator, names);
+  *names = copies;
+  return status;
+}
+
+rabbet_status_t rabbet_builder_config_set_plugin_libraries(
+    rabbet_builder_config_t* config, const char* const* paths, size_t count) {
+  return rabbet_names_set("plugin libraries", config->allocator, paths, count,
+                          &config->plugin_libraries);
+}
+
+const char* rabbet_builder_config_plugin_library(
+    const rabbet_builder_config_t* config, size_t index) {
+  return index < config->plugin_libraries.count
+             ? config->plugin_libraries.data[index]
+             : NULL;
+}
+
+rabbet_status_t rabbet_builder_config_set_source_modules(
+    rabbet_builder_config_t* config, const char* const* names, size_t count) {
+  return rabbet_names_set("source modules", config->allocator, names, count,
+                          &config->source_modules);
+}
+
+const char* rabbet_builder_config_source_module(
+    const rabbet_builder_config_t* config, size_t index) {
+  return index < config->source_modules.count
+             ? config->source_modules.data[index]
+             : NULL;
 }
 
 rabbet_status_t rabbet_builder_config_add_profile(

@@ -674,6 +674,8 @@ static rabbet_status_t emit_all(emitter_t* emitter,
       rabbet_artifacts_collect(build, emitter->layout, plan));
   RABBET_RETURN_IF_ERROR(emit_ios(emitter));
   emit_debug(emitter, network);
+  plan->carried = build->carried.data;
+  plan->carried_count = build->carried.count;
   return emit_profiles(emitter);
 }
 

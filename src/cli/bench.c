@@ -223,6 +223,7 @@ static const rabbet_option_t bench_options[] = {
      "replay runs from CUDA graphs where they can be recorded"},
     {"--json", RABBET_OPTION_FLAG, NULL, "print JSON"},
     {"--profile-index", RABBET_OPTION_VALUE, "N", "optimization profile"},
+    RABBET_LOAD_OPTIONS,
     RABBET_BUILD_OPTIONS,
 };
 

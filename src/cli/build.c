@@ -233,6 +233,22 @@ static void rabbet_bar_end(void* user_data, const char* phase) {
 
 // ---- Build -----------------------------------------------------------------
 
+static rabbet_status_t rabbet_build_keep_plugins(
+    const rabbet_arguments_t* arguments, rabbet_builder_config_t* config) {
+  const char* libraries[RABBET_CLI_MAX_VALUES];
+  size_t count = 0, library_count = 0;
+  const char* const* paths =
+      rabbet_argument_list(arguments, "--plugins", &count);
+  if (!rabbet_argument_flag(arguments, "--keep-plugins")) return rabbet_ok();
+  for (size_t i = 0; i < count; ++i) {
+    if (!rabbet_cli_is_python(paths[i])) libraries[library_count++] = paths[i];
+  }
+  RABBET_RETURN_IF_ERROR(rabbet_builder_config_set_plugin_libraries(
+      config, libraries, library_count));
+  return rabbet_builder_config_set(
+      config, RABBET_BUILDER_OPTION_KEEP_PLUGIN_SOURCE, library_count < count);
+}
+
 static rabbet_status_t rabbet_build_config(const rabbet_arguments_t* arguments,
                                            rabbet_builder_config_t* config) {
   int64_t threads = 0, level = 3;
@@ -264,6 +280,7 @@ static rabbet_status_t rabbet_build_config(const rabbet_arguments_t* arguments,
   rabbet_builder_config_set_logger(config, rabbet_cli_logger(arguments));
   RABBET_RETURN_IF_ERROR(rabbet_builder_config_set_device(
       config, rabbet_argument(arguments, "--device")));
+  RABBET_RETURN_IF_ERROR(rabbet_build_keep_plugins(arguments, config));
   return rabbet_build_cache(arguments, config);
 }
 

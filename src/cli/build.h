@@ -16,6 +16,8 @@
        "largest sizes of the profile (default: --shapes)"},            \
       {"--plugins", RABBET_OPTION_LIST, "FILE",                        \
        "operators: a Python file or a shared library"},                \
+      {"--keep-plugins", RABBET_OPTION_FLAG, NULL,                     \
+       "the plan carries them: libraries, and the source of modules"}, \
       {"--device", RABBET_OPTION_VALUE, "NAME",                        \
        "cpu, cuda, cuda:1 (default: a GPU if there is one)"},          \
       {"--threads", RABBET_OPTION_VALUE, "N", "CPU threads"},          \
@@ -31,6 +33,13 @@
        "measure anew what the timing cache holds"},                    \
   {                                                                    \
     "--verbose", RABBET_OPTION_FLAG, NULL, "say what is going on"      \
+  }
+
+// Of commands that load plans.
+#define RABBET_LOAD_OPTIONS                         \
+  {                                                 \
+    "--allow-host-code", RABBET_OPTION_FLAG, NULL,  \
+        "run code of plugins that the plan carries" \
   }
 
 // What a caller has to say before a model is built; NULL where nothing.

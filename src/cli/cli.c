@@ -151,7 +151,7 @@ rabbet_status_t rabbet_cli_recode(rabbet_status_t status,
 
 // ---- Plugins ---------------------------------------------------------------
 
-static bool rabbet_is_python_file(const char* path) {
+bool rabbet_cli_is_python(const char* path) {
   size_t size = strlen(path);
   return size > 3 && strcmp(path + size - 3, ".py") == 0;
 }
@@ -205,11 +205,40 @@ rabbet_status_t rabbet_cli_load_plugins(const rabbet_arguments_t* arguments) {
   const char* const* paths =
       rabbet_argument_list(arguments, "--plugins", &count);
   for (size_t i = 0; i < count && !invocation.report; ++i) {
-    if (rabbet_is_python_file(paths[i])) return rabbet_become_python();
+    if (rabbet_cli_is_python(paths[i])) return rabbet_become_python();
   }
   for (size_t i = 0; i < count; ++i) {
-    if (rabbet_is_python_file(paths[i])) continue;
+    if (rabbet_cli_is_python(paths[i])) continue;
     RABBET_RETURN_IF_ERROR(rabbet_load_library(paths[i]));
   }
   return rabbet_ok();
+}
+
+rabbet_status_t rabbet_cli_enter_python_for(const char* plan_path) {
+  const rabbet_engine_options_t options = {.struct_size = sizeof(options),
+                                           .inspect_only = true};
+  rabbet_engine_t* engine = NULL;
+  if (invocation.report) return rabbet_ok();  // it is there
+  rabbet_status_t status = rabbet_engine_load(
+      plan_path, &options, rabbet_allocator_system(), &engine);
+  if (!rabbet_is_ok(status)) {
+    rabbet_status_free(status);  // loading it will say so
+    return rabbet_ok();
+  }
+  bool python = false;
+  const rabbet_carried_t* carried;
+  for (size_t i = 0; (carried = rabbet_engine_carried(engine, i)); ++i)
+    python |= carried->kind == RABBET_CARRIED_PYTHON;
+  rabbet_engine_release(engine);
+  return python ? rabbet_become_python() : rabbet_ok();
+}
+
+rabbet_status_t rabbet_cli_load_failure(rabbet_status_t status,
+                                        const char* path) {
+  rabbet_status_code_t code = rabbet_status_code(status);
+  // What is not found in a file that is there is an operator; what the plan
+  // carries for it may not have been allowed.
+  bool plugin = (code == RABBET_STATUS_NOT_FOUND && access(path, F_OK) == 0) ||
+                code == RABBET_STATUS_FAILED_PRECONDITION;
+  return plugin ? rabbet_cli_recode(status, RABBET_STATUS_PLUGIN) : status;
 }

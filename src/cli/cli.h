@@ -104,6 +104,14 @@ RABBET_MUST_USE rabbet_status_t rabbet_cli_recode(rabbet_status_t status,
 // again as `$RABBET_PYTHON -m rabbet._cli` (does not return then), unless it
 // already runs inside Python, which has imported them.
 rabbet_status_t rabbet_cli_load_plugins(const rabbet_arguments_t* arguments);
+// Whether a value of --plugins is a Python file, not a library.
+bool rabbet_cli_is_python(const char* path);
+// Runs this command again by Python (as above) if the plan carries source that
+// may be run; a file that is no plan is not looked at further.
+rabbet_status_t rabbet_cli_enter_python_for(const char* plan_path);
+// What a failure to load the plan at `path` is to the user. Takes the status.
+RABBET_MUST_USE rabbet_status_t rabbet_cli_load_failure(rabbet_status_t status,
+                                                        const char* path);
 
 // ---- Engines ---------------------------------------------------------------
 

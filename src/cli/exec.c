@@ -42,19 +42,57 @@ static rabbet_status_t exec_build(rabbet_exec_t* exec, void** out_plan,
   return status;
 }
 
+// --tempfileControls=in_memory:allow,temporary:deny
+static rabbet_status_t exec_files(const rabbet_exec_t* exec,
+                                  rabbet_engine_options_t* options) {
+  static const struct {
+    const char* text;
+    bool memory, denied;
+  } known[] = {{"in_memory:allow", true, false},
+               {"in_memory:deny", true, true},
+               {"temporary:allow", false, false},
+               {"temporary:deny", false, true}};
+  const char* text = rabbet_exec_flag(exec, "--tempfileControls");
+  options->temporary_directory = rabbet_exec_flag(exec, "--tempdir");
+  while (text && *text) {
+    size_t size = strcspn(text, ","), i = 0;
+    while (i < 4 && (strlen(known[i].text) != size ||
+                     memcmp(known[i].text, text, size) != 0))
+      ++i;
+    if (i == 4)
+      return RABBET_STATUS(RABBET_STATUS_INVALID_ARGUMENT,
+                           "--tempfileControls: '%.*s': expected in_memory or "
+                           "temporary, a colon, and allow or deny",
+                           (int)size, text);
+    *(known[i].memory ? &options->no_memory_files
+                      : &options->no_temporary_files) = known[i].denied;
+    text += size + (text[size] == ',');
+  }
+  return rabbet_ok();
+}
+
 static rabbet_status_t exec_load(rabbet_exec_t* exec, const void* plan,
                                  size_t size, rabbet_engine_t** out_engine) {
   rabbet_allocator_t allocator = rabbet_allocator_system();
   rabbet_engine_options_t options = {
       .struct_size = sizeof(options),
       .device = rabbet_argument(&exec->inner, "--device"),
-      .logger = rabbet_cli_logger(&exec->inner)};
+      .logger = rabbet_cli_logger(&exec->inner),
+      // A plan that was built here comes from here.
+      .host_code_allowed =
+          plan || rabbet_argument_flag(&exec->inner, "--allow-host-code")};
+  RABBET_RETURN_IF_ERROR(exec_files(exec, &options));
+  if (!plan && options.host_code_allowed)
+    RABBET_RETURN_IF_ERROR(
+        rabbet_cli_enter_python_for(exec->inner.operands[0]));
   int64_t start = rabbet_time_ns();
-  RABBET_RETURN_IF_ERROR(plan ? rabbet_engine_deserialize(plan, size, &options,
-                                                          allocator, out_engine)
-                              : rabbet_engine_load(exec->inner.operands[0],
-                                                   &options, allocator,
-                                                   out_engine));
+  const char* path = exec->inner.operands[0];
+  RABBET_RETURN_IF_ERROR(
+      plan ? rabbet_engine_deserialize(plan, size, &options, allocator,
+                                       out_engine)
+           : rabbet_cli_load_failure(
+                 rabbet_engine_load(path, &options, allocator, out_engine),
+                 path));
   rabbet_exec_log('I', "Engine deserialized in %g sec.", exec_seconds(start));
   return rabbet_ok();
 }

@@ -23,6 +23,9 @@ typedef struct rabbet_exec_t {
 
 // Value of a flag (the last given), "" for one without; NULL: not given.
 const char* rabbet_exec_flag(const rabbet_exec_t* exec, const char* name);
+// All values of a flag, as many as fit; how many.
+size_t rabbet_exec_flag_list(const rabbet_exec_t* exec, const char* name,
+                             const char** values, size_t capacity);
 rabbet_status_t rabbet_exec_number(const rabbet_exec_t* exec, const char* name,
                                    double low, double high, double fallback,
                                    double* out_value);

@@ -241,6 +241,14 @@ static rabbet_status_t exec_network(const rabbet_exec_t* exec,
   return exec_each(exec, "--markDebug", exec_debug, network);
 }
 
+static rabbet_status_t exec_libraries(const rabbet_exec_t* exec,
+                                      rabbet_builder_config_t* config) {
+  const char* paths[RABBET_CLI_MAX_VALUES];
+  size_t count = rabbet_exec_flag_list(exec, "--setPluginsToSerialize", paths,
+                                       RABBET_CLI_MAX_VALUES);
+  return rabbet_builder_config_set_plugin_libraries(config, paths, count);
+}
+
 rabbet_status_t rabbet_exec_adjust(void* self, rabbet_network_t* network,
                                    rabbet_builder_config_t* config) {
   const rabbet_exec_t* exec = self;
@@ -255,6 +263,7 @@ rabbet_status_t rabbet_exec_adjust(void* self, rabbet_network_t* network,
   RABBET_RETURN_IF_ERROR(exec_verbosity(exec, config));
   RABBET_RETURN_IF_ERROR(exec_flags_of(exec, config));
   RABBET_RETURN_IF_ERROR(exec_network(exec, network));
+  RABBET_RETURN_IF_ERROR(exec_libraries(exec, config));
   for (size_t i = 0; i < exec->profile_count; ++i)
     RABBET_RETURN_IF_ERROR(RABBET_ANNOTATE(
         rabbet_cli_add_profile(exec->shapes[i], network, config), "profile %zu",

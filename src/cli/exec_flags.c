@@ -76,6 +76,16 @@ const char* rabbet_exec_flag(const rabbet_exec_t* exec, const char* name) {
   return NULL;
 }
 
+size_t rabbet_exec_flag_list(const rabbet_exec_t* exec, const char* name,
+                             const char** values, size_t capacity) {
+  size_t count = 0;
+  for (int i = 0; i < exec->argc && count < capacity; ++i) {
+    const char* value = exec_flag_value(exec->argv[i], name);
+    if (value) values[count++] = value;
+  }
+  return count;
+}
+
 rabbet_status_t rabbet_exec_number(const rabbet_exec_t* exec, const char* name,
                                    double low, double high, double fallback,
                                    double* out_value) {
@@ -212,6 +222,16 @@ static void exec_add_device(exec_line_t* line) {
   if (rabbet_is_ok(line->status)) exec_add(line, "--device", text);
 }
 
+static bool exec_has_plugin(const rabbet_exec_t* exec, const char* const* flags,
+                            size_t count, const char* path) {
+  for (int i = 0; i < exec->argc; ++i)
+    for (size_t k = 0; k < count; ++k) {
+      const char* value = exec_flag_value(exec->argv[i], flags[k]);
+      if (value && strcmp(value, path) == 0) return true;
+    }
+  return false;
+}
+
 static rabbet_status_t exec_translate(rabbet_exec_t* exec) {
   static const char* const plugins[] = {"--staticPlugins", "--plugins",
                                         "--dynamicPlugins"};
@@ -238,6 +258,13 @@ static rabbet_status_t exec_translate(rabbet_exec_t* exec) {
   for (int i = 0; i < exec->argc; ++i)
     for (int k = 0; k < 3; ++k)
       exec_add(&line, "--plugins", exec_flag_value(exec->argv[i], plugins[k]));
+  for (int i = 0; i < exec->argc; ++i) {
+    const char* path =
+        exec_flag_value(exec->argv[i], "--setPluginsToSerialize");
+    if (path && !exec_has_plugin(exec, plugins, 3, path))
+      exec_add(&line, "--plugins", path);
+  }
+  exec_add_flag(&line, "--allow-host-code", "--allowHostCode");
   RABBET_RETURN_IF_ERROR(line.status);
   return rabbet_arguments_parse(&rabbet_command_bench, line.count,
                                 line.arguments, &exec->inner);

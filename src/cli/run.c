@@ -34,6 +34,7 @@ static const rabbet_option_t run_options[] = {
     {"--output", RABBET_OPTION_VALUE, "FILE.npz", "save the outputs (-o)"},
     {"--profile-index", RABBET_OPTION_VALUE, "N", "optimization profile"},
     {"--quiet", RABBET_OPTION_FLAG, NULL, "print nothing"},
+    RABBET_LOAD_OPTIONS,
     RABBET_BUILD_OPTIONS,
 };
 

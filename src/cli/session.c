@@ -1,7 +1,6 @@
 // Opening a plan, or a model that is built on the spot, for run and bench.
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/arena.h"
 #include "cli/build.h"
@@ -20,16 +19,16 @@ static rabbet_status_t rabbet_session_engine(
   rabbet_engine_options_t options = {
       .struct_size = sizeof(options),
       .device = rabbet_argument(arguments, "--device"),
-      .logger = rabbet_cli_logger(arguments)};
+      .logger = rabbet_cli_logger(arguments),
+      .host_code_allowed =
+          rabbet_argument_flag(arguments, "--allow-host-code")};
   if (!rabbet_is_onnx(path)) {
-    rabbet_status_t status =
-        rabbet_engine_load(path, &options, allocator, out_engine);
-    // What is not found in a file that is there is an operator.
-    return rabbet_status_code(status) == RABBET_STATUS_NOT_FOUND &&
-                   access(path, F_OK) == 0
-               ? rabbet_cli_recode(status, RABBET_STATUS_PLUGIN)
-               : status;
+    if (options.host_code_allowed)
+      RABBET_RETURN_IF_ERROR(rabbet_cli_enter_python_for(path));
+    return rabbet_cli_load_failure(
+        rabbet_engine_load(path, &options, allocator, out_engine), path);
   }
+  options.host_code_allowed = true;  // it comes from here
   void* plan = NULL;
   size_t size = 0;
   RABBET_RETURN_IF_ERROR(

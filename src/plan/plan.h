@@ -13,6 +13,7 @@
 #include "core/expr.h"
 #include "ops/group.h"
 #include "rabbet/attr.h"
+#include "rabbet/carried.h"
 
 // Of sections in a file, of constants in the weights section, of artifacts in
 // the kernels section, and of what rabbet_plan_write returns.
@@ -139,6 +140,9 @@ typedef struct rabbet_plan_t {
   // What kernels keep in the plan, in order of key; no two are equal.
   rabbet_artifact_t* artifacts;
   size_t artifact_count;
+  // Code that plugins need, libraries first.
+  rabbet_carried_t* carried;
+  size_t carried_count;
   // Weights: while building, pieces to be written (constant value i's bytes are
   // weights_parts[..]); once read, one range of the file.
   const uint8_t* weights;

@@ -37,13 +37,13 @@ static void rabbet_store64(uint8_t* data, uint64_t value) {
 }
 
 static const char* rabbet_plan_section_name(uint32_t id) {
-  static const char* const names[] = {"?", "DEVICE", "META", "WEIGHTS",
-                                      "KERNELS"};
+  static const char* const names[] = {"?",       "DEVICE",  "META",
+                                      "WEIGHTS", "KERNELS", "PLUGINS"};
   return id < RABBET_PLAN_SECTION_LIMIT ? names[id] : "?";
 }
 
 static bool rabbet_plan_section_optional(uint32_t id) {
-  return id == RABBET_PLAN_SECTION_KERNELS;
+  return id == RABBET_PLAN_SECTION_KERNELS || id == RABBET_PLAN_SECTION_PLUGINS;
 }
 
 // ---- Writing

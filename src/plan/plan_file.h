@@ -13,7 +13,8 @@ typedef enum rabbet_plan_section_t {
   RABBET_PLAN_SECTION_META = 2,     // protobuf rabbet.plan.Meta
   RABBET_PLAN_SECTION_WEIGHTS = 3,  // bytes of the constants
   RABBET_PLAN_SECTION_KERNELS = 4,  // bytes of the artifacts; only if any
-  RABBET_PLAN_SECTION_LIMIT = 5,
+  RABBET_PLAN_SECTION_PLUGINS = 5,  // code that plugins need; only if any
+  RABBET_PLAN_SECTION_LIMIT = 6,
 } rabbet_plan_section_t;
 
 typedef struct rabbet_plan_sections_t {
@@ -21,8 +22,9 @@ typedef struct rabbet_plan_sections_t {
   char producer[33];
 } rabbet_plan_sections_t;
 
-// Bytes of a file with sections of these sizes; fills their offsets. KERNELS is
-// left out when it is empty, so that plans without are as they were before it.
+// Bytes of a file with sections of these sizes; fills their offsets. KERNELS
+// and PLUGINS are left out when they are empty, so that plans without are as
+// they were before them.
 rabbet_status_t rabbet_plan_file_layout(
     const uint64_t sizes[RABBET_PLAN_SECTION_LIMIT],
     uint64_t out_offsets[RABBET_PLAN_SECTION_LIMIT], uint64_t* out_size);

@@ -173,6 +173,33 @@ static void artifacts_are_read(void** state) {
   rabbet_free_aligned(SYSTEM, none, RABBET_PLAN_ALIGNMENT);
 }
 
+// So does what plugins need, and what is empty and last.
+static void carried_is_read(void** state) {
+  (void)state;
+  maker_t maker;
+  void* data = NULL;
+  size_t size = 0;
+  maker_begin(&maker, SYSTEM);
+  sample_carried(&maker);
+  maker_write(&maker, SYSTEM, &data, &size);
+  rabbet_plan_t* plan = read_plan(data, size);
+  assert_int_equal(plan->carried_count, 3);
+  for (size_t i = 0; i < 3; ++i) {
+    const rabbet_carried_t* found = &plan->carried[i];
+    const rabbet_carried_t* made = &maker.plan->carried[i];
+    assert_int_equal(found->kind, made->kind);
+    assert_string_equal(found->name, made->name);
+    assert_int_equal(found->is_package, made->is_package);
+    assert_int_equal(found->size, made->size);
+    assert_memory_equal(found->data, made->data, made->size);
+    assert_int_equal(found->requirement_count, made->requirement_count);
+  }
+  assert_string_equal(plan->carried[0].requirements[0], "numpy 2.1.0");
+  rabbet_plan_destroy(plan);
+  maker_end(&maker);
+  rabbet_free_aligned(SYSTEM, data, RABBET_PLAN_ALIGNMENT);
+}
+
 // ---- What is refused
 
 static void wrong_value_dtype(maker_t* m) {
@@ -442,6 +469,79 @@ static void wrong_kernels_section(void** state) {
   rabbet_free_aligned(SYSTEM, data, RABBET_PLAN_ALIGNMENT);
 }
 
+static void carried_kind(maker_t* m) {
+  m->plan->carried[1].kind = (rabbet_carried_kind_t)7;
+}
+static void carried_unnamed(maker_t* m) {
+  m->plan->carried[1].name = "";
+}
+static void carried_path(maker_t* m) {
+  m->plan->carried[1].name = "../ops";
+}
+static void carried_twice(maker_t* m) {
+  m->plan->carried[2].name = "ops";
+}
+static void carried_out_of_order(maker_t* m) {
+  m->plan->carried[1].kind = RABBET_CARRIED_LIBRARY;
+}
+static void carried_empty_library(maker_t* m) {
+  m->plan->carried[0].kind = RABBET_CARRIED_LIBRARY;
+  m->plan->carried[0].size = 0;
+}
+
+static void wrong_carried(void** state) {
+  (void)state;
+  static const wrong_t list[] = {
+      {carried_kind, "code 1: it is of no known kind (7)"},
+      {carried_unnamed, "code 1: '' is no name"},
+      {carried_path, "code 1: '../ops' is no name"},
+      {carried_twice, "code 2: 'ops' comes twice"},
+      {carried_out_of_order, "library 'ops.padding' comes after source"},
+      {carried_empty_library, "code 0: 'ops' is no library"},
+  };
+  for (size_t i = 0; i < sizeof(list) / sizeof(list[0]); ++i) {
+    maker_t maker;
+    maker_begin(&maker, SYSTEM);
+    sample_carried(&maker);
+    list[i].damage(&maker);
+    RABBET_EXPECT_ERROR(rabbet_plan_verify(maker.plan, 24),
+                        RABBET_STATUS_DATA_LOSS, list[i].message);
+    maker_end(&maker);
+  }
+}
+
+// META and PLUGINS that do not fit each other, each whole by itself.
+static void wrong_plugins_section(void** state) {
+  (void)state;
+  static const struct {
+    uint64_t size;
+    const char* message;
+  } list[] = {
+      {0, "code 0: 'ops' lies at 0 with 13 bytes; expected at 0, within the 0"},
+      {64, "code 1: 'ops.padding' lies at 64 with 13 bytes"},
+      {200, "the plugins' code ends at 128, section PLUGINS at 200"},
+  };
+  static const uint8_t room[256];
+  maker_t maker;
+  void* data = NULL;
+  size_t size = 0, whole = 0;
+  rabbet_plan_t* plan = NULL;
+  maker_begin(&maker, SYSTEM);
+  sample_carried(&maker);
+  maker_write(&maker, SYSTEM, &data, &size);
+  maker_end(&maker);
+  for (size_t i = 0; i < sizeof(list) / sizeof(list[0]); ++i) {
+    plan_bytes_t parts = plan_bytes_split(data);
+    parts.section[PLAN_PLUGINS] = room;
+    parts.size[PLAN_PLUGINS] = list[i].size;
+    uint8_t* joined = plan_bytes_join(&parts, &whole);
+    RABBET_EXPECT_ERROR(rabbet_plan_read(joined, whole, NULL, SYSTEM, &plan),
+                        RABBET_STATUS_DATA_LOSS, list[i].message);
+    free(joined);
+  }
+  rabbet_free_aligned(SYSTEM, data, RABBET_PLAN_ALIGNMENT);
+}
+
 static void offset_without_alias(maker_t* m) {
   m->values[4].offset = 64;
 }
@@ -589,6 +689,9 @@ int main(void) {
       cmocka_unit_test(attributes_survive),
       cmocka_unit_test(what_is_read),
       cmocka_unit_test(artifacts_are_read),
+      cmocka_unit_test(carried_is_read),
+      cmocka_unit_test(wrong_carried),
+      cmocka_unit_test(wrong_plugins_section),
       cmocka_unit_test(wrong_plans),
       cmocka_unit_test(wrong_artifacts),
       cmocka_unit_test(wrong_kernels_section),

@@ -439,9 +439,9 @@ static rabbet_status_t rabbet_read_refits(rabbet_plan_t* plan,
 
 // ---- All
 
-static rabbet_status_t rabbet_read_meta(rabbet_plan_t* plan,
-                                        const Rabbet__Plan__Meta* meta,
-                                        rabbet_span_t kernels) {
+static rabbet_status_t rabbet_read_meta(
+    rabbet_plan_t* plan, const Rabbet__Plan__Meta* meta,
+    const rabbet_plan_sections_t* sections) {
   plan->threads = meta->threads;
   if (meta->threads < 0)
     return RABBET_DAMAGED("the plan is for %d threads", meta->threads);
@@ -450,14 +450,17 @@ static rabbet_status_t rabbet_read_meta(rabbet_plan_t* plan,
   RABBET_RETURN_IF_ERROR(rabbet_read_values(plan, meta));
   RABBET_RETURN_IF_ERROR(rabbet_read_ios(plan, meta));
   RABBET_RETURN_IF_ERROR(rabbet_read_profiles(plan, meta));
-  RABBET_RETURN_IF_ERROR(rabbet_read_artifacts(plan, meta, kernels));
+  RABBET_RETURN_IF_ERROR(rabbet_read_artifacts(
+      plan, meta, sections->section[RABBET_PLAN_SECTION_KERNELS]));
+  RABBET_RETURN_IF_ERROR(rabbet_read_carried(
+      plan, meta, sections->section[RABBET_PLAN_SECTION_PLUGINS]));
   RABBET_RETURN_IF_ERROR(rabbet_read_refits(plan, meta));
   return rabbet_read_steps(plan, meta);
 }
 
-static rabbet_status_t rabbet_unpack_meta(rabbet_plan_t* plan,
-                                          rabbet_span_t section,
-                                          rabbet_span_t kernels) {
+static rabbet_status_t rabbet_unpack_meta(
+    rabbet_plan_t* plan, const rabbet_plan_sections_t* sections) {
+  rabbet_span_t section = sections->section[RABBET_PLAN_SECTION_META];
   RABBET_RETURN_IF_ERROR(rabbet_wire_scan(
       &rabbet__plan__meta__descriptor, section.data, section.size,
       RABBET_META_MAX_DEPTH, RABBET_META_MAX_MEMORY));
@@ -474,7 +477,7 @@ static rabbet_status_t rabbet_unpack_meta(rabbet_plan_t* plan,
                                section.size)
                : RABBET_DAMAGED("a field is not of the type that it should be");
   }
-  rabbet_status_t status = rabbet_read_meta(plan, meta, kernels);
+  rabbet_status_t status = rabbet_read_meta(plan, meta, sections);
   rabbet__plan__meta__free_unpacked(meta, &memory.adapter);
   return status;
 }
@@ -542,10 +545,8 @@ static rabbet_status_t rabbet_read_into(const void* data, size_t size,
   plan->weights_size = weights->size;
   RABBET_RETURN_IF_ERROR(
       rabbet_read_device(plan, sections.section[RABBET_PLAN_SECTION_DEVICE]));
-  RABBET_RETURN_IF_ERROR(RABBET_ANNOTATE(
-      rabbet_unpack_meta(plan, sections.section[RABBET_PLAN_SECTION_META],
-                         sections.section[RABBET_PLAN_SECTION_KERNELS]),
-      "section META"));
+  RABBET_RETURN_IF_ERROR(
+      RABBET_ANNOTATE(rabbet_unpack_meta(plan, &sections), "section META"));
   if (plan->full_size > 0 && plan->weights_size != plan->full_size &&
       plan->weights_size != plan->kept_size)
     return RABBET_DAMAGED(

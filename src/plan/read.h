@@ -19,4 +19,10 @@ rabbet_status_t rabbet_read_artifacts(rabbet_plan_t* plan,
                                       const Rabbet__Plan__Meta* meta,
                                       rabbet_span_t section);
 
+// The code that it carries; the bytes stay in the section (NULL: there is
+// none).
+rabbet_status_t rabbet_read_carried(rabbet_plan_t* plan,
+                                    const Rabbet__Plan__Meta* meta,
+                                    rabbet_span_t section);
+
 #endif  // RABBET_SRC_PLAN_READ_H_

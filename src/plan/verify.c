@@ -643,6 +643,7 @@ static rabbet_status_t rabbet_verify_all(rabbet_verify_t* verify) {
   RABBET_RETURN_IF_ERROR(rabbet_verify_profiles(plan));
   RABBET_RETURN_IF_ERROR(rabbet_verify_artifacts(plan));
   RABBET_RETURN_IF_ERROR(rabbet_verify_refits(plan));
+  RABBET_RETURN_IF_ERROR(rabbet_verify_carried(plan));
   for (size_t s = 0; s < plan->step_count; ++s)
     RABBET_RETURN_IF_ERROR(RABBET_ANNOTATE(
         rabbet_verify_step(plan, &plan->steps[s], &verify->arena),

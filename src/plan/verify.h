@@ -17,4 +17,6 @@ rabbet_status_t rabbet_verify_artifacts(const rabbet_plan_t* plan);
 // they come from a plan.
 rabbet_status_t rabbet_plan_as_damage(rabbet_status_t status);
 
+rabbet_status_t rabbet_verify_carried(const rabbet_plan_t* plan);
+
 #endif  // RABBET_SRC_PLAN_VERIFY_H_

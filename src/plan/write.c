@@ -43,6 +43,7 @@ RABBET_WRITER_INIT(Rabbet__Plan__Attr, attr)
 RABBET_WRITER_INIT(Rabbet__Plan__GroupValue, group_value)
 RABBET_WRITER_INIT(Rabbet__Plan__Node, node)
 RABBET_WRITER_INIT(Rabbet__Plan__Step, step)
+RABBET_WRITER_INIT(Rabbet__Plan__Carried, carried)
 RABBET_WRITER_INIT(Rabbet__Plan__Range, range)
 RABBET_WRITER_INIT(Rabbet__Plan__Artifact, artifact)
 RABBET_WRITER_INIT(Rabbet__Plan__Weights, weights)
@@ -324,6 +325,31 @@ static rabbet_status_t rabbet_write_artifacts(rabbet_plan_writer_t* writer,
   return rabbet_ok();
 }
 
+static rabbet_status_t rabbet_write_carried(rabbet_plan_writer_t* writer,
+                                            Rabbet__Plan__Meta* meta) {
+  const rabbet_plan_t* plan = writer->plan;
+  RABBET_RETURN_IF_ERROR(
+      RABBET_WRITE_MESSAGES(writer, plan->carried_count, Rabbet__Plan__Carried,
+                            carried, &meta->n_carried, &meta->carried));
+  uint64_t at = 0;
+  for (size_t i = 0; i < meta->n_carried; ++i) {
+    const rabbet_carried_t* from = &plan->carried[i];
+    Rabbet__Plan__Carried* message = meta->carried[i];
+    message->kind = (int32_t)from->kind;
+    message->name = rabbet_write_text(from->name);
+    message->is_package = from->is_package;
+    message->n_requirements = from->requirement_count;
+    message->requirements = (char**)(uintptr_t)from->requirements;
+    message->offset = rabbet_align_up(at, RABBET_PLAN_ALIGNMENT);
+    message->size = from->size;
+    if (!rabbet_checked_add(message->offset, message->size, &at) ||
+        at > INT64_MAX / 2)
+      return RABBET_STATUS(RABBET_STATUS_OUT_OF_RANGE,
+                           "the plugins' code is too large for a plan");
+  }
+  return rabbet_ok();
+}
+
 static rabbet_status_t rabbet_write_refits(rabbet_plan_writer_t* writer,
                                            Rabbet__Plan__Meta* meta) {
   const rabbet_plan_t* plan = writer->plan;
@@ -355,6 +381,7 @@ static rabbet_status_t rabbet_write_meta(rabbet_plan_writer_t* writer,
   RABBET_RETURN_IF_ERROR(rabbet_write_steps(writer, meta));
   RABBET_RETURN_IF_ERROR(rabbet_write_artifacts(writer, meta));
   RABBET_RETURN_IF_ERROR(rabbet_write_refits(writer, meta));
+  RABBET_RETURN_IF_ERROR(rabbet_write_carried(writer, meta));
   return rabbet_write_profiles(writer, meta);
 }
 
@@ -387,6 +414,22 @@ static void rabbet_place_artifacts(const rabbet_plan_t* plan,
            plan->artifacts[i].size);
 }
 
+static void rabbet_place_carried(const rabbet_plan_t* plan,
+                                 const Rabbet__Plan__Meta* meta,
+                                 uint8_t* plugins) {
+  for (size_t i = 0; i < plan->carried_count; ++i) {
+    if (plan->carried[i].size > 0)
+      memcpy(plugins + meta->carried[i]->offset, plan->carried[i].data,
+             plan->carried[i].size);
+  }
+}
+
+static uint64_t rabbet_carried_size(const Rabbet__Plan__Meta* meta) {
+  if (meta->n_carried == 0) return 0;
+  const Rabbet__Plan__Carried* last = meta->carried[meta->n_carried - 1];
+  return last->offset + last->size;
+}
+
 static uint64_t rabbet_artifacts_size(const Rabbet__Plan__Meta* meta) {
   if (meta->n_artifacts == 0) return 0;
   const Rabbet__Plan__Artifact* last = meta->artifacts[meta->n_artifacts - 1];
@@ -402,7 +445,8 @@ static rabbet_status_t rabbet_write_file(
       [RABBET_PLAN_SECTION_DEVICE] = strlen(device),
       [RABBET_PLAN_SECTION_META] = rabbet__plan__meta__get_packed_size(meta),
       [RABBET_PLAN_SECTION_WEIGHTS] = weights_size,
-      [RABBET_PLAN_SECTION_KERNELS] = rabbet_artifacts_size(meta)};
+      [RABBET_PLAN_SECTION_KERNELS] = rabbet_artifacts_size(meta),
+      [RABBET_PLAN_SECTION_PLUGINS] = rabbet_carried_size(meta)};
   uint64_t offsets[RABBET_PLAN_SECTION_LIMIT] = {0}, total = 0;
   RABBET_RETURN_IF_ERROR(rabbet_plan_file_layout(sizes, offsets, &total));
   uint8_t* data = NULL;
@@ -424,6 +468,7 @@ static rabbet_status_t rabbet_write_file(
          (size_t)(total - offsets[RABBET_PLAN_SECTION_WEIGHTS] - at));
   rabbet_place_artifacts(plan, meta,
                          data + offsets[RABBET_PLAN_SECTION_KERNELS]);
+  rabbet_place_carried(plan, meta, data + offsets[RABBET_PLAN_SECTION_PLUGINS]);
   rabbet_plan_file_seal(data, total, plan->producer ? plan->producer : "",
                         sizes, offsets);
   *out_data = data;

@@ -174,6 +174,25 @@ static void rabbet_instance_destroy(rabbet_plugin_instance_t instance) {
   }
 }
 
+rabbet_status_t rabbet_plugin_create_by(const rabbet_plugin_creator_t* creator,
+                                        const rabbet_plugin_create_t* args,
+                                        rabbet_allocator_t allocator,
+                                        rabbet_plugin_t** out_plugin) {
+  *out_plugin = NULL;
+  rabbet_plugin_instance_t instance = {NULL, NULL};
+  RABBET_RETURN_IF_ERROR(rabbet_attrs_check(creator, args));
+  RABBET_RETURN_IF_ERROR(RABBET_ANNOTATE(
+      creator->create(creator->user_data, args, &instance),
+      "creating plugin '%s' (%s)", creator->name, creator->origin));
+  rabbet_status_t status =
+      rabbet_plugin_allocate(creator, instance, allocator, out_plugin);
+  if (rabbet_is_ok(status))
+    rabbet_creator_retain(creator);
+  else
+    rabbet_instance_destroy(instance);
+  return status;
+}
+
 rabbet_status_t rabbet_plugin_create(const char* name, const char* version,
                                      const char* plugin_namespace,
                                      const rabbet_plugin_create_t* args,
@@ -181,20 +200,11 @@ rabbet_status_t rabbet_plugin_create(const char* name, const char* version,
                                      rabbet_plugin_t** out_plugin) {
   *out_plugin = NULL;
   const rabbet_plugin_creator_t* creator = NULL;
-  rabbet_plugin_instance_t instance = {NULL, NULL};
+  RABBET_RETURN_IF_ERROR(
+      rabbet_plugin_find(name, version, plugin_namespace, &creator));
   rabbet_status_t status =
-      rabbet_plugin_find(name, version, plugin_namespace, &creator);
-  if (rabbet_is_ok(status)) status = rabbet_attrs_check(creator, args);
-  if (rabbet_is_ok(status)) {
-    status = RABBET_ANNOTATE(
-        creator->create(creator->user_data, args, &instance),
-        "creating plugin '%s' (%s)", creator->name, creator->origin);
-  }
-  if (rabbet_is_ok(status)) {
-    status = rabbet_plugin_allocate(creator, instance, allocator, out_plugin);
-    if (!rabbet_is_ok(status)) rabbet_instance_destroy(instance);
-  }
-  if (!rabbet_is_ok(status)) rabbet_plugin_creator_release(creator);
+      rabbet_plugin_create_by(creator, args, allocator, out_plugin);
+  rabbet_plugin_creator_release(creator);
   return status;
 }
 

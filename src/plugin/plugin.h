@@ -18,6 +18,10 @@ RABBET_PRIVATE_API rabbet_status_t rabbet_plugin_create(
     const char* name, const char* version, const char* plugin_namespace,
     const rabbet_plugin_create_t* args, rabbet_allocator_t allocator,
     rabbet_plugin_t** out_plugin);
+// By a creator of the registry or of a library; retained.
+RABBET_PRIVATE_API rabbet_status_t rabbet_plugin_create_by(
+    const rabbet_plugin_creator_t* creator, const rabbet_plugin_create_t* args,
+    rabbet_allocator_t allocator, rabbet_plugin_t** out_plugin);
 // Wraps an instance made otherwise (API users, class-based plugins). Takes the
 // instance on success. `creator_key` strings are copied.
 RABBET_PRIVATE_API rabbet_status_t

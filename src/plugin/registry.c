@@ -1,6 +1,5 @@
-// The process's plugin creators. The only global state of the project.
-#define _GNU_SOURCE
-#include <dlfcn.h>
+// The process's plugin creators: with the host of sources (source_host.c) the
+// only global state of the project.
 #include <stdio.h>
 #include <string.h>
 
@@ -18,8 +17,11 @@ typedef struct rabbet_registered_t {
 
 static struct {
   pthread_mutex_t lock;
-  RABBET_VEC(rabbet_registered_t*) creators;
+  rabbet_creator_list_t list;
 } registry = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+// Where this thread's registrations go instead, while a library is opened.
+static _Thread_local rabbet_creator_list_t* rabbet_collecting;
 
 static bool rabbet_same_key(const rabbet_plugin_creator_t* creator,
                             const char* name, const char* version,
@@ -30,16 +32,46 @@ static bool rabbet_same_key(const rabbet_plugin_creator_t* creator,
                 plugin_namespace ? plugin_namespace : "") == 0;
 }
 
-// Position in the registry, or its count. The lock is held.
-static size_t rabbet_registry_position(const char* name, const char* version,
+// Position in the list, or its count.
+static size_t rabbet_creators_position(const rabbet_creator_list_t* list,
+                                       const char* name, const char* version,
                                        const char* plugin_namespace) {
   size_t i = 0;
-  while (i < registry.creators.count &&
-         !rabbet_same_key(&registry.creators.data[i]->creator, name, version,
-                          plugin_namespace)) {
+  while (i < list->count &&
+         !rabbet_same_key(list->data[i], name, version, plugin_namespace)) {
     ++i;
   }
   return i;
+}
+
+// Takes the creator on success.
+static rabbet_status_t rabbet_creators_add(
+    rabbet_creator_list_t* list, const rabbet_plugin_creator_t* take_creator) {
+  size_t at =
+      rabbet_creators_position(list, take_creator->name, take_creator->version,
+                               take_creator->plugin_namespace);
+  if (at < list->count) {
+    return RABBET_STATUS(
+        RABBET_STATUS_ALREADY_EXISTS,
+        "a plugin '%s', version '%s', namespace '%s' is registered already, "
+        "from '%s'",
+        take_creator->name, take_creator->version,
+        take_creator->plugin_namespace, list->data[at]->origin);
+  }
+  return RABBET_VEC_PUSH(rabbet_allocator_system(), list, take_creator);
+}
+
+// The creator that was there, now the caller's; or NULL.
+static const rabbet_plugin_creator_t* rabbet_creators_remove(
+    rabbet_creator_list_t* list, const char* name, const char* version,
+    const char* plugin_namespace) {
+  size_t at = rabbet_creators_position(list, name, version, plugin_namespace);
+  if (at == list->count) return NULL;
+  const rabbet_plugin_creator_t* removed = list->data[at];
+  memmove(&list->data[at], &list->data[at + 1],
+          (list->count - at - 1) * sizeof(removed));
+  if (--list->count == 0) rabbet_vec_free(rabbet_allocator_system(), list);
+  return removed;
 }
 
 static rabbet_status_t rabbet_creator_check(
@@ -144,22 +176,14 @@ void rabbet_plugin_creator_release(const rabbet_plugin_creator_t* creator) {
 rabbet_status_t rabbet_plugin_register(const rabbet_plugin_creator_t* creator) {
   const rabbet_plugin_creator_t* copy = NULL;
   RABBET_RETURN_IF_ERROR(rabbet_creator_create(creator, &copy));
-  pthread_mutex_lock(&registry.lock);
-  size_t at = rabbet_registry_position(copy->name, copy->version,
-                                       copy->plugin_namespace);
   rabbet_status_t status;
-  if (at < registry.creators.count) {
-    status = RABBET_STATUS(
-        RABBET_STATUS_ALREADY_EXISTS,
-        "a plugin '%s', version '%s', namespace '%s' is registered already, "
-        "from '%s'",
-        copy->name, copy->version, copy->plugin_namespace,
-        registry.creators.data[at]->creator.origin);
+  if (rabbet_collecting) {
+    status = rabbet_creators_add(rabbet_collecting, copy);
   } else {
-    status = RABBET_VEC_PUSH(rabbet_allocator_system(), &registry.creators,
-                             (rabbet_registered_t*)copy);
+    pthread_mutex_lock(&registry.lock);
+    status = rabbet_creators_add(&registry.list, copy);
+    pthread_mutex_unlock(&registry.lock);
   }
-  pthread_mutex_unlock(&registry.lock);
   if (!rabbet_is_ok(status)) {
     rabbet_registered_free((rabbet_registered_t*)copy);
   }
@@ -171,31 +195,73 @@ rabbet_status_t rabbet_plugin_deregister(const char* name, const char* version,
   if (!name) {
     return RABBET_STATUS(RABBET_STATUS_INVALID_ARGUMENT, "plugin name is NULL");
   }
-  rabbet_registered_t* removed = NULL;
-  pthread_mutex_lock(&registry.lock);
-  size_t at = rabbet_registry_position(name, version, plugin_namespace);
-  if (at < registry.creators.count) {
-    removed = registry.creators.data[at];
-    memmove(&registry.creators.data[at], &registry.creators.data[at + 1],
-            (registry.creators.count - at - 1) * sizeof(removed));
-    if (--registry.creators.count == 0) {
-      rabbet_vec_free(rabbet_allocator_system(), &registry.creators);
-    }
+  const rabbet_plugin_creator_t* removed =
+      rabbet_collecting ? rabbet_creators_remove(rabbet_collecting, name,
+                                                 version, plugin_namespace)
+                        : NULL;
+  if (!removed) {
+    pthread_mutex_lock(&registry.lock);
+    removed =
+        rabbet_creators_remove(&registry.list, name, version, plugin_namespace);
+    pthread_mutex_unlock(&registry.lock);
   }
-  pthread_mutex_unlock(&registry.lock);
   if (!removed) {
     return RABBET_STATUS(
         RABBET_STATUS_NOT_FOUND,
         "no plugin '%s', version '%s', namespace '%s' is registered", name,
         version ? version : "1", plugin_namespace ? plugin_namespace : "");
   }
-  rabbet_plugin_creator_release(&removed->creator);
+  rabbet_plugin_creator_release(removed);
   return rabbet_ok();
 }
 
+// ---- Lists of creators
+
+rabbet_creator_list_t* rabbet_creators_collect(rabbet_creator_list_t* list) {
+  rabbet_creator_list_t* previous = rabbet_collecting;
+  rabbet_collecting = list;
+  return previous;
+}
+
+rabbet_status_t rabbet_creators_publish(const rabbet_creator_list_t* list) {
+  rabbet_status_t status = rabbet_ok();
+  size_t added = 0;
+  pthread_mutex_lock(&registry.lock);
+  while (rabbet_is_ok(status) && added < list->count) {
+    status = rabbet_creators_add(&registry.list, list->data[added]);
+    added += rabbet_is_ok(status);
+  }
+  for (size_t i = 0; i < added; ++i) {
+    const rabbet_plugin_creator_t* creator = list->data[i];
+    if (rabbet_is_ok(status)) {
+      rabbet_creator_retain(creator);
+    } else {
+      rabbet_creators_remove(&registry.list, creator->name, creator->version,
+                             creator->plugin_namespace);
+    }
+  }
+  pthread_mutex_unlock(&registry.lock);
+  return status;
+}
+
+const rabbet_plugin_creator_t* rabbet_creators_find(
+    const rabbet_creator_list_t* list, const char* name, const char* version,
+    const char* plugin_namespace) {
+  size_t at = rabbet_creators_position(list, name, version, plugin_namespace);
+  return at < list->count ? list->data[at] : NULL;
+}
+
+void rabbet_creators_free(rabbet_creator_list_t* list) {
+  for (size_t i = 0; i < list->count; ++i)
+    rabbet_plugin_creator_release(list->data[i]);
+  rabbet_vec_free(rabbet_allocator_system(), list);
+}
+
+// ---- Looking up
+
 static const char* rabbet_registry_name_at(const void* list, size_t index) {
   (void)list;
-  return registry.creators.data[index]->creator.name;
+  return registry.list.data[index]->name;
 }
 
 // What is registered under other versions or namespaces, else similar names.
@@ -205,21 +271,20 @@ static rabbet_status_t rabbet_registry_missing(const char* name,
                                                const char* plugin_namespace) {
   rabbet_strbuf_t hint;
   rabbet_strbuf_initialize(rabbet_allocator_system(), &hint);
-  for (size_t i = 0; i < registry.creators.count; ++i) {
-    const rabbet_plugin_creator_t* creator =
-        &registry.creators.data[i]->creator;
+  for (size_t i = 0; i < registry.list.count; ++i) {
+    const rabbet_plugin_creator_t* creator = registry.list.data[i];
     if (strcmp(creator->name, name) != 0) continue;
     rabbet_strbuf_printf(&hint, "%s version '%s' in namespace '%s'",
                          hint.size ? "," : "; registered under that name:",
                          creator->version, creator->plugin_namespace);
   }
-  if (hint.size == 0 && registry.creators.count == 0) {
+  if (hint.size == 0 && registry.list.count == 0) {
     rabbet_strbuf_printf(&hint, "; no plugin is registered at all");
   } else if (hint.size == 0) {
     char near_names[256];
     rabbet_strbuf_printf(&hint, "%s",
                          rabbet_suggest_print(name, rabbet_registry_name_at,
-                                              NULL, registry.creators.count,
+                                              NULL, registry.list.count,
                                               near_names, sizeof(near_names)));
   }
   rabbet_status_t status = RABBET_STATUS(
@@ -240,9 +305,9 @@ rabbet_status_t rabbet_plugin_find(
   }
   rabbet_status_t status = rabbet_ok();
   pthread_mutex_lock(&registry.lock);
-  size_t at = rabbet_registry_position(name, version, plugin_namespace);
-  if (at < registry.creators.count) {
-    *out_creator = &registry.creators.data[at]->creator;
+  *out_creator =
+      rabbet_creators_find(&registry.list, name, version, plugin_namespace);
+  if (*out_creator) {
     rabbet_creator_retain(*out_creator);
   } else {
     status = rabbet_registry_missing(name, version, plugin_namespace);
@@ -260,8 +325,8 @@ rabbet_status_t rabbet_plugin_visit(
   for (size_t i = 0; rabbet_is_ok(status); ++i) {
     const rabbet_plugin_creator_t* creator = NULL;
     pthread_mutex_lock(&registry.lock);
-    if (i < registry.creators.count) {
-      creator = &registry.creators.data[i]->creator;
+    if (i < registry.list.count) {
+      creator = registry.list.data[i];
       rabbet_creator_retain(creator);
     }
     pthread_mutex_unlock(&registry.lock);
@@ -270,40 +335,4 @@ rabbet_status_t rabbet_plugin_visit(
     rabbet_plugin_creator_release(creator);
   }
   return status;
-}
-
-// A library of plugins need not be linked against this one: where this one was
-// opened for a single module (as Python's are), its functions become visible to
-// all that is opened later.
-static void rabbet_show_functions(void) {
-  Dl_info info;
-  if (!dladdr((const void*)(uintptr_t)&rabbet_plugin_register, &info) ||
-      !info.dli_fname)
-    return;
-  void* self = dlopen(info.dli_fname, RTLD_NOW | RTLD_NOLOAD | RTLD_GLOBAL);
-  if (self) dlclose(self);  // gives back the reference, not the visibility
-}
-
-rabbet_status_t rabbet_plugin_load_library(const char* path) {
-  if (!path) {
-    return RABBET_STATUS(RABBET_STATUS_INVALID_ARGUMENT,
-                         "plugin library: path is NULL");
-  }
-  rabbet_show_functions();
-  void* library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-  if (!library) {
-    return RABBET_STATUS(RABBET_STATUS_UNAVAILABLE,
-                         "plugin library '%s' cannot be opened: %s", path,
-                         dlerror());
-  }
-  rabbet_status_t (*entry)(void) = NULL;
-  *(void**)&entry = dlsym(library, "rabbet_plugin_library_register");
-  if (!entry) {
-    dlclose(library);
-    return RABBET_STATUS(RABBET_STATUS_INVALID_ARGUMENT,
-                         "plugin library '%s' does not export "
-                         "rabbet_plugin_library_register",
-                         path);
-  }
-  return RABBET_ANNOTATE(entry(), "plugin library '%s'", path);
 }

@@ -126,6 +126,8 @@ static rabbet_status_t rabbet_engine_initialize(
         &engine->arena, engine->plan->step_count, sizeof(*engine->steps),
         (void**)&engine->steps);
   if (rabbet_is_ok(status)) status = rabbet_engine_list_slots(engine);
+  if (rabbet_is_ok(status))
+    status = rabbet_engine_open_carried(engine, options);
   // What was stripped gets its kernels with its weights.
   engine->lacks_weights = engine->plan->weights_size < engine->plan->full_size;
   if (!rabbet_is_ok(status) || engine->lacks_weights) return status;
@@ -137,6 +139,7 @@ static rabbet_status_t rabbet_engine_initialize(
 static void rabbet_engine_destroy(rabbet_engine_t* engine) {
   rabbet_allocator_t allocator = engine->allocator;
   rabbet_engine_destroy_steps(engine);
+  rabbet_engine_close_carried(engine);
   if (engine->device && engine->device_weights)
     rabbet_memory_free(engine->device, &engine->device_allocator,
                        engine->device_weights, NULL);
@@ -296,6 +299,12 @@ rabbet_status_t rabbet_engine_profile_values(const rabbet_engine_t* engine,
 
 size_t rabbet_engine_layer_count(const rabbet_engine_t* engine) {
   return engine->plan->step_count;
+}
+
+const rabbet_carried_t* rabbet_engine_carried(const rabbet_engine_t* engine,
+                                              size_t index) {
+  return index < engine->plan->carried_count ? &engine->plan->carried[index]
+                                             : NULL;
 }
 
 const char* rabbet_engine_name(const rabbet_engine_t* engine) {

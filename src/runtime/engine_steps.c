@@ -4,33 +4,6 @@
 #include "base/strbuf.h"
 #include "runtime/runtime.h"
 
-static bool rabbet_step_has_new_origin(const rabbet_plan_t* plan, size_t s) {
-  const char* origin = plan->steps[s].plugin_origin;
-  if (!plan->steps[s].plugin_name || !origin || !*origin) return false;
-  for (size_t i = 0; i < s; ++i) {
-    const rabbet_plan_step_t* other = &plan->steps[i];
-    if (other->plugin_name && other->plugin_origin &&
-        strcmp(other->plugin_origin, origin) == 0)
-      return false;
-  }
-  return true;
-}
-
-// All modules and files that the plan's plugins came from, if several.
-static void rabbet_print_origins(const rabbet_plan_t* plan,
-                                 rabbet_strbuf_t* out) {
-  size_t count = 0;
-  for (size_t s = 0; s < plan->step_count; ++s)
-    count += rabbet_step_has_new_origin(plan, s);
-  if (count < 2) return;
-  const char* between = "; all that it was built with: ";
-  for (size_t s = 0; s < plan->step_count; ++s) {
-    if (!rabbet_step_has_new_origin(plan, s)) continue;
-    rabbet_strbuf_printf(out, "%s'%s'", between, plan->steps[s].plugin_origin);
-    between = ", ";
-  }
-}
-
 static rabbet_status_t rabbet_step_create_plugin(rabbet_engine_t* engine,
                                                  const rabbet_plan_step_t* step,
                                                  rabbet_plugin_t** out_plugin) {
@@ -43,21 +16,29 @@ static rabbet_status_t rabbet_step_create_plugin(rabbet_engine_t* engine,
                                  .phase = RABBET_PLUGIN_PHASE_RUNTIME,
                                  .attrs = step->plugin_attrs,
                                  .attr_count = step->plugin_attr_count};
-  rabbet_status_t status = rabbet_plugin_create(
-      step->plugin_name, step->plugin_version, step->plugin_namespace, &args,
-      engine->allocator, out_plugin);
+  const rabbet_plugin_creator_t* creator = NULL;
+  rabbet_status_t status = rabbet_engine_find_plugin(engine, step, &creator);
+  if (rabbet_is_ok(status)) {
+    status =
+        rabbet_plugin_create_by(creator, &args, engine->allocator, out_plugin);
+    rabbet_plugin_creator_release(creator);
+    return status;
+  }
   if (rabbet_status_code(status) != RABBET_STATUS_NOT_FOUND) return status;
   rabbet_strbuf_t origins;
   rabbet_strbuf_initialize(engine->allocator, &origins);
-  rabbet_print_origins(engine->plan, &origins);
+  rabbet_engine_print_origins(engine->plan, &origins);
   status = rabbet_status_annotate(
       status,
       "needs the plugin '%s%s%s', version '%s', which was defined "
       "in '%s' when the plan was built; import or load that before loading the "
-      "plan%s",
+      "plan%s%s",
       step->plugin_namespace, *step->plugin_namespace ? "::" : "",
       step->plugin_name, step->plugin_version,
       step->plugin_origin ? step->plugin_origin : "an unknown place",
+      engine->source_run ? " (the source that the plan carries was run and did "
+                           "not register it)"
+                         : "",
       rabbet_strbuf_text(&origins));
   rabbet_strbuf_deinitialize(&origins);
   return status;

@@ -150,6 +150,30 @@ static void rabbet_json_step(const rabbet_engine_t* engine,
                        step->report_json ? step->report_json : "[]");
 }
 
+static const char* rabbet_carried_kind(const rabbet_carried_t* carried) {
+  return carried->kind == RABBET_CARRIED_LIBRARY ? "library" : "source";
+}
+
+static void rabbet_json_carried(const rabbet_plan_t* plan,
+                                rabbet_strbuf_t* out) {
+  rabbet_strbuf_printf(out, ", \"Carried\": [");
+  for (size_t i = 0; i < plan->carried_count; ++i) {
+    const rabbet_carried_t* carried = &plan->carried[i];
+    rabbet_strbuf_printf(out, "%s{", i ? ", " : "");
+    rabbet_json_member(out, "Kind", rabbet_carried_kind(carried));
+    rabbet_strbuf_printf(out, ", ");
+    rabbet_json_member(out, "Name", carried->name);
+    rabbet_strbuf_printf(out, ", \"Bytes\": %zu, \"Requirements\": [",
+                         carried->size);
+    for (size_t k = 0; k < carried->requirement_count; ++k) {
+      if (k) rabbet_strbuf_printf(out, ", ");
+      rabbet_strbuf_json_string(out, carried->requirements[k]);
+    }
+    rabbet_strbuf_printf(out, "]}");
+  }
+  rabbet_strbuf_printf(out, "]");
+}
+
 static void rabbet_json_engine(const rabbet_engine_t* engine,
                                const rabbet_prepared_t* shapes,
                                rabbet_strbuf_t* out) {
@@ -174,6 +198,7 @@ static void rabbet_json_engine(const rabbet_engine_t* engine,
   }
   rabbet_strbuf_printf(out, "], ");
   rabbet_json_artifacts(plan, NULL, plan->artifact_count, out);
+  rabbet_json_carried(plan, out);
   rabbet_strbuf_printf(out, "}\n");
 }
 
@@ -291,6 +316,10 @@ static void rabbet_text_engine(const rabbet_engine_t* engine,
   for (size_t i = 0; i < plan->artifact_count; ++i)
     rabbet_strbuf_printf(out, "keeps  %s: %zu bytes\n", plan->artifacts[i].name,
                          plan->artifacts[i].size);
+  for (size_t i = 0; i < plan->carried_count; ++i)
+    rabbet_strbuf_printf(out, "carries %s %s: %zu bytes\n",
+                         rabbet_carried_kind(&plan->carried[i]),
+                         plan->carried[i].name, plan->carried[i].size);
   rabbet_strbuf_printf(out, "\n");
 }
 

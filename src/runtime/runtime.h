@@ -8,10 +8,12 @@
 #ifndef RABBET_SRC_RUNTIME_RUNTIME_H_
 #define RABBET_SRC_RUNTIME_RUNTIME_H_
 
+#include "base/strbuf.h"
 #include "base/thread.h"
 #include "device/device.h"
 #include "plan/analysis.h"
 #include "plan/plan.h"
+#include "plugin/library.h"
 #include "rabbet/engine.h"
 
 // ---- Engine
@@ -38,6 +40,10 @@ struct rabbet_engine_t {
   rabbet_arena_t arena;  // for all that follows
   rabbet_plan_analysis_t analysis;
   rabbet_engine_step_t* steps;
+  // Those that the plan carries, in its order; theirs alone.
+  rabbet_plugin_library_t** libraries;
+  size_t library_count;
+  bool source_run;  // the source that the plan carries
   // An argument of a step is a slot: all steps' boundary values in order.
   int32_t* slot_values;
   size_t slot_count;
@@ -112,6 +118,20 @@ void rabbet_engine_add_context(rabbet_engine_t* engine,
 void rabbet_engine_remove_context(rabbet_engine_t* engine,
                                   rabbet_context_t* context);
 rabbet_status_t rabbet_engine_check_weights(const rabbet_engine_t* engine);
+
+// carried.c: makes the plugins of the code that the plan carries known, if the
+// caller allows it.
+rabbet_status_t rabbet_engine_open_carried(
+    rabbet_engine_t* engine, const rabbet_engine_options_t* options);
+void rabbet_engine_close_carried(rabbet_engine_t* engine);
+// From the plan's libraries, else the registry; retained. NOT_FOUND names
+// similar ones.
+rabbet_status_t rabbet_engine_find_plugin(
+    const rabbet_engine_t* engine, const rabbet_plan_step_t* step,
+    const rabbet_plugin_creator_t** out_creator);
+// The modules and files that the plan's plugins came from, if several.
+void rabbet_engine_print_origins(const rabbet_plan_t* plan,
+                                 rabbet_strbuf_t* out);
 
 // Kernels and plugins of all steps.
 rabbet_status_t rabbet_engine_create_steps(rabbet_engine_t* engine);

@@ -349,7 +349,7 @@ def test_libraries(library: Path) -> None:
 
 
 def test_what_is_no_library(tmp_path: Path) -> None:
-    with pytest.raises(trt.UnavailableError, match=r"gone\.so' cannot be opened"):
+    with pytest.raises(trt.UnavailableError, match=r"gone\.so': it cannot be opened"):
         REGISTRY.load_library(tmp_path / "gone.so")
     with pytest.raises(trt.NotFoundError, match="3 is no library"):
         REGISTRY.deregister_library(3)  # type: ignore[arg-type]

@@ -1,0 +1,54 @@
+#include "plugin/source_host.h"
+
+#include <string.h>
+
+#include "base/thread.h"
+
+static struct {
+  pthread_mutex_t lock;
+  rabbet_source_host_t host;
+} current = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+rabbet_status_t rabbet_source_host_set(const rabbet_source_host_t* host) {
+  if (host &&
+      (host->struct_size < sizeof(*host) || !host->collect || !host->run))
+    return RABBET_STATUS(RABBET_STATUS_INVALID_ARGUMENT,
+                         "source host: struct_size is %u, expected at least "
+                         "%zu, and collect and run must be set",
+                         host->struct_size, sizeof(*host));
+  pthread_mutex_lock(&current.lock);
+  memset(&current.host, 0, sizeof(current.host));
+  if (host) current.host = *host;
+  pthread_mutex_unlock(&current.lock);
+  return rabbet_ok();
+}
+
+// Not locked while it is called, as it loads plans, too.
+static rabbet_status_t rabbet_source_host(rabbet_source_host_t* out_host) {
+  pthread_mutex_lock(&current.lock);
+  *out_host = current.host;
+  pthread_mutex_unlock(&current.lock);
+  if (out_host->run) return rabbet_ok();
+  return RABBET_STATUS(
+      RABBET_STATUS_FAILED_PRECONDITION,
+      "there is no Python in this process; a C program starts one by "
+      "rabbet_pyhost_start (rabbet/pyhost.h)");
+}
+
+rabbet_status_t rabbet_source_host_collect(const rabbet_plugin_key_t* plugins,
+                                           size_t plugin_count,
+                                           const char* const* modules,
+                                           size_t module_count,
+                                           rabbet_carried_sink_t sink) {
+  rabbet_source_host_t host;
+  RABBET_RETURN_IF_ERROR(rabbet_source_host(&host));
+  return host.collect(host.user_data, plugins, plugin_count, modules,
+                      module_count, sink);
+}
+
+rabbet_status_t rabbet_source_host_run(const rabbet_carried_t* modules,
+                                       size_t count) {
+  rabbet_source_host_t host;
+  RABBET_RETURN_IF_ERROR(rabbet_source_host(&host));
+  return host.run(host.user_data, modules, count);
+}

@@ -1,0 +1,15 @@
+// Source of plugins, by way of whoever understands it.
+#ifndef RABBET_SRC_PLUGIN_SOURCE_HOST_H_
+#define RABBET_SRC_PLUGIN_SOURCE_HOST_H_
+
+#include "rabbet/carried.h"
+
+// FAILED_PRECONDITION if no host is set.
+RABBET_PRIVATE_API rabbet_status_t
+rabbet_source_host_collect(const rabbet_plugin_key_t* plugins,
+                           size_t plugin_count, const char* const* modules,
+                           size_t module_count, rabbet_carried_sink_t sink);
+RABBET_PRIVATE_API rabbet_status_t
+rabbet_source_host_run(const rabbet_carried_t* modules, size_t count);
+
+#endif  // RABBET_SRC_PLUGIN_SOURCE_HOST_H_

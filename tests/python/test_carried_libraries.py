@@ -1,0 +1,247 @@
+"""Plugin libraries that plans carry: Python, and the command."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import rabbet as trt
+from onnx import helper
+
+from .command import FLOAT, command, save_model
+from .test_command_plugins import C_SOURCE, compile_library
+
+INCLUDE = Path(__file__).resolve().parents[2] / "include"
+X = np.arange(6, dtype=np.float32).reshape(2, 3)
+INFO = (FLOAT, [2, 3])
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """m.onnx with an operator that only triple.so has, and the file of an input."""
+    folder = tmp_path_factory.mktemp("carried")
+    source = C_SOURCE.replace('"command"', '"carried_py"')
+    compile_library(source, folder / "triple.so", f"-I{INCLUDE}")
+    node = helper.make_node("Triple", ["x"], ["y"], plugin_namespace="carried_py")
+    save_model(folder / "m.onnx", [node], {"x": INFO}, {"y": INFO})
+    np.savez(folder / "in.npz", x=X)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def plan(folder: Path) -> Path:
+    command(
+        "build", folder / "m.onnx", "--quiet", "--device", "cpu",
+        "--plugins", folder / "triple.so", "--keep-plugins",
+    )  # fmt: skip
+    return folder / "m.plan"
+
+
+def runtime(**options: Any) -> trt.Runtime:
+    made = trt.Runtime(trt.Logger(trt.Logger.ERROR))
+    for name, value in options.items():
+        setattr(made, name, value)
+    return made
+
+
+# ---- The command -----------------------------------------------------------
+
+
+def test_command(folder: Path, plan: Path) -> None:
+    output = folder / "out.npz"
+    arguments = ("run", plan, "--inputs", folder / "in.npz", "-o", output)
+    command(*arguments, "--allow-host-code")
+    assert np.array_equal(np.load(output)["y"], 3 * X)
+    error = command(*arguments, code=5).stderr
+    assert "carries the plugin library 'triple.so'" in error
+    assert "--allow-host-code" in error
+    assert "median" in command("bench", plan, "--duration", 0, "--allow-host-code").stdout
+    shown = command("inspect", plan).stdout
+    size = (folder / "triple.so").stat().st_size
+    assert f"carries library triple.so: {size} bytes" in shown
+
+
+def test_a_model_that_is_built_on_the_spot(folder: Path) -> None:
+    output = folder / "spot.npz"
+    command(
+        "run", folder / "m.onnx", "--inputs", folder / "in.npz", "-o", output, "--device",
+        "cpu", "--plugins", folder / "triple.so", "--keep-plugins",
+    )  # fmt: skip
+    assert np.array_equal(np.load(output)["y"], 3 * X)
+
+
+def test_exec(folder: Path) -> None:
+    cpu = {"RABBET_DEVICE": "cpu"}
+    built = folder / "exec.plan"
+    library = folder / "triple.so"
+    quick = ("--duration=0", "--warmUp=0", "--iterations=1")
+    text = command(
+        "exec", f"--onnx={folder / 'm.onnx'}", f"--saveEngine={built}", *quick,
+        f"--setPluginsToSerialize={library}", env=cpu,
+    ).stdout  # fmt: skip
+    assert "&&&& PASSED" in text
+    load = ("exec", f"--loadEngine={built}", *quick)
+    assert "--allow-host-code" in command(*load, code=5, env=cpu).stdout
+    assert "&&&& PASSED" in command(*load, "--allowHostCode", env=cpu).stdout
+    files = f"--tempdir={folder}", "--tempfileControls=in_memory:deny,temporary:allow"
+    assert "&&&& PASSED" in command(*load, "--allowHostCode", *files, env=cpu).stdout
+    denied = "--tempfileControls=in_memory:deny,temporary:deny"
+    text = command(*load, "--allowHostCode", denied, code=5, env=cpu).stdout
+    assert "neither files in memory nor temporary files" in text
+    wrong = command(*load, "--tempfileControls=memory:no", code=2, env=cpu).stdout
+    assert "expected in_memory or temporary" in wrong
+
+
+# ---- Python ----------------------------------------------------------------
+
+
+def test_python(plan: Path) -> None:
+    with pytest.raises(trt.FailedPreconditionError, match="engine_host_code_allowed"):
+        runtime().deserialize_cuda_engine(plan.read_bytes())
+    allowed = runtime(engine_host_code_allowed=True)
+    # Several engines, each with a library of its own, and none in the registry.
+    models = [
+        trt.Model(allowed.deserialize_cuda_engine(plan.read_bytes())),
+        trt.Model(allowed.load_cuda_engine(str(plan))),
+        trt.load(plan, allow_host_code=True),
+    ]
+    for _ in range(3):
+        for model in models:
+            assert np.array_equal(model(X), 3 * X)
+        models.pop()
+    registry = trt.get_plugin_registry()
+    assert registry.get_creator("Triple", "1", "carried_py") is None
+    with pytest.raises(trt.FailedPreconditionError, match=r"triple\.so"):
+        trt.load(plan)
+
+
+def test_refitted_and_serialized_plans_carry_them_on(plan: Path) -> None:
+    allowed = runtime(engine_host_code_allowed=True)
+    again = bytes(allowed.load_cuda_engine(str(plan)).serialize())
+    assert np.array_equal(trt.Model(allowed.deserialize_cuda_engine(again))(X), 3 * X)
+
+
+def test_files(plan: Path, tmp_path: Path) -> None:
+    flag = trt.TempfileControlFlag
+    allowed = runtime(engine_host_code_allowed=True)
+    assert allowed.tempfile_control_flags == (
+        1 << int(flag.ALLOW_IN_MEMORY_FILES) | 1 << int(flag.ALLOW_TEMPORARY_FILES)
+    )
+    assert allowed.temporary_directory == ""
+    allowed.tempfile_control_flags = 1 << int(flag.ALLOW_TEMPORARY_FILES)
+    allowed.temporary_directory = str(tmp_path)
+    engine = allowed.load_cuda_engine(str(plan))
+    assert list(tmp_path.iterdir()) == []  # it is there while the library is opened
+    assert np.array_equal(trt.Model(engine)(X), 3 * X)
+    allowed.tempfile_control_flags = 0
+    with pytest.raises(trt.FailedPreconditionError, match="nor temporary files"):
+        allowed.load_cuda_engine(str(plan))
+    for wrong in (-1, 4):
+        with pytest.raises(ValueError, match="TempfileControlFlag"):
+            allowed.tempfile_control_flags = wrong
+
+
+BUILD = """
+import sys, rabbet as trt
+trt.load_plugins(sys.argv[2])
+builder = trt.Builder(trt.Logger(trt.Logger.ERROR))
+network = builder.create_network()
+trt.OnnxParser(network, trt.Logger()).parse_from_file(sys.argv[1])
+config = builder.create_builder_config()
+config.device = "cpu"
+assert config.plugins_to_serialize == []
+config.plugins_to_serialize = [sys.argv[2]]
+assert config.plugins_to_serialize == [sys.argv[2]]
+open(sys.argv[3], "wb").write(builder.build_serialized_network(network, config))
+config.reset()
+assert config.plugins_to_serialize == []
+model = trt.compile(
+    sys.argv[1], device="cpu", plugins=sys.argv[2], keep_plugins=True, save=sys.argv[4]
+)
+"""
+
+
+def test_building(folder: Path, tmp_path: Path) -> None:
+    files = [folder / "m.onnx", folder / "triple.so", tmp_path / "a", tmp_path / "b"]
+    subprocess.run([sys.executable, "-c", BUILD, *files], check=True)
+    for file in files[2:]:
+        assert np.array_equal(trt.load(file, allow_host_code=True)(X), 3 * X)
+
+
+@pytest.mark.parametrize(
+    ("name", "contents", "message"),
+    [
+        ("gone.so", None, "gone.so"),
+        ("text.so", b"no library", "it is no shared library"),
+        ("cut.so", 5000, "truncated or damaged"),
+        ("other.so", "int x;", "does not export rabbet_plugin_library_register"),
+    ],
+)
+def test_what_cannot_be_carried(
+    folder: Path, tmp_path: Path, name: str, contents: Any, message: str
+) -> None:
+    """Said when the build begins."""
+    path = tmp_path / name
+    if isinstance(contents, bytes):
+        path.write_bytes(contents)
+    elif isinstance(contents, int):
+        path.write_bytes((folder / "triple.so").read_bytes()[:contents])
+    elif contents:
+        compile_library(contents, path)
+    builder = trt.Builder()
+    network = builder.create_network()
+    x = network.add_input("x", trt.float32, (2, 3))
+    network.mark_output(network.add_identity(x).get_output(0))
+    config = builder.create_builder_config()
+    config.device = "cpu"
+    config.plugins_to_serialize = [path]
+    with pytest.raises(trt.Error, match=message):
+        builder.build_serialized_network(network, config)
+
+
+def test_lists() -> None:
+    config = trt.Builder().create_builder_config()
+    for wrong in ("one.so", 3):
+        with pytest.raises(TypeError, match="expected a list of names"):
+            config.plugins_to_serialize = wrong
+    with pytest.raises(trt.InvalidArgumentError, match="number 0 is empty"):
+        config.plugins_to_serialize = [""]
+
+
+def test_two_of_one_name(folder: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "triple.so"
+    copy.write_bytes((folder / "triple.so").read_bytes())
+    builder = trt.Builder()
+    network = builder.create_network()
+    x = network.add_input("x", trt.float32, (2, 3))
+    network.mark_output(network.add_identity(x).get_output(0))
+    config = builder.create_builder_config()
+    config.device = "cpu"
+    config.plugins_to_serialize = [copy, folder / "triple.so"]
+    with pytest.raises(trt.InvalidArgumentError, match="two that are called 'triple.so'"):
+        builder.build_serialized_network(network, config)
+
+
+def test_the_environment_has_the_last_word_on_folders(plan: Path, tmp_path: Path) -> None:
+    """$TMPDIR, where no folder is named."""
+    code = (
+        "import sys, rabbet as trt\n"
+        "r = trt.Runtime()\n"
+        "r.engine_host_code_allowed = True\n"
+        "r.tempfile_control_flags = 2\n"
+        "r.load_cuda_engine(sys.argv[1])\n"
+    )
+    gone = tmp_path / "gone"
+    done = subprocess.run(
+        [sys.executable, "-c", code, plan],
+        env={**os.environ, "TMPDIR": str(gone)},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 1
+    assert f"in folder '{gone}'" in done.stderr
