@@ -32,9 +32,15 @@ static void begin(conformance_t* t) {
   t->c.tolerance = 2e-5;  // Winograd's sums cancel
 }
 
+// Some of cuBLASLt's algorithms round a product before they add a residual.
+static void rounds_layers(conformance_t* t) {
+  t->c.rounds_layers = strcmp(t->c.device->kind, "cuda") == 0;
+}
+
 static void convolution(conformance_t* t) {
   kernel_case_t* c = &t->c;
   begin(t);
+  rounds_layers(t);
   static const int64_t kernels[] = {1, 3, 3, 5},
                        counts[] = {1, 3, 8, 16, 20, 32};
   int64_t groups = conformance_chance(t, 5) ? 4 : 1;
@@ -61,6 +67,40 @@ static void convolution(conformance_t* t) {
   if (conformance_chance(t, 2))
     inputs[2] = kernel_case_input(c, KERNEL_DIMS(to), true);
   int32_t value = kernel_case_op(c, "convolution", attrs, 5, inputs, 3);
+  kernel_case_output(c, epilogue(t, value));
+}
+
+// Windows of one pixel: matrix products, if channels lie last.
+static void convolution_pixels(conformance_t* t) {
+  kernel_case_t* c = &t->c;
+  begin(t);
+  rounds_layers(t);
+  static const int64_t counts[] = {1, 3, 8, 16, 20, 32};
+  int64_t from = one_of(t, counts, 6), to = one_of(t, counts, 6);
+  rabbet_dims_t x = {.rank = 3 + (int32_t)conformance_random(t, 3)};
+  rabbet_dims_t w = {.rank = x.rank, .d = {to, from}};
+  int64_t padding[3] = {conformance_chance(t, 5)};
+  x.d[0] = 1 + conformance_random(t, 2);
+  x.d[1] = from;
+  for (int32_t i = 2; i < x.rank; ++i) {
+    x.d[i] = 1 + conformance_random(t, t->large && x.rank == 4 ? 40 : 9);
+    w.d[i] = 1;
+  }
+  rabbet_attr_t attrs[] = {
+      conformance_ints(t, "pre_padding", padding, (size_t)x.rank - 2)};
+  bool own_bias = conformance_chance(t, 2);
+  int32_t inputs[] = {kernel_case_input(c, x, false),
+                      kernel_case_input(c, w, true), -1};
+  if (own_bias) inputs[2] = kernel_case_input(c, KERNEL_DIMS(to), true);
+  int32_t value = kernel_case_op(c, "convolution", attrs, 1, inputs, 3);
+  if (!own_bias && conformance_chance(t, 2)) {
+    rabbet_dims_t dims = {.rank = x.rank, .d = {1, to}};
+    for (int32_t i = 2; i < x.rank; ++i)
+      dims.d[i] = 1;
+    rabbet_attr_t sum[] = {conformance_int(t, "op", 0)};
+    int32_t pair[] = {value, kernel_case_input(c, dims, true)};
+    value = kernel_case_op(c, "elementwise", sum, 1, pair, 2);
+  }
   kernel_case_output(c, epilogue(t, value));
 }
 
@@ -200,8 +240,7 @@ static int32_t product(conformance_t* t) {
 
 static void matrix_multiply(conformance_t* t) {
   begin(t);
-  // Some of cuBLASLt's algorithms round a product before they add a residual.
-  t->c.rounds_layers = strcmp(t->c.device->kind, "cuda") == 0;
+  rounds_layers(t);
   int32_t value = product(t);
   if (conformance_chance(t, 3)) {
     rabbet_dims_t dims = t->c.values[value].dims;
@@ -408,6 +447,7 @@ static void attention(conformance_t* t) {
 
 const conformance_family_t conformance_products[] = {
     {"convolution", 80, convolution},
+    {"convolution_pixels", 60, convolution_pixels},
     {"deconvolution", 120, deconvolution},
     {"pooling", 80, pooling},
     {"pooling_modes", 40, pooling_modes},

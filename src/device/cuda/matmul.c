@@ -1,4 +1,6 @@
-// Matrix products with factor, bias, residual and ReLU or GELU, by cuBLASLt.
+// Matrix products with factor, bias, residual and ReLU or GELU, by cuBLASLt,
+// and convolutions that are such products: those of single pixels, channels
+// last.
 //
 // The first choices of the library's heuristics are tactics, named by what they
 // are, so that a tactic means the same in the next build; the plan keeps the
@@ -386,7 +388,8 @@ static bool matmul_is_bytes(const rabbet_group_t* group) {
 
 static bool matmul_matches(const rabbet_group_t* group) {
   if (matmul_is_bytes(group)) return true;
-  return rabbet_matmul_matches(group) &&
+  return (rabbet_matmul_matches(group) ||
+          rabbet_matmul_is_convolution(group, NULL)) &&
          group->values[group->nodes[0].inputs[0]].dtype != RABBET_DTYPE_FP8;
 }
 
@@ -441,9 +444,14 @@ static void matmul_tensors(const matmul_offer_t* offer, rabbet_dtype_t dtype,
   const rabbet_group_t* group = offer->propose->group;
   rabbet_network_tensors(group, offer->tensors);
   if (rabbet_dtype_bits(dtype) == 8) return;
-  for (size_t i = 0; i < group->input_count + group->output_count; ++i)
+  bool pixels = rabbet_matmul_is_convolution(group, NULL);
+  for (size_t i = 0; i < group->input_count + group->output_count; ++i) {
     if (rabbet_dtype_is_float(offer->tensors[i].dtype))
       offer->tensors[i].dtype = dtype;
+    if (pixels &&
+        (i >= group->input_count || group->inputs[i] != offer->epilogue.bias))
+      offer->tensors[i].format = RABBET_FORMAT_HWC;
+  }
   if (turned)
     offer->tensors[rabbet_group_input_of(group, group->nodes[0].inputs[1])]
         .format = RABBET_FORMAT_HWC;
@@ -498,6 +506,9 @@ static rabbet_status_t matmul_offer(matmul_offer_t* offer) {
   if (rabbet_dtype_bits(types[0]) == 8) count = 1;
   if (!rabbet_matmul_epilogue(group, offer->dims, &offer->epilogue))
     return rabbet_ok();
+  if (rabbet_matmul_is_convolution(group, NULL) &&
+      !rabbet_matmul_is_convolution(group, offer->dims))
+    return rabbet_ok();
   RABBET_RETURN_IF_ERROR(rabbet_matmul_shape(node, offer->dims, &offer->shape));
   if (offer->shape.k == 0) return rabbet_ok();
   RABBET_RETURN_IF_ERROR(rabbet_cublaslt_get(
@@ -534,24 +545,27 @@ static rabbet_status_t matmul_check_group(const rabbet_group_t* group,
                                           matmul_types_t* out_types) {
   rabbet_dtype_t dtype = RABBET_DTYPE_NONE;
   bool fits = matmul_matches(group) && group->output_count == 1;
+  bool pixels = rabbet_matmul_is_convolution(group, NULL);
   if (fits) dtype = group->values[group->outputs[0]].dtype;
   if (fits && matmul_is_bytes(group))
     dtype = group->values[group->inputs[0]].dtype;
   fits = fits && rabbet_cublaslt_type(dtype) >= 0;
   for (size_t i = 0; fits && i < group->input_count; ++i) {
     const rabbet_group_value_t* value = &group->values[group->inputs[i]];
-    bool may_turn = group->inputs[i] == group->nodes[0].inputs[1];
+    bool may_turn = pixels || group->inputs[i] == group->nodes[0].inputs[1];
     fits = value->dtype == dtype &&
            (value->format == RABBET_FORMAT_LINEAR ||
             (may_turn && value->format == RABBET_FORMAT_HWC));
   }
   if (fits) *out_types = matmul_types(group, dtype);
-  if (fits && group->values[group->outputs[0]].format == RABBET_FORMAT_LINEAR)
+  if (fits && group->values[group->outputs[0]].format ==
+                  (pixels ? RABBET_FORMAT_HWC : RABBET_FORMAT_LINEAR))
     return rabbet_ok();
   return RABBET_STATUS(RABBET_STATUS_INCOMPATIBLE,
                        "cuda.matmul computes groups that begin with a product "
                        "and have one floating type, all LINEAR but for "
-                       "weights; this one does not");
+                       "weights, or with a convolution of single pixels, all "
+                       "HWC but for the bias; this one does not");
 }
 
 // The algorithm that the plan keeps for this tactic, if this library and GPU
@@ -700,20 +714,33 @@ static int32_t matmul_index(const rabbet_group_t* group, int32_t value) {
   return value < 0 ? -1 : rabbet_group_input_of(group, value);
 }
 
+// Whether a convolution without padding has all of its tensors channels last.
+static bool matmul_lies_by_pixels(const rabbet_group_t* group,
+                                  const rabbet_dims_t* dims,
+                                  const rabbet_matmul_epilogue_t* e) {
+  bool fits = rabbet_matmul_is_convolution(group, dims);
+  for (size_t i = 0; fits && i < group->input_count; ++i)
+    fits = (group->values[group->inputs[i]].format == RABBET_FORMAT_HWC) ==
+           (group->inputs[i] != e->bias);
+  return fits;
+}
+
 static rabbet_status_t matmul_fill(matmul_kernel_t* kernel,
                                    const rabbet_kernel_shapes_t* shapes,
                                    rabbet_kernel_state_t* state) {
   const rabbet_group_t* group = kernel->node.group;
   const rabbet_group_node_t* node = kernel->node.node;
   rabbet_matmul_epilogue_t e;
-  if (!rabbet_matmul_epilogue(group, shapes->dims, &e))
+  bool pixels = rabbet_matmul_is_convolution(group, NULL);
+  if (!rabbet_matmul_epilogue(group, shapes->dims, &e) ||
+      (pixels && !matmul_lies_by_pixels(group, shapes->dims, &e)))
     return RABBET_STATUS(RABBET_STATUS_UNSUPPORTED,
-                         "cuBLASLt cannot do what follows the product '%s' at "
-                         "these shapes",
+                         "cuBLASLt cannot do the product '%s' and what follows "
+                         "it at these shapes",
                          node->name);
   RABBET_RETURN_IF_ERROR(
       rabbet_matmul_shape(node, shapes->dims, &state->shape));
-  if (group->values[node->inputs[1]].format == RABBET_FORMAT_HWC &&
+  if (!pixels && group->values[node->inputs[1]].format == RABBET_FORMAT_HWC &&
       !rabbet_matmul_turn_weights(node, shapes->dims, &state->shape))
     return RABBET_STATUS(RABBET_STATUS_UNSUPPORTED,
                          "the product '%s' has weights in format HWC that are "
@@ -861,7 +888,7 @@ static rabbet_status_t matmul_enqueue(rabbet_kernel_t* base,
 const rabbet_kernel_class_t rabbet_cuda_matmul = {
     .struct_size = sizeof(rabbet_kernel_class_t),
     .name = "cuda.matmul",
-    .version = 2,
+    .version = 3,
     .propose = matmul_propose,
     .create = matmul_create,
     .destroy = matmul_destroy,

@@ -22,6 +22,7 @@ typedef struct rabbet_matmul_shape_t {
   int loop_count;
 } rabbet_matmul_shape_t;
 
+// Of a matrix product, or of a convolution that is one, with channels last.
 rabbet_status_t rabbet_matmul_shape(const rabbet_group_node_t* node,
                                     const rabbet_dims_t* dims,
                                     rabbet_matmul_shape_t* out_shape);
@@ -37,6 +38,12 @@ rabbet_matmul_axis_t rabbet_matmul_turn(const rabbet_matmul_shape_t* shape,
                                         int64_t turn);
 // Whether the group is a floating-point product with layers after it.
 bool rabbet_matmul_matches(const rabbet_group_t* group);
+// Whether it is a floating-point convolution whose window is one element that
+// steps by one, in one group of channels, with layers after it: without padding
+// it is the product of its pixels by its weights. dims tells of padding, which
+// is not asked for if it is NULL.
+bool rabbet_matmul_is_convolution(const rabbet_group_t* group,
+                                  const rabbet_dims_t* dims);
 
 // What cuBLASLt can do after a product: y = f(alpha a b + residual + bias).
 typedef struct rabbet_matmul_epilogue_t {

@@ -2,9 +2,11 @@
 #include <string.h>
 
 #include "core/view.h"
+#include "device/common/propose.h"
 #include "device/cuda/matmul.h"
 #include "ops/enums.h"
 #include "ops/matrix_multiply.h"
+#include "ops/window.h"
 
 static rabbet_matrix_op_t matmul_op(const rabbet_group_node_t* node,
                                     const char* name) {
@@ -21,7 +23,48 @@ bool rabbet_matmul_matches(const rabbet_group_t* group) {
          rabbet_group_input_of(group, node->inputs[1]) >= 0;
 }
 
+bool rabbet_matmul_is_convolution(const rabbet_group_t* group,
+                                  const rabbet_dims_t* dims) {
+  if (group->node_count == 0 ||
+      !rabbet_op_is(group->nodes[0].op, RABBET_OP_CONVOLUTION))
+    return false;
+  const rabbet_group_node_t* node = &group->nodes[0];
+  int32_t x = node->inputs[0], y = node->outputs[0];
+  const rabbet_group_value_t* w = &group->values[node->inputs[1]];
+  rabbet_window_t window;
+  rabbet_status_t status =
+      rabbet_window_read(node->attrs, node->op->attr_count, w->dims.rank - 2,
+                         w->dims.d + 2, &window);
+  bool fits = rabbet_is_ok(status) && rabbet_dtype_is_float(w->dtype) &&
+              rabbet_node_int(node, "num_groups") == 1 &&
+              rabbet_group_feeds(group, node);
+  rabbet_status_ignore(status);
+  for (int32_t i = 0; fits && i < window.spatial; ++i)
+    fits = window.size[i] == 1 && window.stride[i] == 1 &&
+           (!dims || dims[x].d[i + 2] == dims[y].d[i + 2]);
+  return fits;
+}
+
 // ---- Shapes ----------------------------------------------------------------
+
+// Pixels are rows, channels lie together.
+static void matmul_convolution_shape(const rabbet_group_node_t* node,
+                                     const rabbet_dims_t* dims,
+                                     rabbet_matmul_shape_t* s) {
+  const rabbet_dims_t* x = &dims[node->inputs[0]];
+  int64_t k = x->d[1], n = dims[node->outputs[0]].d[1], m = x->d[0];
+  for (int32_t i = 2; i < x->rank; ++i)
+    m *= x->d[i];
+  *s = (rabbet_matmul_shape_t){.m = m,
+                               .n = n,
+                               .k = k,
+                               .a_row = k,
+                               .a_column = 1,
+                               .b_row = 1,
+                               .b_column = k,
+                               .y_row = n,
+                               .batch = {.size = 1}};
+}
 
 static bool matmul_follows(int64_t outer, int64_t inner, int64_t size) {
   return outer == inner * size;
@@ -72,6 +115,10 @@ rabbet_status_t rabbet_matmul_shape(const rabbet_group_node_t* node,
   rabbet_matrix_product_t p;
   rabbet_matmul_axis_t axes[RABBET_MAX_RANK + 1];
   memset(out_shape, 0, sizeof(*out_shape));
+  if (rabbet_op_is(node->op, RABBET_OP_CONVOLUTION)) {
+    matmul_convolution_shape(node, dims, out_shape);
+    return rabbet_ok();
+  }
   RABBET_RETURN_IF_ERROR(rabbet_matrix_product_resolve(
       matmul_op(node, "op0"), &dims[node->inputs[0]], matmul_op(node, "op1"),
       &dims[node->inputs[1]], &p));
@@ -133,6 +180,11 @@ static bool matmul_is_bias(const rabbet_group_t* group,
                            const rabbet_dims_t* dims, int32_t operand) {
   const rabbet_group_node_t* node = &group->nodes[0];
   rabbet_dims_t expected = dims[node->outputs[0]];
+  if (rabbet_op_is(node->op, RABBET_OP_CONVOLUTION)) {
+    for (int i = 0; i < expected.rank; ++i)
+      if (i != 1) expected.d[i] = 1;
+    return rabbet_cuda_dims_equal(&dims[operand], &expected);
+  }
   if (matmul_op(node, "op1") == RABBET_MATRIX_VECTOR) return false;
   for (int i = 0; i < expected.rank - 1; ++i)
     expected.d[i] = 1;
@@ -200,6 +252,8 @@ bool rabbet_matmul_epilogue(const rabbet_group_t* group,
                                   &chain))
     return false;
   out_epilogue->result = chain.result;
+  if (rabbet_op_is(group->nodes[0].op, RABBET_OP_CONVOLUTION))
+    out_epilogue->bias = rabbet_node_input(&group->nodes[0], 2);
   for (int i = 0; i < chain.count; ++i)
     if (!matmul_take(group, dims, &chain.items[i], out_epilogue)) return false;
   return true;
