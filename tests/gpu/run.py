@@ -38,9 +38,8 @@ SANITIZED = {
         "slice", "slice_circular", "shuffle", "shuffle_matrix", "gather",
         "gather_element", "gather_nd", "concatenation", "convert", "chain",
         "reduce", "softmax", "normalization", "pooling", "pooling_modes",
-        "attention", "convolution", "cumulative", "deconvolution", "fill",
-        "grid_sample", "quantized_product", "resize", "scatter_elements",
-        "scatter_rows", "thin_products", "topk",
+        "attention", "cumulative", "deconvolution", "fill", "grid_sample",
+        "resize", "scatter_elements", "scatter_rows", "thin_products", "topk",
     ),
     "racecheck": ("shuffle_matrix", "reduce", "softmax", "normalization",
                   "pooling_modes", "attention", "cumulative", "scatter_rows",
@@ -57,7 +56,7 @@ class Bench:
     limit: float
 
 
-MODELS = "--only gpu --quick --jobs 8 --models"
+MODELS = "--only gpu --quick --jobs 14 --models"
 BENCHES = {
     "calls": Bench("--only gpu_calls --rounds 7", 120),
     "moves": Bench("--only gpu_moves --quick", 120),
