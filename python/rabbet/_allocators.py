@@ -15,17 +15,17 @@ class IGpuAllocator(IVersionedInterface):
     address, or None, and deallocate(memory) -> bool; or their two names with _async,
     which get the stream as well and are asked first."""
 
-    _info: ClassVar[InterfaceInfo] = InterfaceInfo("IGpuAllocator", 1, 0)
+    _rabbet_info: ClassVar[InterfaceInfo] = InterfaceInfo("IGpuAllocator", 1, 0)
 
     def __init__(self) -> None:
         pass
 
-    def _undefined(self, name: str) -> Any:
+    def _rabbet_undefined(self, name: str) -> Any:
         raise NotImplementedError(f"{type(self).__name__} must define {name}")
 
     def allocate(self, size: int, alignment: int, flags: int) -> int | None:
         """Returns the address of `size` bytes, or None."""
-        return self._undefined("allocate(size, alignment, flags)")  # type: ignore[no-any-return]
+        return self._rabbet_undefined("allocate(size, alignment, flags)")  # type: ignore[no-any-return]
 
     def reallocate(self, address: int, alignment: int, new_size: int) -> int | None:
         """Never called: what the engine asks for does not grow."""
@@ -33,7 +33,7 @@ class IGpuAllocator(IVersionedInterface):
 
     def deallocate(self, memory: int) -> bool:
         """Takes memory back."""
-        return self._undefined("deallocate(memory)")  # type: ignore[no-any-return]
+        return self._rabbet_undefined("deallocate(memory)")  # type: ignore[no-any-return]
 
     def allocate_async(
         self, size: int, alignment: int, flags: int, stream: int
@@ -46,7 +46,7 @@ class IGpuAllocator(IVersionedInterface):
         return self.deallocate(memory)
 
     # What the extension calls.
-    def _allocate(self, size: int, alignment: int, stream: int) -> int:
+    def _rabbet_allocate(self, size: int, alignment: int, stream: int) -> int:
         answer = self.allocate_async(size, alignment, 0, stream)
         try:
             address = operator.index(answer or 0)
@@ -59,7 +59,7 @@ class IGpuAllocator(IVersionedInterface):
             )
         return address
 
-    def _deallocate(self, memory: int, stream: int) -> None:
+    def _rabbet_deallocate(self, memory: int, stream: int) -> None:
         if self.deallocate_async(memory, stream) is False:
             warnings.warn(
                 f"{type(self).__name__} could not take back the memory at {memory:#x}",
@@ -72,7 +72,7 @@ class IGpuAsyncAllocator(IGpuAllocator):
     """The same, for allocators with streams: define allocate_async and
     deallocate_async."""
 
-    _info: ClassVar[InterfaceInfo] = InterfaceInfo("IGpuAllocator", 1, 0)
+    _rabbet_info: ClassVar[InterfaceInfo] = InterfaceInfo("IGpuAllocator", 1, 0)
 
     def allocate(self, size: int, alignment: int, flags: int) -> int | None:
         """As allocate_async on the default stream."""
@@ -86,11 +86,11 @@ class IGpuAsyncAllocator(IGpuAllocator):
         self, size: int, alignment: int, flags: int, stream: int
     ) -> int | None:
         """Returns the address of `size` bytes, or None."""
-        return self._undefined("allocate_async(size, alignment, flags, stream)")  # type: ignore[no-any-return]
+        return self._rabbet_undefined("allocate_async(size, alignment, flags, stream)")  # type: ignore[no-any-return]
 
     def deallocate_async(self, memory: int, stream: int) -> bool:
         """Takes memory back when the stream's work is done."""
-        return self._undefined("deallocate_async(memory, stream)")  # type: ignore[no-any-return]
+        return self._rabbet_undefined("deallocate_async(memory, stream)")  # type: ignore[no-any-return]
 
 
 def check_allocator(allocator: Any, what: str) -> None:

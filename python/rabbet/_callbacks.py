@@ -31,7 +31,7 @@ class ILogger(Managed):
             f"{type(self).__name__} must define log(severity, msg)"
         )
 
-    def _log(self, severity: int, msg: str) -> None:
+    def _rabbet_log(self, severity: int, msg: str) -> None:
         self.log(e.Severity(severity), msg)
 
 
@@ -151,21 +151,22 @@ class IOutputAllocator:
     def __init__(self) -> None:
         pass
 
-    def _reallocate(
+    def _rabbet_reallocate(
         self, name: str, memory: int, size: int, alignment: int, stream: int
     ) -> int:
         asynchronous = getattr(self, "reallocate_output_async", None)
         if asynchronous is not None:
-            return self._address(asynchronous(name, memory, size, alignment, stream), name)
+            answer = asynchronous(name, memory, size, alignment, stream)
+            return self._rabbet_address(answer, name)
         method = getattr(self, "reallocate_output", None)
         if method is None:
             raise NotImplementedError(
                 f"{type(self).__name__} must define reallocate_output("
                 "tensor_name, memory, size, alignment)"
             )
-        return self._address(method(name, memory, size, alignment), name)
+        return self._rabbet_address(method(name, memory, size, alignment), name)
 
-    def _address(self, answer: Any, name: str) -> int:
+    def _rabbet_address(self, answer: Any, name: str) -> int:
         try:
             address = operator.index(answer or 0)
         except TypeError:
@@ -177,7 +178,7 @@ class IOutputAllocator:
             )
         return address
 
-    def _notify(self, name: str, shape: tuple[int, ...]) -> None:
+    def _rabbet_notify(self, name: str, shape: tuple[int, ...]) -> None:
         from ._dims import Dims
 
         method = getattr(self, "notify_shape", None)
@@ -199,7 +200,7 @@ class IStreamReader:
         """Returns at most `size` bytes; none at the end."""
         raise NotImplementedError(f"{type(self).__name__} must define read(size)")
 
-    def _read(self, size: int) -> Any:
+    def _rabbet_read(self, size: int) -> Any:
         return self.read(size)
 
 
@@ -207,7 +208,7 @@ class IStreamReaderV2(IVersionedInterface):
     """A plan read in parts: derive, and define read(num_bytes, stream) -> bytes and
     seek(offset, where)."""
 
-    _info: ClassVar[InterfaceInfo] = InterfaceInfo("IStreamReaderV2", 1, 0)
+    _rabbet_info: ClassVar[InterfaceInfo] = InterfaceInfo("IStreamReaderV2", 1, 0)
 
     def __init__(self) -> None:
         pass
@@ -222,14 +223,14 @@ class IStreamReaderV2(IVersionedInterface):
         """Goes elsewhere; plans are read from the start to the end."""
         raise NotImplementedError(f"{type(self).__name__} must define seek(offset, where)")
 
-    def _read(self, size: int) -> Any:
+    def _rabbet_read(self, size: int) -> Any:
         return self.read(size, 0)
 
 
 class IStreamWriter(IVersionedInterface):
     """A plan written in parts: derive, and define write(data) -> size."""
 
-    _info: ClassVar[InterfaceInfo] = InterfaceInfo("IStreamWriter", 1, 0)
+    _rabbet_info: ClassVar[InterfaceInfo] = InterfaceInfo("IStreamWriter", 1, 0)
 
     def __init__(self) -> None:
         pass
@@ -260,7 +261,7 @@ class IDebugListener:
             f"{self.__class__.__name__} must define process_debug_tensor"
         )
 
-    def _process(
+    def _rabbet_process(
         self,
         addr: int,
         on_host: int,

@@ -781,7 +781,7 @@ class Runtime(Managed):
         for other in (stream_reader, stream_reader_v2):
             data = other if data is None else data
         if isinstance(data, (IStreamReader, IStreamReaderV2)):
-            data = _read_all(data._read)
+            data = _read_all(data._rabbet_read)
         elif callable(getattr(data, "read", None)):
             data = _read_all(data.read)
         return self._finish(

@@ -18,7 +18,7 @@ class InterfaceInfo(NamedTuple):
 class IVersionedInterface:
     """Base of the classes that users derive from."""
 
-    _info: ClassVar[InterfaceInfo] = InterfaceInfo("", 1, 0)
+    _rabbet_info: ClassVar[InterfaceInfo] = InterfaceInfo("", 1, 0)
 
     @property
     def api_language(self) -> APILanguage:
@@ -28,7 +28,7 @@ class IVersionedInterface:
     @property
     def interface_info(self) -> InterfaceInfo:
         """Kind and version of the interface."""
-        return self._info
+        return self._rabbet_info
 
 
 class FallbackString(str):

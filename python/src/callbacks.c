@@ -16,9 +16,9 @@ static void rabbet_py_log(void* user_data, rabbet_severity_t severity,
   PyObject *type = NULL, *value = NULL, *traceback = NULL;
   PyErr_Fetch(&type, &value, &traceback);
   PyObject* text = rabbet_py_message(message);
-  PyObject* result =
-      text ? PyObject_CallMethod(user_data, "_log", "iO", (int)severity, text)
-           : NULL;
+  PyObject* result = text ? PyObject_CallMethod(user_data, "_rabbet_log", "iO",
+                                                (int)severity, text)
+                          : NULL;
   Py_XDECREF(text);
   rabbet_py_unraisable(result, user_data);
   PyErr_Restore(type, value, traceback);
@@ -95,7 +95,7 @@ static void* rabbet_py_reallocate(void* user_data, const char* name,
   PyGILState_STATE gil = PyGILState_Ensure();
   // The object's base class maps this on whichever method the user wrote.
   PyObject* result = PyObject_CallMethod(
-      user_data, "_reallocate", "sKKKK", name,
+      user_data, "_rabbet_reallocate", "sKKKK", name,
       (unsigned long long)(uintptr_t)current, (unsigned long long)size,
       (unsigned long long)alignment, (unsigned long long)(uintptr_t)stream);
   void* address = result ? PyLong_AsVoidPtr(result) : NULL;
@@ -108,9 +108,9 @@ static void rabbet_py_notify_shape(void* user_data, const char* name,
                                    const rabbet_dims_t* dims) {
   PyGILState_STATE gil = PyGILState_Ensure();
   PyObject* shape = rabbet_py_from_dims(dims);
-  PyObject* result =
-      shape ? PyObject_CallMethod(user_data, "_notify", "sO", name, shape)
-            : NULL;
+  PyObject* result = shape ? PyObject_CallMethod(user_data, "_rabbet_notify",
+                                                 "sO", name, shape)
+                           : NULL;
   Py_XDECREF(shape);
   rabbet_py_defer_error(result);
   PyGILState_Release(gil);
@@ -131,7 +131,7 @@ static void* rabbet_py_allocate(void* user_data, size_t size, size_t alignment,
                                 void* stream) {
   PyGILState_STATE gil = PyGILState_Ensure();
   PyObject* result = PyObject_CallMethod(
-      user_data, "_allocate", "KKK", (unsigned long long)size,
+      user_data, "_rabbet_allocate", "KKK", (unsigned long long)size,
       (unsigned long long)alignment, (unsigned long long)(uintptr_t)stream);
   void* address = result ? PyLong_AsVoidPtr(result) : NULL;
   rabbet_py_defer_error(result);
@@ -146,7 +146,7 @@ static void rabbet_py_free(void* user_data, void* memory, void* stream) {
   PyObject *type = NULL, *value = NULL, *traceback = NULL;
   PyErr_Fetch(&type, &value, &traceback);
   rabbet_py_unraisable(
-      PyObject_CallMethod(user_data, "_deallocate", "KK",
+      PyObject_CallMethod(user_data, "_rabbet_deallocate", "KK",
                           (unsigned long long)(uintptr_t)memory,
                           (unsigned long long)(uintptr_t)stream),
       user_data);
@@ -171,7 +171,7 @@ static void rabbet_py_process_debug(void* user_data,
   // After an exception the rest of the run is not shown.
   if (!rabbet_py_callback_error) {
     PyObject* result = PyObject_CallMethod(
-        user_data, "_process", "KiNNNK",
+        user_data, "_rabbet_process", "KiNNNK",
         (unsigned long long)(uintptr_t)tensor->data, (int)tensor->on_host,
         rabbet_py_dtype(tensor->dtype), rabbet_py_from_dims(&tensor->dims),
         rabbet_py_message(tensor->name),

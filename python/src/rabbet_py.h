@@ -148,7 +148,8 @@ void rabbet_py_attrs_free(rabbet_py_attrs_t* attrs);
 
 // ---- Callbacks (callbacks.c) -----------------------------------------------
 
-// Calls logger._log(severity, message); {0} for None. Borrows the object.
+// Calls logger._rabbet_log(severity, message); {0} for None. Borrows the
+// object.
 rabbet_logger_t rabbet_py_logger(PyObject* logger);
 rabbet_profiler_t rabbet_py_profiler(PyObject* profiler);
 rabbet_output_allocator_t rabbet_py_output_allocator(PyObject* allocator);

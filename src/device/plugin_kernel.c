@@ -25,7 +25,8 @@ typedef struct rabbet_plugin_kernel_t {
 struct rabbet_kernel_state_t {
   rabbet_plugin_t* plugin;  // this context's instance
   rabbet_plugin_call_t call;
-  void* host_values;             // memory of the shape inputs
+  void* host_values;  // memory of the shape inputs
+  uint64_t sizes;     // outputs that are zeroed before each run, by bits
   rabbet_plugin_view_t views[];  // inputs, then outputs
 };
 
@@ -55,7 +56,8 @@ typedef struct rabbet_plugin_proposal_t {
   rabbet_type_format_t* boundary;   // of the candidate
   int32_t* aliased;                 // of the candidate
   size_t offered, accepted;
-  bool cannot;  // run in any way
+  size_t apart;  // give what works in place another type or format
+  bool cannot;   // run in any way
 } rabbet_plugin_proposal_t;
 
 // Value of the query's tensor i, or -1.
@@ -136,6 +138,21 @@ static bool rabbet_proposal_place(rabbet_plugin_proposal_t* proposal, size_t i,
   return true;
 }
 
+// What works in place has one type and one format.
+static bool rabbet_proposal_in_place(const rabbet_plugin_proposal_t* proposal) {
+  const rabbet_group_t* group = proposal->propose->group;
+  for (size_t i = 0; i < group->output_count; ++i) {
+    if (proposal->aliased[i] < 0) continue;
+    const rabbet_type_format_t* input =
+        &proposal->boundary[proposal->aliased[i]];
+    const rabbet_type_format_t* output =
+        &proposal->boundary[group->input_count + i];
+    if (input->dtype != output->dtype || input->format != output->format)
+      return false;
+  }
+  return true;
+}
+
 static rabbet_status_t rabbet_proposal_add_combination(
     void* context, const rabbet_plugin_type_format_t* choices) {
   rabbet_plugin_proposal_t* proposal = context;
@@ -159,6 +176,10 @@ static rabbet_status_t rabbet_proposal_add_combination(
     proposal->tensors[i].dtype = choices[i].dtype;
     proposal->tensors[i].format = choices[i].format;
   }
+  if (!rabbet_proposal_in_place(proposal)) {
+    ++proposal->apart;
+    return rabbet_ok();
+  }
   return rabbet_plugin_tactics(
       proposal->node->plugin, &proposal->query,
       (rabbet_plugin_tactic_sink_t){proposal, rabbet_proposal_add_tactic});
@@ -177,6 +198,24 @@ static void rabbet_proposal_aliases(rabbet_plugin_proposal_t* proposal) {
     proposal->aliased[at] = rabbet_boundary_index(
         group->inputs, group->input_count, node->inputs[node->aliased[i]]);
   }
+}
+
+// No combination was taken.
+static rabbet_status_t rabbet_proposal_refuse(
+    const rabbet_plugin_proposal_t* proposal) {
+  const char* name = rabbet_plugin_creator(proposal->node->plugin)->name;
+  if (proposal->apart > 0)
+    return RABBET_STATUS(
+        RABBET_STATUS_UNSUPPORTED,
+        "plugin '%s' offers %zu combination%s of types and formats, and none "
+        "gives an output that works in place the type and format of its input",
+        name, proposal->offered, rabbet_plural(proposal->offered));
+  return RABBET_STATUS(
+      RABBET_STATUS_UNSUPPORTED,
+      "plugin '%s' offers %zu combination%s of types and formats, and none "
+      "fits the network's types; allow the builder others (flags FP16, BF16), "
+      "cast its inputs, or add a combination",
+      name, proposal->offered, rabbet_plural(proposal->offered));
 }
 
 rabbet_status_t rabbet_plugin_propose_kind(const rabbet_propose_t* propose,
@@ -229,18 +268,11 @@ rabbet_status_t rabbet_plugin_propose_kind(const rabbet_propose_t* propose,
                                            rabbet_proposal_add_combination});
   }
   if (rabbet_is_ok(status) && proposal.accepted == 0) {
-    status = RABBET_STATUS(
-        RABBET_STATUS_UNSUPPORTED,
-        "plugin '%s' offers %zu combination%s of types and formats, and none "
-        "fits the network's types; allow the builder others (flags FP16, "
-        "BF16), cast its inputs, or add a combination",
-        rabbet_plugin_creator(node->plugin)->name, proposal.offered,
-        rabbet_plural(proposal.offered));
+    status = rabbet_proposal_refuse(&proposal);
   }
   rabbet_arena_deinitialize(&arena);
   return status;
 }
-
 static rabbet_status_t rabbet_plugin_propose(const rabbet_propose_t* propose,
                                              rabbet_candidate_sink_t sink) {
   return rabbet_plugin_propose_kind(propose, sink, &rabbet_plugin_kernel_class,
@@ -358,6 +390,24 @@ static void rabbet_state_views(const rabbet_plugin_kernel_t* kernel,
   }
 }
 
+// Outputs that may be size tensors: numbers beside an output whose extent is
+// not known. Kernels count in them, and count from zero.
+static uint64_t rabbet_state_sizes(const rabbet_plugin_view_t* outputs,
+                                   size_t count) {
+  uint64_t numbers = 0;
+  bool open = false;
+  for (size_t i = 0; i < count && i < 64; ++i) {
+    const rabbet_plugin_view_t* view = &outputs[i];
+    for (int32_t axis = 0; axis < view->dims.rank; ++axis)
+      open |= view->dims.d[axis] < 0;
+    bool number = view->dims.rank == 0 && view->aliased_input < 0 &&
+                  (view->dtype == RABBET_DTYPE_INT32 ||
+                   view->dtype == RABBET_DTYPE_INT64);
+    if (number) numbers |= (uint64_t)1 << i;
+  }
+  return open ? numbers : 0;
+}
+
 // Plugins allocate, compile and free when they are prepared: with a GPU's
 // context current, as in enqueue.
 static rabbet_status_t rabbet_plugin_enter(rabbet_device_t* device,
@@ -419,6 +469,8 @@ static rabbet_status_t rabbet_plugin_state_create(
           (node->input_count + node->output_count) * sizeof(state->views[0]),
       (void**)&state));
   rabbet_state_views(kernel, shapes, state);
+  state->sizes =
+      rabbet_state_sizes(state->views + node->input_count, node->output_count);
   rabbet_status_t status = rabbet_state_host_values(kernel, shapes, state);
   if (rabbet_is_ok(status)) {
     status = rabbet_plugin_clone(node->plugin, &state->plugin);
@@ -443,9 +495,9 @@ static rabbet_status_t rabbet_plugin_state_create(
   return rabbet_ok();
 }
 
-static void rabbet_plugin_bind(const rabbet_plugin_kernel_t* kernel,
-                               rabbet_kernel_state_t* state,
-                               const rabbet_kernel_call_t* call) {
+static rabbet_status_t rabbet_plugin_bind(const rabbet_plugin_kernel_t* kernel,
+                                          rabbet_kernel_state_t* state,
+                                          const rabbet_kernel_call_t* call) {
   const rabbet_group_node_t* node = kernel->node;
   for (size_t i = 0; i < node->input_count; ++i) {
     int32_t at = kernel->operands[i].boundary;
@@ -458,12 +510,22 @@ static void rabbet_plugin_bind(const rabbet_plugin_kernel_t* kernel,
   }
   state->call.workspace = call->workspace;
   state->call.stream = call->stream;
+  rabbet_device_t* device = kernel->device;
+  for (size_t i = 0; state->sizes >> i; ++i) {
+    if (!(state->sizes >> i & 1)) continue;
+    const rabbet_plugin_view_t* view = &state->call.outputs[i];
+    RABBET_RETURN_IF_ERROR(device->vtable->fill(
+        device, view->data, 0, (size_t)rabbet_dtype_bits(view->dtype) / 8,
+        call->stream));
+  }
+  return rabbet_ok();
 }
 
 static rabbet_status_t rabbet_plugin_kernel_enqueue(
     rabbet_kernel_t* base, rabbet_kernel_state_t* state,
     const rabbet_kernel_call_t* call) {
-  rabbet_plugin_bind((rabbet_plugin_kernel_t*)base, state, call);
+  RABBET_RETURN_IF_ERROR(
+      rabbet_plugin_bind((rabbet_plugin_kernel_t*)base, state, call));
   return rabbet_plugin_enqueue(state->plugin, &state->call);
 }
 
@@ -485,7 +547,9 @@ static rabbet_recordable_t rabbet_plugin_kernel_recordable(
 static rabbet_status_t rabbet_plugin_kernel_record(
     rabbet_kernel_t* base, rabbet_kernel_state_t* state,
     const rabbet_kernel_call_t* call, void** out_kept) {
-  rabbet_plugin_bind((rabbet_plugin_kernel_t*)base, state, call);
+  *out_kept = NULL;
+  RABBET_RETURN_IF_ERROR(
+      rabbet_plugin_bind((rabbet_plugin_kernel_t*)base, state, call));
   return rabbet_plugin_enqueue_captured(state->plugin, &state->call, out_kept);
 }
 

@@ -6,8 +6,10 @@
 #include "cuda_stand_in/internal.h"
 
 #define CONTEXT_MOST 8
+#define CREATED_MOST 8
 
-static struct CUctx_st contexts[CONTEXT_MOST];
+// The primary ones by their devices, then those of cuCtxCreate.
+static struct CUctx_st contexts[CONTEXT_MOST + CREATED_MOST];
 _Thread_local CUcontext context_current;
 size_t context_memory_limit = (size_t)1 << 30;
 int context_major = 9, context_minor = 0;
@@ -24,7 +26,7 @@ size_t context_memory(void) {
 
 int context_count(void) {
   int count = 0;
-  for (int i = 0; i < CONTEXT_MOST; ++i)
+  for (int i = 0; i < CONTEXT_MOST + CREATED_MOST; ++i)
     count += contexts[i].references;
   return count;
 }
@@ -216,12 +218,9 @@ CUresult stand_in_cuDevicePrimaryCtxRetain(CUcontext* context,
         context_retain(context, device));
 }
 
-// The last release destroys what is in the context; keeping it till then is
-// reported.
-static CUresult context_release(CUdevice device) {
-  if (device_check(device) != CUDA_SUCCESS) return CUDA_ERROR_INVALID_DEVICE;
-  CUcontext context = &contexts[device];
-  if (context->references == 0) return ERROR_INVALID_CONTEXT;
+// The last release of all destroys what is in the contexts; keeping it till
+// then is reported.
+static CUresult context_drop(CUcontext context) {
   if (--context->references > 0) return CUDA_SUCCESS;
   context->broken = CUDA_SUCCESS;
   if (context_count() > 0) return CUDA_SUCCESS;
@@ -239,6 +238,13 @@ static CUresult context_release(CUdevice device) {
   return CUDA_SUCCESS;
 }
 
+static CUresult context_release(CUdevice device) {
+  if (device_check(device) != CUDA_SUCCESS) return CUDA_ERROR_INVALID_DEVICE;
+  CUcontext context = &contexts[device];
+  if (context->references == 0) return ERROR_INVALID_CONTEXT;
+  return context_drop(context);
+}
+
 CUresult stand_in_cuDevicePrimaryCtxRelease(CUdevice device) {
   ENTRY(cuDevicePrimaryCtxRelease, RELEASES, ("%d", device),
         context_release(device));
@@ -250,7 +256,7 @@ CUresult stand_in_cuCtxGetCurrent(CUcontext* context) {
 
 static CUresult context_set(CUcontext context) {
   bool known = context == NULL;
-  for (int i = 0; i < CONTEXT_MOST; ++i)
+  for (int i = 0; i < CONTEXT_MOST + CREATED_MOST; ++i)
     known = known || (context == &contexts[i] && context->references > 0);
   if (!known) return ERROR_INVALID_CONTEXT;
   context_current = context;
@@ -259,4 +265,64 @@ static CUresult context_set(CUcontext context) {
 
 CUresult stand_in_cuCtxSetCurrent(CUcontext context) {
   ENTRY(cuCtxSetCurrent, 0, ("%p", (void*)context), context_set(context));
+}
+
+static CUresult context_device(CUdevice* device) {
+  *device = context_current->device;
+  return CUDA_SUCCESS;
+}
+
+CUresult stand_in_cuCtxGetDevice(CUdevice* device) {
+  ENTRY(cuCtxGetDevice, NEEDS_CONTEXT, (" "), context_device(device));
+}
+
+static CUresult context_state(CUdevice device, unsigned* flags, int* active) {
+  if (device_check(device) != CUDA_SUCCESS) return CUDA_ERROR_INVALID_DEVICE;
+  *flags = 0;
+  *active = contexts[device].references > 0;
+  return CUDA_SUCCESS;
+}
+
+CUresult stand_in_cuDevicePrimaryCtxGetState(CUdevice device, unsigned* flags,
+                                             int* active) {
+  ENTRY(cuDevicePrimaryCtxGetState, 0, ("%d", device),
+        context_state(device, flags, active));
+}
+
+// ---- Contexts that programs make for themselves ----------------------------
+
+static CUresult context_create(CUcontext* context, CUdevice device) {
+  if (device_check(device) != CUDA_SUCCESS) return CUDA_ERROR_INVALID_DEVICE;
+  CUcontext made = &contexts[CONTEXT_MOST];
+  CUcontext end = made + CREATED_MOST;
+  while (made < end && made->references > 0)
+    ++made;
+  if (made == end) return CUDA_ERROR_OUT_OF_MEMORY;
+  *made = (struct CUctx_st){.device = device, .references = 1};
+  *context = context_current = made;
+  return CUDA_SUCCESS;
+}
+
+// Rabbet calls neither; tests do, in the place of a user's program.
+EXPORT CUresult cuCtxCreate_v2(CUcontext* context, unsigned flags,
+                               CUdevice device);
+EXPORT CUresult cuCtxDestroy_v2(CUcontext context);
+
+CUresult cuCtxCreate_v2(CUcontext* context, unsigned flags, CUdevice device) {
+  ENTRY(cuCtxCreate, 0, ("flags %u of %d", flags, device),
+        context_create(context, device));
+}
+
+static CUresult context_destroy(CUcontext context) {
+  if (context < &contexts[CONTEXT_MOST] ||
+      context >= &contexts[CONTEXT_MOST + CREATED_MOST] ||
+      context->references == 0)
+    return ERROR_INVALID_CONTEXT;
+  if (context_current == context) context_current = NULL;
+  return context_drop(context);
+}
+
+CUresult cuCtxDestroy_v2(CUcontext context) {
+  ENTRY(cuCtxDestroy, RELEASES, ("%p", (void*)context),
+        context_destroy(context));
 }

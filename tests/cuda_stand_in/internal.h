@@ -160,6 +160,7 @@ typedef struct op_t {
 typedef struct capture_t capture_t;
 
 struct CUstream_st {
+  CUcontext context;  // NULL: the legacy one, which every context has
   unsigned flags;
   bool live;  // what is destroyed stays known: its work is still to be done
   op_t* ops;
@@ -198,6 +199,8 @@ int stream_pending(void);
 // Whether operations are queued that use the module.
 bool stream_uses(const struct CUmod_st* module);
 int stream_number(CUstream stream);  // for the log; 0: the legacy stream
+// Whether kernels of the current context may be launched in it.
+bool stream_is_current(CUstream stream);
 
 // ---- Captures and graphs (graph.c) -----------------------------------------
 

@@ -282,6 +282,7 @@ static void launch_log(const launch_t* launch) {
 static CUresult launch_submit(CUfunction function, const unsigned grid[3],
                               const unsigned block[3], unsigned shared_bytes,
                               CUstream stream, void** parameters) {
+  if (!stream_is_current(stream)) return ERROR_INVALID_HANDLE;
   launch_t* launch = NULL;
   CUresult result =
       launch_new(function, grid, block, shared_bytes, parameters, &launch);

@@ -44,6 +44,11 @@ int stream_number(CUstream stream) {
   return stream ? stream->number : -1;
 }
 
+bool stream_is_current(CUstream stream) {
+  stream = stream_find(stream);
+  return !stream || !stream->context || stream->context == context_current;
+}
+
 static int event_number(CUevent event) {
   event = event_resolve(event);
   return event ? event->number : -1;
@@ -383,6 +388,7 @@ static CUresult stream_create(CUstream* out_stream, unsigned flags) {
     free(stream);
     return CUDA_ERROR_OUT_OF_MEMORY;
   }
+  stream->context = context_current;
   stream->flags = flags;
   stream->live = true;
   stream->number = (int)work.stream_count;

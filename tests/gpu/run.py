@@ -7,6 +7,7 @@ runs what is asked for, writes a log for each step and a summary.
     tests/gpu/run.sh bench --benches calls,moves,plugin,small,resnet50
     tests/gpu/run.sh bench --benches unet256,bert_base,gpt2_small
     tests/gpu/run.sh bench --bench "--only gpu --models resnet50/fp16/1"
+    tests/gpu/run.sh samples --samples FOLDER      (what FOLDER holds: samples.py)
 
 The Python that runs this is the one whose packages (torch, Triton, CuPy, NVIDIA's
 libraries) the tests use. Exit code 0: nothing that ran has failed.
@@ -31,7 +32,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-STEPS = ("conformance", "tests", "sanitizer", "bench")
+STEPS = ("conformance", "tests", "sanitizer", "samples", "bench")
 # Families whose kernels have the most ways to go out of bounds or to race.
 SANITIZED = {
     "memcheck": (
@@ -95,6 +96,7 @@ class Machine:
     bench: list[str]
     benches: tuple[str, ...]
     pytest: list[str]
+    samples: Path | None = None
     environment: dict[str, str] = field(default_factory=dict)
 
     def left(self) -> float:
@@ -305,6 +307,23 @@ def run_sanitizer(machine: Machine) -> list[Result]:
     return side_by_side(tasks, max(1, machine.jobs // 2))
 
 
+def run_samples(machine: Machine) -> list[Result]:
+    """TensorRT's public samples, where the user has them."""
+    if machine.samples is None:
+        return [Result("samples", "all", "skipped",
+                       notes=["none were given: --samples FOLDER"])]  # fmt: skip
+    command = [sys.executable, "tests/gpu/samples.py", str(machine.samples),
+               "--out", str(machine.out / "samples"), "--jobs", str(machine.jobs),
+               "--seconds", str(max(1, int(machine.left() - 10)))]  # fmt: skip
+    return [execute(machine, "samples", "python", command, sample_notes)]
+
+
+def sample_notes(text: str) -> list[str]:
+    """How many passed, and the table."""
+    begin = re.search(r"^\d+ runs: ", text, re.MULTILINE)
+    return text[begin.start() :].splitlines() if begin else []
+
+
 def tables(text: str) -> list[str]:
     """The tables that bench.run printed, or, where it did not come so far, the rows."""
     begin = text.find("\n## ")
@@ -332,6 +351,7 @@ RUNNERS = {
     "conformance": run_conformance,
     "tests": run_tests,
     "sanitizer": run_sanitizer,
+    "samples": run_samples,
     "bench": run_bench,
 }
 
@@ -357,7 +377,7 @@ def summary(results: Sequence[Result], machine_text: str) -> str:
             if result.state == "passed" and not result.notes:
                 continue
             lines.append(f"- {result.name}: {result.state}, {result.seconds:.1f} s")
-            if step == "bench":
+            if step in ("bench", "samples"):
                 lines += [
                     "",
                     *(re.sub("^## ", "### ", note) for note in result.notes),
@@ -388,6 +408,8 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--jobs", type=int, default=min(14, os.cpu_count() or 1),
                         help="processes of tests at a time")  # fmt: skip
     parser.add_argument("--families", metavar="A,B", help="of the conformance suite")
+    parser.add_argument("--samples", type=Path, metavar="FOLDER",
+                        help="TensorRT's samples by release, for the step samples")
     parser.add_argument("--pytest", default="", metavar="ARGUMENTS")
     parser.add_argument("--benches", default=",".join(BENCHES), metavar="A,B",
                         help=f"of {', '.join(BENCHES)}; default: all")  # fmt: skip
@@ -411,6 +433,7 @@ def main(arguments: Sequence[str]) -> int:
             bench=shlex.split(given.bench),
             benches=benches,
             pytest=shlex.split(given.pytest),
+            samples=given.samples.resolve() if given.samples else None,
         )
         text = describe()
         results = [set_up(machine)]

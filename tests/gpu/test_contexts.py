@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import gc
 import threading
 from collections.abc import Iterator
 from typing import Any
@@ -338,3 +339,144 @@ def test_sizes_that_only_a_run_tells() -> None:
             if expected_.size:
                 found = cuda_driver.read(pool.address, expected_.shape)
                 np.testing.assert_array_equal(found, expected_)
+
+
+# ---- Contexts of CUDA that programs make for themselves ----
+
+
+@contextlib.contextmanager
+def own_cuda_context() -> Iterator[None]:
+    """One that is not the primary one, current meanwhile."""
+    driver = cuda_driver.driver()
+    own, before = ctypes.c_void_p(), ctypes.c_void_p()
+    cuda_driver.check(driver.cuCtxGetCurrent(ctypes.byref(before)), "cuCtxGetCurrent")
+    cuda_driver.check(driver.cuCtxCreate_v2(ctypes.byref(own), 0, 0), "cuCtxCreate")
+    try:
+        yield
+    finally:
+        gc.collect()  # what was made in it goes before it
+        cuda_driver.check(driver.cuCtxSetCurrent(before), "cuCtxSetCurrent")
+        cuda_driver.check(driver.cuCtxDestroy_v2(own), "cuCtxDestroy")
+
+
+OWN = """
+extern "C" __global__ void own(const float* x, int n, float* y) {
+  int i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i < n) y[i] = x[i] + 1;
+}
+"""
+
+
+class InTheirContext(trt.IPluginV2DynamicExt):
+    """x + 1; the kernel is of the context that is current in initialize, as in scripts
+    for cuda-python that make their own."""
+
+    def __init__(self) -> None:
+        trt.IPluginV2DynamicExt.__init__(self)
+        self.num_outputs = 1
+        self.plugin_type, self.plugin_version = "InTheirContext", "1"
+        self.plugin_namespace = ""
+        self.kernel: Any = None
+        self.module: Any = None
+
+    def get_output_datatype(self, index: int, input_types: Any) -> Any:
+        return input_types[0]
+
+    def get_output_dimensions(self, index: int, inputs: Any, builder: Any) -> Any:
+        return trt.DimsExprs(inputs[0])
+
+    def supports_format_combination(self, pos: int, in_out: Any, count: int) -> bool:
+        desc = in_out[pos]
+        return desc.type == trt.float32 and desc.format == trt.TensorFormat.LINEAR
+
+    def configure_plugin(self, inp: Any, out: Any) -> None:
+        self.n = int(np.prod(tuple(inp[0].desc.dims)))
+
+    def initialize(self) -> None:
+        driver = cuda_driver.driver()
+        self.module, self.kernel = ctypes.c_void_p(), ctypes.c_void_p()
+        code = cuda_driver.compile_code(OWN, "CUBIN")
+        result = driver.cuModuleLoadData(ctypes.byref(self.module), code)
+        cuda_driver.check(result, "cuModuleLoadData")
+        result = driver.cuModuleGetFunction(
+            ctypes.byref(self.kernel), self.module, b"own"
+        )
+        cuda_driver.check(result, "cuModuleGetFunction")
+
+    def terminate(self) -> None:
+        result = cuda_driver.driver().cuModuleUnload(self.module)
+        cuda_driver.check(result, "cuModuleUnload")
+
+    def enqueue(
+        self, input_desc: Any, output_desc: Any, inputs: Any, outputs: Any,
+        workspace: int, stream: int,
+    ) -> None:  # fmt: skip
+        values = (
+            ctypes.c_uint64(inputs[0]), ctypes.c_int(self.n), ctypes.c_uint64(outputs[0]),
+        )  # fmt: skip
+        pointers = (ctypes.c_void_p * 3)(
+            *[ctypes.cast(ctypes.byref(value), ctypes.c_void_p) for value in values]
+        )
+        result = cuda_driver.driver().cuLaunchKernel(
+            self.kernel, -(-self.n // 64), 1, 1, 64, 1, 1, 0, ctypes.c_void_p(stream),
+            pointers, None,
+        )  # fmt: skip
+        cuda_driver.check(result, "cuLaunchKernel")
+
+    def serialize(self) -> bytes:
+        return b""
+
+    def clone(self) -> Any:
+        made = InTheirContext()
+        made.__dict__.update(self.__dict__)
+        return made
+
+
+class InTheirContextCreator(trt.IPluginCreator):
+    def __init__(self) -> None:
+        trt.IPluginCreator.__init__(self)
+        self.name, self.plugin_version = "InTheirContext", "1"
+        self.plugin_namespace = ""
+        self.field_names = trt.PluginFieldCollection([])
+
+    def create_plugin(self, name: str, fields: Any) -> InTheirContext:
+        return InTheirContext()
+
+    def deserialize_plugin(self, name: str, data: bytes) -> InTheirContext:
+        return InTheirContext()
+
+
+def test_in_a_context_of_the_programs_own() -> None:
+    """Memory, streams and kernels of that context, and nothing of the primary one."""
+    trt.get_plugin_registry().register_creator(InTheirContextCreator(), "")
+    x = random(4, 16)
+    with own_cuda_context():
+        network = trt.Builder().create_network()
+        tensor = network.add_input("x", trt.float32, (4, 16))
+        doubled = network.add_elementwise(
+            tensor, tensor, trt.ElementWiseOperation.SUM
+        ).get_output(0)
+        layer = network.add_plugin_v2([doubled], InTheirContext())
+        y = layer.get_output(0)
+        y.name = "y"
+        network.mark_output(y)
+        model = trt.compile(network, device="cuda")
+        np.testing.assert_allclose(model(x), 2 * x + 1, rtol=1e-6)
+        # A stream of the context would be refused by kernels of another one.
+        driver, found = cuda_driver.driver(), np.empty_like(x)
+        handle, memory = ctypes.c_void_p(), ctypes.c_uint64()
+        cuda_driver.check(driver.cuStreamCreate(ctypes.byref(handle), 1), "stream")
+        result = driver.cuMemAlloc_v2(ctypes.byref(memory), ctypes.c_size_t(2 * x.nbytes))
+        cuda_driver.check(result, "cuMemAlloc")
+        cuda_driver.write(memory.value, x)
+        context = model.engine.create_execution_context()
+        context.set_tensor_address("x", memory.value)
+        context.set_tensor_address("y", memory.value + x.nbytes)
+        for _ in range(3):
+            context.execute_async_v3(handle.value)
+        wait(handle.value or 0)
+        found = cuda_driver.read(memory.value + x.nbytes, x.shape)
+        cuda_driver.check(driver.cuMemFree_v2(memory), "cuMemFree")
+        cuda_driver.check(driver.cuStreamDestroy_v2(handle), "cuStreamDestroy")
+        np.testing.assert_allclose(found, 2 * x + 1, rtol=1e-6)
+        del model, context, network, tensor, doubled, layer, y

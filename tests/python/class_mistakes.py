@@ -82,7 +82,8 @@ def no_num_outputs() -> None:
     class Bare(PadV3):
         def __init__(self, *args: Any) -> None:
             super().__init__(*args)
-            self._native = {k: v for k, v in self._native.items() if k != "num_outputs"}
+            native = self._rabbet_native
+            self._rabbet_native = {k: v for k, v in native.items() if k != "num_outputs"}
 
     kind = type("Mistaken0", (Bare,), {})
     one_layer(kind([]), SHAPE)
@@ -93,7 +94,7 @@ def no_plugin_name() -> None:
     class Mistaken0(PadV3):
         def __init__(self, *args: Any) -> None:
             super().__init__(*args)
-            self._native = {"num_outputs": 1}
+            self._rabbet_native = {"num_outputs": 1}
 
     one_layer(Mistaken0([]), SHAPE)
 

@@ -210,6 +210,40 @@ except rabbet.FailedPreconditionError as error:
     assert done.returncode == 0
 
 
+def test_the_runtime_library_of_wheels_is_offered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Polygraphy looks for it in LD_LIBRARY_PATH and in toolkits alone."""
+    needs("polygraphy")
+    from rabbet.compat import _cudart
+
+    wheels = tmp_path / "site" / "nvidia" / "cu13" / "lib"
+    wheels.mkdir(parents=True)
+    (wheels / "libcudart.so.13").touch()
+    toolkit = tmp_path / "toolkit"
+    toolkit.mkdir()
+    monkeypatch.setattr(_cudart, "_TOOLKITS", (str(toolkit),))
+    monkeypatch.setattr(sys, "path", [*sys.path, str(tmp_path / "site")])
+    monkeypatch.setenv("LD_LIBRARY_PATH", "/nowhere")
+    monkeypatch.delenv("RABBET_CUDA_PATH", raising=False)
+    import os
+
+    for _ in range(2):  # again is fine
+        _cudart.offer_runtime_library()
+        assert os.environ["LD_LIBRARY_PATH"] == f"/nowhere:{wheels}"
+    # A folder of libraries by itself, for Rabbet, too.
+    monkeypatch.setattr(sys, "path", [p for p in sys.path if p != str(tmp_path / "site")])
+    monkeypatch.setenv("LD_LIBRARY_PATH", "")
+    monkeypatch.setenv("RABBET_CUDA_PATH", str(wheels))
+    _cudart.offer_runtime_library()
+    assert os.environ["LD_LIBRARY_PATH"] == str(wheels)
+    # What Polygraphy finds by itself stays the first.
+    monkeypatch.setenv("LD_LIBRARY_PATH", "/nowhere")
+    (toolkit / "libcudart.so").touch()
+    _cudart.offer_runtime_library()
+    assert os.environ["LD_LIBRARY_PATH"] == "/nowhere"
+
+
 # ---- Tools from the package index, where they are installed
 
 POLYGRAPHY = """

@@ -930,3 +930,79 @@ def test_a_timing_cache_steers_the_build() -> None:
         chosen.add(tactic())
     assert first in chosen
     assert len(chosen) > 1
+
+
+# ---- Names of users ----
+
+
+# What a class that people derive from here might call its own, and so might they.
+TAKEN = (
+    "_log _reallocate _address _notify _read _process _allocate _deallocate _undefined "
+    "_info _native _name _data _buffer _memory _stream _size _shape _logger"
+).split()
+
+
+def users(base: type) -> type:
+    """A class with attributes and methods of such names."""
+    return type("Own", (base,), {name: "the user's" for name in TAKEN})
+
+
+def test_names_of_users_stay_theirs() -> None:
+    lines: list[str] = []
+    memory: dict[str, Any] = {}
+
+    class Log(users(trt.ILogger)):  # type: ignore[misc]
+        def log(self, severity: trt.Severity, msg: str) -> None:
+            lines.append(msg)
+
+    class Allocator(users(trt.IOutputAllocator)):  # type: ignore[misc]
+        def reallocate_output(
+            self, name: str, given: int, size: int, alignment: int
+        ) -> int:
+            memory["y"] = np.empty(size + 64, np.uint8)
+            return int(memory["y"].ctypes.data + 63) // 64 * 64
+
+        def notify_shape(self, name: str, shape: trt.Dims) -> None:
+            memory["shape"] = tuple(shape)
+
+    class Reader(users(trt.IStreamReader)):  # type: ignore[misc]
+        def __init__(self, data: bytes) -> None:
+            super().__init__()
+            self.left = data
+
+        def read(self, size: int) -> bytes:
+            found, self.left = self.left[:size], self.left[size:]
+            return found
+
+    class Listener(users(trt.IDebugListener)):  # type: ignore[misc]
+        def process_debug_tensor(self, *arguments: Any) -> bool:
+            memory["debug"] = arguments[4]
+            return True
+
+    builder = trt.Builder(Log())
+    network = builder.create_network()
+    x = network.add_input("x", trt.float32, (3,))
+    y = network.add_activation(x, trt.ActivationType.RELU).get_output(0)
+    y.name = "y"
+    network.mark_debug(y)
+    network.mark_output(y)
+    config = builder.create_builder_config()
+    config.device = "cpu"
+    plan = bytes(builder.build_serialized_network(network, config))
+    log = Log()
+    engine = trt.Runtime(log).deserialize_cuda_engine(Reader(plan))
+    context = engine.create_execution_context()
+    listener = Listener()
+    context.set_debug_listener(listener)
+    context.set_all_tensors_debug_state(True)
+    a = np.array([-1, 0, 2], np.float32)
+    context.set_tensor_address("x", a.ctypes.data)
+    allocator = Allocator()
+    context.set_output_allocator("y", allocator)
+    context.execute_async_v3(0)
+    assert memory["shape"] == (3,)
+    assert memory["debug"] == "y"
+    with pytest.raises(trt.Error):
+        trt.Runtime(log).deserialize_cuda_engine(b"no plan")
+    for thing in (log, allocator, listener):
+        assert {getattr(thing, name) for name in TAKEN} == {"the user's"}

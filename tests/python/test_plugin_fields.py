@@ -46,6 +46,20 @@ def test_arrays(kind: T) -> None:
         assert (found.name, found.type, found.size) == ("f", kind, 6)
 
 
+@pytest.mark.parametrize("kind", NUMBERS)
+def test_one_element_is_a_number(kind: T) -> None:
+    """As scripts have it: int(field.data), whatever NumPy thinks of it."""
+    field = PluginField("f", np.array([3], NUMBERS[kind]), kind)
+    for found in (field.data, stored(field).data):
+        assert isinstance(found, np.ndarray)
+        assert found.shape == (1,)
+        assert int(found) == 3
+        assert float(found) == 3.0
+        assert found[0] == 3
+    with pytest.raises(TypeError):
+        int(PluginField("f", np.zeros(2, NUMBERS[kind]), kind).data)
+
+
 def test_data_is_a_copy_of_the_callers_memory() -> None:
     values = np.arange(3, dtype=np.int32)
     field = PluginField("f", values, T.INT32)

@@ -224,6 +224,43 @@ def test_in_place_of_a_constant() -> None:
         assert model(np.array([1, 10], np.float32)).tolist() == [2, 30]
 
 
+def test_in_place_formats() -> None:
+    """Combinations that give the output another format than the input are left out."""
+    plugin_id = new_id("in_place_formats")
+
+    @trtp.register(plugin_id)
+    def describe(x: TensorDesc) -> TensorDesc:
+        return x.aliased()
+
+    @trtp.impl(plugin_id)
+    def run(x: Tensor, outputs: tuple[Tensor], stream: int) -> None:
+        assert outputs[0].format is x.format
+        np.from_dlpack(outputs[0])[...] += 1
+
+    offered = ["FP32, FP32", "LINEAR*HWC"]
+
+    @trtp.autotune(plugin_id)
+    def autotune(
+        x: TensorDesc, outputs: tuple[TensorDesc]
+    ) -> list[trtp.AutoTuneCombination]:
+        return [trtp.AutoTuneCombination(*offered)]
+
+    x = random(2, 3, 4, 5)
+    np.testing.assert_array_equal(one_layer(plugin_id, x.shape)(x), x + 1)
+    apart = trtp.AutoTuneCombination()
+    apart.pos(0, "FP32", "LINEAR")
+    apart.pos(1, "FP32", "HWC")
+
+    @trtp.autotune(plugin_id)
+    def autotune_apart(
+        x: TensorDesc, outputs: tuple[TensorDesc]
+    ) -> list[trtp.AutoTuneCombination]:
+        return [apart]
+
+    with pytest.raises(trt.Error, match="none gives an output that works in place"):
+        one_layer(plugin_id, x.shape)
+
+
 NONZERO = new_id("nonzero")
 
 
@@ -257,6 +294,31 @@ def test_size_tensor() -> None:
     indices, count = model(np.zeros((3, 5), np.float32))
     assert indices.shape == (0, 2)
     assert count == 0
+
+
+def test_a_size_tensor_begins_at_zero() -> None:
+    """So that kernels may count in it; in every run."""
+    plugin_id = new_id("counted")
+
+    @trtp.register(plugin_id)
+    def describe(x: TensorDesc) -> tuple[TensorDesc, TensorDesc]:
+        upper = x.shape_expr.numel()
+        count = trtp.size_tensor(upper // 2, upper)
+        count.dtype = trt.int64
+        return trtp.from_shape_expr((count.expr(),), trt.int32), count
+
+    @trtp.impl(plugin_id)
+    def run(x: Tensor, outputs: tuple[Tensor, Tensor], stream: int) -> None:
+        count = np.asarray(outputs[1])
+        count += np.count_nonzero(np.asarray(x))
+        np.asarray(outputs[0].aliased((int(count),)))[...] = 5
+
+    model = one_layer(plugin_id, (3, 5))
+    for seed in range(4):
+        x = np.maximum(random(3, 5, seed=seed), 0)
+        found, count = model(x)
+        assert int(count) == np.count_nonzero(x)
+        assert found.tolist() == [5] * int(count)
 
 
 def test_size_tensor_before_other_layers() -> None:

@@ -176,7 +176,7 @@ def test_around_the_life_in_a_context() -> None:
     del model
     gc.collect()
     assert log == [
-        "attach", "configure", "workspace", "initialize", "enqueue", "terminate",
+        "attach", "configure", "workspace", "initialize", "configure", "enqueue", "terminate",
         "detach", "destroy", "destroy",
     ]  # fmt: skip
 

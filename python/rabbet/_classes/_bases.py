@@ -64,7 +64,7 @@ class Attribute:
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
         if instance is None:
             return self
-        value = instance._native.get(self.name, self.default)
+        value = instance._rabbet_native.get(self.name, self.default)
         if value is _UNSET:
             raise AttributeError(
                 f"{type(instance).__name__}.{self.name} was never set; set it to "
@@ -81,7 +81,7 @@ class Attribute:
                 f"{_EXPECTED[self.convert]}, got {value!r}"
             ) from None
         # A new dict: copies of the object share the old one.
-        instance._native = {**instance._native, self.name: value}
+        instance._rabbet_native = {**instance._rabbet_native, self.name: value}
 
 
 def stub(function: F) -> F:
@@ -112,12 +112,12 @@ def _undefined(self: Any, name: str) -> NoReturn:
 class _Native(IVersionedInterface):
     """Base of all classes here."""
 
-    __slots__ = ("_native",)
-    _native: dict[str, Any]
+    __slots__ = ("_rabbet_native",)
+    _rabbet_native: dict[str, Any]
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Self:
         self = super().__new__(cls)
-        self._native = {}
+        self._rabbet_native = {}
         return self
 
     def __init__(self, other: Any = None) -> None:
@@ -138,7 +138,7 @@ class IPluginV3(_Native):
     """A plugin whose parts, its capabilities, may be one object or several."""
 
     __slots__ = ()
-    _info = InterfaceInfo("PLUGIN_V3", 1, 0)
+    _rabbet_info = InterfaceInfo("PLUGIN_V3", 1, 0)
 
     @stub
     def get_capability_interface(self, type: e.PluginCapabilityType) -> Any:
@@ -159,7 +159,7 @@ class IPluginV3OneCore(IPluginCapability):
     """What identifies a plugin."""
 
     __slots__ = ()
-    _info = InterfaceInfo("PLUGIN_V3ONE_CORE", 1, 0)
+    _rabbet_info = InterfaceInfo("PLUGIN_V3ONE_CORE", 1, 0)
     plugin_name = Attribute(_to_text, "Its name; its creator's, too.")
     plugin_version = Attribute(_to_text, "Its version; its creator's, too.")
     plugin_namespace = Attribute(_to_text, "Its namespace; its creator's, too.")
@@ -169,7 +169,7 @@ class IPluginV3OneBuild(IPluginCapability):
     """What a build asks."""
 
     __slots__ = ()
-    _info = InterfaceInfo("PLUGIN_V3ONE_BUILD", 1, 0)
+    _rabbet_info = InterfaceInfo("PLUGIN_V3ONE_BUILD", 1, 0)
     DEFAULT_FORMAT_COMBINATION_LIMIT: ClassVar[int] = 100
     num_outputs = Attribute(_to_int, "The number of outputs.")
     format_combination_limit = Attribute(
@@ -222,7 +222,7 @@ class IPluginV3OneBuildV2(IPluginV3OneBuild):
     """What a build asks, outputs in the place of inputs included."""
 
     __slots__ = ()
-    _info = InterfaceInfo("PLUGIN_V3ONE_BUILD", 2, 0)
+    _rabbet_info = InterfaceInfo("PLUGIN_V3ONE_BUILD", 2, 0)
 
     @stub
     def get_aliased_input(self, output_index: int = 0) -> int:
@@ -234,7 +234,7 @@ class IPluginV3OneRuntime(IPluginCapability):
     """What runs."""
 
     __slots__ = ()
-    _info = InterfaceInfo("PLUGIN_V3ONE_RUNTIME", 1, 0)
+    _rabbet_info = InterfaceInfo("PLUGIN_V3ONE_RUNTIME", 1, 0)
 
     @stub_of("in, out")
     def on_shape_change(self, *in_out: Any, **named: Any) -> None:
@@ -277,7 +277,7 @@ class IPluginV3QuickCore(IPluginCapability):
     """What identifies a plugin."""
 
     __slots__ = ()
-    _info = InterfaceInfo("PLUGIN_V3QUICK_CORE", 1, 0)
+    _rabbet_info = InterfaceInfo("PLUGIN_V3QUICK_CORE", 1, 0)
     plugin_name = IPluginV3OneCore.__dict__["plugin_name"]
     plugin_version = IPluginV3OneCore.__dict__["plugin_version"]
     plugin_namespace = IPluginV3OneCore.__dict__["plugin_namespace"]
@@ -291,7 +291,7 @@ class IPluginV3QuickBuild(IPluginCapability):
     get_metadata_string."""
 
     __slots__ = ()
-    _info = InterfaceInfo("PLUGIN_V3QUICK_BUILD", 1, 0)
+    _rabbet_info = InterfaceInfo("PLUGIN_V3QUICK_BUILD", 1, 0)
 
 
 class IPluginV3QuickAOTBuild(IPluginV3QuickBuild):
@@ -300,7 +300,7 @@ class IPluginV3QuickAOTBuild(IPluginV3QuickBuild):
     expr_builder) and get_kernel(in, out) as well."""
 
     __slots__ = ()
-    _info = InterfaceInfo("PLUGIN_V3QUICKAOT_BUILD", 1, 0)
+    _rabbet_info = InterfaceInfo("PLUGIN_V3QUICKAOT_BUILD", 1, 0)
 
 
 class IPluginV3QuickRuntime(IPluginCapability):
@@ -309,7 +309,7 @@ class IPluginV3QuickRuntime(IPluginCapability):
     stream)."""
 
     __slots__ = ()
-    _info = InterfaceInfo("PLUGIN_V3QUICK_RUNTIME", 1, 0)
+    _rabbet_info = InterfaceInfo("PLUGIN_V3QUICK_RUNTIME", 1, 0)
 
 
 # ---- IPluginV2 ----
@@ -510,7 +510,7 @@ class IPluginCreator(IPluginCreatorInterface):
     """Makes plugins of the older kind: derive from it."""
 
     __slots__ = ()
-    _info = InterfaceInfo("PLUGIN CREATOR_V1", 1, 0)
+    _rabbet_info = InterfaceInfo("PLUGIN CREATOR_V1", 1, 0)
 
     @stub
     def create_plugin(self, name: str, field_collection: Any) -> IPluginV2:
@@ -527,7 +527,7 @@ class IPluginCreatorV3One(IPluginCreatorInterface):
     """Makes plugins of the kind IPluginV3: derive from it."""
 
     __slots__ = ()
-    _info = InterfaceInfo("PLUGIN CREATOR_V3ONE", 1, 0)
+    _rabbet_info = InterfaceInfo("PLUGIN CREATOR_V3ONE", 1, 0)
 
     @stub
     def create_plugin(
@@ -541,7 +541,7 @@ class IPluginCreatorV3Quick(IPluginCreatorInterface):
     """Makes quick plugins: derive from it."""
 
     __slots__ = ()
-    _info = InterfaceInfo("PLUGIN CREATOR_V3QUICK", 1, 0)
+    _rabbet_info = InterfaceInfo("PLUGIN CREATOR_V3QUICK", 1, 0)
 
     @stub
     def create_plugin(
@@ -563,7 +563,7 @@ class IPluginResource(_Native):
     """Something that plugins share under a key: derive from it."""
 
     __slots__ = ()
-    _info = InterfaceInfo("PLUGIN_RESOURCE", 1, 0)
+    _rabbet_info = InterfaceInfo("PLUGIN_RESOURCE", 1, 0)
 
     @stub
     def release(self) -> None:

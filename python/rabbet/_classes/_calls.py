@@ -155,9 +155,9 @@ class Caller:
 
     def copied(self, original: Any, ours: Any, theirs: Any, but: str = "") -> None:
         """Checks that a clone has the attributes that the engine reads."""
-        for name, expected in ours._native.items():
-            found = theirs._native.get(name, getattr(type(theirs), name, None))
-            if name not in theirs._native and not isinstance(found, (int, str)):
+        for name, expected in ours._rabbet_native.items():
+            found = theirs._rabbet_native.get(name, getattr(type(theirs), name, None))
+            if name not in theirs._rabbet_native and not isinstance(found, (int, str)):
                 self.fail(
                     original,
                     "clone",

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import operator
+import warnings
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -113,6 +115,28 @@ def _fitting(name: str, array: Array, kind: PluginFieldType) -> Array:
     )
 
 
+@functools.cache
+def _number_type() -> Any:
+    """The type of arrays of one element. Scripts say int(field.data), which NumPy takes
+    of arrays with dimensions only before 2.4."""
+    import numpy as np
+
+    class Number(np.ndarray):  # type: ignore[type-arg]
+        def __int__(self) -> int:
+            return int(self.item())
+
+        def __float__(self) -> float:
+            return float(self.item())
+
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)
+            int(np.zeros(1))
+    except TypeError:
+        return Number
+    return np.ndarray
+
+
 class PluginField:
     """A name, a type, and data: elements of a NumPy array, or bytes.
 
@@ -182,7 +206,8 @@ class PluginField:
         if _BITS.get(self._type) == 4:  # two to a byte; ml_dtypes has one to a byte
             halves = np.frombuffer(content, np.uint8)
             content = np.stack([halves & 15, halves >> 4], -1).tobytes()[: self._size]
-        return np.frombuffer(content, element).copy()
+        array = np.frombuffer(content, element).copy()
+        return array.view(_number_type()) if array.size == 1 else array
 
     @data.setter
     def data(self, data: Any) -> None:

@@ -147,6 +147,8 @@ class V2Instance(ClassInstance):
         workspace = calls.integer(plugin, method, size, 0)
         if calls.has(plugin, "initialize"):
             calls.call(plugin, "initialize")
+            # Plugins write what they know of the shapes to memory that they got here.
+            self._configure(plugin, concrete, count)
         return self._bound(
             plugin,
             tuple(given_desc(device, *view) for view in inputs),

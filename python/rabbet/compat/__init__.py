@@ -19,6 +19,7 @@ from types import ModuleType
 import rabbet
 import rabbet.plugin
 
+from ._cudart import offer_runtime_library
 from ._front import (
     Logger,
     front_classes,
@@ -76,4 +77,5 @@ def install() -> ModuleType:
             "rabbet.compat.install() before anything imports it"
         )
     sys.modules.update(_modules())
+    offer_runtime_library()
     return module()

@@ -12,7 +12,10 @@ typedef struct rabbet_cuda_device_t {
   rabbet_device_t base;
   const rabbet_cuda_driver_t* driver;
   CUdevice device;
-  CUcontext context;  // the primary one, shared with torch, CuPy and others
+  // The primary one, shared with torch, CuPy and others, unless another was
+  // current when the device was opened: that one stays its maker's.
+  CUcontext context;
+  bool primary;
   int ordinal;
   int major, minor;  // compute capability
   int multiprocessors;

@@ -1,4 +1,4 @@
-// An NVIDIA GPU as a device: the driver's primary context, memory, streams.
+// An NVIDIA GPU as a device: a context of the driver, memory, streams.
 #include "device/device.h"
 
 #include <stdio.h>
@@ -186,7 +186,8 @@ static void rabbet_cuda_destroy(rabbet_device_t* base) {
     }
     rabbet_status_ignore(status);
     rabbet_cuda_programs_destroy(device->programs);
-    device->driver->cuDevicePrimaryCtxRelease(device->device);
+    if (device->primary)
+      device->driver->cuDevicePrimaryCtxRelease(device->device);
   }
   pthread_mutex_destroy(&device->libraries);
   rabbet_free(base->allocator, device);
@@ -264,6 +265,44 @@ static rabbet_status_t cuda_describe(rabbet_cuda_device_t* device) {
       device->major, device->minor);
 }
 
+// A context of this GPU that is current and not the primary one, or NULL.
+static rabbet_status_t cuda_foreign_context(const rabbet_cuda_device_t* device,
+                                            CUcontext* out_context) {
+  const rabbet_cuda_driver_t* driver = device->driver;
+  CUcontext current = NULL, primary = NULL;
+  CUdevice owner = -1;
+  unsigned flags = 0;
+  int active = 0;
+  *out_context = NULL;
+  RABBET_RETURN_IF_ERROR(RABBET_CUDA(driver, cuCtxGetCurrent, (&current)));
+  if (!current) return rabbet_ok();
+  RABBET_RETURN_IF_ERROR(RABBET_CUDA(driver, cuCtxGetDevice, (&owner)));
+  if (owner != device->device) return rabbet_ok();
+  RABBET_RETURN_IF_ERROR(RABBET_CUDA(driver, cuDevicePrimaryCtxGetState,
+                                     (device->device, &flags, &active)));
+  if (active) {
+    RABBET_RETURN_IF_ERROR(RABBET_CUDA(driver, cuDevicePrimaryCtxRetain,
+                                       (&primary, device->device)));
+    driver->cuDevicePrimaryCtxRelease(device->device);
+  }
+  if (current != primary) *out_context = current;
+  return rabbet_ok();
+}
+
+// Programs that make a context of their own (cuCtxCreate, PyCUDA) have their
+// memory and streams in it: what is opened while it is current works in it. All
+// else, and all others, use the primary one.
+static rabbet_status_t cuda_choose_context(rabbet_cuda_device_t* device) {
+  CUcontext context = NULL;
+  RABBET_RETURN_IF_ERROR(cuda_foreign_context(device, &context));
+  device->primary = context == NULL;
+  if (device->primary)
+    RABBET_RETURN_IF_ERROR(RABBET_CUDA(device->driver, cuDevicePrimaryCtxRetain,
+                                       (&context, device->device)));
+  device->context = context;
+  return rabbet_ok();
+}
+
 static rabbet_status_t cuda_open(rabbet_cuda_device_t* device) {
   const rabbet_cuda_driver_t* driver = device->driver;
   int count = 0;
@@ -275,8 +314,7 @@ static rabbet_status_t cuda_open(rabbet_cuda_device_t* device) {
   RABBET_RETURN_IF_ERROR(
       RABBET_CUDA(driver, cuDeviceGet, (&device->device, device->ordinal)));
   RABBET_RETURN_IF_ERROR(cuda_describe(device));
-  RABBET_RETURN_IF_ERROR(RABBET_CUDA(driver, cuDevicePrimaryCtxRetain,
-                                     (&device->context, device->device)));
+  RABBET_RETURN_IF_ERROR(cuda_choose_context(device));
   RABBET_RETURN_IF_ERROR(RABBET_CUDA_INSIDE(
       device, cuEventCreate, (&device->begin, CU_EVENT_DEFAULT)));
   RABBET_RETURN_IF_ERROR(RABBET_CUDA_INSIDE(device, cuEventCreate,

@@ -219,6 +219,102 @@ static void context_is_put_back(void** state) {
   stand_in_expect_clean();
 }
 
+// What a program does that makes a context instead of using the primary one.
+typedef struct own_context_t {
+  CUresult (*create)(CUcontext* context, unsigned flags, CUdevice device);
+  CUresult (*destroy)(CUcontext context);
+} own_context_t;
+
+static own_context_t own_context(void) {
+  own_context_t found = {NULL, NULL};
+  void* library = dlopen(getenv("RABBET_CUDA_DRIVER"), RTLD_NOW | RTLD_LOCAL);
+  *(void**)&found.create = dlsym(library, "cuCtxCreate_v2");
+  *(void**)&found.destroy = dlsym(library, "cuCtxDestroy_v2");
+  assert_non_null(found.destroy);
+  return found;
+}
+
+// Opens the GPU while `current` is, and says which context it works in.
+static CUcontext context_of_device_opened(const rabbet_cuda_driver_t* driver,
+                                          CUcontext current, bool* primary) {
+  CUcontext now = NULL;
+  assert_int_equal(driver->cuCtxSetCurrent(current), 0);
+  rabbet_cuda_device_t* device = stand_in_device_open();
+  CUcontext found = device->context;
+  *primary = device->primary;
+  void* data = NULL;
+  RABBET_EXPECT_OK(table_of(device)->allocate(&device->base, 16, &data));
+  table_of(device)->free(&device->base, data);
+  driver->cuCtxGetCurrent(&now);
+  assert_ptr_equal(now, current);
+  stand_in_device_close(device);
+  return found;
+}
+
+static void contexts_of_programs(void** state) {
+  (void)state;
+  own_context_t made = own_context();
+  CUcontext own = NULL, primary = NULL, other = NULL;
+  const rabbet_cuda_driver_t* driver = NULL;
+  bool is_primary = false;
+  RABBET_EXPECT_OK(rabbet_cuda_driver_get(&driver));
+  assert_int_equal(made.create(&own, 0, 0), 0);
+  // Nobody has made the primary one, and nobody needs it.
+  stand_in()->clear_log();
+  assert_ptr_equal(context_of_device_opened(driver, own, &is_primary), own);
+  assert_false(is_primary);
+  assert_int_equal(stand_in()->calls("cuDevicePrimaryCtxRetain"), 0);
+  assert_int_equal(stand_in()->alive().contexts, 1);
+  // It is there, for torch, say.
+  assert_int_equal(driver->cuDevicePrimaryCtxRetain(&primary, 0), 0);
+  assert_int_equal(driver->cuDevicePrimaryCtxRetain(&other, 1), 0);
+  assert_ptr_equal(context_of_device_opened(driver, own, &is_primary), own);
+  assert_ptr_equal(context_of_device_opened(driver, primary, &is_primary),
+                   primary);
+  assert_true(is_primary);
+  // Of another GPU, and none.
+  assert_ptr_equal(context_of_device_opened(driver, other, &is_primary),
+                   primary);
+  assert_ptr_equal(context_of_device_opened(driver, NULL, &is_primary),
+                   primary);
+  assert_int_equal(driver->cuDevicePrimaryCtxRelease(0), 0);
+  assert_int_equal(driver->cuDevicePrimaryCtxRelease(1), 0);
+  assert_int_equal(made.destroy(own), 0);
+  stand_in_expect_clean();
+}
+
+// The questions about a program's context, each failing.
+static rabbet_status_t open_in_own(void* context) {
+  const own_context_t* made = context;
+  CUcontext own = NULL;
+  rabbet_device_t *device = NULL, *first = NULL;
+  rabbet_status_t status =
+      rabbet_device_open(0, rabbet_allocator_system(), &first);
+  if (rabbet_is_ok(status)) {
+    if (made->create(&own, 0, 0) == 0)
+      status = rabbet_device_open(0, rabbet_allocator_system(), &device);
+    if (device) device->vtable->destroy(device);
+    if (own) made->destroy(own);
+    first->vtable->destroy(first);
+  }
+  return status;
+}
+
+static void contexts_of_programs_fail(void** state) {
+  (void)state;
+  own_context_t made = own_context();
+  assert_true(stand_in_fail_each(open_in_own, &made) > 4);
+  CUcontext own = NULL;
+  rabbet_device_t* device = NULL;
+  assert_int_equal(made.create(&own, 0, 0), 0);
+  stand_in()->fail_call("cuCtxGetDevice", 0, 201);
+  RABBET_EXPECT_ERROR(rabbet_device_open(0, rabbet_allocator_system(), &device),
+                      RABBET_STATUS_INTERNAL, "cuCtxGetDevice");
+  stand_in()->stop_failing();
+  assert_int_equal(made.destroy(own), 0);
+  stand_in_expect_clean();
+}
+
 // ---- Failures --------------------------------------------------------------
 
 static rabbet_status_t use_memory(rabbet_device_t* base, void* stream) {
@@ -433,6 +529,8 @@ int main(void) {
       cmocka_unit_test(work_is_late),
       cmocka_unit_test(time_of_a_body),
       cmocka_unit_test(context_is_put_back),
+      cmocka_unit_test(contexts_of_programs),
+      cmocka_unit_test(contexts_of_programs_fail),
       cmocka_unit_test(contexts_fail),
       cmocka_unit_test(host_memory_runs_out),
       cmocka_unit_test(graphs_are_replayed),
