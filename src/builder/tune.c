@@ -98,14 +98,35 @@ static bool tune_fits(const rabbet_build_t* build,
              build->config->options[RABBET_BUILDER_OPTION_WORKSPACE_LIMIT];
 }
 
-rabbet_status_t rabbet_tuner_time(rabbet_build_t* build, rabbet_unit_t* unit) {
+// A tactic of a plugin that raises is left out if there is another way: what
+// was raised is kept in *failures in case there is none.
+static rabbet_status_t tune_leave_out(const rabbet_build_t* build,
+                                      const rabbet_choice_t* choice,
+                                      rabbet_status_t status,
+                                      rabbet_status_t* failures) {
+  if (rabbet_status_code(status) != RABBET_STATUS_PLUGIN ||
+      choice->candidate.tactic == 0)
+    return status;
+  rabbet_log(build->logger, RABBET_SEVERITY_WARNING, "left out: %s",
+             rabbet_status_message(status));
+  *failures = rabbet_status_join(*failures, status);
+  return rabbet_ok();
+}
+
+static rabbet_status_t tune_time_each(rabbet_build_t* build,
+                                      rabbet_unit_t* unit,
+                                      rabbet_status_t* failures) {
   size_t kept = 0;
   double best = 0;
   for (size_t i = 0; i < unit->choice_count; ++i) {
     rabbet_choice_t choice = unit->choices[i];
     if (choice.candidate.kernel && choice.us < 0) {
       rabbet_timing_t timing = {.us = -1};
-      RABBET_RETURN_IF_ERROR(tune_measure(build, unit, &choice, best, &timing));
+      rabbet_status_t status =
+          tune_measure(build, unit, &choice, best, &timing);
+      if (!rabbet_is_ok(status))
+        RABBET_RETURN_IF_ERROR(
+            tune_leave_out(build, &choice, status, failures));
       if (timing.us < 0 || !tune_fits(build, &timing)) continue;
       choice.us = timing.us;
       choice.workspace = (size_t)timing.workspace;
@@ -115,6 +136,16 @@ rabbet_status_t rabbet_tuner_time(rabbet_build_t* build, rabbet_unit_t* unit) {
   }
   unit->choice_count = kept;
   return rabbet_ok();
+}
+
+rabbet_status_t rabbet_tuner_time(rabbet_build_t* build, rabbet_unit_t* unit) {
+  rabbet_status_t failures = rabbet_ok();
+  rabbet_status_t status = tune_time_each(build, unit, &failures);
+  if (rabbet_is_ok(status) && unit->choice_count > 0) {
+    rabbet_status_ignore(failures);
+    return status;
+  }
+  return rabbet_status_join(failures, status);
 }
 
 // ---- Conversions ------------------------------------------------------------

@@ -75,11 +75,12 @@ def test_the_table(
 
 
 def test_reasons() -> None:
-    state, why = samples.reason_of(
-        "x\nImportError: cannot import name 'circ_pad' from 'oait_kernels' (f.py)\n"
-    )
+    state, why = samples.reason_of('f.cu(4): error: identifier "half" is undefined\n')
     assert state == "at fault"
-    assert "circ_pad" in why
+    assert "cuda_fp16.h" in why
+    left_out = "ImportError: cannot import name 'circ_pad' from 'oait_kernels' (f.py)"
+    assert samples.remark_of(f"[W] left out: {left_out}").startswith("one tactic")
+    assert samples.remark_of("[I] all is well") == ""
     assert samples.reason_of("") == ("failed", "no output")
     told = "[E] Builder::build: bad type\n[!] gone\nsome.Exception: gone\n"
     assert samples.reason_of(told) == ("failed", "[E] Builder::build: bad type")

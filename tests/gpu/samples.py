@@ -74,14 +74,17 @@ follow one another in one folder."""
 # Failures that are not Rabbet's: a pattern of the output, and what it means. They fail
 # in the same way on TensorRT.
 OWN_FAULTS = (
-    (r"cannot import name 'circ_pad' from 'oait_kernels'",
-     "the sample's own fault: its oait_kernels.py has no circ_pad"),
     (r"unexpected keyword argument 'constants'",
      "the sample needs Triton 3.1 or older (ASTSource(constants=...))"),
     (r"identifier \"half\" is undefined",
      "the sample's own fault: its FP16 kernel does not include cuda_fp16.h"),
     (r"'--aot' is not supported when '--multi_tactic'",
      "this release has no such run"),
+)  # fmt: skip
+
+REMARKS = (
+    (r"cannot import name 'circ_pad' from 'oait_kernels'",
+     "one tactic: the other is left out, as the sample's oait_kernels.py lacks its kernel"),
 )  # fmt: skip
 
 # What stands in for other versions of packages than the samples were written for.
@@ -226,6 +229,14 @@ def environment(folder: Path, scratch: Path) -> dict[str, str]:
     return made
 
 
+def remark_of(text: str) -> str:
+    """What is to be said of a run that passed: a tactic that was left out."""
+    for pattern, meaning in REMARKS:
+        if re.search(pattern, text):
+            return meaning
+    return ""
+
+
 def reason_of(text: str) -> tuple[str, str]:
     """(state, reason) of a run that did not pass."""
     for pattern, meaning in OWN_FAULTS:
@@ -260,6 +271,8 @@ def run(script: Script, arguments: str, cwd: Path, env: dict[str, str],
         if made.state == "failed" and done.returncode != 0:
             made.reason = f"exit code {done.returncode}: {made.reason}"
         made.log = text
+        if made.state == "passed":
+            made.reason = remark_of(text)
     except subprocess.TimeoutExpired as error:
         made.log = (error.stdout or b"").decode(errors="replace")
         made.reason = f"not done after {left:.0f} s"

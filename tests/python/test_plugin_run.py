@@ -437,6 +437,50 @@ def test_tactics_and_devices() -> None:
     assert np.array_equal(result, x * chosen)
 
 
+def test_a_tactic_that_raises_is_left_out() -> None:
+    """With a warning, while another works; if none does, what they raised is raised."""
+    plugin_id = new_id("failing_tactic")
+    lines: list[str] = []
+    works: set[int] = {5}
+
+    class Log(trt.ILogger):
+        def log(self, severity: trt.Severity, msg: str) -> None:
+            if severity == trt.Severity.WARNING:
+                lines.append(msg)
+
+    @trtp.register(plugin_id)
+    def failing(x: TensorDesc) -> TensorDesc:
+        return x.like()
+
+    @trtp.autotune(plugin_id)
+    def tune(
+        x: TensorDesc, outputs: tuple[TensorDesc]
+    ) -> list[trtp.AutoTuneCombination]:
+        return [trtp.AutoTuneCombination("FP32, FP32", "LINEAR", [3, 5])]
+
+    @trtp.impl(plugin_id)
+    def run(x: Tensor, outputs: tuple[Tensor], tactic: int, stream: int) -> None:
+        if tactic not in works:
+            raise ZeroDivisionError(f"tactic {tactic} is broken")
+        np.asarray(outputs[0])[...] = np.asarray(x) * tactic
+
+    def compiled() -> trt.Model:
+        network = trt.Builder(Log()).create_network()
+        x = network.add_input("x", trt.float32, (2, 3))
+        layer = network.add_plugin(call(plugin_id)(x))
+        network.mark_output(layer.get_output(0))
+        return trt.compile(network, device="cpu", logger=Log())
+
+    x = random(2, 3)
+    np.testing.assert_array_equal(compiled()(x), x * 5)
+    (line,) = [line for line in lines if "left out" in line]
+    assert "tactic 3 is broken" in line
+    assert plugin_id in line
+    works.clear()
+    with pytest.raises(ZeroDivisionError, match="tactic 3 is broken"):
+        compiled()
+
+
 def test_types_and_formats() -> None:
     plugin_id = new_id("formats")
     seen: set[tuple[Any, ...]] = set()
