@@ -37,11 +37,14 @@ OPERATORS: dict[str, dict[str, tuple[str, ...]]] = {
     "circ_pad_aot_triton.py": {"cuda": ("triton",)},
     "circ_pad_v3.py": {"cpu": (), "cuda": ("cupy",)},
     "circ_pad_v2.py": {"cpu": (), "cuda": ("cuda.bindings",)},
+    "circ_pad_quick.py": {"cpu": (), "cuda": ("cupy",)},
 }
 
 
 def add_padding(network: trt.INetworkDefinition, tensor: trt.ITensor) -> trt.ILayer:
     """The operator as a layer, in whichever way it was written."""
+    if hasattr(trtp.op, "example"):  # by decorators
+        return network.add_plugin(trtp.op.example.circ_pad_plugin(tensor, pad=PAD))
     registry = trt.get_plugin_registry()
     creator = registry.get_creator("circ_pad_plugin", "1", "example")
     field = trt.PluginField(
@@ -50,11 +53,13 @@ def add_padding(network: trt.INetworkDefinition, tensor: trt.ITensor) -> trt.ILa
     fields = trt.PluginFieldCollection([field])
     if isinstance(creator, trt.IPluginCreator):
         return network.add_plugin_v2([tensor], creator.create_plugin("pad", fields))
+    build = trt.TensorRTPhase.BUILD
     if isinstance(creator, trt.IPluginCreatorV3One):
-        build = trt.TensorRTPhase.BUILD
         plugin = creator.create_plugin("pad", fields, build)
-        return network.add_plugin_v3([tensor], [], plugin)
-    return network.add_plugin(trtp.op.example.circ_pad_plugin(tensor, pad=PAD))
+    else:
+        request = trt.QuickPluginCreationRequest.UNKNOWN
+        plugin = creator.create_plugin("pad", "example", fields, build, request)
+    return network.add_plugin_v3([tensor], [], plugin)
 
 
 def pad_by_network(x: np.ndarray, device: str) -> trt.Model:

@@ -136,6 +136,10 @@ typedef struct far_filling_t {
   uint8_t byte;
 } far_filling_t;
 
+// A plugin's function runs, with the memory open: what it is given is filled at
+// once, as it may compute right here.
+static bool far_plugin_runs;
+
 static void far_do_fill(const void* args) {
   const far_filling_t* filling = args;
   memset(filling->target, filling->byte, filling->size);
@@ -145,6 +149,10 @@ static rabbet_status_t far_fill(rabbet_device_t* device, void* target,
                                 uint8_t byte, size_t size, void* stream) {
   (void)device;
   far_filling_t filling = {target, size, byte};
+  if (far_plugin_runs) {
+    far_do_fill(&filling);
+    return rabbet_ok();
+  }
   return far_launch(stream, far_do_fill, &filling, sizeof(filling));
 }
 
@@ -363,8 +371,10 @@ static rabbet_status_t far_enqueue_plugin(rabbet_kernel_t* base,
                                           const rabbet_kernel_call_t* call) {
   if (!far_is_recording(call->stream)) far_flush();
   far_open_memory();
+  far_plugin_runs = true;
   rabbet_status_t status = rabbet_plugin_kernel_class.enqueue(
       ((far_kernel_t*)base)->inner, state, call);
+  far_plugin_runs = false;
   far_close_memory();
   return status;
 }
@@ -380,8 +390,10 @@ static rabbet_status_t far_record_plugin(rabbet_kernel_t* base,
                                          const rabbet_kernel_call_t* call,
                                          void** out_kept) {
   far_open_memory();
+  far_plugin_runs = true;
   rabbet_status_t status = rabbet_plugin_kernel_class.record(
       ((far_kernel_t*)base)->inner, state, call, out_kept);
+  far_plugin_runs = false;
   far_close_memory();
   return status;
 }

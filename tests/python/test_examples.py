@@ -88,7 +88,7 @@ def test_headers_stand_alone(header: Path) -> None:
 # ---- Python ----------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kind", ["numpy", "numba", "ctypes", "torch", "v2", "v3"])
+@pytest.mark.parametrize("kind", ["numpy", "numba", "ctypes", "torch", "v2", "v3", "quick"])
 def test_circular_padding(kind: str, tmp_path: Path) -> None:
     if kind in ("numba", "torch") and importlib.util.find_spec(kind) is None:
         pytest.skip(f"{kind} is not installed")
@@ -112,9 +112,12 @@ def test_the_table_of_circular_paddings_is_complete(
     assert set(run.OPERATORS) == {path.name for path in folder.glob("circ_pad_*.py")}
 
 
-@pytest.mark.parametrize("name", ["inplace_add", "non_zero"])
+@pytest.mark.parametrize(
+    "name", ["inplace_add", "inplace_add_v3", "non_zero", "non_zero_v3"]
+)
 def test_operators(name: str, tmp_path: Path) -> None:
-    assert f"{name}: " in output(sys.executable, EXAMPLES / name / f"{name}.py", cwd=tmp_path)
+    script = EXAMPLES / name.removesuffix("_v3") / f"{name}.py"
+    assert f"{name}: " in output(sys.executable, script, cwd=tmp_path)
 
 
 def test_demo(tmp_path: Path) -> None:
