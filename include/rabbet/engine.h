@@ -115,6 +115,13 @@ RABBET_API rabbet_status_t rabbet_engine_allocate(rabbet_engine_t* engine,
                                                   void** out_memory);
 // NULL is fine. What uses it must be done.
 RABBET_API void rabbet_engine_free(rabbet_engine_t* engine, void* memory);
+// Copies from memory of the device to the host's, in the stream's order, and
+// waits. `target` has room for `size` bytes.
+RABBET_API rabbet_status_t rabbet_engine_copy_to_host(rabbet_engine_t* engine,
+                                                      void* target,
+                                                      const void* source,
+                                                      size_t size,
+                                                      void* stream);
 // Waits for the work of a stream, NULL: the default one.
 RABBET_API rabbet_status_t rabbet_engine_synchronize(rabbet_engine_t* engine,
                                                      void* stream);

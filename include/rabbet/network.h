@@ -130,6 +130,16 @@ RABBET_API bool rabbet_tensor_weights(const rabbet_tensor_t* tensor,
 RABBET_API rabbet_status_t rabbet_tensor_set_refittable(rabbet_tensor_t* tensor,
                                                         bool is_refittable);
 RABBET_API bool rabbet_tensor_is_refittable(const rabbet_tensor_t* tensor);
+// Smallest and largest element that matter, for builds with
+// RABBET_BUILDER_INT8: products may read the tensor as 8 bits, with the scale
+// max(|min|, |max|) / 127. INVALID_ARGUMENT unless min <= max are finite and
+// not both 0.
+RABBET_API rabbet_status_t rabbet_tensor_set_range(rabbet_tensor_t* tensor,
+                                                   float min, float max);
+RABBET_API void rabbet_tensor_reset_range(rabbet_tensor_t* tensor);
+// False: none was set.
+RABBET_API bool rabbet_tensor_range(const rabbet_tensor_t* tensor,
+                                    float* out_min, float* out_max);
 // The tensor of that name, or NULL.
 RABBET_API rabbet_tensor_t* rabbet_network_find_tensor(
     const rabbet_network_t* network, const char* name);

@@ -51,6 +51,23 @@ RABBET_API rabbet_status_t
 rabbet_refitter_get(const rabbet_refitter_t* refitter, size_t index,
                     rabbet_weights_t* out_weights);
 
+// ---- Ranges of tensors that may be read as 8 bits --------------------------
+// (RABBET_BUILDER_INT8): those that the plan reads so.
+
+RABBET_API size_t
+rabbet_refitter_range_count(const rabbet_refitter_t* refitter);
+// The tensor, and the largest absolute value that its 8 bits stand for: as set,
+// else the engine's. OUT_OF_RANGE beyond the last.
+RABBET_API rabbet_status_t
+rabbet_refitter_range(const rabbet_refitter_t* refitter, size_t index,
+                      const char** out_tensor, float* out_range);
+// NOT_FOUND names the nearest that there are.
+RABBET_API rabbet_status_t rabbet_refitter_find_range(
+    const rabbet_refitter_t* refitter, const char* tensor, size_t* out_index);
+// As rabbet_tensor_set_range; from the next commit on.
+RABBET_API rabbet_status_t rabbet_refitter_set_range(
+    rabbet_refitter_t* refitter, size_t index, float min, float max);
+
 // Puts what was set into the engine, whose contexts and stream readers must be
 // at rest, and forgets it. FAILED_PRECONDITION names weights that are missing;
 // nothing has changed then. After a later failure the engine refuses to run

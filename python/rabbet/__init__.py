@@ -32,6 +32,13 @@ from ._builder import (
     IHostMemory,
     IOptimizationProfile,
 )
+from ._calibration import (
+    IInt8Calibrator,
+    IInt8EntropyCalibrator,
+    IInt8EntropyCalibrator2,
+    IInt8LegacyCalibrator,
+    IInt8MinMaxCalibrator,
+)
 from ._callbacks import (
     IDebugListener,
     IErrorRecorder,
@@ -300,11 +307,6 @@ from ._unused import (
     IAlgorithmIOInfo,
     IAlgorithmSelector,
     IAlgorithmVariant,
-    IInt8Calibrator,
-    IInt8EntropyCalibrator,
-    IInt8EntropyCalibrator2,
-    IInt8LegacyCalibrator,
-    IInt8MinMaxCalibrator,
 )
 from ._versioned import (
     FallbackString,

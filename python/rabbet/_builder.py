@@ -10,6 +10,7 @@ from typing import Any, NoReturn, Self
 from . import _enums as e
 from . import _rabbet
 from ._allocators import IGpuAllocator, check_allocator
+from ._calibration import IInt8Calibrator, calibrated, check_calibrator
 from ._callbacks import (
     IErrorRecorder,
     ILogger,
@@ -50,7 +51,6 @@ IHostMemory = _rabbet.IHostMemory
 
 
 _ALL_SOURCES = sum(1 << int(source) for source in e.TacticSource)
-_CALIBRATION = "INT8 is for networks with quantize and dequantize layers"
 _SELECTION = "tactics are chosen by time; edit a timing cache to choose otherwise"
 
 
@@ -104,10 +104,13 @@ class IBuilderConfig(_rabbet.BuilderConfig, Managed):
     # would be ignored.
     __slots__ = (
         "_cache",
+        "_calibration_profile",
+        "_calibrator",
         "_logger",
         "_preview",
         "_profiles",
         "_progress_monitor",
+        "_quantization",
         "_tactic_sources",
     )
     _tactic_sources: int
@@ -115,6 +118,9 @@ class IBuilderConfig(_rabbet.BuilderConfig, Managed):
     _progress_monitor: IProgressMonitor | None
     _profiles: list[IOptimizationProfile]
     _cache: ITimingCache | None
+    _calibrator: IInt8Calibrator | None
+    _calibration_profile: IOptimizationProfile | None
+    _quantization: int
     _preview: int
 
     engine_capability = Fixed(e.EngineCapability.STANDARD, "What plans may hold.")
@@ -130,7 +136,6 @@ class IBuilderConfig(_rabbet.BuilderConfig, Managed):
     DLA_core = Fixed(-1, "There is none.")
     max_aux_streams = Fixed(0, "A run uses one stream.")
     profile_stream = Fixed(0, "Tuning uses the device's own stream.")
-    quantization_flags = Fixed(0, "Calibration is refused.")
     default_device_type = Fixed(e.DeviceType.GPU, "There is no DLA.")
     l2_limit_for_tiling = Fixed(-1, "Fusion is part of tuning.")
     remote_auto_tuning_config = Fixed("", "Tuning is done here.")
@@ -145,6 +150,9 @@ class IBuilderConfig(_rabbet.BuilderConfig, Managed):
         self._progress_monitor = None
         self._profiles = []
         self._cache = None
+        self._calibrator = None
+        self._calibration_profile = None
+        self._quantization = 0
         self._preview = 0
         self._tactic_sources = _ALL_SOURCES
 
@@ -161,16 +169,57 @@ class IBuilderConfig(_rabbet.BuilderConfig, Managed):
         self._start()
         self._profiles = profiles
 
-    # ---- What TensorRT has for INT8 without quantize layers, and for DLA
+    # ---- INT8 without quantize layers
 
     @property
-    @refused_get(_CALIBRATION)
-    def int8_calibrator(self) -> None:
-        """None; TensorRT calibrates INT8 with it."""
+    def int8_calibrator(self) -> IInt8Calibrator | None:
+        """Finds ranges of tensors that have none, for BuilderFlag.INT8."""
+        return self._calibrator
 
     @int8_calibrator.setter
-    def int8_calibrator(self, calibrator: Any) -> None:
-        refuse_unless_none(self, "int8_calibrator", calibrator, _CALIBRATION)
+    def int8_calibrator(self, calibrator: IInt8Calibrator | None) -> None:
+        check_calibrator(calibrator)
+        self._calibrator = calibrator
+
+    @property
+    def quantization_flags(self) -> int:
+        """Bits 1 << QuantizationFlag."""
+        return self._quantization
+
+    @quantization_flags.setter
+    def quantization_flags(self, bits: int) -> None:
+        known = sum(1 << int(flag) for flag in e.QuantizationFlag)
+        if operator.index(bits) & ~known:
+            raise ValueError(f"{bits:#x} are not bits 1 << QuantizationFlag")
+        self._quantization = operator.index(bits)
+
+    def set_quantization_flag(self, flag: e.QuantizationFlag) -> None:
+        """Sets a flag of calibration."""
+        self._quantization |= 1 << int(e.QuantizationFlag(flag))
+
+    def clear_quantization_flag(self, flag: e.QuantizationFlag) -> None:
+        """Clears a flag of calibration."""
+        self._quantization &= ~(1 << int(e.QuantizationFlag(flag)))
+
+    def get_quantization_flag(self, flag: e.QuantizationFlag) -> bool:
+        """Whether a flag of calibration is set."""
+        return bool(self._quantization >> int(e.QuantizationFlag(flag)) & 1)
+
+    def set_calibration_profile(self, profile: IOptimizationProfile) -> bool:
+        """Calibration runs in this profile's usual shapes; else in those of the first
+        profile."""
+        if not isinstance(profile, IOptimizationProfile):
+            raise TypeError(
+                f"set_calibration_profile: expected an IOptimizationProfile, got {profile!r}"
+            )
+        self._calibration_profile = profile
+        return True
+
+    def get_calibration_profile(self) -> IOptimizationProfile | None:
+        """What set_calibration_profile set."""
+        return self._calibration_profile
+
+    # ---- Which tactics
 
     @property
     @refused_get(_SELECTION)
@@ -180,28 +229,6 @@ class IBuilderConfig(_rabbet.BuilderConfig, Managed):
     @algorithm_selector.setter
     def algorithm_selector(self, selector: Any) -> None:
         refuse_unless_none(self, "algorithm_selector", selector, _SELECTION)
-
-    @refused(_CALIBRATION)
-    def set_quantization_flag(self, flag: e.QuantizationFlag) -> None:
-        """Sets a flag of calibration."""
-
-    @no_effect("flags of calibration cannot be set")
-    def clear_quantization_flag(self, flag: e.QuantizationFlag) -> None:
-        """Clears a flag of calibration: none is ever set."""
-        e.QuantizationFlag(flag)
-
-    def get_quantization_flag(self, flag: e.QuantizationFlag) -> bool:
-        """False: none is ever set."""
-        e.QuantizationFlag(flag)
-        return False
-
-    @refused(_CALIBRATION)
-    def set_calibration_profile(self, profile: Any) -> bool:  # type: ignore[empty-body]
-        """The profile of calibration."""
-
-    def get_calibration_profile(self) -> IOptimizationProfile | None:
-        """None: there is no calibration."""
-        return None
 
     @no_effect("all layers are for the configuration's device")
     def set_device_type(self, layer: ILayer, device_type: e.DeviceType) -> None:
@@ -494,7 +521,8 @@ class Builder(Managed):
         for value, kind in ((network, INetworkDefinition), (config, IBuilderConfig)):
             if not isinstance(value, kind):
                 raise TypeError(f"expected an {kind.__name__}, got {value!r}")
-        memory, text, json = _rabbet.build(network, config, config.progress_monitor)
+        with calibrated(network, config, self._logger):
+            memory, text, json = _rabbet.build(network, config, config.progress_monitor)
         self._report = (text, json)
         return memory
 

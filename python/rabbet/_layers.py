@@ -11,7 +11,7 @@ from . import _rabbet
 from ._arrays import dtype_of, from_bytes
 from ._dims import Dims, Permutation, volume
 from ._errors import UnsupportedError
-from ._managed import Fixed, refused, refused_property
+from ._managed import Fixed
 from ._weights import to_weights
 
 T = TypeVar("T")
@@ -19,7 +19,6 @@ T = TypeVar("T")
 _BLOCKS = (
     "Elements on each axis that share a scale, -1: all; empty: as the scale's shape tells."
 )
-_RANGES = "types follow from the network: use quantize and dequantize layers"
 
 # rabbet_attr_type_t of lists, whose type an empty one does not tell.
 INTS = 6
@@ -59,15 +58,34 @@ class ITensor(_rabbet.NetworkTensor):
                 "what reads it"
             )
 
-    dynamic_range = refused_property("dynamic_range", _RANGES)
+    @property
+    def dynamic_range(self) -> tuple[float, float] | None:
+        """(min, max) of what matters, for BuilderFlag.INT8: products may read the
+        tensor as 8 bits of the scale max(abs(min), abs(max)) / 127. None: not set."""
+        return self._range()  # type: ignore[no-any-return]
 
-    @refused(_RANGES)
-    def set_dynamic_range(self, min: float, max: float) -> bool:  # type: ignore[empty-body]
-        """The range of an INT8 tensor."""
+    @dynamic_range.setter
+    def dynamic_range(self, range: tuple[float, float] | None) -> None:
+        if range is None:
+            self._reset_range()
+            return
+        try:
+            low, high = range
+        except (TypeError, ValueError):
+            raise TypeError(
+                f"dynamic_range of tensor '{self.name}': expected (min, max), got "
+                f"{range!r}"
+            ) from None
+        self._set_range(low, high)
 
-    @refused(_RANGES)
+    def set_dynamic_range(self, min: float, max: float) -> bool:
+        """Sets dynamic_range."""
+        self._set_range(min, max)
+        return True
+
     def reset_dynamic_range(self) -> None:
         """Undoes set_dynamic_range."""
+        self._reset_range()
 
     @property
     def is_execution_tensor(self) -> bool:

@@ -9,7 +9,7 @@ from . import _enums as e
 from . import _rabbet
 from ._callbacks import IErrorRecorder, ILogger, check_logger
 from ._errors import FailedPreconditionError
-from ._managed import Fixed, refused
+from ._managed import Fixed
 from ._onnx import OnnxParser, ParserError
 from ._recorder import recorded
 from ._weights import Weights, to_weights
@@ -17,7 +17,6 @@ from ._weights import Weights, to_weights
 if TYPE_CHECKING:
     from ._runtime import ICudaEngine
 
-_RANGES = "types follow from the network: use quantize and dequantize layers"
 
 
 class _Info(NamedTuple):
@@ -152,17 +151,28 @@ class Refitter(_rabbet.Refitter):
 
     # ---- Ranges of INT8 tensors
 
-    @refused(_RANGES)
-    def get_dynamic_range(self, tensor_name: str) -> tuple[float, float]:  # type: ignore[empty-body]
-        """The range of an INT8 tensor."""
+    @recorded
+    def get_dynamic_range(self, tensor_name: str) -> tuple[float, float]:
+        """(min, max) of what the 8 bits of a tensor stand for, symmetric."""
+        _, size = self._ranges()[self._find_range(tensor_name)]
+        return -size, size
 
-    @refused(_RANGES)
-    def set_dynamic_range(self, tensor_name: str, range: Any) -> bool:  # type: ignore[empty-body]
-        """Sets the range of an INT8 tensor."""
+    @recorded
+    def set_dynamic_range(self, tensor_name: str, range: tuple[float, float]) -> bool:
+        """Another range for a tensor that the engine reads as 8 bits."""
+        index = self._find_range(tensor_name)
+        try:
+            low, high = range
+        except (TypeError, ValueError):
+            raise TypeError(
+                f"set_dynamic_range('{tensor_name}'): expected (min, max), got {range!r}"
+            ) from None
+        self._set_range(index, low, high)
+        return True
 
     def get_tensors_with_dynamic_range(self) -> list[str]:
-        """None: there are no such ranges."""
-        return []
+        """Tensors that the engine reads as 8 bits, of BuilderFlag.INT8."""
+        return [name for name, _ in self._ranges()]
 
 
 class OnnxParserRefitter:

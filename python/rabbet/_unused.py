@@ -5,67 +5,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from ._enums import CalibrationAlgoType
 from ._managed import refuse_class, refused, refused_property
 
-_CALIBRATION = "INT8 is for networks with quantize and dequantize layers"
 _SELECTION = "tactics are chosen by time; edit a timing cache to choose otherwise"
-
-
-@refuse_class(_CALIBRATION)
-class IInt8Calibrator:
-    """Feeds batches to TensorRT's calibration of INT8."""
-
-    _algorithm = CalibrationAlgoType.ENTROPY_CALIBRATION_2
-
-    def __init__(self) -> None:
-        pass
-
-    def get_algorithm(self) -> CalibrationAlgoType:
-        """The algorithm that the class stands for."""
-        return self._algorithm
-
-    @refused(_CALIBRATION)
-    def get_batch_size(self) -> int:  # type: ignore[empty-body]
-        """To be overridden."""
-
-    @refused(_CALIBRATION)
-    def get_batch(self, names: list[str]) -> list[int]:  # type: ignore[empty-body]
-        """To be overridden."""
-
-    @refused(_CALIBRATION)
-    def read_calibration_cache(self) -> Any:
-        """To be overridden."""
-
-    @refused(_CALIBRATION)
-    def write_calibration_cache(self, cache: Any) -> None:
-        """To be overridden."""
-
-
-@refuse_class(_CALIBRATION)
-class IInt8EntropyCalibrator(IInt8Calibrator):
-    """Calibration by entropy."""
-
-    _algorithm = CalibrationAlgoType.ENTROPY_CALIBRATION
-
-
-@refuse_class(_CALIBRATION)
-class IInt8EntropyCalibrator2(IInt8Calibrator):
-    """Calibration by entropy, for each tensor."""
-
-
-@refuse_class(_CALIBRATION)
-class IInt8MinMaxCalibrator(IInt8Calibrator):
-    """Calibration by extremes."""
-
-    _algorithm = CalibrationAlgoType.MINMAX_CALIBRATION
-
-
-@refuse_class(_CALIBRATION)
-class IInt8LegacyCalibrator(IInt8Calibrator):
-    """Calibration by percentile."""
-
-    _algorithm = CalibrationAlgoType.LEGACY_CALIBRATION
 
 
 @refuse_class(_SELECTION)

@@ -104,6 +104,32 @@ static PyObject* rabbet_py_dlpack_view(PyObject* module, PyObject* capsule) {
       (int)tensor->device.id);
 }
 
+// copy_to_host(engine, address, bytes, stream) -> bytearray
+static PyObject* rabbet_py_copy_to_host(PyObject* module, PyObject* args) {
+  (void)module;
+  PyObject* object;
+  unsigned long long address = 0, stream = 0;
+  Py_ssize_t bytes = 0;
+  if (!PyArg_ParseTuple(args, "OKnK", &object, &address, &bytes, &stream)) {
+    return NULL;
+  }
+  rabbet_engine_t* engine =
+      rabbet_py_handle_get(object, rabbet_py_types.engine);
+  if (!engine) return NULL;
+  PyObject* copy = PyByteArray_FromStringAndSize(NULL, bytes);
+  if (!copy) return NULL;
+  void* target = PyByteArray_AsString(copy);
+  rabbet_status_t status;
+  Py_BEGIN_ALLOW_THREADS status = rabbet_engine_copy_to_host(
+      engine, target, (const void*)(uintptr_t)address, (size_t)bytes,
+      (void*)(uintptr_t)stream);
+  Py_END_ALLOW_THREADS if (!rabbet_is_ok(status)) {
+    Py_DECREF(copy);
+    return rabbet_py_raise(status);
+  }
+  return copy;
+}
+
 // synchronize(engine, stream)
 static PyObject* rabbet_py_synchronize(PyObject* module, PyObject* args) {
   (void)module;
@@ -122,6 +148,7 @@ static PyObject* rabbet_py_synchronize(PyObject* module, PyObject* args) {
 static PyMethodDef rabbet_py_device_array_functions[] = {
     {"device_array", rabbet_py_device_array, METH_VARARGS, NULL},
     {"dlpack_view", rabbet_py_dlpack_view, METH_O, NULL},
+    {"copy_to_host", rabbet_py_copy_to_host, METH_VARARGS, NULL},
     {"synchronize", rabbet_py_synchronize, METH_VARARGS, NULL},
     {NULL},
 };

@@ -163,7 +163,34 @@ static PyObject* rabbet_py_tensor_is_refittable(PyObject* self,
   return PyBool_FromLong(rabbet_tensor_is_refittable(rabbet_py_pointer(self)));
 }
 
+// set_range(min, max)
+static PyObject* rabbet_py_tensor_set_range(PyObject* self, PyObject* args) {
+  float min = 0, max = 0;
+  if (!PyArg_ParseTuple(args, "ff", &min, &max)) return NULL;
+  return rabbet_py_none_or_raise(
+      rabbet_tensor_set_range(rabbet_py_pointer(self), min, max));
+}
+
+static PyObject* rabbet_py_tensor_reset_range(PyObject* self, PyObject* none) {
+  (void)none;
+  rabbet_tensor_reset_range(rabbet_py_pointer(self));
+  Py_RETURN_NONE;
+}
+
+// (min, max), or None.
+static PyObject* rabbet_py_tensor_range(PyObject* self, PyObject* none) {
+  (void)none;
+  float min = 0, max = 0;
+  if (!rabbet_tensor_range(rabbet_py_pointer(self), &min, &max)) {
+    Py_RETURN_NONE;
+  }
+  return Py_BuildValue("(ff)", min, max);
+}
+
 static PyMethodDef rabbet_py_tensor_methods[] = {
+    {"_set_range", rabbet_py_tensor_set_range, METH_VARARGS, NULL},
+    {"_reset_range", rabbet_py_tensor_reset_range, METH_NOARGS, NULL},
+    {"_range", rabbet_py_tensor_range, METH_NOARGS, NULL},
     {"_set_refittable", rabbet_py_tensor_set_refittable, METH_O, NULL},
     {"_is_refittable", rabbet_py_tensor_is_refittable, METH_NOARGS, NULL},
     {"_set_debug", rabbet_py_tensor_set_debug, METH_O, NULL},

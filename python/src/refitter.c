@@ -87,7 +87,52 @@ static PyObject* rabbet_py_refitter_commit(PyObject* self, PyObject* none) {
   Py_END_ALLOW_THREADS return rabbet_py_none_or_raise(status);
 }
 
+// [(tensor, range), ...]
+static PyObject* rabbet_py_refitter_ranges(PyObject* self, PyObject* none) {
+  (void)none;
+  const rabbet_refitter_t* refitter = rabbet_py_pointer(self);
+  size_t count = rabbet_refitter_range_count(refitter);
+  PyObject* list = PyList_New((Py_ssize_t)count);
+  for (size_t i = 0; list && i < count; ++i) {
+    const char* tensor = NULL;
+    float range = 0;
+    rabbet_status_t status =
+        rabbet_refitter_range(refitter, i, &tensor, &range);
+    PyObject* pair = NULL;
+    if (!rabbet_is_ok(status)) {
+      rabbet_py_raise(status);
+    } else {
+      pair = Py_BuildValue("(Nf)", rabbet_py_message(tensor), range);
+    }
+    if (!pair || PyList_SetItem(list, (Py_ssize_t)i, pair) < 0) Py_CLEAR(list);
+  }
+  return list;
+}
+
+// find_range(tensor) -> index
+static PyObject* rabbet_py_refitter_find_range(PyObject* self, PyObject* name) {
+  const char* tensor = NULL;
+  size_t index = 0;
+  if (rabbet_py_to_text(name, "tensor_name", false, &tensor)) return NULL;
+  rabbet_status_t status =
+      rabbet_refitter_find_range(rabbet_py_pointer(self), tensor, &index);
+  if (!rabbet_is_ok(status)) return rabbet_py_raise(status);
+  return PyLong_FromSize_t(index);
+}
+
+// set_range(index, min, max)
+static PyObject* rabbet_py_refitter_set_range(PyObject* self, PyObject* args) {
+  Py_ssize_t index = 0;
+  float min = 0, max = 0;
+  if (!PyArg_ParseTuple(args, "nff", &index, &min, &max)) return NULL;
+  return rabbet_py_none_or_raise(rabbet_refitter_set_range(
+      rabbet_py_pointer(self), (size_t)index, min, max));
+}
+
 static PyMethodDef rabbet_py_refitter_methods[] = {
+    {"_ranges", rabbet_py_refitter_ranges, METH_NOARGS, NULL},
+    {"_find_range", rabbet_py_refitter_find_range, METH_O, NULL},
+    {"_set_range", rabbet_py_refitter_set_range, METH_VARARGS, NULL},
     {"_count", rabbet_py_refitter_count, METH_NOARGS, NULL},
     {"_info", rabbet_py_refitter_info, METH_O, NULL},
     {"_find", rabbet_py_refitter_find, METH_VARARGS, NULL},

@@ -80,11 +80,11 @@ static const struct {
   const char* name;
   pass_fn_t run;
 } build_passes[] = {
-    {"shapes", rabbet_pass_shapes},     {"fold", rabbet_pass_fold},
-    {"shapes", rabbet_pass_shapes},     {"simplify", rabbet_pass_simplify},
-    {"share", rabbet_pass_share},       {"simplify", rabbet_pass_simplify},
-    {"fold", rabbet_pass_fold},         {"quantize", rabbet_pass_quantize},
-    {"parallel", rabbet_pass_parallel},
+    {"wishes", rabbet_pass_wishes},     {"shapes", rabbet_pass_shapes},
+    {"fold", rabbet_pass_fold},         {"shapes", rabbet_pass_shapes},
+    {"simplify", rabbet_pass_simplify}, {"share", rabbet_pass_share},
+    {"simplify", rabbet_pass_simplify}, {"fold", rabbet_pass_fold},
+    {"quantize", rabbet_pass_quantize}, {"parallel", rabbet_pass_parallel},
 };
 
 static rabbet_status_t build_simplify(rabbet_build_t* build) {
@@ -241,6 +241,7 @@ static rabbet_status_t build_run(rabbet_build_t* build,
   rabbet_status_t status = build_simplify(build);
   if (rabbet_is_ok(status)) status = rabbet_progress_step(build, phase, 0);
   rabbet_ir_show_refittable(&build->ir);
+  if (rabbet_is_ok(status)) status = rabbet_pass_implicit(build);
   if (rabbet_is_ok(status)) status = build_choose(build, result);
   if (rabbet_is_ok(status)) status = rabbet_progress_step(build, phase, 1);
   if (rabbet_is_ok(status))

@@ -21,6 +21,8 @@ typedef struct coverer_t {
   uint32_t* kinds;
   int32_t* groups;  // of each node
   int32_t group_count;
+  bool has_optional;           // nodes that may be left out
+  bool apart;                  // each of them is a group of its own
   bool* inside;                // scratch: a set of nodes
   rabbet_ir_node_t** members;  // scratch
   RABBET_VEC(rabbet_cover_t) covers;
@@ -328,12 +330,23 @@ static bool cover_has_attention(const coverer_t* c) {
   return false;
 }
 
+// Nodes that may be left out, where kernels compute in floating types.
+static void cover_set_apart(coverer_t* c) {
+  for (size_t i = 0; i < c->count; ++i) {
+    if (!cover_node(c, i)->is_optional) continue;
+    memset(c->inside, 0, c->count * sizeof(bool));
+    c->inside[i] = true;
+    cover_assign(c, c->inside);
+  }
+}
+
 static rabbet_status_t cover_follow(coverer_t* c, const recipe_t* recipe,
                                     int* out_level, bool* out_supported) {
   for (size_t i = 0; i < c->count; ++i)
     c->groups[i] = NO_GROUP;
   c->group_count = 0;
   *out_level = 0;
+  if (c->apart && !recipe->quantized) cover_set_apart(c);
   if (recipe->attention) RABBET_RETURN_IF_ERROR(cover_attention(c));
   if (recipe->quantized) RABBET_RETURN_IF_ERROR(cover_quantized(c));
   if (recipe->owner >= 0)
@@ -395,6 +408,17 @@ static rabbet_status_t cover_owners(coverer_t* c, bool prologues) {
   return rabbet_ok();
 }
 
+static rabbet_status_t cover_left_out(coverer_t* c, bool prologues) {
+  int level = 0;
+  c->apart = true;
+  rabbet_status_t status = cover_owners(c, prologues);
+  if (rabbet_is_ok(status))
+    status =
+        cover_try(c, (recipe_t){.owner = -1, .prologues = prologues}, &level);
+  c->apart = false;
+  return status;
+}
+
 static rabbet_status_t cover_recipes(coverer_t* c) {
   int level = 0;
   bool prologues = cover_has(c, RABBET_FUSE_PROLOGUE);
@@ -410,6 +434,8 @@ static rabbet_status_t cover_recipes(coverer_t* c) {
         (recipe_t){
             .owner = -1, .others = true, .prologues = true, .quantized = true},
         &level));
+  if (c->has_optional) RABBET_RETURN_IF_ERROR(cover_left_out(c, prologues));
+  if (c->covers.count > 0 && c->build->level <= 1) return rabbet_ok();
   RABBET_RETURN_IF_ERROR(cover_owners(c, false));
   if (prologues) {
     RABBET_RETURN_IF_ERROR(cover_owners(c, true));
@@ -443,6 +469,7 @@ static rabbet_status_t cover_initialize(coverer_t* c) {
   for (size_t i = 0; i < c->count; ++i) {
     c->locals[cover_node(c, i)->index] = (int32_t)i;
     c->kinds[i] = rabbet_fuse_kind(&build->ir, cover_node(c, i));
+    c->has_optional |= cover_node(c, i)->is_optional;
   }
   return rabbet_ok();
 }

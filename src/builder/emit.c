@@ -156,7 +156,9 @@ static rabbet_status_t emit_constant(emitter_t* emitter,
   if (bytes == 0) return rabbet_ok();
   rabbet_hash_t hash = rabbet_hash128(data, bytes);
   // What can be refitted shares its bytes with nothing.
-  bool shared = !rabbet_ir_value(&build->ir, slot->value)->is_refittable;
+  const rabbet_ir_value_t* value = rabbet_ir_value(&build->ir, slot->value);
+  bool shared =
+      !value->is_refittable && !(value->scale_of && build->ir.refit_flags);
   size_t known =
       shared ? (size_t)(uintptr_t)rabbet_map_get(
                    &emitter->constants, (const char*)&hash, sizeof(hash))
@@ -305,6 +307,53 @@ static void emit_role(const rabbet_network_t* network,
   }
 }
 
+// The plan's value of a slot that holds this constant; *at moves on to the slot
+// behind it, or to the end.
+static int32_t emit_next_constant(const emitter_t* emitter, int32_t value,
+                                  size_t* at) {
+  const rabbet_layout_t* layout = emitter->layout;
+  while (*at < layout->slots.count) {
+    const rabbet_slot_t* slot = &layout->slots.data[(*at)++];
+    int32_t found = emitter->values[*at - 1];
+    bool same =
+        slot->value == value ||
+        rabbet_ir_value(&emitter->build->ir, slot->value)->copy_of == value;
+    if (same && slot->is_constant && slot->alias < 0 && found >= 0)
+      return found;
+  }
+  return -1;
+}
+
+static int32_t emit_a_constant(const emitter_t* emitter, int32_t value) {
+  size_t at = 0;
+  return emit_next_constant(emitter, value, &at);
+}
+
+// Pairs of 8 bits and their scales that were made of the weights.
+static rabbet_status_t emit_bytes(emitter_t* emitter, int32_t weights,
+                                  rabbet_plan_weights_t* out) {
+  const rabbet_ir_t* ir = &emitter->build->ir;
+  int32_t* pairs = NULL;
+  size_t count = 0;
+  RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
+      &emitter->plan->arena, emitter->layout->slots.count, 2 * sizeof(*pairs),
+      (void**)&pairs));
+  for (size_t i = 0; i < ir->values.count; ++i) {
+    const rabbet_ir_value_t* value = ir->values.data[i];
+    int32_t bytes = -1;
+    if (value->bytes_of != weights) continue;
+    int32_t scale = emit_a_constant(emitter, value->bytes_scale);
+    for (size_t at = 0;
+         (bytes = emit_next_constant(emitter, value->id, &at)) >= 0;) {
+      pairs[2 * count] = bytes;
+      pairs[2 * count++ + 1] = scale;
+    }
+  }
+  out->bytes = pairs;
+  out->byte_count = count;
+  return rabbet_ok();
+}
+
 static rabbet_status_t emit_weights(emitter_t* emitter,
                                     const rabbet_network_t* network,
                                     const rabbet_tensor_t* tensor) {
@@ -315,18 +364,45 @@ static rabbet_status_t emit_weights(emitter_t* emitter,
   RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
       &plan->arena, layout->slots.count, sizeof(*values), (void**)&values));
   *out = (rabbet_plan_weights_t){.dtype = tensor->dtype, .values = values};
-  for (size_t i = 0; i < layout->slots.count; ++i) {
-    const rabbet_slot_t* slot = &layout->slots.data[i];
-    if (slot->value == tensor->id && slot->is_constant && slot->alias < 0 &&
-        emitter->values[i] >= 0)
-      values[out->value_count++] = emitter->values[i];
-  }
-  if (out->value_count == 0) return rabbet_ok();
+  int32_t found = -1;
+  for (size_t at = 0;
+       (found = emit_next_constant(emitter, tensor->id, &at)) >= 0;)
+    values[out->value_count++] = found;
+  RABBET_RETURN_IF_ERROR(emit_bytes(emitter, tensor->id, out));
+  if (out->value_count + out->byte_count == 0) return rabbet_ok();
   ++plan->refit_count;
   emit_role(network, tensor, out);
   RABBET_RETURN_IF_ERROR(
       rabbet_arena_strdup(&plan->arena, out->layer, &out->layer));
   return rabbet_arena_strdup(&plan->arena, tensor->name, &out->name);
+}
+
+// Scales of tensors whose range was set.
+static rabbet_status_t emit_scales(emitter_t* emitter) {
+  const rabbet_ir_t* ir = &emitter->build->ir;
+  rabbet_plan_t* plan = emitter->plan;
+  size_t slots = emitter->layout->slots.count;
+  RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
+      &plan->arena, ir->values.count, sizeof(*plan->scales),
+      (void**)&plan->scales));
+  for (size_t i = 0; i < ir->values.count; ++i) {
+    const rabbet_ir_value_t* value = ir->values.data[i];
+    rabbet_plan_scale_t* out = &plan->scales[plan->scale_count];
+    int32_t* values = NULL;
+    int32_t found = -1;
+    if (!value->scale_of) continue;
+    RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
+        &plan->arena, slots, sizeof(*values), (void**)&values));
+    *out = (rabbet_plan_scale_t){.values = values};
+    for (size_t at = 0;
+         (found = emit_next_constant(emitter, value->id, &at)) >= 0;)
+      values[out->value_count++] = found;
+    if (out->value_count == 0) continue;
+    RABBET_RETURN_IF_ERROR(
+        rabbet_arena_strdup(&plan->arena, value->scale_of, &out->tensor));
+    ++plan->scale_count;
+  }
+  return rabbet_ok();
 }
 
 static rabbet_status_t emit_refits(emitter_t* emitter,
@@ -344,7 +420,7 @@ static rabbet_status_t emit_refits(emitter_t* emitter,
     if (rabbet_ir_value(ir, (int32_t)i)->is_refittable)
       RABBET_RETURN_IF_ERROR(
           emit_weights(emitter, network, network->tensors.data[i]));
-  return rabbet_ok();
+  return emit_scales(emitter);
 }
 
 // ---- Steps ------------------------------------------------------------------

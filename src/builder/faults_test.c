@@ -88,6 +88,29 @@ static void with_known_times(void** state) {
   net_end(&net);
 }
 
+// Products of 8 bits, asked for and not.
+static void with_ranges(void** state) {
+  (void)state;
+  net_t net = sample();
+  for (size_t i = 0; i < net.network->tensors.count; ++i)
+    RABBET_EXPECT_OK(
+        rabbet_tensor_set_range(net.network->tensors.data[i], -2, 2));
+  for (int asked = 0; asked < 2; ++asked) {
+    fault_case_t c = {net.network, check_config(0)};
+    RABBET_EXPECT_OK(rabbet_builder_config_set(
+        c.config, RABBET_BUILDER_OPTION_FLAGS, 1 << RABBET_BUILDER_INT8));
+    for (size_t i = 0; asked && i < net.network->layers.count; ++i)
+      if (strcmp(net.network->layers.data[i]->op->name, "convolution") == 0)
+        RABBET_EXPECT_OK(rabbet_layer_set_precision(net.network->layers.data[i],
+                                                    RABBET_DTYPE_INT8));
+    RABBET_EXPECT_OK(rabbet_network_validate(net.network));
+    RABBET_EXPECT_OK(build(rabbet_allocator_system(), &c));
+    rabbet_fault_run(build, &c);
+    rabbet_builder_config_release(c.config);
+  }
+  net_end(&net);
+}
+
 // Kernels are made and run under failing allocations too.
 static void with_measuring(void** state) {
   (void)state;
@@ -124,6 +147,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(without_timing),
       cmocka_unit_test(with_known_times),
+      cmocka_unit_test(with_ranges),
       cmocka_unit_test(with_measuring),
   };
   return cmocka_run_group_tests_name("faults", tests, setup, teardown);

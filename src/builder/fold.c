@@ -190,10 +190,21 @@ static bool fold_is_taken(const rabbet_ir_t* ir, const rabbet_ir_node_t* node) {
   return false;
 }
 
+static bool fold_reads_refittable(const rabbet_ir_t* ir,
+                                  const rabbet_ir_node_t* node) {
+  for (size_t i = 0; i < node->input_count; ++i) {
+    const rabbet_ir_value_t* input = rabbet_ir_input(ir, node, i);
+    if (input && input->is_refittable) return true;
+  }
+  return false;
+}
+
 rabbet_status_t rabbet_fold_factors(rabbet_build_t* build) {
   rabbet_ir_t* ir = &build->ir;
   for (size_t i = 0; i < ir->nodes.count; ++i) {
     rabbet_ir_node_t* node = ir->nodes.data[i];
+    // The constant of what may be left out is there.
+    if (node->is_optional || fold_reads_refittable(ir, node)) continue;
     if (rabbet_op_is(node->op, RABBET_OP_DEQUANTIZE) &&
         fold_is_constant(ir, node) && fold_shapes_known(ir, node))
       RABBET_RETURN_IF_ERROR(fold_node(build, node, fold_is_taken(ir, node)));

@@ -1,5 +1,6 @@
 // Network -> IR.
 
+#include <math.h>
 #include <string.h>
 
 #include "builder/ir.h"
@@ -35,6 +36,10 @@ static rabbet_status_t import_tensor(const rabbet_tensor_t* tensor,
   value->formats = tensor->allowed_formats;
   value->dim_names = tensor->dim_names;
   if (!ir->strongly_typed) value->wished = tensor->wished_dtype;
+  if (tensor->has_range) {
+    value->range = fmaxf(fabsf(tensor->range[0]), fabsf(tensor->range[1]));
+    value->ranged = tensor->name;
+  }
   if (!tensor->values) return rabbet_ok();
   rabbet_expr_t* values = NULL;
   RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(

@@ -78,6 +78,9 @@ rabbet_status_t rabbet_ir_add_value(rabbet_ir_t* ir,
       .output = -1,
       .formats = (uint64_t)1 << RABBET_FORMAT_LINEAR,
       .wished = RABBET_DTYPE_NONE,
+      .copy_of = -1,
+      .bytes_of = -1,
+      .bytes_scale = -1,
   };
   RABBET_RETURN_IF_ERROR(RABBET_VEC_PUSH(ir->allocator, &ir->values, value));
   *out_value = value;
@@ -229,6 +232,10 @@ void rabbet_ir_replace_uses(rabbet_ir_t* ir, rabbet_ir_value_t* old,
     for (size_t k = 0; k < node->input_count; ++k)
       if (node->inputs[k] == old->id)
         rabbet_ir_set_input(ir, node, k, value->id);
+  }
+  if (old->ranged && !value->ranged) {
+    value->range = old->range;
+    value->ranged = old->ranged;
   }
   if (old->output < 0) return;
   ir->outputs[old->output] = value->id;

@@ -38,6 +38,14 @@ typedef struct rabbet_ir_value_t {
   // is NULL and the data are here, so that nothing is made of them.
   bool is_refittable;
   const void* refit_data;
+  // The largest absolute value that matters, and the network's tensor of which
+  // it is known (implicit.c); NULL: it is not.
+  float range;
+  const char* ranged;
+  const char* scale_of;  // of a scale: the tensor with that range; or NULL
+  // Of refittable weights: the value that this is a copy of, or 8 bits of, and
+  // their scales; or -1.
+  int32_t copy_of, bytes_of, bytes_scale;
 } rabbet_ir_value_t;
 
 struct rabbet_ir_node_t {
@@ -51,6 +59,9 @@ struct rabbet_ir_node_t {
   rabbet_dtype_t precision;  // NONE: any
   rabbet_plugin_t* plugin;   // borrowed from the network
   const int32_t* aliased;    // plugin layers, or NULL
+  bool wants_bytes;          // the user asked for INT8 (implicit.c)
+  bool is_implicit;          // quantizes or dequantizes where no layer does
+  bool is_optional;          // such a node that may be left out
   bool dead;                 // taken out by the next rabbet_ir_sweep
   int32_t index;             // place in nodes; set by rabbet_ir_sweep
 };

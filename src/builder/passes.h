@@ -20,6 +20,17 @@ RABBET_PRIVATE_API rabbet_status_t rabbet_pass_parallel(rabbet_build_t* build);
 // evaluates those of constants.
 RABBET_PRIVATE_API rabbet_status_t rabbet_pass_quantize(rabbet_build_t* build);
 
+// With RABBET_BUILDER_INT8, for weakly typed networks (implicit.c): before the
+// network is simplified, what users asked of layers; at the end, when weights
+// are known, pairs of nodes that quantize and dequantize where ranges are
+// known.
+RABBET_PRIVATE_API rabbet_status_t rabbet_pass_wishes(rabbet_build_t* build);
+RABBET_PRIVATE_API rabbet_status_t rabbet_pass_implicit(rabbet_build_t* build);
+// Whether a node quantizes to give the value, which then is 8 bits or, where
+// the node is left out, what these stand for. Nothing else converts.
+RABBET_PRIVATE_API bool rabbet_ir_is_quantize_result(
+    const rabbet_ir_value_t* value);
+
 // ---- For rabbet_pass_quantize -----------------------------------------------
 
 // The node that dequantizes 8 bits for this input, and of which the user asked

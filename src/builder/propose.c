@@ -233,6 +233,49 @@ static rabbet_status_t propose_joins(proposer_t* p) {
   return rabbet_ok();
 }
 
+// ---- Nodes that may be left out ---------------------------------------------
+
+// The tensor of a floating type that such a node reads or makes.
+static size_t propose_real(const proposer_t* p) {
+  return rabbet_op_is(p->unit->nodes[0]->op, RABBET_OP_QUANTIZE)
+             ? 0
+             : p->unit->group.input_count;
+}
+
+static bool propose_has_left_out(const proposer_t* p,
+                                 rabbet_type_format_t type) {
+  for (size_t i = 0; i < p->choices.count; ++i) {
+    const rabbet_candidate_t* candidate = &p->choices.data[i].candidate;
+    if (!candidate->kernel &&
+        memcmp(&candidate->tensors[0], &type, sizeof(type)) == 0)
+      return true;
+  }
+  return false;
+}
+
+// In each type and format that a kernel offers for the numbers themselves.
+static rabbet_status_t propose_left_out(proposer_t* p) {
+  const rabbet_group_t* group = &p->unit->group;
+  size_t boundary = group->input_count + group->output_count;
+  if (p->fixed || p->unit->node_count != 1 || !p->unit->nodes[0]->is_optional)
+    return rabbet_ok();
+  size_t offered = p->choices.count, real = propose_real(p);
+  for (size_t i = 0; i < offered; ++i) {
+    rabbet_type_format_t type = p->choices.data[i].candidate.tensors[real];
+    if (propose_has_left_out(p, type)) continue;
+    rabbet_type_format_t* tensors = NULL;
+    RABBET_RETURN_IF_ERROR(rabbet_arena_copy(
+        &p->build->arena, p->choices.data[i].candidate.tensors,
+        boundary * sizeof(*tensors), (void**)&tensors));
+    tensors[0] = tensors[group->input_count] = type;
+    rabbet_choice_t choice = {
+        .candidate = {.tactic_name = "view", .tensors = tensors}, .us = 0};
+    RABBET_RETURN_IF_ERROR(
+        RABBET_VEC_PUSH(p->build->allocator, &p->choices, choice));
+  }
+  return rabbet_ok();
+}
+
 static rabbet_status_t propose_ask(proposer_t* p, uint32_t flag) {
   rabbet_build_t* build = p->build;
   size_t count = 0;
@@ -287,6 +330,7 @@ static rabbet_status_t propose_all(proposer_t* p) {
   RABBET_RETURN_IF_ERROR(propose_ask(p, 0));
   if (p->choices.count == 0 && propose_may_fall_back(p))
     RABBET_RETURN_IF_ERROR(propose_ask(p, RABBET_KERNEL_FALLBACK));
+  RABBET_RETURN_IF_ERROR(propose_left_out(p));
   return propose_joins(p);
 }
 

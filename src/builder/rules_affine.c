@@ -63,6 +63,15 @@ static bool affine_is_float_constant(const rabbet_ir_value_t* value) {
   return value && value->constant && value->dtype == RABBET_DTYPE_FLOAT;
 }
 
+// What was known of the product's result is not true of the new one.
+static void affine_take_range(rabbet_ir_t* ir, const rabbet_ir_node_t* node,
+                              const rabbet_ir_node_t* producer) {
+  const rabbet_ir_value_t* result = rabbet_ir_output(ir, node, 0);
+  rabbet_ir_value_t* value = rabbet_ir_output(ir, producer, 0);
+  value->range = result->range;
+  value->ranged = result->ranged;
+}
+
 // ---- Convolutions -----------------------------------------------------------
 
 static rabbet_status_t affine_offset(rabbet_build_t* build,
@@ -126,6 +135,7 @@ static rabbet_status_t affine_convolution(rabbet_build_t* build,
       RABBET_RETURN_IF_ERROR(affine_scale(build, conv, 2, 0, &affine,
                                           op == RABBET_ELEMENTWISE_DIV));
   }
+  affine_take_range(ir, node, conv);
   *changed |= rabbet_ir_bypass(ir, node, rabbet_ir_output(ir, conv, 0));
   return rabbet_ok();
 }
@@ -152,6 +162,7 @@ static rabbet_status_t affine_matrix(rabbet_build_t* build,
     return rabbet_ok();
   RABBET_RETURN_IF_ERROR(affine_scale(build, product, 1, axis, &affine,
                                       op == RABBET_ELEMENTWISE_DIV));
+  affine_take_range(ir, node, product);
   *changed |= rabbet_ir_bypass(ir, node, rabbet_ir_output(ir, product, 0));
   return rabbet_ok();
 }

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "builder/bench.h"
+#include "builder/passes.h"
 #include "builder/propose.h"
 #include "builder/tuner.h"
 
@@ -164,9 +165,14 @@ static rabbet_status_t conversion_make(rabbet_build_t* build,
                                        conversion_t* conversion) {
   const conversion_key_t* key = &conversion->key;
   const rabbet_type_format_t types[2] = {key->from, key->to};
+  const rabbet_ir_value_t* value = rabbet_ir_value(&build->ir, key->value);
   rabbet_unit_t* unit = NULL;
-  RABBET_RETURN_IF_ERROR(rabbet_unit_create_conversion(
-      build, rabbet_ir_value(&build->ir, key->value), types, &unit));
+  // Neither form is the other in another type: a scale lies between them.
+  if (rabbet_ir_is_quantize_result(value) &&
+      (key->from.dtype == value->dtype) != (key->to.dtype == value->dtype))
+    return rabbet_ok();
+  RABBET_RETURN_IF_ERROR(
+      rabbet_unit_create_conversion(build, value, types, &unit));
   RABBET_RETURN_IF_ERROR(rabbet_unit_propose(build, unit, types));
   if (build->level > 0) RABBET_RETURN_IF_ERROR(rabbet_tuner_time(build, unit));
   conversion->pick.unit = unit;

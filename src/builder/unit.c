@@ -188,8 +188,14 @@ static rabbet_status_t unit_fill_values(unit_maker_t* maker,
 static rabbet_status_t unit_name(rabbet_build_t* build, rabbet_unit_t* unit) {
   rabbet_strbuf_t text;
   rabbet_strbuf_initialize(build->allocator, &text);
+  // Nodes that are no layers of the network matter to nobody beside one.
+  bool all = true;
   for (size_t i = 0; i < unit->node_count; ++i)
-    rabbet_strbuf_printf(&text, "%s%s", i ? " + " : "", unit->nodes[i]->name);
+    all = all && unit->nodes[i]->is_implicit;
+  for (size_t i = 0; i < unit->node_count; ++i)
+    if (all || !unit->nodes[i]->is_implicit)
+      rabbet_strbuf_printf(&text, "%s%s", text.size ? " + " : "",
+                           unit->nodes[i]->name);
   rabbet_status_t status = rabbet_strbuf_status(&text);
   if (rabbet_is_ok(status))
     status = rabbet_arena_strdup(&build->arena, rabbet_strbuf_text(&text),

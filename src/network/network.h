@@ -33,6 +33,8 @@ struct rabbet_tensor_t {
   bool is_output;
   bool is_debug;
   bool is_refittable;  // as marked
+  bool has_range;
+  float range[2];  // min, max
   uint64_t allowed_formats;
   const char* dim_names[RABBET_MAX_RANK];
   // INPUT and WEIGHTS: given. LAYER: inferred.

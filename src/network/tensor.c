@@ -1,3 +1,4 @@
+#include <math.h>
 #include <string.h>
 
 #include "core/view.h"
@@ -277,6 +278,33 @@ rabbet_status_t rabbet_tensor_set_refittable(rabbet_tensor_t* tensor,
 
 bool rabbet_tensor_is_refittable(const rabbet_tensor_t* tensor) {
   return tensor->is_refittable;
+}
+
+rabbet_status_t rabbet_tensor_set_range(rabbet_tensor_t* tensor, float min,
+                                        float max) {
+  RABBET_RETURN_IF_ERROR(rabbet_network_check_tensor(tensor->network, tensor));
+  if (!isfinite(min) || !isfinite(max) || min > max || (min == 0 && max == 0)) {
+    return RABBET_STATUS(
+        RABBET_STATUS_INVALID_ARGUMENT,
+        "tensor '%s': [%g, %g] is no range; min and max must be finite, min "
+        "not above max, and not both 0",
+        tensor->name, (double)min, (double)max);
+  }
+  tensor->has_range = true;
+  tensor->range[0] = min;
+  tensor->range[1] = max;
+  return rabbet_ok();
+}
+
+void rabbet_tensor_reset_range(rabbet_tensor_t* tensor) {
+  tensor->has_range = false;
+}
+
+bool rabbet_tensor_range(const rabbet_tensor_t* tensor, float* out_min,
+                         float* out_max) {
+  *out_min = tensor->has_range ? tensor->range[0] : 0;
+  *out_max = tensor->has_range ? tensor->range[1] : 0;
+  return tensor->has_range;
 }
 
 rabbet_tensor_t* rabbet_network_find_tensor(const rabbet_network_t* network,

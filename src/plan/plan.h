@@ -105,7 +105,19 @@ typedef struct rabbet_plan_weights_t {
   // CONSTANT values made of them: in that type and LINEAR, or converted.
   const int32_t* values;
   size_t value_count;
+  // Pairs of CONSTANT values: INT8 made of them, of any format, and the FLOAT
+  // scales, LINEAR, of the same rank, along at most one axis
+  // (core/quantize.h). The weights are FLOAT.
+  const int32_t* bytes;
+  size_t byte_count;  // pairs
 } rabbet_plan_weights_t;
+
+// The scale of a tensor that may be read as 8 bits: one number.
+typedef struct rabbet_plan_scale_t {
+  const char* tensor;
+  const int32_t* values;  // CONSTANT, of floating types
+  size_t value_count;
+} rabbet_plan_scale_t;
 
 typedef struct rabbet_plan_range_t {
   rabbet_dims_t min, opt, max;
@@ -152,6 +164,9 @@ typedef struct rabbet_plan_t {
   // weights_size is kept_size.
   rabbet_plan_weights_t* refits;
   size_t refit_count;
+  // Scales that a refitter may set; their bytes are kept.
+  rabbet_plan_scale_t* scales;
+  size_t scale_count;
   uint64_t kept_size, full_size;
   rabbet_file_map_t* file;  // keeps `weights` mapped; or NULL
   void* copy;               // keeps it otherwise

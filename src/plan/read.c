@@ -433,6 +433,27 @@ static rabbet_status_t rabbet_read_refits(rabbet_plan_t* plan,
     RABBET_RETURN_IF_ERROR(rabbet_read_text(plan, from->name, &to->name));
     RABBET_RETURN_IF_ERROR(rabbet_read_text(plan, from->layer, &to->layer));
     RABBET_RETURN_IF_ERROR(RABBET_READ_LIST(plan, from, values, &to->values));
+    if (from->n_bytes % 2 != 0)
+      return RABBET_DAMAGED("weights '%s': %zu values are no pairs", to->name,
+                            from->n_bytes);
+    to->byte_count = from->n_bytes / 2;
+    RABBET_RETURN_IF_ERROR(RABBET_READ_LIST(plan, from, bytes, &to->bytes));
+  }
+  return rabbet_ok();
+}
+
+static rabbet_status_t rabbet_read_scales(rabbet_plan_t* plan,
+                                          const Rabbet__Plan__Meta* meta) {
+  RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
+      &plan->arena, meta->n_scales, sizeof(*plan->scales),
+      (void**)&plan->scales));
+  plan->scale_count = meta->n_scales;
+  for (size_t i = 0; i < meta->n_scales; ++i) {
+    const Rabbet__Plan__Scale* from = meta->scales[i];
+    rabbet_plan_scale_t* to = &plan->scales[i];
+    to->value_count = from->n_values;
+    RABBET_RETURN_IF_ERROR(rabbet_read_text(plan, from->tensor, &to->tensor));
+    RABBET_RETURN_IF_ERROR(RABBET_READ_LIST(plan, from, values, &to->values));
   }
   return rabbet_ok();
 }
@@ -455,6 +476,7 @@ static rabbet_status_t rabbet_read_meta(
   RABBET_RETURN_IF_ERROR(rabbet_read_carried(
       plan, meta, sections->section[RABBET_PLAN_SECTION_PLUGINS]));
   RABBET_RETURN_IF_ERROR(rabbet_read_refits(plan, meta));
+  RABBET_RETURN_IF_ERROR(rabbet_read_scales(plan, meta));
   return rabbet_read_steps(plan, meta);
 }
 

@@ -595,26 +595,90 @@ static rabbet_status_t rabbet_verify_order(rabbet_verify_t* verify) {
 
 // ---- Weights that can be refitted
 
+// A constant that nothing shares, at `first` or behind.
+static rabbet_status_t rabbet_verify_own(const rabbet_plan_t* plan, int32_t v,
+                                         uint64_t first, bool is_float,
+                                         const rabbet_plan_value_t** out) {
+  if (v < 0 || (size_t)v >= plan->value_count)
+    return RABBET_DAMAGED("value %d of %zu", v, plan->value_count);
+  const rabbet_plan_value_t* value = &plan->values[v];
+  if (value->storage != RABBET_PLAN_STORAGE_CONSTANT || value->alias >= 0 ||
+      (value->size > 0 && value->offset < first) ||
+      rabbet_dtype_is_float(value->dtype) != is_float)
+    return RABBET_DAMAGED("value %d ('%s') cannot be refitted", v, value->name);
+  *out = value;
+  return rabbet_ok();
+}
+
+static bool rabbet_verify_is_scale(const rabbet_plan_t* plan,
+                                   const rabbet_plan_value_t* scale,
+                                   const rabbet_plan_value_t* bytes) {
+  rabbet_dims_t dims = rabbet_shape_dims(plan->graph, &bytes->shape);
+  rabbet_dims_t scales = rabbet_shape_dims(plan->graph, &scale->shape);
+  int axes = 0;
+  bool fits = dims.rank > 0 && scales.rank == dims.rank &&
+              scale->dtype == RABBET_DTYPE_FLOAT &&
+              scale->format == RABBET_FORMAT_LINEAR;
+  for (int32_t i = 0; fits && i < dims.rank; ++i) {
+    axes += scales.d[i] != 1;
+    fits = dims.d[i] >= 0 && (scales.d[i] == 1 || scales.d[i] == dims.d[i]);
+  }
+  return fits && axes <= 1;
+}
+
+static rabbet_status_t rabbet_verify_pair(const rabbet_plan_t* plan,
+                                          const int32_t pair[2],
+                                          const rabbet_plan_value_t** out) {
+  const rabbet_plan_value_t* scale = NULL;
+  RABBET_RETURN_IF_ERROR(
+      rabbet_verify_own(plan, pair[0], plan->kept_size, false, out));
+  RABBET_RETURN_IF_ERROR(
+      rabbet_verify_own(plan, pair[1], plan->kept_size, true, &scale));
+  if ((*out)->dtype != RABBET_DTYPE_INT8 ||
+      !rabbet_verify_is_scale(plan, scale, *out))
+    return RABBET_DAMAGED("'%s' is no scale of '%s'", scale->name,
+                          (*out)->name);
+  return rabbet_ok();
+}
+
 static rabbet_status_t rabbet_verify_refit(const rabbet_plan_t* plan,
                                            const rabbet_plan_weights_t* refit) {
   if (refit->dtype < 0 || refit->dtype >= RABBET_DTYPE_COUNT ||
       !rabbet_dtype_is_float(refit->dtype))
     return RABBET_DAMAGED("%d is no floating type", (int)refit->dtype);
-  if (refit->value_count == 0) return RABBET_DAMAGED("nothing is made of it");
+  if (refit->value_count + refit->byte_count == 0)
+    return RABBET_DAMAGED("nothing is made of it");
+  if (refit->byte_count > 0 && refit->dtype != RABBET_DTYPE_FLOAT)
+    return RABBET_DAMAGED("8 bits are made of %s",
+                          rabbet_dtype_name(refit->dtype));
   const rabbet_shape_t* shape = NULL;
-  for (size_t i = 0; i < refit->value_count; ++i) {
-    int32_t v = refit->values[i];
-    if (v < 0 || (size_t)v >= plan->value_count)
-      return RABBET_DAMAGED("value %d of %zu", v, plan->value_count);
-    const rabbet_plan_value_t* value = &plan->values[v];
-    if (value->storage != RABBET_PLAN_STORAGE_CONSTANT || value->alias >= 0 ||
-        (value->size > 0 && value->offset < plan->kept_size) ||
-        !rabbet_dtype_is_float(value->dtype))
-      return RABBET_DAMAGED("value %d ('%s') cannot be refitted", v,
-                            value->name);
+  for (size_t i = 0; i < refit->value_count + refit->byte_count; ++i) {
+    const rabbet_plan_value_t* value = NULL;
+    size_t pair = i - refit->value_count;
+    if (i < refit->value_count)
+      RABBET_RETURN_IF_ERROR(rabbet_verify_own(plan, refit->values[i],
+                                               plan->kept_size, true, &value));
+    else
+      RABBET_RETURN_IF_ERROR(
+          rabbet_verify_pair(plan, &refit->bytes[2 * pair], &value));
     if (shape && memcmp(shape, &value->shape, sizeof(*shape)) != 0)
       return RABBET_DAMAGED("its values differ in shape");
     shape = &value->shape;
+  }
+  return rabbet_ok();
+}
+
+static rabbet_status_t rabbet_verify_scale(const rabbet_plan_t* plan,
+                                           const rabbet_plan_scale_t* scale) {
+  if (scale->value_count == 0) return RABBET_DAMAGED("it has no values");
+  for (size_t i = 0; i < scale->value_count; ++i) {
+    const rabbet_plan_value_t* value = NULL;
+    RABBET_RETURN_IF_ERROR(
+        rabbet_verify_own(plan, scale->values[i], 0, true, &value));
+    rabbet_dims_t dims = rabbet_shape_dims(plan->graph, &value->shape);
+    for (int32_t k = 0; k < dims.rank; ++k)
+      if (dims.d[k] != 1 || value->format != RABBET_FORMAT_LINEAR)
+        return RABBET_DAMAGED("value '%s' is not one number", value->name);
   }
   return rabbet_ok();
 }
@@ -624,12 +688,16 @@ static rabbet_status_t rabbet_verify_refits(const rabbet_plan_t* plan) {
     return RABBET_DAMAGED("%llu bytes of weights are kept, of %llu",
                           (unsigned long long)plan->kept_size,
                           (unsigned long long)plan->full_size);
-  if (plan->refit_count > 0 && plan->full_size == 0)
+  if (plan->refit_count + plan->scale_count > 0 && plan->full_size == 0)
     return RABBET_DAMAGED("weights to refit, and no size of all weights");
   for (size_t i = 0; i < plan->refit_count; ++i)
     RABBET_RETURN_IF_ERROR(
         RABBET_ANNOTATE(rabbet_verify_refit(plan, &plan->refits[i]),
                         "weights '%s'", plan->refits[i].name));
+  for (size_t i = 0; i < plan->scale_count; ++i)
+    RABBET_RETURN_IF_ERROR(
+        RABBET_ANNOTATE(rabbet_verify_scale(plan, &plan->scales[i]),
+                        "the scale of '%s'", plan->scales[i].tensor));
   return rabbet_ok();
 }
 

@@ -45,6 +45,7 @@ RABBET_WRITER_INIT(Rabbet__Plan__Node, node)
 RABBET_WRITER_INIT(Rabbet__Plan__Step, step)
 RABBET_WRITER_INIT(Rabbet__Plan__Carried, carried)
 RABBET_WRITER_INIT(Rabbet__Plan__Range, range)
+RABBET_WRITER_INIT(Rabbet__Plan__Scale, scale)
 RABBET_WRITER_INIT(Rabbet__Plan__Artifact, artifact)
 RABBET_WRITER_INIT(Rabbet__Plan__Weights, weights)
 #undef RABBET_WRITER_INIT
@@ -366,6 +367,16 @@ static rabbet_status_t rabbet_write_refits(rabbet_plan_writer_t* writer,
     message->role = from->role;
     message->dtype = (int32_t)from->dtype;
     RABBET_WRITE_LIST(message, values, from->values, from->value_count);
+    size_t bytes = 2 * from->byte_count;
+    RABBET_WRITE_LIST(message, bytes, from->bytes, bytes);
+  }
+  RABBET_RETURN_IF_ERROR(RABBET_WRITE_MESSAGES(writer, plan->scale_count,
+                                               Rabbet__Plan__Scale, scale,
+                                               &meta->n_scales, &meta->scales));
+  for (size_t i = 0; i < meta->n_scales; ++i) {
+    const rabbet_plan_scale_t* from = &plan->scales[i];
+    meta->scales[i]->tensor = rabbet_write_text(from->tensor);
+    RABBET_WRITE_LIST(meta->scales[i], values, from->values, from->value_count);
   }
   return rabbet_ok();
 }

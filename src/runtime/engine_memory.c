@@ -204,6 +204,15 @@ void rabbet_engine_free(rabbet_engine_t* engine, void* memory) {
   if (memory) engine->device->vtable->free(engine->device, memory);
 }
 
+rabbet_status_t rabbet_engine_copy_to_host(rabbet_engine_t* engine,
+                                           void* target, const void* source,
+                                           size_t size, void* stream) {
+  RABBET_RETURN_IF_ERROR(rabbet_engine_check_device(engine));
+  RABBET_RETURN_IF_ERROR(engine->device->vtable->copy_to_host(
+      engine->device, target, source, size, stream));
+  return engine->device->vtable->synchronize(engine->device, stream);
+}
+
 rabbet_status_t rabbet_engine_synchronize(rabbet_engine_t* engine,
                                           void* stream) {
   RABBET_RETURN_IF_ERROR(rabbet_engine_check_device(engine));

@@ -2,14 +2,18 @@
 // kernels, which may keep weights in forms of their own, are made again.
 #include "rabbet/refit.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "core/lay_out.h"
+#include "core/quantize.h"
+#include "core/view.h"
 #include "runtime/runtime.h"
 
 struct rabbet_refitter_t {
   rabbet_allocator_t allocator;
   rabbet_engine_t* engine;
+  float* ranges;               // by scale; 0: not set
   rabbet_weights_t weights[];  // data NULL: not set
 };
 
@@ -48,7 +52,7 @@ rabbet_status_t rabbet_engine_check_weights(const rabbet_engine_t* engine) {
 // ---- What there is
 
 bool rabbet_engine_is_refittable(const rabbet_engine_t* engine) {
-  return engine->plan->refit_count > 0;
+  return engine->plan->refit_count + engine->plan->scale_count > 0;
 }
 
 void rabbet_engine_weights_bytes(const rabbet_engine_t* engine,
@@ -87,9 +91,12 @@ rabbet_status_t rabbet_refitter_create(rabbet_engine_t* engine,
                          "weights that are marked)");
   rabbet_refitter_t* refitter = NULL;
   size_t count = engine->plan->refit_count;
-  RABBET_RETURN_IF_ERROR(rabbet_allocate(
-      allocator, sizeof(*refitter) + count * sizeof(refitter->weights[0]),
-      (void**)&refitter));
+  RABBET_RETURN_IF_ERROR(
+      rabbet_allocate(allocator,
+                      sizeof(*refitter) + count * sizeof(refitter->weights[0]) +
+                          engine->plan->scale_count * sizeof(float),
+                      (void**)&refitter));
+  refitter->ranges = (float*)&refitter->weights[count];
   refitter->allocator = allocator;
   refitter->engine = engine;
   rabbet_engine_retain(engine);
@@ -118,7 +125,8 @@ static rabbet_status_t rabbet_refitter_check(const rabbet_refitter_t* refitter,
 
 static rabbet_dims_t rabbet_refit_dims(const rabbet_plan_t* plan,
                                        const rabbet_plan_weights_t* refit) {
-  return rabbet_shape_dims(plan->graph, &plan->values[refit->values[0]].shape);
+  int32_t first = refit->value_count > 0 ? refit->values[0] : refit->bytes[0];
+  return rabbet_shape_dims(plan->graph, &plan->values[first].shape);
 }
 
 rabbet_status_t rabbet_refitter_info(const rabbet_refitter_t* refitter,
@@ -146,7 +154,8 @@ rabbet_status_t rabbet_refitter_find(const rabbet_refitter_t* refitter,
   return RABBET_STATUS(RABBET_STATUS_NOT_FOUND,
                        "no weights named '%s' can be refitted; there are %zu, "
                        "the first is '%s'",
-                       name, plan->refit_count, plan->refits[0].name);
+                       name, plan->refit_count,
+                       plan->refit_count ? plan->refits[0].name : "");
 }
 
 rabbet_status_t rabbet_refitter_find_role(const rabbet_refitter_t* refitter,
@@ -200,6 +209,68 @@ rabbet_status_t rabbet_refitter_get(const rabbet_refitter_t* refitter,
   return rabbet_ok();
 }
 
+// ---- Ranges
+
+size_t rabbet_refitter_range_count(const rabbet_refitter_t* refitter) {
+  return refitter->engine->plan->scale_count;
+}
+
+static rabbet_status_t rabbet_refitter_check_range(
+    const rabbet_refitter_t* refitter, size_t index) {
+  size_t count = rabbet_refitter_range_count(refitter);
+  return index < count
+             ? rabbet_ok()
+             : RABBET_STATUS(RABBET_STATUS_OUT_OF_RANGE,
+                             "range %zu: %zu can be refitted", index, count);
+}
+
+rabbet_status_t rabbet_refitter_range(const rabbet_refitter_t* refitter,
+                                      size_t index, const char** out_tensor,
+                                      float* out_range) {
+  *out_tensor = NULL;
+  *out_range = 0;
+  RABBET_RETURN_IF_ERROR(rabbet_refitter_check_range(refitter, index));
+  const rabbet_plan_t* plan = refitter->engine->plan;
+  const rabbet_plan_scale_t* scale = &plan->scales[index];
+  const rabbet_plan_value_t* value = &plan->values[scale->values[0]];
+  *out_tensor = scale->tensor;
+  *out_range = refitter->ranges[index];
+  if (*out_range == 0)
+    *out_range = RABBET_QUANTIZE_STEPS *
+                 (float)rabbet_load_double(value->dtype,
+                                           plan->weights + value->offset, 0);
+  return rabbet_ok();
+}
+
+rabbet_status_t rabbet_refitter_find_range(const rabbet_refitter_t* refitter,
+                                           const char* tensor,
+                                           size_t* out_index) {
+  const rabbet_plan_t* plan = refitter->engine->plan;
+  for (*out_index = 0; *out_index < plan->scale_count; ++*out_index)
+    if (strcmp(plan->scales[*out_index].tensor, tensor) == 0)
+      return rabbet_ok();
+  *out_index = 0;
+  return RABBET_STATUS(
+      RABBET_STATUS_NOT_FOUND,
+      "the engine does not read tensor '%s' as 8 bits; it reads %zu so%s%s%s",
+      tensor, plan->scale_count, plan->scale_count ? ", the first is '" : "",
+      plan->scale_count ? plan->scales[0].tensor : "",
+      plan->scale_count ? "'" : "");
+}
+
+rabbet_status_t rabbet_refitter_set_range(rabbet_refitter_t* refitter,
+                                          size_t index, float min, float max) {
+  RABBET_RETURN_IF_ERROR(rabbet_refitter_check_range(refitter, index));
+  if (!isfinite(min) || !isfinite(max) || min > max || (min == 0 && max == 0))
+    return RABBET_STATUS(
+        RABBET_STATUS_INVALID_ARGUMENT,
+        "tensor '%s': [%g, %g] is no range; min and max must be finite, min "
+        "not above max, and not both 0",
+        refitter->engine->plan->scales[index].tensor, (double)min, (double)max);
+  refitter->ranges[index] = fmaxf(fabsf(min), fabsf(max));
+  return rabbet_ok();
+}
+
 // ---- Committing
 
 static rabbet_status_t rabbet_refit_check_missing(
@@ -237,9 +308,57 @@ static rabbet_status_t rabbet_refit_own(rabbet_engine_t* engine) {
   return rabbet_ok();
 }
 
-static void rabbet_refit_write(rabbet_engine_t* engine,
-                               const rabbet_plan_weights_t* refit,
-                               const rabbet_weights_t* weights) {
+// The axis along which scales differ, if they do.
+static int32_t rabbet_refit_axis(const rabbet_plan_t* plan,
+                                 const rabbet_plan_value_t* scale) {
+  rabbet_dims_t dims = rabbet_shape_dims(plan->graph, &scale->shape);
+  for (int32_t i = 0; i < dims.rank; ++i)
+    if (dims.d[i] != 1) return i;
+  return -1;
+}
+
+// 8 bits made of weights, as the builder makes them.
+static rabbet_status_t rabbet_refit_write_bytes(rabbet_engine_t* engine,
+                                                const int32_t pair[2],
+                                                rabbet_dims_t dims,
+                                                const float* data) {
+  const rabbet_plan_t* plan = engine->plan;
+  uint8_t* to = (uint8_t*)(uintptr_t)plan->weights;
+  const rabbet_plan_value_t* bytes = &plan->values[pair[0]];
+  const rabbet_plan_value_t* scale = &plan->values[pair[1]];
+  int64_t count = 0;
+  int8_t* made = NULL;
+  RABBET_RETURN_IF_ERROR(rabbet_dims_count(&dims, &count));
+  RABBET_RETURN_IF_ERROR(
+      rabbet_allocate(engine->allocator, (size_t)count + 1, (void**)&made));
+  // One scale for all: a tensor of one channel.
+  rabbet_dims_t whole = {.rank = 2, .d = {1, count}};
+  int32_t axis = rabbet_refit_axis(plan, scale);
+  const rabbet_dims_t* along = axis < 0 ? &whole : &dims;
+  float* scales = (float*)(to + scale->offset);
+  rabbet_quantize_measure(along, axis < 0 ? 0 : axis, data, scales);
+  rabbet_quantize_round(along, axis < 0 ? 0 : axis, data, scales, made);
+  rabbet_lay_out(RABBET_DTYPE_INT8, made, &dims, RABBET_DTYPE_INT8,
+                 bytes->format, to + bytes->offset);
+  rabbet_free(engine->allocator, made);
+  return rabbet_ok();
+}
+
+static void rabbet_refit_write_range(rabbet_engine_t* engine,
+                                     const rabbet_plan_scale_t* scale,
+                                     float range) {
+  const rabbet_plan_t* plan = engine->plan;
+  uint8_t* to = (uint8_t*)(uintptr_t)plan->weights;
+  for (size_t i = 0; i < scale->value_count; ++i) {
+    const rabbet_plan_value_t* value = &plan->values[scale->values[i]];
+    rabbet_store_double(value->dtype, to + value->offset, 0,
+                        (double)rabbet_quantize_scale(range));
+  }
+}
+
+static rabbet_status_t rabbet_refit_write(rabbet_engine_t* engine,
+                                          const rabbet_plan_weights_t* refit,
+                                          const rabbet_weights_t* weights) {
   const rabbet_plan_t* plan = engine->plan;
   uint8_t* to = (uint8_t*)(uintptr_t)plan->weights;
   rabbet_dims_t dims = rabbet_refit_dims(plan, refit);
@@ -251,6 +370,10 @@ static void rabbet_refit_write(rabbet_engine_t* engine,
       rabbet_lay_out(refit->dtype, weights->data, &dims, value->dtype,
                      value->format, to + value->offset);
   }
+  for (size_t i = 0; i < refit->byte_count; ++i)
+    RABBET_RETURN_IF_ERROR(rabbet_refit_write_bytes(
+        engine, &refit->bytes[2 * i], dims, weights->data));
+  return rabbet_ok();
 }
 
 static void rabbet_refit_forget(rabbet_engine_t* engine) {
@@ -273,13 +396,20 @@ rabbet_status_t rabbet_refitter_commit(rabbet_refitter_t* refitter) {
   const rabbet_plan_t* plan = engine->plan;
   RABBET_RETURN_IF_ERROR(rabbet_refit_check_missing(refitter));
   RABBET_RETURN_IF_ERROR(rabbet_refit_own(engine));
-  for (size_t i = 0; i < plan->refit_count; ++i) {
+  rabbet_status_t status = rabbet_ok();
+  for (size_t i = 0; rabbet_is_ok(status) && i < plan->refit_count; ++i) {
     if (!refitter->weights[i].data) continue;
-    rabbet_refit_write(engine, &plan->refits[i], &refitter->weights[i]);
+    status =
+        rabbet_refit_write(engine, &plan->refits[i], &refitter->weights[i]);
     refitter->weights[i] = (rabbet_weights_t){0};
   }
+  for (size_t i = 0; rabbet_is_ok(status) && i < plan->scale_count; ++i) {
+    if (refitter->ranges[i] > 0)
+      rabbet_refit_write_range(engine, &plan->scales[i], refitter->ranges[i]);
+    refitter->ranges[i] = 0;
+  }
   rabbet_plan_reseal(engine->refitted);
-  rabbet_status_t status = rabbet_refit_kernels(engine);
+  if (rabbet_is_ok(status)) status = rabbet_refit_kernels(engine);
   engine->lacks_weights = !rabbet_is_ok(status);
   return RABBET_ANNOTATE(status, "refitting the engine");
 }

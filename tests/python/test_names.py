@@ -100,16 +100,9 @@ def test_what_has_one_value_refuses_others(owner: Any, attribute: Any) -> None:
 
 def test_properties_that_are_refused() -> None:
     config = trt.Builder().create_builder_config()
-    assert config.int8_calibrator is None
     assert config.algorithm_selector is None
-    config.int8_calibrator = None
-    with pytest.raises(trt.UnsupportedError, match="int8_calibrator: INT8 is for"):
-        config.int8_calibrator = trt.IInt8EntropyCalibrator2()
     with pytest.raises(trt.UnsupportedError, match="edit a timing cache"):
         config.algorithm_selector = trt.IAlgorithmSelector()
-    tensor = trt.Builder().create_network().add_input("x", trt.float32, (1,))
-    with pytest.raises(trt.UnsupportedError, match="quantize and dequantize"):
-        tensor.dynamic_range = (-1, 1)
 
 
 def test_with_statements() -> None:
