@@ -92,6 +92,9 @@ typedef enum rabbet_builder_flag_t {
   RABBET_BUILDER_REFIT = 4,  // weights can be replaced (rabbet/refit.h)
   RABBET_BUILDER_DISABLE_TIMING_CACHE = 5,
   RABBET_BUILDER_TF32 = 6,
+  // An algorithm selector must choose something for each group that it is
+  // asked about.
+  RABBET_BUILDER_REJECT_EMPTY_ALGORITHMS = 12,
   RABBET_BUILDER_BF16 = 17,
   // The plan holds only the weights that no refitter can supply. Alone it makes
   // all others refittable.
@@ -185,6 +188,56 @@ RABBET_API void rabbet_builder_config_set_progress(
     rabbet_builder_config_t* config, rabbet_progress_t progress);
 RABBET_API void rabbet_builder_config_set_logger(
     rabbet_builder_config_t* config, rabbet_logger_t logger);
+
+// ---- Choosing among candidates ---------------------------------------------
+
+// How a tensor lies that a candidate reads or writes.
+typedef struct rabbet_algorithm_tensor_t {
+  rabbet_dtype_t dtype;
+  rabbet_format_t format;
+  rabbet_dims_t strides;   // at the usual shape; of vectors where channels lie
+                           // together, else of elements
+  int32_t vectorized_dim;  // the axis of which some lie together, or -1
+  int32_t components;      // how many; 1
+} rabbet_algorithm_tensor_t;
+// A way to compute a layer, or several that are one step.
+typedef struct rabbet_algorithm_t {
+  const char* kernel;       // "dnnl.convolution"; "view": nothing runs
+  const char* tactic_name;  // "jit:avx512_core"
+  int64_t implementation;   // stands for the kernel's name, in all builds
+  int64_t tactic;
+  double us;           // of one run; 0: nothing runs; < 0: nothing was timed
+  uint64_t workspace;  // bytes
+  const rabbet_algorithm_tensor_t* tensors;  // inputs, then outputs
+} rabbet_algorithm_t;
+// What is computed. Constant inputs are not counted.
+typedef struct rabbet_algorithm_context_t {
+  const char* name;  // of the layers: "conv + relu"
+  size_t input_count, output_count;
+  const rabbet_dims_t (*shapes)[3];  // min, usual, max of inputs, then outputs
+} rabbet_algorithm_context_t;
+
+// Asked which candidates a build may use, and told what it took. Called on the
+// building thread; each may be NULL. What it is given lives during the call.
+typedef struct rabbet_algorithm_selector_t {
+  void* user_data;
+  // Called once for each group of layers that may become a step, with one
+  // candidate or more. Writes the indices of those that may be used, at most
+  // `count`; none: the group is not used as a step, which fails the build if
+  // there is no other way, and at once under
+  // RABBET_BUILDER_REJECT_EMPTY_ALGORITHMS.
+  rabbet_status_t (*select)(void* user_data,
+                            const rabbet_algorithm_context_t* context,
+                            const rabbet_algorithm_t* algorithms, size_t count,
+                            size_t* indices, size_t* out_count);
+  // Called at the end of a build: algorithms[i] computes contexts[i].
+  // Conversions between types and formats are not in it.
+  rabbet_status_t (*report)(void* user_data,
+                            const rabbet_algorithm_context_t* contexts,
+                            const rabbet_algorithm_t* algorithms, size_t count);
+} rabbet_algorithm_selector_t;
+RABBET_API void rabbet_builder_config_set_selector(
+    rabbet_builder_config_t* config, rabbet_algorithm_selector_t selector);
 
 // ---- Building --------------------------------------------------------------
 

@@ -9,6 +9,13 @@ with the names that users of TensorRT know: `import rabbet as trt`.
 """
 
 from . import _rabbet
+from ._algorithms import (
+    IAlgorithm,
+    IAlgorithmContext,
+    IAlgorithmIOInfo,
+    IAlgorithmSelector,
+    IAlgorithmVariant,
+)
 from ._allocators import (
     IGpuAllocator,
     IGpuAsyncAllocator,
@@ -300,13 +307,6 @@ from ._timing_cache import (
     ITimingCache,
     TimingCacheKey,
     TimingCacheValue,
-)
-from ._unused import (
-    IAlgorithm,
-    IAlgorithmContext,
-    IAlgorithmIOInfo,
-    IAlgorithmSelector,
-    IAlgorithmVariant,
 )
 from ._versioned import (
     FallbackString,

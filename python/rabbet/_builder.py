@@ -9,6 +9,7 @@ from typing import Any, NoReturn, Self
 
 from . import _enums as e
 from . import _rabbet
+from ._algorithms import IAlgorithmSelector
 from ._allocators import IGpuAllocator, check_allocator
 from ._calibration import IInt8Calibrator, calibrated, check_calibrator
 from ._callbacks import (
@@ -26,9 +27,6 @@ from ._managed import (
     Fixed,
     Managed,
     no_effect,
-    refuse_unless_none,
-    refused,
-    refused_get,
 )
 from ._network import INetworkDefinition
 from ._recorder import recorded
@@ -51,7 +49,6 @@ IHostMemory = _rabbet.IHostMemory
 
 
 _ALL_SOURCES = sum(1 << int(source) for source in e.TacticSource)
-_SELECTION = "tactics are chosen by time; edit a timing cache to choose otherwise"
 
 
 def _names(what: str, given: Any) -> list[str]:
@@ -111,6 +108,7 @@ class IBuilderConfig(_rabbet.BuilderConfig, Managed):
         "_profiles",
         "_progress_monitor",
         "_quantization",
+        "_selector",
         "_tactic_sources",
     )
     _tactic_sources: int
@@ -121,6 +119,7 @@ class IBuilderConfig(_rabbet.BuilderConfig, Managed):
     _calibrator: IInt8Calibrator | None
     _calibration_profile: IOptimizationProfile | None
     _quantization: int
+    _selector: IAlgorithmSelector | None
     _preview: int
 
     engine_capability = Fixed(e.EngineCapability.STANDARD, "What plans may hold.")
@@ -153,6 +152,7 @@ class IBuilderConfig(_rabbet.BuilderConfig, Managed):
         self._calibrator = None
         self._calibration_profile = None
         self._quantization = 0
+        self._selector = None
         self._preview = 0
         self._tactic_sources = _ALL_SOURCES
 
@@ -222,13 +222,18 @@ class IBuilderConfig(_rabbet.BuilderConfig, Managed):
     # ---- Which tactics
 
     @property
-    @refused_get(_SELECTION)
-    def algorithm_selector(self) -> None:
-        """None; TensorRT lets it choose tactics."""
+    def algorithm_selector(self) -> IAlgorithmSelector | None:
+        """Chooses among the ways to compute layers, and is told what was taken."""
+        return self._selector
 
     @algorithm_selector.setter
-    def algorithm_selector(self, selector: Any) -> None:
-        refuse_unless_none(self, "algorithm_selector", selector, _SELECTION)
+    def algorithm_selector(self, selector: IAlgorithmSelector | None) -> None:
+        if selector is not None and not isinstance(selector, IAlgorithmSelector):
+            raise TypeError(
+                "algorithm_selector: expected a class derived from "
+                f"rabbet.IAlgorithmSelector, got {selector!r}"
+            )
+        self._selector = selector
 
     @no_effect("all layers are for the configuration's device")
     def set_device_type(self, layer: ILayer, device_type: e.DeviceType) -> None:
@@ -522,7 +527,9 @@ class Builder(Managed):
             if not isinstance(value, kind):
                 raise TypeError(f"expected an {kind.__name__}, got {value!r}")
         with calibrated(network, config, self._logger):
-            memory, text, json = _rabbet.build(network, config, config.progress_monitor)
+            memory, text, json = _rabbet.build(
+                network, config, config.progress_monitor, config.algorithm_selector
+            )
         self._report = (text, json)
         return memory
 

@@ -275,6 +275,8 @@ class _Listener(IDebugListener):
         import numpy as np
 
         histogram = self.histograms.get(name)
+        if histogram is None:  # "loop[2]/name": of an iteration of a loop
+            histogram = self.histograms.get(name.rpartition("]/")[2])
         if histogram is None or count == 0:
             return
         kind = storage_type(dtype)

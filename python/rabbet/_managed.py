@@ -38,22 +38,6 @@ def refused(why: str) -> Callable[[Method], Method]:
     return decorate
 
 
-def refuse_unless_none(self: Any, name: str, value: Any, why: str) -> None:
-    """For setters of what can only be None here."""
-    if value is not None:
-        raise UnsupportedError(f"{type(self).__name__}.{name}: {why}")
-
-
-def refused_get(why: str) -> Callable[[Method], Method]:
-    """Marks the getter, which answers None, of a property that cannot be set."""
-
-    def decorate(method: Method) -> Method:
-        setattr(method, _MARK, ("refused", why))
-        return method
-
-    return decorate
-
-
 def no_effect(why: str) -> Callable[[T], T]:
     """Marks what is accepted and has no effect here."""
 

@@ -126,12 +126,144 @@ static PyObject* rabbet_py_raise_object(PyObject* exception) {
   return NULL;
 }
 
-// build(network, config, monitor) -> (IHostMemory, text, json)
+// ---- Algorithm selectors ---------------------------------------------------
+
+// ((DataType, TensorFormat, strides, vectorized dim, components), ...)
+static PyObject* rabbet_py_algorithm_tensors(
+    const rabbet_algorithm_tensor_t* tensors, size_t count) {
+  PyObject* list = PyList_New((Py_ssize_t)count);
+  for (size_t i = 0; list && i < count; ++i) {
+    const rabbet_algorithm_tensor_t* t = &tensors[i];
+    PyObject* item = Py_BuildValue("(NNNii)", rabbet_py_dtype(t->dtype),
+                                   rabbet_py_format(t->format),
+                                   rabbet_py_from_dims(&t->strides),
+                                   (int)t->vectorized_dim, (int)t->components);
+    if (!item || PyList_SetItem(list, (Py_ssize_t)i, item) < 0) Py_CLEAR(list);
+  }
+  return list;
+}
+
+// [(kernel, tactic name, implementation, tactic, us, workspace, tensors), ...]
+// of algorithms for a context each, or (`each` false) all for the first.
+static PyObject* rabbet_py_algorithms(
+    const rabbet_algorithm_context_t* contexts,
+    const rabbet_algorithm_t* algorithms, size_t count, bool each) {
+  PyObject* list = PyList_New((Py_ssize_t)count);
+  for (size_t i = 0; list && i < count; ++i) {
+    const rabbet_algorithm_context_t* context = &contexts[each ? i : 0];
+    const rabbet_algorithm_t* a = &algorithms[i];
+    PyObject* tensors = rabbet_py_algorithm_tensors(
+        a->tensors, context->input_count + context->output_count);
+    PyObject* item =
+        tensors
+            ? Py_BuildValue("(NNLLdKN)", rabbet_py_message(a->kernel),
+                            rabbet_py_message(a->tactic_name),
+                            (long long)a->implementation, (long long)a->tactic,
+                            a->us, (unsigned long long)a->workspace, tensors)
+            : NULL;
+    if (!item || PyList_SetItem(list, (Py_ssize_t)i, item) < 0) Py_CLEAR(list);
+  }
+  return list;
+}
+
+// [(name, inputs, outputs, [(min, usual, max), ...]), ...]
+static PyObject* rabbet_py_algorithm_contexts(
+    const rabbet_algorithm_context_t* contexts, size_t count) {
+  PyObject* list = PyList_New((Py_ssize_t)count);
+  for (size_t i = 0; list && i < count; ++i) {
+    const rabbet_algorithm_context_t* c = &contexts[i];
+    size_t tensors = c->input_count + c->output_count;
+    PyObject* shapes = PyList_New((Py_ssize_t)tensors);
+    for (size_t k = 0; shapes && k < tensors; ++k) {
+      PyObject* shape =
+          Py_BuildValue("(NNN)", rabbet_py_from_dims(&c->shapes[k][0]),
+                        rabbet_py_from_dims(&c->shapes[k][1]),
+                        rabbet_py_from_dims(&c->shapes[k][2]));
+      if (!shape || PyList_SetItem(shapes, (Py_ssize_t)k, shape) < 0) {
+        Py_CLEAR(shapes);
+      }
+    }
+    PyObject* item = shapes
+                         ? Py_BuildValue("(NnnN)", rabbet_py_message(c->name),
+                                         (Py_ssize_t)c->input_count,
+                                         (Py_ssize_t)c->output_count, shapes)
+                         : NULL;
+    if (!item || PyList_SetItem(list, (Py_ssize_t)i, item) < 0) Py_CLEAR(list);
+  }
+  return list;
+}
+
+static int rabbet_py_read_indices(PyObject* chosen, size_t count,
+                                  size_t* indices, size_t* out_count) {
+  Py_ssize_t length = PySequence_Size(chosen);
+  if (length < 0) return -1;
+  // The builder says what is wrong with too many.
+  *out_count = (size_t)length;
+  for (size_t i = 0; i < (size_t)length && i < count; ++i) {
+    PyObject* item = PySequence_GetItem(chosen, (Py_ssize_t)i);
+    indices[i] = item ? PyLong_AsSize_t(item) : (size_t)-1;
+    Py_XDECREF(item);
+    if (PyErr_Occurred()) return -1;
+  }
+  return 0;
+}
+
+static rabbet_status_t rabbet_py_select(
+    void* user_data, const rabbet_algorithm_context_t* context,
+    const rabbet_algorithm_t* algorithms, size_t count, size_t* indices,
+    size_t* out_count) {
+  PyGILState_STATE gil = PyGILState_Ensure();
+  PyObject* contexts = rabbet_py_algorithm_contexts(context, 1);
+  PyObject* choices =
+      contexts ? rabbet_py_algorithms(context, algorithms, count, false) : NULL;
+  PyObject* chosen = choices ? PyObject_CallMethod(user_data, "_select", "OO",
+                                                   contexts, choices)
+                             : NULL;
+  rabbet_status_t status = rabbet_ok();
+  if (!chosen || rabbet_py_read_indices(chosen, count, indices, out_count)) {
+    status = rabbet_py_status_from_exception();
+  }
+  Py_XDECREF(contexts);
+  Py_XDECREF(choices);
+  Py_XDECREF(chosen);
+  PyGILState_Release(gil);
+  return status;
+}
+
+static rabbet_status_t rabbet_py_report_algorithms(
+    void* user_data, const rabbet_algorithm_context_t* contexts,
+    const rabbet_algorithm_t* algorithms, size_t count) {
+  PyGILState_STATE gil = PyGILState_Ensure();
+  PyObject* all = rabbet_py_algorithm_contexts(contexts, count);
+  PyObject* choices =
+      all ? rabbet_py_algorithms(contexts, algorithms, count, true) : NULL;
+  PyObject* result =
+      choices ? PyObject_CallMethod(user_data, "_report", "OO", all, choices)
+              : NULL;
+  rabbet_status_t status =
+      result ? rabbet_ok() : rabbet_py_status_from_exception();
+  Py_XDECREF(all);
+  Py_XDECREF(choices);
+  Py_XDECREF(result);
+  PyGILState_Release(gil);
+  return status;
+}
+
+static rabbet_algorithm_selector_t rabbet_py_selector(PyObject* selector) {
+  rabbet_algorithm_selector_t result = {0};
+  if (Py_IsNone(selector)) return result;
+  result.user_data = selector;
+  result.select = rabbet_py_select;
+  result.report = rabbet_py_report_algorithms;
+  return result;
+}
+
+// build(network, config, monitor, selector) -> (IHostMemory, text, json)
 static PyObject* rabbet_py_build(PyObject* module, PyObject* args) {
   (void)module;
-  PyObject *network_object, *config_object, *monitor;
-  if (!PyArg_ParseTuple(args, "OOO", &network_object, &config_object,
-                        &monitor)) {
+  PyObject *network_object, *config_object, *monitor, *selector = Py_None;
+  if (!PyArg_ParseTuple(args, "OOO|O", &network_object, &config_object,
+                        &monitor, &selector)) {
     return NULL;
   }
   void* network = rabbet_py_handle_get(network_object, rabbet_py_types.network);
@@ -141,6 +273,7 @@ static PyObject* rabbet_py_build(PyObject* module, PyObject* args) {
   if (!config) return NULL;
   rabbet_py_progress_t progress = {.monitor = monitor};
   rabbet_builder_config_set_progress(config, rabbet_py_progress(&progress));
+  rabbet_builder_config_set_selector(config, rabbet_py_selector(selector));
   void* data = NULL;
   size_t size = 0;
   rabbet_build_report_t* report = NULL;
@@ -149,6 +282,7 @@ static PyObject* rabbet_py_build(PyObject* module, PyObject* args) {
       network, config, rabbet_allocator_system(), &data, &size, &report);
   Py_END_ALLOW_THREADS rabbet_builder_config_set_progress(
       config, (rabbet_progress_t){0});
+  rabbet_builder_config_set_selector(config, (rabbet_algorithm_selector_t){0});
   PyObject* result = NULL;
   if (progress.error) {
     rabbet_status_ignore(status);

@@ -313,7 +313,9 @@ static rabbet_status_t alternatives_time(rabbet_build_t* build,
                                          const rabbet_cluster_t* cluster) {
   int64_t verbosity =
       build->config->options[RABBET_BUILDER_OPTION_PROFILING_VERBOSITY];
-  bool all = cluster->cover_count > 1 || verbosity == RABBET_PROFILING_DETAILED;
+  bool all = cluster->cover_count > 1 ||
+             verbosity == RABBET_PROFILING_DETAILED ||
+             build->config->selector.select;
   for (size_t i = 0; i < cluster->cover_count; ++i) {
     const rabbet_cover_t* cover = &cluster->covers[i];
     for (size_t u = 0; u < cover->unit_count; ++u)
@@ -323,8 +325,34 @@ static rabbet_status_t alternatives_time(rabbet_build_t* build,
   return rabbet_ok();
 }
 
+static rabbet_status_t alternatives_select(rabbet_build_t* build,
+                                           const rabbet_cluster_t* cluster) {
+  for (size_t i = 0; i < cluster->cover_count; ++i)
+    for (size_t u = 0; u < cluster->covers[i].unit_count; ++u)
+      RABBET_RETURN_IF_ERROR(
+          rabbet_tune_select(build, cluster->covers[i].units[u]));
+  return rabbet_ok();
+}
+
+// What the user's selector left nothing of; NULL.
+static const rabbet_unit_t* alternatives_refused(
+    const rabbet_cluster_t* cluster) {
+  for (size_t i = 0; i < cluster->cover_count; ++i)
+    for (size_t u = 0; u < cluster->covers[i].unit_count; ++u)
+      if (cluster->covers[i].units[u]->refused > 0)
+        return cluster->covers[i].units[u];
+  return NULL;
+}
+
 static rabbet_status_t alternatives_none(rabbet_build_t* build,
                                          rabbet_cluster_t* cluster) {
+  const rabbet_unit_t* refused = alternatives_refused(cluster);
+  if (refused)
+    return RABBET_STATUS(
+        RABBET_STATUS_FAILED_PRECONDITION,
+        "the algorithm selector chose none of %zu algorithms for '%s', and "
+        "left no other way to compute the layers from '%s' on",
+        refused->refused, refused->name, cluster->nodes[0]->name);
   for (size_t i = 0; i < cluster->node_count; ++i) {
     rabbet_unit_t* unit = NULL;
     RABBET_RETURN_IF_ERROR(
@@ -343,6 +371,7 @@ static rabbet_status_t alternatives_of_nodes(rabbet_build_t* build,
   RABBET_RETURN_IF_ERROR(rabbet_tune_cover(build, cluster));
   if (build->level > 0)
     RABBET_RETURN_IF_ERROR(alternatives_time(build, cluster));
+  RABBET_RETURN_IF_ERROR(alternatives_select(build, cluster));
   sweeper_t sweeper = {.build = build, .cluster = cluster};
   rabbet_arena_initialize(build->allocator, &sweeper.scratch);
   rabbet_map_initialize(build->allocator, &sweeper.found);

@@ -243,6 +243,8 @@ static rabbet_status_t build_run(rabbet_build_t* build,
   rabbet_ir_show_refittable(&build->ir);
   if (rabbet_is_ok(status)) status = rabbet_pass_implicit(build);
   if (rabbet_is_ok(status)) status = build_choose(build, result);
+  if (rabbet_is_ok(status))
+    status = rabbet_tuner_report_selection(build, &result->solution);
   if (rabbet_is_ok(status)) status = rabbet_progress_step(build, phase, 1);
   if (rabbet_is_ok(status))
     status = build_write(build, network, result, allocator, out_plan, out_size);

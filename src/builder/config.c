@@ -196,3 +196,8 @@ void rabbet_builder_config_set_logger(rabbet_builder_config_t* config,
                                       rabbet_logger_t logger) {
   config->logger = logger;
 }
+
+void rabbet_builder_config_set_selector(rabbet_builder_config_t* config,
+                                        rabbet_algorithm_selector_t selector) {
+  config->selector = selector;
+}

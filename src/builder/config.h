@@ -18,6 +18,7 @@ struct rabbet_builder_config_t {
   rabbet_timing_cache_t* cache;  // NULL: the build makes its own
   rabbet_progress_t progress;
   rabbet_logger_t logger;
+  rabbet_algorithm_selector_t selector;
 };
 
 #endif  // RABBET_SRC_BUILDER_CONFIG_H_

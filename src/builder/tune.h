@@ -38,6 +38,9 @@ typedef struct rabbet_weights_of_costs_t {
 RABBET_PRIVATE_API rabbet_status_t
 rabbet_tuner_solve(rabbet_build_t* build, rabbet_weights_of_costs_t weights,
                    rabbet_solution_t* out_solution);
+// Tells the user's selector what was taken (select.c).
+RABBET_PRIVATE_API rabbet_status_t rabbet_tuner_report_selection(
+    rabbet_build_t* build, const rabbet_solution_t* solution);
 // The unit and choice that convert a value, remembered; NOT_FOUND if the device
 // has none.
 RABBET_PRIVATE_API rabbet_status_t

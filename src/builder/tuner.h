@@ -76,4 +76,8 @@ RABBET_PRIVATE_API rabbet_status_t rabbet_tune_cover(rabbet_build_t* build,
 RABBET_PRIVATE_API rabbet_status_t
 rabbet_tune_alternatives(rabbet_build_t* build, rabbet_cluster_t* cluster);
 
+// Takes choices out that the user's selector does not want (select.c).
+RABBET_PRIVATE_API rabbet_status_t rabbet_tune_select(rabbet_build_t* build,
+                                                      rabbet_unit_t* unit);
+
 #endif  // RABBET_SRC_BUILDER_TUNER_H_

@@ -27,7 +27,9 @@ typedef struct rabbet_unit_t {
   rabbet_dims_t* dims;
   rabbet_choice_t* choices;
   size_t choice_count;
-  bool proposed;  // choices are known
+  bool proposed;   // choices are known
+  bool selected;   // the user's selector was asked
+  size_t refused;  // choices that there were when it took none
 } rabbet_unit_t;
 
 // Nodes in order of execution. Outputs of the group are values that something

@@ -39,6 +39,8 @@ rabbet_status_t rabbet_tensor_copy_wishes(rabbet_tensor_t* tensor,
   tensor->wished_dtype = like->wished_dtype;
   tensor->is_debug = like->is_debug;
   tensor->is_refittable = like->is_refittable;
+  tensor->has_range = like->has_range;
+  memcpy(tensor->range, like->range, sizeof(tensor->range));
   tensor->allowed_formats = like->allowed_formats;
   return rabbet_ok();
 }

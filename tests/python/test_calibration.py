@@ -381,6 +381,37 @@ def emulated(x, ranges, proto=None) -> np.ndarray:
     return session.run(None, {"x": x})[0]
 
 
+class Real(trt.IAlgorithmSelector):
+    """Takes no algorithm that reads or makes 8 bits."""
+
+    def select_algorithms(self, context, choices):
+        count = context.num_inputs + context.num_outputs
+        return [
+            i for i, choice in enumerate(choices)
+            if all(choice.get_algorithm_io_info(k).dtype is not trt.int8
+                   for k in range(count))
+        ]  # fmt: skip
+
+    def report_algorithms(self, contexts, choices):
+        self.names = [choice.algorithm_variant.name for choice in choices]
+
+
+@pytest.mark.parametrize("level", [0, 3, 5])
+def test_left_out(level) -> None:
+    """Without 8 bits it is the network in floating point, weights and all."""
+    selector = Real()
+
+    def change(network, config):
+        config.algorithm_selector = selector
+        config.builder_optimization_level = level
+
+    plan, _, _ = build(calibrator("MinMaxCalibration"), change=change)
+    assert int8_steps() == 0
+    assert selector.names.count("view") >= 8  # four tensors, and who reads them
+    x = fresh()
+    np.testing.assert_allclose(run(plan, x), everything(x)["y"], rtol=1e-4, atol=1e-5)
+
+
 def test_own_ranges_go_before() -> None:
     """A range that was set is kept; far too small, it shows in the result."""
     given = calibrator("MinMaxCalibration")

@@ -98,13 +98,6 @@ def test_what_has_one_value_refuses_others(owner: Any, attribute: Any) -> None:
         attribute.__set__(None, object())
 
 
-def test_properties_that_are_refused() -> None:
-    config = trt.Builder().create_builder_config()
-    assert config.algorithm_selector is None
-    with pytest.raises(trt.UnsupportedError, match="edit a timing cache"):
-        config.algorithm_selector = trt.IAlgorithmSelector()
-
-
 def test_with_statements() -> None:
     with (
         trt.Logger() as logger,
