@@ -183,7 +183,7 @@ def _all_tensors(network: INetworkDefinition) -> list[ITensor]:
     """Those of floating types that are inputs, or computed."""
     found = [network.get_input(i) for i in range(network.num_inputs)]
     for layer in network:
-        if layer.type is e.LayerType.CONSTANT:
+        if layer._op == "constant":
             continue
         for i in range(layer.num_outputs):
             tensor = layer.get_output(i)
@@ -453,7 +453,8 @@ class _Calibration:
             f"calibration: {count} batches, {len(tensors)} tensors, "
             f"{time.monotonic() - start:.1f} s",
         )
-        return listener.histograms
+        # A network has tensors that are none in a plan: recurrences of loops.
+        return {name: one for name, one in listener.histograms.items() if one.is_seen}
 
     # ---- Choosing
 

@@ -29,10 +29,11 @@ class Histogram:
         self.counts = np.zeros(BINS, np.int64)
         self.limit = 0.0
         self.low, self.high = 0.0, 0.0
-        self.is_finite = True
+        self.is_finite, self.is_seen = True, False
 
     def add(self, values: Any) -> None:
         """Counts an array of floats."""
+        self.is_seen = True
         flat = values.reshape(-1)
         for start in range(0, flat.size, _CHUNK):
             self._add(flat[start : start + _CHUNK])

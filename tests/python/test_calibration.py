@@ -725,3 +725,58 @@ def test_flags_and_ranges_as_properties() -> None:
         tensor.set_dynamic_range(2, -2)
     with pytest.raises(TypeError, match=r"expected \(min, max\), got 3"):
         tensor.dynamic_range = 3
+
+
+def test_loops() -> None:
+    """What all iterations of a loop see counts, and all have the range."""
+    builder = trt.Builder(trt.Logger(trt.Logger.ERROR))
+    network = builder.create_network()
+    random = np.random.default_rng(8)
+    w = random.standard_normal((8, 8)).astype(np.float32)
+    x = network.add_input("x", trt.float32, (2, 8))
+    loop = network.add_loop()
+    count = network.add_constant((), np.array(3, np.int32)).get_output(0)
+    loop.add_trip_limit(count, trt.TripLimit.COUNT)
+    state = loop.add_recurrence(x)
+    state.get_output(0).name = "state"
+    factor = network.add_constant((8, 8), w).get_output(0)
+    none = trt.MatrixOperation.NONE
+    product = network.add_matrix_multiply(state.get_output(0), none, factor, none)
+    product.precision = trt.int8
+    state.set_input(1, product.get_output(0))
+    out = loop.add_loop_output(state.get_output(0), trt.LoopOutput.LAST_VALUE)
+    out.get_output(0).name = "y"
+    network.mark_output(out.get_output(0))
+    data = random.standard_normal((2, 8)).astype(np.float32)
+
+    class Once(Batches):
+        def get_batch(self, names):
+            self.calls += 1
+            return [data.ctypes.data] if self.calls == 1 else None
+
+    given = calibrator("MinMaxCalibration", Once)
+    config = builder.create_builder_config()
+    config.device = "cpu"
+    config.set_flag(trt.BuilderFlag.INT8)
+    config.int8_calibrator = given
+    plan = builder.build_serialized_network(network, config)
+    _, ranges = read_cache(given.cache)
+    assert "state" not in ranges  # it is the one or the other
+    later = ranges[product.get_output(0).name]
+    seen = [data @ w, data @ w @ w, data @ w @ w @ w]
+    assert ranges["x"] == pytest.approx(np.abs(data).max(), rel=1e-5)
+    assert later == pytest.approx(max(np.abs(s).max() for s in seen), rel=1e-4)
+
+    def bytes_of(values, scale):
+        return np.clip(np.rint(values / scale), -127, 127) * scale
+
+    expected, wq = data, bytes_of(w, np.abs(w).max(0, keepdims=True) / 127)
+    for size in (ranges["x"], later, later):
+        expected = bytes_of(expected, size / 127) @ wq
+    engine = trt.Runtime(trt.Logger(trt.Logger.ERROR)).deserialize_cuda_engine(plan)
+    context = engine.create_execution_context()
+    y = np.empty((2, 8), np.float32)
+    context.set_tensor_address("x", data.ctypes.data)
+    context.set_tensor_address("y", y.ctypes.data)
+    context.execute_async_v3(0)
+    assert error(y, expected) < 1e-2
