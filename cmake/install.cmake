@@ -15,7 +15,7 @@ else()
   set(libdir ${CMAKE_INSTALL_LIBDIR})
 endif()
 
-install(TARGETS rabbet_runtime rabbet EXPORT rabbet-targets
+install(TARGETS rabbet_runtime rabbet rabbet_headers EXPORT rabbet-targets
   LIBRARY DESTINATION ${libdir} COMPONENT runtime
   INCLUDES DESTINATION ${prefix}include)
 install(TARGETS rabbet_cpu rabbet_cuda LIBRARY DESTINATION ${libdir} COMPONENT runtime)
@@ -27,6 +27,20 @@ install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/rabbet
   PATTERN "*.h")
 install(EXPORT rabbet-targets NAMESPACE rabbet::
   DESTINATION ${libdir}/cmake/rabbet COMPONENT development)
+# A build folder can be used as an installation: -Drabbet_ROOT=build.
+export(EXPORT rabbet-targets NAMESPACE rabbet::
+  FILE ${PROJECT_BINARY_DIR}/rabbet-targets.cmake)
+# pkg-config, with places beside its own, so that the prefix can be moved.
+foreach(name rabbet rabbet_runtime)
+  set(libraries "-l${name}")
+  if(name STREQUAL rabbet)
+    string(APPEND libraries " -lrabbet_runtime")
+  endif()
+  configure_file(${PROJECT_SOURCE_DIR}/cmake/rabbet.pc.in
+    ${PROJECT_BINARY_DIR}/${name}.pc @ONLY)
+  install(FILES ${PROJECT_BINARY_DIR}/${name}.pc
+    DESTINATION ${libdir}/pkgconfig COMPONENT development)
+endforeach()
 configure_package_config_file(${PROJECT_SOURCE_DIR}/cmake/rabbet-config.cmake.in
   ${PROJECT_BINARY_DIR}/rabbet-config.cmake
   INSTALL_DESTINATION ${libdir}/cmake/rabbet)

@@ -74,6 +74,7 @@ CHAINS = (
 
 PADDINGS = (
     Peer(RABBET, "rabbet", "bench.peers.rabbet_engine:Padding"),
+    Peer("rabbet, C library", "rabbet", "bench.peers.rabbet_engine:LibraryPadding"),
     Peer("numba", "numba", "bench.peers.plain:NumbaPadding"),
     Peer("numpy slices", "numpy", "bench.peers.plain:SlicesPadding"),
     Peer("numpy.pad", "numpy", "bench.peers.plain:NumpyPadding"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -163,6 +164,10 @@ class OlderClassChain(ClassChain):
 class Padding(_Bound):
     """The Numba kernel in a plan."""
 
+    def operator(self, graph: Any, x: str, pad: int, folder: Path) -> tuple[str, Path]:
+        """The node's output, and the file that defines its operator."""
+        return graph.circular_pad(x, "y", pad), PLUGINS / "circular_padding.py"
+
     def __init__(self, *, inputs: str, pad: int, threads: int, **_: object) -> None:
         import onnx
 
@@ -171,15 +176,37 @@ class Padding(_Bound):
         arrays = _read(inputs)
         *outer, height, width = arrays["x"].shape
         graph = Graph("padding")
-        y = graph.circular_pad(graph.input("x", arrays["x"].shape), "y", pad)
-        graph.output(y, (*outer, height + 2 * pad, width + 2 * pad))
+        x = graph.input("x", arrays["x"].shape)
         with tempfile.TemporaryDirectory() as folder:
+            y, plugin = self.operator(graph, x, pad, Path(folder))
+            graph.output(y, (*outer, height + 2 * pad, width + 2 * pad))
             path = Path(folder) / "padding.onnx"
             onnx.save_model(graph.model(), path)
             model = rabbet.compile(
                 path,
-                plugins=[PLUGINS / "circular_padding.py"],
+                plugins=[plugin],
                 device="cpu",
                 threads=threads,
             )
         super().__init__(model, arrays, ["y"])
+
+
+class LibraryPadding(Padding):
+    """The plugin library in C that is among the examples."""
+
+    def operator(self, graph: Any, x: str, pad: int, folder: Path) -> tuple[str, Path]:
+        """As for the Numba kernel."""
+        root = PLUGINS.parents[1]
+        library = folder / "circ_pad.so"
+        subprocess.run(
+            [
+                "cc", "-O2", "-fPIC", "-shared", f"-I{root / 'include'}",
+                root / "examples" / "plugin_library_c" / "circ_pad.c", "-o", library,
+            ],
+            check=True,
+        )  # fmt: skip
+        y = graph.node(
+            "circ_pad_plugin", [x], "y", pad=pad, plugin_namespace="example",
+            plugin_version="1",
+        )  # fmt: skip
+        return y, library

@@ -3,6 +3,7 @@
 python run.py                          all that can run here, on a GPU where there is one
 python run.py --device cpu             on the CPU
 python run.py circ_pad_triton.py       one of them
+python run.py LIBRARY.so               a plugin library (../plugin_library_c, _cuda)
 """
 
 import argparse

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 import rabbet as trt
+from tests.python.c_programs import build_example
 from tests.python.command import PROGRAM
 
 from . import cuda_driver
@@ -99,6 +101,44 @@ def test_classes(name: str) -> None:
     script = EXAMPLES / name.removesuffix("_v3") / f"{name}.py"
     assert f"{name}: " in output(script, "--device", "cuda")
 
+
+@pytest.mark.parametrize("kernel", ["nvcc", "nvrtc"])
+def test_plugin_library(kernel: str, tmp_path: Path) -> None:
+    """In C++; the kernel compiled with the library, or by NVRTC when it runs."""
+    if shutil.which("cmake") is None or shutil.which("c++") is None:
+        pytest.skip("cmake or a C++ compiler is not installed")
+    if kernel == "nvcc" and (cuda_driver.is_stand_in() or shutil.which("nvcc") is None):
+        pytest.skip("there is no nvcc, or the stand-in, which takes no PTX of it")
+    options = [] if kernel == "nvcc" else ["-DCIRC_PAD_NVCC="]
+    library = build_example("plugin_library_cuda", tmp_path, *options) / "circ_pad_cuda.so"
+    text = output(PADDING / "run.py", library, "--device", "cuda")
+    for workflow in ["network"] + ["onnx"] * RUN.found("onnx"):
+        for dtype in ("float32", "float16"):
+            assert f"circ_pad_cuda.so on cuda: {workflow}, {dtype}, equal to" in text
+    # Carried by a plan, and run by one who has never seen it.
+    x = np.random.default_rng(1).normal(size=(2, 3, 16, 20)).astype(np.float32)
+    output("-c", KEEP, library, tmp_path / "pad.plan", PADDING)
+    model = trt.load(tmp_path / "pad.plan", allow_host_code=True)
+    expected = np.pad(x, ((0, 0), (0, 0), (3, 3), (3, 3)), mode="wrap")
+    for _ in range(4):  # recorded into a graph, and replayed
+        np.testing.assert_array_equal(model(x), expected)
+
+
+
+KEEP = """
+import sys
+sys.path.insert(0, sys.argv[3])
+import numpy as np
+import run
+trt = run.trt
+trt.load_plugins(sys.argv[1])
+network = trt.Builder().create_network()
+x = network.add_input("x", trt.float32, (2, 3, 16, 20))
+network.mark_output(run.add_padding(network, x).get_output(0))
+trt.compile(
+    network, device="cuda", save=sys.argv[2], plugins=sys.argv[1], keep_plugins=True
+)
+"""
 
 BUILD = """
 import sys

@@ -24,6 +24,27 @@ def compile_program(
     return out
 
 
+def installation() -> Path:
+    """What -Drabbet_ROOT takes: the build folder or the package under test."""
+    import rabbet
+
+    for path in map(Path, rabbet.__path__):
+        if (path / "lib" / "cmake").is_dir():
+            return path
+        if (path.parents[1] / "CMakeCache.txt").is_file():
+            return path.parents[1]
+    raise FileNotFoundError("neither a build folder nor an installed package")
+
+
+def build_example(name: str, out: Path, *options: str) -> Path:
+    """Configures and builds a folder of examples/ as its README says."""
+    output(
+        "cmake", "-S", EXAMPLES / name, "-B", out, f"-Drabbet_ROOT={installation()}", *options
+    )
+    output("cmake", "--build", out)
+    return out
+
+
 def output(
     *command: object,
     code: int = 0,

@@ -13,7 +13,15 @@ import numpy as np
 import pytest
 from onnx import helper
 
-from .c_programs import EXAMPLES, ROOT, WARNINGS, compile_program, needed, output
+from .c_programs import (
+    EXAMPLES,
+    ROOT,
+    WARNINGS,
+    build_example,
+    compile_program,
+    needed,
+    output,
+)
 from .command import FLOAT, PROGRAM, command, save_model
 
 LIBRARIES = Path(PROGRAM).parent.parent / "lib"
@@ -85,6 +93,84 @@ def test_headers_stand_alone(header: Path) -> None:
         )
 
 
+# ---- Plugin libraries ------------------------------------------------------
+
+WARN = "-Wall -Wextra -Werror"
+
+
+def pad_model(folder: Path) -> tuple[Path, np.ndarray, np.ndarray]:
+    """A model with a node that pads by 2, its input and its output; x.npz, too."""
+    node = helper.make_node(
+        "circ_pad_plugin", ["x"], ["y"], plugin_namespace="example", pad=2
+    )
+    x = np.random.default_rng(3).standard_normal((2, 3, 5, 7), np.float32)
+    y = np.pad(x, ((0, 0), (0, 0), (2, 2), (2, 2)), mode="wrap")
+    shapes = {"x": (FLOAT, x.shape)}, {"y": (FLOAT, y.shape)}
+    np.savez(folder / "x.npz", x=x)
+    return save_model(folder / "pad.onnx", [node], *shapes), x, y
+
+
+@pytest.fixture(scope="module")
+def c_library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("library") / "build"
+    return build_example("plugin_library_c", out, f"-DCMAKE_C_FLAGS={WARN}") / "circ_pad.so"
+
+
+def test_plugin_library_in_c(c_library: Path, tmp_path: Path) -> None:
+    """Built as its README says; in Python by run.py, and by the command."""
+    run = EXAMPLES / "circular_padding" / "run.py"
+    text = output(sys.executable, run, c_library, "--device", "cpu", cwd=tmp_path)
+    for workflow in ("network", "onnx"):
+        for dtype in ("float32", "float16"):
+            assert f"circ_pad.so on cpu: {workflow}, {dtype}, equal to numpy.pad" in text
+    assert not [name for name in needed(c_library) if "rabbet" in name]
+    model, _, y = pad_model(tmp_path)
+    for keep, allow in ((), ("--plugins", c_library)), (("--keep-plugins",), ("--allow-host-code",)):
+        command("build", model, "--plugins", c_library, "--device", "cpu", "--quiet", *keep)
+        arguments = ("--inputs", tmp_path / "x.npz", "-o", tmp_path / "y.npz")
+        command("run", tmp_path / "pad.plan", *arguments, *allow)
+        assert np.array_equal(np.load(tmp_path / "y.npz")["y"], y)
+
+
+def test_what_the_plugin_library_refuses(c_library: Path, tmp_path: Path) -> None:
+    model, x, _ = pad_model(tmp_path)
+    code = (
+        "import sys, numpy as np, rabbet as trt\n"
+        "trt.load_plugins(sys.argv[1])\n"
+        "import rabbet.plugin as trtp\n"
+        "registry = trt.get_plugin_registry()\n"
+        "creator = registry.get_creator('circ_pad_plugin', '1', 'example')\n"
+        "def add(pad, shape):\n"
+        "    network = trt.Builder().create_network()\n"
+        "    x = network.add_input('x', trt.float32, shape)\n"
+        "    field = trt.PluginField('pad', np.array([pad], np.int64), trt.PluginFieldType.INT64)\n"
+        "    plugin = creator.create_plugin('p', trt.PluginFieldCollection([field]), trt.TensorRTPhase.BUILD)\n"
+        "    network.mark_output(network.add_plugin_v3([x], [], plugin).get_output(0))\n"
+        "    trt.compile(network, device='cpu')(np.zeros(shape, np.float32))\n"
+        "for case in ((-1, (3, 3)), (1, (3,)), (4, (3, 9))):\n"
+        "    try:\n"
+        "        add(*case)\n"
+        "        print('ran', case)\n"
+        "    except trt.Error as error:\n"
+        "        print(error)\n"
+    )
+    text = output(sys.executable, "-c", code, c_library)
+    assert "'pad' must be an integer, 0 or more" in text
+    assert "the input has rank 1; expected 2 or more" in text
+    assert "pad is 4, but a plane has 3 x 9 elements" in text
+    assert "ran (" not in text
+
+
+def test_plugin_library_in_cpp_builds_with_nvcc(tmp_path: Path) -> None:
+    """What it does on a GPU is for tests/gpu."""
+    if shutil.which("nvcc") is None or shutil.which("c++") is None:
+        pytest.skip("nvcc or a C++ compiler is not installed")
+    out = build_example("plugin_library_cuda", tmp_path, f"-DCMAKE_CXX_FLAGS={WARN}")
+    code = (out / "circ_pad_cuda.so").read_bytes()
+    assert code.count(b".visible .entry circ_pad(") == 4
+    assert not [n for n in needed(out / "circ_pad_cuda.so") if "cuda" in n or "nvrtc" in n]
+
+
 # ---- Python ----------------------------------------------------------------
 
 
@@ -151,3 +237,26 @@ def test_installation(tmp_path: Path) -> None:
     output("cmake", "--build", work)
     text = output(work / "swish_network", env={"RABBET_DEVICE": "cpu"})
     assert "32 values, all as expected" in text
+    # A plugin library, by pkg-config.
+    (pkgconfig,) = prefix.glob("lib*/**/pkgconfig")
+    for name in ("rabbet", "rabbet_runtime"):
+        found = subprocess.run(
+            ["pkg-config", "--cflags", "--libs", name],
+            env={**os.environ, "PKG_CONFIG_PATH": str(pkgconfig)},
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        assert f"-l{name}" in found.stdout
+    library = tmp_path / "circ_pad.so"
+    flags = found.stdout.split()[:1]
+    source = EXAMPLES / "plugin_library_c" / "circ_pad.c"
+    output("cc", "-shared", "-fPIC", *flags, source, "-o", library)
+    model, _, y = pad_model(tmp_path)
+    rabbet = prefix / "bin" / "rabbet"
+    cpu = {"RABBET_DEVICE": "cpu"}
+    plan = tmp_path / "pad.plan"
+    output(rabbet, "build", model, "--plugins", library, "--keep-plugins", env=cpu)
+    arguments = ("--inputs", tmp_path / "x.npz", "-o", tmp_path / "y.npz")
+    output(rabbet, "run", plan, "--allow-host-code", *arguments, env=cpu)
+    assert np.array_equal(np.load(tmp_path / "y.npz")["y"], y)
