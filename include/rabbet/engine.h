@@ -265,6 +265,15 @@ RABBET_API rabbet_status_t rabbet_context_debug_state(
 RABBET_API rabbet_status_t rabbet_context_execute(rabbet_context_t* context,
                                                   void* stream);
 
+// Assertions whose conditions kernels compute: where a run is done when execute
+// returns (on the CPU, and with host addresses), execute itself fails with
+// FAILED_PRECONDITION, which names layer and message; outputs are written. On
+// other devices nothing waits for them: once the device came to one that does
+// not hold, the next execute of the context fails without running, or this,
+// which waits for the stream if it must. What was told is not told again.
+RABBET_API rabbet_status_t rabbet_context_check(rabbet_context_t* context,
+                                                void* stream);
+
 // Graphs: on a device that has them (CUDA), runs whose shapes and addresses
 // come again are recorded and then replayed, which costs the host a few
 // microseconds for all steps together. What cannot be recorded, and plugins

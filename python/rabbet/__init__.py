@@ -224,6 +224,7 @@ from ._errors import (
 from ._layers import LAYER_CLASSES as _LAYER_CLASSES
 from ._layers import (
     IActivationLayer,
+    IAssertionLayer,
     ICastLayer,
     IConcatenationLayer,
     IConstantLayer,
@@ -286,7 +287,6 @@ from ._refitter import (
     Refitter,
 )
 from ._refused_layers import (
-    IAssertionLayer,
     IAttentionBoundaryLayer,
     IAttentionInputLayer,
     IAttentionOutputLayer,

@@ -644,6 +644,14 @@ class IDynamicQuantizeLayer(ILayer):
     scale_type = _choice("scale_type", e.DataType, "The scales' type.")
 
 
+class IAssertionLayer(ILayer):
+    """All elements of a condition must be true."""
+
+    __slots__ = ()
+    _type = e.LayerType.ASSERTION
+    message = _Attribute("message", str, str, "What is said if it does not hold.")
+
+
 class IIdentityLayer(ILayer):
     """A copy."""
 
@@ -743,6 +751,7 @@ class IPluginV2Layer(_PluginLayer):
 
 LAYER_CLASSES: dict[str, type[ILayer]] = {
     "activation": IActivationLayer,
+    "assertion": IAssertionLayer,
     "cast": ICastLayer,
     "concatenation": IConcatenationLayer,
     "constant": IConstantLayer,

@@ -20,6 +20,7 @@ from ._layers import (
     INTS,
     TENSOR,
     IActivationLayer,
+    IAssertionLayer,
     ICastLayer,
     IConcatenationLayer,
     IConstantLayer,
@@ -587,6 +588,13 @@ class INetworkDefinition(_rabbet.Network, RefusedLayers, Managed):
             "scale_type": int(dtype_of(scale_type)),
         }
         return self._add_layer("dynamic_quantize", None, [input], attrs)
+
+    def add_assertion(self, condition: ITensor, message: str) -> IAssertionLayer:
+        """Demands that all elements of a BOOL tensor are true. What constants and
+        shapes tell is checked when a plan is built and when shapes are set, the rest
+        in runs."""
+        attrs = {"message": _text(message, "message")}
+        return self._add_layer("assertion", None, [condition], attrs)
 
     def add_identity(self, input: ITensor) -> IIdentityLayer:
         """A copy."""

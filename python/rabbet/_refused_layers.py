@@ -8,18 +8,9 @@ from typing import Any
 from ._layers import ILayer
 from ._managed import refuse_class, refused, refused_property
 
-_ASSERTIONS = "nothing is checked in runs: check inputs before"
 _ATTENTION = "an attention has no layers at its boundary: it is products and a softmax"
 _EXPERTS = "there is no such operator: write a plugin"
 _DEVICES = "a plan runs on one device"
-
-
-@refuse_class(_ASSERTIONS)
-class IAssertionLayer(ILayer):
-    """Refused: see assertions above."""
-
-    __slots__ = ()
-    message = refused_property("message", _ASSERTIONS)
 
 
 @refuse_class(_ATTENTION)
@@ -109,10 +100,6 @@ class RefusedLayers:
     """The methods of INetworkDefinition that add them."""
 
     __slots__ = ()
-
-    @refused(_ASSERTIONS)
-    def add_assertion(self, condition: Any, message: Any) -> Any:
-        """Refused."""
 
     @refused(_EXPERTS)
     def add_moe(

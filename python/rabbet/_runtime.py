@@ -656,6 +656,7 @@ class IExecutionContext(_rabbet.Context, Managed):
         for i, address in enumerate(addresses):
             self._set_address(self.engine.get_tensor_name(i), int(address))
         self._execute(0)
+        self._check(0)  # assertions: the run is to be done when this returns
         return True
 
 

@@ -250,6 +250,19 @@ static PyObject* rabbet_py_context_execute(PyObject* self, PyObject* handle) {
   return rabbet_py_run_result(status);
 }
 
+static PyObject* rabbet_py_context_check(PyObject* self, PyObject* handle) {
+  int64_t number = 0;
+  if (rabbet_py_context_check_idle(self) ||
+      rabbet_py_to_int64(handle, "stream handle", &number)) {
+    return NULL;
+  }
+  void* stream = (void*)(intptr_t)number;
+  rabbet_context_t* context = rabbet_py_pointer(self);
+  rabbet_status_t status;
+  Py_BEGIN_ALLOW_THREADS status = rabbet_context_check(context, stream);
+  Py_END_ALLOW_THREADS return rabbet_py_none_or_raise(status);
+}
+
 // ---- Memory
 
 // set_memory(address, size)
@@ -365,6 +378,7 @@ static PyMethodDef rabbet_py_context_methods[] = {
     {"_graphs", rabbet_py_context_graphs, METH_NOARGS, NULL},
     {"_graph_info", rabbet_py_context_graph_info, METH_NOARGS, NULL},
     {"_execute", rabbet_py_context_execute, METH_O, NULL},
+    {"_check", rabbet_py_context_check, METH_O, NULL},
     {"_set_memory", rabbet_py_context_set_memory, METH_VARARGS, NULL},
     {"_memory_bytes", rabbet_py_context_memory_bytes, METH_NOARGS, NULL},
     {"_set_device_allocator", rabbet_py_context_set_device_allocator, METH_O,

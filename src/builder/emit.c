@@ -687,19 +687,41 @@ static rabbet_status_t emit_ios(emitter_t* emitter) {
   for (size_t i = 0; i < ir->output_count; ++i)
     RABBET_RETURN_IF_ERROR(
         emit_io(emitter, ir->input_count + i, emitter->layout->outputs[i]));
-  plan->hidden_count = ir->debug_count;
+  plan->hidden_count = ir->debug_count + ir->check_count;
   return rabbet_ok();
 }
 
 static void emit_debug(emitter_t* emitter, const rabbet_network_t* network) {
   rabbet_plan_t* plan = emitter->plan;
   size_t inputs = network->inputs.count, outputs = network->outputs.count;
+  size_t checks = emitter->build->ir.check_count;
   for (size_t i = 0; i < plan->io_count; ++i)
     plan->ios[i].is_debug = i < inputs ? network->inputs.data[i]->is_debug
                             : i < inputs + outputs
                                 ? network->outputs.data[i - inputs]->is_debug
-                                : true;
+                                : i + checks < plan->io_count;
   plan->unfused_debug = network->unfused_debug;
+}
+
+static rabbet_status_t emit_checks(emitter_t* emitter,
+                                   const rabbet_network_t* network) {
+  rabbet_plan_t* plan = emitter->plan;
+  size_t io = plan->io_count - emitter->build->ir.check_count;
+  plan->check_count = network->checks.count;
+  RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
+      &plan->arena, plan->check_count, sizeof(*plan->checks),
+      (void**)&plan->checks));
+  for (size_t i = 0; i < plan->check_count; ++i) {
+    const rabbet_network_check_t* from = &network->checks.data[i];
+    rabbet_plan_check_t* to = &plan->checks[i];
+    to->io = (int32_t)(from->index <= 0 ? io++ : io - 1);
+    to->index = from->index;
+    RABBET_RETURN_IF_ERROR(
+        rabbet_arena_strdup(&plan->arena, from->layer, &to->layer));
+    RABBET_RETURN_IF_ERROR(
+        rabbet_arena_strdup(&plan->arena, from->message, &to->message));
+  }
+  return rabbet_ok();
 }
 
 static rabbet_status_t emit_profiles(emitter_t* emitter) {
@@ -752,6 +774,7 @@ static rabbet_status_t emit_all(emitter_t* emitter,
   emit_debug(emitter, network);
   plan->carried = build->carried.data;
   plan->carried_count = build->carried.count;
+  RABBET_RETURN_IF_ERROR(emit_checks(emitter, network));
   return emit_profiles(emitter);
 }
 

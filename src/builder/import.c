@@ -167,12 +167,19 @@ static bool import_is_hidden(const rabbet_tensor_t* tensor) {
          !tensor->is_output;
 }
 
+// Checks of elements of one tensor share it.
+static bool import_is_own(const rabbet_network_check_t* check) {
+  return check->index <= 0;
+}
+
 static rabbet_status_t import_outputs(const rabbet_network_t* network,
                                       rabbet_ir_t* ir) {
   size_t count = network->outputs.count;
   for (size_t i = 0; i < network->tensors.count; ++i)
     ir->debug_count += import_is_hidden(network->tensors.data[i]);
-  ir->output_count = count + ir->debug_count;
+  for (size_t i = 0; i < network->checks.count; ++i)
+    ir->check_count += import_is_own(&network->checks.data[i]);
+  ir->output_count = count + ir->debug_count + ir->check_count;
   RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
       ir->arena, ir->output_count, sizeof(int32_t), (void**)&ir->outputs));
   for (size_t i = 0; i < count; ++i)
@@ -180,6 +187,9 @@ static rabbet_status_t import_outputs(const rabbet_network_t* network,
   for (size_t i = 0; i < network->tensors.count; ++i)
     if (import_is_hidden(network->tensors.data[i]))
       ir->outputs[count++] = (int32_t)i;
+  for (size_t i = 0; i < network->checks.count; ++i)
+    if (import_is_own(&network->checks.data[i]))
+      ir->outputs[count++] = network->checks.data[i].tensor->id;
   return rabbet_ok();
 }
 

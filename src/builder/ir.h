@@ -76,10 +76,10 @@ typedef struct rabbet_ir_t {
   int32_t* inputs;
   size_t input_count;
   // Those of the network, then debug tensors that are neither of its inputs nor
-  // of its outputs.
+  // of its outputs, then what its checks are about.
   int32_t* outputs;
   size_t output_count;
-  size_t debug_count;
+  size_t debug_count, check_count;
   // Which weights can be refitted: bits 1 << rabbet_builder_flag_t.
   uint32_t refit_flags;
 } rabbet_ir_t;

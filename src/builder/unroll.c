@@ -1,5 +1,5 @@
 // Writes loops out: the layers of a network, and those of a loop's body once
-// for each iteration.
+// for each iteration; takes assertions away.
 //
 // Layers are taken in their order as soon as their inputs are there; a loop
 // counts as one, which its outputs stand for. So a loop may be added before
@@ -52,6 +52,9 @@ static size_t unroll_loop_of(const rabbet_unroll_t* unroll,
 static rabbet_status_t unroll_copy(rabbet_unroll_t* unroll,
                                    const rabbet_layer_t* layer,
                                    const char* prefix) {
+  unroll->done[layer->index] = true;
+  if (rabbet_op_is(layer->op, RABBET_OP_ASSERTION))
+    return rabbet_unroll_assert(unroll, layer, prefix);
   rabbet_tensor_t** inputs = NULL;
   rabbet_layer_t* copy = NULL;
   RABBET_RETURN_IF_ERROR(rabbet_allocate(
@@ -65,7 +68,6 @@ static rabbet_status_t unroll_copy(rabbet_unroll_t* unroll,
   RABBET_RETURN_IF_ERROR(status);
   for (size_t i = 0; i < layer->output_count; ++i)
     unroll->map[layer->outputs[i]->id] = copy->outputs[i];
-  unroll->done[layer->index] = true;
   return rabbet_ok();
 }
 
@@ -129,14 +131,23 @@ static rabbet_status_t unroll_all(rabbet_unroll_t* unroll) {
   for (size_t i = 0; i < from->outputs.count; ++i)
     RABBET_RETURN_IF_ERROR(rabbet_network_mark_output(
         unroll->to, unroll->map[from->outputs.data[i]->id]));
+  RABBET_RETURN_IF_ERROR(rabbet_unroll_finish_assertions(unroll));
   return rabbet_network_infer(unroll->to);
+}
+
+static bool unroll_is_needed(const rabbet_network_t* network) {
+  if (network->loops.count > 0) return true;
+  for (size_t i = 0; i < network->layers.count; ++i)
+    if (rabbet_op_is(network->layers.data[i]->op, RABBET_OP_ASSERTION))
+      return true;
+  return false;
 }
 
 rabbet_status_t rabbet_network_unroll(rabbet_network_t* network,
                                       rabbet_allocator_t allocator,
                                       rabbet_network_t** out_network) {
   *out_network = NULL;
-  if (network->loops.count == 0) {
+  if (!unroll_is_needed(network)) {
     rabbet_network_retain(network);
     *out_network = network;
     return rabbet_ok();

@@ -129,6 +129,58 @@ static void layers_of_loops_need_a_loop(void** state) {
   net_end(&net);
 }
 
+static void demand_below(net_t* net, const char* name, rabbet_tensor_t* x,
+                         rabbet_tensor_t* limit) {
+  rabbet_layer_t* layer = NULL;
+  rabbet_tensor_t* holds = net_binary(net, name, "LESS", x, limit);
+  const rabbet_attr_t message = {.name = "message",
+                                 .type = RABBET_ATTR_STRING,
+                                 .data = "too large",
+                                 .count = 9};
+  RABBET_EXPECT_OK(rabbet_network_add_layer(net->network, "assertion", NULL,
+                                            &holds, 1, &message, 1, &layer));
+}
+
+// One of each kind: constants, shapes, data.
+static net_t asserting(int64_t least) {
+  net_t net = nested();
+  rabbet_tensor_t* x = rabbet_network_input(net.network, 0);
+  rabbet_tensor_t* n = net_input(&net, "n", RABBET_DTYPE_INT64, DIMS(1));
+  rabbet_tensor_t* ten =
+      net_weights(&net, RABBET_DTYPE_INT64, DIMS(1), (const double[]){10});
+  double low = (double)least;
+  demand_below(&net, "known",
+               net_weights(&net, RABBET_DTYPE_INT64, DIMS(1), &low), ten);
+  demand_below(&net, "data", x, WEIGHTS(&net, 1, 1));
+  rabbet_tensor_t* inputs[] = {x, n};
+  rabbet_layer_t* layer = NULL;
+  RABBET_EXPECT_OK(rabbet_network_add_layer(net.network, "shuffle", NULL,
+                                            inputs, 2, NULL, 0, &layer));
+  demand_below(&net, "shape", n, ten);
+  net_output(&net, rabbet_layer_output(layer, 0), "z");
+  return net;
+}
+
+static void assertions_become_checks(void** state) {
+  (void)state;
+  net_t net = asserting(5);
+  rabbet_network_t* flat = NULL;
+  RABBET_EXPECT_OK(
+      rabbet_network_unroll(net.network, rabbet_allocator_system(), &flat));
+  // What is known to hold is gone.
+  assert_int_equal(flat->checks.count, 2);
+  assert_int_equal(flat->checks.data[0].index, -1);
+  assert_int_equal(flat->checks.data[1].index, 0);
+  assert_int_equal(flat->checks.data[1].tensor->dtype, RABBET_DTYPE_INT32);
+  rabbet_network_release(flat);
+  net_end(&net);
+  net = asserting(11);
+  RABBET_EXPECT_ERROR(
+      rabbet_network_unroll(net.network, rabbet_allocator_system(), &flat),
+      RABBET_STATUS_FAILED_PRECONDITION, "never holds: too large");
+  net_end(&net);
+}
+
 static rabbet_status_t unroll(rabbet_allocator_t allocator, void* network) {
   rabbet_network_t* flat = NULL;
   rabbet_status_t status = rabbet_network_unroll(network, allocator, &flat);
@@ -138,7 +190,7 @@ static rabbet_status_t unroll(rabbet_allocator_t allocator, void* network) {
 
 static void every_allocation_may_fail(void** state) {
   (void)state;
-  net_t net = nested();
+  net_t net = asserting(5);
   RABBET_EXPECT_OK(rabbet_network_validate(net.network));
   assert_true(rabbet_fault_run(unroll, net.network) > 10);
   net_end(&net);
@@ -149,6 +201,7 @@ int main(void) {
       cmocka_unit_test(names_tell_loop_and_iteration),
       cmocka_unit_test(a_network_without_loops_is_itself),
       cmocka_unit_test(removed_layers_leave_their_loop),
+      cmocka_unit_test(assertions_become_checks),
       cmocka_unit_test(layers_of_loops_need_a_loop),
       cmocka_unit_test(every_allocation_may_fail),
   };

@@ -40,6 +40,16 @@ RABBET_PRIVATE_API rabbet_status_t
 rabbet_unroll_copy(rabbet_unroll_t* unroll, const char* name,
                    rabbet_tensor_t* tensor, rabbet_tensor_t** out_tensor);
 
+// ---- Assertions (assertions.c)
+// -----------------------------------------------
+
+// Notes an assertion of `from`, with the prefix of the iteration.
+RABBET_PRIVATE_API rabbet_status_t rabbet_unroll_assert(
+    rabbet_unroll_t* unroll, const rabbet_layer_t* layer, const char* prefix);
+// Checks what is known, and makes tensors of the rest: to->checks.
+RABBET_PRIVATE_API rabbet_status_t
+rabbet_unroll_finish_assertions(rabbet_unroll_t* unroll);
+
 // ---- Loops (unroll_loop.c)
 // ---------------------------------------------------
 

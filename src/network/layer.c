@@ -191,7 +191,8 @@ rabbet_status_t rabbet_network_add_layer(
     rabbet_tensor_t* const* inputs, size_t input_count,
     const rabbet_attr_t* attrs, size_t attr_count, rabbet_layer_t** out_layer) {
   const rabbet_op_t* op = rabbet_op_find(op_name ? op_name : "");
-  if (op && op->flags & RABBET_OP_STRUCTURE) {
+  if (op && op->flags & RABBET_OP_STRUCTURE &&
+      !rabbet_op_is(op, RABBET_OP_ASSERTION)) {
     *out_layer = NULL;
     return RABBET_STATUS(RABBET_STATUS_INVALID_ARGUMENT,
                          "adding layer '%s': layers of loops are made by "

@@ -85,6 +85,15 @@ struct rabbet_loop_t {
   RABBET_VEC(rabbet_layer_t*) layers;  // at its boundary, as they were added
 };
 
+// A condition that must hold in runs: element `index` of a tensor, or all of
+// them (-1; the host then knows its values when shapes are set).
+typedef struct rabbet_network_check_t {
+  const char* layer;
+  const char* message;
+  rabbet_tensor_t* tensor;
+  int32_t index;
+} rabbet_network_check_t;
+
 struct rabbet_network_t {
   rabbet_allocator_t allocator;
   rabbet_refcount_t references;
@@ -100,6 +109,9 @@ struct rabbet_network_t {
   RABBET_VEC(rabbet_tensor_t*) inputs;
   RABBET_VEC(rabbet_tensor_t*) outputs;
   RABBET_VEC(rabbet_loop_t*) loops;
+  // Made by the builder of assertion layers, which it takes away. Those with an
+  // index come last, and are of one tensor.
+  RABBET_VEC(rabbet_network_check_t) checks;
   rabbet_map_t tensor_names;
   rabbet_map_t layer_names;
   size_t inferred;

@@ -96,6 +96,15 @@ typedef struct rabbet_plan_io_t {
   bool is_debug;  // listeners of a context may look at it
 } rabbet_plan_io_t;
 
+// A condition that must hold: element `index` of a hidden output, INT32, or,
+// where that is -1, all elements of one, BOOL, whose values the host knows.
+typedef struct rabbet_plan_check_t {
+  const char* layer;
+  const char* message;
+  int32_t io;
+  int32_t index;
+} rabbet_plan_check_t;
+
 // Weights of the network that can be replaced.
 typedef struct rabbet_plan_weights_t {
   const char* name;      // of the network's tensor
@@ -139,9 +148,11 @@ typedef struct rabbet_plan_t {
   rabbet_plan_io_t* ios;  // inputs first
   size_t io_count;
   size_t input_count;
-  // The last outputs: debug tensors, which the context gives memory and callers
-  // do not see as outputs.
+  // The last outputs: debug tensors and those of checks, which the context
+  // gives memory and callers do not see as outputs.
   size_t hidden_count;
+  rabbet_plan_check_t* checks;  // those with an index last, all of one output
+  size_t check_count;
   bool unfused_debug;  // listeners may look at what lies between steps too
   rabbet_plan_step_t* steps;
   size_t step_count;

@@ -330,6 +330,28 @@ static void host_values_of_floats(maker_t* m) {
   m->values[2].host_value_count = 6;
 }
 
+static void check_of(maker_t* m, int32_t io, int32_t index) {
+  static rabbet_plan_check_t check;
+  check = (rabbet_plan_check_t){
+      .layer = "small", .message = "?", .io = io, .index = index};
+  m->plan->hidden_count = 1;
+  m->plan->checks = &check;
+  m->plan->check_count = 1;
+}
+static void hidden_for_nothing(maker_t* m) {
+  m->plan->hidden_count = 1;
+}
+static void check_of_input(maker_t* m) {
+  check_of(m, 0, 0);
+  m->plan->ios[m->plan->io_count - 1].is_debug = true;
+}
+static void check_of_floats(maker_t* m) {
+  check_of(m, (int32_t)m->plan->io_count - 1, 0);
+}
+static void check_of_unknown(maker_t* m) {
+  check_of(m, (int32_t)m->plan->io_count - 1, -1);
+}
+
 typedef struct wrong_t {
   void (*damage)(maker_t* maker);
   const char* message;
@@ -382,6 +404,10 @@ static const wrong_t wrongs[] = {
     {symbol_of_no_input, "which is neither an input nor read by the host"},
     {input_of_an_expression, "axis 0 is neither a number nor a symbol"},
     {host_values_of_floats, "must be integers in a row"},
+    {hidden_for_nothing, "must be a debug tensor or that of a check"},
+    {check_of_input, "check 'small': it is of output 0, which is not hidden"},
+    {check_of_floats, "check 'small': element 0 of value"},
+    {check_of_unknown, "check 'small': element -1 of value"},
 };
 
 static void wrong_plans(void** state) {

@@ -458,6 +458,23 @@ static rabbet_status_t rabbet_read_scales(rabbet_plan_t* plan,
   return rabbet_ok();
 }
 
+static rabbet_status_t rabbet_read_checks(rabbet_plan_t* plan,
+                                          const Rabbet__Plan__Meta* meta) {
+  RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
+      &plan->arena, meta->n_checks, sizeof(*plan->checks),
+      (void**)&plan->checks));
+  plan->check_count = meta->n_checks;
+  for (size_t i = 0; i < meta->n_checks; ++i) {
+    const Rabbet__Plan__Check* from = meta->checks[i];
+    rabbet_plan_check_t* to = &plan->checks[i];
+    to->io = from->io;
+    to->index = from->index;
+    RABBET_RETURN_IF_ERROR(rabbet_read_text(plan, from->layer, &to->layer));
+    RABBET_RETURN_IF_ERROR(rabbet_read_text(plan, from->message, &to->message));
+  }
+  return rabbet_ok();
+}
+
 // ---- All
 
 static rabbet_status_t rabbet_read_meta(
@@ -477,6 +494,7 @@ static rabbet_status_t rabbet_read_meta(
       plan, meta, sections->section[RABBET_PLAN_SECTION_PLUGINS]));
   RABBET_RETURN_IF_ERROR(rabbet_read_refits(plan, meta));
   RABBET_RETURN_IF_ERROR(rabbet_read_scales(plan, meta));
+  RABBET_RETURN_IF_ERROR(rabbet_read_checks(plan, meta));
   return rabbet_read_steps(plan, meta);
 }
 

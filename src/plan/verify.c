@@ -289,6 +289,12 @@ static rabbet_status_t rabbet_verify_shape_input(
   return rabbet_ok();
 }
 
+static bool rabbet_plan_is_checked(const rabbet_plan_t* plan, size_t io) {
+  for (size_t i = 0; i < plan->check_count; ++i)
+    if (plan->checks[i].io == (int32_t)io) return true;
+  return false;
+}
+
 static rabbet_status_t rabbet_verify_io(const rabbet_plan_t* plan,
                                         size_t number) {
   const rabbet_plan_io_t* io = &plan->ios[number];
@@ -307,8 +313,10 @@ static rabbet_status_t rabbet_verify_io(const rabbet_plan_t* plan,
        (io->is_input || (size_t)io->aliased_input >= plan->input_count)))
     return RABBET_DAMAGED("it is aliased to input %d of %zu", io->aliased_input,
                           plan->input_count);
-  if (number >= plan->io_count - plan->hidden_count && !io->is_debug)
-    return RABBET_DAMAGED("a hidden output must be a debug tensor");
+  if (number >= plan->io_count - plan->hidden_count && !io->is_debug &&
+      !rabbet_plan_is_checked(plan, number))
+    return RABBET_DAMAGED(
+        "a hidden output must be a debug tensor or that of a check");
   if (io->is_shape_input && !io->is_input)
     return RABBET_DAMAGED("an output cannot be a shape input");
   if (!io->is_input) return rabbet_ok();
@@ -701,6 +709,45 @@ static rabbet_status_t rabbet_verify_refits(const rabbet_plan_t* plan) {
   return rabbet_ok();
 }
 
+// ---- Checks
+
+static bool rabbet_verify_element(const rabbet_plan_t* plan,
+                                  const rabbet_plan_value_t* value,
+                                  int32_t index) {
+  int64_t extent = 0;
+  return value->dtype == RABBET_DTYPE_INT32 && value->shape.rank == 1 &&
+         value->format == RABBET_FORMAT_LINEAR &&
+         rabbet_expr_is_constant(plan->graph, value->shape.d[0], &extent) &&
+         index < extent;
+}
+
+static rabbet_status_t rabbet_verify_check(const rabbet_plan_t* plan,
+                                           size_t number) {
+  const rabbet_plan_check_t* check = &plan->checks[number];
+  if (check->io < 0 || (size_t)check->io >= plan->io_count ||
+      (size_t)check->io < plan->io_count - plan->hidden_count)
+    return RABBET_DAMAGED("it is of output %d, which is not hidden", check->io);
+  const rabbet_plan_value_t* value = &plan->values[plan->ios[check->io].value];
+  bool fits = check->index < 0
+                  ? check->index == -1 && value->host_values &&
+                        value->dtype == RABBET_DTYPE_BOOL
+                  : rabbet_verify_element(plan, value, check->index);
+  if (!fits)
+    return RABBET_DAMAGED("element %d of value '%s' is no condition",
+                          check->index, value->name);
+  const rabbet_plan_check_t* before = number > 0 ? check - 1 : NULL;
+  if (before && before->index >= 0 && before->io != check->io)
+    return RABBET_DAMAGED("elements of two outputs are checked");
+  return rabbet_ok();
+}
+
+static rabbet_status_t rabbet_verify_checks(const rabbet_plan_t* plan) {
+  for (size_t i = 0; i < plan->check_count; ++i)
+    RABBET_RETURN_IF_ERROR(RABBET_ANNOTATE(
+        rabbet_verify_check(plan, i), "check '%s'", plan->checks[i].layer));
+  return rabbet_ok();
+}
+
 // ---- All
 
 static rabbet_status_t rabbet_verify_all(rabbet_verify_t* verify) {
@@ -708,6 +755,7 @@ static rabbet_status_t rabbet_verify_all(rabbet_verify_t* verify) {
   RABBET_RETURN_IF_ERROR(rabbet_verify_values(verify));
   RABBET_RETURN_IF_ERROR(rabbet_verify_exprs(plan));
   RABBET_RETURN_IF_ERROR(rabbet_verify_ios(plan));
+  RABBET_RETURN_IF_ERROR(rabbet_verify_checks(plan));
   RABBET_RETURN_IF_ERROR(rabbet_verify_profiles(plan));
   RABBET_RETURN_IF_ERROR(rabbet_verify_artifacts(plan));
   RABBET_RETURN_IF_ERROR(rabbet_verify_refits(plan));

@@ -48,6 +48,7 @@ RABBET_WRITER_INIT(Rabbet__Plan__Range, range)
 RABBET_WRITER_INIT(Rabbet__Plan__Scale, scale)
 RABBET_WRITER_INIT(Rabbet__Plan__Artifact, artifact)
 RABBET_WRITER_INIT(Rabbet__Plan__Weights, weights)
+RABBET_WRITER_INIT(Rabbet__Plan__Check, check)
 #undef RABBET_WRITER_INIT
 
 #define RABBET_WRITE_MESSAGES(writer, count, Type, type, out_count, out)     \
@@ -381,6 +382,21 @@ static rabbet_status_t rabbet_write_refits(rabbet_plan_writer_t* writer,
   return rabbet_ok();
 }
 
+static rabbet_status_t rabbet_write_checks(rabbet_plan_writer_t* writer,
+                                           Rabbet__Plan__Meta* meta) {
+  const rabbet_plan_t* plan = writer->plan;
+  RABBET_RETURN_IF_ERROR(RABBET_WRITE_MESSAGES(writer, plan->check_count,
+                                               Rabbet__Plan__Check, check,
+                                               &meta->n_checks, &meta->checks));
+  for (size_t i = 0; i < meta->n_checks; ++i) {
+    meta->checks[i]->layer = rabbet_write_text(plan->checks[i].layer);
+    meta->checks[i]->message = rabbet_write_text(plan->checks[i].message);
+    meta->checks[i]->io = plan->checks[i].io;
+    meta->checks[i]->index = plan->checks[i].index;
+  }
+  return rabbet_ok();
+}
+
 static rabbet_status_t rabbet_write_meta(rabbet_plan_writer_t* writer,
                                          Rabbet__Plan__Meta* meta) {
   rabbet__plan__meta__init(meta);
@@ -393,6 +409,7 @@ static rabbet_status_t rabbet_write_meta(rabbet_plan_writer_t* writer,
   RABBET_RETURN_IF_ERROR(rabbet_write_artifacts(writer, meta));
   RABBET_RETURN_IF_ERROR(rabbet_write_refits(writer, meta));
   RABBET_RETURN_IF_ERROR(rabbet_write_carried(writer, meta));
+  RABBET_RETURN_IF_ERROR(rabbet_write_checks(writer, meta));
   return rabbet_write_profiles(writer, meta);
 }
 

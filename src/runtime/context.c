@@ -129,6 +129,7 @@ void rabbet_context_destroy(rabbet_context_t* context) {
   rabbet_context_free_memory(context);
   rabbet_context_free_host_ios(context);
   rabbet_context_free_hidden(context);
+  rabbet_host_free(engine, context->check_places);
   rabbet_context_destroy_events(context);
   if (context->record_stream)
     engine->device->vtable->destroy_stream(engine->device,

@@ -410,6 +410,8 @@ static rabbet_status_t rabbet_run(rabbet_context_t* context, void* stream) {
   context->last = prepared;
   if (engine->has_written_outputs)
     RABBET_RETURN_IF_ERROR(rabbet_write_outputs(context, prepared, stream));
+  if (engine->plan->check_count > 0)
+    RABBET_RETURN_IF_ERROR(rabbet_context_take_checks(context, stream));
   if (context->host_io_count > 0)
     RABBET_RETURN_IF_ERROR(
         rabbet_context_end_host_ios(context, prepared, stream));
@@ -418,7 +420,9 @@ static rabbet_status_t rabbet_run(rabbet_context_t* context, void* stream) {
         engine->device, context->consumed_event, stream));
   if (context->allocator_count > 0) rabbet_notify_shapes(context, prepared);
   rabbet_context_show_debug(context, prepared, stream);
-  return rabbet_ok();
+  // With host addresses the run is done.
+  return context->host_io_count > 0 ? rabbet_context_look_at_checks(context)
+                                    : rabbet_ok();
 }
 
 rabbet_status_t rabbet_context_execute(rabbet_context_t* context,
@@ -426,6 +430,9 @@ rabbet_status_t rabbet_context_execute(rabbet_context_t* context,
   rabbet_device_t* device = context->engine->device;
   void* token = NULL;
   RABBET_RETURN_IF_ERROR(rabbet_engine_check_weights(context->engine));
+  if (context->checks_seen < context->checks_made)
+    RABBET_RETURN_IF_ERROR(RABBET_ANNOTATE(
+        rabbet_context_look_at_checks(context), "an earlier run"));
   if (device->vtable->begin_run)
     RABBET_RETURN_IF_ERROR(device->vtable->begin_run(
         device, rabbet_context_actual_threads(context), &token));

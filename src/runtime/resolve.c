@@ -310,7 +310,8 @@ static rabbet_status_t rabbet_resolve(rabbet_prepared_t* prepared) {
   RABBET_RETURN_IF_ERROR(rabbet_resolve_check_inputs(prepared));
   RABBET_RETURN_IF_ERROR(rabbet_resolve_bounds(prepared));
   RABBET_RETURN_IF_ERROR(rabbet_resolve_values(prepared));
-  return rabbet_resolve_host_values(prepared);
+  RABBET_RETURN_IF_ERROR(rabbet_resolve_host_values(prepared));
+  return rabbet_prepared_check(prepared);
 }
 
 // ---- Nodes

@@ -303,6 +303,10 @@ struct rabbet_context_t {
   // On a device that has them: one where each segment begins and one after each
   // of its runs, those of segment k from its first step + k.
   void** events;
+  // Checks (checks.c): what runs left of them, how many runs did, and of how
+  // many it was looked at.
+  int32_t* check_places;
+  uint64_t checks_made, checks_seen;
   int64_t* read_key;
   bool use_graphs;
   void* record_stream;  // that only records; made when it is needed
@@ -322,6 +326,13 @@ void rabbet_context_show_step(rabbet_context_t* context,
 static inline bool rabbet_context_shows_steps(const rabbet_context_t* context) {
   return context->unfused_debug_on && context->debug_listener.process;
 }
+
+// checks.c: what the host knows when shapes are; after a run, before anything
+// waits for it; what earlier runs left.
+rabbet_status_t rabbet_prepared_check(const rabbet_prepared_t* prepared);
+rabbet_status_t rabbet_context_take_checks(rabbet_context_t* context,
+                                           void* stream);
+rabbet_status_t rabbet_context_look_at_checks(rabbet_context_t* context);
 
 // host_io.c: before a segment, memory on the device for what the host holds,
 // and the inputs' contents; after the run, the outputs'.

@@ -1,0 +1,126 @@
+// Conditions that must hold: assertions of the network.
+//
+// Those that the host knows are looked at as soon as it knows them. Of those
+// that kernels compute a run leaves a vector, an element each. On a device that
+// shares the host's memory it is read at the end of the run. Elsewhere it is
+// copied to the host, in the stream's order, into one of several places, so
+// that nothing waits: a place that still holds UNKNOWN has not been reached.
+// Failures are told by the first call that finds them.
+#include <string.h>
+
+#include "runtime/runtime.h"
+
+// Runs of a context that may be on their way.
+#define RABBET_CHECK_PLACES 64
+#define RABBET_CHECK_UNKNOWN (-1)
+
+static rabbet_status_t rabbet_check_failed(const rabbet_plan_check_t* check) {
+  return RABBET_STATUS(RABBET_STATUS_FAILED_PRECONDITION,
+                       "layer '%s' (assertion) does not hold: %s", check->layer,
+                       check->message);
+}
+
+rabbet_status_t rabbet_prepared_check(const rabbet_prepared_t* prepared) {
+  const rabbet_plan_t* plan = prepared->engine->plan;
+  for (size_t i = 0; i < plan->check_count; ++i) {
+    const rabbet_plan_check_t* check = &plan->checks[i];
+    int32_t v = plan->ios[check->io].value;
+    const int64_t* values = prepared->host_values[v];
+    if (check->index >= 0 || !values ||
+        (prepared->parent && prepared->parent->host_values[v]))
+      continue;
+    for (size_t k = 0; k < plan->values[v].host_value_count; ++k)
+      if (!values[k]) return rabbet_check_failed(check);
+  }
+  return rabbet_ok();
+}
+
+// ---- What kernels computed
+
+// First of the checks with an index, which are of one output, or NULL.
+static const rabbet_plan_check_t* rabbet_first_check(const rabbet_plan_t* plan,
+                                                     size_t* out_count) {
+  size_t first = 0;
+  while (first < plan->check_count && plan->checks[first].index < 0)
+    ++first;
+  *out_count = plan->check_count - first;
+  return *out_count > 0 ? &plan->checks[first] : NULL;
+}
+
+static volatile int32_t* rabbet_check_place(const rabbet_context_t* context,
+                                            uint64_t number, size_t count) {
+  return context->check_places + (number % RABBET_CHECK_PLACES) * count;
+}
+
+// Looks at elements; *out_known is false if some have not arrived.
+static rabbet_status_t rabbet_check_elements(const rabbet_plan_check_t* checks,
+                                             size_t count,
+                                             const volatile int32_t* elements,
+                                             bool* out_known) {
+  *out_known = true;
+  for (size_t i = 0; i < count; ++i)
+    *out_known &= elements[checks[i].index] != RABBET_CHECK_UNKNOWN;
+  for (size_t i = 0; *out_known && i < count; ++i)
+    if (!elements[checks[i].index]) return rabbet_check_failed(&checks[i]);
+  return rabbet_ok();
+}
+
+rabbet_status_t rabbet_context_look_at_checks(rabbet_context_t* context) {
+  size_t count = 0;
+  const rabbet_plan_check_t* checks =
+      rabbet_first_check(context->engine->plan, &count);
+  rabbet_status_t status = rabbet_ok();
+  bool known = true;
+  while (rabbet_is_ok(status) && known &&
+         context->checks_seen < context->checks_made) {
+    status = rabbet_check_elements(
+        checks, count, rabbet_check_place(context, context->checks_seen, count),
+        &known);
+    context->checks_seen += known;
+  }
+  return status;
+}
+
+static rabbet_status_t rabbet_check_reserve(rabbet_context_t* context,
+                                            size_t count, void* stream) {
+  const rabbet_engine_t* engine = context->engine;
+  size_t bytes = RABBET_CHECK_PLACES * count * sizeof(int32_t);
+  if (!context->check_places)
+    return rabbet_host_allocate(engine, bytes, (void**)&context->check_places);
+  if (context->checks_made - context->checks_seen < RABBET_CHECK_PLACES)
+    return rabbet_ok();
+  // The host is that many runs ahead.
+  RABBET_RETURN_IF_ERROR(
+      engine->device->vtable->synchronize(engine->device, stream));
+  return rabbet_context_look_at_checks(context);
+}
+
+rabbet_status_t rabbet_context_take_checks(rabbet_context_t* context,
+                                           void* stream) {
+  rabbet_device_t* device = context->engine->device;
+  size_t count = 0;
+  bool known = false;
+  const rabbet_plan_check_t* checks =
+      rabbet_first_check(context->engine->plan, &count);
+  if (!checks) return rabbet_ok();
+  const void* elements = context->addresses[checks->io];
+  if (device->host_memory)
+    return rabbet_check_elements(checks, count, elements, &known);
+  RABBET_RETURN_IF_ERROR(rabbet_check_reserve(context, count, stream));
+  volatile int32_t* place =
+      rabbet_check_place(context, context->checks_made, count);
+  for (size_t i = 0; i < count; ++i)
+    place[i] = RABBET_CHECK_UNKNOWN;
+  RABBET_RETURN_IF_ERROR(
+      device->vtable->copy_to_host(device, (void*)(uintptr_t)place, elements,
+                                   count * sizeof(int32_t), stream));
+  context->checks_made++;
+  return rabbet_ok();
+}
+
+rabbet_status_t rabbet_context_check(rabbet_context_t* context, void* stream) {
+  rabbet_device_t* device = context->engine->device;
+  if (context->checks_seen == context->checks_made) return rabbet_ok();
+  RABBET_RETURN_IF_ERROR(device->vtable->synchronize(device, stream));
+  return rabbet_context_look_at_checks(context);
+}
