@@ -178,6 +178,8 @@ RABBET_API rabbet_tensor_t* rabbet_layer_input(const rabbet_layer_t* layer,
 RABBET_API rabbet_status_t rabbet_layer_set_input(rabbet_layer_t* layer,
                                                   size_t index,
                                                   rabbet_tensor_t* tensor);
+// Without numbers that are there for the host alone, such as how many elements
+// non_zero finds.
 RABBET_API size_t rabbet_layer_output_count(const rabbet_layer_t* layer);
 RABBET_API rabbet_tensor_t* rabbet_layer_output(const rabbet_layer_t* layer,
                                                 size_t index);

@@ -4,6 +4,7 @@
 
 #include "builder/passes.h"
 #include "core/view.h"
+#include "ops/evaluate.h"
 
 // A result may have this many bytes, or twice those of what it is made of.
 #define FOLD_SMALL ((size_t)1 << 20)
@@ -102,6 +103,57 @@ static rabbet_status_t fold_node(rabbet_build_t* build, rabbet_ir_node_t* node,
   return fold_evaluate(build, node, &eval, outputs, keep);
 }
 
+// A node that itself tells how much it makes: what its sizes are becomes known
+// with the rest.
+static rabbet_status_t fold_keep(rabbet_build_t* build,
+                                 rabbet_ir_value_t* value,
+                                 const rabbet_view_t* output) {
+  size_t bytes = 0;
+  void* data = NULL;
+  RABBET_RETURN_IF_ERROR(rabbet_tensor_bytes(
+      output->dtype, RABBET_FORMAT_LINEAR, &output->dims, &bytes));
+  RABBET_RETURN_IF_ERROR(
+      rabbet_arena_allocate(&build->arena, bytes + 1, &data));
+  memcpy(data, output->data, bytes);
+  value->constant = data;
+  value->values = NULL;
+  value->value_count = 0;
+  return rabbet_ok();
+}
+
+static rabbet_status_t fold_sized(rabbet_build_t* build,
+                                  rabbet_ir_node_t* node) {
+  rabbet_ir_t* ir = &build->ir;
+  rabbet_view_t *inputs = NULL, *outputs = NULL;
+  size_t bytes_in = 0, bytes_out = 0;
+  RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
+      &build->arena, node->input_count, sizeof(*inputs), (void**)&inputs));
+  RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
+      &build->arena, node->output_count, sizeof(*outputs), (void**)&outputs));
+  for (size_t i = 0; i < node->input_count; ++i)
+    RABBET_RETURN_IF_ERROR(
+        fold_view(ir, rabbet_ir_input(ir, node, i), &inputs[i], &bytes_in));
+  RABBET_RETURN_IF_ERROR(RABBET_ANNOTATE(
+      rabbet_op_evaluate(node->op->name, node->attrs, node->op->attr_count,
+                         inputs, node->input_count, build->allocator, outputs),
+      "evaluating layer '%s'", node->name));
+  rabbet_status_t status = rabbet_ok();
+  for (size_t i = 0; i < node->output_count && rabbet_is_ok(status); ++i) {
+    size_t bytes = 0;
+    status = rabbet_tensor_bytes(outputs[i].dtype, RABBET_FORMAT_LINEAR,
+                                 &outputs[i].dims, &bytes);
+    bytes_out += bytes;
+  }
+  bool keep = bytes_out <= FOLD_SMALL || bytes_out / 2 <= bytes_in;
+  for (size_t i = 0; i < node->output_count; ++i) {
+    if (keep && rabbet_is_ok(status))
+      status = fold_keep(build, rabbet_ir_output(ir, node, i), &outputs[i]);
+    rabbet_free_aligned(build->allocator, outputs[i].data, 64);
+  }
+  if (keep && rabbet_is_ok(status)) rabbet_ir_kill(ir, node);
+  return status;
+}
+
 // ---- Symbols whose values became known --------------------------------------
 
 static rabbet_status_t fold_symbol(void* context, rabbet_expr_graph_t* target,
@@ -170,8 +222,10 @@ rabbet_status_t rabbet_pass_fold(rabbet_build_t* build) {
   rabbet_ir_t* ir = &build->ir;
   for (size_t i = 0; i < ir->nodes.count; ++i) {
     rabbet_ir_node_t* node = ir->nodes.data[i];
-    if (fold_is_constant(ir, node) && fold_shapes_known(ir, node) &&
-        !rabbet_ir_is_factor(ir, node))
+    if (fold_is_constant(ir, node) && rabbet_op_makes_sizes(node->op))
+      RABBET_RETURN_IF_ERROR(fold_sized(build, node));
+    else if (fold_is_constant(ir, node) && fold_shapes_known(ir, node) &&
+             !rabbet_ir_is_factor(ir, node))
       RABBET_RETURN_IF_ERROR(fold_node(build, node, false));
   }
   RABBET_RETURN_IF_ERROR(fold_substitute(build));

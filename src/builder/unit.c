@@ -144,8 +144,11 @@ static void unit_run_dims(const rabbet_build_t* build,
                           const rabbet_ir_value_t* value, size_t index) {
   rabbet_dims_t* dims = &unit->dims[index];
   *dims = unit->group.values[index].dims;
-  // Only plugins make sizes.
-  if (!unit->nodes[0]->plugin) return;
+  bool makes_sizes = false;
+  for (size_t i = 0; i < unit->node_count; ++i)
+    makes_sizes |=
+        unit->nodes[i]->plugin || rabbet_op_makes_sizes(unit->nodes[i]->op);
+  if (!makes_sizes) return;
   for (int32_t i = 0; i < dims->rank; ++i)
     if (unit_tells(build, unit, value->shape.d[i])) dims->d[i] = -1;
 }

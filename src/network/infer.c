@@ -166,14 +166,27 @@ static void rabbet_layer_store(const rabbet_op_value_t* value,
   tensor->value_count = value->value_count;
 }
 
+static rabbet_status_t rabbet_layer_output_ids(const rabbet_layer_t* layer,
+                                               int32_t** out_ids) {
+  RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
+      &layer->network->infer_arena, layer->output_count, sizeof(**out_ids),
+      (void**)out_ids));
+  for (size_t i = 0; i < layer->output_count; ++i) {
+    (*out_ids)[i] = layer->outputs[i]->id;
+  }
+  return rabbet_ok();
+}
+
 static rabbet_status_t rabbet_layer_infer_op(rabbet_layer_t* layer) {
   rabbet_network_t* network = layer->network;
   rabbet_arena_t* arena = &network->infer_arena;
   rabbet_op_value_t *inputs = NULL, *outputs = NULL;
+  int32_t* ids = NULL;
   RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
       arena, layer->input_count, sizeof(*inputs), (void**)&inputs));
   RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
       arena, layer->output_count, sizeof(*outputs), (void**)&outputs));
+  RABBET_RETURN_IF_ERROR(rabbet_layer_output_ids(layer, &ids));
   for (size_t i = 0; i < layer->input_count; ++i) {
     inputs[i] = rabbet_network_value(layer->inputs[i]);
   }
@@ -190,11 +203,15 @@ static rabbet_status_t rabbet_layer_infer_op(rabbet_layer_t* layer) {
       .input_count = layer->input_count,
       .outputs = outputs,
       .output_count = layer->output_count,
+      .output_tensors = ids,
       .strongly_typed = network->flags & RABBET_NETWORK_STRONGLY_TYPED,
   };
   RABBET_RETURN_IF_ERROR(rabbet_op_infer(&infer));
   for (size_t i = 0; i < layer->output_count; ++i) {
     rabbet_layer_store(&outputs[i], layer->outputs[i]);
+    if (!(layer->op->outputs[i].flags & RABBET_OPERAND_SIZE)) continue;
+    RABBET_RETURN_IF_ERROR(
+        rabbet_network_read_on_host(network, layer->outputs[i]));
   }
   return rabbet_ok();
 }
@@ -249,13 +266,9 @@ static rabbet_status_t rabbet_layer_infer_plugin(rabbet_layer_t* layer) {
       arena, layer->input_count, sizeof(*inputs), (void**)&inputs));
   RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
       arena, layer->output_count, sizeof(*outputs), (void**)&outputs));
-  RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
-      arena, layer->output_count, sizeof(*ids), (void**)&ids));
+  RABBET_RETURN_IF_ERROR(rabbet_layer_output_ids(layer, &ids));
   for (size_t i = 0; i < layer->input_count; ++i) {
     RABBET_RETURN_IF_ERROR(rabbet_layer_plugin_input(layer, i, &inputs[i]));
-  }
-  for (size_t i = 0; i < layer->output_count; ++i) {
-    ids[i] = layer->outputs[i]->id;
   }
   rabbet_dim_builder_t builder = {.graph = network->graph,
                                   .output_tensors = ids,

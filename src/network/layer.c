@@ -63,15 +63,15 @@ static rabbet_status_t rabbet_layer_pick_name(rabbet_network_t* network,
 
 static rabbet_status_t rabbet_layer_new_outputs(rabbet_layer_t* layer) {
   rabbet_network_t* network = layer->network;
+  bool alone = rabbet_layer_output_count(layer) == 1;
   for (size_t i = 0; i < layer->output_count; ++i) {
     const char *base = NULL, *name = NULL;
     rabbet_tensor_t* tensor = NULL;
-    RABBET_RETURN_IF_ERROR(layer->output_count == 1
-                               ? rabbet_arena_printf(&network->arena, &base,
-                                                     "%s_output", layer->name)
-                               : rabbet_arena_printf(&network->arena, &base,
-                                                     "%s_output_%zu",
-                                                     layer->name, i));
+    RABBET_RETURN_IF_ERROR(
+        alone && i == 0 ? rabbet_arena_printf(&network->arena, &base,
+                                              "%s_output", layer->name)
+                        : rabbet_arena_printf(&network->arena, &base,
+                                              "%s_output_%zu", layer->name, i));
     RABBET_RETURN_IF_ERROR(
         rabbet_network_free_name(network, &network->tensor_names, base, &name));
     RABBET_RETURN_IF_ERROR(
@@ -382,12 +382,14 @@ rabbet_tensor_t* rabbet_layer_input(const rabbet_layer_t* layer, size_t index) {
 }
 
 size_t rabbet_layer_output_count(const rabbet_layer_t* layer) {
-  return layer->output_count;
+  size_t hidden = layer->op->output_count - rabbet_op_shown_outputs(layer->op);
+  return layer->output_count - hidden;
 }
 
 rabbet_tensor_t* rabbet_layer_output(const rabbet_layer_t* layer,
                                      size_t index) {
-  return index < layer->output_count ? layer->outputs[index] : NULL;
+  return index < rabbet_layer_output_count(layer) ? layer->outputs[index]
+                                                  : NULL;
 }
 
 static const char* rabbet_layer_attr_at(const void* list, size_t index) {

@@ -203,6 +203,8 @@ static const char* rabbet_onnx_layer_name(rabbet_onnx_node_t* node) {
 // Constants of up to this many elements are computed at once: later nodes may
 // need to know them (lengths, axes, bounds), not just use them.
 static const int64_t rabbet_onnx_fold_elements = 4096;
+// Of operators whose results are folded: one that is shown, and a hidden size.
+#define RABBET_ONNX_FOLD_OUTPUTS 2
 
 static bool rabbet_onnx_can_fold(rabbet_tensor_t* const* inputs, size_t count) {
   for (size_t i = 0; i < count; ++i) {
@@ -236,9 +238,9 @@ static rabbet_tensor_t* rabbet_onnx_fold_layer(
   }
   if (!rabbet_onnx_ok(node)) return NULL;
   rabbet_allocator_t allocator = node->importer->network->allocator;
-  rabbet_view_t output = {0};
+  rabbet_view_t outputs[RABBET_ONNX_FOLD_OUTPUTS] = {{0}};
   rabbet_status_t status = rabbet_op_evaluate(op, attrs, attr_count, views,
-                                              input_count, allocator, &output);
+                                              input_count, allocator, outputs);
   if (!rabbet_is_ok(status)) {
     bool memory = rabbet_status_code(status) == RABBET_STATUS_OUT_OF_MEMORY;
     rabbet_onnx_fail(node, memory ? status : rabbet_ok());
@@ -246,6 +248,7 @@ static rabbet_tensor_t* rabbet_onnx_fold_layer(
     return NULL;
   }
   int64_t count = 0;
+  const rabbet_view_t output = outputs[0];
   rabbet_onnx_fail(node, rabbet_dims_count(&output.dims, &count));
   rabbet_tensor_t* folded = NULL;
   if (count <= rabbet_onnx_fold_elements) {
@@ -255,7 +258,8 @@ static rabbet_tensor_t* rabbet_onnx_fold_layer(
     if (data && bytes) memcpy(data, output.data, bytes);
     folded = rabbet_onnx_weights(node, output.dtype, data, &output.dims);
   }
-  rabbet_free_aligned(allocator, output.data, 64);
+  for (size_t i = 0; i < RABBET_ONNX_FOLD_OUTPUTS; ++i)
+    rabbet_free_aligned(allocator, outputs[i].data, 64);
   return folded;
 }
 
@@ -281,7 +285,8 @@ rabbet_tensor_t* rabbet_onnx_layer(rabbet_onnx_node_t* node, const char* op,
   if (!rabbet_onnx_ok(node)) return NULL;
   const rabbet_op_t* known = rabbet_op_find(op);
   bool late = known && ((known->flags & RABBET_OP_FOLD_LATE) != 0 ||
-                        known->output_count != 1);
+                        rabbet_op_shown_outputs(known) != 1 ||
+                        known->output_count > RABBET_ONNX_FOLD_OUTPUTS);
   if (!late && rabbet_onnx_can_fold(inputs, input_count)) {
     rabbet_tensor_t* folded = rabbet_onnx_fold_layer(
         node, op, inputs, input_count, attrs, attr_count);

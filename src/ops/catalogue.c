@@ -48,6 +48,21 @@ size_t rabbet_op_max_inputs(const rabbet_op_t* op) {
   return op->input_count;
 }
 
+bool rabbet_op_makes_sizes(const rabbet_op_t* op) {
+  for (size_t i = 0; i < op->output_count; ++i) {
+    if (op->outputs[i].flags & RABBET_OPERAND_SIZE) return true;
+  }
+  return false;
+}
+
+size_t rabbet_op_shown_outputs(const rabbet_op_t* op) {
+  size_t count = op->output_count;
+  while (count > 0 && op->outputs[count - 1].flags & RABBET_OPERAND_HIDDEN) {
+    --count;
+  }
+  return count;
+}
+
 const char* rabbet_op_enumerator_name(const rabbet_op_attr_t* attr,
                                       int64_t value) {
   for (const rabbet_op_enumerator_t* e = attr->enumerators; e && e->name; ++e) {

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/suggest.h"
+#include "core/view.h"
 
 #define RABBET_EVALUATE_ALIGNMENT 64
 
@@ -37,6 +38,9 @@ static rabbet_status_t rabbet_evaluate_infer(rabbet_evaluate_t* e,
   const rabbet_op_t* op = e->infer.op;
   rabbet_attr_t* complete = NULL;
   rabbet_op_value_t *in = NULL, *out = NULL;
+  int32_t* numbers = NULL;
+  RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
+      &e->arena, op->output_count, sizeof(*numbers), (void**)&numbers));
   RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
       &e->arena, op->attr_count, sizeof(*complete), (void**)&complete));
   RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
@@ -55,29 +59,37 @@ static rabbet_status_t rabbet_evaluate_infer(rabbet_evaluate_t* e,
   }
   for (size_t i = 0; i < op->output_count; ++i) {
     out[i].dtype = RABBET_DTYPE_NONE;
+    numbers[i] = (int32_t)i;
   }
   e->infer.attrs = complete;
   e->infer.attr_count = op->attr_count;
   e->infer.inputs = in;
   e->infer.outputs = out;
   e->infer.output_count = op->output_count;
+  e->infer.output_tensors = numbers;
   return rabbet_op_infer(&e->infer);
 }
 
-static rabbet_status_t rabbet_evaluate_allocate(const rabbet_evaluate_t* e,
-                                                rabbet_view_t* outputs) {
+static rabbet_status_t rabbet_evaluate_room(const rabbet_evaluate_t* e,
+                                            rabbet_view_t* output) {
+  size_t size = 0;
+  RABBET_RETURN_IF_ERROR(
+      rabbet_tensor_bytes(output->dtype, output->format, &output->dims, &size));
+  return rabbet_allocate_aligned(e->allocator, size > 0 ? size : 1,
+                                 RABBET_EVALUATE_ALIGNMENT, &output->data);
+}
+
+static bool rabbet_evaluate_is_size(const rabbet_evaluate_t* e, size_t output) {
+  return e->infer.op->outputs[output].flags & RABBET_OPERAND_SIZE;
+}
+
+static void rabbet_evaluate_views(const rabbet_evaluate_t* e,
+                                  rabbet_view_t* outputs) {
   for (size_t i = 0; i < e->infer.output_count; ++i) {
-    size_t size = 0;
     outputs[i].dtype = e->infer.outputs[i].dtype;
     outputs[i].format = RABBET_FORMAT_LINEAR;
     outputs[i].dims = rabbet_shape_dims(e->graph, &e->infer.outputs[i].shape);
-    RABBET_RETURN_IF_ERROR(rabbet_tensor_bytes(
-        outputs[i].dtype, RABBET_FORMAT_LINEAR, &outputs[i].dims, &size));
-    RABBET_RETURN_IF_ERROR(
-        rabbet_allocate_aligned(e->allocator, size > 0 ? size : 1,
-                                RABBET_EVALUATE_ALIGNMENT, &outputs[i].data));
   }
-  return rabbet_ok();
 }
 
 static rabbet_status_t rabbet_evaluate_run(const rabbet_evaluate_t* e,
@@ -94,6 +106,56 @@ static rabbet_status_t rabbet_evaluate_run(const rabbet_evaluate_t* e,
       .output_count = e->infer.output_count,
   };
   return e->infer.op->reference(&eval);
+}
+
+// ---- Sizes that a run tells ------------------------------------------------
+
+// Dimensions, once the sizes are there.
+static rabbet_status_t rabbet_evaluate_dims(rabbet_evaluate_t* e,
+                                            rabbet_view_t* outputs) {
+  size_t symbols = rabbet_expr_symbol_count(e->graph);
+  int64_t *sizes = NULL, *values = NULL;
+  RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
+      &e->arena, symbols, sizeof(*sizes), (void**)&sizes));
+  RABBET_RETURN_IF_ERROR(
+      rabbet_arena_allocate_array(&e->arena, rabbet_expr_node_count(e->graph),
+                                  sizeof(*values), (void**)&values));
+  for (size_t i = 0; i < symbols; ++i) {
+    const rabbet_view_t* size =
+        &outputs[rabbet_expr_symbol(e->graph, i)->tensor];
+    sizes[i] = rabbet_load_int64(size->dtype, size->data, 0);
+  }
+  RABBET_RETURN_IF_ERROR(rabbet_expr_evaluate(e->graph, sizes, values, NULL));
+  for (size_t i = 0; i < e->infer.output_count; ++i) {
+    for (int32_t k = 0; k < outputs[i].dims.rank; ++k)
+      outputs[i].dims.d[k] = values[e->infer.outputs[i].shape.d[k]];
+  }
+  return rabbet_ok();
+}
+
+// Finds the sizes alone, so that memory can be had for what there is.
+static rabbet_status_t rabbet_evaluate_sizes(rabbet_evaluate_t* e,
+                                             const rabbet_view_t* inputs,
+                                             rabbet_view_t* outputs) {
+  for (size_t i = 0; i < e->infer.output_count; ++i) {
+    if (rabbet_evaluate_is_size(e, i))
+      RABBET_RETURN_IF_ERROR(rabbet_evaluate_room(e, &outputs[i]));
+  }
+  RABBET_RETURN_IF_ERROR(rabbet_evaluate_run(e, inputs, outputs));
+  return rabbet_evaluate_dims(e, outputs);
+}
+
+static rabbet_status_t rabbet_evaluate_all(rabbet_evaluate_t* e,
+                                           const rabbet_view_t* inputs,
+                                           rabbet_view_t* outputs) {
+  rabbet_evaluate_views(e, outputs);
+  if (rabbet_op_makes_sizes(e->infer.op))
+    RABBET_RETURN_IF_ERROR(rabbet_evaluate_sizes(e, inputs, outputs));
+  for (size_t i = 0; i < e->infer.output_count; ++i) {
+    if (!outputs[i].data)
+      RABBET_RETURN_IF_ERROR(rabbet_evaluate_room(e, &outputs[i]));
+  }
+  return rabbet_evaluate_run(e, inputs, outputs);
 }
 
 rabbet_status_t rabbet_op_evaluate(
@@ -114,8 +176,7 @@ rabbet_status_t rabbet_op_evaluate(
                                   .strongly_typed = true};
     status = rabbet_evaluate_infer(&e, attrs, attr_count, inputs);
   }
-  if (rabbet_is_ok(status)) status = rabbet_evaluate_allocate(&e, outputs);
-  if (rabbet_is_ok(status)) status = rabbet_evaluate_run(&e, inputs, outputs);
+  if (rabbet_is_ok(status)) status = rabbet_evaluate_all(&e, inputs, outputs);
   for (size_t i = 0; !rabbet_is_ok(status) && i < op->output_count; ++i) {
     rabbet_free_aligned(allocator, outputs[i].data, RABBET_EVALUATE_ALIGNMENT);
     outputs[i].data = NULL;

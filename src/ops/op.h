@@ -39,6 +39,12 @@ enum {
   RABBET_OPERAND_SHAPE = 1 << 2,
   // Says which elements are moved; is not moved itself (indices, conditions).
   RABBET_OPERAND_INDEX = 1 << 3,
+  // Of an output: one INT32 or INT64 number that only a run tells, and that
+  // extents of the operator's outputs depend on (rabbet_op_size): the host
+  // reads it. Such an output has no axes.
+  RABBET_OPERAND_SIZE = 1 << 4,
+  // Of an output: a layer does not show it. Such outputs come last.
+  RABBET_OPERAND_HIDDEN = 1 << 5,
 };
 typedef struct rabbet_op_operand_t {
   const char* name;
@@ -88,6 +94,12 @@ typedef struct rabbet_op_infer_t {
   // for, or NONE.
   rabbet_op_value_t* outputs;
   size_t output_count;
+  // Tensor numbers of the outputs, for symbols of `graph`, -1 where one has
+  // none. NULL: operators with SIZE outputs cannot be asked.
+  const int32_t* output_tensors;
+  // Set where `graph` has the symbol of a SIZE output already, with another
+  // bound than the rule's. NULL: nobody asks.
+  bool* out_bound_differs;
   bool strongly_typed;
 } rabbet_op_infer_t;
 
@@ -95,6 +107,11 @@ typedef struct rabbet_op_infer_t {
 
 // All views are LINEAR in host memory; absent inputs have dtype NONE. Outputs
 // are allocated with the inferred shape.
+//
+// Of operators with SIZE outputs: an extent that a size tells may be -1, and
+// the memory then does for the most that there can be; elements lie together,
+// as the size that is found has it. Where outputs[0].data is NULL, sizes alone
+// are wanted.
 typedef struct rabbet_op_eval_t {
   const rabbet_op_t* op;
   rabbet_allocator_t allocator;  // for scratch
@@ -146,6 +163,11 @@ RABBET_PRIVATE_API const rabbet_op_t* rabbet_op_find(const char* name);
 static inline bool rabbet_op_is(const rabbet_op_t* op, rabbet_op_id_t id) {
   return op == rabbet_op_get(id);
 }
+
+// Whether runs tell extents of its outputs.
+RABBET_PRIVATE_API bool rabbet_op_makes_sizes(const rabbet_op_t* op);
+// Outputs that a layer shows.
+RABBET_PRIVATE_API size_t rabbet_op_shown_outputs(const rabbet_op_t* op);
 
 // Number of elements up to which integer tensors are followed as expressions.
 #define RABBET_OP_MAX_VALUES 256

@@ -52,6 +52,28 @@ bool rabbet_op_non_negative(const rabbet_op_infer_t* infer,
   return rabbet_op_non_negative_at(infer->graph, expr, &budget);
 }
 
+rabbet_status_t rabbet_op_size(const rabbet_op_infer_t* infer, size_t output,
+                               rabbet_expr_t opt, rabbet_expr_t upper,
+                               rabbet_expr_t* out_size) {
+  *out_size = RABBET_EXPR_NONE;
+  if (!infer->output_tensors || infer->output_tensors[output] < 0)
+    return RABBET_STATUS(RABBET_STATUS_UNSUPPORTED,
+                         "a run alone tells how many elements '%s' makes",
+                         infer->op->name);
+  infer->outputs[output].shape = (rabbet_shape_t){.rank = 0};
+  const rabbet_symbol_t symbol = {.kind = RABBET_SYMBOL_VALUE,
+                                  .tensor = infer->output_tensors[output],
+                                  .opt = opt,
+                                  .upper = upper};
+  RABBET_RETURN_IF_ERROR(
+      rabbet_expr_of_symbol(infer->graph, &symbol, out_size));
+  const rabbet_expr_node_t* node = rabbet_expr_node(infer->graph, *out_size);
+  if (infer->out_bound_differs &&
+      rabbet_expr_symbol(infer->graph, (size_t)node->a)->upper != upper)
+    *infer->out_bound_differs = true;
+  return rabbet_ok();
+}
+
 rabbet_status_t rabbet_op_broadcast_dim(const rabbet_op_infer_t* infer,
                                         rabbet_expr_t a, rabbet_expr_t b,
                                         rabbet_expr_t* out_dim,

@@ -55,6 +55,14 @@ rabbet_status_t rabbet_op_with_constant(const rabbet_op_infer_t* infer,
 // sums, products, quotients, ...
 bool rabbet_op_non_negative(const rabbet_op_infer_t* infer, rabbet_expr_t expr);
 
+// ---- Sizes that a run tells ------------------------------------------------
+
+// The number that output `output`, a SIZE operand, will hold: from 0 to
+// `upper`, `opt` for an estimate. Sets the output's shape.
+rabbet_status_t rabbet_op_size(const rabbet_op_infer_t* infer, size_t output,
+                               rabbet_expr_t opt, rabbet_expr_t upper,
+                               rabbet_expr_t* out_size);
+
 // ---- Dimensions ------------------------------------------------------------
 
 // The extent that a and b broadcast to: one is 1, or they are equal. Where that

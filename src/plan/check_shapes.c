@@ -40,6 +40,44 @@ static bool rabbet_check_inputs(const rabbet_shapes_check_t* check,
   return true;
 }
 
+// The most that a layer can make must fit: it alone tells how much it makes.
+static rabbet_status_t rabbet_check_room(const rabbet_shapes_check_t* check,
+                                         const rabbet_group_node_t* node,
+                                         const rabbet_op_value_t* outputs) {
+  size_t symbols = rabbet_expr_symbol_count(check->graph);
+  size_t count = rabbet_expr_node_count(check->graph);
+  int64_t *zeros = NULL, *uppers = NULL, *bounds = NULL;
+  RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
+      check->arena, symbols, sizeof(*zeros), (void**)&zeros));
+  RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
+      check->arena, symbols, sizeof(*uppers), (void**)&uppers));
+  RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
+      check->arena, 2 * count, sizeof(*bounds), (void**)&bounds));
+  for (size_t i = 0; i < symbols; ++i) {
+    rabbet_expr_t upper = rabbet_expr_symbol(check->graph, i)->upper;
+    if (upper == RABBET_EXPR_NONE ||
+        !rabbet_expr_is_constant(check->graph, upper, &uppers[i]))
+      uppers[i] = INT64_MAX;
+  }
+  RABBET_RETURN_IF_ERROR(
+      rabbet_expr_bounds(check->graph, zeros, uppers, bounds, bounds + count));
+  for (size_t i = 0; i < node->output_count; ++i) {
+    size_t needed = 0, room = check->bytes[node->outputs[i]];
+    rabbet_dims_t dims = {.rank = outputs[i].shape.rank};
+    for (int32_t axis = 0; axis < dims.rank; ++axis)
+      dims.d[axis] = bounds[count + (size_t)outputs[i].shape.d[axis]];
+    RABBET_RETURN_IF_ERROR(rabbet_tensor_bytes(
+        outputs[i].dtype, RABBET_FORMAT_LINEAR, &dims, &needed));
+    if (needed <= room) continue;
+    return RABBET_STATUS(RABBET_STATUS_DATA_LOSS,
+                         "layer '%s' (%s) can make %zu bytes of output '%s', "
+                         "for which there is memory of %zu",
+                         node->name, node->op->name, needed,
+                         node->op->outputs[i].name, room);
+  }
+  return rabbet_ok();
+}
+
 static rabbet_status_t rabbet_check_node(const rabbet_shapes_check_t* check,
                                          const rabbet_group_node_t* node,
                                          rabbet_shapes_verdict_t* verdict,
@@ -51,8 +89,14 @@ static rabbet_status_t rabbet_check_node(const rabbet_shapes_check_t* check,
   RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
       check->arena, node->output_count, sizeof(*outputs), (void**)&outputs));
   if (!rabbet_check_inputs(check, node, inputs)) return rabbet_ok();
-  for (size_t i = 0; i < node->output_count; ++i)
+  int32_t* numbers = NULL;
+  bool sized = rabbet_op_makes_sizes(node->op), differs = false;
+  RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
+      check->arena, node->output_count, sizeof(*numbers), (void**)&numbers));
+  for (size_t i = 0; i < node->output_count; ++i) {
     outputs[i].dtype = check->values[node->outputs[i]].dtype;
+    numbers[i] = check->numbers[node->outputs[i]];
+  }
   rabbet_op_infer_t infer = {.op = node->op,
                              .graph = check->graph,
                              .arena = check->arena,
@@ -61,10 +105,16 @@ static rabbet_status_t rabbet_check_node(const rabbet_shapes_check_t* check,
                              .inputs = inputs,
                              .input_count = node->input_count,
                              .outputs = outputs,
-                             .output_count = node->output_count};
+                             .output_count = node->output_count,
+                             .output_tensors = numbers,
+                             .out_bound_differs = &differs};
   RABBET_RETURN_IF_ERROR(RABBET_ANNOTATE(node->op->infer_shapes(&infer),
                                          "layer '%s' (%s)", node->name,
                                          node->op->name));
+  if (sized && check->bytes)
+    RABBET_RETURN_IF_ERROR(rabbet_check_room(check, node, outputs));
+  if (differs && *verdict == RABBET_SHAPES_PROVEN)
+    *verdict = RABBET_SHAPES_UNPROVEN;
   for (size_t i = 0; i < node->output_count; ++i) {
     rabbet_shapes_verdict_t one = rabbet_compare_shapes(
         check->graph, &check->values[node->outputs[i]].shape,
@@ -137,8 +187,11 @@ static rabbet_status_t rabbet_prove_step(const rabbet_plan_t* plan,
   RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
       arena, step->group.value_count, sizeof(*values), (void**)&values));
   RABBET_RETURN_IF_ERROR(rabbet_prove_values(plan, step, graph, arena, values));
-  rabbet_shapes_check_t check = {
-      .graph = graph, .arena = arena, .step = step, .values = values};
+  rabbet_shapes_check_t check = {.graph = graph,
+                                 .arena = arena,
+                                 .step = step,
+                                 .values = values,
+                                 .numbers = step->values};
   RABBET_RETURN_IF_ERROR(rabbet_plan_check_shapes(&check, &verdict, &value));
   step->shapes_proven = verdict == RABBET_SHAPES_PROVEN;
   if (verdict != RABBET_SHAPES_WRONG) return rabbet_ok();

@@ -21,6 +21,12 @@ typedef struct rabbet_shapes_check_t {
   const rabbet_plan_step_t* step;
   const rabbet_op_value_t* values;  // [group value]: dtype, shape, constant,
                                     // values
+  // [group value]: the plan's value, whose elements symbols of `graph` stand
+  // for, or -1.
+  const int32_t* numbers;
+  // [group value]: memory that there is, SIZE_MAX where that is not known; NULL
+  // before a run. Dimensions are known then, so that bounds are, too.
+  const size_t* bytes;
 } rabbet_shapes_check_t;
 
 // OK with a verdict; an error is a rule's own, of what it found wrong in

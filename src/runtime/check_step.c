@@ -50,7 +50,9 @@ static rabbet_status_t rabbet_step_check(rabbet_step_check_t* check) {
   rabbet_shapes_check_t shapes = {.graph = check->graph,
                                   .arena = &check->arena,
                                   .step = check->step,
-                                  .values = values};
+                                  .values = values,
+                                  .numbers = check->step->values,
+                                  .bytes = check->shapes->bytes};
   rabbet_shapes_verdict_t verdict = RABBET_SHAPES_PROVEN;
   int32_t wrong = -1;
   RABBET_RETURN_IF_ERROR(rabbet_plan_check_shapes(&shapes, &verdict, &wrong));

@@ -67,6 +67,7 @@ static int32_t kernel_add_value(kernel_case_t* c, rabbet_dtype_t dtype,
   assert_true(c->value_count < KERNEL_CASE_MAX);
   c->values[c->value_count] = (rabbet_group_value_t){
       .dtype = dtype, .dims = *dims, .min = *dims, .max = *dims};
+  c->run_dims[c->value_count] = c->room[c->value_count] = *dims;
   c->reference[c->value_count] = reference;
   c->kept[c->value_count] = kernel_reference_type(c, dtype);
   return (int32_t)c->value_count++;
@@ -179,6 +180,13 @@ int32_t kernel_case_op(kernel_case_t* c, const char* op_name,
 
 void kernel_case_output(kernel_case_t* c, int32_t value) {
   c->outputs[c->output_count++] = value;
+}
+
+void kernel_case_told(kernel_case_t* c, int32_t value, int32_t axis,
+                      int64_t most) {
+  assert_true(c->values[value].dims.d[axis] <= most);
+  c->run_dims[value].d[axis] = -1;
+  c->room[value].d[axis] = most;
 }
 
 rabbet_group_t kernel_case_group(kernel_case_t* c) {
@@ -417,7 +425,7 @@ void kernel_case_fill(kernel_case_t* c,
   }
   for (size_t i = 0; i < c->output_count; ++i) {
     rabbet_group_value_t v = kernel_boundary(c, candidate, c->outputs[i]);
-    size_t size = kernel_bytes(v.dtype, v.format, &v.dims);
+    size_t size = kernel_bytes(v.dtype, v.format, &c->room[c->outputs[i]]);
     out_memory->outputs[i] =
         in_place && candidate->in_place[i] >= 0
             ? out_memory->inputs[candidate->in_place[i]]
@@ -569,7 +577,7 @@ static void kernel_check_unchanged(kernel_case_t* c,
 
 static void kernel_verify_output(kernel_case_t* c, int32_t value,
                                  const rabbet_group_value_t* v, void* memory) {
-  size_t size = kernel_bytes(v->dtype, v->format, &v->dims);
+  size_t size = kernel_bytes(v->dtype, v->format, &c->room[value]);
   void* data = kernel_download(c, memory, size);
   if (c->exact)
     kernel_compare_exact(c, value, v, data);
@@ -694,11 +702,15 @@ bool kernel_case_run(kernel_case_t* c, const kernel_case_candidate_t* given,
   rabbet_dims_t dims[KERNEL_CASE_MAX];
   const int64_t* host[KERNEL_CASE_MAX] = {NULL};
   for (size_t i = 0; i < c->value_count; ++i) {
-    dims[i] = c->values[i].dims;
+    dims[i] = c->run_dims[i];
     host[i] = kernel_host_values(c, i);
   }
+  size_t bytes[KERNEL_CASE_MAX];
+  for (size_t i = 0; i < c->value_count; ++i)
+    bytes[i] = kernel_bytes(candidate->values[i].dtype,
+                            candidate->values[i].format, &c->room[i]);
   const rabbet_kernel_shapes_t shapes = {
-      .dims = dims, .host_values = host, .threads = threads};
+      .dims = dims, .host_values = host, .threads = threads, .bytes = bytes};
   rabbet_kernel_t* kernel = NULL;
   rabbet_kernel_state_t* state = NULL;
   size_t workspace = 0;

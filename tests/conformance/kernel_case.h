@@ -49,6 +49,9 @@ typedef struct kernel_case_t {
   // by how many elements they are off.
   uint32_t misaligned;
   rabbet_group_value_t values[KERNEL_CASE_MAX];
+  // As kernels are told of them, and what memory there is for: values[i].dims
+  // but for extents that the kernel finds itself.
+  rabbet_dims_t run_dims[KERNEL_CASE_MAX], room[KERNEL_CASE_MAX];
   void* reference[KERNEL_CASE_MAX];
   rabbet_dtype_t kept[KERNEL_CASE_MAX];  // of the reference: FLOAT for real
                                          // types unless exact
@@ -120,6 +123,10 @@ int32_t kernel_case_op(kernel_case_t* c, const char* op,
                        const rabbet_attr_t* attrs, size_t attr_count,
                        const int32_t* inputs, size_t input_count);
 void kernel_case_output(kernel_case_t* c, int32_t value);
+// The node that makes the value itself tells that extent, which is `most` at
+// most: the kernel does not know it, and the memory does for the most.
+void kernel_case_told(kernel_case_t* c, int32_t value, int32_t axis,
+                      int64_t most);
 
 // Which candidates to run.
 typedef struct kernel_case_filter_t {
