@@ -106,7 +106,6 @@ from ._classes._sym import (
 )
 from ._composites import (
     IEinsumLayer,
-    IReverseSequenceLayer,
     ILRNLayer,
     IOneHotLayer,
     IPaddingLayer,
@@ -241,6 +240,8 @@ from ._layers import (
     IKVCacheUpdateLayer,
     ILayer,
     IMatrixMultiplyLayer,
+    INMSLayer,
+    INonZeroLayer,
     INormalizationLayer,
     IPluginV2Layer,
     IPluginV3Layer,
@@ -248,6 +249,7 @@ from ._layers import (
     IQuantizeLayer,
     IReduceLayer,
     IResizeLayer,
+    IReverseSequenceLayer,
     IScatterLayer,
     ISelectLayer,
     IShapeLayer,
@@ -423,6 +425,8 @@ __all__ = [
     "IMatrixMultiplyLayer",
     "IMoELayer",
     "INetworkDefinition",
+    "INMSLayer",
+    "INonZeroLayer",
     "INormalizationLayer",
     "IOneHotLayer",
     "IOptimizationProfile",

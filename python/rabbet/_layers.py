@@ -477,6 +477,37 @@ class ITopKLayer(ILayer):
     indices_type = _choice("indices_type", e.DataType, "Type of the indices.")
 
 
+class INonZeroLayer(ILayer):
+    """Positions of the elements that are not zero."""
+
+    __slots__ = ()
+    _type = e.LayerType.NON_ZERO
+    indices_type = _choice("indices_type", e.DataType, "Type of the indices.")
+
+
+class INMSLayer(ILayer):
+    """Boxes that no better one of their class overlaps by much."""
+
+    __slots__ = ()
+    _type = e.LayerType.NMS
+    bounding_box_format = _choice(
+        "bounding_box_format", e.BoundingBoxFormat, "What a box's numbers are."
+    )
+    topk_box_limit = _number(
+        "topk_box_limit", "Best boxes that are looked at in each batch; 0: all."
+    )
+    indices_type = _choice("indices_type", e.DataType, "Type of the indices.")
+
+
+class IReverseSequenceLayer(ILayer):
+    """The first elements of each sequence, as many as it has, in reverse order."""
+
+    __slots__ = ()
+    _type = e.LayerType.REVERSE_SEQUENCE
+    batch_axis = _number("batch_axis", "The axis along which lengths differ.")
+    sequence_axis = _number("sequence_axis", "The axis that is reversed.")
+
+
 class IScatterLayer(ILayer):
     """Elements put where indices say."""
 
@@ -767,12 +798,15 @@ LAYER_CLASSES: dict[str, type[ILayer]] = {
     "identity": IIdentityLayer,
     "kv_cache_update": IKVCacheUpdateLayer,
     "matrix_multiply": IMatrixMultiplyLayer,
+    "nms": INMSLayer,
+    "non_zero": INonZeroLayer,
     "normalization": INormalizationLayer,
     "plugin": IPluginV3Layer,
     "pooling": IPoolingLayer,
     "quantize": IQuantizeLayer,
     "reduce": IReduceLayer,
     "resize": IResizeLayer,
+    "reverse_sequence": IReverseSequenceLayer,
     "scatter": IScatterLayer,
     "select": ISelectLayer,
     "shape": IShapeLayer,

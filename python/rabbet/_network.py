@@ -37,6 +37,8 @@ from ._layers import (
     IKVCacheUpdateLayer,
     ILayer,
     IMatrixMultiplyLayer,
+    INMSLayer,
+    INonZeroLayer,
     INormalizationLayer,
     IPluginV2Layer,
     IPluginV3Layer,
@@ -44,6 +46,7 @@ from ._layers import (
     IQuantizeLayer,
     IReduceLayer,
     IResizeLayer,
+    IReverseSequenceLayer,
     IScatterLayer,
     ISelectLayer,
     IShapeLayer,
@@ -448,6 +451,40 @@ class INetworkDefinition(_rabbet.Network, RefusedLayers, Managed):
         }
         return self._add_layer("topk", None, [input], attrs)
 
+    def add_non_zero(
+        self, input: ITensor, indices_type: Any = e.DataType.INT32
+    ) -> INonZeroLayer:
+        """Positions of the elements that are not zero, [rank, count] in row-major
+        order; a run tells how many."""
+        attrs = {"indices_type": int(dtype_of(indices_type))}
+        return self._add_layer("non_zero", None, [input], attrs)
+
+    def add_nms(
+        self,
+        boxes: ITensor,
+        scores: ITensor,
+        max_output_boxes_per_class: ITensor,
+        indices_type: Any = e.DataType.INT32,
+    ) -> INMSLayer:
+        """Boxes [batch, boxes, (classes,) 4] that no better one of their class overlaps
+        by much, by scores [batch, boxes, classes].
+
+        Outputs: rows [count, 3] of (batch, class, box), best first within a batch; the
+        count, which a run tells. Inputs 3 and 4 may give thresholds: boxes overlap by
+        more than the first (intersection over union), scores are above the second; both
+        are 0 unless given.
+        """
+        attrs = {"indices_type": int(dtype_of(indices_type))}
+        inputs = [boxes, scores, max_output_boxes_per_class]
+        return self._add_layer("nms", None, inputs, attrs)
+
+    def add_reverse_sequence(
+        self, input: ITensor, sequence_lens: ITensor
+    ) -> IReverseSequenceLayer:
+        """The first elements of each sequence, as many as it has, in reverse order;
+        sequences lie on axis 0 and the batch on axis 1 until that is set."""
+        return self._add_layer("reverse_sequence", None, [input, sequence_lens], {})
+
     def add_scatter(
         self, data: ITensor, indices: ITensor, updates: ITensor, mode: e.ScatterMode
     ) -> IScatterLayer:
@@ -728,12 +765,6 @@ class INetworkDefinition(_rabbet.Network, RefusedLayers, Managed):
     ) -> composites.IRaggedSoftMaxLayer:
         """Softmax of the first bounds[i] elements of each row; zeros behind."""
         return composites.ragged_softmax(self, input, bounds)
-
-    def add_reverse_sequence(
-        self, input: ITensor, sequence_lens: ITensor
-    ) -> composites.IReverseSequenceLayer:
-        """The first elements of each sequence, as many as it has, in reverse order."""
-        return composites.reverse_sequence(self, input, sequence_lens)
 
     def add_einsum(
         self, inputs: Sequence[ITensor], equation: str

@@ -31,6 +31,7 @@ extern const conformance_family_t conformance_pointwise[];
 extern const conformance_family_t conformance_products[];
 extern const conformance_family_t conformance_quantized[];
 extern const conformance_family_t conformance_sampling[];
+extern const conformance_family_t conformance_sizes[];
 
 // What a device does not do by a kernel of its own.
 typedef enum conformance_lack_t {
