@@ -320,6 +320,28 @@ static void gather_nd(conformance_t* t) {
                      kernel_case_op(&t->c, "gather", attrs, 2, inputs, 2));
 }
 
+// ---- Sequences in reverse order --------------------------------------------
+
+static void reverse_sequence(conformance_t* t) {
+  move_begin(t);
+  move_misalign(t);
+  rabbet_dims_t dims = conformance_dims(t, 2, 5);
+  int64_t batch = conformance_random(t, dims.rank);
+  int64_t sequence =
+      (batch + 1 + conformance_random(t, dims.rank - 1)) % dims.rank;
+  rabbet_attr_t attrs[] = {
+      conformance_int(t, "batch_axis", batch),
+      conformance_int(
+          t, "sequence_axis",
+          conformance_chance(t, 3) ? sequence - dims.rank : sequence)};
+  // Lengths, a few of them out of bounds.
+  int32_t inputs[] = {
+      kernel_case_input(&t->c, dims, false),
+      gather_indices(t, KERNEL_DIMS(dims.d[batch]), dims.d[sequence])};
+  kernel_case_output(
+      &t->c, kernel_case_op(&t->c, "reverse_sequence", attrs, 2, inputs, 2));
+}
+
 // ---- Concatenation ---------------------------------------------------------
 
 static void concatenation(conformance_t* t) {
@@ -464,6 +486,7 @@ const conformance_family_t conformance_moves[] = {
     {"gather", 150, gather_default},
     {"gather_element", 80, gather_element},
     {"gather_nd", 80, gather_nd},
+    {"reverse_sequence", 120, reverse_sequence},
     {"concatenation", 120, concatenation},
     {"cast", 200, cast},
     {"cast_edges", 200, cast_edges},
