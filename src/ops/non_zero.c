@@ -1,5 +1,6 @@
 // Where the elements lie that are not zero, in row-major order: column i of the
-// result is the position of the i-th.
+// result is the position of the i-th, an index for each axis (of a number, which
+// has none, there are none).
 #include "ops/rules.h"
 #include "ops/walk.h"
 
@@ -18,10 +19,6 @@ static rabbet_status_t non_zero_infer_types(const rabbet_op_infer_t* infer) {
 static rabbet_status_t non_zero_infer_shapes(const rabbet_op_infer_t* infer) {
   const rabbet_shape_t* x = &infer->inputs[INPUT].shape;
   rabbet_expr_t most = RABBET_EXPR_NONE, half = RABBET_EXPR_NONE;
-  if (x->rank == 0)
-    return RABBET_OP_INVALID(
-        "input 0 ('input') has no axes; expected one or more, as an element's "
-        "place is told by an index for each");
   RABBET_RETURN_IF_ERROR(rabbet_expr_constant(infer->graph, 1, &most));
   for (int32_t i = 0; i < x->rank; ++i)
     RABBET_RETURN_IF_ERROR(rabbet_expr_binary(infer->graph, RABBET_EXPR_PROD,

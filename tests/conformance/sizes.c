@@ -28,7 +28,7 @@ static void non_zero(conformance_t* t) {
   conformance_set_type(
       t, conformance_type(t, CONFORMANCE_ALL | 1u << RABBET_DTYPE_BOOL));
   c->exact = true;
-  rabbet_dims_t dims = conformance_dims(t, 1, 5);
+  rabbet_dims_t dims = conformance_dims(t, 0, 5);
   rabbet_attr_t attrs[] = {conformance_int(
       t, "indices_type",
       conformance_chance(t, 2) ? RABBET_DTYPE_INT32 : RABBET_DTYPE_INT64)};
