@@ -122,6 +122,19 @@ rabbet_tensor_t* rabbet_onnx_concat(rabbet_onnx_node_t* node,
 rabbet_tensor_t* rabbet_onnx_matmul(rabbet_onnx_node_t* node,
                                     rabbet_tensor_t* a, const char* op_a,
                                     rabbet_tensor_t* b, const char* op_b);
+// Values and indices of the best along an axis: as many as the tensor `k` says,
+// or `count` if it is NULL. Of equal ones the first comes first.
+void rabbet_onnx_topk(rabbet_onnx_node_t* node, rabbet_tensor_t* x,
+                      rabbet_tensor_t* k, int64_t count, int axis, bool largest,
+                      rabbet_tensor_t** outputs);
+// Positions of the elements that are not zero, INT64 [rank, count].
+rabbet_tensor_t* rabbet_onnx_non_zero(rabbet_onnx_node_t* node,
+                                      rabbet_tensor_t* x);
+// Slices of x along an axis, as INT64 indices within bounds say.
+rabbet_tensor_t* rabbet_onnx_take(rabbet_onnx_node_t* node, rabbet_tensor_t* x,
+                                  rabbet_tensor_t* indices, int axis);
+// All elements of x in one row.
+rabbet_tensor_t* rabbet_onnx_flat(rabbet_onnx_node_t* node, rabbet_tensor_t* x);
 rabbet_tensor_t* rabbet_onnx_softmax(rabbet_onnx_node_t* node,
                                      rabbet_tensor_t* x, int axis);
 // INT64, one element for each axis.

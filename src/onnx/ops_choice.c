@@ -1,11 +1,9 @@
 // Elements chosen by their values: the largest, the smallest.
 #include "onnx/index.h"
 
-// Values and indices of the best along an axis: as many as the tensor `k` says,
-// or `count` if it is NULL.
-static void rabbet_onnx_topk(rabbet_onnx_node_t* node, rabbet_tensor_t* x,
-                             rabbet_tensor_t* k, int64_t count, int axis,
-                             bool largest, rabbet_tensor_t** outputs) {
+void rabbet_onnx_topk(rabbet_onnx_node_t* node, rabbet_tensor_t* x,
+                      rabbet_tensor_t* k, int64_t count, int axis, bool largest,
+                      rabbet_tensor_t** outputs) {
   if (!rabbet_onnx_ok(node)) return;
   rabbet_tensor_t* inputs[] = {x, k};
   rabbet_attr_t attrs[] = {

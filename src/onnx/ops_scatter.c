@@ -1,4 +1,5 @@
 // Elements put where indices say; caches; running sums.
+// Elements put where indices say; running sums; sequences in reverse order.
 #include <string.h>
 
 #include "onnx/index.h"
@@ -67,4 +68,16 @@ void rabbet_onnx_import_cumulative(rabbet_onnx_node_t* node) {
     return;
   }
   node->outputs[0] = rabbet_onnx_layer(node, "cumulative", inputs, 2, attrs, 2);
+}
+
+void rabbet_onnx_import_reverse_sequence(rabbet_onnx_node_t* node) {
+  rabbet_tensor_t* inputs[] = {rabbet_onnx_required(node, 0),
+                               rabbet_onnx_required(node, 1)};
+  rabbet_attr_t attrs[] = {
+      RABBET_ONNX_INT("batch_axis",
+                      rabbet_onnx_attr_int(node, "batch_axis", 1)),
+      RABBET_ONNX_INT("sequence_axis",
+                      rabbet_onnx_attr_int(node, "time_axis", 0))};
+  node->outputs[0] =
+      rabbet_onnx_layer(node, "reverse_sequence", inputs, 2, attrs, 2);
 }

@@ -1,6 +1,6 @@
 // Where the elements lie that are not zero, in row-major order: column i of the
-// result is the position of the i-th, an index for each axis (of a number, which
-// has none, there are none).
+// result is the position of the i-th, an index for each axis (of a number,
+// which has none, there are none).
 #include "ops/rules.h"
 #include "ops/walk.h"
 

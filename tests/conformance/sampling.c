@@ -186,6 +186,22 @@ static void scatter_begin(conformance_t* t, int64_t* reduction) {
                                                    : 1e-5;
 }
 
+// Data are the updates, too: they cannot be updated in place.
+static void scatter_itself(conformance_t* t) {
+  kernel_case_t* c = &t->c;
+  c->exact = true;
+  int64_t count = 2 + conformance_random(t, 60), order[64];
+  for (int64_t i = 0; i < count; ++i)
+    order[i] = (i + 1) % count;
+  rabbet_attr_t attrs[] = {conformance_int(t, "mode", 0),
+                           conformance_int(t, "axis", 0)};
+  int32_t x = kernel_case_input(c, KERNEL_DIMS(count), false);
+  int32_t indices = kernel_case_numbers(c, RABBET_DTYPE_INT64,
+                                        KERNEL_DIMS(count), order, false);
+  kernel_case_output(
+      c, kernel_case_op(c, "scatter", attrs, 2, KERNEL_INPUTS(x, indices, x)));
+}
+
 static void scatter_rows(conformance_t* t) {
   kernel_case_t* c = &t->c;
   int64_t reduction = 0, index[64];
@@ -352,6 +368,7 @@ const conformance_family_t conformance_sampling[] = {
     {"kv_cache", 150, kv_cache},
     {"resize", 300, resize},
     {"scatter_elements", 120, scatter_elements},
+    {"scatter_itself", 10, scatter_itself},
     {"scatter_rows", 120, scatter_rows},
     {"topk", 200, topk},
     {0},

@@ -112,11 +112,22 @@ rabbet_status_t rabbet_proposal_offer_linear(rabbet_proposal_t* proposal,
   return rabbet_ok();
 }
 
+// How many of the node's operands the value is.
+static int rabbet_node_reads(const rabbet_group_node_t* node, int32_t value) {
+  int reads = 0;
+  for (size_t i = 0; i < node->input_count; ++i) {
+    reads += node->inputs[i] == value;
+  }
+  return reads;
+}
+
 rabbet_status_t rabbet_proposal_offer(rabbet_proposal_t* proposal,
                                       const char* tactic_name,
                                       int32_t in_place) {
   const rabbet_group_t* group = proposal->propose->group;
-  if (in_place >= 0 && group->values[group->inputs[in_place]].constant) {
+  if (in_place >= 0 &&
+      (group->values[group->inputs[in_place]].constant ||
+       rabbet_node_reads(proposal->node, group->inputs[in_place]) > 1)) {
     in_place = -1;
   }
   rabbet_candidate_t candidate = {.kernel = proposal->kernel,

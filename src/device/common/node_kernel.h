@@ -84,7 +84,8 @@ rabbet_status_t rabbet_proposal_offer_linear(rabbet_proposal_t* proposal,
                                              const char* tactic_name,
                                              int32_t in_place);
 // Passes the candidate on; output 0 may be over boundary input `in_place`
-// (-1: not). Constants are never written over.
+// (-1: not). Constants are never written over, nor is what the node reads as
+// another operand, too.
 rabbet_status_t rabbet_proposal_offer(rabbet_proposal_t* proposal,
                                       const char* tactic_name,
                                       int32_t in_place);
