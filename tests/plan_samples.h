@@ -102,6 +102,37 @@ static inline void sample_reads(maker_t* m) {
   sample_add(m, "add", kept, positive, y);
 }
 
+// places = where x[n] is not 0; y = places as FLOAT. n <= 8; `most` is what the
+// plan says of how many there can be.
+static inline void sample_counts_of(maker_t* m, rabbet_expr_t n,
+                                    rabbet_expr_t most) {
+  rabbet_expr_t one = maker_number(m, 1);
+  rabbet_symbol_t found = {
+      .kind = RABBET_SYMBOL_VALUE, .tensor = 1, .opt = most, .upper = most};
+  int32_t x = maker_io(m, "x", true, RABBET_DTYPE_FLOAT, MAKER_SHAPE(n));
+  int32_t count =
+      maker_value(m, "count", RABBET_DTYPE_INT64, (rabbet_shape_t){.rank = 0});
+  assert_int_equal(count, 1);
+  rabbet_shape_t shape = MAKER_SHAPE(one, maker_symbol(m, found));
+  int32_t places = maker_value(m, "places", RABBET_DTYPE_INT32, shape);
+  int32_t y = maker_io(m, "y", false, RABBET_DTYPE_FLOAT, shape);
+  maker_step(m, &(maker_step_t){.name = "non_zero",
+                                .op = RABBET_OP_NON_ZERO,
+                                .inputs = {x},
+                                .input_count = 1,
+                                .outputs = {places, count},
+                                .output_count = 2,
+                                .reads = {count},
+                                .read_count = 1});
+  sample_unary(m, "cast", RABBET_OP_CAST, "to_type", RABBET_DTYPE_FLOAT, places,
+               y);
+}
+
+static inline void sample_counts(maker_t* m) {
+  rabbet_expr_t n = maker_dim(m, 0, 0, "n");
+  sample_counts_of(m, n, n);
+}
+
 // y = the first s[0] elements of x[8]. 0 <= s[0] <= 8.
 static inline void sample_shape_input(maker_t* m) {
   static const int64_t low[] = {0}, middle[] = {4}, high[] = {8};
@@ -317,7 +348,8 @@ static const sample_t samples[] = {
     {"reads", sample_reads},         {"shape_input", sample_shape_input},
     {"aliases", sample_aliases},     {"late", sample_late},
     {"fused", sample_fused},         {"parts", sample_parts},
-    {"artifacts", sample_artifacts}, {"carried", sample_carried},
+    {"counts", sample_counts},       {"artifacts", sample_artifacts},
+    {"carried", sample_carried},
 };
 #define SAMPLE_COUNT (sizeof(samples) / sizeof(samples[0]))
 

@@ -4,7 +4,7 @@ docs/names.tsv lists them: class, member, kind, and what more is known (argument
 an enumerator's number, base classes). This looks each up in the package and makes
 docs/names.md of what it finds, so that the page can't lie.
 
-    python tools/names.py            prints counts, what is missing, what is wrong
+    python tools/names.py            prints counts, and what is wrong
     python tools/names.py --update   writes docs/names.md
 """
 
@@ -21,7 +21,7 @@ ROOT = Path(__file__).resolve().parents[1]
 TABLE = ROOT / "docs" / "names.tsv"
 PAGE = ROOT / "docs" / "names.md"
 
-WORKS, NO_EFFECT, REFUSED, MISSING = "works", "no effect", "refused", "missing"
+WORKS, NO_EFFECT, REFUSED = "works", "no effect", "refused"
 
 
 class Name(NamedTuple):
@@ -216,13 +216,13 @@ def judge(name: Name) -> tuple[str, str]:
     try:
         owner, found = look_up(name)
     except AttributeError:
-        return MISSING, ""
+        raise WrongError("is not there") from None
     check(name, owner, found)
     says, why = _class_mark(owner, found)
     if says == NO_EFFECT and "read-only" in name.kind:
         return WORKS, ""  # one value, and that is the right one
     if name.kind == "override" and says == WORKS and not _calls(name.member):
-        return MISSING, ""
+        raise WrongError("is never called")
     return says, why
 
 
@@ -240,8 +240,7 @@ cannot lie.
 - **no effect**: accepted, and without effect here, for the reason given; what would
   need an effect is refused;
 - **refused**: raises `UnsupportedError` (under the alias: logs and fails as TensorRT
-  does) with the reason given;
-- **missing**: not there yet: an `AttributeError`.
+  does) with the reason given.
 """
 
 
@@ -257,7 +256,7 @@ def page(rows: list[tuple[Name, str]]) -> str:
     """The page, of rows and reasons."""
     counts = Counter(name.says for name, _ in rows)
     parts = [_INTRO, "| says | names | share |\n|---|---|---|"]
-    for says in (WORKS, NO_EFFECT, REFUSED, MISSING):
+    for says in (WORKS, NO_EFFECT, REFUSED):
         share = 100 * counts[says] / len(rows)
         parts.append(f"| {says} | {counts[says]} | {share:.1f} % |")
     parts.append(f"| all | {len(rows)} | 100 % |\n")
@@ -292,7 +291,7 @@ def judged() -> tuple[list[tuple[Name, str]], list[str]]:
             says, why = judge(name)
         except WrongError as error:
             wrong.append(f"{name} ({name.kind}): {error}")
-            says, why = MISSING, ""
+            says, why = "wrong", str(error)
         rows.append((name._replace(says=says), why))
     return rows, wrong
 
@@ -300,12 +299,6 @@ def judged() -> tuple[list[tuple[Name, str]], list[str]]:
 def main(arguments: list[str]) -> int:
     """Prints, and writes the page when asked to."""
     rows, wrong = judged()
-    missing: dict[str, list[str]] = {}
-    for name, _ in rows:
-        if name.says == MISSING:
-            missing.setdefault(name.owner, []).append(name.member)
-    for owner, members in missing.items():
-        print(f"missing: {owner or 'module'}:", " ".join(members))
     for line in wrong:
         print("wrong:", line)
     counts = Counter(name.says for name, _ in rows)

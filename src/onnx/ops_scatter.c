@@ -1,5 +1,5 @@
-// Elements put where indices say; caches; running sums.
-// Elements put where indices say; running sums; sequences in reverse order.
+// Elements put where indices say; caches; running sums; sequences in reverse
+// order.
 #include <string.h>
 
 #include "onnx/index.h"

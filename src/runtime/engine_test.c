@@ -382,6 +382,52 @@ static void run_reads(void** state) {
   rabbet_context_destroy(context);
 }
 
+static void run_counts(void** state) {
+  (void)state;
+  rabbet_context_t* context = make_context(sample_counts);
+  float x[8], y[8];
+  bind(context, "x", x);
+  bind(context, "y", y);
+  for (unsigned bits = 0; bits < 1024; bits += 3) {
+    int64_t n = 1 + bits % 8, found = 0;
+    float expected[8];
+    for (int64_t i = 0; i < n; ++i) {
+      x[i] = bits >> i & 1 ? -2.0f : 0;
+      if (x[i] != 0) expected[found++] = (float)i;
+    }
+    rabbet_dims_t dims;
+    RABBET_EXPECT_OK(shape1(context, "x", n));
+    RABBET_EXPECT_OK(rabbet_context_execute(context, NULL));
+    RABBET_EXPECT_OK(rabbet_context_shape(context, 1, &dims));
+    assert_int_equal(dims.d[1], found);
+    expect_floats(y, expected, (size_t)found);
+  }
+  rabbet_context_destroy(context);
+}
+
+static void sample_too_few(maker_t* m) {
+  sample_counts_of(m, maker_dim(m, 0, 0, "n"), maker_number(m, 2));
+}
+
+// A plan that allows more than there can be is fine, one that allows less would
+// let the layer write past the end.
+static void bounds_of_counts(void** state) {
+  (void)state;
+  rabbet_context_t* context = make_context(sample_too_few);
+  float x[8] = {0, 1}, y[8];
+  bind(context, "x", x);
+  bind(context, "y", y);
+  RABBET_EXPECT_OK(shape1(context, "x", 2));
+  RABBET_EXPECT_OK(rabbet_context_execute(context, NULL));
+  assert_float_equal(y[0], 1, 0);
+  RABBET_EXPECT_OK(shape1(context, "x", 3));
+  RABBET_EXPECT_ERROR(rabbet_context_execute(context, NULL),
+                      RABBET_STATUS_DATA_LOSS,
+                      "layer 'non_zero' (non_zero) can make 12 bytes of output "
+                      "'indices', for which there is memory of 8");
+  rabbet_context_destroy(context);
+}
+
 static void output_allocators(void** state) {
   (void)state;
   rabbet_context_t* context = make_context(sample_late);
@@ -957,6 +1003,8 @@ int main(void) {
       cmocka_unit_test(run_shape_input),
       cmocka_unit_test(refused_values),
       cmocka_unit_test(run_reads),
+      cmocka_unit_test(run_counts),
+      cmocka_unit_test(bounds_of_counts),
       cmocka_unit_test(output_allocators),
       cmocka_unit_test(run_aliases),
       cmocka_unit_test(run_parts),

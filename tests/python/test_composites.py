@@ -212,28 +212,6 @@ def test_ragged_softmax() -> None:
     np.testing.assert_allclose(run(make, x, bounds), want, rtol=1e-4, atol=1e-6)
 
 
-def test_reverse_sequence() -> None:
-    x = random(3, 5, 2)
-    lengths = np.array([2, 5, 1], np.int32)
-
-    def make(network: Any, tensor: Any, sizes: Any) -> Any:
-        layer = network.add_reverse_sequence(
-            tensor, constant(network, np.int32([1] * 5))
-        )
-        assert layer.type is trt.LayerType.REVERSE_SEQUENCE
-        assert (layer.batch_axis, layer.sequence_axis) == (1, 0)
-        layer.batch_axis = 0
-        layer.sequence_axis = 1
-        layer.set_input(1, sizes)
-        assert layer.get_input(1) == sizes
-        return layer
-
-    want = x.copy()
-    for i, n in enumerate(lengths):
-        want[i, :n] = x[i, :n][::-1]
-    assert np.array_equal(run(make, x, lengths), want)
-
-
 @pytest.mark.parametrize(
     ("equation", "shapes"),
     [

@@ -48,8 +48,9 @@ def test_a_false_row_is_found() -> None:
     def judge(*row: str) -> Any:
         return names.judge(names.Name(*row))
 
-    assert judge("Builder", "frobnicate", "method", "") == ("missing", "")
     for row in (
+        ("Builder", "frobnicate", "method", ""),
+        ("IPluginV3", "frobnicate", "override", ""),
         ("DataType", "FLOAT", "enum value", "1"),
         ("Builder", "create_network", "method", "flag"),
         ("Builder", "create_network", "property", ""),
