@@ -389,3 +389,25 @@ def test_mistakes_in_models(
         value.type.tensor_type.shape.dim[0].dim_value = array.shape[0]
     with pytest.raises(trt.Error, match=message):
         trt.compile(model.SerializeToString(), device="cpu")
+
+
+def test_in_a_loop() -> None:
+    def make(network: trt.INetworkDefinition) -> Any:
+        x = network.add_input("x", trt.float32, (3, 6))
+        loop = network.add_loop()
+        trips = network.add_constant((), np.array(3, np.int32)).get_output(0)
+        loop.add_trip_limit(trips, trt.TripLimit.COUNT)
+        row = loop.add_iterator(x, 0).get_output(0)
+        found = network.add_non_zero(row).get_output(0)
+        count = network.add_slice(
+            network.add_shape(found).get_output(0), (1,), (1,), (1,)
+        )
+        out = loop.add_loop_output(
+            count.get_output(0), trt.LoopOutput.CONCATENATE, 0
+        )
+        out.set_input(1, trips)
+        return out.get_output(0)
+
+    x = np.random.default_rng(1).integers(0, 2, (3, 6)).astype(np.float32)
+    found = build(make)(x)
+    assert found.reshape(-1).tolist() == (x != 0).sum(1).tolist()
