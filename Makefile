@@ -3,12 +3,14 @@
 BUILD ?= build
 PYTHON := $(abspath .venv/bin/python)
 CMAKE_FLAGS ?=
+# Made by tools/free_threaded.sh where there is such an interpreter.
+FREE_THREADED = $(wildcard $(abspath .venv-free-threaded/bin/python))
 # The package as it lies in the build tree.
 RUN := PYTHONPATH=$(abspath $(BUILD)/python):$(abspath .) \
        PATH=$(abspath $(BUILD)/bin):$$PATH $(PYTHON)
 
 .PHONY: help setup build demo test test-c test-python sanitize bench wheel \
-        format lint clean
+        wheel-free-threaded format lint clean
 
 help:
 	@echo "make demo      the main job, from an ONNX model to a checked result"
@@ -16,15 +18,18 @@ help:
 	@echo "make bench     measure against other engines"
 	@echo "make build     libraries, command and Python package in $(BUILD)/"
 	@echo "make wheel     a wheel in dist/"
+	@echo "make wheel-free-threaded"
+	@echo "               one more, for RABBET_FREE_THREADED_PYTHON or python3.13t or newer"
 	@echo "make sanitize  the C tests under address, undefined and thread sanitizers"
 	@echo "make lint      formatting, include arrows, exported symbols"
 
 setup:
 	@tools/setup.sh
+	@tools/free_threaded.sh
 
 build: setup
 	@cmake -S . -B $(BUILD) -G Ninja -DPython3_EXECUTABLE=$(PYTHON) \
-	  $(CMAKE_FLAGS) >$(BUILD)-configure.log 2>&1 || (cat $(BUILD)-configure.log; exit 1)
+	  $(addprefix -DRABBET_FREE_THREADED_PYTHON=,$(FREE_THREADED)) $(CMAKE_FLAGS) >$(BUILD)-configure.log 2>&1 || (cat $(BUILD)-configure.log; exit 1)
 	@cmake --build $(BUILD)
 
 demo: build
@@ -46,6 +51,9 @@ bench: build
 
 wheel: setup
 	@tools/wheel.sh
+
+wheel-free-threaded: setup
+	@tools/wheel.sh --free-threaded
 
 lint:
 	@$(PYTHON) tests/arrows.py

@@ -53,9 +53,13 @@ install(FILES ${PROJECT_BINARY_DIR}/rabbet-config.cmake
 
 if(RABBET_WHEEL)
   # The script lies in <environment>/bin; where the package is seen from there
-  # depends on the Python version.
+  # depends on the Python version, and a free-threaded one is another.
   set(rpath "")
-  foreach(minor RANGE 11 20)
+  set(versions 11 12 13 14 15 16 17 18 19 20)
+  if(RABBET_PYTHON_IS_FREE_THREADED)
+    set(versions 13t 14t 15t 16t 17t 18t 19t 20t)
+  endif()
+  foreach(minor ${versions})
     list(APPEND rpath
       "$ORIGIN/../lib/python3.${minor}/site-packages/rabbet/lib"
       "$ORIGIN/../local/lib/python3.${minor}/dist-packages/rabbet/lib")

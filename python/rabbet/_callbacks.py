@@ -26,7 +26,7 @@ class ILogger(Managed):
         pass
 
     def log(self, severity: e.Severity, msg: str) -> None:
-        """Called on any thread, with the GIL held."""
+        """Called on any thread, and by several at once in free-threaded Python."""
         raise NotImplementedError(
             f"{type(self).__name__} must define log(severity, msg)"
         )

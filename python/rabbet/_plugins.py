@@ -8,6 +8,7 @@ import importlib.machinery
 import importlib.util
 import os
 import sys
+import threading
 from collections.abc import Iterable
 from pathlib import Path
 from types import CodeType, ModuleType
@@ -19,6 +20,13 @@ from ._errors import InvalidArgumentError, NotFoundError
 # Library path -> nothing more to do; file path -> (hash of its source, module).
 _libraries: set[str] = set()
 _files: dict[str, tuple[bytes, ModuleType]] = {}
+# Path -> held while it is loaded, so that threads which ask for it wait. One for
+# each: what a file imports may load others.
+_locks: dict[str, Any] = {}
+
+
+def _lock(path: str) -> Any:
+    return _locks.setdefault(path, threading.RLock())
 
 
 def _module_name(path: Path) -> str:
@@ -59,6 +67,11 @@ def load_file(file: str | os.PathLike[str]) -> ModuleType:
     path = Path(os.path.realpath(file))
     if not path.is_file():
         raise NotFoundError(f"plugin file '{file}' does not exist")
+    with _lock(str(path)):
+        return _load_file(file, path)
+
+
+def _load_file(file: str | os.PathLike[str], path: Path) -> ModuleType:
     digest = hashlib.sha256(path.read_bytes()).digest()
     known = _files.get(str(path))
     if known is not None and known[0] == digest:
@@ -100,9 +113,10 @@ def _import(name: str) -> None:
 
 def load_library(path: str) -> None:
     """Loads a library of plugins, once."""
-    if path not in _libraries:
-        _rabbet.load_plugin_library(path)
-        _libraries.add(path)
+    with _lock(path):
+        if path not in _libraries:
+            _rabbet.load_plugin_library(path)
+            _libraries.add(path)
 
 
 def forget_library(path: str) -> None:

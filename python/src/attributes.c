@@ -273,15 +273,18 @@ int rabbet_py_to_attrs(PyObject* dict, rabbet_py_attrs_t* out_attrs) {
     PyErr_SetString(PyExc_TypeError, "attributes: expected a dict");
     return -1;
   }
-  size_t count = (size_t)PyDict_Size(dict);
+  out_attrs->dict = PyDict_Copy(dict);
+  if (!out_attrs->dict) return -1;
+  size_t count = (size_t)PyDict_Size(out_attrs->dict);
   out_attrs->attrs = PyMem_Calloc(count ? count : 1, sizeof(rabbet_attr_t));
   if (!out_attrs->attrs) {
+    rabbet_py_attrs_free(out_attrs);
     PyErr_NoMemory();
     return -1;
   }
   PyObject *key = NULL, *value = NULL;
   Py_ssize_t position = 0;
-  while (PyDict_Next(dict, &position, &key, &value)) {
+  while (PyDict_Next(out_attrs->dict, &position, &key, &value)) {
     rabbet_attr_t* attr = &out_attrs->attrs[out_attrs->count++];
     if (rabbet_py_to_text(key, "attribute name", false, &attr->name) ||
         rabbet_py_attr_any(attr, value)) {
@@ -297,5 +300,6 @@ void rabbet_py_attrs_free(rabbet_py_attrs_t* attrs) {
     PyMem_Free((void*)attrs->attrs[i].data);
   }
   PyMem_Free(attrs->attrs);
+  Py_XDECREF(attrs->dict);
   memset(attrs, 0, sizeof(*attrs));
 }

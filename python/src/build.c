@@ -120,12 +120,6 @@ static PyObject* rabbet_py_build_result(void* data, size_t size,
   return result;
 }
 
-static PyObject* rabbet_py_raise_object(PyObject* exception) {
-  PyObject* traceback = PyException_GetTraceback(exception);
-  PyErr_Restore(Py_NewRef((PyObject*)Py_TYPE(exception)), exception, traceback);
-  return NULL;
-}
-
 // ---- Algorithm selectors ---------------------------------------------------
 
 // ((DataType, TensorFormat, strides, vectorized dim, components), ...)
@@ -271,6 +265,13 @@ static PyObject* rabbet_py_build(PyObject* module, PyObject* args) {
       network ? rabbet_py_handle_get(config_object, rabbet_py_types.config)
               : NULL;
   if (!config) return NULL;
+  RABBET_PY_HOLD(network_object);
+  RABBET_PY_HOLD(config_object);
+  if (rabbet_py_begin(network_object, "network")) return NULL;
+  if (rabbet_py_begin(config_object, "configuration")) {
+    rabbet_py_end(network_object);
+    return NULL;
+  }
   rabbet_py_progress_t progress = {.monitor = monitor};
   rabbet_builder_config_set_progress(config, rabbet_py_progress(&progress));
   rabbet_builder_config_set_selector(config, rabbet_py_selector(selector));
@@ -283,11 +284,13 @@ static PyObject* rabbet_py_build(PyObject* module, PyObject* args) {
   Py_END_ALLOW_THREADS rabbet_builder_config_set_progress(
       config, (rabbet_progress_t){0});
   rabbet_builder_config_set_selector(config, (rabbet_algorithm_selector_t){0});
+  rabbet_py_end(config_object);
+  rabbet_py_end(network_object);
   PyObject* result = NULL;
   if (progress.error) {
     rabbet_status_ignore(status);
     rabbet_free_aligned(rabbet_allocator_system(), data, 64);
-    rabbet_py_raise_object(progress.error);
+    rabbet_py_error_restore(progress.error);
   } else if (!rabbet_is_ok(status)) {
     rabbet_py_raise(status);
   } else {

@@ -20,6 +20,7 @@ static PyObject* rabbet_py_profile_new(PyTypeObject* type, PyObject* args,
 }
 
 static PyObject* rabbet_py_profile_set_shape(PyObject* self, PyObject* args) {
+  RABBET_PY_LOCK(self);
   const char* input = NULL;
   PyObject *low = NULL, *opt = NULL, *high = NULL;
   rabbet_dims_t dims[3];
@@ -41,6 +42,7 @@ static PyObject* rabbet_py_pack_dims(const rabbet_dims_t* low,
 }
 
 static PyObject* rabbet_py_profile_shape(PyObject* self, PyObject* name) {
+  RABBET_PY_LOCK(self);
   const char* input = NULL;
   if (rabbet_py_to_text(name, "input", false, &input)) return NULL;
   rabbet_dims_t low, opt, high;
@@ -64,6 +66,7 @@ static int rabbet_py_read_values(PyObject* object, size_t count,
 
 // set_values(input, [min..., opt..., max...])
 static PyObject* rabbet_py_profile_set_values(PyObject* self, PyObject* args) {
+  RABBET_PY_LOCK(self);
   const char* input = NULL;
   PyObject* object = NULL;
   if (!PyArg_ParseTuple(args, "sO", &input, &object)) return NULL;
@@ -89,6 +92,7 @@ static PyObject* rabbet_py_ints(const int64_t* values, size_t count) {
 }
 
 static PyObject* rabbet_py_profile_values(PyObject* self, PyObject* name) {
+  RABBET_PY_LOCK(self);
   const char* input = NULL;
   if (rabbet_py_to_text(name, "input", false, &input)) return NULL;
   const int64_t *low = NULL, *opt = NULL, *high = NULL;
@@ -258,10 +262,13 @@ static PyObject* rabbet_py_config_new(PyTypeObject* type, PyObject* args,
       rabbet_builder_config_create(rabbet_allocator_system(), &config);
   if (!rabbet_is_ok(status)) return rabbet_py_raise(status);
   rabbet_builder_config_set_logger(config, rabbet_py_logger(logger));
-  return rabbet_py_handle_new(type, config, logger, rabbet_py_release_config);
+  return rabbet_py_guarded(
+      rabbet_py_handle_new(type, config, logger, rabbet_py_release_config));
 }
 
 static PyObject* rabbet_py_config_set(PyObject* self, PyObject* args) {
+  RABBET_PY_HOLD(self);
+  if (rabbet_py_check_idle(self, "configuration")) return NULL;
   int option = 0;
   long long value = 0;
   if (!PyArg_ParseTuple(args, "iL", &option, &value)) return NULL;
@@ -270,6 +277,7 @@ static PyObject* rabbet_py_config_set(PyObject* self, PyObject* args) {
 }
 
 static PyObject* rabbet_py_config_get(PyObject* self, PyObject* option) {
+  RABBET_PY_HOLD(self);
   long number = PyLong_AsLong(option);
   if (PyErr_Occurred()) return NULL;
   return PyLong_FromLongLong(rabbet_builder_config_get(
@@ -277,6 +285,8 @@ static PyObject* rabbet_py_config_get(PyObject* self, PyObject* option) {
 }
 
 static PyObject* rabbet_py_config_set_device(PyObject* self, PyObject* name) {
+  RABBET_PY_HOLD(self);
+  if (rabbet_py_check_idle(self, "configuration")) return NULL;
   const char* device = NULL;
   if (rabbet_py_to_text(name, "device", true, &device)) return NULL;
   return rabbet_py_none_or_raise(
@@ -284,6 +294,7 @@ static PyObject* rabbet_py_config_set_device(PyObject* self, PyObject* name) {
 }
 
 static PyObject* rabbet_py_config_device(PyObject* self, PyObject* none) {
+  RABBET_PY_HOLD(self);
   (void)none;
   return rabbet_py_text_or_none(
       rabbet_builder_config_device(rabbet_py_pointer(self)));
@@ -294,6 +305,8 @@ typedef rabbet_status_t (*rabbet_py_set_names_t)(
 
 static PyObject* rabbet_py_config_set_names(PyObject* self, PyObject* list,
                                             rabbet_py_set_names_t set) {
+  RABBET_PY_HOLD(self);
+  if (rabbet_py_check_idle(self, "configuration")) return NULL;
   Py_ssize_t count = PyList_Size(list);
   if (count < 0) return NULL;
   const char** names = PyMem_Calloc((size_t)count + 1, sizeof(*names));
@@ -324,6 +337,7 @@ static PyObject* rabbet_py_config_set_modules(PyObject* self, PyObject* list) {
 static PyObject* rabbet_py_config_names(
     PyObject* self,
     const char* (*get)(const rabbet_builder_config_t*, size_t)) {
+  RABBET_PY_HOLD(self);
   PyObject* list = PyList_New(0);
   const char* name = NULL;
   for (size_t i = 0; list && (name = get(rabbet_py_pointer(self), i)); ++i) {
@@ -345,6 +359,8 @@ static PyObject* rabbet_py_config_modules(PyObject* self, PyObject* none) {
 }
 
 static PyObject* rabbet_py_config_add_profile(PyObject* self, PyObject* other) {
+  RABBET_PY_HOLD(self);
+  if (rabbet_py_check_idle(self, "configuration")) return NULL;
   void* profile = rabbet_py_handle_get(other, rabbet_py_types.profile);
   if (!profile) return NULL;
   return rabbet_py_none_or_raise(
@@ -353,12 +369,15 @@ static PyObject* rabbet_py_config_add_profile(PyObject* self, PyObject* other) {
 
 static PyObject* rabbet_py_config_profile_count(PyObject* self,
                                                 PyObject* none) {
+  RABBET_PY_HOLD(self);
   (void)none;
   return PyLong_FromSize_t(
       rabbet_builder_config_profile_count(rabbet_py_pointer(self)));
 }
 
 static PyObject* rabbet_py_config_set_cache(PyObject* self, PyObject* other) {
+  RABBET_PY_HOLD(self);
+  if (rabbet_py_check_idle(self, "configuration")) return NULL;
   void* cache = NULL;
   if (!Py_IsNone(other)) {
     cache = rabbet_py_handle_get(other, rabbet_py_types.timing_cache);

@@ -13,15 +13,14 @@ static void rabbet_py_log(void* user_data, rabbet_severity_t severity,
                           const char* message) {
   if (!Py_IsInitialized()) return;
   PyGILState_STATE gil = PyGILState_Ensure();
-  PyObject *type = NULL, *value = NULL, *traceback = NULL;
-  PyErr_Fetch(&type, &value, &traceback);
+  PyObject* error = rabbet_py_error_take();
   PyObject* text = rabbet_py_message(message);
   PyObject* result = text ? PyObject_CallMethod(user_data, "_rabbet_log", "iO",
                                                 (int)severity, text)
                           : NULL;
   Py_XDECREF(text);
   rabbet_py_unraisable(result, user_data);
-  PyErr_Restore(type, value, traceback);
+  rabbet_py_error_restore(error);
   PyGILState_Release(gil);
 }
 
@@ -61,8 +60,7 @@ PyObject* rabbet_py_run_result(rabbet_status_t status) {
   rabbet_py_callback_error = NULL;
   if (!error) return rabbet_py_none_or_raise(status);
   rabbet_status_ignore(status);
-  PyObject* traceback = PyException_GetTraceback(error);
-  PyErr_Restore(Py_NewRef((PyObject*)Py_TYPE(error)), error, traceback);
+  rabbet_py_error_restore(error);
   return NULL;
 }
 
@@ -143,14 +141,13 @@ static void* rabbet_py_allocate(void* user_data, size_t size, size_t alignment,
 static void rabbet_py_free(void* user_data, void* memory, void* stream) {
   if (!Py_IsInitialized()) return;
   PyGILState_STATE gil = PyGILState_Ensure();
-  PyObject *type = NULL, *value = NULL, *traceback = NULL;
-  PyErr_Fetch(&type, &value, &traceback);
+  PyObject* error = rabbet_py_error_take();
   rabbet_py_unraisable(
       PyObject_CallMethod(user_data, "_rabbet_deallocate", "KK",
                           (unsigned long long)(uintptr_t)memory,
                           (unsigned long long)(uintptr_t)stream),
       user_data);
-  PyErr_Restore(type, value, traceback);
+  rabbet_py_error_restore(error);
   PyGILState_Release(gil);
 }
 

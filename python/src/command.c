@@ -12,8 +12,7 @@ static void rabbet_py_cli_report(const char* command, rabbet_status_t status) {
   PyObject* traceback = exception ? PyException_GetTraceback(exception) : NULL;
   if (traceback) {
     PySys_WriteStderr("rabbet %s: a plugin raised an exception\n", command);
-    PyErr_Restore(Py_NewRef((PyObject*)Py_TYPE(exception)),
-                  Py_NewRef(exception), Py_NewRef(traceback));
+    rabbet_py_error_restore(Py_NewRef(exception));
     PyErr_PrintEx(0);
   } else if (exception) {
     PySys_FormatStderr("rabbet %s: %S\n", command, exception);

@@ -10,16 +10,30 @@ static void rabbet_py_release_context(void* pointer) {
   rabbet_context_destroy(pointer);
 }
 
-// A context is for one thread at a time, and not for its own callbacks; the GIL
-// makes the look safe. -1 with an exception set.
-static int rabbet_py_context_check_idle(PyObject* self) {
-  if (!((rabbet_py_handle_t*)self)->busy) return 0;
-  rabbet_py_raise(RABBET_STATUS(
-      RABBET_STATUS_FAILED_PRECONDITION,
-      "this context is running: one thread at a time may use it, and nothing "
-      "that it calls may change it; make a context for each thread"));
-  return -1;
+// A context is for one thread at a time, and not for its own callbacks: until
+// the end of the block it is the caller's, who has RABBET_PY_LOCK. NULL, and an
+// exception is set, if it is not idle.
+static PyObject* rabbet_py_context_claim(PyObject* self) {
+  rabbet_py_handle_t* handle = (rabbet_py_handle_t*)self;
+  if (handle->busy) {
+    return rabbet_py_raise(RABBET_STATUS(
+        RABBET_STATUS_FAILED_PRECONDITION,
+        "this context is running: one thread at a time may use it, and nothing "
+        "that it calls may change it; make a context for each thread"));
+  }
+  handle->busy = true;
+  return self;
 }
+
+static void rabbet_py_context_give_back(PyObject** claimed) {
+  if (*claimed) ((rabbet_py_handle_t*)*claimed)->busy = false;
+}
+
+#define RABBET_PY_CLAIM(self)                                  \
+  RABBET_PY_LOCK(self);                                        \
+  __attribute__((cleanup(rabbet_py_context_give_back)))        \
+  PyObject* rabbet_py_claimed = rabbet_py_context_claim(self); \
+  if (!rabbet_py_claimed) return NULL
 
 PyObject* rabbet_py_from_graph_info(const rabbet_graph_info_t* info) {
   return Py_BuildValue("(KKKK)", (unsigned long long)info->graph_steps,
@@ -54,9 +68,9 @@ static PyObject* rabbet_py_create_context(PyObject* module, PyObject* args) {
 
 static PyObject* rabbet_py_context_set_threads(PyObject* self,
                                                PyObject* value) {
+  RABBET_PY_CLAIM(self);
   int64_t threads = 0;
-  if (rabbet_py_context_check_idle(self) ||
-      rabbet_py_to_int64(value, "threads", &threads)) {
+  if (rabbet_py_to_int64(value, "threads", &threads)) {
     return NULL;
   }
   if (threads > INT_MAX) threads = INT_MAX;
@@ -66,15 +80,16 @@ static PyObject* rabbet_py_context_set_threads(PyObject* self,
 }
 
 static PyObject* rabbet_py_context_threads(PyObject* self, PyObject* none) {
+  RABBET_PY_LOCK(self);
   (void)none;
   return PyLong_FromLong(rabbet_context_threads(rabbet_py_pointer(self)));
 }
 
 static PyObject* rabbet_py_context_set_profile(PyObject* self,
                                                PyObject* value) {
+  RABBET_PY_CLAIM(self);
   size_t profile = 0;
-  if (rabbet_py_context_check_idle(self) ||
-      rabbet_py_to_index(value, "profile", &profile)) {
+  if (rabbet_py_to_index(value, "profile", &profile)) {
     return NULL;
   }
   return rabbet_py_none_or_raise(
@@ -82,6 +97,7 @@ static PyObject* rabbet_py_context_set_profile(PyObject* self,
 }
 
 static PyObject* rabbet_py_context_profile(PyObject* self, PyObject* none) {
+  RABBET_PY_LOCK(self);
   (void)none;
   return PyLong_FromSize_t(rabbet_context_profile(rabbet_py_pointer(self)));
 }
@@ -100,10 +116,10 @@ static Py_ssize_t rabbet_py_find_io(PyObject* self, PyObject* name_object) {
 }
 
 static PyObject* rabbet_py_context_set_shape(PyObject* self, PyObject* args) {
+  RABBET_PY_CLAIM(self);
   PyObject *name = NULL, *shape = NULL;
   rabbet_dims_t dims;
-  if (rabbet_py_context_check_idle(self) ||
-      !PyArg_ParseTuple(args, "OO", &name, &shape) ||
+  if (!PyArg_ParseTuple(args, "OO", &name, &shape) ||
       rabbet_py_to_dims(shape, "shape", &dims)) {
     return NULL;
   }
@@ -114,6 +130,7 @@ static PyObject* rabbet_py_context_set_shape(PyObject* self, PyObject* args) {
 }
 
 static PyObject* rabbet_py_context_shape(PyObject* self, PyObject* name) {
+  RABBET_PY_LOCK(self);
   Py_ssize_t io = rabbet_py_find_io(self, name);
   if (io < 0) return NULL;
   rabbet_dims_t dims;
@@ -124,9 +141,9 @@ static PyObject* rabbet_py_context_shape(PyObject* self, PyObject* name) {
 }
 
 static PyObject* rabbet_py_context_set_address(PyObject* self, PyObject* args) {
+  RABBET_PY_CLAIM(self);
   PyObject *name = NULL, *memory = NULL;
-  if (rabbet_py_context_check_idle(self) ||
-      !PyArg_ParseTuple(args, "OO", &name, &memory)) {
+  if (!PyArg_ParseTuple(args, "OO", &name, &memory)) {
     return NULL;
   }
   Py_ssize_t io = rabbet_py_find_io(self, name);
@@ -146,6 +163,7 @@ static PyObject* rabbet_py_context_set_address(PyObject* self, PyObject* args) {
 }
 
 static PyObject* rabbet_py_context_address(PyObject* self, PyObject* name) {
+  RABBET_PY_LOCK(self);
   Py_ssize_t io = rabbet_py_find_io(self, name);
   if (io < 0) return NULL;
   return PyLong_FromVoidPtr(
@@ -153,6 +171,7 @@ static PyObject* rabbet_py_context_address(PyObject* self, PyObject* name) {
 }
 
 static PyObject* rabbet_py_context_bytes(PyObject* self, PyObject* name) {
+  RABBET_PY_LOCK(self);
   Py_ssize_t io = rabbet_py_find_io(self, name);
   if (io < 0) return NULL;
   size_t bytes = 0;
@@ -176,25 +195,23 @@ static PyObject* rabbet_py_missing_list(const rabbet_context_t* context) {
 
 // The indices of inputs that are missing.
 static PyObject* rabbet_py_context_infer(PyObject* self, PyObject* none) {
+  RABBET_PY_CLAIM(self);
   (void)none;
   int32_t missing = -1;
   rabbet_status_t status;
-  bool* busy = &((rabbet_py_handle_t*)self)->busy;
-  if (rabbet_py_context_check_idle(self)) return NULL;
-  *busy = true;
   Py_BEGIN_ALLOW_THREADS status =
       rabbet_context_infer_shapes(rabbet_py_pointer(self), &missing);
-  Py_END_ALLOW_THREADS* busy = false;
-  if (!rabbet_is_ok(status) && missing < 0) return rabbet_py_raise(status);
+  Py_END_ALLOW_THREADS if (!rabbet_is_ok(status) &&
+                           missing < 0) return rabbet_py_raise(status);
   rabbet_status_ignore(status);
   return rabbet_py_missing_list(rabbet_py_pointer(self));
 }
 
 static PyObject* rabbet_py_context_set_allocator(PyObject* self,
                                                  PyObject* args) {
+  RABBET_PY_CLAIM(self);
   PyObject *name = NULL, *object = NULL;
-  if (rabbet_py_context_check_idle(self) ||
-      !PyArg_ParseTuple(args, "OO", &name, &object)) {
+  if (!PyArg_ParseTuple(args, "OO", &name, &object)) {
     return NULL;
   }
   Py_ssize_t io = rabbet_py_find_io(self, name);
@@ -205,25 +222,28 @@ static PyObject* rabbet_py_context_set_allocator(PyObject* self,
 
 static PyObject* rabbet_py_context_set_profiler(PyObject* self,
                                                 PyObject* object) {
-  if (rabbet_py_context_check_idle(self)) return NULL;
+  RABBET_PY_CLAIM(self);
   return rabbet_py_none_or_raise(rabbet_context_set_profiler(
       rabbet_py_pointer(self), rabbet_py_profiler(object)));
 }
 
 static PyObject* rabbet_py_context_set_graphs(PyObject* self, PyObject* value) {
+  RABBET_PY_CLAIM(self);
   int on = PyObject_IsTrue(value);
-  if (on < 0 || rabbet_py_context_check_idle(self)) return NULL;
+  if (on < 0) return NULL;
   rabbet_context_set_graphs(rabbet_py_pointer(self), on != 0);
   return Py_NewRef(Py_None);
 }
 
 static PyObject* rabbet_py_context_graphs(PyObject* self, PyObject* none) {
+  RABBET_PY_LOCK(self);
   (void)none;
   return PyBool_FromLong(rabbet_context_graphs(rabbet_py_pointer(self)));
 }
 
 // (steps by graphs, other steps, recordings, replays)
 static PyObject* rabbet_py_context_graph_info(PyObject* self, PyObject* none) {
+  RABBET_PY_LOCK(self);
   (void)none;
   rabbet_graph_info_t info = {.struct_size = sizeof(info)};
   rabbet_context_graph_info(rabbet_py_pointer(self), &info);
@@ -231,31 +251,26 @@ static PyObject* rabbet_py_context_graph_info(PyObject* self, PyObject* none) {
 }
 
 static PyObject* rabbet_py_context_execute(PyObject* self, PyObject* handle) {
+  RABBET_PY_CLAIM(self);
   int64_t number = 0;
-  if (rabbet_py_context_check_idle(self) ||
-      rabbet_py_to_int64(handle, "stream handle", &number)) {
+  if (rabbet_py_to_int64(handle, "stream handle", &number)) {
     return NULL;
   }
   void* stream = (void*)(intptr_t)number;
-  bool* busy = &((rabbet_py_handle_t*)self)->busy;
   rabbet_context_t* context = rabbet_py_pointer(self);
   rabbet_py_run_t run = {.held = &self, .count = 1};
   const rabbet_py_run_t* outer = rabbet_py_run;
   rabbet_py_run = &run;
   rabbet_status_t status;
-  *busy = true;
   Py_BEGIN_ALLOW_THREADS status = rabbet_context_execute(context, stream);
-  Py_END_ALLOW_THREADS* busy = false;
-  rabbet_py_run = outer;
+  Py_END_ALLOW_THREADS rabbet_py_run = outer;
   return rabbet_py_run_result(status);
 }
 
 static PyObject* rabbet_py_context_check(PyObject* self, PyObject* handle) {
+  RABBET_PY_CLAIM(self);
   int64_t number = 0;
-  if (rabbet_py_context_check_idle(self) ||
-      rabbet_py_to_int64(handle, "stream handle", &number)) {
-    return NULL;
-  }
+  if (rabbet_py_to_int64(handle, "stream handle", &number)) return NULL;
   void* stream = (void*)(intptr_t)number;
   rabbet_context_t* context = rabbet_py_pointer(self);
   rabbet_status_t status;
@@ -267,9 +282,9 @@ static PyObject* rabbet_py_context_check(PyObject* self, PyObject* handle) {
 
 // set_memory(address, size)
 static PyObject* rabbet_py_context_set_memory(PyObject* self, PyObject* args) {
+  RABBET_PY_CLAIM(self);
   unsigned long long address = 0, size = 0;
-  if (rabbet_py_context_check_idle(self) ||
-      !PyArg_ParseTuple(args, "KK", &address, &size)) {
+  if (!PyArg_ParseTuple(args, "KK", &address, &size)) {
     return NULL;
   }
   return rabbet_py_none_or_raise(rabbet_context_set_memory(
@@ -278,23 +293,21 @@ static PyObject* rabbet_py_context_set_memory(PyObject* self, PyObject* args) {
 
 static PyObject* rabbet_py_context_memory_bytes(PyObject* self,
                                                 PyObject* none) {
+  RABBET_PY_CLAIM(self);
   (void)none;
-  if (rabbet_py_context_check_idle(self)) return NULL;
   size_t bytes = 0;
   rabbet_status_t status;
-  bool* busy = &((rabbet_py_handle_t*)self)->busy;
-  *busy = true;
   Py_BEGIN_ALLOW_THREADS status =
       rabbet_context_memory_bytes(rabbet_py_pointer(self), &bytes);
-  Py_END_ALLOW_THREADS* busy = false;
-  if (!rabbet_is_ok(status)) return rabbet_py_raise(status);
+  Py_END_ALLOW_THREADS if (!rabbet_is_ok(status)) return rabbet_py_raise(
+      status);
   return PyLong_FromSize_t(bytes);
 }
 
 // A context keeps (engine, allocator): it calls the allocator when it goes.
 static PyObject* rabbet_py_context_set_device_allocator(PyObject* self,
                                                         PyObject* object) {
-  if (rabbet_py_context_check_idle(self)) return NULL;
+  RABBET_PY_CLAIM(self);
   rabbet_py_handle_t* handle = (rabbet_py_handle_t*)self;
   PyObject* keep = PyTuple_Pack(2, PyTuple_GetItem(handle->keep, 0), object);
   if (!keep) return NULL;
@@ -312,9 +325,9 @@ static PyObject* rabbet_py_context_set_device_allocator(PyObject* self,
 
 static PyObject* rabbet_py_context_set_consumed_event(PyObject* self,
                                                       PyObject* event) {
+  RABBET_PY_CLAIM(self);
   int64_t number = 0;
-  if (rabbet_py_context_check_idle(self) ||
-      rabbet_py_to_int64(event, "event", &number)) {
+  if (rabbet_py_to_int64(event, "event", &number)) {
     return NULL;
   }
   return rabbet_py_none_or_raise(rabbet_context_set_consumed_event(
@@ -325,7 +338,7 @@ static PyObject* rabbet_py_context_set_consumed_event(PyObject* self,
 
 static PyObject* rabbet_py_context_set_debug_listener(PyObject* self,
                                                       PyObject* listener) {
-  if (rabbet_py_context_check_idle(self)) return NULL;
+  RABBET_PY_CLAIM(self);
   rabbet_context_set_debug_listener(rabbet_py_pointer(self),
                                     rabbet_py_debug_listener(listener));
   Py_RETURN_NONE;
@@ -334,10 +347,10 @@ static PyObject* rabbet_py_context_set_debug_listener(PyObject* self,
 // set_debug_state(name | None, on)
 static PyObject* rabbet_py_context_set_debug_state(PyObject* self,
                                                    PyObject* args) {
+  RABBET_PY_CLAIM(self);
   const char* name = NULL;
   int on = 0;
-  if (rabbet_py_context_check_idle(self) ||
-      !PyArg_ParseTuple(args, "zp", &name, &on)) {
+  if (!PyArg_ParseTuple(args, "zp", &name, &on)) {
     return NULL;
   }
   return rabbet_py_none_or_raise(
@@ -346,6 +359,7 @@ static PyObject* rabbet_py_context_set_debug_state(PyObject* self,
 
 static PyObject* rabbet_py_context_debug_state(PyObject* self,
                                                PyObject* object) {
+  RABBET_PY_LOCK(self);
   const char* name = NULL;
   bool on = false;
   if (rabbet_py_to_text(object, "debug tensor", true, &name)) return NULL;
@@ -356,6 +370,7 @@ static PyObject* rabbet_py_context_debug_state(PyObject* self,
 }
 
 static PyObject* rabbet_py_context_engine(PyObject* self, PyObject* none) {
+  RABBET_PY_LOCK(self);
   (void)none;
   return Py_NewRef(PyTuple_GetItem(((rabbet_py_handle_t*)self)->keep, 0));
 }

@@ -101,9 +101,9 @@ PyObject* rabbet_py_text_or_none(const char* text) {
 }
 
 PyObject* rabbet_py_dtype(rabbet_dtype_t dtype) {
-  if (rabbet_py_types.dtypes && dtype >= 0) {
-    PyObject* member =
-        PyTuple_GetItem(rabbet_py_types.dtypes, (Py_ssize_t)dtype);
+  PyObject* dtypes = rabbet_py_types.dtypes;
+  if (dtypes && dtype >= 0) {
+    PyObject* member = PyTuple_GetItem(dtypes, (Py_ssize_t)dtype);
     if (member) return Py_NewRef(member);
     PyErr_Clear();
   }
@@ -112,11 +112,9 @@ PyObject* rabbet_py_dtype(rabbet_dtype_t dtype) {
 
 PyObject* rabbet_py_format(rabbet_format_t format) {
   PyObject* key = PyLong_FromLong(format);
-  PyObject* member = NULL;
-  if (key && rabbet_py_types.formats) {
-    member = PyDict_GetItemWithError(rabbet_py_types.formats, key);
-  }
+  PyObject* formats = rabbet_py_types.formats;
+  PyObject* member = key && formats ? rabbet_py_dict_get(formats, key) : NULL;
   Py_XDECREF(key);
-  if (PyErr_Occurred()) return NULL;
-  return Py_NewRef(member ? member : Py_None);
+  if (member || PyErr_Occurred()) return member;
+  Py_RETURN_NONE;
 }

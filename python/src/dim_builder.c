@@ -19,6 +19,7 @@ static PyObject* rabbet_py_dim_or_raise(rabbet_status_t status,
 }
 
 static PyObject* rabbet_py_dim_constant(PyObject* self, PyObject* value) {
+  RABBET_PY_LOCK(self);
   rabbet_dim_builder_t* builder = rabbet_py_open_builder(self);
   int64_t number = 0;
   if (!builder || rabbet_py_to_int64(value, "dimension", &number)) return NULL;
@@ -28,6 +29,7 @@ static PyObject* rabbet_py_dim_constant(PyObject* self, PyObject* value) {
 }
 
 static PyObject* rabbet_py_dim_operation(PyObject* self, PyObject* args) {
+  RABBET_PY_LOCK(self);
   int op = 0, a = 0, b = 0;
   rabbet_dim_builder_t* builder = rabbet_py_open_builder(self);
   if (!builder || !PyArg_ParseTuple(args, "iii", &op, &a, &b)) return NULL;
@@ -38,6 +40,7 @@ static PyObject* rabbet_py_dim_operation(PyObject* self, PyObject* args) {
 }
 
 static PyObject* rabbet_py_dim_size_tensor(PyObject* self, PyObject* args) {
+  RABBET_PY_LOCK(self);
   int output = 0, opt = 0, upper = 0;
   rabbet_dim_builder_t* builder = rabbet_py_open_builder(self);
   if (!builder || !PyArg_ParseTuple(args, "iii", &output, &opt, &upper)) {
@@ -51,6 +54,7 @@ static PyObject* rabbet_py_dim_size_tensor(PyObject* self, PyObject* args) {
 
 // The number of a constant, else None.
 static PyObject* rabbet_py_dim_value(PyObject* self, PyObject* dim) {
+  RABBET_PY_LOCK(self);
   rabbet_dim_builder_t* builder = rabbet_py_open_builder(self);
   long number = builder ? PyLong_AsLong(dim) : 0;
   if (!builder || PyErr_Occurred()) return NULL;
@@ -62,6 +66,7 @@ static PyObject* rabbet_py_dim_value(PyObject* self, PyObject* dim) {
 }
 
 static PyObject* rabbet_py_dim_is_size_tensor(PyObject* self, PyObject* dim) {
+  RABBET_PY_LOCK(self);
   rabbet_dim_builder_t* builder = rabbet_py_open_builder(self);
   long number = builder ? PyLong_AsLong(dim) : 0;
   if (!builder || PyErr_Occurred()) return NULL;

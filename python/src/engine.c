@@ -224,6 +224,7 @@ static PyObject* rabbet_py_engine_inspect(PyObject* self, PyObject* args) {
     context = rabbet_py_handle_get(context_object, rabbet_py_types.context);
     if (!context) return NULL;
   }
+  RABBET_PY_LOCK(context_object);
   rabbet_allocator_t allocator = rabbet_allocator_system();
   char* text = NULL;
   rabbet_status_t status =

@@ -43,8 +43,16 @@ static rabbet_status_code_t rabbet_py_exception_code(PyObject* exception) {
   return RABBET_STATUS_PLUGIN;
 }
 
-// The current exception as one object with its traceback; NULL if none.
-static PyObject* rabbet_py_fetch(void) {
+#if PY_VERSION_HEX >= 0x030C0000 && !defined(Py_LIMITED_API)
+PyObject* rabbet_py_error_take(void) {
+  return PyErr_GetRaisedException();
+}
+
+void rabbet_py_error_restore(PyObject* take_error) {
+  PyErr_SetRaisedException(take_error);
+}
+#else
+PyObject* rabbet_py_error_take(void) {
   PyObject *type = NULL, *value = NULL, *traceback = NULL;
   PyErr_Fetch(&type, &value, &traceback);
   PyErr_NormalizeException(&type, &value, &traceback);
@@ -54,9 +62,19 @@ static PyObject* rabbet_py_fetch(void) {
   return value;
 }
 
+void rabbet_py_error_restore(PyObject* take_error) {
+  if (!take_error) {
+    PyErr_Clear();
+    return;
+  }
+  PyErr_Restore(Py_NewRef((PyObject*)Py_TYPE(take_error)), take_error,
+                PyException_GetTraceback(take_error));
+}
+#endif
+
 void rabbet_py_prefix_error(PyObject* type, const char* format, ...) {
   if (!PyErr_ExceptionMatches(type)) return;
-  PyObject* exception = rabbet_py_fetch();
+  PyObject* exception = rabbet_py_error_take();
   va_list args;
   va_start(args, format);
   PyObject* prefix = PyUnicode_FromFormatV(format, args);
@@ -67,7 +85,7 @@ void rabbet_py_prefix_error(PyObject* type, const char* format, ...) {
 }
 
 rabbet_status_t rabbet_py_status_from_exception(void) {
-  PyObject* exception = rabbet_py_fetch();
+  PyObject* exception = rabbet_py_error_take();
   if (!exception) {
     return RABBET_STATUS(RABBET_STATUS_INTERNAL,
                          "a Python call failed without an exception");
@@ -119,10 +137,8 @@ static void rabbet_py_add_note(PyObject* exception, PyObject* note) {
 
 static PyObject* rabbet_py_new_exception(rabbet_status_t status) {
   PyObject* type = NULL;
-  if (rabbet_py_types.status_errors) {
-    type = PyTuple_GetItem(rabbet_py_types.status_errors,
-                           rabbet_status_code(status));
-  }
+  PyObject* errors = rabbet_py_types.status_errors;
+  if (errors) type = PyTuple_GetItem(errors, rabbet_status_code(status));
   if (!type) {
     PyErr_Clear();
     type = PyExc_RuntimeError;
@@ -151,8 +167,7 @@ PyObject* rabbet_py_exception_from_status(rabbet_status_t status) {
 void* rabbet_py_raise(rabbet_status_t status) {
   PyObject* exception = rabbet_py_exception_from_status(status);
   if (!exception) return NULL;
-  PyObject* traceback = PyException_GetTraceback(exception);
-  PyErr_Restore(Py_NewRef((PyObject*)Py_TYPE(exception)), exception, traceback);
+  rabbet_py_error_restore(exception);
   return NULL;
 }
 

@@ -15,6 +15,8 @@ void rabbet_py_handle_dealloc(PyObject* self) {
   if (handle->pointer && handle->release) handle->release(handle->pointer);
   handle->pointer = NULL;
   Py_CLEAR(handle->keep);
+  if (handle->mutex) pthread_mutex_destroy(handle->mutex);
+  PyMem_Free(handle->mutex);
   freefunc tp_free = (freefunc)PyType_GetSlot(type, Py_tp_free);
   tp_free(self);
   Py_DECREF(type);
@@ -82,4 +84,59 @@ void* rabbet_py_handle_get(PyObject* object, PyTypeObject* type) {
                     "it was released");
   }
   return pointer;
+}
+
+void rabbet_py_handle_close(PyObject* self) {
+  RABBET_PY_LOCK(self);
+  ((rabbet_py_handle_t*)self)->pointer = NULL;
+}
+
+PyObject* rabbet_py_guarded(PyObject* take_handle) {
+  rabbet_py_handle_t* handle = (rabbet_py_handle_t*)take_handle;
+  if (!handle) return NULL;
+  handle->mutex = PyMem_Malloc(sizeof(*handle->mutex));
+  if (!handle->mutex) {
+    Py_DECREF(take_handle);
+    return PyErr_NoMemory();
+  }
+  pthread_mutexattr_t recursive;  // a callback may look at what it is about
+  pthread_mutexattr_init(&recursive);
+  pthread_mutexattr_settype(&recursive, PTHREAD_MUTEX_RECURSIVE);
+  pthread_mutex_init(handle->mutex, &recursive);
+  pthread_mutexattr_destroy(&recursive);
+  return take_handle;
+}
+
+PyObject* rabbet_py_hold(PyObject* handle) {
+  pthread_mutex_t* mutex = ((rabbet_py_handle_t*)handle)->mutex;
+  if (mutex && pthread_mutex_trylock(mutex) != 0) {
+    Py_BEGIN_ALLOW_THREADS;
+    pthread_mutex_lock(mutex);
+    Py_END_ALLOW_THREADS;
+  }
+  return handle;
+}
+
+void rabbet_py_drop(PyObject** handle) {
+  pthread_mutex_t* mutex = ((rabbet_py_handle_t*)*handle)->mutex;
+  if (mutex) pthread_mutex_unlock(mutex);
+}
+
+int rabbet_py_check_idle(PyObject* self, const char* what) {
+  if (!((rabbet_py_handle_t*)self)->busy) return 0;
+  return rabbet_py_raise_int(RABBET_STATUS(
+      RABBET_STATUS_FAILED_PRECONDITION,
+      "this %s is being built or parsed into by the call that this one comes "
+      "from; change it when that is done",
+      what));
+}
+
+int rabbet_py_begin(PyObject* self, const char* what) {
+  if (rabbet_py_check_idle(self, what)) return -1;
+  ((rabbet_py_handle_t*)self)->busy = true;
+  return 0;
+}
+
+void rabbet_py_end(PyObject* self) {
+  ((rabbet_py_handle_t*)self)->busy = false;
 }

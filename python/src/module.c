@@ -5,7 +5,9 @@ rabbet_py_types_t rabbet_py_types;
 
 int rabbet_py_add_type(PyObject* module, const char* name, PyType_Spec* spec,
                        PyTypeObject** out_type) {
-  *out_type = (PyTypeObject*)PyType_FromModuleAndSpec(module, spec, NULL);
+  // The types stay when the module is imported anew: objects of them may, too.
+  if (!*out_type)
+    *out_type = (PyTypeObject*)PyType_FromModuleAndSpec(module, spec, NULL);
   if (!*out_type) return -1;
   return PyModule_AddObjectRef(module, name, (PyObject*)*out_type);
 }
@@ -27,13 +29,58 @@ static PyObject* rabbet_py_configure(PyObject* module, PyObject* args) {
                         &PyDict_Type, &formats)) {
     return NULL;
   }
-  rabbet_py_replace(&rabbet_py_types.status_errors, Py_NewRef(errors));
-  rabbet_py_replace(&rabbet_py_types.tensor_class, Py_NewRef(tensor));
-  rabbet_py_replace(&rabbet_py_types.layer_classes, Py_NewRef(layers));
-  rabbet_py_replace(&rabbet_py_types.layer_class, Py_NewRef(layer));
-  rabbet_py_replace(&rabbet_py_types.dtypes, Py_NewRef(dtypes));
-  rabbet_py_replace(&rabbet_py_types.formats, Py_NewRef(formats));
+  // Never freed: another thread may be about to use what was there before.
+  Py_INCREF(args);
+  rabbet_py_types.status_errors = errors;
+  rabbet_py_types.tensor_class = tensor;
+  rabbet_py_types.layer_classes = layers;
+  rabbet_py_types.layer_class = layer;
+  rabbet_py_types.dtypes = dtypes;
+  rabbet_py_types.formats = formats;
   Py_RETURN_NONE;
+}
+
+// ---- What threads share ----------------------------------------------------
+
+PyObject* rabbet_py_cache(rabbet_py_cache_t* place, PyObject* take_object) {
+  PyObject* found = NULL;
+  if (atomic_compare_exchange_strong(place, &found, take_object))
+    return take_object;
+  Py_XDECREF(take_object);
+  return found;
+}
+
+PyObject* rabbet_py_cache_loaded(rabbet_py_cache_t* place, const char* module,
+                                 const char* name) {
+  PyObject* found = *place;
+  if (found) return found;
+  PyObject* key = PyUnicode_FromString(module);
+  PyObject* loaded = key ? PyImport_GetModule(key) : NULL;
+  found = loaded ? PyObject_GetAttrString(loaded, name) : NULL;
+  Py_XDECREF(key);
+  Py_XDECREF(loaded);
+  PyErr_Clear();
+  return found ? rabbet_py_cache(place, found) : NULL;
+}
+
+PyObject* rabbet_py_cache_import(rabbet_py_cache_t* place, const char* module,
+                                 const char* name) {
+  PyObject* found = *place;
+  if (found) return found;
+  PyObject* loaded = PyImport_ImportModule(module);
+  found = loaded ? PyObject_GetAttrString(loaded, name) : NULL;
+  Py_XDECREF(loaded);
+  return found ? rabbet_py_cache(place, found) : NULL;
+}
+
+PyObject* rabbet_py_dict_get(PyObject* dict, PyObject* key) {
+#if PY_VERSION_HEX >= 0x030D0000 && !defined(Py_LIMITED_API)
+  PyObject* value = NULL;
+  PyDict_GetItemRef(dict, key, &value);
+  return value;
+#else
+  return Py_XNewRef(PyDict_GetItemWithError(dict, key));
+#endif
 }
 
 static PyObject* rabbet_py_version(PyObject* module, PyObject* none) {
@@ -47,16 +94,20 @@ static PyMethodDef rabbet_py_functions[] = {
     {NULL},
 };
 
-static struct PyModuleDef rabbet_py_module = {
-    PyModuleDef_HEAD_INIT,
-    .m_name = "_rabbet",
-    .m_doc = "C part of the package rabbet; not for direct use.",
-    .m_size = -1,  // one registry of plugins per process, so one module
-    .m_methods = rabbet_py_functions,
-};
+// Types and the registry of plugins are the process': of one interpreter.
+static int rabbet_py_claim(void) {
+  static atomic_llong owner = -1;
+  long long self = PyInterpreterState_GetID(PyInterpreterState_Get());
+  long long found = -1;
+  if (atomic_compare_exchange_strong(&owner, &found, self) || found == self)
+    return 0;
+  PyErr_SetString(PyExc_ImportError,
+                  "rabbet has been imported by another interpreter of this "
+                  "process; one alone can");
+  return -1;
+}
 
-PyMODINIT_FUNC PyInit__rabbet(void);
-PyMODINIT_FUNC PyInit__rabbet(void) {
+static int rabbet_py_exec(PyObject* module) {
   static int (*const parts[])(PyObject*) = {
       rabbet_py_add_network,       rabbet_py_add_network_tensor,
       rabbet_py_add_network_layer, rabbet_py_add_builder,
@@ -68,9 +119,32 @@ PyMODINIT_FUNC PyInit__rabbet(void) {
       rabbet_py_add_command,       rabbet_py_add_device_array,
       rabbet_py_add_source_host,
   };
-  PyObject* module = PyModule_Create(&rabbet_py_module);
-  for (size_t i = 0; module && i < sizeof(parts) / sizeof(parts[0]); ++i) {
-    if (parts[i](module)) Py_CLEAR(module);
-  }
-  return module;
+  int failed = rabbet_py_claim();
+  for (size_t i = 0; !failed && i < sizeof(parts) / sizeof(parts[0]); ++i)
+    failed = parts[i](module);
+  return failed;
+}
+
+static PyModuleDef_Slot rabbet_py_slots[] = {
+    {Py_mod_exec, (void*)rabbet_py_exec},
+#ifdef Py_mod_multiple_interpreters
+    {Py_mod_multiple_interpreters, Py_MOD_MULTIPLE_INTERPRETERS_NOT_SUPPORTED},
+#endif
+#ifdef Py_mod_gil
+    {Py_mod_gil, Py_MOD_GIL_NOT_USED},
+#endif
+    {0, NULL},
+};
+
+static struct PyModuleDef rabbet_py_module = {
+    PyModuleDef_HEAD_INIT,
+    .m_name = "_rabbet",
+    .m_doc = "C part of the package rabbet; not for direct use.",
+    .m_methods = rabbet_py_functions,
+    .m_slots = rabbet_py_slots,
+};
+
+PyMODINIT_FUNC PyInit__rabbet(void);
+PyMODINIT_FUNC PyInit__rabbet(void) {
+  return PyModuleDef_Init(&rabbet_py_module);
 }

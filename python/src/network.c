@@ -20,24 +20,32 @@ PyObject* rabbet_py_wrap_tensor(rabbet_tensor_t* tensor, PyObject* network) {
       NULL);
 }
 
-PyObject* rabbet_py_wrap_layer(rabbet_layer_t* layer, PyObject* network) {
-  if (!layer) return Py_NewRef(Py_None);
-  PyObject* type = NULL;
+// A new reference to a layer's own class; NULL: it has none, or an exception.
+static PyObject* rabbet_py_layer_type(const rabbet_layer_t* layer) {
   PyObject* plugin = rabbet_py_layer_instance(layer);
   if (plugin) {
     // Instances say of which kind of layer they are.
     PyObject* own = PyObject_GetAttrString(plugin, "layer_class");
-    if (!own) return NULL;
-    Py_DECREF(own);  // the package keeps it
-    type = Py_IsNone(own) ? NULL : own;
+    if (!own || !Py_IsNone(own)) return own;
+    Py_DECREF(own);
   }
-  if (!type && rabbet_py_types.layer_classes) {
-    type = PyDict_GetItemString(rabbet_py_types.layer_classes,
-                                rabbet_layer_op(layer));
-  }
-  if (!type) type = rabbet_py_types.layer_class;
-  return rabbet_py_handle_new(
-      type ? (PyTypeObject*)type : rabbet_py_types.layer, layer, network, NULL);
+  PyObject* classes = rabbet_py_types.layer_classes;
+  PyObject* key = classes ? rabbet_py_message(rabbet_layer_op(layer)) : NULL;
+  PyObject* type = key ? rabbet_py_dict_get(classes, key) : NULL;
+  Py_XDECREF(key);
+  return type;
+}
+
+PyObject* rabbet_py_wrap_layer(rabbet_layer_t* layer, PyObject* network) {
+  if (!layer) return Py_NewRef(Py_None);
+  PyObject* type = rabbet_py_layer_type(layer);
+  if (!type && PyErr_Occurred()) return NULL;
+  PyObject* usual = rabbet_py_types.layer_class;
+  if (!type) type = Py_NewRef(usual ? usual : (PyObject*)rabbet_py_types.layer);
+  PyObject* result =
+      rabbet_py_handle_new((PyTypeObject*)type, layer, network, NULL);
+  Py_DECREF(type);
+  return result;
 }
 
 // ---- Network ---------------------------------------------------------------
@@ -52,10 +60,12 @@ static PyObject* rabbet_py_network_new(PyTypeObject* type, PyObject* args,
   rabbet_status_t status = rabbet_network_create(
       flags, rabbet_allocator_system(), rabbet_py_logger(logger), &network);
   if (!rabbet_is_ok(status)) return rabbet_py_raise(status);
-  return rabbet_py_handle_new(type, network, logger, rabbet_py_release_network);
+  return rabbet_py_guarded(
+      rabbet_py_handle_new(type, network, logger, rabbet_py_release_network));
 }
 
 static PyObject* rabbet_py_network_name(PyObject* self, void* closure) {
+  RABBET_PY_HOLD(self);
   (void)closure;
   rabbet_network_t* network = rabbet_py_network(self);
   if (!network) return NULL;
@@ -65,6 +75,8 @@ static PyObject* rabbet_py_network_name(PyObject* self, void* closure) {
 
 static int rabbet_py_network_set_name(PyObject* self, PyObject* value,
                                       void* closure) {
+  RABBET_PY_HOLD(self);
+  if (rabbet_py_check_idle(self, "network")) return -1;
   (void)closure;
   const char* name = NULL;
   rabbet_network_t* network = rabbet_py_network(self);
@@ -76,6 +88,7 @@ static int rabbet_py_network_set_name(PyObject* self, PyObject* value,
 }
 
 static PyObject* rabbet_py_network_flags(PyObject* self, PyObject* unused) {
+  RABBET_PY_HOLD(self);
   (void)unused;
   rabbet_network_t* network = rabbet_py_network(self);
   return network ? PyLong_FromUnsignedLong(rabbet_network_flags(network))
@@ -83,6 +96,8 @@ static PyObject* rabbet_py_network_flags(PyObject* self, PyObject* unused) {
 }
 
 static PyObject* rabbet_py_network_add_input(PyObject* self, PyObject* args) {
+  RABBET_PY_HOLD(self);
+  if (rabbet_py_check_idle(self, "network")) return NULL;
   const char* name = NULL;
   int dtype = 0;
   PyObject* shape = NULL;
@@ -110,6 +125,8 @@ static void rabbet_py_destroy_owner(void* owner) {
 // add_weights(name, dtype, address, count, dims, owner): constant data in
 // place; `owner` is kept until the network goes.
 static PyObject* rabbet_py_network_add_weights(PyObject* self, PyObject* args) {
+  RABBET_PY_HOLD(self);
+  if (rabbet_py_check_idle(self, "network")) return NULL;
   const char* name = NULL;
   int dtype = 0;
   unsigned long long address = 0;
@@ -166,6 +183,8 @@ static int rabbet_py_to_tensors(PyObject* sequence, rabbet_tensor_t*** out,
 }
 
 static PyObject* rabbet_py_network_add_layer(PyObject* self, PyObject* args) {
+  RABBET_PY_HOLD(self);
+  if (rabbet_py_check_idle(self, "network")) return NULL;
   const char *op = NULL, *name = NULL;
   PyObject *inputs = NULL, *dict = NULL;
   rabbet_network_t* network = rabbet_py_network(self);
@@ -190,6 +209,8 @@ static PyObject* rabbet_py_network_add_layer(PyObject* self, PyObject* args) {
 }
 
 static PyObject* rabbet_py_network_add_plugin(PyObject* self, PyObject* args) {
+  RABBET_PY_HOLD(self);
+  if (rabbet_py_check_idle(self, "network")) return NULL;
   const char *plugin = NULL, *version = NULL, *space = NULL, *name = NULL;
   PyObject *inputs = NULL, *dict = NULL;
   rabbet_network_t* network = rabbet_py_network(self);
@@ -219,6 +240,8 @@ static PyObject* rabbet_py_network_add_plugin(PyObject* self, PyObject* args) {
 // inputs)
 static PyObject* rabbet_py_network_add_instance(PyObject* self,
                                                 PyObject* args) {
+  RABBET_PY_HOLD(self);
+  if (rabbet_py_check_idle(self, "network")) return NULL;
   PyObject *instance = NULL, *inputs = NULL;
   const char* name = NULL;
   rabbet_plugin_creator_t key = {0};
@@ -243,6 +266,8 @@ typedef rabbet_status_t (*rabbet_py_tensor_action_t)(rabbet_network_t*,
                                                      rabbet_tensor_t*);
 static PyObject* rabbet_py_on_tensor(PyObject* self, PyObject* object,
                                      rabbet_py_tensor_action_t action) {
+  RABBET_PY_HOLD(self);
+  if (rabbet_py_check_idle(self, "network")) return NULL;
   rabbet_network_t* network = rabbet_py_network(self);
   rabbet_tensor_t* tensor =
       network ? rabbet_py_handle_get(object, rabbet_py_types.tensor) : NULL;
@@ -264,6 +289,7 @@ static PyObject* rabbet_py_network_remove(PyObject* self, PyObject* tensor) {
 typedef size_t (*rabbet_py_count_t)(const rabbet_network_t*);
 static PyObject* rabbet_py_network_count(PyObject* self,
                                          rabbet_py_count_t count) {
+  RABBET_PY_HOLD(self);
   rabbet_network_t* network = rabbet_py_network(self);
   return network ? PyLong_FromSize_t(count(network)) : NULL;
 }
@@ -288,6 +314,7 @@ typedef rabbet_tensor_t* (*rabbet_py_tensor_at_t)(const rabbet_network_t*,
                                                   size_t);
 static PyObject* rabbet_py_network_tensor_at(PyObject* self, PyObject* index,
                                              rabbet_py_tensor_at_t at) {
+  RABBET_PY_HOLD(self);
   rabbet_network_t* network = rabbet_py_network(self);
   size_t i = 0;
   if (!network || rabbet_py_to_index(index, "index", &i)) return NULL;
@@ -303,6 +330,7 @@ static PyObject* rabbet_py_network_output(PyObject* self, PyObject* index) {
 }
 
 static PyObject* rabbet_py_network_layer(PyObject* self, PyObject* index) {
+  RABBET_PY_HOLD(self);
   rabbet_network_t* network = rabbet_py_network(self);
   size_t i = 0;
   if (!network || rabbet_py_to_index(index, "index", &i)) return NULL;
@@ -310,6 +338,7 @@ static PyObject* rabbet_py_network_layer(PyObject* self, PyObject* index) {
 }
 
 static PyObject* rabbet_py_network_validate(PyObject* self, PyObject* none) {
+  RABBET_PY_HOLD(self);
   (void)none;
   rabbet_network_t* network = rabbet_py_network(self);
   if (!network) return NULL;
@@ -318,6 +347,8 @@ static PyObject* rabbet_py_network_validate(PyObject* self, PyObject* none) {
 
 static PyObject* rabbet_py_network_set_plugin_kinds(PyObject* self,
                                                     PyObject* kinds) {
+  RABBET_PY_HOLD(self);
+  if (rabbet_py_check_idle(self, "network")) return NULL;
   rabbet_network_t* network = rabbet_py_network(self);
   unsigned long bits = network ? PyLong_AsUnsignedLong(kinds) : 0;
   if (!network || PyErr_Occurred()) return NULL;
@@ -327,6 +358,8 @@ static PyObject* rabbet_py_network_set_plugin_kinds(PyObject* self,
 
 static PyObject* rabbet_py_network_set_unfused_debug(PyObject* self,
                                                      PyObject* value) {
+  RABBET_PY_HOLD(self);
+  if (rabbet_py_check_idle(self, "network")) return NULL;
   rabbet_network_t* network = rabbet_py_network(self);
   if (!network) return NULL;
   rabbet_network_set_unfused_debug(network, PyObject_IsTrue(value) == 1);
@@ -335,6 +368,7 @@ static PyObject* rabbet_py_network_set_unfused_debug(PyObject* self,
 
 static PyObject* rabbet_py_network_find_tensor(PyObject* self,
                                                PyObject* object) {
+  RABBET_PY_HOLD(self);
   rabbet_network_t* network = rabbet_py_network(self);
   const char* name = NULL;
   if (!network || rabbet_py_to_text(object, "tensor", false, &name)) {
@@ -356,6 +390,8 @@ static rabbet_loop_t* rabbet_py_loop(PyObject* self, size_t index) {
 
 // Its number, by which the package knows it.
 static PyObject* rabbet_py_network_add_loop(PyObject* self, PyObject* none) {
+  RABBET_PY_HOLD(self);
+  if (rabbet_py_check_idle(self, "network")) return NULL;
   (void)none;
   rabbet_network_t* network = rabbet_py_network(self);
   if (!network) return NULL;
@@ -366,6 +402,7 @@ static PyObject* rabbet_py_network_add_loop(PyObject* self, PyObject* none) {
 }
 
 static PyObject* rabbet_py_network_loop_name(PyObject* self, PyObject* index) {
+  RABBET_PY_HOLD(self);
   size_t i = 0;
   if (rabbet_py_to_index(index, "loop", &i)) return NULL;
   rabbet_loop_t* loop = rabbet_py_loop(self, i);
@@ -374,6 +411,8 @@ static PyObject* rabbet_py_network_loop_name(PyObject* self, PyObject* index) {
 
 static PyObject* rabbet_py_network_set_loop_name(PyObject* self,
                                                  PyObject* args) {
+  RABBET_PY_HOLD(self);
+  if (rabbet_py_check_idle(self, "network")) return NULL;
   Py_ssize_t index = 0;
   PyObject* object = NULL;
   const char* name = NULL;
@@ -389,6 +428,8 @@ static PyObject* rabbet_py_network_set_loop_name(PyObject* self,
 // _add_loop_layer(loop, operator, tensor, number, flag)
 static PyObject* rabbet_py_network_add_loop_layer(PyObject* self,
                                                   PyObject* args) {
+  RABBET_PY_HOLD(self);
+  if (rabbet_py_check_idle(self, "network")) return NULL;
   Py_ssize_t index = 0;
   const char* op = NULL;
   PyObject* object = NULL;

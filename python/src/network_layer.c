@@ -2,6 +2,7 @@
 #include "python/src/rabbet_py.h"
 
 static PyObject* rabbet_py_layer_name(PyObject* self, void* closure) {
+  RABBET_PY_HOLD(rabbet_py_network_of(self));
   (void)closure;
   const char* name = rabbet_layer_name(rabbet_py_pointer(self));
   return rabbet_py_message(name ? name : "");
@@ -9,6 +10,8 @@ static PyObject* rabbet_py_layer_name(PyObject* self, void* closure) {
 
 static int rabbet_py_layer_set_name(PyObject* self, PyObject* value,
                                     void* closure) {
+  RABBET_PY_HOLD(rabbet_py_network_of(self));
+  if (rabbet_py_check_idle(rabbet_py_network_of(self), "network")) return -1;
   (void)closure;
   const char* name = NULL;
   if (rabbet_py_to_text(value, "layer name", false, &name)) return -1;
@@ -17,6 +20,7 @@ static int rabbet_py_layer_set_name(PyObject* self, PyObject* value,
 }
 
 static PyObject* rabbet_py_layer_metadata(PyObject* self, void* closure) {
+  RABBET_PY_HOLD(rabbet_py_network_of(self));
   (void)closure;
   const char* text = rabbet_layer_metadata(rabbet_py_pointer(self));
   return rabbet_py_message(text ? text : "");
@@ -24,6 +28,8 @@ static PyObject* rabbet_py_layer_metadata(PyObject* self, void* closure) {
 
 static int rabbet_py_layer_set_metadata(PyObject* self, PyObject* value,
                                         void* closure) {
+  RABBET_PY_HOLD(rabbet_py_network_of(self));
+  if (rabbet_py_check_idle(rabbet_py_network_of(self), "network")) return -1;
   (void)closure;
   const char* text = NULL;
   if (rabbet_py_to_text(value, "metadata", false, &text)) return -1;
@@ -34,6 +40,8 @@ static int rabbet_py_layer_set_metadata(PyObject* self, PyObject* value,
 
 static PyObject* rabbet_py_layer_set_plugin_kinds(PyObject* self,
                                                   PyObject* kinds) {
+  RABBET_PY_HOLD(rabbet_py_network_of(self));
+  if (rabbet_py_check_idle(rabbet_py_network_of(self), "network")) return NULL;
   unsigned long bits = PyLong_AsUnsignedLong(kinds);
   if (PyErr_Occurred()) return NULL;
   return rabbet_py_none_or_raise(
@@ -41,22 +49,26 @@ static PyObject* rabbet_py_layer_set_plugin_kinds(PyObject* self,
 }
 
 static PyObject* rabbet_py_layer_plugin(PyObject* self, void* closure) {
+  RABBET_PY_HOLD(rabbet_py_network_of(self));
   (void)closure;
   PyObject* instance = rabbet_py_layer_instance(rabbet_py_pointer(self));
   return Py_NewRef(instance ? instance : Py_None);
 }
 
 static PyObject* rabbet_py_layer_op(PyObject* self, void* closure) {
+  RABBET_PY_HOLD(rabbet_py_network_of(self));
   (void)closure;
   return rabbet_py_message(rabbet_layer_op(rabbet_py_pointer(self)));
 }
 
 static PyObject* rabbet_py_layer_num_inputs(PyObject* self, void* closure) {
+  RABBET_PY_HOLD(rabbet_py_network_of(self));
   (void)closure;
   return PyLong_FromSize_t(rabbet_layer_input_count(rabbet_py_pointer(self)));
 }
 
 static PyObject* rabbet_py_layer_num_outputs(PyObject* self, void* closure) {
+  RABBET_PY_HOLD(rabbet_py_network_of(self));
   (void)closure;
   return PyLong_FromSize_t(rabbet_layer_output_count(rabbet_py_pointer(self)));
 }
@@ -67,6 +79,7 @@ static PyObject* rabbet_py_layer_network(PyObject* self, PyObject* none) {
 }
 
 static PyObject* rabbet_py_layer_get_input(PyObject* self, PyObject* index) {
+  RABBET_PY_HOLD(rabbet_py_network_of(self));
   size_t i = 0;
   if (rabbet_py_to_index(index, "input", &i)) return NULL;
   return rabbet_py_wrap_tensor(rabbet_layer_input(rabbet_py_pointer(self), i),
@@ -74,6 +87,7 @@ static PyObject* rabbet_py_layer_get_input(PyObject* self, PyObject* index) {
 }
 
 static PyObject* rabbet_py_layer_get_output(PyObject* self, PyObject* index) {
+  RABBET_PY_HOLD(rabbet_py_network_of(self));
   size_t i = 0;
   if (rabbet_py_to_index(index, "output", &i)) return NULL;
   return rabbet_py_wrap_tensor(rabbet_layer_output(rabbet_py_pointer(self), i),
@@ -81,6 +95,8 @@ static PyObject* rabbet_py_layer_get_output(PyObject* self, PyObject* index) {
 }
 
 static PyObject* rabbet_py_layer_set_input(PyObject* self, PyObject* args) {
+  RABBET_PY_HOLD(rabbet_py_network_of(self));
+  if (rabbet_py_check_idle(rabbet_py_network_of(self), "network")) return NULL;
   size_t index = 0;
   PyObject *number = NULL, *object = NULL;
   if (!PyArg_ParseTuple(args, "OO", &number, &object) ||
@@ -97,6 +113,7 @@ static PyObject* rabbet_py_layer_set_input(PyObject* self, PyObject* args) {
 }
 
 static PyObject* rabbet_py_layer_attr(PyObject* self, PyObject* name_object) {
+  RABBET_PY_HOLD(rabbet_py_network_of(self));
   const char* name = NULL;
   if (rabbet_py_to_text(name_object, "attribute name", false, &name)) {
     return NULL;
@@ -109,6 +126,8 @@ static PyObject* rabbet_py_layer_attr(PyObject* self, PyObject* name_object) {
 }
 
 static PyObject* rabbet_py_layer_set_attrs(PyObject* self, PyObject* dict) {
+  RABBET_PY_HOLD(rabbet_py_network_of(self));
+  if (rabbet_py_check_idle(rabbet_py_network_of(self), "network")) return NULL;
   rabbet_py_attrs_t attrs;
   if (rabbet_py_to_attrs(dict, &attrs)) return NULL;
   rabbet_status_t status = rabbet_ok();
@@ -120,12 +139,15 @@ static PyObject* rabbet_py_layer_set_attrs(PyObject* self, PyObject* dict) {
 }
 
 static PyObject* rabbet_py_layer_precision(PyObject* self, PyObject* none) {
+  RABBET_PY_HOLD(rabbet_py_network_of(self));
   (void)none;
   return rabbet_py_dtype(rabbet_layer_precision(rabbet_py_pointer(self)));
 }
 
 static PyObject* rabbet_py_layer_set_precision(PyObject* self,
                                                PyObject* value) {
+  RABBET_PY_HOLD(rabbet_py_network_of(self));
+  if (rabbet_py_check_idle(rabbet_py_network_of(self), "network")) return NULL;
   int64_t dtype = RABBET_DTYPE_NONE;
   if (!Py_IsNone(value) && rabbet_py_to_int64(value, "precision", &dtype)) {
     return NULL;
@@ -136,6 +158,7 @@ static PyObject* rabbet_py_layer_set_precision(PyObject* self,
 
 // Number of the loop whose boundary it belongs to, or None.
 static PyObject* rabbet_py_layer_loop(PyObject* self, PyObject* none) {
+  RABBET_PY_HOLD(rabbet_py_network_of(self));
   (void)none;
   const rabbet_network_t* network =
       rabbet_py_pointer(rabbet_py_network_of(self));

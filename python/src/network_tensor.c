@@ -2,6 +2,7 @@
 #include "python/src/rabbet_py.h"
 
 static PyObject* rabbet_py_tensor_name(PyObject* self, void* closure) {
+  RABBET_PY_HOLD(rabbet_py_network_of(self));
   (void)closure;
   const char* name = rabbet_tensor_name(rabbet_py_pointer(self));
   return rabbet_py_message(name ? name : "");
@@ -9,6 +10,8 @@ static PyObject* rabbet_py_tensor_name(PyObject* self, void* closure) {
 
 static int rabbet_py_tensor_set_name(PyObject* self, PyObject* value,
                                      void* closure) {
+  RABBET_PY_HOLD(rabbet_py_network_of(self));
+  if (rabbet_py_check_idle(rabbet_py_network_of(self), "network")) return -1;
   (void)closure;
   const char* name = NULL;
   if (rabbet_py_to_text(value, "tensor name", false, &name)) {
@@ -20,6 +23,7 @@ static int rabbet_py_tensor_set_name(PyObject* self, PyObject* value,
 }
 
 static PyObject* rabbet_py_tensor_dtype(PyObject* self, void* closure) {
+  RABBET_PY_HOLD(rabbet_py_network_of(self));
   (void)closure;
   rabbet_dtype_t dtype = RABBET_DTYPE_NONE;
   rabbet_status_t status = rabbet_tensor_dtype(rabbet_py_pointer(self), &dtype);
@@ -29,6 +33,8 @@ static PyObject* rabbet_py_tensor_dtype(PyObject* self, void* closure) {
 
 static int rabbet_py_tensor_set_dtype(PyObject* self, PyObject* value,
                                       void* closure) {
+  RABBET_PY_HOLD(rabbet_py_network_of(self));
+  if (rabbet_py_check_idle(rabbet_py_network_of(self), "network")) return -1;
   (void)closure;
   int64_t dtype = 0;
   if (rabbet_py_to_int64(value, "dtype", &dtype)) return -1;
@@ -38,17 +44,21 @@ static int rabbet_py_tensor_set_dtype(PyObject* self, PyObject* value,
 }
 
 static PyObject* rabbet_py_tensor_wished(PyObject* self, PyObject* none) {
+  RABBET_PY_HOLD(rabbet_py_network_of(self));
   (void)none;
   return rabbet_py_dtype(rabbet_tensor_wished_dtype(rabbet_py_pointer(self)));
 }
 
 static PyObject* rabbet_py_tensor_reset_dtype(PyObject* self, PyObject* none) {
+  RABBET_PY_HOLD(rabbet_py_network_of(self));
+  if (rabbet_py_check_idle(rabbet_py_network_of(self), "network")) return NULL;
   (void)none;
   return rabbet_py_none_or_raise(
       rabbet_tensor_set_dtype(rabbet_py_pointer(self), RABBET_DTYPE_NONE));
 }
 
 static PyObject* rabbet_py_tensor_dims(PyObject* self, void* closure) {
+  RABBET_PY_HOLD(rabbet_py_network_of(self));
   (void)closure;
   rabbet_dims_t dims;
   rabbet_status_t status = rabbet_tensor_dims(rabbet_py_pointer(self), &dims);
@@ -58,6 +68,8 @@ static PyObject* rabbet_py_tensor_dims(PyObject* self, void* closure) {
 
 static int rabbet_py_tensor_set_dims(PyObject* self, PyObject* value,
                                      void* closure) {
+  RABBET_PY_HOLD(rabbet_py_network_of(self));
+  if (rabbet_py_check_idle(rabbet_py_network_of(self), "network")) return -1;
   (void)closure;
   rabbet_dims_t dims;
   if (rabbet_py_to_dims(value, "shape", &dims)) return -1;
@@ -67,16 +79,19 @@ static int rabbet_py_tensor_set_dims(PyObject* self, PyObject* value,
 }
 
 static PyObject* rabbet_py_tensor_is_input(PyObject* self, void* closure) {
+  RABBET_PY_HOLD(rabbet_py_network_of(self));
   (void)closure;
   return PyBool_FromLong(rabbet_tensor_is_input(rabbet_py_pointer(self)));
 }
 
 static PyObject* rabbet_py_tensor_is_output(PyObject* self, void* closure) {
+  RABBET_PY_HOLD(rabbet_py_network_of(self));
   (void)closure;
   return PyBool_FromLong(rabbet_tensor_is_output(rabbet_py_pointer(self)));
 }
 
 static PyObject* rabbet_py_tensor_is_shape(PyObject* self, void* closure) {
+  RABBET_PY_HOLD(rabbet_py_network_of(self));
   (void)closure;
   bool is_shape = false;
   rabbet_status_t status =
@@ -86,6 +101,7 @@ static PyObject* rabbet_py_tensor_is_shape(PyObject* self, void* closure) {
 }
 
 static PyObject* rabbet_py_tensor_formats(PyObject* self, void* closure) {
+  RABBET_PY_HOLD(rabbet_py_network_of(self));
   (void)closure;
   return PyLong_FromUnsignedLongLong(
       rabbet_tensor_allowed_formats(rabbet_py_pointer(self)));
@@ -93,6 +109,8 @@ static PyObject* rabbet_py_tensor_formats(PyObject* self, void* closure) {
 
 static int rabbet_py_tensor_set_formats(PyObject* self, PyObject* value,
                                         void* closure) {
+  RABBET_PY_HOLD(rabbet_py_network_of(self));
+  if (rabbet_py_check_idle(rabbet_py_network_of(self), "network")) return -1;
   (void)closure;
   int64_t formats = 0;
   if (rabbet_py_to_int64(value, "allowed_formats", &formats)) {
@@ -104,6 +122,8 @@ static int rabbet_py_tensor_set_formats(PyObject* self, PyObject* value,
 }
 
 static PyObject* rabbet_py_tensor_set_dim_name(PyObject* self, PyObject* args) {
+  RABBET_PY_HOLD(rabbet_py_network_of(self));
+  if (rabbet_py_check_idle(rabbet_py_network_of(self), "network")) return NULL;
   int axis = 0;
   const char* name = NULL;
   if (!PyArg_ParseTuple(args, "iz", &axis, &name)) return NULL;
@@ -112,6 +132,7 @@ static PyObject* rabbet_py_tensor_set_dim_name(PyObject* self, PyObject* args) {
 }
 
 static PyObject* rabbet_py_tensor_dim_name(PyObject* self, PyObject* index) {
+  RABBET_PY_HOLD(rabbet_py_network_of(self));
   long axis = PyLong_AsLong(index);
   if (PyErr_Occurred()) return NULL;
   return rabbet_py_text_or_none(
@@ -119,6 +140,7 @@ static PyObject* rabbet_py_tensor_dim_name(PyObject* self, PyObject* index) {
 }
 
 static PyObject* rabbet_py_tensor_producer(PyObject* self, PyObject* none) {
+  RABBET_PY_HOLD(rabbet_py_network_of(self));
   (void)none;
   return rabbet_py_wrap_layer(rabbet_tensor_producer(rabbet_py_pointer(self)),
                               rabbet_py_network_of(self));
@@ -126,6 +148,7 @@ static PyObject* rabbet_py_tensor_producer(PyObject* self, PyObject* none) {
 
 // (DataType, bytes) of a constant, else None.
 static PyObject* rabbet_py_tensor_weights(PyObject* self, PyObject* none) {
+  RABBET_PY_HOLD(rabbet_py_network_of(self));
   (void)none;
   rabbet_weights_t weights;
   if (!rabbet_tensor_weights(rabbet_py_pointer(self), &weights)) {
@@ -142,29 +165,37 @@ static PyObject* rabbet_py_tensor_weights(PyObject* self, PyObject* none) {
 }
 
 static PyObject* rabbet_py_tensor_set_debug(PyObject* self, PyObject* value) {
+  RABBET_PY_HOLD(rabbet_py_network_of(self));
+  if (rabbet_py_check_idle(rabbet_py_network_of(self), "network")) return NULL;
   return rabbet_py_none_or_raise(rabbet_tensor_set_debug(
       rabbet_py_pointer(self), PyObject_IsTrue(value) == 1));
 }
 
 static PyObject* rabbet_py_tensor_is_debug(PyObject* self, PyObject* none) {
+  RABBET_PY_HOLD(rabbet_py_network_of(self));
   (void)none;
   return PyBool_FromLong(rabbet_tensor_is_debug(rabbet_py_pointer(self)));
 }
 
 static PyObject* rabbet_py_tensor_set_refittable(PyObject* self,
                                                  PyObject* value) {
+  RABBET_PY_HOLD(rabbet_py_network_of(self));
+  if (rabbet_py_check_idle(rabbet_py_network_of(self), "network")) return NULL;
   return rabbet_py_none_or_raise(rabbet_tensor_set_refittable(
       rabbet_py_pointer(self), PyObject_IsTrue(value) == 1));
 }
 
 static PyObject* rabbet_py_tensor_is_refittable(PyObject* self,
                                                 PyObject* none) {
+  RABBET_PY_HOLD(rabbet_py_network_of(self));
   (void)none;
   return PyBool_FromLong(rabbet_tensor_is_refittable(rabbet_py_pointer(self)));
 }
 
 // set_range(min, max)
 static PyObject* rabbet_py_tensor_set_range(PyObject* self, PyObject* args) {
+  RABBET_PY_HOLD(rabbet_py_network_of(self));
+  if (rabbet_py_check_idle(rabbet_py_network_of(self), "network")) return NULL;
   float min = 0, max = 0;
   if (!PyArg_ParseTuple(args, "ff", &min, &max)) return NULL;
   return rabbet_py_none_or_raise(
@@ -172,6 +203,8 @@ static PyObject* rabbet_py_tensor_set_range(PyObject* self, PyObject* args) {
 }
 
 static PyObject* rabbet_py_tensor_reset_range(PyObject* self, PyObject* none) {
+  RABBET_PY_HOLD(rabbet_py_network_of(self));
+  if (rabbet_py_check_idle(rabbet_py_network_of(self), "network")) return NULL;
   (void)none;
   rabbet_tensor_reset_range(rabbet_py_pointer(self));
   Py_RETURN_NONE;
@@ -179,6 +212,7 @@ static PyObject* rabbet_py_tensor_reset_range(PyObject* self, PyObject* none) {
 
 // (min, max), or None.
 static PyObject* rabbet_py_tensor_range(PyObject* self, PyObject* none) {
+  RABBET_PY_HOLD(rabbet_py_network_of(self));
   (void)none;
   float min = 0, max = 0;
   if (!rabbet_tensor_range(rabbet_py_pointer(self), &min, &max)) {

@@ -18,8 +18,8 @@ static PyObject* rabbet_py_onnx_error_list(const rabbet_onnx_errors_t* errors) {
   return list;
 }
 
-// Initializers of a dict {name: bytes}, borrowed from it; NULL with an
-// exception set on failure.
+// Initializers of a dict {name: bytes} that nobody else has, borrowed from it;
+// NULL with an exception set on failure.
 static rabbet_onnx_initializer_t* rabbet_py_initializers(PyObject* dict,
                                                          size_t* out_count) {
   Py_ssize_t at = 0;
@@ -43,49 +43,35 @@ static rabbet_onnx_initializer_t* rabbet_py_initializers(PyObject* dict,
   return list;
 }
 
-// import_onnx(network, path | None, data | None, override, initializers)
-//   -> (exception | None, [(code, node, node name, operator, message)],
-//       number of nodes)
-static PyObject* rabbet_py_import_onnx(PyObject* module, PyObject* args) {
-  (void)module;
-  PyObject *network_object, *data, *given;
-  const char* path = NULL;
-  int override = 0;
-  if (!PyArg_ParseTuple(args, "OzOpO!", &network_object, &path, &data,
-                        &override, &PyDict_Type, &given)) {
-    return NULL;
-  }
-  void* network = rabbet_py_handle_get(network_object, rabbet_py_types.network);
-  if (!network) return NULL;
-  Py_buffer view = {0};
-  bool from_memory = !Py_IsNone(data);
-  if (from_memory && PyObject_GetBuffer(data, &view, PyBUF_SIMPLE) < 0) {
-    return NULL;
-  }
-  rabbet_onnx_errors_t* errors = NULL;
-  rabbet_onnx_options_t options = {.struct_size = sizeof(options),
-                                   .plugin_override = override != 0};
-  rabbet_onnx_initializer_t* initializers =
-      rabbet_py_initializers(given, &options.initializer_count);
-  if (!initializers) {
-    if (from_memory) PyBuffer_Release(&view);
-    return NULL;
-  }
-  options.initializers = initializers;
+typedef struct rabbet_py_import_t {
+  rabbet_network_t* network;
+  const char* path;
+  Py_buffer view;
+  bool from_memory;
+  rabbet_onnx_options_t options;
+  rabbet_onnx_errors_t* errors;
+} rabbet_py_import_t;
+
+// The network is the import's alone meanwhile.
+static rabbet_status_t rabbet_py_run_import(rabbet_py_import_t* import) {
   rabbet_status_t status =
-      rabbet_onnx_errors_create(rabbet_allocator_system(), &errors);
-  if (rabbet_is_ok(status)) {
-    Py_BEGIN_ALLOW_THREADS if (from_memory) {
-      status = rabbet_onnx_import_memory(network, view.buf, (size_t)view.len,
-                                         path, &options, errors);
-    }
-    else {
-      status = rabbet_onnx_import_file(network, path, &options, errors);
-    }
-    Py_END_ALLOW_THREADS
+      rabbet_onnx_errors_create(rabbet_allocator_system(), &import->errors);
+  if (!rabbet_is_ok(status)) return status;
+  Py_BEGIN_ALLOW_THREADS if (import->from_memory) {
+    status = rabbet_onnx_import_memory(import->network, import->view.buf,
+                                       (size_t)import->view.len, import->path,
+                                       &import->options, import->errors);
   }
-  if (from_memory) PyBuffer_Release(&view);
-  PyMem_Free(initializers);
+  else {
+    status = rabbet_onnx_import_file(import->network, import->path,
+                                     &import->options, import->errors);
+  }
+  Py_END_ALLOW_THREADS return status;
+}
+
+static PyObject* rabbet_py_import_result(const rabbet_py_import_t* import,
+                                         rabbet_status_t status) {
+  const rabbet_onnx_errors_t* errors = import->errors;
   PyObject* exception = rabbet_is_ok(status)
                             ? Py_NewRef(Py_None)
                             : rabbet_py_exception_from_status(status);
@@ -97,7 +83,52 @@ static PyObject* rabbet_py_import_onnx(PyObject* module, PyObject* args) {
       exception && list ? Py_BuildValue("(OOn)", exception, list, nodes) : NULL;
   Py_XDECREF(exception);
   Py_XDECREF(list);
-  rabbet_onnx_errors_destroy(errors);
+  return result;
+}
+
+static PyObject* rabbet_py_import(PyObject* network, PyObject* data,
+                                  PyObject* initializers,
+                                  rabbet_py_import_t* import) {
+  import->from_memory = !Py_IsNone(data);
+  if (import->from_memory &&
+      PyObject_GetBuffer(data, &import->view, PyBUF_SIMPLE) < 0) {
+    return NULL;
+  }
+  rabbet_onnx_initializer_t* list =
+      rabbet_py_initializers(initializers, &import->options.initializer_count);
+  import->options.initializers = list;
+  PyObject* result = NULL;
+  RABBET_PY_HOLD(network);
+  if (list && !rabbet_py_begin(network, "network")) {
+    rabbet_status_t status = rabbet_py_run_import(import);
+    rabbet_py_end(network);
+    result = rabbet_py_import_result(import, status);
+  }
+  if (import->from_memory) PyBuffer_Release(&import->view);
+  PyMem_Free(list);
+  rabbet_onnx_errors_destroy(import->errors);
+  return result;
+}
+
+// import_onnx(network, path | None, data | None, override, initializers)
+//   -> (exception | None, [(code, node, node name, operator, message)],
+//       number of nodes)
+static PyObject* rabbet_py_import_onnx(PyObject* module, PyObject* args) {
+  (void)module;
+  PyObject *network, *data, *given;
+  int override = 0;
+  rabbet_py_import_t import = {
+      .options = {.struct_size = sizeof(rabbet_onnx_options_t)}};
+  if (!PyArg_ParseTuple(args, "OzOpO!", &network, &import.path, &data,
+                        &override, &PyDict_Type, &given)) {
+    return NULL;
+  }
+  import.options.plugin_override = override != 0;
+  import.network = rabbet_py_handle_get(network, rabbet_py_types.network);
+  PyObject* initializers = import.network ? PyDict_Copy(given) : NULL;
+  if (!initializers) return NULL;
+  PyObject* result = rabbet_py_import(network, data, initializers, &import);
+  Py_DECREF(initializers);
   return result;
 }
 

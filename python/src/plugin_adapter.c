@@ -88,7 +88,7 @@ static rabbet_status_t rabbet_py_describe(void* self,
   if (result) rabbet_py_read_outputs(result, plugin->output_count, outputs);
   if (PyErr_Occurred()) status = rabbet_py_status_from_exception();
   // Expressions that were kept can no longer be used.
-  if (object) ((rabbet_py_handle_t*)object)->pointer = NULL;
+  if (object) rabbet_py_handle_close(object);
   Py_XDECREF(object);
   Py_XDECREF(list);
   Py_XDECREF(result);
@@ -190,7 +190,7 @@ static rabbet_status_t rabbet_py_tactics(void* self,
 static rabbet_status_t rabbet_py_add_attrs(PyObject* take_dict,
                                            rabbet_plugin_attr_sink_t sink) {
   rabbet_status_t status = rabbet_ok();
-  rabbet_py_attrs_t attrs = {NULL, 0};
+  rabbet_py_attrs_t attrs = {NULL, 0, NULL};
   PyObject* dict = take_dict;
   if (dict && !Py_IsNone(dict)) rabbet_py_to_attrs(dict, &attrs);
   if (PyErr_Occurred()) status = rabbet_py_status_from_exception();
@@ -234,15 +234,18 @@ static uint64_t rabbet_py_shape_inputs(void* self) {
   return ((rabbet_py_plugin_t*)self)->shape_inputs;
 }
 
-// Text for the inspector; the object keeps it.
+// Text for the inspector; the object keeps what it gave, as another thread may
+// be reading that while this one is given something new.
 static const char* rabbet_py_metadata(void* self) {
   rabbet_py_plugin_t* plugin = self;
   PyGILState_STATE gil = PyGILState_Ensure();
   PyObject* text = PyObject_CallMethod(plugin->instance, "metadata", NULL);
   const char* utf8 = NULL;
-  if (text && !Py_IsNone(text)) {
-    rabbet_py_replace(&plugin->metadata, Py_NewRef(text));
-    utf8 = PyUnicode_AsUTF8AndSize(text, NULL);
+  if (text && PyUnicode_Check(text)) {
+    PyObject* kept =
+        PyObject_CallMethod(plugin->metadata, "setdefault", "OO", text, text);
+    if (kept) utf8 = PyUnicode_AsUTF8AndSize(kept, NULL);
+    Py_XDECREF(kept);
   }
   Py_XDECREF(text);
   PyErr_Clear();  // the interface has no place for it, and the text no effect
@@ -325,12 +328,16 @@ static rabbet_py_plugin_t* rabbet_py_plugin_new(PyObject* take_instance) {
       !rabbet_py_instance_int(take_instance, "output_count", &count) &&
       !rabbet_py_instance_int(take_instance, "is_class", &is_class) &&
       !rabbet_py_instance_int(take_instance, "shape_inputs", &shape_inputs)) {
+    plugin->metadata = PyDict_New();
+  }
+  if (plugin && plugin->metadata) {
     plugin->instance = take_instance;
     plugin->output_count = (int32_t)count;
     plugin->is_class = is_class != 0;
     plugin->shape_inputs = (uint64_t)shape_inputs;
     return plugin;
   }
+  if (plugin) Py_XDECREF(plugin->metadata);
   PyMem_Free(plugin);
   Py_DECREF(take_instance);
   return NULL;

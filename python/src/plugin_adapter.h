@@ -10,7 +10,7 @@
 // classes metadata. Immutable, as far as C can see.
 typedef struct rabbet_py_plugin_t {
   PyObject* instance;
-  PyObject* metadata;  // str that was given out last, or NULL
+  PyObject* metadata;  // dict of every str that was given out
   int32_t output_count;
   bool is_class;  // run by plugin_class.c, else by plugin_call.c
   uint64_t shape_inputs;

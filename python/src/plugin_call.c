@@ -351,16 +351,15 @@ void rabbet_py_keep_interrupt(PyObject* error) {
 // The traceback's frames hold the tensors: they get an owner as well.
 static rabbet_status_t rabbet_py_call_failed(rabbet_py_state_t* state,
                                              bool recorded) {
-  PyObject *type = NULL, *value = NULL, *traceback = NULL;
-  PyErr_Fetch(&type, &value, &traceback);
-  PyErr_NormalizeException(&type, &value, &traceback);
-  if (recorded) rabbet_py_keep_interrupt(value);
+  PyObject* error = rabbet_py_error_take();
+  if (recorded) rabbet_py_keep_interrupt(error);
   if (state->args && rabbet_py_state_give_up(state, recorded)) PyErr_Clear();
-  PyErr_Restore(type, value, traceback);
+  rabbet_py_error_restore(error);
   return rabbet_py_status_from_exception();
 }
 
-// With the GIL. *out_kept: what replays of a recorded call need, or NULL.
+// With an attached thread. *out_kept: what replays of a recorded call need, or
+// NULL.
 static rabbet_status_t rabbet_py_plugin_run(const rabbet_plugin_call_t* call,
                                             bool recorded,
                                             PyObject** out_kept) {
@@ -412,9 +411,9 @@ rabbet_plugin_capture_t rabbet_py_plugin_capture(
   return ((const rabbet_py_state_t*)call->state)->capture;
 }
 
-// The GIL guards the count.
 static void rabbet_py_hold_collector(bool hold) {
   static int holders, collects;
+  RABBET_PY_LOCK(rabbet_py_types.plugin_tensor);
   if (hold && holders++ == 0) collects = PyGC_Disable();
   if (!hold && --holders == 0 && collects) PyGC_Enable();
 }

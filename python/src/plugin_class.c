@@ -67,7 +67,7 @@ static PyObject* const* rabbet_py_list_items(PyObject* list) {
 }
 
 enum { RABBET_PY_UNKNOWN, RABBET_PY_SEEN, RABBET_PY_HIDDEN };
-static int rabbet_py_list_layout = RABBET_PY_UNKNOWN;
+static atomic_int rabbet_py_list_layout = RABBET_PY_UNKNOWN;
 
 static int rabbet_py_find_layout(void) {
   if (rabbet_py_list_layout != RABBET_PY_UNKNOWN) return 0;
@@ -202,8 +202,7 @@ static int rabbet_py_class_refresh(rabbet_py_class_state_t* state,
 // ---- Preparing -------------------------------------------------------------
 
 static void rabbet_py_class_state_destroy(rabbet_py_class_state_t* state) {
-  PyObject *type = NULL, *value = NULL, *traceback = NULL;
-  PyErr_Fetch(&type, &value, &traceback);
+  PyObject* error = rabbet_py_error_take();
   if (state->release && !Py_IsNone(state->release)) {
     PyObject* result = PyObject_CallNoArgs(state->release);
     if (!result) PyErr_WriteUnraisable(state->release);  // nobody waits for it
@@ -220,7 +219,7 @@ static void rabbet_py_class_state_destroy(rabbet_py_class_state_t* state) {
   Py_XDECREF(state->where);
   PyMem_Free(state->block);
   PyMem_Free(state);
-  PyErr_Restore(type, value, traceback);
+  rabbet_py_error_restore(error);
 }
 
 void rabbet_py_class_destroy_state(void* self, void* state) {
@@ -360,17 +359,16 @@ rabbet_status_t rabbet_py_class_prepare(void* self,
 
 static rabbet_status_t rabbet_py_class_failed(rabbet_py_class_state_t* state,
                                               bool recorded) {
-  PyObject *type = NULL, *value = NULL, *traceback = NULL;
-  PyErr_Fetch(&type, &value, &traceback);
-  PyErr_NormalizeException(&type, &value, &traceback);
-  if (recorded) rabbet_py_keep_interrupt(value);
-  PyErr_Restore(type, value, traceback);
+  PyObject* error = rabbet_py_error_take();
+  if (recorded) rabbet_py_keep_interrupt(error);
+  rabbet_py_error_restore(error);
   const char* label = PyUnicode_AsUTF8AndSize(state->label, NULL);
   return RABBET_ANNOTATE(rabbet_py_status_from_exception(), "%s",
                          label ? label : "enqueue");
 }
 
-// With the GIL. *out_kept: what replays of a recorded call need, or NULL.
+// With an attached thread. *out_kept: what replays of a recorded call need, or
+// NULL.
 static rabbet_status_t rabbet_py_class_run(const rabbet_plugin_call_t* call,
                                            bool recorded, PyObject** out_kept) {
   rabbet_py_class_state_t* state = call->state;

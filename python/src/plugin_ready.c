@@ -219,7 +219,7 @@ rabbet_status_t rabbet_py_plugin_launches(void* self,
   status = answer ? rabbet_py_pass_launches(answer, sink)
                   : rabbet_py_status_from_exception();
   // Expressions that were kept can no longer be used.
-  if (object) ((rabbet_py_handle_t*)object)->pointer = NULL;
+  if (object) rabbet_py_handle_close(object);
   Py_XDECREF(answer);
   Py_XDECREF(out);
   Py_XDECREF(in);

@@ -11,6 +11,7 @@ static rabbet_device_t* rabbet_py_held[RABBET_PY_GPUS];
 
 static PyObject* rabbet_py_release_gpus(PyObject* module, PyObject* none) {
   (void)module, (void)none;
+  RABBET_PY_LOCK(rabbet_py_types.plugin_tensor);
   for (int i = 0; i < RABBET_PY_GPUS; ++i) {
     rabbet_device_release(rabbet_py_held[i]);
     rabbet_py_held[i] = NULL;
@@ -38,6 +39,7 @@ static int rabbet_py_release_at_exit(void) {
 }
 
 int rabbet_py_hold_gpu(const char* device) {
+  RABBET_PY_LOCK(rabbet_py_types.plugin_tensor);
   int id = (int)rabbet_py_dl_device(device).id;
   if (id < 0 || id >= RABBET_PY_GPUS || rabbet_py_held[id]) return 0;
   if (rabbet_py_release_at_exit()) return -1;
@@ -48,17 +50,6 @@ int rabbet_py_hold_gpu(const char* device) {
 
 // ---- Functions around a call -----------------------------------------------
 
-// A function of the package, borrowed.
-static PyObject* rabbet_py_scope_function(const char* module_name,
-                                          const char* name, PyObject** cache) {
-  if (*cache) return *cache;
-  PyObject* module = PyImport_ImportModule(module_name);
-  if (!module) return NULL;
-  *cache = PyObject_GetAttrString(module, name);
-  Py_DECREF(module);
-  return *cache;
-}
-
 // What the function returned, or NULL for None; an exception may be set.
 static PyObject* rabbet_py_scope_step(PyObject* function, PyObject* args) {
   PyObject* result = function ? PyObject_Call(function, args, NULL) : NULL;
@@ -68,23 +59,21 @@ static PyObject* rabbet_py_scope_step(PyObject* function, PyObject* args) {
 
 int rabbet_py_scope_enter(rabbet_py_scope_t* scope, PyObject* where,
                           bool recorded) {
-  static PyObject *enter = NULL, *begin = NULL;
+  static rabbet_py_cache_t enter, begin;
   *scope = (rabbet_py_scope_t){NULL, NULL};
   scope->undo = rabbet_py_scope_step(
-      rabbet_py_scope_function("rabbet.plugin._streams", "enter", &enter),
-      where);
+      rabbet_py_cache_import(&enter, "rabbet.plugin._streams", "enter"), where);
   if (!scope->undo && PyErr_Occurred()) return -1;
   if (!recorded) return 0;
   scope->memory = rabbet_py_scope_step(
-      rabbet_py_scope_function("rabbet.plugin._recording", "begin", &begin),
+      rabbet_py_cache_import(&begin, "rabbet.plugin._recording", "begin"),
       where);
   return !scope->memory && PyErr_Occurred() ? -1 : 0;
 }
 
 PyObject* rabbet_py_scope_leave(rabbet_py_scope_t* scope) {
   if (!scope->memory && !scope->undo) return NULL;
-  PyObject *type = NULL, *value = NULL, *traceback = NULL;
-  PyErr_Fetch(&type, &value, &traceback);
+  PyObject* error = rabbet_py_error_take();
   for (int i = 0; i < 2; ++i) {
     PyObject* done = NULL;
     if (i == 0 && scope->memory) {
@@ -93,22 +82,21 @@ PyObject* rabbet_py_scope_leave(rabbet_py_scope_t* scope) {
       done = PyObject_CallFunctionObjArgs(scope->undo, NULL);
     }
     Py_XDECREF(done);
-    if (PyErr_Occurred() && !type) PyErr_Fetch(&type, &value, &traceback);
+    if (PyErr_Occurred() && !error) error = rabbet_py_error_take();
     PyErr_Clear();
   }
   Py_CLEAR(scope->undo);
-  PyErr_Restore(type, value, traceback);
+  rabbet_py_error_restore(error);
   return scope->memory;
 }
 
 void rabbet_py_scope_release(PyObject* take_kept) {
-  PyObject *type = NULL, *value = NULL, *traceback = NULL;
-  PyErr_Fetch(&type, &value, &traceback);
+  PyObject* error = rabbet_py_error_take();
   PyObject* done = PyObject_CallMethod(take_kept, "release", NULL);
   if (!done) PyErr_WriteUnraisable(take_kept);  // nobody waits for it
   Py_XDECREF(done);
   Py_DECREF(take_kept);
-  PyErr_Restore(type, value, traceback);
+  rabbet_py_error_restore(error);
 }
 
 PyObject* rabbet_py_scope_call(PyObject* where, bool recorded,

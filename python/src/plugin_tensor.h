@@ -21,10 +21,10 @@ typedef struct rabbet_py_tensor_t {
   rabbet_dl_device_t device;
   bool logical;  // extent is the logical shape
   bool writable;
-  size_t bytes;       // of the memory if dims do not tell; 0: not known
-  bool expired;       // its memory is gone
-  PyObject* aliased;  // Tensor whose memory it shares, or NULL
-  PyObject* keep;     // what holds the memory once a plugin kept the tensor
+  size_t bytes;         // of the memory if dims do not tell; 0: not known
+  atomic_bool expired;  // its memory is gone
+  PyObject* aliased;    // Tensor whose memory it shares, or NULL
+  PyObject* keep;       // what holds the memory once a plugin kept the tensor
 } rabbet_py_tensor_t;
 
 // A tensor without data yet.

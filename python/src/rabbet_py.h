@@ -1,15 +1,51 @@
 // What the files of the extension share.
 //
-// Everything here needs the GIL unless it says otherwise. Functions that return
-// an object return NULL with a Python exception set on failure.
+// Everything here needs an attached thread (the GIL, where Python has one)
+// unless it says otherwise. Functions that return an object return NULL with a
+// Python exception set on failure.
+//
+// Free-threaded Python has no GIL. What it guarded, RABBET_PY_LOCK guards: the
+// C object behind a handle, and what is shared by all. What a run uses belongs
+// to its context, and a context to one thread at a time.
 #ifndef RABBET_PYTHON_SRC_RABBET_PY_H_
 #define RABBET_PYTHON_SRC_RABBET_PY_H_
 
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
-#include <structmember.h>
+#include <pthread.h>
+#include <stdatomic.h>
 
 #include "rabbet/rabbet.h"
+
+// ---- Threads ---------------------------------------------------------------
+
+// Until the end of the block, no other thread is in a block that is locked by
+// the same object; a callback into Python, a wait and Py_BEGIN_ALLOW_THREADS
+// let others in, as they do with a GIL. Nothing to be done where there is one.
+#ifdef Py_GIL_DISABLED
+static inline void rabbet_py_unlock(PyCriticalSection* section) {
+  PyCriticalSection_End(section);
+}
+#define RABBET_PY_LOCK(object)                       \
+  __attribute__((cleanup(rabbet_py_unlock), unused)) \
+  PyCriticalSection rabbet_py_section;               \
+  PyCriticalSection_Begin(&rabbet_py_section, (PyObject*)(object))
+#else
+#define RABBET_PY_LOCK(object) (void)(object)
+#endif
+
+// An object that all threads use once it is found. NULL: not yet.
+typedef _Atomic(PyObject*) rabbet_py_cache_t;
+// Keeps an object in an empty place; another thread's, if that was first. What
+// is kept, borrowed.
+PyObject* rabbet_py_cache(rabbet_py_cache_t* place, PyObject* take_object);
+// sys.modules[module].name, kept in `place`; borrowed. NULL without an
+// exception if the module is not imported or has no such name (yet).
+PyObject* rabbet_py_cache_loaded(rabbet_py_cache_t* place, const char* module,
+                                 const char* name);
+// Same, but the module is imported; NULL with an exception.
+PyObject* rabbet_py_cache_import(rabbet_py_cache_t* place, const char* module,
+                                 const char* name);
 
 // ---- Errors (errors.c) -----------------------------------------------------
 
@@ -20,6 +56,10 @@ void* rabbet_py_raise(rabbet_status_t status);
 int rabbet_py_raise_int(rabbet_status_t status);
 // Puts "text: " before the message of the current exception, if it is `type`.
 void rabbet_py_prefix_error(PyObject* type, const char* format, ...);
+// The current exception as one object with its traceback, no longer set; NULL
+// if there is none. And back.
+PyObject* rabbet_py_error_take(void);
+void rabbet_py_error_restore(PyObject* take_error);
 // None when OK.
 PyObject* rabbet_py_none_or_raise(rabbet_status_t status);
 // The current Python exception as a status that carries it; clears it.
@@ -35,7 +75,8 @@ typedef struct rabbet_py_handle_t {
   PyObject_HEAD void* pointer;
   PyObject* keep;
   void (*release)(void* pointer);
-  bool busy;  // in a call that has let go of the GIL (contexts)
+  bool busy;               // in a call that lets other threads in
+  pthread_mutex_t* mutex;  // of networks and their like, else NULL
 } rabbet_py_handle_t;
 
 // Slots that every handle type has; append to a PyType_Slot table.
@@ -62,6 +103,28 @@ PyObject* rabbet_py_host_memory(void* data, size_t size, PyObject* keep,
 // The pointer of an object of (a subtype of) `type`; TypeError otherwise, or if
 // its __init__ was never run.
 void* rabbet_py_handle_get(PyObject* object, PyTypeObject* type);
+// The object can be used no more: what it points to goes.
+void rabbet_py_handle_close(PyObject* self);
+
+// Networks, configurations and refitters are held by one thread at a time, also
+// while that runs a plugin's Python code or builds; others wait. Gives the
+// object, with a mutex, or NULL with an exception set.
+PyObject* rabbet_py_guarded(PyObject* take_handle);
+PyObject* rabbet_py_hold(PyObject* handle);
+void rabbet_py_drop(PyObject** handle);
+// Until the end of the block.
+#define RABBET_PY_HOLD(handle)                                               \
+  __attribute__((cleanup(rabbet_py_drop), unused)) PyObject* RABBET_PY_NAME( \
+      rabbet_py_held_, __LINE__) = rabbet_py_hold(handle)
+#define RABBET_PY_NAME(a, b) RABBET_PY_JOINED(a, b)
+#define RABBET_PY_JOINED(a, b) a##b
+
+// A call marks what it holds as busy, so that what it calls back changes
+// nothing under it. -1 with an exception set if it is busy already; `what`
+// names it there.
+int rabbet_py_check_idle(PyObject* self, const char* what);
+int rabbet_py_begin(PyObject* self, const char* what);
+void rabbet_py_end(PyObject* self);
 static inline void* rabbet_py_pointer(PyObject* self) {
   return ((rabbet_py_handle_t*)self)->pointer;
 }
@@ -73,16 +136,19 @@ typedef struct rabbet_py_types_t {
   PyTypeObject *profile, *timing_cache, *config, *host_memory;
   PyTypeObject *engine, *context, *runner;
   PyTypeObject *dim_builder, *plugin_tensor, *shape;
-  // Classes of the package, given by rabbet_py_configure.
-  PyObject* status_errors;  // tuple by status code
-  PyObject* tensor_class;   // what tensors of networks are made as
-  PyObject* layer_classes;  // operator name -> class
-  PyObject* layer_class;    // of operators that are not in layer_classes
-  PyObject* dtypes;         // tuple: DataType by number
-  PyObject* formats;        // dict: TensorFormat by number
+  // Classes of the package, given by rabbet_py_configure; kept for good.
+  rabbet_py_cache_t status_errors;  // tuple by status code
+  rabbet_py_cache_t tensor_class;   // what tensors of networks are made as
+  rabbet_py_cache_t layer_classes;  // operator name -> class
+  rabbet_py_cache_t layer_class;  // of operators that are not in layer_classes
+  rabbet_py_cache_t dtypes;       // tuple: DataType by number
+  rabbet_py_cache_t formats;      // dict: TensorFormat by number
 } rabbet_py_types_t;
 extern rabbet_py_types_t rabbet_py_types;
 
+// A new reference to dict[key], or NULL, with an exception only if one was
+// raised.
+PyObject* rabbet_py_dict_get(PyObject* dict, PyObject* key);
 // Puts a reference (or NULL) in the place of another.
 void rabbet_py_replace(PyObject** slot, PyObject* take_value);
 int rabbet_py_add_type(PyObject* module, const char* name, PyType_Spec* spec,
@@ -138,10 +204,12 @@ PyObject* rabbet_py_message(const char* text);
 // Attributes: int, float, bool, str, bytes, lists of int, float, bool, str.
 PyObject* rabbet_py_from_attr(const rabbet_attr_t* attr);
 PyObject* rabbet_py_from_attrs(const rabbet_attr_t* attrs, size_t count);
-// Attributes made of a dict {name: value}; strings are borrowed from it.
+// Attributes made of a dict {name: value}; a change of the
+// dict does not matter.
 typedef struct rabbet_py_attrs_t {
   rabbet_attr_t* attrs;
   size_t count;
+  PyObject* dict;  // a copy, which holds the strings
 } rabbet_py_attrs_t;
 int rabbet_py_to_attrs(PyObject* dict, rabbet_py_attrs_t* out_attrs);
 void rabbet_py_attrs_free(rabbet_py_attrs_t* attrs);

@@ -19,17 +19,19 @@ static PyObject* rabbet_py_refitter_new(PyTypeObject* type, PyObject* args,
   rabbet_status_t status =
       rabbet_refitter_create(engine, rabbet_allocator_system(), &refitter);
   if (!rabbet_is_ok(status)) return rabbet_py_raise(status);
-  return rabbet_py_handle_new(type, refitter, object,
-                              rabbet_py_release_refitter);
+  return rabbet_py_guarded(
+      rabbet_py_handle_new(type, refitter, object, rabbet_py_release_refitter));
 }
 
 static PyObject* rabbet_py_refitter_count(PyObject* self, PyObject* none) {
+  RABBET_PY_HOLD(self);
   (void)none;
   return PyLong_FromSize_t(rabbet_refitter_count(rabbet_py_pointer(self)));
 }
 
 // (name, layer, role, DataType, dims, is missing)
 static PyObject* rabbet_py_refitter_info(PyObject* self, PyObject* index) {
+  RABBET_PY_HOLD(self);
   size_t i = 0;
   rabbet_refit_info_t info;
   if (rabbet_py_to_index(index, "weights", &i)) return NULL;
@@ -44,6 +46,7 @@ static PyObject* rabbet_py_refitter_info(PyObject* self, PyObject* index) {
 
 // find(name) or find(layer, role) -> index
 static PyObject* rabbet_py_refitter_find(PyObject* self, PyObject* args) {
+  RABBET_PY_HOLD(self);
   const char* name = NULL;
   int role = -1;
   size_t index = 0;
@@ -58,6 +61,7 @@ static PyObject* rabbet_py_refitter_find(PyObject* self, PyObject* args) {
 
 // set(index, dtype, address, count)
 static PyObject* rabbet_py_refitter_set(PyObject* self, PyObject* args) {
+  RABBET_PY_HOLD(self);
   Py_ssize_t index = 0;
   int dtype = 0;
   unsigned long long address = 0;
@@ -73,6 +77,7 @@ static PyObject* rabbet_py_refitter_set(PyObject* self, PyObject* args) {
 }
 
 static PyObject* rabbet_py_refitter_unset(PyObject* self, PyObject* index) {
+  RABBET_PY_HOLD(self);
   size_t i = 0;
   if (rabbet_py_to_index(index, "weights", &i)) return NULL;
   return rabbet_py_none_or_raise(
@@ -80,6 +85,7 @@ static PyObject* rabbet_py_refitter_unset(PyObject* self, PyObject* index) {
 }
 
 static PyObject* rabbet_py_refitter_commit(PyObject* self, PyObject* none) {
+  RABBET_PY_HOLD(self);
   (void)none;
   rabbet_status_t status;
   Py_BEGIN_ALLOW_THREADS status =
@@ -89,6 +95,7 @@ static PyObject* rabbet_py_refitter_commit(PyObject* self, PyObject* none) {
 
 // [(tensor, range), ...]
 static PyObject* rabbet_py_refitter_ranges(PyObject* self, PyObject* none) {
+  RABBET_PY_HOLD(self);
   (void)none;
   const rabbet_refitter_t* refitter = rabbet_py_pointer(self);
   size_t count = rabbet_refitter_range_count(refitter);
@@ -111,6 +118,7 @@ static PyObject* rabbet_py_refitter_ranges(PyObject* self, PyObject* none) {
 
 // find_range(tensor) -> index
 static PyObject* rabbet_py_refitter_find_range(PyObject* self, PyObject* name) {
+  RABBET_PY_HOLD(self);
   const char* tensor = NULL;
   size_t index = 0;
   if (rabbet_py_to_text(name, "tensor_name", false, &tensor)) return NULL;
@@ -122,6 +130,7 @@ static PyObject* rabbet_py_refitter_find_range(PyObject* self, PyObject* name) {
 
 // set_range(index, min, max)
 static PyObject* rabbet_py_refitter_set_range(PyObject* self, PyObject* args) {
+  RABBET_PY_HOLD(self);
   Py_ssize_t index = 0;
   float min = 0, max = 0;
   if (!PyArg_ParseTuple(args, "nff", &index, &min, &max)) return NULL;

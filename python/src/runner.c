@@ -55,12 +55,23 @@ static rabbet_py_lane_t* rabbet_py_lane_new(rabbet_py_runner_t* runner) {
   return rabbet_py_raise(status);
 }
 
-// The GIL guards the list.
-static rabbet_py_lane_t* rabbet_py_lane_take(rabbet_py_runner_t* runner) {
+static rabbet_py_lane_t* rabbet_py_lane_pop(rabbet_py_runner_t* runner) {
+  RABBET_PY_LOCK(runner);
   rabbet_py_lane_t* lane = runner->lanes;
-  if (!lane) return rabbet_py_lane_new(runner);
-  runner->lanes = lane->next;
+  if (lane) runner->lanes = lane->next;
   return lane;
+}
+
+static void rabbet_py_lane_push(rabbet_py_runner_t* runner,
+                                rabbet_py_lane_t* lane) {
+  RABBET_PY_LOCK(runner);
+  lane->next = runner->lanes;
+  runner->lanes = lane;
+}
+
+static rabbet_py_lane_t* rabbet_py_lane_take(rabbet_py_runner_t* runner) {
+  rabbet_py_lane_t* lane = rabbet_py_lane_pop(runner);
+  return lane ? lane : rabbet_py_lane_new(runner);
 }
 
 static void rabbet_py_lane_give(rabbet_py_runner_t* runner,
@@ -76,8 +87,7 @@ static void rabbet_py_lane_give(rabbet_py_runner_t* runner,
   }
   Py_CLEAR(lane->finish);
   Py_CLEAR(lane->maker);
-  lane->next = runner->lanes;
-  runner->lanes = lane;
+  rabbet_py_lane_push(runner, lane);
 }
 
 // ---- Arguments -------------------------------------------------------------
@@ -661,6 +671,7 @@ static PyObject* rabbet_py_runner_profiled(PyObject* self, PyObject* all) {
 // Of the run before, as far as steps are counted; of all runs otherwise.
 static PyObject* rabbet_py_runner_graph_info(PyObject* self, PyObject* none) {
   (void)none;
+  RABBET_PY_LOCK(self);
   rabbet_graph_info_t all = {.struct_size = sizeof(all)};
   const rabbet_py_lane_t* last = ((rabbet_py_runner_t*)self)->lanes;
   for (const rabbet_py_lane_t* lane = last; lane; lane = lane->next) {

@@ -99,34 +99,18 @@ static bool rabbet_py_dl_fits(const rabbet_dl_tensor_t* tensor,
   return true;
 }
 
-// torch.Tensor, once torch is imported (it may be at any time); borrowed.
-static PyObject* rabbet_py_torch(const char* name, PyObject** cache) {
-  if (*cache) return *cache;
-  PyObject* modules = PySys_GetObject("modules");
-  PyObject* torch = modules ? PyDict_GetItemString(modules, "torch") : NULL;
-  if (!torch) return NULL;
-  PyObject* found = PyObject_GetAttrString(torch, name);
-  if (!found) PyErr_Clear();
-  *cache = found;
-  return found;
-}
-
 PyObject* rabbet_py_torch_empty(void) {
-  static PyObject* empty = NULL;
-  PyObject* found = rabbet_py_torch("empty", &empty);
+  static rabbet_py_cache_t empty;
+  PyObject* found = rabbet_py_cache_loaded(&empty, "torch", "empty");
   if (!found) PyErr_SetString(PyExc_ImportError, "torch is not imported");
   return found;
 }
 
 int rabbet_py_torch_stream(int device, void** out_stream) {
-  static PyObject* function = NULL;
-  if (!function) {
-    PyObject* module = PyImport_ImportModule("torch._C");
-    if (!module) return -1;
-    function = PyObject_GetAttrString(module, "_cuda_getCurrentRawStream");
-    Py_DECREF(module);
-    if (!function) return -1;
-  }
+  static rabbet_py_cache_t cache;
+  PyObject* function =
+      rabbet_py_cache_import(&cache, "torch._C", "_cuda_getCurrentRawStream");
+  if (!function) return -1;
   PyObject* handle = PyObject_CallFunction(function, "i", device);
   *out_stream = handle ? PyLong_AsVoidPtr(handle) : NULL;
   Py_XDECREF(handle);
@@ -136,8 +120,8 @@ int rabbet_py_torch_stream(int device, void** out_stream) {
 static bool rabbet_py_open_torch(rabbet_py_lane_t* lane,
                                  rabbet_py_input_t* input, rabbet_dtype_t dtype,
                                  rabbet_dl_device_t device) {
-  static PyObject* export = NULL;
-  PyObject* to_dlpack = rabbet_py_torch("to_dlpack", &export);
+  static rabbet_py_cache_t cache;
+  PyObject* to_dlpack = rabbet_py_cache_loaded(&cache, "torch", "to_dlpack");
   if (!to_dlpack) return false;
   PyObject* capsule =
       PyObject_CallFunctionObjArgs(to_dlpack, input->object, NULL);
@@ -210,7 +194,8 @@ static int rabbet_py_open_converted(PyObject* self, rabbet_py_lane_t* lane,
 }
 
 int rabbet_py_input_open(PyObject* self, rabbet_py_lane_t* lane, size_t index) {
-  static PyObject* torch_type = NULL;
+  // torch may be imported at any time.
+  static rabbet_py_cache_t torch_type;
   rabbet_py_runner_t* runner = (rabbet_py_runner_t*)self;
   rabbet_py_input_t* input = &lane->inputs[index];
   const rabbet_io_t* io = rabbet_engine_io(runner->engine, index);
@@ -219,7 +204,7 @@ int rabbet_py_input_open(PyObject* self, rabbet_py_lane_t* lane, size_t index) {
   if (linear && PyObject_CheckBuffer(input->object)) {
     if (rabbet_py_open_buffer(input, io->dtype)) return 0;
   } else {
-    PyObject* type = rabbet_py_torch("Tensor", &torch_type);
+    PyObject* type = rabbet_py_cache_loaded(&torch_type, "torch", "Tensor");
     if (type && PyObject_TypeCheck(input->object, (PyTypeObject*)type)) {
       if (!lane->torch) lane->torch = input->object;
       if (linear &&

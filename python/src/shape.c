@@ -51,9 +51,12 @@ static int rabbet_py_shape_from_range(rabbet_py_shape_t* self,
 static int rabbet_py_shape_fill(rabbet_py_shape_t* self, PyObject* source) {
   if (Py_IsNone(source)) return 0;
   if (PyObject_TypeCheck(source, rabbet_py_types.shape)) {
-    PyObject saved = self->ob_base;
-    *self = *(rabbet_py_shape_t*)source;
-    self->ob_base = saved;
+    const rabbet_py_shape_t* other = (const rabbet_py_shape_t*)source;
+    self->dims = other->dims;
+    self->ranged = other->ranged;
+    self->low = other->low;
+    self->opt = other->opt;
+    self->high = other->high;
     return 0;
   }
   if (PyObject_HasAttrString(source, "desc")) {

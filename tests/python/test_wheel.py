@@ -20,6 +20,7 @@ from onnx import helper, numpy_helper
 
 from .c_programs import EXAMPLES, ROOT, needed, output
 from .command import FLOAT, save_model
+from .free_threaded import find_free_threaded
 
 LIMIT = 40e6
 # Libraries that every Linux of the manylinux kind has.
@@ -100,6 +101,26 @@ def operator(model: Path) -> Path:
     return file
 
 
+@pytest.fixture(scope="module")
+def free_threaded(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+    """The wheel for a free-threaded interpreter, and that interpreter."""
+    python, why = find_free_threaded()
+    if not python:
+        pytest.skip(why)
+    probe = "import scikit_build_core"
+    if subprocess.run([python, "-c", probe], capture_output=True).returncode:
+        pytest.skip(f"{python} has no scikit-build-core")
+    folder = tmp_path_factory.mktemp("free_threaded")
+    output(
+        python, "-m", "pip", "wheel", "--quiet", "--no-build-isolation", "--no-deps",
+        "--disable-pip-version-check", "--wheel-dir", folder,
+        f"-Ccmake.define.RABBET_ONNX_PROTO={Path(onnx.__file__).parent / 'onnx-ml.proto'}",
+        ROOT,
+    )  # fmt: skip
+    (file,) = folder.glob("*.whl")
+    return file, python
+
+
 def elf_files(folder: Path) -> list[Path]:
     """Programs and libraries below a folder."""
     files = [file for file in folder.rglob("*") if file.is_file()]
@@ -127,6 +148,33 @@ def test_file(wheel: Path) -> None:
     assert {name for name in names if name.endswith(".py")} == python
     headers = {f"rabbet/include/rabbet/{p.name}" for p in ROOT.glob("include/rabbet/*")}
     assert headers <= set(names)
+
+
+def test_free_threaded_file(free_threaded: tuple[Path, str], tmp_path: Path) -> None:
+    """Its extension alone is of another kind; in an environment of its own the
+    command runs and an import leaves the GIL off."""
+    wheel, python = free_threaded
+    assert re.search(r"-cp3\d+-cp3\d+t-", wheel.name), wheel.name
+    names = zipfile.ZipFile(wheel).namelist()
+    (extension,) = [name for name in names if name.startswith("rabbet/_rabbet.c")]
+    assert re.search(r"cpython-3\d+t-", extension), extension
+    assert "rabbet/_rabbet.abi3.so" not in names
+    python_files = {str(p.relative_to(ROOT / "python")) for p in (ROOT / "python").rglob("*.py")}
+    assert {name for name in names if name.endswith(".py")} == python_files
+    subprocess.run([python, "-m", "venv", "--system-site-packages", tmp_path], check=True)
+    inside = tmp_path / "bin" / "python"
+    output(inside, "-m", "pip", "install", "--quiet", "--no-deps", "--no-index",
+           "--disable-pip-version-check", wheel)  # fmt: skip
+    code = "import sys, rabbet; print(rabbet.__file__, sys._is_gil_enabled())"
+    found = subprocess.run(
+        [inside, "-c", code], env=SCRUBBED, capture_output=True, text=True, cwd=tmp_path
+    )
+    assert found.stdout.startswith(str(tmp_path)), found.stderr
+    assert found.stdout.endswith("False\n"), found.stderr
+    version = subprocess.run(
+        [tmp_path / "bin" / "rabbet", "version"], env=SCRUBBED, capture_output=True, text=True
+    )
+    assert version.returncode == 0 and "rabbet" in version.stdout, version.stderr
 
 
 def test_every_library_is_inside(environment: Path) -> None:

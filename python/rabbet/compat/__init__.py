@@ -14,6 +14,7 @@ None or False as the result. docs/names.md lists every name.
 from __future__ import annotations
 
 import sys
+import threading
 from types import ModuleType
 
 import rabbet
@@ -33,6 +34,7 @@ TENSORRT = "10.16.0"
 __all__ = ["TENSORRT", "install", "module"]
 
 _module: ModuleType | None = None
+_lock = threading.Lock()
 
 
 def _make() -> ModuleType:
@@ -53,9 +55,10 @@ def _make() -> ModuleType:
 def module() -> ModuleType:
     """The module, without making it importable."""
     global _module
-    if _module is None:
-        _module = _make()
-    return _module
+    with _lock:
+        if _module is None:
+            _module = _make()
+        return _module
 
 
 def _modules() -> dict[str, ModuleType]:

@@ -120,8 +120,23 @@ def _is_array(annotation: Any) -> bool:
     )
 
 
+def _unaliased(annotation: Any) -> Any:
+    """What an alias made by `type` stands for, such as NDArray since NumPy 2.5."""
+    origin = typing.get_origin(annotation)
+    value = getattr(origin or annotation, "__value__", None)
+    if value is None:
+        return annotation
+    return _unaliased(value[typing.get_args(annotation)] if origin else value)
+
+
 def attribute_type(annotation: Any) -> AttributeType | None:
     """The type of an annotation; None if attributes cannot have it."""
+    plain = _unaliased(annotation)
+    if plain is not annotation:
+        made = attribute_type(plain)
+        if made is not None:
+            made.annotation = annotation  # as it is written
+        return made
     origin, args = typing.get_origin(annotation), typing.get_args(annotation)
     if origin is typing.Annotated:
         return attribute_type(args[0])
@@ -142,6 +157,7 @@ def attribute_type(annotation: Any) -> AttributeType | None:
 
 def why_not(annotation: Any) -> str:
     """What is wrong with an annotation that attribute_type refuses."""
+    annotation = _unaliased(annotation)
     if _is_array(annotation):
         return (
             "say what the array holds, as in numpy.typing.NDArray[numpy.float32]; "

@@ -22,7 +22,7 @@ class _Creators(Mapping[str, Any]):
         return creator
 
     def __iter__(self) -> Iterator[str]:
-        return (key for key, d in QDP_REGISTRY.items() if d.is_registered)
+        return (key for key, d in list(QDP_REGISTRY.items()) if d.is_registered)
 
     def __len__(self) -> int:
         return sum(1 for _ in self)

@@ -145,7 +145,8 @@ class _Namespace:
         )
 
     def __dir__(self) -> list[str]:
-        return [d.name for d in QDP_REGISTRY.values() if d.namespace == self.__name__]
+        found = list(QDP_REGISTRY.values())  # other threads may add some
+        return [d.name for d in found if d.namespace == self.__name__]
 
 
 class _Namespaces:
@@ -161,7 +162,7 @@ class _Namespaces:
         )
 
     def __dir__(self) -> list[str]:
-        return sorted({d.namespace for d in QDP_REGISTRY.values()})
+        return sorted({d.namespace for d in list(QDP_REGISTRY.values())})
 
 
 op = _Namespaces()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import inspect
 import sys
+import threading
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -33,6 +34,8 @@ DEVICES = ("cpu", "cuda")
 VERSION = "1"
 _RESERVED_NAMESPACES = ("", "trt", "tensorrt", "std", "rabbet")
 
+# Held while definitions come and go: here, and where the engine knows them.
+_lock = threading.RLock()
 # Every plugin that was defined, by id.
 QDP_REGISTRY: dict[str, PluginDef] = {}
 
@@ -73,6 +76,11 @@ class PluginDef:
         """Makes it known to the engine, if it is not yet."""
         if self._registered:
             return
+        with _lock:
+            if not self._registered:
+                self._register()
+
+    def _register(self) -> None:
         reg = self.registration
         fields = [
             (name, kind.code, name not in reg.defaults)
@@ -100,11 +108,12 @@ class PluginDef:
 
     def deregister(self) -> None:
         """Takes it away again; layers and plans that use it stay valid."""
-        if self._registered:
-            _rabbet.deregister_plugin(self.name, VERSION, self.namespace)
-            self._registered = False
-        if QDP_REGISTRY.get(self.id) is self:
-            del QDP_REGISTRY[self.id]
+        with _lock:
+            if self._registered:
+                _rabbet.deregister_plugin(self.name, VERSION, self.namespace)
+                self._registered = False
+            if QDP_REGISTRY.get(self.id) is self:
+                del QDP_REGISTRY[self.id]
 
     # ---- What the engine asks ----
 
@@ -269,19 +278,20 @@ def register(
     def decorate(function: F) -> F:
         names = caller_names()
         registration = check_register(plugin_id, function, names)
-        old = QDP_REGISTRY.get(plugin_id)
-        if old is not None:
-            if not _replaceable(old, function):
-                raise DefinitionError(
-                    f"@rabbet.plugin.register('{plugin_id}') on {where(function)}: "
-                    "the id "
-                    f"is taken by {where(old.register_function)}"
-                )
-            old.deregister()
         definition = PluginDef(plugin_id, function, registration, timing_key)
-        if not lazy_register:
-            definition.register()
-        QDP_REGISTRY[plugin_id] = definition
+        with _lock:
+            old = QDP_REGISTRY.get(plugin_id)
+            if old is not None:
+                if not _replaceable(old, function):
+                    raise DefinitionError(
+                        f"@rabbet.plugin.register('{plugin_id}') on "
+                        f"{where(function)}: the id is taken by "
+                        f"{where(old.register_function)}"
+                    )
+                old.deregister()
+            if not lazy_register:
+                definition.register()
+            QDP_REGISTRY[plugin_id] = definition
         return function
 
     return decorate
