@@ -240,6 +240,7 @@ from ._layers import (
     IKVCacheUpdateLayer,
     ILayer,
     IMatrixMultiplyLayer,
+    IMoELayer,
     INMSLayer,
     INonZeroLayer,
     INormalizationLayer,
@@ -293,7 +294,6 @@ from ._refused_layers import (
     IAttentionInputLayer,
     IAttentionOutputLayer,
     IDistCollectiveLayer,
-    IMoELayer,
 )
 from ._rotary import IRotaryEmbeddingLayer
 from ._runtime import (

@@ -733,6 +733,83 @@ class IConstantLayer(ILayer):
         self._set_attrs({"weights": (TENSOR, int(dtype), dims, data)})
 
 
+class IMoELayer(ILayer):
+    """A mixture of experts. Inputs: hidden_states, selected_experts_for_tokens and
+    scores_for_selected_experts, then what the methods below give."""
+
+    __slots__ = ()
+    _type = e.LayerType.MOE
+    activation_type = _choice("activation_type", e.MoEActType, "Function of the gate.")
+    swiglu_param_limit = _float(
+        "swiglu_param_limit", "What the gate's and the other factor are cut off at."
+    )
+    swiglu_param_alpha = _float(
+        "swiglu_param_alpha", "SILU: factor inside the sigmoid."
+    )
+    swiglu_param_beta = _float("swiglu_param_beta", "Added to the other factor.")
+    quantization_to_type = _choice(
+        "quantization_to_type",
+        e.DataType,
+        "What the last product's rows are rounded to; FLOAT: nothing.",
+    )
+    quantization_block_shape = _dims(
+        "quantization_block_shape",
+        "Elements of a row that share a scale, which is found; empty: it is given.",
+    )
+    dyn_q_output_scale_type = _choice(
+        "dyn_q_output_scale_type", e.DataType, "Type of scales that are found."
+    )
+
+    def _set_inputs(self, first: int, tensors: Iterable[ITensor]) -> None:
+        for i, tensor in enumerate(tensors):
+            self.set_input(first + i, tensor)
+
+    def set_gated_weights(
+        self,
+        fc_gate_weights: ITensor,
+        fc_up_weights: ITensor,
+        fc_down_weights: ITensor,
+        activation_type: e.MoEActType,
+    ) -> None:
+        """Weights [experts, hidden, inner], twice, and [experts, inner, hidden]."""
+        self.activation_type = activation_type
+        self._set_inputs(3, (fc_gate_weights, fc_up_weights, fc_down_weights))
+
+    def set_gated_biases(
+        self, fc_gate_biases: ITensor, fc_up_biases: ITensor, fc_down_biases: ITensor
+    ) -> None:
+        """Biases [experts, inner], twice, and [experts, hidden]."""
+        self._set_inputs(6, (fc_gate_biases, fc_up_biases, fc_down_biases))
+
+    def set_swiglu_params(self, limit: float, alpha: float, beta: float) -> None:
+        """Sets the three properties."""
+        self.swiglu_param_limit = limit
+        self.swiglu_param_alpha = alpha
+        self.swiglu_param_beta = beta
+
+    def set_quantization_static(
+        self, fc_down_activation_scale: ITensor, data_type: Any
+    ) -> None:
+        """Rounds the last product's rows to INT8 or FP8, with one scale."""
+        self.quantization_to_type = dtype_of(data_type)
+        self.quantization_block_shape = ()  # type: ignore[assignment]
+        self.set_input(9, fc_down_activation_scale)
+
+    def set_quantization_dynamic_dbl_q(
+        self,
+        fc_down_activation_dbl_q_scale: ITensor,
+        data_type: Any,
+        block_shape: Iterable[int],
+        dyn_q_output_scale_type: Any,
+    ) -> None:
+        """The same with a scale for each block of a row, which is found, divided by a
+        number and rounded to its type."""
+        self.quantization_to_type = dtype_of(data_type)
+        self.quantization_block_shape = block_shape  # type: ignore[assignment]
+        self.dyn_q_output_scale_type = dtype_of(dyn_q_output_scale_type)
+        self.set_input(9, fc_down_activation_dbl_q_scale)
+
+
 class INormalizationLayer(ILayer):
     """Layer, instance and group normalization."""
 
@@ -798,6 +875,7 @@ LAYER_CLASSES: dict[str, type[ILayer]] = {
     "identity": IIdentityLayer,
     "kv_cache_update": IKVCacheUpdateLayer,
     "matrix_multiply": IMatrixMultiplyLayer,
+    "moe": IMoELayer,
     "nms": INMSLayer,
     "non_zero": INonZeroLayer,
     "normalization": INormalizationLayer,

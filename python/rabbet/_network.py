@@ -37,6 +37,7 @@ from ._layers import (
     IKVCacheUpdateLayer,
     ILayer,
     IMatrixMultiplyLayer,
+    IMoELayer,
     INMSLayer,
     INonZeroLayer,
     INormalizationLayer,
@@ -505,6 +506,22 @@ class INetworkDefinition(_rabbet.Network, RefusedLayers, Managed):
         attrs = {"cache_mode": int(e.KVCacheMode(cache_mode))}
         inputs = [cache, update, write_indices]
         return self._add_layer("kv_cache_update", None, inputs, attrs)
+
+    def add_moe(
+        self,
+        hidden_states: ITensor,
+        selected_experts_for_tokens: ITensor,
+        scores_for_selected_experts: ITensor,
+    ) -> IMoELayer:
+        """The networks of the experts chosen for each token, summed by scores:
+        hidden_states [batch, tokens, hidden], the others [batch, tokens, chosen]. The
+        layer's set_gated_weights gives the experts' weights."""
+        inputs = [
+            hidden_states,
+            selected_experts_for_tokens,
+            scores_for_selected_experts,
+        ]
+        return self._add_layer("moe", None, inputs, {})
 
     def add_cumulative(
         self,

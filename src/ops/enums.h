@@ -136,6 +136,10 @@
   ROW(KV_CACHE, LINEAR, 0)    \
   ROW(KV_CACHE, CIRCULAR, 64)
 
+#define RABBET_MOE_ACTS(ROW) \
+  ROW(MOE_ACT, NONE, 0)      \
+  ROW(MOE_ACT, SILU, 1)
+
 #define RABBET_FILLS(ROW)      \
   ROW(FILL, LINSPACE, 0)       \
   ROW(FILL, RANDOM_UNIFORM, 1) \
@@ -198,6 +202,9 @@ typedef enum rabbet_scatter_reduction_t {
 typedef enum rabbet_kv_cache_t {
   RABBET_KV_CACHES(RABBET_ENUM_NUMBER)
 } rabbet_kv_cache_t;
+typedef enum rabbet_moe_act_t {
+  RABBET_MOE_ACTS(RABBET_ENUM_NUMBER)
+} rabbet_moe_act_t;
 typedef enum rabbet_fill_t { RABBET_FILLS(RABBET_ENUM_NUMBER) } rabbet_fill_t;
 typedef enum rabbet_selector_t {
   RABBET_SELECTORS(RABBET_ENUM_NUMBER)

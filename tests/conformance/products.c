@@ -445,7 +445,78 @@ static void attention(conformance_t* t) {
   kernel_case_output(c, y);
 }
 
+// ---- Experts ----------------------------------------------------------------
+
+// Few tokens and many, experts that nobody chooses and such that do not exist.
+static void moe(conformance_t* t) {
+  static const int64_t types[] = {RABBET_DTYPE_INT8, RABBET_DTYPE_FP8};
+  static const double limits[] = {0.75, 2};
+  kernel_case_t* c = &t->c;
+  conformance_set_type(t, conformance_type(t, CONFORMANCE_REALS));
+  c->low = -1;
+  c->high = 1;
+  int64_t tokens = conformance_chance(t, 3) ? conformance_random(t, 3)
+                                            : 1 + conformance_random(t, 80);
+  int64_t chosen = 1 + conformance_random(t, 3);
+  int64_t experts = 1 + conformance_random(t, 6);
+  bool odd = conformance_chance(t, 3);
+  int64_t hidden =
+      odd ? 1 + conformance_random(t, 90) : 8 * (1 + conformance_random(t, 16));
+  int64_t inner =
+      odd ? 1 + conformance_random(t, 90) : 8 * (1 + conformance_random(t, 16));
+  int64_t index[256], blocks[] = {1, 1 + conformance_random(t, 24)};
+  for (int64_t i = 0; i < tokens * chosen; ++i)
+    index[i] = conformance_chance(t, 20) ? experts * (i % 2 * 2 - 1)
+                                         : conformance_random(t, experts);
+  bool quantizes = conformance_chance(t, 4), finds = conformance_chance(t, 2);
+  rabbet_attr_t attrs[] = {
+      conformance_int(t, "activation_type", conformance_random(t, 2)),
+      {.name = "swiglu_param_limit",
+       .type = RABBET_ATTR_FLOAT,
+       .data = &limits[conformance_random(t, 2)],
+       .count = 1},
+      {.name = "swiglu_param_beta",
+       .type = RABBET_ATTR_FLOAT,
+       .data = &limits[0],
+       .count = 1},
+      conformance_ints(t, "quantization_block_shape", blocks, finds ? 2 : 0),
+      conformance_int(t, "dyn_q_output_scale_type", RABBET_DTYPE_FLOAT),
+      conformance_int(
+          t, "quantization_to_type",
+          quantizes ? types[conformance_random(t, 2)] : RABBET_DTYPE_FLOAT)};
+  size_t attr_count = conformance_chance(t, 2) ? 6 : 1;
+  quantizes = quantizes && attr_count == 6;
+  // Results of the first products are rounded to the type, or to 8 bits.
+  c->tolerance = c->dtype == RABBET_DTYPE_BF16   ? 2e-2
+                 : c->dtype == RABBET_DTYPE_HALF ? 3e-3
+                                                 : 1e-5;
+  if (quantizes) c->tolerance = 5e-2;
+  bool biased = conformance_chance(t, 2);
+  int32_t inputs[10] = {-1, -1, -1, -1, -1, -1, -1, -1, -1, -1};
+  inputs[0] = kernel_case_input(c, KERNEL_DIMS(1, tokens, hidden), false);
+  inputs[1] = kernel_case_numbers(
+      c, conformance_chance(t, 2) ? RABBET_DTYPE_INT32 : RABBET_DTYPE_INT64,
+      KERNEL_DIMS(1, tokens, chosen), index, false);
+  inputs[2] = kernel_case_input(c, KERNEL_DIMS(1, tokens, chosen), false);
+  inputs[3] = kernel_case_input(c, KERNEL_DIMS(experts, hidden, inner), true);
+  inputs[4] = kernel_case_input(c, KERNEL_DIMS(experts, hidden, inner), true);
+  inputs[5] = kernel_case_input(c, KERNEL_DIMS(experts, inner, hidden), true);
+  if (biased) {
+    inputs[6] = kernel_case_input(c, KERNEL_DIMS(experts, inner), true);
+    inputs[7] = kernel_case_input(c, KERNEL_DIMS(experts, inner), true);
+    inputs[8] = kernel_case_input(c, KERNEL_DIMS(experts, hidden), true);
+  }
+  c->low = c->high = 0.0625;
+  if (quantizes)
+    inputs[9] = kernel_case_input(c, (rabbet_dims_t){.rank = 0}, false);
+  kernel_case_output(c, kernel_case_op(c, "moe", attrs, attr_count, inputs,
+                                       quantizes ? 10
+                                       : biased  ? 9
+                                                 : 6));
+}
+
 const conformance_family_t conformance_products[] = {
+    {"moe", 120, moe},
     {"convolution", 80, convolution},
     {"convolution_pixels", 60, convolution_pixels},
     {"deconvolution", 120, deconvolution},

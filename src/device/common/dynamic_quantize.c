@@ -16,6 +16,29 @@ rabbet_status_t rabbet_dynamic_quantize_propose(
                               rabbet_dynamic_quantize_body);
 }
 
+static bool boxes_is_real(rabbet_dtype_t dtype) {
+  return dtype == RABBET_DTYPE_FLOAT || dtype == RABBET_DTYPE_HALF ||
+         dtype == RABBET_DTYPE_BF16;
+}
+
+rabbet_status_t rabbet_dynamic_quantize_check_types(
+    const rabbet_group_t* group, const rabbet_group_node_t* node) {
+  const rabbet_group_value_t* values = group->values;
+  int32_t by = rabbet_node_input(node, 1);
+  rabbet_dtype_t from = values[node->inputs[0]].dtype;
+  rabbet_dtype_t to = values[node->outputs[0]].dtype;
+  rabbet_dtype_t scale = values[node->outputs[1]].dtype;
+  if (boxes_is_real(from) && (by < 0 || boxes_is_real(values[by].dtype)) &&
+      (to == RABBET_DTYPE_INT8 || to == RABBET_DTYPE_FP8) &&
+      (boxes_is_real(scale) || scale == RABBET_DTYPE_FP8 ||
+       scale == RABBET_DTYPE_E8M0))
+    return rabbet_ok();
+  return RABBET_STATUS(
+      RABBET_STATUS_UNSUPPORTED,
+      "layer '%s': %s cannot be quantized to %s with scales of %s", node->name,
+      rabbet_dtype_name(from), rabbet_dtype_name(to), rabbet_dtype_name(scale));
+}
+
 // An axis in front of those that are there. It is joined with the first of
 // them where blocks hold that one whole, or where they have one index of the
 // new axis and none is cut short.

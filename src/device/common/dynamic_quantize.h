@@ -22,6 +22,9 @@ typedef struct rabbet_quantize_boxes_t {
 rabbet_status_t rabbet_dynamic_quantize_propose(
     const rabbet_propose_t* propose, rabbet_candidate_sink_t sink,
     const rabbet_kernel_class_t* kernel);
+// That the candidate's types are such, as a plan may say anything.
+rabbet_status_t rabbet_dynamic_quantize_check_types(
+    const rabbet_group_t* group, const rabbet_group_node_t* node);
 // For known dims of input 0; errors name the layer.
 rabbet_status_t rabbet_dynamic_quantize_boxes(
     const rabbet_group_node_t* node, const rabbet_dims_t* x,

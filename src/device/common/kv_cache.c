@@ -22,6 +22,26 @@ rabbet_status_t rabbet_kv_cache_propose(const rabbet_propose_t* propose,
                               rabbet_kv_cache_body);
 }
 
+rabbet_status_t rabbet_kv_cache_check_types(const rabbet_group_t* group,
+                                            const rabbet_group_node_t* node) {
+  const rabbet_group_value_t* values = group->values;
+  rabbet_dtype_t cache = values[node->inputs[0]].dtype;
+  rabbet_dtype_t update = values[node->inputs[1]].dtype;
+  int32_t indices = rabbet_node_input(node, 2);
+  rabbet_dtype_t index =
+      indices < 0 ? RABBET_DTYPE_INT32 : values[indices].dtype;
+  if (rabbet_dtype_bits(cache) % 8 == 0 && update == cache &&
+      values[node->outputs[0]].dtype == cache &&
+      (index == RABBET_DTYPE_INT32 || index == RABBET_DTYPE_INT64))
+    return rabbet_ok();
+  return RABBET_STATUS(
+      RABBET_STATUS_UNSUPPORTED,
+      "layer '%s': elements of %s cannot be put into a cache of %s by indices "
+      "of %s",
+      node->name, rabbet_dtype_name(update), rabbet_dtype_name(cache),
+      rabbet_dtype_name(index));
+}
+
 rabbet_status_t rabbet_kv_cache_resolve_node(const rabbet_group_node_t* node,
                                              const rabbet_dims_t* dims,
                                              rabbet_kv_cache_rows_t* out_rows) {

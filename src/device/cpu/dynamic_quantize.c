@@ -32,6 +32,8 @@ static rabbet_status_t rabbet_cpu_dynamic_quantize_prepare(
   rabbet_quantize_boxes_t boxes;
   *out_workspace = 0;
   *out_state = NULL;
+  RABBET_RETURN_IF_ERROR(
+      rabbet_dynamic_quantize_check_types(kernel->group, node));
   RABBET_RETURN_IF_ERROR(rabbet_dynamic_quantize_boxes(
       node, &shapes->dims[node->inputs[0]], &boxes));
   RABBET_RETURN_IF_ERROR(

@@ -29,6 +29,7 @@ static rabbet_status_t rabbet_cpu_kv_cache_prepare(
   rabbet_kv_cache_rows_t rows;
   *out_workspace = 0;
   *out_state = NULL;
+  RABBET_RETURN_IF_ERROR(rabbet_kv_cache_check_types(kernel->group, node));
   RABBET_RETURN_IF_ERROR(
       rabbet_kv_cache_resolve_node(node, shapes->dims, &rows));
   RABBET_RETURN_IF_ERROR(

@@ -51,6 +51,7 @@ typedef struct rabbet_copy_run_t {
   int64_t target, source, bytes;
 } rabbet_copy_run_t;
 enum { RABBET_PATTERN_BYTES = 64 };
+enum { RABBET_PRODUCT_ROWS = 4 };
 
 typedef struct rabbet_vectors_t {
   rabbet_transpose_fn_t transpose[4];  // elements of 1, 2, 4, 8 bytes
@@ -114,6 +115,12 @@ typedef struct rabbet_vectors_t {
   void (*resample)(const float* x, const int32_t* positions,
                    const float* weights, int taps, int64_t count, int64_t inner,
                    float* y);
+
+  // sums[r][i] += sum over `count` k of x[r][k] w[k][i], for at most
+  // RABBET_PRODUCT_ROWS rows and `width` columns; strides are those of rows.
+  void (*products)(const float* const* x, int rows, const float* w,
+                   int64_t stride, int64_t count, int64_t width, float* sums,
+                   int64_t sums_stride);
 
   // y = exp(x - max) / sum of that; x and y may be equal. With `log`, its
   // logarithm.

@@ -27,11 +27,6 @@ static rabbet_status_t rabbet_cuda_dynamic_quantize_propose(
                                          &rabbet_cuda_dynamic_quantize);
 }
 
-static bool dynamic_is_float(rabbet_dtype_t dtype) {
-  return dtype == RABBET_DTYPE_FLOAT || dtype == RABBET_DTYPE_HALF ||
-         dtype == RABBET_DTYPE_BF16;
-}
-
 static rabbet_status_t rabbet_cuda_dynamic_quantize_program(
     rabbet_cuda_node_t* node, const rabbet_kernel_spec_t* spec) {
   rabbet_cuda_dynamic_kernel_t* kernel = (rabbet_cuda_dynamic_kernel_t*)node;
@@ -45,15 +40,8 @@ static rabbet_status_t rabbet_cuda_dynamic_quantize_program(
   rabbet_dtype_t to = values[layer->outputs[0]].dtype;
   rabbet_dtype_t scale = values[layer->outputs[1]].dtype;
   rabbet_dtype_t factor = by < 0 ? RABBET_DTYPE_FLOAT : values[by].dtype;
-  if (!dynamic_is_float(from) || !dynamic_is_float(factor) ||
-      (to != RABBET_DTYPE_INT8 && to != RABBET_DTYPE_FP8) ||
-      (!dynamic_is_float(scale) && scale != RABBET_DTYPE_FP8 &&
-       scale != RABBET_DTYPE_E8M0))
-    return RABBET_STATUS(RABBET_STATUS_UNSUPPORTED,
-                         "layer '%s': %s cannot be quantized to %s with scales "
-                         "of %s",
-                         layer->name, rabbet_dtype_name(from),
-                         rabbet_dtype_name(to), rabbet_dtype_name(scale));
+  RABBET_RETURN_IF_ERROR(
+      rabbet_dynamic_quantize_check_types(spec->group, layer));
   rabbet_cuda_options_t options = {.count = 0};
   kernel->pack = PACK_BYTES * 8 / rabbet_dtype_bits(from);
   rabbet_cuda_option(&options, "-DELEMENT=%s", rabbet_cuda_type(from));

@@ -37,19 +37,10 @@ static rabbet_status_t rabbet_cuda_kv_cache_program(
   if (!rabbet_node_is(spec->group, RABBET_OP_KV_CACHE_UPDATE))
     return RABBET_STATUS(RABBET_STATUS_INVALID_ARGUMENT,
                          "layer '%s' updates no cache", layer->name);
-  rabbet_dtype_t dtype = values[layer->inputs[0]].dtype;
-  if (rabbet_dtype_bits(dtype) % 8 != 0 ||
-      values[layer->inputs[1]].dtype != dtype ||
-      values[layer->outputs[0]].dtype != dtype)
-    return RABBET_STATUS(RABBET_STATUS_UNSUPPORTED,
-                         "layer '%s': elements of %s cannot be put into a "
-                         "cache of %s",
-                         layer->name,
-                         rabbet_dtype_name(values[layer->inputs[1]].dtype),
-                         rabbet_dtype_name(dtype));
+  RABBET_RETURN_IF_ERROR(rabbet_kv_cache_check_types(spec->group, layer));
   rabbet_cuda_options_t options = {.count = 0};
   kernel->base = spec->device;
-  kernel->size = rabbet_dtype_bits(dtype) / 8;
+  kernel->size = rabbet_dtype_bits(values[layer->inputs[0]].dtype) / 8;
   rabbet_cuda_option(&options, "-DUNIT=%d", (int)kernel->size);
   RABBET_RETURN_IF_ERROR(
       rabbet_cuda_node_add(node, spec, "kv_cache.cu", NULL, &options));

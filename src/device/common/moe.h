@@ -1,0 +1,21 @@
+// What kernels of mixtures of experts share.
+#ifndef RABBET_SRC_DEVICE_COMMON_MOE_H_
+#define RABBET_SRC_DEVICE_COMMON_MOE_H_
+
+#include "device/common/node_kernel.h"
+#include "ops/moe.h"
+
+// Offers the layer, LINEAR, in the network's types and those it allows besides.
+rabbet_status_t rabbet_moe_propose(const rabbet_propose_t* propose,
+                                   rabbet_candidate_sink_t sink,
+                                   const rabbet_kernel_class_t* kernel);
+// For known dims of the group's values; errors name the layer.
+rabbet_status_t rabbet_moe_resolve_node(const rabbet_group_node_t* node,
+                                        const rabbet_dims_t* dims,
+                                        rabbet_moe_sizes_t* out_sizes);
+// That all operands have types that the operator allows, as a plan may say
+// anything.
+rabbet_status_t rabbet_moe_check_types(const rabbet_group_t* group,
+                                       const rabbet_group_node_t* node);
+
+#endif  // RABBET_SRC_DEVICE_COMMON_MOE_H_
