@@ -15,7 +15,7 @@ else()
   set(libdir ${CMAKE_INSTALL_LIBDIR})
 endif()
 
-install(TARGETS rabbet_runtime rabbet rabbet_headers EXPORT rabbet-targets
+install(TARGETS rabbet_runtime rabbet rabbet_pyhost rabbet_headers EXPORT rabbet-targets
   LIBRARY DESTINATION ${libdir} COMPONENT runtime
   INCLUDES DESTINATION ${prefix}include)
 install(TARGETS rabbet_cpu rabbet_cuda LIBRARY DESTINATION ${libdir} COMPONENT runtime)
@@ -31,9 +31,9 @@ install(EXPORT rabbet-targets NAMESPACE rabbet::
 export(EXPORT rabbet-targets NAMESPACE rabbet::
   FILE ${PROJECT_BINARY_DIR}/rabbet-targets.cmake)
 # pkg-config, with places beside its own, so that the prefix can be moved.
-foreach(name rabbet rabbet_runtime)
+foreach(name rabbet rabbet_runtime rabbet_pyhost)
   set(libraries "-l${name}")
-  if(name STREQUAL rabbet)
+  if(NOT name STREQUAL rabbet_runtime)
     string(APPEND libraries " -lrabbet_runtime")
   endif()
   configure_file(${PROJECT_SOURCE_DIR}/cmake/rabbet.pc.in

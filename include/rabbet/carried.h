@@ -57,10 +57,15 @@ typedef struct rabbet_source_host_t {
   // long as the call.
   rabbet_status_t (*run)(void* user_data, const rabbet_carried_t* modules,
                          size_t count);
+  // Loads plugins, as rabbet_pyhost_load_plugins does.
+  rabbet_status_t (*load)(void* user_data, const char* const* plugins,
+                          size_t count);
+  // The interpreter is about to end: takes its plugins out of the registry.
+  void (*close)(void* user_data);
 } rabbet_source_host_t;
 
-// NULL takes it away. Both functions may be called on any thread, as long as
-// the host is set.
+// NULL takes it away. The functions may be called on any thread, as long as the
+// host is set.
 RABBET_API rabbet_status_t
 rabbet_source_host_set(const rabbet_source_host_t* host);
 

@@ -386,3 +386,26 @@ def _add_carried(fullname: str, collection: _Collection) -> None:
     if isinstance(loader, _Loader):
         for module in loader.modules.values():
             collection.modules[module.name] = (module.data, module.is_package)
+
+
+# ---- In a C program that has started Python (rabbet/pyhost.h) ----
+
+
+def load(plugins: list[str]) -> None:
+    """Files and modules, as `plugins=` takes them."""
+    from ._plugins import load_plugins
+
+    load_plugins(plugins)
+
+
+def close() -> None:
+    """The interpreter ends: C must not find its plugins any more."""
+    from . import _rabbet
+    from ._classes._registry import _registry
+    from .plugin._plugin import QDP_REGISTRY
+
+    for quick in list(QDP_REGISTRY.values()):
+        quick.deregister()
+    for key in list(_registry._definitions):
+        _rabbet.deregister_plugin(*key)
+        del _registry._definitions[key]

@@ -126,11 +126,40 @@ static rabbet_status_t rabbet_py_source_run(void* user_data,
   return status;
 }
 
+// ---- In a C program that has started Python
+
+static rabbet_status_t rabbet_py_source_load(void* user_data,
+                                             const char* const* plugins,
+                                             size_t count) {
+  (void)user_data;
+  PyGILState_STATE gil = PyGILState_Ensure();
+  PyObject* names = rabbet_py_texts(plugins, count);
+  PyObject* args = names ? PyTuple_Pack(1, names) : NULL;
+  PyObject* result = rabbet_py_source_call("load", args);
+  Py_XDECREF(names);
+  rabbet_status_t status =
+      result ? rabbet_ok() : rabbet_py_status_from_exception();
+  Py_XDECREF(result);
+  PyGILState_Release(gil);
+  return status;
+}
+
+static void rabbet_py_source_close(void* user_data) {
+  (void)user_data;
+  PyGILState_STATE gil = PyGILState_Ensure();
+  PyObject* result = rabbet_py_source_call("close", PyTuple_New(0));
+  if (!result) PyErr_WriteUnraisable(NULL);
+  Py_XDECREF(result);
+  PyGILState_Release(gil);
+}
+
 int rabbet_py_add_source_host(PyObject* module) {
   (void)module;
   const rabbet_source_host_t host = {.struct_size = sizeof(host),
                                      .collect = rabbet_py_source_collect,
-                                     .run = rabbet_py_source_run};
+                                     .run = rabbet_py_source_run,
+                                     .load = rabbet_py_source_load,
+                                     .close = rabbet_py_source_close};
   rabbet_status_t status = rabbet_source_host_set(&host);
   if (rabbet_is_ok(status)) return 0;
   rabbet_py_raise(status);

@@ -10,11 +10,11 @@ static struct {
 } current = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 rabbet_status_t rabbet_source_host_set(const rabbet_source_host_t* host) {
-  if (host &&
-      (host->struct_size < sizeof(*host) || !host->collect || !host->run))
+  if (host && (host->struct_size < sizeof(*host) || !host->collect ||
+               !host->run || !host->load || !host->close))
     return RABBET_STATUS(RABBET_STATUS_INVALID_ARGUMENT,
                          "source host: struct_size is %u, expected at least "
-                         "%zu, and collect and run must be set",
+                         "%zu, and every function must be set",
                          host->struct_size, sizeof(*host));
   pthread_mutex_lock(&current.lock);
   memset(&current.host, 0, sizeof(current.host));
@@ -51,4 +51,19 @@ rabbet_status_t rabbet_source_host_run(const rabbet_carried_t* modules,
   rabbet_source_host_t host;
   RABBET_RETURN_IF_ERROR(rabbet_source_host(&host));
   return host.run(host.user_data, modules, count);
+}
+
+rabbet_status_t rabbet_source_host_load(const char* const* plugins,
+                                        size_t count) {
+  rabbet_source_host_t host;
+  RABBET_RETURN_IF_ERROR(rabbet_source_host(&host));
+  return host.load(host.user_data, plugins, count);
+}
+
+void rabbet_source_host_close(void) {
+  rabbet_source_host_t host;
+  rabbet_status_t status = rabbet_source_host(&host);
+  if (rabbet_is_ok(status)) host.close(host.user_data);
+  rabbet_status_ignore(status);
+  rabbet_status_ignore(rabbet_source_host_set(NULL));
 }

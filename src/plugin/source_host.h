@@ -12,4 +12,9 @@ rabbet_source_host_collect(const rabbet_plugin_key_t* plugins,
 RABBET_PRIVATE_API rabbet_status_t
 rabbet_source_host_run(const rabbet_carried_t* modules, size_t count);
 
+RABBET_PRIVATE_API rabbet_status_t
+rabbet_source_host_load(const char* const* plugins, size_t count);
+// Asks the host, if there is one, to take its plugins away, and takes it away.
+RABBET_PRIVATE_API void rabbet_source_host_close(void);
+
 #endif  // RABBET_SRC_PLUGIN_SOURCE_HOST_H_

@@ -8,6 +8,7 @@
 #include "faults/fault_allocator.h"
 #include "plan_samples.h"
 #include "plugin/library.h"
+#include "plugin/source_host.h"
 #include "rabbet/engine.h"
 
 #define SYSTEM rabbet_allocator_system()
@@ -321,13 +322,25 @@ static rabbet_status_t host_run(void* user_data,
   return load_file("good");
 }
 
+static rabbet_status_t host_load(void* user_data, const char* const* plugins,
+                                 size_t count) {
+  *(int*)user_data += (int)count;
+  return load_file(plugins[0]);
+}
+
+static void host_close(void* user_data) {
+  *(int*)user_data = -1;
+}
+
 static void carried_source(void** state) {
   (void)state;
   int runs = 0;
   rabbet_source_host_t host = {.struct_size = sizeof(host),
                                .user_data = &runs,
                                .collect = host_collect,
-                               .run = host_run};
+                               .run = host_run,
+                               .load = host_load,
+                               .close = host_close};
   rabbet_engine_options_t options = {0};
   rabbet_engine_t* engine = NULL;
   RABBET_EXPECT_ERROR(
@@ -349,10 +362,18 @@ static void carried_source(void** state) {
   rabbet_engine_release(engine);
   assert_int_equal(runs, 1);
   assert_int_equal(count_creators(), 1);
+  const char* const names[] = {"good"};
+  RABBET_EXPECT_OK(rabbet_source_host_load(names, 1));
+  assert_int_equal(count_creators(), 1);
+  assert_int_equal(runs, 2);
+  rabbet_source_host_close();
+  assert_int_equal(runs, -1);
+  rabbet_source_host_close();  // there is none now
+  RABBET_EXPECT_ERROR(rabbet_source_host_load(names, 1),
+                      RABBET_STATUS_FAILED_PRECONDITION, "no Python in this");
   host.run = NULL;
   RABBET_EXPECT_ERROR(rabbet_source_host_set(&host),
-                      RABBET_STATUS_INVALID_ARGUMENT, "run must be set");
-  RABBET_EXPECT_OK(rabbet_source_host_set(NULL));
+                      RABBET_STATUS_INVALID_ARGUMENT, "must be set");
 }
 
 int main(void) {

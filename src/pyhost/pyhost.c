@@ -1,0 +1,280 @@
+#define _GNU_SOURCE
+#include "rabbet/pyhost.h"
+
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <wchar.h>
+
+#include "plugin/source_host.h"
+#include "pyhost/interpreter.h"
+
+// ---- What is used of libpython, by name
+
+typedef struct rabbet_python_t {
+  const char* (*Py_GetVersion)(void);
+  int (*Py_IsInitialized)(void);
+  void (*Py_InitializeEx)(int install_signal_handlers);
+  int (*Py_FinalizeEx)(void);
+  wchar_t* (*Py_DecodeLocale)(const char* text, size_t* size);
+  void* (*PyEval_SaveThread)(void);
+  void (*PyEval_RestoreThread)(void* state);
+  int (*PyGILState_Ensure)(void);
+  void (*PyGILState_Release)(int state);
+  void* (*PyImport_ImportModule)(const char* name);
+  void (*PyErr_Fetch)(void** type, void** value, void** traceback);
+  void (*PyErr_NormalizeException)(void** type, void** value, void** traceback);
+  void* (*PyObject_Repr)(void* object);
+  const char* (*PyUnicode_AsUTF8AndSize)(void* text, intptr_t* size);
+  void (*PyErr_Clear)(void);
+  void (*Py_DecRef)(void* object);
+} rabbet_python_t;
+
+#define RABBET_PYTHON_SYMBOL(name) \
+  { #name, offsetof(rabbet_python_t, name) }
+static const struct {
+  const char* name;
+  size_t offset;
+} python_symbols[] = {
+    RABBET_PYTHON_SYMBOL(Py_GetVersion),
+    RABBET_PYTHON_SYMBOL(Py_IsInitialized),
+    RABBET_PYTHON_SYMBOL(Py_InitializeEx),
+    RABBET_PYTHON_SYMBOL(Py_FinalizeEx),
+    RABBET_PYTHON_SYMBOL(Py_DecodeLocale),
+    RABBET_PYTHON_SYMBOL(PyEval_SaveThread),
+    RABBET_PYTHON_SYMBOL(PyEval_RestoreThread),
+    RABBET_PYTHON_SYMBOL(PyGILState_Ensure),
+    RABBET_PYTHON_SYMBOL(PyGILState_Release),
+    RABBET_PYTHON_SYMBOL(PyImport_ImportModule),
+    RABBET_PYTHON_SYMBOL(PyErr_Fetch),
+    RABBET_PYTHON_SYMBOL(PyErr_NormalizeException),
+    RABBET_PYTHON_SYMBOL(PyObject_Repr),
+    RABBET_PYTHON_SYMBOL(PyUnicode_AsUTF8AndSize),
+    RABBET_PYTHON_SYMBOL(PyErr_Clear),
+    RABBET_PYTHON_SYMBOL(Py_DecRef),
+};
+
+static rabbet_status_t rabbet_python_find(void* library, const char* where,
+                                          rabbet_python_t* python) {
+  for (size_t i = 0; i < sizeof(python_symbols) / sizeof(*python_symbols);
+       ++i) {
+    void* symbol = dlsym(library, python_symbols[i].name);
+    if (!symbol)
+      return RABBET_STATUS(RABBET_STATUS_INCOMPATIBLE,
+                           "'%s' is no libpython of version 3.11 or newer: it "
+                           "lacks %s",
+                           where, python_symbols[i].name);
+    memcpy((char*)python + python_symbols[i].offset, &symbol, sizeof(symbol));
+  }
+  return rabbet_ok();
+}
+
+// ---- State of the process
+
+typedef enum rabbet_pyhost_state_t {
+  RABBET_PYHOST_ABSENT = 0,
+  RABBET_PYHOST_OURS = 1,     // started here
+  RABBET_PYHOST_THEIRS = 2,   // was running before
+  RABBET_PYHOST_STOPPED = 3,  // ours, ended
+} rabbet_pyhost_state_t;
+
+static struct {
+  pthread_mutex_t lock;
+  rabbet_pyhost_state_t state;
+  rabbet_python_t python;
+  void* thread;  // state of the thread that started it, while nobody holds it
+} pyhost = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+// ---- Starting
+
+static rabbet_status_t rabbet_pyhost_open(
+    const rabbet_pyhost_options_t* options,
+    const rabbet_interpreter_t* interpreter, void** out_library) {
+  char soname[64];
+  snprintf(soname, sizeof(soname), "libpython%d.%d.so.1.0", interpreter->major,
+           interpreter->minor);
+  const char* path = options->library        ? options->library
+                     : *interpreter->library ? interpreter->library
+                                             : soname;
+  // Extension modules find Python's functions in the process.
+  *out_library = dlopen(path, RTLD_NOW | RTLD_GLOBAL);
+  if (!*out_library)
+    return RABBET_STATUS(
+        RABBET_STATUS_UNAVAILABLE,
+        "the shared library of Python %d.%d ('%s') cannot be opened: %s. "
+        "Install it (Debian: libpython%d.%d; Python itself is built with it by "
+        "--enable-shared), or name it by rabbet_pyhost_options_t",
+        interpreter->major, interpreter->minor, interpreter->executable,
+        dlerror(), interpreter->major, interpreter->minor);
+  RABBET_RETURN_IF_ERROR(
+      rabbet_python_find(*out_library, path, &pyhost.python));
+  int major = 0, minor = 0;
+  const char* version = pyhost.python.Py_GetVersion();
+  if (sscanf(version, "%d.%d", &major, &minor) != 2 ||
+      major != interpreter->major || minor != interpreter->minor)
+    return RABBET_STATUS(RABBET_STATUS_INCOMPATIBLE,
+                         "'%s' is of Python %d.%d, and '%s' is Python %d.%d; "
+                         "they must be of one version",
+                         path, major, minor, interpreter->executable,
+                         interpreter->major, interpreter->minor);
+  return rabbet_ok();
+}
+
+// So that it finds the packages of the interpreter's environment.
+static rabbet_status_t rabbet_pyhost_initialize(
+    void* library, const rabbet_interpreter_t* interpreter) {
+  // Python 3.14 and newer: opaque, and failures are told.
+  void* (*create)(void) = NULL;
+  void (*release)(void*) = NULL;
+  int (*set_text)(void*, const char*, const char*) = NULL;
+  int (*start)(void*) = NULL;
+  int (*error)(void*, const char**) = NULL;
+  *(void**)&create = dlsym(library, "PyInitConfig_Create");
+  *(void**)&release = dlsym(library, "PyInitConfig_Free");
+  *(void**)&set_text = dlsym(library, "PyInitConfig_SetStr");
+  *(void**)&start = dlsym(library, "Py_InitializeFromInitConfig");
+  *(void**)&error = dlsym(library, "PyInitConfig_GetError");
+  if (create && release && set_text && start && error) {
+    void* config = create();
+    if (!config)
+      return RABBET_STATUS(RABBET_STATUS_OUT_OF_MEMORY, "no memory for Python");
+    const char* text = NULL;
+    rabbet_status_t status = rabbet_ok();
+    if (set_text(config, "program_name", interpreter->executable) < 0 ||
+        start(config) < 0) {
+      error(config, &text);
+      status = RABBET_STATUS(RABBET_STATUS_UNAVAILABLE,
+                             "Python cannot be started: %s", text ? text : "?");
+    }
+    release(config);
+    return status;
+  }
+  void (*set_name)(const wchar_t*) = NULL;
+  *(void**)&set_name = dlsym(library, "Py_SetProgramName");
+  // It refers to the text for as long as it runs.
+  static wchar_t* name;
+  if (set_name && !name)
+    name = pyhost.python.Py_DecodeLocale(interpreter->executable, NULL);
+  if (!set_name || !name)
+    return RABBET_STATUS(RABBET_STATUS_INCOMPATIBLE,
+                         "Python %d.%d cannot be told its environment",
+                         interpreter->major, interpreter->minor);
+  set_name(name);
+  pyhost.python.Py_InitializeEx(0);
+  return rabbet_ok();
+}
+
+// The GIL is held.
+static rabbet_status_t rabbet_pyhost_import(const char* where) {
+  const rabbet_python_t* python = &pyhost.python;
+  void* module = python->PyImport_ImportModule("rabbet");
+  if (module) {
+    python->Py_DecRef(module);
+    return rabbet_ok();
+  }
+  void *type = NULL, *value = NULL, *traceback = NULL;
+  python->PyErr_Fetch(&type, &value, &traceback);
+  python->PyErr_NormalizeException(&type, &value, &traceback);
+  void* repr = value ? python->PyObject_Repr(value) : NULL;
+  const char* text = repr ? python->PyUnicode_AsUTF8AndSize(repr, NULL) : NULL;
+  rabbet_status_t status =
+      RABBET_STATUS(RABBET_STATUS_UNAVAILABLE,
+                    "the package rabbet cannot be imported in '%s': %s", where,
+                    text ? text : "unknown error");
+  python->PyErr_Clear();
+  void* const objects[] = {repr, type, value, traceback};
+  for (int i = 0; i < 4; ++i)
+    python->Py_DecRef(objects[i]);  // NULL is fine
+  return status;
+}
+
+static rabbet_status_t rabbet_pyhost_start_ours(
+    const rabbet_pyhost_options_t* options) {
+  const char* given =
+      options->python ? options->python : getenv("RABBET_PYTHON");
+  rabbet_interpreter_t interpreter;
+  void* library = NULL;
+  RABBET_RETURN_IF_ERROR(rabbet_interpreter_ask(
+      given && *given ? given : "python3", &interpreter));
+  rabbet_status_t status = rabbet_pyhost_open(options, &interpreter, &library);
+  if (rabbet_is_ok(status))
+    status = rabbet_pyhost_initialize(library, &interpreter);
+  if (!rabbet_is_ok(status)) {
+    if (library) dlclose(library);
+    return status;
+  }
+  // From here on it stays loaded: a second start would not be safe.
+  status = rabbet_pyhost_import(interpreter.executable);
+  pyhost.thread = pyhost.python.PyEval_SaveThread();
+  pyhost.state = RABBET_PYHOST_OURS;
+  return status;
+}
+
+// Ours that runs already, that of a process of Python, or of a program that has
+// started it by itself.
+static rabbet_status_t rabbet_pyhost_join(void) {
+  if (pyhost.state == RABBET_PYHOST_ABSENT) {
+    RABBET_RETURN_IF_ERROR(
+        rabbet_python_find(RTLD_DEFAULT, "this process", &pyhost.python));
+    pyhost.state = RABBET_PYHOST_THEIRS;
+  }
+  int gil = pyhost.python.PyGILState_Ensure();
+  rabbet_status_t status =
+      rabbet_pyhost_import("the interpreter of this process");
+  pyhost.python.PyGILState_Release(gil);
+  return status;
+}
+
+static bool rabbet_python_runs(void) {
+  int (*is_initialized)(void) = NULL;
+  *(void**)&is_initialized = dlsym(RTLD_DEFAULT, "Py_IsInitialized");
+  return is_initialized && is_initialized();
+}
+
+rabbet_status_t rabbet_pyhost_start(const rabbet_pyhost_options_t* given) {
+  rabbet_pyhost_options_t options = {.struct_size = sizeof(options)};
+  if (given)
+    memcpy(&options, given,
+           given->struct_size < sizeof(options) ? given->struct_size
+                                                : sizeof(options));
+  rabbet_status_t status = rabbet_ok();
+  pthread_mutex_lock(&pyhost.lock);
+  if (pyhost.state == RABBET_PYHOST_STOPPED)
+    status = RABBET_STATUS(RABBET_STATUS_FAILED_PRECONDITION,
+                           "Python was stopped (rabbet_pyhost_stop), and "
+                           "cannot be started again in the same process");
+  else if (rabbet_python_runs())
+    status = rabbet_pyhost_join();
+  else
+    status = rabbet_pyhost_start_ours(&options);
+  pthread_mutex_unlock(&pyhost.lock);
+  return RABBET_ANNOTATE(status, "starting Python");
+}
+
+// ---- Plugins, stopping
+
+rabbet_status_t rabbet_pyhost_load_plugins(const char* const* plugins,
+                                           size_t count) {
+  return RABBET_ANNOTATE(rabbet_source_host_load(plugins, count),
+                         "loading plugins");
+}
+
+rabbet_status_t rabbet_pyhost_stop(void) {
+  rabbet_status_t status = rabbet_ok();
+  pthread_mutex_lock(&pyhost.lock);
+  if (pyhost.state == RABBET_PYHOST_OURS) {
+    pyhost.state = RABBET_PYHOST_STOPPED;
+    rabbet_source_host_close();
+    pyhost.python.PyEval_RestoreThread(pyhost.thread);
+    if (pyhost.python.Py_FinalizeEx() != 0)
+      status = RABBET_STATUS(RABBET_STATUS_IO,
+                             "stopping Python: what it had printed could not "
+                             "be written");
+  }
+  pthread_mutex_unlock(&pyhost.lock);
+  return status;
+}
