@@ -278,11 +278,11 @@ static bool matmul_sums_in_float(const rabbet_cublaslt_t* library,
          (scheme & ~(uint32_t)CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE) == 0;
 }
 
-// What cuBLASLt 13.1 did on an H200, of products of HALF and BF16: algorithm 24
-// rounds the product and the residual to their type before it adds a bias,
-// though it says that it accumulates in FLOAT; with a split sum the product
-// alone. Algorithms 11, 12, 13, 16, 42, 56 and 66 round once.
-enum { MATMUL_ROUNDS_BEFORE_BIAS = 24 };
+// What cuBLASLt 13.1 did on an H200, of products of HALF and BF16: algorithms
+// 23 and 24 round the product, and a residual, to their type before they add a
+// bias, though they say that they accumulate in FLOAT. Algorithms 11, 12, 13,
+// 16, 42, 56 and 66 do not.
+enum { MATMUL_ROUNDS_BEFORE_BIAS = 23, MATMUL_ROUNDS_BEFORE_BIAS_LAST = 24 };
 
 static bool matmul_rounds_once(const matmul_setup_t* setup,
                                const cublasLtMatmulAlgo_t* algorithm) {
@@ -293,7 +293,8 @@ static bool matmul_rounds_once(const matmul_setup_t* setup,
          (setup->library->cublasLtMatmulAlgoConfigGetAttribute(
               algorithm, CUBLASLT_ALGO_CONFIG_ID, &id, sizeof(id), &written) ==
               CUBLAS_STATUS_SUCCESS &&
-          id != MATMUL_ROUNDS_BEFORE_BIAS);
+          (id < MATMUL_ROUNDS_BEFORE_BIAS ||
+           id > MATMUL_ROUNDS_BEFORE_BIAS_LAST));
 }
 
 // Those that round once, or else all: who computes now rather has a result with
