@@ -34,7 +34,15 @@ static rabbet_tensor_t* bump(net_t* net, const char* name, rabbet_tensor_t* x) {
   return rabbet_layer_output(layer, 0);
 }
 
-// Something of everything: rules, folding, fusion, plugins in place, views.
+static rabbet_tensor_t* places(net_t* net, const char* name,
+                               rabbet_tensor_t* x) {
+  return net_add(
+      net, name,
+      (net_layer_t){.op = "non_zero", .inputs = {x}, .input_count = 1});
+}
+
+// Something of everything: rules, folding, fusion, plugins in place, views,
+// sizes that a run tells or the build.
 static net_t sample(void) {
   net_t net = net_begin(0, rabbet_allocator_system());
   rabbet_tensor_t* x =
@@ -47,6 +55,14 @@ static net_t sample(void) {
   y = net_binary(&net, "sum", "SUM", conv(&net, "c2", y), y);
   y = bump(&net, "b", y);
   net_output(&net, bump(&net, "b2", x), "x1");
+  net_output(&net, places(&net, "found", x), "places");
+  net_output(&net,
+             net_add(&net, "chosen",
+                     (net_layer_t){
+                         .op = "gather",
+                         .inputs = {x, places(&net, "known", WEIGHTS(&net, 1))},
+                         .input_count = 2}),
+             "chosen");
   net_output(&net,
              net_add(&net, "flat",
                      (net_layer_t){.op = "shuffle",

@@ -290,6 +290,27 @@ static void integer_inputs_become_shape_inputs(void** state) {
   expect_expr(y, 0, "tensor1[0]");
 }
 
+// The number that non_zero finds is an output that the layer does not show.
+static void sizes_are_read_by_the_host(void** state) {
+  rabbet_network_t* network = *state;
+  rabbet_tensor_t* x = add_input(network, "x", RABBET_DTYPE_FLOAT, DIMS(4, -1));
+  rabbet_layer_t* layer =
+      add_layer(network, "non_zero", "found", &x, 1, NULL, 0);
+  rabbet_tensor_t* y = rabbet_layer_output(layer, 0);
+  assert_int_equal(rabbet_layer_output_count(layer), 1);
+  assert_null(rabbet_layer_output(layer, 1));
+  assert_string_equal(rabbet_tensor_name(y), "found_output");
+  expect_dims(y, "(2, -1)");
+  expect_expr(y, 1, "tensor2[0]");
+  assert_true(layer->outputs[1]->is_host_read);
+  assert_false(y->is_host_read);
+  rabbet_tensor_t* shape = add_op(network, "shape", "shape", &y, 1, NULL, 0);
+  expect_dims(add_op(network, "shuffle", "again",
+                     (rabbet_tensor_t*[]){y, shape}, 2, NULL, 0),
+              "(2, -1)");
+  assert_false(shape->is_host_read);
+}
+
 // A value that floating-point data decides: read from the operand itself.
 static void computed_values_are_read_by_the_host(void** state) {
   rabbet_network_t* network = *state;
@@ -439,6 +460,7 @@ int main(void) {
       TEST(shape_arithmetic_becomes_expressions),
       TEST(flattening_keeps_the_batch),
       TEST(integer_inputs_become_shape_inputs),
+      TEST(sizes_are_read_by_the_host),
       TEST(computed_values_are_read_by_the_host),
       TEST(later_tensors_can_be_wired_in),
       TEST(removal_keeps_numbers_in_order),

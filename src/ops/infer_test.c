@@ -573,9 +573,87 @@ static rabbet_status_t evaluate_slice(rabbet_allocator_t allocator,
   return status;
 }
 
+static rabbet_status_t evaluate_nms(rabbet_allocator_t allocator,
+                                    void* user_data) {
+  (void)user_data;
+  static const float boxes[] = {0, 0, 2, 2, 0, 0, 2, 1.9f, 5, 5, 6, 6};
+  static const float scores[] = {0.5f, 0.25f, 0.75f};
+  static const int32_t most = 8;
+  const rabbet_view_t inputs[] = {{(void*)(uintptr_t)boxes,
+                                   RABBET_DTYPE_FLOAT,
+                                   RABBET_FORMAT_LINEAR,
+                                   {.rank = 3, .d = {1, 3, 4}}},
+                                  {(void*)(uintptr_t)scores,
+                                   RABBET_DTYPE_FLOAT,
+                                   RABBET_FORMAT_LINEAR,
+                                   {.rank = 3, .d = {1, 3, 1}}},
+                                  {(void*)(uintptr_t)&most,
+                                   RABBET_DTYPE_INT32,
+                                   RABBET_FORMAT_LINEAR,
+                                   {.rank = 0}}};
+  rabbet_view_t outputs[2];
+  RABBET_RETURN_IF_ERROR(
+      rabbet_op_evaluate("nms", NULL, 0, inputs, 3, allocator, outputs));
+  const int32_t* rows = outputs[0].data;
+  assert_int_equal(outputs[0].dims.d[0], 2);
+  assert_int_equal(*(const int32_t*)outputs[1].data, 2);
+  assert_true(rows[2] == 2 && rows[5] == 0);
+  rabbet_free_aligned(allocator, outputs[0].data, 64);
+  rabbet_free_aligned(allocator, outputs[1].data, 64);
+  return rabbet_ok();
+}
+
 static void failed_allocations_leave_nothing(void** state) {
   (void)state;
   assert_true(rabbet_fault_run(evaluate_slice, NULL) > 3);
+  assert_true(rabbet_fault_run(evaluate_nms, NULL) > 3);
+}
+
+// A size is a symbol of its tensor, or cannot be told.
+static void sizes_that_a_run_tells(void** state) {
+  trial_t* t = *state;
+  give(t, RABBET_DTYPE_FLOAT, "n,h");
+  RABBET_EXPECT_ERROR(infer(t, "non_zero"), RABBET_STATUS_UNSUPPORTED,
+                      "a run alone tells how many elements 'non_zero' makes");
+  const rabbet_op_t* op = rabbet_op_find("non_zero");
+  rabbet_op_value_t* x = give(t, RABBET_DTYPE_FLOAT, "n,h");
+  rabbet_op_value_t outputs[2] = {{.dtype = RABBET_DTYPE_NONE},
+                                  {.dtype = RABBET_DTYPE_NONE}};
+  rabbet_attr_t attrs[1];
+  bool differs = false;
+  RABBET_EXPECT_OK(rabbet_op_complete_attrs(op, NULL, 0, &t->arena, attrs));
+  const rabbet_op_infer_t args = {.op = op,
+                                  .graph = t->graph,
+                                  .arena = &t->arena,
+                                  .attrs = attrs,
+                                  .attr_count = 1,
+                                  .inputs = x,
+                                  .input_count = 1,
+                                  .outputs = outputs,
+                                  .output_count = 2,
+                                  .output_tensors = (const int32_t[]){7, 8},
+                                  .out_bound_differs = &differs};
+  RABBET_EXPECT_OK(rabbet_op_infer(&args));
+  assert_false(differs);
+  assert_int_equal(outputs[0].dtype, RABBET_DTYPE_INT32);
+  assert_int_equal(outputs[0].shape.rank, 2);
+  assert_int_equal(outputs[1].shape.rank, 0);
+  expect_text(t, outputs[0].shape.d[1], "tensor8[0]");
+  const rabbet_expr_node_t* node =
+      rabbet_expr_node(t->graph, outputs[0].shape.d[1]);
+  const rabbet_symbol_t* symbol = rabbet_expr_symbol(t->graph, (size_t)node->a);
+  expect_text(t, symbol->upper, "(n * h)");
+  x->shape.d[1] = t->symbols[2];
+  RABBET_EXPECT_OK(rabbet_op_infer(&args));
+  assert_true(differs);
+  assert_true(rabbet_op_makes_sizes(op));
+  assert_int_equal(rabbet_op_shown_outputs(op), 1);
+  op = rabbet_op_find("nms");
+  assert_true(rabbet_op_makes_sizes(op));
+  assert_int_equal(rabbet_op_shown_outputs(op), 2);
+  assert_false(rabbet_op_makes_sizes(rabbet_op_find("topk")));
+  assert_int_equal(rabbet_op_shown_outputs(rabbet_op_find("topk")), 2);
+  t->input_count = 0;
 }
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
@@ -599,6 +677,7 @@ int main(void) {
       TEST(small_constants_are_computed),
       TEST(operands_are_checked),
       TEST(huge_extents_do_not_overflow),
+      TEST(sizes_that_a_run_tells),
       TEST(failed_allocations_leave_nothing),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

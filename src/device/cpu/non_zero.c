@@ -1,5 +1,7 @@
 // Where elements lie that are not zero: pieces of the input are counted, and
 // then written, by threads of their own.
+#include <string.h>
+
 #include "device/cpu/cpu.h"
 #include "device/cpu/parallel.h"
 
@@ -118,6 +120,28 @@ static void rabbet_non_zero_store(const rabbet_non_zero_call_t* call,
   }
 }
 
+// The first that is set from `i` on, or `count`.
+static inline int64_t rabbet_non_zero_next(const uint8_t* set, int64_t i,
+                                           int64_t count) {
+  for (uint64_t eight = 0; i + 8 <= count; i += 8) {
+    memcpy(&eight, set + i, sizeof(eight));
+    if (eight != 0) break;
+  }
+  while (i < count && !set[i])
+    ++i;
+  return i;
+}
+
+static inline void rabbet_non_zero_advance(const rabbet_dims_t* dims,
+                                           int64_t* at, int64_t by) {
+  for (int32_t k = dims->rank - 1; k >= 0; --k) {
+    at[k] += by;
+    if (at[k] < dims->d[k]) return;
+    by = at[k] / dims->d[k];
+    at[k] -= by * dims->d[k];
+  }
+}
+
 static void rabbet_non_zero_write(void* context, int64_t begin, int64_t end) {
   const rabbet_non_zero_call_t* call = context;
   const rabbet_dims_t* dims = &call->state->dims;
@@ -128,12 +152,12 @@ static void rabbet_non_zero_write(void* context, int64_t begin, int64_t end) {
     int64_t count = rabbet_non_zero_piece(call, piece, set);
     for (int32_t i = dims->rank - 1; i >= 0; first /= dims->d[i], --i)
       at[i] = first % dims->d[i];
-    for (int64_t i = 0; i < count; ++i) {
-      if (set[i]) rabbet_non_zero_store(call, place++, at);
-      for (int32_t k = dims->rank - 1; k >= 0; --k) {
-        if (++at[k] < dims->d[k]) break;
-        at[k] = 0;
-      }
+    int64_t done = 0;
+    for (int64_t i = rabbet_non_zero_next(set, 0, count); i < count;
+         i = rabbet_non_zero_next(set, i + 1, count)) {
+      rabbet_non_zero_advance(dims, at, i - done);
+      rabbet_non_zero_store(call, place++, at);
+      done = i;
     }
   }
 }
