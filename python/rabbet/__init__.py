@@ -24,6 +24,9 @@ from ._arrays import (
     nptype,
 )
 from ._attention import (
+    IAttentionBoundaryLayer,
+    IAttentionInputLayer,
+    IAttentionOutputLayer,
     IAttention,
 )
 from ._branches import (
@@ -290,9 +293,6 @@ from ._refitter import (
     Refitter,
 )
 from ._refused_layers import (
-    IAttentionBoundaryLayer,
-    IAttentionInputLayer,
-    IAttentionOutputLayer,
     IDistCollectiveLayer,
 )
 from ._rotary import IRotaryEmbeddingLayer

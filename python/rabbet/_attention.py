@@ -2,17 +2,42 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from . import _enums as e
+from ._arrays import dtype_of
+from ._composites import Composite, _compose
 from ._errors import UnsupportedError
 from ._layers import ILayer, ITensor
-from ._managed import Fixed, refused_property
+from ._managed import Fixed
 
 if TYPE_CHECKING:
     from ._network import INetworkDefinition
 
-_QUANTIZED = "the normalized scores are quantized by layers around: add_quantize"
+
+class IAttentionBoundaryLayer(Composite):
+    """Base of the layers at an attention's boundary."""
+
+    __slots__ = ()
+
+    @property
+    def attention(self) -> IAttention:
+        """What it is a layer of."""
+        return cast(IAttention, self._parts["attention"])
+
+
+class IAttentionInputLayer(IAttentionBoundaryLayer):
+    """A copy of query, key or value, of which the rest of the attention is made."""
+
+    __slots__ = ()
+    _type = e.LayerType.ATTENTION_INPUT
+
+
+class IAttentionOutputLayer(IAttentionBoundaryLayer):
+    """The product with the values: an attention's last layer."""
+
+    __slots__ = ()
+    _type = e.LayerType.ATTENTION_OUTPUT
 
 
 class IAttention:
@@ -21,12 +46,6 @@ class IAttention:
 
     decomposable = Fixed(True, "It is made of products and a softmax, fused or not.")
     num_ranks = Fixed(1, "A plan runs on one device.")
-    normalization_quantize_scale = refused_property(
-        "normalization_quantize_scale", _QUANTIZED
-    )
-    normalization_quantize_to_type = refused_property(
-        "normalization_quantize_to_type", _QUANTIZED
-    )
 
     def __init__(
         self,
@@ -36,8 +55,11 @@ class IAttention:
         causal: bool,
     ) -> None:
         none, transpose = e.MatrixOperation.NONE, e.MatrixOperation.TRANSPOSE
-        query, key, value = inputs
         self._network, self._mask, self._causal = network, None, False
+        self._scale: ITensor | None = None
+        self._to_type = e.DataType.FP8
+        self._inputs = [self._input(tensor) for tensor in inputs]
+        query, key, value = (cast(ITensor, i.get_output(0)) for i in self._inputs)
         self._norm_op = e.AttentionNormalizationOp(norm_op)
         self._scores = network.add_matrix_multiply(query, none, key, transpose)
         scores = self._scores.get_output(0)
@@ -53,7 +75,22 @@ class IAttention:
         weights = self._norm.get_output(0)
         assert weights is not None
         self._product = network.add_matrix_multiply(weights, none, value, none)
+        last = cast(ILayer, self._product.get_output(0).producer)
+        self._show(IAttentionOutputLayer, last, self._product)
         self.causal = causal
+
+    def _input(self, tensor: ITensor) -> ILayer:
+        copy = self._network.add_identity(tensor)
+        inner = cast(ILayer, copy.get_output(0).producer)
+        self._show(IAttentionInputLayer, copy, inner)
+        return inner
+
+    def _show(
+        self, kind: type[IAttentionBoundaryLayer], layer: ILayer, inner: ILayer
+    ) -> None:
+        """Who looks at the layer finds one of this kind."""
+        places = [[(inner, i)] for i in range(inner.num_inputs)]
+        _compose(self._network, kind, layer, places, attention=self, shown=kind)
 
     # ---- What it computes
 
@@ -89,6 +126,47 @@ class IAttention:
     def causal(self, causal: bool) -> None:
         self._causal = bool(causal)
         self._connect()
+
+    @property
+    def normalization_quantize_scale(self) -> ITensor | None:
+        """What the normalized scores are divided by and quantized, or None: they are
+        not quantized. INT8 and FP8 of each other layer are by add_quantize."""
+        return self._scale
+
+    @normalization_quantize_scale.setter
+    def normalization_quantize_scale(self, scale: ITensor | None) -> None:
+        self._scale = scale
+        self._quantize()
+
+    @property
+    def normalization_quantize_to_type(self) -> e.DataType:
+        """The type to which they are quantized, once there is a scale: FP8 (default)
+        or INT8."""
+        return self._to_type
+
+    @normalization_quantize_to_type.setter
+    def normalization_quantize_to_type(self, dtype: Any) -> None:
+        kind = dtype_of(dtype)
+        if kind not in (e.DataType.FP8, e.DataType.INT8):
+            raise ValueError(
+                f"attention '{self.name}': normalized scores are quantized to FP8 or "
+                f"INT8, not {kind}"
+            )
+        self._to_type = kind
+        self._quantize()
+
+    def _quantize(self) -> None:
+        """Puts a pair that rounds between the normalization and the values."""
+        weights = self._norm.get_output(0)
+        assert weights is not None
+        if self._scale is not None:
+            network = self._network
+            small = network.add_quantize(weights, self._scale, self._to_type)
+            back = network.add_dequantize(
+                small.get_output(0), self._scale, weights.dtype
+            )
+            weights = back.get_output(0)
+        self._product.set_input(0, weights)
 
     def _connect(self) -> None:
         """Puts the masks between the scores and their normalization."""
@@ -157,12 +235,12 @@ class IAttention:
         self._product.metadata = text
 
     def _places(self) -> list[tuple[ILayer, int]]:
-        return [(self._scores, 0), (self._scores, 1), (self._product, 1)]
+        return [(layer, 0) for layer in self._inputs]
 
     @property
     def num_inputs(self) -> int:
-        """Query, key, value, and the mask if there is one."""
-        return 3 + (self._mask is not None)
+        """Query, key, value, and as many as there are of the mask and the scale."""
+        return 5 if self._scale is not None else 3 + (self._mask is not None)
 
     @property
     def num_outputs(self) -> int:
@@ -170,9 +248,9 @@ class IAttention:
         return 1
 
     def get_input(self, index: int) -> ITensor | None:
-        """Query, key, value or mask."""
-        if index == 3:
-            return self._mask
+        """Query, key, value, mask (3), or scale of the quantization (4)."""
+        if index in (3, 4):
+            return self._mask if index == 3 else self._scale
         if not 0 <= index < 3:
             return None
         layer, place = self._places()[index]
@@ -183,8 +261,11 @@ class IAttention:
         if index == 3:
             self.mask = tensor
             return True
+        if index == 4:
+            self.normalization_quantize_scale = tensor
+            return True
         if not 0 <= index < 3:
-            raise IndexError(f"attention has inputs 0 to 3, no {index}")
+            raise IndexError(f"attention has inputs 0 to 4, no {index}")
         layer, place = self._places()[index]
         layer.set_input(place, tensor)
         return True

@@ -95,7 +95,8 @@ class ITensor(_rabbet.NetworkTensor):
     @property
     def producer(self) -> ILayer | None:
         """The layer that makes it; None for inputs and weights."""
-        return self._producer()
+        layer = self._producer()
+        return None if layer is None else shown(layer)
 
     def set_dimension_name(self, index: int, name: str | None) -> None:
         """Names a dynamic dimension; dimensions of one name are one."""
@@ -181,6 +182,14 @@ class ILayer(_rabbet.NetworkLayer):
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} '{self.name}'>"
+
+
+def shown(layer: Any) -> Any:
+    """The layer as one of the class that the network has noted for it, if any."""
+    parts = layer._network()._composites.get(hash(layer), {})
+    if "shown" in parts:
+        layer.__class__ = parts["shown"]
+    return layer
 
 
 class _Attribute(Generic[T]):

@@ -57,6 +57,7 @@ from ._layers import (
     ITensor,
     ITopKLayer,
     IUnaryLayer,
+    shown,
 )
 from ._loops import ILoop
 from ._managed import Fixed, Managed
@@ -168,7 +169,7 @@ class INetworkDefinition(_rabbet.Network, RefusedLayers, Managed):
 
     def get_layer(self, index: int) -> ILayer:
         """A layer, in the order in which they were added."""
-        return self._layer(_position(index, self.num_layers, "layer"))
+        return shown(self._layer(_position(index, self.num_layers, "layer")))
 
     def __len__(self) -> int:
         return self.num_layers

@@ -6,32 +6,9 @@ from __future__ import annotations
 from typing import Any
 
 from ._layers import ILayer
-from ._managed import refuse_class, refused, refused_property
+from ._managed import refuse_class, refused
 
-_ATTENTION = "an attention has no layers at its boundary: it is products and a softmax"
 _DEVICES = "a plan runs on one device"
-
-
-@refuse_class(_ATTENTION)
-class IAttentionBoundaryLayer(ILayer):
-    """Refused: see attention above."""
-
-    __slots__ = ()
-    attention = refused_property("attention", _ATTENTION)
-
-
-@refuse_class(_ATTENTION)
-class IAttentionInputLayer(IAttentionBoundaryLayer):
-    """Refused: see attention above."""
-
-    __slots__ = ()
-
-
-@refuse_class(_ATTENTION)
-class IAttentionOutputLayer(IAttentionBoundaryLayer):
-    """Refused: see attention above."""
-
-    __slots__ = ()
 
 
 @refuse_class(_DEVICES)

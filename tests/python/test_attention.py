@@ -56,8 +56,8 @@ def test_plain() -> None:
         assert attention.mask is None
         assert attention.decomposable is True
         assert attention.set_input(2, attention.get_input(2))
-        with pytest.raises(IndexError, match="no 4"):
-            attention.set_input(4, attention.get_input(0))
+        with pytest.raises(IndexError, match="no 5"):
+            attention.set_input(5, attention.get_input(0))
         with pytest.raises(trt.UnsupportedError, match="give another to add_attention"):
             attention.norm_op = trt.AttentionNormalizationOp.NONE
 
@@ -93,3 +93,64 @@ def test_causal() -> None:
     softmax = trt.AttentionNormalizationOp.SOFTMAX
     with pytest.raises(trt.UnsupportedError, match="give a mask instead"):
         network.add_attention(x, x, x, softmax, True)
+
+
+@pytest.mark.parametrize("kind", ["INT8", "FP8"])
+def test_quantized_normalization(kind: str) -> None:
+    torch = pytest.importorskip("torch")
+    scale = np.float32(1 / 100)
+    q, k, v = (torch.from_numpy(x) for x in VALUES)
+    weights = (q @ k.mT).softmax(-1) / scale
+    weights = (
+        weights.round().clamp(-128, 127)
+        if kind == "INT8"
+        else weights.to(torch.float8_e4m3fn).float()
+    )
+
+    def change(attention: Any) -> None:
+        assert attention.normalization_quantize_scale is None
+        assert attention.normalization_quantize_to_type is trt.DataType.FP8
+        network = attention.get_output(0).producer._network()
+        tensor = network.add_constant((), np.array(scale)).get_output(0)
+        attention.normalization_quantize_to_type = trt.DataType.FP8
+        attention.set_input(4, tensor)
+        attention.normalization_quantize_to_type = trt.DataType[kind]
+        assert attention.normalization_quantize_to_type is trt.DataType[kind]
+        assert attention.normalization_quantize_scale == tensor
+        assert attention.get_input(4) == tensor
+        assert (attention.num_inputs, attention.get_input(3)) == (5, None)
+        with pytest.raises(ValueError, match=r"to FP8 or INT8, not .*HALF"):
+            attention.normalization_quantize_to_type = trt.DataType.HALF
+
+    wanted = (weights * scale @ v).numpy()
+    # A weight that lies between two numbers may go to either.
+    step = scale * (0.5 if kind == "INT8" else 4)
+    np.testing.assert_allclose(run(change), wanted, atol=2.0 * step)
+    exact = np.abs(run(change) - wanted) < 1e-4
+    assert exact.mean() > 0.9
+
+    def undo(attention: Any) -> None:
+        change(attention)
+        attention.normalization_quantize_scale = None
+        assert attention.num_inputs == 3
+
+    np.testing.assert_allclose(run(undo), expected(), rtol=1e-4, atol=1e-5)
+
+
+def test_layers_at_the_boundary() -> None:
+    network = trt.Builder().create_network()
+    x = network.add_input("x", trt.float32, (1, 2, 3, 4))
+    softmax = trt.AttentionNormalizationOp.SOFTMAX
+    attention = network.add_attention(x, x, x, softmax, False)
+    last = attention.get_output(0).producer
+    assert type(last) is trt.IAttentionOutputLayer
+    assert last.type is trt.LayerType.ATTENTION_OUTPUT
+    assert last.attention is attention
+    first = [i for i in network if isinstance(i, trt.IAttentionInputLayer)]
+    assert len(first) == 3
+    assert {i.type for i in first} == {trt.LayerType.ATTENTION_INPUT}
+    assert all(i.attention is attention and i.get_input(0) == x for i in first)
+    assert isinstance(first[0], trt.IAttentionBoundaryLayer)
+    y = network.add_input("y", trt.float32, (1, 2, 3, 4))
+    attention.set_input(1, y)
+    assert [i.get_input(0).name for i in first] == ["x", "y", "x"]
