@@ -330,6 +330,11 @@ def encode_fields(fields: Iterable[PluginField]) -> dict[str, Any]:
     return attrs
 
 
+def are_fields(attrs: dict[str, Any]) -> bool:
+    """Whether encode_fields can have given them, and what is Rabbet's own."""
+    return _INDEX in attrs or all(name.startswith("rabbet.") for name in attrs)
+
+
 def decode_fields(attrs: dict[str, Any]) -> list[PluginField]:
     """What encode_fields was given. Other attributes of Rabbet's own are left out."""
     index = attrs.get(_INDEX, [])

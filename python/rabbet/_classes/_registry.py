@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
-from typing import Any
+from typing import Any, NoReturn
 
 from .. import _rabbet
 from .._enums import (
@@ -28,6 +28,7 @@ from ._fields import (
     PluginField,
     PluginFieldCollection,
     PluginFieldCollection_,
+    are_fields,
     decode_fields,
     field_of_attribute,
 )
@@ -64,6 +65,8 @@ class Definition:
         if when is TensorRTPhase.BUILD:
             fields = [field_of_attribute(name, value) for name, value in attrs.items()]
         else:
+            if DATA in attrs or not are_fields(attrs):
+                self._other_kind(calls, "create_plugin")
             fields = decode_fields(attrs)
         collection = PluginFieldCollection_(fields)
         name = layer or self.key[0]
@@ -101,17 +104,20 @@ class Definition:
         else:
             method = "deserialize_plugin"
             if DATA not in attrs:
-                calls.fail(
-                    self.creator,
-                    method,
-                    f"the plan holds a plugin of another kind under the name "
-                    f"'{self.key[0]}': register the creator that it was built with",
-                )
+                self._other_kind(calls, method)
             plugin = calls.call(self.creator, method, name, attrs[DATA])
         self._check(calls, method, plugin, IPluginV2DynamicExt)
         if not plugin.plugin_namespace:
             plugin.plugin_namespace = self.key[2]
         return V2Instance(plugin, calls.layer, phase, shapes)
+
+    def _other_kind(self, calls: Caller, method: str) -> NoReturn:
+        calls.fail(
+            self.creator,
+            method,
+            f"the plan holds a plugin of another kind under the name '{self.key[0]}': "
+            "register the creator that it was built with",
+        )
 
     def _check(self, calls: Caller, method: str, plugin: Any, kind: type) -> None:
         if not isinstance(plugin, kind):

@@ -130,6 +130,11 @@ class PluginDef:
         values: dict[str, Any] = {}
         for name, value in attrs.items():
             kind = reg.attributes.get(name)
+            if kind is None and name.startswith("rabbet."):
+                raise DefinitionError(
+                    f"plugin '{self.id}': the plan holds a plugin of another kind under "
+                    "that name, a class: register the creator that it was built with"
+                )
             if kind is None:
                 raise DefinitionError(
                     f"plugin '{self.id}' has no attribute "
