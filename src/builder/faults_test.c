@@ -41,6 +41,19 @@ static rabbet_tensor_t* places(net_t* net, const char* name,
       (net_layer_t){.op = "non_zero", .inputs = {x}, .input_count = 1});
 }
 
+// Blocks that are whole and such that are cut off.
+static rabbet_tensor_t* quantize(net_t* net, const char* name,
+                                 rabbet_tensor_t* x, rabbet_tensor_t* scale,
+                                 int64_t block) {
+  return net_add(
+      net, name,
+      (net_layer_t){.op = "quantize",
+                    .inputs = {x, scale},
+                    .input_count = 2,
+                    .attrs = {INTS_ATTR("block_shape", 1, block, -1, -1)},
+                    .attr_count = 1});
+}
+
 // Something of everything: rules, folding, fusion, plugins in place, views,
 // sizes that a run tells or the build.
 static net_t sample(void) {
@@ -55,6 +68,8 @@ static net_t sample(void) {
   y = net_binary(&net, "sum", "SUM", conv(&net, "c2", y), y);
   y = bump(&net, "b", y);
   net_output(&net, bump(&net, "b2", x), "x1");
+  net_output(&net, quantize(&net, "q2", x, WEIGHTS(&net, 1, 2, 1, 1), 2), "q2");
+  net_output(&net, quantize(&net, "q3", x, WEIGHTS(&net, 1, 2, 1, 1), 3), "q3");
   net_output(&net, places(&net, "found", x), "places");
   net_output(&net,
              net_add(&net, "chosen",
