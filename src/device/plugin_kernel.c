@@ -511,7 +511,7 @@ static rabbet_status_t rabbet_plugin_bind(const rabbet_plugin_kernel_t* kernel,
   state->call.workspace = call->workspace;
   state->call.stream = call->stream;
   rabbet_device_t* device = kernel->device;
-  for (size_t i = 0; state->sizes >> i; ++i) {
+  for (size_t i = 0; i < 64 && state->sizes >> i; ++i) {
     if (!(state->sizes >> i & 1)) continue;
     const rabbet_plugin_view_t* view = &state->call.outputs[i];
     RABBET_RETURN_IF_ERROR(device->vtable->fill(

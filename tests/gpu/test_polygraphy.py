@@ -139,7 +139,10 @@ def alias(code: str, *arguments: str, cwd: Path) -> str:
 
 def polygraphy(*arguments: str, cwd: Path) -> str:
     """A run of Polygraphy's command."""
-    code = "import sys; sys.argv[0] = 'polygraphy'; from polygraphy.tools import main; main()"
+    code = (
+        "import sys; sys.argv[0] = 'polygraphy'; "
+        "from polygraphy.tools import main; sys.exit(main())"
+    )
     return alias(code, *arguments, cwd=cwd)
 
 

@@ -325,7 +325,10 @@ def polygraphy(*arguments: str, cwd: Path) -> str:
     spec = importlib.util.find_spec("polygraphy")
     assert spec is not None
     assert spec.submodule_search_locations is not None
-    code = "import sys; sys.argv[0] = 'polygraphy'; from polygraphy.tools import main; main()"
+    code = (
+        "import sys; sys.argv[0] = 'polygraphy'; "
+        "from polygraphy.tools import main; sys.exit(main())"
+    )
     return alias("-c", code, *arguments, cwd=cwd)
 
 
