@@ -76,7 +76,7 @@ def test_the_table(
 
 def test_reasons() -> None:
     state, why = samples.reason_of('f.cu(4): error: identifier "half" is undefined\n')
-    assert state == "at fault"
+    assert state == "not Rabbet's"
     assert "cuda_fp16.h" in why
     left_out = "ImportError: cannot import name 'circ_pad' from 'oait_kernels' (f.py)"
     assert samples.remark_of(f"[W] left out: {left_out}").startswith("one tactic")

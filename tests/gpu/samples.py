@@ -7,8 +7,8 @@ FOLDER holds checkouts of github.com/NVIDIA/TensorRT (their samples/python is en
 one for each release, in folders named after the release: FOLDER/v10.16/samples/python/...
 FOLDER/packages, if it is there, is put on the path of modules: what the samples import
 and the machine lacks (polygraphy, onnx-graphsurgeon, colored). A script that several
-releases have in the same words is run once. Exit code 0: nothing failed but what is at
-fault itself.
+releases have in the same words is run once. Exit code 0: nothing failed but what is not
+Rabbet's fault.
 """
 
 from __future__ import annotations
@@ -68,14 +68,13 @@ SAMPLES: dict[str, Sequence[str]] = {
         "circ_pad --mode onnx --artifacts_dir . --aot --save_engine",
     ),
 }
-"""Scripts below samples/python, and the arguments of each run; the runs of one script
-follow one another in one folder."""
+"""Scripts below samples/python, and the arguments of each run."""
 
 # Failures that are not Rabbet's: a pattern of the output, and what it means. They fail
 # in the same way on TensorRT.
 OWN_FAULTS = (
     (r"unexpected keyword argument 'constants'",
-     "the sample needs Triton 3.1 or older (ASTSource(constants=...))"),
+     "the sample asks for Triton 3.2 (ASTSource(constants=...))"),
     (r"identifier \"half\" is undefined",
      "the sample's own fault: its FP16 kernel does not include cuda_fp16.h"),
     (r"'--aot' is not supported when '--multi_tactic'",
@@ -89,7 +88,8 @@ REMARKS = (
 
 # What stands in for other versions of packages than the samples were written for.
 ENVIRONMENT = '''
-"""Older names of packages that the samples use."""
+"""What the samples use of older NumPy and cuda-python."""
+import functools
 import importlib.util
 import os
 import sys
@@ -101,33 +101,52 @@ if not hasattr(numpy, "row_stack"):
     numpy.row_stack = numpy.vstack
 
 
-def cuda_python_12():
-    """cuda-python 13 under the names of 12: cuda.cuda, cuda.cudart, cuda.nvrtc, and
-    cuCtxCreate(flags, device)."""
-    if importlib.util.find_spec("cuda.bindings") is None:
-        return
-    from cuda.bindings import driver, nvrtc, runtime
+def array_is_no_number():
+    try:
+        return not int(numpy.zeros(1, numpy.int64)) == 0
+    except TypeError:  # from NumPy 2.4 on
+        return True
 
-    create = driver.cuCtxCreate
 
-    def cuCtxCreate(*arguments):
+def with_array_as_stream(launch):
+    @functools.wraps(launch)
+    def call(*arguments):
+        return launch(*[
+            int(a[0]) if i == 8 and isinstance(a, numpy.ndarray) and a.ndim else a
+            for i, a in enumerate(arguments)
+        ])
+
+    return call
+
+
+def with_two_arguments(create):
+    @functools.wraps(create)
+    def call(*arguments):
         return create(None, *arguments) if len(arguments) == 2 else create(*arguments)
 
-    if importlib.util.find_spec("cuda.cuda") is None:
-        driver.cuCtxCreate = cuCtxCreate
-        sys.modules["cuda.cuda"] = driver
-        sys.modules["cuda.cudart"] = runtime
-        sys.modules["cuda.nvrtc"] = nvrtc
+    return call
+
+
+def cuda_python():
+    from cuda.bindings import driver, nvrtc, runtime
+
+    if array_is_no_number():
+        driver.cuLaunchKernel = with_array_as_stream(driver.cuLaunchKernel)
+    if os.environ.get("SAMPLE_NEEDS_12") and not importlib.util.find_spec("cuda.cuda"):
         import cuda
 
-        cuda.cuda, cuda.cudart, cuda.nvrtc = driver, runtime, nvrtc
+        driver.cuCtxCreate = with_two_arguments(driver.cuCtxCreate)
+        for name, module in (("cuda", driver), ("cudart", runtime), ("nvrtc", nvrtc)):
+            setattr(cuda, name, module)
+            sys.modules["cuda." + name] = module
 
 
 try:
-    if importlib.util.find_spec("cuda") is not None and os.environ.get("SAMPLE_NEEDS_12"):
-        cuda_python_12()
+    found = importlib.util.find_spec("cuda.bindings")
 except ImportError:
-    pass
+    found = None
+if found is not None:
+    cuda_python()
 '''
 
 
@@ -137,7 +156,7 @@ class Run:
 
     script: str
     arguments: str
-    state: str  # passed, failed, at fault, late
+    state: str  # passed, failed, not Rabbet's, late
     reason: str = ""
     seconds: float = 0.0
     log: str = ""
@@ -241,7 +260,7 @@ def reason_of(text: str) -> tuple[str, str]:
     """(state, reason) of a run that did not pass."""
     for pattern, meaning in OWN_FAULTS:
         if re.search(pattern, text):
-            return "at fault", meaning
+            return "not Rabbet's", meaning
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     told = [line for line in lines if re.search(r"\[E\]|incorrect|failed!", line)]
     raised = [line for line in lines if re.match(r"\w+(\.\w+)*(Error|Exception)\b", line)]
@@ -280,13 +299,24 @@ def run(script: Script, arguments: str, cwd: Path, env: dict[str, str],
     return made
 
 
-def run_script(script: Script, scratch: Path, env: dict[str, str],
-               deadline: float) -> Script:  # fmt: skip
-    cwd = Path(tempfile.mkdtemp(dir=scratch))
+def groups(script: Script) -> list[list[str]]:
+    """Arguments of runs that follow one another in one folder: what loads an engine
+    comes after what saved it."""
+    found: list[list[str]] = []
     for arguments in SAMPLES[script.name]:
-        if accepts(script.path, arguments):
-            script.runs.append(run(script, arguments, cwd, env, deadline))
-    return script
+        if not accepts(script.path, arguments):
+            continue
+        if "--load_engine" in arguments and found:
+            found[-1].append(arguments)
+        else:
+            found.append([arguments])
+    return found
+
+
+def run_group(script: Script, group: Sequence[str], scratch: Path,
+              env: dict[str, str], deadline: float) -> list[Run]:  # fmt: skip
+    cwd = Path(tempfile.mkdtemp(dir=scratch))
+    return [run(script, arguments, cwd, env, deadline) for arguments in group]
 
 
 def releases_text(releases: Sequence[str]) -> str:
@@ -329,7 +359,13 @@ def main(arguments: Sequence[str]) -> int:
         scratch = Path(name)
         env = environment(given.folder, scratch)
         with concurrent.futures.ThreadPoolExecutor(given.jobs) as pool:
-            list(pool.map(lambda s: run_script(s, scratch, env, deadline), scripts))
+            begun = [
+                (script, pool.submit(run_group, script, group, scratch, env, deadline))
+                for script in scripts
+                for group in groups(script)
+            ]
+            for script, done in begun:
+                script.runs += done.result()
     states = [item.state for script in scripts for item in script.runs]
     counts = [f"{states.count(s)} {s}" for s in dict.fromkeys(states)]
     print(f"{len(states)} runs: {', '.join(counts)}\n")

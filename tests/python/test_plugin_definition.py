@@ -553,3 +553,43 @@ def test_expressions_do_not_outlive_the_call() -> None:
     describe(keeps)
     with pytest.raises(RuntimeError, match="only during the call"):
         kept[0] + 1
+
+
+def test_types_with_names_of_their_own() -> None:
+    """`type X = ...` of Python 3.12, which NumPy 2.5 uses for NDArray; and remarks."""
+    from typing import Annotated, TypeVar
+
+    extensions = pytest.importorskip("typing_extensions")
+    scalar = TypeVar("scalar", bound=np.generic)
+    named = extensions.TypeAliasType(
+        "NDArray", npt.NDArray[scalar], type_params=(scalar,)  # type: ignore[valid-type]
+    )
+    count = extensions.TypeAliasType("Count", int)
+    plugin_id = new_id()
+
+    def describe(x: Any, pads: Any, n: Any, m: Any) -> TensorDesc:
+        return x.like()
+
+    describe.__annotations__ |= {
+        "x": TensorDesc,
+        "pads": named[np.int32],
+        "n": count,
+        "m": Annotated[int, "a remark"],
+    }
+    registered = trtp.register(plugin_id)(describe)
+    assert registered is not None
+
+    def impl(x: Any, pads: Any, n: Any, m: Any, outputs: Any, stream: int) -> None: ...
+
+    impl.__annotations__ |= {
+        "pads": npt.NDArray[np.int32],
+        "n": int,
+        "m": Annotated[int, "another"],
+    }
+    trtp.impl(plugin_id)(impl)
+    assert named[np.int32] != npt.NDArray[np.int32]
+    impl.__annotations__["pads"] = named[np.float32]
+    other = new_id()
+    trtp.register(other)(describe)
+    with refused("its attribute 'pads' is annotated"):
+        trtp.impl(other)(impl)

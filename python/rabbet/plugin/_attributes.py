@@ -113,6 +113,19 @@ def _array(annotation: Any, scalar: Any) -> AttributeType | None:
     return AttributeType(annotation, code, encode, lambda v: np.array(v, dtype))
 
 
+def plain_type(annotation: Any) -> Any:
+    """What an annotation stands for: without remarks (Annotated), and where a type has a
+    name of its own (`type X = ...`, which numpy.typing.NDArray is from NumPy 2.5 on),
+    what that names."""
+    name, args = typing.get_origin(annotation), typing.get_args(annotation)
+    if name is typing.Annotated:
+        return plain_type(args[0])
+    name = name or annotation
+    if not (hasattr(name, "__value__") and hasattr(name, "__type_params__")):
+        return annotation
+    return plain_type(name.__value__[args] if args else name.__value__)
+
+
 def _is_array(annotation: Any) -> bool:
     origin = typing.get_origin(annotation) or annotation
     return getattr(origin, "__module__", "") == "numpy" and (
@@ -120,26 +133,15 @@ def _is_array(annotation: Any) -> bool:
     )
 
 
-def _unaliased(annotation: Any) -> Any:
-    """What an alias made by `type` stands for, such as NDArray since NumPy 2.5."""
-    origin = typing.get_origin(annotation)
-    value = getattr(origin or annotation, "__value__", None)
-    if value is None:
-        return annotation
-    return _unaliased(value[typing.get_args(annotation)] if origin else value)
-
-
 def attribute_type(annotation: Any) -> AttributeType | None:
     """The type of an annotation; None if attributes cannot have it."""
-    plain = _unaliased(annotation)
+    plain = plain_type(annotation)
     if plain is not annotation:
         made = attribute_type(plain)
         if made is not None:
             made.annotation = annotation  # as it is written
         return made
     origin, args = typing.get_origin(annotation), typing.get_args(annotation)
-    if origin is typing.Annotated:
-        return attribute_type(args[0])
     if annotation in _SCALARS:
         code, convert = _SCALARS[annotation]
         return AttributeType(annotation, code, convert, convert)
@@ -157,7 +159,7 @@ def attribute_type(annotation: Any) -> AttributeType | None:
 
 def why_not(annotation: Any) -> str:
     """What is wrong with an annotation that attribute_type refuses."""
-    annotation = _unaliased(annotation)
+    annotation = plain_type(annotation)
     if _is_array(annotation):
         return (
             "say what the array holds, as in numpy.typing.NDArray[numpy.float32]; "

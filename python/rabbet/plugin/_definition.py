@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, NoReturn
 
 from .._errors import Error
 from .._rabbet import Tensor
-from ._attributes import AttributeType, attribute_type, why_not
+from ._attributes import AttributeType, attribute_type, plain_type, why_not
 from ._desc import ShapeInput, TensorDesc
 
 Function = Callable[..., Any]
@@ -255,7 +255,7 @@ def _check_annotation(
         )
     if kind == "attr":
         registered = reg.attributes[name].annotation
-        if annotation != registered:
+        if plain_type(annotation) != plain_type(registered):
             check.fail(
                 f"its attribute '{name}' is annotated {_shown(annotation)}, but the register "
                 f"function says {_shown(registered)}; make them equal"
