@@ -41,6 +41,9 @@ void rabbet_exec_log(char severity, const char* format, ...)
 // What rabbet_cli_build asks before it builds: a rabbet_exec_t's settings.
 rabbet_status_t rabbet_exec_adjust(void* exec, rabbet_network_t* network,
                                    rabbet_builder_config_t* config);
+// Ranges of the file --calib (exec_calibration.c).
+rabbet_status_t rabbet_exec_calibrate(const rabbet_exec_t* exec,
+                                      rabbet_network_t* network);
 rabbet_status_t rabbet_exec_refit(const rabbet_exec_t* exec,
                                   rabbet_engine_t* engine);
 

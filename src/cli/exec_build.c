@@ -116,6 +116,8 @@ static rabbet_status_t exec_flags_of(const rabbet_exec_t* exec,
       {"--stripAllWeights",
        1 << RABBET_BUILDER_STRIP_PLAN | 1 << RABBET_BUILDER_REFIT, 0},
       {"--noTF32", 0, 1 << RABBET_BUILDER_TF32},
+      {"--int8", 1 << RABBET_BUILDER_INT8, 0},
+      {"--best", 1 << RABBET_BUILDER_INT8, 0},
   };
   int64_t flags =
       rabbet_builder_config_get(config, RABBET_BUILDER_OPTION_FLAGS);
@@ -263,6 +265,7 @@ rabbet_status_t rabbet_exec_adjust(void* self, rabbet_network_t* network,
   RABBET_RETURN_IF_ERROR(exec_verbosity(exec, config));
   RABBET_RETURN_IF_ERROR(exec_flags_of(exec, config));
   RABBET_RETURN_IF_ERROR(exec_network(exec, network));
+  RABBET_RETURN_IF_ERROR(rabbet_exec_calibrate(exec, network));
   RABBET_RETURN_IF_ERROR(exec_libraries(exec, config));
   for (size_t i = 0; i < exec->profile_count; ++i)
     RABBET_RETURN_IF_ERROR(RABBET_ANNOTATE(

@@ -277,6 +277,21 @@ with CpuRunner(EngineFromPath("e.plan")) as runner:
 print("done")
 """
 
+REPLAY = """
+from polygraphy.backend.trt import (
+    CreateConfig, EngineFromNetwork, NetworkFromOnnxPath, Profile, TacticRecorder,
+    TacticReplayer,
+)
+
+profile = Profile().add("x", (1, 3, 8, 8), (2, 3, 8, 8), (4, 3, 8, 8))
+for selector in (TacticRecorder("t.json"), TacticReplayer("t.json")):
+    # The replayer ends the build where another tactic was taken.
+    config = CreateConfig(profiles=[profile], algorithm_selector=selector)
+    assert EngineFromNetwork(NetworkFromOnnxPath("m.onnx"), config)() is not None
+assert selector.data
+print("done")
+"""
+
 SURGEON = """
 import numpy as np, onnx
 import onnx_graphsurgeon as gs
@@ -342,6 +357,11 @@ SHAPES = [
 def test_polygraphy_runs(model: Path) -> None:
     needs("polygraphy")
     assert "done" in alias("-c", POLYGRAPHY, cwd=model)
+
+
+def test_polygraphy_records_and_replays_tactics(model: Path) -> None:
+    needs("polygraphy")
+    assert "done" in alias("-c", REPLAY, cwd=model)
 
 
 def test_polygraphy_converts_and_inspects(model: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import struct
 from pathlib import Path
 
 import numpy as np
@@ -220,3 +221,44 @@ def test_help_lists_all_flags() -> None:
     flags = re.findall(r"^  (--?\w+)", text, re.M)
     # trtexec's and --allowHostCode.
     assert len(flags) == len(set(flags)) == 127
+
+
+# ---- Calibration caches
+
+
+def test_calibration_cache(model: Path) -> None:
+    def line(name: str, size: float) -> str:
+        return f"{name}: {struct.pack('>f', size / 127).hex()}\n"
+
+    cache = "TRT-8601-EntropyCalibration2\n" + line("x", 2.0) + line("nobody", 1.0)
+    (model / "c.cache").write_text(cache)
+    flags = ["--onnx=m.onnx", "--skipInference", "--saveEngine=m.plan", "--shapes=x:4x4"]
+    text = run(model, *flags, "--int8", "--calib=c.cache", "--layerPrecisions=*:int8")
+    assert "Calibration cache: ranges of 1 tensors" in text
+    assert "1 tensors of the calibration cache are none" in text
+    engine = trt.Runtime(trt.Logger()).load_cuda_engine(str(model / "m.plan"))
+    context = engine.create_execution_context()
+    x = np.random.default_rng(0).uniform(-3, 3, (4, 4)).astype(np.float32)
+    y = np.empty((4, 2), np.float32)
+    context.set_input_shape("x", x.shape)
+    context.set_tensor_address("x", x.ctypes.data)
+    context.set_tensor_address("y", y.ctypes.data)
+    context.execute_async_v3(0)
+
+    def rounded(values: object, scale: object) -> object:
+        return np.clip(np.rint(values / scale), -128, 127) * scale
+
+    w = np.arange(8, dtype=np.float32).reshape(4, 2)
+    expected = rounded(x, np.float32(2 / 127)) @ rounded(w, w.max(0) / np.float32(127))
+    np.testing.assert_allclose(y, np.maximum(expected, 0), rtol=1e-5, atol=1e-5)
+
+    text = run(model, *flags, "--calib=c.cache", code=1)
+    assert "--calib=c.cache is for --int8, which is not given" in text
+    (model / "c.cache").write_text("hello\n")
+    text = run(model, *flags, "--int8", "--calib=c.cache", code=1)
+    assert "line 1: expected 'TRT-RELEASE-ALGORITHM'" in text
+    (model / "c.cache").write_text(cache + "x: 12\n")
+    text = run(model, *flags, "--int8", "--calib=c.cache", code=1)
+    assert "line 4: expected 'tensor: 8 hexadecimal digits', found 'x: 12'" in text
+    text = run(model, *flags, "--int8", "--calib=none.cache", code=1)
+    assert "none.cache" in text
