@@ -141,6 +141,9 @@ typedef enum rabbet_builder_option_t {
   // 1: the plan carries the source of the network's Python plugins (see
   // rabbet_builder_config_set_source_modules); default 0.
   RABBET_BUILDER_OPTION_KEEP_PLUGIN_SOURCE = 8,
+  // Libraries whose kernels may be used where others do the same: bits
+  // 1 << rabbet_tactic_source_t; default all.
+  RABBET_BUILDER_OPTION_TACTIC_SOURCES = 9,
   RABBET_BUILDER_OPTION_COUNT,
 } rabbet_builder_option_t;
 RABBET_API rabbet_status_t

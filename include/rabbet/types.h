@@ -101,5 +101,14 @@ RABBET_API rabbet_status_t rabbet_tensor_bytes(rabbet_dtype_t dtype,
 RABBET_API const char* rabbet_dims_print(const rabbet_dims_t* dims,
                                          char* buffer, size_t capacity);
 
+// Libraries that kernels come from. Numbers of TensorRT's TacticSource.
+typedef enum rabbet_tactic_source_t {
+  RABBET_TACTIC_CUBLAS = 0,     // cuBLASLt, as CUBLAS_LT
+  RABBET_TACTIC_CUBLAS_LT = 1,  // cuBLASLt
+  RABBET_TACTIC_CUDNN = 2,
+  RABBET_TACTIC_EDGE_MASK_CONVOLUTIONS = 3,  // none here
+  RABBET_TACTIC_JIT_CONVOLUTIONS = 4,        // none here
+} rabbet_tactic_source_t;
+
 RABBET_EXTERN_C_END
 #endif  // RABBET_TYPES_H_

@@ -45,7 +45,8 @@ IHostMemory = _rabbet.IHostMemory
     _THREADS,
     _MISS,
     _SOURCE,
-) = range(9)
+    _SOURCES,
+) = range(10)
 
 
 _ALL_SOURCES = sum(1 << int(source) for source in e.TacticSource)
@@ -109,9 +110,7 @@ class IBuilderConfig(_rabbet.BuilderConfig, Managed):
         "_progress_monitor",
         "_quantization",
         "_selector",
-        "_tactic_sources",
     )
-    _tactic_sources: int
     _logger: ILogger | None
     _progress_monitor: IProgressMonitor | None
     _profiles: list[IOptimizationProfile]
@@ -154,12 +153,11 @@ class IBuilderConfig(_rabbet.BuilderConfig, Managed):
         self._quantization = 0
         self._selector = None
         self._preview = 0
-        self._tactic_sources = _ALL_SOURCES
 
     def reset(self) -> None:
         """Back to the defaults; profiles stay."""
         fresh = _rabbet.BuilderConfig()
-        for option in range(_SOURCE + 1):
+        for option in range(_SOURCES + 1):
             self._set(option, fresh._get(option))
         profiles = self._profiles
         self._set_device(None)
@@ -257,18 +255,19 @@ class IBuilderConfig(_rabbet.BuilderConfig, Managed):
         """False: there is no DLA."""
         return False
 
-    @no_effect("tuning tries every library that is there")
     def set_tactic_sources(self, tactic_sources: int) -> bool:
-        """Keeps bits 1 << TacticSource."""
+        """Which libraries' kernels may be used, bits 1 << TacticSource: CUBLAS and
+        CUBLAS_LT are cuBLASLt here, CUDNN is cuDNN. What nothing else computes still is,
+        with a warning. Kernels of our own, and the CPU's, are always allowed."""
         bits = operator.index(tactic_sources)
         if bits & ~_ALL_SOURCES or bits < 0:
             raise ValueError(f"{bits:#x} are not bits 1 << TacticSource")
-        self._tactic_sources = bits
+        self._set(_SOURCES, bits)
         return True
 
     def get_tactic_sources(self) -> int:
-        """What set_tactic_sources set."""
-        return self._tactic_sources
+        """What set_tactic_sources set; all by default."""
+        return self._get(_SOURCES) & _ALL_SOURCES
 
     @property
     def progress_monitor(self) -> IProgressMonitor | None:

@@ -21,6 +21,8 @@ static const option_info_t option_infos[RABBET_BUILDER_OPTION_COUNT] = {
     [RABBET_BUILDER_OPTION_THREADS] = {"threads", 0, 0, 4096},
     [RABBET_BUILDER_OPTION_ERROR_ON_TIMING_CACHE_MISS] =
         {"error_on_timing_cache_miss", 0, 0, 1},
+    [RABBET_BUILDER_OPTION_TACTIC_SOURCES] = {"tactic_sources", UINT32_MAX, 0,
+                                              UINT32_MAX},
     [RABBET_BUILDER_OPTION_KEEP_PLUGIN_SOURCE] = {"keep_plugin_source", 0, 0,
                                                   1},
 };

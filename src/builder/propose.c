@@ -276,7 +276,18 @@ static rabbet_status_t propose_left_out(proposer_t* p) {
   return rabbet_ok();
 }
 
-static rabbet_status_t propose_ask(proposer_t* p, uint32_t flag) {
+// Whether the user allows the library that the kernels come from.
+static bool propose_has_source(const proposer_t* p,
+                               const rabbet_kernel_class_t* kernel) {
+  int64_t allowed =
+      p->build->config->options[RABBET_BUILDER_OPTION_TACTIC_SOURCES];
+  return kernel->tactic_sources == 0 ||
+         (kernel->tactic_sources & (uint64_t)allowed) != 0;
+}
+
+// Classes with the flag, of libraries that are allowed or (`allowed` false) of
+// the others.
+static rabbet_status_t propose_ask(proposer_t* p, uint32_t flag, bool allowed) {
   rabbet_build_t* build = p->build;
   size_t count = 0;
   const rabbet_kernel_class_t* const* classes =
@@ -301,7 +312,9 @@ static rabbet_status_t propose_ask(proposer_t* p, uint32_t flag) {
   }
   rabbet_candidate_sink_t sink = {p, propose_add};
   for (size_t i = 0; i < count; ++i) {
-    if ((classes[i]->flags & RABBET_KERNEL_FALLBACK) != flag) continue;
+    if ((classes[i]->flags & RABBET_KERNEL_FALLBACK) != flag ||
+        propose_has_source(p, classes[i]) != allowed)
+      continue;
     p->kernel_class = classes[i];
     RABBET_RETURN_IF_ERROR(RABBET_ANNOTATE(classes[i]->propose(&question, sink),
                                            "layer '%s'", p->unit->name));
@@ -323,13 +336,26 @@ static bool propose_may_fall_back(const proposer_t* p) {
   return true;
 }
 
+// What nothing else computes is computed by libraries that were left out.
+static rabbet_status_t propose_other_sources(proposer_t* p) {
+  RABBET_RETURN_IF_ERROR(propose_ask(p, 0, false));
+  if (p->choices.count > 0)
+    rabbet_log(p->build->logger, RABBET_SEVERITY_WARNING,
+               "layer '%s' is computed by %s: no kernel of the tactic sources "
+               "that are allowed computes it",
+               p->unit->name, p->choices.data[0].candidate.kernel->name);
+  return rabbet_ok();
+}
+
 static rabbet_status_t propose_all(proposer_t* p) {
   if (propose_is_nothing(p)) return propose_nothing(p);
   RABBET_RETURN_IF_ERROR(propose_views(p));
   if (p->choices.count > 0 && p->build->level == 0) return rabbet_ok();
-  RABBET_RETURN_IF_ERROR(propose_ask(p, 0));
+  RABBET_RETURN_IF_ERROR(propose_ask(p, 0, true));
   if (p->choices.count == 0 && propose_may_fall_back(p))
-    RABBET_RETURN_IF_ERROR(propose_ask(p, RABBET_KERNEL_FALLBACK));
+    RABBET_RETURN_IF_ERROR(propose_ask(p, RABBET_KERNEL_FALLBACK, true));
+  if (p->choices.count == 0 && p->unit->node_count <= 1)
+    RABBET_RETURN_IF_ERROR(propose_other_sources(p));
   RABBET_RETURN_IF_ERROR(propose_left_out(p));
   return propose_joins(p);
 }
@@ -375,8 +401,8 @@ static rabbet_status_t propose_explain(proposer_t* p, rabbet_strbuf_t* tensors,
   rabbet_build_t* build = p->build;
   propose_print_tensors(p->unit, tensors);
   p->rejected = offers;
-  RABBET_RETURN_IF_ERROR(propose_ask(p, 0));
-  RABBET_RETURN_IF_ERROR(propose_ask(p, RABBET_KERNEL_FALLBACK));
+  RABBET_RETURN_IF_ERROR(propose_ask(p, 0, true));
+  RABBET_RETURN_IF_ERROR(propose_ask(p, RABBET_KERNEL_FALLBACK, true));
   RABBET_RETURN_IF_ERROR(rabbet_strbuf_status(tensors));
   RABBET_RETURN_IF_ERROR(rabbet_strbuf_status(offers));
   const rabbet_ir_node_t* node = p->unit->nodes[0];

@@ -131,6 +131,31 @@ static rabbet_status_t exec_flags_of(const rabbet_exec_t* exec,
       rabbet_exec_flag(exec, "--errorOnTimingCacheMiss") != NULL);
 }
 
+// "+CUDNN", "-CUBLAS": all others stay as they are.
+static rabbet_status_t exec_source(void* context, char* name, char* value) {
+  static const char* const names[] = {
+      [RABBET_TACTIC_CUBLAS] = "CUBLAS",
+      [RABBET_TACTIC_CUBLAS_LT] = "CUBLAS_LT",
+      [RABBET_TACTIC_CUDNN] = "CUDNN",
+      [RABBET_TACTIC_EDGE_MASK_CONVOLUTIONS] = "EDGE_MASK_CONVOLUTIONS",
+      [RABBET_TACTIC_JIT_CONVOLUTIONS] = "JIT_CONVOLUTIONS",
+  };
+  int64_t bits =
+      rabbet_builder_config_get(context, RABBET_BUILDER_OPTION_TACTIC_SOURCES);
+  for (size_t i = 0; !value && i < sizeof(names) / sizeof(names[0]); ++i) {
+    int64_t bit = (int64_t)1 << i;
+    if ((*name != '+' && *name != '-') || strcmp(name + 1, names[i]) != 0)
+      continue;
+    return rabbet_builder_config_set(context,
+                                     RABBET_BUILDER_OPTION_TACTIC_SOURCES,
+                                     *name == '+' ? bits | bit : bits & ~bit);
+  }
+  return RABBET_STATUS(RABBET_STATUS_INVALID_ARGUMENT,
+                       "'%s': expected + or - and CUBLAS, CUBLAS_LT, CUDNN, "
+                       "EDGE_MASK_CONVOLUTIONS or JIT_CONVOLUTIONS",
+                       name);
+}
+
 // ---- The network
 
 typedef struct exec_layers_t {
@@ -262,6 +287,8 @@ rabbet_status_t rabbet_exec_adjust(void* self, rabbet_network_t* network,
                                      RABBET_BUILDER_OPTION_MAX_TACTICS,
                                      config));
   RABBET_RETURN_IF_ERROR(exec_each(exec, "--memPoolSize", exec_pool, config));
+  RABBET_RETURN_IF_ERROR(
+      exec_each(exec, "--tacticSources", exec_source, config));
   RABBET_RETURN_IF_ERROR(exec_verbosity(exec, config));
   RABBET_RETURN_IF_ERROR(exec_flags_of(exec, config));
   RABBET_RETURN_IF_ERROR(exec_network(exec, network));

@@ -166,6 +166,9 @@ struct rabbet_kernel_class_t {
   // products), 0 where there is none: times hold only under an equal one.
   // optional: the device's signature says all.
   uint64_t (*library_version)(rabbet_device_t* device);
+  // Of its kernels: bits 1 << rabbet_tactic_source_t, of which the user must
+  // allow one. 0: the device's own.
+  uint32_t tactic_sources;
 };
 
 #endif  // RABBET_SRC_DEVICE_KERNEL_H_

@@ -284,8 +284,9 @@ from polygraphy.backend.trt import (
 )
 
 profile = Profile().add("x", (1, 3, 8, 8), (2, 3, 8, 8), (4, 3, 8, 8))
-for selector in (TacticRecorder("t.json"), TacticReplayer("t.json")):
+for kind in (TacticRecorder, TacticReplayer):
     # The replayer ends the build where another tactic was taken.
+    selector = kind("t.json")
     config = CreateConfig(profiles=[profile], algorithm_selector=selector)
     assert EngineFromNetwork(NetworkFromOnnxPath("m.onnx"), config)() is not None
 assert selector.data

@@ -177,9 +177,9 @@ def test_settings_of_the_build(model: Path) -> None:
 def test_flags_without_effect_are_named(model: Path) -> None:
     text = run(
         *(model, "--onnx=m.onnx", "--shapes=x:2x4", "--skipInference"),
-        *("--useSpinWait", "--maxAuxStreams=2", "--tacticSources=-CUDNN"),
+        *("--useSpinWait", "--maxAuxStreams=2", "--fp8"),
     )
-    for flag in ("--useSpinWait", "--maxAuxStreams", "--tacticSources"):
+    for flag in ("--useSpinWait", "--maxAuxStreams", "--fp8"):
         assert re.search(rf"\[W\] {flag} has no effect: \w+", text)
 
 
@@ -252,13 +252,20 @@ def test_calibration_cache(model: Path) -> None:
     expected = rounded(x, np.float32(2 / 127)) @ rounded(w, w.max(0) / np.float32(127))
     np.testing.assert_allclose(y, np.maximum(expected, 0), rtol=1e-5, atol=1e-5)
 
-    text = run(model, *flags, "--calib=c.cache", code=1)
+    text = run(model, *flags, "--calib=c.cache", code=2)
     assert "--calib=c.cache is for --int8, which is not given" in text
     (model / "c.cache").write_text("hello\n")
-    text = run(model, *flags, "--int8", "--calib=c.cache", code=1)
+    text = run(model, *flags, "--int8", "--calib=c.cache", code=2)
     assert "line 1: expected 'TRT-RELEASE-ALGORITHM'" in text
     (model / "c.cache").write_text(cache + "x: 12\n")
-    text = run(model, *flags, "--int8", "--calib=c.cache", code=1)
+    text = run(model, *flags, "--int8", "--calib=c.cache", code=2)
     assert "line 4: expected 'tensor: 8 hexadecimal digits', found 'x: 12'" in text
-    text = run(model, *flags, "--int8", "--calib=none.cache", code=1)
+    text = run(model, *flags, "--int8", "--calib=none.cache", code=3)
     assert "none.cache" in text
+
+
+def test_tactic_sources(model: Path) -> None:
+    flags = ["--onnx=m.onnx", "--skipInference", "--saveEngine=m.plan", "--shapes=x:4x4"]
+    run(model, *flags, "--tacticSources=-CUDNN,+CUBLAS_LT")
+    text = run(model, *flags, "--tacticSources=CUDNN", code=2)
+    assert "'CUDNN': expected + or - and CUBLAS, CUBLAS_LT, CUDNN" in text

@@ -111,6 +111,7 @@ rabbet_status_t rabbet_cudnn_kernel_artifacts(rabbet_kernel_t* kernel,
       .enqueue = rabbet_cudnn_kernel_enqueue,                              \
       .artifacts = rabbet_cudnn_kernel_artifacts,                          \
       .library_version = rabbet_cudnn_version,                             \
+      .tactic_sources = 1u << RABBET_TACTIC_CUDNN,                         \
   }
 
 #endif  // RABBET_SRC_DEVICE_CUDA_CUDNN_KERNEL_H_

@@ -898,4 +898,6 @@ const rabbet_kernel_class_t rabbet_cuda_matmul = {
     .enqueue = matmul_enqueue,
     .artifacts = matmul_artifacts,
     .library_version = rabbet_cublaslt_version,
+    .tactic_sources =
+        1u << RABBET_TACTIC_CUBLAS | 1u << RABBET_TACTIC_CUBLAS_LT,
 };

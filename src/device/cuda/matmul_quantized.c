@@ -442,4 +442,6 @@ const rabbet_kernel_class_t rabbet_cuda_matmul_quantized = {
     .enqueue = quantized_enqueue,
     .artifacts = quantized_artifacts,
     .library_version = quantized_library,
+    .tactic_sources =
+        1u << RABBET_TACTIC_CUBLAS | 1u << RABBET_TACTIC_CUBLAS_LT,
 };
