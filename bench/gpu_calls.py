@@ -26,6 +26,7 @@ BODIES = {
     "Python plugin, ctypes": "bench_gpu::launch",
     "Python plugin, Triton": "bench_triton::launch",
     "Python plugin, Triton, DLPack": "bench_triton::dlpack",
+    "Python plugin, Triton, .torch()": "bench_triton::torch",
 }
 
 LAUNCHES = {
@@ -34,6 +35,7 @@ LAUNCHES = {
     "Python plugin, ctypes": "ctypes",
     "Python plugin, Triton": "Triton",
     "Python plugin, Triton, DLPack": "Triton",
+    "Python plugin, Triton, .torch()": "Triton",
     "ctypes": BARE,
     "cuda-python": BARE,
     "Triton": BARE,

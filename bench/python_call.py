@@ -9,11 +9,12 @@ import numpy as np
 from . import peers
 from .options import Options, installed
 from .report import Section
-from .rounds import Rounds, Spread, take_turns
+from .rounds import Rounds, Spread, ratios, take_turns
 from .worker import Field, Spec, drop_wrong, started
 
 SHAPES = ((16,), (10, 3, 32, 32))
 SHORT, LONG = 1, 65
+LENGTHS = (1, 10, 100)
 DIRECT = "direct"
 
 
@@ -91,7 +92,83 @@ def _measure(section: Section, options: Options, shape: tuple[int, ...]) -> None
         section.rows.append([label, peer.name, *cells])
 
 
-def run(options: Options) -> Section:
+def _steps(medians: Rounds, name: str, low: int, high: int) -> list[float]:
+    """Seconds for one operator more between two lengths, by rounds."""
+    pairs = zip(medians[f"{name}/{low}"], medians[f"{name}/{high}"], strict=True)
+    return [(long - short) / (high - low) for short, long in pairs]
+
+
+def _kinds(options: Options) -> Section:
+    """The kinds of plugins beside each other, in chains of 1, 10 and 100."""
+    section = Section(
+        "Kinds of Python plugins: chains of empty operators",
+        ["plugin", "1 operator, us", "100 operators, us", "100 of 100 times 1",
+         "one more, us", "of a decorated one's", "from 10 to 100, of from 1 to 10"],
+    )  # fmt: skip
+    first, second, last = LENGTHS
+    kinds = [peer for peer in peers.CHAINS if peer.name.startswith(peers.RABBET)]
+    specs = [
+        spec
+        for length in LENGTHS
+        for spec in _specs(options, length, SHAPES[0], "noop")
+        if spec.name.split("/")[0] in {peer.name for peer in kinds}
+    ]
+    with started(specs, options.scratch) as field_:
+        _tell(section, field_)
+        medians = take_turns(
+            field_.workers, rounds=options.rounds, seconds=options.seconds / 3
+        )
+    more: Rounds = {}
+    for peer in kinds:
+        if any(f"{peer.name}/{length}" not in medians for length in LENGTHS):
+            continue
+        more[peer.name] = _steps(medians, peer.name, first, last)
+        ends = [Spread.of(medians[f"{peer.name}/{n}"]) for n in (first, last)]
+        share = [
+            long / (last * one)
+            for one, long in zip(
+                medians[f"{peer.name}/{first}"], medians[f"{peer.name}/{last}"],
+                strict=True,
+            )
+        ]  # fmt: skip
+        early = _steps(medians, peer.name, first, second)
+        late = _steps(medians, peer.name, second, last)
+        growth = [b / a for a, b in zip(early, late, strict=True)]
+        spreads = {
+            "one": ends[0],
+            "hundred": ends[1],
+            "share": Spread.of(share),
+            "one_more": Spread.of(more[peer.name]),
+            "of_decorated": Spread.of(ratios(more, peer.name, peers.RABBET)),
+            "growth": Spread.of(growth),
+        }
+        section.data.append(
+            {"name": peer.name, **{k: v.as_dict() for k, v in spreads.items()}}
+        )
+        section.rows.append(
+            [
+                peer.name if peer.name != peers.RABBET else "decorated",
+                spreads["one"].scaled(1e6).text(2),
+                spreads["hundred"].scaled(1e6).text(2),
+                spreads["share"].text(3),
+                spreads["one_more"].scaled(1e6).text(4),
+                spreads["of_decorated"].text(2),
+                spreads["growth"].text(2),
+            ]
+        )
+    section.note(
+        "goals: a class's enqueue costs at most what a decorated plugin costs; 100 "
+        "operators no more than 100 times one"
+    )
+    return section
+
+
+def run(options: Options) -> list[Section]:
+    """Microseconds, from chains on one thread."""
+    return [_peers(options), _kinds(options)]
+
+
+def _peers(options: Options) -> Section:
     """Microseconds, from chains of 1 and 65 operators on one thread."""
     section = Section(
         "Python call: microseconds for one operator more in a chain",

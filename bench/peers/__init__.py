@@ -48,6 +48,7 @@ GPU_CALLS = (
     Peer("Python plugin, ctypes", "rabbet", "bench.peers.gpu_chains:Chain"),
     Peer("Python plugin, Triton", "triton", "bench.peers.gpu_chains:Chain"),
     Peer("Python plugin, Triton, DLPack", "triton", "bench.peers.gpu_chains:Chain"),
+    Peer("Python plugin, Triton, .torch()", "triton", "bench.peers.gpu_chains:Chain"),
     Peer("ctypes", "numpy", "bench.peers.gpu_chains:Ctypes"),
     Peer("cuda-python", "cuda", "bench.peers.gpu_chains:CudaPython"),
     Peer("Triton", "triton", "bench.peers.gpu_chains:Triton"),

@@ -37,7 +37,7 @@ LINEAR = trt.TensorFormat.LINEAR
 def rows(tensor: trtp.Tensor) -> tuple[Any, int]:
     """The tensor with a row's values in its last axis, and how many of them lie
     at one place."""
-    array = np.asarray(tensor)
+    array = tensor.numpy()
     if tensor.format is LINEAR:
         return array, 1
     if array.ndim == 4:  # channels last, or all in one block

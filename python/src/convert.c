@@ -111,10 +111,7 @@ PyObject* rabbet_py_dtype(rabbet_dtype_t dtype) {
 }
 
 PyObject* rabbet_py_format(rabbet_format_t format) {
-  PyObject* key = PyLong_FromLong(format);
-  PyObject* formats = rabbet_py_types.formats;
-  PyObject* member = key && formats ? rabbet_py_dict_get(formats, key) : NULL;
-  Py_XDECREF(key);
-  if (member || PyErr_Occurred()) return member;
-  Py_RETURN_NONE;
+  bool known = format >= 0 && (int)format < RABBET_PY_FORMATS;
+  PyObject* member = known ? rabbet_py_types.formats[format] : NULL;
+  return Py_NewRef(member ? member : Py_None);
 }

@@ -31,12 +31,18 @@ static PyObject* rabbet_py_configure(PyObject* module, PyObject* args) {
   }
   // Never freed: another thread may be about to use what was there before.
   Py_INCREF(args);
+  for (int i = 0; i < RABBET_PY_FORMATS; ++i) {
+    PyObject* key = PyLong_FromLong(i);
+    PyObject* member = key ? rabbet_py_dict_get(formats, key) : NULL;
+    Py_XDECREF(key);
+    if (!member && PyErr_Occurred()) return NULL;
+    rabbet_py_types.formats[i] = member;
+  }
   rabbet_py_types.status_errors = errors;
   rabbet_py_types.tensor_class = tensor;
   rabbet_py_types.layer_classes = layers;
   rabbet_py_types.layer_class = layer;
   rabbet_py_types.dtypes = dtypes;
-  rabbet_py_types.formats = formats;
   Py_RETURN_NONE;
 }
 

@@ -146,6 +146,7 @@ static int rabbet_py_state_make(rabbet_py_state_t* state) {
   }
   size_t count = state->input_count + state->output_count;
   for (size_t i = 0; i < count; ++i) {
+    state->tensors[i]->lends = true;
     state->references[i] = Py_REFCNT((PyObject*)state->tensors[i]);
   }
   state->outputs_references = Py_REFCNT(state->outputs);
@@ -169,7 +170,8 @@ static bool rabbet_py_list_touched(const rabbet_py_state_t* state) {
 static bool rabbet_py_tensors_kept(const rabbet_py_state_t* state) {
   size_t count = state->input_count + state->output_count;
   for (size_t i = 0; i < count; ++i) {
-    if (Py_REFCNT((PyObject*)state->tensors[i]) != state->references[i]) {
+    if (Py_REFCNT((PyObject*)state->tensors[i]) != state->references[i] ||
+        rabbet_py_lent_is_kept(&state->tensors[i]->lent)) {
       return true;
     }
   }
@@ -204,6 +206,7 @@ static int rabbet_py_state_give_up(rabbet_py_state_t* state, bool recorded) {
     rabbet_py_tensor_t* tensor = state->tensors[i];
     state->tensors[i] = NULL;
     if (!tensor) continue;
+    if (rabbet_py_lent_give_up(tensor, owner) && !owner) kept = true;
     bool shared = Py_REFCNT((PyObject*)tensor) > 1;
     if (shared && owner) tensor->keep = Py_NewRef(owner);
     if (shared && !owner) tensor->expired = kept = true;

@@ -12,7 +12,8 @@ typedef struct rabbet_py_list_t {
   PyObject** items;  // owned; what it holds unless the plugin changed it. Part
                      // of the state's block
   size_t count;
-  Py_ssize_t references;  // of the list when nobody kept it
+  Py_ssize_t references;    // of the list when nobody kept it
+  PyObject* const* memory;  // where the list has them; NULL: not known
 } rabbet_py_list_t;
 
 enum {
@@ -31,9 +32,11 @@ typedef struct rabbet_py_class_state_t {
   PyObject* label;    // str: class and method, for errors
   PyObject* args;     // NULL: to be made
   rabbet_py_list_t lists[RABBET_PY_LISTS];
-  size_t* inputs;    // of the call, that the plugin sees
-  void** addresses;  // in `lists`: inputs, then outputs
-  void* block;       // of addresses, items and inputs: few lines of the cache
+  size_t item_count;         // of all lists, whose items lie in one row
+  PyObject* const** places;  // of these in the lists
+  size_t* inputs;            // of the call, that the plugin sees
+  void** addresses;          // in `lists`: inputs, then outputs
+  void* block;  // of addresses, items, places, inputs: few lines of the cache
   void* workspace;
   void* stream;
   PyObject* where;  // (GPU, stream); NULL on the CPU
@@ -83,19 +86,15 @@ static int rabbet_py_find_layout(void) {
   return 0;
 }
 
-static bool rabbet_py_list_holds(const rabbet_py_list_t* list, size_t i) {
-  PyObject* item = rabbet_py_list_layout == RABBET_PY_SEEN
-                       ? rabbet_py_list_items(list->list)[i]
-                       : PyList_GetItem(list->list, (Py_ssize_t)i);
-  return item == list->items[i];
-}
-
 static bool rabbet_py_list_is_intact(const rabbet_py_list_t* list) {
-  bool intact = Py_REFCNT(list->list) == list->references &&
-                Py_SIZE(list->list) == (Py_ssize_t)list->count;
-  for (size_t i = 0; intact && i < list->count; ++i)
-    intact = rabbet_py_list_holds(list, i);
-  return intact;
+  if (Py_REFCNT(list->list) != list->references ||
+      Py_SIZE(list->list) != (Py_ssize_t)list->count)
+    return false;
+  if (list->memory) return rabbet_py_list_items(list->list) == list->memory;
+  for (size_t i = 0; i < list->count; ++i)
+    if (PyList_GetItem(list->list, (Py_ssize_t)i) != list->items[i])
+      return false;
+  return true;
 }
 
 // An address in a list that may be made already.
@@ -136,6 +135,19 @@ static bool rabbet_py_append(PyObject* to, Py_ssize_t* at, PyObject* from) {
   return true;
 }
 
+// Notes what tells, after a call, that nothing was kept or changed.
+static void rabbet_py_class_watch(rabbet_py_class_state_t* state) {
+  bool seen = rabbet_py_list_layout == RABBET_PY_SEEN;
+  state->item_count = 0;
+  for (int i = 0; i < RABBET_PY_LISTS; ++i) {
+    rabbet_py_list_t* list = &state->lists[i];
+    list->references = Py_REFCNT(list->list);
+    list->memory = seen ? rabbet_py_list_items(list->list) : NULL;
+    for (size_t k = 0; seen && k < list->count; ++k)
+      state->places[state->item_count++] = &list->memory[k];
+  }
+}
+
 // first..., input descriptors, output descriptors, inputs, outputs, then the
 // extra arguments or the workspace, then the stream.
 static int rabbet_py_class_make(rabbet_py_class_state_t* state) {
@@ -169,9 +181,17 @@ static int rabbet_py_class_make(rabbet_py_class_state_t* state) {
     return -1;
   }
   state->args = args;
-  for (int i = 0; i < RABBET_PY_LISTS; ++i)
-    state->lists[i].references = Py_REFCNT(state->lists[i].list);
+  rabbet_py_class_watch(state);
   return 0;
+}
+
+static bool rabbet_py_class_is_intact(const rabbet_py_class_state_t* state) {
+  for (int i = 0; i < RABBET_PY_LISTS; ++i)
+    if (!rabbet_py_list_is_intact(&state->lists[i])) return false;
+  PyObject** items = state->lists[0].items;
+  for (size_t i = 0; i < state->item_count; ++i)
+    if (*state->places[i] != items[i]) return false;
+  return true;
 }
 
 static int rabbet_py_class_refresh(rabbet_py_class_state_t* state,
@@ -250,7 +270,8 @@ static int rabbet_py_class_allocate(rabbet_py_class_state_t* state,
   size_t addresses = inputs + counts[RABBET_PY_OUTPUTS], items = 0;
   for (int i = 0; i < RABBET_PY_LISTS; ++i)
     items += counts[i];
-  state->block = PyMem_Calloc(items + addresses + inputs + 1, sizeof(void*));
+  state->block =
+      PyMem_Calloc(2 * items + addresses + inputs + 1, sizeof(void*));
   if (!state->block) {
     PyErr_NoMemory();
     return -1;
@@ -262,7 +283,8 @@ static int rabbet_py_class_allocate(rabbet_py_class_state_t* state,
     state->lists[i].count = counts[i];
     next += counts[i];
   }
-  state->inputs = (size_t*)next;
+  state->places = (PyObject* const**)next;
+  state->inputs = (size_t*)(next + items);
   return 0;
 }
 
@@ -376,10 +398,8 @@ static rabbet_status_t rabbet_py_class_run(const rabbet_plugin_call_t* call,
   if (rabbet_py_class_refresh(state, call) == 0)
     result = rabbet_py_scope_call(state->where, recorded, state->function,
                                   state->args, NULL, out_kept);
-  bool intact = state->args != NULL;
-  for (int i = 0; intact && i < RABBET_PY_LISTS; ++i)
-    intact = rabbet_py_list_is_intact(&state->lists[i]);
-  if (!intact) rabbet_py_class_clear(state);
+  if (!state->args || !rabbet_py_class_is_intact(state))
+    rabbet_py_class_clear(state);
   if (!result) return rabbet_py_class_failed(state, recorded);
   Py_DECREF(result);
   return rabbet_ok();

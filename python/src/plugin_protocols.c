@@ -110,6 +110,10 @@ static PyObject* rabbet_py_dl_export(rabbet_py_tensor_t* self) {
   return capsule;
 }
 
+PyObject* rabbet_py_tensor_capsule(rabbet_py_tensor_t* self) {
+  return rabbet_py_tensor_usable(self) ? rabbet_py_dl_export(self) : NULL;
+}
+
 static PyObject* rabbet_py_dl_export_versioned(rabbet_py_tensor_t* self) {
   rabbet_dl_versioned_t* managed = PyMem_Malloc(sizeof(*managed));
   if (!managed) return PyErr_NoMemory();

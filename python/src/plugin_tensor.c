@@ -84,6 +84,7 @@ rabbet_py_tensor_t* rabbet_py_tensor_new(const rabbet_plugin_view_t* view,
 static void rabbet_py_tensor_dealloc(PyObject* object) {
   rabbet_py_tensor_t* self = (rabbet_py_tensor_t*)object;
   PyTypeObject* type = Py_TYPE(object);
+  rabbet_py_lent_clear(&self->lent);
   Py_CLEAR(self->aliased);
   Py_CLEAR(self->keep);
   freefunc tp_free = (freefunc)PyType_GetSlot(type, Py_tp_free);
@@ -277,6 +278,11 @@ static PyObject* rabbet_py_tensor_repr(PyObject* object) {
 
 static PyMethodDef rabbet_py_tensor_methods[] = {
     {"numel", rabbet_py_tensor_numel, METH_NOARGS, "Number of elements."},
+    {"numpy", rabbet_py_tensor_numpy, METH_NOARGS,
+     "numpy($self)\n--\n\nThe memory as an array of NumPy; the same object in "
+     "each call, as long as it lies at the same place."},
+    {"torch", rabbet_py_tensor_torch, METH_NOARGS,
+     "torch($self)\n--\n\nThe memory as a tensor of torch."},
     {"aliased", (PyCFunction)(void*)rabbet_py_tensor_alias,
      METH_VARARGS | METH_KEYWORDS,
      "aliased($self, shape=None)\n--\n\nThe same memory in another shape."},

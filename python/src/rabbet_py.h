@@ -131,6 +131,8 @@ static inline void* rabbet_py_pointer(PyObject* self) {
 
 // ---- Types and module state ------------------------------------------------
 
+enum { RABBET_PY_FORMATS = 128 };  // more than there are numbers of formats
+
 typedef struct rabbet_py_types_t {
   PyTypeObject *network, *tensor, *layer;
   PyTypeObject *profile, *timing_cache, *config, *host_memory;
@@ -142,7 +144,7 @@ typedef struct rabbet_py_types_t {
   rabbet_py_cache_t layer_classes;  // operator name -> class
   rabbet_py_cache_t layer_class;  // of operators that are not in layer_classes
   rabbet_py_cache_t dtypes;       // tuple: DataType by number
-  rabbet_py_cache_t formats;      // dict: TensorFormat by number
+  rabbet_py_cache_t formats[RABBET_PY_FORMATS];  // TensorFormat by number
 } rabbet_py_types_t;
 extern rabbet_py_types_t rabbet_py_types;
 
