@@ -1,6 +1,7 @@
 // Every allocation of a build fails in turn: a clean error, nothing leaks.
 #include "build_check.h"
 #include "faults/fault_allocator.h"
+#include "rabbet/carried.h"
 #include "test_plugins.h"
 
 typedef struct fault_case_t {
@@ -142,6 +143,82 @@ static void with_ranges(void** state) {
   net_end(&net);
 }
 
+static rabbet_status_t collect(void* user_data,
+                               const rabbet_plugin_key_t* plugins,
+                               size_t plugin_count, const char* const* modules,
+                               size_t module_count,
+                               rabbet_carried_sink_t sink) {
+  static const char* const needed[] = {"numpy 2.1.0"};
+  (void)user_data;
+  assert_int_equal(plugin_count, 1);
+  assert_string_equal(plugins[0].name, "bump");
+  rabbet_carried_t carried = {.kind = RABBET_CARRIED_PYTHON,
+                              .name = "ops",
+                              .data = "x = 1\n",
+                              .size = 6,
+                              .requirements = needed,
+                              .requirement_count = 1};
+  rabbet_status_t status = sink.add(sink.context, &carried);
+  for (size_t i = 0; rabbet_is_ok(status) && i < module_count; ++i) {
+    carried.name = modules[i];
+    status = sink.add(sink.context, &carried);
+  }
+  return status;
+}
+
+static rabbet_status_t run_modules(void* user_data,
+                                   const rabbet_carried_t* modules,
+                                   size_t count) {
+  (void)user_data, (void)modules, (void)count;
+  return rabbet_ok();
+}
+
+static rabbet_status_t load_plugins(void* user_data, const char* const* plugins,
+                                    size_t count) {
+  (void)user_data, (void)plugins, (void)count;
+  return rabbet_ok();
+}
+
+static void close_host(void* user_data) {
+  (void)user_data;
+}
+
+// A library and source of plugins in the plan.
+static void with_carried_code(void** state) {
+  (void)state;
+  static const char* const libraries[] = {LIBRARIES "library_good.so"};
+  static const char* const modules[] = {"helpers", "more"};
+  const rabbet_source_host_t host = {.struct_size = sizeof(host),
+                                     .collect = collect,
+                                     .run = run_modules,
+                                     .load = load_plugins,
+                                     .close = close_host};
+  net_t net = net_begin(0, rabbet_allocator_system());
+  rabbet_tensor_t* x = net_input(&net, "x", RABBET_DTYPE_FLOAT, DIMS(2, 2));
+  net_output(&net, bump(&net, "b", x), "y");
+  fault_case_t c = {net.network, check_config(0)};
+  RABBET_EXPECT_OK(rabbet_source_host_set(&host));
+  RABBET_EXPECT_OK(
+      rabbet_builder_config_set_plugin_libraries(c.config, libraries, 1));
+  RABBET_EXPECT_OK(
+      rabbet_builder_config_set_source_modules(c.config, modules, 2));
+  RABBET_EXPECT_OK(rabbet_builder_config_set(
+      c.config, RABBET_BUILDER_OPTION_KEEP_PLUGIN_SOURCE, 1));
+  assert_string_equal(rabbet_builder_config_plugin_library(c.config, 0),
+                      libraries[0]);
+  assert_null(rabbet_builder_config_plugin_library(c.config, 1));
+  assert_string_equal(rabbet_builder_config_source_module(c.config, 1), "more");
+  RABBET_EXPECT_OK(rabbet_network_validate(net.network));
+  RABBET_EXPECT_OK(build(rabbet_allocator_system(), &c));
+  rabbet_fault_run(build, &c);
+  RABBET_EXPECT_OK(rabbet_source_host_set(NULL));
+  RABBET_EXPECT_ERROR(build(rabbet_allocator_system(), &c),
+                      RABBET_STATUS_FAILED_PRECONDITION,
+                      "source of plugins: there is no Python in this process");
+  rabbet_builder_config_release(c.config);
+  net_end(&net);
+}
+
 // Kernels are made and run under failing allocations too.
 static void with_measuring(void** state) {
   (void)state;
@@ -176,9 +253,8 @@ static int teardown(void** state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(without_timing),
-      cmocka_unit_test(with_known_times),
-      cmocka_unit_test(with_ranges),
+      cmocka_unit_test(without_timing), cmocka_unit_test(with_known_times),
+      cmocka_unit_test(with_ranges),    cmocka_unit_test(with_carried_code),
       cmocka_unit_test(with_measuring),
   };
   return cmocka_run_group_tests_name("faults", tests, setup, teardown);

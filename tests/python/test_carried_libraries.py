@@ -97,6 +97,23 @@ def test_exec(folder: Path) -> None:
     assert "expected in_memory or temporary" in wrong
 
 
+@pytest.mark.parametrize("flag", ["plugins", "staticPlugins", "dynamicPlugins"])
+def test_exec_loads_libraries(folder: Path, flag: str) -> None:
+    """They are not carried: a loaded plan needs them again."""
+    cpu = {"RABBET_DEVICE": "cpu"}
+    library = f"--{flag}={folder / 'triple.so'}"
+    built = folder / f"{flag}.plan"
+    quick = ("--duration=0", "--warmUp=0", "--iterations=1")
+    command(
+        "exec", f"--onnx={folder / 'm.onnx'}", f"--saveEngine={built}", *quick, library,
+        env=cpu,
+    )  # fmt: skip
+    text = command("exec", f"--loadEngine={built}", *quick, library, env=cpu).stdout
+    assert "&&&& PASSED" in text
+    text = command("exec", f"--loadEngine={built}", *quick, env=cpu, code=5).stdout
+    assert "needs the plugin 'carried_py::Triple'" in text
+
+
 # ---- Python ----------------------------------------------------------------
 
 
