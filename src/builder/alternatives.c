@@ -136,7 +136,8 @@ static rabbet_status_t sweep_merge(sweeper_t* sweeper, rabbet_map_t* places,
 }
 
 static void sweep_truncate(partial_vec_t* round) {
-  qsort(round->data, round->count, sizeof(partial_t), partial_compare);
+  if (round->count > 0)
+    qsort(round->data, round->count, sizeof(partial_t), partial_compare);
   if (round->count > ALTERNATIVES_BEAM) round->count = ALTERNATIVES_BEAM;
 }
 

@@ -1,7 +1,9 @@
 // Ranges become the pairs of nodes that a network could have had itself.
 #include "build_check.h"
+#include "rabbet/refit.h"
 
-static const float input_range = 0.9f, middle_range = 1.7f;
+static unsigned first_random = 1;  // of weights
+static float input_range = 0.9f, middle_range = 1.7f;
 
 static rabbet_tensor_t* quantized(net_t* net, const char* name,
                                   rabbet_tensor_t* x, rabbet_tensor_t* scale) {
@@ -70,6 +72,7 @@ static void ask_for_bytes(rabbet_tensor_t* tensor) {
 // relu(x * w0), then a product, with nodes of its own or with ranges.
 static net_t sample(bool explicit_nodes, bool ask) {
   net_t net = net_begin(0, rabbet_allocator_system());
+  net.random = first_random;
   rabbet_tensor_t* x =
       net_input(&net, "x", RABBET_DTYPE_FLOAT, DIMS(1, 4, 5, 6));
   rabbet_tensor_t *w0 = WEIGHTS(&net, 6, 4, 1, 1),
@@ -118,6 +121,65 @@ static void as_explicit_nodes(void** state) {
   free(oracle);
   net_end(&net);
   net_end(&twin);
+}
+
+static void set_weights(rabbet_refitter_t* refitter, const net_t* net,
+                        const char* name) {
+  size_t index = 0;
+  rabbet_weights_t weights;
+  RABBET_EXPECT_OK(rabbet_refitter_find(refitter, name, &index));
+  assert_true(rabbet_tensor_weights(
+      rabbet_network_find_tensor(net->network, name), &weights));
+  RABBET_EXPECT_OK(rabbet_refitter_set(refitter, index, weights));
+}
+
+// New ranges and weights give what a build with them gives.
+static void refitted(void** state) {
+  (void)state;
+  net_t old = sample(false, true);
+  rabbet_builder_config_t* config = bytes_config(0);
+  RABBET_EXPECT_OK(rabbet_builder_config_set(
+      config, RABBET_BUILDER_OPTION_FLAGS,
+      1 << RABBET_BUILDER_INT8 | 1 << RABBET_BUILDER_REFIT));
+  built_t built = check_build(old.network, config);
+  rabbet_refitter_t* refitter = NULL;
+  RABBET_EXPECT_OK(rabbet_refitter_create(
+      built.engine, rabbet_allocator_system(), &refitter));
+  assert_int_equal(rabbet_refitter_range_count(refitter), 2);
+  const char* tensor = NULL;
+  float range = 0;
+  size_t index = 0;
+  RABBET_EXPECT_OK(rabbet_refitter_find_range(refitter, "x", &index));
+  RABBET_EXPECT_OK(rabbet_refitter_range(refitter, index, &tensor, &range));
+  assert_true(strcmp(tensor, "x") == 0 && fabsf(range - input_range) < 1e-6f);
+  RABBET_EXPECT_ERROR(rabbet_refitter_set_range(refitter, index, 0, 0),
+                      RABBET_STATUS_INVALID_ARGUMENT, "'x': [0, 0] is no");
+  RABBET_EXPECT_ERROR(rabbet_refitter_range(refitter, 2, &tensor, &range),
+                      RABBET_STATUS_OUT_OF_RANGE, "range 2: 2 can be");
+  RABBET_EXPECT_ERROR(rabbet_refitter_find_range(refitter, "y", &index),
+                      RABBET_STATUS_NOT_FOUND, "does not read tensor 'y'");
+  RABBET_EXPECT_OK(rabbet_refitter_find_range(refitter, "x", &index));
+  RABBET_EXPECT_OK(rabbet_refitter_set_range(refitter, index, -0.6f, 0.1f));
+  // Other weights, and what is made of both with nodes of its own.
+  input_range = 0.6f;
+  first_random = 99;
+  net_t twin = sample(true, false), other = sample(false, true);
+  set_weights(refitter, &other, "weights0");
+  set_weights(refitter, &other, "weights1");
+  RABBET_EXPECT_OK(rabbet_refitter_commit(refitter));
+  oracle_t* oracle = calloc(1, sizeof(*oracle));
+  oracle_run(oracle, twin.network);
+  check_run(&built, oracle, 2e-5);
+  oracle_end(oracle);
+  free(oracle);
+  input_range = 0.9f;
+  first_random = 1;
+  rabbet_refitter_destroy(refitter);
+  check_built_end(&built);
+  rabbet_builder_config_release(config);
+  net_end(&twin);
+  net_end(&other);
+  net_end(&old);
 }
 
 // Without the flag ranges mean nothing.
@@ -205,9 +267,8 @@ static void mistakes(void** state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(as_explicit_nodes),
-      cmocka_unit_test(without_the_flag),
-      cmocka_unit_test(near),
+      cmocka_unit_test(as_explicit_nodes), cmocka_unit_test(refitted),
+      cmocka_unit_test(without_the_flag),  cmocka_unit_test(near),
       cmocka_unit_test(mistakes),
   };
   return cmocka_run_group_tests_name("implicit", tests, NULL, NULL);
