@@ -355,6 +355,56 @@ def test_plugins_within_loops_run_in_each_iteration() -> None:
     np.testing.assert_allclose(outputs_of(make, x)[0], x * 8, rtol=1e-6)
 
 
+def test_conditions_of_inner_loops_and_slices() -> None:
+    """An inner loop counts what the outer one has; the table ends after it."""
+
+    def make(network: Any, tensor: Any) -> Any:
+        outer = network.add_loop()
+        one = constant(network, 1, np.int32)
+        at = outer.add_recurrence(constant(network, 0, np.int32))
+        step = outer.add_iterator(constant(network, [1, 1, 1, 1], np.int32))
+        inner = network.add_loop()
+        inner.add_trip_limit(out(at), COUNT)
+        count = inner.add_recurrence(constant(network, 0, np.int32))
+        count.set_input(1, calculate(network, out(count), one))
+        counted_up = out(inner.add_loop_output(out(count), LAST))
+        total = calculate(network, counted_up, out(step))
+        limit = constant(network, 4, np.int32)
+        outer.add_trip_limit(calculate(network, total, limit, LESS), WHILE)
+        value = outer.add_recurrence(tensor)
+        value.set_input(1, calculate(network, out(value), tensor))
+        at.set_input(1, calculate(network, out(at), one))
+        return out(outer.add_loop_output(out(value), LAST))
+
+    x = random(3)
+    np.testing.assert_allclose(outputs_of(make, x)[0], 4 * x, rtol=1e-6)
+
+
+def test_weights_within_loops_are_refitted_once() -> None:
+    builder = trt.Builder(trt.Logger())
+    network = builder.create_network()
+    x = network.add_input("x", trt.float32, (2, 3))
+    loop = counted(network, 3)
+    state = loop.add_recurrence(x)
+    weights = network.add_constant((3, 3), 2 * np.eye(3, dtype=np.float32))
+    weights.get_output(0).name = "W"
+    none = trt.MatrixOperation.NONE
+    product = network.add_matrix_multiply(out(state), none, out(weights), none)
+    state.set_input(1, out(product))
+    network.mark_output(out(loop.add_loop_output(out(state), LAST)))
+    config = builder.create_builder_config()
+    config.device = "cpu"
+    config.set_flag(trt.BuilderFlag.REFIT)
+    engine = builder.build_engine_with_config(network, config)
+    value = np.ones((2, 3), np.float32)
+    np.testing.assert_allclose(trt.Model(engine)(value), 8 * value)
+    refitter = trt.Refitter(engine, trt.Logger())
+    assert refitter.get_all_weights() == ["W"]
+    refitter.set_named_weights("W", trt.Weights(3 * np.eye(3, dtype=np.float32)))
+    assert refitter.refit_cuda_engine()
+    np.testing.assert_allclose(trt.Model(engine)(value), 27 * value)
+
+
 # ---- As objects
 
 
@@ -531,12 +581,12 @@ def cycle(network: Any, x: Any) -> Any:
 
 
 @pytest.mark.parametrize(
-    "make, says",
+    ("make", "says"),
     [
         (no_limit, "loop 'loop_0': it has no trip limit and would never end"),
         (
             no_next,
-            r"loop 'loop_0': layer 'recurrence_\d' .* has no next value; .*set_input\(1",
+            r"loop 'loop_0': layer 'recurrence_\d' .* has no next value; .*set_input",
         ),
         (other_shape, r"loop_0'.*recurrence.* FLOAT \(2, 3\), and .* FLOAT \(4, 3\)"),
         (
@@ -584,7 +634,7 @@ def test_counts_that_only_a_run_knows_are_refused() -> None:
     loop.add_trip_limit(n, COUNT)
     network.mark_output(out(loop.add_loop_output(out(body(network, loop, x)), LAST)))
     with pytest.raises(
-        trt.UnsupportedError, match="loop 'loop_0'.*tensor 'n', is known only when"
+        trt.UnsupportedError, match=r"loop 'loop_0'.*tensor 'n', is known only when"
     ):
         trt.compile(network, device="cpu")
 
