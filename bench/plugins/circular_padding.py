@@ -35,11 +35,9 @@ LINEAR = trt.TensorFormat.LINEAR
 
 
 def rows(tensor: trtp.Tensor) -> tuple[Any, int]:
-    """The tensor with a row's values in its last axis, and how many of them lie
-    at one place."""
+    """A tensor whose channels lie innermost, with a row's values in its last axis, and
+    how many of them lie at one place."""
     array = tensor.numpy()
-    if tensor.format is LINEAR:
-        return array, 1
     if array.ndim == 4:  # channels last, or all in one block
         array = array.transpose(0, 2, 3, 1)[:, np.newaxis]
     *outer, width, unit = array.shape
@@ -53,6 +51,9 @@ def circ_pad(
     outputs: tuple[trtp.Tensor],
     stream: int,
 ) -> None:
-    source, unit = rows(x)
-    target, _ = rows(outputs[0])
-    pad_circular(source, target, int(pads[-1]), unit)
+    pad = pads.item(-1)
+    if x.format is LINEAR:
+        pad_circular(x.numpy(), outputs[0].numpy(), pad, 1)
+    else:
+        source, unit = rows(x)
+        pad_circular(source, rows(outputs[0])[0], pad, unit)

@@ -200,14 +200,14 @@ static int rabbet_py_class_refresh(rabbet_py_class_state_t* state,
   rabbet_py_list_t* outputs = &state->lists[RABBET_PY_OUTPUTS];
   for (size_t i = 0; i < inputs->count; ++i) {
     void* data = call->inputs[state->inputs[i]].data;
-    if (data == state->addresses[i] && inputs->items[i]) continue;
+    if (data == state->addresses[i]) continue;
     if (rabbet_py_list_set(inputs, i, data)) return -1;
     state->addresses[i] = data;
   }
   void** addresses = state->addresses + inputs->count;
   for (size_t i = 0; i < outputs->count; ++i) {
     void* data = call->outputs[i].data;
-    if (data == addresses[i] && outputs->items[i]) continue;
+    if (data == addresses[i]) continue;
     if (rabbet_py_list_set(outputs, i, data)) return -1;
     addresses[i] = data;
   }
@@ -277,6 +277,8 @@ static int rabbet_py_class_allocate(rabbet_py_class_state_t* state,
     return -1;
   }
   state->addresses = state->block;
+  // Of no memory: the first call makes all items.
+  memset(state->addresses, 0xff, addresses * sizeof(*state->addresses));
   PyObject** next = (PyObject**)state->block + addresses;
   for (int i = 0; i < RABBET_PY_LISTS; ++i) {
     state->lists[i].items = next;
