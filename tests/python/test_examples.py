@@ -237,6 +237,20 @@ def test_installation(tmp_path: Path) -> None:
     output("cmake", "--build", work)
     text = output(work / "swish_network", env={"RABBET_DEVICE": "cpu"})
     assert "32 values, all as expected" in text
+    # The package lies in the prefix, and a C program with Python in it finds that.
+    import sysconfig
+
+    env = {**os.environ, "PYTHONPATH": str(prefix), "RABBET_PYTHON": sys.executable}
+    found = output(sys.executable, "-c", "import rabbet; print(rabbet.__path__)", env=env)
+    assert str(prefix) in found
+    if sysconfig.get_config_var("Py_ENABLE_SHARED"):
+        embed = tmp_path / "embed"
+        source = EXAMPLES / "c_embed_python"
+        output("cmake", "-S", source, "-B", embed, f"-Drabbet_ROOT={prefix}")
+        output("cmake", "--build", embed)
+        gone = output(embed / "embed_python", tmp_path / "gone.plan", env=env, code=1)
+        assert "gone.plan" in gone
+        assert "Python" not in gone
     # A plugin library, by pkg-config.
     (pkgconfig,) = prefix.glob("lib*/**/pkgconfig")
     for name in ("rabbet", "rabbet_runtime"):
