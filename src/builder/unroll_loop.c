@@ -8,7 +8,7 @@
 // Layers of a network with its loops written out.
 #define UNROLL_MAX_LAYERS 100000
 // Iterations of a loop without layers.
-#define UNROLL_MAX_TRIPS 1000000
+#define UNROLL_MAX_TRIPS 100000
 
 typedef struct unroll_loop_t {
   rabbet_unroll_t* unroll;

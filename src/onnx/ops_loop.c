@@ -7,7 +7,7 @@
 #include "onnx/index.h"
 
 // A loop whose body has no nodes has no other limit.
-#define RABBET_ONNX_MAX_TRIPS 1000000
+#define RABBET_ONNX_MAX_TRIPS 100000
 
 typedef RABBET_VEC(rabbet_tensor_t*) rabbet_onnx_tensors_t;
 

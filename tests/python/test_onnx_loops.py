@@ -256,3 +256,16 @@ def test_extents_of_scans_must_agree() -> None:
         opsets = [helper.make_opsetid("", 19)]
         model = helper.make_model(graph, opset_imports=opsets, ir_version=9)
         assert says in failure(model)
+
+
+def test_endless_loops_are_stopped() -> None:
+    body = helper.make_graph(
+        [],
+        "body",
+        [info("i", INT64, []), info("c", BOOL, []), info("state")],
+        [info("c", BOOL, []), info("state")],
+    )
+    nodes = [loop(body, ["", "", "x"], ["y"])]
+    text = failure(model_of(nodes, [info("x", FLOAT, [2])], [info("y")]))
+    assert "'steps' (Loop" in text
+    assert "the loop runs more than 100000 times" in text
