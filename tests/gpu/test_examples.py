@@ -149,7 +149,6 @@ def test_plugin_library(kernel: str, tmp_path: Path) -> None:
         np.testing.assert_array_equal(model(x), expected)
 
 
-
 KEEP = """
 import sys
 sys.path.insert(0, sys.argv[3])

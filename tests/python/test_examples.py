@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+import sysconfig
 from pathlib import Path
 
 import numpy as np
@@ -238,8 +239,6 @@ def test_installation(tmp_path: Path) -> None:
     text = output(work / "swish_network", env={"RABBET_DEVICE": "cpu"})
     assert "32 values, all as expected" in text
     # The package lies in the prefix, and a C program with Python in it finds that.
-    import sysconfig
-
     env = {**os.environ, "PYTHONPATH": str(prefix), "RABBET_PYTHON": sys.executable}
     found = output(sys.executable, "-c", "import rabbet; print(rabbet.__path__)", env=env)
     assert str(prefix) in found
