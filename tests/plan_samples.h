@@ -344,11 +344,11 @@ typedef struct sample_t {
 } sample_t;
 
 static const sample_t samples[] = {
-    {"static", sample_static},       {"dynamic", sample_dynamic},
-    {"reads", sample_reads},         {"shape_input", sample_shape_input},
-    {"aliases", sample_aliases},     {"late", sample_late},
-    {"fused", sample_fused},         {"parts", sample_parts},
-    {"counts", sample_counts},       {"artifacts", sample_artifacts},
+    {"static", sample_static},   {"dynamic", sample_dynamic},
+    {"reads", sample_reads},     {"shape_input", sample_shape_input},
+    {"aliases", sample_aliases}, {"late", sample_late},
+    {"fused", sample_fused},     {"parts", sample_parts},
+    {"counts", sample_counts},   {"artifacts", sample_artifacts},
     {"carried", sample_carried},
 };
 #define SAMPLE_COUNT (sizeof(samples) / sizeof(samples[0]))
