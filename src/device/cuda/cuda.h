@@ -16,6 +16,7 @@ typedef struct rabbet_cuda_device_t {
   // current when the device was opened: that one stays its maker's.
   CUcontext context;
   bool primary;
+  bool gone;  // at the end, if nobody can tell that another's context lives
   int ordinal;
   int major, minor;  // compute capability
   int multiprocessors;

@@ -16,6 +16,10 @@ rabbet_status_t rabbet_cuda_enter(const rabbet_cuda_device_t* device,
                                   CUcontext* out_before) {
   const rabbet_cuda_driver_t* driver = device->driver;
   *out_before = NULL;
+  if (device->gone)
+    return RABBET_STATUS(RABBET_STATUS_UNAVAILABLE,
+                         "the context that '%s' worked in is gone",
+                         device->base.name);
   RABBET_RETURN_IF_ERROR(RABBET_CUDA(driver, cuCtxGetCurrent, (out_before)));
   if (*out_before == device->context) return rabbet_ok();
   return RABBET_CUDA(driver, cuCtxSetCurrent, (device->context));
@@ -172,10 +176,21 @@ static const rabbet_kernel_class_t* const* rabbet_cuda_kernel_classes(
   return rabbet_cuda_classes;
 }
 
+// A context of a program's own may be gone, and then its handle must not reach
+// the driver: only while it is current is it known to live. What was in it goes
+// with it.
+static bool cuda_context_lives(const rabbet_cuda_device_t* device) {
+  CUcontext current = NULL;
+  return device->primary ||
+         (device->driver->cuCtxGetCurrent(&current) == CUDA_SUCCESS &&
+          current == device->context);
+}
+
 static void rabbet_cuda_destroy(rabbet_device_t* base) {
   rabbet_cuda_device_t* device = rabbet_cuda(base);
   CUcontext before = NULL;
   if (device->context) {
+    device->gone = !cuda_context_lives(device);
     rabbet_status_t status = rabbet_cuda_enter(device, &before);
     if (rabbet_is_ok(status)) {
       if (device->begin) device->driver->cuEventDestroy(device->begin);

@@ -283,6 +283,26 @@ static void contexts_of_programs(void** state) {
   stand_in_expect_clean();
 }
 
+// The driver never gets the handle of a context that is gone.
+static void contexts_of_programs_that_are_gone(void** state) {
+  (void)state;
+  own_context_t made = own_context();
+  const rabbet_cuda_driver_t* driver = NULL;
+  CUcontext own = NULL;
+  RABBET_EXPECT_OK(rabbet_cuda_driver_get(&driver));
+  assert_int_equal(made.create(&own, 0, 0), 0);
+  rabbet_cuda_device_t* device = stand_in_device_open();
+  CUevent begin = device->begin, end = device->end;
+  assert_int_equal(driver->cuEventDestroy(begin), 0);
+  assert_int_equal(driver->cuEventDestroy(end), 0);
+  assert_int_equal(made.destroy(own), 0);
+  stand_in()->clear_log();
+  stand_in_device_close(device);
+  assert_int_equal(stand_in()->calls("cuCtxSetCurrent"), 0);
+  assert_int_equal(stand_in()->calls("cuEventDestroy"), 0);
+  stand_in_expect_clean();
+}
+
 // The questions about a program's context, each failing.
 static rabbet_status_t open_in_own(void* context) {
   const own_context_t* made = context;
@@ -530,6 +550,7 @@ int main(void) {
       cmocka_unit_test(time_of_a_body),
       cmocka_unit_test(context_is_put_back),
       cmocka_unit_test(contexts_of_programs),
+      cmocka_unit_test(contexts_of_programs_that_are_gone),
       cmocka_unit_test(contexts_of_programs_fail),
       cmocka_unit_test(contexts_fail),
       cmocka_unit_test(host_memory_runs_out),
