@@ -463,17 +463,30 @@ static double kernel_rounding(rabbet_dtype_t dtype) {
                                       : 0x1p-24;
 }
 
+static double kernel_largest(const kernel_case_t* c, int32_t value) {
+  const float* numbers = c->reference[value];
+  double largest = 0;
+  for (int64_t i = 0; i < kernel_count(&c->values[value].dims); ++i)
+    if (isfinite(numbers[i]) && fabs(numbers[i]) > largest)
+      largest = fabs(numbers[i]);
+  return largest;
+}
+
 // What rounding the results of the layers before may add to an element, if sums
-// and clips are all that follows.
+// and clips are all that follows. A layer that adds a bias of its own may round
+// before it does.
 static double kernel_rounded_before(const kernel_case_t* c, int32_t value,
                                     rabbet_dtype_t dtype, int64_t element) {
   double sum = 0;
   for (size_t i = 0; c->rounds_layers && i < c->node_count; ++i) {
-    int32_t before = c->nodes[i].outputs[0];
-    const float* result = c->reference[before];
-    if (before != value) sum += kernel_rounding(dtype) * fabs(result[element]);
+    const rabbet_group_node_t* node = &c->nodes[i];
+    const float* result = c->reference[node->outputs[0]];
+    double size = fabs(result[element]);
+    if (node->outputs[0] != value) sum += size;
+    if (node->input_count == 3 && node->inputs[2] >= 0)
+      sum += size + kernel_largest(c, node->inputs[2]);
   }
-  return sum;
+  return kernel_rounding(dtype) * sum;
 }
 
 static void kernel_compare_real(kernel_case_t* c, int32_t value,
@@ -481,11 +494,7 @@ static void kernel_compare_real(kernel_case_t* c, int32_t value,
                                 const void* data) {
   const float* expected = c->reference[value];
   int64_t count = kernel_count(&v->dims);
-  double largest = 0;
-  for (int64_t i = 0; i < count; ++i) {
-    if (isfinite(expected[i]) && fabs(expected[i]) > largest)
-      largest = fabs(expected[i]);
-  }
+  double largest = kernel_largest(c, value);
   for (int64_t i = 0; i < count; ++i) {
     double found = rabbet_load_double(v->dtype, data,
                                       kernel_place(v->format, &v->dims, i));

@@ -31,8 +31,8 @@ typedef struct kernel_case_t {
   bool tf32;  // products may round their factors so
   // Relative error allowed besides rounding to the type, of the largest value.
   double tolerance;
-  // Results of layers inside of a group may be rounded to the case's type, as
-  // they are where each layer is a kernel of its own.
+  // Results of layers inside of a group, and a product before its bias, may be
+  // rounded to the case's type.
   bool rounds_layers;
   // By which whole numbers may differ.
   int64_t units;

@@ -32,7 +32,8 @@ static void begin(conformance_t* t) {
   t->c.tolerance = 2e-5;  // Winograd's sums cancel
 }
 
-// Some of cuBLASLt's algorithms round a product before they add a residual.
+// Some algorithms of cuBLASLt and engines of cuDNN round a product before they
+// add a bias or a residual.
 static void rounds_layers(conformance_t* t) {
   t->c.rounds_layers = strcmp(t->c.device->kind, "cuda") == 0;
 }
