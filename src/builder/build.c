@@ -8,6 +8,7 @@
 #include "base/thread.h"
 #include "builder/bench.h"
 #include "builder/carry.h"
+#include "builder/cold.h"
 #include "builder/emit.h"
 #include "builder/passes.h"
 #include "builder/place.h"
@@ -189,6 +190,7 @@ static rabbet_status_t build_choose(rabbet_build_t* build, result_t* result) {
       &build->arena, values, sizeof(*build->constants),
       (void**)&build->constants));
   RABBET_RETURN_IF_ERROR(rabbet_ranges_compute(build));
+  build->is_cold = rabbet_cold_applies(build);
   RABBET_RETURN_IF_ERROR(rabbet_tuner_explore(build));
   variants_t variants = {.count = 0};
   rabbet_whole_memory_t memory = {0};

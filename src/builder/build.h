@@ -30,6 +30,7 @@ typedef struct rabbet_build_t {
   int threads;
   int level;              // of optimization, 0..5
   uint32_t extra_dtypes;  // bits 1 << dtype
+  bool is_cold;           // weights come from memory when kernels run (cold.h)
   uint64_t formats;       // asked for by plugins and at the network's boundary
   size_t timings;         // measurements that this build made
   // Constants converted so far, a list for each IR value.

@@ -90,10 +90,11 @@ struct rabbet_device_t {
   const rabbet_device_vtable_t* vtable;
   rabbet_allocator_t allocator;
   rabbet_refcount_t references;
-  char name[16];     // "cpu", "cuda:1"
-  char kind[8];      // "cpu", "cuda": what plugins are asked for
-  bool host_memory;  // device addresses are host addresses
-  uint32_t traits;   // RABBET_DEVICE_...
+  char name[16];       // "cpu", "cuda:1"
+  char kind[8];        // "cpu", "cuda": what plugins are asked for
+  bool host_memory;    // device addresses are host addresses
+  size_t cache_bytes;  // that all kernels of a run share; 0: not told
+  uint32_t traits;     // RABBET_DEVICE_...
 };
 
 // "cpu", "cuda", "cuda:1"; NULL or "": the environment variable RABBET_DEVICE,

@@ -21,7 +21,6 @@ typedef struct rabbet_cuda_device_t {
   int major, minor;  // compute capability
   int multiprocessors;
   int shared_bytes;  // that a block may have when it asks for it
-  size_t l2_bytes;
   rabbet_cuda_programs_t* programs;
   pthread_mutex_t libraries;           // guards the making of the next two
   struct rabbet_cublaslt_t* cublaslt;  // NULL until used

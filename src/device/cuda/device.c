@@ -128,8 +128,6 @@ static rabbet_status_t rabbet_cuda_time_body(
   const rabbet_cuda_driver_t* driver = device->driver;
   float milliseconds = 0;
   RABBET_RETURN_IF_ERROR(
-      RABBET_CUDA(driver, cuStreamSynchronize, ((CUstream)stream)));
-  RABBET_RETURN_IF_ERROR(
       RABBET_CUDA(driver, cuEventRecord, (device->begin, (CUstream)stream)));
   for (int i = 0; i < count; ++i)
     RABBET_RETURN_IF_ERROR(body(context));
@@ -268,7 +266,7 @@ static rabbet_status_t cuda_describe(rabbet_cuda_device_t* device) {
       &device->shared_bytes));
   RABBET_RETURN_IF_ERROR(
       cuda_attribute(device, CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE, &l2));
-  device->l2_bytes = (size_t)l2;
+  device->base.cache_bytes = (size_t)l2;
   snprintf(device->signature, sizeof(device->signature),
            "cuda; %s; sm_%d%d; %d multiprocessors; driver %d; rabbet %s", model,
            device->major, device->minor, device->multiprocessors,
