@@ -237,8 +237,9 @@ every name up, with its kind, its arguments' names and its number, so that the p
 cannot lie.
 
 - **works**: does what it says there;
-- **no effect**: accepted, and without effect here, for the reason given; what would
-  need an effect is refused;
+- **no effect**: accepted, and without effect here, for the reason given. A build warns
+  of flags that ask for what plans do not have; other settings that would need an effect
+  are refused;
 - **refused**: raises `UnsupportedError` (under the alias: logs and fails as TensorRT
   does) with the reason given.
 """

@@ -22,12 +22,9 @@ from ._callbacks import (
 from ._classes._registry import IPluginRegistry, get_plugin_registry
 from ._dims import Dims
 from ._errors import UnsupportedError
+from ._idle import warnings_of
 from ._layers import ILayer
-from ._managed import (
-    Fixed,
-    Managed,
-    no_effect,
-)
+from ._managed import Fixed, Managed, no_effect
 from ._network import INetworkDefinition
 from ._recorder import recorded
 from ._timing_cache import ITimingCache
@@ -525,6 +522,8 @@ class Builder(Managed):
         for value, kind in ((network, INetworkDefinition), (config, IBuilderConfig)):
             if not isinstance(value, kind):
                 raise TypeError(f"expected an {kind.__name__}, got {value!r}")
+        for text in warnings_of(config.flags):
+            self._logger.log(e.Severity.WARNING, text)
         with calibrated(network, config, self._logger):
             memory, text, json = _rabbet.build(
                 network, config, config.progress_monitor, config.algorithm_selector

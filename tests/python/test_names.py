@@ -163,3 +163,31 @@ def test_interfaces_tell_of_themselves() -> None:
     assert allocator.api_language is trt.APILanguage.PYTHON
     assert allocator.interface_info.kind == "IGpuAllocator"
     assert trt.IStreamReaderV2().interface_info.major == 1
+
+
+class Lines(trt.ILogger):
+    def __init__(self) -> None:
+        super().__init__()
+        self.lines: list[tuple[Any, str]] = []
+
+    def log(self, severity: Any, message: str) -> None:
+        self.lines.append((severity, message))
+
+
+def test_a_build_warns_of_flags_that_ask_for_what_there_is_not() -> None:
+    logger = Lines()
+    builder = trt.Builder(logger)
+    network = builder.create_network()
+    x = network.add_input("x", trt.float32, (2,))
+    relu = network.add_activation(x, trt.ActivationType.RELU)
+    network.mark_output(relu.get_output(0))
+    config = builder.create_builder_config()
+    config.device = "cpu"
+    config.set_flag(trt.BuilderFlag.VERSION_COMPATIBLE)
+    config.set_flag(trt.BuilderFlag.DIRECT_IO)  # as it always is: no warning
+    builder.build_serialized_network(network, config)
+    found = [text for severity, text in logger.lines if severity == trt.Logger.WARNING]
+    assert found == [
+        "BuilderFlag.VERSION_COMPATIBLE has no effect: a plan is for the release that "
+        "wrote it"
+    ]
