@@ -52,7 +52,8 @@ rabbet_status_t rabbet_onnx_dtype(int32_t onnx_type, rabbet_dtype_t* out_dtype,
     return RABBET_STATUS(
         RABBET_STATUS_UNSUPPORTED,
         "element type %s (%d) cannot be used; FLOAT, FLOAT16, BFLOAT16, "
-        "DOUBLE (as FLOAT), INT8, UINT8, INT32, INT64 and BOOL can",
+        "FLOAT8E4M3FN, DOUBLE (as FLOAT), INT8, UINT8, INT32, INT64 and BOOL "
+        "can",
         rabbet_onnx_type_name(onnx_type), (int)onnx_type);
   }
   *out_dtype = type->dtype;
