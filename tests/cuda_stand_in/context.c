@@ -258,7 +258,10 @@ static CUresult context_set(CUcontext context) {
   bool known = context == NULL;
   for (int i = 0; i < CONTEXT_MOST + CREATED_MOST; ++i)
     known = known || (context == &contexts[i] && context->references > 0);
-  if (!known) return ERROR_INVALID_CONTEXT;
+  if (!known) {  // with which a driver may well end the process
+    misuse("context %p is gone, or never was", (void*)context);
+    return ERROR_INVALID_CONTEXT;
+  }
   context_current = context;
   return CUDA_SUCCESS;
 }
@@ -318,6 +321,11 @@ static CUresult context_destroy(CUcontext context) {
       context >= &contexts[CONTEXT_MOST + CREATED_MOST] ||
       context->references == 0)
     return ERROR_INVALID_CONTEXT;
+  // Whatever is in it goes with it: no misuse, as its maker wants it so.
+  stream_drain_all();
+  stream_drop(context);
+  module_drop(context);
+  memory_drop(context);
   if (context_current == context) context_current = NULL;
   return context_drop(context);
 }

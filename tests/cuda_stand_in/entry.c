@@ -104,7 +104,9 @@ static CUresult entry_injected(const char* name) {
   if (entries.fail_in < 0) return CUDA_SUCCESS;
   if (entries.fail_name && strcmp(entries.fail_name, name) != 0)
     return CUDA_SUCCESS;
-  if (!entries.fail_name && strncmp(name, "cuCtx", 5) == 0) return CUDA_SUCCESS;
+  if (!entries.fail_name && (strncmp(name, "cuCtx", 5) == 0 ||
+                             strcmp(name, "cuPointerGetAttribute") == 0))
+    return CUDA_SUCCESS;
   if (entries.fail_in-- > 0) return CUDA_SUCCESS;
   entries.failed = name;
   return entries.fail_code;

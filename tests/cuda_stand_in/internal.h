@@ -26,9 +26,9 @@ enum {
   ERROR_INVALID_CONTEXT = 201,
   ERROR_INVALID_HANDLE = 400,
   ERROR_ILLEGAL_STATE = 401,
+  ERROR_CONTEXT_IS_DESTROYED = 709,
   ERROR_LAUNCH_FAILED = 719,
   ERROR_COOPERATIVE_LAUNCH_TOO_LARGE = 720,
-  ERROR_CONTEXT_IS_DESTROYED = 709,
   ERROR_CAPTURE_MERGE = 902,
   ERROR_CAPTURE_UNMATCHED = 903,
   ERROR_CAPTURE_UNJOINED = 904,
@@ -99,8 +99,10 @@ extern int context_major, context_minor;
 typedef struct allocation_t {
   uint8_t* data;
   size_t size, mapped;
-  bool host;   // pinned host memory
-  bool freed;  // by cuMemFreeAsync, whose turn has not come
+  CUcontext context;
+  uint64_t id;  // that no other has
+  bool host;    // pinned host memory
+  bool freed;   // by cuMemFreeAsync, whose turn has not come
 } allocation_t;
 
 // The live one that holds all of [address, address + size), or NULL.
@@ -111,6 +113,8 @@ CUresult memory_new(size_t size, bool host, void** out_memory);
 CUresult memory_delete(void* memory, bool host);
 // Writes past the end of an allocation since the last check are misuses.
 void memory_check(const char* after);
+// What a context takes along when its maker destroys it; also those below.
+void memory_drop(CUcontext context);
 size_t memory_bytes(void);
 int memory_count(void);
 void memory_report(void);
@@ -172,6 +176,7 @@ struct CUstream_st {
 };
 
 struct CUevent_st {
+  CUcontext context;
   unsigned flags;
   bool live;
   CUstream stream;  // of the last record, or NULL
@@ -195,6 +200,7 @@ bool op_may_access(const void* address, size_t size, copy_kind_t kind,
                    const char* what);
 CUresult stream_drain(CUstream stream);
 void stream_drain_all(void);
+void stream_drop(CUcontext context);  // events, too
 int stream_pending(void);
 // Whether operations are queued that use the module.
 bool stream_uses(const struct CUmod_st* module);
@@ -242,6 +248,8 @@ struct CUfunc_st {
 };
 
 struct CUmod_st {
+  CUmodule next;  // of those that are loaded
+  CUcontext context;
   void* handle;
   struct stand_in_module* state;
   const struct stand_in_kernel* kernels;
@@ -252,6 +260,7 @@ struct CUmod_st {
 };
 
 int module_count(void);
+void module_drop(CUcontext context);
 // Copies the parameters and checks the geometry.
 CUresult launch_new(CUfunction function, const unsigned grid[3],
                     const unsigned block[3], unsigned shared_bytes,

@@ -18,7 +18,8 @@
 static struct {
   allocation_t* list;  // by address
   size_t count, room;
-  size_t bytes;                 // of the device
+  size_t bytes;  // of the device
+  uint64_t last_id;
   allocation_t graves[GRAVES];  // freed lately: still unmapped for all
   size_t next_grave;
 } memory;
@@ -92,8 +93,12 @@ CUresult memory_new(size_t size, bool host, void** out_memory) {
   size_t at = memory_above(data);
   memmove(memory.list + at + 1, memory.list + at,
           (memory.count - at) * sizeof(*memory.list));
-  memory.list[at] = (allocation_t){
-      .data = data, .size = size, .mapped = pages + PAGE, .host = host};
+  memory.list[at] = (allocation_t){.data = data,
+                                   .size = size,
+                                   .mapped = pages + PAGE,
+                                   .context = context_current,
+                                   .id = ++memory.last_id,
+                                   .host = host};
   ++memory.count;
   if (!host) memory.bytes += size;
   *out_memory = data;
@@ -140,6 +145,12 @@ CUresult memory_delete(void* address, bool host) {
   memmove(memory.list + at, memory.list + at + 1,
           (memory.count - at) * sizeof(*memory.list));
   return CUDA_SUCCESS;
+}
+
+void memory_drop(CUcontext context) {
+  for (size_t i = memory.count; i-- > 0;)
+    if (memory.list[i].context == context)
+      memory_delete(memory.list[i].data, memory.list[i].host);
 }
 
 size_t memory_bytes(void) {
@@ -245,4 +256,21 @@ static CUresult memory_free_host(void* address) {
 CUresult stand_in_cuMemFreeHost(void* address) {
   ENTRY(cuMemFreeHost, NEEDS_CONTEXT | UNSAFE_IN_CAPTURE | RELEASES,
         ("%p", address), memory_free_host(address));
+}
+
+// The real one, too, answers without a context, and for any address.
+static CUresult memory_attribute(void* data, int attribute,
+                                 CUdeviceptr address) {
+  const allocation_t* a = memory_find((void*)(uintptr_t)address, 1);
+  if (!a || attribute != CU_POINTER_ATTRIBUTE_BUFFER_ID)
+    return CUDA_ERROR_INVALID_VALUE;
+  memcpy(data, &a->id, sizeof(a->id));
+  return CUDA_SUCCESS;
+}
+
+CUresult stand_in_cuPointerGetAttribute(void* data, int attribute,
+                                        CUdeviceptr address) {
+  ENTRY(cuPointerGetAttribute, 0,
+        ("%d of %p", attribute, (void*)(uintptr_t)address),
+        memory_attribute(data, attribute, address));
 }

@@ -11,6 +11,7 @@
 #include "cuda_stand_in/internal.h"
 
 static int modules_alive;
+static CUmodule modules;
 int module_count(void) {
   return modules_alive;
 }
@@ -126,7 +127,9 @@ static CUresult module_load(CUmodule* out_module, const void* image) {
     return CUDA_ERROR_INVALID_IMAGE;
   }
   ++modules_alive;
-  *out_module = module;
+  module->context = context_current;
+  module->next = modules;
+  modules = *out_module = module;
   return CUDA_SUCCESS;
 }
 
@@ -135,8 +138,31 @@ CUresult stand_in_cuModuleLoadData(CUmodule* module, const void* image) {
         module_load(module, image));
 }
 
+// Takes it from the list; false if it is not there.
+static bool module_take(CUmodule module) {
+  CUmodule* at = &modules;
+  while (*at && *at != module)
+    at = &(*at)->next;
+  if (!*at) return false;
+  *at = module->next;
+  return true;
+}
+
+void module_drop(CUcontext context) {
+  for (CUmodule at = modules, next = NULL; at; at = next) {
+    next = at->next;
+    if (at->context != context || !module_take(at)) continue;
+    module_free(at);
+    --modules_alive;
+  }
+}
+
 static CUresult module_unload(CUmodule module) {
   if (!module) return ERROR_INVALID_HANDLE;
+  if (!module_take(module)) {
+    misuse("unloading what is no module: %p", (void*)module);
+    return ERROR_INVALID_HANDLE;
+  }
   if (stream_uses(module)) {
     misuse("a module is unloaded whose kernels are still to run");
     stream_drain_all();

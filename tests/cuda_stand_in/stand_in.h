@@ -29,7 +29,7 @@ typedef struct stand_in_t {
   const char* (*log)(void);
   void (*clear_log)(void);
   // From now on: the n-th call (0: the next one) of `name` (NULL: of all but
-  // cuCtxGetCurrent and cuCtxSetCurrent, without which nothing can be given
+  // cuCtx... and cuPointerGetAttribute, without which nothing can be given
   // back) returns `code`. A call that releases something releases it all the
   // same.
   void (*fail_call)(const char* name, int n, int code);

@@ -478,6 +478,7 @@ static CUresult event_create(CUevent* out_event, unsigned flags) {
     free(event);
     return CUDA_ERROR_OUT_OF_MEMORY;
   }
+  event->context = context_current;
   event->flags = flags;
   event->live = true;
   event->number = (int)work.event_count;
@@ -503,6 +504,13 @@ static CUresult event_destroy(CUevent event) {
 CUresult stand_in_cuEventDestroy(CUevent event) {
   ENTRY(cuEventDestroy, NEEDS_CONTEXT | RELEASES,
         ("event %d", event_number(event)), event_destroy(event));
+}
+
+void stream_drop(CUcontext context) {
+  for (size_t i = 0; i < work.stream_count; ++i)
+    if (work.streams[i]->context == context) work.streams[i]->live = false;
+  for (size_t i = 0; i < work.event_count; ++i)
+    if (work.events[i]->context == context) work.events[i]->live = false;
 }
 
 static CUresult event_record(CUevent event, CUstream handle) {

@@ -480,3 +480,116 @@ def test_in_a_context_of_the_programs_own() -> None:
         cuda_driver.check(driver.cuStreamDestroy_v2(handle), "cuStreamDestroy")
         np.testing.assert_allclose(found, 2 * x + 1, rtol=1e-6)
         del model, context, network, tensor, doubled, layer, y
+
+
+class Tenant(trt.IPluginV2DynamicExt):
+    """x; what its last one does on the way out is destroy the context, as in scripts
+    that keep theirs as a resource of the registry."""
+
+    alive = 0
+    leave: Any = None
+
+    def __init__(self) -> None:
+        trt.IPluginV2DynamicExt.__init__(self)
+        self.num_outputs = 1
+        self.plugin_type, self.plugin_version = "Tenant", "1"
+        self.plugin_namespace = ""
+        self.nbytes = 0
+
+    def get_output_datatype(self, index: int, input_types: Any) -> Any:
+        return input_types[0]
+
+    def get_output_dimensions(self, index: int, inputs: Any, builder: Any) -> Any:
+        return trt.DimsExprs(inputs[0])
+
+    def supports_format_combination(self, pos: int, in_out: Any, count: int) -> bool:
+        desc = in_out[pos]
+        return desc.type == trt.float32 and desc.format == trt.TensorFormat.LINEAR
+
+    def configure_plugin(self, inp: Any, out: Any) -> None:
+        self.nbytes = 4 * int(np.prod(tuple(inp[0].desc.dims)))
+
+    def initialize(self) -> None:
+        Tenant.alive += 1
+
+    def terminate(self) -> None:
+        Tenant.alive -= 1
+        if Tenant.alive == 0 and Tenant.leave:
+            Tenant.leave()
+
+    def enqueue(
+        self, input_desc: Any, output_desc: Any, inputs: Any, outputs: Any,
+        workspace: int, stream: int,
+    ) -> None:  # fmt: skip
+        result = cuda_driver.driver().cuMemcpyDtoDAsync_v2(
+            ctypes.c_uint64(outputs[0]), ctypes.c_uint64(inputs[0]),
+            ctypes.c_size_t(self.nbytes), ctypes.c_void_p(stream),
+        )  # fmt: skip
+        cuda_driver.check(result, "cuMemcpyDtoDAsync")
+
+    def serialize(self) -> bytes:
+        return b""
+
+    def clone(self) -> Any:
+        made = Tenant()
+        made.__dict__.update(self.__dict__)
+        return made
+
+
+class TenantCreator(trt.IPluginCreator):
+    def __init__(self) -> None:
+        trt.IPluginCreator.__init__(self)
+        self.name, self.plugin_version = "Tenant", "1"
+        self.plugin_namespace = ""
+        self.field_names = trt.PluginFieldCollection([])
+
+    def create_plugin(self, name: str, fields: Any) -> Tenant:
+        return Tenant()
+
+    def deserialize_plugin(self, name: str, data: bytes) -> Tenant:
+        return Tenant()
+
+
+def tenant_model() -> trt.Model:
+    network = trt.Builder().create_network()
+    x = network.add_input("x", trt.float32, (4, 16))
+    doubled = network.add_elementwise(x, x, trt.ElementWiseOperation.SUM).get_output(0)
+    y = network.add_plugin_v2([doubled], Tenant()).get_output(0)
+    y = network.add_unary(y, trt.UnaryOperation.NEG).get_output(0)
+    y.name = "y"
+    network.mark_output(y)
+    return trt.compile(network, device="cuda")
+
+
+@pytest.mark.parametrize("by_plugin", [False, True])
+def test_a_cuda_context_that_goes_first(by_plugin: bool) -> None:
+    """Its maker destroys it while models and contexts of execution are in it: those say
+    so when they are used, and go in peace."""
+    registry = trt.get_plugin_registry()
+    creator = TenantCreator()
+    registry.register_creator(creator, "")
+    driver, x = cuda_driver.driver(), random(4, 16)
+    own, before = ctypes.c_void_p(), ctypes.c_void_p()
+    cuda_driver.check(driver.cuCtxGetCurrent(ctypes.byref(before)), "cuCtxGetCurrent")
+    cuda_driver.check(driver.cuCtxCreate_v2(ctypes.byref(own), 0, 0), "cuCtxCreate")
+
+    def leave() -> None:
+        cuda_driver.check(driver.cuCtxDestroy_v2(own), "cuCtxDestroy")
+
+    try:
+        model = tenant_model()
+        context = model.engine.create_execution_context()
+        np.testing.assert_allclose(model(x), -2 * x, rtol=1e-6)
+        if by_plugin:
+            Tenant.leave = leave
+        else:
+            leave()
+            with pytest.raises(trt.Error, match="is destroyed"):
+                model(x)
+        del model, context
+        gc.collect()
+        assert Tenant.alive == 0
+    finally:
+        Tenant.leave = None
+        registry.deregister_creator(creator)
+        cuda_driver.check(driver.cuCtxSetCurrent(before), "cuCtxSetCurrent")

@@ -78,10 +78,10 @@ uint64_t rabbet_cublaslt_version(rabbet_device_t* device) {
   return library ? library->version : 0;
 }
 
-void rabbet_cublaslt_destroy(rabbet_cuda_device_t* device) {
+void rabbet_cublaslt_destroy(rabbet_cuda_device_t* device, bool inside) {
   rabbet_cublaslt_t* library = device->cublaslt;
   if (!library) return;
-  library->cublasLtDestroy(library->handle);
+  if (inside) library->cublasLtDestroy(library->handle);
   rabbet_free(device->base.allocator, library);
   device->cublaslt = NULL;
 }

@@ -20,8 +20,9 @@ rabbet_status_t rabbet_cublaslt_get(rabbet_cuda_device_t* device,
                                     const rabbet_cublaslt_t** out_library);
 // Its version, 0 where there is none: a class's library_version.
 uint64_t rabbet_cublaslt_version(rabbet_device_t* device);
-// For the device that is destroyed, its context current.
-void rabbet_cublaslt_destroy(rabbet_cuda_device_t* device);
+// For the device that is destroyed. inside: its context is current; else it is
+// gone with all that the library had in it.
+void rabbet_cublaslt_destroy(rabbet_cuda_device_t* device, bool inside);
 
 // A status for what a function returned, with the library's name and text.
 rabbet_status_t rabbet_cublaslt_status(const rabbet_cublaslt_t* library,

@@ -16,7 +16,10 @@ typedef struct rabbet_cuda_device_t {
   // current when the device was opened: that one stays its maker's.
   CUcontext context;
   bool primary;
-  bool gone;  // at the end, if nobody can tell that another's context lives
+  // In a context that is not the primary one: memory that goes with it, and the
+  // driver's number of that memory, which no other ever has.
+  CUdeviceptr witness;
+  unsigned long long witness_id;
   int ordinal;
   int major, minor;  // compute capability
   int multiprocessors;
@@ -36,7 +39,9 @@ static inline rabbet_cuda_device_t* rabbet_cuda(rabbet_device_t* device) {
 // Makes the device's context current on the calling thread, and back. Every
 // function of the device's table does so by itself; kernels' create and prepare
 // that call the driver, and their destroy, must; enqueue runs inside a run,
-// where it is current.
+// where it is current. FAILED_PRECONDITION where the context was another's and
+// its maker has destroyed it: all that was in it is gone, and whoever was to
+// release something there has nothing to do.
 rabbet_status_t rabbet_cuda_enter(const rabbet_cuda_device_t* device,
                                   CUcontext* out_before);
 void rabbet_cuda_leave(const rabbet_cuda_device_t* device, CUcontext before);

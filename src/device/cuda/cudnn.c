@@ -124,11 +124,11 @@ uint64_t rabbet_cudnn_version(rabbet_device_t* device) {
   return library ? library->version : 0;
 }
 
-void rabbet_cudnn_destroy(rabbet_cuda_device_t* device) {
+void rabbet_cudnn_destroy(rabbet_cuda_device_t* device, bool inside) {
   rabbet_cudnn_t* library = device->cudnn;
   if (!library) return;
   for (size_t i = 0; i < RABBET_CUDNN_HANDLES; ++i)
-    if (library->slots[i].handle)
+    if (inside && library->slots[i].handle)
       library->cudnnDestroy(library->slots[i].handle);
   rabbet_free(device->base.allocator, library);
   device->cudnn = NULL;

@@ -29,8 +29,9 @@ rabbet_status_t rabbet_cudnn_get(rabbet_cuda_device_t* device,
                                  rabbet_cudnn_t** out_library);
 // Its version, 0 where there is none: a class's library_version.
 uint64_t rabbet_cudnn_version(rabbet_device_t* device);
-// For the device that is destroyed, its context current.
-void rabbet_cudnn_destroy(rabbet_cuda_device_t* device);
+// For the device that is destroyed. inside: its context is current; else it is
+// gone with all that the library had in it.
+void rabbet_cudnn_destroy(rabbet_cuda_device_t* device, bool inside);
 
 // A handle for this thread until it is given back; the device's context is
 // current. Without a lock; a handle is made only when more threads than ever

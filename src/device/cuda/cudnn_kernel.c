@@ -494,7 +494,8 @@ void rabbet_cudnn_kernel_destroy_state(rabbet_kernel_t* base,
   // Modules that an engine has loaded are unloaded with the plan.
   rabbet_status_t status = rabbet_cuda_enter(kernel->device, &before);
   if (state->pack) kernel->library->cudnnBackendDestroyDescriptor(state->pack);
-  if (state->plan) kernel->library->cudnnBackendDestroyDescriptor(state->plan);
+  if (state->plan && rabbet_is_ok(status))
+    kernel->library->cudnnBackendDestroyDescriptor(state->plan);
   rabbet_cudnn_graph_end(&state->graph);
   if (rabbet_is_ok(status)) rabbet_cuda_leave(kernel->device, before);
   rabbet_status_ignore(status);

@@ -12,14 +12,33 @@
 
 // ---- The context -----------------------------------------------------------
 
+// Asking about the context itself would not do: its handle points to what the
+// driver has freed, or to a context made since. An address may be any.
+static bool cuda_context_lives(const rabbet_cuda_device_t* device) {
+  const rabbet_cuda_driver_t* driver = device->driver;
+  unsigned long long id = 0;
+  CUcontext current = NULL;
+  if (!device->witness) return true;
+  CUresult result = driver->cuPointerGetAttribute(
+      &id, CU_POINTER_ATTRIBUTE_BUFFER_ID, device->witness);
+  if (result == CUDA_SUCCESS) return id == device->witness_id;
+  if (result == CUDA_ERROR_INVALID_VALUE) return false;
+  // No answer: only while it is current is it known to live.
+  return driver->cuCtxGetCurrent(&current) == CUDA_SUCCESS &&
+         current == device->context;
+}
+
 rabbet_status_t rabbet_cuda_enter(const rabbet_cuda_device_t* device,
                                   CUcontext* out_before) {
   const rabbet_cuda_driver_t* driver = device->driver;
   *out_before = NULL;
-  if (device->gone)
-    return RABBET_STATUS(RABBET_STATUS_UNAVAILABLE,
-                         "the context that '%s' worked in is gone",
-                         device->base.name);
+  if (!cuda_context_lives(device))
+    return RABBET_STATUS(
+        RABBET_STATUS_FAILED_PRECONDITION,
+        "the CUDA context in which '%s' works, current when it was opened, is "
+        "destroyed (cuCtxDestroy); build or load anew in another, and destroy "
+        "a context after the last use of what was made in it",
+        device->base.name);
   RABBET_RETURN_IF_ERROR(RABBET_CUDA(driver, cuCtxGetCurrent, (out_before)));
   if (*out_before == device->context) return rabbet_ok();
   return RABBET_CUDA(driver, cuCtxSetCurrent, (device->context));
@@ -174,31 +193,22 @@ static const rabbet_kernel_class_t* const* rabbet_cuda_kernel_classes(
   return rabbet_cuda_classes;
 }
 
-// A context of a program's own may be gone, and then its handle must not reach
-// the driver: only while it is current is it known to live. What was in it goes
-// with it.
-static bool cuda_context_lives(const rabbet_cuda_device_t* device) {
-  CUcontext current = NULL;
-  return device->primary ||
-         (device->driver->cuCtxGetCurrent(&current) == CUDA_SUCCESS &&
-          current == device->context);
-}
-
 static void rabbet_cuda_destroy(rabbet_device_t* base) {
   rabbet_cuda_device_t* device = rabbet_cuda(base);
   CUcontext before = NULL;
   if (device->context) {
-    device->gone = !cuda_context_lives(device);
     rabbet_status_t status = rabbet_cuda_enter(device, &before);
-    if (rabbet_is_ok(status)) {
-      if (device->begin) device->driver->cuEventDestroy(device->begin);
-      if (device->end) device->driver->cuEventDestroy(device->end);
-      rabbet_cublaslt_destroy(device);
-      rabbet_cudnn_destroy(device);
-      rabbet_cuda_leave(device, before);
-    }
+    bool inside = rabbet_is_ok(status);
+    if (inside && device->begin) device->driver->cuEventDestroy(device->begin);
+    if (inside && device->end) device->driver->cuEventDestroy(device->end);
+    rabbet_cublaslt_destroy(device, inside);
+    rabbet_cudnn_destroy(device, inside);
+    if (inside) rabbet_cuda_leave(device, before);
     rabbet_status_ignore(status);
     rabbet_cuda_programs_destroy(device->programs);
+    if (device->witness)
+      rabbet_status_ignore(
+          RABBET_CUDA_INSIDE(device, cuMemFree, (device->witness)));
     if (device->primary)
       device->driver->cuDevicePrimaryCtxRelease(device->device);
   }
@@ -302,6 +312,21 @@ static rabbet_status_t cuda_foreign_context(const rabbet_cuda_device_t* device,
   return rabbet_ok();
 }
 
+// Puts the witness into the context, which is current.
+static rabbet_status_t cuda_watch_context(rabbet_cuda_device_t* device) {
+  CUdeviceptr memory = 0;
+  RABBET_RETURN_IF_ERROR(RABBET_CUDA(device->driver, cuMemAlloc, (&memory, 1)));
+  rabbet_status_t status = RABBET_CUDA(
+      device->driver, cuPointerGetAttribute,
+      (&device->witness_id, CU_POINTER_ATTRIBUTE_BUFFER_ID, memory));
+  if (rabbet_is_ok(status)) {
+    device->witness = memory;
+  } else {
+    device->driver->cuMemFree(memory);
+  }
+  return status;
+}
+
 // Programs that make a context of their own (cuCtxCreate, PyCUDA) have their
 // memory and streams in it: what is opened while it is current works in it. All
 // else, and all others, use the primary one.
@@ -313,7 +338,7 @@ static rabbet_status_t cuda_choose_context(rabbet_cuda_device_t* device) {
     RABBET_RETURN_IF_ERROR(RABBET_CUDA(device->driver, cuDevicePrimaryCtxRetain,
                                        (&context, device->device)));
   device->context = context;
-  return rabbet_ok();
+  return device->primary ? rabbet_ok() : cuda_watch_context(device);
 }
 
 static rabbet_status_t cuda_open(rabbet_cuda_device_t* device) {

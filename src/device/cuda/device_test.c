@@ -248,6 +248,8 @@ static CUcontext context_of_device_opened(const rabbet_cuda_driver_t* driver,
   driver->cuCtxGetCurrent(&now);
   assert_ptr_equal(now, current);
   stand_in_device_close(device);
+  assert_int_equal(stand_in()->alive().allocations, 0);
+  assert_int_equal(stand_in()->alive().events, 0);
   return found;
 }
 
@@ -327,12 +329,57 @@ static void contexts_of_programs_fail(void** state) {
   CUcontext own = NULL;
   rabbet_device_t* device = NULL;
   assert_int_equal(made.create(&own, 0, 0), 0);
-  stand_in()->fail_call("cuCtxGetDevice", 0, 201);
-  RABBET_EXPECT_ERROR(rabbet_device_open(0, rabbet_allocator_system(), &device),
-                      RABBET_STATUS_INTERNAL, "cuCtxGetDevice");
+  const char* calls[] = {"cuCtxGetDevice", "cuPointerGetAttribute"};
+  for (int i = 0; i < 2; ++i) {
+    stand_in()->fail_call(calls[i], 0, 201);
+    RABBET_EXPECT_ERROR(
+        rabbet_device_open(0, rabbet_allocator_system(), &device),
+        RABBET_STATUS_INTERNAL, calls[i]);
+    assert_int_equal(stand_in()->alive().allocations, 0);
+  }
   stand_in()->stop_failing();
   assert_int_equal(made.destroy(own), 0);
   stand_in_expect_clean();
+}
+
+// Everything that a device hands out, in a context that its maker destroys
+// first; `again`: another one lies where it was when it is all given back.
+static void context_goes_first(bool again) {
+  own_context_t made = own_context();
+  CUcontext own = NULL, next = NULL;
+  void *data = NULL, *pinned = NULL, *stream = NULL, *event = NULL;
+  assert_int_equal(made.create(&own, 0, 0), 0);
+  rabbet_cuda_device_t* device = stand_in_device_open();
+  rabbet_device_t* base = &device->base;
+  RABBET_EXPECT_OK(table_of(device)->allocate(base, 64, &data));
+  RABBET_EXPECT_OK(table_of(device)->allocate_host(base, 64, &pinned));
+  RABBET_EXPECT_OK(table_of(device)->create_stream(base, &stream));
+  RABBET_EXPECT_OK(table_of(device)->create_event(base, &event));
+  assert_int_equal(made.destroy(own), 0);
+  if (again) {
+    assert_int_equal(made.create(&next, 0, 0), 0);
+    assert_ptr_equal(next, own);
+  }
+  stand_in()->clear_log();
+  RABBET_EXPECT_ERROR(table_of(device)->fill(base, data, 0, 64, stream),
+                      RABBET_STATUS_FAILED_PRECONDITION,
+                      "the CUDA context in which 'cuda:0' works");
+  table_of(device)->free(base, data);
+  table_of(device)->free_host(base, pinned);
+  table_of(device)->destroy_stream(base, stream);
+  table_of(device)->destroy_event(base, event);
+  stand_in_device_close(device);
+  // Nothing but questions whether the context is there.
+  assert_int_equal(stand_in()->calls(NULL),
+                   stand_in()->calls("cuPointerGetAttribute"));
+  if (again) assert_int_equal(made.destroy(next), 0);
+  stand_in_expect_clean();
+}
+
+static void contexts_that_go_first(void** state) {
+  (void)state;
+  context_goes_first(false);
+  context_goes_first(true);
 }
 
 // ---- Failures --------------------------------------------------------------
@@ -552,6 +599,7 @@ int main(void) {
       cmocka_unit_test(contexts_of_programs),
       cmocka_unit_test(contexts_of_programs_that_are_gone),
       cmocka_unit_test(contexts_of_programs_fail),
+      cmocka_unit_test(contexts_that_go_first),
       cmocka_unit_test(contexts_fail),
       cmocka_unit_test(host_memory_runs_out),
       cmocka_unit_test(graphs_are_replayed),

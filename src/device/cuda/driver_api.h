@@ -52,6 +52,11 @@ enum {
   CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED = 115,
 };
 
+// Attributes of addresses.
+enum {
+  CU_POINTER_ATTRIBUTE_BUFFER_ID = 7,
+};
+
 // Function attributes.
 enum {
   CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK = 0,
