@@ -387,17 +387,23 @@ class _Calibration:
                 f"{who}.get_batch gave {len(addresses)} addresses for {len(names)} "
                 f"inputs: {', '.join(names)}"
             )
-        for name, address in zip(names, addresses, strict=True):
-            try:
-                good = int(address) > 0
-            except (TypeError, ValueError):
-                good = False
-            if not good:
-                raise TypeError(
-                    f"{who}.get_batch: expected the address of input '{name}' on device "
-                    f"'{self.device}' as an int, got {address!r}"
-                )
-        return [int(address) for address in addresses]
+        return [
+            self._address(name, address)
+            for name, address in zip(names, addresses, strict=True)
+        ]
+
+    def _address(self, name: str, address: Any) -> int:
+        # Of classes of devices' memory, many have __int__ alone.
+        try:
+            number = 0 if isinstance(address, (float, str, bytes)) else int(address)
+        except (TypeError, ValueError):
+            number = 0
+        if not 0 < number < 1 << 64:
+            raise TypeError(
+                f"{type(self.calibrator).__name__}.get_batch: expected the address of "
+                f"input '{name}' on device '{self.device}' as an int, got {address!r}"
+            )
+        return number
 
     def _size(self) -> int:
         size = self.calibrator.get_batch_size()
@@ -493,13 +499,24 @@ class _Calibration:
                 )
         return found
 
+    def _cache(self, method: str) -> bytes:
+        """What the calibrator kept; nothing if it has none."""
+        data = getattr(self.calibrator, method)()
+        try:
+            return b"" if data is None else bytes(memoryview(data))
+        except TypeError:
+            raise TypeError(
+                f"{type(self.calibrator).__name__}.{method}: expected bytes or None, got "
+                f"{data!r}"
+            ) from None
+
     def _histograms(self) -> dict[str, Histogram]:
         legacy = self.calibrator
         if not isinstance(legacy, IInt8LegacyCalibrator):
             return self._observe()
-        kept = legacy.read_histogram_cache()
-        if kept is not None and len(kept) > 0:
-            return load(bytes(kept))
+        kept = self._cache("read_histogram_cache")
+        if kept:
+            return load(kept)
         found = self._observe()
         data = dump(found)
         block = (ctypes.c_char * len(data)).from_buffer_copy(data)
@@ -507,10 +524,10 @@ class _Calibration:
         return found
 
     def _kept(self) -> dict[str, float] | None:
-        data = self.calibrator.read_calibration_cache()
-        if data is None or len(data) == 0:
+        data = self._cache("read_calibration_cache")
+        if not data:
             return None
-        algorithm, ranges = read_cache(bytes(data))
+        algorithm, ranges = read_cache(data)
         if algorithm == _NAMES[self.algorithm]:
             return ranges
         self._log(

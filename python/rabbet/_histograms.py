@@ -180,7 +180,13 @@ def load(data: bytes) -> dict[str, Histogram]:
             str(name): Histogram.from_state(state)
             for name, state in content["tensors"].items()
         }
-    except (TypeError, KeyError, ValueError, AttributeError) as error:
+    except (
+        TypeError,
+        KeyError,
+        ValueError,
+        AttributeError,
+        RecursionError,
+    ) as error:
         raise ValueError(
             f"these bytes hold no histograms of a calibration ({error}); give none, and "
             "they are made anew"

@@ -104,7 +104,7 @@ def test_histograms_of_little() -> None:
     again = load(dump({"t": histogram}))["t"]
     assert again.entropy() == 2.5
     assert (again.counts == histogram.counts).all()
-    for bad in (b"", b"{", b'{"kind": "others"}', b'{"kind": "rabbet histograms 1"}'):
+    for bad in (b"", b"{", b"[" * 100000, b'{"kind": "others"}', b'{"kind": "rabbet histograms 1"}'):
         with pytest.raises(ValueError, match="hold no histograms"):
             load(bad)
 
@@ -653,6 +653,11 @@ def test_what_must_be_defined() -> None:
     ({"get_batch": lambda s, names: [1, 2]}, "gave 2 addresses for 1 inputs: x"),
     ({"get_batch": lambda s, names: ["x"]}, "address of input 'x' on device 'cpu'"),
     ({"get_batch": lambda s, names: [0]}, "as an int, got 0"),
+    ({"get_batch": lambda s, names: [64.5]}, r"as an int, got 64\.5"),
+    ({"get_batch": lambda s, names: ["64"]}, "as an int, got '64'"),
+    ({"get_batch": lambda s, names: [1 << 64]}, "as an int, got 18446744073709551616"),
+    ({"read_calibration_cache": lambda s: "text"}, "cache: expected bytes or None, got 't"),
+    ({"read_calibration_cache": lambda s: 5}, "expected bytes or None, got 5"),
     ({"read_calibration_cache": lambda s: b"junk"}, "calibration cache, line 1"),
     ({"get_quantile": lambda s: 1.5}, "Given.get_quantile: expected a number above 0"),
     ({"get_regression_cutoff": lambda s: None}, "get_regression_cutoff: expected a"),

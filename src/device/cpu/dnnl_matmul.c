@@ -487,6 +487,9 @@ static rabbet_status_t rabbet_cpu_dnnl_matmul_compile(
     rabbet_dnnl_program_t* program) {
   const rabbet_group_t* group = program->kernel->group;
   rabbet_quantized_t quantized;
+  // Sums of nothing are 0, and what follows them is computed of that.
+  if (rabbet_dnnl_has_empty_input(program))
+    return rabbet_dnnl_by_reference(program);
   if (!rabbet_quantized_parse(group, RABBET_OP_MATRIX_MULTIPLY, &quantized)) {
     if (!rabbet_matmul_matches(group))
       return RABBET_STATUS(RABBET_STATUS_INVALID_ARGUMENT,

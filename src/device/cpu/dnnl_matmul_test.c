@@ -248,6 +248,32 @@ static void other_shapes(void** state) {
   kernel_case_end(&opt);
 }
 
+static void make_sums(kernel_case_t* c, rabbet_device_t* device, int64_t k) {
+  begin(c, device, RABBET_DTYPE_FLOAT);
+  int32_t x = kernel_case_input(c, KERNEL_DIMS(3, 4, k), false);
+  int32_t w = kernel_case_input(c, KERNEL_DIMS(1, k, 5), false);
+  int32_t b = kernel_case_input(c, KERNEL_DIMS(1, 1, 5), true);
+  int32_t r = kernel_case_input(c, KERNEL_DIMS(3, 4, 5), false);
+  int32_t y = kernel_case_op(c, "matrix_multiply", OPS(NONE, NONE),
+                             KERNEL_INPUTS(x, w));
+  y = kernel_case_op(c, "elementwise", ELEMENTWISE(SUM), KERNEL_INPUTS(y, b));
+  y = kernel_case_op(c, "elementwise", ELEMENTWISE(SUM), KERNEL_INPUTS(y, r));
+  kernel_case_output(c, y);
+}
+
+static void sums_of_nothing(void** state) {
+  kernel_case_t opt, none;
+  make_sums(&opt, *state, 6);
+  make_sums(&none, *state, 0);
+  kernel_case_candidate_t* candidates = NULL;
+  size_t count = kernel_case_candidates(&opt, &matmul_only, &candidates);
+  assert_true(count >= 1);
+  for (size_t i = 0; i < count; ++i)
+    kernel_case_run(&none, &candidates[i], 1);
+  kernel_case_end(&none);
+  kernel_case_end(&opt);
+}
+
 static void integers_are_not_for_it(void** state) {
   kernel_case_t c;
   kernel_case_begin(&c, *state, RABBET_DTYPE_INT32);
@@ -276,6 +302,7 @@ int main(void) {
       cmocka_unit_test(scores),
       cmocka_unit_test(row_operands),
       cmocka_unit_test(other_shapes),
+      cmocka_unit_test(sums_of_nothing),
       cmocka_unit_test(integers_are_not_for_it),
   };
   return cmocka_run_group_tests(tests, cpu_fixture_open, cpu_fixture_close);

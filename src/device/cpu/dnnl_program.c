@@ -5,6 +5,7 @@
 #include "base/math.h"
 #include "device/cpu/convert.h"
 #include "device/cpu/parallel.h"
+#include "device/reference_kernel.h"
 
 struct rabbet_dnnl_packed_t {
   rabbet_dnnl_packed_t* next;
@@ -420,6 +421,36 @@ rabbet_status_t rabbet_dnnl_run(rabbet_dnnl_program_t* program,
   return rabbet_ok();
 }
 
+// ---- Shapes that are not for oneDNN ----------------------------------------
+
+static bool rabbet_dnnl_is_empty(const rabbet_dims_t* dims) {
+  for (int32_t i = 0; i < dims->rank; ++i) {
+    if (dims->d[i] == 0) return true;
+  }
+  return false;
+}
+
+bool rabbet_dnnl_has_empty_input(const rabbet_dnnl_program_t* program) {
+  const rabbet_group_t* group = program->kernel->group;
+  for (size_t i = 0; i < group->input_count; ++i) {
+    if (rabbet_dnnl_is_empty(&program->shapes->dims[group->inputs[i]]))
+      return true;
+  }
+  return false;
+}
+
+rabbet_status_t rabbet_dnnl_by_reference(rabbet_dnnl_program_t* program) {
+  const rabbet_dnnl_kernel_t* kernel = program->kernel;
+  const rabbet_kernel_spec_t spec = {.device = kernel->device,
+                                     .group = kernel->group,
+                                     .allocator = kernel->allocator};
+  RABBET_RETURN_IF_ERROR(
+      rabbet_reference_kernel_class.create(&spec, &program->reference));
+  return rabbet_reference_kernel_class.prepare(
+      program->reference, program->shapes, &program->reference_state,
+      &program->scratch);
+}
+
 // ---- Kernels ---------------------------------------------------------------
 
 rabbet_status_t rabbet_dnnl_kernel_create(
@@ -456,6 +487,11 @@ void rabbet_dnnl_destroy_state(rabbet_kernel_t* base,
   rabbet_dnnl_kernel_t* kernel = (rabbet_dnnl_kernel_t*)base;
   rabbet_dnnl_program_t* program = (rabbet_dnnl_program_t*)state;
   if (!program) return;
+  if (program->reference) {
+    rabbet_reference_kernel_class.destroy_state(program->reference,
+                                                program->reference_state);
+    rabbet_reference_kernel_class.destroy(program->reference);
+  }
   for (size_t i = 0; i < program->steps.count; ++i) {
     rabbet_dnnl_primitive_destroy(program->steps.data[i].primitive);
     rabbet_free(kernel->allocator, program->steps.data[i].bindings);
@@ -471,11 +507,7 @@ void rabbet_dnnl_destroy_state(rabbet_kernel_t* base,
 static bool rabbet_dnnl_has_work(const rabbet_group_t* group,
                                  const rabbet_dims_t* dims) {
   for (size_t i = 0; i < group->output_count; ++i) {
-    const rabbet_dims_t* out = &dims[group->outputs[i]];
-    bool empty = false;
-    for (int32_t k = 0; k < out->rank; ++k)
-      empty = empty || out->d[k] == 0;
-    if (!empty) return true;
+    if (!rabbet_dnnl_is_empty(&dims[group->outputs[i]])) return true;
   }
   return false;
 }
@@ -560,6 +592,9 @@ rabbet_status_t rabbet_dnnl_enqueue(rabbet_kernel_t* kernel,
   (void)kernel;
   const rabbet_dnnl_program_t* program = (const rabbet_dnnl_program_t*)state;
   rabbet_status_t status = rabbet_ok();
+  if (program->reference)
+    return rabbet_reference_kernel_class.enqueue(
+        program->reference, program->reference_state, call);
   for (size_t i = 0; rabbet_is_ok(status) && i < program->steps.count; ++i)
     status = rabbet_dnnl_step(program, &program->steps.data[i], call);
   return status;

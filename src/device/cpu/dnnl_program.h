@@ -65,6 +65,9 @@ typedef struct rabbet_dnnl_program_t {
   RABBET_VEC(rabbet_dnnl_packed_t*) packed;
   size_t scratch;     // bytes that live through the whole program
   size_t scratchpad;  // most bytes that one step needs for itself
+  // Runs instead of the steps, where they are not for these shapes; or NULL.
+  rabbet_kernel_t* reference;
+  rabbet_kernel_state_t* reference_state;
 } rabbet_dnnl_program_t;
 
 // ---- For compile -----------------------------------------------------------
@@ -132,6 +135,11 @@ rabbet_status_t rabbet_dnnl_move(rabbet_dnnl_program_t* program,
 // Elements of a boundary value with its format's padding.
 rabbet_status_t rabbet_dnnl_physical_count(const rabbet_dnnl_program_t* program,
                                            int32_t value, int64_t* out_count);
+
+// Whether one of the group's inputs has no elements.
+bool rabbet_dnnl_has_empty_input(const rabbet_dnnl_program_t* program);
+// The catalogue's own kernels compute the group, all of it LINEAR.
+rabbet_status_t rabbet_dnnl_by_reference(rabbet_dnnl_program_t* program);
 
 // ---- For the class tables --------------------------------------------------
 
