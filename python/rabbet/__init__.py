@@ -223,7 +223,8 @@ from ._errors import (
     UnavailableError,
     UnsupportedError,
 )
-from ._layers import LAYER_CLASSES as _LAYER_CLASSES
+from ._layer import LAYER_CLASSES as _LAYER_CLASSES
+from ._layer import ILayer, ITensor
 from ._layers import (
     IActivationLayer,
     IAssertionLayer,
@@ -241,7 +242,6 @@ from ._layers import (
     IGridSampleLayer,
     IIdentityLayer,
     IKVCacheUpdateLayer,
-    ILayer,
     IMatrixMultiplyLayer,
     IMoELayer,
     INMSLayer,
@@ -260,7 +260,6 @@ from ._layers import (
     IShuffleLayer,
     ISliceLayer,
     ISoftMaxLayer,
-    ITensor,
     ITopKLayer,
     IUnaryLayer,
 )

@@ -8,7 +8,7 @@ from . import _enums as e
 from ._arrays import dtype_of
 from ._composites import Composite, _compose
 from ._errors import UnsupportedError
-from ._layers import ILayer, ITensor
+from ._layer import ILayer, ITensor
 from ._managed import Fixed
 
 if TYPE_CHECKING:

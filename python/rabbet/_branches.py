@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 from . import _enums as e
 from ._composites import Composite, IUnsqueezeLayer, _compose, _out, reshaping
 from ._errors import UnsupportedError
-from ._layers import ILayer, ITensor
+from ._layer import ILayer, ITensor
 
 if TYPE_CHECKING:
     from ._network import INetworkDefinition

@@ -23,7 +23,7 @@ from ._classes._registry import IPluginRegistry, get_plugin_registry
 from ._dims import Dims
 from ._errors import UnsupportedError
 from ._idle import warnings_of
-from ._layers import ILayer
+from ._layer import ILayer
 from ._managed import Fixed, Managed, no_effect
 from ._network import INetworkDefinition
 from ._recorder import recorded

@@ -22,7 +22,7 @@ from ._callbacks import IDebugListener, ILogger, IOutputAllocator
 from ._dims import volume
 from ._errors import FailedPreconditionError
 from ._histograms import Histogram, dump, load
-from ._layers import ITensor
+from ._layer import ITensor
 
 if TYPE_CHECKING:
     from ._builder import IBuilderConfig, IOptimizationProfile

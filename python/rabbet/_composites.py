@@ -13,7 +13,8 @@ from . import _enums as e
 from ._arrays import storage_type
 from ._dims import Dims
 from ._errors import UnsupportedError
-from ._layers import IConstantLayer, ILayer, IShuffleLayer, ISliceLayer, ITensor
+from ._layer import ILayer, ITensor
+from ._layers import IConstantLayer, IShuffleLayer, ISliceLayer
 from ._weights import to_weights
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, cast
 
 from . import _enums as e
-from ._layers import LAYER_CLASSES, ILayer, ITensor, _flag, _number
+from ._layer import LAYER_CLASSES, ILayer, ITensor, _flag, _number
 
 if TYPE_CHECKING:
     from ._network import INetworkDefinition

@@ -16,9 +16,8 @@ from ._branches import IIfConditional
 from ._callbacks import IErrorRecorder, ILogger
 from ._dims import Dims, volume
 from ._errors import NotFoundError
+from ._layer import INTS, TENSOR, ILayer, ITensor, shown
 from ._layers import (
-    INTS,
-    TENSOR,
     IActivationLayer,
     IAssertionLayer,
     ICastLayer,
@@ -35,7 +34,6 @@ from ._layers import (
     IGridSampleLayer,
     IIdentityLayer,
     IKVCacheUpdateLayer,
-    ILayer,
     IMatrixMultiplyLayer,
     IMoELayer,
     INMSLayer,
@@ -54,10 +52,8 @@ from ._layers import (
     IShuffleLayer,
     ISliceLayer,
     ISoftMaxLayer,
-    ITensor,
     ITopKLayer,
     IUnaryLayer,
-    shown,
 )
 from ._loops import ILoop
 from ._managed import Fixed, Managed

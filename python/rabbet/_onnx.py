@@ -10,7 +10,7 @@ from . import _enums as e
 from . import _rabbet
 from ._callbacks import ILogger, check_logger
 from ._errors import Error, FailedPreconditionError, NotFoundError
-from ._layers import ITensor
+from ._layer import ITensor
 from ._managed import Managed, no_effect
 from ._network import INetworkDefinition
 

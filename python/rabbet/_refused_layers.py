@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ._layers import ILayer
+from ._layer import ILayer
 from ._managed import refuse_class, refused
 
 _DEVICES = "a plan runs on one device"

@@ -13,7 +13,7 @@ from ._composites import (
     _out,
     reshaping,
 )
-from ._layers import ITensor
+from ._layer import ITensor
 
 if TYPE_CHECKING:
     from ._network import INetworkDefinition

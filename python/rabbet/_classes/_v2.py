@@ -9,7 +9,6 @@ from typing import Any
 
 from .. import _rabbet
 from .._enums import DataType, TensorFormat, TensorRTPhase
-from .._errors import PluginError
 from .._layers import IPluginV2Layer
 from ._bases import IPluginV2DynamicExt
 from ._calls import Caller, same

@@ -12,8 +12,8 @@ def double_impl(x: trtp.Tensor, outputs: tuple[trtp.Tensor], stream: int) -> Non
 """
 
 from .._rabbet import Shape, Tensor
-from . import _lib, _tensor
 from . import _lib as _lib
+from . import _tensor as _tensor
 from ._aot import Kernel, Kernels, TensorMap, Workspace
 from ._autotune import AutoTuneCombination
 from ._definition import DefinitionError

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from .._enums import QuickPluginCreationRequest as Request
-from .._layers import ITensor
+from .._layer import ITensor
 from ._definition import DefinitionError, near, where
 from ._plugin import QDP_REGISTRY, VERSION, PluginDef
 

@@ -1,0 +1,272 @@
+"""What all layers of a network have: tensors, and properties that are attributes of
+their operators."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Iterable
+from typing import Any, ClassVar, Generic, TypeVar, overload
+
+from . import _enums as e
+from . import _rabbet
+from ._arrays import dtype_of
+from ._dims import Dims, Permutation
+from ._errors import UnsupportedError
+from ._managed import Fixed
+
+T = TypeVar("T")
+
+# rabbet_attr_type_t of lists, whose type an empty one does not tell.
+INTS = 6
+FLOATS = 7
+TENSOR = 10
+
+# By operator; the modules that define them put them in.
+LAYER_CLASSES: dict[str, type[ILayer]] = {}
+
+
+class ITensor(_rabbet.NetworkTensor):
+    """A tensor of a network. Two objects for one tensor are equal."""
+
+    # Names that are not attributes must not be settable: a misspelt option would
+    # be ignored. So in every class here.
+    __slots__ = ()
+    broadcast_across_batch = Fixed(False, "The batch is a dimension like others.")
+
+    @property
+    def shape(self) -> Dims:
+        """Dimensions; -1 where they are dynamic."""
+        return Dims(self._dims)
+
+    @shape.setter
+    def shape(self, dims: Iterable[int]) -> None:
+        self._dims = tuple(Dims(dims))
+
+    @property
+    def location(self) -> e.TensorLocation:
+        """Where a run reads or writes it."""
+        return (
+            e.TensorLocation.HOST if self.is_shape_tensor else e.TensorLocation.DEVICE
+        )
+
+    @location.setter
+    def location(self, location: e.TensorLocation) -> None:
+        if e.TensorLocation(location) is not self.location:
+            raise UnsupportedError(
+                f"tensor '{self.name}' lies on the {self.location.name}: it follows from "
+                "what reads it"
+            )
+
+    @property
+    def dynamic_range(self) -> tuple[float, float] | None:
+        """(min, max) of what matters, for BuilderFlag.INT8: products may read the
+        tensor as 8 bits of the scale max(abs(min), abs(max)) / 127. None: not set."""
+        return self._range()  # type: ignore[no-any-return]
+
+    @dynamic_range.setter
+    def dynamic_range(self, range: tuple[float, float] | None) -> None:
+        if range is None:
+            self._reset_range()
+            return
+        try:
+            low, high = range
+        except (TypeError, ValueError):
+            raise TypeError(
+                f"dynamic_range of tensor '{self.name}': expected (min, max), got "
+                f"{range!r}"
+            ) from None
+        self._set_range(low, high)
+
+    def set_dynamic_range(self, min: float, max: float) -> bool:
+        """Sets dynamic_range."""
+        self._set_range(min, max)
+        return True
+
+    def reset_dynamic_range(self) -> None:
+        """Undoes set_dynamic_range."""
+        self._reset_range()
+
+    @property
+    def is_execution_tensor(self) -> bool:
+        """Whether it holds data, not only values for shapes."""
+        return not self.is_shape_tensor
+
+    @property
+    def producer(self) -> ILayer | None:
+        """The layer that makes it; None for inputs and weights."""
+        layer = self._producer()
+        return None if layer is None else shown(layer)
+
+    def set_dimension_name(self, index: int, name: str | None) -> None:
+        """Names a dynamic dimension; dimensions of one name are one."""
+        self._set_dim_name(index, name)
+
+    def get_dimension_name(self, index: int) -> str | None:
+        """Name of a dimension, or None."""
+        return self._dim_name(index)
+
+    def __repr__(self) -> str:
+        return f"<ITensor '{self.name}'>"
+
+
+class ILayer(_rabbet.NetworkLayer):
+    """A layer of a network. Two objects for one layer are equal."""
+
+    __slots__ = ()
+    _type: ClassVar[e.LayerType | None] = None
+    num_ranks = Fixed(1, "A plan runs on one device.")
+
+    def get_input(self, index: int) -> ITensor | None:
+        """An input; None where an optional one is omitted."""
+        return self._get_input(index)  # type: ignore[no-any-return]
+
+    def get_output(self, index: int) -> ITensor | None:
+        """An output."""
+        return self._get_output(index)  # type: ignore[no-any-return]
+
+    def set_input(self, index: int, tensor: ITensor | None) -> None:
+        """Gives an input, or takes an optional one away."""
+        self._set_input(index, tensor)
+
+    @property
+    def type(self) -> e.LayerType:
+        """What it computes."""
+        kind = self._type or LAYER_CLASSES.get(self._op, ILayer)._type
+        if kind is None:
+            raise AttributeError(f"operator '{self._op}' has no LayerType")
+        return kind
+
+    @property
+    def precision(self) -> e.DataType:
+        """The type in which it computes (weakly typed networks)."""
+        dtype = self._precision()
+        return e.DataType.FLOAT if dtype is None else dtype
+
+    @precision.setter
+    def precision(self, dtype: Any) -> None:
+        self._set_precision(dtype_of(dtype))
+
+    @property
+    def precision_is_set(self) -> bool:
+        """Whether precision was set."""
+        return self._precision() is not None
+
+    def reset_precision(self) -> None:
+        """Undoes setting precision."""
+        self._set_precision(None)
+
+    def _output(self, index: int) -> ITensor:
+        tensor = self.get_output(index)
+        if tensor is None:
+            raise IndexError(
+                f"layer '{self.name}' has {self.num_outputs} outputs, no {index}"
+            )
+        return tensor
+
+    def get_output_type(self, index: int) -> e.DataType:
+        """Type of an output."""
+        return self._output(index).dtype
+
+    def set_output_type(self, index: int, dtype: Any) -> None:
+        """Asks for the type of an output (weakly typed networks)."""
+        self._output(index).dtype = dtype_of(dtype)
+
+    def output_type_is_set(self, index: int) -> bool:
+        """Whether set_output_type was called for an output."""
+        return self._output(index)._wished() is not None
+
+    def reset_output_type(self, index: int) -> None:
+        """Undoes set_output_type."""
+        self._output(index)._reset_dtype()
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} '{self.name}'>"
+
+
+def shown(layer: Any) -> Any:
+    """The layer as one of the class that the network has noted for it, if any."""
+    parts = layer._network()._composites.get(hash(layer), {})
+    if "shown" in parts:
+        layer.__class__ = parts["shown"]
+    return layer
+
+
+class _Attribute(Generic[T]):
+    """A property that is an attribute of the layer's operator."""
+
+    def __init__(
+        self, name: str, read: Callable[[Any], T], write: Callable[[Any], Any], doc: str
+    ) -> None:
+        self.name, self.read, self.write = name, read, write
+        self.__doc__ = doc
+
+    @overload
+    def __get__(self, layer: None, owner: Any) -> _Attribute[T]: ...
+    @overload
+    def __get__(self, layer: ILayer, owner: Any) -> T: ...
+    def __get__(self, layer: ILayer | None, owner: Any) -> T | _Attribute[T]:
+        if layer is None:
+            return self
+        return self.read(layer._attr(self.name))
+
+    def __set__(self, layer: ILayer, value: Any) -> None:
+        try:
+            converted = self.write(value)
+        except (TypeError, ValueError) as error:
+            raise type(error)(
+                f"{type(layer).__name__}.{self.name} of layer '{layer.name}': {error}"
+            ) from None
+        layer._set_attrs({self.name: converted})
+
+
+def _ints(values: Iterable[int]) -> tuple[int, list[int]]:
+    return INTS, [int(v) for v in Dims(values)]
+
+
+def _number(name: str, doc: str) -> _Attribute[int]:
+    return _Attribute(name, int, int, doc)
+
+
+def _float(name: str, doc: str) -> _Attribute[float]:
+    return _Attribute(name, float, float, doc)
+
+
+def _flag(name: str, doc: str) -> _Attribute[bool]:
+    return _Attribute(name, bool, bool, doc)
+
+
+def _dims(name: str, doc: str) -> _Attribute[Dims]:
+    return _Attribute(name, Dims, _ints, doc)
+
+
+def _floats(name: str, doc: str) -> _Attribute[list[float]]:
+    return _Attribute(
+        name, list, lambda values: (FLOATS, [float(v) for v in values]), doc
+    )
+
+
+def _order(name: str, doc: str) -> _Attribute[Permutation]:
+    return _Attribute(name, Permutation, _ints, doc)
+
+
+E_ = TypeVar("E_", bound=enum.Enum)
+
+
+def _choice(name: str, kind: type[E_], doc: str) -> _Attribute[E_]:
+    return _Attribute(name, kind, lambda value: int(kind(value)), doc)
+
+
+class _Spatial(_Attribute[Dims]):
+    """A value for each spatial axis; an empty list means `default` on each."""
+
+    def __init__(self, name: str, default: int, doc: str) -> None:
+        super().__init__(name, Dims, _ints, doc)
+        self.default = default
+
+    def __get__(self, layer: Any, owner: Any) -> Any:
+        if layer is None:
+            return self
+        values = layer._attr(self.name)
+        return Dims(
+            values or [self.default] * max(len(layer.get_input(0).shape) - 2, 0)
+        )
