@@ -20,7 +20,7 @@ def test_this_repository():
     assert arrows.main(ROOT) == 0
 
 
-@pytest.mark.parametrize("file, line", [
+@pytest.mark.parametrize(("file", "line"), [
     ("src/core/a.c", '#include "base/arena.h"'),
     ("src/core/a.c", '#include "core/expr.h"'),
     ("src/core/a.c", '#include "rabbet/types.h"'),
@@ -37,7 +37,7 @@ def test_allowed(tmp_path, file, line):
     assert check(tmp_path, file, line) == []
 
 
-@pytest.mark.parametrize("file, line", [
+@pytest.mark.parametrize(("file", "line"), [
     ("src/base/a.c", '#include "core/expr.h"'),
     ("src/plugin/a.c", '#include "ops/op.h"'),
     ("src/runtime/a.c", '#include "network/network.h"'),

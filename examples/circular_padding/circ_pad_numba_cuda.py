@@ -6,7 +6,7 @@ import rabbet.plugin as trtp
 if not hasattr(np, "row_stack"):
     np.row_stack = np.vstack  # numba-cuda 0.30 asks for it, NumPy 2.5 has it no more
 
-from numba import cuda  # noqa: E402
+from numba import cuda
 
 TACTICS = {1: 128, 2: 256}  # threads of a block
 

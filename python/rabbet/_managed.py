@@ -58,19 +58,6 @@ def refuse_class(why: str) -> Callable[[T], T]:
     return decorate
 
 
-def refused_property(name: str, why: str, default: Any = None) -> property:
-    """A property that can be neither read nor set."""
-
-    def get(self: Any) -> Any:
-        raise UnsupportedError(f"{type(self).__name__}.{name}: {why}")
-
-    def put(self: Any, value: Any) -> None:
-        get(self)
-
-    setattr(get, _MARK, ("refused", why))
-    return property(get, put, doc=f"Refused: {why}")
-
-
 def deprecated(instead: str) -> Callable[[Method], Method]:
     """Warns as TensorRT does where it keeps a name for old scripts only."""
 

@@ -707,7 +707,7 @@ class Runtime(Managed):
 
     error_recorder: IErrorRecorder | None = None
     DLA_core = Fixed(-1, "There is none.")
-    num_DLA_cores = Fixed(0, "There are none.")
+    num_DLA_cores = Fixed(0, "There are none.")  # noqa: N815
 
     # Whether code that plans carry for their plugins may run: native libraries
     # (IBuilderConfig.plugins_to_serialize), source of Python modules.

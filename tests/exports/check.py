@@ -78,8 +78,7 @@ def main(folder, update):
         print(f"exports: no libraries in {folder}")
         return 1
     errors = list(check(libraries, update))
-    print("\n".join(errors + [
-        f"exports: {len(libraries)} libraries, {len(errors)} errors"]))
+    print("\n".join([*errors, f"exports: {len(libraries)} libraries, {len(errors)} errors"]))
     return 1 if errors else 0
 
 

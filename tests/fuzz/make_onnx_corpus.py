@@ -9,7 +9,7 @@ import sys
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
-from tests.python import test_onnx_import as models
+from tests.python import test_onnx_import as models  # noqa: E402
 
 
 def main():

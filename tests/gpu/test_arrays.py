@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 import rabbet as trt
 from rabbet import _rabbet
+
 from tests.python.plugins import random
 
 from . import cuda_driver

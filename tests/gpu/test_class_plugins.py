@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import rabbet as trt
+
 from tests.python.class_plugins import BUILD, PadV2Creator, PadV3Creator, new_name
 from tests.python.plugins import random
 
@@ -390,7 +391,7 @@ def test_in_place() -> None:
 
 def test_a_class_for_the_cpu_alone() -> None:
     creator = registered(ScaleV3, device="cpu")
-    with pytest.raises(trt.PluginError, match="run on 'cpu' .*, and this is 'cuda'"):
+    with pytest.raises(trt.PluginError, match=r"run on 'cpu' .*, and this is 'cuda'"):
         compiled(creator.create_plugin("s", [], BUILD))
 
 
@@ -469,7 +470,10 @@ class QuickAdd(trt.IPluginV3, trt.IPluginV3QuickCore, trt.IPluginV3QuickAOTBuild
         launch.block_x = block
         extra.nbSymExprs = 2
         for i, (value, dtype) in enumerate(
-            [(count, trt.PluginArgDataType.INT32), (builder.constant(5), trt.PluginArgDataType.INT16)]
+            [
+                (count, trt.PluginArgDataType.INT32),
+                (builder.constant(5), trt.PluginArgDataType.INT16),
+            ]
         ):
             extra[i] = trt.ISymExpr()
             extra[i].type, extra[i].dtype = trt.PluginArgType.INT, dtype

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 import rabbet as trt
 import rabbet.plugin as trtp
+
 from tests.python.plugins import call, new_id, random
 
 from . import cuda_driver

@@ -13,6 +13,7 @@ import pytest
 import rabbet as trt
 import rabbet.plugin as trtp
 from rabbet import _rabbet
+
 from tests.python.plugins import call, new_id, random
 from tests.python.test_docs import _matches
 

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 import rabbet as trt
+
 from tests.python.c_programs import build_example
 from tests.python.command import PROGRAM
 

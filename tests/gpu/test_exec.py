@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from onnx import TensorProto, helper
+
 from tests.python.command import command, save_model
 
 from . import cuda_driver

@@ -4,6 +4,7 @@ what cannot be recorded runs outside. On a GPU with these libraries."""
 from __future__ import annotations
 
 import gc
+import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -11,6 +12,7 @@ import numpy as np
 import pytest
 import rabbet as trt
 import rabbet.plugin as trtp
+
 from tests.python.plugins import call, new_id
 
 from . import cuda_driver
@@ -151,7 +153,7 @@ def test_random_numbers_stay_random() -> None:
     model = make_model(body, Log())
     x, y = torch.empty(SHAPE, device="cuda"), torch.empty(SHAPE, device="cuda")
     results = [model(x, out=y).clone() for _ in range(6)]
-    for a, b in zip(results, results[1:]):
+    for a, b in itertools.pairwise(results):
         assert not torch.equal(a, b)
 
 

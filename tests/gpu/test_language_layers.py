@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import rabbet as trt
+
 from tests.python import test_dynamic_quantization as quantization
 from tests.python import test_kv_cache as caches
 from tests.python import test_moe as experts

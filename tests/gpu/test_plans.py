@@ -10,6 +10,7 @@ import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper
+
 from tests.python.command import command
 
 from . import cuda_driver
@@ -42,10 +43,12 @@ def test_a_plan_runs_without_a_compiler(tmp_path: Path) -> None:
     command("build", model, "--device", "cuda", "-o", plan)
     listed = json.loads(command("inspect", plan, "--json").stdout)
     kept = listed["Artifacts"]
-    assert kept and all(a["Name"].endswith(".cu") and a["Bytes"] > 0 for a in kept)
+    assert kept
+    assert all(a["Name"].endswith(".cu") and a["Bytes"] > 0 for a in kept)
     assert len({a["Key"] for a in kept}) == len(kept)
     for layer in listed["Layers"]:
-        assert layer["Artifacts"] and all(a in kept for a in layer["Artifacts"])
+        assert layer["Artifacts"]
+        assert all(a in kept for a in layer["Artifacts"])
     assert f"keeps  {kept[0]['Name']}: {kept[0]['Bytes']} bytes" in command(
         "inspect", plan
     ).stdout

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import rabbet as trt
 import rabbet.plugin as trtp
+
 from tests.python.plugins import call, new_id, random
 
 from . import cuda_driver
@@ -327,7 +328,7 @@ def test_wrong_geometry_and_missing_kernel() -> None:
         args = trtp.SymIntExprs.from_tuple([x.shape_expr.numel(), trtp.SymInt16(1)])
         return name, cuda_driver.compile_code(ADD), launch, args
 
-    with pytest.raises(trt.Error, match="block_x is 2048 .* it must be 1 to 1024"):
+    with pytest.raises(trt.Error, match=r"block_x is 2048 .* it must be 1 to 1024"):
         compiled(one_plugin(plugin_id, block=2048, name="add"))(random(1, 8))
     with pytest.raises(trt.Error, match="kernel 'sub'"):
         compiled(one_plugin(plugin_id, block=32, name="sub"))

@@ -9,6 +9,7 @@ import numpy as np
 import onnxruntime
 import pytest
 import rabbet as trt
+
 from tests.python.plugins import random
 from tests.python.sizes import (
     chosen,

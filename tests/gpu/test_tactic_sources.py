@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import rabbet as trt
+
 from tests.python.plugins import random
 
 from . import cuda_driver

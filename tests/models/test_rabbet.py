@@ -67,7 +67,7 @@ def test_resnet_with_circular_padding_and_dynamic_batch(tmp_path: Path) -> None:
     for batch in (1, 3, 4, 1):
         inputs = sample_inputs(path, seed=batch, dims={"batch": batch})
         compare(model, path, inputs, 1e-5)
-    with pytest.raises(rabbet.Error, match="'image' is 5; .* 1 to 4"):
+    with pytest.raises(rabbet.Error, match=r"'image' is 5; .* 1 to 4"):
         model(np.zeros((5, 3, 224, 224), np.float32))
 
 

@@ -10,8 +10,7 @@ from __future__ import annotations
 import contextlib
 import io
 import warnings
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Iterator
 from typing import Any
 
 import onnx
@@ -19,7 +18,6 @@ import torch
 from onnxscript import values
 from torch import Tensor, nn
 
-from .cache import cached
 from .graph import PLUGIN_NAMESPACE, PLUGIN_OP, RANGE_KEY
 from .torch_modules import CircularResNet, Encoder, seeded
 
@@ -154,19 +152,3 @@ def export_bert_base(
     properties = {RANGE_KEY + name: f"0,{end}" for name, end in ranges.items()}
     onnx.helper.set_model_props(result, properties)
     return result, model
-
-
-EXPORTS: dict[str, Callable[..., tuple[onnx.ModelProto, nn.Module]]] = {
-    "resnet50_circular": export_resnet50_circular,
-    "bert_base": export_bert_base,
-}
-
-
-def exported_path(name: str, **options: Any) -> Path:
-    """The file of a model exported from torch, made if it is not there."""
-    key = repr((torch.__version__, sorted(options.items())))
-
-    def write(path: Path) -> None:
-        path.write_bytes(EXPORTS[name](**options)[0].SerializeToString())
-
-    return cached(f"torch_{name}", key, write)

@@ -112,7 +112,7 @@ def test_what_it_sees() -> None:
         assert str(choice.algorithm_variant.name) in repr(choice)
         info = choice.get_algorithm_io_info(0)
         assert info.dtype is trt.float32
-        n, c, h, w = 2, 16, 12, 12
+        c, h, w = 16, 12, 12
         strides, axis, together = {
             trt.TensorFormat.LINEAR: ((c * h * w, h * w, w, 1), -1, 1),
             trt.TensorFormat.HWC: ((c * h * w, 1, w * c, c), -1, 1),

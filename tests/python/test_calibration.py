@@ -10,11 +10,10 @@ import numpy as np
 import onnx
 import onnxruntime as ort
 import pytest
+import rabbet as trt
 from onnx import TensorProto, helper, numpy_helper
 from rabbet._calibration import cache_bytes, read_cache
 from rabbet._histograms import BINS, LEVELS, Histogram, dump, load
-
-import rabbet as trt
 
 BATCH, SAMPLES = 4, 16
 REPORT = [""]  # of the last build
@@ -490,7 +489,8 @@ def test_histogram_cache() -> None:
         get_quantile=lambda self: 0.9,
     )  # fmt: skip
     build(second)
-    assert first.calls and not second.calls
+    assert first.calls
+    assert not second.calls
     wide, narrow = read_cache(first.cache)[1], read_cache(second.cache)[1]
     assert wide.keys() == narrow.keys()
     assert all(narrow[name] < wide[name] for name in wide)
@@ -519,7 +519,8 @@ def test_refit_of_ranges() -> None:
     engine, ranges = refittable(True, trt.BuilderFlag.REFIT)
     refitter = trt.Refitter(engine, trt.Logger(trt.Logger.ERROR))
     names = set(refitter.get_tensors_with_dynamic_range())
-    assert {"x", "r0", "r1", "r2"} < names and len(names) == 5
+    assert {"x", "r0", "r1", "r2"} < names
+    assert len(names) == 5
     for name in names & ranges.keys():
         expected = (-ranges[name], ranges[name])
         assert refitter.get_dynamic_range(name) == pytest.approx(expected, rel=1e-5)
@@ -690,7 +691,7 @@ def test_where_it_has_no_place() -> None:
     with pytest.raises(ValueError, match="not bits 1 << QuantizationFlag"):
         config.quantization_flags = 2
     given = calibrator()
-    plan, _, lines = build(given, int8=False)
+    _plan, _, lines = build(given, int8=False)
     assert any("no effect without BuilderFlag.INT8" in line for line in lines)
     assert not given.calls
     builder = trt.Builder(trt.Logger(trt.Logger.ERROR))
@@ -710,13 +711,15 @@ def test_flags_and_ranges_as_properties() -> None:
     flag = trt.QuantizationFlag.CALIBRATE_BEFORE_FUSION
     assert config.quantization_flags == 0
     config.set_quantization_flag(flag)
-    assert config.quantization_flags == 1 and config.get_quantization_flag(flag)
+    assert config.quantization_flags == 1
+    assert config.get_quantization_flag(flag)
     config.clear_quantization_flag(flag)
     assert not config.get_quantization_flag(flag)
     config.quantization_flags = 1
     config.int8_calibrator = calibrator()
     config.reset()
-    assert config.quantization_flags == 0 and config.int8_calibrator is None
+    assert config.quantization_flags == 0
+    assert config.int8_calibrator is None
 
     tensor = trt.Builder().create_network().add_input("x", trt.float32, (1,))
     assert tensor.dynamic_range is None

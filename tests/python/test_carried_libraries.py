@@ -240,7 +240,7 @@ def test_two_of_one_name(folder: Path, tmp_path: Path) -> None:
     config = builder.create_builder_config()
     config.device = "cpu"
     config.plugins_to_serialize = [copy, folder / "triple.so"]
-    with pytest.raises(trt.InvalidArgumentError, match="two that are called 'triple.so'"):
+    with pytest.raises(trt.InvalidArgumentError, match=r"two that are called 'triple.so'"):
         builder.build_serialized_network(network, config)
 
 

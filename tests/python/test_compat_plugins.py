@@ -154,7 +154,9 @@ import ctypes
 import numpy as np
 import tensorrt as trt
 
-class NonZeroPlugin(trt.IPluginV3, trt.IPluginV3OneCore, trt.IPluginV3OneBuild, trt.IPluginV3OneRuntime):
+class NonZeroPlugin(
+    trt.IPluginV3, trt.IPluginV3OneCore, trt.IPluginV3OneBuild, trt.IPluginV3OneRuntime
+):
     def __init__(self, backend=None):
         trt.IPluginV3.__init__(self)
         trt.IPluginV3OneCore.__init__(self)

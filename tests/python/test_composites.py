@@ -54,7 +54,7 @@ def test_scale(mode: trt.ScaleMode) -> None:
         layer.power = power
         layer.shift = 2 * shift
         layer.mode = mode
-        with pytest.raises(trt.UnsupportedError, match="channel_axis of layer .* is 1"):
+        with pytest.raises(trt.UnsupportedError, match=r"channel_axis of layer .* is 1"):
             layer.channel_axis = 2
         return layer
 

@@ -141,7 +141,7 @@ def test_layer() -> None:
         layer.axis = 0
         layer.block_shape = (2, 8)
         assert tuple(layer.get_output(1).shape) == (2, 4)
-        with pytest.raises(trt.Error, match="'FP4'|10"):
+        with pytest.raises(trt.Error, match=r"'FP4'|10"):
             layer.to_type = trt.fp4
         return layer.get_output(0), layer.get_output(1)
 
@@ -293,8 +293,8 @@ def test_errors() -> None:
         layer.block_shape = (1, 4)
         return layer.get_output(0)
 
-    shapes = {n: ((4, 4), (4, 8), (4, 16)) for n in "xs"}
-    with pytest.raises(trt.Error, match="axis 1 of the input.*extent must be constant"):
+    shapes = dict.fromkeys("xs", ((4, 4), (4, 8), (4, 16)))
+    with pytest.raises(trt.Error, match=r"axis 1 of the input.*extent must be constant"):
         build(dynamic, shapes=shapes)
 
 

@@ -126,7 +126,8 @@ def test_plugin_library_in_c(c_library: Path, tmp_path: Path) -> None:
             assert f"circ_pad.so on cpu: {workflow}, {dtype}, equal to numpy.pad" in text
     assert not [name for name in needed(c_library) if "rabbet" in name]
     model, _, y = pad_model(tmp_path)
-    for keep, allow in ((), ("--plugins", c_library)), (("--keep-plugins",), ("--allow-host-code",)):
+    ways = ((), ("--plugins", c_library)), (("--keep-plugins",), ("--allow-host-code",))
+    for keep, allow in ways:
         command("build", model, "--plugins", c_library, "--device", "cpu", "--quiet", *keep)
         arguments = ("--inputs", tmp_path / "x.npz", "-o", tmp_path / "y.npz")
         command("run", tmp_path / "pad.plan", *arguments, *allow)
@@ -134,7 +135,7 @@ def test_plugin_library_in_c(c_library: Path, tmp_path: Path) -> None:
 
 
 def test_what_the_plugin_library_refuses(c_library: Path, tmp_path: Path) -> None:
-    model, x, _ = pad_model(tmp_path)
+    _model, _x, _ = pad_model(tmp_path)
     code = (
         "import sys, numpy as np, rabbet as trt\n"
         "trt.load_plugins(sys.argv[1])\n"
@@ -145,7 +146,8 @@ def test_what_the_plugin_library_refuses(c_library: Path, tmp_path: Path) -> Non
         "    network = trt.Builder().create_network()\n"
         "    x = network.add_input('x', trt.float32, shape)\n"
         "    field = trt.PluginField('pad', np.array([pad], np.int64), trt.PluginFieldType.INT64)\n"
-        "    plugin = creator.create_plugin('p', trt.PluginFieldCollection([field]), trt.TensorRTPhase.BUILD)\n"
+        "    fields = trt.PluginFieldCollection([field])\n"
+        "    plugin = creator.create_plugin('p', fields, trt.TensorRTPhase.BUILD)\n"
         "    network.mark_output(network.add_plugin_v3([x], [], plugin).get_output(0))\n"
         "    trt.compile(network, device='cpu')(np.zeros(shape, np.float32))\n"
         "for case in ((-1, (3, 3)), (1, (3,)), (4, (3, 9))):\n"

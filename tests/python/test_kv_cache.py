@@ -95,7 +95,7 @@ def test_layer() -> None:
     assert layer.get_input(2) == other
     with pytest.raises(ValueError, match="CIRCULAR"):
         layer.cache_mode = "CIRCULAR"
-    with pytest.raises(trt.Error, match="'write_indices'.*FLOAT"):
+    with pytest.raises(trt.Error, match=r"'write_indices'.*FLOAT"):
         layer.set_input(2, update)
         network.validate()
 

@@ -303,7 +303,7 @@ def test_an_allocator_that_gives_no_address(model: trt.Model) -> None:
         context = model.create_execution_context()
         context.set_tensor_address("x", X.ctypes.data)
         allocator = Spoiler(lambda: None)
-        allocator.reallocate_output = lambda *a: answer  # type: ignore[method-assign] # noqa: B023
+        allocator.reallocate_output = lambda *a: answer  # type: ignore[method-assign]
         context.set_output_allocator("y", allocator)
         with pytest.raises(error, match="'y'"):
             context.execute_async_v3(0)

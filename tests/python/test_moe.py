@@ -297,5 +297,5 @@ def test_errors() -> None:
     with pytest.raises(ValueError, match="activation_type"):
         layer.activation_type = 7
     scale = network.add_constant((), np.array(0.5, np.float32)).get_output(0)
-    with pytest.raises(trt.Error, match="quantization_to_type.*INT8.*FP8"):
+    with pytest.raises(trt.Error, match=r"quantization_to_type.*INT8.*FP8"):
         layer.set_quantization_static(scale, trt.fp4)

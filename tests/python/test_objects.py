@@ -133,7 +133,9 @@ def test_fill() -> None:
         )
 
     found = run_layer(make, np.zeros((4, 5), np.float32))
-    assert found.min() >= 2 and found.max() < 3 and len(np.unique(found)) > 10
+    assert found.min() >= 2
+    assert found.max() < 3
+    assert len(np.unique(found)) > 10
 
 
 def test_resize() -> None:
@@ -835,7 +837,7 @@ def test_new_weights() -> None:
     assert layer.bias is None
     layer.num_output_maps = 2
     layer.kernel_size_nd = (3, 3)
-    with pytest.raises(ValueError, match="num_output_maps of layer .* is 2"):
+    with pytest.raises(ValueError, match=r"num_output_maps of layer .* is 2"):
         layer.num_output_maps = 3
     with pytest.raises(ValueError, match="do not fill shape"):
         layer.kernel = random(2, 4)
@@ -944,7 +946,7 @@ TAKEN = (
 
 def users(base: type) -> type:
     """A class with attributes and methods of such names."""
-    return type("Own", (base,), {name: "the user's" for name in TAKEN})
+    return type("Own", (base,), dict.fromkeys(TAKEN, "the user's"))
 
 
 def test_names_of_users_stay_theirs() -> None:

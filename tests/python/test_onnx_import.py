@@ -9,9 +9,9 @@ import numpy as np
 import onnx
 import onnxruntime
 import pytest
+import rabbet
 from onnx import TensorProto, helper, numpy_helper, parser
 
-import rabbet
 from tests.models import cache
 from tests.python import onnx_evaluate as reference
 

@@ -12,9 +12,9 @@ import warnings
 import numpy as np
 import onnx
 import pytest
+import rabbet
 from onnx import numpy_helper
 
-import rabbet
 from tests.python import onnx_evaluate as reference
 
 with warnings.catch_warnings():

@@ -390,9 +390,9 @@ def test_quantize_errors():
     x = np.zeros((2, 3), np.float32)
     with pytest.raises(OpError, match=r"'scale'\) has shape \(4,\).*axis -1"):
         evaluate("quantize", x, np.ones(4, np.float32))
-    with pytest.raises(OpError, match="'zero_point'.* is INT8 and the output is UINT8"):
+    with pytest.raises(OpError, match=r"'zero_point'.* is INT8 and the output is UINT8"):
         evaluate("quantize", x, np.float32(1), np.int8(0), to_type="UINT8")
-    with pytest.raises(OpError, match="'zero_point'.* is INT8 and input 0 is UINT8"):
+    with pytest.raises(OpError, match=r"'zero_point'.* is INT8 and input 0 is UINT8"):
         evaluate("dequantize", x.astype(np.uint8), np.float32(1), np.int8(0))
     with pytest.raises(OpError, match="axis"):
         evaluate("quantize", x, np.ones(3, np.float32), axis=2)
@@ -859,7 +859,7 @@ def test_shuffle_errors():
         evaluate("shuffle", x, reshape_dims=[5, 5])
     with pytest.raises(OpError, match="only one can be inferred"):
         evaluate("shuffle", x, reshape_dims=[-1, -1])
-    with pytest.raises(OpError, match="'first_transpose' is .*permutation"):
+    with pytest.raises(OpError, match=r"'first_transpose' is .*permutation"):
         evaluate("shuffle", x, first_transpose=[0, 0, 1])
     with pytest.raises(OpError, match="copies that dimension"):
         evaluate("shuffle", x, reshape_dims=[2, 3, 4, 0])
@@ -1150,7 +1150,7 @@ def test_scatter_errors():
     x = np.zeros((2, 3), np.float32)
     with pytest.raises(OpError, match="indices and updates of one shape"):
         evaluate("scatter", x, np.zeros((2, 2), np.int64), x, mode="ELEMENT")
-    with pytest.raises(OpError, match="'updates'.* has type INT32"):
+    with pytest.raises(OpError, match=r"'updates'.* has type INT32"):
         evaluate("scatter", x, np.zeros((1, 1), np.int64), x.astype(np.int32), mode="ND")
     with pytest.raises(OpError, match="last dimension to be constant"):
         evaluate("scatter", x, np.zeros((1, 3), np.int64), x, mode="ND")
@@ -1230,7 +1230,8 @@ def test_fill_random():
     np.testing.assert_allclose(found, expected, rtol=1e-6)
     found = evaluate("fill", operation="RANDOM_NORMAL", shape=[200, 100], alpha=5.0,
                      beta=2.0, seed=1)
-    assert abs(found.mean() - 5) < 0.1 and abs(found.std() - 2) < 0.1
+    assert abs(found.mean() - 5) < 0.1
+    assert abs(found.std() - 2) < 0.1
 
 
 def test_fill_errors():

@@ -45,9 +45,12 @@ def test_the_array_is_the_same_while_the_memory_is() -> None:
     def body(x: Any, y: Any) -> None:
         array = y.numpy()
         assert array is y.numpy()
-        assert array.shape == (3, 4) and array.dtype == np.float32
-        assert address(array) == y.data_ptr and address(x.numpy()) == x.data_ptr
-        assert array.flags.writeable and not x.numpy().flags.writeable
+        assert array.shape == (3, 4)
+        assert array.dtype == np.float32
+        assert address(array) == y.data_ptr
+        assert address(x.numpy()) == x.data_ptr
+        assert array.flags.writeable
+        assert not x.numpy().flags.writeable
         np.multiply(x.numpy(), 2, out=array)
         seen.append((id(array), address(array), gc.is_tracked(array)))
 
@@ -109,7 +112,8 @@ def test_nothing_is_held_without_need() -> None:
     left = weakref.ref(x), weakref.ref(out)
     del x, out
     gc.collect()
-    assert left[0]() is None and left[1]() is None
+    assert left[0]() is None
+    assert left[1]() is None
 
 
 def test_keeping_in_a_timing_run_is_an_error() -> None:
@@ -194,7 +198,8 @@ def test_torch() -> None:
 
     def body(x: Any, y: Any) -> None:
         source, target = x.torch(), y.torch()
-        assert source.data_ptr() == x.data_ptr and tuple(target.shape) == (3, 4)
+        assert source.data_ptr() == x.data_ptr
+        assert tuple(target.shape) == (3, 4)
         torch.mul(source, 2, out=target)
         if wanted:
             kept.append(target[1:])

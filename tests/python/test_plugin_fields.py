@@ -104,7 +104,7 @@ def test_text_and_bytes() -> None:
     assert field.data is not None
     assert field.data.tolist() == [0, 1, 2]
     assert stored(PluginField("e", b"", T.CHAR)).size == 0
-    with pytest.raises(TypeError, match="'s': data is a str; pass data.encode"):
+    with pytest.raises(TypeError, match=r"'s': data is a str; pass data.encode"):
         PluginField("s", "text", T.CHAR)
 
 
@@ -168,7 +168,7 @@ def test_setting() -> None:
     field.data = np.array([5, 6, 7, 8], np.int16)
     assert field.data.tolist() == [5, 6, 7, 8]
     field.size = 5
-    with pytest.raises(ValueError, match="size is 5 elements of .*, 10 bytes, but its data have 8"):
+    with pytest.raises(ValueError, match=r"is 5 elements of .*, 10 bytes, but its data have 8"):
         _ = field.data
 
 
@@ -222,7 +222,7 @@ def test_collections_that_creators_get() -> None:
 def test_fields_of_one_name() -> None:
     with pytest.raises(ValueError, match="the field name 'a' comes twice"):
         encode_fields([PluginField("a"), PluginField("a")])
-    with pytest.raises(ValueError, match="'rabbet.x' comes which no field may have"):
+    with pytest.raises(ValueError, match=r"'rabbet.x' comes which no field may have"):
         encode_fields([PluginField("rabbet.x")])
 
 

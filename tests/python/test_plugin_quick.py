@@ -113,7 +113,7 @@ def test_integers_of_launches() -> None:
     assert isinstance(extra[0], trt.ISymExpr)
     with pytest.raises(TypeError, match="expected an IDimensionExpr, got 4"):
         extra[0].expr = 4
-    with pytest.raises(TypeError, match="KernelLaunchParams.grid_x: expected an ISymExpr"):
+    with pytest.raises(TypeError, match=r"KernelLaunchParams.grid_x: expected an ISymExpr"):
         launch.grid_x = 4
     with pytest.raises(TypeError, match="ISymExprs: expected an ISymExpr, got 1"):
         extra[1] = 1  # type: ignore[assignment]

@@ -844,6 +844,6 @@ def test_a_view_larger_than_the_memory_is_refused() -> None:
     model = one_layer(plugin_id, (4,))
     for wanted in (0, 8):
         assert np.array_equal(model(random(4))[0], np.ones((wanted, 3), np.float32))
-    for wanted in (9, 10**6):
+    for wanted in (9, 10**6):  # noqa: B007
         with pytest.raises(ValueError, match="do not fit in the 96 of the output"):
             model(random(4))

@@ -620,7 +620,8 @@ def test_descriptors() -> None:
 def onnx_model(op: str, shape: Any = SHAPE, **attrs: Any) -> Any:
     """A model of one node of a plugin."""
     node = helper.make_node(op, ["x"], ["y"], name="the_node", **attrs)
-    info = [helper.make_tensor_value_info(n, TensorProto.FLOAT, s) for n, s in (("x", shape), ("y", None))]
+    shapes = (("x", shape), ("y", None))
+    info = [helper.make_tensor_value_info(n, TensorProto.FLOAT, s) for n, s in shapes]
     graph = helper.make_graph([node], "g", [info[0]], [info[1]])
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 19)], ir_version=9)
 

@@ -7,9 +7,8 @@ import numpy as np
 import onnx
 import onnxruntime as ort
 import pytest
-from onnx import TensorProto, helper, numpy_helper
-
 import rabbet as trt
+from onnx import TensorProto, helper, numpy_helper
 
 FP8 = ml_dtypes.float8_e4m3fn
 RNG = np.random.default_rng(7)
@@ -141,7 +140,7 @@ def test_onnx_fp8():
     np.testing.assert_array_equal(found, expected.astype(np.float32) * 0.5)
 
 
-@pytest.mark.parametrize("attrs, message", [
+@pytest.mark.parametrize(("attrs", "message"), [
     ({"axis": 5}, "axis is 5, but input 0 has rank 2"),
     ({"output_dtype": TensorProto.INT16}, "output_dtype.*INT16"),
     ({"output_dtype": TensorProto.FLOAT8E4M3FN, "saturate": 0}, "saturate is 0"),
@@ -189,8 +188,9 @@ def quantized_model(folder, per_channel, activations):
     rng = np.random.default_rng(5)
 
     class Samples(quantization.CalibrationDataReader):
-        left = [{"x": rng.standard_normal((1, 3, 12, 12)).astype(np.float32)}
-                for _ in range(4)]
+        def __init__(self):
+            shape = (1, 3, 12, 12)
+            self.left = [{"x": rng.standard_normal(shape).astype(np.float32)} for _ in range(4)]
 
         def get_next(self):
             return self.left.pop() if self.left else None

@@ -171,7 +171,7 @@ def test_stripped_plans(flags: tuple[Any, ...]) -> None:
     assert total >= stripped >= 4 * 4 * 3 * 3 * 4
     assert plan.nbytes < build(model(0), FLAG.REFIT).nbytes - 4 * 4 * 3 * 3 * 4 + 64
     assert _initializer(model(0), "w").tobytes() not in bytes(plan)
-    with pytest.raises(trt.Error, match="lacks .* bytes of weights"):
+    with pytest.raises(trt.Error, match=r"lacks .* bytes of weights"):
         engine.create_execution_context()
     refitter = trt.Refitter(engine, trt.Logger())
     assert set(refitter.get_missing_weights()) == set(refitter.get_all_weights())

@@ -56,7 +56,8 @@ def test_stress_refuses_an_interpreter_with_a_gil() -> None:
         env={**os.environ, "PYTHONPATH": os.pathsep.join([str(PACKAGE.parent), str(ROOT)])},
         cwd=ROOT, capture_output=True, text=True,
     )  # fmt: skip
-    assert done.returncode == 1 and done.stderr == "the GIL is on\n"
+    assert done.returncode == 1
+    assert done.stderr == "the GIL is on\n"
 
 
 def test_one_interpreter_alone() -> None:

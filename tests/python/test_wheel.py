@@ -174,7 +174,8 @@ def test_free_threaded_file(free_threaded: tuple[Path, str], tmp_path: Path) -> 
     version = subprocess.run(
         [tmp_path / "bin" / "rabbet", "version"], env=SCRUBBED, capture_output=True, text=True
     )
-    assert version.returncode == 0 and "rabbet" in version.stdout, version.stderr
+    assert version.returncode == 0, version.stderr
+    assert "rabbet" in version.stdout, version.stderr
 
 
 def test_every_library_is_inside(environment: Path) -> None:
@@ -301,8 +302,9 @@ def test_libraries_of_the_command(environment: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize("example", ["c_run_plan", "c_network"])
 def test_cmake_package(example: str, environment: Path, tmp_path: Path) -> None:
     prefix = packages(environment) / "rabbet"
+    path = f"{Path(shutil.which('cmake') or '').parent}:/usr/bin:/bin"
     output("cmake", "-S", EXAMPLES / example, "-B", tmp_path, f"-Drabbet_ROOT={prefix}",
-           env={**SCRUBBED, "PATH": f"{Path(shutil.which('cmake') or '').parent}:/usr/bin:/bin"})  # fmt: skip
+           env={**SCRUBBED, "PATH": path})  # fmt: skip
     output("cmake", "--build", tmp_path)
     if example == "c_network":
         text = output(tmp_path / "swish_network", env=SCRUBBED)

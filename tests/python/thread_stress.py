@@ -164,7 +164,8 @@ def one_context_for_all() -> None:
                 refused.append(index)
 
     together(work)
-    assert done and len(done) + len(refused) == THREADS * 200
+    assert done
+    assert len(done) + len(refused) == THREADS * 200
     np.testing.assert_array_equal(y, 2 * x)
 
 
@@ -342,7 +343,8 @@ def one_network_for_all() -> None:
             layer.name = f"{index}.{i}"
             output = layer.get_output(0)
             output.name = f"t{index}.{i}"
-            assert tuple(output.shape) == (4,) and layer.name == f"{index}.{i}"
+            assert tuple(output.shape) == (4,)
+            assert layer.name == f"{index}.{i}"
             network.mark_output(output)
 
     together(work)
@@ -380,7 +382,8 @@ def changes_from_within() -> None:
                     change()
                 except trt.FailedPreconditionError as error:
                     refused.append(str(error))
-            assert network.num_layers == 1 and network[0].name == "mine"
+            assert network.num_layers == 1
+            assert network[0].name == "mine"
             return True
 
     network = trt.Builder().create_network()
@@ -392,7 +395,8 @@ def changes_from_within() -> None:
     config = builder.create_builder_config()
     config.device, config.progress_monitor = "cpu", Monitor()
     assert builder.build_serialized_network(network, config) is not None
-    assert len(refused) >= 3 and len(refused) % 3 == 0
+    assert len(refused) >= 3
+    assert len(refused) % 3 == 0
     assert all("change it when that is done" in message for message in refused)
     network.name = "again"
 
@@ -472,7 +476,8 @@ LOADED = object()
             found.append(sys.modules[f"rabbet_plugins.{name}"].LOADED)
 
         together(work)
-    assert len(found) == THREADS and len(set(found)) == 1
+    assert len(found) == THREADS
+    assert len(set(found)) == 1
 
 
 @scenario

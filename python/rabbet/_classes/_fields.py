@@ -93,7 +93,7 @@ def _fitting(name: str, array: Array, kind: PluginFieldType) -> Array:
     import numpy as np
 
     bits = element_bits(kind)
-    same = array.dtype.itemsize * 8 == bits or array.dtype.itemsize == 1 and bits == 4
+    same = array.dtype.itemsize * 8 == bits or (array.dtype.itemsize == 1 and bits == 4)
     element = element_type(kind)
     if kind is T.UNKNOWN or array.size == 0:
         return array

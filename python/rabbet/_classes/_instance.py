@@ -153,9 +153,9 @@ class ClassInstance:
                 self.calls.note(error, plugin, where)
                 error.add_note(f"for pos {pos}, asked for {shown(chosen)}")
                 raise
-            if answer is None or not isinstance(answer, (bool, int)) and not hasattr(
+            if answer is None or (not isinstance(answer, (bool, int)) and not hasattr(
                 answer, "__bool__"
-            ):
+            )):
                 self.calls.fail(
                     plugin,
                     where,

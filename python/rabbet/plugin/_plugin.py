@@ -220,7 +220,7 @@ class PluginDef:
         return f"<plugin '{self.id}' from {self.origin}>"
 
 
-setattr(PluginDef.__init__, "_rabbet_mark", ("refused", _MADE))
+setattr(PluginDef.__init__, "_rabbet_mark", ("refused", _MADE))  # noqa: B010
 
 
 def _source_file(function: Function) -> str:

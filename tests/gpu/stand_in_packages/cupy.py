@@ -8,6 +8,7 @@ import ctypes
 from typing import Any
 
 import numpy as np
+
 from tests.gpu import cuda_driver
 
 # What is loaded is unloaded in the end; the stand-in counts.
