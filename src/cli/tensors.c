@@ -121,10 +121,24 @@ static rabbet_status_t rabbet_slot_is_open(const rabbet_slot_t* slot) {
   return status;
 }
 
+// Where the profile has one shape alone, it is that.
+static rabbet_status_t rabbet_slot_shape(rabbet_tensor_set_t* set, size_t io) {
+  rabbet_dims_t low, usual, high;
+  rabbet_dims_t* dims = &set->slots[io].dims;
+  RABBET_RETURN_IF_ERROR(rabbet_context_shape(set->context, io, dims));
+  RABBET_RETURN_IF_ERROR(rabbet_engine_profile_shape(
+      rabbet_context_engine(set->context), rabbet_context_profile(set->context),
+      io, &low, &usual, &high));
+  for (int32_t i = 0; i < dims->rank; ++i)
+    if (low.d[i] != high.d[i]) return rabbet_ok();
+  *dims = usual;
+  return rabbet_context_set_input_shape(set->context, io, &usual);
+}
+
 static rabbet_status_t rabbet_slot_random(rabbet_tensor_set_t* set, size_t io,
                                           uint64_t* state) {
   rabbet_slot_t* slot = &set->slots[io];
-  RABBET_RETURN_IF_ERROR(rabbet_context_shape(set->context, io, &slot->dims));
+  RABBET_RETURN_IF_ERROR(rabbet_slot_shape(set, io));
   for (int32_t i = 0; i < slot->dims.rank; ++i) {
     if (slot->dims.d[i] >= 0) continue;
     return rabbet_slot_is_open(slot);

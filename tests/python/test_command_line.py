@@ -147,6 +147,13 @@ def test_wrong_builds(model: Path, arguments: list[str], message: str) -> None:
     assert message in command("build", model, *arguments, code=2).stderr
 
 
+def test_a_plan_for_one_size_runs_with_it(model: Path, tmp_path: Path) -> None:
+    plan = tmp_path / "p"
+    command("build", model, "--shapes", "x:2x8,z:8", "-o", plan, "--quiet")
+    assert "(2, 8)" in command("run", plan).stdout
+    command("run", plan, "--shapes", "x:3x8", code=2)
+
+
 def test_reports(model: Path, tmp_path: Path) -> None:
     arguments = ("build", model, "--shapes", "x:2x8,z:8", "-o", tmp_path / "p")
     text = command(*arguments)
