@@ -198,6 +198,51 @@ static size_t rabbet_resolve_bytes(const rabbet_prepared_t* prepared,
   return RABBET_BYTES_UNKNOWN;
 }
 
+// Whether the dimensions follow from constants alone.
+static bool rabbet_resolve_is_fixed(const rabbet_plan_t* plan,
+                                    const rabbet_shape_t* shape) {
+  int64_t value = 0;
+  for (int32_t axis = 0; axis < shape->rank; ++axis) {
+    if (!rabbet_expr_is_constant(plan->graph, shape->d[axis], &value))
+      return false;
+  }
+  return true;
+}
+
+// Values that share memory hold the same elements, but for parts, whose shapes
+// are fixed: what a tensor is reshaped to may not fit it.
+static rabbet_status_t rabbet_resolve_view(rabbet_prepared_t* prepared,
+                                           size_t v) {
+  const rabbet_plan_t* plan = prepared->engine->plan;
+  const int32_t* stages = prepared->engine->analysis.dim_stages;
+  const rabbet_plan_value_t* value = &plan->values[v];
+  if (value->alias < 0) return rabbet_ok();
+  const rabbet_plan_value_t* root = &plan->values[value->alias];
+  int32_t stage =
+      stages[v] > stages[value->alias] ? stages[v] : stages[value->alias];
+  if (stage != prepared->segment ||
+      (rabbet_resolve_is_fixed(plan, &value->shape) &&
+       rabbet_resolve_is_fixed(plan, &root->shape)))
+    return rabbet_ok();
+  rabbet_dims_t a, b;
+  int64_t in = 0, out = 0;
+  char text[2][192];
+  RABBET_RETURN_IF_ERROR(
+      rabbet_resolve_shape(prepared, root->name, &root->shape, &a));
+  RABBET_RETURN_IF_ERROR(
+      rabbet_resolve_shape(prepared, value->name, &value->shape, &b));
+  RABBET_RETURN_IF_ERROR(rabbet_dims_count(&a, &in));
+  RABBET_RETURN_IF_ERROR(rabbet_dims_count(&b, &out));
+  if (in == out) return rabbet_ok();
+  return RABBET_STATUS(
+      RABBET_STATUS_OUT_OF_RANGE,
+      "one of '%s' of shape %s and '%s' of shape %s is the other, reshaped: "
+      "the "
+      "numbers of elements differ, for these input shapes",
+      root->name, rabbet_dims_print(&a, text[0], sizeof(text[0])), value->name,
+      rabbet_dims_print(&b, text[1], sizeof(text[1])));
+}
+
 static rabbet_status_t rabbet_resolve_value(rabbet_prepared_t* prepared,
                                             size_t v) {
   const rabbet_engine_t* engine = prepared->engine;
@@ -238,6 +283,7 @@ static rabbet_status_t rabbet_resolve_value(rabbet_prepared_t* prepared,
 static rabbet_status_t rabbet_resolve_values(rabbet_prepared_t* prepared) {
   const rabbet_engine_t* engine = prepared->engine;
   for (size_t v = 0; v < engine->plan->value_count; ++v) {
+    RABBET_RETURN_IF_ERROR(rabbet_resolve_view(prepared, v));
     if (prepared->parent &&
         engine->analysis.dim_stages[v] < prepared->segment) {
       prepared->dims[v] = prepared->parent->dims[v];

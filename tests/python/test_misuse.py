@@ -380,3 +380,38 @@ def test_forks() -> None:
     assert _in_child(single) == 0
     assert _in_child(new_thread) == 0
     assert np.array_equal(model(value), value)
+
+
+# ---- Shapes that a run does not fit ----
+
+
+def reshaped(before: bool, after: bool, *shape: int) -> trt.Model:
+    """x, a vector of 1 to 9 numbers, in another shape; computed before or after that."""
+    total = trt.ElementWiseOperation.SUM
+
+    def make(network: trt.INetworkDefinition) -> Any:
+        x = network.add_input("x", trt.float32, (-1,))
+        if before:
+            x = network.add_elementwise(x, x, total).get_output(0)
+        layer = network.add_shuffle(x)
+        layer.reshape_dims = shape
+        y = layer.get_output(0)
+        return network.add_elementwise(y, y, total).get_output(0) if after else y
+
+    return build(make, shapes={"x": ((1,), (8,), (9,))})
+
+
+@pytest.mark.parametrize("shape", [(2, 4), (-1, 4)], ids=str)
+@pytest.mark.parametrize("after", [False, True])
+@pytest.mark.parametrize("before", [False, True])
+def test_reshaping_what_does_not_fit(before: bool, after: bool, shape: Any) -> None:
+    """Not even where nothing moves."""
+    model = reshaped(before, after, *shape)
+    for count in (8, 9, 3, 8):
+        x = np.arange(count, dtype=np.float32)
+        if count == 8:
+            assert np.array_equal(model(x), x.reshape(shape) * 2 ** (before + after))
+            continue
+        message = rf"of shape \({count},\).* reshaped: the numbers of elements differ"
+        with pytest.raises(trt.OutOfRangeError, match=message):
+            model(x)
