@@ -53,11 +53,9 @@ static rabbet_status_t unroll_unknown(const rabbet_layer_t* layer,
   return RABBET_STATUS(
       RABBET_STATUS_UNSUPPORTED,
       "layer '%s' (%s): %s, tensor '%s', is known only when the network runs; "
-      "a "
-      "loop is written out when it is built, so that its number of iterations "
-      "must follow from constants and fixed shapes: give inputs fixed shapes, "
-      "or "
-      "make the number a constant",
+      "a loop is written out when it is built, so that its number of "
+      "iterations must follow from constants and fixed shapes: give inputs "
+      "fixed shapes, or make the number a constant",
       layer->name, layer->op->name, what,
       layer->inputs[layer->input_count - 1]->name);
 }
@@ -251,10 +249,8 @@ static rabbet_status_t unroll_check_size(const unroll_loop_t* work) {
     return rabbet_ok();
   return RABBET_STATUS(RABBET_STATUS_UNSUPPORTED,
                        "after %lld iterations the network has %zu layers; "
-                       "loops are written out, "
-                       "up to %d layers and %d iterations: make the loop "
-                       "shorter, or a plugin of "
-                       "it",
+                       "loops are written out, up to %d layers and %d "
+                       "iterations: make the loop shorter, or a plugin of it",
                        (long long)work->trips, layers, UNROLL_MAX_LAYERS,
                        UNROLL_MAX_TRIPS);
 }
