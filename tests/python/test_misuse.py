@@ -415,3 +415,27 @@ def test_reshaping_what_does_not_fit(before: bool, after: bool, shape: Any) -> N
         message = rf"of shape \({count},\).* reshaped: the numbers of elements differ"
         with pytest.raises(trt.OutOfRangeError, match=message):
             model(x)
+
+
+@pytest.mark.parametrize("kind", ["convolution", "pooling"])
+def test_windows_of_nothing_but_padding(kind: str) -> None:
+    """Right, or said: which depends on the format that a build chose."""
+
+    def make(network: trt.INetworkDefinition) -> Any:
+        x = network.add_input("x", trt.float32, (1, 2, -1, 4))
+        if kind == "pooling":
+            layer = network.add_pooling_nd(x, trt.PoolingType.AVERAGE, (2, 2))
+            layer.average_count_excludes_padding = False
+        else:
+            w = np.ones((3, 2, 1, 1), np.float32)
+            layer = network.add_convolution_nd(x, 3, (1, 1), w)
+        layer.padding_nd = (1, 1)
+        return layer.get_output(0)
+
+    model = build(make, shapes={"x": ((1, 2, 0, 4), (1, 2, 4, 4), (1, 2, 9, 4))})
+    for _ in range(2):
+        assert model(np.ones((1, 2, 4, 4), np.float32)).any()
+        try:
+            assert not model(np.ones((1, 2, 0, 4), np.float32)).any()
+        except trt.UnsupportedError as error:
+            assert "an input has no elements" in str(error)

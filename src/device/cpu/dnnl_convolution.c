@@ -290,6 +290,9 @@ static rabbet_status_t rabbet_cpu_dnnl_convolution_compile(
     rabbet_dnnl_program_t* program) {
   const rabbet_group_t* group = program->kernel->group;
   rabbet_quantized_t quantized;
+  // Windows that hold nothing but padding.
+  if (rabbet_dnnl_has_empty_input(program))
+    return rabbet_dnnl_by_reference(program);
   if (!rabbet_quantized_parse(group, RABBET_OP_CONVOLUTION, &quantized)) {
     if (!rabbet_convolution_matches(group))
       return RABBET_STATUS(RABBET_STATUS_INVALID_ARGUMENT,

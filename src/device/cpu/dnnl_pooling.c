@@ -212,6 +212,9 @@ static rabbet_status_t rabbet_cpu_dnnl_pooling_compile(
   int32_t x = group->inputs[0], y = group->outputs[0];
   rabbet_pooling_case_t c;
   bool fits = false;
+  // Windows that hold nothing but padding.
+  if (rabbet_dnnl_has_empty_input(program))
+    return rabbet_dnnl_by_reference(program);
   RABBET_RETURN_IF_ERROR(
       rabbet_pooling_describe(group, rabbet_dnnl_dims(program, x),
                               rabbet_dnnl_dims(program, y), &c, &fits));

@@ -444,8 +444,9 @@ rabbet_status_t rabbet_dnnl_by_reference(rabbet_dnnl_program_t* program) {
   const rabbet_kernel_spec_t spec = {.device = kernel->device,
                                      .group = kernel->group,
                                      .allocator = kernel->allocator};
-  RABBET_RETURN_IF_ERROR(
-      rabbet_reference_kernel_class.create(&spec, &program->reference));
+  RABBET_RETURN_IF_ERROR(RABBET_ANNOTATE(
+      rabbet_reference_kernel_class.create(&spec, &program->reference),
+      "an input has no elements, which oneDNN does not take"));
   return rabbet_reference_kernel_class.prepare(
       program->reference, program->shapes, &program->reference_state,
       &program->scratch);
