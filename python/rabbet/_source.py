@@ -22,7 +22,12 @@ from collections.abc import Iterable, Sequence
 from types import CodeType, ModuleType
 from typing import Any, NamedTuple
 
-from ._errors import InvalidArgumentError, NotFoundError, UnsupportedError
+from ._errors import (
+    FailedPreconditionError,
+    InvalidArgumentError,
+    NotFoundError,
+    UnsupportedError,
+)
 
 # name, version, namespace
 Key = tuple[str, str, str]
@@ -247,6 +252,7 @@ def collect(keys: Sequence[Key], named: Sequence[str]) -> list[Module]:
 # ---- Running ----
 
 _lock = threading.RLock()
+_running: set[str] = set()  # prefixes of plans whose modules are being imported
 
 
 class _Loader(importlib.abc.InspectLoader):
@@ -360,6 +366,11 @@ def run(modules: Sequence[tuple[str, bytes, bool, list[str]]]) -> None:
             table.setdefault(name, Module(name, b"", True, []))
     loader = _Loader(prefix, table)
     with _lock:
+        if prefix in _running:
+            raise FailedPreconditionError(
+                "the source that a plan carries (module "
+                f"{', '.join(repr(name) for name in table)}) loads that plan itself"
+            )
         _package(_ROOT)
         _package(prefix.rstrip("."))
         for known in [name for name in sys.modules if name.startswith(prefix)]:
@@ -370,6 +381,7 @@ def run(modules: Sequence[tuple[str, bytes, bool, list[str]]]) -> None:
             if not (isinstance(finder, _Loader) and finder.prefix == prefix)
         ]
         sys.meta_path.append(loader)  # for imports inside of functions, too
+        _running.add(prefix)
         try:
             for name in table:
                 importlib.import_module(prefix + name)
@@ -378,6 +390,8 @@ def run(modules: Sequence[tuple[str, bytes, bool, list[str]]]) -> None:
             for known in [name for name in sys.modules if name.startswith(prefix)]:
                 del sys.modules[known]
             raise
+        finally:
+            _running.discard(prefix)
 
 
 def _add_carried(fullname: str, collection: _Collection) -> None:

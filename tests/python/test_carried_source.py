@@ -304,6 +304,22 @@ def test_a_module_that_registers_nothing(tmp_path: Path) -> None:
 # ---- What is said ----------------------------------------------------------
 
 
+def test_a_plan_that_loads_itself(tmp_path: Path) -> None:
+    again = (
+        "import os, rabbet\n"
+        "if 'ITSELF' in os.environ:\n"
+        "    rabbet.load(os.environ['ITSELF'], allow_host_code=True)\n"
+    )
+    write(tmp_path, {**FILES, "gains/tables.py": again + FILES["gains/tables.py"]})
+    plan = tmp_path / "self.plan"
+    run(BUILD, plan, "gains", "helpers", path=tmp_path)
+    error = run(LOAD, plan, ok=False, env={"ITSELF": str(plan)})
+    assert "FailedPreconditionError: the source that a plan carries" in error
+    assert "'gains.tables'" in error
+    assert "loads that plan itself" in error
+    run(LOAD, plan)
+
+
 def test_exceptions_show_the_source(plan: Path) -> None:
     # The traceback that the interpreter itself prints shows lines of files alone.
     code = f"try:\n{textwrap.indent(LOAD, '  ')}\nexcept Exception:\n  " + (
