@@ -46,7 +46,8 @@ rabbet_pyhost_start(const rabbet_pyhost_options_t* options);
 // with its text.
 RABBET_API rabbet_status_t
 rabbet_pyhost_load_plugins(const char* const* plugins, size_t count);
-// Ends the interpreter that start made, on the thread that called it. Engines,
+// Ends the interpreter that start made, on the thread that called it;
+// FAILED_PRECONDITION on another. Engines,
 // contexts and statuses that have to do with Python plugins must be gone. Of no
 // effect where Python is not ours.
 RABBET_API rabbet_status_t rabbet_pyhost_stop(void);

@@ -85,6 +85,7 @@ typedef enum rabbet_pyhost_state_t {
 static struct {
   pthread_mutex_t lock;
   rabbet_pyhost_state_t state;
+  pthread_t owner;  // OURS: the thread that started it
   rabbet_python_t python;
   void* thread;  // state of the thread that started it, while nobody holds it
 } pyhost = {.lock = PTHREAD_MUTEX_INITIALIZER};
@@ -210,6 +211,7 @@ static rabbet_status_t rabbet_pyhost_start_ours(
   // From here on it stays loaded: a second start would not be safe.
   status = rabbet_pyhost_import(interpreter.executable);
   pyhost.thread = pyhost.python.PyEval_SaveThread();
+  pyhost.owner = pthread_self();
   pyhost.state = RABBET_PYHOST_OURS;
   return status;
 }
@@ -259,6 +261,12 @@ rabbet_status_t rabbet_pyhost_start(const rabbet_pyhost_options_t* given) {
 
 rabbet_status_t rabbet_pyhost_load_plugins(const char* const* plugins,
                                            size_t count) {
+  for (size_t i = 0; i < count; ++i) {
+    if (!plugins || !plugins[i])
+      return RABBET_STATUS(RABBET_STATUS_INVALID_ARGUMENT,
+                           "loading plugins: name %zu of %zu is NULL", i,
+                           count);
+  }
   return RABBET_ANNOTATE(rabbet_source_host_load(plugins, count),
                          "loading plugins");
 }
@@ -266,7 +274,13 @@ rabbet_status_t rabbet_pyhost_load_plugins(const char* const* plugins,
 rabbet_status_t rabbet_pyhost_stop(void) {
   rabbet_status_t status = rabbet_ok();
   pthread_mutex_lock(&pyhost.lock);
-  if (pyhost.state == RABBET_PYHOST_OURS) {
+  if (pyhost.state == RABBET_PYHOST_OURS &&
+      !pthread_equal(pyhost.owner, pthread_self())) {
+    // Python would wait for its main thread, which is the one that made it.
+    status = RABBET_STATUS(RABBET_STATUS_FAILED_PRECONDITION,
+                           "stopping Python: call rabbet_pyhost_stop on the "
+                           "thread that called rabbet_pyhost_start");
+  } else if (pyhost.state == RABBET_PYHOST_OURS) {
     pyhost.state = RABBET_PYHOST_STOPPED;
     rabbet_source_host_close();
     pyhost.python.PyEval_RestoreThread(pyhost.thread);

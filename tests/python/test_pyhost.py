@@ -249,6 +249,55 @@ def test_threads_and_order(folder: Path, tmp_path: Path) -> None:
     assert text == "0 wrong\n"
 
 
+WRONG = r"""
+#include <pthread.h>
+#include <stdio.h>
+#include "rabbet/pyhost.h"
+
+static void show(rabbet_status_t status) {
+  if (rabbet_is_ok(status)) {
+    puts("ok");
+    return;
+  }
+  puts(rabbet_status_message(status));
+  rabbet_status_free(status);
+}
+static void* stop(void* unused) {
+  show(rabbet_pyhost_stop());
+  return unused;
+}
+int main(void) {
+  const char* names[] = {"ctypes", NULL};
+  pthread_t thread;
+  show(rabbet_pyhost_start(NULL));
+  show(rabbet_pyhost_load_plugins(names, 2));
+  show(rabbet_pyhost_load_plugins(NULL, 1));
+  pthread_create(&thread, NULL, stop, NULL);
+  pthread_join(thread, NULL);
+  show(rabbet_pyhost_stop());
+  return 0;
+}
+"""
+
+
+def test_wrong_use(tmp_path: Path) -> None:
+    """Python itself would wait forever on a thread that is not its own."""
+    source = tmp_path / "wrong.c"
+    source.write_text(WRONG)
+    program = compile_program(
+        source, tmp_path / "wrong", include=ROOT / "include", libraries=LIBRARIES,
+        names=("rabbet_pyhost", "rabbet_runtime", "pthread"),
+    )  # fmt: skip
+    assert output(program, env=environment()).splitlines() == [
+        "ok",
+        "loading plugins: name 1 of 2 is NULL",
+        "loading plugins: name 0 of 1 is NULL",
+        "stopping Python: call rabbet_pyhost_stop on the thread that called "
+        "rabbet_pyhost_start",
+        "ok",
+    ]
+
+
 def test_in_a_process_of_python(folder: Path) -> None:
     """It joins the interpreter that is there, and does not end it."""
     code = (
