@@ -62,6 +62,13 @@ bool rabbet_expr_is_constant(const rabbet_expr_graph_t* graph,
   return true;
 }
 
+bool rabbet_shape_is_constant(const rabbet_expr_graph_t* graph,
+                              const rabbet_shape_t* shape) {
+  for (int32_t i = 0; i < shape->rank; ++i)
+    if (!rabbet_expr_is_constant(graph, shape->d[i], NULL)) return false;
+  return true;
+}
+
 // ---- Interning
 
 static uint64_t rabbet_expr_hash(const rabbet_expr_node_t* node) {

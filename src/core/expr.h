@@ -127,6 +127,9 @@ typedef struct rabbet_shape_t {
   rabbet_expr_t d[RABBET_MAX_RANK];
 } rabbet_shape_t;
 
+// Whether all dimensions are constants.
+RABBET_PRIVATE_API bool rabbet_shape_is_constant(
+    const rabbet_expr_graph_t* graph, const rabbet_shape_t* shape);
 // Dims with -1 for what is not constant.
 RABBET_PRIVATE_API rabbet_dims_t rabbet_shape_dims(
     const rabbet_expr_graph_t* graph, const rabbet_shape_t* shape);

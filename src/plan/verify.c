@@ -89,18 +89,10 @@ static rabbet_status_t rabbet_verify_tensor(const rabbet_plan_t* plan,
 
 // ---- Values
 
-static bool rabbet_shape_is_constant(const rabbet_plan_t* plan,
-                                     const rabbet_shape_t* shape) {
-  for (int32_t i = 0; i < shape->rank; ++i) {
-    if (!rabbet_expr_is_constant(plan->graph, shape->d[i], NULL)) return false;
-  }
-  return true;
-}
-
 static rabbet_status_t rabbet_verify_constant(
     const rabbet_verify_t* verify, const rabbet_plan_value_t* value) {
   const rabbet_plan_t* plan = verify->plan;
-  if (!rabbet_shape_is_constant(plan, &value->shape))
+  if (!rabbet_shape_is_constant(plan->graph, &value->shape))
     return RABBET_DAMAGED("a constant has a dynamic shape");
   rabbet_dims_t dims = rabbet_shape_dims(plan->graph, &value->shape);
   size_t bytes = 0;
@@ -167,8 +159,8 @@ static rabbet_status_t rabbet_verify_part(const rabbet_plan_t* plan,
   if (value->alias < 0)
     return RABBET_DAMAGED("it has an offset but memory of its own");
   const rabbet_plan_value_t* root = &plan->values[value->alias];
-  if (!rabbet_shape_is_constant(plan, &value->shape) ||
-      !rabbet_shape_is_constant(plan, &root->shape))
+  if (!rabbet_shape_is_constant(plan->graph, &value->shape) ||
+      !rabbet_shape_is_constant(plan->graph, &root->shape))
     return RABBET_DAMAGED(
         "it is a part of '%s', but their shapes are not both constant",
         root->name);
@@ -188,7 +180,7 @@ static rabbet_status_t rabbet_verify_host_values(
   if (!value->host_values) return rabbet_ok();
   rabbet_dims_t dims = rabbet_shape_dims(plan->graph, &value->shape);
   int64_t count = 0;
-  if (!rabbet_shape_is_constant(plan, &value->shape) ||
+  if (!rabbet_shape_is_constant(plan->graph, &value->shape) ||
       value->format != RABBET_FORMAT_LINEAR ||
       (!rabbet_dtype_is_integer(value->dtype) &&
        value->dtype != RABBET_DTYPE_BOOL))
@@ -271,7 +263,7 @@ static rabbet_status_t rabbet_verify_input_shape(
 
 static rabbet_status_t rabbet_verify_shape_input(
     const rabbet_plan_t* plan, const rabbet_plan_value_t* value) {
-  if (!rabbet_shape_is_constant(plan, &value->shape) ||
+  if (!rabbet_shape_is_constant(plan->graph, &value->shape) ||
       value->format != RABBET_FORMAT_LINEAR ||
       (value->dtype != RABBET_DTYPE_INT32 &&
        value->dtype != RABBET_DTYPE_INT64))
@@ -444,7 +436,7 @@ static size_t rabbet_written_until(const rabbet_verify_t* verify, int32_t root,
     int32_t producer = verify->analysis.producers[v];
     size_t bytes = 0;
     if (producer < 0 || producer >= step || value->offset > begin ||
-        !rabbet_shape_is_constant(plan, &value->shape))
+        !rabbet_shape_is_constant(plan->graph, &value->shape))
       continue;
     rabbet_status_ignore(rabbet_constant_bytes(plan, v, &bytes));
     if (value->offset + bytes > end) end = (size_t)value->offset + bytes;
@@ -457,7 +449,8 @@ static bool rabbet_parts_there(const rabbet_verify_t* verify, int32_t v,
                                int32_t step) {
   const rabbet_plan_value_t* value = &verify->plan->values[v];
   size_t bytes = 0, at = (size_t)value->offset;
-  if (!rabbet_shape_is_constant(verify->plan, &value->shape)) return false;
+  if (!rabbet_shape_is_constant(verify->plan->graph, &value->shape))
+    return false;
   rabbet_status_ignore(rabbet_constant_bytes(verify->plan, v, &bytes));
   while (at < value->offset + bytes) {
     size_t end =
@@ -527,7 +520,7 @@ static rabbet_status_t rabbet_verify_host_read(const rabbet_verify_t* verify,
   read[v] = true;
   int64_t count = 0;
   rabbet_dims_t dims = rabbet_shape_dims(verify->plan->graph, &value->shape);
-  if (!rabbet_shape_is_constant(verify->plan, &value->shape) ||
+  if (!rabbet_shape_is_constant(verify->plan->graph, &value->shape) ||
       value->format != RABBET_FORMAT_LINEAR ||
       (value->dtype != RABBET_DTYPE_INT32 &&
        value->dtype != RABBET_DTYPE_INT64 && value->dtype != RABBET_DTYPE_BOOL))

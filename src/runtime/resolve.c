@@ -198,17 +198,6 @@ static size_t rabbet_resolve_bytes(const rabbet_prepared_t* prepared,
   return RABBET_BYTES_UNKNOWN;
 }
 
-// Whether the dimensions follow from constants alone.
-static bool rabbet_resolve_is_fixed(const rabbet_plan_t* plan,
-                                    const rabbet_shape_t* shape) {
-  int64_t value = 0;
-  for (int32_t axis = 0; axis < shape->rank; ++axis) {
-    if (!rabbet_expr_is_constant(plan->graph, shape->d[axis], &value))
-      return false;
-  }
-  return true;
-}
-
 // Values that share memory hold the same elements, but for parts, whose shapes
 // are fixed: what a tensor is reshaped to may not fit it.
 static rabbet_status_t rabbet_resolve_view(rabbet_prepared_t* prepared,
@@ -221,8 +210,8 @@ static rabbet_status_t rabbet_resolve_view(rabbet_prepared_t* prepared,
   int32_t stage =
       stages[v] > stages[value->alias] ? stages[v] : stages[value->alias];
   if (stage != prepared->segment ||
-      (rabbet_resolve_is_fixed(plan, &value->shape) &&
-       rabbet_resolve_is_fixed(plan, &root->shape)))
+      (rabbet_shape_is_constant(plan->graph, &value->shape) &&
+       rabbet_shape_is_constant(plan->graph, &root->shape)))
     return rabbet_ok();
   rabbet_dims_t a, b;
   int64_t in = 0, out = 0;
@@ -237,8 +226,7 @@ static rabbet_status_t rabbet_resolve_view(rabbet_prepared_t* prepared,
   return RABBET_STATUS(
       RABBET_STATUS_OUT_OF_RANGE,
       "one of '%s' of shape %s and '%s' of shape %s is the other, reshaped: "
-      "the "
-      "numbers of elements differ, for these input shapes",
+      "the numbers of elements differ, for these input shapes",
       root->name, rabbet_dims_print(&a, text[0], sizeof(text[0])), value->name,
       rabbet_dims_print(&b, text[1], sizeof(text[1])));
 }
