@@ -42,3 +42,16 @@ rabbet_status_t rabbet_moe_check_types(const rabbet_group_t* group,
                        "weights, scores or biases of another type, or none",
                        node->name, rabbet_dtype_name(dtype));
 }
+
+bool rabbet_moe_reserve(size_t alignment, int64_t a, int64_t b, size_t size,
+                        size_t* total, size_t* out_place) {
+  size_t bytes = 0;
+  *out_place = *total;
+  if (!rabbet_checked_mul((size_t)a, (size_t)b, &bytes) ||
+      !rabbet_checked_mul(bytes, size, &bytes) ||
+      !rabbet_checked_add(*total, bytes, total) ||
+      *total > PTRDIFF_MAX - alignment)
+    return false;
+  *total = rabbet_align_up(*total, alignment);
+  return true;
+}

@@ -17,5 +17,10 @@ rabbet_status_t rabbet_moe_resolve_node(const rabbet_group_node_t* node,
 // anything.
 rabbet_status_t rabbet_moe_check_types(const rabbet_group_t* group,
                                        const rabbet_group_node_t* node);
+// A place for a x b elements of `size` bytes in a workspace that is *total
+// bytes long so far, aligned to `alignment`. False where that is more than
+// there can be.
+bool rabbet_moe_reserve(size_t alignment, int64_t a, int64_t b, size_t size,
+                        size_t* total, size_t* out_place);
 
 #endif  // RABBET_SRC_DEVICE_COMMON_MOE_H_

@@ -30,19 +30,6 @@ static rabbet_status_t rabbet_cpu_moe_propose(const rabbet_propose_t* propose,
   return rabbet_moe_propose(propose, sink, &rabbet_cpu_moe);
 }
 
-// `count` elements of `size` bytes behind what there is.
-static bool moe_reserve(int64_t a, int64_t b, size_t size, size_t* total,
-                        size_t* out_place) {
-  size_t bytes = 0;
-  *out_place = *total;
-  if (!rabbet_checked_mul((size_t)a, (size_t)b, &bytes) ||
-      !rabbet_checked_mul(bytes, size, &bytes) ||
-      !rabbet_checked_add(*total, bytes, total) || *total > PTRDIFF_MAX - 64)
-    return false;
-  *total = rabbet_align_up(*total, 64);
-  return true;
-}
-
 static rabbet_status_t moe_lay_out(rabbet_kernel_state_t* state,
                                    const char* layer, size_t* out_workspace) {
   const rabbet_moe_sizes_t* s = &state->sizes;
@@ -53,13 +40,17 @@ static rabbet_status_t moe_lay_out(rabbet_kernel_state_t* state,
   p = state->pairs = state->step * s->chosen;
   int64_t own = state->dtype == RABBET_DTYPE_FLOAT ? 0 : state->step;
   bool fits =
-      moe_reserve(own, s->hidden, sizeof(float), &total, &state->x) &&
-      moe_reserve(p, s->inner, sizeof(float), &total, &state->gate) &&
-      moe_reserve(p, s->inner, sizeof(float), &total, &state->up) &&
-      moe_reserve(p, s->hidden, sizeof(float), &total, &state->down) &&
-      moe_reserve(p, 1, sizeof(int64_t), &total, &state->order) &&
-      moe_reserve(p, 1, sizeof(int64_t), &total, &state->place) &&
-      moe_reserve(s->experts + 1, 1, sizeof(int64_t), &total, &state->starts);
+      rabbet_moe_reserve(64, own, s->hidden, sizeof(float), &total,
+                         &state->x) &&
+      rabbet_moe_reserve(64, p, s->inner, sizeof(float), &total,
+                         &state->gate) &&
+      rabbet_moe_reserve(64, p, s->inner, sizeof(float), &total, &state->up) &&
+      rabbet_moe_reserve(64, p, s->hidden, sizeof(float), &total,
+                         &state->down) &&
+      rabbet_moe_reserve(64, p, 1, sizeof(int64_t), &total, &state->order) &&
+      rabbet_moe_reserve(64, p, 1, sizeof(int64_t), &total, &state->place) &&
+      rabbet_moe_reserve(64, s->experts + 1, 1, sizeof(int64_t), &total,
+                         &state->starts);
   *out_workspace = total;
   if (fits) return rabbet_ok();
   return RABBET_STATUS(RABBET_STATUS_OUT_OF_RANGE,

@@ -1,7 +1,7 @@
 // Non-maximum suppression: each class of each batch makes a heap of the scores
 // above the threshold, and takes from it what overlaps none taken before; the
 // classes of a batch are then merged.
-#include "ops/nms.h"
+#include "device/common/nms.h"
 
 #include "core/view.h"
 #include "device/cpu/cpu.h"
@@ -47,20 +47,10 @@ static rabbet_status_t rabbet_cpu_nms_prepare(
   const rabbet_node_kernel_t* kernel = (const rabbet_node_kernel_t*)base;
   const rabbet_group_node_t* node = kernel->node;
   const rabbet_group_value_t* values = kernel->group->values;
-  rabbet_view_t views[RABBET_NMS_INPUTS + 2];
-  rabbet_op_eval_t eval;
   rabbet_nms_t nms;
   *out_workspace = 0;
   *out_state = NULL;
-  rabbet_node_eval(kernel->group, shapes->dims, shapes->host_values,
-                   kernel->allocator, views, &eval);
-  const rabbet_view_t* most = &eval.inputs[RABBET_NMS_MOST];
-  RABBET_RETURN_IF_ERROR(RABBET_ANNOTATE(
-      rabbet_nms_plan(node->attrs, node->op->attr_count,
-                      &shapes->dims[node->inputs[RABBET_NMS_BOXES]],
-                      &shapes->dims[node->inputs[RABBET_NMS_SCORES]],
-                      most->data, most->dtype, &nms),
-      "layer '%s'", node->name));
+  RABBET_RETURN_IF_ERROR(rabbet_nms_resolve_node(kernel, shapes, &nms));
   RABBET_RETURN_IF_ERROR(
       rabbet_node_state_allocate(base, sizeof(**out_state), out_state));
   rabbet_kernel_state_t* state = *out_state;

@@ -104,18 +104,6 @@ static rabbet_status_t rabbet_cuda_moe_program(
 
 // ---- Geometry --------------------------------------------------------------
 
-static bool moe_reserve(int64_t a, int64_t b, size_t size, size_t* total,
-                        size_t* out_place) {
-  size_t bytes = 0;
-  *out_place = *total;
-  if (!rabbet_checked_mul((size_t)a, (size_t)b, &bytes) ||
-      !rabbet_checked_mul(bytes, size, &bytes) ||
-      !rabbet_checked_add(*total, bytes, total) || *total > PTRDIFF_MAX - 256)
-    return false;
-  *total = rabbet_align_up(*total, 256);
-  return true;
-}
-
 // Each expert that has pairs has at most one tile that is not full.
 static int64_t moe_tiles(const moe_t* p) {
   int64_t busy = rabbet_min_i64(p->experts, p->pairs);
@@ -128,16 +116,20 @@ static rabbet_status_t moe_lay_out(const rabbet_cuda_moe_kernel_t* kernel,
   const rabbet_moe_sizes_t* s = &state->sizes;
   size_t total = 0;
   int64_t pairs = state->parameters.pairs;
-  bool fits =
-      s->experts < UINT16_MAX && pairs < INT32_MAX &&
-      moe_tiles(&state->parameters) <= UINT16_MAX &&
-      moe_reserve(pairs, 1, sizeof(int32_t), &total, &state->order) &&
-      moe_reserve(pairs, 1, sizeof(int32_t), &total, &state->place) &&
-      moe_reserve(s->experts + 1, 1, sizeof(int32_t), &total, &state->starts) &&
-      moe_reserve(s->experts + 1, 1, sizeof(int32_t), &total, &state->tiles) &&
-      moe_reserve(pairs, s->inner, (size_t)kernel->size, &total,
-                  &state->inner) &&
-      moe_reserve(pairs, s->hidden, sizeof(float), &total, &state->results);
+  bool fits = s->experts < UINT16_MAX && pairs < INT32_MAX &&
+              moe_tiles(&state->parameters) <= UINT16_MAX &&
+              rabbet_moe_reserve(256, pairs, 1, sizeof(int32_t), &total,
+                                 &state->order) &&
+              rabbet_moe_reserve(256, pairs, 1, sizeof(int32_t), &total,
+                                 &state->place) &&
+              rabbet_moe_reserve(256, s->experts + 1, 1, sizeof(int32_t),
+                                 &total, &state->starts) &&
+              rabbet_moe_reserve(256, s->experts + 1, 1, sizeof(int32_t),
+                                 &total, &state->tiles) &&
+              rabbet_moe_reserve(256, pairs, s->inner, (size_t)kernel->size,
+                                 &total, &state->inner) &&
+              rabbet_moe_reserve(256, pairs, s->hidden, sizeof(float), &total,
+                                 &state->results);
   *out_workspace = total;
   if (fits) return rabbet_ok();
   return RABBET_STATUS(RABBET_STATUS_OUT_OF_RANGE,

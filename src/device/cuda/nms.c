@@ -1,5 +1,5 @@
 // Non-maximum suppression. Bound by latency: of each box that is taken.
-#include "ops/nms.h"
+#include "device/common/nms.h"
 
 #include "device/cuda/kernels/nmses.cuh"
 #include "device/cuda/node.h"
@@ -130,20 +130,10 @@ static rabbet_status_t rabbet_cuda_nms_prepare(
       (const rabbet_cuda_nms_kernel_t*)base;
   const rabbet_node_kernel_t* node = &kernel->node.node;
   const rabbet_group_node_t* layer = node->node;
-  rabbet_view_t views[RABBET_NMS_INPUTS + 2];
-  rabbet_op_eval_t eval;
   rabbet_nms_t nms;
   *out_workspace = 0;
   *out_state = NULL;
-  rabbet_node_eval(node->group, shapes->dims, shapes->host_values,
-                   node->allocator, views, &eval);
-  const rabbet_view_t* most = &eval.inputs[RABBET_NMS_MOST];
-  RABBET_RETURN_IF_ERROR(RABBET_ANNOTATE(
-      rabbet_nms_plan(layer->attrs, layer->op->attr_count,
-                      &shapes->dims[layer->inputs[RABBET_NMS_BOXES]],
-                      &shapes->dims[layer->inputs[RABBET_NMS_SCORES]],
-                      most->data, most->dtype, &nms),
-      "layer '%s'", layer->name));
+  RABBET_RETURN_IF_ERROR(rabbet_nms_resolve_node(node, shapes, &nms));
   RABBET_RETURN_IF_ERROR(
       rabbet_node_state_allocate(base, sizeof(**out_state), out_state));
   rabbet_kernel_state_t* state = *out_state;
