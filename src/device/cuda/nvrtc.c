@@ -10,7 +10,7 @@
 #include "device/cuda/library.h"
 
 #define NVRTC_MAX_OPTIONS 32
-#define NVRTC_MAX_HEADERS 32
+#define NVRTC_MAX_HEADERS 64
 
 typedef int nvrtcResult;
 typedef struct _nvrtcProgram* nvrtcProgram;

@@ -51,7 +51,8 @@ struct gather_source {
   const void* indices;
   const gather_t& gather;
 
-  __device__ __forceinline__ void fill(E& value) const {}
+  __device__ __forceinline__ void fill(E& value) const {
+  }
 
   // Where an element is; how many of its row follow it there.
   __device__ __forceinline__ const E* find(I at, I& left, bool& roomy) const {
@@ -82,19 +83,10 @@ struct gather_source {
   }
 };
 
-#define GATHER_ROWS(name, bytes, pieces, index)                              \
-  extern "C" __global__ void __launch_bounds__(256)                          \
-      name(const element<bytes>::type* data, const void* indices,            \
-           element<bytes>::type* target,                                     \
-           const __grid_constant__ gather_t gather) {                        \
-    gather_source<bytes, index> locate = {data, indices, gather};            \
-    write_pieces<bytes, pieces, index>(locate, target, (index)gather.count); \
-  }
-
-GATHER_ROWS(gather_narrow, SIZE, 2, int32_t)
-GATHER_ROWS(gather_wide, 16, 4, int32_t)
-GATHER_ROWS(gather_narrow_large, SIZE, 1, int64_t)
-GATHER_ROWS(gather_wide_large, 16, 1, int64_t)
+WRITE_PIECES(gather_narrow, gather_source, gather_t, SIZE, 2, int32_t)
+WRITE_PIECES(gather_wide, gather_source, gather_t, 16, 4, int32_t)
+WRITE_PIECES(gather_narrow_large, gather_source, gather_t, SIZE, 1, int64_t)
+WRITE_PIECES(gather_wide_large, gather_source, gather_t, 16, 1, int64_t)
 
 // ---- Elements
 
@@ -103,9 +95,10 @@ GATHER_ROWS(gather_wide_large, 16, 1, int64_t)
 enum { GATHER_ELEMENTS = 4 };
 
 template <class I>
-__device__ __forceinline__ void gather_each(
-    const element<SIZE>::type* data, const void* indices,
-    element<SIZE>::type* target, const gather_t& gather) {
+__device__ __forceinline__ void gather_each(const element<SIZE>::type* data,
+                                            const void* indices,
+                                            element<SIZE>::type* target,
+                                            const gather_t& gather) {
   typedef element<SIZE>::type E;
   I first = (I)blockIdx.x * (I)(blockDim.x * GATHER_ELEMENTS) + (I)threadIdx.x;
   I count = (I)gather.count;
@@ -138,12 +131,11 @@ __device__ __forceinline__ void gather_each(
   }
 }
 
-#define GATHER_EACH(name, index)                                           \
-  extern "C" __global__ void __launch_bounds__(256)                        \
-      name(const element<SIZE>::type* data, const void* indices,           \
-           element<SIZE>::type* target,                                    \
-           const __grid_constant__ gather_t gather) {                      \
-    gather_each<index>(data, indices, target, gather);                     \
+#define GATHER_EACH(name, index)                                              \
+  extern "C" __global__ void __launch_bounds__(256) name(                     \
+      const element<SIZE>::type* data, const void* indices,                   \
+      element<SIZE>::type* target, const __grid_constant__ gather_t gather) { \
+    gather_each<index>(data, indices, target, gather);                        \
   }
 
 GATHER_EACH(gather_elements, int32_t)

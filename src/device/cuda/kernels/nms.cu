@@ -4,12 +4,13 @@
 // A block makes a list of the keys above the threshold for each class of each
 // batch, in the order of boxes; where there is a limit, a block for each batch
 // finds the score that cuts it off; then a block for each list takes the best
-// that is left, one after the other, and strikes out what overlaps it. One block
-// adds up, and warps write rows, which they find by searching the lists of other
-// classes. Nothing depends on the order of threads. Bound by latency: a few
-// steps for each box that is taken, in all lists at once.
+// that is left, one after the other, and strikes out what overlaps it. One
+// block adds up, and warps write rows, which they find by searching the lists
+// of other classes. Nothing depends on the order of threads. Bound by latency:
+// a few steps for each box that is taken, in all lists at once.
 #include "nmses.cuh"
 #include "number.cuh"
+#include "warps.cuh"
 
 enum { WARPS = NMS_THREADS / 32 };
 
@@ -19,35 +20,21 @@ enum { WARPS = NMS_THREADS / 32 };
 DEVICE uint64_t key_of(float score, int64_t index) {
   uint32_t bits = bits_of(score + 0.0f);  // -0 is 0
   bits = bits >> 31 ? ~bits : bits | 0x80000000u;
-  return (uint64_t)bits << 32 | (uint32_t)~(uint32_t)index;
+  return (uint64_t)bits << 32 | (uint32_t) ~(uint32_t)index;
 }
-DEVICE int64_t index_of(uint64_t key) { return (uint32_t)~(uint32_t)key; }
-DEVICE uint32_t score_of(uint64_t key) { return (uint32_t)(key >> 32); }
+DEVICE int64_t index_of(uint64_t key) {
+  return (uint32_t) ~(uint32_t)key;
+}
+DEVICE uint32_t score_of(uint64_t key) {
+  return (uint32_t)(key >> 32);
+}
 
 // ---- Threads together
-
-// Adds up over the block's warps; every lane gives its warp's number. What is
-// before this warp's, and *all.
-DEVICE int32_t add_up(int32_t own, int32_t* all) {
-  __shared__ int32_t sums[WARPS];
-  int warp = (int)(threadIdx.x >> 5);
-  __syncthreads();
-  if ((threadIdx.x & 31) == 0) sums[warp] = own;
-  __syncthreads();
-  int32_t before = 0, total = 0;
-#pragma unroll
-  for (int w = 0; w < WARPS; ++w) {
-    if (w < warp) before += sums[w];
-    total += sums[w];
-  }
-  *all = total;
-  return before;
-}
 
 // How many threads before this one have it set; *all: how many of the block.
 DEVICE int32_t count_before(bool set, int32_t* all) {
   uint32_t word = __ballot_sync(0xffffffffu, set);
-  int32_t before = add_up(__popc(word), all);
+  int32_t before = add_up<WARPS, int32_t>(__popc(word), all);
   return before + __popc(word & ((1u << (threadIdx.x & 31)) - 1));
 }
 
@@ -70,7 +57,8 @@ DEVICE uint64_t largest(uint64_t key) {
   __syncthreads();
   key = 0;
 #pragma unroll
-  for (int w = 0; w < WARPS; ++w) key = keys[w] > key ? keys[w] : key;
+  for (int w = 0; w < WARPS; ++w)
+    key = keys[w] > key ? keys[w] : key;
   return key;
 }
 
@@ -110,7 +98,8 @@ extern "C" __global__ void __launch_bounds__(NMS_THREADS)
   __shared__ uint32_t found_digit;
   __shared__ int64_t found_rank;
   int64_t first = (int64_t)blockIdx.x * p.classes, total = 0;
-  for (int64_t i = 0; i < p.classes; ++i) total += counts[first + i];
+  for (int64_t i = 0; i < p.classes; ++i)
+    total += counts[first + i];
   if (total <= p.limit) {
     if (threadIdx.x == 0) cuts[blockIdx.x] = 0;
     return;
@@ -144,7 +133,7 @@ extern "C" __global__ void __launch_bounds__(NMS_THREADS)
     int32_t own = 0, all = 0;
     for (int64_t i = threadIdx.x; i < counts[list]; i += NMS_THREADS)
       own += score_of(keys[list * p.boxes + i]) == cut;
-    add_up(warp_sum(own), &all);
+    add_up<WARPS, int32_t>(warp_sum(own), &all);
     int64_t kept = all < rank ? all : rank;
     if (threadIdx.x == 0) ties[list] = (int32_t)kept;
     rank -= kept;
@@ -276,7 +265,7 @@ extern "C" __global__ void __launch_bounds__(NMS_THREADS)
       if (lane >= by) sum += other;
     }
     int32_t warp = __shfl_sync(0xffffffffu, sum, 31);
-    int32_t place = before + add_up(warp, &all) + sum - own;
+    int32_t place = before + add_up<WARPS, int32_t>(warp, &all) + sum - own;
     if (i < p.lists) begins[i] = place;
     before += all;
   }

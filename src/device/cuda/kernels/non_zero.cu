@@ -3,6 +3,7 @@
 // block adds up, blocks write; what few blocks have is one block's. Bound by
 // the bytes of the input, read twice, and of what is written.
 #include "non_zeros.cuh"
+#include "warps.cuh"
 
 typedef ELEMENT T;
 
@@ -31,23 +32,6 @@ DEVICE int32_t find(const T* x, const non_zero_t& p, int64_t first,
 
 DEVICE int64_t first_of(int64_t tile) {
   return tile * NON_ZERO_TILE + (int64_t)(threadIdx.x >> 5) * 32 * ITEMS;
-}
-
-// Adds up over the block's warps: what is before this one's, and *all.
-DEVICE int64_t add_up(int64_t own, int64_t* all) {
-  __shared__ int64_t sums[WARPS];
-  int warp = (int)(threadIdx.x >> 5);
-  __syncthreads();
-  if ((threadIdx.x & 31) == 0) sums[warp] = own;
-  __syncthreads();
-  int64_t before = 0, total = 0;
-#pragma unroll
-  for (int w = 0; w < WARPS; ++w) {
-    if (w < warp) before += sums[w];
-    total += sums[w];
-  }
-  *all = total;
-  return before;
 }
 
 // The positions of a warp's elements, from column `place` of `total` on.
@@ -80,7 +64,7 @@ extern "C" __global__ void __launch_bounds__(NON_ZERO_THREADS)
                    const __grid_constant__ non_zero_t p) {
   uint32_t word = 0;
   int64_t all = 0;
-  add_up(find(x, p, first_of(blockIdx.x), &word), &all);
+  add_up<WARPS, int64_t>(find(x, p, first_of(blockIdx.x), &word), &all);
   if (threadIdx.x == 0) places[blockIdx.x] = all;
 }
 
@@ -98,7 +82,7 @@ extern "C" __global__ void __launch_bounds__(NON_ZERO_THREADS)
       if (lane >= by) sum += other;
     }
     int64_t warp = __shfl_sync(0xffffffffu, sum, 31);
-    int64_t place = before + add_up(warp, &all) + sum - own;
+    int64_t place = before + add_up<WARPS, int64_t>(warp, &all) + sum - own;
     if (i < p.blocks) places[i] = place;
     before += all;
   }
@@ -110,9 +94,8 @@ extern "C" __global__ void __launch_bounds__(NON_ZERO_THREADS)
                    void* y, const __grid_constant__ non_zero_t p) {
   uint32_t word = 0;
   int64_t all = 0, first = first_of(blockIdx.x);
-  int64_t before = add_up(find(x, p, first, &word), &all);
-  if (all > 0)
-    store(p, first, word, places[blockIdx.x] + before, *total, y);
+  int64_t before = add_up<WARPS, int64_t>(find(x, p, first, &word), &all);
+  if (all > 0) store(p, first, word, places[blockIdx.x] + before, *total, y);
 }
 
 // All of it by one block.
@@ -122,13 +105,14 @@ extern "C" __global__ void __launch_bounds__(NON_ZERO_THREADS)
   uint32_t word = 0;
   int64_t found = 0, all = 0;
   for (int64_t tile = 0; tile < p.blocks; ++tile) {
-    add_up(find(x, p, first_of(tile), &word), &all);
+    add_up<WARPS, int64_t>(find(x, p, first_of(tile), &word), &all);
     found += all;
   }
   if (threadIdx.x == 0) *total = found;
   int64_t place = 0;
   for (int64_t tile = 0; tile < p.blocks; ++tile) {
-    int64_t before = add_up(find(x, p, first_of(tile), &word), &all);
+    int64_t before =
+        add_up<WARPS, int64_t>(find(x, p, first_of(tile), &word), &all);
     store(p, first_of(tile), word, place + before, found, y);
     place += all;
   }

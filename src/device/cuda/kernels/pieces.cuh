@@ -87,7 +87,8 @@ template <class E>
 __device__ __forceinline__ void repeat(const E& x, uint32_t* words) {
   words[0] = words[1] = words[2] = words[3] = 0;
 #pragma unroll
-  for (int i = 0; i < (int)(16 / sizeof(E)); ++i) put_element(words, i, x);
+  for (int i = 0; i < (int)(16 / sizeof(E)); ++i)
+    put_element(words, i, x);
 }
 
 // ---- Pieces
@@ -125,9 +126,9 @@ __device__ __forceinline__ void store_piece(const piece_t& piece, void* to) {
   words_t words;
 #pragma unroll
   for (int i = 0; i < 4; ++i)
-    words.w[i] = BYTES < 4 ? __funnelshift_r(piece.w[i], piece.w[i + 1],
-                                             piece.shift)
-                           : piece.w[i];
+    words.w[i] = BYTES < 4
+                     ? __funnelshift_r(piece.w[i], piece.w[i + 1], piece.shift)
+                     : piece.w[i];
   *(words_t*)to = words;
 }
 
@@ -196,3 +197,13 @@ __device__ __forceinline__ void write_pieces(
     target[at] = value;
   }
 }
+
+// A kernel that writes a target by a locator `source` of data, of what tells
+// where they are, and of `parameters`, which have the target's count.
+#define WRITE_PIECES(name, source, parameters, bytes, pieces, index)        \
+  extern "C" __global__ void __launch_bounds__(PIECES_THREADS) name(        \
+      const element<bytes>::type* data, const void* where,                  \
+      element<bytes>::type* target, const __grid_constant__ parameters p) { \
+    source<bytes, index> locate = {data, where, p};                         \
+    write_pieces<bytes, pieces, index>(locate, target, (index)p.count);     \
+  }

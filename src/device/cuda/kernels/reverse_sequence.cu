@@ -13,7 +13,8 @@ struct reverse_source {
   const void* lengths;
   const reverse_sequence_t& p;
 
-  __device__ __forceinline__ void fill(E& value) const {}
+  __device__ __forceinline__ void fill(E& value) const {
+  }
 
   __device__ __forceinline__ int64_t length(I batch) const {
     int64_t all = p.is_long ? ((const int64_t*)lengths)[batch]
@@ -43,16 +44,10 @@ struct reverse_source {
   }
 };
 
-#define REVERSE(name, bytes, pieces, index)                                 \
-  extern "C" __global__ void __launch_bounds__(256)                         \
-      name(const element<bytes>::type* data, const void* lengths,           \
-           element<bytes>::type* target,                                    \
-           const __grid_constant__ reverse_sequence_t p) {                  \
-    reverse_source<bytes, index> locate = {data, lengths, p};               \
-    write_pieces<bytes, pieces, index>(locate, target, (index)p.count);     \
-  }
-
-REVERSE(reverse_narrow, SIZE, 2, int32_t)
-REVERSE(reverse_wide, 16, 4, int32_t)
-REVERSE(reverse_narrow_large, SIZE, 1, int64_t)
-REVERSE(reverse_wide_large, 16, 1, int64_t)
+WRITE_PIECES(reverse_narrow, reverse_source, reverse_sequence_t, SIZE, 2,
+             int32_t)
+WRITE_PIECES(reverse_wide, reverse_source, reverse_sequence_t, 16, 4, int32_t)
+WRITE_PIECES(reverse_narrow_large, reverse_source, reverse_sequence_t, SIZE, 1,
+             int64_t)
+WRITE_PIECES(reverse_wide_large, reverse_source, reverse_sequence_t, 16, 1,
+             int64_t)
