@@ -132,10 +132,6 @@ rabbet_status_t rabbet_device_create(const char* name,
   return rabbet_device_open_kind("cpu", 0, allocator, out_device);
 }
 
-void rabbet_device_retain(rabbet_device_t* device) {
-  rabbet_refcount_retain(&device->references);
-}
-
 void rabbet_device_release(rabbet_device_t* device) {
   if (!device || !rabbet_refcount_release(&device->references)) return;
   device->vtable->destroy(device);

@@ -103,7 +103,6 @@ struct rabbet_device_t {
 RABBET_PRIVATE_API rabbet_status_t
 rabbet_device_create(const char* name, rabbet_allocator_t allocator,
                      rabbet_device_t** out_device);
-RABBET_PRIVATE_API void rabbet_device_retain(rabbet_device_t* device);
 RABBET_PRIVATE_API void rabbet_device_release(rabbet_device_t* device);
 // The class of that name, or NULL.
 RABBET_PRIVATE_API const rabbet_kernel_class_t* rabbet_device_find_kernel(
