@@ -110,18 +110,25 @@ static PyObject* rabbet_py_source_list(const rabbet_carried_t* modules,
   return list;
 }
 
+// Calls a function of rabbet._source with a list (NULL: an exception is set).
+static rabbet_status_t rabbet_py_source_pass(const char* name,
+                                             PyObject* take_list) {
+  PyObject* args = take_list ? PyTuple_Pack(1, take_list) : NULL;
+  PyObject* result = rabbet_py_source_call(name, args);
+  Py_XDECREF(take_list);
+  rabbet_status_t status =
+      result ? rabbet_ok() : rabbet_py_status_from_exception();
+  Py_XDECREF(result);
+  return status;
+}
+
 static rabbet_status_t rabbet_py_source_run(void* user_data,
                                             const rabbet_carried_t* modules,
                                             size_t count) {
   (void)user_data;
   PyGILState_STATE gil = PyGILState_Ensure();
-  PyObject* list = rabbet_py_source_list(modules, count);
-  PyObject* args = list ? PyTuple_Pack(1, list) : NULL;
-  PyObject* result = rabbet_py_source_call("run", args);
-  Py_XDECREF(list);
   rabbet_status_t status =
-      result ? rabbet_ok() : rabbet_py_status_from_exception();
-  Py_XDECREF(result);
+      rabbet_py_source_pass("run", rabbet_py_source_list(modules, count));
   PyGILState_Release(gil);
   return status;
 }
@@ -133,13 +140,8 @@ static rabbet_status_t rabbet_py_source_load(void* user_data,
                                              size_t count) {
   (void)user_data;
   PyGILState_STATE gil = PyGILState_Ensure();
-  PyObject* names = rabbet_py_texts(plugins, count);
-  PyObject* args = names ? PyTuple_Pack(1, names) : NULL;
-  PyObject* result = rabbet_py_source_call("load", args);
-  Py_XDECREF(names);
   rabbet_status_t status =
-      result ? rabbet_ok() : rabbet_py_status_from_exception();
-  Py_XDECREF(result);
+      rabbet_py_source_pass("load", rabbet_py_texts(plugins, count));
   PyGILState_Release(gil);
   return status;
 }

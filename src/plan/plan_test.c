@@ -410,17 +410,53 @@ static const wrong_t wrongs[] = {
     {check_of_unknown, "check 'small': element -1 of value"},
 };
 
-static void wrong_plans(void** state) {
-  (void)state;
-  for (size_t i = 0; i < sizeof(wrongs) / sizeof(wrongs[0]); ++i) {
+// Each kind of damage to a sample, which is a right plan without it.
+static void expect_refused(void (*sample)(maker_t* maker), uint64_t weights,
+                           const wrong_t* list, size_t count) {
+  for (size_t i = 0; i < count; ++i) {
     maker_t maker;
     maker_begin(&maker, SYSTEM);
-    sample_static(&maker);
-    wrongs[i].damage(&maker);
-    RABBET_EXPECT_ERROR(rabbet_plan_verify(maker.plan, 24),
-                        RABBET_STATUS_DATA_LOSS, wrongs[i].message);
+    sample(&maker);
+    RABBET_EXPECT_OK(rabbet_plan_verify(maker.plan, weights));
+    list[i].damage(&maker);
+    RABBET_EXPECT_ERROR(rabbet_plan_verify(maker.plan, weights),
+                        RABBET_STATUS_DATA_LOSS, list[i].message);
     maker_end(&maker);
   }
+}
+
+typedef struct wrong_size_t {
+  uint64_t size;
+  const char* message;
+} wrong_size_t;
+
+// Other sizes of a section than META tells, each whole by itself.
+static void expect_sizes_refused(void (*sample)(maker_t* maker), int section,
+                                 const wrong_size_t* list, size_t count) {
+  static const uint8_t room[256];
+  maker_t maker;
+  void* data = NULL;
+  size_t size = 0, whole = 0;
+  rabbet_plan_t* plan = NULL;
+  maker_begin(&maker, SYSTEM);
+  sample(&maker);
+  maker_write(&maker, SYSTEM, &data, &size);
+  maker_end(&maker);
+  for (size_t i = 0; i < count; ++i) {
+    plan_bytes_t parts = plan_bytes_split(data);
+    parts.section[section] = room;
+    parts.size[section] = list[i].size;
+    uint8_t* joined = plan_bytes_join(&parts, &whole);
+    RABBET_EXPECT_ERROR(rabbet_plan_read(joined, whole, NULL, SYSTEM, &plan),
+                        RABBET_STATUS_DATA_LOSS, list[i].message);
+    free(joined);
+  }
+  rabbet_free_aligned(SYSTEM, data, RABBET_PLAN_ALIGNMENT);
+}
+
+static void wrong_plans(void** state) {
+  (void)state;
+  expect_refused(sample_static, 24, wrongs, sizeof(wrongs) / sizeof(wrongs[0]));
 }
 
 static void artifact_empty(maker_t* m) {
@@ -450,49 +486,21 @@ static void wrong_artifacts(void** state) {
       {artifact_unknown, "step 1 ('relu'): it uses artifact 2 of 2"},
       {artifact_used_twice, "it names artifact 1 after artifact 1"},
   };
-  for (size_t i = 0; i < sizeof(list) / sizeof(list[0]); ++i) {
-    maker_t maker;
-    maker_begin(&maker, SYSTEM);
-    sample_artifacts(&maker);
-    list[i].damage(&maker);
-    RABBET_EXPECT_ERROR(rabbet_plan_verify(maker.plan, 24),
-                        RABBET_STATUS_DATA_LOSS, list[i].message);
-    maker_end(&maker);
-  }
+  expect_refused(sample_artifacts, 24, list, sizeof(list) / sizeof(list[0]));
 }
 
 // META and KERNELS that do not fit each other, each whole by itself.
 static void wrong_kernels_section(void** state) {
   (void)state;
-  static const struct {
-    uint64_t size;
-    const char* message;
-  } list[] = {
+  static const wrong_size_t list[] = {
       {0,
        "artifact 0: 'one.cu' lies at 0 with 100 bytes; expected at 0, "
        "within the 0 bytes of section KERNELS"},
       {128, "artifact 1: 'two.cu' lies at 128 with 36 bytes"},
       {200, "the artifacts end at 164, section KERNELS at 200"},
   };
-  static const uint8_t room[256];
-  maker_t maker;
-  void* data = NULL;
-  size_t size = 0, whole = 0;
-  rabbet_plan_t* plan = NULL;
-  maker_begin(&maker, SYSTEM);
-  sample_artifacts(&maker);
-  maker_write(&maker, SYSTEM, &data, &size);
-  maker_end(&maker);
-  for (size_t i = 0; i < sizeof(list) / sizeof(list[0]); ++i) {
-    plan_bytes_t parts = plan_bytes_split(data);
-    parts.section[PLAN_KERNELS] = room;
-    parts.size[PLAN_KERNELS] = list[i].size;
-    uint8_t* joined = plan_bytes_join(&parts, &whole);
-    RABBET_EXPECT_ERROR(rabbet_plan_read(joined, whole, NULL, SYSTEM, &plan),
-                        RABBET_STATUS_DATA_LOSS, list[i].message);
-    free(joined);
-  }
-  rabbet_free_aligned(SYSTEM, data, RABBET_PLAN_ALIGNMENT);
+  expect_sizes_refused(sample_artifacts, PLAN_KERNELS, list,
+                       sizeof(list) / sizeof(list[0]));
 }
 
 static void carried_kind(maker_t* m) {
@@ -525,47 +533,19 @@ static void wrong_carried(void** state) {
       {carried_out_of_order, "library 'ops.padding' comes after source"},
       {carried_empty_library, "code 0: 'ops' is no library"},
   };
-  for (size_t i = 0; i < sizeof(list) / sizeof(list[0]); ++i) {
-    maker_t maker;
-    maker_begin(&maker, SYSTEM);
-    sample_carried(&maker);
-    list[i].damage(&maker);
-    RABBET_EXPECT_ERROR(rabbet_plan_verify(maker.plan, 24),
-                        RABBET_STATUS_DATA_LOSS, list[i].message);
-    maker_end(&maker);
-  }
+  expect_refused(sample_carried, 24, list, sizeof(list) / sizeof(list[0]));
 }
 
 // META and PLUGINS that do not fit each other, each whole by itself.
 static void wrong_plugins_section(void** state) {
   (void)state;
-  static const struct {
-    uint64_t size;
-    const char* message;
-  } list[] = {
+  static const wrong_size_t list[] = {
       {0, "code 0: 'ops' lies at 0 with 13 bytes; expected at 0, within the 0"},
       {64, "code 1: 'ops.padding' lies at 64 with 13 bytes"},
       {200, "the plugins' code ends at 128, section PLUGINS at 200"},
   };
-  static const uint8_t room[256];
-  maker_t maker;
-  void* data = NULL;
-  size_t size = 0, whole = 0;
-  rabbet_plan_t* plan = NULL;
-  maker_begin(&maker, SYSTEM);
-  sample_carried(&maker);
-  maker_write(&maker, SYSTEM, &data, &size);
-  maker_end(&maker);
-  for (size_t i = 0; i < sizeof(list) / sizeof(list[0]); ++i) {
-    plan_bytes_t parts = plan_bytes_split(data);
-    parts.section[PLAN_PLUGINS] = room;
-    parts.size[PLAN_PLUGINS] = list[i].size;
-    uint8_t* joined = plan_bytes_join(&parts, &whole);
-    RABBET_EXPECT_ERROR(rabbet_plan_read(joined, whole, NULL, SYSTEM, &plan),
-                        RABBET_STATUS_DATA_LOSS, list[i].message);
-    free(joined);
-  }
-  rabbet_free_aligned(SYSTEM, data, RABBET_PLAN_ALIGNMENT);
+  expect_sizes_refused(sample_carried, PLAN_PLUGINS, list,
+                       sizeof(list) / sizeof(list[0]));
 }
 
 static void offset_without_alias(maker_t* m) {
@@ -627,16 +607,8 @@ static const wrong_t wrong_parts[] = {
 
 static void plans_with_wrong_parts(void** state) {
   (void)state;
-  for (size_t i = 0; i < sizeof(wrong_parts) / sizeof(wrong_parts[0]); ++i) {
-    maker_t maker;
-    maker_begin(&maker, SYSTEM);
-    sample_parts(&maker);
-    RABBET_EXPECT_OK(rabbet_plan_verify(maker.plan, 0));
-    wrong_parts[i].damage(&maker);
-    RABBET_EXPECT_ERROR(rabbet_plan_verify(maker.plan, 0),
-                        RABBET_STATUS_DATA_LOSS, wrong_parts[i].message);
-    maker_end(&maker);
-  }
+  expect_refused(sample_parts, 0, wrong_parts,
+                 sizeof(wrong_parts) / sizeof(wrong_parts[0]));
 }
 
 // Steps that need what is read only later.
