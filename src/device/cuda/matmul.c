@@ -6,23 +6,16 @@
 // are, so that a tactic means the same in the next build; the plan keeps the
 // one chosen. Bounded by the tensor cores where m, n and k are large, by the
 // reading of b where m is small.
-#include "device/cuda/matmul.h"
+#include "device/cuda/matmul_algorithms.h"
 
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "core/view.h"
-#include "device/cuda/cublaslt.h"
 
-#define MATMUL_WORKSPACE ((uint64_t)32 << 20)
-#define MATMUL_MAX_CHOICES 16
-#define MATMUL_ALIGNMENT 16  // of addresses, in bytes
-
-enum {
-  TACTIC_ALGORITHM = (1 << 29) - 1,  // a hash of it
-  TACTIC_TF32 = 1 << 29,
-};
+// A tactic is an algorithm's hash and this.
+#define TACTIC_TF32 (1 << 29)
 
 // What a plan keeps.
 #define MATMUL_MAGIC 0x314d4c52u  // "RLM1"
@@ -35,32 +28,18 @@ typedef struct matmul_kept_t {
   cublasLtMatmulAlgo_t algorithm;
 } matmul_kept_t;
 
-// Of the factors, and of all else.
-typedef struct matmul_types_t {
-  rabbet_dtype_t in, out;
-} matmul_types_t;
-
 typedef struct matmul_kernel_t {
   rabbet_node_kernel_t node;
   rabbet_cuda_device_t* device;
   const rabbet_cublaslt_t* library;
   int32_t tactic;
-  matmul_types_t types;
+  rabbet_matmul_types_t types;
   pthread_mutex_t lock;  // guards `kept`
   matmul_kept_t kept;    // magic 0: nothing
 } matmul_kernel_t;
 
-// A problem as cuBLASLt sees it. Its matrices are column-major, so that it gets
-// all transposed: y' = b' a', with n rows and m columns.
-typedef struct matmul_setup_t {
-  const rabbet_cublaslt_t* library;
-  cublasLtMatmulDesc_t desc;
-  cublasLtMatrixLayout_t a, b, y;  // ours
-  bool adds_narrow_bias;           // to a result of 16 bits
-} matmul_setup_t;
-
 struct rabbet_kernel_state_t {
-  matmul_setup_t setup;
+  rabbet_matmul_setup_t setup;
   rabbet_matmul_shape_t shape;
   cublasLtMatmulAlgo_t algorithm;
   cublasLtMatmulAlgo_t loose;  // for addresses aligned to elements alone
@@ -73,303 +52,15 @@ struct rabbet_kernel_state_t {
   int32_t a_index, b_index, c_index, bias_index;  // boundary inputs; -1: none
 };
 
-// ---- Descriptors -----------------------------------------------------------
-
-static void matmul_setup_end(matmul_setup_t* setup) {
-  const rabbet_cublaslt_t* library = setup->library;
-  cublasLtMatrixLayout_t layouts[] = {setup->a, setup->b, setup->y};
-  for (size_t i = 0; i < 3; ++i)
-    if (layouts[i]) library->cublasLtMatrixLayoutDestroy(layouts[i]);
-  if (setup->desc) library->cublasLtMatmulDescDestroy(setup->desc);
-  *setup = (matmul_setup_t){.library = library};
-}
-
-static rabbet_status_t matmul_layout(const rabbet_cublaslt_t* library, int type,
-                                     int64_t rows, int64_t columns, int64_t ld,
-                                     int64_t batch, int64_t step,
-                                     cublasLtMatrixLayout_t* out_layout) {
-  int32_t count = (int32_t)batch;
-  // One column has no neighbours: any distance that is long enough will do.
-  if (columns == 1 && ld < rows) ld = rows;
-  RABBET_RETURN_IF_ERROR(RABBET_CUBLASLT(
-      library, cublasLtMatrixLayoutCreate,
-      (out_layout, type, (uint64_t)rows, (uint64_t)columns, ld)));
-  if (batch == 1) return rabbet_ok();
-  RABBET_RETURN_IF_ERROR(
-      RABBET_CUBLASLT(library, cublasLtMatrixLayoutSetAttribute,
-                      (*out_layout, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &count,
-                       sizeof(count))));
-  return RABBET_CUBLASLT(
-      library, cublasLtMatrixLayoutSetAttribute,
-      (*out_layout, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, &step,
-       sizeof(step)));
-}
-
-// A matrix of rows x columns whose elements lie `row` and `column` apart, as
-// memory holds it; *out_op turns it to columns x rows, which is what the
-// transposed problem wants.
-static rabbet_status_t matmul_operand(const rabbet_cublaslt_t* library,
-                                      int type, const int64_t sizes[2],
-                                      const int64_t strides[2], int64_t batch,
-                                      int64_t step, cublasOperation_t* out_op,
-                                      cublasLtMatrixLayout_t* out_layout) {
-  bool by_rows = strides[1] == 1;
-  *out_op = by_rows ? CUBLAS_OP_N : CUBLAS_OP_T;
-  return by_rows ? matmul_layout(library, type, sizes[1], sizes[0], strides[0],
-                                 batch, step, out_layout)
-                 : matmul_layout(library, type, sizes[0], sizes[1], strides[1],
-                                 batch, step, out_layout);
-}
-
-static rabbet_status_t matmul_set(const matmul_setup_t* setup, int attribute,
-                                  const void* value, size_t size) {
-  return RABBET_CUBLASLT(setup->library, cublasLtMatmulDescSetAttribute,
-                         (setup->desc, attribute, value, size));
-}
-
-static rabbet_status_t matmul_set_epilogue(const matmul_setup_t* setup,
-                                           const rabbet_matmul_epilogue_t* e) {
-  cublasLtEpilogue_t epilogue = 0;
-  if (e->bias >= 0) epilogue |= CUBLASLT_EPILOGUE_BIAS;
-  if (e->function == RABBET_MATMUL_RELU) epilogue |= CUBLASLT_EPILOGUE_RELU;
-  if (e->function == RABBET_MATMUL_GELU) epilogue |= CUBLASLT_EPILOGUE_GELU;
-  if (epilogue == 0) epilogue = CUBLASLT_EPILOGUE_DEFAULT;
-  RABBET_RETURN_IF_ERROR(matmul_set(setup, CUBLASLT_MATMUL_DESC_EPILOGUE,
-                                    &epilogue, sizeof(epilogue)));
-  if (e->bias < 0) return rabbet_ok();
-  // Only its alignment counts until the product runs.
-  const void* address = (const void*)(uintptr_t)MATMUL_ALIGNMENT;
-  return matmul_set(setup, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &address,
-                    sizeof(address));
-}
-
-static rabbet_status_t matmul_setup(const rabbet_cublaslt_t* library,
-                                    const rabbet_matmul_shape_t* s,
-                                    const rabbet_matmul_epilogue_t* epilogue,
-                                    matmul_types_t types, bool tf32,
-                                    matmul_setup_t* setup) {
-  int type = rabbet_cublaslt_type(types.in);
-  bool whole = types.out == RABBET_DTYPE_INT32;
-  cublasComputeType_t compute = whole  ? CUBLAS_COMPUTE_32I
-                                : tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32
-                                       : CUBLAS_COMPUTE_32F;
-  cublasOperation_t a_op = CUBLAS_OP_N, b_op = CUBLAS_OP_N;
-  *setup = (matmul_setup_t){.library = library};
-  setup->adds_narrow_bias =
-      epilogue->bias >= 0 && rabbet_dtype_bits(types.out) == 16;
-  RABBET_RETURN_IF_ERROR(RABBET_CUBLASLT(
-      library, cublasLtMatmulDescCreate,
-      (&setup->desc, compute, whole ? CUDA_R_32I : CUDA_R_32F)));
-  RABBET_RETURN_IF_ERROR(
-      matmul_operand(library, type, (const int64_t[]){s->m, s->k},
-                     (const int64_t[]){s->a_row, s->a_column}, s->batch.size,
-                     s->batch.a, &a_op, &setup->a));
-  RABBET_RETURN_IF_ERROR(
-      matmul_operand(library, type, (const int64_t[]){s->k, s->n},
-                     (const int64_t[]){s->b_row, s->b_column}, s->batch.size,
-                     s->batch.b, &b_op, &setup->b));
-  RABBET_RETURN_IF_ERROR(matmul_layout(library, rabbet_cublaslt_type(types.out),
-                                       s->n, s->m, s->y_row, s->batch.size,
-                                       s->batch.y, &setup->y));
-  // b comes first.
-  RABBET_RETURN_IF_ERROR(
-      matmul_set(setup, CUBLASLT_MATMUL_DESC_TRANSA, &b_op, sizeof(b_op)));
-  RABBET_RETURN_IF_ERROR(
-      matmul_set(setup, CUBLASLT_MATMUL_DESC_TRANSB, &a_op, sizeof(a_op)));
-  return matmul_set_epilogue(setup, epilogue);
-}
-
-// ---- Algorithms ------------------------------------------------------------
-
-static int32_t matmul_hash(const cublasLtMatmulAlgo_t* algorithm) {
-  return (int32_t)(rabbet_hash64(algorithm, sizeof(*algorithm)) &
-                   TACTIC_ALGORITHM);
-}
-
-// What an algorithm may ask for.
-typedef struct matmul_limits_t {
-  uint64_t workspace;
-  uint32_t alignment;  // of addresses, in bytes
-  size_t in_size, out_size;
-  bool rounds_once;  // rather none than others
-} matmul_limits_t;
-
 static size_t matmul_size(rabbet_dtype_t dtype) {
   return (size_t)rabbet_dtype_bits(dtype) / 8;
 }
 
-static matmul_limits_t matmul_limits(size_t in_size, size_t out_size,
-                                     bool rounds_once) {
-  return (matmul_limits_t){MATMUL_WORKSPACE, MATMUL_ALIGNMENT, in_size,
-                           out_size, rounds_once};
-}
-
-// The alignment that all addresses of a loop have, if the first has `least`.
-static uint32_t matmul_alignment(
-    const rabbet_matmul_shape_t* shape, const matmul_limits_t* limits,
-    size_t size, int64_t (*stride)(const rabbet_matmul_axis_t*)) {
-  uint64_t bits = limits->alignment;
-  for (int i = 0; i < shape->loop_count; ++i)
-    bits |= (uint64_t)stride(&shape->loops[i]) * size;
-  return (uint32_t)(bits & -bits);
-}
-static int64_t matmul_axis_a(const rabbet_matmul_axis_t* axis) {
-  return axis->a;
-}
-static int64_t matmul_axis_b(const rabbet_matmul_axis_t* axis) {
-  return axis->b;
-}
-static int64_t matmul_axis_y(const rabbet_matmul_axis_t* axis) {
-  return axis->y;
-}
-
-static rabbet_status_t matmul_prefer(const rabbet_cublaslt_t* library,
-                                     const rabbet_matmul_shape_t* shape,
-                                     const matmul_limits_t* limits,
-                                     cublasLtMatmulPreference_t preference) {
-  uint64_t workspace = limits->workspace;
-  // Sums are in FLOAT, those of a split product as well, and rounded once.
-  uint64_t implementations = ~CUBLASLT_NUMERICAL_IMPL_FLAGS_ACCUMULATOR_16F;
-  uint32_t y = matmul_alignment(shape, limits, limits->out_size, matmul_axis_y);
-  const struct {
-    int attribute;
-    uint32_t value;
-  } rows[] = {
-      {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES,
-       matmul_alignment(shape, limits, limits->in_size, matmul_axis_b)},
-      {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
-       matmul_alignment(shape, limits, limits->in_size, matmul_axis_a)},
-      {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, y},
-      {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, y},
-      {CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
-       CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE},
-  };
-  for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); ++i)
-    RABBET_RETURN_IF_ERROR(RABBET_CUBLASLT(
-        library, cublasLtMatmulPreferenceSetAttribute,
-        (preference, rows[i].attribute, &rows[i].value, sizeof(uint32_t))));
-  RABBET_RETURN_IF_ERROR(
-      RABBET_CUBLASLT(library, cublasLtMatmulPreferenceSetAttribute,
-                      (preference, CUBLASLT_MATMUL_PREF_IMPL_MASK,
-                       &implementations, sizeof(implementations))));
-  return RABBET_CUBLASLT(library, cublasLtMatmulPreferenceSetAttribute,
-                         (preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
-                          &workspace, sizeof(workspace)));
-}
-
-// Whether the algorithm says of itself that it sums in FLOAT or INT32, parts of
-// a split sum as well. The preferences ask for that, but bind the heuristics
-// alone.
-static bool matmul_sums_in_float(const rabbet_cublaslt_t* library,
-                                 const cublasLtMatmulAlgo_t* algorithm) {
-  uint64_t flags = 0;
-  uint32_t scheme = 0;
-  size_t written = 0;
-  if (library->cublasLtMatmulAlgoCapGetAttribute(
-          algorithm, CUBLASLT_ALGO_CAP_NUMERICAL_IMPL_FLAGS, &flags,
-          sizeof(flags), &written) != CUBLAS_STATUS_SUCCESS ||
-      library->cublasLtMatmulAlgoConfigGetAttribute(
-          algorithm, CUBLASLT_ALGO_CONFIG_REDUCTION_SCHEME, &scheme,
-          sizeof(scheme), &written) != CUBLAS_STATUS_SUCCESS)
-    return false;
-  return (flags & (CUBLASLT_NUMERICAL_IMPL_FLAGS_ACCUMULATOR_32F |
-                   CUBLASLT_NUMERICAL_IMPL_FLAGS_ACCUMULATOR_32I)) != 0 &&
-         (flags & CUBLASLT_NUMERICAL_IMPL_FLAGS_ACCUMULATOR_16F) == 0 &&
-         (scheme & ~(uint32_t)CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE) == 0;
-}
-
-// What cuBLASLt 13.1 did on an H200, of products of HALF and BF16: algorithms
-// 23 and 24 round the product, and a residual, to their type before they add a
-// bias, though they say that they accumulate in FLOAT. Algorithms 11, 12, 13,
-// 16, 42, 56 and 66 do not.
-enum { MATMUL_ROUNDS_BEFORE_BIAS = 23, MATMUL_ROUNDS_BEFORE_BIAS_LAST = 24 };
-
-static bool matmul_rounds_once(const matmul_setup_t* setup,
-                               const cublasLtMatmulAlgo_t* algorithm) {
-  int32_t id = 0;
-  size_t written = 0;
-  if (!matmul_sums_in_float(setup->library, algorithm)) return false;
-  return !setup->adds_narrow_bias ||
-         (setup->library->cublasLtMatmulAlgoConfigGetAttribute(
-              algorithm, CUBLASLT_ALGO_CONFIG_ID, &id, sizeof(id), &written) ==
-              CUBLAS_STATUS_SUCCESS &&
-          (id < MATMUL_ROUNDS_BEFORE_BIAS ||
-           id > MATMUL_ROUNDS_BEFORE_BIAS_LAST));
-}
-
-// Those that round once, or else all: who computes now rather has a result with
-// two roundings than none.
-static int matmul_pick(const matmul_setup_t* setup, bool once, int wish,
-                       const cublasLtMatmulHeuristicResult_t* from, int found,
-                       cublasLtMatmulHeuristicResult_t* out) {
-  int count = 0;
-  for (int i = 0; i < found && count < wish; ++i)
-    if (from[i].state == CUBLAS_STATUS_SUCCESS &&
-        (!once || matmul_rounds_once(setup, &from[i].algo)))
-      out[count++] = from[i];
-  return count;
-}
-
-// The library's first choices, at most `wish`; *out_count 0 if it has none.
-static rabbet_status_t matmul_choices(const matmul_setup_t* setup,
-                                      const rabbet_matmul_shape_t* shape,
-                                      const matmul_limits_t* limits, int wish,
-                                      cublasLtMatmulHeuristicResult_t* out,
-                                      int* out_count) {
-  const rabbet_cublaslt_t* library = setup->library;
-  cublasLtMatmulHeuristicResult_t all[MATMUL_MAX_CHOICES];
-  cublasLtMatmulPreference_t preference = NULL;
-  int found = 0, request = wish + 4;
-  *out_count = 0;
-  if (request > MATMUL_MAX_CHOICES) request = MATMUL_MAX_CHOICES;
-  RABBET_RETURN_IF_ERROR(
-      RABBET_CUBLASLT(library, cublasLtMatmulPreferenceCreate, (&preference)));
-  rabbet_status_t status = matmul_prefer(library, shape, limits, preference);
-  if (rabbet_is_ok(status)) {
-    cublasStatus_t result = library->cublasLtMatmulAlgoGetHeuristic(
-        library->handle, setup->desc, setup->b, setup->a, setup->y, setup->y,
-        preference, request, all, &found);
-    // "Nothing for this problem" is an answer, in two ways.
-    if (result == CUBLAS_STATUS_NOT_SUPPORTED)
-      found = 0;
-    else
-      status = rabbet_cublaslt_check(library, result,
-                                     "cublasLtMatmulAlgoGetHeuristic");
-  }
-  library->cublasLtMatmulPreferenceDestroy(preference);
-  if (!rabbet_is_ok(status)) return status;
-  *out_count = matmul_pick(setup, true, wish, all, found, out);
-  if (*out_count == 0 && !limits->rounds_once)
-    *out_count = matmul_pick(setup, false, wish, all, found, out);
-  return status;
-}
-
-// "a66 t20 s36 k2 c5": algorithm, tile, stages, parts of k, cluster.
-static void matmul_name(const rabbet_cublaslt_t* library,
-                        const cublasLtMatmulAlgo_t* algorithm, char* out,
-                        size_t size) {
-  static const struct {
-    const char* prefix;
-    int attribute;
-    size_t size;
-  } rows[] = {
-      {"a", CUBLASLT_ALGO_CONFIG_ID, 4},
-      {" t", CUBLASLT_ALGO_CONFIG_TILE_ID, 4},
-      {" s", CUBLASLT_ALGO_CONFIG_STAGES_ID, 4},
-      {" k", CUBLASLT_ALGO_CONFIG_SPLITK_NUM, 4},
-      {" c", CUBLASLT_ALGO_CONFIG_CLUSTER_SHAPE_ID, 2},
-  };
-  size_t at = 0;
-  out[0] = 0;
-  for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]) && at < size; ++i) {
-    uint32_t value = 0;
-    size_t written = 0;
-    if (library->cublasLtMatmulAlgoConfigGetAttribute(
-            algorithm, rows[i].attribute, &value, rows[i].size, &written) ==
-        CUBLAS_STATUS_SUCCESS)
-      at += (size_t)snprintf(out + at, size - at, "%s%u", rows[i].prefix,
-                             (unsigned)value);
-  }
+static rabbet_matmul_limits_t matmul_limits(size_t in_size, size_t out_size,
+                                            bool rounds_once) {
+  return (rabbet_matmul_limits_t){RABBET_MATMUL_WORKSPACE,
+                                  RABBET_MATMUL_ALIGNMENT, in_size, out_size,
+                                  rounds_once};
 }
 
 // ---- The group -------------------------------------------------------------
@@ -394,9 +85,10 @@ static bool matmul_matches(const rabbet_group_t* group) {
          group->values[group->nodes[0].inputs[0]].dtype != RABBET_DTYPE_FP8;
 }
 
-static matmul_types_t matmul_types(const rabbet_group_t* group,
-                                   rabbet_dtype_t dtype) {
-  return (matmul_types_t){dtype, rabbet_dtype_bits(dtype) == 8
+static rabbet_matmul_types_t matmul_types(const rabbet_group_t* group,
+                                          rabbet_dtype_t dtype) {
+  return (rabbet_matmul_types_t){dtype,
+                                 rabbet_dtype_bits(dtype) == 8
                                      ? group->values[group->outputs[0]].dtype
                                      : dtype};
 }
@@ -414,7 +106,10 @@ typedef struct matmul_offer_t {
 } matmul_offer_t;
 
 static int matmul_wish(int level) {
-  return level == 0 ? 1 : level <= 2 ? 4 : level <= 4 ? 8 : MATMUL_MAX_CHOICES;
+  return level == 0   ? 1
+         : level <= 2 ? 4
+         : level <= 4 ? 8
+                      : RABBET_MATMUL_MAX_CHOICES;
 }
 
 // The result may replace the residual if the product does not read it.
@@ -460,28 +155,30 @@ static void matmul_tensors(const matmul_offer_t* offer, rabbet_dtype_t dtype,
 
 static rabbet_status_t matmul_offer_type(const matmul_offer_t* offer,
                                          rabbet_dtype_t dtype, bool turned) {
-  cublasLtMatmulHeuristicResult_t choices[MATMUL_MAX_CHOICES];
+  cublasLtMatmulHeuristicResult_t choices[RABBET_MATMUL_MAX_CHOICES];
   int count = 0;
-  const matmul_types_t types = matmul_types(offer->propose->group, dtype);
-  const matmul_limits_t limits =
+  const rabbet_matmul_types_t types =
+      matmul_types(offer->propose->group, dtype);
+  const rabbet_matmul_limits_t limits =
       matmul_limits(matmul_size(types.in), matmul_size(types.out), true);
   bool tf32 = dtype == RABBET_DTYPE_FLOAT && offer->propose->tf32;
   if (rabbet_cublaslt_type(types.in) < 0) return rabbet_ok();
-  matmul_setup_t setup;
-  rabbet_status_t status = matmul_setup(offer->library, &offer->shape,
-                                        &offer->epilogue, types, tf32, &setup);
+  rabbet_matmul_setup_t setup;
+  rabbet_status_t status = rabbet_matmul_setup(
+      offer->library, &offer->shape, &offer->epilogue, types, tf32, &setup);
   if (rabbet_is_ok(status))
-    status = matmul_choices(&setup, &offer->shape, &limits,
-                            matmul_wish(offer->propose->optimization_level),
-                            choices, &count);
+    status = rabbet_matmul_choices(
+        &setup, &offer->shape, &limits,
+        matmul_wish(offer->propose->optimization_level), choices, &count);
   matmul_tensors(offer, dtype, turned);
   for (int i = 0; rabbet_is_ok(status) && i < count; ++i) {
     char name[40];
-    matmul_name(offer->library, &choices[i].algo, name, sizeof(name));
+    rabbet_matmul_name(offer->library, &choices[i].algo, name, sizeof(name));
     status = matmul_offer_one(
-        offer, matmul_hash(&choices[i].algo) | (tf32 ? TACTIC_TF32 : 0), name);
+        offer, rabbet_matmul_hash(&choices[i].algo) | (tf32 ? TACTIC_TF32 : 0),
+        name);
   }
-  matmul_setup_end(&setup);
+  rabbet_matmul_setup_end(&setup);
   return status;
 }
 
@@ -543,7 +240,7 @@ static rabbet_status_t matmul_propose(const rabbet_propose_t* propose,
 // ---- The kernel ------------------------------------------------------------
 
 static rabbet_status_t matmul_check_group(const rabbet_group_t* group,
-                                          matmul_types_t* out_types) {
+                                          rabbet_matmul_types_t* out_types) {
   rabbet_dtype_t dtype = RABBET_DTYPE_NONE;
   bool fits = matmul_matches(group) && group->output_count == 1;
   bool pixels = rabbet_matmul_is_convolution(group, NULL);
@@ -593,7 +290,7 @@ static void matmul_destroy(rabbet_kernel_t* base) {
 
 static rabbet_status_t matmul_create(const rabbet_kernel_spec_t* spec,
                                      rabbet_kernel_t** out_kernel) {
-  matmul_types_t types = {RABBET_DTYPE_NONE, RABBET_DTYPE_NONE};
+  rabbet_matmul_types_t types = {RABBET_DTYPE_NONE, RABBET_DTYPE_NONE};
   const rabbet_cublaslt_t* library = NULL;
   matmul_kernel_t* kernel = NULL;
   *out_kernel = NULL;
@@ -664,21 +361,13 @@ static void matmul_keep(matmul_kernel_t* kernel,
 
 static bool matmul_use_kept(matmul_kernel_t* kernel,
                             rabbet_kernel_state_t* state) {
-  const rabbet_cublaslt_t* library = kernel->library;
-  const matmul_setup_t* setup = &state->setup;
-  cublasLtMatmulHeuristicResult_t result = {.state = CUBLAS_STATUS_SUCCESS};
   pthread_mutex_lock(&kernel->lock);
   matmul_kept_t kept = kernel->kept;
   pthread_mutex_unlock(&kernel->lock);
   if (kept.magic == 0 || !matmul_is_near(&kept, &state->shape) ||
-      library->cublasLtMatmulAlgoCheck(
-          library->handle, setup->desc, setup->b, setup->a, setup->y, setup->y,
-          &kept.algorithm, &result) != CUBLAS_STATUS_SUCCESS ||
-      result.state != CUBLAS_STATUS_SUCCESS ||
-      result.workspaceSize > MATMUL_WORKSPACE)
+      !rabbet_matmul_admits(&state->setup, &kept.algorithm, &state->workspace))
     return false;
   state->algorithm = kept.algorithm;
-  state->workspace = result.workspaceSize;
   return true;
 }
 
@@ -686,13 +375,14 @@ static bool matmul_use_kept(matmul_kernel_t* kernel,
 // choice.
 static rabbet_status_t matmul_choose(matmul_kernel_t* kernel,
                                      rabbet_kernel_state_t* state) {
-  cublasLtMatmulHeuristicResult_t choices[MATMUL_MAX_CHOICES];
+  cublasLtMatmulHeuristicResult_t choices[RABBET_MATMUL_MAX_CHOICES];
   int count = 0, chosen = 0;
   if (matmul_use_kept(kernel, state)) return rabbet_ok();
-  const matmul_limits_t limits =
+  const rabbet_matmul_limits_t limits =
       matmul_limits(state->in_size, state->out_size, false);
-  RABBET_RETURN_IF_ERROR(matmul_choices(&state->setup, &state->shape, &limits,
-                                        MATMUL_MAX_CHOICES, choices, &count));
+  RABBET_RETURN_IF_ERROR(
+      rabbet_matmul_choices(&state->setup, &state->shape, &limits,
+                            RABBET_MATMUL_MAX_CHOICES, choices, &count));
   if (count == 0)
     return RABBET_STATUS(
         RABBET_STATUS_UNSUPPORTED,
@@ -702,11 +392,11 @@ static rabbet_status_t matmul_choose(matmul_kernel_t* kernel,
         (long long)state->shape.n, (long long)state->shape.k,
         (long long)state->shape.batch.size);
   for (int i = 0; i < count; ++i)
-    if (matmul_hash(&choices[i].algo) == (kernel->tactic & TACTIC_ALGORITHM))
+    if (rabbet_matmul_hash(&choices[i].algo) == (kernel->tactic & ~TACTIC_TF32))
       chosen = i;
   state->algorithm = choices[chosen].algo;
   state->workspace = choices[chosen].workspaceSize;
-  if (matmul_hash(&state->algorithm) == (kernel->tactic & TACTIC_ALGORITHM))
+  if (rabbet_matmul_hash(&state->algorithm) == (kernel->tactic & ~TACTIC_TF32))
     matmul_keep(kernel, &state->shape, &state->algorithm);
   return rabbet_ok();
 }
@@ -763,15 +453,15 @@ static rabbet_status_t matmul_fill(matmul_kernel_t* kernel,
   state->c_index = matmul_index(group, e.residual);
   state->bias_index = matmul_index(group, e.bias);
   RABBET_RETURN_IF_ERROR(
-      matmul_setup(kernel->library, &state->shape, &e, kernel->types,
-                   (kernel->tactic & TACTIC_TF32) != 0, &state->setup));
+      rabbet_matmul_setup(kernel->library, &state->shape, &e, kernel->types,
+                          (kernel->tactic & TACTIC_TF32) != 0, &state->setup));
   return matmul_choose(kernel, state);
 }
 
 static void matmul_destroy_state(rabbet_kernel_t* base,
                                  rabbet_kernel_state_t* state) {
   if (!state) return;
-  matmul_setup_end(&state->setup);
+  rabbet_matmul_setup_end(&state->setup);
   rabbet_free(((matmul_kernel_t*)base)->node.allocator, state);
 }
 
@@ -808,8 +498,7 @@ static rabbet_status_t matmul_bind_bias(rabbet_kernel_state_t* state,
       call->inputs[state->bias_index] == state->bias_address)
     return rabbet_ok();
   state->bias_address = call->inputs[state->bias_index];
-  return matmul_set(&state->setup, CUBLASLT_MATMUL_DESC_BIAS_POINTER,
-                    &state->bias_address, sizeof(state->bias_address));
+  return rabbet_matmul_set_bias(&state->setup, state->bias_address);
 }
 
 // The algorithm was chosen for aligned addresses, as the engine's own are. With
@@ -817,18 +506,19 @@ static rabbet_status_t matmul_bind_bias(rabbet_kernel_state_t* state,
 // has the workspace that there is.
 static rabbet_status_t matmul_loosen(const matmul_kernel_t* kernel,
                                      rabbet_kernel_state_t* state) {
-  const matmul_limits_t limits = {state->workspace, (uint32_t)state->in_size,
-                                  state->in_size, state->out_size, false};
+  const rabbet_matmul_limits_t limits = {
+      state->workspace, (uint32_t)state->in_size, state->in_size,
+      state->out_size, false};
   cublasLtMatmulHeuristicResult_t choice;
   int count = 0;
   if (state->has_loose) return rabbet_ok();
-  RABBET_RETURN_IF_ERROR(matmul_choices(&state->setup, &state->shape, &limits,
-                                        1, &choice, &count));
+  RABBET_RETURN_IF_ERROR(rabbet_matmul_choices(&state->setup, &state->shape,
+                                               &limits, 1, &choice, &count));
   if (count == 0)
     return RABBET_STATUS(RABBET_STATUS_INVALID_ARGUMENT,
                          "product '%s': a tensor's address is not a multiple "
                          "of %d, and cuBLASLt has no algorithm for that",
-                         kernel->node.node->name, MATMUL_ALIGNMENT);
+                         kernel->node.node->name, RABBET_MATMUL_ALIGNMENT);
   state->loose = choice.algo;
   state->has_loose = true;
   return rabbet_ok();
@@ -842,7 +532,7 @@ static bool matmul_is_aligned(const rabbet_kernel_state_t* state,
   if (state->c_index >= 0) bits |= (uintptr_t)call->inputs[state->c_index];
   if (state->bias_index >= 0)
     bits |= (uintptr_t)call->inputs[state->bias_index];
-  return (bits & (MATMUL_ALIGNMENT - 1)) == 0;
+  return (bits & (RABBET_MATMUL_ALIGNMENT - 1)) == 0;
 }
 
 static rabbet_status_t matmul_run(const matmul_kernel_t* kernel,
@@ -850,7 +540,7 @@ static rabbet_status_t matmul_run(const matmul_kernel_t* kernel,
                                   const rabbet_kernel_call_t* call,
                                   const cublasLtMatmulAlgo_t* algorithm,
                                   const rabbet_matmul_axis_t* at) {
-  const matmul_setup_t* setup = &state->setup;
+  const rabbet_matmul_setup_t* setup = &state->setup;
   const rabbet_cublaslt_t* library = kernel->library;
   static const int32_t one = 1, zero = 0;
   const void* alpha = state->sums_whole ? (const void*)&one : &state->alpha;
