@@ -1,5 +1,5 @@
 // oneDNN, made small: what to compute is said in one plain struct, so that only
-// this file's source knows oneDNN's headers.
+// the sources behind this file (dnnl_inside.h) know oneDNN's headers.
 #ifndef RABBET_SRC_DEVICE_CPU_DNNL_WRAP_H_
 #define RABBET_SRC_DEVICE_CPU_DNNL_WRAP_H_
 
