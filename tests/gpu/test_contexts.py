@@ -360,25 +360,14 @@ def own_cuda_context() -> Iterator[None]:
         cuda_driver.check(driver.cuCtxDestroy_v2(own), "cuCtxDestroy")
 
 
-OWN = """
-extern "C" __global__ void own(const float* x, int n, float* y) {
-  int i = blockIdx.x * blockDim.x + threadIdx.x;
-  if (i < n) y[i] = x[i] + 1;
-}
-"""
-
-
-class InTheirContext(trt.IPluginV2DynamicExt):
-    """x + 1; the kernel is of the context that is current in initialize, as in scripts
-    for cuda-python that make their own."""
+class OfFloats(trt.IPluginV2DynamicExt):
+    """From one tensor of FLOAT to another of its shape; classes say what becomes of it."""
 
     def __init__(self) -> None:
         trt.IPluginV2DynamicExt.__init__(self)
         self.num_outputs = 1
-        self.plugin_type, self.plugin_version = "InTheirContext", "1"
+        self.plugin_type, self.plugin_version = type(self).__name__, "1"
         self.plugin_namespace = ""
-        self.kernel: Any = None
-        self.module: Any = None
 
     def get_output_datatype(self, index: int, input_types: Any) -> Any:
         return input_types[0]
@@ -392,6 +381,47 @@ class InTheirContext(trt.IPluginV2DynamicExt):
 
     def configure_plugin(self, inp: Any, out: Any) -> None:
         self.n = int(np.prod(tuple(inp[0].desc.dims)))
+
+    def serialize(self) -> bytes:
+        return b""
+
+    def clone(self) -> Any:
+        made = type(self)()
+        made.__dict__.update(self.__dict__)
+        return made
+
+
+class Creator(trt.IPluginCreator):
+    """Makes plugins of `kind`."""
+
+    def __init__(self, kind: type[OfFloats]) -> None:
+        trt.IPluginCreator.__init__(self)
+        self.kind = kind
+        self.name, self.plugin_version = kind.__name__, "1"
+        self.plugin_namespace = ""
+        self.field_names = trt.PluginFieldCollection([])
+
+    def create_plugin(self, name: str, fields: Any) -> OfFloats:
+        return self.kind()
+
+    def deserialize_plugin(self, name: str, data: bytes) -> OfFloats:
+        return self.kind()
+
+
+OWN = """
+extern "C" __global__ void own(const float* x, int n, float* y) {
+  int i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i < n) y[i] = x[i] + 1;
+}
+"""
+
+
+class InTheirContext(OfFloats):
+    """x + 1; the kernel is of the context that is current in initialize, as in scripts
+    for cuda-python that make their own."""
+
+    kernel: Any = None
+    module: Any = None
 
     def initialize(self) -> None:
         driver = cuda_driver.driver()
@@ -424,32 +454,10 @@ class InTheirContext(trt.IPluginV2DynamicExt):
         )  # fmt: skip
         cuda_driver.check(result, "cuLaunchKernel")
 
-    def serialize(self) -> bytes:
-        return b""
-
-    def clone(self) -> Any:
-        made = InTheirContext()
-        made.__dict__.update(self.__dict__)
-        return made
-
-
-class InTheirContextCreator(trt.IPluginCreator):
-    def __init__(self) -> None:
-        trt.IPluginCreator.__init__(self)
-        self.name, self.plugin_version = "InTheirContext", "1"
-        self.plugin_namespace = ""
-        self.field_names = trt.PluginFieldCollection([])
-
-    def create_plugin(self, name: str, fields: Any) -> InTheirContext:
-        return InTheirContext()
-
-    def deserialize_plugin(self, name: str, data: bytes) -> InTheirContext:
-        return InTheirContext()
-
 
 def test_in_a_context_of_the_programs_own() -> None:
     """Memory, streams and kernels of that context, and nothing of the primary one."""
-    trt.get_plugin_registry().register_creator(InTheirContextCreator(), "")
+    trt.get_plugin_registry().register_creator(Creator(InTheirContext), "")
     x = random(4, 16)
     with own_cuda_context():
         network = trt.Builder().create_network()
@@ -483,32 +491,12 @@ def test_in_a_context_of_the_programs_own() -> None:
         del model, context, network, tensor, doubled, layer, y
 
 
-class Tenant(trt.IPluginV2DynamicExt):
+class Tenant(OfFloats):
     """x; what its last one does on the way out is destroy the context, as in scripts
     that keep theirs as a resource of the registry."""
 
     alive = 0
     leave: Any = None
-
-    def __init__(self) -> None:
-        trt.IPluginV2DynamicExt.__init__(self)
-        self.num_outputs = 1
-        self.plugin_type, self.plugin_version = "Tenant", "1"
-        self.plugin_namespace = ""
-        self.nbytes = 0
-
-    def get_output_datatype(self, index: int, input_types: Any) -> Any:
-        return input_types[0]
-
-    def get_output_dimensions(self, index: int, inputs: Any, builder: Any) -> Any:
-        return trt.DimsExprs(inputs[0])
-
-    def supports_format_combination(self, pos: int, in_out: Any, count: int) -> bool:
-        desc = in_out[pos]
-        return desc.type == trt.float32 and desc.format == trt.TensorFormat.LINEAR
-
-    def configure_plugin(self, inp: Any, out: Any) -> None:
-        self.nbytes = 4 * int(np.prod(tuple(inp[0].desc.dims)))
 
     def initialize(self) -> None:
         Tenant.alive += 1
@@ -524,31 +512,9 @@ class Tenant(trt.IPluginV2DynamicExt):
     ) -> None:  # fmt: skip
         result = cuda_driver.driver().cuMemcpyDtoDAsync_v2(
             ctypes.c_uint64(outputs[0]), ctypes.c_uint64(inputs[0]),
-            ctypes.c_size_t(self.nbytes), ctypes.c_void_p(stream),
+            ctypes.c_size_t(4 * self.n), ctypes.c_void_p(stream),
         )  # fmt: skip
         cuda_driver.check(result, "cuMemcpyDtoDAsync")
-
-    def serialize(self) -> bytes:
-        return b""
-
-    def clone(self) -> Any:
-        made = Tenant()
-        made.__dict__.update(self.__dict__)
-        return made
-
-
-class TenantCreator(trt.IPluginCreator):
-    def __init__(self) -> None:
-        trt.IPluginCreator.__init__(self)
-        self.name, self.plugin_version = "Tenant", "1"
-        self.plugin_namespace = ""
-        self.field_names = trt.PluginFieldCollection([])
-
-    def create_plugin(self, name: str, fields: Any) -> Tenant:
-        return Tenant()
-
-    def deserialize_plugin(self, name: str, data: bytes) -> Tenant:
-        return Tenant()
 
 
 def tenant_model() -> trt.Model:
@@ -567,7 +533,7 @@ def test_a_cuda_context_that_goes_first(by_plugin: bool) -> None:
     """Its maker destroys it while models and contexts of execution are in it: those say
     so when they are used, and go in peace."""
     registry = trt.get_plugin_registry()
-    creator = TenantCreator()
+    creator = Creator(Tenant)
     registry.register_creator(creator, "")
     driver, x = cuda_driver.driver(), random(4, 16)
     own, before = ctypes.c_void_p(), ctypes.c_void_p()

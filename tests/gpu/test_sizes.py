@@ -6,15 +6,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import onnxruntime
 import pytest
 import rabbet as trt
 
 from tests.python.plugins import random
 from tests.python.sizes import (
+    check,
+    check_detector,
     chosen,
     chosen_by_numpy,
-    detector,
     some_boxes,
     suppressed,
 )
@@ -36,12 +36,6 @@ def compiled(make: Any, **options: Any) -> trt.Model:
         tensor.name = f"y{i}"
         network.mark_output(tensor)
     return trt.compile(network, device="cuda", **options)
-
-
-def check(found: Any, expected: Any) -> None:
-    for one, other in zip(found, expected, strict=True):
-        assert one.dtype == other.dtype
-        assert np.array_equal(np.asarray(one), other)
 
 
 def some_zeros(rows: int) -> Any:
@@ -110,20 +104,7 @@ def test_output_allocators() -> None:
 
 
 def test_a_detector(tmp_path: Path) -> None:
-    path = tmp_path / "detector.onnx"
-    detector(path)
-    shapes = {
-        "boxes": ((1, 1, 4), (2, 40, 4), (4, 500, 4)),
-        "scores": ((1, 3, 1), (2, 3, 40), (4, 3, 500)),
-    }
-    model = trt.compile(path, device="cuda", shapes=shapes, save=tmp_path / "d.plan")
-    session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
-    for again in (model, trt.load(tmp_path / "d.plan")):
-        for batch, count in ((1, 17), (4, 500), (2, 1), (4, 500)):
-            boxes = some_boxes(batch, count, seed=count)
-            scores = random(batch, 3, count, seed=count)
-            feeds = {"boxes": boxes, "scores": scores}
-            check(again(boxes, scores), session.run(None, feeds))
+    check_detector(tmp_path, "cuda", 500)
 
 
 @pytest.mark.parametrize("limit", [0, 40])

@@ -3,12 +3,23 @@ and NumPy's word for them."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import onnx
+import onnxruntime
 import rabbet as trt
 from onnx import TensorProto, helper
+
+from .plugins import random
+
+
+def check(found: Any, expected: Any) -> None:
+    """The same arrays, of the same types."""
+    for one, other in zip(found, expected, strict=True):
+        assert one.dtype == other.dtype
+        assert np.array_equal(np.asarray(one), other)
 
 
 def chosen(network: trt.INetworkDefinition) -> tuple[Any, ...]:
@@ -114,3 +125,21 @@ def detector(path: Any) -> None:
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)])
     model.ir_version = 8
     onnx.save(model, path)
+
+
+def check_detector(folder: Path, device: str, most: int) -> None:
+    """Built and loaded, with up to `most` boxes, it finds what ONNX Runtime finds."""
+    path, plan = folder / "detector.onnx", folder / "d.plan"
+    detector(path)
+    shapes = {
+        "boxes": ((1, 1, 4), (2, 40, 4), (4, most, 4)),
+        "scores": ((1, 3, 1), (2, 3, 40), (4, 3, most)),
+    }
+    model = trt.compile(path, device=device, shapes=shapes, save=plan)
+    session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
+    for again in (model, trt.load(plan)):
+        for batch, count in ((1, 17), (4, most), (2, 1), (4, most)):
+            boxes = some_boxes(batch, count, seed=count)
+            scores = random(batch, 3, count, seed=count)
+            feeds = {"boxes": boxes, "scores": scores}
+            check(again(boxes, scores), session.run(None, feeds))

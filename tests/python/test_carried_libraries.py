@@ -190,6 +190,19 @@ def test_building(folder: Path, tmp_path: Path) -> None:
         assert np.array_equal(trt.load(file, allow_host_code=True)(X), 3 * X)
 
 
+def check_not_carried(libraries: Any, error: type[Exception], message: str) -> None:
+    """A build that is to carry them fails when it begins."""
+    builder = trt.Builder()
+    network = builder.create_network()
+    x = network.add_input("x", trt.float32, (2, 3))
+    network.mark_output(network.add_identity(x).get_output(0))
+    config = builder.create_builder_config()
+    config.device = "cpu"
+    config.plugins_to_serialize = libraries
+    with pytest.raises(error, match=message):
+        builder.build_serialized_network(network, config)
+
+
 @pytest.mark.parametrize(
     ("name", "contents", "message"),
     [
@@ -202,7 +215,6 @@ def test_building(folder: Path, tmp_path: Path) -> None:
 def test_what_cannot_be_carried(
     folder: Path, tmp_path: Path, name: str, contents: Any, message: str
 ) -> None:
-    """Said when the build begins."""
     path = tmp_path / name
     if isinstance(contents, bytes):
         path.write_bytes(contents)
@@ -210,15 +222,7 @@ def test_what_cannot_be_carried(
         path.write_bytes((folder / "triple.so").read_bytes()[:contents])
     elif contents:
         compile_library(contents, path)
-    builder = trt.Builder()
-    network = builder.create_network()
-    x = network.add_input("x", trt.float32, (2, 3))
-    network.mark_output(network.add_identity(x).get_output(0))
-    config = builder.create_builder_config()
-    config.device = "cpu"
-    config.plugins_to_serialize = [path]
-    with pytest.raises(trt.Error, match=message):
-        builder.build_serialized_network(network, config)
+    check_not_carried([path], trt.Error, message)
 
 
 def test_lists() -> None:
@@ -233,15 +237,11 @@ def test_lists() -> None:
 def test_two_of_one_name(folder: Path, tmp_path: Path) -> None:
     copy = tmp_path / "triple.so"
     copy.write_bytes((folder / "triple.so").read_bytes())
-    builder = trt.Builder()
-    network = builder.create_network()
-    x = network.add_input("x", trt.float32, (2, 3))
-    network.mark_output(network.add_identity(x).get_output(0))
-    config = builder.create_builder_config()
-    config.device = "cpu"
-    config.plugins_to_serialize = [copy, folder / "triple.so"]
-    with pytest.raises(trt.InvalidArgumentError, match=r"two that are called 'triple.so'"):
-        builder.build_serialized_network(network, config)
+    check_not_carried(
+        [copy, folder / "triple.so"],
+        trt.InvalidArgumentError,
+        r"two that are called 'triple.so'",
+    )
 
 
 def test_the_environment_has_the_last_word_on_folders(plan: Path, tmp_path: Path) -> None:

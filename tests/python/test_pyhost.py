@@ -69,6 +69,17 @@ def environment(python: str = sys.executable, **more: str) -> dict[str, str]:
     return {**os.environ, "RABBET_PYTHON": python, **more}
 
 
+def run_source(text: str, folder: Path, *arguments: object) -> str:
+    """What a C program prints that is compiled in `folder`."""
+    source = folder / "program.c"
+    source.write_text(text)
+    program = compile_program(
+        source, folder / "program", include=ROOT / "include", libraries=LIBRARIES,
+        names=("rabbet_pyhost", "rabbet_runtime", "pthread"),
+    )  # fmt: skip
+    return output(program, *arguments, env=environment())
+
+
 # ---- The example -----------------------------------------------------------
 
 
@@ -239,13 +250,7 @@ int main(int argc, char** argv) {
 
 
 def test_threads_and_order(folder: Path, tmp_path: Path) -> None:
-    source = tmp_path / "threads.c"
-    source.write_text(SOURCE)
-    program = compile_program(
-        source, tmp_path / "threads", include=ROOT / "include", libraries=LIBRARIES,
-        names=("rabbet_pyhost", "rabbet_runtime", "pthread"),
-    )  # fmt: skip
-    text = output(program, folder / "m.plan", folder / "ops.py", env=environment())
+    text = run_source(SOURCE, tmp_path, folder / "m.plan", folder / "ops.py")
     assert text == "0 wrong\n"
 
 
@@ -282,13 +287,7 @@ int main(void) {
 
 def test_wrong_use(tmp_path: Path) -> None:
     """Python itself would wait forever on a thread that is not its own."""
-    source = tmp_path / "wrong.c"
-    source.write_text(WRONG)
-    program = compile_program(
-        source, tmp_path / "wrong", include=ROOT / "include", libraries=LIBRARIES,
-        names=("rabbet_pyhost", "rabbet_runtime", "pthread"),
-    )  # fmt: skip
-    assert output(program, env=environment()).splitlines() == [
+    assert run_source(WRONG, tmp_path).splitlines() == [
         "ok",
         "loading plugins: name 1 of 2 is NULL",
         "loading plugins: name 0 of 1 is NULL",

@@ -14,16 +14,17 @@ from onnx import helper
 
 from .plugins import build, random
 from .reference_ops import OpError, evaluate_all
-from .sizes import chosen, chosen_by_numpy, detector, some_boxes, suppressed
+from .sizes import (
+    check,
+    check_detector,
+    chosen,
+    chosen_by_numpy,
+    some_boxes,
+    suppressed,
+)
 from .test_objects import OneBuffer
 
 # ---- Elements that are not zero ----
-
-
-def check(found: Any, expected: Any) -> None:
-    for one, other in zip(found, expected, strict=True):
-        assert one.dtype == other.dtype
-        assert np.array_equal(one, other)
 
 
 def test_reference() -> None:
@@ -211,20 +212,7 @@ def test_boxes_as_onnx_runtime_finds_them(opset: int, given: int) -> None:
 
 
 def test_a_detector(tmp_path: Path) -> None:
-    path = tmp_path / "detector.onnx"
-    detector(path)
-    shapes = {
-        "boxes": ((1, 1, 4), (2, 40, 4), (4, 200, 4)),
-        "scores": ((1, 3, 1), (2, 3, 40), (4, 3, 200)),
-    }
-    model = trt.compile(path, device="cpu", shapes=shapes, save=tmp_path / "d.plan")
-    session = onnxruntime.InferenceSession(path)
-    for again in (model, trt.load(tmp_path / "d.plan")):
-        for batch, count in ((1, 17), (4, 200), (2, 1)):
-            boxes = some_boxes(batch, count, seed=count)
-            scores = random(batch, 3, count, seed=count)
-            feeds = {"boxes": boxes, "scores": scores}
-            check(again(boxes, scores), session.run(None, feeds))
+    check_detector(tmp_path, "cpu", 200)
 
 
 # ---- Sequences ----
