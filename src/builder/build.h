@@ -14,6 +14,7 @@ typedef struct rabbet_ranges_t {
   int64_t* opt;         // at the first profile's optimum
   bool* valid;          // opt[i] exists (no overflow, no division by 0)
   int64_t *low, *high;  // over all profiles
+  bool* told;           // it depends on what a run alone tells
   rabbet_plan_range_t* profiles;  // [profile * input_count + input]
   size_t profile_count;           // at least 1
 } rabbet_ranges_t;
@@ -44,6 +45,9 @@ typedef struct rabbet_build_t {
 
 // Checks the profiles against the inputs. The IR gets no expressions after it.
 RABBET_PRIVATE_API rabbet_status_t rabbet_ranges_compute(rabbet_build_t* build);
+// Whether a run alone tells an extent of the shape.
+RABBET_PRIVATE_API bool rabbet_ranges_is_told(const rabbet_build_t* build,
+                                              const rabbet_shape_t* shape);
 // Dims at opt, min and max; an error names the value where there are none.
 RABBET_PRIVATE_API rabbet_status_t rabbet_ranges_dims(
     const rabbet_build_t* build, const rabbet_ir_value_t* value,

@@ -255,19 +255,34 @@ static void share_offer(const rabbet_build_t* build, rabbet_layout_t* layout,
     layout->slots.data[out].alias = in;
 }
 
+// A constant's shape is in the plan for good, so that one whose new shape is
+// not is copied first. *step moves on then.
+static rabbet_status_t share_view(rabbet_build_t* build,
+                                  rabbet_layout_t* layout, size_t* step) {
+  int32_t* slots = layout->steps.data[*step].slots;
+  int32_t out = slots[step_inputs(&layout->steps.data[*step])];
+  int32_t value = layout->slots.data[out].value;
+  if (layout->slots.data[rabbet_layout_root(layout, slots[0])].is_constant &&
+      !rabbet_shape_is_constant(build->ir.graph,
+                                &rabbet_ir_value(&build->ir, value)->shape)) {
+    int32_t copy = -1;
+    RABBET_RETURN_IF_ERROR(
+        rabbet_layout_insert_copy(build, layout, *step, slots[0], &copy));
+    slots[0] = copy;
+    ++*step;
+  }
+  layout->slots.data[out].alias = slots[0];
+  return rabbet_ok();
+}
+
 static rabbet_status_t share_step(rabbet_build_t* build,
                                   rabbet_layout_t* layout, size_t* step) {
   const rabbet_candidate_t* candidate =
       &layout->steps.data[*step].pick.choice->candidate;
-  const int32_t* slots = layout->steps.data[*step].slots;
-  size_t inputs = step_inputs(&layout->steps.data[*step]);
   size_t outputs = step_outputs(&layout->steps.data[*step]);
   if (rabbet_join_is(&layout->steps.data[*step]))
     return rabbet_layout_join(build, layout, step);
-  if (!candidate->kernel) {
-    layout->slots.data[slots[inputs]].alias = slots[0];
-    return rabbet_ok();
-  }
+  if (!candidate->kernel) return share_view(build, layout, step);
   for (size_t i = 0; i < outputs; ++i) {
     if (candidate->aliased && candidate->aliased[i] >= 0)
       RABBET_RETURN_IF_ERROR(share_demand(build, layout, step, i));
@@ -279,11 +294,62 @@ static rabbet_status_t share_step(rabbet_build_t* build,
 
 // ---- Network outputs --------------------------------------------------------
 
-// Whether the memory is someone else's: the caller's input, a constant, that of
-// another output, or of a tensor that it is a part of.
-static bool output_is_taken(const rabbet_layout_t* layout, int32_t slot) {
+// Whether the two always have the same number of elements, by their extents:
+// those that are not 1, in any order.
+static bool output_same_size(const rabbet_build_t* build,
+                             const rabbet_shape_t* a, const rabbet_shape_t* b) {
+  const rabbet_expr_graph_t* graph = build->ir.graph;
+  rabbet_expr_t rest[RABBET_MAX_RANK];
+  int64_t left = 1, right = 1, extent = 0;
+  int32_t count = 0;
+  for (int32_t i = 0; i < b->rank; ++i) {
+    if (!rabbet_expr_is_constant(graph, b->d[i], &extent))
+      rest[count++] = b->d[i];
+    else if (__builtin_mul_overflow(right, extent, &right))
+      return false;
+  }
+  for (int32_t i = 0; i < a->rank; ++i) {
+    int32_t at = 0;
+    if (rabbet_expr_is_constant(graph, a->d[i], &extent)) {
+      if (__builtin_mul_overflow(left, extent, &left)) return false;
+      continue;
+    }
+    while (at < count && rest[at] != a->d[i])
+      ++at;
+    if (at == count) return false;
+    rest[at] = rest[--count];
+  }
+  return left == right && count == 0;
+}
+
+// Whether something is made in the output's memory that may turn out larger
+// than the output: what has a size that a run alone tells, and is reshaped.
+static bool output_is_small(const rabbet_build_t* build,
+                            const rabbet_layout_t* layout, int32_t slot) {
   int32_t root = rabbet_layout_root(layout, slot);
-  if (rabbet_layout_is_part(layout, slot)) return true;
+  const rabbet_shape_t* shape =
+      &rabbet_ir_value(&build->ir, layout->slots.data[slot].value)->shape;
+  for (size_t i = 0; i < layout->slots.count; ++i) {
+    if (rabbet_layout_root(layout, (int32_t)i) != root ||
+        rabbet_layout_is_part(layout, (int32_t)i))
+      continue;
+    const rabbet_shape_t* other =
+        &rabbet_ir_value(&build->ir, layout->slots.data[i].value)->shape;
+    bool told = rabbet_ranges_is_told(build, shape) ||
+                rabbet_ranges_is_told(build, other);
+    if (told && !output_same_size(build, shape, other)) return true;
+  }
+  return false;
+}
+
+// Whether the memory is someone else's: the caller's input, a constant, that of
+// another output, or of a tensor that it is a part of; or too small.
+static bool output_is_taken(const rabbet_build_t* build,
+                            const rabbet_layout_t* layout, int32_t slot) {
+  int32_t root = rabbet_layout_root(layout, slot);
+  if (rabbet_layout_is_part(layout, slot) ||
+      output_is_small(build, layout, slot))
+    return true;
   for (size_t i = 0; i < layout->slots.count; ++i) {
     const rabbet_slot_t* s = &layout->slots.data[i];
     bool owned =
@@ -299,7 +365,7 @@ static bool output_is_taken(const rabbet_layout_t* layout, int32_t slot) {
 static rabbet_status_t output_own(rabbet_build_t* build,
                                   rabbet_layout_t* layout, size_t output) {
   int32_t slot = layout->outputs[output];
-  if (!output_is_taken(layout, slot)) return rabbet_ok();
+  if (!output_is_taken(build, layout, slot)) return rabbet_ok();
   int32_t copy = -1;
   RABBET_RETURN_IF_ERROR(rabbet_layout_insert_copy(
       build, layout, layout->steps.count, slot, &copy));

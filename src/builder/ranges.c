@@ -4,6 +4,7 @@
 
 #include "base/strbuf.h"
 #include "builder/build.h"
+#include "builder/estimates.h"
 #include "core/view.h"
 
 // The range of one profile, input by input and symbol by symbol.
@@ -206,7 +207,8 @@ static rabbet_status_t range_initialize(rabbet_build_t* build,
   RABBET_RETURN_IF_ERROR(range_symbols(build, p));
   for (size_t i = 0; i < ir->input_count; ++i)
     RABBET_RETURN_IF_ERROR(range_check_shared(build, p, i));
-  return rabbet_ok();
+  return p->number > 0 ? rabbet_ok()
+                       : rabbet_estimates_fit(build, p->low, p->high, p->opt);
 }
 
 // Widens the ranges of expressions by one profile's.
@@ -240,12 +242,37 @@ static rabbet_status_t ranges_allocate(rabbet_build_t* build) {
   for (size_t i = 0; i < 3; ++i)
     RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
         &build->arena, ranges->count, sizeof(int64_t), (void**)tables[i]));
+  RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
+      &build->arena, ranges->count, sizeof(bool), (void**)&ranges->told));
   return rabbet_arena_allocate_array(&build->arena, ranges->count, sizeof(bool),
                                      (void**)&ranges->valid);
 }
 
+static void ranges_mark_told(rabbet_build_t* build) {
+  const rabbet_ir_t* ir = &build->ir;
+  bool* told = build->ranges.told;
+  for (size_t i = 0; i < build->ranges.count; ++i) {
+    const rabbet_expr_node_t* node =
+        rabbet_expr_node(ir->graph, (rabbet_expr_t)i);
+    if (node->op == RABBET_EXPR_SYMBOL)
+      told[i] = rabbet_ir_value(
+                    ir, rabbet_expr_symbol(ir->graph, (size_t)node->a)->tensor)
+                    ->input < 0;
+    else if (node->op != RABBET_EXPR_CONSTANT)
+      told[i] = told[node->a] || told[node->b];
+  }
+}
+
+bool rabbet_ranges_is_told(const rabbet_build_t* build,
+                           const rabbet_shape_t* shape) {
+  for (int32_t i = 0; i < shape->rank; ++i)
+    if (build->ranges.told[shape->d[i]]) return true;
+  return false;
+}
+
 rabbet_status_t rabbet_ranges_compute(rabbet_build_t* build) {
   RABBET_RETURN_IF_ERROR(ranges_allocate(build));
+  ranges_mark_told(build);
   rabbet_ranges_t* ranges = &build->ranges;
   for (size_t i = 0; i < ranges->profile_count; ++i) {
     profile_range_t p = {

@@ -249,8 +249,11 @@ static rabbet_status_t rabbet_resolve_value(rabbet_prepared_t* prepared,
         rabbet_dims_print(&prepared->dims[v], text, sizeof(text)));
   }
   // Intermediate memory is as large as the largest of those that share it; the
-  // caller's and the plan's is not for us to enlarge.
-  if (value->alias >= 0 && value->storage != RABBET_PLAN_STORAGE_ARENA) {
+  // caller's and the plan's is not for us to enlarge. What nobody writes, in
+  // another shape that is not known yet, is looked at once it is known.
+  bool view = engine->analysis.producers[v] < 0 && !value->host_values;
+  if (value->alias >= 0 && value->storage != RABBET_PLAN_STORAGE_ARENA &&
+      (known || !view)) {
     RABBET_RETURN_IF_ERROR(rabbet_resolve_shape(
         prepared, engine->plan->values[root].name,
         &engine->plan->values[root].shape, &prepared->dims[root]));

@@ -42,6 +42,37 @@ def chosen_by_numpy(x: Any) -> tuple[Any, ...]:
     return found, np.array(found.shape, np.int64), 2 * x[x != 0]
 
 
+def three_only(network: trt.INetworkDefinition) -> tuple[Any, ...]:
+    """What only 3 elements of x, a vector of 5, that are not zero fit to."""
+    x = network.add_input("x", trt.float32, (5,))
+    three = np.arange(1, 4, dtype=np.float32)
+    constant = network.add_constant((3,), three).get_output(0)
+    table = network.add_constant((3, 2), np.stack([three, -three], 1)).get_output(0)
+    found = network.add_non_zero(x).get_output(0)
+    numbers = network.add_cast(found, trt.float32).get_output(0)
+    results = []
+    for shape in [(3,), (1, 3), (3, 1), (-1, 3)]:
+        layer = network.add_shuffle(found)
+        layer.reshape_dims = shape
+        results.append(layer.get_output(0))
+    layer = network.add_shuffle(constant)
+    layer.set_input(1, network.add_shape(found).get_output(0))
+    results.append(layer.get_output(0))
+    none = trt.MatrixOperation.NONE
+    layer = network.add_matrix_multiply(numbers, none, table, none)
+    return (*results, layer.get_output(0))
+
+
+def three_by_numpy(x: Any) -> tuple[Any, ...]:
+    """The same."""
+    (found,) = np.nonzero(x)
+    found = found.astype(np.int32)
+    three = np.arange(1, 4, dtype=np.float32)
+    product = found[None].astype(np.float32) @ np.stack([three, -three], 1)
+    shapes = [(3,), (1, 3), (3, 1), (-1, 3)]
+    return (*(found.reshape(s) for s in shapes), three[None], product)
+
+
 def _corners(box: Any, center: bool) -> Any:
     box = np.asarray(box, np.float32)
     if center:

@@ -21,6 +21,8 @@ from .sizes import (
     chosen_by_numpy,
     some_boxes,
     suppressed,
+    three_by_numpy,
+    three_only,
 )
 from .test_objects import OneBuffer
 
@@ -55,6 +57,20 @@ def test_what_is_found_is_used() -> None:
     check(model(nothing + 1), chosen_by_numpy(nothing + 1))
 
 
+def test_what_one_size_alone_fits() -> None:
+    """The build finds that size, and other sizes are refused by name, run by run."""
+    model = build(three_only)
+    for places in ((0, 2, 3), (0, 1), (1, 2, 4), (0, 1, 2, 3, 4), (), (2, 3, 4)):
+        x = np.zeros(5, np.float32)
+        x[list(places)] = 1
+        if len(places) == 3:
+            check(model(x), three_by_numpy(x))
+            continue
+        message = rf"shape \(1, {len(places)}\).*(differ|cannot be multiplied)"
+        with pytest.raises(trt.OutOfRangeError, match=message):
+            model(x)
+
+
 def test_the_layer() -> None:
     network = trt.Builder().create_network()
     x = network.add_input("x", trt.bool, (3, -1))
@@ -71,6 +87,34 @@ def test_the_layer() -> None:
         layer.indices_type = trt.float32
     network.remove_tensor(layer.get_output(0))
     assert network.num_layers == 0
+
+
+def test_views_of_what_a_run_tells() -> None:
+    """In the caller's memory, which is as large as the output: what is found may be
+    more. An input may be seen in a shape that a run tells."""
+
+    def pairs(network: trt.INetworkDefinition) -> Any:
+        x = network.add_input("x", trt.float32, (5,))
+        layer = network.add_shuffle(network.add_non_zero(x).get_output(0))
+        layer.reshape_dims = (-1, 2)
+        return layer.get_output(0)
+
+    def rows(network: trt.INetworkDefinition) -> Any:
+        x = network.add_input("x", trt.float32, (2, 2))
+        found = network.add_non_zero(x).get_output(0)
+        layer = network.add_shuffle(x)
+        layer.set_input(1, network.add_shape(found).get_output(0))
+        return layer.get_output(0)
+
+    model = build(pairs)
+    assert model(np.array([0, 1, 1, 1, 1], np.float32)).tolist() == [[1, 2], [3, 4]]
+    with pytest.raises(trt.OutOfRangeError, match=r"\(1, 5\).* of elements differ"):
+        model(np.ones(5, np.float32))
+    model = build(rows)
+    x = np.array([[0, 3], [4, 0]], np.float32)
+    assert np.array_equal(model(x), x)
+    with pytest.raises(trt.OutOfRangeError, match=r"\(2, 3\).* of elements differ"):
+        model(np.array([[2, 3], [4, 0]], np.float32))
 
 
 def test_constants_are_folded() -> None:
