@@ -15,13 +15,18 @@ static rabbet_status_t replay_record(rabbet_replay_t* replay,
   return rabbet_status_join(status, ended);
 }
 
+bool rabbet_replay_applies(const rabbet_build_t* build,
+                           const rabbet_bench_body_t* body) {
+  return body->set_stream && !body->restore &&
+         build->device->vtable->record_begin;
+}
+
 void rabbet_replay_initialize(rabbet_build_t* build,
                               const rabbet_bench_body_t* body, int count,
                               rabbet_replay_t* out_replay) {
   rabbet_device_t* device = build->device;
   *out_replay = (rabbet_replay_t){.device = device};
-  if (!body->set_stream || body->restore || !device->vtable->record_begin)
-    return;
+  if (!rabbet_replay_applies(build, body)) return;
   void* stream = NULL;
   rabbet_status_t status = rabbet_bench_stream(build, &stream);
   if (rabbet_is_ok(status))

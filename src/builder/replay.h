@@ -10,6 +10,9 @@ typedef struct rabbet_replay_t {
   void* graph;  // NULL: there is none; time the body itself
 } rabbet_replay_t;
 
+// Whether calls of the body may be recorded and the device can do it.
+RABBET_PRIVATE_API bool rabbet_replay_applies(const rabbet_build_t* build,
+                                              const rabbet_bench_body_t* body);
 // Records `count` calls of `run`, which enqueue on the stream that `set_stream`
 // (NULL: they cannot be recorded) tells. Where that is not possible there is no
 // graph, which is no error.
