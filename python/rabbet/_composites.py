@@ -640,6 +640,7 @@ class _Terms:
         layer = self.network.add_shuffle(self.tensor)
         layer.first_transpose = order
         layer.reshape_dims = [math.prod(self.sizes[a] for a in g) for g in groups]
+        layer.zero_is_placeholder = False
         return _out(layer)
 
 
@@ -659,6 +660,7 @@ def _multiply(a: _Terms, b: _Terms, later: set[str]) -> _Terms:
     axes = batch + rows + columns
     layer = network.add_shuffle(_out(product))
     layer.reshape_dims = [sizes[axis] for axis in axes]
+    layer.zero_is_placeholder = False
     return _Terms(network, _out(layer), axes)
 
 

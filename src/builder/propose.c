@@ -352,6 +352,12 @@ static rabbet_status_t propose_all(proposer_t* p) {
   if (propose_is_nothing(p)) return propose_nothing(p);
   RABBET_RETURN_IF_ERROR(propose_views(p));
   if (p->choices.count > 0 && p->build->level == 0) return rabbet_ok();
+  // There is nothing to be fast at, and libraries refuse such tensors.
+  if (p->unit->node_count > 0 && rabbet_group_makes_nothing(&p->unit->group)) {
+    if (p->unit->node_count == 1)
+      RABBET_RETURN_IF_ERROR(propose_ask(p, RABBET_KERNEL_FALLBACK, true));
+    if (p->choices.count > 0 || p->unit->node_count > 1) return rabbet_ok();
+  }
   RABBET_RETURN_IF_ERROR(propose_ask(p, 0, true));
   if (p->choices.count == 0 && propose_may_fall_back(p))
     RABBET_RETURN_IF_ERROR(propose_ask(p, RABBET_KERNEL_FALLBACK, true));

@@ -191,6 +191,15 @@ static rabbet_status_t range_symbols(rabbet_build_t* build,
   return rabbet_ok();
 }
 
+// What takes no time at all says nothing of kernels, and libraries do not have
+// any for it.
+static void range_not_empty(const rabbet_build_t* build, profile_range_t* p) {
+  for (size_t s = 0; s < rabbet_expr_symbol_count(build->ir.graph); ++s)
+    if (rabbet_expr_symbol(build->ir.graph, s)->kind == RABBET_SYMBOL_DIM &&
+        p->opt[s] == 0 && p->high[s] > 0)
+      p->opt[s] = 1;
+}
+
 static rabbet_status_t range_initialize(rabbet_build_t* build,
                                         profile_range_t* p) {
   size_t symbols = rabbet_expr_symbol_count(build->ir.graph);
@@ -207,6 +216,7 @@ static rabbet_status_t range_initialize(rabbet_build_t* build,
   RABBET_RETURN_IF_ERROR(range_symbols(build, p));
   for (size_t i = 0; i < ir->input_count; ++i)
     RABBET_RETURN_IF_ERROR(range_check_shared(build, p, i));
+  range_not_empty(build, p);
   return p->number > 0 ? rabbet_ok()
                        : rabbet_estimates_fit(build, p->low, p->high, p->opt);
 }

@@ -25,18 +25,22 @@ static rabbet_status_t quantize_reshape(rabbet_build_t* build,
                                         const rabbet_ir_value_t* value,
                                         const rabbet_dims_t* dims,
                                         int32_t* out_value) {
-  const int64_t to_scalar = dims->rank == 0;
+  const int64_t to_scalar = dims->rank == 0, copies = 0;
   const rabbet_attr_t attrs[] = {{.name = "reshape_dims",
                                   .type = RABBET_ATTR_INTS,
                                   .data = dims->d,
                                   .count = (size_t)dims->rank},
+                                 {.name = "zero_is_placeholder",
+                                  .type = RABBET_ATTR_BOOL,
+                                  .data = &copies,
+                                  .count = 1},
                                  {.name = "reshape_to_scalar",
                                   .type = RABBET_ATTR_BOOL,
                                   .data = &to_scalar,
                                   .count = 1}};
   rabbet_ir_node_t* shuffle = NULL;
   RABBET_RETURN_IF_ERROR(rabbet_ir_add_node(&build->ir, RABBET_OP_SHUFFLE,
-                                            value->name, attrs, 2, &value->id,
+                                            value->name, attrs, 3, &value->id,
                                             1, node, &shuffle));
   *out_value = shuffle->outputs[0];
   return rabbet_ok();

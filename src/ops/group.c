@@ -116,3 +116,16 @@ rabbet_status_t rabbet_group_signature(const rabbet_group_t* group,
   }
   return rabbet_strbuf_status(buffer);
 }
+
+bool rabbet_group_makes_nothing(const rabbet_group_t* group) {
+  for (size_t i = 0; i < group->node_count; ++i)
+    if (group->nodes[i].plugin) return false;
+  for (size_t i = 0; i < group->output_count; ++i) {
+    const rabbet_dims_t* max = &group->values[group->outputs[i]].max;
+    bool empty = false;
+    for (int32_t axis = 0; axis < max->rank; ++axis)
+      empty |= max->d[axis] == 0;
+    if (!empty) return false;
+  }
+  return group->output_count > 0;
+}

@@ -45,6 +45,10 @@ typedef struct rabbet_group_t {
   size_t node_count;
 } rabbet_group_t;
 
+// Whether, as far as `max` says, no run makes an element of any output: plugins
+// aside, which may do other things.
+RABBET_PRIVATE_API bool rabbet_group_makes_nothing(const rabbet_group_t* group);
+
 // Feeds every byte that determines what the group computes (operators,
 // attributes, types, formats, shapes, wiring; not names, not constants' data,
 // but whether a value is constant) to the buffer: the timing cache's key.

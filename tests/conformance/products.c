@@ -516,6 +516,49 @@ static void moe(conformance_t* t) {
                                                  : 6));
 }
 
+// Sums of no products are 0, and what follows is computed of that.
+static void products_of_nothing(conformance_t* t) {
+  kernel_case_t* c = &t->c;
+  begin(t);
+  int64_t batch = 1 + conformance_random(t, 3),
+          m = 1 + conformance_random(t, 40);
+  int64_t n = 1 + conformance_random(t, 40);
+  rabbet_attr_t attrs[] = {conformance_int(t, "op0", 0),
+                           conformance_int(t, "op1", 0)};
+  int32_t inputs[] = {kernel_case_input(c, KERNEL_DIMS(batch, m, 0), false),
+                      kernel_case_input(c, KERNEL_DIMS(1, 0, n), false)};
+  kernel_case_output(c,
+                     kernel_case_op(c, "matrix_multiply", attrs, 2, inputs, 2));
+}
+
+// Layers that libraries compute, of a batch of none.
+static void empty_batches(conformance_t* t) {
+  kernel_case_t* c = &t->c;
+  begin(t);
+  int64_t window[] = {3, 3};
+  int32_t x = kernel_case_input(c, KERNEL_DIMS(0, 4, 8, 8), false), y = -1;
+  int32_t inputs[] = {x, -1, -1};
+  rabbet_attr_t attrs[] = {conformance_int(t, "type", 0),
+                           conformance_ints(t, "window_size_nd", window, 2)};
+  switch (conformance_random(t, 4)) {
+    case 0:
+      inputs[1] = kernel_case_input(c, KERNEL_DIMS(8, 4, 3, 3), true);
+      y = kernel_case_op(c, "convolution", NULL, 0, inputs, 3);
+      break;
+    case 1:
+      inputs[1] = kernel_case_input(c, KERNEL_DIMS(4, 8, 3, 3), true);
+      y = kernel_case_op(c, "deconvolution", NULL, 0, inputs, 3);
+      break;
+    case 2:
+      y = kernel_case_op(c, "pooling", attrs, 2, inputs, 1);
+      break;
+    default:
+      inputs[1] = kernel_case_input(c, KERNEL_DIMS(1, 1, 8, 5), true);
+      y = kernel_case_op(c, "matrix_multiply", NULL, 0, inputs, 2);
+  }
+  kernel_case_output(c, y);
+}
+
 const conformance_family_t conformance_products[] = {
     {"moe", 120, moe},
     {"convolution", 80, convolution},
@@ -528,5 +571,7 @@ const conformance_family_t conformance_products[] = {
     {"matrix_multiply_tf32", 20, matrix_multiply_tf32},
     {"matrix_multiply_integers", 10, matrix_multiply_integers},
     {"attention", 12, attention},
+    {"products_of_nothing", 20, products_of_nothing},
+    {"empty_batches", 20, empty_batches},
     {0},
 };

@@ -49,6 +49,16 @@ rabbet_status_t rabbet_group_opt_dims(const rabbet_group_t* group,
   return rabbet_ok();
 }
 
+bool rabbet_group_is_empty(const rabbet_group_t* group) {
+  for (size_t i = 0; i < group->input_count + group->output_count; ++i) {
+    int32_t v = i < group->input_count ? group->inputs[i]
+                                       : group->outputs[i - group->input_count];
+    for (int32_t axis = 0; axis < group->values[v].dims.rank; ++axis)
+      if (group->values[v].dims.d[axis] == 0) return true;
+  }
+  return false;
+}
+
 int32_t rabbet_group_input_of(const rabbet_group_t* group, int32_t value) {
   for (size_t i = 0; i < group->input_count; ++i) {
     if (group->inputs[i] == value) return (int32_t)i;

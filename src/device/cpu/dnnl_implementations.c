@@ -170,11 +170,23 @@ static rabbet_status_t rabbet_dnnl_walk_iterator(
   return status;
 }
 
+static bool rabbet_dnnl_is_nothing(const rabbet_dnnl_layout_t* layout) {
+  for (int i = 0; i < layout->rank; ++i)
+    if (layout->dims[i] == 0) return true;
+  return false;
+}
+
 rabbet_status_t rabbet_dnnl_walk(rabbet_dnnl_t* dnnl,
                                  const rabbet_dnnl_spec_t* spec,
                                  rabbet_dnnl_desc_visit_fn_t visit,
                                  void* context) {
   dnnl_primitive_attr_t attr = NULL;
+  // The library refuses some tensors without elements and divides by the
+  // extents of others.
+  if (rabbet_dnnl_is_nothing(&spec->src) ||
+      rabbet_dnnl_is_nothing(&spec->weights) ||
+      rabbet_dnnl_is_nothing(&spec->dst))
+    return rabbet_ok();
   RABBET_RETURN_IF_ERROR(rabbet_dnnl_attr(spec, &attr));
   bool single =
       spec->kind == RABBET_DNNL_REORDER || spec->kind == RABBET_DNNL_CONCAT;

@@ -182,6 +182,7 @@ rabbet_status_t rabbet_cudnn_offer(const rabbet_cudnn_offer_t* offer) {
   rabbet_group_value_t* values = NULL;
   rabbet_dims_t* dims = NULL;
   double* numbers = NULL;
+  if (rabbet_group_is_empty(offer->propose->group)) return rabbet_ok();
   rabbet_status_t status =
       rabbet_allocate(allocator, sizeof(*values) * count, (void**)&values);
   if (rabbet_is_ok(status))
@@ -502,12 +503,33 @@ void rabbet_cudnn_kernel_destroy_state(rabbet_kernel_t* base,
   rabbet_free(kernel->node.allocator, state);
 }
 
+// The library takes no tensor without elements. Where a step's outputs have
+// none the engine leaves it out; here is what padding alone makes.
+static rabbet_status_t prepare_check(const cudnn_kernel_t* kernel,
+                                     const rabbet_kernel_shapes_t* shapes) {
+  const rabbet_group_t* group = kernel->node.group;
+  char text[192];
+  for (size_t i = 0; i < group->input_count; ++i) {
+    const rabbet_dims_t* dims = &shapes->dims[group->inputs[i]];
+    for (int32_t axis = 0; axis < dims->rank; ++axis)
+      if (dims->d[axis] == 0)
+        return RABBET_STATUS(
+            RABBET_STATUS_UNSUPPORTED,
+            "layer '%s': its input %zu has shape %s; expected elements, which "
+            "cuDNN needs even where padding surrounds them",
+            kernel->node.node->name, i,
+            rabbet_dims_print(dims, text, sizeof(text)));
+  }
+  return rabbet_ok();
+}
+
 rabbet_status_t rabbet_cudnn_kernel_prepare(
     rabbet_kernel_t* base, const rabbet_kernel_shapes_t* shapes,
     rabbet_kernel_state_t** out_state, size_t* out_workspace) {
   cudnn_kernel_t* kernel = (cudnn_kernel_t*)base;
   rabbet_kernel_state_t* state = NULL;
   *out_state = NULL;
+  RABBET_RETURN_IF_ERROR(prepare_check(kernel, shapes));
   RABBET_RETURN_IF_ERROR(
       rabbet_node_state_allocate(base, sizeof(*state), &state));
   rabbet_cudnn_graph_begin(kernel->library, kernel->node.allocator,

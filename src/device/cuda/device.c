@@ -9,6 +9,7 @@
 #include "device/cuda/cudnn.h"
 #include "device/cuda/program.h"
 #include "device/cuda/stream.h"
+#include "device/empty_kernel.h"
 
 // ---- The context -----------------------------------------------------------
 

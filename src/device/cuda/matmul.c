@@ -12,7 +12,9 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/math.h"
 #include "core/view.h"
+#include "device/device.h"
 
 // A tactic is an algorithm's hash and this.
 #define TACTIC_TF32 (1 << 29)
@@ -47,6 +49,9 @@ struct rabbet_kernel_state_t {
   size_t workspace;
   size_t in_size, out_size;  // bytes of an element
   bool sums_whole;           // INT8 to INT32
+  // Sums of nothing, which the library does not take, are of one zero each: so
+  // many bytes of zeros are behind the library's workspace.
+  size_t zeros, zeros_at;
   float alpha, beta;
   const void* bias_address;                       // that the descriptor holds
   int32_t a_index, b_index, c_index, bias_index;  // boundary inputs; -1: none
@@ -208,7 +213,7 @@ static rabbet_status_t matmul_offer(matmul_offer_t* offer) {
       !rabbet_matmul_is_convolution(group, offer->dims))
     return rabbet_ok();
   RABBET_RETURN_IF_ERROR(rabbet_matmul_shape(node, offer->dims, &offer->shape));
-  if (offer->shape.k == 0) return rabbet_ok();
+  if (rabbet_group_is_empty(group)) return rabbet_ok();
   RABBET_RETURN_IF_ERROR(rabbet_cublaslt_get(
       rabbet_cuda(offer->propose->device), &offer->library));
   for (int i = 0; i < count; ++i)
@@ -416,6 +421,16 @@ static bool matmul_lies_by_pixels(const rabbet_group_t* group,
   return fits;
 }
 
+static void matmul_of_nothing(rabbet_kernel_state_t* state) {
+  rabbet_matmul_shape_t* s = &state->shape;
+  s->k = s->a_row = s->a_column = s->b_column = 1;
+  s->b_row = s->n;
+  s->batch.a = s->batch.b = 0;
+  for (int i = 0; i < s->loop_count; ++i)
+    s->loops[i].a = s->loops[i].b = 0;
+  state->zeros = (size_t)(s->m > s->n ? s->m : s->n) * state->in_size;
+}
+
 static rabbet_status_t matmul_fill(matmul_kernel_t* kernel,
                                    const rabbet_kernel_shapes_t* shapes,
                                    rabbet_kernel_state_t* state) {
@@ -437,15 +452,15 @@ static rabbet_status_t matmul_fill(matmul_kernel_t* kernel,
                          "the product '%s' has weights in format HWC that are "
                          "not one matrix of rank 3",
                          node->name);
-  if (state->shape.batch.size > INT32_MAX || state->shape.k == 0)
+  if (state->shape.batch.size > INT32_MAX)
     return RABBET_STATUS(RABBET_STATUS_UNSUPPORTED,
-                         "the product '%s' has k %lld and batch %lld, which "
-                         "cuBLASLt does not take",
-                         node->name, (long long)state->shape.k,
-                         (long long)state->shape.batch.size);
+                         "the product '%s' has a batch of %lld, which cuBLASLt "
+                         "does not take",
+                         node->name, (long long)state->shape.batch.size);
   state->in_size = matmul_size(kernel->types.in);
   state->out_size = matmul_size(kernel->types.out);
   state->sums_whole = kernel->types.out == RABBET_DTYPE_INT32;
+  if (state->shape.k == 0) matmul_of_nothing(state);
   state->alpha = e.alpha;
   state->beta = e.residual >= 0 ? 1 : 0;
   state->a_index = matmul_index(group, node->inputs[0]);
@@ -485,7 +500,10 @@ static rabbet_status_t matmul_prepare(rabbet_kernel_t* base,
     matmul_destroy_state(base, state);
     return status;
   }
-  *out_workspace = state->workspace;
+  if (state->zeros > 0)
+    state->zeros_at = rabbet_align_up(state->workspace, 256);
+  *out_workspace =
+      state->zeros > 0 ? state->zeros_at + state->zeros : state->workspace;
   *out_state = state;
   return rabbet_ok();
 }
@@ -546,8 +564,12 @@ static rabbet_status_t matmul_run(const matmul_kernel_t* kernel,
   const void* alpha = state->sums_whole ? (const void*)&one : &state->alpha;
   const void* beta = state->sums_whole ? (const void*)&zero : &state->beta;
   int64_t in = (int64_t)state->in_size, out = (int64_t)state->out_size;
-  const char* a = (const char*)call->inputs[state->a_index] + at->a * in;
-  const char* b = (const char*)call->inputs[state->b_index] + at->b * in;
+  const char* nothing = (const char*)call->workspace + state->zeros_at;
+  const char *a = nothing, *b = nothing;
+  if (state->zeros == 0) {
+    a = (const char*)call->inputs[state->a_index] + at->a * in;
+    b = (const char*)call->inputs[state->b_index] + at->b * in;
+  }
   char* y = (char*)call->outputs[0] + at->y * out;
   const char* c = state->c_index < 0
                       ? y
@@ -565,7 +587,12 @@ static rabbet_status_t matmul_enqueue(rabbet_kernel_t* base,
   const rabbet_matmul_shape_t* shape = &state->shape;
   int64_t turns = rabbet_matmul_turns(shape);
   bool aligned = matmul_is_aligned(state, call);
+  rabbet_device_t* device = &kernel->device->base;
   RABBET_RETURN_IF_ERROR(matmul_bind_bias(state, call));
+  if (state->zeros > 0)
+    RABBET_RETURN_IF_ERROR(
+        device->vtable->fill(device, (char*)call->workspace + state->zeros_at,
+                             0, state->zeros, call->stream));
   if (!aligned) RABBET_RETURN_IF_ERROR(matmul_loosen(kernel, state));
   const cublasLtMatmulAlgo_t* algorithm =
       aligned ? &state->algorithm : &state->loose;

@@ -1,0 +1,13 @@
+"""Tensors without elements."""
+
+from __future__ import annotations
+
+from .empty import check_batches, check_products
+
+
+def test_products() -> None:
+    check_products("cpu")
+
+
+def test_batches() -> None:
+    check_batches("cpu")
