@@ -4,6 +4,7 @@ their operators."""
 from __future__ import annotations
 
 import enum
+import operator
 from collections.abc import Callable, Iterable
 from typing import Any, ClassVar, Generic, TypeVar, overload
 
@@ -223,12 +224,36 @@ def _ints(values: Iterable[int]) -> tuple[int, list[int]]:
     return INTS, [int(v) for v in Dims(values)]
 
 
+def _whole(value: Any) -> int:
+    try:
+        return operator.index(value)
+    except TypeError:
+        raise TypeError(f"expected an integer, got {value!r}") from None
+
+
+def _real(value: Any) -> float:
+    try:
+        if not isinstance(value, (str, bytes, bytearray)):
+            return float(value)
+    except OverflowError as error:
+        raise ValueError(f"expected a number, got one too large: {error}") from None
+    except TypeError:
+        pass
+    raise TypeError(f"expected a number, got {value!r}")
+
+
+def _string(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"expected a str, got {value!r}")
+    return value
+
+
 def _number(name: str, doc: str) -> _Attribute[int]:
-    return _Attribute(name, int, int, doc)
+    return _Attribute(name, int, _whole, doc)
 
 
 def _float(name: str, doc: str) -> _Attribute[float]:
-    return _Attribute(name, float, float, doc)
+    return _Attribute(name, float, _real, doc)
 
 
 def _flag(name: str, doc: str) -> _Attribute[bool]:

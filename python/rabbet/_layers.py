@@ -24,6 +24,7 @@ from ._layer import (
     _number,
     _order,
     _Spatial,
+    _string,
 )
 from ._managed import Fixed
 from ._weights import to_weights
@@ -449,7 +450,7 @@ class IAssertionLayer(ILayer):
 
     __slots__ = ()
     _type = e.LayerType.ASSERTION
-    message = _Attribute("message", str, str, "What is said if it does not hold.")
+    message = _Attribute("message", str, _string, "What is said if it does not hold.")
 
 
 class IIdentityLayer(ILayer):

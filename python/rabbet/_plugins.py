@@ -9,13 +9,14 @@ import importlib.util
 import os
 import sys
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import CodeType, ModuleType
 from typing import Any
 
 from . import _rabbet
-from ._errors import InvalidArgumentError, NotFoundError
+from ._errors import InvalidArgumentError, NotFoundError, PluginError
 
 # Library path -> nothing more to do; file path -> (hash of its source, module).
 _libraries: set[str] = set()
@@ -62,6 +63,19 @@ class _SourceLoader(importlib.machinery.SourceFileLoader):
         return self.source_to_code(self.get_data(self.path), self.path)
 
 
+@contextmanager
+def may_not_exit(what: str) -> Iterator[None]:
+    """The code of a plugin defines operators: the program is not its to end."""
+    try:
+        yield
+    except SystemExit as error:
+        raise PluginError(
+            f"{what} ends the program when it is loaded (SystemExit, code "
+            f"{error.code!r}); code that is run as a script belongs under "
+            "if __name__ == '__main__'"
+        ) from error
+
+
 def load_file(file: str | os.PathLike[str]) -> ModuleType:
     """Imports a plugin file; again only if it has changed."""
     path = Path(os.path.realpath(file))
@@ -89,7 +103,8 @@ def _load_file(file: str | os.PathLike[str], path: Path) -> ModuleType:
         module = importlib.util.module_from_spec(spec)
         sys.modules[name] = module
         try:
-            loader.exec_module(module)
+            with may_not_exit(f"the plugin file '{file}'"):
+                loader.exec_module(module)
         except BaseException as error:
             del sys.modules[name]
             error.add_note(f"while loading the plugin file '{file}'")
@@ -102,7 +117,8 @@ def _import(name: str) -> None:
     if not name:
         raise InvalidArgumentError("plugins: '' is neither a file nor a module's name")
     try:
-        importlib.import_module(name)
+        with may_not_exit(f"the plugin module '{name}'"):
+            importlib.import_module(name)
     except ModuleNotFoundError as error:
         if error.name == name.partition(".")[0]:
             error.add_note(

@@ -28,6 +28,7 @@ from ._errors import (
     NotFoundError,
     UnsupportedError,
 )
+from ._plugins import may_not_exit
 
 # name, version, namespace
 Key = tuple[str, str, str]
@@ -384,7 +385,8 @@ def run(modules: Sequence[tuple[str, bytes, bool, list[str]]]) -> None:
         _running.add(prefix)
         try:
             for name in table:
-                importlib.import_module(prefix + name)
+                with may_not_exit(f"the plan's source (module '{name}')"):
+                    importlib.import_module(prefix + name)
         except BaseException:
             sys.meta_path.remove(loader)
             for known in [name for name in sys.modules if name.startswith(prefix)]:

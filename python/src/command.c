@@ -4,6 +4,20 @@
 #include "cli/main.h"
 #include "python/src/rabbet_py.h"
 
+// With its traceback. PyErr_Print would end the process at a SystemExit.
+static void rabbet_py_cli_show(PyObject* exception) {
+  PyObject* module = PyImport_ImportModule("traceback");
+  PyObject* done =
+      module ? PyObject_CallMethod(module, "print_exception", "O", exception)
+             : NULL;
+  if (!done) {
+    PyErr_Clear();
+    PySys_FormatStderr("%R\n", exception);
+  }
+  Py_XDECREF(done);
+  Py_XDECREF(module);
+}
+
 // A plugin's exception is shown with its traceback, all else by its message, as
 // the program itself does.
 static void rabbet_py_cli_report(const char* command, rabbet_status_t status) {
@@ -12,8 +26,7 @@ static void rabbet_py_cli_report(const char* command, rabbet_status_t status) {
   PyObject* traceback = exception ? PyException_GetTraceback(exception) : NULL;
   if (traceback) {
     PySys_WriteStderr("rabbet %s: a plugin raised an exception\n", command);
-    rabbet_py_error_restore(Py_NewRef(exception));
-    PyErr_PrintEx(0);
+    rabbet_py_cli_show(exception);
   } else if (exception) {
     PySys_FormatStderr("rabbet %s: %S\n", command, exception);
   } else {

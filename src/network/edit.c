@@ -1,6 +1,7 @@
 // Changes to what is there: inputs of layers, and removal.
 #include <string.h>
 
+#include "base/strbuf.h"
 #include "network/inside.h"
 
 // ---- Inputs ----------------------------------------------------------------
@@ -79,13 +80,15 @@ static rabbet_status_t rabbet_layer_check_index(const rabbet_layer_t* layer,
                                                 const rabbet_tensor_t* tensor) {
   const rabbet_op_operand_t* operand = rabbet_op_input(layer->op, index);
   bool variadic = operand && operand->flags & RABBET_OPERAND_VARIADIC;
+  bool recurs = rabbet_op_is(layer->op, RABBET_OP_RECURRENCE);
+  size_t has = rabbet_layer_input_count(layer);
+  size_t most = operand ? has + 1 : rabbet_op_max_inputs(layer->op) + recurs;
   if (!operand || (variadic && index > layer->input_count)) {
     return RABBET_STATUS(
         RABBET_STATUS_OUT_OF_RANGE,
-        "there is no input %zu; it has %zu inputs and can "
-        "have %zu",
-        index, layer->input_count,
-        operand ? layer->input_count + 1 : rabbet_op_max_inputs(layer->op));
+        "there is no input %zu; it has %zu input%s and can have %zu%s", index,
+        has, rabbet_plural(has), most,
+        recurs ? ": 0, the first value, and 1, the next one" : "");
   }
   if (!tensor && !(operand->flags & RABBET_OPERAND_OPTIONAL)) {
     return RABBET_STATUS(RABBET_STATUS_INVALID_ARGUMENT,
@@ -120,6 +123,10 @@ static rabbet_status_t rabbet_layer_place_input(rabbet_layer_t* layer,
 // that the order of layers and inference know nothing of it.
 static rabbet_status_t rabbet_layer_place_next(rabbet_layer_t* layer,
                                                rabbet_tensor_t* tensor) {
+  if (!tensor) {
+    return RABBET_STATUS(RABBET_STATUS_INVALID_ARGUMENT,
+                         "input 1, the next value, cannot be omitted");
+  }
   RABBET_RETURN_IF_ERROR(rabbet_network_check_tensor(layer->network, tensor));
   layer->next = tensor;
   return rabbet_ok();

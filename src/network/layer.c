@@ -35,8 +35,12 @@ static rabbet_status_t rabbet_layer_check_inputs(
   size_t max = rabbet_op_max_inputs(op);
   if (count > max) {
     return RABBET_STATUS(RABBET_STATUS_INVALID_ARGUMENT,
-                         "%zu inputs are given; '%s' takes at most %zu", count,
-                         op->name, max);
+                         "%zu inputs are given; '%s' takes at most %zu%s",
+                         count, op->name, max,
+                         rabbet_op_is(op, RABBET_OP_RECURRENCE)
+                             ? " (the next value is given to the layer, with "
+                               "rabbet_layer_set_input(layer, 1, tensor))"
+                             : "");
   }
   for (size_t i = 0; i < count; ++i) {
     if (!inputs[i]) continue;

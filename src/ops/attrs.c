@@ -193,6 +193,21 @@ static rabbet_status_t rabbet_op_convert(const rabbet_op_t* op,
       }
       if (given->type == RABBET_ATTR_INT) converted.count = 1;
       break;
+    case RABBET_ATTR_STRING:
+      if (given->type != attr->type) {
+        return rabbet_op_wrong_type(op, attr, given->type);
+      }
+      if (given->count > 0 && memchr(given->data, 0, given->count)) {
+        return RABBET_STATUS(
+            RABBET_STATUS_INVALID_ARGUMENT,
+            "attribute '%s' of operator '%s' has a null character at %zu of "
+            "its %zu bytes, where it would be cut off",
+            attr->name, op->name,
+            (size_t)((const char*)memchr(given->data, 0, given->count) -
+                     (const char*)given->data),
+            given->count);
+      }
+      break;
     case RABBET_ATTR_FLOATS:
       RABBET_RETURN_IF_ERROR(
           rabbet_op_to_floats(op, attr, given, arena, &converted));

@@ -167,9 +167,29 @@ static rabbet_status_t moe_check_blocks(const rabbet_op_infer_t* infer) {
       "which is 1 or more, or -1 for a whole row");
 }
 
+static rabbet_status_t moe_check_numbers(const rabbet_op_infer_t* infer) {
+  double limit = rabbet_attr_float(infer->attrs, infer->attr_count,
+                                   "swiglu_param_limit", INFINITY);
+  if (!(limit >= 0))
+    return RABBET_OP_INVALID(
+        "attribute 'swiglu_param_limit' is %g; expected 0 or more, or infinity "
+        "for no limit",
+        limit);
+  static const char* const finite[] = {"swiglu_param_alpha",
+                                       "swiglu_param_beta"};
+  for (size_t i = 0; i < RABBET_OP_COUNT_OF(finite); ++i) {
+    double number = RABBET_OP_FLOAT(infer, finite[i]);
+    if (!isfinite(number))
+      return RABBET_OP_INVALID("attribute '%s' is %g; expected a finite number",
+                               finite[i], number);
+  }
+  return rabbet_ok();
+}
+
 static rabbet_status_t moe_infer_shapes(const rabbet_op_infer_t* infer) {
   const rabbet_shape_t* hidden = &infer->inputs[RABBET_MOE_HIDDEN].shape;
   moe_letters_t letters;
+  RABBET_RETURN_IF_ERROR(moe_check_numbers(infer));
   for (size_t i = 0; i < RABBET_OP_COUNT_OF(letters.dims); ++i)
     letters.dims[i] = RABBET_EXPR_NONE;
   if (hidden->rank < 2)

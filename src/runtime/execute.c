@@ -110,6 +110,37 @@ static rabbet_status_t rabbet_check_overlaps(const rabbet_context_t* context,
   return rabbet_ok();
 }
 
+// Where the caller has an output: behind a copy, if that is the host's memory.
+static uintptr_t rabbet_output_place(const rabbet_context_t* context,
+                                     size_t io) {
+  const void* host = context->host_ios ? context->host_ios[io].host : NULL;
+  return (uintptr_t)(host ? host : context->addresses[io]);
+}
+
+// No two outputs lie over each other.
+static rabbet_status_t rabbet_check_outputs(const rabbet_context_t* context,
+                                            const rabbet_prepared_t* prepared,
+                                            size_t output) {
+  const rabbet_engine_t* engine = context->engine;
+  uintptr_t to = rabbet_output_place(context, output);
+  size_t size = rabbet_io_bytes(context, prepared, output);
+  if (size == 0) return rabbet_ok();
+  for (size_t i = engine->plan->input_count; i < engine->plan->io_count; ++i) {
+    uintptr_t from = rabbet_output_place(context, i);
+    if (i == output || !from || engine->io_segments[i] > prepared->segment)
+      continue;
+    if (from > to && from - to >= size) continue;
+    if (from <= to && to - from >= rabbet_io_bytes(context, prepared, i))
+      continue;
+    return RABBET_STATUS(
+        RABBET_STATUS_INVALID_ARGUMENT,
+        "the memory of output '%s' overlaps that of output '%s'; give each "
+        "memory of its own",
+        engine->ios[output].name, engine->ios[i].name);
+  }
+  return rabbet_ok();
+}
+
 // Inputs are checked before the first segment, an output before the one that
 // writes it.
 static rabbet_status_t rabbet_check_addresses(
@@ -118,8 +149,9 @@ static rabbet_status_t rabbet_check_addresses(
   for (size_t i = 0; i < engine->plan->io_count; ++i) {
     if (engine->io_segments[i] != prepared->segment) continue;
     RABBET_RETURN_IF_ERROR(rabbet_check_address(context, prepared, i));
-    if (i >= engine->plan->input_count)
-      RABBET_RETURN_IF_ERROR(rabbet_check_overlaps(context, prepared, i));
+    if (i < engine->plan->input_count) continue;
+    RABBET_RETURN_IF_ERROR(rabbet_check_overlaps(context, prepared, i));
+    RABBET_RETURN_IF_ERROR(rabbet_check_outputs(context, prepared, i));
   }
   return rabbet_ok();
 }

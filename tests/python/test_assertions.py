@@ -44,6 +44,15 @@ def test_the_layer() -> None:
     assert layer.get_input(0).name == "x"
     with pytest.raises(TypeError, match="message: expected a str, got 3"):
         network.add_assertion(x, 3)
+    for wrong, error, says in [
+        ("a\0b", ValueError, "'message'.* null character at 1 of its 3 bytes"),
+        (None, TypeError, "message of layer 'assertion_0': expected a str, got None"),
+    ]:
+        with pytest.raises(error, match=says):
+            layer.message = wrong
+    with pytest.raises(ValueError, match="null character at 1"):
+        network.add_assertion(x, "a\0b")
+    assert layer.message == "all of them"
     network.add_assertion(network.add_input("f", trt.float32, (2,)), "no")
     with pytest.raises(trt.Error, match=r"'condition'\) has type FLOAT; .* takes BOOL"):
         network.validate()

@@ -156,9 +156,24 @@ def test_exceptions_arrive(folder: Path, plan: Path) -> None:
     assert "command::Triple" in error
 
 
+def test_an_operator_that_ends_the_program(folder: Path, plan: Path) -> None:
+    """Not in silence, nor as if all were well."""
+    source = PYTHON_SOURCE.format(body="raise SystemExit")
+    (folder / "exits.py").write_text(source)
+    error = command("run", plan, "--plugins", folder / "exits.py", code=5).stderr
+    assert "SystemExit" in error
+    assert "exits.py" in error
+    assert "command::Triple" in error
+
+
 @pytest.mark.parametrize(
     ("source", "message"),
-    [("import no_such_module", "No module named"), ("def f(:", "SyntaxError")],
+    [
+        ("import no_such_module", "No module named"),
+        ("def f(:", "SyntaxError"),
+        ("raise SystemExit", r"broken.py' ends the program when it is loaded"),
+        ("import sys; sys.exit(0)", "SystemExit, code 0"),
+    ],
 )
 def test_files_that_do_not_import(
     folder: Path, plan: Path, source: str, message: str

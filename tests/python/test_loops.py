@@ -626,6 +626,19 @@ def test_mistakes(make: Any, says: str) -> None:
         trt.compile(network, device="cpu", optimization_level=0)
 
 
+def test_inputs_of_a_recurrence() -> None:
+    network = trt.Builder().create_network()
+    x = network.add_input("x", trt.float32, (2, 3))
+    state = network.add_loop().add_recurrence(x)
+    for index, tensor, says in [
+        (2, x, "no input 2; it has 1 input and can have 2: 0, the first value, and 1,"),
+        (1, None, "'recurrence_0'.*input 1, the next value, cannot be omitted"),
+        (0, None, r"input 0 \('initial_value'\) cannot be omitted"),
+    ]:
+        with pytest.raises(trt.Error, match=says):
+            state.set_input(index, tensor)
+
+
 def test_counts_that_only_a_run_knows_are_refused() -> None:
     network = trt.Builder(trt.Logger()).create_network()
     x = network.add_input("x", trt.float32, (2, 3))

@@ -255,6 +255,39 @@ def test_a_context_refuses_overlapping_memory(model: trt.Model) -> None:
     assert np.array_equal(memory[8:], np.maximum(memory[:8], 0))
 
 
+def test_outputs_lie_apart() -> None:
+    def both(network: trt.INetworkDefinition) -> Any:
+        x = network.add_input("x", trt.float32, (4,))
+        kinds = trt.ActivationType.RELU, trt.ActivationType.TANH
+        return tuple(network.add_activation(x, kind).get_output(0) for kind in kinds)
+
+    model = build(both)
+    x, memory = np.ones(4, np.float32), np.zeros(8, np.float32)
+    for out in [(memory[:4], memory[:4]), (memory[:4], memory[3:7])]:
+        with pytest.raises(trt.Error, match="output 'y0' overlaps that of output 'y1'"):
+            model(x, out=out)
+    assert not memory.any()
+    model(x, out=(memory[:4], memory[4:]))
+    assert np.array_equal(memory, [1] * 4 + [np.tanh(np.float32(1))] * 4)
+
+
+def test_numbers_are_not_guessed() -> None:
+    network, _, relu_layer = relu(2, 4)
+    softmax = network.add_softmax(relu_layer.get_output(0))
+    for layer, name, wrong in [
+        (relu_layer, "alpha", "1.5"),
+        (relu_layer, "alpha", None),
+        (softmax, "axes", "1"),
+        (softmax, "axes", 1.7),
+    ]:
+        with pytest.raises(TypeError, match=f"{name} of layer .*: expected .*got "):
+            setattr(layer, name, wrong)
+    with pytest.raises(ValueError, match="too large"):
+        relu_layer.alpha = 10**400
+    relu_layer.alpha, softmax.axes = np.float64(0.5), np.int64(2)
+    assert (relu_layer.alpha, softmax.axes) == (0.5, 2)
+
+
 # ---- Callbacks, threads, processes ----
 
 

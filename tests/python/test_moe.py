@@ -152,6 +152,24 @@ def test_reference_errors() -> None:
     with pytest.raises(OpError, match="'quantization_block_shape' must be 1 but for"):
         evaluate("moe", *given, scale[:1], quantization_to_type="INT8",
                  quantization_block_shape=[2, 16])
+    for name, number, expected in [
+        ("limit", np.nan, "0 or more"),
+        ("limit", -1.0, "0 or more"),
+        ("alpha", np.inf, "a finite number"),
+        ("beta", np.nan, "a finite number"),
+    ]:
+        with pytest.raises(OpError, match=f"'swiglu_param_{name}' is .*{expected}"):
+            evaluate("moe", *given, **{f"swiglu_param_{name}": number})
+
+
+def test_a_wrong_limit_is_told_by_the_build() -> None:
+    network = trt.Builder().create_network()
+    layer = add(network, tokens(1, 4), weights())
+    layer.name = "experts"
+    layer.set_swiglu_params(float("nan"), 1, 0)
+    network.mark_output(layer.get_output(0))
+    with pytest.raises(trt.Error, match=r"'experts'.*'swiglu_param_limit' is nan; expected"):
+        trt.compile(network, device="cpu")
 
 
 # ---- Networks
