@@ -49,8 +49,14 @@ typedef rabbet_status_t (*rabbet_py_call_fn_t)(const rabbet_plugin_call_t* call,
 // `run` with the GIL taken: as it is, and in a recording, where what replays do
 // not see, such as a garbage collection that frees what cannot be freed while a
 // thread records, is held back.
-rabbet_status_t rabbet_py_enqueue(rabbet_py_call_fn_t run,
-                                  const rabbet_plugin_call_t* call);
+static inline rabbet_status_t rabbet_py_enqueue(
+    rabbet_py_call_fn_t run, const rabbet_plugin_call_t* call) {
+  PyObject* kept = NULL;
+  PyGILState_STATE gil = PyGILState_Ensure();
+  rabbet_status_t status = run(call, false, &kept);
+  PyGILState_Release(gil);
+  return status;
+}
 rabbet_status_t rabbet_py_record(rabbet_py_call_fn_t run,
                                  const rabbet_plugin_call_t* call,
                                  void** out_kept);
@@ -86,9 +92,11 @@ int rabbet_py_hold_gpu(const char* device);
 // with an exception set; to be left then, too.
 int rabbet_py_scope_enter(rabbet_py_scope_t* scope, PyObject* where,
                           bool recorded);
-// Keeps an exception that is set, and may set one. What replays of a recording
-// need, to be given to rabbet_py_scope_release, or NULL.
-PyObject* rabbet_py_scope_leave(rabbet_py_scope_t* scope);
+// Leaves it with what the call gave, NULL for an exception, which is kept;
+// leaving may set one as well. *out_kept: what replays of a recording need, to
+// be given to rabbet_py_scope_release, or NULL.
+PyObject* rabbet_py_scope_end(rabbet_py_scope_t* scope, PyObject* take_result,
+                              PyObject** out_kept);
 void rabbet_py_scope_release(PyObject* take_kept);
 // Calls a function in that scope, if there is a `where`. NULL with an
 // exception.

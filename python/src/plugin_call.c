@@ -391,15 +391,6 @@ static rabbet_status_t rabbet_py_plugin_run(const rabbet_plugin_call_t* call,
              : rabbet_ok();
 }
 
-rabbet_status_t rabbet_py_enqueue(rabbet_py_call_fn_t run,
-                                  const rabbet_plugin_call_t* call) {
-  PyObject* kept = NULL;
-  PyGILState_STATE gil = PyGILState_Ensure();
-  rabbet_status_t status = run(call, false, &kept);
-  PyGILState_Release(gil);
-  return status;
-}
-
 rabbet_status_t rabbet_py_plugin_enqueue(void* self,
                                          const rabbet_plugin_call_t* call) {
   (void)self;

@@ -1,10 +1,21 @@
 // Running plugins that are classes: enqueue(input_desc, output_desc, inputs,
 // outputs, workspace, stream) with addresses as int. What it is given is made
-// once for each prepared shape and used again as long as addresses stay, and as
-// long as the plugin neither kept nor changed a list.
+// once for each prepared shape and used again as long as addresses stay and the
+// lists hold what they did. One that the plugin kept is not changed any more.
 #include <string.h>
 
 #include "python/src/plugin_adapter.h"
+
+#if defined(Py_LIMITED_API) && Py_LIMITED_API < 0x030C0000
+// Of the stable interface since 3.12; 3.11 exports the same.
+PyAPI_FUNC(PyObject*)
+    PyObject_Vectorcall(PyObject* callable, PyObject* const* args, size_t count,
+                        PyObject* names);
+#endif
+
+// What nearly every call does is one function; what few do stays out of it.
+#define RABBET_PY_USUAL __attribute__((always_inline)) static inline
+#define RABBET_PY_UNUSUAL __attribute__((noinline)) static
 
 // A list among the arguments.
 typedef struct rabbet_py_list_t {
@@ -12,8 +23,7 @@ typedef struct rabbet_py_list_t {
   PyObject** items;  // owned; what it holds unless the plugin changed it. Part
                      // of the state's block
   size_t count;
-  Py_ssize_t references;    // of the list when nobody kept it
-  PyObject* const* memory;  // where the list has them; NULL: not known
+  Py_ssize_t references;  // of the list when nobody kept it
 } rabbet_py_list_t;
 
 enum {
@@ -30,13 +40,13 @@ typedef struct rabbet_py_class_state_t {
   PyObject* extra;    // tuple: arguments between outputs and stream, or NULL
   PyObject* release;  // called when the state goes, or None
   PyObject* label;    // str: class and method, for errors
-  PyObject* args;     // NULL: to be made
+  PyObject** args;    // owned; a row for vectorcall. Part of `block`
+  size_t arg_count;   // 0: to be made
+  bool is_quick;      // they are made, and where lists have items is known
   rabbet_py_list_t lists[RABBET_PY_LISTS];
-  size_t item_count;         // of all lists, whose items lie in one row
-  PyObject* const** places;  // of these in the lists
-  size_t* inputs;            // of the call, that the plugin sees
-  void** addresses;          // in `lists`: inputs, then outputs
-  void* block;  // of addresses, items, places, inputs: few lines of the cache
+  size_t* inputs;    // in bytes from call->inputs: those that the plugin sees
+  void** addresses;  // in `lists`: inputs, then outputs
+  void* block;  // of addresses, items, args, inputs: few lines of the cache
   void* workspace;
   void* stream;
   PyObject* where;  // (GPU, stream); NULL on the CPU
@@ -47,7 +57,6 @@ typedef struct rabbet_py_class_state_t {
 // ---- Lists -----------------------------------------------------------------
 
 static void rabbet_py_list_free(rabbet_py_list_t* list) {
-  Py_CLEAR(list->list);
   for (size_t i = 0; list->items && i < list->count; ++i)
     Py_XDECREF(list->items[i]);
 }
@@ -86,11 +95,20 @@ static int rabbet_py_find_layout(void) {
   return 0;
 }
 
-static bool rabbet_py_list_is_intact(const rabbet_py_list_t* list) {
+// Whether it holds what it held when it was made.
+RABBET_PY_USUAL bool rabbet_py_list_is_as_made(const rabbet_py_list_t* list) {
+  PyObject* const* items = rabbet_py_list_items(list->list);
+  if (Py_SIZE(list->list) != (Py_ssize_t)list->count) return false;
+  for (size_t i = 0; i < list->count; ++i)
+    if (items[i] != list->items[i]) return false;
+  return true;
+}
+
+// The same, the stable way, and that nobody kept it.
+static bool rabbet_py_list_is_ours(const rabbet_py_list_t* list) {
   if (Py_REFCNT(list->list) != list->references ||
       Py_SIZE(list->list) != (Py_ssize_t)list->count)
     return false;
-  if (list->memory) return rabbet_py_list_items(list->list) == list->memory;
   for (size_t i = 0; i < list->count; ++i)
     if (PyList_GetItem(list->list, (Py_ssize_t)i) != list->items[i])
       return false;
@@ -111,7 +129,11 @@ static int rabbet_py_list_set(rabbet_py_list_t* list, size_t index,
 // ---- Arguments -------------------------------------------------------------
 
 static void rabbet_py_class_clear(rabbet_py_class_state_t* state) {
-  Py_CLEAR(state->args);
+  size_t count = state->arg_count;
+  state->arg_count = 0;
+  state->is_quick = false;
+  for (size_t i = 0; i < count; ++i)
+    Py_CLEAR(state->args[i]);
   for (int i = 0; i < RABBET_PY_LISTS; ++i)
     Py_CLEAR(state->lists[i].list);
 }
@@ -126,26 +148,17 @@ static int rabbet_py_class_where(rabbet_py_class_state_t* state) {
   return state->where ? 0 : -1;
 }
 
-// Puts the items of a tuple into another; false with an exception set.
-static bool rabbet_py_append(PyObject* to, Py_ssize_t* at, PyObject* from) {
-  for (Py_ssize_t i = 0; i < PyTuple_Size(from); ++i) {
-    PyObject* item = Py_NewRef(PyTuple_GetItem(from, i));
-    if (PyTuple_SetItem(to, (*at)++, item) < 0) return false;
-  }
-  return true;
+// Puts an argument behind those that are there; false with an exception set.
+static bool rabbet_py_class_push(rabbet_py_class_state_t* state,
+                                 PyObject* take_item) {
+  if (take_item) state->args[state->arg_count++] = take_item;
+  return take_item != NULL;
 }
 
-// Notes what tells, after a call, that nothing was kept or changed.
-static void rabbet_py_class_watch(rabbet_py_class_state_t* state) {
-  bool seen = rabbet_py_list_layout == RABBET_PY_SEEN;
-  state->item_count = 0;
-  for (int i = 0; i < RABBET_PY_LISTS; ++i) {
-    rabbet_py_list_t* list = &state->lists[i];
-    list->references = Py_REFCNT(list->list);
-    list->memory = seen ? rabbet_py_list_items(list->list) : NULL;
-    for (size_t k = 0; seen && k < list->count; ++k)
-      state->places[state->item_count++] = &list->memory[k];
-  }
+static void rabbet_py_class_push_all(rabbet_py_class_state_t* state,
+                                     PyObject* tuple) {
+  for (Py_ssize_t i = 0; i < PyTuple_Size(tuple); ++i)
+    rabbet_py_class_push(state, Py_NewRef(PyTuple_GetItem(tuple, i)));
 }
 
 // first..., input descriptors, output descriptors, inputs, outputs, then the
@@ -153,53 +166,69 @@ static void rabbet_py_class_watch(rabbet_py_class_state_t* state) {
 static int rabbet_py_class_make(rabbet_py_class_state_t* state) {
   rabbet_py_class_clear(state);
   if (rabbet_py_find_layout() || rabbet_py_class_where(state)) return -1;
-  PyObject* workspace = PyLong_FromVoidPtr(state->workspace);
-  PyObject* middle = state->extra ? Py_NewRef(state->extra)
-                     : workspace  ? PyTuple_Pack(1, workspace)
-                                  : NULL;
-  PyObject* stream = PyLong_FromVoidPtr(state->stream);
-  PyObject* args = NULL;
-  if (middle && stream) {
-    args = PyTuple_New(PyTuple_Size(state->first) + RABBET_PY_LISTS +
-                       PyTuple_Size(middle) + 1);
-  }
-  Py_ssize_t at = 0;
-  bool fine = args && rabbet_py_append(args, &at, state->first);
+  rabbet_py_class_push_all(state, state->first);
+  bool fine = true;
   for (int i = 0; fine && i < RABBET_PY_LISTS; ++i) {
     rabbet_py_list_t* list = &state->lists[i];
     fine = rabbet_py_list_make(list) == 0 &&
-           PyTuple_SetItem(args, at++, Py_NewRef(list->list)) == 0;
+           rabbet_py_class_push(state, Py_NewRef(list->list));
   }
-  fine = fine && rabbet_py_append(args, &at, middle) &&
-         PyTuple_SetItem(args, at, Py_NewRef(stream)) == 0;
-  Py_XDECREF(workspace);
-  Py_XDECREF(middle);
-  Py_XDECREF(stream);
-  if (!fine) {
-    Py_XDECREF(args);
+  if (fine && state->extra)
+    rabbet_py_class_push_all(state, state->extra);
+  else if (fine)
+    fine = rabbet_py_class_push(state, PyLong_FromVoidPtr(state->workspace));
+  if (!fine ||
+      !rabbet_py_class_push(state, PyLong_FromVoidPtr(state->stream))) {
     rabbet_py_class_clear(state);
     return -1;
   }
-  state->args = args;
-  rabbet_py_class_watch(state);
+  for (int i = 0; i < RABBET_PY_LISTS; ++i)
+    state->lists[i].references = Py_REFCNT(state->lists[i].list);
+  state->is_quick = rabbet_py_list_layout == RABBET_PY_SEEN;
   return 0;
 }
 
-static bool rabbet_py_class_is_intact(const rabbet_py_class_state_t* state) {
+// Whether addresses may be put into the lists that there are.
+static bool rabbet_py_class_is_ours(const rabbet_py_class_state_t* state) {
   for (int i = 0; i < RABBET_PY_LISTS; ++i)
-    if (!rabbet_py_list_is_intact(&state->lists[i])) return false;
-  PyObject** items = state->lists[0].items;
-  for (size_t i = 0; i < state->item_count; ++i)
-    if (*state->places[i] != items[i]) return false;
+    if (!rabbet_py_list_is_ours(&state->lists[i])) return false;
   return true;
 }
 
-static int rabbet_py_class_refresh(rabbet_py_class_state_t* state,
-                                   const rabbet_plugin_call_t* call) {
+// The address of an input that the plugin sees.
+static inline void* rabbet_py_class_input(const rabbet_py_class_state_t* state,
+                                          const rabbet_plugin_call_t* call,
+                                          size_t index) {
+  const char* views = (const char*)call->inputs;
+  return ((const rabbet_plugin_view_t*)(views + state->inputs[index]))->data;
+}
+
+// Whether the arguments are those of this call.
+RABBET_PY_USUAL bool rabbet_py_class_is_current(
+    const rabbet_py_class_state_t* state, const rabbet_plugin_call_t* call) {
+  if (!state->is_quick || state->stream != call->stream ||
+      state->workspace != call->workspace)
+    return false;
+  const rabbet_py_list_t* lists = state->lists;
+  void* const* address = state->addresses;
+  for (size_t i = 0; i < lists[RABBET_PY_INPUTS].count; ++i)
+    if (rabbet_py_class_input(state, call, i) != *address++) return false;
+  for (size_t i = 0; i < lists[RABBET_PY_OUTPUTS].count; ++i)
+    if (call->outputs[i].data != *address++) return false;
+  return rabbet_py_list_is_as_made(&lists[0]) &&
+         rabbet_py_list_is_as_made(&lists[1]) &&
+         rabbet_py_list_is_as_made(&lists[2]) &&
+         rabbet_py_list_is_as_made(&lists[3]);
+}
+
+RABBET_PY_UNUSUAL int rabbet_py_class_refresh(
+    rabbet_py_class_state_t* state, const rabbet_plugin_call_t* call) {
   rabbet_py_list_t* inputs = &state->lists[RABBET_PY_INPUTS];
   rabbet_py_list_t* outputs = &state->lists[RABBET_PY_OUTPUTS];
+  if (state->arg_count > 0 && !rabbet_py_class_is_ours(state))
+    rabbet_py_class_clear(state);
   for (size_t i = 0; i < inputs->count; ++i) {
-    void* data = call->inputs[state->inputs[i]].data;
+    void* data = rabbet_py_class_input(state, call, i);
     if (data == state->addresses[i]) continue;
     if (rabbet_py_list_set(inputs, i, data)) return -1;
     state->addresses[i] = data;
@@ -211,7 +240,7 @@ static int rabbet_py_class_refresh(rabbet_py_class_state_t* state,
     if (rabbet_py_list_set(outputs, i, data)) return -1;
     addresses[i] = data;
   }
-  if (state->args && state->stream == call->stream &&
+  if (state->arg_count > 0 && state->stream == call->stream &&
       state->workspace == call->workspace)
     return 0;
   state->stream = call->stream;
@@ -228,7 +257,7 @@ static void rabbet_py_class_state_destroy(rabbet_py_class_state_t* state) {
     if (!result) PyErr_WriteUnraisable(state->release);  // nobody waits for it
     Py_XDECREF(result);
   }
-  Py_XDECREF(state->args);
+  if (state->block) rabbet_py_class_clear(state);
   for (int i = 0; i < RABBET_PY_LISTS; ++i)
     rabbet_py_list_free(&state->lists[i]);
   Py_XDECREF(state->function);
@@ -268,10 +297,11 @@ static int rabbet_py_class_allocate(rabbet_py_class_state_t* state,
                                     const size_t counts[RABBET_PY_LISTS]) {
   size_t inputs = counts[RABBET_PY_INPUTS];
   size_t addresses = inputs + counts[RABBET_PY_OUTPUTS], items = 0;
+  size_t args = (size_t)PyTuple_Size(state->first) + RABBET_PY_LISTS + 1 +
+                (state->extra ? (size_t)PyTuple_Size(state->extra) : 1);
   for (int i = 0; i < RABBET_PY_LISTS; ++i)
     items += counts[i];
-  state->block =
-      PyMem_Calloc(2 * items + addresses + inputs + 1, sizeof(void*));
+  state->block = PyMem_Calloc(items + addresses + inputs + args, sizeof(void*));
   if (!state->block) {
     PyErr_NoMemory();
     return -1;
@@ -285,8 +315,8 @@ static int rabbet_py_class_allocate(rabbet_py_class_state_t* state,
     state->lists[i].count = counts[i];
     next += counts[i];
   }
-  state->places = (PyObject* const**)next;
-  state->inputs = (size_t*)(next + items);
+  state->args = next;
+  state->inputs = (size_t*)(state->args + args);
   return 0;
 }
 
@@ -328,13 +358,14 @@ static int rabbet_py_class_bound(rabbet_py_class_state_t* state,
   rabbet_py_class_descs(&state->lists[RABBET_PY_OUTPUT_DESCS], outputs);
   for (size_t i = 0; i < count; ++i) {
     PyObject* number = PyTuple_GetItem(numbers, (Py_ssize_t)i);
-    state->inputs[i] = PyLong_AsSize_t(number);
+    size_t input = PyLong_AsSize_t(number);
     if (PyErr_Occurred()) return -1;
-    if (state->inputs[i] >= call->input_count) {
+    if (input >= call->input_count) {
       PyErr_Format(PyExc_IndexError, "input %S of %zu", number,
                    call->input_count);
       return -1;
     }
+    state->inputs[i] = input * sizeof(call->inputs[0]);
   }
   return 0;
 }
@@ -391,17 +422,31 @@ static rabbet_status_t rabbet_py_class_failed(rabbet_py_class_state_t* state,
                          label ? label : "enqueue");
 }
 
+static PyObject* rabbet_py_class_call(const rabbet_py_class_state_t* state) {
+  return PyObject_Vectorcall(state->function, state->args, state->arg_count,
+                             NULL);
+}
+
+RABBET_PY_UNUSUAL PyObject* rabbet_py_class_call_there(
+    const rabbet_py_class_state_t* state, bool recorded, PyObject** out_kept) {
+  rabbet_py_scope_t scope;
+  PyObject* result = NULL;
+  if (rabbet_py_scope_enter(&scope, state->where, recorded) == 0)
+    result = rabbet_py_class_call(state);
+  return rabbet_py_scope_end(&scope, result, out_kept);
+}
+
 // With an attached thread. *out_kept: what replays of a recorded call need, or
 // NULL.
-static rabbet_status_t rabbet_py_class_run(const rabbet_plugin_call_t* call,
-                                           bool recorded, PyObject** out_kept) {
+RABBET_PY_USUAL rabbet_status_t rabbet_py_class_run(
+    const rabbet_plugin_call_t* call, bool recorded, PyObject** out_kept) {
   rabbet_py_class_state_t* state = call->state;
   PyObject* result = NULL;
-  if (rabbet_py_class_refresh(state, call) == 0)
-    result = rabbet_py_scope_call(state->where, recorded, state->function,
-                                  state->args, NULL, out_kept);
-  if (!state->args || !rabbet_py_class_is_intact(state))
-    rabbet_py_class_clear(state);
+  if (rabbet_py_class_is_current(state, call) ||
+      rabbet_py_class_refresh(state, call) == 0)
+    result = state->where
+                 ? rabbet_py_class_call_there(state, recorded, out_kept)
+                 : rabbet_py_class_call(state);
   if (!result) return rabbet_py_class_failed(state, recorded);
   Py_DECREF(result);
   return rabbet_ok();

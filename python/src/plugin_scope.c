@@ -71,7 +71,7 @@ int rabbet_py_scope_enter(rabbet_py_scope_t* scope, PyObject* where,
   return !scope->memory && PyErr_Occurred() ? -1 : 0;
 }
 
-PyObject* rabbet_py_scope_leave(rabbet_py_scope_t* scope) {
+static PyObject* rabbet_py_scope_leave(rabbet_py_scope_t* scope) {
   if (!scope->memory && !scope->undo) return NULL;
   PyObject* error = rabbet_py_error_take();
   for (int i = 0; i < 2; ++i) {
@@ -99,6 +99,13 @@ void rabbet_py_scope_release(PyObject* take_kept) {
   rabbet_py_error_restore(error);
 }
 
+PyObject* rabbet_py_scope_end(rabbet_py_scope_t* scope, PyObject* take_result,
+                              PyObject** out_kept) {
+  *out_kept = rabbet_py_scope_leave(scope);
+  if (take_result && PyErr_Occurred()) Py_CLEAR(take_result);
+  return take_result;
+}
+
 PyObject* rabbet_py_scope_call(PyObject* where, bool recorded,
                                PyObject* function, PyObject* args,
                                PyObject* kwargs, PyObject** out_kept) {
@@ -107,7 +114,5 @@ PyObject* rabbet_py_scope_call(PyObject* where, bool recorded,
   PyObject* result = NULL;
   if (rabbet_py_scope_enter(&scope, where, recorded) == 0)
     result = PyObject_Call(function, args, kwargs);
-  *out_kept = rabbet_py_scope_leave(&scope);
-  if (result && PyErr_Occurred()) Py_CLEAR(result);
-  return result;
+  return rabbet_py_scope_end(&scope, result, out_kept);
 }

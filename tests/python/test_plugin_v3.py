@@ -517,6 +517,30 @@ def test_what_is_kept_or_changed_is_made_anew() -> None:
     assert len({id(args[2]) for args in kept}) == len(kept)
 
 
+def test_lists_that_are_kept_stay_as_they_are() -> None:
+    """While addresses stay, and when they are others."""
+
+    class Keeper(PadV3):
+        name = "Saver"
+
+        def enqueue(self, *args: Any) -> None:
+            super().enqueue(*args)
+            self.log.append(("kept", args[2:4], [tuple(each) for each in args[2:4]]))
+
+    creator = register(Keeper)
+    model = one_layer(made(creator), SHAPE)
+    creator.log.clear()
+    arrays = [random(*SHAPE, seed=seed) for seed in range(3)]
+    outputs = []
+    for x in (arrays[0], *arrays):
+        outputs.append(model(x))
+        np.testing.assert_array_equal(outputs[-1], pad(x, PADS))
+    kept = [entry[1:] for entry in creator.log if entry[0] == "kept"]
+    assert len({values[0] for _lists, values in kept}) == len(arrays)
+    for lists, values in kept:
+        assert [tuple(each) for each in lists] == values
+
+
 def test_descriptors_are_told_not_asked() -> None:
     class Changer(PadV3):
         name = "Changer"
