@@ -113,7 +113,7 @@ static void graphs(void** state) {
     rabbet_context_graph_info(test.context, &info);
     assert_int_equal(info.graph_steps, i == 0 ? 0 : steps);
     assert_int_equal(stand_in()->calls("cuGraphLaunch"), i == 0 ? 0 : 1);
-    assert_int_equal(stand_in()->calls("cuLaunchKernel") > 0, i < 2);
+    assert_int_equal(stand_in()->calls("cuLaunchKernelEx") > 0, i < 2);
   }
   assert_int_equal(info.recordings, 1);
   assert_int_equal(info.replays, 4);

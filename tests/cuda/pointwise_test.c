@@ -61,7 +61,7 @@ static void one_kernel(rabbet_dtype_t dtype, double tolerance) {
   RABBET_EXPECT_OK(rabbet_context_set_host_address(context, 1, output));
   stand_in()->clear_log();
   RABBET_EXPECT_OK(rabbet_context_execute(context, NULL));
-  assert_int_equal(stand_in()->calls("cuLaunchKernel"), 1);
+  assert_int_equal(stand_in()->calls("cuLaunchKernelEx"), 1);
   for (int64_t i = 0; i < 2 * CHANNELS * PIXELS; ++i) {
     double expected = rabbet_load_double(y->dtype, y->data, i);
     double found = rabbet_load_double(dtype, output, i);

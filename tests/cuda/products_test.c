@@ -123,7 +123,7 @@ static void quantized(void** state) {
     stand_in()->clear_log();
     run(&made, 0.05);
     assert_int_equal(stand_in()->calls("cublasLtMatmul"), 1);
-    assert_int_equal(stand_in()->calls("cuLaunchKernel"), 3);
+    assert_int_equal(stand_in()->calls("cuLaunchKernelEx"), 3);
     unmake(&made);
   }
 }
@@ -163,7 +163,7 @@ static void quantized_convolution(void** state) {
   // q; d + w + conv + d + sum + relu + qy; dy; and conversions to channels
   // last.
   assert_int_equal(stand_in()->calls("cudnnBackendExecute"), 1);
-  assert_true(stand_in()->calls("cuLaunchKernel") <= 4);
+  assert_true(stand_in()->calls("cuLaunchKernelEx") <= 4);
   unmake(&made);
 }
 

@@ -385,6 +385,10 @@ static int node_update(const graph_node_t* from, const graph_node_t* to) {
              from->before_count * sizeof(*from->before)) != 0)
     return UPDATE_TOPOLOGY_CHANGED;
   if (from->op.type != to->op.type) return UPDATE_NODE_TYPE_CHANGED;
+  // The edges are of another type.
+  if (from->op.type == OP_KERNEL &&
+      from->op.launch->overlaps != to->op.launch->overlaps)
+    return UPDATE_TOPOLOGY_CHANGED;
   if (from->op.source_kind != to->op.source_kind ||
       from->op.target_kind != to->op.target_kind)
     return UPDATE_PARAMETERS_CHANGED;

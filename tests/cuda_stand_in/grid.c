@@ -44,6 +44,7 @@ typedef struct fiber_t {
 typedef struct thread_t {
   thread_state_t state;
   fiber_t* fiber;
+  bool awaited;  // the kernel before
   // What it hands to its warp, and gets.
   int op;
   unsigned mask, from, bytes, ballot;
@@ -126,6 +127,8 @@ static void fiber_prepare(fiber_t* fiber, void (*entry)(void), size_t offset) {
 }
 #endif
 
+static void grid_fail(const char* message);
+
 // ---- Threads ---------------------------------------------------------------
 
 UNWATCHED static void grid_place(int thread) {
@@ -161,9 +164,12 @@ UNWATCHED static void fiber_entry(void) {
       int t = grid.order[grid.begun++];
       grid_place(t);
       grid.threads[t].state = THREAD_RUNNABLE;
+      grid.threads[t].awaited = false;
       grid.threads[t].fiber = grid.running;
       grid.launch->function->kernel->call(grid.launch->parameters);
       // Here `grid.current` is `t` again, though others ran in between.
+      if (grid.launch->overlaps && !grid.threads[grid.current].awaited)
+        grid_fail("ends without having awaited the kernel before it");
       grid.threads[grid.current].state = THREAD_DONE;
       ++grid.finished;
       barrier_check();
@@ -184,6 +190,10 @@ UNWATCHED static void grid_sync_threads(void) {
   ++grid.at_barrier;
   barrier_check();
   thread_wait();
+}
+
+UNWATCHED static void grid_await_previous(void) {
+  grid.threads[grid.current].awaited = true;
 }
 
 // ---- Warps -----------------------------------------------------------------
@@ -225,8 +235,6 @@ UNWATCHED static void warp_exchange(unsigned first, unsigned lanes) {
     grid_wake(first + i);
   }
 }
-
-static void grid_fail(const char* message);
 
 UNWATCHED static unsigned grid_warp(unsigned mask, int op, void* value,
                                     unsigned bytes, unsigned from) {
@@ -399,6 +407,7 @@ static void grid_tell_fault(void) {
 static const struct stand_in_runtime grid_runtime = {
     .sync_threads = grid_sync_threads,
     .warp = grid_warp,
+    .await_previous = grid_await_previous,
     .fail = grid_fail,
 };
 

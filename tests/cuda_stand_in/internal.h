@@ -125,6 +125,7 @@ typedef struct launch_t {
   CUfunction function;
   unsigned grid[3], block[3], shared_bytes;
   void** parameters;  // copies, in the same block as this
+  bool overlaps;      // with the kernel before: must await it
 } launch_t;
 
 typedef enum op_type_t {

@@ -3,7 +3,7 @@
 #ifndef RABBET_TESTS_CUDA_STAND_IN_KERNEL_ABI_H_
 #define RABBET_TESTS_CUDA_STAND_IN_KERNEL_ABI_H_
 
-#define STAND_IN_ABI 1
+#define STAND_IN_ABI 2
 
 struct stand_in_uint3 {
   unsigned x, y, z;
@@ -22,6 +22,8 @@ struct stand_in_runtime {
   // `value` is replaced; returns the ballot.
   unsigned (*warp)(unsigned mask, int op, void* value, unsigned bytes,
                    unsigned from);
+  // The thread goes on when the kernel before is done (order.cuh).
+  void (*await_previous)(void);
   // A wrong use of the shim, told with the kernel's name; ends the launch.
   void (*fail)(const char* message);
 };

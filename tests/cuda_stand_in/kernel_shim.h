@@ -53,6 +53,10 @@ extern "C" int printf(const char*, ...);
 extern "C" void* memcpy(void*, const void*, unsigned long);
 extern "C" void* memset(void*, int, unsigned long);
 
+inline void stand_in_await_previous() {
+  stand_in_module.runtime->await_previous();
+}
+
 // ---- Threads together ------------------------------------------------------
 
 inline void __syncthreads() {

@@ -307,12 +307,14 @@ static void launch_log(const launch_t* launch) {
 
 static CUresult launch_submit(CUfunction function, const unsigned grid[3],
                               const unsigned block[3], unsigned shared_bytes,
-                              CUstream stream, void** parameters) {
+                              CUstream stream, void** parameters,
+                              bool overlaps) {
   if (!stream_is_current(stream)) return ERROR_INVALID_HANDLE;
   launch_t* launch = NULL;
   CUresult result =
       launch_new(function, grid, block, shared_bytes, parameters, &launch);
   if (result != CUDA_SUCCESS) return result;
+  launch->overlaps = overlaps;
   launch_log(launch);
   op_t op = {.type = OP_KERNEL, .launch = launch};
   return stream_submit(stream, &op);
@@ -336,24 +338,33 @@ CUresult stand_in_cuLaunchKernel(CUfunction function, unsigned grid_x,
          block_z, shared_bytes, stream_number(stream)),
         extra ? CUDA_ERROR_NOT_SUPPORTED
               : launch_submit(function, grid, block, shared_bytes, stream,
-                              parameters));
+                              parameters, false));
 }
 
+typedef struct attributes_t {
+  bool cooperative, overlaps;
+} attributes_t;
+
 // Clusters and cooperation are logged; kernels that use them are not run here.
-// Whether it is cooperative.
-static bool config_log(const CUlaunchConfig* config) {
-  bool cooperative = false;
+static attributes_t config_log(const CUlaunchConfig* config) {
+  attributes_t found = {0};
   for (unsigned i = 0; i < config->numAttrs; ++i) {
     const CUlaunchAttribute* attribute = &config->attrs[i];
     if (attribute->id == CU_LAUNCH_ATTRIBUTE_COOPERATIVE) {
       log_add(", cooperative %d", attribute->value.cooperative);
-      cooperative = attribute->value.cooperative != 0;
+      found.cooperative = attribute->value.cooperative != 0;
+    }
+    if (attribute->id ==
+        CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION) {
+      found.overlaps =
+          attribute->value.programmaticStreamSerializationAllowed != 0;
+      log_add(", overlaps %d", found.overlaps);
     }
     if (attribute->id == CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION)
       log_add(", cluster %u %u %u", attribute->value.clusterDim.x,
               attribute->value.clusterDim.y, attribute->value.clusterDim.z);
   }
-  return cooperative;
+  return found;
 }
 
 // Of a GPU with room for 8 blocks of the largest size.
@@ -368,10 +379,12 @@ static CUresult launch_config(const CUlaunchConfig* config, CUfunction function,
                            config->gridDimZ};
   const unsigned block[] = {config->blockDimX, config->blockDimY,
                             config->blockDimZ};
-  if (config_log(config) && too_many_at_once(grid, block))
+  const attributes_t attributes = config_log(config);
+  if (attributes.overlaps && context_major < 9) return CUDA_ERROR_NOT_SUPPORTED;
+  if (attributes.cooperative && too_many_at_once(grid, block))
     return ERROR_COOPERATIVE_LAUNCH_TOO_LARGE;
   return launch_submit(function, grid, block, config->sharedMemBytes,
-                       config->hStream, parameters);
+                       config->hStream, parameters, attributes.overlaps);
 }
 
 CUresult stand_in_cuLaunchKernelEx(const CUlaunchConfig* config,

@@ -2,6 +2,8 @@
 #ifndef RABBET_SRC_DEVICE_CUDA_CUDA_H_
 #define RABBET_SRC_DEVICE_CUDA_CUDA_H_
 
+#include <stdatomic.h>
+
 #include "device/common/node_kernel.h"
 #include "device/cuda/driver.h"
 #include "device/device.h"
@@ -24,6 +26,9 @@ typedef struct rabbet_cuda_device_t {
   int major, minor;  // compute capability
   int multiprocessors;
   int shared_bytes;  // that a block may have when it asks for it
+  // Whether kernels are launched so that they overlap; set when the device is
+  // opened, false for good from a program on whose kernels cannot wait.
+  atomic_bool overlaps;
   rabbet_cuda_programs_t* programs;
   pthread_mutex_t libraries;           // guards the making of the next two
   struct rabbet_cublaslt_t* cublaslt;  // NULL until used
@@ -73,15 +78,16 @@ typedef struct rabbet_cuda_launch_t {
   unsigned shared_bytes;
 } rabbet_cuda_launch_t;
 
-// parameters[i] points to the kernel's parameter i.
-static inline rabbet_status_t rabbet_cuda_launch(
-    const rabbet_cuda_device_t* device, const rabbet_cuda_launch_t* launch,
-    void** parameters, void* stream) {
-  return RABBET_CUDA(
-      device->driver, cuLaunchKernel,
-      (launch->function, launch->grid[0], launch->grid[1], launch->grid[2],
-       launch->block[0], launch->block[1], launch->block[2],
-       launch->shared_bytes, (CUstream)stream, parameters, NULL));
-}
+// Launches a kernel of a program; parameters[i] points to its parameter i.
+// Where the device overlaps kernels and the one before in the stream is a
+// program's, too, the driver may place this one's blocks while that one still
+// runs; kernels/order.cuh says what that asks of kernels.
+rabbet_status_t rabbet_cuda_launch(const rabbet_cuda_device_t* device,
+                                   const rabbet_cuda_launch_t* launch,
+                                   void** parameters, void* stream);
+// This thread enqueues what is no program's kernel: the next one does not
+// overlap with it. Not to say so costs some time, and nothing else: whatever
+// comes before, a kernel waits for its end.
+void rabbet_cuda_launch_other(void);
 
 #endif  // RABBET_SRC_DEVICE_CUDA_CUDA_H_

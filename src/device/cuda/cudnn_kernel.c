@@ -624,6 +624,7 @@ static rabbet_status_t run_execute(const cudnn_kernel_t* kernel,
   RABBET_RETURN_IF_ERROR(rabbet_cudnn_acquire(kernel->library, &slot));
   rabbet_status_t status =
       RABBET_CUDNN(kernel->library, cudnnSetStream, (slot->handle, stream));
+  rabbet_cuda_launch_other();
   if (rabbet_is_ok(status))
     status = RABBET_CUDNN(kernel->library, cudnnBackendExecute,
                           (slot->handle, state->plan, state->pack));

@@ -2,6 +2,7 @@
 #include "device/device.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "device/cuda/cublaslt.h"
@@ -134,6 +135,7 @@ static rabbet_status_t rabbet_cuda_begin_run(rabbet_device_t* base, int threads,
   (void)threads;
   CUcontext before = NULL;
   RABBET_RETURN_IF_ERROR(rabbet_cuda_enter(rabbet_cuda(base), &before));
+  rabbet_cuda_launch_other();
   *out_token = before;
   return rabbet_ok();
 }
@@ -256,6 +258,14 @@ static rabbet_status_t cuda_attribute(const rabbet_cuda_device_t* device,
                      (out_value, attribute, device->device));
 }
 
+// Kernels that wait for the one before exist from compute capability 9 on,
+// graphs that know of it from CUDA 12.3 on.
+static bool cuda_overlaps(const rabbet_cuda_device_t* device) {
+  const char* asked = getenv("RABBET_CUDA_OVERLAP");
+  return device->major >= 9 && device->driver->version >= 12030 &&
+         !(asked && strcmp(asked, "0") == 0);
+}
+
 static rabbet_status_t cuda_describe(rabbet_cuda_device_t* device) {
   char model[96];
   int l2 = 0;
@@ -353,6 +363,7 @@ static rabbet_status_t cuda_open(rabbet_cuda_device_t* device) {
   RABBET_RETURN_IF_ERROR(
       RABBET_CUDA(driver, cuDeviceGet, (&device->device, device->ordinal)));
   RABBET_RETURN_IF_ERROR(cuda_describe(device));
+  atomic_init(&device->overlaps, cuda_overlaps(device));
   RABBET_RETURN_IF_ERROR(cuda_choose_context(device));
   RABBET_RETURN_IF_ERROR(RABBET_CUDA_INSIDE(
       device, cuEventCreate, (&device->begin, CU_EVENT_DEFAULT)));

@@ -113,6 +113,7 @@ enum {
   CU_LAUNCH_ATTRIBUTE_IGNORE = 0,
   CU_LAUNCH_ATTRIBUTE_COOPERATIVE = 2,
   CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION = 4,
+  CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION = 6,
 };
 typedef union CUlaunchAttributeValue {
   char pad[64];
@@ -120,6 +121,7 @@ typedef union CUlaunchAttributeValue {
   struct {
     unsigned x, y, z;
   } clusterDim;
+  int programmaticStreamSerializationAllowed;
 } CUlaunchAttributeValue;
 typedef struct CUlaunchAttribute {
   CUlaunchAttributeID id;

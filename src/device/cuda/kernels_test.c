@@ -305,7 +305,7 @@ static void row_case_make(kernel_case_t* c, rabbet_device_t* device,
 
 static void expect_launched(const char* function, size_t at) {
   char text[64];
-  snprintf(text, sizeof(text), "cuLaunchKernel %s", function);
+  snprintf(text, sizeof(text), "cuLaunchKernelEx %s", function);
   if (!strstr(stand_in()->log(), text))
     fail_msg("case %zu did not launch '%s':\n%s", at, function,
              stand_in()->log());

@@ -574,6 +574,7 @@ static rabbet_status_t matmul_run(const matmul_kernel_t* kernel,
   const char* c = state->c_index < 0
                       ? y
                       : (const char*)call->inputs[state->c_index] + at->y * out;
+  rabbet_cuda_launch_other();
   return RABBET_CUBLASLT(library, cublasLtMatmul,
                          (library->handle, setup->desc, alpha, b, setup->b, a,
                           setup->a, beta, c, setup->y, y, setup->y, algorithm,

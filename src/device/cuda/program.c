@@ -186,6 +186,9 @@ static rabbet_status_t program_load(rabbet_cuda_program_t* program) {
   const uint8_t* image = (const uint8_t*)program->image + IMAGE_HEADER;
   bool fits = header->major == device->major && header->minor <= device->minor;
   if (!fits) image += rabbet_align_up(header->cubin_size, 64);
+  // Compiled for GPUs whose kernels begin after the one before has ended.
+  if (header->major < 9)
+    atomic_store_explicit(&device->overlaps, false, memory_order_relaxed);
   CUcontext before = NULL;
   RABBET_RETURN_IF_ERROR(rabbet_cuda_enter(device, &before));
   rabbet_status_t status =

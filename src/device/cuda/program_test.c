@@ -8,11 +8,19 @@ static const char add_text[] =
     "#include \"number.cuh\"\n"
     "extern \"C\" __global__ void __launch_bounds__(256)\n"
     "add(const T0* __restrict__ a, const T0* b, T0* out, long long count) {\n"
+    "  turn_t turn;\n"
     "  long long i = (long long)blockIdx.x * blockDim.x + threadIdx.x;\n"
     "  if (i < count) out[i] = a[i] + b[i];\n"
     "}\n"
+    "extern \"C\" __global__ void hasty(T0* out, long long count) {\n"
+    "  long long i = (long long)blockIdx.x * blockDim.x + threadIdx.x;\n"
+    "  if (i >= count) return;\n"
+    "  turn_t turn;\n"
+    "  out[i] = 1;\n"
+    "}\n"
     "// Sums of the numbers of each block.\n"
     "extern \"C\" __global__ void sums(const T0* a, T0* out, int count) {\n"
+    "  turn_t turn;\n"
     "  __shared__ float parts[32];\n"
     "  extern __shared__ __align__(16) unsigned char dynamic[];\n"
     "  float* seen = (float*)dynamic;\n"
@@ -268,6 +276,142 @@ static void damaged(void** state) {
   stand_in_expect_clean();
 }
 
+// ---- Kernels that overlap --------------------------------------------------
+
+typedef struct adder_t {
+  rabbet_cuda_device_t* device;
+  rabbet_cuda_program_t* program;
+  rabbet_cuda_launch_t launch;
+  void *memory, *token;
+} adder_t;
+
+// Begins a run.
+static adder_t adder_begin(rabbet_cuda_device_t* device,
+                           const rabbet_artifact_t* artifact) {
+  adder_t adder = {.device = device,
+                   .launch = {.grid = {4, 1, 1}, .block = {256, 1, 1}}};
+  const rabbet_device_vtable_t* v = device->base.vtable;
+  put(device, NULL, 4000, &adder.memory);
+  RABBET_EXPECT_OK(rabbet_cuda_program_get(device, &add_source, artifact,
+                                           artifact ? 1 : 0, &adder.program));
+  RABBET_EXPECT_OK(rabbet_cuda_program_function(adder.program, "add",
+                                                &adder.launch.function));
+  RABBET_EXPECT_OK(v->begin_run(&device->base, 1, &adder.token));
+  return adder;
+}
+
+// Launches it; whether it may overlap with what is before it.
+static bool adder_overlaps(adder_t* adder, void* stream) {
+  int64_t count = 1000;
+  void* parameters[] = {&adder->memory, &adder->memory, &adder->memory, &count};
+  stand_in()->clear_log();
+  RABBET_EXPECT_OK(
+      rabbet_cuda_launch(adder->device, &adder->launch, parameters, stream));
+  return strstr(stand_in()->log(), ", overlaps 1") != NULL;
+}
+
+static void adder_end(adder_t* adder) {
+  const rabbet_device_vtable_t* v = adder->device->base.vtable;
+  v->end_run(&adder->device->base, adder->token);
+  RABBET_EXPECT_OK(v->synchronize_all(&adder->device->base));
+  rabbet_cuda_program_release(adder->program);
+  v->free(&adder->device->base, adder->memory);
+}
+
+// Whether kernels on the device, as it is, overlap.
+static bool device_overlaps(rabbet_cuda_device_t* device,
+                            const rabbet_artifact_t* artifact) {
+  adder_t adder = adder_begin(device, artifact);
+  assert_false(adder_overlaps(&adder, NULL));
+  bool overlaps = adder_overlaps(&adder, NULL);
+  adder_end(&adder);
+  return overlaps;
+}
+
+// Only with a program's kernel that is before it in the stream.
+static void kernels_overlap_with_their_kind(void** state) {
+  (void)state;
+  rabbet_cuda_device_t* device = stand_in_device_open();
+  void* stream = NULL;
+  RABBET_EXPECT_OK(device->base.vtable->create_stream(&device->base, &stream));
+  adder_t adder = adder_begin(device, NULL);
+  assert_false(adder_overlaps(&adder, NULL));
+  assert_true(adder_overlaps(&adder, NULL));
+  assert_true(adder_overlaps(&adder, NULL));
+  assert_false(adder_overlaps(&adder, stream));
+  assert_true(adder_overlaps(&adder, stream));
+  rabbet_cuda_launch_other();
+  assert_false(adder_overlaps(&adder, stream));
+  assert_true(adder_overlaps(&adder, stream));
+  adder_end(&adder);
+  adder = adder_begin(device, NULL);
+  assert_false(adder_overlaps(&adder, stream));
+  adder_end(&adder);
+  device->base.vtable->destroy_stream(&device->base, stream);
+  stand_in_device_close(device);
+  stand_in_expect_clean();
+}
+
+static void devices_overlap(void** state) {
+  (void)state;
+  static kept_t old;
+  stand_in()->set_capability(8, 0);
+  rabbet_cuda_device_t* device = stand_in_device_open();
+  assert_false(device_overlaps(device, NULL));
+  stand_in_device_close(device);
+  keep_add(&old);
+  stand_in()->set_capability(9, 0);
+  device = stand_in_device_open();
+  assert_true(device_overlaps(device, NULL));
+  stand_in_device_close(device);
+  const char* const values[] = {"0", "1"};
+  for (int i = 0; i < 2; ++i) {
+    setenv("RABBET_CUDA_OVERLAP", values[i], 1);
+    device = stand_in_device_open();
+    unsetenv("RABBET_CUDA_OVERLAP");
+    assert_int_equal(device_overlaps(device, NULL), i);
+    stand_in_device_close(device);
+  }
+  // Code for older GPUs has no instruction that waits.
+  device = stand_in_device_open();
+  assert_false(device_overlaps(device, &old.artifact));
+  assert_false(device_overlaps(device, NULL));
+  stand_in_device_close(device);
+  stand_in_expect_clean();
+}
+
+// The stand-in finds threads that end before the kernel before theirs.
+static void kernels_that_do_not_wait(void** state) {
+  (void)state;
+  rabbet_cuda_device_t* device = stand_in_device_open();
+  const rabbet_device_vtable_t* v = device->base.vtable;
+  rabbet_cuda_program_t* program = NULL;
+  void *data = NULL, *token = NULL;
+  put(device, NULL, 4000, &data);
+  RABBET_EXPECT_OK(
+      rabbet_cuda_program_get(device, &add_source, NULL, 0, &program));
+  rabbet_cuda_launch_t launch = {.grid = {3, 1, 1}, .block = {256, 1, 1}};
+  RABBET_EXPECT_OK(
+      rabbet_cuda_program_function(program, "hasty", &launch.function));
+  int64_t count = 768;  // no thread is past it
+  void* parameters[] = {&data, &count};
+  RABBET_EXPECT_OK(v->begin_run(&device->base, 1, &token));
+  for (int i = 0; i < 2; ++i)
+    RABBET_EXPECT_OK(rabbet_cuda_launch(device, &launch, parameters, NULL));
+  RABBET_EXPECT_OK(v->synchronize(&device->base, NULL));
+  assert_int_equal(stand_in()->take_misuses(), 0);
+  count = 767;
+  RABBET_EXPECT_OK(rabbet_cuda_launch(device, &launch, parameters, NULL));
+  v->end_run(&device->base, token);
+  RABBET_EXPECT_ERROR(v->synchronize(&device->base, NULL),
+                      RABBET_STATUS_INTERNAL, "cuStreamSynchronize");
+  assert_int_equal(stand_in()->take_misuses(), 1);
+  rabbet_cuda_program_release(program);
+  v->free(&device->base, data);
+  stand_in_device_close(device);
+  stand_in_expect_clean();
+}
+
 // ---- Failures --------------------------------------------------------------
 
 static void errors_in_sources(void** state) {
@@ -354,7 +498,7 @@ static void kernels_go_wrong(void** state) {
   RABBET_EXPECT_OK(v->begin_run(&device->base, 1, &token));
   launch.block[0] = 512;  // more than its launch bounds
   RABBET_EXPECT_ERROR(rabbet_cuda_launch(device, &launch, parameters, NULL),
-                      RABBET_STATUS_INTERNAL, "cuLaunchKernel");
+                      RABBET_STATUS_INTERNAL, "cuLaunchKernelEx");
   launch.block[0] = 256;
   RABBET_EXPECT_OK(rabbet_cuda_launch(device, &launch, parameters, NULL));
   v->end_run(&device->base, token);
@@ -403,6 +547,9 @@ int main(void) {
       cmocka_unit_test(taken_from_a_plan),
       cmocka_unit_test(taken_on_another_gpu),
       cmocka_unit_test(damaged),
+      cmocka_unit_test(kernels_overlap_with_their_kind),
+      cmocka_unit_test(devices_overlap),
+      cmocka_unit_test(kernels_that_do_not_wait),
       cmocka_unit_test(errors_in_sources),
       cmocka_unit_test(everything_fails),
       cmocka_unit_test(kernels_go_wrong),

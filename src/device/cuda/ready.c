@@ -572,6 +572,7 @@ static rabbet_status_t ready_enqueue(rabbet_kernel_t* base,
   const ready_kernel_t* kernel = (const ready_kernel_t*)base;
   const rabbet_cuda_driver_t* driver = kernel->device->driver;
   RABBET_RETURN_IF_ERROR(ready_patch(kernel, state, call));
+  rabbet_cuda_launch_other();
   for (size_t i = 0; i < kernel->ready->launch_count; ++i) {
     ready_launch_t* launch = &state->launches[i];
     CUlaunchConfig* config = &launch->config;

@@ -437,6 +437,7 @@ DEVICE void write_results(const attend_t& p, state_t& state, uint32_t row,
 extern "C" __global__ void __launch_bounds__(32 * ROW_WARPS * KEY_WARPS)
     attend(const ELEMENT* q, const ELEMENT* k, const ELEMENT* v,
            const mask_t* mask, ELEMENT* y, const attend_t p) {
+  turn_t turn;
   uint32_t warp = threadIdx.x / 32, g = threadIdx.x % 32 / 4;
   uint32_t t = threadIdx.x % 4;
   uint32_t key_warp = warp % KEY_WARPS, row_warp = warp / KEY_WARPS;

@@ -52,6 +52,7 @@ struct concatenation_source {
   extern "C" __global__ void __launch_bounds__(256)                        \
       name(element<bytes>::type* target,                                   \
            const __grid_constant__ concatenation_t table) {                \
+    turn_t turn;                                                           \
     concatenation_source<bytes, index> locate = {table};                   \
     write_pieces<bytes, pieces, index>(locate, target, (index)table.count); \
   }

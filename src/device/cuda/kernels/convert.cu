@@ -39,6 +39,7 @@ DEVICE void flat_walk(const FROM* source, TO* target, uint32_t count) {
 // `count` vectors, and `tail` elements behind them.
 extern "C" __global__ void __launch_bounds__(BLOCK)
     flat(const FROM* source, TO* target, uint32_t count, uint32_t tail) {
+  turn_t turn;
   flat_walk<VECTOR>(source, target, count);
   if (blockIdx.x != 0 || threadIdx.x >= tail) return;
   int64_t at = (int64_t)count * VECTOR + threadIdx.x;
@@ -48,6 +49,7 @@ extern "C" __global__ void __launch_bounds__(BLOCK)
 // Addresses that no vector fits.
 extern "C" __global__ void __launch_bounds__(BLOCK)
     single(const FROM* source, TO* target, uint32_t count) {
+  turn_t turn;
   flat_walk<1>(source, target, count);
 }
 
@@ -86,6 +88,7 @@ DEVICE int64_t image_place(const tiles_t& t, uint32_t padded, uint32_t c,
 
 extern "C" __global__ void __launch_bounds__(BLOCK)
     tiled(const FROM* source, TO* target, const tiles_t t) {
+  turn_t turn;
   // Rows begin in different banks.
   enum { PAD = sizeof(TO) >= 4 ? 1 : 4 / sizeof(TO) };
   __shared__ TO tile[TILE + MOST_CHANNELS * PAD];

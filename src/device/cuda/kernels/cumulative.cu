@@ -28,6 +28,7 @@ DEVICE int64_t find(const cumulative_t& p, int64_t row, int64_t i) {
 extern "C" __global__ void __launch_bounds__(256)
     cumulative_columns(const T* x, T* y,
                        const __grid_constant__ cumulative_t p) {
+  turn_t turn;
   int64_t row = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
   if (row >= p.rows) return;
   int64_t at = find(p, row, 0);
@@ -56,6 +57,7 @@ DEVICE S shuffle_up(S x, int by) {
 
 extern "C" __global__ void __launch_bounds__(256)
     cumulative_rows(const T* x, T* y, const __grid_constant__ cumulative_t p) {
+  turn_t turn;
   __shared__ sum_t warps[8];
   int lane = (int)(threadIdx.x & 31), warp = (int)(threadIdx.x >> 5);
   for (int64_t row = blockIdx.x; row < p.rows; row += gridDim.x) {

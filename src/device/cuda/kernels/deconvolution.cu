@@ -84,11 +84,13 @@ DEVICE void make_planes(const T* x, const T* w, const T* bias, T* y,
 extern "C" __global__ void __launch_bounds__(256)
     deconvolution(const T* x, const T* w, const T* bias, T* y,
                   const __grid_constant__ deconvolution_t p) {
+  turn_t turn;
   make_planes<1>(x, w, bias, y, p);
 }
 
 extern "C" __global__ void __launch_bounds__(256)
     deconvolution_maps(const T* x, const T* w, const T* bias, T* y,
                        const __grid_constant__ deconvolution_t p) {
+  turn_t turn;
   make_planes<4>(x, w, bias, y, p);
 }

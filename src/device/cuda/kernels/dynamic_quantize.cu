@@ -79,11 +79,13 @@ DEVICE void quantize(const T* x, RESULT* y, SCALE* scales, const FACTOR* factor,
 extern "C" __global__ void __launch_bounds__(256)
     dynamic_quantize(const T* x, RESULT* y, SCALE* scales, const FACTOR* factor,
                      const __grid_constant__ dynamic_quantize_t p) {
+  turn_t turn;
   quantize<1>(x, y, scales, factor, p);
 }
 
 extern "C" __global__ void __launch_bounds__(256) dynamic_quantize_packs(
     const T* x, RESULT* y, SCALE* scales, const FACTOR* factor,
     const __grid_constant__ dynamic_quantize_t p) {
+  turn_t turn;
   quantize<16 / sizeof(T)>(x, y, scales, factor, p);
 }

@@ -68,6 +68,7 @@ DEVICE T make_element(const T* alpha, const T* beta, const fill_t& p,
 extern "C" __global__ void __launch_bounds__(256)
     fill(const T* alpha, const T* beta, T* y,
          const __grid_constant__ fill_t p) {
+  turn_t turn;
   int64_t at = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
   if (at < p.count) y[at] = make_element(alpha, beta, p, at);
 }

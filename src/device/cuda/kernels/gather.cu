@@ -135,6 +135,7 @@ __device__ __forceinline__ void gather_each(const element<SIZE>::type* data,
   extern "C" __global__ void __launch_bounds__(256) name(                     \
       const element<SIZE>::type* data, const void* indices,                   \
       element<SIZE>::type* target, const __grid_constant__ gather_t gather) { \
+    turn_t turn;                                                              \
     gather_each<index>(data, indices, target, gather);                        \
   }
 

@@ -142,14 +142,17 @@ DEVICE void spread_product(const gemv_t& p) {
 
 extern "C" __global__ void __launch_bounds__(GEMV_BLOCK)
     dot(const gemv_t p) {
+  turn_t turn;
   dot_product<ROWS, VECTOR>(p);
 }
 extern "C" __global__ void __launch_bounds__(GEMV_BLOCK)
     spread(const gemv_t p) {
+  turn_t turn;
   spread_product<ROWS, VECTOR>(p);
 }
 // Any distances and addresses: a row at a time.
 extern "C" __global__ void __launch_bounds__(GEMV_BLOCK)
     single(const gemv_t p) {
+  turn_t turn;
   dot_product<1, 1>(p);
 }

@@ -87,6 +87,7 @@ DEVICE float add_row(const T* x, const axis_t& row) {
 extern "C" __global__ void __launch_bounds__(256)
     grid_sample(const T* x, const G* grid, T* y,
                 const __grid_constant__ grid_sample_t p) {
+  turn_t turn;
   int64_t at = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
   if (at >= p.points) return;
   int64_t batch = divide(at, p.out_plane);

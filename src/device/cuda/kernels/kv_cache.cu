@@ -32,11 +32,13 @@ extern "C" __global__ void __launch_bounds__(256)
     kv_cache(const void* indices, const element<UNIT>::type* update,
              element<UNIT>::type* cache,
              const __grid_constant__ kv_cache_t p) {
+  turn_t turn;
   write(indices, update, cache, p);
 }
 
 extern "C" __global__ void __launch_bounds__(256)
     kv_cache_wide(const void* indices, const words_t* update, words_t* cache,
                   const __grid_constant__ kv_cache_t p) {
+  turn_t turn;
   write(indices, update, cache, p);
 }

@@ -50,6 +50,7 @@ DEVICE int32_t scan_warp(int32_t x, int32_t* total) {
 extern "C" __global__ void __launch_bounds__(MOE_SORT_THREADS)
     moe_sort(const void* experts, moe_order_t out,
              const __grid_constant__ moe_t p) {
+  turn_t turn;
   for (int i = threadIdx.x; i <= p.experts; i += MOE_SORT_THREADS)
     out.starts[i] = 0;
   __syncthreads();
@@ -333,11 +334,13 @@ DEVICE void inner_products(const moe_inputs_t& in, const moe_order_t& order,
 extern "C" __global__ void __launch_bounds__(MOE_THREADS)
     moe_inner_few(const __grid_constant__ moe_inputs_t in, moe_order_t order,
                   T* inner, const __grid_constant__ moe_t p) {
+  turn_t turn;
   inner_products<16>(in, order, inner, p);
 }
 extern "C" __global__ void __launch_bounds__(MOE_THREADS)
     moe_inner_many(const __grid_constant__ moe_inputs_t in, moe_order_t order,
                    T* inner, const __grid_constant__ moe_t p) {
+  turn_t turn;
   inner_products<64>(in, order, inner, p);
 }
 
@@ -347,6 +350,7 @@ extern "C" __global__ void __launch_bounds__(MOE_THREADS)
 extern "C" __global__ void __launch_bounds__(256)
     moe_round(moe_order_t order, T* inner, const FACTOR* scale,
               const __grid_constant__ moe_t p) {
+  turn_t turn;
   int64_t blocks = (p.inner + p.block - 1) / p.block;
   int64_t number = ((int64_t)blockIdx.x * blockDim.x + threadIdx.x) / 32;
   int64_t row = number / blocks, first = number % blocks * p.block;
@@ -404,12 +408,14 @@ extern "C" __global__ void __launch_bounds__(MOE_THREADS)
     moe_down_few(const __grid_constant__ moe_inputs_t in, moe_order_t order,
                  const T* inner, float* results,
                  const __grid_constant__ moe_t p) {
+  turn_t turn;
   down_products<16>(in, order, inner, results, p);
 }
 extern "C" __global__ void __launch_bounds__(MOE_THREADS)
     moe_down_many(const __grid_constant__ moe_inputs_t in, moe_order_t order,
                   const T* inner, float* results,
                   const __grid_constant__ moe_t p) {
+  turn_t turn;
   down_products<64>(in, order, inner, results, p);
 }
 
@@ -417,6 +423,7 @@ extern "C" __global__ void __launch_bounds__(MOE_THREADS)
 extern "C" __global__ void __launch_bounds__(256)
     moe_sum(const T* scores, moe_order_t order, const float* results, T* y,
             int64_t count, divisor_t hidden, const __grid_constant__ moe_t p) {
+  turn_t turn;
   int64_t at = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
   if (at >= count) return;
   int64_t token = divide(at, hidden), k = at - token * hidden.divisor;

@@ -123,6 +123,7 @@ struct move_source {
       name(const element<bytes>::type* source, element<bytes>::type* target, \
            const element<SIZE>::type* filling,                               \
            const __grid_constant__ move_t move) {                            \
+    turn_t turn;                                                             \
     move_source<bytes, index> locate = {source, filling, move};        \
     write_pieces<bytes, pieces, index>(locate, target, (index)move.count);   \
   }
@@ -140,6 +141,7 @@ extern "C" __global__ void __launch_bounds__(256)
                   element<SIZE>::type* target,
                   const element<SIZE>::type* filling,
                   const __grid_constant__ move_t move) {
+  turn_t turn;
   typedef element<SIZE>::type E;
   move_source<SIZE, int32_t> locate = {source, filling, move};
   int32_t begin =
@@ -309,6 +311,7 @@ __device__ __forceinline__ void move_tile(
   extern "C" __global__ void __launch_bounds__(256)                          \
       name(const element<bytes>::type* source, element<bytes>::type* target, \
            int32_t wide, const __grid_constant__ tiles_t tiles) {            \
+    turn_t turn;                                                             \
     move_tile<bytes, log>(source, target, wide, tiles);                      \
   }
 
@@ -405,6 +408,7 @@ __device__ __forceinline__ void move_squares(
       move_squares_##bytes(const element<bytes>::type* source,          \
                            element<bytes>::type* target,                \
                            const __grid_constant__ tiles_t tiles) {     \
+    turn_t turn;                                                        \
     move_squares<bytes>(source, target, tiles);                         \
   }
 #if SIZE <= 2
@@ -505,6 +509,7 @@ __device__ __forceinline__ void join(const words_t* source, words_t* target,
   extern "C" __global__ void __launch_bounds__(256)                           \
       move_##way##_##k(const words_t* source, words_t* target,                \
                        const __grid_constant__ few_t few) {                   \
+    turn_t turn;                                                              \
     way<k>(source, target, few);                                              \
   }
 MOVE_FEW(split, 2)
@@ -519,6 +524,7 @@ MOVE_FEW(join, 4)
 extern "C" __global__ void __launch_bounds__(256)
     move_second(const words_t* source, words_t* target,
                 const __grid_constant__ few_t few) {
+  turn_t turn;
   int64_t from, to;
   if (!find_vectors(few, from, to)) return;
   words_t both[2] = {source[from], source[from + 1]};

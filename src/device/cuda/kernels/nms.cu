@@ -67,6 +67,7 @@ DEVICE uint64_t largest(uint64_t key) {
 extern "C" __global__ void __launch_bounds__(NMS_THREADS)
     nms_collect(const SCORE* scores, const LEAST* least, uint64_t* keys,
                 int32_t* counts, const __grid_constant__ nms_t p) {
+  turn_t turn;
   float threshold = least ? to_float(*least) : 0;
   for (int64_t list = blockIdx.x; list < p.lists; list += gridDim.x) {
     int64_t batch = list / p.classes;
@@ -94,6 +95,7 @@ extern "C" __global__ void __launch_bounds__(NMS_THREADS)
 extern "C" __global__ void __launch_bounds__(NMS_THREADS)
     nms_cut(const uint64_t* keys, const int32_t* counts, uint32_t* cuts,
             int32_t* ties, const __grid_constant__ nms_t p) {
+  turn_t turn;
   __shared__ uint32_t digits[256];
   __shared__ uint32_t found_digit;
   __shared__ int64_t found_rank;
@@ -209,6 +211,7 @@ extern "C" __global__ void __launch_bounds__(NMS_THREADS)
                uint64_t* keys, int32_t* counts, const uint32_t* cuts,
                const int32_t* ties, uint64_t* taken,
                const __grid_constant__ nms_t p) {
+  turn_t turn;
   float threshold = iou ? to_float(*iou) : 0;
   int64_t wanted = (int64_t)*most;
   if (wanted > p.most) wanted = p.most;
@@ -255,6 +258,7 @@ extern "C" __global__ void __launch_bounds__(NMS_THREADS)
 extern "C" __global__ void __launch_bounds__(NMS_THREADS)
     nms_add_up(const int32_t* counts, int32_t* begins, int32_t* total,
                const __grid_constant__ nms_t p) {
+  turn_t turn;
   int lane = (int)(threadIdx.x & 31);
   int32_t before = 0;
   for (int64_t first = 0; first < p.lists; first += NMS_THREADS) {
@@ -292,6 +296,7 @@ extern "C" __global__ void __launch_bounds__(NMS_THREADS)
     nms_write(const uint64_t* taken, const int32_t* counts,
               const int32_t* begins, void* rows,
               const __grid_constant__ nms_t p) {
+  turn_t turn;
   int lane = (int)(threadIdx.x & 31);
   for (int64_t list = blockIdx.x; list < p.lists; list += gridDim.x) {
     int64_t batch = list / p.classes, own = list - batch * p.classes;

@@ -62,6 +62,7 @@ DEVICE void store(const non_zero_t& p, int64_t first, uint32_t words,
 extern "C" __global__ void __launch_bounds__(NON_ZERO_THREADS)
     non_zero_count(const T* x, int64_t* places,
                    const __grid_constant__ non_zero_t p) {
+  turn_t turn;
   uint32_t word = 0;
   int64_t all = 0;
   add_up<WARPS, int64_t>(find(x, p, first_of(blockIdx.x), &word), &all);
@@ -72,6 +73,7 @@ extern "C" __global__ void __launch_bounds__(NON_ZERO_THREADS)
 extern "C" __global__ void __launch_bounds__(NON_ZERO_THREADS)
     non_zero_add_up(int64_t* places, int64_t* total,
                     const __grid_constant__ non_zero_t p) {
+  turn_t turn;
   int lane = (int)(threadIdx.x & 31);
   int64_t before = 0;
   for (int64_t first = 0; first < p.blocks; first += NON_ZERO_THREADS) {
@@ -92,6 +94,7 @@ extern "C" __global__ void __launch_bounds__(NON_ZERO_THREADS)
 extern "C" __global__ void __launch_bounds__(NON_ZERO_THREADS)
     non_zero_write(const T* x, const int64_t* places, const int64_t* total,
                    void* y, const __grid_constant__ non_zero_t p) {
+  turn_t turn;
   uint32_t word = 0;
   int64_t all = 0, first = first_of(blockIdx.x);
   int64_t before = add_up<WARPS, int64_t>(find(x, p, first, &word), &all);
@@ -102,6 +105,7 @@ extern "C" __global__ void __launch_bounds__(NON_ZERO_THREADS)
 extern "C" __global__ void __launch_bounds__(NON_ZERO_THREADS)
     non_zero_few(const T* x, int64_t* total, void* y,
                  const __grid_constant__ non_zero_t p) {
+  turn_t turn;
   uint32_t word = 0;
   int64_t found = 0, all = 0;
   for (int64_t tile = 0; tile < p.blocks; ++tile) {

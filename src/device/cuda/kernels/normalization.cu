@@ -238,6 +238,7 @@ DEVICE void flat_rows(const ELEMENT* source, const SCALE_TYPE* scale,
       const normalize_t n
 #define NORMALIZE(name, call)                                        \
   extern "C" __global__ void __launch_bounds__(BLOCK) name(PARAMETERS) { \
+    turn_t turn;                                                         \
     call;                                                            \
   }
 #define HOLD_ROWS(name, V, N)                                        \

@@ -21,6 +21,7 @@ typedef long long int64_t;
 typedef unsigned long long uint64_t;
 
 #include "divider.cuh"
+#include "order.cuh"
 
 #define DEVICE static __device__ __forceinline__
 

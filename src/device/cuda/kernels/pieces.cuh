@@ -204,6 +204,7 @@ __device__ __forceinline__ void write_pieces(
   extern "C" __global__ void __launch_bounds__(PIECES_THREADS) name(        \
       const element<bytes>::type* data, const void* where,                  \
       element<bytes>::type* target, const __grid_constant__ parameters p) { \
+    turn_t turn;                                                            \
     source<bytes, index> locate = {data, where, p};                         \
     write_pieces<bytes, pieces, index>(locate, target, (index)p.count);     \
   }

@@ -164,6 +164,7 @@ DEVICE void walk(const space_t& space) {
 // A table's rows are not walked as one line, with vectors.
 #if TABLES == 0
 extern "C" __global__ void __launch_bounds__(BLOCK) flat(const space_t space) {
+  turn_t turn;
   walk<VECTOR, true, UNROLL>(space);
   // A block is at least as large as a vector.
   if (blockIdx.x != 0 || threadIdx.x >= space.tail) return;
@@ -178,11 +179,13 @@ extern "C" __global__ void __launch_bounds__(BLOCK) flat(const space_t space) {
 #endif
 
 extern "C" __global__ void __launch_bounds__(BLOCK) rows(const space_t space) {
+  turn_t turn;
   walk<VECTOR, false, UNROLL>(space);
 }
 
 // Addresses or rows that no vector fits.
 extern "C" __global__ void __launch_bounds__(BLOCK)
     single(const space_t space) {
+  turn_t turn;
   walk<1, false, SINGLE>(space);
 }

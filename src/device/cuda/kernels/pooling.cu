@@ -114,6 +114,7 @@ DEVICE float finish_cell(const pooling_t& p, const cell_t& cell, float count) {
 // A thread for each element; rows of a block are planes.
 extern "C" __global__ void __launch_bounds__(256)
     pooling_linear(const T* in, T* out, const __grid_constant__ pooling_t p) {
+  turn_t turn;
   int32_t size = p.out[0] * p.out[1] * p.out[2];
   int32_t position = (int32_t)(blockIdx.x * blockDim.x + threadIdx.x);
   if (position >= size) return;
@@ -216,6 +217,7 @@ DEVICE void store_row(const pooling_t& p, int32_t y, int32_t x,
 
 extern "C" __global__ void __launch_bounds__(256)
     pooling_rows(const T* in, T* out, const __grid_constant__ pooling_t p) {
+  turn_t turn;
   int32_t number = (int32_t)(blockIdx.x * blockDim.x + threadIdx.x);
   if (number >= p.threads) return;
   int32_t rest = divide(number, p.out_width);
@@ -268,6 +270,7 @@ enum {
 extern "C" __global__ void __launch_bounds__(256)
     pooling_linear_warps(const T* in, T* out,
                          const __grid_constant__ pooling_t p) {
+  turn_t turn;
   int32_t size = p.out[0] * p.out[1] * p.out[2];
   int64_t number = (int64_t)blockIdx.x * 8 + (threadIdx.x >> 5);
   if (number >= p.planes * size) return;
@@ -413,6 +416,7 @@ enum { PACK = 16 / sizeof(T) };
 #define POOLING_KERNEL(name, body)                                     \
   extern "C" __global__ void __launch_bounds__(256)                    \
       name(const T* in, T* out, const __grid_constant__ pooling_t p) { \
+    turn_t turn;                                                       \
     body(in, out, p);                                                  \
   }
 POOLING_KERNEL(pooling_packs, pool_channels<PACK>)

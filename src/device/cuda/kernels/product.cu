@@ -7,6 +7,7 @@
 
 extern "C" __global__ void __launch_bounds__(256)
     product(const T* a, const T* b, T* y, const product_t p) {
+  turn_t turn;
   int64_t at = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
   if (at >= p.count) return;
   int64_t column = at % p.columns, rest = at / p.columns;

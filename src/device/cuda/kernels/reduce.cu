@@ -141,6 +141,7 @@ DEVICE void reduce_rows(const ELEMENT* source, typename result<FINAL>::type* tar
   extern "C" __global__ void __launch_bounds__(BLOCK)          \
       name(const ELEMENT* source, result<FINAL>::type* target,       \
            const reduce_t r) {                                 \
+    turn_t turn;                                               \
     reduce_rows<V, FINAL>(source, target, r);                  \
   }
 REDUCE_ROWS(rows, VECTOR, true)
@@ -211,6 +212,7 @@ DEVICE void reduce_columns(const E* source,
   extern "C" __global__ void __launch_bounds__(BLOCK)          \
       name(const E* source, result<FINAL>::type* target,       \
            const reduce_t r) {                                 \
+    turn_t turn;                                               \
     reduce_columns<E, V, FINAL>(source, target, r);            \
   }
 REDUCE_COLUMNS(columns, ELEMENT, COLUMNS, true)

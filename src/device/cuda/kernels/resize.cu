@@ -144,6 +144,7 @@ DEVICE void resize_piece(const T* x, const tables_t& tables, T* y,
   extern "C" __global__ void __launch_bounds__(256)                         \
       name(const T* x, const int32_t* positions, const float* weights,      \
            T* y, const __grid_constant__ resize_t p) {                      \
+    turn_t turn;                                                            \
     tables_t tables = {positions, weights};                                 \
     resize_piece<rank, vector, inside>(x, tables, y, p);                    \
   }

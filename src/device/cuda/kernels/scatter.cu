@@ -88,6 +88,7 @@ DEVICE void reduce_into(T* to, T x) {
 extern "C" __global__ void __launch_bounds__(256)
     scatter(const void* indices, const T* updates, T* y,
             const __grid_constant__ scatter_t p) {
+  turn_t turn;
   int64_t at = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
   if (at >= p.count) return;
   int64_t row = divide(at, p.row), rest = row;

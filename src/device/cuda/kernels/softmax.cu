@@ -119,6 +119,7 @@ DEVICE void hold_rows(const ELEMENT* source, ELEMENT* target, uint32_t rows,
   extern "C" __global__ void __launch_bounds__(BLOCK)                        \
       name(const ELEMENT* source, ELEMENT* target, uint32_t rows,            \
            uint32_t vectors, uint32_t across_log) {                          \
+    turn_t turn;                                                             \
     hold_rows<V, N>(source, target, rows, vectors, across_log);              \
   }
 SOFTMAX_ROWS(rows, VECTOR, 1)
@@ -157,11 +158,13 @@ DEVICE void long_row(const ELEMENT* source, ELEMENT* target,
 
 extern "C" __global__ void __launch_bounds__(BLOCK)
     rows_long(const ELEMENT* source, ELEMENT* target, uint32_t vectors) {
+  turn_t turn;
   long_row<VECTOR>(source, target, vectors);
 }
 extern "C" __global__ void __launch_bounds__(BLOCK)
     rows_long_single(const ELEMENT* source, ELEMENT* target,
                      uint32_t vectors) {
+  turn_t turn;
   long_row<1>(source, target, vectors);
 }
 
@@ -207,6 +210,7 @@ DEVICE void softmax_columns(const ELEMENT* source, ELEMENT* target,
   extern "C" __global__ void __launch_bounds__(BLOCK)                       \
       name(const ELEMENT* source, ELEMENT* target, uint32_t count,          \
            uint32_t vectors, uint32_t tiles, uint32_t across_log) {         \
+    turn_t turn;                                                            \
     softmax_columns<V>(source, target, count, vectors, tiles, across_log);  \
   }
 SOFTMAX_COLUMNS(columns, COLUMNS)

@@ -100,6 +100,7 @@ DEVICE item_t shuffle_item(const item_t& item, int flip) {
 extern "C" __global__ void __launch_bounds__(256)
     topk_first(const T* x, T* values, void* indices,
                const __grid_constant__ topk_t p) {
+  turn_t turn;
   __shared__ item_t warps[8];
   for (int64_t r = blockIdx.x; r < p.rows; r += gridDim.x) {
     row_t row = find_row(p, r);
@@ -128,6 +129,7 @@ extern "C" __global__ void __launch_bounds__(256)
 extern "C" __global__ void __launch_bounds__(256)
     topk_first_columns(const T* x, T* values, void* indices,
                        const __grid_constant__ topk_t p) {
+  turn_t turn;
   int64_t r = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
   if (r >= p.rows) return;
   row_t row = find_row(p, r);
@@ -175,6 +177,7 @@ enum { SHARED_ITEMS = 2048 };
 extern "C" __global__ void __launch_bounds__(512)
     topk_sort(const T* x, T* values, void* indices,
               const __grid_constant__ topk_t p) {
+  turn_t turn;
   __shared__ item_t items[SHARED_ITEMS];
   for (int64_t r = blockIdx.x; r < p.rows; r += gridDim.x)
     sort_row(p, x, find_row(p, r), items, values, indices);
@@ -184,6 +187,7 @@ extern "C" __global__ void __launch_bounds__(512)
 extern "C" __global__ void __launch_bounds__(1024)
     topk_sort_large(const T* x, item_t* items, T* values, void* indices,
                     const __grid_constant__ topk_t p) {
+  turn_t turn;
   for (int64_t r = blockIdx.x; r < p.rows; r += gridDim.x)
     sort_row(p, x, find_row(p, r), items + r * p.padded, values, indices);
 }
@@ -248,6 +252,7 @@ DEVICE item_t find_last(const topk_t& p, const T* x, const row_t& row) {
 extern "C" __global__ void __launch_bounds__(1024)
     topk_select(const T* x, T* values, void* indices,
                 const __grid_constant__ topk_t p) {
+  turn_t turn;
   __shared__ item_t items[SHARED_ITEMS];
   __shared__ uint32_t filled;
   for (int64_t r = blockIdx.x; r < p.rows; r += gridDim.x) {
