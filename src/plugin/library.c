@@ -2,7 +2,6 @@
 #include "plugin/library.h"
 
 #include <dlfcn.h>
-#include <elf.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -13,6 +12,7 @@
 #include <unistd.h>
 
 #include "base/file.h"
+#include "plugin/elf.h"
 #include "plugin/registry.h"
 
 #define RABBET_REGISTER_SYMBOL "rabbet_plugin_library_register"
@@ -28,78 +28,9 @@ struct rabbet_plugin_library_t {
 
 // ---- What a file must be
 
-#if defined(__x86_64__)
-#define RABBET_ELF_MACHINE EM_X86_64
-#elif defined(__aarch64__)
-#define RABBET_ELF_MACHINE EM_AARCH64
-#elif defined(__riscv)
-#define RABBET_ELF_MACHINE EM_RISCV
-#elif defined(__powerpc64__)
-#define RABBET_ELF_MACHINE EM_PPC64
-#else
-#define RABBET_ELF_MACHINE EM_NONE
-#endif
-
-static rabbet_status_t rabbet_elf_check_header(const uint8_t* data, size_t size,
-                                               Elf64_Ehdr* out_header) {
-  if (size < sizeof(*out_header) || memcmp(data, ELFMAG, SELFMAG) != 0)
-    return RABBET_STATUS(RABBET_STATUS_INVALID_ARGUMENT,
-                         "it is no shared library");
-  memcpy(out_header, data, sizeof(*out_header));
-  // The rest of the header has other places in one of 32 bits.
-  bool fits = data[EI_CLASS] == ELFCLASS64 && data[EI_DATA] == ELFDATA2LSB;
-  if (!fits || (RABBET_ELF_MACHINE != EM_NONE &&
-                out_header->e_machine != RABBET_ELF_MACHINE))
-    return RABBET_STATUS(
-        RABBET_STATUS_INCOMPATIBLE,
-        "it is for another kind of machine than this one (ELF class %u, "
-        "machine %u; expected %u, %u)",
-        data[EI_CLASS], fits ? out_header->e_machine : 0u, ELFCLASS64,
-        RABBET_ELF_MACHINE);
-  if (out_header->e_type != ET_DYN)
-    return RABBET_STATUS(RABBET_STATUS_INVALID_ARGUMENT,
-                         "it is no shared library but an ELF file of type %u",
-                         out_header->e_type);
-  return rabbet_ok();
-}
-
-// The loader maps segments without a look at the file's size, and a process
-// that touches what is not there ends.
-static rabbet_status_t rabbet_elf_check_segments(const uint8_t* data,
-                                                 size_t size,
-                                                 const Elf64_Ehdr* header) {
-  uint64_t table = (uint64_t)header->e_phnum * sizeof(Elf64_Phdr);
-  bool dynamic = false;
-  if (header->e_phentsize != sizeof(Elf64_Phdr) || header->e_phoff > size ||
-      table > size - header->e_phoff)
-    return RABBET_STATUS(RABBET_STATUS_DATA_LOSS,
-                         "it is truncated or damaged: its table of segments "
-                         "does not lie within its %zu bytes",
-                         size);
-  for (size_t i = 0; i < header->e_phnum; ++i) {
-    Elf64_Phdr segment;
-    memcpy(&segment, data + header->e_phoff + i * sizeof(segment),
-           sizeof(segment));
-    if (segment.p_offset > size || segment.p_filesz > size - segment.p_offset)
-      return RABBET_STATUS(RABBET_STATUS_DATA_LOSS,
-                           "it is truncated or damaged: segment %zu has %llu "
-                           "bytes at %llu, the file %zu",
-                           i, (unsigned long long)segment.p_filesz,
-                           (unsigned long long)segment.p_offset, size);
-    dynamic |= segment.p_type == PT_DYNAMIC;
-  }
-  return dynamic ? rabbet_ok()
-                 : RABBET_STATUS(RABBET_STATUS_INVALID_ARGUMENT,
-                                 "it is no shared library: nothing of it can "
-                                 "be linked");
-}
-
 rabbet_status_t rabbet_plugin_library_check(const char* name, const void* data,
                                             size_t size) {
-  Elf64_Ehdr header;
-  rabbet_status_t status = rabbet_elf_check_header(data, size, &header);
-  if (rabbet_is_ok(status))
-    status = rabbet_elf_check_segments(data, size, &header);
+  rabbet_status_t status = rabbet_elf_check(data, size);
   if (rabbet_is_ok(status) && !memmem(data, size, RABBET_REGISTER_SYMBOL,
                                       sizeof(RABBET_REGISTER_SYMBOL)))
     status = RABBET_STATUS(RABBET_STATUS_INVALID_ARGUMENT,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import struct
 import subprocess
 import sys
 from pathlib import Path
@@ -262,3 +263,70 @@ def test_the_environment_has_the_last_word_on_folders(plan: Path, tmp_path: Path
     )
     assert done.returncode == 1
     assert f"in folder '{gone}'" in done.stderr
+
+
+# ---- Damaged libraries ----
+
+
+def dynamic_entries(data: bytes) -> dict[int, int]:
+    """Where the values of a library's dynamic table lie, by tag."""
+    (table,), (count,) = struct.unpack_from("<Q", data, 32), struct.unpack_from("<H", data, 56)
+    segments = [struct.unpack_from("<IIQQQQQQ", data, table + 56 * i) for i in range(count)]
+    (begin, size) = next((s[2], s[5]) for s in segments if s[0] == 2)
+    entries = range(begin, begin + size, 16)
+    return {struct.unpack_from("<q", data, at)[0]: at + 8 for at in entries}
+
+
+# Numbers of elf.h, and what is said.
+TABLES = {
+    "STRTAB": (5, "strings"),
+    "STRSZ": (10, "strings"),
+    "SYMTAB": (6, "symbols"),
+    "GNU_HASH": (0x6FFFFEF5, "table of names"),
+    "RELA": (7, "relocations"),
+    "RELASZ": (8, "relocations"),
+    "RELAENT": (9, "lacks a part"),
+    "JMPREL": (23, "relocations"),
+    "PLTRELSZ": (2, "relocations"),
+    "INIT": (12, "function to call"),
+    "INIT_ARRAY": (25, "functions to call"),
+    "NEEDED": (1, "name"),
+    "VERNEED": (0x6FFFFFFE, "versions"),
+    "VERSYM": (0x6FFFFFF0, "versions"),
+}
+
+
+@pytest.mark.parametrize("table", TABLES)
+def test_tables_that_are_not_there(folder: Path, tmp_path: Path, table: str) -> None:
+    """The dynamic loader would end the process."""
+    tag, message = TABLES[table]
+    data = bytearray((folder / "triple.so").read_bytes())
+    at = dynamic_entries(bytes(data)).get(tag)
+    if at is None:
+        pytest.skip(f"this linker makes no {table}")
+    struct.pack_into("<Q", data, at, 0x7FFF00000008)
+    path = tmp_path / "damaged.so"
+    path.write_bytes(data)
+    with pytest.raises(trt.DataLossError, match=f"'{path}'.*damaged: .*{message}"):
+        trt.get_plugin_registry().load_library(str(path))
+    check_not_carried([path], trt.DataLossError, message)
+
+
+def test_libraries_that_are_cut_off(folder: Path, tmp_path: Path) -> None:
+    data = (folder / "triple.so").read_bytes()
+    path = tmp_path / "cut.so"
+    for size in [0, 3, 63, 64, 500, *range(1000, len(data) // 2, 1000)]:
+        path.write_bytes(data[:size])
+        with pytest.raises(trt.Error, match=r"cut.so'.*(no shared library|truncated)"):
+            trt.get_plugin_registry().load_library(str(path))
+
+
+def test_damage_on_the_way(plan: Path, tmp_path: Path) -> None:
+    """No byte of a library is opened that is not as it was when the plan was made."""
+    data = plan.read_bytes()
+    begin = data.index(b"\x7fELF")
+    damaged = tmp_path / "damaged.plan"
+    for at in range(begin, len(data), (len(data) - begin) // 40):
+        damaged.write_bytes(data[:at] + bytes([data[at] ^ 4]) + data[at + 1 :])
+        with pytest.raises(trt.DataLossError, match=r"damaged.plan.*PLUGINS.* is damaged"):
+            trt.load(damaged, allow_host_code=True)
