@@ -56,10 +56,6 @@ static int rabbet_suggest_distance(const char* word, const char* name) {
   return RABBET_SUGGEST_FAR;
 }
 
-const char* rabbet_suggest_from_array(const void* list, size_t index) {
-  return ((const char* const*)list)[index];
-}
-
 size_t rabbet_suggest(const char* word, rabbet_suggest_name_fn_t name_at,
                       const void* list, size_t count,
                       const char* out_names[RABBET_SUGGEST_MAX]) {

@@ -9,10 +9,6 @@
 // The name at `index` of a list; NULL skips it.
 typedef const char* (*rabbet_suggest_name_fn_t)(const void* list, size_t index);
 
-// For a list that is an array of names (const char* const*).
-RABBET_PRIVATE_API const char* rabbet_suggest_from_array(const void* list,
-                                                         size_t index);
-
 // Up to three names that `word` was likely meant to be, nearest first, and
 // their number. Borrowed from the list. Case does not count; a few edits or
 // one name inside the other do.

@@ -13,10 +13,6 @@ RABBET_PRIVATE_API rabbet_status_t rabbet_attrs_copy(rabbet_arena_t* arena,
                                                      const rabbet_attr_t* attrs,
                                                      size_t count,
                                                      rabbet_attr_t** out_copy);
-// Value equality, names included.
-RABBET_PRIVATE_API bool rabbet_attr_equal(const rabbet_attr_t* a,
-                                          const rabbet_attr_t* b);
-
 // Readers with a default for an absent attribute; the type must already have
 // been checked against a descriptor.
 RABBET_PRIVATE_API int64_t rabbet_attr_int(const rabbet_attr_t* attrs,
@@ -25,10 +21,6 @@ RABBET_PRIVATE_API int64_t rabbet_attr_int(const rabbet_attr_t* attrs,
 RABBET_PRIVATE_API double rabbet_attr_float(const rabbet_attr_t* attrs,
                                             size_t count, const char* name,
                                             double fallback);
-RABBET_PRIVATE_API const char* rabbet_attr_string(const rabbet_attr_t* attrs,
-                                                  size_t count,
-                                                  const char* name,
-                                                  const char* fallback);
 // *out_count = 0 and NULL when absent.
 RABBET_PRIVATE_API const int64_t* rabbet_attr_ints(const rabbet_attr_t* attrs,
                                                    size_t count,

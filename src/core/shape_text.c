@@ -32,8 +32,8 @@ static const char* rabbet_extent_parse(const char* at, const char* end,
   return at == start ? NULL : at;
 }
 
-static rabbet_status_t rabbet_dims_parse_range(const char* text, size_t size,
-                                               rabbet_dims_t* out_dims) {
+static rabbet_status_t rabbet_dims_parse(const char* text, size_t size,
+                                         rabbet_dims_t* out_dims) {
   *out_dims = (rabbet_dims_t){0};
   if (size == 0 || (size == 6 && strncasecmp(text, "scalar", 6) == 0))
     return rabbet_ok();
@@ -54,10 +54,6 @@ static rabbet_status_t rabbet_dims_parse_range(const char* text, size_t size,
   }
   *out_dims = dims;
   return rabbet_ok();
-}
-
-rabbet_status_t rabbet_dims_parse(const char* text, rabbet_dims_t* out_dims) {
-  return rabbet_dims_parse_range(text, strlen(text), out_dims);
 }
 
 // Reads a quoted name at *at (which is the quote) into `name`, which has room
@@ -121,7 +117,7 @@ static rabbet_status_t rabbet_shape_item(const char** at, char* name,
   out_shape->quoted = **at == '\'';
   RABBET_RETURN_IF_ERROR(rabbet_shape_name(at, out_shape->quoted, name));
   size_t size = strcspn(*at, ",");
-  rabbet_status_t status = rabbet_dims_parse_range(*at, size, &out_shape->dims);
+  rabbet_status_t status = rabbet_dims_parse(*at, size, &out_shape->dims);
   *at += size;
   return RABBET_ANNOTATE(status, "tensor '%.200s'", name);
 }

@@ -17,10 +17,6 @@ typedef struct rabbet_named_dims_t {
   rabbet_dims_t dims;
 } rabbet_named_dims_t;
 
-// "2x3x224x224", "scalar" or "".
-RABBET_PRIVATE_API rabbet_status_t rabbet_dims_parse(const char* text,
-                                                     rabbet_dims_t* out_dims);
-
 // A list in the arena, in the order of the text. INVALID_ARGUMENT quotes the
 // part that is wrong, says what was expected there, and names what is given
 // twice.

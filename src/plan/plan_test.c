@@ -1,5 +1,6 @@
 #include "plan/plan.h"
 
+#include "attr_check.h"
 #include "base/strbuf.h"
 #include "plan_bytes.h"
 #include "plan_samples.h"
@@ -97,8 +98,7 @@ static void attributes_survive(void** state) {
   const rabbet_plan_step_t* step = &plan->steps[1];
   assert_int_equal(step->plugin_attr_count, maker.steps[1].plugin_attr_count);
   for (size_t i = 0; i < step->plugin_attr_count; ++i)
-    assert_true(rabbet_attr_equal(&step->plugin_attrs[i],
-                                  &maker.steps[1].plugin_attrs[i]));
+    check_attr(&step->plugin_attrs[i], &maker.steps[1].plugin_attrs[i]);
   assert_string_equal(step->plugin_version, "7");
   assert_string_equal(step->plugin_namespace, "");
   assert_null(step->plugin_origin);
