@@ -109,12 +109,34 @@ RABBET_API rabbet_status_t rabbet_engine_context_bytes(rabbet_engine_t* engine,
                                                        size_t* out_bytes);
 
 // Memory of the engine's device, for callers that have no library that gives
-// some; aligned to 256. FAILED_PRECONDITION for an engine to inspect.
+// some; aligned to 256. For long: rabbet_engine_allocate_async for calls.
+// FAILED_PRECONDITION for an engine to inspect.
 RABBET_API rabbet_status_t rabbet_engine_allocate(rabbet_engine_t* engine,
                                                   size_t size,
                                                   void** out_memory);
 // NULL is fine. What uses it must be done.
 RABBET_API void rabbet_engine_free(rabbet_engine_t* engine, void* memory);
+// Memory of one call, in the order of a stream where the device can: for work
+// on the stream, and for other work once the stream was waited for. It is cheap
+// to take and to give back, again and again. Of the engine's allocator
+// (rabbet_engine_options_t), if there is one. CUDA: FAILED_PRECONDITION while
+// the stream is being captured.
+RABBET_API rabbet_status_t rabbet_engine_allocate_async(rabbet_engine_t* engine,
+                                                        size_t size,
+                                                        void* stream,
+                                                        void** out_memory);
+// Gives such memory back when what was enqueued on the stream is done; nothing
+// else may use it. NULL is fine.
+RABBET_API void rabbet_engine_free_async(rabbet_engine_t* engine, void* memory,
+                                         void* stream);
+// Gives such memory back although others may use it, on streams of which
+// nothing is known: it is used again once all work that the device has now is
+// done. On CUDA that costs no wait here. NULL is fine.
+RABBET_API void rabbet_engine_retire(rabbet_engine_t* engine, void* memory);
+// Copies within the device's memory, in the stream's order.
+RABBET_API rabbet_status_t rabbet_engine_copy(rabbet_engine_t* engine,
+                                              void* target, const void* source,
+                                              size_t size, void* stream);
 // Copies from memory of the device to the host's, in the stream's order, and
 // waits. `target` has room for `size` bytes.
 RABBET_API rabbet_status_t rabbet_engine_copy_to_host(rabbet_engine_t* engine,

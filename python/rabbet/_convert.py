@@ -142,7 +142,7 @@ def device_input(
         if not found.row_major:
             found = _row_major(value)
     else:
-        maker = DLPackMaker(engine, outputs, value, _exporter(value))
+        maker = DLPackMaker(engine, outputs, _exporter(value))
     if not found.row_major:
         raise ValueError(
             f"input '{info.name}' is not row-major, and Rabbet cannot copy arrays of "

@@ -130,17 +130,14 @@ def same_type(found: Found, info: IoInfo) -> bool:
 class Maker(Protocol):
     """Makes outputs on the GPU; called by runner.c."""
 
-    def make(self, index: int, shape: tuple[int, ...]) -> tuple[Any, int]:
-        """An array for an output, and its address."""
+    def make(self, index: int, shape: tuple[int, ...], stream: int) -> tuple[Any, int]:
+        """An array for an output of a run on the stream, and its address."""
 
     def wait(self, stream: int) -> None:
         """The run is enqueued on the stream."""
 
     def finish(self, array: Any) -> Any:
         """What the caller gets of an array, after `wait`."""
-
-    def move(self, array: Any) -> Any:
-        """A copy on the GPU of a NumPy array: an output whose shape the run told."""
 
 
 class CuPyMaker:
@@ -149,7 +146,7 @@ class CuPyMaker:
     def __init__(self, outputs: Sequence[IoInfo]) -> None:
         self.outputs = outputs
 
-    def make(self, index: int, shape: tuple[int, ...]) -> tuple[Any, int]:
+    def make(self, index: int, shape: tuple[int, ...], stream: int) -> tuple[Any, int]:
         import cupy
 
         array = cupy.empty(shape, storage_type(self.outputs[index].dtype))
@@ -161,11 +158,6 @@ class CuPyMaker:
     def finish(self, array: Any) -> Any:
         return array
 
-    def move(self, array: Any) -> Any:
-        import cupy
-
-        return cupy.asarray(array)
-
 
 class DLPackMaker:
     """Outputs in memory of the engine, passed on by DLPack to the library that the
@@ -175,15 +167,13 @@ class DLPackMaker:
         self,
         engine: ICudaEngine,
         outputs: Sequence[IoInfo],
-        value: Any,
         exporter: Callable[[Any], Any] | None,
     ) -> None:
-        self.engine, self.outputs = engine, outputs
-        self.value, self.exporter = value, exporter
+        self.engine, self.outputs, self.exporter = engine, outputs, exporter
 
-    def make(self, index: int, shape: tuple[int, ...]) -> tuple[Any, int]:
+    def make(self, index: int, shape: tuple[int, ...], stream: int) -> tuple[Any, int]:
         dtype = self.outputs[index].dtype
-        array = _rabbet.device_array(self.engine, int(dtype), shape)
+        array = _rabbet.device_array(self.engine, int(dtype), shape, stream)
         return array, array.data_ptr
 
     def wait(self, stream: int) -> None:
@@ -193,9 +183,3 @@ class DLPackMaker:
 
     def finish(self, array: Any) -> Any:
         return array if self.exporter is None else self.exporter(array)
-
-    def move(self, array: Any) -> Any:
-        jax = sys.modules.get("jax")
-        if jax is not None and isinstance(self.value, jax.Array):
-            return jax.device_put(array, self.value.device)
-        return array

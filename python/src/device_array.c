@@ -7,8 +7,9 @@ typedef struct rabbet_py_memory_t {
   void* data;
 } rabbet_py_memory_t;
 
+// Others may still read it, on streams that nobody told us.
 static void rabbet_py_memory_free(rabbet_py_memory_t* memory) {
-  rabbet_engine_free(memory->engine, memory->data);
+  rabbet_engine_retire(memory->engine, memory->data);
   rabbet_engine_release(memory->engine);
   PyMem_Free(memory);
 }
@@ -17,16 +18,19 @@ static void rabbet_py_memory_drop(PyObject* capsule) {
   rabbet_py_memory_free(PyCapsule_GetPointer(capsule, NULL));
 }
 
-// An object that owns memory of the engine's device.
+// An object that owns memory of the engine's device, for work on the stream;
+// for all work where there is none.
 static PyObject* rabbet_py_memory_new(rabbet_engine_t* engine, size_t bytes,
-                                      void** out_data) {
+                                      void* const* stream, void** out_data) {
   rabbet_py_memory_t* memory = PyMem_Calloc(1, sizeof(*memory));
   if (!memory) return PyErr_NoMemory();
   rabbet_engine_retain(engine);
   memory->engine = engine;
   rabbet_status_t status;
-  Py_BEGIN_ALLOW_THREADS status =
-      rabbet_engine_allocate(engine, bytes, &memory->data);
+  Py_BEGIN_ALLOW_THREADS status = rabbet_engine_allocate_async(
+      engine, bytes, stream ? *stream : NULL, &memory->data);
+  if (rabbet_is_ok(status) && !stream)
+    status = rabbet_engine_synchronize(engine, NULL);
   Py_END_ALLOW_THREADS PyObject* capsule = NULL;
   if (!rabbet_is_ok(status)) {
     rabbet_py_raise(status);
@@ -38,14 +42,17 @@ static PyObject* rabbet_py_memory_new(rabbet_engine_t* engine, size_t bytes,
   return capsule;
 }
 
-// device_array(engine, type, shape): a row-major Tensor with memory of its own.
+// device_array(engine, type, shape[, stream]): a row-major Tensor with memory
+// of its own, for work on the stream until that was waited for.
 static PyObject* rabbet_py_device_array(PyObject* module, PyObject* args) {
   (void)module;
   PyObject *engine_object, *shape;
   int dtype = 0;
+  unsigned long long number = 0;
   rabbet_plugin_view_t view = {.format = RABBET_FORMAT_LINEAR,
                                .aliased_input = -1};
-  if (!PyArg_ParseTuple(args, "OiO", &engine_object, &dtype, &shape) ||
+  if (!PyArg_ParseTuple(args, "OiO|K", &engine_object, &dtype, &shape,
+                        &number) ||
       rabbet_py_to_dims(shape, "shape", &view.dims)) {
     return NULL;
   }
@@ -57,7 +64,9 @@ static PyObject* rabbet_py_device_array(PyObject* module, PyObject* args) {
   rabbet_status_t status =
       rabbet_tensor_bytes(view.dtype, view.format, &view.dims, &bytes);
   if (!rabbet_is_ok(status)) return rabbet_py_raise(status);
-  PyObject* memory = rabbet_py_memory_new(engine, bytes, &view.data);
+  void* stream = (void*)(uintptr_t)number;
+  PyObject* memory = rabbet_py_memory_new(
+      engine, bytes, PyTuple_Size(args) > 3 ? &stream : NULL, &view.data);
   if (!memory) return NULL;
   rabbet_py_tensor_t* tensor = rabbet_py_tensor_new(
       &view, rabbet_py_dl_device(rabbet_engine_device(engine)), true, NULL);

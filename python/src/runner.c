@@ -23,8 +23,7 @@ static void rabbet_py_lane_destroy(rabbet_py_runner_t* runner,
     Py_XDECREF(lane->outputs[i].empty_args);
     Py_XDECREF(lane->outputs[i].torch_options[0]);
     Py_XDECREF(lane->outputs[i].torch_options[1]);
-    rabbet_free_aligned(rabbet_allocator_system(), lane->outputs[i].scratch,
-                        lane->outputs[i].scratch_alignment);
+    rabbet_py_told_clear(&lane->outputs[i]);
   }
   PyMem_Free(lane->inputs);
   PyMem_Free(lane->outputs);
@@ -84,6 +83,7 @@ static void rabbet_py_lane_give(rabbet_py_runner_t* runner,
     if (output->has_view) PyBuffer_Release(&output->view);
     output->has_view = false;
     Py_CLEAR(output->array);
+    rabbet_py_told_drop(output);
   }
   Py_CLEAR(lane->finish);
   Py_CLEAR(lane->maker);
@@ -162,43 +162,6 @@ static bool rabbet_py_known(const rabbet_dims_t* dims) {
     if (dims->d[i] < 0) return false;
   }
   return true;
-}
-
-// Memory for an output whose shape the run tells; grown, and copied from after
-// the run. Called without the GIL.
-static void* rabbet_py_scratch(void* user_data, const char* name, void* current,
-                               size_t size, size_t alignment, void* stream) {
-  (void)name, (void)current, (void)stream;
-  rabbet_py_output_t* output = user_data;
-  if (output->scratch && size <= output->scratch_bytes) return output->scratch;
-  rabbet_allocator_t allocator = rabbet_allocator_system();
-  rabbet_free_aligned(allocator, output->scratch, output->scratch_alignment);
-  output->scratch = NULL;
-  output->scratch_alignment = alignment < 64 ? 64 : alignment;
-  rabbet_status_t status = rabbet_allocate_aligned(
-      allocator, size ? size : 1, output->scratch_alignment, &output->scratch);
-  output->scratch_bytes = rabbet_is_ok(status) ? size : 0;
-  rabbet_status_ignore(status);  // NULL is the answer
-  return output->scratch;
-}
-
-static void rabbet_py_scratch_shape(void* user_data, const char* name,
-                                    const rabbet_dims_t* dims) {
-  (void)name;
-  ((rabbet_py_output_t*)user_data)->dims = *dims;
-}
-
-static rabbet_status_t rabbet_py_tell(rabbet_py_runner_t* runner,
-                                      rabbet_py_lane_t* lane, size_t i) {
-  rabbet_output_allocator_t allocator = {
-      .user_data = &lane->outputs[i],
-      .reallocate = rabbet_py_scratch,
-      .notify_shape = rabbet_py_scratch_shape,
-      .host = true,
-  };
-  lane->outputs[i].told = true;
-  return rabbet_context_set_output_allocator(
-      lane->context, runner->input_count + i, allocator);
 }
 
 // What the inputs do not determine before the first run, each run tells; the
@@ -324,12 +287,13 @@ static int rabbet_py_torch_output(PyObject* self, rabbet_py_lane_t* lane,
   return address ? 0 : -1;
 }
 
-// By maker.make(index, shape) -> (array, address).
+// By maker.make(index, shape, stream) -> (array, address).
 static int rabbet_py_made_output(rabbet_py_lane_t* lane, size_t i) {
   rabbet_py_output_t* output = &lane->outputs[i];
   PyObject* shape = rabbet_py_from_dims(&output->dims);
-  PyObject* pair = shape ? PyObject_CallMethod(lane->maker, "make", "nO",
-                                               (Py_ssize_t)i, shape)
+  unsigned long long stream = (unsigned long long)(uintptr_t)lane->stream;
+  PyObject* pair = shape ? PyObject_CallMethod(lane->maker, "make", "nOK",
+                                               (Py_ssize_t)i, shape, stream)
                          : NULL;
   unsigned long long address = 0;
   PyObject* array = NULL;
@@ -343,15 +307,13 @@ static int rabbet_py_made_output(rabbet_py_lane_t* lane, size_t i) {
 }
 
 // Outputs lie where the inputs do.
-static int rabbet_py_make_output(PyObject* self, rabbet_py_lane_t* lane,
-                                 size_t i) {
+int rabbet_py_make_output(PyObject* self, rabbet_py_lane_t* lane, size_t i) {
   rabbet_py_runner_t* runner = (rabbet_py_runner_t*)self;
   rabbet_py_output_t* output = &lane->outputs[i];
   const rabbet_io_t* io =
       rabbet_engine_io(runner->engine, runner->input_count + i);
-  lane->outputs[i].on_device =
-      !lane->outputs[i].told && (lane->device_torch || lane->maker);
-  if (lane->maker && lane->outputs[i].on_device) {
+  lane->outputs[i].on_device = lane->device_torch || lane->maker;
+  if (lane->maker) {
     return rabbet_py_made_output(lane, i);
   }
   if (!lane->torch && rabbet_py_is_native(io->dtype)) {
@@ -489,47 +451,6 @@ static int rabbet_py_bind_outputs(PyObject* self, rabbet_py_lane_t* lane) {
 
 // ---- Results ---------------------------------------------------------------
 
-// To the GPU where the inputs are.
-static int rabbet_py_move_output(rabbet_py_lane_t* lane,
-                                 rabbet_py_output_t* output) {
-  PyObject* moved = NULL;
-  if (lane->device_torch) {
-    PyObject* device = PyObject_GetAttrString(lane->torch, "device");
-    if (device) moved = PyObject_CallMethod(output->array, "to", "O", device);
-    Py_XDECREF(device);
-  } else {
-    moved = PyObject_CallMethod(lane->maker, "move", "O", output->array);
-  }
-  if (!moved) return -1;
-  Py_DECREF(output->array);
-  output->array = moved;
-  return 0;
-}
-
-// After the run: outputs whose shape it told get arrays of that shape.
-static int rabbet_py_told_outputs(PyObject* self, rabbet_py_lane_t* lane) {
-  rabbet_py_runner_t* runner = (rabbet_py_runner_t*)self;
-  for (size_t i = 0; i < runner->output_count; ++i) {
-    rabbet_py_output_t* output = &lane->outputs[i];
-    if (!output->told) continue;
-    size_t io = runner->input_count + i, bytes = 0;
-    const rabbet_io_t* info = rabbet_engine_io(runner->engine, io);
-    rabbet_status_t status =
-        rabbet_context_shape(lane->context, io, &output->dims);
-    if (rabbet_is_ok(status)) {
-      status =
-          rabbet_tensor_bytes(info->dtype, info->format, &output->dims, &bytes);
-    }
-    if (!rabbet_is_ok(status)) return rabbet_py_raise_int(status);
-    output->fresh = false;
-    if (rabbet_py_make_output(self, lane, i)) return -1;
-    if (bytes) memcpy(output->data, output->scratch, bytes);
-    bool moves = lane->device_torch || lane->maker;
-    if (moves && rabbet_py_move_output(lane, output)) return -1;
-  }
-  return 0;
-}
-
 static PyObject* rabbet_py_one_result(rabbet_py_lane_t* lane, size_t i) {
   PyObject* array = Py_NewRef(lane->outputs[i].array);
   if (lane->maker) {
@@ -622,12 +543,13 @@ static PyObject* rabbet_py_run_lane(PyObject* self, PyObject* args,
     return NULL;
   }
   status = rabbet_py_execute(self, args, kwargs, lane);
+  status = rabbet_status_join(rabbet_py_told_status(runner, lane), status);
   if (!rabbet_is_ok(status) || rabbet_py_callback_error) {
     return rabbet_py_run_result(status);
   }
+  if (!given && rabbet_py_told_outputs(self, lane)) return NULL;
   if (lane->maker && rabbet_py_wait(lane)) return NULL;
   if (given) return Py_NewRef(out);
-  if (rabbet_py_told_outputs(self, lane)) return NULL;
   return rabbet_py_results(runner, lane);
 }
 

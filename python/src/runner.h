@@ -32,8 +32,12 @@ typedef struct rabbet_py_output_t {
   bool on_device;
   Py_buffer view;
   void* data;
+  // Memory of the run for an output that it tells (runner_told.c).
+  rabbet_engine_t* engine;  // NULL: of the host, and kept
   void* scratch;
   size_t scratch_bytes, scratch_alignment;
+  void* scratch_stream;
+  rabbet_status_t scratch_status;  // why there was none
 } rabbet_py_output_t;
 
 // A context and what one call at a time needs.
@@ -78,6 +82,19 @@ PyObject* rabbet_py_torch_empty(void);
 // The handle of torch's current stream on a GPU; -1 with an exception.
 int rabbet_py_torch_stream(int device, void** out_stream);
 void rabbet_py_input_release(rabbet_py_input_t* input);
+// runner.c: an array for an output of known dims, where the inputs are.
+int rabbet_py_make_output(PyObject* self, rabbet_py_lane_t* lane, size_t index);
+// runner_told.c: the output's shape is told by each run from now on.
+rabbet_status_t rabbet_py_tell(rabbet_py_runner_t* runner,
+                               rabbet_py_lane_t* lane, size_t index);
+// Why runs had no memory for such outputs, once.
+rabbet_status_t rabbet_py_told_status(const rabbet_py_runner_t* runner,
+                                      rabbet_py_lane_t* lane);
+// After the run: arrays of the shapes that it told.
+int rabbet_py_told_outputs(PyObject* self, rabbet_py_lane_t* lane);
+// The call is over; and the lane.
+void rabbet_py_told_drop(rabbet_py_output_t* output);
+void rabbet_py_told_clear(rabbet_py_output_t* output);
 // Whether NumPy's buffers can hold the type.
 bool rabbet_py_is_native(rabbet_dtype_t dtype);
 

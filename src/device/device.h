@@ -84,6 +84,15 @@ typedef struct rabbet_device_vtable_t {
   // Waits for all work of the device, on streams too that are gone by now.
   // NULL where work is done when the call returns.
   rabbet_status_t (*synchronize_all)(rabbet_device_t* device);
+  // Memory of a call, all three or none: to be used on the stream, or once the
+  // stream was waited for. FAILED_PRECONDITION while the stream is recorded.
+  rabbet_status_t (*allocate_async)(rabbet_device_t* device, size_t size,
+                                    void* stream, void** out_memory);
+  // Behind what the stream has to do so far; nothing else may use it.
+  void (*free_async)(rabbet_device_t* device, void* memory, void* stream);
+  // Whatever may still use it, on whichever stream. Does not wait: it is not
+  // used again before the device was waited for.
+  void (*retire)(rabbet_device_t* device, void* memory);
 } rabbet_device_vtable_t;
 
 struct rabbet_device_t {

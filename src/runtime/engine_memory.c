@@ -204,6 +204,50 @@ void rabbet_engine_free(rabbet_engine_t* engine, void* memory) {
   if (memory) engine->device->vtable->free(engine->device, memory);
 }
 
+rabbet_status_t rabbet_engine_allocate_async(rabbet_engine_t* engine,
+                                             size_t size, void* stream,
+                                             void** out_memory) {
+  *out_memory = NULL;
+  RABBET_RETURN_IF_ERROR(rabbet_engine_check_device(engine));
+  rabbet_device_t* device = engine->device;
+  if (size == 0) size = 1;
+  return device->vtable->allocate_async && !engine->device_allocator.allocate
+             ? device->vtable->allocate_async(device, size, stream, out_memory)
+             : rabbet_memory_allocate(device, &engine->device_allocator, size,
+                                      stream, out_memory);
+}
+
+void rabbet_engine_free_async(rabbet_engine_t* engine, void* memory,
+                              void* stream) {
+  if (!memory) return;
+  rabbet_device_t* device = engine->device;
+  if (device->vtable->free_async && !engine->device_allocator.allocate)
+    device->vtable->free_async(device, memory, stream);
+  else
+    rabbet_memory_free(device, &engine->device_allocator, memory, stream);
+}
+
+void rabbet_engine_retire(rabbet_engine_t* engine, void* memory) {
+  if (!memory) return;
+  rabbet_device_t* device = engine->device;
+  if (device->vtable->retire && !engine->device_allocator.allocate) {
+    device->vtable->retire(device, memory);
+    return;
+  }
+  // Whom the memory came from knows the default stream at most.
+  if (device->vtable->synchronize_all)
+    rabbet_status_ignore(device->vtable->synchronize_all(device));
+  rabbet_memory_free(device, &engine->device_allocator, memory, NULL);
+}
+
+rabbet_status_t rabbet_engine_copy(rabbet_engine_t* engine, void* target,
+                                   const void* source, size_t size,
+                                   void* stream) {
+  RABBET_RETURN_IF_ERROR(rabbet_engine_check_device(engine));
+  return engine->device->vtable->copy(engine->device, target, source, size,
+                                      stream);
+}
+
 rabbet_status_t rabbet_engine_copy_to_host(rabbet_engine_t* engine,
                                            void* target, const void* source,
                                            size_t size, void* stream) {

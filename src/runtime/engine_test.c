@@ -776,6 +776,11 @@ static void inspect_only(void** state) {
     RABBET_EXPECT_ERROR(rabbet_engine_allocate(engine, 4, &memory),
                         RABBET_STATUS_FAILED_PRECONDITION, "inspect");
     assert_null(memory);
+    RABBET_EXPECT_ERROR(rabbet_engine_allocate_async(engine, 4, NULL, &memory),
+                        RABBET_STATUS_FAILED_PRECONDITION, "inspect");
+    assert_null(memory);
+    RABBET_EXPECT_ERROR(rabbet_engine_copy(engine, &memory, &memory, 1, NULL),
+                        RABBET_STATUS_FAILED_PRECONDITION, "inspect");
     RABBET_EXPECT_ERROR(rabbet_engine_synchronize(engine, NULL),
                         RABBET_STATUS_FAILED_PRECONDITION, "inspect");
     RABBET_EXPECT_ERROR(
@@ -804,6 +809,75 @@ static void memory_for_callers(void** state) {
   rabbet_engine_free(engine, b);
   rabbet_engine_free(engine, NULL);
   rabbet_engine_release(engine);
+}
+
+// The device keeps none in the order of streams: its own memory, at once.
+static void memory_of_calls(void** state) {
+  (void)state;
+  rabbet_engine_t* engine = NULL;
+  void *a = NULL, *b = NULL;
+  RABBET_EXPECT_OK(load(sample_static, NULL, &engine));
+  RABBET_EXPECT_OK(rabbet_engine_allocate_async(engine, 100, NULL, &a));
+  RABBET_EXPECT_OK(rabbet_engine_allocate_async(engine, 0, NULL, &b));
+  assert_non_null(b);
+  rabbet_engine_free_async(engine, b, NULL);
+  RABBET_EXPECT_OK(rabbet_engine_allocate_async(engine, 100, NULL, &b));
+  memset(a, 3, 100);
+  RABBET_EXPECT_OK(rabbet_engine_copy(engine, b, a, 100, NULL));
+  assert_memory_equal(a, b, 100);
+  rabbet_engine_retire(engine, a);
+  rabbet_engine_free_async(engine, b, NULL);
+  rabbet_engine_free_async(engine, NULL, NULL);
+  rabbet_engine_retire(engine, NULL);
+  rabbet_engine_release(engine);
+}
+
+typedef struct counted_t {
+  size_t asked, live;
+  size_t refuse;  // that many bytes and more
+} counted_t;
+
+static void* counted_allocate(void* user_data, size_t size, size_t alignment,
+                              void* stream) {
+  counted_t* counted = user_data;
+  void* memory = NULL;
+  (void)stream;
+  ++counted->asked;
+  if (size >= counted->refuse) return NULL;
+  RABBET_EXPECT_OK(rabbet_allocate_aligned(SYSTEM, size, alignment, &memory));
+  ++counted->live;
+  return memory;
+}
+
+static void counted_free(void* user_data, void* memory, void* stream) {
+  (void)stream;
+  --((counted_t*)user_data)->live;
+  rabbet_free_aligned(SYSTEM, memory, 256);
+}
+
+static void memory_of_calls_of_the_caller(void** state) {
+  (void)state;
+  rabbet_engine_t* engine = NULL;
+  counted_t counted = {.refuse = 1000};
+  rabbet_engine_options_t options = {
+      .struct_size = sizeof(options),
+      .device = "null",
+      .device_allocator = {&counted, counted_allocate, counted_free}};
+  void *a = NULL, *b = NULL;
+  RABBET_EXPECT_OK(load(sample_static, &options, &engine));
+  size_t before = counted.live;
+  RABBET_EXPECT_OK(rabbet_engine_allocate_async(engine, 100, NULL, &a));
+  RABBET_EXPECT_OK(rabbet_engine_allocate_async(engine, 100, NULL, &b));
+  assert_int_equal(counted.live, before + 2);
+  rabbet_engine_free_async(engine, a, NULL);
+  rabbet_engine_retire(engine, b);
+  assert_int_equal(counted.live, before);
+  RABBET_EXPECT_ERROR(rabbet_engine_allocate_async(engine, 1000, NULL, &a),
+                      RABBET_STATUS_OUT_OF_MEMORY,
+                      "the caller's allocator gave no memory for 1000 bytes");
+  assert_null(a);
+  rabbet_engine_release(engine);
+  assert_int_equal(counted.live, 0);
 }
 
 static void load_file(void** state) {
@@ -1015,6 +1089,8 @@ int main(void) {
       cmocka_unit_test(loading_errors),
       cmocka_unit_test(inspect_only),
       cmocka_unit_test(memory_for_callers),
+      cmocka_unit_test(memory_of_calls),
+      cmocka_unit_test(memory_of_calls_of_the_caller),
       cmocka_unit_test(load_file),
       cmocka_unit_test(profiling),
       cmocka_unit_test(inspecting),

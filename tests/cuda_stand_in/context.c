@@ -176,8 +176,12 @@ static const struct {
     {CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE, 1 << 20},
     {CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR, 2048},
     {CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN, 232448},
-    {CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED, 1},
 };
+
+static bool has_pools(void) {
+  const char* text = getenv("RABBET_STAND_IN_POOLS");
+  return !text || strcmp(text, "0") != 0;
+}
 
 static CUresult device_attribute(int* value, int attribute, CUdevice device) {
   if (device_check(device) != CUDA_SUCCESS) return CUDA_ERROR_INVALID_DEVICE;
@@ -185,6 +189,8 @@ static CUresult device_attribute(int* value, int attribute, CUdevice device) {
     return *value = context_major, CUDA_SUCCESS;
   if (attribute == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)
     return *value = context_minor, CUDA_SUCCESS;
+  if (attribute == CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED)
+    return *value = has_pools(), CUDA_SUCCESS;
   for (size_t i = 0; i < sizeof(attributes) / sizeof(attributes[0]); ++i)
     if (attributes[i].attribute == attribute)
       return *value = attributes[i].value, CUDA_SUCCESS;

@@ -27,6 +27,7 @@ static inline void stand_in_expect_clean(void) {
   assert_int_equal(alive.modules, 0);
   assert_int_equal(alive.graphs, 0);
   assert_int_equal(alive.graph_execs, 0);
+  assert_int_equal(alive.pools, 0);
   assert_int_equal(alive.library_objects, 0);
   assert_int_equal(alive.pending, 0);
   assert_int_equal(stand_in()->take_misuses(), 0);

@@ -214,6 +214,7 @@ static stand_in_alive_t control_alive(void) {
                             .modules = module_count(),
                             .graphs = graph_count(),
                             .graph_execs = graph_exec_count(),
+                            .pools = pool_count(),
                             .library_objects = service_count(),
                             .pending = stream_pending()};
 }
@@ -276,15 +277,15 @@ __attribute__((destructor)) static void stand_in_end(void) {
   memory_check("the end of the process");
   stand_in_alive_t alive = control_alive();
   if (alive.contexts || alive.allocations || alive.streams || alive.events ||
-      alive.modules || alive.graphs || alive.graph_execs ||
+      alive.modules || alive.graphs || alive.graph_execs || alive.pools ||
       alive.library_objects) {
     misuse(
         "left at the end of the process: %d contexts, %d allocations (%zu "
         "bytes of the device), %d streams, %d events, %d modules, %d "
-        "graphs, %d executable graphs, %d objects of libraries",
+        "graphs, %d executable graphs, %d pools, %d objects of libraries",
         alive.contexts, alive.allocations, alive.bytes, alive.streams,
         alive.events, alive.modules, alive.graphs, alive.graph_execs,
-        alive.library_objects);
+        alive.pools, alive.library_objects);
     memory_report();
     service_report();
   }

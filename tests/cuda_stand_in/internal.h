@@ -102,7 +102,13 @@ typedef struct allocation_t {
   CUcontext context;
   uint64_t id;  // that no other has
   bool host;    // pinned host memory
-  bool freed;   // by cuMemFreeAsync, whose turn has not come
+  bool freed;   // by cuMemFreeAsync, whose turn may not have come
+  // Of a pool: `kept` by it, and nobody's; `takes` counts who had it, and the
+  // stream is the one that it was freed on.
+  CUmemoryPool pool;
+  bool kept;
+  uint64_t takes;
+  struct CUstream_st* freed_on;
 } allocation_t;
 
 // The live one that holds all of [address, address + size), or NULL.
@@ -111,6 +117,12 @@ const allocation_t* memory_find(const void* address, size_t size);
 const char* memory_describe(const void* address);
 CUresult memory_new(size_t size, bool host, void** out_memory);
 CUresult memory_delete(void* memory, bool host);
+// All of them, by address; until the next one is made or deleted.
+allocation_t* memory_list(size_t* out_count);
+// The one that begins there, or NULL.
+allocation_t* memory_begin(const void* address);
+// Nobody's, or somebody's again; of a pool.
+void memory_keep(allocation_t* allocation, bool kept);
 // Writes past the end of an allocation since the last check are misuses.
 void memory_check(const char* after);
 // What a context takes along when its maker destroys it; also those below.
@@ -118,6 +130,14 @@ void memory_drop(CUcontext context);
 size_t memory_bytes(void);
 int memory_count(void);
 void memory_report(void);
+
+// ---- Pools (pool.c) --------------------------------------------------------
+
+// A free whose turn has come.
+void pool_free_done(void* memory, uint64_t takes);
+// The host has waited: memory beyond the release thresholds goes.
+void pool_waited(void);
+int pool_count(void);
 
 // ---- Operations, streams, events (stream.c) --------------------------------
 

@@ -44,7 +44,7 @@ static allocation_t* memory_at(const void* address) {
 
 const allocation_t* memory_find(const void* address, size_t size) {
   const allocation_t* a = memory_at(address);
-  if (!a) return NULL;
+  if (!a || a->kept) return NULL;
   size_t at = (size_t)((const uint8_t*)address - a->data);
   return at <= a->size && size <= a->size - at ? a : NULL;
 }
@@ -54,8 +54,11 @@ const char* memory_describe(const void* address) {
   const uint8_t* at = address;
   const allocation_t* a = memory_at(address);
   if (a && at < a->data + a->mapped) {
-    snprintf(text, sizeof(text), "%p: byte %zu of %zu that were allocated",
-             address, (size_t)(at - a->data), a->size);
+    snprintf(text, sizeof(text), "%p: byte %zu of %zu that %s", address,
+             (size_t)(at - a->data), a->size,
+             a->kept    ? "a pool keeps"
+             : a->freed ? "are freed in a stream"
+                        : "were allocated");
     return text;
   }
   for (size_t i = 0; i < GRAVES; ++i) {
@@ -118,7 +121,7 @@ static void memory_check_one(const allocation_t* a, const char* after) {
 
 void memory_check(const char* after) {
   for (size_t i = 0; i < memory.count; ++i)
-    memory_check_one(&memory.list[i], after);
+    if (!memory.list[i].kept) memory_check_one(&memory.list[i], after);
 }
 
 static void memory_bury(const allocation_t* a) {
@@ -137,7 +140,7 @@ CUresult memory_delete(void* address, bool host) {
            memory_describe(address));
     return CUDA_ERROR_INVALID_VALUE;
   }
-  memory_check_one(a, "its end");
+  if (!a->kept) memory_check_one(a, "its end");
   if (!host) memory.bytes -= a->size;
   memory_bury(a);
   size_t at = (size_t)(a - memory.list);
@@ -149,7 +152,7 @@ CUresult memory_delete(void* address, bool host) {
 
 void memory_drop(CUcontext context) {
   for (size_t i = memory.count; i-- > 0;)
-    if (memory.list[i].context == context)
+    if (memory.list[i].context == context && !memory.list[i].pool)
       memory_delete(memory.list[i].data, memory.list[i].host);
 }
 
@@ -157,14 +160,36 @@ size_t memory_bytes(void) {
   return memory.bytes;
 }
 int memory_count(void) {
-  return (int)memory.count;
+  int count = 0;
+  for (size_t i = 0; i < memory.count; ++i)
+    count += !memory.list[i].kept;
+  return count;
+}
+
+allocation_t* memory_list(size_t* out_count) {
+  *out_count = memory.count;
+  return memory.list;
+}
+
+allocation_t* memory_begin(const void* address) {
+  allocation_t* a = memory_at(address);
+  return a && a->data == address ? a : NULL;
+}
+
+void memory_keep(allocation_t* a, bool kept) {
+  if (kept) memory_check_one(a, "its end");
+  mprotect(a->data, a->mapped - PAGE,
+           kept ? PROT_NONE : PROT_READ | PROT_WRITE);
+  a->kept = kept;
 }
 
 void memory_report(void) {
-  for (size_t i = 0; i < memory.count && i < 16; ++i)
+  for (size_t i = 0; i < memory.count && i < 16; ++i) {
+    if (memory.list[i].kept) continue;
     fprintf(stderr, "  %zu bytes of %s at %p\n", memory.list[i].size,
             memory.list[i].host ? "pinned memory" : "the device",
             (void*)memory.list[i].data);
+  }
 }
 
 // ---- Entries ---------------------------------------------------------------
@@ -192,9 +217,19 @@ CUresult stand_in_cuMemAlloc(CUdeviceptr* address, size_t size) {
         memory_allocate(address, size));
 }
 
-// The real one, too, waits for the device.
+// The real one, too, waits for the device, but not for memory of a pool.
 static CUresult memory_free(CUdeviceptr address) {
+  allocation_t* a = memory_begin((void*)(uintptr_t)address);
   if (address == 0) return CUDA_SUCCESS;
+  if (a && (a->freed || a->kept)) {
+    misuse("freeing what is freed: %s", memory_describe(a->data));
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  if (a && a->pool) {
+    a->freed = true;
+    pool_free_done(a->data, a->takes);
+    return CUDA_SUCCESS;
+  }
   stream_drain_all();
   return memory_delete((void*)(uintptr_t)address, false);
 }
@@ -202,45 +237,6 @@ static CUresult memory_free(CUdeviceptr address) {
 CUresult stand_in_cuMemFree(CUdeviceptr address) {
   ENTRY(cuMemFree, NEEDS_CONTEXT | UNSAFE_IN_CAPTURE | RELEASES,
         ("%p", (void*)(uintptr_t)address), memory_free(address));
-}
-
-// The address is there at once; the memory, in stream order.
-static CUresult memory_allocate_async(CUdeviceptr* address, size_t size,
-                                      CUstream stream) {
-  *address = 0;
-  stream = stream_resolve(stream);
-  if (!stream) return ERROR_INVALID_HANDLE;
-  if (stream->capture) {
-    capture_invalidate(stream->capture);
-    return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
-  }
-  return memory_allocate(address, size);
-}
-
-CUresult stand_in_cuMemAllocAsync(CUdeviceptr* address, size_t size,
-                                  CUstream stream) {
-  ENTRY(cuMemAllocAsync, NEEDS_CONTEXT,
-        ("size %zu, stream %d", size, stream_number(stream)),
-        memory_allocate_async(address, size, stream));
-}
-
-static CUresult memory_free_async(CUdeviceptr address, CUstream stream) {
-  void* data = (void*)(uintptr_t)address;
-  allocation_t* a = memory_at(data);
-  if (!a || a->data != data || a->host || a->freed) {
-    misuse("freeing what is no device memory: %s", memory_describe(data));
-    return CUDA_ERROR_INVALID_VALUE;
-  }
-  op_t op = {.type = OP_FREE, .target = data};
-  CUresult result = stream_submit(stream, &op);
-  if (result == CUDA_SUCCESS) a->freed = true;
-  return result;
-}
-
-CUresult stand_in_cuMemFreeAsync(CUdeviceptr address, CUstream stream) {
-  ENTRY(cuMemFreeAsync, NEEDS_CONTEXT | RELEASES,
-        ("%p, stream %d", (void*)(uintptr_t)address, stream_number(stream)),
-        memory_free_async(address, stream));
 }
 
 CUresult stand_in_cuMemHostAlloc(void** address, size_t size, unsigned flags) {

@@ -16,6 +16,7 @@ typedef struct stand_in_alive_t {
   int allocations;  // of device memory and of pinned host memory
   size_t bytes;     // of device memory
   int streams, events, modules, graphs, graph_execs;
+  int pools;
   int library_objects;  // of cuBLASLt and cuDNN
   int pending;          // operations that are queued and not executed
 } stand_in_alive_t;

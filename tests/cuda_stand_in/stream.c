@@ -136,7 +136,7 @@ void op_execute(op_t* op) {
       }
       break;
     case OP_FREE:
-      memory_delete(op->target, false);
+      pool_free_done(op->target, op->size);
       break;
     case OP_GRAPH:
       if (!broken) graph_execute(op->graph);
@@ -264,7 +264,10 @@ static copy_kind_t host_kind(const void* address, size_t size) {
 
 // Of the device (or of pinned memory, which it reaches, too).
 static bool is_device(CUdeviceptr address, size_t size) {
-  return memory_find((const void*)(uintptr_t)address, size) != NULL;
+  const allocation_t* a = memory_find((const void*)(uintptr_t)address, size);
+  if (a && a->freed)
+    misuse("new work uses %s", memory_describe((void*)(uintptr_t)address));
+  return a && !a->freed;
 }
 
 // Pageable memory cannot be part of a graph.
@@ -423,13 +426,18 @@ static CUresult stream_synchronize(CUstream handle) {
   if (!stream) return ERROR_INVALID_HANDLE;
   CUresult result = stream_check_legacy(stream);
   if (result != CUDA_SUCCESS) return result;
-  if (!stream->capture) return stream_drain(stream);
+  if (!stream->capture) {
+    result = stream_drain(stream);
+    pool_waited();
+    return result;
+  }
   capture_invalidate(stream->capture);
   return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
 }
 
 static CUresult context_synchronize(void) {
   stream_drain_all();
+  pool_waited();
   return context_current->broken;
 }
 

@@ -9,6 +9,7 @@
 #include "device/device.h"
 
 typedef struct rabbet_cuda_programs_t rabbet_cuda_programs_t;
+typedef struct rabbet_cuda_pool_t rabbet_cuda_pool_t;
 
 typedef struct rabbet_cuda_device_t {
   rabbet_device_t base;
@@ -30,6 +31,7 @@ typedef struct rabbet_cuda_device_t {
   // opened, false for good from a program on whose kernels cannot wait.
   atomic_bool overlaps;
   rabbet_cuda_programs_t* programs;
+  rabbet_cuda_pool_t* pool;            // pool.h; NULL: there is none
   pthread_mutex_t libraries;           // guards the making of the next two
   struct rabbet_cublaslt_t* cublaslt;  // NULL until used
   struct rabbet_cudnn_t* cudnn;        // NULL until used
@@ -50,6 +52,10 @@ static inline rabbet_cuda_device_t* rabbet_cuda(rabbet_device_t* device) {
 rabbet_status_t rabbet_cuda_enter(const rabbet_cuda_device_t* device,
                                   CUcontext* out_before);
 void rabbet_cuda_leave(const rabbet_cuda_device_t* device, CUcontext before);
+
+// Adds to a failed allocation how much was asked for, and how much there is.
+rabbet_status_t rabbet_cuda_explain_memory(const rabbet_cuda_device_t* device,
+                                           rabbet_status_t status, size_t size);
 
 // Calls a function of the driver with the device's context current.
 #define RABBET_CUDA_INSIDE(device, name, arguments)                  \

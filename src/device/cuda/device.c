@@ -8,6 +8,7 @@
 #include "device/cuda/cublaslt.h"
 #include "device/cuda/cuda.h"
 #include "device/cuda/cudnn.h"
+#include "device/cuda/pool.h"
 #include "device/cuda/program.h"
 #include "device/cuda/stream.h"
 #include "device/empty_kernel.h"
@@ -53,21 +54,39 @@ void rabbet_cuda_leave(const rabbet_cuda_device_t* device, CUcontext before) {
 
 // ---- Memory ----------------------------------------------------------------
 
+rabbet_status_t rabbet_cuda_explain_memory(const rabbet_cuda_device_t* device,
+                                           rabbet_status_t status,
+                                           size_t size) {
+  size_t available = 0, total = 0;
+  rabbet_status_ignore(
+      RABBET_CUDA_INSIDE(device, cuMemGetInfo, (&available, &total)));
+  return rabbet_status_annotate(
+      status, "allocating %zu bytes on '%s', of which %zu of %zu are free",
+      size, device->base.name, available, total);
+}
+
+static rabbet_status_t cuda_allocate_inside(rabbet_cuda_device_t* device,
+                                            size_t size, CUdeviceptr* memory) {
+  CUresult result = device->driver->cuMemAlloc(memory, size);
+  // What calls gave back is kept in the pool.
+  if (result == CUDA_ERROR_OUT_OF_MEMORY && rabbet_cuda_pool_trim(device))
+    result = device->driver->cuMemAlloc(memory, size);
+  return rabbet_cuda_driver_check(device->driver, result, "cuMemAlloc");
+}
+
 static rabbet_status_t rabbet_cuda_allocate(rabbet_device_t* base, size_t size,
                                             void** out_memory) {
-  const rabbet_cuda_device_t* device = rabbet_cuda(base);
+  rabbet_cuda_device_t* device = rabbet_cuda(base);
+  CUcontext before = NULL;
   CUdeviceptr memory = 0;
   *out_memory = NULL;
-  rabbet_status_t status =
-      RABBET_CUDA_INSIDE(device, cuMemAlloc, (&memory, size > 0 ? size : 1));
-  if (!rabbet_is_ok(status)) {
-    size_t available = 0, total = 0;
-    rabbet_status_ignore(
-        RABBET_CUDA_INSIDE(device, cuMemGetInfo, (&available, &total)));
-    return rabbet_status_annotate(
-        status, "allocating %zu bytes on '%s', of which %zu of %zu are free",
-        size, base->name, available, total);
+  rabbet_status_t status = rabbet_cuda_enter(device, &before);
+  if (rabbet_is_ok(status)) {
+    status = cuda_allocate_inside(device, size > 0 ? size : 1, &memory);
+    rabbet_cuda_leave(device, before);
   }
+  if (!rabbet_is_ok(status))
+    return rabbet_cuda_explain_memory(device, status, size);
   *out_memory = (void*)(uintptr_t)memory;
   return rabbet_ok();
 }
@@ -206,6 +225,7 @@ static void rabbet_cuda_destroy(rabbet_device_t* base) {
     if (inside && device->end) device->driver->cuEventDestroy(device->end);
     rabbet_cublaslt_destroy(device, inside);
     rabbet_cudnn_destroy(device, inside);
+    rabbet_cuda_pool_close(device, inside);
     if (inside) rabbet_cuda_leave(device, before);
     rabbet_status_ignore(status);
     rabbet_cuda_programs_destroy(device->programs);
@@ -248,6 +268,9 @@ static const rabbet_device_vtable_t rabbet_cuda_vtable = {
     .launch_graph = rabbet_cuda_launch_graph,
     .destroy_graph = rabbet_cuda_destroy_graph,
     .synchronize_all = rabbet_cuda_synchronize_all,
+    .allocate_async = rabbet_cuda_allocate_async,
+    .free_async = rabbet_cuda_free_async,
+    .retire = rabbet_cuda_retire,
 };
 
 // ---- Opening ---------------------------------------------------------------
@@ -365,6 +388,7 @@ static rabbet_status_t cuda_open(rabbet_cuda_device_t* device) {
   RABBET_RETURN_IF_ERROR(cuda_describe(device));
   atomic_init(&device->overlaps, cuda_overlaps(device));
   RABBET_RETURN_IF_ERROR(cuda_choose_context(device));
+  RABBET_RETURN_IF_ERROR(rabbet_cuda_pool_open(device));
   RABBET_RETURN_IF_ERROR(RABBET_CUDA_INSIDE(
       device, cuEventCreate, (&device->begin, CU_EVENT_DEFAULT)));
   RABBET_RETURN_IF_ERROR(RABBET_CUDA_INSIDE(device, cuEventCreate,

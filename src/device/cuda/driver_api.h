@@ -57,6 +57,30 @@ enum {
   CU_POINTER_ATTRIBUTE_BUFFER_ID = 7,
 };
 
+// Pools of memory. `reserved` stands for what newer drivers ask there, which is
+// 0 for us.
+typedef int CUmemLocationType;
+typedef int CUmemAllocationType;
+typedef int CUmemAllocationHandleType;
+typedef int CUmemPool_attribute;
+enum {
+  CU_MEM_LOCATION_TYPE_DEVICE = 1,
+  CU_MEM_ALLOCATION_TYPE_PINNED = 1,
+  CU_MEM_HANDLE_TYPE_NONE = 0,
+  CU_MEMPOOL_ATTR_RELEASE_THRESHOLD = 4,  // uint64_t
+};
+typedef struct CUmemLocation {
+  CUmemLocationType type;
+  int id;
+} CUmemLocation;
+typedef struct CUmemPoolProps {
+  CUmemAllocationType allocType;
+  CUmemAllocationHandleType handleTypes;
+  CUmemLocation location;
+  void* win32SecurityAttributes;
+  unsigned char reserved[64];
+} CUmemPoolProps;
+
 // Function attributes.
 enum {
   CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK = 0,

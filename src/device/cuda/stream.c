@@ -1,5 +1,7 @@
 #include "device/cuda/stream.h"
 
+#include "device/cuda/pool.h"
+
 // ---- Pinned memory, streams, events ----------------------------------------
 
 rabbet_status_t rabbet_cuda_allocate_host(rabbet_device_t* base, size_t size,
@@ -67,8 +69,13 @@ rabbet_status_t rabbet_cuda_elapsed(rabbet_device_t* base, void* begin,
 
 // Thread-local: other threads go on allocating and launching meanwhile.
 rabbet_status_t rabbet_cuda_record_begin(rabbet_device_t* base, void* stream) {
-  return RABBET_CUDA(rabbet_cuda(base)->driver, cuStreamBeginCapture,
-                     ((CUstream)stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
+  rabbet_cuda_device_t* device = rabbet_cuda(base);
+  rabbet_cuda_pool_recording(device, 1);
+  rabbet_status_t status =
+      RABBET_CUDA(device->driver, cuStreamBeginCapture,
+                  ((CUstream)stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
+  if (!rabbet_is_ok(status)) rabbet_cuda_pool_recording(device, -1);
+  return status;
 }
 
 rabbet_status_t rabbet_cuda_is_recording(rabbet_device_t* base, void* stream,
@@ -102,10 +109,11 @@ static bool cuda_update(const rabbet_cuda_device_t* device, CUgraph recorded,
 
 rabbet_status_t rabbet_cuda_record_end(rabbet_device_t* base, void* stream,
                                        void** graph) {
-  const rabbet_cuda_device_t* device = rabbet_cuda(base);
+  rabbet_cuda_device_t* device = rabbet_cuda(base);
   CUgraph recorded = NULL;
   CUresult result =
       device->driver->cuStreamEndCapture((CUstream)stream, &recorded);
+  rabbet_cuda_pool_recording(device, -1);
   if (!graph) {
     if (recorded) device->driver->cuGraphDestroy(recorded);
     return rabbet_ok();
