@@ -4,6 +4,7 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -91,7 +92,7 @@ static rabbet_status_t rabbet_library_check_abi(void* handle) {
 
 // What it registers goes to `creators`; if this fails they are empty.
 static rabbet_status_t rabbet_library_register(
-    void* handle, rabbet_creator_list_t* creators) {
+    void* handle, const char* name, rabbet_creator_list_t* creators) {
   rabbet_status_t (*entry)(void) = NULL;
   *(void**)&entry = dlsym(handle, RABBET_REGISTER_SYMBOL);
   if (!entry)
@@ -102,6 +103,7 @@ static rabbet_status_t rabbet_library_register(
   rabbet_creator_list_t* previous = rabbet_creators_collect(creators);
   rabbet_status_t status = entry();
   rabbet_creators_collect(previous);
+  if (rabbet_is_ok(status)) status = rabbet_creators_set_origin(creators, name);
   if (!rabbet_is_ok(status)) rabbet_creators_free(creators);
   return status;
 }
@@ -109,12 +111,16 @@ static rabbet_status_t rabbet_library_register(
 rabbet_status_t rabbet_plugin_load_library(const char* path) {
   void* handle = NULL;
   rabbet_creator_list_t creators = {0};
+  char full[PATH_MAX];
   if (!path)
     return RABBET_STATUS(RABBET_STATUS_INVALID_ARGUMENT,
                          "plugin library: path is NULL");
   RABBET_RETURN_IF_ERROR(rabbet_library_check_file(path));
   rabbet_status_t status = rabbet_library_dlopen(path, &handle);
-  if (rabbet_is_ok(status)) status = rabbet_library_register(handle, &creators);
+  // dlopen looks for a bare name elsewhere than here.
+  bool known = strchr(path, '/') && realpath(path, full);
+  if (rabbet_is_ok(status))
+    status = rabbet_library_register(handle, known ? full : path, &creators);
   if (rabbet_is_ok(status)) status = rabbet_creators_publish(&creators);
   rabbet_creators_free(&creators);
   // The registry has what it registered, so that it stays.
@@ -215,7 +221,7 @@ rabbet_status_t rabbet_plugin_library_open(
   rabbet_status_t status =
       rabbet_library_open_bytes(name, data, size, files, library);
   if (rabbet_is_ok(status))
-    status = rabbet_library_register(library->handle, &library->creators);
+    status = rabbet_library_register(library->handle, name, &library->creators);
   if (rabbet_is_ok(status))
     *out_library = library;
   else

@@ -17,16 +17,23 @@ struct rabbet_plugin_t {
   uint32_t allowed;  // bits RABBET_PLUGIN_..., 0: any
 };
 
+// "ACTIONplugin 'NAMESPACE::NAME' (ORIGIN): CALLBACK"
+static rabbet_status_t rabbet_creator_annotate(
+    const rabbet_plugin_creator_t* creator, const char* action,
+    const char* callback, rabbet_status_t status) {
+  bool known = *creator->origin;
+  return rabbet_status_annotate(
+      status, "%splugin '%s%s%s'%s%s%s%s%s", action, creator->plugin_namespace,
+      *creator->plugin_namespace ? "::" : "", creator->name, known ? " (" : "",
+      creator->origin, known ? ")" : "", *callback ? ": " : "", callback);
+}
+
 // The callers know the layer, or the step, and name it.
 static rabbet_status_t rabbet_plugin_annotate(const rabbet_plugin_t* plugin,
                                               const char* callback,
                                               rabbet_status_t status) {
   if (rabbet_is_ok(status)) return status;
-  const rabbet_plugin_creator_t* creator = plugin->creator;
-  return rabbet_status_annotate(status, "plugin '%s%s%s' (%s): %s",
-                                creator->plugin_namespace,
-                                *creator->plugin_namespace ? "::" : "",
-                                creator->name, creator->origin, callback);
+  return rabbet_creator_annotate(plugin->creator, "", callback, status);
 }
 
 // ---- Creation --------------------------------------------------------------
@@ -181,11 +188,10 @@ rabbet_status_t rabbet_plugin_create_by(const rabbet_plugin_creator_t* creator,
   *out_plugin = NULL;
   rabbet_plugin_instance_t instance = {NULL, NULL};
   RABBET_RETURN_IF_ERROR(rabbet_attrs_check(creator, args));
-  RABBET_RETURN_IF_ERROR(RABBET_ANNOTATE(
-      creator->create(creator->user_data, args, &instance),
-      "creating plugin '%s' (%s)", creator->name, creator->origin));
-  rabbet_status_t status =
-      rabbet_plugin_allocate(creator, instance, allocator, out_plugin);
+  rabbet_status_t status = creator->create(creator->user_data, args, &instance);
+  if (!rabbet_is_ok(status))
+    return rabbet_creator_annotate(creator, "creating ", "", status);
+  status = rabbet_plugin_allocate(creator, instance, allocator, out_plugin);
   if (rabbet_is_ok(status))
     rabbet_creator_retain(creator);
   else

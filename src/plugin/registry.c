@@ -251,6 +251,17 @@ const rabbet_plugin_creator_t* rabbet_creators_find(
   return at < list->count ? list->data[at] : NULL;
 }
 
+rabbet_status_t rabbet_creators_set_origin(const rabbet_creator_list_t* list,
+                                           const char* origin) {
+  for (size_t i = 0; i < list->count; ++i) {
+    rabbet_registered_t* registered = (rabbet_registered_t*)list->data[i];
+    if (*registered->creator.origin) continue;
+    RABBET_RETURN_IF_ERROR(rabbet_arena_strdup(&registered->arena, origin,
+                                               &registered->creator.origin));
+  }
+  return rabbet_ok();
+}
+
 void rabbet_creators_free(rabbet_creator_list_t* list) {
   for (size_t i = 0; i < list->count; ++i)
     rabbet_plugin_creator_release(list->data[i]);

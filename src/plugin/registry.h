@@ -26,6 +26,10 @@ rabbet_status_t rabbet_creators_publish(const rabbet_creator_list_t* list);
 const rabbet_plugin_creator_t* rabbet_creators_find(
     const rabbet_creator_list_t* list, const char* name, const char* version,
     const char* plugin_namespace);
+// Creators that do not say where they come from come from there: `origin` is
+// copied.
+rabbet_status_t rabbet_creators_set_origin(const rabbet_creator_list_t* list,
+                                           const char* origin);
 void rabbet_creators_free(rabbet_creator_list_t* list);
 
 #endif  // RABBET_SRC_PLUGIN_REGISTRY_H_

@@ -26,7 +26,8 @@ INFO = (FLOAT, [2, 3])
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """m.onnx with an operator that only triple.so has, and the file of an input."""
     folder = tmp_path_factory.mktemp("carried")
-    source = C_SOURCE.replace('"command"', '"carried_py"')
+    # It does not say where it comes from: from its file, then.
+    source = C_SOURCE.replace('"command", .origin = "triple.so"', '"carried_py"')
     compile_library(source, folder / "triple.so", f"-I{INCLUDE}")
     node = helper.make_node("Triple", ["x"], ["y"], plugin_namespace="carried_py")
     save_model(folder / "m.onnx", [node], {"x": INFO}, {"y": INFO})
@@ -112,7 +113,8 @@ def test_exec_loads_libraries(folder: Path, flag: str) -> None:
     text = command("exec", f"--loadEngine={built}", *quick, library, env=cpu).stdout
     assert "&&&& PASSED" in text
     text = command("exec", f"--loadEngine={built}", *quick, env=cpu, code=5).stdout
-    assert "needs the plugin 'carried_py::Triple'" in text
+    assert "needs the plugin 'carried_py::Triple', version '1', which was defined in " in text
+    assert f"'{folder / 'triple.so'}' when the plan was built" in text
 
 
 # ---- Python ----------------------------------------------------------------
