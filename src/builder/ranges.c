@@ -64,7 +64,8 @@ static rabbet_status_t range_of_shape(const rabbet_build_t* build,
     return RABBET_STATUS(
         RABBET_STATUS_INVALID_ARGUMENT,
         "input '%s' has dynamic dimensions, %s, but %s: give its minimum, "
-        "optimum and maximum shape in a profile",
+        "optimum and maximum shape in a profile (rabbet.compile: shapes=, the "
+        "command: --shapes)",
         input->name, rabbet_dims_print(&dims, text, sizeof(text)),
         p->profile ? "a profile lacks it" : "there is no optimization profile");
   range->min = range->opt = range->max = dims;

@@ -159,10 +159,29 @@ static rabbet_status_t rabbet_onnx_unpack(const rabbet_strbuf_t* slim,
   return rabbet_ok();
 }
 
+// Files that people take for models.
+static rabbet_status_t rabbet_onnx_check_start(const uint8_t* data,
+                                               size_t size) {
+  const char* what = NULL;
+  if (size >= 8 && memcmp(data, "\x89RABBET\n", 8) == 0)
+    what =
+        "a plan, which is not built again but loaded and run (rabbet.load, "
+        "'rabbet run')";
+  if (size >= 4 && memcmp(data, "ftrt", 4) == 0)
+    what =
+        "a TensorRT engine, it seems; build from the model that it was "
+        "made of";
+  return what ? RABBET_STATUS(RABBET_STATUS_DATA_LOSS,
+                              "the bytes are not an ONNX model: they are %s",
+                              what)
+              : rabbet_ok();
+}
+
 rabbet_status_t rabbet_onnx_model_parse(const rabbet_onnx_storage_t* storage,
                                         rabbet_arena_t* arena,
                                         Onnx__ModelProto** out_model) {
   *out_model = NULL;
+  RABBET_RETURN_IF_ERROR(rabbet_onnx_check_start(storage->data, storage->size));
   rabbet_strbuf_t slim;
   rabbet_strbuf_initialize(storage->allocator, &slim);
   rabbet_status_t status =

@@ -63,8 +63,9 @@ static rabbet_status_t rabbet_onnx_unknown(const Onnx__NodeProto* node,
     return RABBET_STATUS(
         RABBET_STATUS_UNSUPPORTED,
         "no plugin '%s' is registered under the node's plugin_namespace and "
-        "plugin_version, and no operator has that name; import the module or "
-        "load the library that registers it first",
+        "plugin_version, and no operator has that name; give the file that "
+        "registers it to plugins= (the command: --plugins), or import or load "
+        "it first",
         node->op_type);
   }
   return RABBET_STATUS(

@@ -31,8 +31,9 @@ static rabbet_status_t rabbet_step_create_plugin(rabbet_engine_t* engine,
   status = rabbet_status_annotate(
       status,
       "needs the plugin '%s%s%s', version '%s', which was defined "
-      "in '%s' when the plan was built; import or load that before loading the "
-      "plan%s%s",
+      "in '%s' when the plan was built; give that file to plugins= (the "
+      "command: "
+      "--plugins), or import or load it before loading the plan%s%s",
       step->plugin_namespace, *step->plugin_namespace ? "::" : "",
       step->plugin_name, step->plugin_version,
       step->plugin_origin ? step->plugin_origin : "an unknown place",

@@ -384,7 +384,10 @@ def test_what_cannot_be_imported_is_explained(body, message, tmp_path):
 
 def test_other_files(tmp_path):
     for data, message in [(b"", "empty"), (b"\x7fELF" * 50, "not an ONNX model"),
-                          (b"#!/bin/sh\n", "not an ONNX model")]:
+                          (b"#!/bin/sh\n", "not an ONNX model"),
+                          (b"\x89RABBET\n" + bytes(64), "they are a plan, which"),
+                          (b"ftrt" + bytes(64), "they are a TensorRT engine"),
+                          (b"\x89RABBET", "not an ONNX model")]:
         with pytest.raises(reference.ImportFailed, match=message):
             reference.describe(data, tmp_path)
     with pytest.raises(reference.ImportFailed, match="not found"):

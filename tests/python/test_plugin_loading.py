@@ -114,7 +114,7 @@ def test_missing(folder: Path, plans: dict[str, Path], kind: str) -> None:
     for error in (in_python(plan), by_the_command(folder, plan, code=5)):
         assert "needs the plugin 'command::Triple', version '1', which was" in error
         assert f"defined in '{folder / f'{kind}_ops.py'}' when the plan was built" in error
-        assert "import or load that before loading the plan" in error
+        assert "import or load it before loading the plan" in error
         assert "no plugin is registered at all" in error
 
 
