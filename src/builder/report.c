@@ -324,9 +324,11 @@ static void report_totals(const rabbet_build_t* build,
       totals->layer_count, rabbet_plural(totals->layer_count), steps,
       rabbet_plural(steps), build->device->name, build->threads,
       rabbet_plural((size_t)build->threads));
-  if (build->level > 0)
+  if (solution->us > 0)
     rabbet_strbuf_printf(out, "the sum of their times is %.1f us",
                          solution->us);
+  else if (build->level > 0)
+    rabbet_strbuf_printf(out, "there was nothing to choose, nothing was timed");
   else
     rabbet_strbuf_printf(out, "nothing was timed (optimization level 0)");
   if (totals->whole_us >= 0)
