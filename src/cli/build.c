@@ -416,8 +416,8 @@ const rabbet_command_t rabbet_command_build = {
     .summary = "tune a model for this machine and write a plan",
     .notes =
         "A Python file given to --plugins is imported by $RABBET_PYTHON "
-        "(default python3),\nwhich needs the package rabbet. All else "
-        "needs no Python.\n",
+        "(default: the python3\nbeside this command, or on PATH), which needs "
+        "the package rabbet. All else needs no\nPython.\n",
     .options = build_options,
     .option_count = sizeof(build_options) / sizeof(build_options[0]),
     .min_operands = 1,

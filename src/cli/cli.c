@@ -151,6 +151,10 @@ rabbet_status_t rabbet_cli_recode(rabbet_status_t status,
 
 // ---- Plugins ---------------------------------------------------------------
 
+bool rabbet_cli_is_in_python(void) {
+  return invocation.report != NULL;
+}
+
 bool rabbet_cli_is_python(const char* path) {
   size_t size = strlen(path);
   return size > 3 && strcmp(path + size - 3, ".py") == 0;
@@ -167,7 +171,22 @@ static const char* rabbet_python_default(char buffer[PATH_MAX]) {
   return access(buffer, X_OK) == 0 ? buffer : name;
 }
 
-// Becomes `$RABBET_PYTHON -m rabbet._cli ...`; returns only on failure.
+#define RABBET_NEED_PACKAGE \
+  "plugins written in Python need an interpreter with the package rabbet: "
+
+// As `-m rabbet._cli`, but for what is said where there is no such package.
+static const char start_in_python[] =
+    "import sys\n"
+    "try:\n"
+    "    from rabbet._cli import main\n"
+    "except ModuleNotFoundError as error:\n"
+    "    if error.name != 'rabbet': raise\n"
+    "    print(f'rabbet {sys.argv[1]}: " RABBET_NEED_PACKAGE
+    "{sys.executable!r} has none; set RABBET_PYTHON', file=sys.stderr)\n"
+    "    sys.exit(6)\n"  // RABBET_EXIT_UNAVAILABLE
+    "sys.exit(main())\n";
+
+// Becomes the same command inside `$RABBET_PYTHON`; returns only on failure.
 static rabbet_status_t rabbet_become_python(void) {
   char beside[PATH_MAX];
   const char* python = getenv("RABBET_PYTHON");
@@ -177,17 +196,16 @@ static rabbet_status_t rabbet_become_python(void) {
       rabbet_allocator_system(), ((size_t)invocation.argc + 3) * sizeof(char*),
       (void**)&argv));
   argv[0] = (char*)python;
-  argv[1] = "-m";
-  argv[2] = "rabbet._cli";
+  argv[1] = "-c";
+  argv[2] = (char*)start_in_python;
   for (int i = 1; i < invocation.argc; ++i)
     argv[i + 2] = invocation.argv[i];
   fflush(NULL);
   execvp(python, argv);
   rabbet_free(rabbet_allocator_system(), argv);
-  return RABBET_STATUS(RABBET_STATUS_UNAVAILABLE,
-                       "plugins written in Python need an interpreter with the "
-                       "package rabbet: '%s' cannot be run; set RABBET_PYTHON",
-                       python);
+  return RABBET_STATUS(
+      RABBET_STATUS_UNAVAILABLE,
+      RABBET_NEED_PACKAGE "'%s' cannot be run; set RABBET_PYTHON", python);
 }
 
 // dlopen looks for names without a slash elsewhere than here.

@@ -101,9 +101,12 @@ RABBET_MUST_USE rabbet_status_t rabbet_cli_recode(rabbet_status_t status,
 // ---- Plugins ---------------------------------------------------------------
 
 // Loads --plugins: shared libraries here; Python files by running this command
-// again as `$RABBET_PYTHON -m rabbet._cli` (does not return then), unless it
-// already runs inside Python, which has imported them.
+// again inside `$RABBET_PYTHON` (does not return then), unless it already runs
+// there, where Python has imported them.
 rabbet_status_t rabbet_cli_load_plugins(const rabbet_arguments_t* arguments);
+// Whether this is the second of the two processes: what was checked and printed
+// before was so by the first.
+bool rabbet_cli_is_in_python(void);
 // Whether a value of --plugins is a Python file, not a library.
 bool rabbet_cli_is_python(const char* path);
 // Runs this command again by Python (as above) if the plan carries source that

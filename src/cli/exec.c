@@ -245,7 +245,7 @@ static rabbet_status_t exec_run_line(int argc, char** argv) {
     rabbet_exec_help();
     return rabbet_ok();
   }
-  exec_print_end(&exec, "RUNNING");
+  if (!rabbet_cli_is_in_python()) exec_print_end(&exec, "RUNNING");
   rabbet_status_t status = rabbet_exec_parse(argc, argv, &exec);
   if (rabbet_is_ok(status)) status = exec_all(&exec);
   if (!rabbet_is_ok(status))

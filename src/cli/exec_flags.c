@@ -135,7 +135,7 @@ static rabbet_status_t exec_check(const char* text) {
   if (flag->effect == EXEC_REFUSED)
     return RABBET_STATUS(RABBET_STATUS_UNSUPPORTED, "%s: %s", flag->name,
                          flag->text);
-  if (flag->effect == EXEC_IDLE)
+  if (flag->effect == EXEC_IDLE && !rabbet_cli_is_in_python())
     rabbet_exec_log('W', "%s has no effect: %s", flag->name, flag->text);
   return rabbet_ok();
 }

@@ -193,6 +193,25 @@ def test_absent_files_and_interpreters(folder: Path, plan: Path) -> None:
     ).stderr  # fmt: skip
     assert "/no/python" in error
     assert "RABBET_PYTHON" in error
+    bare = folder / "bare_python"
+    bare.write_text(f'#!/bin/sh\nexec {sys.executable} -I -S "$@"\n')
+    bare.chmod(0o755)
+    error = command(
+        "run", plan, "--plugins", folder / "ops.py",
+        env={"RABBET_PYTHON": str(bare)}, code=6,
+    ).stderr  # fmt: skip
+    assert error.startswith("rabbet run: plugins written in Python need an interpreter")
+    assert "has none; set RABBET_PYTHON" in error
+
+
+def test_exec_says_things_once(folder: Path) -> None:
+    """It is two processes, one after the other."""
+    done = command(
+        "exec", f"--onnx={folder / 'm.onnx'}", f"--plugins={folder / 'ops.py'}", "--fp8",
+        "--skipInference", env={"RABBET_DEVICE": "cpu"},
+    )  # fmt: skip
+    assert done.stdout.count("&&&& RUNNING") == done.stdout.count("&&&& PASSED") == 1
+    assert (done.stdout + done.stderr).count("--fp8 has no effect") == 1
 
 
 CLASS_SOURCE = """
