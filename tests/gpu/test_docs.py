@@ -141,6 +141,29 @@ def a_large_block() -> None:
     kernel(1, code=cuda_driver.compile_code(source), block=2048)(random(4, 8))
 
 
+def another_name() -> None:
+    kernel(1, code=PTX.replace("scale", "_Z5scalePKfiPf"))
+
+
+def source_for_ptx() -> None:
+    kernel(1, code='extern "C" __global__ void scale() {}')
+
+
+def a_name_that_only_the_driver_looks_for() -> None:
+    source = 'extern "C" __global__ void other(const float* x, int n, float* y) {}'
+    kernel(1, code=cuda_driver.compile_code(source, "CUBIN"))
+
+
+def no_blocks() -> None:
+    def f(x, outputs):
+        launch = trtp.KernelLaunchParams(grid_x=x.shape_expr[0] // 100, block_x=32)
+        return trtp.Kernel("scale", code, launch, [x, 1, outputs[0]])
+
+    source = 'extern "C" __global__ void scale(const float* x, int n, float* y) {}'
+    code = cuda_driver.compile_code(source)
+    one_layer(aot_impl=f)
+
+
 def another_architecture() -> None:
     kernel(1, code={"sm_999": b"\x7fELF none"})
 
@@ -155,6 +178,10 @@ MISTAKES = [
     an_argument_too_few,
     another_size,
     a_large_block,
+    another_name,
+    source_for_ptx,
+    a_name_that_only_the_driver_looks_for,
+    no_blocks,
     another_architecture,
 ]
 

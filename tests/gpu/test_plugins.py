@@ -255,12 +255,13 @@ def test_tactics_and_types_of_the_combination() -> None:
         (("add", 3, trtp.KernelLaunchParams(), trtp.SymExprs(0)), "the code is 3"),
         (("", b"x", trtp.KernelLaunchParams(), trtp.SymExprs(0)), "name is ''"),
         (("add", b"x", trtp.KernelLaunchParams(), [1]), "the fourth item"),
+        (("add", b"x", trtp.KernelLaunchParams(), trtp.SymExprs(0)), "text that is no PTX"),
         (
-            trtp.Kernel("add", b"x", trtp.KernelLaunchParams(), [object()]),
+            trtp.Kernel("add", b".entry add()", trtp.KernelLaunchParams(), [object()]),
             "argument 0 is <object",
         ),
         (
-            trtp.Kernel("add", b"x", trtp.KernelLaunchParams(), [trtp.TensorDesc()]),
+            trtp.Kernel("add", b".entry add()", trtp.KernelLaunchParams(), [trtp.TensorDesc()]),
             "neither an input nor an output",
         ),
     ],

@@ -10,7 +10,7 @@ from .. import _rabbet
 from ._definition import Checker
 from ._desc import TensorDesc
 from ._expr import KernelLaunchParams, SymExprs, SymInt8, SymInt16, SymInt32, SymIntExpr
-from ._ptx import hidden, parameters
+from ._ptx import hidden, kernels, parameters
 
 # Kinds of arguments; rabbet/plugin.h has them.
 _INPUT, _OUTPUT, _WORKSPACE, _INTEGER, _BYTES, _MAP = range(6)
@@ -174,6 +174,11 @@ class Encoder:
         """Arguments that the compiler added; checks the others, as far as there is PTX:
         the driver would read beyond them."""
         code = next((code for major, _, code in images if major < 0), b"")
+        names = kernels(code)
+        if names is not None and name not in names:
+            self.check.fail(
+                f"the PTX has no kernel '{name}'; it has {', '.join(names) or 'none'}"
+            )
         there = parameters(code, name)
         if there is None:
             return []
@@ -211,6 +216,12 @@ class Encoder:
                 'of a cubin, or {"sm_90": cubin, "ptx": text}'
             )
         data = bytes(data)
+        text = not data.startswith(_ELF) and data.isascii() and b"\0" not in data
+        if text and kernels(data) is None:
+            self.check.fail(
+                f"kernel '{name}': the code is text that is no PTX, beginning "
+                f"{data[:40].decode()!r}; compile it first, by NVRTC for instance"
+            )
         if not data.startswith(_ELF):
             return -1, -1, data
         if key is None:

@@ -26,6 +26,14 @@ def _parameter(text: str) -> Parameter | None:
     return Parameter(size, ".ptr" in found["what"] and size == 8)
 
 
+def kernels(code: bytes) -> list[str] | None:
+    """The names of its kernels; None where the code is no PTX."""
+    text = code.decode("latin-1")
+    if re.search(r"^\s*(\.version|(\.visible\s+)?\.entry)\b", text, re.M) is None:
+        return None
+    return re.findall(r"\.entry\s+([\w$]+)", text)
+
+
 def parameters(code: bytes, kernel: str) -> list[Parameter] | None:
     """A kernel's parameters; None where the code is no PTX, or does not tell."""
     text = code.decode("latin-1")

@@ -155,8 +155,21 @@ static rabbet_status_t ready_no_image(const rabbet_cuda_device_t* device,
                        launch->kernel, list, device->major, device->minor);
 }
 
+// The driver calls it its own failure; it is in the code that was given.
+static rabbet_status_t ready_code_status(const rabbet_cuda_driver_t* driver,
+                                         CUresult result, const char* call) {
+  const char* why = NULL;
+  if (result == CUDA_ERROR_NOT_FOUND)
+    why = "the code has no kernel of that name (C++ declares it extern \"C\")";
+  if (result == CUDA_ERROR_INVALID_IMAGE || result == CUDA_ERROR_INVALID_PTX)
+    why = "the code is neither PTX nor machine code that this driver can load";
+  return why ? RABBET_STATUS(RABBET_STATUS_INVALID_ARGUMENT, "%s", why)
+             : rabbet_cuda_driver_check(driver, result, call);
+}
+
 static rabbet_status_t ready_load_one(ready_kernel_t* kernel, size_t index) {
   const rabbet_cuda_device_t* device = kernel->device;
+  const rabbet_cuda_driver_t* driver = device->driver;
   const rabbet_plugin_launch_t* launch = &kernel->ready->launches[index];
   const rabbet_plugin_image_t* image = ready_image(device, launch);
   if (!image) return ready_no_image(device, launch);
@@ -168,11 +181,14 @@ static rabbet_status_t ready_load_one(ready_kernel_t* kernel, size_t index) {
       kernel->modules[index] = kernel->modules[i];
   }
   if (!kernel->modules[index])
-    RABBET_RETURN_IF_ERROR(RABBET_CUDA(device->driver, cuModuleLoadData,
-                                       (&kernel->modules[index], image->data)));
-  return RABBET_CUDA(
-      device->driver, cuModuleGetFunction,
-      (&kernel->functions[index], kernel->modules[index], launch->kernel));
+    RABBET_RETURN_IF_ERROR(ready_code_status(
+        driver, driver->cuModuleLoadData(&kernel->modules[index], image->data),
+        "cuModuleLoadData"));
+  return ready_code_status(
+      driver,
+      driver->cuModuleGetFunction(&kernel->functions[index],
+                                  kernel->modules[index], launch->kernel),
+      "cuModuleGetFunction");
 }
 
 static rabbet_status_t ready_load(ready_kernel_t* kernel) {
@@ -447,6 +463,32 @@ static rabbet_status_t ready_evaluate(ready_kernel_t* kernel,
   return rabbet_ready_evaluate(kernel->ready, dims, symbols, values, valid);
 }
 
+// A grid of 0 is right where there is nothing to do. That nothing is launched
+// and an output has elements is an expression that went wrong.
+static rabbet_status_t ready_check_work(const ready_kernel_t* kernel,
+                                        const rabbet_kernel_shapes_t* shapes,
+                                        const rabbet_kernel_state_t* state) {
+  const rabbet_group_node_t* node = kernel->node.node;
+  for (size_t i = 0; i < kernel->ready->launch_count; ++i)
+    if (!state->launches[i].empty) return rabbet_ok();
+  for (size_t i = 0; i < node->output_count; ++i) {
+    const rabbet_dims_t* dims = &shapes->dims[node->outputs[i]];
+    // What has no axes may be a size tensor, which holds 0 before a run.
+    bool elements = dims->rank > 0 && (!node->aliased || node->aliased[i] < 0);
+    for (int32_t axis = 0; axis < dims->rank; ++axis)
+      elements &= dims->d[axis] > 0;
+    char text[160];
+    if (elements)
+      return RABBET_STATUS(RABBET_STATUS_OUT_OF_RANGE,
+                           "layer '%s': the grid has no blocks for these input "
+                           "shapes, but output %zu of shape %s is to be "
+                           "written; calculate grids from shape_expr",
+                           node->name, i,
+                           rabbet_dims_print(dims, text, sizeof(text)));
+  }
+  return rabbet_ok();
+}
+
 static rabbet_status_t ready_fill(ready_kernel_t* kernel,
                                   const rabbet_kernel_shapes_t* shapes,
                                   rabbet_kernel_state_t* state,
@@ -474,7 +516,7 @@ static rabbet_status_t ready_fill(ready_kernel_t* kernel,
     RABBET_RETURN_IF_ERROR(RABBET_ANNOTATE(
         ready_prepare_launch(&preparer, i), "layer '%s': kernel '%s'",
         kernel->node.node->name, ready->launches[i].kernel));
-  return rabbet_ok();
+  return ready_check_work(kernel, shapes, state);
 }
 
 static void ready_destroy_state(rabbet_kernel_t* base,
