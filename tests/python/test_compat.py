@@ -182,6 +182,21 @@ def test_usage() -> None:
     assert "usage" in alias("--help")
 
 
+def test_a_script_that_is_not_there() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "rabbet.compat", "no_such_program", "run"],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=_environment(),
+    )
+    assert done.returncode == 2
+    assert done.stderr == (
+        "rabbet.compat: there is no file 'no_such_program', and no program of that "
+        "name on PATH\n"
+    )
+
+
 def test_install() -> None:
     code = """
 import sys, types

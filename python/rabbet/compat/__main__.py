@@ -12,7 +12,8 @@ import sys
 from . import install
 
 _USAGE = (
-    "usage: python -m rabbet.compat [-m MODULE | -c CODE | SCRIPT.py] [ARGUMENTS ...]"
+    "usage: python -m rabbet.compat [-m MODULE | -c CODE | SCRIPT.py | PROGRAM] "
+    "[ARGUMENTS ...]"
 )
 
 
@@ -36,6 +37,13 @@ def main() -> None:
         script = arguments[0]
         if not os.path.exists(script) and os.sep not in script:
             script = shutil.which(script) or script
+        if not os.path.exists(script):
+            print(
+                f"rabbet.compat: there is no file {script!r}, and no program of that "
+                "name on PATH",
+                file=sys.stderr,
+            )
+            raise SystemExit(2)
         sys.argv = [script, *arguments[1:]]
         # As the interpreter does: modules beside the script are found.
         sys.path[0] = os.path.dirname(os.path.realpath(script))
