@@ -225,8 +225,7 @@ typedef enum rabbet_plugin_capture_t {
   // other inputs with calls; what is not equal, or fails, is not recorded.
   RABBET_PLUGIN_CAPTURE_TRIAL = 0,
   // It only enqueues work on call->stream, the same for the same call, waits
-  // for
-  // nothing, and frees nothing that the work uses.
+  // for nothing, and frees nothing that the work uses.
   RABBET_PLUGIN_CAPTURE_SAFE = 1,
   RABBET_PLUGIN_CAPTURE_NEVER = 2,
 } rabbet_plugin_capture_t;

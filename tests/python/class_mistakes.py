@@ -1,4 +1,4 @@
-"""One function for each mistake in a class that docs/plugins.md tells of; each raises,
+"""One function for each mistake in a class that docs/class_plugins.md tells of; each raises,
 and `expected` is what the error says of class, method and layer, and of the cause."""
 
 from __future__ import annotations

@@ -78,9 +78,23 @@ def test_the_mistakes_have_the_errors_that_are_quoted() -> None:
     assert len(documented) > 50
 
 
-def test_links_lead_somewhere() -> None:
-    for path in [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *ROOT.glob("docs/*.md")]:
-        for target in re.findall(r"\]\(([^)#:]+)\)", path.read_text()):
-            made = target == "bench/results"  # by `make bench`
-            assert made or (path.parent / target).exists(), f"{path}: {target}"
+def _anchors(text: str) -> set[str]:
+    """Of a page's headings, as GitHub makes them."""
+    headings = re.findall(r"^#+ (.*)$", re.sub(r"^```.*?^```", "", text, flags=re.M | re.S), re.M)
+    return {re.sub(r"[^\w\- ]", "", h.lower()).replace(" ", "-") for h in headings}
 
+
+PAGES = [
+    *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "bench/README.md")),
+    *(path for folder in ("docs", "examples") for path in (ROOT / folder).rglob("*.md")),
+    *(ROOT / "tests").glob("*/README.md"),
+]
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda p: str(p.relative_to(ROOT)))
+def test_links_lead_somewhere(path: Path) -> None:
+    for target, anchor in re.findall(r"\]\(([^)#:]*)(?:#([^)]+))?\)", path.read_text()):
+        page = path.parent / target if target else path
+        assert page.exists(), f"{path}: {target}"
+        if anchor:
+            assert anchor in _anchors(page.read_text()), f"{path}: {target}#{anchor}"
