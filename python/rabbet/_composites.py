@@ -360,6 +360,7 @@ def reshaping(
     gather = network.add_gather(_out(every), _out(first), 0)
     last: IShuffleLayer = network.add_shuffle(x)
     last.set_input(1, _out(gather))
+    last.zero_is_placeholder = False
     inner = cast(ILayer, _out(last).producer)
     inputs = [[(inner, 0), (shape, 0)], []]
     layer = _compose(network, kind, last, inputs, gather=gather, axes=axes)
@@ -523,6 +524,7 @@ def lrn(
     shape = network.add_shape(x)
     back = network.add_shuffle(_out(mean))
     back.set_input(1, _out(shape))
+    back.zero_is_placeholder = False
     y = _out(back)
     layers = {}
     ones = [1] * len(dims)

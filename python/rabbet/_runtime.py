@@ -737,9 +737,12 @@ class Runtime(Managed):
 
     @temporary_directory.setter
     def temporary_directory(self, path: str) -> None:
-        if path and not os.path.isdir(path):
-            raise NotADirectoryError(f"temporary_directory: '{path}' is no folder")
-        self._temporary_directory = os.fspath(path)
+        if not isinstance(path, (str, os.PathLike)):
+            raise TypeError(f"temporary_directory: expected a path, got {path!r}")
+        folder = os.fspath(path)
+        if folder and not os.path.isdir(folder):
+            raise NotADirectoryError(f"temporary_directory: '{folder}' is no folder")
+        self._temporary_directory = folder
 
     _temporary_directory = ""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.python.empty import check_batches, check_products
+from tests.python.empty import check_axes, check_batches, check_products
 
 from . import cuda_driver
 
@@ -19,3 +19,7 @@ def test_products() -> None:
 
 def test_batches() -> None:
     check_batches("cuda")
+
+
+def test_axes() -> None:
+    check_axes("cuda")

@@ -72,6 +72,23 @@ def check_products(device: str) -> None:
     assert np.array_equal(found, np.zeros((2, 3), np.float32))
 
 
+def check_axes(device: str) -> None:
+    """An extent of 0 is one, where axes are put in and taken away."""
+
+    def more(network: trt.INetworkDefinition, x: Any) -> Any:
+        axes = network.add_constant((1,), np.ones(1, np.int32)).get_output(0)
+        return network.add_unsqueeze(x, axes).get_output(0)
+
+    def fewer(network: trt.INetworkDefinition, x: Any) -> Any:
+        axes = network.add_constant((1,), np.zeros(1, np.int32)).get_output(0)
+        return network.add_squeeze(x, axes).get_output(0)
+
+    model = _model(device, more, ((1, 0, 2), (3, 0, 2), (4, 0, 2)))
+    assert model(np.ones((3, 0, 2), np.float32)).shape == (3, 1, 0, 2)
+    model = _model(device, fewer, ((1, 1, 0), (1, 3, 0), (1, 4, 0)))
+    assert model(np.ones((1, 3, 0), np.float32)).shape == (3, 0)
+
+
 def check_batches(device: str) -> None:
     """Layers that libraries compute, of a batch of none."""
     for make, shape in [

@@ -161,6 +161,8 @@ def test_files(plan: Path, tmp_path: Path) -> None:
     allowed.tempfile_control_flags = 0
     with pytest.raises(trt.FailedPreconditionError, match="nor temporary files"):
         allowed.load_cuda_engine(str(plan))
+    with pytest.raises(TypeError, match="temporary_directory: expected a path, got 3"):
+        allowed.temporary_directory = 3
     for wrong in (-1, 4):
         with pytest.raises(ValueError, match="TempfileControlFlag"):
             allowed.tempfile_control_flags = wrong

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .empty import check_batches, check_products
+from .empty import check_axes, check_batches, check_products
 
 
 def test_products() -> None:
@@ -11,3 +11,7 @@ def test_products() -> None:
 
 def test_batches() -> None:
     check_batches("cpu")
+
+
+def test_axes() -> None:
+    check_axes("cpu")

@@ -154,3 +154,14 @@ def test_shape() -> None:
         dynamic.numel()
     with pytest.raises(AttributeError, match="profile"):
         _ = dynamic.opt
+
+
+def test_lists_that_are_too_long() -> None:
+    """Not by taking the memory for them first."""
+    for wrong in (-1, 2**40):
+        with pytest.raises(ValueError, match=f"SymExprs: expected 0 to 4096 .*{wrong}"):
+            trtp.SymExprs(wrong)
+        with pytest.raises(ValueError, match="a tensor has"):
+            trt.DimsExprs(wrong)
+    with pytest.raises(TypeError):
+        trtp.SymExprs("1")

@@ -67,11 +67,12 @@ class DimsExprs:
         if isinstance(source, Iterable):
             items = [self._checked(item) for item in source]
         else:
-            items = [None] * operator.index(source)
+            rank = operator.index(source)
+            items = [None] * min(max(rank, 0), Dims.MAX_DIMS + 1)
+            if rank < 0:
+                raise ValueError(f"a tensor has 0 dimensions or more, got {rank}")
         if len(items) > Dims.MAX_DIMS:
-            raise ValueError(
-                f"a tensor has at most {Dims.MAX_DIMS} dimensions, got {len(items)}"
-            )
+            raise ValueError(f"a tensor has at most {Dims.MAX_DIMS} dimensions")
         self._items = items
 
     @staticmethod

@@ -15,6 +15,9 @@ from .. import _rabbet
 from .._enums import DimensionOperation as Op
 from .._errors import InvalidArgumentError
 
+# Of one list; arguments of a kernel are far fewer.
+MAX_EXPRS = 4096
+
 S = TypeVar("S", bound="SymIntExpr")
 
 
@@ -346,7 +349,12 @@ class SymExprs:
     _item: type[SymIntExpr] = SymInt32
 
     def __init__(self, length: int) -> None:
-        self._exprs: list[Any] = [None] * length
+        count = operator.index(length)
+        if not 0 <= count <= MAX_EXPRS:
+            raise ValueError(
+                f"{type(self).__name__}: expected 0 to {MAX_EXPRS} expressions, got {count}"
+            )
+        self._exprs: list[Any] = [None] * count
 
     @classmethod
     def from_tuple(cls, shape_exprs: Iterable[Any]) -> Any:
