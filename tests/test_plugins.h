@@ -195,4 +195,17 @@ static inline void test_plugins_deregister(void) {
         rabbet_plugin_deregister(test_plugins[i].name, "1", "test"));
 }
 
+// They are there for a group of tests.
+static inline int test_plugins_setup(void** state) {
+  (void)state;
+  test_plugins_register();
+  return 0;
+}
+
+static inline int test_plugins_teardown(void** state) {
+  (void)state;
+  test_plugins_deregister();
+  return 0;
+}
+
 #endif  // RABBET_TESTS_TEST_PLUGINS_H_

@@ -83,10 +83,11 @@ typedef struct rabbet_py_scope_t {
   PyObject* memory;  // what they allocate from in a recording, or NULL
 } rabbet_py_scope_t;
 
-// Keeps the GPU's context until Python ends: what plugins load into it, and
-// keep in their modules' variables, would go with the last engine. -1 with an
+// (GPU, stream) of a call, in place of the last one's; NULL on the CPU. Keeps
+// the GPU's context until Python ends: what plugins load into it, and keep in
+// their modules' variables, would go with the last engine. -1 with an
 // exception.
-int rabbet_py_hold_gpu(const char* device);
+int rabbet_py_scope_where(const char* device, void* stream, PyObject** where);
 // The stream of `where` (GPU, stream) becomes current in torch and CuPy, as far
 // as they are loaded; in a recording they allocate from memory of its own. -1
 // with an exception set; to be left then, too.

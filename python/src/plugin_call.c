@@ -127,20 +127,10 @@ static int rabbet_py_state_args(rabbet_py_state_t* state) {
   return 0;
 }
 
-static int rabbet_py_state_where(rabbet_py_state_t* state) {
-  rabbet_dl_device_t device = rabbet_py_dl_device(state->device);
-  Py_CLEAR(state->where);
-  if (device.type != RABBET_DL_CUDA) return 0;
-  if (rabbet_py_hold_gpu(state->device)) return -1;
-  state->where = Py_BuildValue("(iK)", (int)device.id,
-                               (unsigned long long)(uintptr_t)state->stream);
-  return state->where ? 0 : -1;
-}
-
 static int rabbet_py_state_make(rabbet_py_state_t* state) {
   rabbet_py_state_clear(state);
-  if (rabbet_py_state_where(state) || rabbet_py_state_tensors(state) ||
-      rabbet_py_state_args(state)) {
+  if (rabbet_py_scope_where(state->device, state->stream, &state->where) ||
+      rabbet_py_state_tensors(state) || rabbet_py_state_args(state)) {
     rabbet_py_state_clear(state);
     return -1;
   }

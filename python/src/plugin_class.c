@@ -138,16 +138,6 @@ static void rabbet_py_class_clear(rabbet_py_class_state_t* state) {
     Py_CLEAR(state->lists[i].list);
 }
 
-static int rabbet_py_class_where(rabbet_py_class_state_t* state) {
-  rabbet_dl_device_t device = rabbet_py_dl_device(state->device);
-  Py_CLEAR(state->where);
-  if (device.type != RABBET_DL_CUDA) return 0;
-  if (rabbet_py_hold_gpu(state->device)) return -1;
-  state->where = Py_BuildValue("(iK)", (int)device.id,
-                               (unsigned long long)(uintptr_t)state->stream);
-  return state->where ? 0 : -1;
-}
-
 // Puts an argument behind those that are there; false with an exception set.
 static bool rabbet_py_class_push(rabbet_py_class_state_t* state,
                                  PyObject* take_item) {
@@ -165,7 +155,9 @@ static void rabbet_py_class_push_all(rabbet_py_class_state_t* state,
 // extra arguments or the workspace, then the stream.
 static int rabbet_py_class_make(rabbet_py_class_state_t* state) {
   rabbet_py_class_clear(state);
-  if (rabbet_py_find_layout() || rabbet_py_class_where(state)) return -1;
+  if (rabbet_py_find_layout() ||
+      rabbet_py_scope_where(state->device, state->stream, &state->where))
+    return -1;
   rabbet_py_class_push_all(state, state->first);
   bool fine = true;
   for (int i = 0; fine && i < RABBET_PY_LISTS; ++i) {

@@ -38,7 +38,7 @@ static int rabbet_py_release_at_exit(void) {
   return done ? 0 : -1;
 }
 
-int rabbet_py_hold_gpu(const char* device) {
+static int rabbet_py_hold_gpu(const char* device) {
   RABBET_PY_LOCK(rabbet_py_types.plugin_tensor);
   int id = (int)rabbet_py_dl_device(device).id;
   if (id < 0 || id >= RABBET_PY_GPUS || rabbet_py_held[id]) return 0;
@@ -46,6 +46,16 @@ int rabbet_py_hold_gpu(const char* device) {
   rabbet_status_t status = rabbet_device_create(
       device, rabbet_allocator_system(), &rabbet_py_held[id]);
   return rabbet_is_ok(status) ? 0 : rabbet_py_raise_int(status);
+}
+
+int rabbet_py_scope_where(const char* device, void* stream, PyObject** where) {
+  rabbet_dl_device_t gpu = rabbet_py_dl_device(device);
+  Py_CLEAR(*where);
+  if (gpu.type != RABBET_DL_CUDA) return 0;
+  if (rabbet_py_hold_gpu(device)) return -1;
+  *where =
+      Py_BuildValue("(iK)", (int)gpu.id, (unsigned long long)(uintptr_t)stream);
+  return *where ? 0 : -1;
 }
 
 // ---- Functions around a call -----------------------------------------------

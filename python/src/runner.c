@@ -240,6 +240,19 @@ static int rabbet_py_numpy_output(rabbet_py_runner_t* runner,
   return 0;
 }
 
+// (array, address), or NULL with an exception.
+static int rabbet_py_take_output(rabbet_py_output_t* output,
+                                 PyObject* take_pair) {
+  unsigned long long address = 0;
+  PyObject* array = NULL;
+  if (take_pair && PyArg_ParseTuple(take_pair, "OK", &array, &address)) {
+    output->array = Py_NewRef(array);
+    output->data = (void*)(uintptr_t)address;
+  }
+  Py_XDECREF(take_pair);
+  return output->array ? 0 : -1;
+}
+
 // By self._create(index, shape) -> (array, address).
 static int rabbet_py_other_output(PyObject* self, rabbet_py_output_t* output,
                                   size_t i) {
@@ -247,15 +260,8 @@ static int rabbet_py_other_output(PyObject* self, rabbet_py_output_t* output,
   PyObject* pair =
       shape ? PyObject_CallMethod(self, "_create", "nO", (Py_ssize_t)i, shape)
             : NULL;
-  unsigned long long address = 0;
-  PyObject* array = NULL;
-  if (pair && PyArg_ParseTuple(pair, "OK", &array, &address)) {
-    output->array = Py_NewRef(array);
-    output->data = (void*)(uintptr_t)address;
-  }
   Py_XDECREF(shape);
-  Py_XDECREF(pair);
-  return output->array ? 0 : -1;
+  return rabbet_py_take_output(output, pair);
 }
 
 // torch.empty(shape, dtype=dtype, device=device); the keyword arguments come
@@ -295,15 +301,8 @@ static int rabbet_py_made_output(rabbet_py_lane_t* lane, size_t i) {
   PyObject* pair = shape ? PyObject_CallMethod(lane->maker, "make", "nOK",
                                                (Py_ssize_t)i, shape, stream)
                          : NULL;
-  unsigned long long address = 0;
-  PyObject* array = NULL;
-  if (pair && PyArg_ParseTuple(pair, "OK", &array, &address)) {
-    output->array = Py_NewRef(array);
-    output->data = (void*)(uintptr_t)address;
-  }
   Py_XDECREF(shape);
-  Py_XDECREF(pair);
-  return output->array ? 0 : -1;
+  return rabbet_py_take_output(output, pair);
 }
 
 // Outputs lie where the inputs do.

@@ -239,23 +239,12 @@ static void with_measuring(void** state) {
   net_end(&net);
 }
 
-static int setup(void** state) {
-  (void)state;
-  test_plugins_register();
-  return 0;
-}
-
-static int teardown(void** state) {
-  (void)state;
-  test_plugins_deregister();
-  return 0;
-}
-
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(without_timing), cmocka_unit_test(with_known_times),
       cmocka_unit_test(with_ranges),    cmocka_unit_test(with_carried_code),
       cmocka_unit_test(with_measuring),
   };
-  return cmocka_run_group_tests_name("faults", tests, setup, teardown);
+  return cmocka_run_group_tests_name("faults", tests, test_plugins_setup,
+                                     test_plugins_teardown);
 }

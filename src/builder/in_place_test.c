@@ -233,18 +233,6 @@ static void data_dependent(void** state) {
   }
 }
 
-static int setup(void** state) {
-  (void)state;
-  test_plugins_register();
-  return 0;
-}
-
-static int teardown(void** state) {
-  (void)state;
-  test_plugins_deregister();
-  return 0;
-}
-
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(input_to_output),
@@ -258,5 +246,6 @@ int main(void) {
       cmocka_unit_test(through_views),
       cmocka_unit_test(data_dependent),
   };
-  return cmocka_run_group_tests_name("in_place", tests, setup, teardown);
+  return cmocka_run_group_tests_name("in_place", tests, test_plugins_setup,
+                                     test_plugins_teardown);
 }

@@ -60,6 +60,17 @@ rabbet_onnx_index_t rabbet_onnx_extent(rabbet_onnx_node_t* node,
       node, rabbet_onnx_pick(node, rabbet_onnx_shape(node, x), axis));
 }
 
+int rabbet_onnx_shape_length(rabbet_onnx_node_t* node, rabbet_tensor_t* shape) {
+  rabbet_dims_t length = rabbet_onnx_dims(node, shape);
+  if (rabbet_onnx_ok(node) &&
+      (length.rank != 1 || length.d[0] < 0 || length.d[0] > RABBET_MAX_RANK)) {
+    RABBET_ONNX_FAIL(node, RABBET_STATUS_UNSUPPORTED,
+                     "the shape must be a vector of a known length up to %d",
+                     RABBET_MAX_RANK);
+  }
+  return rabbet_onnx_ok(node) ? (int)length.d[0] : 0;
+}
+
 rabbet_onnx_index_t rabbet_onnx_element(rabbet_onnx_node_t* node,
                                         rabbet_tensor_t* x, int position) {
   rabbet_onnx_ints_t ints = rabbet_onnx_try_ints(node, x);

@@ -114,15 +114,8 @@ static rabbet_tensor_t* rabbet_onnx_fill(rabbet_onnx_node_t* node,
 
 void rabbet_onnx_import_constant_of_shape(rabbet_onnx_node_t* node) {
   rabbet_tensor_t* shape = rabbet_onnx_required(node, 0);
-  rabbet_dims_t length = rabbet_onnx_dims(node, shape);
-  if (rabbet_onnx_ok(node) &&
-      (length.rank != 1 || length.d[0] < 0 || length.d[0] > RABBET_MAX_RANK)) {
-    RABBET_ONNX_FAIL(node, RABBET_STATUS_UNSUPPORTED,
-                     "the shape must be a vector of a known length up to %d",
-                     RABBET_MAX_RANK);
-  }
+  int rank = rabbet_onnx_shape_length(node, shape);
   if (!rabbet_onnx_ok(node)) return;
-  int rank = (int)length.d[0];
   rabbet_onnx_index_t extents[RABBET_MAX_RANK];
   rabbet_dims_t dims = {.rank = rank};
   for (int i = 0; i < rank; ++i) {

@@ -144,16 +144,9 @@ static rabbet_onnx_index_t rabbet_onnx_broadcast(rabbet_onnx_node_t* node,
 void rabbet_onnx_import_expand(rabbet_onnx_node_t* node) {
   rabbet_tensor_t* x = rabbet_onnx_required(node, 0);
   rabbet_tensor_t* shape = rabbet_onnx_required(node, 1);
-  rabbet_dims_t length = rabbet_onnx_dims(node, shape);
-  if (rabbet_onnx_ok(node) &&
-      (length.rank != 1 || length.d[0] < 0 || length.d[0] > RABBET_MAX_RANK)) {
-    RABBET_ONNX_FAIL(node, RABBET_STATUS_UNSUPPORTED,
-                     "the shape must be a vector of a known length up to %d",
-                     RABBET_MAX_RANK);
-  }
+  int wanted = rabbet_onnx_shape_length(node, shape);
   int own = rabbet_onnx_rank(node, x);
   if (!rabbet_onnx_ok(node)) return;
-  int wanted = (int)length.d[0];
   int rank = own > wanted ? own : wanted;
   x = rabbet_onnx_to_rank(node, x, rank);
   rabbet_onnx_index_t dims[RABBET_MAX_RANK];

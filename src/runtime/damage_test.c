@@ -315,23 +315,12 @@ static void foreign_files(void** state) {
   free(data);
 }
 
-static int setup(void** state) {
-  (void)state;
-  test_plugins_register();
-  return 0;
-}
-
-static int teardown(void** state) {
-  (void)state;
-  test_plugins_deregister();
-  return 0;
-}
-
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(truncated),     cmocka_unit_test(flipped_bits),
       cmocka_unit_test(mutated),       cmocka_unit_test(mutated_header),
       cmocka_unit_test(foreign_files),
   };
-  return cmocka_run_group_tests(tests, setup, teardown);
+  return cmocka_run_group_tests(tests, test_plugins_setup,
+                                test_plugins_teardown);
 }

@@ -1054,18 +1054,6 @@ static void contexts_in_threads(void** state) {
   rabbet_engine_release(engine);
 }
 
-static int setup(void** state) {
-  (void)state;
-  test_plugins_register();
-  return 0;
-}
-
-static int teardown(void** state) {
-  (void)state;
-  test_plugins_deregister();
-  return 0;
-}
-
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(run_static),
@@ -1097,5 +1085,6 @@ int main(void) {
       cmocka_unit_test(threads_setting),
       cmocka_unit_test(contexts_in_threads),
   };
-  return cmocka_run_group_tests(tests, setup, teardown);
+  return cmocka_run_group_tests(tests, test_plugins_setup,
+                                test_plugins_teardown);
 }

@@ -190,18 +190,6 @@ static void writing(void** state) {
   }
 }
 
-static int setup(void** state) {
-  (void)state;
-  test_plugins_register();
-  return 0;
-}
-
-static int teardown(void** state) {
-  (void)state;
-  test_plugins_deregister();
-  return 0;
-}
-
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(loading_and_running),
@@ -209,5 +197,6 @@ int main(void) {
       cmocka_unit_test(steady_state),
       cmocka_unit_test(writing),
   };
-  return cmocka_run_group_tests(tests, setup, teardown);
+  return cmocka_run_group_tests(tests, test_plugins_setup,
+                                test_plugins_teardown);
 }

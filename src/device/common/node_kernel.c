@@ -3,8 +3,19 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "ops/enums.h"
+
 bool rabbet_node_is(const rabbet_group_t* group, rabbet_op_id_t op) {
   return group->node_count == 1 && rabbet_op_is(group->nodes[0].op, op);
+}
+
+bool rabbet_node_is_log_softmax(const rabbet_group_t* group) {
+  return group->node_count == 2 && group->output_count == 1 &&
+         rabbet_op_is(group->nodes[0].op, RABBET_OP_SOFTMAX) &&
+         rabbet_op_is(group->nodes[1].op, RABBET_OP_UNARY) &&
+         rabbet_node_int(&group->nodes[1], "op") == RABBET_UNARY_LOG &&
+         group->nodes[1].inputs[0] == group->nodes[0].outputs[0] &&
+         group->outputs[0] == group->nodes[1].outputs[0];
 }
 
 int32_t rabbet_node_output_of(const rabbet_group_t* group,

@@ -16,6 +16,8 @@ typedef struct rabbet_node_kernel_t {
 
 // Whether the group is one layer of that operator.
 bool rabbet_node_is(const rabbet_group_t* group, rabbet_op_id_t op);
+// Whether it is a softmax and then its logarithm, which alone is read.
+bool rabbet_node_is_log_softmax(const rabbet_group_t* group);
 static inline int64_t rabbet_node_int(const rabbet_group_node_t* node,
                                       const char* name) {
   return rabbet_attr_int(node->attrs, node->op->attr_count, name, 0);

@@ -13,9 +13,9 @@ void rabbet_network_tensors(const rabbet_group_t* group,
 rabbet_status_t rabbet_offer(const rabbet_propose_t* propose,
                              rabbet_candidate_sink_t sink,
                              const rabbet_candidate_t* candidate);
-// Dimensions of every value at the profile's optimum; the caller frees them.
 // Whether a boundary value has no elements at opt: libraries refuse such.
 bool rabbet_group_is_empty(const rabbet_group_t* group);
+// Dimensions of every value at the profile's optimum; the caller frees them.
 rabbet_status_t rabbet_group_opt_dims(const rabbet_group_t* group,
                                       rabbet_allocator_t allocator,
                                       rabbet_dims_t** out_dims);

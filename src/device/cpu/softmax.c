@@ -5,7 +5,6 @@
 #include "device/cpu/cpu.h"
 #include "device/cpu/move.h"
 #include "device/cpu/parallel.h"
-#include "ops/enums.h"
 
 // Columns of a tile, and the rows up to which tiles of FLOAT are copied too:
 // together, they stay in the cache where columns far apart would evict each
@@ -48,19 +47,10 @@ static bool rabbet_softmax_extents(const rabbet_group_node_t* node,
   return true;
 }
 
-static bool rabbet_softmax_is_log(const rabbet_group_t* group) {
-  return group->node_count == 2 && group->output_count == 1 &&
-         rabbet_op_is(group->nodes[0].op, RABBET_OP_SOFTMAX) &&
-         rabbet_op_is(group->nodes[1].op, RABBET_OP_UNARY) &&
-         rabbet_node_int(&group->nodes[1], "op") == RABBET_UNARY_LOG &&
-         group->nodes[1].inputs[0] == group->nodes[0].outputs[0] &&
-         group->outputs[0] == group->nodes[1].outputs[0];
-}
-
 static rabbet_status_t rabbet_cpu_softmax_body(rabbet_proposal_t* proposal) {
   const rabbet_group_t* group = proposal->propose->group;
   const rabbet_dims_t* dims = &group->values[proposal->node->inputs[0]].dims;
-  bool log = rabbet_softmax_is_log(group);
+  bool log = rabbet_node_is_log_softmax(group);
   rabbet_kernel_state_t state = {0};
   uint32_t formats = 0;
   const rabbet_format_t all[] = {RABBET_FORMAT_LINEAR, RABBET_FORMAT_HWC,
@@ -77,7 +67,7 @@ static rabbet_status_t rabbet_cpu_softmax_body(rabbet_proposal_t* proposal) {
 static rabbet_status_t rabbet_cpu_softmax_propose(
     const rabbet_propose_t* propose, rabbet_candidate_sink_t sink) {
   if (!rabbet_node_is(propose->group, RABBET_OP_SOFTMAX) &&
-      !rabbet_softmax_is_log(propose->group)) {
+      !rabbet_node_is_log_softmax(propose->group)) {
     return rabbet_ok();
   }
   return rabbet_proposal_make(propose, sink, &rabbet_cpu_softmax, NULL,

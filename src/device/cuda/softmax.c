@@ -7,7 +7,6 @@
 #include "device/common/box.h"
 #include "device/cuda/launch.h"
 #include "device/cuda/node.h"
-#include "ops/enums.h"
 
 // Of kernels/softmax.cu.
 enum {
@@ -81,15 +80,6 @@ static bool softmax_shape(const rabbet_group_node_t* node,
   return true;
 }
 
-static bool softmax_is_log(const rabbet_group_t* group) {
-  return group->node_count == 2 && group->output_count == 1 &&
-         rabbet_op_is(group->nodes[0].op, RABBET_OP_SOFTMAX) &&
-         rabbet_op_is(group->nodes[1].op, RABBET_OP_UNARY) &&
-         rabbet_node_int(&group->nodes[1], "op") == RABBET_UNARY_LOG &&
-         group->nodes[1].inputs[0] == group->nodes[0].outputs[0] &&
-         group->outputs[0] == group->nodes[1].outputs[0];
-}
-
 // ---- Proposing -------------------------------------------------------------
 
 static rabbet_status_t rabbet_cuda_softmax_body(rabbet_proposal_t* proposal) {
@@ -112,7 +102,8 @@ static rabbet_status_t rabbet_cuda_softmax_body(rabbet_proposal_t* proposal) {
 }
 
 static bool softmax_fits(const rabbet_group_t* group) {
-  return rabbet_node_is(group, RABBET_OP_SOFTMAX) || softmax_is_log(group);
+  return rabbet_node_is(group, RABBET_OP_SOFTMAX) ||
+         rabbet_node_is_log_softmax(group);
 }
 
 static rabbet_status_t rabbet_cuda_softmax_propose(
@@ -143,7 +134,7 @@ static rabbet_status_t rabbet_cuda_softmax_program(
   rabbet_cuda_options_t options = {.count = 0};
   rabbet_cuda_option(&options, "-DELEMENT=%s", rabbet_cuda_type(dtype));
   rabbet_cuda_option(&options, "-DVECTOR=%d", (int)kernel->vector);
-  if (softmax_is_log(group)) rabbet_cuda_option(&options, "-DLOG");
+  if (rabbet_node_is_log_softmax(group)) rabbet_cuda_option(&options, "-DLOG");
   RABBET_RETURN_IF_ERROR(
       rabbet_cuda_node_add(base, spec, "softmax.cu", NULL, &options));
   for (int i = 0; i < FUNCTIONS; ++i)
