@@ -124,6 +124,13 @@ static void quantized(void** state) {
     run(&made, 0.05);
     assert_int_equal(stand_in()->calls("cublasLtMatmul"), 1);
     assert_int_equal(stand_in()->calls("cuLaunchKernelEx"), 3);
+    // Only what follows a kernel of our own overlaps with it.
+    const char* matmul = strstr(stand_in()->log(), "cublasLtMatmul");
+    const char* first = strstr(matmul, "cuLaunchKernelEx");
+    const char* second = strstr(first + 1, "cuLaunchKernelEx");
+    const char* overlap = strstr(stand_in()->log(), ", overlaps 1");
+    assert_non_null(second);
+    assert_true(overlap > second);
     unmake(&made);
   }
 }

@@ -12,19 +12,16 @@
 #pragma once
 
 struct turn_t {
-  // All that was enqueued before is done, and what it wrote is seen.
+  // All that was enqueued before is done, and what it wrote is seen. Then, where
+  // blocks are few, the next kernel's may be placed beside them; the many are
+  // slowed down by that, and their next is placed when they end.
   __device__ __forceinline__ turn_t() {
 #ifdef RABBET_STAND_IN
     stand_in_await_previous();
 #elif __CUDA_ARCH__ >= 900
     asm volatile("griddepcontrol.wait;" ::: "memory");
-#endif
-  }
-  // Once all blocks have come here the next kernel's may be placed. Not earlier:
-  // they would take room and time from blocks that have work.
-  __device__ __forceinline__ ~turn_t() {
-#if !defined(RABBET_STAND_IN) && __CUDA_ARCH__ >= 900
-    asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+    if (gridDim.x * gridDim.y * gridDim.z <= 512)
+      asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
 #endif
   }
 };
