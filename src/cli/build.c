@@ -23,6 +23,8 @@ static rabbet_status_t rabbet_shape_options_read(const char* const texts[3],
                                                  rabbet_shape_options_t* out) {
   static const char* const names[SHAPES_COUNT] = {
       "--min-shapes", "--opt-shapes", "--max-shapes"};
+  bool same = texts[SHAPES_MIN] == texts[SHAPES_OPT] &&
+              texts[SHAPES_OPT] == texts[SHAPES_MAX];
   for (int which = 0; which < SHAPES_COUNT; ++which) {
     const char* text = texts[which];
     for (int i = SHAPES_OPT; !text && i < SHAPES_COUNT; ++i)
@@ -32,7 +34,7 @@ static rabbet_status_t rabbet_shape_options_read(const char* const texts[3],
     RABBET_RETURN_IF_ERROR(RABBET_ANNOTATE(
         rabbet_shape_text_parse(text, &out->arena, &out->shapes[which],
                                 &out->counts[which]),
-        "%s", names[which]));
+        "%s", same ? "shapes" : names[which]));
   }
   return rabbet_ok();
 }
@@ -76,11 +78,12 @@ static rabbet_status_t rabbet_profile_input(
     dynamic |= dims.d[i] < 0;
   for (int which = 0; which < SHAPES_COUNT; ++which) {
     ranges[which] = rabbet_shape_options_find(options, which, name);
+    // What is given for fixed sizes is for the build to compare with them.
+    *used |= dynamic || ranges[which];
     if (ranges[which]) continue;
     if (dynamic) return rabbet_shapes_missing(name, &dims);
     ranges[which] = &dims;
   }
-  *used |= dynamic;
   return rabbet_profile_set_shape(profile, name, ranges[SHAPES_MIN],
                                   ranges[SHAPES_OPT], ranges[SHAPES_MAX]);
 }

@@ -64,10 +64,12 @@ static rabbet_status_t rabbet_npy_dtype(const char* descr,
       return rabbet_ok();
     }
   }
+  const char* end = *descr ? strchr(descr + 1, *descr) : NULL;
+  int size = end && end - descr < 16 ? (int)(end - descr) + 1 : 16;
   return RABBET_STATUS(RABBET_STATUS_UNSUPPORTED,
-                       "elements of type %.16s; expected f4, f2, i1, i4, i8, "
+                       "elements of type %.*s; expected f4, f2, i1, i4, i8, "
                        "u1, u2 (bfloat16) or b1",
-                       descr);
+                       size, descr);
 }
 
 static rabbet_status_t rabbet_npy_dims(const char* text, rabbet_dims_t* out) {

@@ -230,7 +230,7 @@ static void refused_headers(void** state) {
       {"{'descr': '<c8', 'fortran_order': False, 'shape': (3,), }",
        RABBET_STATUS_UNSUPPORTED, "<c8"},
       {"{'descr': '<f8', 'fortran_order': False, 'shape': (3,), }",
-       RABBET_STATUS_UNSUPPORTED, "<f8"},
+       RABBET_STATUS_UNSUPPORTED, "of type '<f8'; expected"},
       {"{'descr': '|O', 'fortran_order': False, 'shape': (3,), }",
        RABBET_STATUS_UNSUPPORTED, "|O"},
       {"{'descr': [('a', '<f4')], 'fortran_order': False, 'shape': (6,), }",

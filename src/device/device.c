@@ -93,7 +93,8 @@ static rabbet_status_t rabbet_library_find(const char* kind,
     const char* reason = dlerror();
     return RABBET_STATUS(
         RABBET_STATUS_UNAVAILABLE,
-        "device '%s' is not available: %s. It is looked for beside "
+        "device '%s' is not available (\"cpu\" and \"cuda\" are what comes "
+        "with Rabbet): %s. It is looked for beside "
         "librabbet_runtime.so and in RABBET_LIBRARY_PATH",
         kind, reason ? reason : "its library cannot be opened");
   }

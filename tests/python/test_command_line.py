@@ -139,12 +139,24 @@ def test_standard_output_that_is_full(plan: Path) -> None:
         (["--shapes", "x:2x8"], "'z' has dynamic dimensions"),
         (["--shapes", "x:2x8,z:8,w:1"], "shapes are given for 'w'"),
         (["--shapes", "x:8,z:8"], "'x'"),
+        (["--shapes", "x=2x8"], "build: shapes: 'x=2x8' has no colon"),
+        (["--min-shapes", "x=2x8", "--shapes", "x:2x8,z:8"], "--min-shapes: 'x=2x8'"),
         (["--optimization-level", "6"], "--optimization-level"),
         (["--shapes", "x:2x8,z:8", "--max-shapes", "x:1x8,z:8"], "min <= opt <= max"),
     ],
 )
 def test_wrong_builds(model: Path, arguments: list[str], message: str) -> None:
     assert message in command("build", model, *arguments, code=2).stderr
+
+
+def test_shapes_of_fixed_sizes(tmp_path: Path) -> None:
+    info = (FLOAT, [2, 4])
+    node = helper.make_node("Relu", ["x"], ["y"])
+    file = save_model(tmp_path / "m.onnx", [node], {"x": info}, {"y": info})
+    error = command("build", file, "--shapes", "x:1x4", code=2).stderr
+    assert "dimension 0 of input 'x' the range 1 to 1; its shape (2, 4) fixes" in error
+    command("build", file, "--shapes", "x:2x4", "--quiet")
+    assert "(2, 4)" in command("run", file.with_suffix(".plan")).stdout
 
 
 def test_a_plan_for_one_size_runs_with_it(model: Path, tmp_path: Path) -> None:

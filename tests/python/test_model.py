@@ -11,9 +11,10 @@ from typing import Any
 import numpy as np
 import pytest
 import rabbet as trt
+import rabbet.plugin as trtp
 from onnx import TensorProto, helper, numpy_helper
 
-from .plugins import build, random
+from .plugins import build, call, new_id, random
 
 SUM = trt.ElementWiseOperation.SUM
 
@@ -110,7 +111,27 @@ def test_damaged_plan(tmp_path: Path) -> None:
         trt.load(path)
 
 
+def test_a_report_of_what_had_no_choice() -> None:
+    plugin_id = new_id("alone")
+
+    @trtp.register(plugin_id)
+    def alone(x: trtp.TensorDesc) -> trtp.TensorDesc:
+        return x.like()
+
+    @trtp.impl(plugin_id)
+    def alone_impl(x, outputs):
+        outputs[0].numpy()[...] = x.numpy()
+
+    network = trt.Builder().create_network()
+    x = network.add_input("x", trt.float32, (2, 3))
+    network.mark_output(network.add_plugin(call(plugin_id)(x)).get_output(0))
+    report = str(trt.compile(network, device="cpu").report)
+    assert "there was nothing to choose, nothing was timed" in report
+
+
 def test_wrong_shapes_of_a_profile() -> None:
+    with pytest.raises(ValueError, match=r"\(-1, 3\).*rabbet\.compile: shapes="):
+        trt.compile(onnx_model(), device="cpu")
     with pytest.raises(ValueError, match="no input 'z'; it has x"):
         trt.compile(onnx_model(), device="cpu", shapes={"z": (1, 3)})
     with pytest.raises(ValueError, match="has 2 dimensions"):
