@@ -149,6 +149,16 @@ def test_wrong_builds(model: Path, arguments: list[str], message: str) -> None:
     assert message in command("build", model, *arguments, code=2).stderr
 
 
+@pytest.mark.parametrize("threads", ["many", "-1", "2x", "5000"])
+def test_wrong_threads_of_the_environment(
+    model: Path, tmp_path: Path, threads: str
+) -> None:
+    arguments = ("build", model, "--shapes", "x:2x8,z:8", "-o", tmp_path / "p", "--quiet")
+    error = command(*arguments, env={"RABBET_THREADS": threads}, code=2).stderr
+    assert f"RABBET_THREADS is '{threads}'; expected a number of threads" in error
+    command(*arguments, "--threads", 1, env={"RABBET_THREADS": threads})
+
+
 def test_shapes_of_fixed_sizes(tmp_path: Path) -> None:
     info = (FLOAT, [2, 4])
     node = helper.make_node("Relu", ["x"], ["y"])
