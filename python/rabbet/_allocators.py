@@ -10,6 +10,20 @@ from typing import Any, ClassVar
 from ._versioned import InterfaceInfo, IVersionedInterface
 
 
+def address_of(giver: Any, answer: Any, wanted: str, none: str) -> int:
+    """The address that an allocator gave; `none` stands for no memory."""
+    try:
+        address = operator.index(answer or 0)
+    except TypeError:
+        address = -1
+    if not 0 <= address < 1 << 64:
+        raise TypeError(
+            f"{type(giver).__name__} gave {answer!r} for {wanted}; expected an "
+            f"address, or {none} if there is no memory"
+        )
+    return address
+
+
 class IGpuAllocator(IVersionedInterface):
     """Supplies memory of the device: define allocate(size, alignment, flags) ->
     address, or None, and deallocate(memory) -> bool; or their two names with _async,
@@ -48,16 +62,7 @@ class IGpuAllocator(IVersionedInterface):
     # What the extension calls.
     def _rabbet_allocate(self, size: int, alignment: int, stream: int) -> int:
         answer = self.allocate_async(size, alignment, 0, stream)
-        try:
-            address = operator.index(answer or 0)
-        except TypeError:
-            address = -1
-        if not 0 <= address < 1 << 64:
-            raise TypeError(
-                f"{type(self).__name__} gave {answer!r} for {size} bytes; expected an "
-                "address, or None if there is no memory"
-            )
-        return address
+        return address_of(self, answer, f"{size} bytes", "None")
 
     def _rabbet_deallocate(self, memory: int, stream: int) -> None:
         if self.deallocate_async(memory, stream) is False:

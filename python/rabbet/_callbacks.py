@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import operator
 import sys
 from typing import Any, ClassVar
 
 from . import _enums as e
+from ._allocators import address_of
 from ._enums import DataType, ErrorCodeTRT, TensorLocation
 from ._managed import Managed
 from ._versioned import InterfaceInfo, IVersionedInterface
@@ -167,16 +167,7 @@ class IOutputAllocator:
         return self._rabbet_address(method(name, memory, size, alignment), name)
 
     def _rabbet_address(self, answer: Any, name: str) -> int:
-        try:
-            address = operator.index(answer or 0)
-        except TypeError:
-            address = -1
-        if not 0 <= address < 1 << 64:
-            raise TypeError(
-                f"{type(self).__name__} gave {answer!r} for output '{name}'; expected an "
-                "address, or 0 if there is no memory"
-            )
-        return address
+        return address_of(self, answer, f"output '{name}'", "0")
 
     def _rabbet_notify(self, name: str, shape: tuple[int, ...]) -> None:
         from ._dims import Dims
