@@ -17,7 +17,14 @@ from tests.python.plugins import random
 from tests.python.sizes import chosen, chosen_by_numpy
 
 from . import cuda_driver
-from .test_arrays import OnlyDLPack, OnlyInterface, imported, make_model, on_gpu, to_host
+from .test_arrays import (
+    OnlyDLPack,
+    OnlyInterface,
+    imported,
+    make_model,
+    on_gpu,
+    to_host,
+)
 from .test_contexts import stream, wait
 from .test_memory import InOrder, Plain
 from .test_sizes import SHAPES, check, compiled, some_zeros
