@@ -16,7 +16,8 @@ def kernels(text):
     text = text.replace("\\\n", "\n")
     for at in re.finditer(r'extern "C" __global__ void\b', text):
         head, brace, rest = text[at.end():].partition("{")
-        assert brace and ";" not in head
+        assert brace
+        assert ";" not in head
         head = re.sub(r"__launch_bounds__\([^)]*\)", "", head)
         end, open_braces = 0, 1
         while open_braces:
