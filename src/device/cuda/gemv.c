@@ -8,16 +8,10 @@
 // caches.
 #include <stdio.h>
 
-#include "base/strbuf.h"
 #include "core/view.h"
 #include "device/cuda/kernels/gemvs.cuh"
 #include "device/cuda/launch.h"
-#include "device/cuda/matmul.h"
-#include "device/cuda/node.h"
-#include "ops/enums.h"
-
-_Static_assert((int)GEMV_OPERANDS == (int)RABBET_CUDA_EPILOGUE_MAX,
-               "an operand for each layer");
+#include "device/cuda/layers.h"
 
 // More rows go to the libraries, but for products of small extents.
 enum { GEMV_ROWS = 8, GEMV_SMALL = 64 };
@@ -42,98 +36,11 @@ struct rabbet_kernel_state_t {
   rabbet_matmul_shape_t shape;
   bool swapped;  // the result's columns are the rows
   gemv_t parameters;
-  int operands[GEMV_OPERANDS];  // boundary inputs; -1: none
-  bool is_full[GEMV_OPERANDS];  // an operand has the result's shape
-  int a, b;                     // boundary inputs
+  rabbet_cuda_layers_t layers;
+  int a, b;  // boundary inputs
   bool has_vectors, empty;
   rabbet_cuda_launch_t vectors, single;
 };
-
-// ---- What follows the product ----------------------------------------------
-
-typedef enum gemv_spread_t {
-  GEMV_NONE,    // it does not fit
-  GEMV_NUMBER,  // one element
-  GEMV_BIAS,    // one for each column
-  GEMV_FULL,
-} gemv_spread_t;
-
-static gemv_spread_t gemv_operand(const rabbet_group_t* group,
-                                  const rabbet_dims_t* dims, int32_t operand) {
-  const rabbet_group_node_t* node = &group->nodes[0];
-  const rabbet_dims_t *own = &dims[operand], *full = &dims[node->outputs[0]];
-  if (own->rank != full->rank) return GEMV_NONE;
-  int64_t count = 1;
-  for (int i = 0; i < own->rank; ++i)
-    count *= own->d[i];
-  if (rabbet_cuda_dims_equal(own, full)) return GEMV_FULL;
-  if (count == 1) return GEMV_NUMBER;
-  bool is_row = own->rank > 0 &&
-                rabbet_node_int(node, "op1") != (int64_t)RABBET_MATRIX_VECTOR;
-  for (int i = 0; i + 1 < own->rank; ++i)
-    is_row = is_row && own->d[i] == 1;
-  return is_row && own->d[own->rank - 1] == full->d[own->rank - 1] ? GEMV_BIAS
-                                                                   : GEMV_NONE;
-}
-
-static bool gemv_parse(const rabbet_group_t* group, const rabbet_dims_t* dims,
-                       rabbet_cuda_epilogue_t* out) {
-  if (!rabbet_matmul_matches(group) ||
-      !rabbet_cuda_epilogue_parse(group, dims, 1, group->nodes[0].outputs[0],
-                                  out))
-    return false;
-  for (int i = 0; i < out->count; ++i)
-    if (out->items[i].operand >= 0 &&
-        gemv_operand(group, dims, out->items[i].operand) == GEMV_NONE)
-      return false;
-  return true;
-}
-
-static void gemv_item(const rabbet_cuda_item_t* item, int i,
-                      rabbet_strbuf_t* text) {
-  static const struct {
-    rabbet_op_id_t op;
-    const char* prefix;
-  } rows[] = {
-      [RABBET_CUDA_ITEM_ACTIVATION] = {RABBET_OP_ACTIVATION, "activation"},
-      [RABBET_CUDA_ITEM_UNARY] = {RABBET_OP_UNARY, "unary"},
-      [RABBET_CUDA_ITEM_ELEMENTWISE] = {RABBET_OP_ELEMENTWISE, "elementwise"},
-  };
-  if (item->kind == RABBET_CUDA_ITEM_SWISH) {
-    rabbet_strbuf_printf(text, "  x *= activation_SIGMOID(x, 0, 0);\n");
-    return;
-  }
-  const rabbet_op_t* op = rabbet_op_get(rows[item->kind].op);
-  rabbet_strbuf_printf(text, "  x = %s_%s(", rows[item->kind].prefix,
-                       rabbet_op_enumerator_name(&op->attrs[0], item->op));
-  char operand[64];
-  snprintf(operand, sizeof(operand), "operand(p, %d, batch, row, column)", i);
-  if (item->kind == RABBET_CUDA_ITEM_ACTIVATION)
-    rabbet_strbuf_printf(text, "x, p.alpha[%d], p.beta[%d]", i, i);
-  else if (item->kind == RABBET_CUDA_ITEM_UNARY)
-    rabbet_strbuf_printf(text, "x");
-  else
-    rabbet_strbuf_printf(text, "%s, %s", item->reversed ? operand : "x",
-                         item->reversed ? "x" : operand);
-  rabbet_strbuf_printf(text, ");\n");
-}
-
-static void gemv_text(const gemv_kernel_t* kernel,
-                      const rabbet_cuda_epilogue_t* epilogue,
-                      rabbet_strbuf_t* text) {
-  rabbet_strbuf_printf(
-      text,
-      "#define ELEMENT %s\n#define ROWS %d\n#define COLUMNS %d\n"
-      "#define LANES %d\n"
-      "#include \"gemv.cuh\"\n"
-      "DEVICE float finish(float x, const gemv_t& p, int64_t batch,\n"
-      "                    int64_t row, int64_t column) {\n",
-      rabbet_cuda_type(kernel->dtype), kernel->rows, kernel->columns,
-      kernel->lanes);
-  for (int i = 0; i < epilogue->count; ++i)
-    gemv_item(&epilogue->items[i], i, text);
-  rabbet_strbuf_printf(text, "  return x;\n}\n");
-}
 
 // ---- Proposing -------------------------------------------------------------
 
@@ -184,13 +91,12 @@ static rabbet_status_t rabbet_cuda_gemv_body(rabbet_proposal_t* proposal) {
 static rabbet_status_t rabbet_cuda_gemv_propose(const rabbet_propose_t* propose,
                                                 rabbet_candidate_sink_t sink) {
   const rabbet_group_t* group = propose->group;
-  rabbet_cuda_epilogue_t epilogue;
   rabbet_matmul_shape_t shape;
   rabbet_dims_t* dims = NULL;
   if (!rabbet_matmul_matches(group)) return rabbet_ok();
   RABBET_RETURN_IF_ERROR(
       rabbet_group_opt_dims(group, propose->allocator, &dims));
-  bool fits = gemv_parse(group, dims, &epilogue);
+  bool fits = rabbet_cuda_layers_match(group, dims);
   rabbet_status_t status =
       fits ? rabbet_matmul_shape(&group->nodes[0], dims, &shape) : rabbet_ok();
   rabbet_free(propose->allocator, dims);
@@ -207,51 +113,11 @@ static rabbet_status_t rabbet_cuda_gemv_propose(const rabbet_propose_t* propose,
 
 // ---- The program -----------------------------------------------------------
 
-static bool gemv_types(const rabbet_group_t* group, rabbet_dtype_t* out_dtype) {
-  if (!rabbet_matmul_matches(group) || group->output_count != 1) return false;
-  *out_dtype = group->values[group->outputs[0]].dtype;
-  bool fits = gemv_computes(*out_dtype);
-  for (size_t i = 0; i < group->input_count + group->output_count; ++i) {
-    const rabbet_group_value_t* value =
-        &group->values[i < group->input_count
-                           ? group->inputs[i]
-                           : group->outputs[i - group->input_count]];
-    fits = fits && value->dtype == *out_dtype &&
-           value->format == RABBET_FORMAT_LINEAR;
-  }
-  return fits;
-}
-
-// A chain is one whatever the shapes are.
-static rabbet_status_t gemv_compile(gemv_kernel_t* kernel,
-                                    const rabbet_kernel_spec_t* spec) {
-  rabbet_dims_t* dims = NULL;
-  rabbet_cuda_epilogue_t epilogue;
-  rabbet_strbuf_t text;
-  RABBET_RETURN_IF_ERROR(
-      rabbet_group_opt_dims(spec->group, spec->allocator, &dims));
-  bool fits = rabbet_cuda_epilogue_parse(
-      spec->group, dims, 1, spec->group->nodes[0].outputs[0], &epilogue);
-  rabbet_free(spec->allocator, dims);
-  if (!fits)
-    return RABBET_STATUS(RABBET_STATUS_INCOMPATIBLE,
-                         "cuda.gemv does not compute what follows the product "
-                         "'%s'",
-                         kernel->node.node.node->name);
-  rabbet_strbuf_initialize(spec->allocator, &text);
-  gemv_text(kernel, &epilogue, &text);
-  rabbet_status_t status = rabbet_strbuf_status(&text);
-  if (rabbet_is_ok(status))
-    status = rabbet_cuda_node_add(&kernel->node, spec, "gemv.cu",
-                                  rabbet_strbuf_text(&text), NULL);
-  rabbet_strbuf_deinitialize(&text);
-  return status;
-}
-
 static rabbet_status_t rabbet_cuda_gemv_program(
     rabbet_cuda_node_t* base, const rabbet_kernel_spec_t* spec) {
   gemv_kernel_t* kernel = (gemv_kernel_t*)base;
-  if (!gemv_types(spec->group, &kernel->dtype) || spec->tactic < 0 ||
+  kernel->dtype = rabbet_cuda_layers_type(spec->group);
+  if (!gemv_computes(kernel->dtype) || spec->tactic < 0 ||
       spec->tactic >= GEMV_TACTICS)
     return RABBET_STATUS(RABBET_STATUS_INCOMPATIBLE,
                          "cuda.gemv computes groups that begin with a product "
@@ -262,7 +128,14 @@ static rabbet_status_t rabbet_cuda_gemv_program(
   kernel->columns = gemv_widths[spec->tactic % GEMV_WIDTHS].columns;
   kernel->lanes = gemv_widths[spec->tactic % GEMV_WIDTHS].lanes;
   kernel->element = rabbet_dtype_bits(kernel->dtype) / 8;
-  RABBET_RETURN_IF_ERROR(gemv_compile(kernel, spec));
+  char begin[128];
+  snprintf(begin, sizeof(begin),
+           "#define ELEMENT %s\n#define ROWS %d\n#define COLUMNS %d\n"
+           "#define LANES %d\n",
+           rabbet_cuda_type(kernel->dtype), kernel->rows, kernel->columns,
+           kernel->lanes);
+  RABBET_RETURN_IF_ERROR(
+      rabbet_cuda_layers_add(base, spec, "gemv.cu", begin, "gemv.cuh"));
   RABBET_RETURN_IF_ERROR(
       rabbet_cuda_node_function(base, 0, "dot", &kernel->dot));
   RABBET_RETURN_IF_ERROR(
@@ -287,39 +160,6 @@ static void gemv_parameters(const rabbet_matmul_shape_t* s, bool swapped,
   p->y_batch = s->batch.y;
   p->y_row = swapped ? 1 : s->y_row;
   p->y_column = swapped ? s->y_row : 1;
-}
-
-static rabbet_status_t gemv_operands(const rabbet_group_t* group,
-                                     const rabbet_dims_t* dims,
-                                     rabbet_kernel_state_t* state) {
-  rabbet_cuda_epilogue_t e;
-  gemv_t* p = &state->parameters;
-  if (!gemv_parse(group, dims, &e))
-    return RABBET_STATUS(RABBET_STATUS_UNSUPPORTED,
-                         "cuda.gemv cannot do what follows the product '%s' at "
-                         "these shapes",
-                         group->nodes[0].name);
-  for (int i = 0; i < GEMV_OPERANDS; ++i)
-    state->operands[i] = -1;
-  for (int i = 0; i < e.count; ++i) {
-    p->alpha[i] = e.items[i].alpha;
-    p->beta[i] = e.items[i].beta;
-    if (e.items[i].operand < 0) continue;
-    state->operands[i] = rabbet_group_input_of(group, e.items[i].operand);
-    gemv_operand_t* o = &p->operands[i];
-    switch (gemv_operand(group, dims, e.items[i].operand)) {
-      case GEMV_FULL:
-        *o = (gemv_operand_t){NULL, p->y_batch, p->y_row, p->y_column};
-        state->is_full[i] = true;
-        break;
-      case GEMV_BIAS:
-        *o = (gemv_operand_t){NULL, 0, state->swapped, !state->swapped};
-        break;
-      default:
-        break;
-    }
-  }
-  return rabbet_ok();
 }
 
 static bool gemv_divides(int64_t vector, int64_t size, int64_t stride) {
@@ -421,7 +261,11 @@ static rabbet_status_t gemv_fill(const gemv_kernel_t* kernel,
   state->b = rabbet_group_input_of(group, node->inputs[!state->swapped]);
   state->empty = s->m == 0 || s->n == 0 || s->batch.size == 0;
   gemv_parameters(s, state->swapped, &state->parameters);
-  RABBET_RETURN_IF_ERROR(gemv_operands(group, dims, state));
+  const gemv_t* p = &state->parameters;
+  const layer_operand_t result = {NULL, p->y_batch, p->y_row, p->y_column};
+  RABBET_RETURN_IF_ERROR(
+      rabbet_cuda_layers_place(&kernel->node, dims, &result, state->swapped,
+                               &state->layers, &state->parameters.layers));
   return state->empty ? rabbet_ok() : gemv_launches(kernel, state);
 }
 
@@ -450,11 +294,7 @@ static void gemv_bind(const gemv_kernel_t* kernel, rabbet_kernel_state_t* state,
   p->a = (const char*)call->inputs[state->a] + a * size;
   p->b = (const char*)call->inputs[state->b] + b * size;
   p->y = (char*)call->outputs[0] + at->y * size;
-  for (int i = 0; i < GEMV_OPERANDS; ++i) {
-    if (state->operands[i] < 0) continue;
-    p->operands[i].data = (const char*)call->inputs[state->operands[i]] +
-                          (state->is_full[i] ? at->y * size : 0);
-  }
+  rabbet_cuda_layers_bind(&state->layers, call, at->y * size, &p->layers);
 }
 
 static rabbet_status_t rabbet_cuda_gemv_enqueue(

@@ -5,29 +5,19 @@
 //   ROWS       done at once; others by other blocks
 //   COLUMNS    of a warp, where b lies along k
 //   LANES      threads that share an element of k, where b lies along columns
-//   finish     the layers behind the product, on one element
+//
+// and for layers.cuh.
 #pragma once
 
-#include "functions.cuh"
 #include "gemvs.cuh"
 
 enum { WARPS = GEMV_BLOCK / 32, VECTOR = 16 / sizeof(ELEMENT) };
-
-DEVICE float finish(float x, const gemv_t& p, int64_t batch, int64_t row,
-                    int64_t column);
-
-DEVICE float operand(const gemv_t& p, int layer, int64_t batch, int64_t row,
-                     int64_t column) {
-  const gemv_operand_t& o = p.operands[layer];
-  return load(((const ELEMENT*)
-                   o.data)[batch * o.batch + row * o.row + column * o.column]);
-}
 
 DEVICE void put(const gemv_t& p, int64_t row, int64_t column, float sum) {
   int64_t batch = blockIdx.y;
   if (row >= p.rows || column >= p.columns) return;
   ((ELEMENT*)p.y)[batch * p.y_batch + row * p.y_row + column * p.y_column] =
-      store_as<ELEMENT>(finish(sum, p, batch, row, column));
+      finished(sum, p.layers, batch, row, column);
 }
 
 DEVICE int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }

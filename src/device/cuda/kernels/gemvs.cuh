@@ -1,16 +1,9 @@
 // Parameters of the kernels in gemv.cuh. C and CUDA C++.
 #pragma once
 
-#include "index.cuh"
+#include "layers.cuh"
 
-enum { GEMV_OPERANDS = 12, GEMV_BLOCK = 256 };
-
-// A tensor that a layer behind the product reads; distances of 0 where it has
-// one element for all.
-typedef struct gemv_operand_t {
-  const void* data;
-  int64_t batch, row, column;
-} gemv_operand_t;
+enum { GEMV_BLOCK = 256 };
 
 // y[batch][row][column] = f(sum over k of a[batch][row][k] b[batch][k][column])
 // with few rows; distances in elements.
@@ -21,6 +14,5 @@ typedef struct gemv_t {
   int64_t a_batch, a_row, a_k;
   int64_t b_batch, b_k, b_column;
   int64_t y_batch, y_row, y_column;
-  gemv_operand_t operands[GEMV_OPERANDS];  // of layer i
-  float alpha[GEMV_OPERANDS], beta[GEMV_OPERANDS];
+  layers_t layers;
 } gemv_t;
