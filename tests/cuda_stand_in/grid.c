@@ -1,5 +1,6 @@
-// Runs a grid on the host: blocks one after another, and the threads of a block
-// as fibers that change places where they wait for each other.
+// Runs a grid on the host: clusters of blocks, most of them of one, one after
+// another, and the threads of a cluster as fibers that change places where they
+// wait for each other.
 //
 // A fiber runs one thread after another as long as none waits, so that a kernel
 // without barriers is a plain loop. One that waits keeps its fiber, and another
@@ -18,7 +19,7 @@
 
 #include "cuda_stand_in/internal.h"
 
-#define THREADS_MOST 1024
+#define THREADS_MOST (STAND_IN_CLUSTER * 1024)
 #define WARP 32
 #define STACK ((size_t)128 << 10)
 // Sanitizers do not follow changes of the stack.
@@ -28,6 +29,7 @@
 typedef enum thread_state_t {
   THREAD_RUNNABLE,
   THREAD_AT_BARRIER,
+  THREAD_IN_CLUSTER,  // waits for all of it
   THREAD_IN_WARP,
   THREAD_DONE,
 } thread_state_t;
@@ -44,7 +46,9 @@ typedef struct fiber_t {
 typedef struct thread_t {
   thread_state_t state;
   fiber_t* fiber;
-  bool awaited;  // the kernel before
+  bool awaited;    // the kernel before
+  bool arrived;    // at the cluster's barrier, and has not waited
+  unsigned phase;  // of that barrier, in which it arrived
   // What it hands to its warp, and gets.
   int op;
   unsigned mask, from, bytes, ballot;
@@ -54,10 +58,13 @@ typedef struct thread_t {
 static struct {
   const launch_t* launch;
   struct stand_in_module* state;
-  unsigned thread_count;
+  unsigned thread_count, block_threads, block_count;  // of a cluster
+  struct stand_in_uint3 blocks[STAND_IN_CLUSTER];
   thread_t threads[THREADS_MOST];
   uint16_t order[THREADS_MOST];  // in which threads begin
-  unsigned begun, finished, at_barrier;
+  unsigned begun, finished;
+  unsigned finished_in[STAND_IN_CLUSTER], at_barrier[STAND_IN_CLUSTER];
+  unsigned arrived, phase;       // at the cluster's barrier, and how often
   int current;                   // the thread that runs
   uint16_t queue[THREADS_MOST];  // threads to go on with
   unsigned queue_first, queue_count;
@@ -67,7 +74,7 @@ static struct {
   unsigned idle_count;
   fiber_t* running;
   fiber_t scheduler;
-  uint8_t* shared;  // ends at a page that nobody may touch
+  uint8_t* shared[STAND_IN_CLUSTER];  // end at a page that nobody may touch
   sigjmp_buf escape;
   volatile bool inside;
   const void* volatile fault_address;
@@ -133,8 +140,12 @@ static void grid_fail(const char* message);
 
 UNWATCHED static void grid_place(int thread) {
   const unsigned* block = grid.launch->block;
-  unsigned t = (unsigned)thread;
+  unsigned own = (unsigned)thread / grid.block_threads;
+  unsigned t = (unsigned)thread % grid.block_threads;
   grid.current = thread;
+  grid.state->block = grid.blocks[own];
+  grid.state->dynamic_shared =
+      grid.shared[own] - (grid.launch->shared_bytes + 15) / 16 * 16;
   grid.state->thread = (struct stand_in_uint3){
       t % block[0], t / block[0] % block[1], t / block[0] / block[1]};
   grid.state->lane = t % WARP;
@@ -146,15 +157,29 @@ UNWATCHED static void grid_wake(unsigned thread) {
   grid.queue[at] = (uint16_t)thread;
 }
 
-// All that have not ended have arrived.
-UNWATCHED static void barrier_check(void) {
-  if (grid.at_barrier == 0 ||
-      grid.at_barrier + grid.finished < grid.thread_count)
+// All of the block that have not ended have arrived.
+UNWATCHED static void barrier_check(unsigned block) {
+  if (grid.at_barrier[block] == 0 ||
+      grid.at_barrier[block] + grid.finished_in[block] < grid.block_threads)
     return;
-  grid.at_barrier = 0;
+  grid.at_barrier[block] = 0;
   for (unsigned i = 0; i < grid.thread_count; ++i) {
     unsigned t = grid.order[i];
-    if (grid.threads[t].state == THREAD_AT_BARRIER) grid_wake(t);
+    if (t / grid.block_threads == block &&
+        grid.threads[t].state == THREAD_AT_BARRIER)
+      grid_wake(t);
+  }
+}
+
+// The same of the cluster.
+UNWATCHED static void cluster_check(void) {
+  if (grid.arrived == 0 || grid.arrived + grid.finished < grid.thread_count)
+    return;
+  grid.arrived = 0;
+  ++grid.phase;
+  for (unsigned i = 0; i < grid.thread_count; ++i) {
+    unsigned t = grid.order[i];
+    if (grid.threads[t].state == THREAD_IN_CLUSTER) grid_wake(t);
   }
 }
 
@@ -166,13 +191,18 @@ UNWATCHED static void fiber_entry(void) {
       grid.threads[t].state = THREAD_RUNNABLE;
       grid.threads[t].awaited = false;
       grid.threads[t].fiber = grid.running;
+      grid.threads[t].arrived = false;
       grid.launch->function->kernel->call(grid.launch->parameters);
       // Here `grid.current` is `t` again, though others ran in between.
       if (grid.launch->overlaps && !grid.threads[grid.current].awaited)
         grid_fail("ends without having awaited the kernel before it");
       grid.threads[grid.current].state = THREAD_DONE;
       ++grid.finished;
-      barrier_check();
+      unsigned block = (unsigned)grid.current / grid.block_threads;
+      ++grid.finished_in[block];
+      if (grid.threads[grid.current].arrived) --grid.arrived;
+      barrier_check(block);
+      cluster_check();
     }
     grid.idle[grid.idle_count++] = grid.running;
     fiber_switch(grid.running, &grid.scheduler);
@@ -186,14 +216,47 @@ UNWATCHED static void thread_wait(void) {
 }
 
 UNWATCHED static void grid_sync_threads(void) {
+  unsigned block = (unsigned)grid.current / grid.block_threads;
   grid.threads[grid.current].state = THREAD_AT_BARRIER;
-  ++grid.at_barrier;
-  barrier_check();
+  ++grid.at_barrier[block];
+  barrier_check(block);
   thread_wait();
 }
 
 UNWATCHED static void grid_await_previous(void) {
   grid.threads[grid.current].awaited = true;
+}
+
+// ---- Clusters --------------------------------------------------------------
+
+UNWATCHED static void grid_cluster_arrive(void) {
+  thread_t* t = &grid.threads[grid.current];
+  if (t->arrived) grid_fail("arrives at the cluster's barrier twice");
+  t->arrived = true;
+  t->phase = grid.phase;
+  ++grid.arrived;
+  cluster_check();
+}
+
+UNWATCHED static void grid_cluster_wait(void) {
+  thread_t* t = &grid.threads[grid.current];
+  if (!t->arrived) grid_fail("waits for a cluster at which it has not arrived");
+  t->arrived = false;
+  if (t->phase != grid.phase) return;
+  t->state = THREAD_IN_CLUSTER;
+  thread_wait();
+}
+
+// Shared memory of a block that has not begun, or has ended, is none.
+UNWATCHED static void* grid_cluster_address(void* own, unsigned rank) {
+  unsigned block = (unsigned)grid.current / grid.block_threads;
+  if (rank >= grid.block_count)
+    grid_fail("asks for shared memory of a block that the cluster has not");
+  if (grid.phase == 0)
+    grid_fail("asks for another block's shared memory before all have begun");
+  if (grid.finished_in[rank] == grid.block_threads)
+    grid_fail("asks for shared memory of a block that has ended");
+  return grid.shared[rank] - (grid.shared[block] - (uint8_t*)own);
 }
 
 // ---- Warps -----------------------------------------------------------------
@@ -303,8 +366,10 @@ UNWATCHED static void grid_resume(fiber_t* fiber) {
   fiber_switch(&grid.scheduler, fiber);
 }
 
-UNWATCHED static void grid_run_block(void) {
-  grid.begun = grid.finished = grid.at_barrier = 0;
+UNWATCHED static void grid_run_cluster(void) {
+  grid.begun = grid.finished = grid.arrived = grid.phase = 0;
+  memset(grid.finished_in, 0, sizeof(grid.finished_in));
+  memset(grid.at_barrier, 0, sizeof(grid.at_barrier));
   grid.queue_first = grid.queue_count = 0;
   for (unsigned i = 0; i < grid.thread_count; ++i)
     grid.threads[i].state = THREAD_RUNNABLE;
@@ -340,7 +405,9 @@ static void grid_order(uint64_t block) {
 static void grid_spoil_shared(const launch_t* launch) {
   const CUmodule module = launch->function->module;
   memset(module->shared_begin, 0xFF, module->shared_size);
-  memset(module->state->dynamic_shared, 0xFF, launch->shared_bytes);
+  size_t bytes = (launch->shared_bytes + 15) / 16 * 16;
+  for (unsigned i = 0; i < grid.block_count; ++i)
+    memset(grid.shared[i] - bytes, 0xFF, bytes);
 }
 
 // ---- What goes wrong -------------------------------------------------------
@@ -408,36 +475,50 @@ static const struct stand_in_runtime grid_runtime = {
     .sync_threads = grid_sync_threads,
     .warp = grid_warp,
     .await_previous = grid_await_previous,
+    .cluster_arrive = grid_cluster_arrive,
+    .cluster_wait = grid_cluster_wait,
+    .cluster_address = grid_cluster_address,
     .fail = grid_fail,
 };
 
 // Dynamic shared memory ends where a page begins that nobody may touch.
-static uint8_t* grid_shared(size_t bytes) {
-  const size_t most = 232448 + 1024;
-  if (!grid.shared) {
-    size_t pages = (most + 4095) / 4096 * 4096;
-    uint8_t* memory = mmap(NULL, pages + 4096, PROT_READ | PROT_WRITE,
-                           MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (memory == MAP_FAILED) return NULL;
-    mprotect(memory + pages, 4096, PROT_NONE);
-    grid.shared = memory + pages;
-  }
-  return grid.shared - (bytes + 15) / 16 * 16;
+static bool grid_share(unsigned block) {
+  const size_t most = 232448 + 1024, pages = (most + 4095) / 4096 * 4096;
+  if (grid.shared[block]) return true;
+  uint8_t* memory = mmap(NULL, pages + 4096, PROT_READ | PROT_WRITE,
+                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (memory == MAP_FAILED) return false;
+  mprotect(memory + pages, 4096, PROT_NONE);
+  grid.shared[block] = memory + pages;
+  return true;
+}
+
+// The blocks of cluster i.
+UNWATCHED static void grid_place_cluster(const launch_t* launch, uint64_t i) {
+  const unsigned *g = launch->grid, *c = launch->cluster;
+  unsigned x = g[0] / c[0], y = g[1] / c[1];
+  unsigned first[] = {(unsigned)(i % x) * c[0], (unsigned)(i / x % y) * c[1],
+                      (unsigned)(i / x / y) * c[2]};
+  for (unsigned b = 0; b < grid.block_count; ++b)
+    grid.blocks[b] =
+        (struct stand_in_uint3){first[0] + b % c[0], first[1] + b / c[0] % c[1],
+                                first[2] + b / c[0] / c[1]};
 }
 
 UNWATCHED static void grid_run_blocks(const launch_t* launch) {
-  struct stand_in_module* state = grid.state;
   const unsigned* g = launch->grid;
-  uint64_t count = (uint64_t)g[0] * g[1] * g[2];
+  uint64_t count = (uint64_t)g[0] * g[1] * g[2] / grid.block_count;
   bool backwards = grid.launches++ % 2 == 1;
+  if (grid.block_count > 1 && launch->function->module->shared_size > 0)
+    grid_fail("shared memory of a cluster must be dynamic here");
+  if (grid.block_count > 1 && grid.block_threads % WARP != 0)
+    grid_fail("blocks of a cluster must be whole warps here");
   for (uint64_t i = 0; i < count; ++i) {
-    uint64_t b = backwards ? count - 1 - i : i;
-    state->block = (struct stand_in_uint3){(unsigned)(b % g[0]),
-                                           (unsigned)(b / g[0] % g[1]),
-                                           (unsigned)(b / g[0] / g[1])};
+    grid_place_cluster(launch, backwards ? count - 1 - i : i);
+    grid_place(0);
     if (i < 3 || grid.thread_count < 64) grid_order(i);
     grid_spoil_shared(launch);
-    grid_run_block();
+    grid_run_cluster();
   }
 }
 
@@ -445,12 +526,16 @@ CUresult grid_run(const launch_t* launch) {
   const CUmodule module = launch->function->module;
   grid.launch = launch;
   grid.state = module->state;
-  grid.thread_count = launch->block[0] * launch->block[1] * launch->block[2];
+  grid.block_threads = launch->block[0] * launch->block[1] * launch->block[2];
+  grid.block_count =
+      launch->cluster[0] * launch->cluster[1] * launch->cluster[2];
+  grid.thread_count = grid.block_threads * grid.block_count;
+  for (unsigned i = 0; i < grid.block_count; ++i)
+    if (!grid_share(i)) return CUDA_ERROR_OUT_OF_MEMORY;
   *grid.state = (struct stand_in_module){
       .abi = STAND_IN_ABI,
       .block_extent = {launch->block[0], launch->block[1], launch->block[2]},
       .grid_extent = {launch->grid[0], launch->grid[1], launch->grid[2]},
-      .dynamic_shared = grid_shared(launch->shared_bytes),
       .dynamic_shared_bytes = launch->shared_bytes,
       .runtime = &grid_runtime};
   grid_catch(true);

@@ -36,6 +36,7 @@ enum {
   ERROR_CAPTURE_IMPLICIT = 906,
   ERROR_CAPTURED_EVENT = 907,
   ERROR_CAPTURE_WRONG_THREAD = 908,
+  ERROR_INVALID_CLUSTER_SIZE = 912,
 };
 
 // ---- Entries (entry.c) -----------------------------------------------------
@@ -143,7 +144,7 @@ int pool_count(void);
 
 typedef struct launch_t {
   CUfunction function;
-  unsigned grid[3], block[3], shared_bytes;
+  unsigned grid[3], block[3], cluster[3], shared_bytes;
   void** parameters;  // copies, in the same block as this
   bool overlaps;      // with the kernel before: must await it
 } launch_t;

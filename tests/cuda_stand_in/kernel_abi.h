@@ -4,6 +4,7 @@
 #define RABBET_TESTS_CUDA_STAND_IN_KERNEL_ABI_H_
 
 #define STAND_IN_ABI 2
+#define STAND_IN_CLUSTER 8  // blocks, at most
 
 struct stand_in_uint3 {
   unsigned x, y, z;
@@ -24,6 +25,11 @@ struct stand_in_runtime {
                    unsigned from);
   // The thread goes on when the kernel before is done (order.cuh).
   void (*await_previous)(void);
+  // The barrier of all threads of the cluster, and where its block `rank` has
+  // what lies at an address of one's own shared memory.
+  void (*cluster_arrive)(void);
+  void (*cluster_wait)(void);
+  void* (*cluster_address)(void* own, unsigned rank);
   // A wrong use of the shim, told with the kernel's name; ends the launch.
   void (*fail)(const char* message);
 };

@@ -69,6 +69,16 @@ inline void __threadfence_block() {
 inline void __threadfence_system() {
 }
 
+inline void stand_in_cluster_arrive() {
+  stand_in_module.runtime->cluster_arrive();
+}
+inline void stand_in_cluster_wait() {
+  stand_in_module.runtime->cluster_wait();
+}
+inline void* stand_in_cluster_address(void* own, unsigned rank) {
+  return stand_in_module.runtime->cluster_address(own, rank);
+}
+
 inline void __syncwarp(unsigned mask = 0xffffffffu) {
   stand_in_module.runtime->warp(mask, STAND_IN_WARP_SYNC, nullptr, 0, 0);
 }

@@ -275,7 +275,8 @@ CUresult launch_new(CUfunction function, const unsigned grid[3],
   bytes = (bytes + 63) / 64 * 64;
   launch_t* launch = aligned_alloc(64, bytes);
   if (!launch) return CUDA_ERROR_OUT_OF_MEMORY;
-  *launch = (launch_t){.function = function, .shared_bytes = shared_bytes};
+  *launch = (launch_t){
+      .function = function, .cluster = {1, 1, 1}, .shared_bytes = shared_bytes};
   memcpy(launch->grid, grid, sizeof(launch->grid));
   memcpy(launch->block, block, sizeof(launch->block));
   launch->parameters = (void**)(launch + 1);
@@ -305,16 +306,33 @@ static void launch_log(const launch_t* launch) {
   }
 }
 
+typedef struct attributes_t {
+  bool cooperative, overlaps;
+  unsigned cluster[3];
+} attributes_t;
+
+static bool cluster_is_good(const unsigned grid[3], const unsigned cluster[3]) {
+  uint64_t blocks = 1;
+  for (int i = 0; i < 3; ++i) {
+    if (cluster[i] < 1 || grid[i] % cluster[i] != 0) return false;
+    blocks *= cluster[i];
+  }
+  return blocks == 1 || (blocks <= STAND_IN_CLUSTER && context_major >= 9);
+}
+
 static CUresult launch_submit(CUfunction function, const unsigned grid[3],
                               const unsigned block[3], unsigned shared_bytes,
                               CUstream stream, void** parameters,
-                              bool overlaps) {
+                              attributes_t attributes) {
   if (!stream_is_current(stream)) return ERROR_INVALID_HANDLE;
+  if (!cluster_is_good(grid, attributes.cluster))
+    return ERROR_INVALID_CLUSTER_SIZE;
   launch_t* launch = NULL;
   CUresult result =
       launch_new(function, grid, block, shared_bytes, parameters, &launch);
   if (result != CUDA_SUCCESS) return result;
-  launch->overlaps = overlaps;
+  launch->overlaps = attributes.overlaps;
+  memcpy(launch->cluster, attributes.cluster, sizeof(launch->cluster));
   launch_log(launch);
   op_t op = {.type = OP_KERNEL, .launch = launch};
   return stream_submit(stream, &op);
@@ -336,18 +354,15 @@ CUresult stand_in_cuLaunchKernel(CUfunction function, unsigned grid_x,
         ("%s, grid %u %u %u, block %u %u %u, shared %u, stream %d",
          function_name(function), grid_x, grid_y, grid_z, block_x, block_y,
          block_z, shared_bytes, stream_number(stream)),
-        extra ? CUDA_ERROR_NOT_SUPPORTED
-              : launch_submit(function, grid, block, shared_bytes, stream,
-                              parameters, false));
+        extra
+            ? CUDA_ERROR_NOT_SUPPORTED
+            : launch_submit(function, grid, block, shared_bytes, stream,
+                            parameters, (attributes_t){.cluster = {1, 1, 1}}));
 }
 
-typedef struct attributes_t {
-  bool cooperative, overlaps;
-} attributes_t;
-
-// Clusters and cooperation are logged; kernels that use them are not run here.
+// Cooperation is logged; kernels that use it are not run here.
 static attributes_t config_log(const CUlaunchConfig* config) {
-  attributes_t found = {0};
+  attributes_t found = {.cluster = {1, 1, 1}};
   for (unsigned i = 0; i < config->numAttrs; ++i) {
     const CUlaunchAttribute* attribute = &config->attrs[i];
     if (attribute->id == CU_LAUNCH_ATTRIBUTE_COOPERATIVE) {
@@ -360,9 +375,13 @@ static attributes_t config_log(const CUlaunchConfig* config) {
           attribute->value.programmaticStreamSerializationAllowed != 0;
       log_add(", overlaps %d", found.overlaps);
     }
-    if (attribute->id == CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION)
-      log_add(", cluster %u %u %u", attribute->value.clusterDim.x,
-              attribute->value.clusterDim.y, attribute->value.clusterDim.z);
+    if (attribute->id == CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION) {
+      found.cluster[0] = attribute->value.clusterDim.x;
+      found.cluster[1] = attribute->value.clusterDim.y;
+      found.cluster[2] = attribute->value.clusterDim.z;
+      log_add(", cluster %u %u %u", found.cluster[0], found.cluster[1],
+              found.cluster[2]);
+    }
   }
   return found;
 }
@@ -384,7 +403,7 @@ static CUresult launch_config(const CUlaunchConfig* config, CUfunction function,
   if (attributes.cooperative && too_many_at_once(grid, block))
     return ERROR_COOPERATIVE_LAUNCH_TOO_LARGE;
   return launch_submit(function, grid, block, config->sharedMemBytes,
-                       config->hStream, parameters, attributes.overlaps);
+                       config->hStream, parameters, attributes);
 }
 
 CUresult stand_in_cuLaunchKernelEx(const CUlaunchConfig* config,
