@@ -91,6 +91,7 @@ typedef struct _nvrtcProgram {
   int header_count;
   text_t log, object;
   unsigned major, minor;
+  bool specific;  // for this architecture alone: sm_90a
 } program_t;
 typedef program_t* nvrtcProgram;
 
@@ -378,7 +379,8 @@ static void program_hash(const program_t* program, int option_count,
                 strlen(program->header_names[i]) + 1);
     text_append(&all, program->headers[i], strlen(program->headers[i]) + 1);
   }
-  // The architecture changes nothing here.
+  // The architecture changes nothing else here.
+  if (program->specific) text_append(&all, "a", 1);
   for (int i = 0; i < option_count; ++i)
     if (strncmp(options[i], "-D", 2) == 0 || strncmp(options[i], "-U", 2) == 0)
       text_append(&all, options[i], strlen(options[i]) + 1);
@@ -467,6 +469,8 @@ static bool job_preprocess(const job_t* job, const char* messages) {
   for (int i = 0; i < job->option_count && count < 120; ++i)
     if (job->options[i][0] == '-' && strchr("DU", job->options[i][1]))
       arguments[count++] = (char*)(uintptr_t)job->options[i];
+  if (job->program->specific)
+    arguments[count++] = "-D__CUDA_ARCH_FEAT_SM90_ALL=1";
   arguments[count++] = in;
   arguments[count] = NULL;
   bool good = run(arguments, messages);
@@ -571,7 +575,9 @@ static bool option_is_known(program_t* program, const char* option) {
                                       "-arch="};
   unsigned architecture = 0;
   const char* at = strstr(option, "=sm_");
-  if (at && sscanf(at, "=sm_%u", &architecture) == 1) {
+  int end = 0;
+  if (at && sscanf(at, "=sm_%u%n", &architecture, &end) == 1) {
+    program->specific = at[end] == 'a';
     program->major = architecture / 10;
     program->minor = architecture % 10;
   }

@@ -83,8 +83,11 @@ rabbet_status_t rabbet_cuda_node_add(rabbet_cuda_node_t* kernel,
                          name);
   for (size_t i = 0; i < count; ++i)
     list[i] = options->text[i];
-  const rabbet_cuda_source_t source = {
-      .name = name, .text = text, .options = list, .option_count = count};
+  const rabbet_cuda_source_t source = {.name = name,
+                                       .text = text,
+                                       .options = list,
+                                       .option_count = count,
+                                       .specific = kernel->specific};
   RABBET_RETURN_IF_ERROR(rabbet_cuda_program_get(
       kernel->device, &source, spec->artifacts, spec->artifact_count,
       &kernel->programs[kernel->program_count]));

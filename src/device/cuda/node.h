@@ -16,6 +16,7 @@ typedef struct rabbet_cuda_node_t {
   rabbet_cuda_device_t* device;
   rabbet_cuda_program_t* programs[RABBET_CUDA_NODE_PROGRAMS];
   size_t program_count;
+  bool specific;  // as in rabbet_cuda_source_t, of programs added from now on
 } rabbet_cuda_node_t;
 
 // ---- Programs --------------------------------------------------------------

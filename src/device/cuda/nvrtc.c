@@ -162,8 +162,8 @@ rabbet_status_t rabbet_nvrtc_compile(const rabbet_nvrtc_input_t* input,
   }
   for (size_t i = 0; i < input->option_count; ++i)
     options[i] = input->options[i];
-  snprintf(architecture, sizeof(architecture), "--gpu-architecture=sm_%d%d",
-           input->major, input->minor);
+  snprintf(architecture, sizeof(architecture), "--gpu-architecture=sm_%d%d%s",
+           input->major, input->minor, input->specific ? "a" : "");
   options[count++] = architecture;
   options[count++] = "--std=c++17";
   // For profilers; machine code is three times as large with it.

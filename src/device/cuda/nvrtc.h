@@ -19,6 +19,7 @@ typedef struct rabbet_nvrtc_input_t {
   const char* const* options;  // "-DT=float", ...
   size_t option_count;
   int major, minor;  // compute capability of the machine code
+  bool specific;     // with what no later one need have: sm_90a
 } rabbet_nvrtc_input_t;
 
 // Machine code for the given architecture, and PTX that newer ones translate;

@@ -132,23 +132,32 @@ static rabbet_status_t program_compile(rabbet_cuda_program_t* program,
                                 .option_count = source->option_count,
                                 .major = device->major,
                                 .minor = device->minor};
-  rabbet_nvrtc_output_t code;
+  rabbet_nvrtc_output_t code, machine;
   RABBET_RETURN_IF_ERROR(rabbet_nvrtc_compile(&input, allocator, &code));
+  machine = code;
+  input.specific = source->specific && device->major == 9 && device->minor == 0;
+  rabbet_status_t status =
+      input.specific ? rabbet_nvrtc_compile(&input, allocator, &machine)
+                     : rabbet_ok();
+  if (!rabbet_is_ok(status)) {
+    rabbet_free(allocator, code.cubin);
+    return status;
+  }
   program_image_t header = {.magic = IMAGE_MAGIC,
                             .major = device->major,
                             .minor = device->minor,
-                            .cubin_size = code.cubin_size,
+                            .cubin_size = machine.cubin_size,
                             .ptx_size = code.ptx_size};
-  size_t ptx = IMAGE_HEADER + rabbet_align_up(code.cubin_size, 64);
-  rabbet_status_t status =
-      rabbet_allocate(allocator, ptx + code.ptx_size, &program->image);
+  size_t ptx = IMAGE_HEADER + rabbet_align_up(machine.cubin_size, 64);
+  status = rabbet_allocate(allocator, ptx + code.ptx_size, &program->image);
   if (rabbet_is_ok(status)) {
     uint8_t* image = program->image;
     memcpy(image, &header, sizeof(header));
-    memcpy(image + IMAGE_HEADER, code.cubin, code.cubin_size);
+    memcpy(image + IMAGE_HEADER, machine.cubin, machine.cubin_size);
     memcpy(image + ptx, code.ptx, code.ptx_size);
     program->image_size = ptx + code.ptx_size;
   }
+  if (input.specific) rabbet_free(allocator, machine.cubin);
   rabbet_free(allocator, code.cubin);
   return status;
 }

@@ -234,6 +234,39 @@ static void taken_on_another_gpu(void** state) {
   stand_in_expect_clean();
 }
 
+// Machine code for one architecture alone has PTX for the others.
+static void specific(void** state) {
+  (void)state;
+  static kept_t kept;
+  const rabbet_cuda_source_t source = {
+      .name = "specific.cu",
+      .text =
+          "#include \"number.cuh\"\n"
+          "#ifdef __CUDA_ARCH_FEAT_SM90_ALL\n#define NAME here\n"
+          "#else\n#define NAME elsewhere\n#endif\n"
+          "extern \"C\" __global__ void NAME() { turn_t turn; }\n",
+      .specific = true};
+  rabbet_cuda_device_t* device = stand_in_device_open();
+  rabbet_cuda_program_t* program = NULL;
+  CUfunction function = NULL;
+  RABBET_EXPECT_OK(rabbet_cuda_program_get(device, &source, NULL, 0, &program));
+  RABBET_EXPECT_OK(rabbet_cuda_program_function(program, "here", &function));
+  RABBET_EXPECT_OK(rabbet_cuda_program_artifact(
+      program, (rabbet_artifact_sink_t){.context = &kept, .add = keep}));
+  rabbet_cuda_program_release(program);
+  stand_in_device_close(device);
+  stand_in()->set_capability(10, 0);
+  device = stand_in_device_open();
+  RABBET_EXPECT_OK(
+      rabbet_cuda_program_get(device, &source, &kept.artifact, 1, &program));
+  RABBET_EXPECT_OK(
+      rabbet_cuda_program_function(program, "elsewhere", &function));
+  rabbet_cuda_program_release(program);
+  stand_in_device_close(device);
+  stand_in()->set_capability(9, 0);
+  stand_in_expect_clean();
+}
+
 static void expect_damaged(rabbet_cuda_device_t* device,
                            const rabbet_artifact_t* artifact) {
   rabbet_cuda_program_t* program = NULL;
@@ -546,6 +579,7 @@ int main(void) {
       cmocka_unit_test(threads_work_together),
       cmocka_unit_test(taken_from_a_plan),
       cmocka_unit_test(taken_on_another_gpu),
+      cmocka_unit_test(specific),
       cmocka_unit_test(damaged),
       cmocka_unit_test(kernels_overlap_with_their_kind),
       cmocka_unit_test(devices_overlap),
