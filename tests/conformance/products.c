@@ -254,26 +254,10 @@ static void matrix_multiply(conformance_t* t) {
   kernel_case_output(&t->c, epilogue(t, value));
 }
 
-// Few rows, or few columns, and a chain behind them.
-static void thin_products(conformance_t* t) {
+// Up to three layers with operands of every kind.
+static int32_t chain(conformance_t* t, int32_t y) {
   kernel_case_t* c = &t->c;
-  static const int64_t sizes[] = {1, 5, 8, 64, 72, 200};
   static const int64_t functions[] = {0, 1, 4, 12}, tame[] = {0, 1, 2, 4};
-  begin(t);
-  int64_t m = 1 + conformance_random(t, 8), n = one_of(t, sizes, 6);
-  int64_t k = one_of(t, sizes, 6), batch = 1 + conformance_random(t, 3);
-  bool turned = conformance_chance(t, 4);  // the few are columns
-  int64_t op[] = {conformance_random(t, 2), conformance_random(t, 2)};
-  int64_t rows = turned ? n : m, columns = turned ? m : n;
-  rabbet_dims_t a = {3, {batch, op[0] ? k : rows, op[0] ? rows : k}};
-  rabbet_dims_t b = {3, {batch, op[1] ? columns : k, op[1] ? k : columns}};
-  // All rows of the batches are then rows of one product.
-  if ((turned || batch * m <= 8) && conformance_chance(t, 2)) b.d[0] = 1;
-  rabbet_attr_t attrs[] = {conformance_int(t, "op0", op[0]),
-                           conformance_int(t, "op1", op[1])};
-  int32_t inputs[] = {kernel_case_input(c, a, false),
-                      kernel_case_input(c, b, conformance_chance(t, 2))};
-  int32_t y = kernel_case_op(c, "matrix_multiply", attrs, 2, inputs, 2);
   for (int64_t i = conformance_random(t, 4); i > 0; --i) {
     if (conformance_chance(t, 2)) {
       rabbet_attr_t type[] = {
@@ -295,7 +279,53 @@ static void thin_products(conformance_t* t) {
     }
     y = kernel_case_op(c, "elementwise", kind, 1, pair, 2);
   }
-  kernel_case_output(c, y);
+  return y;
+}
+
+// Few rows, or few columns, and a chain behind them.
+static void thin_products(conformance_t* t) {
+  kernel_case_t* c = &t->c;
+  static const int64_t sizes[] = {1, 5, 8, 64, 72, 200};
+  begin(t);
+  int64_t m = 1 + conformance_random(t, 8), n = one_of(t, sizes, 6);
+  int64_t k = one_of(t, sizes, 6), batch = 1 + conformance_random(t, 3);
+  bool turned = conformance_chance(t, 4);  // the few are columns
+  int64_t op[] = {conformance_random(t, 2), conformance_random(t, 2)};
+  int64_t rows = turned ? n : m, columns = turned ? m : n;
+  rabbet_dims_t a = {3, {batch, op[0] ? k : rows, op[0] ? rows : k}};
+  rabbet_dims_t b = {3, {batch, op[1] ? columns : k, op[1] ? k : columns}};
+  // All rows of the batches are then rows of one product.
+  if ((turned || batch * m <= 8) && conformance_chance(t, 2)) b.d[0] = 1;
+  rabbet_attr_t attrs[] = {conformance_int(t, "op0", op[0]),
+                           conformance_int(t, "op1", op[1])};
+  int32_t inputs[] = {kernel_case_input(c, a, false),
+                      kernel_case_input(c, b, conformance_chance(t, 2))};
+  int32_t y = kernel_case_op(c, "matrix_multiply", attrs, 2, inputs, 2);
+  kernel_case_output(c, chain(t, y));
+}
+
+// Rows for tiles of tensor cores and a chain behind them.
+static void tiled_products(conformance_t* t) {
+  kernel_case_t* c = &t->c;
+  static const int64_t rows[] = {9, 16, 33, 70}, columns[] = {64, 72, 200},
+                       inner[] = {64, 72, 136, 320};
+  begin(t);
+  conformance_set_type(
+      t, conformance_chance(t, 2) ? RABBET_DTYPE_HALF : RABBET_DTYPE_BF16);
+  c->low = -1;
+  c->high = 1;
+  int64_t m = one_of(t, rows, 4), n = one_of(t, columns, 3);
+  int64_t k = one_of(t, inner, 4), op = conformance_random(t, 2);
+  int64_t batch = conformance_chance(t, 3) ? 2 : 1;
+  bool shared = batch == 1 || conformance_chance(t, 2);
+  rabbet_attr_t attrs[] = {conformance_int(t, "op1", op)};
+  int32_t inputs[] = {
+      kernel_case_input(c, KERNEL_DIMS(batch, m, k), false),
+      kernel_case_input(c,
+                        KERNEL_DIMS(shared ? 1 : batch, op ? n : k, op ? k : n),
+                        conformance_chance(t, 2))};
+  int32_t y = kernel_case_op(c, "matrix_multiply", attrs, 1, inputs, 2);
+  kernel_case_output(c, chain(t, y));
 }
 
 // Weights may be laid out in another way for it.
@@ -568,6 +598,7 @@ const conformance_family_t conformance_products[] = {
     {"pooling_modes", 40, pooling_modes},
     {"matrix_multiply", 120, matrix_multiply},
     {"thin_products", 80, thin_products},
+    {"tiled_products", 40, tiled_products},
     {"matrix_multiply_tf32", 20, matrix_multiply_tf32},
     {"matrix_multiply_integers", 10, matrix_multiply_integers},
     {"attention", 12, attention},

@@ -82,6 +82,8 @@ typedef struct rabbet_cuda_launch_t {
   unsigned grid[3];
   unsigned block[3];
   unsigned shared_bytes;
+  unsigned cluster;   // blocks beside each other in a cluster; 0: one
+  int32_t* overlaps;  // is told whether the launch overlaps; may be NULL
 } rabbet_cuda_launch_t;
 
 // Launches a kernel of a program; parameters[i] points to its parameter i.

@@ -24,20 +24,28 @@ static bool launch_overlaps(const rabbet_cuda_device_t* device,
 rabbet_status_t rabbet_cuda_launch(const rabbet_cuda_device_t* device,
                                    const rabbet_cuda_launch_t* launch,
                                    void** parameters, void* stream) {
-  CUlaunchAttribute overlap = {
-      .id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION,
-      .value.programmaticStreamSerializationAllowed = 1};
-  const CUlaunchConfig config = {
-      .gridDimX = launch->grid[0],
-      .gridDimY = launch->grid[1],
-      .gridDimZ = launch->grid[2],
-      .blockDimX = launch->block[0],
-      .blockDimY = launch->block[1],
-      .blockDimZ = launch->block[2],
-      .sharedMemBytes = launch->shared_bytes,
-      .hStream = (CUstream)stream,
-      .attrs = &overlap,
-      .numAttrs = launch_overlaps(device, stream) ? 1 : 0};
+  bool overlaps = launch_overlaps(device, stream);
+  unsigned count = 0;
+  CUlaunchAttribute attributes[2];
+  if (overlaps)
+    attributes[count++] = (CUlaunchAttribute){
+        .id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION,
+        .value.programmaticStreamSerializationAllowed = 1};
+  if (launch->cluster > 1)
+    attributes[count++] =
+        (CUlaunchAttribute){.id = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION,
+                            .value.clusterDim = {launch->cluster, 1, 1}};
+  const CUlaunchConfig config = {.gridDimX = launch->grid[0],
+                                 .gridDimY = launch->grid[1],
+                                 .gridDimZ = launch->grid[2],
+                                 .blockDimX = launch->block[0],
+                                 .blockDimY = launch->block[1],
+                                 .blockDimZ = launch->block[2],
+                                 .sharedMemBytes = launch->shared_bytes,
+                                 .hStream = (CUstream)stream,
+                                 .attrs = attributes,
+                                 .numAttrs = count};
+  if (launch->overlaps) *launch->overlaps = overlaps;
   return RABBET_CUDA(device->driver, cuLaunchKernelEx,
                      (&config, launch->function, parameters, NULL));
 }
