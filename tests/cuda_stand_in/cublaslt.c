@@ -256,20 +256,43 @@ static bool layout_is_good(const layout_t* l) {
 }
 
 static bool layouts_agree(const layout_t* a, const layout_t* b) {
-  return a->rows == b->rows && a->columns == b->columns && a->type == b->type &&
-         a->batch == b->batch;
+  return a->rows == b->rows && a->columns == b->columns && a->batch == b->batch;
 }
 
-// Factors of 8 bits: sums of 32, the inner extent next to next in both, rows
-// that begin at vectors.
+static bool type_is_narrow(cudaDataType type) {
+  return type == CUDA_R_16F || type == CUDA_R_16BF;
+}
+
+// INT8 has INT32, FP8 the floating types; what is added to FP8 has 16 bits.
+static bool problem_has_byte_types(const problem_t* p) {
+  if (p->a.type != p->b.type) return false;
+  if (p->a.type == CUDA_R_8I)
+    return p->c.type == CUDA_R_32I && p->d.type == CUDA_R_32I;
+  if (p->d.type == CUDA_R_8F_E4M3) return type_is_narrow(p->c.type);
+  return p->c.type == p->d.type &&
+         (type_is_narrow(p->d.type) || p->d.type == CUDA_R_32F);
+}
+
+// A bias has the type of a result of 16 bits, which others have not.
+static bool problem_has_byte_epilogue(const problem_t* p) {
+  const uint32_t epilogues = CUBLASLT_EPILOGUE_DEFAULT |
+                             CUBLASLT_EPILOGUE_RELU | CUBLASLT_EPILOGUE_BIAS |
+                             CUBLASLT_EPILOGUE_GELU;
+  if (p->a.type == CUDA_R_8I)
+    return p->desc.epilogue == CUBLASLT_EPILOGUE_DEFAULT;
+  return (p->desc.epilogue & ~epilogues) == 0 &&
+         (!(p->desc.epilogue & CUBLASLT_EPILOGUE_BIAS) ||
+          (p->desc.bias && type_is_narrow(p->d.type)));
+}
+
+// Factors of 8 bits: the inner extent next to next in both, rows that begin at
+// vectors.
 static bool problem_is_of_bytes(const problem_t* p) {
   bool whole = p->a.type == CUDA_R_8I;
   uint64_t vector = whole ? 4 : 16;
-  return p->a.type == p->b.type && type_size(p->a.type) == 1 &&
-         p->d.type == (whole ? CUDA_R_32I : CUDA_R_32F) &&
+  return problem_has_byte_types(p) && problem_has_byte_epilogue(p) &&
          p->desc.compute == (whole ? CUBLAS_COMPUTE_32I : CUBLAS_COMPUTE_32F) &&
          p->desc.scale == (whole ? CUDA_R_32I : CUDA_R_32F) &&
-         p->desc.epilogue == CUBLASLT_EPILOGUE_DEFAULT &&
          p->desc.transpose_a == CUBLAS_OP_T &&
          p->desc.transpose_b == CUBLAS_OP_N && p->m % vector == 0 &&
          p->k % vector == 0 && p->a.leading % (int64_t)vector == 0 &&
@@ -297,7 +320,8 @@ static cublasStatus_t problem_check(problem_t* p) {
     return problem_is_of_bytes(p) ? CUBLAS_STATUS_SUCCESS
                                   : CUBLAS_STATUS_NOT_SUPPORTED;
   if (p->a.type != p->b.type || p->a.type != p->d.type ||
-      p->a.type == CUDA_R_32I || p->desc.scale != CUDA_R_32F ||
+      p->c.type != p->d.type || p->a.type == CUDA_R_32I ||
+      p->desc.scale != CUDA_R_32F ||
       (p->desc.compute != CUBLAS_COMPUTE_32F &&
        p->desc.compute != CUBLAS_COMPUTE_32F_FAST_TF32) ||
       p->desc.epilogue & ~epilogues)
@@ -430,6 +454,8 @@ static void element_store(cudaDataType type, void* data, int64_t at, float x) {
     ((float*)data)[at] = x;
   else if (type == CUDA_R_32I)
     ((int32_t*)data)[at] = (int32_t)x;
+  else if (type == CUDA_R_8F_E4M3)
+    ((uint8_t*)data)[at] = number_to_fp8(x);
   else
     ((uint16_t*)data)[at] =
         type == CUDA_R_16F ? number_to_half(x) : number_to_bf16(x);

@@ -1,4 +1,4 @@
-// FP16, BF16 and TF32 for the stand-ins, by bits: rounding to nearest even.
+// FP16, BF16, FP8, TF32 for the stand-ins, by bits: rounding to nearest even.
 #ifndef RABBET_TESTS_CUDA_STAND_IN_NUMBERS_H_
 #define RABBET_TESTS_CUDA_STAND_IN_NUMBERS_H_
 
@@ -63,6 +63,17 @@ static inline uint16_t number_to_half(float x) {
     return (uint16_t)(sign | (uint16_t)rintf(size * 0x1p24f));
   uint32_t rounded = number_round_bits(bits & 0x7fffffffu, 13) >> 13;
   return (uint16_t)(sign | (rounded - (112u << 10)));
+}
+
+static inline uint8_t number_to_fp8(float x) {  // E4M3, saturating
+  uint8_t sign = (uint8_t)(number_bits(x) >> 24 & 0x80u);
+  float size = fabsf(x);
+  if (x != x) return (uint8_t)(sign | 0x7fu);
+  if (size >= 448.0f) return (uint8_t)(sign | 0x7eu);
+  if (size < 0x1p-6f)  // subnormal: whole multiples of 2^-9
+    return (uint8_t)(sign | (uint8_t)rintf(size * 0x1p9f));
+  uint32_t rounded = number_round_bits(number_bits(size), 20) >> 20;
+  return (uint8_t)(sign | (rounded - (120u << 3)));
 }
 
 #endif  // RABBET_TESTS_CUDA_STAND_IN_NUMBERS_H_

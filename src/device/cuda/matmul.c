@@ -70,8 +70,9 @@ static rabbet_matmul_limits_t matmul_limits(size_t in_size, size_t out_size,
 
 // ---- The group -------------------------------------------------------------
 
-// Factors of 8 bits have sums of 32, and nothing after them: parts of quantized
-// products (matmul_quantized.c), which no network has.
+// Factors of 8 bits have sums of 32 and nothing after them, or, of FP8, results
+// of any floating type: parts of quantized products (matmul_quantized.c), which
+// no network has.
 static bool matmul_is_bytes(const rabbet_group_t* group) {
   if (!rabbet_node_is(group, RABBET_OP_MATRIX_MULTIPLY) ||
       group->input_count != 2)
@@ -83,11 +84,31 @@ static bool matmul_is_bytes(const rabbet_group_t* group) {
           (in == RABBET_DTYPE_FP8 && out == RABBET_DTYPE_FLOAT));
 }
 
+static bool matmul_is_scaled_bytes(const rabbet_group_t* group) {
+  return rabbet_matmul_matches(group) && group->node_count > 1 &&
+         group->values[group->nodes[0].inputs[0]].dtype == RABBET_DTYPE_FP8 &&
+         group->values[group->nodes[0].inputs[1]].dtype == RABBET_DTYPE_FP8;
+}
+
 static bool matmul_matches(const rabbet_group_t* group) {
-  if (matmul_is_bytes(group)) return true;
+  if (matmul_is_bytes(group) || matmul_is_scaled_bytes(group)) return true;
   return (rabbet_matmul_matches(group) ||
           rabbet_matmul_is_convolution(group, NULL)) &&
          group->values[group->nodes[0].inputs[0]].dtype != RABBET_DTYPE_FP8;
+}
+
+// What is added to a product of FP8 has the type of a result of 16 bits; other
+// results have nothing added.
+static bool matmul_takes_types(const rabbet_group_t* group,
+                               const rabbet_matmul_epilogue_t* e) {
+  const int32_t added[] = {e->bias, e->residual};
+  rabbet_dtype_t dtype = group->values[group->outputs[0]].dtype;
+  if (!matmul_is_scaled_bytes(group)) return true;
+  for (int i = 0; i < 2; ++i)
+    if (added[i] >= 0 && (rabbet_dtype_bits(dtype) != 16 ||
+                          group->values[added[i]].dtype != dtype))
+      return false;
+  return true;
 }
 
 static rabbet_matmul_types_t matmul_types(const rabbet_group_t* group,
@@ -207,7 +228,8 @@ static rabbet_status_t matmul_offer(matmul_offer_t* offer) {
   int count = rabbet_compute_types(offer->propose,
                                    group->values[node->inputs[0]].dtype, types);
   if (rabbet_dtype_bits(types[0]) == 8) count = 1;
-  if (!rabbet_matmul_epilogue(group, offer->dims, &offer->epilogue))
+  if (!rabbet_matmul_epilogue(group, offer->dims, &offer->epilogue) ||
+      !matmul_takes_types(group, &offer->epilogue))
     return rabbet_ok();
   if (rabbet_matmul_is_convolution(group, NULL) &&
       !rabbet_matmul_is_convolution(group, offer->dims))
@@ -249,12 +271,14 @@ static rabbet_status_t matmul_check_group(const rabbet_group_t* group,
   rabbet_dtype_t dtype = RABBET_DTYPE_NONE;
   bool fits = matmul_matches(group) && group->output_count == 1;
   bool pixels = rabbet_matmul_is_convolution(group, NULL);
+  bool scaled = fits && matmul_is_scaled_bytes(group);
   if (fits) dtype = group->values[group->outputs[0]].dtype;
-  if (fits && matmul_is_bytes(group))
+  if (fits && (scaled || matmul_is_bytes(group)))
     dtype = group->values[group->inputs[0]].dtype;
   fits = fits && rabbet_cublaslt_type(dtype) >= 0;
   for (size_t i = 0; fits && i < group->input_count; ++i) {
     const rabbet_group_value_t* value = &group->values[group->inputs[i]];
+    if (scaled && i >= 2) continue;  // matmul_takes_types tells
     bool may_turn = pixels || group->inputs[i] == group->nodes[0].inputs[1];
     fits = value->dtype == dtype &&
            (value->format == RABBET_FORMAT_LINEAR ||
@@ -439,6 +463,7 @@ static rabbet_status_t matmul_fill(matmul_kernel_t* kernel,
   rabbet_matmul_epilogue_t e;
   bool pixels = rabbet_matmul_is_convolution(group, NULL);
   if (!rabbet_matmul_epilogue(group, shapes->dims, &e) ||
+      !matmul_takes_types(group, &e) ||
       (pixels && !matmul_lies_by_pixels(group, shapes->dims, &e)))
     return RABBET_STATUS(RABBET_STATUS_UNSUPPORTED,
                          "cuBLASLt cannot do the product '%s' and what follows "
@@ -577,7 +602,7 @@ static rabbet_status_t matmul_run(const matmul_kernel_t* kernel,
   rabbet_cuda_launch_other();
   return RABBET_CUBLASLT(library, cublasLtMatmul,
                          (library->handle, setup->desc, alpha, b, setup->b, a,
-                          setup->a, beta, c, setup->y, y, setup->y, algorithm,
+                          setup->a, beta, c, setup->c, y, setup->y, algorithm,
                           call->workspace, state->workspace, call->stream));
 }
 

@@ -8,8 +8,9 @@
 
 void rabbet_matmul_setup_end(rabbet_matmul_setup_t* setup) {
   const rabbet_cublaslt_t* library = setup->library;
-  cublasLtMatrixLayout_t layouts[] = {setup->a, setup->b, setup->y};
-  for (size_t i = 0; i < 3; ++i)
+  cublasLtMatrixLayout_t layouts[] = {setup->a, setup->b, setup->y,
+                                      setup->c == setup->y ? NULL : setup->c};
+  for (size_t i = 0; i < sizeof(layouts) / sizeof(layouts[0]); ++i)
     if (layouts[i]) library->cublasLtMatrixLayoutDestroy(layouts[i]);
   if (setup->desc) library->cublasLtMatmulDescDestroy(setup->desc);
   *setup = (rabbet_matmul_setup_t){.library = library};
@@ -108,6 +109,12 @@ rabbet_status_t rabbet_matmul_setup(const rabbet_cublaslt_t* library,
   RABBET_RETURN_IF_ERROR(matmul_layout(library, rabbet_cublaslt_type(types.out),
                                        s->n, s->m, s->y_row, s->batch.size,
                                        s->batch.y, &setup->y));
+  setup->c = setup->y;
+  // What is added to FP8 has 16 bits, also where nothing is.
+  if (types.out == RABBET_DTYPE_FP8)
+    RABBET_RETURN_IF_ERROR(matmul_layout(library, CUDA_R_16BF, s->n, s->m,
+                                         s->y_row, s->batch.size, s->batch.y,
+                                         &setup->c));
   // b comes first.
   RABBET_RETURN_IF_ERROR(
       matmul_set(setup, CUBLASLT_MATMUL_DESC_TRANSA, &b_op, sizeof(b_op)));
@@ -241,7 +248,7 @@ rabbet_status_t rabbet_matmul_choices(const rabbet_matmul_setup_t* setup,
   rabbet_status_t status = matmul_prefer(library, shape, limits, preference);
   if (rabbet_is_ok(status)) {
     cublasStatus_t result = library->cublasLtMatmulAlgoGetHeuristic(
-        library->handle, setup->desc, setup->b, setup->a, setup->y, setup->y,
+        library->handle, setup->desc, setup->b, setup->a, setup->c, setup->y,
         preference, request, all, &found);
     // "Nothing for this problem" is an answer, in two ways.
     if (result == CUBLAS_STATUS_NOT_SUPPORTED)
@@ -265,7 +272,7 @@ bool rabbet_matmul_admits(const rabbet_matmul_setup_t* setup,
   cublasLtMatmulHeuristicResult_t result = {.state = CUBLAS_STATUS_SUCCESS};
   *out_workspace = 0;
   if (library->cublasLtMatmulAlgoCheck(library->handle, setup->desc, setup->b,
-                                       setup->a, setup->y, setup->y, algorithm,
+                                       setup->a, setup->c, setup->y, algorithm,
                                        &result) != CUBLAS_STATUS_SUCCESS ||
       result.state != CUBLAS_STATUS_SUCCESS ||
       result.workspaceSize > RABBET_MATMUL_WORKSPACE)

@@ -21,6 +21,7 @@ typedef struct rabbet_matmul_setup_t {
   const rabbet_cublaslt_t* library;
   cublasLtMatmulDesc_t desc;
   cublasLtMatrixLayout_t a, b, y;  // ours
+  cublasLtMatrixLayout_t c;        // what is added; like y, which it may be
   bool adds_narrow_bias;           // to a result of 16 bits
 } rabbet_matmul_setup_t;
 

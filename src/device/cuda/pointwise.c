@@ -393,7 +393,7 @@ static rabbet_status_t rabbet_cuda_pointwise_enqueue(
 const rabbet_kernel_class_t rabbet_cuda_pointwise = {
     .struct_size = sizeof(rabbet_kernel_class_t),
     .name = "cuda.pointwise",
-    .version = 2,
+    .version = 3,
     .propose = rabbet_cuda_pointwise_propose,
     .create = rabbet_cuda_pointwise_create,
     .destroy = rabbet_cuda_pointwise_destroy,

@@ -141,6 +141,14 @@ __device__ __forceinline__ bf16_t from_float<bf16_t>(float x) {
 }
 template <>
 __device__ __forceinline__ fp8_t from_float<fp8_t>(float x) {
+  fp8_t y;
+#if !defined(RABBET_STAND_IN) && __CUDA_ARCH__ >= 890
+  uint16_t pair;
+  asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;"
+      : "=h"(pair)
+      : "f"(0.0f), "f"(x));
+  y.bits = (uint8_t)pair;
+#else
   uint32_t bits = bits_of(x), sign = bits >> 24 & 0x80u, code;
   bits &= 0x7fffffffu;
   if (bits > 0x7f800000u) {
@@ -152,8 +160,8 @@ __device__ __forceinline__ fp8_t from_float<fp8_t>(float x) {
   } else {
     code = (bits - 0x3c000000u + 0x7ffffu + (bits >> 20 & 1u)) >> 20;
   }
-  fp8_t y;
   y.bits = (uint8_t)(sign | code);
+#endif
   return y;
 }
 // Negative numbers are NaN, and 0 the smallest power.
