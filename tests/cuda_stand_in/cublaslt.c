@@ -603,7 +603,8 @@ EXPORT cublasStatus_t cublasLtMatmul(
   if (!handle || p.workspace_size > workspace_size ||
       !is_aligned(a, p.a.type) || !is_aligned(b, p.b.type) ||
       !is_aligned(d, p.d.type) ||
-      (p.beta != 0 && p.c_data == p.d_data && p.c.leading != p.d.leading))
+      (p.c_data == p.d_data &&
+       (p.c.type != p.d.type || p.c.leading != p.d.leading)))
     return CUBLAS_STATUS_INVALID_VALUE;
   char text[256];
   snprintf(text, sizeof(text),

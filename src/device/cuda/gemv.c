@@ -101,8 +101,7 @@ static rabbet_status_t rabbet_cuda_gemv_propose(const rabbet_propose_t* propose,
       fits ? rabbet_matmul_shape(&group->nodes[0], dims, &shape) : rabbet_ok();
   rabbet_free(propose->allocator, dims);
   RABBET_RETURN_IF_ERROR(status);
-  if (!fits || shape.k == 0 ||
-      (!gemv_is_thin(&shape) && !gemv_is_small(&shape)))
+  if (!fits || (!gemv_is_thin(&shape) && !gemv_is_small(&shape)))
     return rabbet_ok();
   int rows = 0;
   while (rows < 3 && gemv_rows[rows] < shape.m && gemv_rows[rows] < shape.n)
@@ -251,11 +250,6 @@ static rabbet_status_t gemv_fill(const gemv_kernel_t* kernel,
   const rabbet_group_node_t* node = kernel->node.node.node;
   rabbet_matmul_shape_t* s = &state->shape;
   RABBET_RETURN_IF_ERROR(rabbet_matmul_shape(node, dims, s));
-  if (s->k == 0)
-    return RABBET_STATUS(RABBET_STATUS_UNSUPPORTED,
-                         "the product '%s' has k 0, which cuda.gemv does not "
-                         "take",
-                         node->name);
   state->swapped = s->n < s->m;
   state->a = rabbet_group_input_of(group, node->inputs[state->swapped]);
   state->b = rabbet_group_input_of(group, node->inputs[!state->swapped]);

@@ -596,9 +596,10 @@ static rabbet_status_t matmul_run(const matmul_kernel_t* kernel,
     b = (const char*)call->inputs[state->b_index] + at->b * in;
   }
   char* y = (char*)call->outputs[0] + at->y * out;
-  const char* c = state->c_index < 0
-                      ? y
-                      : (const char*)call->inputs[state->c_index] + at->y * out;
+  // Where nothing is added, c may be the result only if it is of its type.
+  const char* c = setup->c == setup->y ? y : NULL;
+  if (state->c_index >= 0)
+    c = (const char*)call->inputs[state->c_index] + at->y * out;
   rabbet_cuda_launch_other();
   return RABBET_CUBLASLT(library, cublasLtMatmul,
                          (library->handle, setup->desc, alpha, b, setup->b, a,
