@@ -590,15 +590,15 @@ static void empty_batches(conformance_t* t) {
 }
 
 const conformance_family_t conformance_products[] = {
-    {"moe", 120, moe},
+    {"moe", 60, moe},
     {"convolution", 80, convolution},
     {"convolution_pixels", 60, convolution_pixels},
-    {"deconvolution", 120, deconvolution},
+    {"deconvolution", 60, deconvolution},
     {"pooling", 80, pooling},
     {"pooling_modes", 40, pooling_modes},
     {"matrix_multiply", 120, matrix_multiply},
     {"thin_products", 80, thin_products},
-    {"tiled_products", 40, tiled_products},
+    {"tiled_products", 12, tiled_products},
     {"matrix_multiply_tf32", 20, matrix_multiply_tf32},
     {"matrix_multiply_integers", 10, matrix_multiply_integers},
     {"attention", 12, attention},
