@@ -1,7 +1,7 @@
 // conformance DEVICE [FAMILY | PART/PARTS]: runs the suite on a device;
 // RABBET_TEST_SEED repeats the case whose seed a failure told,
-// RABBET_TEST_CASES limits the cases of a family. conformance --families: their
-// names.
+// RABBET_TEST_CASES limits the cases of a family, RABBET_TEST_SHARE=N runs one
+// of N. conformance --families: their names.
 #include "conformance/conformance.h"
 
 enum { CONFORMANCE_MOST = 256 };  // families
@@ -216,8 +216,10 @@ static void conformance_run_family(void** state) {
   conformance_lack_t lack = CONFORMANCE_NEVER;
   bool may_lack = conformance_may_lack(run, &lack);
   const char* most = getenv("RABBET_TEST_CASES");
+  const char* share = getenv("RABBET_TEST_SHARE");
   int lacking = 0, cases = given ? 1 : run->family->cases;
-  bool all = !given && !most;
+  bool all = !given && !most && !share;
+  if (share && atoi(share) > 1) cases = (cases + atoi(share) - 1) / atoi(share);
   if (most && atoi(most) > 0 && atoi(most) < cases) cases = atoi(most);
   for (int i = 0; i < cases; ++i) {
     uint64_t seed = given ? strtoull(given, NULL, 10) : (uint64_t)i * 7919 + 17;
