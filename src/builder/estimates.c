@@ -214,8 +214,9 @@ static rabbet_status_t estimates_improve(estimates_t* e, size_t symbol,
   estimates_tries_t tries = {.low = e->low[symbol], .high = e->high[symbol]};
   int64_t best = e->opt[symbol];
   estimates_suggest(e, node, best, &tries);
-  for (size_t i = 0; i<tries.count&& * in_out_misfits> 0; ++i) {
+  for (size_t i = 0; i < tries.count; ++i) {
     size_t misfits = 0;
+    if (*in_out_misfits == 0) break;
     e->opt[symbol] = tries.numbers[i];
     RABBET_RETURN_IF_ERROR(
         estimates_misfits(e, *in_out_misfits, &misfits, NULL));

@@ -33,6 +33,17 @@ static inline void stand_in_expect_clean(void) {
   assert_int_equal(stand_in()->take_misuses(), 0);
 }
 
+// For groups of tests whose state is a device of their own.
+static inline int stand_in_device_setup(void** state) {
+  *state = stand_in_device_open();
+  return 0;
+}
+static inline int stand_in_device_teardown(void** state) {
+  stand_in_device_close(*state);
+  stand_in_expect_clean();
+  return 0;
+}
+
 // Runs `body` with the first call of the driver failing, then the second, ...,
 // until none fails: each time it must end in an error that names the call, or
 // in OK where only the release of something failed; nothing may be left.

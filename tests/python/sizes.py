@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import onnx
 import onnxruntime
+import pytest
 import rabbet as trt
 from onnx import TensorProto, helper
 
@@ -71,6 +72,19 @@ def three_by_numpy(x: Any) -> tuple[Any, ...]:
     product = found[None].astype(np.float32) @ np.stack([three, -three], 1)
     shapes = [(3,), (1, 3), (3, 1), (-1, 3)]
     return (*(found.reshape(s) for s in shapes), three[None], product)
+
+
+def check_three_only(model: trt.Model) -> None:
+    """The build finds that size, and other sizes are refused by name, run by run."""
+    for places in ((0, 2, 3), (0, 1), (1, 2, 4), (0, 1, 2, 3, 4), (), (2, 3, 4)):
+        x = np.zeros(5, np.float32)
+        x[list(places)] = 1
+        if len(places) == 3:
+            check(model(x), three_by_numpy(x))
+            continue
+        message = rf"shape \(1, {len(places)}\).*(differ|cannot be multiplied)"
+        with pytest.raises(trt.OutOfRangeError, match=message):
+            model(x)
 
 
 def _corners(box: Any, center: bool) -> Any:

@@ -234,12 +234,19 @@ rabbet_status_t rabbet_dnnl_spec_descs(const rabbet_dnnl_spec_t* spec,
   return rabbet_ok();
 }
 
+// oneDNN counts what lies between the weights of a dilated window.
+static void rabbet_dnnl_gaps(const rabbet_dnnl_spec_t* spec,
+                             dnnl_dims_t out_dilation) {
+  memset(out_dilation, 0, sizeof(dnnl_dims_t));
+  for (int i = 0; i < 3; ++i)
+    out_dilation[i] = spec->dilation[i] - 1;
+}
+
 static dnnl_status_t rabbet_dnnl_convolution(const rabbet_dnnl_spec_t* spec,
                                              const rabbet_dnnl_descs_t* descs,
                                              rabbet_dnnl_op_desc_t* op) {
-  dnnl_dims_t dilation = {0};
-  for (int i = 0; i < 3; ++i)
-    dilation[i] = spec->dilation[i] - 1;  // oneDNN counts the gaps
+  dnnl_dims_t dilation;
+  rabbet_dnnl_gaps(spec, dilation);
   return dnnl_dilated_convolution_forward_desc_init(
       &op->convolution, dnnl_forward_inference,
       spec->kind == RABBET_DNNL_CONVOLUTION ? dnnl_convolution_direct
@@ -251,9 +258,8 @@ static dnnl_status_t rabbet_dnnl_convolution(const rabbet_dnnl_spec_t* spec,
 static dnnl_status_t rabbet_dnnl_deconvolution(const rabbet_dnnl_spec_t* spec,
                                                const rabbet_dnnl_descs_t* descs,
                                                rabbet_dnnl_op_desc_t* op) {
-  dnnl_dims_t dilation = {0};
-  for (int i = 0; i < 3; ++i)
-    dilation[i] = spec->dilation[i] - 1;  // oneDNN counts the gaps
+  dnnl_dims_t dilation;
+  rabbet_dnnl_gaps(spec, dilation);
   return dnnl_dilated_deconvolution_forward_desc_init(
       &op->deconvolution, dnnl_forward_inference, dnnl_deconvolution_direct,
       &descs->src, &descs->weights, descs->bias_or_null, &descs->dst,

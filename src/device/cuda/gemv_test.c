@@ -80,21 +80,11 @@ static void not_thin(void** state) {
   kernel_case_end(&c);
 }
 
-static int open_device(void** state) {
-  *state = stand_in_device_open();
-  return 0;
-}
-
-static int close_device(void** state) {
-  stand_in_device_close(*state);
-  stand_in_expect_clean();
-  return 0;
-}
-
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(functions),
       cmocka_unit_test(not_thin),
   };
-  return cmocka_run_group_tests(tests, open_device, close_device);
+  return cmocka_run_group_tests(tests, stand_in_device_setup,
+                                stand_in_device_teardown);
 }

@@ -413,19 +413,41 @@ static void devices_overlap(void** state) {
   stand_in_expect_clean();
 }
 
+// A device of its own with a function of add_source and memory.
+typedef struct loaded_t {
+  rabbet_cuda_device_t* device;
+  rabbet_cuda_program_t* program;
+  CUfunction function;
+  void* data;
+} loaded_t;
+
+static loaded_t load(const char* function, size_t bytes) {
+  loaded_t loaded = {.device = stand_in_device_open()};
+  put(loaded.device, NULL, bytes, &loaded.data);
+  RABBET_EXPECT_OK(rabbet_cuda_program_get(loaded.device, &add_source, NULL, 0,
+                                           &loaded.program));
+  RABBET_EXPECT_OK(
+      rabbet_cuda_program_function(loaded.program, function, &loaded.function));
+  return loaded;
+}
+
+static void unload(const loaded_t* loaded) {
+  rabbet_cuda_device_t* device = loaded->device;
+  rabbet_cuda_program_release(loaded->program);
+  device->base.vtable->free(&device->base, loaded->data);
+  stand_in_device_close(device);
+  stand_in_expect_clean();
+}
+
 // The stand-in finds threads that end before the kernel before theirs.
 static void kernels_that_do_not_wait(void** state) {
   (void)state;
-  rabbet_cuda_device_t* device = stand_in_device_open();
+  loaded_t loaded = load("hasty", 4000);
+  rabbet_cuda_device_t* device = loaded.device;
   const rabbet_device_vtable_t* v = device->base.vtable;
-  rabbet_cuda_program_t* program = NULL;
-  void *data = NULL, *token = NULL;
-  put(device, NULL, 4000, &data);
-  RABBET_EXPECT_OK(
-      rabbet_cuda_program_get(device, &add_source, NULL, 0, &program));
-  rabbet_cuda_launch_t launch = {.grid = {3, 1, 1}, .block = {256, 1, 1}};
-  RABBET_EXPECT_OK(
-      rabbet_cuda_program_function(program, "hasty", &launch.function));
+  void *data = loaded.data, *token = NULL;
+  rabbet_cuda_launch_t launch = {
+      .function = loaded.function, .grid = {3, 1, 1}, .block = {256, 1, 1}};
   int64_t count = 768;  // no thread is past it
   void* parameters[] = {&data, &count};
   RABBET_EXPECT_OK(v->begin_run(&device->base, 1, &token));
@@ -439,10 +461,7 @@ static void kernels_that_do_not_wait(void** state) {
   RABBET_EXPECT_ERROR(v->synchronize(&device->base, NULL),
                       RABBET_STATUS_INTERNAL, "cuStreamSynchronize");
   assert_int_equal(stand_in()->take_misuses(), 1);
-  rabbet_cuda_program_release(program);
-  v->free(&device->base, data);
-  stand_in_device_close(device);
-  stand_in_expect_clean();
+  unload(&loaded);
 }
 
 // ---- Failures --------------------------------------------------------------
@@ -516,16 +535,12 @@ static void everything_fails(void** state) {
 // An error of a kernel is told by what waits for it, and by all that follows.
 static void kernels_go_wrong(void** state) {
   (void)state;
-  rabbet_cuda_device_t* device = stand_in_device_open();
+  loaded_t loaded = load("add", 4000);
+  rabbet_cuda_device_t* device = loaded.device;
   const rabbet_device_vtable_t* v = device->base.vtable;
-  rabbet_cuda_program_t* program = NULL;
-  void *data = NULL, *token = NULL;
-  put(device, NULL, 4000, &data);
-  RABBET_EXPECT_OK(
-      rabbet_cuda_program_get(device, &add_source, NULL, 0, &program));
-  rabbet_cuda_launch_t launch = {.grid = {40, 1, 1}, .block = {256, 1, 1}};
-  RABBET_EXPECT_OK(
-      rabbet_cuda_program_function(program, "add", &launch.function));
+  void *data = loaded.data, *token = NULL;
+  rabbet_cuda_launch_t launch = {
+      .function = loaded.function, .grid = {40, 1, 1}, .block = {256, 1, 1}};
   int64_t count = 10000;  // of which there are 1000
   void* parameters[] = {&data, &data, &data, &count};
   RABBET_EXPECT_OK(v->begin_run(&device->base, 1, &token));
@@ -540,24 +555,17 @@ static void kernels_go_wrong(void** state) {
   RABBET_EXPECT_ERROR(v->fill(&device->base, data, 0, 4, NULL),
                       RABBET_STATUS_INTERNAL, "an illegal memory access");
   assert_true(stand_in()->take_misuses() > 0);
-  rabbet_cuda_program_release(program);
-  v->free(&device->base, data);
-  stand_in_device_close(device);
-  stand_in_expect_clean();
+  unload(&loaded);
 }
 
 static void addresses_are_not_aligned(void** state) {
   (void)state;
-  rabbet_cuda_device_t* device = stand_in_device_open();
+  loaded_t loaded = load("add", 4096);
+  rabbet_cuda_device_t* device = loaded.device;
   const rabbet_device_vtable_t* v = device->base.vtable;
-  rabbet_cuda_program_t* program = NULL;
-  void *data = NULL, *token = NULL;
-  put(device, NULL, 4096, &data);
-  RABBET_EXPECT_OK(
-      rabbet_cuda_program_get(device, &add_source, NULL, 0, &program));
-  rabbet_cuda_launch_t launch = {.grid = {1, 1, 1}, .block = {32, 1, 1}};
-  RABBET_EXPECT_OK(
-      rabbet_cuda_program_function(program, "add", &launch.function));
+  void *data = loaded.data, *token = NULL;
+  rabbet_cuda_launch_t launch = {
+      .function = loaded.function, .grid = {1, 1, 1}, .block = {32, 1, 1}};
   int64_t count = 32;
   char* odd = (char*)data + 2;
   void* parameters[] = {&odd, &data, &data, &count};
@@ -567,10 +575,7 @@ static void addresses_are_not_aligned(void** state) {
   RABBET_EXPECT_ERROR(v->synchronize(&device->base, NULL),
                       RABBET_STATUS_INTERNAL, "an illegal memory access");
   assert_int_equal(stand_in()->take_misuses(), 1);
-  rabbet_cuda_program_release(program);
-  v->free(&device->base, data);
-  stand_in_device_close(device);
-  stand_in_expect_clean();
+  unload(&loaded);
 }
 
 int main(void) {
