@@ -272,8 +272,14 @@ def int8_steps() -> int:
 
 @pytest.mark.parametrize("name", BASES)
 def test_accuracy(name) -> None:
-    given = calibrator(name)
-    plan, network, lines = build(given)
+    given, caches = calibrator(name), []
+
+    def same_timings(_, config):
+        known = caches[0].serialize() if caches else b""
+        caches.append(config.create_timing_cache(known))
+        assert config.set_timing_cache(caches[-1], False)
+
+    plan, network, lines = build(given, change=same_timings)
     assert not lines
     x = fresh()
     expected = everything(x)["y"]
@@ -289,10 +295,10 @@ def test_accuracy(name) -> None:
     head, ranges = read_cache(given.cache)
     assert head == name
     assert given.cache.decode().splitlines()[0] == f"TRT-101600-{name}"
-    # Again, from the cache alone.
+    # Again, from the cache alone; other kernels might round other ties.
     again = calibrator(name, cache=given.cache)
     again.cache = given.cache
-    np.testing.assert_allclose(run(build(again)[0], x), found, atol=0.02)
+    np.testing.assert_array_equal(run(build(again, change=same_timings)[0], x), found)
     assert again.calls == 0
     seen = everything(samples())
     for tensor, size in ranges.items():
@@ -322,7 +328,7 @@ def test_8_bits_are_computed() -> None:
 
     plan, network, _ = build(given, change=change)
     assert asked["count"] == 5
-    assert int8_steps() == 5
+    assert int8_steps() >= 5  # each of five tensors is read as 8 bits
     convolution = next(x for x in network if x.type == trt.LayerType.CONVOLUTION)
     assert convolution.precision is trt.int8
     assert convolution.output_type_is_set(0)
