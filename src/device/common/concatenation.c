@@ -1,6 +1,7 @@
 #include "device/common/concatenation.h"
 
 #include "core/view.h"
+#include "device/common/propose.h"
 
 bool rabbet_concatenation_fits(const rabbet_group_t* group,
                                rabbet_format_t format) {
@@ -11,9 +12,8 @@ bool rabbet_concatenation_fits(const rabbet_group_t* group,
   int64_t axis = rabbet_node_int(node, "axis");
   if (info->block == 1 || (axis != 1 && axis != 1 - out->rank)) return true;
   for (size_t i = 0; i + 1 < node->input_count; ++i) {
-    if (group->values[node->inputs[i]].dims.d[1] % info->block != 0) {
+    if (!rabbet_format_is_filled(&group->values[node->inputs[i]], format))
       return false;
-    }
   }
   return true;
 }

@@ -132,10 +132,25 @@ static int rabbet_node_reads(const rabbet_group_node_t* node, int32_t value) {
   return reads;
 }
 
+static bool rabbet_proposal_is_filled(const rabbet_proposal_t* proposal) {
+  const rabbet_group_t* group = proposal->propose->group;
+  for (size_t i = 0; i < group->input_count + group->output_count; ++i) {
+    int32_t value = i < group->input_count
+                        ? group->inputs[i]
+                        : group->outputs[i - group->input_count];
+    if (!rabbet_format_is_filled(&group->values[value],
+                                 proposal->tensors[i].format))
+      return false;
+  }
+  return true;
+}
+
 rabbet_status_t rabbet_proposal_offer(rabbet_proposal_t* proposal,
                                       const char* tactic_name,
                                       int32_t in_place) {
   const rabbet_group_t* group = proposal->propose->group;
+  if (!proposal->keeps_padding && !rabbet_proposal_is_filled(proposal))
+    return rabbet_ok();
   if (in_place >= 0 &&
       (group->values[group->inputs[in_place]].constant ||
        rabbet_node_reads(proposal->node, group->inputs[in_place]) > 1)) {

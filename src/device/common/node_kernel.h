@@ -62,6 +62,7 @@ typedef struct rabbet_proposal_t {
   const rabbet_kernel_class_t* kernel;
   const rabbet_group_node_t* node;
   rabbet_type_format_t* tensors;  // the network's types, LINEAR
+  bool keeps_padding;             // set by classes that zero or copy padding
   void* context;                  // the class's own
 } rabbet_proposal_t;
 
@@ -85,8 +86,9 @@ void rabbet_proposal_set_node_output(rabbet_proposal_t* proposal, size_t index,
 rabbet_status_t rabbet_proposal_offer_linear(rabbet_proposal_t* proposal,
                                              const char* tactic_name,
                                              int32_t in_place);
-// Passes the candidate on; output 0 may be over boundary input `in_place`
-// (-1: not). Constants are never written over, nor is what the node reads as
+// Passes the candidate on, unless a format may pad channels and the class does
+// not keep padding; output 0 may be over boundary input `in_place` (-1: not).
+// Constants are never written over, nor is what the node reads as
 // another operand, too.
 rabbet_status_t rabbet_proposal_offer(rabbet_proposal_t* proposal,
                                       const char* tactic_name,

@@ -54,11 +54,12 @@ static bool rabbet_pw_axes(const rabbet_dims_t* dims, rabbet_format_t format,
   return true;
 }
 
-// Strides of one operand over the axes; false if its shape does not fit. An
-// operand of the full shape has the space's format, a smaller one is LINEAR.
+// Strides of one operand over the axes; false if its shape does not fit. It has
+// the space's format, as operands do that have the full shape at opt (and no
+// need to in a run), or is LINEAR.
 static bool rabbet_pw_strides(const rabbet_pw_axes_t* axes,
                               const rabbet_dims_t* full,
-                              const rabbet_dims_t* dims, bool is_full,
+                              const rabbet_dims_t* dims, bool has_format,
                               int64_t* out_strides) {
   if (dims->rank != full->rank) return false;
   int64_t linear[RABBET_MAX_RANK];
@@ -70,12 +71,15 @@ static bool rabbet_pw_strides(const rabbet_pw_axes_t* axes,
   }
   next = 1;
   for (int i = axes->rank - 1; i >= 0; --i) {
-    if (is_full) {
-      out_strides[i] = axes->extent[i] == 1 ? 0 : next;
-      next *= axes->extent[i];
+    int axis = axes->logical[i];
+    if (axes->extent[i] == 1) {
+      out_strides[i] = 0;
+    } else if (!has_format) {
+      out_strides[i] = linear[axis] * axes->step[i];
     } else {
-      out_strides[i] =
-          axes->extent[i] == 1 ? 0 : linear[axes->logical[i]] * axes->step[i];
+      bool spread = dims->d[axis] != full->d[axis];
+      out_strides[i] = spread ? 0 : next;
+      if (!spread) next *= axes->extent[i];
     }
   }
   return true;
@@ -126,11 +130,12 @@ int32_t rabbet_pw_operand(const rabbet_group_t* group, int operand) {
              : group->outputs[operand - (int)group->input_count];
 }
 
-// The space of the group with these shapes (by value) and this format for all
-// that has the full shape; false if the kernel cannot walk it.
+// The space of the group with these shapes (by value) and this format; false if
+// the kernel cannot walk it. Before formats are chosen, all that has the full
+// shape will have this one.
 static bool rabbet_pw_space(const rabbet_group_t* group,
                             const rabbet_dims_t* dims, rabbet_format_t format,
-                            rabbet_pw_space_t* out_space) {
+                            bool chosen, rabbet_pw_space_t* out_space) {
   const rabbet_dims_t* full = &dims[group->outputs[0]];
   rabbet_pw_axes_t axes;
   if (full->rank < 0 || !rabbet_pw_axes(full, format, &axes)) return false;
@@ -138,10 +143,12 @@ static bool rabbet_pw_space(const rabbet_group_t* group,
   memcpy(out_space->extent, axes.extent, sizeof(axes.extent));
   out_space->operand_count = (int)(group->input_count + group->output_count);
   for (int i = 0; i < out_space->operand_count; ++i) {
-    const rabbet_dims_t* own = &dims[rabbet_pw_operand(group, i)];
-    bool is_full = rabbet_dims_equal(own, full);
+    int32_t value = rabbet_pw_operand(group, i);
+    bool is_full = rabbet_dims_equal(&dims[value], full);
+    bool has_format = chosen ? group->values[value].format == format : is_full;
     if (!is_full && i >= (int)group->input_count) return false;
-    if (!rabbet_pw_strides(&axes, full, own, is_full, out_space->stride[i])) {
+    if (!rabbet_pw_strides(&axes, full, &dims[value], has_format,
+                           out_space->stride[i])) {
       return false;
     }
   }
@@ -172,7 +179,7 @@ rabbet_status_t rabbet_pw_plan(const rabbet_group_t* group,
                                rabbet_pw_space_t* out_space) {
   rabbet_format_t format = group->values[group->outputs[0]].format;
   if (rabbet_pw_inner_shapes_fit(group, dims) &&
-      rabbet_pw_space(group, dims, format, out_space)) {
+      rabbet_pw_space(group, dims, format, true, out_space)) {
     return rabbet_ok();
   }
   char text[128];
@@ -232,7 +239,7 @@ static rabbet_status_t rabbet_pw_offer_one(rabbet_pw_proposal_t* proposal,
                                            rabbet_dtype_t dtype) {
   const rabbet_group_t* group = proposal->propose->group;
   rabbet_pw_space_t space;
-  if (!rabbet_pw_space(group, proposal->dims, format, &space)) {
+  if (!rabbet_pw_space(group, proposal->dims, format, false, &space)) {
     return rabbet_ok();
   }
   const rabbet_dims_t* full = &proposal->dims[group->outputs[0]];
@@ -240,6 +247,8 @@ static rabbet_status_t rabbet_pw_offer_one(rabbet_pw_proposal_t* proposal,
     int32_t value = rabbet_pw_operand(group, i);
     rabbet_type_format_t* tensor = &proposal->tensors[i];
     bool is_full = rabbet_dims_equal(&proposal->dims[value], full);
+    if (is_full && !rabbet_format_is_filled(&group->values[value], format))
+      return rabbet_ok();
     tensor->dtype = group->values[value].dtype;
     tensor->format = is_full ? format : RABBET_FORMAT_LINEAR;
     bool is_real = tensor->dtype == RABBET_DTYPE_FLOAT ||

@@ -39,6 +39,14 @@ rabbet_status_t rabbet_offer(const rabbet_propose_t* propose,
   return sink.add(sink.context, candidate);
 }
 
+bool rabbet_format_is_filled(const rabbet_group_value_t* value,
+                             rabbet_format_t format) {
+  int block = rabbet_format_info(format)->block;
+  return block == 1 ||
+         (value->dims.rank > 1 && value->min.d[1] == value->max.d[1] &&
+          value->dims.d[1] % block == 0);
+}
+
 rabbet_status_t rabbet_group_opt_dims(const rabbet_group_t* group,
                                       rabbet_allocator_t allocator,
                                       rabbet_dims_t** out_dims) {

@@ -13,6 +13,9 @@ void rabbet_network_tensors(const rabbet_group_t* group,
 rabbet_status_t rabbet_offer(const rabbet_propose_t* propose,
                              rabbet_candidate_sink_t sink,
                              const rabbet_candidate_t* candidate);
+// Whether the format pads the value's channels at no shape of the profile.
+bool rabbet_format_is_filled(const rabbet_group_value_t* value,
+                             rabbet_format_t format);
 // Whether a boundary value has no elements at opt: libraries refuse such.
 bool rabbet_group_is_empty(const rabbet_group_t* group);
 // Dimensions of every value at the profile's optimum; the caller frees them.

@@ -56,6 +56,7 @@ static rabbet_status_t rabbet_cpu_cast_body(rabbet_proposal_t* proposal) {
   rabbet_dtype_t from = group->values[node->inputs[0]].dtype;
   rabbet_dtype_t to = group->values[node->outputs[0]].dtype, types[4];
   int count = rabbet_compute_types(proposal->propose, from, types);
+  proposal->keeps_padding = true;
   for (int i = 0; i < 3 * count; ++i) {
     rabbet_dtype_t type = types[i / 3], target = from == to ? type : to;
     rabbet_proposal_set_input(proposal, 0, type, formats[i % 3]);

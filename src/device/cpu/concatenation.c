@@ -25,6 +25,7 @@ static rabbet_status_t rabbet_cpu_concatenation_body(
   const rabbet_format_t formats[] = {RABBET_FORMAT_LINEAR, RABBET_FORMAT_HWC,
                                      rabbet_cpu_blocked_format()};
   rabbet_dtype_t types[4];
+  proposal->keeps_padding = true;
   int count = rabbet_compute_types(proposal->propose,
                                    group->values[node->inputs[0]].dtype, types);
   for (int i = 0; i < 3 * count; ++i) {

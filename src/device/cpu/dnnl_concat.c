@@ -24,12 +24,11 @@ static int rabbet_concat_axis(const rabbet_group_node_t* node, int32_t rank) {
 
 // Blocks of channels must not be torn apart.
 static bool rabbet_concat_keeps_blocks(const rabbet_group_t* group,
-                                       const rabbet_dims_t* dims,
                                        rabbet_format_t format, int axis) {
-  const rabbet_format_info_t* info = rabbet_format_info(format);
   const rabbet_group_node_t* node = &group->nodes[0];
   for (size_t i = 0; axis == 1 && i < node->input_count; ++i) {
-    if (dims[node->inputs[i]].d[1] % info->block != 0) return false;
+    if (!rabbet_format_is_filled(&group->values[node->inputs[i]], format))
+      return false;
   }
   return true;
 }
@@ -83,7 +82,7 @@ static rabbet_status_t rabbet_concat_offer(const rabbet_propose_t* propose,
   int32_t rank = dims[group->outputs[0]].rank;
   int axis = rabbet_concat_axis(&group->nodes[0], rank);
   if (!rabbet_dnnl_has_format(format, rank) ||
-      !rabbet_concat_keeps_blocks(group, dims, format, axis)) {
+      !rabbet_concat_keeps_blocks(group, format, axis)) {
     return rabbet_ok();
   }
   rabbet_type_format_t tensors[RABBET_DNNL_MAX_SOURCES + 1];

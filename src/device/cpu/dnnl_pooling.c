@@ -114,8 +114,6 @@ static rabbet_status_t rabbet_pooling_describe(const rabbet_group_t* group,
   return rabbet_pooling_from_pooling(node, in, out, c, out_fits);
 }
 
-// With one point for each channel every format but LINEAR itself is LINEAR too
-// if no channel is padding.
 static rabbet_dnnl_spec_t rabbet_pooling_spec(const rabbet_pooling_case_t* c,
                                               rabbet_dtype_t dtype,
                                               rabbet_format_t format) {
@@ -123,12 +121,6 @@ static rabbet_dnnl_spec_t rabbet_pooling_spec(const rabbet_pooling_case_t* c,
   spec.src = rabbet_dnnl_layout(dtype, format, &c->in);
   spec.dst = rabbet_dnnl_layout(dtype, format, &c->out);
   return spec;
-}
-
-static bool rabbet_pooling_is_linear(const rabbet_pooling_case_t* c,
-                                     rabbet_format_t format) {
-  const rabbet_format_info_t* info = rabbet_format_info(format);
-  return c->to_points && info && c->in.d[1] % info->block == 0;
 }
 
 // ---- Proposing -------------------------------------------------------------
@@ -141,9 +133,13 @@ static rabbet_status_t rabbet_pooling_offer_format(
   rabbet_dnnl_spec_t spec =
       rabbet_pooling_spec(c, rabbet_dnnl_compute_type(dtype), format);
   const rabbet_format_t outs[] = {format, RABBET_FORMAT_LINEAR};
+  const rabbet_group_value_t* x =
+      &propose->group->values[propose->group->inputs[0]];
   for (int i = 0; i < 2; ++i) {
-    if (i == 1 && (format == RABBET_FORMAT_LINEAR ||
-                   !rabbet_pooling_is_linear(c, format))) {
+    // With one point for each channel every format is LINEAR, too, if no
+    // channel is padding.
+    if (i == 1 && (format == RABBET_FORMAT_LINEAR || !c->to_points ||
+                   !rabbet_format_is_filled(x, format))) {
       continue;
     }
     const rabbet_type_format_t tensors[] = {{dtype, format}, {dtype, outs[i]}};

@@ -32,6 +32,7 @@ static rabbet_status_t rabbet_cuda_concatenation_body(
   const rabbet_group_t* group = proposal->propose->group;
   const rabbet_group_node_t* node = proposal->node;
   rabbet_type_format_t layouts[RABBET_CUDA_LAYOUTS];
+  proposal->keeps_padding = true;
   int count = rabbet_cuda_layouts(proposal, layouts);
   for (int i = 0; i < count; ++i) {
     rabbet_dtype_t dtype = layouts[i].dtype;

@@ -74,6 +74,7 @@ static bool convert_supports(rabbet_type_format_t from,
 
 static rabbet_status_t rabbet_cuda_convert_body(rabbet_proposal_t* proposal) {
   const rabbet_propose_t* propose = proposal->propose;
+  proposal->keeps_padding = true;
   if (propose->fixed) {
     rabbet_type_format_t from = propose->fixed[0], to = propose->fixed[1];
     if (!convert_supports(from, to)) return rabbet_ok();

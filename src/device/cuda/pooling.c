@@ -56,16 +56,14 @@ static bool pooling_is_point(const rabbet_dims_t* dims) {
 static bool pooling_may_end_linear(const rabbet_group_value_t* out,
                                    rabbet_format_t format) {
   return format != RABBET_FORMAT_LINEAR && pooling_is_point(&out->min) &&
-         pooling_is_point(&out->max) &&
-         out->dims.d[1] % rabbet_format_info(format)->block == 0;
+         pooling_is_point(&out->max) && rabbet_format_is_filled(out, format);
 }
 
 // Blocks of channels are planes of a few channels each, if all are full.
 static bool pooling_fits(const rabbet_group_value_t* out,
                          rabbet_format_t format) {
-  const rabbet_format_info_t* info = rabbet_format_info(format);
-  return info->channels_last || info->block == 1 ||
-         (out->min.d[1] == out->max.d[1] && out->dims.d[1] % info->block == 0);
+  return rabbet_format_info(format)->channels_last ||
+         rabbet_format_is_filled(out, format);
 }
 
 static rabbet_status_t rabbet_cuda_pooling_body(rabbet_proposal_t* proposal) {
@@ -73,6 +71,7 @@ static rabbet_status_t rabbet_cuda_pooling_body(rabbet_proposal_t* proposal) {
   const rabbet_group_value_t* out = &group->values[proposal->node->outputs[0]];
   rabbet_type_format_t layouts[RABBET_CUDA_LAYOUTS];
   int count = rabbet_cuda_layouts(proposal, layouts);
+  proposal->keeps_padding = true;
   for (int i = 0; i < count; ++i) {
     rabbet_dtype_t dtype = layouts[i].dtype;
     rabbet_format_t format = layouts[i].format;

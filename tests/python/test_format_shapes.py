@@ -1,0 +1,178 @@
+"""Layers in formats of blocked channels that are full at a profile's optimum and not
+at other shapes, and operands of one shape there that are broadcast elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import rabbet as trt
+
+LAYERS: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
+    "reshape": (
+        lambda net, x: shuffle(net, x, shape=(0, 0, -1)),
+        lambda x: x.reshape(*x.shape[:2], -1),
+    ),
+    "transpose": (
+        lambda net, x: shuffle(net, x, order=(0, 2, 3, 1)),
+        lambda x: x.transpose(0, 2, 3, 1),
+    ),
+    "slice": (
+        lambda net, x: stepped(net, x),
+        lambda x: x[:, :, 1::2],
+    ),
+    "softmax": (
+        lambda net, x: softmax(net, x, 1 << 3),
+        lambda x: np.exp(x) / np.exp(x).sum(3, keepdims=True),
+    ),
+    "softmax of channels": (
+        lambda net, x: softmax(net, x, 1 << 1),
+        lambda x: np.exp(x) / np.exp(x).sum(1, keepdims=True),
+    ),
+    "reduce": (
+        lambda net, x: net.add_reduce(x, trt.ReduceOperation.SUM, 0b1100, True),
+        lambda x: x.sum((2, 3), keepdims=True),
+    ),
+    "element-wise": (
+        lambda net, x: net.add_elementwise(x, x, trt.ElementWiseOperation.PROD),
+        lambda x: x * x,
+    ),
+    "concatenation": (
+        lambda net, x: net.add_concatenation([x, x]),
+        lambda x: np.concatenate((x, x), 1),
+    ),
+    "pooling": (
+        lambda net, x: net.add_pooling_nd(x, trt.PoolingType.MAX, (4, 6)),
+        lambda x: x.max((2, 3), keepdims=True),
+    ),
+}
+
+
+def shuffle(net: Any, x: Any, shape: Any = None, order: Any = None) -> Any:
+    layer = net.add_shuffle(x)
+    if shape:
+        layer.reshape_dims = shape
+    if order:
+        layer.first_transpose = order
+    return layer
+
+
+def stepped(net: Any, x: Any) -> Any:
+    layer = net.add_slice(x, (0, 0, 1, 0), (0, 0, 0, 0), (1, 1, 2, 1))
+    shape = net.add_shape(x).get_output(0)
+    less = net.add_constant((4,), np.int64([0, 0, 2, 0])).get_output(0)
+    layer.set_input(
+        2, net.add_elementwise(shape, less, trt.ElementWiseOperation.SUB).get_output(0)
+    )
+    return layer
+
+
+def softmax(net: Any, x: Any, axes: int) -> Any:
+    layer = net.add_softmax(x)
+    layer.axes = axes
+    return layer
+
+
+class Blocked(trt.IAlgorithmSelector):
+    """Takes what has the most tensors in blocks of channels, or in HWC."""
+
+    def __init__(self, hwc: bool) -> None:
+        super().__init__()
+        self.hwc, self.most = hwc, 0
+
+    def select_algorithms(self, context: Any, choices: Any) -> Any:
+        count = context.num_inputs + context.num_outputs
+
+        def is_meant(info: Any) -> bool:
+            last = len(info.strides) > 2 and info.strides[1] == 1
+            return last if self.hwc else info.components_per_element > 1
+
+        counts = [
+            sum(is_meant(choice.get_algorithm_io_info(k)) for k in range(count))
+            for choice in choices
+        ]
+        best = max(counts)
+        self.most = max(self.most, best)
+        return [i for i, found in enumerate(counts) if found == best]
+
+
+def build(define: Any, profile: dict[str, Any], selector: Any) -> Any:
+    builder = trt.Builder(trt.Logger(trt.Logger.ERROR))
+    network = builder.create_network()
+    for tensor in define(network):
+        network.mark_output(tensor)
+    config = builder.create_builder_config()
+    config.device, config.threads = "cpu", 1
+    config.algorithm_selector = selector
+    shapes = builder.create_optimization_profile()
+    for name, (low, usual, high) in profile.items():
+        shapes.set_shape(name, low, usual, high)
+    config.add_optimization_profile(shapes)
+    plan = builder.build_serialized_network(network, config)
+    runtime = trt.Runtime(trt.Logger(trt.Logger.ERROR))
+    return runtime.deserialize_cuda_engine(plan).create_execution_context()
+
+
+def run(context: Any, arrays: dict[str, Any]) -> Any:
+    for name, array in arrays.items():
+        context.set_input_shape(name, array.shape)
+        context.set_tensor_address(name, array.ctypes.data)
+    y = np.empty(tuple(context.get_tensor_shape("y")), np.float32)
+    context.set_tensor_address("y", y.ctypes.data)
+    context.execute_async_v3(0)
+    return y
+
+
+def relu(network: Any, x: Any) -> Any:
+    return network.add_activation(x, trt.ActivationType.RELU).get_output(0)
+
+
+@pytest.mark.parametrize("hwc", [False, True], ids=["blocks", "hwc"])
+@pytest.mark.parametrize("name", LAYERS)
+def test_channels_that_vary(name: str, hwc: bool) -> None:
+    add, numpy = LAYERS[name]
+
+    def define(network: Any) -> Any:
+        x = network.add_input("x", trt.float32, (-1, -1, 4, 6))
+        y = relu(network, add(network, relu(network, x)).get_output(0))
+        y.name = "y"
+        return [y]
+
+    profile = {"x": ((1, 1, 4, 6), (2, 32, 4, 6), (4, 64, 4, 6))}
+    context = build(define, profile, Blocked(hwc))
+    for shape in [(2, 32, 4, 6), (1, 5, 4, 6), (3, 17, 4, 6), (4, 64, 4, 6)]:
+        x = np.random.default_rng(0).standard_normal(shape).astype(np.float32)
+        expected = numpy(np.maximum(x, 0))
+        np.testing.assert_allclose(
+            run(context, {"x": x}), np.maximum(expected, 0), rtol=1e-5
+        )
+
+
+@pytest.mark.parametrize("hwc", [False, True], ids=["blocks", "hwc"])
+def test_broadcast_in_a_run_alone(hwc: bool) -> None:
+    """a and b have one shape at the optimum; b has 1 of some axes elsewhere, or a."""
+    selector = Blocked(hwc)
+
+    def define(network: Any) -> Any:
+        a = network.add_input("a", trt.float32, (-1, 32, -1, 6))
+        b = network.add_input("b", trt.float32, (-1, 32, -1, 6))
+        both = network.add_elementwise(
+            relu(network, a), relu(network, b), trt.ElementWiseOperation.SUB
+        ).get_output(0)
+        both.name = "y"
+        return [both]
+
+    sizes = ((1, 32, 1, 6), (4, 32, 5, 6), (4, 32, 8, 6))
+    context = build(define, {"a": sizes, "b": sizes}, selector)
+    assert selector.most > 1
+    random = np.random.default_rng(0)
+    for left, right in [((4, 5), (4, 5)), ((4, 5), (1, 5)), ((1, 5), (4, 5)),
+                        ((3, 1), (3, 7)), ((1, 8), (4, 1)), ((1, 1), (1, 1))]:  # fmt: skip
+        a, b = (
+            random.standard_normal((n, 32, h, 6)).astype(np.float32)
+            for n, h in (left, right)
+        )
+        found = run(context, {"a": a, "b": b})
+        np.testing.assert_array_equal(found, np.maximum(a, 0) - np.maximum(b, 0))
