@@ -384,7 +384,8 @@ def compile(
     plugins: files (.py, .so) or modules that register operators.
     save: where to write the plan.
     shapes: {input: shape} or {input: (min, opt, max)} for dynamic inputs;
-        profiles: a list of such, for several ranges.
+        profiles: a list of such, for several ranges; each call takes the first that
+        allows its inputs, and stays with it while it does.
     timing_cache: a file that spares the next build its timing.
     progress: True for a bar, or a function (phase, step, steps) that may return
         False to stop.

@@ -182,8 +182,8 @@ static rabbet_status_t rabbet_py_output_shape(rabbet_py_runner_t* runner,
 
 // Sets shapes and addresses; finds the outputs' shapes when a shape or a value
 // that determines shapes may have changed.
-static rabbet_status_t rabbet_py_bind_inputs(rabbet_py_runner_t* runner,
-                                             rabbet_py_lane_t* lane) {
+static rabbet_status_t rabbet_py_bind_in_profile(rabbet_py_runner_t* runner,
+                                                 rabbet_py_lane_t* lane) {
   rabbet_status_t status = rabbet_ok();
   bool changed = !lane->ready || runner->shape_inputs;
   lane->ready = false;
@@ -212,6 +212,42 @@ static rabbet_status_t rabbet_py_bind_inputs(rabbet_py_runner_t* runner,
   }
   lane->ready = rabbet_is_ok(status);
   return status;
+}
+
+static rabbet_status_t rabbet_py_change_profile(rabbet_py_runner_t* runner,
+                                                rabbet_py_lane_t* lane,
+                                                size_t profile) {
+  RABBET_RETURN_IF_ERROR(rabbet_context_set_profile(lane->context, profile));
+  for (size_t i = 0; i < runner->input_count; ++i) {
+    lane->inputs[i].bound = false;
+  }
+  lane->ready = false;
+  return rabbet_ok();
+}
+
+// In the lane's profile, or else the first that allows the inputs.
+static rabbet_status_t rabbet_py_bind_inputs(rabbet_py_runner_t* runner,
+                                             rabbet_py_lane_t* lane) {
+  rabbet_status_t status = rabbet_py_bind_in_profile(runner, lane);
+  size_t count = rabbet_engine_profile_count(runner->engine);
+  size_t before = rabbet_context_profile(lane->context);
+  for (size_t profile = 0; profile < count; ++profile) {
+    if (rabbet_status_code(status) != RABBET_STATUS_OUT_OF_RANGE) return status;
+    if (profile == before) continue;
+    rabbet_status_t other = rabbet_py_change_profile(runner, lane, profile);
+    if (rabbet_is_ok(other)) other = rabbet_py_bind_in_profile(runner, lane);
+    if (rabbet_status_code(other) == RABBET_STATUS_OUT_OF_RANGE) {
+      rabbet_status_ignore(other);  // the first one is told
+      continue;
+    }
+    rabbet_status_ignore(status);
+    status = other;
+  }
+  if (count < 2 || rabbet_status_code(status) != RABBET_STATUS_OUT_OF_RANGE) {
+    return status;
+  }
+  return RABBET_ANNOTATE(status, "none of %zu profiles allows the inputs",
+                         count);
 }
 
 // Arguments of numpy.empty and torch.empty, kept while the shape is the same.

@@ -226,6 +226,22 @@ def test_shapes_change(relu: trt.Model) -> None:
     assert relu(random(2, 3)).shape == (2, 3)
 
 
+def test_profiles() -> None:
+    """Each call takes a profile that allows its inputs."""
+    model = trt.compile(
+        onnx_model(), device="cpu",
+        profiles=[{"x": ((1, 3), (2, 3), (4, 3))}, {"x": ((4, 3), (7, 3), (9, 3))}],
+    )  # fmt: skip
+    weights = random(3, 4)
+    for rows in (1, 7, 4, 9, 2, 9, 3):
+        x = random(rows, 3, seed=rows)
+        np.testing.assert_allclose(model(x), x @ weights, rtol=1e-5, atol=1e-6)
+    for rows in (0, 10):
+        with pytest.raises(trt.OutOfRangeError, match=f"none of 2 profiles .* is {rows}"):
+            model(random(rows, 3))
+    assert model(random(8, 3)).shape == (8, 4)
+
+
 def test_layouts_are_copied_types_are_not(relu: trt.Model) -> None:
     x = random(8, 6)
     for view in (x[:, ::2], x[:, 3:], np.asfortranarray(x[:, :3]), x[::-1, :3]):
