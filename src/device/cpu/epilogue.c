@@ -124,6 +124,14 @@ static bool rabbet_epilogue_unary(const rabbet_group_node_t* node,
   }
 }
 
+// What is read or made in either type is converted. Values inside the group
+// have the network's type, those at its boundary the one that was chosen.
+static bool rabbet_epilogue_types_fit(rabbet_dtype_t a, rabbet_dtype_t b) {
+  const uint32_t real = 1u << RABBET_DTYPE_FLOAT | 1u << RABBET_DTYPE_HALF |
+                        1u << RABBET_DTYPE_BF16;
+  return a == b || ((real >> a & 1) != 0 && (real >> b & 1) != 0);
+}
+
 // ---- Functions of two tensors ----------------------------------------------
 
 // result (op) c for a constant of one element; `reversed`: c (op) result.
@@ -181,7 +189,7 @@ static bool rabbet_epilogue_elementwise(const rabbet_group_t* group,
   int32_t operand = node->inputs[reversed ? 0 : 1];
   const rabbet_group_value_t* value = &group->values[operand];
   if (rabbet_group_input_of(group, operand) < 0 ||
-      value->dtype != group->values[e->start].dtype) {
+      !rabbet_epilogue_types_fit(value->dtype, group->values[e->start].dtype)) {
     return false;
   }
   int64_t op = rabbet_node_int(node, "op"), count = 1;
@@ -238,7 +246,8 @@ static bool rabbet_epilogue_node(const rabbet_group_t* group,
     uses = true;
   }
   if (!uses || node->output_count != 1 ||
-      group->values[node->outputs[0]].dtype != group->values[e->start].dtype) {
+      !rabbet_epilogue_types_fit(group->values[node->outputs[0]].dtype,
+                                 group->values[e->start].dtype)) {
     return false;
   }
   bool known = rabbet_op_is(node->op, RABBET_OP_ACTIVATION)
