@@ -175,6 +175,24 @@ static rabbet_status_t place_inputs(placer_t* placer,
   return rabbet_ok();
 }
 
+static bool place_is_read(const rabbet_layout_t* layout, int32_t slot) {
+  for (size_t s = 0; s < layout->steps.count; ++s) {
+    const rabbet_placed_t* step = &layout->steps.data[s];
+    for (size_t i = 0; i < step->pick.unit->group.input_count; ++i)
+      if (step->slots[i] == slot) return true;
+  }
+  return false;
+}
+
+// What the host knows is written to an output when the run is over: steps that
+// read it have memory of their own for it.
+static rabbet_status_t place_known_output(placer_t* placer, int32_t* slot) {
+  rabbet_slot_t own = placer->layout->slots.data[*slot];
+  if (!own.is_host_only || !place_is_read(placer->layout, *slot))
+    return rabbet_ok();
+  return rabbet_layout_add_slot(placer->build, placer->layout, own, slot);
+}
+
 // An output's own memory: a copy where the value lives in someone else's.
 static rabbet_status_t place_outputs(placer_t* placer,
                                      const rabbet_solution_t* solution) {
@@ -188,6 +206,7 @@ static rabbet_status_t place_outputs(placer_t* placer,
     if (s->input >= 0 || s->is_constant)
       RABBET_RETURN_IF_ERROR(rabbet_layout_insert_copy(
           build, placer->layout, placer->layout->steps.count, slot, &slot));
+    RABBET_RETURN_IF_ERROR(place_known_output(placer, &slot));
     placer->layout->slots.data[slot].output = (int32_t)i;
     placer->layout->outputs[i] = slot;
   }

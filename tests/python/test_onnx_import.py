@@ -212,6 +212,25 @@ def test_dynamic_shapes_compiled(name):
             np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-5)
 
 
+def test_a_computed_shape_is_an_output_too():
+    """Its elements, which the host knows, are read by a layer and by the caller."""
+    model = model_of("""g (float[n,4,m] x) => (int64[3] shape, float[a,b,c] y)
+        <int64[2] places = {0, 2}, int64[1] minus = {-1}> {
+          whole = Shape(x)
+          part = Gather(whole, places)
+          shape = Concat<axis=0>(part, minus)
+          y = Reshape(x, shape)
+        }""")
+    shapes = {"x": ((1, 4, 1), (2, 4, 3), (5, 4, 6))}
+    found = rabbet.compile(model, device="cpu", shapes=shapes)
+    for n, m in ((2, 3), (5, 6), (1, 1), (2, 3)):
+        x = numbers(n, 4, m)
+        shape, y = found(x)
+        np.testing.assert_array_equal(shape, [n, m, -1])
+        assert shape.dtype == np.int64
+        np.testing.assert_array_equal(y, x.reshape(n, m, -1))
+
+
 def test_expressions_describe_shapes(tmp_path):
     """What only a run tells is -1; what is known is known."""
     network = reference.describe(model_of(DYNAMIC["keep_batch"]), tmp_path)
