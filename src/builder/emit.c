@@ -249,6 +249,11 @@ static rabbet_status_t emit_value(emitter_t* emitter, size_t index) {
     out->io = root->input >= 0
                   ? root->input
                   : (int32_t)emitter->build->ir.input_count + root->output;
+  } else if (root->is_constant && slot->alias >= 0) {
+    const rabbet_plan_value_t* bytes = &emitter->plan->values[out->alias];
+    out->storage = bytes->storage;
+    out->offset = bytes->offset;
+    out->size = bytes->size;
   } else if (root->is_constant) {
     RABBET_RETURN_IF_ERROR(emit_constant(emitter, root, out));
   }
@@ -265,18 +270,24 @@ static bool emit_is_refittable(const emitter_t* emitter, size_t index) {
          rabbet_ir_value(&emitter->build->ir, root->value)->is_refittable;
 }
 
+// Those with memory of their own first: others lie where these do.
+static rabbet_status_t emit_values_of(emitter_t* emitter, bool refittable) {
+  size_t count = emitter->layout->slots.count;
+  for (int shared = 0; shared < 2; ++shared)
+    for (size_t i = 0; i < count; ++i)
+      if (emitter->values[i] >= 0 &&
+          emit_is_refittable(emitter, i) == refittable &&
+          (emitter->layout->slots.data[i].alias >= 0) == shared)
+        RABBET_RETURN_IF_ERROR(emit_value(emitter, i));
+  return rabbet_ok();
+}
+
 // Weights that can be refitted lie behind the others, where a plan can be cut.
 static rabbet_status_t emit_values(emitter_t* emitter) {
-  size_t count = emitter->layout->slots.count;
-  for (size_t i = 0; i < count; ++i)
-    if (emitter->values[i] >= 0 && !emit_is_refittable(emitter, i))
-      RABBET_RETURN_IF_ERROR(emit_value(emitter, i));
+  RABBET_RETURN_IF_ERROR(emit_values_of(emitter, false));
   emitter->out->kept_blobs = emitter->out->blobs.count;
   emitter->plan->kept_size = emitter->weights_size;
-  for (size_t i = 0; i < count; ++i)
-    if (emitter->values[i] >= 0 && emit_is_refittable(emitter, i))
-      RABBET_RETURN_IF_ERROR(emit_value(emitter, i));
-  return rabbet_ok();
+  return emit_values_of(emitter, true);
 }
 
 // ---- Weights that can be refitted -------------------------------------------

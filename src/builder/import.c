@@ -110,16 +110,39 @@ static bool import_may_refit(const rabbet_ir_t* ir,
          (all || tensor->is_refittable);
 }
 
-// What layers need to know shapes stays as it is.
-static void import_keep_shapes(const rabbet_layer_t* layer, rabbet_ir_t* ir) {
-  for (size_t i = 0; i < layer->input_count; ++i) {
-    const rabbet_op_operand_t* operand = rabbet_op_input(layer->op, i);
-    if (layer->inputs[i] && operand && operand->flags & RABBET_OPERAND_SHAPE)
-      rabbet_ir_value(ir, layer->inputs[i]->id)->is_refittable = false;
+static bool import_is_shape_operand(const rabbet_layer_t* layer, size_t input) {
+  if (layer->plugin)
+    return input < 64 &&
+           (rabbet_plugin_shape_inputs(layer->plugin) >> input & 1);
+  const rabbet_op_operand_t* operand = rabbet_op_input(layer->op, input);
+  return operand && operand->flags & RABBET_OPERAND_SHAPE;
+}
+
+// What layers need to know shapes stays as it is, and so does what that is
+// calculated from.
+static void import_keep_shapes(const rabbet_network_t* network, rabbet_ir_t* ir,
+                               bool* needed) {
+  for (bool changed = true; changed;) {
+    changed = false;
+    for (size_t n = network->layers.count; n-- > 0;) {
+      const rabbet_layer_t* layer = network->layers.data[n];
+      bool by_result = false;
+      for (size_t i = 0; i < layer->output_count; ++i)
+        by_result |= needed[layer->outputs[i]->id];
+      by_result &= !rabbet_op_is(layer->op, RABBET_OP_SHAPE);
+      for (size_t i = 0; i < layer->input_count; ++i) {
+        const rabbet_tensor_t* input = layer->inputs[i];
+        if (!input || needed[input->id] ||
+            !(by_result || import_is_shape_operand(layer, i)))
+          continue;
+        needed[input->id] = changed = true;
+        rabbet_ir_value(ir, input->id)->is_refittable = false;
+      }
+    }
   }
 }
 
-// A small result of refittable weights is no constant.
+// A small result of refittable weights is not known yet.
 static void import_forget_results(const rabbet_layer_t* layer, rabbet_ir_t* ir,
                                   bool* depends) {
   bool any = false;
@@ -127,8 +150,11 @@ static void import_forget_results(const rabbet_layer_t* layer, rabbet_ir_t* ir,
     any |= layer->inputs[i] && depends[layer->inputs[i]->id];
   for (size_t i = 0; any && i < layer->output_count; ++i) {
     int32_t id = layer->outputs[i]->id;
+    rabbet_ir_value_t* value = rabbet_ir_value(ir, id);
     depends[id] = true;
-    rabbet_ir_value(ir, id)->constant = NULL;
+    value->constant = NULL;
+    value->values = NULL;
+    value->value_count = 0;
   }
 }
 
@@ -139,10 +165,9 @@ static rabbet_status_t import_refittable(const rabbet_network_t* network,
   for (size_t i = 0; i < network->tensors.count; ++i)
     ir->values.data[i]->is_refittable =
         import_may_refit(ir, network->tensors.data[i]);
-  for (size_t i = 0; i < network->layers.count; ++i)
-    import_keep_shapes(network->layers.data[i], ir);
   RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
       ir->arena, ir->values.count, sizeof(*depends), (void**)&depends));
+  import_keep_shapes(network, ir, depends);
   for (size_t i = 0; i < ir->values.count; ++i) {
     rabbet_ir_value_t* value = ir->values.data[i];
     depends[i] = value->is_refittable;

@@ -243,6 +243,66 @@ def test_names_of_weights() -> None:
     np.testing.assert_allclose(out, want, rtol=1e-4, atol=1e-5)
 
 
+def refitted(make: Any, value: Any, new: Any, x: Any) -> list[Any]:
+    """Outputs of `make(network, x, weights)`, before its weights are replaced and after."""
+    builder = trt.Builder(trt.Logger(trt.Logger.ERROR))
+    network = builder.create_network()
+    config = builder.create_builder_config()
+    config.device = "cpu"
+    config.set_flag(FLAG.REFIT)
+    tensor = network.add_input("x", trt.float32, x.shape)
+    constant = network.add_constant(value.shape, value).get_output(0)
+    constant.name = "weights"
+    network.mark_output(make(network, tensor, constant))
+    engine = builder.build_engine_with_config(network, config)
+    model = trt.Model(engine)
+    results = [model(x)]
+    refitter = trt.Refitter(engine, trt.Logger())
+    assert refitter.set_named_weights("weights", new)
+    assert refitter.refit_cuda_engine()
+    return [*results, model(x)]
+
+
+def test_weights_in_other_shapes() -> None:
+    """A reshape of weights lies where they do."""
+
+    def make(network: Any, x: Any, weights: Any) -> Any:
+        layer = network.add_shuffle(weights)
+        layer.reshape_dims = (3, 2)
+        kind = trt.ElementWiseOperation.SUM
+        return network.add_elementwise(x, layer.get_output(0), kind).get_output(0)
+
+    x, old, new = random(3, 2), random(6, seed=1), random(6, seed=2)
+    before, after = refitted(make, old, new, x)
+    np.testing.assert_array_equal(before, x + old.reshape(3, 2))
+    np.testing.assert_array_equal(after, x + new.reshape(3, 2))
+
+
+def test_integers_of_weights() -> None:
+    """Few enough for the host to know them, and yet not known when a plan is built."""
+
+    def make(network: Any, x: Any, weights: Any) -> Any:
+        rounded = network.add_unary(weights, trt.UnaryOperation.ROUND).get_output(0)
+        return network.add_cast(rounded, trt.int64).get_output(0)
+
+    x, old, new = random(2), np.float32([1, 2, 3]), np.float32([-4, 5, 6])
+    before, after = refitted(make, old, new, x)
+    assert before.tolist() == [1, 2, 3]
+    assert after.tolist() == [-4, 5, 6]
+
+
+def test_weights_that_shapes_are_calculated_from() -> None:
+    """They cannot be replaced, at one remove neither."""
+
+    def make(network: Any, x: Any, weights: Any) -> Any:
+        layer = network.add_shuffle(x)
+        layer.set_input(1, network.add_cast(weights, trt.int32).get_output(0))
+        return layer.get_output(0)
+
+    with pytest.raises(trt.Error, match="no weights that can be refitted"):
+        refitted(make, np.float32([3, 2]), np.float32([2, 3]), random(6))
+
+
 def test_mistakes(tmp_path: Path) -> None:
     plain = load(build(model(0)))
     assert not plain.refittable
