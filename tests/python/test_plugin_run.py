@@ -18,6 +18,7 @@ import rabbet.plugin as trtp
 from rabbet.plugin import Tensor, TensorDesc
 
 from .plugins import build, call, new_id, one_layer, random
+from .random_plugins import work
 
 # ---- Attributes ----
 
@@ -501,6 +502,39 @@ def test_types_and_formats() -> None:
     x = random(1, 3, 4, 5)
     assert np.array_equal(one_layer(plugin_id, x.shape)(x), x + 1)
     assert seen == {(trt.TensorFormat.HWC, x.shape, (60, 1, 15, 3))}
+
+
+@pytest.mark.parametrize(
+    "layouts",
+    ["CHW2, CHW2", "CHW32, HWC8", "HWC16, CHW4", "HWC8, LINEAR", "CHW4, CHW2"],
+)
+def test_layouts_on_the_cpu(layouts: str) -> None:
+    """Each that a plugin may name, from and to each other."""
+    plugin_id = new_id("layouts")
+
+    @trtp.register(plugin_id)
+    def copy(x: TensorDesc) -> TensorDesc:
+        return x.like()
+
+    @trtp.autotune(plugin_id)
+    def tune(x: TensorDesc, outputs: tuple[TensorDesc]) -> list[trtp.AutoTuneCombination]:
+        return [trtp.AutoTuneCombination("FP32, FP32", layouts)]
+
+    @trtp.impl(plugin_id)
+    def run(x: Tensor, outputs: tuple[Tensor], stream: int) -> None:
+        work(lambda value: (value + 1,), (x,), outputs, stream)
+
+    def make(network: Any) -> Any:
+        x = network.add_input("x", trt.float32, (2, -1, 3, 5))
+        for _ in range(2):
+            x = network.add_plugin(call(plugin_id)(x)).get_output(0)
+        return x
+
+    ranges = {"x": ((2, 1, 3, 5), (2, 32, 3, 5), (2, 40, 3, 5))}
+    model = build(make, shapes=ranges)
+    for channels in (32, 1, 17, 40):
+        x = random(2, channels, 3, 5).round(1)
+        np.testing.assert_allclose(model(x), x + 2, rtol=1e-6)
 
 
 def test_no_impl_for_the_device() -> None:
