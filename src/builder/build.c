@@ -264,6 +264,7 @@ static rabbet_status_t build_run(rabbet_build_t* build,
   if (rabbet_is_ok(status)) status = rabbet_progress_step(build, phase, 0);
   rabbet_ir_show_refittable(&build->ir);
   if (rabbet_is_ok(status)) status = rabbet_pass_implicit(build);
+  if (rabbet_is_ok(status)) status = rabbet_pass_operands(build);
   if (rabbet_is_ok(status)) status = build_choose(build, result);
   if (rabbet_is_ok(status))
     status = rabbet_tuner_report_selection(build, &result->solution);

@@ -26,6 +26,9 @@ RABBET_PRIVATE_API rabbet_status_t rabbet_pass_quantize(rabbet_build_t* build);
 // known.
 RABBET_PRIVATE_API rabbet_status_t rabbet_pass_wishes(rabbet_build_t* build);
 RABBET_PRIVATE_API rabbet_status_t rabbet_pass_implicit(rabbet_build_t* build);
+// At the end: plugins that read one tensor several times get views of it
+// (operands.c).
+RABBET_PRIVATE_API rabbet_status_t rabbet_pass_operands(rabbet_build_t* build);
 // Whether a node quantizes to give the value, which then is 8 bits or, where
 // the node is left out, what these stand for. Nothing else converts.
 RABBET_PRIVATE_API bool rabbet_ir_is_quantize_result(

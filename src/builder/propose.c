@@ -157,7 +157,8 @@ static rabbet_status_t propose_add(void* context,
 }
 
 // Reshaping LINEAR memory costs nothing, whatever type it holds.
-static rabbet_status_t propose_view_of(proposer_t* p, rabbet_dtype_t dtype) {
+static rabbet_status_t propose_view_of(proposer_t* p, rabbet_dtype_t dtype,
+                                       rabbet_format_t format) {
   const rabbet_group_t* group = &p->unit->group;
   size_t boundary = group->input_count + group->output_count;
   rabbet_choice_t choice = {.candidate = {.tactic_name = "view"}, .us = 0};
@@ -168,6 +169,7 @@ static rabbet_status_t propose_view_of(proposer_t* p, rabbet_dtype_t dtype) {
     tensors[i] = (rabbet_type_format_t){
         group->values[propose_boundary(group, i)].dtype, RABBET_FORMAT_LINEAR};
   tensors[0].dtype = tensors[boundary - 1].dtype = dtype;
+  tensors[0].format = tensors[boundary - 1].format = format;
   choice.candidate.tensors = tensors;
   if (!propose_allowed(p, &choice.candidate)) return rabbet_ok();
   return RABBET_VEC_PUSH(p->build->allocator, &p->choices, choice);
@@ -199,16 +201,35 @@ static rabbet_status_t propose_nothing(proposer_t* p) {
   return RABBET_VEC_PUSH(p->build->allocator, &p->choices, choice);
 }
 
+// Whether a view is of the shape of what it shows, and so in any format.
+static bool propose_keeps_shape(const proposer_t* p) {
+  const rabbet_ir_t* ir = &p->build->ir;
+  const rabbet_ir_node_t* node = p->unit->nodes[0];
+  return rabbet_ir_shape_equal(&rabbet_ir_input(ir, node, 0)->shape,
+                               &rabbet_ir_output(ir, node, 0)->shape);
+}
+
 static rabbet_status_t propose_views(proposer_t* p) {
   const rabbet_unit_t* unit = p->unit;
   if (p->fixed || unit->node_count != 1 ||
       !rabbet_ir_is_view(&p->build->ir, unit->nodes[0]))
     return rabbet_ok();
   rabbet_dtype_t own = unit->group.values[unit->group.inputs[0]].dtype;
-  RABBET_RETURN_IF_ERROR(propose_view_of(p, own));
-  for (int dtype = 0; dtype < RABBET_DTYPE_COUNT; ++dtype)
-    if (dtype != (int)own && (p->build->extra_dtypes >> dtype & 1) != 0)
-      RABBET_RETURN_IF_ERROR(propose_view_of(p, (rabbet_dtype_t)dtype));
+  uint64_t formats = UINT64_C(1) << RABBET_FORMAT_LINEAR;
+  if (propose_keeps_shape(p)) formats |= p->build->formats;
+  int32_t rank = unit->group.values[unit->group.inputs[0]].dims.rank;
+  for (int format = 0; format < 64; ++format) {
+    const rabbet_format_info_t* info =
+        rabbet_format_info((rabbet_format_t)format);
+    if (!(formats >> format & 1) || !info || rank < info->min_rank ||
+        (info->block > 1 && rank >= RABBET_MAX_RANK))
+      continue;
+    RABBET_RETURN_IF_ERROR(propose_view_of(p, own, (rabbet_format_t)format));
+    for (int dtype = 0; dtype < RABBET_DTYPE_COUNT; ++dtype)
+      if (dtype != (int)own && (p->build->extra_dtypes >> dtype & 1) != 0)
+        RABBET_RETURN_IF_ERROR(
+            propose_view_of(p, (rabbet_dtype_t)dtype, (rabbet_format_t)format));
+  }
   return rabbet_ok();
 }
 

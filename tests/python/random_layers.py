@@ -742,7 +742,7 @@ def shape(net: Net) -> None:
 
 def layouts_for(net: Net, v: Value) -> list[str]:
     """Formats that fit a value's rank."""
-    return [f for f in net.formats if v.rank >= p.FORMATS[f][2]]
+    return [f for f, (_, _, least) in p.FORMATS.items() if v.rank >= least]
 
 
 def layout(net: Net, v: Value) -> str:
@@ -841,7 +841,7 @@ def same(x: Value) -> Any:
 def plugin_two(net: Net) -> None:
     """Two tensors of one shape, which may be one tensor."""
     x = net.value(pluggable)
-    y = net.value(lambda v: v is not x and same(x)(v))
+    y = net.value(same(x))
     name = net.pick(["mix", "accumulate", "swap"])
     attrs = plan_of(net, [x, y], [x.dtype] * (2 if name == "swap" else 1), name != "mix")
     function = {"mix": p.mix, "accumulate": p.accumulate, "swap": p.swap}[name]
@@ -923,8 +923,7 @@ def plugin_class(net: Net) -> None:
     kind = net.pick(["sum", "channel"] if old else ["sum", "channel", "in_place"])
     if kind == "channel" and (x.rank < 3 or not x.exact or x.step < 1):
         raise Unfit
-    other = lambda v: v is not x and same(x)(v)  # noqa: E731
-    inputs = [x] if kind == "channel" else [x, net.value(other)]
+    inputs = [x] if kind == "channel" else [x, net.value(same(x))]
     delta = float(net.integer(-2, 2))
     count = classes.num_outputs(kind)
     rows = []

@@ -90,10 +90,7 @@ class Node:
 class Net:
     """A network under construction."""
 
-    def __init__(
-        self, network: Any, random: Any, settings: int, least: Any, formats: Sequence[str]
-    ) -> None:
-        self.formats = formats
+    def __init__(self, network: Any, random: Any, settings: int, least: Any) -> None:
         self.network, self.random, self.settings = network, random, settings
         self.least = least  # the least precise type of FLOAT
         self.values: list[Value] = []

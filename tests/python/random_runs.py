@@ -11,7 +11,7 @@ import rabbet as trt
 
 from . import random_layers
 from .random_networks import Net, Unfit, Value
-from .random_plugins import FORMATS, from_stored, to_stored
+from .random_plugins import from_stored, to_stored
 
 CHANNELS = (1, 2, 3, 4, 5, 8, 12, 16, 17, 20, 32, 33)
 RUNS = 5  # settings of a profile: smallest, usual, largest, and two between
@@ -105,10 +105,7 @@ class Case:
         # Plugins say what they log; the rest is told by errors.
         self.builder = trt.Builder(trt.Logger(trt.Logger.ERROR))
         network = self.builder.create_network()
-        # oneDNN's conversions know these.
-        known = "LINEAR CHW4 CHW16 CHW32 HWC DHWC CDHW32".split()
-        formats = list(FORMATS) if self.device == "cuda" else known
-        self.net = Net(network, random, self.settings, least, formats)
+        self.net = Net(network, random, self.settings, least)
         self.inputs: list[tuple[Value, tuple[Any, ...]]] = []
         self.shape_input: Value | None = None
         self._add_inputs()

@@ -537,6 +537,74 @@ def test_layouts_on_the_cpu(layouts: str) -> None:
         np.testing.assert_allclose(model(x), x + 2, rtol=1e-6)
 
 
+@pytest.mark.parametrize("layouts", ["LINEAR", "CHW4", "CHW4, HWC, LINEAR"])
+def test_one_tensor_twice(layouts: str) -> None:
+    """Each input has a format of its own."""
+    plugin_id = new_id("twice")
+    seen = set()
+
+    @trtp.register(plugin_id)
+    def weighted(x: TensorDesc, y: TensorDesc) -> TensorDesc:
+        return x.like()
+
+    @trtp.autotune(plugin_id)
+    def tune(
+        x: TensorDesc, y: TensorDesc, outputs: tuple[TensorDesc]
+    ) -> list[trtp.AutoTuneCombination]:
+        return [trtp.AutoTuneCombination("FP32, FP32, FP32", layouts)]
+
+    @trtp.impl(plugin_id)
+    def run(x: Tensor, y: Tensor, outputs: tuple[Tensor], stream: int) -> None:
+        seen.add(x.data_ptr == y.data_ptr)
+        work(lambda x, y: (x + 2 * y,), (x, y), outputs, stream)
+
+    def make(network: Any) -> Any:
+        x = network.add_input("x", trt.float32, (2, 6, 3, 5))
+        x = network.add_identity(network.add_unary(x, trt.UnaryOperation.NEG).get_output(0))
+        return network.add_plugin(
+            call(plugin_id)(x.get_output(0), x.get_output(0))
+        ).get_output(0)
+
+    x = random(2, 6, 3, 5)
+    model = build(make)
+    seen.clear()
+    np.testing.assert_allclose(model(x), -3 * x, rtol=1e-6)
+    if layouts == "LINEAR":
+        assert seen == {True}  # nothing is copied needlessly
+
+
+@pytest.mark.parametrize("source", ["input", "layer", "constant"])
+def test_one_tensor_worked_on_twice(source: str) -> None:
+    """Two outputs in the places of two inputs that are one tensor."""
+    plugin_id = new_id("both_in_place")
+
+    @trtp.register(plugin_id)
+    def both(x: TensorDesc, y: TensorDesc) -> tuple[TensorDesc, TensorDesc]:
+        return x.aliased(), y.aliased()
+
+    @trtp.impl(plugin_id)
+    def run(x: Tensor, y: Tensor, outputs: tuple[Tensor, Tensor], stream: int) -> None:
+        np.asarray(outputs[0])[...] += 1
+        np.asarray(outputs[1])[...] *= 2
+
+    def make(network: Any) -> Any:
+        x = network.add_input("x", trt.float32, (2, 3))
+        if source == "layer":
+            x = network.add_unary(x, trt.UnaryOperation.NEG).get_output(0)
+        if source == "constant":
+            x = network.add_constant((2, 3), -random(2, 3)).get_output(0)
+        layer = network.add_plugin(call(plugin_id)(x, x))
+        return layer.get_output(0), layer.get_output(1), network.add_identity(x).get_output(0)
+
+    x = random(2, 3)
+    value = x if source == "input" else -x
+    for _ in range(2):
+        first, second, same = build(make)(x)
+        np.testing.assert_array_equal(first, value + 1)
+        np.testing.assert_array_equal(second, value * 2)
+        np.testing.assert_array_equal(same, value)
+
+
 def test_no_impl_for_the_device() -> None:
     plugin_id = new_id("gpu_only")
 
