@@ -38,12 +38,26 @@ static bool propose_dtype_allowed(const proposer_t* p,
          rabbet_dtype_is_float(value->dtype);
 }
 
+// Whether the unit works element by element and spreads this input: it is read
+// in its own type, whatever type the elements are computed in.
+static bool propose_is_spread(const proposer_t* p,
+                              const rabbet_ir_value_t* value) {
+  const rabbet_ir_t* ir = &p->build->ir;
+  const rabbet_unit_t* unit = p->unit;
+  for (size_t i = 0; i < unit->node_count; ++i)
+    if (!(unit->nodes[i]->op->flags & RABBET_OP_POINTWISE)) return false;
+  const rabbet_ir_value_t* output =
+      rabbet_ir_value(ir, unit->values[unit->group.outputs[0]]);
+  return !rabbet_ir_shape_equal(&value->shape, &output->shape);
+}
+
 // A layer of a set precision gets its floating-point inputs in that type.
 static bool propose_precision_allowed(const proposer_t* p,
                                       const rabbet_ir_value_t* value,
                                       const rabbet_type_format_t* type,
                                       bool is_output) {
-  if (is_output || value->constant || !rabbet_dtype_is_float(value->dtype))
+  if (is_output || value->constant || !rabbet_dtype_is_float(value->dtype) ||
+      propose_is_spread(p, value))
     return true;
   for (size_t i = 0; i < p->unit->node_count; ++i) {
     rabbet_dtype_t precision = p->unit->nodes[i]->precision;
@@ -68,8 +82,10 @@ static bool propose_allowed(const proposer_t* p,
     if (!propose_dtype_allowed(p, value, type, is_output) ||
         !propose_precision_allowed(p, value, type, is_output))
       return false;
-    // What the host knows has no memory in another layout.
-    if (value->values && type->format != RABBET_FORMAT_LINEAR) return false;
+    // What the host knows is made row-major; who reads it may have it
+    // converted.
+    if (is_output && value->values && type->format != RABBET_FORMAT_LINEAR)
+      return false;
   }
   return true;
 }

@@ -573,6 +573,40 @@ def test_one_tensor_twice(layouts: str) -> None:
         assert seen == {True}  # nothing is copied needlessly
 
 
+@pytest.mark.parametrize("source", ["constant", "shape"])
+def test_layouts_of_what_the_host_knows(source: str) -> None:
+    """Few integers, which need no kernel elsewhere."""
+    plugin_id = new_id("known")
+
+    @trtp.register(plugin_id)
+    def more(x: TensorDesc) -> TensorDesc:
+        return x.like()
+
+    @trtp.autotune(plugin_id)
+    def tune(x: TensorDesc, outputs: tuple[TensorDesc]) -> list[trtp.AutoTuneCombination]:
+        kind = "INT32" if source == "constant" else "INT64"
+        return [trtp.AutoTuneCombination(f"{kind}, {kind}", "CHW4, HWC8")]
+
+    @trtp.impl(plugin_id)
+    def run(x: Tensor, outputs: tuple[Tensor], stream: int) -> None:
+        work(lambda value: (value + 1,), (x,), outputs, stream)
+
+    def make(network: Any) -> Any:
+        x = network.add_input("x", trt.float32, (-1, -1, -1))
+        if source == "constant":
+            x = network.add_constant((1, 3, 1), np.int32([2, 4, 6])).get_output(0)
+        else:
+            layer = network.add_shuffle(network.add_shape(x).get_output(0))
+            layer.reshape_dims = (1, 3, 1)
+            x = layer.get_output(0)
+        return network.add_plugin(call(plugin_id)(x)).get_output(0)
+
+    model = build(make, shapes={"x": ((1, 1, 1), (2, 4, 6), (3, 5, 7))})
+    assert model(random(2, 4, 6)).ravel().tolist() == [3, 5, 7]
+    if source == "shape":
+        assert model(random(3, 1, 7)).ravel().tolist() == [4, 2, 8]
+
+
 @pytest.mark.parametrize("source", ["input", "layer", "constant"])
 def test_one_tensor_worked_on_twice(source: str) -> None:
     """Two outputs in the places of two inputs that are one tensor."""

@@ -121,3 +121,26 @@ def test_unknown_options_are_refused() -> None:
 def test_every_name_in_all_exists() -> None:
     for name in trt.__all__:
         assert hasattr(trt, name), name
+
+
+@pytest.mark.parametrize("precision", [trt.float16, trt.float32])
+def test_precision_of_a_layer_that_broadcasts(precision: trt.DataType) -> None:
+    """Each element is computed in it; what is spread over them may have its own type."""
+    builder = trt.Builder(trt.Logger(trt.Logger.ERROR))
+    network = builder.create_network()
+    x = network.add_input("x", trt.float32, (3, 4))
+    row = network.add_input("row", trt.float32, (1, 4))
+    column = network.add_input("column", trt.float32, (3, 1))
+    for a, b in ((x, row), (column, row)):
+        layer = network.add_elementwise(a, b, trt.ElementWiseOperation.SUM)
+        layer.precision = precision
+        network.mark_output(layer.get_output(0))
+    config = builder.create_builder_config()
+    config.device = "cpu"
+    config.set_flag(trt.BuilderFlag.FP16)
+    model = trt.Model(builder.build_engine_with_config(network, config))
+    values = [np.arange(n, dtype=np.float32).reshape(s) for n, s in
+              ((12, (3, 4)), (4, (1, 4)), (3, (3, 1)))]  # fmt: skip
+    full, both = model(*values)
+    np.testing.assert_array_equal(full, values[0] + values[1])
+    np.testing.assert_array_equal(both, values[2] + values[1])
