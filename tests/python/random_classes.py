@@ -155,6 +155,104 @@ class RandomV3(
         self._compute(memory, descs, inputs, outputs, workspace)
 
 
+def sizes(x: Any, times: Any) -> Any:
+    """What SizesV3 computes: rows that begin with a positive number, tiled along axis 1;
+    and how many."""
+    rows = x[x[:, 0] > 0] if x.size else x[:0]
+    return np.tile(rows, (1, int(times[0]))), np.array(len(rows), np.int64)
+
+
+class SizesV3(
+    trt.IPluginV3, trt.IPluginV3OneCore, trt.IPluginV3OneBuild, trt.IPluginV3OneRuntime
+):
+    """A size tensor and a shape input."""
+
+    def __init__(self, tactics: Any) -> None:
+        trt.IPluginV3.__init__(self)
+        trt.IPluginV3OneCore.__init__(self)
+        trt.IPluginV3OneBuild.__init__(self)
+        trt.IPluginV3OneRuntime.__init__(self)
+        self.plugin_name, self.plugin_version = "SizesV3", "1"
+        self.plugin_namespace = p.SPACE
+        self.num_outputs = 2
+        self.tactics = tactics
+        self.device_name = "cpu"
+
+    def get_capability_interface(self, type: Any) -> Any:
+        return self
+
+    def clone(self) -> Any:
+        made = SizesV3(self.tactics)
+        made.__dict__.update(self.__dict__)
+        return made
+
+    def get_output_data_types(self, input_types: Any) -> Any:
+        return [input_types[0], trt.int32]
+
+    def get_output_shapes(self, inputs: Any, shape_inputs: Any, expr_builder: Any) -> Any:
+        rows, columns = inputs[0]
+        kind = trt.DimensionOperation
+        half = expr_builder.operation(kind.CEIL_DIV, rows, expr_builder.constant(2))
+        count = expr_builder.declare_size_tensor(1, half, rows)
+        wide = expr_builder.operation(kind.PROD, columns, shape_inputs[0][0])
+        return [trt.DimsExprs([count, wide]), trt.DimsExprs(0)]
+
+    def supports_format_combination(self, pos: int, in_out: Any, num_inputs: int) -> bool:
+        desc = in_out[pos].desc
+        wanted = trt.int32 if pos == 2 else trt.float32
+        return desc.type == wanted and desc.format == trt.TensorFormat.LINEAR
+
+    def configure_plugin(self, inp: Any, out: Any) -> None:
+        pass
+
+    def get_valid_tactics(self) -> Any:
+        return self.tactics
+
+    def attach_to_context(self, resource_context: Any) -> Any:
+        made = self.clone()
+        made.device_name = resource_context.device
+        return made
+
+    def set_tactic(self, tactic: int) -> None:
+        assert tactic in (self.tactics or [0])
+
+    def on_shape_change(self, inp: Any, out: Any) -> None:
+        pass
+
+    def get_fields_to_serialize(self) -> Any:
+        array = np.array(self.tactics, np.int32)
+        field = trt.PluginField("tactics", array, trt.PluginFieldType.INT32)
+        return trt.PluginFieldCollection([field])
+
+    def enqueue(
+        self, input_desc: Any, output_desc: Any, inputs: Any, outputs: Any,
+        workspace: int, stream: int,
+    ) -> None:  # fmt: skip
+        memory = p.Memory(self.device_name, stream)
+        shape = tuple(input_desc[0].dims)
+        x = memory.get(inputs[0], shape, trt.float32, "LINEAR")
+        wide = output_desc[0].dims[1]
+        times = wide // shape[1] if shape[1] else 1
+        rows, count = sizes(x, [times])
+        assert rows.shape[1] == wide
+        memory.put(outputs[0], rows, trt.float32, "LINEAR")
+        memory.put(outputs[1], count, trt.int32, "LINEAR")
+
+
+class SizesCreator(trt.IPluginCreatorV3One):
+    """Makes SizesV3."""
+
+    def __init__(self) -> None:
+        trt.IPluginCreatorV3One.__init__(self)
+        self.name, self.plugin_version, self.plugin_namespace = "SizesV3", "1", p.SPACE
+        self.field_names = trt.PluginFieldCollection(
+            [trt.PluginField("tactics", None, trt.PluginFieldType.INT32)]
+        )
+
+    def create_plugin(self, name: str, fc: Any, phase: Any) -> Any:
+        return SizesV3([int(t) for t in fc[0].data])
+
+
 def text_of(field: Any) -> str:
     return bytes(np.asarray(field.data, np.int8)).decode()
 
@@ -245,6 +343,6 @@ class V2Creator(trt.IPluginCreator):
         return RandomV2(kind, float(delta), from_text(rows))
 
 
-CREATORS = (V3Creator(), V2Creator())
+CREATORS = (V3Creator(), V2Creator(), SizesCreator())
 for creator in CREATORS:
     trt.get_plugin_registry().register_creator(creator, p.SPACE)

@@ -53,15 +53,10 @@ def partner(net: Net, x: Value) -> Value:
             and v.rank == x.rank
             and v.unknown is x.unknown
             and all(
-                a == b or (set(b) == {1} and y) or (set(a) == {1} and z)
-                for a, b, y, z in zip(
-                    x.dims, v.dims,
-                    [v.fixed(i) for i in range(v.rank)],
-                    [x.fixed(i) for i in range(x.rank)],
-                    strict=True,
-                )
+                all(a in (b, 1) for a, b in zip(small, large, strict=True))
+                for small, large in zip(v.shapes, x.shapes, strict=True)
             )
-        )  # fmt: skip
+        )
 
     if net.chance(0.5):
         return net.value(fits)
@@ -628,7 +623,14 @@ def quantize(net: Net) -> None:
         lambda: layer_of(n.add_quantize, x.tensor), [x],
         lambda a: np.clip(np.round(a / factor), -128, 127).astype(np.int64), trt.int8, 1.0,
     )  # fmt: skip
-    # INT8 is read by dequantize layers (and plugins) alone.
+    # INT8 is read by dequantize layers and plugins alone.
+    if net.chance(0.5) and q.bound < 120:
+        attrs = {"a": -1.0, "b": 2.0, **plan_of(net, [q], [q.dtype], False)}
+        x8 = q
+        q = net.add(
+            f"plugin affine {attrs}", lambda: [add_plugin(net, "affine", x8, **attrs)],
+            [x8], lambda v: (2 - v,), [trt.int8],
+        )[0]  # fmt: skip
     net.layer(
         "dequantize", lambda: layer_of(n.add_dequantize, q.tensor), [q],
         lambda a: a * factor, trt.float32, float(scales.min()),
@@ -740,13 +742,13 @@ def shape(net: Net) -> None:
 # ---- Plugins
 
 
-def layouts_for(net: Net, v: Value) -> list[str]:
+def layouts_for(v: Value) -> list[str]:
     """Formats that fit a value's rank."""
     return [f for f, (_, _, least) in p.FORMATS.items() if v.rank >= least]
 
 
 def layout(net: Net, v: Value) -> str:
-    return str(net.pick(["LINEAR", *layouts_for(net, v)]))
+    return str(net.pick(["LINEAR", *layouts_for(v)]))
 
 
 TYPE_NAMES = {t: name for name, t in p.NAMES.items()}
@@ -792,24 +794,27 @@ def add_plugin(net: Net, name: str, x: Value, **attrs: Any) -> Any:
 
 
 def plugin_affine(net: Net) -> None:
-    x = net.value(pluggable)
-    name = net.pick(["affine", "affine_in_place", "by_channel", "recorded"])
-    if name == "by_channel" and x.rank < 3:
+    x = net.value(lambda v: v.rank >= 1 and numeric(v))
+    name = net.pick(["affine", "affine_in_place", "by_channel", "recorded", "ahead"])
+    kernels = name in ("recorded", "ahead")
+    if (name == "by_channel" and x.rank < 3) or (kernels and not pluggable(x)):
         raise Unfit
     a, b = float(net.pick([1, -1, 2])), float(net.integer(-2, 2))
     attrs: dict[str, Any] = {"b": b}
     if name != "by_channel":
         attrs["a"] = a
-    if name == "recorded":
+    if kernels:
         if not x.exact and net.least is not trt.float32:
             raise Unfit
         one = layout(net, x)
         attrs["formats"] = f"{one}, {one}"
     else:
         attrs |= plan_of(net, [x], [x.dtype], name == "affine_in_place")
-    function = (lambda v: p.by_channel(v, b)) if name == "by_channel" else (
-        lambda v: p.affine(v, a, b)
-    )  # fmt: skip
+
+    def function(v: Any) -> Any:
+        made = p.by_channel(v, b) if name == "by_channel" else p.affine(v, a, b)
+        return (made[0].astype(v.dtype),)
+
     net.add(
         f"plugin {name} {attrs}",
         lambda: [add_plugin(net, name, x, **attrs)],
@@ -916,6 +921,30 @@ def plugin_spread(net: Net) -> None:
     )  # fmt: skip
 
 
+def plugin_class_sizes(net: Net) -> None:
+    """A class with an extent that only the run tells, in a shape that a shape input
+    tells."""
+    x = net.value(lambda v: v.dtype is trt.float32 and v.exact and v.rank == 2
+                  and v.unknown is None)  # fmt: skip
+    t = net.value(
+        lambda v: getattr(v, "is_shape", False) and v.rank == 1
+    ) if net.chance(0.6) else net.constant(
+        net.random.integers(1, 3, 2), net.pick([trt.int32, trt.int64])
+    )  # fmt: skip
+
+    def make() -> Any:
+        layer = net.network.add_plugin_v3(
+            [x.tensor], [t.tensor], classes.SizesV3(net.pick([[], [1, 2]]))
+        )
+        return [layer.get_output(0), layer.get_output(1)]
+
+    made = net.add(
+        "plugin class 3 sizes", make, [x, t], classes.sizes, [x.dtype, trt.int32],
+        [x.step, 1.0], unknown=object(),
+    )  # fmt: skip
+    made[1].unknown = None
+
+
 def plugin_class(net: Net) -> None:
     """IPluginV3 or IPluginV2DynamicExt, asked about each position."""
     x = net.value(pluggable)
@@ -986,8 +1015,14 @@ LAYERS = [
     (normalization, 1), (convolution, 1), (pooling, 1), (quantize, 1.5), (conditional, 1),
     (loop, 1.5), (shape, 0.5), (plugin_affine, 8), (plugin_pair, 3), (plugin_two, 5),
     (plugin_channels, 3), (plugin_keep, 1), (plugin_spread, 1.5), (plugin_class, 5),
-    (twice, 1.5),
+    (plugin_class_sizes, 0.7), (twice, 1.5),
 ]  # fmt: skip
+
+
+WISHED = (
+    trt.LayerType.ELEMENTWISE, trt.LayerType.ACTIVATION, trt.LayerType.MATRIX_MULTIPLY,
+    trt.LayerType.SOFTMAX, trt.LayerType.REDUCE, trt.LayerType.POOLING,
+)  # fmt: skip
 
 
 def grow(net: Net, layers: int) -> None:
@@ -999,7 +1034,12 @@ def grow(net: Net, layers: int) -> None:
         if tries > 400:
             raise Unfit
         add = LAYERS[int(net.random.choice(len(LAYERS), p=weights / weights.sum()))][0]
+        before = net.network.num_layers
         try:
             add(net)
         except Unfit:
             continue
+        if net.least is not trt.float32 and net.chance(0.15):
+            for i in range(before, net.network.num_layers):
+                if net.network[i].type in WISHED:
+                    net.network[i].precision = net.pick([trt.float32, net.least])

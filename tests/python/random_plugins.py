@@ -465,3 +465,42 @@ def recorded_impl_cuda(x, a, b, outputs, stream):
             -(-count // 64), 64, stream, ctypes.c_void_p(x.data_ptr), ctypes.c_int(count),
             ctypes.c_float(a), ctypes.c_float(b), ctypes.c_void_p(outputs[0].data_ptr),
         )  # fmt: skip
+
+
+# The same kernel, made ahead of time.
+
+
+@trtp.register(f"{SPACE}::ahead")
+def ahead_desc(x: trtp.TensorDesc, a: float, b: float, formats: str) -> trtp.TensorDesc:
+    return x.like()
+
+
+@trtp.autotune(f"{SPACE}::ahead")
+def ahead_tune(x, formats, outputs) -> list[trtp.AutoTuneCombination]:
+    return combinations("FP32, FP32", formats, [])
+
+
+@trtp.impl(f"{SPACE}::ahead", device="cpu")
+def ahead_impl(x, a, b, outputs, stream):
+    work(affine, (x,), outputs, stream, a, b)
+
+
+@trtp.aot_impl(f"{SPACE}::ahead")
+def ahead_kernel(x, a, b, outputs):
+    from tests.gpu import cuda_driver
+
+    source = f"""
+extern "C" __global__ void ahead(const float* x, int n, float* y) {{
+  int i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i < n) y[i] = {float(a)}f * x[i] + {float(b)}f;
+}}
+"""
+    n, *rest = [x.shape_expr[i] for i in range(x.ndim)]
+    block = FORMATS[x.format.name][0]
+    if block > 1:
+        rest[0] = trtp.cdiv(rest[0], block) * block
+    for extent in rest:
+        n = n * extent
+    launch = trtp.KernelLaunchParams(grid_x=trtp.cdiv(n, 64), block_x=64)
+    code = cuda_driver.compile_code(source)
+    return trtp.Kernel("ahead", code, launch, [x, n, outputs[0]])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import threading
 from typing import Any
 
@@ -11,9 +12,10 @@ import rabbet as trt
 
 from . import random_layers
 from .random_networks import Net, Unfit, Value
-from .random_plugins import from_stored, to_stored
+from .random_plugins import from_stored, lay, padded, take, to_stored
 
 CHANNELS = (1, 2, 3, 4, 5, 8, 12, 16, 17, 20, 32, 33)
+LAYERS = int(os.environ.get("RABBET_TEST_LAYERS", "15"))  # of a network, at most
 RUNS = 5  # settings of a profile: smallest, usual, largest, and two between
 
 
@@ -29,6 +31,15 @@ class Extents:
             high = opt + int(random.integers(0, 9 if channel else 4))
             between = [int(v) for v in random.integers(low, high + 1, 2)]
             self.values += [low, opt, high, *between]
+
+    def broadcast(self, random: Any) -> Extents:
+        """One that is this or 1, as the run has it."""
+        made = Extents.__new__(Extents)
+        made.values = [v if v == 0 or random.random() < 0.5 else 1 for v in self.values]
+        for first in range(0, len(self.values), RUNS):
+            made.values[first] = min(1, self.values[first])
+            made.values[first + 2] = self.values[first + 2]
+        return made
 
 
 class Chooses(trt.IAlgorithmSelector):
@@ -96,7 +107,8 @@ class Case:
         self.settings = RUNS * self.profiles
         least = trt.float32
         self.flags = 0
-        if random.random() < 0.35:
+        strong = random.random() < 0.2
+        if not strong and random.random() < 0.4:
             name = ["FP16", "FP16", "BF16"][int(random.integers(3))]
             least = trt.float16 if name == "FP16" else trt.bfloat16
             self.flags |= 1 << int(getattr(trt.BuilderFlag, name))
@@ -104,13 +116,16 @@ class Case:
             self.flags |= 1 << int(trt.BuilderFlag.REFIT)
         # Plugins say what they log; the rest is told by errors.
         self.builder = trt.Builder(trt.Logger(trt.Logger.ERROR))
-        network = self.builder.create_network()
+        flag = int(trt.NetworkDefinitionCreationFlag.STRONGLY_TYPED)
+        network = self.builder.create_network(1 << flag if strong else 0)
+        self.strong = strong
         self.net = Net(network, random, self.settings, least)
         self.inputs: list[tuple[Value, tuple[Any, ...]]] = []
         self.shape_input: Value | None = None
         self._add_inputs()
-        random_layers.grow(self.net, int(random.integers(3, 16)))
+        random_layers.grow(self.net, int(random.integers(3, LAYERS + 1)))
         self._mark_outputs()
+        self._choose_formats()
         self.debug: list[Value] = []
         if random.random() < 0.25:
             outputs = {v.index for v in self.outputs}
@@ -141,6 +156,10 @@ class Case:
             dtype = random.choice([0, 0, 0, 1, 2])
             # Some axes broadcast.
             some = [1 if random.random() < 0.25 else a for a in axes]
+            some = [
+                a.broadcast(random) if isinstance(a, Extents) and random.random() < 0.2 else a
+                for a in some
+            ]
             self._input(f"x{i}", some, [trt.float32, trt.int32, trt.float16][dtype])
         if random.random() < 0.3 and rank <= 4:
             self._shape_input(rank)
@@ -198,6 +217,16 @@ class Case:
             raise Unfit
         names = {v.tensor.name for v in self.outputs}
         assert len(names) == len(self.outputs)
+
+    def _choose_formats(self) -> None:
+        """Memory of inputs and outputs that does not lie row-major."""
+        self.laid_out = self.device == "cpu" and self.net.chance(0.2)
+        if not self.laid_out:
+            return
+        for value in [v for v, _ in self.inputs] + self.outputs:
+            if value.rank >= 3 and value.unknown is None and self.net.chance(0.5):
+                layout = self.net.pick(random_layers.layouts_for(value))
+                value.tensor.allowed_formats = 1 << int(getattr(trt.TensorFormat, layout))
 
     # ---- Building
 
@@ -296,10 +325,11 @@ class Case:
         names = [engine.get_tensor_name(i) for i in range(engine.num_io_tensors)]
         arrays = {k: a for k, a in arrays.items() if k in names}
         for name, array in arrays.items():
-            if engine.get_tensor_location(name) == trt.TensorLocation.HOST:
-                array = np.ascontiguousarray(array)
-            context.set_tensor_address(name, array.ctypes.data)
+            layout = engine.get_tensor_format(name).name
             context.set_input_shape(name, array.shape)
+            if layout != "LINEAR":
+                array = arrays[name] = lay(array, layout, 113)
+            context.set_tensor_address(name, array.ctypes.data)
         results = {}
         for v in self.outputs:
             if v.tensor.name in arrays:
@@ -315,9 +345,10 @@ class Case:
                 continue
             shape = tuple(context.get_tensor_shape(name))
             dtype = np.dtype(trt.nptype(v.dtype))
-            count = int(np.prod(shape))
-            found = results[name][: count * dtype.itemsize].view(dtype).reshape(shape)
-            self._check(name, found, v, setting)
+            layout = engine.get_tensor_format(name).name
+            count = int(np.prod(padded(shape, layout)))
+            flat = results[name][: count * dtype.itemsize].view(dtype)
+            self._check(name, take(flat, shape, layout), v, setting)
             size = max(1, context.get_max_output_size(name))
             assert (results[name][size:] == 0x5A).all(), f"'{name}' was written past its end"
         if listener is not None:
@@ -329,7 +360,9 @@ class Case:
     def run_all(self, engine: Any, rounds: int = 1) -> None:
         """All settings in random order; some in two threads."""
         random = self.random
-        if self.device == "cpu" and (self.profiles > 1 or self.debug or random.random() < 0.4):
+        if self.device == "cpu" and (
+            self.profiles > 1 or self.debug or self.laid_out or random.random() < 0.4
+        ):
             works = [self._context_work(engine) for _ in range(2)]
         else:
             model = trt.Model(engine, graphs=bool(random.random() < 0.7))
@@ -396,7 +429,7 @@ class Case:
     def describe(self) -> str:
         lines = [
             f"seed {self.seed} on {self.device}: flags {self.flags:#x}, level "
-            f"{getattr(self, 'level', '?')}, {self.profiles} profiles, "
+            f"{getattr(self, 'level', '?')}, {self.profiles} profiles, strong {self.strong}, "
             f"selector {getattr(self, 'selects', '?')}",
             *(f"input %{v.index} '{v.tensor.name}' {v.dtype.name} {d}: {v.shapes}"
               for v, d in self.inputs),
