@@ -29,8 +29,10 @@ struct rabbet_cuda_program_t {
   rabbet_hash_t key;
   char name[64];
   CUmodule module;
-  void* image;  // as a plan keeps it
+  void* image;  // as a plan keeps it; without PTX while `source` is kept
   size_t image_size;
+  // What PTX is compiled from once a plan wants it, or NULL.
+  rabbet_cuda_source_t* source;
   bool compiled;  // here: stays, as a build makes the same kernel many times
 };
 
@@ -119,47 +121,104 @@ static const char* program_text(const rabbet_cuda_source_t* source) {
 
 // ---- Making one ------------------------------------------------------------
 
-static rabbet_status_t program_compile(rabbet_cuda_program_t* program,
-                                       const rabbet_cuda_source_t* source,
-                                       const char* text) {
-  rabbet_cuda_device_t* device = program->device;
-  rabbet_allocator_t allocator = device->base.allocator;
+// The image of machine code and PTX (none where `ptx_size` is 0).
+static rabbet_status_t program_image(rabbet_cuda_program_t* program,
+                                     const void* cubin, size_t cubin_size,
+                                     const char* ptx, size_t ptx_size) {
+  const rabbet_cuda_device_t* device = program->device;
+  program_image_t header = {.magic = IMAGE_MAGIC,
+                            .major = device->major,
+                            .minor = device->minor,
+                            .cubin_size = cubin_size,
+                            .ptx_size = ptx_size};
+  size_t at = IMAGE_HEADER + rabbet_align_up(cubin_size, 64);
+  uint8_t* image = NULL;
+  RABBET_RETURN_IF_ERROR(
+      rabbet_allocate(device->base.allocator, at + ptx_size, (void**)&image));
+  memcpy(image, &header, sizeof(header));
+  memcpy(image + IMAGE_HEADER, cubin, cubin_size);
+  if (ptx_size > 0) memcpy(image + at, ptx, ptx_size);
+  rabbet_free(device->base.allocator, program->image);
+  program->image = image;
+  program->image_size = at + ptx_size;
+  return rabbet_ok();
+}
+
+static rabbet_status_t program_translate(const rabbet_cuda_program_t* program,
+                                         const rabbet_cuda_source_t* source,
+                                         bool specific,
+                                         rabbet_nvrtc_output_t* out_code) {
+  const rabbet_cuda_device_t* device = program->device;
   rabbet_nvrtc_input_t input = {.name = source->name,
-                                .text = text,
+                                .text = program_text(source),
                                 .headers = rabbet_cuda_headers,
                                 .header_count = rabbet_cuda_header_count,
                                 .options = source->options,
                                 .option_count = source->option_count,
                                 .major = device->major,
-                                .minor = device->minor};
-  rabbet_nvrtc_output_t code, machine;
-  RABBET_RETURN_IF_ERROR(rabbet_nvrtc_compile(&input, allocator, &code));
-  machine = code;
-  input.specific = source->specific && device->major == 9 && device->minor == 0;
+                                .minor = device->minor,
+                                .specific = specific};
+  return rabbet_nvrtc_compile(&input, device->base.allocator, out_code);
+}
+
+// One allocation: the source, its options' addresses, and all texts.
+static rabbet_status_t program_keep_source(rabbet_cuda_program_t* program,
+                                           const rabbet_cuda_source_t* source) {
+  const char* texts[] = {source->name, source->text};
+  size_t list = sizeof(*source) + source->option_count * sizeof(char*);
+  size_t size = list;
+  for (size_t i = 0; i < 2; ++i)
+    size += texts[i] ? strlen(texts[i]) + 1 : 0;
+  for (size_t i = 0; i < source->option_count; ++i)
+    size += strlen(source->options[i]) + 1;
+  rabbet_cuda_source_t* kept = NULL;
+  RABBET_RETURN_IF_ERROR(
+      rabbet_allocate(program->device->base.allocator, size, (void**)&kept));
+  const char** options = (const char**)(kept + 1);
+  char* at = (char*)kept + list;
+  *kept = *source;
+  kept->options = options;
+  for (size_t i = 0; i < source->option_count; ++i) {
+    options[i] = strcpy(at, source->options[i]);
+    at += strlen(at) + 1;
+  }
+  kept->name = strcpy(at, source->name);
+  at += strlen(at) + 1;
+  if (source->text) kept->text = strcpy(at, source->text);
+  program->source = kept;
+  return rabbet_ok();
+}
+
+// Where machine code is for this GPU alone, PTX is compiled apart, and then
+// only for plans: a build tries many kernels that none keeps.
+static rabbet_status_t program_compile(rabbet_cuda_program_t* program,
+                                       const rabbet_cuda_source_t* source) {
+  const rabbet_cuda_device_t* device = program->device;
+  bool specific = source->specific && device->major == 9 && device->minor == 0;
+  rabbet_nvrtc_output_t code;
+  if (specific) RABBET_RETURN_IF_ERROR(program_keep_source(program, source));
+  RABBET_RETURN_IF_ERROR(program_translate(program, source, specific, &code));
   rabbet_status_t status =
-      input.specific ? rabbet_nvrtc_compile(&input, allocator, &machine)
-                     : rabbet_ok();
-  if (!rabbet_is_ok(status)) {
-    rabbet_free(allocator, code.cubin);
-    return status;
-  }
-  program_image_t header = {.magic = IMAGE_MAGIC,
-                            .major = device->major,
-                            .minor = device->minor,
-                            .cubin_size = machine.cubin_size,
-                            .ptx_size = code.ptx_size};
-  size_t ptx = IMAGE_HEADER + rabbet_align_up(machine.cubin_size, 64);
-  status = rabbet_allocate(allocator, ptx + code.ptx_size, &program->image);
-  if (rabbet_is_ok(status)) {
-    uint8_t* image = program->image;
-    memcpy(image, &header, sizeof(header));
-    memcpy(image + IMAGE_HEADER, machine.cubin, machine.cubin_size);
-    memcpy(image + ptx, code.ptx, code.ptx_size);
-    program->image_size = ptx + code.ptx_size;
-  }
-  if (input.specific) rabbet_free(allocator, machine.cubin);
-  rabbet_free(allocator, code.cubin);
+      program_image(program, code.cubin, code.cubin_size, code.ptx,
+                    specific ? 0 : code.ptx_size);
+  rabbet_free(device->base.allocator, code.cubin);
   return status;
+}
+
+static rabbet_status_t program_add_ptx(rabbet_cuda_program_t* program) {
+  rabbet_allocator_t allocator = program->device->base.allocator;
+  const program_image_t* header = program->image;
+  rabbet_nvrtc_output_t code;
+  RABBET_RETURN_IF_ERROR(
+      program_translate(program, program->source, false, &code));
+  rabbet_status_t status =
+      program_image(program, (const uint8_t*)program->image + IMAGE_HEADER,
+                    header->cubin_size, code.ptx, code.ptx_size);
+  rabbet_free(allocator, code.cubin);
+  if (!rabbet_is_ok(status)) return status;
+  rabbet_free(allocator, program->source);
+  program->source = NULL;
+  return rabbet_ok();
 }
 
 static rabbet_status_t program_damaged(const rabbet_cuda_program_t* program) {
@@ -218,13 +277,14 @@ static void program_destroy(rabbet_cuda_program_t* program) {
     }
     rabbet_status_ignore(status);
   }
+  rabbet_free(device->base.allocator, program->source);
   rabbet_free(device->base.allocator, program->image);
   rabbet_free(device->base.allocator, program);
 }
 
 static rabbet_status_t program_make(rabbet_cuda_device_t* device,
                                     const rabbet_cuda_source_t* source,
-                                    const char* text, rabbet_hash_t key,
+                                    rabbet_hash_t key,
                                     const rabbet_artifact_t* artifacts,
                                     size_t artifact_count,
                                     rabbet_cuda_program_t** out_program) {
@@ -241,8 +301,8 @@ static rabbet_status_t program_make(rabbet_cuda_device_t* device,
       found = &artifacts[i];
   }
   program->compiled = !found;
-  rabbet_status_t status = found ? program_take(program, found)
-                                 : program_compile(program, source, text);
+  rabbet_status_t status =
+      found ? program_take(program, found) : program_compile(program, source);
   if (rabbet_is_ok(status)) status = program_load(program);
   if (!rabbet_is_ok(status)) {
     program_destroy(program);
@@ -283,8 +343,8 @@ rabbet_status_t rabbet_cuda_program_get(rabbet_cuda_device_t* device,
   } else {
     status = RABBET_VEC_RESERVE(programs->allocator, &programs->loaded, 1);
     if (rabbet_is_ok(status))
-      status = program_make(device, source, text, key, artifacts,
-                            artifact_count, &program);
+      status = program_make(device, source, key, artifacts, artifact_count,
+                            &program);
     if (rabbet_is_ok(status)) {
       programs->loaded.data[programs->loaded.count++] = program;
       if (program->compiled) rabbet_refcount_retain(&program->references);
@@ -323,8 +383,14 @@ rabbet_status_t rabbet_cuda_program_function(rabbet_cuda_program_t* program,
   return RABBET_ANNOTATE(status, "kernel '%s' of '%s'", name, program->name);
 }
 
-rabbet_status_t rabbet_cuda_program_artifact(
-    const rabbet_cuda_program_t* program, rabbet_artifact_sink_t sink) {
+rabbet_status_t rabbet_cuda_program_artifact(rabbet_cuda_program_t* program,
+                                             rabbet_artifact_sink_t sink) {
+  pthread_mutex_t* lock = &program->device->programs->lock;
+  pthread_mutex_lock(lock);
+  rabbet_status_t status =
+      program->source ? program_add_ptx(program) : rabbet_ok();
+  pthread_mutex_unlock(lock);
+  RABBET_RETURN_IF_ERROR(status);
   rabbet_artifact_t artifact = {.key = program->key,
                                 .name = program->name,
                                 .data = program->image,

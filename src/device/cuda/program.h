@@ -33,9 +33,9 @@ void rabbet_cuda_program_release(rabbet_cuda_program_t* program);
 rabbet_status_t rabbet_cuda_program_function(rabbet_cuda_program_t* program,
                                              const char* name,
                                              CUfunction* out_function);
-// What a plan must keep of it.
-rabbet_status_t rabbet_cuda_program_artifact(
-    const rabbet_cuda_program_t* program, rabbet_artifact_sink_t sink);
+// What a plan must keep of it. Thread-safe; may compile.
+rabbet_status_t rabbet_cuda_program_artifact(rabbet_cuda_program_t* program,
+                                             rabbet_artifact_sink_t sink);
 
 // All programs of a device.
 rabbet_status_t rabbet_cuda_programs_create(

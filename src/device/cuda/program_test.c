@@ -267,6 +267,40 @@ static void specific(void** state) {
   stand_in_expect_clean();
 }
 
+// The PTX is compiled for plans alone, from a source that the caller may have
+// changed since.
+static void ptx_when_kept(void** state) {
+  (void)state;
+  static kept_t kept;
+  char text[512], option[32] = "-DNAME=here";
+  snprintf(text, sizeof(text),
+           "#include \"number.cuh\"\n"
+           "#ifndef __CUDA_ARCH_FEAT_SM90_ALL\n#error not elsewhere\n#endif\n"
+           "extern \"C\" __global__ void NAME() { turn_t turn; }\n");
+  const char* options[] = {option};
+  const rabbet_cuda_source_t source = {.name = "here.cu",
+                                       .text = text,
+                                       .options = options,
+                                       .option_count = 1,
+                                       .specific = true};
+  rabbet_cuda_device_t* device = stand_in_device_open();
+  rabbet_cuda_program_t* program = NULL;
+  CUfunction function = NULL;
+  RABBET_EXPECT_OK(rabbet_cuda_program_get(device, &source, NULL, 0, &program));
+  RABBET_EXPECT_OK(rabbet_cuda_program_function(program, "here", &function));
+  memset(text, 0, sizeof(text));
+  memset(option, 0, sizeof(option));
+  for (int i = 0; i < 2; ++i)
+    RABBET_EXPECT_ERROR(
+        rabbet_cuda_program_artifact(
+            program, (rabbet_artifact_sink_t){.context = &kept, .add = keep}),
+        RABBET_STATUS_INVALID_ARGUMENT, "not elsewhere");
+  RABBET_EXPECT_OK(rabbet_cuda_program_function(program, "here", &function));
+  rabbet_cuda_program_release(program);
+  stand_in_device_close(device);
+  stand_in_expect_clean();
+}
+
 static void expect_damaged(rabbet_cuda_device_t* device,
                            const rabbet_artifact_t* artifact) {
   rabbet_cuda_program_t* program = NULL;
@@ -585,6 +619,7 @@ int main(void) {
       cmocka_unit_test(taken_from_a_plan),
       cmocka_unit_test(taken_on_another_gpu),
       cmocka_unit_test(specific),
+      cmocka_unit_test(ptx_when_kept),
       cmocka_unit_test(damaged),
       cmocka_unit_test(kernels_overlap_with_their_kind),
       cmocka_unit_test(devices_overlap),
