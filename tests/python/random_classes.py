@@ -48,7 +48,7 @@ class Body:
         # Through the workspace and back, so that it must be there.
         first = np.ascontiguousarray(values[0], np.float64)
         memory.write(at, first)
-        values[0] = memory.read(at, first.size, np.float64).reshape(first.shape)
+        values[0] = memory.read(at, first.size, np.float64).reshape(values[0].shape)
         results = compute(self.kind, self.delta, *values)
         for address, desc, result in zip(outputs, descs[count:], results, strict=True):
             assert tuple(desc.dims) == result.shape

@@ -142,7 +142,7 @@ def activation(net: Net) -> None:
         "CLIP": lambda a: np.clip(a, -4, 4),
         "LEAKY_RELU": lambda a: np.where(a > 0, a, a / 2),
         "TANH": np.tanh,
-        "SIGMOID": lambda a: 1 / (1 + np.exp(-a)),
+        "SIGMOID": lambda a: (1 + np.tanh(a / 2)) / 2,
     }
     name = net.pick(list(kinds))
     smooth = name in ("TANH", "SIGMOID")
@@ -297,7 +297,7 @@ def reshape_by_tensor(net: Net) -> None:
 
 def slices(net: Net) -> None:
     """Fixed axes are cut, with steps; others by what shape layers tell."""
-    x = net.value(lambda v: v.rank >= 1 and v.unknown is None and v.dtype is not trt.int8)
+    x = net.value(lambda v: v.rank >= 1 and v.dtype is not trt.int8)
     axis = net.integer(0, x.rank - 1)
     n = net.network
     if x.fixed(axis) and all(x.fixed(i) for i in range(x.rank)):
@@ -396,7 +396,7 @@ def concatenation(net: Net) -> None:
 
 
 def gather(net: Net) -> None:
-    x = net.value(lambda v: v.rank >= 1 and v.unknown is None and v.dtype is not trt.int8)
+    x = net.value(lambda v: v.rank >= 1 and v.dtype is not trt.int8)
     axis = net.integer(0, x.rank - 1)
     least = min(x.dim(axis))
     if least < 1:
@@ -439,7 +439,7 @@ def gather_by_values(net: Net) -> None:
 
 
 def reduce(net: Net) -> None:
-    x = net.value(lambda v: v.rank >= 1 and (v.is_float or integral(v)) and v.unknown is None)
+    x = net.value(lambda v: v.rank >= 1 and (v.is_float or integral(v)))
     if any(0 in s for s in x.shapes):
         raise Unfit
     bits = net.integer(1, 2**x.rank - 1)
@@ -466,7 +466,7 @@ def reduce(net: Net) -> None:
 
 
 def matrix_multiply(net: Net) -> None:
-    x = net.value(lambda v: v.rank >= 2 and v.is_float and v.unknown is None)
+    x = net.value(lambda v: v.rank >= 2 and v.is_float)
     n = net.network
     ops = (NONE, TRANSPOSE)
     swap = lambda a: np.swapaxes(a, -1, -2)  # noqa: E731
@@ -497,7 +497,7 @@ def matrix_multiply(net: Net) -> None:
 
 
 def softmax(net: Net) -> None:
-    x = net.value(lambda v: v.rank >= 1 and v.is_float and v.unknown is None)
+    x = net.value(lambda v: v.rank >= 1 and v.is_float)
     if any(0 in s for s in x.shapes) or x.bound > 50:
         raise Unfit
     axis = net.integer(0, x.rank - 1)
@@ -517,7 +517,7 @@ def softmax(net: Net) -> None:
 
 def normalization(net: Net) -> None:
     """Layer normalization of the last axes, or instance normalization."""
-    x = net.value(lambda v: v.rank >= 3 and v.is_float and v.unknown is None)
+    x = net.value(lambda v: v.rank >= 3 and v.is_float)
     if any(0 in s for s in x.shapes) or x.bound > 100:
         raise Unfit
     first = net.pick([i for i in (2, x.rank - 1) if i < x.rank])
@@ -602,7 +602,7 @@ def pooling(net: Net) -> None:
 def quantize(net: Net) -> None:
     """To INT8 and back, by one scale or one for each channel."""
     x = net.value(
-        lambda v: v.dtype is trt.float32 and v.exact and v.rank >= 2 and v.unknown is None
+        lambda v: v.dtype is trt.float32 and v.exact and v.rank >= 2
     )
     n = net.network
     by_channel = x.fixed(1) and net.chance(0.4)
@@ -642,12 +642,13 @@ def quantize(net: Net) -> None:
 
 def conditional(net: Net) -> None:
     """x + x or -x, by whether the largest number of a value is above 2."""
-    x = net.value(lambda v: numeric(v) and v.rank >= 1 and v.unknown is None)
+    x = net.value(lambda v: numeric(v) and v.rank >= 1)
     by = net.value(
         lambda v: v.dtype is trt.float32 and v.exact and v.rank >= 1 and v.unknown is None
         and all(0 not in s for s in v.shapes)
     )  # fmt: skip
     n = net.network
+    with_plugin = x.dtype is trt.float32 and net.chance(0.5)
 
     def make() -> Any:
         top = n.add_reduce(by.tensor, R.MAX, 2**by.rank - 1, False).get_output(0)
@@ -657,6 +658,10 @@ def conditional(net: Net) -> None:
         choice.set_condition(condition)
         inside = choice.add_input(x.tensor).get_output(0)
         yes = n.add_elementwise(inside, inside, E.SUM).get_output(0)
+        if with_plugin:
+            func = call(f"{p.SPACE}::affine_in_place")
+            attrs = {"types": "FP32, FP32", "formats": "LINEAR", "tactics": [5]}
+            yes = n.add_plugin(func(inside, a=2.0, b=0.0, **attrs)).get_output(0)
         no = n.add_unary(inside, U.NEG).get_output(0)
         return choice.add_output(yes, no)
 
@@ -732,7 +737,7 @@ def loop(net: Net) -> None:
 
 
 def shape(net: Net) -> None:
-    x = net.value(lambda v: v.rank >= 1 and v.unknown is None)
+    x = net.value(lambda v: v.rank >= 1)
     net.layer(
         "shape", lambda: net.network.add_shape(x.tensor), [x],
         lambda a: np.array(a.shape, np.int64), trt.int64, 1.0, 0.0,
@@ -778,7 +783,11 @@ def plan_of(net: Net, values: list[Value], outputs: list[Any], together: bool) -
 
 
 def pluggable(v: Value) -> bool:
-    return v.dtype is trt.float32 and v.rank >= 1
+    return v.dtype in FLOATS
+
+
+def single(v: Value) -> bool:
+    return v.dtype is trt.float32
 
 
 def plugin_error(net: Net, x: Value, factor: float, add: float) -> float:
@@ -794,10 +803,10 @@ def add_plugin(net: Net, name: str, x: Value, **attrs: Any) -> Any:
 
 
 def plugin_affine(net: Net) -> None:
-    x = net.value(lambda v: v.rank >= 1 and numeric(v))
+    x = net.value(lambda v: v.rank >= (0 if v.is_float else 1) and numeric(v))
     name = net.pick(["affine", "affine_in_place", "by_channel", "recorded", "ahead"])
     kernels = name in ("recorded", "ahead")
-    if (name == "by_channel" and x.rank < 3) or (kernels and not pluggable(x)):
+    if (name == "by_channel" and x.rank < 3) or (kernels and not single(x)):
         raise Unfit
     a, b = float(net.pick([1, -1, 2])), float(net.integer(-2, 2))
     attrs: dict[str, Any] = {"b": b}
@@ -904,9 +913,57 @@ def plugin_keep(net: Net) -> None:
     made[1].unknown = None
 
 
+def small_shape(net: Net) -> None:
+    """Numbers that the host knows: extents, at most 3."""
+    x = net.value(lambda v: v.rank >= 1 and v.unknown is None)
+    if any(0 in s for s in x.shapes):
+        raise Unfit
+    n = net.network
+
+    def make() -> Any:
+        three = n.add_constant((x.rank,), np.full(x.rank, 3, np.int64)).get_output(0)
+        return n.add_elementwise(n.add_shape(x.tensor).get_output(0), three, E.MIN)
+
+    made = net.layer(
+        "shape, at most 3", make, [x],
+        lambda a: np.minimum(np.array(a.shape, np.int64), 3), trt.int64, 1.0, 0.0,
+    )  # fmt: skip
+    made.is_shape = True  # type: ignore[attr-defined]
+
+
+def nested_loop(net: Net) -> None:
+    """Two iterations of two, each adding x; the outer one stacks."""
+    x = net.value(lambda v: exact_real(v) and v.rank in (1, 2, 3) and v.unknown is None)
+    n = net.network
+    if (x.bound + 1) * 6 / x.step > net.limit(x.dtype):
+        raise Unfit
+
+    def make() -> Any:
+        two = n.add_constant((), np.array(2, np.int32)).get_output(0)
+        outer = n.add_loop()
+        outer.add_trip_limit(two, trt.TripLimit.COUNT)
+        state = outer.add_recurrence(x.tensor)
+        inner = n.add_loop()
+        inner.add_trip_limit(two, trt.TripLimit.COUNT)
+        local = inner.add_recurrence(state.get_output(0))
+        local.set_input(
+            1, n.add_elementwise(local.get_output(0), x.tensor, E.SUM).get_output(0)
+        )
+        last = inner.add_loop_output(local.get_output(0), trt.LoopOutput.LAST_VALUE)
+        new = n.add_unary(last.get_output(0), U.NEG).get_output(0)
+        state.set_input(1, new)
+        every = outer.add_loop_output(new, trt.LoopOutput.CONCATENATE, 0)
+        every.set_input(1, two)
+        return every
+
+    net.layer(
+        "loop in a loop", make, [x], lambda a: np.stack([-(3 * a), -(-(3 * a) + 2 * a)])
+    )
+
+
 def plugin_spread(net: Net) -> None:
     """A shape input: constants, a network's input, or what a shape layer tells."""
-    x = net.value(lambda v: v.dtype is trt.float32 and 1 <= v.rank <= 4 and v.unknown is None)
+    x = net.value(lambda v: v.dtype is trt.float32 and 1 <= v.rank <= 4)
     t = net.value(
         lambda v: getattr(v, "is_shape", False) and v.rank == 1 and v.shapes[0] == (x.rank,)
     ) if net.chance(0.6) else net.constant(
@@ -927,7 +984,7 @@ def plugin_class_sizes(net: Net) -> None:
     x = net.value(lambda v: v.dtype is trt.float32 and v.exact and v.rank == 2
                   and v.unknown is None)  # fmt: skip
     t = net.value(
-        lambda v: getattr(v, "is_shape", False) and v.rank == 1
+        lambda v: getattr(v, "is_shape", False) and v.shapes[0][0] >= 1
     ) if net.chance(0.6) else net.constant(
         net.random.integers(1, 3, 2), net.pick([trt.int32, trt.int64])
     )  # fmt: skip
@@ -957,15 +1014,15 @@ def plugin_class(net: Net) -> None:
     count = classes.num_outputs(kind)
     rows = []
     for _ in range(net.integer(1, 3)):
-        dtype = net.pick([trt.float32, trt.float32, trt.float16])
+        dtype = net.pick([x.dtype, x.dtype, trt.float16])
         row = [(dtype, layout(net, x)) for _ in range(len(inputs) + 1)]
         if kind == "in_place":
             row = [row[0], row[1], row[0]]
         if count == 2:
             row.append((trt.int32, "LINEAR"))  # classes are asked about no other
         rows.append(row)
-    if all(row[0][0] is trt.float16 for row in rows):
-        rows.append([(trt.int32 if t is trt.int32 else trt.float32, "LINEAR") for t, _ in row])
+    if all(row[0][0] is not x.dtype for row in rows):
+        rows.append([(trt.int32 if t is trt.int32 else x.dtype, "LINEAR") for t, _ in row])
     tensors = [v.tensor for v in inputs]
     tactics = [int(t) for t in net.random.permutation(9)[: net.integer(0, 2)] + 1]
 
@@ -1013,7 +1070,8 @@ LAYERS = [
     (reshape_by_tensor, 1.5), (slices, 3), (slice_outside, 1), (concatenation, 3),
     (gather, 1), (gather_by_values, 1), (reduce, 2), (matrix_multiply, 2), (softmax, 1),
     (normalization, 1), (convolution, 1), (pooling, 1), (quantize, 1.5), (conditional, 1),
-    (loop, 1.5), (shape, 0.5), (plugin_affine, 8), (plugin_pair, 3), (plugin_two, 5),
+    (loop, 1.5), (nested_loop, 0.5), (shape, 0.5), (small_shape, 0.5),
+    (plugin_affine, 8), (plugin_pair, 3), (plugin_two, 5),
     (plugin_channels, 3), (plugin_keep, 1), (plugin_spread, 1.5), (plugin_class, 5),
     (plugin_class_sizes, 0.7), (twice, 1.5),
 ]  # fmt: skip

@@ -140,7 +140,7 @@ class Net:
         made = []
         for i in range(count):
             value = Value(None, dtypes[i], [a[i] for a in arrays], steps[i], errors[i])
-            if value.most > 40000 or not all(np.isfinite(a).all() for a in value.arrays):
+            if value.most > 200000 or not all(np.isfinite(a).all() for a in value.arrays):
                 raise Unfit
             if value.exact and value.bound / value.step > self.limit(value.dtype):
                 raise Unfit

@@ -22,7 +22,7 @@ RUNS = 5  # settings of a profile: smallest, usual, largest, and two between
 class Extents:
     """An extent of inputs in each setting."""
 
-    def __init__(self, random: Any, profiles: int, channel: bool) -> None:
+    def __init__(self, random: Any, profiles: int, channel: bool, factor: int) -> None:
         pick = lambda items: int(items[random.integers(len(items))])  # noqa: E731
         self.values: list[int] = []
         for _ in range(profiles):
@@ -30,7 +30,7 @@ class Extents:
             low = int(random.integers(0 if random.random() < 0.1 else 1, opt + 1))
             high = opt + int(random.integers(0, 9 if channel else 4))
             between = [int(v) for v in random.integers(low, high + 1, 2)]
-            self.values += [low, opt, high, *between]
+            self.values += [v * factor for v in (low, opt, high, *between)]
 
     def broadcast(self, random: Any) -> Extents:
         """One that is this or 1, as the run has it."""
@@ -85,6 +85,24 @@ class Sees(trt.IDebugListener):
         flat = memory.read(addr, trt.volume(shape), STORED[type])
         self.seen[name] = from_stored(flat, type).reshape(tuple(shape))
         return True
+
+
+class Allocates(trt.IOutputAllocator):
+    """Memory of an output whose size a run tells."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.memory: Any = None
+        self.shape: tuple[int, ...] | None = None
+
+    def reallocate_output_async(
+        self, tensor_name: str, memory: int, size: int, alignment: int, stream: int
+    ) -> int:
+        self.memory = np.full(size + 64, 0x5A, np.uint8)
+        return int(self.memory.ctypes.data)
+
+    def notify_shape(self, tensor_name: str, shape: Any) -> None:
+        self.shape = tuple(shape)
 
 
 class Case:
@@ -143,14 +161,16 @@ class Case:
         rank = int(random.choice([4, 4, 4, 4, 3, 2, 5]))
         # A symbol for each axis, or a constant.
         axes: list[Any] = []
+        large = 7 if random.random() < 0.05 else 1  # worth several threads
         for axis in range(rank):
+            factor = large if axis >= 2 else 1
             dynamic = random.random() < (0.6 if axis < 2 else 0.3)
             if dynamic:
-                axes.append(Extents(random, self.profiles, axis == 1 and rank >= 3))
+                axes.append(Extents(random, self.profiles, axis == 1 and rank >= 3, factor))
             elif axis == 1 and rank >= 3:
                 axes.append(int(random.choice(CHANNELS)))
             else:
-                axes.append(int(random.integers(1, 6)))
+                axes.append(int(random.integers(1, 6)) * factor)
         self._input("x", axes, trt.float32)
         for i in range(int(random.integers(0, 3))):
             dtype = random.choice([0, 0, 0, 1, 2])
@@ -255,20 +275,30 @@ class Case:
         self.selects = random.random() < 0.85
         if self.selects:
             config.algorithm_selector = self.selector
-        try:
-            plan = self.builder.build_serialized_network(self.net.network, config)
-        except trt.FailedPreconditionError as error:
-            # Groups may have been refused whose layers nothing computes alone.
-            if self.selector.refuse == 0 or "left no other way" not in str(error):
-                raise
-            self.selector.refuse = 0
-            self.selector.chosen.clear()
-            plan = self.builder.build_serialized_network(self.net.network, config)
+        cache = random.random() < 0.15
+        if cache:
+            config.set_timing_cache(config.create_timing_cache())
+        plan = self._plan(config)
+        if cache:  # what is known of times is used again
+            data = bytes(config.get_timing_cache().serialize())
+            config.set_timing_cache(config.create_timing_cache(data))
+            plan = self._plan(config)
         runtime = trt.Runtime(trt.Logger(trt.Logger.ERROR))
         engine = runtime.deserialize_cuda_engine(plan)
         if random.random() < 0.2:
             engine = runtime.deserialize_cuda_engine(engine.serialize())
         return engine
+
+    def _plan(self, config: Any) -> Any:
+        self.selector.chosen.clear()
+        try:
+            return self.builder.build_serialized_network(self.net.network, config)
+        except trt.FailedPreconditionError as error:
+            # Groups may have been refused whose layers nothing computes alone.
+            if self.selector.refuse == 0 or "left no other way" not in str(error):
+                raise
+            self.selector.refuse = 0
+            return self._plan(config)
 
     # ---- Running
 
@@ -310,13 +340,18 @@ class Case:
         known = {i.name for i in model.inputs}
         arrays = self._arrays(setting, bool(random.random() < 0.3))
         before = {k: a.copy() for k, a in arrays.items() if k in known}
-        results = model.run({k: a for k, a in arrays.items() if k in known})
+        given = {k: a for k, a in arrays.items() if k in known}
+        results = model.run(given)
+        if random.random() < 0.2 and not any(v.unknown for v in self.outputs):
+            filled = {k: np.full_like(r, 77) for k, r in results.items()}
+            model(**given, out=filled)
+            results = filled
         for v in self.outputs:
             self._check(v.tensor.name, results[v.tensor.name], v, setting)
         for k, a in before.items():
             assert np.array_equal(arrays[k], a), f"input {k} was written to"
 
-    def run_context(self, context: Any, setting: int, listener: Any) -> None:
+    def run_context(self, context: Any, setting: int, listener: Any, random: Any) -> None:
         """With addresses, on the CPU."""
         engine = context.engine
         if context.active_optimization_profile != setting // RUNS:
@@ -330,26 +365,37 @@ class Case:
             if layout != "LINEAR":
                 array = arrays[name] = lay(array, layout, 113)
             context.set_tensor_address(name, array.ctypes.data)
-        results = {}
+        results, sizes = {}, {}
         for v in self.outputs:
-            if v.tensor.name in arrays:
-                continue
-            size = max(1, context.get_max_output_size(v.tensor.name))
+            name = v.tensor.name
+            size = sizes[name] = max(1, context.get_max_output_size(name))
             memory = np.full(size + 64, 0x5A, np.uint8)
-            results[v.tensor.name] = memory
-            context.set_tensor_address(v.tensor.name, memory.ctypes.data)
+            place = engine.get_aliased_input_tensor(name)
+            if place in arrays and random.random() < 0.5:  # worked on where it lies
+                taken = arrays.pop(place)
+                memory[: taken.nbytes] = taken.ravel().view(np.uint8)
+                context.set_tensor_address(place, memory.ctypes.data)
+            results[name] = memory
+            context.set_tensor_address(name, memory.ctypes.data)
+            if v.unknown is not None and random.random() < 0.5:
+                memory = Allocates()
+                results[name] = memory
+                context.set_output_allocator(name, memory)
+            elif v.unknown is not None:
+                context.set_output_allocator(name, None)
         assert context.execute_async_v3(0)
         for v in self.outputs:
             name = v.tensor.name
-            if name in arrays:
-                continue
             shape = tuple(context.get_tensor_shape(name))
+            if isinstance(results[name], Allocates):
+                assert results[name].shape == shape
+                results[name] = results[name].memory
             dtype = np.dtype(trt.nptype(v.dtype))
             layout = engine.get_tensor_format(name).name
             count = int(np.prod(padded(shape, layout)))
             flat = results[name][: count * dtype.itemsize].view(dtype)
             self._check(name, take(flat, shape, layout), v, setting)
-            size = max(1, context.get_max_output_size(name))
+            size = sizes[name]
             assert (results[name][size:] == 0x5A).all(), f"'{name}' was written past its end"
         if listener is not None:
             for v in self.debug:
@@ -398,7 +444,7 @@ class Case:
         if listener is not None:
             context.set_debug_listener(listener)
             context.set_all_tensors_debug_state(True)
-        return lambda setting, random: self.run_context(context, setting, listener)
+        return lambda setting, random: self.run_context(context, setting, listener, random)
 
     def refit(self, engine: Any) -> bool:
         """Other numbers for constants; whether there was something to do."""
