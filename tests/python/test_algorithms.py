@@ -212,6 +212,37 @@ def test_replaying() -> None:
     }
 
 
+def test_each_choice_is_right_in_all_shapes() -> None:
+    """At the usual shape a row of one channel and one column lies as any format has it."""
+
+    def made(selector: Any) -> trt.ICudaEngine:
+        builder = trt.Builder(trt.Logger(trt.Logger.ERROR))
+        network = builder.create_network()
+        x = network.add_input("x", trt.float32, (4, -1, 5, -1))
+        row = network.add_input("row", trt.float32, (1, -1, 5, -1))
+        for tensor in (x, row):
+            tensor.allowed_formats = 1 << int(trt.TensorFormat.LINEAR)
+        layer = network.add_elementwise(x, row, trt.ElementWiseOperation.SUM)
+        layer.name, layer.get_output(0).name = "sum", "y"
+        network.mark_output(layer.get_output(0))
+        config = builder.create_builder_config()
+        config.device, config.algorithm_selector = "cpu", selector
+        profile = builder.create_optimization_profile()
+        for name, n in (("x", 4), ("row", 1)):
+            profile.set_shape(name, (n, 1, 5, 1), (n, 1, 5, 1), (n, 6, 5, 3))
+        config.add_optimization_profile(profile)
+        return builder.build_engine_with_config(network, config)
+
+    seen = Keeps()
+    made(seen)
+    random = np.random.default_rng(0)
+    for wanted in range(len(seen.asked["sum"])):
+        model = trt.Model(made(Keeps(lambda context, choices, wanted=wanted: [wanted])))
+        for c, w in ((1, 1), (6, 3), (1, 2), (4, 1)):
+            x, row = (random.standard_normal((n, c, 5, w)).astype(np.float32) for n in (4, 1))
+            np.testing.assert_array_equal(model(x, row), x + row)
+
+
 # ---- Mistakes
 
 

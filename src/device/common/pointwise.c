@@ -234,6 +234,19 @@ static int32_t rabbet_pw_in_place(const rabbet_pw_proposal_t* proposal,
   return -1;
 }
 
+// Whether an operand that is spread at opt, and therefore LINEAR, can be walked
+// in the format's order whatever the shape: innermost there are channels, which
+// must be one, or lie next to each other.
+static bool rabbet_pw_keeps_up(const rabbet_group_value_t* value,
+                               rabbet_format_t format) {
+  if (format == RABBET_FORMAT_LINEAR || value->max.rank < 2 ||
+      value->max.d[1] == 1)
+    return true;
+  for (int axis = 2; axis < value->max.rank; ++axis)
+    if (value->max.d[axis] != 1) return false;
+  return true;
+}
+
 static rabbet_status_t rabbet_pw_offer_one(rabbet_pw_proposal_t* proposal,
                                            rabbet_format_t format,
                                            rabbet_dtype_t dtype) {
@@ -247,7 +260,8 @@ static rabbet_status_t rabbet_pw_offer_one(rabbet_pw_proposal_t* proposal,
     int32_t value = rabbet_pw_operand(group, i);
     rabbet_type_format_t* tensor = &proposal->tensors[i];
     bool is_full = rabbet_dims_equal(&proposal->dims[value], full);
-    if (is_full && !rabbet_format_is_filled(&group->values[value], format))
+    if (is_full ? !rabbet_format_is_filled(&group->values[value], format)
+                : !rabbet_pw_keeps_up(&group->values[value], format))
       return rabbet_ok();
     tensor->dtype = group->values[value].dtype;
     tensor->format = is_full ? format : RABBET_FORMAT_LINEAR;
