@@ -573,6 +573,41 @@ def test_one_tensor_twice(layouts: str) -> None:
         assert seen == {True}  # nothing is copied needlessly
 
 
+def test_in_place_on_a_shape_input() -> None:
+    """What tells shapes is copied: no output may have its address."""
+    plugin_id = new_id("on_a_shape")
+
+    @trtp.register(plugin_id)
+    def more(x: TensorDesc) -> TensorDesc:
+        return x.aliased()
+
+    @trtp.impl(plugin_id)
+    def run(x: Tensor, outputs: tuple[Tensor], stream: int) -> None:
+        np.asarray(outputs[0])[...] += 1
+
+    builder = trt.Builder(trt.Logger(trt.Logger.ERROR))
+    network = builder.create_network()
+    sizes = network.add_input("sizes", trt.int32, (2,))
+    x = network.add_input("x", trt.float32, (6,))
+    reshaped = network.add_shuffle(x)
+    reshaped.set_input(1, sizes)
+    outputs = reshaped.get_output(0), network.add_plugin(call(plugin_id)(sizes)).get_output(0)
+    for name, tensor in zip("yz", outputs, strict=True):
+        tensor.name = name
+        network.mark_output(tensor)
+    config = builder.create_builder_config()
+    config.device = "cpu"
+    profile = builder.create_optimization_profile()
+    profile.set_shape_input("sizes", (1, 1), (2, 3), (6, 6))
+    config.add_optimization_profile(profile)
+    engine = builder.build_engine_with_config(network, config)
+    assert engine.get_aliased_input_tensor("z") is None
+    value = random(6)
+    y, z = trt.Model(engine)(sizes=np.int32([3, 2]), x=value)
+    np.testing.assert_array_equal(y, value.reshape(3, 2))
+    assert z.tolist() == [4, 3]
+
+
 @pytest.mark.parametrize("source", ["constant", "shape"])
 def test_layouts_of_what_the_host_knows(source: str) -> None:
     """Few integers, which need no kernel elsewhere."""
