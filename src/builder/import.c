@@ -142,10 +142,11 @@ static void import_keep_shapes(const rabbet_network_t* network, rabbet_ir_t* ir,
   }
 }
 
-// A small result of refittable weights is not known yet.
+// A small result of refittable weights is not known yet; their shape is.
 static void import_forget_results(const rabbet_layer_t* layer, rabbet_ir_t* ir,
                                   bool* depends) {
   bool any = false;
+  if (rabbet_op_is(layer->op, RABBET_OP_SHAPE)) return;
   for (size_t i = 0; i < layer->input_count; ++i)
     any |= layer->inputs[i] && depends[layer->inputs[i]->id];
   for (size_t i = 0; any && i < layer->output_count; ++i) {

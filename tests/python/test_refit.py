@@ -291,6 +291,21 @@ def test_integers_of_weights() -> None:
     assert after.tolist() == [-4, 5, 6]
 
 
+def test_the_shape_of_weights() -> None:
+    """Is known, whatever they become."""
+
+    def make(network: Any, x: Any, weights: Any) -> Any:
+        layer = network.add_shuffle(x)
+        layer.set_input(1, network.add_shape(weights).get_output(0))
+        kind = trt.ElementWiseOperation.PROD
+        return network.add_elementwise(layer.get_output(0), weights, kind).get_output(0)
+
+    x, old, new = random(6), random(2, 3, seed=1), random(2, 3, seed=2)
+    before, after = refitted(make, old, new, x)
+    np.testing.assert_array_equal(before, x.reshape(2, 3) * old)
+    np.testing.assert_array_equal(after, x.reshape(2, 3) * new)
+
+
 def test_weights_that_shapes_are_calculated_from() -> None:
     """They cannot be replaced, at one remove neither."""
 
