@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import os
 import threading
 from typing import Any
@@ -12,10 +13,11 @@ import rabbet as trt
 
 from . import random_layers
 from .random_networks import Net, Unfit, Value
-from .random_plugins import from_stored, lay, padded, take, to_stored
+from .random_plugins import Memory, from_stored, lay, padded, take, to_stored
 
 CHANNELS = (1, 2, 3, 4, 5, 8, 12, 16, 17, 20, 32, 33)
 LAYERS = int(os.environ.get("RABBET_TEST_LAYERS", "15"))  # of a network, at most
+GUARD = 64  # bytes behind an output
 RUNS = 5  # settings of a profile: smallest, usual, largest, and two between
 
 
@@ -79,7 +81,7 @@ class Sees(trt.IDebugListener):
     def process_debug_tensor(
         self, addr: int, location: Any, type: Any, shape: Any, name: str, stream: int
     ) -> bool:
-        from .random_plugins import STORED, Memory
+        from .random_plugins import STORED
 
         memory = Memory("cuda" if self.on_gpu else "cpu", stream)
         flat = memory.read(addr, trt.volume(shape), STORED[type])
@@ -87,22 +89,82 @@ class Sees(trt.IDebugListener):
         return True
 
 
+class Bytes:
+    """Memory of a device for one context, by name, and the stream of its runs."""
+
+    def __init__(self, device: str) -> None:
+        self.on_gpu, self.stream = device == "cuda", 0
+        self.held: dict[str, Any] = {}
+        if self.on_gpu:
+            from tests.gpu import cuda_driver
+
+            self.cuda, handle = cuda_driver, ctypes.c_void_p()
+            with cuda_driver.current():
+                result = cuda_driver.driver().cuStreamCreate(ctypes.byref(handle), 1)
+                cuda_driver.check(result, "cuStreamCreate")
+            self.stream = handle.value or 0
+        self.memory = Memory(device, self.stream)
+
+    def put(self, name: str, data: Any) -> int:
+        """The address of these bytes, the same one where they fit."""
+        if not self.on_gpu:
+            self.held[name] = data
+            return int(data.ctypes.data)
+        address, size = self.held.get(name, (0, 0))
+        with self.cuda.current():
+            if size < data.nbytes:
+                found = ctypes.c_uint64()
+                result = self.cuda.driver().cuMemAlloc_v2(
+                    ctypes.byref(found), ctypes.c_size_t(2 * data.nbytes)
+                )
+                self.cuda.check(result, "cuMemAlloc")
+                self._free(address)
+                address = found.value
+                size = 2 * data.nbytes
+            self.memory.write(address, data)
+        self.held[name] = address, size
+        return int(address)
+
+    def get(self, name: str, size: int) -> Any:
+        """What is there after the run."""
+        if not self.on_gpu:
+            return self.held[name][:size]
+        with self.cuda.current():
+            return self.memory.read(self.held[name][0], size, np.uint8)
+
+    def _free(self, address: int) -> None:
+        if address:
+            result = self.cuda.driver().cuMemFree_v2(ctypes.c_uint64(address))
+            self.cuda.check(result, "cuMemFree")
+
+    def close(self) -> None:
+        """Gives all back."""
+        if not self.on_gpu:
+            return
+        with self.cuda.current():
+            for address, _ in self.held.values():
+                self._free(address)
+            result = self.cuda.driver().cuStreamDestroy_v2(ctypes.c_void_p(self.stream))
+            self.cuda.check(result, "cuStreamDestroy")
+
+
 class Allocates(trt.IOutputAllocator):
     """Memory of an output whose size a run tells."""
 
-    def __init__(self) -> None:
+    def __init__(self, memory: Bytes) -> None:
         super().__init__()
-        self.memory: Any = None
-        self.shape: tuple[int, ...] | None = None
+        self.memory = memory
+        self.sizes: dict[str, int] = {}
+        self.shapes: dict[str, tuple[int, ...]] = {}
 
     def reallocate_output_async(
         self, tensor_name: str, memory: int, size: int, alignment: int, stream: int
     ) -> int:
-        self.memory = np.full(size + 64, 0x5A, np.uint8)
-        return int(self.memory.ctypes.data)
+        self.sizes[tensor_name] = size
+        return self.memory.put(tensor_name, np.full(size + GUARD, 0x5A, np.uint8))
 
     def notify_shape(self, tensor_name: str, shape: Any) -> None:
-        self.shape = tuple(shape)
+        self.shapes[tensor_name] = tuple(shape)
 
 
 class Case:
@@ -240,7 +302,7 @@ class Case:
 
     def _choose_formats(self) -> None:
         """Memory of inputs and outputs that does not lie row-major."""
-        self.laid_out = self.device == "cpu" and self.net.chance(0.2)
+        self.laid_out = self.net.chance(0.2)
         if not self.laid_out:
             return
         for value in [v for v, _ in self.inputs] + self.outputs:
@@ -351,11 +413,13 @@ class Case:
         for k, a in before.items():
             assert np.array_equal(arrays[k], a), f"input {k} was written to"
 
-    def run_context(self, context: Any, setting: int, listener: Any, random: Any) -> None:
-        """With addresses, on the CPU."""
+    def run_context(
+        self, context: Any, memory: Bytes, setting: int, listener: Any, random: Any
+    ) -> None:
+        """With addresses."""
         engine = context.engine
         if context.active_optimization_profile != setting // RUNS:
-            context.set_optimization_profile_async(setting // RUNS, 0)
+            context.set_optimization_profile_async(setting // RUNS, memory.stream)
         arrays = self._arrays(setting, False)
         names = [engine.get_tensor_name(i) for i in range(engine.num_io_tensors)]
         arrays = {k: a for k, a in arrays.items() if k in names}
@@ -363,40 +427,42 @@ class Case:
             layout = engine.get_tensor_format(name).name
             context.set_input_shape(name, array.shape)
             if layout != "LINEAR":
-                array = arrays[name] = lay(array, layout, 113)
-            context.set_tensor_address(name, array.ctypes.data)
-        results, sizes = {}, {}
+                array = lay(array, layout, 113)
+            arrays[name] = flat = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+            if engine.get_tensor_location(name) == trt.TensorLocation.HOST:
+                context.set_tensor_address(name, flat.ctypes.data)
+            else:
+                context.set_tensor_address(name, memory.put(name, flat))
+        allocator = Allocates(memory)
         for v in self.outputs:
             name = v.tensor.name
-            size = sizes[name] = max(1, context.get_max_output_size(name))
-            memory = np.full(size + 64, 0x5A, np.uint8)
+            size = allocator.sizes[name] = max(1, context.get_max_output_size(name))
+            data = np.full(size + GUARD, 0x5A, np.uint8)
             place = engine.get_aliased_input_tensor(name)
-            if place in arrays and random.random() < 0.5:  # worked on where it lies
+            shared = place in arrays and random.random() < 0.5  # where the input lies
+            if shared:
                 taken = arrays.pop(place)
-                memory[: taken.nbytes] = taken.ravel().view(np.uint8)
-                context.set_tensor_address(place, memory.ctypes.data)
-            results[name] = memory
-            context.set_tensor_address(name, memory.ctypes.data)
-            if v.unknown is not None and random.random() < 0.5:
-                memory = Allocates()
-                results[name] = memory
-                context.set_output_allocator(name, memory)
-            elif v.unknown is not None:
-                context.set_output_allocator(name, None)
-        assert context.execute_async_v3(0)
+                data[: taken.size] = taken
+            address = memory.put(name, data)
+            context.set_tensor_address(name, address)
+            if shared:
+                context.set_tensor_address(place, address)
+            if v.unknown is not None:
+                asked = random.random() < 0.5
+                context.set_output_allocator(name, allocator if asked else None)
+        assert context.execute_async_v3(memory.stream)
         for v in self.outputs:
             name = v.tensor.name
+            size = allocator.sizes[name]
+            found = memory.get(name, size + GUARD)
+            assert (found[size:] == 0x5A).all(), f"'{name}' was written past its end"
             shape = tuple(context.get_tensor_shape(name))
-            if isinstance(results[name], Allocates):
-                assert results[name].shape == shape
-                results[name] = results[name].memory
-            dtype = np.dtype(trt.nptype(v.dtype))
+            assert allocator.shapes.get(name, shape) == shape
             layout = engine.get_tensor_format(name).name
+            dtype = np.dtype(trt.nptype(v.dtype))
             count = int(np.prod(padded(shape, layout)))
-            flat = results[name][: count * dtype.itemsize].view(dtype)
+            flat = found[: count * dtype.itemsize].view(dtype)
             self._check(name, take(flat, shape, layout), v, setting)
-            size = sizes[name]
-            assert (results[name][size:] == 0x5A).all(), f"'{name}' was written past its end"
         if listener is not None:
             for v in self.debug:
                 if v.tensor.name in listener.seen:
@@ -406,10 +472,9 @@ class Case:
     def run_all(self, engine: Any, rounds: int = 1) -> None:
         """All settings in random order; some in two threads."""
         random = self.random
-        if self.device == "cpu" and (
-            self.profiles > 1 or self.debug or self.laid_out or random.random() < 0.4
-        ):
-            works = [self._context_work(engine) for _ in range(2)]
+        memories = [Bytes(self.device) for _ in range(2)]
+        if self.debug or self.laid_out or random.random() < 0.4:
+            works = [self._context_work(engine, memory) for memory in memories]
         else:
             model = trt.Model(engine, graphs=bool(random.random() < 0.7))
             works = [lambda s, r: self.run_model(model, s, r)] * 2
@@ -432,19 +497,24 @@ class Case:
                 thread.join()
         else:
             go(0)
+        for memory in memories:
+            memory.close()
         if errors:
             raise errors[0]
 
     def _runnable(self, work: Any, rounds: int) -> list[int]:
         return list(range(self.settings)) * rounds
 
-    def _context_work(self, engine: Any) -> Any:
+    def _context_work(self, engine: Any, memory: Bytes) -> Any:
         context = engine.create_execution_context()
-        listener = Sees(False) if self.debug else None
+        context.graphs = self.random.random() < 0.7
+        listener = Sees(memory.on_gpu) if self.debug else None
         if listener is not None:
             context.set_debug_listener(listener)
             context.set_all_tensors_debug_state(True)
-        return lambda setting, random: self.run_context(context, setting, listener, random)
+        return lambda setting, random: self.run_context(
+            context, memory, setting, listener, random
+        )
 
     def refit(self, engine: Any) -> bool:
         """Other numbers for constants; whether there was something to do."""
