@@ -78,13 +78,16 @@ def make_model(
 class Network:
     """A network that grows node by node."""
 
-    def __init__(self, rng: np.random.Generator, noise: float, profiles: int) -> None:
-        self.rng, self.noise, self.profiles = rng, noise, profiles
+    def __init__(
+        self, rng: np.random.Generator, noise: float, profiles: int, empty: bool = False
+    ) -> None:
+        self.rng, self.noise, self.profiles, self.empty = rng, noise, profiles, empty
         self.nodes: list[onnx.NodeProto] = []
         self.constants: dict[str, np.ndarray] = {}
         self.tensors: dict[str, Tensor] = {}
         self.inputs: dict[str, list[Any]] = {}  # dims: sizes, or names of symbols
         self.outputs: list[str] = []
+        self.shape_inputs: set[str] = set()  # their values are sizes
         self.symbols: dict[str, list[int]] = {}
         # Which profile the runs belong to.
         self.profile_of = [0] * 3 + [1 % profiles] * 3
@@ -125,18 +128,24 @@ class Network:
         for profile, corner in enumerate(self.corners()):
             opt = self.one(usual)
             low = 1 if self.chance(0.6) else int(self.rng.integers(1, opt + 1))
+            if self.empty and self.chance(0.5):
+                low = 0
             high = opt if self.chance(0.3) else int(opt + self.rng.integers(0, opt + 3))
+            high += low == high
             for run in range(RUNS):
                 if self.profile_of[run] == profile:
                     sizes[run] = int(self.rng.integers(low, high + 1))
             sizes[corner : corner + 3] = low, opt, high
         return self.new_symbol(sizes)
 
-    def new_symbol(self, sizes: list[int]) -> str:
+    def check_symbol(self, sizes: list[int]) -> None:
         for profile, corner in enumerate(self.corners()):
             of_it = [s for s, p in zip(sizes, self.profile_of, strict=True) if p == profile]
             if min(of_it) < sizes[corner] or max(of_it) > sizes[corner + 2]:
                 raise Rejected("sizes that shrink where others grow")
+
+    def new_symbol(self, sizes: list[int]) -> str:
+        self.check_symbol(sizes)
         name = f"s{len(self.symbols)}"
         self.symbols[name] = sizes
         return name
@@ -173,6 +182,19 @@ class Network:
                 value = self.rng.integers(0, top, shape).astype(dtype)
             runs.append(self.copies([value] * (COPIES + 1)))
         self.inputs[name] = list(dims)
+        return self.keep(name, runs)
+
+    def sizes_input(self, columns: list[list[int]]) -> Tensor:
+        """An input of sizes: a list of those of each run for each element."""
+        for sizes in columns:
+            self.check_symbol(sizes)
+        runs = [
+            [np.array([sizes[run] for sizes in columns], np.int64)] * (COPIES + 1)
+            for run in range(RUNS)
+        ]
+        name = f"x{len(self.inputs)}"
+        self.inputs[name] = [len(columns)]
+        self.shape_inputs.add(name)
         return self.keep(name, runs)
 
     def like(self, x: Tensor, part: bool = True) -> Tensor:
@@ -238,6 +260,8 @@ class Network:
 
     def evaluate(self, node: Any, inputs: Sequence[Tensor]) -> list[Arrays]:
         """What the node makes, by output."""
+        if self.empty and inputs:
+            self.check_empty(node.op_type, inputs)
         infos = {
             t.name: helper.make_tensor_value_info(
                 t.name, element_type(t.dtype), [None] * t.rank)
@@ -261,15 +285,34 @@ class Network:
         made = []
         for i in range(len(node.output)):
             one = [self.copies([copy[i] for copy in run]) for run in runs]
+            if node.op_type == "LogSoftmax":  # a difference of what is much larger
+                for r, values in enumerate(one):
+                    top = np.abs(inputs[0].runs[r][0]).max(initial=0)
+                    for v in values[1:]:
+                        v += self.noise * top * self.rng.choice([-1, 1], v.shape)
             self.look_at(node.op_type, one)
             made.append(one)
         return made
 
+    def check_empty(self, op: str, inputs: Sequence[Tensor]) -> None:
+        """Refuses sums and maxima of nothing, of which ONNX Runtime makes what it
+        likes, and sizes of 0 that broadcast, which are not known before a run."""
+        for run in range(RUNS):
+            shapes = [t.shapes[run] for t in inputs]
+            if 0 in shapes[0] and op.startswith(("Reduce", "Global", "Arg", "LogSoftmax")):
+                raise Rejected("of nothing")
+            if shapes[1:] and op not in ("Concat", "Gather", "Reshape", "Slice"):
+                sizes = zip(*(s[::-1] for s in shapes), strict=False)
+                if any(0 in column and 1 in column for column in sizes):
+                    raise Rejected("broadcasts nothing")
+
     def look_at(self, op: str, runs: Arrays) -> None:
         """Refuses what is too large, and what little noise changes a lot."""
+        if len({values[0].ndim for values in runs}) > 1:
+            raise Rejected(f"{op}: ranks that differ")
         for values in runs:
             v = values[0]
-            if not 0 < v.size <= LARGEST:
+            if not 0 < v.size + self.empty <= LARGEST:
                 raise Rejected(f"{op}: {v.size} elements")
             if v.ndim > 6:
                 raise Rejected(f"{op}: rank {v.ndim}")
@@ -277,7 +320,7 @@ class Network:
                 if any(c.shape != v.shape or (c != v).any() for c in values):
                     raise Rejected(f"{op}: noise changes it")
                 continue
-            top = np.abs(v).max()
+            top = np.abs(v).max(initial=0)
             if not top < 500:
                 raise Rejected(f"{op}: values up to {top}")
             if spread(values) > 30 * self.noise * max(top, 1e-3):
@@ -302,6 +345,7 @@ class Network:
                 needed |= set(node.input)
         self.nodes = nodes
         self.inputs = {n: d for n, d in self.inputs.items() if n in needed}
+        self.shape_inputs &= self.inputs.keys()
         self.constants = {n: a for n, a in self.constants.items() if n in needed}
 
     def model(self) -> onnx.ModelProto:
@@ -323,11 +367,21 @@ class Network:
                 found[name] = tuple(three)
         return found
 
+    def values(self, profile: int) -> dict[str, Any]:
+        """(min, opt, max) of the inputs' elements that are sizes."""
+        corner = self.corners()[profile]
+        return {
+            name: [self.tensors[name].runs[corner + i][0].tolist() for i in range(3)]
+            for name in self.inputs if name in self.shape_inputs
+        }  # fmt: skip
+
     def describe(self, run: int = 1) -> str:
         """The nodes, a line each, with shapes of a run."""
         lines = []
         for name, dims in self.inputs.items():
             shapes = self.tensors[name].shapes
+            if name in self.shape_inputs:
+                lines.append(f"  {name}: {[v.tolist() for v, *_ in self.tensors[name].runs]}")
             lines.append(f"  {name}: {dims}, min {shapes[0]}, opt {shapes[1]}, "
                          f"max {shapes[2]}, here {shapes[run]}")  # fmt: skip
         for node in self.nodes:
@@ -354,7 +408,7 @@ def spread(values: list[np.ndarray]) -> float:
     """How far the copies are from the value."""
     if values[0].dtype != np.float32:
         return 0
-    return max(float(np.abs(c - values[0]).max()) for c in values[1:])
+    return max(float(np.abs(c - values[0]).max(initial=0)) for c in values[1:])
 
 
 def cut(network: Network, node: onnx.NodeProto | None) -> Network:
@@ -364,7 +418,8 @@ def cut(network: Network, node: onnx.NodeProto | None) -> Network:
     other.profile_of = network.profile_of
     other.nodes = [n for n in network.nodes if n is not node]
     other.constants, other.tensors = network.constants, network.tensors
-    other.symbols = dict(network.symbols)
+    other.symbols, other.empty = dict(network.symbols), network.empty
+    other.shape_inputs = set(network.shape_inputs)
     gone = list(node.output) if node else []
     other.outputs = [n for n in network.outputs if n not in gone]
     other.inputs = dict(network.inputs)

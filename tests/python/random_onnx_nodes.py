@@ -8,13 +8,14 @@ from typing import Any
 import numpy as np
 from onnx import TensorProto
 
-from .random_onnx_graphs import Network, Rejected, Tensor
+from .random_onnx_graphs import RUNS, Network, Rejected, Tensor
 
 MAKERS: dict[str, Callable[[Network], Any]] = {}
 # What jumps where its input changes a little: not for types with few digits.
 JUMPS = {"compare", "round", "to_integers", "topk", "arg"}
 
-OFTEN = {"convolution", "deconvolution", "pool", "residual", "matmul", "binary", "unary"}
+OFTEN = {"convolution", "deconvolution", "pool", "residual", "matmul", "binary", "unary",
+         "fused"}  # fmt: skip
 
 
 def maker(function: Callable[[Network], Any]) -> Callable[[Network], Any]:
@@ -599,6 +600,186 @@ def gate(g: Network) -> Any:
     return g.add("Mul", [x, g.add("Sigmoid", [inner])])
 
 
+@maker
+def fused(g: Network) -> Any:
+    """A product, and a chain that devices compute with it."""
+    y = g.one([convolution, convolution, matmul, gemm, deconvolution])(g)
+    for _ in range(int(g.rng.integers(1, 4))):
+        kind = g.rng.random()
+        if kind < 0.3:
+            y = g.add(g.one(["Relu", "Sigmoid", "Tanh", "HardSwish", "Elu", "Abs"]), [y])
+        elif kind < 0.7:
+            pair = [y, g.like(y)]
+            y = g.add(g.one(["Add", "Add", "Mul", "Sub", "Max"]), pair[:: g.one([1, -1])])
+        elif kind < 0.8:
+            y = g.add(g.one(["Add", "Mul", "Sub"]), [y, g.constant(np.float32(0.7))])
+        elif y.rank >= 3 and y.fixed(1):
+            n = y.sizes(1)[0]
+            constants = [1 + g.normal(n, scale=0.3), g.normal(n), g.normal(n),
+                         0.5 + np.abs(g.normal(n))]  # fmt: skip
+            y = g.add("BatchNormalization", [y, *map(g.constant, constants)])
+    return y
+
+
+@maker
+def constants(g: Network) -> Any:
+    """What can be computed before any run."""
+    x = g.pick()
+    shape = [s if g.chance(0.6) else 1 for s in x.shapes[1]]
+    if any(not x.fixed(a) for a in range(x.rank)):
+        shape = [s if x.fixed(a) else 1 for a, s in enumerate(shape)]
+    y = g.add(g.one(["Abs", "Sin", "Identity"]), [g.constant(g.normal(*shape))])
+    return g.add(g.one(["Add", "Mul"]), [x, y])
+
+
+# ---- Sizes ----
+
+
+@maker
+def sizes_of_an_input(g: Network) -> Any:
+    """Sizes are an input of the network."""
+    x = g.pick(lambda t: 1 <= t.rank <= 4)
+    kind = g.one(["Expand", "Slice", "Reshape", "Tile", "ConstantOfShape"])
+    symbol = g.symbols[g.symbol(8)]
+    if kind == "Expand":
+        ones = [1] * RUNS
+        columns = [symbol if set(x.sizes(a)) == {1} else ones for a in range(x.rank)]
+        return g.add("Expand", [x, g.sizes_input(columns)])
+    if kind == "Slice":
+        axis = int(g.rng.integers(0, x.rank))
+        ends = g.sizes_input([symbol])
+        return g.add("Slice", [x, g.ints(0), ends, g.ints(axis)])
+    if kind == "Reshape":
+        columns = [x.sizes(a) for a in range(x.rank - 1)]
+        shape = g.add("Concat", [g.sizes_input(columns), g.ints(-1, 1)], axis=0)
+        return g.add("Reshape", [x, shape])
+    if kind == "Tile":
+        small = [min(s, 3) for s in symbol]
+        columns = [g.one([small, [1] * RUNS]) for _ in range(x.rank)]
+        return g.add("Tile", [x, g.sizes_input(columns)])
+    filled = g.add("ConstantOfShape", [g.sizes_input([symbol, [2] * RUNS])])
+    return g.add("Add", [filled, g.constant(np.float32(0.5))])
+
+
+@maker
+def sizes_of_a_tensor(g: Network) -> Any:
+    """Bounds and repeats are computed from shapes."""
+    x, other = g.pick(lambda t: 1 <= t.rank <= 4), g.pick(lambda t: t.rank >= 1)
+    size = shape_part(g, g.add("Shape", [other]), int(g.rng.integers(0, other.rank)))
+    axis = int(g.rng.integers(0, x.rank))
+    kind = g.one(["Slice", "Slice", "Pad", "Tile", "Expand"])
+    if kind == "Slice":
+        half = g.add("Div", [size, g.ints(2)])
+        bounds = g.one([(g.ints(0), half), (half, g.ints(2**31 - 1)), (g.ints(0), size)])
+        return g.add("Slice", [x, *bounds, g.ints(axis)])
+    if kind == "Pad":
+        part = g.add("Mod", [size, g.ints(3)])
+        parts = [g.ints(0)] * (2 * x.rank)
+        parts[int(g.rng.integers(0, 2 * x.rank))] = part
+        return g.add("Pad", [x, g.add("Concat", parts, axis=0)])
+    if kind == "Tile":
+        part = g.add("Add", [g.add("Mod", [size, g.ints(2)]), g.ints(1)])
+        parts = [g.ints(1)] * x.rank
+        parts[axis] = part
+        return g.add("Tile", [x, g.add("Concat", parts, axis=0)])
+    parts = [size, *([g.ints(1)] * x.rank)]
+    return g.add("Expand", [x, g.add("Concat", parts, axis=0)])
+
+
+# ---- Places ----
+
+
+@maker
+def scatter(g: Network) -> Any:
+    x = g.pick(lambda t: t.is_float and t.rank >= 1)
+    axis, count = 0, g.one([1, 2, 3])
+    low = min(x.sizes(axis))
+    if low < count:
+        raise Rejected("too few rows")
+    rows = g.rng.permutation(low)[:count].astype(np.int64)
+    dims = [g.symbol_of(x.sizes(a)) for a in range(1, x.rank)]
+    updates = g.input([count, *dims])
+    return g.add("ScatterND", [x, g.constant(rows[:, None]), updates])
+
+
+@maker
+def scatter_elements(g: Network) -> Any:
+    x = g.pick(lambda t: t.is_float and t.rank >= 1)
+    axis = int(g.rng.integers(0, x.rank))
+    dims: list[Any] = [g.symbol_of(x.sizes(a)) for a in range(x.rank)]
+    dims[axis] = 1  # no place twice
+    indices = g.input(dims, np.int64, min(x.sizes(axis)))
+    return g.add("ScatterElements", [x, indices, g.input(dims)], axis=axis)
+
+
+@maker
+def one_hot(g: Network) -> Any:
+    dims = [g.one([1, 3, g.symbol(8)]) for _ in range(g.one([1, 2]))]
+    depth = g.one([2, 5, 8])
+    indices = g.input(dims, np.int64, depth)
+    values = g.constant(np.float32([0.5, 2]))
+    depths = g.constant(np.array(depth, np.int64))
+    return g.add("OneHot", [indices, depths, values], axis=g.one([-1, 0]))
+
+
+@maker
+def gather_nd(g: Network) -> Any:
+    x = g.pick(lambda t: t.rank >= 2)
+    count = g.one([1, 2])
+    low = [min(x.sizes(a)) for a in range(count)]
+    indices = g.rng.integers(0, low, (3, count)).astype(np.int64)
+    return g.add("GatherND", [x, g.constant(indices)])
+
+
+@maker
+def trilu(g: Network) -> Any:
+    x = g.pick(lambda t: t.is_float and t.rank >= 2 and t.fixed(-1) and t.fixed(-2))
+    k = g.constant(np.array(g.rng.integers(-2, 3), np.int64))
+    return g.add("Trilu", [x, k], upper=int(g.chance(0.5)))
+
+
+@maker
+def einsum(g: Network) -> Any:
+    x = g.pick(lambda t: t.is_float and 2 <= t.rank <= 4)
+    letters = "abcd"[: x.rank]
+    y = g.input([g.symbol_of(x.sizes(-1)), g.one([2, 3, 4])])
+    kind = g.one([f"{letters}->{letters[::-1]}", f"{letters}->{letters[0]}",
+                  f"{letters},{letters[-1]}z->{letters[:-1]}z"])  # fmt: skip
+    return g.add("Einsum", [x, y] if "z" in kind else [x], equation=kind)
+
+
+@maker
+def group_norm(g: Network) -> Any:
+    x = image(g)
+    n = x.sizes(1)[0]
+    group = g.one([d for d in range(1, n + 1) if n % d == 0])
+    given = [g.constant(1 + g.normal(group, scale=0.3)), g.constant(g.normal(group))]
+    return g.add("GroupNormalization", [x, *given], num_groups=group, epsilon=0.05)
+
+
+@maker
+def other_norms(g: Network) -> Any:
+    x = g.pick(lambda t: t.is_float and t.rank >= 3)
+    if g.chance(0.5):
+        return g.add("LRN", [x], size=g.one([1, 3, 5]), alpha=0.1)
+    shifted = g.add("Add", [g.add("Abs", [x]), g.constant(np.float32(0.5))])
+    return g.add("LpNormalization", [shifted], axis=g.one([-1, 1]), p=g.one([1, 2]))
+
+
+@maker
+def recurrent(g: Network) -> Any:
+    x = g.pick(lambda t: t.is_float and t.rank == 3 and t.fixed(0) and t.fixed(2)
+               and t.sizes(0)[0] <= 5)  # fmt: skip
+    op, gates = g.one([("GRU", 3), ("LSTM", 4), ("RNN", 1)])
+    size, ways = g.one([2, 4, 8]), g.one([1, 2])
+    w = g.normal(ways, gates * size, x.sizes(2)[0], scale=0.4)
+    r = g.normal(ways, gates * size, size, scale=0.4)
+    b = g.constant(g.normal(ways, 2 * gates * size)) if g.chance(0.6) else None
+    direction = "bidirectional" if ways == 2 else g.one(["forward", "reverse"])
+    return g.add(op, [x, g.constant(w), g.constant(r), b], 2, hidden_size=size,
+                 direction=direction)  # fmt: skip
+
+
 # ---- The whole ----
 
 
@@ -617,7 +798,7 @@ def random_network(
     rng: np.random.Generator, noise: float, profiles: int, without: set[str] = frozenset()
 ) -> Network:
     """A network of 3 to 14 nodes or a few more, of some kinds of nodes."""
-    g = Network(rng, noise, profiles)
+    g = Network(rng, noise, profiles, bool(rng.random() < 0.05))
     while not g.inputs:
         try:
             first_input(g)
@@ -632,6 +813,9 @@ def random_network(
             MAKERS[kinds[int(rng.choice(len(kinds), p=weights / weights.sum()))]](g)
         except Rejected:
             continue
+        except ValueError:  # of NumPy, whose ranges must not be empty
+            if not g.empty:
+                raise
     g.finish()
     g.prune()
     return g

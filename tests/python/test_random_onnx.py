@@ -7,8 +7,8 @@ import os
 import numpy as np
 import pytest
 
-from .random_onnx_graphs import RUNS, session
 from .random_onnx import make, report, seeds
+from .random_onnx_graphs import RUNS, session
 
 
 @pytest.mark.parametrize("seed", seeds(os.environ.get("RABBET_RANDOM_ONNX", "0:60")))
