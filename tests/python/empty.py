@@ -108,3 +108,49 @@ def check_batches(device: str) -> None:
     # None in any run, whatever the batch.
     model = _model(device, _pooling, ((0, 0, 8, 8), (2, 0, 8, 8), (2, 0, 8, 8)))
     assert model(np.ones((1, 0, 8, 8), np.float32)).shape == (1, 0, 7, 7)
+
+
+class _One(trt.IAlgorithmSelector):
+    """Takes the algorithm of this place in the list, or the last one."""
+
+    def __init__(self, place: int) -> None:
+        super().__init__()
+        self.place, self.count = place, 0
+
+    def select_algorithms(self, context: Any, choices: Any) -> Any:
+        self.count = max(self.count, len(choices))
+        return [min(self.place, len(choices) - 1)]
+
+    def report_algorithms(self, contexts: Any, choices: Any) -> None:
+        pass
+
+
+def check_padding_alone(device: str) -> None:
+    """Windows of nothing but padding, in every way there is to compute them."""
+    weights = np.ones((16, 16, 3, 3), np.float32)
+    bias = np.arange(16, dtype=np.float32)
+    place, count = 0, 1
+    while place < count:
+        builder = trt.Builder(trt.Logger(trt.Logger.ERROR))
+        network = builder.create_network()
+        x = network.add_input("x", trt.float32, (1, 16, -1, 6))
+        layer = network.add_convolution_nd(x, 16, (3, 3), weights, bias)
+        layer.padding_nd = (2, 1)
+        network.mark_output(layer.get_output(0))
+        config = builder.create_builder_config()
+        config.device, config.builder_optimization_level = device, 5
+        profile = builder.create_optimization_profile()
+        profile.set_shape("x", *((1, 16, h, 6) for h in (0, 4, 8)))
+        config.add_optimization_profile(profile)
+        selector = config.algorithm_selector = _One(place)
+        plan = builder.build_serialized_network(network, config)
+        runtime = trt.Runtime(trt.Logger(trt.Logger.ERROR))
+        model = trt.Model(runtime.deserialize_cuda_engine(plan))
+        for h in (0, 4, 0, 8):
+            found = model(np.ones((1, 16, h, 6), np.float32))
+            assert found.shape == (1, 16, h + 2, 6)
+            assert (found[:, :, 0] >= bias[:, None]).all()
+            if h == 0:
+                assert (found == bias[:, None, None]).all()
+        place, count = place + 1, selector.count
+    assert place == count

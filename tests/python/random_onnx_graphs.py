@@ -186,6 +186,8 @@ class Network:
 
     def sizes_input(self, columns: list[list[int]]) -> Tensor:
         """An input of sizes: a list of those of each run for each element."""
+        if not columns:
+            raise Rejected("no sizes")
         for sizes in columns:
             self.check_symbol(sizes)
         runs = [
@@ -299,7 +301,8 @@ class Network:
         likes, and sizes of 0 that broadcast, which are not known before a run."""
         for run in range(RUNS):
             shapes = [t.shapes[run] for t in inputs]
-            if 0 in shapes[0] and op.startswith(("Reduce", "Global", "Arg", "LogSoftmax")):
+            known = ("Reduce", "Global", "Arg", "LogSoftmax", "GRU", "LSTM", "RNN")
+            if 0 in shapes[0] and op.startswith(known):
                 raise Rejected("of nothing")
             if shapes[1:] and op not in ("Concat", "Gather", "Reshape", "Slice"):
                 sizes = zip(*(s[::-1] for s in shapes), strict=False)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .empty import check_axes, check_batches, check_products
+from .empty import check_axes, check_batches, check_padding_alone, check_products
 
 
 def test_products() -> None:
@@ -15,3 +15,7 @@ def test_batches() -> None:
 
 def test_axes() -> None:
     check_axes("cpu")
+
+
+def test_padding_alone() -> None:
+    check_padding_alone("cpu")

@@ -439,6 +439,13 @@ bool rabbet_dnnl_has_empty_input(const rabbet_dnnl_program_t* program) {
   return false;
 }
 
+bool rabbet_dnnl_may_lack_pixels(const rabbet_group_t* group) {
+  const rabbet_dims_t* min = &group->values[group->inputs[0]].min;
+  for (int32_t axis = 2; axis < min->rank; ++axis)
+    if (min->d[axis] == 0) return true;
+  return false;
+}
+
 rabbet_status_t rabbet_dnnl_by_reference(rabbet_dnnl_program_t* program) {
   const rabbet_dnnl_kernel_t* kernel = program->kernel;
   const rabbet_kernel_spec_t spec = {.device = kernel->device,

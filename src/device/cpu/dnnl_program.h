@@ -138,6 +138,9 @@ rabbet_status_t rabbet_dnnl_physical_count(const rabbet_dnnl_program_t* program,
 
 // Whether one of the group's inputs has no elements.
 bool rabbet_dnnl_has_empty_input(const rabbet_dnnl_program_t* program);
+// Whether some run of the profile has windows of nothing but padding. They are
+// computed by reference, which takes LINEAR alone.
+bool rabbet_dnnl_may_lack_pixels(const rabbet_group_t* group);
 // The catalogue's own kernels compute the group, all of it LINEAR.
 rabbet_status_t rabbet_dnnl_by_reference(rabbet_dnnl_program_t* program);
 
