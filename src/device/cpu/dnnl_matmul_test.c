@@ -66,6 +66,8 @@ static const shape_t shapes[] = {
     {NONE, NONE, KERNEL_DIMS(2, 3, 8, 16), KERNEL_DIMS(1, 3, 16, 8)},
     {NONE, NONE, KERNEL_DIMS(2, 3, 2, 4, 8), KERNEL_DIMS(1, 3, 1, 8, 4)},
     {NONE, NONE, KERNEL_DIMS(3, 1, 16), KERNEL_DIMS(3, 16, 8)},
+    // an odd k, and many rows
+    {NONE, NONE, KERNEL_DIMS(148, 5), KERNEL_DIMS(5, 16)},
 };
 
 static void check_shapes(rabbet_device_t* device, rabbet_dtype_t dtype,
