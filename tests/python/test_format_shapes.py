@@ -176,3 +176,47 @@ def test_broadcast_in_a_run_alone(hwc: bool) -> None:
         )
         found = run(context, {"a": a, "b": b})
         np.testing.assert_array_equal(found, np.maximum(a, 0) - np.maximum(b, 0))
+
+
+class One(trt.IAlgorithmSelector):
+    """Takes the algorithm of this place, of those that compute layers together."""
+
+    def __init__(self, place: int) -> None:
+        super().__init__()
+        self.place, self.count = place, 0
+
+    def select_algorithms(self, context: Any, choices: Any) -> Any:
+        if "+" not in context.name:
+            return []
+        self.count = max(self.count, len(choices))
+        return [min(self.place, len(choices) - 1)]
+
+
+def test_sum_after_a_product_that_is_full_in_a_run_alone() -> None:
+    """b has the shape of the deconvolution where that has a batch of one."""
+    random = np.random.default_rng(0)
+    kernel = random.standard_normal((16, 16, 1, 1)).astype(np.float32)
+
+    def define(network: Any) -> Any:
+        a = network.add_input("a", trt.float32, (-1, 16, 3, 3))
+        b = network.add_input("b", trt.float32, (1, 16, 3, 3))
+        product = network.add_deconvolution_nd(a, 16, (1, 1), kernel).get_output(0)
+        both = network.add_elementwise(product, b, trt.ElementWiseOperation.SUM)
+        both.get_output(0).name = "y"
+        return [both.get_output(0)]
+
+    profile = {"a": [(n, 16, 3, 3) for n in (1, 3, 3)], "b": [(1, 16, 3, 3)] * 3}
+    place, count = 0, 1
+    while place < count:
+        selector = One(place)
+        context = build(define, profile, selector)
+        for batch in (3, 1, 2):
+            a, b = (
+                random.standard_normal((n, 16, 3, 3)).astype(np.float32)
+                for n in (batch, 1)
+            )
+            expected = np.einsum("nchw,co->nohw", a, kernel[:, :, 0, 0]) + b
+            found = run(context, {"a": a, "b": b})
+            np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4)
+        place, count = place + 1, selector.count
+    assert count > 1

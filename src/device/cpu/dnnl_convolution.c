@@ -200,13 +200,11 @@ static rabbet_status_t rabbet_convolution_offer_formats(
       {linear, linear},  {hwc, hwc},     {blocked, blocked},
       {linear, blocked}, {hwc, blocked}, {blocked, hwc},
   };
-  size_t count = sizeof(pairs) / sizeof(pairs[0]);
-  bool linear_only = rabbet_dnnl_may_lack_pixels(offer->propose->group);
-  for (size_t i = 0; i < (linear_only ? 1 : count); ++i) {
+  for (size_t i = 0; i < sizeof(pairs) / sizeof(pairs[0]); ++i) {
     RABBET_RETURN_IF_ERROR(rabbet_convolution_offer_one(
         offer, dtype, pairs[i][0], pairs[i][1], METHOD_DIRECT));
   }
-  if (linear_only || rabbet_convolution_is_transposed(offer->propose->group))
+  if (rabbet_convolution_is_transposed(offer->propose->group))
     return rabbet_ok();
   return rabbet_convolution_offer_one(offer, dtype, blocked, blocked,
                                       METHOD_WINOGRAD);
@@ -215,7 +213,6 @@ static rabbet_status_t rabbet_convolution_offer_formats(
 // Bytes are summed fastest with channels last.
 static rabbet_status_t rabbet_convolution_offer_quantized(
     const rabbet_convolution_offer_t* offer) {
-  if (rabbet_dnnl_may_lack_pixels(offer->propose->group)) return rabbet_ok();
   return rabbet_convolution_offer_one(offer, RABBET_DTYPE_FLOAT,
                                       RABBET_FORMAT_HWC, RABBET_FORMAT_HWC,
                                       METHOD_DIRECT);

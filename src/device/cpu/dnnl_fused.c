@@ -341,8 +341,8 @@ static rabbet_status_t rabbet_dnnl_fused_operands(
   for (int i = 0; i < e->count; ++i) {
     if (e->items[i].is_binary && i != fused->sum_item)
       RABBET_RETURN_IF_ERROR(
-          rabbet_dnnl_input(run->program, e->items[i].operand,
-                            fused->operands[i].dtype, &run->operands[i]));
+          rabbet_dnnl_input_as(run->program, e->items[i].operand,
+                               &fused->operands[i], &run->operands[i]));
   }
   return rabbet_ok();
 }
@@ -357,10 +357,23 @@ rabbet_status_t rabbet_dnnl_fused_compile_part(const rabbet_dnnl_fused_t* fused,
   return rabbet_dnnl_fused_make(&run, false, rabbet_dnnl_fused_always);
 }
 
-rabbet_status_t rabbet_dnnl_fused_compile(const rabbet_dnnl_fused_t* fused,
+// What has the result's shape in this run, but not at the optimum, was given
+// another format than the result: it cannot be in its place.
+static bool rabbet_dnnl_fused_sums(const rabbet_dnnl_fused_t* fused,
+                                   const rabbet_dnnl_program_t* program) {
+  if (fused->sum_item < 0) return false;
+  int32_t operand = fused->epilogue.items[fused->sum_item].operand;
+  return fused->spec.dst.order != RABBET_DNNL_FORMAT ||
+         rabbet_dnnl_value(program, operand)->format == fused->spec.dst.format;
+}
+
+rabbet_status_t rabbet_dnnl_fused_compile(const rabbet_dnnl_fused_t* group,
                                           rabbet_dnnl_program_t* program) {
-  const rabbet_epilogue_t* e = &fused->epilogue;
+  rabbet_dnnl_fused_t own = *group;
+  const rabbet_dnnl_fused_t* fused = &own;
+  const rabbet_epilogue_t* e = &own.epilogue;
   rabbet_dnnl_fused_run_t run = {.fused = fused, .program = program};
+  if (!rabbet_dnnl_fused_sums(fused, program)) own.sum_item = -1;
   RABBET_RETURN_IF_ERROR(rabbet_dnnl_begin_output(
       program, e->result, fused->spec.dst.dtype, &run.dst));
   RABBET_RETURN_IF_ERROR(

@@ -189,13 +189,10 @@ static rabbet_status_t rabbet_cpu_dnnl_pooling_propose(
   const rabbet_format_t formats[] = {RABBET_FORMAT_LINEAR, RABBET_FORMAT_HWC,
                                      rabbet_cpu_blocked_format()};
   rabbet_dtype_t types[4];
-  size_t format_count = rabbet_dnnl_may_lack_pixels(group)
-                            ? 1
-                            : sizeof(formats) / sizeof(formats[0]);
   int count = rabbet_compute_types(
       propose, group->values[group->inputs[0]].dtype, types);
   for (int i = 0; i < count; ++i) {
-    for (size_t f = 0; f < format_count; ++f) {
+    for (size_t f = 0; f < sizeof(formats) / sizeof(formats[0]); ++f) {
       RABBET_RETURN_IF_ERROR(
           rabbet_pooling_offer_format(propose, sink, &c, types[i], formats[f]));
     }

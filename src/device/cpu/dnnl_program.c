@@ -439,24 +439,121 @@ bool rabbet_dnnl_has_empty_input(const rabbet_dnnl_program_t* program) {
   return false;
 }
 
-bool rabbet_dnnl_may_lack_pixels(const rabbet_group_t* group) {
-  const rabbet_dims_t* min = &group->values[group->inputs[0]].min;
-  for (int32_t axis = 2; axis < min->rank; ++axis)
-    if (min->d[axis] == 0) return true;
-  return false;
+rabbet_status_t rabbet_dnnl_input_as(rabbet_dnnl_program_t* program,
+                                     int32_t value,
+                                     const rabbet_dnnl_layout_t* layout,
+                                     rabbet_dnnl_ref_t* out_ref) {
+  const rabbet_dims_t* dims = rabbet_dnnl_dims(program, value);
+  rabbet_format_t format = rabbet_dnnl_value(program, value)->format;
+  RABBET_RETURN_IF_ERROR(
+      rabbet_dnnl_input(program, value, layout->dtype, out_ref));
+  if (layout->order != RABBET_DNNL_FORMAT || layout->format == format)
+    return rabbet_ok();
+  rabbet_dnnl_binding_t bindings[] = {{RABBET_DNNL_SRC, *out_ref},
+                                      {.arg = RABBET_DNNL_DST}};
+  const rabbet_dnnl_spec_t spec = {
+      .kind = RABBET_DNNL_REORDER,
+      .src = rabbet_dnnl_layout(layout->dtype, format, dims),
+      .dst = *layout,
+  };
+  size_t bytes = 0;
+  RABBET_RETURN_IF_ERROR(
+      rabbet_tensor_bytes(layout->dtype, layout->format, dims, &bytes));
+  bindings[1].ref = *out_ref = rabbet_dnnl_scratch(program, bytes);
+  rabbet_dnnl_primitive_t* primitive = NULL;
+  RABBET_RETURN_IF_ERROR(rabbet_dnnl_make(program, &spec, 0, &primitive));
+  return rabbet_dnnl_run(program, rabbet_dnnl_always, primitive, bindings, 2);
+}
+
+// ---- By reference ----------------------------------------------------------
+
+// Elements are moved as what oneDNN knows of their size.
+static rabbet_dtype_t rabbet_dnnl_moved_as(rabbet_dtype_t dtype) {
+  int bits = rabbet_dtype_bits(dtype);
+  return bits == 8    ? RABBET_DTYPE_UINT8
+         : bits == 16 ? RABBET_DTYPE_BF16
+                      : RABBET_DTYPE_INT32;
+}
+
+// A step between a value's memory (`own`) and a LINEAR copy of it.
+static rabbet_status_t rabbet_dnnl_linear_copy(rabbet_dnnl_program_t* program,
+                                               int32_t value, bool is_input,
+                                               rabbet_dnnl_ref_t* ref) {
+  const rabbet_group_value_t* info = rabbet_dnnl_value(program, value);
+  const rabbet_dims_t* dims = rabbet_dnnl_dims(program, value);
+  if (info->format == RABBET_FORMAT_LINEAR || rabbet_dnnl_is_empty(dims))
+    return rabbet_ok();
+  size_t bytes = 0;
+  RABBET_RETURN_IF_ERROR(
+      rabbet_tensor_bytes(info->dtype, RABBET_FORMAT_LINEAR, dims, &bytes));
+  const rabbet_dnnl_ref_t own = *ref;
+  *ref = rabbet_dnnl_scratch(program, bytes);
+  rabbet_dtype_t dtype = rabbet_dnnl_moved_as(info->dtype);
+  rabbet_dnnl_layout_t layouts[] = {
+      rabbet_dnnl_layout(dtype, info->format, dims),
+      rabbet_dnnl_layout(dtype, RABBET_FORMAT_LINEAR, dims)};
+  const rabbet_dnnl_spec_t spec = {.kind = RABBET_DNNL_REORDER,
+                                   .src = layouts[is_input ? 0 : 1],
+                                   .dst = layouts[is_input ? 1 : 0]};
+  const rabbet_dnnl_binding_t bindings[] = {
+      {RABBET_DNNL_SRC, is_input ? own : *ref},
+      {RABBET_DNNL_DST, is_input ? *ref : own}};
+  rabbet_dnnl_primitive_t* primitive = NULL;
+  RABBET_RETURN_IF_ERROR(rabbet_dnnl_make(program, &spec, 0, &primitive));
+  return rabbet_dnnl_run(program, rabbet_dnnl_always, primitive, bindings, 2);
+}
+
+static rabbet_status_t rabbet_dnnl_reference_memory(
+    rabbet_dnnl_program_t* program) {
+  const rabbet_dnnl_kernel_t* kernel = program->kernel;
+  const rabbet_group_t* group = kernel->group;
+  size_t count = group->input_count + group->output_count;
+  program->reference_group = *group;
+  program->reference_group.values = NULL;
+  RABBET_RETURN_IF_ERROR(rabbet_allocate(kernel->allocator,
+                                         count * sizeof(void*),
+                                         (void**)&program->reference_pointers));
+  RABBET_RETURN_IF_ERROR(rabbet_allocate(kernel->allocator,
+                                         count * sizeof(rabbet_dnnl_ref_t),
+                                         (void**)&program->reference_refs));
+  RABBET_RETURN_IF_ERROR(rabbet_allocate(
+      kernel->allocator, group->value_count * sizeof(rabbet_group_value_t),
+      (void**)&program->reference_group.values));
+  for (size_t i = 0; i < group->value_count; ++i) {
+    program->reference_group.values[i] = group->values[i];
+    program->reference_group.values[i].format = RABBET_FORMAT_LINEAR;
+  }
+  return rabbet_ok();
 }
 
 rabbet_status_t rabbet_dnnl_by_reference(rabbet_dnnl_program_t* program) {
   const rabbet_dnnl_kernel_t* kernel = program->kernel;
-  const rabbet_kernel_spec_t spec = {.device = kernel->device,
-                                     .group = kernel->group,
-                                     .allocator = kernel->allocator};
+  const rabbet_group_t* group = &program->reference_group;
+  RABBET_RETURN_IF_ERROR(rabbet_dnnl_reference_memory(program));
+  const rabbet_kernel_spec_t spec = {
+      .device = kernel->device, .group = group, .allocator = kernel->allocator};
   RABBET_RETURN_IF_ERROR(RABBET_ANNOTATE(
       rabbet_reference_kernel_class.create(&spec, &program->reference),
-      "an input has no elements, which oneDNN does not take"));
-  return rabbet_reference_kernel_class.prepare(
+      "oneDNN does not compute these shapes"));
+  // Its workspace comes first.
+  RABBET_RETURN_IF_ERROR(rabbet_reference_kernel_class.prepare(
       program->reference, program->shapes, &program->reference_state,
-      &program->scratch);
+      &program->scratch));
+  program->scratch = rabbet_align_up(program->scratch, 64);
+  for (size_t i = 0; i < group->input_count + group->output_count; ++i) {
+    bool is_input = i < group->input_count;
+    size_t index = is_input ? i : i - group->input_count;
+    rabbet_dnnl_ref_t* ref = &program->reference_refs[i];
+    *ref = (rabbet_dnnl_ref_t){
+        .place = is_input ? RABBET_DNNL_REF_INPUT : RABBET_DNNL_REF_OUTPUT,
+        .index = (int)index};
+    if (i == group->input_count)
+      program->reference_steps = program->steps.count;
+    RABBET_RETURN_IF_ERROR(rabbet_dnnl_linear_copy(
+        program, is_input ? group->inputs[index] : group->outputs[index],
+        is_input, ref));
+  }
+  return rabbet_ok();
 }
 
 // ---- Kernels ---------------------------------------------------------------
@@ -500,6 +597,9 @@ void rabbet_dnnl_destroy_state(rabbet_kernel_t* base,
                                                 program->reference_state);
     rabbet_reference_kernel_class.destroy(program->reference);
   }
+  rabbet_free(kernel->allocator, program->reference_group.values);
+  rabbet_free(kernel->allocator, program->reference_refs);
+  rabbet_free(kernel->allocator, program->reference_pointers);
   for (size_t i = 0; i < program->steps.count; ++i) {
     rabbet_dnnl_primitive_destroy(program->steps.data[i].primitive);
     rabbet_free(kernel->allocator, program->steps.data[i].bindings);
@@ -594,16 +694,32 @@ static rabbet_status_t rabbet_dnnl_step(const rabbet_dnnl_program_t* program,
   return rabbet_dnnl_primitive_execute(step->primitive, pointers);
 }
 
+static rabbet_status_t rabbet_dnnl_enqueue_reference(
+    const rabbet_dnnl_program_t* program, const rabbet_kernel_call_t* call) {
+  size_t inputs = program->reference_group.input_count;
+  size_t count = inputs + program->reference_group.output_count;
+  for (size_t i = 0; i < count; ++i)
+    program->reference_pointers[i] =
+        rabbet_dnnl_resolve(&program->reference_refs[i], call);
+  rabbet_kernel_call_t linear = *call;
+  linear.inputs = program->reference_pointers;
+  linear.outputs = program->reference_pointers + inputs;
+  return rabbet_reference_kernel_class.enqueue(
+      program->reference, program->reference_state, &linear);
+}
+
 rabbet_status_t rabbet_dnnl_enqueue(rabbet_kernel_t* kernel,
                                     rabbet_kernel_state_t* state,
                                     const rabbet_kernel_call_t* call) {
   (void)kernel;
   const rabbet_dnnl_program_t* program = (const rabbet_dnnl_program_t*)state;
   rabbet_status_t status = rabbet_ok();
-  if (program->reference)
-    return rabbet_reference_kernel_class.enqueue(
-        program->reference, program->reference_state, call);
-  for (size_t i = 0; rabbet_is_ok(status) && i < program->steps.count; ++i)
+  size_t first = program->reference ? program->reference_steps : 0;
+  for (size_t i = 0; rabbet_is_ok(status) && i < first; ++i)
+    status = rabbet_dnnl_step(program, &program->steps.data[i], call);
+  if (rabbet_is_ok(status) && program->reference)
+    status = rabbet_dnnl_enqueue_reference(program, call);
+  for (size_t i = first; rabbet_is_ok(status) && i < program->steps.count; ++i)
     status = rabbet_dnnl_step(program, &program->steps.data[i], call);
   return status;
 }

@@ -65,9 +65,14 @@ typedef struct rabbet_dnnl_program_t {
   RABBET_VEC(rabbet_dnnl_packed_t*) packed;
   size_t scratch;     // bytes that live through the whole program
   size_t scratchpad;  // most bytes that one step needs for itself
-  // Runs instead of the steps, where they are not for these shapes; or NULL.
+  // Computes the group where oneDNN does not for these shapes, or NULL: after
+  // the first steps, which make its inputs LINEAR, and before the others.
   rabbet_kernel_t* reference;
   rabbet_kernel_state_t* reference_state;
+  rabbet_group_t reference_group;     // as the kernel's, all of it LINEAR
+  rabbet_dnnl_ref_t* reference_refs;  // boundary inputs, then outputs
+  void** reference_pointers;          // the same in a run
+  size_t reference_steps;             // how many come before
 } rabbet_dnnl_program_t;
 
 // ---- For compile -----------------------------------------------------------
@@ -91,6 +96,11 @@ rabbet_dnnl_ref_t rabbet_dnnl_scratch(rabbet_dnnl_program_t* program,
 rabbet_status_t rabbet_dnnl_input(rabbet_dnnl_program_t* program, int32_t value,
                                   rabbet_dtype_t dtype,
                                   rabbet_dnnl_ref_t* out_ref);
+// The same in the layout, reordered if the value has another format.
+rabbet_status_t rabbet_dnnl_input_as(rabbet_dnnl_program_t* program,
+                                     int32_t value,
+                                     const rabbet_dnnl_layout_t* layout,
+                                     rabbet_dnnl_ref_t* out_ref);
 // A constant's elements as FLOAT, element i times factors[i % count]; made once
 // for a kernel, for which they are always the same.
 rabbet_status_t rabbet_dnnl_scaled_input(rabbet_dnnl_program_t* program,
@@ -138,10 +148,8 @@ rabbet_status_t rabbet_dnnl_physical_count(const rabbet_dnnl_program_t* program,
 
 // Whether one of the group's inputs has no elements.
 bool rabbet_dnnl_has_empty_input(const rabbet_dnnl_program_t* program);
-// Whether some run of the profile has windows of nothing but padding. They are
-// computed by reference, which takes LINEAR alone.
-bool rabbet_dnnl_may_lack_pixels(const rabbet_group_t* group);
-// The catalogue's own kernels compute the group, all of it LINEAR.
+// The catalogue's own kernels compute the group; other formats are converted
+// before and after.
 rabbet_status_t rabbet_dnnl_by_reference(rabbet_dnnl_program_t* program);
 
 // ---- For the class tables --------------------------------------------------
