@@ -54,6 +54,10 @@ static void check_geometries(rabbet_device_t* device, rabbet_dtype_t dtype) {
       GEOMETRY(KERNEL_DIMS(2, 16, 9, 8), KERNEL_DIMS(32, 16, 3, 3), 5, PAD1),
       // channels that fill no block
       GEOMETRY(KERNEL_DIMS(1, 5, 6, 7), KERNEL_DIMS(7, 5, 3, 3), 2, PAD1),
+      GEOMETRY(KERNEL_DIMS(2, 7, 5, 6), KERNEL_DIMS(3, 7, 1, 1), 2,
+               KERNEL_INT("num_groups", 1)),
+      GEOMETRY(KERNEL_DIMS(1, 17, 9, 8), KERNEL_DIMS(32, 17, 1, 1), 2,
+               KERNEL_INT("num_groups", 1)),
       GEOMETRY(KERNEL_DIMS(1, 3, 12, 12), KERNEL_DIMS(20, 3, 7, 7), 3,
                KERNEL_INTS("stride_nd", 2, 2), KERNEL_INTS("pre_padding", 3, 3),
                KERNEL_INTS("post_padding", 3, 3)),
