@@ -100,7 +100,7 @@ class Net:
         return EXACT[self.least if dtype is trt.float32 else dtype]
 
     def rounding(self, dtype: Any) -> float:
-        return ROUNDING[self.least if dtype is trt.float32 else dtype]
+        return ROUNDING.get(self.least if dtype is trt.float32 else dtype, 0.0)
 
     # ---- Random choices
 
