@@ -234,7 +234,8 @@ rabbet_status_t rabbet_pass_fold(rabbet_build_t* build) {
 
 // A product takes the node in that it alone reads, as its second factor.
 static bool fold_is_taken(const rabbet_ir_t* ir, const rabbet_ir_node_t* node) {
-  if (rabbet_ir_output(ir, node, 0)->uses != 1) return false;
+  const rabbet_ir_value_t* value = rabbet_ir_output(ir, node, 0);
+  if (value->uses != 1 || value->output >= 0) return false;
   for (size_t i = (size_t)node->index + 1; i < ir->nodes.count; ++i) {
     const rabbet_ir_node_t* reader = ir->nodes.data[i];
     if (rabbet_ir_is_quantized(ir, reader) &&

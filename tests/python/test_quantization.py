@@ -224,6 +224,26 @@ def test_model(per_channel, activations, level, tmp_path):
             model(x), session.run(None, {"x": x})[0], atol=2.01 * scale)
 
 
+@pytest.mark.parametrize("level", [0, 3])
+def test_weights_that_are_an_output_too(level):
+    """What the product reads as 8 bits leaves the network in floating point."""
+    weights = RNG.integers(-127, 128, (16, 8, 1, 1)).astype(np.int8)
+    node = helper.make_node
+    nodes = [
+        node("DequantizeLinear", ["w", "s", "z"], ["weights"]),
+        node("QuantizeLinear", ["x", "s", "z"], ["q"]),
+        node("DequantizeLinear", ["q", "s", "z"], ["d"]),
+        node("Conv", ["d", "weights"], ["y"]),
+    ]
+    constants = [("w", weights), ("s", np.float32(0.02)), ("z", np.int8(0))]
+    x = RNG.uniform(-1, 1, (2, 8, 5, 5)).astype(np.float32)
+    model = onnx_model(nodes, [("x", np.float32, x.shape)], ["y", "weights"], constants)
+    found = trt.compile(model, device="cpu", optimization_level=level)(x)
+    expected = runtime(model, x)
+    np.testing.assert_array_equal(found[1], expected[1])
+    np.testing.assert_allclose(found[0], expected[0], rtol=1e-4, atol=1e-4)
+
+
 def test_flags_are_accepted():
     config = trt.Builder(trt.Logger()).create_builder_config()
     for flag in (trt.BuilderFlag.INT8, trt.BuilderFlag.FP8):
