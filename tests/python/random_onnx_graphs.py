@@ -93,7 +93,7 @@ class Network:
         self.profile_of = [0] * 3 + [1 % profiles] * 3
         while len(self.profile_of) < RUNS:
             self.profile_of.append(int(rng.integers(profiles)))
-        self.refused: list[str] = []
+        self.quantum = 0.0  # more noise than usual that is not refused
 
     # ---- Chance ----
 
@@ -125,6 +125,8 @@ class Network:
             return str(self.one(list(self.symbols)))
         usual = [n for n in (1, 2, 3, 4, 5, 7, 8, 12, 16, 17, 24, 32) if n <= largest]
         sizes = [0] * RUNS
+        if self.chance(0.2):
+            return self.new_symbol(self.sometimes_one([self.one(usual[1:])] * RUNS))
         for profile, corner in enumerate(self.corners()):
             opt = self.one(usual)
             low = 1 if self.chance(0.6) else int(self.rng.integers(1, opt + 1))
@@ -213,6 +215,11 @@ class Network:
                 dims.append(self.symbol_of(self.sometimes_one(sizes), apart=True))
             elif kind < 0.6 and fixed and sizes[0] == 1:
                 dims.append(self.one([2, 3, 4, 8]))
+            elif kind < 0.7 and set(sizes) == {1, max(sizes)}:  # it is sometimes one
+                most = max(sizes)
+                known = self.chance(0.5)
+                dims.append(most if known else self.symbol_of(
+                    self.sometimes_one([most] * RUNS), apart=True))  # fmt: skip
             else:
                 dims.append(self.symbol_of(sizes))
         while part and dims and self.chance(0.2):
@@ -282,25 +289,36 @@ class Network:
                 for run in range(RUNS)
             ]  # fmt: skip
         except Exception as error:
-            self.refused.append(node.op_type)
             raise Rejected(str(error)) from None
         made = []
         for i in range(len(node.output)):
             one = [self.copies([copy[i] for copy in run]) for run in runs]
-            if node.op_type == "LogSoftmax":  # a difference of what is much larger
-                for r, values in enumerate(one):
-                    top = np.abs(inputs[0].runs[r][0]).max(initial=0)
-                    for v in values[1:]:
-                        v += self.noise * top * self.rng.choice([-1, 1], v.shape)
+            self.add_noise(node.op_type, inputs, one)
             self.look_at(node.op_type, one)
             made.append(one)
         return made
+
+    def add_noise(self, op: str, inputs: Sequence[Tensor], runs: Arrays) -> None:
+        """What is more than the operator makes of its inputs' noise."""
+        if op == "QuantizeLinear":  # the next number is as good, and no noise of its own
+            runs[:] = [[values[0]] * (COPIES + 1) for values in runs]
+        if op == "DequantizeLinear" and inputs[0].name not in self.constants:
+            for values in runs:
+                for v in values[1:]:
+                    v += inputs[1].runs[0][0] * self.rng.uniform(-1, 1, v.shape)
+        if op == "LogSoftmax":  # a difference of what is much larger
+            for values, x in zip(runs, inputs[0].runs, strict=True):
+                for v in values[1:]:
+                    top = self.noise * np.abs(x[0]).max(initial=0)
+                    v += top * self.rng.choice([-1, 1], v.shape)
 
     def check_empty(self, op: str, inputs: Sequence[Tensor]) -> None:
         """Refuses sums and maxima of nothing, of which ONNX Runtime makes what it
         likes, and sizes of 0 that broadcast, which are not known before a run."""
         for run in range(RUNS):
             shapes = [t.shapes[run] for t in inputs]
+            if 0 in shapes[0] and op == "Reshape":
+                raise Rejected("a size of 0 that is computed says: as in the input")
             known = ("Reduce", "Global", "Arg", "LogSoftmax", "GRU", "LSTM", "RNN")
             if 0 in shapes[0] and op.startswith(known):
                 raise Rejected("of nothing")
@@ -326,7 +344,7 @@ class Network:
             top = np.abs(v).max(initial=0)
             if not top < 500:
                 raise Rejected(f"{op}: values up to {top}")
-            if spread(values) > 30 * self.noise * max(top, 1e-3):
+            if spread(values) > max(30 * self.noise, self.quantum) * max(top, 1e-3):
                 raise Rejected(f"{op}: noise changes it")
 
     # ---- The whole ----

@@ -632,6 +632,49 @@ def constants(g: Network) -> Any:
     return g.add(g.one(["Add", "Mul"]), [x, y])
 
 
+def eight_bits(g: Network, x: Tensor, scale: Any, **more: Any) -> Tensor:
+    """x as numbers of 8 bits, and back."""
+    given = [g.constant(np.asarray(scale)), g.constant(np.zeros(np.shape(scale), np.int8))]
+    bits = x
+    if x.name not in g.constants:
+        bits = g.add("QuantizeLinear", [x, *given], **more)
+    return g.add("DequantizeLinear", [bits, *given], **more)  # type: ignore[no-any-return]
+
+
+@maker
+def quantized(g: Network) -> Any:
+    """A product of 8 bits."""
+    convolves = g.chance(0.6)
+    x = image(g) if convolves else g.pick(
+        lambda t: t.is_float and t.rank >= 2 and t.fixed(-1))  # fmt: skip
+    g.quantum = 0.3
+
+    def scale(t: Tensor) -> Any:
+        return np.float32(max(np.abs(r[0]).max(initial=0) for r in t.runs) / 127 + 1e-3)
+
+    k = x.sizes(1 if convolves else -1)[0]
+    n, kernel = g.one([1, 4, 8, 16, 32]), g.one([1, 3])
+    if convolves:
+        shape, axis, factors = (n, k, *[kernel] * (x.rank - 2)), 0, n
+    else:
+        shape, axis, factors = (k, n), 1, n
+    bits = g.constant(g.rng.integers(-127, 128, shape).astype(np.int8))
+    size = np.float32(2 / 127) * (k * kernel ** (x.rank - 2) if convolves else k) ** -0.5
+    each = size * g.rng.uniform(0.5, 1, factors).astype(np.float32)
+    w = eight_bits(g, bits, each if g.chance(0.6) else size, axis=axis)
+    a = eight_bits(g, x, scale(x))
+    if convolves:
+        bias = g.constant(g.normal(n)) if g.chance(0.6) else None
+        y = g.add("Conv", [a, w, bias], pads=[kernel // 2] * 2 * (x.rank - 2))
+    else:
+        y = g.add("MatMul", [a, w])
+    if g.chance(0.3):
+        y = g.add("Add", [y, x] if x.shapes == y.shapes else [y, g.like(y)])
+    if g.chance(0.5):
+        y = g.add("Relu", [y])
+    return eight_bits(g, y, scale(y)) if g.chance(0.5) else y
+
+
 # ---- Sizes ----
 
 
@@ -813,7 +856,7 @@ def random_network(
             MAKERS[kinds[int(rng.choice(len(kinds), p=weights / weights.sum()))]](g)
         except Rejected:
             continue
-        except ValueError:  # of NumPy, whose ranges must not be empty
+        except (ValueError, ZeroDivisionError):  # what wants a range, or a fan
             if not g.empty:
                 raise
     g.finish()
