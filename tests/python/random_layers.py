@@ -473,6 +473,71 @@ def product_and_more(net: Net) -> None:
         combine(net, E.SUM, y, net.pick(others))
 
 
+def convolution_and_more(net: Net) -> None:
+    """With groups, steps, dilation; then factors and terms by channel, a function, and
+    the sum with another tensor."""
+    x = net.value(
+        lambda v: v.rank == 4 and v.is_float and v.fixed(1) and v.unknown is None
+        and all(0 not in s for s in v.shapes) and v.bound <= 64 and v.tensor.shape[1] <= 64
+    )  # fmt: skip
+    channels = x.tensor.shape[1]
+    groups = net.pick([1, 1, 1, *[g for g in (2, 4, channels) if channels % g == 0]])
+    maps = groups * net.pick([1, 2, 4, 5, 8]) if groups < channels else channels
+    size, stride, far = net.pick([1, 2, 3]), net.pick([1, 1, 2]), net.pick([1, 1, 2])
+    before, after = net.integer(0, size - 1), net.integer(0, size - 1)
+    reach = (size - 1) * far + 1
+    if min(x.dim(2)) + before + after < reach or min(x.dim(3)) + before + after < reach:
+        raise Unfit
+    weights = net.numbers((maps, channels // groups, size, size), 1)
+    bias = net.numbers((maps,), 3)
+    has_bias = net.chance(0.5)
+    kind = np.float32 if x.dtype is trt.float32 else np.float16
+
+    def make() -> Any:
+        layer = net.network.add_convolution_nd(
+            x.tensor, maps, (size, size), weights.astype(kind),
+            bias.astype(kind) if has_bias else None,
+        )  # fmt: skip
+        layer.pre_padding, layer.post_padding = (before, before), (after, after)
+        layer.stride_nd, layer.dilation_nd = (stride, stride), (far, far)
+        layer.num_groups = groups
+        return layer
+
+    def function(a: Any) -> Any:
+        pads = ((0, 0), (0, 0), (before, after), (before, after))
+        wide = np.pad(a, pads)
+        windows = np.lib.stride_tricks.sliding_window_view(wide, (reach, reach), (2, 3))
+        windows = windows[:, :, ::stride, ::stride, ::far, ::far]
+        parts = np.split(windows, groups, axis=1)
+        kernels = np.split(weights, groups, axis=0)
+        y = np.concatenate(
+            [np.einsum("nchwij,mcij->nmhw", p, k) for p, k in zip(parts, kernels, strict=True)],
+            axis=1,
+        )  # fmt: skip
+        return y + bias[:, None, None] if has_bias else y
+
+    terms = channels // groups * size * size
+    error = product_error(x, x, 0, 0.0) + terms * x.error
+    error += 10 * net.rounding(x.dtype) * max(1.0, x.bound * terms)
+    what = (
+        f"convolution {weights.shape} groups {groups} stride {stride} dilation {far} "
+        f"pads {before} {after} bias {has_bias}"
+    )
+    y = net.layer(what, make, [x], function, None, 0.0, error)
+    if net.chance(0.5):
+        y = combine(net, E.PROD, y, net.constant(net.numbers((1, maps, 1, 1), 2), x.dtype))
+    if net.chance(0.5):
+        y = combine(net, E.SUM, y, net.constant(net.numbers((1, maps, 1, 1), 2), x.dtype))
+    others = [v for v in net.values if same(y)(v) and v is not y]
+    if others and net.chance(0.7):
+        y = combine(net, E.SUM, y, net.pick(others))
+    if net.chance(0.7):
+        net.layer(
+            "activation RELU", lambda: net.network.add_activation(y.tensor, A.RELU), [y],
+            lambda a: np.maximum(a, 0),
+        )  # fmt: skip
+
+
 def channels_and_space(net: Net) -> None:
     """Channels become pixels, or the other way round: reshape, transpose, reshape."""
     x = net.value(
