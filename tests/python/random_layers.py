@@ -11,7 +11,7 @@ import rabbet as trt
 from . import random_classes as classes
 from . import random_plugins as p
 from .plugins import call
-from .random_networks import FLOATS, Net, Unfit, Value
+from .random_networks import FLOATS, ROUNDING, Net, Unfit, Value
 
 E, U, A, R = (
     trt.ElementWiseOperation,
@@ -350,8 +350,10 @@ def slices(net: Net) -> None:
 
 
 def number(net: Net, x: Value, value: float, step: float = 0.0) -> Value:
-    """A constant that is spread over x."""
-    return net.constant(np.full((1,) * x.rank, value), x.dtype, step or abs(value))
+    """A constant that is spread over x, and stays what it is."""
+    made = net.constant(np.full((1,) * x.rank, value), x.dtype, step or abs(value))
+    net.nodes[-1].constant = None
+    return made
 
 
 def inexact(net: Net, x: Value, factor: float, what: str, make: Any, function: Any) -> Value:
@@ -368,6 +370,7 @@ def gelu(net: Net) -> None:
     x = net.value(lambda v: v.is_float and v.rank >= 1 and v.bound < 20)
     root = net.constant(np.full((1,) * x.rank, 2**-0.5), x.dtype, 0.0)
     root.error = net.rounding(x.dtype)
+    net.nodes[-1].constant = None
     inner = combine(net, E.PROD, x, root)
     erf = inexact(
         net, inner, 1.2, "unary ERF", lambda: net.network.add_unary(inner.tensor, U.ERF),
@@ -517,8 +520,7 @@ def convolution_and_more(net: Net) -> None:
         return y + bias[:, None, None] if has_bias else y
 
     terms = channels // groups * size * size
-    error = product_error(x, x, 0, 0.0) + terms * x.error
-    error += 10 * net.rounding(x.dtype) * max(1.0, x.bound * terms)
+    error = convolution_error(net, x, terms, function)
     what = (
         f"convolution {weights.shape} groups {groups} stride {stride} dilation {far} "
         f"pads {before} {after} bias {has_bias}"
@@ -618,7 +620,7 @@ def quantized_product(net: Net) -> None:
         return np.einsum("nchwij,mcij->nmhw", windows, numbers * own)
 
     if convolves:
-        error = 10 * net.rounding(x.dtype) * max(1.0, y.bound * depth * size * size)
+        error = convolution_error(net, y, depth * size * size, function)
         net.layer(f"convolution {shape}", make, [y], function, None, 0.0, error)
     else:
         z = net.layer(f"matrix_multiply {shape}", make, [y], function, None, scale * own)
@@ -831,6 +833,13 @@ def normalization(net: Net) -> None:
     net.layer(f"normalization {axes}", make, [x, scale, bias], function, None, 0.0, error)
 
 
+def convolution_error(net: Net, x: Value, terms: int, function: Any) -> float:
+    """Sums are taken in FLOAT, maybe of transformed tiles, and rounded once."""
+    most = max(float(np.abs(function(a)).max()) for a in x.arrays)
+    sums = 10 * ROUNDING[trt.float32] * max(1.0, x.bound * terms)
+    return terms * x.error + sums + 2 * net.rounding(x.dtype) * max(1.0, most)
+
+
 def convolution(net: Net) -> None:
     x = net.value(
         lambda v: v.rank == 4 and v.dtype is trt.float32 and v.exact and v.fixed(1)
@@ -857,8 +866,7 @@ def convolution(net: Net) -> None:
         windows = np.lib.stride_tricks.sliding_window_view(wide, (size, size), (2, 3))
         return np.einsum("nchwij,mcij->nmhw", windows, weights) + bias[:, None, None]
 
-    # Not exact: some ways to compute it transform tiles.
-    error = 10 * net.rounding(x.dtype) * max(1.0, x.bound * channels * size * size)
+    error = convolution_error(net, x, channels * size * size, function)
     net.layer(f"convolution {weights.shape}", make, [x], function, None, 0.0, error)
 
 
@@ -1354,11 +1362,13 @@ LAYERS = [
     (cast, 1.5), (identity, 1), (select, 1.5), (transpose, 3), (reshape, 2),
     (reshape_by_tensor, 1.5), (slices, 3), (slice_outside, 1), (concatenation, 3),
     (gather, 1), (gather_by_values, 1), (reduce, 2), (matrix_multiply, 2), (softmax, 1),
-    (normalization, 1), (convolution, 1), (pooling, 1), (quantize, 1.5), (conditional, 1),
+    (normalization, 1), (convolution, 2), (pooling, 1), (quantize, 1.5), (conditional, 1),
     (loop, 1.5), (nested_loop, 0.5), (shape, 0.5), (small_shape, 0.5),
     (plugin_affine, 8), (plugin_pair, 3), (plugin_two, 5),
     (plugin_channels, 3), (plugin_keep, 1), (plugin_spread, 1.5), (plugin_class, 5),
-    (plugin_class_sizes, 0.7), (twice, 1.5),
+    (plugin_class_sizes, 0.7), (twice, 1.5), (gelu, 0.7), (layer_norm, 0.7), (attention, 1),
+    (product_and_more, 1.2), (channels_and_space, 0.8), (convolution_and_more, 3),
+    (quantized_product, 1.2),
 ]  # fmt: skip
 
 

@@ -144,7 +144,7 @@ class Net:
                 raise Unfit
             if value.exact and value.bound / value.step > self.limit(value.dtype):
                 raise Unfit
-            if not value.exact and (value.bound > 100 or value.error > 1):
+            if not value.exact and (value.bound > 2000 or value.error > 1 + value.bound / 50):
                 raise Unfit
             value.unknown = unknown
             if unknown is None:
