@@ -1,5 +1,7 @@
 #include "core/lay_out.h"
 
+#include <string.h>
+
 #include "core/view.h"
 
 // Where elements go: (outer, channel, inner) of an array in LINEAR.
@@ -50,5 +52,25 @@ void rabbet_lay_out(rabbet_dtype_t from, const void* source,
       rabbet_store_double(to, target, at, rabbet_load_double(from, source, i));
     else
       rabbet_store_int64(to, target, at, rabbet_load_int64(from, source, i));
+  }
+}
+
+void rabbet_clear_padding(rabbet_dtype_t dtype, rabbet_format_t format,
+                          const rabbet_dims_t* dims, void* data) {
+  constant_layout_t layout = constant_layout(format, dims);
+  int64_t missing = layout.padded - layout.channels;
+  int64_t size = rabbet_dtype_bits(dtype) / 8;
+  if (missing == 0 || size == 0) return;
+  // One run of padding for each position, behind its last channel.
+  int64_t step = layout.channels_last ? layout.padded : layout.block;
+  for (int64_t n = 0; n < dims->d[0]; ++n) {
+    char* first =
+        (char*)data +
+        constant_place(&layout, (n * layout.channels + layout.channels - 1) *
+                                    layout.inner) *
+            size +
+        size;
+    for (int64_t i = 0; i < layout.inner; ++i)
+      memset(first + i * step * size, 0, (size_t)(missing * size));
   }
 }

@@ -12,4 +12,11 @@ RABBET_PRIVATE_API void rabbet_lay_out(rabbet_dtype_t from, const void* source,
                                        rabbet_dtype_t to,
                                        rabbet_format_t format, void* target);
 
+// Makes the channels 0 that fill up a tensor's last block. Dimensions are
+// known, and the format fits them.
+RABBET_PRIVATE_API void rabbet_clear_padding(rabbet_dtype_t dtype,
+                                             rabbet_format_t format,
+                                             const rabbet_dims_t* dims,
+                                             void* data);
+
 #endif  // RABBET_SRC_CORE_LAY_OUT_H_

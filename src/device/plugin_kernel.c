@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/math.h"
+#include "core/lay_out.h"
 #include "device/device.h"
 #include "device/plugin_kernel.h"
 
@@ -521,12 +522,36 @@ static rabbet_status_t rabbet_plugin_bind(const rabbet_plugin_kernel_t* kernel,
   return rabbet_ok();
 }
 
+// Plugins leave in padding what they like, which may be NaN; libraries on the
+// host multiply it by 0.
+static void rabbet_plugin_clear(const rabbet_plugin_view_t* view) {
+  rabbet_dims_t dims = view->dims;
+  const rabbet_format_info_t* info = rabbet_format_info(view->format);
+  if (info->block == 1 || dims.rank < 2 || dims.d[1] % info->block == 0) return;
+  size_t each = 0;  // bytes of a batch, whose number the run may tell
+  bool open = dims.d[0] < 0;
+  if (open) dims.d[0] = 1;
+  for (int32_t i = 0; i < dims.rank; ++i)
+    if (dims.d[i] <= 0) return;
+  if (open) {
+    rabbet_status_t status =
+        rabbet_tensor_bytes(view->dtype, view->format, &dims, &each);
+    rabbet_status_ignore(status);
+    dims.d[0] = each > 0 ? (int64_t)(view->bytes / each) : 0;
+  }
+  rabbet_clear_padding(view->dtype, view->format, &dims, view->data);
+}
+
 static rabbet_status_t rabbet_plugin_kernel_enqueue(
     rabbet_kernel_t* base, rabbet_kernel_state_t* state,
     const rabbet_kernel_call_t* call) {
-  RABBET_RETURN_IF_ERROR(
-      rabbet_plugin_bind((rabbet_plugin_kernel_t*)base, state, call));
-  return rabbet_plugin_enqueue(state->plugin, &state->call);
+  const rabbet_plugin_kernel_t* kernel = (rabbet_plugin_kernel_t*)base;
+  RABBET_RETURN_IF_ERROR(rabbet_plugin_bind(kernel, state, call));
+  RABBET_RETURN_IF_ERROR(rabbet_plugin_enqueue(state->plugin, &state->call));
+  for (size_t i = 0;
+       kernel->device->host_memory && i < state->call.output_count; ++i)
+    rabbet_plugin_clear(&state->call.outputs[i]);
+  return rabbet_ok();
 }
 
 // ---- Graphs ----------------------------------------------------------------

@@ -86,6 +86,13 @@ def to_stored(value: Any, dtype: Any) -> Any:
     return ((bits + 0x7FFF + (bits >> 16 & 1)) >> 16).astype(np.uint16)
 
 
+def padding(dtype: Any) -> Any:
+    """What nobody may read: NaN, or a large number."""
+    if dtype in (trt.float32, trt.float16):
+        return np.nan
+    return 0x7FC0 if dtype is trt.bfloat16 else 113
+
+
 class Memory:
     """Memory of a device, in the order of a stream."""
 
@@ -132,7 +139,7 @@ class Memory:
 
     def put(self, address: int, value: Any, dtype: Any, layout: str) -> None:
         """Writes a tensor; what lies in padding is nobody's business."""
-        self.write(address, lay(to_stored(value, dtype), layout, 113))
+        self.write(address, lay(to_stored(value, dtype), layout, padding(dtype)))
 
 
 # ---- What plugins compute. Also the reference: NumPy, and nothing of Rabbet.

@@ -427,7 +427,7 @@ class Case:
             layout = engine.get_tensor_format(name).name
             context.set_input_shape(name, array.shape)
             if layout != "LINEAR":
-                array = lay(array, layout, 113)
+                array = lay(array, layout)
             arrays[name] = flat = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
             if engine.get_tensor_location(name) == trt.TensorLocation.HOST:
                 context.set_tensor_address(name, flat.ctypes.data)

@@ -537,6 +537,51 @@ def test_layouts_on_the_cpu(layouts: str) -> None:
         np.testing.assert_allclose(model(x), x + 2, rtol=1e-6)
 
 
+class One(trt.IAlgorithmSelector):
+    """Takes one way to compute each layer; `most`: how many there were."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__()
+        self.number, self.most = number, 0
+
+    def select_algorithms(self, context: Any, choices: Any) -> list[int]:
+        self.most = max(self.most, len(choices))
+        return [min(self.number, len(choices) - 1)]
+
+
+def test_padding_that_nobody_wrote() -> None:
+    """What lies behind a plugin's channels is not read by a convolution."""
+    plugin_id = new_id("padding")
+
+    @trtp.register(plugin_id)
+    def blocks(x: TensorDesc) -> TensorDesc:
+        return x.like()
+
+    @trtp.autotune(plugin_id)
+    def tune(x: TensorDesc, outputs: tuple[TensorDesc]) -> list[trtp.AutoTuneCombination]:
+        return [trtp.AutoTuneCombination("FP32, FP32", "LINEAR, CHW16")]
+
+    @trtp.impl(plugin_id)
+    def run(x: Tensor, outputs: tuple[Tensor], stream: int) -> None:
+        work(lambda value: (value + 1,), (x,), outputs, stream)  # and NaN in padding
+
+    value, weights = random(2, 17, 5, 6), random(4, 17, 1, 1, seed=1)
+    wanted = np.einsum("mc,nchw->nmhw", weights[:, :, 0, 0], value + 1)
+    number, most = 0, 1
+    while number < most:
+        builder = trt.Builder(trt.Logger(trt.Logger.ERROR))
+        network = builder.create_network()
+        x = network.add_input("x", trt.float32, value.shape)
+        x = network.add_plugin(call(plugin_id)(x)).get_output(0)
+        layer = network.add_convolution_nd(x, 4, (1, 1), weights)
+        network.mark_output(layer.get_output(0))
+        config = builder.create_builder_config()
+        config.device, config.algorithm_selector = "cpu", One(number)
+        model = trt.Model(builder.build_engine_with_config(network, config))
+        np.testing.assert_allclose(model(value), wanted, rtol=1e-4, atol=1e-4)
+        number, most = number + 1, config.algorithm_selector.most
+
+
 @pytest.mark.parametrize("layouts", ["LINEAR", "CHW4", "CHW4, HWC, LINEAR"])
 def test_one_tensor_twice(layouts: str) -> None:
     """Each input has a format of its own."""
