@@ -10,6 +10,7 @@ import rabbet as trt
 import rabbet.plugin as trtp
 
 from tests.python.plugins import call, new_id, random
+from tests.python.test_format_shapes import check_full_in_a_run_alone
 
 from . import cuda_driver
 
@@ -284,3 +285,7 @@ def test_a_chain_stays_in_the_format_that_an_operator_asks_for(layout: str) -> N
         assert context.execute_async_v3(0)
         out = cuda_driver.read(target, target_bytes.shape)
     np.testing.assert_allclose(out, target_bytes, rtol=1e-5)
+
+
+def test_sum_after_a_product_that_is_full_in_a_run_alone() -> None:
+    check_full_in_a_run_alone("cuda", False)

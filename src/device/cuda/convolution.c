@@ -244,6 +244,26 @@ static void convolution_tensors(const convolution_offer_t* offer,
   }
 }
 
+// Whether an operand that is broadcast at the optimum, and LINEAR therefore,
+// may have the result's shape in a run: then it must lie as the result does.
+static bool convolution_may_fill(const rabbet_group_t* group) {
+  const rabbet_group_value_t* result = &group->values[group->outputs[0]];
+  for (size_t i = 2; i < group->input_count; ++i) {
+    const rabbet_group_value_t* value = &group->values[group->inputs[i]];
+    bool may = value->dims.rank == result->dims.rank &&
+               !rabbet_cuda_dims_equal(&value->dims, &result->dims);
+    int axes = 0;
+    for (int k = 0; may && k < value->dims.rank; ++k) {
+      axes += value->max.d[k] != 1;
+      if (value->dims.d[k] != result->dims.d[k])
+        may = value->dims.d[k] == 1 &&
+              (result->min.d[k] <= 1 || value->max.d[k] > 1);
+    }
+    if (may && axes > 1) return true;
+  }
+  return false;
+}
+
 static rabbet_status_t convolution_offer_all(const convolution_offer_t* offer) {
   static const rabbet_format_t formats[] = {RABBET_FORMAT_HWC,
                                             RABBET_FORMAT_LINEAR};
@@ -254,6 +274,8 @@ static rabbet_status_t convolution_offer_all(const convolution_offer_t* offer) {
   for (int i = 0; i < count; ++i) {
     if (rabbet_cudnn_type(types[i]) < 0) continue;
     for (size_t k = 0; k < 2; ++k) {
+      if (formats[k] == RABBET_FORMAT_HWC && convolution_may_fill(group))
+        continue;
       convolution_tensors(offer, types[i], formats[k]);
       RABBET_RETURN_IF_ERROR(rabbet_cudnn_offer(&(rabbet_cudnn_offer_t){
           .propose = offer->propose,
@@ -445,7 +467,7 @@ static rabbet_status_t rabbet_cuda_convolution_quantized_propose(
   rabbet_type_format_t* tensors = NULL;
   rabbet_cudnn_t* library = NULL;
   if (!rabbet_quantized_parse(group, RABBET_OP_CONVOLUTION, &q) ||
-      group->values[q.x].dims.rank < 3)
+      group->values[q.x].dims.rank < 3 || convolution_may_fill(group))
     return rabbet_ok();
   RABBET_RETURN_IF_ERROR(
       rabbet_cudnn_get(rabbet_cuda(propose->device), &library));
