@@ -18,7 +18,7 @@ from onnx import helper, numpy_helper
 
 OPSET = 18
 RUNS = 8  # min, opt, max of a first profile, then of a second one or between; between
-LARGEST = 6000  # elements of a tensor
+USUAL = [1, 2, 3, 4, 5, 7, 8, 12, 16, 17, 24, 32, 48, 64, 100, 150]  # sizes at opt
 COPIES = 2  # with noise
 
 Arrays = list[list[np.ndarray]]  # by run: the value, then its copies
@@ -93,6 +93,8 @@ class Network:
         self.profile_of = [0] * 3 + [1 % profiles] * 3
         while len(self.profile_of) < RUNS:
             self.profile_of.append(int(rng.integers(profiles)))
+        self.large = False
+        self.largest = 6000  # elements of a tensor
         self.quantum = 0.0  # more noise than usual that is not refused
 
     # ---- Chance ----
@@ -123,7 +125,7 @@ class Network:
         """A new size that varies, or one of before. largest: at opt."""
         if self.symbols and self.chance(0.5):
             return str(self.one(list(self.symbols)))
-        usual = [n for n in (1, 2, 3, 4, 5, 7, 8, 12, 16, 17, 24, 32) if n <= largest]
+        usual = [n for n in USUAL if n <= (largest * 5 if self.large else largest)]
         sizes = [0] * RUNS
         if self.chance(0.2):
             return self.new_symbol(self.sometimes_one([self.one(usual[1:])] * RUNS))
@@ -176,7 +178,7 @@ class Network:
         runs = []
         for run in range(RUNS):
             shape = tuple(self.symbols[d][run] if isinstance(d, str) else d for d in dims)
-            if np.prod(shape) > LARGEST:
+            if np.prod(shape) > self.largest:
                 raise Rejected("too large")
             if dtype == np.float32:
                 value = self.normal(*shape)
@@ -333,7 +335,7 @@ class Network:
             raise Rejected(f"{op}: ranks that differ")
         for values in runs:
             v = values[0]
-            if not 0 < v.size + self.empty <= LARGEST:
+            if not 0 < v.size + self.empty <= self.largest:
                 raise Rejected(f"{op}: {v.size} elements")
             if v.ndim > 6:
                 raise Rejected(f"{op}: rank {v.ndim}")

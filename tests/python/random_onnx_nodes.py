@@ -281,7 +281,7 @@ def to_integers(g: Network) -> Any:
 
 @maker
 def to_float(g: Network) -> Any:
-    x = g.pick(lambda t: not t.is_float)
+    x = g.pick(lambda t: not t.is_float and bool(t.dtype != np.int8))
     return g.add("Cast", [x], to=TensorProto.FLOAT)
 
 
@@ -838,10 +838,17 @@ def first_input(g: Network) -> Tensor:
 
 
 def random_network(
-    rng: np.random.Generator, noise: float, profiles: int, without: set[str] = frozenset()
+    rng: np.random.Generator,
+    noise: float,
+    profiles: int,
+    without: set[str] = frozenset(),
+    large: float = 0,
 ) -> Network:
-    """A network of 3 to 14 nodes or a few more, of some kinds of nodes."""
+    """A network of 3 to 14 nodes or a few more, of some kinds of nodes. large: how
+    likely it has large tensors."""
     g = Network(rng, noise, profiles, bool(rng.random() < 0.05))
+    if g.chance(large):
+        g.large, g.largest = True, 60000
     while not g.inputs:
         try:
             first_input(g)
