@@ -74,6 +74,31 @@ static void cover_assign(coverer_t* c, const bool* set) {
   c->group_count++;
 }
 
+// Whether what node i reads from outside the set is spread over the result of
+// `start` alike in all runs: each axis is the result's own, or one element. The
+// kernels of products know what they add by its place in the result.
+static bool cover_is_steady(const coverer_t* c, size_t start, size_t i,
+                            const bool* set) {
+  const rabbet_ir_t* ir = &c->build->ir;
+  const rabbet_ir_node_t* node = cover_node(c, i);
+  const rabbet_shape_t* full =
+      &rabbet_ir_output(ir, cover_node(c, start), 0)->shape;
+  for (size_t k = 0; k < node->input_count; ++k) {
+    const rabbet_ir_value_t* value = rabbet_ir_input(ir, node, k);
+    if (!value || value->shape.rank != full->rank) continue;
+    int32_t local = value->producer ? c->locals[value->producer->index] : -1;
+    if (local >= 0 && set[local]) continue;
+    for (int32_t axis = 0; axis < full->rank; ++axis) {
+      int64_t extent = 0;
+      if (value->shape.d[axis] != full->d[axis] &&
+          !(rabbet_expr_is_constant(ir->graph, value->shape.d[axis], &extent) &&
+            extent == 1))
+        return false;
+    }
+  }
+  return true;
+}
+
 // Grows c->inside from one node through free point-wise nodes that follow it,
 // up to the `level`-th place where the set has one exit. Returns the number of
 // such places up to there.
@@ -88,6 +113,9 @@ static int cover_grow(coverer_t* c, size_t start, int level) {
       continue;
     if (!rabbet_fuse_same_shape(&c->build->ir, cover_node(c, start),
                                 cover_node(c, i)))
+      break;
+    if (c->kinds[start] != RABBET_FUSE_POINTWISE &&
+        !cover_is_steady(c, start, i, grown))
       break;
     grown[i] = true;
     bool single = true;

@@ -49,6 +49,8 @@ static void rabbet_onnx_slice_axis(rabbet_onnx_node_t* node,
       rabbet_onnx_index_op(node, "SUM", distance, rabbet_onnx_known(size - 1));
   distance = rabbet_onnx_index_op(node, "FLOOR_DIV", distance,
                                   rabbet_onnx_known(size));
+  // Backwards, the start is an element: there need not be one.
+  if (!forward) distance = rabbet_onnx_index_op(node, "MIN", distance, extent);
   slice->start[axis] = start;
   slice->size[axis] =
       rabbet_onnx_index_op(node, "MAX", distance, rabbet_onnx_known(0));

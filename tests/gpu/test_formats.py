@@ -10,7 +10,10 @@ import rabbet as trt
 import rabbet.plugin as trtp
 
 from tests.python.plugins import call, new_id, random
-from tests.python.test_format_shapes import check_full_in_a_run_alone
+from tests.python.test_format_shapes import (
+    check_full_in_a_run_alone,
+    check_one_row_at_the_optimum_alone,
+)
 
 from . import cuda_driver
 
@@ -289,3 +292,7 @@ def test_a_chain_stays_in_the_format_that_an_operator_asks_for(layout: str) -> N
 
 def test_sum_after_a_product_that_is_full_in_a_run_alone() -> None:
     check_full_in_a_run_alone("cuda", False)
+
+
+def test_one_row_at_the_optimum_alone() -> None:
+    check_one_row_at_the_optimum_alone("cuda")

@@ -15,7 +15,7 @@ pytestmark = pytest.mark.skipif(
 )
 
 
-@pytest.mark.parametrize("seed", seeds(os.environ.get("RABBET_RANDOM_ONNX", "0:16")))
+@pytest.mark.parametrize("seed", seeds(os.environ.get("RABBET_TEST_SEEDS", "0:16")))
 def test_random_network(seed: int) -> None:
     wrong = report(seed, "cuda")
     assert wrong is None, wrong

@@ -2,7 +2,7 @@
 
 A seed says everything: the network, its ranges of shapes, which kernels, types and
 options the build has, what is run. test_random_onnx.py and tests/gpu/test_random_onnx.py
-take a few seeds, or those of RABBET_RANDOM_ONNX=FIRST:END;
+take a few seeds, or those of RABBET_TEST_SEEDS=FIRST:END;
 
     python -m tests.python.random_onnx FIRST:END [cpu|cuda]
 

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
 import rabbet as trt
 
@@ -227,3 +228,50 @@ def check_full_in_a_run_alone(device: str, transposed: bool) -> None:
 
 def test_sum_after_a_product_that_is_full_in_a_run_alone() -> None:
     check_full_in_a_run_alone("cpu", True)
+
+
+def check_one_row_at_the_optimum_alone(device: str) -> None:
+    """c looks like a number at the optimum; elsewhere it is spread over a batch."""
+    shapes = {"a": [5, "s", 6], "b": [5, 6, "s"], "c": [1, "s", "s"]}
+    kind = onnx.TensorProto.FLOAT
+    graph = onnx.helper.make_graph(
+        [
+            onnx.helper.make_node("MatMul", ["a", "b"], ["p"]),
+            onnx.helper.make_node("Add", ["p", "c"], ["y"]),
+        ],
+        "one row",
+        [onnx.helper.make_tensor_value_info(k, kind, v) for k, v in shapes.items()],
+        [onnx.helper.make_tensor_value_info("y", kind, [5, "s", "s"])],
+    )
+    opset = [onnx.helper.make_opsetid("", 17)]
+    proto = onnx.helper.make_model(graph, opset_imports=opset, ir_version=9)
+
+    def define(network: Any) -> Any:
+        parser = trt.OnnxParser(network, trt.Logger(trt.Logger.ERROR))
+        assert parser.parse(proto.SerializeToString())
+        return []
+
+    def at(size: int) -> dict[str, tuple[int, ...]]:
+        return {k: tuple(size if d == "s" else d for d in v) for k, v in shapes.items()}
+
+    profile = {k: (at(1)[k], at(1)[k], at(4)[k]) for k in shapes}
+    random = np.random.default_rng(0)
+    place, count = 0, 1
+    while place < count:
+        selector = One(place)
+        try:
+            context = build(define, profile, selector, device)
+        except trt.FailedPreconditionError:  # no kernel computes both at once
+            context = build(define, profile, None, device)
+        model = trt.Model(context.engine)
+        for size in (1, 3, 4, 1):
+            a, b, c = (
+                random.standard_normal(shape).astype(np.float32)
+                for shape in at(size).values()
+            )
+            np.testing.assert_allclose(model(a, b, c), a @ b + c, rtol=1e-2, atol=1e-2)
+        place, count = place + 1, max(count, selector.count)
+
+
+def test_one_row_at_the_optimum_alone() -> None:
+    check_one_row_at_the_optimum_alone("cpu")

@@ -212,6 +212,19 @@ def test_dynamic_shapes_compiled(name):
             np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-5)
 
 
+def test_slices_backwards_of_nothing():
+    model = model_of("""graph (float[n,3] x) => (float[n,3] y, float[m,3] z) {
+        s = Constant<value_ints=[-1]>()  e = Constant<value_ints=[-9000000000]>()
+        ax = Constant<value_ints=[0]>()  two = Constant<value_ints=[-2]>()
+        y = Slice(x, s, e, ax, s)  z = Slice(x, s, e, ax, two) }""")
+    run = rabbet.compile(model.SerializeToString(), device="cpu", threads=1,
+                         shapes={"x": ((0, 3), (4, 3), (5, 3))})
+    for count in (4, 0, 5, 1):
+        x = numbers(count, 3)
+        for one, other in zip(run(x), (x[::-1], x[::-2]), strict=True):
+            np.testing.assert_array_equal(one, other)
+
+
 def test_a_computed_shape_is_an_output_too():
     """Its elements, which the host knows, are read by a layer and by the caller."""
     model = model_of("""g (float[n,4,m] x) => (int64[3] shape, float[a,b,c] y)

@@ -57,6 +57,16 @@ rabbet_status_t rabbet_group_opt_dims(const rabbet_group_t* group,
   return rabbet_ok();
 }
 
+rabbet_status_t rabbet_group_max_dims(const rabbet_group_t* group,
+                                      rabbet_allocator_t allocator,
+                                      rabbet_dims_t** out_dims) {
+  RABBET_RETURN_IF_ERROR(rabbet_allocate(
+      allocator, sizeof(rabbet_dims_t) * group->value_count, (void**)out_dims));
+  for (size_t i = 0; i < group->value_count; ++i)
+    (*out_dims)[i] = group->values[i].max;
+  return rabbet_ok();
+}
+
 bool rabbet_group_is_empty(const rabbet_group_t* group) {
   for (size_t i = 0; i < group->input_count + group->output_count; ++i) {
     int32_t v = i < group->input_count ? group->inputs[i]

@@ -22,6 +22,10 @@ bool rabbet_group_is_empty(const rabbet_group_t* group);
 rabbet_status_t rabbet_group_opt_dims(const rabbet_group_t* group,
                                       rabbet_allocator_t allocator,
                                       rabbet_dims_t** out_dims);
+// The same at the profile's largest shapes.
+rabbet_status_t rabbet_group_max_dims(const rabbet_group_t* group,
+                                      rabbet_allocator_t allocator,
+                                      rabbet_dims_t** out_dims);
 // Position of a value in the group's boundary inputs, or -1.
 int32_t rabbet_group_input_of(const rabbet_group_t* group, int32_t value);
 // Whether all that a node reads comes from outside the group.

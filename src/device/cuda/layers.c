@@ -15,18 +15,18 @@ typedef enum layer_spread_t {
   LAYER_FULL,
 } layer_spread_t;
 
-static layer_spread_t layer_spread(const rabbet_group_t* group,
-                                   const rabbet_dims_t* dims, int32_t operand) {
-  const rabbet_group_node_t* node = &group->nodes[0];
-  const rabbet_dims_t *own = &dims[operand], *full = &dims[node->outputs[0]];
+// Of an operand, next to the product's result.
+static layer_spread_t layer_spread(const rabbet_group_node_t* product,
+                                   const rabbet_dims_t* own,
+                                   const rabbet_dims_t* full) {
   if (own->rank != full->rank) return LAYER_NONE;
   int64_t count = 1;
   for (int i = 0; i < own->rank; ++i)
     count *= own->d[i];
   if (rabbet_cuda_dims_equal(own, full)) return LAYER_FULL;
   if (count == 1) return LAYER_NUMBER;
-  bool is_row = own->rank > 0 &&
-                rabbet_node_int(node, "op1") != (int64_t)RABBET_MATRIX_VECTOR;
+  bool is_row = own->rank > 0 && rabbet_node_int(product, "op1") !=
+                                     (int64_t)RABBET_MATRIX_VECTOR;
   for (int i = 0; i + 1 < own->rank; ++i)
     is_row = is_row && own->d[i] == 1;
   return is_row && own->d[own->rank - 1] == full->d[own->rank - 1] ? LAYER_BIAS
@@ -39,15 +39,23 @@ static bool layers_parse(const rabbet_group_t* group, const rabbet_dims_t* dims,
                                     out);
 }
 
+// What is one row, one number or whole at the largest shapes is one of these at
+// others, too.
 bool rabbet_cuda_layers_match(const rabbet_group_t* group,
-                              const rabbet_dims_t* dims) {
+                              const rabbet_dims_t* opt) {
   rabbet_cuda_epilogue_t e;
-  if (!rabbet_matmul_matches(group) || !layers_parse(group, dims, &e))
+  if (!rabbet_matmul_matches(group) || !layers_parse(group, opt, &e))
     return false;
-  for (int i = 0; i < e.count; ++i)
-    if (e.items[i].operand >= 0 &&
-        layer_spread(group, dims, e.items[i].operand) == LAYER_NONE)
+  const rabbet_group_node_t* product = &group->nodes[0];
+  int32_t y = product->outputs[0];
+  for (int i = 0; i < e.count; ++i) {
+    int32_t operand = e.items[i].operand;
+    if (operand >= 0 &&
+        (layer_spread(product, &opt[operand], &opt[y]) == LAYER_NONE ||
+         layer_spread(product, &group->values[operand].max,
+                      &group->values[y].max) == LAYER_NONE))
       return false;
+  }
   return true;
 }
 
@@ -150,13 +158,9 @@ rabbet_status_t rabbet_cuda_layers_place(const rabbet_cuda_node_t* kernel,
                                          rabbet_cuda_layers_t* out_layers,
                                          layers_t* out_parameters) {
   const rabbet_group_t* group = kernel->node.group;
+  const rabbet_group_node_t* product = &group->nodes[0];
   rabbet_cuda_epilogue_t e;
-  if (!rabbet_cuda_layers_match(group, dims) || !layers_parse(group, dims, &e))
-    return RABBET_STATUS(RABBET_STATUS_UNSUPPORTED,
-                         "%s cannot do what follows the product '%s' at these "
-                         "shapes",
-                         kernel->node.base.kernel_class->name,
-                         group->nodes[0].name);
+  bool fits = layers_parse(group, dims, &e);
   *out_layers = (rabbet_cuda_layers_t){.count = 0};
   for (int i = 0; i < e.count; ++i) {
     int32_t operand = e.items[i].operand;
@@ -165,11 +169,18 @@ rabbet_status_t rabbet_cuda_layers_place(const rabbet_cuda_node_t* kernel,
     if (operand < 0) continue;
     int own = out_layers->count++;
     layer_operand_t* o = &out_parameters->operands[own];
-    layer_spread_t spread = layer_spread(group, dims, operand);
+    layer_spread_t spread =
+        layer_spread(product, &dims[operand], &dims[product->outputs[0]]);
+    fits = fits && spread != LAYER_NONE;
     out_layers->inputs[own] = rabbet_group_input_of(group, operand);
     out_layers->is_full[own] = spread == LAYER_FULL;
     *o = spread == LAYER_FULL ? *result : (layer_operand_t){.data = NULL};
     if (spread == LAYER_BIAS) *(swapped ? &o->row : &o->column) = 1;
   }
+  if (!fits)
+    return RABBET_STATUS(RABBET_STATUS_UNSUPPORTED,
+                         "%s cannot do what follows the product '%s' at these "
+                         "shapes",
+                         kernel->node.base.kernel_class->name, product->name);
   return rabbet_ok();
 }

@@ -16,9 +16,9 @@ typedef struct rabbet_cuda_layers_t {
 } rabbet_cuda_layers_t;
 
 // Whether the group is a floating-point product with layers behind it that are
-// such a chain at these shapes.
+// such a chain at all shapes of the profile. `opt`: of each value.
 bool rabbet_cuda_layers_match(const rabbet_group_t* group,
-                              const rabbet_dims_t* dims);
+                              const rabbet_dims_t* opt);
 // The type of the whole boundary, which is LINEAR; RABBET_DTYPE_NONE if it is
 // not.
 rabbet_dtype_t rabbet_cuda_layers_type(const rabbet_group_t* group);

@@ -247,7 +247,10 @@ static rabbet_status_t matmul_offer(matmul_offer_t* offer) {
 static rabbet_status_t matmul_propose(const rabbet_propose_t* propose,
                                       rabbet_candidate_sink_t sink) {
   const rabbet_group_t* group = propose->group;
+  bool fits = false;
   if (!matmul_matches(group)) return rabbet_ok();
+  RABBET_RETURN_IF_ERROR(rabbet_matmul_has_epilogue(propose, &fits));
+  if (!fits) return rabbet_ok();
   rabbet_dims_t* dims = NULL;
   matmul_offer_t offer = {.propose = propose, .sink = sink};
   rabbet_status_t status =

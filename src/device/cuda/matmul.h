@@ -62,5 +62,10 @@ typedef struct rabbet_matmul_epilogue_t {
 bool rabbet_matmul_epilogue(const rabbet_group_t* group,
                             const rabbet_dims_t* dims,
                             rabbet_matmul_epilogue_t* out_epilogue);
+// Whether it is never something else, as far as the usual and the largest
+// shapes of the profile tell: what is one row at the usual ones may be a batch
+// of them elsewhere.
+rabbet_status_t rabbet_matmul_has_epilogue(const rabbet_propose_t* propose,
+                                           bool* out_has);
 
 #endif  // RABBET_SRC_DEVICE_CUDA_MATMUL_H_

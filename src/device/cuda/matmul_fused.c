@@ -18,18 +18,25 @@ static rabbet_cudnn_shape_t fused_shape(int64_t batch, int64_t step,
 }
 
 // Numbers for each column, one for all, or a tensor of the result's shape.
+static bool fused_takes(const rabbet_group_node_t* product,
+                        const rabbet_dims_t* dims,
+                        const rabbet_dims_t* result) {
+  if (rabbet_cuda_dims_equal(dims, result)) return true;
+  if (dims->rank != result->rank ||
+      rabbet_node_int(product, "op1") == RABBET_MATRIX_VECTOR)
+    return false;
+  for (int i = 0; i < dims->rank - 1; ++i)
+    if (dims->d[i] != 1) return false;
+  return true;
+}
+
 static bool fused_operand(const rabbet_cudnn_chain_t* chain, int32_t value,
                           rabbet_cudnn_shape_t* out_shape) {
   const rabbet_dims_t* dims = &chain->dims[value];
   const rabbet_dims_t* result = &chain->dims[chain->epilogue->result];
-  const rabbet_group_node_t* node = &chain->group->nodes[0];
   *out_shape = chain->result;
+  if (!fused_takes(&chain->group->nodes[0], dims, result)) return false;
   if (rabbet_cuda_dims_equal(dims, result)) return true;
-  if (dims->rank != result->rank ||
-      rabbet_node_int(node, "op1") == RABBET_MATRIX_VECTOR)
-    return false;
-  for (int i = 0; i < dims->rank - 1; ++i)
-    if (dims->d[i] != 1) return false;
   int64_t columns = dims->rank > 0 ? dims->d[dims->rank - 1] : 1;
   const int64_t flat[3] = {1, 1, columns};
   *out_shape = rabbet_cudnn_dense(3, flat, false);
@@ -111,20 +118,32 @@ static int32_t fused_turned(const rabbet_group_t* group) {
              : -1;
 }
 
+// What a batch reads at the largest shapes may look like one row at the usual
+// ones.
+static bool fused_takes_largest(const rabbet_group_t* group) {
+  const rabbet_group_node_t* product = &group->nodes[0];
+  for (size_t i = 0; i < group->input_count; ++i) {
+    int32_t value = group->inputs[i];
+    if (value != product->inputs[0] && value != product->inputs[1] &&
+        !fused_takes(product, &group->values[value].max,
+                     &group->values[group->outputs[0]].max))
+      return false;
+  }
+  return true;
+}
+
 // What cuBLASLt can do is left to it.
 static rabbet_status_t fused_is_wanted(const rabbet_propose_t* propose,
                                        bool* out_wanted) {
   const rabbet_group_t* group = propose->group;
-  rabbet_matmul_epilogue_t simple;
-  rabbet_dims_t* dims = NULL;
+  bool simple = false;
   *out_wanted = false;
   if (group->node_count < 2 || group->output_count != 1 ||
-      propose->optimization_level < 2 || !rabbet_matmul_matches(group))
+      propose->optimization_level < 2 || !rabbet_matmul_matches(group) ||
+      !fused_takes_largest(group))
     return rabbet_ok();
-  RABBET_RETURN_IF_ERROR(
-      rabbet_group_opt_dims(group, propose->allocator, &dims));
-  *out_wanted = !rabbet_matmul_epilogue(group, dims, &simple);
-  rabbet_free(propose->allocator, dims);
+  RABBET_RETURN_IF_ERROR(rabbet_matmul_has_epilogue(propose, &simple));
+  *out_wanted = !simple;
   return rabbet_ok();
 }
 

@@ -258,3 +258,21 @@ bool rabbet_matmul_epilogue(const rabbet_group_t* group,
     if (!matmul_take(group, dims, &chain.items[i], out_epilogue)) return false;
   return true;
 }
+
+rabbet_status_t rabbet_matmul_has_epilogue(const rabbet_propose_t* propose,
+                                           bool* out_has) {
+  const rabbet_group_t* group = propose->group;
+  rabbet_matmul_epilogue_t epilogue;
+  rabbet_dims_t *usual = NULL, *largest = NULL;
+  *out_has = false;
+  rabbet_status_t status =
+      rabbet_group_opt_dims(group, propose->allocator, &usual);
+  if (rabbet_is_ok(status))
+    status = rabbet_group_max_dims(group, propose->allocator, &largest);
+  if (rabbet_is_ok(status))
+    *out_has = rabbet_matmul_epilogue(group, usual, &epilogue) &&
+               rabbet_matmul_epilogue(group, largest, &epilogue);
+  rabbet_free(propose->allocator, largest);
+  rabbet_free(propose->allocator, usual);
+  return status;
+}
