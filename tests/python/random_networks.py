@@ -14,6 +14,17 @@ from typing import Any
 import numpy as np
 import rabbet as trt
 
+E, U, A, R = (
+    trt.ElementWiseOperation,
+    trt.UnaryOperation,
+    trt.ActivationType,
+    trt.ReduceOperation,
+)
+NONE, TRANSPOSE, VECTOR = (
+    trt.MatrixOperation.NONE,
+    trt.MatrixOperation.TRANSPOSE,
+    trt.MatrixOperation.VECTOR,
+)
 FLOATS = (trt.float32, trt.float16)
 # The largest number over the smallest step that a type holds exactly.
 EXACT = {trt.float32: 2.0**22, trt.float16: 2.0**11, trt.bfloat16: 2.0**8,

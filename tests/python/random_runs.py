@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import rabbet as trt
 
-from . import random_layers
+from . import random_layers, random_plugin_layers
 from .random_networks import Net, Unfit, Value
 from .random_plugins import Memory, from_stored, lay, padded, take, to_stored
 
@@ -307,7 +307,7 @@ class Case:
             return
         for value in [v for v, _ in self.inputs] + self.outputs:
             if value.rank >= 3 and value.unknown is None and self.net.chance(0.5):
-                layout = self.net.pick(random_layers.layouts_for(value))
+                layout = self.net.pick(random_plugin_layers.layouts_for(value))
                 value.tensor.allowed_formats = 1 << int(getattr(trt.TensorFormat, layout))
 
     # ---- Building
