@@ -22,7 +22,7 @@ from .random_networks import (
     Value,
 )
 from .random_plugin_layers import same
-from .random_sums import convolution_error
+from .random_sums import convolution_error, shares
 
 
 def number(net: Net, x: Value, value: float, step: float = 0.0) -> Value:
@@ -115,20 +115,7 @@ def attention(net: Net) -> None:
         scores = combine(net, E.SUM, scores, column)
     if scores.bound > 60:
         raise Unfit
-    axis = x.rank - 1
-
-    def make() -> Any:
-        layer = net.network.add_softmax(scores.tensor)
-        layer.axes = 1 << axis
-        return layer
-
-    def function(a: Any) -> Any:
-        e = np.exp(a - a.max(axis, keepdims=True))
-        return e / e.sum(axis, keepdims=True)
-
-    error = 2 * scores.error + 4 * net.rounding(x.dtype) * max(1.0, scores.bound)
-    shares = net.layer("softmax", make, [scores], function, None, 0.0, error)
-    multiply(net, shares, y, False)
+    multiply(net, shares(net, scores, x.rank - 1), y, False)
 
 
 def product_and_more(net: Net) -> None:

@@ -79,11 +79,8 @@ def matrix_multiply(net: Net) -> None:
     net.layer("matrix_multiply", make, [x, y], function, None, step, error)
 
 
-def softmax(net: Net) -> None:
-    x = net.value(lambda v: v.rank >= 1 and v.is_float)
-    if any(0 in s for s in x.shapes) or x.bound > 50:
-        raise Unfit
-    axis = net.integer(0, x.rank - 1)
+def shares(net: Net, x: Value, axis: int) -> Value:
+    """Softmax along an axis."""
 
     def make() -> Any:
         layer = net.network.add_softmax(x.tensor)
@@ -95,7 +92,14 @@ def softmax(net: Net) -> None:
         return e / e.sum(axis, keepdims=True)
 
     error = 2 * x.error + 4 * net.rounding(x.dtype) * max(1.0, x.bound)
-    net.layer(f"softmax axis {axis}", make, [x], function, None, 0.0, error)
+    return net.layer(f"softmax axis {axis}", make, [x], function, None, 0.0, error)
+
+
+def softmax(net: Net) -> None:
+    x = net.value(lambda v: v.rank >= 1 and v.is_float)
+    if any(0 in s for s in x.shapes) or x.bound > 50:
+        raise Unfit
+    shares(net, x, net.integer(0, x.rank - 1))
 
 
 def normalization(net: Net) -> None:

@@ -135,9 +135,7 @@ static int rabbet_node_reads(const rabbet_group_node_t* node, int32_t value) {
 static bool rabbet_proposal_is_filled(const rabbet_proposal_t* proposal) {
   const rabbet_group_t* group = proposal->propose->group;
   for (size_t i = 0; i < group->input_count + group->output_count; ++i) {
-    int32_t value = i < group->input_count
-                        ? group->inputs[i]
-                        : group->outputs[i - group->input_count];
+    int32_t value = rabbet_group_boundary(group, i);
     if (!rabbet_format_is_filled(&group->values[value],
                                  proposal->tensors[i].format))
       return false;

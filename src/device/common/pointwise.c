@@ -125,9 +125,7 @@ static void rabbet_pw_merge(rabbet_pw_space_t* space) {
 }
 
 int32_t rabbet_pw_operand(const rabbet_group_t* group, int operand) {
-  return operand < (int)group->input_count
-             ? group->inputs[operand]
-             : group->outputs[operand - (int)group->input_count];
+  return rabbet_group_boundary(group, (size_t)operand);
 }
 
 // The space of the group with these shapes (by value) and this format; false if

@@ -15,9 +15,7 @@ void rabbet_network_tensors(const rabbet_group_t* group,
 static bool rabbet_ranks_fit(const rabbet_group_t* group,
                              const rabbet_type_format_t* tensors) {
   for (size_t i = 0; i < group->input_count + group->output_count; ++i) {
-    int32_t value = i < group->input_count
-                        ? group->inputs[i]
-                        : group->outputs[i - group->input_count];
+    int32_t value = rabbet_group_boundary(group, i);
     const rabbet_format_info_t* info = rabbet_format_info(tensors[i].format);
     if (!info || group->values[value].dims.rank < info->min_rank) return false;
   }
@@ -47,30 +45,32 @@ bool rabbet_format_is_filled(const rabbet_group_value_t* value,
           value->dims.d[1] % block == 0);
 }
 
-rabbet_status_t rabbet_group_opt_dims(const rabbet_group_t* group,
-                                      rabbet_allocator_t allocator,
-                                      rabbet_dims_t** out_dims) {
+static rabbet_status_t rabbet_group_all_dims(const rabbet_group_t* group,
+                                             bool largest,
+                                             rabbet_allocator_t allocator,
+                                             rabbet_dims_t** out_dims) {
   RABBET_RETURN_IF_ERROR(rabbet_allocate(
       allocator, sizeof(rabbet_dims_t) * group->value_count, (void**)out_dims));
   for (size_t i = 0; i < group->value_count; ++i)
-    (*out_dims)[i] = group->values[i].dims;
+    (*out_dims)[i] = largest ? group->values[i].max : group->values[i].dims;
   return rabbet_ok();
+}
+
+rabbet_status_t rabbet_group_opt_dims(const rabbet_group_t* group,
+                                      rabbet_allocator_t allocator,
+                                      rabbet_dims_t** out_dims) {
+  return rabbet_group_all_dims(group, false, allocator, out_dims);
 }
 
 rabbet_status_t rabbet_group_max_dims(const rabbet_group_t* group,
                                       rabbet_allocator_t allocator,
                                       rabbet_dims_t** out_dims) {
-  RABBET_RETURN_IF_ERROR(rabbet_allocate(
-      allocator, sizeof(rabbet_dims_t) * group->value_count, (void**)out_dims));
-  for (size_t i = 0; i < group->value_count; ++i)
-    (*out_dims)[i] = group->values[i].max;
-  return rabbet_ok();
+  return rabbet_group_all_dims(group, true, allocator, out_dims);
 }
 
 bool rabbet_group_is_empty(const rabbet_group_t* group) {
   for (size_t i = 0; i < group->input_count + group->output_count; ++i) {
-    int32_t v = i < group->input_count ? group->inputs[i]
-                                       : group->outputs[i - group->input_count];
+    int32_t v = rabbet_group_boundary(group, i);
     for (int32_t axis = 0; axis < group->values[v].dims.rank; ++axis)
       if (group->values[v].dims.d[axis] == 0) return true;
   }

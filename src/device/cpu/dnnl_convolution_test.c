@@ -245,22 +245,26 @@ static void variable_weights(void** state) {
   }
 }
 
+static void check_extra_types(kernel_case_t* c, int32_t y) {
+  kernel_case_output(c, y);
+  kernel_case_candidate_t* candidates = NULL;
+  size_t count = kernel_case_candidates(c, &convolution_only, &candidates);
+  int seen[RABBET_DTYPE_COUNT] = {0};
+  for (size_t i = 0; i < count; ++i)
+    ++seen[candidates[i].tensors[0].dtype];
+  assert_true(seen[RABBET_DTYPE_FLOAT] > 0 && seen[RABBET_DTYPE_HALF] > 0 &&
+              seen[RABBET_DTYPE_BF16] > 0);
+  assert_int_equal(kernel_case_check(c, &convolution_only), count);
+  kernel_case_end(c);
+}
+
 static void extra_types(void** state) {
   kernel_case_t c;
   int32_t y = begin_convolution(&c, *state, RABBET_DTYPE_FLOAT, true);
   c.extra_dtypes = 1u << RABBET_DTYPE_HALF | 1u << RABBET_DTYPE_BF16;
   // Weights stay FLOAT; BF16 products round them.
   c.tolerance = 2e-3;
-  kernel_case_output(&c, y);
-  kernel_case_candidate_t* candidates = NULL;
-  size_t count = kernel_case_candidates(&c, &convolution_only, &candidates);
-  int seen[RABBET_DTYPE_COUNT] = {0};
-  for (size_t i = 0; i < count; ++i)
-    ++seen[candidates[i].tensors[0].dtype];
-  assert_true(seen[RABBET_DTYPE_FLOAT] > 0 && seen[RABBET_DTYPE_HALF] > 0 &&
-              seen[RABBET_DTYPE_BF16] > 0);
-  assert_int_equal(kernel_case_check(&c, &convolution_only), count);
-  kernel_case_end(&c);
+  check_extra_types(&c, y);
 }
 
 // Only what is at the boundary has the chosen type; the values inside keep the
@@ -273,16 +277,7 @@ static void extra_types_of_a_chain(void** state) {
   int32_t r = kernel_case_input(&c, KERNEL_DIMS(1, 24, 8, 8), false);
   y = kernel_case_op(&c, "elementwise", SUM, KERNEL_INPUTS(y, r));
   y = kernel_case_op(&c, "activation", RELU, KERNEL_INPUTS(y));
-  kernel_case_output(&c, y);
-  kernel_case_candidate_t* candidates = NULL;
-  size_t count = kernel_case_candidates(&c, &convolution_only, &candidates);
-  int seen[RABBET_DTYPE_COUNT] = {0};
-  for (size_t i = 0; i < count; ++i)
-    ++seen[candidates[i].tensors[0].dtype];
-  assert_true(seen[RABBET_DTYPE_FLOAT] > 0 && seen[RABBET_DTYPE_HALF] > 0 &&
-              seen[RABBET_DTYPE_BF16] > 0);
-  assert_int_equal(kernel_case_check(&c, &convolution_only), count);
-  kernel_case_end(&c);
+  check_extra_types(&c, y);
 }
 
 static void fixed_formats(void** state) {
