@@ -117,6 +117,16 @@ rabbet_status_t rabbet_group_signature(const rabbet_group_t* group,
   return rabbet_strbuf_status(buffer);
 }
 
+bool rabbet_group_is_copy(const rabbet_group_t* group) {
+  if (group->node_count != 1 || group->input_count != 1 ||
+      group->output_count != 1 ||
+      !rabbet_op_is(group->nodes[0].op, RABBET_OP_IDENTITY))
+    return false;
+  const rabbet_group_value_t* from = &group->values[group->inputs[0]];
+  const rabbet_group_value_t* to = &group->values[group->outputs[0]];
+  return from->dtype == to->dtype && from->format == to->format;
+}
+
 bool rabbet_group_makes_nothing(const rabbet_group_t* group) {
   for (size_t i = 0; i < group->node_count; ++i)
     if (group->nodes[i].plugin) return false;

@@ -49,6 +49,10 @@ typedef struct rabbet_group_t {
 // aside, which may do other things.
 RABBET_PRIVATE_API bool rabbet_group_makes_nothing(const rabbet_group_t* group);
 
+// Whether the group only copies a tensor: one identity whose input and output
+// have the same type and format.
+RABBET_PRIVATE_API bool rabbet_group_is_copy(const rabbet_group_t* group);
+
 // Feeds every byte that determines what the group computes (operators,
 // attributes, types, formats, shapes, wiring; not names, not constants' data,
 // but whether a value is constant) to the buffer: the timing cache's key.

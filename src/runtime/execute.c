@@ -251,6 +251,7 @@ static rabbet_status_t rabbet_step_failed(const rabbet_context_t* context,
 rabbet_status_t rabbet_run_step(rabbet_context_t* context, rabbet_run_t* run,
                                 void* stream) {
   run->call.stream = stream;
+  if (rabbet_run_is_idle(run)) return rabbet_ok();
   rabbet_status_t status =
       run->kernel->kernel_class->enqueue(run->kernel, run->state, &run->call);
   return rabbet_is_ok(status) ? status
@@ -293,13 +294,12 @@ static rabbet_status_t rabbet_run_steps_timed(rabbet_context_t* context,
     RABBET_RETURN_IF_ERROR(rabbet_mark_time(context, events[0], stream));
   for (size_t i = 0; i < prepared->run_count; ++i) {
     rabbet_run_t* run = &prepared->runs[i];
-    run->call.stream = stream;
     int64_t begin = rabbet_time_ns();
-    rabbet_status_t status =
-        run->kernel->kernel_class->enqueue(run->kernel, run->state, &run->call);
-    if (rabbet_is_ok(status) && events)
+    RABBET_RETURN_IF_ERROR(rabbet_run_step(context, run, stream));
+    rabbet_status_t status = rabbet_ok();
+    if (events)
       status = rabbet_mark_time(context, events[i + 1], stream);
-    else if (rabbet_is_ok(status) && !device->host_memory)
+    else if (!device->host_memory)
       status = device->vtable->synchronize(device, stream);
     if (!rabbet_is_ok(status))
       return rabbet_step_failed(context, run->step, status);

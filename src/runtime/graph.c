@@ -308,7 +308,8 @@ static bool rabbet_piece_record(rabbet_context_t* context,
     rabbet_run_t* run = &prepared->runs[at];
     rabbet_kernel_call_t call = run->call;
     call.stream = stream;
-    status = rabbet_record_call(context, run, call, &kept[at]);
+    if (!rabbet_run_is_idle(run))
+      status = rabbet_record_call(context, run, call, &kept[at]);
     if (rabbet_is_ok(status)) ++at;
   }
   if (begun) {

@@ -82,6 +82,7 @@ static rabbet_status_t rabbet_prepare_runs(rabbet_prepared_t* prepared,
     prepared->runs[run].kernel = engine->steps[s].kernel;
     prepared->runs[run].state = prepared->states[s - begin];
     prepared->runs[run].step = s;
+    prepared->runs[run].is_copy = rabbet_group_is_copy(&step->group);
     ++prepared->run_count;
   }
   return rabbet_ok();

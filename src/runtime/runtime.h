@@ -159,7 +159,16 @@ typedef struct rabbet_run_t {
   size_t step;
   rabbet_kernel_call_t call;
   size_t workspace_offset;
+  bool is_copy;
 } rabbet_run_t;
+
+// A copy from an address to itself is skipped, whatever its kernel would do: it
+// stands before a step that works in place, and the caller gave the step's
+// input and output one address. Recordings are kept by address, so that each
+// has the copy or lacks it for good.
+static inline bool rabbet_run_is_idle(const rabbet_run_t* run) {
+  return run->is_copy && run->call.inputs[0] == run->call.outputs[0];
+}
 
 struct rabbet_prepared_t {
   const rabbet_engine_t* engine;

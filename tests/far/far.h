@@ -20,6 +20,7 @@ typedef struct far_counts_t {
   int updates;       // of a graph in its place
   int launches;      // of graphs
   int synchronized;  // waits
+  int done;          // kernels, copies and fills that ran
 } far_counts_t;
 
 RABBET_PRIVATE_API far_counts_t* far_counts(void);

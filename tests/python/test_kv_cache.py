@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from typing import Any
 
 import numpy as np
@@ -149,6 +151,58 @@ def test_one_address() -> None:
     run(engine, cache=cache, grown=other, update=update, indices=indices)
     np.testing.assert_array_equal(cache, wanted)
     np.testing.assert_array_equal(other, wanted)
+
+
+COPIES = """
+import ctypes, json, mmap
+import numpy as np
+import rabbet as trt
+
+def engine_of(level):
+    builder = trt.Builder(trt.Logger(trt.Logger.ERROR))
+    network = builder.create_network()
+    tensors = (
+        network.add_input("cache", trt.float32, (1, 1, 4096, 16)),
+        network.add_input("update", trt.float32, (1, 1, 1, 16)),
+        network.add_input("indices", trt.int32, (1,)),
+    )
+    layer = network.add_kv_cache_update(*tensors, trt.KVCacheMode.LINEAR)
+    layer.get_output(0).name = "grown"
+    network.mark_output(layer.get_output(0))
+    config = builder.create_builder_config()
+    config.device, config.builder_optimization_level = "cpu", level
+    plan = builder.build_serialized_network(network, config)
+    steps = [step["name"] for step in json.loads(builder.report_json)["steps"]]
+    assert "convert cache" in steps, steps
+    return trt.Runtime(trt.Logger(trt.Logger.ERROR)).deserialize_cuda_engine(plan)
+
+memory = mmap.mmap(-1, 4096 * 64)
+cache = np.frombuffer(memory, np.float32)
+libc = ctypes.CDLL(None, use_errno=True)
+first = mmap.PAGESIZE
+assert libc.mprotect(ctypes.c_void_p(cache.ctypes.data + first),
+                     ctypes.c_size_t(4096 * 64 - first), mmap.PROT_READ) == 0
+for level in range(6):
+    engine = engine_of(level)
+    context = engine.create_execution_context()
+    update = np.full(16, level + 1, np.float32)
+    indices = np.zeros(1, np.int32)
+    print("level", level, flush=True)
+    for name, array in {"cache": cache, "grown": cache, "update": update,
+                        "indices": indices}.items():
+        assert context.set_tensor_address(name, array.ctypes.data)
+    assert context.execute_async_v3(0)
+    assert (cache[:16] == level + 1).all() and not cache[16:].any()
+"""
+
+
+def test_one_address_is_not_copied_onto_itself() -> None:
+    """All but the new row lies in pages that nobody may write to. In a process of
+    its own, which a write would end."""
+    done = subprocess.run(
+        [sys.executable, "-c", COPIES], capture_output=True, text=True, timeout=120
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 def test_attention_over_a_cache() -> None:
