@@ -5,6 +5,7 @@ plan and the operator's file.
 """
 
 import argparse
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -59,6 +60,7 @@ def main(folder: Path) -> int:
     result, png = folder / "result.npz", folder / "padded.png"
     image = picture.landscape(demo_model.HEIGHT, demo_model.WIDTH)
     np.save(image_file, image[None])
+    shutil.copy(OPERATOR, folder)  # so that the folder is complete
 
     step(1, "A model with a node that no engine knows")
     demo_model.make(onnx_file, known_operators=False)

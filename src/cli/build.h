@@ -18,8 +18,8 @@
        "operators: a Python file or a shared library"},                \
       {"--keep-plugins", RABBET_OPTION_FLAG, NULL,                     \
        "the plan carries them: libraries, and the source of modules"}, \
-      {"--device", RABBET_OPTION_VALUE, "NAME",                        \
-       "cpu, cuda, cuda:1 (default: a GPU if there is one)"},          \
+      {"--device", RABBET_OPTION_VALUE, "cpu|cuda",                    \
+       "or cuda:1, ... (default: a GPU if there is one)"},             \
       {"--threads", RABBET_OPTION_VALUE, "N", "CPU threads"},          \
       {"--fp16", RABBET_OPTION_FLAG, NULL, "allow computing in FP16"}, \
       {"--bf16", RABBET_OPTION_FLAG, NULL, "allow computing in BF16"}, \

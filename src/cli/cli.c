@@ -9,9 +9,9 @@
 #include "cli/main.h"
 
 static const rabbet_command_t* const commands[] = {
-    &rabbet_command_build,   &rabbet_command_run,  &rabbet_command_bench,
-    &rabbet_command_inspect, &rabbet_command_exec, &rabbet_command_ops,
-    &rabbet_command_version,
+    &rabbet_command_build,      &rabbet_command_run,     &rabbet_command_bench,
+    &rabbet_command_inspect,    &rabbet_command_exec,    &rabbet_command_ops,
+    &rabbet_command_completion, &rabbet_command_version,
 };
 enum { COMMAND_COUNT = sizeof(commands) / sizeof(commands[0]) };
 
@@ -61,7 +61,7 @@ static void rabbet_usage(FILE* file) {
           "rabbet: builds, runs and inspects inference plans\n\n"
           "usage: rabbet COMMAND ...\n\n");
   for (int i = 0; i < COMMAND_COUNT; ++i) {
-    fprintf(file, "  %-8s %s\n", commands[i]->name, commands[i]->summary);
+    fprintf(file, "  %-10s %s\n", commands[i]->name, commands[i]->summary);
   }
   fprintf(file,
           "\n`rabbet COMMAND --help` tells more.\n\n"
@@ -70,6 +70,18 @@ static void rabbet_usage(FILE* file) {
           "library missing, 130 cancelled\n\n"
           "environment: RABBET_DEVICE, RABBET_THREADS, RABBET_PYTHON (for "
           "plugins in Python)\n");
+}
+
+const rabbet_command_t* rabbet_command_at(size_t index) {
+  return index < COMMAND_COUNT ? commands[index] : NULL;
+}
+
+bool rabbet_command_option(const rabbet_command_t* command, size_t index,
+                           rabbet_option_t* out_option) {
+  if (command->flag_at) return command->flag_at(index, out_option);
+  if (index >= command->option_count) return false;
+  *out_option = command->options[index];
+  return true;
 }
 
 static const char* rabbet_command_name_at(const void* list, size_t index) {

@@ -28,7 +28,8 @@ typedef enum rabbet_option_kind_t {
 typedef struct rabbet_option_t {
   const char* name;  // "--shapes"
   rabbet_option_kind_t kind;
-  const char* value;  // how the value is called in the help
+  // How the value is called in the help: "FILE..." are files, "a|b" choices.
+  const char* value;
   const char* help;
 } rabbet_option_t;
 
@@ -55,7 +56,19 @@ typedef struct rabbet_command_t {
   rabbet_status_t (*run)(const rabbet_arguments_t* arguments);
   // In place of all this: reads its command line itself (after the name).
   rabbet_status_t (*run_line)(int argc, char** argv);
+  // The flags of such a command line; false at the end of the list.
+  bool (*flag_at)(size_t index, rabbet_option_t* out_option);
+  // Words that an operand can be, NULL at the end of the list. Without this
+  // function operands are files.
+  const char* (*word_at)(size_t index);
 } rabbet_command_t;
+
+// Every command, in the order of the help; NULL at the end of the list.
+const rabbet_command_t* rabbet_command_at(size_t index);
+// The options of a command, also of one that reads its line itself; false at
+// the end of the list.
+bool rabbet_command_option(const rabbet_command_t* command, size_t index,
+                           rabbet_option_t* out_option);
 
 extern const rabbet_command_t rabbet_command_build;
 extern const rabbet_command_t rabbet_command_run;
@@ -63,6 +76,7 @@ extern const rabbet_command_t rabbet_command_bench;
 extern const rabbet_command_t rabbet_command_inspect;
 extern const rabbet_command_t rabbet_command_exec;
 extern const rabbet_command_t rabbet_command_ops;
+extern const rabbet_command_t rabbet_command_completion;
 extern const rabbet_command_t rabbet_command_version;
 
 // ---- Options ---------------------------------------------------------------

@@ -260,4 +260,5 @@ const rabbet_command_t rabbet_command_exec = {
     .operands = "",
     .summary = "build and time a model with the flags of trtexec",
     .run_line = exec_run_line,
+    .flag_at = rabbet_exec_flag_at,
 };

@@ -31,6 +31,8 @@ rabbet_status_t rabbet_exec_number(const rabbet_exec_t* exec, const char* name,
                                    double* out_value);
 // Checks all flags, prints those without effect, fills shapes and inner.
 rabbet_status_t rabbet_exec_parse(int argc, char** argv, rabbet_exec_t* exec);
+// The flags that do something, for rabbet_command_t.
+bool rabbet_exec_flag_at(size_t index, rabbet_option_t* out_option);
 void rabbet_exec_help(void);
 // "[11/21/2026-14:00:00] [I] ..." and a newline.
 void rabbet_exec_log(char severity, const char* format, ...)

@@ -59,6 +59,23 @@ void rabbet_exec_help(void) {
   }
 }
 
+bool rabbet_exec_flag_at(size_t index, rabbet_option_t* out_option) {
+  // Flags without effect are accepted, not recommended.
+  size_t i = 0;
+  for (; i < EXEC_COUNT; ++i)
+    if (exec_flags[i].effect == EXEC_WORKS && index-- == 0) break;
+  if (i == EXEC_COUNT) return false;
+  const exec_flag_t* flag = &exec_flags[i];
+  *out_option =
+      (rabbet_option_t){.name = flag->name,
+                        .kind = flag->kind == EXEC_FLAG   ? RABBET_OPTION_FLAG
+                                : flag->kind == EXEC_LIST ? RABBET_OPTION_LIST
+                                                          : RABBET_OPTION_VALUE,
+                        .value = flag->kind == EXEC_FLAG ? NULL : flag->text,
+                        .help = flag->text};
+  return true;
+}
+
 // ---- Looking
 
 static const char* exec_flag_value(const char* text, const char* name) {

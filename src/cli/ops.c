@@ -119,9 +119,14 @@ static void rabbet_op_json(rabbet_strbuf_t* out, const rabbet_op_t* op) {
 
 // ---- The command -----------------------------------------------------------
 
+static const char* rabbet_op_word_at(size_t index) {
+  if (index >= RABBET_OP_COUNT) return NULL;
+  return rabbet_op_get((rabbet_op_id_t)index)->name;
+}
+
 static const char* rabbet_op_name_at(const void* list, size_t index) {
   (void)list;
-  return rabbet_op_get((rabbet_op_id_t)index)->name;
+  return rabbet_op_word_at(index);
 }
 
 static rabbet_status_t rabbet_op_select(const char* name,
@@ -199,4 +204,5 @@ const rabbet_command_t rabbet_command_ops = {
     .min_operands = 0,
     .max_operands = 1,
     .run = rabbet_ops_run,
+    .word_at = rabbet_op_word_at,
 };

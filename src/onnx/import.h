@@ -126,6 +126,10 @@ const Onnx__FunctionProto* rabbet_onnx_find_function(
 // The creator that the node names, retained; NULL if none is registered.
 rabbet_status_t rabbet_onnx_find_plugin(
     const Onnx__NodeProto* node, const rabbet_plugin_creator_t** out_creator);
+// Where there is none: NOT_FOUND, with the key that the node asks for and the
+// plugins of similar names.
+RABBET_MUST_USE rabbet_status_t
+rabbet_onnx_plugin_missing(const Onnx__NodeProto* node);
 void rabbet_onnx_import_plugin(rabbet_onnx_node_t* node,
                                const rabbet_plugin_creator_t* creator);
 

@@ -462,8 +462,10 @@ static void an_absent_plugin_is_named(void** state) {
   (void)state;
   rabbet_strbuf_t node = wire_node("CircPad", "x", "y");
   wire_attr_string(&node, "plugin_namespace", "gone");
-  expect_error(model_of(node, 17), RABBET_STATUS_UNSUPPORTED,
-               "no plugin 'CircPad' is registered");
+  expect_error(
+      model_of(node, 17), RABBET_STATUS_UNSUPPORTED,
+      "--plugins), or import or load that file first: no plugin 'CircPad', "
+      "version '1', namespace 'gone' is registered");
 }
 
 // ---- Faults and damage -----------------------------------------------------

@@ -58,22 +58,18 @@ static rabbet_status_t rabbet_onnx_unknown(const Onnx__NodeProto* node,
                                            const char* domain) {
   const char* reason = rabbet_onnx_operator_missing(domain, node->op_type);
   if (reason) return RABBET_STATUS(RABBET_STATUS_UNSUPPORTED, "%s", reason);
-  char suggestion[256];
-  if (rabbet_onnx_names_plugin(node)) {
-    return RABBET_STATUS(
-        RABBET_STATUS_UNSUPPORTED,
-        "no plugin '%s' is registered under the node's plugin_namespace and "
-        "plugin_version, and no operator has that name; give the file that "
-        "registers it to plugins= (the command: --plugins), or import or load "
-        "it first",
-        node->op_type);
-  }
-  return RABBET_STATUS(
+  char near_names[256];
+  rabbet_onnx_operator_suggest(node->op_type, near_names, sizeof(near_names));
+  rabbet_status_t missing = rabbet_onnx_plugin_missing(node);
+  rabbet_status_t status = RABBET_STATUS(
       RABBET_STATUS_UNSUPPORTED,
-      "the operator is not known: it is no operator of the importer, no local "
-      "function of the model and no registered plugin%s",
-      rabbet_onnx_operator_suggest(node->op_type, suggestion,
-                                   sizeof(suggestion)));
+      "the operator is not known: it is no operator of the importer and no "
+      "local function of the model%s For an operator of your own, give the "
+      "file that registers it to plugins= (the command: --plugins), or import "
+      "or load that file first: %s",
+      near_names[0] ? near_names : ".", rabbet_status_message(missing));
+  rabbet_status_free(missing);
+  return status;
 }
 
 // The order: a plugin that the node asks for (or that overrides), the

@@ -37,19 +37,43 @@ static rabbet_status_t rabbet_onnx_find_in(
   return rabbet_ok();
 }
 
+// How a node names its plugin.
+typedef struct rabbet_onnx_plugin_key_t {
+  char version[64], plugin_namespace[256];
+} rabbet_onnx_plugin_key_t;
+
+static void rabbet_onnx_plugin_key(const Onnx__NodeProto* node,
+                                   rabbet_onnx_plugin_key_t* out_key) {
+  rabbet_onnx_plain_string(node, "plugin_version", "1", out_key->version,
+                           sizeof(out_key->version));
+  rabbet_onnx_plain_string(node, "plugin_namespace", "",
+                           out_key->plugin_namespace,
+                           sizeof(out_key->plugin_namespace));
+}
+
 rabbet_status_t rabbet_onnx_find_plugin(
     const Onnx__NodeProto* node, const rabbet_plugin_creator_t** out_creator) {
-  char version[64], plugin_namespace[256];
+  rabbet_onnx_plugin_key_t key;
   *out_creator = NULL;
-  rabbet_onnx_plain_string(node, "plugin_version", "1", version,
-                           sizeof(version));
-  rabbet_onnx_plain_string(node, "plugin_namespace", "", plugin_namespace,
-                           sizeof(plugin_namespace));
-  RABBET_RETURN_IF_ERROR(rabbet_onnx_find_in(node->op_type, version,
-                                             plugin_namespace, out_creator));
+  rabbet_onnx_plugin_key(node, &key);
+  RABBET_RETURN_IF_ERROR(rabbet_onnx_find_in(
+      node->op_type, key.version, key.plugin_namespace, out_creator));
   const char* domain = rabbet_onnx_domain(node->domain);
-  if (*out_creator || !strcmp(domain, plugin_namespace)) return rabbet_ok();
-  return rabbet_onnx_find_in(node->op_type, version, domain, out_creator);
+  if (*out_creator || !strcmp(domain, key.plugin_namespace)) return rabbet_ok();
+  return rabbet_onnx_find_in(node->op_type, key.version, domain, out_creator);
+}
+
+rabbet_status_t rabbet_onnx_plugin_missing(const Onnx__NodeProto* node) {
+  rabbet_onnx_plugin_key_t key;
+  const rabbet_plugin_creator_t* none = NULL;
+  rabbet_onnx_plugin_key(node, &key);
+  const char* plugin_namespace = key.plugin_namespace[0]
+                                     ? key.plugin_namespace
+                                     : rabbet_onnx_domain(node->domain);
+  rabbet_status_t status =
+      rabbet_plugin_find(node->op_type, key.version, plugin_namespace, &none);
+  rabbet_plugin_creator_release(none);
+  return status;
 }
 
 // ---- Attributes ------------------------------------------------------------

@@ -151,7 +151,7 @@ static void test_missing_plugins_are_named(void** state) {
   (void)state;
   const rabbet_plugin_creator_t* found = NULL;
   RABBET_EXPECT_ERROR(rabbet_plugin_find("Prob", NULL, "test", &found),
-                      RABBET_STATUS_NOT_FOUND, "did you mean 'Probe'");
+                      RABBET_STATUS_NOT_FOUND, "did you mean 'test::Probe'?");
   RABBET_EXPECT_ERROR(rabbet_plugin_find("Probe", "7", "other", &found),
                       RABBET_STATUS_NOT_FOUND,
                       "version '1' in namespace 'test'");

@@ -275,6 +275,23 @@ static const char* rabbet_registry_name_at(const void* list, size_t index) {
   return registry.list.data[index]->name;
 }
 
+// "; did you mean 'namespace::Name' or ...?", or nothing. The lock is held.
+static void rabbet_registry_print_near(const char* name,
+                                       rabbet_strbuf_t* hint) {
+  const char* names[RABBET_SUGGEST_MAX];
+  size_t count = rabbet_suggest(name, rabbet_registry_name_at, NULL,
+                                registry.list.count, names);
+  for (size_t i = 0; i < count; ++i) {
+    size_t at = 0;
+    while (registry.list.data[at]->name != names[i])
+      ++at;
+    const char* where = registry.list.data[at]->plugin_namespace;
+    rabbet_strbuf_printf(hint, "%s'%s%s%s'", i ? " or " : "; did you mean ",
+                         where, *where ? "::" : "", names[i]);
+  }
+  if (count) rabbet_strbuf_printf(hint, "?");
+}
+
 // What is registered under other versions or namespaces, else similar names.
 // The lock is held.
 static rabbet_status_t rabbet_registry_missing(const char* name,
@@ -292,11 +309,7 @@ static rabbet_status_t rabbet_registry_missing(const char* name,
   if (hint.size == 0 && registry.list.count == 0) {
     rabbet_strbuf_printf(&hint, "; no plugin is registered at all");
   } else if (hint.size == 0) {
-    char near_names[256];
-    rabbet_strbuf_printf(&hint, "%s",
-                         rabbet_suggest_print(name, rabbet_registry_name_at,
-                                              NULL, registry.list.count,
-                                              near_names, sizeof(near_names)));
+    rabbet_registry_print_near(name, &hint);
   }
   rabbet_status_t status = RABBET_STATUS(
       RABBET_STATUS_NOT_FOUND,

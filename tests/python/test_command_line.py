@@ -13,7 +13,7 @@ from onnx import helper
 
 from .command import FLOAT, PROGRAM, command, save_model
 
-COMMANDS = ("build", "run", "bench", "inspect", "ops", "version")
+COMMANDS = ("build", "run", "bench", "inspect", "ops", "completion", "version")
 
 
 @pytest.fixture(scope="module")
@@ -70,6 +70,20 @@ def test_version() -> None:
     assert text.startswith(f"rabbet {rabbet.__version__}\n")
     assert "\ncpu " in text
     assert command("--version").stdout == text
+
+
+def test_version_in_json() -> None:
+    import rabbet
+
+    version = json.loads(command("version", "--json").stdout)
+    assert version["version"] == rabbet.__version__
+    header = Path(__file__).parents[2] / "include/rabbet/plugin.h"
+    assert f"#define RABBET_PLUGIN_ABI {version['plugin_abi']}\n" in header.read_text()
+    cpu, cuda = version["devices"]
+    assert (cpu["name"], cpu["available"]) == ("cpu", True)
+    assert cpu["signature"] in command("version").stdout
+    assert cuda["name"] == "cuda"
+    assert cuda["signature" if cuda["available"] else "reason"]
 
 
 def test_ops() -> None:

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import re
 import shutil
 import subprocess
 import sys
 import sysconfig
+import textwrap
 from pathlib import Path
 
 import numpy as np
 import pytest
+import rabbet
 from onnx import helper
 
 from .c_programs import (
@@ -209,15 +212,52 @@ def test_operators(name: str, tmp_path: Path) -> None:
     assert f"{name}: " in output(sys.executable, script, cwd=tmp_path)
 
 
-def test_demo(tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def checkout(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+    """A folder that looks like a checkout after `make demo`, and what that printed."""
+    folder = tmp_path_factory.mktemp("checkout")
+    (folder / "build" / "demo").mkdir(parents=True)
+    (folder / "build" / "bin").symlink_to(Path(PROGRAM).parent)
+    (folder / "build" / "python").symlink_to(Path(rabbet.__file__).parents[1])
+    (folder / ".venv" / "bin").mkdir(parents=True)
+    (folder / ".venv" / "bin" / "python").symlink_to(sys.executable)
+    text = output(sys.executable, EXAMPLES / "demo" / "demo.py", cwd=folder)
+    return folder, text
+
+
+def test_demo(checkout: tuple[Path, str]) -> None:
     """The main job, in two processes, against ONNX Runtime."""
-    text = output(sys.executable, 
-        EXAMPLES / "demo" / "demo.py", "--folder", tmp_path, cwd=tmp_path
-    )
+    folder, text = checkout
     assert text.count("  ok\n") == 2
     assert "WRONG" not in text
-    assert (tmp_path / "model.plan").stat().st_size > 1000
-    assert (tmp_path / "padded.png").read_bytes().startswith(b"\x89PNG")
+    assert (folder / "build/demo/model.plan").stat().st_size > 1000
+    assert (folder / "build/demo/padded.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_the_readme_can_be_pasted(checkout: tuple[Path, str]) -> None:
+    """Everything under "Use it", in order: lines of the shell, and Python."""
+    folder, _ = checkout
+    used = (ROOT / "README.md").read_text().split("## Use it")[1].split("From C")[0]
+    blocks = re.findall(r"^```python\n(.*?)^```$|((?:^    [^\n]*\n)+)", used, re.M | re.S)
+    script = "".join(
+        f"{sys.executable} - <<'END'\n{python}END\n" if python else "\n" + textwrap.dedent(shell)
+        for python, shell in blocks
+    )
+    for line in ("rabbet build ", "rabbet run ", "rabbet bench ", "rabbet inspect "):
+        assert script.count("\n" + line) == 1
+    script = script.replace("rabbet bench ", "rabbet bench --duration 0 ")
+    environment = {k: v for k, v in os.environ.items() if not k.startswith(("PYTHON", "RABBET"))}
+    # Leaves out the folder of the command under test.
+    environment["PATH"] = "/usr/local/bin:/usr/bin:/bin"
+    done = subprocess.run(
+        ["bash", "-e"], input=script, capture_output=True, text=True,
+        cwd=folder, env=environment, timeout=300,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    ours = np.load(folder / "build/demo/y.npz")
+    before = np.load(folder / "build/demo/result.npz")
+    for name, same in (("padded", "padded"), ("relu2", "features")):
+        np.testing.assert_allclose(ours[name], before[same], rtol=1e-4, atol=1e-5)
 
 
 def test_readme_shows_the_demo_operator() -> None:
@@ -235,6 +275,8 @@ def test_installation(tmp_path: Path) -> None:
     output("cmake", "--install", build, "--prefix", tmp_path / "first")
     prefix = (tmp_path / "first").rename(tmp_path / "second")
     assert "\ncpu " in output(prefix / "bin" / "rabbet", "version", env={})
+    completion = prefix / "share/bash-completion/completions/rabbet"
+    assert "complete -F _rabbet rabbet" in completion.read_text()
     work = tmp_path / "work"
     output("cmake", "-S", EXAMPLES / "c_network", "-B", work, f"-Drabbet_ROOT={prefix}")
     output("cmake", "--build", work)

@@ -150,6 +150,16 @@ def test_file(wheel: Path) -> None:
     assert headers <= set(names)
 
 
+def test_shells_find_completions(environment: Path) -> None:
+    for shell, path in (
+        ("bash", "bash-completion/completions/rabbet"),
+        ("zsh", "zsh/site-functions/_rabbet"),
+        ("fish", "fish/vendor_completions.d/rabbet.fish"),
+    ):
+        script = (environment / "share" / path).read_text()
+        assert script == output(environment / "bin" / "rabbet", "completion", shell)
+
+
 def test_free_threaded_file(free_threaded: tuple[Path, str], tmp_path: Path) -> None:
     """Its extension alone is of another kind; in an environment of its own the
     command runs and an import leaves the GIL off."""
