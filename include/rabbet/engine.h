@@ -205,9 +205,11 @@ RABBET_API rabbet_status_t rabbet_context_shape(rabbet_context_t* context,
                                                 size_t io,
                                                 rabbet_dims_t* out_dims);
 // Device address (host address for shape inputs), aligned to the element; it
-// must hold rabbet_context_bytes. Kept between runs. A run refuses an output
-// that overlaps an input which is still read when the output is written; an
-// output with an aliased input may have that input's address.
+// must hold rabbet_context_bytes. Kept between runs. An output may lie over
+// inputs: one that is still read when the output is written is copied first,
+// into memory that the context reserves. An output with an aliased input may
+// have that input's address, and then updates it in place. A run refuses
+// outputs that overlap each other.
 RABBET_API rabbet_status_t rabbet_context_set_address(rabbet_context_t* context,
                                                       size_t io, void* address);
 // The same for memory of the host, on any device: each run copies inputs to the
@@ -286,6 +288,19 @@ RABBET_API rabbet_status_t rabbet_context_debug_state(
 // the run is done its stream may go, while the context stays.
 RABBET_API rabbet_status_t rabbet_context_execute(rabbet_context_t* context,
                                                   void* stream);
+
+// Does what the first run with the present shapes and addresses would do once:
+// kernels are made ready and memory is allocated. A run with them can then be
+// captured into a graph of the caller's, if no size in the plan depends on
+// data. A captured run that has something to prepare fails with
+// FAILED_PRECONDITION before it enqueues anything.
+RABBET_API rabbet_status_t rabbet_context_prepare(rabbet_context_t* context);
+// The same unasked, for bindings that call it after each shape and address that
+// is set: prepares once all addresses are there and the shape of each dynamic
+// input was set since the last run. Does nothing on a device without graphs, or
+// if shapes depend on values of inputs, which may not be written yet. Errors
+// are left to the run.
+RABBET_API void rabbet_context_prepare_early(rabbet_context_t* context);
 
 // Assertions whose conditions kernels compute: where a run is done when execute
 // returns (on the CPU, and with host addresses), execute itself fails with

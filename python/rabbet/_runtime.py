@@ -633,6 +633,19 @@ class IExecutionContext(_rabbet.Context, Managed):
         """Accepted: each run reports by itself."""
         return True
 
+    @recorded
+    def prepare(self) -> bool:
+        """Makes kernels and memory ready for the shapes and addresses that are set, so
+        that the next run can be captured into a CUDA graph.
+
+        It happens by itself as soon as all addresses are set and the shape of each
+        dynamic input was set since the last run, save where shapes depend on values of
+        inputs. A run with something left to prepare refuses to be captured; no run can
+        be captured if sizes in the plan depend on data.
+        """
+        self._prepare()
+        return True
+
     # Without the decorator, as calls of small plans would notice it.
     def execute_async_v3(self, stream_handle: int = 0) -> bool:
         """Runs on a stream; on the CPU (stream 0) it is done when this returns."""

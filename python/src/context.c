@@ -115,6 +115,26 @@ static Py_ssize_t rabbet_py_find_io(PyObject* self, PyObject* name_object) {
   return -1;
 }
 
+// After something was set: what the next run needs is prepared once it is
+// known, so that the run can be captured.
+static PyObject* rabbet_py_context_was_set(PyObject* self,
+                                           rabbet_status_t status) {
+  if (!rabbet_is_ok(status)) return rabbet_py_raise(status);
+  rabbet_context_t* context = rabbet_py_pointer(self);
+  Py_BEGIN_ALLOW_THREADS rabbet_context_prepare_early(context);
+  Py_END_ALLOW_THREADS Py_CLEAR(rabbet_py_callback_error);
+  Py_RETURN_NONE;
+}
+
+static PyObject* rabbet_py_context_prepare(PyObject* self, PyObject* none) {
+  RABBET_PY_CLAIM(self);
+  (void)none;
+  rabbet_status_t status;
+  Py_BEGIN_ALLOW_THREADS status =
+      rabbet_context_prepare(rabbet_py_pointer(self));
+  Py_END_ALLOW_THREADS return rabbet_py_run_result(status);
+}
+
 static PyObject* rabbet_py_context_set_shape(PyObject* self, PyObject* args) {
   RABBET_PY_CLAIM(self);
   PyObject *name = NULL, *shape = NULL;
@@ -125,8 +145,9 @@ static PyObject* rabbet_py_context_set_shape(PyObject* self, PyObject* args) {
   }
   Py_ssize_t io = rabbet_py_find_io(self, name);
   if (io < 0) return NULL;
-  return rabbet_py_none_or_raise(rabbet_context_set_input_shape(
-      rabbet_py_pointer(self), (size_t)io, &dims));
+  return rabbet_py_context_was_set(
+      self, rabbet_context_set_input_shape(rabbet_py_pointer(self), (size_t)io,
+                                           &dims));
 }
 
 static PyObject* rabbet_py_context_shape(PyObject* self, PyObject* name) {
@@ -158,7 +179,8 @@ static PyObject* rabbet_py_context_set_address(PyObject* self, PyObject* args) {
                         "array.ctypes.data or tensor.data_ptr()), got %R",
                         name, memory);
   }
-  return rabbet_py_none_or_raise(
+  return rabbet_py_context_was_set(
+      self,
       rabbet_context_set_address(rabbet_py_pointer(self), (size_t)io, address));
 }
 
@@ -287,8 +309,9 @@ static PyObject* rabbet_py_context_set_memory(PyObject* self, PyObject* args) {
   if (!PyArg_ParseTuple(args, "KK", &address, &size)) {
     return NULL;
   }
-  return rabbet_py_none_or_raise(rabbet_context_set_memory(
-      rabbet_py_pointer(self), (void*)(uintptr_t)address, (size_t)size));
+  return rabbet_py_context_was_set(
+      self, rabbet_context_set_memory(rabbet_py_pointer(self),
+                                      (void*)(uintptr_t)address, (size_t)size));
 }
 
 static PyObject* rabbet_py_context_memory_bytes(PyObject* self,
@@ -392,6 +415,7 @@ static PyMethodDef rabbet_py_context_methods[] = {
     {"_set_graphs", rabbet_py_context_set_graphs, METH_O, NULL},
     {"_graphs", rabbet_py_context_graphs, METH_NOARGS, NULL},
     {"_graph_info", rabbet_py_context_graph_info, METH_NOARGS, NULL},
+    {"_prepare", rabbet_py_context_prepare, METH_NOARGS, NULL},
     {"_execute", rabbet_py_context_execute, METH_O, NULL},
     {"_check", rabbet_py_context_check, METH_O, NULL},
     {"_set_memory", rabbet_py_context_set_memory, METH_VARARGS, NULL},

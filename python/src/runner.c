@@ -425,53 +425,6 @@ static int rabbet_py_take_out(PyObject* self, rabbet_py_lane_t* lane,
   return 0;
 }
 
-static bool rabbet_py_is_within(const void* memory, const void* of,
-                                size_t bytes) {
-  return (uintptr_t)memory >= (uintptr_t)of &&
-         (uintptr_t)memory - (uintptr_t)of < bytes;
-}
-
-// The input is read from a copy, as the caller's array lies under an output.
-static int rabbet_py_copy_input(rabbet_py_lane_t* lane, size_t i,
-                                size_t bytes) {
-  rabbet_py_input_t* input = &lane->inputs[i];
-  PyObject* copy = PyBytes_FromStringAndSize(input->data, (Py_ssize_t)bytes);
-  if (!copy) return -1;
-  Py_XDECREF(input->held);
-  input->held = copy;
-  input->data = PyBytes_AsString(copy);
-  rabbet_status_t status =
-      rabbet_context_set_host_address(lane->context, i, input->data);
-  return rabbet_is_ok(status) ? 0 : rabbet_py_raise_int(status);
-}
-
-static bool rabbet_py_overlap(const rabbet_py_input_t* input,
-                              const rabbet_py_output_t* output) {
-  return !input->on_device && !output->on_device && input->bytes > 0 &&
-         (rabbet_py_is_within(output->data, input->data, input->bytes) ||
-          rabbet_py_is_within(input->data, output->data, output->bytes));
-}
-
-// Arrays given by `out` may overlap inputs, which a run refuses unless an
-// operator that works in place wants just that. Those of a GPU it does refuse.
-static int rabbet_py_part_overlaps(rabbet_py_runner_t* runner,
-                                   rabbet_py_lane_t* lane) {
-  for (size_t k = 0; k < runner->output_count; ++k) {
-    const rabbet_py_output_t* output = &lane->outputs[k];
-    const rabbet_io_t* io =
-        rabbet_engine_io(runner->engine, runner->input_count + k);
-    for (size_t i = 0; output->bytes > 0 && i < runner->input_count; ++i) {
-      const rabbet_py_input_t* input = &lane->inputs[i];
-      bool in_place = io->aliased_input == (int32_t)i;
-      if (!rabbet_py_overlap(input, output) ||
-          (in_place && input->data == output->data))
-        continue;
-      if (rabbet_py_copy_input(lane, i, input->bytes)) return -1;
-    }
-  }
-  return 0;
-}
-
 static int rabbet_py_bind_outputs(PyObject* self, rabbet_py_lane_t* lane) {
   rabbet_py_runner_t* runner = (rabbet_py_runner_t*)self;
   for (size_t i = 0; i < runner->output_count; ++i) {
@@ -572,8 +525,7 @@ static PyObject* rabbet_py_run_lane(PyObject* self, PyObject* args,
   rabbet_status_t status = rabbet_py_bind_inputs(runner, lane);
   if (!rabbet_is_ok(status)) return rabbet_py_raise(status);
   bool given = out && !Py_IsNone(out);
-  if (given ? rabbet_py_take_out(self, lane, out) ||
-                  rabbet_py_part_overlaps(runner, lane)
+  if (given ? rabbet_py_take_out(self, lane, out)
             : rabbet_py_bind_outputs(self, lane)) {
     return NULL;
   }

@@ -81,17 +81,25 @@ rabbet_status_t rabbet_context_look_at_checks(rabbet_context_t* context) {
   return status;
 }
 
-static rabbet_status_t rabbet_check_reserve(rabbet_context_t* context,
-                                            size_t count, void* stream) {
+rabbet_status_t rabbet_context_reserve_checks(rabbet_context_t* context) {
   const rabbet_engine_t* engine = context->engine;
-  size_t bytes = RABBET_CHECK_PLACES * count * sizeof(int32_t);
-  if (!context->check_places)
-    return rabbet_host_allocate(engine, bytes, (void**)&context->check_places);
+  size_t count = 0;
+  if (!rabbet_first_check(engine->plan, &count) || context->check_places ||
+      engine->device->host_memory)
+    return rabbet_ok();
+  return rabbet_host_allocate(engine,
+                              RABBET_CHECK_PLACES * count * sizeof(int32_t),
+                              (void**)&context->check_places);
+}
+
+// A place for what the next run leaves.
+static rabbet_status_t rabbet_free_check_place(rabbet_context_t* context,
+                                               void* stream) {
+  RABBET_RETURN_IF_ERROR(rabbet_context_reserve_checks(context));
   if (context->checks_made - context->checks_seen < RABBET_CHECK_PLACES)
     return rabbet_ok();
   // The host is that many runs ahead.
-  RABBET_RETURN_IF_ERROR(
-      engine->device->vtable->synchronize(engine->device, stream));
+  RABBET_RETURN_IF_ERROR(rabbet_context_await(context, stream));
   return rabbet_context_look_at_checks(context);
 }
 
@@ -106,7 +114,7 @@ rabbet_status_t rabbet_context_take_checks(rabbet_context_t* context,
   const void* elements = context->addresses[checks->io];
   if (device->host_memory)
     return rabbet_check_elements(checks, count, elements, &known);
-  RABBET_RETURN_IF_ERROR(rabbet_check_reserve(context, count, stream));
+  RABBET_RETURN_IF_ERROR(rabbet_free_check_place(context, stream));
   volatile int32_t* place =
       rabbet_check_place(context, context->checks_made, count);
   for (size_t i = 0; i < count; ++i)

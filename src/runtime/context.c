@@ -20,8 +20,10 @@ static rabbet_status_t rabbet_context_allocate(rabbet_context_t* context) {
                                        sizeof(*context->field),  \
                                        (void**)&context->field)
   RABBET_NEXT(plan->input_count, shape_set);
+  RABBET_NEXT(plan->input_count, shape_is_new);
   RABBET_NEXT(plan->io_count, addresses);
   RABBET_NEXT(plan->io_count, host_ios);
+  RABBET_NEXT(plan->input_count, input_copies);
   RABBET_NEXT(plan->io_count, output_allocators);
   RABBET_NEXT(plan->io_count, debug_on);
   RABBET_NEXT(plan->hidden_count, hidden_bytes);
@@ -47,6 +49,7 @@ static void rabbet_context_reset_shapes(rabbet_context_t* context) {
   }
   context->current = NULL;
   context->last = NULL;
+  context->is_unprepared = true;
 }
 
 rabbet_status_t rabbet_context_create(rabbet_engine_t* engine,
@@ -88,6 +91,7 @@ void rabbet_context_forget(rabbet_context_t* context) {
     rabbet_status_ignore(device->vtable->synchronize_all(device));
   context->current = NULL;
   context->last = NULL;
+  context->is_unprepared = true;
   rabbet_prepared_cache_clear(&context->roots);
 }
 
@@ -249,13 +253,16 @@ rabbet_status_t rabbet_context_set_input_shape(rabbet_context_t* context,
   RABBET_RETURN_IF_ERROR(rabbet_context_check_shape(context, io, dims));
   int64_t* key = context->key + context->engine->key_offsets[io];
   size_t bytes = (size_t)dims->rank * sizeof(*key);
-  if (context->shape_set[io] &&
-      (bytes == 0 || memcmp(key, dims->d, bytes) == 0))
-    return rabbet_ok();
-  memcpy(key, dims->d, bytes);
-  context->shape_set[io] = true;
-  context->current = NULL;
-  context->last = NULL;
+  bool same = context->shape_set[io] &&
+              (bytes == 0 || memcmp(key, dims->d, bytes) == 0);
+  context->shape_is_new[io] = true;
+  if (!same) {
+    memcpy(key, dims->d, bytes);
+    context->shape_set[io] = true;
+    context->current = NULL;
+    context->last = NULL;
+    context->is_unprepared = true;
+  }
   return rabbet_ok();
 }
 

@@ -4,210 +4,7 @@
 #include "base/math.h"
 #include "runtime/graph.h"
 
-// ---- Addresses
-
-static const rabbet_prepared_t* rabbet_prepared_at(
-    const rabbet_prepared_t* prepared, int32_t segment) {
-  while (prepared->segment > segment)
-    prepared = prepared->parent;
-  return prepared;
-}
-
-static void* rabbet_value_address(const rabbet_context_t* context,
-                                  const rabbet_prepared_t* prepared,
-                                  int32_t v) {
-  const rabbet_engine_t* engine = context->engine;
-  const rabbet_plan_value_t* value = &engine->plan->values[v];
-  size_t root = (size_t)engine->analysis.roots[v];
-  if (rabbet_is_materialized(engine, (int32_t)root))
-    return (uint8_t*)prepared->materialized +
-           prepared->materialized_offsets[root] + value->offset;
-  switch (value->storage) {
-    case RABBET_PLAN_STORAGE_IO:
-      return (uint8_t*)context->addresses[value->io] + value->offset;
-    case RABBET_PLAN_STORAGE_CONSTANT:
-      // Kernels only read it.
-      if (!engine->weight_offsets)
-        return (uint8_t*)(uintptr_t)engine->plan->weights + value->offset;
-      return engine->weight_offsets[v] == SIZE_MAX
-                 ? NULL
-                 : (uint8_t*)engine->device_weights + engine->weight_offsets[v];
-    default: {
-      int32_t stage = engine->analysis.memory_stages[root];
-      return (uint8_t*)context->memory[stage] +
-             rabbet_prepared_at(prepared, stage)->offsets[root] + value->offset;
-    }
-  }
-}
-
-static rabbet_status_t rabbet_check_address(const rabbet_context_t* context,
-                                            const rabbet_prepared_t* prepared,
-                                            size_t io) {
-  const rabbet_io_t* tensor = &context->engine->ios[io];
-  if (context->addresses[io] ||
-      prepared->bytes[context->engine->plan->ios[io].value] == 0)
-    return rabbet_ok();
-  if (tensor->aliased_input >= 0)
-    return RABBET_STATUS(
-        RABBET_STATUS_FAILED_PRECONDITION,
-        "the address of output '%s' is not set; set it to that of input '%s' "
-        "to update that in place, or to memory of its own",
-        tensor->name, context->engine->ios[tensor->aliased_input].name);
-  return RABBET_STATUS(RABBET_STATUS_FAILED_PRECONDITION,
-                       "the address of %s '%s' is not set",
-                       tensor->is_input ? "input" : "output", tensor->name);
-}
-
-// Bytes of an io; where nothing bounds them, only its address says where it is.
-static size_t rabbet_io_bytes(const rabbet_context_t* context,
-                              const rabbet_prepared_t* prepared, size_t io) {
-  size_t bytes = prepared->bytes[context->engine->plan->ios[io].value];
-  return bytes == RABBET_BYTES_UNKNOWN ? 1 : bytes;
-}
-
-static rabbet_status_t rabbet_overlap_error(const rabbet_context_t* context,
-                                            size_t input, size_t output) {
-  const rabbet_io_t* ios = context->engine->ios;
-  if (ios[output].aliased_input == (int32_t)input)
-    return RABBET_STATUS(
-        RABBET_STATUS_INVALID_ARGUMENT,
-        "the memory of output '%s' overlaps that of input '%s' in part; give "
-        "both the same address to update it in place, or memory that does not "
-        "overlap",
-        ios[output].name, ios[input].name);
-  return RABBET_STATUS(
-      RABBET_STATUS_INVALID_ARGUMENT,
-      "the memory of output '%s' overlaps that of input '%s', which is still "
-      "read when the output is written; give them memory that does not overlap",
-      ios[output].name, ios[input].name);
-}
-
-// An output may only lie over an input that has been read for the last time, or
-// exactly where an in-place operator wants it.
-static rabbet_status_t rabbet_check_overlaps(const rabbet_context_t* context,
-                                             const rabbet_prepared_t* prepared,
-                                             size_t output) {
-  const rabbet_engine_t* engine = context->engine;
-  const rabbet_plan_t* plan = engine->plan;
-  const rabbet_plan_analysis_t* analysis = &engine->analysis;
-  uintptr_t to = (uintptr_t)context->addresses[output];
-  size_t size = rabbet_io_bytes(context, prepared, output);
-  if (size == 0) return rabbet_ok();
-  int32_t written =
-      analysis->first_steps[analysis->roots[plan->ios[output].value]];
-  for (size_t i = 0; i < plan->input_count; ++i) {
-    uintptr_t from = (uintptr_t)context->addresses[i];
-    // In two lines, as nothing is added that could overflow.
-    if (from > to && from - to >= size) continue;
-    if (from <= to && to - from >= rabbet_io_bytes(context, prepared, i))
-      continue;
-    if (rabbet_io_bytes(context, prepared, i) == 0) continue;
-    if (analysis->last_steps[analysis->roots[plan->ios[i].value]] < written)
-      continue;
-    if (from == to && engine->ios[output].aliased_input == (int32_t)i) continue;
-    return rabbet_overlap_error(context, i, output);
-  }
-  return rabbet_ok();
-}
-
-// Where the caller has an output: behind a copy, if that is the host's memory.
-static uintptr_t rabbet_output_place(const rabbet_context_t* context,
-                                     size_t io) {
-  const void* host = context->host_ios ? context->host_ios[io].host : NULL;
-  return (uintptr_t)(host ? host : context->addresses[io]);
-}
-
-// No two outputs lie over each other.
-static rabbet_status_t rabbet_check_outputs(const rabbet_context_t* context,
-                                            const rabbet_prepared_t* prepared,
-                                            size_t output) {
-  const rabbet_engine_t* engine = context->engine;
-  uintptr_t to = rabbet_output_place(context, output);
-  size_t size = rabbet_io_bytes(context, prepared, output);
-  if (size == 0) return rabbet_ok();
-  for (size_t i = engine->plan->input_count; i < engine->plan->io_count; ++i) {
-    uintptr_t from = rabbet_output_place(context, i);
-    if (i == output || !from || engine->io_segments[i] > prepared->segment)
-      continue;
-    if (from > to && from - to >= size) continue;
-    if (from <= to && to - from >= rabbet_io_bytes(context, prepared, i))
-      continue;
-    return RABBET_STATUS(
-        RABBET_STATUS_INVALID_ARGUMENT,
-        "the memory of output '%s' overlaps that of output '%s'; give each "
-        "memory of its own",
-        engine->ios[output].name, engine->ios[i].name);
-  }
-  return rabbet_ok();
-}
-
-// Inputs are checked before the first segment, an output before the one that
-// writes it.
-static rabbet_status_t rabbet_check_addresses(
-    const rabbet_context_t* context, const rabbet_prepared_t* prepared) {
-  const rabbet_engine_t* engine = context->engine;
-  for (size_t i = 0; i < engine->plan->io_count; ++i) {
-    if (engine->io_segments[i] != prepared->segment) continue;
-    RABBET_RETURN_IF_ERROR(rabbet_check_address(context, prepared, i));
-    if (i < engine->plan->input_count) continue;
-    RABBET_RETURN_IF_ERROR(rabbet_check_overlaps(context, prepared, i));
-    RABBET_RETURN_IF_ERROR(rabbet_check_outputs(context, prepared, i));
-  }
-  return rabbet_ok();
-}
-
-static void rabbet_fill_slot(const rabbet_context_t* context,
-                             rabbet_prepared_t* prepared, size_t begin,
-                             size_t slot) {
-  prepared->slots[slot - begin] = rabbet_value_address(
-      context, prepared, context->engine->slot_values[slot]);
-}
-
-static void rabbet_fill_all_slots(rabbet_context_t* context,
-                                  rabbet_prepared_t* prepared) {
-  const rabbet_engine_t* engine = context->engine;
-  uint8_t* memory = context->memory[prepared->segment];
-  size_t begin = 0, end = 0;
-  rabbet_segment_slots(engine, prepared->segment, &begin, &end);
-  for (size_t slot = begin; slot < end; ++slot)
-    rabbet_fill_slot(context, prepared, begin, slot);
-  for (size_t i = 0; i < prepared->run_count; ++i) {
-    rabbet_run_t* run = &prepared->runs[i];
-    void** slots =
-        prepared->slots + engine->steps[run->step].first_slot - begin;
-    run->call.inputs = slots;
-    run->call.outputs =
-        slots + engine->plan->steps[run->step].group.input_count;
-    run->call.workspace = memory + run->workspace_offset;
-  }
-}
-
-static void rabbet_fill_io_slots(rabbet_context_t* context,
-                                 rabbet_prepared_t* prepared) {
-  const rabbet_engine_t* engine = context->engine;
-  size_t begin = 0, end = 0;
-  rabbet_segment_slots(engine, prepared->segment, &begin, &end);
-  for (size_t i = 0; i < engine->io_slot_count; ++i) {
-    size_t slot = engine->io_slots[i];
-    if (slot >= begin && slot < end)
-      rabbet_fill_slot(context, prepared, begin, slot);
-  }
-}
-
-static rabbet_status_t rabbet_bind(rabbet_context_t* context,
-                                   rabbet_prepared_t* prepared) {
-  if (prepared->memory_generation == context->memory_generation &&
-      prepared->io_generation == context->io_generation)
-    return rabbet_ok();
-  RABBET_RETURN_IF_ERROR(rabbet_check_addresses(context, prepared));
-  if (prepared->memory_generation != context->memory_generation)
-    rabbet_fill_all_slots(context, prepared);
-  else
-    rabbet_fill_io_slots(context, prepared);
-  prepared->memory_generation = context->memory_generation;
-  prepared->io_generation = context->io_generation;
-  return rabbet_ok();
-}
+// ---- Output allocators
 
 static rabbet_status_t rabbet_ask_output_allocators(
     rabbet_context_t* context, const rabbet_prepared_t* prepared,
@@ -343,6 +140,7 @@ static rabbet_status_t rabbet_read_back(rabbet_context_t* context,
   size_t last = rabbet_segment_end(engine, prepared->segment) - 1;
   const rabbet_plan_step_t* step = &engine->plan->steps[last];
   uint8_t* staging = prepared->read_staging;
+  RABBET_RETURN_IF_ERROR(rabbet_context_refuse_recording(context, stream));
   for (size_t i = 0; i < step->host_read_count; ++i) {
     int32_t v = step->host_reads[i];
     size_t bytes = prepared->bytes[v];
@@ -408,17 +206,21 @@ static void rabbet_notify_shapes(const rabbet_context_t* context,
 static rabbet_status_t rabbet_run_segment(rabbet_context_t* context,
                                           rabbet_prepared_t* prepared,
                                           void* stream) {
-  size_t room = context->memory_bytes[prepared->segment];
-  if (!prepared->ready || room == 0 || prepared->memory_bytes > room)
+  if (!rabbet_prepared_is_ready(context, prepared)) {
+    RABBET_RETURN_IF_ERROR(rabbet_context_refuse_recording(context, stream));
     RABBET_RETURN_IF_ERROR(
         rabbet_prepared_make_ready(context, prepared, stream));
+  }
   if (context->allocator_count > 0)
     RABBET_RETURN_IF_ERROR(
         rabbet_ask_output_allocators(context, prepared, stream));
   if (context->host_io_count > 0)
     RABBET_RETURN_IF_ERROR(
         rabbet_context_begin_host_ios(context, prepared, stream));
-  RABBET_RETURN_IF_ERROR(rabbet_bind(context, prepared));
+  RABBET_RETURN_IF_ERROR(rabbet_prepared_bind(context, prepared, stream));
+  if (prepared->copies_inputs)
+    RABBET_RETURN_IF_ERROR(
+        rabbet_prepared_copy_inputs(context, prepared, stream));
   if (context->profiler.report)
     return rabbet_run_steps_timed(context, prepared, stream);
   return rabbet_graphs_wanted(context)
@@ -476,6 +278,7 @@ rabbet_status_t rabbet_context_execute(rabbet_context_t* context,
            context->engine->plan->step_count * sizeof(*context->times));
   rabbet_status_t status = rabbet_run(context, stream);
   context->running = false;
+  if (rabbet_is_ok(status)) rabbet_context_expect_shapes(context);
   if (rabbet_is_ok(status) && context->profiler.report && context->events)
     status = rabbet_collect_times(context);
   if (device->vtable->end_run) device->vtable->end_run(device, token);

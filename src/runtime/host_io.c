@@ -10,36 +10,40 @@ rabbet_status_t rabbet_context_set_host_address(rabbet_context_t* context,
     return rabbet_ok();
   context->host_ios[io].host = address;
   ++context->host_io_count;
-  rabbet_context_store_address(context, io, context->host_ios[io].device);
+  rabbet_context_store_address(context, io,
+                               context->host_ios[io].device.memory);
   return rabbet_ok();
+}
+
+static void io_memory_free(const rabbet_engine_t* engine,
+                           rabbet_io_memory_t* memory, void* stream) {
+  rabbet_memory_free(engine->device, &engine->device_allocator, memory->memory,
+                     stream);
+  *memory = (rabbet_io_memory_t){0};
 }
 
 void rabbet_context_free_host_ios(rabbet_context_t* context) {
   const rabbet_engine_t* engine = context->engine;
-  for (size_t i = 0; context->host_ios && i < engine->plan->io_count; ++i) {
-    if (context->host_ios[i].device)
-      rabbet_memory_free(engine->device, &engine->device_allocator,
-                         context->host_ios[i].device, NULL);
-  }
+  for (size_t i = 0; context->host_ios && i < engine->plan->io_count; ++i)
+    io_memory_free(engine, &context->host_ios[i].device, NULL);
+  for (size_t i = 0; context->input_copies && i < engine->plan->input_count;
+       ++i)
+    io_memory_free(engine, &context->input_copies[i], NULL);
 }
 
-// Grown while nothing runs that may still use it.
-static rabbet_status_t host_io_reserve(rabbet_context_t* context, size_t io,
-                                       size_t bytes, void* stream) {
-  rabbet_device_t* device = context->engine->device;
-  rabbet_host_io_t* host_io = &context->host_ios[io];
-  if (host_io->device && bytes <= host_io->bytes) return rabbet_ok();
-  RABBET_RETURN_IF_ERROR(device->vtable->synchronize(device, stream));
-  rabbet_memory_free(device, &context->engine->device_allocator,
-                     host_io->device, stream);
-  host_io->device = NULL;
-  host_io->bytes = 0;
+rabbet_status_t rabbet_io_memory_reserve(rabbet_context_t* context,
+                                         rabbet_io_memory_t* memory, size_t io,
+                                         size_t bytes, void* stream) {
+  const rabbet_engine_t* engine = context->engine;
+  rabbet_device_t* device = engine->device;
+  if (memory->memory && bytes <= memory->bytes) return rabbet_ok();
+  RABBET_RETURN_IF_ERROR(rabbet_context_await(context, stream));
+  io_memory_free(engine, memory, stream);
   RABBET_RETURN_IF_ERROR(RABBET_ANNOTATE(
-      rabbet_memory_allocate(device, &context->engine->device_allocator,
-                             bytes > 0 ? bytes : 1, stream, &host_io->device),
-      "%zu bytes on '%s' for '%s'", bytes, device->name,
-      context->engine->ios[io].name));
-  host_io->bytes = bytes;
+      rabbet_memory_allocate(device, &engine->device_allocator,
+                             bytes > 0 ? bytes : 1, stream, &memory->memory),
+      "%zu bytes on '%s' for '%s'", bytes, device->name, engine->ios[io].name));
+  memory->bytes = bytes;
   return rabbet_ok();
 }
 
@@ -64,10 +68,11 @@ static rabbet_status_t host_io_begin(rabbet_context_t* context, size_t io,
                                  context->addresses[tensor->aliased_input]);
     return rabbet_ok();
   }
-  RABBET_RETURN_IF_ERROR(host_io_reserve(context, io, bytes, stream));
-  rabbet_context_store_address(context, io, host_io->device);
+  RABBET_RETURN_IF_ERROR(
+      rabbet_io_memory_reserve(context, &host_io->device, io, bytes, stream));
+  rabbet_context_store_address(context, io, host_io->device.memory);
   return tensor->is_input
-             ? device->vtable->copy_to_device(device, host_io->device,
+             ? device->vtable->copy_to_device(device, host_io->device.memory,
                                               host_io->host, bytes, stream)
              : rabbet_ok();
 }

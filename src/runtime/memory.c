@@ -59,6 +59,21 @@ void rabbet_context_free_memory(rabbet_context_t* context) {
   ++context->memory_generation;
 }
 
+static rabbet_status_t rabbet_context_settle(const rabbet_context_t* context) {
+  rabbet_device_t* device = context->engine->device;
+  return device->vtable->synchronize_all
+             ? device->vtable->synchronize_all(device)
+             : rabbet_ok();
+}
+
+rabbet_status_t rabbet_context_await(const rabbet_context_t* context,
+                                     void* stream) {
+  rabbet_device_t* device = context->engine->device;
+  RABBET_RETURN_IF_ERROR(rabbet_context_refuse_recording(context, stream));
+  return context->running ? device->vtable->synchronize(device, stream)
+                          : rabbet_context_settle(context);
+}
+
 // Behind the memory of the segments before.
 static rabbet_status_t rabbet_context_take_given(rabbet_context_t* context,
                                                  int32_t segment,
@@ -90,8 +105,7 @@ rabbet_status_t rabbet_context_reserve(rabbet_context_t* context,
   if (bytes < RABBET_DEVICE_ALIGNMENT) bytes = RABBET_DEVICE_ALIGNMENT;
   bytes = rabbet_align_up(bytes, RABBET_DEVICE_ALIGNMENT);
   if (bytes <= context->memory_bytes[segment]) return rabbet_ok();
-  if (!device->host_memory)
-    RABBET_RETURN_IF_ERROR(device->vtable->synchronize(device, stream));
+  RABBET_RETURN_IF_ERROR(rabbet_context_await(context, stream));
   ++context->memory_generation;
   if (context->has_given_memory)
     return rabbet_context_take_given(context, segment, bytes);
@@ -105,13 +119,6 @@ rabbet_status_t rabbet_context_reserve(rabbet_context_t* context,
       "%zu bytes for intermediate tensors", bytes));
   context->memory_bytes[segment] = bytes;
   return rabbet_ok();
-}
-
-static rabbet_status_t rabbet_context_settle(rabbet_context_t* context) {
-  rabbet_device_t* device = context->engine->device;
-  return device->vtable->synchronize_all
-             ? device->vtable->synchronize_all(device)
-             : rabbet_ok();
 }
 
 rabbet_status_t rabbet_context_set_device_allocator(
@@ -140,5 +147,6 @@ rabbet_status_t rabbet_context_set_memory(rabbet_context_t* context,
   context->has_given_memory = true;
   context->given_memory = memory;
   context->given_bytes = size;
+  context->is_unprepared = true;
   return rabbet_ok();
 }

@@ -24,6 +24,8 @@ static rabbet_status_t rabbet_resolve_allocate(rabbet_prepared_t* prepared) {
     status = RABBET_RESOLVE_ARRAY(prepared, plan->value_count, bytes);
   if (rabbet_is_ok(status))
     status = RABBET_RESOLVE_ARRAY(prepared, plan->value_count, host_values);
+  if (rabbet_is_ok(status))
+    status = RABBET_RESOLVE_ARRAY(prepared, plan->input_count, input_copied);
   if (prepared->engine->analysis.segment_count == 1) return status;
   if (rabbet_is_ok(status)) status = RABBET_RESOLVE_ARRAY(prepared, exprs, low);
   if (rabbet_is_ok(status))

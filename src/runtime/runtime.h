@@ -111,6 +111,11 @@ rabbet_status_t rabbet_context_reserve(rabbet_context_t* context,
                                        int32_t segment, size_t bytes,
                                        void* stream);
 void rabbet_context_free_memory(rabbet_context_t* context);
+// Waits until earlier runs use none of the context's memory: in a run for the
+// work of its stream, else for all of the device. Refused, as allocating is,
+// while the caller records the stream.
+rabbet_status_t rabbet_context_await(const rabbet_context_t* context,
+                                     void* stream);
 
 // refit.c: which contexts there are; they hold kernels' states.
 void rabbet_engine_add_context(rabbet_engine_t* engine,
@@ -199,6 +204,10 @@ struct rabbet_prepared_t {
   void* materialized;
   size_t* materialized_offsets;  // [value]
   void** slots;                  // [slot of the segment]
+  // As the addresses are: inputs of which the segment's steps read a copy, and
+  // whether any copy is made before this segment (overlap.c).
+  bool* input_copied;  // [input]
+  bool copies_inputs;
   // For what the host reads after the segment. Nothing else is written to it
   // while copies of earlier runs may still be on their way.
   uint8_t* read_staging;
@@ -265,12 +274,17 @@ void rabbet_prepared_cache_clear(rabbet_prepared_cache_t* cache);
 
 // ---- Context
 
+// Memory of the device for an input or output, which only grows.
+typedef struct rabbet_io_memory_t {
+  void* memory;
+  size_t bytes;
+} rabbet_io_memory_t;
+
 // An input or output in the host's memory, and what stands for it on a device
 // with memory of its own.
 typedef struct rabbet_host_io_t {
   void* host;  // NULL: none
-  void* device;
-  size_t bytes;  // of `device`
+  rabbet_io_memory_t device;
 } rabbet_host_io_t;
 
 struct rabbet_context_t {
@@ -280,10 +294,14 @@ struct rabbet_context_t {
   rabbet_arena_t arena;
   int threads;  // as asked for; 0: the plan's
   size_t profile;
-  bool* shape_set;                               // [input]
+  bool* shape_set;     // [input]
+  bool* shape_is_new;  // [input]: set after the run
+  bool is_unprepared;  // nobody tried to prepare the present shapes
+  bool has_run;
   void** addresses;                              // [io]
   rabbet_host_io_t* host_ios;                    // [io]
   size_t host_io_count;                          // that have a host address
+  rabbet_io_memory_t* input_copies;              // [input] (overlap.c)
   rabbet_output_allocator_t* output_allocators;  // [io]
   size_t allocator_count;
   int64_t* key;  // of the first segment; values of shape inputs as last read
@@ -339,9 +357,39 @@ static inline bool rabbet_context_shows_steps(const rabbet_context_t* context) {
 // checks.c: what the host knows when shapes are; after a run, before anything
 // waits for it; what earlier runs left.
 rabbet_status_t rabbet_prepared_check(const rabbet_prepared_t* prepared);
+rabbet_status_t rabbet_context_reserve_checks(rabbet_context_t* context);
 rabbet_status_t rabbet_context_take_checks(rabbet_context_t* context,
                                            void* stream);
 rabbet_status_t rabbet_context_look_at_checks(rabbet_context_t* context);
+
+// bind.c: where a step of the segment finds a value. The addresses that a run
+// needs are checked and put into the steps' calls.
+void* rabbet_value_address(const rabbet_context_t* context,
+                           const rabbet_prepared_t* prepared, int32_t value);
+rabbet_status_t rabbet_check_address(const rabbet_context_t* context,
+                                     const rabbet_prepared_t* prepared,
+                                     size_t io);
+rabbet_status_t rabbet_prepared_bind(rabbet_context_t* context,
+                                     rabbet_prepared_t* prepared, void* stream);
+
+// ahead_of_time.c: kernels and memory of the segment are there.
+bool rabbet_prepared_is_ready(const rabbet_context_t* context,
+                              const rabbet_prepared_t* prepared);
+// Fails, and says what to do, if the caller records the stream: what follows
+// allocates or waits, which would spoil the recording.
+rabbet_status_t rabbet_context_refuse_recording(const rabbet_context_t* context,
+                                                void* stream);
+// After a run: the next one begins when its shapes are set.
+void rabbet_context_expect_shapes(rabbet_context_t* context);
+
+// overlap.c: finds the inputs that outputs of the segment would overwrite too
+// early and reserves memory for their copies; makes the copies before a run.
+rabbet_status_t rabbet_prepared_resolve_overlaps(rabbet_context_t* context,
+                                                 rabbet_prepared_t* prepared,
+                                                 void* stream);
+rabbet_status_t rabbet_prepared_copy_inputs(rabbet_context_t* context,
+                                            const rabbet_prepared_t* prepared,
+                                            void* stream);
 
 // host_io.c: before a segment, memory on the device for what the host holds,
 // and the inputs' contents; after the run, the outputs'.
@@ -352,6 +400,10 @@ rabbet_status_t rabbet_context_end_host_ios(rabbet_context_t* context,
                                             const rabbet_prepared_t* leaf,
                                             void* stream);
 void rabbet_context_free_host_ios(rabbet_context_t* context);
+// Grows memory for the io while nothing runs that may still use it.
+rabbet_status_t rabbet_io_memory_reserve(rabbet_context_t* context,
+                                         rabbet_io_memory_t* memory, size_t io,
+                                         size_t bytes, void* stream);
 void rabbet_context_store_address(rabbet_context_t* context, size_t io,
                                   void* address);
 

@@ -1,0 +1,117 @@
+// What a run needs once for its shapes and addresses, done before the run: a
+// run that the caller records into a graph of its own may allocate nothing and
+// wait for nothing.
+#include <string.h>
+
+#include "runtime/runtime.h"
+
+bool rabbet_prepared_is_ready(const rabbet_context_t* context,
+                              const rabbet_prepared_t* prepared) {
+  size_t room = context->memory_bytes[prepared->segment];
+  return prepared->ready && room > 0 && prepared->memory_bytes <= room;
+}
+
+// ---- While the caller records
+
+rabbet_status_t rabbet_context_refuse_recording(const rabbet_context_t* context,
+                                                void* stream) {
+  const rabbet_engine_t* engine = context->engine;
+  rabbet_device_t* device = engine->device;
+  bool recording = false;
+  if (!stream || !device->vtable->is_recording) return rabbet_ok();
+  RABBET_RETURN_IF_ERROR(
+      device->vtable->is_recording(device, stream, &recording));
+  if (!recording) return rabbet_ok();
+  if (engine->analysis.segment_count > 1)
+    return RABBET_STATUS(
+        RABBET_STATUS_FAILED_PRECONDITION,
+        "the stream is being captured, and sizes in this plan depend on data "
+        "that the host reads in the middle of a run: such a run cannot be "
+        "captured");
+  return RABBET_STATUS(
+      RABBET_STATUS_FAILED_PRECONDITION,
+      "the stream is being captured, and memory and kernels for these input "
+      "shapes and addresses are not prepared yet: before the capture begins, "
+      "call rabbet_context_prepare (in Python: context.prepare()), or run "
+      "once");
+}
+
+// ---- Preparing
+
+// Addresses are bound once all are there; output allocators are asked, and host
+// memory is copied, in runs alone.
+static bool rabbet_context_can_bind(const rabbet_context_t* context) {
+  if (context->allocator_count > 0 || context->host_io_count > 0) return false;
+  for (size_t i = 0; i < context->engine->plan->io_count; ++i)
+    if (!context->addresses[i]) return false;
+  return true;
+}
+
+static rabbet_status_t rabbet_prepare_first_segment(rabbet_context_t* context,
+                                                    bool bind) {
+  rabbet_prepared_t* prepared = NULL;
+  RABBET_RETURN_IF_ERROR(rabbet_context_select(context, &prepared));
+  if (!rabbet_prepared_is_ready(context, prepared))
+    RABBET_RETURN_IF_ERROR(rabbet_prepared_make_ready(context, prepared, NULL));
+  RABBET_RETURN_IF_ERROR(rabbet_context_reserve_checks(context));
+  return bind && rabbet_context_can_bind(context)
+             ? rabbet_prepared_bind(context, prepared, NULL)
+             : rabbet_ok();
+}
+
+static rabbet_status_t rabbet_prepare_run(rabbet_context_t* context,
+                                          bool bind) {
+  rabbet_device_t* device = context->engine->device;
+  void* token = NULL;
+  RABBET_RETURN_IF_ERROR(rabbet_engine_check_weights(context->engine));
+  if (device->vtable->begin_run)
+    RABBET_RETURN_IF_ERROR(device->vtable->begin_run(
+        device, rabbet_context_actual_threads(context), &token));
+  rabbet_status_t status = rabbet_prepare_first_segment(context, bind);
+  if (device->vtable->end_run) device->vtable->end_run(device, token);
+  return RABBET_ANNOTATE(status, "preparing a run");
+}
+
+rabbet_status_t rabbet_context_prepare(rabbet_context_t* context) {
+  return rabbet_prepare_run(context, true);
+}
+
+// ---- Without being asked
+
+void rabbet_context_expect_shapes(rabbet_context_t* context) {
+  memset(context->shape_is_new, 0,
+         context->engine->plan->input_count * sizeof(*context->shape_is_new));
+  context->is_unprepared = false;
+  context->has_run = true;
+}
+
+// Whether the next run is known: while a caller goes from one shape to the
+// next, the inputs that it has not come to yet have shapes of the run before.
+static bool rabbet_context_knows_run(const rabbet_context_t* context) {
+  const rabbet_engine_t* engine = context->engine;
+  for (size_t i = 0; i < engine->plan->io_count; ++i) {
+    if (!context->addresses[i] && !context->output_allocators[i].reallocate)
+      return false;
+  }
+  for (size_t i = 0; i < engine->plan->input_count; ++i) {
+    const rabbet_dims_t* dims = &engine->ios[i].dims;
+    for (int32_t axis = 0; axis < dims->rank; ++axis)
+      if (dims->d[axis] < 0 && !context->shape_is_new[i]) return false;
+  }
+  return true;
+}
+
+void rabbet_context_prepare_early(rabbet_context_t* context) {
+  const rabbet_engine_t* engine = context->engine;
+  if (!context->is_unprepared || context->running ||
+      !engine->device->vtable->is_recording || engine->has_shape_inputs ||
+      context->host_io_count > 0 || !rabbet_context_knows_run(context))
+    return;
+  context->is_unprepared = false;
+  // Later the caller may still be going from one set of addresses to the next,
+  // in which an input may lie where an output did: copies of such inputs would
+  // be reserved in vain.
+  bool bind = !context->has_run;
+  // The run meets the same error, and tells it.
+  rabbet_status_ignore(rabbet_prepare_run(context, bind));
+}

@@ -1,0 +1,131 @@
+// The addresses that steps read and write.
+#include "runtime/runtime.h"
+
+// ---- Addresses
+
+static const rabbet_prepared_t* rabbet_prepared_at(
+    const rabbet_prepared_t* prepared, int32_t segment) {
+  while (prepared->segment > segment)
+    prepared = prepared->parent;
+  return prepared;
+}
+
+static void* rabbet_io_address(const rabbet_context_t* context,
+                               const rabbet_prepared_t* prepared, size_t io) {
+  bool copied =
+      io < context->engine->plan->input_count && prepared->input_copied[io];
+  return copied ? context->input_copies[io].memory : context->addresses[io];
+}
+
+void* rabbet_value_address(const rabbet_context_t* context,
+                           const rabbet_prepared_t* prepared, int32_t v) {
+  const rabbet_engine_t* engine = context->engine;
+  const rabbet_plan_value_t* value = &engine->plan->values[v];
+  size_t root = (size_t)engine->analysis.roots[v];
+  if (rabbet_is_materialized(engine, (int32_t)root))
+    return (uint8_t*)prepared->materialized +
+           prepared->materialized_offsets[root] + value->offset;
+  switch (value->storage) {
+    case RABBET_PLAN_STORAGE_IO:
+      return (uint8_t*)rabbet_io_address(context, prepared, (size_t)value->io) +
+             value->offset;
+    case RABBET_PLAN_STORAGE_CONSTANT:
+      // Kernels only read it.
+      if (!engine->weight_offsets)
+        return (uint8_t*)(uintptr_t)engine->plan->weights + value->offset;
+      return engine->weight_offsets[v] == SIZE_MAX
+                 ? NULL
+                 : (uint8_t*)engine->device_weights + engine->weight_offsets[v];
+    default: {
+      int32_t stage = engine->analysis.memory_stages[root];
+      return (uint8_t*)context->memory[stage] +
+             rabbet_prepared_at(prepared, stage)->offsets[root] + value->offset;
+    }
+  }
+}
+
+rabbet_status_t rabbet_check_address(const rabbet_context_t* context,
+                                     const rabbet_prepared_t* prepared,
+                                     size_t io) {
+  const rabbet_io_t* tensor = &context->engine->ios[io];
+  if (context->addresses[io] ||
+      prepared->bytes[context->engine->plan->ios[io].value] == 0)
+    return rabbet_ok();
+  if (tensor->aliased_input >= 0)
+    return RABBET_STATUS(
+        RABBET_STATUS_FAILED_PRECONDITION,
+        "the address of output '%s' is not set; set it to that of input '%s' "
+        "to update that in place, or to memory of its own",
+        tensor->name, context->engine->ios[tensor->aliased_input].name);
+  return RABBET_STATUS(RABBET_STATUS_FAILED_PRECONDITION,
+                       "the address of %s '%s' is not set",
+                       tensor->is_input ? "input" : "output", tensor->name);
+}
+
+// Inputs are checked before the first segment, an output before the one that
+// writes it.
+static rabbet_status_t rabbet_check_addresses(
+    const rabbet_context_t* context, const rabbet_prepared_t* prepared) {
+  const rabbet_engine_t* engine = context->engine;
+  for (size_t i = 0; i < engine->plan->io_count; ++i) {
+    if (engine->io_segments[i] != prepared->segment) continue;
+    RABBET_RETURN_IF_ERROR(rabbet_check_address(context, prepared, i));
+  }
+  return rabbet_ok();
+}
+
+static void rabbet_fill_slot(const rabbet_context_t* context,
+                             rabbet_prepared_t* prepared, size_t begin,
+                             size_t slot) {
+  prepared->slots[slot - begin] = rabbet_value_address(
+      context, prepared, context->engine->slot_values[slot]);
+}
+
+static void rabbet_fill_all_slots(rabbet_context_t* context,
+                                  rabbet_prepared_t* prepared) {
+  const rabbet_engine_t* engine = context->engine;
+  uint8_t* memory = context->memory[prepared->segment];
+  size_t begin = 0, end = 0;
+  rabbet_segment_slots(engine, prepared->segment, &begin, &end);
+  for (size_t slot = begin; slot < end; ++slot)
+    rabbet_fill_slot(context, prepared, begin, slot);
+  for (size_t i = 0; i < prepared->run_count; ++i) {
+    rabbet_run_t* run = &prepared->runs[i];
+    void** slots =
+        prepared->slots + engine->steps[run->step].first_slot - begin;
+    run->call.inputs = slots;
+    run->call.outputs =
+        slots + engine->plan->steps[run->step].group.input_count;
+    run->call.workspace = memory + run->workspace_offset;
+  }
+}
+
+static void rabbet_fill_io_slots(rabbet_context_t* context,
+                                 rabbet_prepared_t* prepared) {
+  const rabbet_engine_t* engine = context->engine;
+  size_t begin = 0, end = 0;
+  rabbet_segment_slots(engine, prepared->segment, &begin, &end);
+  for (size_t i = 0; i < engine->io_slot_count; ++i) {
+    size_t slot = engine->io_slots[i];
+    if (slot >= begin && slot < end)
+      rabbet_fill_slot(context, prepared, begin, slot);
+  }
+}
+
+rabbet_status_t rabbet_prepared_bind(rabbet_context_t* context,
+                                     rabbet_prepared_t* prepared,
+                                     void* stream) {
+  if (prepared->memory_generation == context->memory_generation &&
+      prepared->io_generation == context->io_generation)
+    return rabbet_ok();
+  RABBET_RETURN_IF_ERROR(rabbet_check_addresses(context, prepared));
+  RABBET_RETURN_IF_ERROR(
+      rabbet_prepared_resolve_overlaps(context, prepared, stream));
+  if (prepared->memory_generation != context->memory_generation)
+    rabbet_fill_all_slots(context, prepared);
+  else
+    rabbet_fill_io_slots(context, prepared);
+  prepared->memory_generation = context->memory_generation;
+  prepared->io_generation = context->io_generation;
+  return rabbet_ok();
+}

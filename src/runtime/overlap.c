@@ -1,0 +1,121 @@
+// Outputs whose memory overlaps that of inputs or of other outputs.
+//
+// An output may lie over an input that no step reads any more when the output
+// is written, and exactly over the input that its operator updates in place.
+// In all other cases the input is copied before the segment that writes the
+// output, and steps from there on read the copy. Outputs that overlap each
+// other are refused: one of them would be lost.
+#include "runtime/runtime.h"
+
+// A tensor of unknown size counts as one byte: only its address is known.
+static size_t rabbet_io_bytes(const rabbet_context_t* context,
+                              const rabbet_prepared_t* prepared, size_t io) {
+  size_t bytes = prepared->bytes[context->engine->plan->ios[io].value];
+  return bytes == RABBET_BYTES_UNKNOWN ? 1 : bytes;
+}
+
+// Without additions, which could overflow.
+static bool rabbet_ranges_overlap(uintptr_t a, size_t a_bytes, uintptr_t b,
+                                  size_t b_bytes) {
+  if (a_bytes == 0 || b_bytes == 0) return false;
+  return a > b ? a - b < b_bytes : b - a < a_bytes;
+}
+
+// Whether writing the output would change what steps read of the input.
+static bool rabbet_output_spoils(const rabbet_context_t* context,
+                                 const rabbet_prepared_t* prepared,
+                                 size_t output, size_t input) {
+  const rabbet_engine_t* engine = context->engine;
+  const rabbet_plan_t* plan = engine->plan;
+  const rabbet_plan_analysis_t* analysis = &engine->analysis;
+  uintptr_t to = (uintptr_t)context->addresses[output];
+  uintptr_t from = (uintptr_t)context->addresses[input];
+  int32_t written =
+      analysis->first_steps[analysis->roots[plan->ios[output].value]];
+  int32_t read = analysis->last_steps[analysis->roots[plan->ios[input].value]];
+  bool in_place =
+      from == to && engine->ios[output].aliased_input == (int32_t)input;
+  return read >= written && !in_place &&
+         rabbet_ranges_overlap(to, rabbet_io_bytes(context, prepared, output),
+                               from, rabbet_io_bytes(context, prepared, input));
+}
+
+// Where the caller has an output: behind a copy, if that is the host's memory.
+static uintptr_t rabbet_output_place(const rabbet_context_t* context,
+                                     size_t io) {
+  const void* host = context->host_ios[io].host;
+  return (uintptr_t)(host ? host : context->addresses[io]);
+}
+
+static rabbet_status_t rabbet_check_outputs(const rabbet_context_t* context,
+                                            const rabbet_prepared_t* prepared,
+                                            size_t output) {
+  const rabbet_engine_t* engine = context->engine;
+  for (size_t i = engine->plan->input_count; i < engine->plan->io_count; ++i) {
+    if (i == output || !rabbet_output_place(context, i) ||
+        engine->io_segments[i] > prepared->segment)
+      continue;
+    if (rabbet_ranges_overlap(rabbet_output_place(context, output),
+                              rabbet_io_bytes(context, prepared, output),
+                              rabbet_output_place(context, i),
+                              rabbet_io_bytes(context, prepared, i)))
+      return RABBET_STATUS(
+          RABBET_STATUS_INVALID_ARGUMENT,
+          "the memory of output '%s' overlaps that of output '%s'; give each "
+          "memory of its own",
+          engine->ios[output].name, engine->ios[i].name);
+  }
+  return rabbet_ok();
+}
+
+// Memory for the copy of an input; kept by the context.
+static rabbet_status_t rabbet_reserve_copy(rabbet_context_t* context,
+                                           const rabbet_prepared_t* prepared,
+                                           size_t input, void* stream) {
+  rabbet_io_memory_t* copy = &context->input_copies[input];
+  const void* before = copy->memory;
+  rabbet_status_t status = rabbet_io_memory_reserve(
+      context, copy, input, rabbet_io_bytes(context, prepared, input), stream);
+  if (copy->memory != before) ++context->memory_generation;
+  return status;
+}
+
+rabbet_status_t rabbet_prepared_resolve_overlaps(rabbet_context_t* context,
+                                                 rabbet_prepared_t* prepared,
+                                                 void* stream) {
+  const rabbet_engine_t* engine = context->engine;
+  size_t inputs = engine->plan->input_count;
+  prepared->copies_inputs = false;
+  for (size_t i = 0; i < inputs; ++i)
+    prepared->input_copied[i] =
+        prepared->parent && prepared->parent->input_copied[i];
+  for (size_t output = inputs; output < engine->plan->io_count; ++output) {
+    if (engine->io_segments[output] != prepared->segment) continue;
+    RABBET_RETURN_IF_ERROR(rabbet_check_outputs(context, prepared, output));
+    for (size_t i = 0; i < inputs; ++i) {
+      if (prepared->input_copied[i] ||
+          !rabbet_output_spoils(context, prepared, output, i))
+        continue;
+      RABBET_RETURN_IF_ERROR(rabbet_reserve_copy(context, prepared, i, stream));
+      prepared->input_copied[i] = true;
+      prepared->copies_inputs = true;
+    }
+  }
+  return rabbet_ok();
+}
+
+rabbet_status_t rabbet_prepared_copy_inputs(rabbet_context_t* context,
+                                            const rabbet_prepared_t* prepared,
+                                            void* stream) {
+  const rabbet_engine_t* engine = context->engine;
+  rabbet_device_t* device = engine->device;
+  for (size_t i = 0; i < engine->plan->input_count; ++i) {
+    if (!prepared->input_copied[i] ||
+        (prepared->parent && prepared->parent->input_copied[i]))
+      continue;
+    RABBET_RETURN_IF_ERROR(device->vtable->copy(
+        device, context->input_copies[i].memory, context->addresses[i],
+        prepared->bytes[engine->plan->ios[i].value], stream));
+  }
+  return rabbet_ok();
+}
