@@ -6,6 +6,7 @@ import sys
 from typing import Any, ClassVar
 
 from . import _enums as e
+from . import _rabbet
 from ._allocators import address_of
 from ._enums import DataType, ErrorCodeTRT, TensorLocation
 from ._managed import Managed
@@ -80,7 +81,7 @@ class Profiler(IProfiler):
 
     def report_layer_time(self, layer_name: str, ms: float) -> None:
         """Prints one line."""
-        print(f"{layer_name}: {ms:.4f} ms")
+        print(f"{_rabbet.shown(layer_name)}: {ms:.4f} ms")
 
 
 class IProgressMonitor:

@@ -87,7 +87,10 @@ int rabbet_py_to_text(PyObject* object, const char* what, bool none_ok,
   }
   Py_ssize_t length = 0;
   *out_text = PyUnicode_AsUTF8AndSize(object, &length);
-  if (!*out_text) return -1;
+  if (!*out_text) {  // surrogates, as of paths that are not UTF-8
+    PyErr_Format(PyExc_ValueError, "%s: is not UTF-8: %R", what, object);
+    return -1;
+  }
   if (strlen(*out_text) != (size_t)length) {
     PyErr_Format(PyExc_ValueError, "%s: contains a NUL character: %R", what,
                  object);

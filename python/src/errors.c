@@ -2,6 +2,7 @@
 #include <stdarg.h>
 #include <string.h>
 
+#include "base/text.h"
 #include "python/src/rabbet_py.h"
 
 // Identifies payloads that are Python exceptions.
@@ -18,6 +19,21 @@ PyObject* rabbet_py_message(const char* text) {
   return PyUnicode_DecodeUTF8(text, (Py_ssize_t)strlen(text), "replace");
 }
 
+PyObject* rabbet_py_shown(PyObject* module, PyObject* text) {
+  (void)module;
+  PyObject* bytes =
+      PyUnicode_AsEncodedString(text, "utf-8", "backslashreplace");
+  if (!bytes) return NULL;
+  const char* from = PyBytes_AsString(bytes);
+  size_t size = rabbet_text_escape(from, NULL, 0) + 1;
+  char* shown = PyMem_Malloc(size);
+  if (shown) rabbet_text_escape(from, shown, size);
+  PyObject* result = shown ? rabbet_py_message(shown) : PyErr_NoMemory();
+  PyMem_Free(shown);
+  Py_DECREF(bytes);
+  return result;
+}
+
 // "TypeError: text", as the last line of a traceback reads.
 static PyObject* rabbet_py_exception_text(PyObject* exception) {
   PyObject* name = PyType_GetName(Py_TYPE(exception));
@@ -25,7 +41,10 @@ static PyObject* rabbet_py_exception_text(PyObject* exception) {
   PyObject* line = NULL;
   if (text) {
     Py_ssize_t length = PyUnicode_GetLength(text);
-    line = PyUnicode_FromFormat(length > 0 ? "%U: %U" : "%U", name, text);
+    PyObject* whole =
+        PyUnicode_FromFormat(length > 0 ? "%U: %U" : "%U", name, text);
+    line = whole ? rabbet_py_shown(NULL, whole) : NULL;
+    Py_XDECREF(whole);
   }
   Py_XDECREF(name);
   Py_XDECREF(text);

@@ -96,6 +96,7 @@ static PyObject* rabbet_py_version(PyObject* module, PyObject* none) {
 
 static PyMethodDef rabbet_py_functions[] = {
     {"configure", rabbet_py_configure, METH_VARARGS, NULL},
+    {"shown", rabbet_py_shown, METH_O, NULL},
     {"version", rabbet_py_version, METH_NOARGS, NULL},
     {NULL},
 };

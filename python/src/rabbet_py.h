@@ -200,6 +200,8 @@ PyObject* rabbet_py_text_or_none(const char* text);
 // DataType and TensorFormat members, new references.
 PyObject* rabbet_py_dtype(rabbet_dtype_t dtype);
 PyObject* rabbet_py_format(rabbet_format_t format);
+// A str as a terminal may be shown it (base/text.h); a function of the module.
+PyObject* rabbet_py_shown(PyObject* module, PyObject* text);
 // A str that is not necessarily UTF-8 (messages, paths): never fails on bytes.
 PyObject* rabbet_py_message(const char* text);
 

@@ -1,6 +1,8 @@
 #include <stdarg.h>
 #include <stdio.h>
+#include <string.h>
 
+#include "base/text.h"
 #include "rabbet/allocator.h"
 #include "rabbet/logger.h"
 
@@ -18,23 +20,41 @@ rabbet_logger_t rabbet_logger_stderr(rabbet_severity_t verbosity) {
   return (rabbet_logger_t){.log = rabbet_log_to_stderr, .verbosity = verbosity};
 }
 
-void rabbet_log(rabbet_logger_t logger, rabbet_severity_t severity,
-                const char* format, ...) {
-  if (!logger.log || severity > logger.verbosity) return;
-  char brief[512];
-  va_list arguments, again;
-  va_start(arguments, format);
+// Formats into `brief` or, if that is too small, into memory that the caller
+// frees. Short of memory, the message is cut rather than lost.
+static char* rabbet_log_format(char* brief, size_t capacity, const char* format,
+                               va_list arguments) {
+  va_list again;
   va_copy(again, arguments);
-  int size = vsnprintf(brief, sizeof(brief), format, arguments);
+  int size = vsnprintf(brief, capacity, format, arguments);
   void* whole = NULL;
-  if (size >= (int)sizeof(brief)) {
-    // Short of memory, the message is cut rather than lost.
+  if (size >= 0 && (size_t)size >= capacity) {
     rabbet_status_ignore(
         rabbet_allocate(rabbet_allocator_system(), (size_t)size + 1, &whole));
     if (whole) vsnprintf(whole, (size_t)size + 1, format, again);
   }
-  if (size >= 0) logger.log(logger.user_data, severity, whole ? whole : brief);
-  rabbet_free(rabbet_allocator_system(), whole);
+  if (size < 0) brief[0] = '\0';
   va_end(again);
+  return whole ? whole : brief;
+}
+
+void rabbet_log(rabbet_logger_t logger, rabbet_severity_t severity,
+                const char* format, ...) {
+  if (!logger.log || severity > logger.verbosity) return;
+  char brief[512], cut[512];
+  va_list arguments;
+  va_start(arguments, format);
+  char* text = rabbet_log_format(brief, sizeof(brief), format, arguments);
   va_end(arguments);
+  size_t size = rabbet_text_escape(text, cut, sizeof(cut));
+  void* whole = NULL;
+  if (size != strlen(text) && size >= sizeof(cut)) {
+    rabbet_status_ignore(
+        rabbet_allocate(rabbet_allocator_system(), size + 1, &whole));
+    if (whole) rabbet_text_escape(text, whole, size + 1);
+  }
+  const char* shown = size == strlen(text) ? text : whole ? whole : cut;
+  logger.log(logger.user_data, severity, shown);
+  rabbet_free(rabbet_allocator_system(), whole);
+  if (text != brief) rabbet_free(rabbet_allocator_system(), text);
 }

@@ -44,6 +44,19 @@ static void test_long_message(void** state) {
   assert_int_equal(last[strlen(last) - 1], '>');
 }
 
+static void test_messages_are_printable(void** state) {
+  (void)state;
+  char text[600];
+  memset(text, '\x1b', sizeof(text) - 1);
+  text[sizeof(text) - 1] = '\0';
+  rabbet_logger_t logger = {&calls, remember, RABBET_SEVERITY_VERBOSE};
+  rabbet_log(logger, RABBET_SEVERITY_INFO, "layer '%s'", "\x1b]0;x\x07");
+  assert_string_equal(last, "layer '\\x1b]0;x\\x07'");
+  rabbet_log(logger, RABBET_SEVERITY_INFO, "%s", text);
+  assert_int_equal(strlen(last), 4 * strlen(text));
+  assert_null(strchr(last, '\x1b'));
+}
+
 static void test_stderr(void** state) {
   (void)state;
   int ends[2], saved = dup(STDERR_FILENO);
@@ -66,6 +79,7 @@ int main(void) {
       cmocka_unit_test(test_filters),
       cmocka_unit_test(test_empty_logger),
       cmocka_unit_test(test_long_message),
+      cmocka_unit_test(test_messages_are_printable),
       cmocka_unit_test(test_stderr),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

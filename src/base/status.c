@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/math.h"
+#include "base/text.h"
 #include "base/thread.h"
 
 // A status is NULL (OK), a number below RABBET_STATUS_BARE_END (the bare code,
@@ -73,6 +74,19 @@ static rabbet_status_t rabbet_status_allocate(rabbet_status_code_t code,
   return status;
 }
 
+// Names and bytes of files get into messages, and messages onto terminals.
+static rabbet_status_t rabbet_status_printable(rabbet_status_t status) {
+  size_t size = strlen(status->message);
+  size_t escaped = rabbet_text_escape(status->message, NULL, 0);
+  if (escaped == size) return status;
+  rabbet_status_t copy =
+      rabbet_status_allocate(status->code, status->file, status->line, escaped);
+  if (copy) rabbet_text_escape(status->message, copy->message, escaped + 1);
+  rabbet_status_t bare = rabbet_status_bare(status->code);
+  rabbet_status_free(status);
+  return copy ? copy : bare;
+}
+
 rabbet_status_t rabbet_status_make_v(rabbet_status_code_t code,
                                      const char* file, int line,
                                      const char* format, va_list arguments) {
@@ -87,7 +101,7 @@ rabbet_status_t rabbet_status_make_v(rabbet_status_code_t code,
   if (status && size > 0)
     vsnprintf(status->message, (size_t)size + 1, format, again);
   va_end(again);
-  return status ? status : rabbet_status_bare(code);
+  return status ? rabbet_status_printable(status) : rabbet_status_bare(code);
 }
 
 rabbet_status_t rabbet_status_make(rabbet_status_code_t code, const char* file,
@@ -134,8 +148,11 @@ rabbet_status_t rabbet_status_annotate(rabbet_status_t status,
   if (noted) {
     vsnprintf(noted->message, (size_t)size + 1, format, again);
     snprintf(noted->message + size, total - (size_t)size + 1, ": %s", message);
-    rabbet_status_succeed(status, noted);
+    noted = rabbet_status_printable(noted);
+    // Without memory for the note escaped, the status stays as it was.
+    if (rabbet_status_is_bare(noted)) noted = NULL;
   }
+  if (noted) rabbet_status_succeed(status, noted);
   va_end(again);
   va_end(arguments);
   return noted ? noted : status;

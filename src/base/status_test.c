@@ -65,6 +65,23 @@ static void test_annotate(void** state) {
   rabbet_status_free(status);
 }
 
+// Names in messages come out of files, and messages go to terminals.
+static void test_messages_are_printable(void** state) {
+  (void)state;
+  rabbet_status_t status = RABBET_STATUS(RABBET_STATUS_NOT_FOUND,
+                                         "no '%s'\n(%s)", "\x1b[2J", "\xff");
+  assert_int_equal(rabbet_status_code(status), RABBET_STATUS_NOT_FOUND);
+  assert_string_equal(rabbet_status_message(status), "no '\\x1b[2J'\n(\\xff)");
+  assert_non_null(rabbet_status_file(status));
+  int payload = 0;
+  rabbet_status_set_payload(status, &payload, &payload, NULL);
+  status = rabbet_status_annotate(status, "layer '%s'", "\x07");
+  assert_string_equal(rabbet_status_message(status),
+                      "layer '\\x07': no '\\x1b[2J'\n(\\xff)");
+  assert_ptr_equal(rabbet_status_payload(status, &payload), &payload);
+  rabbet_status_free(status);
+}
+
 static void test_join(void** state) {
   (void)state;
   rabbet_status_t first = RABBET_STATUS(RABBET_STATUS_IO, "first");
@@ -181,6 +198,7 @@ int main(void) {
       cmocka_unit_test(test_file_is_copied),
       cmocka_unit_test(test_code_names_are_distinct),
       cmocka_unit_test(test_annotate),
+      cmocka_unit_test(test_messages_are_printable),
       cmocka_unit_test(test_join),
       cmocka_unit_test(test_payload_travels),
       cmocka_unit_test(test_payload_is_replaced),

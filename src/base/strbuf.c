@@ -1,10 +1,10 @@
 #include "base/strbuf.h"
 
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/math.h"
+#include "base/text.h"
 #include "base/vec.h"
 
 void rabbet_strbuf_initialize(rabbet_allocator_t allocator,
@@ -39,9 +39,9 @@ void rabbet_strbuf_append(rabbet_strbuf_t* buffer, const void* data,
   buffer->data[buffer->size] = '\0';
 }
 
-void rabbet_strbuf_printf(rabbet_strbuf_t* buffer, const char* format, ...) {
-  va_list arguments, again;
-  va_start(arguments, format);
+void rabbet_strbuf_printf_v(rabbet_strbuf_t* buffer, const char* format,
+                            va_list arguments) {
+  va_list again;
   va_copy(again, arguments);
   int size = vsnprintf(NULL, 0, format, arguments);
   if (size < 0) {
@@ -51,38 +51,20 @@ void rabbet_strbuf_printf(rabbet_strbuf_t* buffer, const char* format, ...) {
     buffer->size += (size_t)size;
   }
   va_end(again);
+}
+
+void rabbet_strbuf_printf(rabbet_strbuf_t* buffer, const char* format, ...) {
+  va_list arguments;
+  va_start(arguments, format);
+  rabbet_strbuf_printf_v(buffer, format, arguments);
   va_end(arguments);
 }
 
-// Bytes of the well-formed UTF-8 sequence at `text` (Unicode 15, table 3-7),
-// or 0 when there is none.
-static size_t rabbet_utf8_length(const unsigned char* text) {
-  static const struct {
-    unsigned char first, last;  // of the first byte
-    unsigned char low, high;    // of the second byte
-    unsigned char length;
-  } rows[] = {
-      {0x00, 0x7f, 0x00, 0x00, 1}, {0xc2, 0xdf, 0x80, 0xbf, 2},
-      {0xe0, 0xe0, 0xa0, 0xbf, 3}, {0xe1, 0xec, 0x80, 0xbf, 3},
-      {0xed, 0xed, 0x80, 0x9f, 3}, {0xee, 0xef, 0x80, 0xbf, 3},
-      {0xf0, 0xf0, 0x90, 0xbf, 4}, {0xf1, 0xf3, 0x80, 0xbf, 4},
-      {0xf4, 0xf4, 0x80, 0x8f, 4},
-  };
-  for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); ++i) {
-    if (text[0] < rows[i].first || text[0] > rows[i].last) continue;
-    if (rows[i].length == 1) return 1;
-    if (text[1] < rows[i].low || text[1] > rows[i].high) return 0;
-    for (size_t k = 2; k < rows[i].length; ++k) {
-      if ((text[k] & 0xc0) != 0x80) return 0;
-    }
-    return rows[i].length;
-  }
-  return 0;
-}
-
-// What stands for a byte in a JSON string, or NULL where it stands for itself.
-static const char* rabbet_json_escape(unsigned char byte, char scratch[8]) {
-  switch (byte) {
+// What stands for a character in a JSON string, or NULL where it stands for
+// itself.
+static const char* rabbet_json_escape(const char* text, size_t length,
+                                      char scratch[8]) {
+  switch (*text) {
     case '"':
       return "\\\"";
     case '\\':
@@ -94,20 +76,19 @@ static const char* rabbet_json_escape(unsigned char byte, char scratch[8]) {
     case '\t':
       return "\\t";
   }
-  if (byte >= 0x20 && byte != 0x7f) return NULL;
-  snprintf(scratch, 8, "\\u%04x", byte);
+  uint32_t unsafe = rabbet_utf8_unsafe(text, length);
+  if (!unsafe) return NULL;
+  snprintf(scratch, 8, "\\u%04x", unsafe & 0xffff);
   return scratch;
 }
 
 void rabbet_strbuf_json_string(rabbet_strbuf_t* buffer, const char* text) {
   rabbet_strbuf_append(buffer, "\"", 1);
-  const unsigned char* at = (const unsigned char*)text;
-  while (*at) {
+  for (const char* at = text; *at;) {
     size_t length = rabbet_utf8_length(at);
     char scratch[8];
-    const char* escape = length == 1   ? rabbet_json_escape(*at, scratch)
-                         : length == 0 ? "\xef\xbf\xbd"  // U+FFFD
-                                       : NULL;
+    const char* escape = length ? rabbet_json_escape(at, length, scratch)
+                                : "\xef\xbf\xbd";  // U+FFFD
     if (escape) {
       rabbet_strbuf_append(buffer, escape, strlen(escape));
     } else {
@@ -116,6 +97,31 @@ void rabbet_strbuf_json_string(rabbet_strbuf_t* buffer, const char* text) {
     at += length ? length : 1;
   }
   rabbet_strbuf_append(buffer, "\"", 1);
+}
+
+void rabbet_strbuf_line(rabbet_strbuf_t* buffer, const char* text) {
+  size_t length;
+  for (const char* at = text; *at; at += length) {
+    char piece[RABBET_TEXT_PIECE];
+    size_t size = rabbet_text_piece(at, piece, &length);
+    if (*at == '\n' || *at == '\t')
+      rabbet_strbuf_append(buffer, *at == '\n' ? "\\n" : "\\t", 2);
+    else
+      rabbet_strbuf_append(buffer, piece, size);
+  }
+}
+
+void rabbet_strbuf_escape(rabbet_strbuf_t* buffer) {
+  const char* text = rabbet_strbuf_text(buffer);
+  size_t size = rabbet_text_escape(text, NULL, 0);
+  if (buffer->failed || size == buffer->size) return;
+  rabbet_strbuf_t shown;
+  rabbet_strbuf_initialize(buffer->allocator, &shown);
+  if (rabbet_strbuf_reserve(&shown, size)) {
+    shown.size = rabbet_text_escape(text, shown.data, size + 1);
+  }
+  rabbet_strbuf_deinitialize(buffer);
+  *buffer = shown;
 }
 
 rabbet_status_t rabbet_strbuf_status(const rabbet_strbuf_t* buffer) {

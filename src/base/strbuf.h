@@ -3,6 +3,8 @@
 #ifndef RABBET_SRC_BASE_STRBUF_H_
 #define RABBET_SRC_BASE_STRBUF_H_
 
+#include <stdarg.h>
+
 #include "rabbet/allocator.h"
 
 typedef struct rabbet_strbuf_t {
@@ -21,9 +23,18 @@ RABBET_PRIVATE_API void rabbet_strbuf_append(rabbet_strbuf_t* buffer,
 RABBET_PRIVATE_API void rabbet_strbuf_printf(rabbet_strbuf_t* buffer,
                                              const char* format, ...)
     RABBET_PRINTF(2, 3);
+RABBET_PRIVATE_API void rabbet_strbuf_printf_v(rabbet_strbuf_t* buffer,
+                                               const char* format,
+                                               va_list arguments);
 // A JSON string with quotes and escapes.
 RABBET_PRIVATE_API void rabbet_strbuf_json_string(rabbet_strbuf_t* buffer,
                                                   const char* text);
+// Text on one line of a terminal: as rabbet_text_escape writes it
+// (base/text.h), newlines and tabs escaped too.
+RABBET_PRIVATE_API void rabbet_strbuf_line(rabbet_strbuf_t* buffer,
+                                           const char* text);
+// Escapes the text in the buffer as rabbet_text_escape does.
+RABBET_PRIVATE_API void rabbet_strbuf_escape(rabbet_strbuf_t* buffer);
 // OUT_OF_MEMORY if any append failed.
 RABBET_PRIVATE_API rabbet_status_t
 rabbet_strbuf_status(const rabbet_strbuf_t* buffer);

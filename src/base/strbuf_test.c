@@ -59,6 +59,9 @@ static void test_json_string(void** state) {
       {"\xf4\x90\x80\x80",
        "\"\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd\""},
       {"\xff", "\"\xef\xbf\xbd\""},
+      // A C1 control and an override of direction.
+      {"\xc2\x9b", "\"\\u009b\""},
+      {"\xe2\x80\xae", "\"\\u202e\""},
   };
   for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); ++i) {
     rabbet_strbuf_t text;
@@ -70,11 +73,26 @@ static void test_json_string(void** state) {
   }
 }
 
+static void test_text_of_others(void** state) {
+  (void)state;
+  rabbet_strbuf_t text;
+  rabbet_strbuf_initialize(rabbet_allocator_system(), &text);
+  rabbet_strbuf_line(&text, "a\n\tb\x1b\xff");
+  assert_string_equal(rabbet_strbuf_text(&text), "a\\n\\tb\\x1b\\xff");
+  rabbet_strbuf_printf(&text, "\n%s\n", "\x1b[1m");
+  rabbet_strbuf_escape(&text);
+  assert_string_equal(rabbet_strbuf_text(&text),
+                      "a\\n\\tb\\x1b\\xff\n\\x1b[1m\n");
+  assert_int_equal(text.size, strlen(text.data));
+  rabbet_strbuf_deinitialize(&text);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_build),
       cmocka_unit_test(test_bytes),
       cmocka_unit_test(test_json_string),
+      cmocka_unit_test(test_text_of_others),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/file.h"
+#include "base/text.h"
 #include "network/network.h"
 #include "plugin/library.h"
 #include "plugin/source_host.h"
@@ -34,6 +35,8 @@ static rabbet_status_t carry_add(void* context,
                            "give one of them another name",
                            copy.name);
   }
+  RABBET_RETURN_IF_ERROR(
+      rabbet_text_check("the name of what the plan carries", carried->name));
   RABBET_RETURN_IF_ERROR(
       rabbet_arena_strdup(&build->arena, carried->name, &copy.name));
   RABBET_RETURN_IF_ERROR(rabbet_arena_copy(&build->arena, carried->data,

@@ -257,7 +257,7 @@ static rabbet_status_t report_row(const rabbet_build_t* build,
                                   const rabbet_pick_t* pick,
                                   report_row_t* row) {
   const rabbet_choice_t* choice = pick->choice;
-  rabbet_strbuf_printf(&row->cells[COLUMN_LAYER], "%s", pick->unit->name);
+  rabbet_strbuf_line(&row->cells[COLUMN_LAYER], pick->unit->name);
   report_types(pick->unit, choice, true, false, &row->cells[COLUMN_TYPES]);
   report_types(pick->unit, choice, false, true, &row->cells[COLUMN_FORMATS]);
   if (choice->candidate.kernel)
@@ -290,9 +290,12 @@ static size_t report_width(const report_row_t* rows, size_t count, int column) {
 static void report_cell(const char* text, size_t width, int column,
                         rabbet_strbuf_t* out) {
   if (column > 0) rabbet_strbuf_printf(out, "  ");
-  if (strlen(text) > width)
-    rabbet_strbuf_printf(out, "%.*s...", (int)width - 3, text);
-  else if (column == COLUMN_TIME)
+  if (strlen(text) > width) {
+    size_t cut = width - 3;
+    while (cut > 0 && (text[cut] & 0xc0) == 0x80)
+      --cut;  // between characters of UTF-8
+    rabbet_strbuf_printf(out, "%.*s...", (int)cut, text);
+  } else if (column == COLUMN_TIME)
     rabbet_strbuf_printf(out, "%*s", (int)width, text);
   else if (column == COLUMN_COUNT - 1)
     rabbet_strbuf_printf(out, "%s", text);
@@ -363,6 +366,7 @@ static rabbet_status_t report_text(const rabbet_build_t* build,
     for (size_t i = 0; i < count; ++i)
       steps += layout->steps.data[i].pick.choice->candidate.kernel != NULL;
     report_totals(build, solution, totals, steps, out);
+    rabbet_strbuf_escape(out);
     status = rabbet_strbuf_status(out);
   }
   for (size_t i = 0; i < count; ++i)

@@ -124,8 +124,9 @@ static void rabbet_layer_times_print(const rabbet_layer_times_t* times) {
   printf("\n%10s %6s  layer (mean of %d runs)\n", "us", "%", (int)LAYER_RUNS);
   for (size_t i = 0; i < times->layers.count; ++i) {
     const rabbet_layer_time_t* layer = &times->layers.data[i];
-    printf("%10.2f %6.2f  %s\n", layer->total_ms * 1e3 / LAYER_RUNS,
-           total > 0 ? 100 * layer->total_ms / total : 0.0, layer->name);
+    rabbet_cli_print(
+        stdout, "%10.2f %6.2f  %s\n", layer->total_ms * 1e3 / LAYER_RUNS,
+        total > 0 ? 100 * layer->total_ms / total : 0.0, layer->name);
   }
 }
 

@@ -379,7 +379,7 @@ static rabbet_status_t rabbet_build_write(const rabbet_arguments_t* arguments,
   rabbet_status_t status = rabbet_build_output_path(arguments, &arena, &path);
   if (rabbet_is_ok(status)) status = rabbet_file_write(path, &part, 1);
   if (rabbet_is_ok(status) && !rabbet_argument_flag(arguments, "--quiet")) {
-    fprintf(stderr, "wrote %s, %.1f MB\n", path, (double)size / 1e6);
+    rabbet_cli_print(stderr, "wrote %s, %.1f MB\n", path, (double)size / 1e6);
   }
   rabbet_arena_deinitialize(&arena);
   return status;

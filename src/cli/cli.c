@@ -4,6 +4,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/strbuf.h"
 #include "base/suggest.h"
 #include "cli/cli.h"
 #include "cli/main.h"
@@ -45,6 +46,22 @@ static int rabbet_exit_code(rabbet_status_t status) {
     default:
       return RABBET_EXIT_FAILED;
   }
+}
+
+void rabbet_cli_print_v(FILE* file, const char* format, va_list arguments) {
+  rabbet_strbuf_t text;
+  rabbet_strbuf_initialize(rabbet_allocator_system(), &text);
+  rabbet_strbuf_printf_v(&text, format, arguments);
+  rabbet_strbuf_escape(&text);
+  fputs(rabbet_strbuf_text(&text), file);
+  rabbet_strbuf_deinitialize(&text);
+}
+
+void rabbet_cli_print(FILE* file, const char* format, ...) {
+  va_list arguments;
+  va_start(arguments, format);
+  rabbet_cli_print_v(file, format, arguments);
+  va_end(arguments);
 }
 
 static void rabbet_report_failure(const char* command, rabbet_status_t status) {
@@ -140,9 +157,10 @@ int rabbet_cli_main(int argc, char** argv, rabbet_cli_report_t report) {
     }
   }
   char near_names[128];
-  fprintf(stderr, "rabbet: there is no command '%s'%s\n", name,
-          rabbet_suggest_print(name, rabbet_command_name_at, NULL,
-                               COMMAND_COUNT, near_names, sizeof(near_names)));
+  rabbet_cli_print(
+      stderr, "rabbet: there is no command '%s'%s\n", name,
+      rabbet_suggest_print(name, rabbet_command_name_at, NULL, COMMAND_COUNT,
+                           near_names, sizeof(near_names)));
   return RABBET_EXIT_USAGE;
 }
 

@@ -230,7 +230,7 @@ static void exec_print_end(const rabbet_exec_t* exec, const char* word) {
   printf("&&&& %s rabbet.exec [Rabbet v%s] # rabbet exec", word,
          rabbet_version());
   for (int i = 0; i < exec->argc; ++i)
-    printf(" %s", exec->argv[i]);
+    rabbet_cli_print(stdout, " %s", exec->argv[i]);
   printf("\n");
 }
 

@@ -40,7 +40,7 @@ void rabbet_exec_log(char severity, const char* format, ...) {
   printf("[%s] [%c] ", when, severity);
   va_list arguments;
   va_start(arguments, format);
-  vprintf(format, arguments);
+  rabbet_cli_print_v(stdout, format, arguments);
   va_end(arguments);
   printf("\n");
 }

@@ -337,9 +337,9 @@ rabbet_status_t rabbet_tensor_set_print(const rabbet_tensor_set_t* set,
       high = fmax(high, value);
       sum += value;
     }
-    fprintf(file, "%s %s %s", slot->io->name,
-            rabbet_dtype_name(slot->io->dtype),
-            rabbet_dims_print(&slot->dims, text, sizeof(text)));
+    rabbet_cli_print(file, "%s %s %s", slot->io->name,
+                     rabbet_dtype_name(slot->io->dtype),
+                     rabbet_dims_print(&slot->dims, text, sizeof(text)));
     if (count) {
       fprintf(file, ": min %.6g, max %.6g, mean %.6g", low, high,
               sum / (double)count);

@@ -1,6 +1,7 @@
 #include <string.h>
 
 #include "base/suggest.h"
+#include "base/text.h"
 #include "network/inside.h"
 
 // ---- Making ----------------------------------------------------------------
@@ -372,6 +373,7 @@ rabbet_status_t rabbet_layer_set_plugin_kinds(rabbet_layer_t* layer,
 
 rabbet_status_t rabbet_layer_set_metadata(rabbet_layer_t* layer,
                                           const char* metadata) {
+  RABBET_RETURN_IF_ERROR(rabbet_text_check("metadata of a layer", metadata));
   return rabbet_arena_strdup(&layer->network->arena, metadata ? metadata : "",
                              &layer->metadata);
 }

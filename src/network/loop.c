@@ -1,6 +1,7 @@
 // Loops: their boundary layers, and what they may read.
 #include <string.h>
 
+#include "base/text.h"
 #include "network/inside.h"
 
 // ---- Loops -----------------------------------------------------------------
@@ -18,6 +19,7 @@ static rabbet_loop_t* rabbet_loop_named(const rabbet_network_t* network,
 static rabbet_status_t rabbet_loop_claim_name(rabbet_network_t* network,
                                               const char* name,
                                               const char** out_name) {
+  RABBET_RETURN_IF_ERROR(rabbet_text_check("the name of a loop", name));
   if (name && rabbet_loop_named(network, name)) {
     return RABBET_STATUS(RABBET_STATUS_ALREADY_EXISTS,
                          "there is a loop named '%s' already", name);

@@ -1,5 +1,6 @@
 #include <string.h>
 
+#include "base/text.h"
 #include "network/inside.h"
 
 // ---- Life ------------------------------------------------------------------
@@ -75,6 +76,7 @@ const char* rabbet_network_name(const rabbet_network_t* network) {
 
 rabbet_status_t rabbet_network_set_name(rabbet_network_t* network,
                                         const char* name) {
+  RABBET_RETURN_IF_ERROR(rabbet_text_check("the name of a network", name));
   return rabbet_arena_strdup(&network->arena, name ? name : "", &network->name);
 }
 
@@ -126,6 +128,7 @@ rabbet_status_t rabbet_network_claim_tensor_name(rabbet_network_t* network,
     return RABBET_STATUS(RABBET_STATUS_INVALID_ARGUMENT,
                          "a tensor's name must not be empty");
   }
+  RABBET_RETURN_IF_ERROR(rabbet_text_check("the name of a tensor", name));
   rabbet_tensor_t* other = rabbet_map_get_string(&network->tensor_names, name);
   if (other && other->has_own_name) {
     return RABBET_STATUS(RABBET_STATUS_ALREADY_EXISTS,
@@ -144,6 +147,7 @@ rabbet_status_t rabbet_network_claim_layer_name(rabbet_network_t* network,
                                                 const char* name,
                                                 const char** out_name) {
   *out_name = NULL;
+  RABBET_RETURN_IF_ERROR(rabbet_text_check("the name of a layer", name));
   if (rabbet_map_get_string(&network->layer_names, name)) {
     return RABBET_STATUS(RABBET_STATUS_ALREADY_EXISTS,
                          "there is a layer named '%s' already", name);

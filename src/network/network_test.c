@@ -122,6 +122,32 @@ static void names_are_unique(void** state) {
                       RABBET_STATUS_ALREADY_EXISTS, "'u'");
 }
 
+static void names_are_utf8(void** state) {
+  rabbet_network_t* network = *state;
+  rabbet_tensor_t *x = add_input(network, "x", RABBET_DTYPE_FLOAT, DIMS(2, -1)),
+                  *other = NULL;
+  rabbet_tensor_t* y = add_op(network, "unary", "u", &x, 1, "op", 0);
+  rabbet_layer_t* layer = NULL;
+  rabbet_loop_t* loop = NULL;
+  int64_t op = 0;
+  rabbet_attr_t attr = int_attr("op", &op);
+#define EXPECT_UTF8(call)                                   \
+  RABBET_EXPECT_ERROR(call, RABBET_STATUS_INVALID_ARGUMENT, \
+                      "'b\\xff', is not UTF-8 from byte 1 on")
+  EXPECT_UTF8(rabbet_network_set_name(network, "b\xff"));
+  EXPECT_UTF8(rabbet_network_add_input(network, "b\xff", RABBET_DTYPE_FLOAT,
+                                       &DIMS(1), &other));
+  EXPECT_UTF8(rabbet_network_add_layer(network, "unary", "b\xff", &x, 1, &attr,
+                                       1, &layer));
+  EXPECT_UTF8(rabbet_layer_set_name(y->producer, "b\xff"));
+  EXPECT_UTF8(rabbet_layer_set_metadata(y->producer, "b\xff"));
+  EXPECT_UTF8(rabbet_tensor_set_name(y, "b\xff"));
+  EXPECT_UTF8(rabbet_tensor_set_dim_name(x, 1, "b\xff"));
+  EXPECT_UTF8(rabbet_network_add_loop(network, "b\xff", &loop));
+#undef EXPECT_UTF8
+  RABBET_EXPECT_OK(rabbet_tensor_set_name(y, "\xc3\xa9"));
+}
+
 static void wrong_layers_are_refused(void** state) {
   rabbet_network_t* network = *state;
   rabbet_tensor_t* x = add_input(network, "x", RABBET_DTYPE_FLOAT, DIMS(2, 3));
@@ -451,6 +477,7 @@ static void unnamed_weights_give_way(void** state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       TEST(names_are_unique),
+      TEST(names_are_utf8),
       TEST(unnamed_weights_give_way),
       TEST(wrong_layers_are_refused),
       TEST(tensors_of_other_networks_are_refused),

@@ -1,6 +1,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/text.h"
 #include "core/view.h"
 #include "network/inside.h"
 
@@ -189,6 +190,7 @@ rabbet_status_t rabbet_tensor_set_dim_name(rabbet_tensor_t* tensor,
                          tensor->given_dims.rank, axis);
   }
   const char* copy = NULL;
+  RABBET_RETURN_IF_ERROR(rabbet_text_check("the name of a dimension", name));
   if (name && *name) {
     RABBET_RETURN_IF_ERROR(
         rabbet_arena_strdup(&tensor->network->arena, name, &copy));

@@ -23,6 +23,15 @@ int rabbet_onnx_rank(rabbet_onnx_node_t* node, rabbet_tensor_t* x) {
   return rabbet_onnx_dims(node, x).rank;
 }
 
+void rabbet_onnx_check_rank(rabbet_onnx_node_t* node, const char* operand,
+                            rabbet_tensor_t* x, int rank) {
+  int found = rabbet_onnx_rank(node, x);
+  if (!rabbet_onnx_ok(node) || !x || found == rank) return;
+  RABBET_ONNX_FAIL(node, RABBET_STATUS_INVALID_ARGUMENT,
+                   "%s ('%s') has rank %d; expected %d", operand,
+                   rabbet_tensor_name(x), found, rank);
+}
+
 rabbet_tensor_t* rabbet_onnx_required(rabbet_onnx_node_t* node, size_t index) {
   rabbet_tensor_t* x = rabbet_onnx_input(node, index);
   if (!x) {

@@ -12,6 +12,9 @@
 
 rabbet_dims_t rabbet_onnx_dims(rabbet_onnx_node_t* node, rabbet_tensor_t* x);
 int rabbet_onnx_rank(rabbet_onnx_node_t* node, rabbet_tensor_t* x);
+// Fails, naming the operand, unless x (if it is given) has this rank.
+void rabbet_onnx_check_rank(rabbet_onnx_node_t* node, const char* operand,
+                            rabbet_tensor_t* x, int rank);
 rabbet_dtype_t rabbet_onnx_dtype_of(rabbet_onnx_node_t* node,
                                     rabbet_tensor_t* x);
 bool rabbet_onnx_is_float(rabbet_onnx_node_t* node, rabbet_tensor_t* x);

@@ -269,6 +269,14 @@ static void rabbet_onnx_recurrent_begin(rabbet_onnx_recurrent_t* layer) {
   rabbet_tensor_t* x = rabbet_onnx_required(node, 0);
   rabbet_onnx_required(node, 1);
   rabbet_dims_t r = rabbet_onnx_dims(node, rabbet_onnx_required(node, 2));
+  rabbet_onnx_check_rank(node, "X", x, 3);
+  rabbet_onnx_check_rank(node, "W", rabbet_onnx_input(node, 1), 3);
+  rabbet_onnx_check_rank(node, "B", rabbet_onnx_input(node, 3), 2);
+  rabbet_onnx_check_rank(node, "initial_h", rabbet_onnx_input(node, 5), 3);
+  if (layer->gates == 4) {
+    rabbet_onnx_check_rank(node, "initial_c", rabbet_onnx_input(node, 6), 3);
+    rabbet_onnx_check_rank(node, "P", rabbet_onnx_input(node, 7), 2);
+  }
   if (!rabbet_onnx_ok(node)) return;
   layer->directions = strcmp(direction, "bidirectional") ? 1 : 2;
   layer->reverse = !strcmp(direction, "reverse");
@@ -277,12 +285,12 @@ static void rabbet_onnx_recurrent_begin(rabbet_onnx_recurrent_t* layer) {
   if (!rabbet_onnx_ok(node)) return;
   layer->hidden = r.rank == 3 ? r.d[2] : 0;
   layer->length = dims.d[0];
-  if (dims.rank != 3 || r.rank != 3 || layer->hidden < 1 ||
-      r.d[0] != layer->directions || r.d[1] != layer->gates * layer->hidden) {
+  if (r.rank != 3 || layer->hidden < 1 || r.d[0] != layer->directions ||
+      r.d[1] != layer->gates * layer->hidden) {
     char text[128];
     RABBET_ONNX_FAIL(node, RABBET_STATUS_INVALID_ARGUMENT,
                      "R has shape %s; expected (%d, %d * hidden_size, "
-                     "hidden_size), and an X of rank 3",
+                     "hidden_size)",
                      rabbet_dims_print(&r, text, sizeof text),
                      layer->directions, layer->gates);
   } else if (layer->length < 1) {

@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "base/text.h"
 #include "onnx-ml.pb-c.h"
 
 // A message that is being walked.
@@ -228,6 +229,20 @@ static bool rabbet_onnx_must_be_single(const ProtobufCFieldDescriptor* field) {
           (field->flags & PROTOBUF_C_FIELD_FLAG_ONEOF));
 }
 
+// Names become those of layers and tensors, and a plan holds UTF-8 alone.
+static rabbet_status_t rabbet_onnx_check_text(
+    const rabbet_onnx_scanner_t* scanner, const char* field, size_t size) {
+  const uint8_t* text = scanner->data + scanner->at;
+  if (memchr(text, 0, size)) {
+    return rabbet_onnx_damaged(scanner, field, "holds a zero byte");
+  }
+  for (size_t at = 0, length; at < size; at += length) {
+    length = rabbet_utf8_length_within(text + at, size - at);
+    if (!length) return rabbet_onnx_damaged(scanner, field, "is not UTF-8");
+  }
+  return rabbet_ok();
+}
+
 static rabbet_status_t rabbet_onnx_scan_known(rabbet_onnx_scanner_t* scanner,
                                               int index, unsigned wire) {
   rabbet_onnx_frame_t* frame = &scanner->frames[scanner->depth - 1];
@@ -250,9 +265,8 @@ static rabbet_status_t rabbet_onnx_scan_known(rabbet_onnx_scanner_t* scanner,
   if (field->type == PROTOBUF_C_TYPE_MESSAGE) {
     return rabbet_onnx_enter(scanner, field, size);
   }
-  if (field->type == PROTOBUF_C_TYPE_STRING &&
-      memchr(scanner->data + scanner->at, 0, size)) {
-    return rabbet_onnx_damaged(scanner, field->name, "holds a zero byte");
+  if (field->type == PROTOBUF_C_TYPE_STRING) {
+    RABBET_RETURN_IF_ERROR(rabbet_onnx_check_text(scanner, field->name, size));
   }
   rabbet_onnx_copy(scanner, field, wire, size);
   scanner->at += size;

@@ -128,6 +128,12 @@ static void what_makes_no_sense_is_named(void** state) {
       {"\x12\x02"
        "a\0",
        4, "producer_name at offset 0 holds a zero byte"},
+      {"\x12\x02"
+       "a\xff",
+       4, "producer_name at offset 0 is not UTF-8"},
+      {"\x12\x02"
+       "a\xc3",
+       4, "producer_name at offset 0 is not UTF-8"},
       {"\x08\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01", 12, "64 bits"},
       {"\x08\xff", 2, "ends within a number"},
       {"\x0b", 1, "wire type"},

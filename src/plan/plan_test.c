@@ -138,6 +138,26 @@ static void what_is_read(void** state) {
   rabbet_free_aligned(SYSTEM, data, RABBET_PLAN_ALIGNMENT);
 }
 
+// What nobody could read again is not written.
+static void texts_that_are_not_utf8_are_not_written(void** state) {
+  (void)state;
+  maker_t maker;
+  void* data = NULL;
+  size_t size = 0;
+  maker_begin(&maker, SYSTEM);
+  sample_static(&maker);
+  RABBET_EXPECT_OK(rabbet_plan_write(maker.plan, maker.blobs, maker.blob_count,
+                                     SYSTEM, &data, &size));
+  rabbet_free_aligned(SYSTEM, data, RABBET_PLAN_ALIGNMENT);
+  maker.steps[1].tactic_name = "t\xff";
+  RABBET_EXPECT_ERROR(rabbet_plan_write(maker.plan, maker.blobs,
+                                        maker.blob_count, SYSTEM, &data, &size),
+                      RABBET_STATUS_INVALID_ARGUMENT,
+                      "'tactic_name' of a Step, 't\\xff', is not UTF-8");
+  assert_null(data);
+  maker_end(&maker);
+}
+
 // Artifacts stay in place too, aligned; without any there is no section.
 static void artifacts_are_read(void** state) {
   (void)state;
@@ -686,6 +706,7 @@ int main(void) {
       cmocka_unit_test(round_trips),
       cmocka_unit_test(attributes_survive),
       cmocka_unit_test(what_is_read),
+      cmocka_unit_test(texts_that_are_not_utf8_are_not_written),
       cmocka_unit_test(artifacts_are_read),
       cmocka_unit_test(carried_is_read),
       cmocka_unit_test(wrong_carried),

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/math.h"
+#include "base/text.h"
 #include "plan.pb-c.h"
 #include "plan/check_shapes.h"
 #include "plan/plan.h"
@@ -17,30 +18,9 @@
 
 // ---- Helpers
 
-// protobuf-c does not check that strings are UTF-8; messages and JSON need it.
-static bool rabbet_utf8_valid(const char* text) {
-  const uint8_t* at = (const uint8_t*)text;
-  while (*at) {
-    int extra = *at < 0x80                  ? 0
-                : *at >= 0xc2 && *at < 0xe0 ? 1
-                : *at >= 0xe0 && *at < 0xf0 ? 2
-                : *at >= 0xf0 && *at < 0xf5 ? 3
-                                            : -1;
-    uint8_t low = *at == 0xe0 ? 0xa0 : *at == 0xf0 ? 0x90 : 0x80;
-    uint8_t high = *at == 0xed ? 0x9f : *at == 0xf4 ? 0x8f : 0xbf;
-    if (extra < 0) return false;
-    for (++at; extra > 0; --extra, ++at) {
-      if (*at < low || *at > high) return false;
-      low = 0x80;
-      high = 0xbf;
-    }
-  }
-  return true;
-}
-
 rabbet_status_t rabbet_read_text(rabbet_plan_t* plan, const char* text,
                                  const char** out_text) {
-  if (!rabbet_utf8_valid(text))
+  if (!rabbet_utf8_is_valid(text))
     return RABBET_DAMAGED("a name is not valid UTF-8");
   return rabbet_arena_strdup(&plan->arena, text, out_text);
 }
@@ -87,7 +67,7 @@ static rabbet_status_t rabbet_read_symbol(rabbet_plan_t* plan,
     return RABBET_DAMAGED("it is symbol %d; expected %zu of %zu", expr->a, next,
                           meta->n_symbols);
   const Rabbet__Plan__Symbol* from = meta->symbols[next];
-  if (!rabbet_utf8_valid(from->name))
+  if (!rabbet_utf8_is_valid(from->name))
     return RABBET_DAMAGED("the name of symbol %zu is not valid UTF-8", next);
   rabbet_symbol_t symbol = {.kind = (rabbet_symbol_kind_t)from->kind,
                             .tensor = from->tensor,
@@ -529,7 +509,7 @@ static rabbet_status_t rabbet_read_device(rabbet_plan_t* plan,
       rabbet_arena_allocate(&plan->arena, section.size + 1, (void**)&text));
   memcpy(text, section.data, section.size);
   char* newline = memchr(text, '\n', section.size);
-  if (!newline || strlen(text) != section.size || !rabbet_utf8_valid(text))
+  if (!newline || strlen(text) != section.size || !rabbet_utf8_is_valid(text))
     return RABBET_DAMAGED("section DEVICE is not a kind and a signature");
   *newline = 0;
   plan->device = text;

@@ -1,8 +1,11 @@
 // Plan -> bytes. The protobuf messages are made in an arena of their own and
 // borrow all that they can from the plan.
+#include <assert.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/math.h"
+#include "base/text.h"
 #include "plan.pb-c.h"
 #include "plan/plan.h"
 #include "plan/plan_file.h"
@@ -413,6 +416,50 @@ static rabbet_status_t rabbet_write_meta(rabbet_plan_writer_t* writer,
   return rabbet_write_profiles(writer, meta);
 }
 
+// ---- Texts
+
+// Texts of one field: `base` points to what the message holds for it.
+static rabbet_status_t rabbet_check_text_field(
+    const ProtobufCMessage* message, const ProtobufCFieldDescriptor* field,
+    const char* base) {
+  char what[96];
+  bool repeated = field->label == PROTOBUF_C_LABEL_REPEATED;
+  const char* const* texts = (const char* const*)(const void*)base;
+  size_t count = 1;
+  if (repeated) {
+    memcpy(&texts, base, sizeof(texts));
+    memcpy(&count, (const char*)message + field->quantifier_offset,
+           sizeof(count));
+  }
+  snprintf(what, sizeof(what), "the plan to write: '%s' of a %s", field->name,
+           message->descriptor->short_name);
+  for (size_t i = 0; i < count; ++i)
+    RABBET_RETURN_IF_ERROR(rabbet_text_check(what, texts[i]));
+  return rabbet_ok();
+}
+
+// A plan with a text that is not UTF-8 could be written, but never read. Names
+// are checked where they come in; this finds those of every other origin.
+static rabbet_status_t rabbet_check_texts(const ProtobufCMessage* message) {
+  const ProtobufCMessageDescriptor* type = message->descriptor;
+  for (unsigned i = 0; i < type->n_fields; ++i) {
+    const ProtobufCFieldDescriptor* field = &type->fields[i];
+    const char* base = (const char*)message + field->offset;
+    if (field->type == PROTOBUF_C_TYPE_STRING)
+      RABBET_RETURN_IF_ERROR(rabbet_check_text_field(message, field, base));
+    if (field->type != PROTOBUF_C_TYPE_MESSAGE) continue;
+    assert(field->label == PROTOBUF_C_LABEL_REPEATED);
+    const ProtobufCMessage* const* parts = NULL;
+    size_t count = 0;
+    memcpy(&parts, base, sizeof(parts));
+    memcpy(&count, (const char*)message + field->quantifier_offset,
+           sizeof(count));
+    for (size_t k = 0; k < count; ++k)
+      RABBET_RETURN_IF_ERROR(rabbet_check_texts(parts[k]));
+  }
+  return rabbet_ok();
+}
+
 // ---- The file
 
 static rabbet_status_t rabbet_check_blobs(const rabbet_plan_blob_t* blobs,
@@ -526,6 +573,7 @@ rabbet_status_t rabbet_plan_write(const rabbet_plan_t* plan,
   Rabbet__Plan__Meta meta;
   const char* device = NULL;
   rabbet_status_t status = rabbet_write_meta(&writer, &meta);
+  if (rabbet_is_ok(status)) status = rabbet_check_texts(&meta.base);
   if (rabbet_is_ok(status))
     status = rabbet_arena_printf(
         &writer.arena, &device, "%s\n%s", plan->device ? plan->device : "",

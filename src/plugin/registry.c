@@ -5,6 +5,7 @@
 
 #include "base/strbuf.h"
 #include "base/suggest.h"
+#include "base/text.h"
 #include "base/thread.h"
 #include "base/vec.h"
 #include "plugin/registry.h"
@@ -87,6 +88,12 @@ static rabbet_status_t rabbet_creator_check(
     return RABBET_STATUS(RABBET_STATUS_INVALID_ARGUMENT,
                          "plugin creator: name is empty");
   }
+  RABBET_RETURN_IF_ERROR(
+      rabbet_text_check("the name of a plugin", creator->name));
+  RABBET_RETURN_IF_ERROR(
+      rabbet_text_check("the version of a plugin", creator->version));
+  RABBET_RETURN_IF_ERROR(rabbet_text_check("the namespace of a plugin",
+                                           creator->plugin_namespace));
   if (!creator->create) {
     return RABBET_STATUS(RABBET_STATUS_INVALID_ARGUMENT,
                          "plugin creator '%s': create is NULL", creator->name);
@@ -102,7 +109,22 @@ static rabbet_status_t rabbet_creator_check(
                            "plugin creator '%s': field %zu has no name",
                            creator->name, i);
     }
+    RABBET_RETURN_IF_ERROR(rabbet_text_check("the name of a plugin's field",
+                                             creator->fields[i].name));
   }
+  return rabbet_ok();
+}
+
+// A path need not be UTF-8, as plans must: for people to read, it is escaped.
+static rabbet_status_t rabbet_origin_copy(rabbet_arena_t* arena,
+                                          const char* origin,
+                                          const char** out_origin) {
+  if (!origin) origin = "";
+  char* copy = NULL;
+  size_t size = rabbet_text_escape(origin, NULL, 0) + 1;
+  RABBET_RETURN_IF_ERROR(rabbet_arena_allocate(arena, size, (void**)&copy));
+  rabbet_text_escape(origin, copy, size);
+  *out_origin = copy;
   return rabbet_ok();
 }
 
@@ -121,8 +143,7 @@ static rabbet_status_t rabbet_creator_copy(const rabbet_plugin_creator_t* from,
         &out->plugin_namespace);
   }
   if (rabbet_is_ok(status)) {
-    status = rabbet_arena_strdup(arena, from->origin ? from->origin : "",
-                                 &out->origin);
+    status = rabbet_origin_copy(arena, from->origin, &out->origin);
   }
   rabbet_plugin_field_t* fields = NULL;
   if (rabbet_is_ok(status)) {
@@ -256,8 +277,8 @@ rabbet_status_t rabbet_creators_set_origin(const rabbet_creator_list_t* list,
   for (size_t i = 0; i < list->count; ++i) {
     rabbet_registered_t* registered = (rabbet_registered_t*)list->data[i];
     if (*registered->creator.origin) continue;
-    RABBET_RETURN_IF_ERROR(rabbet_arena_strdup(&registered->arena, origin,
-                                               &registered->creator.origin));
+    RABBET_RETURN_IF_ERROR(rabbet_origin_copy(&registered->arena, origin,
+                                              &registered->creator.origin));
   }
   return rabbet_ok();
 }

@@ -258,11 +258,11 @@ static void rabbet_table_step(const rabbet_engine_t* engine,
                               const rabbet_prepared_t* shapes,
                               const rabbet_plan_step_t* step,
                               rabbet_inspect_table_t* table) {
-  rabbet_strbuf_printf(&table->cells, "%s", step->name);
+  rabbet_strbuf_line(&table->cells, step->name);
   rabbet_table_end_cell(table);
-  rabbet_strbuf_printf(&table->cells, "%s", step->kernel);
+  rabbet_strbuf_line(&table->cells, step->kernel);
   rabbet_table_end_cell(table);
-  rabbet_strbuf_printf(&table->cells, "%s", step->tactic_name);
+  rabbet_strbuf_line(&table->cells, step->tactic_name);
   rabbet_table_end_cell(table);
   if (step->time_us >= 0)
     rabbet_strbuf_printf(&table->cells, "%.1f", (double)step->time_us);
@@ -386,6 +386,7 @@ rabbet_status_t rabbet_engine_inspect(const rabbet_engine_t* engine,
     rabbet_json_step(engine, shapes, &engine->plan->steps[layer], &out);
   else
     rabbet_json_engine(engine, shapes, &out);
+  if (format == RABBET_INSPECT_TEXT) rabbet_strbuf_escape(&out);
   rabbet_status_t status = rabbet_strbuf_status(&out);
   if (rabbet_is_ok(status))
     *out_text = out.data;
