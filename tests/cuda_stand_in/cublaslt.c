@@ -238,6 +238,7 @@ typedef struct problem_t {
   const void *a_data, *b_data, *c_data;
   void *d_data, *workspace;
   size_t workspace_size;
+  bool poisons;       // the context: a test wants it
   bool rounds;        // each sum on the way
   bool rounds_twice;  // before it adds a bias
   uint64_t m, n, k;
@@ -363,6 +364,7 @@ EXPORT cublasStatus_t cublasLtMatmulAlgoGetHeuristic(
   problem_t p = {.desc = *desc, .a = *a, .b = *b, .c = *c, .d = *d};
   status = problem_check(&p);
   if (status != CUBLAS_STATUS_SUCCESS) return status;
+  stand_in_fault("RABBET_STAND_IN_CUBLASLT_FAULT", "ask", (int64_t)p.m);
   for (uint64_t id = 0; id < ALGORITHMS && *returned < requested; ++id) {
     if (algorithm_workspace(&p, id) > preference->workspace) continue;
     // The third wants whole vectors.
@@ -539,7 +541,9 @@ static void product_batch(const problem_t* p, int batch, float* a, float* b,
 static void product_run(void* data) {
   const problem_t* p = data;
   bool biased = p->desc.epilogue & CUBLASLT_EPILOGUE_BIAS;
-  if (!reach(&p->a, p->a_data, "a product reads its first factor,") ||
+  if ((p->poisons &&
+       !stand_in_services()->reach((void*)16, 1, "a poisonous algorithm's")) ||
+      !reach(&p->a, p->a_data, "a product reads its first factor,") ||
       !reach(&p->b, p->b_data, "a product reads its second factor,") ||
       (p->beta != 0 &&
        !reach(&p->c, p->c_data, "a product reads a summand,")) ||
@@ -598,6 +602,8 @@ EXPORT cublasStatus_t cublasLtMatmul(
   if (status != CUBLAS_STATUS_SUCCESS) return status;
   uint64_t id = algo ? algo->data[1] : 0;
   p.workspace_size = algorithm_workspace(&p, id);
+  p.poisons =
+      stand_in_fault("RABBET_STAND_IN_CUBLASLT_FAULT", "run", (int64_t)id);
   p.rounds = id == ROUNDING;
   p.rounds_twice = id == ROUNDS_TWICE;
   if (!handle || p.workspace_size > workspace_size ||

@@ -40,7 +40,7 @@ typedef struct descriptor_t {
 static _Thread_local char last_error[256];
 
 EXPORT size_t cudnnGetVersion(void) {
-  return 91000;
+  return 91900;
 }
 
 EXPORT const char* cudnnGetErrorString(cudnnStatus_t status) {
@@ -351,6 +351,59 @@ static const char* program_add(program_t* p, const descriptor_t* operation) {
   return "an operation of this kind";
 }
 
+// ---- The documented support surface ----------------------------------------
+
+#define FAULT "RABBET_STAND_IN_CUDNN_FAULT"
+
+// Of a factor or the result of attention, whose axis `columns` runs over a
+// head.
+static bool lies_by_heads(const tensor_t* t, int columns) {
+  bool good = t->strides[columns] == 1 && t->dims[columns] % 8 == 0;
+  for (int i = 0; good && i < t->rank; ++i)
+    good = i == columns || t->dims[i] == 1 || t->strides[i] % 8 == 0;
+  return good;
+}
+
+static bool same_dims(const tensor_t* a, const tensor_t* b) {
+  return a->rank == b->rank &&
+         memcmp(a->dims, b->dims, sizeof(a->dims[0]) * (size_t)a->rank) == 0;
+}
+
+static bool is_by_channel(const tensor_t* t, const tensor_t* result) {
+  for (int i = 0; i < t->rank; ++i)
+    if (t->dims[i] != 1 && (i != 1 || t->dims[i] != result->dims[i]))
+      return false;
+  return true;
+}
+
+static bool is_convolution(const step_t* step) {
+  return step->kind == CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR ||
+         step->kind ==
+             CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR;
+}
+
+// The library itself crashes, or computes something else.
+static void check_support(const program_t* p) {
+  bool good = true;
+  int products = 0;
+  for (int i = 0; i < p->step_count; ++i)
+    products += p->steps[i].kind == CUDNN_BACKEND_OPERATION_MATMUL_DESCRIPTOR;
+  for (int i = 0; i < p->step_count; ++i) {
+    const step_t* s = &p->steps[i];
+    const tensor_t *x = &p->tensors[s->x], *y = &p->tensors[s->y];
+    const tensor_t* b = s->b < 0 ? NULL : &p->tensors[s->b];
+    if (products == 2 && s->kind == CUDNN_BACKEND_OPERATION_MATMUL_DESCRIPTOR)
+      good = good && (x->is_virtual || lies_by_heads(x, 3)) &&
+             (y->is_virtual ? lies_by_heads(b, 2)
+                            : lies_by_heads(b, 3) && lies_by_heads(y, 3));
+    if (is_convolution(&p->steps[0]) && i > 0 && b && !b->is_virtual)
+      good = good && (same_dims(b, y) || is_by_channel(b, y));
+  }
+  if (!good)
+    stand_in_services()->misuse(
+        "a cuDNN graph outside what the library documents");
+}
+
 // ---- Engines ---------------------------------------------------------------
 
 // What the heuristics offer, best first.
@@ -380,6 +433,8 @@ static void config_fill(int row, descriptor_t* graph, descriptor_t* config) {
   descriptor_t* knob = descriptor_new(CUDNN_BACKEND_KNOB_CHOICE_DESCRIPTOR);
   const int32_t note = engines[row].note, knob_type = 2;
   descriptor_clear(config);
+  put(engine, CUDNN_ATTR_ENGINE_OPERATION_GRAPH, CUDNN_TYPE_BACKEND_DESCRIPTOR,
+      1, &graph);
   put(engine, CUDNN_ATTR_ENGINE_GLOBAL_INDEX, CUDNN_TYPE_INT64, 1,
       &engines[row].engine);
   put(engine, CUDNN_ATTR_ENGINE_NUMERICAL_NOTE, CUDNN_TYPE_NUMERICAL_NOTE,
@@ -392,8 +447,6 @@ static void config_fill(int row, descriptor_t* graph, descriptor_t* config) {
       &engine);
   put(config, CUDNN_ATTR_ENGINECFG_KNOB_CHOICES, CUDNN_TYPE_BACKEND_DESCRIPTOR,
       engines[row].knob > 0, &knob);
-  put(config, CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH,
-      CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &graph);
   config->finalized = true;
   descriptor_release(engine);
   descriptor_release(knob);
@@ -405,6 +458,8 @@ static cudnnStatus_t heuristics_results(const descriptor_t* d,
   int64_t mode = int_of(d, CUDNN_ATTR_ENGINEHEUR_MODE, -1);
   descriptor_t* graph = refer(d, CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH);
   *count = 0;
+  check_support(graph->program);
+  stand_in_fault(FAULT, "ask", graph->program->step_count);
   for (int i = 0; i < ENGINE_COUNT; ++i) {
     if (engines[i].mode != mode) continue;
     if (out && *count < requested) {
@@ -482,12 +537,17 @@ static cudnnStatus_t plan_finalize(descriptor_t* plan) {
     if (row < 0) return bad("a plan without a configuration");
     if (!engines[row].works)
       return failed(CUDNN_STATUS_NOT_SUPPORTED, "this engine for the graph");
+    stand_in_fault(FAULT, "plan", engines[row].engine);
     const descriptor_t* graph =
-        refer(config, CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH);
+        refer(refer(config, CUDNN_ATTR_ENGINECFG_ENGINE),
+              CUDNN_ATTR_ENGINE_OPERATION_GRAPH);
+    if (!graph) return bad("an engine without a graph");
+    check_support(graph->program);
     plan->program = malloc(sizeof(program_t));
     memcpy(plan->program, graph->program, sizeof(program_t));
     plan->program->rounding = (int32_t)engines[row].rounding;
     plan->program->workspace = engines[row].workspace;
+    plan->program->engine = engines[row].engine;
     plan_write(plan);
   }
   put(plan, CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, CUDNN_TYPE_INT64, 1,
@@ -639,6 +699,7 @@ EXPORT cudnnStatus_t cudnnBackendExecute(cudnnHandle_t handle,
   program_run_t* run = calloc(1, sizeof(*run));
   if (!run) return CUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION_FAILED;
   memcpy(&run->program, plan->program, sizeof(run->program));
+  run->poisons = stand_in_fault(FAULT, "run", plan->program->engine);
   cudnnStatus_t status = run_bind(pack, run)
                              ? CUDNN_STATUS_SUCCESS
                              : bad("the addresses of a run's tensors");

@@ -385,9 +385,11 @@ void program_execute(void* data) {
   program_run_t* run = data;
   const program_t* p = &run->program;
   execution_t e = {.run = run};
-  bool good = p->workspace == 0 ||
-              stand_in_services()->reach(run->workspace, (size_t)p->workspace,
-                                         "cuDNN's workspace has");
+  bool good = !run->poisons ||
+              stand_in_services()->reach((void*)16, 1, "a poisonous engine's");
+  good = good && (p->workspace == 0 || stand_in_services()->reach(
+                                           run->workspace, (size_t)p->workspace,
+                                           "cuDNN's workspace has"));
   if (good && p->workspace > 0)
     memset(run->workspace, 0xFF, (size_t)p->workspace);
   for (int32_t i = 0; good && i < p->tensor_count; ++i)

@@ -43,7 +43,7 @@ typedef struct program_t {
   step_t steps[PROGRAM_STEPS];
   int32_t step_count;
   int32_t rounding;
-  int64_t workspace;
+  int64_t workspace, engine;
 } program_t;
 #define PROGRAM_MAGIC "SI-CUDNN"
 
@@ -53,6 +53,7 @@ typedef struct program_run_t {
   void* addresses[PROGRAM_TENSORS];
   float numbers[PROGRAM_TENSORS];  // of those by value
   void* workspace;
+  bool poisons;  // the context: a test wants it
 } program_run_t;
 
 int64_t tensor_count(const tensor_t* tensor);

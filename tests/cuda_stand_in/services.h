@@ -8,6 +8,8 @@
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
 
 #include "device/cuda/driver_api.h"
 
@@ -37,6 +39,23 @@ static inline const stand_in_services_t* stand_in_services(void) {
   if (found) return found;
   fprintf(stderr, "RABBET_CUDA_DRIVER does not name the stand-in driver\n");
   abort();
+}
+
+// What a test wants to go wrong in a library: the variable holds "STAGE NUMBER
+// KIND", as "run 6 hang". Crashes and hangs happen here; true: the caller is to
+// break the context ("poison").
+static inline bool stand_in_fault(const char* variable, const char* stage,
+                                  int64_t number) {
+  char where[16] = "", kind[16] = "";
+  long long wanted = -1;
+  const char* text = getenv(variable);
+  if (!text || sscanf(text, "%15s %lld %15s", where, &wanted, kind) != 3 ||
+      strcmp(where, stage) != 0 || wanted != number)
+    return false;
+  if (strcmp(kind, "crash") == 0) abort();
+  while (strcmp(kind, "hang") == 0)
+    pause();
+  return true;
 }
 
 #endif  // RABBET_TESTS_CUDA_STAND_IN_SERVICES_H_

@@ -21,12 +21,38 @@ static rabbet_cudnn_shape_t attention_shape(
   return shape;
 }
 
+// What cuDNN documents, and its frontend checks before it asks: the columns of
+// a head lie together and are a multiple of 8, and so are the steps from one
+// row, head or batch to the next. With keys that lie by columns, which is how
+// `Transpose` and `Mul` leave them, 9.19 crashes or reads what is not aligned.
+enum { ATTENTION_MULTIPLE = 8 };
+
+static bool attention_lies_by_rows(const rabbet_attention_view_t* view,
+                                   int columns) {
+  bool fits = view->strides[columns] == 1 &&
+              view->dims[columns] % ATTENTION_MULTIPLE == 0 &&
+              view->offset % ATTENTION_MULTIPLE == 0;
+  for (int i = 0; fits && i < 4; ++i)
+    fits = i == columns || view->dims[i] == 1 ||
+           view->strides[i] % ATTENTION_MULTIPLE == 0;
+  return fits;
+}
+
+static bool attention_is_supported(const rabbet_attention_views_t* views) {
+  return attention_lies_by_rows(&views->q, 3) &&
+         attention_lies_by_rows(&views->k, 2) &&
+         attention_lies_by_rows(&views->v, 3) &&
+         attention_lies_by_rows(&views->y, 3);
+}
+
 static bool attention_shapes(const rabbet_group_t* group,
                              const rabbet_attention_t* a,
                              const rabbet_dims_t* dims,
                              attention_shapes_t* out) {
   rabbet_attention_views_t views;
-  if (!rabbet_attention_views(group, a, dims, NULL, &views)) return false;
+  if (!rabbet_attention_views(group, a, dims, NULL, &views) ||
+      !attention_is_supported(&views))
+    return false;
   out->q = attention_shape(&views.q);
   out->k = attention_shape(&views.k);
   out->v = attention_shape(&views.v);
@@ -88,6 +114,11 @@ static cudnnBackendDescriptor_t attention_softmax(rabbet_cudnn_graph_t* graph,
   return weights;
 }
 
+// NVIDIA's frontend refuses these releases for bugs of theirs.
+static bool attention_is_broken(const rabbet_cudnn_t* library) {
+  return library->version == 91000 || library->version == 91001;
+}
+
 static bool rabbet_cuda_attention_describe(const rabbet_group_t* group,
                                            const rabbet_dims_t* dims,
                                            rabbet_cudnn_graph_t* graph) {
@@ -98,7 +129,9 @@ static bool rabbet_cuda_attention_describe(const rabbet_group_t* group,
       !attention_shapes(group, &a, dims, &s))
     return false;
   rabbet_dtype_t dtype = group->values[a.y.value].dtype;
-  if (dtype != RABBET_DTYPE_HALF && dtype != RABBET_DTYPE_BF16) return false;
+  if ((dtype != RABBET_DTYPE_HALF && dtype != RABBET_DTYPE_BF16) ||
+      attention_is_broken(graph->library))
+    return false;
   for (size_t i = 0; i < group->input_count; ++i)
     if (group->values[group->inputs[i]].format != RABBET_FORMAT_LINEAR)
       return false;
@@ -111,8 +144,9 @@ static bool rabbet_cuda_attention_describe(const rabbet_group_t* group,
       s.k_offset * size);
   cudnnBackendDescriptor_t x = attention_virtual(graph, &s.scores);
   rabbet_cudnn_matmul(graph, q, k, x);
-  x = attention_then(graph, CUDNN_POINTWISE_MUL, &s.scores, x,
-                     rabbet_cudnn_scalar(graph, 4, (float)a.scale));
+  if (a.scale != 1)
+    x = attention_then(graph, CUDNN_POINTWISE_MUL, &s.scores, x,
+                       rabbet_cudnn_scalar(graph, 4, (float)a.scale));
   if (a.mask >= 0)
     x = attention_then(
         graph, CUDNN_POINTWISE_ADD, &s.scores, x,
@@ -140,7 +174,8 @@ static rabbet_status_t rabbet_cuda_attention_propose(
   rabbet_allocator_t allocator = propose->allocator;
   rabbet_dims_t* dims = NULL;
   rabbet_attention_t a;
-  if (group->node_count < 3) return rabbet_ok();
+  if (group->node_count < 3 || rabbet_cuda(propose->device)->major < 8)
+    return rabbet_ok();
   RABBET_RETURN_IF_ERROR(rabbet_group_opt_dims(group, allocator, &dims));
   bool matches =
       rabbet_attention_match(group, dims, &a) &&
@@ -153,4 +188,4 @@ static rabbet_status_t rabbet_cuda_attention_propose(
       group->values[a.q.value].dtype, attention_can, -1);
 }
 
-RABBET_CUDNN_CLASS(rabbet_cuda_attention, "cuda.attention", 2);
+RABBET_CUDNN_CLASS(rabbet_cuda_attention, "cuda.attention", 3);

@@ -113,7 +113,25 @@ static int32_t convolution_bias(const rabbet_group_node_t* node) {
   return rabbet_node_input(node, 2);
 }
 
-// Operands broadcast; those of the result's own shape have its format.
+// What cuDNN documents for an operand of the point-wise operations behind a
+// convolution: one number, one for each channel, or a tensor of the result's
+// shape. Its engines take some others and compute them wrongly: 9.19 did one
+// along the last axis alone.
+static bool convolution_is_by_channel(const rabbet_dims_t* dims,
+                                      const rabbet_dims_t* result) {
+  if (dims->rank != result->rank) return false;
+  for (int i = 0; i < dims->rank; ++i)
+    if (dims->d[i] != 1 && (i != 1 || dims->d[i] != result->d[i])) return false;
+  return true;
+}
+
+static bool convolution_takes(const rabbet_dims_t* dims,
+                              const rabbet_dims_t* result) {
+  return rabbet_cuda_dims_equal(dims, result) ||
+         convolution_is_by_channel(dims, result);
+}
+
+// An operand of the result's shape has the result's format.
 static bool convolution_operand(const rabbet_cudnn_chain_t* chain,
                                 int32_t value,
                                 rabbet_cudnn_shape_t* out_shape) {
@@ -124,20 +142,17 @@ static bool convolution_operand(const rabbet_cudnn_chain_t* chain,
     for (int i = 0; i < dims.rank; ++i)
       dims.d[i] = i == 1 ? result->d[1] : 1;
   }
-  if (dims.rank != result->rank) return false;
+  if (!convolution_takes(&dims, result)) return false;
   int axes = 0;
-  for (int i = 0; i < dims.rank; ++i) {
-    if (dims.d[i] != 1 && dims.d[i] != result->d[i]) return false;
+  for (int i = 0; i < dims.rank; ++i)
     axes += dims.d[i] != 1;
-  }
   // One axis alone lies in either order: then what cuDNN likes better is said.
   const rabbet_quantized_t* q = chain->context;
   int32_t lies = q && value == q->operand.real ? q->operand.value : value;
   bool last = axes <= 1
                   ? chain->channels_last
                   : chain->group->values[lies].format == RABBET_FORMAT_HWC;
-  if (rabbet_cuda_dims_equal(&dims, result) && last != chain->channels_last)
-    return false;
+  if (last != chain->channels_last) return false;
   *out_shape = convolution_shape(&dims, last);
   return true;
 }
@@ -244,24 +259,22 @@ static void convolution_tensors(const convolution_offer_t* offer,
   }
 }
 
-// Whether an operand that is broadcast at the optimum, and LINEAR therefore,
-// may have the result's shape in a run: then it must lie as the result does.
-static bool convolution_may_fill(const rabbet_group_t* group) {
-  const rabbet_group_value_t* result = &group->values[group->outputs[0]];
+// Whether each operand has the same one of these shapes over the whole profile:
+// its order in memory is that of the optimum.
+static bool convolution_always_takes(const rabbet_group_t* group) {
+  const rabbet_group_value_t* y = &group->values[group->outputs[0]];
   for (size_t i = 2; i < group->input_count; ++i) {
     const rabbet_group_value_t* value = &group->values[group->inputs[i]];
-    bool may = value->dims.rank == result->dims.rank &&
-               !rabbet_cuda_dims_equal(&value->dims, &result->dims);
-    int axes = 0;
-    for (int k = 0; may && k < value->dims.rank; ++k) {
-      axes += value->max.d[k] != 1;
-      if (value->dims.d[k] != result->dims.d[k])
-        may = value->dims.d[k] == 1 &&
-              (result->min.d[k] <= 1 || value->max.d[k] > 1);
-    }
-    if (may && axes > 1) return true;
+    if (value->dims.rank != y->dims.rank) continue;
+    bool full = rabbet_cuda_dims_equal(&value->dims, &y->dims) &&
+                rabbet_cuda_dims_equal(&value->min, &y->min) &&
+                rabbet_cuda_dims_equal(&value->max, &y->max);
+    bool by_channel = convolution_is_by_channel(&value->dims, &y->dims) &&
+                      convolution_is_by_channel(&value->min, &y->min) &&
+                      convolution_is_by_channel(&value->max, &y->max);
+    if (!full && !by_channel) return false;
   }
-  return false;
+  return true;
 }
 
 static rabbet_status_t convolution_offer_all(const convolution_offer_t* offer) {
@@ -274,8 +287,6 @@ static rabbet_status_t convolution_offer_all(const convolution_offer_t* offer) {
   for (int i = 0; i < count; ++i) {
     if (rabbet_cudnn_type(types[i]) < 0) continue;
     for (size_t k = 0; k < 2; ++k) {
-      if (formats[k] == RABBET_FORMAT_HWC && convolution_may_fill(group))
-        continue;
       convolution_tensors(offer, types[i], formats[k]);
       RABBET_RETURN_IF_ERROR(rabbet_cudnn_offer(&(rabbet_cudnn_offer_t){
           .propose = offer->propose,
@@ -298,7 +309,8 @@ static rabbet_status_t convolution_offer_all(const convolution_offer_t* offer) {
 static rabbet_status_t rabbet_cuda_convolution_propose(
     const rabbet_propose_t* propose, rabbet_candidate_sink_t sink) {
   const rabbet_group_t* group = propose->group;
-  if (!convolution_matches(group) || group->output_count != 1)
+  if (!convolution_matches(group) || group->output_count != 1 ||
+      !convolution_always_takes(group))
     return rabbet_ok();
   convolution_offer_t offer = {.propose = propose, .sink = sink};
   RABBET_RETURN_IF_ERROR(
@@ -312,7 +324,7 @@ static rabbet_status_t rabbet_cuda_convolution_propose(
   return status;
 }
 
-RABBET_CUDNN_CLASS(rabbet_cuda_convolution, "cuda.convolution", 1);
+RABBET_CUDNN_CLASS(rabbet_cuda_convolution, "cuda.convolution", 2);
 
 // ---- INT8 ------------------------------------------------------------------
 
@@ -467,7 +479,7 @@ static rabbet_status_t rabbet_cuda_convolution_quantized_propose(
   rabbet_type_format_t* tensors = NULL;
   rabbet_cudnn_t* library = NULL;
   if (!rabbet_quantized_parse(group, RABBET_OP_CONVOLUTION, &q) ||
-      group->values[q.x].dims.rank < 3 || convolution_may_fill(group))
+      group->values[q.x].dims.rank < 3 || !convolution_always_takes(group))
     return rabbet_ok();
   RABBET_RETURN_IF_ERROR(
       rabbet_cudnn_get(rabbet_cuda(propose->device), &library));
@@ -490,4 +502,4 @@ static rabbet_status_t rabbet_cuda_convolution_quantized_propose(
 }
 
 RABBET_CUDNN_CLASS(rabbet_cuda_convolution_quantized,
-                   "cuda.convolution.quantized", 1);
+                   "cuda.convolution.quantized", 2);
