@@ -51,6 +51,16 @@ RABBET_API rabbet_status_t rabbet_timing_cache_serialize(
 // Entries of `other` that are not there yet.
 RABBET_API rabbet_status_t rabbet_timing_cache_combine(
     rabbet_timing_cache_t* cache, rabbet_timing_cache_t* other);
+// From a file (an empty one gives an empty cache), and to one. What others have
+// added to the file meanwhile stays; of what both have, the cache's entries.
+// Threads and processes that save to one file take turns. A file that is no
+// timing cache is not replaced.
+RABBET_API rabbet_status_t
+rabbet_timing_cache_load(const char* path, rabbet_allocator_t allocator,
+                         rabbet_timing_cache_t** out_cache);
+RABBET_API rabbet_status_t
+rabbet_timing_cache_save(rabbet_timing_cache_t* cache, const char* path,
+                         rabbet_allocator_t allocator);
 RABBET_API size_t rabbet_timing_cache_count(rabbet_timing_cache_t* cache);
 
 // An entry: a way to compute a group of layers on a device, as measured. The

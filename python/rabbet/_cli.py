@@ -10,7 +10,7 @@ import sys
 import traceback
 
 from . import _rabbet
-from ._errors import NotFoundError
+from ._errors import IoError, NotFoundError
 from ._plugins import load_plugins
 
 # As the C program's (src/cli/cli.h).
@@ -37,7 +37,7 @@ def main(arguments: list[str] | None = None) -> int:
     command = f"rabbet {given[0]}" if given else "rabbet"
     try:
         load_plugins(plugin_files(given))
-    except NotFoundError as error:
+    except (IoError, NotFoundError) as error:
         print(f"{command}: {error}", file=sys.stderr)
         return EXIT_BAD_FILE
     except Exception:

@@ -152,7 +152,7 @@ class Model(_rabbet.Runner):
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Writes the plan."""
-        _write(Path(path), self._engine.serialize())
+        _rabbet.write_file(path, self._engine.serialize())
 
     def create_execution_context(self) -> IExecutionContext:
         """A context of the object interface."""
@@ -416,15 +416,15 @@ def compile(
         _add_profile(builder, network, config, ranges)
     cache_path = None if timing_cache is None else Path(timing_cache)
     if cache_path is not None:
-        data = cache_path.read_bytes() if cache_path.exists() else b""
-        config.set_timing_cache(config.create_timing_cache(data))
+        cache = config.create_timing_cache()
+        if cache_path.exists():
+            cache._load(cache_path)
+        config.set_timing_cache(cache)
     plan = builder.build_serialized_network(network, config)
-    if cache_path is not None:
-        cache = config.get_timing_cache()
-        assert cache is not None
-        _write(cache_path, cache.serialize())
     if save is not None:
-        _write(Path(save), plan)
+        _rabbet.write_file(save, plan)
+    if cache_path is not None:
+        cache._save(cache_path)
     runtime = Runtime(log)
     runtime.device = device
     runtime.engine_host_code_allowed = True  # it comes from here
@@ -441,16 +441,6 @@ def _check_writable(what: str, file: Any) -> None:
         raise IsADirectoryError(f"{what}: '{path}' is a folder; a file is expected")
     if not path.parent.is_dir():
         raise FileNotFoundError(f"{what}: there is no folder '{path.parent}'")
-
-
-def _write(path: Path, data: Any) -> None:
-    """All or nothing: a reader never sees half a file."""
-    temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
-    try:
-        temporary.write_bytes(data)
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
 
 
 def load(

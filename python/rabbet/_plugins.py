@@ -16,7 +16,7 @@ from types import CodeType, ModuleType
 from typing import Any
 
 from . import _rabbet
-from ._errors import InvalidArgumentError, NotFoundError, PluginError
+from ._errors import InvalidArgumentError, IoError, NotFoundError, PluginError
 
 # Library path -> nothing more to do; file path -> (hash of its source, module).
 _libraries: set[str] = set()
@@ -79,8 +79,10 @@ def may_not_exit(what: str) -> Iterator[None]:
 def load_file(file: str | os.PathLike[str]) -> ModuleType:
     """Imports a plugin file; again only if it has changed."""
     path = Path(os.path.realpath(file))
-    if not path.is_file():
+    if not path.exists():
         raise NotFoundError(f"plugin file '{file}' does not exist")
+    if not path.is_file():
+        raise IoError(f"plugin file '{file}': it is a folder, pipe or device")
     with _lock(str(path)):
         return _load_file(file, path)
 

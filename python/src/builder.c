@@ -221,7 +221,34 @@ static PyObject* rabbet_py_timing_cache_reset(PyObject* self, PyObject* none) {
   Py_RETURN_NONE;
 }
 
+static rabbet_status_t rabbet_py_timing_cache_load_file(const char* path,
+                                                        void* cache) {
+  rabbet_timing_cache_t* loaded = NULL;
+  rabbet_status_t status =
+      rabbet_timing_cache_load(path, rabbet_allocator_system(), &loaded);
+  if (rabbet_is_ok(status)) status = rabbet_timing_cache_combine(cache, loaded);
+  rabbet_timing_cache_release(loaded);
+  return status;
+}
+
+static PyObject* rabbet_py_timing_cache_load(PyObject* self, PyObject* path) {
+  return rabbet_py_with_path(path, rabbet_py_pointer(self),
+                             rabbet_py_timing_cache_load_file);
+}
+
+static rabbet_status_t rabbet_py_timing_cache_save_file(const char* path,
+                                                        void* cache) {
+  return rabbet_timing_cache_save(cache, path, rabbet_allocator_system());
+}
+
+static PyObject* rabbet_py_timing_cache_save(PyObject* self, PyObject* path) {
+  return rabbet_py_with_path(path, rabbet_py_pointer(self),
+                             rabbet_py_timing_cache_save_file);
+}
+
 static PyMethodDef rabbet_py_timing_cache_methods[] = {
+    {"_load", rabbet_py_timing_cache_load, METH_O, NULL},
+    {"_save", rabbet_py_timing_cache_save, METH_O, NULL},
     {"_keys", rabbet_py_timing_cache_keys, METH_NOARGS, NULL},
     {"_query", rabbet_py_timing_cache_query, METH_VARARGS, NULL},
     {"_update", rabbet_py_timing_cache_update, METH_VARARGS, NULL},

@@ -56,19 +56,24 @@ static PyObject* rabbet_py_new_engine(PyObject* type, rabbet_engine_t* engine,
 static PyObject* rabbet_py_load_engine(PyObject* module, PyObject* args) {
   (void)module;
   PyObject *type, *how;
-  const char* path = NULL;
+  PyObject* path = NULL;  // bytes: it need not be UTF-8
   rabbet_py_load_t load = {0};
-  if (!PyArg_ParseTuple(args, "OsO!", &type, &path, &PyTuple_Type, &how) ||
-      !rabbet_py_parse_load(how, &load)) {
+  if (!PyArg_ParseTuple(args, "OO&O!", &type, PyUnicode_FSConverter, &path,
+                        &PyTuple_Type, &how)) {
     return NULL;
   }
+  if (!rabbet_py_parse_load(how, &load)) {
+    Py_DECREF(path);
+    return NULL;
+  }
+  const char* name = PyBytes_AsString(path);
   rabbet_engine_options_t options = rabbet_py_engine_options(&load);
   rabbet_engine_t* engine = NULL;
   rabbet_status_t status;
   Py_BEGIN_ALLOW_THREADS status =
-      rabbet_engine_load(path, &options, rabbet_allocator_system(), &engine);
-  Py_END_ALLOW_THREADS if (!rabbet_is_ok(status)) return rabbet_py_raise(
-      status);
+      rabbet_engine_load(name, &options, rabbet_allocator_system(), &engine);
+  Py_END_ALLOW_THREADS Py_DECREF(path);
+  if (!rabbet_is_ok(status)) return rabbet_py_raise(status);
   return rabbet_py_new_engine(type, engine, load.logger, load.allocator);
 }
 

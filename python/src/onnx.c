@@ -115,20 +115,25 @@ static PyObject* rabbet_py_import(PyObject* network, PyObject* data,
 //       number of nodes)
 static PyObject* rabbet_py_import_onnx(PyObject* module, PyObject* args) {
   (void)module;
-  PyObject *network, *data, *given;
+  PyObject *network, *path, *data, *given, *name = NULL;
   int override = 0;
   rabbet_py_import_t import = {
       .options = {.struct_size = sizeof(rabbet_onnx_options_t)}};
-  if (!PyArg_ParseTuple(args, "OzOpO!", &network, &import.path, &data,
-                        &override, &PyDict_Type, &given)) {
+  if (!PyArg_ParseTuple(args, "OOOpO!", &network, &path, &data, &override,
+                        &PyDict_Type, &given)) {
     return NULL;
   }
   import.options.plugin_override = override != 0;
   import.network = rabbet_py_handle_get(network, rabbet_py_types.network);
+  // As bytes: a path need not be UTF-8.
+  if (!Py_IsNone(path) && !PyUnicode_FSConverter(path, &name)) return NULL;
+  import.path = name ? PyBytes_AsString(name) : NULL;
   PyObject* initializers = import.network ? PyDict_Copy(given) : NULL;
-  if (!initializers) return NULL;
-  PyObject* result = rabbet_py_import(network, data, initializers, &import);
-  Py_DECREF(initializers);
+  PyObject* result =
+      initializers ? rabbet_py_import(network, data, initializers, &import)
+                   : NULL;
+  Py_XDECREF(initializers);
+  Py_XDECREF(name);
   return result;
 }
 

@@ -515,9 +515,11 @@ static PyObject* rabbet_py_fields(PyObject* module, PyObject* args) {
 
 static PyObject* rabbet_py_load_library(PyObject* module, PyObject* path) {
   (void)module;
-  const char* text = NULL;
-  if (rabbet_py_to_text(path, "path", false, &text)) return NULL;
-  return rabbet_py_none_or_raise(rabbet_plugin_load_library(text));
+  PyObject* name = NULL;
+  if (!PyUnicode_FSConverter(path, &name)) return NULL;
+  rabbet_status_t status = rabbet_plugin_load_library(PyBytes_AsString(name));
+  Py_DECREF(name);
+  return rabbet_py_none_or_raise(status);
 }
 
 static PyMethodDef rabbet_py_plugin_functions[] = {

@@ -169,6 +169,7 @@ int rabbet_py_add_runner(PyObject* module);
 int rabbet_py_add_device_array(PyObject* module);
 int rabbet_py_add_command(PyObject* module);
 int rabbet_py_add_source_host(PyObject* module);
+int rabbet_py_add_files(PyObject* module);
 int rabbet_py_add_dim_builder(PyObject* module);
 int rabbet_py_add_shape(PyObject* module);
 int rabbet_py_add_tensor(PyObject* module);
@@ -200,6 +201,11 @@ PyObject* rabbet_py_text_or_none(const char* text);
 // DataType and TensorFormat members, new references.
 PyObject* rabbet_py_dtype(rabbet_dtype_t dtype);
 PyObject* rabbet_py_format(rabbet_format_t format);
+// call(path, object) without the GIL; `path` is a str, bytes or os.PathLike and
+// need not be UTF-8.
+PyObject* rabbet_py_with_path(PyObject* path, void* object,
+                              rabbet_status_t (*call)(const char* path,
+                                                      void* object));
 // A str as a terminal may be shown it (base/text.h); a function of the module.
 PyObject* rabbet_py_shown(PyObject* module, PyObject* text);
 // A str that is not necessarily UTF-8 (messages, paths): never fails on bytes.

@@ -7,7 +7,8 @@
 // Read-only contents of a file, mapped; counted, thread-safe.
 typedef struct rabbet_file_map_t rabbet_file_map_t;
 
-// NOT_FOUND or IO with the system's reason. An empty file gives size 0.
+// NOT_FOUND or IO with the system's reason. An empty file gives size 0. Nothing
+// but a regular file is read, and a pipe does not block.
 RABBET_PRIVATE_API rabbet_status_t
 rabbet_file_map_create(const char* path, rabbet_allocator_t allocator,
                        rabbet_file_map_t** out_map);
@@ -23,13 +24,40 @@ typedef struct rabbet_span_t {
 } rabbet_span_t;
 
 // Writes the pieces one after another to a temporary file beside `path` and
-// renames it: readers see the old contents or the new, never a part.
+// renames it: readers see the old contents or the new, never a part. A file
+// that is there keeps its mode, a link stays a link; what is written to a
+// device or to a pipe that is read goes through it. Temporary files of writers
+// that died in this folder are removed.
 RABBET_PRIVATE_API rabbet_status_t rabbet_file_write(const char* path,
                                                      const rabbet_span_t* parts,
                                                      size_t part_count);
+// Makes the new contents from the old ones ({NULL, 0} where there is no file);
+// *out_new is freed with `allocator`.
+typedef struct rabbet_file_change_t {
+  void* context;
+  rabbet_status_t (*make)(void* context, rabbet_span_t old,
+                          rabbet_allocator_t allocator, rabbet_span_t* out_new);
+} rabbet_file_change_t;
+// Replaces the contents by what `change` makes of them. Threads and processes
+// that update one file take turns. Nothing is read of devices and pipes.
+RABBET_PRIVATE_API rabbet_status_t
+rabbet_file_update(const char* path, rabbet_file_change_t change,
+                   rabbet_allocator_t allocator);
+
 // Folder part of `path` ("." if none) joined with `name`; absolute names stay.
 RABBET_PRIVATE_API rabbet_status_t
 rabbet_path_join_beside(const char* path, const char* name,
                         rabbet_allocator_t allocator, char** out_path);
+// The path without links, absolute.
+RABBET_PRIVATE_API rabbet_status_t rabbet_path_resolve(
+    const char* path, rabbet_allocator_t allocator, char** out_path);
+// Of two resolved paths: whether `path` lies in `folder` or in one below it.
+RABBET_PRIVATE_API bool rabbet_path_is_below(const char* path,
+                                             const char* folder);
+// The failure of a system call on `path`: "cannot open 'x': ...". `error` is
+// its errno.
+RABBET_PRIVATE_API rabbet_status_t rabbet_file_error(const char* what,
+                                                     const char* path,
+                                                     int error);
 
 #endif  // RABBET_SRC_BASE_FILE_H_

@@ -2,7 +2,11 @@
 #include "base/file.h"
 
 #include <dirent.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <sys/file.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "check.h"
@@ -112,6 +116,154 @@ static void test_write_errors(void** state) {
                       RABBET_STATUS_IO, "No space");
 }
 
+// A pipe that nobody writes to, or reads, is told and not waited for.
+static void test_pipes_do_not_block(void** state) {
+  (void)state;
+  rabbet_file_map_t* map = NULL;
+  rabbet_span_t part = {"through", 7};
+  assert_int_equal(mkfifo(path, 0600), 0);
+  RABBET_EXPECT_ERROR(
+      rabbet_file_map_create(path, rabbet_allocator_system(), &map),
+      RABBET_STATUS_IO, "it is a pipe, not a regular file");
+  RABBET_EXPECT_ERROR(rabbet_file_write(path, &part, 1), RABBET_STATUS_IO,
+                      "a pipe that nobody reads");
+  int reader = open(path, O_RDONLY | O_NONBLOCK);
+  RABBET_EXPECT_OK(rabbet_file_write(path, &part, 1));
+  char text[8] = {0};
+  assert_int_equal(read(reader, text, sizeof(text)), 7);
+  assert_string_equal(text, "through");
+  close(reader);
+  struct stat info;
+  assert_int_equal(stat(path, &info), 0);
+  assert_true(S_ISFIFO(info.st_mode));
+}
+
+static void test_write_keeps_the_mode(void** state) {
+  (void)state;
+  rabbet_span_t part = {"x", 1};
+  struct stat info;
+  RABBET_EXPECT_OK(rabbet_file_write(path, &part, 1));
+  assert_int_equal(chmod(path, 0640), 0);
+  RABBET_EXPECT_OK(rabbet_file_write(path, &part, 1));
+  assert_int_equal(stat(path, &info), 0);
+  assert_int_equal(info.st_mode & 0777, 0640);
+}
+
+static size_t count_hidden(void) {
+  DIR* entries = opendir(folder);
+  size_t count = 0;
+  for (struct dirent* entry; (entry = readdir(entries));)
+    count += strncmp(entry->d_name, ".rabbet-", 8) == 0;
+  closedir(entries);
+  return count;
+}
+
+static void make_hidden(const char* name, int* out_file) {
+  char full[160];
+  snprintf(full, sizeof(full), "%s/%s", folder, name);
+  *out_file = open(full, O_WRONLY | O_CREAT | O_EXCL, 0600);
+  assert_true(*out_file >= 0);
+}
+
+// Files that writers left behind go with the next write; those of writers at
+// work, and of others, stay.
+static void test_leftovers_are_removed(void** state) {
+  (void)state;
+  rabbet_span_t part = {"x", 1};
+  int left, busy, other;
+  make_hidden(".rabbet-123-4.tmp", &left);
+  make_hidden(".rabbet-123-5.tmp", &busy);
+  make_hidden(".rabbet-notes.tmp", &other);
+  close(left);
+  assert_int_equal(flock(busy, LOCK_EX), 0);
+  RABBET_EXPECT_OK(rabbet_file_write(path, &part, 1));
+  assert_int_equal(count_hidden(), 2);
+  close(busy);
+  RABBET_EXPECT_OK(rabbet_file_write(path, &part, 1));
+  assert_int_equal(count_hidden(), 1);
+  close(other);
+  snprintf(path, sizeof(path), "%s/.rabbet-notes.tmp", folder);
+  assert_int_equal(unlink(path), 0);
+  snprintf(path, sizeof(path), "%s/file", folder);
+}
+
+static rabbet_status_t append_one(void* context, rabbet_span_t old,
+                                  rabbet_allocator_t allocator,
+                                  rabbet_span_t* out_new) {
+  char* data = NULL;
+  (void)context;
+  RABBET_RETURN_IF_ERROR(
+      rabbet_allocate(allocator, old.size + 1, (void**)&data));
+  if (old.size) memcpy(data, old.data, old.size);
+  data[old.size] = 'x';
+  *out_new = (rabbet_span_t){data, old.size + 1};
+  return rabbet_ok();
+}
+
+enum { UPDATERS = 4, UPDATES = 25 };
+
+static void* update_often(void* unused) {
+  rabbet_file_change_t change = {.make = append_one};
+  for (int i = 0; i < UPDATES; ++i)
+    rabbet_status_ignore(
+        rabbet_file_update(path, change, rabbet_allocator_system()));
+  return unused;
+}
+
+// Nobody's change is lost, be it a thread's or another process'.
+static void test_updates_take_turns(void** state) {
+  (void)state;
+  pid_t children[2];
+  for (int c = 0; c < 2; ++c) {
+    children[c] = fork();
+    if (children[c] > 0) continue;
+    pthread_t threads[UPDATERS];
+    for (int i = 0; i < UPDATERS; ++i)
+      pthread_create(&threads[i], NULL, update_often, NULL);
+    for (int i = 0; i < UPDATERS; ++i)
+      pthread_join(threads[i], NULL);
+    _exit(0);
+  }
+  for (int c = 0; c < 2; ++c)
+    assert_int_equal(waitpid(children[c], NULL, 0), children[c]);
+  struct stat info;
+  assert_int_equal(stat(path, &info), 0);
+  assert_int_equal(info.st_size, 2 * UPDATERS * UPDATES);
+  assert_int_equal(count_files(false), 1);
+  assert_int_equal(count_hidden(), 0);
+}
+
+static rabbet_status_t update_file(rabbet_allocator_t allocator,
+                                   void* user_data) {
+  (void)user_data;
+  return rabbet_file_update(path, (rabbet_file_change_t){.make = append_one},
+                            allocator);
+}
+
+static void test_update_without_memory_or_file(void** state) {
+  (void)state;
+  rabbet_fault_run(update_file, NULL);
+  rabbet_file_change_t change = {.make = append_one};
+  rabbet_allocator_t system = rabbet_allocator_system();
+  RABBET_EXPECT_OK(rabbet_file_update("/dev/null", change, system));
+  RABBET_EXPECT_ERROR(rabbet_file_update("/no/such/file", change, system),
+                      RABBET_STATUS_NOT_FOUND, "'/no/such/file'");
+}
+
+static void test_paths_below(void** state) {
+  (void)state;
+  char inside[160], *real = NULL;
+  assert_true(rabbet_path_is_below("/a/b", "/a"));
+  assert_true(rabbet_path_is_below("/a", "/"));
+  assert_false(rabbet_path_is_below("/ab", "/a"));
+  assert_false(rabbet_path_is_below("/a", "/a"));
+  snprintf(inside, sizeof(inside), "%s/../%s", folder, folder + 5);
+  RABBET_EXPECT_OK(
+      rabbet_path_resolve(inside, rabbet_allocator_system(), &real));
+  assert_string_equal(real, folder);
+  rabbet_free(rabbet_allocator_system(), real);
+}
+
 static void test_write_spares_devices_and_links(void** state) {
   (void)state;
   rabbet_span_t part = {"x", 1}, part2 = {"yy", 2};
@@ -127,6 +279,21 @@ static void test_write_spares_devices_and_links(void** state) {
   assert_int_equal(lstat(link, &info), 0);
   assert_true(S_ISLNK(info.st_mode));
   expect_contents(path, "yy");
+  // A link to nothing yet.
+  assert_int_equal(unlink(path), 0);
+  RABBET_EXPECT_OK(rabbet_file_write(link, &part, 1));
+  assert_int_equal(lstat(link, &info), 0);
+  assert_true(S_ISLNK(info.st_mode));
+  expect_contents(path, "x");
+  // What has no name any more: the descriptor's file gets the bytes.
+  char name[32], text[4] = {0};
+  int file = open(path, O_RDWR);
+  assert_int_equal(unlink(path), 0);
+  snprintf(name, sizeof(name), "/proc/self/fd/%d", file);
+  RABBET_EXPECT_OK(rabbet_file_write(name, &part2, 1));
+  assert_int_equal(pread(file, text, sizeof(text), 0), 2);
+  assert_string_equal(text, "yy");
+  close(file);
 }
 
 static rabbet_status_t join_path(rabbet_allocator_t allocator,
@@ -164,6 +331,12 @@ int main(void) {
       RABBET_FILE_TEST(test_map_errors),
       RABBET_FILE_TEST(test_write_errors),
       RABBET_FILE_TEST(test_write_spares_devices_and_links),
+      RABBET_FILE_TEST(test_pipes_do_not_block),
+      RABBET_FILE_TEST(test_write_keeps_the_mode),
+      RABBET_FILE_TEST(test_leftovers_are_removed),
+      RABBET_FILE_TEST(test_updates_take_turns),
+      RABBET_FILE_TEST(test_update_without_memory_or_file),
+      RABBET_FILE_TEST(test_paths_below),
       RABBET_FILE_TEST(test_join),
   };
   return cmocka_run_group_tests(tests, make_folder, remove_folder);

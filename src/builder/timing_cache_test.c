@@ -4,7 +4,10 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -47,6 +50,47 @@ static void round_trip(void** state) {
   rabbet_free(rabbet_allocator_system(), data);
   rabbet_timing_cache_release(copy);
   rabbet_timing_cache_release(cache);
+}
+
+// Builds that save to one file keep each other's entries.
+static void saving_merges(void** state) {
+  (void)state;
+  char path[] = "/tmp/rabbet_timing_cache_XXXXXX";
+  int file = mkstemp(path);  // an empty file: an empty cache
+  rabbet_allocator_t system = rabbet_allocator_system();
+  rabbet_timing_cache_t *a = filled(0, 30), *b = filled(20, 30), *all = NULL;
+  rabbet_timing_t other = {99, 0};
+  rabbet_hash_t shared = {25 * 7919 % 97, 25};
+  assert_true(rabbet_is_ok(rabbet_timing_cache_put(a, shared, other)));
+  assert_true(rabbet_is_ok(rabbet_timing_cache_save(a, path, system)));
+  assert_true(rabbet_is_ok(rabbet_timing_cache_save(b, path, system)));
+  assert_true(rabbet_is_ok(rabbet_timing_cache_load(path, system, &all)));
+  assert_int_equal(rabbet_timing_cache_count(all), 50);
+  for (int i = 0; i < 50; ++i)
+    check_entry(all, i);  // of what both have, that of who saves
+  assert_int_equal(rabbet_timing_cache_count(b), 30);
+  rabbet_timing_cache_release(all);
+  // What is no cache is not replaced.
+  assert_int_equal(ftruncate(file, 0), 0);
+  FILE* text = fopen(path, "w");
+  assert_true(text && fputs("these are somebody's notes, not times", text) > 0);
+  fclose(text);
+  rabbet_status_t status = rabbet_timing_cache_save(a, path, system);
+  assert_int_equal(rabbet_status_code(status), RABBET_STATUS_INCOMPATIBLE);
+  rabbet_status_free(status);
+  struct stat info;
+  assert_int_equal(stat(path, &info), 0);
+  assert_int_equal(info.st_size, 37);
+  close(file);
+  unlink(path);
+  // /dev/null keeps nothing.
+  assert_true(rabbet_is_ok(rabbet_timing_cache_save(a, "/dev/null", system)));
+  assert_true(
+      rabbet_is_ok(rabbet_timing_cache_load("/dev/null", system, &all)));
+  assert_int_equal(rabbet_timing_cache_count(all), 0);
+  rabbet_timing_cache_release(all);
+  rabbet_timing_cache_release(a);
+  rabbet_timing_cache_release(b);
 }
 
 // Entries put in another order give the same file.
@@ -160,6 +204,7 @@ static void entries_are_listed_and_edited(void** state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(round_trip),
+      cmocka_unit_test(saving_merges),
       cmocka_unit_test(bytes_do_not_depend_on_order),
       cmocka_unit_test(combine_keeps_what_is_there),
       cmocka_unit_test(damage),

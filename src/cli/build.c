@@ -158,24 +158,16 @@ static rabbet_status_t rabbet_build_cache(const rabbet_arguments_t* arguments,
   const char* path = rabbet_argument(arguments, "--timing-cache");
   if (!path) return rabbet_ok();
   rabbet_allocator_t allocator = rabbet_allocator_system();
-  rabbet_file_map_t* map = NULL;
-  rabbet_status_t status = rabbet_ok();
-  if (access(path, F_OK) == 0 && !rabbet_argument_flag(arguments, "--retime")) {
-    status = rabbet_file_map_create(path, allocator, &map);
-  }
   rabbet_timing_cache_t* cache = NULL;
-  if (rabbet_is_ok(status)) {
-    status = RABBET_ANNOTATE(
-        rabbet_timing_cache_create(map ? rabbet_file_map_data(map) : NULL,
-                                   map ? rabbet_file_map_size(map) : 0,
-                                   allocator, &cache),
-        "timing cache '%s'", path);
-  }
+  bool old =
+      access(path, F_OK) == 0 && !rabbet_argument_flag(arguments, "--retime");
+  rabbet_status_t status =
+      old ? rabbet_timing_cache_load(path, allocator, &cache)
+          : rabbet_timing_cache_create(NULL, 0, allocator, &cache);
   if (rabbet_is_ok(status)) {
     rabbet_builder_config_set_timing_cache(config, cache);
   }
   rabbet_timing_cache_release(cache);
-  rabbet_file_map_release(map);
   return status;
 }
 
@@ -183,15 +175,10 @@ static rabbet_status_t rabbet_build_save_cache(
     const rabbet_arguments_t* arguments,
     const rabbet_builder_config_t* config) {
   const char* path = rabbet_argument(arguments, "--timing-cache");
-  if (!path) return rabbet_ok();
-  rabbet_allocator_t allocator = rabbet_allocator_system();
-  rabbet_span_t part = {NULL, 0};
-  rabbet_status_t status =
-      rabbet_timing_cache_serialize(rabbet_builder_config_timing_cache(config),
-                                    allocator, (void**)&part.data, &part.size);
-  if (rabbet_is_ok(status)) status = rabbet_file_write(path, &part, 1);
-  rabbet_free(allocator, (void*)part.data);
-  return status;
+  return path ? rabbet_timing_cache_save(
+                    rabbet_builder_config_timing_cache(config), path,
+                    rabbet_allocator_system())
+              : rabbet_ok();
 }
 
 // ---- Progress --------------------------------------------------------------

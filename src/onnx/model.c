@@ -22,6 +22,31 @@ static rabbet_status_t rabbet_onnx_set_folder(rabbet_onnx_storage_t* storage,
                                  &storage->folder);
 }
 
+// NULL where the path names nothing.
+static rabbet_status_t rabbet_onnx_resolve(const char* path,
+                                           rabbet_allocator_t allocator,
+                                           char** out_path) {
+  rabbet_status_t status = rabbet_path_resolve(path, allocator, out_path);
+  if (rabbet_status_code(status) == RABBET_STATUS_OUT_OF_MEMORY) return status;
+  rabbet_status_ignore(status);
+  return rabbet_ok();
+}
+
+static rabbet_status_t rabbet_onnx_set_real_folders(
+    rabbet_onnx_storage_t* storage, const char* path,
+    const char* external_folder) {
+  char** folders = storage->real_folders;
+  if (!storage->folder) return rabbet_ok();
+  RABBET_RETURN_IF_ERROR(
+      rabbet_onnx_resolve(storage->folder, storage->allocator, &folders[0]));
+  if (external_folder) return rabbet_ok();
+  RABBET_RETURN_IF_ERROR(
+      rabbet_onnx_resolve(path, storage->allocator, &folders[1]));
+  char* slash = folders[1] ? strrchr(folders[1], '/') : NULL;
+  if (slash) slash[slash == folders[1]] = '\0';
+  return rabbet_ok();
+}
+
 static rabbet_status_t rabbet_onnx_storage_create(
     const char* path, const char* external_folder, rabbet_allocator_t allocator,
     rabbet_onnx_storage_t** out_storage) {
@@ -33,6 +58,8 @@ static rabbet_status_t rabbet_onnx_storage_create(
   rabbet_arena_initialize(allocator, &storage->arena);
   rabbet_status_t status =
       rabbet_onnx_set_folder(storage, path, external_folder);
+  if (rabbet_is_ok(status))
+    status = rabbet_onnx_set_real_folders(storage, path, external_folder);
   if (rabbet_is_ok(status)) {
     *out_storage = storage;
   } else {
@@ -98,6 +125,8 @@ void rabbet_onnx_storage_destroy(void* owner) {
   rabbet_file_map_release(storage->file);
   rabbet_arena_deinitialize(&storage->arena);
   rabbet_free(allocator, storage->folder);
+  rabbet_free(allocator, storage->real_folders[0]);
+  rabbet_free(allocator, storage->real_folders[1]);
   rabbet_free(allocator, storage);
 }
 

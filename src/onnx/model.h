@@ -20,6 +20,10 @@ typedef struct rabbet_onnx_storage_t {
   const uint8_t* data;      // the model
   size_t size;
   char* folder;  // of external data; NULL: there is none
+  // Where links to external data may lead: into the folder, and, where the
+  // model is a link itself, into that of its target. Without links; NULL:
+  // nowhere.
+  char* real_folders[2];
   RABBET_VEC(rabbet_file_map_t*) external;
   RABBET_VEC(char*) external_names;  // as locations name them
   // Data that the caller gave, copied; by initializers' names.

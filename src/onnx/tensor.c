@@ -149,6 +149,28 @@ static rabbet_status_t rabbet_onnx_check_location(const char* location) {
       location);
 }
 
+// A link may not lead to what the location itself could not name.
+static rabbet_status_t rabbet_onnx_check_links(
+    const rabbet_onnx_storage_t* storage, const char* path,
+    const char* location) {
+  char* real = NULL;
+  RABBET_RETURN_IF_ERROR(rabbet_path_resolve(path, storage->allocator, &real));
+  bool inside = false;
+  for (size_t i = 0; i < 2; ++i) {
+    const char* folder = storage->real_folders[i];
+    inside |= folder && rabbet_path_is_below(real, folder);
+  }
+  rabbet_status_t status =
+      inside ? rabbet_ok()
+             : RABBET_STATUS(RABBET_STATUS_INVALID_ARGUMENT,
+                             "external data's location '%s' is a link to '%s', "
+                             "outside the model's folder '%s'; copy the file "
+                             "there",
+                             location, real, storage->folder);
+  rabbet_free(storage->allocator, real);
+  return status;
+}
+
 static rabbet_status_t rabbet_onnx_map_external(rabbet_onnx_storage_t* storage,
                                                 const char* location,
                                                 rabbet_file_map_t** out_map) {
@@ -170,7 +192,9 @@ static rabbet_status_t rabbet_onnx_map_external(rabbet_onnx_storage_t* storage,
   memcpy(path, storage->folder, folder);
   path[folder] = '/';
   memcpy(path + folder + 1, location, name);
-  rabbet_status_t status = rabbet_file_map_create(path, allocator, out_map);
+  rabbet_status_t status = rabbet_onnx_check_links(storage, path, location);
+  if (rabbet_is_ok(status))
+    status = rabbet_file_map_create(path, allocator, out_map);
   if (rabbet_is_ok(status)) {
     memmove(path, location, name);
     storage->external.data[storage->external.count++] = *out_map;

@@ -1,0 +1,41 @@
+// Files, written as the C library writes them.
+#include "base/file.h"
+#include "python/src/rabbet_py.h"
+
+PyObject* rabbet_py_with_path(PyObject* path, void* object,
+                              rabbet_status_t (*call)(const char* path,
+                                                      void* object)) {
+  PyObject* bytes = NULL;
+  if (!PyUnicode_FSConverter(path, &bytes)) return NULL;
+  const char* name = PyBytes_AsString(bytes);
+  rabbet_status_t status;
+  Py_BEGIN_ALLOW_THREADS;
+  status = call(name, object);
+  Py_END_ALLOW_THREADS;
+  Py_DECREF(bytes);
+  return rabbet_py_none_or_raise(status);
+}
+
+static rabbet_status_t rabbet_py_write_span(const char* path, void* span) {
+  return rabbet_file_write(path, span, 1);
+}
+
+// write_file(path, bytes or another buffer)
+static PyObject* rabbet_py_write_file(PyObject* module, PyObject* args) {
+  (void)module;
+  PyObject* path = NULL;
+  Py_buffer data;
+  if (!PyArg_ParseTuple(args, "Oy*", &path, &data)) return NULL;
+  rabbet_span_t span = {data.buf, (size_t)data.len};
+  PyObject* result = rabbet_py_with_path(path, &span, rabbet_py_write_span);
+  PyBuffer_Release(&data);
+  return result;
+}
+
+int rabbet_py_add_files(PyObject* module) {
+  static PyMethodDef functions[] = {
+      {"write_file", rabbet_py_write_file, METH_VARARGS, NULL},
+      {NULL},
+  };
+  return PyModule_AddFunctions(module, functions);
+}
