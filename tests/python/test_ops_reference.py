@@ -10,6 +10,7 @@ import numpy as np
 import onnx
 import onnxruntime as ort
 import pytest
+import rabbet
 from onnx import helper
 
 from tests.python.reference_ops import OpError, evaluate, evaluate_all
@@ -755,6 +756,26 @@ def test_pooling(kind, case):
         )
     assert found.shape == expected.shape
     np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
+
+
+def test_pooling_that_rounds_up_over_images_of_any_size():
+    """A library's kernel takes windows whose last ones end in padding that ROUND_UP adds,
+    at all extents of a range."""
+    node = helper.make_node(
+        "MaxPool", ["x"], ["y"], kernel_shape=[3, 2], strides=[2, 2], ceil_mode=1
+    )
+    dims = ["batch", 5, "height", "width"]
+    infos = [helper.make_tensor_value_info(n, 1, d) for n, d in (("x", dims), ("y", None))]
+    graph = helper.make_graph([node], "pool", infos[:1], infos[1:])
+    opset = [helper.make_opsetid("", 17)]
+    model = helper.make_model(graph, opset_imports=opset, ir_version=8)
+    shapes = {"x": ((1, 5, 3, 2), (2, 5, 8, 9), (3, 5, 12, 13))}
+    built = rabbet.compile(model, device="cpu", shapes=shapes)
+    assert "dnnl.pooling" in built.report
+    for shape in (*shapes["x"], (1, 5, 9, 8), (2, 5, 4, 3)):
+        x = uniform(shape)
+        options = {"kernel_shape": [3, 2], "strides": [2, 2], "ceil_mode": 1}
+        np.testing.assert_array_equal(built(x), run_onnx("MaxPool", [x], **options))
 
 
 def test_pooling_blend():

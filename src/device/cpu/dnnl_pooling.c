@@ -9,6 +9,7 @@ typedef struct rabbet_pooling_case_t {
   rabbet_dnnl_spec_t spec;  // without types and formats
   rabbet_dims_t in, out;    // `out` with every spatial axis
   bool to_points;           // every spatial extent of the result is 1
+  bool any_extent;  // what is agreed for one spatial extent holds for all
 } rabbet_pooling_case_t;
 
 static int64_t rabbet_pooling_attr(const rabbet_group_node_t* node,
@@ -46,7 +47,7 @@ static void rabbet_pooling_from_reduce(const rabbet_group_node_t* node,
     c->spec.window[i - 2] = in->d[i];
     c->spec.stride[i - 2] = 1;
   }
-  c->to_points = true;
+  c->to_points = c->any_extent = true;
 }
 
 // ---- Pooling ---------------------------------------------------------------
@@ -66,6 +67,16 @@ static bool rabbet_pooling_agrees(const rabbet_window_t* window,
     }
   }
   return true;
+}
+
+// ROUND_UP adds padding that differs from extent to extent, up to a stride less
+// one. Whether the largest amount still leaves oneDNN's windows ours.
+static bool rabbet_pooling_agrees_rounded_up(const rabbet_window_t* window,
+                                             rabbet_dnnl_kind_t kind) {
+  int64_t most[RABBET_MAX_RANK];
+  for (int i = 0; i < window->spatial; ++i)
+    most[i] = window->post[i] + window->stride[i] - 1;
+  return rabbet_pooling_agrees(window, kind, most);
 }
 
 static rabbet_status_t rabbet_pooling_from_pooling(
@@ -93,6 +104,8 @@ static rabbet_status_t rabbet_pooling_from_pooling(
   rabbet_window_pads(&window, in->d + 2, out->d + 2, c->spec.before,
                      c->spec.after);
   *out_fits = rabbet_pooling_agrees(&window, c->spec.kind, c->spec.after);
+  c->any_extent = window.mode != RABBET_PADDING_EXPLICIT_ROUND_UP ||
+                  rabbet_pooling_agrees_rounded_up(&window, c->spec.kind);
   rabbet_pooling_check_points(c);
   return rabbet_ok();
 }
@@ -165,12 +178,7 @@ static rabbet_status_t rabbet_pooling_fits_profile(const rabbet_group_t* group,
   c->to_points = c->to_points && points;
   for (int i = 2; i < x->min.rank; ++i)
     spatial_changes = spatial_changes || x->min.d[i] != x->max.d[i];
-  // Rounding up differs from extent to extent.
-  if (spatial_changes && rabbet_op_is(group->nodes[0].op, RABBET_OP_POOLING) &&
-      rabbet_pooling_attr(&group->nodes[0], "padding_mode") ==
-          RABBET_PADDING_EXPLICIT_ROUND_UP) {
-    *out_fits = false;
-  }
+  *out_fits = *out_fits && (!spatial_changes || c->any_extent);
   return rabbet_ok();
 }
 
