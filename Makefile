@@ -9,13 +9,14 @@ FREE_THREADED = $(wildcard $(abspath .venv-free-threaded/bin/python))
 RUN := PYTHONPATH=$(abspath $(BUILD)/python):$(abspath .) \
        PATH=$(abspath $(BUILD)/bin):$$PATH $(PYTHON)
 
-.PHONY: help setup build demo test test-c test-python sanitize bench wheel \
+.PHONY: help setup build demo test test-c test-python sanitize bench zoo wheel \
         wheel-free-threaded format lint clean
 
 help:
 	@echo "make demo      the main job, from an ONNX model to a checked result"
 	@echo "make test      all tests that need no GPU"
 	@echo "make bench     measure against other engines"
+	@echo "make zoo       export real architectures, run them, and write docs/models.md"
 	@echo "make build     libraries, command and Python package in $(BUILD)/"
 	@echo "make wheel     a wheel in dist/"
 	@echo "make wheel-free-threaded"
@@ -48,6 +49,11 @@ sanitize: setup
 
 bench: build
 	@$(RUN) -m bench.run $(BENCH)
+
+zoo: build
+	@tools/zoo_setup.sh
+	@PYTHONPATH=$(abspath $(BUILD)/python):$(abspath .) nice -n 5 \
+	  .venv-zoo/bin/python -m zoo --resume $(ZOO)
 
 wheel: setup
 	@tools/wheel.sh

@@ -1,0 +1,223 @@
+"""Builds and runs one exported file, and compares it with ONNX Runtime.
+
+Runs in a process of its own. What it finds is written to a JSON file as it comes, so
+that a crash leaves the stage in which it happened.
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from . import feeds
+from .entries import Input
+from .files import write_json
+
+BOUNDS = {"fp32": 1e-3, "mixed": 2e-2, "fp16": 2e-2, "bf16": 1e-1}
+"""Norm of the difference from ONNX Runtime's FP32 results, over the norm of these.
+"mixed" is the FP32 file, built with FP16 allowed."""
+SEED = 2
+"""Of the inputs; the weights were scaled with those of another."""
+ROUNDS = 5
+MOST_ROUNDS = 100
+SECONDS = 0.3
+Array = feeds.Array
+
+
+class _Findings:
+    """What is known so far, in a file."""
+
+    def __init__(self, path: Path, known: dict[str, Any]) -> None:
+        self._path = path
+        self._known = known
+
+    def __call__(self, **found: Any) -> None:
+        self._known |= found
+        write_json(self._path, self._known)
+
+
+def error(result: Array, reference: Array) -> float:
+    """Relative error; of integers, the part that differs. Infinite where the sizes differ or
+    something is not finite that should be."""
+    if result.shape != reference.shape:
+        return float("inf")
+    if reference.size == 0:
+        return 0.0
+    if not np.issubdtype(reference.dtype, np.floating):
+        return float(np.mean(result != reference))
+    same = np.isfinite(reference)
+    if not np.array_equal(same, np.isfinite(result)):
+        return float("inf")
+    expected = np.where(same, reference, 0).astype(np.float64)
+    gap = float(np.linalg.norm(np.where(same, result, 0) - expected))
+    norm = float(np.linalg.norm(expected))
+    return gap / norm if norm else float("inf") if gap else 0.0
+
+
+@dataclass(frozen=True)
+class Reference:
+    """ONNX Runtime's results for the FP32 file, at several sizes.
+
+    ranges: least, usual and largest shape of each input that has dynamic ones.
+    inputs, outputs: by the names of `feeds.points`."""
+
+    run: Callable[[Any, Mapping[str, Array]], list[Array]]
+    ranges: dict[str, tuple[Any, ...]]
+    inputs: dict[str, dict[str, Array]]
+    outputs: dict[str, list[Array]]
+
+
+def _session(path: Path, threads: int) -> Any:
+    import onnxruntime
+
+    onnxruntime.set_default_logger_severity(4)
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = threads
+    options.inter_op_num_threads = 1
+    providers = ["CPUExecutionProvider"]
+    return onnxruntime.InferenceSession(str(path), options, providers=providers)
+
+
+def _taken(
+    session: Any, spec: Mapping[str, Any]
+) -> tuple[dict[str, tuple[int, int, int]], list[Input]]:
+    """The dimensions and inputs as the file has them: exporters drop inputs that
+    change nothing, and fix sizes that a module does not let vary."""
+    inputs = [Input(**{**i, "shape": tuple(i["shape"])}) for i in spec["inputs"]]
+    found = {i.name: i.shape for i in session.get_inputs()}
+    inputs = [i for i in inputs if i.name in found]
+    dims = {name: tuple(values) for name, values in spec["dims"].items()}
+    for one in inputs:
+        for wanted, there in zip(one.shape, found[one.name], strict=True):
+            if isinstance(there, int) and isinstance(wanted, str):
+                for name in set(wanted.split()) & set(dims):
+                    dims[name] = (dims[name][1],) * 3
+    return dims, inputs
+
+
+def make_reference(spec: Mapping[str, Any], path: Path, threads: int) -> Reference:
+    session = _session(path, threads)
+    dims, inputs = _taken(session, spec)
+    dynamic = {
+        i.name
+        for i in session.get_inputs()
+        if any(not isinstance(extent, int) for extent in i.shape)
+    }
+    corners = [{name: values[k] for name, values in dims.items()} for k in range(3)]
+    ranges = {
+        i.name: tuple(feeds.shape_at(i.shape, corner) for corner in corners)
+        for i in inputs
+        if i.name in dynamic
+    }
+    given = {
+        where: feeds.arrays(inputs, sizes, SEED)
+        for where, sizes in feeds.points(dims).items()
+    }
+    outputs = {where: session.run(None, arrays) for where, arrays in given.items()}
+    return Reference(session.run, ranges, given, outputs)
+
+
+def _import(path: Path) -> None:
+    """Imports alone, so that its failures are told apart from those of the build."""
+    import rabbet
+
+    logger = rabbet.Logger(rabbet.Logger.ERROR)
+    network = rabbet.Builder(logger).create_network()
+    parser = rabbet.OnnxParser(network, logger)
+    parser.parse_from_file(str(path))
+
+
+def compare(model: Any, reference: Reference) -> dict[str, list[float]]:
+    """Errors of each output, at each size."""
+    found = {}
+    for where, arrays in reference.inputs.items():
+        results = list(model.run(arrays).values())
+        expected = reference.outputs[where]
+        found[where] = [
+            error(np.asarray(a), b) for a, b in zip(results, expected, strict=True)
+        ]
+    return found
+
+
+def _turns(calls: Sequence[Callable[[], Any]]) -> list[float]:
+    """Median seconds of each call; they take turns."""
+    samples: list[list[float]] = [[] for _ in calls]
+    end = time.perf_counter() + SECONDS * len(calls)
+    for number in range(MOST_ROUNDS):
+        if number >= ROUNDS and time.perf_counter() > end:
+            break
+        for call, times in zip(calls, samples, strict=True):
+            begin = time.perf_counter()
+            call()
+            times.append(time.perf_counter() - begin)
+    return [statistics.median(times) for times in samples]
+
+
+@dataclass(frozen=True)
+class Task:
+    """spec: the JSON file of an export. kind: a key of BOUNDS. result: the file for what
+    is found."""
+
+    spec: str
+    kind: str
+    result: str
+    device: str
+    threads: int
+    timed: bool
+
+
+def check(task: Task) -> None:
+    """What goes wrong is in the result, under "error", with the stage it was in."""
+    spec = json.loads(Path(task.spec).read_text())
+    known = {k: spec[k] for k in ("key", "form")}
+    note = _Findings(
+        Path(task.result), known | {"type": task.kind, "device": task.device}
+    )
+    try:
+        _check(task, spec, note)
+    except Exception as failure:
+        note(error=f"{type(failure).__name__}: {failure}"[:1500])
+
+
+def _check(task: Task, spec: Mapping[str, Any], note: _Findings) -> None:
+    folder = Path(task.spec).parent
+    note(stage="reference")
+    reference = make_reference(spec, folder / spec["reference"], task.threads)
+
+    import rabbet
+
+    path = folder / spec["file"]
+    note(stage="import")
+    _import(path)
+    note(stage="build")
+    begin = time.perf_counter()
+    model = rabbet.compile(
+        path,
+        shapes=reference.ranges or None,
+        device=task.device,
+        threads=task.threads,
+        fp16=task.kind == "mixed",
+    )
+    note(stage="run", build_s=time.perf_counter() - begin)
+    errors = compare(model, reference)
+    worst = max((e for each in errors.values() for e in each), default=0.0)
+    note(
+        stage="done",
+        errors=errors,
+        worst=worst,
+        right=worst <= BOUNDS[task.kind],
+        torch_error=spec.get("torch_error"),
+    )
+    if task.timed:
+        arrays = reference.inputs["usual"]
+        ours, theirs = _turns(
+            [lambda: model.run(arrays), lambda: reference.run(None, arrays)]
+        )
+        note(seconds=ours, ort_seconds=theirs)

@@ -1,0 +1,216 @@
+"""Exports one architecture in one form, in all the types that are asked for.
+
+Runs in a process of its own. For each type it leaves NAME.onnx and NAME.json, which
+says what the file takes and how it was made.
+"""
+
+from __future__ import annotations
+
+import copy
+import os
+import time
+import warnings
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from . import catalogue, feeds
+from .entries import Entry
+from .files import stem, write_json
+
+OPSET = 17
+"""Of TorchScript's exporter; the other takes its own default."""
+LEAST_CHANGE = 0.02
+"""How far results for two inputs lie apart at least, over their size."""
+
+
+class UnfitError(Exception):
+    """The module cannot be used: its results say nothing."""
+
+
+def _spec(entry: Entry, dynamic: bool) -> dict[str, Any]:
+    """What check needs to know of an entry."""
+    dims = dict(entry.dims)
+    if not dynamic:
+        dims = {name: (usual,) * 3 for name, (_, usual, _) in dims.items()}
+    inputs = [vars(i) for i in entry.inputs]
+    shapes = {
+        where: {i.name: feeds.shape_at(i.shape, sizes) for i in entry.inputs}
+        for where, sizes in feeds.points(dims).items()
+    }
+    return {"inputs": inputs, "dims": dims, "shapes": shapes}
+
+
+def _tensors(entry: Entry, seed: int) -> tuple[Any, ...]:
+    import torch
+
+    found = feeds.arrays(entry.inputs, feeds.usual(entry.dims), seed)
+    return tuple(torch.from_numpy(array) for array in found.values())
+
+
+def _varying(entry: Entry) -> list[dict[int, str]]:
+    """For each input, a name for each axis whose extent may vary."""
+    return [
+        {axis: str(d) for axis, d in enumerate(i.shape) if isinstance(d, str)}
+        for i in entry.inputs
+    ]
+
+
+def _symbol(expression: str) -> str:
+    """A name that exporters accept."""
+    words = {"+": "plus", "*": "times", "-": "minus", "//": "over"}
+    return "_".join(words.get(word, word) for word in expression.split())
+
+
+def _write(
+    entry: Entry, flat: Any, args: Any, path: Path, form: str, outputs: int
+) -> None:
+    import torch
+
+    exporter, sizes = form.split("-")
+    names = [i.name for i in entry.inputs]
+    results = [f"output_{i}" for i in range(outputs)]
+    options: dict[str, Any] = {"input_names": names, "output_names": results}
+    if exporter == "ts":
+        options |= {"dynamo": False, "opset_version": OPSET}
+        if sizes == "dynamic":
+            options["dynamic_axes"] = {
+                name: {axis: _symbol(d) for axis, d in axes.items()}
+                for name, axes in zip(names, _varying(entry), strict=True)
+            }
+    else:
+        options |= {"dynamo": True, "verbose": False, "external_data": False}
+        if sizes == "dynamic":
+            auto = torch.export.Dim.AUTO
+            shapes = tuple(dict.fromkeys(axes, auto) for axes in _varying(entry))
+            options["dynamic_shapes"] = (shapes,)
+    torch.onnx.export(flat, args, str(path), **options)
+
+
+def _settled(
+    entry: Entry, make: Callable[[], Any]
+) -> tuple[Any, list[Any], dict[str, float]]:
+    """The module with its weights, its results, and how far these vary."""
+    import torch
+
+    from .flat import Flat
+    from .weights import difference, settle
+
+    torch.manual_seed(0)
+    module = make().eval().requires_grad_(False)
+    flat = Flat(entry, module).eval()
+    settle(module, lambda: flat(*_tensors(entry, 1)))
+    with torch.no_grad():
+        first, second = (list(flat(*_tensors(entry, seed))) for seed in (1, 2))
+    if not all(bool(torch.isfinite(t).all()) for t in first + second):
+        raise UnfitError("the module's FP32 results are not finite")
+    changes = difference(first, second)
+    if changes and max(changes) < LEAST_CHANGE:
+        raise UnfitError(
+            f"results for two inputs differ by {max(changes):.2g} of their size"
+        )
+    facts = {
+        "parameters": sum(p.numel() for p in module.parameters()),
+        "change": max(changes, default=1.0),
+        "unchanged_outputs": sum(c < LEAST_CHANGE for c in changes),
+    }
+    return module, first, facts
+
+
+def _halved(
+    entry: Entry, module: Any, kind: str, first: list[Any]
+) -> tuple[Any, float]:
+    """The module in FP16 or BF16, and how far torch's own results then are from FP32."""
+    import torch
+
+    from .flat import Flat
+    from .weights import difference
+
+    half = {"fp16": torch.float16, "bf16": torch.bfloat16}[kind]
+    flat = Flat(entry, copy.deepcopy(module), half).eval()
+    with torch.no_grad():
+        results = list(flat(*_tensors(entry, 1)))
+    if not all(bool(torch.isfinite(t).all()) for t in results):
+        raise UnfitError(f"the module's {kind.upper()} results are not finite")
+    if any(a.shape != b.shape for a, b in zip(first, results, strict=True)):
+        raise UnfitError(f"in {kind.upper()} the results have other sizes")
+    return flat, max(difference(results, first), default=0.0)
+
+
+def _one(
+    entry: Entry, module: Any, form: str, kind: str, first: list[Any], folder: Path
+) -> dict[str, Any]:
+    import torch
+
+    from .flat import Flat
+
+    facts: dict[str, Any] = {}
+    if kind == "bf16" and form.startswith("ts"):
+        raise UnfitError("TorchScript's exporter does not write BF16")
+    if kind == "fp32":
+        flat = Flat(entry, module).eval()
+    else:
+        flat, facts["torch_error"] = _halved(entry, module, kind, first)
+    path = folder / f"{stem(entry.key, form, kind)}.onnx"
+    temporary = path.with_suffix(".part")
+    with torch.no_grad():
+        _write(entry, flat, _tensors(entry, 1), temporary, form, len(first))
+    os.replace(temporary, path)
+    return {"file": path.name, **facts}
+
+
+def _reason(error: BaseException) -> str:
+    """An error's innermost cause, in a few lines."""
+    while error.__cause__ is not None:
+        error = error.__cause__
+    text = " ".join(str(error).split())
+    return f"{type(error).__name__}: {text[:400]}"
+
+
+def _attempt(
+    entry: Entry, make: Callable[[], Any], form: str, kinds: Sequence[str], folder: Path
+) -> list[dict[str, Any]]:
+    """Exports all types of a module that `make` gives. FP32 is first: the others are
+    compared with it."""
+    found: list[dict[str, Any]] = []
+    module = first = None
+    facts: dict[str, Any] = {}
+    for kind in kinds:
+        begin = time.perf_counter()
+        try:
+            if module is None:
+                module, first, facts = _settled(entry, make)
+            found.append(facts | _one(entry, module, form, kind, first, folder))
+        except Exception as error:
+            found.append(facts | {"error": _reason(error)})
+        found[-1] |= {"type": kind, "seconds": time.perf_counter() - begin}
+        if module is None or "error" in found[0]:
+            break
+    return found
+
+
+def export(
+    key: str, form: str, kinds: Sequence[str], folder: str, version: str
+) -> None:
+    """Exports with the library of this version. What goes wrong is in the JSON file, under
+    "error"."""
+    import torch
+
+    torch.set_num_threads(1)
+    # torch's own fused layer has no form in ONNX.
+    torch.backends.mha.set_fastpath_enabled(False)
+    warnings.simplefilter("ignore")
+    entry = catalogue.entries()[key]
+    base = {
+        "key": key,
+        "form": form,
+        "version": version,
+        "reference": f"{stem(key, form, 'fp32')}.onnx",
+        **_spec(entry, form.endswith("dynamic")),
+    }
+    found = _attempt(entry, entry.make, form, kinds, Path(folder))
+    if "error" in found[0] and entry.fallback is not None:
+        again = _attempt(entry, entry.fallback, form, kinds, Path(folder))
+        found = found if "error" in again[0] else again
+    for one in found:
+        write_json(Path(folder) / f"{stem(key, form, one['type'])}.json", base | one)
