@@ -1,16 +1,19 @@
 // Tensors on whose values shapes depend.
 //
 // Where expressions give a shape operand's values nothing is to be done. Where
-// they do not, the reason mostly is a network input behind it: its elements
-// become symbols, it is a shape input, and inference starts again. Else the
-// host reads the operand itself when the model runs.
+// they do not, the values come from tensors further back: network inputs,
+// which then are shape inputs, or results that only a run tells (the largest
+// element of a mask, say), which the host then reads. The elements of both
+// become symbols, and inference starts again, so that everything that is
+// computed from them is an expression: one read serves all, and equal sizes are
+// known to be equal. Else the host reads the operand itself.
 #include <string.h>
 
 #include "network/inside.h"
 #include "ops/rules.h"
 
-// A network input of more elements is not taken for a shape input.
-#define RABBET_FOLLOW_MAX_INPUT 64
+// A tensor of more elements is not followed for the sake of one behind it.
+#define RABBET_FOLLOW_MAX_ROOT 64
 
 static int64_t rabbet_tensor_known_count(const rabbet_network_t* network,
                                          const rabbet_tensor_t* tensor) {
@@ -57,62 +60,132 @@ rabbet_status_t rabbet_network_read_on_host(rabbet_network_t* network,
   return rabbet_ok();
 }
 
-static bool rabbet_tensor_can_be_followed(const rabbet_network_t* network,
-                                          const rabbet_tensor_t* tensor) {
-  if (tensor->kind != RABBET_TENSOR_INPUT || tensor->is_followed ||
-      !rabbet_op_follows(tensor->dtype)) {
+// Whether the tensor's elements may become symbols.
+static bool rabbet_tensor_can_be_root(const rabbet_network_t* network,
+                                      const rabbet_tensor_t* tensor) {
+  bool layer = tensor->kind == RABBET_TENSOR_LAYER;
+  bool readable = tensor->dtype == RABBET_DTYPE_INT32 ||
+                  tensor->dtype == RABBET_DTYPE_INT64;
+  if (tensor->is_followed ||
+      !(layer ? readable : rabbet_op_follows(tensor->dtype)))
     return false;
-  }
   int64_t count = rabbet_tensor_known_count(network, tensor);
-  return count >= 0 && count <= RABBET_FOLLOW_MAX_INPUT;
+  return count >= 0 && count <= RABBET_FOLLOW_MAX_ROOT;
 }
 
-// Whether the layer's output would have values if its inputs had.
+static bool rabbet_tensor_has_values(const rabbet_tensor_t* tensor) {
+  return !tensor || tensor->values || tensor->constant;
+}
+
 static bool rabbet_layer_passes_values(const rabbet_layer_t* layer) {
-  return layer->op->infer_values || layer->op->flags & RABBET_OP_MOVES_DATA;
+  return layer->input_count > 0 && layer->inputs[0] &&
+         rabbet_op_passes_values(layer->op, layer->attrs,
+                                 layer->inputs[0]->dtype);
 }
 
-// Goes back from the tensors marked in `wanted` through inputs without values.
-// False if values cannot come from network inputs alone.
-static bool rabbet_network_trace(const rabbet_network_t* network,
-                                 int32_t last_layer, bool* wanted) {
-  bool traced = true;
-  for (int32_t i = last_layer; i >= 0 && traced; --i) {
+// How a tensor without values may come by them.
+typedef enum rabbet_follow_t {
+  RABBET_FOLLOW_UNSEEN = 0,
+  RABBET_FOLLOW_WANTED,   // not decided yet
+  RABBET_FOLLOW_DERIVED,  // from its layer's inputs
+  RABBET_FOLLOW_ROOT,     // its elements may become symbols
+  RABBET_FOLLOW_LOST,
+} rabbet_follow_t;
+
+// Marks the tensors from which `tensor`'s values may be computed.
+static void rabbet_follow_collect(const rabbet_network_t* network,
+                                  const rabbet_tensor_t* tensor,
+                                  uint8_t* states) {
+  states[tensor->id] = RABBET_FOLLOW_WANTED;
+  for (int32_t i = tensor->producer->index; i >= 0; --i) {
     const rabbet_layer_t* layer = network->layers.data[i];
-    bool reached = false;
-    for (size_t k = 0; k < layer->output_count; ++k) {
-      reached = reached || wanted[layer->outputs[k]->id];
-    }
-    if (!reached) continue;
-    traced = rabbet_layer_passes_values(layer);
-    for (size_t k = 0; k < layer->input_count && traced; ++k) {
-      const rabbet_tensor_t* input = layer->inputs[k];
-      if (!input || input->values || input->constant) continue;
-      wanted[input->id] = true;
-      traced = input->kind == RABBET_TENSOR_LAYER ||
-               rabbet_tensor_can_be_followed(network, input);
-    }
+    bool wanted = false;
+    for (size_t k = 0; k < layer->output_count; ++k)
+      wanted |= states[layer->outputs[k]->id] == RABBET_FOLLOW_WANTED;
+    if (!wanted || !rabbet_layer_passes_values(layer)) continue;
+    for (size_t k = 0; k < layer->input_count; ++k)
+      if (!rabbet_tensor_has_values(layer->inputs[k]))
+        states[layer->inputs[k]->id] = RABBET_FOLLOW_WANTED;
   }
-  return traced;
 }
 
-// Marks the network inputs behind `tensor` as followed, if they give its
-// values; *out_found tells.
-static rabbet_status_t rabbet_network_follow_inputs(rabbet_network_t* network,
-                                                    rabbet_tensor_t* tensor,
-                                                    bool* out_found) {
-  bool* wanted = NULL;
-  RABBET_RETURN_IF_ERROR(rabbet_allocate(
-      network->allocator, network->tensors.count, (void**)&wanted));
-  wanted[tensor->id] = true;
-  bool traced = rabbet_network_trace(network, tensor->producer->index, wanted);
-  for (size_t i = 0; traced && i < network->inputs.count; ++i) {
-    rabbet_tensor_t* input = network->inputs.data[i];
-    if (!wanted[input->id]) continue;
-    input->is_followed = true;
-    *out_found = true;
+static bool rabbet_layer_derives(const rabbet_layer_t* layer,
+                                 const uint8_t* states) {
+  if (!rabbet_layer_passes_values(layer)) return false;
+  for (size_t k = 0; k < layer->input_count; ++k) {
+    const rabbet_tensor_t* input = layer->inputs[k];
+    if (!input || input->constant) continue;
+    if (rabbet_op_steers(layer->op, k)) return false;
+    uint8_t state = states[input->id];
+    if (!input->values && state != RABBET_FOLLOW_DERIVED &&
+        state != RABBET_FOLLOW_ROOT)
+      return false;
   }
-  rabbet_free(network->allocator, wanted);
+  return true;
+}
+
+// Decides for each tensor that is wanted, in the order of execution.
+static void rabbet_follow_decide(const rabbet_network_t* network,
+                                 int32_t last_layer, uint8_t* states) {
+  for (size_t i = 0; i < network->inputs.count; ++i) {
+    const rabbet_tensor_t* input = network->inputs.data[i];
+    if (states[input->id] != RABBET_FOLLOW_WANTED) continue;
+    states[input->id] = rabbet_tensor_can_be_root(network, input)
+                            ? RABBET_FOLLOW_ROOT
+                            : RABBET_FOLLOW_LOST;
+  }
+  for (int32_t i = 0; i <= last_layer; ++i) {
+    const rabbet_layer_t* layer = network->layers.data[i];
+    for (size_t k = 0; k < layer->output_count; ++k) {
+      const rabbet_tensor_t* output = layer->outputs[k];
+      if (states[output->id] != RABBET_FOLLOW_WANTED) continue;
+      states[output->id] =
+          rabbet_layer_derives(layer, states)          ? RABBET_FOLLOW_DERIVED
+          : rabbet_tensor_can_be_root(network, output) ? RABBET_FOLLOW_ROOT
+                                                       : RABBET_FOLLOW_LOST;
+    }
+  }
+}
+
+// Makes the roots behind `tensor`, whose values are derived, symbols.
+static void rabbet_follow_mark(rabbet_network_t* network,
+                               const rabbet_tensor_t* tensor, uint8_t* states,
+                               bool* out_found) {
+  if (states[tensor->id] != RABBET_FOLLOW_DERIVED) return;
+  uint8_t* needed = states + network->tensors.count;
+  needed[tensor->id] = 1;
+  for (int32_t i = tensor->producer->index; i >= 0; --i) {
+    const rabbet_layer_t* layer = network->layers.data[i];
+    bool derives = false;
+    for (size_t k = 0; k < layer->output_count; ++k) {
+      rabbet_tensor_t* output = layer->outputs[k];
+      if (!needed[output->id]) continue;
+      derives |= states[output->id] == RABBET_FOLLOW_DERIVED;
+      if (states[output->id] != RABBET_FOLLOW_ROOT) continue;
+      output->is_followed = *out_found = true;
+    }
+    for (size_t k = 0; derives && k < layer->input_count; ++k)
+      if (!rabbet_tensor_has_values(layer->inputs[k]))
+        needed[layer->inputs[k]->id] = 1;
+  }
+  for (size_t i = 0; i < network->inputs.count; ++i) {
+    rabbet_tensor_t* input = network->inputs.data[i];
+    if (needed[input->id]) input->is_followed = *out_found = true;
+  }
+}
+
+// Marks the tensors behind `tensor` that give its values as followed;
+// *out_found tells whether there are any.
+static rabbet_status_t rabbet_network_follow_roots(rabbet_network_t* network,
+                                                   rabbet_tensor_t* tensor,
+                                                   bool* out_found) {
+  uint8_t* states = NULL;
+  RABBET_RETURN_IF_ERROR(rabbet_allocate(
+      network->allocator, 2 * network->tensors.count, (void**)&states));
+  rabbet_follow_collect(network, tensor, states);
+  rabbet_follow_decide(network, tensor->producer->index, states);
+  rabbet_follow_mark(network, tensor, states, out_found);
+  rabbet_free(network->allocator, states);
   return rabbet_ok();
 }
 
@@ -125,7 +198,7 @@ rabbet_status_t rabbet_network_need_values(rabbet_network_t* network,
   if (!tensor->values && integer && !tensor->constant) {
     if (tensor->kind == RABBET_TENSOR_LAYER) {
       RABBET_RETURN_IF_ERROR(
-          rabbet_network_follow_inputs(network, tensor, out_restart));
+          rabbet_network_follow_roots(network, tensor, out_restart));
       if (*out_restart) return rabbet_ok();
     }
     RABBET_RETURN_IF_ERROR(rabbet_network_read_on_host(network, tensor));

@@ -17,7 +17,7 @@ void rabbet_network_reset(rabbet_network_t* network) {
   for (size_t i = 0; i < network->tensors.count; ++i) {
     rabbet_tensor_t* tensor = network->tensors.data[i];
     tensor->shape = (rabbet_shape_t){0};
-    tensor->values = NULL;
+    tensor->values = tensor->denominators = NULL;
     tensor->value_count = 0;
     tensor->is_host_read = false;
     tensor->is_shape_tensor = false;
@@ -29,8 +29,8 @@ void rabbet_network_reset(rabbet_network_t* network) {
 
 void rabbet_network_changed(rabbet_network_t* network) {
   if (network->graph) rabbet_network_reset(network);
-  for (size_t i = 0; i < network->inputs.count; ++i) {
-    network->inputs.data[i]->is_followed = false;
+  for (size_t i = 0; i < network->tensors.count; ++i) {
+    network->tensors.data[i]->is_followed = false;
   }
 }
 
@@ -130,6 +130,7 @@ static rabbet_op_value_t rabbet_network_value(const rabbet_tensor_t* tensor) {
   value.shape = tensor->shape;
   value.constant = tensor->constant;
   value.values = tensor->values;
+  value.denominators = tensor->denominators;
   value.value_count = tensor->value_count;
   return value;
 }
@@ -163,7 +164,18 @@ static void rabbet_layer_store(const rabbet_op_value_t* value,
   tensor->shape = value->shape;
   tensor->constant = value->constant;
   tensor->values = value->values;
+  tensor->denominators = value->denominators;
   tensor->value_count = value->value_count;
+}
+
+// Elements of tensors whose values shapes depend on become symbols.
+static rabbet_status_t rabbet_layer_follow_outputs(rabbet_layer_t* layer) {
+  for (size_t i = 0; i < layer->output_count; ++i) {
+    rabbet_tensor_t* output = layer->outputs[i];
+    if (!output->is_followed || output->values || output->constant) continue;
+    RABBET_RETURN_IF_ERROR(rabbet_network_read_on_host(layer->network, output));
+  }
+  return rabbet_ok();
 }
 
 static rabbet_status_t rabbet_layer_output_ids(const rabbet_layer_t* layer,
@@ -286,6 +298,7 @@ static rabbet_status_t rabbet_layer_infer(rabbet_layer_t* layer,
   if (rabbet_is_ok(status) && !*out_restart) {
     status = layer->plugin ? rabbet_layer_infer_plugin(layer)
                            : rabbet_layer_infer_op(layer);
+    if (rabbet_is_ok(status)) status = rabbet_layer_follow_outputs(layer);
   }
   // A plugin's wrapper names the operator.
   if (layer->plugin) return RABBET_ANNOTATE(status, "layer '%s'", layer->name);
@@ -304,7 +317,7 @@ rabbet_status_t rabbet_network_infer_until(rabbet_network_t* network,
       ++network->inferred;
       continue;
     }
-    // At most once for each network input that comes to be followed.
+    // At most once for each tensor that comes to be followed.
     rabbet_network_reset(network);
     RABBET_RETURN_IF_ERROR(rabbet_network_prepare(network));
   }

@@ -41,15 +41,16 @@ struct rabbet_tensor_t {
   rabbet_dtype_t dtype;
   rabbet_dims_t given_dims;
   rabbet_dtype_t wished_dtype;  // weakly typed; NONE
-  // INPUT: shapes were found to depend on its values, so that they are symbols
-  // from the start of inference on.
+  // INPUT, LAYER: shapes were found to depend on its values, and no expression
+  // gives them, so that they are symbols from where it is made on.
   bool is_followed;
   // Inferred.
   rabbet_shape_t shape;
   // WEIGHTS, outputs of constant layers, and small tensors computed from
   // constants alone (these lie in the network's infer_arena).
   const void* constant;
-  const rabbet_expr_t* values;  // integer tensors followed as expressions
+  // Integer tensors followed as expressions; FLOAT ones as fractions.
+  const rabbet_expr_t *values, *denominators;
   size_t value_count;
   // Some shape depends on its values and no expression gives them: the host
   // reads the tensor (network input: a shape input).

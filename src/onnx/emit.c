@@ -75,7 +75,7 @@ static rabbet_onnx_ints_t rabbet_onnx_followed_ints(rabbet_onnx_node_t* node,
                                                     rabbet_tensor_t* x) {
   rabbet_onnx_ints_t none = {0};
   rabbet_onnx_fail(node, rabbet_network_infer(node->importer->network));
-  if (!rabbet_onnx_ok(node) || !x->values) return none;
+  if (!rabbet_onnx_ok(node) || !x->values || x->denominators) return none;
   int64_t* data = rabbet_onnx_ints_room(node, x->value_count);
   if (!data) return none;
   for (size_t i = 0; i < x->value_count; ++i) {

@@ -115,6 +115,20 @@ rabbet_onnx_index_t rabbet_onnx_index_op(rabbet_onnx_node_t* node,
   return rabbet_onnx_index_of(node, result);
 }
 
+rabbet_onnx_index_t rabbet_onnx_ceil_div(rabbet_onnx_node_t* node,
+                                         rabbet_onnx_index_t a,
+                                         rabbet_onnx_index_t b) {
+  rabbet_onnx_index_t zero = rabbet_onnx_known(0);
+  if (rabbet_onnx_is_known(b) && b.value > 0) {
+    a = rabbet_onnx_index_op(node, "SUM", a, rabbet_onnx_known(b.value - 1));
+    return rabbet_onnx_index_op(node, "FLOOR_DIV", a, b);
+  }
+  // -floor(-a / b)
+  a = rabbet_onnx_index_op(node, "SUB", zero, a);
+  a = rabbet_onnx_index_op(node, "FLOOR_DIV", a, b);
+  return rabbet_onnx_index_op(node, "SUB", zero, a);
+}
+
 bool rabbet_onnx_all_known(const rabbet_onnx_index_t* elements, size_t count,
                            int64_t* out_values) {
   for (size_t i = 0; i < count; ++i) {

@@ -31,6 +31,10 @@ rabbet_onnx_index_t rabbet_onnx_element(rabbet_onnx_node_t* node,
 rabbet_onnx_index_t rabbet_onnx_index_op(rabbet_onnx_node_t* node,
                                          const char* op, rabbet_onnx_index_t a,
                                          rabbet_onnx_index_t b);
+// ceil(a / b); b is not 0.
+rabbet_onnx_index_t rabbet_onnx_ceil_div(rabbet_onnx_node_t* node,
+                                         rabbet_onnx_index_t a,
+                                         rabbet_onnx_index_t b);
 // An INT64 tensor of these elements.
 rabbet_tensor_t* rabbet_onnx_index_vector(rabbet_onnx_node_t* node,
                                           const rabbet_onnx_index_t* elements,

@@ -1,6 +1,7 @@
 // Parts of tensors: slices, splits, joins, pads, gathers.
 #include <string.h>
 
+#include "base/math.h"
 #include "onnx/index.h"
 
 // ---- Slice -----------------------------------------------------------------
@@ -8,90 +9,106 @@
 // Beyond any extent: "to the end".
 static const int64_t rabbet_onnx_far = INT32_MAX;
 
-// Counts from the end where negative, then clamps to [low, extent + high].
+// Counts from the end where negative, then clamps to [low, high].
 static rabbet_onnx_index_t rabbet_onnx_bound_index(rabbet_onnx_node_t* node,
                                                    rabbet_onnx_index_t at,
                                                    rabbet_onnx_index_t extent,
-                                                   int64_t low, int64_t high) {
-  rabbet_onnx_index_t most =
-      rabbet_onnx_index_op(node, "SUM", extent, rabbet_onnx_known(high));
-  rabbet_onnx_index_t least = rabbet_onnx_known(low);
+                                                   rabbet_onnx_index_t low,
+                                                   rabbet_onnx_index_t high) {
   if (rabbet_onnx_is_known(at)) {
-    if (at.value >= rabbet_onnx_far) return most;
-    if (at.value <= -rabbet_onnx_far) return least;
-    if (at.value >= 0) return rabbet_onnx_index_op(node, "MIN", at, most);
+    if (at.value >= rabbet_onnx_far) return high;
+    if (at.value <= -rabbet_onnx_far) return low;
+    if (at.value >= 0) return rabbet_onnx_index_op(node, "MIN", at, high);
     at = rabbet_onnx_index_op(node, "SUM", extent, at);
-    return rabbet_onnx_index_op(node, "MAX", at, least);
+    return rabbet_onnx_index_op(node, "MAX", at, low);
   }
   rabbet_onnx_index_t negative =
       rabbet_onnx_index_op(node, "LESS", at, rabbet_onnx_known(0));
   at = rabbet_onnx_index_op(
       node, "SUM", at, rabbet_onnx_index_op(node, "PROD", negative, extent));
-  at = rabbet_onnx_index_op(node, "MIN", at, most);
-  return rabbet_onnx_index_op(node, "MAX", at, least);
+  at = rabbet_onnx_index_op(node, "MIN", at, high);
+  return rabbet_onnx_index_op(node, "MAX", at, low);
 }
 
-// One axis: start, size and stride from ONNX's start, end and step.
+// One axis: start, size and stride from ONNX's start, end and step. Backwards,
+// bounds lie one lower: the first element is the last one, and the end is in
+// front of element 0.
 static void rabbet_onnx_slice_axis(rabbet_onnx_node_t* node,
                                    rabbet_onnx_slice_t* slice, int axis,
                                    rabbet_onnx_index_t start,
-                                   rabbet_onnx_index_t end, int64_t step) {
-  rabbet_onnx_index_t extent = slice->size[axis];
-  bool forward = step > 0;
-  int64_t low = forward ? 0 : -1, high = forward ? 0 : -1;
-  start = rabbet_onnx_bound_index(node, start, extent, 0, high);
+                                   rabbet_onnx_index_t end,
+                                   rabbet_onnx_index_t step) {
+  rabbet_onnx_index_t extent = slice->size[axis], zero = rabbet_onnx_known(0);
+  rabbet_onnx_index_t back = rabbet_onnx_index_op(node, "LESS", step, zero);
+  rabbet_onnx_index_t high = rabbet_onnx_index_op(node, "SUB", extent, back);
+  rabbet_onnx_index_t low = rabbet_onnx_index_op(node, "SUB", zero, back);
+  start = rabbet_onnx_bound_index(node, start, extent, zero, high);
   end = rabbet_onnx_bound_index(node, end, extent, low, high);
-  rabbet_onnx_index_t distance =
-      forward ? rabbet_onnx_index_op(node, "SUB", end, start)
-              : rabbet_onnx_index_op(node, "SUB", start, end);
-  int64_t size = forward ? step : -step;
-  distance =
-      rabbet_onnx_index_op(node, "SUM", distance, rabbet_onnx_known(size - 1));
-  distance = rabbet_onnx_index_op(node, "FLOOR_DIV", distance,
-                                  rabbet_onnx_known(size));
-  // Backwards, the start is an element: there need not be one.
-  if (!forward) distance = rabbet_onnx_index_op(node, "MIN", distance, extent);
+  rabbet_onnx_index_t size = rabbet_onnx_ceil_div(
+      node, rabbet_onnx_index_op(node, "SUB", end, start), step);
+  // Of no elements the first is not one, either.
+  if (!rabbet_onnx_is_known(step) || step.value < 0)
+    size = rabbet_onnx_index_op(node, "MIN", size, extent);
   slice->start[axis] = start;
-  slice->size[axis] =
-      rabbet_onnx_index_op(node, "MAX", distance, rabbet_onnx_known(0));
-  slice->stride[axis] = rabbet_onnx_known(step);
+  slice->size[axis] = rabbet_onnx_index_op(node, "MAX", size, zero);
+  slice->stride[axis] = step;
 }
 
 typedef struct rabbet_onnx_slicing_t {
   rabbet_onnx_ints_t starts, ends;     // attributes
   rabbet_tensor_t *start_at, *end_at;  // or inputs
-  rabbet_onnx_ints_t axes, steps;
+  rabbet_tensor_t* step_at;            // NULL: 1
+  rabbet_onnx_ints_t axes;
   int64_t count;
 } rabbet_onnx_slicing_t;
 
+// Whether an input is a vector of `count` elements.
+static bool rabbet_onnx_has_length(rabbet_onnx_node_t* node, rabbet_tensor_t* x,
+                                   int64_t count) {
+  rabbet_dims_t dims = rabbet_onnx_dims(node, x);
+  return dims.rank == 1 && dims.d[0] == count;
+}
+
 static rabbet_onnx_slicing_t rabbet_onnx_slicing(rabbet_onnx_node_t* node) {
   rabbet_onnx_slicing_t s = {0};
+  bool fits = true;
   if (node->opset < 10) {
     s.starts = rabbet_onnx_attr_ints(node, "starts");
     s.ends = rabbet_onnx_attr_ints(node, "ends");
     s.axes = rabbet_onnx_attr_ints(node, "axes");
     s.count = (int64_t)s.starts.count;
-    if (s.ends.count != s.starts.count) s.count = -1;
+    fits = s.ends.count == s.starts.count;
   } else {
     s.start_at = rabbet_onnx_required(node, 1);
     s.end_at = rabbet_onnx_required(node, 2);
     s.axes = rabbet_onnx_axes(node, 3);
-    rabbet_tensor_t* steps = rabbet_onnx_input(node, 4);
-    if (steps) s.steps = rabbet_onnx_constant_ints(node, "steps", steps);
+    s.step_at = rabbet_onnx_input(node, 4);
     rabbet_dims_t dims = rabbet_onnx_dims(node, s.start_at);
-    rabbet_dims_t other = rabbet_onnx_dims(node, s.end_at);
-    s.count = dims.rank == 1 && other.rank == 1 && dims.d[0] == other.d[0]
-                  ? dims.d[0]
-                  : -1;
+    s.count = dims.rank == 1 ? dims.d[0] : -1;
+    fits = rabbet_onnx_has_length(node, s.end_at, s.count) &&
+           (!s.step_at || rabbet_onnx_has_length(node, s.step_at, s.count));
   }
-  bool fits = s.count >= 0 && s.count <= RABBET_MAX_RANK &&
-              (!s.axes.present || s.axes.count == (size_t)s.count) &&
-              (!s.steps.present || s.steps.count == (size_t)s.count);
+  fits = fits && s.count >= 0 && s.count <= RABBET_MAX_RANK &&
+         (!s.axes.present || s.axes.count == (size_t)s.count);
   if (!fits) {
     RABBET_ONNX_FAIL(node, RABBET_STATUS_INVALID_ARGUMENT,
                      "starts, ends, axes and steps must have one known length");
   }
   return s;
+}
+
+static rabbet_onnx_index_t rabbet_onnx_slice_step(
+    rabbet_onnx_node_t* node, const rabbet_onnx_slicing_t* s, int i) {
+  if (!s->step_at) return rabbet_onnx_known(1);
+  rabbet_onnx_index_t step = rabbet_onnx_element(node, s->step_at, i);
+  if (!rabbet_onnx_is_known(step)) return step;
+  if (step.value == 0)
+    RABBET_ONNX_FAIL(node, RABBET_STATUS_INVALID_ARGUMENT,
+                     "element %d of input 4 ('steps') is 0", i);
+  int64_t far = rabbet_onnx_far;
+  return rabbet_onnx_known(step.value < -far  ? -far
+                           : step.value > far ? far
+                                              : step.value);
 }
 
 void rabbet_onnx_import_slice(rabbet_onnx_node_t* node) {
@@ -103,20 +120,17 @@ void rabbet_onnx_import_slice(rabbet_onnx_node_t* node) {
   for (int i = 0; i < s.count && rabbet_onnx_ok(node); ++i) {
     int axis =
         rabbet_onnx_axis(node, s.axes.present ? s.axes.data[i] : i, rank);
-    int64_t step = s.steps.present ? s.steps.data[i] : 1;
-    if (step == 0 || step < -rabbet_onnx_far || (seen >> axis & 1)) {
+    if (rabbet_onnx_ok(node) && seen >> axis & 1)
       RABBET_ONNX_FAIL(node, RABBET_STATUS_INVALID_ARGUMENT,
-                       "axis %d is sliced twice or with step %lld", axis,
-                       (long long)step);
-      return;
-    }
+                       "axis %d is sliced twice", axis);
+    if (!rabbet_onnx_ok(node)) return;
     seen |= 1u << axis;
-    if (step > rabbet_onnx_far) step = rabbet_onnx_far;
     rabbet_onnx_index_t start = s.start_at
                                     ? rabbet_onnx_element(node, s.start_at, i)
                                     : rabbet_onnx_known(s.starts.data[i]);
     rabbet_onnx_index_t end = s.end_at ? rabbet_onnx_element(node, s.end_at, i)
                                        : rabbet_onnx_known(s.ends.data[i]);
+    rabbet_onnx_index_t step = rabbet_onnx_slice_step(node, &s, i);
     rabbet_onnx_slice_axis(node, &slice, axis, start, end, step);
   }
   node->outputs[0] = rabbet_onnx_slice(node, x, &slice);
@@ -134,44 +148,70 @@ static rabbet_onnx_index_t rabbet_onnx_equal_part(rabbet_onnx_node_t* node,
   return rabbet_onnx_index_op(node, "FLOOR_DIV", up, n);
 }
 
+// Extents of the parts of an axis: given as an attribute or an input, else
+// equal.
+static void rabbet_onnx_split_sizes(rabbet_onnx_node_t* node,
+                                    rabbet_onnx_index_t extent,
+                                    rabbet_onnx_index_t* sizes) {
+  rabbet_onnx_ints_t attr = rabbet_onnx_attr_ints(node, "split");
+  rabbet_tensor_t* given = rabbet_onnx_input(node, 1);
+  size_t count = node->output_count;
+  if (!rabbet_onnx_ok(node)) return;
+  if (given ? !rabbet_onnx_has_length(node, given, (int64_t)count)
+            : attr.present && attr.count != count) {
+    RABBET_ONNX_FAIL(node, RABBET_STATUS_INVALID_ARGUMENT,
+                     "'split' must be a vector of %zu sizes, one for each "
+                     "output",
+                     count);
+    return;
+  }
+  rabbet_onnx_index_t part = rabbet_onnx_equal_part(node, extent, count);
+  rabbet_onnx_index_t left = extent;
+  for (size_t i = 0; i < count && rabbet_onnx_ok(node); ++i) {
+    // What is left bounds a part: the last may be smaller, or empty.
+    sizes[i] = given          ? rabbet_onnx_element(node, given, (int)i)
+               : attr.present ? rabbet_onnx_known(attr.data[i])
+                              : rabbet_onnx_index_op(node, "MIN", part, left);
+    if (!given && !attr.present)
+      left = rabbet_onnx_index_op(node, "SUB", left, sizes[i]);
+  }
+}
+
 static void rabbet_onnx_check_parts(rabbet_onnx_node_t* node,
-                                    rabbet_onnx_ints_t sizes,
+                                    const rabbet_onnx_index_t* sizes,
                                     rabbet_onnx_index_t extent) {
   int64_t sum = 0;
-  bool good = sizes.count == node->output_count;
-  for (size_t i = 0; i < sizes.count && good; ++i) {
-    good =
-        sizes.data[i] >= 0 && !__builtin_add_overflow(sum, sizes.data[i], &sum);
+  bool known = rabbet_onnx_is_known(extent), good = true;
+  for (size_t i = 0; i < node->output_count && good; ++i) {
+    known = known && rabbet_onnx_is_known(sizes[i]);
+    good = sizes[i].value >= 0 && rabbet_checked_add(sum, sizes[i].value, &sum);
   }
-  if (good && rabbet_onnx_is_known(extent)) good = sum == extent.value;
+  if (known) good = good && sum == extent.value;
   if (good || !rabbet_onnx_ok(node)) return;
   RABBET_ONNX_FAIL(node, RABBET_STATUS_INVALID_ARGUMENT,
-                   "the %zu sizes of split must be those of the %zu outputs "
-                   "and add up to the axis",
-                   sizes.count, node->output_count);
+                   "the %zu sizes of 'split' must not be negative and must add "
+                   "up to the axis",
+                   node->output_count);
 }
 
 void rabbet_onnx_import_split(rabbet_onnx_node_t* node) {
   rabbet_tensor_t* x = rabbet_onnx_required(node, 0);
   int axis = rabbet_onnx_axis(node, rabbet_onnx_attr_int(node, "axis", 0),
                               rabbet_onnx_rank(node, x));
-  rabbet_onnx_ints_t sizes = rabbet_onnx_attr_ints(node, "split");
-  rabbet_tensor_t* given = rabbet_onnx_input(node, 1);
-  if (given) sizes = rabbet_onnx_constant_ints(node, "split", given);
   rabbet_onnx_slice_t slice = rabbet_onnx_slice_all(node, x);
+  rabbet_onnx_index_t* sizes = NULL;
+  if (!rabbet_onnx_ok(node)) return;
   rabbet_onnx_index_t extent = slice.size[axis];
-  if (sizes.present) rabbet_onnx_check_parts(node, sizes, extent);
-  rabbet_onnx_index_t part =
-      rabbet_onnx_equal_part(node, extent, node->output_count);
+  rabbet_onnx_fail(node, rabbet_arena_allocate_array(
+                             &node->importer->arena, node->output_count,
+                             sizeof(*sizes), (void**)&sizes));
+  rabbet_onnx_split_sizes(node, extent, sizes);
+  if (rabbet_onnx_ok(node)) rabbet_onnx_check_parts(node, sizes, extent);
   rabbet_onnx_index_t at = rabbet_onnx_known(0);
   for (size_t i = 0; i < node->output_count && rabbet_onnx_ok(node); ++i) {
-    // What is left bounds a part: the last may be smaller, or empty.
-    rabbet_onnx_index_t left = rabbet_onnx_index_op(node, "SUB", extent, at);
     slice.start[axis] = at;
-    slice.size[axis] = sizes.present
-                           ? rabbet_onnx_known(sizes.data[i])
-                           : rabbet_onnx_index_op(node, "MIN", part, left);
-    at = rabbet_onnx_index_op(node, "SUM", at, slice.size[axis]);
+    slice.size[axis] = sizes[i];
+    at = rabbet_onnx_index_op(node, "SUM", at, sizes[i]);
     if (!rabbet_onnx_wants(node, i)) continue;
     node->outputs[i] = rabbet_onnx_slice(node, x, &slice);
   }

@@ -1,4 +1,5 @@
 #include "ops/convert.h"
+#include "ops/fraction.h"
 #include "ops/rules.h"
 #include "ops/walk.h"
 
@@ -30,24 +31,37 @@ static rabbet_status_t cast_to_bool(const rabbet_op_infer_t* infer,
                             out_value);
 }
 
+// Of a followed element. A fraction is rounded towards 0 where integers are
+// asked for; BOOL is whether it is 0.
+static rabbet_status_t cast_value(const rabbet_op_infer_t* infer,
+                                  rabbet_fraction_t x,
+                                  rabbet_fraction_t* out_y) {
+  rabbet_dtype_t to = infer->outputs[0].dtype;
+  *out_y = x;
+  if (to == RABBET_DTYPE_FLOAT || infer->inputs[0].dtype == RABBET_DTYPE_BOOL)
+    return rabbet_ok();
+  return to == RABBET_DTYPE_BOOL
+             ? cast_to_bool(infer, x.top, &out_y->top)
+             : rabbet_op_truncated(infer, x.top, x.bottom, &out_y->top);
+}
+
 // 8-bit results wrap around, which no expression says; constants are folded.
 static rabbet_status_t cast_infer_values(const rabbet_op_infer_t* infer) {
   const rabbet_op_value_t* input = &infer->inputs[0];
-  rabbet_op_value_t* output = &infer->outputs[0];
-  bool wide = output->dtype == RABBET_DTYPE_INT32 ||
-              output->dtype == RABBET_DTYPE_INT64;
-  bool to_bool = output->dtype == RABBET_DTYPE_BOOL;
-  if (!input->values || (!wide && !to_bool)) return rabbet_ok();
-  output->value_count = input->value_count;
-  output->values = input->values;
-  if (wide || input->dtype == RABBET_DTYPE_BOOL) return rabbet_ok();
-  rabbet_expr_t* values = NULL;
+  rabbet_dtype_t to = infer->outputs[0].dtype;
+  if (!input->values || !(rabbet_op_follows(to) || to == RABBET_DTYPE_FLOAT))
+    return rabbet_ok();
+  rabbet_fractions_t made;
   RABBET_RETURN_IF_ERROR(
-      rabbet_op_new_values(infer, input->value_count, &values));
+      rabbet_fractions_new(infer, input->value_count, &made));
   for (size_t i = 0; i < input->value_count; ++i) {
-    RABBET_RETURN_IF_ERROR(cast_to_bool(infer, input->values[i], &values[i]));
+    rabbet_fraction_t x, y;
+    RABBET_RETURN_IF_ERROR(rabbet_fraction_at(infer, input, (int64_t)i, &x));
+    RABBET_RETURN_IF_ERROR(cast_value(infer, x, &y));
+    made.tops[i] = y.top;
+    made.bottoms[i] = y.bottom;
   }
-  output->values = values;
+  rabbet_fractions_store(&made, input->value_count, &infer->outputs[0]);
   return rabbet_ok();
 }
 

@@ -5,6 +5,7 @@
 #include <math.h>
 
 #include "ops/enums.h"
+#include "ops/fraction.h"
 #include "ops/rules.h"
 #include "ops/walk.h"
 
@@ -56,30 +57,6 @@ static rabbet_status_t elementwise_start(const rabbet_op_eval_t* eval,
 
 // ---- Values as expressions -------------------------------------------------
 
-// Truncating division by b > 0: exact for a of either sign.
-static rabbet_status_t elementwise_truncated(const rabbet_op_infer_t* infer,
-                                             rabbet_expr_t a, rabbet_expr_t b,
-                                             rabbet_expr_t* out_value) {
-  rabbet_expr_graph_t* graph = infer->graph;
-  if (rabbet_op_non_negative(infer, a)) {
-    return rabbet_expr_binary(graph, RABBET_EXPR_FLOOR_DIV, a, b, out_value);
-  }
-  rabbet_expr_t zero = RABBET_EXPR_NONE, up = RABBET_EXPR_NONE;
-  rabbet_expr_t down = RABBET_EXPR_NONE;
-  RABBET_RETURN_IF_ERROR(rabbet_expr_constant(graph, 0, &zero));
-  RABBET_RETURN_IF_ERROR(
-      rabbet_expr_binary(graph, RABBET_EXPR_SUB, zero, a, &down));
-  RABBET_RETURN_IF_ERROR(
-      rabbet_expr_binary(graph, RABBET_EXPR_MAX, down, zero, &down));
-  RABBET_RETURN_IF_ERROR(
-      rabbet_expr_binary(graph, RABBET_EXPR_FLOOR_DIV, down, b, &down));
-  RABBET_RETURN_IF_ERROR(
-      rabbet_expr_binary(graph, RABBET_EXPR_MAX, a, zero, &up));
-  RABBET_RETURN_IF_ERROR(
-      rabbet_expr_binary(graph, RABBET_EXPR_FLOOR_DIV, up, b, &up));
-  return rabbet_expr_binary(graph, RABBET_EXPR_SUB, up, down, out_value);
-}
-
 // 1 - (a == b)
 static rabbet_status_t elementwise_unequal(const rabbet_op_infer_t* infer,
                                            rabbet_expr_t a, rabbet_expr_t b,
@@ -116,20 +93,34 @@ static rabbet_status_t elementwise_value(const rabbet_op_infer_t* infer,
       op == RABBET_ELEMENTWISE_DIV || op == RABBET_ELEMENTWISE_FLOOR_DIV;
   // Where the divisor may be 0 the kernel's 0 is not what expressions give,
   // but such a shape fails in any case.
-  if (divides && (!rabbet_op_non_negative(infer, b) ||
-                  (rabbet_op_known(infer, b, &divisor) && divisor == 0))) {
+  if (divides && rabbet_op_known(infer, b, &divisor) && divisor == 0)
     return rabbet_ok();
-  }
+  if (op == RABBET_ELEMENTWISE_DIV && !rabbet_op_non_negative(infer, b))
+    return rabbet_ok();
   if (op == RABBET_ELEMENTWISE_DIV)
-    return elementwise_truncated(infer, a, b, out_value);
+    return rabbet_op_truncated(infer, a, b, out_value);
   if (op == RABBET_ELEMENTWISE_XOR)
     return elementwise_unequal(infer, a, b, out_value);
-  if (op == RABBET_ELEMENTWISE_POW) return rabbet_ok();
   if (op == RABBET_ELEMENTWISE_GREATER) {
     return rabbet_expr_binary(infer->graph, RABBET_EXPR_LESS, b, a, out_value);
   }
   return rabbet_expr_binary(infer->graph, elementwise_exprs[op], a, b,
                             out_value);
+}
+
+// Element i of the one and j of the other.
+static rabbet_status_t elementwise_element(const rabbet_op_infer_t* infer,
+                                           int64_t i, int64_t j,
+                                           rabbet_fraction_t* out_y) {
+  const rabbet_op_value_t* in = infer->inputs;
+  int64_t op = RABBET_OP_INT(infer, "op");
+  rabbet_fraction_t a, b;
+  if (in[0].dtype != RABBET_DTYPE_FLOAT && op != RABBET_ELEMENTWISE_POW)
+    return elementwise_value(infer, op, in[0].values[i], in[1].values[j],
+                             &out_y->top);
+  RABBET_RETURN_IF_ERROR(rabbet_fraction_at(infer, &in[0], i, &a));
+  RABBET_RETURN_IF_ERROR(rabbet_fraction_at(infer, &in[1], j, &b));
+  return rabbet_fraction_binary(infer, op, a, b, out_y);
 }
 
 static rabbet_status_t elementwise_infer_values(
@@ -146,19 +137,19 @@ static rabbet_status_t elementwise_infer_values(
   }
   const rabbet_op_eval_t eval = {.op = infer->op, .inputs = views};
   rabbet_dims_t dims = rabbet_shape_dims(infer->graph, &output->shape);
-  rabbet_expr_t* values = NULL;
-  RABBET_RETURN_IF_ERROR(rabbet_op_new_values(infer, (size_t)count, &values));
+  rabbet_fractions_t made;
+  RABBET_RETURN_IF_ERROR(rabbet_fractions_new(infer, (size_t)count, &made));
   rabbet_walk_t walk;
   RABBET_RETURN_IF_ERROR(elementwise_start(&eval, &dims, &walk));
   for (; !walk.done; rabbet_walk_next(&walk)) {
-    RABBET_RETURN_IF_ERROR(elementwise_value(
-        infer, RABBET_OP_INT(infer, "op"),
-        infer->inputs[0].values[walk.offsets[0]],
-        infer->inputs[1].values[walk.offsets[1]], &values[walk.linear]));
-    if (values[walk.linear] == RABBET_EXPR_NONE) return rabbet_ok();
+    rabbet_fraction_t y = {RABBET_EXPR_NONE, RABBET_EXPR_NONE};
+    RABBET_RETURN_IF_ERROR(
+        elementwise_element(infer, walk.offsets[0], walk.offsets[1], &y));
+    if (!rabbet_fraction_exists(y)) return rabbet_ok();
+    made.tops[walk.linear] = y.top;
+    made.bottoms[walk.linear] = y.bottom;
   }
-  output->values = values;
-  output->value_count = (size_t)count;
+  rabbet_fractions_store(&made, (size_t)count, output);
   return rabbet_ok();
 }
 

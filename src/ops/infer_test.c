@@ -421,9 +421,15 @@ static void arithmetic_on_values(void** state) {
       }
     }
   }
-  // No expression says a power.
+  // Small powers are products; no expression says others.
   give_values(t, "n");
   give_values(t, "2");
+  give_int(t, "op", 6);
+  RABBET_EXPECT_OK(infer(t, "elementwise"));
+  const int64_t seven[] = {7, 4, 3};
+  assert_int_equal(value_of(t, t->output.values[0], seven), 49);
+  give_values(t, "n");
+  give_values(t, "w");
   give_int(t, "op", 6);
   RABBET_EXPECT_OK(infer(t, "elementwise"));
   assert_null(t->output.values);

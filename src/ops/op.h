@@ -80,6 +80,8 @@ typedef struct rabbet_op_value_t {
   const void* constant;         // row-major host data, or NULL
   const rabbet_expr_t* values;  // elements as expressions, or NULL
   size_t value_count;
+  // Of FLOAT: element i is values[i] / denominators[i]. NULL: they are all 1.
+  const rabbet_expr_t* denominators;
 } rabbet_op_value_t;
 
 typedef struct rabbet_op_infer_t {
@@ -188,6 +190,16 @@ RABBET_PRIVATE_API size_t rabbet_op_max_inputs(const rabbet_op_t* op);
 RABBET_PRIVATE_API rabbet_status_t
 rabbet_op_values_of_constant(rabbet_expr_graph_t* graph, rabbet_arena_t* arena,
                              rabbet_op_value_t* value);
+
+// Whether its output has values where all inputs, the first of them of type
+// `dtype`, have some. `attrs` are complete.
+RABBET_PRIVATE_API bool rabbet_op_passes_values(const rabbet_op_t* op,
+                                                const rabbet_attr_t* attrs,
+                                                rabbet_dtype_t dtype);
+
+// Whether input `index` says which elements the operator moves: values are
+// followed only where such an input is constant.
+RABBET_PRIVATE_API bool rabbet_op_steers(const rabbet_op_t* op, size_t index);
 
 // Name of an enumeration attribute's value; NULL if there is none.
 RABBET_PRIVATE_API const char* rabbet_op_enumerator_name(

@@ -7,6 +7,7 @@
 
 #include <math.h>
 
+#include "ops/fraction.h"
 #include "ops/rules.h"
 #include "ops/walk.h"
 
@@ -35,35 +36,17 @@ static rabbet_status_t resize_infer_types(const rabbet_op_infer_t* infer) {
       resize_modes[RABBET_OP_INT(infer, "resize_mode")].name);
 }
 
-// The simplest fraction in [low, high], both positive (by continued fractions).
-static void resize_fraction(double low, double high, int depth, int64_t* out_p,
-                            int64_t* out_q) {
-  double whole = floor(low);
-  *out_q = 1;
-  if (whole == low || whole + 1 <= high || depth == 0) {
-    *out_p = (int64_t)(whole == low ? whole : whole + 1);
-    return;
-  }
-  int64_t p = 0, q = 0;
-  resize_fraction(1 / (high - whole), 1 / (low - whole), depth - 1, &p, &q);
-  *out_p = (int64_t)whole * p + q;
-  *out_q = p;
-}
-
 // floor(extent * scale), with the fraction that a scale such as 0.7f stands
 // for: 10 elements become 7.
 static rabbet_status_t resize_extent(const rabbet_op_infer_t* infer,
                                      int32_t axis, rabbet_expr_t in,
                                      double scale, rabbet_expr_t* out) {
-  const double half = 0x1p-25;
-  double rounded = (double)(float)scale;
   int64_t p = 0, q = 0;
-  if (!(rounded > 0x1p-24 && rounded < 0x1p24))
+  if (!(scale < 0x1p24) || !rabbet_simplest_fraction(scale, &p, &q) || p <= 0)
     return RABBET_OP_INVALID(
         "element %d of attribute 'scales' is %g; expected a number above 0 and "
         "below 2^24",
         axis, scale);
-  resize_fraction(rounded * (1 - half), rounded * (1 + half), 48, &p, &q);
   RABBET_RETURN_IF_ERROR(
       rabbet_op_with_constant(infer, RABBET_EXPR_PROD, in, p, out));
   return rabbet_op_with_constant(infer, RABBET_EXPR_FLOOR_DIV, *out, q, out);

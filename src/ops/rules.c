@@ -52,6 +52,25 @@ bool rabbet_op_non_negative(const rabbet_op_infer_t* infer,
   return rabbet_op_non_negative_at(infer->graph, expr, &budget);
 }
 
+rabbet_status_t rabbet_op_choose(const rabbet_op_infer_t* infer,
+                                 rabbet_expr_t condition, rabbet_expr_t a,
+                                 rabbet_expr_t b, rabbet_expr_t* out_value) {
+  rabbet_expr_graph_t* graph = infer->graph;
+  *out_value = a;
+  if (a == b || rabbet_op_equals(infer, condition, 1)) return rabbet_ok();
+  *out_value = b;
+  if (rabbet_op_equals(infer, condition, 0)) return rabbet_ok();
+  rabbet_expr_t one = RABBET_EXPR_NONE;
+  RABBET_RETURN_IF_ERROR(rabbet_expr_constant(graph, 1, &one));
+  RABBET_RETURN_IF_ERROR(
+      rabbet_expr_binary(graph, RABBET_EXPR_SUB, one, condition, &one));
+  RABBET_RETURN_IF_ERROR(
+      rabbet_expr_binary(graph, RABBET_EXPR_PROD, condition, a, &a));
+  RABBET_RETURN_IF_ERROR(
+      rabbet_expr_binary(graph, RABBET_EXPR_PROD, one, b, &b));
+  return rabbet_expr_binary(graph, RABBET_EXPR_SUM, a, b, out_value);
+}
+
 rabbet_status_t rabbet_op_size(const rabbet_op_infer_t* infer, size_t output,
                                rabbet_expr_t opt, rabbet_expr_t upper,
                                rabbet_expr_t* out_size) {

@@ -55,6 +55,11 @@ rabbet_status_t rabbet_op_with_constant(const rabbet_op_infer_t* infer,
 // sums, products, quotients, ...
 bool rabbet_op_non_negative(const rabbet_op_infer_t* infer, rabbet_expr_t expr);
 
+// condition * a + (1 - condition) * b; condition is 0 or 1.
+rabbet_status_t rabbet_op_choose(const rabbet_op_infer_t* infer,
+                                 rabbet_expr_t condition, rabbet_expr_t a,
+                                 rabbet_expr_t b, rabbet_expr_t* out_value);
+
 // ---- Sizes that a run tells ------------------------------------------------
 
 // The number that output `output`, a SIZE operand, will hold: from 0 to
@@ -104,12 +109,17 @@ int64_t rabbet_op_known_count(const rabbet_op_infer_t* infer,
 // Room for an output's values.
 rabbet_status_t rabbet_op_new_values(const rabbet_op_infer_t* infer,
                                      size_t count, rabbet_expr_t** out_values);
-// Whether values of such a tensor are followed. Types of 8 bits are not: their
-// arithmetic wraps around, which no expression says.
+// Whether values of such a tensor are followed as integers (FLOAT is followed
+// as fractions). Types of 8 bits are not: their arithmetic wraps around, which
+// no expression says.
 static inline bool rabbet_op_follows(rabbet_dtype_t dtype) {
   return dtype == RABBET_DTYPE_INT32 || dtype == RABBET_DTYPE_INT64 ||
          dtype == RABBET_DTYPE_BOOL;
 }
+// The value rule of operators that copy elements without looking at them: runs
+// the reference kernel over numbers that stand for expressions. Does nothing
+// where an input has no values, or where it is moved is not constant.
+rabbet_status_t rabbet_op_move_values(const rabbet_op_infer_t* infer);
 // The value rule of inference: constants are evaluated, data that is moved is
 // followed, operators' own rules are called.
 rabbet_status_t rabbet_op_infer_values(const rabbet_op_infer_t* infer);

@@ -230,6 +230,13 @@ static rabbet_status_t scatter_reference(const rabbet_op_eval_t* eval) {
   return rabbet_ok();
 }
 
+// Elements are replaced as they are; sums and the like are left to the kernel.
+static rabbet_status_t scatter_infer_values(const rabbet_op_infer_t* infer) {
+  return RABBET_OP_INT(infer, "reduction") == RABBET_SCATTER_REDUCTION_NONE
+             ? rabbet_op_move_values(infer)
+             : rabbet_ok();
+}
+
 static const rabbet_op_operand_t scatter_inputs[] = {
     {"data", 0, RABBET_T_ANY},
     {"indices", RABBET_OPERAND_INDEX, RABBET_T_INDICES},
@@ -257,5 +264,6 @@ const rabbet_op_t rabbet_op_scatter = {
     .attr_count = RABBET_OP_COUNT_OF(scatter_attrs),
     .infer_types = scatter_infer_types,
     .infer_shapes = scatter_infer_shapes,
+    .infer_values = scatter_infer_values,
     .reference = scatter_reference,
 };

@@ -1,3 +1,4 @@
+#include "ops/fraction.h"
 #include "ops/rules.h"
 #include "ops/walk.h"
 
@@ -8,27 +9,6 @@ static rabbet_status_t select_infer_types(const rabbet_op_infer_t* infer) {
 
 static rabbet_status_t select_infer_shapes(const rabbet_op_infer_t* infer) {
   return rabbet_op_broadcast(infer, 0, 3, &infer->outputs[0].shape);
-}
-
-// condition * a + (1 - condition) * b
-static rabbet_status_t select_choose(const rabbet_op_infer_t* infer,
-                                     rabbet_expr_t condition, rabbet_expr_t a,
-                                     rabbet_expr_t b,
-                                     rabbet_expr_t* out_value) {
-  rabbet_expr_graph_t* graph = infer->graph;
-  *out_value = a;
-  if (a == b || rabbet_op_equals(infer, condition, 1)) return rabbet_ok();
-  *out_value = b;
-  if (rabbet_op_equals(infer, condition, 0)) return rabbet_ok();
-  rabbet_expr_t one = RABBET_EXPR_NONE;
-  RABBET_RETURN_IF_ERROR(rabbet_expr_constant(graph, 1, &one));
-  RABBET_RETURN_IF_ERROR(
-      rabbet_expr_binary(graph, RABBET_EXPR_SUB, one, condition, &one));
-  RABBET_RETURN_IF_ERROR(
-      rabbet_expr_binary(graph, RABBET_EXPR_PROD, condition, a, &a));
-  RABBET_RETURN_IF_ERROR(
-      rabbet_expr_binary(graph, RABBET_EXPR_PROD, one, b, &b));
-  return rabbet_expr_binary(graph, RABBET_EXPR_SUM, a, b, out_value);
 }
 
 static rabbet_status_t select_start(const rabbet_op_eval_t* eval,
@@ -58,17 +38,23 @@ static rabbet_status_t select_infer_values(const rabbet_op_infer_t* infer) {
   }
   const rabbet_op_eval_t eval = {.op = infer->op, .inputs = views};
   rabbet_dims_t dims = rabbet_shape_dims(infer->graph, &output->shape);
-  rabbet_expr_t* values = NULL;
-  RABBET_RETURN_IF_ERROR(rabbet_op_new_values(infer, (size_t)count, &values));
+  rabbet_fractions_t made;
+  RABBET_RETURN_IF_ERROR(rabbet_fractions_new(infer, (size_t)count, &made));
   rabbet_walk_t walk;
   RABBET_RETURN_IF_ERROR(select_start(&eval, &dims, &walk));
   for (; !walk.done; rabbet_walk_next(&walk)) {
-    RABBET_RETURN_IF_ERROR(select_choose(
-        infer, in[0].values[walk.offsets[0]], in[1].values[walk.offsets[1]],
-        in[2].values[walk.offsets[2]], &values[walk.linear]));
+    rabbet_expr_t condition = in[0].values[walk.offsets[0]];
+    rabbet_fraction_t a, b;
+    RABBET_RETURN_IF_ERROR(
+        rabbet_fraction_at(infer, &in[1], walk.offsets[1], &a));
+    RABBET_RETURN_IF_ERROR(
+        rabbet_fraction_at(infer, &in[2], walk.offsets[2], &b));
+    RABBET_RETURN_IF_ERROR(rabbet_op_choose(infer, condition, a.top, b.top,
+                                            &made.tops[walk.linear]));
+    RABBET_RETURN_IF_ERROR(rabbet_op_choose(
+        infer, condition, a.bottom, b.bottom, &made.bottoms[walk.linear]));
   }
-  output->values = values;
-  output->value_count = (size_t)count;
+  rabbet_fractions_store(&made, (size_t)count, output);
   return rabbet_ok();
 }
 

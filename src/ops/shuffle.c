@@ -186,6 +186,86 @@ static rabbet_status_t shuffle_extent(const rabbet_op_infer_t* infer,
   return rabbet_ok();
 }
 
+// An extent that only a run tells, and that may be the -1: then `rest`, else
+// the extent itself, or the input's in place of 0 where this copies.
+typedef struct shuffle_read_t {
+  rabbet_expr_t is_wildcard, plain;
+} shuffle_read_t;
+
+static rabbet_status_t shuffle_read_extent(const rabbet_op_infer_t* infer,
+                                           const rabbet_shape_t* from,
+                                           int32_t axis, bool zero_copies,
+                                           rabbet_expr_t dim,
+                                           shuffle_read_t* out_read) {
+  rabbet_expr_t is_zero = RABBET_EXPR_NONE;
+  out_read->plain = dim;
+  RABBET_RETURN_IF_ERROR(rabbet_op_with_constant(infer, RABBET_EXPR_EQUAL, dim,
+                                                 -1, &out_read->is_wildcard));
+  if (!zero_copies || axis >= from->rank) return rabbet_ok();
+  RABBET_RETURN_IF_ERROR(
+      rabbet_op_with_constant(infer, RABBET_EXPR_EQUAL, dim, 0, &is_zero));
+  return rabbet_op_choose(infer, is_zero, from->d[axis], dim, &out_read->plain);
+}
+
+// *in_out_product times the extent, or times 1 for a wildcard.
+static rabbet_status_t shuffle_count_in(const rabbet_op_infer_t* infer,
+                                        const shuffle_read_t* read,
+                                        rabbet_expr_t* in_out_product) {
+  rabbet_expr_t factor = RABBET_EXPR_NONE;
+  RABBET_RETURN_IF_ERROR(rabbet_expr_constant(infer->graph, 1, &factor));
+  RABBET_RETURN_IF_ERROR(
+      rabbet_op_choose(infer, read->is_wildcard, factor, read->plain, &factor));
+  return rabbet_expr_binary(infer->graph, RABBET_EXPR_PROD, *in_out_product,
+                            factor, in_out_product);
+}
+
+// Whether the new shape is a tensor that the host reads as it is. Then each of
+// its elements may be -1. A number among others, put together by layers, is an
+// extent: there a -1 would be written out.
+static bool shuffle_is_read(const rabbet_op_infer_t* infer,
+                            const rabbet_shape_t* shape) {
+  int32_t tensor = -1;
+  for (int32_t i = 0; i < shape->rank; ++i) {
+    const rabbet_expr_node_t* node =
+        rabbet_expr_node(infer->graph, shape->d[i]);
+    if (node->op != RABBET_EXPR_SYMBOL) return false;
+    const rabbet_symbol_t* symbol =
+        rabbet_expr_symbol(infer->graph, (size_t)node->a);
+    if (i == 0) tensor = symbol->tensor;
+    if (symbol->kind != RABBET_SYMBOL_VALUE || symbol->tensor != tensor ||
+        symbol->index != i || symbol->upper != RABBET_EXPR_NONE)
+      return false;
+  }
+  return shape->rank > 0;
+}
+
+// Settles the extents of such a shape.
+static rabbet_status_t shuffle_settle_reads(const rabbet_op_infer_t* infer,
+                                            const rabbet_shape_t* from,
+                                            bool zero_copies,
+                                            rabbet_shape_t* to) {
+  shuffle_read_t reads[RABBET_MAX_RANK];
+  rabbet_expr_t total = RABBET_EXPR_NONE, given = RABBET_EXPR_NONE;
+  RABBET_RETURN_IF_ERROR(rabbet_expr_constant(infer->graph, 1, &total));
+  given = total;
+  for (int32_t i = 0; i < from->rank; ++i)
+    RABBET_RETURN_IF_ERROR(rabbet_expr_binary(infer->graph, RABBET_EXPR_PROD,
+                                              total, from->d[i], &total));
+  for (int32_t i = 0; i < to->rank; ++i) {
+    RABBET_RETURN_IF_ERROR(
+        shuffle_read_extent(infer, from, i, zero_copies, to->d[i], &reads[i]));
+    RABBET_RETURN_IF_ERROR(shuffle_count_in(infer, &reads[i], &given));
+  }
+  RABBET_RETURN_IF_ERROR(
+      rabbet_op_with_constant(infer, RABBET_EXPR_MAX, given, 1, &given));
+  RABBET_RETURN_IF_ERROR(rabbet_expr_binary(infer->graph, RABBET_EXPR_FLOOR_DIV,
+                                            total, given, &total));
+  for (int32_t i = 0; i < to->rank; ++i)
+    RABBET_RETURN_IF_ERROR(rabbet_op_choose(infer, reads[i].is_wildcard, total,
+                                            reads[i].plain, &to->d[i]));
+  return rabbet_ok();
+}
+
 static rabbet_status_t shuffle_reshape(const rabbet_op_infer_t* infer,
                                        const rabbet_expr_t* dims, size_t count,
                                        rabbet_shape_t* shape) {
@@ -202,6 +282,9 @@ static rabbet_status_t shuffle_reshape(const rabbet_op_infer_t* infer,
     RABBET_RETURN_IF_ERROR(
         shuffle_extent(infer, &from, i, zero_copies, &shape->d[i], &wildcard));
   }
+  if (shuffle_is_read(infer, shape))
+    RABBET_RETURN_IF_ERROR(
+        shuffle_settle_reads(infer, &from, zero_copies, shape));
   return shuffle_balance(infer, &from, wildcard, shape);
 }
 

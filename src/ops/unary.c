@@ -2,6 +2,7 @@
 #include <math.h>
 
 #include "ops/enums.h"
+#include "ops/fraction.h"
 #include "ops/rules.h"
 #include "ops/walk.h"
 
@@ -63,40 +64,32 @@ static rabbet_status_t unary_infer_types(const rabbet_op_infer_t* infer) {
   return rabbet_ok();
 }
 
-static rabbet_status_t unary_value(const rabbet_op_infer_t* infer, int64_t op,
-                                   rabbet_expr_t x, rabbet_expr_t* out_value) {
-  rabbet_expr_graph_t* graph = infer->graph;
-  rabbet_expr_t bound = RABBET_EXPR_NONE, other = RABBET_EXPR_NONE;
-  RABBET_RETURN_IF_ERROR(
-      rabbet_expr_constant(graph, op == RABBET_UNARY_NOT, &bound));
-  if (op == RABBET_UNARY_NOT || op == RABBET_UNARY_NEG) {
-    return rabbet_expr_binary(graph, RABBET_EXPR_SUB, bound, x, out_value);
-  }
-  if (op == RABBET_UNARY_ABS) {
-    RABBET_RETURN_IF_ERROR(
-        rabbet_expr_binary(graph, RABBET_EXPR_SUB, bound, x, &other));
-    return rabbet_expr_binary(graph, RABBET_EXPR_MAX, x, other, out_value);
-  }
-  RABBET_RETURN_IF_ERROR(
-      rabbet_expr_binary(graph, RABBET_EXPR_LESS, x, bound, &other));
-  RABBET_RETURN_IF_ERROR(
-      rabbet_expr_binary(graph, RABBET_EXPR_LESS, bound, x, out_value));
-  return rabbet_expr_binary(graph, RABBET_EXPR_SUB, *out_value, other,
-                            out_value);
+// NOT is 1 - x.
+static rabbet_status_t unary_value(const rabbet_op_infer_t* infer,
+                                   rabbet_fraction_t x,
+                                   rabbet_fraction_t* out_y) {
+  int64_t op = RABBET_OP_INT(infer, "op");
+  if (op != RABBET_UNARY_NOT) return rabbet_fraction_unary(infer, op, x, out_y);
+  RABBET_RETURN_IF_ERROR(rabbet_expr_constant(infer->graph, 1, &out_y->top));
+  return rabbet_expr_binary(infer->graph, RABBET_EXPR_SUB, out_y->top, x.top,
+                            &out_y->top);
 }
 
 static rabbet_status_t unary_infer_values(const rabbet_op_infer_t* infer) {
   const rabbet_op_value_t* input = &infer->inputs[0];
   if (!input->values) return rabbet_ok();
-  rabbet_expr_t* values = NULL;
+  rabbet_fractions_t made;
   RABBET_RETURN_IF_ERROR(
-      rabbet_op_new_values(infer, input->value_count, &values));
+      rabbet_fractions_new(infer, input->value_count, &made));
   for (size_t i = 0; i < input->value_count; ++i) {
-    RABBET_RETURN_IF_ERROR(unary_value(infer, RABBET_OP_INT(infer, "op"),
-                                       input->values[i], &values[i]));
+    rabbet_fraction_t x, y = {RABBET_EXPR_NONE, RABBET_EXPR_NONE};
+    RABBET_RETURN_IF_ERROR(rabbet_fraction_at(infer, input, (int64_t)i, &x));
+    RABBET_RETURN_IF_ERROR(unary_value(infer, x, &y));
+    if (!rabbet_fraction_exists(y)) return rabbet_ok();
+    made.tops[i] = y.top;
+    made.bottoms[i] = y.bottom;
   }
-  infer->outputs[0].values = values;
-  infer->outputs[0].value_count = input->value_count;
+  rabbet_fractions_store(&made, input->value_count, &infer->outputs[0]);
   return rabbet_ok();
 }
 

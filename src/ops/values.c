@@ -1,7 +1,10 @@
 // Follows the elements of small tensors through a network: constants are
-// computed, integers become expressions of the network's dimensions.
+// computed, integers become expressions of the network's dimensions, and FLOAT
+// numbers fractions of such.
 #include <string.h>
 
+#include "ops/enums.h"
+#include "ops/fraction.h"
 #include "ops/rules.h"
 #include "ops/walk.h"
 
@@ -124,20 +127,25 @@ static rabbet_status_t rabbet_op_fold(const rabbet_op_infer_t* infer) {
 
 // ---- Moved data ------------------------------------------------------------
 
-static bool rabbet_op_steers(const rabbet_op_infer_t* infer, size_t index) {
-  return rabbet_op_input(infer->op, index)->flags &
-         (RABBET_OPERAND_SHAPE | RABBET_OPERAND_INDEX);
+bool rabbet_op_steers(const rabbet_op_t* op, size_t index) {
+  return !rabbet_op_is(op, RABBET_OP_SELECT) &&
+         (rabbet_op_input(op, index)->flags &
+          (RABBET_OPERAND_SHAPE | RABBET_OPERAND_INDEX)) != 0;
 }
 
-// Elements as INT32 handles: 0 for zero, else expression + 1.
+// Tops or bottoms of an input as INT32 handles: 0 for zero, else expression
+// + 1.
 static rabbet_status_t rabbet_op_handles(const rabbet_op_infer_t* infer,
                                          const rabbet_op_value_t* value,
+                                         bool bottoms,
                                          rabbet_view_t* out_view) {
   int32_t* handles = NULL;
   RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
       infer->arena, value->value_count, sizeof(*handles), (void**)&handles));
   for (size_t i = 0; i < value->value_count; ++i) {
-    handles[i] = value->values[i] + 1;
+    rabbet_fraction_t x;
+    RABBET_RETURN_IF_ERROR(rabbet_fraction_at(infer, value, (int64_t)i, &x));
+    handles[i] = (bottoms ? x.bottom : x.top) + 1;
   }
   *out_view = rabbet_op_view(infer, value, handles);
   out_view->dtype = RABBET_DTYPE_INT32;
@@ -146,7 +154,7 @@ static rabbet_status_t rabbet_op_handles(const rabbet_op_infer_t* infer,
 
 static rabbet_status_t rabbet_op_from_handles(const rabbet_op_infer_t* infer,
                                               const int32_t* handles,
-                                              int64_t count,
+                                              int64_t count, bool bottoms,
                                               rabbet_expr_t** out_values) {
   RABBET_RETURN_IF_ERROR(
       rabbet_op_new_values(infer, (size_t)count, out_values));
@@ -154,7 +162,7 @@ static rabbet_status_t rabbet_op_from_handles(const rabbet_op_infer_t* infer,
     (*out_values)[i] = handles[i] - 1;
     if (handles[i] != 0) continue;
     RABBET_RETURN_IF_ERROR(
-        rabbet_expr_constant(infer->graph, 0, &(*out_values)[i]));
+        rabbet_expr_constant(infer->graph, bottoms, &(*out_values)[i]));
   }
   return rabbet_ok();
 }
@@ -162,28 +170,30 @@ static rabbet_status_t rabbet_op_from_handles(const rabbet_op_infer_t* infer,
 // Whether the reference kernel may run on handles: what is moved has values,
 // and what says where it is moved is constant.
 static bool rabbet_op_can_move(const rabbet_op_infer_t* infer) {
-  if (!(infer->op->flags & RABBET_OP_MOVES_DATA)) return false;
   for (size_t i = 0; i < infer->input_count; ++i) {
     const rabbet_op_value_t* input = &infer->inputs[i];
     if (!input->present) continue;
-    if (rabbet_op_steers(infer, i) ? !input->constant : !input->values) {
+    if (rabbet_op_steers(infer->op, i) ? !input->constant : !input->values) {
       return false;
     }
   }
   int64_t count = rabbet_op_known_count(infer, &infer->outputs[0].shape);
+  rabbet_dtype_t dtype = infer->outputs[0].dtype;
   return count >= 0 && count <= RABBET_OP_MAX_VALUES &&
-         rabbet_op_follows(infer->outputs[0].dtype);
+         (rabbet_op_follows(dtype) || dtype == RABBET_DTYPE_FLOAT);
 }
 
-static rabbet_status_t rabbet_op_move_values(const rabbet_op_infer_t* infer) {
+static rabbet_status_t rabbet_op_move(const rabbet_op_infer_t* infer,
+                                      bool bottoms,
+                                      rabbet_expr_t** out_values) {
   rabbet_op_value_t* output = &infer->outputs[0];
   rabbet_view_t* views = NULL;
   RABBET_RETURN_IF_ERROR(rabbet_op_new_views(infer, &views));
   for (size_t i = 0; i < infer->input_count; ++i) {
     const rabbet_op_value_t* input = &infer->inputs[i];
     views[i] = rabbet_op_view(infer, input, input->constant);
-    if (!input->present || rabbet_op_steers(infer, i)) continue;
-    RABBET_RETURN_IF_ERROR(rabbet_op_handles(infer, input, &views[i]));
+    if (!input->present || rabbet_op_steers(infer->op, i)) continue;
+    RABBET_RETURN_IF_ERROR(rabbet_op_handles(infer, input, bottoms, &views[i]));
   }
   int64_t count = rabbet_op_known_count(infer, &output->shape);
   void* data = NULL;
@@ -193,43 +203,112 @@ static rabbet_status_t rabbet_op_move_values(const rabbet_op_infer_t* infer) {
   *target = rabbet_op_view(infer, output, data);
   target->dtype = RABBET_DTYPE_INT32;
   RABBET_RETURN_IF_ERROR(rabbet_op_run(infer, views));
-  rabbet_expr_t* values = NULL;
-  RABBET_RETURN_IF_ERROR(rabbet_op_from_handles(infer, data, count, &values));
-  output->values = values;
-  output->value_count = (size_t)count;
+  return rabbet_op_from_handles(infer, data, count, bottoms, out_values);
+}
+
+rabbet_status_t rabbet_op_move_values(const rabbet_op_infer_t* infer) {
+  rabbet_op_value_t* output = &infer->outputs[0];
+  if (!rabbet_op_can_move(infer)) return rabbet_ok();
+  rabbet_fractions_t made = {NULL, NULL};
+  RABBET_RETURN_IF_ERROR(rabbet_op_move(infer, false, &made.tops));
+  if (output->dtype == RABBET_DTYPE_FLOAT)
+    RABBET_RETURN_IF_ERROR(rabbet_op_move(infer, true, &made.bottoms));
+  rabbet_fractions_store(
+      &made, (size_t)rabbet_op_known_count(infer, &output->shape), output);
   return rabbet_ok();
 }
 
 // ---- All -------------------------------------------------------------------
 
+// An element that is constant; false if it is not.
+static bool rabbet_op_known_element(const rabbet_op_infer_t* infer,
+                                    const rabbet_op_value_t* value, size_t i,
+                                    int64_t* out_top, int64_t* out_bottom) {
+  *out_bottom = 1;
+  return rabbet_op_known(infer, value->values[i], out_top) &&
+         (!value->denominators ||
+          rabbet_op_known(infer, value->denominators[i], out_bottom));
+}
+
 // Data for a tensor whose values all turned out constant.
 static rabbet_status_t rabbet_op_materialise(const rabbet_op_infer_t* infer,
                                              rabbet_op_value_t* output) {
   if (!output->values || output->constant) return rabbet_ok();
-  int64_t value = 0;
+  int64_t top = 0, bottom = 1;
   for (size_t i = 0; i < output->value_count; ++i) {
-    if (!rabbet_op_known(infer, output->values[i], &value)) return rabbet_ok();
+    if (!rabbet_op_known_element(infer, output, i, &top, &bottom) ||
+        bottom == 0)
+      return rabbet_ok();
   }
   void* data = NULL;
   RABBET_RETURN_IF_ERROR(rabbet_op_new_data(
       infer, output->dtype, (int64_t)output->value_count, &data));
   for (size_t i = 0; i < output->value_count; ++i) {
-    (void)rabbet_op_known(infer, output->values[i], &value);
-    rabbet_store_int64(output->dtype, data, (int64_t)i, value);
+    (void)rabbet_op_known_element(infer, output, i, &top, &bottom);
+    if (output->dtype == RABBET_DTYPE_FLOAT)
+      rabbet_store_double(output->dtype, data, (int64_t)i,
+                          (double)top / (double)bottom);
+    else
+      rabbet_store_int64(output->dtype, data, (int64_t)i, top);
   }
   output->constant = data;
   return rabbet_ok();
 }
 
-rabbet_status_t rabbet_op_infer_values(const rabbet_op_infer_t* infer) {
-  if (rabbet_op_all_constant(infer)) return rabbet_op_fold(infer);
-  if (infer->op->infer_values) {
-    RABBET_RETURN_IF_ERROR(infer->op->infer_values(infer));
-  } else if (rabbet_op_can_move(infer)) {
-    RABBET_RETURN_IF_ERROR(rabbet_op_move_values(infer));
+// Where other inputs are followed, FLOAT constants take part as fractions.
+static rabbet_status_t rabbet_op_follow_floats(rabbet_op_infer_t* infer) {
+  bool followed = false, floats = false;
+  for (size_t i = 0; i < infer->input_count; ++i) {
+    const rabbet_op_value_t* input = &infer->inputs[i];
+    followed |= input->present && input->values && !input->constant;
+    floats |=
+        input->present && input->dtype == RABBET_DTYPE_FLOAT && input->constant;
   }
-  for (size_t i = 0; i < infer->output_count; ++i) {
-    RABBET_RETURN_IF_ERROR(rabbet_op_materialise(infer, &infer->outputs[i]));
+  if (!followed || !floats) return rabbet_ok();
+  rabbet_op_value_t* inputs = NULL;
+  RABBET_RETURN_IF_ERROR(rabbet_arena_copy(infer->arena, infer->inputs,
+                                           infer->input_count * sizeof(*inputs),
+                                           (void**)&inputs));
+  for (size_t i = 0; i < infer->input_count; ++i)
+    RABBET_RETURN_IF_ERROR(rabbet_fractions_of_constant(infer, &inputs[i]));
+  infer->inputs = inputs;
+  return rabbet_ok();
+}
+
+bool rabbet_op_passes_values(const rabbet_op_t* op, const rabbet_attr_t* attrs,
+                             rabbet_dtype_t dtype) {
+  if (op->flags & RABBET_OP_MOVES_DATA) return true;
+  if (!op->infer_values) return false;
+  if (rabbet_op_is(op, RABBET_OP_SCATTER))
+    return rabbet_attr_int(attrs, op->attr_count, "reduction", 0) ==
+           RABBET_SCATTER_REDUCTION_NONE;
+  if (!rabbet_op_is(op, RABBET_OP_UNARY) || dtype != RABBET_DTYPE_FLOAT)
+    return true;
+  switch (rabbet_attr_int(attrs, op->attr_count, "op", 0)) {
+    case RABBET_UNARY_ABS:
+    case RABBET_UNARY_CEIL:
+    case RABBET_UNARY_FLOOR:
+    case RABBET_UNARY_NEG:
+    case RABBET_UNARY_RECIP:
+    case RABBET_UNARY_ROUND:
+    case RABBET_UNARY_SIGN:
+      return true;
+    default:
+      return false;
+  }
+}
+
+rabbet_status_t rabbet_op_infer_values(const rabbet_op_infer_t* given) {
+  if (rabbet_op_all_constant(given)) return rabbet_op_fold(given);
+  rabbet_op_infer_t infer = *given;
+  RABBET_RETURN_IF_ERROR(rabbet_op_follow_floats(&infer));
+  if (infer.op->infer_values) {
+    RABBET_RETURN_IF_ERROR(infer.op->infer_values(&infer));
+  } else if (infer.op->flags & RABBET_OP_MOVES_DATA) {
+    RABBET_RETURN_IF_ERROR(rabbet_op_move_values(&infer));
+  }
+  for (size_t i = 0; i < infer.output_count; ++i) {
+    RABBET_RETURN_IF_ERROR(rabbet_op_materialise(&infer, &infer.outputs[i]));
   }
   return rabbet_ok();
 }

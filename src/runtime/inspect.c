@@ -143,7 +143,13 @@ static void rabbet_json_step(const rabbet_engine_t* engine,
   else
     rabbet_strbuf_printf(out, ", \"TimeUs\": null");
   rabbet_json_layers(step, out);
-  rabbet_strbuf_printf(out, ", ");
+  rabbet_strbuf_printf(out, ", \"HostReads\": [");
+  for (size_t i = 0; i < step->host_read_count; ++i) {
+    if (i) rabbet_strbuf_printf(out, ", ");
+    rabbet_strbuf_json_string(out,
+                              engine->plan->values[step->host_reads[i]].name);
+  }
+  rabbet_strbuf_printf(out, "], ");
   rabbet_json_artifacts(engine->plan, step->artifacts, step->artifact_count,
                         out);
   rabbet_strbuf_printf(out, ", \"Alternatives\": %s}",
@@ -313,6 +319,10 @@ static void rabbet_text_engine(const rabbet_engine_t* engine,
         rabbet_dims_print(&dims, text, sizeof(text)),
         rabbet_format_name(engine->ios[i].format));
   }
+  for (size_t s = 0; s < plan->step_count; ++s)
+    for (size_t i = 0; i < plan->steps[s].host_read_count; ++i)
+      rabbet_strbuf_printf(out, "waits for %s, of which sizes are made\n",
+                           plan->values[plan->steps[s].host_reads[i]].name);
   for (size_t i = 0; i < plan->artifact_count; ++i)
     rabbet_strbuf_printf(out, "keeps  %s: %zu bytes\n", plan->artifacts[i].name,
                          plan->artifacts[i].size);

@@ -1,0 +1,285 @@
+// Numbers in even steps, and operators that compare indices with such numbers.
+// Extents and bounds need not be known: then a `fill` layer makes the numbers,
+// in a shape that the network follows as expressions.
+#include <math.h>
+
+#include "onnx/index.h"
+
+// ---- Numbers in even steps -------------------------------------------------
+
+typedef struct rabbet_onnx_steps_t {
+  rabbet_dtype_t dtype;
+  rabbet_tensor_t* start;  // one element of dtype; NULL: 0
+  rabbet_tensor_t* step;   // NULL: 1
+} rabbet_onnx_steps_t;
+
+// A vector of `count` numbers.
+static rabbet_tensor_t* rabbet_onnx_steps(rabbet_onnx_node_t* node,
+                                          const rabbet_onnx_steps_t* steps,
+                                          rabbet_onnx_index_t count) {
+  bool known = rabbet_onnx_is_known(count);
+  rabbet_tensor_t* step = steps->step;
+  // LINSPACE wants a vector of steps.
+  if (step && rabbet_onnx_rank(node, step) == 0)
+    step = rabbet_onnx_unsqueeze(node, step, 1, 1);
+  rabbet_tensor_t* inputs[] = {
+      known ? NULL : rabbet_onnx_index_vector(node, &count, 1), steps->start,
+      step};
+  rabbet_attr_t attrs[] = {
+      RABBET_ONNX_INT("operation", rabbet_onnx_enumerator(
+                                       node, "fill", "operation", "LINSPACE")),
+      RABBET_ONNX_INT("to_type", steps->dtype), RABBET_ONNX_FLOAT("alpha", 0),
+      RABBET_ONNX_FLOAT("beta", 1), RABBET_ONNX_INTS("shape", &count.value, 1)};
+  size_t input_count = step ? 3 : steps->start ? 2 : known ? 0 : 1;
+  return rabbet_onnx_layer(node, "fill", inputs, input_count, attrs,
+                           known ? 5 : 4);
+}
+
+// 0, 1, 2, ... as INT64, in the shape [1, ..., count, ..., 1].
+static rabbet_tensor_t* rabbet_onnx_indices(rabbet_onnx_node_t* node,
+                                            rabbet_onnx_index_t count, int axis,
+                                            int rank) {
+  rabbet_dims_t dims = {.rank = rank};
+  for (int i = 0; i < rank; ++i)
+    dims.d[i] = i == axis ? count.value : 1;
+  if (!rabbet_onnx_is_known(count)) {
+    rabbet_onnx_steps_t steps = {.dtype = RABBET_DTYPE_INT64};
+    return rabbet_onnx_unsqueeze(node, rabbet_onnx_steps(node, &steps, count),
+                                 ((1u << rank) - 1) & ~(1u << axis), rank);
+  }
+  int64_t number;
+  int64_t* data =
+      rabbet_onnx_weights_room(node, RABBET_DTYPE_INT64, &dims, &number);
+  for (int64_t i = 0; data && i < number; ++i)
+    data[i] = i;
+  return rabbet_onnx_weights(node, RABBET_DTYPE_INT64, data, &dims);
+}
+
+// ---- Range -----------------------------------------------------------------
+
+static rabbet_tensor_t* rabbet_onnx_range_constant(rabbet_onnx_node_t* node,
+                                                   rabbet_dtype_t dtype,
+                                                   const double v[3]) {
+  double steps = v[2] == 0 ? NAN : ceil((v[1] - v[0]) / v[2]);
+  if (!(steps < 1e9)) {
+    RABBET_ONNX_FAIL(node, RABBET_STATUS_OUT_OF_RANGE,
+                     "a range from %g to %g by %g has no sensible length", v[0],
+                     v[1], v[2]);
+    return NULL;
+  }
+  rabbet_dims_t dims = {.rank = 1, .d = {steps > 0 ? (int64_t)steps : 0}};
+  int64_t count;
+  void* data = rabbet_onnx_weights_room(node, dtype, &dims, &count);
+  for (int64_t i = 0; data && i < count; ++i)
+    rabbet_store_double(dtype, data, i, v[0] + (double)i * v[2]);
+  return rabbet_onnx_weights(node, dtype, data, &dims);
+}
+
+static bool rabbet_onnx_range_known(rabbet_onnx_node_t* node,
+                                    rabbet_tensor_t* const parts[3],
+                                    double out_values[3]) {
+  for (size_t i = 0; i < 3; ++i) {
+    rabbet_onnx_ints_t ints = rabbet_onnx_try_ints(node, parts[i]);
+    if (ints.present && ints.count == 1)
+      out_values[i] = (double)ints.data[0];
+    else if (!rabbet_onnx_constant_number(node, parts[i], &out_values[i]))
+      return false;
+  }
+  return rabbet_onnx_ok(node);
+}
+
+static rabbet_onnx_index_t rabbet_onnx_range_count_ints(
+    rabbet_onnx_node_t* node, rabbet_tensor_t* const parts[3]) {
+  rabbet_onnx_index_t start = rabbet_onnx_element(node, parts[0], 0);
+  rabbet_onnx_index_t limit = rabbet_onnx_element(node, parts[1], 0);
+  return rabbet_onnx_ceil_div(node,
+                              rabbet_onnx_index_op(node, "SUB", limit, start),
+                              rabbet_onnx_element(node, parts[2], 0));
+}
+
+static bool rabbet_onnx_is_number(rabbet_onnx_node_t* node, rabbet_tensor_t* x,
+                                  double number) {
+  double value = 0;
+  return rabbet_onnx_constant_number(node, x, &value) && value == number;
+}
+
+static rabbet_onnx_index_t rabbet_onnx_range_count_floats(
+    rabbet_onnx_node_t* node, rabbet_tensor_t* const parts[3]) {
+  rabbet_tensor_t* x = parts[1];
+  if (!rabbet_onnx_is_number(node, parts[0], 0))
+    x = rabbet_onnx_binary(node, "SUB", x, parts[0]);
+  if (!rabbet_onnx_is_number(node, parts[2], 1))
+    x = rabbet_onnx_binary(node, "DIV", x, parts[2]);
+  x = rabbet_onnx_unary(node, "CEIL", x);
+  return rabbet_onnx_element(node, x, 0);
+}
+
+void rabbet_onnx_import_range(rabbet_onnx_node_t* node) {
+  static const char* const names[] = {"start", "limit", "delta"};
+  rabbet_tensor_t* parts[3];
+  for (size_t i = 0; i < 3; ++i) {
+    parts[i] = rabbet_onnx_required(node, i);
+    rabbet_dims_t dims = rabbet_onnx_dims(node, parts[i]);
+    if (rabbet_onnx_ok(node) &&
+        (dims.rank > 1 || (dims.rank == 1 && dims.d[0] != 1)))
+      RABBET_ONNX_FAIL(node, RABBET_STATUS_INVALID_ARGUMENT,
+                       "input %zu ('%s', '%s') must be one number", i, names[i],
+                       rabbet_tensor_name(parts[i]));
+  }
+  rabbet_dtype_t dtype = rabbet_onnx_dtype_of(node, parts[0]);
+  double known[3];
+  if (!rabbet_onnx_ok(node)) return;
+  if (rabbet_onnx_range_known(node, parts, known)) {
+    node->outputs[0] = rabbet_onnx_range_constant(node, dtype, known);
+    return;
+  }
+  if (rabbet_onnx_is_number(node, parts[2], 0))
+    RABBET_ONNX_FAIL(node, RABBET_STATUS_INVALID_ARGUMENT,
+                     "input 2 ('delta') is 0; a range needs another step");
+  rabbet_onnx_index_t count = rabbet_dtype_is_float(dtype)
+                                  ? rabbet_onnx_range_count_floats(node, parts)
+                                  : rabbet_onnx_range_count_ints(node, parts);
+  count = rabbet_onnx_index_op(node, "MAX", count, rabbet_onnx_known(0));
+  rabbet_onnx_steps_t steps = {.dtype = dtype};
+  if (!rabbet_onnx_is_number(node, parts[0], 0)) steps.start = parts[0];
+  if (!rabbet_onnx_is_number(node, parts[2], 1)) steps.step = parts[2];
+  node->outputs[0] = rabbet_onnx_steps(node, &steps, count);
+}
+
+// ---- Diagonals -------------------------------------------------------------
+
+// Diagonals beyond any extent are as good as one at this distance.
+static const int64_t rabbet_onnx_far_diagonal = INT64_C(1) << 40;
+
+typedef struct rabbet_onnx_diagonal_t {
+  rabbet_onnx_index_t rows, columns;
+  rabbet_onnx_index_t offset;  // of the column that belongs to row 0
+} rabbet_onnx_diagonal_t;
+
+static bool rabbet_onnx_diagonal_known(const rabbet_onnx_diagonal_t* d) {
+  return rabbet_onnx_is_known(d->rows) && rabbet_onnx_is_known(d->columns) &&
+         rabbet_onnx_is_known(d->offset);
+}
+
+// The matrix of `column OP row + offset`; op: LESS, EQUAL or GREATER. BOOL.
+static rabbet_tensor_t* rabbet_onnx_compare_diagonal(
+    rabbet_onnx_node_t* node, const char* op, const rabbet_onnx_diagonal_t* d) {
+  rabbet_tensor_t* row = rabbet_onnx_indices(node, d->rows, 0, 2);
+  rabbet_tensor_t* column = rabbet_onnx_indices(node, d->columns, 1, 2);
+  if (!rabbet_onnx_is_known(d->offset) || d->offset.value != 0)
+    row = rabbet_onnx_binary(node, "SUM", row,
+                             rabbet_onnx_index_vector(node, &d->offset, 1));
+  return rabbet_onnx_binary(node, op, column, row);
+}
+
+static int64_t rabbet_onnx_clamp_diagonal(int64_t offset) {
+  int64_t far = rabbet_onnx_far_diagonal;
+  return offset < -far ? -far : offset > far ? far : offset;
+}
+
+void rabbet_onnx_import_eye_like(rabbet_onnx_node_t* node) {
+  rabbet_tensor_t* x = rabbet_onnx_required(node, 0);
+  int64_t k = rabbet_onnx_attr_int(node, "k", 0);
+  rabbet_dtype_t dtype = rabbet_onnx_dtype_of(node, x);
+  if (rabbet_onnx_has_attr(node, "dtype")) {
+    int32_t type = (int32_t)rabbet_onnx_attr_int(node, "dtype", 1);
+    rabbet_onnx_fail(node, rabbet_onnx_dtype(type, &dtype, NULL));
+  }
+  int rank = rabbet_onnx_rank(node, x);
+  if (rabbet_onnx_ok(node) && rank != 2)
+    RABBET_ONNX_FAIL(node, RABBET_STATUS_INVALID_ARGUMENT,
+                     "input 0 ('%s') has rank %d; expected a matrix",
+                     rabbet_tensor_name(x), rank);
+  if (!rabbet_onnx_ok(node)) return;
+  rabbet_onnx_diagonal_t diagonal = {
+      .rows = rabbet_onnx_extent(node, x, 0),
+      .columns = rabbet_onnx_extent(node, x, 1),
+      .offset = rabbet_onnx_known(rabbet_onnx_clamp_diagonal(k))};
+  node->outputs[0] = rabbet_onnx_cast(
+      node, rabbet_onnx_compare_diagonal(node, "EQUAL", &diagonal), dtype);
+}
+
+// The triangle of ones where everything is known, which other rules recognise.
+static rabbet_tensor_t* rabbet_onnx_triangle(rabbet_onnx_node_t* node,
+                                             const rabbet_onnx_diagonal_t* d,
+                                             bool upper) {
+  int64_t rows = d->rows.value, columns = d->columns.value, count;
+  int64_t k = d->offset.value;
+  rabbet_dims_t square = {.rank = 2, .d = {rows, columns}};
+  uint8_t* keep =
+      rabbet_onnx_weights_room(node, RABBET_DTYPE_BOOL, &square, &count);
+  for (int64_t i = 0; keep && i < count; ++i) {
+    int64_t diagonal = i / columns + k, column = i % columns;
+    keep[i] = upper ? column >= diagonal : column <= diagonal;
+  }
+  return rabbet_onnx_weights(node, RABBET_DTYPE_BOOL, keep, &square);
+}
+
+// A triangle of ones for the last two axes chooses between x and 0.
+void rabbet_onnx_import_trilu(rabbet_onnx_node_t* node) {
+  rabbet_tensor_t* x = rabbet_onnx_required(node, 0);
+  bool upper = rabbet_onnx_attr_int(node, "upper", 1) != 0;
+  int rank = rabbet_onnx_rank(node, x);
+  if (rabbet_onnx_ok(node) && rank < 2)
+    RABBET_ONNX_FAIL(node, RABBET_STATUS_INVALID_ARGUMENT,
+                     "input 0 ('%s') has rank %d; expected 2 or more",
+                     rabbet_tensor_name(x), rank);
+  if (!rabbet_onnx_ok(node)) return;
+  rabbet_onnx_diagonal_t d = {.rows = rabbet_onnx_extent(node, x, rank - 2),
+                              .columns = rabbet_onnx_extent(node, x, rank - 1),
+                              .offset = rabbet_onnx_known(0)};
+  if (rabbet_onnx_input(node, 1))
+    d.offset = rabbet_onnx_element(node, node->inputs[1], 0);
+  d.offset.value = rabbet_onnx_clamp_diagonal(d.offset.value);
+  rabbet_tensor_t* mask = NULL;
+  if (rabbet_onnx_diagonal_known(&d)) {
+    mask = rabbet_onnx_triangle(node, &d, upper);
+  } else {
+    d.offset = rabbet_onnx_index_op(node, "SUM", d.offset,
+                                    rabbet_onnx_known(upper ? -1 : 1));
+    mask = rabbet_onnx_compare_diagonal(node, upper ? "GREATER" : "LESS", &d);
+  }
+  rabbet_tensor_t* zero =
+      rabbet_onnx_number(node, rabbet_onnx_dtype_of(node, x), rank, 0);
+  node->outputs[0] = rabbet_onnx_select(node, mask, x, zero);
+}
+
+// ---- OneHot ----------------------------------------------------------------
+
+// indices == 0, 1, ..., depth - 1 along a new axis; below 0 counts from depth.
+static rabbet_tensor_t* rabbet_onnx_hot(rabbet_onnx_node_t* node,
+                                        rabbet_tensor_t* indices,
+                                        rabbet_onnx_index_t depth, int axis,
+                                        int rank) {
+  rabbet_tensor_t* end = rabbet_onnx_index_vector(node, &depth, 1);
+  rabbet_tensor_t* wrapped = rabbet_onnx_select(
+      node, rabbet_onnx_with_number(node, "LESS", indices, 0),
+      rabbet_onnx_binary(node, "SUM", indices, end), indices);
+  return rabbet_onnx_binary(node, "EQUAL", wrapped,
+                            rabbet_onnx_indices(node, depth, axis, rank));
+}
+
+void rabbet_onnx_import_one_hot(rabbet_onnx_node_t* node) {
+  rabbet_tensor_t* indices = rabbet_onnx_required(node, 0);
+  rabbet_tensor_t* values = rabbet_onnx_required(node, 2);
+  rabbet_onnx_index_t depth =
+      rabbet_onnx_element(node, rabbet_onnx_required(node, 1), 0);
+  if (rabbet_onnx_ok(node) && rabbet_onnx_is_known(depth) &&
+      (depth.value < 1 || depth.value > INT32_MAX))
+    RABBET_ONNX_FAIL(node, RABBET_STATUS_INVALID_ARGUMENT,
+                     "input 1 ('depth') is %lld; expected 1 to %d",
+                     (long long)depth.value, INT32_MAX);
+  int rank = rabbet_onnx_rank(node, indices) + 1;
+  int axis =
+      rabbet_onnx_axis(node, rabbet_onnx_attr_int(node, "axis", -1), rank);
+  if (!rabbet_onnx_ok(node)) return;
+  indices = rabbet_onnx_cast(node, indices, RABBET_DTYPE_INT64);
+  indices = rabbet_onnx_unsqueeze(node, indices, 1u << axis, rank);
+  rabbet_tensor_t* hot = rabbet_onnx_hot(node, indices, depth, axis, rank);
+  rabbet_onnx_slice_t slice = rabbet_onnx_slice_all(node, values);
+  slice.size[0] = rabbet_onnx_known(1);
+  rabbet_tensor_t* off = rabbet_onnx_slice(node, values, &slice);
+  slice.start[0] = rabbet_onnx_known(1);
+  rabbet_tensor_t* on = rabbet_onnx_slice(node, values, &slice);
+  node->outputs[0] = rabbet_onnx_select(node, hot, on, off);
+}
