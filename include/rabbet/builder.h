@@ -154,6 +154,9 @@ typedef enum rabbet_builder_option_t {
   // Libraries whose kernels may be used where others do the same: bits
   // 1 << rabbet_tactic_source_t; default all.
   RABBET_BUILDER_OPTION_TACTIC_SOURCES = 9,
+  // 1: a build runs each plugin of the plan once, also where nothing is timed,
+  // and fails with it; default 0.
+  RABBET_BUILDER_OPTION_TRY_PLUGINS = 10,
   RABBET_BUILDER_OPTION_COUNT,
 } rabbet_builder_option_t;
 RABBET_API rabbet_status_t

@@ -43,7 +43,8 @@ IHostMemory = _rabbet.IHostMemory
     _MISS,
     _SOURCE,
     _SOURCES,
-) = range(10)
+    _TRY_PLUGINS,
+) = range(11)
 
 
 _ALL_SOURCES = sum(1 << int(source) for source in e.TacticSource)
@@ -379,6 +380,16 @@ class IBuilderConfig(_rabbet.BuilderConfig, Managed):
     @keep_plugin_source.setter
     def keep_plugin_source(self, keep: bool) -> None:
         self._set(_SOURCE, int(bool(keep)))
+
+    @property
+    def try_plugins(self) -> bool:
+        """Whether a build runs each plugin of the plan once, and fails with it, also
+        where nothing is timed; default False (rabbet.compile: True)."""
+        return bool(self._get(_TRY_PLUGINS))
+
+    @try_plugins.setter
+    def try_plugins(self, wanted: bool) -> None:
+        self._set(_TRY_PLUGINS, int(bool(wanted)))
 
     @property
     def source_modules(self) -> list[str]:

@@ -76,9 +76,30 @@ def _exporter(value: Any) -> Callable[[Any], Any] | None:
     """Makes arrays of the library that `value` is from of NumPy arrays."""
     namespace = getattr(value, "__array_namespace__", None)
     if namespace is not None:
-        return getattr(namespace(), "from_dlpack", None)
-    module = sys.modules.get(type(value).__module__.partition(".")[0])
-    return getattr(module, "from_dlpack", None)
+        library = namespace()
+    else:
+        library = sys.modules.get(type(value).__module__.partition(".")[0])
+    from_dlpack = getattr(library, "from_dlpack", None)
+    if from_dlpack is None:
+        return None
+
+    def export(array: Any) -> Any:
+        try:
+            return from_dlpack(array)
+        except BufferError:  # types that NumPy's DLPack lacks, such as BF16
+            return library.asarray(array)
+
+    return export
+
+
+def _imported(value: Any) -> Any:
+    """An array on the host as NumPy's, without a copy."""
+    import numpy as np
+
+    try:
+        return np.from_dlpack(value)
+    except (BufferError, RuntimeError):  # read-only, or a type that NumPy lacks
+        return np.asarray(value)
 
 
 def _foreign_input(value: Any, info: IoInfo, on: str) -> tuple[Any, Any]:
@@ -92,7 +113,7 @@ def _foreign_input(value: Any, info: IoInfo, on: str) -> tuple[Any, Any]:
                 f"input '{info.name}' is on DLPack device {tuple(device)}, the model "
                 f"runs on {on}; copy it there"
             )
-        array = np.from_dlpack(value)
+        array = _imported(value)
         finish = _exporter(value)
     else:
         array = np.asarray(value)
@@ -183,7 +204,12 @@ def convert_input(
         array = _torch_input(value, info, device)
     elif isinstance(value, (list, tuple, int, float, bool, np.generic)):
         array = _plain_input(value, info)
-    elif value is None or isinstance(value, (str, dict, set)):
+    elif isinstance(value, dict):
+        raise TypeError(
+            f"input '{info.name}' is a dict; an array is expected: a dict of inputs is "
+            "for model.run(inputs), or model(**inputs)"
+        )
+    elif value is None or isinstance(value, (str, set)):
         raise TypeError(f"input '{info.name}' is {value!r}; an array is expected")
     else:
         array, finish = _foreign_input(value, info, device)

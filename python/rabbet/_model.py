@@ -57,10 +57,11 @@ class Model(_rabbet.Runner):
     """A plan ready to be called; by several threads at once, if they want.
 
     model(x), model(a, b), model(name=a): inputs by position or name, arrays of
-    NumPy, torch or anything that has the buffer protocol or DLPack. An array of
-    the right type and row-major is used in place; another layout is copied; a
-    wrong type is an error. The result is a fresh array of the inputs' kind, or
-    with several outputs a named tuple of them; out= takes arrays to fill.
+    NumPy, torch, JAX or anything that has the buffer protocol or DLPack. A dict of
+    inputs is for model.run({"x": x}), or model(**inputs). An array of the right type
+    and row-major is used in place; another layout is copied; a wrong type is an
+    error. The result is a fresh array of the inputs' kind, or with several outputs a
+    named tuple of them; out= takes arrays to fill.
 
     On a GPU, arrays of torch, CuPy, JAX and others on that GPU are taken there, and
     so are outputs; runs are recorded into CUDA graphs and replayed unless graphs is
@@ -78,6 +79,7 @@ class Model(_rabbet.Runner):
         threads: int | None = None,
         report: Any = None,
         graphs: bool = True,
+        contexts: int | None = None,
     ) -> Self:
         import numpy as np
 
@@ -88,12 +90,18 @@ class Model(_rabbet.Runner):
             raise InvalidArgumentError(
                 f"{threads} threads; expected 1 to 4096, or 0 for the plan's number"
             )
+        limit = 0 if contexts is None else operator.index(contexts)
+        if contexts is not None and limit < 1:
+            raise InvalidArgumentError(
+                f"contexts is {contexts}; expected 1 or more, or None for as many as "
+                "there are calls at a time"
+            )
         infos = [info for _, info in engine._ios().values()]
         outputs = [info for info in infos if not info.is_input]
         dtypes = tuple(storage_type(info.dtype) for info in outputs)
         results = _result_type([info.name for info in outputs])
         self = super().__new__(
-            cls, engine, count, bool(graphs), np.empty, dtypes, results
+            cls, engine, count, bool(graphs), limit, np.empty, dtypes, results
         )
         self._engine = engine
         self._inputs = [info for info in infos if info.is_input]
@@ -377,22 +385,38 @@ def compile(
     logger: ILogger | None = None,
     graphs: bool = True,
     keep_plugins: bool = False,
+    contexts: int | None = None,
+    try_plugins: bool = True,
 ) -> Model:
-    """Tunes a model for this machine.
+    """Tunes a model for this machine and returns it, ready to be called.
 
     model: path of an ONNX file, its bytes, an onnx.ModelProto, or a network.
-    plugins: files (.py, .so) or modules that register operators.
-    save: where to write the plan.
-    shapes: {input: shape} or {input: (min, opt, max)} for dynamic inputs;
-        profiles: a list of such, for several ranges; each call takes the first that
+    plugins: files (.py, .so) or modules that register operators; one or a list.
+    device: "cpu", "cuda" or "cuda:1"; default: RABBET_DEVICE, else a GPU if there
+        is one, else the CPU.
+    save: where to write the plan, for rabbet.load.
+    shapes: {input: shape} or {input: (min, opt, max)} for dynamic inputs; tuning is
+        for opt, memory is laid out for the sizes of each call.
+    profiles: a list of such, for several ranges; each call takes the first that
         allows its inputs, and stays with it while it does.
-    timing_cache: a file that spares the next build its timing.
+    threads: CPU threads of a call; default: RABBET_THREADS, else all.
+    fp16, bf16: FP32 tensors may be computed in these types, where that is faster.
+    optimization_level: 0 (nothing is timed) to 5 (everything is tried); default 3.
+    timing_cache: a file that spares the next build its timing; made if it is not
+        there.
     progress: True for a bar, or a function (phase, step, steps) that may return
         False to stop.
+    verbose: everything that the build tells, on stderr.
+    logger: an ILogger of your own in its place.
     graphs: on CUDA, runs are recorded into graphs and replayed.
     keep_plugins: the plan carries the plugins: libraries (.so) that `plugins` names,
         and the source of the modules that define Python plugins. load() runs them
         where it is told to (allow_host_code).
+    contexts: at most so many execution contexts for calls of several threads;
+        further callers wait for one. Each has memory of its own. Default: no limit.
+    try_plugins: each operator of yours is run once, so that mistakes in its body and
+        compilers such as Numba's are part of the build. False: for operators that
+        refuse arbitrary numbers.
     """
     if shapes is not None and profiles is not None:
         raise InvalidArgumentError(
@@ -409,6 +433,7 @@ def compile(
         _parse(network, model, log)
     config = _configure(builder, device, threads, optimization_level, fp16, bf16)
     config.progress_monitor = progress_monitor(progress)
+    config.try_plugins = try_plugins
     if keep_plugins:
         config.plugins_to_serialize = library_paths(plugins)
         config.keep_plugin_source = True
@@ -429,7 +454,7 @@ def compile(
     runtime.device = device
     runtime.engine_host_code_allowed = True  # it comes from here
     engine = runtime.deserialize_cuda_engine(plan)
-    return Model(engine, threads, builder._report, graphs)
+    return Model(engine, threads, builder._report, graphs, contexts)
 
 
 def _check_writable(what: str, file: Any) -> None:
@@ -452,16 +477,25 @@ def load(
     logger: ILogger | None = None,
     graphs: bool = True,
     allow_host_code: bool = False,
+    contexts: int | None = None,
 ) -> Model:
-    """Loads a plan that was saved; its plugins must be named again, unless the plan
-    carries them.
+    """Loads a plan that was saved and returns it, ready to be called.
 
+    path: the file that compile(save=) or `rabbet build` wrote.
+    plugins: files (.py, .so) or modules that register the plan's operators; they
+        must be named again, unless the plan carries them.
+    device: the device that the plan was built for; default as for compile.
+    threads: CPU threads of a call; default: what the plan was built with.
+    logger: an ILogger of your own; default: warnings on stderr.
     graphs: on CUDA, runs are recorded into graphs and replayed.
     allow_host_code: libraries and source of plugins that the plan carries may run
         here: for plans from people whom you trust.
+    contexts: at most so many execution contexts for calls of several threads;
+        further callers wait for one. Default: no limit.
     """
     load_plugins(plugins)
     runtime = Runtime(logger)
     runtime.device = device
     runtime.engine_host_code_allowed = allow_host_code
-    return Model(runtime.load_cuda_engine(os.fspath(path)), threads, None, graphs)
+    engine = runtime.load_cuda_engine(os.fspath(path))
+    return Model(engine, threads, None, graphs, contexts)

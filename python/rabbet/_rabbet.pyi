@@ -215,6 +215,7 @@ class Runner:
         engine: Any,
         threads: int,
         graphs: bool,
+        contexts: int,
         empty: Any,
         dtypes: tuple[Any, ...],
         results: Any,

@@ -8,88 +8,6 @@
 
 #include "python/src/plugin_tensor.h"
 
-void rabbet_py_lane_stream(rabbet_py_lane_t* lane, void* stream) {
-  if (!lane->has_stream) lane->stream = stream;
-  lane->has_stream = true;
-}
-
-// ---- Lanes -----------------------------------------------------------------
-
-static void rabbet_py_lane_destroy(rabbet_py_runner_t* runner,
-                                   rabbet_py_lane_t* lane) {
-  if (!lane) return;
-  rabbet_context_destroy(lane->context);
-  for (size_t i = 0; lane->outputs && i < runner->output_count; ++i) {
-    Py_XDECREF(lane->outputs[i].empty_args);
-    Py_XDECREF(lane->outputs[i].torch_options[0]);
-    Py_XDECREF(lane->outputs[i].torch_options[1]);
-    rabbet_py_told_clear(&lane->outputs[i]);
-  }
-  PyMem_Free(lane->inputs);
-  PyMem_Free(lane->outputs);
-  PyMem_Free(lane);
-}
-
-static rabbet_py_lane_t* rabbet_py_lane_new(rabbet_py_runner_t* runner) {
-  rabbet_py_lane_t* lane = PyMem_Calloc(1, sizeof(*lane));
-  if (!lane) return (rabbet_py_lane_t*)PyErr_NoMemory();
-  lane->inputs = PyMem_Calloc(runner->input_count + 1, sizeof(*lane->inputs));
-  lane->outputs =
-      PyMem_Calloc(runner->output_count + 1, sizeof(*lane->outputs));
-  if (!lane->inputs || !lane->outputs) {
-    rabbet_py_lane_destroy(runner, lane);
-    return (rabbet_py_lane_t*)PyErr_NoMemory();
-  }
-  rabbet_status_t status;
-  Py_BEGIN_ALLOW_THREADS status = rabbet_context_create(
-      runner->engine, rabbet_allocator_system(), &lane->context);
-  if (rabbet_is_ok(status) && runner->threads > 0) {
-    status = rabbet_context_set_threads(lane->context, runner->threads);
-  }
-  Py_END_ALLOW_THREADS if (rabbet_is_ok(status)) {
-    rabbet_context_set_graphs(lane->context, runner->graphs);
-    return lane;
-  }
-  rabbet_py_lane_destroy(runner, lane);
-  return rabbet_py_raise(status);
-}
-
-static rabbet_py_lane_t* rabbet_py_lane_pop(rabbet_py_runner_t* runner) {
-  RABBET_PY_LOCK(runner);
-  rabbet_py_lane_t* lane = runner->lanes;
-  if (lane) runner->lanes = lane->next;
-  return lane;
-}
-
-static void rabbet_py_lane_push(rabbet_py_runner_t* runner,
-                                rabbet_py_lane_t* lane) {
-  RABBET_PY_LOCK(runner);
-  lane->next = runner->lanes;
-  runner->lanes = lane;
-}
-
-static rabbet_py_lane_t* rabbet_py_lane_take(rabbet_py_runner_t* runner) {
-  rabbet_py_lane_t* lane = rabbet_py_lane_pop(runner);
-  return lane ? lane : rabbet_py_lane_new(runner);
-}
-
-static void rabbet_py_lane_give(rabbet_py_runner_t* runner,
-                                rabbet_py_lane_t* lane) {
-  for (size_t i = 0; i < runner->input_count; ++i) {
-    rabbet_py_input_release(&lane->inputs[i]);
-  }
-  for (size_t i = 0; i < runner->output_count; ++i) {
-    rabbet_py_output_t* output = &lane->outputs[i];
-    if (output->has_view) PyBuffer_Release(&output->view);
-    output->has_view = false;
-    Py_CLEAR(output->array);
-    rabbet_py_told_drop(output);
-  }
-  Py_CLEAR(lane->finish);
-  Py_CLEAR(lane->maker);
-  rabbet_py_lane_push(runner, lane);
-}
-
 // ---- Arguments -------------------------------------------------------------
 
 static int rabbet_py_input_by_name(rabbet_py_runner_t* runner, PyObject* key) {
@@ -580,33 +498,22 @@ static PyObject* rabbet_py_runner_profiled(PyObject* self, PyObject* all) {
 // Of the run before, as far as steps are counted; of all runs otherwise.
 static PyObject* rabbet_py_runner_graph_info(PyObject* self, PyObject* none) {
   (void)none;
-  RABBET_PY_LOCK(self);
-  rabbet_graph_info_t all = {.struct_size = sizeof(all)};
-  const rabbet_py_lane_t* last = ((rabbet_py_runner_t*)self)->lanes;
-  for (const rabbet_py_lane_t* lane = last; lane; lane = lane->next) {
-    rabbet_graph_info_t info = {.struct_size = sizeof(info)};
-    rabbet_context_graph_info(lane->context, &info);
-    if (lane == last) {
-      all.graph_steps = info.graph_steps;
-      all.other_steps = info.other_steps;
-    }
-    all.recordings += info.recordings;
-    all.replays += info.replays;
-  }
+  rabbet_graph_info_t all =
+      rabbet_py_lanes_graph_info((rabbet_py_runner_t*)self);
   return rabbet_py_from_graph_info(&all);
 }
 
 // ---- The type --------------------------------------------------------------
 
-// Runner(engine, threads, graphs, numpy.empty, dtypes of the outputs, results):
-// results makes what a call returns of a tuple of arrays.
+// Runner(engine, threads, graphs, contexts, numpy.empty, dtypes of the outputs,
+// results): results makes what a call returns of a tuple of arrays.
 static PyObject* rabbet_py_runner_new(PyTypeObject* type, PyObject* args,
                                       PyObject* kwargs) {
   (void)kwargs;
   PyObject *engine, *empty, *dtypes, *results;
-  int threads = 0, graphs = 0;
-  if (!PyArg_ParseTuple(args, "OipOO!O", &engine, &threads, &graphs, &empty,
-                        &PyTuple_Type, &dtypes, &results)) {
+  int threads = 0, graphs = 0, contexts = 0;
+  if (!PyArg_ParseTuple(args, "OipiOO!O", &engine, &threads, &graphs, &contexts,
+                        &empty, &PyTuple_Type, &dtypes, &results)) {
     return NULL;
   }
   rabbet_engine_t* pointer =
@@ -620,6 +527,7 @@ static PyObject* rabbet_py_runner_new(PyTypeObject* type, PyObject* args,
   self->engine_object = Py_NewRef(engine);
   self->threads = threads;
   self->graphs = graphs != 0;
+  rabbet_py_lanes_initialize(self, contexts);
   self->empty = Py_NewRef(empty);
   self->dtypes = Py_NewRef(dtypes);
   self->results = Py_NewRef(results);
@@ -648,11 +556,7 @@ static void rabbet_py_runner_dealloc(PyObject* object) {
   rabbet_py_runner_t* self = (rabbet_py_runner_t*)object;
   PyTypeObject* type = Py_TYPE(object);
   PyObject_GC_UnTrack(object);
-  while (self->lanes) {
-    rabbet_py_lane_t* lane = self->lanes;
-    self->lanes = lane->next;
-    rabbet_py_lane_destroy(self, lane);
-  }
+  if (self->engine) rabbet_py_lanes_deinitialize(self);
   Py_CLEAR(self->engine_object);
   Py_CLEAR(self->empty);
   Py_CLEAR(self->dtypes);

@@ -43,6 +43,7 @@ typedef struct rabbet_py_output_t {
 // A context and what one call at a time needs.
 typedef struct rabbet_py_lane_t {
   struct rabbet_py_lane_t* next;
+  pthread_t owner;  // of the call in progress
   rabbet_context_t* context;
   rabbet_py_input_t* inputs;
   rabbet_py_output_t* outputs;
@@ -67,8 +68,23 @@ typedef struct rabbet_py_runner_t {
   int threads;
   bool graphs;  // runs are recorded into graphs, where the device has them
   PyObject *empty, *dtypes, *results;
-  rabbet_py_lane_t* lanes;  // free ones
+  // Guards what follows; no Python code runs while it is held.
+  pthread_mutex_t mutex;
+  pthread_cond_t freed;
+  rabbet_py_lane_t *lanes, *busy;  // free ones, the one used last first
+  int lane_count, lane_limit;      // 0: no limit
 } rabbet_py_runner_t;
+
+// ---- Lanes (runner_lanes.c) ------------------------------------------------
+
+void rabbet_py_lanes_initialize(rabbet_py_runner_t* runner, int limit);
+void rabbet_py_lanes_deinitialize(rabbet_py_runner_t* runner);
+// A lane for a call: a free one, a new one, or where there are as many as there
+// may be, the next that another thread gives back. NULL with an exception.
+rabbet_py_lane_t* rabbet_py_lane_take(rabbet_py_runner_t* runner);
+void rabbet_py_lane_give(rabbet_py_runner_t* runner, rabbet_py_lane_t* lane);
+// Steps of the run before; recordings and replays of all runs.
+rabbet_graph_info_t rabbet_py_lanes_graph_info(rabbet_py_runner_t* runner);
 
 // The run's stream is the first one that it is told.
 void rabbet_py_lane_stream(rabbet_py_lane_t* lane, void* stream);

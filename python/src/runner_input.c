@@ -193,6 +193,19 @@ static int rabbet_py_open_converted(PyObject* self, rabbet_py_lane_t* lane,
   return failed;
 }
 
+// Arrays of another library that speaks DLPack (JAX's have buffers, too):
+// results are to be that library's. Rabbet's own tensors have none.
+static bool rabbet_py_has_library(PyObject* object) {
+  static rabbet_py_cache_t numpy_type;
+  PyTypeObject* type = Py_TYPE(object);
+  PyObject* numpy = rabbet_py_cache_loaded(&numpy_type, "numpy", "ndarray");
+  if ((PyObject*)type == numpy || type == rabbet_py_types.plugin_tensor ||
+      (numpy && PyType_IsSubtype(type, (PyTypeObject*)numpy))) {
+    return false;
+  }
+  return PyObject_HasAttrString((PyObject*)type, "__dlpack__");
+}
+
 int rabbet_py_input_open(PyObject* self, rabbet_py_lane_t* lane, size_t index) {
   // torch may be imported at any time.
   static rabbet_py_cache_t torch_type;
@@ -202,7 +215,10 @@ int rabbet_py_input_open(PyObject* self, rabbet_py_lane_t* lane, size_t index) {
   bool linear = io->format == RABBET_FORMAT_LINEAR;
   input->on_device = false;
   if (linear && PyObject_CheckBuffer(input->object)) {
-    if (rabbet_py_open_buffer(input, io->dtype)) return 0;
+    if (!rabbet_py_has_library(input->object) &&
+        rabbet_py_open_buffer(input, io->dtype)) {
+      return 0;
+    }
   } else {
     PyObject* type = rabbet_py_cache_loaded(&torch_type, "torch", "Tensor");
     if (type && PyObject_TypeCheck(input->object, (PyTypeObject*)type)) {

@@ -530,3 +530,36 @@ rabbet_status_t rabbet_bench_measure(rabbet_build_t* build,
   return RABBET_ANNOTATE(status, "timing '%s' with %s", unit->name,
                          choice->candidate.tactic_name);
 }
+
+static rabbet_status_t bench_enqueue(rabbet_build_t* build,
+                                     const rabbet_bench_kernel_t* kernel) {
+  rabbet_device_t* device = build->device;
+  void* token = NULL;
+  if (device->vtable->begin_run)
+    RABBET_RETURN_IF_ERROR(
+        device->vtable->begin_run(device, build->threads, &token));
+  rabbet_status_t status = kernel->kernel_class->enqueue(
+      kernel->kernel, kernel->state, &kernel->call);
+  status =
+      rabbet_status_join(status, device->vtable->synchronize(device, NULL));
+  if (device->vtable->end_run) device->vtable->end_run(device, token);
+  return status;
+}
+
+rabbet_status_t rabbet_bench_run_once(rabbet_build_t* build,
+                                      const rabbet_unit_t* unit,
+                                      const rabbet_choice_t* choice) {
+  rabbet_group_t group;
+  rabbet_bench_kernel_t kernel = {0};
+  RABBET_RETURN_IF_ERROR(rabbet_progress_check(build));
+  RABBET_RETURN_IF_ERROR(rabbet_unit_instantiate(build, unit, choice, &group));
+  rabbet_status_t status =
+      rabbet_bench_prepare(build, unit, choice, &group, &kernel);
+  if (rabbet_is_ok(status))
+    status = bench_bind(build, unit, choice, &group, &kernel);
+  if (rabbet_is_ok(status)) status = bench_enqueue(build, &kernel);
+  rabbet_bench_unprepare(&kernel);
+  rabbet_bench_reset(build->bench);
+  return RABBET_ANNOTATE(status, "running '%s' once before the plan is written",
+                         unit->name);
+}

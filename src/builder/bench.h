@@ -37,6 +37,11 @@ RABBET_PRIVATE_API rabbet_status_t rabbet_bench_measure(
     rabbet_build_t* build, const rabbet_unit_t* unit,
     const rabbet_choice_t* choice, double best_us, rabbet_timing_t* out_timing);
 
+// One run of the choice at opt shapes, so that what is wrong with it shows.
+RABBET_PRIVATE_API rabbet_status_t
+rabbet_bench_run_once(rabbet_build_t* build, const rabbet_unit_t* unit,
+                      const rabbet_choice_t* choice);
+
 // Memory of at least `bytes` whose elements are harmless numbers of the type;
 // stays the bench's. Given back all at once by rabbet_bench_reset.
 RABBET_PRIVATE_API rabbet_status_t rabbet_bench_acquire(rabbet_build_t* build,

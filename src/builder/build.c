@@ -229,6 +229,24 @@ static rabbet_status_t build_choose(rabbet_build_t* build, result_t* result) {
   return status;
 }
 
+// Runs each operator of the user once: compilers that start at the first call,
+// and mistakes in its body, belong to the build. Those that were timed have run
+// before, those with one way to run, or with times in a cache, have not.
+static rabbet_status_t build_try_plugins(rabbet_build_t* build,
+                                         const rabbet_layout_t* layout) {
+  if (!build->config->options[RABBET_BUILDER_OPTION_TRY_PLUGINS])
+    return rabbet_ok();
+  for (size_t i = 0; i < layout->steps.count; ++i) {
+    const rabbet_pick_t* pick = &layout->steps.data[i].pick;
+    if (!pick->choice->candidate.kernel || pick->unit->node_count == 0 ||
+        !pick->unit->nodes[0]->plugin)
+      continue;
+    RABBET_RETURN_IF_ERROR(
+        rabbet_bench_run_once(build, pick->unit, pick->choice));
+  }
+  return rabbet_ok();
+}
+
 static rabbet_status_t build_write(rabbet_build_t* build,
                                    const rabbet_network_t* network,
                                    result_t* result,
@@ -266,6 +284,7 @@ static rabbet_status_t build_run(rabbet_build_t* build,
   if (rabbet_is_ok(status)) status = rabbet_pass_implicit(build);
   if (rabbet_is_ok(status)) status = rabbet_pass_operands(build);
   if (rabbet_is_ok(status)) status = build_choose(build, result);
+  if (rabbet_is_ok(status)) status = build_try_plugins(build, &result->layout);
   if (rabbet_is_ok(status))
     status = rabbet_tuner_report_selection(build, &result->solution);
   if (rabbet_is_ok(status)) status = rabbet_progress_step(build, phase, 1);

@@ -262,6 +262,8 @@ static rabbet_status_t rabbet_build_config(const rabbet_arguments_t* arguments,
       {RABBET_BUILDER_OPTION_OPTIMIZATION_LEVEL, level},
       {RABBET_BUILDER_OPTION_THREADS, threads},
       {RABBET_BUILDER_OPTION_PROFILING_VERBOSITY, RABBET_PROFILING_DETAILED},
+      {RABBET_BUILDER_OPTION_TRY_PLUGINS,
+       !rabbet_argument_flag(arguments, "--no-plugin-trial")},
   };
   for (size_t i = 0; i < sizeof(settings) / sizeof(settings[0]); ++i) {
     RABBET_RETURN_IF_ERROR(rabbet_builder_config_set(config, settings[i].option,

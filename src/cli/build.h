@@ -18,6 +18,8 @@
        "operators: a Python file or a shared library"},                \
       {"--keep-plugins", RABBET_OPTION_FLAG, NULL,                     \
        "the plan carries them: libraries, and the source of modules"}, \
+      {"--no-plugin-trial", RABBET_OPTION_FLAG, NULL,                  \
+       "do not run each operator once to see whether it works"},       \
       {"--device", RABBET_OPTION_VALUE, "cpu|cuda",                    \
        "or cuda:1, ... (default: a GPU if there is one)"},             \
       {"--threads", RABBET_OPTION_VALUE, "N", "CPU threads"},          \

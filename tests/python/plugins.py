@@ -37,7 +37,9 @@ def build(
     return trt.compile(network, device="cpu", **options)
 
 
-def one_layer(plugin_id: str, *shapes: tuple[int, ...], **attrs: Any) -> trt.Model:
+def one_layer(
+    plugin_id: str, *shapes: tuple[int, ...], try_plugins: bool = True, **attrs: Any
+) -> trt.Model:
     """A model of one plugin layer with float inputs of these shapes."""
 
     def make(network: trt.INetworkDefinition) -> Any:
@@ -48,7 +50,7 @@ def one_layer(plugin_id: str, *shapes: tuple[int, ...], **attrs: Any) -> trt.Mod
         layer = network.add_plugin(call(plugin_id)(*inputs, **attrs))
         return tuple(layer.get_output(i) for i in range(layer.num_outputs))
 
-    return build(make)
+    return build(make, try_plugins=try_plugins)
 
 
 def random(*shape: int, seed: int = 0) -> Any:

@@ -424,3 +424,64 @@ def test_nothing_is_left_behind() -> None:
     gc.collect()
     grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
     assert grown < 20_000, f"{grown} KiB more after 30 models"
+
+
+# ---- Arrays of other libraries ---------------------------------------------
+
+
+class Own(array.array):  # type: ignore[type-arg]
+    """An array with a buffer, as JAX's have, of a library that speaks DLPack."""
+
+    def _numpy(self) -> Any:
+        return np.frombuffer(memoryview(self), np.float32).reshape(2, 3)
+
+    def __dlpack__(self, **options: Any) -> Any:
+        return self._numpy().__dlpack__(**options)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return (1, 0)
+
+    def __array_namespace__(self) -> Any:
+        return OwnLibrary
+
+
+class OwnLibrary:
+    """The module of it."""
+
+    @staticmethod
+    def from_dlpack(value: Any) -> Own:
+        return Own("f", np.from_dlpack(value).ravel())
+
+
+def test_arrays_with_a_buffer_come_back_as_their_own_kind() -> None:
+    model = relu_model(rows=2)
+    y = model(Own("f", [1, -2, 3, -4, 5, -6]))
+    assert isinstance(y, Own)
+    assert y.tolist() == [1, 0, 3, 0, 5, 0]
+    plain = array.array("f", [0] * 6)
+    assert isinstance(model(memoryview(plain).cast("B").cast("f", (2, 3))), np.ndarray)
+
+
+@pytest.mark.parametrize("name", ["float32", "float16", "bfloat16", "int32"])
+def test_jax(name: str) -> None:
+    jax = pytest.importorskip("jax")
+    x = jax.numpy.arange(6).reshape(2, 3).astype(name) - 2
+    if x.devices().pop().platform != "cpu":
+        pytest.skip("JAX's arrays are on a GPU")
+    strong = 1 << int(trt.NetworkDefinitionCreationFlag.STRONGLY_TYPED)
+    network = trt.Builder().create_network(strong)
+    tensor = network.add_input("x", getattr(trt, name), (2, 3))
+    network.mark_output(network.add_elementwise(tensor, tensor, SUM).get_output(0))
+    y = trt.compile(network, device="cpu")(x)
+    assert isinstance(y, jax.Array)
+    assert y.dtype == x.dtype
+    assert (y == x + x).all()
+    with pytest.raises(TypeError, match="arrays of JAX cannot be written"):
+        trt.compile(network, device="cpu")(x, out=y)
+
+
+def test_a_dict_in_the_place_of_an_array(relu: trt.Model) -> None:
+    x = random(4, 3)
+    with pytest.raises(TypeError, match=r"is a dict.*model\.run\(inputs\), or model\(\*\*"):
+        relu({"x": x})
+    np.testing.assert_array_equal(relu.run({"x": x})["y0"], relu(**{"x": x}))
