@@ -144,6 +144,13 @@ RABBET_API rabbet_status_t rabbet_engine_copy_to_host(rabbet_engine_t* engine,
                                                       const void* source,
                                                       size_t size,
                                                       void* stream);
+// Copies from the host's memory to that of the device, in the stream's order,
+// and waits.
+RABBET_API rabbet_status_t rabbet_engine_copy_to_device(rabbet_engine_t* engine,
+                                                        void* target,
+                                                        const void* source,
+                                                        size_t size,
+                                                        void* stream);
 // Waits for the work of a stream, NULL: the default one.
 RABBET_API rabbet_status_t rabbet_engine_synchronize(rabbet_engine_t* engine,
                                                      void* stream);

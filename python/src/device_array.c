@@ -139,6 +139,28 @@ static PyObject* rabbet_py_copy_to_host(PyObject* module, PyObject* args) {
   return copy;
 }
 
+// copy_to_device(engine, address, bytes-like, stream)
+static PyObject* rabbet_py_copy_to_device(PyObject* module, PyObject* args) {
+  (void)module;
+  PyObject* object;
+  unsigned long long address = 0, stream = 0;
+  Py_buffer view;
+  if (!PyArg_ParseTuple(args, "OKy*K", &object, &address, &view, &stream)) {
+    return NULL;
+  }
+  rabbet_engine_t* engine =
+      rabbet_py_handle_get(object, rabbet_py_types.engine);
+  rabbet_status_t status = rabbet_ok();
+  if (engine) {
+    Py_BEGIN_ALLOW_THREADS status = rabbet_engine_copy_to_device(
+        engine, (void*)(uintptr_t)address, view.buf, (size_t)view.len,
+        (void*)(uintptr_t)stream);
+    Py_END_ALLOW_THREADS
+  }
+  PyBuffer_Release(&view);
+  return engine ? rabbet_py_none_or_raise(status) : NULL;
+}
+
 // synchronize(engine, stream)
 static PyObject* rabbet_py_synchronize(PyObject* module, PyObject* args) {
   (void)module;
@@ -158,6 +180,7 @@ static PyMethodDef rabbet_py_device_array_functions[] = {
     {"device_array", rabbet_py_device_array, METH_VARARGS, NULL},
     {"dlpack_view", rabbet_py_dlpack_view, METH_O, NULL},
     {"copy_to_host", rabbet_py_copy_to_host, METH_VARARGS, NULL},
+    {"copy_to_device", rabbet_py_copy_to_device, METH_VARARGS, NULL},
     {"synchronize", rabbet_py_synchronize, METH_VARARGS, NULL},
     {NULL},
 };

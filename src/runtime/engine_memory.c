@@ -257,6 +257,15 @@ rabbet_status_t rabbet_engine_copy_to_host(rabbet_engine_t* engine,
   return engine->device->vtable->synchronize(engine->device, stream);
 }
 
+rabbet_status_t rabbet_engine_copy_to_device(rabbet_engine_t* engine,
+                                             void* target, const void* source,
+                                             size_t size, void* stream) {
+  RABBET_RETURN_IF_ERROR(rabbet_engine_check_device(engine));
+  RABBET_RETURN_IF_ERROR(engine->device->vtable->copy_to_device(
+      engine->device, target, source, size, stream));
+  return engine->device->vtable->synchronize(engine->device, stream);
+}
+
 rabbet_status_t rabbet_engine_synchronize(rabbet_engine_t* engine,
                                           void* stream) {
   RABBET_RETURN_IF_ERROR(rabbet_engine_check_device(engine));

@@ -799,6 +799,9 @@ static void inspect_only(void** state) {
     RABBET_EXPECT_ERROR(
         rabbet_engine_copy_to_host(engine, &memory, &memory, 1, NULL),
         RABBET_STATUS_FAILED_PRECONDITION, "inspect");
+    RABBET_EXPECT_ERROR(
+        rabbet_engine_copy_to_device(engine, &memory, &memory, 1, NULL),
+        RABBET_STATUS_FAILED_PRECONDITION, "inspect");
     rabbet_engine_release(engine);
   }
 }
@@ -815,9 +818,11 @@ static void memory_for_callers(void** state) {
   assert_int_equal((uintptr_t)a % 256, 0);
   memset(a, 1, 100);
   RABBET_EXPECT_OK(rabbet_engine_synchronize(engine, NULL));
+  RABBET_EXPECT_OK(rabbet_engine_copy_to_device(engine, a, "two", 3, NULL));
   uint8_t copied[100] = {0};
   RABBET_EXPECT_OK(rabbet_engine_copy_to_host(engine, copied, a, 100, NULL));
   assert_memory_equal(copied, a, 100);
+  assert_memory_equal(copied, "two\1", 4);
   rabbet_engine_free(engine, a);
   rabbet_engine_free(engine, b);
   rabbet_engine_free(engine, NULL);

@@ -351,3 +351,41 @@ def test_both_ways_are_timed_or_one_is_asked_for() -> None:
     assert calls
     assert "plugin default" in report
     assert "cuda.ready default" in report
+
+
+# ---- Calls on arrays alone ----
+
+
+def test_call() -> None:
+    x = random(5, 8)
+    np.testing.assert_array_equal(trtp.call(scale_plugin(), x, device="cuda"), 2 * x)
+
+
+def test_a_call_finds_what_is_written_beside() -> None:
+    plugin_id = new_id("beside")
+    kernel = cuda_driver.Function(
+        'extern "C" __global__ void beside(float* x, int n, float* y) {'
+        "  int i = blockIdx.x * blockDim.x + threadIdx.x;"
+        "  if (i == 1) x[i] = 0; "
+        "  if (i && i <= n) y[i] = 0; }",
+        "beside",
+    )
+
+    @trtp.register(plugin_id)
+    def described(x: trtp.TensorDesc) -> trtp.TensorDesc:
+        return x.like()
+
+    @trtp.impl(plugin_id, device="cuda")
+    def run(x, outputs, stream):
+        kernel(
+            1, 64, stream,
+            ctypes.c_void_p(x.data_ptr), ctypes.c_int(x.numel()),
+            ctypes.c_void_p(outputs[0].data_ptr),
+        )  # fmt: skip
+
+    with pytest.raises(trtp.CheckError) as raised:
+        trtp.call(plugin_id, random(2, 3), device="cuda")
+    message = str(raised.value)
+    assert "input 0 ('x'): 1 of 6 elements, the first at [0, 1], are written" in message
+    assert "output 0: 4 bytes behind it are overwritten" in message
+    assert "output 0: 1 of 6 elements, the first at [0, 0], are not written" in message

@@ -16,6 +16,7 @@ from . import _lib as _lib
 from . import _tensor as _tensor
 from ._aot import Kernel, Kernels, TensorMap, Workspace
 from ._autotune import AutoTuneCombination
+from ._call import call
 from ._definition import DefinitionError
 from ._desc import ShapeInput, SizeTensorDesc, TensorDesc, from_shape_expr, size_tensor
 from ._expr import (
@@ -32,11 +33,13 @@ from ._expr import (
     max,
     min,
 )
+from ._guards import CheckError
 from ._op import op
 from ._plugin import aot_impl, autotune, impl, register
 
 __all__ = [
     "AutoTuneCombination",
+    "CheckError",
     "DefinitionError",
     "Kernel",
     "KernelLaunchParams",
@@ -58,6 +61,7 @@ __all__ = [
     "Workspace",
     "aot_impl",
     "autotune",
+    "call",
     "cdiv",
     "from_shape_expr",
     "impl",

@@ -1,0 +1,245 @@
+"""rabbet.plugin.call: an operator on arrays alone, with its memory looked after."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from .. import _enums as e
+from .._algorithms import IAlgorithmSelector
+from .._arrays import as_numpy, dtype_of, from_bytes, is_torch
+from .._errors import Error
+from ._definition import DefinitionError, near
+from ._guards import CheckError, Input, Output, Run, findings
+from ._plugin import QDP_REGISTRY, VERSION, PluginDef
+
+if TYPE_CHECKING:
+    from .._runtime import ICudaEngine
+
+class Operand(NamedTuple):
+    """An array for an input."""
+
+    dtype: e.DataType
+    shape: tuple[int, ...]
+    data: bytes
+
+
+def _operand(value: Any, what: str) -> Operand:
+    import numpy as np
+
+    if is_torch(value):
+        import torch
+
+        tensor = value.detach().cpu().contiguous()
+        data = tensor.reshape(-1).view(torch.uint8).numpy().tobytes()
+        return Operand(dtype_of(tensor.dtype), tuple(tensor.shape), data)
+    array = as_numpy(value)
+    try:
+        dtype = dtype_of(array.dtype)
+    except TypeError as error:
+        raise TypeError(f"{what}: {error}; convert it: x.astype(...)") from None
+    return Operand(dtype, array.shape, np.ascontiguousarray(array).tobytes())
+
+
+# ---- The network of one layer ----------------------------------------------
+
+
+def _definition(plugin: Any) -> tuple[str, PluginDef | None]:
+    """(id, the definition by decorators, or None for a creator of another kind)."""
+    if isinstance(plugin, PluginDef):
+        return plugin.id, plugin
+    if not isinstance(plugin, str) or plugin.count("::") != 1:
+        raise DefinitionError(
+            f"rabbet.plugin.call: {plugin!r}; expected the id of a plugin, "
+            "'namespace::name', or rabbet.plugin.op.NAMESPACE.NAME"
+        )
+    return plugin, QDP_REGISTRY.get(plugin)
+
+
+def _check_known(plugin_id: str) -> tuple[str, str]:
+    from .._classes._registry import get_plugin_registry
+
+    namespace, name = plugin_id.split("::")
+    creators = get_plugin_registry().all_creators_recursive
+    known = {f"{c.plugin_namespace}::{c.name}" for c in creators} | set(QDP_REGISTRY)
+    if plugin_id not in known:
+        raise DefinitionError(
+            f"rabbet.plugin.call: no plugin '{plugin_id}' is registered"
+            f"{near(plugin_id, known)} There are {', '.join(sorted(known)) or 'none'}; "
+            "import the file that defines it first, or load it with "
+            "rabbet.load_plugins"
+        )
+    return namespace, name
+
+
+class _Tactic(IAlgorithmSelector):
+    """Takes the ways of one tactic."""
+
+    def __init__(self, plugin_id: str, tactic: int | None) -> None:
+        super().__init__()
+        self.plugin_id, self.tactic = plugin_id, tactic
+        self.refused: str | None = None
+
+    def select_algorithms(self, context: Any, choices: Any) -> list[int]:
+        """Those of the tactic; what there is, where it is not among them."""
+        names = [choice.algorithm_variant.name for choice in choices]
+        if self.tactic is None or not any("plugin" in name for name in names):
+            return list(range(len(choices)))
+        found = [
+            i
+            for i, choice in enumerate(choices)
+            if choice.algorithm_variant.tactic == self.tactic
+        ]
+        if not found:
+            there = sorted({choice.algorithm_variant.tactic for choice in choices})
+            self.refused = (
+                f"plugin '{self.plugin_id}': tactic {self.tactic} is not offered for "
+                f"these types and shapes; there are {', '.join(map(str, there))}"
+            )
+        return found
+
+
+class Setup(NamedTuple):
+    """What a call runs: an engine of one layer."""
+
+    plugin_id: str
+    engine: ICudaEngine
+    inputs: list[Input]  # those that are not constants
+
+
+def _tensors(network: Any, operands: Sequence[Operand], shapes: Sequence[bool]) -> Any:
+    """Network inputs; constants for shape inputs, whose values are then known."""
+    import numpy as np
+
+    tensors = []
+    for i, (operand, is_shape) in enumerate(zip(operands, shapes, strict=True)):
+        if is_shape:
+            values = np.array(from_bytes(operand.dtype, operand.data, operand.shape))
+            tensors.append(network.add_constant(operand.shape, values).get_output(0))
+        else:
+            tensors.append(network.add_input(f"x{i}", operand.dtype, operand.shape))
+    return tensors
+
+
+def _build(
+    plugin: Any, inputs: Sequence[Any], device: str, tactic: int | None, attrs: Any
+) -> Setup:
+    from .._builder import Builder
+    from .._callbacks import Logger
+    from .._runtime import Runtime
+
+    plugin_id, definition = _definition(plugin)
+    count = len(inputs)
+    names, shapes = [f"input {i}" for i in range(count)], [False] * count
+    if definition is not None:
+        declared = definition.registration.inputs
+        names[: len(declared)] = list(declared)[:count]
+        shapes[: len(declared)] = list(declared.values())[:count]
+    else:
+        namespace, name = _check_known(plugin_id)
+    operands = [
+        _operand(value, f"plugin '{plugin_id}', input {i} ('{names[i]}')")
+        for i, value in enumerate(inputs)
+    ]
+    logger = Logger(e.Severity.ERROR)
+    builder = Builder(logger)
+    strongly_typed = 1 << int(e.NetworkDefinitionCreationFlag.STRONGLY_TYPED)
+    network = builder.create_network(strongly_typed)
+    tensors = _tensors(network, operands, shapes)
+    if definition is not None:
+        layer = network.add_plugin(definition(*tensors, **attrs))
+    else:
+        layer = network._add_plugin(name, VERSION, namespace, None, tensors, attrs)
+    for i in range(layer.num_outputs):
+        layer.get_output(i).name = f"y{i}"
+        network.mark_output(layer.get_output(i))
+    config = builder.create_builder_config()
+    config.device = device
+    config.builder_optimization_level = 0
+    selector = _Tactic(plugin_id, tactic)
+    config.algorithm_selector = selector
+    try:
+        plan = builder.build_serialized_network(network, config)
+    except Error:
+        if selector.refused is not None:
+            raise DefinitionError(selector.refused) from None
+        raise
+    runtime = Runtime(logger)
+    runtime.device = device
+    inputs_of_engine = [
+        Input(i, names[i], f"x{i}", *operands[i])
+        for i, is_shape in enumerate(shapes)
+        if not is_shape
+    ]
+    return Setup(plugin_id, runtime.deserialize_cuda_engine(plan), inputs_of_engine)
+
+
+def _outputs(engine: ICudaEngine) -> list[Output]:
+    """In the order of the plugin."""
+    found = [info for _, info in engine._ios().values() if not info.is_input]
+    found.sort(key=lambda info: int(info.name[1:]))
+    return [
+        Output(info.name, info.dtype, tuple(info.shape), info.aliased_input >= 0)
+        for info in found
+    ]
+
+
+# ---- The call --------------------------------------------------------------
+
+
+def _as_kind_of(given: Sequence[Any], output: Output, data: bytes) -> Any:
+    from .._convert import _exporter, torch_dtype
+
+    like = next((value for value in given if not isinstance(value, (int, float))), None)
+    if is_torch(like):
+        import torch
+
+        flat = torch.frombuffer(bytearray(data), dtype=torch_dtype(output.dtype))
+        return flat.reshape(output.shape).to(like.device)
+    array = from_bytes(output.dtype, bytearray(data), output.shape)
+    export = None if like is None or type(like).__module__ == "numpy" else _exporter(like)
+    return array if export is None else export(array)
+
+
+def call(
+    plugin: Any,
+    *inputs: Any,
+    device: str = "cpu",
+    tactic: int | None = None,
+    check: bool = True,
+    attributes: Mapping[str, Any] | None = None,
+    **more: Any,
+) -> Any:
+    """Runs an operator on arrays alone and returns its outputs: for tests.
+
+    call("example::CircularPad", x, pads=[0, 1, 0, 1])
+
+    plugin: "namespace::name", or rabbet.plugin.op.NAMESPACE.NAME; of any kind.
+    inputs: an array for each input, by NumPy, torch or JAX, in the types that the
+        operator shall get. The results are arrays of the first one's library.
+    device: where it runs: "cpu", "cuda", "cuda:1".
+    tactic: the one to run; default: the first that autotune offers.
+    check: inputs and outputs lie between guard bands, outputs hold NaN before (integers
+        0xA5...), and it runs twice. What it writes beside its outputs or into its
+        inputs, and what it does not write, raises CheckError, with names and indices.
+        Outputs whose sizes only the run tells are not looked at.
+    attributes, and all other keyword arguments: the operator's attributes.
+    """
+    from .._model import Model
+
+    attrs = {**(attributes or {}), **more}
+    setup = _build(plugin, inputs, device, tactic, attrs)
+    outputs = _outputs(setup.engine)
+    if any(-1 in output.shape for output in outputs):
+        return Model(setup.engine)(*(inputs[operand.position] for operand in setup.inputs))
+    runs = [Run(setup.engine, setup.inputs, outputs, i) for i in range(1 + check)]
+    found = findings(runs) if check else []
+    if found:
+        way = "" if tactic is None else f", tactic {tactic}"
+        listed = "\n  ".join(found)
+        raise CheckError(f"plugin '{setup.plugin_id}' on {device}{way}:\n  {listed}")
+    results = tuple(
+        _as_kind_of(inputs, output, memory.data)
+        for output, memory in zip(outputs, runs[0].outputs, strict=True)
+    )
+    return results[0] if len(results) == 1 else results
