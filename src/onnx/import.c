@@ -15,7 +15,8 @@ static rabbet_status_t rabbet_onnx_check_opsets(
     if (version < RABBET_ONNX_OLDEST_OPSET) {
       return RABBET_STATUS(
           RABBET_STATUS_INCOMPATIBLE,
-          "the model uses opset %lld; %d is the oldest that is imported "
+          "the model uses opset %lld; %d is the oldest that is imported, as "
+          "operators broadcast by other rules before it "
           "(onnx.version_converter brings models up to date)",
           (long long)version, RABBET_ONNX_OLDEST_OPSET);
     }

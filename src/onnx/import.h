@@ -13,7 +13,7 @@
 #define RABBET_ONNX_MAX_NODES 1000000
 // The newest version of the default operator set that operators.def describes.
 #define RABBET_ONNX_NEWEST_OPSET 28
-#define RABBET_ONNX_OLDEST_OPSET 9
+#define RABBET_ONNX_OLDEST_OPSET 7
 
 typedef struct rabbet_onnx_importer_t {
   rabbet_network_t* network;

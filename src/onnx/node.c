@@ -260,14 +260,33 @@ static rabbet_status_t rabbet_onnx_node_attrs(rabbet_onnx_node_t* node) {
   return rabbet_ok();
 }
 
-// The tensor takes the ONNX name unless it had one before (an operator that
-// passes its input through) or the name is taken.
+// Whether the tensor was there before the node: the operator passes an input
+// through (Identity, Dropout, a cast to the type that it has).
+static bool rabbet_onnx_passes_through(const rabbet_tensor_t* tensor,
+                                       size_t layers_before) {
+  const rabbet_layer_t* producer = rabbet_tensor_producer(tensor);
+  return rabbet_tensor_is_input(tensor) ||
+         (producer && (size_t)producer->index < layers_before);
+}
+
+// A tensor of its own, so that the name that the model gives it is known:
+// people mark outputs and set types by such names. The builder takes the layer
+// away.
+static void rabbet_onnx_own_tensor(rabbet_onnx_node_t* node, size_t index,
+                                   size_t layers_before) {
+  rabbet_tensor_t* tensor = node->outputs[index];
+  if (rabbet_onnx_passes_through(tensor, layers_before))
+    node->outputs[index] =
+        rabbet_onnx_layer(node, "identity", &tensor, 1, NULL, 0);
+}
+
+// The tensor takes the ONNX name. Weights that have a name, of which other
+// nodes know, keep it.
 static rabbet_status_t rabbet_onnx_name_output(rabbet_onnx_node_t* node,
                                                const char* name,
-                                               rabbet_tensor_t* tensor,
-                                               size_t layers_before) {
-  const rabbet_layer_t* producer = rabbet_tensor_producer(tensor);
-  if (!producer || (size_t)producer->index < layers_before) return rabbet_ok();
+                                               rabbet_tensor_t* tensor) {
+  if (!rabbet_tensor_producer(tensor) && tensor->has_own_name)
+    return rabbet_ok();
   if (node->scope->prefix[0]) {
     RABBET_RETURN_IF_ERROR(rabbet_arena_printf(
         &node->importer->arena, &name, "%s%s", node->scope->prefix, name));
@@ -280,18 +299,19 @@ static rabbet_status_t rabbet_onnx_bind_outputs(rabbet_onnx_node_t* node,
   for (size_t i = 0; i < node->output_count; ++i) {
     const char* name = node->proto->output[i];
     if (!name[0]) continue;
-    rabbet_tensor_t* tensor = node->outputs[i];
-    if (!tensor) {
+    if (!node->outputs[i]) {
       return RABBET_STATUS(RABBET_STATUS_UNSUPPORTED,
                            "its output %zu ('%s') is not made by the importer",
                            i, name);
     }
+    rabbet_onnx_own_tensor(node, i, layers_before);
+    if (!rabbet_onnx_ok(node)) return node->status;
+    rabbet_tensor_t* tensor = node->outputs[i];
     // Inference now, so that a mistake is this node's.
     rabbet_dims_t dims;
     RABBET_RETURN_IF_ERROR(rabbet_tensor_dims(tensor, &dims));
     RABBET_RETURN_IF_ERROR(rabbet_onnx_scope_bind(node->scope, name, tensor));
-    RABBET_RETURN_IF_ERROR(
-        rabbet_onnx_name_output(node, name, tensor, layers_before));
+    RABBET_RETURN_IF_ERROR(rabbet_onnx_name_output(node, name, tensor));
   }
   return rabbet_ok();
 }

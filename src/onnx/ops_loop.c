@@ -330,7 +330,8 @@ static rabbet_tensor_t* rabbet_onnx_scan_slice(const rabbet_onnx_scan_t* scan,
   return rabbet_onnx_layer(node, "gather", inputs, 2, &axis, 1);
 }
 
-void rabbet_onnx_import_scan(rabbet_onnx_node_t* node) {
+static void rabbet_onnx_scan_run(rabbet_onnx_node_t* node,
+                                 const char* directions) {
   int64_t slices = rabbet_onnx_attr_int(node, "num_scan_inputs", 0);
   size_t inputs = node->proto->n_input;
   if (slices < 1 || slices > (int64_t)inputs) {
@@ -345,7 +346,7 @@ void rabbet_onnx_import_scan(rabbet_onnx_node_t* node) {
       .loop = {.state_count = inputs - (size_t)slices},
       .slice_count = (size_t)slices,
       .axes = rabbet_onnx_attr_ints(node, "scan_input_axes"),
-      .reversals = rabbet_onnx_attr_ints(node, "scan_input_directions")};
+      .reversals = rabbet_onnx_attr_ints(node, directions)};
   rabbet_onnx_loop_begin(&scan.loop, node, inputs, 0);
   int64_t length = rabbet_onnx_scan_length(&scan);
   while (rabbet_onnx_ok(node) && scan.loop.trips < length) {
@@ -359,4 +360,88 @@ void rabbet_onnx_import_scan(rabbet_onnx_node_t* node) {
       &scan.loop, rabbet_onnx_attr_ints(node, "scan_output_axes"),
       rabbet_onnx_attr_ints(node, "scan_output_directions"));
   rabbet_onnx_loop_end(&scan.loop);
+}
+
+// ---- Scan before opset 9 ---------------------------------------------------
+
+// Input 0 tells lengths, and the others have a batch axis in front: each
+// sequence is scanned by itself.
+static void rabbet_onnx_scan_sequence(rabbet_onnx_node_t* node, int64_t at,
+                                      rabbet_tensor_t** outputs) {
+  rabbet_arena_t* arena = &node->importer->arena;
+  Onnx__NodeProto proto = *node->proto;
+  rabbet_onnx_node_t one = *node;
+  one.proto = &proto;
+  one.outputs = outputs;
+  one.layer_count = 0;
+  proto.input++;
+  proto.n_input--;
+  one.input_count--;
+  rabbet_onnx_fail(&one, rabbet_arena_printf(arena, &one.name, "%s[%lld]",
+                                             node->name, (long long)at));
+  rabbet_onnx_fail(&one, rabbet_arena_allocate_array(arena, one.input_count,
+                                                     sizeof(*one.inputs),
+                                                     (void**)&one.inputs));
+  for (size_t i = 0; i < one.input_count && rabbet_onnx_ok(&one); ++i) {
+    rabbet_tensor_t* inputs[] = {
+        rabbet_onnx_required(node, i + 1),
+        rabbet_onnx_number(&one, RABBET_DTYPE_INT64, 0, (double)at)};
+    const rabbet_attr_t axis = RABBET_ONNX_INT("axis", 0);
+    one.inputs[i] = rabbet_onnx_layer(&one, "gather", inputs, 2, &axis, 1);
+  }
+  if (rabbet_onnx_ok(&one)) rabbet_onnx_scan_run(&one, "directions");
+  node->status = one.status;
+}
+
+// Lengths that are given must be those of the input.
+static void rabbet_onnx_scan_check_lengths(rabbet_onnx_node_t* node,
+                                           int64_t length) {
+  rabbet_tensor_t* given = rabbet_onnx_input(node, 0);
+  if (!given || !rabbet_onnx_ok(node)) return;
+  rabbet_onnx_ints_t lengths =
+      rabbet_onnx_constant_ints(node, "input 0 (sequence_lens)", given);
+  for (size_t i = 0; i < lengths.count; ++i)
+    if (lengths.data[i] != length)
+      RABBET_ONNX_FAIL(node, RABBET_STATUS_UNSUPPORTED,
+                       "element %zu of input 0 (sequence_lens) is %lld; only "
+                       "sequences as long as the input (%lld) are imported",
+                       i, (long long)lengths.data[i], (long long)length);
+}
+
+static void rabbet_onnx_scan_batch(rabbet_onnx_node_t* node) {
+  rabbet_arena_t* arena = &node->importer->arena;
+  rabbet_tensor_t* last =
+      node->input_count > 1 ? node->inputs[node->input_count - 1] : NULL;
+  rabbet_dims_t dims = rabbet_onnx_dims(node, last);
+  if (rabbet_onnx_ok(node) && (dims.rank < 2 || dims.d[0] < 1 || dims.d[1] < 0))
+    RABBET_ONNX_FAIL(node, RABBET_STATUS_UNSUPPORTED,
+                     "before opset 9 the scan inputs need a batch axis and a "
+                     "sequence axis of known extents");
+  if (rabbet_onnx_ok(node)) rabbet_onnx_scan_check_lengths(node, dims.d[1]);
+  size_t count = rabbet_onnx_ok(node) ? (size_t)dims.d[0] : 0;
+  size_t outputs = node->output_count;
+  rabbet_tensor_t **made = NULL, **parts = NULL;
+  rabbet_onnx_fail(
+      node, rabbet_arena_allocate_array(arena, count * outputs, sizeof(*made),
+                                        (void**)&made));
+  rabbet_onnx_fail(node, rabbet_arena_allocate_array(
+                             arena, count, sizeof(*parts), (void**)&parts));
+  for (size_t b = 0; b < count && rabbet_onnx_ok(node); ++b)
+    rabbet_onnx_scan_sequence(node, (int64_t)b, made + b * outputs);
+  for (size_t i = 0; i < outputs && rabbet_onnx_ok(node); ++i) {
+    if (!rabbet_onnx_wants(node, i)) continue;
+    for (size_t b = 0; b < count; ++b) {
+      parts[b] = made[b * outputs + i];
+      int rank = rabbet_onnx_rank(node, parts[b]) + 1;
+      parts[b] = rabbet_onnx_unsqueeze(node, parts[b], 1, rank);
+    }
+    node->outputs[i] = rabbet_onnx_concat(node, parts, count, 0);
+  }
+}
+
+void rabbet_onnx_import_scan(rabbet_onnx_node_t* node) {
+  if (node->opset < 9)
+    rabbet_onnx_scan_batch(node);
+  else
+    rabbet_onnx_scan_run(node, "scan_input_directions");
 }

@@ -103,18 +103,73 @@ static rabbet_tensor_t* rabbet_onnx_batch_computed(rabbet_onnx_node_t* node,
   return rabbet_onnx_binary(node, "SUM", y, v[SHIFT]);
 }
 
+// running * momentum + batch * (1 - momentum), as a vector of the running one's
+// type.
+static rabbet_tensor_t* rabbet_onnx_batch_running(rabbet_onnx_node_t* node,
+                                                  rabbet_tensor_t* running,
+                                                  rabbet_tensor_t* batch) {
+  double momentum = rabbet_onnx_attr_float(node, "momentum", 0.9f);
+  int rank = rabbet_onnx_rank(node, batch);
+  batch = rabbet_onnx_squeeze(node, batch, ((1u << rank) - 1) & ~2u);
+  batch = rabbet_onnx_cast(node, batch, rabbet_onnx_dtype_of(node, running));
+  return rabbet_onnx_binary(
+      node, "SUM", rabbet_onnx_with_number(node, "PROD", running, momentum),
+      rabbet_onnx_with_number(node, "PROD", batch, 1 - momentum));
+}
+
+// By the statistics of x itself. Networks that standardise their weights are
+// exported so: there x is constant, and the builder folds all of this.
+static void rabbet_onnx_batch_trained(rabbet_onnx_node_t* node,
+                                      rabbet_tensor_t* x, double epsilon) {
+  int rank = rabbet_onnx_rank(node, x);
+  rabbet_dtype_t dtype = rabbet_onnx_dtype_of(node, x);
+  uint32_t axes = ((1u << rank) - 1) & ~2u;
+  rabbet_tensor_t* v[2];
+  for (size_t i = 0; i < 2; ++i) {
+    v[i] = rabbet_onnx_by_channel(node, node->inputs[SCALE + 1 + i], rank);
+    v[i] = rabbet_onnx_cast(node, v[i], dtype);
+  }
+  rabbet_tensor_t* mean = rabbet_onnx_reduce(node, "AVG", x, axes, true);
+  rabbet_tensor_t* centred = rabbet_onnx_binary(node, "SUB", x, mean);
+  rabbet_tensor_t* variance = rabbet_onnx_reduce(
+      node, "AVG", rabbet_onnx_binary(node, "PROD", centred, centred), axes,
+      true);
+  rabbet_tensor_t* deviation = rabbet_onnx_unary(
+      node, "SQRT", rabbet_onnx_with_number(node, "SUM", variance, epsilon));
+  rabbet_tensor_t* factor =
+      rabbet_onnx_binary(node, "DIV", v[SCALE], deviation);
+  node->outputs[0] = rabbet_onnx_binary(
+      node, "SUM", rabbet_onnx_binary(node, "PROD", centred, factor), v[SHIFT]);
+  rabbet_tensor_t* found[] = {mean, variance};
+  for (size_t i = 0; i < 2; ++i) {
+    if (!rabbet_onnx_wants(node, 1 + i)) continue;
+    node->outputs[1 + i] =
+        rabbet_onnx_batch_running(node, node->inputs[MEAN + 1 + i], found[i]);
+  }
+}
+
+// From opset 14 on an attribute says so, before that outputs for statistics.
+static bool rabbet_onnx_batch_trains(rabbet_onnx_node_t* node) {
+  if (node->opset >= 14)
+    return rabbet_onnx_attr_int(node, "training_mode", 0) != 0;
+  for (size_t i = 1; i < node->output_count; ++i)
+    if (rabbet_onnx_wants(node, i)) return true;
+  return false;
+}
+
 void rabbet_onnx_import_batch_normalization(rabbet_onnx_node_t* node) {
   for (size_t i = 0; i <= STATISTICS; ++i) {
     rabbet_onnx_required(node, i);
   }
-  bool training = rabbet_onnx_attr_int(node, "training_mode", 0) != 0;
-  for (size_t i = 1; i < node->output_count; ++i) {
-    training |= rabbet_onnx_wants(node, i);
-  }
-  if (training) {
+  bool trains = rabbet_onnx_batch_trains(node);
+  if (trains && (rabbet_onnx_wants(node, 3) || rabbet_onnx_wants(node, 4)))
     RABBET_ONNX_FAIL(node, RABBET_STATUS_UNSUPPORTED,
-                     "it is in training mode; export the model for inference");
-  }
+                     "outputs 3 and 4 (saved_mean, saved_var) serve a backward "
+                     "pass; export the model for inference");
+  if (node->opset < 9 && rabbet_onnx_attr_int(node, "spatial", 1) == 0)
+    RABBET_ONNX_FAIL(node, RABBET_STATUS_UNSUPPORTED,
+                     "spatial is 0: statistics for each element, not for each "
+                     "channel, are not imported");
   if (!rabbet_onnx_ok(node)) return;
   double epsilon = rabbet_onnx_attr_float(node, "epsilon", 1e-5f);
   rabbet_tensor_t* x = node->inputs[0];
@@ -123,10 +178,13 @@ void rabbet_onnx_import_batch_normalization(rabbet_onnx_node_t* node) {
                      "the input needs a batch and a channel axis");
   }
   rabbet_onnx_constant_t constants[STATISTICS];
-  node->outputs[0] =
-      rabbet_onnx_statistics(node, constants)
-          ? rabbet_onnx_batch_constant(node, x, constants, epsilon)
-          : rabbet_onnx_batch_computed(node, x, epsilon);
+  if (trains)
+    rabbet_onnx_batch_trained(node, x, epsilon);
+  else
+    node->outputs[0] =
+        rabbet_onnx_statistics(node, constants)
+            ? rabbet_onnx_batch_constant(node, x, constants, epsilon)
+            : rabbet_onnx_batch_computed(node, x, epsilon);
 }
 
 // ---- Instance, group, layer ------------------------------------------------

@@ -70,6 +70,20 @@ static void rabbet_onnx_resize_scales(rabbet_onnx_node_t* node,
   r->has_scales = true;
 }
 
+// Upsample's before opset 9.
+static void rabbet_onnx_resize_attribute(rabbet_onnx_node_t* node,
+                                         rabbet_onnx_resize_t* r) {
+  const Onnx__AttributeProto* scales = rabbet_onnx_attr(node, "scales");
+  if (!scales || scales->n_floats != (size_t)r->count) {
+    RABBET_ONNX_FAIL(node, RABBET_STATUS_INVALID_ARGUMENT,
+                     "attribute 'scales' must have %d numbers", r->count);
+    return;
+  }
+  for (int i = 0; i < r->count; ++i)
+    r->scales[i] = (double)scales->floats[i];
+  r->has_scales = true;
+}
+
 static void rabbet_onnx_resize_part(rabbet_onnx_node_t* node,
                                     rabbet_tensor_t* part,
                                     rabbet_onnx_resize_t* r) {
@@ -246,7 +260,9 @@ void rabbet_onnx_import_resize(rabbet_onnx_node_t* node) {
   bool crops = !strcmp(
       rabbet_onnx_attr_string(node, "coordinate_transformation_mode", ""),
       "tf_crop_and_resize");
-  if (sizes)
+  if (node->opset < 9)
+    rabbet_onnx_resize_attribute(node, &r);
+  else if (sizes)
     rabbet_onnx_resize_sizes(node, x, sizes, &r);
   else if (scales)
     rabbet_onnx_resize_scales(node, scales, &r);

@@ -110,7 +110,7 @@ def test_versions_are_those_of_the_onnx_package():
     newest = onnx.defs.onnx_opset_version()
     for name, since in reference.operators().items():
         versions = sorted(history[name])
-        oldest = max((v for v in versions if v <= 9), default=versions[0])
+        oldest = max((v for v in versions if v <= 7), default=versions[0])
         wanted = [v for v in versions if v >= oldest]
         assert [v for v in since if v <= newest] == wanted, name
 
@@ -448,3 +448,78 @@ def test_transformer(name, tmp_path):
 def test_light_squeezenet(tmp_path):
     model = cache.make("light_squeezenet")
     check(model, [numbers(1, 3, 224, 224)], tmp_path, rtol=1e-3, atol=1e-5)
+
+
+# ---- Old operator sets -------------------------------------------------------
+
+OLD = {
+    "Upsample": 'y = Upsample<mode = "nearest", scales = [1.0, 1.0, 2.0, 3.0]>(x)',
+    "Upsample linear": 'y = Upsample<mode = "linear", scales = [1.0, 1.0, 2.0, 2.0]>(x)',
+    "BatchNormalization":
+        "c = Constant<value = float[3] {1.0, 2.0, 0.5}>()"
+        " y = BatchNormalization<spatial = 1>(x, c, c, c, c)",
+    "Dropout": "y, m = Dropout<ratio = 0.25>(x)",
+    "Slice": "y = Slice<starts = [1, -3], ends = [9, -1], axes = [1, 3]>(x)",
+    "Pad": 'y = Pad<pads = [0, 1, 0, 2, 1, 0, 0, -1], mode = "constant", value = 2.5>(x)',
+    "TopK": "y, i = TopK<k = 2, axis = 3>(x)",
+    "Clip": "y = Clip<min = -0.5, max = 0.5>(x)",
+    "Softmax": "y = Softmax<axis = 2>(x)",
+    "Split": "y, z = Split<axis = 1, split = [1, 2]>(x)",
+    "Squeeze": "r = ReduceMean<axes = [2], keepdims = 1>(x) y = Squeeze<axes = [2]>(r)",
+    "Unsqueeze": "y = Unsqueeze<axes = [0, 3]>(x)",
+    "Max": "a = Relu(x) b = Neg(x) c = Max(a, b) d = Mean(a, b, c) e = Sum(a, d) y = Min(e, c)",
+    "Cast": "i = Cast<to = 6>(x) y = Cast<to = 1>(i)",
+    "Gemm": "f = Flatten<axis = 1>(x) t = Transpose(f) y = Gemm<alpha = 0.5>(f, t, s)",
+    "PRelu": "a = Constant<value = float[3, 1, 1] {0.5, 0.1, 2.0}>() y = PRelu(x, a)",
+    "MaxPool": "y = MaxPool<kernel_shape = [2, 2]>(x)",
+    "Greater": "z = Neg(x) g = Greater(x, z) l = Less(x, z) o = Or(g, l) y = Cast<to = 1>(o)",
+    "Add": "b = Constant<value = float[6] {1.0, 2.0, 3.0, 4.0, 5.0, 6.0}>() y = Add(x, b)",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("opset", [7, 8])
+@pytest.mark.parametrize("name", OLD)
+def test_operator_sets_7_and_8(name, opset, tmp_path):
+    shape = {"Gemm": "[2,2]", "Unsqueeze": "[1,2,3,1,4,6]"}.get(name, "[a,b,c,d]")
+    if name == "Squeeze":
+        shape = "[a,b,d]"
+    model = model_of(
+        f"g (float[2,3,4,6] x) => (float{shape} y) <float s = {{0.5}}> {{ {OLD[name]} }}", opset)
+    check(model, [numbers(2, 3, 4, 6)], tmp_path)
+
+
+def test_batch_normalization_of_the_batch(tmp_path):
+    """Weights are standardised so; statistics that are asked for are updated."""
+    model = model_of("""g (float[4,3,5] x) => (float[4,3,5] y, float[3] m, float[3] v) {
+        s = Constant<value = float[3] {1.0, 2.0, 0.5}>()
+        y, m, v = BatchNormalization<training_mode = 1, momentum = 0.75>(x, s, s, s, s) }""")
+    check(model, [numbers(4, 3, 5)], tmp_path)
+
+
+def test_names_of_what_is_left_out(tmp_path):
+    """Tensors and nodes that do nothing keep their names, for those who ask by name."""
+    model = model_of("""g (float[n,3] x) => (float[n,3] y) {
+        a = Identity(x) b, m = Dropout(a) c = Cast<to = 1>(b) d = Relu(c) e = Identity(d)
+        k = Constant<value_float = 2.0>() y = Mul(e, k) }""")
+    for i, node in enumerate(model.graph.node):
+        node.name = f"node{i}"
+    log = rabbet.Logger(rabbet.Logger.ERROR)
+    builder = rabbet.Builder(log)
+    network = builder.create_network()
+    assert rabbet.OnnxParser(network, log).parse(model.SerializeToString())
+    layers = [network.get_layer(i) for i in range(network.num_layers)]
+    tensors = {t.name: t for layer in layers
+               for t in [layer.get_output(k) for k in range(layer.num_outputs)]}
+    assert {"a", "b", "c", "d", "e", "y"} <= tensors.keys()
+    assert {"node0", "node1", "node2", "node4"} <= {layer.name for layer in layers}
+    for name in "abe":
+        network.mark_output(tensors[name])
+    x = numbers(4, 3)
+    config = builder.create_builder_config()
+    profile = builder.create_optimization_profile()
+    profile.set_shape("x", (4, 3), (4, 3), (4, 3))
+    config.add_optimization_profile(profile)
+    plan = builder.build_serialized_network(network, config)
+    found = rabbet.Model(rabbet.Runtime(log).deserialize_cuda_engine(plan)).run({"x": x})
+    for name, want in {"a": x, "b": x, "e": np.maximum(x, 0), "y": 2 * np.maximum(x, 0)}.items():
+        np.testing.assert_array_equal(np.asarray(found[name]), want)
