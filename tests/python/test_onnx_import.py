@@ -450,9 +450,9 @@ def test_light_squeezenet(tmp_path):
     check(model, [numbers(1, 3, 224, 224)], tmp_path, rtol=1e-3, atol=1e-5)
 
 
-# ---- Old operator sets -------------------------------------------------------
+# ---- Operator sets 7 and 8 ---------------------------------------------------
 
-OLD = {
+OPSET_7 = {
     "Upsample": 'y = Upsample<mode = "nearest", scales = [1.0, 1.0, 2.0, 3.0]>(x)',
     "Upsample linear": 'y = Upsample<mode = "linear", scales = [1.0, 1.0, 2.0, 2.0]>(x)',
     "BatchNormalization":
@@ -478,13 +478,13 @@ OLD = {
 
 
 @pytest.mark.parametrize("opset", [7, 8])
-@pytest.mark.parametrize("name", OLD)
+@pytest.mark.parametrize("name", OPSET_7)
 def test_operator_sets_7_and_8(name, opset, tmp_path):
     shape = {"Gemm": "[2,2]", "Unsqueeze": "[1,2,3,1,4,6]"}.get(name, "[a,b,c,d]")
     if name == "Squeeze":
         shape = "[a,b,d]"
-    model = model_of(
-        f"g (float[2,3,4,6] x) => (float{shape} y) <float s = {{0.5}}> {{ {OLD[name]} }}", opset)
+    head = f"g (float[2,3,4,6] x) => (float{shape} y) <float s = {{0.5}}>"
+    model = model_of(f"{head} {{ {OPSET_7[name]} }}", opset)
     check(model, [numbers(2, 3, 4, 6)], tmp_path)
 
 
