@@ -309,6 +309,17 @@ RABBET_API rabbet_status_t rabbet_context_prepare(rabbet_context_t* context);
 // are left to the run.
 RABBET_API void rabbet_context_prepare_early(rabbet_context_t* context);
 
+// On: a run waits for each step and looks at what it wrote. It fails with
+// FAILED_PRECONDITION at the first step that makes a NaN of numbers or an
+// infinity of finite ones; the error names the layers, tensor and element, what
+// the step read, and what to do. Of a run in which no step does, but an output
+// is not finite, it names the inputs and constants that hold such. Works on any
+// plan; runs are not recorded or timed meanwhile. Tensors of sizes that a run
+// tells are looked at where they are read. Off at first.
+RABBET_API rabbet_status_t
+rabbet_context_set_check_finite(rabbet_context_t* context, bool on);
+RABBET_API bool rabbet_context_checks_finite(const rabbet_context_t* context);
+
 // Assertions whose conditions kernels compute: where a run is done when execute
 // returns (on the CPU, and with host addresses), execute itself fails with
 // FAILED_PRECONDITION, which names layer and message; outputs are written. On

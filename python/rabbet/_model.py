@@ -189,6 +189,14 @@ class Model(_rabbet.Runner):
         self._profiled(times, args, kwargs)
         return times.times
 
+    def check_finite(self, *args: Any, **kwargs: Any) -> Any:
+        """A call that looks at what each step writes.
+
+        Raises FailedPreconditionError at the first step that makes a NaN or an infinity
+        of finite numbers: with its layers, what they read, and what to do. Works on any
+        plan, and takes longer than a call."""
+        return self._checked(args, kwargs)
+
     # ---- Called by the C part where an argument is not simply used ----
 
     def _bad_arguments(

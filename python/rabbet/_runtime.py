@@ -409,6 +409,16 @@ class IExecutionContext(_rabbet.Context, Managed):
         self._set_graphs(on)
 
     @property
+    def check_finite(self) -> bool:
+        """Whether runs look at what each step writes, and raise FailedPreconditionError
+        at the first that makes an infinity or NaN of finite numbers; off at first."""
+        return self._checks_finite()
+
+    @check_finite.setter
+    def check_finite(self, on: bool) -> None:
+        self._set_check_finite(on)
+
+    @property
     def graph_info(self) -> GraphInfo:
         """Steps of the last run by graphs and without; recordings and replays so
         far."""

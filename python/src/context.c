@@ -257,6 +257,22 @@ static PyObject* rabbet_py_context_set_graphs(PyObject* self, PyObject* value) {
   return Py_NewRef(Py_None);
 }
 
+static PyObject* rabbet_py_context_set_check_finite(PyObject* self,
+                                                    PyObject* value) {
+  RABBET_PY_CLAIM(self);
+  int on = PyObject_IsTrue(value);
+  if (on < 0) return NULL;
+  return rabbet_py_none_or_raise(
+      rabbet_context_set_check_finite(rabbet_py_pointer(self), on != 0));
+}
+
+static PyObject* rabbet_py_context_checks_finite(PyObject* self,
+                                                 PyObject* none) {
+  (void)none;
+  RABBET_PY_CLAIM(self);
+  return PyBool_FromLong(rabbet_context_checks_finite(rabbet_py_pointer(self)));
+}
+
 static PyObject* rabbet_py_context_graphs(PyObject* self, PyObject* none) {
   RABBET_PY_LOCK(self);
   (void)none;
@@ -412,6 +428,8 @@ static PyMethodDef rabbet_py_context_methods[] = {
     {"_infer", rabbet_py_context_infer, METH_NOARGS, NULL},
     {"_set_allocator", rabbet_py_context_set_allocator, METH_VARARGS, NULL},
     {"_set_profiler", rabbet_py_context_set_profiler, METH_O, NULL},
+    {"_set_check_finite", rabbet_py_context_set_check_finite, METH_O, NULL},
+    {"_checks_finite", rabbet_py_context_checks_finite, METH_NOARGS, NULL},
     {"_set_graphs", rabbet_py_context_set_graphs, METH_O, NULL},
     {"_graphs", rabbet_py_context_graphs, METH_NOARGS, NULL},
     {"_graph_info", rabbet_py_context_graph_info, METH_NOARGS, NULL},

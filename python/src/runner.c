@@ -495,6 +495,25 @@ static PyObject* rabbet_py_runner_profiled(PyObject* self, PyObject* all) {
   return rabbet_py_raise(status);
 }
 
+// _checked(args, kwargs): a run that looks for infinities and NaN.
+static PyObject* rabbet_py_runner_checked(PyObject* self, PyObject* all) {
+  PyObject *args, *kwargs;
+  if (!PyArg_ParseTuple(all, "O!O!", &PyTuple_Type, &args, &PyDict_Type,
+                        &kwargs)) {
+    return NULL;
+  }
+  rabbet_py_runner_t* runner = (rabbet_py_runner_t*)self;
+  rabbet_py_lane_t* lane = rabbet_py_lane_take(runner);
+  if (!lane) return NULL;
+  rabbet_status_t status = rabbet_context_set_check_finite(lane->context, true);
+  PyObject* result = rabbet_is_ok(status)
+                         ? rabbet_py_run_lane(self, args, kwargs, lane)
+                         : rabbet_py_raise(status);
+  rabbet_status_ignore(rabbet_context_set_check_finite(lane->context, false));
+  rabbet_py_lane_give(runner, lane);
+  return result;
+}
+
 // Of the run before, as far as steps are counted; of all runs otherwise.
 static PyObject* rabbet_py_runner_graph_info(PyObject* self, PyObject* none) {
   (void)none;
@@ -568,6 +587,7 @@ static void rabbet_py_runner_dealloc(PyObject* object) {
 
 static PyMethodDef rabbet_py_runner_methods[] = {
     {"_profiled", rabbet_py_runner_profiled, METH_VARARGS, NULL},
+    {"_checked", rabbet_py_runner_checked, METH_VARARGS, NULL},
     {"_graph_info", rabbet_py_runner_graph_info, METH_NOARGS, NULL},
     {NULL},
 };

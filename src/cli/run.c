@@ -5,7 +5,9 @@ static rabbet_status_t rabbet_run_once(const rabbet_arguments_t* arguments,
   rabbet_tensor_set_t* tensors = NULL;
   RABBET_RETURN_IF_ERROR(
       rabbet_tensor_set_create(arguments, context, &tensors));
-  rabbet_status_t status = rabbet_context_execute(context, NULL);
+  rabbet_status_t status = rabbet_context_set_check_finite(
+      context, rabbet_argument_flag(arguments, "--check-finite"));
+  if (rabbet_is_ok(status)) status = rabbet_context_execute(context, NULL);
   const char* output = rabbet_argument(arguments, "--output");
   if (rabbet_is_ok(status) && output) {
     status = rabbet_tensor_set_save_outputs(tensors, output);
@@ -33,6 +35,8 @@ static const rabbet_option_t run_options[] = {
     {"--seed", RABBET_OPTION_VALUE, "N", "of the random inputs (default 0)"},
     {"--output", RABBET_OPTION_VALUE, "FILE.npz", "save the outputs (-o)"},
     {"--profile-index", RABBET_OPTION_VALUE, "N", "optimization profile"},
+    {"--check-finite", RABBET_OPTION_FLAG, NULL,
+     "name the first layer that makes an infinity or NaN, and why"},
     {"--quiet", RABBET_OPTION_FLAG, NULL, "print nothing"},
     RABBET_LOAD_OPTIONS,
     RABBET_BUILD_OPTIONS,

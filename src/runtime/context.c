@@ -138,6 +138,7 @@ void rabbet_context_destroy(rabbet_context_t* context) {
   if (context->record_stream)
     engine->device->vtable->destroy_stream(engine->device,
                                            context->record_stream);
+  rabbet_finite_destroy(context);
   rabbet_free(context->allocator, context->times);
   rabbet_arena_deinitialize(&context->arena);
   rabbet_free(context->allocator, context);

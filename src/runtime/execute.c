@@ -67,6 +67,21 @@ static rabbet_status_t rabbet_run_steps(rabbet_context_t* context,
   return rabbet_ok();
 }
 
+static rabbet_status_t rabbet_run_steps_looked_at(rabbet_context_t* context,
+                                                  rabbet_prepared_t* prepared,
+                                                  void* stream) {
+  RABBET_RETURN_IF_ERROR(rabbet_context_refuse_recording(context, stream));
+  rabbet_run_t* end = prepared->runs + prepared->run_count;
+  for (rabbet_run_t* run = prepared->runs; run < end; ++run) {
+    RABBET_RETURN_IF_ERROR(
+        rabbet_finite_before_step(context, prepared, run, stream));
+    RABBET_RETURN_IF_ERROR(rabbet_run_step(context, run, stream));
+    RABBET_RETURN_IF_ERROR(
+        rabbet_finite_after_step(context, prepared, run, stream));
+  }
+  return rabbet_ok();
+}
+
 static rabbet_status_t rabbet_mark_time(const rabbet_context_t* context,
                                         void* event, void* stream) {
   rabbet_device_t* device = context->engine->device;
@@ -221,6 +236,8 @@ static rabbet_status_t rabbet_run_segment(rabbet_context_t* context,
   if (prepared->copies_inputs)
     RABBET_RETURN_IF_ERROR(
         rabbet_prepared_copy_inputs(context, prepared, stream));
+  if (context->finite)
+    return rabbet_run_steps_looked_at(context, prepared, stream);
   if (context->profiler.report)
     return rabbet_run_steps_timed(context, prepared, stream);
   return rabbet_graphs_wanted(context)
@@ -233,6 +250,7 @@ static rabbet_status_t rabbet_run(rabbet_context_t* context, void* stream) {
   rabbet_prepared_t* prepared = NULL;
   RABBET_RETURN_IF_ERROR(rabbet_context_select(context, &prepared));
   context->last = NULL;
+  if (context->finite) rabbet_finite_begin(context);
   RABBET_RETURN_IF_ERROR(rabbet_run_segment(context, prepared, stream));
   while ((size_t)prepared->segment + 1 < engine->analysis.segment_count) {
     RABBET_RETURN_IF_ERROR(rabbet_read_back(context, prepared, stream));
@@ -254,6 +272,8 @@ static rabbet_status_t rabbet_run(rabbet_context_t* context, void* stream) {
         engine->device, context->consumed_event, stream));
   if (context->allocator_count > 0) rabbet_notify_shapes(context, prepared);
   rabbet_context_show_debug(context, prepared, stream);
+  if (context->finite)
+    RABBET_RETURN_IF_ERROR(rabbet_finite_end(context, prepared));
   // With host addresses the run is done.
   return context->host_io_count > 0 ? rabbet_context_look_at_checks(context)
                                     : rabbet_ok();
@@ -262,6 +282,7 @@ static rabbet_status_t rabbet_run(rabbet_context_t* context, void* stream) {
 rabbet_status_t rabbet_context_execute(rabbet_context_t* context,
                                        void* stream) {
   rabbet_device_t* device = context->engine->device;
+  bool timed = context->profiler.report && !context->finite;
   void* token = NULL;
   RABBET_RETURN_IF_ERROR(rabbet_engine_check_weights(context->engine));
   if (context->checks_seen < context->checks_made)
@@ -273,16 +294,15 @@ rabbet_status_t rabbet_context_execute(rabbet_context_t* context,
   context->stream = stream;
   context->running = true;
   context->graph_info.graph_steps = context->graph_info.other_steps = 0;
-  if (context->profiler.report)
+  if (timed)
     memset(context->times, 0,
            context->engine->plan->step_count * sizeof(*context->times));
   rabbet_status_t status = rabbet_run(context, stream);
   context->running = false;
   if (rabbet_is_ok(status)) rabbet_context_expect_shapes(context);
-  if (rabbet_is_ok(status) && context->profiler.report && context->events)
+  if (rabbet_is_ok(status) && timed && context->events)
     status = rabbet_collect_times(context);
   if (device->vtable->end_run) device->vtable->end_run(device, token);
-  if (rabbet_is_ok(status) && context->profiler.report)
-    rabbet_report_times(context);
+  if (rabbet_is_ok(status) && timed) rabbet_report_times(context);
   return status;
 }

@@ -151,6 +151,7 @@ rabbet_status_t rabbet_engine_upload_weights(rabbet_engine_t* engine);
 
 typedef struct rabbet_prepared_t rabbet_prepared_t;
 typedef struct rabbet_graphs_t rabbet_graphs_t;  // graph.c
+typedef struct rabbet_finite_t rabbet_finite_t;  // finite.c
 
 typedef struct rabbet_prepared_cache_t {
   rabbet_prepared_t* nodes[RABBET_PREPARED_MAX];
@@ -325,6 +326,7 @@ struct rabbet_context_t {
   size_t* hidden_bytes;  // [hidden output]
   void* stream;          // of the last run; it is there while `running`
   bool running;
+  rabbet_finite_t* finite;  // NULL: runs are not looked at
   rabbet_profiler_t profiler;
   float* times;  // [step], while there is a profiler
   // On a device that has them: one where each segment begins and one after each
@@ -353,6 +355,22 @@ void rabbet_context_show_step(rabbet_context_t* context,
 static inline bool rabbet_context_shows_steps(const rabbet_context_t* context) {
   return context->unfused_debug_on && context->debug_listener.process;
 }
+
+// finite.c: while context->finite is there. Of a run; of what a step reads,
+// before it may overwrite that; of what it wrote, which fails if the step made
+// the first infinity or NaN; at the end, if an output holds some although no
+// step made them.
+void rabbet_finite_begin(rabbet_context_t* context);
+rabbet_status_t rabbet_finite_before_step(rabbet_context_t* context,
+                                          const rabbet_prepared_t* prepared,
+                                          const rabbet_run_t* run,
+                                          void* stream);
+rabbet_status_t rabbet_finite_after_step(rabbet_context_t* context,
+                                         const rabbet_prepared_t* prepared,
+                                         const rabbet_run_t* run, void* stream);
+rabbet_status_t rabbet_finite_end(rabbet_context_t* context,
+                                  const rabbet_prepared_t* leaf);
+void rabbet_finite_destroy(rabbet_context_t* context);
 
 // checks.c: what the host knows when shapes are; after a run, before anything
 // waits for it; what earlier runs left.

@@ -1,0 +1,366 @@
+// Looks for the step that makes the first infinity or NaN of a run.
+//
+// Each step is waited for, and what it wrote is fetched and looked at. A step
+// is to blame if it wrote a NaN and read none, or wrote an infinity and read
+// neither: masks may hold infinities, and what comes out of a NaN is no news.
+#include <math.h>
+#include <string.h>
+
+#include "core/view.h"
+#include "runtime/runtime.h"
+
+// What a tensor holds.
+typedef struct rabbet_range_t {
+  bool known;
+  int64_t count, nans, infinities;
+  int64_t first;     // element that is not finite, of a row-major tensor; or -1
+  double low, high;  // of the finite elements, if there are any
+} rabbet_range_t;
+
+struct rabbet_finite_t {
+  rabbet_range_t* ranges;  // [value of the plan]
+  void* staging;           // a tensor on the host
+  size_t staging_bytes;
+};
+
+// ---- Looking at elements ----------------------------------------------------
+
+// Where channels lie in a format that pads them.
+typedef struct rabbet_channels_t {
+  int64_t channels;  // that are there
+  int64_t inner;     // channels that lie together
+  int64_t outer;     // elements from one block of channels to the next; 0: all
+                     // channels lie together
+  int64_t blocks;
+} rabbet_channels_t;
+
+static rabbet_channels_t rabbet_channels_of(rabbet_format_t format,
+                                            const rabbet_dims_t* dims,
+                                            const rabbet_dims_t* physical) {
+  const rabbet_format_info_t* info = rabbet_format_info(format);
+  rabbet_channels_t found = {.inner = physical->d[physical->rank - 1]};
+  int32_t axis = dims->rank - info->min_rank;
+  if (format == RABBET_FORMAT_LINEAR) return (rabbet_channels_t){0};
+  found.channels = dims->d[axis];
+  if (info->channels_last) return found;
+  found.blocks = physical->d[axis];
+  found.outer = found.inner;
+  for (int32_t i = axis + 1; i < physical->rank - 1; ++i)
+    found.outer *= physical->d[i];
+  return found;
+}
+
+static bool rabbet_is_padding(const rabbet_channels_t* at, int64_t index) {
+  if (at->channels == 0) return false;
+  int64_t channel = index % at->inner;
+  if (at->outer > 0) channel += index / at->outer % at->blocks * at->inner;
+  return channel >= at->channels;
+}
+
+static void rabbet_range_add(rabbet_range_t* range, double value,
+                             int64_t index) {
+  ++range->count;
+  if (isfinite(value)) {
+    if (!(value >= range->low)) range->low = value;
+    if (!(value <= range->high)) range->high = value;
+    return;
+  }
+  if (isnan(value))
+    ++range->nans;
+  else
+    ++range->infinities;
+  if (range->first < 0) range->first = index;
+}
+
+static rabbet_status_t rabbet_range_of(const rabbet_view_t* view,
+                                       rabbet_range_t* out_range) {
+  rabbet_dims_t physical;
+  int64_t count = 0;
+  *out_range =
+      (rabbet_range_t){.known = true, .first = -1, .low = NAN, .high = NAN};
+  RABBET_RETURN_IF_ERROR(
+      rabbet_format_physical_dims(view->format, &view->dims, &physical));
+  RABBET_RETURN_IF_ERROR(rabbet_dims_count(&physical, &count));
+  if (count == 0) return rabbet_ok();
+  rabbet_channels_t channels =
+      rabbet_channels_of(view->format, &view->dims, &physical);
+  for (int64_t i = 0; i < count; ++i)
+    if (!rabbet_is_padding(&channels, i))
+      rabbet_range_add(out_range,
+                       rabbet_load_double(view->dtype, view->data, i), i);
+  return rabbet_ok();
+}
+
+// ---- A value of the run
+// ------------------------------------------------------
+
+static rabbet_status_t rabbet_finite_fetch(rabbet_context_t* context,
+                                           const void* memory, size_t bytes,
+                                           void* stream, void** out_data) {
+  rabbet_finite_t* finite = context->finite;
+  rabbet_device_t* device = context->engine->device;
+  *out_data = (void*)(uintptr_t)memory;
+  if (device->host_memory) return rabbet_ok();
+  if (finite->staging_bytes < bytes) {
+    rabbet_free(context->allocator, finite->staging);
+    finite->staging = NULL;
+    finite->staging_bytes = 0;
+    RABBET_RETURN_IF_ERROR(
+        rabbet_allocate(context->allocator, bytes, &finite->staging));
+    finite->staging_bytes = bytes;
+  }
+  *out_data = finite->staging;
+  RABBET_RETURN_IF_ERROR(device->vtable->copy_to_host(device, finite->staging,
+                                                      memory, bytes, stream));
+  return device->vtable->synchronize(device, stream);
+}
+
+// The range of a value that lies at `memory`, or of the group's constant. Not
+// known: of integers, and of a tensor whose size is not told yet.
+static rabbet_status_t rabbet_finite_look(rabbet_context_t* context,
+                                          const rabbet_prepared_t* prepared,
+                                          int32_t v, const void* memory,
+                                          const void* constant, void* stream) {
+  const rabbet_plan_value_t* value = &context->engine->plan->values[v];
+  rabbet_range_t* range = &context->finite->ranges[v];
+  rabbet_view_t view = {.dtype = value->dtype,
+                        .format = value->format,
+                        .dims = prepared->dims[v]};
+  range->known = false;
+  if (!rabbet_dtype_is_float(value->dtype) ||
+      rabbet_dtype_bits(value->dtype) < 8 || (!memory && !constant))
+    return rabbet_ok();
+  for (int32_t i = 0; i < view.dims.rank; ++i)
+    if (view.dims.d[i] < 0) return rabbet_ok();
+  view.data = (void*)(uintptr_t)constant;
+  if (!constant)
+    RABBET_RETURN_IF_ERROR(rabbet_finite_fetch(
+        context, memory, prepared->bytes[v], stream, &view.data));
+  return rabbet_range_of(&view, range);
+}
+
+// ---- Words
+// -------------------------------------------------------------------
+
+static void rabbet_finite_print_value(const rabbet_context_t* context,
+                                      const rabbet_prepared_t* prepared,
+                                      int32_t v, rabbet_strbuf_t* out) {
+  const rabbet_plan_value_t* value = &context->engine->plan->values[v];
+  char dims[192];
+  rabbet_strbuf_printf(
+      out, "'%s' (%s %s)", value->name, rabbet_dtype_name(value->dtype),
+      rabbet_dims_print(&prepared->dims[v], dims, sizeof(dims)));
+}
+
+static void rabbet_finite_print_extent(const rabbet_range_t* range,
+                                       rabbet_strbuf_t* out) {
+  if (range->count > range->nans + range->infinities)
+    rabbet_strbuf_printf(out, " from %.6g to %.6g", range->low, range->high);
+}
+
+// "3 NaN and 1 infinity among 12 elements, the first at [0, 2]"
+static void rabbet_finite_print_count(const rabbet_context_t* context,
+                                      const rabbet_prepared_t* prepared,
+                                      int32_t v, rabbet_strbuf_t* out) {
+  const rabbet_range_t* range = &context->finite->ranges[v];
+  const rabbet_dims_t* dims = &prepared->dims[v];
+  if (range->nans > 0)
+    rabbet_strbuf_printf(out, "%lld NaN%s", (long long)range->nans,
+                         range->infinities > 0 ? " and " : "");
+  if (range->infinities > 0)
+    rabbet_strbuf_printf(out, "%lld infinit%s", (long long)range->infinities,
+                         range->infinities == 1 ? "y" : "ies");
+  rabbet_strbuf_printf(out, " among %lld element%s", (long long)range->count,
+                       rabbet_plural((size_t)range->count));
+  bool row_major =
+      context->engine->plan->values[v].format == RABBET_FORMAT_LINEAR;
+  if (!row_major || dims->rank == 0) return;
+  int64_t index[RABBET_MAX_RANK], rest = range->first;
+  for (int32_t i = dims->rank; i-- > 0; rest /= dims->d[i])
+    index[i] = rest % dims->d[i];
+  for (int32_t i = 0; i < dims->rank; ++i)
+    rabbet_strbuf_printf(out, "%s%lld", i ? ", " : ", the first at [",
+                         (long long)index[i]);
+  rabbet_strbuf_printf(out, "]");
+}
+
+// What likely went wrong, and what to do.
+static void rabbet_finite_print_hint(const rabbet_context_t* context,
+                                     const rabbet_plan_step_t* step,
+                                     int32_t output, rabbet_strbuf_t* out) {
+  const rabbet_plan_value_t* values = context->engine->plan->values;
+  bool half = values[output].dtype == RABBET_DTYPE_HALF;
+  for (size_t i = 0; i < step->group.input_count; ++i)
+    half |=
+        values[step->values[step->group.inputs[i]]].dtype == RABBET_DTYPE_HALF;
+  if (half)
+    rabbet_strbuf_printf(
+        out,
+        ". FP16 holds no number beyond 65504: keep the layer in FP32 "
+        "(layer.precision and set_output_type, `rabbet exec "
+        "--layerPrecisions=NAME:fp32`), scale what it reads, or build with "
+        "BF16");
+  else if (context->finite->ranges[output].nans > 0)
+    rabbet_strbuf_printf(
+        out,
+        ". A NaN comes of 0 / 0, inf - inf, 0 * inf, and of roots and "
+        "logarithms of negative numbers");
+  else
+    rabbet_strbuf_printf(
+        out, ". An infinity comes of a division by 0, or of an overflow");
+}
+
+static rabbet_status_t rabbet_finite_status(rabbet_strbuf_t* text) {
+  rabbet_status_t status = rabbet_strbuf_status(text);
+  if (rabbet_is_ok(status))
+    status = RABBET_STATUS(RABBET_STATUS_FAILED_PRECONDITION, "%s",
+                           rabbet_strbuf_text(text));
+  rabbet_strbuf_deinitialize(text);
+  return status;
+}
+
+static rabbet_status_t rabbet_finite_blame(const rabbet_context_t* context,
+                                           const rabbet_prepared_t* prepared,
+                                           const rabbet_plan_step_t* step,
+                                           int32_t output) {
+  const rabbet_range_t* ranges = context->finite->ranges;
+  rabbet_strbuf_t text;
+  rabbet_strbuf_initialize(context->allocator, &text);
+  rabbet_strbuf_printf(&text, "layer '%s' (kernel '%s') made the first ",
+                       step->name, step->kernel);
+  rabbet_strbuf_printf(&text, "%s of the run: its output ",
+                       ranges[output].nans > 0 ? "NaN" : "infinity");
+  rabbet_finite_print_value(context, prepared, output, &text);
+  rabbet_strbuf_printf(&text, " holds ");
+  rabbet_finite_print_count(context, prepared, output, &text);
+  rabbet_strbuf_printf(&text, ". It read");
+  for (size_t i = 0; i < step->group.input_count; ++i) {
+    int32_t v = step->values[step->group.inputs[i]];
+    rabbet_strbuf_printf(&text, "%s ", i ? "," : "");
+    rabbet_finite_print_value(context, prepared, v, &text);
+    if (ranges[v].known) rabbet_finite_print_extent(&ranges[v], &text);
+    if (ranges[v].known && ranges[v].infinities > 0)
+      rabbet_strbuf_printf(&text, " with infinities");
+  }
+  if (step->group.input_count == 0) rabbet_strbuf_printf(&text, " nothing");
+  rabbet_finite_print_hint(context, step, output, &text);
+  return rabbet_finite_status(&text);
+}
+
+// ---- Steps
+// -------------------------------------------------------------------
+
+rabbet_status_t rabbet_finite_before_step(rabbet_context_t* context,
+                                          const rabbet_prepared_t* prepared,
+                                          const rabbet_run_t* run,
+                                          void* stream) {
+  const rabbet_plan_step_t* step = &context->engine->plan->steps[run->step];
+  for (size_t i = 0; i < step->group.input_count; ++i) {
+    int32_t v = step->values[step->group.inputs[i]];
+    if (context->finite->ranges[v].known) continue;
+    RABBET_RETURN_IF_ERROR(rabbet_finite_look(
+        context, prepared, v, run->call.inputs[i],
+        step->group.values[step->group.inputs[i]].constant, stream));
+  }
+  return rabbet_ok();
+}
+
+rabbet_status_t rabbet_finite_after_step(rabbet_context_t* context,
+                                         const rabbet_prepared_t* prepared,
+                                         const rabbet_run_t* run,
+                                         void* stream) {
+  const rabbet_plan_step_t* step = &context->engine->plan->steps[run->step];
+  rabbet_range_t* ranges = context->finite->ranges;
+  bool read_nan = false, read_infinity = false;
+  for (size_t i = 0; i < step->group.input_count; ++i) {
+    const rabbet_range_t* range = &ranges[step->values[step->group.inputs[i]]];
+    read_nan |= range->known && range->nans > 0;
+    read_infinity |= range->known && range->infinities > 0;
+  }
+  for (size_t i = 0; i < step->group.output_count; ++i) {
+    int32_t v = step->values[step->group.outputs[i]];
+    RABBET_RETURN_IF_ERROR(rabbet_finite_look(
+        context, prepared, v, run->call.outputs[i], NULL, stream));
+    const rabbet_range_t* range = &ranges[v];
+    if (!range->known) continue;
+    if ((range->nans > 0 && !read_nan) ||
+        (range->infinities > 0 && !read_nan && !read_infinity))
+      return rabbet_finite_blame(context, prepared, step, v);
+  }
+  return rabbet_ok();
+}
+
+// ---- Runs
+// ----------------------------------------------------------------------
+
+void rabbet_finite_begin(rabbet_context_t* context) {
+  memset(context->finite->ranges, 0,
+         context->engine->plan->value_count * sizeof(rabbet_range_t));
+}
+
+static bool rabbet_finite_is_wrong(const rabbet_context_t* context, int32_t v) {
+  const rabbet_range_t* range = &context->finite->ranges[v];
+  return range->known && range->nans + range->infinities > 0;
+}
+
+// Where no step is to blame, what it began with: inputs and constants.
+rabbet_status_t rabbet_finite_end(rabbet_context_t* context,
+                                  const rabbet_prepared_t* leaf) {
+  const rabbet_plan_t* plan = context->engine->plan;
+  int32_t wrong = -1;
+  for (size_t i = plan->input_count; i < plan->io_count && wrong < 0; ++i)
+    if (rabbet_finite_is_wrong(context, plan->ios[i].value))
+      wrong = plan->ios[i].value;
+  if (wrong < 0) return rabbet_ok();
+  rabbet_strbuf_t text;
+  rabbet_strbuf_initialize(context->allocator, &text);
+  rabbet_strbuf_printf(&text, "output ");
+  rabbet_finite_print_value(context, leaf, wrong, &text);
+  rabbet_strbuf_printf(&text, " holds ");
+  rabbet_finite_print_count(context, leaf, wrong, &text);
+  rabbet_strbuf_printf(&text, "; no layer made them of finite numbers");
+  for (size_t v = 0; v < plan->value_count; ++v) {
+    const rabbet_plan_value_t* value = &plan->values[v];
+    bool is_input = value->storage == RABBET_PLAN_STORAGE_IO &&
+                    value->alias < 0 && plan->ios[value->io].is_input;
+    bool is_constant = value->storage == RABBET_PLAN_STORAGE_CONSTANT;
+    if ((!is_input && !is_constant) ||
+        !rabbet_finite_is_wrong(context, (int32_t)v))
+      continue;
+    rabbet_strbuf_printf(&text, ". The %s ", is_input ? "input" : "constant");
+    rabbet_finite_print_value(context, leaf, (int32_t)v, &text);
+    rabbet_strbuf_printf(&text, " holds ");
+    rabbet_finite_print_count(context, leaf, (int32_t)v, &text);
+  }
+  return rabbet_finite_status(&text);
+}
+
+void rabbet_finite_destroy(rabbet_context_t* context) {
+  if (!context->finite) return;
+  rabbet_free(context->allocator, context->finite->staging);
+  rabbet_free(context->allocator, context->finite->ranges);
+  rabbet_free(context->allocator, context->finite);
+  context->finite = NULL;
+}
+
+rabbet_status_t rabbet_context_set_check_finite(rabbet_context_t* context,
+                                                bool on) {
+  if (on == (context->finite != NULL)) return rabbet_ok();
+  if (!on) {
+    rabbet_finite_destroy(context);
+    return rabbet_ok();
+  }
+  RABBET_RETURN_IF_ERROR(rabbet_allocate(
+      context->allocator, sizeof(*context->finite), (void**)&context->finite));
+  // A network of nothing has no values.
+  size_t count = context->engine->plan->value_count + 1;
+  rabbet_status_t status =
+      rabbet_allocate(context->allocator, count * sizeof(rabbet_range_t),
+                      (void**)&context->finite->ranges);
+  if (!rabbet_is_ok(status)) rabbet_finite_destroy(context);
+  return status;
+}
+
+bool rabbet_context_checks_finite(const rabbet_context_t* context) {
+  return context->finite != NULL;
+}
