@@ -53,7 +53,8 @@ bench: build
 zoo: build
 	@tools/zoo_setup.sh
 	@PYTHONPATH=$(abspath $(BUILD)/python):$(abspath .) nice -n 5 \
-	  .venv-zoo/bin/python -m zoo --resume $(ZOO)
+	  .venv-zoo/bin/python -m zoo --types fp32,mixed,fp16,bf16 --resume \
+	  --table docs/models.md $(ZOO)
 
 wheel: setup
 	@tools/wheel.sh

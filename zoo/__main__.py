@@ -10,7 +10,8 @@ from pathlib import Path
 
 from . import catalogue
 from .entries import FORMS
-from .run import Run, chosen, verdict
+from .run import RESULTS, Run, chosen, read, verdict
+from .table import table
 
 
 def _options() -> argparse.Namespace:
@@ -35,8 +36,21 @@ def _options() -> argparse.Namespace:
     add("--cache", type=Path, default=Path(cache))
     add("--export-only", action="store_true")
     add("--untimed", action="store_true", help="compare results alone")
+    add("--table", type=Path, help="write a table of all results in the cache")
+    add("--table-only", action="store_true", help="run nothing")
     add("--list", action="store_true", help="only print what is chosen")
     return parser.parse_args()
+
+
+def _run(options: argparse.Namespace) -> bool:
+    """Whether all was done before the time was over."""
+    run = Run(options)
+    complete = run.run()
+    for word, count in collections.Counter(map(verdict, run.done)).most_common():
+        print(f"{count:5} {word}")
+    if not complete:
+        print("zoo: the time was over before all was done")
+    return complete
 
 
 def main() -> int:
@@ -47,12 +61,11 @@ def main() -> int:
         for entry in chosen(options)[0]:
             print(entry.key)
         return 0
-    run = Run(options)
-    complete = run.run()
-    for word, count in collections.Counter(map(verdict, run.done)).most_common():
-        print(f"{count:5} {word}")
-    if not complete:
-        print("zoo: the time was over before all was done")
+    complete = options.table_only or _run(options)
+    if options.table is not None:
+        known = catalogue.entries()
+        found = read(options.cache / RESULTS).values()
+        options.table.write_text(table(r for r in found if r["key"] in known))
     return 0 if complete else 1
 
 

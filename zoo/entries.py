@@ -54,10 +54,10 @@ FORMS = ("ts-fixed", "ts-dynamic", "dynamo-fixed", "dynamo-dynamic")
 
 
 def usual_forms(key: str) -> tuple[str, str]:
-    """The two forms that an architecture is exported in unless more are asked for: each
-    exporter once and each kind of size once. Which, depends on the name alone."""
+    """The two forms that an architecture is exported in unless others are asked for. The
+    second depends on the name alone."""
     even = sum(key.encode()) % 2 == 0
-    return ("ts-fixed", "dynamo-dynamic") if even else ("ts-dynamic", "dynamo-fixed")
+    return "ts-dynamic", "dynamo-dynamic" if even else "dynamo-fixed"
 
 
 def image(

@@ -1,0 +1,237 @@
+"""The zoo (zoo/): small architectures against ONNX Runtime, and the parts it is made of."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from zoo import catalogue, check, export, feeds, jobs, run, table
+from zoo.entries import FORMS, Input, usual_forms
+
+SMALLEST = [
+    ("torchvision/squeezenet1_1", "ts-dynamic"),
+    ("torchvision/shufflenet_v2_x0_5", "ts-fixed"),
+    ("torchvision/swin", "ts-fixed"),
+    ("timm/test_vit2", "dynamo-fixed"),
+    ("timm/convnext_atto", "ts-dynamic"),
+    ("transformers/bert", "ts-fixed"),
+    ("transformers/gpt2", "ts-fixed"),
+    ("transformers/llama_step", "ts-fixed"),
+    ("transformers/convnextv2", "ts-dynamic"),
+    ("diffusers/vae_kl_decoder", "ts-dynamic"),
+    ("diffusers/dit", "ts-fixed"),
+    ("ultralytics/yolov8n-cls", "ts-fixed"),
+]
+
+
+@pytest.mark.parametrize(("key", "form"), SMALLEST)
+def test_small_architecture(key, form, tmp_path):
+    for name in ("torch", key.split("/")[0]):
+        pytest.importorskip(name)
+    export.export(key, form, ["fp32"], str(tmp_path), "")
+    spec = tmp_path / f"{export.stem(key, form, 'fp32')}.json"
+    assert "error" not in json.loads(spec.read_text())
+    result = tmp_path / "result.json"
+    check.check(check.Task(str(spec), "fp32", str(result), "cpu", 1, False))
+    found = json.loads(result.read_text())
+    assert found.get("error") is None
+    assert found["stage"] == "done"
+    assert found["worst"] <= check.BOUNDS["fp32"]
+
+
+def test_catalogue():
+    entries = catalogue.entries()
+    assert len(entries) > 300
+    assert {e.library for e in entries.values()} == set(catalogue.LIBRARIES)
+    for entry in entries.values():
+        assert set(usual_forms(entry.key)) <= set(FORMS)
+        for sizes in feeds.points(entry.dims).values():
+            for one in entry.inputs:
+                assert min(feeds.shape_at(one.shape, sizes)) > 0
+                assert one.kind in feeds.KINDS
+        for low, usual, high in entry.dims.values():
+            assert 0 < low <= usual <= high
+
+
+def test_shapes_and_seeds():
+    inputs = [
+        Input("x", ("batch", 3, "8 * cells")),
+        Input("ids", ("past + 1",), "ids", 9),
+    ]
+    sizes = {"batch": 2, "cells": 3, "past": 4}
+    first, second = (feeds.arrays(inputs, sizes, seed) for seed in (1, 2))
+    assert first["x"].shape == (2, 3, 24)
+    assert first["ids"].shape == (5,)
+    assert first["ids"].max() < 9
+    assert not np.array_equal(first["x"], second["x"])
+    np.testing.assert_array_equal(first["x"], feeds.arrays(inputs, sizes, 1)["x"])
+
+
+@pytest.mark.parametrize(
+    ("result", "reference", "expected"),
+    [
+        ([1.0, 2.0], [1.0, 2.0], 0),
+        ([3.0, 4.5], [3.0, 4.0], 0.1),
+        ([1.0, np.nan], [1.0, 2.0], np.inf),
+        ([1.0, np.inf], [1.0, np.inf], 0),
+        ([1.0], [1.0, 2.0], np.inf),
+        ([1, 2, 3, 5], [1, 2, 3, 4], 0.25),
+        ([0.5], [0.0], np.inf),
+    ],
+)
+def test_errors(result, reference, expected):
+    found = check.error(np.array(result), np.array(reference))
+    assert found == pytest.approx(expected)
+
+
+# ---- Jobs in processes of their own ----
+
+
+def crash() -> None:
+    import ctypes
+
+    ctypes.string_at(0)
+
+
+def hang() -> None:
+    time.sleep(60)
+
+
+def grow() -> None:
+    kept = np.ones(2**29, np.uint8)
+    time.sleep(60)
+    assert kept.any()
+
+
+def note(path: str) -> None:
+    Path(path).write_text("done")
+    print("said")
+
+
+def _job(name: str, tmp_path: Path, *arguments: str) -> jobs.Job:
+    target = f"tests.python.test_zoo:{name}"
+    log = tmp_path / f"{name}.log"
+    seconds = 2 if name == "hang" else 30
+    return jobs.Job(name, target, arguments, log, "check", seconds, 0.4)
+
+
+def test_a_job_that_dies_is_an_outcome(tmp_path):
+    pool = jobs.Pool({"check": 4})
+    pool.add(_job("crash", tmp_path))
+    pool.add(_job("hang", tmp_path))
+    pool.add(_job("grow", tmp_path))
+    pool.add(_job("note", tmp_path, str(tmp_path / "noted")))
+    found = {}
+    assert pool.run(
+        lambda o: found.update({o.job.name: o.trouble}), time.monotonic() + 60
+    )
+    assert found == {
+        "crash": "died of SIGSEGV",
+        "hang": "took longer than 2 s",
+        "grow": "took more than 0.4 GiB of memory",
+        "note": None,
+    }
+    assert (tmp_path / "noted").read_text() == "done"
+    assert "said" in (tmp_path / "note.log").read_text()
+    assert "Segmentation fault" in (tmp_path / "crash.log").read_text()
+
+
+def test_jobs_stop_when_the_time_is_over(tmp_path):
+    pool = jobs.Pool({"check": 1})
+    pool.add(_job("hang", tmp_path))
+    begin = time.monotonic()
+    assert not pool.run(lambda o: pytest.fail("it had an outcome"), begin + 0.5)
+    assert time.monotonic() - begin < 10
+
+
+# ---- The table ----
+
+
+def _result(key: str, **found: object) -> dict[str, object]:
+    base = {"key": key, "form": "ts-dynamic", "type": "fp32", "device": "cpu"}
+    return base | found
+
+
+RESULTS = [
+    _result(
+        "timm/a", stage="done", right=True, worst=1e-6, seconds=1.0, ort_seconds=2.0
+    ),
+    _result("timm/b", stage="done", right=False, worst=0.5),
+    _result(
+        "timm/c",
+        stage="import",
+        error="node 3 'x' (Foo, domain 'ai.onnx', opset 17): no 'y'",
+    ),
+    _result(
+        "timm/d",
+        stage="import",
+        error="node 9 'z' (Foo, domain 'ai.onnx', opset 20): no 'w'",
+    ),
+    _result(
+        "timm/e",
+        stage="run",
+        crash="died of SIGSEGV",
+        error="the process died of SIGSEGV",
+    ),
+    _result("timm/f", stage="export", error="the exporter ended with 1"),
+    _result("timm/g", stage="reference", error="ORT does not"),
+]
+
+
+def test_verdicts():
+    words = ["right", "WRONG", "NO IMPORT", "NO IMPORT", "CRASH", "no export", "no ORT"]
+    assert [run.verdict(r) for r in RESULTS] == words
+
+
+def test_table():
+    text = table.table(RESULTS)
+    assert "| cpu | fp32 | 5 | 1 | 1 | 2 | 0 | 0 | 1 |" in text
+    assert "| (1) | 2 | Foo: no '…' |" in text  # one cause, whatever the names
+    assert "| a | dynamic: right 0.50 |" in text
+    assert "| b | dynamic: **wrong** 5e-01 |" in text
+    assert "| f | dynamic: not exported |" in text
+
+
+def test_results_are_read_back(tmp_path):
+    path = tmp_path / "results.jsonl"
+    lines = [*RESULTS, RESULTS[1] | {"right": True}]
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    found = run.read(path)
+    assert len(found) == len(RESULTS)
+    assert found["timm/b", "ts-dynamic", "fp32", "cpu"]["right"]
+
+
+# ---- Weights ----
+
+
+def test_weights_let_inputs_show():
+    torch = pytest.importorskip("torch")
+    from zoo.weights import difference, settle
+
+    class Block(torch.nn.Module):
+        """A residual branch behind a gain that starts near zero, and a last layer of zeros."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.norm = torch.nn.BatchNorm1d(32)
+            self.inner = torch.nn.Linear(32, 32)
+            self.gain = torch.nn.Parameter(torch.full((32,), 1e-6))
+            self.last = torch.nn.Linear(32, 4)
+            torch.nn.init.zeros_(self.last.weight)
+
+        def forward(self, x):
+            return self.last(x + self.gain * self.inner(self.norm(x)).relu())
+
+    module = Block().eval().requires_grad_(False)
+    inputs = [torch.randn(8, 32) * 100 for _ in range(2)]
+    assert difference([module(inputs[0])], [module(inputs[1])]) == [0.0]
+    settle(module, lambda: module(inputs[0]))
+    first, second = (module(x) for x in inputs)
+    assert difference([first], [second])[0] > 0.5
+    assert 0.3 < float(first.std()) < 3
+    assert float(module.gain.mean()) > 0.1
+    assert float(module.norm.running_var.mean()) > 1000
