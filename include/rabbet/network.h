@@ -124,6 +124,20 @@ RABBET_API rabbet_layer_t* rabbet_tensor_producer(
 RABBET_API bool rabbet_tensor_weights(const rabbet_tensor_t* tensor,
                                       rabbet_weights_t* out_weights);
 
+// Weights and constants are known to a refitter by the name that they were
+// given, else by "LAYER ROLE": "conv KERNEL", "conv BIAS", "c CONSTANT". This
+// says that a constant is another layer's: what stands for one layer may be
+// made of several. `role` is a number of TensorRT's WeightsRole; layer NULL:
+// the constant is nobody's weights and cannot be refitted. INVALID_ARGUMENT for
+// others.
+RABBET_API rabbet_status_t rabbet_tensor_set_role(rabbet_tensor_t* tensor,
+                                                  const rabbet_layer_t* layer,
+                                                  int32_t role);
+// The tensor of that name, else the weights that a refitter knows by it; NULL:
+// none.
+RABBET_API rabbet_status_t
+rabbet_network_find_weights(const rabbet_network_t* network, const char* name,
+                            rabbet_tensor_t** out_tensor);
 // Weights or a constant layer's output that a refitter must be able to replace
 // (RABBET_BUILDER_REFIT_INDIVIDUAL; with RABBET_BUILDER_REFIT all can be).
 // INVALID_ARGUMENT for other tensors, and for types that are no floating ones.

@@ -24,7 +24,7 @@ from ._dims import Dims
 from ._errors import UnsupportedError
 from ._idle import warnings_of
 from ._layer import ILayer
-from ._managed import Fixed, Managed, no_effect
+from ._managed import Fixed, Kept, Managed, no_effect
 from ._network import INetworkDefinition
 from ._recorder import recorded
 from ._timing_cache import ITimingCache
@@ -47,7 +47,15 @@ IHostMemory = _rabbet.IHostMemory
 ) = range(11)
 
 
-_ALL_SOURCES = sum(1 << int(source) for source in e.TacticSource)
+_HINT_POOLS = (e.MemoryPoolType.TACTIC_DRAM, e.MemoryPoolType.TACTIC_SHARED_MEMORY)
+ALL_SOURCES = sum(1 << int(source) for source in e.TacticSource)
+
+
+def _at_least_0(value: Any) -> int:
+    number = operator.index(value)
+    if number < 0:
+        raise ValueError(f"expected a number of at least 0, got {number}")
+    return number
 
 
 def _names(what: str, given: Any) -> list[str]:
@@ -102,6 +110,7 @@ class IBuilderConfig(_rabbet.BuilderConfig, Managed):
         "_cache",
         "_calibration_profile",
         "_calibrator",
+        "_kept",
         "_logger",
         "_preview",
         "_profiles",
@@ -118,23 +127,30 @@ class IBuilderConfig(_rabbet.BuilderConfig, Managed):
     _quantization: int
     _selector: IAlgorithmSelector | None
     _preview: int
+    _kept: dict[str, Any]  # hints, by property; limits of memory pools, by pool
 
     engine_capability = Fixed(e.EngineCapability.STANDARD, "What plans may hold.")
-    hardware_compatibility_level = Fixed(
-        e.HardwareCompatibilityLevel.NONE, "Plans are for the machine that made them."
-    )
-    runtime_platform = Fixed(
-        e.RuntimePlatform.SAME_AS_BUILD, "Plans are for the system that made them."
-    )
-    tiling_optimization_level = Fixed(
-        e.TilingOptimizationLevel.NONE, "Fusion is part of tuning."
-    )
     DLA_core = Fixed(-1, "There is none.")
-    max_aux_streams = Fixed(0, "A run uses one stream.")
-    profile_stream = Fixed(0, "Tuning uses the device's own stream.")
     default_device_type = Fixed(e.DeviceType.GPU, "There is no DLA.")
-    l2_limit_for_tiling = Fixed(-1, "Fusion is part of tuning.")
     remote_auto_tuning_config = Fixed("", "Tuning is done here.")
+    hardware_compatibility_level = Kept(
+        e.HardwareCompatibilityLevel.NONE,
+        e.HardwareCompatibilityLevel,
+        "Plans run on any machine with their kind of device.",
+    )
+    runtime_platform = Kept(
+        e.RuntimePlatform.SAME_AS_BUILD,
+        e.RuntimePlatform,
+        "Plans are for the system that made them.",
+    )
+    tiling_optimization_level = Kept(
+        e.TilingOptimizationLevel.NONE,
+        e.TilingOptimizationLevel,
+        "Fusion is part of tuning.",
+    )
+    l2_limit_for_tiling = Kept(-1, operator.index, "Fusion is part of tuning.")
+    max_aux_streams = Kept(0, _at_least_0, "A run uses one stream.")
+    profile_stream = Kept(0, _at_least_0, "Tuning uses the device's own stream.")
 
     def __new__(cls, logger: ILogger | None = None) -> Self:
         self = super().__new__(cls, logger)
@@ -151,6 +167,7 @@ class IBuilderConfig(_rabbet.BuilderConfig, Managed):
         self._quantization = 0
         self._selector = None
         self._preview = 0
+        self._kept = {}
 
     def reset(self) -> None:
         """Back to the defaults; profiles stay."""
@@ -258,14 +275,14 @@ class IBuilderConfig(_rabbet.BuilderConfig, Managed):
         CUBLAS_LT are cuBLASLt here, CUDNN is cuDNN. What nothing else computes still is,
         with a warning. Kernels of our own, and the CPU's, are always allowed."""
         bits = operator.index(tactic_sources)
-        if bits & ~_ALL_SOURCES or bits < 0:
+        if bits & ~ALL_SOURCES or bits < 0:
             raise ValueError(f"{bits:#x} are not bits 1 << TacticSource")
         self._set(_SOURCES, bits)
         return True
 
     def get_tactic_sources(self) -> int:
         """What set_tactic_sources set; all by default."""
-        return self._get(_SOURCES) & _ALL_SOURCES
+        return self._get(_SOURCES) & ALL_SOURCES
 
     @property
     def progress_monitor(self) -> IProgressMonitor | None:
@@ -402,22 +419,24 @@ class IBuilderConfig(_rabbet.BuilderConfig, Managed):
         self._set_modules(_names("source_modules", names))
 
     def set_memory_pool_limit(self, pool: e.MemoryPoolType, pool_size: int) -> None:
-        """Limits the bytes of scratch memory that a kernel may use."""
-        self._check_pool(pool)
-        self._set(_WORKSPACE, int(pool_size))
-
-    def get_memory_pool_limit(self, pool: e.MemoryPoolType) -> int:
-        """The limit that was set; 0 for pools that no device has."""
-        if e.MemoryPoolType(pool) is not e.MemoryPoolType.WORKSPACE:
-            return 0
-        return self._get(_WORKSPACE)
-
-    @staticmethod
-    def _check_pool(pool: e.MemoryPoolType) -> None:
-        if e.MemoryPoolType(pool) is not e.MemoryPoolType.WORKSPACE:
+        """Limits the bytes of scratch memory that a kernel may use (WORKSPACE). Limits of
+        TACTIC_DRAM and TACTIC_SHARED_MEMORY are kept, without effect."""
+        pool = e.MemoryPoolType(pool)
+        if pool is e.MemoryPoolType.WORKSPACE:
+            self._set(_WORKSPACE, int(pool_size))
+        elif pool in _HINT_POOLS:
+            self._kept[pool.name] = _at_least_0(pool_size)
+        else:
             raise ValueError(
                 f"no device here has the memory pool {pool}; use WORKSPACE"
             )
+
+    def get_memory_pool_limit(self, pool: e.MemoryPoolType) -> int:
+        """The limit that was set; else 0 for pools other than WORKSPACE."""
+        pool = e.MemoryPoolType(pool)
+        if pool is e.MemoryPoolType.WORKSPACE:
+            return self._get(_WORKSPACE)
+        return int(self._kept.get(pool.name, 0))
 
     def add_optimization_profile(self, profile: IOptimizationProfile) -> int:
         """Adds a profile; its index is returned."""

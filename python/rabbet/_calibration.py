@@ -76,8 +76,8 @@ class IInt8Calibrator:
         """What write_calibration_cache was given before; None: nothing."""
         return None
 
-    def write_calibration_cache(self, cache: bytes) -> None:
-        """Told what was found."""
+    def write_calibration_cache(self, cache: memoryview) -> None:
+        """Told what was found: `cache.tobytes()`, or what a file writes."""
 
 
 class IInt8EntropyCalibrator(IInt8Calibrator):
@@ -543,7 +543,8 @@ class _Calibration:
         if kept is not None:
             return kept
         found = self._choose(self._histograms())
-        self.calibrator.write_calibration_cache(cache_bytes(self.algorithm, found))
+        cache = memoryview(cache_bytes(self.algorithm, found))
+        self.calibrator.write_calibration_cache(cache)
         return found
 
 

@@ -81,7 +81,7 @@ def _out(layer: ILayer) -> ITensor:
 def _constant(
     network: INetworkDefinition, values: Any, dtype: e.DataType, shape: Sequence[int]
 ) -> tuple[IConstantLayer, ITensor]:
-    """Numbers in a type; the layer has them in one that NumPy knows."""
+    """Numbers in a type, nobody's weights; the layer has them in one that NumPy knows."""
     import numpy as np
 
     floats = dtype in (e.DataType.FLOAT, e.DataType.HALF, e.DataType.BF16)
@@ -89,6 +89,7 @@ def _constant(
     array = np.broadcast_to(np.asarray(values, storage_type(known)), tuple(shape))
     layer = network.add_constant(shape, np.ascontiguousarray(array))
     tensor = _out(layer)
+    tensor._set_role(None, int(e.WeightsRole.CONSTANT))
     # Not tensor.dtype: the network may be wrong while it is being changed.
     if known is not dtype:
         tensor = _out(network.add_cast(tensor, dtype))
@@ -197,6 +198,11 @@ def scale(
         layers[name], tensor = _constant(network, data, x.dtype, shape)
         last = network.add_elementwise(x, tensor, kinds[name])
         first, x = first or last, _out(last)
+    # TensorRT has no role for powers.
+    for name in ("scale", "shift"):
+        if to_weights(given[name][0], name).size:
+            role = e.WeightsRole[name.upper()]
+            _out(layers[name])._set_role(last, int(role))
     inputs = [[(cast(ILayer, first), 0)]]
     return cast(
         IScaleLayer,

@@ -12,7 +12,7 @@ from . import _enums as e
 from . import _rabbet
 from ._arrays import dtype_of
 from ._dims import Dims, Permutation
-from ._errors import UnsupportedError
+from ._errors import AlreadyExistsError, Error, UnsupportedError
 from ._managed import Fixed
 
 T = TypeVar("T")
@@ -26,6 +26,27 @@ TENSOR = 10
 LAYER_CLASSES: dict[str, type[ILayer]] = {}
 
 
+def _warn(layer: Any, message: str) -> None:
+    logger = layer._network()._logger
+    if logger is not None:
+        logger.log(e.Severity.WARNING, message)
+
+
+def _is_strongly_typed(layer: Any) -> bool:
+    flag = e.NetworkDefinitionCreationFlag.STRONGLY_TYPED
+    return layer._network().get_flag(flag)  # type: ignore[no-any-return]
+
+
+def _warn_of_type(layer: Any, what: str, dtype: e.DataType) -> None:
+    """Scripts that ask for types in strongly typed networks are told and go on, as with
+    TensorRT."""
+    _warn(
+        layer,
+        f"layer '{layer.name}': its {what} is not set to {dtype.name}, as the network is "
+        "strongly typed: types follow from the layer's inputs; add a cast for another",
+    )
+
+
 class ITensor(_rabbet.NetworkTensor):
     """A tensor of a network. Two objects for one tensor are equal."""
 
@@ -33,6 +54,28 @@ class ITensor(_rabbet.NetworkTensor):
     # be ignored. So in every class here.
     __slots__ = ()
     broadcast_across_batch = Fixed(False, "The batch is a dimension like others.")
+
+    @property
+    def dtype(self) -> e.DataType:
+        """Type. In a strongly typed network only that of inputs can be set."""
+        return super().dtype  # type: ignore[no-any-return]
+
+    @dtype.setter
+    def dtype(self, dtype: Any) -> None:
+        kind = dtype_of(dtype)
+        producer = self._producer()
+        if producer is not None and _is_strongly_typed(producer):
+            if not self._has_dtype(kind):
+                _warn_of_type(producer, "output type", kind)
+            return
+        # There is no super() for setters.
+        _rabbet.NetworkTensor.dtype.__set__(self, kind)
+
+    def _has_dtype(self, dtype: e.DataType) -> bool:
+        try:
+            return self.dtype is dtype
+        except Error:  # its layer is not complete yet
+            return False
 
     @property
     def shape(self) -> Dims:
@@ -117,6 +160,27 @@ class ILayer(_rabbet.NetworkLayer):
     _type: ClassVar[e.LayerType | None] = None
     num_ranks = Fixed(1, "A plan runs on one device.")
 
+    @property
+    def name(self) -> str:
+        """Name. A name that another layer has gets a number, with a warning."""
+        return super().name  # type: ignore[no-any-return]
+
+    @name.setter
+    def name(self, name: str) -> None:
+        given, number = name, 0
+        while True:
+            try:
+                _rabbet.NetworkLayer.name.__set__(self, name)
+                break
+            except AlreadyExistsError:
+                number += 1
+                name = f"{given}_{number}"
+        if number:
+            _warn(
+                self,
+                f"the network has a layer '{given}' already: this one is called '{name}'",
+            )
+
     def get_input(self, index: int) -> ITensor | None:
         """An input; None where an optional one is omitted."""
         return self._get_input(index)  # type: ignore[no-any-return]
@@ -145,7 +209,11 @@ class ILayer(_rabbet.NetworkLayer):
 
     @precision.setter
     def precision(self, dtype: Any) -> None:
-        self._set_precision(dtype_of(dtype))
+        kind = dtype_of(dtype)
+        if _is_strongly_typed(self):
+            _warn_of_type(self, "precision", kind)
+        else:
+            self._set_precision(kind)
 
     @property
     def precision_is_set(self) -> bool:

@@ -114,3 +114,21 @@ class Fixed(Generic[T]):
             f"{type(instance).__name__}.{self.name} is {self.value!r} here, and cannot "
             f"be {value!r}"
         )
+
+
+class Kept(Generic[T]):
+    """A property that keeps what it is given, for scripts that read it again, and has no
+    effect here: a hint. `check` makes a valid value of what is given, or raises."""
+
+    def __init__(self, default: T, check: Callable[[Any], T], doc: str) -> None:
+        self.default, self.check, self.__doc__ = default, check, doc
+        self._rabbet_mark = "no effect", f"kept; {default} at first. {doc}"
+
+    def __set_name__(self, owner: Any, name: str) -> None:
+        self.name = name
+
+    def __get__(self, instance: Any, owner: Any) -> Any:
+        return self if instance is None else instance._kept.get(self.name, self.default)
+
+    def __set__(self, instance: Any, value: Any) -> None:
+        instance._kept[self.name] = self.check(value)

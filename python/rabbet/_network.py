@@ -84,6 +84,16 @@ def _int(value: Any, what: str) -> int:
         raise TypeError(f"{what}: expected an integer, got {value!r}") from None
 
 
+# alpha and beta before they are set, of functions that would be constant with 0.
+_ACTIVATION_PARAMETERS = {
+    e.ActivationType.ELU: (1.0,),
+    e.ActivationType.SELU: (1.6732632423543772, 1.0507009873554805),
+    e.ActivationType.SOFTPLUS: (1.0, 1.0),
+    e.ActivationType.HARD_SIGMOID: (0.2, 0.5),
+    e.ActivationType.SCALED_TANH: (1.0, 1.0),
+}
+
+
 def _position(index: int, count: int, what: str) -> int:
     """A valid index of what a network has, negative ones counted from the end."""
     position = index + count if index < 0 else index
@@ -216,7 +226,7 @@ class INetworkDefinition(_rabbet.Network, RefusedLayers, Managed):
     # ---- Refitting ----
 
     def _named(self, name: str) -> ITensor:
-        tensor = self._find_tensor(name)
+        tensor = self._find_weights(name)
         if tensor is None:
             raise NotFoundError(f"the network has no weights named '{name}'")
         return tensor  # type: ignore[no-any-return]
@@ -369,7 +379,9 @@ class INetworkDefinition(_rabbet.Network, RefusedLayers, Managed):
         self, input: ITensor, type: e.ActivationType
     ) -> IActivationLayer:
         """A function of each element."""
-        attrs = {"type": int(e.ActivationType(type))}
+        attrs: dict[str, Any] = {"type": int(e.ActivationType(type))}
+        parameters = _ACTIVATION_PARAMETERS.get(e.ActivationType(type), ())
+        attrs |= zip(("alpha", "beta"), parameters, strict=False)
         return self._add_layer("activation", None, [input], attrs)
 
     def add_elementwise(

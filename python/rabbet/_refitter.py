@@ -200,7 +200,7 @@ class OnnxParserRefitter:
         assert self._parser is not None
         network = self._parser._network
         for info in self._refitter._infos():
-            tensor = network._find_tensor(info.name)
+            tensor = network._find_weights(info.name)
             found = None if tensor is None else tensor._weights()
             if found is None:
                 raise FailedPreconditionError(

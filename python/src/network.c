@@ -377,6 +377,21 @@ static PyObject* rabbet_py_network_find_tensor(PyObject* self,
   return rabbet_py_wrap_tensor(rabbet_network_find_tensor(network, name), self);
 }
 
+// Weights by the name that a refitter knows them by.
+static PyObject* rabbet_py_network_find_weights(PyObject* self,
+                                                PyObject* object) {
+  RABBET_PY_HOLD(self);
+  rabbet_network_t* network = rabbet_py_network(self);
+  const char* name = NULL;
+  rabbet_tensor_t* tensor = NULL;
+  if (!network || rabbet_py_to_text(object, "weights", false, &name)) {
+    return NULL;
+  }
+  rabbet_status_t status = rabbet_network_find_weights(network, name, &tensor);
+  if (!rabbet_is_ok(status)) return rabbet_py_raise(status);
+  return rabbet_py_wrap_tensor(tensor, self);
+}
+
 // ---- Loops -----------------------------------------------------------------
 
 static rabbet_loop_t* rabbet_py_loop(PyObject* self, size_t index) {
@@ -460,6 +475,7 @@ static PyMethodDef rabbet_py_network_methods[] = {
     {"_set_loop_name", rabbet_py_network_set_loop_name, METH_VARARGS, NULL},
     {"_add_loop_layer", rabbet_py_network_add_loop_layer, METH_VARARGS, NULL},
     {"_find_tensor", rabbet_py_network_find_tensor, METH_O, NULL},
+    {"_find_weights", rabbet_py_network_find_weights, METH_O, NULL},
     {"_set_unfused_debug", rabbet_py_network_set_unfused_debug, METH_O, NULL},
     {"_flags", rabbet_py_network_flags, METH_NOARGS, NULL},
     {"_add_input", rabbet_py_network_add_input, METH_VARARGS, NULL},

@@ -221,7 +221,23 @@ static PyObject* rabbet_py_tensor_range(PyObject* self, PyObject* none) {
   return Py_BuildValue("(ff)", min, max);
 }
 
+// set_role(layer or None, role)
+static PyObject* rabbet_py_tensor_set_role(PyObject* self, PyObject* args) {
+  RABBET_PY_HOLD(rabbet_py_network_of(self));
+  if (rabbet_py_check_idle(rabbet_py_network_of(self), "network")) return NULL;
+  PyObject* object = NULL;
+  int role = 0;
+  if (!PyArg_ParseTuple(args, "Oi", &object, &role)) return NULL;
+  void* layer = NULL;
+  if (!Py_IsNone(object) &&
+      !(layer = rabbet_py_handle_get(object, rabbet_py_types.layer)))
+    return NULL;
+  return rabbet_py_none_or_raise(
+      rabbet_tensor_set_role(rabbet_py_pointer(self), layer, role));
+}
+
 static PyMethodDef rabbet_py_tensor_methods[] = {
+    {"_set_role", rabbet_py_tensor_set_role, METH_VARARGS, NULL},
     {"_set_range", rabbet_py_tensor_set_range, METH_VARARGS, NULL},
     {"_reset_range", rabbet_py_tensor_reset_range, METH_NOARGS, NULL},
     {"_range", rabbet_py_tensor_range, METH_NOARGS, NULL},

@@ -292,32 +292,6 @@ static rabbet_status_t emit_values(emitter_t* emitter) {
 
 // ---- Weights that can be refitted -------------------------------------------
 
-// Numbers of TensorRT's WeightsRole.
-enum { EMIT_KERNEL = 0, EMIT_BIAS = 1, EMIT_CONSTANT = 4, EMIT_ANY = 5 };
-
-static void emit_role(const rabbet_network_t* network,
-                      const rabbet_tensor_t* tensor,
-                      rabbet_plan_weights_t* out) {
-  if (tensor->kind == RABBET_TENSOR_LAYER) {
-    out->layer = tensor->producer->name;
-    out->role = EMIT_CONSTANT;
-    return;
-  }
-  out->layer = "";
-  out->role = EMIT_ANY;
-  for (size_t i = 0; i < network->layers.count; ++i) {
-    const rabbet_layer_t* layer = network->layers.data[i];
-    for (size_t k = 0; k < layer->input_count; ++k) {
-      if (layer->inputs[k] != tensor) continue;
-      bool convolves = rabbet_op_is(layer->op, RABBET_OP_CONVOLUTION) ||
-                       rabbet_op_is(layer->op, RABBET_OP_DECONVOLUTION);
-      out->layer = layer->name;
-      if (convolves && k <= 2) out->role = k == 1 ? EMIT_KERNEL : EMIT_BIAS;
-      return;
-    }
-  }
-}
-
 // The plan's value of a slot that holds this constant; *at moves on to the slot
 // behind it, or to the end.
 static int32_t emit_next_constant(const emitter_t* emitter, int32_t value,
@@ -365,8 +339,23 @@ static rabbet_status_t emit_bytes(emitter_t* emitter, int32_t weights,
   return rabbet_ok();
 }
 
+static rabbet_status_t emit_weights_name(emitter_t* emitter,
+                                         const rabbet_tensor_t* tensor,
+                                         rabbet_plan_weights_t* out) {
+  rabbet_arena_t* arena = &emitter->plan->arena;
+  const rabbet_layer_t* layer = rabbet_tensor_role(tensor, &out->role);
+  rabbet_strbuf_t name;
+  rabbet_strbuf_initialize(emitter->build->allocator, &name);
+  rabbet_tensor_print_weights_name(tensor, &name);
+  rabbet_status_t status = rabbet_strbuf_status(&name);
+  if (rabbet_is_ok(status))
+    status = rabbet_arena_strdup(arena, rabbet_strbuf_text(&name), &out->name);
+  rabbet_strbuf_deinitialize(&name);
+  RABBET_RETURN_IF_ERROR(status);
+  return rabbet_arena_strdup(arena, layer ? layer->name : "", &out->layer);
+}
+
 static rabbet_status_t emit_weights(emitter_t* emitter,
-                                    const rabbet_network_t* network,
                                     const rabbet_tensor_t* tensor) {
   rabbet_plan_t* plan = emitter->plan;
   const rabbet_layout_t* layout = emitter->layout;
@@ -382,10 +371,7 @@ static rabbet_status_t emit_weights(emitter_t* emitter,
   RABBET_RETURN_IF_ERROR(emit_bytes(emitter, tensor->id, out));
   if (out->value_count + out->byte_count == 0) return rabbet_ok();
   ++plan->refit_count;
-  emit_role(network, tensor, out);
-  RABBET_RETURN_IF_ERROR(
-      rabbet_arena_strdup(&plan->arena, out->layer, &out->layer));
-  return rabbet_arena_strdup(&plan->arena, tensor->name, &out->name);
+  return emit_weights_name(emitter, tensor, out);
 }
 
 // Scales of tensors whose range was set.
@@ -429,8 +415,7 @@ static rabbet_status_t emit_refits(emitter_t* emitter,
       &plan->arena, count, sizeof(*plan->refits), (void**)&plan->refits));
   for (size_t i = 0; i < network->tensors.count; ++i)
     if (rabbet_ir_value(ir, (int32_t)i)->is_refittable)
-      RABBET_RETURN_IF_ERROR(
-          emit_weights(emitter, network, network->tensors.data[i]));
+      RABBET_RETURN_IF_ERROR(emit_weights(emitter, network->tensors.data[i]));
   return emit_scales(emitter);
 }
 

@@ -117,7 +117,8 @@ static bool import_may_refit(const rabbet_ir_t* ir,
                     (tensor->kind == RABBET_TENSOR_LAYER &&
                      rabbet_op_is(tensor->producer->op, RABBET_OP_CONSTANT));
   bool all = (ir->refit_flags & ~(1u << RABBET_BUILDER_REFIT_INDIVIDUAL)) != 0;
-  return is_weights && rabbet_dtype_is_float(tensor->dtype) &&
+  bool is_nobodys = tensor->has_role && !tensor->role_layer;
+  return is_weights && !is_nobodys && rabbet_dtype_is_float(tensor->dtype) &&
          (all || tensor->is_refittable);
 }
 

@@ -39,6 +39,10 @@ rabbet_status_t rabbet_tensor_copy_wishes(rabbet_tensor_t* tensor,
   tensor->wished_dtype = like->wished_dtype;
   tensor->is_debug = like->is_debug;
   tensor->is_refittable = like->is_refittable;
+  // One of several copies of weights has a layer and role of its own.
+  tensor->has_role = like->has_role && (!*prefix || !like->role_layer);
+  tensor->role_layer = like->role_layer;
+  tensor->role = like->role;
   tensor->has_range = like->has_range;
   memcpy(tensor->range, like->range, sizeof(tensor->range));
   tensor->allowed_formats = like->allowed_formats;

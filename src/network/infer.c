@@ -1,4 +1,5 @@
 // Types, shapes and followed values of all tensors, layer by layer.
+#include <assert.h>
 #include <string.h>
 
 #include "network/inside.h"
@@ -9,6 +10,7 @@
 void rabbet_network_reset(rabbet_network_t* network) {
   network->inferred = 0;
   network->prepared = 0;
+  network->unknown = 0;
   network->marks_due = false;
   rabbet_expr_graph_destroy(network->graph);
   network->graph = NULL;
@@ -25,6 +27,8 @@ void rabbet_network_reset(rabbet_network_t* network) {
     tensor->dtype = RABBET_DTYPE_NONE;
     tensor->constant = NULL;
   }
+  for (size_t i = 0; i < network->layers.count; ++i)
+    network->layers.data[i]->is_unknown = false;
 }
 
 void rabbet_network_changed(rabbet_network_t* network) {
@@ -306,13 +310,43 @@ static rabbet_status_t rabbet_layer_infer(rabbet_layer_t* layer,
                          layer->op->name);
 }
 
+// The layer of the first input that is not known, or NULL.
+static rabbet_layer_t* rabbet_layer_unknown_input(const rabbet_layer_t* layer) {
+  for (size_t i = 0; i < layer->input_count; ++i) {
+    const rabbet_tensor_t* input = layer->inputs[i];
+    if (input && input->producer && input->producer->is_unknown)
+      return input->producer;
+  }
+  return NULL;
+}
+
+// A layer that fails is unknown from here on, and so is what depends on it: a
+// network under construction has layers that are not complete yet. Fails itself
+// where the memory does not suffice.
+static rabbet_status_t rabbet_layer_try(rabbet_layer_t* layer,
+                                        bool* out_restart) {
+  bool fails = rabbet_layer_unknown_input(layer) != NULL;
+  if (!fails) {
+    rabbet_status_t status = rabbet_layer_infer(layer, out_restart);
+    if (rabbet_status_code(status) == RABBET_STATUS_OUT_OF_MEMORY)
+      return status;
+    fails = !rabbet_is_ok(status);
+    rabbet_status_ignore(status);
+  }
+  if (fails) {
+    layer->is_unknown = true;
+    ++layer->network->unknown;
+  }
+  return rabbet_ok();
+}
+
 rabbet_status_t rabbet_network_infer_until(rabbet_network_t* network,
                                            size_t count) {
   RABBET_RETURN_IF_ERROR(rabbet_network_prepare(network));
   while (network->inferred < count) {
     bool restart = false;
     RABBET_RETURN_IF_ERROR(
-        rabbet_layer_infer(network->layers.data[network->inferred], &restart));
+        rabbet_layer_try(network->layers.data[network->inferred], &restart));
     if (!restart) {
       ++network->inferred;
       continue;
@@ -325,6 +359,30 @@ rabbet_status_t rabbet_network_infer_until(rabbet_network_t* network,
   return rabbet_ok();
 }
 
+// By inferring again: a plugin's exception comes from the plugin itself.
+rabbet_status_t rabbet_layer_explain(rabbet_layer_t* layer) {
+  rabbet_layer_t* before = layer;
+  assert(layer->is_unknown);
+  while ((before = rabbet_layer_unknown_input(layer)))
+    layer = before;
+  bool restart = false;
+  rabbet_status_t status = rabbet_layer_infer(layer, &restart);
+  if (!rabbet_is_ok(status)) return status;
+  rabbet_network_reset(layer->network);
+  return RABBET_STATUS(
+      RABBET_STATUS_FAILED_PRECONDITION,
+      "layer '%s' failed when it was asked for its outputs' "
+      "types and shapes, and did not when asked again: it must "
+      "give the same answer each time",
+      layer->name);
+}
+
 rabbet_status_t rabbet_network_infer(rabbet_network_t* network) {
-  return rabbet_network_infer_until(network, network->layers.count);
+  RABBET_RETURN_IF_ERROR(
+      rabbet_network_infer_until(network, network->layers.count));
+  for (size_t i = 0; network->unknown > 0 && i < network->layers.count; ++i) {
+    if (network->layers.data[i]->is_unknown)
+      return rabbet_layer_explain(network->layers.data[i]);
+  }
+  return rabbet_ok();
 }

@@ -58,6 +58,8 @@ rabbet_status_t rabbet_network_enter_layer(rabbet_layer_t* layer);
 
 // ---- Inference -------------------------------------------------------------
 
+// Why an inferred layer is unknown: the error of the layer that failed.
+rabbet_status_t rabbet_layer_explain(rabbet_layer_t* layer);
 // Forgets results if they include the layer's.
 void rabbet_network_layer_changed(rabbet_layer_t* layer);
 // Forgets all results, and which inputs are followed.

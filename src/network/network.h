@@ -2,14 +2,16 @@
 //
 // Invariants: tensors[i]->id == i and layers[i]->index == i; a layer's inputs
 // come from inputs, weights or earlier layers (the order of layers is an order
-// of execution); results of inference are valid for layers [0, inferred) and
-// for inputs and weights among tensors [0, prepared). A layer that is appended
-// leaves results alone; any other change drops all of them.
+// of execution); results of inference are valid for layers [0, inferred) that
+// are not unknown, and for inputs and weights among tensors [0, prepared). A
+// layer that is appended leaves results alone; any other change drops all of
+// them.
 #ifndef RABBET_SRC_NETWORK_NETWORK_H_
 #define RABBET_SRC_NETWORK_NETWORK_H_
 
 #include "base/arena.h"
 #include "base/map.h"
+#include "base/strbuf.h"
 #include "base/thread.h"
 #include "base/vec.h"
 #include "ops/op.h"
@@ -33,6 +35,11 @@ struct rabbet_tensor_t {
   bool is_output;
   bool is_debug;
   bool is_refittable;  // as marked
+  // Constants: the layer whose weights they are in which role, if another made
+  // them (rabbet_tensor_set_role).
+  bool has_role;
+  const rabbet_layer_t* role_layer;
+  int32_t role;
   bool has_range;
   float range[2];  // min, max
   uint64_t allowed_formats;
@@ -78,6 +85,7 @@ struct rabbet_layer_t {
   rabbet_tensor_t* next;  // recurrences: made by a later layer
   // Loop outputs: input 1 was not given, but is the loop's COUNT limit.
   bool has_default_length;
+  bool is_unknown;  // inference failed for it, or for a layer that it reads
 };
 
 struct rabbet_loop_t {
@@ -115,7 +123,8 @@ struct rabbet_network_t {
   RABBET_VEC(rabbet_network_check_t) checks;
   rabbet_map_t tensor_names;
   rabbet_map_t layer_names;
-  size_t inferred;
+  size_t inferred;  // layers, unknown ones included
+  size_t unknown;   // of them
   size_t prepared;
   bool marks_due;  // a shape operand was met since is_shape_tensor was spread
   struct rabbet_network_owner_t* owners;
@@ -123,10 +132,11 @@ struct rabbet_network_t {
   uint32_t plugin_kinds;  // of plugin layers: bits RABBET_PLUGIN_..., 0: any
 };
 
-// Infers what is not inferred yet. Called by every getter that needs it.
+// Infers all layers; the error of the first one that fails.
 RABBET_PRIVATE_API rabbet_status_t
 rabbet_network_infer(rabbet_network_t* network);
-// The first `count` layers only (and all inputs).
+// Infers the first `count` layers and all inputs, for getters: a layer that
+// fails, since it is not complete yet, is marked as unknown.
 RABBET_PRIVATE_API rabbet_status_t
 rabbet_network_infer_until(rabbet_network_t* network, size_t count);
 
@@ -137,6 +147,17 @@ RABBET_PRIVATE_API rabbet_status_t rabbet_network_add_plugin_of(
     const char* plugin_namespace, const rabbet_plugin_create_t* create,
     rabbet_tensor_t* const* inputs, size_t input_count,
     rabbet_layer_t** out_layer);
+
+// ---- Weights ---------------------------------------------------------------
+
+// The layer that weights or a constant belong to, and their role there, a
+// number of TensorRT's WeightsRole. NULL: none.
+RABBET_PRIVATE_API const rabbet_layer_t* rabbet_tensor_role(
+    const rabbet_tensor_t* tensor, int32_t* out_role);
+// Appends the name by which a refitter knows them: their own, else "LAYER
+// ROLE".
+RABBET_PRIVATE_API void rabbet_tensor_print_weights_name(
+    const rabbet_tensor_t* tensor, rabbet_strbuf_t* out);
 
 // ---- Loops -----------------------------------------------------------------
 

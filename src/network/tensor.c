@@ -31,8 +31,10 @@ rabbet_status_t rabbet_tensor_set_name(rabbet_tensor_t* tensor,
 // Results for the tensor are there.
 static rabbet_status_t rabbet_tensor_infer(rabbet_tensor_t* tensor) {
   RABBET_RETURN_IF_ERROR(rabbet_network_check_tensor(tensor->network, tensor));
-  size_t count = tensor->producer ? (size_t)tensor->producer->index + 1 : 0;
-  return rabbet_network_infer_until(tensor->network, count);
+  rabbet_layer_t* layer = tensor->producer;
+  size_t count = layer ? (size_t)layer->index + 1 : 0;
+  RABBET_RETURN_IF_ERROR(rabbet_network_infer_until(tensor->network, count));
+  return layer && layer->is_unknown ? rabbet_layer_explain(layer) : rabbet_ok();
 }
 
 rabbet_status_t rabbet_tensor_dtype(rabbet_tensor_t* tensor,
@@ -147,8 +149,9 @@ bool rabbet_tensor_is_output(const rabbet_tensor_t* tensor) {
 rabbet_status_t rabbet_tensor_is_shape_tensor(rabbet_tensor_t* tensor,
                                               bool* out_is_shape_tensor) {
   *out_is_shape_tensor = false;
-  // Layers after it decide.
-  RABBET_RETURN_IF_ERROR(rabbet_network_infer(tensor->network));
+  // Layers after it decide, as far as they are complete.
+  RABBET_RETURN_IF_ERROR(rabbet_network_infer_until(
+      tensor->network, tensor->network->layers.count));
   *out_is_shape_tensor = tensor->is_shape_tensor;
   return rabbet_ok();
 }
@@ -263,7 +266,8 @@ rabbet_status_t rabbet_tensor_set_refittable(rabbet_tensor_t* tensor,
                                              bool is_refittable) {
   rabbet_network_t* network = tensor->network;
   RABBET_RETURN_IF_ERROR(rabbet_network_check_tensor(network, tensor));
-  RABBET_RETURN_IF_ERROR(rabbet_network_infer(network));
+  RABBET_RETURN_IF_ERROR(
+      rabbet_network_infer_until(network, network->layers.count));
   bool is_constant = tensor->kind == RABBET_TENSOR_WEIGHTS ||
                      (tensor->producer &&
                       rabbet_op_is(tensor->producer->op, RABBET_OP_CONSTANT));

@@ -125,8 +125,33 @@ def test_options_that_have_one_value() -> None:
     config.engine_capability = trt.EngineCapability.STANDARD
     with pytest.raises(ValueError, match="DLA_core is -1 here, and cannot be 0"):
         config.DLA_core = 0
-    with pytest.raises(ValueError, match="hardware_compatibility_level"):
-        config.hardware_compatibility_level = trt.HardwareCompatibilityLevel.AMPERE_PLUS
+    with pytest.raises(ValueError, match="memory pool"):
+        config.set_memory_pool_limit(trt.MemoryPoolType.DLA_LOCAL_DRAM, 1)
+
+
+def test_hints_are_kept() -> None:
+    config = trt.Builder().create_builder_config()
+    hints = {
+        "hardware_compatibility_level": trt.HardwareCompatibilityLevel.AMPERE_PLUS,
+        "runtime_platform": trt.RuntimePlatform.WINDOWS_AMD64,
+        "tiling_optimization_level": trt.TilingOptimizationLevel.FULL,
+        "l2_limit_for_tiling": 1 << 20,
+        "max_aux_streams": 3,
+    }
+    fresh = {name: getattr(config, name) for name in hints}
+    dram = trt.MemoryPoolType.TACTIC_DRAM
+    for name, value in hints.items():
+        setattr(config, name, value)
+        assert getattr(config, name) == value != fresh[name]
+    config.set_memory_pool_limit(dram, 1 << 30)
+    assert config.get_memory_pool_limit(dram) == 1 << 30
+    for name, wrong in [("max_aux_streams", -1), ("tiling_optimization_level", 17)]:
+        with pytest.raises(ValueError, match=r"at least 0|not a valid"):
+            setattr(config, name, wrong)
+        assert getattr(config, name) == hints[name]
+    config.reset()
+    assert {name: getattr(config, name) for name in hints} == fresh
+    assert config.get_memory_pool_limit(dram) == 0
 
 
 def test_configuration_reset() -> None:

@@ -371,3 +371,77 @@ def test_mistakes(tmp_path: Path) -> None:
     assert np.array_equal(refitter.get_named_weights("b").numpy(), new)
     # Nothing was put into the engine.
     check(engine.create_execution_context(), model(0))
+
+
+# ---- Names of weights that were given none
+
+
+def engine_of(network: trt.INetworkDefinition, flag: trt.BuilderFlag) -> trt.ICudaEngine:
+    config = trt.Builder().create_builder_config()
+    config.device = "cpu"
+    config.set_flag(flag)
+    return trt.Builder().build_engine_with_config(network, config)
+
+
+def test_default_names() -> None:
+    """Of a layer and a role, as TensorRT has them; what layers are made of inside is
+    nobody's weights."""
+    rng = np.random.default_rng(5)
+    kernel = rng.standard_normal((4, 3, 3, 3), np.float32)
+    bias, factor, shift = rng.standard_normal((3, 4), np.float32)
+    network = trt.Builder().create_network()
+    x = network.add_input("x", trt.float32, (1, 3, 6, 6))
+    conv = network.add_convolution_nd(x, 4, (3, 3), kernel, bias)
+    scale = network.add_scale(conv.get_output(0), trt.ScaleMode.CHANNEL, shift, factor)
+    constant = network.add_constant((1, 4, 1, 1), bias)
+    total = network.add_elementwise(
+        scale.get_output(0), constant.get_output(0), trt.ElementWiseOperation.SUM
+    )
+    network.mark_output(total.get_output(0))
+    conv.name, scale.name, constant.name = "conv", "scale", "some"
+    engine = engine_of(network, FLAG.REFIT)
+    refitter = trt.Refitter(engine)
+    names = ["conv KERNEL", "conv BIAS", "scale SCALE", "scale SHIFT", "some CONSTANT"]
+    assert sorted(refitter.get_all_weights()) == sorted(names)
+    pairs = set(zip(*refitter.get_all(), strict=True))
+    split = [name.split() for name in names]
+    assert pairs == {(layer, trt.WeightsRole[role]) for layer, role in split}
+    new = {
+        name: rng.standard_normal(refitter.get_weights_prototype(name).size, np.float32)
+        for name in names
+    }
+    for name in names[:3]:
+        assert refitter.set_named_weights(name, new[name])
+    for name in names[3:]:
+        layer, role = name.split()
+        assert refitter.set_weights(layer, trt.WeightsRole[role], new[name])
+    for wrong in ("conv", "conv SCALE", "weights"):
+        with pytest.raises(trt.NotFoundError, match="no weights named"):
+            refitter.set_named_weights(wrong, bias)
+    assert refitter.refit_cuda_engine()
+    value = rng.standard_normal((1, 3, 6, 6), np.float32)
+    windows = np.lib.stride_tricks.sliding_window_view(value, (3, 3), axis=(2, 3))
+    kernel = new["conv KERNEL"].reshape(4, 3, 3, 3)
+    column = (1, 4, 1, 1)
+    expected = np.einsum("ncyxij,ocij->noyx", windows, kernel)
+    expected += new["conv BIAS"].reshape(column)
+    expected = expected * new["scale SCALE"].reshape(column)
+    expected += (new["scale SHIFT"] + new["some CONSTANT"]).reshape(column)
+    found = trt.Model(engine)(value)
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4)
+
+
+def test_default_names_in_the_network() -> None:
+    network = trt.Builder().create_network()
+    x = network.add_input("x", trt.float32, (2,))
+    one, two = (network.add_constant((2,), np.ones(2, np.float32)) for _ in range(2))
+    one.name = "one"
+    for constant in (one, two):
+        x = network.add_elementwise(
+            x, constant.get_output(0), trt.ElementWiseOperation.SUM
+        ).get_output(0)
+    network.mark_output(x)
+    assert network.mark_weights_refittable("one CONSTANT")
+    assert network.are_weights_marked_refittable("one CONSTANT")
+    engine = engine_of(network, FLAG.REFIT_INDIVIDUAL)
+    assert trt.Refitter(engine).get_all_weights() == ["one CONSTANT"]

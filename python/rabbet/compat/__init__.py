@@ -7,6 +7,9 @@ or, in a program of one's own, before anything imports tensorrt:
     import rabbet.compat
     rabbet.compat.install()
 
+`python -m rabbet.compat --install` makes it importable in all processes of an
+environment.
+
 Under this name failures take the form that such scripts expect: a line in the log, and
 None or False as the result. docs/names.md lists every name.
 """
@@ -21,15 +24,14 @@ import rabbet
 import rabbet.plugin
 
 from ._cudart import offer_runtime_library
+from ._finder import add_finder, alias_spec
 from ._front import (
     Logger,
     front_classes,
     get_builder_plugin_registry,
     get_plugin_registry,
 )
-
-# The release whose interface this is.
-TENSORRT = "10.16.0"
+from ._release import NAME, TENSORRT, VERSION
 
 __all__ = ["TENSORRT", "install", "module"]
 
@@ -38,8 +40,11 @@ _lock = threading.Lock()
 
 
 def _make() -> ModuleType:
-    made = ModuleType("tensorrt", __doc__)
-    made.__path__ = []  # a package: `import tensorrt.plugin` works
+    made = ModuleType(NAME, __doc__)
+    spec = alias_spec(NAME, module)
+    # As the import system would have it: a package.
+    made.__spec__, made.__loader__, made.__file__ = spec, spec.loader, __file__
+    made.__package__, made.__path__ = NAME, []
     for name in rabbet.__all__:
         setattr(made, name, getattr(rabbet, name))
     for name, kind in front_classes().items():
@@ -48,7 +53,8 @@ def _make() -> ModuleType:
     made.get_plugin_registry = get_plugin_registry  # type: ignore[attr-defined]
     made.get_builder_plugin_registry = get_builder_plugin_registry  # type: ignore[attr-defined]
     made.plugin = rabbet.plugin  # type: ignore[attr-defined]
-    made.__version__ = f"{TENSORRT}+rabbet.{rabbet.__version__}"  # type: ignore[attr-defined]
+    made.tensorrt = made  # type: ignore[attr-defined]  # there, the native module
+    made.__version__ = VERSION  # type: ignore[attr-defined]
     return made
 
 
@@ -72,13 +78,15 @@ def _modules() -> dict[str, ModuleType]:
 
 def install() -> ModuleType:
     """Makes `import tensorrt` give this, for the rest of the process; again is fine."""
-    there = sys.modules.get("tensorrt")
-    if there is not None and there is not module():
+    there = sys.modules.get(NAME)
+    is_stub = getattr(there, "__rabbet_stub__", False)
+    if there is not None and there is not module() and not is_stub:
         raise rabbet.FailedPreconditionError(
             "another module 'tensorrt' is imported already "
             f"({getattr(there, '__file__', None) or there}): call "
             "rabbet.compat.install() before anything imports it"
         )
     sys.modules.update(_modules())
+    add_finder(module)
     offer_runtime_library()
     return module()

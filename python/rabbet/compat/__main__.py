@@ -1,6 +1,9 @@
 """python -m rabbet.compat SCRIPT.py ARGUMENTS, or -m MODULE ARGUMENTS, or -c CODE: as
 `python` runs them, with `import tensorrt` giving Rabbet. SCRIPT may also be a Python
-program on PATH: python -m rabbet.compat polygraphy run model.onnx --trt."""
+program on PATH: python -m rabbet.compat polygraphy run model.onnx --trt.
+
+--install puts a small distribution tensorrt into the environment, so that its other
+processes import Rabbet under that name, too; --uninstall removes it."""
 
 from __future__ import annotations
 
@@ -9,12 +12,25 @@ import runpy
 import shutil
 import sys
 
+from rabbet import FailedPreconditionError
+
 from . import install
+from ._stub import install_stub, uninstall_stub
 
 _USAGE = (
     "usage: python -m rabbet.compat [-m MODULE | -c CODE | SCRIPT.py | PROGRAM] "
-    "[ARGUMENTS ...]"
+    "[ARGUMENTS ...]\n"
+    "       python -m rabbet.compat --install | --uninstall"
 )
+_STUB = {"--install": install_stub, "--uninstall": uninstall_stub}
+
+
+def _change_stub(option: str) -> None:
+    try:
+        print(_STUB[option]())
+    except (FailedPreconditionError, OSError) as error:
+        print(f"rabbet.compat {option}: {error}", file=sys.stderr)
+        raise SystemExit(1) from None
 
 
 def main() -> None:
@@ -26,6 +42,9 @@ def main() -> None:
     if arguments[0] in ("-m", "-c") and len(arguments) < 2:
         print(_USAGE, file=sys.stderr)
         raise SystemExit(2)
+    if arguments[0] in _STUB:
+        _change_stub(arguments[0])
+        return
     install()
     if arguments[0] == "-m":
         sys.argv = arguments[1:]

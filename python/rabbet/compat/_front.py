@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 import rabbet
+from rabbet._builder import ALL_SOURCES
 from rabbet._callbacks import check_logger
 
 # Methods that run others' code (plugins, callbacks): whatever that raises is a failure.
@@ -216,6 +217,30 @@ def _looking(base: Any) -> dict[str, Any]:
     return {"get_layer": get_layer, "__getitem__": get_layer, "__iter__": __iter__}
 
 
+# What TensorRT 10 takes for the default: its libraries are off, as it has kernels of its
+# own for all. Rabbet uses them.
+_DEFAULT_SOURCES = 24
+
+
+def _choosing(base: Any) -> dict[str, Any]:
+    """The default tactic sources have TensorRT's number."""
+
+    def get_tactic_sources(self: Any) -> int:
+        sources = base.get_tactic_sources(self)
+        return _DEFAULT_SOURCES if sources == ALL_SOURCES else sources
+
+    def set_tactic_sources(self: Any, tactic_sources: int) -> bool:
+        is_default = tactic_sources == _DEFAULT_SOURCES
+        return base.set_tactic_sources(
+            self, ALL_SOURCES if is_default else tactic_sources
+        )
+
+    return {
+        "get_tactic_sources": get_tactic_sources,
+        "set_tactic_sources": set_tactic_sources,
+    }
+
+
 def _front(base: type, answers: dict[str, Any]) -> type:
     # Without slots an object would take any attribute, and misspelt options with it.
     body: dict[str, Any] = {
@@ -228,8 +253,10 @@ def _front(base: type, answers: dict[str, Any]) -> type:
         body |= _looking(base)
         made = [name for name in dir(base) if name.startswith("add_")]
         answers = {**answers, **dict.fromkeys(made)}
+    if base is rabbet.IBuilderConfig:
+        body |= _choosing(base)
     for name, answer in answers.items():
-        method = getattr(base, name, None)
+        method = body.get(name) or getattr(base, name, None)
         if method is not None:
             body[name] = _answering(name, method, answer)
     return type(base.__name__, (base,), body)

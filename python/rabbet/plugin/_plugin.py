@@ -70,6 +70,20 @@ class PluginDef:
         self._registered = False
         self.origin = _origin(function)
 
+    # ---- As tools written for TensorRT read it: the functions as they were decorated,
+    # or None ----
+
+    def _function(self, role: Role) -> Function | None:
+        signatures = self.functions[role.decorator].values()
+        return next((s.function for s in signatures), None)
+
+    plugin_id = property(lambda self: self.id)
+    register_func = property(lambda self: self.register_function)
+    impl_func = property(lambda self: self._function(IMPL))
+    aot_impl_func = property(lambda self: self._function(AOT_IMPL))
+    autotune_func = property(lambda self: self._function(AUTOTUNE))
+    num_outputs = property(lambda self: self.registration.num_outputs)
+
     # ---- Registration ----
 
     def register(self) -> None:

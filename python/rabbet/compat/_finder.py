@@ -1,0 +1,93 @@
+"""How the import system and importlib.metadata find the alias."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import sys
+from collections.abc import Callable, Iterable
+from importlib import metadata
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from ._release import METADATA, NAME
+
+_PLUGIN = NAME + ".plugin"
+_ANY = metadata.DistributionFinder.Context()
+
+
+class _Loader(Loader):
+    """Gives a module that is there already, under another name."""
+
+    def __init__(self, find: Callable[[], ModuleType]) -> None:
+        self._find = find
+        self._spec: ModuleSpec | None = None
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType:
+        """The module. The import system then puts the alias's spec into it."""
+        module = self._find()
+        self._spec = module.__spec__
+        return module
+
+    def exec_module(self, module: ModuleType) -> None:
+        """Runs nothing: the module has run. It gets its own spec back."""
+        module.__spec__ = self._spec
+
+
+class _Distribution(metadata.Distribution):
+    """What importlib.metadata tells of the alias."""
+
+    _texts = {"METADATA": METADATA, "top_level.txt": NAME + "\n"}  # noqa: RUF012
+
+    def read_text(self, filename: str) -> str | None:
+        """A file of the distribution."""
+        return self._texts.get(filename)
+
+    def locate_file(self, path: Any) -> Path:
+        """Where a file of the package lies."""
+        return Path(__file__).parent / path
+
+
+class AliasFinder(MetaPathFinder):
+    """Finds tensorrt, and tensorrt.plugin and its parts as those of rabbet."""
+
+    def __init__(self, module: Callable[[], ModuleType]) -> None:
+        self._module = module
+
+    def find_spec(
+        self, fullname: str, path: Any = None, target: Any = None
+    ) -> ModuleSpec | None:
+        """The spec of a module of the alias."""
+        if fullname in (NAME, f"{NAME}.{NAME}"):
+            return alias_spec(fullname, self._module)
+        if fullname != _PLUGIN and not fullname.startswith(_PLUGIN + "."):
+            return None
+        actual = "rabbet" + fullname.removeprefix(NAME)
+        if importlib.util.find_spec(actual) is None:
+            return None
+        return alias_spec(fullname, lambda: importlib.import_module(actual))
+
+    def find_distributions(
+        self, context: metadata.DistributionFinder.Context = _ANY
+    ) -> Iterable[metadata.Distribution]:
+        """The alias's distribution, if it or all are asked for."""
+        if context.name is None or context.name.lower() == NAME:
+            yield _Distribution()
+
+
+def alias_spec(fullname: str, find: Callable[[], ModuleType]) -> ModuleSpec:
+    """The spec of a module that `find` gives."""
+    spec = ModuleSpec(
+        fullname, _Loader(find), origin=__file__, is_package=fullname == NAME
+    )
+    spec.has_location = True
+    return spec
+
+
+def add_finder(module: Callable[[], ModuleType]) -> None:
+    """Makes the alias importable, once; before other finders, which may know a stub."""
+    if not any(isinstance(finder, AliasFinder) for finder in sys.meta_path):
+        sys.meta_path.insert(0, AliasFinder(module))
