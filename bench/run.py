@@ -20,6 +20,7 @@ SUBJECTS = (
     "build",
     "size",
     "contexts",
+    "busy",
 )
 ASKED_FOR = ("gpu", "gpu_moves", "gpu_calls", "gpu_bert_plugin")
 """Subjects that --only must name."""

@@ -120,6 +120,13 @@ class Built:
         return {}
 
 
+class Told(Built):
+    """A build alone, and what it considered and chose."""
+
+    def facts(self) -> dict[str, str]:
+        return {"report": self.model.report_json}
+
+
 class Chain(_Bound):
     """Python plugins in a row."""
 

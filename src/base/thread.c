@@ -6,6 +6,7 @@
 #include <sched.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -15,6 +16,17 @@ int64_t rabbet_time_ns(void) {
   struct timespec now;
   clock_gettime(CLOCK_MONOTONIC, &now);
   return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
+uint64_t rabbet_interruptions(bool of_process) {
+  struct rusage usage;
+#if defined(RUSAGE_THREAD)
+  int who = of_process ? RUSAGE_SELF : RUSAGE_THREAD;
+#else
+  int who = RUSAGE_SELF;
+  (void)of_process;
+#endif
+  return getrusage(who, &usage) == 0 ? (uint64_t)usage.ru_nivcsw : 0;
 }
 
 // Processors in the affinity mask; a machine may have more than a cpu_set_t

@@ -22,6 +22,9 @@ static inline bool rabbet_refcount_release(rabbet_refcount_t* count) {
 
 // Monotonic clock in nanoseconds.
 RABBET_PRIVATE_API int64_t rabbet_time_ns(void);
+// How often the scheduler took the processor from the calling thread, or from
+// any thread of this process, so far.
+RABBET_PRIVATE_API uint64_t rabbet_interruptions(bool of_process);
 // Processors that this process may use (affinity and cgroup quota), >= 1.
 RABBET_PRIVATE_API int rabbet_cpu_count(void);
 

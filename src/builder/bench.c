@@ -3,15 +3,10 @@
 #include <string.h>
 
 #include "builder/cold.h"
-#include "builder/replay.h"
 #include "core/view.h"
 
 #define BENCH_PATTERN 4096
 #define BENCH_POOL_LIMIT ((size_t)1 << 30)
-#define BENCH_MAX_SAMPLES 64
-// Microseconds that asking for one call may take where calls are timed from a
-// recording, in which nobody asks.
-#define BENCH_ASKING_US 20
 
 // Device memory; its contents are numbers of `dtype`, NONE: of no meaning.
 typedef struct bench_block_t {
@@ -276,141 +271,7 @@ void rabbet_bench_unprepare(rabbet_bench_kernel_t* kernel) {
   kernel->state = NULL;
 }
 
-// ---- Time -------------------------------------------------------------------
-
-typedef struct bench_effort_t {
-  int samples;
-  int64_t batch_ns;
-} bench_effort_t;
-
-static bench_effort_t bench_effort(const rabbet_build_t* build) {
-  int64_t wish = build->config->options[RABBET_BUILDER_OPTION_AVG_TIMING];
-  int samples = (int)(wish < BENCH_MAX_SAMPLES ? wish : BENCH_MAX_SAMPLES);
-  if (build->level <= 2)
-    return (bench_effort_t){samples < 3 ? samples : 3, 100000};
-  if (build->level <= 4) return (bench_effort_t){samples, 250000};
-  return (bench_effort_t){samples, 1000000};
-}
-
-static rabbet_status_t bench_batch(rabbet_build_t* build,
-                                   const rabbet_bench_body_t* body, int count,
-                                   double* out_ns) {
-  rabbet_device_t* device = build->device;
-  int64_t total = 0;
-  int runs = body->restore ? count : 1;
-  for (int i = 0; i < runs; ++i) {
-    int64_t ns = 0;
-    RABBET_RETURN_IF_ERROR(rabbet_progress_check(build));
-    if (body->restore) RABBET_RETURN_IF_ERROR(body->restore(body->context));
-    RABBET_RETURN_IF_ERROR(device->vtable->time(device, NULL,
-                                                body->restore ? 1 : count,
-                                                body->run, body->context, &ns));
-    total += ns;
-  }
-  *out_ns = (double)total / count;
-  return rabbet_ok();
-}
-
-static rabbet_status_t bench_replay(rabbet_build_t* build,
-                                    rabbet_replay_t* replay, int count,
-                                    double* out_ns) {
-  rabbet_device_t* device = build->device;
-  int64_t ns = 0;
-  RABBET_RETURN_IF_ERROR(rabbet_progress_check(build));
-  // The device is at work while the host asks for what is timed, so that the
-  // asking is not.
-  RABBET_RETURN_IF_ERROR(rabbet_replay_run(replay));
-  RABBET_RETURN_IF_ERROR(
-      device->vtable->time(device, NULL, 1, rabbet_replay_run, replay, &ns));
-  *out_ns = (double)ns / count;
-  return rabbet_ok();
-}
-
-// A first look, at one call: nanoseconds, and whether the body is clearly
-// slower than what is known.
-static rabbet_status_t bench_look(rabbet_build_t* build,
-                                  const rabbet_bench_body_t* body,
-                                  double* out_ns, bool* out_slow) {
-  bool replayed = rabbet_replay_applies(build, body);
-  double limit_us = 4 * body->best_us + (replayed ? BENCH_ASKING_US : 0);
-  int looks = replayed ? 3 : 1;
-  double ns = 0;
-  RABBET_RETURN_IF_ERROR(bench_batch(build, body, 1, &ns));
-  *out_slow = true;
-  for (int i = 0; i < looks && *out_slow; ++i) {
-    RABBET_RETURN_IF_ERROR(bench_batch(build, body, 1, &ns));
-    if (i == 0 || ns < *out_ns) *out_ns = ns;
-    *out_slow = body->best_us > 0 && *out_ns / 1000 > limit_us;
-  }
-  return rabbet_ok();
-}
-
-static int bench_count(const bench_effort_t* effort, double ns) {
-  double wish = (double)effort->batch_ns / (ns > 1 ? ns : 1);
-  return wish < 1 ? 1 : wish > 1000 ? 1000 : (int)wish;
-}
-
-// Records as many calls as fill a batch. A call that was asked for by itself
-// says little about a short one, so a first replay tells how many.
-static rabbet_status_t bench_record(rabbet_build_t* build,
-                                    const rabbet_bench_body_t* body,
-                                    const bench_effort_t* effort, int* count,
-                                    rabbet_replay_t* out_replay) {
-  double ns = 0;
-  rabbet_replay_initialize(build, body, *count, out_replay);
-  if (!out_replay->graph) return rabbet_ok();
-  rabbet_status_t status = bench_replay(build, out_replay, *count, &ns);
-  int wish = bench_count(effort, ns);
-  if (!rabbet_is_ok(status) || wish < 2 * *count) return status;
-  rabbet_replay_deinitialize(out_replay);
-  *count = wish;
-  rabbet_replay_initialize(build, body, *count, out_replay);
-  return status;
-}
-
-static rabbet_status_t bench_samples(rabbet_build_t* build,
-                                     const rabbet_bench_body_t* body,
-                                     double* out_us) {
-  bench_effort_t effort = bench_effort(build);
-  double ns = 0;
-  bool slow = false;
-  RABBET_RETURN_IF_ERROR(bench_look(build, body, &ns, &slow));
-  *out_us = ns / 1000;
-  if (slow) return rabbet_ok();
-  int count = bench_count(&effort, ns);
-  // Long runs say enough in a few samples.
-  double affordable = 16.0 * (double)effort.batch_ns / (ns > 1 ? ns : 1);
-  if (affordable < effort.samples)
-    effort.samples = affordable > 2 ? (int)affordable : 2;
-  // Whatever else the machine does only ever adds time: the least is nearest
-  // to the truth.
-  double best = ns;
-  rabbet_replay_t replay;
-  rabbet_status_t status = bench_record(build, body, &effort, &count, &replay);
-  for (int i = 0; i < effort.samples && rabbet_is_ok(status); ++i) {
-    status = replay.graph ? bench_replay(build, &replay, count, &ns)
-                          : bench_batch(build, body, count, &ns);
-    if (ns < best) best = ns;
-  }
-  rabbet_replay_deinitialize(&replay);
-  *out_us = best / 1000;
-  return status;
-}
-
-rabbet_status_t rabbet_bench_time(rabbet_build_t* build,
-                                  const rabbet_bench_body_t* body,
-                                  double* out_us) {
-  rabbet_device_t* device = build->device;
-  void* token = NULL;
-  *out_us = -1;
-  if (device->vtable->begin_run)
-    RABBET_RETURN_IF_ERROR(
-        device->vtable->begin_run(device, build->threads, &token));
-  rabbet_status_t status = bench_samples(build, body, out_us);
-  if (device->vtable->end_run) device->vtable->end_run(device, token);
-  build->timings++;
-  return status;
-}
+// ---- A choice ---------------------------------------------------------------
 
 // A kernel that works in place changes its input; the next run must find the
 // same numbers.
@@ -475,7 +336,7 @@ static rabbet_status_t measure_all(bench_measure_t* measure, double best_us,
   if (!measure->kernel.kernel_class->recordable)
     body.set_stream = measure_set_stream;
   out_timing->workspace = measure->kernel.workspace;
-  rabbet_status_t status = rabbet_bench_time(build, &body, &out_timing->us);
+  rabbet_status_t status = rabbet_bench_time(build, &body, out_timing);
   // Whoever comes next finds the numbers that there were.
   if (body.restore)
     status = rabbet_status_join(status, measure_restore(measure));

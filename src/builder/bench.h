@@ -2,6 +2,7 @@
 #ifndef RABBET_SRC_BUILDER_BENCH_H_
 #define RABBET_SRC_BUILDER_BENCH_H_
 
+#include "builder/samples.h"
 #include "builder/unit.h"
 
 // Device memory that measurements share, filled with harmless numbers.
@@ -56,7 +57,8 @@ RABBET_PRIVATE_API rabbet_status_t rabbet_bench_upload(rabbet_build_t* build,
                                                        void** out_memory);
 
 // Time of one call of the body: the least average of several batches, each long
-// enough for the clock. `restore` (may be NULL) is called before each run and
+// enough for the clock, that the machine left alone (samples.h). Sets `us` and
+// `is_unsure`. `restore` (may be NULL) is called before each run and
 // not counted.
 typedef struct rabbet_bench_body_t {
   rabbet_status_t (*run)(void* context);
@@ -67,8 +69,17 @@ typedef struct rabbet_bench_body_t {
   void* context;
   double best_us;
 } rabbet_bench_body_t;
-RABBET_PRIVATE_API rabbet_status_t rabbet_bench_time(
-    rabbet_build_t* build, const rabbet_bench_body_t* body, double* out_us);
+RABBET_PRIVATE_API rabbet_status_t
+rabbet_bench_time(rabbet_build_t* build, const rabbet_bench_body_t* body,
+                  rabbet_timing_t* out_timing);
+
+// Looks after samples that are taken from now on; they are of one time, or of
+// several in turns. `settled`: they said enough.
+RABBET_PRIVATE_API void rabbet_bench_watch(rabbet_build_t* build,
+                                           rabbet_watch_t* out_watch);
+RABBET_PRIVATE_API void rabbet_bench_unwatch(rabbet_build_t* build,
+                                             const rabbet_watch_t* watch,
+                                             bool settled);
 
 // A stream to record on, of a device that has any.
 RABBET_PRIVATE_API rabbet_status_t rabbet_bench_stream(rabbet_build_t* build,

@@ -97,11 +97,11 @@ static double measure(clock_case_t given, double best_us) {
                                     .context = &clock_case,
                                     .best_us = best_us,
                                     .set_stream = clock_set_stream};
-  double us = 0;
-  RABBET_EXPECT_OK(rabbet_bench_time(&build, &body, &us));
+  rabbet_timing_t timing = {.us = 0};
+  RABBET_EXPECT_OK(rabbet_bench_time(&build, &body, &timing));
   rabbet_bench_destroy(build.bench);
   rabbet_builder_config_release(config);
-  return us;
+  return timing.us;
 }
 
 // What asking for a call takes is no reason to give up a kernel that is timed

@@ -133,7 +133,7 @@ static const rabbet_weights_of_costs_t build_weights[] = {
 typedef struct variants_t {
   rabbet_solution_t solutions[BUILD_MAX_VARIANTS];
   rabbet_layout_t layouts[BUILD_MAX_VARIANTS];
-  double us[BUILD_MAX_VARIANTS];
+  rabbet_timing_t timings[BUILD_MAX_VARIANTS];
   size_t count;
 } variants_t;
 
@@ -178,17 +178,18 @@ static rabbet_status_t build_compare(rabbet_build_t* build,
     if (first->pick_count > 0) mean_us = first->us / (double)first->pick_count;
   }
   for (size_t i = 0; i < variants->count; ++i)
-    variants->us[i] = -1;
+    variants->timings[i] = (rabbet_timing_t){.us = -1};
   if (variants->count < 2) return rabbet_ok();
   RABBET_RETURN_IF_ERROR(rabbet_whole_time(build, variants->layouts,
-                                           variants->count, variants->us));
+                                           variants->count, variants->timings));
   for (size_t i = 0; i < variants->count; ++i) {
     rabbet_log(build->logger, RABBET_SEVERITY_VERBOSE,
                "plan %zu: %zu step%s, sum %.1f us, whole %.1f us", i,
                variants->layouts[i].steps.count,
                rabbet_plural(variants->layouts[i].steps.count),
-               variants->solutions[i].us, variants->us[i]);
-    if (variants->us[i] >= 0 && variants->us[i] < variants->us[*out_best])
+               variants->solutions[i].us, variants->timings[i].us);
+    if (variants->timings[i].us >= 0 &&
+        variants->timings[i].us < variants->timings[*out_best].us)
       *out_best = i;
   }
   return rabbet_ok();
@@ -219,7 +220,7 @@ static rabbet_status_t build_choose(rabbet_build_t* build, result_t* result) {
     result->solution = variants.solutions[best];
     result->layout = variants.layouts[best];
     memset(&variants.layouts[best], 0, sizeof(rabbet_layout_t));
-    result->totals.whole_us = variants.us[best];
+    result->totals.whole = variants.timings[best];
     result->solution.us = build_sum(&result->layout);
     status = rabbet_whole_memory(build, &result->layout, &memory);
     result->totals.memory = memory.total;
@@ -314,7 +315,7 @@ rabbet_status_t rabbet_build_plan(rabbet_network_t* network,
   rabbet_build_t build = {
       .allocator = allocator, .config = config, .logger = config->logger};
   rabbet_arena_initialize(allocator, &build.arena);
-  result_t result = {.totals = {.whole_us = -1}};
+  result_t result = {.totals = {.whole = {.us = -1}}};
   rabbet_network_t* flat = NULL;
   rabbet_status_t status = rabbet_network_unroll(network, allocator, &flat);
   if (rabbet_is_ok(status))

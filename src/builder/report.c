@@ -6,6 +6,8 @@
 #include "base/strbuf.h"
 
 #define REPORT_ALTERNATIVES 16
+#define REPORT_UNSURE 8  // names of steps
+#define REPORT_NEAR 1.25
 
 struct rabbet_build_report_t {
   rabbet_allocator_t allocator;
@@ -104,6 +106,7 @@ static void report_choice_json(const rabbet_unit_t* unit,
   rabbet_strbuf_printf(json, ", \"time_us\": ");
   report_time(choice->us, json);
   rabbet_strbuf_printf(json, ", \"workspace\": %zu", choice->workspace);
+  if (choice->is_unsure) rabbet_strbuf_printf(json, ", \"unsure\": true");
   if (types.failed) json->failed = true;
   rabbet_strbuf_deinitialize(&types);
 }
@@ -142,6 +145,59 @@ rabbet_status_t rabbet_report_alternatives(const rabbet_build_t* build,
   return status;
 }
 
+// ---- Times to doubt ---------------------------------------------------------
+
+// Whether the unit might have another choice if the machine had been quiet: an
+// unsure time is the chosen one's, or near it.
+static bool report_is_unsure(const rabbet_pick_t* pick) {
+  for (size_t i = 0; i < pick->unit->choice_count; ++i) {
+    const rabbet_choice_t* choice = &pick->unit->choices[i];
+    if (choice->is_unsure &&
+        (choice == pick->choice || choice->us < REPORT_NEAR * pick->choice->us))
+      return true;
+  }
+  return false;
+}
+
+static void report_unsure_json(const rabbet_layout_t* layout,
+                               const rabbet_report_totals_t* totals,
+                               rabbet_strbuf_t* json) {
+  const char* gap = "";
+  rabbet_strbuf_printf(json, "\"whole_unsure\": %s, \"unsure\": [",
+                       totals->whole.is_unsure ? "true" : "false");
+  for (size_t i = 0; i < layout->steps.count; ++i) {
+    if (!report_is_unsure(&layout->steps.data[i].pick)) continue;
+    rabbet_strbuf_printf(json, "%s", gap);
+    rabbet_strbuf_json_string(json, layout->steps.data[i].pick.unit->name);
+    gap = ", ";
+  }
+  rabbet_strbuf_printf(json, "], ");
+}
+
+static void report_unsure_text(const rabbet_layout_t* layout,
+                               const rabbet_report_totals_t* totals,
+                               rabbet_strbuf_t* out) {
+  size_t count = 0;
+  for (size_t i = 0; i < layout->steps.count; ++i) {
+    const rabbet_pick_t* pick = &layout->steps.data[i].pick;
+    if (!report_is_unsure(pick)) continue;
+    if (count++ < REPORT_UNSURE)
+      rabbet_strbuf_printf(out, "%s'%s'",
+                           count == 1
+                               ? "the machine was busy while these steps "
+                                 "were timed, their kernels may not be "
+                                 "the quickest: "
+                               : ", ",
+                           pick->unit->name);
+  }
+  if (count > REPORT_UNSURE)
+    rabbet_strbuf_printf(out, " and %zu more", count - REPORT_UNSURE);
+  if (count > 0) rabbet_strbuf_printf(out, "\n");
+  if (totals->whole.is_unsure)
+    rabbet_strbuf_printf(out,
+                         "the machine was busy while whole plans were timed\n");
+}
+
 // ---- JSON -------------------------------------------------------------------
 
 static rabbet_status_t report_step_json(const rabbet_build_t* build,
@@ -177,13 +233,15 @@ static rabbet_status_t report_json(const rabbet_build_t* build,
   report_time(solution->us, json);
   rabbet_strbuf_printf(json, ", \"exact\": %s, \"whole_us\": ",
                        solution->exact ? "true" : "false");
-  report_time(totals->whole_us, json);
+  report_time(totals->whole.us, json);
   rabbet_strbuf_printf(
       json,
       ", \"memory\": %zu, \"weights\": %zu, \"plan\": %zu, \"timings\": %zu, "
-      "\"seconds\": %.3f, \"steps\": [",
+      "\"seconds\": %.3f, ",
       totals->memory, totals->weights, totals->plan, build->timings,
       totals->seconds);
+  report_unsure_json(layout, totals, json);
+  rabbet_strbuf_printf(json, "\"steps\": [");
   for (size_t i = 0; i < layout->steps.count; ++i) {
     rabbet_strbuf_printf(json, "%s\n", i ? "," : "");
     RABBET_RETURN_IF_ERROR(
@@ -334,8 +392,8 @@ static void report_totals(const rabbet_build_t* build,
     rabbet_strbuf_printf(out, "there was nothing to choose, nothing was timed");
   else
     rabbet_strbuf_printf(out, "nothing was timed (optimization level 0)");
-  if (totals->whole_us >= 0)
-    rabbet_strbuf_printf(out, ", the whole takes %.1f us", totals->whole_us);
+  if (totals->whole.us >= 0)
+    rabbet_strbuf_printf(out, ", the whole takes %.1f us", totals->whole.us);
   rabbet_strbuf_printf(out,
                        ".\nintermediate tensors %.1f KiB, constants %.1f KiB, "
                        "plan %.1f KiB; %zu measurement%s, %.2f s\n",
@@ -366,6 +424,7 @@ static rabbet_status_t report_text(const rabbet_build_t* build,
     for (size_t i = 0; i < count; ++i)
       steps += layout->steps.data[i].pick.choice->candidate.kernel != NULL;
     report_totals(build, solution, totals, steps, out);
+    report_unsure_text(layout, totals, out);
     rabbet_strbuf_escape(out);
     status = rabbet_strbuf_status(out);
   }

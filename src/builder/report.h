@@ -11,7 +11,7 @@ RABBET_PRIVATE_API rabbet_status_t rabbet_report_alternatives(
 
 // Sums of a build.
 typedef struct rabbet_report_totals_t {
-  double whole_us;  // the chosen plan, run as a whole; < 0: not timed
+  rabbet_timing_t whole;  // the chosen plan, run as a whole
   size_t layer_count;
   size_t memory;   // bytes for intermediate tensors at the optimum
   size_t weights;  // bytes of constants

@@ -1,5 +1,6 @@
 #include "builder/timing_cache.h"
 
+#include <assert.h>
 #include <math.h>
 #include <string.h>
 
@@ -270,7 +271,7 @@ rabbet_status_t rabbet_timing_cache_update(rabbet_timing_cache_t* cache,
                          value.us);
   return rabbet_timing_cache_put(
       cache, (rabbet_hash_t){.high = key.high, .low = key.low},
-      (rabbet_timing_t){value.us, value.workspace});
+      (rabbet_timing_t){.us = value.us, .workspace = value.workspace});
 }
 
 void rabbet_timing_cache_reset(rabbet_timing_cache_t* cache) {
@@ -286,7 +287,8 @@ bool rabbet_timing_cache_find(rabbet_timing_cache_t* cache, rabbet_hash_t key,
   bool found = timing_cache_has(cache, index, key);
   if (found) {
     const timing_entry_t* entry = &cache->entries.data[index];
-    *out_timing = (rabbet_timing_t){entry->us, entry->workspace};
+    *out_timing =
+        (rabbet_timing_t){.us = entry->us, .workspace = entry->workspace};
   }
   pthread_mutex_unlock(&cache->mutex);
   return found;
@@ -296,6 +298,7 @@ rabbet_status_t rabbet_timing_cache_put(rabbet_timing_cache_t* cache,
                                         rabbet_hash_t key,
                                         rabbet_timing_t timing) {
   timing_entry_t entry = {key, timing.us, timing.workspace};
+  assert(!timing.is_unsure);
   pthread_mutex_lock(&cache->mutex);
   rabbet_status_t status = timing_cache_put_locked(cache, entry, true);
   pthread_mutex_unlock(&cache->mutex);

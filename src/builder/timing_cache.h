@@ -9,13 +9,16 @@
 typedef struct rabbet_timing_t {
   double us;           // per run; < 0: cannot be used on this device
   uint64_t workspace;  // bytes
+  // The machine left no sample alone: better than nothing for this build, and
+  // never kept in a cache.
+  bool is_unsure;
 } rabbet_timing_t;
 
 // False if nothing is known under the key.
 RABBET_PRIVATE_API bool rabbet_timing_cache_find(rabbet_timing_cache_t* cache,
                                                  rabbet_hash_t key,
                                                  rabbet_timing_t* out_timing);
-// Sets or replaces.
+// Sets or replaces. The time is a sure one.
 RABBET_PRIVATE_API rabbet_status_t rabbet_timing_cache_put(
     rabbet_timing_cache_t* cache, rabbet_hash_t key, rabbet_timing_t timing);
 

@@ -17,7 +17,7 @@ static rabbet_timing_cache_t* filled(int first, int count) {
       rabbet_timing_cache_create(NULL, 0, rabbet_allocator_system(), &cache)));
   for (int i = first; i < first + count; ++i) {
     rabbet_hash_t key = {(uint64_t)(i * 7919 % 97), (uint64_t)i};
-    rabbet_timing_t timing = {i * 0.25, (uint64_t)i};
+    rabbet_timing_t timing = {.us = i * 0.25, .workspace = (uint64_t)i};
     assert_true(rabbet_is_ok(rabbet_timing_cache_put(cache, key, timing)));
   }
   return cache;
@@ -120,8 +120,8 @@ static void combine_keeps_what_is_there(void** state) {
   rabbet_timing_cache_t* a = filled(0, 3);
   rabbet_timing_cache_t* b = filled(3, 3);
   rabbet_hash_t key = {0, 0};
-  assert_true(
-      rabbet_is_ok(rabbet_timing_cache_put(b, key, (rabbet_timing_t){77, 0})));
+  assert_true(rabbet_is_ok(
+      rabbet_timing_cache_put(b, key, (rabbet_timing_t){.us = 77})));
   assert_true(rabbet_is_ok(rabbet_timing_cache_combine(a, b)));
   assert_true(rabbet_is_ok(rabbet_timing_cache_combine(a, a)));
   assert_int_equal(rabbet_timing_cache_count(a), 6);

@@ -88,7 +88,7 @@ static rabbet_status_t tune_measure(rabbet_build_t* build,
         choice->candidate.tactic_name);
   RABBET_RETURN_IF_ERROR(
       rabbet_bench_measure(build, unit, choice, best_us, out_timing));
-  if (!cached) return rabbet_ok();
+  if (!cached || out_timing->is_unsure) return rabbet_ok();
   return rabbet_timing_cache_put(build->cache, choice->key, *out_timing);
 }
 
@@ -131,6 +131,7 @@ static rabbet_status_t tune_time_each(rabbet_build_t* build,
       if (timing.us < 0 || !tune_fits(build, &timing)) continue;
       choice.us = timing.us;
       choice.workspace = (size_t)timing.workspace;
+      choice.is_unsure = timing.is_unsure;
       if (best == 0 || timing.us < best) best = timing.us;
     }
     unit->choices[kept++] = choice;

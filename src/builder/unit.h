@@ -9,6 +9,7 @@
 typedef struct rabbet_choice_t {
   rabbet_candidate_t candidate;  // kernel NULL: a view, nothing runs
   double us;                     // < 0: not timed
+  bool is_unsure;                // timed while the machine was busy
   size_t workspace;              // bytes, known once timed
   rabbet_hash_t key;             // of types, formats and tactic
   bool cacheable;                // the key may be used in the timing cache

@@ -1,5 +1,6 @@
 #include "builder/whole.h"
 
+#include <limits.h>
 #include <string.h>
 
 #include "base/map.h"
@@ -10,8 +11,12 @@
 #include "core/view.h"
 
 #define WHOLE_ROUNDS 12
-// Rounds stop after this time, but not before the third.
+// Rounds stop after this time, but not before the third. Where they were
+// disturbed they go on for twice as long, and for that many rounds at most.
 #define WHOLE_BUDGET_NS ((int64_t)3000000000)
+#define WHOLE_MOST_ROUNDS 48
+// Undisturbed samples of each step, or of a plan timed in one piece.
+#define WHOLE_WANTED 3
 
 // ---- Memory -----------------------------------------------------------------
 
@@ -81,17 +86,20 @@ rabbet_status_t rabbet_whole_memory(rabbet_build_t* build,
 typedef struct whole_step_t {
   rabbet_bench_kernel_t* kernel;  // NULL: a view
   rabbet_kernel_call_t call;
-  double best_ns;  // where steps are timed one by one
+  // Where steps are timed one by one: the last sample, and all.
+  int64_t ns;
+  bool is_interrupted;
+  rabbet_samples_t samples;
 } whole_step_t;
 
 typedef struct whole_plan_t {
   const rabbet_layout_t* layout;
   whole_step_t* steps;
-  double best_us;
+  rabbet_samples_t samples;  // of runs; or the sums of the steps'
   rabbet_replay_t replay;
   rabbet_hash_t key;
   bool cacheable;
-  bool known;
+  rabbet_timing_t timing;
 } whole_plan_t;
 
 // Plans share kernels: most of their choices are the same.
@@ -102,6 +110,7 @@ typedef struct whole_t {
   rabbet_map_t kernels;  // by unit and choice
   size_t workspace;
   void* workspace_memory;
+  rabbet_watch_t watch;
 } whole_t;
 
 typedef struct kernel_key_t {
@@ -259,24 +268,45 @@ static rabbet_status_t whole_run_step(void* context) {
                                              step->kernel->state, &step->call);
 }
 
+// The plan's time is the sum of its steps', and as sure as the least sure.
+static void whole_add_up(whole_plan_t* plan) {
+  rabbet_samples_t sum = {.undisturbed = INT_MAX};
+  for (size_t s = 0; s < plan->layout->steps.count; ++s) {
+    const rabbet_samples_t* samples = &plan->steps[s].samples;
+    if (!plan->steps[s].kernel) continue;
+    sum.least += rabbet_samples_least(samples);
+    sum.next += samples->next;
+    if (samples->undisturbed < sum.undisturbed)
+      sum.undisturbed = samples->undisturbed;
+    sum.taken = samples->taken;
+  }
+  sum.least_of_all = sum.least;
+  plan->samples = sum;
+}
+
 // Within a run, and so with caches as they are then, but step by step: of each
 // the least counts, as other work on the machine seldom leaves a whole run
 // alone.
 static rabbet_status_t whole_round_by_steps(whole_t* whole,
                                             whole_plan_t* plan) {
   rabbet_device_t* device = whole->build->device;
-  double sum = 0;
   for (size_t s = 0; s < plan->layout->steps.count; ++s) {
     whole_step_t* step = &plan->steps[s];
-    int64_t ns = 0;
     if (!step->kernel) continue;
+    rabbet_watch_start(&whole->watch);
     RABBET_RETURN_IF_ERROR(
-        device->vtable->time(device, NULL, 1, whole_run_step, step, &ns));
-    if (step->best_ns == 0 || (double)ns < step->best_ns)
-      step->best_ns = (double)ns;
-    sum += step->best_ns;
+        device->vtable->time(device, NULL, 1, whole_run_step, step, &step->ns));
+    step->is_interrupted = rabbet_watch_is_interrupted(&whole->watch);
   }
-  plan->best_us = sum / 1000;
+  rabbet_watch_start(&whole->watch);
+  bool slow = rabbet_watch_was_disturbed(&whole->watch);
+  for (size_t s = 0; s < plan->layout->steps.count; ++s) {
+    whole_step_t* step = &plan->steps[s];
+    if (step->kernel)
+      rabbet_samples_add(&step->samples, (double)step->ns,
+                         slow || step->is_interrupted);
+  }
+  whole_add_up(plan);
   return rabbet_ok();
 }
 
@@ -290,13 +320,14 @@ static rabbet_status_t whole_round(whole_t* whole) {
       RABBET_RETURN_IF_ERROR(whole_round_by_steps(whole, plan));
       continue;
     }
+    rabbet_watch_start(&whole->watch);
     RABBET_RETURN_IF_ERROR(
         plan->replay.graph
             ? device->vtable->time(device, NULL, 1, rabbet_replay_run,
                                    &plan->replay, &ns)
             : device->vtable->time(device, NULL, 1, whole_run, plan, &ns));
-    double us = (double)ns / 1000;
-    if (plan->best_us < 0 || us < plan->best_us) plan->best_us = us;
+    rabbet_samples_add(&plan->samples, (double)ns,
+                       rabbet_watch_was_disturbed(&whole->watch));
   }
   return rabbet_ok();
 }
@@ -307,9 +338,23 @@ static rabbet_status_t whole_first_round(whole_t* whole) {
   if (whole->build->device->host_memory) return rabbet_ok();
   for (size_t i = 0; i < whole->count; ++i) {
     whole_record(whole, &whole->plans[i]);
-    whole->plans[i].best_us = -1;
+    whole->plans[i].samples = (rabbet_samples_t){0};
   }
   return rabbet_ok();
+}
+
+static bool whole_is_settled(const whole_t* whole) {
+  for (size_t i = 0; i < whole->count; ++i)
+    if (!rabbet_samples_settled(&whole->plans[i].samples, WHOLE_WANTED))
+      return false;
+  return true;
+}
+
+static bool whole_goes_on(const whole_t* whole, int rounds, int64_t ns) {
+  bool settled = whole_is_settled(whole);
+  if (rounds < 3) return true;
+  return rounds < (settled ? WHOLE_ROUNDS : WHOLE_MOST_ROUNDS) &&
+         ns < (settled ? 1 : 2) * WHOLE_BUDGET_NS;
 }
 
 static rabbet_status_t whole_rounds(whole_t* whole) {
@@ -326,13 +371,20 @@ static rabbet_status_t whole_rounds(whole_t* whole) {
     RABBET_RETURN_IF_ERROR(
         device->vtable->begin_run(device, build->threads, &token));
   int64_t start = rabbet_time_ns();
+  rabbet_bench_watch(build, &whole->watch);
   rabbet_status_t status = whole_first_round(whole);
-  for (int round = 1; rabbet_is_ok(status) && round < WHOLE_ROUNDS; ++round) {
-    if (round >= 3 && rabbet_time_ns() - start > WHOLE_BUDGET_NS) break;
+  for (int round = 1; rabbet_is_ok(status) &&
+                      whole_goes_on(whole, round, rabbet_time_ns() - start);
+       ++round)
     status = whole_round(whole);
+  rabbet_bench_unwatch(build, &whole->watch, whole_is_settled(whole));
+  for (size_t i = 0; i < whole->count; ++i) {
+    whole_plan_t* plan = &whole->plans[i];
+    plan->timing.us = rabbet_samples_least(&plan->samples) / 1000;
+    plan->timing.is_unsure =
+        rabbet_samples_are_unsure(&plan->samples, WHOLE_WANTED);
+    rabbet_replay_deinitialize(&plan->replay);
   }
-  for (size_t i = 0; i < whole->count; ++i)
-    rabbet_replay_deinitialize(&whole->plans[i].replay);
   if (device->vtable->end_run) device->vtable->end_run(device, token);
   build->timings += whole->count;
   return status;
@@ -374,10 +426,9 @@ static rabbet_status_t whole_measure(whole_t* whole) {
   }
   rabbet_bench_reset(whole->build->bench);
   for (size_t i = 0; rabbet_is_ok(status) && i < whole->count; ++i)
-    if (whole->plans[i].cacheable)
-      status = rabbet_timing_cache_put(
-          whole->build->cache, whole->plans[i].key,
-          (rabbet_timing_t){.us = whole->plans[i].best_us});
+    if (whole->plans[i].cacheable && !whole->plans[i].timing.is_unsure)
+      status = rabbet_timing_cache_put(whole->build->cache, whole->plans[i].key,
+                                       whole->plans[i].timing);
   return status;
 }
 
@@ -386,25 +437,19 @@ static bool whole_lookup(whole_t* whole) {
   bool known = true;
   for (size_t i = 0; i < whole->count; ++i) {
     whole_plan_t* plan = &whole->plans[i];
-    rabbet_timing_t timing = {.us = -1};
     whole_key(whole->build, plan);
-    plan->known =
+    known &=
         plan->cacheable &&
-        rabbet_timing_cache_find(whole->build->cache, plan->key, &timing);
-    plan->best_us = plan->known ? timing.us : -1;
-    known &= plan->known;
+        rabbet_timing_cache_find(whole->build->cache, plan->key, &plan->timing);
   }
-  if (!known)
-    for (size_t i = 0; i < whole->count; ++i)
-      whole->plans[i].best_us = -1;
   return known;
 }
 
 rabbet_status_t rabbet_whole_time(rabbet_build_t* build,
                                   const rabbet_layout_t* layouts, size_t count,
-                                  double* out_us) {
+                                  rabbet_timing_t* out_timings) {
   for (size_t i = 0; i < count; ++i)
-    out_us[i] = -1;
+    out_timings[i] = (rabbet_timing_t){.us = -1};
   if (!whole_is_possible(build)) return rabbet_ok();
   whole_t whole = {.build = build, .count = count};
   RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
@@ -421,6 +466,6 @@ rabbet_status_t rabbet_whole_time(rabbet_build_t* build,
     RABBET_RETURN_IF_ERROR(RABBET_ANNOTATE(status, "timing whole plans"));
   }
   for (size_t i = 0; i < count; ++i)
-    out_us[i] = whole.plans[i].best_us;
+    out_timings[i] = whole.plans[i].timing;
   return rabbet_ok();
 }

@@ -14,11 +14,11 @@ RABBET_PRIVATE_API rabbet_status_t
 rabbet_whole_memory(rabbet_build_t* build, const rabbet_layout_t* layout,
                     rabbet_whole_memory_t* out_memory);
 
-// Microseconds of a run of each layout, measured in turns; out_us[i] < 0 where
-// that is not possible (sizes that only a run tells). What the timing cache
-// knows is not measured.
+// The time of a run of each layout, measured in turns; `us` < 0 where that is
+// not possible (sizes that only a run tells). What the timing cache knows is
+// not measured.
 RABBET_PRIVATE_API rabbet_status_t
 rabbet_whole_time(rabbet_build_t* build, const rabbet_layout_t* layouts,
-                  size_t count, double* out_us);
+                  size_t count, rabbet_timing_t* out_timings);
 
 #endif  // RABBET_SRC_BUILDER_WHOLE_H_

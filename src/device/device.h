@@ -93,6 +93,12 @@ typedef struct rabbet_device_vtable_t {
   // Whatever may still use it, on whichever stream. Does not wait: it is not
   // used again before the device was waited for.
   void (*retire)(rabbet_device_t* device, void* memory);
+  // How often threads that `time` depends on had to give up their processor so
+  // far: while that happens, times are too long.
+  uint64_t (*interruptions)(rabbet_device_t* device);
+  // Nanoseconds that a fixed small piece of work takes at present: more where
+  // the clock is lower, or something else shares the processor's units.
+  int64_t (*pace)(rabbet_device_t* device);
 } rabbet_device_vtable_t;
 
 struct rabbet_device_t {

@@ -31,6 +31,16 @@ RABBET_PRIVATE_API void far_fail_recording(int n);
 // Whether kernels made from now on keep constants of their own.
 RABBET_PRIVATE_API void far_set_owning(bool owning);
 
+// A machine whose clock the test turns, for `time`; NULL: the real one.
+typedef struct far_machine_t {
+  int64_t now;             // nanoseconds; each piece of work takes 1000
+  uint64_t interruptions;  // as the device tells them
+  int64_t pace;            // as well
+  // What was measured; may be changed.
+  void (*disturb)(struct far_machine_t* machine, int64_t* ns);
+} far_machine_t;
+RABBET_PRIVATE_API void far_set_machine(far_machine_t* machine);
+
 // For plugins: device work on a stream, with a copy of its arguments. Far
 // memory is open while it runs.
 RABBET_PRIVATE_API rabbet_status_t far_launch(void* stream,
@@ -39,6 +49,7 @@ RABBET_PRIVATE_API rabbet_status_t far_launch(void* stream,
 
 // ---- Within the device
 
+far_machine_t* far_machine(void);
 void far_open_memory(void);
 void far_close_memory(void);
 bool far_owns(const void* address, size_t size);

@@ -34,9 +34,18 @@ static bool lazy;
 static int failing;
 static far_list_t queue = {NULL, &queue.first};
 static int64_t clock_ns;
+static far_machine_t* machine;
 
 far_counts_t* far_counts(void) {
   return &counts;
+}
+
+void far_set_machine(far_machine_t* given) {
+  machine = given;
+}
+
+far_machine_t* far_machine(void) {
+  return machine;
 }
 
 void far_set_lazy(bool on) {
@@ -84,6 +93,7 @@ static void far_do(void (*work)(const void* args), const void* args) {
   far_close_memory();
   ++counts.done;
   clock_ns += 1000;
+  if (machine) machine->now += 1000;
 }
 
 void far_flush(void) {
@@ -228,10 +238,13 @@ static rabbet_status_t far_launch_graph(rabbet_device_t* device, void* graph,
   RABBET_RETURN_IF_ERROR(far_may_fail("launch_graph"));
   ++counts.launches;
   const far_list_t* list = &((const far_graph_t*)graph)->list;
-  for (const far_work_t* item = list->first; item; item = item->next)
-    RABBET_RETURN_IF_ERROR(
-        far_launch(stream, item->work, item->args, item->size));
-  return rabbet_ok();
+  rabbet_status_t status = rabbet_ok();
+  far_open_memory();  // once for all
+  for (const far_work_t* item = list->first; item && rabbet_is_ok(status);
+       item = item->next)
+    status = far_launch(stream, item->work, item->args, item->size);
+  far_close_memory();
+  return status;
 }
 
 static void far_destroy_graph(rabbet_device_t* device, void* graph) {

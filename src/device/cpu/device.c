@@ -7,6 +7,8 @@
 #include <sys/mman.h>
 #endif
 
+#include "base/math.h"
+#include "base/thread.h"
 #include "device/cpu/cpu.h"
 #include "device/cpu/parallel.h"
 
@@ -165,6 +167,37 @@ static rabbet_status_t rabbet_cpu_time(rabbet_device_t* device, void* stream,
   return rabbet_ok();
 }
 
+// Loops on several threads wait for the slowest of their helpers.
+static uint64_t rabbet_cpu_interruptions(rabbet_device_t* device) {
+  (void)device;
+  return rabbet_interruptions(rabbet_cpu_threads() > 1);
+}
+
+// Independent multiplications, which keep the processor's units busy: they show
+// a lower clock, and a neighbour on the same core.
+static uint64_t rabbet_cpu_work(uint64_t seed) {
+  uint64_t a = seed, b = seed + 1, c = seed + 2, d = seed + 3;
+  for (int i = 0; i < 2000; ++i) {
+    a = a * 0x9e3779b97f4a7c15u + 1;
+    b = b * 0x9e3779b97f4a7c15u + 3;
+    c = c * 0x9e3779b97f4a7c15u + 5;
+    d = d * 0x9e3779b97f4a7c15u + 7;
+  }
+  return a ^ b ^ c ^ d;
+}
+
+static int64_t rabbet_cpu_pace(rabbet_device_t* device) {
+  (void)device;
+  int64_t least = INT64_MAX;
+  for (int i = 0; i < 3; ++i) {
+    int64_t begin = rabbet_time_ns();
+    uint64_t result = rabbet_cpu_work((uint64_t)begin);
+    __asm__ volatile("" : : "r"(result));  // the compiler must compute it
+    least = rabbet_min_i64(least, rabbet_time_ns() - begin);
+  }
+  return least;
+}
+
 static const rabbet_device_vtable_t rabbet_cpu_vtable = {
     .struct_size = sizeof(rabbet_device_vtable_t),
     .destroy = rabbet_cpu_destroy,
@@ -181,6 +214,8 @@ static const rabbet_device_vtable_t rabbet_cpu_vtable = {
     .end_run = rabbet_cpu_end_run,
     .time = rabbet_cpu_time,
     .release_threads = rabbet_cpu_let_threads_go,
+    .interruptions = rabbet_cpu_interruptions,
+    .pace = rabbet_cpu_pace,
 };
 
 RABBET_PRIVATE_API rabbet_status_t rabbet_device_open(

@@ -109,6 +109,10 @@ static rabbet_status_t rabbet_cpu_claim_threads(int threads) {
   return rabbet_ok();
 }
 
+int rabbet_cpu_threads(void) {
+  return omp_get_max_threads();
+}
+
 int rabbet_cpu_set_threads(int threads) {
   int before = omp_get_max_threads();
   omp_set_num_threads(threads > 0 ? threads : 1);

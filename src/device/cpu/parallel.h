@@ -39,5 +39,6 @@ void rabbet_cpu_end_threads(int before);
 void rabbet_cpu_release_threads(void);
 // Threads that the calling thread's loops use from now on; returns what it was.
 int rabbet_cpu_set_threads(int threads);
+int rabbet_cpu_threads(void);
 
 #endif  // RABBET_SRC_DEVICE_CPU_PARALLEL_H_
