@@ -23,14 +23,26 @@ void rabbet_arena_initialize(rabbet_allocator_t allocator,
   *out_arena = (rabbet_arena_t){.allocator = allocator};
 }
 
-void rabbet_arena_deinitialize(rabbet_arena_t* arena) {
-  rabbet_arena_block_t* block = arena->blocks;
+static void rabbet_arena_free_blocks(rabbet_arena_t* arena,
+                                     rabbet_arena_block_t* block) {
   while (block) {
     rabbet_arena_block_t* next = block->next;
     rabbet_free_aligned(arena->allocator, block, RABBET_ARENA_ALIGNMENT);
     block = next;
   }
+}
+
+void rabbet_arena_deinitialize(rabbet_arena_t* arena) {
+  rabbet_arena_free_blocks(arena, arena->blocks);
   arena->blocks = NULL;
+  arena->used_bytes = 0;
+}
+
+void rabbet_arena_reset(rabbet_arena_t* arena) {
+  if (!arena->blocks) return;
+  rabbet_arena_free_blocks(arena, arena->blocks->next);
+  arena->blocks->next = NULL;
+  arena->blocks->used = 0;
   arena->used_bytes = 0;
 }
 

@@ -12,7 +12,8 @@
 #define ALTERNATIVES_BEAM 512
 
 // A choice for each of the units so far. `look` is what others see of it:
-// masks of input states, then states of values made.
+// masks of input states, then states of values made: of the cluster's outputs,
+// and of those that later units read. Only the last two rounds have looks.
 typedef struct partial_t {
   double us;
   int32_t parent;  // in the round before
@@ -22,17 +23,26 @@ typedef struct partial_t {
 
 typedef RABBET_VEC(partial_t) partial_vec_t;
 
+// A value that a unit of the current cover makes.
+typedef struct made_t {
+  int32_t value;
+  int32_t place;     // among the made values in `look`
+  int32_t last_use;  // unit that reads it last
+  int32_t next;      // that is last used by the same unit, or -1
+} made_t;
+
 typedef struct sweeper_t {
   rabbet_build_t* build;
   rabbet_cluster_t* cluster;
   int32_t* slots;  // of each IR value: place in `look`; negative: not there
-  size_t made_count;
   size_t look_size;
-  int32_t* last_use;  // of each made value: unit that reads it last
   const rabbet_cover_t* current;
+  made_t* made;           // of the current cover, unit by unit
+  int32_t* forgotten;     // of each unit: the first that is not read after it
   partial_vec_t* rounds;  // one more than units
   rabbet_map_t found;     // alternatives by look
   rabbet_arena_t scratch;
+  rabbet_arena_t looks[2];  // of even and odd rounds
 } sweeper_t;
 
 static uint64_t* look_inputs(const partial_t* partial) {
@@ -40,6 +50,11 @@ static uint64_t* look_inputs(const partial_t* partial) {
 }
 static uint8_t* look_made(const sweeper_t* sweeper, const partial_t* partial) {
   return partial->look + sweeper->cluster->input_count * sizeof(uint64_t);
+}
+// What is left of a look when all units are done.
+static size_t look_final_size(const sweeper_t* sweeper) {
+  return sweeper->cluster->input_count * sizeof(uint64_t) +
+         sweeper->cluster->output_count;
 }
 
 static double sweep_choice_cost(const rabbet_build_t* build,
@@ -97,8 +112,8 @@ static rabbet_status_t sweep_apply(sweeper_t* sweeper,
 static void sweep_forget(const sweeper_t* sweeper, int32_t unit,
                          partial_t* partial) {
   uint8_t* made = look_made(sweeper, partial);
-  for (size_t i = 0; i < sweeper->made_count; ++i)
-    if (sweeper->last_use[i] <= unit) made[i] = RABBET_TUNE_NO_STATE;
+  for (int32_t k = sweeper->forgotten[unit]; k >= 0; k = sweeper->made[k].next)
+    made[sweeper->made[k].place] = RABBET_TUNE_NO_STATE;
 }
 
 // ---- Merging ----------------------------------------------------------------
@@ -112,7 +127,8 @@ static int partial_compare(const void* a, const void* b) {
 
 // Adds the partial unless one that looks the same is as cheap. `places` maps
 // looks to positions in `out`, plus one.
-static rabbet_status_t sweep_merge(sweeper_t* sweeper, rabbet_map_t* places,
+static rabbet_status_t sweep_merge(sweeper_t* sweeper, rabbet_arena_t* looks,
+                                   rabbet_map_t* places,
                                    const partial_t* partial,
                                    partial_vec_t* out) {
   if (!isfinite(partial->us)) return rabbet_ok();
@@ -127,9 +143,8 @@ static rabbet_status_t sweep_merge(sweeper_t* sweeper, rabbet_map_t* places,
     return rabbet_ok();
   }
   partial_t copy = *partial;
-  RABBET_RETURN_IF_ERROR(rabbet_arena_copy(&sweeper->scratch, partial->look,
-                                           sweeper->look_size,
-                                           (void**)&copy.look));
+  RABBET_RETURN_IF_ERROR(rabbet_arena_copy(
+      looks, partial->look, sweeper->look_size, (void**)&copy.look));
   RABBET_RETURN_IF_ERROR(RABBET_VEC_PUSH(sweeper->build->allocator, out, copy));
   return rabbet_map_set(places, (const char*)copy.look, sweeper->look_size,
                         (void*)(uintptr_t)out->count);
@@ -145,9 +160,13 @@ static rabbet_status_t sweep_extend(sweeper_t* sweeper, int32_t index,
                                     const partial_vec_t* before,
                                     rabbet_map_t* places, partial_vec_t* out) {
   const rabbet_unit_t* unit = sweeper->current->units[index];
+  rabbet_arena_t* looks = &sweeper->looks[(index + 1) % 2];
   partial_t next = {0};
-  RABBET_RETURN_IF_ERROR(rabbet_arena_allocate(
-      &sweeper->scratch, sweeper->look_size, (void**)&next.look));
+  rabbet_arena_reset(looks);
+  RABBET_RETURN_IF_ERROR(
+      rabbet_arena_allocate(looks, sweeper->look_size, (void**)&next.look));
+  sweeper->build->search_steps +=
+      before->count * unit->choice_count * sweeper->look_size;
   for (size_t i = 0; i < before->count; ++i) {
     for (size_t c = 0; c < unit->choice_count; ++c) {
       memcpy(next.look, before->data[i].look, sweeper->look_size);
@@ -155,7 +174,7 @@ static rabbet_status_t sweep_extend(sweeper_t* sweeper, int32_t index,
       next.parent = (int32_t)i;
       RABBET_RETURN_IF_ERROR(sweep_apply(sweeper, unit, (int32_t)c, &next));
       sweep_forget(sweeper, index, &next);
-      RABBET_RETURN_IF_ERROR(sweep_merge(sweeper, places, &next, out));
+      RABBET_RETURN_IF_ERROR(sweep_merge(sweeper, looks, places, &next, out));
     }
   }
   sweep_truncate(out);
@@ -164,23 +183,93 @@ static rabbet_status_t sweep_extend(sweeper_t* sweeper, int32_t index,
 
 // ---- One cover --------------------------------------------------------------
 
-// When each value that the cluster makes is read for the last time.
-static void sweep_last_uses(sweeper_t* sweeper) {
+// Lists what the units make. slots[] leads to the list for now.
+static rabbet_status_t sweep_list_made(sweeper_t* sweeper, size_t* out_count) {
   const rabbet_cluster_t* cluster = sweeper->cluster;
-  for (size_t i = 0; i < sweeper->made_count; ++i)
-    sweeper->last_use[i] = -1;
-  for (size_t u = 0; u < sweeper->current->unit_count; ++u) {
-    const rabbet_unit_t* unit = sweeper->current->units[u];
-    const rabbet_group_t* group = &unit->group;
-    for (size_t i = 0; i < group->input_count; ++i) {
-      int32_t slot = sweeper->slots[unit->values[group->inputs[i]]];
-      if (slot >= (int32_t)cluster->input_count)
-        sweeper->last_use[(size_t)slot - cluster->input_count] = (int32_t)u;
+  const rabbet_cover_t* cover = sweeper->current;
+  size_t count = 0;
+  for (size_t u = 0; u < cover->unit_count; ++u)
+    count += cover->units[u]->group.output_count;
+  RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
+      &sweeper->scratch, count, sizeof(made_t), (void**)&sweeper->made));
+  RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
+      &sweeper->scratch, cover->unit_count, sizeof(int32_t),
+      (void**)&sweeper->forgotten));
+  *out_count = count;
+  count = 0;
+  for (size_t u = 0; u < cover->unit_count; ++u) {
+    const rabbet_group_t* group = &cover->units[u]->group;
+    sweeper->forgotten[u] = -1;
+    for (size_t i = 0; i < group->output_count; ++i) {
+      int32_t value = cover->units[u]->values[group->outputs[i]];
+      sweeper->slots[value] = (int32_t)(cluster->input_count + count);
+      sweeper->made[count++] =
+          (made_t){.value = value, .place = -1, .last_use = (int32_t)u};
     }
   }
-  for (size_t i = 0; i < cluster->output_count; ++i)
-    sweeper->last_use[(size_t)sweeper->slots[cluster->outputs[i]] -
-                      cluster->input_count] = INT32_MAX;
+  return rabbet_ok();
+}
+
+static made_t* sweep_made(const sweeper_t* sweeper, int32_t value) {
+  int32_t slot = sweeper->slots[value];
+  int32_t inputs = (int32_t)sweeper->cluster->input_count;
+  return slot < inputs ? NULL : &sweeper->made[slot - inputs];
+}
+
+// When each of them is read for the last time. The cluster's outputs come
+// first, in the same places for all covers; no unit makes those that are known
+// constants.
+static void sweep_last_uses(sweeper_t* sweeper, size_t count) {
+  const rabbet_cluster_t* cluster = sweeper->cluster;
+  for (size_t u = 0; u < sweeper->current->unit_count; ++u) {
+    const rabbet_unit_t* unit = sweeper->current->units[u];
+    for (size_t i = 0; i < unit->group.input_count; ++i) {
+      made_t* made = sweep_made(sweeper, unit->values[unit->group.inputs[i]]);
+      if (made) made->last_use = (int32_t)u;
+    }
+  }
+  for (size_t i = 0; i < cluster->output_count; ++i) {
+    made_t* made = sweep_made(sweeper, cluster->outputs[i]);
+    if (made) made->place = (int32_t)i;
+  }
+  for (size_t k = 0; k < count; ++k) {
+    made_t* made = &sweeper->made[k];
+    if (made->place >= 0) continue;
+    made->next = sweeper->forgotten[made->last_use];
+    sweeper->forgotten[made->last_use] = (int32_t)k;
+  }
+}
+
+// Places for the others, each used again when its value is forgotten, so that
+// looks of long clusters stay small. A unit's results get theirs before what it
+// reads last gives up its own.
+static rabbet_status_t sweep_assign_places(sweeper_t* sweeper, size_t count) {
+  int32_t* free = NULL;
+  int32_t free_count = 0, next = (int32_t)sweeper->cluster->output_count;
+  RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
+      &sweeper->scratch, count, sizeof(int32_t), (void**)&free));
+  size_t k = 0;
+  for (size_t u = 0; u < sweeper->current->unit_count; ++u) {
+    size_t end = k + sweeper->current->units[u]->group.output_count;
+    for (; k < end; ++k)
+      if (sweeper->made[k].place < 0)
+        sweeper->made[k].place = free_count > 0 ? free[--free_count] : next++;
+    for (int32_t f = sweeper->forgotten[u]; f >= 0; f = sweeper->made[f].next)
+      free[free_count++] = sweeper->made[f].place;
+  }
+  size_t inputs = sweeper->cluster->input_count;
+  for (k = 0; k < count; ++k)
+    sweeper->slots[sweeper->made[k].value] =
+        (int32_t)inputs + sweeper->made[k].place;
+  sweeper->look_size = inputs * sizeof(uint64_t) + (size_t)next;
+  return rabbet_ok();
+}
+
+static rabbet_status_t sweep_lay_out(sweeper_t* sweeper) {
+  size_t count = 0;
+  RABBET_RETURN_IF_ERROR(sweep_list_made(sweeper, &count));
+  sweep_last_uses(sweeper, count);
+  return sweep_assign_places(sweeper, count);
 }
 
 // An alternative out of a partial of the last round.
@@ -200,9 +289,7 @@ static rabbet_status_t sweep_finish(sweeper_t* sweeper, size_t last,
   RABBET_RETURN_IF_ERROR(rabbet_arena_allocate(arena, cluster->output_count,
                                                (void**)&out->out_states));
   for (size_t i = 0; i < cluster->output_count; ++i)
-    out->out_states[i] = look_made(
-        sweeper, partial)[(size_t)sweeper->slots[cluster->outputs[i]] -
-                          cluster->input_count];
+    out->out_states[i] = look_made(sweeper, partial)[i];
   for (size_t u = units; u > 0; --u) {
     out->choices[u - 1] = partial->choice;
     partial = &sweeper->rounds[u - 1].data[partial->parent];
@@ -217,7 +304,7 @@ static rabbet_status_t sweep_collect(sweeper_t* sweeper) {
   for (size_t i = 0; i < last->count; ++i) {
     const partial_t* partial = &last->data[i];
     rabbet_alternative_t* old = rabbet_map_get(
-        &sweeper->found, (const char*)partial->look, sweeper->look_size);
+        &sweeper->found, (const char*)partial->look, look_final_size(sweeper));
     if (old && old->us <= partial->us) continue;
     if (old) {
       RABBET_RETURN_IF_ERROR(sweep_finish(sweeper, i, old));
@@ -228,10 +315,11 @@ static rabbet_status_t sweep_collect(sweeper_t* sweeper) {
     RABBET_RETURN_IF_ERROR(
         rabbet_arena_allocate(&sweeper->scratch, sizeof(*made), (void**)&made));
     RABBET_RETURN_IF_ERROR(rabbet_arena_copy(&sweeper->scratch, partial->look,
-                                             sweeper->look_size, (void**)&key));
+                                             look_final_size(sweeper),
+                                             (void**)&key));
     RABBET_RETURN_IF_ERROR(sweep_finish(sweeper, i, made));
     RABBET_RETURN_IF_ERROR(rabbet_map_set(&sweeper->found, (const char*)key,
-                                          sweeper->look_size, made));
+                                          look_final_size(sweeper), made));
   }
   return rabbet_ok();
 }
@@ -239,9 +327,12 @@ static rabbet_status_t sweep_collect(sweeper_t* sweeper) {
 static rabbet_status_t sweep_rounds(sweeper_t* sweeper) {
   rabbet_allocator_t allocator = sweeper->build->allocator;
   partial_t start = {.parent = -1};
+  size_t inputs = sweeper->cluster->input_count * sizeof(uint64_t);
+  rabbet_arena_reset(&sweeper->looks[0]);
   RABBET_RETURN_IF_ERROR(rabbet_arena_allocate(
-      &sweeper->scratch, sweeper->look_size, (void**)&start.look));
-  memset(look_made(sweeper, &start), RABBET_TUNE_NO_STATE, sweeper->made_count);
+      &sweeper->looks[0], sweeper->look_size, (void**)&start.look));
+  memset(look_made(sweeper, &start), RABBET_TUNE_NO_STATE,
+         sweeper->look_size - inputs);
   RABBET_RETURN_IF_ERROR(
       RABBET_VEC_PUSH(allocator, &sweeper->rounds[0], start));
   for (size_t u = 0; u < sweeper->current->unit_count; ++u) {
@@ -259,7 +350,7 @@ static rabbet_status_t sweep_rounds(sweeper_t* sweeper) {
 static rabbet_status_t sweep_cover(sweeper_t* sweeper,
                                    const rabbet_cover_t* cover) {
   sweeper->current = cover;
-  sweep_last_uses(sweeper);
+  RABBET_RETURN_IF_ERROR(sweep_lay_out(sweeper));
   size_t rounds = cover->unit_count + 1;
   RABBET_RETURN_IF_ERROR(rabbet_allocate(sweeper->build->allocator,
                                          rounds * sizeof(partial_vec_t),
@@ -273,31 +364,25 @@ static rabbet_status_t sweep_cover(sweeper_t* sweeper,
 
 // ---- A cluster --------------------------------------------------------------
 
-static rabbet_status_t sweep_number(sweeper_t* sweeper) {
-  const rabbet_ir_t* ir = &sweeper->build->ir;
-  rabbet_cluster_t* cluster = sweeper->cluster;
-  RABBET_RETURN_IF_ERROR(
-      rabbet_arena_allocate_array(&sweeper->scratch, ir->values.count,
-                                  sizeof(int32_t), (void**)&sweeper->slots));
-  for (size_t i = 0; i < ir->values.count; ++i)
-    sweeper->slots[i] = -1;
+static void sweep_number_inputs(sweeper_t* sweeper) {
+  const rabbet_cluster_t* cluster = sweeper->cluster;
+  sweeper->slots = sweeper->build->tuner->slots;
   for (size_t i = 0; i < cluster->input_count; ++i)
     sweeper->slots[cluster->inputs[i]] = (int32_t)i;
-  int32_t next = (int32_t)cluster->input_count;
+}
+
+static void sweep_unnumber(const sweeper_t* sweeper) {
+  const rabbet_cluster_t* cluster = sweeper->cluster;
+  for (size_t i = 0; i < cluster->input_count; ++i)
+    sweeper->slots[cluster->inputs[i]] = -1;
   for (size_t i = 0; i < cluster->node_count; ++i)
     for (size_t k = 0; k < cluster->nodes[i]->output_count; ++k)
-      sweeper->slots[cluster->nodes[i]->outputs[k]] = next++;
-  sweeper->made_count = (size_t)next - cluster->input_count;
-  sweeper->look_size =
-      cluster->input_count * sizeof(uint64_t) + sweeper->made_count;
-  return rabbet_arena_allocate_array(&sweeper->scratch, sweeper->made_count,
-                                     sizeof(int32_t),
-                                     (void**)&sweeper->last_use);
+      sweeper->slots[cluster->nodes[i]->outputs[k]] = -1;
 }
 
 static rabbet_status_t sweep_all(sweeper_t* sweeper) {
   rabbet_cluster_t* cluster = sweeper->cluster;
-  RABBET_RETURN_IF_ERROR(sweep_number(sweeper));
+  sweep_number_inputs(sweeper);
   for (size_t i = 0; i < cluster->cover_count; ++i)
     RABBET_RETURN_IF_ERROR(sweep_cover(sweeper, &cluster->covers[i]));
   RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
@@ -374,11 +459,16 @@ static rabbet_status_t alternatives_of_nodes(rabbet_build_t* build,
     RABBET_RETURN_IF_ERROR(alternatives_time(build, cluster));
   RABBET_RETURN_IF_ERROR(alternatives_select(build, cluster));
   sweeper_t sweeper = {.build = build, .cluster = cluster};
-  rabbet_arena_initialize(build->allocator, &sweeper.scratch);
+  rabbet_arena_t* arenas[] = {&sweeper.scratch, &sweeper.looks[0],
+                              &sweeper.looks[1]};
+  for (size_t i = 0; i < 3; ++i)
+    rabbet_arena_initialize(build->allocator, arenas[i]);
   rabbet_map_initialize(build->allocator, &sweeper.found);
   rabbet_status_t status = sweep_all(&sweeper);
+  sweep_unnumber(&sweeper);
   rabbet_map_deinitialize(&sweeper.found);
-  rabbet_arena_deinitialize(&sweeper.scratch);
+  for (size_t i = 0; i < 3; ++i)
+    rabbet_arena_deinitialize(arenas[i]);
   if (rabbet_is_ok(status) && cluster->alternative_count == 0)
     status = alternatives_none(build, cluster);
   return status;

@@ -34,6 +34,7 @@ typedef struct rabbet_build_t {
   bool is_cold;           // weights come from memory when kernels run (cold.h)
   uint64_t formats;       // asked for by plugins and at the network's boundary
   size_t timings;         // measurements that this build made
+  uint64_t search_steps;  // of the searches, as a measure of their work
   int64_t pace;           // of the processor at its best so far (samples.h)
   // Constants converted so far, a list for each IR value.
   struct rabbet_constant_copy_t** constants;

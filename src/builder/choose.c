@@ -236,6 +236,7 @@ static rabbet_status_t choose_solve(chooser_t* chooser,
   rabbet_solve_result_t result = {.choices = chooser->choices};
   RABBET_RETURN_IF_ERROR(
       rabbet_solve(&problem, chooser->build->allocator, &result));
+  chooser->build->search_steps += result.steps;
   if (!isfinite(result.cost)) return choose_impossible(chooser);
   solution->us = result.cost;
   solution->exact = result.exact;

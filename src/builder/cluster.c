@@ -144,8 +144,14 @@ rabbet_status_t rabbet_tune_cluster(rabbet_build_t* build) {
   RABBET_RETURN_IF_ERROR(
       rabbet_arena_allocate_array(&build->arena, ir->values.count,
                                   sizeof(int32_t), (void**)&tuner->makers));
+  RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
+      &build->arena, ir->values.count, sizeof(int32_t), (void**)&tuner->slots));
+  RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
+      &build->arena, ir->nodes.count, sizeof(int32_t), (void**)&tuner->locals));
   for (size_t i = 0; i < ir->values.count; ++i)
-    tuner->makers[i] = -1;
+    tuner->makers[i] = tuner->slots[i] = -1;
+  for (size_t i = 0; i < ir->nodes.count; ++i)
+    tuner->locals[i] = -1;
   RABBET_RETURN_IF_ERROR(cluster_boundary(build, RABBET_CLUSTER_INPUT,
                                           ir->inputs, ir->input_count));
   RABBET_RETURN_IF_ERROR(cluster_nodes(build));

@@ -7,23 +7,30 @@
 
 #include <string.h>
 
-#include "builder/tuner.h"
+#include "builder/cover_set.h"
 
 #define COVER_LIMIT 32
 #define COVER_MAX_LEVELS 8
+// Nodes that get the first pick in turn. Further ones, in clusters of more,
+// take what is left.
+#define COVER_OWNERS 64
 #define NO_GROUP (-1)
 
 typedef struct coverer_t {
   rabbet_build_t* build;
   rabbet_cluster_t* cluster;
-  size_t count;     // nodes of the cluster, in order of execution
-  int32_t* locals;  // place in the cluster of each node of the IR, or -1
+  rabbet_cover_graph_t graph;
+  size_t count;  // nodes of the cluster, in order of execution
   uint32_t* kinds;
   int32_t* groups;  // of each node
   int32_t group_count;
   bool has_optional;           // nodes that may be left out
   bool apart;                  // each of them is a group of its own
-  bool* inside;                // scratch: a set of nodes
+  rabbet_cover_set_t inside;   // scratch: a set of nodes
+  rabbet_cover_queue_t queue;  // scratch
+  int32_t* left;               // scratch: uses of each node by nodes outside
+  int32_t* order;              // scratch: nodes, group by group
+  int32_t* begins;             // scratch: of each group in `order`
   rabbet_ir_node_t** members;  // scratch
   RABBET_VEC(rabbet_cover_t) covers;
 } coverer_t;
@@ -32,53 +39,43 @@ static rabbet_ir_node_t* cover_node(const coverer_t* c, size_t i) {
   return c->cluster->nodes[i];
 }
 
-// ---- Sets of nodes ----------------------------------------------------------
-
-// Uses of the node's output by nodes of the set.
-static int32_t cover_uses(const coverer_t* c, size_t i, const bool* set) {
-  int32_t id = cover_node(c, i)->outputs[0], uses = 0;
-  for (size_t k = i + 1; k < c->count; ++k) {
-    if (!set[k]) continue;
-    const rabbet_ir_node_t* node = cover_node(c, k);
-    for (size_t n = 0; n < node->input_count; ++n)
-      uses += node->inputs[n] == id;
-  }
-  return uses;
+// The set of one node.
+static void cover_start(coverer_t* c, size_t i) {
+  rabbet_cover_set_clear(&c->inside);
+  rabbet_cover_set_add(&c->inside, (int32_t)i);
 }
 
-// Whether nothing outside the set needs the node.
-static bool cover_is_hidden(const coverer_t* c, size_t i, const bool* set) {
-  const rabbet_ir_node_t* node = cover_node(c, i);
-  return !rabbet_fuse_is_exit(&c->build->ir, node) &&
-         rabbet_ir_output(&c->build->ir, node, 0)->uses ==
-             cover_uses(c, i, set);
+static bool cover_is_exit(const coverer_t* c, size_t i) {
+  return rabbet_fuse_is_exit(&c->build->ir, cover_node(c, i));
 }
 
-static bool cover_reads(const coverer_t* c, size_t i, const bool* set) {
-  const rabbet_ir_node_t* node = cover_node(c, i);
-  for (size_t k = 0; k < node->input_count; ++k) {
-    const rabbet_ir_value_t* value = rabbet_ir_input(&c->build->ir, node, k);
-    if (!value || !value->producer) continue;
-    int32_t local = c->locals[value->producer->index];
-    if (local >= 0 && set[local]) return true;
-  }
-  return false;
+static int32_t cover_all_uses(const coverer_t* c, size_t i) {
+  return rabbet_ir_output(&c->build->ir, cover_node(c, i), 0)->uses;
+}
+
+// Whether nothing outside the set needs the node, and something inside does.
+static bool cover_is_hidden(coverer_t* c, size_t i) {
+  int32_t uses = rabbet_cover_uses(&c->graph, (int32_t)i, &c->inside);
+  return uses > 0 && uses == cover_all_uses(c, i) && !cover_is_exit(c, i);
 }
 
 // ---- Groups -----------------------------------------------------------------
 
 // Gives the nodes of the set a group of their own.
-static void cover_assign(coverer_t* c, const bool* set) {
-  for (size_t i = 0; i < c->count; ++i)
-    if (set[i]) c->groups[i] = c->group_count;
+static void cover_assign(coverer_t* c) {
+  for (size_t i = 0; i < c->inside.count; ++i)
+    c->groups[c->inside.members[i]] = c->group_count;
   c->group_count++;
+}
+
+static bool cover_is_free(const coverer_t* c, int32_t i) {
+  return c->groups[i] == NO_GROUP && c->kinds[i] == RABBET_FUSE_POINTWISE;
 }
 
 // Whether what node i reads from outside the set is spread over the result of
 // `start` alike in all runs: each axis is the result's own, or one element. The
 // kernels of products know what they add by its place in the result.
-static bool cover_is_steady(const coverer_t* c, size_t start, size_t i,
-                            const bool* set) {
+static bool cover_is_steady(const coverer_t* c, size_t start, size_t i) {
   const rabbet_ir_t* ir = &c->build->ir;
   const rabbet_ir_node_t* node = cover_node(c, i);
   const rabbet_shape_t* full =
@@ -86,8 +83,8 @@ static bool cover_is_steady(const coverer_t* c, size_t start, size_t i,
   for (size_t k = 0; k < node->input_count; ++k) {
     const rabbet_ir_value_t* value = rabbet_ir_input(ir, node, k);
     if (!value || value->shape.rank != full->rank) continue;
-    int32_t local = value->producer ? c->locals[value->producer->index] : -1;
-    if (local >= 0 && set[local]) continue;
+    int32_t maker = rabbet_cover_maker(&c->graph, value);
+    if (maker >= 0 && c->inside.has[maker]) continue;
     for (int32_t axis = 0; axis < full->rank; ++axis) {
       int64_t extent = 0;
       if (value->shape.d[axis] != full->d[axis] &&
@@ -99,47 +96,64 @@ static bool cover_is_steady(const coverer_t* c, size_t start, size_t i,
   return true;
 }
 
+// Adds node i to c->inside; its readers may follow. Returns whether only it is
+// needed outside, *exposed being how many of the set are.
+static bool cover_join(coverer_t* c, int32_t i, int32_t* exposed) {
+  rabbet_cover_set_add(&c->inside, i);
+  const int32_t* makers = c->graph.makers + c->graph.first_makers[i];
+  size_t count =
+      (size_t)(c->graph.first_makers[i + 1] - c->graph.first_makers[i]);
+  for (size_t k = 0; k < count; ++k)
+    if (c->inside.has[makers[k]] && --c->left[makers[k]] == 0 &&
+        !cover_is_exit(c, (size_t)makers[k]))
+      --*exposed;
+  c->left[i] = cover_all_uses(c, (size_t)i);
+  bool is_exposed = c->left[i] > 0 || cover_is_exit(c, (size_t)i);
+  *exposed += is_exposed;
+  rabbet_cover_push_readers(&c->graph, i, &c->queue);
+  return *exposed == (int)is_exposed;
+}
+
 // Grows c->inside from one node through free point-wise nodes that follow it,
 // up to the `level`-th place where the set has one exit. Returns the number of
 // such places up to there.
 static int cover_grow(coverer_t* c, size_t start, int level) {
-  bool* grown = c->inside + c->count;  // the second half of the scratch
-  memset(c->inside, 0, 2 * c->count * sizeof(bool));
-  c->inside[start] = grown[start] = true;
+  int32_t exposed = 0, i = -1;
+  size_t taken = 1;
   int found = 0;
-  for (size_t i = start + 1; i < c->count && found < level; ++i) {
-    if (c->groups[i] != NO_GROUP || c->kinds[i] != RABBET_FUSE_POINTWISE ||
-        !cover_reads(c, i, grown))
-      continue;
+  rabbet_cover_set_clear(&c->inside);
+  rabbet_cover_queue_clear(&c->queue, false);
+  cover_join(c, (int32_t)start, &exposed);
+  while (found < level && (i = rabbet_cover_queue_pop(&c->queue)) >= 0) {
+    if (!cover_is_free(c, i)) continue;
     if (!rabbet_fuse_same_shape(&c->build->ir, cover_node(c, start),
-                                cover_node(c, i)))
+                                cover_node(c, (size_t)i)))
       break;
     if (c->kinds[start] != RABBET_FUSE_POINTWISE &&
-        !cover_is_steady(c, start, i, grown))
+        !cover_is_steady(c, start, (size_t)i))
       break;
-    grown[i] = true;
-    bool single = true;
-    for (size_t k = start; k < i && single; ++k)
-      single = !grown[k] || cover_is_hidden(c, k, grown);
-    if (!single) continue;
-    memcpy(c->inside, grown, c->count * sizeof(bool));
+    if (!cover_join(c, i, &exposed)) continue;
+    taken = c->inside.count;
     ++found;
   }
+  rabbet_cover_set_truncate(&c->inside, taken);
   return found;
 }
 
 // Free point-wise nodes of the shape of node `like` that only the set in
-// c->inside needs join it, up to a number of `limit`.
-static void cover_absorb(coverer_t* c, size_t end, size_t like, size_t limit) {
-  size_t size = 1;
-  for (size_t i = end; i-- > 0 && size < limit;) {
-    if (c->groups[i] != NO_GROUP || c->kinds[i] != RABBET_FUSE_POINTWISE ||
-        cover_uses(c, i, c->inside) == 0 || !cover_is_hidden(c, i, c->inside) ||
-        !rabbet_fuse_same_shape(&c->build->ir, cover_node(c, i),
+// c->inside, {i}, needs join it, up to a number of `limit`.
+static void cover_absorb(coverer_t* c, size_t i, size_t like, size_t limit) {
+  int32_t maker = -1;
+  rabbet_cover_queue_clear(&c->queue, true);
+  rabbet_cover_push_makers(&c->graph, (int32_t)i, &c->queue);
+  while (c->inside.count < limit &&
+         (maker = rabbet_cover_queue_pop(&c->queue)) >= 0) {
+    if (!cover_is_free(c, maker) || !cover_is_hidden(c, (size_t)maker) ||
+        !rabbet_fuse_same_shape(&c->build->ir, cover_node(c, (size_t)maker),
                                 cover_node(c, like)))
       continue;
-    c->inside[i] = true;
-    ++size;
+    rabbet_cover_set_add(&c->inside, maker);
+    rabbet_cover_push_makers(&c->graph, maker, &c->queue);
   }
 }
 
@@ -149,12 +163,9 @@ static int32_t cover_prologue(const coverer_t* c, size_t i) {
     return -1;
   const rabbet_ir_value_t* value =
       rabbet_ir_input(&c->build->ir, cover_node(c, i), 0);
-  if (!value || !value->producer || value->uses != 1) return -1;
-  int32_t maker = c->locals[value->producer->index];
-  if (maker < 0 || c->groups[maker] != NO_GROUP ||
-      c->kinds[maker] != RABBET_FUSE_POINTWISE)
-    return -1;
-  return maker;
+  if (!value || value->uses != 1) return -1;
+  int32_t maker = rabbet_cover_maker(&c->graph, value);
+  return maker >= 0 && cover_is_free(c, maker) ? maker : -1;
 }
 
 // Nodes that take point-wise ones before their input 0.
@@ -162,11 +173,17 @@ static void cover_prologues(coverer_t* c) {
   for (size_t i = 0; i < c->count; ++i) {
     int32_t maker = cover_prologue(c, i);
     if (maker < 0) continue;
-    memset(c->inside, 0, c->count * sizeof(bool));
-    c->inside[i] = true;
+    cover_start(c, i);
     cover_absorb(c, i, (size_t)maker, SIZE_MAX);
-    cover_assign(c, c->inside);
+    cover_assign(c);
   }
+}
+
+static void cover_take_operand(coverer_t* c, int32_t i) {
+  if (c->groups[i] == NO_GROUP &&
+      rabbet_op_is(cover_node(c, (size_t)i)->op, RABBET_OP_DEQUANTIZE) &&
+      cover_is_hidden(c, (size_t)i))
+    rabbet_cover_set_add(&c->inside, i);
 }
 
 // The nodes that make the factors of a quantized product join c->inside, and
@@ -176,15 +193,17 @@ static bool cover_take_factors(coverer_t* c, size_t product, bool operands) {
   if (!rabbet_fuse_factors(&c->build->ir, cover_node(c, product), makers))
     return false;
   for (size_t i = 0; i < 2; ++i) {
-    int32_t local = c->locals[makers[i]->index];
+    int32_t local = rabbet_cover_local(&c->graph, makers[i]);
     if (local < 0 || c->groups[local] != NO_GROUP) return false;
-    c->inside[local] = true;
+    rabbet_cover_set_add(&c->inside, local);
   }
-  for (size_t i = 0; operands && i < c->count; ++i)
-    if (!c->inside[i] && c->groups[i] == NO_GROUP &&
-        rabbet_op_is(cover_node(c, i)->op, RABBET_OP_DEQUANTIZE) &&
-        cover_is_hidden(c, i, c->inside))
-      c->inside[i] = true;
+  size_t count = operands ? c->inside.count : 0;
+  for (size_t i = 0; i < count; ++i) {
+    int32_t member = c->inside.members[i];
+    for (int32_t k = c->graph.first_makers[member];
+         k < c->graph.first_makers[member + 1]; ++k)
+      cover_take_operand(c, c->graph.makers[k]);
+  }
   return true;
 }
 
@@ -192,10 +211,9 @@ static bool cover_take_factors(coverer_t* c, size_t product, bool operands) {
 static void cover_rest(coverer_t* c, size_t limit) {
   for (size_t i = c->count; i-- > 0;) {
     if (c->groups[i] != NO_GROUP) continue;
-    memset(c->inside, 0, c->count * sizeof(bool));
-    c->inside[i] = true;
+    cover_start(c, i);
     if (c->kinds[i] == RABBET_FUSE_POINTWISE) cover_absorb(c, i, i, limit);
-    cover_assign(c, c->inside);
+    cover_assign(c);
   }
 }
 
@@ -211,21 +229,30 @@ typedef struct recipe_t {
   bool quantized;  // products take what dequantizes their factors
 } recipe_t;
 
-static rabbet_status_t cover_unit(coverer_t* c, size_t last, bool* supported,
+static rabbet_status_t cover_unit(coverer_t* c, const int32_t* nodes,
+                                  size_t count, bool* supported,
                                   rabbet_unit_t** out_unit) {
-  size_t count = 0;
-  for (size_t i = 0; i <= last; ++i)
-    if (c->groups[i] == c->groups[last]) c->members[count++] = cover_node(c, i);
+  for (size_t i = 0; i < count; ++i)
+    c->members[i] = cover_node(c, (size_t)nodes[i]);
   RABBET_RETURN_IF_ERROR(
       rabbet_tuner_unit(c->build, c->members, count, out_unit));
   *supported = (*out_unit)->choice_count > 0;
   return rabbet_ok();
 }
 
-static bool cover_is_last(const coverer_t* c, size_t i) {
-  for (size_t k = i + 1; k < c->count; ++k)
-    if (c->groups[k] == c->groups[i]) return false;
-  return true;
+// Lists the nodes of each group, ascending, from c->begins of the group on.
+static void cover_list_groups(coverer_t* c) {
+  size_t groups = (size_t)c->group_count;
+  memset(c->begins, 0, (groups + 1) * sizeof(int32_t));
+  for (size_t i = 0; i < c->count; ++i)
+    c->begins[c->groups[i] + 1]++;
+  for (size_t g = 0; g < groups; ++g)
+    c->begins[g + 1] += c->begins[g];
+  for (size_t i = 0; i < c->count; ++i)
+    c->order[c->begins[c->groups[i]]++] = (int32_t)i;
+  for (size_t g = groups; g > 0; --g)
+    c->begins[g] = c->begins[g - 1];
+  c->begins[0] = 0;
 }
 
 static bool cover_is_known(const coverer_t* c, const rabbet_cover_t* cover) {
@@ -238,12 +265,9 @@ static bool cover_is_known(const coverer_t* c, const rabbet_cover_t* cover) {
 }
 
 // A node of whose result the constant is known is never run alone.
-static bool cover_is_idle(const coverer_t* c, size_t last) {
-  const rabbet_ir_node_t* node = cover_node(c, last);
-  size_t count = 0;
-  for (size_t i = 0; i < c->count; ++i)
-    count += c->groups[i] == c->groups[last];
-  return count == 1 && rabbet_ir_output(&c->build->ir, node, 0)->constant;
+static bool cover_is_idle(const coverer_t* c, size_t last, size_t group_size) {
+  return group_size == 1 &&
+         rabbet_ir_output(&c->build->ir, cover_node(c, last), 0)->constant;
 }
 
 // Adds the cover that the groups describe, if the device offers all of it.
@@ -253,22 +277,24 @@ static rabbet_status_t cover_add(coverer_t* c, bool* out_supported) {
       &c->build->arena, (size_t)c->group_count, sizeof(rabbet_unit_t*),
       (void**)&cover.units));
   *out_supported = true;
-  for (size_t i = 0; i < c->count && *out_supported; ++i)
-    if (cover_is_last(c, i) && !cover_is_idle(c, i))
-      RABBET_RETURN_IF_ERROR(
-          cover_unit(c, i, out_supported, &cover.units[cover.unit_count++]));
+  cover_list_groups(c);
+  c->graph.steps += c->count;
+  for (size_t i = 0; i < c->count && *out_supported; ++i) {
+    int32_t group = c->groups[i];
+    const int32_t* nodes = c->order + c->begins[group];
+    size_t size = (size_t)(c->begins[group + 1] - c->begins[group]);
+    if (nodes[size - 1] == (int32_t)i && !cover_is_idle(c, i, size))
+      RABBET_RETURN_IF_ERROR(cover_unit(c, nodes, size, out_supported,
+                                        &cover.units[cover.unit_count++]));
+  }
   if (!*out_supported || cover_is_known(c, &cover)) return rabbet_ok();
   return RABBET_VEC_PUSH(c->build->allocator, &c->covers, cover);
 }
 
 static rabbet_status_t cover_group_supported(coverer_t* c, bool* supported) {
-  size_t count = 0;
   rabbet_unit_t* unit = NULL;
-  for (size_t i = 0; i < c->count; ++i)
-    if (c->inside[i]) c->members[count++] = cover_node(c, i);
-  RABBET_RETURN_IF_ERROR(rabbet_tuner_unit(c->build, c->members, count, &unit));
-  *supported = unit->choice_count > 0;
-  return rabbet_ok();
+  rabbet_cover_set_sort(&c->inside);
+  return cover_unit(c, c->inside.members, c->inside.count, supported, &unit);
 }
 
 // The node takes the most of its epilogue that the device offers, at most
@@ -281,7 +307,7 @@ static rabbet_status_t cover_take_epilogue(coverer_t* c, size_t node, int level,
     bool supported = false;
     RABBET_RETURN_IF_ERROR(cover_group_supported(c, &supported));
     if (!supported) continue;
-    cover_assign(c, c->inside);
+    cover_assign(c);
     *out_level = wish;
     return rabbet_ok();
   }
@@ -296,11 +322,11 @@ static rabbet_status_t cover_take_attention(coverer_t* c, size_t last,
       rabbet_fuse_attention(&c->build->ir, cover_node(c, last), reach, nodes);
   *out_taken = false;
   if (count == 0) return rabbet_ok();
-  memset(c->inside, 0, c->count * sizeof(bool));
+  rabbet_cover_set_clear(&c->inside);
   for (size_t k = 0; k < count; ++k)
-    c->inside[c->locals[nodes[k]->index]] = true;
+    rabbet_cover_set_add(&c->inside, rabbet_cover_local(&c->graph, nodes[k]));
   RABBET_RETURN_IF_ERROR(cover_group_supported(c, out_taken));
-  if (*out_taken) cover_assign(c, c->inside);
+  if (*out_taken) cover_assign(c);
   return rabbet_ok();
 }
 
@@ -329,7 +355,7 @@ static rabbet_status_t cover_quantized_product(coverer_t* c, size_t product,
       RABBET_RETURN_IF_ERROR(cover_group_supported(c, out_taken));
     }
   }
-  if (*out_taken) cover_assign(c, c->inside);
+  if (*out_taken) cover_assign(c);
   return rabbet_ok();
 }
 
@@ -362,9 +388,8 @@ static bool cover_has_attention(const coverer_t* c) {
 static void cover_set_apart(coverer_t* c) {
   for (size_t i = 0; i < c->count; ++i) {
     if (!cover_node(c, i)->is_optional) continue;
-    memset(c->inside, 0, c->count * sizeof(bool));
-    c->inside[i] = true;
-    cover_assign(c, c->inside);
+    cover_start(c, i);
+    cover_assign(c);
   }
 }
 
@@ -414,9 +439,11 @@ static bool cover_has(const coverer_t* c, uint32_t kind) {
 // Each node with an epilogue gets the first pick once; at higher levels of
 // optimization smaller parts of the epilogue are tried too.
 static rabbet_status_t cover_owners(coverer_t* c, bool prologues) {
-  for (size_t i = 0; i < c->count; ++i) {
+  int owners = 0;
+  for (size_t i = 0; i < c->count && owners < COVER_OWNERS; ++i) {
     if ((c->kinds[i] & RABBET_FUSE_EPILOGUE) == 0) continue;
     int level = 0;
+    ++owners;
     RABBET_RETURN_IF_ERROR(cover_try(c,
                                      (recipe_t){.owner = (int32_t)i,
                                                 .level = COVER_MAX_LEVELS,
@@ -482,20 +509,25 @@ static rabbet_status_t cover_recipes(coverer_t* c) {
 static rabbet_status_t cover_initialize(coverer_t* c) {
   rabbet_build_t* build = c->build;
   rabbet_arena_t* arena = &build->arena;
-  RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
-      arena, build->ir.nodes.count, sizeof(int32_t), (void**)&c->locals));
-  RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
-      arena, c->count, sizeof(uint32_t), (void**)&c->kinds));
-  RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
-      arena, c->count, sizeof(int32_t), (void**)&c->groups));
-  RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
-      arena, c->count, 2 * sizeof(bool), (void**)&c->inside));
-  RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
-      arena, c->count, sizeof(*c->members), (void**)&c->members));
-  for (size_t i = 0; i < build->ir.nodes.count; ++i)
-    c->locals[i] = -1;
+  const struct {
+    void** array;
+    size_t count, element;
+  } arrays[] = {
+      {(void**)&c->kinds, c->count, sizeof(uint32_t)},
+      {(void**)&c->groups, c->count, sizeof(int32_t)},
+      {(void**)&c->left, c->count, sizeof(int32_t)},
+      {(void**)&c->order, c->count, sizeof(int32_t)},
+      {(void**)&c->begins, c->count + 1, sizeof(int32_t)},
+      {(void**)&c->members, c->count, sizeof(*c->members)},
+  };
+  for (size_t i = 0; i < sizeof(arrays) / sizeof(arrays[0]); ++i)
+    RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
+        arena, arrays[i].count, arrays[i].element, arrays[i].array));
+  RABBET_RETURN_IF_ERROR(
+      rabbet_cover_graph_create(build, c->cluster, &c->graph));
+  RABBET_RETURN_IF_ERROR(rabbet_cover_set_create(arena, c->count, &c->inside));
+  RABBET_RETURN_IF_ERROR(rabbet_cover_queue_create(arena, c->count, &c->queue));
   for (size_t i = 0; i < c->count; ++i) {
-    c->locals[cover_node(c, i)->index] = (int32_t)i;
     c->kinds[i] = rabbet_fuse_kind(&build->ir, cover_node(c, i));
     c->has_optional |= cover_node(c, i)->is_optional;
   }
@@ -513,6 +545,8 @@ rabbet_status_t rabbet_tune_cover(rabbet_build_t* build,
                                c.covers.count * sizeof(rabbet_cover_t),
                                (void**)&cluster->covers);
   cluster->cover_count = rabbet_is_ok(status) ? c.covers.count : 0;
+  build->search_steps += c.graph.steps + c.queue.steps;
+  rabbet_cover_graph_destroy(&c.graph);
   rabbet_vec_free(build->allocator, &c.covers);
   return status;
 }

@@ -27,14 +27,28 @@ typedef struct elimination_t {
   int32_t* best;  // choice for each assignment of `scope`
 } elimination_t;
 
+// A variable as a candidate for elimination: the least goes first.
+typedef struct candidate_t {
+  int64_t fill;  // edges that eliminating it would add
+  size_t work;   // entries of the table that would be made
+  int32_t variable;
+  uint32_t version;  // of the variable, when this was worked out
+} candidate_t;
+
+// Each elimination looks at the variable's neighbours and their common
+// neighbours alone, so that the time grows with the problem where neighbours
+// are few; one with many (an input that thousands read) is no candidate.
 typedef struct solver_t {
   const rabbet_solve_problem_t* problem;
   rabbet_allocator_t allocator;
   RABBET_VEC(factor_t) factors;
+  int_vec_t* mentions;  // of each variable: factors, ascending; also dead ones
   RABBET_VEC(elimination_t) eliminations;
-  int_vec_t* neighbours;  // of each variable, unordered
-  int64_t* fill;          // edges that eliminating it would add; -1: unknown
+  int_vec_t* neighbours;               // of each variable, unordered
+  RABBET_VEC(candidate_t) candidates;  // a heap; outdated ones among them
+  uint32_t* versions;                  // of each variable
   bool* eliminated;
+  uint64_t steps;
   int32_t* choices;
   uint64_t random;
 } solver_t;
@@ -51,6 +65,18 @@ static void int_vec_remove(int_vec_t* vec, int32_t value) {
       vec->data[i] = vec->data[--vec->count];
       return;
     }
+}
+
+static bool solver_adjacent(solver_t* solver, int32_t a, int32_t b) {
+  const int_vec_t *x = &solver->neighbours[a], *y = &solver->neighbours[b];
+  if (x->count > y->count) {
+    const int_vec_t* swap = x;
+    x = y;
+    y = swap;
+    b = a;
+  }
+  solver->steps += x->count;
+  return int_vec_has(x, b);
 }
 
 static rabbet_status_t int_vec_insert_sorted(rabbet_allocator_t allocator,
@@ -104,6 +130,14 @@ static void factor_deinitialize(solver_t* solver, factor_t* factor) {
   factor->dead = true;
 }
 
+static rabbet_status_t factor_mention(solver_t* solver, size_t index) {
+  const int_vec_t* scope = &solver->factors.data[index].scope;
+  for (size_t i = 0; i < scope->count; ++i)
+    RABBET_RETURN_IF_ERROR(RABBET_VEC_PUSH(
+        solver->allocator, &solver->mentions[scope->data[i]], (int32_t)index));
+  return rabbet_ok();
+}
+
 // A factor over the scope (taken in any case), its costs zero.
 static rabbet_status_t factor_add(solver_t* solver, int_vec_t* take_scope,
                                   factor_t** out_factor) {
@@ -120,11 +154,12 @@ static rabbet_status_t factor_add(solver_t* solver, int_vec_t* take_scope,
     status = rabbet_allocate(solver->allocator, bytes, (void**)&factor.costs);
   if (rabbet_is_ok(status))
     status = RABBET_VEC_PUSH(solver->allocator, &solver->factors, factor);
-  if (rabbet_is_ok(status))
-    *out_factor = &solver->factors.data[solver->factors.count - 1];
-  else
+  if (!rabbet_is_ok(status)) {
     factor_deinitialize(solver, &factor);
-  return status;
+    return status;
+  }
+  *out_factor = &solver->factors.data[solver->factors.count - 1];
+  return factor_mention(solver, solver->factors.count - 1);
 }
 
 static rabbet_status_t solver_add_unary(solver_t* solver, int32_t variable) {
@@ -138,14 +173,29 @@ static rabbet_status_t solver_add_unary(solver_t* solver, int32_t variable) {
 }
 
 static rabbet_status_t solver_connect(solver_t* solver, int32_t a, int32_t b) {
-  if (a == b || int_vec_has(&solver->neighbours[a], b)) return rabbet_ok();
   RABBET_RETURN_IF_ERROR(
       RABBET_VEC_PUSH(solver->allocator, &solver->neighbours[a], b));
   return RABBET_VEC_PUSH(solver->allocator, &solver->neighbours[b], a);
 }
 
+// One of the two has no choice: the costs are the other's alone.
+static rabbet_status_t solver_add_half(solver_t* solver,
+                                       const rabbet_solve_pair_t* pair) {
+  const int32_t* domains = solver->problem->domains;
+  int32_t free = domains[pair->a] > 1 ? pair->a : pair->b;
+  int_vec_t scope = {0};
+  factor_t* factor = NULL;
+  RABBET_RETURN_IF_ERROR(RABBET_VEC_PUSH(solver->allocator, &scope, free));
+  RABBET_RETURN_IF_ERROR(factor_add(solver, &scope, &factor));
+  memcpy(factor->costs, pair->costs, (size_t)domains[free] * sizeof(double));
+  return rabbet_ok();
+}
+
 static rabbet_status_t solver_add_pair(solver_t* solver,
                                        const rabbet_solve_pair_t* pair) {
+  if (solver->problem->domains[pair->a] == 1 ||
+      solver->problem->domains[pair->b] == 1)
+    return solver_add_half(solver, pair);
   int_vec_t scope = {0};
   rabbet_status_t status =
       int_vec_insert_sorted(solver->allocator, &scope, pair->a);
@@ -165,49 +215,99 @@ static rabbet_status_t solver_add_pair(solver_t* solver,
                                    (size_t)solver->choices[pair->b]];
     table_advance(solver, &factor->scope);
   }
-  return solver_connect(solver, pair->a, pair->b);
+  return solver_adjacent(solver, pair->a, pair->b)
+             ? rabbet_ok()
+             : solver_connect(solver, pair->a, pair->b);
 }
 
-static int64_t solver_fill(const solver_t* solver, int32_t variable) {
+static int64_t solver_fill(solver_t* solver, int32_t variable) {
   const int_vec_t* near = &solver->neighbours[variable];
   int64_t fill = 0;
   for (size_t i = 0; i < near->count; ++i)
     for (size_t k = i + 1; k < near->count; ++k)
-      fill += !int_vec_has(&solver->neighbours[near->data[i]], near->data[k]);
+      fill += !solver_adjacent(solver, near->data[i], near->data[k]);
   return fill;
 }
 
-// Entries of the table that eliminating the variable makes, itself included.
+// Entries of the table that eliminating the variable makes, itself included;
+// SIZE_MAX: more than the limit.
 static size_t solver_work(const solver_t* solver, int32_t variable) {
-  size_t size = table_size(solver, &solver->neighbours[variable]);
-  size_t domain = (size_t)solver->problem->domains[variable];
-  return rabbet_checked_mul(size, domain, &size) ? size : SIZE_MAX;
+  const int_vec_t* near = &solver->neighbours[variable];
+  size_t limit = solver->problem->table_limit;
+  size_t work = (size_t)solver->problem->domains[variable];
+  for (size_t i = 0; i < near->count && work <= limit; ++i)
+    if (!rabbet_checked_mul(
+            work, (size_t)solver->problem->domains[near->data[i]], &work))
+      return SIZE_MAX;
+  return work <= limit ? work : SIZE_MAX;
+}
+
+// ---- The order of elimination -----------------------------------------------
+
+static bool candidate_before(const candidate_t* a, const candidate_t* b) {
+  if (a->fill != b->fill) return a->fill < b->fill;
+  if (a->work != b->work) return a->work < b->work;
+  return a->variable < b->variable;
+}
+
+static void candidate_swap(candidate_t* a, candidate_t* b) {
+  candidate_t swap = *a;
+  *a = *b;
+  *b = swap;
+}
+
+static void candidates_sink(solver_t* solver) {
+  candidate_t* heap = solver->candidates.data;
+  size_t count = solver->candidates.count;
+  for (size_t i = 0;;) {
+    size_t least = i;
+    for (size_t child = 2 * i + 1; child <= 2 * i + 2 && child < count; ++child)
+      if (candidate_before(&heap[child], &heap[least])) least = child;
+    if (least == i) return;
+    candidate_swap(&heap[i], &heap[least]);
+    i = least;
+  }
+}
+
+// Works out anew what eliminating the variable means.
+static rabbet_status_t solver_consider(solver_t* solver, int32_t variable) {
+  candidate_t candidate = {.variable = variable,
+                           .work = solver_work(solver, variable),
+                           .version = ++solver->versions[variable]};
+  ++solver->steps;
+  if (candidate.work == SIZE_MAX) return rabbet_ok();
+  candidate.fill = solver_fill(solver, variable);
+  RABBET_RETURN_IF_ERROR(
+      RABBET_VEC_PUSH(solver->allocator, &solver->candidates, candidate));
+  candidate_t* heap = solver->candidates.data;
+  for (size_t i = solver->candidates.count - 1;
+       i > 0 && candidate_before(&heap[i], &heap[(i - 1) / 2]); i = (i - 1) / 2)
+    candidate_swap(&heap[i], &heap[(i - 1) / 2]);
+  return rabbet_ok();
 }
 
 // The next variable to eliminate, -1 if none is under the limit.
 static int32_t solver_pick(solver_t* solver) {
-  int32_t best = -1;
-  size_t best_work = 0;
-  for (int32_t v = 0; v < (int32_t)solver->problem->variable_count; ++v) {
-    if (solver->eliminated[v]) continue;
-    if (solver->fill[v] < 0) solver->fill[v] = solver_fill(solver, v);
-    if (best >= 0 && solver->fill[v] > solver->fill[best]) continue;
-    size_t work = solver_work(solver, v);
-    if (work > solver->problem->table_limit) continue;
-    if (best >= 0 && solver->fill[v] == solver->fill[best] && work >= best_work)
-      continue;
-    best = v;
-    best_work = work;
+  while (solver->candidates.count > 0) {
+    candidate_t best = solver->candidates.data[0];
+    solver->candidates.data[0] =
+        solver->candidates.data[--solver->candidates.count];
+    candidates_sink(solver);
+    if (best.version == solver->versions[best.variable]) return best.variable;
   }
-  return best;
+  return -1;
 }
 
+// ---- Elimination ------------------------------------------------------------
+
 // Sum of the live factors that mention the variable, at solver->choices.
-static double solver_cost_around(const solver_t* solver, int32_t variable) {
+static double solver_cost_around(solver_t* solver, int32_t variable) {
+  const int_vec_t* mentions = &solver->mentions[variable];
   double cost = 0;
-  for (size_t i = 0; i < solver->factors.count; ++i) {
-    const factor_t* factor = &solver->factors.data[i];
-    if (!factor->dead && int_vec_has(&factor->scope, variable))
+  solver->steps += mentions->count;
+  for (size_t i = 0; i < mentions->count; ++i) {
+    const factor_t* factor = &solver->factors.data[mentions->data[i]];
+    if (!factor->dead)
       cost += factor->costs[table_index(solver, &factor->scope)];
   }
   return cost;
@@ -236,9 +336,11 @@ typedef RABBET_VEC(const factor_t*) factor_vec_t;
 
 static rabbet_status_t solver_factors_around(solver_t* solver, int32_t variable,
                                              factor_vec_t* out) {
-  for (size_t i = 0; i < solver->factors.count; ++i) {
-    const factor_t* factor = &solver->factors.data[i];
-    if (!factor->dead && int_vec_has(&factor->scope, variable))
+  const int_vec_t* mentions = &solver->mentions[variable];
+  solver->steps += mentions->count;
+  for (size_t i = 0; i < mentions->count; ++i) {
+    const factor_t* factor = &solver->factors.data[mentions->data[i]];
+    if (!factor->dead)
       RABBET_RETURN_IF_ERROR(RABBET_VEC_PUSH(solver->allocator, out, factor));
   }
   return rabbet_ok();
@@ -258,6 +360,7 @@ static void solver_minimise(solver_t* solver, int32_t variable,
                             int32_t* best) {
   size_t size = table_size(solver, &result->scope);
   table_rewind(solver, &result->scope);
+  solver->steps += size * around->count;
   for (size_t i = 0; i < size; ++i) {
     result->costs[i] = solver_best_choice(solver, variable, around->data,
                                           around->count, &best[i]);
@@ -265,21 +368,33 @@ static void solver_minimise(solver_t* solver, int32_t variable,
   }
 }
 
+// Joins two neighbours of an eliminated variable. Whoever is adjacent to both
+// has one edge less to add.
+static rabbet_status_t solver_join(solver_t* solver, int32_t a, int32_t b) {
+  if (solver_adjacent(solver, a, b)) return rabbet_ok();
+  RABBET_RETURN_IF_ERROR(solver_connect(solver, a, b));
+  bool swap = solver->neighbours[a].count > solver->neighbours[b].count;
+  const int_vec_t* fewer = &solver->neighbours[swap ? b : a];
+  for (size_t i = 0; i < fewer->count; ++i)
+    if (solver_adjacent(solver, fewer->data[i], swap ? a : b))
+      RABBET_RETURN_IF_ERROR(solver_consider(solver, fewer->data[i]));
+  return rabbet_ok();
+}
+
 static rabbet_status_t solver_detach(solver_t* solver, int32_t variable) {
   int_vec_t* near = &solver->neighbours[variable];
   rabbet_status_t status = rabbet_ok();
-  for (size_t i = 0; i < near->count; ++i) {
-    int_vec_remove(&solver->neighbours[near->data[i]], variable);
-    solver->fill[near->data[i]] = -1;
-    for (size_t k = 0; rabbet_is_ok(status) && k < near->count; ++k)
-      status = solver_connect(solver, near->data[i], near->data[k]);
-  }
-  for (size_t i = 0; i < near->count; ++i) {
-    const int_vec_t* far = &solver->neighbours[near->data[i]];
-    for (size_t k = 0; k < far->count; ++k)
-      solver->fill[far->data[k]] = -1;
-  }
   solver->eliminated[variable] = true;
+  ++solver->versions[variable];
+  for (size_t i = 0; i < near->count; ++i) {
+    solver->steps += solver->neighbours[near->data[i]].count;
+    int_vec_remove(&solver->neighbours[near->data[i]], variable);
+  }
+  for (size_t i = 0; i < near->count; ++i)
+    for (size_t k = i + 1; rabbet_is_ok(status) && k < near->count; ++k)
+      status = solver_join(solver, near->data[i], near->data[k]);
+  for (size_t i = 0; rabbet_is_ok(status) && i < near->count; ++i)
+    status = solver_consider(solver, near->data[i]);
   return status;
 }
 
@@ -417,18 +532,21 @@ static rabbet_status_t solver_initialize(solver_t* solver) {
       rabbet_allocate(solver->allocator, count * sizeof(int_vec_t),
                       (void**)&solver->neighbours);
   if (rabbet_is_ok(status))
-    status = rabbet_allocate(solver->allocator, count * sizeof(int64_t),
-                             (void**)&solver->fill);
+    status = rabbet_allocate(solver->allocator, count * sizeof(int_vec_t),
+                             (void**)&solver->mentions);
+  if (rabbet_is_ok(status))
+    status = rabbet_allocate(solver->allocator, count * sizeof(uint32_t),
+                             (void**)&solver->versions);
   if (rabbet_is_ok(status))
     status = rabbet_allocate(solver->allocator, count * sizeof(bool),
                              (void**)&solver->eliminated);
-  for (size_t v = 0; rabbet_is_ok(status) && v < count; ++v) {
-    solver->fill[v] = -1;
+  for (size_t v = 0; rabbet_is_ok(status) && v < count; ++v)
     status = solver_add_unary(solver, (int32_t)v);
-  }
   for (size_t i = 0; rabbet_is_ok(status) && i < solver->problem->pair_count;
        ++i)
     status = solver_add_pair(solver, &solver->problem->pairs[i]);
+  for (size_t v = 0; rabbet_is_ok(status) && v < count; ++v)
+    status = solver_consider(solver, (int32_t)v);
   return status;
 }
 
@@ -439,13 +557,18 @@ static void solver_deinitialize(solver_t* solver) {
     rabbet_vec_free(solver->allocator, &solver->eliminations.data[i].scope);
     rabbet_free(solver->allocator, solver->eliminations.data[i].best);
   }
-  for (size_t v = 0; solver->neighbours && v < solver->problem->variable_count;
-       ++v)
-    rabbet_vec_free(solver->allocator, &solver->neighbours[v]);
+  for (size_t v = 0; v < solver->problem->variable_count; ++v) {
+    if (solver->neighbours)
+      rabbet_vec_free(solver->allocator, &solver->neighbours[v]);
+    if (solver->mentions)
+      rabbet_vec_free(solver->allocator, &solver->mentions[v]);
+  }
   rabbet_vec_free(solver->allocator, &solver->factors);
   rabbet_vec_free(solver->allocator, &solver->eliminations);
   rabbet_free(solver->allocator, solver->neighbours);
-  rabbet_free(solver->allocator, solver->fill);
+  rabbet_vec_free(solver->allocator, &solver->candidates);
+  rabbet_free(solver->allocator, solver->mentions);
+  rabbet_free(solver->allocator, solver->versions);
   rabbet_free(solver->allocator, solver->eliminated);
 }
 
@@ -484,6 +607,7 @@ rabbet_status_t rabbet_solve(const rabbet_solve_problem_t* problem,
         step->best[table_index(&solver, &step->scope)];
   }
   result->exact = left == 0;
+  result->steps = solver.steps;
   result->cost = solver_total(problem, result->choices);
   solver_deinitialize(&solver);
   return status;

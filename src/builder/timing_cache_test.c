@@ -59,7 +59,7 @@ static void saving_merges(void** state) {
   int file = mkstemp(path);  // an empty file: an empty cache
   rabbet_allocator_t system = rabbet_allocator_system();
   rabbet_timing_cache_t *a = filled(0, 30), *b = filled(20, 30), *all = NULL;
-  rabbet_timing_t other = {99, 0};
+  rabbet_timing_t other = {.us = 99};
   rabbet_hash_t shared = {25 * 7919 % 97, 25};
   assert_true(rabbet_is_ok(rabbet_timing_cache_put(a, shared, other)));
   assert_true(rabbet_is_ok(rabbet_timing_cache_save(a, path, system)));

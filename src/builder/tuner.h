@@ -54,7 +54,10 @@ struct rabbet_tuner_t {
   rabbet_type_format_t states[RABBET_TUNE_MAX_STATES];
   size_t state_count;
   RABBET_VEC(rabbet_cluster_t*) clusters;
-  int32_t* makers;           // cluster that makes each IR value, or -1
+  int32_t* makers;  // cluster that makes each IR value, or -1
+  // For one cluster at a time: the place in it of each IR node, and the slot of
+  // each IR value in alternatives.c; -1 everywhere between clusters.
+  int32_t *locals, *slots;
   rabbet_map_t units;        // by the nodes' addresses
   rabbet_map_t conversions;  // by value, from, to
 };
