@@ -80,7 +80,10 @@ static bool rabbet_op_needs_values(const rabbet_op_infer_t* infer) {
   return false;
 }
 
-static rabbet_status_t rabbet_op_infer_types(const rabbet_op_infer_t* infer) {
+rabbet_status_t rabbet_op_infer_types(const rabbet_op_infer_t* infer) {
+  RABBET_RETURN_IF_ERROR(rabbet_op_check_count(infer));
+  for (size_t i = 0; i < infer->input_count; ++i)
+    RABBET_RETURN_IF_ERROR(rabbet_op_check_input(infer, i));
   if (infer->op->infer_types) return infer->op->infer_types(infer);
   for (size_t i = 0; i < infer->output_count; ++i) {
     infer->outputs[i].dtype = infer->inputs[0].dtype;
@@ -110,14 +113,10 @@ rabbet_status_t rabbet_op_infer(const rabbet_op_infer_t* given) {
     return RABBET_STATUS(RABBET_STATUS_INTERNAL,
                          "operator '%s' has no shape rule", op->name);
   }
-  RABBET_RETURN_IF_ERROR(rabbet_op_check_count(&infer));
-  for (size_t i = 0; i < infer.input_count; ++i) {
-    RABBET_RETURN_IF_ERROR(rabbet_op_check_input(&infer, i));
-  }
+  RABBET_RETURN_IF_ERROR(rabbet_op_infer_types(&infer));
   if (rabbet_op_needs_values(&infer)) {
     RABBET_RETURN_IF_ERROR(rabbet_op_follow_constants(&infer));
   }
-  RABBET_RETURN_IF_ERROR(rabbet_op_infer_types(&infer));
   RABBET_RETURN_IF_ERROR(op->infer_shapes(&infer));
   RABBET_RETURN_IF_ERROR(rabbet_op_check_outputs(&infer));
   return rabbet_op_infer_values(&infer);

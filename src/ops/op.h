@@ -136,7 +136,8 @@ struct rabbet_op_t {
   size_t output_count;
   const rabbet_op_attr_t* attrs;
   size_t attr_count;
-  // Sets outputs[i].dtype. NULL: that of input 0.
+  // Sets outputs[i].dtype from inputs' presence and types, and attributes; the
+  // rest of `infer` may be missing. NULL: that of input 0.
   rabbet_status_t (*infer_types)(const rabbet_op_infer_t* infer);
   // Sets outputs[i].shape; checks attributes and ranks. Types are known.
   rabbet_status_t (*infer_shapes)(const rabbet_op_infer_t* infer);
@@ -178,6 +179,9 @@ RABBET_PRIVATE_API size_t rabbet_op_shown_outputs(const rabbet_op_t* op);
 // then runs type, shape and value rules. Errors name operand and attribute.
 RABBET_PRIVATE_API rabbet_status_t
 rabbet_op_infer(const rabbet_op_infer_t* infer);
+// The first half of it: checks the inputs and sets the outputs' types.
+RABBET_PRIVATE_API rabbet_status_t
+rabbet_op_infer_types(const rabbet_op_infer_t* infer);
 // The input operand that describes input `index` (the last one repeats when it
 // is variadic); NULL out of range.
 RABBET_PRIVATE_API const rabbet_op_operand_t* rabbet_op_input(

@@ -111,13 +111,17 @@ static rabbet_status_t slice_check_fill(const rabbet_op_infer_t* infer) {
         rabbet_dtype_name(infer->inputs[FILL].dtype),
         rabbet_dtype_name(infer->inputs[DATA].dtype));
   }
-  if (rabbet_op_known_count(infer, &infer->inputs[FILL].shape) != 1) {
-    char text[RABBET_OP_TEXT];
-    return RABBET_OP_INVALID(
-        "input 4 ('fill_value') has shape %s; expected one element",
-        rabbet_op_shape_text(infer, &infer->inputs[FILL].shape, text));
-  }
   return rabbet_ok();
+}
+
+static rabbet_status_t slice_check_fill_shape(const rabbet_op_infer_t* infer) {
+  if (!slice_has(infer, FILL) ||
+      rabbet_op_known_count(infer, &infer->inputs[FILL].shape) == 1)
+    return rabbet_ok();
+  char text[RABBET_OP_TEXT];
+  return RABBET_OP_INVALID(
+      "input 4 ('fill_value') has shape %s; expected one element",
+      rabbet_op_shape_text(infer, &infer->inputs[FILL].shape, text));
 }
 
 static rabbet_status_t slice_infer_types(const rabbet_op_infer_t* infer) {
@@ -130,6 +134,7 @@ static rabbet_status_t slice_infer_shapes(const rabbet_op_infer_t* infer) {
   size_t starts = 0, shapes = 0, strides = 0, count = 0;
   int32_t axes[RABBET_MAX_RANK] = {0};
   rabbet_expr_t one = RABBET_EXPR_NONE;
+  RABBET_RETURN_IF_ERROR(slice_check_fill_shape(infer));
   RABBET_RETURN_IF_ERROR(slice_axes(infer, axes, &count));
   RABBET_RETURN_IF_ERROR(slice_list(infer, START, "start", &start, &starts));
   RABBET_RETURN_IF_ERROR(slice_list(infer, SHAPE, "shape", &shape, &shapes));

@@ -21,23 +21,44 @@ static rabbet_shapes_verdict_t rabbet_compare_shapes(
   return verdict;
 }
 
-// Collects a node's inputs; false where its rule cannot be asked.
-static bool rabbet_check_inputs(const rabbet_shapes_check_t* check,
-                                const rabbet_group_node_t* node,
-                                rabbet_op_value_t* inputs) {
+static bool rabbet_check_knows_dims(const rabbet_op_value_t* value) {
+  for (int32_t axis = 0; axis < value->shape.rank; ++axis)
+    if (value->shape.d[axis] == RABBET_EXPR_NONE) return false;
+  return true;
+}
+
+// Whether sizes that only the kernel finds belong to the step.
+static bool rabbet_check_makes_sizes(const rabbet_shapes_check_t* check) {
+  const rabbet_group_t* group = &check->step->group;
+  for (size_t i = 0; i < group->node_count; ++i)
+    if (rabbet_op_makes_sizes(group->nodes[i].op)) return true;
+  return false;
+}
+
+// Collects a node's inputs. *out_askable is false where its rule cannot be
+// asked: extents are told by a node before it.
+static rabbet_status_t rabbet_check_inputs(const rabbet_shapes_check_t* check,
+                                           const rabbet_group_node_t* node,
+                                           rabbet_op_value_t* inputs,
+                                           bool* out_askable) {
+  *out_askable = true;
   for (size_t i = 0; i < node->input_count; ++i) {
     const rabbet_op_operand_t* operand = rabbet_op_input(node->op, i);
     inputs[i] = (rabbet_op_value_t){.dtype = RABBET_DTYPE_NONE};
     if (node->inputs[i] < 0) continue;
     inputs[i] = check->values[node->inputs[i]];
     inputs[i].present = true;
-    for (int32_t axis = 0; axis < inputs[i].shape.rank; ++axis) {
-      if (inputs[i].shape.d[axis] == RABBET_EXPR_NONE) return false;
-    }
+    *out_askable &= rabbet_check_knows_dims(&inputs[i]);
     if (operand && operand->flags & RABBET_OPERAND_SHAPE && !inputs[i].values)
-      return false;
+      return RABBET_STATUS(RABBET_STATUS_DATA_LOSS,
+                           "layer '%s' (%s): nobody knows the elements of "
+                           "input '%s', which its output's shape depends on",
+                           node->name, node->op->name, operand->name);
   }
-  return true;
+  if (*out_askable || rabbet_check_makes_sizes(check)) return rabbet_ok();
+  return RABBET_STATUS(RABBET_STATUS_DATA_LOSS,
+                       "layer '%s' (%s): nobody knows the shape of its inputs",
+                       node->name, node->op->name);
 }
 
 // The most that a layer can make must fit: it alone tells how much it makes.
@@ -88,7 +109,9 @@ static rabbet_status_t rabbet_check_node(const rabbet_shapes_check_t* check,
       check->arena, node->input_count, sizeof(*inputs), (void**)&inputs));
   RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
       check->arena, node->output_count, sizeof(*outputs), (void**)&outputs));
-  if (!rabbet_check_inputs(check, node, inputs)) return rabbet_ok();
+  bool askable = false;
+  RABBET_RETURN_IF_ERROR(rabbet_check_inputs(check, node, inputs, &askable));
+  if (!askable) return rabbet_ok();
   int32_t* numbers = NULL;
   bool sized = rabbet_op_makes_sizes(node->op), differs = false;
   RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
@@ -177,6 +200,125 @@ static rabbet_status_t rabbet_prove_values(const rabbet_plan_t* plan,
   return rabbet_ok();
 }
 
+// Weakly typed networks may compute in other floating types than their own, and
+// read and write tensors in them: for rules they all are FLOAT.
+static rabbet_dtype_t rabbet_prove_type(rabbet_dtype_t dtype) {
+  return dtype == RABBET_DTYPE_HALF || dtype == RABBET_DTYPE_BF16
+             ? RABBET_DTYPE_FLOAT
+             : dtype;
+}
+
+static rabbet_status_t rabbet_prove_types(const rabbet_group_node_t* node,
+                                          const rabbet_op_value_t* values,
+                                          rabbet_expr_graph_t* graph,
+                                          rabbet_arena_t* arena) {
+  rabbet_op_value_t *inputs = NULL, *outputs = NULL;
+  RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
+      arena, node->input_count, sizeof(*inputs), (void**)&inputs));
+  RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
+      arena, node->output_count, sizeof(*outputs), (void**)&outputs));
+  for (size_t i = 0; i < node->input_count; ++i) {
+    if (node->inputs[i] < 0) continue;
+    inputs[i] = values[node->inputs[i]];
+    inputs[i].dtype = rabbet_prove_type(inputs[i].dtype);
+    inputs[i].present = true;
+  }
+  for (size_t i = 0; i < node->output_count; ++i)
+    outputs[i].dtype = rabbet_prove_type(values[node->outputs[i]].dtype);
+  const rabbet_op_infer_t infer = {.op = node->op,
+                                   .graph = graph,
+                                   .arena = arena,
+                                   .attrs = node->attrs,
+                                   .attr_count = node->op->attr_count,
+                                   .inputs = inputs,
+                                   .input_count = node->input_count,
+                                   .outputs = outputs,
+                                   .output_count = node->output_count};
+  RABBET_RETURN_IF_ERROR(rabbet_op_infer_types(&infer));
+  for (size_t i = 0; i < node->output_count; ++i) {
+    rabbet_dtype_t found = values[node->outputs[i]].dtype;
+    if (rabbet_prove_type(outputs[i].dtype) != rabbet_prove_type(found))
+      return RABBET_STATUS(RABBET_STATUS_DATA_LOSS,
+                           "output '%s' is %s; the layer makes %s",
+                           node->op->outputs[i].name, rabbet_dtype_name(found),
+                           rabbet_dtype_name(outputs[i].dtype));
+  }
+  return rabbet_ok();
+}
+
+static rabbet_status_t rabbet_prove_all_types(const rabbet_group_t* group,
+                                              const rabbet_op_value_t* values,
+                                              rabbet_expr_graph_t* graph,
+                                              rabbet_arena_t* arena) {
+  for (size_t i = 0; i < group->node_count; ++i) {
+    const rabbet_group_node_t* node = &group->nodes[i];
+    if (rabbet_op_is(node->op, RABBET_OP_PLUGIN)) continue;
+    RABBET_RETURN_IF_ERROR(
+        RABBET_ANNOTATE(rabbet_prove_types(node, values, graph, arena),
+                        "layer '%s' (%s)", node->name, node->op->name));
+  }
+  return rabbet_ok();
+}
+
+// Elements that a run computes are symbols, so that the rule can be asked about
+// all else.
+static rabbet_status_t rabbet_prove_elements(const rabbet_plan_t* plan,
+                                             int32_t v,
+                                             rabbet_expr_graph_t* graph,
+                                             rabbet_arena_t* arena,
+                                             rabbet_op_value_t* value) {
+  rabbet_dims_t dims = rabbet_shape_dims(plan->graph, &value->shape);
+  int64_t count = 0;
+  rabbet_expr_t* elements = NULL;
+  if (value->values || !rabbet_dtype_is_integer(value->dtype) ||
+      !rabbet_shape_is_constant(plan->graph, &value->shape))
+    return rabbet_ok();
+  RABBET_RETURN_IF_ERROR(rabbet_dims_count(&dims, &count));
+  if (count > RABBET_OP_MAX_VALUES) return rabbet_ok();
+  RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
+      arena, (size_t)count, sizeof(*elements), (void**)&elements));
+  for (int32_t i = 0; i < (int32_t)count; ++i)
+    RABBET_RETURN_IF_ERROR(
+        rabbet_expr_of_symbol(graph,
+                              &(rabbet_symbol_t){.kind = RABBET_SYMBOL_VALUE,
+                                                 .tensor = v,
+                                                 .index = i,
+                                                 .opt = RABBET_EXPR_NONE,
+                                                 .upper = RABBET_EXPR_NONE},
+                              &elements[i]));
+  value->values = elements;
+  value->value_count = (size_t)count;
+  return rabbet_ok();
+}
+
+// Makes known what the operands are that shapes depend on. *out_all_constant is
+// false where a rule may have to look again once their elements are numbers.
+static rabbet_status_t rabbet_prove_operands(const rabbet_plan_t* plan,
+                                             const rabbet_plan_step_t* step,
+                                             rabbet_expr_graph_t* graph,
+                                             rabbet_arena_t* arena,
+                                             rabbet_op_value_t* values,
+                                             bool* out_all_constant) {
+  *out_all_constant = true;
+  for (size_t n = 0; n < step->group.node_count; ++n) {
+    const rabbet_group_node_t* node = &step->group.nodes[n];
+    for (size_t i = 0; i < node->input_count; ++i) {
+      const rabbet_op_operand_t* operand = rabbet_op_input(node->op, i);
+      int32_t v = node->inputs[i];
+      if (v < 0 || step->values[v] < 0 || !operand ||
+          !(operand->flags & RABBET_OPERAND_SHAPE))
+        continue;
+      rabbet_op_value_t* value = &values[v];
+      RABBET_RETURN_IF_ERROR(
+          rabbet_prove_elements(plan, step->values[v], graph, arena, value));
+      for (size_t k = 0; k < value->value_count; ++k)
+        *out_all_constant &=
+            rabbet_expr_is_constant(graph, value->values[k], NULL);
+    }
+  }
+  return rabbet_ok();
+}
+
 static rabbet_status_t rabbet_prove_step(const rabbet_plan_t* plan,
                                          rabbet_plan_step_t* step,
                                          rabbet_expr_graph_t* graph,
@@ -187,13 +329,18 @@ static rabbet_status_t rabbet_prove_step(const rabbet_plan_t* plan,
   RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
       arena, step->group.value_count, sizeof(*values), (void**)&values));
   RABBET_RETURN_IF_ERROR(rabbet_prove_values(plan, step, graph, arena, values));
+  RABBET_RETURN_IF_ERROR(
+      rabbet_prove_all_types(&step->group, values, graph, arena));
+  bool all_constant = true;
+  RABBET_RETURN_IF_ERROR(
+      rabbet_prove_operands(plan, step, graph, arena, values, &all_constant));
   rabbet_shapes_check_t check = {.graph = graph,
                                  .arena = arena,
                                  .step = step,
                                  .values = values,
                                  .numbers = step->values};
   RABBET_RETURN_IF_ERROR(rabbet_plan_check_shapes(&check, &verdict, &value));
-  step->shapes_proven = verdict == RABBET_SHAPES_PROVEN;
+  step->shapes_proven = verdict == RABBET_SHAPES_PROVEN && all_constant;
   if (verdict != RABBET_SHAPES_WRONG) return rabbet_ok();
   char text[192];
   rabbet_dims_t dims = rabbet_shape_dims(plan->graph, &values[value].shape);

@@ -31,13 +31,15 @@ typedef struct rabbet_shapes_check_t {
 
 // OK with a verdict; an error is a rule's own, of what it found wrong in
 // attributes or ranks. *out_value is a group value that is wrong or unproven.
-// Plugins' layers, and layers that need values nobody knows, are passed over.
+// Plugins' layers are passed over. What a layer's shapes depend on and nobody
+// knows is DATA_LOSS.
 rabbet_status_t rabbet_plan_check_shapes(const rabbet_shapes_check_t* check,
                                          rabbet_shapes_verdict_t* out_verdict,
                                          int32_t* out_value);
 
-// The check of a plan that is read: sets each step's shapes_proven. Constants
-// must be in place. DATA_LOSS where shapes cannot be right.
+// The check of a plan that is read, of its layers' types, too: sets each step's
+// shapes_proven. Constants must be in place. DATA_LOSS where types or shapes
+// cannot be right.
 rabbet_status_t rabbet_plan_prove_shapes(rabbet_plan_t* plan);
 
 #endif  // RABBET_SRC_PLAN_CHECK_SHAPES_H_

@@ -139,6 +139,9 @@ static rabbet_status_t rabbet_verify_node_outputs(
     const rabbet_verify_group_t* check, const rabbet_group_node_t* node) {
   bool plugin = rabbet_op_is(node->op, RABBET_OP_PLUGIN);
   if (node->output_count == 0) return RABBET_DAMAGED("it has no output");
+  if (!plugin && node->output_count != node->op->output_count)
+    return RABBET_DAMAGED("it has %zu outputs; expected %zu",
+                          node->output_count, node->op->output_count);
   for (size_t i = 0; i < node->output_count; ++i) {
     int32_t v = node->outputs[i];
     if (!plugin)
@@ -168,6 +171,11 @@ static rabbet_status_t rabbet_verify_attrs(const rabbet_group_node_t* node) {
         node->attrs[i].type != wanted->type)
       return RABBET_DAMAGED("attribute '%s' is missing or of another type",
                             wanted->name);
+    int64_t number = rabbet_attr_int(&node->attrs[i], 1, wanted->name, 0);
+    if (wanted->enumerators && wanted->type == RABBET_ATTR_INT &&
+        !rabbet_op_enumerator_name(wanted, number))
+      return RABBET_DAMAGED("attribute '%s' is %lld, which it cannot be",
+                            wanted->name, (long long)number);
   }
   return rabbet_ok();
 }
