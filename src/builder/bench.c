@@ -254,7 +254,8 @@ rabbet_status_t rabbet_bench_prepare(rabbet_build_t* build,
                                    .host_values = unit->host_values,
                                    .threads = build->threads};
   const rabbet_kernel_class_t* kernel_class = out_kernel->kernel_class;
-  rabbet_status_t status = kernel_class->create(&spec, &out_kernel->kernel);
+  rabbet_status_t status =
+      rabbet_kernel_create(kernel_class, &spec, &out_kernel->kernel);
   if (rabbet_is_ok(status))
     status = kernel_class->prepare(out_kernel->kernel, &shapes,
                                    &out_kernel->state, &out_kernel->workspace);

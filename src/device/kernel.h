@@ -129,9 +129,9 @@ struct rabbet_kernel_class_t {
   // Adds what it can do for the group; nothing if the group is not its kind.
   rabbet_status_t (*propose)(const rabbet_propose_t* propose,
                              rabbet_candidate_sink_t sink);
-  // A plan may come from a damaged or foreign file: a group or tactic that this
-  // class would not propose is an error, never a crash later. Shapes have been
-  // checked against the operators' rules.
+  // Called by rabbet_kernel_create alone. Shapes have been checked against the
+  // operators' rules, and `takes` has said yes. A tactic that is none of the
+  // class is an error.
   rabbet_status_t (*create)(const rabbet_kernel_spec_t* spec,
                             rabbet_kernel_t** out_kernel);
   void (*destroy)(rabbet_kernel_t* kernel);
@@ -169,6 +169,17 @@ struct rabbet_kernel_class_t {
   // Of its kernels: bits 1 << rabbet_tactic_source_t, of which the user must
   // allow one. 0: the device's own.
   uint32_t tactic_sources;
+  // Whether it computes this group: its operators, their wiring, and types and
+  // formats of the boundary, which have been chosen. A plan may come from a
+  // damaged or foreign file: what this class would propose at no shapes is
+  // refused here, as later nobody looks at it again. Extents are for
+  // `prepare`. optional: `create` looks itself.
+  bool (*takes)(const rabbet_kernel_spec_t* spec);
 };
+
+// `create` of a class for a group that it takes, else UNSUPPORTED.
+RABBET_PRIVATE_API rabbet_status_t rabbet_kernel_create(
+    const rabbet_kernel_class_t* kernel_class, const rabbet_kernel_spec_t* spec,
+    rabbet_kernel_t** out_kernel);
 
 #endif  // RABBET_SRC_DEVICE_KERNEL_H_

@@ -79,7 +79,7 @@ static rabbet_status_t rabbet_step_create_kernel(
                                .allocator = engine->allocator,
                                .artifacts = artifacts,
                                .artifact_count = step->artifact_count};
-  rabbet_status_t status = kernel->create(&spec, out_kernel);
+  rabbet_status_t status = rabbet_kernel_create(kernel, &spec, out_kernel);
   rabbet_free(engine->allocator, artifacts);
   return RABBET_ANNOTATE(status, "kernel '%s', tactic %d", step->kernel,
                          step->tactic);

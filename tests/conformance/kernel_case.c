@@ -723,7 +723,7 @@ bool kernel_case_run(kernel_case_t* c, const kernel_case_candidate_t* given,
   rabbet_kernel_t* kernel = NULL;
   rabbet_kernel_state_t* state = NULL;
   size_t workspace = 0;
-  RABBET_EXPECT_OK(candidate->kernel->create(&spec, &kernel));
+  RABBET_EXPECT_OK(rabbet_kernel_create(candidate->kernel, &spec, &kernel));
   rabbet_status_t status =
       candidate->kernel->prepare(kernel, &shapes, &state, &workspace);
   if (!c->device->host_memory &&

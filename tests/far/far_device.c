@@ -217,7 +217,7 @@ static rabbet_status_t far_wrap(const rabbet_kernel_spec_t* spec,
   kernel->group = spec->group;
   kernel->allocator = spec->allocator;
   kernel->device = spec->device;
-  rabbet_status_t status = inner->create(spec, &kernel->inner);
+  rabbet_status_t status = rabbet_kernel_create(inner, spec, &kernel->inner);
   if (!rabbet_is_ok(status)) {
     rabbet_free(spec->allocator, kernel);
     return status;

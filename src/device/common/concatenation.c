@@ -3,6 +3,17 @@
 #include "core/view.h"
 #include "device/common/propose.h"
 
+bool rabbet_concatenation_takes(const rabbet_group_t* group) {
+  if (!rabbet_node_is(group, RABBET_OP_CONCATENATION)) return false;
+  const rabbet_group_node_t* node = &group->nodes[0];
+  const rabbet_group_value_t* out = &group->values[node->outputs[0]];
+  for (size_t i = 0; i < node->input_count; ++i) {
+    const rabbet_group_value_t* in = &group->values[node->inputs[i]];
+    if (in->dtype != out->dtype || in->format != out->format) return false;
+  }
+  return rabbet_dtype_bits(out->dtype) >= 8;
+}
+
 bool rabbet_concatenation_fits(const rabbet_group_t* group,
                                rabbet_format_t format) {
   const rabbet_group_node_t* node = &group->nodes[0];

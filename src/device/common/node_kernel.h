@@ -5,6 +5,7 @@
 
 #include "base/math.h"
 #include "device/common/propose.h"
+#include "device/common/takes.h"
 #include "device/device.h"
 
 typedef struct rabbet_node_kernel_t {
@@ -112,8 +113,8 @@ rabbet_status_t rabbet_node_state_finish(rabbet_kernel_t* kernel,
                                          rabbet_status_t status,
                                          rabbet_kernel_state_t** out_state);
 
-// Defines the class `symbol` from symbol_propose, symbol_prepare and
-// symbol_enqueue.
+// Defines the class `symbol` from symbol_propose, symbol_takes, symbol_prepare
+// and symbol_enqueue.
 #define RABBET_NODE_CLASS(symbol, class_name, class_version)               \
   static rabbet_status_t symbol##_create(const rabbet_kernel_spec_t* spec, \
                                          rabbet_kernel_t** out_kernel) {   \
@@ -129,6 +130,7 @@ rabbet_status_t rabbet_node_state_finish(rabbet_kernel_t* kernel,
       .prepare = symbol##_prepare,                                         \
       .destroy_state = rabbet_node_state_destroy,                          \
       .enqueue = symbol##_enqueue,                                         \
+      .takes = symbol##_takes,                                             \
   }
 
 #endif  // RABBET_SRC_DEVICE_COMMON_NODE_KERNEL_H_

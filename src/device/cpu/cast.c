@@ -150,4 +150,10 @@ static rabbet_status_t rabbet_cpu_cast_enqueue(
   return rabbet_ok();
 }
 
+static bool rabbet_cpu_cast_takes(const rabbet_kernel_spec_t* spec) {
+  const uint32_t rules = RABBET_TAKES_ONE_FORMAT | RABBET_TAKES_ANY_TYPES;
+  return rabbet_takes_node(spec->group, RABBET_OP_CAST, rules) ||
+         rabbet_takes_node(spec->group, RABBET_OP_IDENTITY, rules);
+}
+
 RABBET_NODE_CLASS(rabbet_cpu_cast, "cpu.cast", 1);

@@ -115,4 +115,8 @@ static rabbet_status_t rabbet_cpu_concatenation_enqueue(
   return rabbet_ok();
 }
 
+static bool rabbet_cpu_concatenation_takes(const rabbet_kernel_spec_t* spec) {
+  return rabbet_concatenation_takes(spec->group);
+}
+
 RABBET_NODE_CLASS(rabbet_cpu_concatenation, "cpu.concatenation", 1);

@@ -139,4 +139,6 @@ static rabbet_status_t rabbet_cpu_cumulative_enqueue(
   return rabbet_ok();
 }
 
+RABBET_TAKES_NODE(rabbet_cpu_cumulative, CUMULATIVE, 0)
+
 RABBET_NODE_CLASS(rabbet_cpu_cumulative, "cpu.cumulative", 1);

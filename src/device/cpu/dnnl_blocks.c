@@ -285,4 +285,10 @@ static rabbet_status_t rabbet_cpu_dnnl_blocks_compile(
   return rabbet_dnnl_end_output(program, result, c.compute, &dst);
 }
 
+static bool rabbet_cpu_dnnl_blocks_takes(const rabbet_kernel_spec_t* spec) {
+  const rabbet_group_t* group = spec->group;
+  return rabbet_blocks_match(group) && group->output_count == 1 &&
+         rabbet_takes_reals(group) && rabbet_dnnl_takes_weights(group);
+}
+
 RABBET_DNNL_CLASS(rabbet_cpu_dnnl_blocks, "dnnl.deconvolution_blocks", 1);

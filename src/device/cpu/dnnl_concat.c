@@ -2,6 +2,7 @@
 // types matter by their size.
 #include <string.h>
 
+#include "device/common/concatenation.h"
 #include "device/cpu/dnnl_simple.h"
 
 static rabbet_dtype_t rabbet_concat_type(rabbet_dtype_t dtype) {
@@ -158,6 +159,11 @@ static rabbet_status_t rabbet_cpu_dnnl_concat_compile(
   return rabbet_dnnl_run(program,
                          (rabbet_dnnl_when_t){.is = RABBET_DNNL_ALWAYS},
                          primitive, bindings, count + 1);
+}
+
+static bool rabbet_cpu_dnnl_concat_takes(const rabbet_kernel_spec_t* spec) {
+  return rabbet_concatenation_takes(spec->group) &&
+         rabbet_concat_matches(spec->group);
 }
 
 RABBET_DNNL_CLASS(rabbet_cpu_dnnl_concat, "dnnl.concat", 1);

@@ -309,4 +309,14 @@ static rabbet_status_t rabbet_cpu_dnnl_convolution_compile(
   return status;
 }
 
+static bool rabbet_cpu_dnnl_convolution_takes(
+    const rabbet_kernel_spec_t* spec) {
+  const rabbet_group_t* group = spec->group;
+  rabbet_quantized_t quantized;
+  if (rabbet_quantized_parse(group, RABBET_OP_CONVOLUTION, &quantized))
+    return rabbet_dnnl_takes_weights(&quantized.plain);
+  return rabbet_convolution_matches(group) && group->output_count == 1 &&
+         rabbet_takes_reals(group) && rabbet_dnnl_takes_weights(group);
+}
+
 RABBET_DNNL_CLASS(rabbet_cpu_dnnl_convolution, "dnnl.convolution", 1);

@@ -392,7 +392,7 @@ static void check_contexts(kernel_case_t* c,
                                      .group = &candidate->group,
                                      .tactic = candidate->tactic,
                                      .allocator = c->allocator};
-  RABBET_EXPECT_OK(candidate->kernel->create(&spec, &kernel));
+  RABBET_EXPECT_OK(rabbet_kernel_create(candidate->kernel, &spec, &kernel));
   for (int i = 0; i < CONTEXTS; ++i) {
     size_t workspace = 0;
     runners[i] = (runner_t){.c = c, .candidate = candidate, .kernel = kernel};
@@ -447,7 +447,7 @@ static rabbet_status_t create_and_prepare(rabbet_allocator_t allocator,
                                        .group = &candidate->group,
                                        .tactic = candidate->tactic,
                                        .allocator = allocator};
-    status = candidate->kernel->create(&spec, &kernel);
+    status = rabbet_kernel_create(candidate->kernel, &spec, &kernel);
   }
   if (rabbet_is_ok(status))
     status = candidate->kernel->prepare(kernel, &shapes, &state, &workspace);

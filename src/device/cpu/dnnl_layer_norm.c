@@ -30,24 +30,28 @@ static int32_t rabbet_layer_norm_value(const rabbet_group_node_t* node,
   return index < node->input_count ? node->inputs[index] : -1;
 }
 
-static bool rabbet_layer_norm_matches(const rabbet_group_t* group,
-                                      const rabbet_dims_t* x, int* out_axis) {
-  if (group->node_count != 1 ||
-      !rabbet_op_is(group->nodes[0].op, RABBET_OP_NORMALIZATION)) {
-    return false;
-  }
+// One layer that normalizes over its last axes, with scale and bias: oneDNN has
+// both or neither in its fast code.
+static bool rabbet_layer_norm_is_one(const rabbet_group_t* group,
+                                     int* out_axis) {
   const rabbet_group_node_t* node = &group->nodes[0];
-  *out_axis = rabbet_layer_norm_axis(node, x->rank);
-  bool fits = *out_axis >= 0;
-  for (size_t i = SCALE; fits && i <= BIAS; ++i) {
-    int32_t value = rabbet_layer_norm_value(node, i);
-    // oneDNN has both or neither in its fast code.
-    fits = value >= 0 &&
-           rabbet_layer_norm_takes(&group->values[value].max,
-                                   &group->values[node->inputs[INPUT]].max,
-                                   *out_axis);
-  }
-  return fits;
+  if (!rabbet_node_is(group, RABBET_OP_NORMALIZATION)) return false;
+  *out_axis = rabbet_layer_norm_axis(
+      node, group->values[node->inputs[INPUT]].dims.rank);
+  return *out_axis >= 0 && rabbet_layer_norm_value(node, SCALE) >= 0 &&
+         rabbet_layer_norm_value(node, BIAS) >= 0;
+}
+
+static bool rabbet_layer_norm_matches(const rabbet_group_t* group,
+                                      int* out_axis) {
+  if (!rabbet_layer_norm_is_one(group, out_axis)) return false;
+  const rabbet_group_node_t* node = &group->nodes[0];
+  for (size_t i = SCALE; i <= BIAS; ++i)
+    if (!rabbet_layer_norm_takes(&group->values[node->inputs[i]].max,
+                                 &group->values[node->inputs[INPUT]].max,
+                                 *out_axis))
+      return false;
+  return true;
 }
 
 static rabbet_dnnl_spec_t rabbet_layer_norm_spec(
@@ -74,7 +78,7 @@ static rabbet_status_t rabbet_cpu_dnnl_layer_norm_propose(
     return rabbet_ok();
   const rabbet_group_value_t* x = &group->values[group->nodes[0].inputs[INPUT]];
   int axis = 0;
-  if (!rabbet_layer_norm_matches(group, &x->dims, &axis)) return rabbet_ok();
+  if (!rabbet_layer_norm_matches(group, &axis)) return rabbet_ok();
   rabbet_dtype_t types[4];
   int count = rabbet_compute_types(propose, x->dtype, types);
   for (int i = 0; i < count; ++i) {
@@ -101,14 +105,27 @@ static rabbet_status_t rabbet_cpu_dnnl_layer_norm_compile(
   int32_t x = node->inputs[INPUT];
   const rabbet_dims_t* dims = rabbet_dnnl_dims(program, x);
   rabbet_dtype_t compute = rabbet_dnnl_compute_type(group->values[x].dtype);
-  rabbet_dnnl_spec_t spec = rabbet_layer_norm_spec(
-      node, compute, dims, rabbet_layer_norm_axis(node, dims->rank));
+  int axis = rabbet_layer_norm_axis(node, dims->rank);
+  // Scales that are spread at these shapes alone.
+  for (size_t i = SCALE; i <= BIAS; ++i)
+    if (!rabbet_layer_norm_takes(rabbet_dnnl_dims(program, node->inputs[i]),
+                                 dims, axis))
+      return rabbet_dnnl_by_reference(program);
+  rabbet_dnnl_spec_t spec = rabbet_layer_norm_spec(node, compute, dims, axis);
   rabbet_dnnl_binding_t extra[] = {{.arg = RABBET_DNNL_SCALE},
                                    {.arg = RABBET_DNNL_SHIFT}};
   for (size_t i = 0; i < 2; ++i)
     RABBET_RETURN_IF_ERROR(rabbet_dnnl_input(
         program, node->inputs[SCALE + i], RABBET_DTYPE_FLOAT, &extra[i].ref));
   return rabbet_dnnl_compile_simple(program, &spec, compute, extra, 2);
+}
+
+static bool rabbet_cpu_dnnl_layer_norm_takes(const rabbet_kernel_spec_t* spec) {
+  int axis = 0;
+  return rabbet_takes_node(spec->group, RABBET_OP_NORMALIZATION,
+                           RABBET_TAKES_OTHER_TYPES) &&
+         rabbet_takes_reals(spec->group) &&
+         rabbet_layer_norm_is_one(spec->group, &axis);
 }
 
 RABBET_DNNL_CLASS(rabbet_cpu_dnnl_layer_norm, "dnnl.layer_norm", 1);

@@ -506,4 +506,13 @@ static rabbet_status_t rabbet_cpu_dnnl_matmul_compile(
   return status;
 }
 
+static bool rabbet_cpu_dnnl_matmul_takes(const rabbet_kernel_spec_t* spec) {
+  const rabbet_group_t* group = spec->group;
+  rabbet_quantized_t quantized;
+  if (rabbet_quantized_parse(group, RABBET_OP_MATRIX_MULTIPLY, &quantized))
+    return rabbet_takes_linear(group);
+  return rabbet_matmul_matches(group) && group->output_count == 1 &&
+         rabbet_takes_reals(group) && rabbet_takes_linear(group);
+}
+
 RABBET_DNNL_CLASS(rabbet_cpu_dnnl_matmul, "dnnl.matmul", 1);

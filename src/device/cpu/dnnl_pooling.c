@@ -210,6 +210,17 @@ static rabbet_status_t rabbet_cpu_dnnl_pooling_propose(
 
 // ---- Compiling -------------------------------------------------------------
 
+// The primitive makes its input's format, which is LINEAR, too, where
+// rabbet_pooling_offer_format says so.
+static bool rabbet_pooling_has_formats(const rabbet_dnnl_program_t* program,
+                                       const rabbet_pooling_case_t* c) {
+  const rabbet_group_t* group = program->kernel->group;
+  rabbet_format_t from = group->values[group->inputs[0]].format;
+  rabbet_format_t to = group->values[group->outputs[0]].format;
+  return from == to || (to == RABBET_FORMAT_LINEAR && c->to_points &&
+                        c->out.d[1] % rabbet_format_info(from)->block == 0);
+}
+
 static rabbet_status_t rabbet_cpu_dnnl_pooling_compile(
     rabbet_dnnl_program_t* program) {
   const rabbet_group_t* group = program->kernel->group;
@@ -222,7 +233,7 @@ static rabbet_status_t rabbet_cpu_dnnl_pooling_compile(
   RABBET_RETURN_IF_ERROR(
       rabbet_pooling_describe(group, rabbet_dnnl_dims(program, x),
                               rabbet_dnnl_dims(program, y), &c, &fits));
-  if (!fits)
+  if (!fits || !rabbet_pooling_has_formats(program, &c))
     return RABBET_STATUS(RABBET_STATUS_UNSUPPORTED,
                          "oneDNN does not pool '%s' at these shapes",
                          group->nodes[0].name);
@@ -230,6 +241,13 @@ static rabbet_status_t rabbet_cpu_dnnl_pooling_compile(
   rabbet_dnnl_spec_t spec =
       rabbet_pooling_spec(&c, compute, group->values[x].format);
   return rabbet_dnnl_compile_simple(program, &spec, compute, NULL, 0);
+}
+
+static bool rabbet_cpu_dnnl_pooling_takes(const rabbet_kernel_spec_t* spec) {
+  const rabbet_group_t* group = spec->group;
+  return (rabbet_takes_node(group, RABBET_OP_POOLING, RABBET_TAKES_FORMATS) ||
+          rabbet_takes_node(group, RABBET_OP_REDUCE, RABBET_TAKES_FORMATS)) &&
+         rabbet_takes_reals(group);
 }
 
 RABBET_DNNL_CLASS(rabbet_cpu_dnnl_pooling, "dnnl.pooling", 1);

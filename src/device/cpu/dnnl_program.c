@@ -465,6 +465,15 @@ rabbet_status_t rabbet_dnnl_input_as(rabbet_dnnl_program_t* program,
   return rabbet_dnnl_run(program, rabbet_dnnl_always, primitive, bindings, 2);
 }
 
+bool rabbet_dnnl_takes_weights(const rabbet_group_t* group) {
+  const rabbet_group_node_t* node = &group->nodes[0];
+  for (size_t i = 1; i < node->input_count; ++i)
+    if (node->inputs[i] >= 0 &&
+        group->values[node->inputs[i]].format != RABBET_FORMAT_LINEAR)
+      return false;
+  return true;
+}
+
 // ---- By reference ----------------------------------------------------------
 
 // Elements are moved as what oneDNN knows of their size.
@@ -532,9 +541,10 @@ rabbet_status_t rabbet_dnnl_by_reference(rabbet_dnnl_program_t* program) {
   RABBET_RETURN_IF_ERROR(rabbet_dnnl_reference_memory(program));
   const rabbet_kernel_spec_t spec = {
       .device = kernel->device, .group = group, .allocator = kernel->allocator};
-  RABBET_RETURN_IF_ERROR(RABBET_ANNOTATE(
-      rabbet_reference_kernel_class.create(&spec, &program->reference),
-      "oneDNN does not compute these shapes"));
+  RABBET_RETURN_IF_ERROR(
+      RABBET_ANNOTATE(rabbet_kernel_create(&rabbet_reference_kernel_class,
+                                           &spec, &program->reference),
+                      "oneDNN does not compute these shapes"));
   // Its workspace comes first.
   RABBET_RETURN_IF_ERROR(rabbet_reference_kernel_class.prepare(
       program->reference, program->shapes, &program->reference_state,

@@ -152,6 +152,10 @@ bool rabbet_dnnl_has_empty_input(const rabbet_dnnl_program_t* program);
 // before and after.
 rabbet_status_t rabbet_dnnl_by_reference(rabbet_dnnl_program_t* program);
 
+// Whether what the first node reads besides its first input, weights and bias,
+// is LINEAR, as layouts of weights take it to be.
+bool rabbet_dnnl_takes_weights(const rabbet_group_t* group);
+
 // ---- For the class tables --------------------------------------------------
 
 typedef rabbet_status_t (*rabbet_dnnl_compile_fn_t)(
@@ -172,8 +176,8 @@ rabbet_status_t rabbet_dnnl_enqueue(rabbet_kernel_t* kernel,
                                     rabbet_kernel_state_t* state,
                                     const rabbet_kernel_call_t* call);
 
-// Defines the class `symbol` from the functions symbol_propose and
-// symbol_compile.
+// Defines the class `symbol` from the functions symbol_propose, symbol_takes
+// and symbol_compile.
 #define RABBET_DNNL_CLASS(symbol, class_name, class_version)               \
   static rabbet_status_t symbol##_create(const rabbet_kernel_spec_t* spec, \
                                          rabbet_kernel_t** out_kernel) {   \
@@ -195,6 +199,7 @@ rabbet_status_t rabbet_dnnl_enqueue(rabbet_kernel_t* kernel,
       .prepare = symbol##_prepare,                                         \
       .destroy_state = rabbet_dnnl_destroy_state,                          \
       .enqueue = rabbet_dnnl_enqueue,                                      \
+      .takes = symbol##_takes,                                             \
   }
 
 #endif  // RABBET_SRC_DEVICE_CPU_DNNL_PROGRAM_H_

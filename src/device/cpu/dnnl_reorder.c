@@ -110,4 +110,10 @@ static rabbet_status_t rabbet_cpu_dnnl_reorder_compile(
   return rabbet_dnnl_end_output(program, y, out, &bindings[1].ref);
 }
 
+static bool rabbet_cpu_dnnl_reorder_takes(const rabbet_kernel_spec_t* spec) {
+  const uint32_t rules = RABBET_TAKES_FORMATS | RABBET_TAKES_ANY_TYPES;
+  return rabbet_takes_node(spec->group, RABBET_OP_CAST, rules) ||
+         rabbet_takes_node(spec->group, RABBET_OP_IDENTITY, rules);
+}
+
 RABBET_DNNL_CLASS(rabbet_cpu_dnnl_reorder, "dnnl.reorder", 1);

@@ -100,7 +100,7 @@ static void bits_are_kept(void** state) {
     rabbet_kernel_state_t* prepared = NULL;
     size_t workspace = 0;
     kernel_case_memory_t memory;
-    RABBET_EXPECT_OK(class->create(&spec, &kernel));
+    RABBET_EXPECT_OK(rabbet_kernel_create(class, &spec, &kernel));
     RABBET_EXPECT_OK(class->prepare(kernel, &shapes, &prepared, &workspace));
     kernel_case_fill(&c, &candidates[0], workspace, false, &memory);
     uint16_t *in = memory.inputs[0], *out = memory.outputs[0];

@@ -62,4 +62,10 @@ static rabbet_status_t rabbet_cpu_dnnl_softmax_compile(
                                     0);
 }
 
+static bool rabbet_cpu_dnnl_softmax_takes(const rabbet_kernel_spec_t* spec) {
+  return rabbet_takes_node(spec->group, RABBET_OP_SOFTMAX,
+                           RABBET_TAKES_ONE_FORMAT) &&
+         rabbet_takes_reals(spec->group);
+}
+
 RABBET_DNNL_CLASS(rabbet_cpu_dnnl_softmax, "dnnl.softmax", 1);

@@ -212,4 +212,7 @@ static rabbet_status_t rabbet_cpu_dynamic_quantize_enqueue(
   return rabbet_ok();
 }
 
+RABBET_TAKES_NODE(rabbet_cpu_dynamic_quantize, DYNAMIC_QUANTIZE,
+                  RABBET_TAKES_UNREAD)
+
 RABBET_NODE_CLASS(rabbet_cpu_dynamic_quantize, "cpu.dynamic_quantize", 1);

@@ -68,4 +68,6 @@ static rabbet_status_t rabbet_cpu_fills_enqueue(
   return rabbet_ok();
 }
 
+RABBET_TAKES_NODE(rabbet_cpu_fills, FILL, 0)
+
 RABBET_NODE_CLASS(rabbet_cpu_fills, "cpu.fill", 1);

@@ -267,4 +267,6 @@ static rabbet_status_t rabbet_cpu_gather_enqueue(
   return rabbet_ok();
 }
 
+RABBET_TAKES_NODE(rabbet_cpu_gather, GATHER, 0)
+
 RABBET_NODE_CLASS(rabbet_cpu_gather, "cpu.gather", 1);

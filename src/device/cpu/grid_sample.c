@@ -141,4 +141,6 @@ static rabbet_status_t rabbet_cpu_grid_sample_enqueue(
   return rabbet_ok();
 }
 
+RABBET_TAKES_NODE(rabbet_cpu_grid_sample, GRID_SAMPLE, 0)
+
 RABBET_NODE_CLASS(rabbet_cpu_grid_sample, "cpu.grid_sample", 1);

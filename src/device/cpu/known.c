@@ -54,4 +54,9 @@ static rabbet_status_t rabbet_cpu_known_enqueue(
   return rabbet_ok();
 }
 
+static bool rabbet_cpu_known_takes(const rabbet_kernel_spec_t* spec) {
+  return rabbet_takes_node(spec->group, RABBET_OP_SHAPE, 0) ||
+         rabbet_takes_node(spec->group, RABBET_OP_CONSTANT, 0);
+}
+
 RABBET_NODE_CLASS(rabbet_cpu_known, "cpu.known", 1);

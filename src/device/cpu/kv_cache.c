@@ -93,4 +93,6 @@ static rabbet_status_t rabbet_cpu_kv_cache_enqueue(
   return rabbet_ok();
 }
 
+RABBET_TAKES_NODE(rabbet_cpu_kv_cache, KV_CACHE_UPDATE, 0)
+
 RABBET_NODE_CLASS(rabbet_cpu_kv_cache, "cpu.kv_cache", 1);

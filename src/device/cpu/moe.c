@@ -352,4 +352,6 @@ static rabbet_status_t rabbet_cpu_moe_enqueue(
   return rabbet_ok();
 }
 
+RABBET_TAKES_NODE(rabbet_cpu_moe, MOE, 0)
+
 RABBET_NODE_CLASS(rabbet_cpu_moe, "cpu.moe", 1);

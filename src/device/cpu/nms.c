@@ -328,4 +328,6 @@ static rabbet_status_t rabbet_cpu_nms_enqueue(
   return rabbet_ok();
 }
 
+RABBET_TAKES_NODE(rabbet_cpu_nms, NMS, 0)
+
 RABBET_NODE_CLASS(rabbet_cpu_nms, "cpu.nms", 1);

@@ -184,4 +184,6 @@ static rabbet_status_t rabbet_cpu_non_zero_enqueue(
   return rabbet_ok();
 }
 
+RABBET_TAKES_NODE(rabbet_cpu_non_zero, NON_ZERO, 0)
+
 RABBET_NODE_CLASS(rabbet_cpu_non_zero, "cpu.non_zero", 1);

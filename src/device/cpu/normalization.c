@@ -555,4 +555,7 @@ static rabbet_status_t rabbet_cpu_normalization_enqueue(
   return rabbet_ok();
 }
 
+RABBET_TAKES_NODE(rabbet_cpu_normalization, NORMALIZATION,
+                  RABBET_TAKES_ONE_FORMAT | RABBET_TAKES_OTHER_TYPES)
+
 RABBET_NODE_CLASS(rabbet_cpu_normalization, "cpu.normalization", 1);

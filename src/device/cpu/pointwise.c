@@ -32,6 +32,10 @@ static rabbet_status_t rabbet_pw_propose(const rabbet_propose_t* propose,
   return rabbet_pw_offer(propose, sink, &offers);
 }
 
+static bool rabbet_pw_takes(const rabbet_kernel_spec_t* spec) {
+  return rabbet_pw_fits(spec->group);
+}
+
 // ---- Running ---------------------------------------------------------------
 
 typedef struct rabbet_pw_kernel_t {
@@ -340,6 +344,7 @@ const rabbet_kernel_class_t rabbet_cpu_pointwise = {
     .version = 6,
     .propose = rabbet_pw_propose,
     .create = rabbet_pw_create,
+    .takes = rabbet_pw_takes,
     .destroy = rabbet_pw_destroy,
     .prepare = rabbet_pw_prepare,
     .destroy_state = rabbet_pw_state_destroy,

@@ -208,7 +208,7 @@ static rabbet_status_t run_candidate(void* context,
     dims[i] = f->values[i].dims;
   rabbet_kernel_shapes_t shapes = {
       .dims = dims, .host_values = host, .threads = run->threads};
-  RABBET_EXPECT_OK(candidate->kernel->create(&spec, &kernel));
+  RABBET_EXPECT_OK(rabbet_kernel_create(candidate->kernel, &spec, &kernel));
   RABBET_EXPECT_OK(
       kernel->kernel_class->prepare(kernel, &shapes, &state, &workspace_size));
   void *in[MAX_VALUES], *out[MAX_VALUES], *workspace = NULL;

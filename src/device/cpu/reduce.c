@@ -707,4 +707,6 @@ static rabbet_status_t rabbet_cpu_reduce_enqueue(
   return rabbet_ok();
 }
 
+RABBET_TAKES_NODE(rabbet_cpu_reduce, REDUCE, RABBET_TAKES_FORMATS)
+
 RABBET_NODE_CLASS(rabbet_cpu_reduce, "cpu.reduce", 1);

@@ -55,6 +55,18 @@ static rabbet_status_t rabbet_cpu_reorder_propose(
   return rabbet_offer(propose, sink, &candidate);
 }
 
+static bool rabbet_cpu_reorder_takes(const rabbet_kernel_spec_t* spec) {
+  const rabbet_group_t* group = spec->group;
+  const uint32_t rules = RABBET_TAKES_FORMATS | RABBET_TAKES_ANY_TYPES;
+  if (!rabbet_takes_node(group, RABBET_OP_CAST, rules) &&
+      !rabbet_takes_node(group, RABBET_OP_IDENTITY, rules))
+    return false;
+  const rabbet_group_value_t* from = &group->values[group->nodes[0].inputs[0]];
+  const rabbet_group_value_t* to = &group->values[group->nodes[0].outputs[0]];
+  return reorder_knows((rabbet_type_format_t){from->dtype, from->format},
+                       (rabbet_type_format_t){to->dtype, to->format});
+}
+
 // ---- Preparing -------------------------------------------------------------
 
 static reorder_side_t reorder_side(const rabbet_group_value_t* value,
@@ -83,14 +95,6 @@ static rabbet_status_t rabbet_cpu_reorder_prepare(
   const rabbet_group_value_t* to = &group->values[kernel->node->outputs[0]];
   const rabbet_dims_t* dims = &shapes->dims[kernel->node->outputs[0]];
   *out_workspace = 0;
-  if (!reorder_knows((rabbet_type_format_t){from->dtype, from->format},
-                     (rabbet_type_format_t){to->dtype, to->format})) {
-    return RABBET_STATUS(
-        RABBET_STATUS_INVALID_ARGUMENT,
-        "there is no kernel from %s %s to %s %s",
-        rabbet_dtype_name(from->dtype), rabbet_format_name(from->format),
-        rabbet_dtype_name(to->dtype), rabbet_format_name(to->format));
-  }
   RABBET_RETURN_IF_ERROR(
       rabbet_node_state_allocate(base, sizeof(**out_state), out_state));
   rabbet_kernel_state_t* state = *out_state;
@@ -178,4 +182,5 @@ const rabbet_kernel_class_t rabbet_cpu_reorder = {
     .prepare = rabbet_cpu_reorder_prepare,
     .destroy_state = rabbet_node_state_destroy,
     .enqueue = rabbet_cpu_reorder_enqueue,
+    .takes = rabbet_cpu_reorder_takes,
 };

@@ -276,4 +276,6 @@ static rabbet_status_t rabbet_cpu_resize_enqueue(
   return rabbet_ok();
 }
 
+RABBET_TAKES_NODE(rabbet_cpu_resize, RESIZE, RABBET_TAKES_ONE_FORMAT)
+
 RABBET_NODE_CLASS(rabbet_cpu_resize, "cpu.resize", 1);

@@ -113,4 +113,6 @@ static rabbet_status_t rabbet_cpu_reverse_sequence_enqueue(
   return rabbet_ok();
 }
 
+RABBET_TAKES_NODE(rabbet_cpu_reverse_sequence, REVERSE_SEQUENCE, 0)
+
 RABBET_NODE_CLASS(rabbet_cpu_reverse_sequence, "cpu.reverse_sequence", 1);

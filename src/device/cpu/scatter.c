@@ -172,4 +172,6 @@ static rabbet_status_t rabbet_cpu_scatter_enqueue(
   return rabbet_ok();
 }
 
+RABBET_TAKES_NODE(rabbet_cpu_scatter, SCATTER, 0)
+
 RABBET_NODE_CLASS(rabbet_cpu_scatter, "cpu.scatter", 1);

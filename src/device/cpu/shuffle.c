@@ -84,4 +84,6 @@ static rabbet_status_t rabbet_cpu_shuffle_enqueue(
   return rabbet_ok();
 }
 
+RABBET_TAKES_NODE(rabbet_cpu_shuffle, SHUFFLE, RABBET_TAKES_FORMATS)
+
 RABBET_NODE_CLASS(rabbet_cpu_shuffle, "cpu.shuffle", 1);

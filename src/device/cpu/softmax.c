@@ -205,4 +205,12 @@ static rabbet_status_t rabbet_cpu_softmax_enqueue(
   return rabbet_ok();
 }
 
+static bool rabbet_cpu_softmax_takes(const rabbet_kernel_spec_t* spec) {
+  const rabbet_group_t* group = spec->group;
+  return rabbet_takes_node(group, RABBET_OP_SOFTMAX, RABBET_TAKES_ONE_FORMAT) ||
+         (rabbet_node_is_log_softmax(group) &&
+          rabbet_takes_tensors(
+              group, RABBET_TAKES_ONE_FORMAT | RABBET_TAKES_OTHER_TYPES));
+}
+
 RABBET_NODE_CLASS(rabbet_cpu_softmax, "cpu.softmax", 1);

@@ -218,4 +218,6 @@ static rabbet_status_t rabbet_cpu_topk_enqueue(
   return rabbet_ok();
 }
 
+RABBET_TAKES_NODE(rabbet_cpu_topk, TOPK, RABBET_TAKES_UNREAD)
+
 RABBET_NODE_CLASS(rabbet_cpu_topk, "cpu.topk", 1);

@@ -188,4 +188,8 @@ static rabbet_status_t rabbet_cuda_attention_propose(
       group->values[a.q.value].dtype, attention_can, -1);
 }
 
+static bool rabbet_cuda_attention_takes(const rabbet_kernel_spec_t* spec) {
+  return spec->group->node_count >= 3 && spec->group->output_count == 1;
+}
+
 RABBET_CUDNN_CLASS(rabbet_cuda_attention, "cuda.attention", 3);

@@ -410,5 +410,10 @@ static rabbet_status_t rabbet_cuda_attention_tiles_enqueue(
                             call->stream);
 }
 
+static bool rabbet_cuda_attention_tiles_takes(
+    const rabbet_kernel_spec_t* spec) {
+  return spec->group->node_count >= 3 && spec->group->output_count == 1;
+}
+
 RABBET_CUDA_NODE_CLASS(rabbet_cuda_attention_tiles, tiles_kernel_t,
                        "cuda.attention.tiles", 1);

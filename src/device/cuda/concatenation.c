@@ -179,6 +179,10 @@ static rabbet_status_t rabbet_cuda_concatenation_enqueue(
   return rabbet_ok();
 }
 
+static bool rabbet_cuda_concatenation_takes(const rabbet_kernel_spec_t* spec) {
+  return rabbet_concatenation_takes(spec->group);
+}
+
 RABBET_CUDA_NODE_CLASS(rabbet_cuda_concatenation,
                        rabbet_cuda_concatenation_kernel_t, "cuda.concatenation",
                        2);

@@ -308,5 +308,9 @@ static rabbet_status_t rabbet_cuda_convert_enqueue(
   }
 }
 
+static bool rabbet_cuda_convert_takes(const rabbet_kernel_spec_t* spec) {
+  return convert_is_one(spec->group);
+}
+
 RABBET_CUDA_NODE_CLASS(rabbet_cuda_convert, rabbet_cuda_convert_t,
                        "cuda.convert", 1);

@@ -324,6 +324,10 @@ static rabbet_status_t rabbet_cuda_convolution_propose(
   return status;
 }
 
+static bool rabbet_cuda_convolution_takes(const rabbet_kernel_spec_t* spec) {
+  return convolution_matches(spec->group) && spec->group->output_count == 1;
+}
+
 RABBET_CUDNN_CLASS(rabbet_cuda_convolution, "cuda.convolution", 2);
 
 // ---- INT8 ------------------------------------------------------------------
@@ -499,6 +503,12 @@ static rabbet_status_t rabbet_cuda_convolution_quantized_propose(
   });
   rabbet_free(propose->allocator, tensors);
   return status;
+}
+
+static bool rabbet_cuda_convolution_quantized_takes(
+    const rabbet_kernel_spec_t* spec) {
+  rabbet_quantized_t q;
+  return rabbet_quantized_parse(spec->group, RABBET_OP_CONVOLUTION, &q);
 }
 
 RABBET_CUDNN_CLASS(rabbet_cuda_convolution_quantized,

@@ -92,7 +92,8 @@ rabbet_status_t rabbet_cudnn_kernel_enqueue(rabbet_kernel_t* kernel,
 rabbet_status_t rabbet_cudnn_kernel_artifacts(rabbet_kernel_t* kernel,
                                               rabbet_artifact_sink_t sink);
 
-// Defines the class `symbol` from symbol_propose and symbol_describe.
+// Defines the class `symbol` from symbol_propose, symbol_takes and
+// symbol_describe, which looks at types, formats and extents.
 #define RABBET_CUDNN_CLASS(symbol, class_name, class_version)              \
   static rabbet_status_t symbol##_create(const rabbet_kernel_spec_t* spec, \
                                          rabbet_kernel_t** out_kernel) {   \
@@ -105,6 +106,7 @@ rabbet_status_t rabbet_cudnn_kernel_artifacts(rabbet_kernel_t* kernel,
       .version = class_version,                                            \
       .propose = symbol##_propose,                                         \
       .create = symbol##_create,                                           \
+      .takes = symbol##_takes,                                             \
       .destroy = rabbet_cudnn_kernel_destroy,                              \
       .prepare = rabbet_cudnn_kernel_prepare,                              \
       .destroy_state = rabbet_cudnn_kernel_destroy_state,                  \

@@ -123,5 +123,7 @@ static rabbet_status_t rabbet_cuda_cumulative_enqueue(
                             call->stream);
 }
 
+RABBET_TAKES_NODE(rabbet_cuda_cumulative, CUMULATIVE, 0)
+
 RABBET_CUDA_NODE_CLASS(rabbet_cuda_cumulative, rabbet_cuda_cumulative_kernel_t,
                        "cuda.cumulative", 1);

@@ -224,6 +224,8 @@ static rabbet_status_t rabbet_cuda_deconvolution_enqueue(
                             call->stream);
 }
 
+RABBET_TAKES_NODE(rabbet_cuda_deconvolution, DECONVOLUTION, 0)
+
 RABBET_CUDA_NODE_CLASS(rabbet_cuda_deconvolution,
                        rabbet_cuda_deconvolution_kernel_t, "cuda.deconvolution",
                        1);

@@ -149,6 +149,9 @@ static rabbet_status_t rabbet_cuda_dynamic_quantize_enqueue(
                             parameters, call->stream);
 }
 
+RABBET_TAKES_NODE(rabbet_cuda_dynamic_quantize, DYNAMIC_QUANTIZE,
+                  RABBET_TAKES_UNREAD)
+
 RABBET_CUDA_NODE_CLASS(rabbet_cuda_dynamic_quantize,
                        rabbet_cuda_dynamic_kernel_t, "cuda.dynamic_quantize",
                        1);

@@ -110,5 +110,7 @@ static rabbet_status_t rabbet_cuda_fills_enqueue(
                             call->stream);
 }
 
+RABBET_TAKES_NODE(rabbet_cuda_fills, FILL, 0)
+
 RABBET_CUDA_NODE_CLASS(rabbet_cuda_fills, rabbet_cuda_fill_kernel_t,
                        "cuda.fill", 1);

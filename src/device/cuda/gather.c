@@ -265,5 +265,7 @@ static rabbet_status_t rabbet_cuda_gather_enqueue(
                             call->stream);
 }
 
+RABBET_TAKES_NODE(rabbet_cuda_gather, GATHER, 0)
+
 RABBET_CUDA_NODE_CLASS(rabbet_cuda_gather, rabbet_cuda_gather_kernel_t,
                        "cuda.gather", 2);

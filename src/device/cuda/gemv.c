@@ -310,4 +310,8 @@ static rabbet_status_t rabbet_cuda_gemv_enqueue(
   return rabbet_ok();
 }
 
+static bool rabbet_cuda_gemv_takes(const rabbet_kernel_spec_t* spec) {
+  return rabbet_matmul_matches(spec->group);
+}
+
 RABBET_CUDA_NODE_CLASS(rabbet_cuda_gemv, gemv_kernel_t, "cuda.gemv", 2);

@@ -144,5 +144,7 @@ static rabbet_status_t rabbet_cuda_grid_sample_enqueue(
                             call->stream);
 }
 
+RABBET_TAKES_NODE(rabbet_cuda_grid_sample, GRID_SAMPLE, 0)
+
 RABBET_CUDA_NODE_CLASS(rabbet_cuda_grid_sample,
                        rabbet_cuda_grid_sample_kernel_t, "cuda.grid_sample", 1);

@@ -383,7 +383,7 @@ static void run_shifted(kernel_case_t* c,
   void *outputs[KERNEL_CASE_MAX], *token = NULL;
   size_t size = (size_t)rabbet_dtype_bits(candidate->tensors[0].dtype) / 8,
          used = 0;
-  RABBET_EXPECT_OK(kernel_class->create(&spec, &kernel));
+  RABBET_EXPECT_OK(rabbet_kernel_create(kernel_class, &spec, &kernel));
   RABBET_EXPECT_OK(kernel_class->prepare(kernel, &shapes, &state, &workspace));
   kernel_case_fill(c, candidate, workspace, false, &memory);
   for (size_t i = 0; i < c->input_count; ++i)
@@ -546,7 +546,8 @@ static rabbet_status_t try_once(const kernel_case_t* c,
   rabbet_kernel_t* kernel = NULL;
   rabbet_kernel_state_t* state = NULL;
   size_t workspace = 0;
-  RABBET_RETURN_IF_ERROR(candidate->kernel->create(&spec, &kernel));
+  RABBET_RETURN_IF_ERROR(
+      rabbet_kernel_create(candidate->kernel, &spec, &kernel));
   rabbet_status_t status =
       candidate->kernel->prepare(kernel, &shapes, &state, &workspace);
   if (rabbet_is_ok(status)) candidate->kernel->destroy_state(kernel, state);

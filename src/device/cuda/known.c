@@ -57,9 +57,6 @@ static void rabbet_cuda_known_destroy(rabbet_kernel_t* base) {
 static rabbet_status_t rabbet_cuda_known_create(
     const rabbet_kernel_spec_t* spec, rabbet_kernel_t** out_kernel) {
   *out_kernel = NULL;
-  if (!known_is_one(spec->group))
-    return RABBET_STATUS(RABBET_STATUS_INVALID_ARGUMENT,
-                         "the group is no layer that is known before it runs");
   const rabbet_group_node_t* node = &spec->group->nodes[0];
   rabbet_cuda_known_t* kernel = NULL;
   RABBET_RETURN_IF_ERROR(
@@ -129,12 +126,18 @@ static rabbet_status_t rabbet_cuda_known_enqueue(
                               state->bytes, call->stream);
 }
 
+static bool rabbet_cuda_known_takes(const rabbet_kernel_spec_t* spec) {
+  return rabbet_takes_node(spec->group, RABBET_OP_SHAPE, 0) ||
+         rabbet_takes_node(spec->group, RABBET_OP_CONSTANT, 0);
+}
+
 const rabbet_kernel_class_t rabbet_cuda_known = {
     .struct_size = sizeof(rabbet_kernel_class_t),
     .name = "cuda.known",
     .version = 1,
     .propose = rabbet_cuda_known_propose,
     .create = rabbet_cuda_known_create,
+    .takes = rabbet_cuda_known_takes,
     .destroy = rabbet_cuda_known_destroy,
     .prepare = rabbet_cuda_known_prepare,
     .destroy_state = rabbet_cuda_known_destroy_state,

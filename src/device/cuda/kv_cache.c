@@ -128,5 +128,7 @@ static rabbet_status_t rabbet_cuda_kv_cache_enqueue(
                             parameters, call->stream);
 }
 
+RABBET_TAKES_NODE(rabbet_cuda_kv_cache, KV_CACHE_UPDATE, 0)
+
 RABBET_CUDA_NODE_CLASS(rabbet_cuda_kv_cache, rabbet_cuda_kv_cache_kernel_t,
                        "cuda.kv_cache", 1);

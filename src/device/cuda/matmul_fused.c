@@ -160,4 +160,8 @@ static rabbet_status_t rabbet_cuda_matmul_fused_propose(
       fused_turned(group));
 }
 
+static bool rabbet_cuda_matmul_fused_takes(const rabbet_kernel_spec_t* spec) {
+  return rabbet_matmul_matches(spec->group);
+}
+
 RABBET_CUDNN_CLASS(rabbet_cuda_matmul_fused, "cuda.matmul.fused", 2);

@@ -150,7 +150,7 @@ static rabbet_status_t quantized_create_parts(
                       ? (spec->tactic & TACTIC_LONG_TAIL) != 0
                       : spec->tactic & ~(TACTIC_LONG_TAIL | TACTIC_DIRECT);
     RABBET_RETURN_IF_ERROR(
-        quantized_class(i)->create(&part, &kernel->parts[i]));
+        rabbet_kernel_create(quantized_class(i), &part, &kernel->parts[i]));
   }
   if (direct) return rabbet_ok();
   for (size_t i = 1; i < kernel->split.tail.input_count; ++i)

@@ -346,5 +346,9 @@ static rabbet_status_t rabbet_cuda_matmul_tiles_enqueue(
   return rabbet_ok();
 }
 
+static bool rabbet_cuda_matmul_tiles_takes(const rabbet_kernel_spec_t* spec) {
+  return rabbet_matmul_matches(spec->group);
+}
+
 RABBET_CUDA_NODE_CLASS(rabbet_cuda_matmul_tiles, tiles_kernel_t,
                        "cuda.matmul.tiles", 1);

@@ -301,5 +301,7 @@ static rabbet_status_t rabbet_cuda_moe_enqueue(
   return rabbet_ok();
 }
 
+RABBET_TAKES_NODE(rabbet_cuda_moe, MOE, 0)
+
 RABBET_CUDA_NODE_CLASS(rabbet_cuda_moe, rabbet_cuda_moe_kernel_t, "cuda.moe",
                        1);

@@ -209,5 +209,7 @@ static rabbet_status_t rabbet_cuda_nms_enqueue(
   return nms_launch(kernel, state, call, WRITE, write);
 }
 
+RABBET_TAKES_NODE(rabbet_cuda_nms, NMS, 0)
+
 RABBET_CUDA_NODE_CLASS(rabbet_cuda_nms, rabbet_cuda_nms_kernel_t, "cuda.nms",
                        1);

@@ -74,8 +74,8 @@ rabbet_status_t rabbet_cuda_node_artifacts(rabbet_kernel_t* kernel,
 uint64_t rabbet_cuda_node_library(rabbet_device_t* device);
 
 // Defines the class `symbol`, whose kernels are `type`s, from symbol_propose,
-// symbol_program, symbol_prepare and symbol_enqueue. A state is one allocation
-// (rabbet_node_state_allocate).
+// symbol_takes, symbol_program, symbol_prepare and symbol_enqueue. A state is
+// one allocation (rabbet_node_state_allocate).
 #define RABBET_CUDA_NODE_CLASS(symbol, type, class_name, class_version)    \
   static rabbet_status_t symbol##_create(const rabbet_kernel_spec_t* spec, \
                                          rabbet_kernel_t** out_kernel) {   \
@@ -92,6 +92,7 @@ uint64_t rabbet_cuda_node_library(rabbet_device_t* device);
       .prepare = symbol##_prepare,                                         \
       .destroy_state = rabbet_node_state_destroy,                          \
       .enqueue = symbol##_enqueue,                                         \
+      .takes = symbol##_takes,                                             \
       .artifacts = rabbet_cuda_node_artifacts,                             \
       .library_version = rabbet_cuda_node_library,                         \
   }

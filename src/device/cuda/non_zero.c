@@ -123,5 +123,7 @@ static rabbet_status_t rabbet_cuda_non_zero_enqueue(
                             call->stream);
 }
 
+RABBET_TAKES_NODE(rabbet_cuda_non_zero, NON_ZERO, 0)
+
 RABBET_CUDA_NODE_CLASS(rabbet_cuda_non_zero, rabbet_cuda_non_zero_kernel_t,
                        "cuda.non_zero", 1);

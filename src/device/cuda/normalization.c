@@ -531,5 +531,8 @@ static rabbet_status_t rabbet_cuda_normalization_enqueue(
   return rabbet_cuda_launch(device, &launch->second, parameters, call->stream);
 }
 
+RABBET_TAKES_NODE(rabbet_cuda_normalization, NORMALIZATION,
+                  RABBET_TAKES_ONE_FORMAT | RABBET_TAKES_OTHER_TYPES)
+
 RABBET_CUDA_NODE_CLASS(rabbet_cuda_normalization, rabbet_cuda_normalize_t,
                        "cuda.normalization", 2);

@@ -404,5 +404,7 @@ static rabbet_status_t rabbet_cuda_pooling_enqueue(
                             call->stream);
 }
 
+RABBET_TAKES_NODE(rabbet_cuda_pooling, POOLING, RABBET_TAKES_FORMATS)
+
 RABBET_CUDA_NODE_CLASS(rabbet_cuda_pooling, rabbet_cuda_pooling_kernel_t,
                        "cuda.pooling", 2);

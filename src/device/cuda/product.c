@@ -149,5 +149,10 @@ static rabbet_status_t rabbet_cuda_product_enqueue(
   return rabbet_ok();
 }
 
+static bool rabbet_cuda_product_takes(const rabbet_kernel_spec_t* spec) {
+  return product_matches(spec->group) &&
+         rabbet_takes_node(spec->group, RABBET_OP_MATRIX_MULTIPLY, 0);
+}
+
 RABBET_CUDA_NODE_CLASS(rabbet_cuda_product, rabbet_cuda_product_kernel_t,
                        "cuda.product", 1);

@@ -397,5 +397,7 @@ static rabbet_status_t rabbet_cuda_reduce_enqueue(
   return rabbet_cuda_launch(device, &finish->launch, joined, call->stream);
 }
 
+RABBET_TAKES_NODE(rabbet_cuda_reduce, REDUCE, RABBET_TAKES_FORMATS)
+
 RABBET_CUDA_NODE_CLASS(rabbet_cuda_reduce, rabbet_cuda_reduce_t, "cuda.reduce",
                        1);

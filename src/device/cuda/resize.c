@@ -226,12 +226,15 @@ static rabbet_status_t rabbet_cuda_resize_enqueue(
                             call->stream);
 }
 
+RABBET_TAKES_NODE(rabbet_cuda_resize, RESIZE, RABBET_TAKES_ONE_FORMAT)
+
 const rabbet_kernel_class_t rabbet_cuda_resize = {
     .struct_size = sizeof(rabbet_kernel_class_t),
     .name = "cuda.resize",
     .version = 1,
     .propose = rabbet_cuda_resize_propose,
     .create = rabbet_cuda_resize_create,
+    .takes = rabbet_cuda_resize_takes,
     .destroy = rabbet_cuda_node_destroy,
     .prepare = rabbet_cuda_resize_prepare,
     .destroy_state = rabbet_cuda_resize_destroy_state,

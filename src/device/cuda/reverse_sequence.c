@@ -136,6 +136,8 @@ static rabbet_status_t rabbet_cuda_reverse_sequence_enqueue(
                             parameters, call->stream);
 }
 
+RABBET_TAKES_NODE(rabbet_cuda_reverse_sequence, REVERSE_SEQUENCE, 0)
+
 RABBET_CUDA_NODE_CLASS(rabbet_cuda_reverse_sequence,
                        rabbet_cuda_reverse_kernel_t, "cuda.reverse_sequence",
                        1);

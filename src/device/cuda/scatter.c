@@ -136,5 +136,7 @@ static rabbet_status_t rabbet_cuda_scatter_enqueue(
                             call->stream);
 }
 
+RABBET_TAKES_NODE(rabbet_cuda_scatter, SCATTER, 0)
+
 RABBET_CUDA_NODE_CLASS(rabbet_cuda_scatter, rabbet_cuda_scatter_kernel_t,
                        "cuda.scatter", 1);

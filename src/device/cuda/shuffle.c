@@ -117,5 +117,7 @@ static rabbet_status_t rabbet_cuda_shuffle_enqueue(
   return rabbet_ok();
 }
 
+RABBET_TAKES_NODE(rabbet_cuda_shuffle, SHUFFLE, RABBET_TAKES_FORMATS)
+
 RABBET_CUDA_NODE_CLASS(rabbet_cuda_shuffle, rabbet_cuda_shuffle_kernel_t,
                        "cuda.shuffle", 2);

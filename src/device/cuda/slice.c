@@ -88,5 +88,7 @@ static rabbet_status_t rabbet_cuda_slice_enqueue(
       call->stream);
 }
 
+RABBET_TAKES_NODE(rabbet_cuda_slice, SLICE, RABBET_TAKES_ONE_FORMAT)
+
 RABBET_CUDA_NODE_CLASS(rabbet_cuda_slice, rabbet_cuda_slice_kernel_t,
                        "cuda.slice", 2);

@@ -270,5 +270,13 @@ static rabbet_status_t rabbet_cuda_softmax_enqueue(
                             call->stream);
 }
 
+static bool rabbet_cuda_softmax_takes(const rabbet_kernel_spec_t* spec) {
+  const rabbet_group_t* group = spec->group;
+  return rabbet_takes_node(group, RABBET_OP_SOFTMAX, RABBET_TAKES_ONE_FORMAT) ||
+         (rabbet_node_is_log_softmax(group) &&
+          rabbet_takes_tensors(
+              group, RABBET_TAKES_ONE_FORMAT | RABBET_TAKES_OTHER_TYPES));
+}
+
 RABBET_CUDA_NODE_CLASS(rabbet_cuda_softmax, rabbet_cuda_softmax_t,
                        "cuda.softmax", 1);

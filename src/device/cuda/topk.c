@@ -168,5 +168,7 @@ static rabbet_status_t rabbet_cuda_topk_enqueue(
                             state->has_workspace ? large : plain, call->stream);
 }
 
+RABBET_TAKES_NODE(rabbet_cuda_topk, TOPK, RABBET_TAKES_UNREAD)
+
 RABBET_CUDA_NODE_CLASS(rabbet_cuda_topk, rabbet_cuda_topk_kernel_t, "cuda.topk",
                        1);

@@ -1,0 +1,84 @@
+#include "device/common/takes.h"
+
+#include "device/common/node_kernel.h"
+
+// More than operators with a rule for their types have; those of any number
+// of inputs have a rule of their own here.
+#define RABBET_TAKES_INPUTS 16
+#define RABBET_TAKES_OUTPUTS 4
+
+bool rabbet_takes_types(const rabbet_group_t* group,
+                        const rabbet_group_node_t* node) {
+  rabbet_op_value_t inputs[RABBET_TAKES_INPUTS] = {0};
+  rabbet_op_value_t outputs[RABBET_TAKES_OUTPUTS] = {0};
+  if (node->input_count > RABBET_TAKES_INPUTS ||
+      node->output_count > RABBET_TAKES_OUTPUTS)
+    return false;
+  for (size_t i = 0; i < node->input_count; ++i) {
+    if (node->inputs[i] < 0) continue;
+    inputs[i].present = true;
+    inputs[i].dtype = group->values[node->inputs[i]].dtype;
+  }
+  for (size_t i = 0; i < node->output_count; ++i)
+    outputs[i].dtype = group->values[node->outputs[i]].dtype;
+  const rabbet_op_infer_t infer = {.op = node->op,
+                                   .attrs = node->attrs,
+                                   .attr_count = node->op->attr_count,
+                                   .inputs = inputs,
+                                   .input_count = node->input_count,
+                                   .outputs = outputs,
+                                   .output_count = node->output_count};
+  rabbet_status_t status = rabbet_op_infer_types(&infer);
+  bool fits = rabbet_is_ok(status);
+  rabbet_status_ignore(status);
+  for (size_t i = 0; fits && i < node->output_count; ++i)
+    fits = outputs[i].dtype == group->values[node->outputs[i]].dtype;
+  return fits;
+}
+
+bool rabbet_takes_tensors(const rabbet_group_t* group, uint32_t rules) {
+  int32_t in = rabbet_node_input(&group->nodes[0], 0);
+  const rabbet_group_value_t* y = &group->values[group->outputs[0]];
+  const rabbet_group_value_t* x = in >= 0 ? &group->values[in] : y;
+  bool formats =
+      (rules & (RABBET_TAKES_ONE_FORMAT | RABBET_TAKES_FORMATS)) != 0;
+  for (size_t i = 0; i < group->input_count + group->output_count; ++i) {
+    const rabbet_group_value_t* value =
+        &group->values[rabbet_group_boundary(group, i)];
+    if (value->format != RABBET_FORMAT_LINEAR &&
+        !(formats && (value == x || value == y)))
+      return false;
+  }
+  if (rules & RABBET_TAKES_ONE_FORMAT && x->format != y->format) return false;
+  return !(rules & RABBET_TAKES_OTHER_TYPES) || x->dtype == y->dtype;
+}
+
+bool rabbet_takes_node(const rabbet_group_t* group, rabbet_op_id_t op,
+                       uint32_t rules) {
+  if (!rabbet_node_is(group, op)) return false;
+  const rabbet_group_node_t* node = &group->nodes[0];
+  for (size_t i = 0; i < node->output_count; ++i)
+    if (!(rules & RABBET_TAKES_UNREAD) &&
+        rabbet_node_output_of(group, node, i) < 0)
+      return false;
+  if (!rabbet_takes_tensors(group, rules)) return false;
+  return rules & (RABBET_TAKES_OTHER_TYPES | RABBET_TAKES_ANY_TYPES) ||
+         rabbet_takes_types(group, node);
+}
+
+bool rabbet_takes_linear(const rabbet_group_t* group) {
+  for (size_t i = 0; i < group->input_count + group->output_count; ++i)
+    if (group->values[rabbet_group_boundary(group, i)].format !=
+        RABBET_FORMAT_LINEAR)
+      return false;
+  return true;
+}
+
+bool rabbet_takes_reals(const rabbet_group_t* group) {
+  const uint32_t reals = 1u << RABBET_DTYPE_FLOAT | 1u << RABBET_DTYPE_HALF |
+                         1u << RABBET_DTYPE_BF16;
+  for (size_t i = 0; i < group->input_count + group->output_count; ++i)
+    if (!(reals >> group->values[rabbet_group_boundary(group, i)].dtype & 1))
+      return false;
+  return true;
+}

@@ -1,0 +1,40 @@
+#include "device/kernel.h"
+
+#include "base/strbuf.h"
+
+static rabbet_status_t rabbet_kernel_refuse(
+    const rabbet_kernel_class_t* kernel_class,
+    const rabbet_kernel_spec_t* spec) {
+  const rabbet_group_t* group = spec->group;
+  rabbet_strbuf_t text;
+  rabbet_strbuf_initialize(spec->allocator, &text);
+  for (size_t i = 0; i < group->node_count; ++i)
+    rabbet_strbuf_printf(&text, "%s'%s' (%s)", i > 0 ? " + " : "",
+                         group->nodes[i].name, group->nodes[i].op->name);
+  for (size_t i = 0; i < group->input_count + group->output_count; ++i) {
+    bool is_output = i >= group->input_count;
+    const rabbet_group_value_t* value =
+        &group->values[is_output ? group->outputs[i - group->input_count]
+                                 : group->inputs[i]];
+    rabbet_strbuf_printf(&text, "%s%s %s",
+                         i == group->input_count ? " to "
+                         : i > 0                 ? ", "
+                                                 : " from ",
+                         rabbet_dtype_name(value->dtype),
+                         rabbet_format_name(value->format));
+  }
+  rabbet_status_t status = RABBET_STATUS(
+      RABBET_STATUS_UNSUPPORTED, "the kernel '%s' does not compute %s",
+      kernel_class->name, rabbet_strbuf_text(&text));
+  rabbet_strbuf_deinitialize(&text);
+  return status;
+}
+
+rabbet_status_t rabbet_kernel_create(const rabbet_kernel_class_t* kernel_class,
+                                     const rabbet_kernel_spec_t* spec,
+                                     rabbet_kernel_t** out_kernel) {
+  *out_kernel = NULL;
+  if (kernel_class->takes && !kernel_class->takes(spec))
+    return rabbet_kernel_refuse(kernel_class, spec);
+  return kernel_class->create(spec, out_kernel);
+}
