@@ -27,6 +27,7 @@ def _options() -> argparse.Namespace:
     add("--jobs", type=int, default=1, help="exports at once")
     add("--checks", type=int, default=1, help="checks at once on the CPU")
     add("--gpu-jobs", type=int, default=4, help="checks at once on a GPU")
+    add("--level", type=int, help="the builder's optimization level")
     add("--sample", type=int, help="draw so many architectures")
     add("--seed", type=int, default=0, help="of the sample")
     add("--time-limit", type=float, default=float("inf"), help="seconds for all")

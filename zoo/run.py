@@ -167,6 +167,7 @@ class Run:
             options.device,
             options.threads,
             not options.untimed,
+            options.level,
         )
         self._add(name, "check", "zoo.check:check", (task,))
 

@@ -17,7 +17,7 @@ HEAD = """# Models
 What `make zoo` found: architectures of torchvision, timm, transformers, diffusers and
 ultralytics, made small, with random weights under which results vary with inputs,
 exported by TorchScript's exporter (opset 17) and by torch.export's, with fixed and with
-varying sizes. Each file is built and run, and compared with ONNX Runtime at the usual
+varying sizes. Each file is built and run, and compared with ONNX Runtime (unoptimized) at the usual
 sizes, at the least, at the largest, and at some of both. This file is generated:
 
     make zoo                                # all, hours; ZOO="--only 'timm/*'" takes options
