@@ -22,6 +22,8 @@ OPSET = 17
 """Of TorchScript's exporter; the other takes its own default."""
 LEAST_CHANGE = 0.02
 """How far results for two inputs lie apart at least, over their size."""
+MOST_ERROR = 0.25
+"""How far a module's own results in FP16 and BF16 may be from FP32."""
 
 
 class UnfitError(Exception):
@@ -134,7 +136,10 @@ def _halved(
         raise UnfitError(f"the module's {kind.upper()} results are not finite")
     if any(a.shape != b.shape for a, b in zip(first, results, strict=True)):
         raise UnfitError(f"in {kind.upper()} the results have other sizes")
-    return flat, max(difference(results, first), default=0.0)
+    error = max(difference(results, first), default=0.0)
+    if error > MOST_ERROR:
+        raise UnfitError(f"in {kind.upper()} the module itself is {error:.0%} off")
+    return flat, error
 
 
 def _one(

@@ -22,6 +22,8 @@ from .jobs import Job, Outcome, Pool, preload
 RESULTS = "results.jsonl"
 _EXPORTED = {"mixed": "fp32"}
 """Types that are checked with the file of another."""
+_MODULE = {"mixed": "fp16"}
+"""And those whose module is of another type, which says how exact results can be."""
 _ORDER = ("fp32", "fp16", "bf16")
 
 
@@ -78,7 +80,7 @@ class Run:
         self._options = options
         self._types = options.types.split(",")
         self._files = sorted(
-            {_EXPORTED.get(t, t) for t in self._types} | {"fp32"}, key=_ORDER.index
+            {"fp32", *(_MODULE.get(t, t) for t in self._types)}, key=_ORDER.index
         )
         self._cache: Path = options.cache.absolute()
         self._cache.mkdir(parents=True, exist_ok=True)
@@ -168,8 +170,18 @@ class Run:
             options.threads,
             not options.untimed,
             options.level,
+            self._torch_error(base),
         )
         self._add(name, "check", "zoo.check:check", (task,))
+
+    def _torch_error(self, base: dict[str, Any]) -> float:
+        """How far the module is from FP32 in the type that the device multiplies in."""
+        kind = _MODULE.get(base["type"], base["type"])
+        if kind == "fp32" and self._options.device != "cpu":
+            kind = "fp16"  # as many digits as TF32
+        spec = self._spec(base["key"], base["form"], kind)
+        facts = json.loads(spec.read_text()) if spec.exists() else {}
+        return facts.get("torch_error", 0.0)
 
     # ---- Outcomes ----
 
