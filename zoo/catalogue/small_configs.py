@@ -62,6 +62,8 @@ def _model(kind: str, auto: str, attention: str | None, options: dict[str, Any])
     config = transformers.AutoConfig.for_model(kind, **options)
     if attention is not None:
         config._attn_implementation = attention
+    if hasattr(config, "num_experts_per_tok"):  # the other ways have no form in ONNX
+        config._experts_implementation = "batched_mm"
     factory = getattr(transformers, auto)
     return factory.from_config(config) if auto.startswith("Auto") else factory(config)
 
