@@ -136,6 +136,13 @@ static rabbet_status_t propose_copy(proposer_t* p,
   if (candidate->aliased)
     RABBET_RETURN_IF_ERROR(rabbet_arena_copy(arena, candidate->aliased, bytes,
                                              (void**)&copy->aliased));
+  if (candidate->artifact.size > 0) {
+    RABBET_RETURN_IF_ERROR(rabbet_arena_strdup(arena, candidate->artifact.name,
+                                               &copy->artifact.name));
+    RABBET_RETURN_IF_ERROR(rabbet_arena_copy(arena, candidate->artifact.data,
+                                             candidate->artifact.size,
+                                             (void**)&copy->artifact.data));
+  }
   return propose_key(p, out_choice);
 }
 

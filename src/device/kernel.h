@@ -31,12 +31,49 @@ typedef struct rabbet_candidate_t {
   // Output i must be given the memory of input aliased[i] (-1: none). NULL:
   // none.
   const int32_t* aliased;
+  // What `create` is given with this tactic in a build: what its library said
+  // of it. size 0: nothing.
+  rabbet_artifact_t artifact;
 } rabbet_candidate_t;
 
 typedef struct rabbet_candidate_sink_t {
   void* context;
   rabbet_status_t (*add)(void* context, const rabbet_candidate_t* candidate);
 } rabbet_candidate_sink_t;
+
+// ---- Asking a library -------------------------------------------------------
+
+// "How would you compute this?", for a library whose answers may be engines
+// that crash, or that may crash while it is asked: a build has it done by
+// another process (builder/trial.h).
+typedef struct rabbet_question_t {
+  rabbet_device_t* device;
+  const rabbet_kernel_class_t* kernel;
+  const rabbet_group_t* group;  // boundary types and formats as in `create`
+  const rabbet_dims_t* dims;    // of its values
+  bool tf32;
+  int32_t wish;    // answers wanted
+  int32_t enough;  // of these, so many that work will do
+  rabbet_allocator_t allocator;
+} rabbet_question_t;
+
+typedef struct rabbet_answer_t {
+  int32_t tactic;
+  char tactic_name[48];
+  rabbet_artifact_t artifact;  // as rabbet_candidate_t has it
+} rabbet_answer_t;
+
+typedef struct rabbet_answer_sink_t {
+  void* context;
+  rabbet_status_t (*add)(void* context, const rabbet_answer_t* answer);
+} rabbet_answer_sink_t;
+
+// Answers in the place of question->kernel->ask.
+typedef struct rabbet_asker_t {
+  void* context;
+  rabbet_status_t (*ask)(void* context, const rabbet_question_t* question,
+                         rabbet_answer_sink_t sink);
+} rabbet_asker_t;
 
 // What limits the candidates.
 typedef struct rabbet_propose_t {
@@ -58,6 +95,7 @@ typedef struct rabbet_propose_t {
   int threads;
   int optimization_level;  // 0..5
   rabbet_allocator_t allocator;
+  const rabbet_asker_t* asker;  // NULL: libraries are asked here
 } rabbet_propose_t;
 
 typedef struct rabbet_kernel_spec_t {
@@ -66,11 +104,14 @@ typedef struct rabbet_kernel_spec_t {
                                 // the kernel
   int32_t tactic;
   rabbet_allocator_t allocator;
-  // Those that the plan keeps for this step; none in a build. They come from a
-  // file: what they say is checked by the class. The list is there during
-  // `create`, their bytes as long as the kernel.
+  // Those that the plan keeps for this step; in a build the candidate's own.
+  // They come from a file: what they say is checked by the class. The list is
+  // there during `create`, their bytes as long as the kernel.
   const rabbet_artifact_t* artifacts;
   size_t artifact_count;
+  // In a build: this tactic or none. `prepare` answers UNSUPPORTED rather than
+  // ask a library for another one.
+  bool exact;
 } rabbet_kernel_spec_t;
 
 // Made once for an engine; shared by its contexts. Subclassed by its class.
@@ -175,6 +216,10 @@ struct rabbet_kernel_class_t {
   // refused here, as later nobody looks at it again. Extents are for
   // `prepare`. optional: `create` looks itself.
   bool (*takes)(const rabbet_kernel_spec_t* spec);
+  // Asks its library, on this thread. No answer is no error. optional: there is
+  // no library that chooses.
+  rabbet_status_t (*ask)(const rabbet_question_t* question,
+                         rabbet_answer_sink_t sink);
 };
 
 // `create` of a class for a group that it takes, else UNSUPPORTED.

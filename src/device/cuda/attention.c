@@ -183,9 +183,9 @@ static rabbet_status_t rabbet_cuda_attention_propose(
       (a.mask < 0 || rabbet_dtype_is_float(group->values[a.mask].dtype));
   rabbet_free(allocator, dims);
   if (!matches) return rabbet_ok();
-  return rabbet_cudnn_offer_linear(
-      propose, sink, &rabbet_cuda_attention, rabbet_cuda_attention_describe,
-      group->values[a.q.value].dtype, attention_can, -1);
+  return rabbet_cudnn_offer_linear(propose, sink, &rabbet_cuda_attention,
+                                   group->values[a.q.value].dtype,
+                                   attention_can, -1);
 }
 
 static bool rabbet_cuda_attention_takes(const rabbet_kernel_spec_t* spec) {

@@ -235,7 +235,6 @@ static bool rabbet_cuda_convolution_describe(const rabbet_group_t* group,
 typedef struct convolution_offer_t {
   const rabbet_propose_t* propose;
   rabbet_candidate_sink_t sink;
-  rabbet_cudnn_t* library;
   rabbet_type_format_t* tensors;
 } convolution_offer_t;
 
@@ -292,8 +291,6 @@ static rabbet_status_t convolution_offer_all(const convolution_offer_t* offer) {
           .propose = offer->propose,
           .sink = offer->sink,
           .kernel = &rabbet_cuda_convolution,
-          .describe = rabbet_cuda_convolution_describe,
-          .library = offer->library,
           .tensors = offer->tensors,
           .dtype = types[i],
           // Tensor cores' kernels turn what is LINEAR before they begin.
@@ -313,8 +310,9 @@ static rabbet_status_t rabbet_cuda_convolution_propose(
       !convolution_always_takes(group))
     return rabbet_ok();
   convolution_offer_t offer = {.propose = propose, .sink = sink};
+  rabbet_cudnn_t* library = NULL;
   RABBET_RETURN_IF_ERROR(
-      rabbet_cudnn_get(rabbet_cuda(propose->device), &offer.library));
+      rabbet_cudnn_get(rabbet_cuda(propose->device), &library));
   RABBET_RETURN_IF_ERROR(rabbet_allocate(
       propose->allocator,
       sizeof(*offer.tensors) * (group->input_count + group->output_count),
@@ -496,8 +494,6 @@ static rabbet_status_t rabbet_cuda_convolution_quantized_propose(
       .propose = propose,
       .sink = sink,
       .kernel = &rabbet_cuda_convolution_quantized,
-      .describe = rabbet_cuda_convolution_quantized_describe,
-      .library = library,
       .tensors = tensors,
       .dtype = RABBET_DTYPE_INT8,
   });

@@ -125,11 +125,19 @@ rabbet_status_t rabbet_cudnn_graph_finish(rabbet_cudnn_graph_t* graph,
 
 // ---- Engines ---------------------------------------------------------------
 
-// One engine with its knobs set.
+enum { RABBET_CUDNN_KNOBS = 64 };
+
+// One engine with its knobs set: all that makes a plan of a graph.
+typedef struct rabbet_cudnn_engine_t {
+  int64_t engine;
+  int64_t knob_count;
+  int64_t knobs[RABBET_CUDNN_KNOBS][2];  // type, value
+} rabbet_cudnn_engine_t;
+
 typedef struct rabbet_cudnn_choice_t {
-  cudnnBackendDescriptor_t config;  // the list's
-  int32_t number;                   // a hash of engine and knobs, 30 bits
-  char name[40];                    // "engine 37 k2=13 k14=3"
+  rabbet_cudnn_engine_t engine;
+  int32_t number;  // a hash of engine and knobs, 30 bits
+  char name[40];   // "engine 37 k2=13 k14=3"
 } rabbet_cudnn_choice_t;
 
 typedef struct rabbet_cudnn_choices_t {
@@ -156,7 +164,7 @@ void rabbet_cudnn_choices_end(rabbet_cudnn_choices_t* choices);
 // where the engine cannot do it after all.
 rabbet_status_t rabbet_cudnn_plan(rabbet_cudnn_graph_t* graph,
                                   cudnnHandle_t handle,
-                                  cudnnBackendDescriptor_t config,
+                                  const rabbet_cudnn_engine_t* engine,
                                   cudnnBackendDescriptor_t* out_plan);
 // As text and back; the text is freed with rabbet_free(graph->allocator, ..).
 rabbet_status_t rabbet_cudnn_plan_save(const rabbet_cudnn_graph_t* graph,

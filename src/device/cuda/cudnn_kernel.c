@@ -1,19 +1,23 @@
 #include "device/cuda/cudnn_kernel.h"
 
 #include <pthread.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "core/view.h"
+#include "device/common/ask.h"
 
 enum {
-  TACTIC_ENGINE = (1 << 30) - 1,
   TACTIC_TF32 = 1 << 30,
   SEARCH_LIMIT = 100,  // engines looked through for a tactic's
 };
 
-// What a plan keeps: this, then cuDNN's text.
-#define KEPT_MAGIC 0x31444352u  // "RCD1"
+// What a plan keeps: this, then cuDNN's text of a plan for the graph; and, for
+// other shapes, this (of no graph), then the engine and its knobs, which is all
+// that a build knows of a candidate.
+#define KEPT_PLAN 0x31444352u    // "RCD1"
+#define KEPT_ENGINE 0x31454352u  // "RCE1"
 typedef struct kept_header_t {
   uint32_t magic;
   int32_t tactic;
@@ -22,6 +26,16 @@ typedef struct kept_header_t {
   uint64_t graph;  // its hash
 } kept_header_t;
 
+typedef struct kept_engine_t {
+  kept_header_t header;
+  rabbet_cudnn_engine_t engine;  // as many knobs as it has
+} kept_engine_t;
+
+static size_t kept_engine_size(int64_t knob_count) {
+  return offsetof(kept_engine_t, engine.knobs) +
+         (size_t)knob_count * sizeof(int64_t[2]);
+}
+
 typedef struct cudnn_kernel_t {
   rabbet_node_kernel_t node;
   rabbet_cuda_device_t* device;
@@ -29,6 +43,9 @@ typedef struct cudnn_kernel_t {
   rabbet_cudnn_describe_fn_t describe;
   int32_t tactic;
   rabbet_dtype_t dtype;
+  bool exact;  // no other engine than the tactic's
+  bool has_engine;
+  rabbet_cudnn_engine_t engine;
   pthread_mutex_t lock;  // guards the next two, which are set once
   uint8_t* kept;         // header and text, or NULL
   size_t kept_size;
@@ -50,76 +67,66 @@ struct rabbet_kernel_state_t {
 
 // Without tuning the first engine that works is taken; it is looked for among
 // several. Each costs compiling to try, often hundreds of milliseconds.
-static size_t offer_wish(const rabbet_cudnn_offer_t* offer) {
+static int32_t offer_wish(const rabbet_cudnn_offer_t* offer) {
   int level = offer->propose->optimization_level;
-  size_t wish = level == 0 ? 16 : level <= 2 ? 2 : level <= 3 ? 4 : 6;
+  int32_t wish = level == 0 ? 16 : level <= 2 ? 2 : level <= 3 ? 4 : 6;
   if (level >= 5) return 16;
   return offer->is_unlikely && level > 0 ? 1 : wish;
 }
 
-// Whether the engine can make a plan; not all that heuristics name can.
-static rabbet_status_t offer_works(rabbet_cudnn_graph_t* graph,
-                                   cudnnHandle_t handle,
-                                   const rabbet_cudnn_choice_t* choice,
-                                   bool* out_works) {
-  cudnnBackendDescriptor_t plan = NULL;
-  rabbet_status_t status =
-      rabbet_cudnn_plan(graph, handle, choice->config, &plan);
-  *out_works = rabbet_is_ok(status);
-  if (plan) graph->library->cudnnBackendDestroyDescriptor(plan);
-  if (rabbet_status_code(status) != RABBET_STATUS_UNSUPPORTED) return status;
-  rabbet_status_ignore(status);
-  return rabbet_ok();
+static kept_header_t kept_header(const rabbet_cuda_device_t* device,
+                                 const rabbet_cudnn_t* library, uint32_t magic,
+                                 int32_t tactic) {
+  return (kept_header_t){.magic = magic,
+                         .tactic = tactic,
+                         .version = library->version,
+                         .major = device->major,
+                         .minor = device->minor};
 }
 
-static rabbet_status_t offer_list(const rabbet_cudnn_offer_t* offer,
-                                  cudnnHandle_t handle, bool tf32,
-                                  const rabbet_cudnn_choices_t* choices) {
-  // What is not timed is not tried either: it must work.
-  bool first_only = offer->propose->optimization_level == 0;
-  bool proven = first_only || choices->list.count == 1;
-  for (size_t i = 0; i < choices->list.count; ++i) {
-    const rabbet_cudnn_choice_t* choice = &choices->list.data[i];
-    bool works = true;
-    rabbet_candidate_t candidate = {
-        .kernel = offer->kernel,
-        .tactic = choice->number | (tf32 ? TACTIC_TF32 : 0),
-        .tensors = offer->tensors};
-    snprintf(candidate.tactic_name, sizeof(candidate.tactic_name), "%s",
-             choice->name);
-    if (proven)
-      RABBET_RETURN_IF_ERROR(
-          offer_works(choices->graph, handle, choice, &works));
-    if (!works) continue;
-    RABBET_RETURN_IF_ERROR(
-        rabbet_offer(offer->propose, offer->sink, &candidate));
-    if (first_only) break;
-  }
-  return rabbet_ok();
+static rabbet_status_t ask_add(const rabbet_question_t* question,
+                               const rabbet_cudnn_t* library,
+                               const rabbet_cudnn_choice_t* choice,
+                               rabbet_answer_sink_t sink) {
+  kept_engine_t kept = {.engine = choice->engine};
+  rabbet_answer_t answer = {
+      .tactic = choice->number | (question->tf32 ? TACTIC_TF32 : 0),
+      .artifact = {.name = "cuDNN engine",
+                   .data = &kept,
+                   .size = kept_engine_size(choice->engine.knob_count)}};
+  kept.header = kept_header(rabbet_cuda(question->device), library, KEPT_ENGINE,
+                            answer.tactic);
+  answer.artifact.key = rabbet_hash128(&kept, answer.artifact.size);
+  snprintf(answer.tactic_name, sizeof(answer.tactic_name), "%s", choice->name);
+  return sink.add(sink.context, &answer);
 }
 
-static rabbet_status_t offer_choices(const rabbet_cudnn_offer_t* offer,
-                                     rabbet_cudnn_graph_t* graph,
-                                     cudnnHandle_t handle) {
-  bool tf32 = offer->dtype == RABBET_DTYPE_FLOAT && offer->propose->tf32;
-  const rabbet_cudnn_wish_t wish = {offer->dtype, tf32, offer_wish(offer)};
+static rabbet_dtype_t kernel_dtype(const rabbet_group_t* group);
+
+static rabbet_status_t ask_graph(const rabbet_question_t* question,
+                                 rabbet_cudnn_graph_t* graph,
+                                 rabbet_answer_sink_t sink) {
+  const rabbet_cudnn_wish_t wish = {kernel_dtype(question->group),
+                                    question->tf32, (size_t)question->wish};
   rabbet_cudnn_choices_t choices;
   RABBET_RETURN_IF_ERROR(rabbet_cudnn_choices(graph, &wish, &choices));
-  rabbet_status_t status = offer_list(offer, handle, tf32, &choices);
+  rabbet_status_t status = rabbet_ok();
+  for (size_t i = 0; rabbet_is_ok(status) && i < choices.list.count; ++i)
+    status = ask_add(question, graph->library, &choices.list.data[i], sink);
   rabbet_cudnn_choices_end(&choices);
   return status;
 }
 
-static rabbet_status_t offer_graph(const rabbet_cudnn_offer_t* offer,
-                                   const rabbet_group_t* group,
-                                   const rabbet_dims_t* dims,
-                                   cudnnHandle_t handle) {
+static rabbet_status_t ask_with(const rabbet_question_t* question,
+                                rabbet_cudnn_describe_fn_t describe,
+                                rabbet_cudnn_t* library, cudnnHandle_t handle,
+                                rabbet_answer_sink_t sink) {
   rabbet_cudnn_graph_t graph;
-  rabbet_cudnn_graph_begin(offer->library, offer->propose->allocator, &graph);
+  rabbet_cudnn_graph_begin(library, question->allocator, &graph);
   rabbet_status_t status = rabbet_ok();
-  if (offer->describe(group, dims, &graph)) {
+  if (describe(question->group, question->dims, &graph)) {
     status = rabbet_cudnn_graph_finish(&graph, handle);
-    if (rabbet_is_ok(status)) status = offer_choices(offer, &graph, handle);
+    if (rabbet_is_ok(status)) status = ask_graph(question, &graph, sink);
   }
   rabbet_cudnn_graph_end(&graph);
   if (rabbet_status_code(status) != RABBET_STATUS_UNSUPPORTED) return status;
@@ -127,48 +134,18 @@ static rabbet_status_t offer_graph(const rabbet_cudnn_offer_t* offer,
   return rabbet_ok();
 }
 
-// Numbers are read where a description needs them; what is longer is not.
-static void offer_number(rabbet_group_value_t* value, rabbet_dtype_t dtype,
-                         double* number) {
-  for (int32_t i = 0; i < value->dims.rank; ++i)
-    if (value->dims.d[i] != 1) return;
-  rabbet_store_double(dtype, number, 0,
-                      rabbet_load_double(value->dtype, value->constant, 0));
-  value->constant = number;
-}
-
-// The group as it would be with the offer's types and formats. `numbers` has
-// room for one of each value.
-static void offer_instantiate(const rabbet_cudnn_offer_t* offer,
-                              rabbet_group_t* group,
-                              rabbet_group_value_t* values, rabbet_dims_t* dims,
-                              double* numbers) {
-  *group = *offer->propose->group;
-  memcpy(values, group->values, sizeof(*values) * group->value_count);
-  group->values = values;
-  for (size_t i = 0; i < group->value_count; ++i)
-    dims[i] = values[i].dims;
-  for (size_t i = 0; i < group->input_count + group->output_count; ++i) {
-    int32_t value = i < group->input_count
-                        ? group->inputs[i]
-                        : group->outputs[i - group->input_count];
-    if (values[value].constant)
-      offer_number(&values[value], offer->tensors[i].dtype, &numbers[value]);
-    values[value].dtype = offer->tensors[i].dtype;
-    values[value].format = offer->tensors[i].format;
-  }
-}
-
-static rabbet_status_t offer_inside(const rabbet_cudnn_offer_t* offer,
-                                    const rabbet_group_t* group,
-                                    const rabbet_dims_t* dims) {
-  const rabbet_cuda_device_t* device = rabbet_cuda(offer->propose->device);
+rabbet_status_t rabbet_cudnn_kernel_ask(const rabbet_question_t* question,
+                                        rabbet_cudnn_describe_fn_t describe,
+                                        rabbet_answer_sink_t sink) {
+  rabbet_cuda_device_t* device = rabbet_cuda(question->device);
+  rabbet_cudnn_t* library = NULL;
   rabbet_cudnn_slot_t* slot = NULL;
   CUcontext before = NULL;
+  RABBET_RETURN_IF_ERROR(rabbet_cudnn_get(device, &library));
   RABBET_RETURN_IF_ERROR(rabbet_cuda_enter(device, &before));
-  rabbet_status_t status = rabbet_cudnn_acquire(offer->library, &slot);
+  rabbet_status_t status = rabbet_cudnn_acquire(library, &slot);
   if (rabbet_is_ok(status)) {
-    status = offer_graph(offer, group, dims, slot->handle);
+    status = ask_with(question, describe, library, slot->handle, sink);
     rabbet_cudnn_release(slot);
   }
   rabbet_cuda_leave(device, before);
@@ -176,28 +153,13 @@ static rabbet_status_t offer_inside(const rabbet_cudnn_offer_t* offer,
 }
 
 rabbet_status_t rabbet_cudnn_offer(const rabbet_cudnn_offer_t* offer) {
-  rabbet_allocator_t allocator = offer->propose->allocator;
-  size_t count = offer->propose->group->value_count;
-  rabbet_group_t group;
-  rabbet_group_value_t* values = NULL;
-  rabbet_dims_t* dims = NULL;
-  double* numbers = NULL;
-  if (rabbet_group_is_empty(offer->propose->group)) return rabbet_ok();
-  rabbet_status_t status =
-      rabbet_allocate(allocator, sizeof(*values) * count, (void**)&values);
-  if (rabbet_is_ok(status))
-    status = rabbet_allocate(allocator, sizeof(*dims) * count, (void**)&dims);
-  if (rabbet_is_ok(status))
-    status =
-        rabbet_allocate(allocator, sizeof(*numbers) * count, (void**)&numbers);
-  if (rabbet_is_ok(status)) {
-    offer_instantiate(offer, &group, values, dims, numbers);
-    status = offer_inside(offer, &group, dims);
-  }
-  rabbet_free(allocator, numbers);
-  rabbet_free(allocator, dims);
-  rabbet_free(allocator, values);
-  return status;
+  const rabbet_asked_t asked = {
+      .tf32 = offer->dtype == RABBET_DTYPE_FLOAT && offer->propose->tf32,
+      .wish = offer_wish(offer)};
+  return rabbet_offer_asked(
+      offer->propose, offer->sink,
+      &(rabbet_candidate_t){.kernel = offer->kernel, .tensors = offer->tensors},
+      &asked);
 }
 
 static rabbet_status_t cudnn_offer_types(rabbet_cudnn_offer_t* offer,
@@ -224,16 +186,19 @@ static rabbet_status_t cudnn_offer_types(rabbet_cudnn_offer_t* offer,
   return rabbet_ok();
 }
 
-rabbet_status_t rabbet_cudnn_offer_linear(
-    const rabbet_propose_t* propose, rabbet_candidate_sink_t sink,
-    const rabbet_kernel_class_t* kernel, rabbet_cudnn_describe_fn_t describe,
-    rabbet_dtype_t network, bool (*can)(rabbet_dtype_t dtype), int32_t turned) {
+rabbet_status_t rabbet_cudnn_offer_linear(const rabbet_propose_t* propose,
+                                          rabbet_candidate_sink_t sink,
+                                          const rabbet_kernel_class_t* kernel,
+                                          rabbet_dtype_t network,
+                                          bool (*can)(rabbet_dtype_t dtype),
+                                          int32_t turned) {
   const rabbet_group_t* group = propose->group;
   rabbet_cudnn_offer_t offer = {
-      .propose = propose, .sink = sink, .kernel = kernel, .describe = describe};
+      .propose = propose, .sink = sink, .kernel = kernel};
+  rabbet_cudnn_t* library = NULL;
   rabbet_type_format_t* tensors = NULL;
   rabbet_status_t status =
-      rabbet_cudnn_get(rabbet_cuda(propose->device), &offer.library);
+      rabbet_cudnn_get(rabbet_cuda(propose->device), &library);
   if (rabbet_status_code(status) == RABBET_STATUS_UNAVAILABLE) {
     rabbet_status_ignore(status);
     return rabbet_ok();
@@ -280,6 +245,11 @@ static rabbet_status_t kernel_check(const rabbet_group_t* group,
                        "floating type; this group does not");
 }
 
+static rabbet_dtype_t kernel_dtype(const rabbet_group_t* group) {
+  return kernel_has_bytes(group) ? RABBET_DTYPE_INT8
+                                 : group->values[group->outputs[0]].dtype;
+}
+
 static rabbet_status_t kernel_take(cudnn_kernel_t* kernel, const void* data,
                                    size_t size) {
   RABBET_RETURN_IF_ERROR(
@@ -287,6 +257,20 @@ static rabbet_status_t kernel_take(cudnn_kernel_t* kernel, const void* data,
   memcpy(kernel->kept, data, size);
   kernel->kept_size = size;
   return rabbet_ok();
+}
+
+static void kernel_take_engine(cudnn_kernel_t* kernel,
+                               const rabbet_artifact_t* artifact) {
+  kept_engine_t kept;
+  if (artifact->size > sizeof(kept) || artifact->size < kept_engine_size(0))
+    return;
+  memcpy(&kept, artifact->data, artifact->size);
+  if (kept.engine.knob_count < 0 ||
+      kept.engine.knob_count > RABBET_CUDNN_KNOBS ||
+      artifact->size != kept_engine_size(kept.engine.knob_count))
+    return;
+  kernel->engine = kept.engine;
+  kernel->has_engine = true;
 }
 
 // What the plan keeps for this tactic, if this library and GPU are those that
@@ -298,11 +282,16 @@ static rabbet_status_t kernel_find_kept(cudnn_kernel_t* kernel,
     kept_header_t header;
     if (artifact->size <= sizeof(header)) continue;
     memcpy(&header, artifact->data, sizeof(header));
-    if (header.magic == KEPT_MAGIC && header.tactic == spec->tactic &&
-        header.version == kernel->library->version &&
-        header.major == kernel->device->major &&
-        header.minor == kernel->device->minor)
-      return kernel_take(kernel, artifact->data, artifact->size);
+    if (header.tactic != spec->tactic ||
+        header.version != kernel->library->version ||
+        header.major != kernel->device->major ||
+        header.minor != kernel->device->minor)
+      continue;
+    if (header.magic == KEPT_ENGINE)
+      kernel_take_engine(kernel, artifact);
+    else if (header.magic == KEPT_PLAN && !kernel->kept)
+      RABBET_RETURN_IF_ERROR(
+          kernel_take(kernel, artifact->data, artifact->size));
   }
   return rabbet_ok();
 }
@@ -326,6 +315,7 @@ rabbet_status_t rabbet_cudnn_kernel_create(
   kernel->library = library;
   kernel->describe = describe;
   kernel->tactic = spec->tactic;
+  kernel->exact = spec->exact;
   kernel->dtype = dtype;
   pthread_mutex_init(&kernel->lock, NULL);
   rabbet_status_t status = kernel_find_kept(kernel, spec);
@@ -345,17 +335,31 @@ void rabbet_cudnn_kernel_destroy(rabbet_kernel_t* base) {
   rabbet_node_kernel_destroy(base);
 }
 
+static rabbet_status_t kernel_keep(rabbet_artifact_sink_t sink,
+                                   const char* name, const void* data,
+                                   size_t size) {
+  const rabbet_artifact_t artifact = {.key = rabbet_hash128(data, size),
+                                      .name = name,
+                                      .data = data,
+                                      .size = size};
+  return sink.add(sink.context, &artifact);
+}
+
 rabbet_status_t rabbet_cudnn_kernel_artifacts(rabbet_kernel_t* base,
                                               rabbet_artifact_sink_t sink) {
   cudnn_kernel_t* kernel = (cudnn_kernel_t*)base;
   pthread_mutex_lock(&kernel->lock);
-  const rabbet_artifact_t artifact = {
-      .name = "cuDNN plan", .data = kernel->kept, .size = kernel->kept_size};
+  const void* kept = kernel->kept;
+  size_t size = kernel->kept_size;
   pthread_mutex_unlock(&kernel->lock);
-  if (!artifact.data) return rabbet_ok();
-  rabbet_artifact_t keyed = artifact;
-  keyed.key = rabbet_hash128(artifact.data, artifact.size);
-  return sink.add(sink.context, &keyed);
+  if (kept) RABBET_RETURN_IF_ERROR(kernel_keep(sink, "cuDNN plan", kept, size));
+  if (!kernel->has_engine) return rabbet_ok();
+  const kept_engine_t engine = {
+      .header = kept_header(kernel->device, kernel->library, KEPT_ENGINE,
+                            kernel->tactic),
+      .engine = kernel->engine};
+  return kernel_keep(sink, "cuDNN engine", &engine,
+                     kept_engine_size(kernel->engine.knob_count));
 }
 
 // ---- Preparing -------------------------------------------------------------
@@ -365,12 +369,9 @@ static rabbet_status_t prepare_keep(cudnn_kernel_t* kernel,
   char* text = NULL;
   uint8_t* both = NULL;
   size_t size = 0;
-  const kept_header_t header = {.magic = KEPT_MAGIC,
-                                .tactic = kernel->tactic,
-                                .version = kernel->library->version,
-                                .major = kernel->device->major,
-                                .minor = kernel->device->minor,
-                                .graph = state->graph.hash};
+  kept_header_t header =
+      kept_header(kernel->device, kernel->library, KEPT_PLAN, kernel->tactic);
+  header.graph = state->graph.hash;
   pthread_mutex_lock(&kernel->lock);
   bool has = kernel->kept != NULL;
   pthread_mutex_unlock(&kernel->lock);
@@ -416,42 +417,50 @@ static rabbet_status_t prepare_from_kept(cudnn_kernel_t* kernel,
   return rabbet_ok();
 }
 
-// The tactic's engine; with shapes other than it was chosen for, or on another
-// GPU, the first that works.
+// With shapes other than the tactic's engine was chosen for, or on another GPU:
+// the first engine that works.
 static rabbet_status_t prepare_search(cudnn_kernel_t* kernel,
                                       cudnnHandle_t handle,
-                                      const rabbet_cudnn_choices_t* choices,
                                       rabbet_kernel_state_t* state) {
-  int32_t wanted = kernel->tactic & TACTIC_ENGINE;
-  for (size_t i = 0; i < choices->list.count; ++i) {
-    if (choices->list.data[i].number != wanted) continue;
-    RABBET_RETURN_IF_ERROR(rabbet_cudnn_plan(
-        &state->graph, handle, choices->list.data[i].config, &state->plan));
-    return prepare_keep(kernel, state);
-  }
+  const rabbet_cudnn_wish_t wish = {
+      kernel->dtype, (kernel->tactic & TACTIC_TF32) != 0, SEARCH_LIMIT};
+  rabbet_cudnn_choices_t choices;
+  RABBET_RETURN_IF_ERROR(rabbet_cudnn_choices(&state->graph, &wish, &choices));
   rabbet_status_t status =
       RABBET_STATUS(RABBET_STATUS_UNSUPPORTED, "cuDNN has no engine for it");
-  for (size_t i = 0; i < choices->list.count && !state->plan; ++i) {
+  for (size_t i = 0; i < choices.list.count && !state->plan; ++i) {
     rabbet_status_ignore(status);
     status = rabbet_cudnn_plan(&state->graph, handle,
-                               choices->list.data[i].config, &state->plan);
+                               &choices.list.data[i].engine, &state->plan);
     if (rabbet_status_code(status) == RABBET_STATUS_OUT_OF_MEMORY) break;
   }
+  rabbet_cudnn_choices_end(&choices);
   return status;
+}
+
+static rabbet_status_t prepare_engine(cudnn_kernel_t* kernel,
+                                      cudnnHandle_t handle,
+                                      rabbet_kernel_state_t* state) {
+  rabbet_status_t status =
+      rabbet_cudnn_plan(&state->graph, handle, &kernel->engine, &state->plan);
+  if (rabbet_is_ok(status)) return prepare_keep(kernel, state);
+  if (kernel->exact || rabbet_status_code(status) != RABBET_STATUS_UNSUPPORTED)
+    return status;
+  rabbet_status_ignore(status);
+  return rabbet_ok();
 }
 
 static rabbet_status_t prepare_plan(cudnn_kernel_t* kernel,
                                     cudnnHandle_t handle,
                                     rabbet_kernel_state_t* state) {
-  const rabbet_cudnn_wish_t wish = {
-      kernel->dtype, (kernel->tactic & TACTIC_TF32) != 0, SEARCH_LIMIT};
-  rabbet_cudnn_choices_t choices;
   RABBET_RETURN_IF_ERROR(prepare_from_kept(kernel, handle, state));
+  if (!state->plan && kernel->has_engine)
+    RABBET_RETURN_IF_ERROR(prepare_engine(kernel, handle, state));
   if (state->plan) return rabbet_ok();
-  RABBET_RETURN_IF_ERROR(rabbet_cudnn_choices(&state->graph, &wish, &choices));
-  rabbet_status_t status = prepare_search(kernel, handle, &choices, state);
-  rabbet_cudnn_choices_end(&choices);
-  return status;
+  if (kernel->exact)
+    return RABBET_STATUS(RABBET_STATUS_UNSUPPORTED,
+                         "cuDNN was not asked for an engine");
+  return prepare_search(kernel, handle, state);
 }
 
 static rabbet_status_t prepare_with(cudnn_kernel_t* kernel,

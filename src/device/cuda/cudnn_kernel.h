@@ -1,8 +1,9 @@
 // What kernels done by a cuDNN graph keep, prepare and run. A class writes
 // `describe` and `propose`.
 //
-// Engines are tactics, named by engine and knobs; the plan keeps the library's
-// own text of the execution plan, so that nothing is searched at load.
+// Engines are tactics, named by engine and knobs; the plan keeps these, and the
+// library's own text of the execution plan, so that nothing is searched at
+// load.
 #ifndef RABBET_SRC_DEVICE_CUDA_CUDNN_KERNEL_H_
 #define RABBET_SRC_DEVICE_CUDA_CUDNN_KERNEL_H_
 
@@ -56,8 +57,6 @@ typedef struct rabbet_cudnn_offer_t {
   const rabbet_propose_t* propose;
   rabbet_candidate_sink_t sink;
   const rabbet_kernel_class_t* kernel;
-  rabbet_cudnn_describe_fn_t describe;
-  rabbet_cudnn_t* library;
   const rabbet_type_format_t* tensors;  // of the boundary
   rabbet_dtype_t dtype;                 // the tensors'
   bool is_unlikely;                     // to be the best: one engine will do
@@ -70,13 +69,18 @@ rabbet_status_t rabbet_cudnn_offer(const rabbet_cudnn_offer_t* offer);
 // the network allows besides `network`, its own, and `can` agrees to. In TF32
 // also with boundary input `turned` (-1: none) in HWC. Nothing where there is
 // no cuDNN, as there are other ways to compute the group.
-rabbet_status_t rabbet_cudnn_offer_linear(
-    const rabbet_propose_t* propose, rabbet_candidate_sink_t sink,
-    const rabbet_kernel_class_t* kernel, rabbet_cudnn_describe_fn_t describe,
-    rabbet_dtype_t network, bool (*can)(rabbet_dtype_t dtype), int32_t turned);
+rabbet_status_t rabbet_cudnn_offer_linear(const rabbet_propose_t* propose,
+                                          rabbet_candidate_sink_t sink,
+                                          const rabbet_kernel_class_t* kernel,
+                                          rabbet_dtype_t network,
+                                          bool (*can)(rabbet_dtype_t dtype),
+                                          int32_t turned);
 
 // ---- For the class tables --------------------------------------------------
 
+rabbet_status_t rabbet_cudnn_kernel_ask(const rabbet_question_t* question,
+                                        rabbet_cudnn_describe_fn_t describe,
+                                        rabbet_answer_sink_t sink);
 rabbet_status_t rabbet_cudnn_kernel_create(
     const rabbet_kernel_spec_t* spec, const rabbet_kernel_class_t* kernel_class,
     rabbet_cudnn_describe_fn_t describe, rabbet_kernel_t** out_kernel);
@@ -100,6 +104,10 @@ rabbet_status_t rabbet_cudnn_kernel_artifacts(rabbet_kernel_t* kernel,
     return rabbet_cudnn_kernel_create(spec, &symbol, symbol##_describe,    \
                                       out_kernel);                         \
   }                                                                        \
+  static rabbet_status_t symbol##_ask(const rabbet_question_t* question,   \
+                                      rabbet_answer_sink_t sink) {         \
+    return rabbet_cudnn_kernel_ask(question, symbol##_describe, sink);     \
+  }                                                                        \
   const rabbet_kernel_class_t symbol = {                                   \
       .struct_size = sizeof(rabbet_kernel_class_t),                        \
       .name = class_name,                                                  \
@@ -114,6 +122,7 @@ rabbet_status_t rabbet_cudnn_kernel_artifacts(rabbet_kernel_t* kernel,
       .artifacts = rabbet_cudnn_kernel_artifacts,                          \
       .library_version = rabbet_cudnn_version,                             \
       .tactic_sources = 1u << RABBET_TACTIC_CUDNN,                         \
+      .ask = symbol##_ask,                                                 \
   }
 
 #endif  // RABBET_SRC_DEVICE_CUDA_CUDNN_KERNEL_H_

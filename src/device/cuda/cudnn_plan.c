@@ -6,7 +6,6 @@
 #include "device/cuda/cudnn_graph.h"
 
 enum {
-  PLAN_MAX_KNOBS = 64,
   PLAN_MAX_NOTES = 16,
   PLAN_MAX_CONFIGS = 128,
   PLAN_NUMBER = (1 << 30) - 1,
@@ -57,9 +56,7 @@ static rabbet_status_t plan_new_all(const rabbet_cudnn_t* library, int type,
 // ---- What a configuration is -----------------------------------------------
 
 typedef struct plan_identity_t {
-  int64_t engine;
-  int64_t knob_count;
-  int64_t knobs[PLAN_MAX_KNOBS][2];  // type, value
+  rabbet_cudnn_engine_t engine;
   int32_t notes[PLAN_MAX_NOTES];
   int64_t note_count;
 } plan_identity_t;
@@ -76,7 +73,7 @@ static rabbet_status_t plan_read_engine(const rabbet_cudnn_t* library,
                CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &count, &engine);
   if (rabbet_is_ok(status))
     status = plan_get(library, engine, CUDNN_ATTR_ENGINE_GLOBAL_INDEX,
-                      CUDNN_TYPE_INT64, 1, &count, &out->engine);
+                      CUDNN_TYPE_INT64, 1, &count, &out->engine.engine);
   if (rabbet_is_ok(status))
     status =
         plan_get(library, engine, CUDNN_ATTR_ENGINE_NUMERICAL_NOTE,
@@ -102,19 +99,20 @@ static rabbet_status_t plan_read_knob(const rabbet_cudnn_t* library,
 
 static rabbet_status_t plan_read_knobs(const rabbet_cudnn_t* library,
                                        cudnnBackendDescriptor_t config,
-                                       plan_identity_t* out) {
-  cudnnBackendDescriptor_t knobs[PLAN_MAX_KNOBS];
+                                       rabbet_cudnn_engine_t* out) {
+  cudnnBackendDescriptor_t knobs[RABBET_CUDNN_KNOBS];
   int64_t count = 0;
-  RABBET_RETURN_IF_ERROR(plan_new_all(
-      library, CUDNN_BACKEND_KNOB_CHOICE_DESCRIPTOR, knobs, PLAN_MAX_KNOBS));
-  rabbet_status_t status =
-      plan_get(library, config, CUDNN_ATTR_ENGINECFG_KNOB_CHOICES,
-               CUDNN_TYPE_BACKEND_DESCRIPTOR, PLAN_MAX_KNOBS, &count, knobs);
-  if (count > PLAN_MAX_KNOBS) count = PLAN_MAX_KNOBS;
+  RABBET_RETURN_IF_ERROR(plan_new_all(library,
+                                      CUDNN_BACKEND_KNOB_CHOICE_DESCRIPTOR,
+                                      knobs, RABBET_CUDNN_KNOBS));
+  rabbet_status_t status = plan_get(
+      library, config, CUDNN_ATTR_ENGINECFG_KNOB_CHOICES,
+      CUDNN_TYPE_BACKEND_DESCRIPTOR, RABBET_CUDNN_KNOBS, &count, knobs);
+  if (count > RABBET_CUDNN_KNOBS) count = RABBET_CUDNN_KNOBS;
   for (int64_t i = 0; rabbet_is_ok(status) && i < count; ++i)
     status = plan_read_knob(library, knobs[i], out->knobs[i]);
   out->knob_count = count;
-  plan_destroy_all(library, knobs, PLAN_MAX_KNOBS);
+  plan_destroy_all(library, knobs, RABBET_CUDNN_KNOBS);
   return status;
 }
 
@@ -141,20 +139,19 @@ static bool plan_is_precise(const plan_identity_t* identity,
          !plan_has_note(identity, CUDNN_NUMERICAL_NOTE_TENSOR_CORE);
 }
 
-static void plan_name(const plan_identity_t* identity,
-                      rabbet_cudnn_choice_t* out) {
-  size_t room = sizeof(out->name);
-  uint64_t hash =
-      rabbet_hash64(identity->knobs,
-                    sizeof(identity->knobs[0]) * (size_t)identity->knob_count);
-  const uint64_t both[2] = {(uint64_t)identity->engine, hash};
-  out->number = (int32_t)(rabbet_hash64(both, sizeof(both)) & PLAN_NUMBER);
-  size_t at = (size_t)snprintf(out->name, room, "engine %lld",
-                               (long long)identity->engine);
-  for (int64_t i = 0; i < identity->knob_count && at < room; ++i)
-    at += (size_t)snprintf(out->name + at, room - at, " k%lld=%lld",
-                           (long long)identity->knobs[i][0],
-                           (long long)identity->knobs[i][1]);
+static void plan_name(rabbet_cudnn_choice_t* choice) {
+  const rabbet_cudnn_engine_t* engine = &choice->engine;
+  size_t room = sizeof(choice->name);
+  uint64_t hash = rabbet_hash64(
+      engine->knobs, sizeof(engine->knobs[0]) * (size_t)engine->knob_count);
+  const uint64_t both[2] = {(uint64_t)engine->engine, hash};
+  choice->number = (int32_t)(rabbet_hash64(both, sizeof(both)) & PLAN_NUMBER);
+  size_t at = (size_t)snprintf(choice->name, room, "engine %lld",
+                               (long long)engine->engine);
+  for (int64_t i = 0; i < engine->knob_count && at < room; ++i)
+    at += (size_t)snprintf(choice->name + at, room - at, " k%lld=%lld",
+                           (long long)engine->knobs[i][0],
+                           (long long)engine->knobs[i][1]);
 }
 
 // ---- Heuristics ------------------------------------------------------------
@@ -166,22 +163,20 @@ static bool plan_is_known(const rabbet_cudnn_choices_t* choices,
   return false;
 }
 
-// Takes the configuration over if it is one more of use.
+// Adds the configuration if it is one more of use.
 static rabbet_status_t plan_consider(rabbet_cudnn_choices_t* choices,
                                      const rabbet_cudnn_wish_t* wish,
-                                     cudnnBackendDescriptor_t* config) {
+                                     cudnnBackendDescriptor_t config) {
   const rabbet_cudnn_t* library = choices->graph->library;
-  plan_identity_t identity = {.engine = 0};
-  rabbet_cudnn_choice_t choice = {.config = *config};
-  RABBET_RETURN_IF_ERROR(plan_read_engine(library, *config, &identity));
+  plan_identity_t identity = {.note_count = 0};
+  rabbet_cudnn_choice_t choice;
+  RABBET_RETURN_IF_ERROR(plan_read_engine(library, config, &identity));
   if (!plan_is_precise(&identity, wish)) return rabbet_ok();
-  RABBET_RETURN_IF_ERROR(plan_read_knobs(library, *config, &identity));
-  plan_name(&identity, &choice);
+  RABBET_RETURN_IF_ERROR(plan_read_knobs(library, config, &identity.engine));
+  choice.engine = identity.engine;
+  plan_name(&choice);
   if (plan_is_known(choices, choice.number)) return rabbet_ok();
-  RABBET_RETURN_IF_ERROR(
-      RABBET_VEC_PUSH(choices->graph->allocator, &choices->list, choice));
-  *config = NULL;
-  return rabbet_ok();
+  return RABBET_VEC_PUSH(choices->graph->allocator, &choices->list, choice);
 }
 
 static rabbet_status_t plan_collect(rabbet_cudnn_choices_t* choices,
@@ -204,7 +199,7 @@ static rabbet_status_t plan_collect(rabbet_cudnn_choices_t* choices,
   for (int64_t i = 0; rabbet_is_ok(status) && i < count && i < (int64_t)room &&
                       choices->list.count < wish->count;
        ++i)
-    status = plan_consider(choices, wish, &configs[i]);
+    status = plan_consider(choices, wish, configs[i]);
   plan_destroy_all(library, configs, room);
   return status;
 }
@@ -246,9 +241,6 @@ rabbet_status_t rabbet_cudnn_choices(rabbet_cudnn_graph_t* graph,
 
 void rabbet_cudnn_choices_end(rabbet_cudnn_choices_t* choices) {
   if (!choices->graph) return;
-  for (size_t i = 0; i < choices->list.count; ++i)
-    choices->graph->library->cudnnBackendDestroyDescriptor(
-        choices->list.data[i].config);
   rabbet_vec_free(choices->graph->allocator, &choices->list);
   *choices = (rabbet_cudnn_choices_t){.graph = NULL};
 }
@@ -257,9 +249,7 @@ void rabbet_cudnn_choices_end(rabbet_cudnn_choices_t* choices) {
 
 // That an engine fails for this graph in whatever way is no reason to give up
 // on others.
-static rabbet_status_t plan_finalize(const rabbet_cudnn_t* library,
-                                     cudnnBackendDescriptor_t plan) {
-  rabbet_status_t status = RABBET_CUDNN(library, cudnnBackendFinalize, (plan));
+static rabbet_status_t plan_as_unsupported(rabbet_status_t status) {
   rabbet_status_code_t code = rabbet_status_code(status);
   if (rabbet_is_ok(status) || code == RABBET_STATUS_OUT_OF_MEMORY ||
       code == RABBET_STATUS_UNAVAILABLE || code == RABBET_STATUS_UNSUPPORTED)
@@ -283,7 +273,9 @@ static rabbet_status_t plan_make(const rabbet_cudnn_t* library,
                CUDNN_TYPE_HANDLE, 1, &handle);
   if (rabbet_is_ok(status))
     status = plan_set(library, plan, name, type, count, values);
-  if (rabbet_is_ok(status)) status = plan_finalize(library, plan);
+  if (rabbet_is_ok(status))
+    status = plan_as_unsupported(
+        RABBET_CUDNN(library, cudnnBackendFinalize, (plan)));
   if (rabbet_is_ok(status))
     *out_plan = plan;
   else
@@ -291,13 +283,79 @@ static rabbet_status_t plan_make(const rabbet_cudnn_t* library,
   return status;
 }
 
+static rabbet_status_t config_finish(const rabbet_cudnn_t* library,
+                                     cudnnBackendDescriptor_t descriptor) {
+  return RABBET_CUDNN(library, cudnnBackendFinalize, (descriptor));
+}
+
+static rabbet_status_t config_knob(const rabbet_cudnn_t* library,
+                                   const int64_t knob[2],
+                                   cudnnBackendDescriptor_t descriptor) {
+  const int32_t type = (int32_t)knob[0];
+  RABBET_RETURN_IF_ERROR(plan_set(library, descriptor,
+                                  CUDNN_ATTR_KNOB_CHOICE_KNOB_TYPE,
+                                  CUDNN_TYPE_KNOB_TYPE, 1, &type));
+  RABBET_RETURN_IF_ERROR(plan_set(library, descriptor,
+                                  CUDNN_ATTR_KNOB_CHOICE_KNOB_VALUE,
+                                  CUDNN_TYPE_INT64, 1, &knob[1]));
+  return config_finish(library, descriptor);
+}
+
+static rabbet_status_t config_engine(const rabbet_cudnn_graph_t* graph,
+                                     const rabbet_cudnn_engine_t* engine,
+                                     cudnnBackendDescriptor_t descriptor) {
+  const rabbet_cudnn_t* library = graph->library;
+  RABBET_RETURN_IF_ERROR(
+      plan_set(library, descriptor, CUDNN_ATTR_ENGINE_OPERATION_GRAPH,
+               CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &graph->graph));
+  RABBET_RETURN_IF_ERROR(plan_set(library, descriptor,
+                                  CUDNN_ATTR_ENGINE_GLOBAL_INDEX,
+                                  CUDNN_TYPE_INT64, 1, &engine->engine));
+  return config_finish(library, descriptor);
+}
+
+// `parts`: the configuration, its engine, its knobs.
+static rabbet_status_t config_fill(const rabbet_cudnn_graph_t* graph,
+                                   const rabbet_cudnn_engine_t* engine,
+                                   cudnnBackendDescriptor_t* parts) {
+  const rabbet_cudnn_t* library = graph->library;
+  RABBET_RETURN_IF_ERROR(config_engine(graph, engine, parts[1]));
+  for (int64_t i = 0; i < engine->knob_count; ++i)
+    RABBET_RETURN_IF_ERROR(
+        config_knob(library, engine->knobs[i], parts[2 + i]));
+  RABBET_RETURN_IF_ERROR(plan_set(library, parts[0],
+                                  CUDNN_ATTR_ENGINECFG_ENGINE,
+                                  CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &parts[1]));
+  if (engine->knob_count > 0)
+    RABBET_RETURN_IF_ERROR(
+        plan_set(library, parts[0], CUDNN_ATTR_ENGINECFG_KNOB_CHOICES,
+                 CUDNN_TYPE_BACKEND_DESCRIPTOR, engine->knob_count, &parts[2]));
+  return config_finish(library, parts[0]);
+}
+
 rabbet_status_t rabbet_cudnn_plan(rabbet_cudnn_graph_t* graph,
                                   cudnnHandle_t handle,
-                                  cudnnBackendDescriptor_t config,
+                                  const rabbet_cudnn_engine_t* engine,
                                   cudnnBackendDescriptor_t* out_plan) {
-  return plan_make(graph->library, handle,
-                   CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG,
-                   CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &config, out_plan);
+  const rabbet_cudnn_t* library = graph->library;
+  cudnnBackendDescriptor_t parts[2 + RABBET_CUDNN_KNOBS] = {NULL};
+  size_t count = 2 + (size_t)engine->knob_count;
+  *out_plan = NULL;
+  rabbet_status_t status = rabbet_ok();
+  for (size_t i = 0; rabbet_is_ok(status) && i < count; ++i)
+    status = plan_new(library,
+                      i == 0   ? CUDNN_BACKEND_ENGINECFG_DESCRIPTOR
+                      : i == 1 ? CUDNN_BACKEND_ENGINE_DESCRIPTOR
+                               : CUDNN_BACKEND_KNOB_CHOICE_DESCRIPTOR,
+                      &parts[i]);
+  // An engine that is none for this graph is found out here or there.
+  if (rabbet_is_ok(status))
+    status = plan_as_unsupported(config_fill(graph, engine, parts));
+  if (rabbet_is_ok(status))
+    status = plan_make(library, handle, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG,
+                       CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &parts[0], out_plan);
+  plan_destroy_all(library, parts, count);
+  return status;
 }
 
 rabbet_status_t rabbet_cudnn_plan_load(const rabbet_cudnn_graph_t* graph,

@@ -14,6 +14,7 @@
 
 #include "base/math.h"
 #include "core/view.h"
+#include "device/common/ask.h"
 #include "device/device.h"
 
 // A tactic is an algorithm's hash and this.
@@ -35,6 +36,7 @@ typedef struct matmul_kernel_t {
   rabbet_cuda_device_t* device;
   const rabbet_cublaslt_t* library;
   int32_t tactic;
+  bool exact;  // no other algorithm than the tactic's
   rabbet_matmul_types_t types;
   pthread_mutex_t lock;  // guards `kept`
   matmul_kept_t kept;    // magic 0: nothing
@@ -124,7 +126,6 @@ static rabbet_matmul_types_t matmul_types(const rabbet_group_t* group,
 typedef struct matmul_offer_t {
   const rabbet_propose_t* propose;
   rabbet_candidate_sink_t sink;
-  const rabbet_cublaslt_t* library;
   const rabbet_dims_t* dims;
   rabbet_matmul_shape_t shape;
   rabbet_matmul_epilogue_t epilogue;
@@ -150,17 +151,6 @@ static int32_t matmul_in_place(const matmul_offer_t* offer) {
   return rabbet_group_input_of(group, residual);
 }
 
-static rabbet_status_t matmul_offer_one(const matmul_offer_t* offer,
-                                        int32_t tactic, const char* name) {
-  int32_t in_place = matmul_in_place(offer);
-  rabbet_candidate_t candidate = {.kernel = &rabbet_cuda_matmul,
-                                  .tactic = tactic,
-                                  .tensors = offer->tensors,
-                                  .in_place = in_place < 0 ? NULL : &in_place};
-  snprintf(candidate.tactic_name, sizeof(candidate.tactic_name), "%s", name);
-  return rabbet_offer(offer->propose, offer->sink, &candidate);
-}
-
 static void matmul_tensors(const matmul_offer_t* offer, rabbet_dtype_t dtype,
                            bool turned) {
   const rabbet_group_t* group = offer->propose->group;
@@ -181,31 +171,16 @@ static void matmul_tensors(const matmul_offer_t* offer, rabbet_dtype_t dtype,
 
 static rabbet_status_t matmul_offer_type(const matmul_offer_t* offer,
                                          rabbet_dtype_t dtype, bool turned) {
-  cublasLtMatmulHeuristicResult_t choices[RABBET_MATMUL_MAX_CHOICES];
-  int count = 0;
-  const rabbet_matmul_types_t types =
-      matmul_types(offer->propose->group, dtype);
-  const rabbet_matmul_limits_t limits =
-      matmul_limits(matmul_size(types.in), matmul_size(types.out), true);
-  bool tf32 = dtype == RABBET_DTYPE_FLOAT && offer->propose->tf32;
-  if (rabbet_cublaslt_type(types.in) < 0) return rabbet_ok();
-  rabbet_matmul_setup_t setup;
-  rabbet_status_t status = rabbet_matmul_setup(
-      offer->library, &offer->shape, &offer->epilogue, types, tf32, &setup);
-  if (rabbet_is_ok(status))
-    status = rabbet_matmul_choices(
-        &setup, &offer->shape, &limits,
-        matmul_wish(offer->propose->optimization_level), choices, &count);
+  int32_t in_place = matmul_in_place(offer);
+  const rabbet_candidate_t like = {.kernel = &rabbet_cuda_matmul,
+                                   .tensors = offer->tensors,
+                                   .in_place = in_place < 0 ? NULL : &in_place};
+  const rabbet_asked_t asked = {
+      .tf32 = dtype == RABBET_DTYPE_FLOAT && offer->propose->tf32,
+      .wish = matmul_wish(offer->propose->optimization_level)};
+  if (rabbet_cublaslt_type(dtype) < 0) return rabbet_ok();
   matmul_tensors(offer, dtype, turned);
-  for (int i = 0; rabbet_is_ok(status) && i < count; ++i) {
-    char name[40];
-    rabbet_matmul_name(offer->library, &choices[i].algo, name, sizeof(name));
-    status = matmul_offer_one(
-        offer, rabbet_matmul_hash(&choices[i].algo) | (tf32 ? TACTIC_TF32 : 0),
-        name);
-  }
-  rabbet_matmul_setup_end(&setup);
-  return status;
+  return rabbet_offer_asked(offer->propose, offer->sink, &like, &asked);
 }
 
 // Tensor cores of 9.0 take factors of TF32 along k alone: weights that lie the
@@ -213,12 +188,12 @@ static rabbet_status_t matmul_offer_type(const matmul_offer_t* offer,
 static rabbet_status_t matmul_offer_turned(const matmul_offer_t* offer) {
   const rabbet_group_t* group = offer->propose->group;
   const rabbet_group_node_t* node = &group->nodes[0];
-  matmul_offer_t turned = *offer;
+  rabbet_matmul_shape_t shape = offer->shape;
   if (!offer->propose->tf32 || !group->values[node->inputs[1]].constant ||
       offer->shape.b_row == 1 || node->inputs[0] == node->inputs[1] ||
-      !rabbet_matmul_turn_weights(node, offer->dims, &turned.shape))
+      !rabbet_matmul_turn_weights(node, offer->dims, &shape))
     return rabbet_ok();
-  return matmul_offer_type(&turned, RABBET_DTYPE_FLOAT, true);
+  return matmul_offer_type(offer, RABBET_DTYPE_FLOAT, true);
 }
 
 static rabbet_status_t matmul_offer(matmul_offer_t* offer) {
@@ -236,8 +211,9 @@ static rabbet_status_t matmul_offer(matmul_offer_t* offer) {
     return rabbet_ok();
   RABBET_RETURN_IF_ERROR(rabbet_matmul_shape(node, offer->dims, &offer->shape));
   if (rabbet_group_is_empty(group)) return rabbet_ok();
-  RABBET_RETURN_IF_ERROR(rabbet_cublaslt_get(
-      rabbet_cuda(offer->propose->device), &offer->library));
+  const rabbet_cublaslt_t* library = NULL;
+  RABBET_RETURN_IF_ERROR(
+      rabbet_cublaslt_get(rabbet_cuda(offer->propose->device), &library));
   for (int i = 0; i < count; ++i)
     RABBET_RETURN_IF_ERROR(matmul_offer_type(offer, types[i], false));
   return types[0] == RABBET_DTYPE_FLOAT ? matmul_offer_turned(offer)
@@ -298,6 +274,126 @@ static rabbet_status_t matmul_check_group(const rabbet_group_t* group,
                        "HWC but for the bias; this one does not");
 }
 
+// Whether a convolution without padding has all of its tensors channels last.
+static bool matmul_lies_by_pixels(const rabbet_group_t* group,
+                                  const rabbet_dims_t* dims,
+                                  const rabbet_matmul_epilogue_t* e) {
+  bool fits = rabbet_matmul_is_convolution(group, dims);
+  for (size_t i = 0; fits && i < group->input_count; ++i)
+    fits = (group->values[group->inputs[i]].format == RABBET_FORMAT_HWC) ==
+           (group->inputs[i] != e->bias);
+  return fits;
+}
+
+// What the library is to do for a group with these types and formats.
+static rabbet_status_t matmul_problem(const rabbet_group_t* group,
+                                      const rabbet_dims_t* dims,
+                                      rabbet_matmul_shape_t* out_shape,
+                                      rabbet_matmul_epilogue_t* out_epilogue) {
+  const rabbet_group_node_t* node = &group->nodes[0];
+  bool pixels = rabbet_matmul_is_convolution(group, NULL);
+  if (!rabbet_matmul_epilogue(group, dims, out_epilogue) ||
+      !matmul_takes_types(group, out_epilogue) ||
+      (pixels && !matmul_lies_by_pixels(group, dims, out_epilogue)))
+    return RABBET_STATUS(RABBET_STATUS_UNSUPPORTED,
+                         "cuBLASLt cannot do the product '%s' and what follows "
+                         "it at these shapes",
+                         node->name);
+  RABBET_RETURN_IF_ERROR(rabbet_matmul_shape(node, dims, out_shape));
+  if (!pixels && group->values[node->inputs[1]].format == RABBET_FORMAT_HWC &&
+      !rabbet_matmul_turn_weights(node, dims, out_shape))
+    return RABBET_STATUS(RABBET_STATUS_UNSUPPORTED,
+                         "the product '%s' has weights in format HWC that are "
+                         "not one matrix of rank 3",
+                         node->name);
+  if (out_shape->batch.size <= INT32_MAX) return rabbet_ok();
+  return RABBET_STATUS(RABBET_STATUS_UNSUPPORTED,
+                       "the product '%s' has a batch of %lld, which cuBLASLt "
+                       "does not take",
+                       node->name, (long long)out_shape->batch.size);
+}
+
+// ---- Asking ----------------------------------------------------------------
+
+static matmul_kept_t matmul_kept(const rabbet_cuda_device_t* device,
+                                 const rabbet_cublaslt_t* library,
+                                 int32_t tactic,
+                                 const rabbet_matmul_shape_t* shape,
+                                 const cublasLtMatmulAlgo_t* algorithm) {
+  return (matmul_kept_t){.magic = MATMUL_MAGIC,
+                         .tactic = tactic,
+                         .version = library->version,
+                         .major = device->major,
+                         .minor = device->minor,
+                         .m = shape->m,
+                         .n = shape->n,
+                         .k = shape->k,
+                         .batch = shape->batch.size,
+                         .algorithm = *algorithm};
+}
+
+static rabbet_status_t ask_add(const rabbet_question_t* question,
+                               const rabbet_cublaslt_t* library,
+                               const rabbet_matmul_shape_t* shape,
+                               const cublasLtMatmulAlgo_t* algorithm,
+                               rabbet_answer_sink_t sink) {
+  rabbet_answer_t answer = {.tactic = rabbet_matmul_hash(algorithm) |
+                                      (question->tf32 ? TACTIC_TF32 : 0)};
+  const matmul_kept_t kept = matmul_kept(rabbet_cuda(question->device), library,
+                                         answer.tactic, shape, algorithm);
+  answer.artifact =
+      (rabbet_artifact_t){.key = rabbet_hash128(&kept, sizeof(kept)),
+                          .name = "cuBLASLt algorithm",
+                          .data = &kept,
+                          .size = sizeof(kept)};
+  rabbet_matmul_name(library, algorithm, answer.tactic_name,
+                     sizeof(answer.tactic_name));
+  return sink.add(sink.context, &answer);
+}
+
+static rabbet_status_t ask_inside(const rabbet_question_t* question,
+                                  const rabbet_cublaslt_t* library,
+                                  rabbet_answer_sink_t sink) {
+  cublasLtMatmulHeuristicResult_t choices[RABBET_MATMUL_MAX_CHOICES];
+  rabbet_matmul_types_t types = {RABBET_DTYPE_NONE, RABBET_DTYPE_NONE};
+  rabbet_matmul_shape_t shape;
+  rabbet_matmul_epilogue_t epilogue;
+  rabbet_matmul_setup_t setup;
+  int count = 0;
+  RABBET_RETURN_IF_ERROR(matmul_check_group(question->group, &types));
+  RABBET_RETURN_IF_ERROR(
+      matmul_problem(question->group, question->dims, &shape, &epilogue));
+  const rabbet_matmul_limits_t limits =
+      matmul_limits(matmul_size(types.in), matmul_size(types.out), true);
+  rabbet_status_t status = rabbet_matmul_setup(library, &shape, &epilogue,
+                                               types, question->tf32, &setup);
+  if (rabbet_is_ok(status))
+    status = rabbet_matmul_choices(&setup, &shape, &limits, question->wish,
+                                   choices, &count);
+  for (int i = 0; rabbet_is_ok(status) && i < count; ++i)
+    status = ask_add(question, library, &shape, &choices[i].algo, sink);
+  rabbet_matmul_setup_end(&setup);
+  return status;
+}
+
+static rabbet_status_t matmul_ask(const rabbet_question_t* question,
+                                  rabbet_answer_sink_t sink) {
+  rabbet_cuda_device_t* device = rabbet_cuda(question->device);
+  const rabbet_cublaslt_t* library = NULL;
+  CUcontext before = NULL;
+  RABBET_RETURN_IF_ERROR(rabbet_cublaslt_get(device, &library));
+  RABBET_RETURN_IF_ERROR(rabbet_cuda_enter(device, &before));
+  rabbet_status_t status = ask_inside(question, library, sink);
+  rabbet_cuda_leave(device, before);
+  if (rabbet_status_code(status) != RABBET_STATUS_UNSUPPORTED &&
+      rabbet_status_code(status) != RABBET_STATUS_INCOMPATIBLE)
+    return status;
+  rabbet_status_ignore(status);
+  return rabbet_ok();
+}
+
+// ---- Creating --------------------------------------------------------------
+
 // The algorithm that the plan keeps for this tactic, if this library and GPU
 // are those that it was chosen for.
 static void matmul_find_kept(matmul_kernel_t* kernel,
@@ -338,6 +434,7 @@ static rabbet_status_t matmul_create(const rabbet_kernel_spec_t* spec,
   kernel->device = rabbet_cuda(spec->device);
   kernel->library = library;
   kernel->tactic = spec->tactic;
+  kernel->exact = spec->exact;
   kernel->types = types;
   pthread_mutex_init(&kernel->lock, NULL);
   matmul_find_kept(kernel, spec);
@@ -378,16 +475,8 @@ static void matmul_keep(matmul_kernel_t* kernel,
                         const cublasLtMatmulAlgo_t* algorithm) {
   pthread_mutex_lock(&kernel->lock);
   if (kernel->kept.magic == 0)
-    kernel->kept = (matmul_kept_t){.magic = MATMUL_MAGIC,
-                                   .tactic = kernel->tactic,
-                                   .version = kernel->library->version,
-                                   .major = kernel->device->major,
-                                   .minor = kernel->device->minor,
-                                   .m = shape->m,
-                                   .n = shape->n,
-                                   .k = shape->k,
-                                   .batch = shape->batch.size,
-                                   .algorithm = *algorithm};
+    kernel->kept = matmul_kept(kernel->device, kernel->library, kernel->tactic,
+                               shape, algorithm);
   pthread_mutex_unlock(&kernel->lock);
 }
 
@@ -410,6 +499,11 @@ static rabbet_status_t matmul_choose(matmul_kernel_t* kernel,
   cublasLtMatmulHeuristicResult_t choices[RABBET_MATMUL_MAX_CHOICES];
   int count = 0, chosen = 0;
   if (matmul_use_kept(kernel, state)) return rabbet_ok();
+  if (kernel->exact)
+    return RABBET_STATUS(RABBET_STATUS_UNSUPPORTED,
+                         "cuBLASLt does not take the algorithm that it named "
+                         "for the product '%s'",
+                         kernel->node.node->name);
   const rabbet_matmul_limits_t limits =
       matmul_limits(state->in_size, state->out_size, false);
   RABBET_RETURN_IF_ERROR(
@@ -437,17 +531,6 @@ static int32_t matmul_index(const rabbet_group_t* group, int32_t value) {
   return value < 0 ? -1 : rabbet_group_input_of(group, value);
 }
 
-// Whether a convolution without padding has all of its tensors channels last.
-static bool matmul_lies_by_pixels(const rabbet_group_t* group,
-                                  const rabbet_dims_t* dims,
-                                  const rabbet_matmul_epilogue_t* e) {
-  bool fits = rabbet_matmul_is_convolution(group, dims);
-  for (size_t i = 0; fits && i < group->input_count; ++i)
-    fits = (group->values[group->inputs[i]].format == RABBET_FORMAT_HWC) ==
-           (group->inputs[i] != e->bias);
-  return fits;
-}
-
 static void matmul_of_nothing(rabbet_kernel_state_t* state) {
   rabbet_matmul_shape_t* s = &state->shape;
   s->k = s->a_row = s->a_column = s->b_column = 1;
@@ -464,27 +547,8 @@ static rabbet_status_t matmul_fill(matmul_kernel_t* kernel,
   const rabbet_group_t* group = kernel->node.group;
   const rabbet_group_node_t* node = kernel->node.node;
   rabbet_matmul_epilogue_t e;
-  bool pixels = rabbet_matmul_is_convolution(group, NULL);
-  if (!rabbet_matmul_epilogue(group, shapes->dims, &e) ||
-      !matmul_takes_types(group, &e) ||
-      (pixels && !matmul_lies_by_pixels(group, shapes->dims, &e)))
-    return RABBET_STATUS(RABBET_STATUS_UNSUPPORTED,
-                         "cuBLASLt cannot do the product '%s' and what follows "
-                         "it at these shapes",
-                         node->name);
   RABBET_RETURN_IF_ERROR(
-      rabbet_matmul_shape(node, shapes->dims, &state->shape));
-  if (!pixels && group->values[node->inputs[1]].format == RABBET_FORMAT_HWC &&
-      !rabbet_matmul_turn_weights(node, shapes->dims, &state->shape))
-    return RABBET_STATUS(RABBET_STATUS_UNSUPPORTED,
-                         "the product '%s' has weights in format HWC that are "
-                         "not one matrix of rank 3",
-                         node->name);
-  if (state->shape.batch.size > INT32_MAX)
-    return RABBET_STATUS(RABBET_STATUS_UNSUPPORTED,
-                         "the product '%s' has a batch of %lld, which cuBLASLt "
-                         "does not take",
-                         node->name, (long long)state->shape.batch.size);
+      matmul_problem(group, shapes->dims, &state->shape, &e));
   state->in_size = matmul_size(kernel->types.in);
   state->out_size = matmul_size(kernel->types.out);
   state->sums_whole = kernel->types.out == RABBET_DTYPE_INT32;
@@ -647,4 +711,5 @@ const rabbet_kernel_class_t rabbet_cuda_matmul = {
     .library_version = rabbet_cublaslt_version,
     .tactic_sources =
         1u << RABBET_TACTIC_CUBLAS | 1u << RABBET_TACTIC_CUBLAS_LT,
+    .ask = matmul_ask,
 };

@@ -155,7 +155,6 @@ static rabbet_status_t rabbet_cuda_matmul_fused_propose(
   if (!wanted) return rabbet_ok();
   return rabbet_cudnn_offer_linear(
       propose, sink, &rabbet_cuda_matmul_fused,
-      rabbet_cuda_matmul_fused_describe,
       group->values[group->nodes[0].inputs[0]].dtype, fused_can,
       fused_turned(group));
 }
