@@ -19,6 +19,7 @@ install(TARGETS rabbet_runtime rabbet rabbet_pyhost rabbet_headers EXPORT rabbet
   LIBRARY DESTINATION ${libdir} COMPONENT runtime
   INCLUDES DESTINATION ${prefix}include)
 install(TARGETS rabbet_cpu rabbet_cuda LIBRARY DESTINATION ${libdir} COMPONENT runtime)
+install(TARGETS rabbet_trial RUNTIME DESTINATION ${libdir} COMPONENT runtime)
 install(TARGETS rabbet_command RUNTIME DESTINATION ${prefix}bin
   COMPONENT command)
 

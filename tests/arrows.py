@@ -40,6 +40,7 @@ ALLOWED = {
     "cli": NETWORK | RUNTIME | {"network", "onnx", "builder", "runtime"},
     "python": NETWORK | RUNTIME | {"onnx", "builder", "runtime", "cli"},
     "pyhost": RUNTIME,
+    "trial": RUNTIME | {"runtime"},
     "include": set(),
 }
 

@@ -14,6 +14,7 @@
 #include "builder/passes.h"
 #include "builder/place.h"
 #include "builder/report.h"
+#include "builder/trial.h"
 #include "builder/tune.h"
 #include "builder/unroll.h"
 #include "builder/whole.h"
@@ -78,11 +79,13 @@ static rabbet_status_t build_open(rabbet_build_t* build) {
     RABBET_RETURN_IF_ERROR(
         rabbet_timing_cache_create(NULL, 0, build->allocator, &build->cache));
   RABBET_RETURN_IF_ERROR(rabbet_bench_create(build, &build->bench));
+  RABBET_RETURN_IF_ERROR(rabbet_trials_create(build));
   return rabbet_tuner_create(build);
 }
 
 static void build_close(rabbet_build_t* build) {
   rabbet_tuner_destroy(build->tuner);
+  rabbet_trials_destroy(build->trials);
   rabbet_bench_destroy(build->bench);
   rabbet_timing_cache_release(build->cache);
   rabbet_ir_deinitialize(&build->ir);

@@ -41,6 +41,7 @@ typedef struct rabbet_build_t {
   RABBET_VEC(rabbet_carried_t) carried;  // in the arena; libraries first
   struct rabbet_bench_t* bench;
   struct rabbet_tuner_t* tuner;
+  struct rabbet_trials_t* trials;
 } rabbet_build_t;
 
 // ---- Ranges (ranges.c) -----------------------------------------------------

@@ -4,6 +4,7 @@
 
 #include "base/strbuf.h"
 #include "builder/join.h"
+#include "builder/trial.h"
 #include "core/view.h"
 
 typedef struct proposer_t {
@@ -349,6 +350,7 @@ static rabbet_status_t propose_ask(proposer_t* p, uint32_t flag, bool allowed) {
       .threads = build->threads,
       .optimization_level = build->level,
       .allocator = build->allocator,
+      .asker = rabbet_trials_asker(build->trials, p->unit->name),
   };
   for (size_t i = 0; i < p->unit->node_count; ++i) {
     rabbet_dtype_t precision = p->unit->nodes[i]->precision;

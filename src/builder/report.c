@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/strbuf.h"
+#include "builder/trial.h"
 
 #define REPORT_ALTERNATIVES 16
 #define REPORT_UNSURE 8  // names of steps
@@ -219,6 +220,33 @@ static rabbet_status_t report_step_json(const rabbet_build_t* build,
   return rabbet_ok();
 }
 
+// Kernels that did harm when they were tried.
+static void report_culprits_json(const rabbet_build_t* build,
+                                 rabbet_strbuf_t* json) {
+  size_t count = 0;
+  const rabbet_culprit_t* culprits =
+      rabbet_trials_culprits(build->trials, &count);
+  rabbet_strbuf_printf(json, "[");
+  for (size_t i = 0; i < count; ++i) {
+    const struct {
+      const char *name, *text;
+    } fields[] = {{"layer", culprits[i].layer},
+                  {"kernel", culprits[i].kernel},
+                  {"tactic_name", culprits[i].tactic_name},
+                  {"reason", culprits[i].reason}};
+    for (size_t k = 0; k < sizeof(fields) / sizeof(fields[0]); ++k) {
+      rabbet_strbuf_printf(json, "%s\"%s\": ",
+                           k > 0   ? ", "
+                           : i > 0 ? ",\n{"
+                                   : "\n{",
+                           fields[k].name);
+      rabbet_strbuf_json_string(json, fields[k].text);
+    }
+    rabbet_strbuf_printf(json, "}");
+  }
+  rabbet_strbuf_printf(json, "]");
+}
+
 static rabbet_status_t report_json(const rabbet_build_t* build,
                                    const rabbet_solution_t* solution,
                                    const rabbet_layout_t* layout,
@@ -247,7 +275,9 @@ static rabbet_status_t report_json(const rabbet_build_t* build,
     RABBET_RETURN_IF_ERROR(
         report_step_json(build, &layout->steps.data[i].pick, json));
   }
-  rabbet_strbuf_printf(json, "]}\n");
+  rabbet_strbuf_printf(json, "], \"left_out\": ");
+  report_culprits_json(build, json);
+  rabbet_strbuf_printf(json, "}\n");
   return rabbet_strbuf_status(json);
 }
 
@@ -403,6 +433,18 @@ static void report_totals(const rabbet_build_t* build,
                        rabbet_plural(build->timings), totals->seconds);
 }
 
+static void report_culprits(const rabbet_build_t* build, rabbet_strbuf_t* out) {
+  size_t count = 0;
+  const rabbet_culprit_t* culprits =
+      rabbet_trials_culprits(build->trials, &count);
+  for (size_t i = 0; i < count; ++i)
+    rabbet_strbuf_printf(
+        out, "left out for '%s': %s %s: %s\n", culprits[i].layer,
+        culprits[i].kernel,
+        *culprits[i].tactic_name ? culprits[i].tactic_name : "(asking)",
+        culprits[i].reason);
+}
+
 static rabbet_status_t report_text(const rabbet_build_t* build,
                                    const rabbet_solution_t* solution,
                                    const rabbet_layout_t* layout,
@@ -425,6 +467,7 @@ static rabbet_status_t report_text(const rabbet_build_t* build,
       steps += layout->steps.data[i].pick.choice->candidate.kernel != NULL;
     report_totals(build, solution, totals, steps, out);
     report_unsure_text(layout, totals, out);
+    report_culprits(build, out);
     rabbet_strbuf_escape(out);
     status = rabbet_strbuf_status(out);
   }

@@ -22,4 +22,14 @@ RABBET_PRIVATE_API bool rabbet_timing_cache_find(rabbet_timing_cache_t* cache,
 RABBET_PRIVATE_API rabbet_status_t rabbet_timing_cache_put(
     rabbet_timing_cache_t* cache, rabbet_hash_t key, rabbet_timing_t timing);
 
+// What a library answered to a question: bytes whose meaning is trial.h's.
+// *out_data is freed with rabbet_free; NULL: nothing is known under the key.
+RABBET_PRIVATE_API rabbet_status_t rabbet_timing_cache_find_answer(
+    rabbet_timing_cache_t* cache, rabbet_hash_t key,
+    rabbet_allocator_t allocator, void** out_data, size_t* out_size);
+// Sets or replaces.
+RABBET_PRIVATE_API rabbet_status_t
+rabbet_timing_cache_put_answer(rabbet_timing_cache_t* cache, rabbet_hash_t key,
+                               const void* data, size_t size);
+
 #endif  // RABBET_SRC_BUILDER_TIMING_CACHE_H_

@@ -2,6 +2,7 @@
 #ifndef RABBET_SRC_DEVICE_DEVICE_H_
 #define RABBET_SRC_DEVICE_DEVICE_H_
 
+#include "base/strbuf.h"
 #include "base/thread.h"
 #include "device/kernel.h"
 
@@ -99,6 +100,10 @@ typedef struct rabbet_device_vtable_t {
   // Nanoseconds that a fixed small piece of work takes at present: more where
   // the clock is lower, or something else shares the processor's units.
   int64_t (*pace)(rabbet_device_t* device);
+  // Environment variables by which another process opens the same libraries
+  // as this one has opened: NAME=VALUE texts, a NUL behind each.
+  rabbet_status_t (*settings)(rabbet_device_t* device,
+                              rabbet_strbuf_t* out_settings);
 } rabbet_device_vtable_t;
 
 struct rabbet_device_t {

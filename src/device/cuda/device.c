@@ -8,6 +8,7 @@
 #include "device/cuda/cublaslt.h"
 #include "device/cuda/cuda.h"
 #include "device/cuda/cudnn.h"
+#include "device/cuda/library.h"
 #include "device/cuda/pool.h"
 #include "device/cuda/program.h"
 #include "device/cuda/stream.h"
@@ -239,6 +240,23 @@ static void rabbet_cuda_destroy(rabbet_device_t* base) {
   rabbet_free(base->allocator, device);
 }
 
+static rabbet_status_t rabbet_cuda_settings(rabbet_device_t* base,
+                                            rabbet_strbuf_t* out_settings) {
+  rabbet_cuda_device_t* device = rabbet_cuda(base);
+  pthread_mutex_lock(&device->libraries);
+  if (device->cublaslt)
+    rabbet_cuda_library_setting(
+        "RABBET_CUBLASLT",
+        (const void*)(uintptr_t)device->cublaslt->cublasLtGetVersion,
+        out_settings);
+  if (device->cudnn)
+    rabbet_cuda_library_setting(
+        "RABBET_CUDNN", (const void*)(uintptr_t)device->cudnn->cudnnGetVersion,
+        out_settings);
+  pthread_mutex_unlock(&device->libraries);
+  return rabbet_strbuf_status(out_settings);
+}
+
 static const rabbet_device_vtable_t rabbet_cuda_vtable = {
     .struct_size = sizeof(rabbet_device_vtable_t),
     .destroy = rabbet_cuda_destroy,
@@ -271,6 +289,7 @@ static const rabbet_device_vtable_t rabbet_cuda_vtable = {
     .allocate_async = rabbet_cuda_allocate_async,
     .free_async = rabbet_cuda_free_async,
     .retire = rabbet_cuda_retire,
+    .settings = rabbet_cuda_settings,
 };
 
 // ---- Opening ---------------------------------------------------------------

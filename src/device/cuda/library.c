@@ -152,3 +152,14 @@ rabbet_status_t rabbet_cuda_library_bind(const rabbet_cuda_library_t* library,
   }
   return rabbet_ok();
 }
+
+void rabbet_cuda_library_setting(const char* variable, const void* symbol,
+                                 rabbet_strbuf_t* out_settings) {
+  Dl_info info;
+  char file[PATH_MAX];
+  if (!dladdr(symbol, &info) || !info.dli_fname ||
+      !realpath(info.dli_fname, file))
+    return;
+  rabbet_strbuf_printf(out_settings, "%s=%s", variable, file);
+  rabbet_strbuf_append(out_settings, "", 1);
+}

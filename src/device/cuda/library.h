@@ -3,6 +3,7 @@
 #define RABBET_SRC_DEVICE_CUDA_LIBRARY_H_
 
 #include "base/status.h"
+#include "base/strbuf.h"
 
 // What to look for, and what to say when it is not there.
 typedef struct rabbet_cuda_library_t {
@@ -30,5 +31,9 @@ rabbet_status_t rabbet_cuda_library_bind(const rabbet_cuda_library_t* library,
                                          void* handle,
                                          const rabbet_cuda_symbol_t* symbols,
                                          size_t count, void* table);
+
+// Adds VARIABLE=FILE and a NUL for the file that holds `symbol`.
+void rabbet_cuda_library_setting(const char* variable, const void* symbol,
+                                 rabbet_strbuf_t* out_settings);
 
 #endif  // RABBET_SRC_DEVICE_CUDA_LIBRARY_H_

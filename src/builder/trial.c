@@ -1,0 +1,201 @@
+#include "builder/trial.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "builder/trial_inside.h"
+
+struct rabbet_trials_t {
+  rabbet_build_t* build;
+  rabbet_asker_t asker;
+  const char* layer;
+  rabbet_trial_helper_t helper;
+  bool in_process;  // there is no helper to be had: the user was told
+  RABBET_VEC(rabbet_culprit_t) culprits;
+};
+
+static rabbet_status_t trials_ask(void* context,
+                                  const rabbet_question_t* question,
+                                  rabbet_answer_sink_t sink);
+
+rabbet_status_t rabbet_trials_create(rabbet_build_t* build) {
+  rabbet_trials_t* trials = NULL;
+  const char* asked = getenv("RABBET_TRIAL");
+  RABBET_RETURN_IF_ERROR(
+      rabbet_allocate(build->allocator, sizeof(*trials), (void**)&trials));
+  trials->build = build;
+  trials->asker = (rabbet_asker_t){trials, trials_ask};
+  trials->in_process = asked && strcmp(asked, "none") == 0;
+  rabbet_trial_helper_initialize(build->device, build->allocator,
+                                 &trials->helper);
+  build->trials = trials;
+  return rabbet_ok();
+}
+
+void rabbet_trials_destroy(rabbet_trials_t* trials) {
+  if (!trials) return;
+  rabbet_allocator_t allocator = trials->build->allocator;
+  rabbet_trial_helper_deinitialize(&trials->helper);
+  rabbet_vec_free(allocator, &trials->culprits);
+  rabbet_free(allocator, trials);
+}
+
+const rabbet_asker_t* rabbet_trials_asker(rabbet_trials_t* trials,
+                                          const char* layer) {
+  if (!trials) return NULL;
+  trials->layer = layer;
+  return &trials->asker;
+}
+
+const rabbet_culprit_t* rabbet_trials_culprits(const rabbet_trials_t* trials,
+                                               size_t* out_count) {
+  *out_count = trials ? trials->culprits.count : 0;
+  return trials ? trials->culprits.data : NULL;
+}
+
+// ---- What the timing cache knows --------------------------------------------
+
+// By all that an answer depends on: GPU and driver, library, class, group.
+static rabbet_status_t trials_key(const rabbet_trials_t* trials,
+                                  const rabbet_question_t* question,
+                                  rabbet_hash_t* out_key, bool* out_cacheable) {
+  const rabbet_build_t* build = trials->build;
+  const rabbet_kernel_class_t* kernel = question->kernel;
+  int64_t flags = build->config->options[RABBET_BUILDER_OPTION_FLAGS];
+  rabbet_device_t* device = question->device;
+  rabbet_strbuf_t text;
+  rabbet_strbuf_initialize(build->allocator, &text);
+  rabbet_strbuf_printf(&text, "answers\n%s\n%s %u\n%d %d %d\nlibrary %llu\n",
+                       device->vtable->signature(device), kernel->name,
+                       kernel->version, question->tf32, question->wish,
+                       question->enough,
+                       kernel->library_version
+                           ? (unsigned long long)kernel->library_version(device)
+                           : 0);
+  rabbet_status_t status =
+      rabbet_group_signature(question->group, out_cacheable, &text);
+  if (rabbet_is_ok(status)) status = rabbet_strbuf_status(&text);
+  if (rabbet_is_ok(status)) *out_key = rabbet_hash128(text.data, text.size);
+  rabbet_strbuf_deinitialize(&text);
+  if ((flags >> RABBET_BUILDER_DISABLE_TIMING_CACHE & 1) != 0)
+    *out_cacheable = false;
+  return status;
+}
+
+static rabbet_status_t trials_find(const rabbet_trials_t* trials,
+                                   rabbet_hash_t key, rabbet_trial_t* trial,
+                                   bool* out_found) {
+  rabbet_build_t* build = trials->build;
+  void* data = NULL;
+  size_t size = 0;
+  *out_found = false;
+  RABBET_RETURN_IF_ERROR(rabbet_timing_cache_find_answer(
+      build->cache, key, build->allocator, &data, &size));
+  if (!data) return rabbet_ok();
+  *out_found = rabbet_trial_read(data, size, build->allocator, trial);
+  rabbet_free(build->allocator, data);
+  return rabbet_ok();
+}
+
+static rabbet_status_t trials_keep(const rabbet_trials_t* trials,
+                                   rabbet_hash_t key,
+                                   const rabbet_trial_t* trial) {
+  rabbet_build_t* build = trials->build;
+  rabbet_strbuf_t bytes;
+  rabbet_strbuf_initialize(build->allocator, &bytes);
+  rabbet_trial_write(trial, &bytes);
+  rabbet_status_t status = rabbet_strbuf_status(&bytes);
+  if (rabbet_is_ok(status))
+    status = rabbet_timing_cache_put_answer(build->cache, key, bytes.data,
+                                            bytes.size);
+  rabbet_strbuf_deinitialize(&bytes);
+  return status;
+}
+
+// ---- Culprits ---------------------------------------------------------------
+
+static rabbet_status_t trials_blame(rabbet_trials_t* trials,
+                                    const rabbet_question_t* question,
+                                    const char* tactic_name,
+                                    const char* reason) {
+  rabbet_build_t* build = trials->build;
+  rabbet_culprit_t culprit = {.kernel = question->kernel->name,
+                              .layer = trials->layer};
+  RABBET_RETURN_IF_ERROR(
+      rabbet_arena_strdup(&build->arena, tactic_name, &culprit.tactic_name));
+  RABBET_RETURN_IF_ERROR(
+      rabbet_arena_strdup(&build->arena, reason, &culprit.reason));
+  rabbet_log(build->logger, RABBET_SEVERITY_WARNING,
+             "layer '%s': %s %s is left out: %s", culprit.layer, culprit.kernel,
+             *tactic_name ? tactic_name : "(asking for kernels)", reason);
+  return RABBET_VEC_PUSH(build->allocator, &trials->culprits, culprit);
+}
+
+static rabbet_status_t trials_pass(rabbet_trials_t* trials,
+                                   const rabbet_question_t* question,
+                                   const rabbet_trial_t* trial,
+                                   rabbet_answer_sink_t sink) {
+  if (trial->asking)
+    RABBET_RETURN_IF_ERROR(trials_blame(trials, question, "", trial->asking));
+  for (size_t i = 0; i < trial->items.count; ++i) {
+    const rabbet_trial_item_t* item = &trial->items.data[i];
+    if (item->verdict == RABBET_VERDICT_PASSED)
+      RABBET_RETURN_IF_ERROR(sink.add(sink.context, &item->answer));
+    else if (item->verdict == RABBET_VERDICT_HARMFUL)
+      RABBET_RETURN_IF_ERROR(trials_blame(
+          trials, question, item->answer.tactic_name,
+          item->reason ? item->reason : "it failed when it was tried"));
+  }
+  return rabbet_ok();
+}
+
+// ---- Asking -----------------------------------------------------------------
+
+static rabbet_status_t trials_ask_here(rabbet_trials_t* trials,
+                                       const rabbet_question_t* question,
+                                       rabbet_answer_sink_t sink,
+                                       rabbet_status_t why) {
+  if (!trials->in_process)
+    rabbet_log(trials->build->logger, RABBET_SEVERITY_WARNING,
+               "kernels of libraries are tried in this process, which does not "
+               "survive if one of them crashes: %s",
+               rabbet_status_message(why));
+  // A helper that lives could not do this alone: too little memory, say.
+  trials->in_process = trials->helper.child.pid == 0;
+  rabbet_status_ignore(why);
+  return question->kernel->ask(question, sink);
+}
+
+static rabbet_status_t trials_ask_helper(rabbet_trials_t* trials,
+                                         const rabbet_question_t* question,
+                                         rabbet_answer_sink_t sink,
+                                         rabbet_trial_t* trial) {
+  rabbet_hash_t key = {0};
+  bool cacheable = false, found = false;
+  RABBET_RETURN_IF_ERROR(trials_key(trials, question, &key, &cacheable));
+  if (cacheable)
+    RABBET_RETURN_IF_ERROR(trials_find(trials, key, trial, &found));
+  if (found) return trials_pass(trials, question, trial, sink);
+  if (trials->in_process) return question->kernel->ask(question, sink);
+  // What was read of damaged bytes is dropped.
+  trial->items.count = 0;
+  trial->asking = NULL;
+  rabbet_status_t status =
+      rabbet_trial_helper_ask(&trials->helper, question, trial);
+  if (rabbet_status_code(status) == RABBET_STATUS_UNAVAILABLE)
+    return trials_ask_here(trials, question, sink, status);
+  RABBET_RETURN_IF_ERROR(status);
+  if (cacheable) RABBET_RETURN_IF_ERROR(trials_keep(trials, key, trial));
+  return trials_pass(trials, question, trial, sink);
+}
+
+static rabbet_status_t trials_ask(void* context,
+                                  const rabbet_question_t* question,
+                                  rabbet_answer_sink_t sink) {
+  rabbet_trials_t* trials = context;
+  rabbet_trial_t trial;
+  rabbet_trial_initialize(trials->build->allocator, &trial);
+  rabbet_status_t status = trials_ask_helper(trials, question, sink, &trial);
+  rabbet_trial_deinitialize(trials->build->allocator, &trial);
+  return status;
+}
