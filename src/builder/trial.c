@@ -163,7 +163,7 @@ static rabbet_status_t trials_ask_here(rabbet_trials_t* trials,
   // A helper that lives could not do this alone: too little memory, say.
   trials->in_process = trials->helper.child.pid == 0;
   rabbet_status_ignore(why);
-  return question->kernel->ask(question, sink);
+  return rabbet_trial_ask_here(question, sink);
 }
 
 static rabbet_status_t trials_ask_helper(rabbet_trials_t* trials,
@@ -176,7 +176,7 @@ static rabbet_status_t trials_ask_helper(rabbet_trials_t* trials,
   if (cacheable)
     RABBET_RETURN_IF_ERROR(trials_find(trials, key, trial, &found));
   if (found) return trials_pass(trials, question, trial, sink);
-  if (trials->in_process) return question->kernel->ask(question, sink);
+  if (trials->in_process) return rabbet_trial_ask_here(question, sink);
   // What was read of damaged bytes is dropped.
   trial->items.count = 0;
   trial->asking = NULL;

@@ -62,6 +62,11 @@ rabbet_status_t rabbet_trial_helper_ask(rabbet_trial_helper_t* helper,
                                         const rabbet_question_t* question,
                                         rabbet_trial_t* trial);
 
+// ---- Without a helper (trial_here.c) ----------------------------------------
+
+rabbet_status_t rabbet_trial_ask_here(const rabbet_question_t* question,
+                                      rabbet_answer_sink_t sink);
+
 // ---- As bytes, for the timing cache (trial_answer.c) ------------------------
 
 void rabbet_trial_write(const rabbet_trial_t* trial, rabbet_strbuf_t* out);

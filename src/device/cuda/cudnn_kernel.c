@@ -1,40 +1,11 @@
-#include "device/cuda/cudnn_kernel.h"
+#include "device/cuda/cudnn_kept.h"
 
 #include <pthread.h>
-#include <stddef.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "core/view.h"
-#include "device/common/ask.h"
 
-enum {
-  TACTIC_TF32 = 1 << 30,
-  SEARCH_LIMIT = 100,  // engines looked through for a tactic's
-};
-
-// What a plan keeps: this, then cuDNN's text of a plan for the graph; and, for
-// other shapes, this (of no graph), then the engine and its knobs, which is all
-// that a build knows of a candidate.
-#define KEPT_PLAN 0x31444352u    // "RCD1"
-#define KEPT_ENGINE 0x31454352u  // "RCE1"
-typedef struct kept_header_t {
-  uint32_t magic;
-  int32_t tactic;
-  uint64_t version;  // of the library
-  int32_t major, minor;
-  uint64_t graph;  // its hash
-} kept_header_t;
-
-typedef struct kept_engine_t {
-  kept_header_t header;
-  rabbet_cudnn_engine_t engine;  // as many knobs as it has
-} kept_engine_t;
-
-static size_t kept_engine_size(int64_t knob_count) {
-  return offsetof(kept_engine_t, engine.knobs) +
-         (size_t)knob_count * sizeof(int64_t[2]);
-}
+enum { SEARCH_LIMIT = 100 };  // engines looked through for one that works
 
 typedef struct cudnn_kernel_t {
   rabbet_node_kernel_t node;
@@ -63,164 +34,7 @@ struct rabbet_kernel_state_t {
   void* workspace_address;
 };
 
-// ---- Proposing -------------------------------------------------------------
-
-// Without tuning the first engine that works is taken; it is looked for among
-// several. Each costs compiling to try, often hundreds of milliseconds.
-static int32_t offer_wish(const rabbet_cudnn_offer_t* offer) {
-  int level = offer->propose->optimization_level;
-  int32_t wish = level == 0 ? 16 : level <= 2 ? 2 : level <= 3 ? 4 : 6;
-  if (level >= 5) return 16;
-  return offer->is_unlikely && level > 0 ? 1 : wish;
-}
-
-static kept_header_t kept_header(const rabbet_cuda_device_t* device,
-                                 const rabbet_cudnn_t* library, uint32_t magic,
-                                 int32_t tactic) {
-  return (kept_header_t){.magic = magic,
-                         .tactic = tactic,
-                         .version = library->version,
-                         .major = device->major,
-                         .minor = device->minor};
-}
-
-static rabbet_status_t ask_add(const rabbet_question_t* question,
-                               const rabbet_cudnn_t* library,
-                               const rabbet_cudnn_choice_t* choice,
-                               rabbet_answer_sink_t sink) {
-  kept_engine_t kept = {.engine = choice->engine};
-  rabbet_answer_t answer = {
-      .tactic = choice->number | (question->tf32 ? TACTIC_TF32 : 0),
-      .artifact = {.name = "cuDNN engine",
-                   .data = &kept,
-                   .size = kept_engine_size(choice->engine.knob_count)}};
-  kept.header = kept_header(rabbet_cuda(question->device), library, KEPT_ENGINE,
-                            answer.tactic);
-  answer.artifact.key = rabbet_hash128(&kept, answer.artifact.size);
-  snprintf(answer.tactic_name, sizeof(answer.tactic_name), "%s", choice->name);
-  return sink.add(sink.context, &answer);
-}
-
-static rabbet_dtype_t kernel_dtype(const rabbet_group_t* group);
-
-static rabbet_status_t ask_graph(const rabbet_question_t* question,
-                                 rabbet_cudnn_graph_t* graph,
-                                 rabbet_answer_sink_t sink) {
-  const rabbet_cudnn_wish_t wish = {kernel_dtype(question->group),
-                                    question->tf32, (size_t)question->wish};
-  rabbet_cudnn_choices_t choices;
-  RABBET_RETURN_IF_ERROR(rabbet_cudnn_choices(graph, &wish, &choices));
-  rabbet_status_t status = rabbet_ok();
-  for (size_t i = 0; rabbet_is_ok(status) && i < choices.list.count; ++i)
-    status = ask_add(question, graph->library, &choices.list.data[i], sink);
-  rabbet_cudnn_choices_end(&choices);
-  return status;
-}
-
-static rabbet_status_t ask_with(const rabbet_question_t* question,
-                                rabbet_cudnn_describe_fn_t describe,
-                                rabbet_cudnn_t* library, cudnnHandle_t handle,
-                                rabbet_answer_sink_t sink) {
-  rabbet_cudnn_graph_t graph;
-  rabbet_cudnn_graph_begin(library, question->allocator, &graph);
-  rabbet_status_t status = rabbet_ok();
-  if (describe(question->group, question->dims, &graph)) {
-    status = rabbet_cudnn_graph_finish(&graph, handle);
-    if (rabbet_is_ok(status)) status = ask_graph(question, &graph, sink);
-  }
-  rabbet_cudnn_graph_end(&graph);
-  if (rabbet_status_code(status) != RABBET_STATUS_UNSUPPORTED) return status;
-  rabbet_status_ignore(status);
-  return rabbet_ok();
-}
-
-rabbet_status_t rabbet_cudnn_kernel_ask(const rabbet_question_t* question,
-                                        rabbet_cudnn_describe_fn_t describe,
-                                        rabbet_answer_sink_t sink) {
-  rabbet_cuda_device_t* device = rabbet_cuda(question->device);
-  rabbet_cudnn_t* library = NULL;
-  rabbet_cudnn_slot_t* slot = NULL;
-  CUcontext before = NULL;
-  RABBET_RETURN_IF_ERROR(rabbet_cudnn_get(device, &library));
-  RABBET_RETURN_IF_ERROR(rabbet_cuda_enter(device, &before));
-  rabbet_status_t status = rabbet_cudnn_acquire(library, &slot);
-  if (rabbet_is_ok(status)) {
-    status = ask_with(question, describe, library, slot->handle, sink);
-    rabbet_cudnn_release(slot);
-  }
-  rabbet_cuda_leave(device, before);
-  return status;
-}
-
-rabbet_status_t rabbet_cudnn_offer(const rabbet_cudnn_offer_t* offer) {
-  const rabbet_asked_t asked = {
-      .tf32 = offer->dtype == RABBET_DTYPE_FLOAT && offer->propose->tf32,
-      .wish = offer_wish(offer)};
-  return rabbet_offer_asked(
-      offer->propose, offer->sink,
-      &(rabbet_candidate_t){.kernel = offer->kernel, .tensors = offer->tensors},
-      &asked);
-}
-
-static rabbet_status_t cudnn_offer_types(rabbet_cudnn_offer_t* offer,
-                                         rabbet_type_format_t* tensors,
-                                         rabbet_dtype_t network,
-                                         bool (*can)(rabbet_dtype_t dtype),
-                                         int32_t turned) {
-  const rabbet_group_t* group = offer->propose->group;
-  rabbet_dtype_t types[4];
-  int count = rabbet_compute_types(offer->propose, network, types);
-  offer->tensors = tensors;
-  for (int i = 0; i < count; ++i) {
-    if (!can(types[i])) continue;
-    rabbet_network_tensors(group, tensors);
-    for (size_t k = 0; k < group->input_count + group->output_count; ++k)
-      if (rabbet_dtype_is_float(tensors[k].dtype)) tensors[k].dtype = types[i];
-    offer->dtype = types[i];
-    RABBET_RETURN_IF_ERROR(rabbet_cudnn_offer(offer));
-    if (turned < 0 || types[i] != RABBET_DTYPE_FLOAT || !offer->propose->tf32)
-      continue;
-    tensors[turned].format = RABBET_FORMAT_HWC;
-    RABBET_RETURN_IF_ERROR(rabbet_cudnn_offer(offer));
-  }
-  return rabbet_ok();
-}
-
-rabbet_status_t rabbet_cudnn_offer_linear(const rabbet_propose_t* propose,
-                                          rabbet_candidate_sink_t sink,
-                                          const rabbet_kernel_class_t* kernel,
-                                          rabbet_dtype_t network,
-                                          bool (*can)(rabbet_dtype_t dtype),
-                                          int32_t turned) {
-  const rabbet_group_t* group = propose->group;
-  rabbet_cudnn_offer_t offer = {
-      .propose = propose, .sink = sink, .kernel = kernel};
-  rabbet_cudnn_t* library = NULL;
-  rabbet_type_format_t* tensors = NULL;
-  rabbet_status_t status =
-      rabbet_cudnn_get(rabbet_cuda(propose->device), &library);
-  if (rabbet_status_code(status) == RABBET_STATUS_UNAVAILABLE) {
-    rabbet_status_ignore(status);
-    return rabbet_ok();
-  }
-  if (rabbet_is_ok(status))
-    status = rabbet_allocate(
-        propose->allocator,
-        sizeof(*tensors) * (group->input_count + group->output_count),
-        (void**)&tensors);
-  if (rabbet_is_ok(status))
-    status = cudnn_offer_types(&offer, tensors, network, can, turned);
-  rabbet_free(propose->allocator, tensors);
-  return status;
-}
-
 // ---- The kernel ------------------------------------------------------------
-
-static bool kernel_has_bytes(const rabbet_group_t* group) {
-  for (size_t i = 0; i < group->input_count; ++i)
-    if (group->values[group->inputs[i]].dtype == RABBET_DTYPE_INT8) return true;
-  return false;
-}
 
 // All tensors have one floating type, but for the sizes of moves; or some of
 // them are INT8, and the class says which.
@@ -229,7 +43,7 @@ static rabbet_status_t kernel_check(const rabbet_group_t* group,
   bool fits = group->node_count > 0 && group->output_count == 1;
   rabbet_dtype_t dtype =
       fits ? group->values[group->outputs[0]].dtype : RABBET_DTYPE_NONE;
-  if (fits && kernel_has_bytes(group)) {
+  if (fits && rabbet_cudnn_has_bytes(group)) {
     *out_dtype = RABBET_DTYPE_INT8;
     return rabbet_ok();
   }
@@ -245,11 +59,6 @@ static rabbet_status_t kernel_check(const rabbet_group_t* group,
                        "floating type; this group does not");
 }
 
-static rabbet_dtype_t kernel_dtype(const rabbet_group_t* group) {
-  return kernel_has_bytes(group) ? RABBET_DTYPE_INT8
-                                 : group->values[group->outputs[0]].dtype;
-}
-
 static rabbet_status_t kernel_take(cudnn_kernel_t* kernel, const void* data,
                                    size_t size) {
   RABBET_RETURN_IF_ERROR(
@@ -261,13 +70,14 @@ static rabbet_status_t kernel_take(cudnn_kernel_t* kernel, const void* data,
 
 static void kernel_take_engine(cudnn_kernel_t* kernel,
                                const rabbet_artifact_t* artifact) {
-  kept_engine_t kept;
-  if (artifact->size > sizeof(kept) || artifact->size < kept_engine_size(0))
+  rabbet_cudnn_kept_engine_t kept;
+  if (artifact->size > sizeof(kept) ||
+      artifact->size < rabbet_cudnn_kept_engine_size(0))
     return;
   memcpy(&kept, artifact->data, artifact->size);
   if (kept.engine.knob_count < 0 ||
       kept.engine.knob_count > RABBET_CUDNN_KNOBS ||
-      artifact->size != kept_engine_size(kept.engine.knob_count))
+      artifact->size != rabbet_cudnn_kept_engine_size(kept.engine.knob_count))
     return;
   kernel->engine = kept.engine;
   kernel->has_engine = true;
@@ -279,7 +89,7 @@ static rabbet_status_t kernel_find_kept(cudnn_kernel_t* kernel,
                                         const rabbet_kernel_spec_t* spec) {
   for (size_t i = 0; i < spec->artifact_count; ++i) {
     const rabbet_artifact_t* artifact = &spec->artifacts[i];
-    kept_header_t header;
+    rabbet_cudnn_kept_t header;
     if (artifact->size <= sizeof(header)) continue;
     memcpy(&header, artifact->data, sizeof(header));
     if (header.tactic != spec->tactic ||
@@ -287,9 +97,9 @@ static rabbet_status_t kernel_find_kept(cudnn_kernel_t* kernel,
         header.major != kernel->device->major ||
         header.minor != kernel->device->minor)
       continue;
-    if (header.magic == KEPT_ENGINE)
+    if (header.magic == RABBET_CUDNN_KEPT_ENGINE)
       kernel_take_engine(kernel, artifact);
-    else if (header.magic == KEPT_PLAN && !kernel->kept)
+    else if (header.magic == RABBET_CUDNN_KEPT_PLAN && !kernel->kept)
       RABBET_RETURN_IF_ERROR(
           kernel_take(kernel, artifact->data, artifact->size));
   }
@@ -354,12 +164,12 @@ rabbet_status_t rabbet_cudnn_kernel_artifacts(rabbet_kernel_t* base,
   pthread_mutex_unlock(&kernel->lock);
   if (kept) RABBET_RETURN_IF_ERROR(kernel_keep(sink, "cuDNN plan", kept, size));
   if (!kernel->has_engine) return rabbet_ok();
-  const kept_engine_t engine = {
-      .header = kept_header(kernel->device, kernel->library, KEPT_ENGINE,
-                            kernel->tactic),
+  const rabbet_cudnn_kept_engine_t engine = {
+      .header = rabbet_cudnn_kept(kernel->device, kernel->library,
+                                  RABBET_CUDNN_KEPT_ENGINE, kernel->tactic),
       .engine = kernel->engine};
   return kernel_keep(sink, "cuDNN engine", &engine,
-                     kept_engine_size(kernel->engine.knob_count));
+                     rabbet_cudnn_kept_engine_size(kernel->engine.knob_count));
 }
 
 // ---- Preparing -------------------------------------------------------------
@@ -369,8 +179,8 @@ static rabbet_status_t prepare_keep(cudnn_kernel_t* kernel,
   char* text = NULL;
   uint8_t* both = NULL;
   size_t size = 0;
-  kept_header_t header =
-      kept_header(kernel->device, kernel->library, KEPT_PLAN, kernel->tactic);
+  rabbet_cudnn_kept_t header = rabbet_cudnn_kept(
+      kernel->device, kernel->library, RABBET_CUDNN_KEPT_PLAN, kernel->tactic);
   header.graph = state->graph.hash;
   pthread_mutex_lock(&kernel->lock);
   bool has = kernel->kept != NULL;
@@ -401,7 +211,7 @@ static rabbet_status_t prepare_keep(cudnn_kernel_t* kernel,
 static rabbet_status_t prepare_from_kept(cudnn_kernel_t* kernel,
                                          cudnnHandle_t handle,
                                          rabbet_kernel_state_t* state) {
-  kept_header_t header = {.magic = 0};
+  rabbet_cudnn_kept_t header = {.magic = 0};
   pthread_mutex_lock(&kernel->lock);
   const uint8_t* kept = kernel->kept;  // never changes once set
   size_t size = kernel->kept_size;
@@ -423,7 +233,7 @@ static rabbet_status_t prepare_search(cudnn_kernel_t* kernel,
                                       cudnnHandle_t handle,
                                       rabbet_kernel_state_t* state) {
   const rabbet_cudnn_wish_t wish = {
-      kernel->dtype, (kernel->tactic & TACTIC_TF32) != 0, SEARCH_LIMIT};
+      kernel->dtype, (kernel->tactic & RABBET_CUDNN_TF32) != 0, SEARCH_LIMIT};
   rabbet_cudnn_choices_t choices;
   RABBET_RETURN_IF_ERROR(rabbet_cudnn_choices(&state->graph, &wish, &choices));
   rabbet_status_t status =

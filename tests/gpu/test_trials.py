@@ -1,0 +1,223 @@
+"""Libraries whose kernels crash, hang or break the context: a build goes on without
+them, and says so. The stand-in does the harm; on a GPU the helper is there, too."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from . import cuda_driver
+
+pytestmark = pytest.mark.skipif(
+    not cuda_driver.available(), reason="no GPU and no stand-in for one"
+)
+stand_in = pytest.mark.skipif(
+    not cuda_driver.is_stand_in(), reason="only the stand-in does harm on demand"
+)
+
+# One convolution of FP16, or one product; what was built must compute. Each in a
+# process of its own: the variables are read by libraries.
+PROGRAM = """
+    import json, os, sys, threading, time
+    import numpy as np
+    import rabbet as trt
+
+    what, cache_file = sys.argv[1], sys.argv[2]
+    rng = np.random.default_rng(0)
+    warnings = []
+
+    class Log(trt.ILogger):
+        def log(self, severity, text):
+            if severity == trt.ILogger.WARNING:
+                warnings.append(text)
+
+    builder = trt.Builder(Log())
+    network = builder.create_network(
+        1 << int(trt.NetworkDefinitionCreationFlag.STRONGLY_TYPED))
+    if what == "convolution":
+        x = rng.standard_normal((1, 8, 6, 6)).astype(np.float16)
+        w = (rng.standard_normal((8, 8, 1, 1)) / 4).astype(np.float16)
+        layer = network.add_convolution_nd(
+            network.add_input("x", trt.float16, x.shape), 8, (1, 1), w)
+        layer.padding_nd = (1, 1)  # no product of pixels
+        want = np.einsum("nchw,oc->nohw", np.pad(x, ((0, 0), (0, 0), (1, 1), (1, 1)))
+                         .astype(np.float32), w[:, :, 0, 0].astype(np.float32))
+    else:
+        x = rng.standard_normal((64, 64)).astype(np.float16)
+        w = (rng.standard_normal((64, 64)) / 8).astype(np.float16)
+        none = trt.MatrixOperation.NONE
+        layer = network.add_matrix_multiply(
+            network.add_input("x", trt.float16, x.shape), none,
+            network.add_constant(w.shape, w).get_output(0), none)
+        want = x.astype(np.float32) @ w.astype(np.float32)
+    layer.get_output(0).name = "y"
+    network.mark_output(layer.get_output(0))
+    config = builder.create_builder_config()
+    config.device = "cuda"
+    cache = config.create_timing_cache(
+        open(cache_file, "rb").read() if os.path.exists(cache_file) else b"")
+    config.set_timing_cache(cache, False)
+    fds = set(os.listdir("/proc/self/fd"))
+    begin = time.monotonic()
+    plan = builder.build_serialized_network(network, config)
+    seconds = time.monotonic() - begin
+    with open(cache_file, "wb") as file:
+        file.write(bytes(cache.serialize()))
+    report = json.loads(builder.report_json)
+    with open(f"/proc/{os.getpid()}/task/{os.getpid()}/children") as file:
+        children = file.read().split()
+    y = np.asarray(trt.Model(trt.Runtime(Log()).deserialize_cuda_engine(plan))(x))
+    error = np.abs(y.astype(np.float32) - want).max()
+    print(json.dumps({
+        "kernel": report["steps"][-1]["kernel"],
+        "tactic": report["steps"][-1]["tactic_name"],
+        "left_out": report["left_out"],
+        "warnings": warnings,
+        "children": children,
+        "seconds": seconds,
+        "error": float(error),
+    }))
+"""
+
+
+def build(
+    what: str, tmp_path: Path, *, cache: str = "cache", **environment: str
+) -> dict[str, Any]:
+    program = tmp_path / "program.py"
+    program.write_text(textwrap.dedent(PROGRAM), encoding="utf-8")
+    done = subprocess.run(
+        [sys.executable, program, what, tmp_path / cache],
+        env={**os.environ, "RABBET_TRIAL_SECONDS": "2", **environment},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    result = json.loads(done.stdout.splitlines()[-1])
+    assert result["error"] < 0.05
+    assert result["children"] == []
+    return result
+
+
+def culprits(result: dict[str, Any]) -> dict[str, str]:
+    return {one["tactic_name"]: one["reason"] for one in result["left_out"]}
+
+
+
+def helper(tmp_path: Path) -> tuple[Path, Path]:
+    """A program that counts its starts and becomes the helper."""
+    import rabbet
+
+    folder = Path(rabbet.__file__).parent
+    found = [*folder.glob("lib/rabbet-trial"), *folder.glob("../../lib/rabbet-trial")]
+    count, script = tmp_path / "starts", tmp_path / "counting"
+    script.write_text(
+        f'#!/bin/sh\necho start >>{count}\nexec "{found[0].resolve()}" "$@"\n',
+        encoding="utf-8",
+    )
+    script.chmod(0o755)
+    return script, count
+
+
+def starts(count: Path) -> int:
+    return len(count.read_text(encoding="utf-8").split()) if count.exists() else 0
+
+
+def test_harmless_libraries_and_a_cache_that_knows_them(tmp_path: Path) -> None:
+    script, count = helper(tmp_path)
+    first = build("convolution", tmp_path, RABBET_TRIAL=str(script))
+    assert first["left_out"] == [] and first["warnings"] == []
+    assert starts(count) == 1
+    again = build("convolution", tmp_path, RABBET_TRIAL=str(script))
+    assert starts(count) == 1
+    assert again["tactic"] == first["tactic"]
+
+
+# The stand-in's engine 0 has two settings of a knob; algorithm 1 of cuBLASLt is one
+# of several.
+HARM = {
+    "convolution": ("RABBET_STAND_IN_CUDNN_FAULT", "0", "engine 0 "),
+    "product": ("RABBET_STAND_IN_CUBLASLT_FAULT", "1", "a1 "),
+}
+
+
+@stand_in
+@pytest.mark.parametrize("what", HARM)
+@pytest.mark.parametrize(
+    ("kind", "reason"),
+    [("crash", "signal"), ("hang", "did not end within 2 s"), ("poison", "ILLEGAL")],
+)
+def test_kernel_that_does_harm_when_it_runs(
+    what: str, kind: str, reason: str, tmp_path: Path
+) -> None:
+    variable, number, name = HARM[what]
+    fault = {variable: f"run {number} {kind}"}
+    result = build(what, tmp_path, **fault)
+    found = culprits(result)
+    assert found and all(tactic.startswith(name) for tactic in found)
+    assert all(reason in text for text in found.values())
+    assert any("left out" in text for text in result["warnings"])
+    # The cache keeps the culprits: nothing is tried again, and they stay out.
+    script, count = helper(tmp_path)
+    again = build(what, tmp_path, **fault, RABBET_TRIAL=str(script))
+    assert culprits(again) == found
+    assert starts(count) == 0
+
+
+@stand_in
+def test_engine_that_crashes_when_it_is_planned(tmp_path: Path) -> None:
+    result = build(
+        "convolution", tmp_path, RABBET_STAND_IN_CUDNN_FAULT="plan 0 crash"
+    )
+    assert all("signal" in reason for reason in culprits(result).values())
+    assert len(culprits(result)) == 2
+
+
+@stand_in
+@pytest.mark.parametrize(("kind", "reason"), [("crash", "signal"), ("hang", "2 s")])
+def test_library_that_does_harm_when_it_is_asked(
+    kind: str, reason: str, tmp_path: Path
+) -> None:
+    """Of products: others than the library's kernels compute them."""
+    fault = {"RABBET_STAND_IN_CUBLASLT_FAULT": f"ask 64 {kind}"}
+    result = build("product", tmp_path, **fault)
+    assert set(culprits(result)) == {""}
+    assert reason in culprits(result)[""]
+    assert result["kernel"] != "cuda.matmul"
+    assert culprits(build("product", tmp_path, **fault)) == culprits(result)
+
+
+@pytest.mark.parametrize(
+    ("program", "told"),
+    [("/nonexistent/rabbet-trial", "cannot be started"), ("/bin/false", "exit code")],
+)
+def test_no_helper(program: str, told: str, tmp_path: Path) -> None:
+    result = build("convolution", tmp_path, RABBET_TRIAL=program)
+    assert len(result["warnings"]) == 1
+    assert "tried in this process" in result["warnings"][0]
+    assert told in result["warnings"][0]
+    # Whoever wants that is not warned.
+    result = build("convolution", tmp_path, cache="other", RABBET_TRIAL="none")
+    assert result["warnings"] == []
+
+
+@stand_in
+def test_helper_without_a_device(tmp_path: Path) -> None:
+    """As in exclusive compute mode: the device is the build's alone."""
+    script = tmp_path / "alone"
+    trial, _ = helper(tmp_path)
+    script.write_text(
+        f'#!/bin/sh\nRABBET_STAND_IN_DEVICES=0 exec "{trial}" "$@"\n', encoding="utf-8"
+    )
+    script.chmod(0o755)
+    result = build("convolution", tmp_path, RABBET_TRIAL=str(script))
+    assert len(result["warnings"]) == 1
+    assert "tried in this process" in result["warnings"][0]
