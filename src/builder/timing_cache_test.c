@@ -131,6 +131,57 @@ static void combine_keeps_what_is_there(void** state) {
   rabbet_timing_cache_release(b);
 }
 
+// Answers of libraries: kept beside the times, replaced, merged, cleared.
+static void put_answer(rabbet_timing_cache_t* cache, int i, const char* text) {
+  rabbet_hash_t key = {(uint64_t)i, 7};
+  assert_true(rabbet_is_ok(
+      rabbet_timing_cache_put_answer(cache, key, text, strlen(text))));
+}
+
+static void check_answer(rabbet_timing_cache_t* cache, int i,
+                         const char* text) {
+  rabbet_hash_t key = {(uint64_t)i, 7};
+  char* data = NULL;
+  size_t size = 0;
+  assert_true(rabbet_is_ok(rabbet_timing_cache_find_answer(
+      cache, key, rabbet_allocator_system(), (void**)&data, &size)));
+  assert_int_equal(size, text ? strlen(text) : 0);
+  if (text)
+    assert_memory_equal(data, text, size);
+  else
+    assert_null(data);
+  rabbet_free(rabbet_allocator_system(), data);
+}
+
+static void answers(void** state) {
+  (void)state;
+  rabbet_timing_cache_t* a = filled(0, 3);
+  rabbet_timing_cache_t* b = filled(3, 2);
+  put_answer(a, 2, "two");
+  put_answer(a, 1, "one");
+  put_answer(a, 2, "second");
+  put_answer(b, 2, "another");
+  put_answer(b, 3, "three");
+  assert_true(rabbet_is_ok(rabbet_timing_cache_combine(a, b)));
+  void* data = NULL;
+  size_t size = 0;
+  assert_true(rabbet_is_ok(rabbet_timing_cache_serialize(
+      a, rabbet_allocator_system(), &data, &size)));
+  rabbet_timing_cache_release(b);
+  assert_true(rabbet_is_ok(
+      rabbet_timing_cache_create(data, size, rabbet_allocator_system(), &b)));
+  rabbet_free(rabbet_allocator_system(), data);
+  assert_int_equal(rabbet_timing_cache_count(b), 5);
+  check_answer(b, 1, "one");
+  check_answer(b, 2, "second");
+  check_answer(b, 3, "three");
+  check_answer(b, 4, NULL);
+  rabbet_timing_cache_reset(b);
+  check_answer(b, 1, NULL);
+  rabbet_timing_cache_release(a);
+  rabbet_timing_cache_release(b);
+}
+
 static rabbet_status_code_t code_of(const void* data, size_t size) {
   rabbet_timing_cache_t* cache = NULL;
   rabbet_status_t status =
@@ -145,9 +196,12 @@ static rabbet_status_code_t code_of(const void* data, size_t size) {
 }
 
 // Every truncation and every flipped bit is noticed.
-static void damage(void** state) {
-  (void)state;
+static void damage_of(bool with_answers) {
   rabbet_timing_cache_t* cache = filled(0, 5);
+  if (with_answers) {
+    put_answer(cache, 1, "one");
+    put_answer(cache, 2, "some more");
+  }
   uint8_t* data = NULL;
   size_t size = 0;
   assert_true(rabbet_is_ok(rabbet_timing_cache_serialize(
@@ -201,12 +255,19 @@ static void entries_are_listed_and_edited(void** state) {
   rabbet_timing_cache_release(cache);
 }
 
+static void damage(void** state) {
+  (void)state;
+  damage_of(false);
+  damage_of(true);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(round_trip),
       cmocka_unit_test(saving_merges),
       cmocka_unit_test(bytes_do_not_depend_on_order),
       cmocka_unit_test(combine_keeps_what_is_there),
+      cmocka_unit_test(answers),
       cmocka_unit_test(damage),
       cmocka_unit_test(entries_are_listed_and_edited),
   };
