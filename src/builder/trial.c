@@ -160,8 +160,8 @@ static rabbet_status_t trials_ask_here(rabbet_trials_t* trials,
                "kernels of libraries are tried in this process, which does not "
                "survive if one of them crashes: %s",
                rabbet_status_message(why));
-  // A helper that lives could not do this alone: too little memory, say.
-  trials->in_process = trials->helper.child.pid == 0;
+  // A helper that could be had could not do this alone: too little memory, say.
+  trials->in_process = !trials->helper.may_start;
   rabbet_status_ignore(why);
   return rabbet_trial_ask_here(question, sink);
 }

@@ -108,10 +108,12 @@ static rabbet_status_t helper_greet(rabbet_trial_helper_t* helper) {
 static rabbet_status_t helper_start(rabbet_trial_helper_t* helper) {
   char path[PATH_MAX];
   if (helper->child.pid != 0) return rabbet_ok();
-  RABBET_RETURN_IF_ERROR(helper_path(path));
-  RABBET_RETURN_IF_ERROR(
-      rabbet_child_start(path, RABBET_TRIAL_ARGUMENT, &helper->child));
-  return helper_greet(helper);
+  rabbet_status_t status = helper_path(path);
+  if (rabbet_is_ok(status))
+    status = rabbet_child_start(path, RABBET_TRIAL_ARGUMENT, &helper->child);
+  if (rabbet_is_ok(status)) status = helper_greet(helper);
+  helper->may_start = rabbet_is_ok(status);
+  return status;
 }
 
 // ---- One question -----------------------------------------------------------
@@ -313,15 +315,26 @@ static rabbet_status_t talk_once(talk_t* talk) {
   return result == RABBET_MESSAGE_OK ? rabbet_ok() : talk_ended(talk, result);
 }
 
+static rabbet_status_t helper_cannot(rabbet_status_t why) {
+  rabbet_status_t status =
+      RABBET_STATUS(RABBET_STATUS_UNAVAILABLE, "there is no plan of it: %s",
+                    rabbet_status_message(why));
+  rabbet_status_ignore(why);
+  return status;
+}
+
 rabbet_status_t rabbet_trial_helper_ask(rabbet_trial_helper_t* helper,
                                         const rabbet_question_t* question,
                                         rabbet_trial_t* trial) {
   void* plan = NULL;
   talk_t talk = {.helper = helper, .question = question, .trial = trial};
-  RABBET_RETURN_IF_ERROR(
-      rabbet_trial_plan(question, helper->allocator, &plan, &talk.plan_size));
+  rabbet_status_t status =
+      rabbet_trial_plan(question, helper->allocator, &plan, &talk.plan_size);
+  // Plans say all that networks have: this is a group that no network has.
+  if (!rabbet_is_ok(status) &&
+      rabbet_status_code(status) != RABBET_STATUS_OUT_OF_MEMORY)
+    return helper_cannot(status);
   talk.plan = plan;
-  rabbet_status_t status = rabbet_ok();
   // Each turn but the last ends with a verdict on one more item.
   while (rabbet_is_ok(status) && !talk.done)
     status = talk_once(&talk);

@@ -47,6 +47,7 @@ typedef struct rabbet_trial_helper_t {
   rabbet_allocator_t allocator;
   rabbet_device_t* device;
   int64_t timeout_ns;  // of a step of the helper
+  bool may_start;      // false once it could not be started
   rabbet_child_t child;
   rabbet_strbuf_t message;
 } rabbet_trial_helper_t;

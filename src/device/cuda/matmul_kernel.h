@@ -46,6 +46,9 @@ rabbet_status_t rabbet_matmul_problem(const rabbet_group_t* group,
                                       rabbet_matmul_shape_t* out_shape,
                                       rabbet_matmul_epilogue_t* out_epilogue);
 
+// Algorithms worth their timing at this level of optimization.
+int32_t rabbet_matmul_wish(int level);
+
 // Methods of the class.
 rabbet_status_t rabbet_matmul_propose(const rabbet_propose_t* propose,
                                       rabbet_candidate_sink_t sink);

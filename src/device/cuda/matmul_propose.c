@@ -217,7 +217,7 @@ typedef struct matmul_offer_t {
   rabbet_type_format_t* tensors;
 } matmul_offer_t;
 
-static int matmul_wish(int level) {
+int32_t rabbet_matmul_wish(int level) {
   return level == 0   ? 1
          : level <= 2 ? 4
          : level <= 4 ? 8
@@ -262,7 +262,7 @@ static rabbet_status_t matmul_offer_type(const matmul_offer_t* offer,
                                    .in_place = in_place < 0 ? NULL : &in_place};
   const rabbet_asked_t asked = {
       .tf32 = dtype == RABBET_DTYPE_FLOAT && offer->propose->tf32,
-      .wish = matmul_wish(offer->propose->optimization_level)};
+      .wish = rabbet_matmul_wish(offer->propose->optimization_level)};
   if (rabbet_cublaslt_type(dtype) < 0) return rabbet_ok();
   matmul_tensors(offer, dtype, turned);
   return rabbet_offer_asked(offer->propose, offer->sink, &like, &asked);

@@ -7,8 +7,8 @@
 // Products of FP8 with one scale for all weights do without it where cuBLASLt's
 // own epilogue has what follows.
 #include "base/math.h"
-#include "device/cuda/cublaslt.h"
-#include "device/cuda/matmul.h"
+#include "device/common/ask.h"
+#include "device/cuda/matmul_kernel.h"
 #include "device/cuda/matmul_split.h"
 
 enum { PRODUCT = 0, TAIL = 1, PARTS = 2 };
@@ -18,35 +18,81 @@ enum { TACTIC_LONG_TAIL = 1 << 30 };
 // There is no second kernel (bytes have no TF32, whose bit this is).
 enum { TACTIC_DIRECT = 1 << 29 };
 
+// ---- Asking ----------------------------------------------------------------
+
+typedef struct quantized_ask_t {
+  rabbet_answer_sink_t sink;
+  int32_t bits;  // of the tactic
+} quantized_ask_t;
+
+// A tactic of the product is one of the whole.
+static rabbet_status_t quantized_answer(void* context,
+                                        const rabbet_answer_t* product) {
+  const quantized_ask_t* ask = context;
+  rabbet_answer_t answer = *product;
+  answer.tactic |= ask->bits;
+  return ask->sink.add(ask->sink.context, &answer);
+}
+
+static rabbet_status_t quantized_ask_part(const rabbet_question_t* question,
+                                          const rabbet_group_t* part,
+                                          const rabbet_dims_t* dims,
+                                          int32_t bits,
+                                          rabbet_answer_sink_t sink) {
+  quantized_ask_t ask = {sink, bits};
+  rabbet_question_t product = *question;
+  product.kernel = &rabbet_cuda_matmul;
+  product.group = part;
+  product.dims = dims;
+  if (part->node_count == 0) return rabbet_ok();
+  return rabbet_matmul_ask(&product,
+                           (rabbet_answer_sink_t){&ask, quantized_answer});
+}
+
+static rabbet_status_t quantized_ask_parts(const rabbet_question_t* question,
+                                           const rabbet_matmul_split_t* split,
+                                           rabbet_answer_sink_t sink) {
+  rabbet_dims_t* dims = NULL;
+  RABBET_RETURN_IF_ERROR(rabbet_matmul_split_dims(
+      split, question->group, question->dims, question->allocator, &dims));
+  rabbet_status_t status =
+      quantized_ask_part(question, &split->direct, dims, TACTIC_DIRECT, sink);
+  if (rabbet_is_ok(status))
+    status = quantized_ask_part(question, &split->product, dims, 0, sink);
+  rabbet_free(question->allocator, dims);
+  return status;
+}
+
+static rabbet_status_t quantized_ask(const rabbet_question_t* question,
+                                     rabbet_answer_sink_t sink) {
+  rabbet_matmul_split_t split;
+  rabbet_group_value_t* values = NULL;
+  RABBET_RETURN_IF_ERROR(rabbet_allocate(
+      question->allocator, rabbet_matmul_split_bytes(question->group),
+      (void**)&values));
+  rabbet_status_t status = rabbet_ok();
+  if (rabbet_matmul_split(question->group, values, &split))
+    status = quantized_ask_parts(question, &split, sink);
+  rabbet_free(question->allocator, values);
+  return status;
+}
+
 // ---- Proposing -------------------------------------------------------------
 
 typedef struct quantized_offer_t {
   const rabbet_propose_t* propose;
   rabbet_candidate_sink_t sink;
-  const rabbet_type_format_t* tensors;
   int32_t tail_tactics;  // that cuda.pointwise offers
+  bool direct;           // cuBLASLt's epilogue does at all shapes
 } quantized_offer_t;
 
-// A tactic of the product is one of the whole.
 static rabbet_status_t quantized_add(void* context,
                                      const rabbet_candidate_t* product) {
   const quantized_offer_t* offer = context;
   rabbet_candidate_t candidate = *product;
-  if (offer->tail_tactics > 1) candidate.tactic |= TACTIC_LONG_TAIL;
-  candidate.kernel = &rabbet_cuda_matmul_quantized;
-  candidate.tensors = offer->tensors;
-  candidate.in_place = NULL;
-  return rabbet_offer(offer->propose, offer->sink, &candidate);
-}
-
-static rabbet_status_t quantized_add_direct(void* context,
-                                            const rabbet_candidate_t* product) {
-  const quantized_offer_t* offer = context;
-  rabbet_candidate_t candidate = *product;
-  candidate.tactic |= TACTIC_DIRECT;
-  candidate.kernel = &rabbet_cuda_matmul_quantized;
-  candidate.tensors = offer->tensors;
-  candidate.in_place = NULL;
+  bool direct = (candidate.tactic & TACTIC_DIRECT) != 0;
+  if (direct ? !offer->direct : offer->tail_tactics == 0) return rabbet_ok();
+  if (!direct && offer->tail_tactics > 1) candidate.tactic |= TACTIC_LONG_TAIL;
   return rabbet_offer(offer->propose, offer->sink, &candidate);
 }
 
@@ -61,23 +107,24 @@ static rabbet_status_t quantized_offer(const rabbet_propose_t* propose,
                                        rabbet_candidate_sink_t sink,
                                        const rabbet_matmul_split_t* split,
                                        rabbet_type_format_t* tensors) {
-  int32_t tail_tactics = 0;
+  quantized_offer_t offer = {.propose = propose, .sink = sink};
+  const rabbet_candidate_t like = {.kernel = &rabbet_cuda_matmul_quantized,
+                                   .tensors = tensors};
+  const rabbet_asked_t asked = {
+      .wish = rabbet_matmul_wish(propose->optimization_level)};
   rabbet_propose_t part = *propose;
   part.fixed = NULL;
   part.extra_dtypes = 0;
   part.group = &split->tail;
   RABBET_RETURN_IF_ERROR(rabbet_cuda_pointwise.propose(
-      &part, (rabbet_candidate_sink_t){&tail_tactics, quantized_count}));
-  rabbet_network_tensors(propose->group, tensors);
-  quantized_offer_t offer = {propose, sink, tensors, tail_tactics};
+      &part, (rabbet_candidate_sink_t){&offer.tail_tactics, quantized_count}));
   part.group = &split->direct;
   if (split->direct.node_count > 0)
-    RABBET_RETURN_IF_ERROR(rabbet_cuda_matmul.propose(
-        &part, (rabbet_candidate_sink_t){&offer, quantized_add_direct}));
-  if (tail_tactics == 0) return rabbet_ok();
-  part.group = &split->product;
-  return rabbet_cuda_matmul.propose(
-      &part, (rabbet_candidate_sink_t){&offer, quantized_add});
+    RABBET_RETURN_IF_ERROR(rabbet_matmul_has_epilogue(&part, &offer.direct));
+  if (!offer.direct && offer.tail_tactics == 0) return rabbet_ok();
+  rabbet_network_tensors(propose->group, tensors);
+  return rabbet_offer_asked(
+      propose, (rabbet_candidate_sink_t){&offer, quantized_add}, &like, &asked);
 }
 
 static rabbet_status_t quantized_propose(const rabbet_propose_t* propose,
@@ -313,4 +360,5 @@ const rabbet_kernel_class_t rabbet_cuda_matmul_quantized = {
     .library_version = quantized_library,
     .tactic_sources =
         1u << RABBET_TACTIC_CUBLAS | 1u << RABBET_TACTIC_CUBLAS_LT,
+    .ask = quantized_ask,
 };
