@@ -24,7 +24,7 @@ static rabbet_status_t here_works(const rabbet_question_t* question,
   rabbet_kernel_t* kernel = NULL;
   rabbet_kernel_state_t* state = NULL;
   size_t workspace = 0;
-  rabbet_status_t status = class->create(&spec, &kernel);
+  rabbet_status_t status = rabbet_kernel_create(class, &spec, &kernel);
   if (rabbet_is_ok(status))
     status = class->prepare(kernel, &shapes, &state, &workspace);
   if (state) class->destroy_state(kernel, state);

@@ -179,7 +179,7 @@ static rabbet_status_t trial_run(trial_t* trial,
   rabbet_kernel_state_t* state = NULL;
   void* workspace = NULL;
   RABBET_RETURN_IF_ERROR(trial_bind(trial));
-  rabbet_status_t status = trial->kernel->create(&spec, &kernel);
+  rabbet_status_t status = rabbet_kernel_create(trial->kernel, &spec, &kernel);
   if (rabbet_is_ok(status))
     status = trial_prepare(trial, kernel, &state, &workspace);
   if (rabbet_is_ok(status))
