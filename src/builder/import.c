@@ -5,6 +5,7 @@
 
 #include "builder/ir.h"
 #include "core/view.h"
+#include "ops/rules.h"
 #include "rabbet/builder.h"
 
 static rabbet_status_t import_symbol(void* context, rabbet_expr_graph_t* target,
@@ -21,21 +22,6 @@ static rabbet_status_t import_graph(const rabbet_network_t* network,
       (void**)out_map));
   return rabbet_ir_copy_exprs(network->graph, NULL, import_symbol, NULL,
                               ir->graph, *out_map);
-}
-
-// NULL for NULL.
-static rabbet_status_t import_exprs(rabbet_ir_t* ir, const rabbet_expr_t* from,
-                                    size_t count, const rabbet_expr_t* map,
-                                    const rabbet_expr_t** out_exprs) {
-  rabbet_expr_t* exprs = NULL;
-  *out_exprs = NULL;
-  if (!from) return rabbet_ok();
-  RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
-      ir->arena, count, sizeof(*exprs), (void**)&exprs));
-  for (size_t i = 0; i < count; ++i)
-    exprs[i] = map[from[i]];
-  *out_exprs = exprs;
-  return rabbet_ok();
 }
 
 static rabbet_status_t import_tensor(const rabbet_tensor_t* tensor,
@@ -55,11 +41,16 @@ static rabbet_status_t import_tensor(const rabbet_tensor_t* tensor,
     value->range = fmaxf(fabsf(tensor->range[0]), fabsf(tensor->range[1]));
     value->ranged = tensor->name;
   }
-  value->value_count = tensor->values ? tensor->value_count : 0;
-  RABBET_RETURN_IF_ERROR(import_exprs(ir, tensor->values, value->value_count,
-                                      map, &value->values));
-  return import_exprs(ir, tensor->denominators, value->value_count, map,
-                      &value->denominators);
+  // FLOAT elements, which are fractions, have served their purpose by now.
+  if (!tensor->values || !rabbet_op_follows(tensor->dtype)) return rabbet_ok();
+  rabbet_expr_t* values = NULL;
+  RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
+      ir->arena, tensor->value_count, sizeof(*values), (void**)&values));
+  for (size_t i = 0; i < tensor->value_count; ++i)
+    values[i] = map[tensor->values[i]];
+  value->values = values;
+  value->value_count = tensor->value_count;
+  return rabbet_ok();
 }
 
 static rabbet_status_t import_ids(rabbet_ir_t* ir,
@@ -166,7 +157,7 @@ static void import_forget_results(const rabbet_layer_t* layer, rabbet_ir_t* ir,
     rabbet_ir_value_t* value = rabbet_ir_value(ir, id);
     depends[id] = true;
     value->constant = NULL;
-    value->values = value->denominators = NULL;
+    value->values = NULL;
     value->value_count = 0;
   }
 }

@@ -108,7 +108,6 @@ static rabbet_op_value_t ir_op_value(const rabbet_ir_value_t* value) {
       .shape = value->shape,
       .constant = value->constant,
       .values = value->values,
-      .denominators = value->denominators,
       .value_count = value->value_count,
   };
 }

@@ -25,7 +25,6 @@ typedef struct rabbet_ir_value_t {
   const rabbet_expr_t* values;  // elements as expressions, or NULL: such a
                                 // value needs no producer
   size_t value_count;
-  const rabbet_expr_t* denominators;  // of FLOAT's values (rabbet_op_value_t)
   rabbet_ir_node_t* producer;
   int32_t uses;    // inputs of nodes that are this value
   int32_t input;   // number of the network input, or -1

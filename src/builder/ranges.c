@@ -311,7 +311,9 @@ rabbet_status_t rabbet_ranges_dims(const rabbet_build_t* build,
           RABBET_STATUS_INVALID_ARGUMENT,
           "dimension %d of tensor '%s' %s at the optimum of profile 0", i,
           value->name,
-          ranges->valid[expr] ? "is negative" : "divides by 0 or overflows");
+          ranges->valid[expr]
+              ? "is negative"
+              : "divides by 0, overflows or does not broadcast");
     out_opt->d[i] = ranges->opt[expr];
     out_min->d[i] = ranges->low[expr] < 0 ? 0 : ranges->low[expr];
     out_max->d[i] = ranges->high[expr];

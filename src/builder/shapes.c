@@ -1,6 +1,4 @@
-// Shape arithmetic: integer tensors whose elements are expressions. FLOAT ones
-// are computed on the device where somebody reads them; that their elements are
-// fractions matters to shape operands alone.
+// Shape arithmetic: integer tensors whose elements are expressions.
 
 #include <string.h>
 
@@ -11,8 +9,7 @@
 // elements turn out to be constants.
 static bool shapes_is_known(const rabbet_ir_t* ir,
                             const rabbet_ir_value_t* value) {
-  if (!value->values || value->constant || value->dtype == RABBET_DTYPE_FLOAT)
-    return false;
+  if (!value->values || value->constant) return false;
   for (size_t i = 0; i < value->value_count; ++i) {
     const rabbet_expr_node_t* node =
         rabbet_expr_node(ir->graph, value->values[i]);
@@ -71,29 +68,6 @@ static rabbet_status_t shapes_detach(rabbet_ir_t* ir,
   return rabbet_ok();
 }
 
-// Fractions as INT64: all numerators, then all denominators.
-static rabbet_status_t shapes_make_integers(rabbet_ir_t* ir,
-                                            const rabbet_ir_value_t* from,
-                                            rabbet_ir_value_t* to) {
-  size_t count = from->value_count;
-  const rabbet_dims_t dims = {.rank = 1, .d = {2 * (int64_t)count}};
-  rabbet_expr_t* values = NULL;
-  RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
-      ir->arena, 2 * count, sizeof(*values), (void**)&values));
-  for (size_t i = 0; i < count; ++i) {
-    values[i] = from->values[i];
-    if (from->denominators)
-      values[count + i] = from->denominators[i];
-    else
-      RABBET_RETURN_IF_ERROR(
-          rabbet_expr_constant(ir->graph, 1, &values[count + i]));
-  }
-  to->dtype = RABBET_DTYPE_INT64;
-  to->values = values;
-  to->value_count = 2 * count;
-  return rabbet_shape_from_dims(ir->graph, &dims, &to->shape);
-}
-
 // A shape operand that a node makes: its readers need no more than the
 // elements, as the host knows them.
 static rabbet_status_t shapes_split_operand(rabbet_build_t* build,
@@ -109,9 +83,7 @@ static rabbet_status_t shapes_split_operand(rabbet_build_t* build,
   copy->values = value->values;
   copy->value_count = value->value_count;
   rabbet_ir_set_input(ir, node, index, copy->id);
-  return value->dtype == RABBET_DTYPE_FLOAT
-             ? shapes_make_integers(ir, value, copy)
-             : rabbet_ok();
+  return rabbet_ok();
 }
 
 rabbet_status_t rabbet_pass_shapes(rabbet_build_t* build) {
@@ -127,11 +99,6 @@ rabbet_status_t rabbet_pass_shapes(rabbet_build_t* build) {
     rabbet_ir_node_t* node = ir->nodes.data[i];
     for (size_t k = 0; !node->dead && k < node->input_count; ++k)
       RABBET_RETURN_IF_ERROR(shapes_split_operand(build, node, k));
-  }
-  for (size_t i = 0; i < ir->values.count; ++i) {
-    rabbet_ir_value_t* value = ir->values.data[i];
-    if (value->dtype == RABBET_DTYPE_FLOAT)
-      value->values = value->denominators = NULL;
   }
   return rabbet_ir_sweep(ir);
 }

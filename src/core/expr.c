@@ -255,6 +255,9 @@ bool rabbet_expr_fold(rabbet_expr_op_t op, int64_t a, int64_t b, int64_t* out) {
     case RABBET_EXPR_MIN:
       *out = rabbet_min_i64(a, b);
       return true;
+    case RABBET_EXPR_BROADCAST:
+      *out = a == 1 ? b : a;
+      return a == b || a == 1 || b == 1;
     case RABBET_EXPR_EQUAL:
       *out = a == b;
       return true;
@@ -275,7 +278,7 @@ bool rabbet_expr_fold(rabbet_expr_op_t op, int64_t a, int64_t b, int64_t* out) {
 static const char* rabbet_expr_op_text(rabbet_expr_op_t op) {
   static const char* const names[] = {"+",  "*", "max",      "min",    "-",
                                       "==", "<", "floordiv", "ceildiv"};
-  return names[op];
+  return op == RABBET_EXPR_BROADCAST ? "broadcast" : names[op];
 }
 
 static rabbet_status_t rabbet_expr_fold_error(rabbet_expr_op_t op, int64_t a,
@@ -283,6 +286,11 @@ static rabbet_status_t rabbet_expr_fold_error(rabbet_expr_op_t op, int64_t a,
   if (rabbet_expr_is_division(op) && b == 0)
     return RABBET_STATUS(RABBET_STATUS_INVALID_ARGUMENT,
                          "dimension %lld is divided by 0", (long long)a);
+  if (op == RABBET_EXPR_BROADCAST)
+    return RABBET_STATUS(RABBET_STATUS_INVALID_ARGUMENT,
+                         "extents %lld and %lld do not broadcast: they must be "
+                         "equal, or one of them 1",
+                         (long long)a, (long long)b);
   return RABBET_STATUS(RABBET_STATUS_OUT_OF_RANGE,
                        "dimension arithmetic overflows: %lld %s %lld",
                        (long long)a, rabbet_expr_op_text(op), (long long)b);
@@ -291,7 +299,7 @@ static rabbet_status_t rabbet_expr_fold_error(rabbet_expr_op_t op, int64_t a,
 static rabbet_status_t rabbet_expr_check_operands(
     const rabbet_expr_graph_t* graph, rabbet_expr_op_t op, rabbet_expr_t a,
     rabbet_expr_t b) {
-  if ((int)op < 0 || op > RABBET_EXPR_CEIL_DIV)
+  if ((int)op < 0 || (op > RABBET_EXPR_CEIL_DIV && op != RABBET_EXPR_BROADCAST))
     return RABBET_STATUS(RABBET_STATUS_INVALID_ARGUMENT,
                          "%d is not an operation on dimensions", (int)op);
   if (!rabbet_expr_exists(graph, a) || !rabbet_expr_exists(graph, b))
@@ -306,7 +314,7 @@ static rabbet_status_t rabbet_expr_check_operands(
 static bool rabbet_expr_commutes(rabbet_expr_op_t op) {
   return op == RABBET_EXPR_SUM || op == RABBET_EXPR_PROD ||
          op == RABBET_EXPR_MAX || op == RABBET_EXPR_MIN ||
-         op == RABBET_EXPR_EQUAL;
+         op == RABBET_EXPR_EQUAL || op == RABBET_EXPR_BROADCAST;
 }
 
 rabbet_status_t rabbet_expr_binary(rabbet_expr_graph_t* graph,

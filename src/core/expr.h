@@ -27,6 +27,9 @@ typedef enum rabbet_expr_op_t {
   RABBET_EXPR_CEIL_DIV = 8,
   RABBET_EXPR_CONSTANT = 9,
   RABBET_EXPR_SYMBOL = 10,
+  // The extent of two that broadcast: they are equal, or one of them is 1 and
+  // the other is the result. Else there is no value.
+  RABBET_EXPR_BROADCAST = 11,
 } rabbet_expr_op_t;
 
 // What a symbol stands for. `tensor` is a tensor number of the network, later
@@ -99,7 +102,8 @@ RABBET_PRIVATE_API bool rabbet_expr_is_constant(
     const rabbet_expr_graph_t* graph, rabbet_expr_t expr, int64_t* out_value);
 
 // Evaluates every node, in order, into values[0 .. node_count). symbols[i] is
-// the value of symbol i. A node that divides by 0 or overflows gets no value:
+// the value of symbol i. A node that divides by 0, overflows or does not
+// broadcast gets no value:
 // valid[n] (may be NULL if the caller wants an error instead) is set to false
 // for it and for what uses it.
 RABBET_PRIVATE_API rabbet_status_t

@@ -14,7 +14,9 @@ static rabbet_status_t rabbet_expr_evaluate_error(
       by_zero ? RABBET_STATUS_INVALID_ARGUMENT : RABBET_STATUS_OUT_OF_RANGE,
       "%s, with operands %lld and %lld, %s", text, (long long)values[node->a],
       (long long)values[node->b],
-      by_zero ? "divides by 0" : "does not fit into 64 bits");
+      by_zero                             ? "divides by 0"
+      : node->op == RABBET_EXPR_BROADCAST ? "does not broadcast"
+                                          : "does not fit into 64 bits");
   rabbet_free(graph->allocator, text);
   return status;
 }
@@ -138,6 +140,13 @@ rabbet_interval_t rabbet_interval_apply(rabbet_expr_op_t op,
     case RABBET_EXPR_MIN:
       return rabbet_interval_wide(rabbet_min_i64(a.low, b.low),
                                   rabbet_min_i64(a.high, b.high));
+    case RABBET_EXPR_BROADCAST: {
+      // From 1 on it is the larger one.
+      bool positive = a.low >= 1 && b.low >= 1;
+      return rabbet_interval_wide(positive ? rabbet_max_i64(a.low, b.low)
+                                           : rabbet_min_i64(a.low, b.low),
+                                  rabbet_max_i64(a.high, b.high));
+    }
     case RABBET_EXPR_EQUAL:
       return rabbet_interval_wide(single && !disjoint, !disjoint);
     case RABBET_EXPR_LESS:
@@ -221,6 +230,7 @@ static void rabbet_expr_print_node(const rabbet_expr_graph_t* graph,
       [RABBET_EXPR_LESS] = {"(", " < "},
       [RABBET_EXPR_FLOOR_DIV] = {"floordiv(", ", "},
       [RABBET_EXPR_CEIL_DIV] = {"ceildiv(", ", "},
+      [RABBET_EXPR_BROADCAST] = {"broadcast(", ", "},
   };
   const rabbet_expr_node_t* node = &graph->nodes.data[expr];
   if (text->failed) return;

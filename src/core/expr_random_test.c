@@ -65,6 +65,10 @@ static bool reference(rabbet_expr_op_t op, int64_t a, int64_t b, int64_t* out) {
     case RABBET_EXPR_SUB:
       result = (wide_t)a - b;
       break;
+    case RABBET_EXPR_BROADCAST:
+      result = a == 1 ? b : a;
+      if (a != b && a != 1 && b != 1) return false;
+      break;
     case RABBET_EXPR_EQUAL:
       result = a == b;
       break;
@@ -105,9 +109,11 @@ static bool add_operation(rabbet_expr_graph_t* graph, int count,
         rabbet_expr_constant(graph, written->value, &written->expr));
     return true;
   }
-  *written = (written_t){.op = (rabbet_expr_op_t)(random_bits() % 9),
-                         .a = (int)(random_bits() % (uint64_t)count),
-                         .b = (int)(random_bits() % (uint64_t)count)};
+  int op = (int)(random_bits() % 10);
+  *written =
+      (written_t){.op = op == 9 ? RABBET_EXPR_BROADCAST : (rabbet_expr_op_t)op,
+                  .a = (int)(random_bits() % (uint64_t)count),
+                  .b = (int)(random_bits() % (uint64_t)count)};
   rabbet_expr_t a = all[written->a].expr, b = all[written->b].expr;
   rabbet_status_t status =
       rabbet_expr_binary(graph, written->op, a, b, &written->expr);

@@ -286,12 +286,42 @@ static rabbet_status_t rabbet_simplify_extreme(rabbet_expr_graph_t* graph,
   return rabbet_ok();
 }
 
+// Ones do not matter, and a constant is what the rest must be, or 1.
+static rabbet_status_t rabbet_simplify_broadcast(rabbet_expr_graph_t* graph,
+                                                 rabbet_expr_t a,
+                                                 rabbet_expr_t b,
+                                                 rabbet_expr_t* out_expr) {
+  const rabbet_expr_op_t op = RABBET_EXPR_BROADCAST;
+  rabbet_atoms_t all = {0};
+  rabbet_expr_t result = RABBET_EXPR_NONE;
+  if (!rabbet_atoms_add(graph, op, a, true, &all) ||
+      !rabbet_atoms_add(graph, op, b, true, &all))
+    return rabbet_ok();
+  for (int i = 0; i < all.count; ++i) {
+    int64_t value = 0;
+    if (!rabbet_expr_is_constant(graph, all.data[i], &value)) {
+      if (result == RABBET_EXPR_NONE)
+        result = all.data[i];
+      else
+        RABBET_RETURN_IF_ERROR(
+            rabbet_linear_build_node(graph, op, result, all.data[i], &result));
+    } else if (value != 1) {
+      *out_expr = all.data[i];
+      return rabbet_ok();
+    }
+  }
+  *out_expr = result;
+  return rabbet_ok();
+}
+
 rabbet_status_t rabbet_expr_simplify(rabbet_expr_graph_t* graph,
                                      rabbet_expr_op_t op, rabbet_expr_t a,
                                      rabbet_expr_t b, rabbet_expr_t* out_expr) {
   *out_expr = RABBET_EXPR_NONE;
   if (op == RABBET_EXPR_MAX || op == RABBET_EXPR_MIN)
     return rabbet_simplify_extreme(graph, op, a, b, out_expr);
+  if (op == RABBET_EXPR_BROADCAST)
+    return rabbet_simplify_broadcast(graph, a, b, out_expr);
   rabbet_linear_t x = rabbet_linear_of(graph, a);
   rabbet_linear_t y = rabbet_linear_of(graph, b);
   switch (op) {

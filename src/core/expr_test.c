@@ -159,6 +159,36 @@ static void test_comparisons(void** state) {
   assert_int_not_equal(MAX(v, C(0)), v);
 }
 
+// Where one is 1, the other decides: 0, too.
+static void test_broadcasts(void** state) {
+  (void)state;
+#define BROADCAST(a, b) binary(RABBET_EXPR_BROADCAST, a, b)
+  rabbet_expr_t both = BROADCAST(n, h);
+  assert_int_equal(BROADCAST(h, n), both);
+  assert_int_equal(BROADCAST(both, n), both);
+  assert_int_equal(BROADCAST(n, n), n);
+  assert_int_equal(BROADCAST(n, C(1)), n);
+  assert_int_equal(BROADCAST(both, C(4)), C(4));
+  assert_int_equal(BROADCAST(n, C(0)), C(0));
+  static const struct {
+    int64_t n, h, result;  // -1: none
+  } cases[] = {{1, 0, 0}, {0, 1, 0}, {0, 0, 0},  {1, 7, 7},
+               {7, 1, 7}, {5, 5, 5}, {5, 6, -1}, {0, 2, -1}};
+  int64_t values[64];
+  bool valid[64];
+  for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); ++i) {
+    const int64_t symbols[] = {cases[i].n, cases[i].h, 1, 1};
+    RABBET_EXPECT_OK(rabbet_expr_evaluate(graph, symbols, values, valid));
+    assert_int_equal(valid[both], cases[i].result >= 0);
+    if (valid[both]) assert_int_equal(values[both], cases[i].result);
+  }
+  rabbet_expr_t bad;
+  RABBET_EXPECT_ERROR(
+      rabbet_expr_binary(graph, RABBET_EXPR_BROADCAST, C(2), C(3), &bad),
+      RABBET_STATUS_INVALID_ARGUMENT, "extents 2 and 3 do not broadcast");
+#undef BROADCAST
+}
+
 static void test_symbols(void** state) {
   (void)state;
   rabbet_expr_t expr;
@@ -446,6 +476,7 @@ int main(void) {
       EXPR_TEST(test_divisions),
       EXPR_TEST(test_shapes_of_networks),
       EXPR_TEST(test_comparisons),
+      EXPR_TEST(test_broadcasts),
       EXPR_TEST(test_symbols),
       EXPR_TEST(test_errors),
       EXPR_TEST(test_extreme_constants),

@@ -242,7 +242,7 @@ static void names_of_dimensions_are_shared(void** state) {
   rabbet_tensor_t* y = add_input(network, "y", RABBET_DTYPE_FLOAT, DIMS(-1, 4));
   rabbet_tensor_t* sum = add_op(network, "elementwise", "sum",
                                 (rabbet_tensor_t*[]){x, y}, 2, "op", 0);
-  expect_expr(sum, 0, "max(tensor0.dim0, tensor1.dim0)");
+  expect_expr(sum, 0, "broadcast(tensor0.dim0, tensor1.dim0)");
   RABBET_EXPECT_OK(rabbet_tensor_set_dim_name(x, 0, "batch"));
   RABBET_EXPECT_OK(rabbet_tensor_set_dim_name(y, 0, "batch"));
   expect_expr(sum, 0, "batch");

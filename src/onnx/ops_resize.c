@@ -3,6 +3,7 @@
 
 #include "core/view.h"
 #include "onnx/index.h"
+#include "ops/resize.h"
 
 typedef struct rabbet_onnx_resize_t {
   int rank;
@@ -10,6 +11,9 @@ typedef struct rabbet_onnx_resize_t {
   int axes[RABBET_MAX_RANK];
   bool has_scales, has_sizes, has_part;
   double scales[RABBET_MAX_RANK];
+  // Scales that are not known now: in units of 2^-40 (ops/resize.h).
+  bool has_units;
+  rabbet_onnx_index_t units[RABBET_MAX_RANK];
   rabbet_onnx_index_t sizes[RABBET_MAX_RANK];
   double part[2 * RABBET_MAX_RANK];
 } rabbet_onnx_resize_t;
@@ -53,16 +57,61 @@ static const void* rabbet_onnx_resize_numbers(rabbet_onnx_node_t* node,
   RABBET_ONNX_FAIL(
       node, known ? RABBET_STATUS_INVALID_ARGUMENT : RABBET_STATUS_UNSUPPORTED,
       known ? "input '%s' has another length than the %d that are expected"
-            : "input '%s' must be constant (%d numbers are expected); sizes "
-              "need not be",
+            : "input '%s' must be constant (%d numbers are expected)",
       operand, count);
   return NULL;
 }
 
+// Extents of the axes that are resized, as FLOAT.
+static rabbet_tensor_t* rabbet_onnx_resize_extents(
+    rabbet_onnx_node_t* node, rabbet_tensor_t* x,
+    const rabbet_onnx_resize_t* r) {
+  rabbet_onnx_index_t extents[RABBET_MAX_RANK];
+  for (int i = 0; i < r->count; ++i)
+    extents[i] = rabbet_onnx_extent(node, x, r->axes[i]);
+  return rabbet_onnx_cast(
+      node, rabbet_onnx_index_vector(node, extents, (size_t)r->count),
+      RABBET_DTYPE_FLOAT);
+}
+
+// Scales that are not known now, a FLOAT vector of an element for each axis
+// that is resized: sizes are floor(extent * scale), or, where half is set, the
+// nearest integers.
+static void rabbet_onnx_resize_by(rabbet_onnx_node_t* node, rabbet_tensor_t* x,
+                                  rabbet_tensor_t* scales, bool half,
+                                  rabbet_onnx_resize_t* r) {
+  rabbet_tensor_t* units = rabbet_onnx_with_number(
+      node, "PROD", scales, 1 / RABBET_RESIZE_SCALE_UNIT);
+  units = rabbet_onnx_cast(node, units, RABBET_DTYPE_INT64);
+  rabbet_tensor_t* sizes = rabbet_onnx_binary(
+      node, "PROD", rabbet_onnx_resize_extents(node, x, r), scales);
+  if (half) sizes = rabbet_onnx_with_number(node, "SUM", sizes, 0.5);
+  sizes = rabbet_onnx_unary(node, "FLOOR", sizes);
+  sizes = rabbet_onnx_cast(node, sizes, RABBET_DTYPE_INT64);
+  for (int i = 0; i < r->rank; ++i) {
+    r->units[i] = rabbet_onnx_known((int64_t)(1 / RABBET_RESIZE_SCALE_UNIT));
+    r->sizes[i] = rabbet_onnx_extent(node, x, i);
+  }
+  for (int i = 0; i < r->count; ++i) {
+    r->units[r->axes[i]] = rabbet_onnx_element(node, units, i);
+    r->sizes[r->axes[i]] = rabbet_onnx_element(node, sizes, i);
+  }
+  r->has_units = r->has_sizes = true;
+}
+
 static void rabbet_onnx_resize_scales(rabbet_onnx_node_t* node,
+                                      rabbet_tensor_t* x,
                                       rabbet_tensor_t* scales,
                                       rabbet_onnx_resize_t* r) {
   rabbet_dtype_t dtype = RABBET_DTYPE_NONE;
+  rabbet_onnx_constant_t constant;
+  rabbet_dims_t dims = rabbet_onnx_dims(node, scales);
+  if (rabbet_onnx_ok(node) &&
+      !rabbet_onnx_is_constant(node, scales, &constant) && dims.rank == 1 &&
+      dims.d[0] == r->count) {
+    rabbet_onnx_resize_by(node, x, scales, false, r);
+    return;
+  }
   const void* data =
       rabbet_onnx_resize_numbers(node, "scales", scales, r->count, &dtype);
   for (int i = 0; data && i < r->count; ++i)
@@ -117,6 +166,25 @@ static void rabbet_onnx_resize_sizes(rabbet_onnx_node_t* node,
   r->has_sizes = true;
 }
 
+// The same where extents are not known now.
+static void rabbet_onnx_resize_by_policy(rabbet_onnx_node_t* node,
+                                         rabbet_tensor_t* x, bool larger,
+                                         rabbet_onnx_resize_t* r) {
+  rabbet_onnx_index_t wanted[RABBET_MAX_RANK];
+  for (int i = 0; i < r->count; ++i)
+    wanted[i] = r->sizes[r->axes[i]];
+  rabbet_tensor_t* ratios = rabbet_onnx_cast(
+      node, rabbet_onnx_index_vector(node, wanted, (size_t)r->count),
+      RABBET_DTYPE_FLOAT);
+  ratios = rabbet_onnx_binary(node, "DIV", ratios,
+                              rabbet_onnx_resize_extents(node, x, r));
+  rabbet_tensor_t* one =
+      rabbet_onnx_reduce(node, larger ? "MAX" : "MIN", ratios, 1, true);
+  const rabbet_onnx_index_t count = rabbet_onnx_known(r->count);
+  rabbet_onnx_resize_by(node, x, rabbet_onnx_spread(node, one, &count, 1), true,
+                        r);
+}
+
 // Sizes that keep the aspect ratio: one scale for all axes that are named.
 static void rabbet_onnx_resize_policy(rabbet_onnx_node_t* node,
                                       rabbet_tensor_t* x,
@@ -139,10 +207,7 @@ static void rabbet_onnx_resize_policy(rabbet_onnx_node_t* node,
   for (int i = 0; i < r->count; ++i) {
     int axis = r->axes[i];
     if (!rabbet_onnx_is_known(r->sizes[axis]) || in.d[axis] <= 0) {
-      RABBET_ONNX_FAIL(node, RABBET_STATUS_UNSUPPORTED,
-                       "keep_aspect_ratio_policy %s needs constant sizes and "
-                       "an input of known extents",
-                       policy);
+      rabbet_onnx_resize_by_policy(node, x, larger, r);
       return;
     }
     float ratio = (float)r->sizes[axis].value / (float)in.d[axis];
@@ -236,12 +301,15 @@ static void rabbet_onnx_resize_emit(rabbet_onnx_node_t* node,
        .type = RABBET_ATTR_FLOATS,
        .data = r->part,
        .count = r->has_part ? 2 * (size_t)r->rank : 0}};
+  size_t rank = (size_t)r->rank;
   rabbet_tensor_t* inputs[] = {
-      x,
-      r->has_sizes ? rabbet_onnx_index_vector(node, r->sizes, r->rank) : NULL};
-  node->outputs[0] =
-      rabbet_onnx_layer(node, "resize", inputs, r->has_sizes ? 2 : 1, attrs,
-                        sizeof(attrs) / sizeof(attrs[0]));
+      x, r->has_sizes ? rabbet_onnx_index_vector(node, r->sizes, rank) : NULL,
+      r->has_units ? rabbet_onnx_index_vector(node, r->units, rank) : NULL};
+  node->outputs[0] = rabbet_onnx_layer(node, "resize", inputs,
+                                       r->has_units   ? 3
+                                       : r->has_sizes ? 2
+                                                      : 1,
+                                       attrs, sizeof(attrs) / sizeof(attrs[0]));
 }
 
 void rabbet_onnx_import_resize(rabbet_onnx_node_t* node) {
@@ -265,7 +333,7 @@ void rabbet_onnx_import_resize(rabbet_onnx_node_t* node) {
   else if (sizes)
     rabbet_onnx_resize_sizes(node, x, sizes, &r);
   else if (scales)
-    rabbet_onnx_resize_scales(node, scales, &r);
+    rabbet_onnx_resize_scales(node, x, scales, &r);
   else
     RABBET_ONNX_FAIL(node, RABBET_STATUS_INVALID_ARGUMENT,
                      "neither scales nor sizes are given");

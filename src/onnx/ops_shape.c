@@ -90,6 +90,31 @@ void rabbet_onnx_import_transpose(rabbet_onnx_node_t* node) {
   node->outputs[0] = rank == 0 ? x : rabbet_onnx_transpose(node, x, perm.data);
 }
 
+// The rank of the result is fixed now, so that an extent that is not known yet
+// must not turn out to be 1.
+static void rabbet_onnx_squeeze_demand(rabbet_onnx_node_t* node,
+                                       rabbet_tensor_t* x, int axis) {
+  const char* message = NULL;
+  rabbet_onnx_index_t extent = rabbet_onnx_extent(node, x, axis);
+  rabbet_onnx_fail(
+      node,
+      rabbet_arena_printf(&node->importer->arena, &message,
+                          "axis %d of '%s' has extent 1, which node '%s' "
+                          "(Squeeze without axes) would drop; the rank of its "
+                          "result was fixed when the model was imported: give "
+                          "the node its axes, or run larger shapes",
+                          axis, rabbet_tensor_name(x), node->name));
+  if (!rabbet_onnx_ok(node) || rabbet_onnx_is_known(extent)) return;
+  rabbet_tensor_t* one =
+      rabbet_onnx_with_number(node, "EQUAL", extent.tensor, 1);
+  rabbet_tensor_t* other = rabbet_onnx_unary(node, "NOT", one);
+  const rabbet_attr_t attr = {.name = "message",
+                              .type = RABBET_ATTR_STRING,
+                              .data = message,
+                              .count = strlen(message)};
+  rabbet_onnx_layer_outputs(node, "assertion", &other, 1, &attr, 1, NULL, 0);
+}
+
 void rabbet_onnx_import_squeeze(rabbet_onnx_node_t* node) {
   rabbet_tensor_t* x = rabbet_onnx_required(node, 0);
   rabbet_dims_t dims = rabbet_onnx_dims(node, x);
@@ -97,11 +122,7 @@ void rabbet_onnx_import_squeeze(rabbet_onnx_node_t* node) {
   uint32_t mask = rabbet_onnx_axes_mask(node, axes, dims.rank);
   for (int i = 0; i < dims.rank && !axes.present && rabbet_onnx_ok(node); ++i) {
     if (dims.d[i] == 1) mask |= 1u << i;
-    if (dims.d[i] >= 0) continue;
-    RABBET_ONNX_FAIL(node, RABBET_STATUS_UNSUPPORTED,
-                     "without axes every extent must be known, but axis %d of "
-                     "'%s' is dynamic",
-                     i, rabbet_tensor_name(x));
+    if (dims.d[i] < 0) rabbet_onnx_squeeze_demand(node, x, i);
   }
   node->outputs[0] = rabbet_onnx_squeeze(node, x, mask);
 }

@@ -173,7 +173,7 @@ static void broadcasting(void** state) {
   give(t, RABBET_DTYPE_FLOAT, "h");
   give_int(t, "op", 0);
   RABBET_EXPECT_OK(infer(t, "elementwise"));
-  expect_text(t, t->output.shape.d[0], "max(n, h)");
+  expect_text(t, t->output.shape.d[0], "broadcast(n, h)");
 }
 
 static void convolution_of_unknown_extents(void** state) {

@@ -3,6 +3,7 @@
 #include <math.h>
 
 #include "ops/enums.h"
+#include "ops/fraction.h"
 #include "ops/rules.h"
 #include "ops/walk.h"
 
@@ -39,18 +40,9 @@ static void reduce_strides(const rabbet_dims_t* in, int64_t mask,
 
 // ---- Values ----------------------------------------------------------------
 
-static const rabbet_expr_op_t reduce_exprs[] = {
-    RABBET_EXPR_SUM, RABBET_EXPR_PROD, RABBET_EXPR_MAX, RABBET_EXPR_MIN};
-
-static rabbet_status_t reduce_add(const rabbet_op_infer_t* infer, int64_t op,
-                                  rabbet_expr_t value, rabbet_expr_t* total) {
-  if (*total != RABBET_EXPR_NONE) {
-    return rabbet_expr_binary(infer->graph, reduce_exprs[op], *total, value,
-                              total);
-  }
-  *total = value;
-  return rabbet_ok();
-}
+static const int64_t reduce_steps[] = {
+    RABBET_ELEMENTWISE_SUM, RABBET_ELEMENTWISE_PROD, RABBET_ELEMENTWISE_MAX,
+    RABBET_ELEMENTWISE_MIN};
 
 static rabbet_status_t reduce_infer_values(const rabbet_op_infer_t* infer) {
   const rabbet_op_value_t* input = &infer->inputs[0];
@@ -60,11 +52,10 @@ static rabbet_status_t reduce_infer_values(const rabbet_op_infer_t* infer) {
     return rabbet_ok();
   }
   int64_t count = rabbet_op_known_count(infer, &infer->outputs[0].shape);
-  rabbet_expr_t* values = NULL;
-  RABBET_RETURN_IF_ERROR(rabbet_op_new_values(infer, (size_t)count, &values));
-  for (int64_t i = 0; i < count; ++i) {
-    values[i] = RABBET_EXPR_NONE;
-  }
+  rabbet_fractions_t made;
+  RABBET_RETURN_IF_ERROR(rabbet_fractions_new(infer, (size_t)count, &made));
+  for (int64_t i = 0; i < count; ++i)
+    made.tops[i] = RABBET_EXPR_NONE;
   rabbet_dims_t dims = rabbet_shape_dims(infer->graph, &input->shape);
   int64_t strides[RABBET_MAX_RANK];
   reduce_strides(&dims, RABBET_OP_INT(infer, "axes"), strides);
@@ -72,11 +63,16 @@ static rabbet_status_t reduce_infer_values(const rabbet_op_infer_t* infer) {
   rabbet_walk_initialize(&dims, &walk);
   rabbet_walk_add(&walk, strides, 0);
   for (; !walk.done; rabbet_walk_next(&walk)) {
-    RABBET_RETURN_IF_ERROR(reduce_add(infer, op, input->values[walk.linear],
-                                      &values[walk.offsets[0]]));
+    int64_t at = walk.offsets[0];
+    rabbet_fraction_t total = {made.tops[at], made.bottoms[at]}, x;
+    RABBET_RETURN_IF_ERROR(rabbet_fraction_at(infer, input, walk.linear, &x));
+    if (rabbet_fraction_exists(total))
+      RABBET_RETURN_IF_ERROR(
+          rabbet_fraction_binary(infer, reduce_steps[op], total, x, &x));
+    made.tops[at] = x.top;
+    made.bottoms[at] = x.bottom;
   }
-  infer->outputs[0].values = values;
-  infer->outputs[0].value_count = (size_t)count;
+  rabbet_fractions_store(&made, (size_t)count, &infer->outputs[0]);
   return rabbet_ok();
 }
 

@@ -11,7 +11,7 @@
 #include "ops/rules.h"
 #include "ops/walk.h"
 
-enum { INPUT = 0, SHAPE = 1 };
+enum { INPUT = 0, SHAPE = 1, SCALES = 2 };
 
 static const rabbet_op_enumerator_t resize_modes[] = {
     RABBET_INTERPOLATIONS(RABBET_ENUMERATOR){NULL, 0}};
@@ -60,6 +60,17 @@ static rabbet_status_t resize_check_length(const char* name, size_t length,
       name, length, rank);
 }
 
+// Scales that only a run tells say nothing of extents: these must be given,
+// too.
+static rabbet_status_t resize_check_operand(const rabbet_op_infer_t* infer) {
+  if (!infer->inputs[SHAPE].present)
+    return RABBET_OP_INVALID(
+        "input 2 ('scales') needs input 1 ('shape') for the extents");
+  int64_t count = rabbet_op_known_count(infer, &infer->inputs[SCALES].shape);
+  return resize_check_length("scales", (size_t)count,
+                             infer->inputs[INPUT].shape.rank);
+}
+
 static rabbet_status_t resize_infer_shapes(const rabbet_op_infer_t* infer) {
   const rabbet_shape_t* x = &infer->inputs[INPUT].shape;
   rabbet_shape_t* y = &infer->outputs[0].shape;
@@ -74,6 +85,8 @@ static rabbet_status_t resize_infer_shapes(const rabbet_op_infer_t* infer) {
   if (part_count > 0)
     RABBET_RETURN_IF_ERROR(
         resize_check_length("part", part_count, 2 * x->rank));
+  if (infer->input_count > SCALES && infer->inputs[SCALES].present)
+    RABBET_RETURN_IF_ERROR(resize_check_operand(infer));
   if (infer->input_count > SHAPE && infer->inputs[SHAPE].present) {
     RABBET_RETURN_IF_ERROR(
         rabbet_op_operand_values(infer, SHAPE, &values, &shape_count));
@@ -101,16 +114,28 @@ static rabbet_status_t resize_infer_shapes(const rabbet_op_infer_t* infer) {
 
 // ---- Tables ----------------------------------------------------------------
 
-rabbet_status_t rabbet_resize_read(const rabbet_attr_t* attrs,
-                                   size_t attr_count, const rabbet_dims_t* in,
-                                   const rabbet_dims_t* out,
+// The scale of an axis: given, or that of the extents.
+static float resize_scale(const rabbet_op_eval_t* eval, int32_t axis,
+                          const rabbet_resize_axis_t* extents) {
+  size_t count = 0;
+  const double* scales = RABBET_OP_FLOATS(eval, "scales", &count);
+  const rabbet_view_t* given =
+      eval->input_count > SCALES ? &eval->inputs[SCALES] : NULL;
+  if (given && given->dtype != RABBET_DTYPE_NONE)
+    return (float)((double)rabbet_load_int64(given->dtype, given->data, axis) *
+                   RABBET_RESIZE_SCALE_UNIT);
+  return count > (size_t)axis ? (float)scales[axis]
+                              : (float)extents->out / (float)extents->in;
+}
+
+rabbet_status_t rabbet_resize_read(const rabbet_op_eval_t* eval,
                                    rabbet_resize_t* r) {
   static const int taps[] = {1, 2, 4};
-  size_t scale_count = 0, part_count = 0;
-  const double* scales =
-      rabbet_attr_floats(attrs, attr_count, "scales", &scale_count);
-  const double* part =
-      rabbet_attr_floats(attrs, attr_count, "part", &part_count);
+  const rabbet_attr_t* attrs = eval->attrs;
+  size_t attr_count = eval->attr_count, part_count = 0;
+  const rabbet_dims_t* in = &eval->inputs[INPUT].dims;
+  const rabbet_dims_t* out = &eval->outputs[0].dims;
+  const double* part = RABBET_OP_FLOATS(eval, "part", &part_count);
   int32_t rank = in->rank;
   *r = (rabbet_resize_t){.rank = rank};
   r->mode = (rabbet_interpolation_t)rabbet_attr_int(attrs, attr_count,
@@ -129,9 +154,7 @@ rabbet_status_t rabbet_resize_read(const rabbet_attr_t* attrs,
     rabbet_resize_axis_t* axis = &r->axes[i];
     *axis = (rabbet_resize_axis_t){
         .in = in->d[i], .out = out->d[i], .taps = taps[r->mode], .end = 1};
-    axis->scale = scale_count == (size_t)rank
-                      ? (float)scales[i]
-                      : (float)out->d[i] / (float)in->d[i];
+    axis->scale = resize_scale(eval, i, axis);
     if (part_count == 2 * (size_t)rank) {
       axis->start = (float)part[i];
       axis->end = (float)part[i + rank];
@@ -267,9 +290,7 @@ static void resize_end(const rabbet_op_eval_t* eval, resize_tables_t* t) {
 static rabbet_status_t resize_begin(const rabbet_op_eval_t* eval,
                                     resize_tables_t* t) {
   *t = (resize_tables_t){.x = &eval->inputs[INPUT]};
-  RABBET_RETURN_IF_ERROR(rabbet_resize_read(eval->attrs, eval->attr_count,
-                                            &t->x->dims, &eval->outputs[0].dims,
-                                            &t->resize));
+  RABBET_RETURN_IF_ERROR(rabbet_resize_read(eval, &t->resize));
   rabbet_row_major(&t->x->dims, t->strides);
   rabbet_status_t status = rabbet_ok();
   for (int32_t i = 0; i < t->resize.rank && rabbet_is_ok(status); ++i) {
@@ -339,6 +360,7 @@ static rabbet_status_t resize_reference(const rabbet_op_eval_t* eval) {
 static const rabbet_op_operand_t resize_inputs[] = {
     {"input", 0, RABBET_T_ANY},
     {"shape", RABBET_OPERAND_OPTIONAL | RABBET_OPERAND_SHAPE, RABBET_T_INDICES},
+    {"scales", RABBET_OPERAND_OPTIONAL | RABBET_OPERAND_SHAPE, RABBET_T(INT64)},
 };
 static const rabbet_op_operand_t resize_outputs[] = {
     {"output", 0, RABBET_T_ANY}};

@@ -6,6 +6,8 @@
 #include "ops/op.h"
 
 enum { RABBET_RESIZE_TAPS = 4 };
+// Operand 2 holds scales in units of 2^-40, as the host knows integers alone.
+#define RABBET_RESIZE_SCALE_UNIT 0x1p-40
 
 // An element of the output is the sum, over all axes, of `taps` elements of the
 // input for each axis, weighted.
@@ -29,11 +31,10 @@ typedef struct rabbet_resize_t {
   rabbet_resize_axis_t axes[RABBET_MAX_RANK];
 } rabbet_resize_t;
 
-// From the attributes, for known shapes of input and output. OUT_OF_RANGE
-// where elements are to be made from none.
-RABBET_PRIVATE_API rabbet_status_t rabbet_resize_read(
-    const rabbet_attr_t* attrs, size_t attr_count, const rabbet_dims_t* in,
-    const rabbet_dims_t* out, rabbet_resize_t* out_resize);
+// From attributes and operands (host data), for known shapes of input and
+// output. OUT_OF_RANGE where elements are to be made from none.
+RABBET_PRIVATE_API rabbet_status_t
+rabbet_resize_read(const rabbet_op_eval_t* eval, rabbet_resize_t* out_resize);
 // For each of the axis's `out` elements, `taps` positions in the input, in [0,
 // in), and their weights. NaN in place of the first weight: the element is
 // outside.

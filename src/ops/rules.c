@@ -109,7 +109,7 @@ rabbet_status_t rabbet_op_broadcast_dim(const rabbet_op_infer_t* infer,
   if (b_known) return rabbet_ok();
   *out_dim = a;
   if (a_known) return rabbet_ok();
-  return rabbet_expr_binary(infer->graph, RABBET_EXPR_MAX, a, b, out_dim);
+  return rabbet_expr_binary(infer->graph, RABBET_EXPR_BROADCAST, a, b, out_dim);
 }
 
 bool rabbet_op_same_dim(const rabbet_op_infer_t* infer, rabbet_expr_t a,

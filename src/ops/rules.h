@@ -71,8 +71,9 @@ rabbet_status_t rabbet_op_size(const rabbet_op_infer_t* infer, size_t output,
 // ---- Dimensions ------------------------------------------------------------
 
 // The extent that a and b broadcast to: one is 1, or they are equal. Where that
-// cannot be known yet the result is the constant one, else max(a, b), and the
-// kernel checks at run time. False when they cannot agree.
+// cannot be known yet the result is the constant one, else an expression
+// (RABBET_EXPR_BROADCAST), and the kernel checks at run time. False when they
+// cannot agree.
 rabbet_status_t rabbet_op_broadcast_dim(const rabbet_op_infer_t* infer,
                                         rabbet_expr_t a, rabbet_expr_t b,
                                         rabbet_expr_t* out_dim,

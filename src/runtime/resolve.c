@@ -158,8 +158,9 @@ static rabbet_status_t rabbet_resolve_bad_dim(const rabbet_prepared_t* prepared,
                           "input shapes",
                           axis, name, (long long)prepared->exprs[expr], text)
           : RABBET_STATUS(RABBET_STATUS_OUT_OF_RANGE,
-                          "dimension %d of '%s' has no value: %s divides by 0 "
-                          "or overflows for these input shapes",
+                          "dimension %d of '%s' has no value: %s divides by "
+                          "0, overflows or does not broadcast for these input "
+                          "shapes",
                           axis, name, text);
   rabbet_free(engine->allocator, text);
   return status;

@@ -27,6 +27,7 @@ from typing import Any
 import numpy as np
 import rabbet as trt
 
+from . import random_onnx_sizes  # noqa: F401 (more kinds of nodes)
 from .random_onnx_graphs import RUNS, Network, cut, spread
 from .random_onnx_nodes import JUMPS, random_network
 

@@ -37,6 +37,7 @@ class Tensor:
         self.shapes = [run[0].shape for run in runs]
         self.rank = len(self.shapes[0])
         self.readers = 0
+        self.exact = False  # computed from sizes: no noise
 
     def sizes(self, axis: int) -> list[int]:
         """Of the axis in each run."""
@@ -201,7 +202,9 @@ class Network:
         name = f"x{len(self.inputs)}"
         self.inputs[name] = [len(columns)]
         self.shape_inputs.add(name)
-        return self.keep(name, runs)
+        made = self.keep(name, runs)
+        made.exact = True
+        return made
 
     def like(self, x: Tensor, part: bool = True) -> Tensor:
         """An input, or constant, that broadcasts with x (or x with it)."""
@@ -261,16 +264,23 @@ class Network:
         names = [f"t{len(self.nodes)}_{i}" for i in range(outputs)]
         given = [t.name if t else "" for t in inputs]
         node = helper.make_node(op, given, names, f"{op}{len(self.nodes)}", **attributes)
-        runs = self.evaluate(node, [t for t in inputs if t])
+        given_tensors = [t for t in inputs if t]
+        computed = [t for t in given_tensors if t.name not in self.constants]
+        exact = op == "Shape" or bool(computed and all(t.exact for t in computed))
+        runs = self.evaluate(node, given_tensors, exact)
         self.nodes.append(node)
         for t in inputs:
             if t:
                 t.readers += 1
         made = [self.keep(n, r) for n, r in zip(names, runs, strict=True)]
+        for t in made:
+            t.exact = exact
         return made[0] if outputs == 1 else made
 
-    def evaluate(self, node: Any, inputs: Sequence[Tensor]) -> list[Arrays]:
-        """What the node makes, by output."""
+    def evaluate(
+        self, node: Any, inputs: Sequence[Tensor], exact: bool = False
+    ) -> list[Arrays]:
+        """What the node makes, by output. exact: without noise."""
         if self.empty and inputs:
             self.check_empty(node.op_type, inputs)
         infos = {
@@ -294,7 +304,9 @@ class Network:
             raise Rejected(str(error)) from None
         made = []
         for i in range(len(node.output)):
-            one = [self.copies([copy[i] for copy in run]) for run in runs]
+            one = [[copy[i] for copy in run] for run in runs]
+            if not exact:
+                one = [self.copies(values) for values in one]
             self.add_noise(node.op_type, inputs, one)
             self.look_at(node.op_type, one)
             made.append(one)
@@ -316,7 +328,7 @@ class Network:
 
     def check_empty(self, op: str, inputs: Sequence[Tensor]) -> None:
         """Refuses sums and maxima of nothing, of which ONNX Runtime makes what it
-        likes, and sizes of 0 that broadcast, which are not known before a run."""
+        likes."""
         for run in range(RUNS):
             shapes = [t.shapes[run] for t in inputs]
             if 0 in shapes[0] and op == "Reshape":
@@ -324,10 +336,6 @@ class Network:
             known = ("Reduce", "Global", "Arg", "LogSoftmax", "GRU", "LSTM", "RNN")
             if 0 in shapes[0] and op.startswith(known):
                 raise Rejected("of nothing")
-            if shapes[1:] and op not in ("Concat", "Gather", "Reshape", "Slice"):
-                sizes = zip(*(s[::-1] for s in shapes), strict=False)
-                if any(0 in column and 1 in column for column in sizes):
-                    raise Rejected("broadcasts nothing")
 
     def look_at(self, op: str, runs: Arrays) -> None:
         """Refuses what is too large, and what little noise changes a lot."""
@@ -343,6 +351,8 @@ class Network:
                 if any(c.shape != v.shape or (c != v).any() for c in values):
                     raise Rejected(f"{op}: noise changes it")
                 continue
+            if any(c.shape != v.shape for c in values):
+                raise Rejected(f"{op}: noise changes its shape")
             top = np.abs(v).max(initial=0)
             if not top < 500:
                 raise Rejected(f"{op}: values up to {top}")

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from onnx import TensorProto
 
-from .random_onnx_graphs import RUNS, Network, Rejected, Tensor
+from .random_onnx_graphs import Network, Rejected, Tensor
 
 MAKERS: dict[str, Callable[[Network], Any]] = {}
 # What jumps where its input changes a little: not for types with few digits.
@@ -675,60 +675,6 @@ def quantized(g: Network) -> Any:
     return eight_bits(g, y, scale(y)) if g.chance(0.5) else y
 
 
-# ---- Sizes ----
-
-
-@maker
-def sizes_of_an_input(g: Network) -> Any:
-    """Sizes are an input of the network."""
-    x = g.pick(lambda t: 1 <= t.rank <= 4)
-    kind = g.one(["Expand", "Slice", "Reshape", "Tile", "ConstantOfShape"])
-    symbol = g.symbols[g.symbol(8)]
-    if kind == "Expand":
-        ones = [1] * RUNS
-        columns = [symbol if set(x.sizes(a)) == {1} else ones for a in range(x.rank)]
-        return g.add("Expand", [x, g.sizes_input(columns)])
-    if kind == "Slice":
-        axis = int(g.rng.integers(0, x.rank))
-        ends = g.sizes_input([symbol])
-        return g.add("Slice", [x, g.ints(0), ends, g.ints(axis)])
-    if kind == "Reshape":
-        columns = [x.sizes(a) for a in range(x.rank - 1)]
-        shape = g.add("Concat", [g.sizes_input(columns), g.ints(-1, 1)], axis=0)
-        return g.add("Reshape", [x, shape])
-    if kind == "Tile":
-        small = [min(s, 3) for s in symbol]
-        columns = [g.one([small, [1] * RUNS]) for _ in range(x.rank)]
-        return g.add("Tile", [x, g.sizes_input(columns)])
-    filled = g.add("ConstantOfShape", [g.sizes_input([symbol, [2] * RUNS])])
-    return g.add("Add", [filled, g.constant(np.float32(0.5))])
-
-
-@maker
-def sizes_of_a_tensor(g: Network) -> Any:
-    """Bounds and repeats are computed from shapes."""
-    x, other = g.pick(lambda t: 1 <= t.rank <= 4), g.pick(lambda t: t.rank >= 1)
-    size = shape_part(g, g.add("Shape", [other]), int(g.rng.integers(0, other.rank)))
-    axis = int(g.rng.integers(0, x.rank))
-    kind = g.one(["Slice", "Slice", "Pad", "Tile", "Expand"])
-    if kind == "Slice":
-        half = g.add("Div", [size, g.ints(2)])
-        bounds = g.one([(g.ints(0), half), (half, g.ints(2**31 - 1)), (g.ints(0), size)])
-        return g.add("Slice", [x, *bounds, g.ints(axis)])
-    if kind == "Pad":
-        part = g.add("Mod", [size, g.ints(3)])
-        parts = [g.ints(0)] * (2 * x.rank)
-        parts[int(g.rng.integers(0, 2 * x.rank))] = part
-        return g.add("Pad", [x, g.add("Concat", parts, axis=0)])
-    if kind == "Tile":
-        part = g.add("Add", [g.add("Mod", [size, g.ints(2)]), g.ints(1)])
-        parts = [g.ints(1)] * x.rank
-        parts[axis] = part
-        return g.add("Tile", [x, g.add("Concat", parts, axis=0)])
-    parts = [size, *([g.ints(1)] * x.rank)]
-    return g.add("Expand", [x, g.add("Concat", parts, axis=0)])
-
-
 # ---- Places ----
 
 
@@ -756,29 +702,12 @@ def scatter_elements(g: Network) -> Any:
 
 
 @maker
-def one_hot(g: Network) -> Any:
-    dims = [g.one([1, 3, g.symbol(8)]) for _ in range(g.one([1, 2]))]
-    depth = g.one([2, 5, 8])
-    indices = g.input(dims, np.int64, depth)
-    values = g.constant(np.float32([0.5, 2]))
-    depths = g.constant(np.array(depth, np.int64))
-    return g.add("OneHot", [indices, depths, values], axis=g.one([-1, 0]))
-
-
-@maker
 def gather_nd(g: Network) -> Any:
     x = g.pick(lambda t: t.rank >= 2)
     count = g.one([1, 2])
     low = [min(x.sizes(a)) for a in range(count)]
     indices = g.rng.integers(0, low, (3, count)).astype(np.int64)
     return g.add("GatherND", [x, g.constant(indices)])
-
-
-@maker
-def trilu(g: Network) -> Any:
-    x = g.pick(lambda t: t.is_float and t.rank >= 2 and t.fixed(-1) and t.fixed(-2))
-    k = g.constant(np.array(g.rng.integers(-2, 3), np.int64))
-    return g.add("Trilu", [x, k], upper=int(g.chance(0.5)))
 
 
 @maker

@@ -40,8 +40,6 @@ NOT_YET = {
     r"test_training_dropout(_default|_default_mask|_mask)?": "training",
     r"test_einsum_batch_diagonal": "sums of products take no diagonals",
     r"test_if": "the condition is an input of the graph",
-    r"test_affine_grid_2d.*_expanded":
-        "Squeeze without axes of a tensor whose shape only a run tells",
 }
 
 

@@ -4,6 +4,9 @@
 
 #include "core/view.h"
 
+// Inputs and the output.
+enum { RABBET_RESIZE_OPERANDS = 4 };
+
 // Axes of the memory, outermost first. False where the format pads, or a
 // channel changes in it.
 static bool rabbet_resize_steps(const rabbet_resize_t* resize,
@@ -82,10 +85,12 @@ rabbet_status_t rabbet_resize_plan(const rabbet_node_kernel_t* kernel,
   memset(plan, 0, sizeof(*plan));
   RABBET_RETURN_IF_ERROR(rabbet_dims_count(in, &in_count));
   RABBET_RETURN_IF_ERROR(rabbet_dims_count(out, &out_count));
-  RABBET_RETURN_IF_ERROR(
-      RABBET_ANNOTATE(rabbet_resize_read(node->attrs, node->op->attr_count, in,
-                                         out, &plan->resize),
-                      "layer '%s'", node->name));
+  rabbet_view_t views[RABBET_RESIZE_OPERANDS];
+  rabbet_op_eval_t eval;
+  rabbet_node_eval(kernel->group, shapes->dims, shapes->host_values,
+                   kernel->allocator, views, &eval);
+  RABBET_RETURN_IF_ERROR(RABBET_ANNOTATE(
+      rabbet_resize_read(&eval, &plan->resize), "layer '%s'", node->name));
   plan->is_empty = out_count == 0;
   if (plan->is_empty) return rabbet_ok();
   for (int32_t i = 0; i < in->rank; ++i)
