@@ -6,13 +6,19 @@ from typing import TYPE_CHECKING, Any, cast
 
 from . import _enums as e
 from ._arrays import dtype_of
-from ._composites import Composite, _compose
+from ._composites import Composite, _compose, _out
 from ._errors import UnsupportedError
 from ._layer import ILayer, ITensor
 from ._managed import Fixed
 
 if TYPE_CHECKING:
     from ._network import INetworkDefinition
+
+
+def _int64(values: Any) -> Any:
+    import numpy as np
+
+    return np.asarray(values, np.int64)
 
 
 class IAttentionBoundaryLayer(Composite):
@@ -52,10 +58,11 @@ class IAttention:
         network: INetworkDefinition,
         inputs: tuple[ITensor, ITensor, ITensor],
         norm_op: e.AttentionNormalizationOp,
-        causal: bool,
+        causal_kind: e.CausalMaskKind,
     ) -> None:
         none, transpose = e.MatrixOperation.NONE, e.MatrixOperation.TRANSPOSE
-        self._network, self._mask, self._causal = network, None, False
+        self._network, self._mask = network, None
+        self._causal_kind = e.CausalMaskKind.NONE
         self._scale: ITensor | None = None
         self._to_type = e.DataType.FP8
         self._inputs = [self._input(tensor) for tensor in inputs]
@@ -77,7 +84,7 @@ class IAttention:
         self._product = network.add_matrix_multiply(weights, none, value, none)
         last = cast(ILayer, self._product.get_output(0).producer)
         self._show(IAttentionOutputLayer, last, self._product)
-        self.causal = causal
+        self.causal_kind = causal_kind
 
     def _input(self, tensor: ITensor) -> ILayer:
         copy = self._network.add_identity(tensor)
@@ -118,14 +125,25 @@ class IAttention:
         self._connect()
 
     @property
+    def causal_kind(self) -> e.CausalMaskKind:
+        """Which keys a query sees: all, or those up to its own position, counted from the
+        first ones (UPPER_LEFT) or back from the last ones (LOWER_RIGHT)."""
+        return self._causal_kind
+
+    @causal_kind.setter
+    def causal_kind(self, kind: e.CausalMaskKind) -> None:
+        self._causal_kind = e.CausalMaskKind(kind)
+        self._connect()
+
+    @property
     def causal(self) -> bool:
         """Whether a position sees only itself and those before it."""
-        return self._causal
+        return self._causal_kind is not e.CausalMaskKind.NONE
 
     @causal.setter
     def causal(self, causal: bool) -> None:
-        self._causal = bool(causal)
-        self._connect()
+        kinds = e.CausalMaskKind
+        self.causal_kind = kinds.UPPER_LEFT if causal else kinds.NONE
 
     @property
     def normalization_quantize_scale(self) -> ITensor | None:
@@ -174,7 +192,7 @@ class IAttention:
         assert scores is not None
         if self._mask is not None:
             scores = self._masked(scores, self._mask)
-        if self._causal:
+        if self.causal:
             scores = self._masked(scores, self._triangle(scores))
         self._norm.set_input(0, scores)
 
@@ -203,16 +221,50 @@ class IAttention:
         return tensor
 
     def _triangle(self, scores: ITensor) -> ITensor:
+        """A mask: a constant where the lengths are known."""
         import numpy as np
 
         rows, columns = list(scores.shape)[-2:]
+        lower_right = self._causal_kind is e.CausalMaskKind.LOWER_RIGHT
         if rows < 0 or columns < 0:
-            raise UnsupportedError(
-                f"attention '{self.name}': causal needs lengths that are known when the "
-                f"network is made, not {scores.shape}; give a mask instead"
-            )
-        kept = np.tri(rows, columns, dtype=bool)
+            return self._running_triangle(scores, lower_right)
+        kept = np.tri(rows, columns, columns - rows if lower_right else 0, dtype=bool)
         return self._constant(scores, np.where(kept, np.float32(0), np.float32(-1e9)))
+
+    def _running_triangle(self, scores: ITensor, lower_right: bool) -> ITensor:
+        """BOOL: column - row is at most 0, or what there are more columns than rows."""
+        network, op = self._network, e.ElementWiseOperation
+        rank = len(scores.shape)
+        dims = _out(network.add_shape(scores))
+        ones = _out(network.add_constant((rank,), _int64([1] * rank)))
+
+        def extent(axis: int) -> ITensor:
+            return _out(network.add_slice(dims, (axis,), (1,), (1,)))
+
+        def positions(axis: int) -> ITensor:
+            parts = [extent(axis) if i == axis else
+                     _out(network.add_slice(ones, (0,), (1,), (1,)))
+                     for i in range(rank)]  # fmt: skip
+            joined = network.add_concatenation(parts)
+            joined.axis = 0
+            fill = network.add_fill((), e.FillOperation.LINSPACE, e.DataType.INT64)
+            fill.set_input(0, _out(joined))
+            fill.set_input(1, _out(network.add_constant((), _int64(0))))
+            steps = _int64([int(i == axis) for i in range(rank)])
+            fill.set_input(2, _out(network.add_constant((rank,), steps)))
+            return _out(fill)
+
+        def difference(a: ITensor, b: ITensor) -> ITensor:
+            return _out(network.add_elementwise(a, b, op.SUB))
+
+        shift = _out(network.add_constant((1,) * rank, _int64([0]).reshape((1,) * rank)))
+        if lower_right:
+            shape = network.add_shuffle(difference(extent(rank - 1), extent(rank - 2)))
+            shape.reshape_dims = (1,) * rank
+            shift = _out(shape)
+        distance = difference(positions(rank - 1), positions(rank - 2))
+        beyond = network.add_elementwise(distance, shift, op.GREATER)
+        return _out(network.add_unary(_out(beyond), e.UnaryOperation.NOT))
 
     # ---- As a layer
 

@@ -47,8 +47,12 @@ IHostMemory = _rabbet.IHostMemory
 ) = range(11)
 
 
-_HINT_POOLS = (e.MemoryPoolType.TACTIC_DRAM, e.MemoryPoolType.TACTIC_SHARED_MEMORY)
-ALL_SOURCES = sum(1 << int(source) for source in e.TacticSource)
+# Memory pools without effect here, and their limits at first.
+_HINT_POOLS = {
+    e.MemoryPoolType.TACTIC_DRAM: 0,
+    e.MemoryPoolType.TACTIC_SHARED_MEMORY: 1 << 30,
+}
+_ALL_SOURCES = sum(1 << int(source) for source in e.TacticSource)
 
 
 def _at_least_0(value: Any) -> int:
@@ -166,7 +170,7 @@ class IBuilderConfig(_rabbet.BuilderConfig, Managed):
         self._calibration_profile = None
         self._quantization = 0
         self._selector = None
-        self._preview = 0
+        self._preview = 1 << int(e.PreviewFeature.PROFILE_SHARING_0806)
         self._kept = {}
 
     def reset(self) -> None:
@@ -275,14 +279,24 @@ class IBuilderConfig(_rabbet.BuilderConfig, Managed):
         CUBLAS_LT are cuBLASLt here, CUDNN is cuDNN. What nothing else computes still is,
         with a warning. Kernels of our own, and the CPU's, are always allowed."""
         bits = operator.index(tactic_sources)
-        if bits & ~ALL_SOURCES or bits < 0:
+        if bits & ~_ALL_SOURCES or bits < 0:
             raise ValueError(f"{bits:#x} are not bits 1 << TacticSource")
         self._set(_SOURCES, bits)
         return True
 
     def get_tactic_sources(self) -> int:
         """What set_tactic_sources set; all by default."""
-        return self._get(_SOURCES) & ALL_SOURCES
+        return self._get(_SOURCES) & _ALL_SOURCES
+
+    def _has_default_sources(self) -> bool:
+        return self._get(_SOURCES) == self._default_sources()
+
+    def _reset_sources(self) -> None:
+        self._set(_SOURCES, self._default_sources())
+
+    @staticmethod
+    def _default_sources() -> int:
+        return _rabbet.BuilderConfig()._get(_SOURCES)  # type: ignore[no-any-return]
 
     @property
     def progress_monitor(self) -> IProgressMonitor | None:
@@ -432,11 +446,12 @@ class IBuilderConfig(_rabbet.BuilderConfig, Managed):
             )
 
     def get_memory_pool_limit(self, pool: e.MemoryPoolType) -> int:
-        """The limit that was set; else 0 for pools other than WORKSPACE."""
+        """The limit that was set, else TensorRT's default; 0 for pools that no device
+        has."""
         pool = e.MemoryPoolType(pool)
         if pool is e.MemoryPoolType.WORKSPACE:
             return self._get(_WORKSPACE)
-        return int(self._kept.get(pool.name, 0))
+        return int(self._kept.get(pool.name, _HINT_POOLS.get(pool, 0)))
 
     def add_optimization_profile(self, profile: IOptimizationProfile) -> int:
         """Adds a profile; its index is returned."""

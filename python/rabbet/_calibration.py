@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import inspect
 import struct
 import time
 from collections.abc import Iterator
@@ -111,7 +112,7 @@ class IInt8LegacyCalibrator(IInt8Calibrator):
         """Part of the largest value that a range has at most, above 0, at most 1."""
         raise self._missing("get_regression_cutoff()")
 
-    def read_histogram_cache(self) -> Any:
+    def read_histogram_cache(self, length: int = 0) -> Any:
         """What write_histogram_cache was given before; None: nothing. With it other
         quantiles need no batches."""
         return None
@@ -501,7 +502,9 @@ class _Calibration:
 
     def _cache(self, method: str) -> bytes:
         """What the calibrator kept; nothing if it has none."""
-        data = getattr(self.calibrator, method)()
+        read = getattr(self.calibrator, method)
+        # TensorRT gives read_histogram_cache a length, which has no use in Python.
+        data = read(0) if inspect.signature(read).parameters else read()
         try:
             return b"" if data is None else bytes(memoryview(data))
         except TypeError:

@@ -57,6 +57,15 @@ class AttentionNormalizationOp(_Enum):
     SOFTMAX = 1
 
 
+class CausalMaskKind(_Enum):
+    """Of release 11: which corner of the scores the diagonal of a causal mask ends in,
+    where there are more keys than queries, or fewer."""
+
+    NONE = 0
+    UPPER_LEFT = 1
+    LOWER_RIGHT = 2
+
+
 class BoundingBoxFormat(_Enum):
     CORNER_PAIRS = 0
     CENTER_SIZES = 1
@@ -638,6 +647,7 @@ __all__ = [
     "BoundingBoxFormat",
     "BuilderFlag",
     "CalibrationAlgoType",
+    "CausalMaskKind",
     "CollectiveOperation",
     "CumulativeOperation",
     "DataType",

@@ -828,7 +828,19 @@ class INetworkDefinition(_rabbet.Network, RefusedLayers, Managed):
         causal: bool,
     ) -> IAttention:
         """softmax(query key^T) value; `mask` of the result masks scores."""
-        return IAttention(self, (query, key, value), norm_op, causal)
+        kind = e.CausalMaskKind.UPPER_LEFT if causal else e.CausalMaskKind.NONE
+        return IAttention(self, (query, key, value), norm_op, kind)
+
+    def add_attention_v2(
+        self,
+        query: ITensor,
+        key: ITensor,
+        value: ITensor,
+        norm_op: e.AttentionNormalizationOp,
+        causal_kind: e.CausalMaskKind,
+    ) -> IAttention:
+        """The same, with a choice of causal masks (of release 11)."""
+        return IAttention(self, (query, key, value), norm_op, causal_kind)
 
     def add_plugin(
         self, func: Any = None, aot: bool | None = None, *, tuple: Any = None

@@ -98,20 +98,29 @@ class Refitter(_rabbet.Refitter):
         weights: Any,
         location: e.TensorLocation = e.TensorLocation.HOST,
     ) -> bool:
-        """New weights, an array or Weights, in the host's memory."""
-        if e.TensorLocation(location) is not e.TensorLocation.HOST:
+        """New weights: an array, or Weights. DEVICE: their address is one of the engine's
+        device; they are copied from there, behind the work of the default stream."""
+        index = self._find(name)
+        if e.TensorLocation(location) is e.TensorLocation.DEVICE:
+            weights = self._from_device(name, weights)
+        return self._put(index, weights)
+
+    def _from_device(self, name: str, weights: Any) -> Weights:
+        given = to_weights(weights, "weights")
+        if given._array is not None:
             raise ValueError(
-                f"weights '{name}': weights lie in the host's memory, as kernels are made "
-                "of them there; copy them from the device first"
+                f"weights '{name}': an array lies in the host's memory; give "
+                "Weights(type, address, count) for an address of the device"
             )
-        return self._put(self._find(name), weights)
+        data = _rabbet.copy_to_host(self._engine, given._address, given.nbytes, 0)
+        return Weights._of_bytes(given.dtype, bytes(data))
 
     def get_named_weights(self, weights_name: str) -> Weights:
         """What was set and is not in the engine yet; else empty."""
         return self._given.get(self._find(weights_name), Weights())
 
     def get_weights_location(self, weights_name: str) -> e.TensorLocation:
-        """Where what was set lies."""
+        """Where what was set lies: those of the device were copied from there."""
         self._find(weights_name)
         return e.TensorLocation.HOST
 

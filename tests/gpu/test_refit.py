@@ -116,6 +116,26 @@ def test_refit(half: bool, graphs: bool) -> None:
         del context
 
 
+def test_weights_on_the_device() -> None:
+    engine = trt.Runtime(trt.Logger()).deserialize_cuda_engine(
+        build(trt.BuilderFlag.REFIT)
+    )
+    refitter = trt.Refitter(engine, trt.Logger())
+    device = trt.TensorLocation.DEVICE
+    for name in refitter.get_all_weights():
+        values = weights(4)[name.split()[0]]
+        with cuda_driver.memory(values.nbytes) as address:
+            cuda_driver.write(address, values)
+            new = trt.Weights(trt.float32, address, values.size)
+            assert refitter.set_named_weights(name, new, device)
+    assert refitter.refit_cuda_engine()
+    x = random(ROWS, DEPTH, seed=8)
+    context = engine.create_execution_context()
+    with stream() as handle:
+        check(run(context, x, handle), expected(x, 4)[1])
+        del context
+
+
 def test_stripped_plan() -> None:
     plan = build(trt.BuilderFlag.STRIP_PLAN)
     engine = trt.Runtime(trt.Logger()).deserialize_cuda_engine(plan)

@@ -88,11 +88,44 @@ def test_causal() -> None:
         assert attention.causal
 
     np.testing.assert_allclose(run(change), expected(causal=True), rtol=1e-4, atol=1e-5)
-    network = trt.Builder().create_network()
-    x = network.add_input("x", trt.float32, (1, 1, -1, 4))
-    softmax = trt.AttentionNormalizationOp.SOFTMAX
-    with pytest.raises(trt.UnsupportedError, match="give a mask instead"):
-        network.add_attention(x, x, x, softmax, True)
+
+
+def causal_attention(q: Any, k: Any, v: Any, offset: int) -> Any:
+    scores = q.astype(np.float64) @ k.astype(np.float64).swapaxes(-1, -2)
+    seen = np.tri(*scores.shape[-2:], offset, dtype=bool)
+    powers = np.where(seen, np.exp(scores - scores.max(-1, keepdims=True)), 0)
+    return powers / powers.sum(-1, keepdims=True) @ v
+
+
+# Lengths that a run tells, and lengths that are known.
+@pytest.mark.parametrize("dynamic", [True, False])
+@pytest.mark.parametrize("kind", ["UPPER_LEFT", "LOWER_RIGHT"])
+def test_causal_kinds(kind: str, dynamic: bool) -> None:
+    """LOWER_RIGHT is how a few new queries look back at all keys so far."""
+    dims = [(2, 3, -1, 8)] * 3 if dynamic else SHAPES
+
+    def make(network: trt.INetworkDefinition) -> Any:
+        inputs = [
+            network.add_input(f"x{i}", trt.float32, shape)
+            for i, shape in enumerate(dims)
+        ]
+        attention = network.add_attention_v2(
+            *inputs, trt.AttentionNormalizationOp.SOFTMAX, trt.CausalMaskKind[kind]
+        )
+        assert attention.causal
+        assert attention.causal_kind is trt.CausalMaskKind[kind]
+        return attention.get_output(0)
+
+    shapes = {
+        f"x{i}": ((2, 3, 1, 8), (2, 3, 4, 8), (2, 3, 9, 8)) for i in range(3 * dynamic)
+    }
+    model = build(make, shapes=shapes) if dynamic else build(make)
+    for rows, columns in [(4, 5), (1, 9), (3, 3)] if dynamic else [(4, 5)]:
+        q, k = random(2, 3, rows, 8, seed=1), random(2, 3, columns, 8, seed=2)
+        v = random(2, 3, columns, 8 if dynamic else 6, seed=3)
+        offset = columns - rows if kind == "LOWER_RIGHT" else 0
+        wanted = causal_attention(q, k, v, offset)
+        np.testing.assert_allclose(model(q, k, v), wanted, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("kind", ["INT8", "FP8"])

@@ -77,6 +77,23 @@ print("done")
 """
 
 
+CONFIG = """
+import rabbet.compat
+trt = rabbet.compat.install()
+config = trt.Builder(trt.Logger()).create_builder_config()
+sources = [1 << int(source) for source in trt.TacticSource]
+assert config.get_tactic_sources() == 24
+for mask in (0, 3, sum(sources), 24):
+    assert config.set_tactic_sources(mask)
+    assert config.get_tactic_sources() == mask
+# What TensorRT's libraries are called here is on by default: 24 is not "none of them".
+assert rabbet.IBuilderConfig.get_tactic_sources(config) == sum(sources)
+assert config.get_preview_feature(trt.PreviewFeature.PROFILE_SHARING_0806)
+assert config.get_memory_pool_limit(trt.MemoryPoolType.TACTIC_SHARED_MEMORY) == 1 << 30
+print("done")
+"""
+
+
 def python(
     program: str | Path, *arguments: str, **variables: str
 ) -> subprocess.CompletedProcess[str]:
@@ -89,7 +106,7 @@ def python(
     )
 
 
-@pytest.mark.parametrize("code", [MODULE, PLUGIN])
+@pytest.mark.parametrize("code", [MODULE, PLUGIN, CONFIG])
 def test_module(code: str) -> None:
     done = python(sys.executable, "-c", code)
     assert done.stdout == "done\n", done.stderr

@@ -339,7 +339,7 @@ def test_mistakes(tmp_path: Path) -> None:
         refitter.set_named_weights("b", random(3))
     with pytest.raises(ValueError, match="of HALF"):
         refitter.set_named_weights("b", random(4).astype(np.float16))
-    with pytest.raises(ValueError, match="copy them from the device first"):
+    with pytest.raises(ValueError, match="an array lies in the host's memory"):
         refitter.set_named_weights("b", random(4), trt.TensorLocation.DEVICE)
     parser = trt.OnnxParserRefitter(refitter)
     with pytest.raises(trt.Error, match="call load_model_proto"):
@@ -371,6 +371,18 @@ def test_mistakes(tmp_path: Path) -> None:
     assert np.array_equal(refitter.get_named_weights("b").numpy(), new)
     # Nothing was put into the engine.
     check(engine.create_execution_context(), model(0))
+
+
+def test_weights_at_an_address_of_the_device() -> None:
+    """Which the CPU's is, too; they are copied, so that the memory may go."""
+    engine = load(build(model(0), FLAG.REFIT))
+    refitter = trt.Refitter(engine)
+    new = np.arange(4, dtype=np.float32)
+    address = trt.Weights(trt.float32, new.ctypes.data, new.size)
+    assert refitter.set_named_weights("b", address, trt.TensorLocation.DEVICE)
+    kept = refitter.get_named_weights("b").numpy()
+    new[...] = np.nan
+    np.testing.assert_array_equal(kept, [0, 1, 2, 3])
 
 
 # ---- Names of weights that were given none

@@ -10,7 +10,6 @@ from collections.abc import Callable
 from typing import Any
 
 import rabbet
-from rabbet._builder import ALL_SOURCES
 from rabbet._callbacks import check_logger
 
 # Methods that run others' code (plugins, callbacks): whatever that raises is a failure.
@@ -226,14 +225,15 @@ def _choosing(base: Any) -> dict[str, Any]:
     """The default tactic sources have TensorRT's number."""
 
     def get_tactic_sources(self: Any) -> int:
-        sources = base.get_tactic_sources(self)
-        return _DEFAULT_SOURCES if sources == ALL_SOURCES else sources
+        if self._has_default_sources():
+            return _DEFAULT_SOURCES
+        return int(base.get_tactic_sources(self))
 
     def set_tactic_sources(self: Any, tactic_sources: int) -> bool:
-        is_default = tactic_sources == _DEFAULT_SOURCES
-        return base.set_tactic_sources(
-            self, ALL_SOURCES if is_default else tactic_sources
-        )
+        if tactic_sources == _DEFAULT_SOURCES:
+            self._reset_sources()
+            return True
+        return bool(base.set_tactic_sources(self, tactic_sources))
 
     return {
         "get_tactic_sources": get_tactic_sources,
