@@ -28,6 +28,9 @@ def test_there_are_marked_blocks() -> None:
 def test_marked_blocks(
     path: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
+    if path.stem == "torch":
+        pytest.importorskip("torch")
+        pytest.importorskip("onnxscript")
     monkeypatch.chdir(tmp_path)
     text = path.read_text()
     blocks = list(MARKED.finditer(text))

@@ -36,6 +36,7 @@ from ._expr import (
 from ._guards import CheckError
 from ._op import op
 from ._plugin import aot_impl, autotune, impl, register
+from ._torch import torch_translations
 
 __all__ = [
     "AutoTuneCombination",
@@ -70,4 +71,5 @@ __all__ = [
     "op",
     "register",
     "size_tensor",
+    "torch_translations",
 ]

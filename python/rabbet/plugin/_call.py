@@ -121,9 +121,10 @@ def _tensors(network: Any, operands: Sequence[Operand], shapes: Sequence[bool]) 
     return tensors
 
 
-def _build(
+def build_one(
     plugin: Any, inputs: Sequence[Any], device: str, tactic: int | None, attrs: Any
 ) -> Setup:
+    """An engine of one layer for inputs like these."""
     from .._builder import Builder
     from .._callbacks import Logger
     from .._runtime import Runtime
@@ -228,7 +229,7 @@ def call(
     from .._model import Model
 
     attrs = {**(attributes or {}), **more}
-    setup = _build(plugin, inputs, device, tactic, attrs)
+    setup = build_one(plugin, inputs, device, tactic, attrs)
     outputs = _outputs(setup.engine)
     if any(-1 in output.shape for output in outputs):
         return Model(setup.engine)(*(inputs[operand.position] for operand in setup.inputs))

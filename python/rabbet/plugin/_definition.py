@@ -255,7 +255,7 @@ def _check_annotation(
         )
     if kind == "attr":
         registered = reg.attributes[name].annotation
-        if plain_type(annotation) != plain_type(registered):
+        if annotation is not Any and plain_type(annotation) != plain_type(registered):
             check.fail(
                 f"its attribute '{name}' is annotated {_shown(annotation)}, but the register "
                 f"function says {_shown(registered)}; make them equal"

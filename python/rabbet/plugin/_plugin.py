@@ -281,7 +281,11 @@ def _replaceable(old: PluginDef, function: Function) -> bool:
 
 
 def register(
-    plugin_id: str, lazy_register: bool = False, *, timing_key: str | None = None
+    plugin_id: str,
+    lazy_register: bool = False,
+    *,
+    timing_key: str | None = None,
+    torch: bool = False,
 ) -> Callable[[F], F]:
     """Defines a plugin by the function that describes its outputs.
 
@@ -291,6 +295,8 @@ def register(
     lazy_register: tell the engine at the first use through rabbet.plugin.op only.
     timing_key: stands for the code's version in timing caches (default: a hash
     of the source file).
+    torch: also makes the operator torch.ops.namespace.name, which torch traces, runs
+    and exports to ONNX (torch_translations()).
     """
     _check_id(plugin_id)
 
@@ -311,6 +317,10 @@ def register(
             if not lazy_register:
                 definition.register()
             QDP_REGISTRY[plugin_id] = definition
+        if torch:
+            from ._torch import define
+
+            define(definition)
         return function
 
     return decorate

@@ -1,0 +1,414 @@
+"""register(..., torch=True): the plugin as an operator of torch.
+
+The operator torch.ops.NAMESPACE.NAME has the plugin's inputs and attributes. It runs
+the plugin's impl; its fake (shapes for tracing) is the register function, which
+calculates with torch's symbolic integers; its export writes the node that an import
+of the model makes a plugin layer of.
+"""
+
+from __future__ import annotations
+
+import collections
+import inspect
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from .._arrays import dtype_of
+from .._enums import DataType
+from .._enums import DimensionOperation as Op
+from ._attributes import BOOL, BOOLS, FLOAT, FLOATS, INT, INTS, STRING, STRINGS
+from ._definition import DefinitionError
+from ._instance import Instance
+
+if TYPE_CHECKING:
+    from ._plugin import PluginDef
+
+# Models of one operator each, for types, shapes and attributes in recent use.
+_MAX_MODELS = 64
+
+# Of each kind of attribute: torch's name for its type, ONNX's, the letter that torch's
+# older exporter adds to the name of an attribute, and the one that reads its value.
+_ATTRIBUTES = {
+    INT: ("int", "INT", "i", "i"),
+    FLOAT: ("float", "FLOAT", "f", "f"),
+    BOOL: ("bool", "INT", "i", "b"),
+    STRING: ("str", "STRING", "s", "s"),
+    INTS: ("int[]", "INTS", "i", "is"),
+    FLOATS: ("float[]", "FLOATS", "f", "fs"),
+    BOOLS: ("bool[]", "INTS", "i", "is"),
+    STRINGS: ("str[]", "STRINGS", "s", None),
+}
+
+# What ONNX calls the types of tensors.
+_ONNX_TYPES = [
+    f"tensor({name})"
+    for name in (
+        "float", "float16", "bfloat16", "int8", "int32", "int64", "bool", "uint8",
+        "float8e4m3fn",
+    )
+]  # fmt: skip
+
+_operators: dict[str, TorchOperator] = {}
+_lock = threading.Lock()
+
+
+def _fail(definition: PluginDef, message: str) -> DefinitionError:
+    return DefinitionError(
+        f"@rabbet.plugin.register('{definition.id}', torch=True): {message}"
+    )
+
+
+# ---- Shapes with torch's integers ------------------------------------------
+
+
+class _Dims:
+    """Dimensions as a register function sees them: torch's integers, or None where the
+    exporter does not know one. The interface is that of _rabbet.DimBuilder."""
+
+    def __init__(self, new_size: Callable[[], Any]) -> None:
+        self.values: list[Any] = []
+        self.sizes: set[int] = set()
+        self.new_size = new_size  # an extent that the run tells
+
+    def add(self, value: Any) -> int:
+        """The number of a dimension."""
+        self.values.append(value)
+        return len(self.values) - 1
+
+    constant = add
+
+    def operation(self, op: int, a: int, b: int) -> int:
+        """A calculation."""
+        x, y = self.values[a], self.values[b]
+        known = x is not None and y is not None
+        return self.add(_operations()[Op(op)](x, y) if known else None)
+
+    def size_tensor(self, output: int, opt: int, upper: int) -> int:
+        """The extent that an output tells."""
+        dim = self.add(self.new_size())
+        self.sizes.add(dim)
+        return dim
+
+    def value(self, dim: int) -> int | None:
+        """An integer; None for a symbol."""
+        found = self.values[dim]
+        return found if isinstance(found, int) else None
+
+    def is_size_tensor(self, dim: int) -> bool:
+        """Whether it is one."""
+        return dim in self.sizes
+
+
+def _operations() -> dict[Op, Callable[[Any, Any], Any]]:
+    import torch
+
+    def truth(condition: Any) -> Any:
+        return torch.sym_ite(condition, 1, 0)
+
+    return {
+        Op.SUM: lambda a, b: a + b,
+        Op.SUB: lambda a, b: a - b,
+        Op.PROD: lambda a, b: a * b,
+        Op.MAX: torch.sym_max,
+        Op.MIN: torch.sym_min,
+        Op.EQUAL: lambda a, b: truth(a == b),
+        Op.LESS: lambda a, b: truth(a < b),
+        Op.FLOOR_DIV: lambda a, b: a // b,
+        Op.CEIL_DIV: lambda a, b: -(-a // b),
+    }
+
+
+# ---- The operator ----------------------------------------------------------
+
+
+class TorchOperator:
+    """What belongs to one plugin."""
+
+    def __init__(self, definition: PluginDef) -> None:
+        self.definition = definition
+        registration = definition.registration
+        parameters = inspect.signature(definition.register_function).parameters
+        self.order = [
+            name
+            for name in parameters
+            if name in registration.inputs or name in registration.attributes
+        ]
+        self.inputs = list(registration.inputs)
+        self.attributes = registration.attributes
+        self.num_outputs = registration.num_outputs
+        for name, is_shape in registration.inputs.items():
+            if is_shape:
+                raise _fail(
+                    definition,
+                    f"its input '{name}' is a ShapeInput, whose values torch does not "
+                    "know when it traces; make it an attribute",
+                )
+        for name, kind in self.attributes.items():
+            if kind.code not in _ATTRIBUTES:
+                raise _fail(
+                    definition, f"torch has no type for its attribute '{name}' ({kind})"
+                )
+
+    # ---- Schema ----
+
+    def _parameter(self, name: str) -> str:
+        if name in self.inputs:
+            return f"Tensor {name}"
+        code = self.attributes[name].code
+        kind = _ATTRIBUTES[code][0]
+        defaults = self.definition.registration.defaults
+        if name not in defaults:
+            return f"{kind} {name}"
+        if code in (BOOLS, STRINGS):  # schemas have no defaults for these
+            return f"{kind}? {name}=None"
+        declared, default = f"{kind} {name}", defaults[name]
+        if isinstance(default, str):
+            return f"{declared}={default!r}".replace("'", '"')
+        if isinstance(default, Iterable):
+            return f"{declared}=[{', '.join(map(repr, default))}]"
+        return f"{declared}={default!r}"
+
+    @property
+    def schema(self) -> str:
+        """As torch writes it."""
+        results = ", ".join(["Tensor"] * self.num_outputs)
+        returned = results if self.num_outputs == 1 else f"({results})"
+        return f"({', '.join(map(self._parameter, self.order))}) -> {returned}"
+
+    def _split(
+        self, args: Sequence[Any], kwargs: dict[str, Any]
+    ) -> tuple[list[Any], dict[str, Any]]:
+        """Tensors, and attributes with defaults."""
+        given = {**dict(zip(self.order, args, strict=False)), **kwargs}
+        for name, default in self.definition.registration.defaults.items():
+            if given.get(name) is None:
+                given[name] = default
+        attributes = {}
+        for name, kind in self.attributes.items():
+            try:
+                kind.encode(given[name])
+            except (TypeError, ValueError) as error:
+                raise DefinitionError(
+                    f"torch.ops.{self.definition.id.replace('::', '.')}: attribute "
+                    f"'{name}' is {given[name]!r}, expected {kind}: {error}"
+                ) from None
+            attributes[name] = given[name]
+        return [given[name] for name in self.inputs], attributes
+
+    # ---- Shapes ----
+
+    def describe(
+        self,
+        types: Sequence[DataType],
+        shapes: Sequence[Sequence[Any]],
+        attributes: dict[str, Any],
+        new_size: Callable[[], Any],
+    ) -> list[tuple[DataType, list[Any]]]:
+        """Type and shape of each output."""
+        dims: Any = _Dims(new_size)
+        inputs = [
+            (dtype, tuple(dims.add(extent) for extent in shape), None)
+            for dtype, shape in zip(types, shapes, strict=True)
+        ]
+        found = Instance(self.definition, attributes, None).describe(dims, inputs)
+        return [
+            (DataType(dtype), [dims.values[dim] for dim in shape])
+            for dtype, shape, _, _ in found
+        ]
+
+    def fake(self, *args: Any, **kwargs: Any) -> Any:
+        """Outputs without data, for tracing."""
+        import torch
+
+        from .._convert import torch_dtype
+
+        tensors, attributes = self._split(args, kwargs)
+        described = self.describe(
+            [dtype_of(tensor.dtype) for tensor in tensors],
+            [tensor.shape for tensor in tensors],
+            attributes,
+            lambda: torch.library.get_ctx().new_dynamic_size(),
+        )
+        device = tensors[0].device if tensors else "cpu"
+        outputs = tuple(
+            torch.empty(shape, dtype=torch_dtype(dtype), device=device)
+            for dtype, shape in described
+        )
+        return outputs[0] if self.num_outputs == 1 else outputs
+
+    # ---- Running ----
+
+    def run(self, *args: Any, **kwargs: Any) -> Any:
+        """Runs the impl, through a model that is kept for the next call."""
+        tensors, attributes = self._split(args, kwargs)
+        device = str(tensors[0].device) if tensors else "cpu"
+        key = (
+            self.definition,
+            device,
+            tuple((tensor.dtype, tuple(tensor.shape)) for tensor in tensors),
+            repr(attributes),
+        )
+        with _lock:
+            model = _models.pop(key, None)
+        if model is None:
+            from .._model import Model
+            from ._call import build_one
+
+            setup = build_one(self.definition, tensors, device, None, attributes)
+            model = Model(setup.engine)
+        outputs = model(*tensors)
+        with _lock:
+            _models[key] = model
+            while len(_models) > _MAX_MODELS:
+                _models.popitem(last=False)
+        return outputs if self.num_outputs == 1 else tuple(outputs)
+
+    # ---- Export ----
+
+    def _node_attributes(self, attributes: dict[str, Any]) -> dict[str, Any]:
+        """As an ONNX node has them."""
+        found: dict[str, Any] = {"plugin_namespace": self.definition.namespace}
+        for name, value in attributes.items():
+            code = self.attributes[name].code
+            truths = code in (BOOL, BOOLS)
+            if code in (INTS, FLOATS, BOOLS, STRINGS):
+                found[name] = [int(item) for item in value] if truths else list(value)
+            else:
+                found[name] = int(value) if truths else value
+        return found
+
+    def translation(self) -> Callable[..., Any]:
+        """For the exporter with dynamo."""
+        import onnx
+        from onnxscript import values
+
+        schema = onnx.defs.OpSchema
+        kinds = {
+            name: getattr(schema.AttrType, _ATTRIBUTES[kind.code][1])
+            for name, kind in self.attributes.items()
+        }
+        kinds["plugin_namespace"] = schema.AttrType.STRING
+        names = [*self.inputs, *(f"output_{i}" for i in range(self.num_outputs))]
+        operands = [schema.FormalParameter(name, f"T_{name}") for name in names]
+        declared = schema(
+            self.definition.name,
+            self.definition.namespace,
+            1,
+            inputs=operands[: len(self.inputs)],
+            outputs=operands[len(self.inputs) :],
+            type_constraints=[(f"T_{name}", _ONNX_TYPES, "") for name in names],
+            attributes=[schema.Attribute(name, kind) for name, kind in kinds.items()],
+        )
+        opset = values.Opset(self.definition.namespace, 1)
+        node = values.Op(opset, self.definition.name, declared)
+
+        def translate(*args: Any, **kwargs: Any) -> Any:
+            tensors, attributes = self._split(args, kwargs)
+            return node(*tensors, **self._node_attributes(attributes))
+
+        return translate
+
+    def symbolic(self) -> Callable[..., Any]:
+        """For torch's older exporter."""
+        from torch.onnx import symbolic_helper
+
+        readers = []
+        for name in self.order:
+            kind = self.attributes.get(name)
+            reader = "v" if kind is None else _ATTRIBUTES[kind.code][3]
+            if reader is None:
+                return self._refused(name)
+            readers.append(reader)
+
+        def symbol(g: Any, *args: Any) -> Any:
+            tensors, attributes = self._split(args, {})
+            letters = {
+                name: _ATTRIBUTES[kind.code][2] for name, kind in self.attributes.items()
+            }
+            letters["plugin_namespace"] = "s"
+            named = {
+                f"{name}_{letters[name]}": value
+                for name, value in self._node_attributes(attributes).items()
+            }
+            made = g.op(self.definition.id, *tensors, outputs=self.num_outputs, **named)
+            self._set_types(tensors, attributes, made)
+            return made
+
+        # parse_args goes by the names of parameters.
+        symbol.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
+            [
+                inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+                for name in ("g", *self.order)
+            ]
+        )
+        return symbolic_helper.parse_args(*readers)(symbol)  # type: ignore[no-any-return]
+
+    def _refused(self, name: str) -> Callable[..., Any]:
+        def symbol(g: Any, *args: Any) -> Any:
+            raise _fail(
+                self.definition,
+                f"torch's older exporter cannot write the attribute '{name}', a list of "
+                "str; export with dynamo=True",
+            )
+
+        return symbol
+
+    def _set_types(
+        self, tensors: Sequence[Any], attributes: dict[str, Any], made: Any
+    ) -> None:
+        """So that what reads the node knows ranks and types; unknown extents stay so."""
+        from .._convert import torch_dtype
+
+        types = [tensor.type() for tensor in tensors]
+        if not all(kind.dtype() and kind.sizes() is not None for kind in types):
+            return
+        described = self.describe(
+            [dtype_of(kind.dtype()) for kind in types],
+            [kind.sizes() for kind in types],
+            attributes,
+            lambda: None,
+        )
+        outputs = [made] if self.num_outputs == 1 else made
+        for output, (dtype, shape) in zip(outputs, described, strict=True):
+            output.setType(
+                types[0].with_dtype(torch_dtype(dtype)).with_sizes(shape)
+            )
+
+
+_models: collections.OrderedDict[Any, Any] = collections.OrderedDict()
+
+
+def define(definition: PluginDef) -> None:
+    """Makes the operator of torch; nothing where torch is not installed, as on a machine
+    that only runs plans."""
+    operator = TorchOperator(definition)
+    try:
+        import torch
+    except ModuleNotFoundError as error:
+        if error.name != "torch":
+            raise
+        return
+
+    made = torch.library.custom_op(
+        definition.id,
+        lambda *args, **kwargs: operator.run(*args, **kwargs),
+        mutates_args=(),
+        schema=operator.schema,
+    )
+    made.register_fake(lambda *args, **kwargs: operator.fake(*args, **kwargs))
+    torch.onnx.register_custom_op_symbolic(definition.id, operator.symbolic(), 1)
+    _operators[definition.id] = operator
+
+
+def torch_translations() -> dict[Any, Callable[..., Any]]:
+    """What torch.onnx.export(..., dynamo=True) takes as custom_translation_table to
+    write the operators that were registered with torch=True."""
+    import torch
+
+    def overload(operator: TorchOperator) -> Any:
+        definition = operator.definition
+        packet = getattr(getattr(torch.ops, definition.namespace), definition.name)
+        return packet.default
+
+    return {overload(each): each.translation() for each in _operators.values()}
