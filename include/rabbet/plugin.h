@@ -329,6 +329,10 @@ typedef struct rabbet_plugin_create_t {
   // An instance that knows of such inputs tells of them by its own function
   // `shape_inputs`, at load as well.
   uint64_t shape_inputs;
+  // Bit i: the layer lacks input i, at build and at load. All calls of the
+  // instance then have the other inputs alone, in order: numbers of inputs in
+  // them, and in masks that the instance gives, count those that are there.
+  uint64_t absent_inputs;
 } rabbet_plugin_create_t;
 
 typedef struct rabbet_plugin_creator_t {
@@ -345,7 +349,11 @@ typedef struct rabbet_plugin_creator_t {
                             rabbet_plugin_instance_t* out_instance);
   // Which inputs are shape inputs (host integers): bit i for input i.
   uint64_t shape_inputs;
-  int32_t input_count;  // -1: any
+  int32_t input_count;  // with those that may be absent; -1: any
+  // Bit i: input i may be absent: a name left empty in an ONNX node, NULL in
+  // rabbet_network_add_plugin, or the last ones left out. Absent where
+  // struct_size ends before it: none may.
+  uint64_t optional_inputs;
 } rabbet_plugin_creator_t;
 
 // Everything is copied but user_data. ALREADY_EXISTS if the key is taken; on

@@ -209,6 +209,13 @@ rabbet_status_t rabbet_network_add_layer(
                                       out_layer);
 }
 
+static rabbet_status_t rabbet_input_count_is_wrong(
+    const rabbet_plugin_creator_t* creator, size_t count) {
+  return RABBET_STATUS(RABBET_STATUS_INVALID_ARGUMENT,
+                       "plugin '%s' takes %d inputs, not %zu", creator->name,
+                       creator->input_count, count);
+}
+
 // A plugin layer without its plugin yet.
 static rabbet_status_t rabbet_network_enter_plugin(
     rabbet_network_t* network, const rabbet_plugin_creator_t* creator,
@@ -220,18 +227,59 @@ static rabbet_status_t rabbet_network_enter_plugin(
                          "one or more",
                          creator->name, output_count);
   }
-  if (creator->input_count >= 0 &&
-      (size_t)creator->input_count != input_count) {
-    return RABBET_STATUS(RABBET_STATUS_INVALID_ARGUMENT,
-                         "plugin '%s' takes %d inputs, not %zu", creator->name,
-                         creator->input_count, input_count);
-  }
   rabbet_layer_t* layer = NULL;
   RABBET_RETURN_IF_ERROR(rabbet_network_new_layer(
       network, rabbet_op_get(RABBET_OP_PLUGIN), name, inputs, input_count,
       (size_t)output_count, &layer));
   RABBET_RETURN_IF_ERROR(rabbet_network_enter_layer(layer));
   *out_layer = layer;
+  return rabbet_ok();
+}
+
+// The inputs that a plugin layer has, and which it lacks: NULLs, and those left
+// out at the end.
+typedef struct rabbet_present_inputs_t {
+  rabbet_tensor_t** tensors;
+  size_t count;
+  uint64_t absent;
+} rabbet_present_inputs_t;
+
+static rabbet_status_t rabbet_input_is_absent(
+    const rabbet_plugin_creator_t* creator, size_t index, size_t given,
+    rabbet_present_inputs_t* inputs) {
+  uint64_t bit = index < 64 ? UINT64_C(1) << index : 0;
+  if (creator->optional_inputs & bit) {
+    inputs->absent |= bit;
+    return rabbet_ok();
+  }
+  if (index >= given)
+    return rabbet_input_count_is_wrong(creator, given);
+  return RABBET_STATUS(RABBET_STATUS_INVALID_ARGUMENT,
+                       "input %zu of plugin '%s' is absent, but it is not one "
+                       "of those that may be",
+                       index, creator->name);
+}
+
+static rabbet_status_t rabbet_network_present_inputs(
+    rabbet_network_t* network, const rabbet_plugin_creator_t* creator,
+    rabbet_tensor_t* const* given, size_t given_count,
+    rabbet_present_inputs_t* out_inputs) {
+  *out_inputs = (rabbet_present_inputs_t){0};
+  RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
+      &network->arena, given_count, sizeof(*given),
+      (void**)&out_inputs->tensors));
+  size_t count = given_count;
+  if (creator->input_count >= 0 && (size_t)creator->input_count > count)
+    count = (size_t)creator->input_count;
+  for (size_t i = 0; i < count; ++i) {
+    if (i < given_count && given[i])
+      out_inputs->tensors[out_inputs->count++] = given[i];
+    else
+      RABBET_RETURN_IF_ERROR(
+          rabbet_input_is_absent(creator, i, given_count, out_inputs));
+  }
+  if (creator->input_count >= 0 && count > (size_t)creator->input_count)
+    return rabbet_input_count_is_wrong(creator, given_count);
   return rabbet_ok();
 }
 
@@ -245,14 +293,22 @@ rabbet_status_t rabbet_network_add_plugin_of(
   const char* name = create->layer_name;
   if (!name || !*name) args.layer_name = plugin_name;
   rabbet_plugin_t* plugin = NULL;
+  const rabbet_plugin_creator_t* creator = NULL;
+  rabbet_present_inputs_t present = {0};
   rabbet_status_t status =
-      rabbet_plugin_create(plugin_name, version, plugin_namespace, &args,
-                           network->allocator, &plugin);
-  if (rabbet_is_ok(status)) {
-    status = rabbet_network_enter_plugin(network, rabbet_plugin_creator(plugin),
-                                         rabbet_plugin_output_count(plugin),
-                                         name, inputs, input_count, out_layer);
-  }
+      rabbet_plugin_find(plugin_name, version, plugin_namespace, &creator);
+  if (rabbet_is_ok(status))
+    status = rabbet_network_present_inputs(network, creator, inputs,
+                                           input_count, &present);
+  args.absent_inputs = present.absent;
+  if (rabbet_is_ok(status))
+    status =
+        rabbet_plugin_create_by(creator, &args, network->allocator, &plugin);
+  if (rabbet_is_ok(status))
+    status = rabbet_network_enter_plugin(
+        network, creator, rabbet_plugin_output_count(plugin), name,
+        present.tensors, present.count, out_layer);
+  rabbet_plugin_creator_release(creator);
   if (!rabbet_is_ok(status)) {
     rabbet_plugin_release(plugin);
     return rabbet_status_annotate(status, "adding layer '%s'", args.layer_name);
@@ -296,6 +352,9 @@ rabbet_status_t rabbet_network_add_plugin_instance(
                            creator->name);
   }
   // Wrapped last, since what is wrapped cannot be handed back.
+  if (rabbet_is_ok(status) && creator->input_count >= 0 &&
+      (size_t)creator->input_count != input_count)
+    status = rabbet_input_count_is_wrong(creator, input_count);
   if (rabbet_is_ok(status)) {
     status = rabbet_network_enter_plugin(
         network, creator, vtable->output_count(take_instance.self), name,

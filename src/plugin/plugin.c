@@ -15,7 +15,12 @@ struct rabbet_plugin_t {
   const rabbet_plugin_vtable_t* made_with;  // borrowed, to tell whose it is
   void* self;
   uint32_t allowed;  // bits RABBET_PLUGIN_..., 0: any
+  uint64_t absent_inputs;
 };
+
+// What Rabbet itself keeps among a plugin's attributes in a plan and in timing
+// keys: the mask of absent inputs, last, where there are any.
+static const char rabbet_absent_attr[] = "rabbet.absent_inputs";
 
 // "ACTIONplugin 'NAMESPACE::NAME' (ORIGIN): CALLBACK"
 static rabbet_status_t rabbet_creator_annotate(
@@ -181,21 +186,46 @@ static void rabbet_instance_destroy(rabbet_plugin_instance_t instance) {
   }
 }
 
+// Takes the mask of absent inputs out of what a plan holds.
+static rabbet_status_t rabbet_absent_take(
+    const rabbet_plugin_creator_t* creator, rabbet_plugin_create_t* args) {
+  if (args->phase != RABBET_PLUGIN_PHASE_RUNTIME || args->attr_count == 0)
+    return rabbet_ok();
+  const rabbet_attr_t* last = &args->attrs[args->attr_count - 1];
+  if (strcmp(last->name, rabbet_absent_attr) != 0) return rabbet_ok();
+  if (last->type != RABBET_ATTR_INT)
+    return RABBET_STATUS(RABBET_STATUS_DATA_LOSS,
+                         "the mask of absent inputs is no integer");
+  args->absent_inputs = (uint64_t)*(const int64_t*)last->data;
+  --args->attr_count;
+  if (args->absent_inputs & ~creator->optional_inputs)
+    return RABBET_STATUS(
+        RABBET_STATUS_DATA_LOSS,
+        "plugin '%s': the plan lacks inputs (bits 0x%llx) of which the plugin "
+        "says that they are always there",
+        creator->name, (unsigned long long)args->absent_inputs);
+  return rabbet_ok();
+}
+
 rabbet_status_t rabbet_plugin_create_by(const rabbet_plugin_creator_t* creator,
                                         const rabbet_plugin_create_t* args,
                                         rabbet_allocator_t allocator,
                                         rabbet_plugin_t** out_plugin) {
   *out_plugin = NULL;
   rabbet_plugin_instance_t instance = {NULL, NULL};
-  RABBET_RETURN_IF_ERROR(rabbet_attrs_check(creator, args));
-  rabbet_status_t status = creator->create(creator->user_data, args, &instance);
+  rabbet_plugin_create_t own = *args;
+  RABBET_RETURN_IF_ERROR(rabbet_absent_take(creator, &own));
+  RABBET_RETURN_IF_ERROR(rabbet_attrs_check(creator, &own));
+  rabbet_status_t status = creator->create(creator->user_data, &own, &instance);
   if (!rabbet_is_ok(status))
     return rabbet_creator_annotate(creator, "creating ", "", status);
   status = rabbet_plugin_allocate(creator, instance, allocator, out_plugin);
-  if (rabbet_is_ok(status))
+  if (rabbet_is_ok(status)) {
+    (*out_plugin)->absent_inputs = own.absent_inputs;
     rabbet_creator_retain(creator);
-  else
+  } else {
     rabbet_instance_destroy(instance);
+  }
   return status;
 }
 
@@ -220,7 +250,7 @@ rabbet_status_t rabbet_plugin_wrap(const rabbet_plugin_creator_t* creator,
                                    rabbet_plugin_t** out_plugin) {
   *out_plugin = NULL;
   // The copy is for the key and the names: it does not own user_data.
-  rabbet_plugin_creator_t borrowed = *creator;
+  rabbet_plugin_creator_t borrowed = rabbet_creator_read(creator);
   borrowed.destroy = NULL;
   const rabbet_plugin_creator_t* copy = NULL;
   RABBET_RETURN_IF_ERROR(rabbet_creator_create(&borrowed, &copy));
@@ -256,6 +286,7 @@ rabbet_status_t rabbet_plugin_clone(rabbet_plugin_t* plugin,
   rabbet_creator_retain(plugin->creator);
   status = rabbet_plugin_allocate(plugin->creator, instance, plugin->allocator,
                                   out_clone);
+  if (rabbet_is_ok(status)) (*out_clone)->absent_inputs = plugin->absent_inputs;
   if (!rabbet_is_ok(status)) {
     rabbet_instance_destroy(instance);
     rabbet_plugin_creator_release(plugin->creator);
@@ -284,11 +315,23 @@ const char* rabbet_plugin_metadata(rabbet_plugin_t* plugin) {
   return text ? text : "";
 }
 
+// The bits of a mask over all inputs, for the inputs that are there.
+static uint64_t rabbet_mask_of_present(uint64_t mask, uint64_t absent) {
+  uint64_t present = 0;
+  for (int from = 0, to = 0; from < 64; ++from) {
+    if (absent >> from & 1) continue;
+    present |= (mask >> from & 1) << to++;
+  }
+  return present;
+}
+
 uint64_t rabbet_plugin_shape_inputs(const rabbet_plugin_t* plugin) {
   uint64_t own = plugin->vtable.shape_inputs
                      ? plugin->vtable.shape_inputs(plugin->self)
                      : 0;
-  return plugin->creator->shape_inputs | own;
+  return rabbet_mask_of_present(plugin->creator->shape_inputs,
+                                plugin->absent_inputs) |
+         own;
 }
 
 int32_t rabbet_plugin_output_count(rabbet_plugin_t* plugin) {
@@ -511,6 +554,17 @@ static rabbet_status_t rabbet_attr_count_add(void* context,
   return counter->sink.add(counter->sink.context, attr);
 }
 
+static rabbet_status_t rabbet_absent_add(const rabbet_plugin_t* plugin,
+                                         rabbet_plugin_attr_sink_t sink) {
+  if (!plugin->absent_inputs) return rabbet_ok();
+  int64_t mask = (int64_t)plugin->absent_inputs;
+  rabbet_attr_t attr = {.name = rabbet_absent_attr,
+                        .type = RABBET_ATTR_INT,
+                        .data = &mask,
+                        .count = 1};
+  return sink.add(sink.context, &attr);
+}
+
 rabbet_status_t rabbet_plugin_timing_key(rabbet_plugin_t* plugin,
                                          rabbet_plugin_attr_sink_t sink,
                                          bool* out_cacheable) {
@@ -521,6 +575,7 @@ rabbet_status_t rabbet_plugin_timing_key(rabbet_plugin_t* plugin,
       plugin->self,
       (rabbet_plugin_attr_sink_t){&counter, rabbet_attr_count_add});
   *out_cacheable = rabbet_is_ok(status) && counter.count > 0;
+  if (*out_cacheable) status = rabbet_absent_add(plugin, sink);
   return rabbet_plugin_annotate(plugin, "timing key", status);
 }
 
@@ -537,6 +592,7 @@ rabbet_status_t rabbet_plugin_serialize(rabbet_plugin_t* plugin,
   } else if (plugin->vtable.serialize) {
     status = plugin->vtable.serialize(plugin->self, counted);
   }
+  if (rabbet_is_ok(status)) status = rabbet_absent_add(plugin, sink);
   return rabbet_plugin_annotate(plugin, "serializing", status);
 }
 

@@ -10,6 +10,10 @@
 #include "base/vec.h"
 #include "plugin/registry.h"
 
+// Fields behind these were added later, and may be absent.
+#define RABBET_CREATOR_MIN_SIZE \
+  (offsetof(rabbet_plugin_creator_t, input_count) + sizeof(int32_t))
+
 typedef struct rabbet_registered_t {
   rabbet_plugin_creator_t creator;  // first: the public view
   rabbet_refcount_t references;
@@ -75,14 +79,23 @@ static const rabbet_plugin_creator_t* rabbet_creators_remove(
   return removed;
 }
 
+rabbet_plugin_creator_t rabbet_creator_read(
+    const rabbet_plugin_creator_t* creator) {
+  rabbet_plugin_creator_t copy = {0};
+  size_t size = creator->struct_size;
+  memcpy(&copy, creator, size < sizeof(copy) ? size : sizeof(copy));
+  copy.struct_size = sizeof(copy);
+  return copy;
+}
+
 static rabbet_status_t rabbet_creator_check(
     const rabbet_plugin_creator_t* creator) {
-  if (!creator || creator->struct_size < sizeof(*creator)) {
+  if (!creator || creator->struct_size < RABBET_CREATOR_MIN_SIZE) {
     return RABBET_STATUS(
         RABBET_STATUS_INVALID_ARGUMENT,
         "plugin creator: struct_size is %u, expected at least %zu; set it to "
         "sizeof(rabbet_plugin_creator_t)",
-        creator ? creator->struct_size : 0, sizeof(*creator));
+        creator ? creator->struct_size : 0, RABBET_CREATOR_MIN_SIZE);
   }
   if (!creator->name || !*creator->name) {
     return RABBET_STATUS(RABBET_STATUS_INVALID_ARGUMENT,
@@ -131,7 +144,7 @@ static rabbet_status_t rabbet_origin_copy(rabbet_arena_t* arena,
 static rabbet_status_t rabbet_creator_copy(const rabbet_plugin_creator_t* from,
                                            rabbet_arena_t* arena,
                                            rabbet_plugin_creator_t* out) {
-  *out = *from;
+  *out = rabbet_creator_read(from);
   rabbet_status_t status = rabbet_arena_strdup(arena, from->name, &out->name);
   if (rabbet_is_ok(status)) {
     status = rabbet_arena_strdup(arena, from->version ? from->version : "1",

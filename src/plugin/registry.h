@@ -14,6 +14,10 @@ rabbet_status_t rabbet_creator_create(const rabbet_plugin_creator_t* creator,
 // half is rabbet_plugin_creator_release.
 void rabbet_creator_retain(const rabbet_plugin_creator_t* creator);
 
+// What its struct_size covers; all else is 0.
+rabbet_plugin_creator_t rabbet_creator_read(
+    const rabbet_plugin_creator_t* creator);
+
 // Creators outside of the registry, each with one reference of the list's.
 // Zeroed: none. Not locked.
 typedef RABBET_VEC(const rabbet_plugin_creator_t*) rabbet_creator_list_t;
