@@ -358,8 +358,9 @@ static rabbet_status_t rabbet_py_create(
   PyObject* attrs = rabbet_py_from_attrs(args->attrs, args->attr_count);
   if (attrs) {
     plugin = rabbet_py_plugin_new(PyObject_CallMethod(
-        user_data, "create", "OziK", attrs, args->layer_name, (int)args->phase,
-        (unsigned long long)args->shape_inputs));
+        user_data, "create", "OziKK", attrs, args->layer_name, (int)args->phase,
+        (unsigned long long)args->shape_inputs,
+        (unsigned long long)args->absent_inputs));
     Py_DECREF(attrs);
   }
   if (!plugin) status = rabbet_py_status_from_exception();
@@ -429,23 +430,24 @@ static int rabbet_py_read_fields(PyObject* list, rabbet_plugin_field_t* fields,
 }
 
 // register_plugin(definition, name, version, namespace, origin, fields, shape
-// inputs as bits, number of inputs)
+// inputs as bits, number of inputs[, inputs that may be absent as bits])
 static PyObject* rabbet_py_register(PyObject* module, PyObject* args) {
   (void)module;
   PyObject *definition, *list;
-  unsigned long long shape_inputs = 0;
+  unsigned long long shape_inputs = 0, optional_inputs = 0;
   rabbet_plugin_creator_t creator = {
       .struct_size = sizeof(creator),
       .destroy = rabbet_py_definition_release,
       .create = rabbet_py_create,
   };
-  if (!PyArg_ParseTuple(args, "OssssO!Ki", &definition, &creator.name,
+  if (!PyArg_ParseTuple(args, "OssssO!Ki|K", &definition, &creator.name,
                         &creator.version, &creator.plugin_namespace,
                         &creator.origin, &PyList_Type, &list, &shape_inputs,
-                        &creator.input_count)) {
+                        &creator.input_count, &optional_inputs)) {
     return NULL;
   }
   creator.user_data = definition;
+  creator.optional_inputs = optional_inputs;
   creator.shape_inputs = shape_inputs;
   creator.field_count = (size_t)PyList_Size(list);
   rabbet_plugin_field_t* fields =

@@ -274,8 +274,9 @@ rabbet_status_t rabbet_py_plugin_prepare(void* self,
   if (!state) {
     PyErr_NoMemory();
   } else {
-    PyObject* bound = PyObject_CallMethod(plugin->instance, "bind", "si",
-                                          call->device, (int)call->tactic);
+    PyObject* bound =
+        PyObject_CallMethod(plugin->instance, "bind", "sin", call->device,
+                            (int)call->tactic, (Py_ssize_t)call->input_count);
     int capture = RABBET_PLUGIN_CAPTURE_TRIAL;
     if (bound && PyArg_ParseTuple(bound, "OO!O!i", &state->function,
                                   &PyTuple_Type, &state->positional,

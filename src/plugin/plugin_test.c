@@ -487,6 +487,93 @@ static void test_instances_tell(void** state) {
   rabbet_plugin_release(plugin);
 }
 
+// ---- Inputs that may be absent ---------------------------------------------
+
+static uint64_t told_absent;
+
+static rabbet_status_t absent_create(void* user_data,
+                                     const rabbet_plugin_create_t* args,
+                                     rabbet_plugin_instance_t* out_instance) {
+  told_absent = args->absent_inputs;
+  return probe_create(user_data, args, out_instance);
+}
+
+typedef struct kept_attrs_t {
+  rabbet_attr_t attrs[2];
+  int64_t mask;
+  size_t count;
+} kept_attrs_t;
+
+static rabbet_status_t keep_attr(void* context, const rabbet_attr_t* attr) {
+  kept_attrs_t* kept = context;
+  kept->attrs[kept->count] = *attr;
+  if (attr->type == RABBET_ATTR_INT) {
+    kept->mask = *(const int64_t*)attr->data;
+    kept->attrs[kept->count].data = &kept->mask;
+  }
+  ++kept->count;
+  return rabbet_ok();
+}
+
+static void test_absent_inputs_come_back_at_load(void** state) {
+  (void)state;
+  rabbet_plugin_creator_t creator = probe("Lacking");
+  creator.create = absent_create;
+  creator.destroy = NULL;
+  creator.input_count = 4;
+  creator.shape_inputs = 1 << 3;
+  creator.optional_inputs = 1 << 1 | 1 << 2;
+  RABBET_EXPECT_OK(rabbet_plugin_register(&creator));
+  rabbet_allocator_t allocator = rabbet_allocator_system();
+  rabbet_plugin_create_t args = {
+      .attrs = &pads_attr, .attr_count = 1, .absent_inputs = 1 << 1};
+  rabbet_plugin_t* plugin = NULL;
+  RABBET_EXPECT_OK(
+      rabbet_plugin_create("Lacking", NULL, "test", &args, allocator, &plugin));
+  assert_int_equal(told_absent, 1 << 1);
+  // Of the three inputs that are there it is the last.
+  assert_int_equal(rabbet_plugin_shape_inputs(plugin), 1 << 2);
+  kept_attrs_t kept = {.count = 0};
+  rabbet_plugin_query_t query = {.input_count = 0};
+  RABBET_EXPECT_OK(rabbet_plugin_serialize(
+      plugin, &query, 0, (rabbet_plugin_attr_sink_t){&kept, keep_attr}));
+  assert_int_equal(kept.count, 1);
+  rabbet_plugin_release(plugin);
+  told_absent = 0;
+  args = (rabbet_plugin_create_t){.phase = RABBET_PLUGIN_PHASE_RUNTIME,
+                                  .attrs = kept.attrs,
+                                  .attr_count = kept.count};
+  RABBET_EXPECT_OK(
+      rabbet_plugin_create("Lacking", NULL, "test", &args, allocator, &plugin));
+  assert_int_equal(told_absent, 1 << 1);
+  assert_int_equal(rabbet_plugin_shape_inputs(plugin), 1 << 2);
+  rabbet_plugin_release(plugin);
+  kept.mask = 1;  // not one of those
+  RABBET_EXPECT_ERROR(
+      rabbet_plugin_create("Lacking", NULL, "test", &args, allocator, &plugin),
+      RABBET_STATUS_DATA_LOSS, "always there");
+  kept.attrs[0].type = RABBET_ATTR_STRING;
+  RABBET_EXPECT_ERROR(
+      rabbet_plugin_create("Lacking", NULL, "test", &args, allocator, &plugin),
+      RABBET_STATUS_DATA_LOSS, "no integer");
+  RABBET_EXPECT_OK(rabbet_plugin_deregister("Lacking", NULL, "test"));
+}
+
+// A library of before there were such inputs: its structure ends earlier.
+static void test_creators_of_older_libraries(void** state) {
+  (void)state;
+  rabbet_plugin_creator_t creator = probe("Older");
+  creator.destroy = NULL;
+  creator.struct_size = offsetof(rabbet_plugin_creator_t, optional_inputs);
+  creator.optional_inputs = ~UINT64_C(0);  // of whatever lies behind it
+  RABBET_EXPECT_OK(rabbet_plugin_register(&creator));
+  const rabbet_plugin_creator_t* found = NULL;
+  RABBET_EXPECT_OK(rabbet_plugin_find("Older", NULL, "test", &found));
+  assert_int_equal(found->optional_inputs, 0);
+  rabbet_plugin_creator_release(found);
+  RABBET_EXPECT_OK(rabbet_plugin_deregister("Older", NULL, "test"));
+}
+
 static void test_fields_of_any_type(void** state) {
   (void)state;
   const rabbet_plugin_field_t any = {"pads", RABBET_ATTR_ANY, 0, false};
@@ -555,6 +642,8 @@ int main(void) {
       TEST(test_combinations_and_tactics),
       TEST(test_failures_name_the_plugin),
       TEST(test_instances_tell),
+      TEST(test_absent_inputs_come_back_at_load),
+      TEST(test_creators_of_older_libraries),
       TEST(test_fields_of_any_type),
       TEST(test_creation_survives_lack_of_memory),
   };

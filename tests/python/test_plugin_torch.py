@@ -235,3 +235,45 @@ def test_models_of_operators_are_not_kept_for_ever() -> None:
         made(torch.ones(rows, 3), 3.0, torch.ones(1))
     assert len(_torch._models) == _torch._MAX_MODELS
     assert np.isfinite(made(torch.ones(1, 3), 3.0, torch.ones(1))[0].numpy()).all()
+
+
+def norm(plugin_id: str) -> Any:
+    """x * scale + bias, of which both may be absent."""
+
+    @trtp.register(plugin_id, torch=True)
+    def described(
+        x: trtp.TensorDesc, scale: trtp.TensorDesc | None, bias: trtp.TensorDesc | None
+    ) -> trtp.TensorDesc:
+        return x.like()
+
+    @trtp.impl(plugin_id)
+    def run(x: Any, scale: Any, bias: Any, outputs: Any) -> None:
+        y = outputs[0].numpy()
+        y[...] = x.numpy() if scale is None else x.numpy() * scale.numpy()
+        if bias is not None:
+            y += bias.numpy()
+
+    return operator(plugin_id)
+
+
+@pytest.mark.parametrize("dynamo", [True, False])
+def test_inputs_that_may_be_absent(dynamo: bool) -> None:
+    made = norm(new_id("torch"))
+
+    class Module(torch.nn.Module):
+        def forward(self, x: Any, bias: Any) -> Any:
+            return made(made(x, None, bias), bias)
+
+    x, bias = torch.randn(2, 3), torch.randn(3)
+    expected = (x + bias) * bias
+    assert torch.equal(Module()(x, bias), expected)
+    file = io.BytesIO()
+    table = {"custom_translation_table": trtp.torch_translations()} if dynamo else {}
+    program = torch.onnx.export(
+        Module(), (x, bias), None if dynamo else file, dynamo=dynamo,
+        input_names=["x", "bias"], verbose=False, **table,
+    )  # fmt: skip
+    proto = program.model_proto if dynamo else onnx.load_from_string(file.getvalue())
+    first = next(node for node in proto.graph.node if node.domain == "test")
+    assert list(first.input) == ["x", "", "bias"]
+    assert torch.equal(trt.compile(proto, device="cpu")(x, bias), expected)

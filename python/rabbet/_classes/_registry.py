@@ -54,10 +54,15 @@ class Definition:
         )
 
     def create(
-        self, attrs: dict[str, Any], layer: str | None, phase: int, shape_inputs: int = 0
+        self,
+        attrs: dict[str, Any],
+        layer: str | None,
+        phase: int,
+        shape_inputs: int = 0,
+        absent: int = 0,
     ) -> ClassInstance:
         """A plugin for a layer (phase 0: attributes of an ONNX node) or for a step of
-        a plan (phase 1: what serialize gave)."""
+        a plan (phase 1: what serialize gave). A class has all of its inputs."""
         calls = Caller(layer)
         when = TensorRTPhase(phase)
         if isinstance(self.creator, IPluginCreator):

@@ -107,13 +107,15 @@ class Setup(NamedTuple):
     inputs: list[Input]  # those that are not constants
 
 
-def _tensors(network: Any, operands: Sequence[Operand], shapes: Sequence[bool]) -> Any:
+def _tensors(network: Any, operands: Sequence[Operand | None], shapes: Sequence[bool]) -> Any:
     """Network inputs; constants for shape inputs, whose values are then known."""
     import numpy as np
 
     tensors = []
     for i, (operand, is_shape) in enumerate(zip(operands, shapes, strict=True)):
-        if is_shape:
+        if operand is None:
+            tensors.append(None)
+        elif is_shape:
             values = np.array(from_bytes(operand.dtype, operand.data, operand.shape))
             tensors.append(network.add_constant(operand.shape, values).get_output(0))
         else:
@@ -133,15 +135,17 @@ def build_one(
     count = len(inputs)
     names, shapes = [f"input {i}" for i in range(count)], [False] * count
     if definition is not None:
-        declared = definition.registration.inputs
-        names[: len(declared)] = list(declared)[:count]
-        shapes[: len(declared)] = list(declared.values())[:count]
+        reg = definition.registration
+        declared = reg.present_names(max(count, len(reg.inputs)), 0)[:count]
+        names[: len(declared)] = declared
+        shapes[: len(declared)] = [reg.inputs.get(name, False) for name in declared]
     else:
         namespace, name = _check_known(plugin_id)
     operands = [
-        _operand(value, f"plugin '{plugin_id}', input {i} ('{names[i]}')")
+        None if value is None
+        else _operand(value, f"plugin '{plugin_id}', input {i} ('{names[i]}')")
         for i, value in enumerate(inputs)
-    ]
+    ]  # fmt: skip
     logger = Logger(e.Severity.ERROR)
     builder = Builder(logger)
     strongly_typed = 1 << int(e.NetworkDefinitionCreationFlag.STRONGLY_TYPED)
@@ -168,9 +172,9 @@ def build_one(
     runtime = Runtime(logger)
     runtime.device = device
     inputs_of_engine = [
-        Input(i, names[i], f"x{i}", *operands[i])
-        for i, is_shape in enumerate(shapes)
-        if not is_shape
+        Input(i, names[i], f"x{i}", *operand)
+        for i, operand in enumerate(operands)
+        if operand is not None and not shapes[i]
     ]
     return Setup(plugin_id, runtime.deserialize_cuda_engine(plan), inputs_of_engine)
 
@@ -191,7 +195,7 @@ def _outputs(engine: ICudaEngine) -> list[Output]:
 def _as_kind_of(given: Sequence[Any], output: Output, data: bytes) -> Any:
     from .._convert import _exporter, torch_dtype
 
-    like = next((value for value in given if not isinstance(value, (int, float))), None)
+    like = next((v for v in given if not isinstance(v, (int, float, type(None)))), None)
     if is_torch(like):
         import torch
 
@@ -217,7 +221,8 @@ def call(
 
     plugin: "namespace::name", or rabbet.plugin.op.NAMESPACE.NAME; of any kind.
     inputs: an array for each input, by NumPy, torch or JAX, in the types that the
-        operator shall get. The results are arrays of the first one's library.
+        operator shall get; None for one that is absent. The results are arrays of the
+        first one's library.
     device: where it runs: "cpu", "cuda", "cuda:1".
     tactic: the one to run; default: the first that autotune offers.
     check: inputs and outputs lie between guard bands, outputs hold NaN before (integers

@@ -6,8 +6,9 @@ import collections.abc
 import difflib
 import inspect
 import sys
+import types
 import typing
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple, NoReturn
 
 from .._errors import Error
@@ -16,6 +17,9 @@ from ._attributes import AttributeType, attribute_type, plain_type, why_not
 from ._desc import ShapeInput, TensorDesc
 
 Function = Callable[..., Any]
+
+# Which inputs are absent is a mask of so many bits.
+_MAX_OPTIONAL = 63
 
 # Parameters of impl that are neither inputs nor attributes.
 RESERVED = ("outputs", "stream", "tactic", "threads")
@@ -55,13 +59,17 @@ class Checker:
             f"{where(self.function)}: {message}"
         )
 
-    def signature(self) -> inspect.Signature:
-        """The function's signature without parameters that cannot be passed."""
+    def signature(self, variadic: str | None = None) -> inspect.Signature:
+        """The function's signature without parameters that cannot be passed; `*` is
+        for the input `variadic` alone ("*": for any)."""
         if not callable(self.function):
             self.fail(f"it is to decorate a function, not {self.function!r}")
         signature = inspect.signature(self.function)
         for parameter in signature.parameters.values():
-            if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
+            is_star = parameter.kind is parameter.VAR_POSITIONAL
+            if is_star and variadic in (parameter.name, "*"):
+                continue
+            if is_star or parameter.kind is parameter.VAR_KEYWORD:
                 stars = "*" if parameter.kind is parameter.VAR_POSITIONAL else "**"
                 self.fail(
                     f"it has the parameter {stars}{parameter.name}; name each "
@@ -96,6 +104,68 @@ class Registration(NamedTuple):
     attributes: dict[str, AttributeType]
     defaults: dict[str, Any]
     num_outputs: int
+    optional: set[str]  # inputs that a layer may lack
+    variadic: str | None = None  # the last input, if it stands for any number
+    star: str | None = None  # the same, if it is written *name
+
+    def by_name(self, tensors: Sequence[Any], absent: int) -> dict[str, Any]:
+        """The tensors that a layer has as those of the inputs: None for one that is
+        absent (bits of a mask), a list for the variadic one."""
+        rest = iter(tensors)
+        found: dict[str, Any] = {}
+        for i, name in enumerate(self.inputs):
+            if name == self.variadic:
+                found[name] = list(rest)
+            else:
+                found[name] = None if absent >> i & 1 else next(rest)
+        return found
+
+    def present_names(self, count: int, absent: int) -> list[str]:
+        """What the `count` inputs of a layer are called."""
+        names = [name for i, name in enumerate(self.inputs) if not absent >> i & 1]
+        if self.variadic is not None:
+            names.pop()
+            names += [f"{self.variadic}[{i}]" for i in range(count - len(names))]
+        return names
+
+    def input_count(self, absent: int = 0) -> tuple[int, bool]:
+        """How many inputs a layer has, and whether it may have more."""
+        count = len(self.inputs) - absent.bit_count()
+        return (count, False) if self.variadic is None else (count - 1, True)
+
+    def listed_inputs(self) -> str:
+        """For messages."""
+        marks = [
+            f"{name}..." if name == self.variadic
+            else f"{name} (optional)" if name in self.optional
+            else name
+            for name in self.inputs
+        ]  # fmt: skip
+        return ", ".join(marks) or "none"
+
+
+class TensorKind(NamedTuple):
+    """What an annotation says of an input."""
+
+    tensor: type
+    optional: bool = False
+    many: bool = False
+
+
+def tensor_kind(annotation: Any, base: type) -> TensorKind | None:
+    """Of `base`, `base | None`, `list[base]`, `tuple[base, ...]`; None: no input."""
+    if isinstance(annotation, type) and issubclass(annotation, base):
+        return TensorKind(annotation)
+    origin, args = typing.get_origin(annotation), typing.get_args(annotation)
+    if origin in (typing.Union, types.UnionType) and len(args) == 2:
+        rest = [arg for arg in args if arg is not type(None)]
+        inner = tensor_kind(rest[0], base) if len(rest) == 1 else None
+        return inner and inner._replace(optional=True)
+    if origin in (list, tuple, collections.abc.Sequence) and args:
+        inner = tensor_kind(args[0], base)
+        if inner is not None and args[1:] in ((), (...,)):
+            return inner._replace(many=True)
+    return None
 
 
 def _is_desc(annotation: Any) -> bool:
@@ -161,9 +231,9 @@ def check_register(
 ) -> Registration:
     """Reads the signature of a register function."""
     check = Checker("register", plugin_id, function)
-    signature = check.signature()
+    signature = check.signature("*")
     hints = check.hints(local_names)
-    result = Registration({}, {}, {}, _count_outputs(check, hints.get("return")))
+    result = Registration({}, {}, {}, _count_outputs(check, hints.get("return")), set())
     for parameter in signature.parameters.values():
         if parameter.name not in hints:
             check.fail(
@@ -172,18 +242,58 @@ def check_register(
                 "with their types"
             )
         annotation = hints[parameter.name]
-        if not _is_desc(annotation):
+        found = tensor_kind(annotation, TensorDesc)
+        is_star = parameter.kind is parameter.VAR_POSITIONAL
+        if is_star and not _is_desc(annotation):
+            check.fail(
+                f"its parameter *{parameter.name} is annotated {_shown(annotation)}; "
+                "annotate it TensorDesc: inputs, as many as a layer has"
+            )
+        if found is None:
             kind = _register_attribute(check, parameter, annotation)
             result.attributes[parameter.name] = kind
             if parameter.default is not parameter.empty:
                 result.defaults[parameter.name] = parameter.default
-        elif parameter.default is not parameter.empty:
-            check.fail(
-                f"its input '{parameter.name}' has a default; inputs are always there"
-            )
-        else:
-            result.inputs[parameter.name] = issubclass(annotation, ShapeInput)
+            continue
+        if is_star:
+            found = found._replace(many=True)
+        _register_input(check, parameter, found, result)
+        if found.many:
+            star = parameter.name if is_star else None
+            result = result._replace(variadic=parameter.name, star=star)
     return result
+
+
+def _register_input(
+    check: Checker, parameter: inspect.Parameter, found: TensorKind, result: Registration
+) -> None:
+    name = parameter.name
+    if result.variadic is not None:
+        check.fail(
+            f"its input '{name}' comes behind '{result.variadic}', which takes all "
+            "inputs that are left; put it before"
+        )
+    if parameter.default is not parameter.empty and not (
+        found.optional and parameter.default is None
+    ):
+        check.fail(
+            f"its input '{name}' has a default; inputs are always there, but one that "
+            "is annotated TensorDesc | None, whose default may be None"
+        )
+    is_shape = issubclass(found.tensor, ShapeInput)
+    if found.many and (found.optional or is_shape):
+        check.fail(
+            f"its input '{name}' stands for any number of inputs, none among them; "
+            "these are TensorDesc"
+        )
+    if found.optional:
+        if len(result.inputs) >= _MAX_OPTIONAL:
+            check.fail(
+                f"its input '{name}' may be absent, but only the first {_MAX_OPTIONAL} "
+                "may be"
+            )
+        result.optional.add(name)
+    result.inputs[name] = is_shape
 
 
 # ---- impl, autotune, aot_impl ----------------------------------------------
@@ -216,9 +326,14 @@ class Signature(NamedTuple):
         return [name for kind, name in self.positional + self.named if kind == "attr"]
 
 
-def _kind(name: str, registration: Registration, role: Role) -> str | None:
+def _kind(
+    parameter: inspect.Parameter, registration: Registration, role: Role
+) -> str | None:
+    name = parameter.name
     if name in registration.inputs:
-        return "input"
+        if parameter.kind is parameter.VAR_POSITIONAL:
+            return "star"
+        return "many" if name == registration.variadic else "input"
     if name in registration.attributes:
         return "attr"
     return name if name in role.extra else None
@@ -243,16 +358,24 @@ def _check_outputs(check: Checker, role: Role, annotation: Any) -> None:
 def _check_annotation(
     check: Checker, role: Role, kind: str, name: str, annotation: Any, reg: Registration
 ) -> None:
-    if kind == "input":
-        allowed = (role.tensor, ShapeInput) if reg.inputs[name] else (role.tensor,)
-        if annotation is Any or (
-            isinstance(annotation, type) and issubclass(annotation, allowed)
-        ):
+    if kind in ("input", "star", "many"):
+        found = tensor_kind(annotation, role.tensor)
+        if found is None and reg.inputs[name]:
+            found = tensor_kind(annotation, ShapeInput)
+        many = kind == "many"
+        allowed = found is not None and (found.many == many)
+        may_lack = name in reg.optional
+        plain = {list, tuple, collections.abc.Sequence} if many else set()
+        if annotation is Any or annotation in plain:
             return
-        check.fail(
-            f"its input '{name}' is annotated {_shown(annotation)}; {role.decorator} gets a "
-            f"{role.tensor.__name__}"
-        )
+        if not allowed or (found is not None and found.optional and not may_lack):
+            one = role.tensor.__name__
+            gets = f"a list[{one}]" if many else f"a {one}"
+            check.fail(
+                f"its input '{name}' is annotated {_shown(annotation)}; {role.decorator} "
+                f"gets {gets}" + (" or None" if may_lack else "")
+            )
+        return
     if kind == "attr":
         registered = reg.attributes[name].annotation
         if annotation is not Any and plain_type(annotation) != plain_type(registered):
@@ -274,7 +397,7 @@ def _check_complete(
             what = "input" if name in reg.inputs else "parameter"
             check.fail(
                 f"it lacks the {what} '{name}'; it takes every input "
-                f"({', '.join(reg.inputs) or 'none'}), those attributes that it needs "
+                f"({reg.listed_inputs()}), those attributes that it needs "
                 f"({', '.join(reg.attributes) or 'none'}), and "
                 f"{', '.join(role.required)}"
             )
@@ -289,13 +412,13 @@ def check_function(
 ) -> Signature:
     """Checks one of the three functions against the registered one."""
     check = Checker(role.decorator, plugin_id, function)
-    signature = check.signature()
+    signature = check.signature(reg.variadic)
     hints = check.hints(local_names)
     _check_complete(check, role, signature.parameters, reg)
     positional: list[tuple[str, str]] = []
     named: list[tuple[str, str]] = []
     for name, parameter in signature.parameters.items():
-        kind = _kind(name, reg, role)
+        kind = _kind(parameter, reg, role)
         known = [*reg.inputs, *reg.attributes, *role.extra]
         if kind is None:
             check.fail(

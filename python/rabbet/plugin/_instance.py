@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 # First items of the pairs that `bind` gives; plugin_adapter.h lists them.
 _ARGUMENTS = {"outputs": 2, "stream": 3, "tactic": 4, "threads": 5}
 _INPUT, _VALUE = 0, 1
+# Kinds of parameters for any number of inputs: *name, and a list.
+_MANY = ("star", "many")
 # rabbet_plugin_capture_t of what impl says about being recorded.
 _CAPTURE = {None: 0, True: 1, False: 2}
 
@@ -34,8 +37,15 @@ class Instance:
     shape_inputs = 0  # the definition says
     layer_class = None
 
-    def __init__(self, definition: PluginDef, attrs: dict[str, Any], layer: str | None):
+    def __init__(
+        self,
+        definition: PluginDef,
+        attrs: dict[str, Any],
+        layer: str | None,
+        absent: int = 0,
+    ):
         self.definition = definition
+        self.absent = absent  # bits of the inputs that the layer lacks
         self.attrs = attrs
         self.layer = layer
         self.output_count = definition.registration.num_outputs
@@ -47,15 +57,19 @@ class Instance:
         self, builder: _rabbet.DimBuilder, inputs: Sequence[DescribedInput]
     ) -> list[tuple[int, tuple[int, ...], int, bool]]:
         """(type, dims, aliased input, is size tensor) of each output."""
-        names = self.definition.registration.inputs
-        self.definition.check_input_count(len(inputs))
+        reg = self.definition.registration
+        self.definition.check_input_count(len(inputs), self.absent)
+        names = reg.present_names(len(inputs), self.absent)
         descs = [
-            _describe_input(builder, item, is_shape)
-            for item, is_shape in zip(inputs, names.values(), strict=True)
+            _describe_input(builder, item, reg.inputs.get(name, False))
+            for item, name in zip(inputs, names, strict=True)
         ]
-        result = self.definition.register_function(
-            **dict(zip(names, descs, strict=True)), **self.attrs
-        )
+        values = reg.by_name(descs, self.absent)
+        many = values.pop(reg.star) if reg.star is not None else []
+        # What is written before *name has to be passed by position, too.
+        before = [name for name in values if reg.star is not None]
+        args = [values.pop(name) for name in before]
+        result = self.definition.register_function(*args, *many, **values, **self.attrs)
         outputs = self._outputs(result)
         for i, output in enumerate(outputs):
             if isinstance(output, SizeTensorDesc):
@@ -89,7 +103,7 @@ class Instance:
     def _aliases(
         self, outputs: list[TensorDesc], inputs: list[TensorDesc]
     ) -> list[int]:
-        names = list(self.definition.registration.inputs)
+        names = self.definition.registration.present_names(len(inputs), self.absent)
         aliases: list[int] = []
         for i, output in enumerate(outputs):
             target = output.get_aliased()
@@ -175,14 +189,10 @@ class Instance:
         self, signature: Signature, tensors: Sequence[QueryTensor], num_inputs: int
     ) -> list[AutoTuneCombination]:
         descs = [_tuned_desc(tensor) for tensor in tensors]
-        names = self.definition.registration.inputs
-        values: dict[str, Any] = dict(zip(names, descs[:num_inputs], strict=True))
+        reg = self.definition.registration
+        values = reg.by_name(descs[:num_inputs], self.absent)
         values["outputs"] = tuple(descs[num_inputs:])
-        args = [self._value(values, kind, name) for kind, name in signature.positional]
-        named = {
-            name: self._value(values, kind, name) for kind, name in signature.named
-        }
-        answer = signature.function(*args, **named)
+        answer = self._call(signature, values)
         answers = [answer] if isinstance(answer, AutoTuneCombination) else answer
         if answers is None:
             return []
@@ -196,6 +206,16 @@ class Instance:
 
     def _value(self, values: dict[str, Any], kind: str, name: str) -> Any:
         return self._attr(name) if kind == "attr" else values[name]
+
+    def _call(self, signature: Signature, values: dict[str, Any]) -> Any:
+        args: list[Any] = []
+        for kind, name in signature.positional:
+            value = self._value(values, kind, name)
+            args += value if kind == "star" else [value]
+        named = {
+            name: self._value(values, kind, name) for kind, name in signature.named
+        }
+        return signature.function(*args, **named)
 
     def _attr(self, name: str) -> Any:
         try:
@@ -233,15 +253,10 @@ class Instance:
             exprs = (ShapeExpr._of(builder, dim) for dim in dims)
             desc._shape_expr = ShapeExprs.from_tuple(exprs)
         ins, outs = descs[: len(inputs)], descs[len(inputs) :]
-        names = self.definition.registration.inputs
-        values: dict[str, Any] = dict(zip(names, ins, strict=True))
+        values = self.definition.registration.by_name(ins, self.absent)
         values.update(outputs=tuple(outs), tactic=tactic)
-        args = [self._value(values, kind, name) for kind, name in signature.positional]
-        named = {
-            name: self._value(values, kind, name) for kind, name in signature.named
-        }
         check = Checker("aot_impl", self.definition.id, signature.function)
-        answer = signature.function(*args, **named)
+        answer = self._call(signature, values)
         return Encoder(check, builder, ins, outs).answer(answer)
 
     # ---- What is stored ----
@@ -274,26 +289,55 @@ class Instance:
     # ---- Running ----
 
     def bind(
-        self, device: str, tactic: int
+        self, device: str, tactic: int, count: int
     ) -> tuple[Any, tuple[Any, ...], dict[str, Any], int]:
-        """The function of a device, what each argument is, whether graphs may hold
-        it."""
+        """The function of a device, what each argument is (of a layer of `count`
+        inputs), whether graphs may hold it."""
         signature = self.definition.choose("impl", device)
         if signature is None:
             raise DefinitionError(self.definition.missing_impl(device))
-        order = list(self.definition.registration.inputs)
+        self.definition.check_input_count(count, self.absent)
+        inputs = [(_INPUT, i) for i in range(count)]
+        places = self.definition.registration.by_name(inputs, self.absent)
 
-        def pair(kind: str, name: str) -> tuple[int, Any]:
+        def pair(kind: str, name: str) -> Any:
             if kind == "input":
-                return _INPUT, order.index(name)
+                return places[name] or (_VALUE, None)
             if kind == "attr":
                 return _VALUE, self._attr(name)
             return _ARGUMENTS[kind], None
 
-        positional = tuple(pair(kind, name) for kind, name in signature.positional)
-        named = {name: pair(kind, name) for kind, name in signature.named}
+        function = signature.function
+        listed = [name for kind, name in signature.positional if kind == "many"]
+        for_lists = listed or [name for kind, name in signature.named if kind == "many"]
+        positional = [
+            pair(kind, name) for kind, name in signature.positional if kind not in _MANY
+        ]
+        if for_lists:
+            at = signature.positional.index(("many", listed[0])) if listed else None
+            function = _with_list(function, for_lists[0], at, len(positional))
+        variadic = self.definition.registration.variadic
+        if variadic is not None:
+            positional += places[variadic]
+        named = {
+            name: pair(kind, name) for kind, name in signature.named if kind not in _MANY
+        }
         capture = _CAPTURE[signature.capturable]
-        return signature.function, positional, named, capture
+        return function, tuple(positional), named, capture
+
+
+def _with_list(function: Any, name: str, at: int | None, fixed: int) -> Any:
+    """Takes the inputs behind the first `fixed` arguments as one list: argument `at`,
+    or the keyword argument `name`. The list is new in each call, as what keeps it keeps
+    tensors that are not its own."""
+
+    def call(*args: Any, **named: Any) -> Any:
+        listed = list(args[fixed:])
+        if at is None:
+            return function(*args[:fixed], **{name: listed}, **named)
+        return function(*args[:at], listed, *args[at:fixed], **named)
+
+    return functools.wraps(function)(call)
 
 
 def _describe_input(

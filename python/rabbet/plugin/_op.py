@@ -70,30 +70,46 @@ def _fail(definition: PluginDef, message: str) -> DefinitionError:
     )
 
 
+def _too_many(definition: PluginDef, count: int) -> DefinitionError:
+    reg = definition.registration
+    return _fail(
+        definition,
+        f"{count} tensors given, it takes {len(reg.inputs)} ({reg.listed_inputs()}); "
+        "attributes are passed by keyword",
+    )
+
+
 def _inputs(definition: PluginDef, args: tuple[Any, ...], named: dict[str, Any]) -> Any:
-    names = list(definition.registration.inputs)
-    if len(args) > len(names):
-        raise _fail(
-            definition,
-            f"{len(args)} tensors given, it takes {len(names)} ({', '.join(names)}); "
-            "attributes are passed by keyword",
-        )
+    """Tensors in the order of the inputs; None for one that the layer lacks."""
+    reg = definition.registration
+    names = [name for name in reg.inputs if name != reg.variadic]
     values = dict(zip(names, args, strict=False))
-    for name in [n for n in names if n in named]:
-        if name in values:
+    more = list(args[len(names) :])
+    if more and reg.variadic is None:
+        raise _too_many(definition, len(args))
+    for name in [n for n in reg.inputs if n in named]:
+        if name in values or (name == reg.variadic and more):
             raise _fail(definition, f"input '{name}' is given twice")
-        values[name] = named.pop(name)
-    missing = [name for name in names if name not in values]
+        if name == reg.variadic:
+            more = [named.pop(name)]
+        else:
+            values[name] = named.pop(name)
+    # A list of tensors in the place of the variadic input.
+    if len(more) == 1 and isinstance(more[0], (list, tuple)):
+        more = list(more[0])
+    missing = [name for name in names if name not in values and name not in reg.optional]
     if missing:
         raise _fail(definition, f"input {', '.join(map(repr, missing))} is missing")
-    for name, value in values.items():
-        if not isinstance(value, ITensor):
+    listed = [(name, values.get(name)) for name in names]
+    listed += [(f"{reg.variadic}[{i}]", value) for i, value in enumerate(more)]
+    for name, value in listed:
+        if not (isinstance(value, ITensor) or (value is None and name in reg.optional)):
             raise _fail(
                 definition,
                 f"input '{name}' is {value!r}, expected a tensor of a network "
                 "(ITensor)",
             )
-    return [values[name] for name in names]
+    return [value for _, value in listed]
 
 
 def _attributes(definition: PluginDef, given: dict[str, Any]) -> dict[str, Any]:

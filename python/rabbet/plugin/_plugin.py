@@ -111,7 +111,8 @@ class PluginDef:
             self.origin,
             fields,
             shapes,
-            len(reg.inputs),
+            len(reg.inputs) if reg.variadic is None else -1,
+            sum(1 << i for i, name in enumerate(reg.inputs) if name in reg.optional),
         )
         self._registered = True
 
@@ -137,9 +138,10 @@ class PluginDef:
         layer: str | None,
         phase: int,
         shape_inputs: int = 0,
+        absent: int = 0,
     ) -> Instance:
         """An instance for a layer. phase 0: build, 1: load. Which inputs are shape
-        inputs, the register function says."""
+        inputs, the register function says; absent: bits of those that it lacks."""
         reg = self.registration
         values: dict[str, Any] = {}
         for name, value in attrs.items():
@@ -166,15 +168,15 @@ class PluginDef:
                 ) from None
         if phase == 0:
             values = {**reg.defaults, **values}
-        return Instance(self, values, layer)
+        return Instance(self, values, layer, absent)
 
-    def check_input_count(self, count: int) -> None:
+    def check_input_count(self, count: int, absent: int) -> None:
         """Raises if a layer has another number of inputs."""
-        names = self.registration.inputs
-        if count != len(names):
+        wanted, more = self.registration.input_count(absent)
+        if count < wanted or (count > wanted and not more):
             raise DefinitionError(
-                f"plugin '{self.id}' takes {len(names)} inputs "
-                f"({', '.join(names) or 'none'}), got {count}"
+                f"plugin '{self.id}' takes {wanted}{' or more' if more else ''} inputs "
+                f"({self.registration.listed_inputs()}), got {count}"
             )
 
     def choose(self, what: str, device: str) -> Signature | None:

@@ -122,6 +122,10 @@ def _operations() -> dict[Op, Callable[[Any, Any], Any]]:
 # ---- The operator ----------------------------------------------------------
 
 
+def _device(tensors: Sequence[Any]) -> Any:
+    return next((tensor.device for tensor in tensors if tensor is not None), "cpu")
+
+
 class TorchOperator:
     """What belongs to one plugin."""
 
@@ -137,6 +141,12 @@ class TorchOperator:
         self.inputs = list(registration.inputs)
         self.attributes = registration.attributes
         self.num_outputs = registration.num_outputs
+        if registration.variadic is not None:
+            raise _fail(
+                definition,
+                f"its input '{registration.variadic}' stands for any number of tensors, "
+                "which the nodes of torch's exporters have no place for",
+            )
         for name, is_shape in registration.inputs.items():
             if is_shape:
                 raise _fail(
@@ -154,7 +164,8 @@ class TorchOperator:
 
     def _parameter(self, name: str) -> str:
         if name in self.inputs:
-            return f"Tensor {name}"
+            optional = name in self.definition.registration.optional
+            return f"Tensor? {name}=None" if optional else f"Tensor {name}"
         code = self.attributes[name].code
         kind = _ATTRIBUTES[code][0]
         defaults = self.definition.registration.defaults
@@ -194,24 +205,26 @@ class TorchOperator:
                     f"'{name}' is {given[name]!r}, expected {kind}: {error}"
                 ) from None
             attributes[name] = given[name]
-        return [given[name] for name in self.inputs], attributes
+        return [given.get(name) for name in self.inputs], attributes
 
     # ---- Shapes ----
 
     def describe(
         self,
-        types: Sequence[DataType],
-        shapes: Sequence[Sequence[Any]],
+        given: Sequence[tuple[DataType, Sequence[Any]] | None],
         attributes: dict[str, Any],
         new_size: Callable[[], Any],
     ) -> list[tuple[DataType, list[Any]]]:
-        """Type and shape of each output."""
+        """Type and shape of each output, for those of the inputs."""
         dims: Any = _Dims(new_size)
         inputs = [
-            (dtype, tuple(dims.add(extent) for extent in shape), None)
-            for dtype, shape in zip(types, shapes, strict=True)
+            (operand[0], tuple(dims.add(extent) for extent in operand[1]), None)
+            for operand in given
+            if operand is not None
         ]
-        found = Instance(self.definition, attributes, None).describe(dims, inputs)
+        absent = sum(1 << i for i, operand in enumerate(given) if operand is None)
+        instance = Instance(self.definition, attributes, None, absent)
+        found = instance.describe(dims, inputs)
         return [
             (DataType(dtype), [dims.values[dim] for dim in shape])
             for dtype, shape, _, _ in found
@@ -225,12 +238,11 @@ class TorchOperator:
 
         tensors, attributes = self._split(args, kwargs)
         described = self.describe(
-            [dtype_of(tensor.dtype) for tensor in tensors],
-            [tensor.shape for tensor in tensors],
+            [None if t is None else (dtype_of(t.dtype), t.shape) for t in tensors],
             attributes,
             lambda: torch.library.get_ctx().new_dynamic_size(),
         )
-        device = tensors[0].device if tensors else "cpu"
+        device = _device(tensors)
         outputs = tuple(
             torch.empty(shape, dtype=torch_dtype(dtype), device=device)
             for dtype, shape in described
@@ -242,11 +254,11 @@ class TorchOperator:
     def run(self, *args: Any, **kwargs: Any) -> Any:
         """Runs the impl, through a model that is kept for the next call."""
         tensors, attributes = self._split(args, kwargs)
-        device = str(tensors[0].device) if tensors else "cpu"
+        device = str(_device(tensors))
         key = (
             self.definition,
             device,
-            tuple((tensor.dtype, tuple(tensor.shape)) for tensor in tensors),
+            tuple(t if t is None else (t.dtype, tuple(t.shape)) for t in tensors),
             repr(attributes),
         )
         with _lock:
@@ -257,7 +269,7 @@ class TorchOperator:
 
             setup = build_one(self.definition, tensors, device, None, attributes)
             model = Model(setup.engine)
-        outputs = model(*tensors)
+        outputs = model(*(tensor for tensor in tensors if tensor is not None))
         with _lock:
             _models[key] = model
             while len(_models) > _MAX_MODELS:
@@ -290,7 +302,18 @@ class TorchOperator:
         }
         kinds["plugin_namespace"] = schema.AttrType.STRING
         names = [*self.inputs, *(f"output_{i}" for i in range(self.num_outputs))]
-        operands = [schema.FormalParameter(name, f"T_{name}") for name in names]
+        optional = self.definition.registration.optional
+        single, lacking = (
+            getattr(schema.FormalParameterOption, name) for name in ("Single", "Optional")
+        )
+        operands = [
+            schema.FormalParameter(
+                name,
+                f"T_{name}",
+                param_option=lacking if name in optional else single,
+            )
+            for name in names
+        ]
         declared = schema(
             self.definition.name,
             self.definition.namespace,
@@ -332,7 +355,8 @@ class TorchOperator:
                 for name, value in self._node_attributes(attributes).items()
             }
             made = g.op(self.definition.id, *tensors, outputs=self.num_outputs, **named)
-            self._set_types(tensors, attributes, made)
+            there = [None if symbolic_helper._is_none(t) else t for t in tensors]
+            self._set_types(there, attributes, made)
             return made
 
         # parse_args goes by the names of parameters.
@@ -360,20 +384,18 @@ class TorchOperator:
         """So that what reads the node knows ranks and types; unknown extents stay so."""
         from .._convert import torch_dtype
 
-        types = [tensor.type() for tensor in tensors]
-        if not all(kind.dtype() and kind.sizes() is not None for kind in types):
+        types = [None if tensor is None else tensor.type() for tensor in tensors]
+        known = [kind for kind in types if kind is not None]
+        if not all(kind.dtype() and kind.sizes() is not None for kind in known):
             return
         described = self.describe(
-            [dtype_of(kind.dtype()) for kind in types],
-            [kind.sizes() for kind in types],
+            [k if k is None else (dtype_of(k.dtype()), k.sizes()) for k in types],
             attributes,
             lambda: None,
         )
         outputs = [made] if self.num_outputs == 1 else made
         for output, (dtype, shape) in zip(outputs, described, strict=True):
-            output.setType(
-                types[0].with_dtype(torch_dtype(dtype)).with_sizes(shape)
-            )
+            output.setType(known[0].with_dtype(torch_dtype(dtype)).with_sizes(shape))
 
 
 _models: collections.OrderedDict[Any, Any] = collections.OrderedDict()
