@@ -185,8 +185,8 @@ class ILayer(_rabbet.NetworkLayer):
         """An input; None where an optional one is omitted."""
         return self._get_input(index)  # type: ignore[no-any-return]
 
-    def get_output(self, index: int) -> ITensor | None:
-        """An output."""
+    def get_output(self, index: int) -> ITensor:
+        """An output; None beyond the last."""
         return self._get_output(index)  # type: ignore[no-any-return]
 
     def set_input(self, index: int, tensor: ITensor | None) -> None:

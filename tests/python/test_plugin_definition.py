@@ -109,8 +109,8 @@ def wrong(message: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     return keep
 
 
-@wrong(r"\*xs; name each parameter")
-def variadic(*xs: TensorDesc) -> TensorDesc: ...
+@wrong(r"parameter \*xs is annotated int; annotate it TensorDesc")
+def variadic(x: TensorDesc, *xs: int) -> TensorDesc: ...
 
 
 @wrong(r"\*\*attrs; name each parameter")
