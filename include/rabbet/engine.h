@@ -46,6 +46,12 @@ typedef struct rabbet_engine_options_t {
   // $TMPDIR, or else /tmp.
   const char* temporary_directory;
   bool no_memory_files, no_temporary_files;
+  // The plan comes from somebody whom you do not trust: no native code of it is
+  // used. What kernels keep in it (device code, choices of libraries) is
+  // compiled or found anew; a kernel that a plugin made ahead of time is made
+  // again, for which the plugin must be registered. Not with
+  // host_code_allowed.
+  bool untrusted;
 } rabbet_engine_options_t;
 
 // Maps the file. `options` may be NULL.

@@ -486,6 +486,7 @@ def load(
     graphs: bool = True,
     allow_host_code: bool = False,
     contexts: int | None = None,
+    untrusted: bool = False,
 ) -> Model:
     """Loads a plan that was saved and returns it, ready to be called.
 
@@ -500,10 +501,13 @@ def load(
         here: for plans from people whom you trust.
     contexts: at most so many execution contexts for calls of several threads;
         further callers wait for one. Default: no limit.
+    untrusted: the plan comes from somebody whom you do not trust: no native code of
+        it is used, and its kernels are compiled anew.
     """
     load_plugins(plugins)
     runtime = Runtime(logger)
     runtime.device = device
     runtime.engine_host_code_allowed = allow_host_code
+    runtime.untrusted = untrusted
     engine = runtime.load_cuda_engine(os.fspath(path))
     return Model(engine, threads, None, graphs, contexts)

@@ -735,6 +735,9 @@ class Runtime(Managed):
     # Whether code that plans carry for their plugins may run: native libraries
     # (IBuilderConfig.plugins_to_serialize), source of Python modules.
     engine_host_code_allowed = False
+    # Whether plans come from somebody whom you do not trust: no native code of theirs
+    # is used, kernels are compiled anew.
+    untrusted = False
     max_threads = Fixed(1, "Plans are loaded on the calling thread.")
     device: str | None = None
     _engine_class: type[ICudaEngine] = ICudaEngine
@@ -839,6 +842,7 @@ class Runtime(Managed):
             self._gpu_allocator,
             self._temporary_directory or None,
             self._tempfile_control_flags,
+            bool(self.untrusted),
         )
 
 

@@ -8,7 +8,8 @@ static void rabbet_py_release_engine(void* pointer) {
 }
 
 // What Python says of how a plan is loaded:
-// (device, logger, host code, allocator, temporary folder, file flags)
+// (device, logger, host code, allocator, temporary folder, file flags,
+// untrusted)
 typedef struct rabbet_py_load_t {
   const char* device;
   PyObject* logger;
@@ -16,12 +17,13 @@ typedef struct rabbet_py_load_t {
   PyObject* allocator;
   const char* directory;
   unsigned files;  // bits 1 << TempfileControlFlag
+  int untrusted;
 } rabbet_py_load_t;
 
 static int rabbet_py_parse_load(PyObject* tuple, rabbet_py_load_t* out) {
-  return PyArg_ParseTuple(tuple, "zOpOzI", &out->device, &out->logger,
+  return PyArg_ParseTuple(tuple, "zOpOzIp", &out->device, &out->logger,
                           &out->host_code, &out->allocator, &out->directory,
-                          &out->files);
+                          &out->files, &out->untrusted);
 }
 
 static rabbet_engine_options_t rabbet_py_engine_options(
@@ -35,6 +37,7 @@ static rabbet_engine_options_t rabbet_py_engine_options(
       .temporary_directory = load->directory,
       .no_memory_files = !(load->files & 1),
       .no_temporary_files = !(load->files & 2),
+      .untrusted = load->untrusted != 0,
   };
 }
 

@@ -38,10 +38,12 @@
   }
 
 // Of commands that load plans.
-#define RABBET_LOAD_OPTIONS                         \
-  {                                                 \
-    "--allow-host-code", RABBET_OPTION_FLAG, NULL,  \
-        "run code of plugins that the plan carries" \
+#define RABBET_LOAD_OPTIONS                                        \
+  {"--allow-host-code", RABBET_OPTION_FLAG, NULL,                  \
+   "run code of plugins that the plan carries"},                   \
+  {                                                                \
+    "--untrusted", RABBET_OPTION_FLAG, NULL,                       \
+        "use no native code of the plan: compile its kernels anew" \
   }
 
 // What a caller has to say before a model is built; NULL where nothing.

@@ -20,8 +20,8 @@ static rabbet_status_t rabbet_session_engine(
       .struct_size = sizeof(options),
       .device = rabbet_argument(arguments, "--device"),
       .logger = rabbet_cli_logger(arguments),
-      .host_code_allowed =
-          rabbet_argument_flag(arguments, "--allow-host-code")};
+      .host_code_allowed = rabbet_argument_flag(arguments, "--allow-host-code"),
+      .untrusted = rabbet_argument_flag(arguments, "--untrusted")};
   if (!rabbet_is_onnx(path)) {
     if (options.host_code_allowed)
       RABBET_RETURN_IF_ERROR(rabbet_cli_enter_python_for(path));
@@ -29,6 +29,7 @@ static rabbet_status_t rabbet_session_engine(
         rabbet_engine_load(path, &options, allocator, out_engine), path);
   }
   options.host_code_allowed = true;  // it comes from here
+  options.untrusted = false;
   void* plan = NULL;
   size_t size = 0;
   RABBET_RETURN_IF_ERROR(

@@ -350,6 +350,9 @@ static void host_values_of_floats(maker_t* m) {
   m->values[2].host_value_count = 6;
 }
 
+static void too_many_threads(maker_t* m) {
+  m->plan->threads = 1 << 20;
+}
 static void check_of(maker_t* m, int32_t io, int32_t index) {
   static rabbet_plan_check_t check;
   check = (rabbet_plan_check_t){
@@ -424,6 +427,7 @@ static const wrong_t wrongs[] = {
     {symbol_of_no_input, "which is neither an input nor read by the host"},
     {input_of_an_expression, "axis 0 is neither a number nor a symbol"},
     {host_values_of_floats, "must be integers in a row"},
+    {too_many_threads, "it was tuned for 1048576 threads; expected 0 to 4096"},
     {hidden_for_nothing, "must be a debug tensor or that of a check"},
     {check_of_input, "check 'small': it is of output 0, which is not hidden"},
     {check_of_floats, "check 'small': element 0 of value"},

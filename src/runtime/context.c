@@ -152,7 +152,6 @@ rabbet_engine_t* rabbet_context_engine(const rabbet_context_t* context) {
 // ---- Threads and profile
 
 // Intermediate memory grows with them; the builder has the same limit.
-enum { RABBET_CONTEXT_MAX_THREADS = 4096 };
 
 int rabbet_context_actual_threads(const rabbet_context_t* context) {
   if (context->threads > 0) return context->threads;
@@ -162,11 +161,11 @@ int rabbet_context_actual_threads(const rabbet_context_t* context) {
 
 rabbet_status_t rabbet_context_set_threads(rabbet_context_t* context,
                                            int threads) {
-  if (threads < 0 || threads > RABBET_CONTEXT_MAX_THREADS)
+  if (threads < 0 || threads > RABBET_PLAN_MAX_THREADS)
     return RABBET_STATUS(
         RABBET_STATUS_INVALID_ARGUMENT,
         "%d threads; expected 1 to %d, or 0 for the plan's number", threads,
-        RABBET_CONTEXT_MAX_THREADS);
+        RABBET_PLAN_MAX_THREADS);
   int before = rabbet_context_actual_threads(context);
   context->threads = threads;
   if (rabbet_context_actual_threads(context) != before)

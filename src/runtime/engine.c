@@ -159,11 +159,16 @@ static rabbet_status_t rabbet_engine_create(
     rabbet_engine_t** out_engine) {
   rabbet_engine_options_t options = rabbet_engine_options(given);
   rabbet_engine_t* engine = NULL;
+  if (options.untrusted && options.host_code_allowed)
+    return RABBET_STATUS(RABBET_STATUS_INVALID_ARGUMENT,
+                         "a plan is not trusted, and the code that it carries "
+                         "may run: only one of both can be");
   RABBET_RETURN_IF_ERROR(
       rabbet_allocate(allocator, sizeof(*engine), (void**)&engine));
   engine->allocator = allocator;
   engine->logger = options.logger;
   engine->device_allocator = options.device_allocator;
+  engine->untrusted = options.untrusted;
   engine->data = data;
   engine->size = size;
   rabbet_refcount_initialize(&engine->references);

@@ -68,21 +68,27 @@ static rabbet_status_t rabbet_step_create_kernel(
     rabbet_engine_t* engine, const rabbet_plan_step_t* step,
     const rabbet_kernel_class_t* kernel, rabbet_kernel_t** out_kernel) {
   rabbet_artifact_t* artifacts = NULL;
+  size_t count = engine->untrusted ? 0 : step->artifact_count;
   RABBET_RETURN_IF_ERROR(rabbet_allocate(
-      engine->allocator, step->artifact_count * sizeof(*artifacts),
-      (void**)&artifacts));
-  for (size_t i = 0; i < step->artifact_count; ++i)
+      engine->allocator, count * sizeof(*artifacts), (void**)&artifacts));
+  for (size_t i = 0; i < count; ++i)
     artifacts[i] = engine->plan->artifacts[step->artifacts[i]];
   rabbet_kernel_spec_t spec = {.device = engine->device,
                                .group = &step->group,
                                .tactic = step->tactic,
                                .allocator = engine->allocator,
                                .artifacts = artifacts,
-                               .artifact_count = step->artifact_count};
+                               .artifact_count = count};
   rabbet_status_t status = rabbet_kernel_create(kernel, &spec, out_kernel);
   rabbet_free(engine->allocator, artifacts);
   return RABBET_ANNOTATE(status, "kernel '%s', tactic %d", step->kernel,
                          step->tactic);
+}
+
+// Whether what the plan keeps does without the plugin.
+static bool rabbet_step_has_kernel(const rabbet_engine_t* engine,
+                                   const rabbet_kernel_class_t* kernel) {
+  return kernel->flags & RABBET_KERNEL_WITHOUT_PLUGIN && !engine->untrusted;
 }
 
 static rabbet_status_t rabbet_step_create(rabbet_engine_t* engine, size_t s) {
@@ -91,7 +97,7 @@ static rabbet_status_t rabbet_step_create(rabbet_engine_t* engine, size_t s) {
   const rabbet_kernel_class_t* kernel =
       rabbet_device_find_kernel(engine->device, step->kernel);
   if (!kernel) return rabbet_step_no_kernel(engine, step->kernel);
-  if (step->plugin_name && !(kernel->flags & RABBET_KERNEL_WITHOUT_PLUGIN)) {
+  if (step->plugin_name && !rabbet_step_has_kernel(engine, kernel)) {
     RABBET_RETURN_IF_ERROR(
         rabbet_step_create_plugin(engine, step, &out->plugin));
     for (size_t i = 0; i < step->group.node_count; ++i) {

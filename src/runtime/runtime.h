@@ -44,6 +44,7 @@ struct rabbet_engine_t {
   rabbet_plugin_library_t** libraries;
   size_t library_count;
   bool source_run;  // the source that the plan carries
+  bool untrusted;   // nothing that the plan keeps for kernels is used
   // An argument of a step is a slot: all steps' boundary values in order.
   int32_t* slot_values;
   size_t slot_count;

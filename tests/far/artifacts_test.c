@@ -66,6 +66,35 @@ static void given_to_kernels(void** state) {
   check_built_end(&built);
 }
 
+// Of a plan that is not trusted no code is looked at, not even damaged code:
+// all is compiled anew.
+static void not_trusted(void** state) {
+  (void)state;
+  built_t built = build("model");
+  rabbet_plan_t* plan = NULL;
+  void* data = NULL;
+  size_t size = 0;
+  RABBET_EXPECT_OK(
+      rabbet_plan_read(built.plan, built.size, NULL, SYSTEM, &plan));
+  plan->artifacts[0].data = "code of nothing at all; long enough for any";
+  rabbet_plan_blob_t weights = {0, plan->weights, plan->weights_size};
+  RABBET_EXPECT_OK(rabbet_plan_write(plan, &weights, 1, SYSTEM, &data, &size));
+  rabbet_engine_options_t options = {.struct_size = sizeof(options),
+                                     .untrusted = true};
+  far_counts()->compiled = 0;
+  RABBET_EXPECT_OK(
+      rabbet_engine_deserialize(data, size, &options, SYSTEM, &built.engine));
+  assert_int_equal(far_counts()->compiled, plan->step_count);
+  rabbet_engine_t* engine = NULL;
+  options.host_code_allowed = true;
+  RABBET_EXPECT_ERROR(
+      rabbet_engine_deserialize(data, size, &options, SYSTEM, &engine),
+      RABBET_STATUS_INVALID_ARGUMENT, "only one of both can be");
+  rabbet_free_aligned(SYSTEM, data, RABBET_PLAN_ALIGNMENT);
+  rabbet_plan_destroy(plan);
+  check_built_end(&built);
+}
+
 // The file's bytes are whole but not what the kernel wants.
 static void damaged_code(void** state) {
   (void)state;
@@ -118,6 +147,7 @@ int main(void) {
       cmocka_unit_test(kept_in_the_plan),
       cmocka_unit_test(given_to_kernels),
       cmocka_unit_test(damaged_code),
+      cmocka_unit_test(not_trusted),
       cmocka_unit_test(equal_builds_give_equal_bytes),
   };
   return cmocka_run_group_tests(tests, setup, NULL);
