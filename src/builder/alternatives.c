@@ -12,8 +12,10 @@
 #define ALTERNATIVES_BEAM 512
 
 // A choice for each of the units so far. `look` is what others see of it:
-// masks of input states, then states of values made: of the cluster's outputs,
-// and of those that later units read. Only the last two rounds have looks.
+// - a digest of the states in which inputs are read that one unit alone reads,
+// - masks of the states in which other inputs are read,
+// - states of values made: the cluster's outputs, and what later units read.
+// Only the last two rounds have looks.
 typedef struct partial_t {
   double us;
   int32_t parent;  // in the round before
@@ -34,7 +36,11 @@ typedef struct made_t {
 typedef struct sweeper_t {
   rabbet_build_t* build;
   rabbet_cluster_t* cluster;
-  int32_t* slots;  // of each IR value: place in `look`; negative: not there
+  // Of each IR value: the cluster's input, or behind those the place among the
+  // made values in `look`; negative: neither.
+  int32_t* slots;
+  int32_t* masks;  // of each input: place among the masks in `look`, or -1
+  size_t made_at;  // bytes of `look` before the made values
   size_t look_size;
   const rabbet_cover_t* current;
   made_t* made;           // of the current cover, unit by unit
@@ -45,16 +51,14 @@ typedef struct sweeper_t {
   rabbet_arena_t looks[2];  // of even and odd rounds
 } sweeper_t;
 
-static uint64_t* look_inputs(const partial_t* partial) {
-  return (uint64_t*)partial->look;
+static rabbet_hash_t* look_digest(const partial_t* partial) {
+  return (rabbet_hash_t*)partial->look;
+}
+static uint64_t* look_masks(const partial_t* partial) {
+  return (uint64_t*)(partial->look + sizeof(rabbet_hash_t));
 }
 static uint8_t* look_made(const sweeper_t* sweeper, const partial_t* partial) {
-  return partial->look + sweeper->cluster->input_count * sizeof(uint64_t);
-}
-// What is left of a look when all units are done.
-static size_t look_final_size(const sweeper_t* sweeper) {
-  return sweeper->cluster->input_count * sizeof(uint64_t) +
-         sweeper->cluster->output_count;
+  return partial->look + sweeper->made_at;
 }
 
 static double sweep_choice_cost(const rabbet_build_t* build,
@@ -62,6 +66,20 @@ static double sweep_choice_cost(const rabbet_build_t* build,
   if (!choice->candidate.kernel) return 0;
   if (build->level == 0) return 1 + 0.001 * index;
   return choice->us >= 0 ? choice->us : 0;
+}
+
+// Notes in which state an input of the cluster is read.
+static void sweep_read(const sweeper_t* sweeper, partial_t* partial,
+                       int32_t input, rabbet_tune_state_t state) {
+  int32_t mask = sweeper->masks[input];
+  if (mask >= 0) {
+    look_masks(partial)[mask] |= (uint64_t)1 << state;
+    return;
+  }
+  const int32_t read[2] = {input, state};
+  rabbet_hash_t hash = rabbet_hash128(read, sizeof(read));
+  look_digest(partial)->high ^= hash.high;
+  look_digest(partial)->low ^= hash.low;
 }
 
 static rabbet_status_t sweep_input(sweeper_t* sweeper, partial_t* partial,
@@ -75,7 +93,7 @@ static rabbet_status_t sweep_input(sweeper_t* sweeper, partial_t* partial,
   RABBET_RETURN_IF_ERROR(rabbet_tune_state(build->tuner, type, &state));
   size_t inputs = sweeper->cluster->input_count;
   if ((size_t)slot < inputs) {
-    look_inputs(partial)[slot] |= (uint64_t)1 << state;
+    sweep_read(sweeper, partial, slot, state);
     return rabbet_ok();
   }
   double cost = 0;
@@ -261,7 +279,38 @@ static rabbet_status_t sweep_assign_places(sweeper_t* sweeper, size_t count) {
   for (k = 0; k < count; ++k)
     sweeper->slots[sweeper->made[k].value] =
         (int32_t)inputs + sweeper->made[k].place;
-  sweeper->look_size = inputs * sizeof(uint64_t) + (size_t)next;
+  sweeper->look_size = sweeper->made_at + (size_t)next;
+  return rabbet_ok();
+}
+
+// The cluster's input that the unit reads as its i-th, in a state that counts;
+// or -1: constants are laid out when the plan is built.
+static int32_t sweep_input_of(const sweeper_t* sweeper,
+                              const rabbet_unit_t* unit, size_t i) {
+  int32_t value = unit->values[unit->group.inputs[i]];
+  int32_t slot = sweeper->slots[value];
+  return slot >= (int32_t)sweeper->cluster->input_count ||
+                 rabbet_ir_value(&sweeper->build->ir, value)->constant
+             ? -1
+             : slot;
+}
+
+// Masks for the inputs that several units read.
+static rabbet_status_t sweep_assign_masks(sweeper_t* sweeper) {
+  int32_t inputs = (int32_t)sweeper->cluster->input_count, count = 0;
+  RABBET_RETURN_IF_ERROR(
+      rabbet_arena_allocate_array(&sweeper->scratch, (size_t)inputs,
+                                  sizeof(int32_t), (void**)&sweeper->masks));
+  for (size_t u = 0; u < sweeper->current->unit_count; ++u) {
+    const rabbet_unit_t* unit = sweeper->current->units[u];
+    for (size_t i = 0; i < unit->group.input_count; ++i) {
+      int32_t slot = sweep_input_of(sweeper, unit, i);
+      if (slot >= 0) sweeper->masks[slot]++;
+    }
+  }
+  for (int32_t i = 0; i < inputs; ++i)
+    sweeper->masks[i] = sweeper->masks[i] > 1 ? count++ : -1;
+  sweeper->made_at = sizeof(rabbet_hash_t) + (size_t)count * sizeof(uint64_t);
   return rabbet_ok();
 }
 
@@ -269,57 +318,72 @@ static rabbet_status_t sweep_lay_out(sweeper_t* sweeper) {
   size_t count = 0;
   RABBET_RETURN_IF_ERROR(sweep_list_made(sweeper, &count));
   sweep_last_uses(sweeper, count);
+  RABBET_RETURN_IF_ERROR(sweep_assign_masks(sweeper));
   return sweep_assign_places(sweeper, count);
 }
 
-// An alternative out of a partial of the last round.
-static rabbet_status_t sweep_finish(sweeper_t* sweeper, size_t last,
+// An alternative out of a partial of the last round. Its states are one block,
+// the key under which it is found: in_states, then out_states.
+static rabbet_status_t sweep_finish(const sweeper_t* sweeper, size_t last,
                                     rabbet_alternative_t* out) {
   const rabbet_cluster_t* cluster = sweeper->cluster;
-  rabbet_arena_t* arena = &sweeper->build->arena;
   size_t units = sweeper->current->unit_count;
   const partial_t* partial = &sweeper->rounds[units].data[last];
   out->us = partial->us;
   out->cover = (int32_t)(sweeper->current - cluster->covers);
-  RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
-      arena, units, sizeof(int32_t), (void**)&out->choices));
-  RABBET_RETURN_IF_ERROR(rabbet_arena_copy(
-      arena, partial->look, cluster->input_count * sizeof(uint64_t),
-      (void**)&out->in_states));
-  RABBET_RETURN_IF_ERROR(rabbet_arena_allocate(arena, cluster->output_count,
-                                               (void**)&out->out_states));
-  for (size_t i = 0; i < cluster->output_count; ++i)
-    out->out_states[i] = look_made(sweeper, partial)[i];
+  memset(out->in_states, 0, cluster->input_count * sizeof(uint64_t));
+  memcpy(out->out_states, look_made(sweeper, partial), cluster->output_count);
   for (size_t u = units; u > 0; --u) {
+    const rabbet_unit_t* unit = sweeper->current->units[u - 1];
+    const rabbet_type_format_t* types =
+        unit->choices[partial->choice].candidate.tensors;
     out->choices[u - 1] = partial->choice;
+    for (size_t i = 0; i < unit->group.input_count; ++i) {
+      int32_t slot = sweep_input_of(sweeper, unit, i);
+      rabbet_tune_state_t state = 0;
+      if (slot < 0) continue;
+      RABBET_RETURN_IF_ERROR(
+          rabbet_tune_state(sweeper->build->tuner, types[i], &state));
+      out->in_states[slot] |= (uint64_t)1 << state;
+    }
     partial = &sweeper->rounds[u - 1].data[partial->parent];
   }
   return rabbet_ok();
 }
 
+static rabbet_status_t sweep_allocate(const sweeper_t* sweeper,
+                                      rabbet_arena_t* arena,
+                                      rabbet_alternative_t* out) {
+  const rabbet_cluster_t* cluster = sweeper->cluster;
+  size_t masks = cluster->input_count * sizeof(uint64_t);
+  RABBET_RETURN_IF_ERROR(rabbet_arena_allocate(
+      arena, masks + cluster->output_count, (void**)&out->in_states));
+  out->out_states = (rabbet_tune_state_t*)out->in_states + masks;
+  return rabbet_arena_allocate_array(arena, sweeper->current->unit_count,
+                                     sizeof(int32_t), (void**)&out->choices);
+}
+
 // Merges the cover's results into those of covers before it.
 static rabbet_status_t sweep_collect(sweeper_t* sweeper) {
   size_t units = sweeper->current->unit_count;
+  size_t key_size = sweeper->cluster->input_count * sizeof(uint64_t) +
+                    sweeper->cluster->output_count;
   const partial_vec_t* last = &sweeper->rounds[units];
+  rabbet_alternative_t made;
+  RABBET_RETURN_IF_ERROR(sweep_allocate(sweeper, &sweeper->scratch, &made));
   for (size_t i = 0; i < last->count; ++i) {
-    const partial_t* partial = &last->data[i];
-    rabbet_alternative_t* old = rabbet_map_get(
-        &sweeper->found, (const char*)partial->look, look_final_size(sweeper));
-    if (old && old->us <= partial->us) continue;
-    if (old) {
-      RABBET_RETURN_IF_ERROR(sweep_finish(sweeper, i, old));
-      continue;
-    }
-    rabbet_alternative_t* made = NULL;
-    uint8_t* key = NULL;
+    RABBET_RETURN_IF_ERROR(sweep_finish(sweeper, i, &made));
+    rabbet_alternative_t* found =
+        rabbet_map_get(&sweeper->found, (const char*)made.in_states, key_size);
+    if (found && found->us <= made.us) continue;
+    if (!found)
+      RABBET_RETURN_IF_ERROR(rabbet_arena_allocate(
+          &sweeper->scratch, sizeof(*found), (void**)&found));
     RABBET_RETURN_IF_ERROR(
-        rabbet_arena_allocate(&sweeper->scratch, sizeof(*made), (void**)&made));
-    RABBET_RETURN_IF_ERROR(rabbet_arena_copy(&sweeper->scratch, partial->look,
-                                             look_final_size(sweeper),
-                                             (void**)&key));
-    RABBET_RETURN_IF_ERROR(sweep_finish(sweeper, i, made));
-    RABBET_RETURN_IF_ERROR(rabbet_map_set(&sweeper->found, (const char*)key,
-                                          look_final_size(sweeper), made));
+        sweep_allocate(sweeper, &sweeper->build->arena, found));
+    RABBET_RETURN_IF_ERROR(sweep_finish(sweeper, i, found));
+    RABBET_RETURN_IF_ERROR(rabbet_map_set(
+        &sweeper->found, (const char*)found->in_states, key_size, found));
   }
   return rabbet_ok();
 }
@@ -327,12 +391,11 @@ static rabbet_status_t sweep_collect(sweeper_t* sweeper) {
 static rabbet_status_t sweep_rounds(sweeper_t* sweeper) {
   rabbet_allocator_t allocator = sweeper->build->allocator;
   partial_t start = {.parent = -1};
-  size_t inputs = sweeper->cluster->input_count * sizeof(uint64_t);
   rabbet_arena_reset(&sweeper->looks[0]);
   RABBET_RETURN_IF_ERROR(rabbet_arena_allocate(
       &sweeper->looks[0], sweeper->look_size, (void**)&start.look));
   memset(look_made(sweeper, &start), RABBET_TUNE_NO_STATE,
-         sweeper->look_size - inputs);
+         sweeper->look_size - sweeper->made_at);
   RABBET_RETURN_IF_ERROR(
       RABBET_VEC_PUSH(allocator, &sweeper->rounds[0], start));
   for (size_t u = 0; u < sweeper->current->unit_count; ++u) {

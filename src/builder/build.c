@@ -213,6 +213,8 @@ static rabbet_status_t build_choose(rabbet_build_t* build, result_t* result) {
   RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
       &build->arena, values, sizeof(*build->constants),
       (void**)&build->constants));
+  RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
+      &build->arena, values, sizeof(*build->numbers), (void**)&build->numbers));
   RABBET_RETURN_IF_ERROR(rabbet_ranges_compute(build));
   build->is_cold = rabbet_cold_applies(build);
   RABBET_RETURN_IF_ERROR(rabbet_tuner_explore(build));

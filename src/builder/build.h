@@ -36,6 +36,7 @@ typedef struct rabbet_build_t {
   size_t timings;         // measurements that this build made
   uint64_t search_steps;  // of the searches, as a measure of their work
   int64_t pace;           // of the processor at its best so far (samples.h)
+  int32_t* numbers;       // of IR values in the unit that is being made, from 1
   // Constants converted so far, a list for each IR value.
   struct rabbet_constant_copy_t** constants;
   RABBET_VEC(rabbet_carried_t) carried;  // in the arena; libraries first

@@ -33,13 +33,6 @@ static int edge_compare(const void* a, const void* b) {
   return (x->input > y->input) - (x->input < y->input);
 }
 
-static int32_t choose_output_place(const rabbet_cluster_t* cluster,
-                                   int32_t value) {
-  for (size_t i = 0; i < cluster->output_count; ++i)
-    if (cluster->outputs[i] == value) return (int32_t)i;
-  return -1;
-}
-
 static rabbet_status_t choose_edges(chooser_t* chooser) {
   const rabbet_tuner_t* tuner = chooser->build->tuner;
   for (size_t c = 0; c < tuner->clusters.count; ++c) {
@@ -49,8 +42,7 @@ static rabbet_status_t choose_edges(chooser_t* chooser) {
                      .reader = (int32_t)c,
                      .input = (int32_t)i,
                      .value = reader->inputs[i]};
-      edge.output =
-          choose_output_place(tuner->clusters.data[edge.maker], edge.value);
+      edge.output = tuner->output_places[edge.value];
       RABBET_RETURN_IF_ERROR(
           RABBET_VEC_PUSH(chooser->build->allocator, &chooser->edges, edge));
     }

@@ -28,6 +28,7 @@ static rabbet_status_t cluster_boundary(rabbet_build_t* build,
     if (kind == RABBET_CLUSTER_INPUT) {
       cluster->outputs = value;
       cluster->output_count = 1;
+      build->tuner->output_places[values[i]] = 0;
       build->tuner->makers[values[i]] =
           (int32_t)build->tuner->clusters.count - 1;
     } else if (build->tuner->makers[values[i]] >= 0) {
@@ -42,14 +43,11 @@ static rabbet_status_t cluster_boundary(rabbet_build_t* build,
 
 // ---- What a cluster shares with others --------------------------------------
 
-static bool cluster_has(const int32_t* values, size_t count, int32_t value) {
-  for (size_t i = 0; i < count; ++i)
-    if (values[i] == value) return true;
-  return false;
-}
-
+// Values that come from elsewhere, each once. The tuner's slots mark those that
+// are listed.
 static rabbet_status_t cluster_inputs(rabbet_build_t* build,
                                       rabbet_cluster_t* cluster, int32_t self) {
+  rabbet_tuner_t* tuner = build->tuner;
   size_t limit = 0;
   for (size_t i = 0; i < cluster->node_count; ++i)
     limit += cluster->nodes[i]->input_count;
@@ -60,40 +58,49 @@ static rabbet_status_t cluster_inputs(rabbet_build_t* build,
     for (size_t k = 0; k < node->input_count; ++k) {
       int32_t id = node->inputs[k];
       if (id < 0) continue;
-      int32_t maker = build->tuner->makers[id];
-      if (maker < 0 || maker == self ||
-          cluster_has(cluster->inputs, cluster->input_count, id))
-        continue;
+      int32_t maker = tuner->makers[id];
+      if (maker < 0 || maker == self || tuner->slots[id] >= 0) continue;
+      tuner->slots[id] = 0;
       cluster->inputs[cluster->input_count++] = id;
     }
   }
+  for (size_t i = 0; i < cluster->input_count; ++i)
+    tuner->slots[cluster->inputs[i]] = -1;
   return rabbet_ok();
 }
 
-static int32_t cluster_uses(const rabbet_cluster_t* cluster, int32_t value) {
-  int32_t uses = 0;
+// Counts the cluster's uses of each value that it reads in the tuner's slots,
+// from -1 on; `begin` false: clears them.
+static void cluster_count_uses(rabbet_tuner_t* tuner,
+                               const rabbet_cluster_t* cluster, bool begin) {
   for (size_t i = 0; i < cluster->node_count; ++i)
-    for (size_t k = 0; k < cluster->nodes[i]->input_count; ++k)
-      uses += cluster->nodes[i]->inputs[k] == value;
-  return uses;
+    for (size_t k = 0; k < cluster->nodes[i]->input_count; ++k) {
+      int32_t id = cluster->nodes[i]->inputs[k];
+      if (id >= 0) tuner->slots[id] = begin ? tuner->slots[id] + 1 : -1;
+    }
 }
 
 static rabbet_status_t cluster_outputs(rabbet_build_t* build,
                                        rabbet_cluster_t* cluster) {
+  rabbet_tuner_t* tuner = build->tuner;
   size_t limit = 0;
   for (size_t i = 0; i < cluster->node_count; ++i)
     limit += cluster->nodes[i]->output_count;
   RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
       &build->arena, limit, sizeof(int32_t), (void**)&cluster->outputs));
+  cluster_count_uses(tuner, cluster, true);
   for (size_t i = 0; i < cluster->node_count; ++i) {
     const rabbet_ir_node_t* node = cluster->nodes[i];
     for (size_t k = 0; k < node->output_count; ++k) {
       const rabbet_ir_value_t* value = rabbet_ir_output(&build->ir, node, k);
       if (value->output >= 0 || value->is_read_by_host ||
-          value->uses > cluster_uses(cluster, value->id))
+          value->uses > tuner->slots[value->id] + 1) {
+        tuner->output_places[value->id] = (int32_t)cluster->output_count;
         cluster->outputs[cluster->output_count++] = value->id;
+      }
     }
   }
+  cluster_count_uses(tuner, cluster, false);
   return rabbet_ok();
 }
 
@@ -138,20 +145,30 @@ static void cluster_mark_makers(rabbet_build_t* build) {
     }
 }
 
+static rabbet_status_t cluster_tables(rabbet_build_t* build) {
+  rabbet_tuner_t* tuner = build->tuner;
+  const rabbet_ir_t* ir = &build->ir;
+  const struct {
+    int32_t** table;
+    size_t count;
+  } tables[] = {{&tuner->makers, ir->values.count},
+                {&tuner->output_places, ir->values.count},
+                {&tuner->slots, ir->values.count},
+                {&tuner->locals, ir->nodes.count}};
+  for (size_t t = 0; t < sizeof(tables) / sizeof(tables[0]); ++t) {
+    RABBET_RETURN_IF_ERROR(
+        rabbet_arena_allocate_array(&build->arena, tables[t].count,
+                                    sizeof(int32_t), (void**)tables[t].table));
+    for (size_t i = 0; i < tables[t].count; ++i)
+      (*tables[t].table)[i] = -1;
+  }
+  return rabbet_ok();
+}
+
 rabbet_status_t rabbet_tune_cluster(rabbet_build_t* build) {
   rabbet_tuner_t* tuner = build->tuner;
   rabbet_ir_t* ir = &build->ir;
-  RABBET_RETURN_IF_ERROR(
-      rabbet_arena_allocate_array(&build->arena, ir->values.count,
-                                  sizeof(int32_t), (void**)&tuner->makers));
-  RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
-      &build->arena, ir->values.count, sizeof(int32_t), (void**)&tuner->slots));
-  RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
-      &build->arena, ir->nodes.count, sizeof(int32_t), (void**)&tuner->locals));
-  for (size_t i = 0; i < ir->values.count; ++i)
-    tuner->makers[i] = tuner->slots[i] = -1;
-  for (size_t i = 0; i < ir->nodes.count; ++i)
-    tuner->locals[i] = -1;
+  RABBET_RETURN_IF_ERROR(cluster_tables(build));
   RABBET_RETURN_IF_ERROR(cluster_boundary(build, RABBET_CLUSTER_INPUT,
                                           ir->inputs, ir->input_count));
   RABBET_RETURN_IF_ERROR(cluster_nodes(build));

@@ -13,7 +13,7 @@
 #define COVER_MAX_LEVELS 8
 // Nodes that get the first pick in turn. Further ones, in clusters of more,
 // take what is left.
-#define COVER_OWNERS 64
+#define COVER_OWNERS 32
 #define NO_GROUP (-1)
 
 typedef struct coverer_t {

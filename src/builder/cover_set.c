@@ -1,8 +1,9 @@
 #include "builder/cover_set.h"
 
-#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "base/heap.h"
 
 // ---- The graph --------------------------------------------------------------
 
@@ -141,41 +142,18 @@ void rabbet_cover_queue_clear(rabbet_cover_queue_t* queue, bool backwards) {
   rabbet_cover_set_clear(&queue->seen);
 }
 
-static bool queue_before(const rabbet_cover_queue_t* queue, size_t a,
-                         size_t b) {
-  return queue->backwards ? queue->heap[a] > queue->heap[b]
-                          : queue->heap[a] < queue->heap[b];
-}
-
-static void queue_swap(rabbet_cover_queue_t* queue, size_t a, size_t b) {
-  int32_t node = queue->heap[a];
-  queue->heap[a] = queue->heap[b];
-  queue->heap[b] = node;
-}
-
+// Backwards the greatest is first: the least of the negative ones.
 static void queue_push(rabbet_cover_queue_t* queue, int32_t node) {
   queue->steps++;
   if (queue->seen.has[node]) return;
   rabbet_cover_set_add(&queue->seen, node);
-  size_t at = queue->count++;
-  queue->heap[at] = node;
-  for (; at > 0 && queue_before(queue, at, (at - 1) / 2); at = (at - 1) / 2)
-    queue_swap(queue, at, (at - 1) / 2);
+  rabbet_heap_push(queue->heap, &queue->count, queue->backwards ? -node : node);
 }
 
 int32_t rabbet_cover_queue_pop(rabbet_cover_queue_t* queue) {
   if (queue->count == 0) return -1;
-  int32_t node = queue->heap[0];
-  queue->heap[0] = queue->heap[--queue->count];
-  for (size_t at = 0;;) {
-    size_t next = at;
-    for (size_t child = 2 * at + 1; child <= 2 * at + 2; ++child)
-      if (child < queue->count && queue_before(queue, child, next))
-        next = child;
-    if (next == at) return node;
-    queue_swap(queue, at, next);
-    at = next;
-  }
+  int32_t node = rabbet_heap_pop(queue->heap, &queue->count);
+  return queue->backwards ? -node : node;
 }
 
 void rabbet_cover_push_readers(const rabbet_cover_graph_t* graph, int32_t node,

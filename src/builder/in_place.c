@@ -6,195 +6,52 @@
 // network output that came from it; a caller who gives both the same address
 // makes that copy an idle one.
 
+#include <assert.h>
 #include <string.h>
 
 #include "builder/join.h"
 #include "builder/place.h"
-
-static size_t step_inputs(const rabbet_placed_t* step) {
-  return step->pick.unit->group.input_count;
-}
-
-static size_t step_outputs(const rabbet_placed_t* step) {
-  return step->pick.unit->group.output_count;
-}
-
-static bool step_is_view(const rabbet_placed_t* step) {
-  return !step->pick.choice->candidate.kernel;
-}
-
-// Whether the step works in place because it must.
-static bool step_is_in_place(const rabbet_placed_t* step) {
-  const int32_t* aliased = step->pick.choice->candidate.aliased;
-  for (size_t i = 0; aliased && i < step_outputs(step); ++i)
-    if (aliased[i] >= 0) return true;
-  return false;
-}
-
-// ---- Order ------------------------------------------------------------------
-
-typedef struct orderer_t {
-  rabbet_build_t* build;
-  rabbet_layout_t* layout;
-  int32_t* maker;              // step that makes each slot, or -1
-  int32_t* memory;             // slot whose memory each slot is, through views
-  RABBET_VEC(int32_t) before;  // pairs: step, step that comes after it
-  bool* reached;
-} orderer_t;
-
-static rabbet_status_t order_edges(orderer_t* order) {
-  const rabbet_layout_t* layout = order->layout;
-  for (size_t i = 0; i < layout->slots.count; ++i) {
-    order->maker[i] = -1;
-    order->memory[i] = (int32_t)i;
-  }
-  for (size_t s = 0; s < layout->steps.count; ++s) {
-    const rabbet_placed_t* step = &layout->steps.data[s];
-    size_t inputs = step_inputs(step);
-    for (size_t i = 0; i < inputs; ++i) {
-      int32_t maker = order->maker[step->slots[i]];
-      if (maker < 0) continue;
-      RABBET_RETURN_IF_ERROR(
-          RABBET_VEC_PUSH(order->build->allocator, &order->before, maker));
-      RABBET_RETURN_IF_ERROR(
-          RABBET_VEC_PUSH(order->build->allocator, &order->before, (int32_t)s));
-    }
-    for (size_t i = 0; i < step_outputs(step); ++i)
-      order->maker[step->slots[inputs + i]] = (int32_t)s;
-    if (step_is_view(step) && !rabbet_join_is(step))
-      order->memory[step->slots[inputs]] = order->memory[step->slots[0]];
-  }
-  return rabbet_ok();
-}
-
-// Marks what comes after the step, itself included.
-static void order_reach(orderer_t* order, int32_t step) {
-  memset(order->reached, 0, order->layout->steps.count * sizeof(bool));
-  order->reached[step] = true;
-  bool changed = true;
-  while (changed) {
-    changed = false;
-    for (size_t i = 0; i < order->before.count; i += 2) {
-      if (!order->reached[order->before.data[i]] ||
-          order->reached[order->before.data[i + 1]])
-        continue;
-      order->reached[order->before.data[i + 1]] = true;
-      changed = true;
-    }
-  }
-}
-
-static bool order_reads(const orderer_t* order, size_t step, int32_t memory) {
-  const rabbet_placed_t* s = &order->layout->steps.data[step];
-  for (size_t i = 0; i < step_inputs(s); ++i)
-    if (order->memory[s->slots[i]] == memory) return true;
-  return false;
-}
-
-// Other readers of the memory go first, unless they need the result.
-static rabbet_status_t order_around(orderer_t* order, size_t step) {
-  const rabbet_placed_t* s = &order->layout->steps.data[step];
-  const int32_t* aliased = s->pick.choice->candidate.aliased;
-  for (size_t i = 0; i < step_outputs(s); ++i) {
-    if (aliased[i] < 0) continue;
-    int32_t memory = order->memory[s->slots[aliased[i]]];
-    for (size_t r = 0; r < order->layout->steps.count; ++r) {
-      if (r == step || !order_reads(order, r, memory)) continue;
-      order_reach(order, (int32_t)step);
-      if (order->reached[r]) continue;
-      RABBET_RETURN_IF_ERROR(
-          RABBET_VEC_PUSH(order->build->allocator, &order->before, (int32_t)r));
-      RABBET_RETURN_IF_ERROR(RABBET_VEC_PUSH(order->build->allocator,
-                                             &order->before, (int32_t)step));
-    }
-  }
-  return rabbet_ok();
-}
-
-// The steps in an order that keeps all edges, as close to the old as may be.
-static rabbet_status_t order_sort(orderer_t* order) {
-  size_t count = order->layout->steps.count;
-  int32_t* waiting = NULL;
-  rabbet_placed_t* sorted = NULL;
-  rabbet_arena_t* arena = &order->build->arena;
-  RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
-      arena, count, sizeof(int32_t), (void**)&waiting));
-  RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
-      arena, count, sizeof(*sorted), (void**)&sorted));
-  for (size_t i = 0; i < order->before.count; i += 2)
-    waiting[order->before.data[i + 1]]++;
-  for (size_t placed = 0; placed < count; ++placed) {
-    size_t next = 0;
-    while (waiting[next] != 0)
-      ++next;
-    waiting[next] = -1;
-    sorted[placed] = order->layout->steps.data[next];
-    for (size_t i = 0; i < order->before.count; i += 2)
-      if (order->before.data[i] == (int32_t)next)
-        waiting[order->before.data[i + 1]]--;
-  }
-  memcpy(order->layout->steps.data, sorted, count * sizeof(*sorted));
-  return rabbet_ok();
-}
-
-static rabbet_status_t order_all(orderer_t* order) {
-  rabbet_arena_t* arena = &order->build->arena;
-  size_t slots = order->layout->slots.count;
-  RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
-      arena, slots, sizeof(int32_t), (void**)&order->maker));
-  RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
-      arena, slots, sizeof(int32_t), (void**)&order->memory));
-  RABBET_RETURN_IF_ERROR(
-      rabbet_arena_allocate_array(arena, order->layout->steps.count,
-                                  sizeof(bool), (void**)&order->reached));
-  RABBET_RETURN_IF_ERROR(order_edges(order));
-  for (size_t s = 0; s < order->layout->steps.count; ++s)
-    if (step_is_in_place(&order->layout->steps.data[s]))
-      RABBET_RETURN_IF_ERROR(order_around(order, s));
-  return order_sort(order);
-}
-
-rabbet_status_t rabbet_layout_order(rabbet_build_t* build,
-                                    rabbet_layout_t* layout) {
-  bool any = false;
-  for (size_t s = 0; s < layout->steps.count; ++s)
-    any |= step_is_in_place(&layout->steps.data[s]);
-  if (!any) return rabbet_ok();
-  orderer_t order = {.build = build, .layout = layout};
-  rabbet_status_t status = order_all(&order);
-  rabbet_vec_free(build->allocator, &order.before);
-  return status;
-}
 
 // ---- Sharing ----------------------------------------------------------------
 
 static bool share_reads(const rabbet_layout_t* layout,
                         const rabbet_placed_t* step, int32_t root,
                         int32_t except) {
-  for (size_t i = 0; i < step_inputs(step); ++i)
+  for (size_t i = 0; i < rabbet_placed_inputs(step); ++i)
     if ((int32_t)i != except &&
         rabbet_layout_root(layout, step->slots[i]) == root)
       return true;
   return false;
 }
 
+void rabbet_layout_share_slot(rabbet_layout_t* layout, int32_t slot,
+                              int32_t whole) {
+  assert(layout->slots.data[slot].alias < 0);
+  int32_t root = rabbet_layout_root(layout, whole);
+  // Directly at its root, so that ways there stay short.
+  layout->slots.data[slot].alias =
+      rabbet_layout_is_part(layout, whole) ? whole : root;
+  rabbet_memory_use_t* use = &layout->uses.data[root];
+  const rabbet_memory_use_t* joined = &layout->uses.data[slot];
+  use->is_fixed |= joined->is_fixed;
+  if (joined->last_read > use->last_read) use->last_read = joined->last_read;
+}
+
+// Where steps are now, and as they were counted before copies were inserted.
+typedef struct share_place_t {
+  size_t now;
+  int32_t counted;
+} share_place_t;
+
 // Whether the step may write over its input: nobody else sees that memory now
-// or later.
-static bool share_may_write(const rabbet_layout_t* layout, size_t step,
+// or later. Copies that were inserted lie before it.
+static bool share_may_write(const rabbet_layout_t* layout, share_place_t step,
                             int32_t input) {
-  const rabbet_placed_t* s = &layout->steps.data[step];
+  const rabbet_placed_t* s = &layout->steps.data[step.now];
   int32_t root = rabbet_layout_root(layout, s->slots[input]);
-  for (size_t i = 0; i < layout->slots.count; ++i) {
-    const rabbet_slot_t* slot = &layout->slots.data[i];
-    if ((slot->is_constant || slot->is_host_only || slot->input >= 0 ||
-         slot->output >= 0) &&
-        rabbet_layout_root(layout, (int32_t)i) == root)
-      return false;
-  }
-  if (share_reads(layout, s, root, input)) return false;
-  for (size_t r = step + 1; r < layout->steps.count; ++r)
-    if (share_reads(layout, &layout->steps.data[r], root, -1)) return false;
-  return true;
+  const rabbet_memory_use_t* use = &layout->uses.data[root];
+  return !use->is_fixed && use->last_read <= step.counted &&
+         !share_reads(layout, s, root, input);
 }
 
 static bool share_fits(const rabbet_build_t* build,
@@ -226,33 +83,34 @@ static rabbet_status_t share_check_demand(const rabbet_build_t* build,
 // Output `output` must lie where its input does. *step moves on when a copy is
 // put before it.
 static rabbet_status_t share_demand(rabbet_build_t* build,
-                                    rabbet_layout_t* layout, size_t* step,
-                                    size_t output) {
-  const rabbet_placed_t* s = &layout->steps.data[*step];
+                                    rabbet_layout_t* layout,
+                                    share_place_t* step, size_t output) {
+  const rabbet_placed_t* s = &layout->steps.data[step->now];
   int32_t input = s->pick.choice->candidate.aliased[output];
   int32_t* slots = s->slots;
-  int32_t out = slots[step_inputs(s) + output];
+  int32_t out = slots[rabbet_placed_inputs(s) + output];
   RABBET_RETURN_IF_ERROR(
       share_check_demand(build, layout, s, slots[input], out));
   if (!share_may_write(layout, *step, input)) {
     int32_t copy = -1;
-    RABBET_RETURN_IF_ERROR(
-        rabbet_layout_insert_copy(build, layout, *step, slots[input], &copy));
+    RABBET_RETURN_IF_ERROR(rabbet_layout_insert_copy(build, layout, step->now,
+                                                     slots[input], &copy));
     slots[input] = copy;
-    ++*step;
+    ++step->now;
   }
-  layout->slots.data[out].alias = slots[input];
+  rabbet_layout_share_slot(layout, out, slots[input]);
   return rabbet_ok();
 }
 
 static void share_offer(const rabbet_build_t* build, rabbet_layout_t* layout,
-                        size_t step, size_t output) {
-  const rabbet_placed_t* s = &layout->steps.data[step];
+                        share_place_t step, size_t output) {
+  const rabbet_placed_t* s = &layout->steps.data[step.now];
   int32_t input = s->pick.choice->candidate.in_place[output];
-  int32_t in = s->slots[input], out = s->slots[step_inputs(s) + output];
+  int32_t in = s->slots[input],
+          out = s->slots[rabbet_placed_inputs(s) + output];
   if (share_fits(build, layout, in, out) &&
       share_may_write(layout, step, input))
-    layout->slots.data[out].alias = in;
+    rabbet_layout_share_slot(layout, out, in);
 }
 
 // A constant's shape is in the plan for good, so that one whose new shape is
@@ -260,7 +118,7 @@ static void share_offer(const rabbet_build_t* build, rabbet_layout_t* layout,
 static rabbet_status_t share_view(rabbet_build_t* build,
                                   rabbet_layout_t* layout, size_t* step) {
   int32_t* slots = layout->steps.data[*step].slots;
-  int32_t out = slots[step_inputs(&layout->steps.data[*step])];
+  int32_t out = slots[rabbet_placed_inputs(&layout->steps.data[*step])];
   int32_t value = layout->slots.data[out].value;
   if (layout->slots.data[rabbet_layout_root(layout, slots[0])].is_constant &&
       !rabbet_shape_is_constant(build->ir.graph,
@@ -271,24 +129,43 @@ static rabbet_status_t share_view(rabbet_build_t* build,
     slots[0] = copy;
     ++*step;
   }
-  layout->slots.data[out].alias = slots[0];
+  rabbet_layout_share_slot(layout, out, slots[0]);
   return rabbet_ok();
 }
 
 static rabbet_status_t share_step(rabbet_build_t* build,
-                                  rabbet_layout_t* layout, size_t* step) {
-  const rabbet_candidate_t* candidate =
-      &layout->steps.data[*step].pick.choice->candidate;
-  size_t outputs = step_outputs(&layout->steps.data[*step]);
-  if (rabbet_join_is(&layout->steps.data[*step]))
-    return rabbet_layout_join(build, layout, step);
-  if (!candidate->kernel) return share_view(build, layout, step);
+                                  rabbet_layout_t* layout,
+                                  share_place_t* step) {
+  const rabbet_placed_t* placed = &layout->steps.data[step->now];
+  const rabbet_candidate_t* candidate = &placed->pick.choice->candidate;
+  size_t outputs = rabbet_placed_outputs(placed);
+  if (rabbet_join_is(placed))
+    return rabbet_layout_join(build, layout, &step->now);
+  if (!candidate->kernel) return share_view(build, layout, &step->now);
   for (size_t i = 0; i < outputs; ++i) {
     if (candidate->aliased && candidate->aliased[i] >= 0)
       RABBET_RETURN_IF_ERROR(share_demand(build, layout, step, i));
     else if (candidate->in_place && candidate->in_place[i] >= 0)
       share_offer(build, layout, *step, i);
   }
+  return rabbet_ok();
+}
+
+static rabbet_status_t share_steps(rabbet_build_t* build,
+                                   rabbet_layout_t* layout) {
+  for (size_t i = 0; i < layout->slots.count; ++i) {
+    const rabbet_slot_t* slot = &layout->slots.data[i];
+    layout->uses.data[i].is_fixed = slot->is_constant || slot->is_host_only ||
+                                    slot->input >= 0 || slot->output >= 0;
+  }
+  for (size_t s = 0; s < layout->steps.count; ++s) {
+    const rabbet_placed_t* step = &layout->steps.data[s];
+    for (size_t i = 0; i < rabbet_placed_inputs(step); ++i)
+      layout->uses.data[step->slots[i]].last_read = (int32_t)s;
+  }
+  share_place_t step = {0};
+  for (; step.now < layout->steps.count; ++step.now, ++step.counted)
+    RABBET_RETURN_IF_ERROR(share_step(build, layout, &step));
   return rabbet_ok();
 }
 
@@ -322,17 +199,39 @@ static bool output_same_size(const rabbet_build_t* build,
   return left == right && count == 0;
 }
 
+// The slots in each memory: [slot] leads to the first, then to the next.
+typedef struct members_t {
+  int32_t *first, *next;
+} members_t;
+
+static rabbet_status_t members_list(rabbet_build_t* build,
+                                    const rabbet_layout_t* layout,
+                                    members_t* out) {
+  size_t count = layout->slots.count;
+  RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
+      &build->arena, count, sizeof(int32_t), (void**)&out->first));
+  RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
+      &build->arena, count, sizeof(int32_t), (void**)&out->next));
+  for (size_t i = 0; i < count; ++i)
+    out->first[i] = -1;
+  for (size_t i = count; i-- > 0;) {
+    int32_t root = rabbet_layout_root(layout, (int32_t)i);
+    out->next[i] = out->first[root];
+    out->first[root] = (int32_t)i;
+  }
+  return rabbet_ok();
+}
+
 // Whether something is made in the output's memory that may turn out larger
 // than the output: what has a size that a run alone tells, and is reshaped.
 static bool output_is_small(const rabbet_build_t* build,
-                            const rabbet_layout_t* layout, int32_t slot) {
-  int32_t root = rabbet_layout_root(layout, slot);
+                            const rabbet_layout_t* layout,
+                            const members_t* members, int32_t slot) {
   const rabbet_shape_t* shape =
       &rabbet_ir_value(&build->ir, layout->slots.data[slot].value)->shape;
-  for (size_t i = 0; i < layout->slots.count; ++i) {
-    if (rabbet_layout_root(layout, (int32_t)i) != root ||
-        rabbet_layout_is_part(layout, (int32_t)i))
-      continue;
+  for (int32_t i = members->first[rabbet_layout_root(layout, slot)]; i >= 0;
+       i = members->next[i]) {
+    if (rabbet_layout_is_part(layout, i)) continue;
     const rabbet_shape_t* other =
         &rabbet_ir_value(&build->ir, layout->slots.data[i].value)->shape;
     bool told = rabbet_ranges_is_told(build, shape) ||
@@ -345,27 +244,27 @@ static bool output_is_small(const rabbet_build_t* build,
 // Whether the memory is someone else's: the caller's input, a constant, that of
 // another output, or of a tensor that it is a part of; or too small.
 static bool output_is_taken(const rabbet_build_t* build,
-                            const rabbet_layout_t* layout, int32_t slot) {
-  int32_t root = rabbet_layout_root(layout, slot);
+                            const rabbet_layout_t* layout,
+                            const members_t* members, int32_t slot) {
   if (rabbet_layout_is_part(layout, slot) ||
-      output_is_small(build, layout, slot))
+      output_is_small(build, layout, members, slot))
     return true;
-  for (size_t i = 0; i < layout->slots.count; ++i) {
+  for (int32_t i = members->first[rabbet_layout_root(layout, slot)]; i >= 0;
+       i = members->next[i]) {
     const rabbet_slot_t* s = &layout->slots.data[i];
     bool owned =
         s->input >= 0 || s->is_constant || s->is_host_only ||
         (s->output >= 0 && s->output < layout->slots.data[slot].output);
-    if (owned && (int32_t)i != slot &&
-        rabbet_layout_root(layout, (int32_t)i) == root)
-      return true;
+    if (owned && i != slot) return true;
   }
   return false;
 }
 
 static rabbet_status_t output_own(rabbet_build_t* build,
-                                  rabbet_layout_t* layout, size_t output) {
+                                  rabbet_layout_t* layout,
+                                  const members_t* members, size_t output) {
   int32_t slot = layout->outputs[output];
-  if (!output_is_taken(build, layout, slot)) return rabbet_ok();
+  if (!output_is_taken(build, layout, members, slot)) return rabbet_ok();
   int32_t copy = -1;
   RABBET_RETURN_IF_ERROR(rabbet_layout_insert_copy(
       build, layout, layout->steps.count, slot, &copy));
@@ -375,53 +274,84 @@ static rabbet_status_t output_own(rabbet_build_t* build,
   return rabbet_ok();
 }
 
-// The step that copies a network input into the memory of `root`, or -1.
-static int32_t output_copy_of_input(const rabbet_layout_t* layout,
-                                    int32_t root) {
-  for (size_t s = 0; s < layout->steps.count; ++s) {
-    const rabbet_placed_t* step = &layout->steps.data[s];
-    if (step_is_view(step) || step_inputs(step) != 1) continue;
-    if (step->pick.unit->nodes) continue;  // neither copy nor conversion
-    const rabbet_slot_t* from = &layout->slots.data[step->slots[0]];
-    const rabbet_slot_t* to = &layout->slots.data[step->slots[1]];
-    int32_t source = rabbet_layout_root(layout, step->slots[0]);
-    if (rabbet_layout_root(layout, step->slots[1]) == root &&
-        !rabbet_layout_is_part(layout, step->slots[1]) &&
-        layout->slots.data[source].input >= 0 &&
-        from->type.dtype == to->type.dtype &&
-        from->type.format == to->type.format)
-      return (int32_t)s;
-  }
-  return -1;
+// Copies that are added have memory of their own: the lists stay right.
+static rabbet_status_t output_own_all(rabbet_build_t* build,
+                                      rabbet_layout_t* layout) {
+  members_t members;
+  RABBET_RETURN_IF_ERROR(members_list(build, layout, &members));
+  for (size_t i = 0; i < build->ir.output_count; ++i)
+    RABBET_RETURN_IF_ERROR(output_own(build, layout, &members, i));
+  return rabbet_ok();
 }
 
-static bool output_is_worked_on(const rabbet_layout_t* layout, int32_t root) {
-  for (size_t s = 0; s < layout->steps.count; ++s) {
-    const rabbet_placed_t* step = &layout->steps.data[s];
-    if (step_is_in_place(step))
-      for (size_t i = 0; i < step_outputs(step); ++i)
-        if (rabbet_layout_root(layout, step->slots[step_inputs(step) + i]) ==
-            root)
-          return true;
-  }
-  return false;
+// Of each memory: whether a step works on it in place, the first step that
+// copies a network input into it, and the last that reads it; -1: none.
+typedef struct worked_t {
+  bool* is_worked_on;
+  int32_t *copy, *last_read;
+} worked_t;
+
+// Whether the step copies a network input as it is, neither kernel of a layer
+// nor conversion.
+static bool output_is_copy_of_input(const rabbet_layout_t* layout,
+                                    const rabbet_placed_t* step) {
+  if (rabbet_placed_is_view(step) || rabbet_placed_inputs(step) != 1 ||
+      step->pick.unit->nodes)
+    return false;
+  const rabbet_slot_t* from = &layout->slots.data[step->slots[0]];
+  const rabbet_slot_t* to = &layout->slots.data[step->slots[1]];
+  int32_t source = rabbet_layout_root(layout, step->slots[0]);
+  return !rabbet_layout_is_part(layout, step->slots[1]) &&
+         layout->slots.data[source].input >= 0 &&
+         from->type.dtype == to->type.dtype &&
+         from->type.format == to->type.format;
+}
+
+static void worked_add(worked_t* worked, const rabbet_layout_t* layout,
+                       size_t s) {
+  const rabbet_placed_t* step = &layout->steps.data[s];
+  size_t inputs = rabbet_placed_inputs(step);
+  for (size_t i = 0; i < inputs; ++i)
+    worked->last_read[rabbet_layout_root(layout, step->slots[i])] = (int32_t)s;
+  for (size_t i = 0;
+       rabbet_placed_is_in_place(step) && i < rabbet_placed_outputs(step); ++i)
+    worked->is_worked_on[rabbet_layout_root(layout, step->slots[inputs + i])] =
+        true;
+  if (!output_is_copy_of_input(layout, step)) return;
+  int32_t* copy = &worked->copy[rabbet_layout_root(layout, step->slots[1])];
+  if (*copy < 0) *copy = (int32_t)s;
+}
+
+static rabbet_status_t worked_list(rabbet_build_t* build,
+                                   const rabbet_layout_t* layout,
+                                   worked_t* out) {
+  size_t count = layout->slots.count;
+  rabbet_arena_t* arena = &build->arena;
+  RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
+      arena, count, sizeof(bool), (void**)&out->is_worked_on));
+  RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
+      arena, count, sizeof(int32_t), (void**)&out->copy));
+  RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
+      arena, count, sizeof(int32_t), (void**)&out->last_read));
+  for (size_t i = 0; i < count; ++i)
+    out->copy[i] = out->last_read[i] = -1;
+  for (size_t s = 0; s < layout->steps.count; ++s)
+    worked_add(out, layout, s);
+  return rabbet_ok();
 }
 
 // After the caller's input is worked on in place, its other readers get what it
 // held before.
 static rabbet_status_t output_save_input(rabbet_build_t* build,
                                          rabbet_layout_t* layout, size_t copy,
-                                         int32_t root) {
-  bool later = false;
-  for (size_t s = copy + 1; s < layout->steps.count; ++s)
-    later |= share_reads(layout, &layout->steps.data[s], root, -1);
-  if (!later) return rabbet_ok();
+                                         int32_t root, worked_t* worked) {
+  if (worked->last_read[root] <= (int32_t)copy) return rabbet_ok();
   int32_t saved = -1;
   RABBET_RETURN_IF_ERROR(
       rabbet_layout_insert_copy(build, layout, copy, root, &saved));
   for (size_t s = copy + 2; s < layout->steps.count; ++s) {
     rabbet_placed_t* step = &layout->steps.data[s];
-    for (size_t i = 0; i < step_inputs(step); ++i) {
+    for (size_t i = 0; i < rabbet_placed_inputs(step); ++i) {
       if (rabbet_layout_root(layout, step->slots[i]) != root) continue;
       rabbet_slot_t view = layout->slots.data[step->slots[i]];
       view.input = -1;
@@ -429,29 +359,50 @@ static rabbet_status_t output_save_input(rabbet_build_t* build,
       RABBET_RETURN_IF_ERROR(
           rabbet_layout_add_slot(build, layout, view, &step->slots[i]));
     }
-    if (step_is_view(step) && !rabbet_join_is(step))
-      layout->slots.data[step->slots[step_inputs(step)]].alias = step->slots[0];
+    if (rabbet_placed_is_view(step) && !rabbet_join_is(step))
+      layout->slots.data[step->slots[rabbet_placed_inputs(step)]].alias =
+          step->slots[0];
   }
-  return rabbet_ok();
+  return worked_list(build, layout, worked);
 }
 
+// `is_taken`: network inputs that another output has.
 static rabbet_status_t output_alias(rabbet_build_t* build,
-                                    rabbet_layout_t* layout, size_t output) {
+                                    rabbet_layout_t* layout, worked_t* worked,
+                                    bool* is_taken, size_t output) {
   int32_t root = rabbet_layout_root(layout, layout->outputs[output]);
-  if (!output_is_worked_on(layout, root)) return rabbet_ok();
-  int32_t copy = output_copy_of_input(layout, root);
-  if (copy < 0) return rabbet_ok();
+  int32_t copy = worked->copy[root];
+  if (!worked->is_worked_on[root] || copy < 0) return rabbet_ok();
   int32_t source =
       rabbet_layout_root(layout, layout->steps.data[copy].slots[0]);
   int32_t input = layout->slots.data[source].input;
   // What tells shapes must go on telling them.
   if (rabbet_ir_value(&build->ir, layout->slots.data[source].value)
-          ->is_read_by_host)
+          ->is_read_by_host ||
+      is_taken[input])
     return rabbet_ok();
-  for (size_t i = 0; i < output; ++i)
-    if (layout->aliased_inputs[i] == input) return rabbet_ok();
+  is_taken[input] = true;
   layout->aliased_inputs[output] = input;
-  return output_save_input(build, layout, (size_t)copy, source);
+  return output_save_input(build, layout, (size_t)copy, source, worked);
+}
+
+static bool output_any_worked_on(const rabbet_layout_t* layout) {
+  for (size_t s = 0; s < layout->steps.count; ++s)
+    if (rabbet_placed_is_in_place(&layout->steps.data[s])) return true;
+  return false;
+}
+
+static rabbet_status_t output_alias_all(rabbet_build_t* build,
+                                        rabbet_layout_t* layout) {
+  worked_t worked;
+  bool* is_taken = NULL;
+  if (!output_any_worked_on(layout)) return rabbet_ok();
+  RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
+      &build->arena, build->ir.input_count, sizeof(bool), (void**)&is_taken));
+  RABBET_RETURN_IF_ERROR(worked_list(build, layout, &worked));
+  for (size_t i = 0; i < build->ir.output_count; ++i)
+    RABBET_RETURN_IF_ERROR(output_alias(build, layout, &worked, is_taken, i));
+  return rabbet_ok();
 }
 
 // Every group of slots is led by the network input, output or constant in it.
@@ -473,12 +424,9 @@ static void share_lead(rabbet_layout_t* layout) {
 
 rabbet_status_t rabbet_layout_share(rabbet_build_t* build,
                                     rabbet_layout_t* layout) {
-  for (size_t s = 0; s < layout->steps.count; ++s)
-    RABBET_RETURN_IF_ERROR(share_step(build, layout, &s));
-  for (size_t i = 0; i < build->ir.output_count; ++i)
-    RABBET_RETURN_IF_ERROR(output_own(build, layout, i));
-  for (size_t i = 0; i < build->ir.output_count; ++i)
-    RABBET_RETURN_IF_ERROR(output_alias(build, layout, i));
+  RABBET_RETURN_IF_ERROR(share_steps(build, layout));
+  RABBET_RETURN_IF_ERROR(output_own_all(build, layout));
+  RABBET_RETURN_IF_ERROR(output_alias_all(build, layout));
   share_lead(layout);
   return rabbet_ok();
 }

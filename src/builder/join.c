@@ -75,15 +75,8 @@ bool rabbet_join_is(const rabbet_placed_t* step) {
 static bool join_may_move(const rabbet_layout_t* layout, int32_t slot,
                           int32_t result) {
   int32_t root = rabbet_layout_root(layout, slot);
-  if (root == result || rabbet_layout_is_part(layout, slot)) return false;
-  for (size_t i = 0; i < layout->slots.count; ++i) {
-    const rabbet_slot_t* s = &layout->slots.data[i];
-    if ((s->is_constant || s->is_host_only || s->input >= 0 ||
-         s->output >= 0) &&
-        rabbet_layout_root(layout, (int32_t)i) == root)
-      return false;
-  }
-  return true;
+  return root != result && !rabbet_layout_is_part(layout, slot) &&
+         !layout->uses.data[root].is_fixed;
 }
 
 rabbet_status_t rabbet_layout_join(rabbet_build_t* build,
@@ -108,9 +101,10 @@ rabbet_status_t rabbet_layout_join(rabbet_build_t* build,
     size_t bytes = 0;
     RABBET_RETURN_IF_ERROR(rabbet_tensor_bytes(
         part->type.dtype, part->type.format, &dims, &bytes));
-    root->alias = result;
     root->is_part = true;
     root->offset = offset;
+    rabbet_layout_share_slot(layout, (int32_t)(root - layout->slots.data),
+                             result);
     offset += bytes;
   }
   return rabbet_ok();

@@ -36,6 +36,8 @@ rabbet_status_t rabbet_layout_add_slot(rabbet_build_t* build,
                                        rabbet_layout_t* layout,
                                        rabbet_slot_t slot, int32_t* out_slot) {
   *out_slot = (int32_t)layout->slots.count;
+  const rabbet_memory_use_t use = {.last_read = -1};
+  RABBET_RETURN_IF_ERROR(RABBET_VEC_PUSH(build->allocator, &layout->uses, use));
   return RABBET_VEC_PUSH(build->allocator, &layout->slots, slot);
 }
 
@@ -255,5 +257,6 @@ rabbet_status_t rabbet_place(rabbet_build_t* build,
 void rabbet_layout_deinitialize(rabbet_build_t* build,
                                 rabbet_layout_t* layout) {
   rabbet_vec_free(build->allocator, &layout->slots);
+  rabbet_vec_free(build->allocator, &layout->uses);
   rabbet_vec_free(build->allocator, &layout->steps);
 }

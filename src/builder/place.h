@@ -20,15 +20,44 @@ typedef struct rabbet_slot_t {
   uint64_t offset;
 } rabbet_slot_t;
 
+// What is known of the memory of a slot that has its own, while it is decided
+// who shares memory: of all slots in it together.
+typedef struct rabbet_memory_use_t {
+  bool is_fixed;  // a constant, an input, an output, or known to the host
+  int32_t
+      last_read;  // by which step, counted without inserted copies; -1: none
+} rabbet_memory_use_t;
+
 typedef struct rabbet_placed_t {
   rabbet_pick_t pick;  // candidate.kernel NULL: a view
   int32_t* slots;      // boundary inputs, then outputs
 } rabbet_placed_t;
 
+static inline size_t rabbet_placed_inputs(const rabbet_placed_t* step) {
+  return step->pick.unit->group.input_count;
+}
+
+static inline size_t rabbet_placed_outputs(const rabbet_placed_t* step) {
+  return step->pick.unit->group.output_count;
+}
+
+static inline bool rabbet_placed_is_view(const rabbet_placed_t* step) {
+  return !step->pick.choice->candidate.kernel;
+}
+
+// Whether the step works in place because it must.
+static inline bool rabbet_placed_is_in_place(const rabbet_placed_t* step) {
+  const int32_t* aliased = step->pick.choice->candidate.aliased;
+  for (size_t i = 0; aliased && i < rabbet_placed_outputs(step); ++i)
+    if (aliased[i] >= 0) return true;
+  return false;
+}
+
 typedef struct rabbet_layout_t {
   RABBET_VEC(rabbet_slot_t) slots;
   RABBET_VEC(rabbet_placed_t) steps;
-  int32_t* outputs;         // slot of each network output
+  RABBET_VEC(rabbet_memory_use_t) uses;  // of each slot
+  int32_t* outputs;                      // slot of each network output
   int32_t* aliased_inputs;  // network input that may have the same address as
                             // the network output, or -1
 } rabbet_layout_t;
@@ -58,6 +87,10 @@ rabbet_layout_insert_copy(rabbet_build_t* build, rabbet_layout_t* layout,
 // Moves readers of what is worked on in place to the front where they can go.
 RABBET_PRIVATE_API rabbet_status_t rabbet_layout_order(rabbet_build_t* build,
                                                        rabbet_layout_t* layout);
+// Slot `slot` lies in the memory of `whole` from now on: all of it, or the part
+// from `offset` on.
+RABBET_PRIVATE_API void rabbet_layout_share_slot(rabbet_layout_t* layout,
+                                                 int32_t slot, int32_t whole);
 // Decides who shares memory; inserts copies where sharing is demanded but would
 // be seen.
 RABBET_PRIVATE_API rabbet_status_t rabbet_layout_share(rabbet_build_t* build,

@@ -54,7 +54,8 @@ struct rabbet_tuner_t {
   rabbet_type_format_t states[RABBET_TUNE_MAX_STATES];
   size_t state_count;
   RABBET_VEC(rabbet_cluster_t*) clusters;
-  int32_t* makers;  // cluster that makes each IR value, or -1
+  int32_t* makers;         // cluster that makes each IR value, or -1
+  int32_t* output_places;  // of each IR value among its outputs, or -1
   // For one cluster at a time: the place in it of each IR node, and the slot of
   // each IR value in alternatives.c; -1 everywhere between clusters.
   int32_t *locals, *slots;

@@ -9,30 +9,34 @@
 typedef struct unit_maker_t {
   rabbet_build_t* build;
   RABBET_VEC(int32_t) values;  // IR values
+  RABBET_VEC(int32_t) uses;    // of each by nodes of the unit
   RABBET_VEC(int32_t) inputs;
   RABBET_VEC(int32_t) outputs;
 } unit_maker_t;
 
 static void unit_maker_deinitialize(unit_maker_t* maker) {
   rabbet_allocator_t allocator = maker->build->allocator;
+  // The build's numbers are for the next unit.
+  for (size_t i = 0; i < maker->values.count; ++i)
+    maker->build->numbers[maker->values.data[i]] = 0;
   rabbet_vec_free(allocator, &maker->values);
+  rabbet_vec_free(allocator, &maker->uses);
   rabbet_vec_free(allocator, &maker->inputs);
   rabbet_vec_free(allocator, &maker->outputs);
 }
 
-static int32_t unit_find(const unit_maker_t* maker, int32_t value) {
-  for (size_t i = 0; i < maker->values.count; ++i)
-    if (maker->values.data[i] == value) return (int32_t)i;
-  return -1;
-}
-
 static rabbet_status_t unit_number(unit_maker_t* maker, int32_t value,
                                    int32_t* out_number, bool* out_is_new) {
-  int32_t number = unit_find(maker, value);
-  *out_is_new = number < 0;
-  *out_number = number < 0 ? (int32_t)maker->values.count : number;
-  if (number >= 0) return rabbet_ok();
-  return RABBET_VEC_PUSH(maker->build->allocator, &maker->values, value);
+  rabbet_build_t* build = maker->build;
+  *out_is_new = build->numbers[value] == 0;
+  *out_number = build->numbers[value] - 1;
+  if (!*out_is_new) return rabbet_ok();
+  *out_number = (int32_t)maker->values.count;
+  RABBET_RETURN_IF_ERROR(RABBET_VEC_PUSH(build->allocator, &maker->uses, 0));
+  RABBET_RETURN_IF_ERROR(
+      RABBET_VEC_PUSH(build->allocator, &maker->values, value));
+  build->numbers[value] = *out_number + 1;
+  return rabbet_ok();
 }
 
 static rabbet_status_t unit_add_inputs(unit_maker_t* maker,
@@ -44,6 +48,7 @@ static rabbet_status_t unit_add_inputs(unit_maker_t* maker,
     bool is_new = false;
     RABBET_RETURN_IF_ERROR(
         unit_number(maker, node->inputs[i], &numbers[i], &is_new));
+    maker->uses.data[numbers[i]]++;
     if (is_new)
       RABBET_RETURN_IF_ERROR(
           RABBET_VEC_PUSH(maker->build->allocator, &maker->inputs, numbers[i]));
@@ -87,15 +92,6 @@ static rabbet_status_t unit_add_node(unit_maker_t* maker, rabbet_unit_t* unit,
   return rabbet_ok();
 }
 
-// How often nodes of the unit read the value.
-static int32_t unit_uses_inside(const rabbet_unit_t* unit, int32_t number) {
-  int32_t uses = 0;
-  for (size_t i = 0; i < unit->node_count; ++i)
-    for (size_t k = 0; k < unit->group.nodes[i].input_count; ++k)
-      uses += unit->group.nodes[i].inputs[k] == number;
-  return uses;
-}
-
 static rabbet_status_t unit_find_outputs(unit_maker_t* maker,
                                          const rabbet_unit_t* unit) {
   for (size_t i = 0; i < unit->node_count; ++i) {
@@ -105,7 +101,7 @@ static rabbet_status_t unit_find_outputs(unit_maker_t* maker,
           rabbet_ir_output(&maker->build->ir, unit->nodes[i], k);
       bool is_needed = unit->node_count == 1 || value->output >= 0 ||
                        value->is_read_by_host ||
-                       value->uses > unit_uses_inside(unit, node->outputs[k]);
+                       value->uses > maker->uses.data[node->outputs[k]];
       if (is_needed)
         RABBET_RETURN_IF_ERROR(RABBET_VEC_PUSH(
             maker->build->allocator, &maker->outputs, node->outputs[k]));
@@ -139,17 +135,19 @@ static bool unit_tells(const rabbet_build_t* build, const rabbet_unit_t* unit,
   return false;
 }
 
+static bool unit_makes_sizes(const rabbet_unit_t* unit) {
+  for (size_t i = 0; i < unit->node_count; ++i)
+    if (unit->nodes[i]->plugin || rabbet_op_makes_sizes(unit->nodes[i]->op))
+      return true;
+  return false;
+}
+
 static void unit_run_dims(const rabbet_build_t* build,
-                          const rabbet_unit_t* unit,
+                          const rabbet_unit_t* unit, bool makes_sizes,
                           const rabbet_ir_value_t* value, size_t index) {
   rabbet_dims_t* dims = &unit->dims[index];
   *dims = unit->group.values[index].dims;
-  bool makes_sizes = false;
-  for (size_t i = 0; i < unit->node_count; ++i)
-    makes_sizes |=
-        unit->nodes[i]->plugin || rabbet_op_makes_sizes(unit->nodes[i]->op);
-  if (!makes_sizes) return;
-  for (int32_t i = 0; i < dims->rank; ++i)
+  for (int32_t i = 0; makes_sizes && i < dims->rank; ++i)
     if (unit_tells(build, unit, value->shape.d[i])) dims->d[i] = -1;
 }
 
@@ -167,11 +165,12 @@ static rabbet_status_t unit_fill_values(unit_maker_t* maker,
   RABBET_RETURN_IF_ERROR(
       rabbet_arena_allocate_array(&build->arena, group->value_count,
                                   sizeof(rabbet_dims_t), (void**)&unit->dims));
+  bool makes_sizes = unit_makes_sizes(unit);
   for (size_t i = 0; i < group->value_count; ++i) {
     const rabbet_ir_value_t* value =
         rabbet_ir_value(&build->ir, maker->values.data[i]);
     RABBET_RETURN_IF_ERROR(unit_describe(build, value, &group->values[i]));
-    unit_run_dims(build, unit, value, i);
+    unit_run_dims(build, unit, makes_sizes, value, i);
     RABBET_RETURN_IF_ERROR(rabbet_ranges_host_values(
         build, value, (int64_t**)&unit->host_values[i]));
   }

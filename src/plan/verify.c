@@ -1,4 +1,5 @@
 // Whether a plan makes sense: all that the runtime relies on.
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/map.h"
@@ -401,7 +402,19 @@ static rabbet_status_t rabbet_verify_profiles(const rabbet_plan_t* plan) {
 
 // ---- Order
 
-// Lists what lies in the memory of values that have parts.
+typedef struct rabbet_part_t {
+  int32_t value;
+  uint64_t offset;
+} rabbet_part_t;
+
+static int rabbet_part_compare(const void* a, const void* b) {
+  const rabbet_part_t *x = a, *y = b;
+  if (x->offset != y->offset) return x->offset < y->offset ? -1 : 1;
+  return (x->value > y->value) - (x->value < y->value);
+}
+
+// Lists what lies in the memory of values that have parts, by offset: the value
+// itself first.
 static rabbet_status_t rabbet_list_parts(rabbet_verify_t* verify) {
   const rabbet_plan_t* plan = verify->plan;
   int32_t** lists[] = {&verify->first_in, &verify->next_in};
@@ -417,48 +430,45 @@ static rabbet_status_t rabbet_list_parts(rabbet_verify_t* verify) {
         value->storage != RABBET_PLAN_STORAGE_CONSTANT)
       verify->first_in[value->alias] = value->alias;
   }
+  rabbet_part_t* parts = NULL;
+  size_t count = 0;
+  RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
+      &verify->arena, plan->value_count, sizeof(*parts), (void**)&parts));
   for (size_t v = 0; v < plan->value_count; ++v) {
     int32_t root = verify->analysis.roots[v];
-    if (root == (int32_t)v || verify->first_in[root] < 0) continue;
-    verify->next_in[v] = verify->first_in[root];
-    verify->first_in[root] = (int32_t)v;
+    if (root != (int32_t)v && verify->first_in[root] >= 0)
+      parts[count++] = (rabbet_part_t){(int32_t)v, plan->values[v].offset};
+  }
+  if (count > 0) qsort(parts, count, sizeof(*parts), rabbet_part_compare);
+  while (count > 0) {
+    int32_t v = parts[--count].value, root = verify->analysis.roots[v];
+    verify->next_in[v] = verify->next_in[root];
+    verify->next_in[root] = v;
   }
   return rabbet_ok();
-}
-
-// Where what steps before `step` wrote without a gap from `begin` on ends.
-static size_t rabbet_written_until(const rabbet_verify_t* verify, int32_t root,
-                                   int32_t step, size_t begin) {
-  const rabbet_plan_t* plan = verify->plan;
-  size_t end = begin;
-  for (int32_t v = verify->first_in[root]; v >= 0; v = verify->next_in[v]) {
-    const rabbet_plan_value_t* value = &plan->values[v];
-    int32_t producer = verify->analysis.producers[v];
-    size_t bytes = 0;
-    if (producer < 0 || producer >= step || value->offset > begin ||
-        !rabbet_shape_is_constant(plan->graph, &value->shape))
-      continue;
-    rabbet_status_ignore(rabbet_constant_bytes(plan, v, &bytes));
-    if (value->offset + bytes > end) end = (size_t)value->offset + bytes;
-  }
-  return end;
 }
 
 // Whether earlier steps wrote all of a value by its parts.
 static bool rabbet_parts_there(const rabbet_verify_t* verify, int32_t v,
                                int32_t step) {
-  const rabbet_plan_value_t* value = &verify->plan->values[v];
+  const rabbet_plan_t* plan = verify->plan;
+  const rabbet_plan_value_t* value = &plan->values[v];
   size_t bytes = 0, at = (size_t)value->offset;
-  if (!rabbet_shape_is_constant(verify->plan->graph, &value->shape))
-    return false;
-  rabbet_status_ignore(rabbet_constant_bytes(verify->plan, v, &bytes));
-  while (at < value->offset + bytes) {
-    size_t end =
-        rabbet_written_until(verify, verify->analysis.roots[v], step, at);
-    if (end == at) return false;
-    at = end;
+  if (!rabbet_shape_is_constant(plan->graph, &value->shape)) return false;
+  rabbet_status_ignore(rabbet_constant_bytes(plan, v, &bytes));
+  size_t end = at + bytes;
+  for (int32_t p = verify->first_in[verify->analysis.roots[v]];
+       p >= 0 && at < end && plan->values[p].offset <= at;
+       p = verify->next_in[p]) {
+    const rabbet_plan_value_t* part = &plan->values[p];
+    int32_t producer = verify->analysis.producers[p];
+    if (producer < 0 || producer >= step ||
+        !rabbet_shape_is_constant(plan->graph, &part->shape))
+      continue;
+    rabbet_status_ignore(rabbet_constant_bytes(plan, p, &bytes));
+    if (part->offset + bytes > at) at = (size_t)part->offset + bytes;
   }
-  return true;
+  return at >= end;
 }
 
 // A value is there when it, or what it shares memory with, is a constant, an
