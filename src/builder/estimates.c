@@ -28,8 +28,7 @@ typedef struct estimates_t {
 } estimates_t;
 
 static bool estimates_is_told(const estimates_t* e, size_t symbol) {
-  const rabbet_symbol_t* s = rabbet_expr_symbol(e->build->ir.graph, symbol);
-  return rabbet_ir_value(&e->build->ir, s->tensor)->input < 0;
+  return rabbet_ranges_symbol_is_told(e->build, symbol);
 }
 
 static bool estimates_concerns(const estimates_t* e,

@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "base/math.h"
 #include "base/strbuf.h"
 #include "builder/build.h"
 #include "builder/estimates.h"
@@ -47,6 +48,28 @@ static rabbet_status_t range_check_dims(const profile_range_t* p,
   return rabbet_ok();
 }
 
+// Whether the profile says which values a shape input will have.
+static bool range_has_values(const rabbet_profile_t* profile,
+                             const rabbet_ir_value_t* input) {
+  const int64_t *min = NULL, *opt = NULL, *max = NULL;
+  size_t count = 0;
+  if (!profile) return false;
+  rabbet_status_t status =
+      rabbet_profile_values(profile, input->name, &min, &opt, &max, &count);
+  bool found = rabbet_is_ok(status);
+  rabbet_status_ignore(status);
+  return found;
+}
+
+bool rabbet_ranges_symbol_is_told(const rabbet_build_t* build, size_t symbol) {
+  const rabbet_symbol_t* s = rabbet_expr_symbol(build->ir.graph, symbol);
+  const rabbet_ir_value_t* value = rabbet_ir_value(&build->ir, s->tensor);
+  if (value->input < 0) return true;
+  return s->kind == RABBET_SYMBOL_VALUE &&
+         !range_has_values(rabbet_builder_config_profile(build->config, 0),
+                           value);
+}
+
 static rabbet_status_t range_of_shape(const rabbet_build_t* build,
                                       const profile_range_t* p,
                                       const rabbet_ir_value_t* input,
@@ -72,6 +95,31 @@ static rabbet_status_t range_of_shape(const rabbet_build_t* build,
   return rabbet_ok();
 }
 
+// Any values: nobody said which there will be. One is the guess that most
+// shapes take.
+static rabbet_status_t range_of_any_values(rabbet_build_t* build,
+                                           const char* name, size_t count,
+                                           rabbet_plan_range_t* range) {
+  static const int64_t numbers[] = {INT64_MIN, 1, INT64_MAX};
+  const int64_t** lists[] = {&range->min_values, &range->opt_values,
+                             &range->max_values};
+  range->value_count = count;
+  for (size_t k = 0; k < 3; ++k) {
+    int64_t* list = NULL;
+    RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
+        &build->arena, count, sizeof(*list), (void**)&list));
+    for (size_t i = 0; i < count; ++i)
+      list[i] = numbers[k];
+    *lists[k] = list;
+  }
+  rabbet_log(build->logger, RABBET_SEVERITY_WARNING,
+             "sizes are computed from the values of input '%s', and no profile "
+             "gives their range (set_shape_input, rabbet_profile_set_values): "
+             "kernels are chosen for ones, and memory is taken as runs need it",
+             name);
+  return rabbet_ok();
+}
+
 static rabbet_status_t range_of_values(rabbet_build_t* build,
                                        const profile_range_t* p,
                                        const rabbet_ir_value_t* input,
@@ -81,20 +129,17 @@ static rabbet_status_t range_of_values(rabbet_build_t* build,
   size_t count = 0;
   int64_t expected = 0;
   RABBET_RETURN_IF_ERROR(rabbet_dims_count(&range->opt, &expected));
-  rabbet_status_t status = rabbet_ok();
-  if (p->profile)
-    status = rabbet_profile_values(p->profile, input->name, &min, &opt, &max,
-                                   &count);
-  if (!p->profile || !rabbet_is_ok(status) || (int64_t)count != expected) {
-    rabbet_status_ignore(status);
+  if (!range_has_values(p->profile, input))
+    return range_of_any_values(build, input->name, (size_t)expected, range);
+  RABBET_RETURN_IF_ERROR(
+      rabbet_profile_values(p->profile, input->name, &min, &opt, &max, &count));
+  if ((int64_t)count != expected)
     return RABBET_STATUS(
         RABBET_STATUS_INVALID_ARGUMENT,
         "input '%s' is a shape input of %lld value%s, for which profile %zu "
-        "gives %zu: give minimum, optimum and maximum with "
-        "rabbet_profile_set_values",
+        "gives %zu",
         input->name, (long long)expected, rabbet_plural((size_t)expected),
         p->number, count);
-  }
   range->value_count = count;
   const size_t bytes = count * sizeof(int64_t);
   RABBET_RETURN_IF_ERROR(
@@ -142,9 +187,11 @@ static void range_of_input_symbol(const rabbet_build_t* build,
     p->opt[s] = range->opt.d[symbol->index];
     p->high[s] = range->max.d[symbol->index];
   } else if ((size_t)symbol->index < range->value_count) {
-    p->low[s] = range->min_values[symbol->index];
+    int64_t low = range->min_values[symbol->index];
+    int64_t high = range->max_values[symbol->index];
+    p->low[s] = rabbet_max_i64(low, INT32_MIN);
     p->opt[s] = range->opt_values[symbol->index];
-    p->high[s] = range->max_values[symbol->index];
+    p->high[s] = rabbet_min_i64(high, INT32_MAX);
   }
 }
 
@@ -156,7 +203,7 @@ static rabbet_status_t range_of_run_symbol(rabbet_build_t* build,
                                            int64_t* scratch, bool* valid) {
   const rabbet_expr_graph_t* graph = build->ir.graph;
   size_t count = rabbet_expr_node_count(graph);
-  p->low[s] = 0;
+  p->low[s] = symbol->upper >= 0 ? 0 : INT32_MIN;
   p->opt[s] = 1;
   p->high[s] = INT32_MAX;
   if (symbol->opt >= 0) {
@@ -266,9 +313,7 @@ static void ranges_mark_told(rabbet_build_t* build) {
     const rabbet_expr_node_t* node =
         rabbet_expr_node(ir->graph, (rabbet_expr_t)i);
     if (node->op == RABBET_EXPR_SYMBOL)
-      told[i] = rabbet_ir_value(
-                    ir, rabbet_expr_symbol(ir->graph, (size_t)node->a)->tensor)
-                    ->input < 0;
+      told[i] = rabbet_ranges_symbol_is_told(build, (size_t)node->a);
     else if (node->op != RABBET_EXPR_CONSTANT)
       told[i] = told[node->a] || told[node->b];
   }

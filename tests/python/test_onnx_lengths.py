@@ -274,8 +274,11 @@ def model_of(inputs: str, outputs: str, body: str, opset: int = 18) -> onnx.Mode
         f"g ({inputs}) => ({outputs}) {{ {body} }}")  # fmt: skip
 
 
-def compiled(model: onnx.ModelProto, runs: list[dict[str, Any]]) -> trt.Model:
-    """For all shapes and sizes of the runs; those of the first are the usual ones."""
+def compiled(
+    model: onnx.ModelProto, runs: list[dict[str, Any]], values: bool = True
+) -> trt.Model:
+    """For all shapes and sizes of the runs; those of the first are the usual ones.
+    values: the profile says which sizes inputs have."""
     log = trt.Logger(trt.Logger.INTERNAL_ERROR)
     builder = trt.Builder(log)
     network = builder.create_network()
@@ -286,13 +289,13 @@ def compiled(model: onnx.ModelProto, runs: list[dict[str, Any]]) -> trt.Model:
     for i in range(network.num_inputs):
         tensor = network.get_input(i)
         shapes = [run[tensor.name].shape for run in runs]
-        values = [run[tensor.name].ravel() for run in runs]
+        sizes = [run[tensor.name].ravel() for run in runs]
         if -1 in tuple(tensor.shape):
             least, most = (tuple(f(shapes, axis=0)) for f in (np.min, np.max))
             profile.set_shape(tensor.name, least, shapes[0], most)
-        if tensor.is_shape_tensor:
-            least, most = (f(values, axis=0).tolist() for f in (np.min, np.max))
-            profile.set_shape_input(tensor.name, least, values[0].tolist(), most)
+        if tensor.is_shape_tensor and values:
+            least, most = (f(sizes, axis=0).tolist() for f in (np.min, np.max))
+            profile.set_shape_input(tensor.name, least, sizes[0].tolist(), most)
     config.add_optimization_profile(profile)
     plan = builder.build_serialized_network(network, config)
     return trt.Model(trt.Runtime(log).deserialize_cuda_engine(plan))
@@ -305,9 +308,11 @@ def reads(model: trt.Model) -> list[str]:
     return [name for layer in json.loads(text)["Layers"] for name in layer["HostReads"]]
 
 
-def check(model: onnx.ModelProto, runs: list[dict[str, Any]]) -> trt.Model:
+def check(
+    model: onnx.ModelProto, runs: list[dict[str, Any]], values: bool = True
+) -> trt.Model:
     """Runs it at all of them."""
-    made = compiled(model, runs)
+    made = compiled(model, runs, values)
     for run in [*runs, runs[0]]:
         found = made.run(run)
         for output, want in zip(model.graph.output, expected(model, run), strict=True):
@@ -518,8 +523,9 @@ def test_operands_from_data(name: str) -> None:
     assert reads(made)
 
 
+@pytest.mark.parametrize("values", [True, False])
 @pytest.mark.parametrize("name", SIZES)
-def test_inputs_that_are_sizes(name: str) -> None:
+def test_inputs_that_are_sizes(name: str, values: bool) -> None:
     inputs, arrays, outputs, body = SIZES[name]
-    made = check(model_of(inputs, outputs, body), runs_of(arrays))
+    made = check(model_of(inputs, outputs, body), runs_of(arrays), values)
     assert reads(made) == []
