@@ -22,7 +22,8 @@ static inline bool rabbet_fraction_exists(rabbet_fraction_t x) {
 
 // The simplest fraction within FLOAT's rounding of x: p / q, q above 0. False
 // where x is not finite, or so large or small that there is none of use.
-bool rabbet_simplest_fraction(double x, int64_t* out_p, int64_t* out_q);
+RABBET_PRIVATE_API bool rabbet_simplest_fraction(double x, int64_t* out_p,
+                                                 int64_t* out_q);
 
 // Element i of a followed tensor, whatever its type.
 rabbet_status_t rabbet_fraction_at(const rabbet_op_infer_t* infer,
@@ -33,14 +34,13 @@ rabbet_status_t rabbet_fractions_of_constant(const rabbet_op_infer_t* infer,
                                              rabbet_op_value_t* value);
 
 // op: of unary. NONE where no fraction says it.
-rabbet_status_t rabbet_fraction_unary(const rabbet_op_infer_t* infer,
-                                      int64_t op, rabbet_fraction_t x,
-                                      rabbet_fraction_t* out_y);
+RABBET_PRIVATE_API rabbet_status_t
+rabbet_fraction_unary(const rabbet_op_infer_t* infer, int64_t op,
+                      rabbet_fraction_t x, rabbet_fraction_t* out_y);
 // op: of elementwise. Comparisons give 0 or 1. NONE where no fraction says it.
-rabbet_status_t rabbet_fraction_binary(const rabbet_op_infer_t* infer,
-                                       int64_t op, rabbet_fraction_t a,
-                                       rabbet_fraction_t b,
-                                       rabbet_fraction_t* out_y);
+RABBET_PRIVATE_API rabbet_status_t rabbet_fraction_binary(
+    const rabbet_op_infer_t* infer, int64_t op, rabbet_fraction_t a,
+    rabbet_fraction_t b, rabbet_fraction_t* out_y);
 // a / b, rounded towards 0; b is above 0.
 rabbet_status_t rabbet_op_truncated(const rabbet_op_infer_t* infer,
                                     rabbet_expr_t a, rabbet_expr_t b,
