@@ -33,7 +33,7 @@ def _options() -> argparse.Namespace:
     add("--time-limit", type=float, default=float("inf"), help="seconds for all")
     add("--job-limit", type=float, default=300, help="seconds for one job")
     add("--memory", type=float, default=8, help="GiB for one job")
-    add("--resume", action="store_true", help="keep the results that are there")
+    add("--resume", action="store_true", help="try again only what was not right")
     add("--cache", type=Path, default=Path(cache))
     add("--export-only", action="store_true")
     add("--untimed", action="store_true", help="compare results alone")

@@ -244,6 +244,7 @@ def _check(task: Task, spec: Mapping[str, Any], note: _Findings) -> None:
         sizes=len(reference.inputs),
     )
     if task.timed:
+        note(stage="time")
         arrays = reference.inputs["usual"]
         session = _session(folder / spec["reference"], task.threads, optimized=True)
         ours, theirs = _turns(

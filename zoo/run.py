@@ -22,6 +22,8 @@ from .jobs import Job, Outcome, Pool, preload
 RESULTS = "results.jsonl"
 _EXPORTED = {"mixed": "fp32"}
 """Types that are checked with the file of another."""
+_SETTLED = ("right", "no export", "no ORT")
+"""Verdicts that are kept when a run is resumed; the rest is tried again."""
 _MODULE = {"mixed": "fp16"}
 """And those whose module is of another type, which says how exact results can be."""
 _ORDER = ("fp32", "fp16", "bf16")
@@ -85,7 +87,8 @@ class Run:
         self._cache: Path = options.cache.absolute()
         self._cache.mkdir(parents=True, exist_ok=True)
         self._results = self._cache / RESULTS
-        self._known = read(self._results) if options.resume else {}
+        known = read(self._results) if options.resume else {}
+        self._known = {k: r for k, r in known.items() if verdict(r) in _SETTLED}
         self.done: list[dict[str, Any]] = []
         checks = options.checks if options.device == "cpu" else options.gpu_jobs
         self._pool = Pool({"export": options.jobs, "check": checks})
@@ -221,25 +224,29 @@ class Run:
         )
 
 
+_FAILURES = {
+    "export": "no export",
+    "reference": "no ORT",
+    "import": "NO IMPORT",
+    "build": "NO BUILD",
+    "run": "NO RUN",
+}
+"""What an error means in each stage of a check; what comes later is only timing."""
+
+
 def verdict(result: dict[str, Any]) -> str:
     """One word for a result."""
-    if "crash" in result and result["stage"] not in ("export", "reference", "start"):
-        return "CRASH" if "died" in result["crash"] else "LIMIT"
-    if "error" in result:
-        return {
-            "export": "no export",
-            "reference": "no ORT",
-            "start": "no ORT",
-            "import": "NO IMPORT",
-            "build": "NO BUILD",
-            "run": "NO RUN",
-        }.get(result["stage"], "FAILED")
+    stage = result["stage"]
+    if "crash" in result and stage not in ("export", "reference"):
+        return "LIMIT" if result["crash"].startswith("took") else "CRASH"
+    if "error" in result and stage in _FAILURES:
+        return _FAILURES[stage]
     return "right" if result.get("right") else "WRONG"
 
 
 def brief(result: dict[str, Any]) -> str:
     """What there is to say beside the verdict."""
-    if "error" in result:
+    if "error" in result and "worst" not in result:
         return " ".join(result["error"].split())[:300]
     text = f"{result['worst']:.1e}"
     if "seconds" in result:

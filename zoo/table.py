@@ -40,7 +40,8 @@ def cause(error: str) -> str:
     if node is not None:
         rest = re.split(r"; node \d+|\. node \d+", node[2])[0]
         text = f"{node[1]}: {rest}"
-    text = re.sub(r"'[^']*'", "'…'", text)
+    text = re.sub(r"'(?!aten::)[^']*'", "'…'", text)
+    text = re.sub(r"(/[\w.-]+){2,}", "…", text)
     text = re.sub(r"\d+(\.\d+)?", "N", text)
     return text[:160]
 

@@ -18,9 +18,9 @@ SMALLEST = [
     ("torchvision/swin", "ts-fixed"),
     ("timm/test_vit2", "dynamo-fixed"),
     ("timm/convnext_atto", "ts-dynamic"),
-    ("transformers/bert", "ts-fixed"),
+    ("transformers/bert", "ts-dynamic"),
     ("transformers/gpt2", "ts-fixed"),
-    ("transformers/llama_step", "ts-fixed"),
+    ("transformers/llama_step", "ts-dynamic"),
     ("transformers/convnextv2", "ts-dynamic"),
     ("diffusers/vae_kl_decoder", "ts-dynamic"),
     ("diffusers/dit", "ts-fixed"),
@@ -183,6 +183,9 @@ RESULTS = [
 
 
 def test_verdicts():
+    late = _result("timm/a", stage="time", right=True, worst=0, error="no time")
+    early = _result("timm/a", stage="start", crash="ended with 1", error="ended with 1")
+    assert [run.verdict(late), run.verdict(early)] == ["right", "CRASH"]
     words = ["right", "WRONG", "NO IMPORT", "NO IMPORT", "CRASH", "no export", "no ORT"]
     assert [run.verdict(r) for r in RESULTS] == words
 
