@@ -125,9 +125,11 @@ static rabbet_status_t tune_time_each(rabbet_build_t* build,
       rabbet_timing_t timing = {.us = -1};
       rabbet_status_t status =
           tune_measure(build, unit, &choice, best, &timing);
-      if (!rabbet_is_ok(status))
+      if (!rabbet_is_ok(status)) {
         RABBET_RETURN_IF_ERROR(
             tune_leave_out(build, &choice, status, failures));
+        continue;  // whatever it had measured by then
+      }
       if (timing.us < 0 || !tune_fits(build, &timing)) continue;
       choice.us = timing.us;
       choice.workspace = (size_t)timing.workspace;
