@@ -90,10 +90,10 @@ class Model(_rabbet.Runner):
             raise InvalidArgumentError(
                 f"{threads} threads; expected 1 to 4096, or 0 for the plan's number"
             )
-        limit = 0 if contexts is None else operator.index(contexts)
+        limit = contexts.__index__() if hasattr(contexts, "__index__") else 0
         if contexts is not None and limit < 1:
             raise InvalidArgumentError(
-                f"contexts is {contexts}; expected 1 or more, or None for as many as "
+                f"contexts is {contexts!r}; expected 1 or more, or None for as many as "
                 "there are calls at a time"
             )
         infos = [info for _, info in engine._ios().values()]

@@ -145,6 +145,26 @@ static int rabbet_py_state_make(rabbet_py_state_t* state) {
 
 // ---- What a call kept ------------------------------------------------------
 
+static bool rabbet_py_is_output(const rabbet_py_state_t* state,
+                                PyObject* item) {
+  for (size_t i = 0; i < state->output_count; ++i) {
+    if (item == (PyObject*)state->tensors[state->input_count + i]) return true;
+  }
+  return false;
+}
+
+// Whether the list of outputs holds what it was not given: results that were
+// put into it in place of being written would be lost.
+static bool rabbet_py_list_replaced(const rabbet_py_state_t* state) {
+  for (Py_ssize_t i = 0; i < PyList_Size(state->outputs); ++i) {
+    if (!rabbet_py_is_output(state, PyList_GetItem(state->outputs, i))) {
+      return true;
+    }
+  }
+  return false;
+}
+
+// Whether it is to be made anew for the next call.
 static bool rabbet_py_list_touched(const rabbet_py_state_t* state) {
   if (Py_REFCNT(state->outputs) != state->outputs_references) return true;
   if (PyList_Size(state->outputs) != (Py_ssize_t)state->output_count) {
@@ -328,6 +348,13 @@ static void rabbet_py_reject_result(PyObject* result) {
                result);
 }
 
+static void rabbet_py_reject_replaced(void) {
+  PyErr_SetString(PyExc_TypeError,
+                  "the function replaced items of the list `outputs`; results "
+                  "are written into the tensors that are there: "
+                  "numpy.from_dlpack(outputs[0])[...] = result");
+}
+
 // What a recorded call keeps, replays would not see.
 static void rabbet_py_reject_kept(void) {
   PyErr_SetString(PyExc_RuntimeError,
@@ -366,6 +393,11 @@ static rabbet_status_t rabbet_py_plugin_run(const rabbet_plugin_call_t* call,
                                   state->args, state->kwargs, out_kept);
   }
   bool fine = result && Py_IsNone(result);
+  if (fine && rabbet_py_list_replaced(state)) {
+    Py_CLEAR(result);
+    rabbet_py_reject_replaced();
+    fine = false;
+  }
   bool kept =
       fine && (rabbet_py_tensors_kept(state) || rabbet_py_list_touched(state));
   if (fine && !kept) {

@@ -129,8 +129,8 @@ static const char* rabbet_plan_guess(const uint8_t* data, size_t size) {
     return "; it seems to be a TensorRT engine, build the model again with "
            "rabbet";
   if (size >= 2 && data[0] == 0x08 && data[1] < 0x20)
-    return "; it seems to be an ONNX model, build it first with 'rabbet "
-           "build'";
+    return "; it seems to be an ONNX model, build it first with "
+           "rabbet.compile or 'rabbet build'";
   return "";
 }
 

@@ -113,7 +113,7 @@ def ndarray():
 @mistake
 def stargs():
 
-    def f(*x: D) -> D:
+    def f(*x: int) -> D:
         ...
     trtp.register("doc::a")(f)
 
@@ -230,6 +230,17 @@ def returns_none():
     def f(x: D) -> D:
         x.like()
     plugin(f, copy)
+
+
+@mistake
+def replaces_outputs():
+
+    def f(x: D) -> D:
+        return x.like()
+
+    def g(x, outputs):
+        outputs[0] = np.from_dlpack(x) * 2
+    plugin(f, g)
 
 
 @mistake

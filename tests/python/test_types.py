@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import enum
+import inspect
+import re
 import subprocess
 import sys
+import typing
+from typing import Any
 
 import numpy as np
 import pytest
 import rabbet as trt
-from rabbet import _errors
+import rabbet.plugin as trtp
+from rabbet import _enums, _errors
 
 
 def test_enum_numbers() -> None:
@@ -18,6 +24,35 @@ def test_enum_numbers() -> None:
     assert int(trt.LayerType.PLUGIN_V3) == 46
     assert int(trt.ElementWiseOperation.LESS) == 13
     assert int(trt.BuilderFlag.TF32) == 6
+
+
+def test_every_member_is_explained() -> None:
+    """In the docstring of its class, a line each; the summary comes first."""
+    kinds = {
+        kind
+        for kind in vars(_enums).values()
+        if isinstance(kind, type) and issubclass(kind, enum.Enum) and kind.__members__
+    }
+    assert len(kinds) > 50
+    for kind in kinds:
+        text = inspect.cleandoc(kind.__doc__ or "")
+        summary, _, members = text.partition("\n\n")
+        assert summary.endswith("."), kind
+        explained = re.findall(r"^(\w+): \S", members, re.M)
+        assert explained == list(kind.__members__), kind
+
+
+@pytest.mark.parametrize("function", [trt.compile, trt.load, trtp.call])
+def test_every_argument_is_explained(function: Any) -> None:
+    text = inspect.getdoc(function)
+    for name in inspect.signature(function).parameters:
+        assert name == "more" or re.search(rf"^(\w+, )*{name}\b.*:", text, re.M), name
+
+
+def test_what_type_checkers_see() -> None:
+    assert typing.get_type_hints(trt.ILayer.get_output)["return"] is trt.ITensor
+    assert typing.get_type_hints(trt.INetworkDefinition.add_input)["return"] is trt.ITensor
+    assert typing.get_type_hints(trt.compile)["return"] is trt.Model
 
 
 def test_enums_behave_as_users_expect() -> None:
