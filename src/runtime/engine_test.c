@@ -710,6 +710,12 @@ static void sample_unregistered(maker_t* m) {
   m->steps[1].plugin_origin = "my_ops.py";
 }
 
+// One output more than the layer has.
+static void sample_other_plugin(maker_t* m) {
+  sample_static(m);
+  replace_step_1(m, "compact");
+}
+
 static void sample_no_kernel(maker_t* m) {
   sample_static(m);
   m->steps[0].kernel = "dnnl.magic";
@@ -744,6 +750,10 @@ static void loading_errors(void** state) {
                       RABBET_STATUS_NOT_FOUND,
                       "needs the plugin 'test::absent', version '1', which was "
                       "defined in 'my_ops.py'");
+  RABBET_EXPECT_ERROR(load(sample_other_plugin, NULL, &engine),
+                      RABBET_STATUS_INCOMPATIBLE,
+                      "plugin 'compact' makes 2 outputs; layer 'relu' of the "
+                      "plan has 1");
   RABBET_EXPECT_ERROR(load(sample_no_kernel, NULL, &engine),
                       RABBET_STATUS_INCOMPATIBLE,
                       "has no kernel 'dnnl.magic'; it has reference, plugin");
