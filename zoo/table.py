@@ -166,7 +166,7 @@ def table(results: Iterable[Result]) -> str:
     found = sorted(results, key=lambda r: (r["device"], r["key"], r["form"], r["type"]))
     failures = _Causes(r for r in _judged(found) if verdict(r) != "right")
     unwritten = _Causes(r for r in found if verdict(r) in ("no export", "no ORT"))
-    host = [r for r in found if r["device"] == "cpu"]
+    devices = dict.fromkeys(r["device"] for r in found)
     parts = [
         [HEAD],
         [
@@ -180,6 +180,10 @@ def table(results: Iterable[Result]) -> str:
         ],
         ["", "## Why not", "", *failures.lines()],
         ["", "## What does not count", "", *unwritten.lines()],
-        ["", "## Architectures, on the CPU", *_architectures(host, failures)],
     ]
+    for device in devices:
+        there = [r for r in found if r["device"] == device]
+        parts.append(
+            ["", f"## Architectures: {device}", *_architectures(there, failures)]
+        )
     return "\n".join(line for part in parts for line in part) + "\n"
