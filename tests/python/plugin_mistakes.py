@@ -233,6 +233,17 @@ def returns_none():
 
 
 @mistake
+def calculates_with_a_tensor():
+
+    def f(x: D) -> D:
+        return x.like()
+
+    def g(x, outputs):
+        outputs[0].numpy()[...] = x * 2
+    plugin(f, g)
+
+
+@mistake
 def replaces_outputs():
 
     def f(x: D) -> D:
