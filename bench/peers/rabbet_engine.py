@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import tempfile
+import time
 from pathlib import Path
 from typing import Any
 
@@ -105,6 +106,21 @@ class Loaded(_Bound):
     ) -> None:
         model = rabbet.load(plan, threads=threads, plugins=plugins)
         super().__init__(model, _read(inputs), names)
+
+
+class OnProcessor(Loaded):
+    """A plan whose calls are timed by the processor time of this thread: what other
+    programs take meanwhile is not in it. For models that run on one thread."""
+
+    def time_calls(self, seconds: float, least: int) -> list[float]:
+        """Seconds of each call, for that long and for so many at least."""
+        samples: list[float] = []
+        end = time.monotonic() + seconds
+        while len(samples) < least or time.monotonic() < end:
+            begin = time.thread_time()
+            self.call()
+            samples.append(time.thread_time() - begin)
+        return samples
 
 
 class Built:

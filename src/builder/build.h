@@ -34,6 +34,7 @@ typedef struct rabbet_build_t {
   bool is_cold;           // weights come from memory when kernels run (cold.h)
   uint64_t formats;       // asked for by plugins and at the network's boundary
   size_t timings;         // measurements that this build made
+  size_t doubtful;        // of them: that no cache may keep
   uint64_t search_steps;  // of the searches, as a measure of their work
   int64_t pace;           // of the processor at its best so far (samples.h)
   int32_t* numbers;       // of IR values in the unit that is being made, from 1

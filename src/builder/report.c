@@ -265,10 +265,11 @@ static rabbet_status_t report_json(const rabbet_build_t* build,
   rabbet_strbuf_printf(
       json,
       ", \"memory\": %zu, \"weights\": %zu, \"plan\": %zu, \"timings\": %zu, "
-      "\"search_steps\": %llu, "
+      "\"doubtful\": %zu, \"search_steps\": %llu, "
       "\"seconds\": %.3f, ",
       totals->memory, totals->weights, totals->plan, build->timings,
-      (unsigned long long)build->search_steps, totals->seconds);
+      build->doubtful, (unsigned long long)build->search_steps,
+      totals->seconds);
   report_unsure_json(layout, totals, json);
   rabbet_strbuf_printf(json, "\"steps\": [");
   for (size_t i = 0; i < layout->steps.count; ++i) {

@@ -88,6 +88,7 @@ static rabbet_status_t tune_measure(rabbet_build_t* build,
         choice->candidate.tactic_name);
   RABBET_RETURN_IF_ERROR(
       rabbet_bench_measure(build, unit, choice, best_us, out_timing));
+  build->doubtful += out_timing->is_unsure;
   if (!cached || out_timing->is_unsure) return rabbet_ok();
   return rabbet_timing_cache_put(build->cache, choice->key, *out_timing);
 }

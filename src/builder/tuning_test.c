@@ -37,6 +37,19 @@ static void cached_end(cached_t* cached) {
   rabbet_free_aligned(rabbet_allocator_system(), cached->plan, 64);
 }
 
+// A busy machine leaves times that are not kept: what is missing is measured
+// again by the next build.
+static void build_until_sure(rabbet_network_t* network,
+                             rabbet_builder_config_t* config, cached_t* out) {
+  for (int i = 0;; ++i) {
+    RABBET_EXPECT_OK(build_with(network, config, out));
+    const char* report = rabbet_build_report_json(out->report);
+    if (strstr(report, "\"doubtful\": 0,")) return;
+    assert_true(i < 50);
+    cached_end(out);
+  }
+}
+
 static rabbet_timing_cache_t* cache_of(const void* data, size_t size) {
   rabbet_timing_cache_t* cache = NULL;
   RABBET_EXPECT_OK(rabbet_timing_cache_create(
@@ -57,7 +70,7 @@ static void second_build_measures_nothing(void** state) {
     rabbet_timing_cache_t* cache = cache_of(NULL, 0);
     rabbet_builder_config_set_timing_cache(config, cache);
     cached_t first, second;
-    RABBET_EXPECT_OK(build_with(net.network, config, &first));
+    build_until_sure(net.network, config, &first);
     assert_true(rabbet_timing_cache_count(cache) > 0);
     void* data = NULL;
     size_t size = 0;

@@ -383,6 +383,7 @@ static rabbet_status_t whole_rounds(whole_t* whole) {
     plan->timing.us = rabbet_samples_least(&plan->samples) / 1000;
     plan->timing.is_unsure =
         rabbet_samples_are_unsure(&plan->samples, WHOLE_WANTED);
+    build->doubtful += plan->timing.is_unsure;
     rabbet_replay_deinitialize(&plan->replay);
   }
   if (device->vtable->end_run) device->vtable->end_run(device, token);

@@ -229,10 +229,21 @@ def build_with_cache(model: Path, cache: Path, *more: Any) -> tuple[bytes, Any]:
     return plan.read_bytes(), json.loads(report)
 
 
+def fill_cache(model: Path, cache: Path) -> Any:
+    """The report of the first build. A busy machine leaves times that are not kept;
+    builds that follow measure them."""
+    _, first = build_with_cache(model, cache)
+    report, builds = first, 1
+    while report["doubtful"] > 0:
+        _, report = build_with_cache(model, cache)
+        builds += 1
+        assert builds < 50
+    return first
+
+
 def test_timing_cache(plan: Path, tmp_path: Path) -> None:
     model, cache = plan.with_suffix(".onnx"), tmp_path / "times.bin"
-    _, report = build_with_cache(model, cache)
-    assert report["timings"] > 0
+    assert fill_cache(model, cache)["timings"] > 0
     first, report = build_with_cache(model, cache)
     assert report["timings"] == 0
     kept = cache.read_bytes()

@@ -327,7 +327,8 @@ def builds() -> None:
             np.testing.assert_array_equal(model(value), pad(2 * value, (1, 0, 0, 1)))
 
     together(work)
-    assert len(cache.queryKeys()) == 2 * THREADS  # shapes by tactics
+    # Shapes by tactics; times that the threads disturbed for each other are not kept.
+    assert len(cache.queryKeys()) <= 2 * THREADS
 
 
 @scenario
