@@ -252,8 +252,7 @@ static rabbet_status_t rabbet_input_is_absent(
     inputs->absent |= bit;
     return rabbet_ok();
   }
-  if (index >= given)
-    return rabbet_input_count_is_wrong(creator, given);
+  if (index >= given) return rabbet_input_count_is_wrong(creator, given);
   return RABBET_STATUS(RABBET_STATUS_INVALID_ARGUMENT,
                        "input %zu of plugin '%s' is absent, but it is not one "
                        "of those that may be",
@@ -265,9 +264,9 @@ static rabbet_status_t rabbet_network_present_inputs(
     rabbet_tensor_t* const* given, size_t given_count,
     rabbet_present_inputs_t* out_inputs) {
   *out_inputs = (rabbet_present_inputs_t){0};
-  RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
-      &network->arena, given_count, sizeof(*given),
-      (void**)&out_inputs->tensors));
+  RABBET_RETURN_IF_ERROR(
+      rabbet_arena_allocate_array(&network->arena, given_count, sizeof(*given),
+                                  (void**)&out_inputs->tensors));
   size_t count = given_count;
   if (creator->input_count >= 0 && (size_t)creator->input_count > count)
     count = (size_t)creator->input_count;
