@@ -1,0 +1,46 @@
+"""Torch-TensorRT's converter tests (tests/py/dynamo/conversion) on the alias.
+
+    python tests/clients/run_torch_tensorrt.py CHECKOUT [--part=I/N] [PYTEST'S ARGUMENTS ...]
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import report
+import shim
+
+
+def _name_version(checkout: Path) -> None:
+    """What its setup.py writes."""
+    import rabbet.compat
+
+    version = ModuleType("torch_tensorrt._version")
+    version.__version__ = (checkout / "version.txt").read_text().strip()  # type: ignore[attr-defined]
+    version.__cuda_version__ = "13.0"  # type: ignore[attr-defined]
+    version.__tensorrt_version__ = rabbet.compat.TENSORRT  # type: ignore[attr-defined]
+    sys.modules["torch_tensorrt._version"] = version
+
+
+def main() -> int:
+    """pytest's exit status."""
+    checkout = Path(sys.argv[1]).resolve()
+    tests = checkout / "tests" / "py" / "dynamo"
+    sys.path[:0] = [str(checkout / "py"), str(tests)]
+    report.install_alias()
+    _name_version(checkout)
+    with shim.installed():
+        from torch_tensorrt.dynamo.runtime import _TRTEngine
+
+        # It runs as a custom operator of torch, in which modes are switched off.
+        _TRTEngine.TRTEngine.execute = shim.for_host(_TRTEngine.TRTEngine.execute)
+        arguments = sys.argv[2:]
+        if all(argument.startswith("--part=") for argument in arguments):
+            arguments.append(str(tests / "conversion"))
+        return report.run(tests, arguments)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
