@@ -8,6 +8,7 @@ import statistics
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from . import catalogue
 from .run import verdict
 
 Result = Mapping[str, Any]
@@ -70,8 +71,8 @@ def _totals(results: list[Result]) -> list[str]:
 
 def _by_library(results: list[Result]) -> list[str]:
     lines = [
-        "| library | architectures | exports | right | time beside ONNX Runtime's |",
-        "|---|---|---|---|---|",
+        "| library | in the catalogue | tried | exports | right | time beside ONNX Runtime's |",
+        "|---|---|---|---|---|---|",
     ]
     groups = collections.defaultdict(list)
     for result in results:
@@ -83,7 +84,9 @@ def _by_library(results: list[Result]) -> list[str]:
         right = sum(verdict(r) == "right" for r in judged)
         times = [r["seconds"] / r["ort_seconds"] for r in judged if "seconds" in r]
         ratio = f"{statistics.median(times):.2f}" if times else ""
-        lines.append(f"| {library} | {len(keys)} | {len(judged)} | {right} | {ratio} |")
+        known = sum(e.library == library for e in catalogue.entries().values())
+        cells = [library, known, len(keys), len(judged), right, ratio]
+        lines.append(f"| {' | '.join(map(str, cells))} |")
     return lines
 
 
