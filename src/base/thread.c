@@ -132,3 +132,13 @@ int rabbet_cpu_count(void) {
   int count = affinity < quota ? affinity : quota;
   return count > 1 ? count : 1;
 }
+
+uint64_t rabbet_memory_limit(void) {
+  struct rlimit space;
+  long pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
+  uint64_t limit =
+      pages > 0 && page > 0 ? (uint64_t)pages * (uint64_t)page : UINT64_MAX;
+  bool limited = getrlimit(RLIMIT_AS, &space) == 0 &&
+                 space.rlim_cur != RLIM_INFINITY && space.rlim_cur < limit;
+  return limited ? space.rlim_cur : limit;
+}

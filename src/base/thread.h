@@ -25,6 +25,8 @@ RABBET_PRIVATE_API int64_t rabbet_time_ns(void);
 // How often the scheduler took the processor from the calling thread, or from
 // any thread of this process, so far.
 RABBET_PRIVATE_API uint64_t rabbet_interruptions(bool of_process);
+// Bytes that this process can have at most: of memory, and of address space.
+RABBET_PRIVATE_API uint64_t rabbet_memory_limit(void);
 // Processors that this process may use (affinity and cgroup quota), >= 1.
 RABBET_PRIVATE_API int rabbet_cpu_count(void);
 

@@ -33,6 +33,7 @@ typedef struct rabbet_build_t {
   uint32_t extra_dtypes;  // bits 1 << dtype
   bool is_cold;           // weights come from memory when kernels run (cold.h)
   uint64_t formats;       // asked for by plugins and at the network's boundary
+  size_t fold_growth;     // bytes of folded constants beyond their inputs
   size_t timings;         // measurements that this build made
   size_t doubtful;        // of them: that no cache may keep
   uint64_t search_steps;  // of the searches, as a measure of their work

@@ -6,8 +6,20 @@
 #include "core/view.h"
 #include "ops/evaluate.h"
 
-// A result may have this many bytes, or twice those of what it is made of.
+// A result may have this many bytes, or twice those of what it is made of; what
+// all results have beyond what they are made of is limited, too, since
+// constants may be doubled again and again.
 #define FOLD_SMALL ((size_t)1 << 20)
+#define FOLD_GROWTH ((size_t)256 << 20)
+
+static bool fold_may_grow(rabbet_build_t* build, size_t bytes_in,
+                          size_t bytes_out) {
+  size_t growth = bytes_out > bytes_in ? bytes_out - bytes_in : 0;
+  if (bytes_out > FOLD_SMALL && bytes_out / 2 > bytes_in) return false;
+  if (growth > FOLD_GROWTH - build->fold_growth) return false;
+  build->fold_growth += growth;
+  return true;
+}
 
 static bool fold_is_constant(const rabbet_ir_t* ir,
                              const rabbet_ir_node_t* node) {
@@ -89,8 +101,8 @@ static rabbet_status_t fold_node(rabbet_build_t* build, rabbet_ir_node_t* node,
     RABBET_RETURN_IF_ERROR(
         fold_view(ir, rabbet_ir_output(ir, node, i), &outputs[i], &bytes_out));
   // Weights in 8 bits are as good as those in 32.
-  if (bytes_out > FOLD_SMALL && bytes_out / 2 > bytes_in &&
-      !rabbet_op_is(node->op, RABBET_OP_DEQUANTIZE))
+  if (!rabbet_op_is(node->op, RABBET_OP_DEQUANTIZE) &&
+      !fold_may_grow(build, bytes_in, bytes_out))
     return rabbet_ok();
   rabbet_op_eval_t eval = {.op = node->op,
                            .allocator = build->allocator,
@@ -144,7 +156,7 @@ static rabbet_status_t fold_sized(rabbet_build_t* build,
                                  &outputs[i].dims, &bytes);
     bytes_out += bytes;
   }
-  bool keep = bytes_out <= FOLD_SMALL || bytes_out / 2 <= bytes_in;
+  bool keep = fold_may_grow(build, bytes_in, bytes_out);
   for (size_t i = 0; i < node->output_count; ++i) {
     if (keep && rabbet_is_ok(status))
       status = fold_keep(build, rabbet_ir_output(ir, node, i), &outputs[i]);

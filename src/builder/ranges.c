@@ -363,7 +363,9 @@ rabbet_status_t rabbet_ranges_dims(const rabbet_build_t* build,
     out_min->d[i] = ranges->low[expr] < 0 ? 0 : ranges->low[expr];
     out_max->d[i] = ranges->high[expr];
   }
-  return rabbet_ok();
+  int64_t count = 0;
+  return RABBET_ANNOTATE(rabbet_dims_count(out_opt, &count), "tensor '%s'",
+                         value->name);
 }
 
 rabbet_status_t rabbet_ranges_host_values(rabbet_build_t* build,

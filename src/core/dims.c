@@ -3,6 +3,11 @@
 #include "base/math.h"
 #include "rabbet/types.h"
 
+// More than any memory holds, and so few that sums and small multiples of
+// strides and sizes in bytes stay far from overflow, also of tensors that are
+// empty but have large extents beside those of 0.
+#define RABBET_MAX_ELEMENTS (INT64_C(1) << 48)
+
 rabbet_status_t rabbet_dims_count(const rabbet_dims_t* dims,
                                   int64_t* out_count) {
   *out_count = 0;
@@ -11,23 +16,24 @@ rabbet_status_t rabbet_dims_count(const rabbet_dims_t* dims,
     return RABBET_STATUS(RABBET_STATUS_OUT_OF_RANGE,
                          "a tensor of rank %d has no number of elements",
                          (int)dims->rank);
-  bool empty = false;
+  int64_t span = 1;  // with extents of 0 taken for 1
+  bool empty = false, large = false;
   for (int i = 0; i < dims->rank; ++i) {
     if (dims->d[i] < 0)
       return RABBET_STATUS(RABBET_STATUS_OUT_OF_RANGE,
                            "dimension %d of shape %s is not known", i,
                            rabbet_dims_print(dims, text, sizeof(text)));
     empty |= dims->d[i] == 0;
+    int64_t factor = dims->d[i] ? dims->d[i] : 1;
+    large |=
+        !rabbet_checked_mul(span, factor, &span) || span > RABBET_MAX_ELEMENTS;
   }
-  if (empty) return rabbet_ok();
-  int64_t count = 1;
-  for (int i = 0; i < dims->rank; ++i) {
-    if (!rabbet_checked_mul(count, dims->d[i], &count))
-      return RABBET_STATUS(RABBET_STATUS_OUT_OF_RANGE,
-                           "a tensor of shape %s has too many elements",
-                           rabbet_dims_print(dims, text, sizeof(text)));
-  }
-  *out_count = count;
+  if (large)
+    return RABBET_STATUS(RABBET_STATUS_OUT_OF_RANGE,
+                         "a tensor of shape %s is too large: it has, extents "
+                         "of 0 taken for 1, more than 2^48 elements",
+                         rabbet_dims_print(dims, text, sizeof(text)));
+  *out_count = empty ? 0 : span;
   return rabbet_ok();
 }
 

@@ -18,7 +18,8 @@ static void test_count_errors(void** state) {
   int64_t count = -1;
   int64_t large = (int64_t)1 << 32;
   rabbet_dims_t overflow = {2, {large, large}}, open = {2, {0, -1}};
-  rabbet_dims_t unknown = {.rank = -1}, zero = {3, {large, large, 0}};
+  rabbet_dims_t unknown = {.rank = -1}, zero = {3, {large, 1 << 16, 0}};
+  rabbet_dims_t far = {3, {large, large, 0}}, most = {1, {large << 16}};
   RABBET_EXPECT_ERROR(rabbet_dims_count(&overflow, &count),
                       RABBET_STATUS_OUT_OF_RANGE, "(4294967296, 4294967296)");
   RABBET_EXPECT_ERROR(rabbet_dims_count(&open, &count),
@@ -27,6 +28,11 @@ static void test_count_errors(void** state) {
                       RABBET_STATUS_OUT_OF_RANGE, "rank -1");
   RABBET_EXPECT_OK(rabbet_dims_count(&zero, &count));
   assert_int_equal(count, 0);
+  // Strides are products of extents, also where there are no elements.
+  RABBET_EXPECT_ERROR(rabbet_dims_count(&far, &count),
+                      RABBET_STATUS_OUT_OF_RANGE, "too large");
+  RABBET_EXPECT_OK(rabbet_dims_count(&most, &count));
+  assert_int_equal(count, large << 16);
 }
 
 static void test_print(void** state) {

@@ -159,6 +159,9 @@ void* rabbet_onnx_weights_room(rabbet_onnx_node_t* node, rabbet_dtype_t dtype,
       node, rabbet_tensor_bytes(dtype, RABBET_FORMAT_LINEAR, dims, &bytes));
   if (!rabbet_onnx_ok(node)) return NULL;
   rabbet_onnx_fail(node, rabbet_dims_count(dims, out_count));
+  if (rabbet_onnx_ok(node))
+    rabbet_onnx_fail(node, rabbet_onnx_spend_bytes(node->importer, bytes));
+  if (!rabbet_onnx_ok(node)) return NULL;
   void* room = NULL;
   rabbet_onnx_fail(node, rabbet_arena_allocate(&node->importer->storage->arena,
                                                bytes, &room));
@@ -212,6 +215,8 @@ static const char* rabbet_onnx_layer_name(rabbet_onnx_node_t* node) {
 // Constants of up to this many elements are computed at once: later nodes may
 // need to know them (lengths, axes, bounds), not just use them.
 static const int64_t rabbet_onnx_fold_elements = 4096;
+// Constants of so many elements cost as much as a node.
+#define RABBET_ONNX_FOLD_COST 256
 // Of operators whose results are folded: one that is shown, and a hidden size.
 #define RABBET_ONNX_FOLD_OUTPUTS 2
 
@@ -232,6 +237,16 @@ static rabbet_tensor_t* rabbet_onnx_fold_layer(
     rabbet_onnx_node_t* node, const char* op, rabbet_tensor_t* const* inputs,
     size_t input_count, const rabbet_attr_t* attrs, size_t attr_count) {
   rabbet_view_t* views = NULL;
+  int64_t elements = 0;
+  for (size_t i = 0; i < input_count; ++i) {
+    rabbet_weights_t weights = {0};
+    if (inputs[i] && rabbet_tensor_weights(inputs[i], &weights))
+      elements += weights.count;
+  }
+  rabbet_onnx_fail(
+      node, rabbet_onnx_spend(node->importer,
+                              1 + (uint64_t)elements / RABBET_ONNX_FOLD_COST));
+  if (!rabbet_onnx_ok(node)) return NULL;
   rabbet_onnx_fail(
       node, rabbet_arena_allocate_array(&node->importer->arena, input_count,
                                         sizeof(*views), (void**)&views));
@@ -248,8 +263,9 @@ static rabbet_tensor_t* rabbet_onnx_fold_layer(
   if (!rabbet_onnx_ok(node)) return NULL;
   rabbet_allocator_t allocator = node->importer->network->allocator;
   rabbet_view_t outputs[RABBET_ONNX_FOLD_OUTPUTS] = {{0}};
-  rabbet_status_t status = rabbet_op_evaluate(op, attrs, attr_count, views,
-                                              input_count, allocator, outputs);
+  rabbet_status_t status = rabbet_op_evaluate_small(
+      op, attrs, attr_count, views, input_count,
+      (size_t)rabbet_onnx_fold_elements * sizeof(int64_t), allocator, outputs);
   if (!rabbet_is_ok(status)) {
     bool memory = rabbet_status_code(status) == RABBET_STATUS_OUT_OF_MEMORY;
     rabbet_onnx_fail(node, memory ? status : rabbet_ok());
@@ -276,6 +292,7 @@ static rabbet_layer_t* rabbet_onnx_add_layer(
     rabbet_onnx_node_t* node, const char* op, rabbet_tensor_t* const* inputs,
     size_t input_count, const rabbet_attr_t* attrs, size_t attr_count) {
   const char* name = rabbet_onnx_layer_name(node);
+  rabbet_onnx_fail(node, rabbet_onnx_spend(node->importer, 1));
   if (!rabbet_onnx_ok(node)) return NULL;
   rabbet_layer_t* layer = NULL;
   rabbet_onnx_fail(

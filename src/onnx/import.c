@@ -281,6 +281,7 @@ static rabbet_status_t rabbet_onnx_import_model(
       importer->storage, &importer->arena, &importer->model));
   RABBET_RETURN_IF_ERROR(rabbet_onnx_check_model(importer));
   RABBET_RETURN_IF_ERROR(rabbet_onnx_check_given(importer));
+  RABBET_RETURN_IF_ERROR(rabbet_onnx_limits_begin(importer));
   rabbet_onnx_scope_t scope;
   rabbet_onnx_scope_initialize(importer, NULL, &scope);
   scope.opsets = importer->model->opset_import;

@@ -8,12 +8,19 @@
 
 // Functions and branches within each other, counted from the main graph.
 #define RABBET_ONNX_MAX_SCOPES 64
-// Nodes of a model with its local functions written out: functions that call
-// functions twice would otherwise be a bomb.
-#define RABBET_ONNX_MAX_NODES 1000000
+// What an import makes at most (limits.c); the environment raises it. Nodes,
+// layers and iterations of a model with its functions, loops and recurrent
+// layers written out; MiB of constants and names made on the way.
+#define RABBET_ONNX_MAX_NODES 500000
+#define RABBET_ONNX_MAX_MIB 4096
 // The newest version of the default operator set that operators.def describes.
 #define RABBET_ONNX_NEWEST_OPSET 28
 #define RABBET_ONNX_OLDEST_OPSET 7
+
+typedef struct rabbet_onnx_limits_t {
+  uint64_t nodes, bytes;
+  uint64_t bytes_before;  // used when the import of the graph begins
+} rabbet_onnx_limits_t;
 
 typedef struct rabbet_onnx_importer_t {
   rabbet_network_t* network;
@@ -23,7 +30,8 @@ typedef struct rabbet_onnx_importer_t {
   bool plugin_override;
   rabbet_onnx_errors_t* errors;
   rabbet_map_t layer_names;  // taken
-  size_t node_count;
+  uint64_t node_count;       // with layers and iterations
+  rabbet_onnx_limits_t limits;
 } rabbet_onnx_importer_t;
 
 // What a name stands for: a tensor, or an initializer that nobody used yet.
@@ -78,6 +86,17 @@ void rabbet_onnx_fail(rabbet_onnx_node_t* node, rabbet_status_t status);
 static inline bool rabbet_onnx_ok(const rabbet_onnx_node_t* node) {
   return rabbet_is_ok(node->status);
 }
+
+// ---- Limits ----------------------------------------------------------------
+
+// Once the messages are there.
+rabbet_status_t rabbet_onnx_limits_begin(rabbet_onnx_importer_t* importer);
+// UNSUPPORTED, with the limit and what raises it, where the import makes too
+// much: `count` more nodes, layers or iterations, or `more` bytes.
+rabbet_status_t rabbet_onnx_spend(rabbet_onnx_importer_t* importer,
+                                  uint64_t count);
+rabbet_status_t rabbet_onnx_spend_bytes(rabbet_onnx_importer_t* importer,
+                                        uint64_t more);
 
 // ---- Scopes ----------------------------------------------------------------
 

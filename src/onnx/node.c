@@ -194,10 +194,10 @@ static rabbet_status_t rabbet_onnx_node_name(rabbet_onnx_node_t* node) {
         node->proto->op_type, node->index));
   }
   const char* base = node->name;
-  for (size_t i = importer->node_count;
+  for (uint64_t i = importer->node_count;
        rabbet_onnx_layer_exists(importer, node->name); ++i) {
-    RABBET_RETURN_IF_ERROR(
-        rabbet_arena_printf(&importer->arena, &node->name, "%s#%zu", base, i));
+    RABBET_RETURN_IF_ERROR(rabbet_arena_printf(
+        &importer->arena, &node->name, "%s#%llu", base, (unsigned long long)i));
   }
   RABBET_RETURN_IF_ERROR(rabbet_arena_printf(&importer->arena, &node->metadata,
                                              "[ONNX Layer: %s]", node->name));
@@ -320,12 +320,8 @@ static rabbet_status_t rabbet_onnx_bind_outputs(rabbet_onnx_node_t* node,
 
 static rabbet_status_t rabbet_onnx_prepare(rabbet_onnx_node_t* node) {
   rabbet_onnx_importer_t* importer = node->importer;
-  if (++importer->node_count > RABBET_ONNX_MAX_NODES) {
-    return RABBET_STATUS(RABBET_STATUS_UNSUPPORTED,
-                         "with its functions written out the model has more "
-                         "than %d nodes",
-                         RABBET_ONNX_MAX_NODES);
-  }
+  RABBET_RETURN_IF_ERROR(rabbet_onnx_spend(importer, 1));
+  RABBET_RETURN_IF_ERROR(rabbet_onnx_spend_bytes(importer, 0));
   RABBET_RETURN_IF_ERROR(rabbet_onnx_node_name(node));
   RABBET_RETURN_IF_ERROR(rabbet_onnx_node_inputs(node));
   RABBET_RETURN_IF_ERROR(rabbet_onnx_node_attrs(node));

@@ -6,9 +6,6 @@
 #include "core/view.h"
 #include "onnx/index.h"
 
-// A loop whose body has no nodes has no other limit.
-#define RABBET_ONNX_MAX_TRIPS 100000
-
 typedef RABBET_VEC(rabbet_tensor_t*) rabbet_onnx_tensors_t;
 
 typedef struct rabbet_onnx_loop_t {
@@ -135,11 +132,10 @@ static rabbet_status_t rabbet_onnx_loop_run(rabbet_onnx_loop_t* loop,
 static void rabbet_onnx_loop_iterate(rabbet_onnx_loop_t* loop) {
   rabbet_onnx_node_t* node = loop->node;
   if (!rabbet_onnx_ok(node)) return;
-  if (loop->trips == RABBET_ONNX_MAX_TRIPS) {
-    RABBET_ONNX_FAIL(node, RABBET_STATUS_UNSUPPORTED,
-                     "the loop runs more than %d times", RABBET_ONNX_MAX_TRIPS);
-    return;
-  }
+  // A body without nodes costs something, too.
+  rabbet_onnx_fail(node, rabbet_onnx_spend(node->importer, 1));
+  rabbet_onnx_fail(node, rabbet_onnx_spend_bytes(node->importer, 0));
+  if (!rabbet_onnx_ok(node)) return;
   rabbet_onnx_scope_t scope;
   rabbet_onnx_scope_initialize(node->importer, &loop->shared, &scope);
   rabbet_status_t status = rabbet_onnx_loop_run(loop, &scope);

@@ -382,6 +382,9 @@ static void rabbet_onnx_recurrent(rabbet_onnx_node_t* node, int gates,
   rabbet_tensor_t *results[2][3] = {{NULL}}, **steps = NULL;
   rabbet_onnx_recurrent_begin(&layer);
   if (!rabbet_onnx_ok(node)) return;
+  rabbet_onnx_fail(node,
+                   rabbet_onnx_spend(node->importer, (uint64_t)layer.length));
+  if (!rabbet_onnx_ok(node)) return;
   rabbet_onnx_fail(node, rabbet_arena_allocate_array(
                              &node->importer->arena, (size_t)layer.length,
                              sizeof(*steps), (void**)&steps));

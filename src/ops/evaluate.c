@@ -12,6 +12,7 @@ typedef struct rabbet_evaluate_t {
   rabbet_arena_t arena;
   rabbet_expr_graph_t* graph;
   rabbet_op_infer_t infer;
+  size_t max_bytes;  // of an output
 } rabbet_evaluate_t;
 
 static const char* rabbet_evaluate_name(const void* list, size_t index) {
@@ -75,6 +76,10 @@ static rabbet_status_t rabbet_evaluate_room(const rabbet_evaluate_t* e,
   size_t size = 0;
   RABBET_RETURN_IF_ERROR(
       rabbet_tensor_bytes(output->dtype, output->format, &output->dims, &size));
+  if (size > e->max_bytes)
+    return RABBET_STATUS(RABBET_STATUS_OUT_OF_RANGE,
+                         "the result has %zu bytes; at most %zu are wanted",
+                         size, e->max_bytes);
   return rabbet_allocate_aligned(e->allocator, size > 0 ? size : 1,
                                  RABBET_EVALUATE_ALIGNMENT, &output->data);
 }
@@ -158,14 +163,14 @@ static rabbet_status_t rabbet_evaluate_all(rabbet_evaluate_t* e,
   return rabbet_evaluate_run(e, inputs, outputs);
 }
 
-rabbet_status_t rabbet_op_evaluate(
+rabbet_status_t rabbet_op_evaluate_small(
     const char* op_name, const rabbet_attr_t* attrs, size_t attr_count,
-    const rabbet_view_t* inputs, size_t input_count,
+    const rabbet_view_t* inputs, size_t input_count, size_t max_bytes,
     rabbet_allocator_t allocator, rabbet_view_t* outputs) {
   const rabbet_op_t* op = NULL;
   RABBET_RETURN_IF_ERROR(rabbet_evaluate_find(op_name, &op));
   memset(outputs, 0, op->output_count * sizeof(*outputs));
-  rabbet_evaluate_t e = {.allocator = allocator};
+  rabbet_evaluate_t e = {.allocator = allocator, .max_bytes = max_bytes};
   rabbet_arena_initialize(allocator, &e.arena);
   rabbet_status_t status = rabbet_expr_graph_create(allocator, &e.graph);
   if (rabbet_is_ok(status)) {
@@ -184,4 +189,12 @@ rabbet_status_t rabbet_op_evaluate(
   rabbet_expr_graph_destroy(e.graph);
   rabbet_arena_deinitialize(&e.arena);
   return RABBET_ANNOTATE(status, "operator '%s'", op->name);
+}
+
+rabbet_status_t rabbet_op_evaluate(
+    const char* op_name, const rabbet_attr_t* attrs, size_t attr_count,
+    const rabbet_view_t* inputs, size_t input_count,
+    rabbet_allocator_t allocator, rabbet_view_t* outputs) {
+  return rabbet_op_evaluate_small(op_name, attrs, attr_count, inputs,
+                                  input_count, SIZE_MAX, allocator, outputs);
 }

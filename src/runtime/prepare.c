@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "base/math.h"
+#include "base/thread.h"
 #include "runtime/runtime.h"
 
 // ---- Kernels
@@ -280,6 +281,26 @@ static rabbet_status_t rabbet_prepare_arrays(rabbet_prepared_t* prepared) {
                                      (void**)&prepared->slots);
 }
 
+// Before kernels prepare, which may take time that grows with the sizes.
+static rabbet_status_t rabbet_prepared_check_sizes(
+    const rabbet_prepared_t* prepared) {
+  const rabbet_engine_t* engine = prepared->engine;
+  if (!engine->device->host_memory) return rabbet_ok();
+  uint64_t limit = rabbet_memory_limit();
+  for (size_t v = 0; v < engine->plan->value_count; ++v) {
+    size_t bytes = prepared->bytes[v];
+    if (bytes == RABBET_BYTES_UNKNOWN || bytes <= limit ||
+        !rabbet_engine_owns_memory(engine, prepared->segment, v))
+      continue;
+    return RABBET_STATUS(RABBET_STATUS_OUT_OF_MEMORY,
+                         "tensor '%s' has %zu bytes, more memory than the "
+                         "%llu bytes that this process can have",
+                         engine->plan->values[v].name, bytes,
+                         (unsigned long long)limit);
+  }
+  return rabbet_ok();
+}
+
 rabbet_status_t rabbet_prepared_measure(rabbet_context_t* context,
                                         rabbet_prepared_t* prepared) {
   const rabbet_engine_t* engine = prepared->engine;
@@ -288,7 +309,8 @@ rabbet_status_t rabbet_prepared_measure(rabbet_context_t* context,
   size_t* workspaces = NULL;
   RABBET_RETURN_IF_ERROR(rabbet_allocate(
       engine->allocator, (steps + 1) * sizeof(size_t), (void**)&workspaces));
-  rabbet_status_t status = rabbet_prepare_arrays(prepared);
+  rabbet_status_t status = rabbet_prepared_check_sizes(prepared);
+  if (rabbet_is_ok(status)) status = rabbet_prepare_arrays(prepared);
   if (rabbet_is_ok(status))
     status = rabbet_prepare_runs(
         prepared, rabbet_context_actual_threads(context), workspaces);

@@ -2,35 +2,65 @@
 and without much memory. (What random changes of models found: hostile_onnx.py.)"""
 
 import os
+import re
+import resource
+import subprocess
 
 import numpy as np
 import pytest
 import rabbet as trt
-from onnx import TensorProto, helper
+from onnx import TensorProto, helper, numpy_helper
+
+from .command import PROGRAM
 
 
-def import_of(nodes, inputs, outputs=("y",), opset=17, constants=(), functions=(), dtype=1):
-    """What the parser says of a model; None if it is imported."""
+def model_of(nodes, inputs, outputs=("y",), constants=(), functions=()):
     graph = helper.make_graph(
         nodes,
         "g",
-        [helper.make_tensor_value_info(name, dtype, shape) for name, shape in inputs.items()],
+        [helper.make_tensor_value_info(n, TensorProto.FLOAT, s) for n, s in inputs.items()],
         [helper.make_tensor_value_info(name, TensorProto.FLOAT, None) for name in outputs],
         initializer=list(constants),
     )
-    model = helper.make_model(
+    return helper.make_model(
         graph,
-        opset_imports=[helper.make_opsetid("", opset), helper.make_opsetid("local", 1)],
+        opset_imports=[helper.make_opsetid("", 17), helper.make_opsetid("local", 1)],
         functions=list(functions),
         ir_version=8,
     )
+
+
+def save(path, *args, **kwargs):
+    path.write_bytes(model_of(*args, **kwargs).SerializeToString())
+    return path
+
+
+def import_of(*args, **kwargs):
+    """What the parser says of a model; None if it is imported."""
     logger = trt.Logger(trt.Logger.ERROR)
     parser = trt.OnnxParser(trt.Builder(logger).create_network(), logger)
     try:
-        assert parser.parse(model.SerializeToString())
+        assert parser.parse(model_of(*args, **kwargs).SerializeToString())
     except trt.Error as error:
         return str(error)
     return None
+
+
+def limited(arguments, mebibytes, seconds, **environment):
+    """The command, with so much address space and processor time."""
+
+    def limit():
+        resource.setrlimit(resource.RLIMIT_AS, (mebibytes << 20,) * 2)
+        resource.setrlimit(resource.RLIMIT_CPU, (seconds,) * 2)
+
+    return subprocess.run(
+        [PROGRAM, *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        preexec_fn=limit,
+        env={**os.environ, **environment},
+        check=False,
+    )
 
 
 # ---- Ranks
@@ -68,17 +98,8 @@ def model_with_external_data(path, location):
     tensor = TensorProto(name="w", data_type=TensorProto.FLOAT, dims=[4])
     tensor.data_location = TensorProto.EXTERNAL
     tensor.external_data.add(key="location", value=location)
-    graph = helper.make_graph(
-        [helper.make_node("Add", ["x", "w"], ["y"])],
-        "g",
-        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [4])],
-        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [4])],
-        initializer=[tensor],
-    )
-    opset = [helper.make_opsetid("", 17)]
-    model = helper.make_model(graph, opset_imports=opset, ir_version=8)
-    path.write_bytes(model.SerializeToString())
-    return path
+    node = helper.make_node("Add", ["x", "w"], ["y"])
+    return save(path, [node], {"x": (4,)}, constants=[tensor])
 
 
 def runs(path):
@@ -137,3 +158,205 @@ def test_external_data_is_a_regular_file(tmp_path, kind):
     error = "is a link to '/dev/zero'" if kind == "device" else f"it is a {kind}"
     with pytest.raises(trt.Error, match=error):
         trt.compile(path, device="cpu")
+
+
+# ---- Small files that stand for large networks
+
+
+def doubling_functions(depth, body):
+    """f0, and functions each of which calls the one before twice."""
+    opsets = [helper.make_opsetid("", 17), helper.make_opsetid("local", 1)]
+    functions = [helper.make_function("local", "f0", ["a"], ["b"], body, opsets)]
+    for i in range(1, depth):
+        calls = [
+            helper.make_node(f"f{i - 1}", [a], [b], domain="local") for a, b in ("at", "tb")
+        ]
+        functions.append(helper.make_function("local", f"f{i}", ["a"], ["b"], calls, opsets))
+    return functions
+
+
+LOOP_INPUTS = [("i", TensorProto.INT64), ("c", TensorProto.BOOL), ("v", TensorProto.FLOAT)]
+
+
+def nested_loops(depth, node):
+    """The body of a loop that has a loop that has ..., with `node` innermost."""
+    inner = nested_loops(depth - 1, node) if depth else None
+    nodes = [helper.make_node("Loop", ["n", "c", "v"], ["w"], body=inner)] if inner else [node]
+    values = [helper.make_tensor_value_info(n, t, None) for n, t in LOOP_INPUTS]
+    outputs = [values[1], helper.make_tensor_value_info("w", TensorProto.FLOAT, None)]
+    return helper.make_graph(nodes, "body", values, outputs)
+
+
+def number(name, *values):
+    array = np.array(values[0] if len(values) == 1 else values, np.int64)
+    return numpy_helper.from_array(array, name)
+
+
+NODES = "more than 20000 nodes, layers and iterations; RABBET_ONNX_MAX_NODES"
+MEMORY = "need more than 256 MiB; RABBET_ONNX_MAX_MIB"
+RELU = helper.make_node("Relu", ["v"], ["w"])
+
+
+def recurrent(steps):
+    ones = np.ones((1, 1, 1), np.float32)
+    return {
+        "nodes": [helper.make_node("RNN", ["x", "w", "r"], ["y"], hidden_size=1)],
+        "inputs": {"x": (steps, 1, 1)},
+        "constants": [numpy_helper.from_array(ones, name) for name in "wr"],
+    }
+
+
+BOMBS = {
+    "functions": (
+        {
+            "nodes": [helper.make_node("f39", ["x"], ["y"], domain="local")],
+            "inputs": {"x": (4,)},
+            "functions": doubling_functions(40, [helper.make_node("Relu", ["a"], ["b"])]),
+        },
+        NODES,
+    ),
+    "functions of nothing": (
+        {
+            "nodes": [helper.make_node("f39", ["x"], ["y"], domain="local")],
+            "inputs": {"x": (4,)},
+            "functions": doubling_functions(40, [helper.make_node("Identity", ["a"], ["b"])]),
+        },
+        NODES,
+    ),
+    "loops": (
+        {
+            "nodes": [helper.make_node("Loop", ["n", "", "x"], ["y"], body=nested_loops(4, RELU))],
+            "inputs": {"x": (4,)},
+            "constants": [number("n", 1000)],
+        },
+        NODES,
+    ),
+    "names": (
+        {
+            "nodes": [
+                helper.make_node(
+                    "Loop", ["n", "", "x"], ["y"],
+                    body=nested_loops(0, helper.make_node("Relu", ["v"], ["w"], "n" * 2**20)),
+                )
+            ],
+            "inputs": {"x": (4,)},
+            "constants": [number("n", 100000)],
+        },
+        MEMORY,
+    ),
+    "steps": (recurrent(2**31), NODES),
+    "more steps": (recurrent(2**40), NODES),
+    "constants of a shape": (
+        {
+            "nodes": [
+                *(helper.make_node("ConstantOfShape", ["s"], [f"t{i}"]) for i in range(200)),
+                helper.make_node("Sum", [f"t{i}" for i in range(200)], ["y"]),
+            ],
+            "inputs": {},
+            "constants": [numpy_helper.from_array(np.array([2**22], np.int64), "s")],
+        },
+        MEMORY,
+    ),
+    "a range": (
+        {
+            "nodes": [helper.make_node("Range", list("abc"), ["y"])],
+            "inputs": {},
+            "constants": [number("a", 0), number("b", 999999999), number("c", 1)],
+        },
+        MEMORY,
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", BOMBS)
+def test_what_is_written_out_is_limited(name, tmp_path):
+    """With smaller limits than the usual ones, so that they are soon reached, and little
+    address space, so that a limit that is not kept is another error."""
+    arguments, expected = BOMBS[name]
+    path = save(tmp_path / "model.onnx", **arguments)
+    build = ["build", path, "-o", tmp_path / "a.plan", "--device", "cpu"]
+    limits = {"RABBET_ONNX_MAX_NODES": "20000", "RABBET_ONNX_MAX_MIB": "256"}
+    done = limited(build, 1000, 60, **limits)
+    assert done.returncode == 4, done.stderr
+    assert expected in done.stderr
+
+
+def test_limits_are_raised_in_the_environment(tmp_path):
+    body = nested_loops(0, RELU)
+    node = helper.make_node("Loop", ["n", "", "x"], ["y"], body=body)
+    path = save(tmp_path / "model.onnx", [node], {"x": (4,)}, constants=[number("n", 20)])
+    build = ["build", path, "-o", tmp_path / "a.plan", "--device=cpu", "--quiet"]
+    done = limited(build, 1000, 60, RABBET_ONNX_MAX_NODES="50")
+    assert "more than 50 nodes, layers and iterations" in done.stderr
+    assert done.returncode == 4
+    assert limited(build, 1000, 60, RABBET_ONNX_MAX_NODES="100").returncode == 0
+    done = limited(build, 1000, 60, RABBET_ONNX_MAX_MIB="lots")
+    assert "RABBET_ONNX_MAX_MIB is 'lots'; expected a positive number" in done.stderr
+
+
+@pytest.mark.parametrize("op", ["Concat", "Tile"])
+@pytest.mark.parametrize("constant", [False, True])
+def test_repeated_doubling_ends_in_an_error(op, constant, tmp_path):
+    """Of a constant, which is not folded without end, and of an input."""
+    nodes = []
+    for i in range(34):
+        x, y = f"t{i}", f"t{i + 1}" if i < 33 else "y"
+        inputs = [x, x] if op == "Concat" else [x, "two"]
+        nodes.append(helper.make_node(op, inputs, [y], **({"axis": 0} if op == "Concat" else {})))
+    constants = [numpy_helper.from_array(np.array([2], np.int64), "two")]
+    if constant:
+        constants.append(numpy_helper.from_array(np.ones(4, np.float32), "t0"))
+    inputs = {} if constant else {"t0": (4,)}
+    path = save(tmp_path / "model.onnx", nodes, inputs, constants=constants)
+    done = limited(["run", path, "--device=cpu", "--optimization-level=0"], 1000, 60)
+    assert 1 <= done.returncode <= 4, done.stderr
+    assert re.search(r"too large|no memory|gave no memory|memory than", done.stderr)
+
+
+# ---- Extents and windows that no arithmetic may overflow
+
+
+def windows(op, extent, **attributes):
+    names = ["x"]
+    constants = []
+    if op == "Conv":
+        constants = [numpy_helper.from_array(np.ones((1, 1, 2, 2), np.float32), "w")]
+        names = ["x", "w"]
+    node = helper.make_node(op, names, ["y"], **attributes)
+    return {"nodes": [node], "inputs": {"x": (1, 1, *extent)}, "constants": constants}
+
+
+BIG = 2**31 - 1
+LARGE = {
+    **{
+        f"{op} of {shape}": {
+            "nodes": [helper.make_node(op, ["x", "x"][:count], ["y"], **attributes)],
+            "inputs": {"x": shape},
+        }
+        for op, count, attributes in (
+            ("Relu", 1, {}),
+            ("Add", 2, {}),
+            ("Softmax", 1, {}),
+            ("ReduceMax", 1, {}),
+            ("Transpose", 1, {}),
+            ("Concat", 2, {"axis": 0}),
+            ("GlobalAveragePool", 1, {}),
+        )
+        for shape in ((0, 3, 2**61, 5), (3, 2**62, 0), (2**31, 1, 1), (1, 1, 2**40), (2**63 - 1,))
+    },
+    "a large window": windows("MaxPool", (4, 4), kernel_shape=[BIG, 1], pads=[BIG, 0, BIG, 0]),
+    "a large mean": windows("AveragePool", (4, 4), kernel_shape=[BIG, BIG], pads=[BIG] * 4),
+    "a large stride": windows("MaxPool", (4, 4), kernel_shape=[1, 1], strides=[BIG, BIG]),
+    "large padding": windows("Conv", (4, 4), pads=[BIG] * 4),
+    "a large dilation": windows("Conv", (4, 4), dilations=[BIG, BIG], pads=[BIG] * 4),
+    "a large image": windows("Conv", (2**31, 2**20)),
+    "a larger image": windows("MaxPool", (2**40, 2), kernel_shape=[2, 2]),
+}
+
+
+@pytest.mark.parametrize("name", LARGE)
+def test_large_extents_end_in_a_result_or_an_error(name, tmp_path):
+    path = save(tmp_path / "model.onnx", **LARGE[name])
+    done = limited(["run", path, "--device=cpu", "--optimization-level=0"], 1000, 20)
+    assert 0 <= done.returncode <= 4, (done.returncode, done.stderr)
+    assert done.returncode == 0 or done.stderr.startswith("rabbet run: ")

@@ -5,6 +5,7 @@ import subprocess
 
 import pytest
 
+from tests.python import hostile_onnx
 from tests.python import onnx_evaluate as reference
 from tests.python import test_onnx_nodes as nodes
 
@@ -74,3 +75,17 @@ def test_seeds_import():
     """Every seed imports, so that mutations start from something that works."""
     for path in sorted(CORPUS.glob("*.onnx")):
         reference.describe(path, path.parent)
+
+
+def test_changed_models_end_in_a_result_or_an_error(tmp_path):
+    """More of them: python -m tests.python.hostile_onnx FIRST:END."""
+    cases = hostile_onnx.seeds()
+    models = ((n, *hostile_onnx.mutant(n, cases)) for n in range(150))
+    found = list(hostile_onnx.run(models, tmp_path))
+    assert len(found) == 150
+    bad = [run for run in found if not hostile_onnx.is_fine(*run[1:4])]
+    assert not bad
+    # Most changes leave something to build and run, and many do not.
+    ends = [end for _, end, *_ in found]
+    assert ends.count("exit 0") > 40
+    assert len(ends) - ends.count("exit 0") > 40

@@ -2,6 +2,7 @@
 #include <pthread.h>
 #include <string.h>
 
+#include "base/math.h"
 #include "device/cpu/dnnl_inside.h"
 #include "device/cpu/parallel.h"
 
@@ -188,6 +189,27 @@ static bool rabbet_dnnl_is_nothing(const rabbet_dnnl_layout_t* layout) {
   return false;
 }
 
+// The library's arithmetic is of 32 bits in places: where an extent or a window
+// needs more it divides by 0, or searches for hours.
+static bool rabbet_dnnl_is_wide(const rabbet_dnnl_layout_t* layout) {
+  for (int i = 0; i < layout->rank; ++i)
+    if (layout->dims[i] > INT32_MAX) return true;
+  return false;
+}
+
+static bool rabbet_dnnl_has_wide_window(const rabbet_dnnl_spec_t* spec) {
+  for (int i = 0; i < spec->src.rank - 2; ++i) {
+    int64_t cover = 0;
+    bool fits =
+        rabbet_checked_mul(spec->window[i], spec->dilation[i], &cover) &&
+        cover <= INT32_MAX && spec->window[i] <= INT32_MAX &&
+        spec->stride[i] <= INT32_MAX && spec->before[i] <= INT32_MAX &&
+        spec->after[i] <= INT32_MAX && spec->after[i] >= -INT32_MAX;
+    if (!fits) return true;
+  }
+  return false;
+}
+
 rabbet_status_t rabbet_dnnl_walk(rabbet_dnnl_t* dnnl,
                                  const rabbet_dnnl_spec_t* spec,
                                  rabbet_dnnl_desc_visit_fn_t visit,
@@ -197,7 +219,9 @@ rabbet_status_t rabbet_dnnl_walk(rabbet_dnnl_t* dnnl,
   // extents of others.
   if (rabbet_dnnl_is_nothing(&spec->src) ||
       rabbet_dnnl_is_nothing(&spec->weights) ||
-      rabbet_dnnl_is_nothing(&spec->dst))
+      rabbet_dnnl_is_nothing(&spec->dst) || rabbet_dnnl_is_wide(&spec->src) ||
+      rabbet_dnnl_is_wide(&spec->weights) || rabbet_dnnl_is_wide(&spec->dst) ||
+      rabbet_dnnl_has_wide_window(spec))
     return rabbet_ok();
   RABBET_RETURN_IF_ERROR(rabbet_dnnl_attr(spec, &attr));
   bool single =
