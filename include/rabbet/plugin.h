@@ -354,6 +354,10 @@ typedef struct rabbet_plugin_creator_t {
   // rabbet_network_add_plugin, or the last ones left out. Absent where
   // struct_size ends before it: none may.
   uint64_t optional_inputs;
+  // Of plugin libraries: each tactic is run once in a helper program before a
+  // build times it, so that a build survives one that crashes, hangs or breaks
+  // the GPU's context. The library is loaded there, too.
+  bool isolate;
 } rabbet_plugin_creator_t;
 
 // Everything is copied but user_data. ALREADY_EXISTS if the key is taken; on

@@ -1,5 +1,7 @@
+#define _GNU_SOURCE
 #include "builder/trial.h"
 
+#include <dlfcn.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -55,13 +57,18 @@ const rabbet_culprit_t* rabbet_trials_culprits(const rabbet_trials_t* trials,
 
 // ---- What the timing cache knows --------------------------------------------
 
+static bool trials_may_cache(const rabbet_trials_t* trials) {
+  const rabbet_builder_config_t* config = trials->build->config;
+  int64_t flags = config->options[RABBET_BUILDER_OPTION_FLAGS];
+  return (flags >> RABBET_BUILDER_DISABLE_TIMING_CACHE & 1) == 0;
+}
+
 // By all that an answer depends on: GPU and driver, library, class, group.
 static rabbet_status_t trials_key(const rabbet_trials_t* trials,
                                   const rabbet_question_t* question,
                                   rabbet_hash_t* out_key, bool* out_cacheable) {
   const rabbet_build_t* build = trials->build;
   const rabbet_kernel_class_t* kernel = question->kernel;
-  int64_t flags = build->config->options[RABBET_BUILDER_OPTION_FLAGS];
   rabbet_device_t* device = question->device;
   rabbet_strbuf_t text;
   rabbet_strbuf_initialize(build->allocator, &text);
@@ -77,8 +84,7 @@ static rabbet_status_t trials_key(const rabbet_trials_t* trials,
   if (rabbet_is_ok(status)) status = rabbet_strbuf_status(&text);
   if (rabbet_is_ok(status)) *out_key = rabbet_hash128(text.data, text.size);
   rabbet_strbuf_deinitialize(&text);
-  if ((flags >> RABBET_BUILDER_DISABLE_TIMING_CACHE & 1) != 0)
-    *out_cacheable = false;
+  *out_cacheable = *out_cacheable && trials_may_cache(trials);
   return status;
 }
 
@@ -151,10 +157,8 @@ static rabbet_status_t trials_pass(rabbet_trials_t* trials,
 
 // ---- Asking -----------------------------------------------------------------
 
-static rabbet_status_t trials_ask_here(rabbet_trials_t* trials,
-                                       const rabbet_question_t* question,
-                                       rabbet_answer_sink_t sink,
-                                       rabbet_status_t why) {
+// Takes the status that says why.
+static void trials_tell(rabbet_trials_t* trials, rabbet_status_t why) {
   if (!trials->in_process)
     rabbet_log(trials->build->logger, RABBET_SEVERITY_WARNING,
                "kernels of libraries are tried in this process, which does not "
@@ -163,7 +167,6 @@ static rabbet_status_t trials_ask_here(rabbet_trials_t* trials,
   // A helper that could be had could not do this alone: too little memory, say.
   trials->in_process = !trials->helper.may_start;
   rabbet_status_ignore(why);
-  return rabbet_trial_ask_here(question, sink);
 }
 
 static rabbet_status_t trials_ask_helper(rabbet_trials_t* trials,
@@ -181,9 +184,11 @@ static rabbet_status_t trials_ask_helper(rabbet_trials_t* trials,
   trial->items.count = 0;
   trial->asking = NULL;
   rabbet_status_t status =
-      rabbet_trial_helper_ask(&trials->helper, question, trial);
-  if (rabbet_status_code(status) == RABBET_STATUS_UNAVAILABLE)
-    return trials_ask_here(trials, question, sink, status);
+      rabbet_trial_helper_ask(&trials->helper, question, NULL, trial);
+  if (rabbet_status_code(status) == RABBET_STATUS_UNAVAILABLE) {
+    trials_tell(trials, status);
+    return rabbet_trial_ask_here(question, sink);
+  }
   RABBET_RETURN_IF_ERROR(status);
   if (cacheable) RABBET_RETURN_IF_ERROR(trials_keep(trials, key, trial));
   return trials_pass(trials, question, trial, sink);
@@ -197,5 +202,86 @@ static rabbet_status_t trials_ask(void* context,
   rabbet_trial_initialize(trials->build->allocator, &trial);
   rabbet_status_t status = trials_ask_helper(trials, question, sink, &trial);
   rabbet_trial_deinitialize(trials->build->allocator, &trial);
+  return status;
+}
+
+// ---- Plugins that want it ---------------------------------------------------
+
+// The library's file, or NULL: the plugin does not want to be isolated, or its
+// code is in no file.
+static const char* trials_plugin_library(const rabbet_group_t* group) {
+  Dl_info info;
+  for (size_t i = 0; i < group->node_count; ++i) {
+    const rabbet_plugin_creator_t* creator =
+        group->nodes[i].plugin ? rabbet_plugin_creator(group->nodes[i].plugin)
+                               : NULL;
+    if (creator && creator->isolate &&
+        dladdr((const void*)(uintptr_t)creator->create, &info))
+      return info.dli_fname;
+  }
+  return NULL;
+}
+
+// What the choice did, as far as it is to blame; NULL: nothing.
+static const char* trials_harm(const rabbet_trial_t* trial) {
+  const char* reason = trial->asking;
+  for (size_t i = 0; i < trial->items.count; ++i)
+    if (trial->items.data[i].verdict == RABBET_VERDICT_HARMFUL)
+      reason = trial->items.data[i].reason;
+  return reason;
+}
+
+// The cache keeps harm alone: what did none has a time there.
+static rabbet_status_t trials_try(rabbet_trials_t* trials,
+                                  const rabbet_question_t* question,
+                                  const rabbet_choice_t* choice,
+                                  const rabbet_given_t* given,
+                                  rabbet_trial_t* trial, bool* out_harmful) {
+  bool known = false;
+  bool cacheable = choice->cacheable && trials_may_cache(trials);
+  if (cacheable)
+    RABBET_RETURN_IF_ERROR(trials_find(trials, choice->key, trial, &known));
+  if (!known && trials->in_process) return rabbet_ok();
+  rabbet_status_t status =
+      known ? rabbet_ok()
+            : rabbet_trial_helper_ask(&trials->helper, question, given, trial);
+  if (rabbet_status_code(status) == RABBET_STATUS_UNAVAILABLE) {
+    trials_tell(trials, status);
+    return rabbet_ok();
+  }
+  RABBET_RETURN_IF_ERROR(status);
+  const char* reason = trials_harm(trial);
+  *out_harmful = reason != NULL;
+  if (!reason) return rabbet_ok();
+  if (!known && cacheable)
+    RABBET_RETURN_IF_ERROR(trials_keep(trials, choice->key, trial));
+  return trials_blame(trials, question, choice->candidate.tactic_name, reason);
+}
+
+rabbet_status_t rabbet_trials_try(rabbet_trials_t* trials,
+                                  const rabbet_unit_t* unit,
+                                  const rabbet_choice_t* choice,
+                                  bool* out_harmful) {
+  const char* library = trials_plugin_library(&unit->group);
+  rabbet_group_t group;
+  rabbet_trial_t trial;
+  *out_harmful = false;
+  if (!library) return rabbet_ok();
+  rabbet_build_t* build = trials->build;
+  RABBET_RETURN_IF_ERROR(rabbet_unit_instantiate(build, unit, choice, &group));
+  const rabbet_given_t given = {choice->candidate.tactic, library};
+  const rabbet_question_t question = {.device = build->device,
+                                      .kernel = choice->candidate.kernel,
+                                      .group = &group,
+                                      .dims = unit->dims,
+                                      .host_values = unit->host_values,
+                                      .wish = 1,
+                                      .enough = 1,
+                                      .allocator = build->allocator};
+  trials->layer = unit->name;
+  rabbet_trial_initialize(build->allocator, &trial);
+  rabbet_status_t status =
+      trials_try(trials, &question, choice, &given, &trial, out_harmful);
+  rabbet_trial_deinitialize(build->allocator, &trial);
   return status;
 }

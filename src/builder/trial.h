@@ -4,7 +4,7 @@
 #ifndef RABBET_SRC_BUILDER_TRIAL_H_
 #define RABBET_SRC_BUILDER_TRIAL_H_
 
-#include "builder/build.h"
+#include "builder/unit.h"
 
 // A kernel, or the asking for kernels, that did harm.
 typedef struct rabbet_culprit_t {
@@ -23,6 +23,11 @@ RABBET_PRIVATE_API rabbet_status_t rabbet_trials_create(rabbet_build_t* build);
 RABBET_PRIVATE_API void rabbet_trials_destroy(rabbet_trials_t* trials);
 RABBET_PRIVATE_API const rabbet_asker_t* rabbet_trials_asker(
     rabbet_trials_t* trials, const char* layer);
+// Runs a choice of a plugin that wants to be isolated once. *out_harmful: it is
+// to be left out, as was told.
+RABBET_PRIVATE_API rabbet_status_t
+rabbet_trials_try(rabbet_trials_t* trials, const rabbet_unit_t* unit,
+                  const rabbet_choice_t* choice, bool* out_harmful);
 // In the order in which they were met; in the build's arena.
 RABBET_PRIVATE_API const rabbet_culprit_t* rabbet_trials_culprits(
     const rabbet_trials_t* trials, size_t* out_count);

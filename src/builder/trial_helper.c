@@ -121,6 +121,7 @@ static rabbet_status_t helper_start(rabbet_trial_helper_t* helper) {
 typedef struct talk_t {
   rabbet_trial_helper_t* helper;
   const rabbet_question_t* question;
+  const rabbet_given_t* given;  // may be NULL
   rabbet_trial_t* trial;
   const void* plan;
   size_t plan_size;
@@ -149,6 +150,11 @@ static rabbet_status_t talk_write(const talk_t* talk, rabbet_strbuf_t* out) {
                                ? device->vtable->settings(device, &settings)
                                : rabbet_ok();
   head.settings_size = settings.size;
+  if (talk->given) {
+    head.is_given = 1;
+    head.tactic = talk->given->tactic;
+    head.library_size = strlen(talk->given->library) + 1;
+  }
   for (size_t i = 0; i < talk->trial->items.count; ++i)
     head.known_count +=
         talk->trial->items.data[i].verdict != RABBET_VERDICT_NONE;
@@ -160,6 +166,8 @@ static rabbet_status_t talk_write(const talk_t* talk, rabbet_strbuf_t* out) {
                            sizeof(item->answer.tactic));
   }
   rabbet_strbuf_append(out, settings.data, settings.size);
+  if (talk->given)
+    rabbet_strbuf_append(out, talk->given->library, (size_t)head.library_size);
   rabbet_strbuf_append(out, talk->plan, talk->plan_size);
   rabbet_strbuf_deinitialize(&settings);
   return rabbet_is_ok(status) ? rabbet_strbuf_status(out) : status;
@@ -325,11 +333,14 @@ static rabbet_status_t helper_cannot(rabbet_status_t why) {
 
 rabbet_status_t rabbet_trial_helper_ask(rabbet_trial_helper_t* helper,
                                         const rabbet_question_t* question,
+                                        const rabbet_given_t* given,
                                         rabbet_trial_t* trial) {
   void* plan = NULL;
-  talk_t talk = {.helper = helper, .question = question, .trial = trial};
+  talk_t talk = {
+      .helper = helper, .question = question, .given = given, .trial = trial};
   rabbet_status_t status =
-      rabbet_trial_plan(question, helper->allocator, &plan, &talk.plan_size);
+      rabbet_trial_plan(question, given ? given->tactic : 0, helper->allocator,
+                        &plan, &talk.plan_size);
   // Plans say all that networks have: this is a group that no network has.
   if (!rabbet_is_ok(status) &&
       rabbet_status_code(status) != RABBET_STATUS_OUT_OF_MEMORY)

@@ -37,9 +37,10 @@ void rabbet_trial_deinitialize(rabbet_allocator_t allocator,
 
 // Constants but numbers and small lists of integers are placeholders. Caller
 // frees with rabbet_free_aligned(allocator, data, 64).
+// `tactic`: of a plugin, which may keep something for it; else 0.
 rabbet_status_t rabbet_trial_plan(const rabbet_question_t* question,
-                                  rabbet_allocator_t allocator, void** out_data,
-                                  size_t* out_size);
+                                  int32_t tactic, rabbet_allocator_t allocator,
+                                  void** out_data, size_t* out_size);
 
 // ---- The helper (trial_helper.c) --------------------------------------------
 
@@ -56,11 +57,18 @@ void rabbet_trial_helper_initialize(rabbet_device_t* device,
                                     rabbet_allocator_t allocator,
                                     rabbet_trial_helper_t* helper);
 void rabbet_trial_helper_deinitialize(rabbet_trial_helper_t* helper);
-// Answers the question into `trial`, with as many helpers as it takes.
-// UNAVAILABLE: there is no helper to be had, or it cannot do this; the message
-// says why.
+// One tactic that is to be tried without asking.
+typedef struct rabbet_given_t {
+  int32_t tactic;
+  const char* library;  // of the plugin
+} rabbet_given_t;
+
+// Answers the question into `trial`, or tries what is given (may be NULL), with
+// as many helpers as it takes. UNAVAILABLE: there is no helper to be had, or it
+// cannot do this; the message says why.
 rabbet_status_t rabbet_trial_helper_ask(rabbet_trial_helper_t* helper,
                                         const rabbet_question_t* question,
+                                        const rabbet_given_t* given,
                                         rabbet_trial_t* trial);
 
 // ---- Without a helper (trial_here.c) ----------------------------------------

@@ -5,6 +5,7 @@
 #include "base/math.h"
 #include "builder/trial_inside.h"
 #include "core/view.h"
+#include "device/plugin_kernel.h"
 
 enum {
   TRIAL_INTEGERS = 64,  // elements of a list that is sent as it is
@@ -15,6 +16,7 @@ enum {
 
 typedef struct writer_t {
   const rabbet_question_t* question;
+  int32_t tactic;
   rabbet_plan_t* plan;
   RABBET_VEC(rabbet_plan_blob_t) blobs;
   uint64_t weights;
@@ -40,6 +42,7 @@ static rabbet_status_t trial_shape(const writer_t* writer,
 static rabbet_status_t trial_constant_bytes(writer_t* writer,
                                             const rabbet_group_value_t* value,
                                             const rabbet_dims_t* dims,
+                                            const int64_t* host_values,
                                             size_t bytes,
                                             const void** out_data) {
   int64_t count = 0;
@@ -47,6 +50,14 @@ static rabbet_status_t trial_constant_bytes(writer_t* writer,
   bool is_float = rabbet_dtype_is_float(value->dtype);
   RABBET_RETURN_IF_ERROR(rabbet_dims_count(dims, &count));
   *out_data = value->constant;
+  if (host_values) {
+    RABBET_RETURN_IF_ERROR(
+        rabbet_arena_allocate(&writer->plan->arena, bytes, (void**)&data));
+    for (int64_t i = 0; i < count; ++i)
+      rabbet_store_int64(value->dtype, data, i, host_values[i]);
+    *out_data = data;
+    return rabbet_ok();
+  }
   if (value->format == RABBET_FORMAT_LINEAR &&
       count <= (is_float ? 1 : TRIAL_INTEGERS))
     return rabbet_ok();
@@ -62,11 +73,12 @@ static rabbet_status_t trial_constant_bytes(writer_t* writer,
 
 static rabbet_status_t trial_constant(writer_t* writer,
                                       const rabbet_group_value_t* value,
-                                      const rabbet_dims_t* dims, size_t bytes,
+                                      const rabbet_dims_t* dims,
+                                      const int64_t* host_values, size_t bytes,
                                       rabbet_plan_value_t* out) {
   rabbet_plan_blob_t blob = {.offset = writer->weights, .size = bytes};
-  RABBET_RETURN_IF_ERROR(
-      trial_constant_bytes(writer, value, dims, bytes, &blob.data));
+  RABBET_RETURN_IF_ERROR(trial_constant_bytes(writer, value, dims, host_values,
+                                              bytes, &blob.data));
   out->storage = RABBET_PLAN_STORAGE_CONSTANT;
   out->offset = blob.offset;
   out->size = bytes;
@@ -106,8 +118,11 @@ static rabbet_status_t trial_value(writer_t* writer, size_t i) {
   RABBET_RETURN_IF_ERROR(trial_shape(writer, dims, &out->shape));
   RABBET_RETURN_IF_ERROR(
       rabbet_tensor_bytes(value->dtype, value->format, dims, &bytes));
-  return is_input && value->constant && bytes <= TRIAL_PLACEHOLDER
-             ? trial_constant(writer, value, dims, bytes, out)
+  const int64_t* host_values =
+      question->host_values ? question->host_values[number] : NULL;
+  return is_input && (value->constant || host_values) &&
+                 bytes <= TRIAL_PLACEHOLDER
+             ? trial_constant(writer, value, dims, host_values, bytes, out)
              : trial_io(writer, (int32_t)i, is_input);
 }
 
@@ -140,6 +155,69 @@ static rabbet_status_t trial_profile(writer_t* writer) {
   return rabbet_ok();
 }
 
+// ---- Plugins ----------------------------------------------------------------
+
+typedef struct plugin_sink_t {
+  writer_t* writer;
+  RABBET_VEC(rabbet_attr_t) attrs;
+} plugin_sink_t;
+
+static rabbet_status_t trial_plugin_attr(void* context,
+                                         const rabbet_attr_t* attr) {
+  plugin_sink_t* sink = context;
+  rabbet_attr_t copy;
+  RABBET_RETURN_IF_ERROR(
+      rabbet_attr_copy(&sink->writer->plan->arena, attr, &copy));
+  return RABBET_VEC_PUSH(sink->writer->question->allocator, &sink->attrs, copy);
+}
+
+static rabbet_status_t trial_plugin_query(writer_t* writer,
+                                          const rabbet_group_node_t* node,
+                                          rabbet_plugin_query_t* out_query) {
+  rabbet_plugin_tensor_t* tensors = NULL;
+  size_t count = node->input_count + node->output_count;
+  RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
+      &writer->plan->arena, count, sizeof(*tensors), (void**)&tensors));
+  for (size_t i = 0; i < count; ++i)
+    rabbet_plugin_query_tensor(writer->question->group,
+                               i < node->input_count
+                                   ? node->inputs[i]
+                                   : node->outputs[i - node->input_count],
+                               &tensors[i]);
+  *out_query = (rabbet_plugin_query_t){
+      .layer_name = node->name,
+      .device = writer->question->device->kind,
+      .tensors = tensors,
+      .input_count = node->input_count,
+      .output_count = node->output_count,
+  };
+  return rabbet_ok();
+}
+
+// The plugin as a plan names it.
+static rabbet_status_t trial_plugin(writer_t* writer,
+                                    const rabbet_group_node_t* node,
+                                    rabbet_plan_step_t* step) {
+  plugin_sink_t sink = {.writer = writer};
+  const rabbet_plugin_creator_t* creator = rabbet_plugin_creator(node->plugin);
+  rabbet_plugin_query_t query;
+  step->plugin_name = creator->name;
+  step->plugin_version = creator->version;
+  step->plugin_namespace = creator->plugin_namespace;
+  step->plugin_origin = creator->origin;
+  RABBET_RETURN_IF_ERROR(trial_plugin_query(writer, node, &query));
+  rabbet_status_t status = rabbet_plugin_serialize(
+      node->plugin, &query, writer->tactic,
+      (rabbet_plugin_attr_sink_t){&sink, trial_plugin_attr});
+  step->plugin_attr_count = sink.attrs.count;
+  if (rabbet_is_ok(status))
+    status = rabbet_arena_copy(&writer->plan->arena, sink.attrs.data,
+                               sink.attrs.count * sizeof(rabbet_attr_t),
+                               (void**)&step->plugin_attrs);
+  rabbet_vec_free(writer->question->allocator, &sink.attrs);
+  return status;
+}
+
 // ---- The step ---------------------------------------------------------------
 
 static rabbet_status_t trial_step(writer_t* writer) {
@@ -165,6 +243,7 @@ static rabbet_status_t trial_step(writer_t* writer) {
   }
   *step = (rabbet_plan_step_t){.name = "trial",
                                .kernel = writer->question->kernel->name,
+                               .tactic = writer->tactic,
                                .tactic_name = "",
                                .time_us = -1,
                                .group = *group,
@@ -172,6 +251,9 @@ static rabbet_status_t trial_step(writer_t* writer) {
                                .inner_shapes = shapes};
   plan->steps = step;
   plan->step_count = 1;
+  for (size_t i = 0; i < group->node_count; ++i)
+    if (group->nodes[i].plugin)
+      RABBET_RETURN_IF_ERROR(trial_plugin(writer, &group->nodes[i], step));
   return rabbet_ok();
 }
 
@@ -189,9 +271,9 @@ static rabbet_status_t trial_plan_fill(writer_t* writer) {
 }
 
 rabbet_status_t rabbet_trial_plan(const rabbet_question_t* question,
-                                  rabbet_allocator_t allocator, void** out_data,
-                                  size_t* out_size) {
-  writer_t writer = {.question = question};
+                                  int32_t tactic, rabbet_allocator_t allocator,
+                                  void** out_data, size_t* out_size) {
+  writer_t writer = {.question = question, .tactic = tactic};
   *out_data = NULL;
   *out_size = 0;
   RABBET_RETURN_IF_ERROR(rabbet_plan_create(question->allocator, &writer.plan));

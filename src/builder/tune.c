@@ -6,6 +6,7 @@
 #include "builder/bench.h"
 #include "builder/passes.h"
 #include "builder/propose.h"
+#include "builder/trial.h"
 #include "builder/tuner.h"
 
 rabbet_status_t rabbet_tuner_create(rabbet_build_t* build) {
@@ -86,6 +87,10 @@ static rabbet_status_t tune_measure(rabbet_build_t* build,
         "configuration makes that an error",
         unit->name, choice->candidate.kernel->name,
         choice->candidate.tactic_name);
+  bool harmful = false;
+  RABBET_RETURN_IF_ERROR(
+      rabbet_trials_try(build->trials, unit, choice, &harmful));
+  if (harmful) return rabbet_ok();
   RABBET_RETURN_IF_ERROR(
       rabbet_bench_measure(build, unit, choice, best_us, out_timing));
   build->doubtful += out_timing->is_unsure;

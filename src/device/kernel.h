@@ -51,6 +51,8 @@ typedef struct rabbet_question_t {
   const rabbet_kernel_class_t* kernel;
   const rabbet_group_t* group;  // boundary types and formats as in `create`
   const rabbet_dims_t* dims;    // of its values
+  // As kernels are given them, or NULL: libraries' groups have none.
+  const int64_t* const* host_values;
   bool tf32;
   int32_t wish;    // answers wanted
   int32_t enough;  // of these, so many that work will do

@@ -27,12 +27,14 @@ typedef enum rabbet_trial_kind_t {
 } rabbet_trial_kind_t;
 
 // Followed by the tactics that are known already (int32_t), by NAME=VALUE texts
-// with a NUL each, and by a plan of one step: the group, with placeholders for
-// weights. Its kernel is the class that is asked.
+// with a NUL each, by the path of the plugin's library, and by a plan of one
+// step: the group, with placeholders for weights. Its kernel is the class that
+// is asked; or nothing is asked, and one tactic is tried (plugins).
 typedef struct rabbet_trial_question_t {
   int32_t tf32, wish, enough;
+  int32_t is_given, tactic;
   uint32_t known_count;
-  uint64_t settings_size, plan_size;
+  uint64_t settings_size, library_size, plan_size;
 } rabbet_trial_question_t;
 
 typedef struct rabbet_trial_found_t {

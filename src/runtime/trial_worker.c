@@ -49,6 +49,8 @@ typedef struct trial_t {
   const rabbet_group_t* group;
   rabbet_dims_t* dims;
   const rabbet_kernel_class_t* kernel;
+  rabbet_plugin_t* plugin;
+  const int64_t** host_values;
   RABBET_VEC(rabbet_answer_t) answers;  // artifacts in the plan's arena
   void** memory;                        // of the boundary; NULL: not yet
 } trial_t;
@@ -155,7 +157,8 @@ static rabbet_status_t trial_prepare(const trial_t* trial,
                                      rabbet_kernel_state_t** state,
                                      void** workspace) {
   rabbet_device_t* device = trial->worker->device;
-  const rabbet_kernel_shapes_t shapes = {.dims = trial->dims, .threads = 1};
+  const rabbet_kernel_shapes_t shapes = {
+      .dims = trial->dims, .host_values = trial->host_values, .threads = 1};
   size_t bytes = 0;
   RABBET_RETURN_IF_ERROR(
       trial->kernel->prepare(kernel, &shapes, state, &bytes));
@@ -260,6 +263,56 @@ static rabbet_status_t trial_settings(const char* text, size_t size) {
   return rabbet_ok();
 }
 
+// Integers that the plan holds, as kernels get those that the host knows.
+static rabbet_status_t trial_host_values(trial_t* trial) {
+  rabbet_arena_t* arena = &trial->plan->arena;
+  const rabbet_group_t* group = trial->group;
+  RABBET_RETURN_IF_ERROR(
+      rabbet_arena_allocate_array(arena, group->value_count, sizeof(int64_t*),
+                                  (void**)&trial->host_values));
+  for (size_t i = 0; i < group->value_count; ++i) {
+    const rabbet_group_value_t* value = &group->values[i];
+    int64_t* numbers = NULL;
+    int64_t count = 0;
+    if (!value->constant || (value->dtype != RABBET_DTYPE_INT32 &&
+                             value->dtype != RABBET_DTYPE_INT64))
+      continue;
+    RABBET_RETURN_IF_ERROR(rabbet_dims_count(&value->dims, &count));
+    RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
+        arena, (size_t)count + 1, sizeof(*numbers), (void**)&numbers));
+    for (int64_t k = 0; k < count; ++k)
+      numbers[k] = rabbet_load_int64(value->dtype, value->constant, k);
+    trial->host_values[i] = numbers;
+  }
+  return rabbet_ok();
+}
+
+// The library that the build has loaded; a second time it is registered
+// already.
+static rabbet_status_t trial_library(const char* path, size_t size) {
+  if (path[size - 1] != 0)
+    return RABBET_STATUS(RABBET_STATUS_INTERNAL, "a path is cut off");
+  rabbet_status_t status = rabbet_plugin_load_library(path);
+  if (rabbet_status_code(status) != RABBET_STATUS_ALREADY_EXISTS) return status;
+  rabbet_status_ignore(status);
+  return rabbet_ok();
+}
+
+static rabbet_status_t trial_plugin(trial_t* trial) {
+  const rabbet_plan_step_t* step = &trial->plan->steps[0];
+  const rabbet_plugin_create_t args = {.layer_name = step->name,
+                                       .phase = RABBET_PLUGIN_PHASE_RUNTIME,
+                                       .attrs = step->plugin_attrs,
+                                       .attr_count = step->plugin_attr_count};
+  RABBET_RETURN_IF_ERROR(rabbet_plugin_create(
+      step->plugin_name, step->plugin_version, step->plugin_namespace, &args,
+      trial->worker->allocator, &trial->plugin));
+  for (size_t i = 0; i < step->group.node_count; ++i)
+    if (rabbet_op_is(step->group.nodes[i].op, RABBET_OP_PLUGIN))
+      step->group.nodes[i].plugin = trial->plugin;
+  return rabbet_ok();
+}
+
 static rabbet_status_t trial_open(trial_t* trial, const void* data,
                                   size_t size) {
   const worker_t* worker = trial->worker;
@@ -270,7 +323,7 @@ static rabbet_status_t trial_open(trial_t* trial, const void* data,
   const rabbet_plan_step_t* step = &trial->plan->steps[0];
   trial->group = &step->group;
   trial->kernel = rabbet_device_find_kernel(worker->device, step->kernel);
-  if (!trial->kernel || !trial->kernel->ask)
+  if (!trial->kernel || (!trial->kernel->ask && !trial->head.is_given))
     return RABBET_STATUS(RABBET_STATUS_INTERNAL, "kernel '%s' asks nothing",
                          step->kernel);
   RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
@@ -278,7 +331,8 @@ static rabbet_status_t trial_open(trial_t* trial, const void* data,
       (void**)&trial->dims));
   for (size_t i = 0; i < trial->group->value_count; ++i)
     trial->dims[i] = trial->group->values[i].dims;
-  return rabbet_ok();
+  RABBET_RETURN_IF_ERROR(trial_host_values(trial));
+  return step->plugin_name ? trial_plugin(trial) : rabbet_ok();
 }
 
 static rabbet_status_t trial_ask(trial_t* trial) {
@@ -290,9 +344,13 @@ static rabbet_status_t trial_ask(trial_t* trial) {
                                       .wish = trial->head.wish,
                                       .enough = trial->head.enough,
                                       .allocator = trial->worker->allocator};
+  const rabbet_answer_t given = {.tactic = trial->head.tactic};
   worker_number(trial->worker, RABBET_TRIAL_BEGIN, -1);
   RABBET_RETURN_IF_ERROR(
-      trial->kernel->ask(&question, (rabbet_answer_sink_t){trial, trial_add}));
+      trial->head.is_given
+          ? trial_add(trial, &given)
+          : trial->kernel->ask(&question,
+                               (rabbet_answer_sink_t){trial, trial_add}));
   return trial_each(trial);
 }
 
@@ -301,6 +359,7 @@ static void trial_close(trial_t* trial) {
   for (size_t i = 0; trial->memory && i < trial_boundary(trial); ++i)
     device->vtable->free(device, trial->memory[i]);
   rabbet_vec_free(trial->worker->allocator, &trial->answers);
+  rabbet_plugin_release(trial->plugin);
   rabbet_plan_destroy(trial->plan);
 }
 
@@ -312,13 +371,18 @@ static rabbet_status_t trial_answer(trial_t* trial,
     return RABBET_STATUS(RABBET_STATUS_INTERNAL, "a question is cut off");
   memcpy(head, data->data, sizeof(*head));
   size_t at = sizeof(*head), known = head->known_count * sizeof(int32_t);
-  if (known + head->settings_size + head->plan_size != data->size - at)
+  if (known + head->settings_size + head->library_size + head->plan_size !=
+      data->size - at)
     return RABBET_STATUS(RABBET_STATUS_INTERNAL, "a question is cut off");
   trial->known = (const int32_t*)(const void*)(data->data + at);
   at += known;
   RABBET_RETURN_IF_ERROR(
       trial_settings(data->data + at, (size_t)head->settings_size));
   at += (size_t)head->settings_size;
+  if (head->library_size > 0)
+    RABBET_RETURN_IF_ERROR(
+        trial_library(data->data + at, (size_t)head->library_size));
+  at += (size_t)head->library_size;
   RABBET_RETURN_IF_ERROR(rabbet_allocate_aligned(trial->worker->allocator,
                                                  (size_t)head->plan_size,
                                                  RABBET_PLAN_ALIGNMENT, &plan));
