@@ -196,7 +196,8 @@ static rabbet_status_t rabbet_absent_take(
   if (last->type != RABBET_ATTR_INT)
     return RABBET_STATUS(RABBET_STATUS_DATA_LOSS,
                          "the mask of absent inputs is no integer");
-  args->absent_inputs = (uint64_t)*(const int64_t*)last->data;
+  const int64_t* mask = last->data;
+  args->absent_inputs = (uint64_t)*mask;
   --args->attr_count;
   if (args->absent_inputs & ~creator->optional_inputs)
     return RABBET_STATUS(

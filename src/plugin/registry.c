@@ -1,6 +1,5 @@
 // The process's plugin creators: with the host of sources (source_host.c) the
 // only global state of the project.
-#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 

@@ -136,7 +136,8 @@ def starts(count: Path) -> int:
 def test_harmless_libraries_and_a_cache_that_knows_them(tmp_path: Path) -> None:
     script, count = helper(tmp_path)
     first = build("convolution", tmp_path, RABBET_TRIAL=str(script))
-    assert first["left_out"] == [] and first["warnings"] == []
+    assert first["left_out"] == []
+    assert first["warnings"] == []
     assert starts(count) == 1
     again = build("convolution", tmp_path, RABBET_TRIAL=str(script))
     assert starts(count) == 1
@@ -167,7 +168,8 @@ def test_kernel_that_does_harm_when_it_runs(
         fault["RABBET_TRIAL_SECONDS"] = "2"
     result = build(what, tmp_path, **fault)
     found = culprits(result)
-    assert found and all(tactic.startswith(name) for tactic in found)
+    assert found
+    assert all(tactic.startswith(name) for tactic in found)
     assert all(reason in text for text in found.values())
     assert any("left out" in text for text in result["warnings"])
     # The cache keeps the culprits: nothing is tried again, and they stay out.
@@ -221,7 +223,8 @@ def test_level_that_times_nothing(trial: str, tmp_path: Path) -> None:
     """It takes the first kernel: an engine that makes no plan would not do."""
     result = build("convolution", tmp_path, level=0, RABBET_TRIAL=trial)
     assert result["kernel"] == "cuda.convolution"
-    assert result["left_out"] == [] and result["warnings"] == []
+    assert result["left_out"] == []
+    assert result["warnings"] == []
 
 
 @stand_in
