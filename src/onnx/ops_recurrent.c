@@ -2,6 +2,7 @@
 // then the rest step by step.
 #include <string.h>
 
+#include "base/math.h"
 #include "onnx/index.h"
 
 enum { RABBET_ONNX_MAX_GATES = 4, RABBET_ONNX_MAX_FUNCTIONS = 3 };
@@ -285,8 +286,10 @@ static void rabbet_onnx_recurrent_begin(rabbet_onnx_recurrent_t* layer) {
   if (!rabbet_onnx_ok(node)) return;
   layer->hidden = r.rank == 3 ? r.d[2] : 0;
   layer->length = dims.d[0];
+  int64_t rows = 0;
   if (r.rank != 3 || layer->hidden < 1 || r.d[0] != layer->directions ||
-      r.d[1] != layer->gates * layer->hidden) {
+      !rabbet_checked_mul((int64_t)layer->gates, layer->hidden, &rows) ||
+      r.d[1] != rows) {
     char text[128];
     RABBET_ONNX_FAIL(node, RABBET_STATUS_INVALID_ARGUMENT,
                      "R has shape %s; expected (%d, %d * hidden_size, "

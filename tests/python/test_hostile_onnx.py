@@ -91,6 +91,14 @@ def test_recurrent_layers_check_ranks(op, gates, layout, operand, rank):
     assert f"has rank {rank}; expected" in error or operand == "R"
 
 
+def test_rows_of_recurrent_weights_do_not_wrap_around():
+    """4 * 2**62 is 0 in 64 bits, and the axis of 0 rows is not as long as that."""
+    shapes = {"x": (2, 3, 5), "w": (1, 0, 5), "r": (1, 0, 2**62)}
+    error = import_of([helper.make_node("LSTM", ["x", "w", "r"], ["y"], "n")], shapes)
+    assert error is not None
+    assert f"R has shape (1, 0, {2**62}); expected (1, 4 * hidden_size" in error
+
+
 # ---- External data
 
 
