@@ -9,6 +9,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/symbol.h"
+
 // "cuda:1" -> "cuda", 1. Ordinals of devices that have one are 0 if not given.
 static rabbet_status_t rabbet_device_parse(const char* name, char out_kind[8],
                                            int* out_ordinal) {
@@ -98,7 +100,9 @@ static rabbet_status_t rabbet_library_find(const char* kind,
         "librabbet_runtime.so and in RABBET_LIBRARY_PATH",
         kind, reason ? reason : "its library cannot be opened");
   }
-  *(void**)out_open = dlsym(library, "rabbet_device_open");
+  RABBET_RETURN_IF_ERROR(RABBET_ANNOTATE(
+      rabbet_symbol_function(library, "rabbet_device_open", (void**)out_open),
+      "device library '%s'", path));
   if (*out_open) return rabbet_ok();
   return RABBET_STATUS(RABBET_STATUS_INCOMPATIBLE,
                        "'%s' does not export rabbet_device_open: it is no "

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "base/file.h"
+#include "base/symbol.h"
 #include "plugin/elf.h"
 #include "plugin/registry.h"
 
@@ -80,7 +81,8 @@ static rabbet_status_t rabbet_library_dlopen(const char* path,
 // Libraries that do not say are older than the question.
 static rabbet_status_t rabbet_library_check_abi(void* handle) {
   uint32_t (*abi)(void) = NULL;
-  *(void**)&abi = dlsym(handle, "rabbet_plugin_library_abi");
+  RABBET_RETURN_IF_ERROR(rabbet_symbol_function(
+      handle, "rabbet_plugin_library_abi", (void**)&abi));
   uint32_t found = abi ? abi() : 1;
   if (found == RABBET_PLUGIN_ABI) return rabbet_ok();
   return RABBET_STATUS(
@@ -94,7 +96,8 @@ static rabbet_status_t rabbet_library_check_abi(void* handle) {
 static rabbet_status_t rabbet_library_register(
     void* handle, const char* name, rabbet_creator_list_t* creators) {
   rabbet_status_t (*entry)(void) = NULL;
-  *(void**)&entry = dlsym(handle, RABBET_REGISTER_SYMBOL);
+  RABBET_RETURN_IF_ERROR(
+      rabbet_symbol_function(handle, RABBET_REGISTER_SYMBOL, (void**)&entry));
   if (!entry)
     return RABBET_STATUS(RABBET_STATUS_INVALID_ARGUMENT,
                          "it does not export " RABBET_REGISTER_SYMBOL

@@ -10,6 +10,7 @@
 #include <string.h>
 #include <wchar.h>
 
+#include "base/symbol.h"
 #include "plugin/source_host.h"
 #include "pyhost/interpreter.h"
 
@@ -32,13 +33,25 @@ typedef struct rabbet_python_t {
   const char* (*PyUnicode_AsUTF8AndSize)(void* text, intptr_t* size);
   void (*PyErr_Clear)(void);
   void (*Py_DecRef)(void* object);
+  // Python 3.14 and newer: the configuration is opaque, and its functions
+  // return errors.
+  void* (*PyInitConfig_Create)(void);
+  void (*PyInitConfig_Free)(void* config);
+  int (*PyInitConfig_SetStr)(void* config, const char* name, const char* text);
+  int (*Py_InitializeFromInitConfig)(void* config);
+  int (*PyInitConfig_GetError)(void* config, const char** out_text);
+  // Older ones have this.
+  void (*Py_SetProgramName)(const wchar_t* name);
 } rabbet_python_t;
 
 #define RABBET_PYTHON_SYMBOL(name) \
-  { #name, offsetof(rabbet_python_t, name) }
+  { #name, offsetof(rabbet_python_t, name), false }
+#define RABBET_PYTHON_OPTIONAL(name) \
+  { #name, offsetof(rabbet_python_t, name), true }
 static const struct {
   const char* name;
   size_t offset;
+  bool optional;
 } python_symbols[] = {
     RABBET_PYTHON_SYMBOL(Py_GetVersion),
     RABBET_PYTHON_SYMBOL(Py_IsInitialized),
@@ -56,14 +69,23 @@ static const struct {
     RABBET_PYTHON_SYMBOL(PyUnicode_AsUTF8AndSize),
     RABBET_PYTHON_SYMBOL(PyErr_Clear),
     RABBET_PYTHON_SYMBOL(Py_DecRef),
+    RABBET_PYTHON_OPTIONAL(PyInitConfig_Create),
+    RABBET_PYTHON_OPTIONAL(PyInitConfig_Free),
+    RABBET_PYTHON_OPTIONAL(PyInitConfig_SetStr),
+    RABBET_PYTHON_OPTIONAL(Py_InitializeFromInitConfig),
+    RABBET_PYTHON_OPTIONAL(PyInitConfig_GetError),
+    RABBET_PYTHON_OPTIONAL(Py_SetProgramName),
 };
 
 static rabbet_status_t rabbet_python_find(void* library, const char* where,
                                           rabbet_python_t* python) {
   for (size_t i = 0; i < sizeof(python_symbols) / sizeof(*python_symbols);
        ++i) {
-    void* symbol = dlsym(library, python_symbols[i].name);
-    if (!symbol)
+    void* symbol = NULL;
+    RABBET_RETURN_IF_ERROR(RABBET_ANNOTATE(
+        rabbet_symbol_function(library, python_symbols[i].name, &symbol),
+        "'%s'", where));
+    if (!symbol && !python_symbols[i].optional)
       return RABBET_STATUS(RABBET_STATUS_INCOMPATIBLE,
                            "'%s' is no libpython of version 3.11 or newer: it "
                            "lacks %s",
@@ -127,45 +149,36 @@ static rabbet_status_t rabbet_pyhost_open(
 
 // So that it finds the packages of the interpreter's environment.
 static rabbet_status_t rabbet_pyhost_initialize(
-    void* library, const rabbet_interpreter_t* interpreter) {
-  // Python 3.14 and newer: opaque, and failures are told.
-  void* (*create)(void) = NULL;
-  void (*release)(void*) = NULL;
-  int (*set_text)(void*, const char*, const char*) = NULL;
-  int (*start)(void*) = NULL;
-  int (*error)(void*, const char**) = NULL;
-  *(void**)&create = dlsym(library, "PyInitConfig_Create");
-  *(void**)&release = dlsym(library, "PyInitConfig_Free");
-  *(void**)&set_text = dlsym(library, "PyInitConfig_SetStr");
-  *(void**)&start = dlsym(library, "Py_InitializeFromInitConfig");
-  *(void**)&error = dlsym(library, "PyInitConfig_GetError");
-  if (create && release && set_text && start && error) {
-    void* config = create();
+    const rabbet_interpreter_t* interpreter) {
+  const rabbet_python_t* python = &pyhost.python;
+  if (python->PyInitConfig_Create && python->PyInitConfig_Free &&
+      python->PyInitConfig_SetStr && python->Py_InitializeFromInitConfig &&
+      python->PyInitConfig_GetError) {
+    void* config = python->PyInitConfig_Create();
     if (!config)
       return RABBET_STATUS(RABBET_STATUS_OUT_OF_MEMORY, "no memory for Python");
     const char* text = NULL;
     rabbet_status_t status = rabbet_ok();
-    if (set_text(config, "program_name", interpreter->executable) < 0 ||
-        start(config) < 0) {
-      error(config, &text);
+    if (python->PyInitConfig_SetStr(config, "program_name",
+                                    interpreter->executable) < 0 ||
+        python->Py_InitializeFromInitConfig(config) < 0) {
+      python->PyInitConfig_GetError(config, &text);
       status = RABBET_STATUS(RABBET_STATUS_UNAVAILABLE,
                              "Python cannot be started: %s", text ? text : "?");
     }
-    release(config);
+    python->PyInitConfig_Free(config);
     return status;
   }
-  void (*set_name)(const wchar_t*) = NULL;
-  *(void**)&set_name = dlsym(library, "Py_SetProgramName");
   // It refers to the text for as long as it runs.
   static wchar_t* name;
-  if (set_name && !name)
-    name = pyhost.python.Py_DecodeLocale(interpreter->executable, NULL);
-  if (!set_name || !name)
+  if (python->Py_SetProgramName && !name)
+    name = python->Py_DecodeLocale(interpreter->executable, NULL);
+  if (!python->Py_SetProgramName || !name)
     return RABBET_STATUS(RABBET_STATUS_INCOMPATIBLE,
                          "Python %d.%d cannot be told its environment",
                          interpreter->major, interpreter->minor);
-  set_name(name);
-  pyhost.python.Py_InitializeEx(0);
+  python->Py_SetProgramName(name);
+  python->Py_InitializeEx(0);
   return rabbet_ok();
 }
 
@@ -202,8 +215,7 @@ static rabbet_status_t rabbet_pyhost_start_ours(
   RABBET_RETURN_IF_ERROR(rabbet_interpreter_ask(
       given && *given ? given : "python3", &interpreter));
   rabbet_status_t status = rabbet_pyhost_open(options, &interpreter, &library);
-  if (rabbet_is_ok(status))
-    status = rabbet_pyhost_initialize(library, &interpreter);
+  if (rabbet_is_ok(status)) status = rabbet_pyhost_initialize(&interpreter);
   if (!rabbet_is_ok(status)) {
     if (library) dlclose(library);
     return status;
@@ -231,10 +243,14 @@ static rabbet_status_t rabbet_pyhost_join(void) {
   return status;
 }
 
-static bool rabbet_python_runs(void) {
+// Python runs already, or the one that is asked for is started.
+static rabbet_status_t rabbet_pyhost_join_or_start(
+    const rabbet_pyhost_options_t* options) {
   int (*is_initialized)(void) = NULL;
-  *(void**)&is_initialized = dlsym(RTLD_DEFAULT, "Py_IsInitialized");
-  return is_initialized && is_initialized();
+  RABBET_RETURN_IF_ERROR(rabbet_symbol_function(
+      RTLD_DEFAULT, "Py_IsInitialized", (void**)&is_initialized));
+  return is_initialized && is_initialized() ? rabbet_pyhost_join()
+                                            : rabbet_pyhost_start_ours(options);
 }
 
 rabbet_status_t rabbet_pyhost_start(const rabbet_pyhost_options_t* given) {
@@ -249,10 +265,8 @@ rabbet_status_t rabbet_pyhost_start(const rabbet_pyhost_options_t* given) {
     status = RABBET_STATUS(RABBET_STATUS_FAILED_PRECONDITION,
                            "Python was stopped (rabbet_pyhost_stop), and "
                            "cannot be started again in the same process");
-  else if (rabbet_python_runs())
-    status = rabbet_pyhost_join();
   else
-    status = rabbet_pyhost_start_ours(&options);
+    status = rabbet_pyhost_join_or_start(&options);
   pthread_mutex_unlock(&pyhost.lock);
   return RABBET_ANNOTATE(status, "starting Python");
 }

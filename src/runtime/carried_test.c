@@ -131,6 +131,12 @@ static void files(void** state) {
   assert_int_equal(count_creators(), 1);
 }
 
+static void indirect_entry(void** state) {
+  (void)state;
+  RABBET_EXPECT_OK(load_file("indirect"));
+  assert_int_equal(count_creators(), 1);
+}
+
 // Nothing of a library that fails stays.
 static void wrong_files(void** state) {
   (void)state;
@@ -147,6 +153,14 @@ static void wrong_files(void** state) {
       {"fails", RABBET_STATUS_UNAVAILABLE,
        "library_fails.so': it was made to fail"},
       {"absent", RABBET_STATUS_UNAVAILABLE, "it cannot be opened: "},
+      {"data_entry", RABBET_STATUS_INCOMPATIBLE,
+       "symbol rabbet_plugin_library_register is data; expected a function"},
+      {"constant_entry", RABBET_STATUS_INCOMPATIBLE,
+       "symbol rabbet_plugin_library_register is data; expected a function"},
+      {"thread_entry", RABBET_STATUS_INCOMPATIBLE,
+       "symbol rabbet_plugin_library_register is data; expected a function"},
+      {"data_abi", RABBET_STATUS_INCOMPATIBLE,
+       "symbol rabbet_plugin_library_abi is data; expected a function"},
   };
   for (size_t i = 0; i < sizeof(list) / sizeof(list[0]); ++i) {
     RABBET_EXPECT_ERROR(load_file(list[i].name), list[i].code, list[i].message);
@@ -244,6 +258,8 @@ static void wrong_carried_libraries(void** state) {
                       "made for version 2");
   RABBET_EXPECT_ERROR(load_library("without_entry", 0, allowed, &engine),
                       RABBET_STATUS_INVALID_ARGUMENT, "does not export");
+  RABBET_EXPECT_ERROR(load_library("data_entry", 0, allowed, &engine),
+                      RABBET_STATUS_INCOMPATIBLE, "is data");
   RABBET_EXPECT_ERROR(load_library("fails", 0, allowed, &engine),
                       RABBET_STATUS_UNAVAILABLE, "it was made to fail");
   RABBET_EXPECT_ERROR(load_library("good", 0x1000, allowed, &engine),
@@ -380,6 +396,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(files),
       cmocka_unit_test(wrong_files),
+      cmocka_unit_test(indirect_entry),
       cmocka_unit_test(damaged),
       cmocka_unit_test(carried_library),
       cmocka_unit_test(failures_outlive_libraries),

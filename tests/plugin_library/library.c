@@ -72,7 +72,8 @@ static rabbet_status_t add(const char* name) {
   return status;
 }
 
-static rabbet_status_t add_all(void) {
+// Libraries whose entry is data have no call of it.
+__attribute__((unused)) static rabbet_status_t add_all(void) {
   RABBET_RETURN_IF_ERROR(add("halve"));
 #if defined(LIBRARY_TWICE)
   RABBET_RETURN_IF_ERROR(add("halve"));
@@ -98,6 +99,24 @@ RABBET_PLUGIN_EXPORT rabbet_status_t rabbet_plugin_library_register(void);
 RABBET_PLUGIN_EXPORT rabbet_status_t rabbet_plugin_library_register(void) {
   return add_all();
 }
+#elif defined(LIBRARY_DATA_ENTRY)
+RABBET_PLUGIN_EXPORT extern LIBRARY_DATA_ENTRY int
+    rabbet_plugin_library_register[4];
+RABBET_PLUGIN_EXPORT LIBRARY_DATA_ENTRY int rabbet_plugin_library_register[4] =
+    {1};
+#elif defined(LIBRARY_DATA_ABI)
+RABBET_PLUGIN_EXPORT uint32_t rabbet_plugin_library_abi = RABBET_PLUGIN_ABI;
+RABBET_PLUGIN_EXPORT rabbet_status_t rabbet_plugin_library_register(void);
+RABBET_PLUGIN_EXPORT rabbet_status_t rabbet_plugin_library_register(void) {
+  return add_all();
+}
+#elif defined(LIBRARY_INDIRECT)
+// The loader asks which function the entry is; that one has no symbol.
+static rabbet_status_t (*choose_entry(void))(void) {
+  return add_all;
+}
+RABBET_PLUGIN_EXPORT rabbet_status_t rabbet_plugin_library_register(void)
+    __attribute__((ifunc("choose_entry")));
 #else
 RABBET_PLUGIN_LIBRARY(add_all)
 #endif

@@ -294,6 +294,29 @@ def test_wrong_libraries(folder: Path, plan: Path) -> None:
     assert "rabbet_plugin_library_register" in error
 
 
+@pytest.mark.parametrize(
+    ("name", "symbol"),
+    [
+        ("plugins", "rabbet_plugin_library_register"),
+        ("librabbet_data", "rabbet_device_open"),
+        ("driver", "cuInit"),
+    ],
+)
+def test_data_is_not_called(
+    folder: Path, tmp_path: Path, name: str, symbol: str
+) -> None:
+    """A shared object whose symbol is no function, wherever one is opened."""
+    library = compile_library(f"int {symbol}[4] = {{1}};", tmp_path / f"{name}.so")
+    options, env = {
+        "plugins": (["--plugins", library], {}),
+        "librabbet_data": (["--device=data"], {"RABBET_LIBRARY_PATH": str(tmp_path)}),
+        "driver": (["--device=cuda"], {"RABBET_CUDA_DRIVER": str(library)}),
+    }[name]
+    build = ["build", folder / "relu.onnx", "-o", tmp_path / "plan", *options]
+    error = command(*build, env=env, code=3).stderr
+    assert f"its symbol {symbol} is data; expected a function" in error
+
+
 # ---- Without Python --------------------------------------------------------
 
 

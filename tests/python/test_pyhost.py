@@ -15,6 +15,7 @@ from onnx import helper
 
 from .c_programs import ROOT, build_example, compile_program, needed, output
 from .command import FLOAT, PROGRAM, command, save_model
+from .test_command_plugins import compile_library
 
 LIBRARIES = Path(PROGRAM).parent.parent / "lib"
 SHARED = bool(sysconfig.get_config_var("Py_ENABLE_SHARED"))
@@ -121,6 +122,7 @@ def test_python_on_path(program: Path, folder: Path, tmp_path: Path) -> None:
         ("echo 3.99; echo /x; echo {libpython}",
          r"is of Python 3\.\d+, and '/x' is Python 3\.99; they must be of one version"),
         ("echo 3.11; echo /x; echo {runtime}", "is no libpython of version 3.11 or newer"),
+        ("echo 3.11; echo /x; echo {data}", "symbol Py_GetVersion is data; expected a"),
     ],
 )  # fmt: skip
 def test_wrong_interpreters(
@@ -134,6 +136,7 @@ def test_wrong_interpreters(
         libraries = {
             "libpython": found[0] if found else name,
             "runtime": LIBRARIES / "librabbet_runtime.so",
+            "data": compile_library("int Py_GetVersion[4] = {1};", tmp_path / "data.so"),
         }
         fake.write_text("#!/bin/sh\n" + script.format(**libraries) + "\n")
         fake.chmod(0o755)

@@ -8,6 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/symbol.h"
+
 // Where the `nvidia-*` wheels put their libraries, below a site-packages
 // folder: one folder for each library up to CUDA 12, one for all from 13 on.
 static const char* const wheel_patterns[] = {"nvidia/cu[0-9]*/lib",
@@ -143,7 +145,10 @@ rabbet_status_t rabbet_cuda_library_bind(const rabbet_cuda_library_t* library,
                                          const rabbet_cuda_symbol_t* symbols,
                                          size_t count, void* table) {
   for (size_t i = 0; i < count; ++i) {
-    void* symbol = dlsym(handle, symbols[i].name);
+    void* symbol = NULL;
+    RABBET_RETURN_IF_ERROR(RABBET_ANNOTATE(
+        rabbet_symbol_function(handle, symbols[i].name, &symbol), "%s",
+        library->title));
     if (!symbol && !symbols[i].optional)
       return RABBET_STATUS(RABBET_STATUS_UNAVAILABLE,
                            "%s has no function %s: it is too old; %s",
