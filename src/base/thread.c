@@ -6,6 +6,7 @@
 #include <sched.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <time.h>
 #include <unistd.h>
@@ -141,4 +142,19 @@ uint64_t rabbet_memory_limit(void) {
   bool limited = getrlimit(RLIMIT_AS, &space) == 0 &&
                  space.rlim_cur != RLIM_INFINITY && space.rlim_cur < limit;
   return limited ? space.rlim_cur : limit;
+}
+
+static bool rabbet_is_limited(int resource) {
+  struct rlimit limit;
+  return getrlimit(resource, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY;
+}
+
+bool rabbet_memory_fits(size_t size) {
+  if (!rabbet_is_limited(RLIMIT_AS) && !rabbet_is_limited(RLIMIT_DATA))
+    return true;
+  void* memory = mmap(NULL, size, PROT_READ | PROT_WRITE,
+                      MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (memory == MAP_FAILED) return false;
+  munmap(memory, size);
+  return true;
 }

@@ -27,6 +27,9 @@ RABBET_PRIVATE_API int64_t rabbet_time_ns(void);
 RABBET_PRIVATE_API uint64_t rabbet_interruptions(bool of_process);
 // Bytes that this process can have at most: of memory, and of address space.
 RABBET_PRIVATE_API uint64_t rabbet_memory_limit(void);
+// False if this process has a limit (ulimit -v, -d) and an allocation of `size`
+// bytes more fails. Other threads may take them at any time.
+RABBET_PRIVATE_API bool rabbet_memory_fits(size_t size);
 // Processors that this process may use (affinity and cgroup quota), >= 1.
 RABBET_PRIVATE_API int rabbet_cpu_count(void);
 

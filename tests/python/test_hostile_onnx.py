@@ -368,3 +368,22 @@ def test_large_extents_end_in_a_result_or_an_error(name, tmp_path):
     done = limited(["run", path, "--device=cpu", "--optimization-level=0"], 1000, 20)
     assert 0 <= done.returncode <= 4, (done.returncode, done.stderr)
     assert done.returncode == 0 or done.stderr.startswith("rabbet run: ")
+
+
+def test_every_limit_of_memory_ends_in_a_result_or_an_error(tmp_path):
+    """Libraries of others end the process where the system refuses them memory."""
+    weights = numpy_helper.from_array(np.eye(32, dtype=np.float32), "w")
+    nodes = [helper.make_node("MatMul", ["x", "w"], ["h"])]
+    nodes += [helper.make_node("Softmax", ["h"], ["y"])]
+    model = save(tmp_path / "m.onnx", nodes, {"x": (4, 32)}, constants=[weights])
+    plan = tmp_path / "m.plan"
+    build = ["build", model, "--device=cpu", "-o", plan, "--quiet"]
+    ends = [limited(build, 1 << 14, 60)]  # that of a plan to run
+    run = ["run", plan, "--device=cpu"]
+    for mebibytes in [*range(44, 80, 4), *range(80, 200, 12), 1 << 14]:
+        ends += [limited(arguments, mebibytes, 60) for arguments in (build, run)]
+    assert ends[0].returncode == ends[-1].returncode == ends[-2].returncode == 0
+    assert [end for end in ends if end.returncode < 0] == []
+    errors = [end.stderr for end in ends if end.returncode != 0]
+    assert all(errors)
+    assert any("the limits of this process (ulimit -v" in error for error in errors)

@@ -11,6 +11,7 @@
 #include "base/thread.h"
 #include "device/cpu/cpu.h"
 #include "device/cpu/parallel.h"
+#include "device/cpu/room.h"
 
 #if defined(__x86_64__)
 #include <cpuid.h>
@@ -226,6 +227,7 @@ RABBET_PRIVATE_API rabbet_status_t rabbet_device_open(
                          "there is one CPU device, \"cpu\"; found ordinal %d",
                          ordinal);
   rabbet_cpu_device_t* device = NULL;
+  RABBET_RETURN_IF_ERROR(rabbet_cpu_check_thread_room(rabbet_cpu_threads()));
   RABBET_RETURN_IF_ERROR(
       rabbet_allocate(allocator, sizeof(*device), (void**)&device));
   device->base.vtable = &rabbet_cpu_vtable;

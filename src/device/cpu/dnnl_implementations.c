@@ -5,6 +5,7 @@
 #include "base/math.h"
 #include "device/cpu/dnnl_inside.h"
 #include "device/cpu/parallel.h"
+#include "device/cpu/room.h"
 
 // What was asked for may be impossible for oneDNN: then there is none.
 static bool rabbet_dnnl_is_absent(dnnl_status_t status) {
@@ -223,6 +224,7 @@ rabbet_status_t rabbet_dnnl_walk(rabbet_dnnl_t* dnnl,
       rabbet_dnnl_is_wide(&spec->weights) || rabbet_dnnl_is_wide(&spec->dst) ||
       rabbet_dnnl_has_wide_window(spec))
     return rabbet_ok();
+  RABBET_RETURN_IF_ERROR(rabbet_cpu_check_room());
   RABBET_RETURN_IF_ERROR(rabbet_dnnl_attr(spec, &attr));
   bool single =
       spec->kind == RABBET_DNNL_REORDER || spec->kind == RABBET_DNNL_CONCAT;

@@ -1,6 +1,7 @@
 // Primitives with their arguments.
 #include "device/cpu/dnnl_inside.h"
 #include "device/cpu/parallel.h"
+#include "device/cpu/room.h"
 
 // Arguments of one primitive that are in use, dense.
 typedef struct rabbet_dnnl_bound_t {
@@ -14,6 +15,7 @@ struct rabbet_dnnl_primitive_t {
   dnnl_primitive_desc_t desc;
   dnnl_primitive_t primitive;
   dnnl_stream_t stream;
+  bool executed;
   int arg_count;
   rabbet_dnnl_bound_t* bound;  // arg_count, behind this struct
   dnnl_exec_arg_t* exec;       // likewise
@@ -175,6 +177,7 @@ rabbet_status_t rabbet_dnnl_pack_create(
     return RABBET_STATUS(RABBET_STATUS_INTERNAL,
                          "primitive %s has no argument %d",
                          rabbet_dnnl_primitive_name(primitive), arg);
+  RABBET_RETURN_IF_ERROR(rabbet_cpu_check_room());
   dnnl_memory_desc_t source;
   RABBET_RETURN_IF_ERROR(rabbet_dnnl_desc(layout, &source));
   const rabbet_dnnl_spec_t spec = {.kind = RABBET_DNNL_REORDER};
@@ -233,6 +236,9 @@ const void* rabbet_dnnl_primitive_layout(
 
 rabbet_status_t rabbet_dnnl_primitive_execute(
     rabbet_dnnl_primitive_t* primitive, void* const* pointers) {
+  // Some primitives generate code when they are executed first.
+  if (!primitive->executed) RABBET_RETURN_IF_ERROR(rabbet_cpu_check_room());
+  primitive->executed = true;
   for (int i = 0; i < primitive->arg_count; ++i) {
     rabbet_dnnl_bound_t* bound = &primitive->bound[i];
     void* pointer = pointers[bound->arg];

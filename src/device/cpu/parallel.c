@@ -3,6 +3,7 @@
 #include <pthread.h>
 
 #include "base/math.h"
+#include "device/cpu/room.h"
 
 // Of libgomp, the OpenMP runtime that oneDNN uses: called by name, so that
 // every compiler's code shares one runtime and its threads.
@@ -82,11 +83,13 @@ void rabbet_cpu_parallel(int64_t count, int64_t grain,
 // OpenMP's threads belong to the thread that first ran a loop on them, and a
 // fork leaves them behind: a loop of that thread in the child would wait for
 // them for ever. Other threads of the child get threads of their own.
-static _Thread_local bool has_team, lost_team;
+static _Thread_local bool lost_team;
+// Threads that a run asked for, at most; 0 without a team.
+static _Thread_local int team_threads;
 static _Thread_local int run_depth, runs_on_team;
 
 static void rabbet_cpu_after_fork(void) {
-  if (has_team) lost_team = true;
+  if (team_threads > 0) lost_team = true;
 }
 
 static void rabbet_cpu_watch_forks(void) {
@@ -104,8 +107,11 @@ static rabbet_status_t rabbet_cpu_claim_threads(int threads) {
         "processes afresh (multiprocessing: 'spawn'), call from a new thread, "
         "or use 1 thread",
         threads);
-  if (!has_team) pthread_once(&once, rabbet_cpu_watch_forks);
-  has_team = true;
+  if (threads <= team_threads) return rabbet_ok();
+  RABBET_RETURN_IF_ERROR(rabbet_cpu_check_thread_room(
+      threads - (team_threads > 1 ? team_threads : 1)));
+  if (team_threads == 0) pthread_once(&once, rabbet_cpu_watch_forks);
+  team_threads = threads;
   return rabbet_ok();
 }
 
@@ -124,7 +130,7 @@ static void rabbet_cpu_end_team(void) {
   if (run_depth > 0 || lost_team) return;
   // Refused in a team of the caller's own. Not omp_pause_resource, which looks
   // for devices.
-  if (omp_pause_resource_all(PAUSE_SOFT) == 0) has_team = false;
+  if (omp_pause_resource_all(PAUSE_SOFT) == 0) team_threads = 0;
 }
 
 rabbet_status_t rabbet_cpu_begin_threads(int threads, int* out_before) {
@@ -139,7 +145,8 @@ rabbet_status_t rabbet_cpu_begin_threads(int threads, int* out_before) {
 void rabbet_cpu_end_threads(int before) {
   rabbet_cpu_set_threads(before);
   --run_depth;
-  if (has_team && runs_on_team < RABBET_CPU_TRIAL_RUNS) rabbet_cpu_end_team();
+  if (team_threads > 0 && runs_on_team < RABBET_CPU_TRIAL_RUNS)
+    rabbet_cpu_end_team();
 }
 
 void rabbet_cpu_release_threads(void) {
