@@ -5,6 +5,7 @@
 // EXPLICIT_ROUND_UP adds behind it never counts.
 #include <math.h>
 
+#include "base/math.h"
 #include "ops/enums.h"
 #include "ops/rules.h"
 #include "ops/walk.h"
@@ -52,7 +53,6 @@ static rabbet_status_t pooling_infer_shapes(const rabbet_op_infer_t* infer) {
 typedef struct pooling_t {
   const rabbet_view_t *x, *y;
   rabbet_window_t window;
-  rabbet_dims_t taps;
   int64_t pre[RABBET_MAX_RANK];
   int64_t end[RABBET_MAX_RANK];  // first position behind the padding
   int64_t strides[RABBET_MAX_RANK];
@@ -64,7 +64,7 @@ typedef struct pooling_t {
 typedef struct pooling_cell_t {
   double highest, sum;
   int64_t inside;  // elements of the input
-  int64_t padded;  // and of the padding
+  double padded;   // with those of the padding: may be beyond 64 bits
 } pooling_cell_t;
 
 static rabbet_status_t pooling_start(const rabbet_op_eval_t* eval,
@@ -79,9 +79,7 @@ static rabbet_status_t pooling_start(const rabbet_op_eval_t* eval,
   bool explicit_padding =
       out->window.mode == RABBET_PADDING_EXPLICIT_ROUND_DOWN ||
       out->window.mode == RABBET_PADDING_EXPLICIT_ROUND_UP;
-  out->taps.rank = spatial;
   for (int32_t i = 0; i < spatial; ++i) {
-    out->taps.d[i] = out->window.size[i];
     out->end[i] = out->x->dims.d[i + 2] +
                   (explicit_padding ? out->window.post[i] : post[i]);
   }
@@ -92,28 +90,47 @@ static rabbet_status_t pooling_start(const rabbet_op_eval_t* eval,
   return rabbet_ok();
 }
 
-static void pooling_tap(const pooling_t* p, const int64_t* at,
-                        const int64_t* tap, pooling_cell_t* cell) {
-  int64_t offset = at[0] * p->strides[0] + at[1] * p->strides[1];
-  bool inside = true;
-  for (int32_t i = 0; i < p->taps.rank; ++i) {
-    int64_t position = at[i + 2] * p->window.stride[i] +
-                       tap[i] * p->window.dilation[i] - p->pre[i];
-    if (position >= p->end[i]) return;
-    inside = inside && position >= 0 && position < p->x->dims.d[i + 2];
-    offset += position * p->strides[i + 2];
+// How many of a window's taps along axis `i` lie before `bound`.
+static int64_t pooling_taps_before(const pooling_t* p, int32_t i,
+                                   const int64_t* at, int64_t bound) {
+  int64_t begin = at[i + 2] * p->window.stride[i] - p->pre[i];
+  if (begin >= bound) return 0;
+  return rabbet_min_i64(rabbet_ceildiv(bound - begin, p->window.dilation[i]),
+                        p->window.size[i]);
+}
+
+// Visits the elements of the input alone: a window may be far larger.
+static void pooling_visit(const pooling_t* p, const int64_t* at,
+                          pooling_cell_t* cell) {
+  int64_t first[RABBET_MAX_RANK], begin = 0;
+  rabbet_dims_t inside = {.rank = p->window.spatial};
+  for (int32_t i = 0; i < 2; ++i)
+    begin += at[i] * p->strides[i];
+  for (int32_t i = 0; i < inside.rank; ++i) {
+    int64_t extent = rabbet_min_i64(p->x->dims.d[i + 2], p->end[i]);
+    first[i] = pooling_taps_before(p, i, at, 0);
+    inside.d[i] = pooling_taps_before(p, i, at, extent) - first[i];
+    cell->padded *= (double)pooling_taps_before(p, i, at, p->end[i]);
+    begin += (at[i + 2] * p->window.stride[i] - p->pre[i] +
+              first[i] * p->window.dilation[i]) *
+             p->strides[i + 2];
   }
-  ++cell->padded;
-  if (!inside) return;
-  double value = rabbet_load_double(p->x->dtype, p->x->data, offset);
-  ++cell->inside;
-  cell->sum += value;
-  if (value > cell->highest || isnan(value)) cell->highest = value;
+  rabbet_walk_t taps;
+  rabbet_walk_initialize(&inside, &taps);
+  for (; !taps.done; rabbet_walk_next(&taps)) {
+    int64_t offset = begin;
+    for (int32_t i = 0; i < inside.rank; ++i)
+      offset += taps.at[i] * p->window.dilation[i] * p->strides[i + 2];
+    double value = rabbet_load_double(p->x->dtype, p->x->data, offset);
+    ++cell->inside;
+    cell->sum += value;
+    if (value > cell->highest || isnan(value)) cell->highest = value;
+  }
 }
 
 static double pooling_result(const pooling_t* p, const pooling_cell_t* cell) {
-  int64_t count = p->excludes_padding ? cell->inside : cell->padded;
-  double average = count > 0 ? cell->sum / (double)count : 0;
+  double count = p->excludes_padding ? (double)cell->inside : cell->padded;
+  double average = count > 0 ? cell->sum / count : 0;
   if (p->type == RABBET_POOLING_MAX) return cell->highest;
   if (p->type == RABBET_POOLING_AVERAGE) return average;
   return (1 - p->blend) * cell->highest + p->blend * average;
@@ -125,12 +142,8 @@ static rabbet_status_t pooling_reference(const rabbet_op_eval_t* eval) {
   rabbet_walk_t walk;
   rabbet_walk_initialize(&p.y->dims, &walk);
   for (; !walk.done; rabbet_walk_next(&walk)) {
-    pooling_cell_t cell = {.highest = -INFINITY};
-    rabbet_walk_t taps;
-    rabbet_walk_initialize(&p.taps, &taps);
-    for (; !taps.done; rabbet_walk_next(&taps)) {
-      pooling_tap(&p, walk.at, taps.at, &cell);
-    }
+    pooling_cell_t cell = {.highest = -INFINITY, .padded = 1};
+    pooling_visit(&p, walk.at, &cell);
     rabbet_store_double(p.y->dtype, p.y->data, walk.linear,
                         pooling_result(&p, &cell));
   }

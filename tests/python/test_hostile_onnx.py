@@ -370,6 +370,28 @@ def test_large_extents_end_in_a_result_or_an_error(name, tmp_path):
     assert done.returncode == 0 or done.stderr.startswith("rabbet run: ")
 
 
+@pytest.mark.parametrize("constant", [False, True])
+@pytest.mark.parametrize(("op", "expected"), [("AveragePool", 2.0**-26), ("MaxPool", 1.0)])
+def test_padding_of_large_windows_is_not_visited(op, expected, constant, tmp_path):
+    """A window of 2**28 rows, with 4 of the image: a mean of 16 ones and many zeros."""
+    ones = numpy_helper.from_array(np.ones((1, 1, 4, 4), np.float32), "c")
+    side = 2**28
+    attributes = {"kernel_shape": [side, 4], "pads": [side - 4, 0, 0, 0]}
+    if op == "AveragePool":
+        attributes["count_include_pad"] = 1
+    nodes = [
+        helper.make_node(op, ["c" if constant else "x"], ["h"], **attributes),
+        helper.make_node("Add", ["h", "zero"], ["y"]),
+    ]
+    zero = numpy_helper.from_array(np.zeros(1, np.float32), "zero")
+    path = save(tmp_path / "m.onnx", nodes, {"x": (1, 1, 4, 4)}, constants=[ones, zero])
+    np.save(tmp_path / "x.npy", np.ones((1, 1, 4, 4), np.float32))
+    run = ["run", path, "--device=cpu", "--inputs", f"x={tmp_path / 'x.npy'}"]
+    done = limited([*run, "-o", tmp_path / "y.npz"], 4000, 20)
+    assert done.returncode == 0, done.stderr
+    np.testing.assert_array_equal(np.load(tmp_path / "y.npz")["y"], [[[[expected]]]])
+
+
 def test_every_limit_of_memory_ends_in_a_result_or_an_error(tmp_path):
     """Libraries of others end the process where the system refuses them memory."""
     weights = numpy_helper.from_array(np.eye(32, dtype=np.float32), "w")

@@ -190,6 +190,10 @@ static bool rabbet_dnnl_is_nothing(const rabbet_dnnl_layout_t* layout) {
   return false;
 }
 
+// Along an axis, or the input's extent if that is more: the library visits each
+// tap of a window in the padding, too.
+#define RABBET_DNNL_MOST_PADDING 4096
+
 // The library's arithmetic is of 32 bits in places: where an extent or a window
 // needs more it divides by 0, or searches for hours.
 static bool rabbet_dnnl_is_wide(const rabbet_dnnl_layout_t* layout) {
@@ -201,11 +205,13 @@ static bool rabbet_dnnl_is_wide(const rabbet_dnnl_layout_t* layout) {
 static bool rabbet_dnnl_has_wide_window(const rabbet_dnnl_spec_t* spec) {
   for (int i = 0; i < spec->src.rank - 2; ++i) {
     int64_t cover = 0;
+    int64_t most =
+        rabbet_max_i64(RABBET_DNNL_MOST_PADDING, spec->src.dims[i + 2]);
     bool fits =
         rabbet_checked_mul(spec->window[i], spec->dilation[i], &cover) &&
         cover <= INT32_MAX && spec->window[i] <= INT32_MAX &&
-        spec->stride[i] <= INT32_MAX && spec->before[i] <= INT32_MAX &&
-        spec->after[i] <= INT32_MAX && spec->after[i] >= -INT32_MAX;
+        spec->stride[i] <= INT32_MAX && spec->before[i] <= most &&
+        spec->after[i] <= most && spec->after[i] >= -INT32_MAX;
     if (!fits) return true;
   }
   return false;
