@@ -5,6 +5,8 @@
 #include "builder/passes.h"
 #include "core/view.h"
 #include "ops/evaluate.h"
+#include "ops/matrix_multiply.h"
+#include "ops/rules.h"
 
 // A result may have this many bytes, or twice those of what it is made of; what
 // all results have beyond what they are made of is limited, too, since
@@ -19,6 +21,37 @@ static bool fold_may_grow(rabbet_build_t* build, size_t bytes_in,
   if (growth > FOLD_GROWTH - build->fold_growth) return false;
   build->fold_growth += growth;
   return true;
+}
+
+// Steps that the reference kernel takes for a product; larger ones are left to
+// the device's kernels, which take seconds where this one takes minutes.
+#define FOLD_STEPS ((double)(1 << 30))
+
+static bool fold_is_quick(const rabbet_op_eval_t* eval) {
+  const rabbet_op_t* op = eval->op;
+  bool conv = rabbet_op_is(op, RABBET_OP_CONVOLUTION);
+  if (!conv && !rabbet_op_is(op, RABBET_OP_DECONVOLUTION) &&
+      !rabbet_op_is(op, RABBET_OP_MATRIX_MULTIPLY))
+    return true;
+  // Each element of a convolution is a sum over the kernel but its maps.
+  const rabbet_view_t *weights = &eval->inputs[1], *y = &eval->outputs[0];
+  double steps = 1;
+  for (int32_t i = 0; i < y->dims.rank; ++i)
+    steps *= (double)y->dims.d[i];
+  if (rabbet_op_is(op, RABBET_OP_MATRIX_MULTIPLY)) {
+    rabbet_matrix_product_t product;
+    rabbet_status_t status = rabbet_matrix_product_resolve(
+        (rabbet_matrix_op_t)RABBET_OP_INT(eval, "op0"), &eval->inputs[0].dims,
+        (rabbet_matrix_op_t)RABBET_OP_INT(eval, "op1"), &weights->dims,
+        &product);
+    bool quick =
+        rabbet_is_ok(status) && steps * (double)product.k <= FOLD_STEPS;
+    rabbet_status_ignore(status);
+    return quick;
+  }
+  for (int32_t i = 0; i < weights->dims.rank; ++i)
+    if (i != (conv ? 0 : 1)) steps *= (double)weights->dims.d[i];
+  return steps <= FOLD_STEPS;
 }
 
 static bool fold_is_constant(const rabbet_ir_t* ir,
@@ -112,6 +145,7 @@ static rabbet_status_t fold_node(rabbet_build_t* build, rabbet_ir_node_t* node,
                            .input_count = node->input_count,
                            .outputs = outputs,
                            .output_count = node->output_count};
+  if (!fold_is_quick(&eval)) return rabbet_ok();
   return fold_evaluate(build, node, &eval, outputs, keep);
 }
 

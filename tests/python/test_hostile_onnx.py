@@ -392,6 +392,21 @@ def test_padding_of_large_windows_is_not_visited(op, expected, constant, tmp_pat
     np.testing.assert_array_equal(np.load(tmp_path / "y.npz")["y"], [[[[expected]]]])
 
 
+def test_large_products_of_constants_are_left_to_the_device(tmp_path):
+    """The reference kernel, which folds constants, would take minutes."""
+    rng = np.random.default_rng(0)
+    a, b = (rng.integers(-2, 3, (1600, 1600)).astype(np.float32) for _ in range(2))
+    constants = [numpy_helper.from_array(a, "a"), numpy_helper.from_array(b, "b")]
+    nodes = [helper.make_node("MatMul", ["a", "b"], ["h"])]
+    nodes += [helper.make_node("Add", ["h", "x"], ["y"])]
+    path = save(tmp_path / "m.onnx", nodes, {"x": (1,)}, constants=constants)
+    np.save(tmp_path / "x.npy", np.ones(1, np.float32))
+    run = ["run", path, "--device=cpu", "--optimization-level=0", "-o", tmp_path / "y.npz"]
+    done = limited([*run, "--inputs", f"x={tmp_path / 'x.npy'}"], 4000, 20)
+    assert done.returncode == 0, done.stderr
+    np.testing.assert_array_equal(np.load(tmp_path / "y.npz")["y"], a @ b + 1)
+
+
 def test_every_limit_of_memory_ends_in_a_result_or_an_error(tmp_path):
     """Libraries of others end the process where the system refuses them memory."""
     weights = numpy_helper.from_array(np.eye(32, dtype=np.float32), "w")
