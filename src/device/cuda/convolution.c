@@ -258,20 +258,31 @@ static void convolution_tensors(const convolution_offer_t* offer,
   }
 }
 
-// Whether each operand has the same one of these shapes over the whole profile:
-// its order in memory is that of the optimum.
-static bool convolution_always_takes(const rabbet_group_t* group) {
-  const rabbet_group_value_t* y = &group->values[group->outputs[0]];
-  for (size_t i = 2; i < group->input_count; ++i) {
-    const rabbet_group_value_t* value = &group->values[group->inputs[i]];
-    if (value->dims.rank != y->dims.rank) continue;
-    bool full = rabbet_cuda_dims_equal(&value->dims, &y->dims) &&
-                rabbet_cuda_dims_equal(&value->min, &y->min) &&
-                rabbet_cuda_dims_equal(&value->max, &y->max);
-    bool by_channel = convolution_is_by_channel(&value->dims, &y->dims) &&
-                      convolution_is_by_channel(&value->min, &y->min) &&
-                      convolution_is_by_channel(&value->max, &y->max);
-    if (!full && !by_channel) return false;
+// Whether an operand is of the result's shape over the whole profile, or by
+// channel over all of it: its order in memory is that of the optimum.
+static bool convolution_always_takes_value(const rabbet_group_value_t* value,
+                                           const rabbet_group_value_t* y) {
+  bool full = rabbet_cuda_dims_equal(&value->dims, &y->dims) &&
+              rabbet_cuda_dims_equal(&value->min, &y->min) &&
+              rabbet_cuda_dims_equal(&value->max, &y->max);
+  bool by_channel = convolution_is_by_channel(&value->dims, &y->dims) &&
+                    convolution_is_by_channel(&value->min, &y->min) &&
+                    convolution_is_by_channel(&value->max, &y->max);
+  return full || by_channel;
+}
+
+// Of all operands of what follows the convolution, with which `plain` begins.
+// The filter, and scales of a group of 8 bits, are none of them.
+static bool convolution_always_takes(const rabbet_group_t* plain) {
+  const rabbet_group_value_t* y = &plain->values[plain->outputs[0]];
+  for (size_t i = 1; i < plain->node_count; ++i) {
+    const rabbet_group_node_t* node = &plain->nodes[i];
+    for (size_t k = 0; k < node->input_count; ++k) {
+      int32_t value = node->inputs[k];
+      if (value >= 0 && rabbet_group_input_of(plain, value) >= 0 &&
+          !convolution_always_takes_value(&plain->values[value], y))
+        return false;
+    }
   }
   return true;
 }
@@ -481,7 +492,7 @@ static rabbet_status_t rabbet_cuda_convolution_quantized_propose(
   rabbet_type_format_t* tensors = NULL;
   rabbet_cudnn_t* library = NULL;
   if (!rabbet_quantized_parse(group, RABBET_OP_CONVOLUTION, &q) ||
-      group->values[q.x].dims.rank < 3 || !convolution_always_takes(group))
+      group->values[q.x].dims.rank < 3 || !convolution_always_takes(&q.plain))
     return rabbet_ok();
   RABBET_RETURN_IF_ERROR(
       rabbet_cudnn_get(rabbet_cuda(propose->device), &library));
