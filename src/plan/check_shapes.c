@@ -1,5 +1,7 @@
 #include "plan/check_shapes.h"
 
+#include <string.h>
+
 // Compares one output with what the rule made of it.
 static rabbet_shapes_verdict_t rabbet_compare_shapes(
     const rabbet_expr_graph_t* graph, const rabbet_shape_t* found,
@@ -208,11 +210,34 @@ static rabbet_dtype_t rabbet_prove_type(rabbet_dtype_t dtype) {
              : dtype;
 }
 
+// The node's attributes, with the same view of the type that to_type names:
+// rules (fill's) compare it with the types of inputs.
+static rabbet_status_t rabbet_prove_attrs(const rabbet_group_node_t* node,
+                                          rabbet_arena_t* arena,
+                                          const rabbet_attr_t** out_attrs) {
+  static const int64_t real = RABBET_DTYPE_FLOAT;
+  size_t count = node->op->attr_count;
+  rabbet_attr_t* attrs = NULL;
+  *out_attrs = node->attrs;
+  rabbet_dtype_t dtype = (rabbet_dtype_t)rabbet_attr_int(
+      node->attrs, count, "to_type", RABBET_DTYPE_FLOAT);
+  if (rabbet_prove_type(dtype) == dtype) return rabbet_ok();
+  RABBET_RETURN_IF_ERROR(rabbet_arena_copy(
+      arena, node->attrs, count * sizeof(*attrs), (void**)&attrs));
+  for (size_t i = 0; i < count; ++i)
+    if (attrs[i].name && !strcmp(attrs[i].name, "to_type"))
+      attrs[i].data = &real;
+  *out_attrs = attrs;
+  return rabbet_ok();
+}
+
 static rabbet_status_t rabbet_prove_types(const rabbet_group_node_t* node,
                                           const rabbet_op_value_t* values,
                                           rabbet_expr_graph_t* graph,
                                           rabbet_arena_t* arena) {
   rabbet_op_value_t *inputs = NULL, *outputs = NULL;
+  const rabbet_attr_t* attrs = NULL;
+  RABBET_RETURN_IF_ERROR(rabbet_prove_attrs(node, arena, &attrs));
   RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
       arena, node->input_count, sizeof(*inputs), (void**)&inputs));
   RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
@@ -228,7 +253,7 @@ static rabbet_status_t rabbet_prove_types(const rabbet_group_node_t* node,
   const rabbet_op_infer_t infer = {.op = node->op,
                                    .graph = graph,
                                    .arena = arena,
-                                   .attrs = node->attrs,
+                                   .attrs = attrs,
                                    .attr_count = node->op->attr_count,
                                    .inputs = inputs,
                                    .input_count = node->input_count,
