@@ -382,6 +382,18 @@ static bool is_convolution(const step_t* step) {
              CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR;
 }
 
+static bool is_pixel(const tensor_t* t) {
+  for (int i = 2; i < t->rank; ++i)
+    if (t->dims[i] != 1) return false;
+  return true;
+}
+
+// Strides (C, 1, 1, 1) of images of one pixel, which could be of either order.
+static bool is_ambiguous(const tensor_t* t) {
+  return t->dims[0] > 1 && t->dims[1] > 1 && t->strides[1] == 1 &&
+         t->strides[t->rank - 1] == 1;
+}
+
 // The library itself crashes, or computes something else.
 static void check_support(const program_t* p) {
   bool good = true;
@@ -396,6 +408,8 @@ static void check_support(const program_t* p) {
       good = good && (x->is_virtual || lies_by_heads(x, 3)) &&
              (y->is_virtual ? lies_by_heads(b, 2)
                             : lies_by_heads(b, 3) && lies_by_heads(y, 3));
+    if (is_convolution(s) && is_pixel(x) && is_pixel(b) && is_pixel(y))
+      good = good && !is_ambiguous(x) && !is_ambiguous(y);
     if (is_convolution(&p->steps[0]) && i > 0 && b && !b->is_virtual)
       good = good && (same_dims(b, y) || is_by_channel(b, y));
   }

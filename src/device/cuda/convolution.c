@@ -54,6 +54,23 @@ static rabbet_cudnn_shape_t convolution_shape(const rabbet_dims_t* dims,
   return rabbet_cudnn_dense(wide.rank, wide.d, channels_last);
 }
 
+static bool convolution_is_pixel(const rabbet_dims_t* dims) {
+  for (int i = 2; i < dims->rank; ++i)
+    if (dims->d[i] != 1) return false;
+  return true;
+}
+
+// Images and a filter of one pixel have one order in memory, whatever their
+// formats. cuDNN is told the strides of channels last: those of the other
+// order, (C, 1, 1, 1), could mean either, and engine 53 of 9.19 then reads the
+// images of a batch at wrong places.
+static bool convolution_is_of_pixels(const rabbet_group_node_t* node,
+                                     const rabbet_dims_t* dims) {
+  return convolution_is_pixel(&dims[node->inputs[0]]) &&
+         convolution_is_pixel(&dims[node->inputs[1]]) &&
+         convolution_is_pixel(&dims[node->outputs[0]]);
+}
+
 // Elements that the window passes over with this padding at the end.
 static bool convolution_reaches(const rabbet_window_t* window, int axis,
                                 int64_t pre, int64_t post, int64_t in,
@@ -146,10 +163,11 @@ static bool convolution_operand(const rabbet_cudnn_chain_t* chain,
   int axes = 0;
   for (int i = 0; i < dims.rank; ++i)
     axes += dims.d[i] != 1;
-  // One axis alone lies in either order: then what cuDNN likes better is said.
+  // One axis alone lies in either order, and so do images of one pixel: then
+  // what cuDNN likes better is said.
   const rabbet_quantized_t* q = chain->context;
   int32_t lies = q && value == q->operand.real ? q->operand.value : value;
-  bool last = axes <= 1
+  bool last = axes <= 1 || convolution_is_pixel(&dims)
                   ? chain->channels_last
                   : chain->group->values[lies].format == RABBET_FORMAT_HWC;
   if (last != chain->channels_last) return false;
@@ -190,10 +208,11 @@ static bool convolution_add(const rabbet_cudnn_chain_t* chain,
   if (!convolution_window(node, &dims[x], &dims[w], &dims[y], &window) ||
       !rabbet_cudnn_chain_fits(chain))
     return false;
-  rabbet_cudnn_shape_t x_shape =
-      convolution_shape(&dims[x], group->values[x].format == RABBET_FORMAT_HWC);
-  rabbet_cudnn_shape_t w_shape =
-      convolution_shape(&dims[w], group->values[w].format == RABBET_FORMAT_HWC);
+  bool pixels = convolution_is_of_pixels(node, dims);
+  rabbet_cudnn_shape_t x_shape = convolution_shape(
+      &dims[x], pixels || group->values[x].format == RABBET_FORMAT_HWC);
+  rabbet_cudnn_shape_t w_shape = convolution_shape(
+      &dims[w], pixels || group->values[w].format == RABBET_FORMAT_HWC);
   cudnnBackendDescriptor_t x_tensor = rabbet_cudnn_tensor(
       graph, &x_shape, chain->dtype, rabbet_group_input_of(group, x));
   cudnnBackendDescriptor_t w_tensor = rabbet_cudnn_tensor(
@@ -218,7 +237,8 @@ static bool rabbet_cuda_convolution_describe(const rabbet_group_t* group,
       !convolution_insert_bias(dims, convolution_bias(node), &epilogue))
     return false;
   const rabbet_group_value_t* y = &group->values[epilogue.result];
-  bool last = y->format == RABBET_FORMAT_HWC;
+  bool last =
+      y->format == RABBET_FORMAT_HWC || convolution_is_of_pixels(node, dims);
   const rabbet_cudnn_chain_t chain = {
       .group = group,
       .dims = dims,
@@ -337,7 +357,7 @@ static bool rabbet_cuda_convolution_takes(const rabbet_kernel_spec_t* spec) {
   return convolution_matches(spec->group) && spec->group->output_count == 1;
 }
 
-RABBET_CUDNN_CLASS(rabbet_cuda_convolution, "cuda.convolution", 2);
+RABBET_CUDNN_CLASS(rabbet_cuda_convolution, "cuda.convolution", 3);
 
 // ---- INT8 ------------------------------------------------------------------
 
