@@ -77,23 +77,24 @@ static rabbet_status_t rabbet_window_extent(const rabbet_op_infer_t* infer,
     return rabbet_op_with_constant(infer, RABBET_EXPR_CEIL_DIV, in,
                                    w->stride[i], out);
   }
-  int64_t added = w->pre[i] + w->post[i] - rabbet_window_cover(w, i);
-  int64_t extent = 0;
-  if (rabbet_op_known(infer, in, &extent) && extent < -added) {
+  // ROUND_UP adds up to a stride less one, so that a window may be larger than
+  // the input with its padding.
+  bool up = w->mode == RABBET_PADDING_EXPLICIT_ROUND_UP;
+  int64_t padding = w->pre[i] + w->post[i] + (up ? w->stride[i] - 1 : 0);
+  int64_t cover = rabbet_window_cover(w, i), extent = 0;
+  if (rabbet_op_known(infer, in, &extent) && extent + padding < cover) {
     return RABBET_OP_INVALID(
         "spatial axis %d has %lld elements and %lld of padding, less than the "
         "%lld that the window covers",
-        i, (long long)extent, (long long)(w->pre[i] + w->post[i]),
-        (long long)rabbet_window_cover(w, i));
+        i, (long long)extent, (long long)padding, (long long)cover);
   }
-  bool up = w->mode == RABBET_PADDING_EXPLICIT_ROUND_UP;
+  int64_t added = padding - cover;
   RABBET_RETURN_IF_ERROR(
       added < 0
           ? rabbet_op_with_constant(infer, RABBET_EXPR_SUB, in, -added, out)
           : rabbet_op_with_constant(infer, RABBET_EXPR_SUM, in, added, out));
-  RABBET_RETURN_IF_ERROR(rabbet_op_with_constant(
-      infer, up ? RABBET_EXPR_CEIL_DIV : RABBET_EXPR_FLOOR_DIV, *out,
-      w->stride[i], out));
+  RABBET_RETURN_IF_ERROR(rabbet_op_with_constant(infer, RABBET_EXPR_FLOOR_DIV,
+                                                 *out, w->stride[i], out));
   return rabbet_op_with_constant(infer, RABBET_EXPR_SUM, *out, 1, out);
 }
 

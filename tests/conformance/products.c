@@ -177,7 +177,7 @@ static void pooling(conformance_t* t) {
 }
 
 // One to three spatial axes, every kind and mode of padding, windows that cover
-// all of the input.
+// all of the input, or with ROUND_UP more than that.
 static void pooling_modes(conformance_t* t) {
   kernel_case_t* c = &t->c;
   begin(t);
@@ -185,12 +185,14 @@ static void pooling_modes(conformance_t* t) {
   rabbet_dims_t in = {.rank = 3 + (int32_t)conformance_random(t, 3)};
   int64_t window[4] = {0}, stride[4] = {0}, before[4] = {0}, after[4] = {0};
   bool whole = conformance_chance(t, 3);
+  bool beyond = whole && conformance_chance(t, 2);
   in.d[0] = 1 + conformance_random(t, 3);
   in.d[1] = one_of(t, channels, 5);
   for (int32_t i = 0; i < in.rank - 2; ++i) {
     in.d[i + 2] = 4 + conformance_random(t, t->large ? 20 : 6);
     window[i] = whole ? in.d[i + 2] : 1 + conformance_random(t, 4);
-    stride[i] = 1 + conformance_random(t, 3);
+    stride[i] = 1 + conformance_random(t, beyond ? 40 : 3);
+    if (beyond) window[i] += conformance_random(t, stride[i]);
     before[i] = whole ? 0 : conformance_random(t, window[i]);
     after[i] = whole ? 0 : conformance_random(t, window[i]);
   }
@@ -202,7 +204,10 @@ static void pooling_modes(conformance_t* t) {
       conformance_ints(t, "stride_nd", stride, axes),
       conformance_ints(t, "pre_padding", before, axes),
       conformance_ints(t, "post_padding", after, axes),
-      conformance_int(t, "padding_mode", whole ? 0 : conformance_random(t, 4)),
+      conformance_int(t, "padding_mode",
+                      beyond  ? RABBET_PADDING_EXPLICIT_ROUND_UP
+                      : whole ? RABBET_PADDING_EXPLICIT_ROUND_DOWN
+                              : conformance_random(t, 4)),
       conformance_bool(t, "average_count_excludes_padding",
                        conformance_chance(t, 2)),
       {.name = "blend_factor",

@@ -731,6 +731,10 @@ POOLS = [
     ((2, 3, 8, 9), [3, 4], {"auto_pad": "SAME_UPPER", "strides": [2, 2]}),
     ((2, 3, 8, 9), [4, 3], {"auto_pad": "SAME_LOWER", "strides": [3, 2]}),
     ((1, 1, 6, 6), [3, 3], {"strides": [2, 2], "ceil_mode": 1}),
+    # Windows that are larger than the image, and than the image with its padding.
+    ((2, 3, 2, 2), [320, 320], {"strides": [320, 320], "ceil_mode": 1}),
+    ((2, 3, 2, 5), [4, 3], {"strides": [3, 2], "ceil_mode": 1}),
+    ((2, 3, 2, 3), [7, 6], {"strides": [4, 5], "pads": [1, 0, 1, 2], "ceil_mode": 1}),
 ]
 
 
@@ -776,6 +780,50 @@ def test_pooling_that_rounds_up_over_images_of_any_size():
         x = uniform(shape)
         options = {"kernel_shape": [3, 2], "strides": [2, 2], "ceil_mode": 1}
         np.testing.assert_array_equal(built(x), run_onnx("MaxPool", [x], **options))
+
+
+LARGE_WINDOWS = [
+    ((1, 5, 2, 2), {"kernel_shape": [320, 320], "strides": [320, 320]}),
+    ((1, 8, 2, 3), {"kernel_shape": [7, 6], "strides": [4, 5], "pads": [1, 0, 1, 2]}),
+]
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+@pytest.mark.parametrize("case", LARGE_WINDOWS, ids=str)
+@pytest.mark.parametrize("kind", ["MaxPool", "AveragePool", "INCLUDE"])
+def test_compiled_pooling_by_windows_larger_than_images(kind, case, dynamic):
+    shape, given = case
+    attrs = {"ceil_mode": 1, **given}
+    if kind == "INCLUDE":
+        attrs["count_include_pad"] = 1
+    op = "MaxPool" if kind == "MaxPool" else "AveragePool"
+    node = helper.make_node(op, ["x"], ["y"], **attrs)
+    dims = ["batch", "channels", "height", "width"] if dynamic else shape
+    infos = [helper.make_tensor_value_info(n, 1, d) for n, d in (("x", dims), ("y", None))]
+    graph = helper.make_graph([node], "pool", infos[:1], infos[1:])
+    opset = [helper.make_opsetid("", 19)]
+    model = helper.make_model(graph, opset_imports=opset, ir_version=9)
+    images = [tuple(n * d for d in shape) for n in ((1, 2, 3) if dynamic else (1,))]
+    ranges = {"x": (images[0], images[0], images[-1])} if dynamic else None
+    built = rabbet.compile(model, device="cpu", shapes=ranges)
+    for image in images:
+        x = uniform(image)
+        expected = run_onnx(op, [x], 19, **attrs)
+        found = built(x)
+        assert found.shape == expected.shape
+        np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
+
+
+def test_pooling_too_small():
+    """Rounding up adds a stride less one and no more."""
+    pool = {"window_size_nd": [8], "stride_nd": [5], "type": "MAX"}
+    assert evaluate(
+        "pooling", uniform((1, 2, 4)), padding_mode="EXPLICIT_ROUND_UP", **pool
+    ).shape == (1, 2, 1)
+    with pytest.raises(OpError, match="3 elements and 4 of padding, less than the 8"):
+        evaluate("pooling", uniform((1, 2, 3)), padding_mode="EXPLICIT_ROUND_UP", **pool)
+    with pytest.raises(OpError, match="7 elements and 0 of padding, less than the 8"):
+        evaluate("pooling", uniform((1, 2, 7)), **pool)
 
 
 def test_pooling_blend():
