@@ -82,7 +82,7 @@ static rabbet_status_t rabbet_window_extent(const rabbet_op_infer_t* infer,
   bool up = w->mode == RABBET_PADDING_EXPLICIT_ROUND_UP;
   int64_t padding = w->pre[i] + w->post[i] + (up ? w->stride[i] - 1 : 0);
   int64_t cover = rabbet_window_cover(w, i), extent = 0;
-  if (rabbet_op_known(infer, in, &extent) && extent + padding < cover) {
+  if (rabbet_op_known(infer, in, &extent) && extent < cover - padding) {
     return RABBET_OP_INVALID(
         "spatial axis %d has %lld elements and %lld of padding, less than the "
         "%lld that the window covers",
