@@ -285,7 +285,7 @@ static void test_write_spares_devices_and_links(void** state) {
   assert_int_equal(lstat(link, &info), 0);
   assert_true(S_ISLNK(info.st_mode));
   expect_contents(path, "x");
-  // What has no name any more: the descriptor's file gets the bytes.
+  // An unlinked file: the descriptor's file gets the bytes.
   char name[32], text[4] = {0};
   int file = open(path, O_RDWR);
   assert_int_equal(unlink(path), 0);

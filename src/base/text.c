@@ -99,7 +99,7 @@ size_t rabbet_text_escape(const char* text, char* buffer, size_t capacity) {
   for (const char* at = text; *at; at += length) {
     char piece[RABBET_TEXT_PIECE];
     size_t size = rabbet_text_piece(at, piece, &length);
-    // What does not fit is cut between pieces.
+    // Text that does not fit is cut between two escaped characters.
     if (written == total && total + size < capacity) {
       memcpy(buffer + written, piece, size);
       written += size;

@@ -58,18 +58,28 @@ static int timing_key_compare(rabbet_hash_t a, rabbet_hash_t b) {
   return 0;
 }
 
-// First entry that is not before the key.
-static size_t timing_cache_lower_bound(const rabbet_timing_cache_t* cache,
-                                       rabbet_hash_t key) {
-  size_t low = 0, high = cache->entries.count;
+// Place of the first element that is not before the key, in an array that is
+// sorted by keys; `keys` is the key of its first element.
+static size_t timing_lower_bound(const rabbet_hash_t* keys, size_t stride,
+                                 size_t count, rabbet_hash_t key) {
+  size_t low = 0, high = count;
   while (low < high) {
     size_t middle = low + (high - low) / 2;
-    if (timing_key_compare(cache->entries.data[middle].key, key) < 0)
+    const void* found = (const char*)keys + middle * stride;
+    if (timing_key_compare(*(const rabbet_hash_t*)found, key) < 0)
       low = middle + 1;
     else
       high = middle;
   }
   return low;
+}
+
+static size_t timing_cache_lower_bound(const rabbet_timing_cache_t* cache,
+                                       rabbet_hash_t key) {
+  if (cache->entries.count == 0) return 0;
+  return timing_lower_bound(&cache->entries.data->key,
+                            sizeof(*cache->entries.data), cache->entries.count,
+                            key);
 }
 
 static bool timing_cache_has(const rabbet_timing_cache_t* cache, size_t index,
@@ -98,18 +108,12 @@ static rabbet_status_t timing_cache_put_locked(rabbet_timing_cache_t* cache,
 
 // ---- Answers ----------------------------------------------------------------
 
-// First answer that is not before the key.
 static size_t timing_answer_place(const rabbet_timing_cache_t* cache,
                                   rabbet_hash_t key) {
-  size_t low = 0, high = cache->answers.count;
-  while (low < high) {
-    size_t middle = low + (high - low) / 2;
-    if (timing_key_compare(cache->answers.data[middle].key, key) < 0)
-      low = middle + 1;
-    else
-      high = middle;
-  }
-  return low;
+  if (cache->answers.count == 0) return 0;
+  return timing_lower_bound(&cache->answers.data->key,
+                            sizeof(*cache->answers.data), cache->answers.count,
+                            key);
 }
 
 static bool timing_has_answer(const rabbet_timing_cache_t* cache, size_t place,

@@ -70,7 +70,7 @@ static void saving_merges(void** state) {
     check_entry(all, i);  // of what both have, that of who saves
   assert_int_equal(rabbet_timing_cache_count(b), 30);
   rabbet_timing_cache_release(all);
-  // What is no cache is not replaced.
+  // A file that is not a timing cache is not replaced.
   assert_int_equal(ftruncate(file, 0), 0);
   FILE* text = fopen(path, "w");
   assert_true(text && fputs("these are somebody's notes, not times", text) > 0);

@@ -180,7 +180,7 @@ static rabbet_status_t trials_ask_helper(rabbet_trials_t* trials,
     RABBET_RETURN_IF_ERROR(trials_find(trials, key, trial, &found));
   if (found) return trials_pass(trials, question, trial, sink);
   if (trials->in_process) return rabbet_trial_ask_here(question, sink);
-  // What was read of damaged bytes is dropped.
+  // Damaged bytes: the part that was already read is dropped.
   trial->items.count = 0;
   trial->asking = NULL;
   rabbet_status_t status =

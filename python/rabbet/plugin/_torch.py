@@ -40,7 +40,7 @@ _ATTRIBUTES = {
     STRINGS: ("str[]", "STRINGS", "s", None),
 }
 
-# What ONNX calls the types of tensors.
+# ONNX's names of the types of tensors.
 _ONNX_TYPES = [
     f"tensor({name})"
     for name in (
