@@ -151,6 +151,64 @@ static void deconvolution(conformance_t* t) {
   kernel_case_output(c, epilogue(t, value));
 }
 
+// Images of one pixel, whose memory does not tell the order of axes: as the
+// input, the output or both, beside filters that do tell it.
+static void convolution_of_one_pixel(conformance_t* t) {
+  // From 1 pixel or `size`, by a filter of `kernel` steps and padding at both
+  // ends.
+  static const struct {
+    int64_t size, kernel, padding;
+    bool transposed;
+  } kinds[] = {
+      {1, 3, 1, false},                   // one pixel to one
+      {1, 3, 2, false},                   // one to nine
+      {1, 1, 0, false},                   // squeeze-and-excite
+      {1, 1, 1, false},                   // a filter that does not tell it
+      {5, 5, 0, false},                   // a filter that covers the image
+      {3, 5, 1, false}, {1, 4, 0, true},  // a generator's first layer
+      {1, 3, 1, true},  {3, 3, 2, true}, {1, 1, 0, true},
+  };
+  static const int64_t counts[] = {1, 3, 8, 16, 20, 32};
+  kernel_case_t* c = &t->c;
+  begin(t);
+  rounds_layers(t);
+  int64_t kind =
+      conformance_random(t, (int64_t)(sizeof(kinds) / sizeof(kinds[0])));
+  int64_t groups = conformance_chance(t, 4) ? 4 : 1;
+  int64_t from = groups * one_of(t, counts, groups > 1 ? 4 : 6);
+  int64_t to = groups * one_of(t, counts, groups > 1 ? 4 : 6);
+  bool transposed = kinds[kind].transposed;
+  rabbet_dims_t x = {.rank = conformance_chance(t, 4)
+                                 ? 3 + 2 * (int32_t)conformance_random(t, 2)
+                                 : 4};
+  rabbet_dims_t w = {
+      .rank = x.rank,
+      .d = {transposed ? from : to, (transposed ? to : from) / groups}};
+  int64_t padding[3] = {0};
+  x.d[0] = 1 + conformance_random(t, 4);
+  x.d[1] = from;
+  for (int32_t i = 2; i < x.rank; ++i) {
+    x.d[i] = kinds[kind].size;
+    w.d[i] = kinds[kind].kernel;
+    padding[i - 2] = kinds[kind].padding;
+  }
+  if (c->dtype == RABBET_DTYPE_FLOAT && conformance_chance(t, 2)) {
+    c->tf32 = true;
+    c->tolerance = 3e-3;
+  }
+  size_t axes = (size_t)x.rank - 2;
+  rabbet_attr_t attrs[] = {conformance_ints(t, "pre_padding", padding, axes),
+                           conformance_ints(t, "post_padding", padding, axes),
+                           conformance_int(t, "num_groups", groups)};
+  int32_t inputs[] = {kernel_case_input(c, x, false),
+                      kernel_case_input(c, w, true), -1};
+  if (conformance_chance(t, 2))
+    inputs[2] = kernel_case_input(c, KERNEL_DIMS(to), true);
+  int32_t value = kernel_case_op(
+      c, transposed ? "deconvolution" : "convolution", attrs, 3, inputs, 3);
+  kernel_case_output(c, epilogue(t, value));
+}
+
 static void pooling(conformance_t* t) {
   kernel_case_t* c = &t->c;
   begin(t);
@@ -598,6 +656,7 @@ const conformance_family_t conformance_products[] = {
     {"moe", 60, moe},
     {"convolution", 80, convolution},
     {"convolution_pixels", 60, convolution_pixels},
+    {"convolution_of_one_pixel", 120, convolution_of_one_pixel},
     {"deconvolution", 60, deconvolution},
     {"pooling", 80, pooling},
     {"pooling_modes", 40, pooling_modes},

@@ -388,10 +388,30 @@ static bool is_pixel(const tensor_t* t) {
   return true;
 }
 
-// Strides (C, 1, 1, 1) of images of one pixel, which could be of either order.
-static bool is_ambiguous(const tensor_t* t) {
-  return t->dims[0] > 1 && t->dims[1] > 1 && t->strides[1] == 1 &&
-         t->strides[t->rank - 1] == 1;
+static bool is_dense(const tensor_t* t, bool channels_last) {
+  int64_t stride = channels_last ? t->dims[1] : 1;
+  for (int i = t->rank - 1; i >= 0; --i) {
+    bool inner = channels_last && i == 1;
+    if (t->strides[i] != (inner ? 1 : stride)) return false;
+    if (!inner) stride *= t->dims[i];
+  }
+  return true;
+}
+
+// All three tensors of a convolution are dense in one order, and it can be
+// seen which: images of one pixel and tensors of one channel do not show it,
+// and the strides of images of one pixel in LINEAR, (C, 1, 1, 1), are good only
+// beside a tensor that does.
+static bool has_one_order(const tensor_t* tensors[3]) {
+  bool last = true, linear = true, shown = false, pixels = false;
+  for (int i = 0; i < 3; ++i) {
+    const tensor_t* t = tensors[i];
+    last = last && is_dense(t, true);
+    linear = linear && is_dense(t, false);
+    shown = shown || (t->dims[1] > 1 && !is_pixel(t));
+    pixels = pixels || (t->dims[1] > 1 && is_pixel(t));
+  }
+  return last || (linear && (shown || !pixels));
 }
 
 // The library itself crashes, or computes something else.
@@ -408,8 +428,8 @@ static void check_support(const program_t* p) {
       good = good && (x->is_virtual || lies_by_heads(x, 3)) &&
              (y->is_virtual ? lies_by_heads(b, 2)
                             : lies_by_heads(b, 3) && lies_by_heads(y, 3));
-    if (is_convolution(s) && is_pixel(x) && is_pixel(b) && is_pixel(y))
-      good = good && !is_ambiguous(x) && !is_ambiguous(y);
+    if (is_convolution(s))
+      good = good && has_one_order((const tensor_t*[]){x, b, y});
     if (is_convolution(&p->steps[0]) && i > 0 && b && !b->is_virtual)
       good = good && (same_dims(b, y) || is_by_channel(b, y));
   }

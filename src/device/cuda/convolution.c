@@ -60,15 +60,32 @@ static bool convolution_is_pixel(const rabbet_dims_t* dims) {
   return true;
 }
 
-// Images and a filter of one pixel have one order in memory, whatever their
-// formats. cuDNN is told the strides of channels last: those of the other
-// order, (C, 1, 1, 1), could mean either, and engine 53 of 9.19 then reads the
-// images of a batch at wrong places.
-static bool convolution_is_of_pixels(const rabbet_group_node_t* node,
-                                     const rabbet_dims_t* dims) {
-  return convolution_is_pixel(&dims[node->inputs[0]]) &&
-         convolution_is_pixel(&dims[node->inputs[1]]) &&
-         convolution_is_pixel(&dims[node->outputs[0]]);
+// Whether memory in the one order differs from that in the other.
+static bool convolution_has_order(const rabbet_dims_t* dims) {
+  return dims->d[1] > 1 && !convolution_is_pixel(dims);
+}
+
+// The order that all tensors of a graph are told in; false where they lie in
+// two. Images of one pixel and tensors of one channel lie in both, and the
+// others decide. Where there are no others it is channels last: the strides of
+// images of one pixel in LINEAR, (C, 1, 1, 1), could then mean either order,
+// and engine 53 of 9.19 reads a batch of them at wrong places.
+static bool convolution_order(const rabbet_group_t* group,
+                              const rabbet_dims_t* dims, int32_t result,
+                              bool* out_last) {
+  const rabbet_group_node_t* node = &group->nodes[0];
+  const int32_t values[] = {node->inputs[0], node->inputs[1], result};
+  bool linear = false, last = false, pixels = false;
+  for (size_t i = 0; i < sizeof(values) / sizeof(values[0]); ++i) {
+    const rabbet_dims_t* d = &dims[values[i]];
+    bool is_last = group->values[values[i]].format == RABBET_FORMAT_HWC;
+    linear = linear || (convolution_has_order(d) && !is_last);
+    last = last || (convolution_has_order(d) && is_last);
+    pixels = pixels || (convolution_is_pixel(d) && d->d[1] > 1);
+  }
+  *out_last = !linear && (last || pixels ||
+                          group->values[result].format == RABBET_FORMAT_HWC);
+  return !linear || !last;
 }
 
 // Elements that the window passes over with this padding at the end.
@@ -160,18 +177,12 @@ static bool convolution_operand(const rabbet_cudnn_chain_t* chain,
       dims.d[i] = i == 1 ? result->d[1] : 1;
   }
   if (!convolution_takes(&dims, result)) return false;
-  int axes = 0;
-  for (int i = 0; i < dims.rank; ++i)
-    axes += dims.d[i] != 1;
-  // One axis alone lies in either order, and so do images of one pixel: then
-  // what cuDNN likes better is said.
   const rabbet_quantized_t* q = chain->context;
   int32_t lies = q && value == q->operand.real ? q->operand.value : value;
-  bool last = axes <= 1 || convolution_is_pixel(&dims)
-                  ? chain->channels_last
-                  : chain->group->values[lies].format == RABBET_FORMAT_HWC;
-  if (last != chain->channels_last) return false;
-  *out_shape = convolution_shape(&dims, last);
+  bool last = chain->group->values[lies].format == RABBET_FORMAT_HWC;
+  if (convolution_has_order(&dims) && last != chain->channels_last)
+    return false;
+  *out_shape = convolution_shape(&dims, chain->channels_last);
   return true;
 }
 
@@ -208,11 +219,10 @@ static bool convolution_add(const rabbet_cudnn_chain_t* chain,
   if (!convolution_window(node, &dims[x], &dims[w], &dims[y], &window) ||
       !rabbet_cudnn_chain_fits(chain))
     return false;
-  bool pixels = convolution_is_of_pixels(node, dims);
-  rabbet_cudnn_shape_t x_shape = convolution_shape(
-      &dims[x], pixels || group->values[x].format == RABBET_FORMAT_HWC);
-  rabbet_cudnn_shape_t w_shape = convolution_shape(
-      &dims[w], pixels || group->values[w].format == RABBET_FORMAT_HWC);
+  rabbet_cudnn_shape_t x_shape =
+      convolution_shape(&dims[x], chain->channels_last);
+  rabbet_cudnn_shape_t w_shape =
+      convolution_shape(&dims[w], chain->channels_last);
   cudnnBackendDescriptor_t x_tensor = rabbet_cudnn_tensor(
       graph, &x_shape, chain->dtype, rabbet_group_input_of(group, x));
   cudnnBackendDescriptor_t w_tensor = rabbet_cudnn_tensor(
@@ -232,19 +242,18 @@ static bool rabbet_cuda_convolution_describe(const rabbet_group_t* group,
   if (!convolution_matches(group) || !convolution_has_formats(group))
     return false;
   const rabbet_group_node_t* node = &group->nodes[0];
+  bool last = false;
   if (!rabbet_cuda_epilogue_parse(group, dims, 1, node->outputs[0],
                                   &epilogue) ||
-      !convolution_insert_bias(dims, convolution_bias(node), &epilogue))
+      !convolution_insert_bias(dims, convolution_bias(node), &epilogue) ||
+      !convolution_order(group, dims, epilogue.result, &last))
     return false;
-  const rabbet_group_value_t* y = &group->values[epilogue.result];
-  bool last =
-      y->format == RABBET_FORMAT_HWC || convolution_is_of_pixels(node, dims);
   const rabbet_cudnn_chain_t chain = {
       .group = group,
       .dims = dims,
       .epilogue = &epilogue,
       .result = convolution_shape(&dims[epilogue.result], last),
-      .dtype = y->dtype,
+      .dtype = group->values[epilogue.result].dtype,
       .channels_last = last,
       .operand = convolution_operand};
   return convolution_add(&chain, graph);
@@ -357,7 +366,7 @@ static bool rabbet_cuda_convolution_takes(const rabbet_kernel_spec_t* spec) {
   return convolution_matches(spec->group) && spec->group->output_count == 1;
 }
 
-RABBET_CUDNN_CLASS(rabbet_cuda_convolution, "cuda.convolution", 3);
+RABBET_CUDNN_CLASS(rabbet_cuda_convolution, "cuda.convolution", 4);
 
 // ---- INT8 ------------------------------------------------------------------
 
