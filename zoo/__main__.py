@@ -8,10 +8,13 @@ import os
 import sys
 from pathlib import Path
 
-from . import catalogue
+from . import catalogue, kept
 from .entries import FORMS
-from .run import RESULTS, Run, chosen, read, verdict
+from .run import RESULTS, Run, chosen, read
 from .table import table
+from .verdicts import verdict
+
+KEPT = Path(__file__).with_name("results.jsonl")
 
 
 def _options() -> argparse.Namespace:
@@ -37,8 +40,11 @@ def _options() -> argparse.Namespace:
     add("--cache", type=Path, default=Path(cache))
     add("--export-only", action="store_true")
     add("--untimed", action="store_true", help="compare results alone")
-    add("--table", type=Path, help="write a table of all results in the cache")
+    add("--kept", type=Path, default=KEPT, help="results that --table starts from")
+    add("--add", type=Path, action="append", default=[], help="results.jsonl of a run")
+    add("--table", type=Path, help="add the results to those kept, and write a table")
     add("--table-only", action="store_true", help="run nothing")
+    add("--commit", help="what the results are of; default: git's HEAD")
     add("--list", action="store_true", help="only print what is chosen")
     return parser.parse_args()
 
@@ -54,6 +60,17 @@ def _run(options: argparse.Namespace) -> bool:
     return complete
 
 
+def _tabulate(options: argparse.Namespace) -> None:
+    """Of each file the newest result counts; architectures that left the catalogue do not."""
+    found = kept.read(options.kept)
+    for path in [options.cache / RESULTS, *options.add]:
+        found += map(kept.finding, read(path).values())
+    known = catalogue.entries()
+    found = kept.newest(f for f in found if f.key in known)
+    kept.write(options.kept, found)
+    options.table.write_text(table(found))
+
+
 def main() -> int:
     options = _options()
     # Libraries read it when they are imported, in processes that start later.
@@ -64,9 +81,7 @@ def main() -> int:
         return 0
     complete = options.table_only or _run(options)
     if options.table is not None:
-        known = catalogue.entries()
-        found = read(options.cache / RESULTS).values()
-        options.table.write_text(table(r for r in found if r["key"] in known))
+        _tabulate(options)
     return 0 if complete else 1
 
 

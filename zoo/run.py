@@ -4,25 +4,31 @@ from __future__ import annotations
 
 import argparse
 import collections
+import datetime
 import fnmatch
 import importlib.metadata
 import json
 import random
+import subprocess
 import time
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
+
+from bench.report import cpu_model
 
 from . import catalogue
 from .check import Task
 from .entries import FORMS, Entry, usual_forms
 from .files import stem
 from .jobs import Job, Outcome, Pool, preload
+from .kept import Origin
+from .verdicts import UNCOUNTED, brief, verdict
 
 RESULTS = "results.jsonl"
 _EXPORTED = {"mixed": "fp32"}
 """Types that are checked with the file of another."""
-_SETTLED = ("right", "no export", "no ORT")
+_SETTLED = ("right", *UNCOUNTED)
 """Verdicts that are kept when a run is resumed; the rest is tried again."""
 _MODULE = {"mixed": "fp16"}
 """And those whose module is of another type, which says how exact results can be."""
@@ -67,6 +73,33 @@ def forms(choice: str, key: str) -> Iterable[str]:
     return FORMS if choice == "all" else choice.split(",")
 
 
+def _output(*command: str) -> str:
+    """What a command says, or nothing where it is not there or fails."""
+    try:
+        found = subprocess.run(command, capture_output=True, text=True, check=False)
+    except OSError:
+        return ""
+    return found.stdout.strip() if found.returncode == 0 else ""
+
+
+def _machine(device: str) -> str:
+    if device == "cpu":
+        return cpu_model()
+    query = ("nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader")
+    names = _output(*query).splitlines() or ["a GPU"]
+    return f"{names[0]}; {cpu_model()}"
+
+
+def origin(options: argparse.Namespace) -> Origin:
+    """Of the results of a run that begins now."""
+    names = filter(catalogue.installed, ["torch", *catalogue.LIBRARIES, "onnxruntime"])
+    versions = ", ".join(f"{n} {importlib.metadata.version(n)}" for n in names)
+    now = datetime.datetime.now(datetime.UTC)
+    when = now.isoformat(" ", "seconds").removesuffix("+00:00")
+    commit = options.commit or _output("git", "rev-parse", "--short", "HEAD")
+    return Origin(when, _machine(options.device), commit, versions)
+
+
 def read(path: Path) -> dict[tuple[str, ...], dict[str, Any]]:
     """Results by architecture, form, type and device; of each the last."""
     if not path.exists():
@@ -89,6 +122,7 @@ class Run:
         self._results = self._cache / RESULTS
         known = read(self._results) if options.resume else {}
         self._known = {k: r for k, r in known.items() if verdict(r) in _SETTLED}
+        self._origin = vars(origin(options))
         self.done: list[dict[str, Any]] = []
         checks = options.checks if options.device == "cpu" else options.gpu_jobs
         self._pool = Pool({"export": options.jobs, "check": checks})
@@ -213,7 +247,8 @@ class Run:
             found["error"] = f"the process {outcome.trouble}"
         self._keep(base | found | {"check_s": outcome.seconds})
 
-    def _keep(self, result: dict[str, Any]) -> None:
+    def _keep(self, found: dict[str, Any]) -> None:
+        result = found | {"run": self._origin}
         self.done.append(result)
         with self._results.open("a") as file:
             file.write(json.dumps(result) + "\n")
@@ -222,33 +257,3 @@ class Run:
             brief(result),
             flush=True,
         )
-
-
-_FAILURES = {
-    "export": "no export",
-    "reference": "no ORT",
-    "import": "NO IMPORT",
-    "build": "NO BUILD",
-    "run": "NO RUN",
-}
-"""What an error means in each stage of a check; what comes later is only timing."""
-
-
-def verdict(result: dict[str, Any]) -> str:
-    """One word for a result."""
-    stage = result["stage"]
-    if "crash" in result and stage not in ("export", "reference"):
-        return "LIMIT" if result["crash"].startswith("took") else "CRASH"
-    if "error" in result and stage in _FAILURES:
-        return _FAILURES[stage]
-    return "right" if result.get("right") else "WRONG"
-
-
-def brief(result: dict[str, Any]) -> str:
-    """What there is to say beside the verdict."""
-    if "error" in result and "worst" not in result:
-        return " ".join(result["error"].split())[:300]
-    text = f"{result['worst']:.1e}"
-    if "seconds" in result:
-        text += f" {result['seconds'] / result['ort_seconds']:.2f} of ORT's time"
-    return text

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import collections
-import re
 import statistics
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable
 
 from . import catalogue
-from .run import verdict
-
-Result = Mapping[str, Any]
+from .kept import Finding
+from .verdicts import UNCOUNTED
 
 HEAD = """# Models
 
@@ -19,7 +16,8 @@ What `make zoo` found: architectures of torchvision, timm, transformers, diffuse
 ultralytics, made small, with random weights under which results vary with inputs,
 exported by TorchScript's exporter (opset 17) and by torch.export's, with fixed and with
 varying sizes. Each file is built and run, and compared with ONNX Runtime (unoptimized) at the usual
-sizes, at the least, at the largest, and at some of both. This file is generated:
+sizes, at the least, at the largest, and at some of both. This file is generated from
+zoo/results.jsonl, to which a run adds what it found; the rest stays as it was:
 
     make zoo                                # all, hours; ZOO="--only 'timm/*'" takes options
     python -m zoo --help
@@ -30,37 +28,25 @@ results, or twice as far off as torch's own module in that type. "mixed" is the 
 file, built with FP16 allowed; the other two are exports of modules in that type. Behind it
 is the median time over that of ONNX Runtime, one thread each, in turns. Files that the
 exporter did not write ("not exported"), or that ONNX Runtime does not run ("no reference"),
-do not count.
+do not count. Numbers in round brackets are causes of failures, those in square brackets
+reasons why a file does not count.
 """
 
 
-def cause(error: str) -> str:
-    """An error without the names and numbers of its model."""
-    text = " ".join(error.split())
-    node = re.search(r"node \d+ '[^']*' \((\w+),[^)]*\): (.*)", text)
-    if node is not None:
-        rest = re.split(r"; node \d+|\. node \d+", node[2])[0]
-        text = f"{node[1]}: {rest}"
-    text = re.sub(r"'(?!aten::)[^']*'", "'…'", text)
-    text = re.sub(r"(/[\w.-]+){2,}", "…", text)
-    text = re.sub(r"\d+(\.\d+)?", "N", text)
-    return text[:160]
-
-
-def _judged(results: Iterable[Result]) -> list[Result]:
+def _judged(found: Iterable[Finding]) -> list[Finding]:
     """Those that count: the exporter wrote a file, and ONNX Runtime runs it."""
-    return [r for r in results if verdict(r) not in ("no export", "no ORT")]
+    return [f for f in found if f.verdict not in UNCOUNTED]
 
 
-def _totals(results: list[Result]) -> list[str]:
+def _totals(findings: list[Finding]) -> list[str]:
     lines = [
         "| device | type | exports | right | wrong | not imported | not built | not run | crash |",
         "|---|---|---|---|---|---|---|---|---|",
     ]
     groups = collections.defaultdict(list)
-    for result in _judged(results):
-        groups[result["device"], result["type"]].append(verdict(result))
-    for (device, kind), words in groups.items():
+    for one in _judged(findings):
+        groups[one.device, one.type].append(one.verdict)
+    for (device, kind), words in sorted(groups.items()):
         counts = collections.Counter(words)
         columns = ("right", "WRONG", "NO IMPORT", "NO BUILD", "NO RUN")
         dead = counts["CRASH"] + counts["LIMIT"]
@@ -69,20 +55,20 @@ def _totals(results: list[Result]) -> list[str]:
     return lines
 
 
-def _by_library(results: list[Result]) -> list[str]:
+def _by_library(findings: list[Finding]) -> list[str]:
     lines = [
         "| library | in the catalogue | tried | exports | right | time beside ONNX Runtime's |",
         "|---|---|---|---|---|---|",
     ]
     groups = collections.defaultdict(list)
-    for result in results:
-        if result["device"] == "cpu" and result["type"] == "fp32":
-            groups[result["key"].split("/")[0]].append(result)
+    for one in findings:
+        if one.device == "cpu" and one.type == "fp32":
+            groups[one.key.split("/")[0]].append(one)
     for library, found in groups.items():
-        keys = {r["key"] for r in found}
+        keys = {f.key for f in found}
         judged = _judged(found)
-        right = sum(verdict(r) == "right" for r in judged)
-        times = [r["seconds"] / r["ort_seconds"] for r in judged if "seconds" in r]
+        right = sum(f.verdict == "right" for f in judged)
+        times = [f.ratio for f in judged if f.ratio is not None]
         ratio = f"{statistics.median(times):.2f}" if times else ""
         known = sum(e.library == library for e in catalogue.entries().values())
         cells = [library, known, len(keys), len(judged), right, ratio]
@@ -90,103 +76,115 @@ def _by_library(results: list[Result]) -> list[str]:
     return lines
 
 
+def _runs(findings: list[Finding]) -> list[str]:
+    """Where the results come from, the last first."""
+    lines = [
+        "| run (UTC) | device | commit | machine | libraries | files |",
+        "|---|---|---|---|---|---|",
+    ]
+    counts = collections.Counter((f.origin, f.device) for f in findings)
+    for (origin, device), count in sorted(counts.items(), reverse=True):
+        cells = [origin.when, device, origin.commit, origin.machine, origin.libraries]
+        lines.append(f"| {' | '.join([*cells, str(count)])} |")
+    return lines
+
+
 class _Causes:
     """Causes by how often they come, and their numbers."""
 
-    def __init__(self, results: Iterable[Result]) -> None:
-        texts = [cause(r["error"]) for r in results if "error" in r]
-        self._counts = collections.Counter(texts).most_common()
+    def __init__(self, findings: Iterable[Finding], brackets: str) -> None:
+        self._brackets = brackets
+        texts = [f.cause for f in findings if f.cause]
+        counts = collections.Counter(texts).items()
+        self._counts = sorted(counts, key=lambda item: (-item[1], item[0]))
         self._numbers = {text: i + 1 for i, (text, _) in enumerate(self._counts)}
 
-    def number(self, result: Result) -> str:
-        return f"({self._numbers[cause(result['error'])]})"
+    def _sign(self, number: int) -> str:
+        return f"{self._brackets[0]}{number}{self._brackets[1]}"
+
+    def cell(self, finding: Finding) -> str:
+        """With a space before it; empty where the cause was not kept."""
+        number = self._numbers.get(finding.cause)
+        return "" if number is None else " " + self._sign(number)
 
     def lines(self) -> list[str]:
         lines = ["| | exports | |", "|---|---|---|"]
         for number, (text, count) in enumerate(self._counts, 1):
             escaped = text.replace("|", "\\|").replace("<", "&lt;")
-            lines.append(f"| ({number}) | {count} | {escaped} |")
+            lines.append(f"| {self._sign(number)} | {count} | {escaped} |")
         return lines
 
 
-def _cell(result: Result | None, causes: _Causes) -> str:
-    if result is None:
-        return ""
-    word = verdict(result)
-    if word == "right":
-        if "seconds" not in result:
-            return "right"
-        return f"right {result['seconds'] / result['ort_seconds']:.2f}"
-    if word == "WRONG":
-        return f"**wrong** {result['worst']:.0e}"
-    if word in ("no export", "no ORT"):
-        return {"no export": "not exported", "no ORT": "no reference"}[word]
-    return f"{word.lower()} {causes.number(result)}"
+class _Cells:
+    """What stands in the table for a file."""
+
+    def __init__(self, findings: list[Finding]) -> None:
+        wrong = (f for f in findings if f.verdict not in UNCOUNTED)
+        self.failures = _Causes(wrong, "()")
+        self.uncounted = _Causes((f for f in findings if f.verdict in UNCOUNTED), "[]")
+
+    def text(self, one: Finding) -> str:
+        if one.verdict == "right":
+            return "right" if one.ratio is None else f"right {one.ratio:.2f}"
+        if one.verdict == "WRONG":
+            worst = "" if one.worst is None else f" {one.worst:.0e}"
+            return f"**wrong**{worst}"
+        if one.verdict in UNCOUNTED:
+            words = {"no export": "not exported", "no ORT": "no reference"}
+            return words[one.verdict] + self.uncounted.cell(one)
+        return one.verdict.lower() + self.failures.cell(one)
 
 
-def _halves(results: list[Result], causes: _Causes) -> str:
+def _halves(findings: list[Finding], cells: _Cells) -> str:
     """Types beside FP32, those that are right first."""
     right, others = [], []
-    for result in results:
-        word = verdict(result)
-        if word == "right":
-            right.append(result["type"])
-        elif word not in ("no export", "no ORT"):
-            others.append(f"{result['type']} {_cell(result, causes)}")
+    for one in findings:
+        if one.verdict == "right":
+            right.append(one.type)
+        elif one.verdict not in UNCOUNTED:
+            others.append(f"{one.type} {cells.text(one)}")
     return ", ".join([*dict.fromkeys(right), *others])
 
 
-def _architectures(results: list[Result], causes: _Causes) -> list[str]:
+def _row(name: str, findings: list[Finding], cells: _Cells) -> str:
+    plain = [f for f in findings if f.type == "fp32"]
+    columns = [
+        ", ".join(
+            f"{one.form.split('-')[1]}: {cells.text(one)}"
+            for one in plain
+            if one.form.startswith(exporter)
+        )
+        for exporter in ("ts", "dynamo")
+    ]
+    columns.append(_halves([f for f in findings if f.type != "fp32"], cells))
+    return f"| {name} | {' | '.join(columns)} |"
+
+
+def _architectures(findings: list[Finding], cells: _Cells) -> list[str]:
     lines = []
-    libraries = collections.defaultdict(lambda: collections.defaultdict(list))
-    for result in results:
-        library, name = result["key"].split("/", 1)
-        libraries[library][name].append(result)
+    libraries: dict[str, dict[str, list[Finding]]] = {}
+    for one in findings:
+        library, name = one.key.split("/", 1)
+        libraries.setdefault(library, {}).setdefault(name, []).append(one)
     for library, names in libraries.items():
-        lines += [
-            "",
-            f"### {library}",
-            "",
-            "| | TorchScript | torch.export | other types |",
-        ]
-        lines.append("|---|---|---|---|")
-        for name, found in sorted(names.items()):
-            plain = {r["form"]: r for r in found if r["type"] == "fp32"}
-            cells = [
-                ", ".join(
-                    f"{form.split('-')[1]}: {_cell(r, causes)}"
-                    for form, r in sorted(plain.items())
-                    if form.startswith(exporter)
-                )
-                for exporter in ("ts", "dynamo")
-            ]
-            rest = _halves([r for r in found if r["type"] != "fp32"], causes)
-            lines.append(f"| {name} | {cells[0]} | {cells[1]} | {rest} |")
+        lines += ["", f"### {library}", ""]
+        lines += ["| | TorchScript | torch.export | other types |", "|---|---|---|---|"]
+        lines += [_row(name, found, cells) for name, found in sorted(names.items())]
     return lines
 
 
-def table(results: Iterable[Result]) -> str:
-    found = sorted(results, key=lambda r: (r["device"], r["key"], r["form"], r["type"]))
-    failures = _Causes(r for r in _judged(found) if verdict(r) != "right")
-    unwritten = _Causes(r for r in found if verdict(r) in ("no export", "no ORT"))
-    devices = dict.fromkeys(r["device"] for r in found)
+def table(findings: Iterable[Finding]) -> str:
+    found = sorted(findings, key=lambda f: (f.device, f.key, f.form, f.type))
+    cells = _Cells(found)
     parts = [
         [HEAD],
-        [
-            "## Totals",
-            "",
-            *_totals(found),
-            "",
-            "In FP32 on the CPU:",
-            "",
-            *_by_library(found),
-        ],
-        ["", "## Why not", "", *failures.lines()],
-        ["", "## What does not count", "", *unwritten.lines()],
+        ["## Totals", "", *_totals(found), "", "In FP32 on the CPU:", ""],
+        _by_library(found),
+        ["", "## Why not", "", *cells.failures.lines()],
+        ["", "## What does not count", "", *cells.uncounted.lines()],
+        ["", "## Runs", "", *_runs(found)],
     ]
-    for device in devices:
-        there = [r for r in found if r["device"] == device]
-        parts.append(
-            ["", f"## Architectures: {device}", *_architectures(there, failures)]
-        )
+    for device in dict.fromkeys(f.device for f in found):
+        there = [f for f in found if f.device == device]
+        parts.append(["", f"## Architectures: {device}", *_architectures(there, cells)])
     return "\n".join(line for part in parts for line in part) + "\n"

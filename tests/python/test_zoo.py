@@ -9,7 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from zoo import catalogue, check, export, feeds, jobs, run, table
+from zoo import __main__ as main
+from zoo import catalogue, check, export, feeds, jobs, kept, run, table, verdicts
 from zoo.entries import FORMS, Input, usual_forms
 
 SMALLEST = [
@@ -151,9 +152,13 @@ def test_jobs_stop_when_the_time_is_over(tmp_path):
 # ---- The table ----
 
 
+OLD = {"when": "2026-01-02 03:04:05", "machine": "old", "commit": "abc"}
+NEW = OLD | {"when": "2026-02-01 00:00:00", "machine": "new"}
+
+
 def _result(key: str, **found: object) -> dict[str, object]:
     base = {"key": key, "form": "ts-dynamic", "type": "fp32", "device": "cpu"}
-    return base | found
+    return base | {"run": OLD} | found
 
 
 RESULTS = [
@@ -185,18 +190,63 @@ RESULTS = [
 def test_verdicts():
     late = _result("timm/a", stage="time", right=True, worst=0, error="no time")
     early = _result("timm/a", stage="start", crash="ended with 1", error="ended with 1")
-    assert [run.verdict(late), run.verdict(early)] == ["right", "CRASH"]
+    assert [verdicts.verdict(late), verdicts.verdict(early)] == ["right", "CRASH"]
     words = ["right", "WRONG", "NO IMPORT", "NO IMPORT", "CRASH", "no export", "no ORT"]
-    assert [run.verdict(r) for r in RESULTS] == words
+    assert [verdicts.verdict(r) for r in RESULTS] == words
 
 
 def test_table():
-    text = table.table(RESULTS)
+    text = table.table(map(kept.finding, RESULTS))
     assert "| cpu | fp32 | 5 | 1 | 1 | 2 | 0 | 0 | 1 |" in text
     assert "| (1) | 2 | Foo: no '…' |" in text  # one cause, whatever the names
     assert "| a | dynamic: right 0.50 |" in text
     assert "| b | dynamic: **wrong** 5e-01 |" in text
-    assert "| f | dynamic: not exported |" in text
+    assert "| c | dynamic: no import (1) |" in text
+    assert "| f | dynamic: not exported [2] |" in text
+    assert "| [2] | 1 | the exporter ended with N |" in text
+    assert "| 2026-01-02 03:04:05 | cpu | abc | old |  | 7 |" in text
+
+
+def test_kept_results_say_what_those_of_the_run_did(tmp_path):
+    path = tmp_path / "kept.jsonl"
+    found = kept.newest(map(kept.finding, RESULTS))
+    kept.write(path, found)
+    assert kept.read(path) == found
+    assert kept.read(tmp_path / "none.jsonl") == []
+    assert len(path.read_text().splitlines()) == 1 + len({f.key for f in found})
+
+
+def test_a_run_of_a_part_replaces_that_part(tmp_path, monkeypatch):
+    """In whatever order the files of results are given, the newest result counts."""
+    keys = ["timm/resnet18", "timm/test_vit2"]
+    old = [_result(k, stage="done", right=True, worst=1e-6) for k in keys]
+    new = _result(keys[1], stage="done", right=False, worst=0.5, run=NEW)
+    gone = _result("timm/no_longer_there", stage="done", right=True, worst=0)
+    names = ("cache/results.jsonl", "other.jsonl")
+    (tmp_path / "cache").mkdir()
+    for name, lines in zip(names, ([new], [*old, gone]), strict=True):
+        text = "".join(json.dumps(line) + "\n" for line in lines)
+        (tmp_path / name).write_text(text)
+    options = ["zoo", "--table-only", "--cache", tmp_path / "cache"]
+    options += ["--add", tmp_path / "other.jsonl", "--kept", tmp_path / "kept.jsonl"]
+    options += ["--table", tmp_path / "models.md"]
+    monkeypatch.setattr("sys.argv", list(map(str, options)))
+    for _ in range(2):  # again, from what was kept
+        assert main.main() == 0
+        found = kept.read(tmp_path / "kept.jsonl")
+        assert [(f.key, f.verdict, f.origin.machine) for f in found] == [
+            (keys[0], "right", "old"),
+            (keys[1], "WRONG", "new"),
+        ]
+        text = (tmp_path / "models.md").read_text()
+        assert "| test_vit2 | dynamic: **wrong** 5e-01 |" in text
+
+
+def test_the_table_is_that_of_the_kept_results():
+    root = Path(__file__).parents[2]
+    found = kept.read(root / "zoo" / "results.jsonl")
+    assert (root / "docs" / "models.md").read_text() == table.table(found)
+    assert {f.key for f in found} <= set(catalogue.entries())
 
 
 def test_results_are_read_back(tmp_path):
