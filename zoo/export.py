@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from . import catalogue, feeds
+from .check import SEED
 from .entries import Entry
 from .files import stem, write_json
 
@@ -43,11 +44,11 @@ def _spec(entry: Entry, dynamic: bool) -> dict[str, Any]:
     return {"inputs": inputs, "dims": dims, "shapes": shapes}
 
 
-def _tensors(entry: Entry, seed: int, place: int = 1) -> tuple[Any, ...]:
-    """place: 1 for the usual sizes, 2 for the largest."""
+def _tensors(entry: Entry, seed: int, place: str = "usual") -> tuple[Any, ...]:
+    """place: one of `feeds.points`."""
     import torch
 
-    sizes = {name: values[place] for name, values in entry.dims.items()}
+    sizes = feeds.points(entry.dims).get(place, feeds.usual(entry.dims))
     found = feeds.arrays(entry.inputs, sizes, seed)
     return tuple(torch.from_numpy(array) for array in found.values())
 
@@ -104,7 +105,7 @@ def _settled(
     module = make().eval().requires_grad_(False)
     flat = Flat(entry, module).eval()
     # At the largest sizes, where convolutions see the least padding and sums are longest.
-    settle(module, lambda: flat(*_tensors(entry, 1, 2)))
+    settle(module, lambda: flat(*_tensors(entry, 1, "largest")))
     with torch.no_grad():
         first, second = (list(flat(*_tensors(entry, seed))) for seed in (1, 2))
     if not all(bool(torch.isfinite(t).all()) for t in first + second):
@@ -122,27 +123,31 @@ def _settled(
     return module, first, facts
 
 
-def _halved(
-    entry: Entry, module: Any, kind: str, first: list[Any]
-) -> tuple[Any, float]:
-    """The module in FP16 or BF16, and how far torch's own results then are from FP32."""
+def _halved(entry: Entry, module: Any, kind: str) -> tuple[Any, dict[str, float]]:
+    """The module in FP16 or BF16, and how far torch's own results then are from FP32, at
+    each size and for the inputs that checks take."""
     import torch
 
     from .flat import Flat
     from .weights import difference
 
     half = {"fp16": torch.float16, "bf16": torch.bfloat16}[kind]
+    whole = Flat(entry, module).eval()
     flat = Flat(entry, copy.deepcopy(module), half).eval()
-    with torch.no_grad():
-        results = list(flat(*_tensors(entry, 1)))
-    if not all(bool(torch.isfinite(t).all()) for t in results):
-        raise UnfitError(f"the module's {kind.upper()} results are not finite")
-    if any(a.shape != b.shape for a, b in zip(first, results, strict=True)):
-        raise UnfitError(f"in {kind.upper()} the results have other sizes")
-    error = max(difference(results, first), default=0.0)
-    if error > MOST_ERROR:
-        raise UnfitError(f"in {kind.upper()} the module itself is {error:.0%} off")
-    return flat, error
+    errors = {}
+    for where in feeds.points(entry.dims):
+        given = _tensors(entry, SEED, where)
+        with torch.no_grad():
+            first, results = list(whole(*given)), list(flat(*given))
+        if not all(bool(torch.isfinite(t).all()) for t in results):
+            raise UnfitError(f"the module's {kind.upper()} results are not finite")
+        if any(a.shape != b.shape for a, b in zip(first, results, strict=True)):
+            raise UnfitError(f"in {kind.upper()} the results have other sizes")
+        errors[where] = max(difference(results, first), default=0.0)
+    if max(errors.values()) > MOST_ERROR:
+        worst = max(errors.values())
+        raise UnfitError(f"in {kind.upper()} the module itself is {worst:.0%} off")
+    return flat, errors
 
 
 def _one(
@@ -159,7 +164,7 @@ def _one(
     if kind == "fp32":
         flat = Flat(entry, module).eval()
     else:
-        flat, facts["torch_error"] = _halved(entry, module, kind, first)
+        flat, facts["torch_errors"] = _halved(entry, module, kind)
     path = folder / f"{stem(entry.key, form, kind)}.onnx"
     temporary = path.with_suffix(".part")
     with torch.no_grad():

@@ -207,18 +207,16 @@ class Run:
             options.threads,
             not options.untimed,
             options.level,
-            self._torch_error(base),
+            self._torch_errors(base),
         )
         self._add(name, "check", "zoo.check:check", (task,))
 
-    def _torch_error(self, base: dict[str, Any]) -> float:
+    def _torch_errors(self, base: dict[str, Any]) -> dict[str, float]:
         """How far the module is from FP32 in the type that the device multiplies in."""
         kind = _MODULE.get(base["type"], base["type"])
-        if kind == "fp32" and self._options.device != "cpu":
-            kind = "fp16"  # as many digits as TF32
         spec = self._spec(base["key"], base["form"], kind)
         facts = json.loads(spec.read_text()) if spec.exists() else {}
-        return facts.get("torch_error", 0.0)
+        return facts.get("torch_errors", {})
 
     # ---- Outcomes ----
 

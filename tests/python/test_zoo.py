@@ -7,10 +7,11 @@ import time
 from pathlib import Path
 
 import numpy as np
+import onnx
 import pytest
 
 from zoo import __main__ as main
-from zoo import catalogue, check, export, feeds, jobs, kept, run, table, verdicts
+from zoo import catalogue, check, export, feeds, jobs, kept, run, table, tf32, verdicts
 from zoo.entries import FORMS, Input, usual_forms
 
 SMALLEST = [
@@ -87,6 +88,67 @@ def test_shapes_and_seeds():
 def test_errors(result, reference, expected):
     found = check.error(np.array(result), np.array(reference))
     assert found == pytest.approx(expected)
+
+
+def _product(path: Path) -> Path:
+    """y = (x w) w, the first product in a branch."""
+    helper, numpy_helper = onnx.helper, onnx.numpy_helper
+    rng = np.random.default_rng(0)
+    w = rng.standard_normal((8, 8)).astype(np.float32)
+    branch = helper.make_graph(
+        [helper.make_node("MatMul", ["x", "w"], ["t"])],
+        "branch",
+        [],
+        [helper.make_tensor_value_info("t", onnx.TensorProto.FLOAT, [2, 8])],
+    )
+    nodes = [
+        helper.make_node("Constant", [], ["c"], value=numpy_helper.from_array(np.True_)),
+        helper.make_node("If", ["c"], ["t"], then_branch=branch, else_branch=branch),
+        helper.make_node("MatMul", ["t", "w"], ["y"]),
+    ]
+    sides = [
+        [helper.make_tensor_value_info(n, onnx.TensorProto.FLOAT, [2, 8])] for n in "xy"
+    ]
+    graph = helper.make_graph(nodes, "g", *sides, [numpy_helper.from_array(w, "w")])
+    opset = helper.make_opsetid("", 17)
+    onnx.save(helper.make_model(graph, opset_imports=[opset], ir_version=8), path)
+    return path
+
+
+def _tf32(x):
+    """To nearest, as bits."""
+    bits = np.ascontiguousarray(x, np.float32).view(np.uint32).astype(np.uint64)
+    bits = bits + 0xFFF + (bits >> 13 & 1)
+    return (bits >> 13 << 13).astype(np.uint32).view(np.float32)
+
+
+def test_factors_are_rounded_to_tf32_in_all_graphs(tmp_path):
+    path = _product(tmp_path / "product.onnx")
+    model = onnx.load(path)
+    w = onnx.numpy_helper.to_array(model.graph.initializer[0])
+    x = np.random.default_rng(1).standard_normal((2, 8)).astype(np.float32)
+    session = check._session(tf32.rounded(path), 1, optimized=False)
+    (y,) = session.run(None, {"x": x})
+    expected = _tf32(_tf32(x) @ _tf32(w)) @ _tf32(w)
+    np.testing.assert_allclose(y, expected, rtol=1e-5, atol=1e-5)
+    assert check.error(y, x @ w @ w) > 1e-4
+
+
+def test_bounds_are_those_of_the_type_at_each_size(tmp_path, monkeypatch):
+    path = _product(tmp_path / "product.onnx")
+    inputs = [{"name": "x", "shape": (2, 8), "kind": "normal", "high": 1}]
+    reference = check.make_reference({"inputs": inputs, "dims": {}}, path)
+    half = check.Task("", "fp16", "", "cpu", 1, False, torch_errors={"usual": 0.04})
+    for error, right in [(0.01, True), (0.07, True), (0.09, False)]:
+        found = check.judge(half, reference, path, {"usual": [error]})
+        assert found["right"] == right
+    monkeypatch.setattr(check, "TF32_BOUND", 1e-6)
+    whole = check.Task("", "fp32", "", "cuda", 1, False)
+    inherent = check.judge(whole, reference, path, {"usual": [1.0]})["inherent"]["usual"]
+    assert 1e-5 < inherent < 1e-2
+    for factor, right in [(1.9, True), (2.1, False)]:
+        errors = {"usual": [factor * inherent]}
+        assert check.judge(whole, reference, path, errors)["right"] == right
 
 
 # ---- Jobs in processes of their own ----
