@@ -31,6 +31,10 @@ int context_count(void) {
   return count;
 }
 
+int context_count_but_kept(void) {
+  return context_count() - (contexts[0].references > 0);
+}
+
 CUcontext context_of_device(int device) {
   if (device < 0 || device >= CONTEXT_MOST) return NULL;
   return contexts[device].references > 0 ? &contexts[device] : NULL;
@@ -224,12 +228,11 @@ CUresult stand_in_cuDevicePrimaryCtxRetain(CUcontext* context,
         context_retain(context, device));
 }
 
-// The last release of all destroys what is in the contexts; keeping it till
-// then is reported.
+// After the last release of all, but for the reference that is kept, nobody is
+// there to give back what is in the contexts: it is reported.
 static CUresult context_drop(CUcontext context) {
-  if (--context->references > 0) return CUDA_SUCCESS;
-  context->broken = CUDA_SUCCESS;
-  if (context_count() > 0) return CUDA_SUCCESS;
+  if (--context->references == 0) context->broken = CUDA_SUCCESS;
+  if (context_count_but_kept() > 0) return CUDA_SUCCESS;
   stream_drain_all();
   int objects = memory_count() + stream_count() + event_count() +
                 module_count() + graph_count() + graph_exec_count();
@@ -312,7 +315,8 @@ static CUresult context_create(CUcontext* context, CUdevice device) {
   return CUDA_SUCCESS;
 }
 
-// Rabbet calls neither; tests do, in the place of a user's program.
+// Rabbet calls none of these; tests do, in the place of a user's program.
+EXPORT CUresult cuDevicePrimaryCtxReset_v2(CUdevice device);
 EXPORT CUresult cuCtxCreate_v2(CUcontext* context, unsigned flags,
                                CUdevice device);
 EXPORT CUresult cuCtxDestroy_v2(CUcontext context);
@@ -322,16 +326,32 @@ CUresult cuCtxCreate_v2(CUcontext* context, unsigned flags, CUdevice device) {
         context_create(context, device));
 }
 
+// Whatever is in it goes with it: no misuse, as the caller wants it so.
+static void context_empty(CUcontext context) {
+  stream_drain_all();
+  stream_drop(context);
+  module_drop(context);
+  memory_drop(context);
+}
+
+static CUresult context_reset(CUdevice device) {
+  if (device_check(device) != CUDA_SUCCESS) return CUDA_ERROR_INVALID_DEVICE;
+  context_empty(&contexts[device]);
+  contexts[device].broken = CUDA_SUCCESS;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuDevicePrimaryCtxReset_v2(CUdevice device) {
+  ENTRY(cuDevicePrimaryCtxReset, RELEASES, ("%d", device),
+        context_reset(device));
+}
+
 static CUresult context_destroy(CUcontext context) {
   if (context < &contexts[CONTEXT_MOST] ||
       context >= &contexts[CONTEXT_MOST + CREATED_MOST] ||
       context->references == 0)
     return ERROR_INVALID_CONTEXT;
-  // Whatever is in it goes with it: no misuse, as its maker wants it so.
-  stream_drain_all();
-  stream_drop(context);
-  module_drop(context);
-  memory_drop(context);
+  context_empty(context);
   if (context_current == context) context_current = NULL;
   return context_drop(context);
 }

@@ -206,7 +206,7 @@ static void control_limit_memory(size_t bytes) {
 }
 
 static stand_in_alive_t control_alive(void) {
-  return (stand_in_alive_t){.contexts = context_count(),
+  return (stand_in_alive_t){.contexts = context_count_but_kept(),
                             .allocations = memory_count(),
                             .bytes = memory_bytes(),
                             .streams = stream_count(),

@@ -297,5 +297,7 @@ void service_report(void);
 int event_count(void);
 int stream_count(void);
 int context_count(void);
+// Without one reference to the first primary context: stand_in.h.
+int context_count_but_kept(void);
 
 #endif  // RABBET_TESTS_CUDA_STAND_IN_INTERNAL_H_

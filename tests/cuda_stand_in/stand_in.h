@@ -12,7 +12,9 @@
 
 // Objects that were made and not destroyed yet.
 typedef struct stand_in_alive_t {
-  int contexts;     // primary contexts, each counted as often as retained
+  // Contexts, primary ones as often as retained; one less of the first GPU's,
+  // which whoever leaves it current on a thread keeps to the process's end.
+  int contexts;
   int allocations;  // of device memory and of pinned host memory
   size_t bytes;     // of device memory
   int streams, events, modules, graphs, graph_execs;

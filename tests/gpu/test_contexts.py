@@ -6,7 +6,7 @@ import contextlib
 import ctypes
 import gc
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -340,6 +340,92 @@ def test_sizes_that_only_a_run_tells() -> None:
             if expected_.size:
                 found = cuda_driver.read(pool.address, expected_.shape)
                 np.testing.assert_array_equal(found, expected_)
+
+
+# ---- Contexts of CUDA that threads have ----
+
+
+class Library:
+    """Asks once for each thread whether a context is current and then calls the driver
+    without asking, as CuPy does after it called the CUDA runtime."""
+
+    def __init__(self) -> None:
+        self.thread = threading.local()
+
+    def allocate_and_free(self) -> None:
+        driver, memory = cuda_driver.driver(), ctypes.c_uint64()
+        if not getattr(self.thread, "has_context", False):
+            now = ctypes.c_void_p()
+            cuda_driver.check(driver.cuCtxGetCurrent(ctypes.byref(now)), "get")
+            if not now.value:  # kept to the end by held_context
+                driver.cuDevicePrimaryCtxRetain(ctypes.byref(now), 0)
+                cuda_driver.check(driver.cuCtxSetCurrent(now), "set")
+                driver.cuDevicePrimaryCtxRelease_v2(0)
+            self.thread.has_context = True
+        result = driver.cuMemAlloc_v2(ctypes.byref(memory), ctypes.c_size_t(64))
+        cuda_driver.check(result, "cuMemAlloc")
+        cuda_driver.check(driver.cuMemFree_v2(memory), "cuMemFree")
+
+
+def in_a_thread(body: Callable[[], None]) -> None:
+    """With no context current at first."""
+    failures: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            body()
+        except BaseException as error:
+            failures.append(error)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    thread.join()
+    if failures:
+        raise failures[0]
+
+
+def test_a_library_that_remembers_a_context() -> None:
+    """It saw one in an operator, of a build or of an execution, and is called after."""
+    kernel = cuda_driver.Function(SOURCE, "twice")
+    plugin_id = new_id("remembers")
+    libraries = [Library()]
+
+    @trtp.register(plugin_id)
+    def describe(x: trtp.TensorDesc) -> trtp.TensorDesc:
+        return x.like()
+
+    @trtp.impl(plugin_id, device="cuda")
+    def run(x, outputs, stream):
+        libraries[-1].allocate_and_free()
+        kernel(
+            1, 64, stream, ctypes.c_void_p(x.data_ptr), ctypes.c_int(x.numel()),
+            ctypes.c_void_p(outputs[0].data_ptr),
+        )  # fmt: skip
+
+    models: list[trt.Model] = []
+
+    def build() -> None:
+        network = trt.Builder().create_network()
+        x = network.add_input("x", trt.float32, (48,))
+        network.mark_output(network.add_plugin(call(plugin_id)(x)).get_output(0))
+        models.append(trt.compile(network, device="cuda"))
+        libraries[-1].allocate_and_free()
+
+    def execute() -> None:
+        libraries.append(Library())
+        x = random(48)
+        np.testing.assert_array_equal(models[0](x), 2 * x)
+        libraries[-1].allocate_and_free()
+
+    def release() -> None:
+        libraries.append(Library())
+        models[0](random(48))
+        models.clear()
+        gc.collect()
+        libraries[-1].allocate_and_free()
+
+    for body in (build, execute, release):
+        in_a_thread(body)
 
 
 # ---- Contexts of CUDA that programs make for themselves ----

@@ -19,6 +19,8 @@ typedef struct rabbet_cuda_device_t {
   // current when the device was opened: that one stays its maker's.
   CUcontext context;
   bool primary;
+  // Whether a thread on which no context was current keeps this one.
+  bool stays_current;
   // In a context that is not the primary one: memory that goes with it, and the
   // driver's number of that memory, which no other ever has.
   CUdeviceptr witness;
@@ -43,7 +45,8 @@ static inline rabbet_cuda_device_t* rabbet_cuda(rabbet_device_t* device) {
   return (rabbet_cuda_device_t*)device;
 }
 
-// Makes the device's context current on the calling thread, and back. Every
+// Makes the device's context current on the calling thread, and back; where no
+// context was current, the first GPU's primary one is left so. Every
 // function of the device's table does so by itself; kernels' create and prepare
 // that call the driver, and their destroy, must; enqueue runs inside a run,
 // where it is current. FAILED_PRECONDITION where the context was another's and

@@ -48,9 +48,16 @@ rabbet_status_t rabbet_cuda_enter(const rabbet_cuda_device_t* device,
   return RABBET_CUDA(driver, cuCtxSetCurrent, (device->context));
 }
 
+// A library in an operator (CuPy, Numba) that found a context current remembers
+// for the thread that there is one, and calls the driver later without asking.
+// So a thread without a context gets the one that the CUDA runtime would choose
+// for it, the first GPU's primary one. That of another GPU is not left: it
+// would change the thread's current device in torch and the runtime.
 void rabbet_cuda_leave(const rabbet_cuda_device_t* device, CUcontext before) {
+  if (before == device->context) return;
+  if (!before && device->stays_current) return;
   // Fails only where the driver is going down with the process.
-  if (before != device->context) device->driver->cuCtxSetCurrent(before);
+  device->driver->cuCtxSetCurrent(before);
 }
 
 // ---- Memory ----------------------------------------------------------------
@@ -391,7 +398,12 @@ static rabbet_status_t cuda_choose_context(rabbet_cuda_device_t* device) {
     RABBET_RETURN_IF_ERROR(RABBET_CUDA(device->driver, cuDevicePrimaryCtxRetain,
                                        (&context, device->device)));
   device->context = context;
-  return device->primary ? rabbet_ok() : cuda_watch_context(device);
+  if (!device->primary) return cuda_watch_context(device);
+  if (device->ordinal > 0) return rabbet_ok();
+  RABBET_RETURN_IF_ERROR(
+      rabbet_cuda_driver_keep_first(device->driver, device->device));
+  device->stays_current = true;
+  return rabbet_ok();
 }
 
 static rabbet_status_t cuda_open(rabbet_cuda_device_t* device) {

@@ -1,4 +1,6 @@
 // The CUDA device on the stand-in GPU: order of work, contexts, clean-up.
+#include <pthread.h>
+
 #include "cuda_stand_in/device.h"
 #include "faults/fault_allocator.h"
 
@@ -201,14 +203,17 @@ static void context_is_put_back(void** state) {
     RABBET_EXPECT_ERROR(v->fill(base, data, 0, 17, NULL),
                         RABBET_STATUS_INTERNAL, "cuMemsetD8Async");
     v->free(base, data);
+    // Where there was none, the first GPU's primary one stays.
+    CUcontext after = befores[i] ? befores[i] : device->context;
     driver->cuCtxGetCurrent(&now);
-    assert_ptr_equal(now, befores[i]);
+    assert_ptr_equal(now, after);
+    assert_int_equal(driver->cuCtxSetCurrent(befores[i]), 0);
     RABBET_EXPECT_OK(v->begin_run(base, 1, &token));
     driver->cuCtxGetCurrent(&now);
     assert_ptr_equal(now, device->context);
     v->end_run(base, token);
     driver->cuCtxGetCurrent(&now);
-    assert_ptr_equal(now, befores[i]);
+    assert_ptr_equal(now, after);
   }
   assert_int_equal(driver->cuCtxSetCurrent(other), 0);
   stand_in_device_close(device);
@@ -216,6 +221,71 @@ static void context_is_put_back(void** state) {
   assert_ptr_equal(now, other);
   driver->cuCtxSetCurrent(NULL);
   assert_int_equal(driver->cuDevicePrimaryCtxRelease(1), 0);
+  stand_in_expect_clean();
+}
+
+// Another GPU's context would change a thread's current device.
+static void context_of_another_gpu_is_not_left(void** state) {
+  (void)state;
+  const rabbet_cuda_driver_t* driver = NULL;
+  rabbet_device_t* device = NULL;
+  CUcontext now = NULL;
+  void *data = NULL, *token = NULL;
+  RABBET_EXPECT_OK(rabbet_cuda_driver_get(&driver));
+  assert_int_equal(driver->cuCtxSetCurrent(NULL), 0);
+  RABBET_EXPECT_OK(rabbet_device_open(1, rabbet_allocator_system(), &device));
+  RABBET_EXPECT_OK(device->vtable->begin_run(device, 1, &token));
+  RABBET_EXPECT_OK(device->vtable->allocate(device, 16, &data));
+  device->vtable->free(device, data);
+  device->vtable->end_run(device, token);
+  device->vtable->destroy(device);
+  assert_int_equal(driver->cuCtxGetCurrent(&now), 0);
+  assert_null(now);
+  stand_in_expect_clean();
+}
+
+// A library like CuPy: it looks once for each thread whether a context is
+// current and calls the driver from then on. False where a call fails.
+static bool library_call(const rabbet_cuda_driver_t* driver) {
+  static _Thread_local bool has_context;
+  CUcontext now = NULL;
+  CUdeviceptr memory = 0;
+  if (!has_context && driver->cuCtxGetCurrent(&now) != CUDA_SUCCESS)
+    return false;
+  has_context = has_context || now;
+  return has_context && driver->cuMemAlloc(&memory, 16) == CUDA_SUCCESS &&
+         driver->cuMemFree(memory) == CUDA_SUCCESS;
+}
+
+typedef struct library_thread_t {
+  const rabbet_cuda_driver_t* driver;
+  bool inside, after, without_device;
+} library_thread_t;
+
+static void* library_thread(void* context) {
+  library_thread_t* thread = context;
+  rabbet_device_t* base = &stand_in_device_open()->base;
+  void* token = NULL;
+  thread->driver->cuCtxSetCurrent(NULL);
+  RABBET_EXPECT_OK(base->vtable->begin_run(base, 1, &token));
+  thread->inside = library_call(thread->driver);
+  base->vtable->end_run(base, token);
+  thread->after = library_call(thread->driver);
+  base->vtable->destroy(base);
+  thread->without_device = library_call(thread->driver);
+  return NULL;
+}
+
+static void libraries_remember_a_context(void** state) {
+  (void)state;
+  library_thread_t found = {0};
+  pthread_t thread;
+  RABBET_EXPECT_OK(rabbet_cuda_driver_get(&found.driver));
+  assert_int_equal(pthread_create(&thread, NULL, library_thread, &found), 0);
+  assert_int_equal(pthread_join(thread, NULL), 0);
+  assert_true(found.inside);
+  assert_true(found.after);
+  assert_true(found.without_device);
   stand_in_expect_clean();
 }
 
@@ -246,11 +316,30 @@ static CUcontext context_of_device_opened(const rabbet_cuda_driver_t* driver,
   RABBET_EXPECT_OK(table_of(device)->allocate(&device->base, 16, &data));
   table_of(device)->free(&device->base, data);
   driver->cuCtxGetCurrent(&now);
-  assert_ptr_equal(now, current);
+  assert_ptr_equal(now, current ? current : found);
   stand_in_device_close(device);
   assert_int_equal(stand_in()->alive().allocations, 0);
   assert_int_equal(stand_in()->alive().events, 0);
   return found;
+}
+
+// Runs before a test that opens the GPU in its primary context: that is not
+// made where nobody needs it.
+static void contexts_of_programs_alone(void** state) {
+  (void)state;
+  own_context_t made = own_context();
+  CUcontext own = NULL;
+  const rabbet_cuda_driver_t* driver = NULL;
+  bool is_primary = false;
+  RABBET_EXPECT_OK(rabbet_cuda_driver_get(&driver));
+  assert_int_equal(made.create(&own, 0, 0), 0);
+  stand_in()->clear_log();
+  assert_ptr_equal(context_of_device_opened(driver, own, &is_primary), own);
+  assert_false(is_primary);
+  assert_int_equal(stand_in()->calls("cuDevicePrimaryCtxRetain"), 0);
+  assert_int_equal(stand_in()->alive().contexts, 1);
+  assert_int_equal(made.destroy(own), 0);
+  stand_in_expect_clean();
 }
 
 static void contexts_of_programs(void** state) {
@@ -261,13 +350,7 @@ static void contexts_of_programs(void** state) {
   bool is_primary = false;
   RABBET_EXPECT_OK(rabbet_cuda_driver_get(&driver));
   assert_int_equal(made.create(&own, 0, 0), 0);
-  // Nobody has made the primary one, and nobody needs it.
-  stand_in()->clear_log();
-  assert_ptr_equal(context_of_device_opened(driver, own, &is_primary), own);
-  assert_false(is_primary);
-  assert_int_equal(stand_in()->calls("cuDevicePrimaryCtxRetain"), 0);
-  assert_int_equal(stand_in()->alive().contexts, 1);
-  // It is there, for torch, say.
+  // The primary one is there, for torch, say.
   assert_int_equal(driver->cuDevicePrimaryCtxRetain(&primary, 0), 0);
   assert_int_equal(driver->cuDevicePrimaryCtxRetain(&other, 1), 0);
   assert_ptr_equal(context_of_device_opened(driver, own, &is_primary), own);
@@ -475,6 +558,7 @@ static void contexts_fail(void** state) {
   stand_in()->fail_call("cuCtxGetCurrent", 0, 4);
   RABBET_EXPECT_ERROR(table_of(device)->allocate(&device->base, 4, &data),
                       RABBET_STATUS_INTERNAL, "cuCtxGetCurrent");
+  assert_int_equal(device->driver->cuCtxSetCurrent(NULL), 0);
   stand_in()->fail_call("cuCtxSetCurrent", 0, 201);
   RABBET_EXPECT_ERROR(table_of(device)->allocate(&device->base, 4, &data),
                       RABBET_STATUS_INTERNAL, "cuCtxSetCurrent");
@@ -587,6 +671,7 @@ static void recordings_are_spoilt(void** state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(no_gpu),
+      cmocka_unit_test(contexts_of_programs_alone),
       cmocka_unit_test(every_call_fails),
       cmocka_unit_test(signature),
       cmocka_unit_test(gpus_that_will_not_do),
@@ -596,6 +681,8 @@ int main(void) {
       cmocka_unit_test(work_is_late),
       cmocka_unit_test(time_of_a_body),
       cmocka_unit_test(context_is_put_back),
+      cmocka_unit_test(context_of_another_gpu_is_not_left),
+      cmocka_unit_test(libraries_remember_a_context),
       cmocka_unit_test(contexts_of_programs),
       cmocka_unit_test(contexts_of_programs_that_are_gone),
       cmocka_unit_test(contexts_of_programs_fail),

@@ -27,6 +27,7 @@ static const rabbet_cuda_symbol_t driver_symbols[] = {
 static pthread_mutex_t driver_lock = PTHREAD_MUTEX_INITIALIZER;
 static rabbet_cuda_driver_t driver_table;
 static bool driver_ready;
+static bool driver_kept;  // whether the first primary context is retained
 
 rabbet_status_t rabbet_cuda_driver_status(const rabbet_cuda_driver_t* driver,
                                           CUresult result, const char* call) {
@@ -64,6 +65,18 @@ rabbet_status_t rabbet_cuda_driver_get(
     driver_ready = true;
     *out_driver = &driver_table;
   }
+  pthread_mutex_unlock(&driver_lock);
+  return status;
+}
+
+rabbet_status_t rabbet_cuda_driver_keep_first(
+    const rabbet_cuda_driver_t* driver, CUdevice first) {
+  rabbet_status_t status = rabbet_ok();
+  CUcontext context = NULL;
+  pthread_mutex_lock(&driver_lock);
+  if (!driver_kept)
+    status = RABBET_CUDA(driver, cuDevicePrimaryCtxRetain, (&context, first));
+  driver_kept = driver_kept || rabbet_is_ok(status);
   pthread_mutex_unlock(&driver_lock);
   return status;
 }

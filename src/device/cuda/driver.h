@@ -18,6 +18,12 @@ typedef struct rabbet_cuda_driver_t {
 // there is no driver, or no GPU that it can use.
 rabbet_status_t rabbet_cuda_driver_get(const rabbet_cuda_driver_t** out_driver);
 
+// Retains the first GPU's primary context until the process ends, once however
+// often this is called, as the CUDA runtime does: threads on which it was left
+// current must not be left with a context that is gone. Thread-safe.
+rabbet_status_t rabbet_cuda_driver_keep_first(
+    const rabbet_cuda_driver_t* driver, CUdevice first);
+
 // A status for what a driver's function returned: OUT_OF_MEMORY, UNAVAILABLE or
 // INTERNAL, with the driver's own name and text of the error.
 rabbet_status_t rabbet_cuda_driver_status(const rabbet_cuda_driver_t* driver,

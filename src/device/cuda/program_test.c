@@ -473,6 +473,16 @@ static void unload(const loaded_t* loaded) {
   stand_in_expect_clean();
 }
 
+// As cudaDeviceReset does for a program after a kernel went wrong: the process
+// keeps the context, and with it the error.
+static void mend_context(void) {
+  CUresult (*reset)(CUdevice device) = NULL;
+  void* library = dlopen(getenv("RABBET_CUDA_DRIVER"), RTLD_NOW | RTLD_LOCAL);
+  *(void**)&reset = dlsym(library, "cuDevicePrimaryCtxReset_v2");
+  assert_non_null(reset);
+  assert_int_equal(reset(0), 0);
+}
+
 // The stand-in finds threads that end before the kernel before theirs.
 static void kernels_that_do_not_wait(void** state) {
   (void)state;
@@ -496,6 +506,7 @@ static void kernels_that_do_not_wait(void** state) {
                       RABBET_STATUS_INTERNAL, "cuStreamSynchronize");
   assert_int_equal(stand_in()->take_misuses(), 1);
   unload(&loaded);
+  mend_context();
 }
 
 // ---- Failures --------------------------------------------------------------
@@ -590,6 +601,7 @@ static void kernels_go_wrong(void** state) {
                       RABBET_STATUS_INTERNAL, "an illegal memory access");
   assert_true(stand_in()->take_misuses() > 0);
   unload(&loaded);
+  mend_context();
 }
 
 static void addresses_are_not_aligned(void** state) {
@@ -610,6 +622,7 @@ static void addresses_are_not_aligned(void** state) {
                       RABBET_STATUS_INTERNAL, "an illegal memory access");
   assert_int_equal(stand_in()->take_misuses(), 1);
   unload(&loaded);
+  mend_context();
 }
 
 int main(void) {
