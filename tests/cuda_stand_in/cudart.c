@@ -72,8 +72,18 @@ static void runtime_open(void) {
   }
 }
 
-// As the runtime does it: the primary context is made by the first call that
-// finds no other, and stays to the end of the process.
+static CUresult runtime_retain(CUcontext found) {
+  CUcontext primary = NULL;
+  CUresult result = driver.retain(&primary, 0);
+  if (result != CUDA_SUCCESS) return result;
+  if (found && found != primary) return driver.release(0);
+  driver.primary = primary;
+  atexit(runtime_close);
+  return CUDA_SUCCESS;
+}
+
+// As the runtime does it: the primary context is retained by the first call
+// that finds no other, and stays to the end of the process.
 static CUresult runtime_enter(void) {
   static pthread_once_t once = PTHREAD_ONCE_INIT;
   static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -81,14 +91,12 @@ static CUresult runtime_enter(void) {
   pthread_once(&once, runtime_open);
   CUresult result = driver.cuInit(0);
   if (result == CUDA_SUCCESS) result = driver.current(&found);
-  if (result != CUDA_SUCCESS || found) return result;
+  if (result != CUDA_SUCCESS) return result;
   pthread_mutex_lock(&lock);
-  if (!driver.primary) {
-    result = driver.retain(&driver.primary, 0);
-    if (result == CUDA_SUCCESS) atexit(runtime_close);
-  }
+  if (!driver.primary) result = runtime_retain(found);
   pthread_mutex_unlock(&lock);
-  return result == CUDA_SUCCESS ? driver.make_current(driver.primary) : result;
+  if (result != CUDA_SUCCESS || found) return result;
+  return driver.make_current(driver.primary);
 }
 
 #define CALL(expression)             \
