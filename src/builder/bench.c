@@ -164,14 +164,11 @@ rabbet_status_t rabbet_bench_upload(rabbet_build_t* build, const void* data,
 
 static rabbet_status_t bench_value(rabbet_build_t* build,
                                    const rabbet_group_value_t* value,
-                                   const rabbet_dims_t* run_dims,
-                                   bool is_output, void** out_memory) {
+                                   const rabbet_dims_t* room, bool is_output,
+                                   void** out_memory) {
   size_t bytes = 0;
-  rabbet_dims_t dims = *run_dims;
-  for (int32_t i = 0; i < dims.rank; ++i)
-    if (dims.d[i] < 0) dims.d[i] = value->max.d[i];
   RABBET_RETURN_IF_ERROR(
-      rabbet_tensor_bytes(value->dtype, value->format, &dims, &bytes));
+      rabbet_tensor_bytes(value->dtype, value->format, room, &bytes));
   if (value->constant)
     return rabbet_bench_upload(build, value->constant, bytes, out_memory);
   // Outputs come from another pool, so that inputs keep their numbers.
@@ -219,7 +216,7 @@ static rabbet_status_t bench_bind(rabbet_build_t* build,
     RABBET_RETURN_IF_ERROR(
         value->constant && bench_is_written(choice, group, i)
             ? bench_copy_of_constant(build, value, &memory[i])
-            : bench_value(build, value, &unit->dims[group->inputs[i]], false,
+            : bench_value(build, value, &unit->room[group->inputs[i]], false,
                           &memory[i]));
   }
   for (size_t i = 0; i < group->output_count; ++i) {
@@ -229,7 +226,7 @@ static rabbet_status_t bench_bind(rabbet_build_t* build,
     else
       RABBET_RETURN_IF_ERROR(
           bench_value(build, &group->values[group->outputs[i]],
-                      &unit->dims[group->outputs[i]], true, &memory[at]));
+                      &unit->room[group->outputs[i]], true, &memory[at]));
   }
   if (kernel->workspace > 0)
     RABBET_RETURN_IF_ERROR(rabbet_bench_acquire(

@@ -247,8 +247,16 @@ static rabbet_status_t build_try_plugins(rabbet_build_t* build,
     if (!pick->choice->candidate.kernel || pick->unit->node_count == 0 ||
         !pick->unit->nodes[0]->plugin)
       continue;
-    RABBET_RETURN_IF_ERROR(
-        rabbet_bench_run_once(build, pick->unit, pick->choice));
+    rabbet_status_t status =
+        rabbet_bench_run_once(build, pick->unit, pick->choice);
+    if (rabbet_tuner_refuses_estimates(pick->unit, status)) {
+      rabbet_log(build->logger, RABBET_SEVERITY_WARNING,
+                 "at estimates of sizes that only a run tells: %s",
+                 rabbet_status_message(status));
+      rabbet_status_ignore(status);
+      status = rabbet_ok();
+    }
+    RABBET_RETURN_IF_ERROR(status);
   }
   return rabbet_ok();
 }

@@ -8,6 +8,8 @@
 #include "device/device.h"
 #include "plan/plan.h"
 
+typedef struct rabbet_estimates_t rabbet_estimates_t;  // estimates.h
+
 // What profiles say of each expression of the IR's graph.
 typedef struct rabbet_ranges_t {
   size_t count;         // expressions
@@ -15,6 +17,10 @@ typedef struct rabbet_ranges_t {
   bool* valid;          // opt[i] exists (no overflow, no division by 0)
   int64_t *low, *high;  // over all profiles
   bool* told;           // it depends on what a run alone tells
+  // Of symbols, in the first profile.
+  int64_t *symbol_low, *symbol_opt, *symbol_high;
+  int64_t* search;  // memory of estimates.c
+  bool* search_flags;
   rabbet_plan_range_t* profiles;  // [profile * input_count + input]
   size_t profile_count;           // at least 1
 } rabbet_ranges_t;
@@ -57,14 +63,17 @@ RABBET_PRIVATE_API bool rabbet_ranges_symbol_is_told(
     const rabbet_build_t* build, size_t symbol);
 RABBET_PRIVATE_API bool rabbet_ranges_is_told(const rabbet_build_t* build,
                                               const rabbet_shape_t* shape);
-// Dims at opt, min and max; an error names the value where there are none.
+// Dims at opt, min and max; an error names the value where there are none. An
+// estimate that is none gets the nearest size that may be. `estimates` NULL:
+// those of the whole network.
 RABBET_PRIVATE_API rabbet_status_t rabbet_ranges_dims(
-    const rabbet_build_t* build, const rabbet_ir_value_t* value,
-    rabbet_dims_t* out_opt, rabbet_dims_t* out_min, rabbet_dims_t* out_max);
+    const rabbet_build_t* build, const rabbet_estimates_t* estimates,
+    const rabbet_ir_value_t* value, rabbet_dims_t* out_opt,
+    rabbet_dims_t* out_min, rabbet_dims_t* out_max);
 // Elements that the host knows, at opt, in the arena; NULL if it knows none.
-RABBET_PRIVATE_API rabbet_status_t
-rabbet_ranges_host_values(rabbet_build_t* build, const rabbet_ir_value_t* value,
-                          int64_t** out_values);
+RABBET_PRIVATE_API rabbet_status_t rabbet_ranges_host_values(
+    rabbet_build_t* build, const rabbet_estimates_t* estimates,
+    const rabbet_ir_value_t* value, int64_t** out_values);
 
 // ---- Progress (progress.c) -------------------------------------------------
 

@@ -216,7 +216,7 @@ static rabbet_status_t emit_host_values(emitter_t* emitter,
   rabbet_dims_t dims = rabbet_ir_dims(&emitter->build->ir, value);
   RABBET_RETURN_IF_ERROR(rabbet_dims_count(&dims, &count));
   RABBET_RETURN_IF_ERROR(
-      rabbet_ranges_host_values(emitter->build, value, &numbers));
+      rabbet_ranges_host_values(emitter->build, NULL, value, &numbers));
   if (!numbers) return rabbet_ok();
   RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
       &emitter->plan->arena, (size_t)count, sizeof(*exprs), (void**)&exprs));

@@ -265,8 +265,11 @@ static rabbet_status_t range_initialize(rabbet_build_t* build,
   for (size_t i = 0; i < ir->input_count; ++i)
     RABBET_RETURN_IF_ERROR(range_check_shared(build, p, i));
   range_not_empty(build, p);
-  return p->number > 0 ? rabbet_ok()
-                       : rabbet_estimates_fit(build, p->low, p->high, p->opt);
+  if (p->number > 0) return rabbet_ok();
+  build->ranges.symbol_low = p->low;
+  build->ranges.symbol_opt = p->opt;
+  build->ranges.symbol_high = p->high;
+  return rabbet_estimates_fit(build, p->low, p->high, p->opt);
 }
 
 // Widens the ranges of expressions by one profile's.
@@ -342,33 +345,54 @@ rabbet_status_t rabbet_ranges_compute(rabbet_build_t* build) {
   return rabbet_ok();
 }
 
+// An estimate that does not exist, or that is no size, becomes the nearest
+// size.
+static int64_t ranges_told_size(const rabbet_ranges_t* ranges,
+                                rabbet_expr_t expr, bool valid, int64_t opt) {
+  int64_t low = rabbet_max_i64(ranges->low[expr], 0);
+  int64_t high = rabbet_max_i64(ranges->high[expr], low);
+  return rabbet_min_i64(rabbet_max_i64(valid ? opt : 1, low), high);
+}
+
 rabbet_status_t rabbet_ranges_dims(const rabbet_build_t* build,
+                                   const rabbet_estimates_t* estimates,
                                    const rabbet_ir_value_t* value,
                                    rabbet_dims_t* out_opt,
                                    rabbet_dims_t* out_min,
                                    rabbet_dims_t* out_max) {
   const rabbet_ranges_t* ranges = &build->ranges;
+  const int64_t* opt = estimates ? estimates->opt : ranges->opt;
+  const bool* valid = estimates ? estimates->valid : ranges->valid;
+  bool told = false;
+  int64_t count = 0;
   out_opt->rank = out_min->rank = out_max->rank = value->shape.rank;
   for (int32_t i = 0; i < value->shape.rank; ++i) {
     rabbet_expr_t expr = value->shape.d[i];
-    if (!ranges->valid[expr] || ranges->opt[expr] < 0)
+    told |= ranges->told[expr];
+    if (!ranges->told[expr] && (!valid[expr] || opt[expr] < 0))
       return RABBET_STATUS(
           RABBET_STATUS_INVALID_ARGUMENT,
           "dimension %d of tensor '%s' %s at the optimum of profile 0", i,
           value->name,
-          ranges->valid[expr]
-              ? "is negative"
-              : "divides by 0, overflows or does not broadcast");
-    out_opt->d[i] = ranges->opt[expr];
+          valid[expr] ? "is negative"
+                      : "divides by 0, overflows or does not broadcast");
+    out_opt->d[i] = ranges->told[expr]
+                        ? ranges_told_size(ranges, expr, valid[expr], opt[expr])
+                        : opt[expr];
     out_min->d[i] = ranges->low[expr] < 0 ? 0 : ranges->low[expr];
     out_max->d[i] = ranges->high[expr];
   }
-  int64_t count = 0;
-  return RABBET_ANNOTATE(rabbet_dims_count(out_opt, &count), "tensor '%s'",
-                         value->name);
+  rabbet_status_t status = rabbet_dims_count(out_opt, &count);
+  if (rabbet_is_ok(status) || !told)
+    return RABBET_ANNOTATE(status, "tensor '%s'", value->name);
+  rabbet_status_ignore(status);
+  for (int32_t i = 0; i < value->shape.rank; ++i)
+    if (ranges->told[value->shape.d[i]]) out_opt->d[i] = out_min->d[i];
+  return rabbet_ok();
 }
 
 rabbet_status_t rabbet_ranges_host_values(rabbet_build_t* build,
+                                          const rabbet_estimates_t* estimates,
                                           const rabbet_ir_value_t* value,
                                           int64_t** out_values) {
   *out_values = NULL;
@@ -384,10 +408,11 @@ rabbet_status_t rabbet_ranges_host_values(rabbet_build_t* build,
     count = (size_t)elements;
   }
   int64_t* values = NULL;
+  const int64_t* opt = estimates ? estimates->opt : build->ranges.opt;
   RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
       &build->arena, count + 1, sizeof(int64_t), (void**)&values));
   for (size_t i = 0; i < count; ++i)
-    values[i] = value->values ? build->ranges.opt[value->values[i]]
+    values[i] = value->values ? opt[value->values[i]]
                               : rabbet_load_int64(value->dtype, value->constant,
                                                   (int64_t)i);
   *out_values = values;

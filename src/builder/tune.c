@@ -120,28 +120,73 @@ static rabbet_status_t tune_leave_out(const rabbet_build_t* build,
   return rabbet_ok();
 }
 
+bool rabbet_tuner_refuses_estimates(const rabbet_unit_t* unit,
+                                    rabbet_status_t status) {
+  rabbet_status_code_t code = rabbet_status_code(status);
+  return unit->told &&
+         (code == RABBET_STATUS_INVALID_ARGUMENT ||
+          code == RABBET_STATUS_OUT_OF_RANGE || code == RABBET_STATUS_PLUGIN);
+}
+
+// Choices that could not be timed at the estimates are left out if another
+// could. Else the first is taken, as without timing.
+static void tune_keep_untimed(const rabbet_build_t* build, rabbet_unit_t* unit,
+                              rabbet_status_t refused) {
+  size_t timed = 0, kept = 0;
+  for (size_t i = 0; i < unit->choice_count; ++i)
+    timed += unit->choices[i].us >= 0;
+  if (timed == 0 && unit->choice_count > 0)
+    rabbet_log(build->logger, RABBET_SEVERITY_WARNING,
+               "kernels of '%s' are not timed: only a run tells its sizes, and "
+               "no estimates of them fit it%s%s",
+               unit->name, rabbet_is_ok(refused) ? "" : ": ",
+               rabbet_is_ok(refused) ? "" : rabbet_status_message(refused));
+  for (size_t i = 0; i < unit->choice_count; ++i)
+    if (timed == 0 || unit->choices[i].us >= 0)
+      unit->choices[kept++] = unit->choices[i];
+  unit->choice_count = kept;
+}
+
+// Sets the choice's time. *out_keep: it can be taken, maybe without a time
+// where estimates contradict each other: then *refused says why.
+static rabbet_status_t tune_time(rabbet_build_t* build,
+                                 const rabbet_unit_t* unit, double best,
+                                 rabbet_choice_t* choice, bool* out_keep,
+                                 rabbet_status_t* refused) {
+  rabbet_timing_t timing = {.us = -1};
+  *out_keep = true;
+  if (!choice->candidate.kernel || choice->us >= 0 || !unit->fits)
+    return rabbet_ok();
+  rabbet_status_t status = tune_measure(build, unit, choice, best, &timing);
+  if (rabbet_tuner_refuses_estimates(unit, status)) {
+    *refused = rabbet_status_join(*refused, status);
+    return rabbet_ok();
+  }
+  *out_keep =
+      rabbet_is_ok(status) && timing.us >= 0 && tune_fits(build, &timing);
+  if (!*out_keep) return status;
+  choice->us = timing.us;
+  choice->workspace = (size_t)timing.workspace;
+  choice->is_unsure = timing.is_unsure;
+  return rabbet_ok();
+}
+
 static rabbet_status_t tune_time_each(rabbet_build_t* build,
                                       rabbet_unit_t* unit,
-                                      rabbet_status_t* failures) {
+                                      rabbet_status_t* failures,
+                                      rabbet_status_t* refused) {
   size_t kept = 0;
   double best = 0;
   for (size_t i = 0; i < unit->choice_count; ++i) {
     rabbet_choice_t choice = unit->choices[i];
-    if (choice.candidate.kernel && choice.us < 0) {
-      rabbet_timing_t timing = {.us = -1};
-      rabbet_status_t status =
-          tune_measure(build, unit, &choice, best, &timing);
-      if (!rabbet_is_ok(status)) {
-        RABBET_RETURN_IF_ERROR(
-            tune_leave_out(build, &choice, status, failures));
-        continue;  // whatever it had measured by then
-      }
-      if (timing.us < 0 || !tune_fits(build, &timing)) continue;
-      choice.us = timing.us;
-      choice.workspace = (size_t)timing.workspace;
-      choice.is_unsure = timing.is_unsure;
-      if (best == 0 || timing.us < best) best = timing.us;
-    }
+    bool keep = false, was_timed = choice.us >= 0;
+    rabbet_status_t status =
+        tune_time(build, unit, best, &choice, &keep, refused);
+    if (!rabbet_is_ok(status))
+      RABBET_RETURN_IF_ERROR(tune_leave_out(build, &choice, status, failures));
+    if (!keep) continue;  // whatever it had measured by then
+    if (!was_timed && choice.us >= 0 && (best == 0 || choice.us < best))
+      best = choice.us;
     unit->choices[kept++] = choice;
   }
   unit->choice_count = kept;
@@ -149,8 +194,11 @@ static rabbet_status_t tune_time_each(rabbet_build_t* build,
 }
 
 rabbet_status_t rabbet_tuner_time(rabbet_build_t* build, rabbet_unit_t* unit) {
-  rabbet_status_t failures = rabbet_ok();
-  rabbet_status_t status = tune_time_each(build, unit, &failures);
+  rabbet_status_t failures = rabbet_ok(), refused = rabbet_ok();
+  rabbet_status_t status = tune_time_each(build, unit, &failures, &refused);
+  if (rabbet_is_ok(status) && (!unit->fits || !rabbet_is_ok(refused)))
+    tune_keep_untimed(build, unit, refused);
+  rabbet_status_ignore(refused);
   if (rabbet_is_ok(status) && unit->choice_count > 0) {
     rabbet_status_ignore(failures);
     return status;

@@ -55,4 +55,9 @@ rabbet_tuner_unit(rabbet_build_t* build, rabbet_ir_node_t* const* nodes,
 RABBET_PRIVATE_API rabbet_status_t rabbet_tuner_time(rabbet_build_t* build,
                                                      rabbet_unit_t* unit);
 
+// Whether a kernel may have refused only since estimates of sizes, which a run
+// tells, contradict each other. A plugin's code checks what it likes.
+RABBET_PRIVATE_API bool rabbet_tuner_refuses_estimates(
+    const rabbet_unit_t* unit, rabbet_status_t status);
+
 #endif  // RABBET_SRC_BUILDER_TUNE_H_

@@ -2,7 +2,9 @@
 
 #include <string.h>
 
+#include "base/math.h"
 #include "base/strbuf.h"
+#include "builder/estimates.h"
 #include "core/view.h"
 
 // Group values found so far.
@@ -111,12 +113,21 @@ static rabbet_status_t unit_find_outputs(unit_maker_t* maker,
 }
 
 static rabbet_status_t unit_describe(rabbet_build_t* build,
+                                     const rabbet_estimates_t* estimates,
                                      const rabbet_ir_value_t* value,
                                      rabbet_group_value_t* out) {
   out->dtype = value->dtype;
   out->format = RABBET_FORMAT_LINEAR;
   out->constant = value->constant;
-  return rabbet_ranges_dims(build, value, &out->dims, &out->min, &out->max);
+  return rabbet_ranges_dims(build, estimates, value, &out->dims, &out->min,
+                            &out->max);
+}
+
+static bool unit_makes(const rabbet_unit_t* unit, int32_t value) {
+  for (size_t i = 0; i < unit->node_count; ++i)
+    for (size_t k = 0; k < unit->nodes[i]->output_count; ++k)
+      if (unit->nodes[i]->outputs[k] == value) return true;
+  return false;
 }
 
 // Whether the expression depends on elements of a tensor that the unit makes.
@@ -129,10 +140,7 @@ static bool unit_tells(const rabbet_build_t* build, const rabbet_unit_t* unit,
   const rabbet_symbol_t* symbol =
       rabbet_expr_symbol(build->ir.graph, (size_t)node->a);
   if (symbol->kind != RABBET_SYMBOL_VALUE) return false;
-  for (size_t i = 0; i < unit->node_count; ++i)
-    for (size_t k = 0; k < unit->nodes[i]->output_count; ++k)
-      if (unit->nodes[i]->outputs[k] == symbol->tensor) return true;
-  return false;
+  return unit_makes(unit, symbol->tensor);
 }
 
 static bool unit_makes_sizes(const rabbet_unit_t* unit) {
@@ -142,13 +150,47 @@ static bool unit_makes_sizes(const rabbet_unit_t* unit) {
   return false;
 }
 
+// Upper bounds of expressions: the unit's own sizes are any, all others as
+// estimated.
+static rabbet_status_t unit_bounds(rabbet_build_t* build,
+                                   const rabbet_unit_t* unit,
+                                   const rabbet_estimates_t* estimates,
+                                   int64_t** out_high) {
+  const rabbet_expr_graph_t* graph = build->ir.graph;
+  const size_t nodes = rabbet_expr_node_count(graph);
+  const size_t symbols = rabbet_expr_symbol_count(graph);
+  int64_t *low = NULL, *bounds = NULL;
+  *out_high = NULL;
+  RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
+      &build->arena, symbols, 2 * sizeof(*low), (void**)&low));
+  RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
+      &build->arena, nodes, 2 * sizeof(*bounds), (void**)&bounds));
+  int64_t* high = low + symbols;
+  memcpy(low, estimates->symbols, symbols * sizeof(*low));
+  memcpy(high, low, symbols * sizeof(*high));
+  for (size_t s = 0; s < symbols; ++s) {
+    const rabbet_symbol_t* symbol = rabbet_expr_symbol(graph, s);
+    if (symbol->upper < 0 || !unit_makes(unit, symbol->tensor)) continue;
+    low[s] = 0;
+    high[s] = estimates->valid[symbol->upper]
+                  ? rabbet_max_i64(estimates->opt[symbol->upper], 0)
+                  : build->ranges.symbol_high[s];
+  }
+  *out_high = bounds + nodes;
+  return rabbet_expr_bounds(graph, low, high, bounds, bounds + nodes);
+}
+
+// high NULL: the unit makes no sizes.
 static void unit_run_dims(const rabbet_build_t* build,
-                          const rabbet_unit_t* unit, bool makes_sizes,
+                          const rabbet_unit_t* unit, const int64_t* high,
                           const rabbet_ir_value_t* value, size_t index) {
-  rabbet_dims_t* dims = &unit->dims[index];
-  *dims = unit->group.values[index].dims;
-  for (int32_t i = 0; makes_sizes && i < dims->rank; ++i)
-    if (unit_tells(build, unit, value->shape.d[i])) dims->d[i] = -1;
+  rabbet_dims_t *dims = &unit->dims[index], *room = &unit->room[index];
+  *dims = *room = unit->group.values[index].dims;
+  for (int32_t i = 0; high && i < dims->rank; ++i) {
+    if (!unit_tells(build, unit, value->shape.d[i])) continue;
+    dims->d[i] = -1;
+    room->d[i] = rabbet_max_i64(high[value->shape.d[i]], 0);
+  }
 }
 
 static rabbet_status_t unit_fill_values(unit_maker_t* maker,
@@ -165,14 +207,25 @@ static rabbet_status_t unit_fill_values(unit_maker_t* maker,
   RABBET_RETURN_IF_ERROR(
       rabbet_arena_allocate_array(&build->arena, group->value_count,
                                   sizeof(rabbet_dims_t), (void**)&unit->dims));
-  bool makes_sizes = unit_makes_sizes(unit);
+  RABBET_RETURN_IF_ERROR(
+      rabbet_arena_allocate_array(&build->arena, group->value_count,
+                                  sizeof(rabbet_dims_t), (void**)&unit->room));
+  rabbet_estimates_t estimates;
+  RABBET_RETURN_IF_ERROR(rabbet_estimates_of_unit(
+      build, unit->nodes, unit->node_count, &estimates));
+  unit->told = estimates.told;
+  unit->fits = estimates.fit;
+  int64_t* high = NULL;
+  if (unit_makes_sizes(unit))
+    RABBET_RETURN_IF_ERROR(unit_bounds(build, unit, &estimates, &high));
   for (size_t i = 0; i < group->value_count; ++i) {
     const rabbet_ir_value_t* value =
         rabbet_ir_value(&build->ir, maker->values.data[i]);
-    RABBET_RETURN_IF_ERROR(unit_describe(build, value, &group->values[i]));
-    unit_run_dims(build, unit, makes_sizes, value, i);
+    RABBET_RETURN_IF_ERROR(
+        unit_describe(build, &estimates, value, &group->values[i]));
+    unit_run_dims(build, unit, high, value, i);
     RABBET_RETURN_IF_ERROR(rabbet_ranges_host_values(
-        build, value, (int64_t**)&unit->host_values[i]));
+        build, &estimates, value, (int64_t**)&unit->host_values[i]));
   }
   group->input_count = maker->inputs.count;
   group->output_count = maker->outputs.count;
@@ -274,15 +327,17 @@ rabbet_status_t rabbet_unit_create_conversion(
       .output_count = 1,
   };
   for (size_t i = 0; i < 2; ++i) {
-    RABBET_RETURN_IF_ERROR(unit_describe(build, value, &block->values[i]));
+    RABBET_RETURN_IF_ERROR(
+        unit_describe(build, NULL, value, &block->values[i]));
     block->values[i].dtype = types[i].dtype;
     block->values[i].constant = NULL;
     block->ids[i] = value->id;
     block->dims[i] = block->values[i].dims;
   }
+  unit->fits = true;
   unit->values = block->ids;
   unit->host_values = block->host_values;
-  unit->dims = block->dims;
+  unit->dims = unit->room = block->dims;
   unit->group = (rabbet_group_t){
       .values = block->values,
       .value_count = 2,

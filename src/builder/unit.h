@@ -24,10 +24,13 @@ typedef struct rabbet_unit_t {
   int32_t* values;
   const int64_t** host_values;  // of each group value at opt, or NULL
   // Of each group value at opt; -1 where a size tensor of the unit's own will
-  // tell. Memory must then do for the maximum.
+  // tell. Memory must then do for `room`, the bound of these sizes at opt.
   rabbet_dims_t* dims;
+  rabbet_dims_t* room;
   rabbet_choice_t* choices;
   size_t choice_count;
+  bool told;       // a run alone tells sizes of it: these are estimates
+  bool fits;       // its shape rules take dims and host_values
   bool proposed;   // choices are known
   bool selected;   // the user's selector was asked
   size_t refused;  // choices that there were when it took none

@@ -30,7 +30,7 @@ static rabbet_status_t whole_slot_bytes(const rabbet_build_t* build,
                                         size_t* out_bytes) {
   rabbet_dims_t opt, min, max;
   RABBET_RETURN_IF_ERROR(rabbet_ranges_dims(
-      build, rabbet_ir_value(&build->ir, slot->value), &opt, &min, &max));
+      build, NULL, rabbet_ir_value(&build->ir, slot->value), &opt, &min, &max));
   return rabbet_tensor_bytes(slot->type.dtype, slot->type.format, &opt,
                              out_bytes);
 }
@@ -158,7 +158,8 @@ static rabbet_status_t whole_host_slot(rabbet_build_t* build,
   const rabbet_ir_value_t* value = rabbet_ir_value(&build->ir, slot->value);
   int64_t* numbers = NULL;
   void* data = NULL;
-  RABBET_RETURN_IF_ERROR(rabbet_ranges_host_values(build, value, &numbers));
+  RABBET_RETURN_IF_ERROR(
+      rabbet_ranges_host_values(build, NULL, value, &numbers));
   RABBET_RETURN_IF_ERROR(
       rabbet_arena_allocate(&build->arena, bytes + 1, &data));
   for (size_t i = 0; numbers && i < value->value_count; ++i)
@@ -407,12 +408,11 @@ static void whole_key(const rabbet_build_t* build, whole_plan_t* plan) {
   if (flags >> RABBET_BUILDER_DISABLE_TIMING_CACHE & 1) plan->cacheable = false;
 }
 
+// Not at estimates, which need not be the same in all units.
 static bool whole_is_possible(const rabbet_build_t* build) {
-  const rabbet_expr_graph_t* graph = build->ir.graph;
-  for (size_t i = 0; i < rabbet_expr_symbol_count(graph); ++i) {
-    const rabbet_symbol_t* symbol = rabbet_expr_symbol(graph, i);
-    if (rabbet_ir_value(&build->ir, symbol->tensor)->input < 0) return false;
-  }
+  size_t count = rabbet_expr_symbol_count(build->ir.graph);
+  for (size_t i = 0; i < count; ++i)
+    if (rabbet_ranges_symbol_is_told(build, i)) return false;
   return true;
 }
 

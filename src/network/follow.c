@@ -60,15 +60,13 @@ rabbet_status_t rabbet_network_read_on_host(rabbet_network_t* network,
   return rabbet_ok();
 }
 
-// Whether the tensor's elements may become symbols.
+// Whether the tensor's elements may become symbols. A shape input is INT32 or
+// INT64, too: a mask that is an input stays where its other readers want it.
 static bool rabbet_tensor_can_be_root(const rabbet_network_t* network,
                                       const rabbet_tensor_t* tensor) {
-  bool layer = tensor->kind == RABBET_TENSOR_LAYER;
   bool readable = tensor->dtype == RABBET_DTYPE_INT32 ||
                   tensor->dtype == RABBET_DTYPE_INT64;
-  if (tensor->is_followed ||
-      !(layer ? readable : rabbet_op_follows(tensor->dtype)))
-    return false;
+  if (tensor->is_followed || !readable) return false;
   int64_t count = rabbet_tensor_known_count(network, tensor);
   return count >= 0 && count <= RABBET_FOLLOW_MAX_ROOT;
 }

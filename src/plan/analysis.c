@@ -151,12 +151,32 @@ static void rabbet_analyse_shapes(const rabbet_plan_t* plan,
     out->last_steps[v] = -1;
     for (int32_t axis = 0; axis < value->shape.rank; ++axis) {
       rabbet_expr_t dim = value->shape.d[axis];
-      int32_t* bound = &out->memory_stages[out->roots[v]];
       if (out->expr_stages[dim] > out->dim_stages[v])
         out->dim_stages[v] = out->expr_stages[dim];
-      if (out->expr_bound_stages[dim] > *bound)
-        *bound = out->expr_bound_stages[dim];
     }
+  }
+}
+
+bool rabbet_plan_is_view(const rabbet_plan_t* plan,
+                         const rabbet_plan_analysis_t* analysis, int32_t v) {
+  const rabbet_plan_value_t* value = &plan->values[v];
+  if (value->alias < 0 || analysis->producers[v] >= 0 || value->host_values ||
+      value->offset != 0)
+    return false;
+  const rabbet_plan_value_t* root = &plan->values[value->alias];
+  return value->dtype == root->dtype && value->format == root->format &&
+         value->format == RABBET_FORMAT_LINEAR;
+}
+
+static void rabbet_analyse_memory(const rabbet_plan_t* plan,
+                                  rabbet_plan_analysis_t* out) {
+  for (size_t v = 0; v < plan->value_count; ++v) {
+    const rabbet_shape_t* shape = &plan->values[v].shape;
+    int32_t* stage = &out->memory_stages[out->roots[v]];
+    if (rabbet_plan_is_view(plan, out, (int32_t)v)) continue;
+    for (int32_t axis = 0; axis < shape->rank; ++axis)
+      if (out->expr_bound_stages[shape->d[axis]] > *stage)
+        *stage = out->expr_bound_stages[shape->d[axis]];
   }
 }
 
@@ -205,5 +225,6 @@ rabbet_status_t rabbet_plan_analyse(const rabbet_plan_t* plan,
   rabbet_analyse_exprs(plan, out_analysis);
   rabbet_analyse_shapes(plan, out_analysis);
   rabbet_analyse_lifetimes(plan, out_analysis);
+  rabbet_analyse_memory(plan, out_analysis);
   return rabbet_ok();
 }

@@ -45,4 +45,11 @@ rabbet_status_t rabbet_plan_analyse(const rabbet_plan_t* plan,
                                     rabbet_arena_t* arena,
                                     rabbet_plan_analysis_t* out_analysis);
 
+// Whether the value is another one, reshaped: it has as many elements as its
+// root, which is checked once both shapes are known, and so needs no memory of
+// its own, even where its shape is known later than the root is written.
+RABBET_PRIVATE_API bool rabbet_plan_is_view(
+    const rabbet_plan_t* plan, const rabbet_plan_analysis_t* analysis,
+    int32_t v);
+
 #endif  // RABBET_SRC_PLAN_ANALYSIS_H_

@@ -111,7 +111,10 @@ static rabbet_status_t rabbet_memory_requests(
   size_t values = engine->plan->value_count;
   for (size_t v = 0; v < values; ++v) {
     size_t root = (size_t)analysis->roots[v];
-    if (!rabbet_engine_owns_memory(engine, prepared->segment, root)) continue;
+    if (!rabbet_engine_owns_memory(engine, prepared->segment, root) ||
+        (analysis->dim_stages[v] > prepared->segment &&
+         rabbet_plan_is_view(engine->plan, analysis, (int32_t)v)))
+      continue;
     if (prepared->bytes[v] == RABBET_BYTES_UNKNOWN)
       return RABBET_STATUS(RABBET_STATUS_OUT_OF_RANGE,
                            "the size of '%s' has no usable upper bound for "

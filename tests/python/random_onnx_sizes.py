@@ -208,3 +208,57 @@ def parts(g: Network) -> Any:
     step = g.add("Mul", [part, g.ints(g.one([1, -1]))])
     bounds = [g.ints(0), g.ints(2**31)] if g.chance(0.5) else [g.ints(-1), g.ints(-(2**31))]
     return g.add("Slice", [x, *bounds, g.ints(axis), step])
+
+
+@maker
+def agreeing(g: Network) -> Any:
+    """Sizes that agree in each run, since both follow from one mask: one is the
+    operator's own, the other a number that is computed. No expression says so."""
+    x = g.pick(lambda t: t.is_float and 1 <= t.rank <= 3)
+    axis = int(g.rng.integers(0, x.rank))
+    mask = g.input([g.symbol_of(x.sizes(axis))], np.int64, 3)
+    mask = g.add("Min", [mask, g.ints(1)])
+    limit = g.add("Squeeze", [shape_part(g, g.add("Shape", [x]), axis), g.ints(0)])
+    places = g.add("Range", [number(g, 0), limit, number(g, 1)])
+    first = g.add("Equal", [places, g.ints(0)])  # it is taken in any case
+    mask = g.add("Max", [mask, g.add("Cast", [first], to=7)])
+    y = g.add("Compress", [x, g.add("Cast", [mask], to=9)], axis=axis)
+    if g.chance(0.7):  # else the mask's own elements are sizes, and no estimates
+        root = g.add("Sqrt", [g.add("Cast", [mask], to=1)])
+        half = g.constant(np.float32(0.5))  # it is rounded, noise or none
+        mask = g.add("Cast", [g.add("Add", [root, half])], to=7)
+    size = g.add("ReduceSum", [mask, g.ints(0)], keepdims=1)
+    extents = [shape_part(g, g.add("Shape", [y]), a) for a in range(x.rank)]
+    extents[axis] = size
+    shape = extents[0] if x.rank == 1 else g.add("Concat", extents, axis=0)
+    kind = g.one(["Add", "Concat", "MatMul", "Slice", "Reshape", "Gather", "ScatterND", "Pad"])
+    if kind in ("Add", "Concat", "MatMul"):
+        other = g.add("Expand", [g.constant(np.float32(0.5)), shape])
+        if kind == "Add":
+            return g.add("Add", [y, other])
+        if kind == "Concat":
+            return g.add("Concat", [y, other], axis=int(g.rng.integers(0, x.rank)))
+        order = [*range(x.rank - 2), x.rank - 1, x.rank - 2] if x.rank > 1 else [0]
+        return g.add("MatMul", [y, g.add("Transpose", [other], perm=order)])
+    if kind == "Slice":  # all of it, or the last
+        end = g.ints(2**31)
+        start = g.one([g.ints(0), g.add("Sub", [size, g.ints(1)])])
+        part = g.add("Slice", [y, start, end, g.ints(axis)])
+        return g.add("Sub", [part, g.constant(np.float32(0.25))])
+    if kind == "Reshape":
+        rest = g.add("ReduceProd", [shape, g.ints(0)], keepdims=1)
+        half = g.add("Concat", [g.ints(-1), size], axis=0)
+        return g.add("Reshape", [y, g.one([rest, half, shape])])
+    limit = g.add("Squeeze", [size, g.ints(0)])
+    places = g.add("Range", [number(g, 0), limit, number(g, 1)])
+    if kind == "Gather":
+        back = g.add("Sub", [g.add("Sub", [size, g.ints(1)]), places])
+        return g.add("Gather", [y, back], axis=axis)
+    if kind == "ScatterND":
+        rows = g.add("Unsqueeze", [places, g.ints(1)])
+        order = [axis, *(a for a in range(x.rank) if a != axis)]
+        front = g.add("Transpose", [y], perm=order)
+        return g.add("ScatterND", [front, rows, g.add("Mul", [front, g.constant(np.float32(2))])])
+    missing = g.add("Sub", [g.add("Shape", [x]), shape])
+    pads = g.add("Concat", [g.ints(*[0] * x.rank), missing], axis=0)
+    return g.add("Add", [x, g.add("Pad", [y, pads])])

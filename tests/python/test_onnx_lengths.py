@@ -275,7 +275,10 @@ def model_of(inputs: str, outputs: str, body: str, opset: int = 18) -> onnx.Mode
 
 
 def compiled(
-    model: onnx.ModelProto, runs: list[dict[str, Any]], values: bool = True
+    model: onnx.ModelProto,
+    runs: list[dict[str, Any]],
+    values: bool = True,
+    level: int = 0,
 ) -> trt.Model:
     """For all shapes and sizes of the runs; those of the first are the usual ones.
     values: the profile says which sizes inputs have."""
@@ -284,7 +287,7 @@ def compiled(
     network = builder.create_network()
     trt.OnnxParser(network, log).parse(model.SerializeToString())
     config = builder.create_builder_config()
-    config.device, config.builder_optimization_level = DEVICE, 0
+    config.device, config.builder_optimization_level = DEVICE, level
     profile = builder.create_optimization_profile()
     for i in range(network.num_inputs):
         tensor = network.get_input(i)
@@ -309,10 +312,13 @@ def reads(model: trt.Model) -> list[str]:
 
 
 def check(
-    model: onnx.ModelProto, runs: list[dict[str, Any]], values: bool = True
+    model: onnx.ModelProto,
+    runs: list[dict[str, Any]],
+    values: bool = True,
+    level: int = 0,
 ) -> trt.Model:
     """Runs it at all of them."""
-    made = compiled(model, runs, values)
+    made = compiled(model, runs, values, level)
     for run in [*runs, runs[0]]:
         found = made.run(run)
         for output, want in zip(model.graph.output, expected(model, run), strict=True):
