@@ -70,10 +70,13 @@ static int64_t* rabbet_onnx_ints_room(rabbet_onnx_node_t* node, size_t count) {
   return rabbet_onnx_ok(node) ? room : NULL;
 }
 
-// Elements that the network follows as expressions, if all are constant.
+// Elements that the network follows as expressions, if all are constant; a
+// vector without elements has none to follow.
 static rabbet_onnx_ints_t rabbet_onnx_followed_ints(rabbet_onnx_node_t* node,
                                                     rabbet_tensor_t* x) {
   rabbet_onnx_ints_t none = {0};
+  rabbet_dims_t dims = rabbet_onnx_dims(node, x);
+  if (dims.rank == 1 && dims.d[0] == 0) return (rabbet_onnx_ints_t){true, 0, 0};
   rabbet_onnx_fail(node, rabbet_network_infer(node->importer->network));
   if (!rabbet_onnx_ok(node) || !x->values || x->denominators) return none;
   int64_t* data = rabbet_onnx_ints_room(node, x->value_count);

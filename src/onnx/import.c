@@ -12,13 +12,10 @@ static rabbet_status_t rabbet_onnx_check_opsets(
     const char* domain = rabbet_onnx_domain(model->opset_import[i]->domain);
     int64_t version = model->opset_import[i]->version;
     if (domain[0]) continue;
-    if (version < RABBET_ONNX_OLDEST_OPSET) {
-      return RABBET_STATUS(
-          RABBET_STATUS_INCOMPATIBLE,
-          "the model uses opset %lld; %d is the oldest that is imported, as "
-          "operators broadcast by other rules before it "
-          "(onnx.version_converter brings models up to date)",
-          (long long)version, RABBET_ONNX_OLDEST_OPSET);
+    if (version < 1) {
+      return RABBET_STATUS(RABBET_STATUS_INVALID_ARGUMENT,
+                           "the model uses opset %lld; the oldest is 1",
+                           (long long)version);
     }
     if (version > RABBET_ONNX_NEWEST_OPSET) {
       rabbet_log(importer->network->logger, RABBET_SEVERITY_WARNING,

@@ -15,7 +15,6 @@
 #define RABBET_ONNX_MAX_MIB 4096
 // The newest version of the default operator set that operators.def describes.
 #define RABBET_ONNX_NEWEST_OPSET 28
-#define RABBET_ONNX_OLDEST_OPSET 7
 
 typedef struct rabbet_onnx_limits_t {
   uint64_t nodes, bytes;

@@ -58,6 +58,8 @@ typedef struct rabbet_onnx_constant_t {
 
 // "FLOAT16", ...; "type 99" into a static buffer is avoided: "unknown".
 RABBET_PRIVATE_API const char* rabbet_onnx_type_name(int32_t onnx_type);
+// 0 for a name that is no type's.
+RABBET_PRIVATE_API int32_t rabbet_onnx_type_number(const char* name);
 // UNSUPPORTED names the type and those that work. DOUBLE becomes FLOAT:
 // *out_narrowed (may be NULL) says so.
 RABBET_PRIVATE_API rabbet_status_t rabbet_onnx_dtype(int32_t onnx_type,

@@ -29,10 +29,11 @@ void rabbet_onnx_import_elu(rabbet_onnx_node_t* node) {
 }
 
 void rabbet_onnx_import_selu(rabbet_onnx_node_t* node) {
-  double alpha =
-      rabbet_onnx_attr_float(node, "alpha", 1.67326319217681884765625);
-  double gamma =
-      rabbet_onnx_attr_float(node, "gamma", 1.05070102214813232421875);
+  bool rough = node->opset < 6;
+  double alpha = rabbet_onnx_attr_float(
+      node, "alpha", rough ? 1.6732 : 1.67326319217681884765625);
+  double gamma = rabbet_onnx_attr_float(
+      node, "gamma", rough ? 1.0507 : 1.05070102214813232421875);
   node->outputs[0] = rabbet_onnx_activation(
       node, "SELU", rabbet_onnx_required(node, 0), alpha, gamma);
 }
@@ -122,9 +123,20 @@ void rabbet_onnx_import_gelu(rabbet_onnx_node_t* node) {
                              rabbet_onnx_required(node, 0), 0, 0);
 }
 
+// Before opset 7 a vector of slopes has one for each channel.
+static rabbet_tensor_t* rabbet_onnx_slope(rabbet_onnx_node_t* node, int rank) {
+  rabbet_tensor_t* slope = rabbet_onnx_required(node, 1);
+  rabbet_dims_t dims = rabbet_onnx_dims(node, slope);
+  bool channels = node->opset < 7 && dims.rank == 1 && dims.d[0] != 1;
+  return channels && rank > 2
+             ? rabbet_onnx_unsqueeze(node, slope,
+                                     ((1u << (rank - 1)) - 1) & ~1u, rank - 1)
+             : slope;
+}
+
 void rabbet_onnx_import_prelu(rabbet_onnx_node_t* node) {
   rabbet_tensor_t* x = rabbet_onnx_required(node, 0);
-  rabbet_tensor_t* slope = rabbet_onnx_required(node, 1);
+  rabbet_tensor_t* slope = rabbet_onnx_slope(node, rabbet_onnx_rank(node, x));
   rabbet_tensor_t* high = rabbet_onnx_with_number(node, "MAX", x, 0);
   rabbet_tensor_t* low = rabbet_onnx_with_number(node, "MIN", x, 0);
   low = rabbet_onnx_binary(node, "PROD", low, slope);

@@ -1,4 +1,5 @@
 // Convolution and pooling: windows that slide over the last axes.
+#include <math.h>
 #include <string.h>
 
 #include "onnx/index.h"
@@ -199,12 +200,131 @@ void rabbet_onnx_import_deconvolution(rabbet_onnx_node_t* node) {
 
 // ---- Pools -----------------------------------------------------------------
 
+// One axis of a pool that skips elements.
+typedef struct rabbet_onnx_skip_t {
+  rabbet_onnx_index_t before, padded, size;  // padding, input with it, output
+  int64_t kernel, stride, dilation;
+} rabbet_onnx_skip_t;
+
+static rabbet_onnx_skip_t rabbet_onnx_skip(rabbet_onnx_node_t* node,
+                                           rabbet_onnx_index_t in,
+                                           const rabbet_onnx_window_t* window,
+                                           int i) {
+  rabbet_onnx_skip_t skip = {.before = rabbet_onnx_known(window->before[i]),
+                             .kernel = window->kernel[i],
+                             .stride = window->stride[i],
+                             .dilation = window->dilation[i]};
+  const char* mode = window->padding_mode;
+  rabbet_onnx_index_t step = rabbet_onnx_known(skip.stride);
+  int64_t reach = (skip.kernel - 1) * skip.dilation + 1;
+  if (!strncmp(mode, "SAME", 4)) {
+    skip.size = rabbet_onnx_ceil_div(node, in, step);
+    rabbet_onnx_index_t all = rabbet_onnx_index_op(
+        node, "SUM", rabbet_onnx_index_op(node, "PROD", skip.size, step),
+        rabbet_onnx_known(reach - skip.stride));
+    skip.padded = rabbet_onnx_index_op(node, "MAX", all, in);
+    bool lower = !strcmp(mode, "SAME_LOWER");
+    skip.before = rabbet_onnx_index_op(
+        node, "FLOOR_DIV",
+        rabbet_onnx_index_op(node, "SUM",
+                             rabbet_onnx_index_op(node, "SUB", skip.padded, in),
+                             rabbet_onnx_known(lower)),
+        rabbet_onnx_known(2));
+    return skip;
+  }
+  bool up = !strcmp(mode, "EXPLICIT_ROUND_UP");
+  rabbet_onnx_index_t begun =
+      rabbet_onnx_index_op(node, "SUM", in, skip.before);
+  skip.padded = rabbet_onnx_index_op(node, "SUM", begun,
+                                     rabbet_onnx_known(window->after[i]));
+  skip.size = rabbet_onnx_index_op(
+      node, "SUM", skip.padded,
+      rabbet_onnx_known((up ? 2 * skip.stride - 1 : skip.stride) - reach));
+  skip.size = rabbet_onnx_index_op(node, "FLOOR_DIV", skip.size, step);
+  // A last window that would begin beyond the input is dropped.
+  if (up)
+    skip.size = rabbet_onnx_index_op(node, "MIN", skip.size,
+                                     rabbet_onnx_ceil_div(node, begun, step));
+  return skip;
+}
+
+// Joins the elements of each window along an axis: slices, one for each place
+// in the window.
+static rabbet_tensor_t* rabbet_onnx_skip_along(rabbet_onnx_node_t* node,
+                                               const char* op,
+                                               rabbet_tensor_t* x, int axis,
+                                               const rabbet_onnx_skip_t* skip,
+                                               double outside) {
+  rabbet_tensor_t* y = NULL;
+  rabbet_onnx_slice_t slice = rabbet_onnx_slice_all(node, x);
+  slice.mode = "FILL";
+  slice.fill =
+      rabbet_onnx_number(node, rabbet_onnx_dtype_of(node, x), 0, outside);
+  slice.size[axis] = skip->size;
+  slice.stride[axis] = rabbet_onnx_known(skip->stride);
+  for (int64_t i = 0; i < skip->kernel && rabbet_onnx_ok(node); ++i) {
+    slice.start[axis] = rabbet_onnx_index_op(
+        node, "SUB", rabbet_onnx_known(i * skip->dilation), skip->before);
+    rabbet_tensor_t* part = rabbet_onnx_slice(node, x, &slice);
+    y = y ? rabbet_onnx_binary(node, op, y, part) : part;
+  }
+  return y;
+}
+
+// How many elements each window along an axis has: those of the
+// input, and of its padding if that counts.
+static rabbet_tensor_t* rabbet_onnx_skip_count(rabbet_onnx_node_t* node,
+                                               rabbet_tensor_t* x, int axis,
+                                               rabbet_onnx_skip_t skip,
+                                               bool count_padding) {
+  int rank = rabbet_onnx_rank(node, x);
+  rabbet_onnx_index_t dims[RABBET_MAX_RANK];
+  for (int i = 0; i < rank; ++i)
+    dims[i] = rabbet_onnx_known(1);
+  dims[axis] = count_padding ? skip.padded : rabbet_onnx_extent(node, x, axis);
+  if (count_padding) skip.before = rabbet_onnx_known(0);
+  rabbet_tensor_t* ones =
+      rabbet_onnx_number(node, rabbet_onnx_dtype_of(node, x), rank, 1);
+  ones = rabbet_onnx_spread(node, ones, dims, rank);
+  return rabbet_onnx_skip_along(node, "SUM", ones, axis, &skip, 0);
+}
+
+// Pooling with dilations, an axis after the other: extremes of extremes, means
+// of means.
+static rabbet_tensor_t* rabbet_onnx_dilated(rabbet_onnx_node_t* node,
+                                            const char* type,
+                                            rabbet_tensor_t* x,
+                                            const rabbet_onnx_window_t* window,
+                                            bool count_padding) {
+  bool most = !strcmp(type, "MAX");
+  for (int i = 0; i < window->spatial && rabbet_onnx_ok(node); ++i) {
+    int axis = i + 2;
+    rabbet_onnx_skip_t skip =
+        rabbet_onnx_skip(node, rabbet_onnx_extent(node, x, axis), window, i);
+    rabbet_tensor_t* y = rabbet_onnx_skip_along(
+        node, most ? "MAX" : "SUM", x, axis, &skip, most ? -INFINITY : 0);
+    x = most ? y
+             : rabbet_onnx_binary(
+                   node, "DIV", y,
+                   rabbet_onnx_skip_count(node, x, axis, skip, count_padding));
+  }
+  return x;
+}
+
+static bool rabbet_onnx_is_dilated(const rabbet_onnx_window_t* window) {
+  for (int i = 0; i < window->spatial; ++i)
+    if (window->dilation[i] != 1) return true;
+  return false;
+}
+
 static rabbet_tensor_t* rabbet_onnx_pooling(rabbet_onnx_node_t* node,
                                             const char* type,
                                             rabbet_tensor_t* x,
                                             const rabbet_onnx_window_t* window,
                                             bool count_padding) {
   if (!rabbet_onnx_ok(node)) return NULL;
+  if (rabbet_onnx_is_dilated(window))
+    return rabbet_onnx_dilated(node, type, x, window, count_padding);
   rabbet_attr_t attrs[] = {
       RABBET_ONNX_INT("type",
                       rabbet_onnx_enumerator(node, "pooling", "type", type)),
@@ -231,13 +351,6 @@ static rabbet_onnx_window_t rabbet_onnx_pool_window(rabbet_onnx_node_t* node,
   if (!rabbet_onnx_ok(node)) return window;
   rabbet_onnx_window_ints(node, "kernel_shape", window.spatial, 1, 1,
                           window.kernel);
-  for (int i = 0; i < window.spatial; ++i) {
-    if (window.dilation[i] != 1) {
-      RABBET_ONNX_FAIL(node, RABBET_STATUS_UNSUPPORTED,
-                       "dilated pooling is not possible (dilations hold %lld)",
-                       (long long)window.dilation[i]);
-    }
-  }
   if (rabbet_onnx_attr_int(node, "ceil_mode", 0) &&
       !strcmp(window.padding_mode, "EXPLICIT_ROUND_DOWN")) {
     window.padding_mode = "EXPLICIT_ROUND_UP";
@@ -283,17 +396,23 @@ void rabbet_onnx_import_pool(rabbet_onnx_node_t* node) {
   bool count_padding = rabbet_onnx_attr_int(node, "count_include_pad", 0) != 0;
   rabbet_tensor_t* y =
       rabbet_onnx_pooling(node, node->variant, x, &window, count_padding);
-  if (rabbet_onnx_ok(node) &&
+  if (rabbet_onnx_ok(node) && !rabbet_onnx_is_dilated(&window) &&
       !strcmp(window.padding_mode, "EXPLICIT_ROUND_UP")) {
     y = rabbet_onnx_drop_last(node, x, y, &window);
   }
   node->outputs[0] = rabbet_onnx_cast(node, y, dtype);
 }
 
+// The power, of any kind before opset 2.
+static double rabbet_onnx_power(rabbet_onnx_node_t* node) {
+  return node->opset < 2 ? rabbet_onnx_attr_float(node, "p", 2)
+                         : (double)rabbet_onnx_attr_int(node, "p", 2);
+}
+
 // (sum of |x|^p over the window)^(1/p), as mean times size.
 void rabbet_onnx_import_lp_pool(rabbet_onnx_node_t* node) {
   rabbet_tensor_t* x = rabbet_onnx_required(node, 0);
-  double p = (double)rabbet_onnx_attr_int(node, "p", 2);
+  double p = rabbet_onnx_power(node);
   rabbet_onnx_window_t window = rabbet_onnx_pool_window(node, x);
   if (!rabbet_onnx_ok(node)) return;
   if (!strcmp(window.padding_mode, "EXPLICIT_ROUND_UP")) {
@@ -328,7 +447,7 @@ void rabbet_onnx_import_global_pool(rabbet_onnx_node_t* node) {
 
 void rabbet_onnx_import_global_lp_pool(rabbet_onnx_node_t* node) {
   rabbet_tensor_t* x = rabbet_onnx_required(node, 0);
-  double p = (double)rabbet_onnx_attr_int(node, "p", 2);
+  double p = rabbet_onnx_power(node);
   rabbet_tensor_t* y = rabbet_onnx_unary(node, "ABS", x);
   y = rabbet_onnx_with_number(node, "POW", y, p);
   y = rabbet_onnx_reduce(node, "SUM", y, rabbet_onnx_spatial_axes(node, x),

@@ -148,8 +148,10 @@ static void rabbet_onnx_batch_trained(rabbet_onnx_node_t* node,
   }
 }
 
-// From opset 14 on an attribute says so, before that outputs for statistics.
+// From opset 14 on an attribute says so, before that outputs for statistics,
+// unless (before opset 7) an attribute says otherwise.
 static bool rabbet_onnx_batch_trains(rabbet_onnx_node_t* node) {
+  if (node->opset < 7 && rabbet_onnx_attr_int(node, "is_test", 0)) return false;
   if (node->opset >= 14)
     return rabbet_onnx_attr_int(node, "training_mode", 0) != 0;
   for (size_t i = 1; i < node->output_count; ++i)

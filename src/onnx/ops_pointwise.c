@@ -26,16 +26,36 @@ void rabbet_onnx_import_is_inf(rabbet_onnx_node_t* node) {
   node->outputs[0] = infinite;
 }
 
+// The second operand. Before opset 7 an attribute names the axis of the first
+// that its own axes begin at; without one they are the last, as ever since.
+static rabbet_tensor_t* rabbet_onnx_operand(rabbet_onnx_node_t* node,
+                                            rabbet_tensor_t* a) {
+  rabbet_tensor_t* b = rabbet_onnx_required(node, 1);
+  int64_t axis = rabbet_onnx_attr_int(node, "axis", -1);
+  if (node->opset >= 7 || axis == -1) return b;
+  int rank_a = rabbet_onnx_rank(node, a), rank_b = rabbet_onnx_rank(node, b);
+  int first = rabbet_onnx_axis(node, axis, rank_a);
+  if (!rabbet_onnx_ok(node) || rank_b == 0) return b;
+  if (first + rank_b > rank_a)
+    RABBET_ONNX_FAIL(node, RABBET_STATUS_INVALID_ARGUMENT,
+                     "the second operand has rank %d; from axis %d of the "
+                     "first on there are %d axes",
+                     rank_b, first, rank_a - first);
+  uint32_t own = ((1u << rank_b) - 1) << first;
+  uint32_t behind = ((1u << rank_a) - 1) & ~(own | ((1u << first) - 1));
+  return rabbet_onnx_unsqueeze(node, b, behind >> first, rank_a - first);
+}
+
 void rabbet_onnx_import_binary(rabbet_onnx_node_t* node) {
   rabbet_tensor_t* a = rabbet_onnx_required(node, 0);
-  rabbet_tensor_t* b = rabbet_onnx_required(node, 1);
+  rabbet_tensor_t* b = rabbet_onnx_operand(node, a);
   node->outputs[0] = rabbet_onnx_binary(node, node->variant, a, b);
 }
 
 // The catalogue compares numbers; two truth values are equal unless XOR.
 void rabbet_onnx_import_equal(rabbet_onnx_node_t* node) {
   rabbet_tensor_t* a = rabbet_onnx_required(node, 0);
-  rabbet_tensor_t* b = rabbet_onnx_required(node, 1);
+  rabbet_tensor_t* b = rabbet_onnx_operand(node, a);
   bool truth = rabbet_onnx_dtype_of(node, a) == RABBET_DTYPE_BOOL;
   rabbet_tensor_t* y = rabbet_onnx_binary(node, truth ? "XOR" : "EQUAL", a, b);
   node->outputs[0] = truth ? rabbet_onnx_unary(node, "NOT", y) : y;
@@ -100,7 +120,7 @@ void rabbet_onnx_import_mod(rabbet_onnx_node_t* node) {
 // as FLOAT where the exponent is one.
 void rabbet_onnx_import_pow(rabbet_onnx_node_t* node) {
   rabbet_tensor_t* base = rabbet_onnx_required(node, 0);
-  rabbet_tensor_t* exponent = rabbet_onnx_required(node, 1);
+  rabbet_tensor_t* exponent = rabbet_onnx_operand(node, base);
   rabbet_dtype_t type = rabbet_onnx_dtype_of(node, base);
   bool mixed =
       !rabbet_dtype_is_float(type) && rabbet_onnx_is_float(node, exponent);
@@ -141,7 +161,10 @@ void rabbet_onnx_import_where(rabbet_onnx_node_t* node) {
 
 void rabbet_onnx_import_cast(rabbet_onnx_node_t* node) {
   rabbet_tensor_t* x = rabbet_onnx_required(node, 0);
-  int64_t to = rabbet_onnx_attr_int(node, "to", 0);
+  int64_t to =
+      node->opset < 6
+          ? rabbet_onnx_type_number(rabbet_onnx_attr_string(node, "to", ""))
+          : rabbet_onnx_attr_int(node, "to", 0);
   rabbet_dtype_t dtype = RABBET_DTYPE_NONE;
   bool narrowed = false;
   rabbet_status_t status = rabbet_onnx_dtype((int32_t)to, &dtype, &narrowed);

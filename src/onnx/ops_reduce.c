@@ -1,19 +1,22 @@
 // Reductions.
 #include <string.h>
 
-#include "onnx/emit.h"
+#include "onnx/late.h"
 
 typedef struct rabbet_onnx_reduction_t {
   rabbet_tensor_t* x;
   uint32_t axes;
+  rabbet_onnx_late_t late;  // instead, where they are not known
   bool keep_dims;
 } rabbet_onnx_reduction_t;
 
 static rabbet_onnx_reduction_t rabbet_onnx_reduction(rabbet_onnx_node_t* node) {
   rabbet_onnx_reduction_t r = {.x = rabbet_onnx_required(node, 0)};
   int rank = rabbet_onnx_rank(node, r.x);
-  rabbet_onnx_ints_t axes = rabbet_onnx_axes(node, 1);
   r.keep_dims = rabbet_onnx_attr_int(node, "keepdims", 1) != 0;
+  if (rabbet_onnx_late_axes(node, rabbet_onnx_input(node, 1), rank, &r.late))
+    return r;
+  rabbet_onnx_ints_t axes = rabbet_onnx_axes(node, 1);
   bool none = rabbet_onnx_attr_int(node, "noop_with_empty_axes", 0) != 0;
   r.axes = rabbet_onnx_axes_mask(node, axes, rank);
   if (axes.count == 0 && !none) r.axes = (1u << rank) - 1;
@@ -24,7 +27,9 @@ static rabbet_tensor_t* rabbet_onnx_reduce_with(rabbet_onnx_node_t* node,
                                                 const char* op,
                                                 rabbet_onnx_reduction_t r,
                                                 rabbet_tensor_t* x) {
-  return rabbet_onnx_reduce(node, op, x, r.axes, r.keep_dims);
+  return r.late.count
+             ? rabbet_onnx_late_reduce(node, op, x, &r.late, r.keep_dims)
+             : rabbet_onnx_reduce(node, op, x, r.axes, r.keep_dims);
 }
 
 // Roots and logarithms of integers are taken in FLOAT.
@@ -86,18 +91,22 @@ void rabbet_onnx_import_reduce_log_sum_exp(rabbet_onnx_node_t* node) {
   rabbet_onnx_reduction_t r = rabbet_onnx_reduction(node);
   rabbet_dtype_t dtype = rabbet_onnx_dtype_of(node, r.x);
   bool is_float = rabbet_dtype_is_float(dtype);
+  bool squeezes = !r.keep_dims;
+  r.keep_dims = true;
   rabbet_tensor_t* x =
       is_float ? r.x : rabbet_onnx_cast(node, r.x, RABBET_DTYPE_FLOAT);
-  rabbet_tensor_t* most = rabbet_onnx_reduce(node, "MAX", x, r.axes, true);
+  rabbet_tensor_t* most = rabbet_onnx_reduce_with(node, "MAX", r, x);
   rabbet_tensor_t* zero = rabbet_onnx_number(
       node, rabbet_onnx_dtype_of(node, x), rabbet_onnx_rank(node, x), 0);
   most = rabbet_onnx_select(node, rabbet_onnx_unary(node, "ISINF", most), zero,
                             most);
   rabbet_tensor_t* y = rabbet_onnx_binary(node, "SUB", x, most);
   y = rabbet_onnx_unary(node, "EXP", y);
-  y = rabbet_onnx_reduce(node, "SUM", y, r.axes, true);
+  y = rabbet_onnx_reduce_with(node, "SUM", r, y);
   y = rabbet_onnx_unary(node, "LOG", y);
   y = rabbet_onnx_binary(node, "SUM", y, most);
-  if (!r.keep_dims) y = rabbet_onnx_squeeze(node, y, r.axes);
+  if (squeezes)
+    y = r.late.count ? rabbet_onnx_late_squeeze(node, y, &r.late)
+                     : rabbet_onnx_squeeze(node, y, r.axes);
   node->outputs[0] = rabbet_onnx_cast(node, y, dtype);
 }

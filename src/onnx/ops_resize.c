@@ -119,6 +119,24 @@ static void rabbet_onnx_resize_scales(rabbet_onnx_node_t* node,
   r->has_scales = true;
 }
 
+// Upsample's before opset 7: of an image's height and width.
+static void rabbet_onnx_resize_image(rabbet_onnx_node_t* node,
+                                     rabbet_onnx_resize_t* r) {
+  static const char* const names[] = {"height_scale", "width_scale"};
+  if (rabbet_onnx_ok(node) && r->count != 4)
+    RABBET_ONNX_FAIL(node, RABBET_STATUS_INVALID_ARGUMENT,
+                     "the input must have rank 4; found %d", r->count);
+  if (!rabbet_onnx_ok(node)) return;
+  for (int i = 0; i < 2; ++i) {
+    if (!rabbet_onnx_has_attr(node, names[i]))
+      RABBET_ONNX_FAIL(node, RABBET_STATUS_INVALID_ARGUMENT,
+                       "attribute '%s' is missing", names[i]);
+    r->scales[i] = 1;
+    r->scales[i + 2] = rabbet_onnx_attr_float(node, names[i], 1);
+  }
+  r->has_scales = true;
+}
+
 // Upsample's before opset 9.
 static void rabbet_onnx_resize_attribute(rabbet_onnx_node_t* node,
                                          rabbet_onnx_resize_t* r) {
@@ -328,7 +346,9 @@ void rabbet_onnx_import_resize(rabbet_onnx_node_t* node) {
   bool crops = !strcmp(
       rabbet_onnx_attr_string(node, "coordinate_transformation_mode", ""),
       "tf_crop_and_resize");
-  if (node->opset < 9)
+  if (node->opset < 7)
+    rabbet_onnx_resize_image(node, &r);
+  else if (node->opset < 9)
     rabbet_onnx_resize_attribute(node, &r);
   else if (sizes)
     rabbet_onnx_resize_sizes(node, x, sizes, &r);

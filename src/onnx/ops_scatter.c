@@ -2,7 +2,7 @@
 // order.
 #include <string.h>
 
-#include "onnx/index.h"
+#include "onnx/late.h"
 
 void rabbet_onnx_import_scatter(rabbet_onnx_node_t* node) {
   static const char* const reductions[][2] = {{"none", "NONE"},
@@ -53,12 +53,36 @@ void rabbet_onnx_import_tensor_scatter(rabbet_onnx_node_t* node) {
                                        indices ? 3 : 2, attrs, 2);
 }
 
+static rabbet_tensor_t* rabbet_onnx_cumulate(rabbet_onnx_node_t* node,
+                                             rabbet_tensor_t* x, int64_t axis) {
+  rabbet_attr_t attrs[] = {
+      RABBET_ONNX_INT("axis", axis),
+      RABBET_ONNX_BOOL("exclusive", rabbet_onnx_attr_int(node, "exclusive", 0)),
+      RABBET_ONNX_BOOL("reverse", rabbet_onnx_attr_int(node, "reverse", 0))};
+  return rabbet_onnx_layer(node, "cumulative", &x, 1, attrs, 3);
+}
+
+static rabbet_tensor_t* rabbet_onnx_cumulate_late(
+    rabbet_onnx_node_t* node, rabbet_tensor_t* x,
+    const rabbet_onnx_late_t* late) {
+  rabbet_onnx_index_t dims[RABBET_MAX_RANK];
+  int rank = rabbet_onnx_rank(node, x);
+  for (int i = 0; i < rank; ++i)
+    dims[i] = rabbet_onnx_extent(node, x, i);
+  rabbet_tensor_t* y = rabbet_onnx_late_middle(node, x, late->at[0]);
+  y = rabbet_onnx_cumulate(node, y, 1);
+  return rabbet_onnx_reshape(node, y, dims, rank);
+}
+
 void rabbet_onnx_import_cumulative(rabbet_onnx_node_t* node) {
   rabbet_tensor_t* inputs[] = {rabbet_onnx_required(node, 0),
                                rabbet_onnx_required(node, 1)};
-  rabbet_attr_t attrs[] = {
-      RABBET_ONNX_BOOL("exclusive", rabbet_onnx_attr_int(node, "exclusive", 0)),
-      RABBET_ONNX_BOOL("reverse", rabbet_onnx_attr_int(node, "reverse", 0))};
+  rabbet_onnx_late_t late;
+  if (rabbet_onnx_late_axes(node, inputs[1], rabbet_onnx_rank(node, inputs[0]),
+                            &late)) {
+    node->outputs[0] = rabbet_onnx_cumulate_late(node, inputs[0], &late);
+    return;
+  }
   rabbet_onnx_ints_t axis =
       rabbet_onnx_ok(node) ? rabbet_onnx_constant_ints(node, "axis", inputs[1])
                            : (rabbet_onnx_ints_t){0};
@@ -67,7 +91,7 @@ void rabbet_onnx_import_cumulative(rabbet_onnx_node_t* node) {
                      "input 'axis' must be one constant number");
     return;
   }
-  node->outputs[0] = rabbet_onnx_layer(node, "cumulative", inputs, 2, attrs, 2);
+  node->outputs[0] = rabbet_onnx_cumulate(node, inputs[0], axis.data[0]);
 }
 
 void rabbet_onnx_import_reverse_sequence(rabbet_onnx_node_t* node) {

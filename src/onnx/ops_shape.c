@@ -1,7 +1,7 @@
 // Shapes: reading them, changing them.
 #include <string.h>
 
-#include "onnx/index.h"
+#include "onnx/late.h"
 
 // ---- Reading ---------------------------------------------------------------
 
@@ -42,9 +42,14 @@ void rabbet_onnx_import_size(rabbet_onnx_node_t* node) {
 // 0 copies an extent (unless allowzero), -1 is inferred: as shuffle has it.
 void rabbet_onnx_import_reshape(rabbet_onnx_node_t* node) {
   rabbet_tensor_t* x = rabbet_onnx_required(node, 0);
-  rabbet_tensor_t* shape = rabbet_onnx_required(node, 1);
   bool zero_copies = rabbet_onnx_attr_int(node, "allowzero", 0) == 0;
-  rabbet_onnx_ints_t known = rabbet_onnx_try_ints(node, shape);
+  bool is_attr = node->opset < 5;
+  rabbet_tensor_t* shape = is_attr ? NULL : rabbet_onnx_required(node, 1);
+  rabbet_onnx_ints_t known = is_attr ? rabbet_onnx_attr_ints(node, "shape")
+                                     : rabbet_onnx_try_ints(node, shape);
+  if (is_attr && !known.present)
+    RABBET_ONNX_FAIL(node, RABBET_STATUS_INVALID_ARGUMENT,
+                     "attribute 'shape' is missing");
   if (!rabbet_onnx_ok(node)) return;
   rabbet_tensor_t* inputs[] = {x, shape};
   rabbet_attr_t attrs[] = {
@@ -118,6 +123,12 @@ static void rabbet_onnx_squeeze_demand(rabbet_onnx_node_t* node,
 void rabbet_onnx_import_squeeze(rabbet_onnx_node_t* node) {
   rabbet_tensor_t* x = rabbet_onnx_required(node, 0);
   rabbet_dims_t dims = rabbet_onnx_dims(node, x);
+  rabbet_onnx_late_t late;
+  if (rabbet_onnx_late_axes(node, rabbet_onnx_input(node, 1), dims.rank,
+                            &late)) {
+    node->outputs[0] = rabbet_onnx_late_squeeze(node, x, &late);
+    return;
+  }
   rabbet_onnx_ints_t axes = rabbet_onnx_axes(node, 1);
   uint32_t mask = rabbet_onnx_axes_mask(node, axes, dims.rank);
   for (int i = 0; i < dims.rank && !axes.present && rabbet_onnx_ok(node); ++i) {
@@ -127,8 +138,24 @@ void rabbet_onnx_import_squeeze(rabbet_onnx_node_t* node) {
   node->outputs[0] = rabbet_onnx_squeeze(node, x, mask);
 }
 
+static bool rabbet_onnx_unsqueezes_late(rabbet_onnx_node_t* node,
+                                        rabbet_tensor_t* x) {
+  rabbet_tensor_t* axes = rabbet_onnx_input(node, 1);
+  rabbet_dims_t length = {0};
+  if (axes) length = rabbet_onnx_dims(node, axes);
+  int64_t rank =
+      rabbet_onnx_rank(node, x) + (length.rank == 1 ? length.d[0] : 1);
+  rabbet_onnx_late_t late;
+  if (rank > RABBET_MAX_RANK ||
+      !rabbet_onnx_late_axes(node, axes, (int)rank, &late))
+    return false;
+  node->outputs[0] = rabbet_onnx_late_unsqueeze(node, x, &late);
+  return true;
+}
+
 void rabbet_onnx_import_unsqueeze(rabbet_onnx_node_t* node) {
   rabbet_tensor_t* x = rabbet_onnx_required(node, 0);
+  if (rabbet_onnx_unsqueezes_late(node, x)) return;
   rabbet_onnx_ints_t axes = rabbet_onnx_axes(node, 1);
   if (rabbet_onnx_ok(node) && !axes.present) {
     RABBET_ONNX_FAIL(node, RABBET_STATUS_INVALID_ARGUMENT, "axes are missing");

@@ -2,7 +2,7 @@
 #include <string.h>
 
 #include "base/math.h"
-#include "onnx/index.h"
+#include "onnx/late.h"
 
 // ---- Slice -----------------------------------------------------------------
 
@@ -59,6 +59,7 @@ typedef struct rabbet_onnx_slicing_t {
   rabbet_tensor_t *start_at, *end_at;  // or inputs
   rabbet_tensor_t* step_at;            // NULL: 1
   rabbet_onnx_ints_t axes;
+  rabbet_onnx_late_t late;  // or these
   int64_t count;
 } rabbet_onnx_slicing_t;
 
@@ -81,7 +82,10 @@ static rabbet_onnx_slicing_t rabbet_onnx_slicing(rabbet_onnx_node_t* node) {
   } else {
     s.start_at = rabbet_onnx_required(node, 1);
     s.end_at = rabbet_onnx_required(node, 2);
-    s.axes = rabbet_onnx_axes(node, 3);
+    int rank = rabbet_onnx_rank(node, node->inputs[0]);
+    rabbet_tensor_t* axes = rabbet_onnx_input(node, 3);
+    if (!rabbet_onnx_late_axes(node, axes, rank, &s.late))
+      s.axes = rabbet_onnx_axes(node, 3);
     s.step_at = rabbet_onnx_input(node, 4);
     rabbet_dims_t dims = rabbet_onnx_dims(node, s.start_at);
     s.count = dims.rank == 1 ? dims.d[0] : -1;
@@ -89,7 +93,8 @@ static rabbet_onnx_slicing_t rabbet_onnx_slicing(rabbet_onnx_node_t* node) {
            (!s.step_at || rabbet_onnx_has_length(node, s.step_at, s.count));
   }
   fits = fits && s.count >= 0 && s.count <= RABBET_MAX_RANK &&
-         (!s.axes.present || s.axes.count == (size_t)s.count);
+         (!s.axes.present || s.axes.count == (size_t)s.count) &&
+         (!s.late.count || s.late.count == s.count);
   if (!fits) {
     RABBET_ONNX_FAIL(node, RABBET_STATUS_INVALID_ARGUMENT,
                      "starts, ends, axes and steps must have one known length");
@@ -111,13 +116,30 @@ static rabbet_onnx_index_t rabbet_onnx_slice_step(
                                               : step.value);
 }
 
+// Every axis, each by what belongs to it.
+static void rabbet_onnx_slice_late(rabbet_onnx_node_t* node,
+                                   const rabbet_onnx_slicing_t* s,
+                                   rabbet_onnx_slice_t* slice, int rank) {
+  for (int i = 0; i < rank && rabbet_onnx_ok(node); ++i) {
+    rabbet_onnx_index_t start =
+        rabbet_onnx_late_value(node, &s->late, s->start_at, 0, i, 0);
+    rabbet_onnx_index_t end = rabbet_onnx_late_value(node, &s->late, s->end_at,
+                                                     0, i, rabbet_onnx_far);
+    rabbet_onnx_index_t step =
+        s->step_at ? rabbet_onnx_late_value(node, &s->late, s->step_at, 0, i, 1)
+                   : rabbet_onnx_known(1);
+    rabbet_onnx_slice_axis(node, slice, i, start, end, step);
+  }
+}
+
 void rabbet_onnx_import_slice(rabbet_onnx_node_t* node) {
   rabbet_tensor_t* x = rabbet_onnx_required(node, 0);
   rabbet_onnx_slicing_t s = rabbet_onnx_slicing(node);
   rabbet_onnx_slice_t slice = rabbet_onnx_slice_all(node, x);
   int rank = rabbet_onnx_rank(node, x);
   uint32_t seen = 0;
-  for (int i = 0; i < s.count && rabbet_onnx_ok(node); ++i) {
+  if (s.late.count) rabbet_onnx_slice_late(node, &s, &slice, rank);
+  for (int i = 0; i < s.count && !s.late.count && rabbet_onnx_ok(node); ++i) {
     int axis =
         rabbet_onnx_axis(node, s.axes.present ? s.axes.data[i] : i, rank);
     if (rabbet_onnx_ok(node) && seen >> axis & 1)
@@ -229,18 +251,37 @@ void rabbet_onnx_import_concat(rabbet_onnx_node_t* node) {
       rabbet_onnx_concat(node, node->inputs, node->input_count, axis);
 }
 
+// Before opset 6: how often, and along which axis.
+static void rabbet_onnx_tile_axis(rabbet_onnx_node_t* node, rabbet_tensor_t* x,
+                                  rabbet_onnx_slice_t* slice) {
+  rabbet_tensor_t* tiles = rabbet_onnx_required(node, 1);
+  double axis = 0;
+  if (!rabbet_onnx_constant_number(node, rabbet_onnx_required(node, 2), &axis))
+    RABBET_ONNX_FAIL(node, RABBET_STATUS_UNSUPPORTED,
+                     "input 2 ('axis') must be constant");
+  int at = rabbet_onnx_axis(node, (int64_t)axis, rabbet_onnx_rank(node, x));
+  if (!rabbet_onnx_ok(node)) return;
+  slice->size[at] = rabbet_onnx_index_op(node, "PROD", slice->size[at],
+                                         rabbet_onnx_element(node, tiles, 0));
+  node->outputs[0] = rabbet_onnx_slice(node, x, slice);
+}
+
 // Reading on past the end wraps around.
 void rabbet_onnx_import_tile(rabbet_onnx_node_t* node) {
   rabbet_tensor_t* x = rabbet_onnx_required(node, 0);
   rabbet_tensor_t* repeats = rabbet_onnx_required(node, 1);
   rabbet_onnx_slice_t slice = rabbet_onnx_slice_all(node, x);
   int rank = rabbet_onnx_rank(node, x);
+  slice.mode = "WRAP";
+  if (node->opset < 6) {
+    rabbet_onnx_tile_axis(node, x, &slice);
+    return;
+  }
   rabbet_dims_t dims = rabbet_onnx_dims(node, repeats);
   if (rabbet_onnx_ok(node) && (dims.rank != 1 || dims.d[0] != rank)) {
     RABBET_ONNX_FAIL(node, RABBET_STATUS_INVALID_ARGUMENT,
                      "repeats must have a number for each of %d axes", rank);
   }
-  slice.mode = "WRAP";
   for (int i = 0; i < rank && rabbet_onnx_ok(node); ++i) {
     slice.size[i] = rabbet_onnx_index_op(node, "PROD", slice.size[i],
                                          rabbet_onnx_element(node, repeats, i));
@@ -286,17 +327,32 @@ static rabbet_onnx_index_t rabbet_onnx_pad_at(rabbet_onnx_node_t* node,
                        : rabbet_onnx_element(node, pads, i);
 }
 
+static void rabbet_onnx_pad_axis(rabbet_onnx_node_t* node,
+                                 rabbet_onnx_slice_t* slice, int axis,
+                                 rabbet_onnx_index_t before,
+                                 rabbet_onnx_index_t after) {
+  slice->start[axis] =
+      rabbet_onnx_index_op(node, "SUB", rabbet_onnx_known(0), before);
+  slice->size[axis] = rabbet_onnx_index_op(
+      node, "SUM", rabbet_onnx_index_op(node, "SUM", slice->size[axis], before),
+      after);
+}
+
 void rabbet_onnx_import_pad(rabbet_onnx_node_t* node) {
   rabbet_tensor_t* x = rabbet_onnx_required(node, 0);
   int rank = rabbet_onnx_rank(node, x);
-  rabbet_onnx_ints_t pads = rabbet_onnx_attr_ints(node, "pads");
+  rabbet_onnx_ints_t pads =
+      rabbet_onnx_attr_ints(node, node->opset < 2 ? "paddings" : "pads");
   rabbet_tensor_t* given = NULL;
   if (node->opset >= 11) given = rabbet_onnx_required(node, 1);
   rabbet_onnx_ints_t axes = {0};
-  if (rabbet_onnx_input(node, 3)) {
+  rabbet_onnx_late_t late;
+  if (!rabbet_onnx_late_axes(node, rabbet_onnx_input(node, 3), rank, &late) &&
+      rabbet_onnx_input(node, 3))
     axes = rabbet_onnx_constant_ints(node, "axes", node->inputs[3]);
-  }
-  size_t count = axes.present ? axes.count : (size_t)rank;
+  size_t count = late.count     ? (size_t)late.count
+                 : axes.present ? axes.count
+                                : (size_t)rank;
   rabbet_onnx_axes_mask(node, axes, rank);
   rabbet_dims_t length = rabbet_onnx_dims(node, given);
   size_t numbers = given ? (size_t)length.d[0] : pads.count;
@@ -308,17 +364,16 @@ void rabbet_onnx_import_pad(rabbet_onnx_node_t* node) {
   rabbet_onnx_slice_t slice = rabbet_onnx_slice_all(node, x);
   slice.mode = rabbet_onnx_pad_mode(node);
   if (!strcmp(slice.mode, "FILL")) slice.fill = rabbet_onnx_pad_value(node, x);
-  for (size_t i = 0; i < count && rabbet_onnx_ok(node); ++i) {
+  for (int i = 0; i < rank && late.count && rabbet_onnx_ok(node); ++i)
+    rabbet_onnx_pad_axis(
+        node, &slice, i, rabbet_onnx_late_value(node, &late, given, 0, i, 0),
+        rabbet_onnx_late_value(node, &late, given, late.count, i, 0));
+  for (size_t i = 0; i < count && !late.count && rabbet_onnx_ok(node); ++i) {
     int axis =
         axes.present ? rabbet_onnx_axis(node, axes.data[i], rank) : (int)i;
-    rabbet_onnx_index_t before = rabbet_onnx_pad_at(node, pads, given, (int)i);
-    rabbet_onnx_index_t after =
-        rabbet_onnx_pad_at(node, pads, given, (int)(i + count));
-    slice.start[axis] =
-        rabbet_onnx_index_op(node, "SUB", rabbet_onnx_known(0), before);
-    slice.size[axis] = rabbet_onnx_index_op(
-        node, "SUM",
-        rabbet_onnx_index_op(node, "SUM", slice.size[axis], before), after);
+    rabbet_onnx_pad_axis(
+        node, &slice, axis, rabbet_onnx_pad_at(node, pads, given, (int)i),
+        rabbet_onnx_pad_at(node, pads, given, (int)(i + count)));
   }
   node->outputs[0] = rank == 0 ? x : rabbet_onnx_slice(node, x, &slice);
 }

@@ -43,6 +43,14 @@ const char* rabbet_onnx_type_name(int32_t onnx_type) {
   return type ? type->name : "unknown";
 }
 
+int32_t rabbet_onnx_type_number(const char* name) {
+  int32_t count = sizeof(rabbet_onnx_types) / sizeof(rabbet_onnx_types[0]);
+  for (int32_t i = 0; i < count; ++i)
+    if (rabbet_onnx_types[i].name && !strcmp(rabbet_onnx_types[i].name, name))
+      return i;
+  return 0;
+}
+
 rabbet_status_t rabbet_onnx_dtype(int32_t onnx_type, rabbet_dtype_t* out_dtype,
                                   bool* out_narrowed) {
   *out_dtype = RABBET_DTYPE_NONE;

@@ -30,8 +30,6 @@ USABLE = {"FLOAT", "FLOAT16", "BFLOAT16", "DOUBLE", "INT8", "UINT8", "INT32",
 # Cases of known operators that are not done: pattern of the name -> reason.
 # A case listed here that works is an error, so that the list stays short.
 NOT_YET = {
-    r"test_(averagepool|maxpool|lppool)_.*dilations.*":
-        "pooling has no dilations",
     r"test_maxpool_with_argmax_.*": "pooling gives no indices",
     r"test_resize_.*_antialias": "resizing does not smooth",
     r"test_resize_downsample_scales_(cubic|linear)_align_corners":
@@ -56,9 +54,6 @@ def reason_to_skip(model):
     unusable = reference.element_types(model) - USABLE
     if unusable:
         return f"element types that no network has: {', '.join(sorted(unusable))}"
-    opsets = {o.domain: o.version for o in model.opset_import}
-    if opsets.get("", 7) < 7:
-        return "older than opset 7"
     return None
 
 
