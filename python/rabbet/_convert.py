@@ -7,7 +7,15 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ._arrays import dtype_of, is_torch, nptype, storage_type
-from ._device_arrays import CuPyMaker, DLPackMaker, Found, find, is_cupy, same_type
+from ._device_arrays import (
+    UNREADABLE,
+    CuPyMaker,
+    DLPackMaker,
+    Found,
+    find,
+    is_cupy,
+    same_type,
+)
 from ._enums import DataType, TensorFormat
 from ._runtime import ICudaEngine, IoInfo
 
@@ -107,20 +115,36 @@ def _foreign_input(value: Any, info: IoInfo, on: str) -> tuple[Any, Any]:
 
     finish = None
     if hasattr(value, "__dlpack__") and not isinstance(value, np.ndarray):
-        device = value.__dlpack_device__()
-        if int(device[0]) != 1:
+        array, device = _read(value, info)
+        if device is not None:
             raise TypeError(
-                f"input '{info.name}' is on DLPack device {tuple(device)}, the model "
+                f"input '{info.name}' is on DLPack device {device}, the model "
                 f"runs on {on}; copy it there"
             )
-        array = _imported(value)
         finish = _exporter(value)
     else:
         array = np.asarray(value)
     if not array.dtype.isnative:
         array = array.astype(array.dtype.newbyteorder("="))
-    _check_type(array.dtype, info, "x.astype({!r})")
+    # JAX makes 64 bits into 32, unless it is told not to.
+    narrows = _is_jax(value) and info.dtype is DataType.INT64
+    how = "numpy.asarray(x, {!r})" if narrows else "x.astype({!r})"
+    _check_type(array.dtype, info, how)
     return array, finish
+
+
+def _read(value: Any, info: IoInfo) -> tuple[Any, tuple[int, int] | None]:
+    """An array with DLPack as NumPy's; its device, if that is not the host."""
+    try:
+        kind, number = value.__dlpack_device__()
+        if int(kind) != 1:
+            return None, (int(kind), int(number))
+        return _imported(value), None
+    except UNREADABLE as error:
+        raise TypeError(
+            f"input '{info.name}' is no array that can be read, but a "
+            f"{type(value).__name__}: {error}"
+        ) from error
 
 
 def _number(device: str) -> int:
@@ -284,8 +308,7 @@ def take_output(
     if -1 in shape:
         raise ValueError(
             f"out: the shape of output '{info.name}' is known only after the run; "
-            "leave "
-            "out= away"
+            "leave out= away"
         )
     if _is_jax(array):
         raise TypeError(

@@ -100,12 +100,19 @@ def _find_interface(value: Any, number: int) -> Found:
     return Found(address, shape, dtype, row_major, number, value, stream, read_only)
 
 
+# What a library raises for an array that is traced, or whose memory is gone.
+UNREADABLE = (AttributeError, BufferError, RuntimeError, TypeError, ValueError)
+
+
 def find(value: Any, number: int) -> Found | None:
     """An array on a GPU; None for all others. `number`: the model's GPU."""
     if is_cupy(value):
         return _find_cupy(value)
     if hasattr(value, "__dlpack_device__"):
-        kind, device = value.__dlpack_device__()
+        try:
+            kind, device = value.__dlpack_device__()
+        except UNREADABLE:
+            return None
         if int(kind) != _CUDA:
             return None
         if int(device) != number:

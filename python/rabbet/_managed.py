@@ -131,4 +131,8 @@ class Kept(Generic[T]):
         return self if instance is None else instance._kept.get(self.name, self.default)
 
     def __set__(self, instance: Any, value: Any) -> None:
-        instance._kept[self.name] = self.check(value)
+        try:
+            instance._kept[self.name] = self.check(value)
+        except (TypeError, ValueError) as error:
+            named = f"{type(instance).__name__}.{self.name}: {error}"
+            raise type(error)(named) from None

@@ -17,7 +17,7 @@ from ._builder import Builder, IBuilderConfig
 from ._callbacks import ILogger, IProfiler, IProgressMonitor, Logger
 from ._dims import Dims
 from ._errors import InvalidArgumentError, UnsupportedError
-from ._network import INetworkDefinition
+from ._network import INetworkDefinition, _int
 from ._onnx import OnnxParser
 from ._plugins import library_paths, load_plugins
 from ._progress import progress_monitor
@@ -31,6 +31,8 @@ from ._runtime import (
 )
 
 ShapeRange = Any  # a shape, or (min, opt, max)
+
+_MAX_CONTEXTS = 2**31 - 1
 
 
 class _Times(IProfiler):
@@ -51,6 +53,17 @@ def _result_type(names: list[str]) -> Callable[[tuple[Any, ...]], Any]:
     ]
     kind: Any = collections.namedtuple("Outputs", fields, rename=True)
     return kind._make
+
+
+def _limit(contexts: int | None) -> int:
+    """Of the number of contexts; 0: none."""
+    limit = contexts.__index__() if hasattr(contexts, "__index__") else 0
+    if contexts is not None and not 1 <= limit <= _MAX_CONTEXTS:
+        raise InvalidArgumentError(
+            f"contexts is {contexts!r}; expected 1 to {_MAX_CONTEXTS}, or None for as "
+            "many as there are calls at a time"
+        )
+    return limit
 
 
 class Model(_rabbet.Runner):
@@ -85,17 +98,12 @@ class Model(_rabbet.Runner):
 
         if not isinstance(engine, ICudaEngine):
             raise TypeError(f"Model: expected an ICudaEngine, got {engine!r}")
-        count = operator.index(threads or 0)
+        count = _int(threads or 0, "threads")
         if not 0 <= count <= 4096:
             raise InvalidArgumentError(
                 f"{threads} threads; expected 1 to 4096, or 0 for the plan's number"
             )
-        limit = contexts.__index__() if hasattr(contexts, "__index__") else 0
-        if contexts is not None and limit < 1:
-            raise InvalidArgumentError(
-                f"contexts is {contexts!r}; expected 1 or more, or None for as many as "
-                "there are calls at a time"
-            )
+        limit = _limit(contexts)
         infos = [info for _, info in engine._ios().values()]
         outputs = [info for info in infos if not info.is_input]
         dtypes = tuple(storage_type(info.dtype) for info in outputs)
@@ -160,7 +168,7 @@ class Model(_rabbet.Runner):
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Writes the plan."""
-        _rabbet.write_file(path, self._engine.serialize())
+        _rabbet.write_file(_path("path", path), self._engine.serialize())
 
     def create_execution_context(self) -> IExecutionContext:
         """A context of the object interface."""
@@ -178,6 +186,8 @@ class Model(_rabbet.Runner):
 
     def run(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
         """Inputs by name, outputs by name."""
+        if not isinstance(inputs, Mapping):
+            raise TypeError(f"run: expected {{name: array}}, got {inputs!r}")
         result = self(**inputs)
         values = (result,) if len(self._outputs) == 1 else result
         names = [info.name for info in self._outputs]
@@ -273,16 +283,25 @@ def _parse(network: INetworkDefinition, model: Any, logger: ILogger) -> None:
     parser = OnnxParser(network, logger)
     if isinstance(model, (str, os.PathLike)):
         parser.parse_from_file(model)
-    elif callable(getattr(model, "SerializeToString", None)):
+    elif _is_model(model):
         parser.parse(model.SerializeToString())
     elif isinstance(model, (bytes, bytearray, memoryview)):
         parser.parse(model)
     else:
         raise TypeError(
             "compile takes the path of an ONNX file, its bytes, an onnx.ModelProto or "
-            "an "
-            f"INetworkDefinition, got {model!r}"
+            f"an INetworkDefinition, got {_shown(model)}"
         )
+
+
+def _shown(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 200 else f"a {type(value).__name__}"
+
+
+def _is_model(model: Any) -> bool:
+    """Whether it is an onnx.ModelProto, and not a part of one."""
+    return callable(getattr(model, "SerializeToString", None)) and hasattr(model, "graph")
 
 
 def _range(given: Any, name: str) -> tuple[Any, Any, Any]:
@@ -353,6 +372,22 @@ def _add_profile(
     config.add_optimization_profile(profile)
 
 
+def _ranges(shapes: Any, profiles: Any) -> list[Any]:
+    """The ranges of each profile."""
+    if shapes is not None and profiles is not None:
+        raise InvalidArgumentError(
+            "compile: give shapes (one range) or profiles (a list of such), not both"
+        )
+    if profiles is None:
+        return [] if shapes is None else [shapes]
+    if isinstance(profiles, (str, Mapping)) or not isinstance(profiles, Iterable):
+        raise TypeError(
+            "profiles: expected a list of {input: shape or (min, opt, max)}, got "
+            f"{profiles!r}"
+        )
+    return list(profiles)
+
+
 def _configure(
     builder: Builder,
     device: str | None,
@@ -365,9 +400,9 @@ def _configure(
     if device is not None:
         config.device = device
     if threads is not None:
-        config.threads = threads
+        config.threads = _int(threads, "threads")
     if level is not None:
-        config.builder_optimization_level = level
+        config.builder_optimization_level = _int(level, "optimization_level")
     if fp16:
         config.set_flag(e.BuilderFlag.FP16)
     if bf16:
@@ -426,10 +461,8 @@ def compile(
         compilers such as Numba's are part of the build. False: for operators that
         refuse arbitrary numbers.
     """
-    if shapes is not None and profiles is not None:
-        raise InvalidArgumentError(
-            "compile: give shapes (one range) or profiles (a list of such), not both"
-        )
+    ranges = _ranges(shapes, profiles)
+    _limit(contexts)
     for what, file in (("save", save), ("timing_cache", timing_cache)):
         _check_writable(what, file)
     load_plugins(plugins)
@@ -445,9 +478,9 @@ def compile(
     if keep_plugins:
         config.plugins_to_serialize = library_paths(plugins)
         config.keep_plugin_source = True
-    for ranges in [shapes] if shapes is not None else (profiles or []):
-        _add_profile(builder, network, config, ranges)
-    cache_path = None if timing_cache is None else Path(timing_cache)
+    for each in ranges:
+        _add_profile(builder, network, config, each)
+    cache_path = None if timing_cache is None else Path(_path("timing_cache", timing_cache))
     if cache_path is not None:
         cache = config.create_timing_cache()
         if cache_path.exists():
@@ -469,11 +502,18 @@ def _check_writable(what: str, file: Any) -> None:
     """Before tuning, which may take minutes, and not after it."""
     if file is None:
         return
-    path = Path(file)
+    path = Path(_path(what, file))
     if path.is_dir():
         raise IsADirectoryError(f"{what}: '{path}' is a folder; a file is expected")
     if not path.parent.is_dir():
         raise FileNotFoundError(f"{what}: there is no folder '{path.parent}'")
+
+
+def _path(what: str, file: Any) -> str:
+    try:
+        return os.fsdecode(file)
+    except TypeError:
+        raise TypeError(f"{what}: expected the path of a file, got {file!r}") from None
 
 
 def load(
@@ -504,10 +544,12 @@ def load(
     untrusted: the plan comes from somebody whom you do not trust: no native code of
         it is used, and its kernels are compiled anew.
     """
+    file = _path("path", path)
+    _limit(contexts)
     load_plugins(plugins)
     runtime = Runtime(logger)
     runtime.device = device
     runtime.engine_host_code_allowed = allow_host_code
     runtime.untrusted = untrusted
-    engine = runtime.load_cuda_engine(os.fspath(path))
+    engine = runtime.load_cuda_engine(file)
     return Model(engine, threads, None, graphs, contexts)

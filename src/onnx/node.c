@@ -59,7 +59,8 @@ static rabbet_status_t rabbet_onnx_unknown(const Onnx__NodeProto* node,
   const char* reason = rabbet_onnx_operator_missing(domain, node->op_type);
   if (reason) return RABBET_STATUS(RABBET_STATUS_UNSUPPORTED, "%s", reason);
   char near_names[256];
-  rabbet_onnx_operator_suggest(node->op_type, near_names, sizeof(near_names));
+  rabbet_onnx_operator_suggest(domain, node->op_type, near_names,
+                               sizeof(near_names));
   rabbet_status_t missing = rabbet_onnx_plugin_missing(node);
   rabbet_status_t status = RABBET_STATUS(
       RABBET_STATUS_UNSUPPORTED,

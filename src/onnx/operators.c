@@ -51,15 +51,16 @@ const char* rabbet_onnx_operator_missing(const char* domain, const char* name) {
   return NULL;
 }
 
-static const char* rabbet_onnx_operator_name(const void* list, size_t index) {
-  return ((const rabbet_onnx_operator_t*)list)[index].name;
+// NULL for an operator of another domain.
+static const char* rabbet_onnx_operator_name(const void* domain, size_t index) {
+  const rabbet_onnx_operator_t* op = &rabbet_onnx_operators[index];
+  return strcmp(op->domain, domain) ? NULL : op->name;
 }
 
-const char* rabbet_onnx_operator_suggest(const char* name, char* buffer,
-                                         size_t capacity) {
-  return rabbet_suggest_print(name, rabbet_onnx_operator_name,
-                              rabbet_onnx_operators, RABBET_ONNX_OPERATOR_COUNT,
-                              buffer, capacity);
+const char* rabbet_onnx_operator_suggest(const char* domain, const char* name,
+                                         char* buffer, size_t capacity) {
+  return rabbet_suggest_print(name, rabbet_onnx_operator_name, domain,
+                              RABBET_ONNX_OPERATOR_COUNT, buffer, capacity);
 }
 
 bool rabbet_onnx_supports(const char* domain, const char* op_type) {

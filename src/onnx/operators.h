@@ -19,8 +19,8 @@ const rabbet_onnx_operator_t* rabbet_onnx_operator_find(const char* domain,
                                                         const char* name);
 // Why an operator that is not known has to wait, or NULL.
 const char* rabbet_onnx_operator_missing(const char* domain, const char* name);
-// "; did you mean 'Conv'?" or "".
-const char* rabbet_onnx_operator_suggest(const char* name, char* buffer,
-                                         size_t capacity);
+// "; did you mean 'Conv'?", of the operators of a domain, or "".
+const char* rabbet_onnx_operator_suggest(const char* domain, const char* name,
+                                         char* buffer, size_t capacity);
 
 #endif  // RABBET_SRC_ONNX_OPERATORS_H_

@@ -402,7 +402,10 @@ def test_decided_branch(tmp_path):
     ("graph (string[2] x) => (string[2] y) { y = Identity(x) }", "STRING"),
     ("graph (float[2] x) => (float[2] y) { y = Reluu(x) }", "did you mean 'Relu'"),
     ("graph (float[2] x) => (float[2] y) { y = local.Norm(x) }",
-     r"plugins= \(the command: --plugins\).*no plugin 'Norm', .* namespace 'local'"),
+     r"of the model\. For .*plugins= \(the command: --plugins\).*"
+     r"no plugin 'Norm', .* namespace 'local'"),
+    ("graph (float[2] x) => (float[2] y) { y = local.Relux(x) }",
+     r"no local function of the model\. For an operator of your own"),
     ("graph (float[2] x) => (float[2] y) { y = local.Norm(x) }",
      r"node 0 '' \(Norm, domain 'local', opset 1\)"),
     ("graph (float[2,3] x, float[4] w) => (float[2,4] y) { y = Add(x, w) }",

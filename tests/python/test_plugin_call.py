@@ -202,6 +202,11 @@ def test_classes() -> None:
     (None, (X.astype(np.float64),), {}, TypeError,
      r"input 0 \('x'\): no DataType for dtype\('float64'\).*convert it"),
     (None, (X, X), {}, trtp.DefinitionError, r"2 tensors given, it takes 1 \(x\)"),
+    (None, (), {}, trtp.DefinitionError, r"input 'x' is missing"),
+    (None, (None,), {}, trtp.DefinitionError, r"input 'x' is None, expected an array"),
+    (None, (X,), {"x": X}, trtp.DefinitionError, r"input 'x' is given twice"),
+    (None, (X,), {"attributes": 3}, TypeError, r"attributes is 3; expected {name: value}"),
+    (3, (X,), {}, trtp.DefinitionError, r"plugin is 3; expected the id of a plugin"),
     (None, (X,), {"moed": 1}, trtp.DefinitionError, r"no attribute 'moed'; did you mean 'mode'"),
 ])  # fmt: skip
 def test_wrong_calls(
@@ -209,6 +214,10 @@ def test_wrong_calls(
 ) -> None:
     with pytest.raises(error, match=message):
         trtp.call(plugin or define(copied), *inputs, **attributes)
+
+
+def test_inputs_by_name() -> None:
+    np.testing.assert_array_equal(trtp.call(define(copied), x=X, mode=1), X)
 
 
 def test_attributes_of_any_name() -> None:

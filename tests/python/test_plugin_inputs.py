@@ -207,9 +207,37 @@ def test_any_number_of_inputs(kind: str, count: int, tmp_path: Path) -> None:
     for each in (model, trt.load(tmp_path / "m.plan", device="cpu")):
         for _ in range(2):
             np.testing.assert_array_equal(each(*arrays), np.concatenate(arrays) * 3)
-    np.testing.assert_array_equal(
-        trtp.call(plugin_id, *arrays, times=3), np.concatenate(arrays) * 3
-    )
+    expected = np.concatenate(arrays) * 3
+    np.testing.assert_array_equal(trtp.call(plugin_id, *arrays, times=3), expected)
+    if kind != "star":
+        np.testing.assert_array_equal(trtp.call(plugin_id, arrays, times=3), expected)
+        np.testing.assert_array_equal(trtp.call(plugin_id, xs=arrays, times=3), expected)
+
+
+def test_attributes_before_any_number_of_inputs() -> None:
+    plugin_id = new_id("inputs")
+
+    @trtp.register(plugin_id)
+    def described(
+        times: int, x: TensorDesc | None, rows: int, *xs: TensorDesc, shift: int = 1
+    ) -> TensorDesc:
+        y = xs[0].like()
+        y.shape_expr[0] *= rows
+        return y
+
+    @trtp.impl(plugin_id)
+    def run(
+        shift: Any, x: Any, times: Any, rows: Any, *xs: Any, outputs: Any
+    ) -> None:
+        total = sum(each.numpy() for each in xs) * times + shift
+        total = total if x is None else total + x.numpy()
+        outputs[0].numpy()[...] = np.tile(total, (rows, 1))
+
+    a, b = random(2, 3), random(2, 3, seed=1)
+    found = trtp.call(plugin_id, None, a, b, times=2, rows=3)
+    np.testing.assert_allclose(found, np.tile((a + b) * 2 + 1, (3, 1)), rtol=1e-6)
+    found = trtp.call(plugin_id, a, b, times=2, rows=1, shift=0)
+    np.testing.assert_allclose(found, b * 2 + a, rtol=1e-6)
 
 
 def test_in_place_of_one_of_many() -> None:
@@ -272,7 +300,7 @@ def test_definitions_that_are_refused() -> None:
         def default(x: TensorDesc = None) -> TensorDesc:  # type: ignore[assignment]
             return x.like()
 
-    with refused(r"its input 'xs' stands for any number of inputs, none among them"):
+    with refused(r"its input 'xs' stands for any number of inputs, also none; annotate"):
 
         @trtp.register(plugin_id)
         def both(xs: list[TensorDesc | None]) -> TensorDesc:

@@ -6,6 +6,7 @@ import io
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import onnx
 import pytest
 import rabbet as trt
@@ -106,8 +107,7 @@ def test_traced_shapes_stay_symbols() -> None:
 
 @pytest.mark.parametrize("dynamo", [True, False])
 def test_both_exporters(dynamo: bool) -> None:
-    plugin_id = new_id("torch")
-    module = Many(many(plugin_id))
+    module = Many(many(new_id("torch")))
     args = (torch.randn(6, 3), torch.ones(4))
     names = {"input_names": ["x", "y"], "verbose": False}
     if dynamo:
@@ -119,10 +119,8 @@ def test_both_exporters(dynamo: bool) -> None:
         proto = program.model_proto
     else:
         file = io.BytesIO()
-        plugin = plugin_id  # a list of str is beyond the older exporter
         with pytest.raises(trtp.DefinitionError, match=r"attribute 'names'.*dynamo=True"):
             torch.onnx.export(module, args, file, dynamo=False, **names)
-        assert plugin.startswith("test::")
         return
     (node,) = [n for n in proto.graph.node if n.domain == "test"]
     found = {a.name: onnx.helper.get_attribute_value(a) for a in node.attribute}
@@ -277,3 +275,69 @@ def test_inputs_that_may_be_absent(dynamo: bool) -> None:
     first = next(node for node in proto.graph.node if node.domain == "test")
     assert list(first.input) == ["x", "", "bias"]
     assert torch.equal(trt.compile(proto, device="cpu")(x, bias), expected)
+
+
+def filled(plugin_id: str) -> Any:
+    """Attributes whose defaults torch's schemas cannot write, or only as other types."""
+
+    @trtp.register(plugin_id, torch=True)
+    def described(
+        x: trtp.TensorDesc,
+        table: npt.NDArray[np.int64],
+        quoted: str = 'it\'s "so"\n\\',
+        plain: str = "a-b",
+        most: float = float("inf"),
+        tiny: float = 5e-324,
+        step: float = np.float32(0.5),  # type: ignore[assignment]
+        count: int = np.int64(3),  # type: ignore[assignment]
+        rates: tuple[float, float] = (2**-30, float("-inf")),
+        sides: npt.NDArray[np.int64] = np.array([[1, 2]]),  # noqa: B008
+    ) -> trtp.TensorDesc:
+        y = x.like()
+        y.shape_expr[0] += int(table.sum())  # an array, as impl gets it
+        return y
+
+    @trtp.impl(plugin_id)
+    def run(
+        x: Any, table: Any, quoted: Any, plain: Any, most: Any, tiny: Any, step: Any,
+        count: Any, rates: Any, sides: Any, outputs: Any,
+    ) -> None:  # fmt: skip
+        assert (quoted, plain) == ('it\'s "so"\n\\', "a-b")
+        assert 0 <= tiny < 1e-300  # 0 in ONNX, whose attributes are FP32
+        assert (most, step, count) == (float("inf"), 0.5, 3)
+        assert rates == (2**-30, float("-inf"))
+        assert sides.tolist() == [1, 2]
+        outputs[0].numpy()[...] = table[0]
+
+    return operator(plugin_id)
+
+
+def test_any_default() -> None:
+    made = filled(new_id("torch"))
+    assert torch.equal(made(torch.ones(2), [3, 1]), torch.full((6,), 3.0))
+    torch.library.opcheck(made.default, (torch.ones(2), [3, 1]))
+    schema = str(made.default._schema)
+    for part in ("str? quoted=None", 'str plain="a-b"', "float? most=None", "int count=3"):
+        assert part in schema
+
+    class Module(torch.nn.Module):
+        def forward(self, x: Any) -> Any:
+            return made(x, [3, 1])
+
+    for table in ({}, {"custom_translation_table": trtp.torch_translations()}):
+        file = io.BytesIO()
+        torch.onnx.export(
+            Module(), (torch.ones(2),), file, dynamo=bool(table), verbose=False, **table
+        )
+        model = trt.compile(file.getvalue(), device="cpu")
+        assert torch.equal(model(torch.ones(2)), torch.full((6,), 3.0))
+
+
+def test_types_that_no_plugin_has() -> None:
+    made = norm(new_id("torch"))
+    with pytest.raises(TypeError, match=r"input 1 \('scale'\): no DataType.*float64"):
+        made(torch.ones(2), torch.ones(2, dtype=torch.float64), None)
+    with pytest.raises(TypeError, match=r"input 0 \('x'\): torch.sparse_coo; make it dense"):
+        made(torch.eye(2).to_sparse(), None, None)
+    with pytest.raises(Exception, match=r"torch\.ops\.test\..*, input 'x': no DataType"):
+        made(torch.ones(2, dtype=torch.float64, device="meta"), None, None)

@@ -11,6 +11,7 @@ from .._arrays import as_numpy, dtype_of, from_bytes, is_torch
 from .._errors import Error
 from ._definition import DefinitionError, near
 from ._guards import CheckError, Input, Output, Run, findings
+from ._op import arranged, check_inputs
 from ._plugin import QDP_REGISTRY, VERSION, PluginDef
 
 if TYPE_CHECKING:
@@ -30,15 +31,22 @@ def _operand(value: Any, what: str) -> Operand:
     if is_torch(value):
         import torch
 
+        dtype = _known_type(value.dtype, what, "x.to(torch...)")
+        if value.layout is not torch.strided:
+            raise TypeError(f"{what}: {value.layout}; make it dense: x.to_dense()")
         tensor = value.detach().cpu().contiguous()
         data = tensor.reshape(-1).view(torch.uint8).numpy().tobytes()
-        return Operand(dtype_of(tensor.dtype), tuple(tensor.shape), data)
+        return Operand(dtype, tuple(tensor.shape), data)
     array = as_numpy(value)
-    try:
-        dtype = dtype_of(array.dtype)
-    except TypeError as error:
-        raise TypeError(f"{what}: {error}; convert it: x.astype(...)") from None
+    dtype = _known_type(array.dtype, what, "x.astype(...)")
     return Operand(dtype, array.shape, np.ascontiguousarray(array).tobytes())
+
+
+def _known_type(dtype: Any, what: str, how: str) -> e.DataType:
+    try:
+        return dtype_of(dtype)
+    except TypeError as error:
+        raise TypeError(f"{what}: {error}; convert it: {how}") from None
 
 
 # ---- The network of one layer ----------------------------------------------
@@ -50,7 +58,7 @@ def _definition(plugin: Any) -> tuple[str, PluginDef | None]:
         return plugin.id, plugin
     if not isinstance(plugin, str) or plugin.count("::") != 1:
         raise DefinitionError(
-            f"rabbet.plugin.call: {plugin!r}; expected the id of a plugin, "
+            f"rabbet.plugin.call: plugin is {plugin!r}; expected the id of a plugin, "
             "'namespace::name', or rabbet.plugin.op.NAMESPACE.NAME"
         )
     return plugin, QDP_REGISTRY.get(plugin)
@@ -105,6 +113,7 @@ class Setup(NamedTuple):
     plugin_id: str
     engine: ICudaEngine
     inputs: list[Input]  # those that are not constants
+    given: list[Any]  # each input of the layer, in order
 
 
 def _tensors(network: Any, operands: Sequence[Operand | None], shapes: Sequence[bool]) -> Any:
@@ -123,6 +132,17 @@ def _tensors(network: Any, operands: Sequence[Operand | None], shapes: Sequence[
     return tensors
 
 
+def _named_inputs(
+    definition: PluginDef | None, inputs: Sequence[Any], attrs: dict[str, Any]
+) -> list[tuple[str, Any]]:
+    """Name and value of each input; those by keyword are taken out of `attrs`."""
+    if definition is None:
+        return [(f"input {i}", value) for i, value in enumerate(inputs)]
+    named = arranged(definition, inputs, attrs)
+    check_inputs(definition, named, "an array", lambda value: value is not None)
+    return named
+
+
 def build_one(
     plugin: Any, inputs: Sequence[Any], device: str, tactic: int | None, attrs: Any
 ) -> Setup:
@@ -132,19 +152,16 @@ def build_one(
     from .._runtime import Runtime
 
     plugin_id, definition = _definition(plugin)
-    count = len(inputs)
-    names, shapes = [f"input {i}" for i in range(count)], [False] * count
-    if definition is not None:
-        reg = definition.registration
-        declared = reg.present_names(max(count, len(reg.inputs)), 0)[:count]
-        names[: len(declared)] = declared
-        shapes[: len(declared)] = [reg.inputs.get(name, False) for name in declared]
-    else:
+    if definition is None:
         namespace, name = _check_known(plugin_id)
+    attrs = dict(attrs)
+    named = _named_inputs(definition, inputs, attrs)
+    known = {} if definition is None else definition.registration.inputs
+    shapes = [known.get(name, False) for name, _ in named]
     operands = [
         None if value is None
-        else _operand(value, f"plugin '{plugin_id}', input {i} ('{names[i]}')")
-        for i, value in enumerate(inputs)
+        else _operand(value, f"plugin '{plugin_id}', input {i} ('{name}')")
+        for i, (name, value) in enumerate(named)
     ]  # fmt: skip
     logger = Logger(e.Severity.ERROR)
     builder = Builder(logger)
@@ -172,11 +189,12 @@ def build_one(
     runtime = Runtime(logger)
     runtime.device = device
     inputs_of_engine = [
-        Input(i, names[i], f"x{i}", *operand)
+        Input(i, named[i][0], f"x{i}", *operand)
         for i, operand in enumerate(operands)
         if operand is not None and not shapes[i]
     ]
-    return Setup(plugin_id, runtime.deserialize_cuda_engine(plan), inputs_of_engine)
+    engine = runtime.deserialize_cuda_engine(plan)
+    return Setup(plugin_id, engine, inputs_of_engine, [value for _, value in named])
 
 
 def _outputs(engine: ICudaEngine) -> list[Output]:
@@ -221,23 +239,29 @@ def call(
 
     plugin: "namespace::name", or rabbet.plugin.op.NAMESPACE.NAME; of any kind.
     inputs: an array for each input, by NumPy, torch or JAX, in the types that the
-        operator shall get; None for one that is absent. The results are arrays of the
-        first one's library.
+        operator shall get; None for one that is absent, a list for one that stands for
+        any number. The results are arrays of the first one's library.
     device: where it runs: "cpu", "cuda", "cuda:1".
     tactic: the one to run; default: the first that autotune offers.
     check: inputs and outputs lie between guard bands, outputs hold NaN before (integers
         0xA5...), and it runs twice. What it writes beside its outputs or into its
         inputs, and what it does not write, raises CheckError, with names and indices.
         Outputs whose sizes only the run tells are not looked at.
-    attributes, and all other keyword arguments: the operator's attributes.
+    attributes, and all other keyword arguments: the operator's attributes, and inputs
+        by name.
     """
     from .._model import Model
 
+    if not isinstance(attributes or {}, Mapping):
+        raise TypeError(
+            f"rabbet.plugin.call: attributes is {attributes!r}; expected "
+            "{name: value}"
+        )
     attrs = {**(attributes or {}), **more}
     setup = build_one(plugin, inputs, device, tactic, attrs)
     outputs = _outputs(setup.engine)
     if any(-1 in output.shape for output in outputs):
-        return Model(setup.engine)(*(inputs[operand.position] for operand in setup.inputs))
+        return Model(setup.engine)(*(setup.given[info.position] for info in setup.inputs))
     runs = [Run(setup.engine, setup.inputs, outputs, i) for i in range(1 + check)]
     found = findings(runs) if check else []
     if found:
@@ -245,7 +269,7 @@ def call(
         listed = "\n  ".join(found)
         raise CheckError(f"plugin '{setup.plugin_id}' on {device}{way}:\n  {listed}")
     results = tuple(
-        _as_kind_of(inputs, output, memory.data)
+        _as_kind_of(setup.given, output, memory.data)
         for output, memory in zip(outputs, runs[0].outputs, strict=True)
     )
     return results[0] if len(results) == 1 else results

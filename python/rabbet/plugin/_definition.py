@@ -106,7 +106,7 @@ class Registration(NamedTuple):
     num_outputs: int
     optional: set[str]  # inputs that a layer may lack
     variadic: str | None = None  # the last input, if it stands for any number
-    star: str | None = None  # the same, if it is written *name
+    before_star: tuple[str, ...] | None = None  # parameters before it, if it is *name
 
     def by_name(self, tensors: Sequence[Any], absent: int) -> dict[str, Any]:
         """The tensors that a layer has as those of the inputs: None for one that is
@@ -259,8 +259,9 @@ def check_register(
             found = found._replace(many=True)
         _register_input(check, parameter, found, result)
         if found.many:
-            star = parameter.name if is_star else None
-            result = result._replace(variadic=parameter.name, star=star)
+            names = tuple(signature.parameters)
+            before = names[: names.index(parameter.name)] if is_star else None
+            result = result._replace(variadic=parameter.name, before_star=before)
     return result
 
 
@@ -271,26 +272,26 @@ def _register_input(
     if result.variadic is not None:
         check.fail(
             f"its input '{name}' comes behind '{result.variadic}', which takes all "
-            "inputs that are left; put it before"
+            f"inputs that are left; put it before '{result.variadic}'"
         )
     if parameter.default is not parameter.empty and not (
         found.optional and parameter.default is None
     ):
         check.fail(
-            f"its input '{name}' has a default; inputs are always there, but one that "
-            "is annotated TensorDesc | None, whose default may be None"
+            f"its input '{name}' has a default; only an input that may be absent can "
+            "have one: annotate it TensorDesc | None, with the default None"
         )
     is_shape = issubclass(found.tensor, ShapeInput)
     if found.many and (found.optional or is_shape):
         check.fail(
-            f"its input '{name}' stands for any number of inputs, none among them; "
-            "these are TensorDesc"
+            f"its input '{name}' stands for any number of inputs, also none; annotate "
+            f"it list[TensorDesc], or write *{name}: TensorDesc"
         )
     if found.optional:
         if len(result.inputs) >= _MAX_OPTIONAL:
             check.fail(
-                f"its input '{name}' may be absent, but only the first {_MAX_OPTIONAL} "
-                "may be"
+                f"its input '{name}' may be absent, which only the first "
+                f"{_MAX_OPTIONAL} inputs may be"
             )
         result.optional.add(name)
     result.inputs[name] = is_shape

@@ -64,12 +64,13 @@ class Instance:
             _describe_input(builder, item, reg.inputs.get(name, False))
             for item, name in zip(inputs, names, strict=True)
         ]
-        values = reg.by_name(descs, self.absent)
-        many = values.pop(reg.star) if reg.star is not None else []
-        # What is written before *name has to be passed by position, too.
-        before = [name for name in values if reg.star is not None]
-        args = [values.pop(name) for name in before]
-        result = self.definition.register_function(*args, *many, **values, **self.attrs)
+        values = {**self.attrs, **reg.by_name(descs, self.absent)}
+        args: list[Any] = []
+        if reg.variadic is not None and reg.before_star is not None:
+            # Parameters before *name can be passed by position only.
+            args = [values.pop(name) for name in reg.before_star]
+            args += values.pop(reg.variadic)
+        result = self.definition.register_function(*args, **values)
         outputs = self._outputs(result)
         for i, output in enumerate(outputs):
             if isinstance(output, SizeTensorDesc):

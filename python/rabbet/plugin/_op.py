@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from .._enums import QuickPluginCreationRequest as Request
@@ -79,8 +80,11 @@ def _too_many(definition: PluginDef, count: int) -> DefinitionError:
     )
 
 
-def _inputs(definition: PluginDef, args: tuple[Any, ...], named: dict[str, Any]) -> Any:
-    """Tensors in the order of the inputs; None for one that the layer lacks."""
+def arranged(
+    definition: PluginDef, args: Sequence[Any], named: dict[str, Any]
+) -> list[tuple[str, Any]]:
+    """Name and value of each input, in order; None for one that the layer lacks. Takes
+    the inputs out of `named`."""
     reg = definition.registration
     names = [name for name in reg.inputs if name != reg.variadic]
     values = dict(zip(names, args, strict=False))
@@ -94,22 +98,27 @@ def _inputs(definition: PluginDef, args: tuple[Any, ...], named: dict[str, Any])
             more = [named.pop(name)]
         else:
             values[name] = named.pop(name)
-    # A list of tensors in the place of the variadic input.
+    # A list in the place of the variadic input holds its tensors.
     if len(more) == 1 and isinstance(more[0], (list, tuple)):
         more = list(more[0])
     missing = [name for name in names if name not in values and name not in reg.optional]
     if missing:
         raise _fail(definition, f"input {', '.join(map(repr, missing))} is missing")
     listed = [(name, values.get(name)) for name in names]
-    listed += [(f"{reg.variadic}[{i}]", value) for i, value in enumerate(more)]
-    for name, value in listed:
-        if not (isinstance(value, ITensor) or (value is None and name in reg.optional)):
-            raise _fail(
-                definition,
-                f"input '{name}' is {value!r}, expected a tensor of a network "
-                "(ITensor)",
-            )
-    return [value for _, value in listed]
+    return listed + [(f"{reg.variadic}[{i}]", value) for i, value in enumerate(more)]
+
+
+def check_inputs(
+    definition: PluginDef,
+    inputs: Sequence[tuple[str, Any]],
+    expected: str,
+    fits: Callable[[Any], bool],
+) -> None:
+    """Raises for an input that is not as expected, nor absent where it may be."""
+    for name, value in inputs:
+        absent = value is None and name in definition.registration.optional
+        if not (absent or fits(value)):
+            raise _fail(definition, f"input '{name}' is {value!r}, expected {expected}")
 
 
 def _attributes(definition: PluginDef, given: dict[str, Any]) -> dict[str, Any]:
@@ -140,10 +149,16 @@ def make_call(
 ) -> PluginCall:
     """Checks tensors and attributes."""
     rest = dict(named)
-    inputs = _inputs(definition, args, rest)
+    inputs = arranged(definition, args, rest)
+    check_inputs(
+        definition,
+        inputs,
+        "a tensor of a network (ITensor)",
+        lambda value: isinstance(value, ITensor),
+    )
     attributes = _attributes(definition, rest)
     definition.register()
-    return PluginCall(definition, inputs, attributes)
+    return PluginCall(definition, [value for _, value in inputs], attributes)
 
 
 class _Namespace:

@@ -10,14 +10,27 @@ from __future__ import annotations
 
 import collections
 import inspect
+import math
+import re
+import sys
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from .._arrays import dtype_of
 from .._enums import DataType
 from .._enums import DimensionOperation as Op
-from ._attributes import BOOL, BOOLS, FLOAT, FLOATS, INT, INTS, STRING, STRINGS
+from ._attributes import (
+    BOOL,
+    BOOLS,
+    FLOAT,
+    FLOATS,
+    INT,
+    INTS,
+    STRING,
+    STRINGS,
+    AttributeType,
+)
 from ._definition import DefinitionError
 from ._instance import Instance
 
@@ -40,6 +53,9 @@ _ATTRIBUTES = {
     STRINGS: ("str[]", "STRINGS", "s", None),
 }
 
+# Defaults that torch's schemas can write.
+_PLAIN_TEXT = re.compile(r"[\w .,:;+*/=()<>-]*", re.ASCII)
+
 # ONNX's names of the types of tensors.
 _ONNX_TYPES = [
     f"tensor({name})"
@@ -57,6 +73,34 @@ def _fail(definition: PluginDef, message: str) -> DefinitionError:
     return DefinitionError(
         f"@rabbet.plugin.register('{definition.id}', torch=True): {message}"
     )
+
+
+def _stored(kind: AttributeType, value: Any) -> Any:
+    """A checked value: a number, a text or a list of such."""
+    encoded = kind.encode(value)
+    return encoded[1] if isinstance(encoded, tuple) else encoded
+
+
+def _as_onnx(value: Any) -> Any:
+    """ONNX has no truth values among its attributes."""
+    if isinstance(value, list):
+        return [_as_onnx(item) for item in value]
+    return int(value) if isinstance(value, bool) else value
+
+
+def _literal(default: Any) -> str | None:
+    """A default as torch's schemas write it; None for one that they cannot."""
+    if isinstance(default, str):
+        return f'"{default}"' if _PLAIN_TEXT.fullmatch(default) else None
+    if isinstance(default, float):
+        normal = math.isfinite(default) and abs(default) >= sys.float_info.min
+        return repr(default) if normal or default == 0 else None
+    if isinstance(default, (bool, int)):
+        return repr(default)
+    if any(isinstance(item, (bool, str)) for item in default):
+        return None
+    items = [_literal(item) for item in default]
+    return None if None in items else f"[{', '.join(map(str, items))}]"
 
 
 # ---- Shapes with torch's integers ------------------------------------------
@@ -160,25 +204,23 @@ class TorchOperator:
                     definition, f"torch has no type for its attribute '{name}' ({kind})"
                 )
 
+    @property
+    def called(self) -> str:
+        """For messages."""
+        return f"torch.ops.{self.definition.id.replace('::', '.')}"
+
     # ---- Schema ----
 
     def _parameter(self, name: str) -> str:
         if name in self.inputs:
             optional = name in self.definition.registration.optional
             return f"Tensor? {name}=None" if optional else f"Tensor {name}"
-        code = self.attributes[name].code
-        kind = _ATTRIBUTES[code][0]
+        kind = _ATTRIBUTES[self.attributes[name].code][0]
         defaults = self.definition.registration.defaults
         if name not in defaults:
             return f"{kind} {name}"
-        if code in (BOOLS, STRINGS):  # schemas have no defaults for these
-            return f"{kind}? {name}=None"
-        declared, default = f"{kind} {name}", defaults[name]
-        if isinstance(default, str):
-            return f"{declared}={default!r}".replace("'", '"')
-        if isinstance(default, Iterable):
-            return f"{declared}=[{', '.join(map(repr, default))}]"
-        return f"{declared}={default!r}"
+        default = _literal(_stored(self.attributes[name], defaults[name]))
+        return f"{kind}? {name}=None" if default is None else f"{kind} {name}={default}"
 
     @property
     def schema(self) -> str:
@@ -198,13 +240,12 @@ class TorchOperator:
         attributes = {}
         for name, kind in self.attributes.items():
             try:
-                kind.encode(given[name])
-            except (TypeError, ValueError) as error:
+                attributes[name] = _stored(kind, given[name])
+            except (TypeError, ValueError, OverflowError) as error:
                 raise DefinitionError(
-                    f"torch.ops.{self.definition.id.replace('::', '.')}: attribute "
-                    f"'{name}' is {given[name]!r}, expected {kind}: {error}"
+                    f"{self.called}: attribute '{name}' is {given[name]!r}, expected "
+                    f"{kind}: {error}"
                 ) from None
-            attributes[name] = given[name]
         return [given.get(name) for name in self.inputs], attributes
 
     # ---- Shapes ----
@@ -223,7 +264,8 @@ class TorchOperator:
             if operand is not None
         ]
         absent = sum(1 << i for i, operand in enumerate(given) if operand is None)
-        instance = Instance(self.definition, attributes, None, absent)
+        values = {n: self.attributes[n].decode(v) for n, v in attributes.items()}
+        instance = Instance(self.definition, values, None, absent)
         found = instance.describe(dims, inputs)
         return [
             (DataType(dtype), [dims.values[dim] for dim in shape])
@@ -238,7 +280,10 @@ class TorchOperator:
 
         tensors, attributes = self._split(args, kwargs)
         described = self.describe(
-            [None if t is None else (dtype_of(t.dtype), t.shape) for t in tensors],
+            [
+                None if t is None else (self._dtype(name, t.dtype), t.shape)
+                for name, t in zip(self.inputs, tensors, strict=True)
+            ],
             attributes,
             lambda: torch.library.get_ctx().new_dynamic_size(),
         )
@@ -248,6 +293,12 @@ class TorchOperator:
             for dtype, shape in described
         )
         return outputs[0] if self.num_outputs == 1 else outputs
+
+    def _dtype(self, name: str, dtype: Any) -> DataType:
+        try:
+            return dtype_of(dtype)
+        except TypeError as error:
+            raise TypeError(f"{self.called}, input '{name}': {error}") from None
 
     # ---- Running ----
 
@@ -280,15 +331,8 @@ class TorchOperator:
 
     def _node_attributes(self, attributes: dict[str, Any]) -> dict[str, Any]:
         """As an ONNX node has them."""
-        found: dict[str, Any] = {"plugin_namespace": self.definition.namespace}
-        for name, value in attributes.items():
-            code = self.attributes[name].code
-            truths = code in (BOOL, BOOLS)
-            if code in (INTS, FLOATS, BOOLS, STRINGS):
-                found[name] = [int(item) for item in value] if truths else list(value)
-            else:
-                found[name] = int(value) if truths else value
-        return found
+        written = {name: _as_onnx(value) for name, value in attributes.items()}
+        return {"plugin_namespace": self.definition.namespace, **written}
 
     def translation(self) -> Callable[..., Any]:
         """For the exporter with dynamo."""
@@ -389,7 +433,10 @@ class TorchOperator:
         if not all(kind.dtype() and kind.sizes() is not None for kind in known):
             return
         described = self.describe(
-            [k if k is None else (dtype_of(k.dtype()), k.sizes()) for k in types],
+            [
+                k if k is None else (self._dtype(name, k.dtype()), k.sizes())
+                for name, k in zip(self.inputs, types, strict=True)
+            ],
             attributes,
             lambda: None,
         )
