@@ -3,6 +3,7 @@
 
 #include "builder/unit.h"
 #include "check.h"
+#include "core/lay_out.h"
 #include "core/view.h"
 
 // Place of element (n, c, i) of [N, C, inner] as the format's definition has
@@ -69,7 +70,27 @@ static void in_every_format(void** state) {
   rabbet_arena_deinitialize(&build.arena);
 }
 
+static void finite_numbers_stay_finite(void** state) {
+  (void)state;
+  const float numbers[] = {-__FLT_MAX__, 1e9f, __builtin_inff(), 65519, 1};
+  const rabbet_dims_t dims = {.rank = 1, .d = {5}};
+  uint16_t half[5], bf16[5];
+  rabbet_lay_out(RABBET_DTYPE_FLOAT, numbers, &dims, RABBET_DTYPE_HALF,
+                 RABBET_FORMAT_LINEAR, half);
+  rabbet_lay_out(RABBET_DTYPE_FLOAT, numbers, &dims, RABBET_DTYPE_BF16,
+                 RABBET_FORMAT_LINEAR, bf16);
+  assert_int_equal(half[0], 0xfbff);
+  assert_int_equal(half[1], 0x7bff);
+  assert_int_equal(half[2], 0x7c00);
+  assert_int_equal(half[3], 0x7bff);
+  assert_int_equal(half[4], 0x3c00);
+  assert_int_equal(bf16[0], 0xff7f);
+  assert_int_equal(bf16[2], 0x7f80);
+}
+
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(in_every_format)};
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(in_every_format),
+      cmocka_unit_test(finite_numbers_stay_finite)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

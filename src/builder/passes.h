@@ -107,6 +107,9 @@ RABBET_PRIVATE_API rabbet_status_t rabbet_rule_blocks(rabbet_build_t* build,
 RABBET_PRIVATE_API rabbet_status_t rabbet_rule_mask(rabbet_build_t* build,
                                                     rabbet_ir_node_t* node,
                                                     bool* changed);
+// They are not so low that HALF has no number for them.
+RABBET_PRIVATE_API rabbet_status_t rabbet_rule_mask_range(
+    rabbet_build_t* build, rabbet_ir_node_t* node, bool* changed);
 
 // ---- For rules (rewrite.c) --------------------------------------------------
 

@@ -1,5 +1,7 @@
 // A mask that replaces scores by a very low number before a softmax becomes one
 // that is added, as kernels for attention want it: exp makes 0 of either.
+#include <math.h>
+
 #include "builder/passes.h"
 #include "core/view.h"
 #include "ops/enums.h"
@@ -83,5 +85,110 @@ rabbet_status_t rabbet_rule_mask(rabbet_build_t* build,
     *changed = true;
   else
     rabbet_ir_kill(ir, sum);
+  return rabbet_ok();
+}
+
+// ---- Masks in FP16
+// -----------------------------------------------------------
+
+// Far below all scores, and far enough from the end of HALF for sums of the
+// two. Lower numbers of FLOAT would become -infinity in HALF, and a row that is
+// masked altogether NaN.
+#define MASK_LEAST (-30000.0f)
+
+// Steps from a softmax to its mask, and from there to the mask's constant.
+enum { MASK_STEPS = 6 };
+
+static bool mask_is_kind(const rabbet_ir_t* ir, const rabbet_ir_node_t* node,
+                         int64_t kind) {
+  return node && rabbet_op_is(node->op, RABBET_OP_ELEMENTWISE) &&
+         rabbet_ir_int(node, "op") == kind && !rabbet_ir_has_wishes(ir, node);
+}
+
+// Whether a constant has a finite number below MASK_LEAST.
+static bool mask_is_too_low(const rabbet_ir_t* ir,
+                            const rabbet_ir_value_t* value) {
+  if (!value || !value->constant || value->dtype != RABBET_DTYPE_FLOAT)
+    return false;
+  const float* data = value->constant;
+  rabbet_dims_t dims = rabbet_ir_dims(ir, value);
+  int64_t count = 0;
+  if (!rabbet_is_ok(rabbet_dims_count(&dims, &count))) return false;
+  for (int64_t i = 0; i < count; ++i)
+    if (data[i] < MASK_LEAST && isfinite(data[i])) return true;
+  return false;
+}
+
+// Whether the value is made of such a constant by choice, product, sum or
+// movement.
+static bool mask_comes_of_low(const rabbet_ir_t* ir,
+                              const rabbet_ir_value_t* value, int steps) {
+  if (mask_is_too_low(ir, value)) return true;
+  const rabbet_ir_node_t* node = value ? value->producer : NULL;
+  if (!node || steps == 0) return false;
+  bool moves = rabbet_op_is(node->op, RABBET_OP_SHUFFLE) ||
+               rabbet_op_is(node->op, RABBET_OP_SLICE) ||
+               rabbet_op_is(node->op, RABBET_OP_IDENTITY);
+  if (!moves && !rabbet_op_is(node->op, RABBET_OP_SELECT) &&
+      !mask_is_kind(ir, node, RABBET_ELEMENTWISE_PROD) &&
+      !mask_is_kind(ir, node, RABBET_ELEMENTWISE_SUM))
+    return false;
+  size_t count = moves ? 1 : node->input_count;
+  for (size_t i = 0; i < count; ++i)
+    if (mask_comes_of_low(ir, rabbet_ir_input(ir, node, i), steps - 1))
+      return true;
+  return false;
+}
+
+// node's input is max(input, MASK_LEAST).
+static rabbet_status_t mask_raise(rabbet_build_t* build, rabbet_ir_node_t* node,
+                                  size_t input, bool* changed) {
+  rabbet_ir_t* ir = &build->ir;
+  const rabbet_ir_value_t* value = rabbet_ir_input(ir, node, input);
+  const int64_t op = RABBET_ELEMENTWISE_MAX;
+  const rabbet_attr_t attr = {
+      .name = "op", .type = RABBET_ATTR_INT, .data = &op, .count = 1};
+  rabbet_dims_t dims = {.rank = value->shape.rank};
+  rabbet_ir_value_t* least = NULL;
+  rabbet_ir_node_t* raised = NULL;
+  float* data = NULL;
+  for (int32_t i = 0; i < dims.rank; ++i)
+    dims.d[i] = 1;
+  RABBET_RETURN_IF_ERROR(
+      rabbet_ir_new_floats(build, "lowest score", &dims, &least, &data));
+  data[0] = MASK_LEAST;
+  const int32_t inputs[2] = {value->id, least->id};
+  RABBET_RETURN_IF_ERROR(rabbet_ir_add_node(ir, RABBET_OP_ELEMENTWISE,
+                                            value->name, &attr, 1, inputs, 2,
+                                            node, &raised));
+  rabbet_ir_set_input(ir, node, input, rabbet_ir_output(ir, raised, 0)->id);
+  *changed = true;
+  return rabbet_ok();
+}
+
+rabbet_status_t rabbet_rule_mask_range(rabbet_build_t* build,
+                                       rabbet_ir_node_t* softmax,
+                                       bool* changed) {
+  rabbet_ir_t* ir = &build->ir;
+  rabbet_ir_value_t* scores = rabbet_ir_input(ir, softmax, 0);
+  if (!(build->extra_dtypes >> RABBET_DTYPE_HALF & 1) ||
+      scores->dtype != RABBET_DTYPE_FLOAT)
+    return rabbet_ok();
+  for (int step = 0; step < MASK_STEPS && scores; ++step) {
+    rabbet_ir_node_t* node = scores->producer;
+    bool selects = node && rabbet_op_is(node->op, RABBET_OP_SELECT) &&
+                   !rabbet_ir_has_wishes(ir, node);
+    bool bounds = mask_is_kind(ir, node, RABBET_ELEMENTWISE_MAX);
+    scores = NULL;
+    if (!selects && !bounds && !mask_is_kind(ir, node, RABBET_ELEMENTWISE_SUM))
+      break;
+    for (size_t i = selects; i < node->input_count; ++i) {
+      rabbet_ir_value_t* value = rabbet_ir_input(ir, node, i);
+      bool low = selects || bounds ? mask_is_too_low(ir, value)
+                                   : mask_comes_of_low(ir, value, MASK_STEPS);
+      if (low) RABBET_RETURN_IF_ERROR(mask_raise(build, node, i, changed));
+      if (!value->constant && (bounds || selects)) scores = value;
+    }
+  }
   return rabbet_ok();
 }

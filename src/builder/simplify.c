@@ -21,6 +21,7 @@ static const struct {
     {RABBET_OP_CONVOLUTION, rabbet_rule_padding},
     {RABBET_OP_MATRIX_MULTIPLY, rabbet_rule_matrix},
     {RABBET_OP_SOFTMAX, rabbet_rule_mask},
+    {RABBET_OP_SOFTMAX, rabbet_rule_mask_range},
 };
 
 #define SIMPLIFY_MAX_ROUNDS 32

@@ -1,5 +1,6 @@
 #include "core/lay_out.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "core/view.h"
@@ -38,6 +39,16 @@ static int64_t constant_place(const constant_layout_t* layout, int64_t index) {
          inner * layout->block + channel % layout->block;
 }
 
+// Finite numbers stay finite. The lowest FLOAT stands in masks that are added
+// to scores: as -infinity it would make NaN of a row that is masked altogether,
+// and NaN times 0 of the rows that do not look at it.
+static double constant_within(rabbet_dtype_t dtype, double value) {
+  double most = dtype == RABBET_DTYPE_HALF   ? 65504
+                : dtype == RABBET_DTYPE_BF16 ? 0x1.fep127
+                                             : INFINITY;
+  return isfinite(value) ? fmax(fmin(value, most), -most) : value;
+}
+
 void rabbet_lay_out(rabbet_dtype_t from, const void* source,
                     const rabbet_dims_t* dims, rabbet_dtype_t to,
                     rabbet_format_t format, void* target) {
@@ -49,7 +60,9 @@ void rabbet_lay_out(rabbet_dtype_t from, const void* source,
   for (int64_t i = 0; i < count; ++i) {
     int64_t at = constant_place(&layout, i);
     if (is_float)
-      rabbet_store_double(to, target, at, rabbet_load_double(from, source, i));
+      rabbet_store_double(
+          to, target, at,
+          constant_within(to, rabbet_load_double(from, source, i)));
     else
       rabbet_store_int64(to, target, at, rabbet_load_int64(from, source, i));
   }

@@ -4,9 +4,10 @@
 
 #include "rabbet/types.h"
 
-// Elements of a LINEAR array, converted one by one (view.h says how), into an
-// array of another type and format whose padding is left as it is. The
-// dimensions' product is known to be in range, and the format to fit them.
+// Elements of a LINEAR array, converted one by one (view.h says how, but finite
+// numbers become the nearest finite ones), into an array of another type and
+// format whose padding is left as it is. The dimensions' product is known to be
+// in range, and the format to fit them.
 RABBET_PRIVATE_API void rabbet_lay_out(rabbet_dtype_t from, const void* source,
                                        const rabbet_dims_t* dims,
                                        rabbet_dtype_t to,
