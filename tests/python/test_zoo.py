@@ -12,7 +12,7 @@ import pytest
 
 from zoo import __main__ as main
 from zoo import catalogue, check, export, feeds, jobs, kept, run, table, tf32, verdicts
-from zoo.entries import FORMS, Input, usual_forms
+from zoo.entries import FORMS, Entry, Input, usual_forms
 
 SMALLEST = [
     ("torchvision/squeezenet1_1", "ts-dynamic"),
@@ -102,7 +102,9 @@ def _product(path: Path) -> Path:
         [helper.make_tensor_value_info("t", onnx.TensorProto.FLOAT, [2, 8])],
     )
     nodes = [
-        helper.make_node("Constant", [], ["c"], value=numpy_helper.from_array(np.True_)),
+        helper.make_node(
+            "Constant", [], ["c"], value=numpy_helper.from_array(np.True_)
+        ),
         helper.make_node("If", ["c"], ["t"], then_branch=branch, else_branch=branch),
         helper.make_node("MatMul", ["t", "w"], ["y"]),
     ]
@@ -144,11 +146,74 @@ def test_bounds_are_those_of_the_type_at_each_size(tmp_path, monkeypatch):
         assert found["right"] == right
     monkeypatch.setattr(check, "TF32_BOUND", 1e-6)
     whole = check.Task("", "fp32", "", "cuda", 1, False)
-    inherent = check.judge(whole, reference, path, {"usual": [1.0]})["inherent"]["usual"]
+    inherent = check.judge(whole, reference, path, {"usual": [1.0]})["inherent"][
+        "usual"
+    ]
     assert 1e-5 < inherent < 1e-2
     for factor, right in [(1.9, True), (2.1, False)]:
         errors = {"usual": [factor * inherent]}
         assert check.judge(whole, reference, path, errors)["right"] == right
+
+
+def _file(path: Path, *nodes: onnx.NodeProto, kind: int, scale: int = 0) -> Path:
+    """A model of `x` and `y`, of 2 by 8 elements of the type `kind`; `scale` is the type
+    of a constant of that name."""
+    values = [onnx.helper.make_tensor_value_info(n, kind, [2, 8]) for n in "xy"]
+    constants = [onnx.helper.make_tensor("scale", scale or kind, [8], [1] * 8)]
+    graph = onnx.helper.make_graph(nodes, "g", values[:1], values[1:], constants)
+    opset = onnx.helper.make_opsetid("", 17)
+    onnx.save(onnx.helper.make_model(graph, opset_imports=[opset], ir_version=8), path)
+    return path
+
+
+def _spec(*shape: int) -> dict[str, object]:
+    inputs = [{"name": "x", "shape": shape, "kind": "normal", "high": 1}]
+    return {"inputs": inputs, "dims": {}}
+
+
+def test_what_draws_random_numbers_is_no_reference(tmp_path):
+    node = onnx.helper.make_node
+    nodes = [node("RandomUniformLike", ["x"], ["n"]), node("Add", ["x", "n"], ["y"])]
+    path = _file(tmp_path / "random.onnx", *nodes, kind=onnx.TensorProto.FLOAT)
+    with pytest.raises(check.RandomError, match="two runs"):
+        check.make_reference(_spec(2, 8), path)
+    path = _file(tmp_path / "same.onnx", node("Exp", ["x"], ["y"]), kind=1)
+    assert check.make_reference(_spec(2, 8), path).outputs["usual"][0].shape == (2, 8)
+
+
+@pytest.mark.parametrize(
+    ("kind", "scale", "refused"),
+    [("FLOAT16", "FLOAT16", None), ("FLOAT", "FLOAT16", "bound to different types"),
+     ("BFLOAT16", "BFLOAT16", None)],
+)  # fmt: skip
+def test_files_in_half_are_those_that_onnx_runtime_takes(
+    tmp_path, kind, scale, refused
+):
+    node = onnx.helper.make_node("LayerNormalization", ["x", "scale"], ["y"])
+    types = [getattr(onnx.TensorProto, name) for name in (kind, scale)]
+    path = _file(tmp_path / "half.onnx", node, kind=types[0], scale=types[1])
+    if refused is None:
+        export._load(path)
+    else:
+        with pytest.raises(Exception, match=refused):
+            export._load(path)
+
+
+def test_the_fallback_has_the_same_weights():
+    torch = pytest.importorskip("torch")
+
+    def make() -> object:
+        module = torch.nn.BatchNorm1d(4)
+        module.register_buffer("table", torch.randn(3, 2), persistent=False)
+        return module
+
+    module = make()
+    torch.nn.init.normal_(module.weight)
+    entry = Entry("torch", "norm", make, [], fallback=make)
+    other = export._written_out(entry, module)
+    assert other is not module
+    assert torch.equal(other.weight, module.weight)
+    assert torch.equal(other.table, module.table)
 
 
 # ---- Jobs in processes of their own ----

@@ -46,7 +46,13 @@ ENTRIES = [
     picture("dinov3_vit"),
     picture("dinov3_convnext", base=_NONE, **_STAGES),
     picture("vit_msn"),
-    picture("vit_mae", mask_ratio=0.0, decoder_hidden_size=64),
+    # It orders its patches by noise, of its own unless some is given.
+    picture(
+        "vit_mae",
+        more=[Input("noise", ("batch", 16), "unit")],
+        mask_ratio=0.0,
+        decoder_hidden_size=64,
+    ),
     picture(
         "hiera",
         embed_dim=48,
@@ -125,6 +131,7 @@ ENTRIES = [
         "levit",
         base=_NONE,
         size=64,
+        image_size=64,
         hidden_sizes=[64, 96, 128],
         num_attention_heads=[2, 3, 4],
         depths=[1, 1, 1],
