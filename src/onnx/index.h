@@ -64,5 +64,9 @@ rabbet_tensor_t* rabbet_onnx_slice(rabbet_onnx_node_t* node, rabbet_tensor_t* x,
 rabbet_tensor_t* rabbet_onnx_spread(rabbet_onnx_node_t* node,
                                     rabbet_tensor_t* x,
                                     const rabbet_onnx_index_t* dims, int rank);
+// 0, 1, 2, ... as INT64, in the shape [1, ..., count, ..., 1].
+rabbet_tensor_t* rabbet_onnx_indices(rabbet_onnx_node_t* node,
+                                     rabbet_onnx_index_t count, int axis,
+                                     int rank);
 
 #endif  // RABBET_SRC_ONNX_INDEX_H_

@@ -35,10 +35,9 @@ static rabbet_tensor_t* rabbet_onnx_steps(rabbet_onnx_node_t* node,
                            known ? 5 : 4);
 }
 
-// 0, 1, 2, ... as INT64, in the shape [1, ..., count, ..., 1].
-static rabbet_tensor_t* rabbet_onnx_indices(rabbet_onnx_node_t* node,
-                                            rabbet_onnx_index_t count, int axis,
-                                            int rank) {
+rabbet_tensor_t* rabbet_onnx_indices(rabbet_onnx_node_t* node,
+                                     rabbet_onnx_index_t count, int axis,
+                                     int rank) {
   rabbet_dims_t dims = {.rank = rank};
   for (int i = 0; i < rank; ++i)
     dims.d[i] = i == axis ? count.value : 1;

@@ -1,6 +1,8 @@
 // Operators that find out by themselves how much they make.
 #include <float.h>
+#include <string.h>
 
+#include "core/attr_set.h"
 #include "onnx/index.h"
 
 // ---- Parts -----------------------------------------------------------------
@@ -48,8 +50,29 @@ static int rabbet_onnx_axis_or_flat(rabbet_onnx_node_t* node,
 
 // ---- NonZero, Compress -----------------------------------------------------
 
+// Whether x is a vector of one constant, again and again, that is not zero: the
+// form in which torch exports arange. Its length is known, while that of what
+// NonZero finds would be for a run to tell.
+static bool rabbet_onnx_is_row_of_ones(rabbet_onnx_node_t* node,
+                                       rabbet_tensor_t* x) {
+  if (rabbet_onnx_rank(node, x) != 1) return false;
+  const rabbet_layer_t* producer = rabbet_tensor_producer(x);
+  double number = 0;
+  int64_t strict =
+      rabbet_onnx_enumerator(node, "slice", "mode", "STRICT_BOUNDS");
+  return producer && !strcmp(producer->op->name, "slice") &&
+         rabbet_attr_int(producer->attrs, producer->op->attr_count, "mode",
+                         -1) == strict &&
+         rabbet_onnx_constant_number(node, producer->inputs[0], &number) &&
+         number != 0;
+}
+
 void rabbet_onnx_import_non_zero(rabbet_onnx_node_t* node) {
-  node->outputs[0] = rabbet_onnx_non_zero(node, rabbet_onnx_required(node, 0));
+  rabbet_tensor_t* x = rabbet_onnx_required(node, 0);
+  node->outputs[0] =
+      rabbet_onnx_is_row_of_ones(node, x)
+          ? rabbet_onnx_indices(node, rabbet_onnx_extent(node, x, 0), 1, 2)
+          : rabbet_onnx_non_zero(node, x);
 }
 
 void rabbet_onnx_import_compress(rabbet_onnx_node_t* node) {

@@ -17,7 +17,12 @@ import rabbet as trt
 from onnx import parser
 
 DEVICE = "cpu"
-EXTENTS = [(4, 6), (2, 3), (7, 8), (5, 3)]  # of x in each run; the first is the usual one
+EXTENTS = [
+    (4, 6),
+    (2, 3),
+    (7, 8),
+    (5, 3),
+]  # of x in each run; the first is the usual one
 
 # Names that the bodies below use: the shape of x and its elements, small constants.
 COMMON = """
@@ -53,6 +58,15 @@ SHAPES = {
     "range_step_back": (
         "int64[k] y",
         "e = Constant<value_int = -20>() d = Neg(n) y = Range(zero, e, d)",
+    ),
+    "range_of_ones": (
+        "int64[r, k] y",
+        "o = ConstantOfShape<value = int64[1] {1}>(n1) y = NonZero(o)",
+    ),
+    "range_of_ones_as_index": (
+        "float[n, m] y",
+        "o = ConstantOfShape<value = float[1] {-2}>(m1) r = NonZero(o)"
+        " s = Squeeze(r, zeros) f = Cast<to = 1>(s) y = Add(x, f)",
     ),
     "range_between": ("int64[k] y", "e = Add(n, m) y = Range(n, e, one)"),
     "range_of_nothing": ("int64[k] y", "y = Range(n, m, one)"),
@@ -346,10 +360,14 @@ def lengths(*values: int) -> list[Any]:
 
 MASKS = [np.arange(12).reshape(3, 4) % k == 0 for k in (2, 3, 1, 20)]
 X = [numbers(*extents) for extents in EXTENTS]
+
+
 def test_squeeze_without_axes() -> None:
     """Extents that are not known are not 1, else the run is refused: the rank is fixed."""
     model = model_of("float[n, 1, m, 1] x", "float[n, m] y", "y = Squeeze(x)")
-    made = check(model, [{"x": numbers(n, 1, m, 1)} for n, m in [(4, 6), (2, 1), (3, 2)]][::2])
+    made = check(
+        model, [{"x": numbers(n, 1, m, 1)} for n, m in [(4, 6), (2, 1), (3, 2)]][::2]
+    )
     assert reads(made) == []
     made = compiled(model, [{"x": numbers(n, 1, m, 1)} for n, m in [(4, 6), (2, 1)]])
     with pytest.raises(trt.Error, match="axis 2 of 'x' has extent 1, which node"):
@@ -519,7 +537,10 @@ SIZES = {
 
 
 def runs_of(arrays: dict[str, list[Any]]) -> list[dict[str, Any]]:
-    return [dict(zip(arrays, run, strict=True)) for run in zip(*arrays.values(), strict=True)]
+    return [
+        dict(zip(arrays, run, strict=True))
+        for run in zip(*arrays.values(), strict=True)
+    ]
 
 
 @pytest.mark.parametrize("name", DATA)

@@ -199,6 +199,18 @@ def test_files_in_half_are_those_that_onnx_runtime_takes(
             export._load(path)
 
 
+def test_a_module_that_enlarges_rounding_is_unfit():
+    torch = pytest.importorskip("torch")
+
+    class Wild(torch.nn.Module):
+        def forward(self, x):
+            return torch.sin(1e5 * x)
+
+    entry = Entry("torch", "wild", Wild, [Input("x", (2, 8))])
+    with pytest.raises(export.UnfitError, match="a millionth off"):
+        export._settled(entry, Wild)
+
+
 def test_the_fallback_has_the_same_weights():
     torch = pytest.importorskip("torch")
 
