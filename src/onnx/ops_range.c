@@ -102,7 +102,55 @@ static bool rabbet_onnx_is_number(rabbet_onnx_node_t* node, rabbet_tensor_t* x,
   return rabbet_onnx_constant_number(node, x, &value) && value == number;
 }
 
-static rabbet_onnx_index_t rabbet_onnx_range_count_floats(
+// The number times 2^bits, if that is an integer of at most 62 bits.
+static bool rabbet_onnx_scaled(double number, int bits, int64_t* out_value) {
+  double scaled = ldexp(number, bits);
+  if (!(fabs(scaled) < 0x1p62) || scaled != floor(scaled)) return false;
+  *out_value = (int64_t)scaled;
+  return true;
+}
+
+// Whether its value follows from shapes, and is an integer.
+static bool rabbet_onnx_is_followed_integer(const rabbet_onnx_node_t* node,
+                                            const rabbet_tensor_t* x) {
+  int64_t bottom = 1;
+  if (!x->values || x->value_count != 1) return false;
+  return !x->denominators ||
+         (rabbet_expr_is_constant(node->importer->network->graph,
+                                  x->denominators[0], &bottom) &&
+          bottom == 1);
+}
+
+// Limits that follow from shapes, as integers: start and delta are taken for
+// what they are as FLOAT, which may be a little above or below the decimal
+// number that was meant. Multiples of 2^-bits make all of them integers.
+static bool rabbet_onnx_range_count_exact(rabbet_onnx_node_t* node,
+                                          rabbet_tensor_t* const parts[3],
+                                          rabbet_onnx_index_t* out_count) {
+  double start = 0, delta = 0;
+  int64_t first = 0, step = 0;
+  int bits = 0;
+  if (!rabbet_onnx_is_followed_integer(node, parts[1]) ||
+      !rabbet_onnx_constant_number(node, parts[0], &start) ||
+      !rabbet_onnx_constant_number(node, parts[2], &delta))
+    return false;
+  while (bits < 40 && (!rabbet_onnx_scaled(start, bits, &first) ||
+                       !rabbet_onnx_scaled(delta, bits, &step)))
+    ++bits;
+  if (!rabbet_onnx_scaled(start, bits, &first) ||
+      !rabbet_onnx_scaled(delta, bits, &step))
+    return false;
+  rabbet_onnx_index_t limit =
+      rabbet_onnx_index_op(node, "PROD", rabbet_onnx_element(node, parts[1], 0),
+                           rabbet_onnx_known(INT64_C(1) << bits));
+  *out_count = rabbet_onnx_ceil_div(
+      node, rabbet_onnx_index_op(node, "SUB", limit, rabbet_onnx_known(first)),
+      rabbet_onnx_known(step));
+  return true;
+}
+
+// Of fractions that follow from shapes, nothing is rounded in between.
+static rabbet_onnx_index_t rabbet_onnx_range_count_fractions(
     rabbet_onnx_node_t* node, rabbet_tensor_t* const parts[3]) {
   rabbet_tensor_t* x = parts[1];
   if (!rabbet_onnx_is_number(node, parts[0], 0))
@@ -111,6 +159,64 @@ static rabbet_onnx_index_t rabbet_onnx_range_count_floats(
     x = rabbet_onnx_binary(node, "DIV", x, parts[2]);
   x = rabbet_onnx_unary(node, "CEIL", x);
   return rabbet_onnx_element(node, x, 0);
+}
+
+// A power of two that leaves products with it below 2^63, by the number that is
+// largest. FLOAT has 24 bits: smaller ones lose theirs only where a range would
+// have more elements than memory has room for.
+static rabbet_tensor_t* rabbet_onnx_range_scale(
+    rabbet_onnx_node_t* node, rabbet_tensor_t* const parts[3]) {
+  static const struct {
+    double below, scale;
+  } steps[] = {{0x1p34, 0x1p28}, {0x1p22, 0x1p40}, {0x1p2, 0x1p60}};
+  rabbet_tensor_t* most = NULL;
+  for (size_t i = 0; i < 3; ++i) {
+    rabbet_tensor_t* size = rabbet_onnx_unary(node, "ABS", parts[i]);
+    most = most ? rabbet_onnx_binary(node, "MAX", most, size) : size;
+  }
+  int rank = rabbet_onnx_rank(node, most);
+  rabbet_tensor_t* scale =
+      rabbet_onnx_number(node, RABBET_DTYPE_FLOAT, rank, 1);
+  for (size_t i = 0; i < sizeof(steps) / sizeof(steps[0]); ++i)
+    scale = rabbet_onnx_select(
+        node, rabbet_onnx_with_number(node, "LESS", most, steps[i].below),
+        rabbet_onnx_number(node, RABBET_DTYPE_FLOAT, rank, steps[i].scale),
+        scale);
+  return scale;
+}
+
+// FLOAT numbers that a run tells, as INT64 multiples of a small number: their
+// quotient in FLOAT would be rounded, and the length be off by one.
+static rabbet_onnx_index_t rabbet_onnx_range_count_data(
+    rabbet_onnx_node_t* node, rabbet_tensor_t* const parts[3]) {
+  rabbet_tensor_t* numbers[3];
+  rabbet_onnx_index_t scaled[3];
+  for (size_t i = 0; i < 3; ++i)
+    numbers[i] = rabbet_onnx_cast(node, parts[i], RABBET_DTYPE_FLOAT);
+  rabbet_tensor_t* scale = rabbet_onnx_range_scale(node, numbers);
+  for (size_t i = 0; i < 3; ++i) {
+    rabbet_tensor_t* x = rabbet_onnx_binary(node, "PROD", numbers[i], scale);
+    scaled[i] = rabbet_onnx_element(node, x, 0);
+  }
+  return rabbet_onnx_ceil_div(
+      node, rabbet_onnx_index_op(node, "SUB", scaled[1], scaled[0]), scaled[2]);
+}
+
+static bool rabbet_onnx_is_followed(rabbet_onnx_node_t* node,
+                                    rabbet_tensor_t* x) {
+  double value = 0;
+  return x->values || rabbet_onnx_constant_number(node, x, &value);
+}
+
+// ONNX Runtime computes ceil((limit - start) / delta) of FLOAT in DOUBLE.
+static rabbet_onnx_index_t rabbet_onnx_range_count_floats(
+    rabbet_onnx_node_t* node, rabbet_tensor_t* const parts[3]) {
+  rabbet_onnx_index_t count;
+  if (rabbet_onnx_range_count_exact(node, parts, &count)) return count;
+  for (size_t i = 0; i < 3; ++i)
+    if (!rabbet_onnx_is_followed(node, parts[i]))
+      return rabbet_onnx_range_count_data(node, parts);
+  return rabbet_onnx_range_count_fractions(node, parts);
 }
 
 void rabbet_onnx_import_range(rabbet_onnx_node_t* node) {

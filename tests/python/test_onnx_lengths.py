@@ -556,3 +556,44 @@ def test_inputs_that_are_sizes(name: str, values: bool) -> None:
     inputs, arrays, outputs, body = SIZES[name]
     made = check(model_of(inputs, outputs, body), runs_of(arrays), values)
     assert reads(made) == []
+
+
+# Steps a little above and below the decimal number that was meant.
+STEPS = [0.1, 0.7, 0.3, 1 / 3, 0.05, -0.1, -0.7, 3.0, 1e-3]
+
+
+def test_lengths_of_float_ranges() -> None:
+    """As many numbers as ONNX Runtime makes, which divides in DOUBLE."""
+    model = model_of(
+        "float[1] a, float[1] b, float[1] c", "float[k] y",
+        "z = Constant<value_ints = [0]>() start = Squeeze(a, z) limit = Squeeze(b, z)"
+        " delta = Squeeze(c, z) y = Range(start, limit, delta)")  # fmt: skip
+    made = trt.compile(model.SerializeToString(), device=DEVICE)
+    random = np.random.default_rng(0)
+    for step in STEPS * 20:
+        start = random.choice(np.float32([0, 0.1, 1, 1e7, random.random()]))
+        count = random.choice([0, 1, 7, 10, 11, 50, 100, 99.5, -3])
+        run = {"a": start, "b": start + np.float32(count) * np.float32(step), "c": step}
+        arrays = {name: np.array([v], np.float32) for name, v in run.items()}
+        (want,) = expected(model, arrays)
+        found = np.asarray(made.run(arrays)["y"])
+        assert found.shape == want.shape, arrays
+        steps = np.arange(len(want)) * np.float64(np.float32(step))
+        np.testing.assert_allclose(found, start + steps, rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("step", STEPS)
+@pytest.mark.parametrize("start", [0.0, 0.1])
+def test_lengths_of_float_ranges_to_extents(start: float, step: float) -> None:
+    sign = "" if step > 0 else "m = Neg(l) "
+    model = model_of(
+        "float[n] x", "float[k] y",
+        f"a = Constant<value_float = {start:.8f}>() d = Constant<value_float = {step:.8f}>()"
+        " s = Shape(x) z = Constant<value_ints = [0]>() t = Squeeze(s, z)"
+        f" l = Cast<to = 1>(t) {sign}y = Range(a, {'m' if sign else 'l'}, d)")  # fmt: skip
+    runs = [{"x": numbers(n)} for n in (7, 1, 9, 10, 14, 21, 30, 33, 70)]
+    made = compiled(model, runs)
+    assert reads(made) == []
+    for run in runs:  # whose numbers are sums of steps, with the error of each
+        (want,) = expected(model, run)
+        assert np.asarray(made.run(run)["y"]).shape == want.shape
