@@ -8,6 +8,7 @@ from . import _enums as e
 from ._arrays import dtype_of
 from ._composites import Composite, _compose, _out
 from ._errors import UnsupportedError
+from ._flags import flag
 from ._layer import ILayer, ITensor
 from ._managed import Fixed
 
@@ -143,7 +144,7 @@ class IAttention:
     @causal.setter
     def causal(self, causal: bool) -> None:
         kinds = e.CausalMaskKind
-        self.causal_kind = kinds.UPPER_LEFT if causal else kinds.NONE
+        self.causal_kind = kinds.UPPER_LEFT if flag(causal, "causal") else kinds.NONE
 
     @property
     def normalization_quantize_scale(self) -> ITensor | None:

@@ -22,6 +22,7 @@ from ._callbacks import (
 from ._classes._registry import IPluginRegistry, get_plugin_registry
 from ._dims import Dims
 from ._errors import UnsupportedError
+from ._flags import flag
 from ._idle import warnings_of
 from ._layer import ILayer
 from ._managed import Fixed, Kept, Managed, no_effect
@@ -410,7 +411,7 @@ class IBuilderConfig(_rabbet.BuilderConfig, Managed):
 
     @keep_plugin_source.setter
     def keep_plugin_source(self, keep: bool) -> None:
-        self._set(_SOURCE, int(bool(keep)))
+        self._set(_SOURCE, int(flag(keep, "keep_plugin_source")))
 
     @property
     def try_plugins(self) -> bool:
@@ -420,7 +421,7 @@ class IBuilderConfig(_rabbet.BuilderConfig, Managed):
 
     @try_plugins.setter
     def try_plugins(self, wanted: bool) -> None:
-        self._set(_TRY_PLUGINS, int(bool(wanted)))
+        self._set(_TRY_PLUGINS, int(flag(wanted, "try_plugins")))
 
     @property
     def source_modules(self) -> list[str]:
@@ -472,6 +473,7 @@ class IBuilderConfig(_rabbet.BuilderConfig, Managed):
         self, cache: ITimingCache | None, ignore_mismatch: bool = False
     ) -> bool:
         """Uses a cache; None: one of the build's own."""
+        flag(ignore_mismatch, "ignore_mismatch")
         self._set_timing_cache(cache)
         self._cache = cache
         return True
@@ -483,7 +485,7 @@ class IBuilderConfig(_rabbet.BuilderConfig, Managed):
     def set_preview_feature(self, feature: e.PreviewFeature, enable: bool) -> None:
         """Accepted: what TensorRT previews is always on here."""
         bit = 1 << int(e.PreviewFeature(feature))
-        self._preview = self._preview | bit if enable else self._preview & ~bit
+        self._preview = self._preview | bit if flag(enable, "enable") else self._preview & ~bit
 
     def get_preview_feature(self, feature: e.PreviewFeature) -> bool:
         """What set_preview_feature set."""

@@ -13,6 +13,7 @@ from . import _rabbet
 from ._arrays import dtype_of
 from ._dims import Dims, Permutation
 from ._errors import AlreadyExistsError, Error, UnsupportedError
+from ._flags import flag
 from ._managed import Fixed
 
 T = TypeVar("T")
@@ -325,7 +326,7 @@ def _float(name: str, doc: str) -> _Attribute[float]:
 
 
 def _flag(name: str, doc: str) -> _Attribute[bool]:
-    return _Attribute(name, bool, bool, doc)
+    return _Attribute(name, bool, flag, doc)
 
 
 def _dims(name: str, doc: str) -> _Attribute[Dims]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, cast
 
 from . import _enums as e
+from ._flags import flag
 from ._layer import LAYER_CLASSES, ILayer, ITensor, _flag, _number
 
 if TYPE_CHECKING:
@@ -67,7 +68,7 @@ class ILoop:
         return cast(
             IIteratorLayer,
             self._network._add_loop_layer(
-                self._index, "iterator", tensor, int(bool(reverse)), axis
+                self._index, "iterator", tensor, int(flag(reverse, "reverse")), axis
             ),
         )
 

@@ -17,6 +17,7 @@ from ._builder import Builder, IBuilderConfig
 from ._callbacks import ILogger, IProfiler, IProgressMonitor, Logger
 from ._dims import Dims
 from ._errors import InvalidArgumentError, UnsupportedError
+from ._flags import flag
 from ._network import INetworkDefinition, _int
 from ._onnx import OnnxParser
 from ._plugins import library_paths, load_plugins
@@ -109,7 +110,7 @@ class Model(_rabbet.Runner):
         dtypes = tuple(storage_type(info.dtype) for info in outputs)
         results = _result_type([info.name for info in outputs])
         self = super().__new__(
-            cls, engine, count, bool(graphs), limit, np.empty, dtypes, results
+            cls, engine, count, flag(graphs, "graphs"), limit, np.empty, dtypes, results
         )
         self._engine = engine
         self._inputs = [info for info in infos if info.is_input]
@@ -461,6 +462,10 @@ def compile(
         compilers such as Numba's are part of the build. False: for operators that
         refuse arbitrary numbers.
     """
+    given = {"fp16": fp16, "bf16": bf16, "verbose": verbose, "graphs": graphs,
+             "keep_plugins": keep_plugins, "try_plugins": try_plugins}  # fmt: skip
+    for name, value in given.items():
+        flag(value, f"compile: {name}")
     ranges = _ranges(shapes, profiles)
     _limit(contexts)
     for what, file in (("save", save), ("timing_cache", timing_cache)):
@@ -544,6 +549,9 @@ def load(
     untrusted: the plan comes from somebody whom you do not trust: no native code of
         it is used, and its kernels are compiled anew.
     """
+    given = {"graphs": graphs, "allow_host_code": allow_host_code, "untrusted": untrusted}
+    for name, value in given.items():
+        flag(value, f"load: {name}")
     file = _path("path", path)
     _limit(contexts)
     load_plugins(plugins)

@@ -16,6 +16,7 @@ from ._branches import IIfConditional
 from ._callbacks import IErrorRecorder, ILogger
 from ._dims import Dims, volume
 from ._errors import NotFoundError
+from ._flags import flag
 from ._layer import INTS, TENSOR, ILayer, ITensor, shown
 from ._layers import (
     IActivationLayer,
@@ -421,7 +422,7 @@ class INetworkDefinition(_rabbet.Network, RefusedLayers, Managed):
         attrs = {
             "op": int(e.ReduceOperation(op)),
             "axes": _int(axes, "axes"),
-            "keep_dims": bool(keep_dims),
+            "keep_dims": flag(keep_dims, "keep_dims"),
         }
         return self._add_layer("reduce", None, [input], attrs)
 
@@ -543,8 +544,8 @@ class INetworkDefinition(_rabbet.Network, RefusedLayers, Managed):
         """Running sums; axis is a constant of rank 0."""
         attrs = {
             "op": int(e.CumulativeOperation(op)),
-            "exclusive": bool(exclusive),
-            "reverse": bool(reverse),
+            "exclusive": flag(exclusive, "exclusive"),
+            "reverse": flag(reverse, "reverse"),
         }
         return self._add_layer("cumulative", None, [input, axis], attrs)
 
@@ -828,7 +829,8 @@ class INetworkDefinition(_rabbet.Network, RefusedLayers, Managed):
         causal: bool,
     ) -> IAttention:
         """softmax(query key^T) value; `mask` of the result masks scores."""
-        kind = e.CausalMaskKind.UPPER_LEFT if causal else e.CausalMaskKind.NONE
+        kinds = e.CausalMaskKind
+        kind = kinds.UPPER_LEFT if flag(causal, "causal") else kinds.NONE
         return IAttention(self, (query, key, value), norm_op, kind)
 
     def add_attention_v2(
@@ -866,7 +868,7 @@ class INetworkDefinition(_rabbet.Network, RefusedLayers, Managed):
             if aot is None
             else (
                 e.QuickPluginCreationRequest.STRICT_AOT
-                if aot
+                if flag(aot, "aot")
                 else e.QuickPluginCreationRequest.STRICT_JIT
             )
         )

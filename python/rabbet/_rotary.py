@@ -13,6 +13,7 @@ from ._composites import (
     _out,
     reshaping,
 )
+from ._flags import flag
 from ._layer import ITensor
 
 if TYPE_CHECKING:
@@ -45,10 +46,10 @@ class IRotaryEmbeddingLayer(Composite):
         import numpy as np
 
         parts = self._parts
-        parts["interleaved"] = bool(interleaved)
+        parts["interleaved"] = flag(interleaved, "interleaved")
         for layer, order in zip(
             parts["orders"],
-            _orders(parts["turned"], parts["size"], bool(interleaved)),
+            _orders(parts["turned"], parts["size"], flag(interleaved, "interleaved")),
             strict=True,
         ):
             layer.weights = np.array(order, np.int64)
@@ -151,7 +152,7 @@ def rotary_embedding(
             IRotaryEmbeddingLayer,
             last,
             inputs,
-            interleaved=bool(interleaved),
+            interleaved=flag(interleaved, "interleaved"),
             wanted=dim,
             turned=turned,
             size=size,

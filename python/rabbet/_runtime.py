@@ -24,6 +24,7 @@ from ._callbacks import (
 from ._classes._registry import IPluginRegistry, get_plugin_registry
 from ._dims import Dims
 from ._errors import FailedPreconditionError, NotFoundError
+from ._flags import flag as _flag
 from ._managed import Fixed, Managed, no_effect, refused
 from ._recorder import recorded, report
 
@@ -406,7 +407,7 @@ class IExecutionContext(_rabbet.Context, Managed):
 
     @graphs.setter
     def graphs(self, on: bool) -> None:
-        self._set_graphs(on)
+        self._set_graphs(_flag(on, "graphs"))
 
     @property
     def check_finite(self) -> bool:
@@ -416,7 +417,7 @@ class IExecutionContext(_rabbet.Context, Managed):
 
     @check_finite.setter
     def check_finite(self, on: bool) -> None:
-        self._set_check_finite(on)
+        self._set_check_finite(_flag(on, "check_finite"))
 
     @property
     def graph_info(self) -> GraphInfo:
@@ -584,7 +585,7 @@ class IExecutionContext(_rabbet.Context, Managed):
 
     def set_tensor_debug_state(self, name: str, flag: bool) -> bool:
         """Switches a debug tensor on or off."""
-        self._set_debug_state(name, bool(flag))
+        self._set_debug_state(name, _flag(flag, "flag"))
         return True
 
     def get_debug_state(self, name: str) -> bool:
@@ -593,8 +594,9 @@ class IExecutionContext(_rabbet.Context, Managed):
 
     def set_all_tensors_debug_state(self, flag: bool) -> bool:
         """Switches all debug tensors on or off."""
+        on = _flag(flag, "flag")
         for name in self.engine._debug_names():
-            self._set_debug_state(name, bool(flag))
+            self._set_debug_state(name, on)
         return True
 
     @property
@@ -604,7 +606,7 @@ class IExecutionContext(_rabbet.Context, Managed):
 
     @unfused_tensors_debug_state.setter
     def unfused_tensors_debug_state(self, flag: bool) -> None:
-        self._set_debug_state(None, bool(flag))
+        self._set_debug_state(None, _flag(flag, "unfused_tensors_debug_state"))
 
     # ---- Streams
 
@@ -838,11 +840,11 @@ class Runtime(Managed):
         return (
             self.device,
             self._logger,
-            bool(self.engine_host_code_allowed),
+            _flag(self.engine_host_code_allowed, "engine_host_code_allowed"),
             self._gpu_allocator,
             self._temporary_directory or None,
             self._tempfile_control_flags,
-            bool(self.untrusted),
+            _flag(self.untrusted, "untrusted"),
         )
 
 

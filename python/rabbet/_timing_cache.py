@@ -6,6 +6,7 @@ from typing import Self
 
 from . import _rabbet
 from ._errors import NotFoundError
+from ._flags import flag
 
 IHostMemory = _rabbet.IHostMemory
 
@@ -82,6 +83,7 @@ class ITimingCache(_rabbet.TimingCache):
 
     def combine(self, input_cache: ITimingCache, ignore_mismatch: bool = False) -> bool:
         """Adds the entries of another cache that are not here."""
+        flag(ignore_mismatch, "ignore_mismatch")
         self._combine(input_cache)
         return True
 

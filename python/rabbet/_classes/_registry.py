@@ -14,6 +14,7 @@ from .._enums import (
     TensorRTPhase,
 )
 from .._errors import NotFoundError, PluginError
+from .._flags import flag
 from .._recorder import recorded
 from ._bases import (
     IPluginCreator,
@@ -405,7 +406,7 @@ class IPluginRegistry:
 
     @parent_search_enabled.setter
     def parent_search_enabled(self, enabled: bool) -> None:
-        self._parent_search = bool(enabled)
+        self._parent_search = flag(enabled, "parent_search_enabled")
 
     # ---- Libraries ----
 

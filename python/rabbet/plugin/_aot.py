@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from .. import _rabbet
+from .._flags import flag
 from ._definition import Checker
 from ._desc import TensorDesc
 from ._expr import KernelLaunchParams, SymExprs, SymInt8, SymInt16, SymInt32, SymIntExpr
@@ -164,7 +165,7 @@ class Encoder:
             images,
             self._geometry(kernel.launch),
             tuple(int(number) for number in cluster),
-            bool(kernel.cooperative),
+            flag(kernel.cooperative, "cooperative"),
             encoded + self._hidden(name, images, encoded),
         )
 

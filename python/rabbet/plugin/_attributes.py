@@ -8,6 +8,8 @@ import typing
 from collections.abc import Callable
 from typing import Any
 
+from .._flags import flag
+
 # rabbet_attr_type_t
 INT, FLOAT, BOOL, STRING, BYTES, INTS, FLOATS, BOOLS, STRINGS = range(1, 10)
 
@@ -28,9 +30,7 @@ def _to_float(value: Any) -> float:
 
 
 def _to_bool(value: Any) -> bool:
-    if value in (0, 1) and not isinstance(value, (str, bytes)):
-        return bool(value)
-    raise TypeError("neither true nor false")
+    return flag(value)
 
 
 def _to_str(value: Any) -> str:

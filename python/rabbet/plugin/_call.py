@@ -9,6 +9,7 @@ from .. import _enums as e
 from .._algorithms import IAlgorithmSelector
 from .._arrays import as_numpy, dtype_of, from_bytes, is_torch
 from .._errors import Error
+from .._flags import flag
 from ._definition import DefinitionError, near
 from ._guards import CheckError, Input, Output, Run, findings
 from ._op import arranged, check_inputs
@@ -257,6 +258,7 @@ def call(
             f"rabbet.plugin.call: attributes is {attributes!r}; expected "
             "{name: value}"
         )
+    check = flag(check, "check")
     attrs = {**(attributes or {}), **more}
     setup = build_one(plugin, inputs, device, tactic, attrs)
     outputs = _outputs(setup.engine)

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from .. import _rabbet
+from .._flags import flag
 from ._attributes import STRING
 from ._definition import (
     AOT_IMPL,
@@ -301,6 +302,9 @@ def register(
     and exports to ONNX (torch_translations()).
     """
     _check_id(plugin_id)
+    options = {"lazy_register": lazy_register, "torch": torch}
+    for name, value in options.items():
+        options[name] = flag(value, f"@rabbet.plugin.register('{plugin_id}'): {name}")
 
     def decorate(function: F) -> F:
         names = caller_names()
@@ -316,10 +320,10 @@ def register(
                         f"{where(old.register_function)}"
                     )
                 old.deregister()
-            if not lazy_register:
+            if not options["lazy_register"]:
                 definition.register()
             QDP_REGISTRY[plugin_id] = definition
-        if torch:
+        if options["torch"]:
             from ._torch import define
 
             define(definition)
