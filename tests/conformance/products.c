@@ -502,7 +502,31 @@ static int32_t masked(conformance_t* t, int32_t scores) {
   return kernel_case_op(&t->c, "elementwise", attrs, 1, pair, 2);
 }
 
-static void attention(conformance_t* t) {
+// Numbers of masks: 0 where a key is kept. Some rows keep nothing and have a
+// finite number everywhere, others have -infinity where they keep nothing.
+static int32_t special_mask(conformance_t* t, const rabbet_dims_t* scores) {
+  kernel_case_t* c = &t->c;
+  rabbet_dims_t dims = *scores;
+  dims.d[1] = 1;
+  int32_t mask = kernel_case_input(c, dims, false);
+  float* data = c->reference[mask];
+  float lowest = c->dtype == RABBET_DTYPE_HALF   ? -65504
+                 : c->dtype == RABBET_DTYPE_BF16 ? -0x1p100f
+                                                 : -__FLT_MAX__;
+  for (int64_t row = 0; row < dims.d[0] * dims.d[2]; ++row) {
+    bool keeps = !conformance_chance(t, 3);
+    float low = keeps && conformance_chance(t, 2) ? -__builtin_inff()
+                : conformance_chance(t, 2)        ? lowest
+                                                  : -0x1p15f;
+    int64_t kept = conformance_random(t, dims.d[3]);
+    for (int64_t i = 0; i < dims.d[3]; ++i)
+      data[row * dims.d[3] + i] =
+          keeps && (i == kept || conformance_chance(t, 3)) ? 0 : low;
+  }
+  return mask;
+}
+
+static void attention_with(conformance_t* t, bool special) {
   static const int64_t sizes[] = {1, 5, 16, 33, 40};
   static const int64_t widths[] = {32, 64, 96, 128};
   kernel_case_t* c = &t->c;
@@ -525,7 +549,16 @@ static void attention(conformance_t* t) {
                             conformance_int(t, "op1", 1)};
   rabbet_attr_t last_axis[] = {conformance_int(t, "axes", 1 << 3)};
   int32_t y = kernel_case_op(c, "matrix_multiply", turned, 2, factors, 2);
-  y = masked(t, scaled(t, y));
+  y = scaled(t, y);
+  if (special) {
+    // Beside the lowest numbers scores have few digits left.
+    c->tolerance = 2e-2;
+    rabbet_attr_t sum[] = {conformance_int(t, "op", RABBET_ELEMENTWISE_SUM)};
+    int32_t pair[] = {y, special_mask(t, &c->values[y].dims)};
+    y = kernel_case_op(c, "elementwise", sum, 1, pair, 2);
+  } else {
+    y = masked(t, y);
+  }
   y = kernel_case_op(c, "softmax", last_axis, 1, &y, 1);
   rabbet_attr_t plain[] = {conformance_int(t, "op0", 0),
                            conformance_int(t, "op1", 0)};
@@ -537,6 +570,13 @@ static void attention(conformance_t* t) {
     y = kernel_case_op(c, "shuffle", attrs, 1, &y, 1);
   }
   kernel_case_output(c, y);
+}
+
+static void attention(conformance_t* t) {
+  attention_with(t, false);
+}
+static void attention_masks(conformance_t* t) {
+  attention_with(t, true);
 }
 
 // ---- Experts ----------------------------------------------------------------
@@ -666,6 +706,7 @@ const conformance_family_t conformance_products[] = {
     {"matrix_multiply_tf32", 20, matrix_multiply_tf32},
     {"matrix_multiply_integers", 10, matrix_multiply_integers},
     {"attention", 12, attention},
+    {"attention_masks", 12, attention_masks},
     {"products_of_nothing", 20, products_of_nothing},
     {"empty_batches", 20, empty_batches},
     {0},
