@@ -120,6 +120,28 @@ static void normalization_groups(conformance_t* t) {
   normalization_finish(t, dims, attrs, 2, true);
 }
 
+// A mean far from 0, and a number far from all others where a sum may begin.
+static void normalization_far(conformance_t* t) {
+  kernel_case_t* c = &t->c;
+  conformance_set_type(t, RABBET_DTYPE_FLOAT);
+  c->low = 1000;
+  c->high = 1002;
+  c->tolerance = 2e-4;
+  int64_t count = 3000 + conformance_random(t, 4) * 12000;
+  int64_t others = 1 + conformance_random(t, 5);
+  bool columns = conformance_chance(t, 2);
+  rabbet_dims_t dims =
+      columns ? KERNEL_DIMS(count, others) : KERNEL_DIMS(others, count);
+  int32_t x = kernel_case_input(c, dims, false);
+  float* data = c->reference[x];
+  static const float far[] = {1000, -60000, 16384};
+  float number = far[conformance_random(t, 3)];
+  for (int64_t i = 0; i < others; ++i)
+    data[columns ? i : i * count] = number;
+  rabbet_attr_t attrs[] = {conformance_int(t, "axes", columns ? 1 : 2)};
+  kernel_case_output(c, kernel_case_op(c, "normalization", attrs, 1, &x, 1));
+}
+
 static void softmax(conformance_t* t) {
   kernel_case_t* c = &t->c;
   conformance_set_type(t, conformance_type(t, CONFORMANCE_REALS));
@@ -178,6 +200,7 @@ const conformance_family_t conformance_rows[] = {
     {"normalization", 200, normalization},
     {"normalization_last", 60, normalization_last},
     {"normalization_groups", 80, normalization_groups},
+    {"normalization_far", 24, normalization_far},
     {"softmax", 150, softmax},
     {"softmax_log", 40, softmax_log},
     {"softmax_special", 40, softmax_special},

@@ -535,4 +535,4 @@ RABBET_TAKES_NODE(rabbet_cuda_normalization, NORMALIZATION,
                   RABBET_TAKES_ONE_FORMAT | RABBET_TAKES_OTHER_TYPES)
 
 RABBET_CUDA_NODE_CLASS(rabbet_cuda_normalization, rabbet_cuda_normalize_t,
-                       "cuda.normalization", 2);
+                       "cuda.normalization", 3);

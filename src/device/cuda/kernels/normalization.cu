@@ -4,9 +4,9 @@
 //   SCALE_TYPE, BIAS_TYPE
 //
 // Rows: a mean is over the contiguous axis. Short ones are held in registers,
-// and their variance is exact in two passes; of long ones the sums of distances
-// from the first element, and of their squares, are taken in one pass, and a
-// second one reads them again. Columns: means lie beside each other. Where
+// and their variance is exact in two passes; of long ones each thread takes mean
+// and squares of its share in one pass, which are joined as by Chan, Golub and
+// LeVeque, and a second one reads them again. Columns: means lie beside each other. Where
 // there are few means, parts of each are summed by blocks of their own (the
 // _part functions), and the _apply ones join them.
 #include "threads.cuh"
@@ -17,29 +17,50 @@ enum { COLUMNS = VECTOR < 4 ? VECTOR : 4 };
 
 // ---- Moments ---------------------------------------------------------------
 
+// Of distances from a number that is one of those summed, so that a mean far
+// from 0 takes no digits from the variance.
+struct sums_t {
+  float sum, squares;
+};
+struct sums_join {
+  static __device__ __forceinline__ sums_t join(sums_t a, sums_t b) {
+    sums_t s = {a.sum + b.sum, a.squares + b.squares};
+    return s;
+  }
+};
+DEVICE void add(sums_t& s, float distance) {
+  s.sum += distance;
+  s.squares += distance * distance;
+}
+
+// squares: of distances from the mean. That of a part is its own: one number far
+// from all others takes digits only from the variance of its part.
 struct moments_t {
-  float sum, squares;  // of distances from the first element
+  float count, mean, squares;
 };
 struct moments_join {
   static __device__ __forceinline__ moments_t join(moments_t a, moments_t b) {
-    moments_t m = {a.sum + b.sum, a.squares + b.squares};
+    float count = a.count + b.count, between = b.mean - a.mean;
+    float share = count > 0 ? b.count / count : 0;
+    moments_t m = {count, a.mean + between * share,
+                   a.squares + b.squares +
+                       between * between * a.count * share};
     return m;
   }
 };
-DEVICE void add(moments_t& m, float distance) {
-  m.sum += distance;
-  m.squares += distance * distance;
+DEVICE moments_t moments_of(const sums_t& s, float first, uint32_t count) {
+  float mean = count > 0 ? s.sum / (float)count : 0;
+  float squares = s.squares - s.sum * mean;
+  moments_t m = {(float)count, first + mean, squares > 0 ? squares : 0};
+  return m;
 }
 
 // y = (x - mean) * factor
 struct line_t {
   float mean, factor;
 };
-DEVICE line_t line_of(const moments_t& m, float first, const normalize_t& n) {
-  float mean = m.sum * n.share;
-  float variance = m.squares * n.share - mean * mean;
-  if (variance < 0) variance = 0;  // by rounding
-  line_t line = {first + mean, 1.0f / sqrtf(variance + n.epsilon)};
+DEVICE line_t line_of(const moments_t& m, const normalize_t& n) {
+  line_t line = {m.mean, 1.0f / sqrtf(m.squares * n.share + n.epsilon)};
   return line;
 }
 
@@ -171,7 +192,7 @@ DEVICE pack_t<E, V> load_if(const E* from, bool is_there) {
 template <int V, int N>
 DEVICE line_t line_of_row(const normalize_t& n, uint32_t lane, bool is_row,
                           const float (*x)[V]) {
-  moments_t m = {0, 0};
+  sums_t m = {0, 0};
   float mean = 0;
 #pragma unroll
   for (int pass = 0; pass < (N > 1 ? 2 : 1); ++pass) {
@@ -182,10 +203,13 @@ DEVICE line_t line_of_row(const normalize_t& n, uint32_t lane, bool is_row,
       for (int e = 0; e < V; ++e)
         if (is_row && lane + (k << n.across_log) < n.count)
           add(m, x[k][e] - mean);
-    m = join_threads<moments_join>(m, n.across_log);
+    m = join_threads<sums_join>(m, n.across_log);
     if (pass == 0 && N > 1) mean = m.sum * n.share;
   }
-  return line_of(m, mean, n);
+  float rest = m.sum * n.share, variance = m.squares * n.share - rest * rest;
+  if (variance < 0) variance = 0;  // by rounding
+  line_t line = {mean + rest, 1.0f / sqrtf(variance + n.epsilon)};
+  return line;
 }
 
 template <int V, int N>
@@ -253,23 +277,35 @@ FLAT_ROWS(rows_flat_held, 4)
 
 // ---- Long rows: a block for each, or for each part -------------------------
 
+// What a thread has that begins at `first` and goes on by `step`.
+DEVICE uint32_t steps_of(uint32_t first, uint32_t end, uint32_t step) {
+  return first < end ? (end - first - 1) / step + 1 : 0;
+}
+
 template <int V>
 DEVICE moments_t sum_row(const ELEMENT* source, const normalize_t& n,
-                         int64_t start, uint32_t begin, uint32_t end,
-                         float first) {
-  moments_t m = {0, 0};
+                         int64_t start, uint32_t begin, uint32_t end) {
+  uint32_t own = begin + threadIdx.x;
+  int64_t place = start;
+  float first = 0;
+  if (own < end) {
+    locate<1>(n.moments, own, &place);
+    first = to_float(source[place]);
+  }
+  sums_t all = {0, 0};
 #pragma unroll 4
-  for (uint32_t at = begin + threadIdx.x; at < end; at += BLOCK) {
-    int64_t place = start;
+  for (uint32_t at = own; at < end; at += BLOCK) {
     float x[V];
+    place = start;
     locate<1>(n.moments, at, &place);
     read<V>(source + place, x);
-    moments_t own = {0, 0};
+    sums_t few = {0, 0};
 #pragma unroll
-    for (int e = 0; e < V; ++e) add(own, x[e] - first);
-    m = moments_join::join(m, own);
+    for (int e = 0; e < V; ++e) add(few, x[e] - first);
+    all = sums_join::join(all, few);
   }
-  return join_threads<moments_join>(m, BLOCK_LOG);
+  return join_threads<moments_join>(
+      moments_of(all, first, steps_of(own, end, BLOCK) * V), BLOCK_LOG);
 }
 
 template <int V>
@@ -286,58 +322,46 @@ DEVICE void write_row(const ELEMENT* source, const SCALE_TYPE* scale,
   }
 }
 
-// In place, the first element changes while others still ask for it.
 template <int V>
 DEVICE void long_rows(const ELEMENT* source, const SCALE_TYPE* scale,
                       const BIAS_TYPE* bias, ELEMENT* target,
                       const normalize_t& n) {
   places_t start = outside(n, blockIdx.x);
-  float first = to_float(source[start.at[INPUT]]);
-  moments_t m = sum_row<V>(source, n, start.at[INPUT], 0, n.count, first);
+  moments_t m = sum_row<V>(source, n, start.at[INPUT], 0, n.count);
   write_row<V>(source, scale, bias, target, n, start, 0, n.count,
-               line_of(m, first, n));
+               line_of(m, n));
 }
 
-// A part's moments, and the element that distances are from, so that whoever
-// joins them need not read it.
-struct part_t {
-  moments_t moments;
-  float first;
-};
-
 template <int V>
-DEVICE void rows_moments(const ELEMENT* source, part_t* parts,
+DEVICE void rows_moments(const ELEMENT* source, moments_t* parts,
                          const normalize_t& n) {
   places_t start = outside(n, blockIdx.x);
   uint32_t begin = blockIdx.y * n.part;
-  float first = to_float(source[start.at[INPUT]]);
-  moments_t m = sum_row<V>(source, n, start.at[INPUT], begin,
-                           part_end(n, begin), first);
-  if (threadIdx.x != 0) return;
-  part_t part = {m, first};
-  parts[(int64_t)blockIdx.y * n.outputs + blockIdx.x] = part;
+  moments_t m =
+      sum_row<V>(source, n, start.at[INPUT], begin, part_end(n, begin));
+  if (threadIdx.x == 0)
+    parts[(int64_t)blockIdx.y * n.outputs + blockIdx.x] = m;
 }
 
 template <int V>
 DEVICE void rows_finish(const ELEMENT* source, const SCALE_TYPE* scale,
                         const BIAS_TYPE* bias, ELEMENT* target,
-                        const part_t* parts, const normalize_t& n) {
+                        const moments_t* parts, const normalize_t& n) {
   uint32_t begin = blockIdx.y * n.part;
-  moments_t m = {0, 0};
+  moments_t m = {0, 0, 0};
   for (uint32_t i = threadIdx.x; i < n.parts; i += BLOCK)
-    m = moments_join::join(
-        m, parts[(int64_t)i * n.outputs + blockIdx.x].moments);
+    m = moments_join::join(m, parts[(int64_t)i * n.outputs + blockIdx.x]);
   m = join_threads<moments_join>(m, BLOCK_LOG);
   write_row<V>(source, scale, bias, target, n, outside(n, blockIdx.x), begin,
-               part_end(n, begin), line_of(m, parts[blockIdx.x].first, n));
+               part_end(n, begin), line_of(m, n));
 }
 
 #define LONG_ROWS(suffix, V)                                                 \
   NORMALIZE(rows_long##suffix,                                               \
             (long_rows<V>(source, scale, bias, target, n)))                  \
-  NORMALIZE(rows_part##suffix, (rows_moments<V>(source, (part_t*)parts, n))) \
-  NORMALIZE(rows_apply##suffix, (rows_finish<V>(source, scale, bias, target, \
-                                                (part_t*)parts, n)))
+  NORMALIZE(rows_part##suffix, (rows_moments<V>(source, parts, n)))          \
+  NORMALIZE(rows_apply##suffix,                                              \
+            (rows_finish<V>(source, scale, bias, target, parts, n)))
 LONG_ROWS(, VECTOR)
 LONG_ROWS(_single, 1)
 
@@ -370,21 +394,31 @@ DEVICE column_t column_of(const normalize_t& n) {
 template <int V>
 DEVICE void sum_columns(const ELEMENT* source, const normalize_t& n,
                         const column_t& c, uint32_t begin, uint32_t end,
-                        const float* first, moments_t* m) {
+                        moments_t* m) {
+  uint32_t own = begin + c.first;
+  int64_t place = c.start.at[INPUT];
+  float first[V];
+  sums_t sums[V];
 #pragma unroll
-  for (int e = 0; e < V; ++e) m[e].sum = m[e].squares = 0;
+  for (int e = 0; e < V; ++e) sums[e].sum = sums[e].squares = first[e] = 0;
+  if (c.is_there && own < end) {
+    locate<1>(n.inner, own, &place);
+    read<V>(source + place, first);
+  }
 #pragma unroll 4
-  for (uint32_t at = begin + c.first; c.is_there && at < end; at += c.step) {
-    int64_t place = c.start.at[INPUT];
+  for (uint32_t at = own; c.is_there && at < end; at += c.step) {
     float x[V];
+    place = c.start.at[INPUT];
     locate<1>(n.inner, at, &place);
     read<V>(source + place, x);
 #pragma unroll
-    for (int e = 0; e < V; ++e) add(m[e], x[e] - first[e]);
+    for (int e = 0; e < V; ++e) add(sums[e], x[e] - first[e]);
   }
+  uint32_t count = c.is_there ? steps_of(own, end, c.step) : 0;
 #pragma unroll
   for (int e = 0; e < V; ++e)
-    m[e] = join_columns<moments_join>(m[e], n.across_log);
+    m[e] = join_columns<moments_join>(moments_of(sums[e], first[e], count),
+                                      n.across_log);
 }
 
 template <int V>
@@ -405,51 +439,41 @@ DEVICE void whole_columns(const ELEMENT* source, const SCALE_TYPE* scale,
                           const BIAS_TYPE* bias, ELEMENT* target,
                           const normalize_t& n) {
   column_t c = column_of<V>(n);
-  float first[V];
   moments_t m[V];
   line_t lines[V];
-  read<V>(source + c.start.at[INPUT], first);
-  // Nobody writes before all have read what they measure from.
-  __syncthreads();
-  sum_columns<V>(source, n, c, 0, n.count, first, m);
+  sum_columns<V>(source, n, c, 0, n.count, m);
 #pragma unroll
-  for (int e = 0; e < V; ++e) lines[e] = line_of(m[e], first[e], n);
+  for (int e = 0; e < V; ++e) lines[e] = line_of(m[e], n);
   write_columns<V>(source, scale, bias, target, n, c, 0, n.count, lines);
 }
 
 template <int V>
-DEVICE void columns_moments(const ELEMENT* source, part_t* parts,
+DEVICE void columns_moments(const ELEMENT* source, moments_t* parts,
                             const normalize_t& n) {
   column_t c = column_of<V>(n);
   uint32_t begin = blockIdx.y * n.part;
-  float first[V];
   moments_t m[V];
-  read<V>(source + c.start.at[INPUT], first);
-  sum_columns<V>(source, n, c, begin, part_end(n, begin), first, m);
+  sum_columns<V>(source, n, c, begin, part_end(n, begin), m);
   if (!c.is_there || c.first != 0) return;
   parts += (int64_t)blockIdx.y * n.outputs + c.outer * n.columns + c.column * V;
 #pragma unroll
-  for (int e = 0; e < V; ++e) {
-    part_t part = {m[e], first[e]};
-    parts[e] = part;
-  }
+  for (int e = 0; e < V; ++e) parts[e] = m[e];
 }
 
 template <int V>
 DEVICE void columns_finish(const ELEMENT* source, const SCALE_TYPE* scale,
                            const BIAS_TYPE* bias, ELEMENT* target,
-                           const part_t* parts, const normalize_t& n) {
+                           const moments_t* parts, const normalize_t& n) {
   column_t c = column_of<V>(n);
   uint32_t begin = blockIdx.y * n.part;
   line_t lines[V];
   parts += c.outer * n.columns + c.column * V;
 #pragma unroll
   for (int e = 0; e < V; ++e) {
-    moments_t m = {0, 0};
+    moments_t m = {0, 0, 0};
     for (uint32_t i = c.first; i < n.parts; i += c.step)
-      m = moments_join::join(m, parts[(int64_t)i * n.outputs + e].moments);
-    m = join_columns<moments_join>(m, n.across_log);
-    lines[e] = line_of(m, parts[e].first, n);
+      m = moments_join::join(m, parts[(int64_t)i * n.outputs + e]);
+    lines[e] = line_of(join_columns<moments_join>(m, n.across_log), n);
   }
   write_columns<V>(source, scale, bias, target, n, c, begin,
                    part_end(n, begin), lines);
@@ -459,8 +483,8 @@ DEVICE void columns_finish(const ELEMENT* source, const SCALE_TYPE* scale,
   NORMALIZE(columns##suffix,                                                  \
             (whole_columns<V>(source, scale, bias, target, n)))               \
   NORMALIZE(columns_part##suffix,                                             \
-            (columns_moments<V>(source, (part_t*)parts, n)))                  \
+            (columns_moments<V>(source, parts, n)))                  \
   NORMALIZE(columns_apply##suffix,                                            \
-            (columns_finish<V>(source, scale, bias, target, (part_t*)parts, n)))
+            (columns_finish<V>(source, scale, bias, target, parts, n)))
 WHOLE_COLUMNS(, COLUMNS)
 WHOLE_COLUMNS(_single, 1)
