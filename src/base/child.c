@@ -28,10 +28,13 @@ extern char** environ;
 static int child_actions(int channel, posix_spawn_file_actions_t* actions) {
   int error = posix_spawn_file_actions_addopen(actions, STDIN_FILENO,
                                                "/dev/null", O_RDONLY, 0);
+  // Services close their standard descriptors.
+  if (!error && fcntl(STDERR_FILENO, F_GETFD) < 0)
+    error = posix_spawn_file_actions_addopen(actions, STDERR_FILENO,
+                                             "/dev/null", O_WRONLY, 0);
   if (!error)
     error =
         posix_spawn_file_actions_adddup2(actions, STDERR_FILENO, STDOUT_FILENO);
-  // Also where the two are equal: it is then inherited.
   if (!error)
     error = posix_spawn_file_actions_adddup2(actions, channel,
                                              RABBET_CHILD_CHANNEL);
@@ -73,16 +76,35 @@ static int child_spawn(const char* path, const char* argument, int channel,
   return error;
 }
 
+// Makes the two ends of the channel, neither with a number that is a standard
+// descriptor's or the helper's: where those are closed, they would be taken.
+// Returns 0 or an errno.
+static int child_sockets(int ends[2]) {
+  int error = 0;
+  if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0)
+    return errno;
+  for (int i = 0; i < 2; ++i) {
+    int moved = fcntl(ends[i], F_DUPFD_CLOEXEC, RABBET_CHILD_CHANNEL + 1);
+    if (moved < 0) error = errno;
+    close(ends[i]);
+    ends[i] = moved;
+  }
+  for (int i = 0; error && i < 2; ++i)
+    if (ends[i] >= 0) close(ends[i]);
+  return error;
+}
+
 rabbet_status_t rabbet_child_start(const char* path, const char* argument,
                                    rabbet_child_t* out) {
   int ends[2];
   pid_t pid = 0;
   *out = (rabbet_child_t){.channel = -1};
-  if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0)
+  int error = child_sockets(ends);
+  if (error)
     return RABBET_STATUS(RABBET_STATUS_UNAVAILABLE,
                          "no socket for the helper program: %s",
-                         strerror(errno));
-  int error = child_spawn(path, argument, ends[1], &pid);
+                         strerror(error));
+  error = child_spawn(path, argument, ends[1], &pid);
   close(ends[1]);
   if (error) {
     close(ends[0]);
@@ -126,6 +148,9 @@ void rabbet_child_stop(rabbet_child_t* child, int64_t grace_ns, char* out_how,
   if (out_how) snprintf(out_how, how_size, "no start");
   if (child->pid == 0) return;
   int64_t end = rabbet_time_ns() + grace_ns;
+  // A process that the host has forked off meanwhile holds the channel, too:
+  // closing it here alone would not end the helper.
+  shutdown(child->channel, SHUT_RDWR);
   close(child->channel);
   bool ended = child_reap(child->pid, WNOHANG, out_how, how_size);
   while (!ended && rabbet_time_ns() < end) {

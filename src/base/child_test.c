@@ -184,6 +184,51 @@ static void hosts_with_habits(void** state) {
   pthread_sigmask(SIG_SETMASK, &before, NULL);
 }
 
+// Services run with standard descriptors closed: their numbers are free for
+// others then.
+static void closed_standard_descriptors(void** state) {
+  (void)state;
+  rabbet_strbuf_t out;
+  rabbet_strbuf_initialize(rabbet_allocator_system(), &out);
+  for (int first = 0; first < 3; ++first) {
+    int kept[3], files = 0;
+    fflush(NULL);
+    for (int fd = first; fd < 3; ++fd) {
+      kept[fd] = fcntl(fd, F_DUPFD_CLOEXEC, 10);
+      close(fd);
+    }
+    rabbet_child_t child;
+    rabbet_status_t status = rabbet_child_start(own_path, "helper", &child);
+    rabbet_message_t result =
+        rabbet_is_ok(status)
+            ? answer(&child, FILES, NULL, 0, 60 * SECOND, &out)
+            : RABBET_MESSAGE_CLOSED;
+    rabbet_child_stop(&child, 60 * SECOND, NULL, 0);
+    for (int fd = first; fd < 3; ++fd) {
+      dup2(kept[fd], fd);
+      close(kept[fd]);
+    }
+    assert_true(rabbet_is_ok(status));
+    assert_int_equal(result, RABBET_MESSAGE_OK);
+    memcpy(&files, out.data, sizeof(files));
+    assert_int_equal(files, 4 + 1 + 2);
+  }
+  rabbet_strbuf_deinitialize(&out);
+}
+
+// Another child of the host has the channel as well.
+static void hosts_that_fork(void** state) {
+  (void)state;
+  rabbet_child_t child = start();
+  pid_t other = fork();
+  if (other == 0)
+    for (;;)
+      pause();
+  expect_end(&child, 20 * SECOND, "exit code 7");
+  kill(other, SIGKILL);
+  waitpid(other, NULL, 0);
+}
+
 int main(int argc, char** argv) {
   if (argc == 2 && strcmp(argv[1], "helper") == 0) return helper_main();
   ssize_t size = readlink("/proc/self/exe", own_path, sizeof(own_path) - 1);
@@ -193,6 +238,8 @@ int main(int argc, char** argv) {
       cmocka_unit_test(what_goes_wrong),
       cmocka_unit_test(descriptors),
       cmocka_unit_test(hosts_with_habits),
+      cmocka_unit_test(closed_standard_descriptors),
+      cmocka_unit_test(hosts_that_fork),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
