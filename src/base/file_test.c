@@ -4,6 +4,7 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <signal.h>
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -187,6 +188,27 @@ static void test_leftovers_are_removed(void** state) {
   snprintf(path, sizeof(path), "%s/file", folder);
 }
 
+// One that was to replace a read-only file, seen by somebody who is not root.
+static void test_read_only_leftovers(void** state) {
+  (void)state;
+  rabbet_span_t part = {"x", 1};
+  int left, result = 0;
+  make_hidden(".rabbet-123-4.tmp", &left);
+  assert_int_equal(fchmod(left, 0444), 0);
+  assert_true(geteuid() != 0 || (fchown(left, 65534, 65534) == 0 &&
+                                 chown(folder, 65534, 65534) == 0));
+  close(left);
+  pid_t child = fork();
+  if (child == 0) {
+    if (geteuid() == 0 && setresuid(65534, 65534, 65534) != 0) _exit(2);
+    rabbet_status_t status = rabbet_file_write(path, &part, 1);
+    _exit(rabbet_is_ok(status) ? 0 : 1);
+  }
+  assert_int_equal(waitpid(child, &result, 0), child);
+  assert_int_equal(result, 0);
+  assert_int_equal(count_hidden(), 0);
+}
+
 static rabbet_status_t append_one(void* context, rabbet_span_t old,
                                   rabbet_allocator_t allocator,
                                   rabbet_span_t* out_new) {
@@ -238,6 +260,35 @@ static rabbet_status_t update_file(rabbet_allocator_t allocator,
   (void)user_data;
   return rabbet_file_update(path, (rabbet_file_change_t){.make = append_one},
                             allocator);
+}
+
+static pid_t forked;
+
+static rabbet_status_t fork_and_fail(void* context, rabbet_span_t old,
+                                     rabbet_allocator_t allocator,
+                                     rabbet_span_t* out_new) {
+  (void)context, (void)old, (void)allocator, (void)out_new;
+  forked = fork();
+  if (forked == 0)
+    for (;;)
+      pause();
+  return RABBET_STATUS(RABBET_STATUS_IO, "made to fail");
+}
+
+// Whoever is forked off during an update that fails does not keep the lock.
+static void test_forked_processes_keep_no_lock(void** state) {
+  (void)state;
+  rabbet_allocator_t system = rabbet_allocator_system();
+  RABBET_EXPECT_ERROR(
+      rabbet_file_update(
+          path, (rabbet_file_change_t){.make = fork_and_fail}, system),
+      RABBET_STATUS_IO, "made to fail");
+  int file = open(path, O_RDONLY);
+  int locked = flock(file, LOCK_EX | LOCK_NB);
+  kill(forked, SIGKILL);
+  waitpid(forked, NULL, 0);
+  close(file);
+  assert_int_equal(locked, 0);
 }
 
 static void test_update_without_memory_or_file(void** state) {
@@ -334,7 +385,9 @@ int main(void) {
       RABBET_FILE_TEST(test_pipes_do_not_block),
       RABBET_FILE_TEST(test_write_keeps_the_mode),
       RABBET_FILE_TEST(test_leftovers_are_removed),
+      RABBET_FILE_TEST(test_read_only_leftovers),
       RABBET_FILE_TEST(test_updates_take_turns),
+      RABBET_FILE_TEST(test_forked_processes_keep_no_lock),
       RABBET_FILE_TEST(test_update_without_memory_or_file),
       RABBET_FILE_TEST(test_paths_below),
       RABBET_FILE_TEST(test_join),

@@ -68,9 +68,17 @@ static bool rabbet_is_temporary(const char* name) {
          strcmp(name + prefix + middle, RABBET_TEMPORARY_SUFFIX) == 0;
 }
 
+// Some network file systems lock only what is open for writing, and a file that
+// was to replace one that is read-only may be opened for reading alone.
+static int rabbet_leftover_open(int folder, const char* name) {
+  const int flags = O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK;
+  int file = openat(folder, name, O_WRONLY | flags);
+  return file < 0 && errno == EACCES ? openat(folder, name, O_RDONLY | flags)
+                                     : file;
+}
+
 static void rabbet_remove_leftover(int folder, const char* name) {
-  int file =
-      openat(folder, name, O_WRONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+  int file = rabbet_leftover_open(folder, name);
   if (file < 0) return;
   struct stat info;
   if (fstat(file, &info) == 0 && S_ISREG(info.st_mode) &&
@@ -92,6 +100,14 @@ static void rabbet_remove_leftovers(int folder) {
   if (entries) closedir(entries);
 }
 
+static int rabbet_flock_blocking(int file) {
+  int result = 0;
+  do {
+    result = flock(file, LOCK_EX);
+  } while (result != 0 && errno == EINTR);
+  return result;
+}
+
 // Opens and locks a new file in `folder`; mode bits follow the umask. Returns a
 // descriptor, or -1 with errno.
 static int rabbet_temporary_open(int folder, char name[64]) {
@@ -107,7 +123,7 @@ static int rabbet_temporary_open(int folder, char name[64]) {
     if (file < 0) continue;
     // Where a file system has no locks, nobody finds leftovers either. Between
     // open and lock another writer may have taken the file for one.
-    if (flock(file, LOCK_EX) != 0 ||
+    if (rabbet_flock_blocking(file) != 0 ||
         rabbet_file_is_named(file, folder, name, AT_SYMLINK_NOFOLLOW))
       return file;
     close(file);
@@ -121,8 +137,11 @@ static int rabbet_temporary_open(int folder, char name[64]) {
 // A file that is replaced gives its permissions on, before there is anything to
 // read. Returns 0 or an errno.
 static int rabbet_temporary_take_mode(int file, int folder, const char* name) {
-  struct stat old;
+  struct stat old, new;
   if (fstatat(folder, name, &old, AT_SYMLINK_NOFOLLOW) != 0) return 0;
+  // File systems without permissions show all files alike and refuse changes.
+  if (fstat(file, &new) == 0 && (new.st_mode & 0777) == (old.st_mode & 0777))
+    return 0;
   return fchmod(file, old.st_mode & 0777) == 0 ? 0 : errno;
 }
 
@@ -294,6 +313,9 @@ rabbet_status_t rabbet_file_update(const char* path,
   if (error) return rabbet_file_error("write", path, error);
   rabbet_status_t status =
       rabbet_file_change(path, change, lock >= 0, allocator);
-  if (lock >= 0) close(lock);
+  if (lock < 0) return status;
+  // A process forked off meanwhile has the descriptor, and with it the lock.
+  flock(lock, LOCK_UN);
+  close(lock);
   return status;
 }
