@@ -100,6 +100,10 @@ static rabbet_status_t trials_find(const rabbet_trials_t* trials,
   if (!data) return rabbet_ok();
   *out_found = rabbet_trial_read(data, size, build->allocator, trial);
   rabbet_free(build->allocator, data);
+  if (*out_found) return rabbet_ok();
+  // Damaged bytes: the part that was already read is dropped.
+  trial->items.count = 0;
+  trial->asking = NULL;
   return rabbet_ok();
 }
 
@@ -137,21 +141,30 @@ static rabbet_status_t trials_blame(rabbet_trials_t* trials,
   return RABBET_VEC_PUSH(build->allocator, &trials->culprits, culprit);
 }
 
-static rabbet_status_t trials_pass(rabbet_trials_t* trials,
-                                   const rabbet_question_t* question,
-                                   const rabbet_trial_t* trial,
-                                   rabbet_answer_sink_t sink) {
+static rabbet_status_t trials_blame_all(rabbet_trials_t* trials,
+                                        const rabbet_question_t* question,
+                                        const rabbet_trial_t* trial) {
   if (trial->asking)
     RABBET_RETURN_IF_ERROR(trials_blame(trials, question, "", trial->asking));
   for (size_t i = 0; i < trial->items.count; ++i) {
     const rabbet_trial_item_t* item = &trial->items.data[i];
-    if (item->verdict == RABBET_VERDICT_PASSED)
-      RABBET_RETURN_IF_ERROR(sink.add(sink.context, &item->answer));
-    else if (item->verdict == RABBET_VERDICT_HARMFUL)
-      RABBET_RETURN_IF_ERROR(trials_blame(
-          trials, question, item->answer.tactic_name,
-          item->reason ? item->reason : "it failed when it was tried"));
+    if (item->verdict != RABBET_VERDICT_HARMFUL) continue;
+    RABBET_RETURN_IF_ERROR(trials_blame(
+        trials, question, item->answer.tactic_name,
+        item->reason ? item->reason : "it failed when it was tried"));
   }
+  return rabbet_ok();
+}
+
+static rabbet_status_t trials_pass(rabbet_trials_t* trials,
+                                   const rabbet_question_t* question,
+                                   const rabbet_trial_t* trial,
+                                   rabbet_answer_sink_t sink) {
+  RABBET_RETURN_IF_ERROR(trials_blame_all(trials, question, trial));
+  for (size_t i = 0; i < trial->items.count; ++i)
+    if (trial->items.data[i].verdict == RABBET_VERDICT_PASSED)
+      RABBET_RETURN_IF_ERROR(
+          sink.add(sink.context, &trial->items.data[i].answer));
   return rabbet_ok();
 }
 
@@ -179,15 +192,13 @@ static rabbet_status_t trials_ask_helper(rabbet_trials_t* trials,
   if (cacheable)
     RABBET_RETURN_IF_ERROR(trials_find(trials, key, trial, &found));
   if (found) return trials_pass(trials, question, trial, sink);
-  if (trials->in_process) return rabbet_trial_ask_here(question, sink);
-  // Damaged bytes: the part that was already read is dropped.
-  trial->items.count = 0;
-  trial->asking = NULL;
+  if (trials->in_process) return rabbet_trial_ask_here(question, trial, sink);
   rabbet_status_t status =
       rabbet_trial_helper_ask(&trials->helper, question, NULL, trial);
   if (rabbet_status_code(status) == RABBET_STATUS_UNAVAILABLE) {
     trials_tell(trials, status);
-    return rabbet_trial_ask_here(question, sink);
+    RABBET_RETURN_IF_ERROR(trials_blame_all(trials, question, trial));
+    return rabbet_trial_ask_here(question, trial, sink);
   }
   RABBET_RETURN_IF_ERROR(status);
   if (cacheable) RABBET_RETURN_IF_ERROR(trials_keep(trials, key, trial));

@@ -88,6 +88,8 @@ static void read_item(reader_t* reader, rabbet_trial_item_t* out) {
   if (artifact->data)
     artifact->key = rabbet_hash128(artifact->data, artifact->size);
   out->reason = read_text(reader, item.reason_size);
+  // Who keeps the artifact needs its name.
+  if (artifact->size > 0 && !artifact->name) reader->failed = true;
 }
 
 bool rabbet_trial_read(const void* data, size_t size,

@@ -33,8 +33,10 @@ void rabbet_trial_helper_initialize(rabbet_device_t* device,
                                     rabbet_trial_helper_t* helper) {
   const char* text = getenv("RABBET_TRIAL_SECONDS");
   double seconds = text ? atof(text) : 0;
-  *helper = (rabbet_trial_helper_t){
-      .allocator = allocator, .device = device, .child = {.channel = -1}};
+  *helper = (rabbet_trial_helper_t){.allocator = allocator,
+                                    .device = device,
+                                    .may_start = true,
+                                    .child = {.channel = -1}};
   if (!(seconds > 0 && seconds < 1e6)) seconds = HELPER_STEP_SECONDS;
   helper->timeout_ns = (int64_t)(seconds * (double)HELPER_SECOND);
   rabbet_strbuf_initialize(allocator, &helper->message);
@@ -125,6 +127,7 @@ typedef struct talk_t {
   rabbet_trial_t* trial;
   const void* plan;
   size_t plan_size;
+  RABBET_VEC(int32_t) numbers;  // item of each answer that this helper found
   int32_t current;  // what the helper does: HELPER_ASKING, or an item
   bool done;
 } talk_t;
@@ -185,14 +188,33 @@ static rabbet_status_t talk_send(talk_t* talk, rabbet_message_t* out_result) {
   return status;
 }
 
-static rabbet_trial_item_t* talk_item(const talk_t* talk, int32_t tactic) {
-  for (size_t i = 0; i < talk->trial->items.count; ++i)
-    if (talk->trial->items.data[i].answer.tactic == tactic)
-      return &talk->trial->items.data[i];
-  return NULL;
+// The item of that tactic, or the number of items.
+static size_t talk_item(const talk_t* talk, int32_t tactic) {
+  size_t i = 0;
+  while (i < talk->trial->items.count &&
+         talk->trial->items.data[i].answer.tactic != tactic)
+    ++i;
+  return i;
 }
 
-// Answers of a second helper are the first one's again.
+static rabbet_status_t talk_add_item(talk_t* talk,
+                                     const rabbet_trial_found_t* found,
+                                     const void* data) {
+  rabbet_trial_item_t item = {.answer = {.tactic = found->tactic}};
+  rabbet_artifact_t* artifact = &item.answer.artifact;
+  memcpy(item.answer.tactic_name, found->tactic_name,
+         sizeof(found->tactic_name));
+  artifact->size = (size_t)found->artifact_size;
+  artifact->key = rabbet_hash128(data, artifact->size);
+  RABBET_RETURN_IF_ERROR(rabbet_arena_strdup(
+      &talk->trial->arena, found->artifact_name, &artifact->name));
+  RABBET_RETURN_IF_ERROR(rabbet_arena_copy(
+      &talk->trial->arena, data, artifact->size, (void**)&artifact->data));
+  return RABBET_VEC_PUSH(talk->helper->allocator, &talk->trial->items, item);
+}
+
+// Answers of a second helper are mostly the first one's again, in whichever
+// order.
 static rabbet_status_t talk_found(talk_t* talk, bool* out_good) {
   const rabbet_strbuf_t* message = &talk->helper->message;
   rabbet_trial_found_t found;
@@ -200,29 +222,29 @@ static rabbet_status_t talk_found(talk_t* talk, bool* out_good) {
   if (!*out_good) return rabbet_ok();
   memcpy(&found, message->data, sizeof(found));
   *out_good = found.artifact_size == message->size - sizeof(found) &&
-              found.number >= 0 &&
+              found.number == (int32_t)talk->numbers.count &&
               memchr(found.tactic_name, 0, sizeof(found.tactic_name)) &&
               memchr(found.artifact_name, 0, sizeof(found.artifact_name));
-  if (!*out_good || talk_item(talk, found.tactic)) return rabbet_ok();
-  rabbet_trial_item_t item = {.answer = {.tactic = found.tactic}};
-  rabbet_artifact_t* artifact = &item.answer.artifact;
-  memcpy(item.answer.tactic_name, found.tactic_name, sizeof(found.tactic_name));
-  artifact->size = (size_t)found.artifact_size;
-  artifact->key = rabbet_hash128(message->data + sizeof(found), artifact->size);
-  RABBET_RETURN_IF_ERROR(rabbet_arena_strdup(
-      &talk->trial->arena, found.artifact_name, &artifact->name));
-  RABBET_RETURN_IF_ERROR(
-      rabbet_arena_copy(&talk->trial->arena, message->data + sizeof(found),
-                        artifact->size, (void**)&artifact->data));
-  return RABBET_VEC_PUSH(talk->helper->allocator, &talk->trial->items, item);
+  if (!*out_good) return rabbet_ok();
+  size_t item = talk_item(talk, found.tactic);
+  if (item == talk->trial->items.count)
+    RABBET_RETURN_IF_ERROR(
+        talk_add_item(talk, &found, message->data + sizeof(found)));
+  return RABBET_VEC_PUSH(talk->helper->allocator, &talk->numbers,
+                         (int32_t)item);
 }
 
-static bool talk_number(const talk_t* talk, int32_t* out_number) {
+// The item whose number was sent, or HELPER_ASKING.
+static bool talk_number(const talk_t* talk, int32_t* out_item) {
   const rabbet_strbuf_t* message = &talk->helper->message;
-  if (message->size != sizeof(*out_number)) return false;
-  memcpy(out_number, message->data, sizeof(*out_number));
-  return *out_number >= HELPER_ASKING &&
-         *out_number < (int32_t)talk->trial->items.count;
+  int32_t number = 0;
+  if (message->size != sizeof(number)) return false;
+  memcpy(&number, message->data, sizeof(number));
+  if (number < HELPER_ASKING || number >= (int32_t)talk->numbers.count)
+    return false;
+  *out_item =
+      number == HELPER_ASKING ? HELPER_ASKING : talk->numbers.data[number];
+  return true;
 }
 
 static rabbet_status_t talk_blame(talk_t* talk, rabbet_verdict_t verdict,
@@ -308,6 +330,7 @@ static rabbet_status_t talk_once(talk_t* talk) {
   rabbet_message_t result = RABBET_MESSAGE_OK;
   RABBET_RETURN_IF_ERROR(helper_start(talk->helper));
   talk->current = HELPER_ASKING;
+  talk->numbers.count = 0;
   RABBET_RETURN_IF_ERROR(talk_send(talk, &result));
   while (result == RABBET_MESSAGE_OK && !talk->done &&
          talk->helper->child.pid != 0) {
@@ -349,6 +372,7 @@ rabbet_status_t rabbet_trial_helper_ask(rabbet_trial_helper_t* helper,
   // Each turn but the last ends with a verdict on one more item.
   while (rabbet_is_ok(status) && !talk.done)
     status = talk_once(&talk);
+  rabbet_vec_free(helper->allocator, &talk.numbers);
   rabbet_free_aligned(helper->allocator, plan, RABBET_PLAN_ALIGNMENT);
   return status;
 }

@@ -3,6 +3,7 @@
 
 typedef struct here_t {
   const rabbet_question_t* question;
+  const rabbet_trial_t* known;
   rabbet_answer_sink_t sink;
   int32_t passed;
 } here_t;
@@ -20,7 +21,9 @@ static rabbet_status_t here_works(const rabbet_question_t* question,
       .artifacts = &answer->artifact,
       .artifact_count = answer->artifact.size > 0,
       .exact = true};
-  const rabbet_kernel_shapes_t shapes = {.dims = question->dims, .threads = 1};
+  const rabbet_kernel_shapes_t shapes = {.dims = question->dims,
+                                         .host_values = question->host_values,
+                                         .threads = 1};
   rabbet_kernel_t* kernel = NULL;
   rabbet_kernel_state_t* state = NULL;
   size_t workspace = 0;
@@ -35,11 +38,20 @@ static rabbet_status_t here_works(const rabbet_question_t* question,
   return rabbet_ok();
 }
 
+static bool here_is_harmful(const rabbet_trial_t* known, int32_t tactic) {
+  for (size_t i = 0; i < known->items.count; ++i)
+    if (known->items.data[i].answer.tactic == tactic)
+      return known->items.data[i].verdict == RABBET_VERDICT_HARMFUL;
+  return false;
+}
+
 static rabbet_status_t here_add(void* context, const rabbet_answer_t* answer) {
   here_t* here = context;
   const rabbet_question_t* question = here->question;
   bool works = true;
-  if (here->passed >= question->enough) return rabbet_ok();
+  if (here->passed >= question->enough ||
+      here_is_harmful(here->known, answer->tactic))
+    return rabbet_ok();
   // What is offered alone is not tried by timing: it must work.
   if (question->enough < question->wish)
     RABBET_RETURN_IF_ERROR(here_works(question, answer, &works));
@@ -49,8 +61,9 @@ static rabbet_status_t here_add(void* context, const rabbet_answer_t* answer) {
 }
 
 rabbet_status_t rabbet_trial_ask_here(const rabbet_question_t* question,
+                                      const rabbet_trial_t* known,
                                       rabbet_answer_sink_t sink) {
-  here_t here = {question, sink, 0};
+  here_t here = {question, known, sink, 0};
   return question->kernel->ask(question,
                                (rabbet_answer_sink_t){&here, here_add});
 }

@@ -73,7 +73,9 @@ rabbet_status_t rabbet_trial_helper_ask(rabbet_trial_helper_t* helper,
 
 // ---- Without a helper (trial_here.c) ----------------------------------------
 
+// Without the kernels that did harm in a helper already.
 rabbet_status_t rabbet_trial_ask_here(const rabbet_question_t* question,
+                                      const rabbet_trial_t* known,
                                       rabbet_answer_sink_t sink);
 
 // ---- As bytes, for the timing cache (trial_answer.c) ------------------------
