@@ -200,9 +200,8 @@ static void closed_standard_descriptors(void** state) {
     rabbet_child_t child;
     rabbet_status_t status = rabbet_child_start(own_path, "helper", &child);
     rabbet_message_t result =
-        rabbet_is_ok(status)
-            ? answer(&child, FILES, NULL, 0, 60 * SECOND, &out)
-            : RABBET_MESSAGE_CLOSED;
+        rabbet_is_ok(status) ? answer(&child, FILES, NULL, 0, 60 * SECOND, &out)
+                             : RABBET_MESSAGE_CLOSED;
     rabbet_child_stop(&child, 60 * SECOND, NULL, 0);
     for (int fd = first; fd < 3; ++fd) {
       dup2(kept[fd], fd);

@@ -280,8 +280,8 @@ static void test_forked_processes_keep_no_lock(void** state) {
   (void)state;
   rabbet_allocator_t system = rabbet_allocator_system();
   RABBET_EXPECT_ERROR(
-      rabbet_file_update(
-          path, (rabbet_file_change_t){.make = fork_and_fail}, system),
+      rabbet_file_update(path, (rabbet_file_change_t){.make = fork_and_fail},
+                         system),
       RABBET_STATUS_IO, "made to fail");
   int file = open(path, O_RDONLY);
   int locked = flock(file, LOCK_EX | LOCK_NB);

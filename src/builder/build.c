@@ -235,6 +235,22 @@ static rabbet_status_t build_choose(rabbet_build_t* build, result_t* result) {
   return status;
 }
 
+// A plugin that wants to be isolated first runs in a helper. What was timed has
+// done so; what was not has no other way to run.
+static rabbet_status_t build_isolate_plugin(rabbet_build_t* build,
+                                            const rabbet_pick_t* pick) {
+  bool harmful = false;
+  size_t count = 0;
+  RABBET_RETURN_IF_ERROR(
+      rabbet_trials_try(build->trials, pick->unit, pick->choice, &harmful));
+  if (!harmful) return rabbet_ok();
+  const rabbet_culprit_t* culprits =
+      rabbet_trials_culprits(build->trials, &count);
+  return RABBET_STATUS(RABBET_STATUS_PLUGIN,
+                       "layer '%s': its plugin did harm when it was tried: %s",
+                       pick->unit->name, culprits[count - 1].reason);
+}
+
 // Runs each operator of the user once: compilers that start at the first call,
 // and mistakes in its body, belong to the build. Those that were timed have run
 // before, those with one way to run, or with times in a cache, have not.
@@ -247,6 +263,8 @@ static rabbet_status_t build_try_plugins(rabbet_build_t* build,
     if (!pick->choice->candidate.kernel || pick->unit->node_count == 0 ||
         !pick->unit->nodes[0]->plugin)
       continue;
+    if (pick->choice->us < 0)
+      RABBET_RETURN_IF_ERROR(build_isolate_plugin(build, pick));
     rabbet_status_t status =
         rabbet_bench_run_once(build, pick->unit, pick->choice);
     if (rabbet_tuner_refuses_estimates(pick->unit, status)) {

@@ -235,8 +235,8 @@ static char* cached_answer(rabbet_timing_cache_t* cache, rabbet_hash_t* out_key,
   assert_int_equal(rabbet_timing_cache_count(cache), 0);
   memcpy(out_key, data + 32 + sizeof(uint64_t), sizeof(*out_key));
   rabbet_free(SYSTEM, data);
-  RABBET_EXPECT_OK(rabbet_timing_cache_find_answer(
-      cache, *out_key, SYSTEM, (void**)&answer, out_size));
+  RABBET_EXPECT_OK(rabbet_timing_cache_find_answer(cache, *out_key, SYSTEM,
+                                                   (void**)&answer, out_size));
   assert_non_null(answer);
   return answer;
 }

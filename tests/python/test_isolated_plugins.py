@@ -82,3 +82,16 @@ def test_tactics_that_crash_and_hang(
         assert "signal 6" in built.report
         assert "did not end within 5 s" in built.report
         assert str(built.report).count("left out") == 2
+
+
+def test_the_only_way_to_run_crashes(tmp_path: Path) -> None:
+    include = Path(__file__).resolve().parents[2] / "include"
+    text = source().replace(".tactics = tactics,", "").replace("Risky", "Only")
+    text = text.replace("call->tactic == 2", "call->tactic == 0")
+    text = text.replace("static rabbet_status_t tactics", "rabbet_status_t tactics")
+    library = compile_library(text, tmp_path / "only.so", f"-I{include}")
+    node = helper.make_node("Only", ["x"], ["y"], plugin_namespace="command")
+    info = (FLOAT, SHAPE)
+    save_model(tmp_path / "m.onnx", [node], {"x": info}, {"y": info})
+    with pytest.raises(RuntimeError, match=r"did harm when it was tried: .* signal 6"):
+        rabbet.compile(tmp_path / "m.onnx", plugins=[library], device="cpu")
