@@ -6,9 +6,9 @@
 #include "base/map.h"
 #include "base/math.h"
 #include "builder/artifacts.h"
+#include "builder/emit_plugin.h"
 #include "builder/report.h"
 #include "core/attr_set.h"
-#include "device/plugin_kernel.h"
 
 typedef struct emitter_t {
   rabbet_build_t* build;
@@ -421,78 +421,6 @@ static rabbet_status_t emit_refits(emitter_t* emitter,
 
 // ---- Steps ------------------------------------------------------------------
 
-typedef struct plugin_sink_t {
-  emitter_t* emitter;
-  RABBET_VEC(rabbet_attr_t) attrs;
-} plugin_sink_t;
-
-static rabbet_status_t emit_plugin_attr(void* context,
-                                        const rabbet_attr_t* attr) {
-  plugin_sink_t* sink = context;
-  rabbet_attr_t copy;
-  RABBET_RETURN_IF_ERROR(
-      rabbet_attr_copy(&sink->emitter->plan->arena, attr, &copy));
-  return RABBET_VEC_PUSH(sink->emitter->build->allocator, &sink->attrs, copy);
-}
-
-// What was chosen for a plugin layer, as the plugin sees it.
-static rabbet_status_t emit_plugin_query(emitter_t* emitter,
-                                         const rabbet_plan_step_t* step,
-                                         const rabbet_group_node_t* node,
-                                         rabbet_plugin_query_t* out_query) {
-  rabbet_plugin_tensor_t* tensors = NULL;
-  size_t count = node->input_count + node->output_count;
-  *out_query = (rabbet_plugin_query_t){
-      .layer_name = node->name,
-      .device = emitter->build->device->kind,
-      .input_count = node->input_count,
-      .output_count = node->output_count,
-  };
-  RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
-      &emitter->plan->arena, count, sizeof(*tensors), (void**)&tensors));
-  for (size_t i = 0; i < count; ++i) {
-    int32_t value = i < node->input_count
-                        ? node->inputs[i]
-                        : node->outputs[i - node->input_count];
-    rabbet_plugin_query_tensor(&step->group, value, &tensors[i]);
-  }
-  out_query->tensors = tensors;
-  return rabbet_ok();
-}
-
-static rabbet_status_t emit_plugin(emitter_t* emitter, rabbet_plugin_t* plugin,
-                                   const rabbet_group_node_t* node,
-                                   rabbet_plan_step_t* step) {
-  plugin_sink_t sink = {.emitter = emitter};
-  const rabbet_plugin_creator_t* creator = rabbet_plugin_creator(plugin);
-  rabbet_arena_t* arena = &emitter->plan->arena;
-  const struct {
-    const char* text;
-    const char** place;
-  } texts[] = {
-      {creator->name, &step->plugin_name},
-      {creator->version ? creator->version : "1", &step->plugin_version},
-      {creator->plugin_namespace ? creator->plugin_namespace : "",
-       &step->plugin_namespace},
-      {creator->origin ? creator->origin : "", &step->plugin_origin},
-  };
-  for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); ++i)
-    RABBET_RETURN_IF_ERROR(
-        rabbet_arena_strdup(arena, texts[i].text, texts[i].place));
-  rabbet_plugin_query_t query;
-  RABBET_RETURN_IF_ERROR(emit_plugin_query(emitter, step, node, &query));
-  rabbet_status_t status = rabbet_plugin_serialize(
-      plugin, &query, step->tactic,
-      (rabbet_plugin_attr_sink_t){&sink, emit_plugin_attr});
-  step->plugin_attr_count = sink.attrs.count;
-  if (rabbet_is_ok(status))
-    status = rabbet_arena_copy(arena, sink.attrs.data,
-                               sink.attrs.count * sizeof(rabbet_attr_t),
-                               (void**)&step->plugin_attrs);
-  rabbet_vec_free(emitter->build->allocator, &sink.attrs);
-  return status;
-}
-
 static rabbet_status_t emit_ids(rabbet_arena_t* arena, const int32_t** ids,
                                 size_t count) {
   return rabbet_arena_copy(arena, *ids, count * sizeof(int32_t), (void**)ids);
@@ -511,10 +439,13 @@ static rabbet_status_t emit_node(emitter_t* emitter, rabbet_plan_step_t* step,
   if (node->aliased)
     RABBET_RETURN_IF_ERROR(emit_ids(arena, &node->aliased, node->output_count));
   if (!node->plugin) return rabbet_ok();
-  rabbet_plugin_t* plugin = node->plugin;
+  const rabbet_plugin_layer_t layer = {node->plugin, node,
+                                       emitter->build->device->kind};
   node->plugin = NULL;  // a plan names it
-  return RABBET_ANNOTATE(emit_plugin(emitter, plugin, node, step), "layer '%s'",
-                         node->name);
+  return RABBET_ANNOTATE(
+      rabbet_emit_plugin(emitter->plan, emitter->build->allocator, &layer,
+                         step),
+      "layer '%s'", node->name);
 }
 
 static rabbet_status_t emit_group_values(emitter_t* emitter,
@@ -536,9 +467,7 @@ static rabbet_status_t emit_group_values(emitter_t* emitter,
         emitter, &rabbet_ir_value(&emitter->build->ir, unit->values[i])->shape);
   }
   for (size_t i = 0; i < group->input_count + group->output_count; ++i) {
-    int32_t number = i < group->input_count
-                         ? group->inputs[i]
-                         : group->outputs[i - group->input_count];
+    int32_t number = rabbet_group_boundary(group, i);
     values[number] = emitter->values[placed->slots[i]];
     shapes[number].rank = -1;
   }

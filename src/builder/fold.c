@@ -133,10 +133,6 @@ static rabbet_status_t fold_node(rabbet_build_t* build, rabbet_ir_node_t* node,
   for (size_t i = 0; i < node->output_count; ++i)
     RABBET_RETURN_IF_ERROR(
         fold_view(ir, rabbet_ir_output(ir, node, i), &outputs[i], &bytes_out));
-  // Weights in 8 bits are as good as those in 32.
-  if (!rabbet_op_is(node->op, RABBET_OP_DEQUANTIZE) &&
-      !fold_may_grow(build, bytes_in, bytes_out))
-    return rabbet_ok();
   rabbet_op_eval_t eval = {.op = node->op,
                            .allocator = build->allocator,
                            .attrs = node->attrs,
@@ -145,7 +141,10 @@ static rabbet_status_t fold_node(rabbet_build_t* build, rabbet_ir_node_t* node,
                            .input_count = node->input_count,
                            .outputs = outputs,
                            .output_count = node->output_count};
-  if (!fold_is_quick(&eval)) return rabbet_ok();
+  // Weights in 8 bits are as good as those in 32.
+  if (!fold_is_quick(&eval) || (!rabbet_op_is(node->op, RABBET_OP_DEQUANTIZE) &&
+                                !fold_may_grow(build, bytes_in, bytes_out)))
+    return rabbet_ok();
   return fold_evaluate(build, node, &eval, outputs, keep);
 }
 

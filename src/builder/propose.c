@@ -20,12 +20,6 @@ typedef struct proposer_t {
 
 // ---- What the network allows ------------------------------------------------
 
-// The value of boundary tensor i: inputs, then outputs.
-static int32_t propose_boundary(const rabbet_group_t* group, size_t i) {
-  return i < group->input_count ? group->inputs[i]
-                                : group->outputs[i - group->input_count];
-}
-
 static bool propose_dtype_allowed(const proposer_t* p,
                                   const rabbet_ir_value_t* value,
                                   const rabbet_type_format_t* type,
@@ -77,7 +71,7 @@ static bool propose_allowed(const proposer_t* p,
            0;
   for (size_t i = 0; i < boundary; ++i) {
     const rabbet_ir_value_t* value = rabbet_ir_value(
-        &p->build->ir, p->unit->values[propose_boundary(group, i)]);
+        &p->build->ir, p->unit->values[rabbet_group_boundary(group, i)]);
     const rabbet_type_format_t* type = &candidate->tensors[i];
     bool is_output = i >= group->input_count;
     if (!propose_dtype_allowed(p, value, type, is_output) ||
@@ -191,7 +185,8 @@ static rabbet_status_t propose_view_of(proposer_t* p, rabbet_dtype_t dtype,
       &p->build->arena, boundary, sizeof(*tensors), (void**)&tensors));
   for (size_t i = 0; i < boundary; ++i)
     tensors[i] = (rabbet_type_format_t){
-        group->values[propose_boundary(group, i)].dtype, RABBET_FORMAT_LINEAR};
+        group->values[rabbet_group_boundary(group, i)].dtype,
+        RABBET_FORMAT_LINEAR};
   tensors[0].dtype = tensors[boundary - 1].dtype = dtype;
   tensors[0].format = tensors[boundary - 1].format = format;
   choice.candidate.tensors = tensors;
@@ -439,7 +434,7 @@ static void propose_print_tensors(const rabbet_unit_t* unit,
   char dims[160];
   for (size_t i = 0; i < boundary; ++i) {
     const rabbet_group_value_t* value =
-        &group->values[propose_boundary(group, i)];
+        &group->values[rabbet_group_boundary(group, i)];
     rabbet_strbuf_printf(text, "%s%s %s",
                          i == group->input_count ? " -> "
                          : i > 0                 ? ", "

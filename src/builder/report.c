@@ -54,11 +54,6 @@ static size_t report_others(const rabbet_pick_t* pick,
   return count;
 }
 
-static int32_t report_boundary(const rabbet_group_t* group, size_t i) {
-  return i < group->input_count ? group->inputs[i]
-                                : group->outputs[i - group->input_count];
-}
-
 // "FLOAT -> FLOAT" or, with formats, "FLOAT HWC -> FLOAT HWC"; constants left
 // out.
 static void report_types(const rabbet_unit_t* unit,
@@ -68,7 +63,7 @@ static void report_types(const rabbet_unit_t* unit,
   size_t boundary = group->input_count + group->output_count;
   const char* gap = "";
   for (size_t i = 0; i < boundary; ++i) {
-    bool is_constant = group->values[report_boundary(group, i)].constant;
+    bool is_constant = group->values[rabbet_group_boundary(group, i)].constant;
     if (i == group->input_count) gap = *gap ? " -> " : "-> ";
     if (i < group->input_count && is_constant) continue;
     const rabbet_type_format_t* type = &choice->candidate.tensors[i];

@@ -51,10 +51,8 @@ static void select_tensor(rabbet_type_format_t type, const rabbet_dims_t* dims,
 static const rabbet_group_value_t* select_value(const rabbet_unit_t* unit,
                                                 size_t i) {
   const rabbet_group_t* group = &unit->group;
-  int32_t number = i < group->input_count
-                       ? group->inputs[i]
-                       : group->outputs[i - group->input_count];
-  const rabbet_group_value_t* value = &group->values[number];
+  const rabbet_group_value_t* value =
+      &group->values[rabbet_group_boundary(group, i)];
   return i < group->input_count && value->constant ? NULL : value;
 }
 

@@ -3,9 +3,9 @@
 #include <string.h>
 
 #include "base/math.h"
+#include "builder/emit_plugin.h"
 #include "builder/trial_inside.h"
 #include "core/view.h"
-#include "device/plugin_kernel.h"
 
 enum {
   TRIAL_INTEGERS = 64,  // elements of a list that is sent as it is
@@ -21,11 +21,6 @@ typedef struct writer_t {
   RABBET_VEC(rabbet_plan_blob_t) blobs;
   uint64_t weights;
 } writer_t;
-
-static int32_t trial_boundary(const rabbet_group_t* group, size_t i) {
-  return i < group->input_count ? group->inputs[i]
-                                : group->outputs[i - group->input_count];
-}
 
 static rabbet_status_t trial_shape(const writer_t* writer,
                                    const rabbet_dims_t* dims,
@@ -105,7 +100,7 @@ static rabbet_status_t trial_io(writer_t* writer, int32_t number,
 static rabbet_status_t trial_value(writer_t* writer, size_t i) {
   const rabbet_question_t* question = writer->question;
   const rabbet_group_t* group = question->group;
-  int32_t number = trial_boundary(group, i);
+  int32_t number = rabbet_group_boundary(group, i);
   const rabbet_group_value_t* value = &group->values[number];
   const rabbet_dims_t* dims = &question->dims[number];
   rabbet_plan_value_t* out = &writer->plan->values[i];
@@ -155,69 +150,6 @@ static rabbet_status_t trial_profile(writer_t* writer) {
   return rabbet_ok();
 }
 
-// ---- Plugins ----------------------------------------------------------------
-
-typedef struct plugin_sink_t {
-  writer_t* writer;
-  RABBET_VEC(rabbet_attr_t) attrs;
-} plugin_sink_t;
-
-static rabbet_status_t trial_plugin_attr(void* context,
-                                         const rabbet_attr_t* attr) {
-  plugin_sink_t* sink = context;
-  rabbet_attr_t copy;
-  RABBET_RETURN_IF_ERROR(
-      rabbet_attr_copy(&sink->writer->plan->arena, attr, &copy));
-  return RABBET_VEC_PUSH(sink->writer->question->allocator, &sink->attrs, copy);
-}
-
-static rabbet_status_t trial_plugin_query(writer_t* writer,
-                                          const rabbet_group_node_t* node,
-                                          rabbet_plugin_query_t* out_query) {
-  rabbet_plugin_tensor_t* tensors = NULL;
-  size_t count = node->input_count + node->output_count;
-  RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
-      &writer->plan->arena, count, sizeof(*tensors), (void**)&tensors));
-  for (size_t i = 0; i < count; ++i)
-    rabbet_plugin_query_tensor(writer->question->group,
-                               i < node->input_count
-                                   ? node->inputs[i]
-                                   : node->outputs[i - node->input_count],
-                               &tensors[i]);
-  *out_query = (rabbet_plugin_query_t){
-      .layer_name = node->name,
-      .device = writer->question->device->kind,
-      .tensors = tensors,
-      .input_count = node->input_count,
-      .output_count = node->output_count,
-  };
-  return rabbet_ok();
-}
-
-// The plugin as a plan names it.
-static rabbet_status_t trial_plugin(writer_t* writer,
-                                    const rabbet_group_node_t* node,
-                                    rabbet_plan_step_t* step) {
-  plugin_sink_t sink = {.writer = writer};
-  const rabbet_plugin_creator_t* creator = rabbet_plugin_creator(node->plugin);
-  rabbet_plugin_query_t query;
-  step->plugin_name = creator->name;
-  step->plugin_version = creator->version;
-  step->plugin_namespace = creator->plugin_namespace;
-  step->plugin_origin = creator->origin;
-  RABBET_RETURN_IF_ERROR(trial_plugin_query(writer, node, &query));
-  rabbet_status_t status = rabbet_plugin_serialize(
-      node->plugin, &query, writer->tactic,
-      (rabbet_plugin_attr_sink_t){&sink, trial_plugin_attr});
-  step->plugin_attr_count = sink.attrs.count;
-  if (rabbet_is_ok(status))
-    status = rabbet_arena_copy(&writer->plan->arena, sink.attrs.data,
-                               sink.attrs.count * sizeof(rabbet_attr_t),
-                               (void**)&step->plugin_attrs);
-  rabbet_vec_free(writer->question->allocator, &sink.attrs);
-  return status;
-}
-
 // ---- The step ---------------------------------------------------------------
 
 static rabbet_status_t trial_step(writer_t* writer) {
@@ -238,8 +170,8 @@ static rabbet_status_t trial_step(writer_t* writer) {
         trial_shape(writer, &writer->question->dims[i], &shapes[i]));
   }
   for (size_t i = 0; i < plan->value_count; ++i) {
-    values[trial_boundary(group, i)] = (int32_t)i;
-    shapes[trial_boundary(group, i)].rank = -1;
+    values[rabbet_group_boundary(group, i)] = (int32_t)i;
+    shapes[rabbet_group_boundary(group, i)].rank = -1;
   }
   *step = (rabbet_plan_step_t){.name = "trial",
                                .kernel = writer->question->kernel->name,
@@ -253,7 +185,11 @@ static rabbet_status_t trial_step(writer_t* writer) {
   plan->step_count = 1;
   for (size_t i = 0; i < group->node_count; ++i)
     if (group->nodes[i].plugin)
-      RABBET_RETURN_IF_ERROR(trial_plugin(writer, &group->nodes[i], step));
+      RABBET_RETURN_IF_ERROR(rabbet_emit_plugin(
+          plan, writer->question->allocator,
+          &(rabbet_plugin_layer_t){group->nodes[i].plugin, &group->nodes[i],
+                                   writer->question->device->kind},
+          step));
   return rabbet_ok();
 }
 

@@ -363,9 +363,7 @@ rabbet_status_t rabbet_unit_instantiate(rabbet_build_t* build,
                         (void**)&out_group->values));
   size_t boundary = unit->group.input_count + unit->group.output_count;
   for (size_t i = 0; i < boundary; ++i) {
-    int32_t number = i < unit->group.input_count
-                         ? unit->group.inputs[i]
-                         : unit->group.outputs[i - unit->group.input_count];
+    int32_t number = rabbet_group_boundary(&unit->group, i);
     rabbet_group_value_t* value = &out_group->values[number];
     value->dtype = choice->candidate.tensors[i].dtype;
     value->format = choice->candidate.tensors[i].format;

@@ -10,9 +10,7 @@ static bool rabbet_empty_propose_one(const rabbet_propose_t* propose,
                                      size_t index,
                                      rabbet_type_format_t* tensor) {
   const rabbet_group_t* group = propose->group;
-  int32_t v = index < group->input_count
-                  ? group->inputs[index]
-                  : group->outputs[index - group->input_count];
+  int32_t v = rabbet_group_boundary(group, index);
   *tensor =
       (rabbet_type_format_t){group->values[v].dtype, RABBET_FORMAT_LINEAR};
   return !propose->fixed || (propose->fixed[index].dtype == tensor->dtype &&

@@ -12,10 +12,8 @@ static rabbet_status_t rabbet_kernel_refuse(
     rabbet_strbuf_printf(&text, "%s'%s' (%s)", i > 0 ? " + " : "",
                          group->nodes[i].name, group->nodes[i].op->name);
   for (size_t i = 0; i < group->input_count + group->output_count; ++i) {
-    bool is_output = i >= group->input_count;
     const rabbet_group_value_t* value =
-        &group->values[is_output ? group->outputs[i - group->input_count]
-                                 : group->inputs[i]];
+        &group->values[rabbet_group_boundary(group, i)];
     rabbet_strbuf_printf(&text, "%s%s %s",
                          i == group->input_count ? " to "
                          : i > 0                 ? ", "

@@ -67,7 +67,7 @@ static int32_t rabbet_query_value(const rabbet_group_node_t* node, size_t i) {
                                : node->outputs[i - node->input_count];
 }
 
-void rabbet_plugin_query_tensor(const rabbet_group_t* group, int32_t value,
+static void rabbet_query_tensor(const rabbet_group_t* group, int32_t value,
                                 rabbet_plugin_tensor_t* out_tensor) {
   *out_tensor = (rabbet_plugin_tensor_t){.dtype = RABBET_DTYPE_NONE,
                                          .format = RABBET_FORMAT_LINEAR};
@@ -82,6 +82,20 @@ void rabbet_plugin_query_tensor(const rabbet_group_t* group, int32_t value,
   for (int32_t axis = 0; axis < from->dims.rank; ++axis) {
     if (from->min.d[axis] != from->max.d[axis]) out_tensor->dims.d[axis] = -1;
   }
+}
+
+void rabbet_plugin_query_node(const rabbet_group_t* group,
+                              const rabbet_group_node_t* node,
+                              const char* device,
+                              rabbet_plugin_tensor_t* tensors,
+                              rabbet_plugin_query_t* out_query) {
+  for (size_t i = 0; i < node->input_count + node->output_count; ++i)
+    rabbet_query_tensor(group, rabbet_query_value(node, i), &tensors[i]);
+  *out_query = (rabbet_plugin_query_t){.layer_name = node->name,
+                                       .device = device,
+                                       .tensors = tensors,
+                                       .input_count = node->input_count,
+                                       .output_count = node->output_count};
 }
 
 // The builder may give a tensor another type only where the network is weakly
@@ -251,17 +265,10 @@ rabbet_status_t rabbet_plugin_propose_kind(const rabbet_propose_t* propose,
                                     sizeof(int32_t), (void**)&proposal.aliased);
   }
   if (rabbet_is_ok(status)) {
-    for (size_t i = 0; i < tensors; ++i) {
-      rabbet_plugin_query_tensor(group, rabbet_query_value(node, i),
-                                 &proposal.tensors[i]);
+    rabbet_plugin_query_node(group, node, propose->device->kind,
+                             proposal.tensors, &proposal.query);
+    for (size_t i = 0; i < tensors; ++i)
       proposal.tensors[i].format = RABBET_FORMAT_LINEAR;
-    }
-    proposal.query =
-        (rabbet_plugin_query_t){.layer_name = node->name,
-                                .device = propose->device->kind,
-                                .tensors = proposal.tensors,
-                                .input_count = node->input_count,
-                                .output_count = node->output_count};
     rabbet_proposal_aliases(&proposal);
     status = rabbet_plugin_combinations(
         node->plugin, &proposal.query,

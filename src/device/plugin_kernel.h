@@ -10,10 +10,12 @@
 RABBET_PRIVATE_API rabbet_status_t rabbet_plugin_propose_kind(
     const rabbet_propose_t* propose, rabbet_candidate_sink_t sink,
     const rabbet_kernel_class_t* kernel, uint32_t kind);
-// What a plugin is told of a group's value (-1: an omitted input); dynamic
-// dimensions are -1.
-RABBET_PRIVATE_API void rabbet_plugin_query_tensor(
-    const rabbet_group_t* group, int32_t value,
-    rabbet_plugin_tensor_t* out_tensor);
+// Describes a plugin layer's inputs, then outputs, to its plugin, in `tensors`,
+// which has room for all of them. Dynamic dimensions are -1; an omitted input
+// has no type.
+RABBET_PRIVATE_API void rabbet_plugin_query_node(
+    const rabbet_group_t* group, const rabbet_group_node_t* node,
+    const char* device, rabbet_plugin_tensor_t* tensors,
+    rabbet_plugin_query_t* out_query);
 
 #endif  // RABBET_SRC_DEVICE_PLUGIN_KERNEL_H_

@@ -48,8 +48,7 @@ static rabbet_status_t rabbet_reference_propose(const rabbet_propose_t* propose,
       propose->allocator, count * sizeof(*tensors), (void**)&tensors));
   bool fits = true;
   for (size_t i = 0; i < count; ++i) {
-    int32_t v = i < group->input_count ? group->inputs[i]
-                                       : group->outputs[i - group->input_count];
+    int32_t v = rabbet_group_boundary(group, i);
     tensors[i] =
         (rabbet_type_format_t){group->values[v].dtype, RABBET_FORMAT_LINEAR};
     fits &= !propose->fixed || (propose->fixed[i].dtype == tensors[i].dtype &&

@@ -45,6 +45,13 @@ typedef struct rabbet_group_t {
   size_t node_count;
 } rabbet_group_t;
 
+// Value number of boundary tensor i: inputs, then outputs.
+static inline int32_t rabbet_group_boundary(const rabbet_group_t* group,
+                                            size_t i) {
+  return i < group->input_count ? group->inputs[i]
+                                : group->outputs[i - group->input_count];
+}
+
 // Whether, as far as `max` says, no run makes an element of any output: plugins
 // aside, which may do other things.
 RABBET_PRIVATE_API bool rabbet_group_makes_nothing(const rabbet_group_t* group);

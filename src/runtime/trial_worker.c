@@ -61,9 +61,7 @@ static size_t trial_boundary(const trial_t* trial) {
 
 static const rabbet_group_value_t* trial_value(const trial_t* trial, size_t i) {
   const rabbet_group_t* group = trial->group;
-  return &group->values[i < group->input_count
-                            ? group->inputs[i]
-                            : group->outputs[i - group->input_count]];
+  return &group->values[rabbet_group_boundary(group, i)];
 }
 
 static rabbet_status_t trial_add(void* context, const rabbet_answer_t* answer) {

@@ -13,12 +13,6 @@ void rabbet_network_tensors(const rabbet_group_t* group,
 rabbet_status_t rabbet_offer(const rabbet_propose_t* propose,
                              rabbet_candidate_sink_t sink,
                              const rabbet_candidate_t* candidate);
-// Value number of boundary tensor i: inputs, then outputs.
-static inline int32_t rabbet_group_boundary(const rabbet_group_t* group,
-                                            size_t i) {
-  return i < group->input_count ? group->inputs[i]
-                                : group->outputs[i - group->input_count];
-}
 // Whether the format pads the value's channels at no shape of the profile.
 bool rabbet_format_is_filled(const rabbet_group_value_t* value,
                              rabbet_format_t format);

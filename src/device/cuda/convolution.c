@@ -276,9 +276,7 @@ static void convolution_tensors(const convolution_offer_t* offer,
   const rabbet_dims_t* result = &group->values[group->outputs[0]].dims;
   rabbet_network_tensors(group, offer->tensors);
   for (size_t i = 0; i < group->input_count + group->output_count; ++i) {
-    int32_t value = i < group->input_count
-                        ? group->inputs[i]
-                        : group->outputs[i - group->input_count];
+    int32_t value = rabbet_group_boundary(group, i);
     if (rabbet_dtype_is_float(offer->tensors[i].dtype))
       offer->tensors[i].dtype = dtype;
     if (value == node->inputs[0] || value == node->inputs[1] ||

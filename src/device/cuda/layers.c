@@ -65,9 +65,7 @@ rabbet_dtype_t rabbet_cuda_layers_type(const rabbet_group_t* group) {
   rabbet_dtype_t dtype = group->values[group->outputs[0]].dtype;
   for (size_t i = 0; i < group->input_count + group->output_count; ++i) {
     const rabbet_group_value_t* value =
-        &group->values[i < group->input_count
-                           ? group->inputs[i]
-                           : group->outputs[i - group->input_count]];
+        &group->values[rabbet_group_boundary(group, i)];
     if (value->dtype != dtype || value->format != RABBET_FORMAT_LINEAR)
       return RABBET_DTYPE_NONE;
   }

@@ -99,17 +99,9 @@ static rabbet_status_t ready_make(ready_kernel_t* kernel,
                          node->name);
   RABBET_RETURN_IF_ERROR(
       rabbet_allocate(allocator, count * sizeof(*tensors), (void**)&tensors));
-  for (size_t i = 0; i < count; ++i)
-    rabbet_plugin_query_tensor(spec->group,
-                               i < node->input_count
-                                   ? node->inputs[i]
-                                   : node->outputs[i - node->input_count],
-                               &tensors[i]);
-  const rabbet_plugin_query_t query = {.layer_name = node->name,
-                                       .device = spec->device->kind,
-                                       .tensors = tensors,
-                                       .input_count = node->input_count,
-                                       .output_count = node->output_count};
+  rabbet_plugin_query_t query;
+  rabbet_plugin_query_node(spec->group, node, spec->device->kind, tensors,
+                           &query);
   rabbet_status_t status = rabbet_ready_create(
       node->plugin, &query, spec->tactic, allocator, &kernel->ready);
   rabbet_free(allocator, tensors);
