@@ -30,10 +30,9 @@ RABBET_PRIVATE_API size_t rabbet_text_piece(const char* text,
                                             size_t* out_length);
 // Copies `text` so that a terminal prints it and obeys none of it: bytes that
 // are no UTF-8 and what rabbet_utf8_unsafe names become "\xff" or "\u202e". A
-// backslash stays, so
-// that text escaped twice is as text escaped once. Writes at most `capacity`
-// bytes with the NUL; returns the length of the whole, as snprintf does, which
-// is that of `text` if nothing needs to be escaped.
+// backslash stays, so that escaping twice is the same as escaping once. Writes
+// at most `capacity` bytes with the NUL; returns the length of the whole, as
+// snprintf does, which is that of `text` if nothing needs to be escaped.
 RABBET_PRIVATE_API size_t rabbet_text_escape(const char* text, char* buffer,
                                              size_t capacity);
 

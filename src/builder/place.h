@@ -24,8 +24,8 @@ typedef struct rabbet_slot_t {
 // who shares memory: of all slots in it together.
 typedef struct rabbet_memory_use_t {
   bool is_fixed;  // a constant, an input, an output, or known to the host
-  int32_t
-      last_read;  // by which step, counted without inserted copies; -1: none
+  // By which step, counted without inserted copies; -1: none.
+  int32_t last_read;
 } rabbet_memory_use_t;
 
 typedef struct rabbet_placed_t {

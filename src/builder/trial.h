@@ -28,7 +28,8 @@ RABBET_PRIVATE_API const rabbet_asker_t* rabbet_trials_asker(
 RABBET_PRIVATE_API rabbet_status_t
 rabbet_trials_try(rabbet_trials_t* trials, const rabbet_unit_t* unit,
                   const rabbet_choice_t* choice, bool* out_harmful);
-// In the order in which they were met; in the build's arena.
+// In the order in which they were met. The list is the trials', its texts are
+// in the build's arena.
 RABBET_PRIVATE_API const rabbet_culprit_t* rabbet_trials_culprits(
     const rabbet_trials_t* trials, size_t* out_count);
 

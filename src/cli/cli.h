@@ -165,10 +165,10 @@ rabbet_status_t rabbet_tensor_set_save_outputs(const rabbet_tensor_set_t* set,
 rabbet_status_t rabbet_tensor_set_print(const rabbet_tensor_set_t* set,
                                         FILE* file);
 
-// --verbose: to stderr; else warnings and errors.
-// Prints text with names in it: what a terminal would obey is escaped.
+// Prints text with names in it, control characters escaped.
 void rabbet_cli_print(FILE* file, const char* format, ...) RABBET_PRINTF(2, 3);
 void rabbet_cli_print_v(FILE* file, const char* format, va_list arguments);
+// --verbose: to stderr; else warnings and errors.
 rabbet_logger_t rabbet_cli_logger(const rabbet_arguments_t* arguments);
 
 #endif  // RABBET_SRC_CLI_CLI_H_

@@ -91,8 +91,7 @@ static rabbet_status_t rabbet_range_of(const rabbet_view_t* view,
   return rabbet_ok();
 }
 
-// ---- A value of the run
-// ------------------------------------------------------
+// ---- A value of the run -----------------------------------------------------
 
 static rabbet_status_t rabbet_finite_fetch(rabbet_context_t* context,
                                            const void* memory, size_t bytes,
@@ -139,8 +138,7 @@ static rabbet_status_t rabbet_finite_look(rabbet_context_t* context,
   return rabbet_range_of(&view, range);
 }
 
-// ---- Words
-// -------------------------------------------------------------------
+// ---- Words ------------------------------------------------------------------
 
 static void rabbet_finite_print_value(const rabbet_context_t* context,
                                       const rabbet_prepared_t* prepared,
@@ -247,8 +245,7 @@ static rabbet_status_t rabbet_finite_blame(const rabbet_context_t* context,
   return rabbet_finite_status(&text);
 }
 
-// ---- Steps
-// -------------------------------------------------------------------
+// ---- Steps ------------------------------------------------------------------
 
 rabbet_status_t rabbet_finite_before_step(rabbet_context_t* context,
                                           const rabbet_prepared_t* prepared,
@@ -290,8 +287,7 @@ rabbet_status_t rabbet_finite_after_step(rabbet_context_t* context,
   return rabbet_ok();
 }
 
-// ---- Runs
-// ----------------------------------------------------------------------
+// ---- Runs -------------------------------------------------------------------
 
 void rabbet_finite_begin(rabbet_context_t* context) {
   memset(context->finite->ranges, 0,

@@ -5,10 +5,10 @@
 
 #include "device/common/node_kernel.h"
 
+// Whether the group is one concatenation of tensors of one type and format.
+bool rabbet_concatenation_takes(const rabbet_group_t* group);
 // Whether the inputs' memory can be put one after the other in this format:
 // blocks of channels must be full but for the last input's.
-// Whether it is one, of tensors of one type and format.
-bool rabbet_concatenation_takes(const rabbet_group_t* group);
 bool rabbet_concatenation_fits(const rabbet_group_t* group,
                                rabbet_format_t format);
 // Bytes of a row where each input begins, and of all at the end (one more than
