@@ -380,7 +380,7 @@ static void rabbet_onnx_scan_sequence(rabbet_onnx_node_t* node, int64_t at,
                                                      (void**)&one.inputs));
   for (size_t i = 0; i < one.input_count && rabbet_onnx_ok(&one); ++i) {
     rabbet_tensor_t* inputs[] = {
-        rabbet_onnx_required(node, i + 1),
+        node->inputs[i + 1],
         rabbet_onnx_number(&one, RABBET_DTYPE_INT64, 0, (double)at)};
     const rabbet_attr_t axis = RABBET_ONNX_INT("axis", 0);
     one.inputs[i] = rabbet_onnx_layer(&one, "gather", inputs, 2, &axis, 1);
@@ -404,17 +404,35 @@ static void rabbet_onnx_scan_check_lengths(rabbet_onnx_node_t* node,
                        i, (long long)lengths.data[i], (long long)length);
 }
 
+// States and slices of all sequences: one for each.
+static void rabbet_onnx_scan_check_batch(rabbet_onnx_node_t* node,
+                                         int64_t sequences) {
+  for (size_t i = 1; i < node->input_count && rabbet_onnx_ok(node); ++i) {
+    rabbet_dims_t dims = rabbet_onnx_dims(node, node->inputs[i]);
+    if (dims.rank > 0 && dims.d[0] == sequences) continue;
+    char text[128];
+    RABBET_ONNX_FAIL(node, RABBET_STATUS_INVALID_ARGUMENT,
+                     "input %zu has shape %s; expected a batch axis of %lld "
+                     "sequences, as the last input has",
+                     i, rabbet_dims_print(&dims, text, sizeof text),
+                     (long long)sequences);
+  }
+}
+
 static void rabbet_onnx_scan_batch(rabbet_onnx_node_t* node) {
   rabbet_arena_t* arena = &node->importer->arena;
-  rabbet_tensor_t* last =
-      node->input_count > 1 ? node->inputs[node->input_count - 1] : NULL;
+  rabbet_tensor_t* last = NULL;
+  for (size_t i = 1; i < node->proto->n_input; ++i)
+    last = rabbet_onnx_required(node, i);
   rabbet_dims_t dims = rabbet_onnx_dims(node, last);
   if (rabbet_onnx_ok(node) && (dims.rank < 2 || dims.d[0] < 1 || dims.d[1] < 0))
     RABBET_ONNX_FAIL(node, RABBET_STATUS_UNSUPPORTED,
                      "before opset 9 the scan inputs need a batch axis and a "
                      "sequence axis of known extents");
+  if (rabbet_onnx_ok(node)) rabbet_onnx_scan_check_batch(node, dims.d[0]);
   if (rabbet_onnx_ok(node)) rabbet_onnx_scan_check_lengths(node, dims.d[1]);
   size_t count = rabbet_onnx_ok(node) ? (size_t)dims.d[0] : 0;
+  rabbet_onnx_fail(node, rabbet_onnx_spend(node->importer, count));
   size_t outputs = node->output_count;
   rabbet_tensor_t **made = NULL, **parts = NULL;
   rabbet_onnx_fail(

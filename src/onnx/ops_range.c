@@ -56,11 +56,43 @@ rabbet_tensor_t* rabbet_onnx_indices(rabbet_onnx_node_t* node,
 
 // ---- Range -----------------------------------------------------------------
 
-static rabbet_tensor_t* rabbet_onnx_range_constant(rabbet_onnx_node_t* node,
-                                                   rabbet_dtype_t dtype,
-                                                   const double v[3]) {
+static const int64_t rabbet_onnx_longest_range = 1000000000;
+
+// Integers of 64 bits are not all doubles, and their difference may overflow.
+static int64_t rabbet_onnx_range_length(const int64_t v[3]) {
+  bool down = v[2] < 0;
+  uint64_t step = down ? 0 - (uint64_t)v[2] : (uint64_t)v[2];
+  int64_t low = down ? v[1] : v[0], high = down ? v[0] : v[1];
+  if (step == 0) return INT64_MAX;
+  if (low >= high) return 0;
+  uint64_t count = ((uint64_t)high - (uint64_t)low - 1) / step + 1;
+  return count < INT64_MAX ? (int64_t)count : INT64_MAX;
+}
+
+static rabbet_tensor_t* rabbet_onnx_range_of_ints(rabbet_onnx_node_t* node,
+                                                  rabbet_dtype_t dtype,
+                                                  const int64_t v[3]) {
+  rabbet_dims_t dims = {.rank = 1, .d = {rabbet_onnx_range_length(v)}};
+  if (dims.d[0] >= rabbet_onnx_longest_range) {
+    RABBET_ONNX_FAIL(node, RABBET_STATUS_OUT_OF_RANGE,
+                     "a range from %lld to %lld by %lld has no sensible length",
+                     (long long)v[0], (long long)v[1], (long long)v[2]);
+    return NULL;
+  }
+  int64_t count;
+  void* data = rabbet_onnx_weights_room(node, dtype, &dims, &count);
+  for (int64_t i = 0; data && i < count; ++i)
+    rabbet_store_int64(
+        dtype, data, i,
+        (int64_t)((uint64_t)v[0] + (uint64_t)i * (uint64_t)v[2]));
+  return rabbet_onnx_weights(node, dtype, data, &dims);
+}
+
+static rabbet_tensor_t* rabbet_onnx_range_of_floats(rabbet_onnx_node_t* node,
+                                                    rabbet_dtype_t dtype,
+                                                    const double v[3]) {
   double steps = v[2] == 0 ? NAN : ceil((v[1] - v[0]) / v[2]);
-  if (!(steps < 1e9)) {
+  if (!(steps < (double)rabbet_onnx_longest_range)) {
     RABBET_ONNX_FAIL(node, RABBET_STATUS_OUT_OF_RANGE,
                      "a range from %g to %g by %g has no sensible length", v[0],
                      v[1], v[2]);
@@ -74,17 +106,27 @@ static rabbet_tensor_t* rabbet_onnx_range_constant(rabbet_onnx_node_t* node,
   return rabbet_onnx_weights(node, dtype, data, &dims);
 }
 
-static bool rabbet_onnx_range_known(rabbet_onnx_node_t* node,
-                                    rabbet_tensor_t* const parts[3],
-                                    double out_values[3]) {
+// The range if all parts are known; else, or if it fails, NULL.
+static rabbet_tensor_t* rabbet_onnx_range_known(
+    rabbet_onnx_node_t* node, rabbet_dtype_t dtype,
+    rabbet_tensor_t* const parts[3]) {
+  bool whole = true;
+  int64_t ints[3] = {0};
+  double floats[3] = {0};
   for (size_t i = 0; i < 3; ++i) {
-    rabbet_onnx_ints_t ints = rabbet_onnx_try_ints(node, parts[i]);
-    if (ints.present && ints.count == 1)
-      out_values[i] = (double)ints.data[0];
-    else if (!rabbet_onnx_constant_number(node, parts[i], &out_values[i]))
-      return false;
+    rabbet_onnx_ints_t found = rabbet_onnx_try_ints(node, parts[i]);
+    if (found.present && found.count == 1) {
+      ints[i] = found.data[0];
+      floats[i] = (double)ints[i];
+    } else if (rabbet_onnx_constant_number(node, parts[i], &floats[i])) {
+      whole = false;
+    } else {
+      return NULL;
+    }
   }
-  return rabbet_onnx_ok(node);
+  if (!rabbet_onnx_ok(node)) return NULL;
+  return whole ? rabbet_onnx_range_of_ints(node, dtype, ints)
+               : rabbet_onnx_range_of_floats(node, dtype, floats);
 }
 
 static rabbet_onnx_index_t rabbet_onnx_range_count_ints(
@@ -232,12 +274,9 @@ void rabbet_onnx_import_range(rabbet_onnx_node_t* node) {
                        rabbet_tensor_name(parts[i]));
   }
   rabbet_dtype_t dtype = rabbet_onnx_dtype_of(node, parts[0]);
-  double known[3];
   if (!rabbet_onnx_ok(node)) return;
-  if (rabbet_onnx_range_known(node, parts, known)) {
-    node->outputs[0] = rabbet_onnx_range_constant(node, dtype, known);
-    return;
-  }
+  node->outputs[0] = rabbet_onnx_range_known(node, dtype, parts);
+  if (node->outputs[0] || !rabbet_onnx_ok(node)) return;
   if (rabbet_onnx_is_number(node, parts[2], 0))
     RABBET_ONNX_FAIL(node, RABBET_STATUS_INVALID_ARGUMENT,
                      "input 2 ('delta') is 0; a range needs another step");

@@ -397,7 +397,28 @@ def test_decided_branch(tmp_path):
     np.testing.assert_array_equal(y, np.maximum(x, 0))
 
 
+@pytest.mark.parametrize(("start", "limit", "delta"), [
+    (2**53, 2**53 + 3, 1), (2**60, 2**60 + 40, 10), (-(2**62), -(2**62) + 5, 2),
+    (2**62, -(2**62), -(2**61)), (-(2**63), 2**63 - 1, 2**62), (7, 0, -3), (0, 7, 3),
+    (5, 5, 1), (0, 5, -1),
+])  # fmt: skip
+def test_range_of_large_integers(start, limit, delta, tmp_path):
+    parts = " ".join(
+        f"{name} = Constant<value_int = {value}>()"
+        for name, value in (("s", start), ("l", limit), ("d", delta))
+    )
+    body = f"graph (int64[1] x) => (int64[k] y) {{ {parts} r = Range(s, l, d) y = Add(r, x) }}"
+    (y,) = reference.run(model_of(body), [np.zeros(1, np.int64)], tmp_path)
+    np.testing.assert_array_equal(y, np.array(range(start, limit, delta), np.int64))
+
+
 @pytest.mark.parametrize(("body", "message"), [
+    ("graph (int64[1] x) => (int64[k] y) { s = Constant<value_int = -9223372036854775808>()"
+     " l = Constant<value_int = 9223372036854775807>() d = Constant<value_int = 1>()"
+     " r = Range(s, l, d) y = Add(r, x) }", "no sensible length"),
+    ("graph (int64[1] x) => (int64[k] y) { s = Constant<value_int = 1>()"
+     " d = Constant<value_int = 0>() r = Range(s, s, d) y = Add(r, x) }",
+     "from 1 to 1 by 0 has no sensible length"),
     ("graph (seq(float[2]) x) => (float[2] y) { y = Relu(x) }", "no tensor"),
     ("graph (string[2] x) => (string[2] y) { y = Identity(x) }", "STRING"),
     ("graph (float[2] x) => (float[2] y) { y = Reluu(x) }", "did you mean 'Relu'"),

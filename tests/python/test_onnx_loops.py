@@ -270,3 +270,40 @@ def test_endless_loops_are_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
     text = failure(model_of(nodes, [info("x", FLOAT, [2])], [info("y")]))
     assert "'steps' (Loop" in text
     assert "more than 2000 nodes, layers and iterations; RABBET_ONNX_MAX_NODES" in text
+
+
+def scan_of_sequences(names: list[str], states: Any, slices: Any) -> Any:
+    """A running sum, as opset 8 has it: input 0 tells lengths, axis 0 is the batch."""
+    body = helper.make_graph(
+        [
+            helper.make_node("Add", ["s", "e"], ["t"]),
+            helper.make_node("Identity", ["t"], ["o"]),
+        ],
+        "body",
+        [info("s", FLOAT, [2]), info("e", FLOAT, [2])],
+        [info("t", FLOAT, [2]), info("o", FLOAT, [2])],
+    )
+    node = helper.make_node("Scan", names, ["y", "z"], body=body, num_scan_inputs=1)
+    inputs = [info("s", FLOAT, states), info("x", FLOAT, slices)]
+    graph = helper.make_graph([node], "g", inputs, [info("y"), info("z")])
+    return helper.make_model(
+        graph, opset_imports=[helper.make_opsetid("", 8)], ir_version=8
+    )
+
+
+def test_scan_of_sequences() -> None:
+    model = scan_of_sequences(["", "s", "x"], [3, 2], [3, 4, 2])
+    compare(model, random(3, 2), random(3, 4, 2, seed=1))
+
+
+@pytest.mark.parametrize(("names", "states", "slices", "message"), [
+    (["", "", "x"], [3, 2], [3, 4, 2], "input 1 is missing"),
+    (["", "s", ""], [3, 2], [3, 4, 2], "input 2 is missing"),
+    (["", "s", "x"], [2, 2], [3, 4, 2],
+     "input 1 has shape (2, 2); expected a batch axis of 3 sequences"),
+    (["", "s", "x"], [2**62, 2], [2**62, 4, 2], "RABBET_ONNX_MAX_NODES"),
+])  # fmt: skip
+def test_scans_of_sequences_that_are_wrong(
+    names: list[str], states: Any, slices: Any, message: str
+) -> None:
+    assert message in failure(scan_of_sequences(names, states, slices))
