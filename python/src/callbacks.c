@@ -3,9 +3,15 @@
 // The C structs borrow the objects; whoever hands them on keeps them alive.
 #include "python/src/rabbet_py.h"
 
-// A callback cannot return an error here: it is printed, as from __del__.
+// A callback cannot return an error here: it is printed, as from __del__. An
+// interrupt (Ctrl-C) is sent again, for what runs next.
 static void rabbet_py_unraisable(PyObject* result, PyObject* where) {
-  if (!result) PyErr_WriteUnraisable(where);
+  if (!result && PyErr_ExceptionMatches(PyExc_KeyboardInterrupt)) {
+    PyErr_Clear();
+    PyErr_SetInterrupt();
+  } else if (!result) {
+    PyErr_WriteUnraisable(where);
+  }
   Py_XDECREF(result);
 }
 

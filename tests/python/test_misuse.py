@@ -128,12 +128,30 @@ def test_wrong_options(tmp_path: Path) -> None:
         ({"save": tmp_path}, IsADirectoryError, "save: .*is a folder"),
         ({"save": tmp_path / "a" / "b"}, FileNotFoundError, "save: there is no folder"),
         ({"timing_cache": tmp_path}, IsADirectoryError, "timing_cache"),
+        ({"save": 3}, TypeError, "save: expected the path of a file, got 3"),
+        ({"timing_cache": 5}, TypeError, "timing_cache: expected the path of a file"),
         ({"threads": -1}, ValueError, "threads.*-1"),
+        ({"threads": "a"}, TypeError, "threads: expected an integer, got 'a'"),
+        ({"threads": 1.5}, TypeError, r"threads: expected an integer, got 1\.5"),
+        ({"optimization_level": "a"}, TypeError, "optimization_level: expected an int"),
+        ({"contexts": 0}, ValueError, "contexts is 0; expected 1 to"),
+        ({"contexts": 2**70}, ValueError, "expected 1 to 2147483647, or None"),
+        ({"shapes": None, "profiles": 3}, TypeError, "profiles: expected a list of {inp"),
+        ({"shapes": None, "profiles": shape}, TypeError, "profiles: expected a list of {"),
         ({"device": "gpu"}, trt.Error, "device 'gpu'"),
     ]:
         options = {"device": "cpu", "shapes": shape, **options}  # type: ignore[dict-item]
         with pytest.raises(error, match=message):
             trt.compile(network, **options)  # type: ignore[arg-type]
+
+
+def test_interrupts_of_a_logger_are_not_lost() -> None:
+    class Interrupted(trt.ILogger):
+        def log(self, severity: trt.ILogger.Severity, msg: str) -> None:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        trt.compile(relu(2, 4)[0], device="cpu", logger=Interrupted())
 
 
 def test_wrong_objects(model: trt.Model) -> None:

@@ -506,25 +506,6 @@ def test_a_dict_in_the_place_of_an_array(relu: trt.Model) -> None:
         relu.run(None)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize(("options", "message"), [
-    ({"threads": "a"}, "threads: expected an integer, got 'a'"),
-    ({"threads": 1.5}, r"threads: expected an integer, got 1\.5"),
-    ({"optimization_level": "a"}, "optimization_level: expected an integer, got 'a'"),
-    ({"contexts": 2**70}, r"contexts is 1180591620717411303424; expected 1 to 2147483647"),
-    ({"contexts": 0}, "contexts is 0; expected 1 to"),
-    ({"save": 3}, "save: expected the path of a file, got 3"),
-    ({"timing_cache": 5}, "timing_cache: expected the path of a file, got 5"),
-    ({"profiles": 3}, r"profiles: expected a list of {input: shape .*, got 3"),
-    ({"profiles": {"x": (2,)}}, r"profiles: expected a list of .*, got {'x'"),
-])  # fmt: skip
-def test_options_of_a_wrong_type(options: dict[str, Any], message: str) -> None:
-    network = trt.Builder().create_network()
-    x = network.add_input("x", trt.float32, (2,))
-    network.mark_output(network.add_elementwise(x, x, SUM).get_output(0))
-    with pytest.raises((TypeError, ValueError), match=message):
-        trt.compile(network, device="cpu", **options)
-
-
 def test_models_of_a_wrong_type(relu: trt.Model) -> None:
     onnx = pytest.importorskip("onnx")
     graph = onnx.helper.make_graph([], "g", [], [])
