@@ -51,19 +51,21 @@ class _Findings:
 
 
 def error(result: Array, reference: Array) -> float:
-    """Relative error; of integers, the part that differs. Infinite where the sizes differ or
-    something is not finite that should be."""
+    """Relative error; of integers, the part that differs. Infinite where the sizes differ, or
+    what is not finite (where one of them is not, both must be alike)."""
     if result.shape != reference.shape:
         return float("inf")
     if reference.size == 0:
         return 0.0
     if not np.issubdtype(reference.dtype, np.floating):
         return float(np.mean(result != reference))
-    same = np.isfinite(reference)
-    if not np.array_equal(same, np.isfinite(result)):
+    expected, found = reference.astype(np.float64), result.astype(np.float64)
+    finite = np.isfinite(expected)
+    rest = np.where(finite, 0, expected)
+    if not np.array_equal(rest, np.where(np.isfinite(found), 0, found), equal_nan=True):
         return float("inf")
-    expected = np.where(same, reference, 0).astype(np.float64)
-    gap = float(np.linalg.norm(np.where(same, result, 0) - expected))
+    expected = np.where(finite, expected, 0)
+    gap = float(np.linalg.norm(np.where(finite, found, 0) - expected))
     norm = float(np.linalg.norm(expected))
     return gap / norm if norm else float("inf") if gap else 0.0
 
