@@ -171,8 +171,8 @@ rabbet_status_t rabbet_rule_mask_range(rabbet_build_t* build,
                                        bool* changed) {
   rabbet_ir_t* ir = &build->ir;
   rabbet_ir_value_t* scores = rabbet_ir_input(ir, softmax, 0);
-  if (!(build->extra_dtypes >> RABBET_DTYPE_HALF & 1) ||
-      scores->dtype != RABBET_DTYPE_FLOAT)
+  const uint32_t narrow = 1u << RABBET_DTYPE_HALF | 1u << RABBET_DTYPE_BF16;
+  if (!(build->extra_dtypes & narrow) || scores->dtype != RABBET_DTYPE_FLOAT)
     return rabbet_ok();
   for (int step = 0; step < MASK_STEPS && scores; ++step) {
     rabbet_ir_node_t* node = scores->producer;

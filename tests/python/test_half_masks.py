@@ -1,4 +1,5 @@
-"""Masks of attention, as exporters write them, in networks that may be computed in FP16."""
+"""Masks of attention, as exporters write them, in networks that may be computed in FP16
+or BF16."""
 
 from __future__ import annotations
 
@@ -53,7 +54,7 @@ def _kept() -> np.ndarray:
     return kept
 
 
-def check(path: Path, kind: str, low: float, device: str) -> None:
+def check(path: Path, kind: str, low: float, device: str, narrow: str) -> None:
     """Rows that look at something are right, and the others finite."""
     rng = np.random.default_rng(0)
     shapes = {"q": (ROWS, WIDTH), "k": (WIDTH, KEYS), "v": (KEYS, WIDTH)}
@@ -68,14 +69,17 @@ def check(path: Path, kind: str, low: float, device: str) -> None:
     names = {i.name for i in onnx.load(_file(path, kind, low)).graph.input}
     given = {name: value for name, value in (x | {"m": kept}).items() if name in names}
     for level in (0, 3):
-        model = trt.compile(path, device=device, fp16=True, optimization_level=level)
-        y = np.asarray(model(**given))
+        options = {narrow: True, "optimization_level": level}
+        y = np.asarray(trt.compile(path, device=device, **options)(**given))
         assert np.isfinite(y).all()
         some = np.broadcast_to(kept.any(-1, keepdims=True), y.shape)
-        np.testing.assert_allclose(y[some], expected[some], atol=1e-2)
+        limit = 1e-2 if narrow == "fp16" else 1e-1
+        np.testing.assert_allclose(y[some], expected[some], atol=limit)
 
 
-@pytest.mark.parametrize("low", [LOWEST, -1e9, -65504.0])
+@pytest.mark.parametrize(
+    ("low", "narrow"), [(LOWEST, "fp16"), (-1e9, "fp16"), (LOWEST, "bf16")]
+)
 @pytest.mark.parametrize("kind", MASKS)
-def test_rows_that_look_at_nothing_are_finite(tmp_path, kind, low):
-    check(tmp_path / "m.onnx", kind, low, "cpu")
+def test_rows_that_look_at_nothing_are_finite(tmp_path, kind, low, narrow):
+    check(tmp_path / "m.onnx", kind, low, "cpu", narrow)
