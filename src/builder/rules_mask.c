@@ -140,6 +140,16 @@ static bool mask_comes_of_low(const rabbet_ir_t* ir,
   return false;
 }
 
+// The node behind the one that makes the value: there what is added may become
+// one kernel with it.
+static const rabbet_ir_node_t* mask_behind(const rabbet_ir_t* ir,
+                                           const rabbet_ir_value_t* value,
+                                           const rabbet_ir_node_t* reader) {
+  for (size_t i = 0; value->producer && i + 1 < ir->nodes.count; ++i)
+    if (ir->nodes.data[i] == value->producer) return ir->nodes.data[i + 1];
+  return reader;
+}
+
 // node's input is max(input, MASK_LEAST).
 static rabbet_status_t mask_raise(rabbet_build_t* build, rabbet_ir_node_t* node,
                                   size_t input, bool* changed) {
@@ -158,9 +168,9 @@ static rabbet_status_t mask_raise(rabbet_build_t* build, rabbet_ir_node_t* node,
       rabbet_ir_new_floats(build, "lowest score", &dims, &least, &data));
   data[0] = MASK_LEAST;
   const int32_t inputs[2] = {value->id, least->id};
-  RABBET_RETURN_IF_ERROR(rabbet_ir_add_node(ir, RABBET_OP_ELEMENTWISE,
-                                            value->name, &attr, 1, inputs, 2,
-                                            node, &raised));
+  RABBET_RETURN_IF_ERROR(
+      rabbet_ir_add_node(ir, RABBET_OP_ELEMENTWISE, value->name, &attr, 1,
+                         inputs, 2, mask_behind(ir, value, node), &raised));
   rabbet_ir_set_input(ir, node, input, rabbet_ir_output(ir, raised, 0)->id);
   *changed = true;
   return rabbet_ok();
