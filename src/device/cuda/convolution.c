@@ -88,6 +88,22 @@ static bool convolution_order(const rabbet_group_t* group,
   return !linear || !last;
 }
 
+// Whether an image's strides in LINEAR, (C, 1, 1, 1), are those of channels
+// last as well.
+static bool convolution_is_ambiguous(const rabbet_dims_t* dims) {
+  return dims->d[1] > 1 && convolution_is_pixel(dims);
+}
+
+// A deconvolution that has such an image in LINEAR: engine 4 of 9.19 takes it
+// for channels last, whatever the filter says. The kernel of deconvolution.c
+// and channels last remain.
+static bool convolution_is_misread(const rabbet_group_node_t* node,
+                                   const rabbet_dims_t* x,
+                                   const rabbet_dims_t* y) {
+  return convolution_is_transposed(node) &&
+         (convolution_is_ambiguous(x) || convolution_is_ambiguous(y));
+}
+
 // Elements that the window passes over with this padding at the end.
 static bool convolution_reaches(const rabbet_window_t* window, int axis,
                                 int64_t pre, int64_t post, int64_t in,
@@ -246,7 +262,9 @@ static bool rabbet_cuda_convolution_describe(const rabbet_group_t* group,
   if (!rabbet_cuda_epilogue_parse(group, dims, 1, node->outputs[0],
                                   &epilogue) ||
       !convolution_insert_bias(dims, convolution_bias(node), &epilogue) ||
-      !convolution_order(group, dims, epilogue.result, &last))
+      !convolution_order(group, dims, epilogue.result, &last) ||
+      (!last && convolution_is_misread(node, &dims[node->inputs[0]],
+                                       &dims[epilogue.result])))
     return false;
   const rabbet_cudnn_chain_t chain = {
       .group = group,
@@ -319,11 +337,15 @@ static rabbet_status_t convolution_offer_all(const convolution_offer_t* offer) {
                                             RABBET_FORMAT_LINEAR};
   const rabbet_group_t* group = offer->propose->group;
   rabbet_dtype_t types[4];
-  int count = rabbet_compute_types(
-      offer->propose, group->values[group->nodes[0].inputs[0]].dtype, types);
+  const rabbet_group_node_t* node = &group->nodes[0];
+  const rabbet_group_value_t* x = &group->values[node->inputs[0]];
+  const rabbet_group_value_t* y = &group->values[node->outputs[0]];
+  bool misread = !convolution_is_pixel(&group->values[node->inputs[1]].dims) &&
+                 convolution_is_misread(node, &x->min, &y->min);
+  int count = rabbet_compute_types(offer->propose, x->dtype, types);
   for (int i = 0; i < count; ++i) {
     if (rabbet_cudnn_type(types[i]) < 0) continue;
-    for (size_t k = 0; k < 2; ++k) {
+    for (size_t k = 0; k < (misread ? 1 : 2); ++k) {
       convolution_tensors(offer, types[i], formats[k]);
       RABBET_RETURN_IF_ERROR(rabbet_cudnn_offer(&(rabbet_cudnn_offer_t){
           .propose = offer->propose,
@@ -364,7 +386,7 @@ static bool rabbet_cuda_convolution_takes(const rabbet_kernel_spec_t* spec) {
   return convolution_matches(spec->group) && spec->group->output_count == 1;
 }
 
-RABBET_CUDNN_CLASS(rabbet_cuda_convolution, "cuda.convolution", 4);
+RABBET_CUDNN_CLASS(rabbet_cuda_convolution, "cuda.convolution", 5);
 
 // ---- INT8 ------------------------------------------------------------------
 
