@@ -58,7 +58,7 @@ class Case:
 
 
 def cases(options: Options) -> list[Case]:
-    """What this run measures; options.models are names, each with suffixes
+    """The cases of this run; options.models are names, each with suffixes
     "/PRECISION" and "/BATCH" if wanted."""
     wanted = options.models or (QUICK if options.quick else tuple(MODELS))
     found = []
@@ -84,7 +84,7 @@ class Prepared:
     expected: Mapping[str, Any]
 
     def given(self) -> dict[str, Any]:
-        """What every contestant's constructor is given."""
+        """The arguments of every contestant's constructor."""
         return {
             "path": str(self.case.path()),
             "inputs": str(self.inputs),
@@ -154,7 +154,7 @@ LOADED = "bench.peers.rabbet_loaded:Loaded"
 def _told(
     prepared: Prepared, options: Options, name: str, factory: str, **given: str
 ) -> dict[str, Any] | str:
-    """What a contestant tells that is not timed, or what failed."""
+    """A contestant's facts that are not timed, or its failure."""
     arguments = {**prepared.given(), **given}
     try:
         worker = Worker(options.spec(name, factory, 1, arguments), options.scratch)

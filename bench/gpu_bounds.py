@@ -1,4 +1,4 @@
-"""What bounds a model on a GPU, from what the inspector tells of its plan: bytes and
+"""The bounds of a model on a GPU, from the inspector's view of its plan: bytes and
 operations counted layer by layer, against what the GPU can do."""
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ def bounds(text: str) -> Bounds:
         found.layers[kernel] += 1
         found.tuned[kernel] += (layer.get("TimeUs") or 0.0) / 1e6
         tensors = layer["Inputs"] + layer["Outputs"]
-        # What is gathered from is not read whole.
+        # A gather does not read its whole input.
         if any(part["Operator"] == "gather" for part in layer["Layers"]):
             tensors = tensors[1:] + layer["Outputs"]
         found.bytes += sum(tensor_bytes(tensor) for tensor in tensors)

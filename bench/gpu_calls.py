@@ -1,5 +1,5 @@
-"""What the host pays for one operator more in a run without a graph, and what the GPU
-takes for it when the run is replayed from one."""
+"""The host's time for one operator more in a run without a graph, and the GPU's time
+for it when the run is replayed from one."""
 
 from __future__ import annotations
 

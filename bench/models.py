@@ -100,7 +100,7 @@ def prepare(name: str, case: Case, options: Options) -> Prepared:
 
 
 def arguments(prepared: Prepared, peer: str, threads: int) -> dict[str, Any]:
-    """What a contestant's constructor is given."""
+    """The arguments of a contestant's constructor."""
     case = prepared.case
     given: dict[str, Any] = {"inputs": str(prepared.inputs), "threads": threads}
     if peer != peers.RABBET:
@@ -152,7 +152,7 @@ def compared(medians: Rounds) -> tuple[str | None, Spread | None]:
 def record(
     medians: Rounds, starts: Mapping[str, Start], **labels: object
 ) -> dict[str, Any]:
-    """What the .json file keeps of one case."""
+    """The facts about one case in the .json file."""
     rival, ratio = compared(medians)
     return {
         **labels,

@@ -1,4 +1,4 @@
-"""What all subjects are told."""
+"""Options of all subjects."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ START_SECONDS = 900.0
 
 
 class Contestant(Protocol):
-    """What a class in bench/peers offers: it loads in its constructor."""
+    """The interface of classes in bench/peers: they load in their constructors."""
 
     def call(self) -> None:
         """Runs once. This is what is timed."""
@@ -238,7 +238,7 @@ class Worker:
         return self._answer(START_SECONDS)
 
     def facts(self) -> dict[str, Any]:
-        """What the contestant tells besides, and its resident_bytes."""
+        """The contestant's own facts, and its resident_bytes."""
         self._connection.send(("facts",))
         return self._answer(START_SECONDS)
 

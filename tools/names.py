@@ -189,7 +189,7 @@ def check(name: Name, owner: Any, found: Any) -> None:
 
 
 def mark(found: Any) -> tuple[str, str]:
-    """What the code says of itself: (says, why)."""
+    """A name's standing by its own marks: (standing, why)."""
     target = getattr(found, "fget", None) or getattr(found, "__func__", None) or found
     marked: tuple[str, str] | None = getattr(target, "_rabbet_mark", None)
     return marked or (WORKS, "")

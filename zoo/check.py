@@ -39,7 +39,7 @@ class RandomError(Exception):
 
 
 class _Findings:
-    """What is known so far, in a file."""
+    """The findings so far, in a file."""
 
     def __init__(self, path: Path, known: dict[str, Any]) -> None:
         self._path = path
@@ -246,7 +246,7 @@ def judge(
 
 
 def check(task: Task) -> None:
-    """What goes wrong is in the result, under "error", with the stage it was in."""
+    """The result has an error under "error", with the stage it was in."""
     spec = json.loads(Path(task.spec).read_text())
     known = {k: spec[k] for k in ("key", "form")} | {"level": task.level}
     note = _Findings(

@@ -1,4 +1,4 @@
-"""What the catalogue is made of: architectures, their inputs and the sizes these take."""
+"""Entries of the catalogue: architectures, their inputs and the sizes these take."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ class UnfitError(Exception):
 
 
 def _spec(entry: Entry, dynamic: bool) -> dict[str, Any]:
-    """What check needs to know of an entry."""
+    """The facts about an entry that check needs."""
     dims = dict(entry.dims)
     if not dynamic:
         dims = {name: (usual,) * 3 for name, (_, usual, _) in dims.items()}

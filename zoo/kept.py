@@ -33,7 +33,7 @@ class Origin:
 
 @dataclass(frozen=True)
 class Finding:
-    """What came of one file. worst: the largest relative error, where it ran. cause: of a
+    """The outcome for one file. worst: the largest relative error, where it ran. cause: of a
     failure. ratio: of times."""
 
     place: Place

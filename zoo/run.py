@@ -74,7 +74,7 @@ def forms(choice: str, key: str) -> Iterable[str]:
 
 
 def _output(*command: str) -> str:
-    """What a command says, or nothing where it is not there or fails."""
+    """The output of a command; empty where it is not there or fails."""
     try:
         found = subprocess.run(command, capture_output=True, text=True, check=False)
     except OSError:

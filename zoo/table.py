@@ -117,7 +117,7 @@ class _Causes:
 
 
 class _Cells:
-    """What stands in the table for a file."""
+    """The table's texts for files."""
 
     def __init__(self, findings: list[Finding]) -> None:
         wrong = (f for f in findings if f.verdict not in UNCOUNTED)

@@ -1,4 +1,4 @@
-"""What came of a file, in a word."""
+"""Verdicts: the outcome for a file, in a word."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _FAILURES = {
     "build": "NO BUILD",
     "run": "NO RUN",
 }
-"""What an error means in each stage of a check; what comes later is only timing."""
+"""Verdicts of errors in each stage of a check; later stages are only timing."""
 UNCOUNTED = ("no export", "no ORT")
 """Verdicts on files that were not written, or that ONNX Runtime does not run."""
 
@@ -28,7 +28,7 @@ def verdict(result: Mapping[str, Any]) -> str:
 
 
 def brief(result: Mapping[str, Any]) -> str:
-    """What there is to say beside the verdict."""
+    """Details beside the verdict."""
     if "error" in result and "worst" not in result:
         return " ".join(result["error"].split())[:300]
     text = f"{result['worst']:.1e}"

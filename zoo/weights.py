@@ -39,7 +39,7 @@ def _disturb(value: torch.Tensor) -> None:
 
 
 def _gain(layer: nn.Module) -> torch.Tensor:
-    """What a layer's product is linear in: its weight, or what that is made of."""
+    """The tensor in which a layer's product is linear: its weight, or the source of that."""
     made = getattr(layer, "parametrizations", None)
     return layer.weight.data if made is None else made.weight.original0.data
 

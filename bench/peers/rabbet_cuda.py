@@ -138,7 +138,7 @@ class Model:
         }
 
     def _layers(self) -> Any:
-        """What the inspector tells of the plan."""
+        """The inspector's view of the plan."""
         inspector = self.engine.create_engine_inspector()
         return inspector.get_engine_information(trt.LayerInformationFormat.JSON)
 

@@ -161,7 +161,7 @@ class Chain(_Bound):
 
 
     def plugins(self) -> list[Any]:
-        """What defines the operators."""
+        """The module that defines the operators."""
         return [PLUGINS / "chain.py"]
 
 

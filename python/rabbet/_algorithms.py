@@ -71,7 +71,7 @@ class IAlgorithmVariant:
 
 
 class IAlgorithmContext:
-    """What is to be computed: a layer, or several that are one step."""
+    """The problem: a layer, or several that are one step."""
 
     def __init__(self, info: tuple[Any, ...]) -> None:
         self._info = info

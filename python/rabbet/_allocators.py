@@ -59,7 +59,7 @@ class IGpuAllocator(IVersionedInterface):
         """As deallocate, when the stream's work is done."""
         return self.deallocate(memory)
 
-    # What the extension calls.
+    # The extension calls these.
     def _rabbet_allocate(self, size: int, alignment: int, stream: int) -> int:
         answer = self.allocate_async(size, alignment, 0, stream)
         return address_of(self, answer, f"{size} bytes", "None")

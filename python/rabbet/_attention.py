@@ -29,7 +29,7 @@ class IAttentionBoundaryLayer(Composite):
 
     @property
     def attention(self) -> IAttention:
-        """What it is a layer of."""
+        """The attention that it belongs to."""
         return cast(IAttention, self._parts["attention"])
 
 
@@ -72,7 +72,7 @@ class IAttention:
         self._scores = network.add_matrix_multiply(query, none, key, transpose)
         scores = self._scores.get_output(0)
         assert scores is not None
-        # What the mask is put before; without normalization a copy stands here.
+        # The mask is applied before this layer: without normalization it is a copy.
         self._norm: ILayer
         if self._norm_op is e.AttentionNormalizationOp.SOFTMAX:
             softmax = network.add_softmax(scores)
@@ -148,7 +148,7 @@ class IAttention:
 
     @property
     def normalization_quantize_scale(self) -> ITensor | None:
-        """What the normalized scores are divided by and quantized, or None: they are
+        """The scale by which the normalized scores are quantized, or None: they are
         not quantized. INT8 and FP8 of each other layer are by add_quantize."""
         return self._scale
 

@@ -21,7 +21,7 @@ class IIfConditionalBoundaryLayer(Composite):
 
     @property
     def conditional(self) -> IIfConditional:
-        """What it is a layer of."""
+        """The conditional that it belongs to."""
         return cast(IIfConditional, self._parts["conditional"])
 
 

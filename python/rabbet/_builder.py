@@ -234,7 +234,7 @@ class IBuilderConfig(_rabbet.BuilderConfig, Managed):
         return True
 
     def get_calibration_profile(self) -> IOptimizationProfile | None:
-        """What set_calibration_profile set."""
+        """The profile that set_calibration_profile set."""
         return self._calibration_profile
 
     # ---- Which tactics
@@ -286,7 +286,7 @@ class IBuilderConfig(_rabbet.BuilderConfig, Managed):
         return True
 
     def get_tactic_sources(self) -> int:
-        """What set_tactic_sources set; all by default."""
+        """The sources that set_tactic_sources set; all by default."""
         return self._get(_SOURCES) & _ALL_SOURCES
 
     def _has_default_sources(self) -> bool:
@@ -488,7 +488,7 @@ class IBuilderConfig(_rabbet.BuilderConfig, Managed):
         self._preview = self._preview | bit if flag(enable, "enable") else self._preview & ~bit
 
     def get_preview_feature(self, feature: e.PreviewFeature) -> bool:
-        """What set_preview_feature set."""
+        """Whether set_preview_feature turned it on."""
         return bool(self._preview >> int(e.PreviewFeature(feature)) & 1)
 
 
@@ -496,7 +496,7 @@ class Builder(Managed):
     """Makes networks, configurations, and plans of them."""
 
     error_recorder: IErrorRecorder | None = None
-    # What it makes; the alias has classes of its own.
+    # Classes of the objects that it makes; the alias has its own.
     _network_class = INetworkDefinition
     _config_class = IBuilderConfig
     _runtime_class: Any = None
@@ -610,7 +610,7 @@ class Builder(Managed):
 
     @property
     def report(self) -> str | None:
-        """What the last build considered and chose, as a table."""
+        """A table of the alternatives and choices of the last build."""
         return self._report[0] if self._report else None
 
     @property

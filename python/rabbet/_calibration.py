@@ -74,7 +74,7 @@ class IInt8Calibrator:
         raise self._missing("get_batch(names)")
 
     def read_calibration_cache(self) -> Any:
-        """What write_calibration_cache was given before; None: nothing."""
+        """The bytes that write_calibration_cache was given before; None: nothing."""
         return None
 
     def write_calibration_cache(self, cache: memoryview) -> None:
@@ -113,7 +113,7 @@ class IInt8LegacyCalibrator(IInt8Calibrator):
         raise self._missing("get_regression_cutoff()")
 
     def read_histogram_cache(self, length: int = 0) -> Any:
-        """What write_histogram_cache was given before; None: nothing. With it other
+        """The bytes that write_histogram_cache got before; None: nothing. With it other
         quantiles need no batches."""
         return None
 
@@ -364,7 +364,7 @@ class _Calibration:
     # ---- Running
 
     def _shape(self, tensor: ITensor, size: int) -> tuple[int, ...]:
-        """What a batch has of an input: its usual shape, with the batch's size where
+        """The shape of a batch of an input: its usual one, with the batch's size where
         the profile allows that."""
         declared = tuple(tensor.shape)
         profile = self._profile()
@@ -501,7 +501,7 @@ class _Calibration:
         return found
 
     def _cache(self, method: str) -> bytes:
-        """What the calibrator kept; nothing if it has none."""
+        """The cache that the calibrator kept; empty if it has none."""
         read = getattr(self.calibrator, method)
         # TensorRT gives read_histogram_cache a length, which has no use in Python.
         data = read(0) if inspect.signature(read).parameters else read()

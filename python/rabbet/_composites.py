@@ -107,7 +107,7 @@ class IScaleLayer(Composite):
 
     @property
     def mode(self) -> e.ScaleMode:
-        """What has a scale of its own."""
+        """Whether all elements, each channel or each element has a scale of its own."""
         return cast(e.ScaleMode, self._parts["mode"])
 
     @mode.setter
@@ -132,7 +132,7 @@ class IScaleLayer(Composite):
 
     @property
     def shift(self) -> Any:
-        """What is added."""
+        """The weights that are added."""
         return self._weights("shift")
 
     @shift.setter
@@ -496,7 +496,7 @@ class ILRNLayer(Composite):
 
     @property
     def k(self) -> float:
-        """What is added to it."""
+        """The number that is added to it."""
         return self._number("k")
 
     @k.setter

@@ -100,7 +100,7 @@ def _find_interface(value: Any, number: int) -> Found:
     return Found(address, shape, dtype, row_major, number, value, stream, read_only)
 
 
-# What a library raises for an array that is traced, or whose memory is gone.
+# Errors of a library for an array that is traced, or whose memory is gone.
 UNREADABLE = (AttributeError, BufferError, RuntimeError, TypeError, ValueError)
 
 
@@ -144,7 +144,7 @@ class Maker(Protocol):
         """The run is enqueued on the stream."""
 
     def finish(self, array: Any) -> Any:
-        """What the caller gets of an array, after `wait`."""
+        """The array as the caller gets it, after `wait`."""
 
 
 class CuPyMaker:

@@ -27,7 +27,7 @@ class _IntEnum(enum.IntEnum):
 
 
 class ActivationType(_Enum):
-    """What an activation computes of each element x, with parameters alpha and beta.
+    """Functions of each element x, with parameters alpha and beta.
 
     RELU: max(x, 0).
     SIGMOID: 1 / (1 + exp(-x)).
@@ -62,7 +62,7 @@ class ActivationType(_Enum):
 
 
 class AllocatorFlag(_IntEnum):
-    """What a caller's allocator of device memory is told of an allocation.
+    """Flags of an allocation, for a caller's allocator of device memory.
 
     RESIZABLE: The memory may be resized later.
     """
@@ -118,7 +118,7 @@ class BoundingBoxFormat(_Enum):
 
 
 class BuilderFlag(_IntEnum):
-    """What a build may do, or does otherwise.
+    """Permissions and options of a build.
 
     FP16: Layers may compute in FP16.
     INT8: Layers may compute in INT8, where ranges are known.
@@ -200,7 +200,7 @@ class CalibrationAlgoType(_Enum):
 
 
 class CollectiveOperation(_Enum):
-    """What a layer does between several devices.
+    """Operations between several devices.
 
     ALL_REDUCE: Each gets the reduction of all.
     ALL_GATHER: Each gets the tensors of all.
@@ -217,7 +217,7 @@ class CollectiveOperation(_Enum):
 
 
 class CumulativeOperation(_Enum):
-    """What a cumulative layer computes along an axis.
+    """Operations of a cumulative layer along an axis.
 
     SUM: Sums.
     """
@@ -274,7 +274,7 @@ class DeviceType(_Enum):
 
 
 class DimensionOperation(_IntEnum):
-    """What an expression of dimensions computes.
+    """Operations of expressions of dimensions.
 
     SUM: a + b.
     PROD: a * b.
@@ -299,7 +299,7 @@ class DimensionOperation(_IntEnum):
 
 
 class ElementWiseOperation(_Enum):
-    """What is computed of two elements a and b; shapes are broadcast.
+    """Operations on two elements a and b; shapes are broadcast.
 
     SUM: a + b.
     PROD: a * b.
@@ -334,7 +334,7 @@ class ElementWiseOperation(_Enum):
 
 
 class EngineCapability(_IntEnum):
-    """What an engine is for.
+    """Uses of an engine.
 
     STANDARD: Any use.
     SAFETY: A runtime for functional safety; there is none.
@@ -347,7 +347,7 @@ class EngineCapability(_IntEnum):
 
 
 class EngineStat(_IntEnum):
-    """What get_engine_stat tells.
+    """Figures that get_engine_stat gives.
 
     TOTAL_WEIGHTS_SIZE: Bytes of the weights.
     STRIPPED_WEIGHTS_SIZE: Bytes of the weights that were left out of the plan.
@@ -395,7 +395,7 @@ class ErrorCode(_Enum):
 
 
 class ErrorCodeTRT(_IntEnum):
-    """What kind of error an error recorder is told.
+    """Kinds of errors, for an error recorder.
 
     SUCCESS: None.
     UNSPECIFIED_ERROR: Of no other kind.
@@ -437,7 +437,7 @@ class ExecutionContextAllocationStrategy(_IntEnum):
 
 
 class FillOperation(_Enum):
-    """What a fill layer makes.
+    """Contents that a fill layer makes.
 
     LINSPACE: Numbers in equal steps: a start and a step for each axis.
     RANDOM_UNIFORM: Random numbers, equally likely between two limits.
@@ -526,7 +526,7 @@ class LayerInformationFormat(_Enum):
 
 
 class LayerType(_Enum):
-    """What a layer computes.
+    """Kinds of layers.
 
     CONVOLUTION: IConvolutionLayer.
     CAST: ICastLayer.
@@ -647,7 +647,7 @@ class LayerType(_Enum):
 
 
 class LoopOutput(_Enum):
-    """What a loop gives of a tensor of its body.
+    """Outputs of a loop for a tensor of its body.
 
     LAST_VALUE: That of the last iteration.
     CONCATENATE: Those of all iterations, in order.
@@ -836,7 +836,7 @@ class PluginFieldType(_Enum):
 
 
 class PoolingType(_Enum):
-    """What pooling makes of a window.
+    """Results of pooling for a window.
 
     MAX: The largest element.
     AVERAGE: The mean.
@@ -864,7 +864,7 @@ class PreviewFeature(_Enum):
 
 
 class ProfilingVerbosity(_Enum):
-    """What a plan tells of its layers.
+    """Details of its layers that a plan keeps.
 
     LAYER_NAMES_ONLY: Their names.
     NONE: Nothing.
@@ -903,7 +903,7 @@ class QuickPluginCreationRequest(_IntEnum):
 
 
 class ReduceOperation(_Enum):
-    """What is computed along the axes that are reduced.
+    """Operations along the axes that are reduced.
 
     SUM: The sum.
     PROD: The product.
@@ -950,7 +950,7 @@ class ResizeRoundMode(_Enum):
 
 
 class ResizeSelector(_Enum):
-    """What an output of a single element takes.
+    """The source of an output of a single element.
 
     FORMULA: What the transformation says.
     UPPER: The first element.
@@ -972,7 +972,7 @@ class RuntimePlatform(_Enum):
 
 
 class SampleMode(_Enum):
-    """What lies beyond the input.
+    """Elements beyond the input.
 
     STRICT_BOUNDS: Nothing: indices must lie within.
     WRAP: The input again.
@@ -989,7 +989,7 @@ class SampleMode(_Enum):
 
 
 class ScaleMode(_Enum):
-    """What a scale layer's weights are for.
+    """Granularities of a scale layer's weights.
 
     UNIFORM: One for all elements.
     CHANNEL: One for each channel.
@@ -1013,7 +1013,7 @@ class ScatterMode(_Enum):
 
 
 class SeekPosition(_IntEnum):
-    """What a position of a stream is counted from.
+    """Origins from which a position of a stream is counted.
 
     SET: The beginning.
     CUR: Where it is.
@@ -1026,7 +1026,7 @@ class SeekPosition(_IntEnum):
 
 
 class SerializationFlag(_IntEnum):
-    """What a serialized engine has.
+    """Contents of a serialized engine.
 
     EXCLUDE_WEIGHTS: No weights that a refit can put back.
     EXCLUDE_LEAN_RUNTIME: No effect: plans hold no runtime.
@@ -1103,7 +1103,7 @@ class TensorFormat(_IntEnum):
 
 
 class TensorIOMode(_Enum):
-    """What a tensor is to an engine.
+    """Roles of a tensor in an engine.
 
     NONE: Neither input nor output.
     INPUT: An input.
@@ -1164,7 +1164,7 @@ class TopKOperation(_Enum):
 
 
 class TripLimit(_Enum):
-    """What ends a loop.
+    """Limits that end a loop.
 
     COUNT: A number of iterations.
     WHILE: A condition that does not hold any more.
@@ -1175,7 +1175,7 @@ class TripLimit(_Enum):
 
 
 class UnaryOperation(_Enum):
-    """What is computed of each element.
+    """Functions of each element.
 
     EXP: e to its power.
     LOG: The natural logarithm.
@@ -1232,7 +1232,7 @@ class UnaryOperation(_Enum):
 
 
 class WeightsRole(_Enum):
-    """What the weights of a layer are for.
+    """Roles of the weights of a layer.
 
     KERNEL: Its kernel.
     BIAS: Its bias.

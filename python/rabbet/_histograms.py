@@ -1,4 +1,4 @@
-"""What calibration sees of a tensor, and the range that it chooses.
+"""Histograms of calibration, and the range that it chooses.
 
 NumPy does it: a batch costs some six nanoseconds for an element, about as long as the
 network itself takes for it, and an entropy search five milliseconds for a tensor.
@@ -78,7 +78,7 @@ class Histogram:
         return max(-self.low, self.high)
 
     def quantile(self, share: float, cutoff: float) -> float:
-        """What that share of the values does not exceed, at most that part of the
+        """The value that this share of the values does not exceed, at most that part of the
         largest."""
         import numpy as np
 
@@ -140,7 +140,7 @@ class Histogram:
     # ---- Keeping
 
     def state(self) -> dict[str, Any]:
-        """What from_state takes."""
+        """The state that from_state takes."""
         return {
             "limit": self.limit,
             "low": self.low,
@@ -171,7 +171,7 @@ def dump(histograms: dict[str, Histogram]) -> bytes:
 
 
 def load(data: bytes) -> dict[str, Histogram]:
-    """What dump made; ValueError for anything else."""
+    """The histograms that dump wrote; ValueError for anything else."""
     try:
         content = json.loads(data)
         if content["kind"] != _KIND:

@@ -1,4 +1,4 @@
-"""What all layers of a network have: tensors, and properties that are attributes of
+"""The base of all layers of a network: tensors, and properties that are attributes of
 their operators."""
 
 from __future__ import annotations
@@ -196,7 +196,7 @@ class ILayer(_rabbet.NetworkLayer):
 
     @property
     def type(self) -> e.LayerType:
-        """What it computes."""
+        """Its kind."""
         kind = self._type or LAYER_CLASSES.get(self._op, ILayer)._type
         if kind is None:
             raise AttributeError(f"operator '{self._op}' has no LayerType")

@@ -92,7 +92,7 @@ class ILoopBoundaryLayer(ILayer):
 
     @property
     def loop(self) -> ILoop:
-        """What it is a layer of."""
+        """The loop that it belongs to."""
         return ILoop(self._network(), cast(int, self._loop()))
 
 

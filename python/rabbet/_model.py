@@ -45,7 +45,7 @@ class _Times(IProfiler):
 
 
 def _result_type(names: list[str]) -> Callable[[tuple[Any, ...]], Any]:
-    """What several outputs are returned as: a tuple whose items have names."""
+    """The type of several outputs: a tuple whose items have names."""
     if len(names) < 2:
         return tuple
     fields = [
@@ -145,7 +145,7 @@ class Model(_rabbet.Runner):
 
     @property
     def report(self) -> str:
-        """What tuning considered and chose, as a table; of a compiled model."""
+        """A table of the alternatives and choices of tuning; of a compiled model."""
         return self._tuning()[0]
 
     @property

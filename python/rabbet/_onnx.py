@@ -49,7 +49,7 @@ class ParserError:
         return _CODES.get(self._code, e.ErrorCode.INTERNAL_ERROR)
 
     def desc(self) -> str:
-        """What is wrong."""
+        """The message."""
         return self._message
 
     def node(self) -> int:

@@ -138,7 +138,7 @@ def load_library(path: str) -> None:
 
 
 def forget_library(path: str) -> None:
-    """What a library registered is gone: loading it again registers it again."""
+    """A library's plugins are gone: loading it again registers them again."""
     _libraries.discard(path)
 
 

@@ -116,7 +116,7 @@ class Refitter(_rabbet.Refitter):
         return Weights._of_bytes(given.dtype, bytes(data))
 
     def get_named_weights(self, weights_name: str) -> Weights:
-        """What was set and is not in the engine yet; else empty."""
+        """Weights that were set and are not in the engine yet; else empty."""
         return self._given.get(self._find(weights_name), Weights())
 
     def get_weights_location(self, weights_name: str) -> e.TensorLocation:

@@ -43,7 +43,7 @@ class IoInfo(NamedTuple):
 
 
 class GraphInfo(NamedTuple):
-    """What was recorded into graphs of the device, and replayed."""
+    """Counts of steps in graphs of the device, of recordings and of replays."""
 
     graph_steps: int
     other_steps: int
@@ -94,7 +94,7 @@ class IRuntimeConfig:
 
 
 class ISerializationConfig:
-    """What a serialized engine holds: made by ICudaEngine.create_serialization_config."""
+    """Contents of a serialized engine: made by ICudaEngine.create_serialization_config."""
 
     __slots__ = ("_flags",)
 
@@ -634,7 +634,7 @@ class IExecutionContext(_rabbet.Context, Managed):
     @property
     @no_effect("runs make no NVTX ranges")
     def nvtx_verbosity(self) -> e.ProfilingVerbosity:
-        """What was set."""
+        """The one that was set."""
         return self._nvtx_verbosity
 
     @nvtx_verbosity.setter

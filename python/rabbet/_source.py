@@ -164,7 +164,7 @@ def _imports(name: str, data: bytes, is_package: bool) -> Iterable[str]:
 
 
 class _Dependencies:
-    """What carried modules import: carried too, of a distribution, or missing."""
+    """Imports of carried modules: carried too, of a distribution, or missing."""
 
     def __init__(self, carried: set[str]) -> None:
         self.carried = carried
@@ -262,7 +262,7 @@ class _Loader(importlib.abc.InspectLoader):
     def __init__(self, prefix: str, modules: dict[str, Module]) -> None:
         self.prefix, self.modules = prefix, modules
         self.tops = {name.partition(".")[0] for name in modules}
-        # What is imported by the name that it had when the plan was built.
+        # Carried modules import each other by the names of when the plan was built.
         self.builtins = dict(vars(builtins))
         self.builtins["__import__"] = self._import
 
@@ -285,7 +285,7 @@ class _Loader(importlib.abc.InspectLoader):
         return self.modules[fullname.removeprefix(self.prefix)]
 
     def path(self, fullname: str) -> str:
-        """What tracebacks say of where it is."""
+        """The file name in tracebacks."""
         module = self._module(fullname)
         parts = module.name.split(".") + ["__init__"] * module.is_package
         return f"plan:{self.prefix.split('.')[1]}/{'/'.join(parts)}.py"

@@ -75,7 +75,7 @@ class TimingCacheValue:
 
 
 class ITimingCache(_rabbet.TimingCache):
-    """What kernels took, kept for the next build."""
+    """Times of kernels, kept for the next build."""
 
     def serialize(self) -> IHostMemory:
         """Its bytes, to be written to a file."""

@@ -1,4 +1,4 @@
-"""What interfaces tell of themselves."""
+"""Names and versions of interfaces."""
 
 from __future__ import annotations
 

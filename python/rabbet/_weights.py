@@ -53,7 +53,7 @@ class Weights:
 
     @classmethod
     def _prototype(cls, dtype: DataType, dims: Iterable[int]) -> Weights:
-        """What weights must be, without data."""
+        """Type and count that weights must have, without data."""
         self = cls(dtype)
         self._size = volume(dims)
         return self

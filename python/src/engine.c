@@ -7,7 +7,7 @@ static void rabbet_py_release_engine(void* pointer) {
   rabbet_engine_release(pointer);
 }
 
-// What Python says of how a plan is loaded:
+// How a plan is loaded, as Python says it:
 // (device, logger, host code, allocator, temporary folder, file flags,
 // untrusted)
 typedef struct rabbet_py_load_t {

@@ -120,7 +120,7 @@ rabbet_status_t rabbet_py_status_from_exception(void) {
   return status;
 }
 
-// What the layers of C added in front of the exception's own text: where it
+// The text that layers of C added in front of the exception's own: where it
 // happened.
 static PyObject* rabbet_py_context_note(rabbet_status_t status,
                                         PyObject* exception) {

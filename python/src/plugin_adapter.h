@@ -16,7 +16,7 @@ typedef struct rabbet_py_plugin_t {
   uint64_t shape_inputs;
 } rabbet_py_plugin_t;
 
-// What an argument of the function is: the first item of each pair that `bind`
+// Kinds of arguments of the function: the first item of each pair that `bind`
 // gives. Second item: index of the input, or the value.
 enum {
   RABBET_PY_ARG_INPUT = 0,

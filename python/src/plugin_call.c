@@ -355,7 +355,7 @@ static void rabbet_py_reject_replaced(void) {
                   "numpy.from_dlpack(outputs[0])[...] = result");
 }
 
-// What a recorded call keeps, replays would not see.
+// Replays would not see what a recorded call keeps.
 static void rabbet_py_reject_kept(void) {
   PyErr_SetString(PyExc_RuntimeError,
                   "the function kept a Tensor, or an array made from one "

@@ -13,7 +13,7 @@ PyAPI_FUNC(PyObject*)
                         PyObject* names);
 #endif
 
-// What nearly every call does is one function; what few do stays out of it.
+// Steps of nearly every call are inlined into one function; rare ones are not.
 #define RABBET_PY_USUAL __attribute__((always_inline)) static inline
 #define RABBET_PY_UNUSUAL __attribute__((noinline)) static
 

@@ -119,7 +119,7 @@ static int rabbet_py_read_arg(PyObject* item, rabbet_plugin_arg_t* arg,
   return rabbet_py_read_map(map_object, map);
 }
 
-// What it points to lives as long as `item`.
+// The launch points into `item`.
 static int rabbet_py_read_launch(PyObject* item, rabbet_py_launch_t* out) {
   rabbet_plugin_launch_t* launch = &out->launch;
   PyObject *images = NULL, *geometry = NULL, *args = NULL;

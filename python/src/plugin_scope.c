@@ -60,7 +60,7 @@ int rabbet_py_scope_where(const char* device, void* stream, PyObject** where) {
 
 // ---- Functions around a call -----------------------------------------------
 
-// What the function returned, or NULL for None; an exception may be set.
+// The function's result, or NULL for None; an exception may be set.
 static PyObject* rabbet_py_scope_step(PyObject* function, PyObject* args) {
   PyObject* result = function ? PyObject_Call(function, args, NULL) : NULL;
   if (result && Py_IsNone(result)) Py_CLEAR(result);

@@ -1,4 +1,4 @@
-// What the files of the extension share.
+// Declarations that the files of the extension share.
 //
 // Everything here needs an attached thread (the GIL, where Python has one)
 // unless it says otherwise. Functions that return an object return NULL with a

@@ -1,4 +1,4 @@
-// What the two files of the short way share.
+// Declarations that the files of the short way (rabbet.Model) share.
 #ifndef RABBET_PYTHON_SRC_RUNNER_H_
 #define RABBET_PYTHON_SRC_RUNNER_H_
 

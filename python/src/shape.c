@@ -20,7 +20,7 @@ PyObject* rabbet_py_shape_new(const rabbet_dims_t* dims) {
   return (PyObject*)self;
 }
 
-// What a Shape can be made of, besides a sequence: another Shape, or a
+// A Shape can be made of a sequence, of another Shape, or of a
 // descriptor with `dims` (and, around it, `desc`, `min`, `opt`, `max`).
 static int rabbet_py_shape_fill(rabbet_py_shape_t* self, PyObject* source);
 

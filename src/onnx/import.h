@@ -8,7 +8,7 @@
 
 // Functions and branches within each other, counted from the main graph.
 #define RABBET_ONNX_MAX_SCOPES 64
-// What an import makes at most (limits.c); the environment raises it. Nodes,
+// Limits of an import (limits.c); the environment raises them. Nodes,
 // layers and iterations of a model with its functions, loops and recurrent
 // layers written out; MiB of constants and names made on the way.
 #define RABBET_ONNX_MAX_NODES 500000
@@ -33,7 +33,7 @@ typedef struct rabbet_onnx_importer_t {
   rabbet_onnx_limits_t limits;
 } rabbet_onnx_importer_t;
 
-// What a name stands for: a tensor, or an initializer that nobody used yet.
+// The value of a name: a tensor, or an initializer that nobody used yet.
 typedef struct rabbet_onnx_value_t {
   rabbet_tensor_t* tensor;
   const Onnx__TensorProto* initializer;

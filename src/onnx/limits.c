@@ -1,7 +1,7 @@
-// What an import may make of a model.
+// Limits of what an import makes of a model.
 //
 // A small file can stand for a large network: functions that call functions
-// twice, loops in loops, constants written out. What is made is counted, so
+// twice, loops in loops, constants written out. Nodes and bytes are counted, so
 // that such a file ends in an error soon, instead of in hours or without
 // memory.
 #include <errno.h>

@@ -11,7 +11,7 @@
 #include "rabbet/onnx.h"
 #include "rabbet/types.h"
 
-// What the weights of a network point into: the model's bytes, external data
+// Memory that a network's weights point into: the model's bytes, external data
 // files, and whatever had to be converted. Handed to the network, which
 // destroys it last.
 typedef struct rabbet_onnx_storage_t {

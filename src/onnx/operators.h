@@ -9,7 +9,7 @@ typedef struct rabbet_onnx_operator_t {
   const char* domain;
   // Sets node->outputs, or makes the node fail.
   void (*import)(rabbet_onnx_node_t* node);
-  // What of several operators that share `import` this is, such as "EXP".
+  // Tells operators that share `import` apart, such as "EXP".
   const char* variant;
   const int16_t* since;  // versions that changed it, ascending, ended by 0
 } rabbet_onnx_operator_t;

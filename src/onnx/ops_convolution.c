@@ -6,7 +6,7 @@
 
 enum { RABBET_ONNX_MAX_WINDOW = 3 };
 
-// What the attributes of Conv and the pools say, for `spatial` axes.
+// Attributes of Conv and the pools, for `spatial` axes.
 typedef struct rabbet_onnx_window_t {
   int spatial;
   int64_t kernel[RABBET_ONNX_MAX_WINDOW];

@@ -336,7 +336,7 @@ void rabbet_onnx_import_lp_normalization(rabbet_onnx_node_t* node) {
                                  : rabbet_onnx_binary(node, "PROD", x, x);
   norm = rabbet_onnx_reduce(node, "SUM", norm, 1u << axis, true);
   if (p == 2) norm = rabbet_onnx_unary(node, "SQRT", norm);
-  // What is all zeros stays so.
+  // Rows of zeros stay so.
   rabbet_tensor_t* empty = rabbet_onnx_with_number(node, "EQUAL", norm, 0);
   rabbet_tensor_t* one = rabbet_onnx_number(
       node, rabbet_onnx_dtype_of(node, norm), rabbet_onnx_rank(node, norm), 1);

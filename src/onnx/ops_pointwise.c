@@ -78,7 +78,7 @@ static rabbet_tensor_t* rabbet_onnx_truncate(rabbet_onnx_node_t* node,
                             size);
 }
 
-// What the remainder is where b is infinite (and a * (b / a) says nothing): a,
+// The remainder where b is infinite (and a * (b / a) says nothing): a,
 // or with the sign of b: b, if that is not a's. (a - a) is NaN for infinite a.
 static rabbet_tensor_t* rabbet_onnx_mod_infinite(rabbet_onnx_node_t* node,
                                                  rabbet_tensor_t* a,

@@ -232,7 +232,7 @@ static rabbet_tensor_t* rabbet_onnx_differ(rabbet_onnx_node_t* node,
   return rabbet_onnx_concat(node, parts, 2, 0);
 }
 
-// What Unique finds of the rows.
+// Results of Unique for the rows.
 typedef struct rabbet_onnx_unique_t {
   rabbet_tensor_t *indices, *inverse, *counts;
 } rabbet_onnx_unique_t;

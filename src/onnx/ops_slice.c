@@ -190,7 +190,7 @@ static void rabbet_onnx_split_sizes(rabbet_onnx_node_t* node,
   rabbet_onnx_index_t part = rabbet_onnx_equal_part(node, extent, count);
   rabbet_onnx_index_t left = extent;
   for (size_t i = 0; i < count && rabbet_onnx_ok(node); ++i) {
-    // What is left bounds a part: the last may be smaller, or empty.
+    // The rest of the axis bounds a part: the last may be smaller, or empty.
     sizes[i] = given          ? rabbet_onnx_element(node, given, (int)i)
                : attr.present ? rabbet_onnx_known(attr.data[i])
                               : rabbet_onnx_index_op(node, "MIN", part, left);

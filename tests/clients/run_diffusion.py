@@ -23,7 +23,7 @@ SHAPE = (2, 4, 16, 16)
 
 
 class Block(torch.nn.Module):
-    """What a UNet has: convolutions, a norm of groups, attention over places."""
+    """Parts of a UNet: convolutions, a norm of groups, attention over places."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -14,7 +14,7 @@ import shim
 
 
 def _name_version(checkout: Path) -> None:
-    """What its setup.py writes."""
+    """The file that its setup.py writes."""
     import rabbet.compat
 
     version = ModuleType("torch_tensorrt._version")

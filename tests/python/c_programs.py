@@ -25,7 +25,7 @@ def compile_program(
 
 
 def installation() -> Path:
-    """What -Drabbet_ROOT takes: the build folder or the package under test."""
+    """The value of -Drabbet_ROOT: the build folder or the package under test."""
     import rabbet
 
     for path in map(Path, rabbet.__path__):
@@ -51,7 +51,7 @@ def output(
     env: dict[str, str] | None = None,
     cwd: Path | None = None,
 ) -> str:
-    """What a program prints; its exit code must be `code`."""
+    """The output of a program; its exit code must be `code`."""
     done = subprocess.run(
         list(map(str, command)), capture_output=True, text=True, env=env, cwd=cwd
     )

@@ -217,7 +217,7 @@ def change_version(model: onnx.ModelProto, rng: random.Random) -> None:
 
 
 def append_node(model: onnx.ModelProto, rng: random.Random) -> None:
-    """What comes behind meets a shape that the changes made."""
+    """The operator behind the changes meets the shape that they made."""
     x = model.graph.node[-1].output[0]
     y = f"appended_{len(model.graph.node)}"
     op = rng.choice(("Relu", "Softmax", "Flatten", "ReduceSum", "Transpose", "Concat", "MatMul"))

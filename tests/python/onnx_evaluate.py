@@ -95,7 +95,7 @@ def _save(model, folder):
 
 
 def describe(model, folder):
-    """What a model (ModelProto, bytes or path) becomes."""
+    """The network of a model (ModelProto, bytes or path), described."""
     return _call(_save(model, folder))
 
 

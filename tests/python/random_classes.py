@@ -19,7 +19,7 @@ def to_text(rows: Sequence[Row]) -> str:
 
 
 def from_text(text: str) -> list[list[tuple[Any, str]]]:
-    """What to_text wrote."""
+    """Reads the text of to_text."""
     rows = [[item.split(":") for item in row.split(",")] for row in text.split(";")]
     return [[(getattr(trt.DataType, t), f) for t, f in row] for row in rows]
 
@@ -31,7 +31,7 @@ def fits(rows: Sequence[Row], found: Sequence[Any]) -> bool:
 
 
 class Body:
-    """What both kinds of class do. kind "sum": y = x0 + x1 + delta; "channel":
+    """The work of both kinds of class. kind "sum": y = x0 + x1 + delta; "channel":
     y = x factor(channel) + delta, and -x as INT32."""
 
     kind: str
@@ -156,7 +156,7 @@ class RandomV3(
 
 
 def sizes(x: Any, times: Any) -> Any:
-    """What SizesV3 computes: rows that begin with a positive number, tiled along axis 1;
+    """SizesV3 in NumPy: rows that begin with a positive number, tiled along axis 1;
     and how many."""
     rows = x[x[:, 0] > 0] if x.size else x[:0]
     return np.tile(rows, (1, int(times[0]))), np.array(len(rows), np.int64)

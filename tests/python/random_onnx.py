@@ -70,7 +70,7 @@ def described(choice: Any, count: int) -> str:
 
 @dataclass
 class Options:
-    """What a build has besides its network."""
+    """Options of a build besides its network."""
 
     seed: int
     device: str
@@ -170,7 +170,7 @@ def check(network: Network, options: Options) -> None:
     try:
         model, chooser = compiled(network, options)
     except Exception as error:
-        # What docs/onnx.md says: some sizes must be known when a model is imported.
+        # Some sizes must be known when a model is imported (docs/onnx.md).
         if re.search("must be known|is not known; recurrent", str(error)):
             return
         raise Failure("not built", f"{type(error).__name__}: {error}") from error
@@ -248,7 +248,7 @@ def reduced(network: Network, options: Options, found: Failure) -> tuple[Network
 
 
 def report(seed: int, device: str) -> str | None:
-    """What fails with the seed, reduced; None if nothing does."""
+    """The failure of a seed, reduced; None if there is none."""
     network, options = make(seed, device)
     found = failure(network, options)
     if found is None:

@@ -29,7 +29,7 @@ class Rejected(Exception):
 
 
 class Tensor:
-    """What a name stands for: arrays of each run."""
+    """The value of a name: arrays of each run."""
 
     def __init__(self, name: str, runs: Arrays) -> None:
         self.name, self.runs = name, runs
@@ -280,7 +280,7 @@ class Network:
     def evaluate(
         self, node: Any, inputs: Sequence[Tensor], exact: bool = False
     ) -> list[Arrays]:
-        """What the node makes, by output. exact: without noise."""
+        """The node's results, by output. exact: without noise."""
         if self.empty and inputs:
             self.check_empty(node.op_type, inputs)
         infos = {
@@ -313,7 +313,7 @@ class Network:
         return made
 
     def add_noise(self, op: str, inputs: Sequence[Tensor], runs: Arrays) -> None:
-        """What is more than the operator makes of its inputs' noise."""
+        """The noise beyond that which the operator makes of its inputs' noise."""
         if op == "QuantizeLinear":  # the next number is as good, and no noise of its own
             runs[:] = [[values[0]] * (COPIES + 1) for values in runs]
         if op == "DequantizeLinear" and inputs[0].name not in self.constants:

@@ -11,7 +11,7 @@ from onnx import TensorProto
 from .random_onnx_graphs import Network, Rejected, Tensor
 
 MAKERS: dict[str, Callable[[Network], Any]] = {}
-# What jumps where its input changes a little: not for types with few digits.
+# Operators that jump where their input changes a little: not for types with few digits.
 JUMPS = {"compare", "round", "to_integers", "topk", "arg"}
 
 OFTEN = {"convolution", "deconvolution", "pool", "residual", "matmul", "binary", "unary",
@@ -623,7 +623,7 @@ def fused(g: Network) -> Any:
 
 @maker
 def constants(g: Network) -> Any:
-    """What can be computed before any run."""
+    """Operators that can be computed before any run."""
     x = g.pick()
     shape = [s if g.chance(0.6) else 1 for s in x.shapes[1]]
     if any(not x.fixed(a) for a in range(x.rank)):

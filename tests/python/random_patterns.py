@@ -1,4 +1,4 @@
-"""What builders look for in random networks: several layers that are one kernel, or one
+"""Patterns in random networks that builders look for: layers that are one kernel, or one
 that is left out."""
 
 from __future__ import annotations

@@ -87,7 +87,7 @@ def to_stored(value: Any, dtype: Any) -> Any:
 
 
 def padding(dtype: Any) -> Any:
-    """What nobody may read: NaN, or a large number."""
+    """A value that nobody may read: NaN, or a large number."""
     if dtype in (trt.float32, trt.float16):
         return np.nan
     return 0x7FC0 if dtype is trt.bfloat16 else 113

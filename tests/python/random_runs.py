@@ -126,7 +126,7 @@ class Bytes:
         return int(address)
 
     def get(self, name: str, size: int) -> Any:
-        """What is there after the run."""
+        """The contents after the run."""
         if not self.on_gpu:
             return self.held[name][:size]
         with self.cuda.current():

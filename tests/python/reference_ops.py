@@ -58,7 +58,7 @@ class Allocator(ct.Structure):
 
 
 class OpError(Exception):
-    """What the library said."""
+    """The library's message."""
 
 
 @functools.cache

@@ -1,5 +1,5 @@
-"""What tests of layers share that find out by themselves how much they make: networks,
-and NumPy's word for them."""
+"""Shared by tests of layers with data-dependent output sizes: networks,
+and NumPy's results for them."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def chosen_by_numpy(x: Any) -> tuple[Any, ...]:
 
 
 def three_only(network: trt.INetworkDefinition) -> tuple[Any, ...]:
-    """What only 3 elements of x, a vector of 5, that are not zero fit to."""
+    """A network that needs exactly 3 non-zero elements of x, a vector of 5."""
     x = network.add_input("x", trt.float32, (5,))
     three = np.arange(1, 4, dtype=np.float32)
     constant = network.add_constant((3,), three).get_output(0)

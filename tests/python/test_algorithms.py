@@ -124,7 +124,7 @@ def test_what_it_sees() -> None:
         assert info.components_per_element == together
         with pytest.raises(IndexError, match="tensor 2, there are 2"):
             choice.get_algorithm_io_info(2)
-    # What was taken is what the report says, for all but conversions.
+    # The report names the same tactics, for all but conversions.
     table = {
         name: step for name, step in steps(report).items() if "convert" not in name
     }
@@ -189,7 +189,7 @@ def test_refused_groups_are_divided() -> None:
 
 
 def test_replaying() -> None:
-    """What one build reports, another takes: a tactic replayer."""
+    """A build takes the tactics that another reported: a tactic replayer."""
     recorder = Keeps(lambda context, choices: [len(choices) - 1])
     build(recorder)
 

@@ -624,7 +624,7 @@ def test_cache_of_another_algorithm() -> None:
 
 
 def test_cache_of_some_tensors() -> None:
-    """What it lacks stays in floating point, and the log says so."""
+    """Tensors that it lacks stay in floating point, and the log says so."""
     given = calibrator()
     given.cache = b"TRT-8601-EntropyCalibration2\nx: 3d0a0000\nnobody: 3d0a0000\n"
     plan, _, lines = build(given)
@@ -744,7 +744,7 @@ def test_flags_and_ranges_as_properties() -> None:
 
 
 def test_loops() -> None:
-    """What all iterations of a loop see counts, and all have the range."""
+    """Values of all iterations of a loop count, and all have the range."""
     builder = trt.Builder(trt.Logger(trt.Logger.ERROR))
     network = builder.create_network()
     random = np.random.default_rng(8)

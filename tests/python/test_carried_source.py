@@ -349,7 +349,7 @@ def test_what_is_not_carried(
 
 
 def test_requirements_that_are_not_there(tmp_path: Path) -> None:
-    """What a module imports beyond the plan is named with the version of the build."""
+    """Imports beyond the plan are named with their versions at the build."""
     source = ALONE.replace("source::gain", "source::needy")
     metadata = "Metadata-Version: 2.1\nName: needed-lib\nVersion: 2.5\n"
     write(

@@ -112,7 +112,7 @@ TYPES = [
 def test_types_and_shapes(
     tmp_path: Path, onnx_type: int, dtype: Any, shape: tuple[int, ...]
 ) -> None:
-    """What goes through a copy comes out with the same bits, type and shape."""
+    """A copy keeps bits, type and shape."""
     info = (onnx_type, list(shape))
     model = save_model(
         tmp_path / "m.onnx",

@@ -130,7 +130,7 @@ print("done")
 
 
 def alias(*arguments: str | Path, cwd: Path | None = None) -> str:
-    """What a run of the alias prints; it must succeed."""
+    """The output of a run of the alias, which must succeed."""
     done = subprocess.run(
         [sys.executable, "-m", "rabbet.compat", *map(str, arguments)],
         capture_output=True,
@@ -252,7 +252,7 @@ def test_the_runtime_library_of_wheels_is_offered(
     monkeypatch.setenv("RABBET_CUDA_PATH", str(wheels))
     _cudart.offer_runtime_library()
     assert os.environ["LD_LIBRARY_PATH"] == str(wheels)
-    # What Polygraphy finds by itself stays the first.
+    # A library that Polygraphy finds by itself stays the first.
     monkeypatch.setenv("LD_LIBRARY_PATH", "/nowhere")
     (toolkit / "libcudart.so").touch()
     _cudart.offer_runtime_library()

@@ -86,7 +86,7 @@ assert config.get_tactic_sources() == 24
 for mask in (0, 3, sum(sources), 24):
     assert config.set_tactic_sources(mask)
     assert config.get_tactic_sources() == mask
-# What TensorRT's libraries are called here is on by default: 24 is not "none of them".
+# Sources under the names of TensorRT's libraries are on by default: 24 is not "none".
 assert rabbet.IBuilderConfig.get_tactic_sources(config) == sum(sources)
 assert config.get_preview_feature(trt.PreviewFeature.PROFILE_SHARING_0806)
 assert config.get_memory_pool_limit(trt.MemoryPoolType.TACTIC_SHARED_MEMORY) == 1 << 30

@@ -38,7 +38,7 @@ def spread(scales: Any, blocks: Any, shape: Any) -> Any:
 def expected(
     x: Any, blocks: Any, to: str, kept: str, factor: float = 1.0
 ) -> tuple[Any, Any]:
-    """What dynamic_quantize computes."""
+    """dynamic_quantize in NumPy."""
     extents = [n if b == -1 else b for n, b in zip(x.shape, blocks, strict=True)]
     most = np.abs(x.astype(np.float32))
     for axis, extent in enumerate(extents):

@@ -20,7 +20,7 @@ INPUTS = "float[7, 5] x, float[7] a, float[5] b"
 
 
 class Log(trt.ILogger):
-    """What was said of estimates."""
+    """Messages about estimates."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -144,7 +144,7 @@ def test_estimates_that_contradict(name: str, level: int) -> None:
 
 
 def test_plugins_that_check_shapes() -> None:
-    """What it raises at estimates is a warning: it is right in each run."""
+    """An exception at estimates is a warning: the operator is right in each run."""
     plugin_id = new_id("same")
 
     @trtp.register(plugin_id)

@@ -168,7 +168,7 @@ def test_what_the_plugin_library_refuses(c_library: Path, tmp_path: Path) -> Non
 
 
 def test_plugin_library_in_cpp_builds_with_nvcc(tmp_path: Path) -> None:
-    """What it does on a GPU is for tests/gpu."""
+    """The GPU's part is for tests/gpu."""
     if shutil.which("nvcc") is None or shutil.which("c++") is None:
         pytest.skip("nvcc or a C++ compiler is not installed")
     out = build_example("plugin_library_cuda", tmp_path, f"-DCMAKE_CXX_FLAGS={WARN}")

@@ -36,7 +36,7 @@ def save(path, *args, **kwargs):
 
 
 def import_of(*args, **kwargs):
-    """What the parser says of a model; None if it is imported."""
+    """The parser's error for a model; None if it is imported."""
     logger = trt.Logger(trt.Logger.ERROR)
     parser = trt.OnnxParser(trt.Builder(logger).create_network(), logger)
     try:

@@ -206,7 +206,7 @@ def test_one_address_is_not_copied_onto_itself() -> None:
 
 
 def test_attention_over_a_cache() -> None:
-    """What reads the output sees the update; what reads the cache does not."""
+    """Readers of the output see the update; readers of the cache do not."""
 
     network = trt.Builder().create_network()
     cache, _, _, layer = make_cache(network, 1)

@@ -937,7 +937,7 @@ def test_a_timing_cache_steers_the_build() -> None:
 # ---- Names of users ----
 
 
-# What a class that people derive from here might call its own, and so might they.
+# Names that classes here might use for themselves, and that derived classes might, too.
 TAKEN = (
     "_log _reallocate _address _notify _read _process _allocate _deallocate _undefined "
     "_info _native _name _data _buffer _memory _stream _size _shape _logger"

@@ -242,7 +242,7 @@ def test_a_computed_shape_is_an_output_too():
 
 
 def test_expressions_describe_shapes(tmp_path):
-    """What only a run tells is -1; what is known is known."""
+    """Extents that only a run tells are -1; known ones stay known."""
     network = reference.describe(model_of(DYNAMIC["keep_batch"]), tmp_path)
     assert network.outputs[0].dims == (-1, -1)
     network = reference.describe(model_of(DYNAMIC["depth_to_space"]), tmp_path)

@@ -78,7 +78,7 @@ assert np.array_equal(trt.Model(engine)(x), 3 * x)
 
 
 def in_python(plan: Path, *plugins: Path) -> str:
-    """What is missing; "" if the plan runs."""
+    """The message about a missing plugin; "" if the plan runs."""
     done = subprocess.run(
         [sys.executable, "-c", LOAD, plan, *plugins],
         env=os.environ,

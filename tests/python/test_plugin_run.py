@@ -550,7 +550,7 @@ class One(trt.IAlgorithmSelector):
 
 
 def test_padding_that_nobody_wrote() -> None:
-    """What lies behind a plugin's channels is not read by a convolution."""
+    """A convolution does not read the padding behind a plugin's channels."""
     plugin_id = new_id("padding")
 
     @trtp.register(plugin_id)
@@ -619,7 +619,7 @@ def test_one_tensor_twice(layouts: str) -> None:
 
 
 def test_in_place_on_a_shape_input() -> None:
-    """What tells shapes is copied: no output may have its address."""
+    """Tensors that tell shapes are copied: no output may have their address."""
     plugin_id = new_id("on_a_shape")
 
     @trtp.register(plugin_id)

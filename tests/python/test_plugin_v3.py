@@ -35,7 +35,7 @@ SHAPE = (2, 3, 4, 5)
 
 
 def kinds(log: list[Any]) -> list[str]:
-    """What was called, repetitions left out."""
+    """The methods that were called, without repetitions."""
     found: list[str] = []
     for entry in log:
         if not found or found[-1] != entry[0]:

@@ -71,7 +71,7 @@ def environment(python: str = sys.executable, **more: str) -> dict[str, str]:
 
 
 def run_source(text: str, folder: Path, *arguments: object) -> str:
-    """What a C program prints that is compiled in `folder`."""
+    """The output of a C program that is compiled in `folder`."""
     source = folder / "program.c"
     source.write_text(text)
     program = compile_program(
@@ -319,7 +319,7 @@ def test_in_a_process_of_python(folder: Path) -> None:
 
 
 def test_the_plan_is_right(folder: Path) -> None:
-    """What the tests above go by."""
+    """The tests above rely on it."""
     x = np.arange(6, dtype=np.float32).reshape(2, 3)
     model = trt.load(folder / "m.plan", plugins=folder / "ops.py")
     assert np.array_equal(model(x), 3 * x)

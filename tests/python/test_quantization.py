@@ -226,7 +226,7 @@ def test_model(per_channel, activations, level, tmp_path):
 
 @pytest.mark.parametrize("level", [0, 3])
 def test_weights_that_are_an_output_too(level):
-    """What the product reads as 8 bits leaves the network in floating point."""
+    """The tensor that the product reads as 8 bits leaves the network in floating point."""
     weights = RNG.integers(-127, 128, (16, 8, 1, 1)).astype(np.int8)
     node = helper.make_node
     nodes = [

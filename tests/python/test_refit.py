@@ -117,7 +117,7 @@ def test_a_whole_model() -> None:
         refit(engine, model(seed))
         check(context, model(seed))
         check(engine.create_execution_context(), model(seed))
-    # What is serialized has the new weights, and can be refitted again.
+    # The serialized engine has the new weights, and can be refitted again.
     again = load(engine.serialize())
     check(again.create_execution_context(), model(2))
     refit(again, model(3))

@@ -22,7 +22,7 @@ def free_threaded() -> str:
 
 
 def run(python: str, *arguments: str) -> str:
-    """What a program of the free-threaded interpreter prints."""
+    """The output of a program of the free-threaded interpreter."""
     path = os.pathsep.join([str(PACKAGE.parent), str(ROOT)])
     environment = {**os.environ, "PYTHONPATH": path}
     environment.pop("PYTHON_GIL", None)

@@ -189,7 +189,7 @@ def test_free_threaded_file(free_threaded: tuple[Path, str], tmp_path: Path) -> 
 
 
 def test_every_library_is_inside(environment: Path) -> None:
-    """What a file needs is beside it or of the base system; no path leads out."""
+    """Libraries that a file needs are beside it or of the base system; no path leads out."""
     folder = packages(environment) / "rabbet"
     inside = {file.name for file in (folder / "lib").iterdir()}
     files = [*elf_files(folder), environment / "bin" / "rabbet"]

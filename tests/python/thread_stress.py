@@ -369,7 +369,7 @@ def one_network_for_all() -> None:
 
 @scenario
 def changes_from_within() -> None:
-    """What a build calls back cannot change the network and the configuration."""
+    """Callbacks of a build cannot change the network and the configuration."""
     refused: list[str] = []
 
     class Monitor(trt.IProgressMonitor):

@@ -1,4 +1,4 @@
-"""What users derive their plugins and creators from.
+"""Bases of users' plugins and creators.
 
 The classes have no state of their own but the attributes that the engine asks
 for, which lie in one place of one common base, so that several can be inherited
@@ -156,7 +156,7 @@ class IPluginV3(_Native):
 
 
 class IPluginV3OneCore(IPluginCapability):
-    """What identifies a plugin."""
+    """The part that identifies a plugin."""
 
     __slots__ = ()
     _rabbet_info = InterfaceInfo("PLUGIN_V3ONE_CORE", 1, 0)
@@ -166,7 +166,7 @@ class IPluginV3OneCore(IPluginCapability):
 
 
 class IPluginV3OneBuild(IPluginCapability):
-    """What a build asks."""
+    """The part that a build asks."""
 
     __slots__ = ()
     _rabbet_info = InterfaceInfo("PLUGIN_V3ONE_BUILD", 1, 0)
@@ -219,7 +219,7 @@ class IPluginV3OneBuild(IPluginCapability):
 
 
 class IPluginV3OneBuildV2(IPluginV3OneBuild):
-    """What a build asks, outputs in the place of inputs included."""
+    """The part that a build asks, outputs in the place of inputs included."""
 
     __slots__ = ()
     _rabbet_info = InterfaceInfo("PLUGIN_V3ONE_BUILD", 2, 0)
@@ -231,7 +231,7 @@ class IPluginV3OneBuildV2(IPluginV3OneBuild):
 
 
 class IPluginV3OneRuntime(IPluginCapability):
-    """What runs."""
+    """The part that runs."""
 
     __slots__ = ()
     _rabbet_info = InterfaceInfo("PLUGIN_V3ONE_RUNTIME", 1, 0)
@@ -248,7 +248,7 @@ class IPluginV3OneRuntime(IPluginCapability):
 
     @stub
     def get_fields_to_serialize(self) -> PluginFieldCollection:
-        """What the creator gets when the plan is loaded."""
+        """The bytes that the creator gets when the plan is loaded."""
         _undefined(self, "get_fields_to_serialize")
 
     @stub
@@ -274,7 +274,7 @@ class IPluginV3OneRuntime(IPluginCapability):
 
 
 class IPluginV3QuickCore(IPluginCapability):
-    """What identifies a plugin."""
+    """The part that identifies a plugin."""
 
     __slots__ = ()
     _rabbet_info = InterfaceInfo("PLUGIN_V3QUICK_CORE", 1, 0)
@@ -284,7 +284,7 @@ class IPluginV3QuickCore(IPluginCapability):
 
 
 class IPluginV3QuickBuild(IPluginCapability):
-    """What a build asks. Users define get_num_outputs, get_output_data_types(types,
+    """The part that a build asks. Users define get_num_outputs, get_output_data_types(types,
     ranks), get_output_shapes(inputs, shape_inputs, expr_builder),
     get_supported_format_combinations(in_out, num_inputs) and configure_plugin(in, out),
     and if wanted get_valid_tactics, get_aliased_input(output), get_timing_cache_id,
@@ -304,7 +304,7 @@ class IPluginV3QuickAOTBuild(IPluginV3QuickBuild):
 
 
 class IPluginV3QuickRuntime(IPluginCapability):
-    """What runs. Users define set_tactic(tactic), get_fields_to_serialize() and
+    """The part that runs. Users define set_tactic(tactic), get_fields_to_serialize() and
     enqueue(input_desc, output_desc, inputs, outputs, in_strides, out_strides,
     stream)."""
 
@@ -377,7 +377,7 @@ class IPluginV2(_Native):
 
     @stub
     def serialize(self) -> bytes:
-        """What the creator's deserialize_plugin gets when the plan is loaded."""
+        """The bytes that the creator's deserialize_plugin gets when the plan is loaded."""
         _undefined(self, "serialize")
 
     @stub
@@ -577,7 +577,7 @@ class IPluginResource(_Native):
 
 
 class IPluginResourceContext:
-    """What attach_to_context is told of its execution context."""
+    """The execution context, as attach_to_context is told of it."""
 
     __slots__ = ("_device", "_error_recorder", "_gpu_allocator")
 

@@ -336,7 +336,7 @@ def are_fields(attrs: dict[str, Any]) -> bool:
 
 
 def decode_fields(attrs: dict[str, Any]) -> list[PluginField]:
-    """What encode_fields was given. Other attributes of Rabbet's own are left out."""
+    """The fields that encode_fields was given. Other attributes of Rabbet's own are left out."""
     index = attrs.get(_INDEX, [])
     index = index[1] if isinstance(index, tuple) else index  # not stored yet
     names = [name for name in attrs if not name.startswith("rabbet.")]

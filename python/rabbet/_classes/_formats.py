@@ -28,7 +28,7 @@ _MAX_RANK = 8
 
 
 def choices(dtype: DataType, rank: int) -> list[Choice]:
-    """What a tensor might be given as: its own type, row-major, first."""
+    """Types and formats that a tensor might have: its own type, row-major, first."""
     types = [dtype]
     if dtype in _FLOATS:
         types += [other for other in _FLOATS if other != dtype]

@@ -214,7 +214,7 @@ class QuickInstance(V3Instance):
     def bind(
         self, device: str, tactic: int, inputs: Sequence[View], outputs: Sequence[View]
     ) -> Bound:
-        """What runs with these shapes."""
+        """The plugin that runs with these shapes."""
         numbers = self._numbers(len(inputs))
         seen = [inputs[i] for i in numbers]
         source = self.plugin
@@ -242,7 +242,7 @@ class QuickInstance(V3Instance):
 
 
 class _Check:
-    """What the encoder of kernels reports to."""
+    """The reporter of the encoder of kernels."""
 
     def __init__(self, calls: Caller, owner: Any) -> None:
         self.calls, self.owner = calls, owner

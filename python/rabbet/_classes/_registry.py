@@ -151,7 +151,7 @@ def _field_names(creator: IPluginCreatorInterface) -> list[str]:
 
 
 class FoundPlugin(IPluginV3):
-    """What a creator made that the engine knows by name: for add_plugin_v3."""
+    """A creator's plugin that the engine knows by name: for add_plugin_v3."""
 
     __slots__ = ("attrs", "creator_key")
 
@@ -177,7 +177,7 @@ _FIELD_TYPES = {
 
 
 class _Known:
-    """What creators of decorated plugins and of libraries share."""
+    """The base of creators of decorated plugins and of libraries."""
 
     def _set(self, key: Key, fields: list[tuple[str, int, bool]]) -> None:
         self.name, self.plugin_version, self.plugin_namespace = key
@@ -447,7 +447,7 @@ class IPluginRegistry:
 
     @recorded
     def acquire_plugin_resource(self, key: str, resource: Any) -> Any:
-        """What is shared under a key: at first a clone of `resource`. Each call counts;
+        """The resource shared under a key: at first a clone of `resource`. Each call counts;
         release_plugin_resource counts down."""
         if not isinstance(key, str):
             raise TypeError(f"acquire_plugin_resource: key: expected a str, got {key!r}")

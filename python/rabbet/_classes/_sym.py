@@ -1,4 +1,4 @@
-"""What IPluginV3QuickAOTBuild.get_launch_params fills in."""
+"""Launch parameters that IPluginV3QuickAOTBuild.get_launch_params fills in."""
 
 from __future__ import annotations
 

@@ -131,7 +131,7 @@ class V2Instance(ClassInstance):
     def bind(
         self, device: str, tactic: int, inputs: Sequence[View], outputs: Sequence[View]
     ) -> Bound:
-        """What runs with these shapes."""
+        """The plugin that runs with these shapes."""
         calls = self.calls
         plugin = clone(calls, self.plugin)
         views = [*inputs, *outputs]
@@ -220,7 +220,7 @@ class V2Instance(ClassInstance):
 
 
 def _data(calls: Caller, plugin: Any) -> bytes:
-    """What serialize() gives, twice the same."""
+    """The bytes of serialize(), which must be the same twice."""
     method = "serialize"
     found = []
     for _ in range(2):

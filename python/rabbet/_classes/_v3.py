@@ -307,7 +307,7 @@ class V3Instance(ClassInstance):
     def bind(
         self, device: str, tactic: int, inputs: Sequence[View], outputs: Sequence[View]
     ) -> Bound:
-        """What runs with these shapes."""
+        """The plugin that runs with these shapes."""
         numbers = self._numbers(len(inputs))
         seen = [inputs[i] for i in numbers]
         source, workspace = self.plugin, self._stored_workspace
@@ -400,7 +400,7 @@ class V3Instance(ClassInstance):
             )
 
     def timing_key(self) -> dict[str, Any] | None:
-        """What determines the speed besides shapes and types; None: not known."""
+        """A key of all that determines the speed besides shapes and types; None: not known."""
         identity = self._timing_cache_id()
         if identity is None:
             return None

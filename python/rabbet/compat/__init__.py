@@ -68,7 +68,7 @@ def module() -> ModuleType:
 
 
 def _modules() -> dict[str, ModuleType]:
-    """What `import` finds under each name."""
+    """The modules that `import` finds under each name."""
     found = {"tensorrt": module(), "tensorrt.tensorrt": module()}
     for name, loaded in list(sys.modules.items()):
         if name == "rabbet.plugin" or name.startswith("rabbet.plugin."):

@@ -38,7 +38,7 @@ class _Loader(Loader):
 
 
 class _Distribution(metadata.Distribution):
-    """What importlib.metadata tells of the alias."""
+    """The distribution that importlib.metadata finds for the alias."""
 
     _texts = {"METADATA": METADATA, "top_level.txt": NAME + "\n"}  # noqa: RUF012
 

@@ -25,7 +25,7 @@ def _dims() -> Any:
     return rabbet.Dims()
 
 
-# What a failed call answers; a function makes the answer anew for each call.
+# Answers of failed calls; a function makes the answer anew for each call.
 _ANSWERS: dict[str, dict[str, Any]] = {
     "Builder": {
         "create_network": None,
@@ -216,7 +216,7 @@ def _looking(base: Any) -> dict[str, Any]:
     return {"get_layer": get_layer, "__getitem__": get_layer, "__iter__": __iter__}
 
 
-# What TensorRT 10 takes for the default: its libraries are off, as it has kernels of its
+# The default of TensorRT 10: its libraries are off, as it has kernels of its
 # own for all. Rabbet uses them.
 _DEFAULT_SOURCES = 24
 

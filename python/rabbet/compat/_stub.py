@@ -89,7 +89,7 @@ def _check_free() -> None:
 
 
 def _installed(folder: Path) -> list[Path]:
-    """What there is of stubs, of this release or another."""
+    """Stubs that are installed, of this release or another."""
     infos = [
         info
         for info in folder.glob(f"{NAME}-*.dist-info")

@@ -15,7 +15,7 @@ _BIT_TYPES = {
 
 
 def tensor_to_numpy(tensor: Any, dtype: Any = None, copy: Any = None) -> Any:
-    """What np.asarray(tensor) gives; types of ml_dtypes where it is installed."""
+    """The result of np.asarray(tensor); types of ml_dtypes where it is installed."""
     import ctypes
 
     import numpy as np

@@ -114,9 +114,9 @@ def _array(annotation: Any, scalar: Any) -> AttributeType | None:
 
 
 def plain_type(annotation: Any) -> Any:
-    """What an annotation stands for: without remarks (Annotated), and where a type has a
+    """The type of an annotation: without remarks (Annotated), and where a type has a
     name of its own (`type X = ...`, which numpy.typing.NDArray is from NumPy 2.5 on),
-    what that names."""
+    the one that it names."""
     name, args = typing.get_origin(annotation), typing.get_args(annotation)
     if name is typing.Annotated:
         return plain_type(args[0])
@@ -158,7 +158,7 @@ def attribute_type(annotation: Any) -> AttributeType | None:
 
 
 def why_not(annotation: Any) -> str:
-    """What is wrong with an annotation that attribute_type refuses."""
+    """Why attribute_type refuses an annotation."""
     annotation = plain_type(annotation)
     if _is_array(annotation):
         return (

@@ -109,7 +109,7 @@ class _Tactic(IAlgorithmSelector):
 
 
 class Setup(NamedTuple):
-    """What a call runs: an engine of one layer."""
+    """An engine of one layer, which a call runs."""
 
     plugin_id: str
     engine: ICudaEngine

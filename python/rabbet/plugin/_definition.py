@@ -1,4 +1,4 @@
-"""What a plugin is made of: checks of its functions' signatures."""
+"""The functions that make up a plugin: checks of their signatures."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ class Checker:
 
 
 class Registration(NamedTuple):
-    """What the register function's signature says."""
+    """Inputs, attributes and outputs, from the register function's signature."""
 
     inputs: dict[str, bool]  # name -> whether it is a shape input
     attributes: dict[str, AttributeType]
@@ -121,7 +121,7 @@ class Registration(NamedTuple):
         return found
 
     def present_names(self, count: int, absent: int) -> list[str]:
-        """What the `count` inputs of a layer are called."""
+        """Names of the `count` inputs of a layer."""
         names = [name for i, name in enumerate(self.inputs) if not absent >> i & 1]
         if self.variadic is not None:
             names.pop()
@@ -145,7 +145,7 @@ class Registration(NamedTuple):
 
 
 class TensorKind(NamedTuple):
-    """What an annotation says of an input."""
+    """The kind of an input, from its annotation."""
 
     tensor: type
     optional: bool = False
@@ -301,7 +301,7 @@ def _register_input(
 
 
 class Role(NamedTuple):
-    """What one of the three functions takes."""
+    """The parameters of one of the three functions."""
 
     decorator: str
     tensor: type  # annotation of inputs

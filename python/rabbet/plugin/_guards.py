@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 GUARD = 4096
 _GUARD_BYTE = 0xCB
 
-# What outputs hold before the first and the second run of a check. An element that
+# Contents of outputs before the first and the second run of a check. An element that
 # is unchanged after both was not written. Floating-point types: NaN.
 _FILLS = {
     e.DataType.FLOAT: (b"\xa5\xa5\xc1\x7f", b"\x5a\x5a\xe1\xff"),
@@ -83,7 +83,7 @@ class Memory:
 
     @property
     def data(self) -> bytes:
-        """What lies between the bands after the run."""
+        """The bytes between the bands after the run."""
         return bytes(self._after[GUARD : GUARD + self.size])
 
     @property
@@ -95,7 +95,7 @@ class Memory:
         return _bytes(self._before) != _bytes(self._after)
 
     def overwritten(self) -> list[str]:
-        """What happened to the bands, in words."""
+        """Sentences about bytes of the bands that were overwritten."""
         changed = self._changed()
         low = changed[:GUARD].nonzero()[0]
         high = changed[GUARD + self.size :].nonzero()[0]
@@ -188,6 +188,6 @@ def _of_outputs(first: Run, second: Run) -> list[str]:
 
 
 def findings(runs: Sequence[Run]) -> list[str]:
-    """What two runs on the same inputs did that an operator may not do."""
+    """Sentences about forbidden effects of two runs on the same inputs."""
     first, second = runs
     return _of_inputs(first) + _of_outputs(first, second)

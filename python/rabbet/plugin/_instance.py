@@ -279,7 +279,7 @@ class Instance:
         }
 
     def timing_key(self) -> dict[str, Any] | None:
-        """What determines the speed; None: not known."""
+        """A key of all that determines the speed; None: not known."""
         key = self.definition.timing_key()
         if key is None:
             return None

@@ -211,7 +211,7 @@ class PluginDef:
         }
 
     def timing_key(self) -> bytes | None:
-        """What tells one version of its code from another; None: unknown."""
+        """Tells one version of its code from another; None: unknown."""
         if self._timing_key is not None:
             return self._timing_key.encode()
         functions = [self.register_function]

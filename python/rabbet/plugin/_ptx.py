@@ -1,4 +1,4 @@
-"""What a kernel takes, read from its PTX."""
+"""A kernel's parameters, read from its PTX."""
 
 from __future__ import annotations
 

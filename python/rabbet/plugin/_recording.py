@@ -1,4 +1,4 @@
-"""What other libraries allocate while a call is recorded into a graph.
+"""Memory that other libraries allocate while a call is recorded into a graph.
 
 Replays use the same addresses again: torch and CuPy take such memory from pools
 that live as long as the graph, and that nothing else takes memory from.

@@ -171,7 +171,7 @@ def _device(tensors: Sequence[Any]) -> Any:
 
 
 class TorchOperator:
-    """What belongs to one plugin."""
+    """The operator of torch that one plugin makes."""
 
     def __init__(self, definition: PluginDef) -> None:
         self.definition = definition
@@ -471,7 +471,7 @@ def define(definition: PluginDef) -> None:
 
 
 def torch_translations() -> dict[Any, Callable[..., Any]]:
-    """What torch.onnx.export(..., dynamo=True) takes as custom_translation_table to
+    """The custom_translation_table with which torch.onnx.export(..., dynamo=True) can
     write the operators that were registered with torch=True."""
     import torch
 
