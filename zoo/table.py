@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import dataclasses
 import statistics
 from collections.abc import Iterable
 
@@ -19,8 +20,13 @@ varying sizes. Each file is built and run, and compared with ONNX Runtime (unopt
 sizes, at the least, at the largest, and at some of both. This file is generated from
 zoo/results.jsonl, to which a run adds what it found; the rest stays as it was:
 
-    make zoo                                # all, hours; ZOO="--only 'timm/*'" takes options
+    make zoo ZOO="--jobs 8 --checks 8"      # all, on 16 cores; --only 'timm/*' for some
     python -m zoo --help
+
+It makes .venv-zoo (8 GB, from PyPI; nothing else is downloaded, no weights either), and
+keeps what it exported in .cache/zoo (some 25 GB for all), so that a run that was ended
+goes on. An architecture takes 10 to 60 s of one core for each exporter, all types together.
+A run on another machine gives results to add: its `results.jsonl`, with --table-only --add.
 
 "right" is within a relative error of 1e-3 in FP32 (2e-2 on a GPU, which uses TF32), 2e-2 in
 FP16 and 1e-1 in BF16 (norm of the difference over norm of the result) of ONNX Runtime's FP32
@@ -78,15 +84,18 @@ def _by_library(findings: list[Finding]) -> list[str]:
 
 
 def _runs(findings: list[Finding]) -> list[str]:
-    """Where the results come from, the last first."""
+    """Where the results come from: a line for those of one day that are of one kind."""
     lines = [
-        "| run (UTC) | device | commit | machine | libraries | files |",
+        "| day | device | commit | machine | libraries | files |",
         "|---|---|---|---|---|---|",
     ]
-    counts = collections.Counter((f.origin, f.device) for f in findings)
-    for (origin, device), count in sorted(counts.items(), reverse=True):
-        cells = [origin.when, device, origin.commit, origin.machine, origin.libraries]
-        lines.append(f"| {' | '.join([*cells, str(count)])} |")
+    counts = collections.Counter(
+        (f.origin.when[:10], f.device, *dataclasses.astuple(f.origin)[1:])
+        for f in findings
+    )
+    for (day, device, machine, commit, libraries), count in sorted(counts.items()):
+        cells = [day, device, commit, machine, libraries, str(count)]
+        lines.append(f"| {' | '.join(cells)} |")
     return lines
 
 
