@@ -23,6 +23,8 @@ from .files import stem, write_json
 
 OPSET = 17
 """Of TorchScript's exporter; the other takes its own default."""
+OPSET_BF16 = 22
+"""The first in which convolutions, poolings and many others take BF16."""
 LEAST_CHANGE = 0.02
 """How far results for two inputs lie apart at least, over their size."""
 MOST_UNREST = 1e-4
@@ -73,10 +75,11 @@ def _symbol(expression: str) -> str:
 
 
 def _write(
-    entry: Entry, flat: Any, args: Any, path: Path, form: str, outputs: int
+    entry: Entry, flat: Any, path: Path, form: str, kind: str, outputs: int
 ) -> None:
     import torch
 
+    args = _tensors(entry, 1)
     exporter, sizes = form.split("-")
     names = [i.name for i in entry.inputs]
     results = [f"output_{i}" for i in range(outputs)]
@@ -90,6 +93,8 @@ def _write(
             }
     else:
         options |= {"dynamo": True, "verbose": False, "external_data": False}
+        if kind == "bf16":
+            options["opset_version"] = OPSET_BF16
         if sizes == "dynamic":
             auto = torch.export.Dim.AUTO
             shapes = tuple(dict.fromkeys(axes, auto) for axes in _varying(entry))
@@ -211,7 +216,7 @@ def _one(
     path = folder / f"{stem(entry.key, form, kind)}.onnx"
     temporary = path.with_suffix(".onnx.part")
     with torch.no_grad():
-        _write(entry, flat, _tensors(entry, 1), temporary, form, len(first))
+        _write(entry, flat, temporary, form, kind, len(first))
     if kind != "fp32":  # exporters leave operands of other types there at times
         _load(temporary)
     os.replace(temporary, path)
