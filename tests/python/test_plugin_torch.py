@@ -194,11 +194,15 @@ def test_sizes_that_runs_tell() -> None:
 
 
 def test_what_torch_has_no_type_for() -> None:
+    plugin_id = new_id("torch")
     with pytest.raises(trtp.DefinitionError, match=r"torch=True.*attribute 'raw' \(bytes\)"):
 
-        @trtp.register(new_id("torch"), torch=True)
+        @trtp.register(plugin_id, torch=True)
         def with_bytes(x: trtp.TensorDesc, raw: bytes) -> trtp.TensorDesc:
             return x.like()
+
+    with pytest.raises(trtp.DefinitionError, match="no such plugin is registered"):
+        trtp.impl(plugin_id)(lambda x, outputs: None)
 
     with pytest.raises(trtp.DefinitionError, match=r"input 'times' is a ShapeInput"):
 

@@ -310,6 +310,12 @@ def register(
         names = caller_names()
         registration = check_register(plugin_id, function, names)
         definition = PluginDef(plugin_id, function, registration, timing_key)
+        operator = None
+        if options["torch"]:
+            from ._torch import TorchOperator
+
+            # Before anything is registered: it refuses what torch cannot have.
+            operator = TorchOperator(definition)
         with _lock:
             old = QDP_REGISTRY.get(plugin_id)
             if old is not None:
@@ -323,10 +329,8 @@ def register(
             if not options["lazy_register"]:
                 definition.register()
             QDP_REGISTRY[plugin_id] = definition
-        if options["torch"]:
-            from ._torch import define
-
-            define(definition)
+        if operator is not None:
+            operator.define()
         return function
 
     return decorate

@@ -445,29 +445,30 @@ class TorchOperator:
             output.setType(known[0].with_dtype(torch_dtype(dtype)).with_sizes(shape))
 
 
+    # ---- Defining ----
+
+    def define(self) -> None:
+        """Makes the operator of torch; nothing where torch is not installed, as on a
+        machine that only runs plans."""
+        try:
+            import torch
+        except ModuleNotFoundError as error:
+            if error.name != "torch":
+                raise
+            return
+
+        made = torch.library.custom_op(
+            self.definition.id,
+            lambda *args, **kwargs: self.run(*args, **kwargs),
+            mutates_args=(),
+            schema=self.schema,
+        )
+        made.register_fake(lambda *args, **kwargs: self.fake(*args, **kwargs))
+        torch.onnx.register_custom_op_symbolic(self.definition.id, self.symbolic(), 1)
+        _operators[self.definition.id] = self
+
+
 _models: collections.OrderedDict[Any, Any] = collections.OrderedDict()
-
-
-def define(definition: PluginDef) -> None:
-    """Makes the operator of torch; nothing where torch is not installed, as on a machine
-    that only runs plans."""
-    operator = TorchOperator(definition)
-    try:
-        import torch
-    except ModuleNotFoundError as error:
-        if error.name != "torch":
-            raise
-        return
-
-    made = torch.library.custom_op(
-        definition.id,
-        lambda *args, **kwargs: operator.run(*args, **kwargs),
-        mutates_args=(),
-        schema=operator.schema,
-    )
-    made.register_fake(lambda *args, **kwargs: operator.fake(*args, **kwargs))
-    torch.onnx.register_custom_op_symbolic(definition.id, operator.symbolic(), 1)
-    _operators[definition.id] = operator
 
 
 def torch_translations() -> dict[Any, Callable[..., Any]]:
