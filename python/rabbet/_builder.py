@@ -22,7 +22,7 @@ from ._callbacks import (
 from ._classes._registry import IPluginRegistry, get_plugin_registry
 from ._dims import Dims
 from ._errors import UnsupportedError
-from ._flags import flag
+from ._flags import flag, integer
 from ._idle import warnings_of
 from ._layer import ILayer
 from ._managed import Fixed, Kept, Managed, no_effect
@@ -343,7 +343,7 @@ class IBuilderConfig(_rabbet.BuilderConfig, Managed):
 
     @builder_optimization_level.setter
     def builder_optimization_level(self, level: int) -> None:
-        self._set(_LEVEL, int(level))
+        self._set(_LEVEL, integer(level, "builder_optimization_level"))
 
     @property
     def avg_timing_iterations(self) -> int:
@@ -352,7 +352,7 @@ class IBuilderConfig(_rabbet.BuilderConfig, Managed):
 
     @avg_timing_iterations.setter
     def avg_timing_iterations(self, count: int) -> None:
-        self._set(_SAMPLES, int(count))
+        self._set(_SAMPLES, integer(count, "avg_timing_iterations"))
 
     @property
     def max_num_tactics(self) -> int:
@@ -361,7 +361,7 @@ class IBuilderConfig(_rabbet.BuilderConfig, Managed):
 
     @max_num_tactics.setter
     def max_num_tactics(self, count: int) -> None:
-        self._set(_MAX_TACTICS, int(count))
+        self._set(_MAX_TACTICS, integer(count, "max_num_tactics"))
 
     @property
     def profiling_verbosity(self) -> e.ProfilingVerbosity:
@@ -379,7 +379,7 @@ class IBuilderConfig(_rabbet.BuilderConfig, Managed):
 
     @threads.setter
     def threads(self, count: int) -> None:
-        self._set(_THREADS, int(count))
+        self._set(_THREADS, integer(count, "threads"))
 
     @property
     def device(self) -> str | None:
@@ -438,9 +438,10 @@ class IBuilderConfig(_rabbet.BuilderConfig, Managed):
         TACTIC_DRAM and TACTIC_SHARED_MEMORY are kept, without effect."""
         pool = e.MemoryPoolType(pool)
         if pool is e.MemoryPoolType.WORKSPACE:
-            self._set(_WORKSPACE, int(pool_size))
+            self._set(_WORKSPACE, integer(pool_size, f"limit of {pool}"))
         elif pool in _HINT_POOLS:
-            self._kept[pool.name] = _at_least_0(pool_size)
+            size = integer(pool_size, f"limit of {pool}")
+            self._kept[pool.name] = _at_least_0(size)
         else:
             raise ValueError(
                 f"no device here has the memory pool {pool}; use WORKSPACE"

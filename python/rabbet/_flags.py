@@ -1,9 +1,11 @@
-"""Options that are true or false."""
+"""Options that are true or false, or integers."""
 
 from __future__ import annotations
 
 import operator
 from typing import Any
+
+from ._errors import OutOfRangeError
 
 
 def flag(value: Any, name: str = "") -> bool:
@@ -19,3 +21,14 @@ def flag(value: Any, name: str = "") -> bool:
         if number in (0, 1):
             return bool(number)
     raise TypeError(f"{name}{': ' if name else ''}expected True or False, got {value!r}")
+
+
+def integer(value: Any, name: str) -> int:
+    """The option's value, of 64 bits; numbers with a fraction and texts are mistakes."""
+    try:
+        number = operator.index(value)
+    except TypeError:
+        raise TypeError(f"{name}: expected an integer, got {value!r}") from None
+    if not -(2**63) <= number < 2**63:
+        raise OutOfRangeError(f"{name}: {number} is no integer of 64 bits")
+    return number

@@ -17,8 +17,8 @@ from ._builder import Builder, IBuilderConfig
 from ._callbacks import ILogger, IProfiler, IProgressMonitor, Logger
 from ._dims import Dims
 from ._errors import InvalidArgumentError, UnsupportedError
-from ._flags import flag
-from ._network import INetworkDefinition, _int
+from ._flags import flag, integer
+from ._network import INetworkDefinition
 from ._onnx import OnnxParser
 from ._plugins import library_paths, load_plugins
 from ._progress import progress_monitor
@@ -99,7 +99,7 @@ class Model(_rabbet.Runner):
 
         if not isinstance(engine, ICudaEngine):
             raise TypeError(f"Model: expected an ICudaEngine, got {engine!r}")
-        count = _int(threads or 0, "threads")
+        count = integer(threads or 0, "threads")
         if not 0 <= count <= 4096:
             raise InvalidArgumentError(
                 f"{threads} threads; expected 1 to 4096, or 0 for the plan's number"
@@ -401,9 +401,9 @@ def _configure(
     if device is not None:
         config.device = device
     if threads is not None:
-        config.threads = _int(threads, "threads")
+        config.threads = integer(threads, "threads")
     if level is not None:
-        config.builder_optimization_level = _int(level, "optimization_level")
+        config.builder_optimization_level = integer(level, "optimization_level")
     if fp16:
         config.set_flag(e.BuilderFlag.FP16)
     if bf16:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import builtins
-import operator
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Self
 
@@ -16,7 +15,7 @@ from ._branches import IIfConditional
 from ._callbacks import IErrorRecorder, ILogger
 from ._dims import Dims, volume
 from ._errors import NotFoundError
-from ._flags import flag
+from ._flags import flag, integer
 from ._layer import INTS, TENSOR, ILayer, ITensor, shown
 from ._layers import (
     IActivationLayer,
@@ -76,13 +75,6 @@ def _text(value: Any, what: str) -> str:
     if not isinstance(value, str):
         raise TypeError(f"{what}: expected a str, got {value!r}")
     return value
-
-
-def _int(value: Any, what: str) -> int:
-    try:
-        return operator.index(value)
-    except TypeError:
-        raise TypeError(f"{what}: expected an integer, got {value!r}") from None
 
 
 # alpha and beta before they are set, of functions that would be constant with 0.
@@ -318,7 +310,7 @@ class INetworkDefinition(_rabbet.Network, RefusedLayers, Managed):
         window = _dims(kernel_shape, "kernel_shape")
         weights = to_weights(kernel, "kernel")
         biases = to_weights(bias, "bias")
-        each = _int(num_output_maps, "num_output_maps") * volume(window)
+        each = integer(num_output_maps, "num_output_maps") * volume(window)
         if each <= 0 or weights.size % each:
             raise ValueError(
                 f"kernel: {weights.size} weights are not a multiple of "
@@ -421,7 +413,7 @@ class INetworkDefinition(_rabbet.Network, RefusedLayers, Managed):
         """Reduction over the axes whose bits are set."""
         attrs = {
             "op": int(e.ReduceOperation(op)),
-            "axes": _int(axes, "axes"),
+            "axes": integer(axes, "axes"),
             "keep_dims": flag(keep_dims, "keep_dims"),
         }
         return self._add_layer("reduce", None, [input], attrs)
@@ -456,8 +448,8 @@ class INetworkDefinition(_rabbet.Network, RefusedLayers, Managed):
         """
         attrs = {
             "op": int(e.TopKOperation(op)),
-            "k": _int(k, "k"),
-            "axes": _int(axes, "axes"),
+            "k": integer(k, "k"),
+            "axes": integer(axes, "axes"),
             "indices_type": int(dtype_of(indices_type)),
         }
         return self._add_layer("topk", None, [input], attrs)
@@ -586,7 +578,7 @@ class INetworkDefinition(_rabbet.Network, RefusedLayers, Managed):
     def add_gather(self, input: ITensor, indices: ITensor, axis: int) -> IGatherLayer:
         """Elements chosen by indices along an axis."""
         return self._add_layer(
-            "gather", None, [input, indices], {"axis": _int(axis, "axis")}
+            "gather", None, [input, indices], {"axis": integer(axis, "axis")}
         )
 
     def add_gather_v2(
@@ -635,8 +627,8 @@ class INetworkDefinition(_rabbet.Network, RefusedLayers, Managed):
         """input to 8 bits (INT8 or FP8) by scales that are computed for each block of
         block_size elements along an axis. Outputs: the numbers; the scales."""
         attrs = {
-            "axis": _int(axis, "axis"),
-            "block_size": _int(block_size, "block_size"),
+            "axis": integer(axis, "axis"),
+            "block_size": integer(block_size, "block_size"),
             "to_type": int(dtype_of(output_type)),
             "scale_type": int(dtype_of(scale_type)),
         }
@@ -687,7 +679,7 @@ class INetworkDefinition(_rabbet.Network, RefusedLayers, Managed):
     def _normalization(
         self, inputs: list[ITensor | None], axes: int, v2: bool
     ) -> INormalizationLayer:
-        attrs = {"axes": _int(axes, "axes"), "is_v2": v2}
+        attrs = {"axes": integer(axes, "axes"), "is_v2": v2}
         return self._add_layer("normalization", None, inputs, attrs)
 
     def add_normalization(

@@ -671,6 +671,8 @@ class IExecutionContext(_rabbet.Context, Managed):
     @recorded
     def execute_v2(self, bindings: Iterable[int]) -> bool:
         """Runs with addresses in the order of get_tensor_name."""
+        if not isinstance(bindings, Iterable):
+            raise TypeError(f"bindings: expected a list of addresses, got {bindings!r}")
         addresses = list(bindings)
         count = self.engine.num_io_tensors
         if len(addresses) != count:

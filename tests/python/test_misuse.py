@@ -154,6 +154,30 @@ def test_interrupts_of_a_logger_are_not_lost() -> None:
         trt.compile(relu(2, 4)[0], device="cpu", logger=Interrupted())
 
 
+@pytest.mark.parametrize("name", [
+    "threads", "builder_optimization_level", "avg_timing_iterations", "max_num_tactics",
+])  # fmt: skip
+def test_numbers_of_a_configuration(name: str) -> None:
+    config = trt.Builder().create_builder_config()
+    for value in (None, "3", 1.5, b"x", []):
+        with pytest.raises(TypeError, match=rf"{name}: expected an integer, got "):
+            setattr(config, name, value)
+    with pytest.raises(trt.OutOfRangeError, match=f"{name}: 1180.* no integer of 64 bits"):
+        setattr(config, name, 2**70)
+    setattr(config, name, np.int64(1))
+    assert getattr(config, name) == 1
+
+
+def test_limits_of_memory_pools() -> None:
+    config = trt.Builder().create_builder_config()
+    pools = trt.MemoryPoolType
+    for pool in (pools.WORKSPACE, pools.TACTIC_DRAM):
+        with pytest.raises(TypeError, match=rf"limit of .*{pool.name}: expected an integer"):
+            config.set_memory_pool_limit(pool, 1.5)  # type: ignore[arg-type]
+        with pytest.raises((ValueError, trt.Error), match="-1"):
+            config.set_memory_pool_limit(pool, -1)
+
+
 def test_wrong_objects(model: trt.Model) -> None:
     config = trt.Builder().create_builder_config()
     network = relu(2, 4)[0]
