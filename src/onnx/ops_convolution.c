@@ -271,8 +271,8 @@ static rabbet_tensor_t* rabbet_onnx_skip_along(rabbet_onnx_node_t* node,
   return y;
 }
 
-// How many elements each window along an axis has: those of the
-// input, and of its padding if that counts.
+// How many elements each window along an axis has: those of the input, and of
+// its padding if that counts. At least 1: the mean of none is 0.
 static rabbet_tensor_t* rabbet_onnx_skip_count(rabbet_onnx_node_t* node,
                                                rabbet_tensor_t* x, int axis,
                                                rabbet_onnx_skip_t skip,
@@ -286,27 +286,28 @@ static rabbet_tensor_t* rabbet_onnx_skip_count(rabbet_onnx_node_t* node,
   rabbet_tensor_t* ones =
       rabbet_onnx_number(node, rabbet_onnx_dtype_of(node, x), rank, 1);
   ones = rabbet_onnx_spread(node, ones, dims, rank);
-  return rabbet_onnx_skip_along(node, "SUM", ones, axis, &skip, 0);
+  ones = rabbet_onnx_skip_along(node, "SUM", ones, axis, &skip, 0);
+  return rabbet_onnx_with_number(node, "MAX", ones, 1);
 }
 
 // Pooling with dilations, an axis after the other: extremes of extremes, means
-// of means.
+// of means, sums of sums.
 static rabbet_tensor_t* rabbet_onnx_dilated(rabbet_onnx_node_t* node,
                                             const char* type,
                                             rabbet_tensor_t* x,
                                             const rabbet_onnx_window_t* window,
                                             bool count_padding) {
-  bool most = !strcmp(type, "MAX");
+  bool most = !strcmp(type, "MAX"), mean = !strcmp(type, "AVERAGE");
   for (int i = 0; i < window->spatial && rabbet_onnx_ok(node); ++i) {
     int axis = i + 2;
     rabbet_onnx_skip_t skip =
         rabbet_onnx_skip(node, rabbet_onnx_extent(node, x, axis), window, i);
     rabbet_tensor_t* y = rabbet_onnx_skip_along(
         node, most ? "MAX" : "SUM", x, axis, &skip, most ? -INFINITY : 0);
-    x = most ? y
-             : rabbet_onnx_binary(
+    x = mean ? rabbet_onnx_binary(
                    node, "DIV", y,
-                   rabbet_onnx_skip_count(node, x, axis, skip, count_padding));
+                   rabbet_onnx_skip_count(node, x, axis, skip, count_padding))
+             : y;
   }
   return x;
 }
@@ -409,26 +410,35 @@ static double rabbet_onnx_power(rabbet_onnx_node_t* node) {
                          : (double)rabbet_onnx_attr_int(node, "p", 2);
 }
 
-// (sum of |x|^p over the window)^(1/p), as mean times size.
+// Sums of windows, as means times the window's size. For ceil_mode the padding
+// is so long that the last window fits: all are of one size.
+static rabbet_tensor_t* rabbet_onnx_sum_pooling(
+    rabbet_onnx_node_t* node, rabbet_tensor_t* x,
+    const rabbet_onnx_window_t* window) {
+  if (rabbet_onnx_is_dilated(window))
+    return rabbet_onnx_dilated(node, "SUM", x, window, true);
+  rabbet_onnx_window_t longer = *window;
+  bool up = !strcmp(window->padding_mode, "EXPLICIT_ROUND_UP");
+  if (up) longer.padding_mode = "EXPLICIT_ROUND_DOWN";
+  double size = 1;
+  for (int i = 0; i < window->spatial; ++i) {
+    size *= (double)window->kernel[i];
+    if (up) longer.after[i] += window->stride[i] - 1;
+  }
+  rabbet_tensor_t* y = rabbet_onnx_pooling(node, "AVERAGE", x, &longer, true);
+  if (up && rabbet_onnx_ok(node)) y = rabbet_onnx_drop_last(node, x, y, window);
+  return rabbet_onnx_with_number(node, "PROD", y, size);
+}
+
+// (sum of |x|^p over the window)^(1/p).
 void rabbet_onnx_import_lp_pool(rabbet_onnx_node_t* node) {
   rabbet_tensor_t* x = rabbet_onnx_required(node, 0);
   double p = rabbet_onnx_power(node);
   rabbet_onnx_window_t window = rabbet_onnx_pool_window(node, x);
   if (!rabbet_onnx_ok(node)) return;
-  if (!strcmp(window.padding_mode, "EXPLICIT_ROUND_UP")) {
-    RABBET_ONNX_FAIL(node, RABBET_STATUS_UNSUPPORTED,
-                     "LpPool with ceil_mode is not possible: windows would "
-                     "have different sizes");
-    return;
-  }
-  double size = 1;
-  for (int i = 0; i < window.spatial; ++i) {
-    size *= (double)window.kernel[i];
-  }
   rabbet_tensor_t* y = rabbet_onnx_unary(node, "ABS", x);
   y = rabbet_onnx_with_number(node, "POW", y, p);
-  y = rabbet_onnx_pooling(node, "AVERAGE", y, &window, true);
-  y = rabbet_onnx_with_number(node, "PROD", y, size);
+  y = rabbet_onnx_sum_pooling(node, y, &window);
   node->outputs[0] = rabbet_onnx_with_number(node, "POW", y, 1 / p);
 }
 
