@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import keyword
+import math
 import operator
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -342,11 +343,65 @@ def _matches(shape: Any, declared: tuple[int, ...], name: str) -> tuple[int, ...
     return dims
 
 
+def _numbers(given: Any, name: str) -> list[int]:
+    """Values of a shape input: integers, in a list or an array of any rank."""
+    if hasattr(given, "ravel"):
+        given = given.ravel().tolist()
+    try:
+        items = given if isinstance(given, Iterable) else [given]
+        if isinstance(given, (str, bytes)):
+            raise TypeError
+        return [operator.index(item) for item in items]
+    except TypeError:
+        raise InvalidArgumentError(
+            f"values: input '{name}' has {given!r}; expected its values, which are "
+            "integers, or three such lists: (min, opt, max)"
+        ) from None
+
+
+def _value_range(given: Any, count: int, name: str) -> list[list[int]]:
+    """min, opt and max of the values of a shape input. Three numbers for an input of one
+    value are a range, too."""
+    three = isinstance(given, Sequence) and not isinstance(given, str) and len(given) == 3
+    nested = three and all(
+        isinstance(item, (Sequence, Dims)) or hasattr(item, "ravel") for item in given
+    )
+    parts = given if nested or (three and count == 1) else (given,) * 3
+    found = [_numbers(part, name) for part in parts]
+    for part in found:
+        if len(part) != count:
+            raise InvalidArgumentError(
+                f"values: input '{name}' is a shape input of {count} value"
+                f"{'s' * (count != 1)}, for which {part} are given"
+            )
+    return found
+
+
+def _add_values(
+    profile: Any, inputs: Mapping[str, Any], values: Mapping[str, Any]
+) -> None:
+    if not isinstance(values, Mapping):
+        raise TypeError(
+            f"values: expected {{input: values or (min, opt, max)}}, got {values!r}"
+        )
+    sizes = [name for name, tensor in inputs.items() if tensor.is_shape_tensor]
+    for name, given in values.items():
+        if name not in sizes:
+            known = ", ".join(sizes) or "none"
+            raise InvalidArgumentError(
+                f"values: the model has no shape input '{name}' (an input that sizes are "
+                f"computed from); it has {known}"
+            )
+        count = math.prod(inputs[name].shape)
+        profile.set_shape_input(name, *_value_range(given, count, name))
+
+
 def _add_profile(
     builder: Builder,
     network: INetworkDefinition,
     config: IBuilderConfig,
     shapes: Mapping[str, ShapeRange],
+    values: Mapping[str, Any],
 ) -> None:
     if not isinstance(shapes, Mapping):
         raise TypeError(
@@ -370,7 +425,25 @@ def _add_profile(
             _matches(opt, declared, name),
             _matches(high, declared, name),
         )
+    _add_values(profile, inputs, values)
     config.add_optimization_profile(profile)
+
+
+def _values(values: Any, count: int) -> list[Any]:
+    """The values of each profile."""
+    if values is None or isinstance(values, Mapping):
+        return [values or {}] * count
+    if isinstance(values, str) or not isinstance(values, Iterable):
+        raise TypeError(
+            "values: expected {input: values or (min, opt, max)}, or a list of such, one "
+            f"for each profile, got {values!r}"
+        )
+    each = list(values)
+    if len(each) != count:
+        raise InvalidArgumentError(
+            f"values: a list of {len(each)} for {count} profile{'s' * (count != 1)}"
+        )
+    return each
 
 
 def _ranges(shapes: Any, profiles: Any) -> list[Any]:
@@ -418,6 +491,7 @@ def compile(
     device: str | None = None,
     save: str | os.PathLike[str] | None = None,
     shapes: Mapping[str, ShapeRange] | None = None,
+    values: Any = None,
     profiles: Any = None,
     threads: int | None = None,
     fp16: bool = False,
@@ -441,7 +515,10 @@ def compile(
     save: where to write the plan, for rabbet.load.
     shapes: {input: shape} or {input: (min, opt, max)} for dynamic inputs; tuning is
         for opt, memory is laid out for the sizes of each call.
-    profiles: a list of such, for several ranges; each call takes the first that
+    values: {input: values} or {input: (min, opt, max)}, of inputs that sizes are
+        computed from; without it they may have any, and memory is taken as runs need
+        it. A list of such for a list of profiles.
+    profiles: a list of shapes, for several ranges; each call takes the first that
         allows its inputs, and stays with it while it does.
     threads: CPU threads of a call; default: RABBET_THREADS, else all.
     fp16, bf16: FP32 tensors may be computed in these types, where that is faster.
@@ -467,6 +544,9 @@ def compile(
     for name, value in given.items():
         flag(value, f"compile: {name}")
     ranges = _ranges(shapes, profiles)
+    if values is not None and not ranges:
+        ranges = [{}]
+    value_ranges = _values(values, len(ranges))
     _limit(contexts)
     for what, file in (("save", save), ("timing_cache", timing_cache)):
         _check_writable(what, file)
@@ -483,8 +563,8 @@ def compile(
     if keep_plugins:
         config.plugins_to_serialize = library_paths(plugins)
         config.keep_plugin_source = True
-    for each in ranges:
-        _add_profile(builder, network, config, each)
+    for each in zip(ranges, value_ranges, strict=True):
+        _add_profile(builder, network, config, *each)
     cache_path = None if timing_cache is None else Path(_path("timing_cache", timing_cache))
     if cache_path is not None:
         cache = config.create_timing_cache()

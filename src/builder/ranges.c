@@ -112,11 +112,12 @@ static rabbet_status_t range_of_any_values(rabbet_build_t* build,
       list[i] = numbers[k];
     *lists[k] = list;
   }
-  rabbet_log(build->logger, RABBET_SEVERITY_WARNING,
-             "sizes are computed from the values of input '%s', and no profile "
-             "gives their range (set_shape_input, rabbet_profile_set_values): "
-             "kernels are chosen for ones, and memory is taken as runs need it",
-             name);
+  rabbet_log(
+      build->logger, RABBET_SEVERITY_WARNING,
+      "sizes are computed from the values of input '%s', and no profile "
+      "gives their range (rabbet.compile: values=, the command: --shapes): "
+      "kernels are chosen for ones, and memory is taken as runs need it",
+      name);
   return rabbet_ok();
 }
 

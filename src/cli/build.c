@@ -65,6 +65,45 @@ static rabbet_status_t rabbet_shapes_missing(const char* name,
   return status;
 }
 
+// Whether the text gives the values of a shape input, as trtexec has it: all
+// that is given, unless it is the input's own shape.
+static rabbet_status_t rabbet_profile_has_values(
+    rabbet_tensor_t* input, const rabbet_dims_t* dims,
+    const rabbet_dims_t* const ranges[SHAPES_COUNT], bool* out_values) {
+  bool is_shape = false;
+  int64_t count = 0;
+  *out_values = false;
+  if (!ranges[SHAPES_MIN] || !ranges[SHAPES_OPT] || !ranges[SHAPES_MAX])
+    return rabbet_ok();
+  for (int32_t i = 0; i < dims->rank; ++i)
+    if (dims->d[i] < 0) return rabbet_ok();
+  RABBET_RETURN_IF_ERROR(rabbet_tensor_is_shape_tensor(input, &is_shape));
+  RABBET_RETURN_IF_ERROR(rabbet_dims_count(dims, &count));
+  *out_values = is_shape && (ranges[SHAPES_OPT]->rank == count ||
+                             !rabbet_shape_text_is(ranges[SHAPES_OPT], dims));
+  return rabbet_ok();
+}
+
+static rabbet_status_t rabbet_profile_values_of(
+    const char* name, const rabbet_dims_t* dims,
+    const rabbet_dims_t* const ranges[SHAPES_COUNT],
+    rabbet_profile_t* profile) {
+  int64_t count = 0;
+  RABBET_RETURN_IF_ERROR(rabbet_dims_count(dims, &count));
+  for (int which = 0; which < SHAPES_COUNT; ++which)
+    if (ranges[which]->rank != count)
+      return RABBET_STATUS(RABBET_STATUS_INVALID_ARGUMENT,
+                           "'%s' is a shape input of %lld value%s, for which "
+                           "%d are given; expected its values, such as %s:2x3",
+                           name, (long long)count, rabbet_plural((size_t)count),
+                           ranges[which]->rank, name);
+  RABBET_RETURN_IF_ERROR(
+      rabbet_profile_set_shape(profile, name, dims, dims, dims));
+  return rabbet_profile_set_values(profile, name, ranges[SHAPES_MIN]->d,
+                                   ranges[SHAPES_OPT]->d, ranges[SHAPES_MAX]->d,
+                                   (size_t)count);
+}
+
 // Sizes for one input, where it is dynamic or sizes are given.
 static rabbet_status_t rabbet_profile_input(
     const rabbet_shape_options_t* options, rabbet_tensor_t* input,
@@ -73,11 +112,16 @@ static rabbet_status_t rabbet_profile_input(
   rabbet_dims_t dims;
   RABBET_RETURN_IF_ERROR(rabbet_tensor_dims(input, &dims));
   const rabbet_dims_t* ranges[SHAPES_COUNT];
-  bool dynamic = false;
+  bool dynamic = false, values = false;
   for (int32_t i = 0; i < dims.rank; ++i)
     dynamic |= dims.d[i] < 0;
-  for (int which = 0; which < SHAPES_COUNT; ++which) {
+  for (int which = 0; which < SHAPES_COUNT; ++which)
     ranges[which] = rabbet_shape_options_find(options, which, name);
+  RABBET_RETURN_IF_ERROR(
+      rabbet_profile_has_values(input, &dims, ranges, &values));
+  *used |= values;
+  if (values) return rabbet_profile_values_of(name, &dims, ranges, profile);
+  for (int which = 0; which < SHAPES_COUNT; ++which) {
     // What is given for fixed sizes is for the build to compare with them.
     *used |= dynamic || ranges[which];
     if (ranges[which]) continue;

@@ -7,7 +7,8 @@
 // Options of a build; spliced into the tables of several commands.
 #define RABBET_BUILD_OPTIONS                                           \
   {"--shapes", RABBET_OPTION_VALUE, "NAME:1x3x8x8,..",                 \
-   "sizes of dynamic inputs: of the profile, and of the run"},         \
+   "sizes of dynamic inputs, and values of shape inputs: of the "      \
+   "profile, and of the run"},                                         \
       {"--min-shapes", RABBET_OPTION_VALUE, "NAME:..",                 \
        "smallest sizes of the profile (default: --shapes)"},           \
       {"--opt-shapes", RABBET_OPTION_VALUE, "NAME:..",                 \

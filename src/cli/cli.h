@@ -154,6 +154,10 @@ typedef struct rabbet_tensor_set_t rabbet_tensor_set_t;
 rabbet_status_t rabbet_tensor_set_create(const rabbet_arguments_t* arguments,
                                          rabbet_context_t* context,
                                          rabbet_tensor_set_t** out_set);
+// Values of shape inputs that no file gave: those that a text such as --shapes
+// (NULL: none) gives, else the profile's usual ones.
+rabbet_status_t rabbet_tensor_set_values(rabbet_tensor_set_t* set,
+                                         const char* text);
 void rabbet_tensor_set_destroy(rabbet_tensor_set_t* set);
 // An input's values from a file of as many bytes, in its present shape.
 rabbet_status_t rabbet_tensor_set_load_raw(rabbet_tensor_set_t* set,

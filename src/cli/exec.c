@@ -187,6 +187,9 @@ static rabbet_status_t exec_infer(rabbet_exec_t* exec,
   if (rabbet_is_ok(status)) status = exec_shapes_of(exec, context);
   if (rabbet_is_ok(status))
     status = rabbet_tensor_set_create(&exec->inner, context, &tensors);
+  if (rabbet_is_ok(status))
+    status =
+        rabbet_tensor_set_values(tensors, rabbet_exec_flag(exec, "--shapes"));
   if (rabbet_is_ok(status)) status = exec_inputs(exec, tensors);
   if (rabbet_is_ok(status))
     status = rabbet_exec_measure(exec, context, tensors);

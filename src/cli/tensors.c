@@ -5,6 +5,7 @@
 
 #include "base/arena.h"
 #include "base/file.h"
+#include "base/strbuf.h"
 #include "cli/cli.h"
 #include "cli/npy.h"
 #include "core/shape_text.h"
@@ -17,6 +18,7 @@ typedef struct rabbet_slot_t {
   rabbet_dims_t dims;
   void* data;  // owned, aligned
   size_t capacity;
+  bool is_loaded;  // from a file
 } rabbet_slot_t;
 
 struct rabbet_tensor_set_t {
@@ -103,6 +105,7 @@ static rabbet_status_t rabbet_slot_from_array(rabbet_tensor_set_t* set,
   slot->dims = array->dims;
   RABBET_RETURN_IF_ERROR(rabbet_slot_reserve(set, slot, array->bytes));
   memcpy(slot->data, array->data, array->bytes);
+  slot->is_loaded = true;
   return rabbet_ok();
 }
 
@@ -224,6 +227,47 @@ static rabbet_status_t rabbet_inputs_prepare(
   return rabbet_ok();
 }
 
+// What --shapes says of a shape input, else the profile's usual values.
+static rabbet_status_t rabbet_slot_values(rabbet_tensor_set_t* set, size_t io,
+                                          const rabbet_named_dims_t* given,
+                                          size_t given_count) {
+  rabbet_slot_t* slot = &set->slots[io];
+  const int64_t *low = NULL, *usual = NULL, *high = NULL;
+  size_t count = 0;
+  RABBET_RETURN_IF_ERROR(rabbet_engine_profile_values(
+      rabbet_context_engine(set->context), rabbet_context_profile(set->context),
+      io, &low, &usual, &high, &count));
+  for (size_t i = 0; i < given_count; ++i) {
+    if (!rabbet_shape_text_matches(&given[i], slot->io->name)) continue;
+    if ((size_t)given[i].dims.rank == count) {
+      usual = given[i].dims.d;
+    } else if (!rabbet_shape_text_is(&given[i].dims, &slot->dims)) {
+      return RABBET_STATUS(
+          RABBET_STATUS_INVALID_ARGUMENT,
+          "--shapes: '%s' is a shape input of %zu value%s, for which %d are "
+          "given",
+          slot->io->name, count, rabbet_plural(count), given[i].dims.rank);
+    }
+  }
+  for (size_t i = 0; i < count; ++i)
+    rabbet_store_int64(slot->io->dtype, slot->data, (int64_t)i, usual[i]);
+  return rabbet_ok();
+}
+
+rabbet_status_t rabbet_tensor_set_values(rabbet_tensor_set_t* set,
+                                         const char* text) {
+  rabbet_named_dims_t* given = NULL;
+  size_t count = 0;
+  if (text)
+    RABBET_RETURN_IF_ERROR(
+        rabbet_shape_text_parse(text, &set->arena, &given, &count));
+  for (size_t io = 0; io < set->count; ++io)
+    if (set->slots[io].io->is_input && set->slots[io].io->is_shape_input &&
+        !set->slots[io].is_loaded)
+      RABBET_RETURN_IF_ERROR(rabbet_slot_values(set, io, given, count));
+  return rabbet_ok();
+}
+
 // ---- The set ---------------------------------------------------------------
 
 static rabbet_status_t rabbet_tensor_set_bind(rabbet_tensor_set_t* set) {
@@ -257,6 +301,9 @@ rabbet_status_t rabbet_tensor_set_create(const rabbet_arguments_t* arguments,
     set->slots[i].io = rabbet_engine_io(engine, i);
   }
   rabbet_status_t status = rabbet_inputs_prepare(arguments, set);
+  if (rabbet_is_ok(status))
+    status =
+        rabbet_tensor_set_values(set, rabbet_argument(arguments, "--shapes"));
   if (rabbet_is_ok(status)) status = rabbet_tensor_set_bind(set);
   if (!rabbet_is_ok(status)) {
     rabbet_tensor_set_destroy(set);
