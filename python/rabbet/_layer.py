@@ -168,19 +168,31 @@ class ILayer(_rabbet.NetworkLayer):
 
     @name.setter
     def name(self, name: str) -> None:
-        given, number = name, 0
-        while True:
-            try:
-                _rabbet.NetworkLayer.name.__set__(self, name)
-                break
-            except AlreadyExistsError:
-                number += 1
-                name = f"{given}_{number}"
-        if number:
-            _warn(
-                self,
-                f"the network has a layer '{given}' already: this one is called '{name}'",
-            )
+        if self._take_name(name):
+            return
+        # By halves, as thousands of layers may ask for one name.
+        taken, free = 0, 1
+        while not self._take_name(f"{name}_{free}"):
+            taken, free = free, 2 * free
+        while free - taken > 1:
+            number = (taken + free) // 2
+            if self._take_name(f"{name}_{number}"):
+                free = number
+            else:
+                taken = number
+        _warn(
+            self,
+            f"the network has a layer '{name}' already: this one is called "
+            f"'{name}_{free}'",
+        )
+
+    def _take_name(self, name: str) -> bool:
+        """False where another layer has it."""
+        try:
+            _rabbet.NetworkLayer.name.__set__(self, name)
+        except AlreadyExistsError:
+            return False
+        return True
 
     def get_input(self, index: int) -> ITensor | None:
         """An input; None where an optional one is omitted."""

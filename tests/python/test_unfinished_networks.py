@@ -159,6 +159,25 @@ def test_a_layer_name_that_is_taken() -> None:
     assert run(network, np.ones((2, 3), np.float32)).sum() == 6
 
 
+def test_many_layers_of_one_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    attempts = 0
+    take = trt.ILayer._take_name
+
+    def counted(layer: trt.ILayer, name: str) -> bool:
+        nonlocal attempts
+        attempts += 1
+        return take(layer, name)
+
+    monkeypatch.setattr(trt.ILayer, "_take_name", counted)
+    network = trt.Builder(trt.Logger(trt.Logger.ERROR)).create_network()
+    x = network.add_input("x", trt.float32, (2,))
+    for _ in range(500):
+        network.add_identity(x).name = "same"
+    names = [network.get_layer(i).name for i in range(500)]
+    assert names == ["same", *(f"same_{i}" for i in range(1, 500))]
+    assert attempts < 500 * 20
+
+
 # ---- Parameters of functions
 
 
