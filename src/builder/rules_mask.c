@@ -119,6 +119,20 @@ static bool mask_is_too_low(const rabbet_ir_t* ir,
   return false;
 }
 
+static bool mask_moves(const rabbet_ir_node_t* node) {
+  return node && (rabbet_op_is(node->op, RABBET_OP_SHUFFLE) ||
+                  rabbet_op_is(node->op, RABBET_OP_SLICE) ||
+                  rabbet_op_is(node->op, RABBET_OP_IDENTITY));
+}
+
+// Whether the value is an input of the network, perhaps moved.
+static bool mask_is_given(const rabbet_ir_t* ir, const rabbet_ir_value_t* value,
+                          int steps) {
+  for (; value && steps > 0 && mask_moves(value->producer); --steps)
+    value = rabbet_ir_input(ir, value->producer, 0);
+  return value && value->input >= 0;
+}
+
 // Whether the value is made of such a constant by choice, product, sum or
 // movement.
 static bool mask_comes_of_low(const rabbet_ir_t* ir,
@@ -126,9 +140,7 @@ static bool mask_comes_of_low(const rabbet_ir_t* ir,
   if (mask_is_too_low(ir, value)) return true;
   const rabbet_ir_node_t* node = value ? value->producer : NULL;
   if (!node || steps == 0) return false;
-  bool moves = rabbet_op_is(node->op, RABBET_OP_SHUFFLE) ||
-               rabbet_op_is(node->op, RABBET_OP_SLICE) ||
-               rabbet_op_is(node->op, RABBET_OP_IDENTITY);
+  bool moves = mask_moves(node);
   if (!moves && !rabbet_op_is(node->op, RABBET_OP_SELECT) &&
       !mask_is_kind(ir, node, RABBET_ELEMENTWISE_PROD) &&
       !mask_is_kind(ir, node, RABBET_ELEMENTWISE_SUM))
@@ -138,6 +150,17 @@ static bool mask_comes_of_low(const rabbet_ir_t* ir,
     if (mask_comes_of_low(ir, rabbet_ir_input(ir, node, i), steps - 1))
       return true;
   return false;
+}
+
+// Whether what a sum adds to scores is a mask with such numbers, or a mask that
+// is given with a run, whose numbers are not known.
+static bool mask_is_added(const rabbet_ir_t* ir, const rabbet_ir_node_t* sum,
+                          size_t input) {
+  const rabbet_ir_value_t* value = rabbet_ir_input(ir, sum, input);
+  const rabbet_ir_value_t* other = rabbet_ir_input(ir, sum, 1 - input);
+  return mask_comes_of_low(ir, value, MASK_STEPS) ||
+         (mask_is_given(ir, value, MASK_STEPS) &&
+          !mask_is_given(ir, other, MASK_STEPS) && !other->constant);
 }
 
 // The node behind the one that makes the value: there what is added may become
@@ -195,7 +218,7 @@ rabbet_status_t rabbet_rule_mask_range(rabbet_build_t* build,
     for (size_t i = selects; i < node->input_count; ++i) {
       rabbet_ir_value_t* value = rabbet_ir_input(ir, node, i);
       bool low = selects || bounds ? mask_is_too_low(ir, value)
-                                   : mask_comes_of_low(ir, value, MASK_STEPS);
+                                   : mask_is_added(ir, node, i);
       if (low) RABBET_RETURN_IF_ERROR(mask_raise(build, node, i, changed));
       if (!value->constant && (bounds || selects)) scores = value;
     }

@@ -19,14 +19,16 @@ MASKS = {
     "bounded": "a = Where(m, zero, low)  b = Add(t, a)  s = Max(b, low)",
     "summed": "a = Where(m, zero, low)  c = Add(bias, a)  s = Add(t, c)",
     "constant": "s = Add(t, causal)",
+    "given": "s = Add(t, m)",
 }
+GIVEN = {"given": "float"}
 LOWEST = float(np.finfo(np.float32).min)
 
 
 def _file(path: Path, kind: str, low: float) -> Path:
     model = onnx.parser.parse_model(f"""<ir_version: 8, opset_import: ["" : 17]>
         g (float[2,2,{ROWS},{WIDTH}] q, float[2,2,{WIDTH},{KEYS}] k,
-           float[2,2,{KEYS},{WIDTH}] v, bool[2,1,{ROWS},{KEYS}] m)
+           float[2,2,{KEYS},{WIDTH}] v, {GIVEN.get(kind, "bool")}[2,1,{ROWS},{KEYS}] m)
           => (float[2,2,{ROWS},{WIDTH}] y) {{
           r = MatMul(q, k)
           t = Mul(r, scale)
@@ -67,7 +69,8 @@ def check(path: Path, kind: str, low: float, device: str, narrow: str) -> None:
     weights = np.exp(scores - scores.max(-1, keepdims=True))
     expected = weights / weights.sum(-1, keepdims=True) @ x["v"]
     names = {i.name for i in onnx.load(_file(path, kind, low)).graph.input}
-    given = {name: value for name, value in (x | {"m": kept}).items() if name in names}
+    m = np.where(kept, np.float32(0), np.float32(low)) if kind in GIVEN else kept
+    given = {name: value for name, value in (x | {"m": m}).items() if name in names}
     for level in (0, 3):
         options = {narrow: True, "optimization_level": level}
         y = np.asarray(trt.compile(path, device=device, **options)(**given))
