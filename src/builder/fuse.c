@@ -1,6 +1,7 @@
 #include "builder/fuse.h"
 
 #include "builder/passes.h"
+#include "ops/enums.h"
 
 // Operators that take point-wise ones in; all POINTWISE operators of the
 // catalogue join each other.
@@ -49,8 +50,7 @@ bool rabbet_fuse_same_shape(const rabbet_ir_t* ir, const rabbet_ir_node_t* a,
                                &rabbet_ir_output(ir, b, 0)->shape);
 }
 
-// ---- Attention
-// ---------------------------------------------------------------
+// ---- Attention --------------------------------------------------------------
 
 // The node that makes the value for one reader alone.
 static rabbet_ir_node_t* attention_maker(const rabbet_ir_t* ir,
@@ -108,25 +108,68 @@ bool rabbet_fuse_is_move(const rabbet_ir_t* ir, const rabbet_ir_node_t* node) {
   return true;
 }
 
-// What makes the product's input for it alone: slices, transposes, reshapes, as
-// far as the first that is more than a view and within reach. Returns how many
-// nodes were added.
+rabbet_ir_value_t* rabbet_fuse_scaled(const rabbet_ir_t* ir,
+                                      const rabbet_ir_node_t* node) {
+  if (!rabbet_op_is(node->op, RABBET_OP_ELEMENTWISE) ||
+      rabbet_fuse_kind(ir, node) != RABBET_FUSE_POINTWISE)
+    return NULL;
+  int64_t op = rabbet_ir_int(node, "op");
+  size_t places = op == RABBET_ELEMENTWISE_PROD  ? 2
+                  : op == RABBET_ELEMENTWISE_DIV ? 1
+                                                 : 0;
+  for (size_t i = 0; i < places; ++i) {
+    rabbet_ir_value_t* value = rabbet_ir_input(ir, node, i);
+    const rabbet_ir_value_t* number = rabbet_ir_input(ir, node, 1 - i);
+    rabbet_dims_t dims = rabbet_ir_dims(ir, number);
+    int64_t count = 0;
+    if (value->constant || !number->constant ||
+        !rabbet_ir_shape_equal(&value->shape,
+                               &rabbet_ir_output(ir, node, 0)->shape))
+      continue;
+    rabbet_status_t status = rabbet_dims_count(&dims, &count);
+    if (rabbet_is_ok(status) && count == 1) return value;
+    rabbet_status_ignore(status);
+  }
+  return NULL;
+}
+
+// Nodes before an input of a product.
+typedef struct chain_t {
+  rabbet_fuse_reach_t reach;
+  int moves, scales;  // that may still be taken
+} chain_t;
+
+// The value before the node, if the chain may go on over it; else NULL.
+static const rabbet_ir_value_t* attention_before(const rabbet_ir_t* ir,
+                                                 const rabbet_ir_node_t* node,
+                                                 chain_t* chain) {
+  const rabbet_ir_value_t* scaled = rabbet_fuse_scaled(ir, node);
+  if (scaled) return chain->scales-- > 0 ? scaled : NULL;
+  bool is_slice = rabbet_op_is(node->op, RABBET_OP_SLICE);
+  if (!rabbet_fuse_is_move(ir, node) ||
+      chain->reach < (is_slice ? RABBET_FUSE_SLICES : RABBET_FUSE_TURNS) ||
+      chain->moves-- <= 0)
+    return NULL;
+  return rabbet_ir_input(ir, node, 0);
+}
+
+// What makes the product's input for it alone: scales, slices, transposes,
+// reshapes, as far as the first that is more than a view and within reach.
+// Returns how many nodes were added.
 static size_t attention_chain(const rabbet_ir_t* ir,
                               const rabbet_ir_node_t* product, size_t input,
-                              rabbet_fuse_reach_t reach,
-                              rabbet_ir_node_t** nodes) {
+                              chain_t chain, rabbet_ir_node_t** nodes) {
   const rabbet_ir_value_t* value = rabbet_ir_input(ir, product, input);
   size_t count = 0, taken = 0;
-  while (count < RABBET_FUSE_CHAIN_MAX && value && value->uses == 1) {
+  while (value && value->uses == 1) {
     rabbet_ir_node_t* maker = value->producer;
-    if (!maker || rabbet_fuse_is_exit(ir, maker) ||
-        !rabbet_fuse_is_move(ir, maker))
-      break;
-    bool is_slice = rabbet_op_is(maker->op, RABBET_OP_SLICE);
-    if (is_slice && reach < RABBET_FUSE_SLICES) break;
+    if (!maker || rabbet_fuse_is_exit(ir, maker)) break;
+    value = attention_before(ir, maker, &chain);
+    if (!value) break;
     nodes[count++] = maker;
-    if (is_slice || !rabbet_ir_is_view(ir, maker)) taken = count;
-    value = rabbet_ir_input(ir, maker, 0);
+    if (!rabbet_op_is(maker->op, RABBET_OP_SHUFFLE) ||
+        !rabbet_ir_is_view(ir, maker))
+      taken = count;
   }
   return taken;
 }
@@ -162,28 +205,70 @@ static size_t attention_add_turns(const rabbet_ir_t* ir,
                                   rabbet_ir_node_t* last,
                                   rabbet_fuse_reach_t reach,
                                   rabbet_ir_node_t** nodes, size_t count) {
-  count += attention_chain(ir, first, 0, reach, nodes + count);
-  count += attention_chain(ir, first, 1, reach, nodes + count);
-  count += attention_chain(ir, last, 1, reach, nodes + count);
-  rabbet_ir_node_t* after = attention_turn_after(ir, last);
+  const chain_t plain = {.reach = reach, .moves = RABBET_FUSE_CHAIN_MAX};
+  chain_t scaled = plain;
+  scaled.scales = RABBET_FUSE_SCALES_MAX;
+  count += attention_chain(ir, first, 0, scaled, nodes + count);
+  count += attention_chain(ir, first, 1, scaled, nodes + count);
+  count += attention_chain(ir, last, 1, plain, nodes + count);
+  rabbet_ir_node_t* after =
+      reach < RABBET_FUSE_TURNS ? NULL : attention_turn_after(ir, last);
   if (after) nodes[count++] = after;
   attention_sort(nodes, count);
   return count;
 }
 
+// isnan(x) ? 0 : x, of whose x nobody else knows: x, and both nodes.
+static const rabbet_ir_value_t* attention_without_nan(
+    const rabbet_ir_t* ir, rabbet_ir_node_t* select, rabbet_ir_node_t** nodes) {
+  const rabbet_ir_value_t* x = rabbet_ir_input(ir, select, 2);
+  rabbet_ir_node_t* test = attention_maker(ir, rabbet_ir_input(ir, select, 0));
+  if (!test || !rabbet_op_is(test->op, RABBET_OP_UNARY) ||
+      rabbet_ir_int(test, "op") != RABBET_UNARY_ISNAN ||
+      rabbet_ir_input(ir, test, 0) != x || x->uses != 2 || !x->producer ||
+      rabbet_fuse_is_exit(ir, x->producer) ||
+      !rabbet_ir_is_number(ir, rabbet_ir_input(ir, select, 1), 0) ||
+      !rabbet_fuse_same_shape(ir, select, x->producer))
+    return NULL;
+  nodes[0] = test;
+  nodes[1] = select;
+  return x;
+}
+
+// The softmax whose result `last` takes as input 0, and what stands between.
+static rabbet_ir_node_t* attention_softmax(const rabbet_ir_t* ir,
+                                           const rabbet_ir_node_t* last,
+                                           rabbet_ir_node_t** nodes,
+                                           size_t* count) {
+  rabbet_ir_node_t* maker = attention_maker(ir, rabbet_ir_input(ir, last, 0));
+  if (maker && rabbet_op_is(maker->op, RABBET_OP_CAST)) {
+    nodes[(*count)++] = maker;
+    maker = attention_maker(ir, rabbet_ir_input(ir, maker, 0));
+  }
+  if (maker && rabbet_op_is(maker->op, RABBET_OP_SELECT)) {
+    const rabbet_ir_value_t* x =
+        attention_without_nan(ir, maker, nodes + *count);
+    maker = x && rabbet_fuse_kind(ir, x->producer) != 0 ? x->producer : NULL;
+    *count += 2;
+  }
+  return maker && rabbet_op_is(maker->op, RABBET_OP_SOFTMAX) ? maker : NULL;
+}
+
 size_t rabbet_fuse_attention(
     const rabbet_ir_t* ir, rabbet_ir_node_t* last, rabbet_fuse_reach_t reach,
     rabbet_ir_node_t* out_nodes[RABBET_FUSE_ATTENTION_MAX]) {
-  size_t count = 0;
+  rabbet_ir_node_t* after[3];
+  size_t count = 0, after_count = 0;
   if (!rabbet_op_is(last->op, RABBET_OP_MATRIX_MULTIPLY) ||
       rabbet_fuse_kind(ir, last) == 0)
     return 0;
-  rabbet_ir_node_t* softmax = attention_maker(ir, rabbet_ir_input(ir, last, 0));
-  if (!softmax || !rabbet_op_is(softmax->op, RABBET_OP_SOFTMAX) ||
-      !attention_scores(ir, rabbet_ir_input(ir, softmax, 0), 4, reach,
-                        out_nodes, &count))
+  rabbet_ir_node_t* softmax = attention_softmax(ir, last, after, &after_count);
+  if (!softmax || !attention_scores(ir, rabbet_ir_input(ir, softmax, 0), 4,
+                                    reach, out_nodes, &count))
     return 0;
   out_nodes[count++] = softmax;
+  for (size_t i = after_count; i > 0; --i)
+    out_nodes[count++] = after[i - 1];
   out_nodes[count++] = last;
   return reach == RABBET_FUSE_PRODUCTS
              ? count

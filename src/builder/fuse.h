@@ -29,23 +29,34 @@ RABBET_PRIVATE_API bool rabbet_fuse_same_shape(const rabbet_ir_t* ir,
 RABBET_PRIVATE_API bool rabbet_fuse_is_move(const rabbet_ir_t* ir,
                                             const rabbet_ir_node_t* node);
 
+// The tensor that the node multiplies with, or divides by, one constant number;
+// else NULL.
+RABBET_PRIVATE_API rabbet_ir_value_t* rabbet_fuse_scaled(
+    const rabbet_ir_t* ir, const rabbet_ir_node_t* node);
+
 // Attention that ends in `last`: the product that makes scores, up to four
-// point-wise nodes (a scale, a mask), the softmax, and `last`, which takes its
-// result as input 0; nothing else reads what is between. In order of execution;
-// returns how many they are, 0 if `last` ends none.
+// point-wise nodes (a scale, a mask), the softmax, zeros in the place of NaN
+// (IsNaN and Where, of rows that are masked altogether), a cast, and `last`,
+// which takes the result as input 0; nothing else reads what is between. In
+// order of execution; returns how many they are, 0 if `last` ends none.
 typedef enum rabbet_fuse_reach_t {
   RABBET_FUSE_PRODUCTS = 0,  // as said
+  // With scales by one number before the first product's inputs: exporters
+  // write sqrt(scale) q and sqrt(scale) k', which keeps scores small in HALF.
+  RABBET_FUSE_SCALES = 1,
   // With transposes before the products' inputs and after the result, which a
   // kernel can take as strides.
-  RABBET_FUSE_TURNS = 1,
+  RABBET_FUSE_TURNS = 2,
   // With slices before them too, factors that are parts of one tensor; and
   // where the point-wise nodes' shapes are not known to be equal.
-  RABBET_FUSE_SLICES = 2,
+  RABBET_FUSE_SLICES = 3,
 } rabbet_fuse_reach_t;
 // As far as the device's kernels may go.
 RABBET_PRIVATE_API rabbet_fuse_reach_t
 rabbet_fuse_reach(const rabbet_build_t* build);
-enum { RABBET_FUSE_CHAIN_MAX = 4, RABBET_FUSE_ATTENTION_MAX = 20 };
+// Before one input: nodes that move elements, scales.
+enum { RABBET_FUSE_CHAIN_MAX = 4, RABBET_FUSE_SCALES_MAX = 2 };
+enum { RABBET_FUSE_ATTENTION_MAX = 28 };
 RABBET_PRIVATE_API size_t rabbet_fuse_attention(
     const rabbet_ir_t* ir, rabbet_ir_node_t* last, rabbet_fuse_reach_t reach,
     rabbet_ir_node_t* out_nodes[RABBET_FUSE_ATTENTION_MAX]);

@@ -115,12 +115,12 @@ static rabbet_tensor_t* turn(net_t* net, const char* name, rabbet_tensor_t* x) {
                     .attr_count = 1});
 }
 
-// All of attention may be one group, with transposes around it, unless
-// something else reads what is between.
+// All of attention may be one group, with transposes and scales around it,
+// unless something else reads what is between.
 static void attention(void** state) {
   (void)state;
-  for (int way = 0; way < 3; ++way) {
-    bool kept = way == 1, turned = way == 2;
+  for (int way = 0; way < 4; ++way) {
+    bool kept = way == 1, turned = way >= 2, before = way == 3;
     net_t net = net_begin(0, rabbet_allocator_system());
     rabbet_tensor_t* inputs[3];
     const char* const names[3] = {"q", "k", "v"};
@@ -131,6 +131,12 @@ static void attention(void** state) {
       inputs[0] =
           turn(&net, "turn_q",
                net_input(&net, "q4", RABBET_DTYPE_FLOAT, DIMS(2, 4, 2, 8)));
+    if (before) {
+      inputs[0] = net_binary(&net, "scale_q", "PROD", net_scalar(&net, 4, 0.6),
+                             inputs[0]);
+      inputs[1] = net_binary(&net, "scale_k", "DIV", inputs[1],
+                             net_scalar(&net, 4, 1.6));
+    }
     rabbet_tensor_t* mask =
         net_input(&net, "mask", RABBET_DTYPE_FLOAT, DIMS(2, 1, 1, 4));
     rabbet_tensor_t* scores =

@@ -24,14 +24,18 @@ typedef struct branch_t {
 
 // ---- Which -----------------------------------------------------------------
 
-// Back from a factor over what only moves its elements.
+// Back from a factor over what only moves its elements or scales all of them.
 static rabbet_ir_value_t* parallel_moved(const rabbet_ir_t* ir,
                                          rabbet_ir_value_t* value) {
-  for (int i = 0; value && i < RABBET_FUSE_CHAIN_MAX; ++i) {
+  enum { MOST = RABBET_FUSE_CHAIN_MAX + RABBET_FUSE_SCALES_MAX };
+  for (int i = 0; value && i < MOST; ++i) {
     rabbet_ir_node_t* move =
         rabbet_ir_sole_producer(ir, value, RABBET_OP_SHUFFLE);
-    if (!move || !rabbet_fuse_is_move(ir, move)) break;
-    value = rabbet_ir_input(ir, move, 0);
+    rabbet_ir_node_t* scale =
+        rabbet_ir_sole_producer(ir, value, RABBET_OP_ELEMENTWISE);
+    rabbet_ir_value_t* scaled = scale ? rabbet_fuse_scaled(ir, scale) : NULL;
+    if (!scaled && (!move || !rabbet_fuse_is_move(ir, move))) break;
+    value = scaled ? scaled : rabbet_ir_input(ir, move, 0);
   }
   return value;
 }

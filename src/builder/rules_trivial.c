@@ -82,6 +82,65 @@ static bool shuffle_returns(const rabbet_ir_t* ir, const rabbet_ir_node_t* node,
   return false;
 }
 
+// The permutation that does the same as joining axes, permuting and
+// splitting them again does. Axes of `from` and `joined` are paired from the
+// end; the first of `joined` has what is left, as both have as many elements.
+static bool shuffle_split_permutation(const rabbet_ir_t* ir,
+                                      const rabbet_ir_value_t* from,
+                                      const rabbet_ir_node_t* permute,
+                                      const rabbet_ir_value_t* to,
+                                      int64_t perm[RABBET_MAX_RANK]) {
+  const rabbet_shape_t* joined = &rabbet_ir_input(ir, permute, 0)->shape;
+  int64_t between[RABBET_MAX_RANK];
+  int32_t extra = from->shape.rank - joined->rank, count = 0;
+  if (extra <= 0 || joined->rank < 1 || to->shape.rank != from->shape.rank ||
+      !shuffle_permutation(ir, permute, between))
+    return false;
+  for (int32_t i = 1; i < joined->rank; ++i)
+    if (joined->d[i] != from->shape.d[i + extra]) return false;
+  for (int32_t i = 0; i < joined->rank; ++i) {
+    int32_t first = between[i] == 0 ? 0 : (int32_t)between[i] + extra;
+    int32_t end = between[i] == 0 ? extra + 1 : first + 1;
+    for (int32_t axis = first; axis < end; ++axis) {
+      if (to->shape.d[count] != from->shape.d[axis]) return false;
+      perm[count++] = axis;
+    }
+  }
+  return true;
+}
+
+// torch transposes keys of an attention with batches and heads as one axis.
+static rabbet_status_t shuffle_split(rabbet_build_t* build,
+                                     rabbet_ir_node_t* node, bool* changed) {
+  rabbet_ir_t* ir = &build->ir;
+  int64_t perm[RABBET_MAX_RANK];
+  rabbet_ir_node_t *permute = NULL, *join = NULL, *made = NULL;
+  if (rabbet_ir_has_wishes(ir, node) || !rabbet_ir_is_view(ir, node))
+    return rabbet_ok();
+  permute = rabbet_ir_sole_producer(ir, rabbet_ir_input(ir, node, 0),
+                                    RABBET_OP_SHUFFLE);
+  if (permute)
+    join = rabbet_ir_sole_producer(ir, rabbet_ir_input(ir, permute, 0),
+                                   RABBET_OP_SHUFFLE);
+  if (!join || !rabbet_ir_is_view(ir, join) ||
+      !shuffle_split_permutation(ir, rabbet_ir_input(ir, join, 0), permute,
+                                 rabbet_ir_output(ir, node, 0), perm))
+    return rabbet_ok();
+  const rabbet_attr_t attr = {
+      .name = "first_transpose",
+      .type = RABBET_ATTR_INTS,
+      .data = perm,
+      .count = (size_t)rabbet_ir_output(ir, node, 0)->shape.rank};
+  RABBET_RETURN_IF_ERROR(rabbet_ir_add_node(ir, RABBET_OP_SHUFFLE,
+                                            permute->name, &attr, 1,
+                                            &join->inputs[0], 1, node, &made));
+  if (rabbet_ir_bypass(ir, node, rabbet_ir_output(ir, made, 0)))
+    *changed = true;
+  else
+    rabbet_ir_kill(ir, made);
+  return rabbet_ok();
+}
+
 rabbet_status_t rabbet_rule_shuffle(rabbet_build_t* build,
                                     rabbet_ir_node_t* node, bool* changed) {
   rabbet_ir_t* ir = &build->ir;
@@ -91,7 +150,8 @@ rabbet_status_t rabbet_rule_shuffle(rabbet_build_t* build,
     *changed = true;
     return rabbet_ok();
   }
-  return shuffle_merge(build, node, changed);
+  RABBET_RETURN_IF_ERROR(shuffle_split(build, node, changed));
+  return node->dead ? rabbet_ok() : shuffle_merge(build, node, changed);
 }
 
 // ---- Slices and concatenations ----------------------------------------------

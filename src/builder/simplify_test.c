@@ -148,6 +148,27 @@ static void transposes_cancel(void** state) {
   net_end(&net);
 }
 
+// Joining axes, permuting and splitting them again is a permutation.
+static void transposes_of_joined_axes(void** state) {
+  (void)state;
+  net_t net = net_begin(0, rabbet_allocator_system());
+  rabbet_tensor_t* x =
+      net_input(&net, "x", RABBET_DTYPE_FLOAT, DIMS(2, 3, 4, 5));
+  rabbet_tensor_t* y = TRANSPOSE(&net, "heads", x, 0, 2, 1, 3);
+  y = RESHAPE(&net, "join", y, 8, 3, 5);
+  y = TRANSPOSE(&net, "turn", y, 0, 2, 1);
+  y = RESHAPE(&net, "split", y, 2, 4, 5, 3);
+  net_output(&net, net_unary(&net, "neg", "NEG", y), "y");
+  EXPECT_STEPS(check_network(&net, 0, 0), 2);
+  // Split in other places it is none.
+  rabbet_tensor_t* z = RESHAPE(&net, "join2", x, 6, 4, 5);
+  z = TRANSPOSE(&net, "turn2", z, 2, 0, 1);
+  z = RESHAPE(&net, "split2", z, 5, 3, 2, 4);
+  net_output(&net, net_unary(&net, "neg2", "NEG", z), "z");
+  check_network(&net, 0, 0);
+  net_end(&net);
+}
+
 // Moving axes of extent 1 is no work.
 static void views(void** state) {
   (void)state;
@@ -484,6 +505,7 @@ int main(void) {
       cmocka_unit_test(shared_convolution_keeps_weights),
       cmocka_unit_test(matrix_product_takes_scale_and_transposes),
       cmocka_unit_test(transposes_cancel),
+      cmocka_unit_test(transposes_of_joined_axes),
       cmocka_unit_test(views),
       cmocka_unit_test(nothing_left),
       cmocka_unit_test(almost_nothing),

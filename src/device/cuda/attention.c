@@ -34,7 +34,8 @@ static bool attention_lies_by_rows(const rabbet_attention_view_t* view,
               view->offset % ATTENTION_MULTIPLE == 0;
   for (int i = 0; fits && i < 4; ++i)
     fits = i == columns || view->dims[i] == 1 ||
-           view->strides[i] % ATTENTION_MULTIPLE == 0;
+           (view->strides[i] > 0 &&  // heads that share keys have 0
+            view->strides[i] % ATTENTION_MULTIPLE == 0);
   return fits;
 }
 
@@ -125,7 +126,7 @@ static bool rabbet_cuda_attention_describe(const rabbet_group_t* group,
   rabbet_attention_t a;
   attention_shapes_t s;
   if (!rabbet_attention_match(group, dims, &a) ||
-      a.masking != RABBET_ATTENTION_ADDS ||
+      a.masking != RABBET_ATTENTION_ADDS || a.zero_nan ||
       !attention_shapes(group, &a, dims, &s))
     return false;
   rabbet_dtype_t dtype = group->values[a.y.value].dtype;
@@ -168,6 +169,19 @@ static bool attention_can(rabbet_dtype_t dtype) {
   return dtype == RABBET_DTYPE_HALF || dtype == RABBET_DTYPE_BF16;
 }
 
+// A mask that scores are cast for is narrowed only where the network may be.
+static bool attention_may_narrow(const rabbet_propose_t* propose,
+                                 const rabbet_attention_t* a) {
+  const rabbet_group_value_t* values = propose->group->values;
+  rabbet_dtype_t types[4];
+  rabbet_dtype_t dtype = values[a->q.value].dtype;
+  if (a->mask < 0 || values[a->mask].dtype == dtype) return true;
+  int count = rabbet_compute_types(propose, values[a->mask].dtype, types);
+  for (int i = 0; i < count; ++i)
+    if (types[i] == dtype) return true;
+  return false;
+}
+
 static rabbet_status_t rabbet_cuda_attention_propose(
     const rabbet_propose_t* propose, rabbet_candidate_sink_t sink) {
   const rabbet_group_t* group = propose->group;
@@ -180,7 +194,8 @@ static rabbet_status_t rabbet_cuda_attention_propose(
   bool matches =
       rabbet_attention_match(group, dims, &a) &&
       rabbet_dtype_is_float(group->values[a.q.value].dtype) &&
-      (a.mask < 0 || rabbet_dtype_is_float(group->values[a.mask].dtype));
+      (a.mask < 0 || rabbet_dtype_is_float(group->values[a.mask].dtype)) &&
+      attention_may_narrow(propose, &a);
   rabbet_free(allocator, dims);
   if (!matches) return rabbet_ok();
   return rabbet_cudnn_offer_linear(propose, sink, &rabbet_cuda_attention,

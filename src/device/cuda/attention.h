@@ -12,7 +12,7 @@ enum { RABBET_ATTENTION_TURNS = 4 };
 // the product reads or makes.
 typedef struct rabbet_attention_tensor_t {
   int32_t value, seen;
-  // Between the two, in order of execution.
+  // Between the two, in order of execution; scales among them are in `scale`.
   const rabbet_group_node_t* turns[RABBET_ATTENTION_TURNS];
   int turn_count;
   bool turned;  // the product reads it with TRANSPOSE
@@ -28,7 +28,8 @@ typedef struct rabbet_attention_t {
     RABBET_ATTENTION_KEEPS_FALSE,
   } masking;
   double scale, other;
-  size_t nodes;  // of the group that were recognized
+  bool zero_nan;  // weights that are NaN are 0: of rows masked altogether
+  size_t nodes;   // of the group that were recognized
 } rabbet_attention_t;
 
 // [batch, heads, rows, columns] of what the products see, in elements.

@@ -43,16 +43,42 @@ static const rabbet_group_node_t* attention_turn(const rabbet_group_t* group,
   return node ? node : attention_made_by(group, value, RABBET_OP_SLICE, a);
 }
 
+// x times a constant number, or divided by it: the scale takes it in, which
+// kernels apply to the sums. *value becomes x. False if it is something else.
+static bool attention_factor(const rabbet_group_t* group,
+                             const rabbet_dims_t* dims, rabbet_attention_t* a,
+                             int32_t* value) {
+  const rabbet_group_node_t* node = attention_maker(group, *value);
+  double number = 0;
+  if (!node || !rabbet_op_is(node->op, RABBET_OP_ELEMENTWISE)) return false;
+  int64_t op = rabbet_node_int(node, "op");
+  bool is_product = op == RABBET_ELEMENTWISE_PROD;
+  bool reversed = is_product &&
+                  rabbet_cuda_is_number(group, dims, node->inputs[0], &number);
+  if ((!is_product && op != RABBET_ELEMENTWISE_DIV) ||
+      (!reversed &&
+       !rabbet_cuda_is_number(group, dims, node->inputs[1], &number)))
+    return false;
+  a->scale = is_product ? a->scale * number : a->scale / number;
+  *value = node->inputs[reversed ? 1 : 0];
+  ++a->nodes;
+  return true;
+}
+
 static bool attention_operand(const rabbet_group_t* group,
+                              const rabbet_dims_t* dims,
                               const rabbet_group_node_t* product, size_t input,
                               rabbet_attention_t* a,
                               rabbet_attention_tensor_t* out) {
+  bool is_score = a->y.seen != product->outputs[0];
   *out = (rabbet_attention_tensor_t){.value = product->inputs[input],
                                      .seen = product->inputs[input]};
   out->turned =
       input == 1 && rabbet_node_int(product, "op1") == RABBET_MATRIX_TRANSPOSE;
-  const rabbet_group_node_t* turn = NULL;
-  while ((turn = attention_turn(group, out->value, a))) {
+  for (;;) {
+    if (is_score && attention_factor(group, dims, a, &out->value)) continue;
+    const rabbet_group_node_t* turn = attention_turn(group, out->value, a);
+    if (!turn) break;
     if (out->turn_count == RABBET_ATTENTION_TURNS) return false;
     for (int i = out->turn_count++; i > 0; --i)
       out->turns[i] = out->turns[i - 1];
@@ -107,11 +133,48 @@ static bool attention_select(const rabbet_group_t* group,
   return fits;
 }
 
+// Scores and weights are FLOAT in kernels, whatever they are cast to between.
+static bool attention_cast(const rabbet_group_t* group, rabbet_attention_t* a,
+                           int32_t* value) {
+  const rabbet_group_node_t* node =
+      attention_made_by(group, *value, RABBET_OP_CAST, a);
+  if (!node) return false;
+  for (int i = 0; i < 2; ++i) {
+    rabbet_dtype_t dtype =
+        group->values[i ? node->outputs[0] : node->inputs[0]].dtype;
+    if (dtype != RABBET_DTYPE_FLOAT && dtype != RABBET_DTYPE_HALF &&
+        dtype != RABBET_DTYPE_BF16)
+      return false;
+  }
+  *value = node->inputs[0];
+  return true;
+}
+
+// isnan(x) ? 0 : x.
+static void attention_zero_nan(const rabbet_group_t* group,
+                               const rabbet_dims_t* dims, rabbet_attention_t* a,
+                               int32_t* value) {
+  const rabbet_group_node_t* select = attention_maker(group, *value);
+  double number = 1;
+  if (!select || !rabbet_op_is(select->op, RABBET_OP_SELECT)) return;
+  const rabbet_group_node_t* test = attention_maker(group, select->inputs[0]);
+  if (!test || !rabbet_op_is(test->op, RABBET_OP_UNARY) ||
+      rabbet_node_int(test, "op") != RABBET_UNARY_ISNAN ||
+      test->inputs[0] != select->inputs[2] ||
+      !rabbet_cuda_is_number(group, dims, select->inputs[1], &number) ||
+      number != 0)
+    return;
+  a->zero_nan = true;
+  a->nodes += 2;
+  *value = test->inputs[0];
+}
+
 // What stands between the first product and the softmax.
 static bool attention_scores(const rabbet_group_t* group,
                              const rabbet_dims_t* dims, rabbet_attention_t* a,
                              int32_t* scores) {
   for (;;) {
+    if (attention_cast(group, a, scores)) continue;
     const rabbet_group_node_t* node =
         attention_made_by(group, *scores, RABBET_OP_ELEMENTWISE, a);
     if (node) {
@@ -142,19 +205,23 @@ bool rabbet_attention_match(const rabbet_group_t* group,
   if (a->y.turns[0]) a->y.seen = a->y.turns[0]->inputs[0];
   const rabbet_group_node_t* last =
       attention_made_by(group, a->y.seen, RABBET_OP_MATRIX_MULTIPLY, a);
-  if (!attention_is_plain(last) || !attention_operand(group, last, 1, a, &a->v))
+  if (!attention_is_plain(last) ||
+      !attention_operand(group, dims, last, 1, a, &a->v))
     return false;
+  int32_t weights = last->inputs[0];
+  (void)attention_cast(group, a, &weights);
+  attention_zero_nan(group, dims, a, &weights);
   const rabbet_group_node_t* softmax =
-      attention_made_by(group, last->inputs[0], RABBET_OP_SOFTMAX, a);
+      attention_made_by(group, weights, RABBET_OP_SOFTMAX, a);
   if (!attention_is_softmax(softmax, dims)) return false;
   int32_t scores = softmax->inputs[0];
   if (!attention_scores(group, dims, a, &scores)) return false;
   const rabbet_group_node_t* first =
       attention_made_by(group, scores, RABBET_OP_MATRIX_MULTIPLY, a);
   return attention_is_plain(first) &&
-         attention_operand(group, first, 0, a, &a->q) &&
-         attention_operand(group, first, 1, a, &a->k) &&
-         a->nodes == group->node_count;
+         attention_operand(group, dims, first, 0, a, &a->q) &&
+         attention_operand(group, dims, first, 1, a, &a->k) &&
+         isfinite(a->scale) && a->nodes == group->node_count;
 }
 
 // ---- Views of any rank -----------------------------------------------------

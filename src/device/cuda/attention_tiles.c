@@ -280,6 +280,7 @@ static rabbet_status_t tiles_compile(tiles_kernel_t* kernel,
   if (a->masking != RABBET_ATTENTION_ADDS)
     rabbet_cuda_option(&options, "-DKEEP=%d",
                        a->masking == RABBET_ATTENTION_KEEPS_TRUE);
+  if (a->zero_nan) rabbet_cuda_option(&options, "-DZERO_NAN");
   rabbet_cuda_option(&options, "-DWIDTH=%d", (int)kernel->width);
   rabbet_cuda_option(&options, "-DROW_WARPS=%d", kernel->tactic->rows);
   rabbet_cuda_option(&options, "-DKEY_WARPS=%d", kernel->tactic->keys);

@@ -4,6 +4,8 @@
 //   MASK        type of the mask, which is added; not defined: there is none
 //   KEEP        defined: where the mask is this, 0 or 1, scores stay; elsewhere
 //               a number takes their place
+//   ZERO_NAN    defined: weights that are NaN are 0, as in rows of which the mask
+//               leaves nothing
 //   WIDTH       columns of q, k, v and y, a multiple of 32
 //   ROW_WARPS   warps of a block that have 16 rows each
 //   KEY_WARPS   warps that share the keys of the same rows; their results are
@@ -350,13 +352,23 @@ DEVICE void attend_keys(const places_t& at, const queries_t& q,
   }
 }
 
+// A result of a row with this sum of weights: all of them are NaN, or none is.
+DEVICE float without_nan(float x, float sum) {
+#ifdef ZERO_NAN
+  return sum > 0 ? x : 0;
+#else
+  return x;
+#endif
+}
+
 struct shares_t {
   float most[16], sum[16];
   float results[WIDTH / 2][32];  // of a warp: each thread's in a column
 };
 
-// Factors that the shares of the warps with the same keys have in a row.
-DEVICE void join_factors(const shares_t* shares, uint32_t row, float* factor) {
+// Factors that the shares of the warps with the same keys have in a row; the
+// sum of its weights.
+DEVICE float join_factors(const shares_t* shares, uint32_t row, float* factor) {
   float most = -INFINITE, sum = 0;
 #pragma unroll
   for (int w = 0; w < KEY_WARPS; ++w) most = highest(most, shares[w].most[row]);
@@ -368,6 +380,7 @@ DEVICE void join_factors(const shares_t* shares, uint32_t row, float* factor) {
   }
 #pragma unroll
   for (int w = 0; w < KEY_WARPS; ++w) factor[w] /= sum;
+  return sum;
 }
 
 DEVICE void store_piece(const float* x, ELEMENT* y) {
@@ -402,13 +415,14 @@ DEVICE void write_results(const attend_t& p, state_t& state, uint32_t row,
   for (uint32_t piece = key_warp; piece < PIECES; piece += KEY_WARPS) {
     uint32_t c = piece & 3, at = g + 8 * (c >> 1);
     float factor[KEY_WARPS], x[COLUMNS];
-    join_factors(shares, at, factor);
+    float sum = join_factors(shares, at, factor);
 #pragma unroll
     for (int j = 0; j < COLUMNS; ++j) {
       x[j] = 0;
 #pragma unroll
       for (int w = 0; w < KEY_WARPS; ++w)
         x[j] += factor[w] * shares[w].results[piece * COLUMNS + j][lane];
+      x[j] = without_nan(x[j], sum);
     }
     if (row + 8 * (c >> 1) < p.rows)
       store_piece(x, y + (row + 8 * (c >> 1)) * p.y[2] +
@@ -417,7 +431,7 @@ DEVICE void write_results(const attend_t& p, state_t& state, uint32_t row,
 #else
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
-    float factor = 1.0f / sum_of_row(state.sum[half]);
+    float sum = sum_of_row(state.sum[half]), factor = 1.0f / sum;
     if (row + 8 * half >= p.rows) continue;
 #pragma unroll
     for (int set = 0; set < SETS; ++set)
@@ -426,7 +440,8 @@ DEVICE void write_results(const attend_t& p, state_t& state, uint32_t row,
         float x[COLUMNS];
 #pragma unroll
         for (int j = 0; j < COLUMNS; ++j)
-          x[j] = state.results[set][j][2 * half + c] * factor;
+          x[j] =
+              without_nan(state.results[set][j][2 * half + c] * factor, sum);
         store_piece(x, y + (row + 8 * half) * p.y[2] +
                            (8 * set + 2 * t + c) * COLUMNS);
       }
