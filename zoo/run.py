@@ -93,7 +93,11 @@ def _machine(device: str) -> str:
 def origin(options: argparse.Namespace) -> Origin:
     """Of the results of a run that begins now."""
     names = filter(catalogue.installed, ["torch", *catalogue.LIBRARIES, "onnxruntime"])
-    versions = ", ".join(f"{n} {importlib.metadata.version(n)}" for n in names)
+    # Such as onnxruntime-gpu.
+    packages = importlib.metadata.packages_distributions()
+    versions = ", ".join(
+        f"{name} {importlib.metadata.version(packages[name][0])}" for name in names
+    )
     now = datetime.datetime.now(datetime.UTC)
     when = now.isoformat(" ", "seconds").removesuffix("+00:00")
     commit = options.commit or _output("git", "rev-parse", "--short", "HEAD")
