@@ -76,7 +76,7 @@ typedef struct rabbet_io_t {
   bool is_shape_input;  // its values are read on the host: a host address
   rabbet_dtype_t dtype;
   rabbet_format_t format;
-  rabbet_dims_t dims;                      // -1: dynamic
+  rabbet_dims_t dims;  // -1: dynamic; a number where profiles allow only it
   const char* dim_names[RABBET_MAX_RANK];  // NULL: none
   int32_t aliased_input;  // outputs that share an input's memory; -1
 } rabbet_io_t;

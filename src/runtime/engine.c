@@ -119,6 +119,7 @@ static rabbet_status_t rabbet_engine_initialize(
   rabbet_status_t status =
       rabbet_plan_analyse(engine->plan, &engine->arena, &engine->analysis);
   if (rabbet_is_ok(status)) status = rabbet_engine_list_ios(engine);
+  if (rabbet_is_ok(status)) status = rabbet_engine_fix_shapes(engine);
   if (!rabbet_is_ok(status) || options->inspect_only) return status;
   status = rabbet_engine_open_device(engine, options);
   if (rabbet_is_ok(status))

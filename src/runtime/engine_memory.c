@@ -1,4 +1,5 @@
-// How much memory a context of an engine will need; memory for callers.
+// What profiles say of an engine: shapes that they leave no choice, how much
+// memory a context will need; memory for callers.
 #include "base/math.h"
 #include "runtime/runtime.h"
 
@@ -18,6 +19,42 @@ static void rabbet_profile_symbols(const rabbet_engine_t* engine,
     high[i] =
         dim ? range->max.d[source->index] : range->max_values[source->index];
   }
+}
+
+static void rabbet_fix_dims(const rabbet_engine_t* engine, size_t profile,
+                            const int64_t* low, const int64_t* high) {
+  const rabbet_plan_t* plan = engine->plan;
+  for (size_t i = 0; i < plan->io_count; ++i) {
+    const rabbet_shape_t* shape = &plan->values[plan->ios[i].value].shape;
+    rabbet_dims_t* dims = &engine->ios[i].dims;
+    for (int32_t axis = 0; axis < shape->rank; ++axis) {
+      rabbet_expr_t e = shape->d[axis];
+      bool fixed = low[e] == high[e] && low[e] >= 0;
+      if (profile == 0 && dims->d[axis] < 0 && fixed) dims->d[axis] = low[e];
+      if (profile > 0 && !(fixed && dims->d[axis] == low[e]) &&
+          !rabbet_expr_is_constant(plan->graph, e, &(int64_t){0}))
+        dims->d[axis] = -1;
+    }
+  }
+}
+
+rabbet_status_t rabbet_engine_fix_shapes(rabbet_engine_t* engine) {
+  const rabbet_plan_t* plan = engine->plan;
+  size_t symbols = rabbet_expr_symbol_count(plan->graph);
+  size_t exprs = rabbet_expr_node_count(plan->graph);
+  int64_t* bounds = NULL;
+  if (symbols == 0) return rabbet_ok();
+  RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
+      &engine->arena, 2 * (symbols + exprs), sizeof(*bounds), (void**)&bounds));
+  int64_t *symbol_high = bounds + symbols, *low = symbol_high + symbols;
+  int64_t* high = low + exprs;
+  for (size_t p = 0; p < plan->profile_count; ++p) {
+    rabbet_profile_symbols(engine, p, bounds, symbol_high);
+    RABBET_RETURN_IF_ERROR(
+        rabbet_settle_bounds(engine, 0, bounds, symbol_high, low, high));
+    rabbet_fix_dims(engine, p, low, high);
+  }
+  return rabbet_ok();
 }
 
 static size_t rabbet_largest_bytes(const rabbet_plan_value_t* value,

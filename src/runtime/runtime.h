@@ -231,6 +231,8 @@ rabbet_status_t rabbet_prepared_create(rabbet_context_t* context,
                                        const int64_t* key, size_t key_size,
                                        rabbet_prepared_t** out_prepared);
 void rabbet_prepared_destroy(rabbet_prepared_t* prepared);
+// Dimensions for which all profiles leave one value are no dynamic ones.
+rabbet_status_t rabbet_engine_fix_shapes(rabbet_engine_t* engine);
 // Bounds of all expressions while the symbols that are read from segment
 // `segment` on are not known; the others' bounds are given. Sets those too.
 rabbet_status_t rabbet_settle_bounds(const rabbet_engine_t* engine,
