@@ -169,16 +169,17 @@ def test_the_log_has_the_known_form() -> None:
     assert "] [TRT] [E] Runtime::deserialize_cuda_engine: " in lines[0]
 
 
-def test_usage() -> None:
+@pytest.mark.parametrize("arguments", [[], ["-m"], ["-c"], ["--install", "--uninstall"]])
+def test_usage(arguments: list[str]) -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "rabbet.compat"],
+        [sys.executable, "-m", "rabbet.compat", *arguments],
         capture_output=True,
         text=True,
         check=False,
         env=_environment(),
     )
     assert done.returncode == 2
-    assert "usage: python -m rabbet.compat" in done.stdout
+    assert "usage: python -m rabbet.compat" in done.stderr
     assert "usage" in alias("--help")
 
 

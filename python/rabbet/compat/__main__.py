@@ -36,24 +36,26 @@ def _change_stub(option: str) -> None:
 def main() -> None:
     """Runs what the command line names."""
     arguments = sys.argv[1:]
-    if not arguments or arguments[0] in ("-h", "--help"):
+    option = arguments[0] if arguments else ""
+    if option in ("-h", "--help"):
         print(_USAGE)
-        raise SystemExit(0 if arguments else 2)
-    if arguments[0] in ("-m", "-c") and len(arguments) < 2:
+        return
+    incomplete = not option or (option in ("-m", "-c") and len(arguments) == 1)
+    if incomplete or (option in _STUB and len(arguments) > 1):
         print(_USAGE, file=sys.stderr)
         raise SystemExit(2)
-    if arguments[0] in _STUB:
-        _change_stub(arguments[0])
+    if option in _STUB:
+        _change_stub(option)
         return
     install()
-    if arguments[0] == "-m":
+    if option == "-m":
         sys.argv = arguments[1:]
         runpy.run_module(arguments[1], run_name="__main__", alter_sys=True)
-    elif arguments[0] == "-c":
+    elif option == "-c":
         sys.argv = ["-c", *arguments[2:]]
         exec(compile(arguments[1], "<string>", "exec"), {"__name__": "__main__"})
     else:
-        script = arguments[0]
+        script = option
         if not os.path.exists(script) and os.sep not in script:
             script = shutil.which(script) or script
         if not os.path.exists(script):
