@@ -1,4 +1,4 @@
-// What C tests say about attributes.
+// Checks of attributes for C tests.
 #ifndef RABBET_TESTS_ATTR_CHECK_H_
 #define RABBET_TESTS_ATTR_CHECK_H_
 

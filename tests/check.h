@@ -1,4 +1,4 @@
-// What C tests say about statuses. Each macro takes the status it is given.
+// Checks of statuses for C tests. Each macro takes the status it is given.
 #ifndef RABBET_TESTS_CHECK_H_
 #define RABBET_TESTS_CHECK_H_
 

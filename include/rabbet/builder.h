@@ -226,7 +226,7 @@ typedef struct rabbet_algorithm_t {
   uint64_t workspace;  // bytes
   const rabbet_algorithm_tensor_t* tensors;  // inputs, then outputs
 } rabbet_algorithm_t;
-// What is computed. Constant inputs are not counted.
+// The computation that an algorithm is for. Constant inputs are not counted.
 typedef struct rabbet_algorithm_context_t {
   const char* name;  // of the layers: "conv + relu"
   size_t input_count, output_count;
@@ -257,8 +257,8 @@ RABBET_API void rabbet_builder_config_set_selector(
 
 // ---- Building --------------------------------------------------------------
 
-// What was considered and chosen, for people: a line per layer with types,
-// formats, tactic, time, alternatives.
+// The candidates and the choices of a build, for people: a line per layer with
+// types, formats, tactic, time, alternatives.
 typedef struct rabbet_build_report_t rabbet_build_report_t;
 RABBET_API void rabbet_build_report_destroy(rabbet_build_report_t* report);
 // As text (a table) or JSON; borrowed.

@@ -22,7 +22,8 @@ typedef struct rabbet_carried_t {
   size_t size;
   // Of modules:
   bool is_package;  // data is that of its __init__.py
-  // What it imports and the plan does not carry, with versions: "numpy 2.1.0".
+  // Packages that it imports and the plan does not carry, with versions: "numpy
+  // 2.1.0".
   const char* const* requirements;
   size_t requirement_count;
 } rabbet_carried_t;

@@ -22,7 +22,7 @@ typedef struct rabbet_device_allocator_t {
   // `alignment` is a power of two. NULL: there is none.
   void* (*allocate)(void* user_data, size_t size, size_t alignment,
                     void* stream);
-  // What was enqueued on the stream before may still use it.
+  // Work that was enqueued on the stream before may still use the memory.
   void (*free)(void* user_data, void* memory, void* stream);
 } rabbet_device_allocator_t;
 
@@ -230,7 +230,8 @@ RABBET_API rabbet_status_t rabbet_context_set_address(rabbet_context_t* context,
 // shares the host's memory nothing is copied. NULL takes it back.
 RABBET_API rabbet_status_t rabbet_context_set_host_address(
     rabbet_context_t* context, size_t io, void* address);
-// What was last set, or the device memory that stands for the host's.
+// The address that was last set, or the device memory that stands for the
+// host's.
 RABBET_API void* rabbet_context_address(const rabbet_context_t* context,
                                         size_t io);
 // Bytes of the tensor at its present shape; for data-dependent outputs at their
@@ -249,7 +250,7 @@ rabbet_context_infer_shapes(rabbet_context_t* context, int32_t* out_missing);
 // Asked for an output's memory when its size is known (for data-dependent
 // outputs: its bound) and told its shape; both in every run, on the running
 // thread. reallocate returns NULL on failure; an empty tensor asks for a byte.
-// What it returns becomes the output's address.
+// The address that it returns becomes the output's.
 typedef struct rabbet_output_allocator_t {
   void* user_data;
   void* (*reallocate)(void* user_data, const char* name, void* current,

@@ -152,8 +152,9 @@ typedef enum rabbet_plugin_arg_kind_t {
   RABBET_PLUGIN_ARG_TENSOR_MAP = 5,  // `map`, by value (compute capability 9)
 } rabbet_plugin_arg_kind_t;
 
-// What cuTensorMapEncodeTiled needs, for memory of an input or output. The
-// innermost dimension comes first; strides, in bytes, begin with the second.
+// The arguments of cuTensorMapEncodeTiled for the memory of an input or output.
+// The innermost dimension comes first; strides, in bytes, begin with the
+// second.
 typedef struct rabbet_plugin_tensor_map_t {
   bool of_output;
   int32_t index;
@@ -198,7 +199,7 @@ typedef struct rabbet_plugin_launch_t {
   size_t arg_count;
 } rabbet_plugin_launch_t;
 
-// What is added is copied.
+// Added launches are copied.
 typedef struct rabbet_plugin_launch_sink_t {
   void* context;
   // Launches run in the order in which they are added.
@@ -256,7 +257,7 @@ typedef struct rabbet_plugin_vtable_t {
   // Bytes that, with types, formats, shapes and tactic, determine the speed.
   // Added as attributes. optional, or nothing added: timed in each build.
   rabbet_status_t (*timing_key)(void* self, rabbet_plugin_attr_sink_t sink);
-  // What `create` needs at load. optional: nothing.
+  // Passes on the attributes that `create` needs at load. optional: nothing.
   rabbet_status_t (*serialize)(void* self, rabbet_plugin_attr_sink_t sink);
   // Shapes, tactic and device are known (`call->...->data` is NULL): may
   // allocate and compile. *out_workspace is 0 before. optional.

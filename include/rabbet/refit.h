@@ -46,7 +46,7 @@ RABBET_API rabbet_status_t rabbet_refitter_set(rabbet_refitter_t* refitter,
                                                rabbet_weights_t weights);
 RABBET_API rabbet_status_t rabbet_refitter_unset(rabbet_refitter_t* refitter,
                                                  size_t index);
-// What was set; data NULL: nothing was.
+// The weights that were set; data is NULL if none were.
 RABBET_API rabbet_status_t
 rabbet_refitter_get(const rabbet_refitter_t* refitter, size_t index,
                     rabbet_weights_t* out_weights);

@@ -54,7 +54,7 @@ typedef enum rabbet_trip_limit_t {
   RABBET_TRIP_LIMIT_WHILE = 1,
 } rabbet_trip_limit_t;
 
-// What comes out of a loop: what a recurrence is at the end, or a value of all
+// The results of a loop: a recurrence's value at the end, or a value of all
 // iterations along a new axis, the first or the last iteration first.
 typedef enum rabbet_loop_output_t {
   RABBET_LOOP_OUTPUT_LAST_VALUE = 0,

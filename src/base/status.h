@@ -1,4 +1,4 @@
-// What only Rabbet's own tests need of statuses.
+// Functions of statuses for Rabbet's own tests.
 #ifndef RABBET_SRC_BASE_STATUS_H_
 #define RABBET_SRC_BASE_STATUS_H_
 

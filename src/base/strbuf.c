@@ -60,8 +60,7 @@ void rabbet_strbuf_printf(rabbet_strbuf_t* buffer, const char* format, ...) {
   va_end(arguments);
 }
 
-// What stands for a character in a JSON string, or NULL where it stands for
-// itself.
+// The escape of a character in a JSON string, or NULL if it needs none.
 static const char* rabbet_json_escape(const char* text, size_t length,
                                       char scratch[8]) {
   switch (*text) {

@@ -483,7 +483,7 @@ static rabbet_status_t alternatives_select(rabbet_build_t* build,
   return rabbet_ok();
 }
 
-// What the user's selector left nothing of; NULL.
+// A unit of which the user's selector left no choice, or NULL.
 static const rabbet_unit_t* alternatives_refused(
     const rabbet_cluster_t* cluster) {
   for (size_t i = 0; i < cluster->cover_count; ++i)

@@ -1,4 +1,4 @@
-// What the chosen kernels want kept in the plan.
+// Data that the chosen kernels want kept in the plan.
 #ifndef RABBET_SRC_BUILDER_ARTIFACTS_H_
 #define RABBET_SRC_BUILDER_ARTIFACTS_H_
 

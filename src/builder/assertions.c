@@ -1,9 +1,9 @@
 // Assertions become outputs that callers do not see.
 //
-// What is known at build is checked at once. A condition that the host knows
-// when shapes are set is an output by itself. Of all others, which kernels
-// compute, one number each goes into one vector, so that a run has one small
-// tensor to look at.
+// A condition that is known at build is checked at once. A condition that the
+// host knows when shapes are set is an output by itself. Of all others, which
+// kernels compute, one number each goes into one vector, so that a run has one
+// small tensor to look at.
 
 #include <stdio.h>
 #include <string.h>

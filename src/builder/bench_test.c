@@ -104,8 +104,8 @@ static double measure(clock_case_t given, double best_us) {
   return timing.us;
 }
 
-// What asking for a call takes is no reason to give up a kernel that is timed
-// without it, be it once much more than usual.
+// The time that launching takes is no reason to give up a kernel that is timed
+// without it, even if it is once much longer than usual.
 static void short_kernels_are_not_given_up(void** state) {
   (void)state;
   double us = measure((clock_case_t){.kernel = 1700,

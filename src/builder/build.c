@@ -49,8 +49,8 @@ static uint32_t build_refit_flags(const rabbet_build_t* build) {
   return flags;
 }
 
-// What contexts would take for "all processors" is asked about here, where
-// somebody reads the answer.
+// Checks the number that contexts take for "all processors" here, where
+// somebody reads the error.
 static rabbet_status_t build_check_environment(void) {
   const char* text = getenv("RABBET_THREADS");
   char* end = NULL;
@@ -198,7 +198,7 @@ static rabbet_status_t build_compare(rabbet_build_t* build,
   return rabbet_ok();
 }
 
-// What the table's times add up to.
+// The sum of the times in the report's table.
 static double build_sum(const rabbet_layout_t* layout) {
   double sum = 0;
   for (size_t i = 0; i < layout->steps.count; ++i) {

@@ -10,7 +10,7 @@
 
 typedef struct rabbet_estimates_t rabbet_estimates_t;  // estimates.h
 
-// What profiles say of each expression of the IR's graph.
+// The values of each expression of the IR's graph under the profiles.
 typedef struct rabbet_ranges_t {
   size_t count;         // expressions
   int64_t* opt;         // at the first profile's optimum

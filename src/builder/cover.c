@@ -207,7 +207,8 @@ static bool cover_take_factors(coverer_t* c, size_t product, bool operands) {
   return true;
 }
 
-// What is left: regions of point-wise nodes of at most `limit`, others alone.
+// Covers the rest: regions of point-wise nodes of at most `limit`, others
+// alone.
 static void cover_rest(coverer_t* c, size_t limit) {
   for (size_t i = c->count; i-- > 0;) {
     if (c->groups[i] != NO_GROUP) continue;

@@ -155,7 +155,7 @@ static rabbet_status_t emit_constant(emitter_t* emitter,
   out->size = bytes;
   if (bytes == 0) return rabbet_ok();
   rabbet_hash_t hash = rabbet_hash128(data, bytes);
-  // What can be refitted shares its bytes with nothing.
+  // Weights that can be refitted share their bytes with nothing.
   const rabbet_ir_value_t* value = rabbet_ir_value(&build->ir, slot->value);
   bool shared =
       !value->is_refittable && !(value->scale_of && build->ir.refit_flags);
@@ -257,7 +257,7 @@ static rabbet_status_t emit_value(emitter_t* emitter, size_t index) {
   } else if (root->is_constant) {
     RABBET_RETURN_IF_ERROR(emit_constant(emitter, root, out));
   }
-  // What an operator works on in place no longer is what the host knows.
+  // The host no longer knows a value that an operator works on in place.
   if (slot->type.format != RABBET_FORMAT_LINEAR) return rabbet_ok();
   return emit_host_values(emitter, value, out);
 }

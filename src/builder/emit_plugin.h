@@ -1,4 +1,4 @@
-// What a plan keeps of a plugin layer.
+// The fields of a plan's step that name a plugin.
 #ifndef RABBET_SRC_BUILDER_EMIT_PLUGIN_H_
 #define RABBET_SRC_BUILDER_EMIT_PLUGIN_H_
 

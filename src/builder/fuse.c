@@ -18,8 +18,8 @@ static const struct {
     {RABBET_OP_NORMALIZATION, RABBET_FUSE_EPILOGUE | RABBET_FUSE_PROLOGUE},
 };
 
-// What leaves the network gets the type that was wished for it where it leaves;
-// other values with a wish must come out of a kernel.
+// A network output gets the type that was wished for it where it leaves; other
+// values with a wish must come out of a kernel.
 static bool fuse_has_wish(const rabbet_ir_t* ir, const rabbet_ir_node_t* node) {
   const rabbet_ir_value_t* value = rabbet_ir_output(ir, node, 0);
   return value->wished != RABBET_DTYPE_NONE && value->output < 0;
@@ -340,7 +340,7 @@ static void partition_tell(partition_t* p, const rabbet_ir_node_t* node) {
 static int32_t partition_region(const partition_t* p,
                                 const rabbet_ir_node_t* node) {
   int32_t region = p->readers[node->index];
-  // What is quantized is stored: its 8 bits are what readers want.
+  // A quantized result is stored: its 8 bits are all that readers want.
   if (rabbet_op_is(node->op, RABBET_OP_QUANTIZE)) return -1;
   if (region < 0 || rabbet_fuse_is_exit(p->ir, node) ||
       !rabbet_fuse_same_shape(p->ir, node, p->ir->nodes.data[region]))

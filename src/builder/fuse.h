@@ -13,7 +13,7 @@ enum {
   RABBET_FUSE_EPILOGUE = 1 << 1,   // takes point-wise nodes that follow
   RABBET_FUSE_PROLOGUE = 1 << 2,   // takes point-wise nodes before input 0
 };
-// What a node may do; 0: it stays alone.
+// The ways in which a node may be fused; 0: it stays alone.
 RABBET_PRIVATE_API uint32_t rabbet_fuse_kind(const rabbet_ir_t* ir,
                                              const rabbet_ir_node_t* node);
 // Whether something besides the graph's nodes needs the node's output.

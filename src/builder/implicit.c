@@ -155,7 +155,7 @@ static rabbet_status_t implicit_scale(implicit_t* pass,
   return rabbet_ok();
 }
 
-// What quantizes the value, made once.
+// The node that quantizes the value, made once.
 static rabbet_status_t implicit_quantize(implicit_t* pass,
                                          const rabbet_ir_value_t* value,
                                          bool forced) {
@@ -234,7 +234,7 @@ static const char* implicit_obstacle(const implicit_t* pass,
   return NULL;
 }
 
-// What moves elements leaves their range as it is.
+// Operators that move elements leave their range as it is.
 static void implicit_inherit(rabbet_ir_t* ir, rabbet_ir_value_t* value) {
   const rabbet_ir_value_t* origin = value;
   while (origin && !origin->ranged && origin->producer &&

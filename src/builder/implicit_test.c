@@ -190,7 +190,7 @@ static void without_the_flag(void** state) {
   net_end(&net);
 }
 
-// What may be left out is near what it stands for, whichever way it goes.
+// A pair that may be left out gives nearly the same value either way.
 static void near(void** state) {
   (void)state;
   net_t net = sample(false, false);

@@ -121,8 +121,8 @@ static bool import_is_shape_operand(const rabbet_layer_t* layer, size_t input) {
   return operand && operand->flags & RABBET_OPERAND_SHAPE;
 }
 
-// What layers need to know shapes stays as it is, and so does what that is
-// calculated from.
+// Tensors that layers need to know shapes stay as they are, and so do those
+// that they are computed from.
 static void import_keep_shapes(const rabbet_network_t* network, rabbet_ir_t* ir,
                                bool* needed) {
   for (bool changed = true; changed;) {

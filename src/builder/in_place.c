@@ -376,7 +376,7 @@ static rabbet_status_t output_alias(rabbet_build_t* build,
   int32_t source =
       rabbet_layout_root(layout, layout->steps.data[copy].slots[0]);
   int32_t input = layout->slots.data[source].input;
-  // What tells shapes must go on telling them.
+  // A tensor that tells shapes must go on telling them.
   if (rabbet_ir_value(&build->ir, layout->slots.data[source].value)
           ->is_read_by_host ||
       is_taken[input])

@@ -215,7 +215,7 @@ void rabbet_ir_set_input(rabbet_ir_t* ir, rabbet_ir_node_t* node, size_t index,
 bool rabbet_ir_can_replace(const rabbet_ir_value_t* old,
                            const rabbet_ir_value_t* value) {
   if (old->dtype != value->dtype || old->is_read_by_host) return false;
-  // What was wished of a network output goes on to its new producer.
+  // The type wished for a network output goes on to its new producer.
   if (value->wished != RABBET_DTYPE_NONE ||
       (old->wished != RABBET_DTYPE_NONE && old->output < 0))
     return false;

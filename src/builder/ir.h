@@ -1,10 +1,10 @@
-// What the passes work on: values and nodes copied from a network, so that the
-// network is not changed.
+// The passes' representation: values and nodes copied from a network, so that
+// the network is not changed.
 //
 // Invariants: values.data[i]->id == i. Nodes come in an order of execution. A
-// value has at most one producer, and value->producer and value->uses are
-// right at all times (change nodes through the functions below). Everything
-// lies in the arena of the build.
+// value has at most one producer, and value->producer and value->uses are right
+// at all times (change nodes through the functions below). Everything lies in
+// the arena of the build.
 #ifndef RABBET_SRC_BUILDER_IR_H_
 #define RABBET_SRC_BUILDER_IR_H_
 
@@ -160,7 +160,7 @@ RABBET_PRIVATE_API rabbet_status_t rabbet_ir_sweep(rabbet_ir_t* ir);
 
 // ---- Expressions ------------------------------------------------------------
 
-// What becomes of a symbol when a graph is copied.
+// Replaces a symbol when a graph is copied.
 typedef rabbet_status_t (*rabbet_ir_symbol_fn_t)(void* context,
                                                  rabbet_expr_graph_t* target,
                                                  const rabbet_symbol_t* symbol,

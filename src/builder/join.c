@@ -4,8 +4,7 @@
 
 #define JOIN_ALIGNMENT 64
 
-// ---- Which
-// -------------------------------------------------------------------
+// ---- Which ------------------------------------------------------------------
 
 static bool join_is_concatenation(const rabbet_unit_t* unit) {
   return unit->node_count == 1 &&
@@ -62,8 +61,7 @@ bool rabbet_join_fits(const rabbet_build_t* build, const rabbet_unit_t* unit,
   return true;
 }
 
-// ---- Placing
-// -----------------------------------------------------------------
+// ---- Placing ----------------------------------------------------------------
 
 bool rabbet_join_is(const rabbet_placed_t* step) {
   return !step->pick.choice->candidate.kernel &&

@@ -186,8 +186,7 @@ static void views_are_parts(void** state) {
   join_end(&j, 3);
 }
 
-// ---- Operators that work in place
-// ---------------------------------------------
+// ---- Operators that work in place -------------------------------------------
 
 // The reference knows no plugins: each half of output i is x plus added[].
 static void end_bumped(join_t* j, const double* added, size_t outputs) {

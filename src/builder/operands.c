@@ -20,7 +20,7 @@ static rabbet_status_t operands_part(rabbet_build_t* build,
                                      rabbet_ir_node_t* node, size_t input) {
   rabbet_ir_t* ir = &build->ir;
   const rabbet_ir_value_t* value = rabbet_ir_input(ir, node, input);
-  // What the host knows has no memory that a view could show.
+  // A value that the host knows has no memory that a view could show.
   bool is_host_only = value->values && !value->producer && !value->constant;
   rabbet_op_id_t op = is_host_only ? RABBET_OP_IDENTITY : RABBET_OP_SHUFFLE;
   const char* name = NULL;

@@ -4,7 +4,7 @@
 
 #include "builder/build.h"
 
-// What the host knows needs no kernel: integer tensors whose elements are
+// Values that the host knows need no kernel: integer tensors whose elements are
 // expressions lose their producers, constants among them become constants.
 RABBET_PRIVATE_API rabbet_status_t rabbet_pass_shapes(rabbet_build_t* build);
 // Evaluates what depends on constants alone, unless it would grow much.

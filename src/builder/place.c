@@ -186,8 +186,8 @@ static bool place_is_read(const rabbet_layout_t* layout, int32_t slot) {
   return false;
 }
 
-// What the host knows is written to an output when the run is over: steps that
-// read it have memory of their own for it.
+// A value that the host knows is written to an output when the run is over:
+// steps that read it have memory of their own for it.
 static rabbet_status_t place_known_output(placer_t* placer, int32_t* slot) {
   rabbet_slot_t own = placer->layout->slots.data[*slot];
   if (!own.is_host_only || !place_is_read(placer->layout, *slot))

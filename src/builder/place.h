@@ -20,8 +20,8 @@ typedef struct rabbet_slot_t {
   uint64_t offset;
 } rabbet_slot_t;
 
-// What is known of the memory of a slot that has its own, while it is decided
-// who shares memory: of all slots in it together.
+// The use of the memory of a slot that has its own, by all slots in it
+// together, while it is decided who shares memory.
 typedef struct rabbet_memory_use_t {
   bool is_fixed;  // a constant, an input, an output, or known to the host
   // By which step, counted without inserted copies; -1: none.

@@ -13,7 +13,7 @@ typedef struct proposer_t {
   const rabbet_kernel_class_t* kernel_class;
   const rabbet_type_format_t* fixed;
   RABBET_VEC(rabbet_choice_t) choices;
-  // What was offered but may not be used, for the error message.
+  // Candidates that were offered but may not be used, for the error message.
   rabbet_strbuf_t* rejected;
   int rejected_count;
 } proposer_t;
@@ -24,7 +24,7 @@ static bool propose_dtype_allowed(const proposer_t* p,
                                   const rabbet_ir_value_t* value,
                                   const rabbet_type_format_t* type,
                                   bool is_output) {
-  // What leaves the network is converted if need be.
+  // A network output is converted if need be.
   if (is_output && value->wished != RABBET_DTYPE_NONE && value->output < 0)
     return type->dtype == value->wished;
   if (type->dtype == value->dtype) return true;
@@ -77,7 +77,7 @@ static bool propose_allowed(const proposer_t* p,
     if (!propose_dtype_allowed(p, value, type, is_output) ||
         !propose_precision_allowed(p, value, type, is_output))
       return false;
-    // What the host knows is made row-major; who reads it may have it
+    // A value that the host knows is made row-major; readers may have it
     // converted.
     if (is_output && value->values && type->format != RABBET_FORMAT_LINEAR)
       return false;
@@ -378,7 +378,8 @@ static bool propose_may_fall_back(const proposer_t* p) {
   return true;
 }
 
-// What nothing else computes is computed by libraries that were left out.
+// A group that no other class computes is computed by libraries that were left
+// out.
 static rabbet_status_t propose_other_sources(proposer_t* p) {
   RABBET_RETURN_IF_ERROR(propose_ask(p, 0, false));
   if (p->choices.count > 0)

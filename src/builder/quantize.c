@@ -90,10 +90,10 @@ static rabbet_status_t quantize_spread(rabbet_build_t* build,
   return rabbet_ok();
 }
 
-// ---- Constant matrices with the sums' axis last
-// ------------------------------
+// ---- Constant matrices with the sums' axis last -----------------------------
 
-// What libraries want of 8 bits: elements that are summed lie together.
+// Kernels of libraries for 8 bits want elements that are summed to lie
+// together.
 typedef struct turn_t {
   rabbet_ir_node_t* maker;
   const rabbet_ir_value_t *matrix, *scale;

@@ -240,8 +240,8 @@ static rabbet_status_t range_symbols(rabbet_build_t* build,
   return rabbet_ok();
 }
 
-// What takes no time at all says nothing of kernels, and libraries do not have
-// any for it.
+// Skips empty problems: their time says nothing about a kernel, and libraries
+// reject them.
 static void range_not_empty(const rabbet_build_t* build, profile_range_t* p) {
   for (size_t s = 0; s < rabbet_expr_symbol_count(build->ir.graph); ++s)
     if (rabbet_expr_symbol(build->ir.graph, s)->kind == RABBET_SYMBOL_DIM &&

@@ -114,8 +114,7 @@ static rabbet_status_t run(rabbet_context_t* context, const float* kernel,
   return rabbet_ok();
 }
 
-// ---- The engine alone
-// --------------------------------------------------------
+// ---- The engine alone -------------------------------------------------------
 
 static void weights_are_replaced(void** state) {
   (void)state;
@@ -139,8 +138,7 @@ static void weights_are_replaced(void** state) {
   rabbet_free_aligned(SYSTEM, plan.data, 64);
 }
 
-// ---- While allocations fail
-// --------------------------------------------------
+// ---- While allocations fail -------------------------------------------------
 
 static rabbet_status_t supply_and_run(rabbet_allocator_t allocator,
                                       void* user_data) {

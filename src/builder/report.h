@@ -1,4 +1,4 @@
-// What a build considered and chose, for people.
+// A build's candidates and choices, for people.
 #ifndef RABBET_SRC_BUILDER_REPORT_H_
 #define RABBET_SRC_BUILDER_REPORT_H_
 

@@ -1,4 +1,4 @@
-// What rules are made of.
+// The parts that rules are made of.
 
 #include <string.h>
 

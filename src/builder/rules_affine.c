@@ -10,7 +10,7 @@ typedef struct affine_t {
   int64_t count;  // channels, or 1
 } affine_t;
 
-// What the elementwise node does to input `*out_data`: `numbers` vary along
+// The elementwise node as a step on input `*out_data`: `numbers` vary along
 // `axis` alone.
 static bool affine_match(const rabbet_ir_t* ir, const rabbet_ir_node_t* node,
                          size_t constant, int32_t axis, int64_t channels,
@@ -63,7 +63,7 @@ static bool affine_is_float_constant(const rabbet_ir_value_t* value) {
   return value && value->constant && value->dtype == RABBET_DTYPE_FLOAT;
 }
 
-// What was known of the product's result is not true of the new one.
+// The range of the product's result does not hold for the new one.
 static void affine_take_range(rabbet_ir_t* ir, const rabbet_ir_node_t* node,
                               const rabbet_ir_node_t* producer) {
   const rabbet_ir_value_t* result = rabbet_ir_output(ir, node, 0);

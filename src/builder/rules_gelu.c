@@ -41,7 +41,7 @@ static const rabbet_ir_node_t* gelu_binary(const rabbet_ir_value_t* value,
   return gelu_maker(value, RABBET_OP_ELEMENTWISE, "op", kind);
 }
 
-// What a product is made of: one number, and up to MAX_FACTORS values.
+// The factors of a product: one number, and up to MAX_FACTORS values.
 typedef struct gelu_product_t {
   double number;
   const rabbet_ir_value_t* factors[MAX_FACTORS];

@@ -88,8 +88,7 @@ rabbet_status_t rabbet_rule_mask(rabbet_build_t* build,
   return rabbet_ok();
 }
 
-// ---- Masks in FP16
-// -----------------------------------------------------------
+// ---- Masks in FP16 ----------------------------------------------------------
 
 // Far below all scores, and far enough from the end of HALF for sums of the
 // two. Lower numbers of FLOAT would become -infinity in HALF, and a row that is

@@ -1,5 +1,5 @@
-// What is needed: values that outputs are made of, and those that the host
-// must read to know a shape.
+// Removes all that is not needed. Needed are values that outputs are made of,
+// and those that the host must read to know a shape.
 
 #include "builder/ir.h"
 

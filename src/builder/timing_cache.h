@@ -1,4 +1,4 @@
-// What was measured, by key: the inside of a timing cache.
+// Measured times by key: the inside of a timing cache.
 #ifndef RABBET_SRC_BUILDER_TIMING_CACHE_H_
 #define RABBET_SRC_BUILDER_TIMING_CACHE_H_
 
@@ -22,7 +22,7 @@ RABBET_PRIVATE_API bool rabbet_timing_cache_find(rabbet_timing_cache_t* cache,
 RABBET_PRIVATE_API rabbet_status_t rabbet_timing_cache_put(
     rabbet_timing_cache_t* cache, rabbet_hash_t key, rabbet_timing_t timing);
 
-// What a library answered to a question: bytes whose meaning is trial.h's.
+// A library's answers to a question: bytes whose meaning is trial.h's.
 // *out_data is freed with rabbet_free; NULL: nothing is known under the key.
 RABBET_PRIVATE_API rabbet_status_t rabbet_timing_cache_find_answer(
     rabbet_timing_cache_t* cache, rabbet_hash_t key,

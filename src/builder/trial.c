@@ -233,7 +233,7 @@ static const char* trials_plugin_library(const rabbet_group_t* group) {
   return NULL;
 }
 
-// What the choice did, as far as it is to blame; NULL: nothing.
+// The harm that the choice did; NULL: none.
 static const char* trials_harm(const rabbet_trial_t* trial) {
   const char* reason = trial->asking;
   for (size_t i = 0; i < trial->items.count; ++i)

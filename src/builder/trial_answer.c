@@ -1,4 +1,4 @@
-// What is known of a question as bytes, for timing caches.
+// A question's answers and verdicts as bytes, for timing caches.
 #include <string.h>
 
 #include "builder/trial_inside.h"

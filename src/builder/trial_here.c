@@ -52,7 +52,7 @@ static rabbet_status_t here_add(void* context, const rabbet_answer_t* answer) {
   if (here->passed >= question->enough ||
       here_is_harmful(here->known, answer->tactic))
     return rabbet_ok();
-  // What is offered alone is not tried by timing: it must work.
+  // A kernel that is offered alone is not tried by timing: it must work.
   if (question->enough < question->wish)
     RABBET_RETURN_IF_ERROR(here_works(question, answer, &works));
   if (!works) return rabbet_ok();

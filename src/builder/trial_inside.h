@@ -1,4 +1,4 @@
-// What the files of trials share.
+// Declarations that the files of trials share.
 #ifndef RABBET_SRC_BUILDER_TRIAL_INSIDE_H_
 #define RABBET_SRC_BUILDER_TRIAL_INSIDE_H_
 

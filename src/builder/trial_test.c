@@ -1,5 +1,5 @@
-// What a build makes of helpers that end early, answer in another order, or
-// have no memory. The helper is this program again, with a script.
+// Builds with helpers that end early, answer in another order, or have no
+// memory. The helper is this program again, with a script.
 #include <signal.h>
 #include <unistd.h>
 
@@ -202,7 +202,8 @@ static void answers_in_another_order(void** state) {
   build_end(&build);
 }
 
-// What ended a helper is not left to the process itself when memory runs out.
+// A kernel that ended a helper is not run in the build's process when memory
+// runs out.
 static void harm_is_known_without_a_helper(void** state) {
   (void)state;
   rabbet_build_t build;

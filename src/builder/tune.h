@@ -28,8 +28,8 @@ RABBET_PRIVATE_API void rabbet_tuner_destroy(rabbet_tuner_t* tuner);
 
 // Forms clusters, asks for candidates and times them.
 RABBET_PRIVATE_API rabbet_status_t rabbet_tuner_explore(rabbet_build_t* build);
-// What the sum of measured times leaves out, for other solutions to compare:
-// tensors are colder in a real run, and measurements are noisy.
+// Costs that the sum of measured times leaves out, for other solutions to
+// compare: tensors are colder in a real run, and measurements are noisy.
 typedef struct rabbet_weights_of_costs_t {
   double conversion;  // factor on the time of conversions; 1
   double step_us;     // added for each step; 0

@@ -167,7 +167,7 @@ static void assertions_become_checks(void** state) {
   rabbet_network_t* flat = NULL;
   RABBET_EXPECT_OK(
       rabbet_network_unroll(net.network, rabbet_allocator_system(), &flat));
-  // What is known to hold is gone.
+  // The check that is known to hold is gone.
   assert_int_equal(flat->checks.count, 2);
   assert_int_equal(flat->checks.data[0].index, -1);
   assert_int_equal(flat->checks.data[1].index, 0);

@@ -1,4 +1,4 @@
-// What the files that write loops out share.
+// Declarations that the files that write loops out share.
 #ifndef RABBET_SRC_BUILDER_UNROLL_WORK_H_
 #define RABBET_SRC_BUILDER_UNROLL_WORK_H_
 
@@ -22,8 +22,7 @@ RABBET_PRIVATE_API rabbet_status_t rabbet_unroll_number(rabbet_unroll_t* unroll,
                                                         bool* out_known,
                                                         int64_t* out_number);
 
-// ---- Layers of `to` (unroll_emit.c)
-// ------------------------------------------
+// ---- Layers of `to` (unroll_emit.c) -----------------------------------------
 
 // Slice `index` along an axis, which is taken away; counted from the end if
 // `reverse`. `name` is the layer's.
@@ -40,8 +39,7 @@ RABBET_PRIVATE_API rabbet_status_t
 rabbet_unroll_copy(rabbet_unroll_t* unroll, const char* name,
                    rabbet_tensor_t* tensor, rabbet_tensor_t** out_tensor);
 
-// ---- Assertions (assertions.c)
-// -----------------------------------------------
+// ---- Assertions (assertions.c) ----------------------------------------------
 
 // Notes an assertion of `from`, with the prefix of the iteration.
 RABBET_PRIVATE_API rabbet_status_t rabbet_unroll_assert(
@@ -50,8 +48,7 @@ RABBET_PRIVATE_API rabbet_status_t rabbet_unroll_assert(
 RABBET_PRIVATE_API rabbet_status_t
 rabbet_unroll_finish_assertions(rabbet_unroll_t* unroll);
 
-// ---- Loops (unroll_loop.c)
-// ---------------------------------------------------
+// ---- Loops (unroll_loop.c) --------------------------------------------------
 
 // All layers of a loop's body (-1: of the network), or of those in `only`.
 RABBET_PRIVATE_API rabbet_status_t rabbet_unroll_region(rabbet_unroll_t* unroll,

@@ -45,7 +45,7 @@ static double rabbet_percentile_ms(const rabbet_times_t* times, double part) {
   return (double)times->data[index] / 1e6;
 }
 
-// What the last run was made of.
+// Prints how the last run was launched: graphs and single steps.
 static void rabbet_bench_print_graphs(const rabbet_context_t* context) {
   rabbet_graph_info_t info = {.struct_size = sizeof(info)};
   if (!rabbet_context_graphs(context)) return;

@@ -284,8 +284,8 @@ rabbet_status_t rabbet_cli_enter_python_for(const char* plan_path) {
 rabbet_status_t rabbet_cli_load_failure(rabbet_status_t status,
                                         const char* path) {
   rabbet_status_code_t code = rabbet_status_code(status);
-  // What is not found in a file that is there is an operator; what the plan
-  // carries for it may not have been allowed.
+  // If the file exists, it is an operator that was not found; code that the
+  // plan carries for it may not have been allowed.
   bool plugin = (code == RABBET_STATUS_NOT_FOUND && access(path, F_OK) == 0) ||
                 code == RABBET_STATUS_FAILED_PRECONDITION;
   return plugin ? rabbet_cli_recode(status, RABBET_STATUS_PLUGIN) : status;

@@ -35,7 +35,7 @@ typedef struct rabbet_option_t {
 
 #define RABBET_CLI_MAX_VALUES 64
 
-// What was given, by position in the option table.
+// The given options, by position in the option table.
 typedef struct rabbet_arguments_t {
   const rabbet_option_t* options;
   size_t option_count;
@@ -126,7 +126,8 @@ bool rabbet_cli_is_python(const char* path);
 // Runs this command again by Python (as above) if the plan carries source that
 // may be run; a file that is no plan is not looked at further.
 rabbet_status_t rabbet_cli_enter_python_for(const char* plan_path);
-// What a failure to load the plan at `path` is to the user. Takes the status.
+// Turns a failure to load the plan at `path` into an error for the user. Takes
+// the status.
 RABBET_MUST_USE rabbet_status_t rabbet_cli_load_failure(rabbet_status_t status,
                                                         const char* path);
 

@@ -163,7 +163,7 @@ static rabbet_status_t exec_shapes_of(const rabbet_exec_t* exec,
   const rabbet_engine_t* engine = rabbet_context_engine(context);
   size_t profile = rabbet_context_profile(context);
   const char* text = rabbet_exec_flag(exec, "--shapes");
-  // What nobody says is as the profile's usual shapes.
+  // Inputs that no flag mentions have the profile's usual shapes.
   for (size_t i = 0; i < rabbet_engine_io_count(engine); ++i) {
     rabbet_dims_t low, usual, high;
     if (!rabbet_engine_io(engine, i)->is_input) break;

@@ -40,7 +40,8 @@ void rabbet_exec_log(char severity, const char* format, ...)
 
 // ---- Building (exec_build.c)
 
-// What rabbet_cli_build asks before it builds: a rabbet_exec_t's settings.
+// Called by rabbet_cli_build before it builds: applies a rabbet_exec_t's
+// settings.
 rabbet_status_t rabbet_exec_adjust(void* exec, rabbet_network_t* network,
                                    rabbet_builder_config_t* config);
 // Ranges of the file --calib (exec_calibration.c).

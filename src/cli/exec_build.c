@@ -1,4 +1,4 @@
-// What `rabbet exec` says to a build, and refits.
+// Flags of `rabbet exec` that concern the build and refitting.
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,4 @@
-// What `rabbet exec` tells of an engine: layers, their times, weights,
-// profiles.
+// Prints an engine for `rabbet exec`: layers, their times, weights, profiles.
 #include <string.h>
 
 #include "base/file.h"

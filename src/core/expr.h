@@ -32,8 +32,8 @@ typedef enum rabbet_expr_op_t {
   RABBET_EXPR_BROADCAST = 11,
 } rabbet_expr_op_t;
 
-// What a symbol stands for. `tensor` is a tensor number of the network, later
-// of the plan.
+// The number that a symbol stands for. `tensor` is a tensor number of the
+// network, later of the plan.
 typedef enum rabbet_symbol_kind_t {
   RABBET_SYMBOL_DIM = 0,    // dimension `index` of a network input
   RABBET_SYMBOL_VALUE = 1,  // element `index` of an integer tensor that the
@@ -120,7 +120,7 @@ rabbet_expr_bounds(const rabbet_expr_graph_t* graph, const int64_t* symbol_low,
                    const int64_t* symbol_high, int64_t* low, int64_t* high);
 
 // "floordiv((batch + 2), 4)"; symbols by name, "tensor3.dim1", "tensor3[0]".
-// What is very long ends in "...".
+// A very long text ends in "...".
 RABBET_PRIVATE_API rabbet_status_t
 rabbet_expr_print(const rabbet_expr_graph_t* graph, rabbet_expr_t expr,
                   rabbet_allocator_t allocator, char** out_text);

@@ -16,7 +16,7 @@ struct rabbet_expr_graph_t {
   rabbet_allocator_t allocator;
   rabbet_arena_t arena;  // names and keys of symbols
   RABBET_VEC(rabbet_expr_node_t) nodes;
-  // What each node's value lies in whatever the symbols are: dimensions are
+  // The interval of each node's value whatever the symbols are: dimensions are
   // not negative.
   RABBET_VEC(rabbet_interval_t) ranges;
   RABBET_VEC(rabbet_symbol_t) symbols;

@@ -118,7 +118,7 @@ static void test_divisions(void** state) {
   assert_int_equal(FLOOR(n, C(-2)), SUB(C(0), CEIL(n, C(2))));
 }
 
-// What the shapes of real networks need to be provably equal.
+// Expressions that must be provably equal in real networks.
 static void test_shapes_of_networks(void** state) {
   (void)state;
   // A 3x3 convolution of stride 2 and padding 1, a 1x1 one of stride 2, and a

@@ -203,8 +203,8 @@ static bool all_lie_alike(const rabbet_dims_t* dims, rabbet_format_t a,
   return all_a == all_b;
 }
 
-// What is said to lie alike does, and what does is said to (where no dim of
-// the shape makes a format do so by chance, 2 blocks of images are enough).
+// Formats lie alike exactly where the function says so (where no dim of the
+// shape makes a format do so by chance, 2 blocks of images are enough).
 static void test_lies_alike(void** state) {
   (void)state;
   const rabbet_dims_t shapes[] = {

@@ -171,7 +171,7 @@ static size_t render(const rabbet_named_dims_t* shape, char* out) {
   return (size_t)(at - out);
 }
 
-// What is accepted can be written out and read back to the same.
+// An accepted text can be written out and read back to the same shapes.
 static void check_round_trip(const char* text, int* accepted) {
   rabbet_arena_t arena;
   rabbet_arena_initialize(rabbet_allocator_system(), &arena);
@@ -215,7 +215,7 @@ static void test_random_text(void** state) {
   assert_in_range(accepted, 1000, 50000);  // not all refused at once
 }
 
-// What a shell makes of one word: double quotes, and backslashes in them.
+// Reads one word as a shell does: double quotes, and backslashes in them.
 static void unshell(const char* word, char* out) {
   for (; *word; ++word) {
     if (*word == '"') continue;

@@ -6,7 +6,7 @@
 #include "base/thread.h"
 #include "device/kernel.h"
 
-// What the builder asks of a device before it asks for candidates.
+// Properties that the builder reads before it asks for candidates.
 enum {
   // Its attention reads factors that are slices of one tensor where they lie.
   RABBET_DEVICE_ATTENTION_OF_SLICES = 1 << 0,

@@ -1,4 +1,5 @@
-// What a device offers to compute a group of layers, and how it is run.
+// Kernel classes: a device's ways to compute a group of layers, and how they
+// are run.
 //
 // A library call, a built-in kernel, a fused kernel and a plugin all are kernel
 // classes. The builder asks each class of a device for candidates, times them,
@@ -31,8 +32,8 @@ typedef struct rabbet_candidate_t {
   // Output i must be given the memory of input aliased[i] (-1: none). NULL:
   // none.
   const int32_t* aliased;
-  // What `create` is given with this tactic in a build: what its library said
-  // of it. size 0: nothing.
+  // The artifact that `create` gets with this tactic in a build: its library's
+  // description of the kernel. size 0: none.
   rabbet_artifact_t artifact;
 } rabbet_candidate_t;
 
@@ -77,7 +78,7 @@ typedef struct rabbet_asker_t {
                          rabbet_answer_sink_t sink);
 } rabbet_asker_t;
 
-// What limits the candidates.
+// The limits of the candidates.
 typedef struct rabbet_propose_t {
   rabbet_device_t* device;
   const rabbet_group_t* group;  // values' dtype is the network's, format LINEAR
@@ -136,7 +137,7 @@ typedef struct rabbet_kernel_shapes_t {
   const size_t* bytes;
 } rabbet_kernel_shapes_t;
 
-// What prepare made: belongs to one context and one set of shapes.
+// The result of prepare: belongs to one context and one set of shapes.
 typedef struct rabbet_kernel_state_t rabbet_kernel_state_t;
 
 typedef struct rabbet_kernel_call_t {

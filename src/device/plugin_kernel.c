@@ -153,7 +153,7 @@ static bool rabbet_proposal_place(rabbet_plugin_proposal_t* proposal, size_t i,
   return true;
 }
 
-// What works in place has one type and one format.
+// Tensors that share memory in place have one type and one format.
 static bool rabbet_proposal_in_place(const rabbet_plugin_proposal_t* proposal) {
   const rabbet_group_t* group = proposal->propose->group;
   for (size_t i = 0; i < group->output_count; ++i) {

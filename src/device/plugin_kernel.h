@@ -1,4 +1,4 @@
-// What kernel classes for plugin layers share.
+// Functions that kernel classes for plugin layers share.
 #ifndef RABBET_SRC_DEVICE_PLUGIN_KERNEL_H_
 #define RABBET_SRC_DEVICE_PLUGIN_KERNEL_H_
 

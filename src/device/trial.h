@@ -1,5 +1,5 @@
-// What a build says to the helper program that tries kernels for it, and what
-// that answers. Both are of one version: the helper lies beside the libraries.
+// The messages between a build and the helper program that tries kernels for
+// it. Both are of one version: the helper lies beside the libraries.
 //
 // The build sends HELLO once, then QUESTIONs, and waits for each one's DONE,
 // SHORT or ERROR. BEGIN comes before all that may crash or hang: where nothing

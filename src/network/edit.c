@@ -119,8 +119,8 @@ static rabbet_status_t rabbet_layer_place_input(rabbet_layer_t* layer,
   return rabbet_ok();
 }
 
-// What an iteration leaves to the next one; it is made by a later layer, so
-// that the order of layers and inference know nothing of it.
+// Sets the value that an iteration leaves to the next one. It is made by a
+// later layer, so that the order of layers and inference know nothing of it.
 static rabbet_status_t rabbet_layer_place_next(rabbet_layer_t* layer,
                                                rabbet_tensor_t* tensor) {
   if (!tensor) {

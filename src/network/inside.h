@@ -1,4 +1,4 @@
-// What the files of this folder share.
+// Declarations that the files of this folder share.
 #ifndef RABBET_SRC_NETWORK_INSIDE_H_
 #define RABBET_SRC_NETWORK_INSIDE_H_
 

@@ -213,7 +213,8 @@ RABBET_PRIVATE_API rabbet_status_t rabbet_network_copy_source(
 RABBET_PRIVATE_API rabbet_status_t rabbet_network_copy_layer(
     rabbet_network_t* network, const rabbet_layer_t* like, const char* prefix,
     rabbet_tensor_t* const* inputs, rabbet_layer_t** out_layer);
-// What users asked of a tensor: name (with the prefix), type, debugging.
+// Copies a user's settings of a tensor: name (with the prefix), type,
+// debugging.
 RABBET_PRIVATE_API rabbet_status_t rabbet_tensor_copy_wishes(
     rabbet_tensor_t* tensor, const rabbet_tensor_t* like, const char* prefix);
 

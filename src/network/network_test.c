@@ -230,7 +230,7 @@ static void errors_name_layer_and_operand(void** state) {
                       RABBET_STATUS_INVALID_ARGUMENT,
                       "layer 'sum' (elementwise): input 1 ('input2') has type "
                       "HALF");
-  // What lies before the mistake can still be asked for.
+  // Tensors before the mistake can still be asked about.
   expect_dims(good, "(2, 3)");
   RABBET_EXPECT_OK(rabbet_layer_set_input(sum->producer, 1, good));
   RABBET_EXPECT_OK(rabbet_network_validate(network));

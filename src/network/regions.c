@@ -1,8 +1,9 @@
 // Which layers belong to which loop.
 //
-// What depends on a loop's recurrences and iterators is its body. A loop is
-// inside another if what its boundary layers read is; its boundary layers then
-// belong to the outer body, and what depends on them, until nothing more does.
+// A loop's body is all layers that depend on its recurrences and iterators. A
+// loop is inside another if the tensors that its boundary layers read are. Its
+// boundary layers, and layers that depend on them, then belong to the outer
+// body.
 #include <stdio.h>
 #include <string.h>
 
@@ -153,7 +154,7 @@ static rabbet_status_t rabbet_regions_arrange(rabbet_regions_work_t* work) {
 
 // ---- Checks ----------------------------------------------------------------
 
-// What must be known before the loop begins.
+// Checks an operand that must be known before the loop begins.
 static rabbet_status_t rabbet_loop_check_outside(
     const rabbet_regions_work_t* work, size_t loop, const rabbet_layer_t* layer,
     size_t input, const char* what) {

@@ -191,7 +191,7 @@ static maker_t make(uint64_t seed, const int64_t dims[RANK]) {
   return m;
 }
 
-// What `symbolic` gives for the dimensions that `known` was made with.
+// Evaluates the dimensions of `symbolic` at those that `known` was made with.
 static void compare(const maker_t* symbolic, const maker_t* known,
                     const int64_t dims[RANK], uint64_t seed) {
   const rabbet_expr_graph_t* graph = symbolic->network->graph;

@@ -1,4 +1,4 @@
-// What holds for every descriptor, and how attributes are completed.
+// Properties of every descriptor, and how attributes are completed.
 #include "check.h"
 #include "ops/op.h"
 

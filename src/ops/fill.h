@@ -1,4 +1,4 @@
-// What a fill puts where; shared with the devices.
+// The numbers of a fill and their places; shared with the devices.
 #ifndef RABBET_SRC_OPS_FILL_H_
 #define RABBET_SRC_OPS_FILL_H_
 

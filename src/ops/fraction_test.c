@@ -176,7 +176,8 @@ static void functions_of_two(void** state) {
   }
 }
 
-// What may be negative, or is 0, is not divided by: FLOAT has infinities.
+// A divisor that may be negative, or is 0, gives no fraction: FLOAT has
+// infinities.
 static void divisors(void** state) {
   (void)state;
   fixture_t f;

@@ -127,7 +127,7 @@ static rabbet_status_t gather_infer_shapes(const rabbet_op_infer_t* infer) {
 
 // ---- Reference -------------------------------------------------------------
 
-// What a walk over the output needs to find indices and data.
+// The state of a walk over the output, which finds indices and data.
 typedef struct gather_t {
   const rabbet_view_t *data, *indices, *output;
   int64_t data_strides[RABBET_MAX_RANK];
@@ -194,8 +194,8 @@ static bool gather_locate_nd(const gather_t* g, const int64_t* at,
   return true;
 }
 
-// What inference could not decide: extents that must be equal or, for ELEMENT,
-// at least those of the indices.
+// Checks at run time the extents that inference could not: they must be equal
+// or, for ELEMENT, at least those of the indices.
 static rabbet_status_t gather_check(const gather_t* g, int64_t mode) {
   const rabbet_dims_t* data = &g->data->dims;
   const rabbet_dims_t* indices = &g->indices->dims;

@@ -16,8 +16,8 @@ typedef struct rabbet_grid_sample_t {
   int64_t strides[RABBET_GRID_AXES];  // elements of one channel
 } rabbet_grid_sample_t;
 
-// What a sample is made of: the sum of elements of a channel, weighed. Those
-// that are filled are left out.
+// A sample: the weighted sum of elements of a channel. Elements that are filled
+// are left out.
 typedef struct rabbet_grid_taps_t {
   int count;
   int64_t offset[RABBET_GRID_TAPS];

@@ -246,7 +246,7 @@ static void reshapes(void** state) {
   give_values(t, "n,h,-1");
   RABBET_EXPECT_OK(infer(t, "shuffle"));
   expect_shape(t, "n,h,768");
-  // What cannot be known is a quotient, checked when the kernel runs.
+  // An extent that cannot be known is a quotient, checked when the kernel runs.
   give(t, RABBET_DTYPE_FLOAT, "n,6");
   const int64_t four[] = {-1, 4};
   give_ints(t, "reshape_dims", four, 2);

@@ -8,8 +8,8 @@ static const rabbet_op_operand_t loop_any_output[] = {
 
 // ---- State -----------------------------------------------------------------
 
-// What comes from the iteration before is no input here: the network keeps it,
-// since it is made by a later layer.
+// The value from the iteration before is no input here: the network keeps it,
+// since a later layer makes it.
 static const rabbet_op_operand_t recurrence_inputs[] = {
     {"initial_value", 0, RABBET_T_ANY}};
 

@@ -1,4 +1,4 @@
-// What devices need of a mixture of experts.
+// Functions of a mixture of experts for devices.
 #ifndef RABBET_SRC_OPS_MOE_H_
 #define RABBET_SRC_OPS_MOE_H_
 

@@ -1,4 +1,4 @@
-// What nms computes, for its reference and for devices' kernels.
+// The computation of nms, for its reference and for devices' kernels.
 #ifndef RABBET_SRC_OPS_NMS_H_
 #define RABBET_SRC_OPS_NMS_H_
 

@@ -194,7 +194,7 @@ static double quantize_load(const rabbet_view_t* view, int64_t at) {
   return rabbet_load_double(view->dtype, view->data, at);
 }
 
-// What is known of a call.
+// A call as the kernel sees it.
 typedef struct quantize_call_t {
   bool shifts;
   quantize_places_t scale, zero_point;

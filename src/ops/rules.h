@@ -1,4 +1,4 @@
-// What the operators' rules have in common.
+// Functions that the operators' rules share.
 #ifndef RABBET_SRC_OPS_RULES_H_
 #define RABBET_SRC_OPS_RULES_H_
 

@@ -132,7 +132,7 @@ static rabbet_status_t shuffle_balance(const rabbet_op_infer_t* infer,
   shuffle_cancel(&total, &given);
   bool known = total.count == 0 && given.count == 0;
   if (wildcard < 0) {
-    // What is not known yet is checked at run time.
+    // An extent that is not known yet is checked at run time.
     bool differs = known && total.constant != given.constant;
     return differs ? shuffle_mismatch(infer, from, to, wildcard) : rabbet_ok();
   }

@@ -59,7 +59,7 @@ rabbet_status_t rabbet_window_read(const rabbet_attr_t* attrs,
                             w->extra);
 }
 
-// What the window covers, gaps of the dilation included.
+// The extent that the window covers, gaps of the dilation included.
 static int64_t rabbet_window_cover(const rabbet_window_t* w, int32_t i) {
   return w->dilation[i] * (w->size[i] - 1) + 1;
 }

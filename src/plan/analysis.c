@@ -180,8 +180,8 @@ static void rabbet_analyse_memory(const rabbet_plan_t* plan,
   }
 }
 
-// What a step reads though none writes it, nor anything in the same memory, is
-// written by the runtime from its host values.
+// The runtime writes a value from its host values if a step reads it, but no
+// step writes it or anything in the same memory.
 static void rabbet_analyse_materialized(const rabbet_plan_t* plan,
                                         rabbet_plan_analysis_t* out) {
   for (size_t v = 0; v < plan->value_count; ++v) {

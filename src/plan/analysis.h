@@ -1,4 +1,4 @@
-// What follows from a plan: segments, when sizes become known, lifetimes.
+// Derived properties of a plan: segments, when sizes become known, lifetimes.
 //
 // Steps form segments, cut after each step whose results the host reads. Stage
 // k is the moment before segment k, when k reads have been done; an

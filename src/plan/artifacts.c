@@ -1,4 +1,5 @@
-// What kernels keep in a plan: reading the table, and whether it makes sense.
+// Data that kernels keep in a plan: reading the table, and whether it makes
+// sense.
 #include "base/math.h"
 #include "plan/read.h"
 #include "plan/verify.h"

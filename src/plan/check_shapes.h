@@ -13,8 +13,8 @@ typedef enum rabbet_shapes_verdict_t {
   RABBET_SHAPES_WRONG = 2,
 } rabbet_shapes_verdict_t;
 
-// What is known of a step's values, as expressions of `graph`, to which nodes
-// are added. Dims that are NONE are not compared.
+// A step's values as expressions of `graph`, to which nodes are added. Dims
+// that are NONE are not compared.
 typedef struct rabbet_shapes_check_t {
   rabbet_expr_graph_t* graph;
   rabbet_arena_t* arena;  // for scratch

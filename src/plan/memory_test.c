@@ -13,7 +13,7 @@ static bool overlap(const rabbet_memory_request_t* a,
          b->offset < a->offset + a->size;
 }
 
-// What is alive at one step, the most of it: no plan can need less.
+// The largest sum of live bytes at one step: no plan can need less.
 static size_t least(const rabbet_memory_request_t* requests, size_t count) {
   size_t most = 0;
   for (int32_t step = 0; step < 64; ++step) {

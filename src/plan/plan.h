@@ -161,7 +161,7 @@ typedef struct rabbet_plan_t {
   // min = opt = max.
   rabbet_plan_range_t* profiles;
   size_t profile_count;
-  // What kernels keep in the plan, in order of key; no two are equal.
+  // Data that kernels keep in the plan, in order of key; no two are equal.
   rabbet_artifact_t* artifacts;
   size_t artifact_count;
   // Code that plugins need, libraries first.

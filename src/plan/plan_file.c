@@ -119,7 +119,7 @@ void rabbet_plan_file_reseal(uint8_t* data) {
 
 // ---- Reading
 
-// What a file that is no plan seems to be.
+// Guesses the kind of a file that is no plan.
 static const char* rabbet_plan_guess(const uint8_t* data, size_t size) {
   if (size >= 4 && memcmp(data, "PK\3\4", 4) == 0)
     return "; it seems to be a zip archive";

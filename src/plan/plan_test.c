@@ -138,7 +138,7 @@ static void what_is_read(void** state) {
   rabbet_free_aligned(SYSTEM, data, RABBET_PLAN_ALIGNMENT);
 }
 
-// What nobody could read again is not written.
+// A plan that could not be read again is not written.
 static void texts_that_are_not_utf8_are_not_written(void** state) {
   (void)state;
   maker_t maker;

@@ -537,7 +537,8 @@ void rabbet_plan_link_constants(rabbet_plan_t* plan) {
   }
 }
 
-// What later users find ready: constants' addresses, dimensions known now.
+// Sets what later users expect: constants' addresses, and the dimensions that
+// are known at load.
 static void rabbet_plan_finish(rabbet_plan_t* plan) {
   for (size_t s = 0; s < plan->step_count; ++s) {
     rabbet_plan_step_t* step = &plan->steps[s];

@@ -775,7 +775,7 @@ static rabbet_status_t rabbet_verify_all(rabbet_verify_t* verify) {
   return rabbet_verify_order(verify);
 }
 
-// What helpers of other layers report is damage of the plan here.
+// Errors of other layers' helpers mean here that the plan is damaged.
 rabbet_status_t rabbet_plan_as_damage(rabbet_status_t status) {
   rabbet_status_code_t code = rabbet_status_code(status);
   if (code != RABBET_STATUS_INVALID_ARGUMENT &&

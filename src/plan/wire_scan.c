@@ -3,8 +3,8 @@
 #include "base/math.h"
 
 #define RABBET_WIRE_MAX_DEPTH 16
-// What protobuf-c allocates besides contents: a record of each field while it
-// parses, and malloc's own header.
+// Bytes that protobuf-c allocates besides contents: a record of each field
+// while it parses, and malloc's own header.
 #define RABBET_WIRE_FIELD_COST 64
 
 typedef struct rabbet_wire_frame_t {

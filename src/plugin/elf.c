@@ -93,8 +93,8 @@ static rabbet_status_t rabbet_elf_check_segment(const rabbet_elf_t* elf,
 
 // ---- Memory -----------------------------------------------------------------
 
-// What the loader will have at an address, as it lies in the file; NULL if
-// these bytes are not all of one segment.
+// The bytes that the loader will have at an address, as they lie in the file;
+// NULL if they are not all of one segment.
 static const uint8_t* rabbet_elf_at(const rabbet_elf_t* elf, uint64_t address,
                                     uint64_t bytes) {
   for (size_t i = 0; i < elf->header.e_phnum; ++i) {

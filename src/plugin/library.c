@@ -92,7 +92,7 @@ static rabbet_status_t rabbet_library_check_abi(void* handle) {
       found, rabbet_version(), RABBET_PLUGIN_ABI);
 }
 
-// What it registers goes to `creators`; if this fails they are empty.
+// Creators that it registers go to `creators`; if this fails the list is empty.
 static rabbet_status_t rabbet_library_register(
     void* handle, const char* name, rabbet_creator_list_t* creators) {
   rabbet_status_t (*entry)(void) = NULL;

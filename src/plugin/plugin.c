@@ -18,8 +18,8 @@ struct rabbet_plugin_t {
   uint64_t absent_inputs;
 };
 
-// What Rabbet itself keeps among a plugin's attributes in a plan and in timing
-// keys: the mask of absent inputs, last, where there are any.
+// Rabbet's own attribute among a plugin's in a plan and in timing keys: the
+// mask of absent inputs, last, where there are any.
 static const char rabbet_absent_attr[] = "rabbet.absent_inputs";
 
 // "ACTIONplugin 'NAMESPACE::NAME' (ORIGIN): CALLBACK"
@@ -629,7 +629,7 @@ rabbet_plugin_capture_t rabbet_plugin_capture(
     rabbet_plugin_t* plugin, const rabbet_plugin_call_t* call) {
   if (!plugin->vtable.capture) return RABBET_PLUGIN_CAPTURE_TRIAL;
   rabbet_plugin_capture_t answer = plugin->vtable.capture(plugin->self, call);
-  // What it cannot mean is not a promise.
+  // An answer that is none of the enumerators promises nothing.
   return answer == RABBET_PLUGIN_CAPTURE_SAFE ||
                  answer == RABBET_PLUGIN_CAPTURE_NEVER
              ? answer

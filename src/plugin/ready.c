@@ -1,4 +1,4 @@
-// What a plugin's `launches` said, copied and checked.
+// The results of a plugin's `launches`, copied and checked.
 #include "plugin/ready.h"
 
 #include <string.h>

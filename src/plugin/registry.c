@@ -326,8 +326,8 @@ static void rabbet_registry_print_near(const char* name,
   if (count) rabbet_strbuf_printf(hint, "?");
 }
 
-// What is registered under other versions or namespaces, else similar names.
-// The lock is held.
+// An error that names other versions and namespaces that are registered, else
+// similar names. The lock is held.
 static rabbet_status_t rabbet_registry_missing(const char* name,
                                                const char* version,
                                                const char* plugin_namespace) {

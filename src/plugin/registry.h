@@ -14,7 +14,7 @@ rabbet_status_t rabbet_creator_create(const rabbet_plugin_creator_t* creator,
 // half is rabbet_plugin_creator_release.
 void rabbet_creator_retain(const rabbet_plugin_creator_t* creator);
 
-// What its struct_size covers; all else is 0.
+// A copy of the fields that its struct_size covers; all others are 0.
 rabbet_plugin_creator_t rabbet_creator_read(
     const rabbet_plugin_creator_t* creator);
 

@@ -1,6 +1,6 @@
-// What a run needs once for its shapes and addresses, done before the run: a
-// run that the caller records into a graph of its own may allocate nothing and
-// wait for nothing.
+// Prepares the next run's shapes and addresses before the run: a run that the
+// caller records into a graph of its own may allocate nothing and wait for
+// nothing.
 #include <string.h>
 
 #include "runtime/runtime.h"

@@ -171,7 +171,7 @@ static void wrong_files(void** state) {
                       RABBET_STATUS_INVALID_ARGUMENT, "path is NULL");
 }
 
-// What would end the process if the loader saw it.
+// Libraries that would end the process if the loader saw them.
 static void damaged(void** state) {
   (void)state;
   rabbet_file_map_t* map = library_file("good");

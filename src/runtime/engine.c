@@ -129,7 +129,7 @@ static rabbet_status_t rabbet_engine_initialize(
   if (rabbet_is_ok(status)) status = rabbet_engine_list_slots(engine);
   if (rabbet_is_ok(status))
     status = rabbet_engine_open_carried(engine, options);
-  // What was stripped gets its kernels with its weights.
+  // A stripped plan gets its kernels together with its weights.
   engine->lacks_weights = engine->plan->weights_size < engine->plan->full_size;
   if (!rabbet_is_ok(status) || engine->lacks_weights) return status;
   status = rabbet_engine_create_steps(engine);

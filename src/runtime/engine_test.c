@@ -655,7 +655,7 @@ static void sample_roomy_dynamic(maker_t* m) {
   replace_step_1(m, "roomy");
 }
 
-// What a context is said to need is what it allocates at the maximum.
+// A context allocates at the maximum as much as it says that it needs.
 static void memory_counts_workspaces(void** state) {
   (void)state;
   rabbet_context_t* context = make_context(sample_roomy);
@@ -772,7 +772,7 @@ static void loading_errors(void** state) {
                       RABBET_STATUS_INVALID_ARGUMENT, "no bytes");
 }
 
-// What cannot be run here can be looked at.
+// An engine that cannot run here can be inspected.
 static void inspect_only(void** state) {
   (void)state;
   void (*const samples[])(maker_t * maker) = {

@@ -122,7 +122,7 @@ static rabbet_status_t rabbet_run_steps_timed(rabbet_context_t* context,
   return rabbet_ok();
 }
 
-// What the events of the last run say; waits for it.
+// Reads the events of the last run; waits for it.
 static rabbet_status_t rabbet_collect_times(rabbet_context_t* context) {
   rabbet_device_t* device = context->engine->device;
   for (const rabbet_prepared_t* at = context->last; at; at = at->parent) {

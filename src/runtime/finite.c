@@ -9,7 +9,7 @@
 #include "core/view.h"
 #include "runtime/runtime.h"
 
-// What a tensor holds.
+// The contents of a tensor.
 typedef struct rabbet_range_t {
   bool known;
   int64_t count, nans, infinities;
@@ -182,7 +182,7 @@ static void rabbet_finite_print_count(const rabbet_context_t* context,
   rabbet_strbuf_printf(out, "]");
 }
 
-// What likely went wrong, and what to do.
+// Prints the likely cause and a remedy.
 static void rabbet_finite_print_hint(const rabbet_context_t* context,
                                      const rabbet_plan_step_t* step,
                                      int32_t output, rabbet_strbuf_t* out) {

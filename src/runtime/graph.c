@@ -16,7 +16,7 @@ typedef struct rabbet_recording_t {
   rabbet_piece_t* pieces;  // room for one for each run
   size_t piece_count;
   void** kept;  // [run]: what its kernel keeps for the graph
-  // What it was recorded for.
+  // The state that it was recorded for.
   void** slots;
   void* memory;
   uint64_t memory_generation, io_generation;  // of the context when last equal
@@ -109,7 +109,7 @@ void rabbet_graphs_destroy(rabbet_prepared_t* prepared) {
   void* token = NULL;
   rabbet_status_t status = rabbet_ok();
   if (!prepared->graphs) return;
-  // What plugins kept is released as it was made: with the device at hand.
+  // Data that plugins kept is released as it was made: with the device at hand.
   if (device->vtable->begin_run)
     status = device->vtable->begin_run(device, 1, &token);
   for (size_t i = 0; i < RABBET_RECORDINGS; ++i)
@@ -360,7 +360,7 @@ typedef struct rabbet_replaced_t {
   void** kept;
 } rabbet_replaced_t;
 
-// What the recording held. Graphs and memory may still be in use.
+// Replaces the recording's contents. Graphs and memory may still be in use.
 static rabbet_status_t rabbet_recording_replace(rabbet_context_t* context,
                                                 rabbet_prepared_t* prepared,
                                                 rabbet_recording_t* recording,
@@ -439,7 +439,7 @@ static rabbet_status_t rabbet_graphs_record(rabbet_context_t* context,
       rabbet_recording_fill(context, prepared, recording, &old, stream);
   rabbet_replaced_free(context, prepared, &old);
   if (!rabbet_is_ok(status)) {
-    // What was launched before the failure may still run.
+    // Work that was launched before the failure may still run.
     rabbet_device_t* device = context->engine->device;
     status =
         rabbet_status_join(status, device->vtable->synchronize(device, stream));

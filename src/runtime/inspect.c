@@ -1,4 +1,4 @@
-// What an engine is made of, for people and for tools.
+// Prints an engine's parts, for people and for tools.
 #include <stdio.h>
 #include <string.h>
 

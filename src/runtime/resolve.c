@@ -1,4 +1,4 @@
-// What the shapes are, as far as they are known before a segment.
+// Computes the shapes, as far as they are known before a segment.
 #include <string.h>
 
 #include "base/math.h"
@@ -55,7 +55,8 @@ static void rabbet_resolve_symbols(rabbet_prepared_t* prepared) {
   }
 }
 
-// What the host has read must keep to the bound that memory was planned for.
+// A number that the host has read must keep to the bound that memory was
+// planned for.
 static rabbet_status_t rabbet_resolve_check_reads(
     const rabbet_prepared_t* prepared) {
   const rabbet_plan_t* plan = prepared->engine->plan;

@@ -54,8 +54,8 @@ struct rabbet_engine_t {
   rabbet_io_t* ios;
   // Segment before which an output's memory must be there.
   int32_t* io_segments;
-  // What determines the first segment: each input's dimensions, then its
-  // values if it is a shape input. Where input i begins.
+  // The key of the first segment: each input's dimensions, then its values if
+  // it is a shape input. Where input i begins.
   size_t* key_offsets;
   size_t key_size;
   bool has_shape_inputs;
@@ -219,7 +219,7 @@ struct rabbet_prepared_t {
   void* staging;            // the memory of both
   rabbet_graphs_t* graphs;  // what was recorded of the segment, or NULL
 
-  // What the slots were filled for.
+  // The addresses that the slots were filled for.
   uint64_t memory_generation, io_generation;
   rabbet_prepared_cache_t children;
 };
@@ -249,7 +249,8 @@ rabbet_status_t rabbet_resolve_shape(const rabbet_prepared_t* prepared,
 rabbet_status_t rabbet_host_allocate(const rabbet_engine_t* engine, size_t size,
                                      void** out_memory);
 void rabbet_host_free(const rabbet_engine_t* engine, void* memory);
-// What the host reads after the segment and writes at the end.
+// Host memory for values that the host reads after the segment or writes at the
+// end.
 rabbet_status_t rabbet_prepare_staging(rabbet_prepared_t* prepared);
 // Kernel states, and the bytes of memory that they and the tensors need.
 rabbet_status_t rabbet_prepared_measure(rabbet_context_t* context,

@@ -1,4 +1,4 @@
-// What goes through the host in runs.
+// Values that go through the host during runs.
 #include "base/math.h"
 #include "runtime/runtime.h"
 

@@ -27,7 +27,7 @@ rabbet_dims_t conformance_dims(conformance_t* t, int32_t least, int32_t most) {
     if (dims.d[i] > left) dims.d[i] = left;
     left /= dims.d[i];
   }
-  // What is left to a large case goes to one axis.
+  // The rest of a large case goes to one axis.
   if (t->large && rank > 0) dims.d[conformance_random(t, rank)] *= left;
   if (!t->large && rank > 0 && conformance_chance(t, 40)) {
     dims.d[conformance_random(t, rank)] = 0;

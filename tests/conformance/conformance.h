@@ -33,7 +33,7 @@ extern const conformance_family_t conformance_quantized[];
 extern const conformance_family_t conformance_sampling[];
 extern const conformance_family_t conformance_sizes[];
 
-// What a device does not do by a kernel of its own.
+// Why a device lacks a kernel of its own.
 typedef enum conformance_lack_t {
   CONFORMANCE_NEVER,    // not how the device works
   CONFORMANCE_NOT_YET,  // a gap; that it is closed is reported

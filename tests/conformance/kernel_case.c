@@ -12,7 +12,7 @@ static bool kernel_is_real(rabbet_dtype_t dtype) {
   return dtype == RABBET_DTYPE_FLOAT || dtype == RABBET_DTYPE_HALF ||
          dtype == RABBET_DTYPE_BF16;
 }
-// What references are computed and kept in.
+// The type in which references are computed and kept.
 static rabbet_dtype_t kernel_reference_type(const kernel_case_t* c,
                                             rabbet_dtype_t dtype) {
   return kernel_is_real(dtype) && !c->exact ? RABBET_DTYPE_FLOAT : dtype;
@@ -309,8 +309,8 @@ static void kernel_free_guarded(kernel_case_t* c, void* data) {
   if (data) rabbet_free_aligned(c->allocator, kernel_block(data), 256);
 }
 
-// What the device is given instead of a guarded block, guards and all: the
-// block itself where the device computes in the host's memory.
+// The block that the device is given instead of a guarded one, guards and all:
+// the block itself where the device computes in the host's memory.
 static void* kernel_upload(kernel_case_t* c, void* data, size_t size) {
   if (c->device->host_memory) return data;
   const rabbet_device_vtable_t* device = c->device->vtable;
@@ -472,9 +472,9 @@ static double kernel_largest(const kernel_case_t* c, int32_t value) {
   return largest;
 }
 
-// What rounding the results of the layers before may add to an element, if sums
-// and clips are all that follows. A layer that adds a bias of its own may round
-// before it does.
+// The error that rounding the results of the layers before may add to an
+// element, if sums and clips are all that follows. A layer that adds a bias of
+// its own may round before it does.
 static double kernel_rounded_before(const kernel_case_t* c, int32_t value,
                                     rabbet_dtype_t dtype, int64_t element) {
   double sum = 0;
@@ -550,7 +550,7 @@ static void kernel_compare_integer(kernel_case_t* c, int32_t value,
   }
 }
 
-// What lies between the elements must be zero.
+// The gaps between the elements must be zero.
 static void kernel_check_padding(kernel_case_t* c,
                                  const rabbet_group_value_t* v,
                                  const void* data) {
@@ -676,7 +676,7 @@ static kernel_case_candidate_t* kernel_adopt(
   return own;
 }
 
-// What the host knows of small integers.
+// The elements of small integers that the host knows.
 static const int64_t* kernel_host_values(kernel_case_t* c, size_t value) {
   rabbet_dtype_t dtype = c->values[value].dtype;
   int64_t count = kernel_count(&c->values[value].dims);

@@ -333,7 +333,7 @@ static void fill(conformance_t* t) {
   rabbet_dims_t dims = conformance_dims(t, 1, 3);
   static const double alpha[] = {3}, beta[] = {2};
   bool given = dims.rank > 1 || conformance_chance(t, 2);
-  // What the reference keeps is FLOAT, unless it is told the type.
+  // The reference's result is FLOAT, unless it is told the type.
   c->exact = operation == 0 && c->dtype != RABBET_DTYPE_FLOAT;
   rabbet_dtype_t kept = c->exact || c->dtype == RABBET_DTYPE_INT32 ||
                                 c->dtype == RABBET_DTYPE_INT64

@@ -75,7 +75,7 @@ EXPORT const char* cublasLtGetStatusString(cublasStatus_t status) {
   return status == CUBLAS_STATUS_SUCCESS ? "success" : "the stand-in failed";
 }
 
-// What a call that the test made fail returns.
+// The result of a call that the test made fail.
 static cublasStatus_t refused(const char* name) {
   CUresult result = stand_in_services()->call(name, "");
   if (result == CUDA_SUCCESS) return CUBLAS_STATUS_SUCCESS;

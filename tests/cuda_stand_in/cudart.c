@@ -43,7 +43,7 @@ static struct {
   CUcontext primary;
 } driver;
 
-// What cudaMalloc gave goes with the process: who loads this library by ctypes
+// Memory of cudaMalloc goes with the process: who loads this library by ctypes
 // leaves it there.
 static struct {
   pthread_mutex_t lock;
@@ -131,7 +131,7 @@ CUresult cudaMalloc(void** out_memory, size_t size) {
   CALL(runtime_allocate(out_memory, size));
 }
 
-// What is not ours is the driver's to refuse.
+// An address that is not ours is the driver's to refuse.
 static CUresult runtime_free(CUdeviceptr address) {
   pthread_mutex_lock(&memory.lock);
   for (size_t i = 0; i < memory.count; ++i)

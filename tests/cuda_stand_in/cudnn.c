@@ -72,7 +72,7 @@ static cudnnStatus_t bad(const char* what) {
   return failed(CUDNN_STATUS_BAD_PARAM, what);
 }
 
-// What a call that the test made fail returns.
+// The result of a call that the test made fail.
 static cudnnStatus_t refused(const char* name) {
   CUresult result = stand_in_services()->call(name, "");
   if (result == CUDA_SUCCESS) return CUDNN_STATUS_SUCCESS;
@@ -445,7 +445,7 @@ static void check_support(const program_t* p) {
 
 // ---- Engines ---------------------------------------------------------------
 
-// What the heuristics offer, best first.
+// The engines that the heuristics offer, best first.
 static const struct {
   int mode;
   int64_t engine;

@@ -57,7 +57,7 @@ typedef struct program_run_t {
 } program_run_t;
 
 int64_t tensor_count(const tensor_t* tensor);
-// What is wrong with a step, or NULL.
+// The mistake in a step, or NULL.
 const char* step_wrong(const program_t* program, const step_t* step);
 // For the driver's queue: `data` is a program_run_t.
 void program_execute(void* data);

@@ -1,5 +1,5 @@
-// What every entry of the driver does: the lock, the log, failures on demand,
-// and what may not be called now.
+// The common part of all entries of the driver: the lock, the log, failures on
+// demand, and calls that are not allowed now.
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <stdarg.h>

@@ -49,7 +49,7 @@ typedef struct thread_t {
   bool awaited;    // the kernel before
   bool arrived;    // at the cluster's barrier, and has not waited
   unsigned phase;  // of that barrier, in which it arrived
-  // What it hands to its warp, and gets.
+  // The operation with its warp: its argument and its result.
   int op;
   unsigned mask, from, bytes, ballot;
   uint8_t in[16], out[16];
@@ -290,7 +290,7 @@ UNWATCHED static void warp_exchange(unsigned first, unsigned lanes) {
     if (!(lanes >> i & 1)) continue;
     thread_t* t = &grid.threads[first + i];
     t->ballot = ballot;
-    // What a lane gets of one that takes no part is not defined: NaN here.
+    // The value of a lane that takes no part is not defined: NaN here.
     if (lanes >> (t->from % WARP) & 1)
       memcpy(t->out, grid.threads[first + t->from % WARP].in, sizeof(t->out));
     else
@@ -401,7 +401,7 @@ static void grid_order(uint64_t block) {
   }
 }
 
-// What shared memory holds at first is not defined.
+// The first contents of shared memory are not defined.
 static void grid_spoil_shared(const launch_t* launch) {
   const CUmodule module = launch->function->module;
   memset(module->shared_begin, 0xFF, module->shared_size);

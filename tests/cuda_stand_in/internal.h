@@ -1,5 +1,6 @@
-// What the files of the stand-in driver share. One lock covers all of it: an
-// entry takes it for the whole call, and what is below asks nothing of threads.
+// Declarations that the files of the stand-in driver share. One lock covers all
+// of it: an entry takes it for the whole call, and functions below it need not
+// care about threads.
 #ifndef RABBET_TESTS_CUDA_STAND_IN_INTERNAL_H_
 #define RABBET_TESTS_CUDA_STAND_IN_INTERNAL_H_
 
@@ -126,7 +127,7 @@ allocation_t* memory_begin(const void* address);
 void memory_keep(allocation_t* allocation, bool kept);
 // Writes past the end of an allocation since the last check are misuses.
 void memory_check(const char* after);
-// What a context takes along when its maker destroys it; also those below.
+// Frees all that a context holds when its maker destroys it; so do those below.
 void memory_drop(CUcontext context);
 size_t memory_bytes(void);
 int memory_count(void);

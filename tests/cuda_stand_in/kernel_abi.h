@@ -1,5 +1,5 @@
-// What a compiled kernel file (kernel_shim.h) and the driver that runs it
-// (grid.c) tell each other. Read as C++ by the one and as C by the other.
+// The interface between a compiled kernel file (kernel_shim.h) and the driver
+// that runs it (grid.c). Read as C++ by the one and as C by the other.
 #ifndef RABBET_TESTS_CUDA_STAND_IN_KERNEL_ABI_H_
 #define RABBET_TESTS_CUDA_STAND_IN_KERNEL_ABI_H_
 
@@ -10,8 +10,8 @@ struct stand_in_uint3 {
   unsigned x, y, z;
 };
 
-// What lanes of a warp do together: each hands in `bytes` of a value, and gets
-// that of one of them, or a mask.
+// Operations that the lanes of a warp do together: each hands in `bytes` of a
+// value, and gets that of one of them, or a mask.
 enum stand_in_warp_op {
   STAND_IN_WARP_SYNC,
   STAND_IN_WARP_SHUFFLE,  // `from`: the lane whose value is wanted

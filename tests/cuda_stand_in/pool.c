@@ -177,7 +177,7 @@ CUresult stand_in_cuMemPoolCreate(CUmemoryPool* pool,
         pool_create(pool, properties));
 }
 
-// What is still somebody's goes when it is freed.
+// Blocks that somebody still has go when they are freed.
 static CUresult pool_destroy(CUmemoryPool pool) {
   if (!pool_exists(pool)) return CUDA_ERROR_INVALID_VALUE;
   pool_trim(pool, 0);

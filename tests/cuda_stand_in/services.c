@@ -1,4 +1,4 @@
-// What the driver does for the stand-ins of libraries.
+// Services of the driver for the stand-ins of libraries.
 #include "cuda_stand_in/services.h"
 
 #include <stdlib.h>

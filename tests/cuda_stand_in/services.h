@@ -1,5 +1,5 @@
-// What the stand-ins for libraries (cuBLASLt, cuDNN) use of the stand-in
-// driver: one log, failures on demand, work in streams.
+// Services of the stand-in driver for the stand-ins of libraries (cuBLASLt,
+// cuDNN): one log, failures on demand, work in streams.
 #ifndef RABBET_TESTS_CUDA_STAND_IN_SERVICES_H_
 #define RABBET_TESTS_CUDA_STAND_IN_SERVICES_H_
 
@@ -41,7 +41,7 @@ static inline const stand_in_services_t* stand_in_services(void) {
   abort();
 }
 
-// What a test wants to go wrong in a library: the variable holds "STAGE NUMBER
+// Makes a library fail as a test demands: the variable holds "STAGE NUMBER
 // KIND", as "run 6 hang". Crashes and hangs happen here; true: the caller is to
 // break the context ("poison").
 static inline bool stand_in_fault(const char* variable, const char* stage,

@@ -1,5 +1,5 @@
-// What tests ask of the stand-in for the CUDA driver besides the driver's own
-// interface: the log of calls, failures on demand, what is alive. README.md
+// The tests' interface to the stand-in for the CUDA driver, besides the
+// driver's own: the log of calls, failures on demand, live objects. README.md
 // tells how it behaves.
 #ifndef RABBET_TESTS_CUDA_STAND_IN_STAND_IN_H_
 #define RABBET_TESTS_CUDA_STAND_IN_STAND_IN_H_

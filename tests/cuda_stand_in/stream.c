@@ -149,8 +149,8 @@ void op_execute(op_t* op) {
   }
 }
 
-// What must be done before this operation of that stream: only what the rules
-// say, so that nothing else is by luck.
+// Does the work that must precede this operation of that stream: only as much
+// as the rules demand, so that nothing else is done by luck.
 static void stream_drain_until(CUstream stream, uint64_t until);
 static void op_satisfy(CUstream stream, const op_t* op) {
   if (op->type == OP_WAIT && op->other)

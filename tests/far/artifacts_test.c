@@ -1,4 +1,5 @@
-// What kernels keep in a plan: from the build through the file to the engine.
+// Data that kernels keep in a plan: from the build through the file to the
+// engine.
 #include "build_check.h"
 #include "far.h"
 #include "plan/plan.h"

@@ -36,7 +36,7 @@ typedef struct far_machine_t {
   int64_t now;             // nanoseconds; each piece of work takes 1000
   uint64_t interruptions;  // as the device tells them
   int64_t pace;            // as well
-  // What was measured; may be changed.
+  // Changes a time that was measured.
   void (*disturb)(struct far_machine_t* machine, int64_t* ns);
 } far_machine_t;
 RABBET_PRIVATE_API void far_set_machine(far_machine_t* machine);

@@ -4,7 +4,7 @@
 
 #include "far.h"
 
-// What is enqueued; the arguments follow.
+// A piece of work in the queue; the arguments follow.
 typedef struct far_work_t {
   struct far_work_t* next;
   void (*work)(const void* args);

@@ -81,7 +81,8 @@ static void constants(void** state) {
   device->vtable->free(device, far_y);
 }
 
-// What no kernel reads is not there; what one keeps is its own.
+// A constant that no kernel reads is not there; one that a kernel keeps is its
+// own.
 static void constants_of_kernels(void** state) {
   (void)state;
   static const float x[] = {1, 2, 3, -4, -5, 6};

@@ -161,7 +161,7 @@ static void sample_plugin(maker_t* m) {
   sample_add(m, "fifth", v, w, y);
 }
 
-// What it computes.
+// The network's result.
 static float expected_of(float x) {
   float sum = (x > 0 ? x : 0) + 1;
   return 2 * sum + 1 + 1;
@@ -327,7 +327,7 @@ static void addresses(void** state) {
   expect_clean();
 }
 
-// What may be recorded is, all else runs in between and is named.
+// Kernels that may be recorded are, all others run in between and are named.
 static void plugins(void** state) {
   (void)state;
   static const struct {

@@ -244,7 +244,8 @@ static void same_choices(void** state) {
     }
 }
 
-// What could not be measured is said, and nobody else will believe it.
+// The report tells of times that could not be measured, and no cache keeps
+// them.
 static void never_quiet_is_told(void** state) {
   (void)state;
   outcome_t outcome = build(never_quiet, 0);

@@ -304,8 +304,8 @@ static void change(mutator_t* m) {
   }
 }
 
-// What comes in pairs is changed in pairs: a type or format that a step and the
-// plan would contradict each other in says nothing about kernels.
+// Fields that must agree are changed together: a type or format that a step and
+// the plan would contradict each other in says nothing about kernels.
 static void change_value(mutator_t* m, Rabbet__Plan__Meta* meta) {
   if (meta->n_values == 0) return;
   Rabbet__Plan__Value* value = meta->values[below(m, meta->n_values)];

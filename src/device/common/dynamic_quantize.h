@@ -1,4 +1,4 @@
-// What kernels of dynamic_quantize share.
+// Functions that kernels of dynamic_quantize share.
 #ifndef RABBET_SRC_DEVICE_COMMON_DYNAMIC_QUANTIZE_H_
 #define RABBET_SRC_DEVICE_COMMON_DYNAMIC_QUANTIZE_H_
 

@@ -3,8 +3,8 @@
 
 #include "device/common/node_kernel.h"
 
-// What inference could not decide of a gather: extents that must be equal or,
-// for ELEMENT, at least those of the indices.
+// Checks the extents of a gather that inference could not: they must be equal
+// or, for ELEMENT, at least those of the indices.
 rabbet_status_t rabbet_gather_check(const rabbet_group_node_t* node,
                                     const rabbet_dims_t* data,
                                     const rabbet_dims_t* indices);

@@ -1,4 +1,4 @@
-// What kernels of kv_cache_update share.
+// Functions that kernels of kv_cache_update share.
 #ifndef RABBET_SRC_DEVICE_COMMON_KV_CACHE_H_
 #define RABBET_SRC_DEVICE_COMMON_KV_CACHE_H_
 

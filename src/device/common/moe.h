@@ -1,4 +1,4 @@
-// What kernels of mixtures of experts share.
+// Functions that kernels of mixtures of experts share.
 #ifndef RABBET_SRC_DEVICE_COMMON_MOE_H_
 #define RABBET_SRC_DEVICE_COMMON_MOE_H_
 

@@ -1,4 +1,4 @@
-// What kernels of non-maximum suppression share.
+// Functions that kernels of non-maximum suppression share.
 #ifndef RABBET_SRC_DEVICE_COMMON_NMS_H_
 #define RABBET_SRC_DEVICE_COMMON_NMS_H_
 

@@ -1,5 +1,6 @@
-// What our kernels for single layers share: the kernel object, operands, types
-// and formats to offer. A class writes `propose`, `prepare` and `enqueue`.
+// The common part of our kernels for single layers: the kernel object,
+// operands, types and formats to offer. A class writes `propose`, `prepare` and
+// `enqueue`.
 #ifndef RABBET_SRC_DEVICE_COMMON_NODE_KERNEL_H_
 #define RABBET_SRC_DEVICE_COMMON_NODE_KERNEL_H_
 

@@ -1,4 +1,4 @@
-// What kernel classes of every device need to propose candidates.
+// Functions by which kernel classes of every device propose candidates.
 #ifndef RABBET_SRC_DEVICE_COMMON_PROPOSE_H_
 #define RABBET_SRC_DEVICE_COMMON_PROPOSE_H_
 

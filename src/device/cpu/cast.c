@@ -34,7 +34,8 @@ static void rabbet_cast_choose(rabbet_kernel_state_t* state) {
   if (rabbet_dtype_is_float(from) || rabbet_dtype_is_float(to)) {
     state->first = vectors->to_float[from];
     state->second = vectors->from_float[to];
-    // What rounds twice must not be rounded to nearest both times.
+    // An element that is rounded twice must not be rounded to nearest both
+    // times.
     if (to == RABBET_DTYPE_BF16 && vectors->to_odd_float[from]) {
       state->first = vectors->to_odd_float[from];
     }

@@ -1,4 +1,4 @@
-// What the files of the CPU device share.
+// Declarations that the files of the CPU device share.
 #ifndef RABBET_SRC_DEVICE_CPU_CPU_H_
 #define RABBET_SRC_DEVICE_CPU_CPU_H_
 

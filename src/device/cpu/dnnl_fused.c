@@ -325,7 +325,7 @@ static rabbet_status_t rabbet_dnnl_fused_add(rabbet_dnnl_fused_run_t* run) {
              : rabbet_dnnl_fused_make(run, false, different);
 }
 
-// What is read besides the source: bias and operands of the items.
+// The operands besides the source: bias and operands of the items.
 static rabbet_status_t rabbet_dnnl_fused_operands(
     rabbet_dnnl_fused_run_t* run) {
   const rabbet_dnnl_fused_t* fused = run->fused;
@@ -357,8 +357,8 @@ rabbet_status_t rabbet_dnnl_fused_compile_part(const rabbet_dnnl_fused_t* fused,
   return rabbet_dnnl_fused_make(&run, false, rabbet_dnnl_fused_always);
 }
 
-// What has the result's shape in this run, but not at the optimum, was given
-// another format than the result: it cannot be in its place.
+// An operand that has the result's shape in this run, but not at the optimum,
+// was given another format than the result: it cannot be in the result's place.
 static bool rabbet_dnnl_fused_sums(const rabbet_dnnl_fused_t* fused,
                                    const rabbet_dnnl_program_t* program) {
   if (fused->sum_item < 0) return false;

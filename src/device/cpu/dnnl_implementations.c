@@ -7,7 +7,7 @@
 #include "device/cpu/parallel.h"
 #include "device/cpu/room.h"
 
-// What was asked for may be impossible for oneDNN: then there is none.
+// A primitive may be impossible for oneDNN: then there is none.
 static bool rabbet_dnnl_is_absent(dnnl_status_t status) {
   return status == dnnl_unimplemented || status == dnnl_invalid_arguments ||
          status == dnnl_iterator_ends;

@@ -1,5 +1,5 @@
-// What the sources behind dnnl_wrap.h share: dnnl_wrap.c, dnnl_describe.c,
-// dnnl_implementations.c and dnnl_primitive.c.
+// Declarations that the sources behind dnnl_wrap.h share: dnnl_wrap.c,
+// dnnl_describe.c, dnnl_implementations.c and dnnl_primitive.c.
 #ifndef RABBET_SRC_DEVICE_CPU_DNNL_INSIDE_H_
 #define RABBET_SRC_DEVICE_CPU_DNNL_INSIDE_H_
 

@@ -338,7 +338,7 @@ static rabbet_status_t rabbet_matmul_describe(const rabbet_matmul_case_t* c,
   else
     rabbet_matmul_as_convolution(&axes, &fused->epilogue, fused);
   fused->spec.weights = fused->weights_layout;
-  // What changes from run to run is taken as it lies.
+  // Weights that change from run to run are taken as they lie.
   if (c->group->values[fused->weights].constant)
     fused->spec.weights.order = RABBET_DNNL_ANY;
   if (c->quantized)

@@ -162,7 +162,7 @@ static rabbet_status_t rabbet_pooling_offer_format(
   return rabbet_ok();
 }
 
-// What holds for the smallest and the largest shapes holds between.
+// A property of the smallest and the largest shapes holds between them.
 static rabbet_status_t rabbet_pooling_fits_profile(const rabbet_group_t* group,
                                                    rabbet_pooling_case_t* c,
                                                    bool* out_fits) {

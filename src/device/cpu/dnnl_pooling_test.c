@@ -68,7 +68,7 @@ static void rounding_up(void** state) {
       KERNEL_DIMS(1, 16, 8, 8), {3, 3}, {2, 2}, {0, 0}, {0, 0}, ROUND_UP};
   assert_true(check_pool(*state, &p, MAX, true, RABBET_DTYPE_FLOAT) >= 2);
   assert_true(check_pool(*state, &p, AVERAGE, true, RABBET_DTYPE_FLOAT) >= 2);
-  // What rounding adds is counted by oneDNN, not by us.
+  // Elements that rounding up adds are counted by oneDNN, not by us.
   assert_int_equal(check_pool(*state, &p, AVERAGE, false, RABBET_DTYPE_FLOAT),
                    0);
 }

@@ -151,8 +151,8 @@ static rabbet_status_t rabbet_dnnl_packed_create(
   return rabbet_ok();
 }
 
-// What a program's constant was packed into, or why it was not: one user more.
-// Takes the lock off.
+// Gives the packed form of a program's constant one user more, or returns why
+// it was not packed. Takes the lock off.
 static rabbet_status_t rabbet_dnnl_packed_use(rabbet_dnnl_program_t* program,
                                               rabbet_dnnl_packed_t* packed,
                                               rabbet_status_t status,

@@ -1,6 +1,6 @@
-// What a kernel done by oneDNN keeps, and what its prepare makes: a short list
-// of steps (conversions, packing, primitives), so that enqueue is the same for
-// every family. A family writes `propose` and `compile`.
+// Kernels done by oneDNN. Their prepare makes a short list of steps
+// (conversions, packing, primitives), so that enqueue is the same for every
+// family. A family writes `propose` and `compile`.
 #ifndef RABBET_SRC_DEVICE_CPU_DNNL_PROGRAM_H_
 #define RABBET_SRC_DEVICE_CPU_DNNL_PROGRAM_H_
 

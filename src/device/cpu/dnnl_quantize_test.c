@@ -118,7 +118,7 @@ static int32_t with_zero(kernel_case_t* c, const char* op, rabbet_dtype_t to,
   return kernel_case_op(c, op, TO(to), KERNEL_INPUTS(x, scale, zero));
 }
 
-// What stands for 0 is what padding is made of.
+// Padding is made of the number that stands for 0.
 static void zero_points(void** state) {
   const rabbet_dtype_t types[] = {RABBET_DTYPE_INT8, RABBET_DTYPE_UINT8};
   kernel_case_t c;
@@ -157,7 +157,8 @@ static void zero_points(void** state) {
   }
 }
 
-// What the sums of 32 bits cannot take out is left to other covers.
+// A scale that varies along the sums cannot be taken out of them: such products
+// are left to other covers.
 static void scales_that_are_not_for_it(void** state) {
   kernel_case_t c;
   kernel_case_begin(&c, *state, RABBET_DTYPE_FLOAT);

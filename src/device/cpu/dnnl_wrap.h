@@ -123,7 +123,7 @@ typedef struct rabbet_dnnl_spec_t {
   const float* scales;
   int64_t scale_count;
   int scale_axis;
-  // What stands for 0 in SRC and in DST, where these are integers.
+  // The numbers that stand for 0 in SRC and in DST, where these are integers.
   int32_t src_zero, dst_zero;
   rabbet_dnnl_post_t posts[RABBET_DNNL_MAX_POSTS];
   int post_count;

@@ -124,8 +124,9 @@ static bool rabbet_epilogue_unary(const rabbet_group_node_t* node,
   }
 }
 
-// What is read or made in either type is converted. Values inside the group
-// have the network's type, those at its boundary the one that was chosen.
+// A tensor of either type is converted where it is read or made. Values inside
+// the group have the network's type, those at its boundary the one that was
+// chosen.
 static bool rabbet_epilogue_types_fit(rabbet_dtype_t a, rabbet_dtype_t b) {
   const uint32_t real = 1u << RABBET_DTYPE_FLOAT | 1u << RABBET_DTYPE_HALF |
                         1u << RABBET_DTYPE_BF16;

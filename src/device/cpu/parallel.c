@@ -47,7 +47,7 @@ typedef struct rabbet_cpu_loop_t {
   void* context;
 } rabbet_cpu_loop_t;
 
-// What each thread of a team does; a team may be smaller than asked for.
+// The share of each thread of a team; a team may be smaller than asked for.
 static void rabbet_cpu_loop_share(void* data) {
   RABBET_TEAM_ENTER(data);
   const rabbet_cpu_loop_t* loop = data;

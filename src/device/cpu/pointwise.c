@@ -203,7 +203,7 @@ typedef struct rabbet_pw_run_t {
   const rabbet_kernel_call_t* call;
 } rabbet_pw_run_t;
 
-// What one thread works with.
+// The state of one thread.
 typedef struct rabbet_pw_worker_t {
   const rabbet_kernel_state_t* state;
   char** bases;

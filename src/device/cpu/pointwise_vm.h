@@ -49,7 +49,7 @@ typedef struct rabbet_pw_insn_t {
   double alpha, beta;
 } rabbet_pw_insn_t;
 
-// What a thread works on: addresses of the present tile of each operand.
+// The operands of a thread: addresses of the present tile of each.
 typedef struct rabbet_pw_frame_t {
   char** bases;
 } rabbet_pw_frame_t;

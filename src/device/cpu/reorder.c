@@ -2,7 +2,7 @@
 // of types that it does not move (64 bits), element by element. Padding becomes
 // 0.
 //
-// What bounds it: the side whose elements do not lie in the order of the walk.
+// Limited by the side whose elements do not lie in the order of the walk.
 #include <string.h>
 
 #include "core/view.h"

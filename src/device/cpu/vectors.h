@@ -28,7 +28,7 @@ typedef enum rabbet_lane_t {
   RABBET_LANE_COUNT = 3,
 } rabbet_lane_t;
 
-// What one row of normalization works with. `mean` and `factor` are known.
+// The work on one row of normalization. `mean` and `factor` are known.
 typedef struct rabbet_normalize_row_t {
   float mean, factor;  // y = (x - mean) * factor * scale + bias
   const float* scale;  // each `count` floats, or NULL

@@ -21,10 +21,11 @@ static rabbet_cudnn_shape_t attention_shape(
   return shape;
 }
 
-// What cuDNN documents, and its frontend checks before it asks: the columns of
-// a head lie together and are a multiple of 8, and so are the steps from one
-// row, head or batch to the next. With keys that lie by columns, which is how
-// `Transpose` and `Mul` leave them, 9.19 crashes or reads what is not aligned.
+// The support surface that cuDNN documents, and its frontend checks before it
+// asks: the columns of a head lie together and are a multiple of 8, and so are
+// the steps from one row, head or batch to the next. With keys that lie by
+// columns, which is how `Transpose` and `Mul` leave them, 9.19 crashes or reads
+// what is not aligned.
 enum { ATTENTION_MULTIPLE = 8 };
 
 static bool attention_lies_by_rows(const rabbet_attention_view_t* view,

@@ -401,7 +401,7 @@ static bool attention_input(const rabbet_group_t* group,
   return true;
 }
 
-// What the product makes lies where the shuffle's result has it: the shuffle
+// The product's result lies where the shuffle's result has it: the shuffle is
 // undone on the result.
 static bool attention_output(const rabbet_attention_tensor_t* tensor,
                              const rabbet_dims_t* dims,

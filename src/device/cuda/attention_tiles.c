@@ -2,8 +2,8 @@
 // as TF32, with a mask of whatever type and extents. Where cuDNN has one, both
 // are timed.
 //
-// What bounds it: latency for short sequences, so that warps share the keys of
-// a row there; exponentials and the first-level cache for long ones.
+// Limited by latency for short sequences, so that warps share the keys of a row
+// there; exponentials and the first-level cache for long ones.
 #include "device/cuda/attention.h"
 
 #include <stdio.h>

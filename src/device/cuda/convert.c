@@ -1,8 +1,8 @@
 // Casts, copies and changes of format: groups of one identity or cast.
 //
-// What bounds it: the bytes of both tensors. Equal orders are walked in vectors
-// of 16 bytes; others go by way of tiles in shared memory, so that both sides
-// are read and written in pieces of 64 bytes or more.
+// Limited by the bytes of both tensors. Equal orders are walked in vectors of
+// 16 bytes; others go by way of tiles in shared memory, so that both sides are
+// read and written in pieces of 64 bytes or more.
 #include "core/view.h"
 #include "device/cuda/launch.h"
 #include "device/cuda/node.h"

@@ -163,8 +163,8 @@ static int32_t convolution_bias(const rabbet_group_node_t* node) {
   return rabbet_node_input(node, 2);
 }
 
-// What cuDNN documents for an operand of the point-wise operations behind a
-// convolution: one number, one for each channel, or a tensor of the result's
+// An operand of the point-wise operations behind a convolution is, as cuDNN
+// documents it, one number, one for each channel, or a tensor of the result's
 // shape. Its engines take some others and compute them wrongly: 9.19 did one
 // along the last axis alone.
 static bool convolution_is_by_channel(const rabbet_dims_t* dims,
@@ -285,7 +285,7 @@ typedef struct convolution_offer_t {
   rabbet_type_format_t* tensors;
 } convolution_offer_t;
 
-// What has the shape of the input or the output has its format; a bias or
+// A tensor of the shape of the input or the output has its format; a bias or
 // another broadcast operand stays LINEAR.
 static void convolution_tensors(const convolution_offer_t* offer,
                                 rabbet_dtype_t dtype, rabbet_format_t format) {
@@ -396,7 +396,7 @@ RABBET_CUDNN_CLASS(rabbet_cuda_convolution, "cuda.convolution", 5);
 static const rabbet_cudnn_pointwise_t convolution_product = {
     .mode = CUDNN_POINTWISE_MUL, .attribute = -1};
 
-// What `chain` ends in, or what lies on the way.
+// The result that `chain` ends in, or one on the way.
 static cudnnBackendDescriptor_t quantized_next(
     const rabbet_cudnn_chain_t* chain, bool is_last,
     rabbet_cudnn_graph_t* graph) {

@@ -90,7 +90,7 @@ enum {
 
 // Where partial sums of a split product meet.
 enum { CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE = 2 };
-// What an algorithm accumulates in.
+// The types that an algorithm accumulates in.
 #define CUBLASLT_NUMERICAL_IMPL_FLAGS_ACCUMULATOR_16F (UINT64_C(1) << 8)
 #define CUBLASLT_NUMERICAL_IMPL_FLAGS_ACCUMULATOR_32F (UINT64_C(2) << 8)
 #define CUBLASLT_NUMERICAL_IMPL_FLAGS_ACCUMULATOR_32I (UINT64_C(8) << 8)

@@ -1,4 +1,4 @@
-// What the files of the CUDA device share.
+// Declarations that the files of the CUDA device share.
 #ifndef RABBET_SRC_DEVICE_CUDA_CUDA_H_
 #define RABBET_SRC_DEVICE_CUDA_CUDA_H_
 

@@ -151,8 +151,9 @@ typedef struct rabbet_cudnn_wish_t {
   size_t count;          // engines wanted
 } rabbet_cudnn_wish_t;
 
-// What the library's heuristics offer: mode A's, then its fallbacks. Those that
-// round more than the types say are left out. An empty list is no error.
+// The engines that the library's heuristics offer: mode A's, then its
+// fallbacks. Those that round more than the types say are left out. An empty
+// list is no error.
 rabbet_status_t rabbet_cudnn_choices(rabbet_cudnn_graph_t* graph,
                                      const rabbet_cudnn_wish_t* wish,
                                      rabbet_cudnn_choices_t* out_choices);

@@ -1,5 +1,5 @@
-// What cuDNN's kernels (cudnn_kernel.c) share with how they are offered
-// (cudnn_offer.c).
+// Declarations that cuDNN's kernels (cudnn_kernel.c) and their offers
+// (cudnn_offer.c) share.
 #ifndef RABBET_SRC_DEVICE_CUDA_CUDNN_KEPT_H_
 #define RABBET_SRC_DEVICE_CUDA_CUDNN_KEPT_H_
 
@@ -10,9 +10,9 @@
 // A tactic is a choice's number and this.
 #define RABBET_CUDNN_TF32 (1 << 30)
 
-// What a plan keeps: this, then cuDNN's text of a plan for the graph; and, for
-// other shapes, this (of no graph), then the engine and its knobs, which is all
-// that a build knows of a candidate.
+// The artifacts that a plan keeps: this, then cuDNN's text of a plan for the
+// graph; and, for other shapes, this (of no graph), then the engine and its
+// knobs, which is all that a build knows of a candidate.
 #define RABBET_CUDNN_KEPT_PLAN 0x31444352u    // "RCD1"
 #define RABBET_CUDNN_KEPT_ENGINE 0x31454352u  // "RCE1"
 typedef struct rabbet_cudnn_kept_t {

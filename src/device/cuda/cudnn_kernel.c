@@ -83,8 +83,8 @@ static void kernel_take_engine(cudnn_kernel_t* kernel,
   kernel->has_engine = true;
 }
 
-// What the plan keeps for this tactic, if this library and GPU are those that
-// it was made with.
+// Finds the plan's artifacts for this tactic that were made with this library
+// and GPU.
 static rabbet_status_t kernel_find_kept(cudnn_kernel_t* kernel,
                                         const rabbet_kernel_spec_t* spec) {
   for (size_t i = 0; i < spec->artifact_count; ++i) {

@@ -1,5 +1,5 @@
-// What kernels done by a cuDNN graph keep, prepare and run. A class writes
-// `describe` and `propose`.
+// Kernels done by a cuDNN graph: the common part. A class writes `describe` and
+// `propose`.
 //
 // Engines are tactics, named by engine and knobs; the plan keeps these, and the
 // library's own text of the execution plan, so that nothing is searched at

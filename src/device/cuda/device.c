@@ -76,7 +76,7 @@ rabbet_status_t rabbet_cuda_explain_memory(const rabbet_cuda_device_t* device,
 static rabbet_status_t cuda_allocate_inside(rabbet_cuda_device_t* device,
                                             size_t size, CUdeviceptr* memory) {
   CUresult result = device->driver->cuMemAlloc(memory, size);
-  // What calls gave back is kept in the pool.
+  // Memory that calls gave back is kept in the pool.
   if (result == CUDA_ERROR_OUT_OF_MEMORY && rabbet_cuda_pool_trim(device))
     result = device->driver->cuMemAlloc(memory, size);
   return rabbet_cuda_driver_check(device->driver, result, "cuMemAlloc");
@@ -325,7 +325,7 @@ static rabbet_status_t cuda_describe(rabbet_cuda_device_t* device) {
       device, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, &device->major));
   RABBET_RETURN_IF_ERROR(cuda_attribute(
       device, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, &device->minor));
-  // What attention_tiles.c has kernels for.
+  // attention_tiles.c has kernels for 8.0 and newer.
   if (device->major >= 8)
     device->base.traits |= RABBET_DEVICE_ATTENTION_OF_SLICES;
   RABBET_RETURN_IF_ERROR(

@@ -289,7 +289,7 @@ static void libraries_remember_a_context(void** state) {
   stand_in_expect_clean();
 }
 
-// What a program does that makes a context instead of using the primary one.
+// A program that makes a context of its own instead of using the primary one.
 typedef struct own_context_t {
   CUresult (*create)(CUcontext* context, unsigned flags, CUdevice device);
   CUresult (*destroy)(CUcontext context);

@@ -1,9 +1,9 @@
 // Products of a matrix with few vectors, and any chain of element-wise layers
 // behind them: last layers, layers at batch 1, decoding.
 //
-// What bounds it: the reading of the matrix, once, in vectors of 16 bytes.
-// Where it lies along k a warp has some columns and its lanes share k; where it
-// lies along columns the threads of a block share k, so that matrices of some
+// Limited by the reading of the matrix, once, in vectors of 16 bytes. Where it
+// lies along k a warp has some columns and its lanes share k; where it lies
+// along columns the threads of a block share k, so that matrices of some
 // hundred columns make enough blocks. The few vectors are read again from the
 // caches.
 #include <stdio.h>
@@ -185,7 +185,7 @@ static bool gemv_can_vectorise(const rabbet_kernel_state_t* state, bool along_k,
   return fits;
 }
 
-// What a block does.
+// The share of a block.
 typedef struct gemv_block_t {
   CUfunction function;
   int64_t threads, rows, columns;

@@ -6,7 +6,7 @@
 
 #include "device/cuda/kernels/divider.cuh"
 
-// What a kernel counts in 32 bits and divides by dividers.
+// The limit of extents that a kernel counts in 32 bits and divides by dividers.
 #define RABBET_CUDA_MAX_COUNT (INT64_C(1) << 31)
 
 static inline bool rabbet_cuda_is_aligned(const void* address, int64_t bytes) {

@@ -39,8 +39,8 @@ static bool layers_parse(const rabbet_group_t* group, const rabbet_dims_t* dims,
                                     out);
 }
 
-// What is one row, one number or whole at the largest shapes is one of these at
-// others, too.
+// An operand that is one row, one number or whole at the largest shapes is one
+// of these at others, too.
 bool rabbet_cuda_layers_match(const rabbet_group_t* group,
                               const rabbet_dims_t* opt) {
   rabbet_cuda_epilogue_t e;

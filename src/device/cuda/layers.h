@@ -8,7 +8,7 @@
 #include "device/cuda/matmul.h"
 #include "device/cuda/node.h"
 
-// What a prepared kernel keeps of its operands.
+// The operands of a prepared kernel.
 typedef struct rabbet_cuda_layers_t {
   int count;
   int inputs[LAYERS];    // boundary inputs

@@ -5,7 +5,7 @@
 #include "base/status.h"
 #include "base/strbuf.h"
 
-// What to look for, and what to say when it is not there.
+// The names to look for, and the message if there is none.
 typedef struct rabbet_cuda_library_t {
   const char* title;              // "the CUDA driver"
   const char* variable;           // environment variable that names the file

@@ -75,7 +75,7 @@ static void missing(void** state) {
   assert_null(handle);
 }
 
-// What was asked for by name is not replaced by another.
+// A library that was asked for by name is not replaced by another.
 static void named_and_missing(void** state) {
   (void)state;
   void* handle = NULL;

@@ -45,7 +45,8 @@ bool rabbet_matmul_matches(const rabbet_group_t* group);
 bool rabbet_matmul_is_convolution(const rabbet_group_t* group,
                                   const rabbet_dims_t* dims);
 
-// What cuBLASLt can do after a product: y = f(alpha a b + residual + bias).
+// The operations that cuBLASLt can do after a product: y = f(alpha a b +
+// residual + bias).
 typedef struct rabbet_matmul_epilogue_t {
   float alpha;
   int32_t bias;      // value with one number for each column; -1: none

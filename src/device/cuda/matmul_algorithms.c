@@ -110,7 +110,8 @@ rabbet_status_t rabbet_matmul_setup(const rabbet_cublaslt_t* library,
                                        s->n, s->m, s->y_row, s->batch.size,
                                        s->batch.y, &setup->y));
   setup->c = setup->y;
-  // What is added to FP8 has 16 bits, also where nothing is.
+  // A tensor that is added to a product of FP8 has 16 bits; so it is said also
+  // where none is added.
   if (types.out == RABBET_DTYPE_FP8)
     RABBET_RETURN_IF_ERROR(matmul_layout(library, CUDA_R_16BF, s->n, s->m,
                                          s->y_row, s->batch.size, s->batch.y,
@@ -199,7 +200,7 @@ static bool matmul_sums_in_float(const rabbet_cublaslt_t* library,
          (scheme & ~(uint32_t)CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE) == 0;
 }
 
-// What cuBLASLt 13.1 did on an H200, of products of HALF and BF16: algorithms
+// Seen with cuBLASLt 13.1 on an H200, for products of HALF and BF16: algorithms
 // 23 and 24 round the product, and a residual, to their type before they add a
 // bias, though they say that they accumulate in FLOAT. Algorithms 11, 12, 13,
 // 16, 42, 56 and 66 do not.

@@ -36,7 +36,7 @@ void rabbet_matmul_setup_end(rabbet_matmul_setup_t* setup);
 rabbet_status_t rabbet_matmul_set_bias(const rabbet_matmul_setup_t* setup,
                                        const void* address);
 
-// What an algorithm may ask for.
+// The limits that an algorithm must keep to.
 typedef struct rabbet_matmul_limits_t {
   uint64_t workspace;
   uint32_t alignment;  // of addresses, in bytes

@@ -118,8 +118,8 @@ static int32_t fused_turned(const rabbet_group_t* group) {
              : -1;
 }
 
-// What a batch reads at the largest shapes may look like one row at the usual
-// ones.
+// An operand that a batch reads at the largest shapes may look like one row at
+// the usual ones.
 static bool fused_takes_largest(const rabbet_group_t* group) {
   const rabbet_group_node_t* product = &group->nodes[0];
   for (size_t i = 0; i < group->input_count; ++i) {
@@ -132,7 +132,7 @@ static bool fused_takes_largest(const rabbet_group_t* group) {
   return true;
 }
 
-// What cuBLASLt can do is left to it.
+// Groups that cuBLASLt can do are left to it.
 static rabbet_status_t fused_is_wanted(const rabbet_propose_t* propose,
                                        bool* out_wanted) {
   const rabbet_group_t* group = propose->group;

@@ -1,5 +1,5 @@
-// What the kernel of products by cuBLASLt (matmul.c) shares with how it is
-// proposed (matmul_propose.c).
+// Declarations that the kernel of products by cuBLASLt (matmul.c) and its
+// proposals (matmul_propose.c) share.
 #ifndef RABBET_SRC_DEVICE_CUDA_MATMUL_KERNEL_H_
 #define RABBET_SRC_DEVICE_CUDA_MATMUL_KERNEL_H_
 
@@ -8,7 +8,7 @@
 // A tactic is an algorithm's hash and this.
 #define RABBET_MATMUL_TF32 (1 << 29)
 
-// What a plan keeps, and a build knows of a candidate.
+// The artifact that a plan keeps, and that a build has of a candidate.
 #define RABBET_MATMUL_KEPT 0x314d4c52u  // "RLM1"
 typedef struct rabbet_matmul_kept_t {
   uint32_t magic;
@@ -40,7 +40,8 @@ static inline rabbet_matmul_limits_t rabbet_matmul_limits(size_t in_size,
 // INCOMPATIBLE unless the class computes groups with these types and formats.
 rabbet_status_t rabbet_matmul_check_group(const rabbet_group_t* group,
                                           rabbet_matmul_types_t* out_types);
-// What the library is to do for such a group; UNSUPPORTED where it cannot.
+// Describes such a group's product to the library; UNSUPPORTED where it cannot
+// do it.
 rabbet_status_t rabbet_matmul_problem(const rabbet_group_t* group,
                                       const rabbet_dims_t* dims,
                                       rabbet_matmul_shape_t* out_shape,

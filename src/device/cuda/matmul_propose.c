@@ -1,5 +1,5 @@
-// What cuBLASLt is asked for a group, and what its answers become. The kernel
-// itself is matmul.c's.
+// Asks cuBLASLt for algorithms for a group and offers them. The kernel itself
+// is matmul.c's.
 #include <stdio.h>
 #include <string.h>
 
@@ -36,8 +36,8 @@ static bool matmul_matches(const rabbet_group_t* group) {
          group->values[group->nodes[0].inputs[0]].dtype != RABBET_DTYPE_FP8;
 }
 
-// What is added to a product of FP8 has the type of a result of 16 bits; other
-// results have nothing added.
+// A tensor that is added to a product of FP8 has the type of a result of 16
+// bits; other results have nothing added.
 static bool matmul_takes_types(const rabbet_group_t* group,
                                const rabbet_matmul_epilogue_t* e) {
   const int32_t added[] = {e->bias, e->residual};
@@ -98,7 +98,8 @@ static bool matmul_lies_by_pixels(const rabbet_group_t* group,
   return fits;
 }
 
-// What the library is to do for a group with these types and formats.
+// Describes the product to the library, for a group with these types and
+// formats.
 rabbet_status_t rabbet_matmul_problem(const rabbet_group_t* group,
                                       const rabbet_dims_t* dims,
                                       rabbet_matmul_shape_t* out_shape,

@@ -2,7 +2,7 @@
 // kernels of our own: transformers at small batches, where cuBLASLt's take
 // several times as long as the reading of the weights.
 //
-// What bounds them: latency, and how much of a and b goes through each
+// Limited by latency, and by how much of a and b goes through each
 // multiprocessor. So the tiles are small enough to go round, and where there
 // are too few of them the blocks of a cluster share k and add up through each
 // other's shared memory, while all stages of a block's k are on their way at

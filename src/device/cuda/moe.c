@@ -46,7 +46,7 @@ static rabbet_status_t rabbet_cuda_moe_propose(const rabbet_propose_t* propose,
   return rabbet_moe_propose(propose, sink, &rabbet_cuda_moe);
 }
 
-// What results of the first products are rounded to.
+// The type that results of the first products are rounded to.
 static rabbet_status_t moe_rounding(const rabbet_group_t* group,
                                     const rabbet_group_node_t* layer,
                                     rabbet_cuda_options_t* options,

@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-// What kernels/move.cu is written with.
+// Constants of kernels/move.cu.
 enum { WIDE = 16 };
 
 // ---- The program -----------------------------------------------------------

@@ -2,7 +2,7 @@
 // let both sides be touched in the order in which they lie in memory.
 #include "device/cuda/move.h"
 
-// What kernels/move.cu is written with.
+// Constants of kernels/move.cu.
 enum { WIDE = 16, TILES_WIDE_IN = 1, TILES_WIDE_OUT = 2 };
 
 static int move_log(int64_t extent, int most) {

@@ -1,5 +1,5 @@
-// What classes with kernels of our own share: the kernel object with its
-// programs, and the options that specialise their sources.
+// The common part of classes with kernels of our own: the kernel object with
+// its programs, and the options that specialise their sources.
 //
 // A class writes `propose`, `program` (which sources, with which options),
 // `prepare` (geometry for concrete shapes) and `enqueue` (launches).

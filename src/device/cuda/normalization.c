@@ -1,10 +1,10 @@
 // (x - mean) / sqrt(variance + epsilon) * scale + bias: layer, instance and
 // group normalization.
 //
-// What bounds it: the bytes of input and output, the input read once where a
-// row fits the registers of a block, else twice (the second time from the
-// cache). Where there are few means, blocks sum parts of each, and a second
-// kernel joins them.
+// Limited by the bytes of input and output, the input read once where a row
+// fits the registers of a block, else twice (the second time from the cache).
+// Where there are few means, blocks sum parts of each, and a second kernel
+// joins them.
 #include "core/view.h"
 #include "device/common/box.h"
 #include "device/cuda/axes.h"

@@ -1,10 +1,10 @@
 // Chains and trees of element-wise layers as one kernel, whose text is made for
 // the group: each input is loaded once, all else happens in registers.
 //
-// What bounds it: the bytes of its operands, unless a function of many
-// instructions (POW, GELU_ERF, TAN) meets a narrow type. Vectors of 16 bytes
-// where rows and addresses allow; many small blocks, so that some 32 KB are on
-// their way to each multiprocessor.
+// Limited by the bytes of its operands, unless a function of many instructions
+// (POW, GELU_ERF, TAN) meets a narrow type. Vectors of 16 bytes where rows and
+// addresses allow; many small blocks, so that some 32 KB are on their way to
+// each multiprocessor.
 #include <stdio.h>
 #include <string.h>
 
@@ -265,7 +265,7 @@ static void pw_launch(const rabbet_cuda_pw_t* kernel,
       .block = {(unsigned)block, 1, 1}};
 }
 
-// What lies behind the head, as space_t has it.
+// Fills in the fields behind the head, as space_t has them.
 static void pw_fill(const rabbet_cuda_pw_t* kernel,
                     const rabbet_pw_space_t* space,
                     rabbet_kernel_state_t* state) {

@@ -11,7 +11,7 @@
 
 // ---- Types -----------------------------------------------------------------
 
-// What a lane of the type is (kernels/number.cuh).
+// The type of a lane (kernels/number.cuh).
 static const char* pw_lane(rabbet_dtype_t dtype) {
   switch (dtype) {
     case RABBET_DTYPE_INT8:
@@ -84,7 +84,7 @@ static bool pw_may_be_column(const rabbet_group_t* group,
          dims->rank > 0 && dims->d[dims->rank - 1] == 1;
 }
 
-// What is one number for a row does not lie in vectors.
+// A per-row scalar is loaded once and broadcast; it is not vectorised.
 int rabbet_cuda_pw_vector(const rabbet_group_t* group) {
   int widest = 8;
   for (size_t i = 0; i < group->input_count + group->output_count; ++i) {
@@ -462,7 +462,7 @@ static void pw_load_inputs(const pw_writer_t* w) {
         rabbet_cuda_pw_table_row(w->layout, i));
 }
 
-// What the layer reads, just before it; of columns four at a time.
+// Loads the layer's operands, just before it; of columns four at a time.
 static void pw_load_operands(pw_writer_t* w, const rabbet_group_node_t* node) {
   for (size_t i = 0; i < node->input_count; ++i) {
     int32_t input = rabbet_group_input_of(w->group, node->inputs[i]);

@@ -233,7 +233,7 @@ static rabbet_status_t pool_take(rabbet_cuda_device_t* device, size_t size,
   CUresult result =
       driver->cuMemAllocFromPoolAsync(out_memory, size, handle, stream);
   if (result == CUDA_ERROR_OUT_OF_MEMORY) {
-    // What came back on streams counts once they are done.
+    // Memory that came back on streams counts once they are done.
     driver->cuStreamSynchronize(stream);
     if (rabbet_cuda_pool_trim(device))
       result =

@@ -28,7 +28,8 @@ typedef struct rabbet_cuda_pooling_kernel_t {
   rabbet_cuda_node_t node;
   rabbet_window_t window;
   int64_t size;  // bytes of an element
-  // What a thread of ROWS makes; 0: there is no such kernel.
+  // The part of the result that a thread of ROWS makes; 0: there is no such
+  // kernel.
   int64_t rows_width, rows_height;
   CUfunction functions[FUNCTIONS];
 } rabbet_cuda_pooling_kernel_t;

@@ -31,7 +31,7 @@ struct rabbet_cuda_program_t {
   CUmodule module;
   void* image;  // as a plan keeps it; without PTX while `source` is kept
   size_t image_size;
-  // What PTX is compiled from once a plan wants it, or NULL.
+  // The source that PTX is compiled from once a plan wants it, or NULL.
   rabbet_cuda_source_t* source;
   bool compiled;  // here: stays, as a build makes the same kernel many times
 };

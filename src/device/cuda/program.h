@@ -5,9 +5,9 @@
 
 #include "device/cuda/cuda.h"
 
-// What determines a program. Sources lie in kernels/ and are part of this
-// library (kernels/sources.def); a generated one has a text of its own. All can
-// include the headers of kernels/.
+// The source and options of a program. Sources lie in kernels/ and are part of
+// this library (kernels/sources.def); a generated one has a text of its own.
+// All can include the headers of kernels/.
 typedef struct rabbet_cuda_source_t {
   const char* name;            // "reduce.cu"
   const char* text;            // NULL: the file of that name in kernels/
@@ -33,7 +33,7 @@ void rabbet_cuda_program_release(rabbet_cuda_program_t* program);
 rabbet_status_t rabbet_cuda_program_function(rabbet_cuda_program_t* program,
                                              const char* name,
                                              CUfunction* out_function);
-// What a plan must keep of it. Thread-safe; may compile.
+// The artifact that a plan must keep of it. Thread-safe; may compile.
 rabbet_status_t rabbet_cuda_program_artifact(rabbet_cuda_program_t* program,
                                              rabbet_artifact_sink_t sink);
 

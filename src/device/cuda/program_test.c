@@ -97,7 +97,7 @@ static void compiled(void** state) {
   run_add(device, program);
   rabbet_cuda_program_release(program);
   rabbet_cuda_program_release(same);
-  // What was compiled stays for the next kernel that wants it.
+  // A compiled program stays for the next kernel that wants it.
   stand_in()->clear_log();
   RABBET_EXPECT_OK(
       rabbet_cuda_program_get(device, &add_source, NULL, 0, &same));

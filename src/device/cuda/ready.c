@@ -465,7 +465,7 @@ static rabbet_status_t ready_check_work(const ready_kernel_t* kernel,
     if (!state->launches[i].empty) return rabbet_ok();
   for (size_t i = 0; i < node->output_count; ++i) {
     const rabbet_dims_t* dims = &shapes->dims[node->outputs[i]];
-    // What has no axes may be a size tensor, which holds 0 before a run.
+    // A tensor without axes may be a size tensor, which holds 0 before a run.
     bool elements = dims->rank > 0 && (!node->aliased || node->aliased[i] < 0);
     for (int32_t axis = 0; axis < dims->rank; ++axis)
       elements &= dims->d[axis] > 0;

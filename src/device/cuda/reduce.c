@@ -1,8 +1,8 @@
 // Reductions over any axes.
 //
-// What bounds it: the bytes of the input, read once, four vectors of each
-// thread on their way. Where outputs are few, each is cut into parts that fill
-// the device, and a second kernel joins them.
+// Limited by the bytes of the input, read once, four vectors of each thread on
+// their way. Where outputs are few, each is cut into parts that fill the
+// device, and a second kernel joins them.
 #include "core/view.h"
 #include "device/common/box.h"
 #include "device/cuda/axes.h"

@@ -1,7 +1,7 @@
 // Softmax, and its logarithm where the builder groups the two. The memory is
 // [outer, count, inner]: rows where inner is 1, else columns.
 //
-// What bounds it: the bytes of both tensors, read once where a row fits the
+// Limited by the bytes of both tensors, read once where a row fits the
 // registers of a block, else twice (the second time from the cache).
 #include "core/view.h"
 #include "device/common/box.h"

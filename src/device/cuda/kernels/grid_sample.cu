@@ -57,7 +57,7 @@ DEVICE float weight_of(int tap, float t) {
              : ((a * d - 5.0f * a) * d + 8.0f * a) * d - 4.0f * a;
 }
 
-// What one axis contributes; offsets in elements, -1: filled.
+// The part of one axis in a sample; offsets in elements, -1: filled.
 struct axis_t {
   int64_t offset[TAPS];
   float weight[TAPS];

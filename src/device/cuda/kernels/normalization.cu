@@ -277,7 +277,7 @@ FLAT_ROWS(rows_flat_held, 4)
 
 // ---- Long rows: a block for each, or for each part -------------------------
 
-// What a thread has that begins at `first` and goes on by `step`.
+// The number of steps of a thread that begins at `first` and goes on by `step`.
 DEVICE uint32_t steps_of(uint32_t first, uint32_t end, uint32_t step) {
   return first < end ? (end - first - 1) / step + 1 : 0;
 }
