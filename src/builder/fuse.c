@@ -153,9 +153,9 @@ static const rabbet_ir_value_t* attention_before(const rabbet_ir_t* ir,
   return rabbet_ir_input(ir, node, 0);
 }
 
-// What makes the product's input for it alone: scales, slices, transposes,
-// reshapes, as far as the first that is more than a view and within reach.
-// Returns how many nodes were added.
+// Adds the nodes that make the product's input for it alone: scales, slices,
+// transposes, reshapes, as far as the first that is more than a view and within
+// reach. Returns how many nodes were added.
 static size_t attention_chain(const rabbet_ir_t* ir,
                               const rabbet_ir_node_t* product, size_t input,
                               chain_t chain, rabbet_ir_node_t** nodes) {

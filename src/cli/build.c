@@ -122,7 +122,8 @@ static rabbet_status_t rabbet_profile_input(
   *used |= values;
   if (values) return rabbet_profile_values_of(name, &dims, ranges, profile);
   for (int which = 0; which < SHAPES_COUNT; ++which) {
-    // What is given for fixed sizes is for the build to compare with them.
+    // A shape that is given for fixed sizes is for the build to compare with
+    // them.
     *used |= dynamic || ranges[which];
     if (ranges[which]) continue;
     if (dynamic) return rabbet_shapes_missing(name, &dims);

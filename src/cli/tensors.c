@@ -227,7 +227,7 @@ static rabbet_status_t rabbet_inputs_prepare(
   return rabbet_ok();
 }
 
-// What --shapes says of a shape input, else the profile's usual values.
+// The values of --shapes for a shape input, else the profile's usual ones.
 static rabbet_status_t rabbet_slot_values(rabbet_tensor_set_t* set, size_t io,
                                           const rabbet_named_dims_t* given,
                                           size_t given_count) {

@@ -1,5 +1,5 @@
-// What profiles say of an engine: shapes that they leave no choice, how much
-// memory a context will need; memory for callers.
+// Consequences of an engine's profiles: shapes that they leave no choice, how
+// much memory a context will need; memory for callers.
 #include "base/math.h"
 #include "runtime/runtime.h"
 

@@ -169,7 +169,7 @@ static void attention_zero_nan(const rabbet_group_t* group,
   *value = test->inputs[0];
 }
 
-// What stands between the first product and the softmax.
+// Matches the nodes between the first product and the softmax.
 static bool attention_scores(const rabbet_group_t* group,
                              const rabbet_dims_t* dims, rabbet_attention_t* a,
                              int32_t* scores) {
