@@ -44,10 +44,29 @@ void* rabbet_value_address(const rabbet_context_t* context,
   }
 }
 
+// Whether memory of the caller's was given for an output before anything told
+// how large it must be.
+static bool rabbet_is_unbounded(const rabbet_context_t* context,
+                                const rabbet_prepared_t* prepared, size_t io) {
+  const rabbet_engine_t* engine = context->engine;
+  if (engine->ios[io].is_input || engine->ios[io].aliased_input >= 0 ||
+      context->output_allocators[io].reallocate)
+    return false;
+  while (prepared->parent)
+    prepared = prepared->parent;
+  return prepared->bytes[engine->plan->ios[io].value] == RABBET_BYTES_UNKNOWN;
+}
+
 rabbet_status_t rabbet_check_address(const rabbet_context_t* context,
                                      const rabbet_prepared_t* prepared,
                                      size_t io) {
   const rabbet_io_t* tensor = &context->engine->ios[io];
+  if (rabbet_is_unbounded(context, prepared, io))
+    return RABBET_STATUS(RABBET_STATUS_FAILED_PRECONDITION,
+                         "the size of output '%s' has no bound before the run, "
+                         "so that no memory is known to be large enough; set "
+                         "an output allocator for it",
+                         tensor->name);
   if (context->addresses[io] ||
       prepared->bytes[context->engine->plan->ios[io].value] == 0)
     return rabbet_ok();
