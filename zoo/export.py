@@ -93,8 +93,10 @@ def _write(
             }
     else:
         options |= {"dynamo": True, "verbose": False, "external_data": False}
-        if kind == "bf16":
-            options["opset_version"] = OPSET_BF16
+        if (
+            kind == "bf16"
+        ):  # optimized, convolutions have a normalization's FP32 weights
+            options |= {"opset_version": OPSET_BF16, "optimize": False}
         if sizes == "dynamic":
             auto = torch.export.Dim.AUTO
             shapes = tuple(dict.fromkeys(axes, auto) for axes in _varying(entry))

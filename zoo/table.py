@@ -23,7 +23,7 @@ zoo/results.jsonl, to which a run adds what it found; the rest stays as it was:
     make zoo ZOO="--jobs 8 --checks 8"      # all, on 16 cores; --only 'timm/*' for some
     python -m zoo --help
 
-It makes .venv-zoo (8 GB, from PyPI; nothing else is downloaded, no weights either), and
+It makes .venv-zoo (7 GB, from PyPI; nothing else is downloaded, no weights either), and
 keeps what it exported in .cache/zoo (some 25 GB for all), so that a run that was ended
 goes on. An architecture takes 10 to 60 s of one core for each exporter, all types together.
 A run on another machine gives results to add: its `results.jsonl`, with --table-only --add.

@@ -216,6 +216,21 @@ def test_a_module_that_enlarges_rounding_is_unfit():
         export._settled(entry, Wild)
 
 
+def test_normalized_convolutions_are_exported_in_bf16(tmp_path):
+    torch = pytest.importorskip("torch")
+
+    def make() -> object:
+        return torch.nn.Sequential(torch.nn.Conv2d(2, 4, 3), torch.nn.BatchNorm2d(4))
+
+    entry = Entry("torch", "normalized", make, [Input("x", (1, 2, 8, 8))])
+    module = make().eval().requires_grad_(False)
+    first = [module(t) for t in export._tensors(entry, 1)]
+    found = export._one(entry, module, "dynamo-fixed", "bf16", first, tmp_path)
+    model = onnx.load(tmp_path / found["file"])
+    types = {i.data_type for i in model.graph.initializer}
+    assert types == {onnx.TensorProto.BFLOAT16}
+
+
 def test_the_fallback_has_the_same_weights():
     torch = pytest.importorskip("torch")
 
