@@ -220,7 +220,8 @@ RABBET_API rabbet_status_t rabbet_context_shape(rabbet_context_t* context,
 // Device address (host address for shape inputs), aligned to the element; it
 // must hold rabbet_context_bytes. Kept between runs. An output may lie over
 // inputs: one that is still read when the output is written is copied first,
-// into memory that the context reserves. An output with an aliased input may
+// into memory that the context reserves. So is what a kernel needs at another
+// alignment (16 bytes, those of cuDNN). An output with an aliased input may
 // have that input's address, and then updates it in place. A run refuses
 // outputs that overlap each other.
 RABBET_API rabbet_status_t rabbet_context_set_address(rabbet_context_t* context,

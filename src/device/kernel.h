@@ -124,6 +124,9 @@ typedef struct rabbet_kernel_t {
   // keeps it in a form of its own. Set by `create`; its address in calls may
   // then be NULL, on devices that do not read the host's memory.
   uint64_t own_constants;
+  // Of the boundary's addresses in calls, in bytes, where it is more than that
+  // of elements; 0: it is not. A power of two. Set by `create`.
+  uint32_t alignment;
 } rabbet_kernel_t;
 
 // Concrete shapes for every value of the group, in its order.

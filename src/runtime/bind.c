@@ -12,9 +12,10 @@ static const rabbet_prepared_t* rabbet_prepared_at(
 
 static void* rabbet_io_address(const rabbet_context_t* context,
                                const rabbet_prepared_t* prepared, size_t io) {
-  bool copied =
-      io < context->engine->plan->input_count && prepared->input_copied[io];
-  return copied ? context->input_copies[io].memory : context->addresses[io];
+  bool copied = io < context->engine->plan->input_count
+                    ? prepared->input_copied[io]
+                    : rabbet_io_is_misaligned(context, io);
+  return copied ? context->io_copies[io].memory : context->addresses[io];
 }
 
 void* rabbet_value_address(const rabbet_context_t* context,

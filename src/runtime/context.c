@@ -23,7 +23,7 @@ static rabbet_status_t rabbet_context_allocate(rabbet_context_t* context) {
   RABBET_NEXT(plan->input_count, shape_is_new);
   RABBET_NEXT(plan->io_count, addresses);
   RABBET_NEXT(plan->io_count, host_ios);
-  RABBET_NEXT(plan->input_count, input_copies);
+  RABBET_NEXT(plan->io_count, io_copies);
   RABBET_NEXT(plan->io_count, output_allocators);
   RABBET_NEXT(plan->io_count, debug_on);
   RABBET_NEXT(plan->hidden_count, hidden_bytes);

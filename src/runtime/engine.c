@@ -57,6 +57,9 @@ static rabbet_status_t rabbet_engine_list_ios(rabbet_engine_t* engine) {
       &engine->arena, plan->io_count, sizeof(*engine->io_segments),
       (void**)&engine->io_segments));
   RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
+      &engine->arena, plan->io_count, sizeof(*engine->io_alignments),
+      (void**)&engine->io_alignments));
+  RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
       &engine->arena, plan->input_count, sizeof(*engine->key_offsets),
       (void**)&engine->key_offsets));
   for (size_t i = 0; i < plan->io_count; ++i) {

@@ -141,11 +141,36 @@ static rabbet_status_t rabbet_step_create(rabbet_engine_t* engine, size_t s) {
   return rabbet_step_create_kernel(engine, step, kernel, &out->kernel);
 }
 
+static void rabbet_step_align_ios(rabbet_engine_t* engine, size_t step) {
+  const rabbet_plan_t* plan = engine->plan;
+  const rabbet_group_t* group = &plan->steps[step].group;
+  const rabbet_kernel_t* kernel = engine->steps[step].kernel;
+  const int32_t* slots = engine->slot_values + engine->steps[step].first_slot;
+  size_t count = group->input_count + group->output_count;
+  for (size_t i = 0; kernel && i < count; ++i) {
+    const rabbet_plan_value_t* value = &plan->values[slots[i]];
+    if (value->storage == RABBET_PLAN_STORAGE_IO &&
+        engine->io_alignments[value->io] < kernel->alignment)
+      engine->io_alignments[value->io] = kernel->alignment;
+  }
+}
+
+// Shape inputs lie in the host's memory.
+static void rabbet_engine_align_ios(rabbet_engine_t* engine) {
+  for (size_t i = 0; i < engine->plan->io_count; ++i)
+    engine->io_alignments[i] = 1;
+  for (size_t s = 0; s < engine->plan->step_count; ++s)
+    rabbet_step_align_ios(engine, s);
+  for (size_t i = 0; i < engine->plan->io_count; ++i)
+    if (engine->ios[i].is_shape_input) engine->io_alignments[i] = 1;
+}
+
 rabbet_status_t rabbet_engine_create_steps(rabbet_engine_t* engine) {
   for (size_t s = 0; s < engine->plan->step_count; ++s)
     RABBET_RETURN_IF_ERROR(RABBET_ANNOTATE(rabbet_step_create(engine, s),
                                            "step '%s'",
                                            engine->plan->steps[s].name));
+  rabbet_engine_align_ios(engine);
   return rabbet_ok();
 }
 

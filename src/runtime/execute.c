@@ -260,6 +260,8 @@ static rabbet_status_t rabbet_run(rabbet_context_t* context, void* stream) {
     RABBET_RETURN_IF_ERROR(rabbet_run_segment(context, prepared, stream));
   }
   context->last = prepared;
+  RABBET_RETURN_IF_ERROR(
+      rabbet_context_copy_outputs(context, prepared, stream));
   if (engine->has_written_outputs)
     RABBET_RETURN_IF_ERROR(rabbet_write_outputs(context, prepared, stream));
   if (engine->plan->check_count > 0)

@@ -26,9 +26,8 @@ void rabbet_context_free_host_ios(rabbet_context_t* context) {
   const rabbet_engine_t* engine = context->engine;
   for (size_t i = 0; context->host_ios && i < engine->plan->io_count; ++i)
     io_memory_free(engine, &context->host_ios[i].device, NULL);
-  for (size_t i = 0; context->input_copies && i < engine->plan->input_count;
-       ++i)
-    io_memory_free(engine, &context->input_copies[i], NULL);
+  for (size_t i = 0; context->io_copies && i < engine->plan->io_count; ++i)
+    io_memory_free(engine, &context->io_copies[i], NULL);
 }
 
 rabbet_status_t rabbet_io_memory_reserve(rabbet_context_t* context,

@@ -1,11 +1,21 @@
-// Outputs whose memory overlaps that of inputs or of other outputs.
+// Outputs whose memory overlaps that of inputs or of other outputs; memory that
+// is not aligned as steps need it.
 //
 // An output may lie over an input that no step reads any more when the output
 // is written, and exactly over the input that its operator updates in place.
 // In all other cases the input is copied before the segment that writes the
 // output, and steps from there on read the copy. Outputs that overlap each
 // other are refused: one of them would be lost.
+//
+// Inputs at addresses that kernels cannot read are copied before the first
+// segment. Outputs at such addresses are written to memory of the context's and
+// copied after the last segment.
 #include "runtime/runtime.h"
+
+bool rabbet_io_is_misaligned(const rabbet_context_t* context, size_t io) {
+  return ((uintptr_t)context->addresses[io] &
+          (context->engine->io_alignments[io] - 1)) != 0;
+}
 
 // A tensor of unknown size counts as one byte: only its address is known.
 static size_t rabbet_io_bytes(const rabbet_context_t* context,
@@ -36,6 +46,7 @@ static bool rabbet_output_spoils(const rabbet_context_t* context,
   bool in_place =
       from == to && engine->ios[output].aliased_input == (int32_t)input;
   return read >= written && !in_place &&
+         !rabbet_io_is_misaligned(context, output) &&
          rabbet_ranges_overlap(to, rabbet_io_bytes(context, prepared, output),
                                from, rabbet_io_bytes(context, prepared, input));
 }
@@ -68,16 +79,45 @@ static rabbet_status_t rabbet_check_outputs(const rabbet_context_t* context,
   return rabbet_ok();
 }
 
-// Memory for the copy of an input; kept by the context.
+// Memory for a copy; kept by the context.
 static rabbet_status_t rabbet_reserve_copy(rabbet_context_t* context,
                                            const rabbet_prepared_t* prepared,
-                                           size_t input, void* stream) {
-  rabbet_io_memory_t* copy = &context->input_copies[input];
+                                           size_t io, void* stream) {
+  rabbet_io_memory_t* copy = &context->io_copies[io];
   const void* before = copy->memory;
   rabbet_status_t status = rabbet_io_memory_reserve(
-      context, copy, input, rabbet_io_bytes(context, prepared, input), stream);
+      context, copy, io, rabbet_io_bytes(context, prepared, io), stream);
   if (copy->memory != before) ++context->memory_generation;
   return status;
+}
+
+static rabbet_status_t rabbet_resolve_input(rabbet_context_t* context,
+                                            rabbet_prepared_t* prepared,
+                                            size_t input, void* stream) {
+  prepared->input_copied[input] =
+      prepared->parent && prepared->parent->input_copied[input];
+  if (prepared->input_copied[input] || !rabbet_io_is_misaligned(context, input))
+    return rabbet_ok();
+  RABBET_RETURN_IF_ERROR(rabbet_reserve_copy(context, prepared, input, stream));
+  prepared->input_copied[input] = true;
+  prepared->copies_inputs = true;
+  return rabbet_ok();
+}
+
+static rabbet_status_t rabbet_resolve_output(rabbet_context_t* context,
+                                             const rabbet_prepared_t* prepared,
+                                             size_t output, void* stream) {
+  const rabbet_engine_t* engine = context->engine;
+  RABBET_RETURN_IF_ERROR(rabbet_check_outputs(context, prepared, output));
+  if (!rabbet_io_is_misaligned(context, output)) return rabbet_ok();
+  if (prepared->bytes[engine->plan->ios[output].value] == RABBET_BYTES_UNKNOWN)
+    return RABBET_STATUS(RABBET_STATUS_INVALID_ARGUMENT,
+                         "the address of output '%s', %p, is not a multiple of "
+                         "%zu, and its size, which a copy in between needs, is "
+                         "not known",
+                         engine->ios[output].name, context->addresses[output],
+                         engine->io_alignments[output]);
+  return rabbet_reserve_copy(context, prepared, output, stream);
 }
 
 rabbet_status_t rabbet_prepared_resolve_overlaps(rabbet_context_t* context,
@@ -87,11 +127,11 @@ rabbet_status_t rabbet_prepared_resolve_overlaps(rabbet_context_t* context,
   size_t inputs = engine->plan->input_count;
   prepared->copies_inputs = false;
   for (size_t i = 0; i < inputs; ++i)
-    prepared->input_copied[i] =
-        prepared->parent && prepared->parent->input_copied[i];
+    RABBET_RETURN_IF_ERROR(rabbet_resolve_input(context, prepared, i, stream));
   for (size_t output = inputs; output < engine->plan->io_count; ++output) {
     if (engine->io_segments[output] != prepared->segment) continue;
-    RABBET_RETURN_IF_ERROR(rabbet_check_outputs(context, prepared, output));
+    RABBET_RETURN_IF_ERROR(
+        rabbet_resolve_output(context, prepared, output, stream));
     for (size_t i = 0; i < inputs; ++i) {
       if (prepared->input_copied[i] ||
           !rabbet_output_spoils(context, prepared, output, i))
@@ -114,8 +154,25 @@ rabbet_status_t rabbet_prepared_copy_inputs(rabbet_context_t* context,
         (prepared->parent && prepared->parent->input_copied[i]))
       continue;
     RABBET_RETURN_IF_ERROR(device->vtable->copy(
-        device, context->input_copies[i].memory, context->addresses[i],
+        device, context->io_copies[i].memory, context->addresses[i],
         prepared->bytes[engine->plan->ios[i].value], stream));
+  }
+  return rabbet_ok();
+}
+
+rabbet_status_t rabbet_context_copy_outputs(rabbet_context_t* context,
+                                            const rabbet_prepared_t* leaf,
+                                            void* stream) {
+  const rabbet_engine_t* engine = context->engine;
+  rabbet_device_t* device = engine->device;
+  for (size_t i = engine->plan->input_count; i < engine->plan->io_count; ++i) {
+    int32_t value = engine->plan->ios[i].value;
+    if (!rabbet_io_is_misaligned(context, i) ||
+        !engine->analysis.written[value])
+      continue;
+    RABBET_RETURN_IF_ERROR(device->vtable->copy(device, context->addresses[i],
+                                                context->io_copies[i].memory,
+                                                leaf->bytes[value], stream));
   }
   return rabbet_ok();
 }

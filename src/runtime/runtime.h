@@ -54,6 +54,9 @@ struct rabbet_engine_t {
   rabbet_io_t* ios;
   // Segment before which an output's memory must be there.
   int32_t* io_segments;
+  // Of each input's and output's address, in bytes, as the kernels of steps
+  // that read or write it need it beyond that of elements; 1: none does.
+  size_t* io_alignments;
   // The key of the first segment: each input's dimensions, then its values if
   // it is a shape input. Where input i begins.
   size_t* key_offsets;
@@ -306,7 +309,7 @@ struct rabbet_context_t {
   void** addresses;                              // [io]
   rabbet_host_io_t* host_ios;                    // [io]
   size_t host_io_count;                          // that have a host address
-  rabbet_io_memory_t* input_copies;              // [input] (overlap.c)
+  rabbet_io_memory_t* io_copies;                 // [io] (overlap.c)
   rabbet_output_allocator_t* output_allocators;  // [io]
   size_t allocator_count;
   int64_t* key;  // of the first segment; values of shape inputs as last read
@@ -405,13 +408,19 @@ rabbet_status_t rabbet_context_refuse_recording(const rabbet_context_t* context,
 void rabbet_context_expect_shapes(rabbet_context_t* context);
 
 // overlap.c: finds the inputs that outputs of the segment would overwrite too
-// early and reserves memory for their copies; makes the copies before a run.
+// early, and addresses that are not aligned as steps need them; reserves memory
+// in their place; copies inputs before a segment, outputs after the last one.
 rabbet_status_t rabbet_prepared_resolve_overlaps(rabbet_context_t* context,
                                                  rabbet_prepared_t* prepared,
                                                  void* stream);
 rabbet_status_t rabbet_prepared_copy_inputs(rabbet_context_t* context,
                                             const rabbet_prepared_t* prepared,
                                             void* stream);
+rabbet_status_t rabbet_context_copy_outputs(rabbet_context_t* context,
+                                            const rabbet_prepared_t* leaf,
+                                            void* stream);
+// Whether steps use memory of the context's in the place of this address.
+bool rabbet_io_is_misaligned(const rabbet_context_t* context, size_t io);
 
 // host_io.c: before a segment, memory on the device for what the host holds,
 // and the inputs' contents; after the run, the outputs'.

@@ -298,6 +298,7 @@ static rabbet_status_t rabbet_cuda_attention_tiles_program(
   rabbet_dims_t* dims = NULL;
   if (spec->tactic < 0 || (spec->tactic & TACTIC_PLACE) >= TACTICS)
     return tiles_refuse(spec, "has no such tactic");
+  kernel->base.node.base.alignment = ALIGNMENT;
   kernel->tactic = &tiles_tactics[spec->tactic & TACTIC_PLACE];
   kernel->width = spec->tactic >> TACTIC_WIDTH_SHIFT;
   RABBET_RETURN_IF_ERROR(rabbet_group_opt_dims(group, spec->allocator, &dims));

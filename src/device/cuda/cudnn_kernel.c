@@ -118,6 +118,7 @@ rabbet_status_t rabbet_cudnn_kernel_create(
   RABBET_RETURN_IF_ERROR(
       rabbet_allocate(spec->allocator, sizeof(*kernel), (void**)&kernel));
   kernel->node.base.kernel_class = kernel_class;
+  kernel->node.base.alignment = RABBET_CUDNN_ALIGNMENT;
   kernel->node.allocator = spec->allocator;
   kernel->node.group = spec->group;
   kernel->node.node = &spec->group->nodes[0];

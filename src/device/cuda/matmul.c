@@ -88,6 +88,9 @@ static rabbet_status_t matmul_create(const rabbet_kernel_spec_t* spec,
   kernel->tactic = spec->tactic;
   kernel->exact = spec->exact;
   kernel->types = types;
+  // Other algorithms than the chosen one do with less, but none of 8 bits.
+  if (rabbet_dtype_bits(types.in) <= 8)
+    kernel->node.base.alignment = RABBET_MATMUL_ALIGNMENT;
   pthread_mutex_init(&kernel->lock, NULL);
   matmul_find_kept(kernel, spec);
   *out_kernel = &kernel->node.base;

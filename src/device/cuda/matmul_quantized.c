@@ -198,6 +198,8 @@ static rabbet_status_t quantized_create_parts(
                       : spec->tactic & ~(TACTIC_LONG_TAIL | TACTIC_DIRECT);
     RABBET_RETURN_IF_ERROR(
         rabbet_kernel_create(quantized_class(i), &part, &kernel->parts[i]));
+    if (kernel->parts[i]->alignment > kernel->node.base.alignment)
+      kernel->node.base.alignment = kernel->parts[i]->alignment;
   }
   if (direct) return rabbet_ok();
   for (size_t i = 1; i < kernel->split.tail.input_count; ++i)
