@@ -101,6 +101,9 @@ typedef struct rabbet_plugin_combination_sink_t {
                          const rabbet_plugin_type_format_t* tensors);
 } rabbet_plugin_combination_sink_t;
 
+// While a plan is loaded: in place of a list, from a plugin that has none then.
+#define RABBET_PLUGIN_ANY_TACTIC INT32_MIN
+
 typedef struct rabbet_plugin_tactic_sink_t {
   void* context;
   rabbet_status_t (*add)(void* context, int32_t tactic);
@@ -246,12 +249,14 @@ typedef struct rabbet_plugin_vtable_t {
                               size_t input_count,
                               rabbet_plugin_output_t* outputs);
   // Every combination of types and formats that works, best guess first; none
-  // is an error. `query` holds the network's types and LINEAR.
+  // is an error. `query` holds the network's types and LINEAR; where a plan is
+  // loaded, the plan's types and formats, which must be among the answers.
   // optional: exactly the query's own types, LINEAR everywhere.
   rabbet_status_t (*combinations)(void* self,
                                   const rabbet_plugin_query_t* query,
                                   rabbet_plugin_combination_sink_t sink);
-  // Tactics (positive) for the combination in `query`. optional: only 0.
+  // Tactics (positive) for the combination in `query`; that of a plan which is
+  // loaded must be among them. optional: only 0.
   rabbet_status_t (*tactics)(void* self, const rabbet_plugin_query_t* query,
                              rabbet_plugin_tactic_sink_t sink);
   // Bytes that, with types, formats, shapes and tactic, determine the speed.

@@ -114,6 +114,7 @@ PyObject* rabbet_py_query_tensors(const rabbet_plugin_query_t* query) {
   return list;
 }
 
+// A list of the answers, or None as it is given. A new reference.
 static PyObject* rabbet_py_ask(PyObject* instance, const char* method,
                                const rabbet_plugin_query_t* query) {
   PyObject* tensors = rabbet_py_query_tensors(query);
@@ -121,7 +122,11 @@ static PyObject* rabbet_py_ask(PyObject* instance, const char* method,
   PyObject* answer =
       PyObject_CallMethod(instance, method, "sOn", query->device, tensors,
                           (Py_ssize_t)query->input_count);
-  PyObject* list = answer ? PySequence_List(answer) : NULL;
+  PyObject* list = NULL;
+  if (answer && Py_IsNone(answer))
+    list = Py_NewRef(answer);
+  else if (answer)
+    list = PySequence_List(answer);
   Py_XDECREF(answer);
   Py_DECREF(tensors);
   return list;
@@ -172,7 +177,10 @@ static rabbet_status_t rabbet_py_tactics(void* self,
   rabbet_status_t status = rabbet_ok();
   PyGILState_STATE gil = PyGILState_Ensure();
   PyObject* list = rabbet_py_ask(plugin->instance, "tactics", query);
-  for (Py_ssize_t i = 0; list && rabbet_is_ok(status) && i < PyList_Size(list);
+  if (list && Py_IsNone(list))
+    status = sink.add(sink.context, RABBET_PLUGIN_ANY_TACTIC);
+  for (Py_ssize_t i = 0; list && PyList_Check(list) && rabbet_is_ok(status) &&
+                         i < PyList_Size(list);
        ++i) {
     long tactic = PyLong_AsLong(PyList_GetItem(list, i));
     status = PyErr_Occurred() ? rabbet_py_status_from_exception()

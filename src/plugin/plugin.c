@@ -1,5 +1,6 @@
 #include "plugin/plugin.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "base/strbuf.h"
@@ -537,6 +538,124 @@ rabbet_status_t rabbet_plugin_tactics(rabbet_plugin_t* plugin,
     status = sink.add(sink.context, 0);
   }
   return rabbet_plugin_annotate(plugin, "listing tactics", status);
+}
+
+// ---- Load ------------------------------------------------------------------
+
+typedef struct rabbet_plugin_take_t {
+  const rabbet_plugin_query_t* query;
+  int32_t tactic;
+  size_t offered;  // combinations, then tactics
+  bool found;
+} rabbet_plugin_take_t;
+
+static rabbet_status_t rabbet_take_combination(
+    void* context, const rabbet_plugin_type_format_t* tensors) {
+  rabbet_plugin_take_t* take = context;
+  const rabbet_plugin_query_t* query = take->query;
+  size_t count = query->input_count + query->output_count;
+  bool equal = true;
+  for (size_t i = 0; i < count && equal; ++i)
+    equal = query->tensors[i].dtype == RABBET_DTYPE_NONE ||
+            (tensors[i].dtype == query->tensors[i].dtype &&
+             tensors[i].format == query->tensors[i].format);
+  ++take->offered;
+  take->found = take->found || equal;
+  return rabbet_ok();
+}
+
+static rabbet_status_t rabbet_take_tactic(void* context, int32_t tactic) {
+  rabbet_plugin_take_t* take = context;
+  ++take->offered;
+  take->found = take->found || tactic == take->tactic ||
+                tactic == RABBET_PLUGIN_ANY_TACTIC;
+  return rabbet_ok();
+}
+
+// A build asks with the types of the network, which a plan does not have: where
+// the network was weakly typed, they were FLOAT for HALF and BF16.
+static rabbet_status_t rabbet_take_ask(rabbet_plugin_t* plugin,
+                                       rabbet_plugin_take_t* take,
+                                       bool as_float) {
+  rabbet_plugin_query_t asked = *take->query;
+  size_t count = asked.input_count + asked.output_count;
+  rabbet_plugin_tensor_t* tensors = NULL;
+  rabbet_allocator_t allocator = rabbet_allocator_system();
+  RABBET_RETURN_IF_ERROR(rabbet_allocate(
+      allocator, (count + 1) * sizeof(*tensors), (void**)&tensors));
+  if (count > 0) memcpy(tensors, asked.tensors, count * sizeof(*tensors));
+  for (size_t i = 0; i < count && as_float; ++i)
+    if (tensors[i].dtype == RABBET_DTYPE_HALF ||
+        tensors[i].dtype == RABBET_DTYPE_BF16)
+      tensors[i].dtype = RABBET_DTYPE_FLOAT;
+  asked.tensors = tensors;
+  rabbet_status_t status = plugin->vtable.combinations(
+      plugin->self, &asked,
+      (rabbet_plugin_combination_sink_t){take, rabbet_take_combination});
+  rabbet_free(allocator, tensors);
+  return status;
+}
+
+static rabbet_status_t rabbet_take_types(rabbet_plugin_t* plugin,
+                                         rabbet_plugin_take_t* take) {
+  const rabbet_plugin_query_t* query = take->query;
+  size_t count = query->input_count + query->output_count;
+  char text[512] = "";
+  size_t length = 0;
+  if (plugin->vtable.combinations) {
+    rabbet_status_t status = rabbet_take_ask(plugin, take, false);
+    if (!take->found) {
+      rabbet_status_t second = rabbet_take_ask(plugin, take, true);
+      if (rabbet_is_ok(status))
+        status = second;
+      else
+        rabbet_status_ignore(second);
+    }
+    if (take->found)
+      rabbet_status_ignore(status);
+    else
+      RABBET_RETURN_IF_ERROR(status);
+  } else {
+    take->found = true;
+    for (size_t i = 0; i < count; ++i)
+      take->found =
+          take->found && query->tensors[i].format == RABBET_FORMAT_LINEAR;
+  }
+  if (take->found) return rabbet_ok();
+  for (size_t i = 0; i < count && length < sizeof(text); ++i)
+    length += (size_t)snprintf(text + length, sizeof(text) - length, "%s%s %s",
+                               i ? ", " : "",
+                               rabbet_dtype_name(query->tensors[i].dtype),
+                               rabbet_format_name(query->tensors[i].format));
+  return RABBET_STATUS(RABBET_STATUS_INCOMPATIBLE,
+                       "the plan's types and formats (%s) are not among those "
+                       "that the plugin offers on device '%s'",
+                       text, query->device);
+}
+
+static rabbet_status_t rabbet_take_tactics(rabbet_plugin_t* plugin,
+                                           rabbet_plugin_take_t* take) {
+  take->offered = 0;
+  take->found = false;
+  if (plugin->vtable.tactics)
+    RABBET_RETURN_IF_ERROR(plugin->vtable.tactics(
+        plugin->self, take->query,
+        (rabbet_plugin_tactic_sink_t){take, rabbet_take_tactic}));
+  if (take->found || (take->offered == 0 && take->tactic == 0))
+    return rabbet_ok();
+  return RABBET_STATUS(RABBET_STATUS_INCOMPATIBLE,
+                       "the plan's tactic %d is not among the %zu that the "
+                       "plugin offers",
+                       take->tactic, take->offered);
+}
+
+rabbet_status_t rabbet_plugin_takes(rabbet_plugin_t* plugin,
+                                    const rabbet_plugin_query_t* query,
+                                    int32_t tactic) {
+  rabbet_plugin_take_t take = {.query = query, .tactic = tactic};
+  rabbet_status_t status = rabbet_take_types(plugin, &take);
+  if (rabbet_is_ok(status)) status = rabbet_take_tactics(plugin, &take);
+  return rabbet_plugin_annotate(plugin, "loading a plan", status);
 }
 
 typedef struct rabbet_attr_count_t {

@@ -60,6 +60,11 @@ rabbet_plugin_describe(rabbet_plugin_t* plugin, rabbet_dim_builder_t* builder,
 RABBET_PRIVATE_API rabbet_status_t rabbet_plugin_combinations(
     rabbet_plugin_t* plugin, const rabbet_plugin_query_t* query,
     rabbet_plugin_combination_sink_t sink);
+// Whether a plan's step may use the plugin: OK where it offers the types and
+// formats that `query` has, and the tactic; INCOMPATIBLE where it does not.
+RABBET_PRIVATE_API rabbet_status_t
+rabbet_plugin_takes(rabbet_plugin_t* plugin, const rabbet_plugin_query_t* query,
+                    int32_t tactic);
 // Always at least one tactic (0 when the plugin names none).
 RABBET_PRIVATE_API rabbet_status_t rabbet_plugin_tactics(
     rabbet_plugin_t* plugin, const rabbet_plugin_query_t* query,

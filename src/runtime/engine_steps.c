@@ -4,41 +4,6 @@
 #include "base/strbuf.h"
 #include "runtime/runtime.h"
 
-// A verified step with a plugin's name has one layer of a plugin.
-static const rabbet_group_node_t* rabbet_step_plugin_node(
-    const rabbet_plan_step_t* step) {
-  const rabbet_group_node_t* node = step->group.nodes;
-  while (!rabbet_op_is(node->op, RABBET_OP_PLUGIN))
-    ++node;
-  return node;
-}
-
-// The plugin here may be another one than the plan was built with, and the plan
-// a foreign one: a plugin looks for as many tensors as it knows of.
-static rabbet_status_t rabbet_step_check_plugin(
-    const rabbet_plan_step_t* step, const rabbet_plugin_creator_t* creator,
-    rabbet_plugin_t* plugin) {
-  const rabbet_group_node_t* node = rabbet_step_plugin_node(step);
-  int32_t outputs = rabbet_plugin_output_count(plugin);
-  size_t most = (size_t)creator->input_count;
-  size_t optional = (size_t)__builtin_popcountll(creator->optional_inputs);
-  // Instances of the runtime may not know, as TensorRT's third interface has
-  // it.
-  if (outputs > 0 && (size_t)outputs != node->output_count)
-    return RABBET_STATUS(RABBET_STATUS_INCOMPATIBLE,
-                         "plugin '%s' makes %d outputs; layer '%s' of the plan "
-                         "has %zu",
-                         creator->name, outputs, node->name,
-                         node->output_count);
-  if (creator->input_count >= 0 &&
-      (node->input_count > most || node->input_count + optional < most))
-    return RABBET_STATUS(RABBET_STATUS_INCOMPATIBLE,
-                         "plugin '%s' takes %zu inputs; layer '%s' of the plan "
-                         "has %zu",
-                         creator->name, most, node->name, node->input_count);
-  return rabbet_ok();
-}
-
 static rabbet_status_t rabbet_step_create_plugin(rabbet_engine_t* engine,
                                                  const rabbet_plan_step_t* step,
                                                  rabbet_plugin_t** out_plugin) {
@@ -53,7 +18,7 @@ static rabbet_status_t rabbet_step_create_plugin(rabbet_engine_t* engine,
     status =
         rabbet_plugin_create_by(creator, &args, engine->allocator, out_plugin);
     if (rabbet_is_ok(status))
-      status = rabbet_step_check_plugin(step, creator, *out_plugin);
+      status = rabbet_step_check_plugin(engine, step, *out_plugin);
     rabbet_plugin_creator_release(creator);
     return status;
   }

@@ -4,6 +4,7 @@
 #include <pthread.h>
 #include <unistd.h>
 
+#include "fuzz_plugins.h"
 #include "plan_samples.h"
 #include "runtime/runtime.h"
 #include "test_plugins.h"
@@ -716,6 +717,96 @@ static void sample_other_plugin(maker_t* m) {
   replace_step_1(m, "compact");
 }
 
+// y[2, 2 m] = x[2, m] beside itself, m <= 8, by fuzz_plugins.h's `scaled`, with
+// tactic 1.
+static void sample_scaled(maker_t* m, rabbet_dtype_t dtype, int64_t times) {
+  rabbet_expr_t rows = maker_number(m, 2), columns = maker_dim(m, 0, 1, "m");
+  rabbet_expr_t wide =
+      maker_op(m, RABBET_EXPR_PROD, maker_number(m, times), columns);
+  int32_t x = maker_io(m, "x", true, dtype, MAKER_SHAPE(rows, columns));
+  int32_t y = maker_io(m, "y", false, dtype, MAKER_SHAPE(rows, wide));
+  maker_step(m, &(maker_step_t){.name = "scaled",
+                                .op = RABBET_OP_PLUGIN,
+                                .kernel = "plugin",
+                                .plugin = "scaled",
+                                .inputs = {x},
+                                .input_count = 1,
+                                .outputs = {y},
+                                .output_count = 1})
+      ->tactic = 1;
+}
+
+static void sample_scaled_right(maker_t* m) {
+  sample_scaled(m, RABBET_DTYPE_FLOAT, 2);
+}
+
+static void sample_scaled_type(maker_t* m) {
+  sample_scaled(m, RABBET_DTYPE_INT32, 2);
+}
+
+static void sample_scaled_format(maker_t* m) {
+  static const int64_t dims[] = {1, 4, 1, 2};
+  rabbet_shape_t shape = maker_shape(m, 4, dims);
+  int32_t x = maker_io(m, "x", true, RABBET_DTYPE_FLOAT, shape);
+  int32_t y = maker_io(m, "y", false, RABBET_DTYPE_FLOAT, shape);
+  m->values[x].format = RABBET_FORMAT_HWC;
+  maker_step(m, &(maker_step_t){.name = "scaled",
+                                .op = RABBET_OP_PLUGIN,
+                                .kernel = "plugin",
+                                .plugin = "scaled",
+                                .inputs = {x},
+                                .input_count = 1,
+                                .outputs = {y},
+                                .output_count = 1})
+      ->tactic = 1;
+}
+
+static void sample_scaled_tactic(maker_t* m) {
+  sample_scaled(m, RABBET_DTYPE_FLOAT, 2);
+  m->steps[0].tactic = 3;
+}
+
+// Less room than the plugin fills.
+static void sample_scaled_shape(maker_t* m) {
+  sample_scaled(m, RABBET_DTYPE_FLOAT, 1);
+}
+
+// A plugin runs what it offered and described, whatever a plan says.
+static void plugins_are_asked_again(void** state) {
+  (void)state;
+  rabbet_engine_t* engine = NULL;
+  fuzz_plugins_register();
+  RABBET_EXPECT_ERROR(load(sample_scaled_type, NULL, &engine),
+                      RABBET_STATUS_INCOMPATIBLE,
+                      "types and formats (INT32 LINEAR, INT32 LINEAR) are not "
+                      "among those");
+  RABBET_EXPECT_ERROR(load(sample_scaled_format, NULL, &engine),
+                      RABBET_STATUS_INCOMPATIBLE,
+                      "(FLOAT HWC, FLOAT LINEAR) are not among those");
+  RABBET_EXPECT_ERROR(load(sample_scaled_tactic, NULL, &engine),
+                      RABBET_STATUS_INCOMPATIBLE,
+                      "tactic 3 is not among the 2 that the plugin offers");
+  float x[6] = {1, 2, 3, 4, 5, 6}, y[12] = {0};
+  rabbet_context_t* context = make_context(sample_scaled_right);
+  bind(context, "x", x);
+  bind(context, "y", y);
+  RABBET_EXPECT_OK(shape2(context, "x", 2, 3));
+  RABBET_EXPECT_OK(rabbet_context_execute(context, NULL));
+  assert_float_equal(y[8], 6, 0);
+  assert_float_equal(y[9], 12, 0);
+  rabbet_context_destroy(context);
+  context = make_context(sample_scaled_shape);
+  bind(context, "x", x);
+  bind(context, "y", y);
+  RABBET_EXPECT_OK(shape2(context, "x", 2, 3));
+  RABBET_EXPECT_ERROR(rabbet_context_execute(context, NULL),
+                      RABBET_STATUS_INCOMPATIBLE,
+                      "makes output 0 of layer 'scaled' of shape (2, 6); the "
+                      "plan has (2, 3)");
+  rabbet_context_destroy(context);
+  fuzz_plugins_deregister();
+}
+
 static void sample_no_kernel(maker_t* m) {
   sample_static(m);
   m->steps[0].kernel = "dnnl.magic";
@@ -1104,6 +1195,7 @@ int main(void) {
       cmocka_unit_test(failing_step),
       cmocka_unit_test(memory_counts_workspaces),
       cmocka_unit_test(loading_errors),
+      cmocka_unit_test(plugins_are_asked_again),
       cmocka_unit_test(inspect_only),
       cmocka_unit_test(memory_for_callers),
       cmocka_unit_test(memory_of_calls),

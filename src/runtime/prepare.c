@@ -63,6 +63,9 @@ static rabbet_status_t rabbet_prepare_step(rabbet_prepared_t* prepared,
   rabbet_kernel_shapes_t shapes;
   RABBET_RETURN_IF_ERROR(rabbet_step_shapes(prepared, step, threads, &shapes));
   RABBET_RETURN_IF_ERROR(rabbet_prepared_check_step(prepared, step, &shapes));
+  if (engine->steps[s].plugin)
+    RABBET_RETURN_IF_ERROR(rabbet_step_check_plugin_shapes(
+        engine->allocator, step, engine->steps[s].plugin, &shapes));
   size_t at = s - rabbet_segment_begin(engine, prepared->segment);
   return kernel->kernel_class->prepare(kernel, &shapes, &prepared->states[at],
                                        out_workspace);

@@ -142,6 +142,18 @@ rabbet_status_t rabbet_engine_find_plugin(
 void rabbet_engine_print_origins(const rabbet_plan_t* plan,
                                  rabbet_strbuf_t* out);
 
+// check_plugin.c: a plugin and the layer that a plan says it has. A verified
+// step with a plugin's name has one layer of a plugin.
+const rabbet_group_node_t* rabbet_step_plugin_node(
+    const rabbet_plan_step_t* step);
+// Numbers of inputs and outputs, types, formats and tactic; INCOMPATIBLE.
+rabbet_status_t rabbet_step_check_plugin(const rabbet_engine_t* engine,
+                                         const rabbet_plan_step_t* step,
+                                         rabbet_plugin_t* plugin);
+// What it makes of the shapes that are known now.
+rabbet_status_t rabbet_step_check_plugin_shapes(
+    rabbet_allocator_t allocator, const rabbet_plan_step_t* step,
+    rabbet_plugin_t* plugin, const rabbet_kernel_shapes_t* shapes);
 // Kernels and plugins of all steps.
 rabbet_status_t rabbet_engine_create_steps(rabbet_engine_t* engine);
 void rabbet_engine_destroy_steps(rabbet_engine_t* engine);

@@ -4,6 +4,7 @@
 
 #include "base/math.h"
 #include "core/view.h"
+#include "fuzz_plugins.h"
 #include "plan/plan.h"
 #include "plan_bytes.h"
 #include "plan_mutate.h"
@@ -127,6 +128,9 @@ static void load_meta(const uint8_t* data, size_t size) {
 int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size);
 
 int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  static bool registered;
+  if (!registered) fuzz_plugins_register();
+  registered = true;
   load(data, size);
   if (is_plan(data, size)) return 0;
   load_meta(data, size);

@@ -117,6 +117,23 @@ def test_types() -> None:
     np.testing.assert_array_equal(model(x), pad(x, PADS))
 
 
+def test_a_plan_is_held_to_the_types_that_a_class_accepts(tmp_path: Path) -> None:
+    """A file may say anything: the class is asked again where it is loaded."""
+    accepted = [trt.DataType.FLOAT]
+
+    def supports(self: Any, pos: int, in_out: Any, num_inputs: int) -> bool:
+        return in_out[pos].desc.type in accepted
+
+    creator = register(derived(supports_format_combination=supports))
+    path = tmp_path / "pad.plan"
+    one_layer(made(creator), SHAPE).save(path)
+    x = np.ones(SHAPE, np.float32)
+    np.testing.assert_array_equal(trt.load(path)(x), pad(x, PADS))
+    accepted[:] = [trt.DataType.HALF]
+    with pytest.raises(trt.Error, match="FLOAT LINEAR.* not among those that the plugin"):
+        trt.load(path)
+
+
 def test_contexts_have_copies_of_their_own() -> None:
     creator = register(derived())
     profile = {"x0": ((1, 3, 4, 5), (2, 3, 4, 5), (8, 3, 4, 5))}

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
 from .. import _rabbet
-from .._enums import DataType, TensorFormat
+from .._enums import DataType, TensorFormat, TensorRTPhase
 from .._errors import PluginError
 from ._calls import Caller, class_name
 from ._exprs import Range
@@ -48,6 +48,7 @@ class ClassInstance:
 
     is_class: ClassVar[bool] = True
     layer_class: ClassVar[Any] = None
+    phase: TensorRTPhase
 
     def __init__(self, plugin: Any, layer: str | None, shape_inputs: int) -> None:
         self.plugin, self.shape_inputs = plugin, shape_inputs
@@ -107,6 +108,8 @@ class ClassInstance:
     ) -> list[list[tuple[int, int]]]:
         """Each combination as (type, format) of each tensor."""
         seen, inputs = self._seen(tensors, num_inputs)
+        if self.phase is TensorRTPhase.RUNTIME:
+            return self._combination_of_plan(tensors, seen, inputs)
         self._begin(device)
         self._ranges = [tensor[2:] for tensor in seen]
         options = [choices(t[0], len(t[2])) for t in seen]
@@ -132,6 +135,18 @@ class ClassInstance:
                 ]
             )
         return rows
+
+    def _combination_of_plan(
+        self, tensors: Sequence[QueryTensor], seen: list[QueryTensor], inputs: int
+    ) -> list[list[tuple[int, int]]]:
+        """What a plan has, if the class accepts it: an object made for running alone
+        cannot be asked."""
+        if self._asked() is not None:
+            accepts = self._accepts(seen, inputs)
+            chosen: list[Choice] = [(t[0], t[1]) for t in seen]
+            if not all(accepts(pos, chosen) for pos in range(len(chosen))):
+                return []
+        return [[(int(t[0]), int(t[1])) for t in tensors]]
 
     def _accepts(
         self, tensors: list[QueryTensor], inputs: int
@@ -166,7 +181,7 @@ class ClassInstance:
         return accepts
 
     def _asked(self) -> Any:
-        """The object that is asked for combinations."""
+        """The object that is asked for combinations; None: there is none."""
         return self.plugin
 
     def _limit(self) -> int:

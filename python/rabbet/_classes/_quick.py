@@ -83,20 +83,23 @@ class QuickInstance(V3Instance):
     ) -> list[list[tuple[int, int]]]:
         """Each combination as (type, format) of each tensor."""
         seen, inputs = self._seen(tensors, num_inputs)
+        build = self._asked()
+        if build is None:
+            return [[(int(t[0]), int(t[1])) for t in tensors]]
         self._begin(device)
         self._ranges = [tensor[2:] for tensor in seen]
         method = "get_supported_format_combinations"
         given = [dynamic_desc(t[0], t[1], t[2:]) for t in seen]
         found = self.calls.items(
-            self.build,
+            build,
             method,
-            self.calls.call(self.build, method, given, inputs),
+            self.calls.call(build, method, given, inputs),
             PluginTensorDesc,
             None,
         )
         if not found or len(found) % len(seen):
             self.calls.fail(
-                self.build,
+                build,
                 method,
                 f"it returned {len(found)} descriptors; expected a multiple of "
                 f"{len(seen)}, one for each input and output",

@@ -232,7 +232,11 @@ class V3Instance(ClassInstance):
     # ---- Types, formats, tactics ----
 
     def _asked(self) -> Any:
-        return self.build
+        if self.phase is TensorRTPhase.BUILD:
+            return self.build
+        kind = PluginCapabilityType.BUILD
+        found = self.calls.call(self.plugin, "get_capability_interface", kind)
+        return found if isinstance(found, _CAPABILITIES[kind]) else None
 
     def _limit(self) -> int:
         limit: int = self.build.format_combination_limit
@@ -245,8 +249,11 @@ class V3Instance(ClassInstance):
 
     def tactics(
         self, device: str, tensors: Sequence[QueryTensor], num_inputs: int
-    ) -> list[int]:
-        """Tactics for the combination that the tensors have."""
+    ) -> list[int] | None:
+        """Tactics for the combination that the tensors have; None where a plan is
+        loaded: a plugin lists them once it is configured."""
+        if self.phase is TensorRTPhase.RUNTIME:
+            return None
         seen, inputs = self._seen(tensors, num_inputs)
         self._ranges = [tensor[2:] for tensor in seen]
         return self._configure(combination(seen), inputs).tactics

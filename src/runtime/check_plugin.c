@@ -1,0 +1,238 @@
+// Whether a plugin fits the layer that a plan says it has.
+//
+// The plugin here may be another one than the plan was built with, and the plan
+// a foreign one. A plugin trusts what it is run with to be what it offered and
+// described, so that it is asked again.
+#include "device/plugin_kernel.h"
+#include "runtime/runtime.h"
+
+const rabbet_group_node_t* rabbet_step_plugin_node(
+    const rabbet_plan_step_t* step) {
+  const rabbet_group_node_t* node = step->group.nodes;
+  while (!rabbet_op_is(node->op, RABBET_OP_PLUGIN))
+    ++node;
+  return node;
+}
+
+// ---- At load
+
+static rabbet_status_t rabbet_step_check_counts(
+    const rabbet_group_node_t* node, const rabbet_plugin_creator_t* creator,
+    rabbet_plugin_t* plugin) {
+  int32_t outputs = rabbet_plugin_output_count(plugin);
+  size_t most = (size_t)creator->input_count;
+  size_t optional = (size_t)__builtin_popcountll(creator->optional_inputs);
+  // Instances of the runtime may not know, as TensorRT's third interface has
+  // it.
+  if (outputs > 0 && (size_t)outputs != node->output_count)
+    return RABBET_STATUS(RABBET_STATUS_INCOMPATIBLE,
+                         "plugin '%s' makes %d outputs; layer '%s' of the plan "
+                         "has %zu",
+                         creator->name, outputs, node->name,
+                         node->output_count);
+  if (creator->input_count >= 0 &&
+      (node->input_count > most || node->input_count + optional < most))
+    return RABBET_STATUS(RABBET_STATUS_INCOMPATIBLE,
+                         "plugin '%s' takes %zu inputs; layer '%s' of the plan "
+                         "has %zu",
+                         creator->name, most, node->name, node->input_count);
+  return rabbet_ok();
+}
+
+static rabbet_status_t rabbet_step_check_types(const rabbet_engine_t* engine,
+                                               const rabbet_plan_step_t* step,
+                                               rabbet_plugin_t* plugin) {
+  const rabbet_group_node_t* node = rabbet_step_plugin_node(step);
+  size_t count = node->input_count + node->output_count;
+  rabbet_plugin_tensor_t* tensors = NULL;
+  RABBET_RETURN_IF_ERROR(rabbet_allocate(
+      engine->allocator, count * sizeof(*tensors), (void**)&tensors));
+  for (size_t i = 0; i < count; ++i)
+    rabbet_plugin_query_tensor(&step->group,
+                               i < node->input_count
+                                   ? node->inputs[i]
+                                   : node->outputs[i - node->input_count],
+                               &tensors[i]);
+  rabbet_plugin_query_t query = {.layer_name = node->name,
+                                 .device = engine->device->kind,
+                                 .tensors = tensors,
+                                 .input_count = node->input_count,
+                                 .output_count = node->output_count};
+  rabbet_status_t status = rabbet_plugin_takes(plugin, &query, step->tactic);
+  rabbet_free(engine->allocator, tensors);
+  return RABBET_ANNOTATE(status, "layer '%s'", node->name);
+}
+
+rabbet_status_t rabbet_step_check_plugin(const rabbet_engine_t* engine,
+                                         const rabbet_plan_step_t* step,
+                                         rabbet_plugin_t* plugin) {
+  RABBET_RETURN_IF_ERROR(rabbet_step_check_counts(
+      rabbet_step_plugin_node(step), rabbet_plugin_creator(plugin), plugin));
+  return rabbet_step_check_types(engine, step, plugin);
+}
+
+// ---- Before a run
+
+typedef struct rabbet_plugin_shapes_t {
+  const rabbet_plan_step_t* step;
+  const rabbet_group_node_t* node;
+  const rabbet_kernel_shapes_t* shapes;
+  rabbet_expr_graph_t* graph;
+  rabbet_arena_t arena;
+  bool known;  // all extents of inputs
+} rabbet_plugin_shapes_t;
+
+static rabbet_status_t rabbet_plugin_shapes_input(rabbet_plugin_shapes_t* check,
+                                                  size_t index,
+                                                  rabbet_plugin_input_t* out) {
+  int32_t value = check->node->inputs[index];
+  *out = (rabbet_plugin_input_t){.dtype = RABBET_DTYPE_NONE};
+  if (value < 0) return rabbet_ok();
+  const rabbet_dims_t* dims = &check->shapes->dims[value];
+  const int64_t* elements = check->shapes->host_values[value];
+  out->dtype = check->step->group.values[value].dtype;
+  out->rank = dims->rank;
+  for (int32_t axis = 0; axis < dims->rank && check->known; ++axis) {
+    check->known = dims->d[axis] >= 0;
+    if (check->known)
+      RABBET_RETURN_IF_ERROR(
+          rabbet_expr_constant(check->graph, dims->d[axis], &out->dims[axis]));
+  }
+  if (!check->known || !elements) return rabbet_ok();
+  int64_t count = 0;
+  rabbet_expr_t* values = NULL;
+  RABBET_RETURN_IF_ERROR(rabbet_dims_count(dims, &count));
+  RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
+      &check->arena, (size_t)count, sizeof(*values), (void**)&values));
+  for (int64_t k = 0; k < count; ++k)
+    RABBET_RETURN_IF_ERROR(
+        rabbet_expr_constant(check->graph, elements[k], &values[k]));
+  out->values = values;
+  out->value_count = (size_t)count;
+  return rabbet_ok();
+}
+
+// The extent, or the most that it can be where a size tensor tells it.
+static rabbet_status_t rabbet_plugin_shapes_extent(
+    const rabbet_plugin_shapes_t* check, rabbet_expr_t expr,
+    int64_t* out_extent, bool* out_exact) {
+  const rabbet_expr_graph_t* graph = check->graph;
+  size_t symbols = rabbet_expr_symbol_count(graph);
+  size_t count = rabbet_expr_node_count(graph);
+  int64_t* bounds = NULL;
+  *out_exact = rabbet_expr_is_constant(graph, expr, out_extent);
+  if (*out_exact) return rabbet_ok();
+  rabbet_arena_t* arena = (rabbet_arena_t*)&check->arena;
+  RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
+      arena, 2 * (symbols + count), sizeof(*bounds), (void**)&bounds));
+  int64_t* upper = bounds + symbols;
+  for (size_t i = 0; i < symbols; ++i) {
+    rabbet_expr_t most = rabbet_expr_symbol(graph, i)->upper;
+    if (most == RABBET_EXPR_NONE ||
+        !rabbet_expr_is_constant(graph, most, &upper[i]))
+      upper[i] = INT64_MAX;
+  }
+  RABBET_RETURN_IF_ERROR(rabbet_expr_bounds(
+      graph, bounds, upper, upper + symbols, upper + symbols + count));
+  *out_extent = upper[symbols + count + (size_t)expr];
+  return rabbet_ok();
+}
+
+static rabbet_status_t rabbet_plugin_shapes_output(
+    const rabbet_plugin_shapes_t* check, size_t index,
+    const rabbet_plugin_output_t* made) {
+  int32_t value = check->node->outputs[index];
+  const rabbet_group_value_t* planned = &check->step->group.values[value];
+  const rabbet_dims_t* dims = &check->shapes->dims[value];
+  rabbet_dims_t most = {.rank = made->rank};
+  size_t bytes = 0;
+  bool equal = made->rank == dims->rank, all_exact = true, exact = false;
+  for (int32_t axis = 0; axis < made->rank; ++axis) {
+    RABBET_RETURN_IF_ERROR(rabbet_plugin_shapes_extent(check, made->dims[axis],
+                                                       &most.d[axis], &exact));
+    all_exact = all_exact && exact;
+    equal =
+        equal && (!exact || dims->d[axis] < 0 || dims->d[axis] == most.d[axis]);
+  }
+  if (equal && !all_exact) {
+    RABBET_RETURN_IF_ERROR(
+        rabbet_tensor_bytes(planned->dtype, planned->format, &most, &bytes));
+    equal = !check->shapes->bytes || bytes <= check->shapes->bytes[value];
+  }
+  if (equal) return rabbet_ok();
+  char text[192], wanted[192];
+  return RABBET_STATUS(
+      RABBET_STATUS_INCOMPATIBLE,
+      "plugin '%s' makes output %zu of layer '%s' of shape %s%s; the plan has "
+      "%s",
+      rabbet_plugin_creator(check->node->plugin)->name, index,
+      check->node->name, all_exact ? "" : "at most ",
+      rabbet_dims_print(&most, text, sizeof(text)),
+      rabbet_dims_print(dims, wanted, sizeof(wanted)));
+}
+
+// The types of a weakly typed network, which a build gave other ones: a plugin
+// may describe its outputs for these alone.
+static bool rabbet_plugin_shapes_as_float(rabbet_plugin_input_t* inputs,
+                                          size_t count) {
+  bool changed = false;
+  for (size_t i = 0; i < count; ++i) {
+    if (inputs[i].dtype != RABBET_DTYPE_HALF &&
+        inputs[i].dtype != RABBET_DTYPE_BF16)
+      continue;
+    inputs[i].dtype = RABBET_DTYPE_FLOAT;
+    changed = true;
+  }
+  return changed;
+}
+
+static rabbet_status_t rabbet_plugin_shapes_check(rabbet_plugin_shapes_t* check,
+                                                  rabbet_plugin_t* plugin) {
+  const rabbet_group_node_t* node = check->node;
+  rabbet_plugin_input_t* inputs = NULL;
+  rabbet_plugin_output_t* outputs = NULL;
+  int32_t* numbers = NULL;
+  RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
+      &check->arena, node->input_count, sizeof(*inputs), (void**)&inputs));
+  RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
+      &check->arena, node->output_count, sizeof(*outputs), (void**)&outputs));
+  RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
+      &check->arena, node->output_count, sizeof(*numbers), (void**)&numbers));
+  for (size_t i = 0; i < node->output_count; ++i)
+    numbers[i] = node->outputs[i];
+  for (size_t i = 0; i < node->input_count; ++i)
+    RABBET_RETURN_IF_ERROR(rabbet_plugin_shapes_input(check, i, &inputs[i]));
+  if (!check->known) return rabbet_ok();
+  rabbet_dim_builder_t builder = {.graph = check->graph,
+                                  .output_tensors = numbers,
+                                  .output_count = node->output_count};
+  rabbet_status_t status = rabbet_plugin_describe(plugin, &builder, inputs,
+                                                  node->input_count, outputs);
+  if (!rabbet_is_ok(status) &&
+      rabbet_plugin_shapes_as_float(inputs, node->input_count)) {
+    rabbet_status_ignore(status);
+    status = rabbet_plugin_describe(plugin, &builder, inputs, node->input_count,
+                                    outputs);
+  }
+  RABBET_RETURN_IF_ERROR(status);
+  for (size_t i = 0; i < node->output_count; ++i)
+    RABBET_RETURN_IF_ERROR(rabbet_plugin_shapes_output(check, i, &outputs[i]));
+  return rabbet_ok();
+}
+
+rabbet_status_t rabbet_step_check_plugin_shapes(
+    rabbet_allocator_t allocator, const rabbet_plan_step_t* step,
+    rabbet_plugin_t* plugin, const rabbet_kernel_shapes_t* shapes) {
+  // Instances that do not know their outputs cannot be asked.
+  if (rabbet_plugin_output_count(plugin) <= 0) return rabbet_ok();
+  rabbet_plugin_shapes_t check = {.step = step,
+                                  .node = rabbet_step_plugin_node(step),
+                                  .shapes = shapes,
+                                  .known = true};
+  RABBET_RETURN_IF_ERROR(rabbet_expr_graph_create(allocator, &check.graph));
+  rabbet_arena_initialize(allocator, &check.arena);
+  rabbet_status_t status = rabbet_plugin_shapes_check(&check, plugin);
+  rabbet_arena_deinitialize(&check.arena);
+  rabbet_expr_graph_destroy(check.graph);
+  return status;
+}

@@ -1,0 +1,197 @@
+// Plugins in C that fuzzed plans use. They trust the runtime as the plugin
+// interface lets them: types, formats, shapes, tactics and numbers of tensors
+// are those that they offered and described. Attributes they check themselves.
+//
+//   scaled   x[n, m], FLOAT or HALF -> y[n, 2 m]: x beside x times `factor`;
+//            tactics 1 and 2 are the order of the two
+//   picked   x[n], FLOAT -> y[k], count: the elements above `bounds`[0], k of n
+#ifndef RABBET_TESTS_FUZZ_PLUGINS_H_
+#define RABBET_TESTS_FUZZ_PLUGINS_H_
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/attr_set.h"
+#include "core/view.h"
+#include "rabbet/plugin.h"
+
+typedef struct fuzz_plugin_t {
+  double factor;
+  int64_t bounds[2];
+} fuzz_plugin_t;
+
+static void fuzz_plugin_destroy(void* self) {
+  free(self);
+}
+
+// ---- scaled
+
+static int32_t fuzz_scaled_outputs(void* self) {
+  (void)self;
+  return 1;
+}
+
+static rabbet_status_t fuzz_scaled_describe(void* self,
+                                            rabbet_dim_builder_t* builder,
+                                            const rabbet_plugin_input_t* inputs,
+                                            size_t input_count,
+                                            rabbet_plugin_output_t* outputs) {
+  (void)self;
+  rabbet_dim_t two = 0;
+  if (input_count != 1 || inputs[0].rank != 2)
+    return RABBET_STATUS(RABBET_STATUS_INVALID_ARGUMENT, "x has two axes");
+  outputs[0].dtype = inputs[0].dtype;
+  outputs[0].rank = 2;
+  outputs[0].dims[0] = inputs[0].dims[0];
+  RABBET_RETURN_IF_ERROR(rabbet_dim_constant(builder, 2, &two));
+  return rabbet_dim_operation(builder, RABBET_DIM_PROD, two, inputs[0].dims[1],
+                              &outputs[0].dims[1]);
+}
+
+static rabbet_status_t fuzz_scaled_combinations(
+    void* self, const rabbet_plugin_query_t* query,
+    rabbet_plugin_combination_sink_t sink) {
+  (void)self, (void)query;
+  static const rabbet_dtype_t types[] = {RABBET_DTYPE_FLOAT, RABBET_DTYPE_HALF};
+  for (int i = 0; i < 2; ++i) {
+    rabbet_plugin_type_format_t pair[2] = {{types[i], RABBET_FORMAT_LINEAR},
+                                           {types[i], RABBET_FORMAT_LINEAR}};
+    RABBET_RETURN_IF_ERROR(sink.add(sink.context, pair));
+  }
+  return rabbet_ok();
+}
+
+static rabbet_status_t fuzz_scaled_tactics(void* self,
+                                           const rabbet_plugin_query_t* query,
+                                           rabbet_plugin_tactic_sink_t sink) {
+  (void)self, (void)query;
+  RABBET_RETURN_IF_ERROR(sink.add(sink.context, 1));
+  return sink.add(sink.context, 2);
+}
+
+static rabbet_status_t fuzz_scaled_enqueue(void* self,
+                                           const rabbet_plugin_call_t* call) {
+  const fuzz_plugin_t* plugin = self;
+  const double factors[2][2] = {{1, plugin->factor}, {plugin->factor, 1}};
+  const double* order = factors[call->tactic - 1];
+  const rabbet_plugin_view_t *x = &call->inputs[0], *y = &call->outputs[0];
+  int64_t rows = x->dims.d[0], columns = x->dims.d[1];
+  for (int64_t r = 0; r < rows; ++r)
+    for (int64_t c = 0; c < 2 * columns; ++c)
+      rabbet_store_double(
+          x->dtype, y->data, 2 * r * columns + c,
+          order[c >= columns] *
+              rabbet_load_double(x->dtype, x->data, r * columns + c % columns));
+  return rabbet_ok();
+}
+
+static const rabbet_plugin_vtable_t fuzz_scaled_vtable = {
+    .struct_size = sizeof(rabbet_plugin_vtable_t),
+    .destroy = fuzz_plugin_destroy,
+    .output_count = fuzz_scaled_outputs,
+    .describe = fuzz_scaled_describe,
+    .combinations = fuzz_scaled_combinations,
+    .tactics = fuzz_scaled_tactics,
+    .enqueue = fuzz_scaled_enqueue,
+};
+
+// ---- picked
+
+static int32_t fuzz_picked_outputs(void* self) {
+  (void)self;
+  return 2;
+}
+
+static rabbet_status_t fuzz_picked_describe(void* self,
+                                            rabbet_dim_builder_t* builder,
+                                            const rabbet_plugin_input_t* inputs,
+                                            size_t input_count,
+                                            rabbet_plugin_output_t* outputs) {
+  (void)self;
+  if (input_count != 1 || inputs[0].rank != 1)
+    return RABBET_STATUS(RABBET_STATUS_INVALID_ARGUMENT, "x has one axis");
+  outputs[0].dtype = RABBET_DTYPE_FLOAT;
+  outputs[0].rank = 1;
+  outputs[1].dtype = RABBET_DTYPE_INT64;
+  outputs[1].is_size_tensor = true;
+  return rabbet_dim_size_tensor(builder, 1, inputs[0].dims[0],
+                                inputs[0].dims[0], &outputs[0].dims[0]);
+}
+
+static rabbet_status_t fuzz_picked_combinations(
+    void* self, const rabbet_plugin_query_t* query,
+    rabbet_plugin_combination_sink_t sink) {
+  (void)self, (void)query;
+  static const rabbet_plugin_type_format_t types[] = {
+      {RABBET_DTYPE_FLOAT, RABBET_FORMAT_LINEAR},
+      {RABBET_DTYPE_FLOAT, RABBET_FORMAT_LINEAR},
+      {RABBET_DTYPE_INT64, RABBET_FORMAT_LINEAR}};
+  return sink.add(sink.context, types);
+}
+
+static rabbet_status_t fuzz_picked_enqueue(void* self,
+                                           const rabbet_plugin_call_t* call) {
+  const fuzz_plugin_t* plugin = self;
+  const float* x = call->inputs[0].data;
+  float* y = call->outputs[0].data;
+  int64_t count = 0;
+  for (int64_t i = 0; i < call->inputs[0].dims.d[0]; ++i)
+    if (x[i] > (float)plugin->bounds[0]) y[count++] = x[i];
+  *(int64_t*)call->outputs[1].data = count;
+  return rabbet_ok();
+}
+
+static const rabbet_plugin_vtable_t fuzz_picked_vtable = {
+    .struct_size = sizeof(rabbet_plugin_vtable_t),
+    .destroy = fuzz_plugin_destroy,
+    .output_count = fuzz_picked_outputs,
+    .describe = fuzz_picked_describe,
+    .combinations = fuzz_picked_combinations,
+    .enqueue = fuzz_picked_enqueue,
+};
+
+// ---- Creators
+
+// Of attributes that a plan may have changed in any way.
+static rabbet_status_t fuzz_plugin_create(void* user_data,
+                                          const rabbet_plugin_create_t* args,
+                                          rabbet_plugin_instance_t* out) {
+  fuzz_plugin_t* plugin = calloc(1, sizeof(*plugin));
+  size_t count = 0;
+  const int64_t* bounds =
+      rabbet_attr_ints(args->attrs, args->attr_count, "bounds", &count);
+  if (!plugin)
+    return RABBET_STATUS(RABBET_STATUS_OUT_OF_MEMORY, "%zu bytes",
+                         sizeof(*plugin));
+  plugin->factor =
+      rabbet_attr_float(args->attrs, args->attr_count, "factor", 3);
+  for (size_t i = 0; i < count && i < 2; ++i)
+    plugin->bounds[i] = bounds[i];
+  *out = (rabbet_plugin_instance_t){user_data, plugin};
+  return rabbet_ok();
+}
+
+static inline void fuzz_plugins_register(void) {
+  static const struct {
+    const char* name;
+    const rabbet_plugin_vtable_t* vtable;
+  } plugins[] = {{"scaled", &fuzz_scaled_vtable},
+                 {"picked", &fuzz_picked_vtable}};
+  for (size_t i = 0; i < sizeof(plugins) / sizeof(plugins[0]); ++i) {
+    rabbet_plugin_creator_t creator = {.struct_size = sizeof(creator),
+                                       .name = plugins[i].name,
+                                       .plugin_namespace = "test",
+                                       .origin = "fuzz_plugins.h",
+                                       .user_data = (void*)plugins[i].vtable,
+                                       .create = fuzz_plugin_create,
+                                       .input_count = 1};
+    rabbet_status_ignore(rabbet_plugin_register(&creator));
+  }
+}
+
+static inline void fuzz_plugins_deregister(void) {
+  rabbet_status_ignore(rabbet_plugin_deregister("scaled", "1", "test"));
+  rabbet_status_ignore(rabbet_plugin_deregister("picked", "1", "test"));
+}
+
+#endif  // RABBET_TESTS_FUZZ_PLUGINS_H_
