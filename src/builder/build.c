@@ -93,6 +93,7 @@ static void build_close(rabbet_build_t* build) {
   if (build->device && build->device->vtable->release_threads)
     build->device->vtable->release_threads(build->device);
   rabbet_device_release(build->device);
+  rabbet_fold_deinitialize(build);
   rabbet_arena_deinitialize(&build->arena);
 }
 

@@ -25,6 +25,20 @@ typedef struct rabbet_ranges_t {
   size_t profile_count;           // at least 1
 } rabbet_ranges_t;
 
+#define RABBET_FOLD_ALIGNMENT 64
+typedef struct rabbet_fold_block_t {
+  void* data;  // NULL: given back
+  size_t bytes;
+} rabbet_fold_block_t;
+
+// Constants that folding made (fold.c), and what that cost.
+typedef struct rabbet_fold_t {
+  size_t growth, growth_limit;  // bytes; a limit of 0 is not set yet
+  double steps, steps_limit;
+  RABBET_VEC(rabbet_fold_block_t) blocks;
+  size_t first_block;  // of the pass that runs
+} rabbet_fold_t;
+
 typedef struct rabbet_build_t {
   rabbet_allocator_t allocator;
   const rabbet_builder_config_t* config;
@@ -39,7 +53,7 @@ typedef struct rabbet_build_t {
   uint32_t extra_dtypes;  // bits 1 << dtype
   bool is_cold;           // weights come from memory when kernels run (cold.h)
   uint64_t formats;       // asked for by plugins and at the network's boundary
-  size_t fold_growth;     // bytes of folded constants beyond their inputs
+  rabbet_fold_t fold;     // what folding may spend
   size_t timings;         // measurements that this build made
   size_t doubtful;        // of them: that no cache may keep
   uint64_t search_steps;  // of the searches, as a measure of their work

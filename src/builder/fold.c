@@ -2,56 +2,120 @@
 
 #include <string.h>
 
+#include "base/math.h"
 #include "builder/passes.h"
 #include "core/view.h"
+#include "ops/cost.h"
 #include "ops/evaluate.h"
-#include "ops/matrix_multiply.h"
 #include "ops/rules.h"
 
-// A result may have this many bytes, or twice those of what it is made of; what
-// all results have beyond what they are made of is limited, too, since
-// constants may be doubled again and again.
+// A result may have this many bytes, or twice those of what it is made of.
 #define FOLD_SMALL ((size_t)1 << 20)
+// What is there in the end beside the network's own constants: so many bytes
+// and twice theirs. A small file may ask for constants that double again and
+// again, or for one constant in many ways.
 #define FOLD_GROWTH ((size_t)256 << 20)
+#define FOLD_GROWTH_OF_OWN 2
+// Steps (ops/cost.h) for one result, and for all: so many and some for each
+// byte of the network's own constants. Larger work is left to the device's
+// kernels, which take seconds where the reference kernels take minutes.
+#define FOLD_STEPS ((double)(1 << 30))
+#define FOLD_STEPS_OF_ALL (4 * FOLD_STEPS)
+#define FOLD_STEPS_OF_OWN 64
+// Results from this size on are given back where nothing reads them any more.
+#define FOLD_BLOCK ((size_t)4 << 10)
 
-static bool fold_may_grow(rabbet_build_t* build, size_t bytes_in,
+// Sets the limits, of what the network has before anything is folded.
+static rabbet_status_t fold_begin(rabbet_build_t* build) {
+  rabbet_fold_t* fold = &build->fold;
+  size_t own = 0;
+  fold->first_block = fold->blocks.count;
+  if (fold->growth_limit > 0) return rabbet_ok();
+  for (size_t i = 0; i < build->ir.values.count; ++i) {
+    const rabbet_ir_value_t* value = build->ir.values.data[i];
+    rabbet_dims_t dims = rabbet_ir_dims(&build->ir, value);
+    size_t bytes = 0;
+    if (!value->constant) continue;
+    RABBET_RETURN_IF_ERROR(
+        rabbet_tensor_bytes(value->dtype, RABBET_FORMAT_LINEAR, &dims, &bytes));
+    if (!rabbet_checked_add(own, bytes, &own)) own = SIZE_MAX / 8;
+  }
+  if (own > SIZE_MAX / 8) own = SIZE_MAX / 8;
+  fold->growth_limit = FOLD_GROWTH + FOLD_GROWTH_OF_OWN * own;
+  fold->steps_limit = FOLD_STEPS_OF_ALL + FOLD_STEPS_OF_OWN * (double)own;
+  return rabbet_ok();
+}
+
+// Dequantized weights count, but are made all the same.
+static size_t fold_room(const rabbet_build_t* build) {
+  const rabbet_fold_t* fold = &build->fold;
+  return fold->growth < fold->growth_limit ? fold->growth_limit - fold->growth
+                                           : 0;
+}
+
+static bool fold_may_grow(const rabbet_build_t* build, size_t bytes_in,
                           size_t bytes_out) {
-  size_t growth = bytes_out > bytes_in ? bytes_out - bytes_in : 0;
   if (bytes_out > FOLD_SMALL && bytes_out / 2 > bytes_in) return false;
-  if (growth > FOLD_GROWTH - build->fold_growth) return false;
-  build->fold_growth += growth;
+  return bytes_out <= fold_room(build);
+}
+
+static bool fold_is_quick(rabbet_build_t* build, const rabbet_op_eval_t* eval) {
+  rabbet_fold_t* fold = &build->fold;
+  double steps = rabbet_op_steps(eval);
+  // Operators that visit their elements once are as quick as reading them.
+  if (steps > FOLD_STEPS && rabbet_op_is_slow(eval->op)) return false;
+  if (steps > fold->steps_limit - fold->steps) return false;
+  fold->steps += steps;
   return true;
 }
 
-// Steps that the reference kernel takes for a product; larger ones are left to
-// the device's kernels, which take seconds where this one takes minutes.
-#define FOLD_STEPS ((double)(1 << 30))
-
-static bool fold_is_quick(const rabbet_op_eval_t* eval) {
-  const rabbet_op_t* op = eval->op;
-  bool conv = rabbet_op_is(op, RABBET_OP_CONVOLUTION);
-  if (!conv && !rabbet_op_is(op, RABBET_OP_DECONVOLUTION) &&
-      !rabbet_op_is(op, RABBET_OP_MATRIX_MULTIPLY))
-    return true;
-  // Each element of a convolution is a sum over the kernel but its maps.
-  const rabbet_view_t *weights = &eval->inputs[1], *y = &eval->outputs[0];
-  double steps = 1;
-  for (int32_t i = 0; i < y->dims.rank; ++i)
-    steps *= (double)y->dims.d[i];
-  if (rabbet_op_is(op, RABBET_OP_MATRIX_MULTIPLY)) {
-    rabbet_matrix_product_t product;
-    rabbet_status_t status = rabbet_matrix_product_resolve(
-        (rabbet_matrix_op_t)RABBET_OP_INT(eval, "op0"), &eval->inputs[0].dims,
-        (rabbet_matrix_op_t)RABBET_OP_INT(eval, "op1"), &weights->dims,
-        &product);
-    bool quick =
-        rabbet_is_ok(status) && steps * (double)product.k <= FOLD_STEPS;
-    rabbet_status_ignore(status);
-    return quick;
+// Memory for a result; `out_block` is its number from 1, 0: the arena has it.
+static rabbet_status_t fold_allocate(rabbet_build_t* build, size_t bytes,
+                                     void** out_data, int32_t* out_block) {
+  rabbet_fold_t* fold = &build->fold;
+  *out_block = 0;
+  fold->growth += bytes;
+  if (bytes < FOLD_BLOCK || fold->blocks.count >= INT32_MAX)
+    return rabbet_arena_allocate(&build->arena, bytes + 1, out_data);
+  rabbet_fold_block_t block = {.bytes = bytes};
+  RABBET_RETURN_IF_ERROR(rabbet_allocate_aligned(
+      build->allocator, bytes, RABBET_FOLD_ALIGNMENT, &block.data));
+  rabbet_status_t status =
+      RABBET_VEC_PUSH(build->allocator, &fold->blocks, block);
+  if (!rabbet_is_ok(status)) {
+    rabbet_free_aligned(build->allocator, block.data, RABBET_FOLD_ALIGNMENT);
+    return status;
   }
-  for (int32_t i = 0; i < weights->dims.rank; ++i)
-    if (i != (conv ? 0 : 1)) steps *= (double)weights->dims.d[i];
-  return steps <= FOLD_STEPS;
+  *out_data = block.data;
+  *out_block = (int32_t)fold->blocks.count;
+  return rabbet_ok();
+}
+
+// After the node is dead: what it alone read and this pass made. Earlier
+// passes' results may be what other values point to.
+static void fold_release_inputs(rabbet_build_t* build,
+                                const rabbet_ir_node_t* node) {
+  rabbet_fold_t* fold = &build->fold;
+  for (size_t i = 0; i < node->input_count; ++i) {
+    rabbet_ir_value_t* value = rabbet_ir_input(&build->ir, node, i);
+    if (!value || value->uses > 0 || value->output >= 0 ||
+        value->is_read_by_host || value->producer ||
+        (size_t)value->fold_block <= fold->first_block)
+      continue;
+    rabbet_fold_block_t* block = &fold->blocks.data[value->fold_block - 1];
+    rabbet_free_aligned(build->allocator, block->data, RABBET_FOLD_ALIGNMENT);
+    fold->growth -= block->bytes;
+    *block = (rabbet_fold_block_t){0};
+    value->constant = NULL;
+    value->fold_block = 0;
+  }
+}
+
+void rabbet_fold_deinitialize(rabbet_build_t* build) {
+  for (size_t i = 0; i < build->fold.blocks.count; ++i)
+    rabbet_free_aligned(build->allocator, build->fold.blocks.data[i].data,
+                        RABBET_FOLD_ALIGNMENT);
+  rabbet_vec_free(build->allocator, &build->fold.blocks);
 }
 
 static bool fold_is_constant(const rabbet_ir_t* ir,
@@ -100,10 +164,11 @@ static rabbet_status_t fold_evaluate(rabbet_build_t* build,
   rabbet_ir_t* ir = &build->ir;
   for (size_t i = 0; i < node->output_count; ++i) {
     size_t bytes = 0;
+    rabbet_ir_value_t* value = rabbet_ir_output(ir, node, i);
     RABBET_RETURN_IF_ERROR(rabbet_tensor_bytes(
         outputs[i].dtype, RABBET_FORMAT_LINEAR, &outputs[i].dims, &bytes));
     RABBET_RETURN_IF_ERROR(
-        rabbet_arena_allocate(&build->arena, bytes + 1, &outputs[i].data));
+        fold_allocate(build, bytes, &outputs[i].data, &value->fold_block));
   }
   RABBET_RETURN_IF_ERROR(RABBET_ANNOTATE(node->op->reference(eval),
                                          "evaluating layer '%s'", node->name));
@@ -114,6 +179,7 @@ static rabbet_status_t fold_evaluate(rabbet_build_t* build,
     value->values = NULL;
     value->value_count = 0;
   }
+  if (!keep) fold_release_inputs(build, node);
   return rabbet_ok();
 }
 
@@ -142,8 +208,9 @@ static rabbet_status_t fold_node(rabbet_build_t* build, rabbet_ir_node_t* node,
                            .outputs = outputs,
                            .output_count = node->output_count};
   // Weights in 8 bits are as good as those in 32.
-  if (!fold_is_quick(&eval) || (!rabbet_op_is(node->op, RABBET_OP_DEQUANTIZE) &&
-                                !fold_may_grow(build, bytes_in, bytes_out)))
+  if ((!rabbet_op_is(node->op, RABBET_OP_DEQUANTIZE) &&
+       !fold_may_grow(build, bytes_in, bytes_out)) ||
+      !fold_is_quick(build, &eval))
     return rabbet_ok();
   return fold_evaluate(build, node, &eval, outputs, keep);
 }
@@ -158,7 +225,7 @@ static rabbet_status_t fold_keep(rabbet_build_t* build,
   RABBET_RETURN_IF_ERROR(rabbet_tensor_bytes(
       output->dtype, RABBET_FORMAT_LINEAR, &output->dims, &bytes));
   RABBET_RETURN_IF_ERROR(
-      rabbet_arena_allocate(&build->arena, bytes + 1, &data));
+      fold_allocate(build, bytes, &data, &value->fold_block));
   memcpy(data, output->data, bytes);
   value->constant = data;
   value->values = NULL;
@@ -178,11 +245,23 @@ static rabbet_status_t fold_sized(rabbet_build_t* build,
   for (size_t i = 0; i < node->input_count; ++i)
     RABBET_RETURN_IF_ERROR(
         fold_view(ir, rabbet_ir_input(ir, node, i), &inputs[i], &bytes_in));
-  RABBET_RETURN_IF_ERROR(RABBET_ANNOTATE(
-      rabbet_op_evaluate(node->op->name, node->attrs, node->op->attr_count,
-                         inputs, node->input_count, build->allocator, outputs),
-      "evaluating layer '%s'", node->name));
-  rabbet_status_t status = rabbet_ok();
+  const rabbet_op_eval_t eval = {.op = node->op,
+                                 .attrs = node->attrs,
+                                 .attr_count = node->op->attr_count,
+                                 .inputs = inputs,
+                                 .input_count = node->input_count};
+  if (!fold_is_quick(build, &eval)) return rabbet_ok();
+  size_t most = fold_room(build);
+  bool too_large = false;
+  rabbet_status_t status = rabbet_op_evaluate_small(
+      node->op->name, node->attrs, node->op->attr_count, inputs,
+      node->input_count, most, build->allocator, outputs, &too_large);
+  if (too_large) {
+    rabbet_status_ignore(status);
+    return rabbet_ok();
+  }
+  RABBET_RETURN_IF_ERROR(
+      RABBET_ANNOTATE(status, "evaluating layer '%s'", node->name));
   for (size_t i = 0; i < node->output_count && rabbet_is_ok(status); ++i) {
     size_t bytes = 0;
     status = rabbet_tensor_bytes(outputs[i].dtype, RABBET_FORMAT_LINEAR,
@@ -265,6 +344,7 @@ static rabbet_status_t fold_substitute(rabbet_build_t* build) {
 
 rabbet_status_t rabbet_pass_fold(rabbet_build_t* build) {
   rabbet_ir_t* ir = &build->ir;
+  RABBET_RETURN_IF_ERROR(fold_begin(build));
   for (size_t i = 0; i < ir->nodes.count; ++i) {
     rabbet_ir_node_t* node = ir->nodes.data[i];
     if (fold_is_constant(ir, node) && rabbet_op_makes_sizes(node->op))
@@ -301,6 +381,7 @@ static bool fold_reads_refittable(const rabbet_ir_t* ir,
 
 rabbet_status_t rabbet_fold_factors(rabbet_build_t* build) {
   rabbet_ir_t* ir = &build->ir;
+  RABBET_RETURN_IF_ERROR(fold_begin(build));
   for (size_t i = 0; i < ir->nodes.count; ++i) {
     rabbet_ir_node_t* node = ir->nodes.data[i];
     // The constant of what may be left out is there.

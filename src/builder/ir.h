@@ -38,6 +38,7 @@ typedef struct rabbet_ir_value_t {
   // is NULL and the data are here, so that nothing is made of them.
   bool is_refittable;
   const void* refit_data;
+  int32_t fold_block;  // of `constant`, from 1 (fold.c); 0: it has none
   // The largest absolute value that matters, and the network's tensor of which
   // it is known (implicit.c); NULL: it is not.
   float range;

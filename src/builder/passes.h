@@ -48,6 +48,8 @@ RABBET_PRIVATE_API bool rabbet_ir_is_factor(const rabbet_ir_t* ir,
                                             const rabbet_ir_node_t* node);
 // Evaluates nodes that dequantize constants; those that a product reads stay.
 RABBET_PRIVATE_API rabbet_status_t rabbet_fold_factors(rabbet_build_t* build);
+// Gives back the constants that folding made.
+void rabbet_fold_deinitialize(rabbet_build_t* build);
 
 // ---- Rules of rabbet_pass_simplify -----------------------------------------
 

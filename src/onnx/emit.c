@@ -268,7 +268,8 @@ static rabbet_tensor_t* rabbet_onnx_fold_layer(
   rabbet_view_t outputs[RABBET_ONNX_FOLD_OUTPUTS] = {{0}};
   rabbet_status_t status = rabbet_op_evaluate_small(
       op, attrs, attr_count, views, input_count,
-      (size_t)rabbet_onnx_fold_elements * sizeof(int64_t), allocator, outputs);
+      (size_t)rabbet_onnx_fold_elements * sizeof(int64_t), allocator, outputs,
+      NULL);
   if (!rabbet_is_ok(status)) {
     bool memory = rabbet_status_code(status) == RABBET_STATUS_OUT_OF_MEMORY;
     rabbet_onnx_fail(node, memory ? status : rabbet_ok());

@@ -13,6 +13,7 @@ typedef struct rabbet_evaluate_t {
   rabbet_expr_graph_t* graph;
   rabbet_op_infer_t infer;
   size_t max_bytes;  // of an output
+  bool too_large;    // one has more
 } rabbet_evaluate_t;
 
 static const char* rabbet_evaluate_name(const void* list, size_t index) {
@@ -71,12 +72,13 @@ static rabbet_status_t rabbet_evaluate_infer(rabbet_evaluate_t* e,
   return rabbet_op_infer(&e->infer);
 }
 
-static rabbet_status_t rabbet_evaluate_room(const rabbet_evaluate_t* e,
+static rabbet_status_t rabbet_evaluate_room(rabbet_evaluate_t* e,
                                             rabbet_view_t* output) {
   size_t size = 0;
   RABBET_RETURN_IF_ERROR(
       rabbet_tensor_bytes(output->dtype, output->format, &output->dims, &size));
-  if (size > e->max_bytes)
+  e->too_large = size > e->max_bytes;
+  if (e->too_large)
     return RABBET_STATUS(RABBET_STATUS_OUT_OF_RANGE,
                          "the result has %zu bytes; at most %zu are wanted",
                          size, e->max_bytes);
@@ -166,8 +168,9 @@ static rabbet_status_t rabbet_evaluate_all(rabbet_evaluate_t* e,
 rabbet_status_t rabbet_op_evaluate_small(
     const char* op_name, const rabbet_attr_t* attrs, size_t attr_count,
     const rabbet_view_t* inputs, size_t input_count, size_t max_bytes,
-    rabbet_allocator_t allocator, rabbet_view_t* outputs) {
+    rabbet_allocator_t allocator, rabbet_view_t* outputs, bool* out_too_large) {
   const rabbet_op_t* op = NULL;
+  if (out_too_large) *out_too_large = false;
   RABBET_RETURN_IF_ERROR(rabbet_evaluate_find(op_name, &op));
   memset(outputs, 0, op->output_count * sizeof(*outputs));
   rabbet_evaluate_t e = {.allocator = allocator, .max_bytes = max_bytes};
@@ -186,6 +189,7 @@ rabbet_status_t rabbet_op_evaluate_small(
     rabbet_free_aligned(allocator, outputs[i].data, RABBET_EVALUATE_ALIGNMENT);
     outputs[i].data = NULL;
   }
+  if (out_too_large) *out_too_large = e.too_large;
   rabbet_expr_graph_destroy(e.graph);
   rabbet_arena_deinitialize(&e.arena);
   return RABBET_ANNOTATE(status, "operator '%s'", op->name);
@@ -196,5 +200,6 @@ rabbet_status_t rabbet_op_evaluate(
     const rabbet_view_t* inputs, size_t input_count,
     rabbet_allocator_t allocator, rabbet_view_t* outputs) {
   return rabbet_op_evaluate_small(op_name, attrs, attr_count, inputs,
-                                  input_count, SIZE_MAX, allocator, outputs);
+                                  input_count, SIZE_MAX, allocator, outputs,
+                                  NULL);
 }

@@ -13,11 +13,11 @@ RABBET_PRIVATE_API rabbet_status_t rabbet_op_evaluate(
     const char* op_name, const rabbet_attr_t* attrs, size_t attr_count,
     const rabbet_view_t* inputs, size_t input_count,
     rabbet_allocator_t allocator, rabbet_view_t* outputs);
-// The same, but OUT_OF_RANGE, before anything is computed, if an output has
-// more than `max_bytes`.
+// The same, but OUT_OF_RANGE and *out_too_large (which may be NULL), before the
+// outputs are computed, if one has more than `max_bytes`.
 RABBET_PRIVATE_API rabbet_status_t rabbet_op_evaluate_small(
     const char* op_name, const rabbet_attr_t* attrs, size_t attr_count,
     const rabbet_view_t* inputs, size_t input_count, size_t max_bytes,
-    rabbet_allocator_t allocator, rabbet_view_t* outputs);
+    rabbet_allocator_t allocator, rabbet_view_t* outputs, bool* out_too_large);
 
 #endif  // RABBET_SRC_OPS_EVALUATE_H_

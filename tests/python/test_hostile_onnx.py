@@ -407,6 +407,81 @@ def test_large_products_of_constants_are_left_to_the_device(tmp_path):
     np.testing.assert_array_equal(np.load(tmp_path / "y.npz")["y"], a @ b + 1)
 
 
+def test_memory_of_folded_chains_is_given_back(tmp_path):
+    """160 results of 4 MiB, one after the other."""
+    first = np.linspace(0.5, 2, 2**20, dtype=np.float32)
+    nodes = []
+    for i in range(160):
+        name = "last" if i == 159 else f"t{i}"
+        nodes.append(helper.make_node(("Abs", "Sqrt")[i % 2], [f"t{i - 1}" if i else "c"], [name]))
+    nodes.append(helper.make_node("Add", ["last", "x"], ["y"]))
+    constants = [numpy_helper.from_array(first, "c")]
+    path = save(tmp_path / "m.onnx", nodes, {"x": (1,)}, constants=constants)
+    np.save(tmp_path / "x.npy", np.ones(1, np.float32))
+    run = ["run", path, "--device=cpu", "--optimization-level=0", "-o", tmp_path / "y.npz"]
+    done = limited([*run, "--inputs", f"x={tmp_path / 'x.npy'}"], 500, 60)
+    assert done.returncode == 0, done.stderr
+    np.testing.assert_allclose(np.load(tmp_path / "y.npz")["y"], 2, rtol=1e-6)
+
+
+def test_a_constant_in_many_ways_is_folded_up_to_a_limit(tmp_path):
+    """300 results of 4 MiB that are there at once."""
+    nodes = [
+        helper.make_node("Gather", ["c", f"i{k}"], [f"t{k}"], axis=0) for k in range(300)
+    ]
+    nodes.append(helper.make_node("Sum", [*(f"t{k}" for k in range(300)), "x"], ["y"]))
+    constants = [numpy_helper.from_array(np.ones((1024, 1024), np.float32), "c")]
+    for k in range(300):
+        rows = np.roll(np.arange(1024), k)
+        constants.append(numpy_helper.from_array(rows, f"i{k}"))
+    path = save(tmp_path / "m.onnx", nodes, {"x": (1,)}, constants=constants)
+    build = ["build", path, "--device=cpu", "--optimization-level=0", "-o", tmp_path / "p"]
+    done = limited(build, 1000, 60)
+    assert done.returncode == 0, done.stderr
+
+
+SLOW = {
+    "boxes": (
+        [
+            helper.make_node("NonMaxSuppression", ["boxes", "scores", "most"], ["h"]),
+            helper.make_node("Cast", ["h"], ["f"], to=TensorProto.FLOAT),
+            helper.make_node("ReduceMax", ["f"], ["m"], keepdims=0),
+        ],
+        {
+            "boxes": np.arange(40000, dtype=np.float32).repeat(4).reshape(1, -1, 4)
+            + np.array([0, 0, 0.5, 0.5], np.float32),
+            "scores": np.ones((1, 1, 40000), np.float32),
+            "most": np.array([40000], np.int64),
+        },
+    ),
+    "windows": (
+        [helper.make_node("MaxPool", ["c"], ["m"], kernel_shape=[300, 300], pads=[299, 299, 0, 0])],
+        {"c": np.ones((1, 1, 300, 300), np.float32)},
+    ),
+    "samples": (
+        [
+            helper.make_node("Resize", ["c", "", "s"], ["m"], mode="cubic"),
+        ],
+        {
+            "c": np.ones((30, 30, 30, 30), np.float32),
+            "s": np.array([1.5] * 4, np.float32),
+        },
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SLOW)
+def test_slow_operators_of_constants_are_left_to_the_device(name, tmp_path):
+    """A build that times nothing does not evaluate them, either."""
+    nodes, constants = SLOW[name]
+    nodes = [*nodes, helper.make_node("Add", ["m", "x"], ["y"])]
+    tensors = [numpy_helper.from_array(array, key) for key, array in constants.items()]
+    path = save(tmp_path / "m.onnx", nodes, {"x": (1,)}, constants=tensors)
+    build = ["build", path, "--device=cpu", "--optimization-level=0", "-o", tmp_path / "p"]
+    done = limited(build, 2000, 6)
+    assert done.returncode == 0, done.stderr
+
+
 def test_every_limit_of_memory_ends_in_a_result_or_an_error(tmp_path):
     """Libraries of others end the process where the system refuses them memory."""
     weights = numpy_helper.from_array(np.eye(32, dtype=np.float32), "w")
