@@ -51,7 +51,13 @@ static rabbet_status_t fuzz_scaled_describe(void* self,
 static rabbet_status_t fuzz_scaled_combinations(
     void* self, const rabbet_plugin_query_t* query,
     rabbet_plugin_combination_sink_t sink) {
-  (void)self, (void)query;
+  (void)self;
+  const rabbet_plugin_tensor_t* x = &query->tensors[0];
+  for (int32_t i = 0; i < x->dims.rank; ++i)
+    if (x->min.d[i] < 0 || x->min.d[i] > x->opt.d[i] ||
+        x->opt.d[i] > x->max.d[i])
+      return RABBET_STATUS(RABBET_STATUS_INTERNAL, "axis %d of x has no range",
+                           i);
   static const rabbet_dtype_t types[] = {RABBET_DTYPE_FLOAT, RABBET_DTYPE_HALF};
   for (int i = 0; i < 2; ++i) {
     rabbet_plugin_type_format_t pair[2] = {{types[i], RABBET_FORMAT_LINEAR},

@@ -3,6 +3,9 @@
 // The plugin here may be another one than the plan was built with, and the plan
 // a foreign one. A plugin trusts what it is run with to be what it offered and
 // described, so that it is asked again.
+#include <string.h>
+
+#include "base/math.h"
 #include "device/plugin_kernel.h"
 #include "runtime/runtime.h"
 
@@ -39,31 +42,94 @@ static rabbet_status_t rabbet_step_check_counts(
   return rabbet_ok();
 }
 
-static rabbet_status_t rabbet_step_check_types(const rabbet_engine_t* engine,
+// What the profiles let expressions be: the least and the most of all profiles,
+// and the first one's optimum, or what it is at most where a run tells it.
+static rabbet_status_t rabbet_engine_find_extents(rabbet_engine_t* engine) {
+  const rabbet_plan_t* plan = engine->plan;
+  size_t symbols = rabbet_expr_symbol_count(plan->graph);
+  size_t count = rabbet_expr_node_count(plan->graph);
+  int64_t *bounds = NULL, *extents = NULL;
+  if (engine->extents) return rabbet_ok();
+  RABBET_RETURN_IF_ERROR(
+      rabbet_arena_allocate_array(&engine->arena, 2 * symbols + 2 * count,
+                                  sizeof(*bounds), (void**)&bounds));
+  RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
+      &engine->arena, 3 * count + 1, sizeof(*extents), (void**)&extents));
+  int64_t *least = bounds + 2 * symbols, *most = least + count;
+  for (size_t p = 0; p < plan->profile_count; ++p) {
+    rabbet_profile_symbols(engine, p, bounds, bounds + symbols);
+    RABBET_RETURN_IF_ERROR(
+        rabbet_settle_bounds(engine, 0, bounds, bounds + symbols, least, most));
+    for (size_t i = 0; i < count; ++i) {
+      bool less = p == 0 || least[i] < extents[i];
+      bool more = p == 0 || most[i] > extents[2 * count + i];
+      if (less) extents[i] = least[i];
+      if (more) extents[2 * count + i] = most[i];
+    }
+  }
+  rabbet_profile_optimum(engine, 0, bounds);
+  memcpy(bounds + symbols, bounds, symbols * sizeof(*bounds));
+  RABBET_RETURN_IF_ERROR(
+      rabbet_settle_bounds(engine, 0, bounds, bounds + symbols, least, most));
+  memcpy(extents + count, most, count * sizeof(*extents));
+  engine->extents = extents;
+  return rabbet_ok();
+}
+
+// A plan's tensors have no ranges of their own.
+static rabbet_status_t rabbet_step_set_ranges(rabbet_engine_t* engine,
+                                              const rabbet_plan_step_t* step,
+                                              int32_t value,
+                                              rabbet_plugin_tensor_t* tensor) {
+  size_t count = rabbet_expr_node_count(engine->plan->graph);
+  if (value < 0) return rabbet_ok();
+  const rabbet_shape_t* shape =
+      step->values[value] < 0
+          ? &step->inner_shapes[value]
+          : &engine->plan->values[step->values[value]].shape;
+  for (int32_t axis = 0; axis < shape->rank; ++axis) {
+    if (tensor->dims.d[axis] >= 0) continue;
+    RABBET_RETURN_IF_ERROR(rabbet_engine_find_extents(engine));
+    const int64_t* extents = engine->extents + shape->d[axis];
+    tensor->min.d[axis] = rabbet_max_i64(extents[0], 0);
+    tensor->opt.d[axis] = rabbet_max_i64(extents[count], 0);
+    tensor->max.d[axis] = rabbet_max_i64(extents[2 * count], 0);
+  }
+  return rabbet_ok();
+}
+
+static rabbet_status_t rabbet_step_ask(rabbet_engine_t* engine,
+                                       const rabbet_plan_step_t* step,
+                                       rabbet_plugin_tensor_t* tensors,
+                                       rabbet_plugin_t* plugin) {
+  const rabbet_group_node_t* node = rabbet_step_plugin_node(step);
+  rabbet_plugin_query_t query;
+  rabbet_plugin_query_node(&step->group, node, engine->device->kind, tensors,
+                           &query);
+  for (size_t i = 0; i < node->input_count + node->output_count; ++i)
+    RABBET_RETURN_IF_ERROR(rabbet_step_set_ranges(
+        engine, step,
+        i < node->input_count ? node->inputs[i]
+                              : node->outputs[i - node->input_count],
+        &tensors[i]));
+  return rabbet_plugin_takes(plugin, &query, step->tactic);
+}
+
+static rabbet_status_t rabbet_step_check_types(rabbet_engine_t* engine,
                                                const rabbet_plan_step_t* step,
                                                rabbet_plugin_t* plugin) {
   const rabbet_group_node_t* node = rabbet_step_plugin_node(step);
-  size_t count = node->input_count + node->output_count;
   rabbet_plugin_tensor_t* tensors = NULL;
   RABBET_RETURN_IF_ERROR(rabbet_allocate(
-      engine->allocator, count * sizeof(*tensors), (void**)&tensors));
-  for (size_t i = 0; i < count; ++i)
-    rabbet_plugin_query_tensor(&step->group,
-                               i < node->input_count
-                                   ? node->inputs[i]
-                                   : node->outputs[i - node->input_count],
-                               &tensors[i]);
-  rabbet_plugin_query_t query = {.layer_name = node->name,
-                                 .device = engine->device->kind,
-                                 .tensors = tensors,
-                                 .input_count = node->input_count,
-                                 .output_count = node->output_count};
-  rabbet_status_t status = rabbet_plugin_takes(plugin, &query, step->tactic);
+      engine->allocator,
+      (node->input_count + node->output_count) * sizeof(*tensors),
+      (void**)&tensors));
+  rabbet_status_t status = rabbet_step_ask(engine, step, tensors, plugin);
   rabbet_free(engine->allocator, tensors);
   return RABBET_ANNOTATE(status, "layer '%s'", node->name);
 }
 
-rabbet_status_t rabbet_step_check_plugin(const rabbet_engine_t* engine,
+rabbet_status_t rabbet_step_check_plugin(rabbet_engine_t* engine,
                                          const rabbet_plan_step_t* step,
                                          rabbet_plugin_t* plugin) {
   RABBET_RETURN_IF_ERROR(rabbet_step_check_counts(

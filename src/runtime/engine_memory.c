@@ -3,10 +3,22 @@
 #include "base/math.h"
 #include "runtime/runtime.h"
 
-// The range that a profile gives to symbols known before the first segment.
-static void rabbet_profile_symbols(const rabbet_engine_t* engine,
-                                   size_t profile, int64_t* low,
-                                   int64_t* high) {
+void rabbet_profile_optimum(const rabbet_engine_t* engine, size_t profile,
+                            int64_t* values) {
+  const rabbet_plan_t* plan = engine->plan;
+  for (size_t i = 0; i < rabbet_expr_symbol_count(plan->graph); ++i) {
+    const rabbet_plan_source_t* source = &engine->analysis.sources[i];
+    if (source->read >= 0) continue;
+    const rabbet_plan_range_t* range =
+        &plan->profiles[profile * plan->input_count + (size_t)source->input];
+    bool dim = rabbet_expr_symbol(plan->graph, i)->kind == RABBET_SYMBOL_DIM;
+    values[i] =
+        dim ? range->opt.d[source->index] : range->opt_values[source->index];
+  }
+}
+
+void rabbet_profile_symbols(const rabbet_engine_t* engine, size_t profile,
+                            int64_t* low, int64_t* high) {
   const rabbet_plan_t* plan = engine->plan;
   for (size_t i = 0; i < rabbet_expr_symbol_count(plan->graph); ++i) {
     const rabbet_plan_source_t* source = &engine->analysis.sources[i];

@@ -39,6 +39,7 @@ struct rabbet_engine_t {
   size_t* weight_offsets;
   rabbet_arena_t arena;  // for all that follows
   rabbet_plan_analysis_t analysis;
+  const int64_t* extents;  // NULL: not needed so far (check_plugin.c)
   rabbet_engine_step_t* steps;
   // Those that the plan carries, in its order; theirs alone.
   rabbet_plugin_library_t** libraries;
@@ -147,7 +148,7 @@ void rabbet_engine_print_origins(const rabbet_plan_t* plan,
 const rabbet_group_node_t* rabbet_step_plugin_node(
     const rabbet_plan_step_t* step);
 // Numbers of inputs and outputs, types, formats and tactic; INCOMPATIBLE.
-rabbet_status_t rabbet_step_check_plugin(const rabbet_engine_t* engine,
+rabbet_status_t rabbet_step_check_plugin(rabbet_engine_t* engine,
                                          const rabbet_plan_step_t* step,
                                          rabbet_plugin_t* plugin);
 // What it makes of the shapes that are known now.
@@ -248,6 +249,12 @@ rabbet_status_t rabbet_prepared_create(rabbet_context_t* context,
 void rabbet_prepared_destroy(rabbet_prepared_t* prepared);
 // Dimensions for which all profiles leave one value are no dynamic ones.
 rabbet_status_t rabbet_engine_fix_shapes(rabbet_engine_t* engine);
+// engine_memory.c: what a profile lets symbols be that are known before the
+// first segment; others are left as they are.
+void rabbet_profile_symbols(const rabbet_engine_t* engine, size_t profile,
+                            int64_t* low, int64_t* high);
+void rabbet_profile_optimum(const rabbet_engine_t* engine, size_t profile,
+                            int64_t* values);
 // Bounds of all expressions while the symbols that are read from segment
 // `segment` on are not known; the others' bounds are given. Sets those too.
 rabbet_status_t rabbet_settle_bounds(const rabbet_engine_t* engine,

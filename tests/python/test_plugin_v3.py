@@ -122,7 +122,8 @@ def test_a_plan_is_held_to_the_types_that_a_class_accepts(tmp_path: Path) -> Non
     accepted = [trt.DataType.FLOAT]
 
     def supports(self: Any, pos: int, in_out: Any, num_inputs: int) -> bool:
-        return in_out[pos].desc.type in accepted
+        desc = in_out[pos].desc
+        return desc.type in accepted and desc.format == trt.TensorFormat.LINEAR
 
     creator = register(derived(supports_format_combination=supports))
     path = tmp_path / "pad.plan"
@@ -130,7 +131,7 @@ def test_a_plan_is_held_to_the_types_that_a_class_accepts(tmp_path: Path) -> Non
     x = np.ones(SHAPE, np.float32)
     np.testing.assert_array_equal(trt.load(path)(x), pad(x, PADS))
     accepted[:] = [trt.DataType.HALF]
-    with pytest.raises(trt.Error, match="FLOAT LINEAR.* not among those that the plugin"):
+    with pytest.raises(trt.Error, match=r"FLOAT LINEAR.* not among those that the plugin"):
         trt.load(path)
 
 
