@@ -266,12 +266,17 @@ static rabbet_status_t rabbet_zip_extract(const uint8_t* data, size_t size,
   return rabbet_ok();
 }
 
+// *left is what the entries may still take of the file: a directory whose
+// entries share their bytes could stand for any amount of memory.
 static rabbet_status_t rabbet_npz_entry(const uint8_t* data, size_t size,
-                                        size_t* at, rabbet_arena_t* arena,
+                                        size_t* at, uint64_t* left,
+                                        rabbet_arena_t* arena,
                                         rabbet_array_t* out) {
   rabbet_zip_entry_t entry;
   const uint8_t* bytes = NULL;
   RABBET_RETURN_IF_ERROR(rabbet_zip_record(data, size, at, arena, &entry));
+  if (entry.packed > *left) return rabbet_zip_damaged("its entries overlap");
+  *left -= entry.packed;
   rabbet_status_t status =
       rabbet_zip_extract(data, size, &entry, arena, &bytes);
   if (rabbet_is_ok(status)) {
@@ -345,9 +350,10 @@ static rabbet_status_t rabbet_npz_parse(const uint8_t* data, size_t size,
   RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
       arena, directory.count, sizeof(**out_arrays), (void**)out_arrays));
   size_t at = directory.offset;
+  uint64_t left = size;
   for (uint64_t i = 0; i < directory.count; ++i) {
     RABBET_RETURN_IF_ERROR(
-        rabbet_npz_entry(data, size, &at, arena, &(*out_arrays)[i]));
+        rabbet_npz_entry(data, size, &at, &left, arena, &(*out_arrays)[i]));
   }
   if (at != directory.offset + directory.size) {
     return rabbet_zip_damaged("its directory holds more than it says");

@@ -289,6 +289,32 @@ static void impossible_sizes(void** state) {
   expect_read_error(RABBET_STATUS_DATA_LOSS, "no .npy array");
 }
 
+// A directory that names one entry thirty times: its arrays would be thirty
+// times the file's.
+static void overlapping_entries(void** state) {
+  (void)state;
+  static const char* const dictionary =
+      "{'descr': '|u1', 'fortran_order': False, 'shape': (800,), }";
+  bytes_t npy, one, many = {.size = 0};
+  uint8_t elements[800];
+  for (size_t i = 0; i < sizeof(elements); ++i)
+    elements[i] = (uint8_t)(i * i * 2654435761u >> 13);
+  make_npy(1, dictionary, elements, sizeof(elements), &npy);
+  make_deflated("x.npy", &npy, &one);
+  const size_t record = 46 + strlen("x.npy"), end = 22;
+  size_t start = one.size - end - record;
+  put(&many, one.data, start);
+  for (int i = 0; i < 30; ++i)
+    put(&many, one.data + start, record);
+  put(&many, one.data + one.size - end, end);
+  uint8_t* numbers = many.data + many.size - end;
+  numbers[8] = numbers[10] = 30;
+  numbers[12] = (uint8_t)(30 * record);
+  numbers[13] = (uint8_t)(30 * record >> 8);
+  save(&many);
+  expect_read_error(RABBET_STATUS_DATA_LOSS, "its entries overlap");
+}
+
 static void every_truncation(void** state) {
   (void)state;
   RABBET_EXPECT_OK(rabbet_npz_write(path, samples, SAMPLE_COUNT, SYSTEM));
@@ -433,6 +459,7 @@ int main(void) {
       cmocka_unit_test(deflated_and_version_2),
       cmocka_unit_test(refused_headers),
       cmocka_unit_test(impossible_sizes),
+      cmocka_unit_test(overlapping_entries),
       cmocka_unit_test(every_truncation),
       cmocka_unit_test(damaged_archives),
       cmocka_unit_test(damaged_arrays),
