@@ -198,3 +198,30 @@ def test_stub_where_another_package_has_the_name(environment: Path) -> None:
     assert done.returncode == 1
     assert "tensorrt 10.0" in done.stderr
     shutil.rmtree(info)
+
+
+def test_stub_where_something_is_in_its_place(environment: Path) -> None:
+    """Nothing is left half done, and what is there stays as it is."""
+    there = packages(environment)
+    before = sorted(path.name for path in there.iterdir())
+    # A folder that pip left behind: it holds compiled modules, and no package.
+    (there / "tensorrt" / "__pycache__").mkdir(parents=True)
+    (there / "tensorrt" / "__pycache__" / "x.pyc").write_bytes(b"")
+    done = stub(environment, "--install")
+    assert done.returncode == 1
+    assert f"{there / 'tensorrt'} is in the way" in done.stderr
+    assert stub(environment, "--uninstall").returncode == 1
+    assert (there / "tensorrt" / "__pycache__" / "x.pyc").exists()
+    shutil.rmtree(there / "tensorrt")
+    info = there / "tensorrt-9.0.dist-info"  # of a broken uninstallation
+    info.mkdir()
+    done = stub(environment, "--install")
+    assert done.returncode == 1
+    assert "tensorrt without METADATA: remove it" in done.stderr
+    info.rmdir()
+    (there / "tensorrt").write_text("a file")
+    done = stub(environment, "--install")
+    assert done.returncode == 1
+    assert "is in the way" in done.stderr
+    (there / "tensorrt").unlink()
+    assert sorted(path.name for path in there.iterdir()) == before

@@ -82,8 +82,10 @@ def _check_free() -> None:
         metadata.DistributionFinder.Context(name=NAME)
     ):
         if not _is_ours(found):
+            # What a broken uninstallation leaves may have no metadata.
+            version = found.version if found.read_text("METADATA") else "without METADATA"
             raise FailedPreconditionError(
-                f"this environment has a distribution {NAME} {found.version}: remove "
+                f"this environment has a distribution {NAME} {version}: remove "
                 f"it first (pip uninstall {NAME})"
             )
 
@@ -99,10 +101,26 @@ def _installed(folder: Path) -> list[Path]:
     return infos + ([module.parent] if module.is_file() and _is_stub(module) else [])
 
 
+def _check_paths(folder: Path) -> None:
+    """Raises where a file or folder that is no package has a name that is needed."""
+    ours = _installed(folder)
+    for name in (NAME, _INFO):
+        path = folder / name
+        if os.path.lexists(path) and path not in ours:
+            raise FailedPreconditionError(
+                f"{path} is in the way, and is no stub of Rabbet: remove or rename it"
+            )
+
+
 def install_stub() -> str:
     """Makes the stub, in the place of an older one; says where."""
     _check_free()
     folder = _folder()
+    if not folder.is_dir():
+        raise FailedPreconditionError(
+            f"the folder of this environment's packages, {folder}, does not exist"
+        )
+    _check_paths(folder)
     with tempfile.TemporaryDirectory(prefix=".rabbet-", dir=folder) as made:
         for name, text in {**_FILES, f"{_INFO}/RECORD": _record()}.items():
             file = Path(made, name)
