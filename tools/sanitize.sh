@@ -9,6 +9,13 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 python=$(pwd)/.venv/bin/python
 
+# How long each part took, so that a total that grows shows where it does.
+part_began=0
+took() { # what
+  echo "sanitize: $1 took $((SECONDS - part_began)) s"
+  part_began=$SECONDS
+}
+
 run() { # name, sanitizers, whether the Python extension is built
   cmake -S . -B "build-$1" -G Ninja -DRABBET_SANITIZE="$2" -DRABBET_PYTHON="$3" \
     -DCMAKE_BUILD_TYPE=RelWithDebInfo -DPython3_EXECUTABLE="$python" \
@@ -17,13 +24,14 @@ run() { # name, sanitizers, whether the Python extension is built
     tail -50 "build-$1.log"
     exit 1
   }
-  echo "sanitize: $2"
+  took "building with $2"
   # Fails with what the failed tests said, and otherwise says little.
   (cd "build-$1" && ctest --output-on-failure -j2 --timeout 900 >tests.log) || {
     grep -v ' Passed \|^ *Start ' "build-$1/tests.log"
     exit 1
   }
   tail -1 "build-$1/tests.log"
+  took "testing with $2"
 }
 
 # CPython is not built for a sanitizer, whose library it therefore loads first;
@@ -36,6 +44,7 @@ run_python() {
     tests/python/test_misuse.py tests/python/test_plugin_run.py \
     tests/python/test_plugin_tensor.py tests/python/test_refit.py \
     tests/python/test_debug_tensors.py tests/python/test_random_networks.py
+  took "the Python extension"
 }
 
 # A plan may ask for any size: that the allocator says no is an answer.
@@ -44,6 +53,7 @@ run_mutants() {
   echo "sanitize: changed plans"
   ASAN_OPTIONS=$options RABBET_THREADS=1 OMP_NUM_THREADS=1 \
     build-asan/tests/fuzz/plan_mutants 0 20000 tests/fuzz/corpus/plan
+  took "changed plans"
 }
 
 export ASAN_OPTIONS=detect_leaks=1
@@ -74,3 +84,4 @@ for name in "$@"; do
       ;;
   esac
 done
+echo "sanitize: $SECONDS s in all"
