@@ -271,7 +271,7 @@ static rabbet_tensor_t* rabbet_onnx_skip_along(rabbet_onnx_node_t* node,
   return y;
 }
 
-// How many elements each window along an axis has: those of the input, and of
+// Numbers of elements of each window along an axis: those of the input, and of
 // its padding if that counts. At least 1: the mean of none is 0.
 static rabbet_tensor_t* rabbet_onnx_skip_count(rabbet_onnx_node_t* node,
                                                rabbet_tensor_t* x, int axis,

@@ -2,8 +2,10 @@
 
     python tests/clients/run_polygraphy.py CHECKOUT [--part=I/N] [PYTEST'S ARGUMENTS ...]
 
-Without arguments those of the TensorRT backend, of CUDA and of the comparator. The CUDA
-runtime is replaced by memory of the host.
+Without arguments those of the TensorRT backend, of CUDA and of the comparator; those of the
+command are in tests/tools. The CUDA runtime is replaced by memory of the host. Some of the
+command's tests start it as a process, for which `import tensorrt` must work without this
+runner: python -m rabbet.compat --install.
 """
 
 from __future__ import annotations
@@ -54,6 +56,11 @@ def main() -> int:
     """pytest's exit status."""
     checkout = Path(sys.argv[1]).resolve() / "tools" / "Polygraphy"
     sys.path.insert(0, str(checkout))
+    # The command in processes of its own.
+    commands = (checkout / "bin", Path(sys.executable).parent, os.environ["PATH"])
+    os.environ["PATH"] = os.pathsep.join(map(str, commands))
+    packages = (str(checkout), os.environ.get("PYTHONPATH", ""))
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, packages))
     os.chdir(checkout)
     report.install_alias()
     import polygraphy.cuda.cuda as cuda
