@@ -75,8 +75,15 @@ def _symbol(expression: str) -> str:
 
 
 def _write(
-    entry: Entry, flat: Any, path: Path, form: str, kind: str, outputs: int
+    entry: Entry,
+    flat: Any,
+    path: Path,
+    form: str,
+    kind: str,
+    outputs: int,
+    optimize: bool,
 ) -> None:
+    """optimize: by torch.export's exporter, after it wrote the graph."""
     import torch
 
     args = _tensors(entry, 1)
@@ -202,7 +209,13 @@ def _load(path: Path) -> None:
 
 
 def _one(
-    entry: Entry, module: Any, form: str, kind: str, first: list[Any], folder: Path
+    entry: Entry,
+    module: Any,
+    form: str,
+    kind: str,
+    first: list[Any],
+    folder: Path,
+    optimize: bool = True,
 ) -> dict[str, Any]:
     import torch
 
@@ -218,7 +231,7 @@ def _one(
     path = folder / f"{stem(entry.key, form, kind)}.onnx"
     temporary = path.with_suffix(".onnx.part")
     with torch.no_grad():
-        _write(entry, flat, temporary, form, kind, len(first))
+        _write(entry, flat, temporary, form, kind, len(first), optimize)
     if kind != "fp32":  # exporters leave operands of other types there at times
         _load(temporary)
     os.replace(temporary, path)
@@ -249,18 +262,22 @@ def _written_out(entry: Entry, module: Any) -> Any:
 def _halves(
     entry: Entry, module: Any, form: str, kind: str, first: list[Any], folder: Path
 ) -> dict[str, Any]:
-    """With the fallback where the exporter mixes types: TorchScript's adds masks in FP32
-    to products in FP16."""
-    try:
-        return _one(entry, module, form, kind, first, folder)
-    except Exception as error:
-        if entry.fallback is None:
-            raise
+    """In other ways where the exporter mixes types: the optimizer of torch.export's gives
+    convolutions a normalization's weights in FP32, and TorchScript's adds masks in FP32 to
+    products in FP16."""
+    given = (form, kind, first, folder)
+    ways = [lambda: _one(entry, module, *given)]
+    if kind == "bf16":
+        ways.append(lambda: _one(entry, module, *given, optimize=False))
+    if entry.fallback is not None:
+        ways.append(lambda: _one(entry, _written_out(entry, module), *given))
+    errors = []
+    for way in ways:
         try:
-            other = _written_out(entry, module)
-            return _one(entry, other, form, kind, first, folder)
-        except Exception:
-            raise error from None
+            return way()
+        except Exception as error:
+            errors.append(error)
+    raise errors[0]
 
 
 def _attempt(

@@ -225,7 +225,7 @@ def test_normalized_convolutions_are_exported_in_bf16(tmp_path):
     entry = Entry("torch", "normalized", make, [Input("x", (1, 2, 8, 8))])
     module = make().eval().requires_grad_(False)
     first = [module(t) for t in export._tensors(entry, 1)]
-    found = export._one(entry, module, "dynamo-fixed", "bf16", first, tmp_path)
+    found = export._halves(entry, module, "dynamo-fixed", "bf16", first, tmp_path)
     model = onnx.load(tmp_path / found["file"])
     types = {i.data_type for i in model.graph.initializer}
     assert types == {onnx.TensorProto.BFLOAT16}
