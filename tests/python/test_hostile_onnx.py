@@ -358,6 +358,8 @@ LARGE = {
     "large padding": windows("Conv", (4, 4), pads=[BIG] * 4),
     "a large dilation": windows("Conv", (4, 4), dilations=[BIG, BIG], pads=[BIG] * 4),
     "a large image": windows("Conv", (2**31, 2**20)),
+    "a row of 31 bits": windows("Conv", (5, BIG), auto_pad="SAME_LOWER"),
+    "a pooled row of 31 bits": windows("MaxPool", (5, BIG), kernel_shape=[3, 3], pads=[1] * 4),
     "a larger image": windows("MaxPool", (2**40, 2), kernel_shape=[2, 2]),
 }
 

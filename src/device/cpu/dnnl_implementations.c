@@ -200,11 +200,14 @@ static bool rabbet_dnnl_is_nothing(const rabbet_dnnl_layout_t* layout) {
 // tap of a window in the padding, too.
 #define RABBET_DNNL_MOST_PADDING 4096
 
-// The library's arithmetic is of 32 bits in places: where an extent or a window
-// needs more it divides by 0, or searches for hours.
+// The library's arithmetic is of 32 bits in places: where an extent, with its
+// padding and rounded up to its blocks, or a window needs more it divides by 0,
+// or searches for hours.
+#define RABBET_DNNL_MOST_EXTENT (INT32_MAX / 2)
+
 static bool rabbet_dnnl_is_wide(const rabbet_dnnl_layout_t* layout) {
   for (int i = 0; i < layout->rank; ++i)
-    if (layout->dims[i] > INT32_MAX) return true;
+    if (layout->dims[i] > RABBET_DNNL_MOST_EXTENT) return true;
   return false;
 }
 
@@ -215,9 +218,10 @@ static bool rabbet_dnnl_has_wide_window(const rabbet_dnnl_spec_t* spec) {
         rabbet_max_i64(RABBET_DNNL_MOST_PADDING, spec->src.dims[i + 2]);
     bool fits =
         rabbet_checked_mul(spec->window[i], spec->dilation[i], &cover) &&
-        cover <= INT32_MAX && spec->window[i] <= INT32_MAX &&
-        spec->stride[i] <= INT32_MAX && spec->before[i] <= most &&
-        spec->after[i] <= most && spec->after[i] >= -INT32_MAX;
+        cover <= RABBET_DNNL_MOST_EXTENT &&
+        spec->window[i] <= RABBET_DNNL_MOST_EXTENT &&
+        spec->stride[i] <= RABBET_DNNL_MOST_EXTENT && spec->before[i] <= most &&
+        spec->after[i] <= most && spec->after[i] >= -RABBET_DNNL_MOST_EXTENT;
     if (!fits) return true;
   }
   return false;
