@@ -401,8 +401,8 @@ static bool is_dense(const tensor_t* t, bool channels_last) {
 // All three tensors of a convolution are dense in one order, and it can be
 // seen which: images of one pixel and tensors of one channel do not show it,
 // and the strides of images of one pixel in LINEAR, (C, 1, 1, 1), are good only
-// beside a tensor that does, and not in a deconvolution. The filter is second.
-static bool has_one_order(const tensor_t* tensors[3], bool is_transposed) {
+// beside a tensor that does, and in a convolution alone. The filter is second.
+static bool has_one_order(const tensor_t* tensors[3], bool is_alone) {
   bool last = true, linear = true, shown = false, pixels = false;
   for (int i = 0; i < 3; ++i) {
     const tensor_t* t = tensors[i];
@@ -411,7 +411,7 @@ static bool has_one_order(const tensor_t* tensors[3], bool is_transposed) {
     shown = shown || (t->dims[1] > 1 && !is_pixel(t));
     pixels = pixels || (t->dims[1] > 1 && is_pixel(t) && i != 1);
   }
-  return last || (linear && (!pixels || (shown && !is_transposed)));
+  return last || (linear && (!pixels || (shown && is_alone)));
 }
 
 // The library itself crashes, or computes something else.
@@ -433,8 +433,9 @@ static void check_support(const program_t* p) {
           good &&
           has_one_order(
               (const tensor_t*[]){x, b, y},
-              s->kind ==
-                  CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR);
+              p->step_count == 1 &&
+                  s->kind ==
+                      CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR);
     if (is_convolution(&p->steps[0]) && i > 0 && b && !b->is_virtual)
       good = good && (same_dims(b, y) || is_by_channel(b, y));
   }

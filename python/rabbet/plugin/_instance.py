@@ -224,8 +224,8 @@ class Instance:
         except KeyError:
             raise DefinitionError(
                 f"plugin '{self.definition.id}': the plan holds no attribute "
-                f"'{name}'; it "
-                "was built when impl did not take it: build the plan again"
+                f"'{name}'; it was built when the plugin had none of that name: "
+                "build the plan again"
             ) from None
 
     # ---- Kernels made ahead of time ----
@@ -269,13 +269,12 @@ class Instance:
         num_inputs: int,
         tactic: int,
     ) -> dict[str, Any]:
-        """Attributes that an impl takes, whatever was chosen."""
-        wanted = self.definition.stored_attributes()
+        """All attributes: a loaded plan asks register and autotune again."""
         types = self.definition.registration.attributes
         return {
             name: types[name].encode(self.attrs[name])
             for name in types
-            if name in wanted and name in self.attrs
+            if name in self.attrs
         }
 
     def timing_key(self) -> dict[str, Any] | None:

@@ -202,14 +202,6 @@ class PluginDef:
             f"@rabbet.plugin.impl('{self.id}')"
         )
 
-    def stored_attributes(self) -> set[str]:
-        """Attributes that some impl takes."""
-        return {
-            name
-            for signature in self.functions["impl"].values()
-            for name in signature.attributes()
-        }
-
     def timing_key(self) -> bytes | None:
         """Tells one version of its code from another; None: unknown."""
         if self._timing_key is not None:

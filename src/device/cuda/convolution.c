@@ -16,6 +16,10 @@ static bool convolution_is_transposed(const rabbet_group_node_t* node) {
   return rabbet_op_is(node->op, RABBET_OP_DECONVOLUTION);
 }
 
+static int32_t convolution_bias(const rabbet_group_node_t* node) {
+  return rabbet_node_input(node, 2);
+}
+
 static bool convolution_matches(const rabbet_group_t* group) {
   if (group->node_count == 0 ||
       (!rabbet_op_is(group->nodes[0].op, RABBET_OP_CONVOLUTION) &&
@@ -94,14 +98,18 @@ static bool convolution_is_ambiguous(const rabbet_dims_t* dims) {
   return dims->d[1] > 1 && convolution_is_pixel(dims);
 }
 
-// A deconvolution that has such an image in LINEAR: engine 4 of 9.19 takes it
-// for channels last, whatever the filter says. The kernel of deconvolution.c
-// and channels last remain.
-static bool convolution_is_misread(const rabbet_group_node_t* node,
+// A group that has such an image in LINEAR beside a filter of several pixels:
+// engine 4 of 9.19 takes the image for channels last, whatever the filter says.
+// It is one of those that compile point-wise operations into a convolution; a
+// convolution alone is computed by others. Channels last remain, and the kernel
+// of deconvolution.c.
+static bool convolution_is_misread(const rabbet_group_t* group,
                                    const rabbet_dims_t* x,
                                    const rabbet_dims_t* y) {
-  return convolution_is_transposed(node) &&
-         (convolution_is_ambiguous(x) || convolution_is_ambiguous(y));
+  const rabbet_group_node_t* node = &group->nodes[0];
+  bool alone = group->node_count == 1 && convolution_bias(node) < 0 &&
+               !convolution_is_transposed(node);
+  return !alone && (convolution_is_ambiguous(x) || convolution_is_ambiguous(y));
 }
 
 // Elements that the window passes over with this padding at the end.
@@ -158,10 +166,6 @@ static bool convolution_window(const rabbet_group_node_t* node,
 }
 
 // ---- The graph -------------------------------------------------------------
-
-static int32_t convolution_bias(const rabbet_group_node_t* node) {
-  return rabbet_node_input(node, 2);
-}
 
 // An operand of the point-wise operations behind a convolution is, as cuDNN
 // documents it, one number, one for each channel, or a tensor of the result's
@@ -263,7 +267,7 @@ static bool rabbet_cuda_convolution_describe(const rabbet_group_t* group,
                                   &epilogue) ||
       !convolution_insert_bias(dims, convolution_bias(node), &epilogue) ||
       !convolution_order(group, dims, epilogue.result, &last) ||
-      (!last && convolution_is_misread(node, &dims[node->inputs[0]],
+      (!last && convolution_is_misread(group, &dims[node->inputs[0]],
                                        &dims[epilogue.result])))
     return false;
   const rabbet_cudnn_chain_t chain = {
@@ -341,7 +345,7 @@ static rabbet_status_t convolution_offer_all(const convolution_offer_t* offer) {
   const rabbet_group_value_t* x = &group->values[node->inputs[0]];
   const rabbet_group_value_t* y = &group->values[node->outputs[0]];
   bool misread = !convolution_is_pixel(&group->values[node->inputs[1]].dims) &&
-                 convolution_is_misread(node, &x->min, &y->min);
+                 convolution_is_misread(group, &x->min, &y->min);
   int count = rabbet_compute_types(offer->propose, x->dtype, types);
   for (int i = 0; i < count; ++i) {
     if (rabbet_cudnn_type(types[i]) < 0) continue;
@@ -386,7 +390,7 @@ static bool rabbet_cuda_convolution_takes(const rabbet_kernel_spec_t* spec) {
   return convolution_matches(spec->group) && spec->group->output_count == 1;
 }
 
-RABBET_CUDNN_CLASS(rabbet_cuda_convolution, "cuda.convolution", 5);
+RABBET_CUDNN_CLASS(rabbet_cuda_convolution, "cuda.convolution", 6);
 
 // ---- INT8 ------------------------------------------------------------------
 
