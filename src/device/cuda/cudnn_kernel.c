@@ -359,7 +359,8 @@ rabbet_status_t rabbet_cudnn_kernel_prepare(
     rabbet_cudnn_kernel_destroy_state(base, state);
     return status;
   }
-  *out_workspace = state->workspace;
+  // A byte for rabbet_cuda_launch_close.
+  *out_workspace = state->workspace > 0 ? state->workspace : 1;
   *out_state = state;
   return rabbet_ok();
 }
@@ -444,7 +445,9 @@ static rabbet_status_t run_execute(const cudnn_kernel_t* kernel,
   RABBET_RETURN_IF_ERROR(rabbet_cudnn_acquire(kernel->library, &slot));
   rabbet_status_t status =
       RABBET_CUDNN(kernel->library, cudnnSetStream, (slot->handle, stream));
-  rabbet_cuda_launch_other();
+  if (rabbet_is_ok(status))
+    status = rabbet_cuda_launch_close(kernel->device, state->workspace_address,
+                                      stream);
   if (rabbet_is_ok(status))
     status = RABBET_CUDNN(kernel->library, cudnnBackendExecute,
                           (slot->handle, state->plan, state->pack));

@@ -1,22 +1,38 @@
 #include "device/cuda/cuda.h"
 
-// The stream of this thread's last launch, where nothing else came since. After
-// a library's kernel, which admits nobody before its end, overlapping gains
-// nothing, and takes longer in a graph than a plain edge.
+// The stream of this thread's last launch, and what it was. After a library's
+// kernel, which admits nobody before its end, overlapping gains nothing, and
+// takes longer in a graph than a plain edge.
 static _Thread_local struct {
   const void* stream;
-  bool is_known;
+  enum { LAUNCH_OTHER, LAUNCH_PROGRAM, LAUNCH_CLOSED } kind;
 } launch_last;
 
 void rabbet_cuda_launch_other(void) {
-  launch_last.is_known = false;
+  launch_last.kind = LAUNCH_OTHER;
+}
+
+rabbet_status_t rabbet_cuda_launch_close(const rabbet_cuda_device_t* device,
+                                         void* scratch, void* stream) {
+  CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+  bool closed =
+      launch_last.kind == LAUNCH_CLOSED && launch_last.stream == stream;
+  launch_last.stream = stream;
+  launch_last.kind = LAUNCH_CLOSED;
+  if (closed || device->major < 9) return rabbet_ok();
+  RABBET_RETURN_IF_ERROR(RABBET_CUDA(device->driver, cuStreamIsCapturing,
+                                     ((CUstream)stream, &status)));
+  if (status == CU_STREAM_CAPTURE_STATUS_ACTIVE) return rabbet_ok();
+  return RABBET_CUDA(device->driver, cuMemsetD8Async,
+                     ((CUdeviceptr)(uintptr_t)scratch, 0, 1, (CUstream)stream));
 }
 
 static bool launch_overlaps(const rabbet_cuda_device_t* device,
                             const void* stream) {
-  bool follows = launch_last.is_known && launch_last.stream == stream;
+  bool follows =
+      launch_last.kind == LAUNCH_PROGRAM && launch_last.stream == stream;
   launch_last.stream = stream;
-  launch_last.is_known = true;
+  launch_last.kind = LAUNCH_PROGRAM;
   return follows &&
          atomic_load_explicit(&device->overlaps, memory_order_relaxed);
 }

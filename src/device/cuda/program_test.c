@@ -419,6 +419,41 @@ static void kernels_overlap_with_their_kind(void** state) {
   stand_in_expect_clean();
 }
 
+// Whether something is enqueued before a library's kernel.
+static bool is_closed(adder_t* adder, void* stream) {
+  stand_in()->clear_log();
+  RABBET_EXPECT_OK(
+      rabbet_cuda_launch_close(adder->device, adder->memory, stream));
+  return strstr(stand_in()->log(), "cuMemsetD8Async") != NULL;
+}
+
+// A program's kernel admits the next one early. What a library launches next
+// may begin then, too, and read before the program's kernel has written.
+static void libraries_await_programs(void** state) {
+  (void)state;
+  rabbet_cuda_device_t* device = stand_in_device_open();
+  const rabbet_device_vtable_t* v = device->base.vtable;
+  void *stream = NULL, *graph = NULL;
+  RABBET_EXPECT_OK(v->create_stream(&device->base, &stream));
+  adder_t adder = adder_begin(device, NULL);
+  assert_true(is_closed(&adder, stream));  // a run before may have left one
+  assert_false(is_closed(&adder, stream));
+  assert_false(adder_overlaps(&adder, stream));
+  assert_true(is_closed(&adder, stream));
+  assert_false(is_closed(&adder, stream));
+  rabbet_cuda_launch_other();
+  assert_true(is_closed(&adder, stream));
+  RABBET_EXPECT_OK(v->record_begin(&device->base, stream));
+  assert_false(adder_overlaps(&adder, stream));
+  assert_false(is_closed(&adder, stream));
+  RABBET_EXPECT_OK(v->record_end(&device->base, stream, &graph));
+  v->destroy_graph(&device->base, graph);
+  adder_end(&adder);
+  v->destroy_stream(&device->base, stream);
+  stand_in_device_close(device);
+  stand_in_expect_clean();
+}
+
 static void devices_overlap(void** state) {
   (void)state;
   static kept_t old;
@@ -635,6 +670,7 @@ int main(void) {
       cmocka_unit_test(ptx_when_kept),
       cmocka_unit_test(damaged),
       cmocka_unit_test(kernels_overlap_with_their_kind),
+      cmocka_unit_test(libraries_await_programs),
       cmocka_unit_test(devices_overlap),
       cmocka_unit_test(kernels_that_do_not_wait),
       cmocka_unit_test(errors_in_sources),
