@@ -190,11 +190,12 @@ static void progress_and_cancelling(void** state) {
     cached_t out = {0};
     rabbet_status_t status = build_with(net.network, config, &out);
     assert_int_equal(p.depth, 0);
-    if (cancel_at == 0) {
+    // Another build may need fewer steps, as its times differ.
+    if (cancel_at == 0 || p.steps < cancel_at) {
       RABBET_EXPECT_OK(status);
       assert_non_null(strstr(p.phases, "Simplifying"));
       assert_non_null(strstr(p.phases, "Timing candidates"));
-      total = p.steps;
+      if (cancel_at == 0) total = p.steps;
       assert_true(total > 5);
       cached_end(&out);
     } else {

@@ -288,7 +288,7 @@ static rabbet_status_t rabbet_build_config(const rabbet_arguments_t* arguments,
                                            rabbet_builder_config_t* config) {
   int64_t threads = 0, level = 3;
   RABBET_RETURN_IF_ERROR(
-      rabbet_argument_int(arguments, "--threads", 1, 1024, 0, &threads));
+      rabbet_argument_int(arguments, "--threads", 1, 4096, 0, &threads));
   RABBET_RETURN_IF_ERROR(
       rabbet_argument_int(arguments, "--optimization-level", 0, 5, 3, &level));
   int64_t flags =

@@ -80,7 +80,7 @@ rabbet_status_t rabbet_session_open(const rabbet_arguments_t* arguments,
   memset(out_session, 0, sizeof(*out_session));
   int64_t threads = 0, profile = 0;
   RABBET_RETURN_IF_ERROR(
-      rabbet_argument_int(arguments, "--threads", 1, 1024, 0, &threads));
+      rabbet_argument_int(arguments, "--threads", 1, 4096, 0, &threads));
   RABBET_RETURN_IF_ERROR(
       rabbet_argument_int(arguments, "--profile-index", 0, 1023, 0, &profile));
   rabbet_status_t status =
