@@ -93,7 +93,7 @@ def _machine(device: str) -> str:
 def origin(options: argparse.Namespace) -> Origin:
     """Of the results of a run that begins now."""
     names = filter(catalogue.installed, ["torch", *catalogue.LIBRARIES, "onnxruntime"])
-    # Such as onnxruntime-gpu.
+    # A module may come from a package of another name: onnxruntime-gpu.
     packages = importlib.metadata.packages_distributions()
     versions = ", ".join(
         f"{name} {importlib.metadata.version(packages[name][0])}" for name in names

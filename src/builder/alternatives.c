@@ -201,7 +201,7 @@ static rabbet_status_t sweep_extend(sweeper_t* sweeper, int32_t index,
 
 // ---- One cover --------------------------------------------------------------
 
-// Lists what the units make. slots[] leads to the list for now.
+// Lists the values that the units make; slots[] then leads to the list.
 static rabbet_status_t sweep_list_made(sweeper_t* sweeper, size_t* out_count) {
   const rabbet_cluster_t* cluster = sweeper->cluster;
   const rabbet_cover_t* cover = sweeper->current;

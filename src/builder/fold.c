@@ -11,9 +11,9 @@
 
 // A result may have this many bytes, or twice those of what it is made of.
 #define FOLD_SMALL ((size_t)1 << 20)
-// What is there in the end beside the network's own constants: so many bytes
-// and twice theirs. A small file may ask for constants that double again and
-// again, or for one constant in many ways.
+// The limit of all results together: so many bytes, and twice those of the
+// network's own constants. A small file may ask for constants that double again
+// and again, or for one constant in many ways.
 #define FOLD_GROWTH ((size_t)256 << 20)
 #define FOLD_GROWTH_OF_OWN 2
 // Steps (ops/cost.h) for one result, and for all: so many and some for each

@@ -88,7 +88,7 @@ static void read_item(reader_t* reader, rabbet_trial_item_t* out) {
   if (artifact->data)
     artifact->key = rabbet_hash128(artifact->data, artifact->size);
   out->reason = read_text(reader, item.reason_size);
-  // Who keeps the artifact needs its name.
+  // An artifact without a name cannot be kept in a plan or a cache.
   if (artifact->size > 0 && !artifact->name) reader->failed = true;
 }
 

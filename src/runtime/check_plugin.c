@@ -42,8 +42,8 @@ static rabbet_status_t rabbet_step_check_counts(
   return rabbet_ok();
 }
 
-// What the profiles let expressions be: the least and the most of all profiles,
-// and the first one's optimum, or what it is at most where a run tells it.
+// The range of each expression: its least and its most of all profiles, and its
+// optimum in the first, or its most there where a run tells it.
 static rabbet_status_t rabbet_engine_find_extents(rabbet_engine_t* engine) {
   const rabbet_plan_t* plan = engine->plan;
   size_t symbols = rabbet_expr_symbol_count(plan->graph);
@@ -165,32 +165,22 @@ static rabbet_status_t rabbet_plugin_shapes_input(rabbet_plugin_shapes_t* check,
           rabbet_expr_constant(check->graph, dims->d[axis], &out->dims[axis]));
   }
   if (!check->known || !elements) return rabbet_ok();
-  int64_t count = 0;
-  rabbet_expr_t* values = NULL;
-  RABBET_RETURN_IF_ERROR(rabbet_dims_count(dims, &count));
-  RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
-      &check->arena, (size_t)count, sizeof(*values), (void**)&values));
-  for (int64_t k = 0; k < count; ++k)
-    RABBET_RETURN_IF_ERROR(
-        rabbet_expr_constant(check->graph, elements[k], &values[k]));
-  out->values = values;
-  out->value_count = (size_t)count;
-  return rabbet_ok();
+  return rabbet_step_constants(check->graph, &check->arena, dims, elements,
+                               &out->values, &out->value_count);
 }
 
 // The extent, or the most that it can be where a size tensor tells it.
 static rabbet_status_t rabbet_plugin_shapes_extent(
-    const rabbet_plugin_shapes_t* check, rabbet_expr_t expr,
-    int64_t* out_extent, bool* out_exact) {
+    rabbet_plugin_shapes_t* check, rabbet_expr_t expr, int64_t* out_extent,
+    bool* out_exact) {
   const rabbet_expr_graph_t* graph = check->graph;
   size_t symbols = rabbet_expr_symbol_count(graph);
   size_t count = rabbet_expr_node_count(graph);
   int64_t* bounds = NULL;
   *out_exact = rabbet_expr_is_constant(graph, expr, out_extent);
   if (*out_exact) return rabbet_ok();
-  rabbet_arena_t* arena = (rabbet_arena_t*)&check->arena;
   RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
-      arena, 2 * (symbols + count), sizeof(*bounds), (void**)&bounds));
+      &check->arena, 2 * (symbols + count), sizeof(*bounds), (void**)&bounds));
   int64_t* upper = bounds + symbols;
   for (size_t i = 0; i < symbols; ++i) {
     rabbet_expr_t most = rabbet_expr_symbol(graph, i)->upper;
@@ -205,7 +195,7 @@ static rabbet_status_t rabbet_plugin_shapes_extent(
 }
 
 static rabbet_status_t rabbet_plugin_shapes_output(
-    const rabbet_plugin_shapes_t* check, size_t index,
+    rabbet_plugin_shapes_t* check, size_t index,
     const rabbet_plugin_output_t* made) {
   int32_t value = check->node->outputs[index];
   const rabbet_group_value_t* planned = &check->step->group.values[value];

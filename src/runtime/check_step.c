@@ -10,6 +10,25 @@ typedef struct rabbet_step_check_t {
   rabbet_arena_t arena;
 } rabbet_step_check_t;
 
+rabbet_status_t rabbet_step_constants(rabbet_expr_graph_t* graph,
+                                      rabbet_arena_t* arena,
+                                      const rabbet_dims_t* dims,
+                                      const int64_t* elements,
+                                      const rabbet_expr_t** out_values,
+                                      size_t* out_count) {
+  int64_t count = 0;
+  rabbet_expr_t* values = NULL;
+  RABBET_RETURN_IF_ERROR(rabbet_dims_count(dims, &count));
+  RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
+      arena, (size_t)count, sizeof(*values), (void**)&values));
+  for (int64_t k = 0; k < count; ++k)
+    RABBET_RETURN_IF_ERROR(
+        rabbet_expr_constant(graph, elements[k], &values[k]));
+  *out_values = values;
+  *out_count = (size_t)count;
+  return rabbet_ok();
+}
+
 static rabbet_status_t rabbet_step_check_value(rabbet_step_check_t* check,
                                                size_t i,
                                                rabbet_op_value_t* value) {
@@ -27,17 +46,8 @@ static rabbet_status_t rabbet_step_check_value(rabbet_step_check_t* check,
   }
   if (!known)
     return rabbet_op_values_of_constant(check->graph, &check->arena, value);
-  int64_t count = 0;
-  rabbet_expr_t* values = NULL;
-  RABBET_RETURN_IF_ERROR(rabbet_dims_count(dims, &count));
-  RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
-      &check->arena, (size_t)count, sizeof(*values), (void**)&values));
-  for (int64_t k = 0; k < count; ++k)
-    RABBET_RETURN_IF_ERROR(
-        rabbet_expr_constant(check->graph, known[k], &values[k]));
-  value->values = values;
-  value->value_count = (size_t)count;
-  return rabbet_ok();
+  return rabbet_step_constants(check->graph, &check->arena, dims, known,
+                               &value->values, &value->value_count);
 }
 
 static rabbet_status_t rabbet_step_check(rabbet_step_check_t* check) {

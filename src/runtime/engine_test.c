@@ -717,14 +717,7 @@ static void sample_other_plugin(maker_t* m) {
   replace_step_1(m, "compact");
 }
 
-// y[2, 2 m] = x[2, m] beside itself, m <= 8, by fuzz_plugins.h's `scaled`, with
-// tactic 1.
-static void sample_scaled(maker_t* m, rabbet_dtype_t dtype, int64_t times) {
-  rabbet_expr_t rows = maker_number(m, 2), columns = maker_dim(m, 0, 1, "m");
-  rabbet_expr_t wide =
-      maker_op(m, RABBET_EXPR_PROD, maker_number(m, times), columns);
-  int32_t x = maker_io(m, "x", true, dtype, MAKER_SHAPE(rows, columns));
-  int32_t y = maker_io(m, "y", false, dtype, MAKER_SHAPE(rows, wide));
+static void scaled_step(maker_t* m, int32_t x, int32_t y) {
   maker_step(m, &(maker_step_t){.name = "scaled",
                                 .op = RABBET_OP_PLUGIN,
                                 .kernel = "plugin",
@@ -734,6 +727,17 @@ static void sample_scaled(maker_t* m, rabbet_dtype_t dtype, int64_t times) {
                                 .outputs = {y},
                                 .output_count = 1})
       ->tactic = 1;
+}
+
+// y[2, 2 m] = x[2, m] beside itself, m <= 8, by fuzz_plugins.h's `scaled`, with
+// tactic 1.
+static void sample_scaled(maker_t* m, rabbet_dtype_t dtype, int64_t times) {
+  rabbet_expr_t rows = maker_number(m, 2), columns = maker_dim(m, 0, 1, "m");
+  rabbet_expr_t wide =
+      maker_op(m, RABBET_EXPR_PROD, maker_number(m, times), columns);
+  int32_t x = maker_io(m, "x", true, dtype, MAKER_SHAPE(rows, columns));
+  int32_t y = maker_io(m, "y", false, dtype, MAKER_SHAPE(rows, wide));
+  scaled_step(m, x, y);
 }
 
 static void sample_scaled_right(maker_t* m) {
@@ -750,15 +754,7 @@ static void sample_scaled_format(maker_t* m) {
   int32_t x = maker_io(m, "x", true, RABBET_DTYPE_FLOAT, shape);
   int32_t y = maker_io(m, "y", false, RABBET_DTYPE_FLOAT, shape);
   m->values[x].format = RABBET_FORMAT_HWC;
-  maker_step(m, &(maker_step_t){.name = "scaled",
-                                .op = RABBET_OP_PLUGIN,
-                                .kernel = "plugin",
-                                .plugin = "scaled",
-                                .inputs = {x},
-                                .input_count = 1,
-                                .outputs = {y},
-                                .output_count = 1})
-      ->tactic = 1;
+  scaled_step(m, x, y);
 }
 
 static void sample_scaled_tactic(maker_t* m) {

@@ -151,7 +151,7 @@ const rabbet_group_node_t* rabbet_step_plugin_node(
 rabbet_status_t rabbet_step_check_plugin(rabbet_engine_t* engine,
                                          const rabbet_plan_step_t* step,
                                          rabbet_plugin_t* plugin);
-// What it makes of the shapes that are known now.
+// The same for the outputs that it describes for the shapes of this run.
 rabbet_status_t rabbet_step_check_plugin_shapes(
     rabbet_allocator_t allocator, const rabbet_plan_step_t* step,
     rabbet_plugin_t* plugin, const rabbet_kernel_shapes_t* shapes);
@@ -283,6 +283,14 @@ rabbet_status_t rabbet_prepared_make_ready(rabbet_context_t* context,
                                            rabbet_prepared_t* prepared,
                                            void* stream);
 
+// Integers on the host, in the shape `dims`, as constants of `graph`; the arena
+// owns them.
+rabbet_status_t rabbet_step_constants(rabbet_expr_graph_t* graph,
+                                      rabbet_arena_t* arena,
+                                      const rabbet_dims_t* dims,
+                                      const int64_t* elements,
+                                      const rabbet_expr_t** out_values,
+                                      size_t* out_count);
 rabbet_status_t rabbet_prepared_check_step(
     const rabbet_prepared_t* prepared, const rabbet_plan_step_t* step,
     const rabbet_kernel_shapes_t* shapes);

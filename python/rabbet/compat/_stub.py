@@ -82,7 +82,7 @@ def _check_free() -> None:
         metadata.DistributionFinder.Context(name=NAME)
     ):
         if not _is_ours(found):
-            # What a broken uninstallation leaves may have no metadata.
+            # A broken uninstallation may leave a folder without metadata.
             version = found.version if found.read_text("METADATA") else "without METADATA"
             raise FailedPreconditionError(
                 f"this environment has a distribution {NAME} {version}: remove "
