@@ -15,6 +15,8 @@ from onnx import TensorProto, helper, numpy_helper
 from rabbet._calibration import cache_bytes, read_cache
 from rabbet._histograms import BINS, LEVELS, Histogram, dump, load
 
+from .timed import fill_cache
+
 BATCH, SAMPLES = 4, 16
 REPORT = [""]  # of the last build
 PRODUCTS = (trt.LayerType.CONVOLUTION, trt.LayerType.MATRIX_MULTIPLY)
@@ -238,7 +240,11 @@ def build(given=None, *, int8=True, before=False, profile=None, log=None, change
     assert config.int8_calibrator is given
     if change:
         change(network, config)
-    plan = builder.build_serialized_network(network, config)
+    plan = (
+        fill_cache(builder, network, config)
+        if config.get_timing_cache()
+        else builder.build_serialized_network(network, config)
+    )
     REPORT[:] = [builder.report_json]
     return plan, network, log.lines
 

@@ -11,6 +11,7 @@ import pytest
 from onnx import TensorProto, helper
 
 from .command import FLOAT, command, save_model
+from .timed import build_until_sure
 
 WEIGHTS = np.arange(12, dtype=np.float32).reshape(4, 3) / 8
 
@@ -230,14 +231,10 @@ def build_with_cache(model: Path, cache: Path, *more: Any) -> tuple[bytes, Any]:
 
 
 def fill_cache(model: Path, cache: Path) -> Any:
-    """The report of the first build. A busy machine leaves times that are not kept;
-    builds that follow measure them."""
-    _, first = build_with_cache(model, cache)
-    report, builds = first, 1
-    while report["doubtful"] > 0:
-        _, report = build_with_cache(model, cache)
-        builds += 1
-        assert builds < 50
+    """The report of the first build."""
+    first, _ = build_until_sure(
+        lambda: build_with_cache(model, cache)[1], lambda report: report["doubtful"]
+    )
     return first
 
 

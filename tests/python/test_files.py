@@ -14,6 +14,7 @@ import rabbet as trt
 from onnx import helper
 
 from .command import FLOAT, PROGRAM, command, save_model
+from .timed import build_until_sure, doubtful
 
 X = np.array([[-1, 2], [3, -4]], np.float32)
 
@@ -126,6 +127,11 @@ def test_a_path_need_not_be_utf8(model, tmp_path):
 # ---- Timing caches
 
 
+def doubts(layers, cache):
+    model = trt.compile(network(layers), device="cpu", timing_cache=cache)
+    return doubtful(model.report_json)
+
+
 def entries(path):
     return set(map(str, trt.ITimingCache(path.read_bytes()).queryKeys()))
 
@@ -136,22 +142,33 @@ def test_processes_that_share_a_timing_cache_merge(tmp_path):
     alone = set()
     for layers in (1, 2, 3):
         own = tmp_path / f"times{layers}"
-        trt.compile(network(layers), device="cpu", timing_cache=own)
+        build_until_sure(lambda: doubts(layers, own), int)  # noqa: B023
         alone |= entries(own)
     program = (
-        "import sys, threading, rabbet\n"
-        "from tests.python.test_files import network\n"
-        "threads = [threading.Thread(target=rabbet.compile, args=(network(layers),),\n"
-        "                            kwargs=dict(device='cpu', timing_cache=sys.argv[1]))\n"
-        "           for layers in (int(n) for n in sys.argv[2:])]\n"
+        "import sys, threading\n"
+        "from tests.python.test_files import doubts\n"
+        "def build(layers):\n"
+        "    sys.stdout.write(f'{doubts(int(layers), sys.argv[1])}\\n')\n"
+        "threads = [threading.Thread(target=build, args=(n,)) for n in sys.argv[2:]]\n"
         "[t.start() for t in threads]\n"
         "[t.join() for t in threads]\n"
     )
-    processes = [
-        subprocess.Popen([sys.executable, "-c", program, shared, *layers])
-        for layers in (("1", "2"), ("3", "1"))
-    ]
-    assert [p.wait(100) for p in processes] == [0, 0]
+
+    def build_together() -> int:
+        shared.unlink(missing_ok=True)
+        processes = [
+            subprocess.Popen(
+                [sys.executable, "-c", program, shared, *layers],
+                stdout=subprocess.PIPE,
+                text=True,
+            )
+            for layers in (("1", "2"), ("3", "1"))
+        ]
+        said = [process.communicate(timeout=100)[0].split() for process in processes]
+        assert [len(lines) for lines in said] == [2, 2]
+        return sum(int(line) for lines in said for line in lines)
+
+    build_until_sure(build_together, int)
     assert entries(shared) == alone
     assert not hidden(tmp_path)
 

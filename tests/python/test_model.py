@@ -15,6 +15,7 @@ import rabbet.plugin as trtp
 from onnx import TensorProto, helper, numpy_helper
 
 from .plugins import build, call, new_id, random
+from .timed import build_until_sure, doubtful
 
 SUM = trt.ElementWiseOperation.SUM
 
@@ -86,7 +87,10 @@ def test_save_load_and_timing_cache(tmp_path: Path) -> None:
     plan, cache = tmp_path / "m.plan", tmp_path / "m.timing"
     shapes = {"x": (5, 3)}
     options: Any = {"device": "cpu", "shapes": shapes, "timing_cache": cache}
-    first = trt.compile(onnx_model(), save=plan, **options)
+    _, first = build_until_sure(
+        lambda: trt.compile(onnx_model(), save=plan, **options),
+        lambda model: doubtful(model.report_json),
+    )
     again = tmp_path / "again.plan"
     trt.compile(onnx_model(), save=again, **options)
     assert plan.read_bytes() == again.read_bytes()
