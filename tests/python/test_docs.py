@@ -89,6 +89,7 @@ def _anchors(text: str) -> set[str]:
 
 PAGES = [
     *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "bench/README.md")),
+    *(ROOT / name for name in ("CHANGELOG.md", "THIRD_PARTY_NOTICES.md")),
     *(path for folder in ("docs", "examples") for path in (ROOT / folder).rglob("*.md")),
     *(ROOT / "tests").glob("*/README.md"),
 ]
