@@ -1,16 +1,19 @@
 # What people do with a checkout. `make help` lists it.
 
 BUILD ?= build
+PREFIX ?= /usr/local
 PYTHON := $(abspath .venv/bin/python)
 CMAKE_FLAGS ?=
 # Made by tools/free_threaded.sh where there is such an interpreter.
 FREE_THREADED = $(wildcard $(abspath .venv-free-threaded/bin/python))
+# Warnings are errors for the compiler that CI has; others may warn of more.
+STRICT := $(if $(filter 12,$(shell cc -dumpversion)),,--compile-no-warning-as-error)
 # The package as it lies in the build tree.
 RUN := PYTHONPATH=$(abspath $(BUILD)/python):$(abspath .) \
        PATH=$(abspath $(BUILD)/bin):$$PATH $(PYTHON)
 
-.PHONY: help setup build demo test test-c test-python sanitize bench zoo wheel \
-        wheel-free-threaded format lint clean
+.PHONY: help setup build install demo test test-c test-python sanitize bench zoo \
+        wheel wheel-free-threaded format lint clean
 
 help:
 	@echo "make demo      the main job, from an ONNX model to a checked result"
@@ -18,6 +21,7 @@ help:
 	@echo "make bench     measure against other engines"
 	@echo "make zoo       export real architectures, run them, and write docs/models.md"
 	@echo "make build     libraries, command and Python package in $(BUILD)/"
+	@echo "make install   libraries, headers and command into PREFIX (/usr/local)"
 	@echo "make wheel     a wheel in dist/"
 	@echo "make wheel-free-threaded"
 	@echo "               one more, for RABBET_FREE_THREADED_PYTHON or python3.13t or newer"
@@ -29,9 +33,13 @@ setup:
 	@tools/free_threaded.sh
 
 build: setup
-	@cmake -S . -B $(BUILD) -G Ninja -DPython3_EXECUTABLE=$(PYTHON) \
+	@cmake --preset release -B $(BUILD) $(STRICT) \
 	  $(addprefix -DRABBET_FREE_THREADED_PYTHON=,$(FREE_THREADED)) $(CMAKE_FLAGS) >$(BUILD)-configure.log 2>&1 || (cat $(BUILD)-configure.log; exit 1)
 	@cmake --build $(BUILD)
+
+install: build
+	@cmake --install $(BUILD) --prefix $(PREFIX) >$(BUILD)/install.log
+	@echo "installed into $(PREFIX); pip installs the Python package (make wheel)"
 
 demo: build
 	@$(RUN) examples/demo/demo.py

@@ -18,7 +18,7 @@ endif()
 install(TARGETS rabbet_runtime rabbet rabbet_pyhost rabbet_headers EXPORT rabbet-targets
   LIBRARY DESTINATION ${libdir} COMPONENT runtime
   INCLUDES DESTINATION ${prefix}include)
-install(TARGETS rabbet_cpu rabbet_cuda LIBRARY DESTINATION ${libdir} COMPONENT runtime)
+install(TARGETS ${RABBET_DEVICES} LIBRARY DESTINATION ${libdir} COMPONENT runtime)
 install(TARGETS rabbet_trial RUNTIME DESTINATION ${libdir} COMPONENT runtime)
 install(TARGETS rabbet_command RUNTIME DESTINATION ${prefix}bin
   COMPONENT command)
@@ -66,7 +66,6 @@ if(RABBET_WHEEL)
       "$ORIGIN/../local/lib/python3.${minor}/dist-packages/rabbet/lib")
   endforeach()
   list(JOIN rpath ":" rpath)
-  find_program(PATCHELF patchelf REQUIRED)
   install(CODE "
     set(script \"${SKBUILD_SCRIPTS_DIR}/rabbet\")
     file(COPY_FILE \"$<TARGET_FILE:rabbet_command>\" \"\${script}\")

@@ -1,6 +1,12 @@
 # Helpers for the layers in src/: each folder is one object library, made of all
 # its .c files; tests (*_test.c) lie beside them, an executable each.
 
+# The device libraries that are built for users.
+set(RABBET_DEVICES rabbet_cpu)
+if(RABBET_CUDA)
+  list(APPEND RABBET_DEVICES rabbet_cuda)
+endif()
+
 # rabbet_layer(NAME): object library rabbet_layer_NAME from the current folder.
 function(rabbet_layer name)
   file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*.c)
@@ -27,7 +33,6 @@ function(rabbet_test_support)
   if(NOT RABBET_TESTS OR TARGET rabbet_test_support)
     return()
   endif()
-  pkg_check_modules(CMOCKA REQUIRED GLOBAL IMPORTED_TARGET cmocka)
   add_library(rabbet_test_support STATIC
     ${PROJECT_SOURCE_DIR}/tests/faults/fault_allocator.c
     ${PROJECT_SOURCE_DIR}/tests/conformance/kernel_case.c)
@@ -62,7 +67,6 @@ endfunction()
 
 # rabbet_protobuf(TARGET PROTO): C code by protoc-c for a .proto file.
 function(rabbet_protobuf target proto)
-  find_program(PROTOC_C protoc-c REQUIRED)
   get_filename_component(name ${proto} NAME_WE)
   get_filename_component(folder ${proto} DIRECTORY)
   set(out ${CMAKE_CURRENT_BINARY_DIR}/generated)

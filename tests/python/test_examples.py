@@ -273,6 +273,10 @@ def test_installation(tmp_path: Path) -> None:
     if not (build / "CMakeCache.txt").is_file():
         pytest.skip("the package under test lies in no build tree")
     output("cmake", "--install", build, "--prefix", tmp_path / "first")
+    assert not (tmp_path / "first" / "rabbet").exists()
+    output(
+        "cmake", "--install", build, "--prefix", tmp_path / "first", "--component", "python"
+    )
     prefix = (tmp_path / "first").rename(tmp_path / "second")
     assert "\ncpu " in output(prefix / "bin" / "rabbet", "version", env={})
     completion = prefix / "share/bash-completion/completions/rabbet"
