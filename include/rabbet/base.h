@@ -6,10 +6,18 @@
 #include <stddef.h>
 #include <stdint.h>
 
+// The version is said here alone: CMake and pyproject.toml read these lines.
 #define RABBET_VERSION_MAJOR 0
 #define RABBET_VERSION_MINOR 1
 #define RABBET_VERSION_PATCH 0
-#define RABBET_VERSION_STRING "0.1.0"
+#define RABBET_VERSION_TEXT_(x) #x
+#define RABBET_VERSION_JOIN_(major, minor, patch) \
+  RABBET_VERSION_TEXT_(major)                     \
+  "." RABBET_VERSION_TEXT_(minor) "." RABBET_VERSION_TEXT_(patch)
+// "0.1.0"
+#define RABBET_VERSION_STRING                                      \
+  RABBET_VERSION_JOIN_(RABBET_VERSION_MAJOR, RABBET_VERSION_MINOR, \
+                       RABBET_VERSION_PATCH)
 
 #ifdef __cplusplus
 #define RABBET_EXTERN_C_BEGIN extern "C" {
@@ -29,7 +37,7 @@
 
 RABBET_EXTERN_C_BEGIN
 
-// "0.1.0"; static storage.
+// RABBET_VERSION_STRING of the library in use; static storage.
 RABBET_API const char* rabbet_version(void);
 
 RABBET_EXTERN_C_END
