@@ -1,5 +1,6 @@
-# Helpers for the layers in src/: each folder is one object library, made of all
-# its .c files; tests (*_test.c) lie beside them, an executable each.
+# Helpers for the layers in src/: each is one object library, made of all .c files
+# of its folder and its rooms; tests (*_test.c) lie beside them, an executable
+# each.
 
 # The device libraries that are built for users.
 set(RABBET_DEVICES rabbet_cpu)
@@ -7,10 +8,33 @@ if(RABBET_CUDA)
   list(APPEND RABBET_DEVICES rabbet_cuda)
 endif()
 
-# rabbet_layer(NAME): object library rabbet_layer_NAME from the current folder.
+# rabbet_files(OUT PATTERN): files of the current folder and of its rooms, which
+# are the folders in it that have no list of their own.
+function(rabbet_files out pattern)
+  file(GLOB files CONFIGURE_DEPENDS RELATIVE ${CMAKE_CURRENT_SOURCE_DIR}
+    ${CMAKE_CURRENT_SOURCE_DIR}/${pattern}
+    ${CMAKE_CURRENT_SOURCE_DIR}/*/${pattern})
+  set(found "")
+  foreach(file ${files})
+    get_filename_component(room ${file} DIRECTORY)
+    if(NOT room OR NOT EXISTS ${CMAKE_CURRENT_SOURCE_DIR}/${room}/CMakeLists.txt)
+      list(APPEND found ${file})
+    endif()
+  endforeach()
+  set(${out} ${found} PARENT_SCOPE)
+endfunction()
+
+# rabbet_sources(OUT): those that are no tests.
+function(rabbet_sources out)
+  rabbet_files(files *.c)
+  list(FILTER files EXCLUDE REGEX "_test\\.c$")
+  set(${out} ${files} PARENT_SCOPE)
+endfunction()
+
+# rabbet_layer(NAME): object library rabbet_layer_NAME from the current folder and
+# its rooms.
 function(rabbet_layer name)
-  file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*.c)
-  list(FILTER sources EXCLUDE REGEX "_test\\.c$")
+  rabbet_sources(sources)
   if(NOT sources)  # a layer of headers alone
     set(sources ${CMAKE_CURRENT_BINARY_DIR}/empty.c)
     file(WRITE ${sources} "")
@@ -42,19 +66,20 @@ function(rabbet_test_support)
   target_link_libraries(rabbet_test_support PUBLIC PkgConfig::CMOCKA pthread m)
 endfunction()
 
-# rabbet_layer_tests(LIBRARIES...): every *_test.c of the current folder becomes
-# a test linked with these libraries and cmocka; `rabbet_test_environment`, where
-# it is set, lists what else of the environment they need.
+# rabbet_layer_tests(LIBRARIES...): every *_test.c of the current folder and its
+# rooms becomes a test linked with these libraries and cmocka;
+# `rabbet_test_environment`, where it is set, lists what else of the environment
+# they need.
 function(rabbet_layer_tests)
   if(NOT RABBET_TESTS)
     return()
   endif()
   rabbet_test_support()
-  file(GLOB tests CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*_test.c)
+  rabbet_files(tests *_test.c)
   get_filename_component(layer ${CMAKE_CURRENT_SOURCE_DIR} NAME)
   foreach(test ${tests})
-    get_filename_component(name ${test} NAME_WE)
-    set(target ${layer}_${name})
+    string(REGEX REPLACE "\\.c$" "" name ${test})
+    string(REPLACE "/" "_" target ${layer}_${name})
     add_executable(${target} ${test})
     target_link_libraries(${target} PRIVATE rabbet_test_support ${ARGN})
     add_test(NAME ${target} COMMAND ${target})

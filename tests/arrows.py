@@ -57,7 +57,7 @@ FOREIGN = {
 }
 
 INCLUDE = re.compile(r'^\s*#\s*include\s*(["<])([^">]+)[">]', re.MULTILINE)
-SUFFIXES = {".c", ".h", ".inc", ".def", ".cu"}
+SUFFIXES = {".c", ".h", ".inc", ".def", ".cu", ".cuh"}
 # What tests beside the code have in tests/.
 TEST_HEADERS = re.compile(r"check\.h|faults/.*|conformance/.*|cuda_stand_in/.*")
 
@@ -89,8 +89,6 @@ def check_quoted(name, layer, path):
     if "/" not in name:
         if name.endswith(".pb-c.h") or not (path.parent / name).exists():
             return None  # generated in the build folder
-        if path.suffix in (".cu", ".cuh"):
-            return None  # kernels' headers are embedded under their names
         return "give the path from src/"
     target = layer_of(name)
     if target is None:

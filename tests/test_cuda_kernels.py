@@ -1,11 +1,11 @@
-"""Every CUDA kernel takes its turn (src/device/cuda/kernels/order.cuh)."""
+"""Every CUDA kernel takes its turn (src/device/cuda/programs/order.cuh)."""
 
 import pathlib
 import re
 
 import pytest
 
-FOLDER = pathlib.Path(__file__).parent.parent / "src/device/cuda/kernels"
+FOLDER = pathlib.Path(__file__).parent.parent / "src/device/cuda"
 EARLY = {"tiles", "tiles_single"}
 """Kernels that do something before their turn: nothing that others' writing or
 reading concerns. Their threads must declare it on every way all the same."""
@@ -27,7 +27,7 @@ def kernels(text):
 
 
 @pytest.mark.parametrize(
-    "path", sorted(p for p in FOLDER.iterdir() if p.suffix in (".cu", ".cuh")),
+    "path", sorted(p for p in FOLDER.rglob("*.cu*") if p.suffix in (".cu", ".cuh")),
     ids=lambda path: path.name)
 def test_turns(path):
     text = path.read_text()

@@ -3,7 +3,7 @@
 The network is built once more, in floating point and with all its tensors as debug
 tensors, and run on the calibrator's batches; a histogram of each tensor is kept
 (_histograms.py), and a range is chosen of it. What is done with ranges is the builder's
-(src/builder/implicit.c).
+(src/builder/rewrite/implicit_quantization.c).
 """
 
 from __future__ import annotations

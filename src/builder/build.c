@@ -7,17 +7,17 @@
 
 #include "base/strbuf.h"
 #include "base/thread.h"
-#include "builder/bench.h"
-#include "builder/carry.h"
-#include "builder/cold.h"
-#include "builder/emit.h"
-#include "builder/passes.h"
-#include "builder/place.h"
+#include "builder/choose/tune.h"
+#include "builder/emit/carried_code.h"
+#include "builder/emit/emit.h"
+#include "builder/emit/layout.h"
+#include "builder/ir/passes.h"
+#include "builder/measure/bench.h"
+#include "builder/measure/cold_weights.h"
+#include "builder/measure/whole_plan.h"
+#include "builder/propose/trial.h"
 #include "builder/report.h"
-#include "builder/trial.h"
-#include "builder/tune.h"
-#include "builder/unroll.h"
-#include "builder/whole.h"
+#include "builder/unroll/unroll.h"
 
 enum { BUILD_MAX_THREADS = 4096 };  // as the option's
 

@@ -3,8 +3,8 @@
 #define RABBET_SRC_BUILDER_BUILD_H_
 
 #include "builder/config.h"
-#include "builder/ir.h"
-#include "builder/timing_cache.h"
+#include "builder/ir/ir.h"
+#include "builder/measure/timing_cache.h"
 #include "device/device.h"
 #include "plan/plan.h"
 
@@ -51,7 +51,7 @@ typedef struct rabbet_build_t {
   int threads;
   int level;              // of optimization, 0..5
   uint32_t extra_dtypes;  // bits 1 << dtype
-  bool is_cold;           // weights come from memory when kernels run (cold.h)
+  bool is_cold;  // weights come from memory when kernels run (cold_weights.h)
   uint64_t formats;       // asked for by plugins and at the network's boundary
   rabbet_fold_t fold;     // what folding may spend
   size_t timings;         // measurements that this build made

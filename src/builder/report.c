@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/strbuf.h"
-#include "builder/trial.h"
+#include "builder/propose/trial.h"
 
 #define REPORT_ALTERNATIVES 16
 #define REPORT_UNSURE 8  // names of steps

@@ -2,7 +2,7 @@
 #ifndef RABBET_SRC_BUILDER_REPORT_H_
 #define RABBET_SRC_BUILDER_REPORT_H_
 
-#include "builder/place.h"
+#include "builder/emit/layout.h"
 
 // The other choices that a unit had, cheapest first, as a JSON list.
 RABBET_PRIVATE_API rabbet_status_t rabbet_report_alternatives(

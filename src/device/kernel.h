@@ -46,7 +46,7 @@ typedef struct rabbet_candidate_sink_t {
 
 // "How would you compute this?", for a library whose answers may be engines
 // that crash, or that may crash while it is asked: a build has it done by
-// another process (builder/trial.h).
+// another process (builder/propose/trial.h).
 typedef struct rabbet_question_t {
   rabbet_device_t* device;
   const rabbet_kernel_class_t* kernel;

@@ -3,7 +3,7 @@
 
 #include "build_check.h"
 #include "cuda_stand_in/stand_in.h"
-#include "device/cuda/driver_api.h"
+#include "device/cuda/driver/driver_api.h"
 #include "device/device.h"
 
 #define SYSTEM rabbet_allocator_system()

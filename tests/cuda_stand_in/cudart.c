@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "device/cuda/driver_api.h"
+#include "device/cuda/driver/driver_api.h"
 
 #define EXPORT __attribute__((visibility("default")))
 

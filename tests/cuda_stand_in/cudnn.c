@@ -13,7 +13,7 @@
 // Functions with other parameters than Rabbet calls do not compile.
 #define RABBET_CUDNN_CALL(result, name, parameters) \
   EXPORT result name parameters;
-#include "device/cuda/cudnn.def"
+#include "device/cuda/cudnn/cudnn.def"
 #undef RABBET_CUDNN_CALL
 
 struct cudnnContext {

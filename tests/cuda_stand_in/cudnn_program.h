@@ -7,7 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "device/cuda/cudnn_api.h"
+#include "device/cuda/cudnn/cudnn_api.h"
 
 enum { TENSOR_AXES = 8, PROGRAM_TENSORS = 64, PROGRAM_STEPS = 32 };
 

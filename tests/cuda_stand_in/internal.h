@@ -9,7 +9,7 @@
 #include <stdint.h>
 
 #include "cuda_stand_in/kernel_abi.h"
-#include "device/cuda/driver_api.h"
+#include "device/cuda/driver/driver_api.h"
 
 #define EXPORT __attribute__((visibility("default")))
 
@@ -18,7 +18,7 @@
 #define RABBET_CUDA_CALL(name, symbol, parameters) \
   EXPORT CUresult stand_in_##name parameters __asm__(symbol);
 #define RABBET_CUDA_OPTIONAL RABBET_CUDA_CALL
-#include "device/cuda/driver.def"
+#include "device/cuda/driver/driver.def"
 #undef RABBET_CUDA_CALL
 #undef RABBET_CUDA_OPTIONAL
 

@@ -5,6 +5,7 @@
 #include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <ftw.h>
 #include <spawn.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -432,6 +433,18 @@ static bool job_write(const job_t* job, const char* name, const char* text) {
   return good;
 }
 
+// Those that a header's name has; writing it says if one could not be made.
+static void job_make_folders(const job_t* job, const char* name) {
+  char* path = job_path(job, name);
+  for (char* at = path + strlen(job->folder) + 1; (at = strchr(at, '/'));
+       ++at) {
+    *at = 0;
+    mkdir(path, 0755);
+    *at = '/';
+  }
+  free(path);
+}
+
 static bool job_write_sources(const job_t* job) {
   const program_t* program = job->program;
   bool good = true;
@@ -441,8 +454,10 @@ static bool job_write_sources(const job_t* job) {
   text_append(&text, program->text, strlen(program->text));
   good = job_write(job, "source.cu", text.data);
   text_free(&text);
-  for (int i = 0; good && i < program->header_count; ++i)
+  for (int i = 0; good && i < program->header_count; ++i) {
+    job_make_folders(job, program->header_names[i]);
     good = job_write(job, program->header_names[i], program->headers[i]);
+  }
   return good;
 }
 
@@ -518,20 +533,14 @@ static bool job_compile(const job_t* job, const char* messages) {
   return good;
 }
 
+static int job_remove(const char* path, const struct stat* unused_stat,
+                      int unused_kind, struct FTW* unused_place) {
+  (void)unused_stat, (void)unused_kind, (void)unused_place;
+  return remove(path);
+}
+
 static void job_clean(const job_t* job) {
-  static const char* const names[] = {"source.cu", "plain.ii", "host.ii",
-                                      "host.so", "messages"};
-  for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); ++i) {
-    char* path = job_path(job, names[i]);
-    unlink(path);
-    free(path);
-  }
-  for (int i = 0; i < job->program->header_count; ++i) {
-    char* path = job_path(job, job->program->header_names[i]);
-    unlink(path);
-    free(path);
-  }
-  rmdir(job->folder);
+  nftw(job->folder, job_remove, 8, FTW_DEPTH | FTW_PHYS);
 }
 
 // Into the cache, whole or not at all: others may make the same.

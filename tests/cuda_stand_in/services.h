@@ -11,7 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "device/cuda/driver_api.h"
+#include "device/cuda/driver/driver_api.h"
 
 typedef struct stand_in_services_t {
   // A call of the library, for the log. Not 0: it is to fail; one that releases

@@ -3,7 +3,7 @@
 #define RABBET_SRC_DEVICE_CPU_CPU_H_
 
 #include "device/common/node_kernel.h"
-#include "device/cpu/dnnl_wrap.h"
+#include "device/cpu/dnnl/wrap.h"
 #include "device/device.h"
 #include "device/reference_kernel.h"
 

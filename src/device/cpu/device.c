@@ -10,8 +10,8 @@
 #include "base/math.h"
 #include "base/thread.h"
 #include "device/cpu/cpu.h"
+#include "device/cpu/dnnl/headroom.h"
 #include "device/cpu/parallel.h"
-#include "device/cpu/room.h"
 
 #if defined(__x86_64__)
 #include <cpuid.h>

@@ -3,7 +3,7 @@
 #include <pthread.h>
 
 #include "base/math.h"
-#include "device/cpu/room.h"
+#include "device/cpu/dnnl/headroom.h"
 
 // Of libgomp, the OpenMP runtime that oneDNN uses: called by name, so that
 // every compiler's code shares one runtime and its threads.

@@ -5,7 +5,7 @@
 #include <stdatomic.h>
 
 #include "device/common/node_kernel.h"
-#include "device/cuda/driver.h"
+#include "device/cuda/driver/driver.h"
 #include "device/device.h"
 
 typedef struct rabbet_cuda_programs_t rabbet_cuda_programs_t;
@@ -92,7 +92,7 @@ typedef struct rabbet_cuda_launch_t {
 // Launches a kernel of a program; parameters[i] points to its parameter i.
 // Where the device overlaps kernels and the one before in the stream is a
 // program's, too, the driver may place this one's blocks while that one still
-// runs; kernels/order.cuh says what that asks of kernels.
+// runs; programs/order.cuh says what that asks of kernels.
 rabbet_status_t rabbet_cuda_launch(const rabbet_cuda_device_t* device,
                                    const rabbet_cuda_launch_t* launch,
                                    void** parameters, void* stream);

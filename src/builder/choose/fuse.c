@@ -1,0 +1,410 @@
+#include "builder/choose/fuse.h"
+
+#include "builder/ir/passes.h"
+#include "ops/enums.h"
+
+// Operators that take point-wise ones in; all POINTWISE operators of the
+// catalogue join each other.
+static const struct {
+  rabbet_op_id_t op;
+  uint32_t kind;
+} fuse_rules[] = {
+    {RABBET_OP_CONVOLUTION, RABBET_FUSE_EPILOGUE},
+    {RABBET_OP_DECONVOLUTION, RABBET_FUSE_EPILOGUE},
+    {RABBET_OP_MATRIX_MULTIPLY, RABBET_FUSE_EPILOGUE},
+    {RABBET_OP_POOLING, RABBET_FUSE_EPILOGUE},
+    {RABBET_OP_REDUCE, RABBET_FUSE_EPILOGUE | RABBET_FUSE_PROLOGUE},
+    {RABBET_OP_SOFTMAX, RABBET_FUSE_EPILOGUE | RABBET_FUSE_PROLOGUE},
+    {RABBET_OP_NORMALIZATION, RABBET_FUSE_EPILOGUE | RABBET_FUSE_PROLOGUE},
+};
+
+// A network output gets the type that was wished for it where it leaves; other
+// values with a wish must come out of a kernel.
+static bool fuse_has_wish(const rabbet_ir_t* ir, const rabbet_ir_node_t* node) {
+  const rabbet_ir_value_t* value = rabbet_ir_output(ir, node, 0);
+  return value->wished != RABBET_DTYPE_NONE && value->output < 0;
+}
+
+uint32_t rabbet_fuse_kind(const rabbet_ir_t* ir, const rabbet_ir_node_t* node) {
+  if (node->plugin || node->output_count != 1 ||
+      node->precision != RABBET_DTYPE_NONE || fuse_has_wish(ir, node))
+    return 0;
+  if ((node->op->flags & RABBET_OP_POINTWISE) != 0)
+    return RABBET_FUSE_POINTWISE;
+  for (size_t i = 0; i < sizeof(fuse_rules) / sizeof(fuse_rules[0]); ++i)
+    if (rabbet_op_is(node->op, fuse_rules[i].op)) return fuse_rules[i].kind;
+  return 0;
+}
+
+bool rabbet_fuse_is_exit(const rabbet_ir_t* ir, const rabbet_ir_node_t* node) {
+  for (size_t i = 0; i < node->output_count; ++i) {
+    const rabbet_ir_value_t* value = rabbet_ir_output(ir, node, i);
+    if (value->output >= 0 || value->is_read_by_host) return true;
+  }
+  return false;
+}
+
+bool rabbet_fuse_same_shape(const rabbet_ir_t* ir, const rabbet_ir_node_t* a,
+                            const rabbet_ir_node_t* b) {
+  return rabbet_ir_shape_equal(&rabbet_ir_output(ir, a, 0)->shape,
+                               &rabbet_ir_output(ir, b, 0)->shape);
+}
+
+// ---- Attention --------------------------------------------------------------
+
+// The node that makes the value for one reader alone.
+static rabbet_ir_node_t* attention_maker(const rabbet_ir_t* ir,
+                                         const rabbet_ir_value_t* value) {
+  rabbet_ir_node_t* maker = value ? value->producer : NULL;
+  if (!maker || value->uses != 1 || rabbet_fuse_is_exit(ir, maker) ||
+      rabbet_fuse_kind(ir, maker) == 0)
+    return NULL;
+  return maker;
+}
+
+rabbet_fuse_reach_t rabbet_fuse_reach(const rabbet_build_t* build) {
+  return build->device->traits & RABBET_DEVICE_ATTENTION_OF_SLICES
+             ? RABBET_FUSE_SLICES
+             : RABBET_FUSE_TURNS;
+}
+
+static bool attention_is_like(const rabbet_ir_value_t* input,
+                              const rabbet_ir_value_t* value,
+                              rabbet_fuse_reach_t reach) {
+  return input && (reach < RABBET_FUSE_SLICES
+                       ? rabbet_ir_shape_equal(&input->shape, &value->shape)
+                       : input->shape.rank == value->shape.rank);
+}
+
+// From the scores as the softmax reads them back to the product.
+static bool attention_scores(const rabbet_ir_t* ir,
+                             const rabbet_ir_value_t* value, int depth,
+                             rabbet_fuse_reach_t reach,
+                             rabbet_ir_node_t** nodes, size_t* count) {
+  rabbet_ir_node_t* maker = attention_maker(ir, value);
+  if (!maker) return false;
+  bool found = rabbet_op_is(maker->op, RABBET_OP_MATRIX_MULTIPLY);
+  if (!found &&
+      (depth == 0 || rabbet_fuse_kind(ir, maker) != RABBET_FUSE_POINTWISE))
+    return false;
+  for (size_t i = 0; i < maker->input_count && !found; ++i) {
+    const rabbet_ir_value_t* input = rabbet_ir_input(ir, maker, i);
+    if (attention_is_like(input, value, reach))
+      found = attention_scores(ir, input, depth - 1, reach, nodes, count);
+  }
+  if (found) nodes[(*count)++] = maker;
+  return found;
+}
+
+bool rabbet_fuse_is_move(const rabbet_ir_t* ir, const rabbet_ir_node_t* node) {
+  if ((!rabbet_op_is(node->op, RABBET_OP_SLICE) &&
+       !rabbet_op_is(node->op, RABBET_OP_SHUFFLE)) ||
+      rabbet_ir_has_wishes(ir, node))
+    return false;
+  for (size_t i = 1; i < node->input_count; ++i) {
+    const rabbet_ir_value_t* operand = rabbet_ir_input(ir, node, i);
+    if (operand && !operand->values && !operand->constant) return false;
+  }
+  return true;
+}
+
+rabbet_ir_value_t* rabbet_fuse_scaled(const rabbet_ir_t* ir,
+                                      const rabbet_ir_node_t* node) {
+  if (!rabbet_op_is(node->op, RABBET_OP_ELEMENTWISE) ||
+      rabbet_fuse_kind(ir, node) != RABBET_FUSE_POINTWISE)
+    return NULL;
+  int64_t op = rabbet_ir_int(node, "op");
+  size_t places = op == RABBET_ELEMENTWISE_PROD  ? 2
+                  : op == RABBET_ELEMENTWISE_DIV ? 1
+                                                 : 0;
+  for (size_t i = 0; i < places; ++i) {
+    rabbet_ir_value_t* value = rabbet_ir_input(ir, node, i);
+    const rabbet_ir_value_t* number = rabbet_ir_input(ir, node, 1 - i);
+    rabbet_dims_t dims = rabbet_ir_dims(ir, number);
+    int64_t count = 0;
+    if (value->constant || !number->constant ||
+        !rabbet_ir_shape_equal(&value->shape,
+                               &rabbet_ir_output(ir, node, 0)->shape))
+      continue;
+    rabbet_status_t status = rabbet_dims_count(&dims, &count);
+    if (rabbet_is_ok(status) && count == 1) return value;
+    rabbet_status_ignore(status);
+  }
+  return NULL;
+}
+
+// Nodes before an input of a product.
+typedef struct chain_t {
+  rabbet_fuse_reach_t reach;
+  int moves, scales;  // that may still be taken
+} chain_t;
+
+// The value before the node, if the chain may go on over it; else NULL.
+static const rabbet_ir_value_t* attention_before(const rabbet_ir_t* ir,
+                                                 const rabbet_ir_node_t* node,
+                                                 chain_t* chain) {
+  const rabbet_ir_value_t* scaled = rabbet_fuse_scaled(ir, node);
+  if (scaled) return chain->scales-- > 0 ? scaled : NULL;
+  bool is_slice = rabbet_op_is(node->op, RABBET_OP_SLICE);
+  if (!rabbet_fuse_is_move(ir, node) ||
+      chain->reach < (is_slice ? RABBET_FUSE_SLICES : RABBET_FUSE_TURNS) ||
+      chain->moves-- <= 0)
+    return NULL;
+  return rabbet_ir_input(ir, node, 0);
+}
+
+// Adds the nodes that make the product's input for it alone: scales, slices,
+// transposes, reshapes, as far as the first that is more than a view and within
+// reach. Returns how many nodes were added.
+static size_t attention_chain(const rabbet_ir_t* ir,
+                              const rabbet_ir_node_t* product, size_t input,
+                              chain_t chain, rabbet_ir_node_t** nodes) {
+  const rabbet_ir_value_t* value = rabbet_ir_input(ir, product, input);
+  size_t count = 0, taken = 0;
+  while (value && value->uses == 1) {
+    rabbet_ir_node_t* maker = value->producer;
+    if (!maker || rabbet_fuse_is_exit(ir, maker)) break;
+    value = attention_before(ir, maker, &chain);
+    if (!value) break;
+    nodes[count++] = maker;
+    if (!rabbet_op_is(maker->op, RABBET_OP_SHUFFLE) ||
+        !rabbet_ir_is_view(ir, maker))
+      taken = count;
+  }
+  return taken;
+}
+
+// The transpose that alone reads the node's result; NULL.
+static rabbet_ir_node_t* attention_turn_after(const rabbet_ir_t* ir,
+                                              const rabbet_ir_node_t* node) {
+  const rabbet_ir_value_t* value = rabbet_ir_output(ir, node, 0);
+  if (value->uses != 1 || rabbet_fuse_is_exit(ir, node)) return NULL;
+  for (size_t i = (size_t)node->index + 1; i < ir->nodes.count; ++i) {
+    rabbet_ir_node_t* reader = ir->nodes.data[i];
+    if (reader->input_count > 0 && reader->inputs[0] == value->id)
+      return rabbet_op_is(reader->op, RABBET_OP_SHUFFLE) &&
+                     rabbet_fuse_is_move(ir, reader) &&
+                     !rabbet_ir_is_view(ir, reader)
+                 ? reader
+                 : NULL;
+  }
+  return NULL;
+}
+
+static void attention_sort(rabbet_ir_node_t** nodes, size_t count) {
+  for (size_t i = 1; i < count; ++i)
+    for (size_t k = i; k > 0 && nodes[k]->index < nodes[k - 1]->index; --k) {
+      rabbet_ir_node_t* swap = nodes[k];
+      nodes[k] = nodes[k - 1];
+      nodes[k - 1] = swap;
+    }
+}
+
+static size_t attention_add_turns(const rabbet_ir_t* ir,
+                                  rabbet_ir_node_t* first,
+                                  rabbet_ir_node_t* last,
+                                  rabbet_fuse_reach_t reach,
+                                  rabbet_ir_node_t** nodes, size_t count) {
+  const chain_t plain = {.reach = reach, .moves = RABBET_FUSE_CHAIN_MAX};
+  chain_t scaled = plain;
+  scaled.scales = RABBET_FUSE_SCALES_MAX;
+  count += attention_chain(ir, first, 0, scaled, nodes + count);
+  count += attention_chain(ir, first, 1, scaled, nodes + count);
+  count += attention_chain(ir, last, 1, plain, nodes + count);
+  rabbet_ir_node_t* after =
+      reach < RABBET_FUSE_TURNS ? NULL : attention_turn_after(ir, last);
+  if (after) nodes[count++] = after;
+  attention_sort(nodes, count);
+  return count;
+}
+
+// isnan(x) ? 0 : x, of whose x nobody else knows: x, and both nodes.
+static const rabbet_ir_value_t* attention_without_nan(
+    const rabbet_ir_t* ir, rabbet_ir_node_t* select, rabbet_ir_node_t** nodes) {
+  const rabbet_ir_value_t* x = rabbet_ir_input(ir, select, 2);
+  rabbet_ir_node_t* test = attention_maker(ir, rabbet_ir_input(ir, select, 0));
+  if (!test || !rabbet_op_is(test->op, RABBET_OP_UNARY) ||
+      rabbet_ir_int(test, "op") != RABBET_UNARY_ISNAN ||
+      rabbet_ir_input(ir, test, 0) != x || x->uses != 2 || !x->producer ||
+      rabbet_fuse_is_exit(ir, x->producer) ||
+      !rabbet_ir_is_number(ir, rabbet_ir_input(ir, select, 1), 0) ||
+      !rabbet_fuse_same_shape(ir, select, x->producer))
+    return NULL;
+  nodes[0] = test;
+  nodes[1] = select;
+  return x;
+}
+
+// The softmax whose result `last` takes as input 0, and what stands between.
+static rabbet_ir_node_t* attention_softmax(const rabbet_ir_t* ir,
+                                           const rabbet_ir_node_t* last,
+                                           rabbet_ir_node_t** nodes,
+                                           size_t* count) {
+  rabbet_ir_node_t* maker = attention_maker(ir, rabbet_ir_input(ir, last, 0));
+  if (maker && rabbet_op_is(maker->op, RABBET_OP_CAST)) {
+    nodes[(*count)++] = maker;
+    maker = attention_maker(ir, rabbet_ir_input(ir, maker, 0));
+  }
+  if (maker && rabbet_op_is(maker->op, RABBET_OP_SELECT)) {
+    const rabbet_ir_value_t* x =
+        attention_without_nan(ir, maker, nodes + *count);
+    maker = x && rabbet_fuse_kind(ir, x->producer) != 0 ? x->producer : NULL;
+    *count += 2;
+  }
+  return maker && rabbet_op_is(maker->op, RABBET_OP_SOFTMAX) ? maker : NULL;
+}
+
+size_t rabbet_fuse_attention(
+    const rabbet_ir_t* ir, rabbet_ir_node_t* last, rabbet_fuse_reach_t reach,
+    rabbet_ir_node_t* out_nodes[RABBET_FUSE_ATTENTION_MAX]) {
+  rabbet_ir_node_t* after[3];
+  size_t count = 0, after_count = 0;
+  if (!rabbet_op_is(last->op, RABBET_OP_MATRIX_MULTIPLY) ||
+      rabbet_fuse_kind(ir, last) == 0)
+    return 0;
+  rabbet_ir_node_t* softmax = attention_softmax(ir, last, after, &after_count);
+  if (!softmax || !attention_scores(ir, rabbet_ir_input(ir, softmax, 0), 4,
+                                    reach, out_nodes, &count))
+    return 0;
+  out_nodes[count++] = softmax;
+  for (size_t i = after_count; i > 0; --i)
+    out_nodes[count++] = after[i - 1];
+  out_nodes[count++] = last;
+  return reach == RABBET_FUSE_PRODUCTS
+             ? count
+             : attention_add_turns(ir, out_nodes[0], last, reach, out_nodes,
+                                   count);
+}
+
+// ---- Quantized products -----------------------------------------------------
+
+bool rabbet_fuse_factors(const rabbet_ir_t* ir, const rabbet_ir_node_t* node,
+                         rabbet_ir_node_t* out_makers[2]) {
+  if (rabbet_fuse_kind(ir, node) == 0 || !rabbet_ir_is_quantized(ir, node))
+    return false;
+  for (size_t i = 0; i < 2; ++i) {
+    out_makers[i] = rabbet_ir_dequantizer(ir, node, i);
+    if (rabbet_ir_output(ir, out_makers[i], 0)->uses != 1 ||
+        rabbet_fuse_is_exit(ir, out_makers[i]))
+      return false;
+  }
+  return out_makers[0] != out_makers[1];
+}
+
+// ---- The partition ----------------------------------------------------------
+
+typedef struct partition_t {
+  const rabbet_ir_t* ir;
+  int32_t* exits;    // region of each node: the node that it leaves by, or -1
+  int32_t* ids;      // union-find
+  int32_t* readers;  // exit node of all readers' region; see below
+  rabbet_fuse_reach_t reach;
+} partition_t;
+
+#define READERS_NONE (-1)   // nobody yet
+#define READERS_MIXED (-2)  // different regions, or none
+
+static int32_t partition_find(const partition_t* p, int32_t id) {
+  while (p->ids[id] != id)
+    id = p->ids[id] = p->ids[p->ids[id]];
+  return id;
+}
+
+static void partition_join(partition_t* p, int32_t a, int32_t b) {
+  a = partition_find(p, a);
+  b = partition_find(p, b);
+  // The least number names a cluster, whatever the order of joins.
+  if (a < b)
+    p->ids[b] = a;
+  else
+    p->ids[a] = b;
+}
+
+// Tells the makers of the node's inputs where they are read.
+static void partition_tell(partition_t* p, const rabbet_ir_node_t* node) {
+  for (size_t i = 0; i < node->input_count; ++i) {
+    const rabbet_ir_value_t* value = rabbet_ir_input(p->ir, node, i);
+    if (!value || !value->producer) continue;
+    int32_t maker = value->producer->index;
+    int32_t region = p->exits[node->index];
+    if (region < 0)
+      p->readers[maker] = READERS_MIXED;
+    else if (p->readers[maker] == READERS_NONE)
+      p->readers[maker] = region;
+    else if (p->readers[maker] != region)
+      p->readers[maker] = READERS_MIXED;
+  }
+}
+
+// The region of point-wise nodes that alone reads the node, in its shape; -1.
+static int32_t partition_region(const partition_t* p,
+                                const rabbet_ir_node_t* node) {
+  int32_t region = p->readers[node->index];
+  // A quantized result is stored: its 8 bits are all that readers want.
+  if (rabbet_op_is(node->op, RABBET_OP_QUANTIZE)) return -1;
+  if (region < 0 || rabbet_fuse_is_exit(p->ir, node) ||
+      !rabbet_fuse_same_shape(p->ir, node, p->ir->nodes.data[region]))
+    return -1;
+  return region;
+}
+
+// The node that makes input 0 for this one alone, if it is point-wise; -1.
+static int32_t partition_prologue(const partition_t* p,
+                                  const rabbet_ir_node_t* node) {
+  const rabbet_ir_value_t* value = rabbet_ir_input(p->ir, node, 0);
+  const rabbet_ir_node_t* maker = value ? value->producer : NULL;
+  if (!maker || rabbet_fuse_kind(p->ir, maker) != RABBET_FUSE_POINTWISE ||
+      value->uses != 1 || rabbet_fuse_is_exit(p->ir, maker))
+    return -1;
+  return maker->index;
+}
+
+static void partition_node(partition_t* p, const rabbet_ir_node_t* node) {
+  uint32_t kind = rabbet_fuse_kind(p->ir, node);
+  p->exits[node->index] = -1;
+  if (kind == RABBET_FUSE_POINTWISE) {
+    int32_t region = partition_region(p, node);
+    p->exits[node->index] = region >= 0 ? region : node->index;
+    if (region >= 0) partition_join(p, node->index, region);
+  }
+  if ((kind & RABBET_FUSE_EPILOGUE) != 0) {
+    int32_t region = partition_region(p, node);
+    if (region >= 0) partition_join(p, node->index, region);
+  }
+  if ((kind & RABBET_FUSE_PROLOGUE) != 0) {
+    int32_t maker = partition_prologue(p, node);
+    if (maker >= 0) partition_join(p, node->index, maker);
+  }
+  rabbet_ir_node_t* factors[2];
+  if (rabbet_fuse_factors(p->ir, node, factors))
+    for (size_t i = 0; i < 2; ++i)
+      partition_join(p, node->index, factors[i]->index);
+  partition_tell(p, node);
+}
+
+static void partition_attention(partition_t* p, rabbet_ir_node_t* last) {
+  rabbet_ir_node_t* nodes[RABBET_FUSE_ATTENTION_MAX];
+  size_t count = rabbet_fuse_attention(p->ir, last, p->reach, nodes);
+  for (size_t i = 0; i < count; ++i)
+    partition_join(p, nodes[i]->index, last->index);
+}
+
+rabbet_status_t rabbet_fuse_partition(rabbet_build_t* build, int32_t* ids) {
+  const rabbet_ir_t* ir = &build->ir;
+  partition_t p = {.ir = ir, .ids = ids, .reach = rabbet_fuse_reach(build)};
+  int32_t** tables[] = {&p.exits, &p.readers};
+  for (size_t i = 0; i < 2; ++i)
+    RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
+        &build->arena, ir->nodes.count, sizeof(int32_t), (void**)tables[i]));
+  for (size_t i = 0; i < ir->nodes.count; ++i) {
+    ids[i] = (int32_t)i;
+    p.readers[i] = READERS_NONE;
+  }
+  for (size_t i = ir->nodes.count; i-- > 0;)
+    partition_node(&p, ir->nodes.data[i]);
+  for (size_t i = 0; i < ir->nodes.count; ++i)
+    partition_attention(&p, ir->nodes.data[i]);
+  for (size_t i = 0; i < ir->nodes.count; ++i)
+    ids[i] = partition_find(&p, (int32_t)i);
+  return rabbet_ok();
+}

@@ -1,0 +1,74 @@
+// Rules of fusion: which nodes may share a kernel.
+//
+// A group that is fused has one exit: only its last node's output is needed
+// outside. Groups with one exit can be chosen independently of each other and
+// never wait for one another in a circle.
+#ifndef RABBET_SRC_BUILDER_CHOOSE_FUSE_H_
+#define RABBET_SRC_BUILDER_CHOOSE_FUSE_H_
+
+#include "builder/build.h"
+
+enum {
+  RABBET_FUSE_POINTWISE = 1 << 0,  // joins others of its kind
+  RABBET_FUSE_EPILOGUE = 1 << 1,   // takes point-wise nodes that follow
+  RABBET_FUSE_PROLOGUE = 1 << 2,   // takes point-wise nodes before input 0
+};
+// The ways in which a node may be fused; 0: it stays alone.
+RABBET_PRIVATE_API uint32_t rabbet_fuse_kind(const rabbet_ir_t* ir,
+                                             const rabbet_ir_node_t* node);
+// Whether something besides the graph's nodes needs the node's output.
+RABBET_PRIVATE_API bool rabbet_fuse_is_exit(const rabbet_ir_t* ir,
+                                            const rabbet_ir_node_t* node);
+// Equal shapes of the only outputs.
+RABBET_PRIVATE_API bool rabbet_fuse_same_shape(const rabbet_ir_t* ir,
+                                               const rabbet_ir_node_t* a,
+                                               const rabbet_ir_node_t* b);
+
+// Whether the node is a slice, a transpose or a reshape whose parameters the
+// host knows.
+RABBET_PRIVATE_API bool rabbet_fuse_is_move(const rabbet_ir_t* ir,
+                                            const rabbet_ir_node_t* node);
+
+// The tensor that the node multiplies with, or divides by, one constant number;
+// else NULL.
+RABBET_PRIVATE_API rabbet_ir_value_t* rabbet_fuse_scaled(
+    const rabbet_ir_t* ir, const rabbet_ir_node_t* node);
+
+// Attention that ends in `last`: the product that makes scores, up to four
+// point-wise nodes (a scale, a mask), the softmax, zeros in the place of NaN
+// (IsNaN and Where, of rows that are masked altogether), a cast, and `last`,
+// which takes the result as input 0; nothing else reads what is between. In
+// order of execution; returns how many they are, 0 if `last` ends none.
+typedef enum rabbet_fuse_reach_t {
+  RABBET_FUSE_PRODUCTS = 0,  // as said
+  // With scales by one number before the first product's inputs: exporters
+  // write sqrt(scale) q and sqrt(scale) k', which keeps scores small in HALF.
+  RABBET_FUSE_SCALES = 1,
+  // With transposes before the products' inputs and after the result, which a
+  // kernel can take as strides.
+  RABBET_FUSE_TURNS = 2,
+  // With slices before them too, factors that are parts of one tensor; and
+  // where the point-wise nodes' shapes are not known to be equal.
+  RABBET_FUSE_SLICES = 3,
+} rabbet_fuse_reach_t;
+// As far as the device's kernels may go.
+RABBET_PRIVATE_API rabbet_fuse_reach_t
+rabbet_fuse_reach(const rabbet_build_t* build);
+// Before one input: nodes that move elements, scales.
+enum { RABBET_FUSE_CHAIN_MAX = 4, RABBET_FUSE_SCALES_MAX = 2 };
+enum { RABBET_FUSE_ATTENTION_MAX = 28 };
+RABBET_PRIVATE_API size_t rabbet_fuse_attention(
+    const rabbet_ir_t* ir, rabbet_ir_node_t* last, rabbet_fuse_reach_t reach,
+    rabbet_ir_node_t* out_nodes[RABBET_FUSE_ATTENTION_MAX]);
+
+// Whether the node is a product of two tensors that are dequantized for it
+// alone; the nodes that do so.
+RABBET_PRIVATE_API bool rabbet_fuse_factors(const rabbet_ir_t* ir,
+                                            const rabbet_ir_node_t* node,
+                                            rabbet_ir_node_t* out_makers[2]);
+
+// A number for each node: nodes that may share a kernel have the same.
+RABBET_PRIVATE_API rabbet_status_t rabbet_fuse_partition(rabbet_build_t* build,
+                                                         int32_t* ids);
+
+#endif  // RABBET_SRC_BUILDER_CHOOSE_FUSE_H_

@@ -1,0 +1,338 @@
+#include "builder/choose/tune.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "builder/choose/tuner.h"
+#include "builder/ir/passes.h"
+#include "builder/measure/bench.h"
+#include "builder/propose/propose.h"
+#include "builder/propose/trial.h"
+
+rabbet_status_t rabbet_tuner_create(rabbet_build_t* build) {
+  rabbet_tuner_t* tuner = NULL;
+  RABBET_RETURN_IF_ERROR(
+      rabbet_allocate(build->allocator, sizeof(*tuner), (void**)&tuner));
+  tuner->allocator = build->allocator;
+  rabbet_map_initialize(build->allocator, &tuner->units);
+  rabbet_map_initialize(build->allocator, &tuner->conversions);
+  build->tuner = tuner;
+  return rabbet_ok();
+}
+
+void rabbet_tuner_destroy(rabbet_tuner_t* tuner) {
+  if (!tuner) return;
+  rabbet_vec_free(tuner->allocator, &tuner->clusters);
+  rabbet_map_deinitialize(&tuner->units);
+  rabbet_map_deinitialize(&tuner->conversions);
+  rabbet_free(tuner->allocator, tuner);
+}
+
+rabbet_status_t rabbet_tune_state(rabbet_tuner_t* tuner,
+                                  rabbet_type_format_t type,
+                                  rabbet_tune_state_t* out_state) {
+  for (size_t i = 0; i < tuner->state_count; ++i)
+    if (tuner->states[i].dtype == type.dtype &&
+        tuner->states[i].format == type.format) {
+      *out_state = (rabbet_tune_state_t)i;
+      return rabbet_ok();
+    }
+  if (tuner->state_count == RABBET_TUNE_MAX_STATES)
+    return RABBET_STATUS(RABBET_STATUS_UNSUPPORTED,
+                         "candidates use more than %d pairs of type and format",
+                         RABBET_TUNE_MAX_STATES);
+  *out_state = (rabbet_tune_state_t)tuner->state_count;
+  tuner->states[tuner->state_count++] = type;
+  return rabbet_ok();
+}
+
+// ---- Units ------------------------------------------------------------------
+
+rabbet_status_t rabbet_tuner_unit(rabbet_build_t* build,
+                                  rabbet_ir_node_t* const* nodes,
+                                  size_t node_count, rabbet_unit_t** out_unit) {
+  rabbet_tuner_t* tuner = build->tuner;
+  size_t bytes = node_count * sizeof(*nodes);
+  *out_unit = rabbet_map_get(&tuner->units, (const char*)nodes, bytes);
+  if (*out_unit) return rabbet_ok();
+  rabbet_unit_t* unit = NULL;
+  RABBET_RETURN_IF_ERROR(rabbet_unit_create(build, nodes, node_count, &unit));
+  RABBET_RETURN_IF_ERROR(rabbet_unit_propose(build, unit, NULL));
+  RABBET_RETURN_IF_ERROR(
+      rabbet_map_set(&tuner->units, (const char*)unit->nodes, bytes, unit));
+  *out_unit = unit;
+  return rabbet_ok();
+}
+
+static bool tune_uses_cache(const rabbet_build_t* build,
+                            const rabbet_choice_t* choice) {
+  int64_t flags = build->config->options[RABBET_BUILDER_OPTION_FLAGS];
+  return choice->cacheable &&
+         (flags >> RABBET_BUILDER_DISABLE_TIMING_CACHE & 1) == 0;
+}
+
+static rabbet_status_t tune_measure(rabbet_build_t* build,
+                                    const rabbet_unit_t* unit,
+                                    const rabbet_choice_t* choice,
+                                    double best_us,
+                                    rabbet_timing_t* out_timing) {
+  bool cached = tune_uses_cache(build, choice);
+  if (cached && rabbet_timing_cache_find(build->cache, choice->key, out_timing))
+    return rabbet_ok();
+  if (cached &&
+      build->config->options[RABBET_BUILDER_OPTION_ERROR_ON_TIMING_CACHE_MISS])
+    return RABBET_STATUS(
+        RABBET_STATUS_NOT_FOUND,
+        "the timing cache knows no time for '%s' with %s (%s), and the "
+        "configuration makes that an error",
+        unit->name, choice->candidate.kernel->name,
+        choice->candidate.tactic_name);
+  bool harmful = false;
+  RABBET_RETURN_IF_ERROR(
+      rabbet_trials_try(build->trials, unit, choice, &harmful));
+  if (harmful) return rabbet_ok();
+  RABBET_RETURN_IF_ERROR(
+      rabbet_bench_measure(build, unit, choice, best_us, out_timing));
+  build->doubtful += out_timing->is_unsure;
+  if (!cached || out_timing->is_unsure) return rabbet_ok();
+  return rabbet_timing_cache_put(build->cache, choice->key, *out_timing);
+}
+
+static bool tune_fits(const rabbet_build_t* build,
+                      const rabbet_timing_t* timing) {
+  return timing->workspace <=
+         (uint64_t)
+             build->config->options[RABBET_BUILDER_OPTION_WORKSPACE_LIMIT];
+}
+
+// A tactic of a plugin that raises is left out if there is another way: what
+// was raised is kept in *failures in case there is none.
+static rabbet_status_t tune_leave_out(const rabbet_build_t* build,
+                                      const rabbet_choice_t* choice,
+                                      rabbet_status_t status,
+                                      rabbet_status_t* failures) {
+  if (rabbet_status_code(status) != RABBET_STATUS_PLUGIN ||
+      choice->candidate.tactic == 0)
+    return status;
+  rabbet_log(build->logger, RABBET_SEVERITY_WARNING, "left out: %s",
+             rabbet_status_message(status));
+  *failures = rabbet_status_join(*failures, status);
+  return rabbet_ok();
+}
+
+bool rabbet_tuner_refuses_estimates(const rabbet_unit_t* unit,
+                                    rabbet_status_t status) {
+  rabbet_status_code_t code = rabbet_status_code(status);
+  return unit->told &&
+         (code == RABBET_STATUS_INVALID_ARGUMENT ||
+          code == RABBET_STATUS_OUT_OF_RANGE || code == RABBET_STATUS_PLUGIN);
+}
+
+// Choices that could not be timed at the estimates are left out if another
+// could. Else the first is taken, as without timing.
+static void tune_keep_untimed(const rabbet_build_t* build, rabbet_unit_t* unit,
+                              rabbet_status_t refused) {
+  size_t timed = 0, kept = 0;
+  for (size_t i = 0; i < unit->choice_count; ++i)
+    timed += unit->choices[i].us >= 0;
+  if (timed == 0 && unit->choice_count > 0)
+    rabbet_log(build->logger, RABBET_SEVERITY_WARNING,
+               "kernels of '%s' are not timed: only a run tells its sizes, and "
+               "no estimates of them fit it%s%s",
+               unit->name, rabbet_is_ok(refused) ? "" : ": ",
+               rabbet_is_ok(refused) ? "" : rabbet_status_message(refused));
+  for (size_t i = 0; i < unit->choice_count; ++i)
+    if (timed == 0 || unit->choices[i].us >= 0)
+      unit->choices[kept++] = unit->choices[i];
+  unit->choice_count = kept;
+}
+
+// Sets the choice's time. *out_keep: it can be taken, maybe without a time
+// where estimates contradict each other: then *refused says why.
+static rabbet_status_t tune_time(rabbet_build_t* build,
+                                 const rabbet_unit_t* unit, double best,
+                                 rabbet_choice_t* choice, bool* out_keep,
+                                 rabbet_status_t* refused) {
+  rabbet_timing_t timing = {.us = -1};
+  *out_keep = true;
+  if (!choice->candidate.kernel || choice->us >= 0 || !unit->fits)
+    return rabbet_ok();
+  rabbet_status_t status = tune_measure(build, unit, choice, best, &timing);
+  if (rabbet_tuner_refuses_estimates(unit, status)) {
+    *refused = rabbet_status_join(*refused, status);
+    return rabbet_ok();
+  }
+  *out_keep =
+      rabbet_is_ok(status) && timing.us >= 0 && tune_fits(build, &timing);
+  if (!*out_keep) return status;
+  choice->us = timing.us;
+  choice->workspace = (size_t)timing.workspace;
+  choice->is_unsure = timing.is_unsure;
+  return rabbet_ok();
+}
+
+static rabbet_status_t tune_time_each(rabbet_build_t* build,
+                                      rabbet_unit_t* unit,
+                                      rabbet_status_t* failures,
+                                      rabbet_status_t* refused) {
+  size_t kept = 0;
+  double best = 0;
+  for (size_t i = 0; i < unit->choice_count; ++i) {
+    rabbet_choice_t choice = unit->choices[i];
+    bool keep = false, was_timed = choice.us >= 0;
+    rabbet_status_t status =
+        tune_time(build, unit, best, &choice, &keep, refused);
+    if (!rabbet_is_ok(status))
+      RABBET_RETURN_IF_ERROR(tune_leave_out(build, &choice, status, failures));
+    if (!keep) continue;  // whatever it had measured by then
+    if (!was_timed && choice.us >= 0 && (best == 0 || choice.us < best))
+      best = choice.us;
+    unit->choices[kept++] = choice;
+  }
+  unit->choice_count = kept;
+  return rabbet_ok();
+}
+
+rabbet_status_t rabbet_tuner_time(rabbet_build_t* build, rabbet_unit_t* unit) {
+  rabbet_status_t failures = rabbet_ok(), refused = rabbet_ok();
+  rabbet_status_t status = tune_time_each(build, unit, &failures, &refused);
+  if (rabbet_is_ok(status) && (!unit->fits || !rabbet_is_ok(refused)))
+    tune_keep_untimed(build, unit, refused);
+  rabbet_status_ignore(refused);
+  if (rabbet_is_ok(status) && unit->choice_count > 0) {
+    rabbet_status_ignore(failures);
+    return status;
+  }
+  return rabbet_status_join(failures, status);
+}
+
+// ---- Conversions ------------------------------------------------------------
+
+typedef struct conversion_key_t {
+  int32_t value;
+  rabbet_type_format_t from, to;
+} conversion_key_t;
+
+typedef struct conversion_t {
+  conversion_key_t key;
+  rabbet_pick_t pick;  // choice NULL: nothing converts
+} conversion_t;
+
+static rabbet_status_t conversion_make(rabbet_build_t* build,
+                                       conversion_t* conversion) {
+  const conversion_key_t* key = &conversion->key;
+  const rabbet_type_format_t types[2] = {key->from, key->to};
+  const rabbet_ir_value_t* value = rabbet_ir_value(&build->ir, key->value);
+  rabbet_unit_t* unit = NULL;
+  // Neither form is the other in another type: a scale lies between them.
+  if (rabbet_ir_is_quantize_result(value) &&
+      (key->from.dtype == value->dtype) != (key->to.dtype == value->dtype))
+    return rabbet_ok();
+  RABBET_RETURN_IF_ERROR(
+      rabbet_unit_create_conversion(build, value, types, &unit));
+  RABBET_RETURN_IF_ERROR(rabbet_unit_propose(build, unit, types));
+  if (build->level > 0) RABBET_RETURN_IF_ERROR(rabbet_tuner_time(build, unit));
+  conversion->pick.unit = unit;
+  for (size_t i = 0; i < unit->choice_count; ++i) {
+    const rabbet_choice_t* best = conversion->pick.choice;
+    if (!best || unit->choices[i].us < best->us)
+      conversion->pick.choice = &unit->choices[i];
+  }
+  return rabbet_ok();
+}
+
+static rabbet_status_t conversion_find(rabbet_build_t* build,
+                                       const rabbet_ir_value_t* value,
+                                       rabbet_type_format_t from,
+                                       rabbet_type_format_t to,
+                                       const conversion_t** out_conversion) {
+  rabbet_tuner_t* tuner = build->tuner;
+  const conversion_key_t key = {value->id, from, to};
+  conversion_t* conversion =
+      rabbet_map_get(&tuner->conversions, (const char*)&key, sizeof(key));
+  if (!conversion) {
+    RABBET_RETURN_IF_ERROR(rabbet_arena_allocate(
+        &build->arena, sizeof(*conversion), (void**)&conversion));
+    conversion->key = key;
+    RABBET_RETURN_IF_ERROR(conversion_make(build, conversion));
+    RABBET_RETURN_IF_ERROR(rabbet_map_set(&tuner->conversions,
+                                          (const char*)&conversion->key,
+                                          sizeof(key), conversion));
+  }
+  *out_conversion = conversion;
+  return rabbet_ok();
+}
+
+rabbet_status_t rabbet_tuner_conversion(rabbet_build_t* build,
+                                        const rabbet_ir_value_t* value,
+                                        rabbet_type_format_t from,
+                                        rabbet_type_format_t to,
+                                        rabbet_pick_t* out_pick) {
+  const conversion_t* conversion = NULL;
+  RABBET_RETURN_IF_ERROR(conversion_find(build, value, from, to, &conversion));
+  *out_pick = conversion->pick;
+  if (out_pick->choice) return rabbet_ok();
+  return RABBET_STATUS(
+      RABBET_STATUS_NOT_FOUND,
+      "device '%s' has no kernel that converts tensor '%s' from %s %s to %s %s",
+      build->device->name, value->name, rabbet_dtype_name(from.dtype),
+      rabbet_format_name(from.format), rabbet_dtype_name(to.dtype),
+      rabbet_format_name(to.format));
+}
+
+rabbet_status_t rabbet_tune_conversion_cost(rabbet_build_t* build,
+                                            const rabbet_ir_value_t* value,
+                                            rabbet_tune_state_t from,
+                                            rabbet_tune_state_t to,
+                                            double* out_us) {
+  *out_us = 0;
+  if (from == to) return rabbet_ok();
+  const conversion_t* conversion = NULL;
+  RABBET_RETURN_IF_ERROR(
+      conversion_find(build, value, build->tuner->states[from],
+                      build->tuner->states[to], &conversion));
+  const rabbet_choice_t* choice = conversion->pick.choice;
+  *out_us = !choice ? INFINITY : choice->us >= 0 ? choice->us : 0.5;
+  return rabbet_ok();
+}
+
+// ---- The whole --------------------------------------------------------------
+
+// Formats that the network or an operator of the user may ask for, so that
+// other layers can offer themselves in them.
+static rabbet_status_t tune_find_formats(rabbet_build_t* build) {
+  build->formats = 0;
+  for (size_t i = 0; i < build->ir.values.count; ++i) {
+    const rabbet_ir_value_t* value = build->ir.values.data[i];
+    if (value->input >= 0 || value->output >= 0)
+      build->formats |= value->formats;
+  }
+  for (size_t i = 0; i < build->ir.nodes.count; ++i) {
+    rabbet_ir_node_t* node = build->ir.nodes.data[i];
+    if (!node->plugin) continue;
+    rabbet_unit_t* unit = NULL;
+    RABBET_RETURN_IF_ERROR(rabbet_tuner_unit(build, &node, 1, &unit));
+    size_t boundary = unit->group.input_count + unit->group.output_count;
+    for (size_t k = 0; k < unit->choice_count * boundary; ++k) {
+      const rabbet_candidate_t* candidate =
+          &unit->choices[k / boundary].candidate;
+      build->formats |= (uint64_t)1 << candidate->tensors[k % boundary].format;
+    }
+  }
+  return rabbet_ok();
+}
+
+rabbet_status_t rabbet_tuner_explore(rabbet_build_t* build) {
+  static const char phase[] = "Timing candidates";
+  RABBET_RETURN_IF_ERROR(tune_find_formats(build));
+  RABBET_RETURN_IF_ERROR(rabbet_tune_cluster(build));
+  rabbet_tuner_t* tuner = build->tuner;
+  rabbet_progress_start(build, phase, "Building", tuner->clusters.count);
+  rabbet_status_t status = rabbet_ok();
+  for (size_t i = 0; rabbet_is_ok(status) && i < tuner->clusters.count; ++i) {
+    status = rabbet_tune_alternatives(build, tuner->clusters.data[i]);
+    if (rabbet_is_ok(status)) status = rabbet_progress_step(build, phase, i);
+  }
+  rabbet_progress_end(build, phase);
+  return status;
+}

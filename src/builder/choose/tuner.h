@@ -1,0 +1,87 @@
+// The inside of the tuner, shared by its files.
+#ifndef RABBET_SRC_BUILDER_CHOOSE_TUNER_H_
+#define RABBET_SRC_BUILDER_CHOOSE_TUNER_H_
+
+#include "base/map.h"
+#include "builder/choose/fuse.h"
+#include "builder/choose/tune.h"
+
+// A type and format as a small number, so that sets of them are bit masks.
+typedef uint8_t rabbet_tune_state_t;
+#define RABBET_TUNE_MAX_STATES 64
+#define RABBET_TUNE_NO_STATE 0xff
+
+// One way to compute a cluster, as its neighbours see it. Ways that look alike
+// to them are merged into the cheapest.
+typedef struct rabbet_alternative_t {
+  double us;
+  int32_t cover;
+  int32_t* choices;     // of each unit of the cover
+  uint64_t* in_states;  // bit mask for each of the cluster's inputs
+  rabbet_tune_state_t* out_states;
+} rabbet_alternative_t;
+
+// Units that together compute a cluster, in order of execution.
+typedef struct rabbet_cover_t {
+  rabbet_unit_t** units;
+  size_t unit_count;
+} rabbet_cover_t;
+
+typedef enum rabbet_cluster_kind_t {
+  RABBET_CLUSTER_NODES = 0,
+  RABBET_CLUSTER_INPUT = 1,   // a network input: alternatives are its formats
+  RABBET_CLUSTER_OUTPUT = 2,  // a network output
+} rabbet_cluster_kind_t;
+
+// Nodes for which several covers exist. A variable of the whole-graph choice.
+typedef struct rabbet_cluster_t {
+  rabbet_cluster_kind_t kind;
+  int32_t number;  // of the network input or output
+  rabbet_ir_node_t** nodes;
+  size_t node_count;
+  rabbet_cover_t* covers;
+  size_t cover_count;
+  int32_t* inputs;  // IR values made elsewhere; no constants
+  size_t input_count;
+  int32_t* outputs;  // IR values that others read
+  size_t output_count;
+  rabbet_alternative_t* alternatives;
+  size_t alternative_count;
+} rabbet_cluster_t;
+
+struct rabbet_tuner_t {
+  rabbet_allocator_t allocator;
+  rabbet_type_format_t states[RABBET_TUNE_MAX_STATES];
+  size_t state_count;
+  RABBET_VEC(rabbet_cluster_t*) clusters;
+  int32_t* makers;         // cluster that makes each IR value, or -1
+  int32_t* output_places;  // of each IR value among its outputs, or -1
+  // For one cluster at a time: the place in it of each IR node, and the slot of
+  // each IR value in alternatives.c; -1 everywhere between clusters.
+  int32_t *locals, *slots;
+  rabbet_map_t units;        // by the nodes' addresses
+  rabbet_map_t conversions;  // by value, from, to
+};
+
+RABBET_PRIVATE_API rabbet_status_t
+rabbet_tune_state(rabbet_tuner_t* tuner, rabbet_type_format_t type,
+                  rabbet_tune_state_t* out_state);
+// Microseconds of converting; INFINITY if nothing converts.
+RABBET_PRIVATE_API rabbet_status_t rabbet_tune_conversion_cost(
+    rabbet_build_t* build, const rabbet_ir_value_t* value,
+    rabbet_tune_state_t from, rabbet_tune_state_t to, double* out_us);
+
+// Divides the nodes into clusters (cluster.c).
+RABBET_PRIVATE_API rabbet_status_t rabbet_tune_cluster(rabbet_build_t* build);
+// Fills a cluster's covers (cover.c).
+RABBET_PRIVATE_API rabbet_status_t rabbet_tune_cover(rabbet_build_t* build,
+                                                     rabbet_cluster_t* cluster);
+// Fills a cluster's alternatives (alternatives.c).
+RABBET_PRIVATE_API rabbet_status_t
+rabbet_tune_alternatives(rabbet_build_t* build, rabbet_cluster_t* cluster);
+
+// Takes choices out that the user's selector does not want (select.c).
+RABBET_PRIVATE_API rabbet_status_t rabbet_tune_select(rabbet_build_t* build,
+                                                      rabbet_unit_t* unit);
+
+#endif  // RABBET_SRC_BUILDER_CHOOSE_TUNER_H_

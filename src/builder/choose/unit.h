@@ -1,0 +1,60 @@
+// Nodes that one kernel shall compute, and the ways to do so.
+#ifndef RABBET_SRC_BUILDER_CHOOSE_UNIT_H_
+#define RABBET_SRC_BUILDER_CHOOSE_UNIT_H_
+
+#include "base/hash.h"
+#include "builder/build.h"
+
+// One way to compute a unit.
+typedef struct rabbet_choice_t {
+  rabbet_candidate_t candidate;  // kernel NULL: a view, nothing runs
+  double us;                     // < 0: not timed
+  bool is_unsure;                // timed while the machine was busy
+  size_t workspace;              // bytes, known once timed
+  rabbet_hash_t key;             // of types, formats and tactic
+  bool cacheable;                // the key may be used in the timing cache
+} rabbet_choice_t;
+
+// Lies in the arena of the build. Group value i is IR value values[i].
+typedef struct rabbet_unit_t {
+  const char* name;  // "a + b"
+  rabbet_ir_node_t** nodes;
+  size_t node_count;
+  rabbet_group_t group;  // types of the network, LINEAR
+  int32_t* values;
+  const int64_t** host_values;  // of each group value at opt, or NULL
+  // Of each group value at opt; -1 where a size tensor of the unit's own will
+  // tell. Memory must then do for `room`, the bound of these sizes at opt.
+  rabbet_dims_t* dims;
+  rabbet_dims_t* room;
+  rabbet_choice_t* choices;
+  size_t choice_count;
+  bool told;       // a run alone tells sizes of it: these are estimates
+  bool fits;       // its shape rules take dims and host_values
+  bool proposed;   // choices are known
+  bool selected;   // the user's selector was asked
+  size_t refused;  // choices that there were when it took none
+} rabbet_unit_t;
+
+// Nodes in order of execution. Outputs of the group are values that something
+// outside needs; all those of a single node.
+RABBET_PRIVATE_API rabbet_status_t
+rabbet_unit_create(rabbet_build_t* build, rabbet_ir_node_t* const* nodes,
+                   size_t node_count, rabbet_unit_t** out_unit);
+// Converts a value from one type and format to another.
+RABBET_PRIVATE_API rabbet_status_t rabbet_unit_create_conversion(
+    rabbet_build_t* build, const rabbet_ir_value_t* value,
+    const rabbet_type_format_t types[2], rabbet_unit_t** out_unit);
+// The group with the choice's types and formats at its boundary; constants are
+// converted. In the arena.
+RABBET_PRIVATE_API rabbet_status_t rabbet_unit_instantiate(
+    rabbet_build_t* build, const rabbet_unit_t* unit,
+    const rabbet_choice_t* choice, rabbet_group_t* out_group);
+
+// A constant's elements in another type and format, padding 0; remembered for
+// the build.
+RABBET_PRIVATE_API rabbet_status_t rabbet_constant_convert(
+    rabbet_build_t* build, const rabbet_ir_value_t* value,
+    rabbet_type_format_t type, const void** out_data, size_t* out_bytes);
+
+#endif  // RABBET_SRC_BUILDER_CHOOSE_UNIT_H_

@@ -1,0 +1,154 @@
+#include "builder/emit/artifacts.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/map.h"
+#include "builder/measure/bench.h"
+
+typedef struct collector_t {
+  rabbet_build_t* build;
+  rabbet_plan_t* plan;
+  RABBET_VEC(rabbet_artifact_t) artifacts;  // in the plan's arena
+  rabbet_map_t numbers;                     // by key, from 1
+  RABBET_VEC(int32_t) uses;                 // of the step at hand
+  // Kept until the last one: they share what they compiled.
+  RABBET_VEC(rabbet_bench_kernel_t) kernels;
+} collector_t;
+
+static rabbet_status_t collect_keep(collector_t* collector,
+                                    const rabbet_artifact_t* artifact,
+                                    size_t* out_number) {
+  rabbet_arena_t* arena = &collector->plan->arena;
+  rabbet_artifact_t copy = *artifact;
+  rabbet_hash_t* key = NULL;
+  RABBET_RETURN_IF_ERROR(
+      rabbet_arena_strdup(arena, artifact->name, &copy.name));
+  RABBET_RETURN_IF_ERROR(rabbet_arena_copy(arena, artifact->data,
+                                           artifact->size, (void**)&copy.data));
+  RABBET_RETURN_IF_ERROR(
+      rabbet_arena_copy(arena, &copy.key, sizeof(copy.key), (void**)&key));
+  RABBET_RETURN_IF_ERROR(RABBET_VEC_PUSH(collector->build->allocator,
+                                         &collector->artifacts, copy));
+  *out_number = collector->artifacts.count;
+  return rabbet_map_set(&collector->numbers, (const char*)key, sizeof(*key),
+                        (void*)(uintptr_t)*out_number);
+}
+
+static rabbet_status_t collect_add(void* context,
+                                   const rabbet_artifact_t* artifact) {
+  collector_t* collector = context;
+  size_t number = (size_t)(uintptr_t)rabbet_map_get(
+      &collector->numbers, (const char*)&artifact->key, sizeof(artifact->key));
+  if (number == 0)
+    RABBET_RETURN_IF_ERROR(collect_keep(collector, artifact, &number));
+  int32_t use = (int32_t)number - 1;
+  for (size_t i = 0; i < collector->uses.count; ++i)
+    if (collector->uses.data[i] == use) return rabbet_ok();
+  return RABBET_VEC_PUSH(collector->build->allocator, &collector->uses, use);
+}
+
+static rabbet_status_t collect_step(collector_t* collector,
+                                    const rabbet_pick_t* pick,
+                                    rabbet_plan_step_t* step) {
+  rabbet_build_t* build = collector->build;
+  const rabbet_kernel_class_t* class = pick->choice->candidate.kernel;
+  if (!class->artifacts) return rabbet_ok();
+  rabbet_group_t* group = NULL;  // outlives its kernel
+  RABBET_RETURN_IF_ERROR(
+      rabbet_arena_allocate(&build->arena, sizeof(*group), (void**)&group));
+  RABBET_RETURN_IF_ERROR(
+      rabbet_unit_instantiate(build, pick->unit, pick->choice, group));
+  RABBET_RETURN_IF_ERROR(
+      RABBET_VEC_RESERVE(build->allocator, &collector->kernels, 1));
+  rabbet_bench_kernel_t* kernel =
+      &collector->kernels.data[collector->kernels.count];
+  RABBET_RETURN_IF_ERROR(
+      rabbet_bench_prepare(build, pick->unit, pick->choice, group, kernel));
+  ++collector->kernels.count;
+  collector->uses.count = 0;
+  RABBET_RETURN_IF_ERROR(class->artifacts(
+      kernel->kernel, (rabbet_artifact_sink_t){collector, collect_add}));
+  step->artifact_count = collector->uses.count;
+  return rabbet_arena_copy(&collector->plan->arena, collector->uses.data,
+                           collector->uses.count * sizeof(int32_t),
+                           (void**)&step->artifacts);
+}
+
+static rabbet_status_t collect_steps(collector_t* collector,
+                                     const rabbet_layout_t* layout) {
+  rabbet_plan_step_t* step = collector->plan->steps;
+  for (size_t s = 0; s < layout->steps.count; ++s) {
+    const rabbet_pick_t* pick = &layout->steps.data[s].pick;
+    if (!pick->choice->candidate.kernel) continue;
+    RABBET_RETURN_IF_ERROR(RABBET_ANNOTATE(
+        collect_step(collector, pick, step),
+        "what '%s' (kernel '%s') keeps in the plan", step->name, step->kernel));
+    ++step;
+  }
+  return rabbet_ok();
+}
+
+// ---- In order of key, so that equal builds give equal bytes -----------------
+
+typedef struct ranked_t {
+  rabbet_artifact_t artifact;
+  int32_t number;
+} ranked_t;
+
+static int collect_compare(const void* a, const void* b) {
+  return rabbet_hash_compare(((const ranked_t*)a)->artifact.key,
+                             ((const ranked_t*)b)->artifact.key);
+}
+
+static int collect_compare_numbers(const void* a, const void* b) {
+  int32_t left = *(const int32_t*)a, right = *(const int32_t*)b;
+  return (left > right) - (left < right);
+}
+
+static rabbet_status_t collect_sort(collector_t* collector) {
+  rabbet_plan_t* plan = collector->plan;
+  size_t count = collector->artifacts.count;
+  ranked_t* ranked = NULL;
+  int32_t* places = NULL;
+  RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
+      &collector->build->arena, count, sizeof(*ranked), (void**)&ranked));
+  RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
+      &collector->build->arena, count, sizeof(*places), (void**)&places));
+  RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
+      &plan->arena, count, sizeof(*plan->artifacts), (void**)&plan->artifacts));
+  for (size_t i = 0; i < count; ++i)
+    ranked[i] = (ranked_t){collector->artifacts.data[i], (int32_t)i};
+  if (count > 0) qsort(ranked, count, sizeof(*ranked), collect_compare);
+  for (size_t i = 0; i < count; ++i) {
+    plan->artifacts[i] = ranked[i].artifact;
+    places[ranked[i].number] = (int32_t)i;
+  }
+  plan->artifact_count = count;
+  for (size_t s = 0; s < plan->step_count; ++s) {
+    // The copy that collect_step made.
+    int32_t* uses = (int32_t*)(uintptr_t)plan->steps[s].artifacts;
+    for (size_t i = 0; i < plan->steps[s].artifact_count; ++i)
+      uses[i] = places[uses[i]];
+    if (uses)
+      qsort(uses, plan->steps[s].artifact_count, sizeof(*uses),
+            collect_compare_numbers);
+  }
+  return rabbet_ok();
+}
+
+rabbet_status_t rabbet_artifacts_collect(rabbet_build_t* build,
+                                         const rabbet_layout_t* layout,
+                                         rabbet_plan_t* plan) {
+  collector_t collector = {.build = build, .plan = plan};
+  rabbet_map_initialize(build->allocator, &collector.numbers);
+  rabbet_status_t status = collect_steps(&collector, layout);
+  if (rabbet_is_ok(status)) status = collect_sort(&collector);
+  while (collector.kernels.count > 0)
+    rabbet_bench_unprepare(&collector.kernels.data[--collector.kernels.count]);
+  rabbet_vec_free(build->allocator, &collector.kernels);
+  rabbet_vec_free(build->allocator, &collector.uses);
+  rabbet_vec_free(build->allocator, &collector.artifacts);
+  rabbet_map_deinitialize(&collector.numbers);
+  return status;
+}

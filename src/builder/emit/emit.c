@@ -1,0 +1,729 @@
+#include "builder/emit/emit.h"
+
+#include <string.h>
+
+#include "base/hash.h"
+#include "base/map.h"
+#include "base/math.h"
+#include "builder/emit/artifacts.h"
+#include "builder/emit/emit_plugin.h"
+#include "builder/report.h"
+#include "core/attr_set.h"
+
+typedef struct emitter_t {
+  rabbet_build_t* build;
+  const rabbet_layout_t* layout;
+  rabbet_emitted_t* out;
+  rabbet_plan_t* plan;
+  int32_t* values;         // plan value of each slot, or -1
+  int32_t* made;           // plan value that first holds each IR value, or -1
+  bool* is_shape_operand;  // of each IR value
+  rabbet_expr_t* exprs;    // IR expression -> plan expression
+  rabbet_map_t constants;  // by hash
+  uint64_t weights_size;
+} emitter_t;
+
+// ---- Which values -----------------------------------------------------------
+
+static size_t emit_boundary(const rabbet_placed_t* step) {
+  return step->pick.unit->group.input_count +
+         step->pick.unit->group.output_count;
+}
+
+static bool emit_is_view(const rabbet_placed_t* step) {
+  return !step->pick.choice->candidate.kernel;
+}
+
+// Numbers the slots that anything uses.
+static rabbet_status_t emit_number(emitter_t* emitter) {
+  const rabbet_layout_t* layout = emitter->layout;
+  rabbet_arena_t* arena = &emitter->build->arena;
+  size_t count = layout->slots.count;
+  RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
+      arena, count, sizeof(int32_t), (void**)&emitter->values));
+  for (size_t s = 0; s < layout->steps.count; ++s)
+    for (size_t i = 0; i < emit_boundary(&layout->steps.data[s]); ++i)
+      emitter->values[layout->steps.data[s].slots[i]] = 1;
+  for (size_t i = 0; i < emitter->build->ir.output_count; ++i)
+    emitter->values[layout->outputs[i]] = 1;
+  int32_t next = 0;
+  for (size_t i = 0; i < count; ++i) {
+    const rabbet_slot_t* slot = &layout->slots.data[i];
+    if (slot->alias >= 0 && emitter->values[i])
+      emitter->values[slot->alias] = 1;
+    if (slot->input >= 0) emitter->values[i] = 1;
+  }
+  for (size_t i = 0; i < count; ++i)
+    emitter->values[i] = emitter->values[i] ? next++ : -1;
+  emitter->plan->value_count = (size_t)next;
+  return rabbet_arena_allocate_array(&emitter->plan->arena, (size_t)next,
+                                     sizeof(rabbet_plan_value_t),
+                                     (void**)&emitter->plan->values);
+}
+
+// The plan's value for each IR value, as symbols refer to it.
+static rabbet_status_t emit_find_made(emitter_t* emitter) {
+  const rabbet_layout_t* layout = emitter->layout;
+  const rabbet_ir_t* ir = &emitter->build->ir;
+  RABBET_RETURN_IF_ERROR(
+      rabbet_arena_allocate_array(&emitter->build->arena, ir->values.count,
+                                  sizeof(int32_t), (void**)&emitter->made));
+  for (size_t i = 0; i < ir->values.count; ++i)
+    emitter->made[i] = -1;
+  for (size_t i = 0; i < layout->slots.count; ++i) {
+    int32_t* made = &emitter->made[layout->slots.data[i].value];
+    if (*made < 0) *made = emitter->values[i];
+  }
+  RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
+      &emitter->build->arena, ir->values.count, sizeof(bool),
+      (void**)&emitter->is_shape_operand));
+  for (size_t n = 0; n < ir->nodes.count; ++n)
+    for (size_t i = 0; i < ir->nodes.data[n]->input_count; ++i)
+      if (ir->nodes.data[n]->inputs[i] >= 0 &&
+          rabbet_ir_is_shape_operand(ir->nodes.data[n], i))
+        emitter->is_shape_operand[ir->nodes.data[n]->inputs[i]] = true;
+  return rabbet_ok();
+}
+
+// ---- Expressions ------------------------------------------------------------
+
+static rabbet_status_t emit_symbol(void* context, rabbet_expr_graph_t* target,
+                                   const rabbet_symbol_t* symbol,
+                                   rabbet_expr_t* out_expr) {
+  emitter_t* emitter = context;
+  rabbet_symbol_t copy = *symbol;
+  copy.tensor = emitter->made[symbol->tensor];
+  if (copy.tensor < 0)
+    return RABBET_STATUS(
+        RABBET_STATUS_INTERNAL,
+        "a shape depends on tensor '%s', which the plan does not hold",
+        rabbet_ir_value(&emitter->build->ir, symbol->tensor)->name);
+  return rabbet_expr_of_symbol(target, &copy, out_expr);
+}
+
+static void emit_need_value(const rabbet_ir_value_t* value, bool* needed) {
+  for (int32_t i = 0; i < value->shape.rank; ++i)
+    needed[value->shape.d[i]] = true;
+  for (size_t i = 0; value->values && i < value->value_count; ++i)
+    needed[value->values[i]] = true;
+}
+
+static rabbet_status_t emit_exprs(emitter_t* emitter) {
+  const rabbet_ir_t* ir = &emitter->build->ir;
+  rabbet_arena_t* arena = &emitter->build->arena;
+  size_t count = rabbet_expr_node_count(ir->graph);
+  bool* needed = NULL;
+  RABBET_RETURN_IF_ERROR(
+      rabbet_arena_allocate_array(arena, count, sizeof(bool), (void**)&needed));
+  RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
+      arena, count, sizeof(rabbet_expr_t), (void**)&emitter->exprs));
+  for (size_t i = 0; i < emitter->layout->slots.count; ++i)
+    if (emitter->values[i] >= 0)
+      emit_need_value(rabbet_ir_value(ir, emitter->layout->slots.data[i].value),
+                      needed);
+  for (size_t s = 0; s < emitter->layout->steps.count; ++s) {
+    const rabbet_unit_t* unit = emitter->layout->steps.data[s].pick.unit;
+    for (size_t i = 0; i < unit->group.value_count; ++i)
+      emit_need_value(rabbet_ir_value(ir, unit->values[i]), needed);
+  }
+  rabbet_ir_close_exprs(ir->graph, needed);
+  return rabbet_ir_copy_exprs(ir->graph, needed, emit_symbol, emitter,
+                              emitter->plan->graph, emitter->exprs);
+}
+
+static rabbet_shape_t emit_shape(const emitter_t* emitter,
+                                 const rabbet_shape_t* shape) {
+  rabbet_shape_t out = {.rank = shape->rank};
+  for (int32_t i = 0; i < shape->rank; ++i)
+    out.d[i] = emitter->exprs[shape->d[i]];
+  return out;
+}
+
+// ---- Values -----------------------------------------------------------------
+
+// Equal bytes are stored once.
+static rabbet_status_t emit_constant(emitter_t* emitter,
+                                     const rabbet_slot_t* slot,
+                                     rabbet_plan_value_t* out) {
+  rabbet_build_t* build = emitter->build;
+  const void* data = NULL;
+  size_t bytes = 0;
+  RABBET_RETURN_IF_ERROR(
+      rabbet_constant_convert(build, rabbet_ir_value(&build->ir, slot->value),
+                              slot->type, &data, &bytes));
+  out->storage = RABBET_PLAN_STORAGE_CONSTANT;
+  out->size = bytes;
+  if (bytes == 0) return rabbet_ok();
+  rabbet_hash_t hash = rabbet_hash128(data, bytes);
+  // Weights that can be refitted share their bytes with nothing.
+  const rabbet_ir_value_t* value = rabbet_ir_value(&build->ir, slot->value);
+  bool shared =
+      !value->is_refittable && !(value->scale_of && build->ir.refit_flags);
+  size_t known =
+      shared ? (size_t)(uintptr_t)rabbet_map_get(
+                   &emitter->constants, (const char*)&hash, sizeof(hash))
+             : 0;
+  if (known > 0) {
+    const rabbet_plan_blob_t* blob = &emitter->out->blobs.data[known - 1];
+    out->offset = blob->offset;
+    if (blob->size == bytes && memcmp(blob->data, data, bytes) == 0)
+      return rabbet_ok();
+  }
+  out->offset = emitter->weights_size;
+  emitter->weights_size += rabbet_align_up(bytes, RABBET_PLAN_ALIGNMENT);
+  rabbet_plan_blob_t blob = {out->offset, data, bytes};
+  RABBET_RETURN_IF_ERROR(
+      RABBET_VEC_PUSH(build->allocator, &emitter->out->blobs, blob));
+  if (!shared) return rabbet_ok();
+  void* key = NULL;
+  RABBET_RETURN_IF_ERROR(
+      rabbet_arena_copy(&build->arena, &hash, sizeof(hash), &key));
+  return rabbet_map_set(&emitter->constants, key, sizeof(hash),
+                        (void*)(uintptr_t)emitter->out->blobs.count);
+}
+
+static rabbet_status_t emit_name(emitter_t* emitter, const rabbet_slot_t* slot,
+                                 const char** out_name) {
+  const rabbet_ir_value_t* value =
+      rabbet_ir_value(&emitter->build->ir, slot->value);
+  rabbet_arena_t* arena = &emitter->plan->arena;
+  if (slot->type.dtype == value->dtype &&
+      slot->type.format == RABBET_FORMAT_LINEAR)
+    return rabbet_arena_strdup(arena, value->name, out_name);
+  return rabbet_arena_printf(arena, out_name, "%s (%s %s)", value->name,
+                             rabbet_dtype_name(slot->type.dtype),
+                             rabbet_format_name(slot->type.format));
+}
+
+static rabbet_status_t emit_host_values(emitter_t* emitter,
+                                        const rabbet_ir_value_t* value,
+                                        rabbet_plan_value_t* out) {
+  rabbet_expr_t* exprs = NULL;
+  if (value->values) {
+    RABBET_RETURN_IF_ERROR(
+        rabbet_arena_allocate_array(&emitter->plan->arena, value->value_count,
+                                    sizeof(*exprs), (void**)&exprs));
+    for (size_t i = 0; i < value->value_count; ++i)
+      exprs[i] = emitter->exprs[value->values[i]];
+    out->host_values = exprs;
+    out->host_value_count = value->value_count;
+    return rabbet_ok();
+  }
+  if (!value->constant || !emitter->is_shape_operand[value->id])
+    return rabbet_ok();
+  int64_t* numbers = NULL;
+  int64_t count = 0;
+  rabbet_dims_t dims = rabbet_ir_dims(&emitter->build->ir, value);
+  RABBET_RETURN_IF_ERROR(rabbet_dims_count(&dims, &count));
+  RABBET_RETURN_IF_ERROR(
+      rabbet_ranges_host_values(emitter->build, NULL, value, &numbers));
+  if (!numbers) return rabbet_ok();
+  RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
+      &emitter->plan->arena, (size_t)count, sizeof(*exprs), (void**)&exprs));
+  for (int64_t i = 0; i < count; ++i)
+    RABBET_RETURN_IF_ERROR(
+        rabbet_expr_constant(emitter->plan->graph, numbers[i], &exprs[i]));
+  out->host_values = exprs;
+  out->host_value_count = (size_t)count;
+  return rabbet_ok();
+}
+
+static rabbet_status_t emit_value(emitter_t* emitter, size_t index) {
+  const rabbet_slot_t* slot = &emitter->layout->slots.data[index];
+  const rabbet_ir_value_t* value =
+      rabbet_ir_value(&emitter->build->ir, slot->value);
+  rabbet_plan_value_t* out = &emitter->plan->values[emitter->values[index]];
+  *out = (rabbet_plan_value_t){
+      .dtype = slot->type.dtype,
+      .format = slot->type.format,
+      .shape = emit_shape(emitter, &value->shape),
+      .io = -1,
+      .alias = slot->alias < 0 ? -1 : emitter->values[slot->alias],
+      .offset = slot->alias < 0 ? 0 : slot->offset,
+  };
+  RABBET_RETURN_IF_ERROR(emit_name(emitter, slot, &out->name));
+  const rabbet_slot_t* root =
+      slot->alias < 0 ? slot : &emitter->layout->slots.data[slot->alias];
+  if (root->input >= 0 || root->output >= 0) {
+    out->storage = RABBET_PLAN_STORAGE_IO;
+    out->io = root->input >= 0
+                  ? root->input
+                  : (int32_t)emitter->build->ir.input_count + root->output;
+  } else if (root->is_constant && slot->alias >= 0) {
+    const rabbet_plan_value_t* bytes = &emitter->plan->values[out->alias];
+    out->storage = bytes->storage;
+    out->offset = bytes->offset;
+    out->size = bytes->size;
+  } else if (root->is_constant) {
+    RABBET_RETURN_IF_ERROR(emit_constant(emitter, root, out));
+  }
+  // The host no longer knows a value that an operator works on in place.
+  if (slot->type.format != RABBET_FORMAT_LINEAR) return rabbet_ok();
+  return emit_host_values(emitter, value, out);
+}
+
+static bool emit_is_refittable(const emitter_t* emitter, size_t index) {
+  const rabbet_slot_t* slot = &emitter->layout->slots.data[index];
+  const rabbet_slot_t* root =
+      slot->alias < 0 ? slot : &emitter->layout->slots.data[slot->alias];
+  return root->is_constant &&
+         rabbet_ir_value(&emitter->build->ir, root->value)->is_refittable;
+}
+
+// Those with memory of their own first: others lie where these do.
+static rabbet_status_t emit_values_of(emitter_t* emitter, bool refittable) {
+  size_t count = emitter->layout->slots.count;
+  for (int shared = 0; shared < 2; ++shared)
+    for (size_t i = 0; i < count; ++i)
+      if (emitter->values[i] >= 0 &&
+          emit_is_refittable(emitter, i) == refittable &&
+          (emitter->layout->slots.data[i].alias >= 0) == shared)
+        RABBET_RETURN_IF_ERROR(emit_value(emitter, i));
+  return rabbet_ok();
+}
+
+// Weights that can be refitted lie behind the others, where a plan can be cut.
+static rabbet_status_t emit_values(emitter_t* emitter) {
+  RABBET_RETURN_IF_ERROR(emit_values_of(emitter, false));
+  emitter->out->kept_blobs = emitter->out->blobs.count;
+  emitter->plan->kept_size = emitter->weights_size;
+  return emit_values_of(emitter, true);
+}
+
+// ---- Weights that can be refitted -------------------------------------------
+
+// The plan's value of a slot that holds this constant; *at moves on to the slot
+// behind it, or to the end.
+static int32_t emit_next_constant(const emitter_t* emitter, int32_t value,
+                                  size_t* at) {
+  const rabbet_layout_t* layout = emitter->layout;
+  while (*at < layout->slots.count) {
+    const rabbet_slot_t* slot = &layout->slots.data[(*at)++];
+    int32_t found = emitter->values[*at - 1];
+    bool same =
+        slot->value == value ||
+        rabbet_ir_value(&emitter->build->ir, slot->value)->copy_of == value;
+    if (same && slot->is_constant && slot->alias < 0 && found >= 0)
+      return found;
+  }
+  return -1;
+}
+
+static int32_t emit_a_constant(const emitter_t* emitter, int32_t value) {
+  size_t at = 0;
+  return emit_next_constant(emitter, value, &at);
+}
+
+// Pairs of 8 bits and their scales that were made of the weights.
+static rabbet_status_t emit_bytes(emitter_t* emitter, int32_t weights,
+                                  rabbet_plan_weights_t* out) {
+  const rabbet_ir_t* ir = &emitter->build->ir;
+  int32_t* pairs = NULL;
+  size_t count = 0;
+  RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
+      &emitter->plan->arena, emitter->layout->slots.count, 2 * sizeof(*pairs),
+      (void**)&pairs));
+  for (size_t i = 0; i < ir->values.count; ++i) {
+    const rabbet_ir_value_t* value = ir->values.data[i];
+    int32_t bytes = -1;
+    if (value->bytes_of != weights) continue;
+    int32_t scale = emit_a_constant(emitter, value->bytes_scale);
+    for (size_t at = 0;
+         (bytes = emit_next_constant(emitter, value->id, &at)) >= 0;) {
+      pairs[2 * count] = bytes;
+      pairs[2 * count++ + 1] = scale;
+    }
+  }
+  out->bytes = pairs;
+  out->byte_count = count;
+  return rabbet_ok();
+}
+
+static rabbet_status_t emit_weights_name(emitter_t* emitter,
+                                         const rabbet_tensor_t* tensor,
+                                         rabbet_plan_weights_t* out) {
+  rabbet_arena_t* arena = &emitter->plan->arena;
+  const rabbet_layer_t* layer = rabbet_tensor_role(tensor, &out->role);
+  rabbet_strbuf_t name;
+  rabbet_strbuf_initialize(emitter->build->allocator, &name);
+  rabbet_tensor_print_weights_name(tensor, &name);
+  rabbet_status_t status = rabbet_strbuf_status(&name);
+  if (rabbet_is_ok(status))
+    status = rabbet_arena_strdup(arena, rabbet_strbuf_text(&name), &out->name);
+  rabbet_strbuf_deinitialize(&name);
+  RABBET_RETURN_IF_ERROR(status);
+  return rabbet_arena_strdup(arena, layer ? layer->name : "", &out->layer);
+}
+
+static rabbet_status_t emit_weights(emitter_t* emitter,
+                                    const rabbet_tensor_t* tensor) {
+  rabbet_plan_t* plan = emitter->plan;
+  const rabbet_layout_t* layout = emitter->layout;
+  rabbet_plan_weights_t* out = &plan->refits[plan->refit_count];
+  int32_t* values = NULL;
+  RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
+      &plan->arena, layout->slots.count, sizeof(*values), (void**)&values));
+  *out = (rabbet_plan_weights_t){.dtype = tensor->dtype, .values = values};
+  int32_t found = -1;
+  for (size_t at = 0;
+       (found = emit_next_constant(emitter, tensor->id, &at)) >= 0;)
+    values[out->value_count++] = found;
+  RABBET_RETURN_IF_ERROR(emit_bytes(emitter, tensor->id, out));
+  if (out->value_count + out->byte_count == 0) return rabbet_ok();
+  ++plan->refit_count;
+  return emit_weights_name(emitter, tensor, out);
+}
+
+// Scales of tensors whose range was set.
+static rabbet_status_t emit_scales(emitter_t* emitter) {
+  const rabbet_ir_t* ir = &emitter->build->ir;
+  rabbet_plan_t* plan = emitter->plan;
+  size_t slots = emitter->layout->slots.count;
+  RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
+      &plan->arena, ir->values.count, sizeof(*plan->scales),
+      (void**)&plan->scales));
+  for (size_t i = 0; i < ir->values.count; ++i) {
+    const rabbet_ir_value_t* value = ir->values.data[i];
+    rabbet_plan_scale_t* out = &plan->scales[plan->scale_count];
+    int32_t* values = NULL;
+    int32_t found = -1;
+    if (!value->scale_of) continue;
+    RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
+        &plan->arena, slots, sizeof(*values), (void**)&values));
+    *out = (rabbet_plan_scale_t){.values = values};
+    for (size_t at = 0;
+         (found = emit_next_constant(emitter, value->id, &at)) >= 0;)
+      values[out->value_count++] = found;
+    if (out->value_count == 0) continue;
+    RABBET_RETURN_IF_ERROR(
+        rabbet_arena_strdup(&plan->arena, value->scale_of, &out->tensor));
+    ++plan->scale_count;
+  }
+  return rabbet_ok();
+}
+
+static rabbet_status_t emit_refits(emitter_t* emitter,
+                                   const rabbet_network_t* network) {
+  const rabbet_ir_t* ir = &emitter->build->ir;
+  rabbet_plan_t* plan = emitter->plan;
+  if (!ir->refit_flags) return rabbet_ok();
+  plan->full_size = emitter->weights_size;
+  size_t count = 0;
+  for (size_t i = 0; i < network->tensors.count; ++i)
+    count += rabbet_ir_value(ir, (int32_t)i)->is_refittable;
+  RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
+      &plan->arena, count, sizeof(*plan->refits), (void**)&plan->refits));
+  for (size_t i = 0; i < network->tensors.count; ++i)
+    if (rabbet_ir_value(ir, (int32_t)i)->is_refittable)
+      RABBET_RETURN_IF_ERROR(emit_weights(emitter, network->tensors.data[i]));
+  return emit_scales(emitter);
+}
+
+// ---- Steps ------------------------------------------------------------------
+
+static rabbet_status_t emit_ids(rabbet_arena_t* arena, const int32_t** ids,
+                                size_t count) {
+  return rabbet_arena_copy(arena, *ids, count * sizeof(int32_t), (void**)ids);
+}
+
+static rabbet_status_t emit_node(emitter_t* emitter, rabbet_plan_step_t* step,
+                                 rabbet_group_node_t* node) {
+  rabbet_arena_t* arena = &emitter->plan->arena;
+  rabbet_attr_t* attrs = NULL;
+  RABBET_RETURN_IF_ERROR(rabbet_arena_strdup(arena, node->name, &node->name));
+  RABBET_RETURN_IF_ERROR(
+      rabbet_attrs_copy(arena, node->attrs, node->op->attr_count, &attrs));
+  node->attrs = attrs;
+  RABBET_RETURN_IF_ERROR(emit_ids(arena, &node->inputs, node->input_count));
+  RABBET_RETURN_IF_ERROR(emit_ids(arena, &node->outputs, node->output_count));
+  if (node->aliased)
+    RABBET_RETURN_IF_ERROR(emit_ids(arena, &node->aliased, node->output_count));
+  if (!node->plugin) return rabbet_ok();
+  const rabbet_plugin_layer_t layer = {node->plugin, node,
+                                       emitter->build->device->kind};
+  node->plugin = NULL;  // a plan names it
+  return RABBET_ANNOTATE(
+      rabbet_emit_plugin(emitter->plan, emitter->build->allocator, &layer,
+                         step),
+      "layer '%s'", node->name);
+}
+
+static rabbet_status_t emit_group_values(emitter_t* emitter,
+                                         const rabbet_placed_t* placed,
+                                         rabbet_plan_step_t* step) {
+  rabbet_arena_t* arena = &emitter->plan->arena;
+  const rabbet_unit_t* unit = placed->pick.unit;
+  rabbet_group_t* group = &step->group;
+  int32_t* values = NULL;
+  rabbet_shape_t* shapes = NULL;
+  RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
+      arena, group->value_count, sizeof(int32_t), (void**)&values));
+  RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
+      arena, group->value_count, sizeof(*shapes), (void**)&shapes));
+  for (size_t i = 0; i < group->value_count; ++i) {
+    values[i] = -1;
+    group->values[i].constant = NULL;
+    shapes[i] = emit_shape(
+        emitter, &rabbet_ir_value(&emitter->build->ir, unit->values[i])->shape);
+  }
+  for (size_t i = 0; i < group->input_count + group->output_count; ++i) {
+    int32_t number = rabbet_group_boundary(group, i);
+    values[number] = emitter->values[placed->slots[i]];
+    shapes[number].rank = -1;
+  }
+  step->values = values;
+  step->inner_shapes = shapes;
+  return rabbet_ok();
+}
+
+static rabbet_status_t emit_group(emitter_t* emitter,
+                                  const rabbet_placed_t* placed,
+                                  rabbet_plan_step_t* step) {
+  rabbet_arena_t* arena = &emitter->plan->arena;
+  rabbet_group_t group;
+  RABBET_RETURN_IF_ERROR(rabbet_unit_instantiate(
+      emitter->build, placed->pick.unit, placed->pick.choice, &group));
+  step->group = group;
+  RABBET_RETURN_IF_ERROR(rabbet_arena_copy(
+      arena, group.values, group.value_count * sizeof(*group.values),
+      (void**)&step->group.values));
+  RABBET_RETURN_IF_ERROR(rabbet_arena_copy(
+      arena, group.nodes, group.node_count * sizeof(*group.nodes),
+      (void**)&step->group.nodes));
+  RABBET_RETURN_IF_ERROR(
+      emit_ids(arena, &step->group.inputs, group.input_count));
+  RABBET_RETURN_IF_ERROR(
+      emit_ids(arena, &step->group.outputs, group.output_count));
+  RABBET_RETURN_IF_ERROR(emit_group_values(emitter, placed, step));
+  for (size_t i = 0; i < group.node_count; ++i)
+    RABBET_RETURN_IF_ERROR(emit_node(emitter, step, &step->group.nodes[i]));
+  return rabbet_ok();
+}
+
+static rabbet_status_t emit_step(emitter_t* emitter,
+                                 const rabbet_placed_t* placed,
+                                 rabbet_plan_step_t* step) {
+  rabbet_arena_t* arena = &emitter->plan->arena;
+  const rabbet_choice_t* choice = placed->pick.choice;
+  const rabbet_candidate_t* candidate = &choice->candidate;
+  step->tactic = candidate->tactic;
+  step->time_us = (float)choice->us;
+  RABBET_RETURN_IF_ERROR(
+      rabbet_arena_strdup(arena, placed->pick.unit->name, &step->name));
+  RABBET_RETURN_IF_ERROR(
+      rabbet_arena_strdup(arena, candidate->kernel->name, &step->kernel));
+  RABBET_RETURN_IF_ERROR(
+      rabbet_arena_strdup(arena, candidate->tactic_name, &step->tactic_name));
+  RABBET_RETURN_IF_ERROR(emit_group(emitter, placed, step));
+  int64_t verbosity = emitter->build->config
+                          ->options[RABBET_BUILDER_OPTION_PROFILING_VERBOSITY];
+  if (verbosity != RABBET_PROFILING_DETAILED) return rabbet_ok();
+  return rabbet_report_alternatives(emitter->build, &placed->pick, arena,
+                                    &step->report_json);
+}
+
+// Whether the plan's graph has a symbol for elements of the value.
+static bool emit_is_read(const emitter_t* emitter, int32_t value) {
+  const rabbet_expr_graph_t* graph = emitter->plan->graph;
+  for (size_t i = 0; i < rabbet_expr_symbol_count(graph); ++i) {
+    const rabbet_symbol_t* symbol = rabbet_expr_symbol(graph, i);
+    if (symbol->kind == RABBET_SYMBOL_VALUE && symbol->tensor == value)
+      return true;
+  }
+  return false;
+}
+
+// The host reads after the step that made the memory; a view's maker is the
+// step before the view.
+static rabbet_status_t emit_host_reads(emitter_t* emitter,
+                                       const rabbet_placed_t* placed,
+                                       rabbet_plan_step_t* step) {
+  size_t inputs = placed->pick.unit->group.input_count;
+  size_t outputs = placed->pick.unit->group.output_count;
+  int32_t* reads = NULL;
+  size_t count = step->host_read_count;
+  RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
+      &emitter->plan->arena, count + outputs, sizeof(int32_t), (void**)&reads));
+  if (count > 0) memcpy(reads, step->host_reads, count * sizeof(int32_t));
+  for (size_t i = 0; i < outputs; ++i) {
+    const rabbet_slot_t* slot =
+        &emitter->layout->slots.data[placed->slots[inputs + i]];
+    int32_t value = emitter->values[placed->slots[inputs + i]];
+    if (emitter->made[slot->value] == value && emit_is_read(emitter, value))
+      reads[count++] = value;
+  }
+  step->host_reads = reads;
+  step->host_read_count = count;
+  return rabbet_ok();
+}
+
+static rabbet_status_t emit_steps(emitter_t* emitter) {
+  const rabbet_layout_t* layout = emitter->layout;
+  rabbet_plan_t* plan = emitter->plan;
+  RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
+      &plan->arena, layout->steps.count, sizeof(rabbet_plan_step_t),
+      (void**)&plan->steps));
+  for (size_t s = 0; s < layout->steps.count; ++s) {
+    const rabbet_placed_t* placed = &layout->steps.data[s];
+    if (!emit_is_view(placed)) {
+      rabbet_plan_step_t* step = &plan->steps[plan->step_count++];
+      RABBET_RETURN_IF_ERROR(emit_step(emitter, placed, step));
+    }
+    if (plan->step_count > 0)
+      RABBET_RETURN_IF_ERROR(
+          emit_host_reads(emitter, placed, &plan->steps[plan->step_count - 1]));
+  }
+  return rabbet_ok();
+}
+
+// ---- The whole --------------------------------------------------------------
+
+static rabbet_status_t emit_io(emitter_t* emitter, size_t number,
+                               int32_t slot) {
+  const rabbet_ir_t* ir = &emitter->build->ir;
+  const rabbet_ir_value_t* value =
+      rabbet_ir_value(ir, emitter->layout->slots.data[slot].value);
+  rabbet_plan_io_t* io = &emitter->plan->ios[number];
+  io->is_input = number < ir->input_count;
+  io->value = emitter->values[slot];
+  io->is_shape_input =
+      io->is_input && emit_is_read(emitter, emitter->values[slot]);
+  io->aliased_input =
+      io->is_input ? -1
+                   : emitter->layout->aliased_inputs[number - ir->input_count];
+  for (int i = 0; value->dim_names && i < RABBET_MAX_RANK; ++i)
+    if (value->dim_names[i])
+      RABBET_RETURN_IF_ERROR(rabbet_arena_strdup(
+          &emitter->plan->arena, value->dim_names[i], &io->dim_names[i]));
+  return rabbet_arena_strdup(&emitter->plan->arena, value->name, &io->name);
+}
+
+static rabbet_status_t emit_ios(emitter_t* emitter) {
+  const rabbet_ir_t* ir = &emitter->build->ir;
+  rabbet_plan_t* plan = emitter->plan;
+  plan->input_count = ir->input_count;
+  plan->io_count = ir->input_count + ir->output_count;
+  RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
+      &plan->arena, plan->io_count, sizeof(rabbet_plan_io_t),
+      (void**)&plan->ios));
+  // Slots of network inputs are the first ones.
+  for (size_t i = 0; i < ir->input_count; ++i)
+    RABBET_RETURN_IF_ERROR(emit_io(emitter, i, (int32_t)i));
+  for (size_t i = 0; i < ir->output_count; ++i)
+    RABBET_RETURN_IF_ERROR(
+        emit_io(emitter, ir->input_count + i, emitter->layout->outputs[i]));
+  plan->hidden_count = ir->debug_count + ir->check_count;
+  return rabbet_ok();
+}
+
+static void emit_debug(emitter_t* emitter, const rabbet_network_t* network) {
+  rabbet_plan_t* plan = emitter->plan;
+  size_t inputs = network->inputs.count, outputs = network->outputs.count;
+  size_t checks = emitter->build->ir.check_count;
+  for (size_t i = 0; i < plan->io_count; ++i)
+    plan->ios[i].is_debug = i < inputs ? network->inputs.data[i]->is_debug
+                            : i < inputs + outputs
+                                ? network->outputs.data[i - inputs]->is_debug
+                                : i + checks < plan->io_count;
+  plan->unfused_debug = network->unfused_debug;
+}
+
+static rabbet_status_t emit_checks(emitter_t* emitter,
+                                   const rabbet_network_t* network) {
+  rabbet_plan_t* plan = emitter->plan;
+  size_t io = plan->io_count - emitter->build->ir.check_count;
+  plan->check_count = network->checks.count;
+  RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
+      &plan->arena, plan->check_count, sizeof(*plan->checks),
+      (void**)&plan->checks));
+  for (size_t i = 0; i < plan->check_count; ++i) {
+    const rabbet_network_check_t* from = &network->checks.data[i];
+    rabbet_plan_check_t* to = &plan->checks[i];
+    to->io = (int32_t)(from->index <= 0 ? io++ : io - 1);
+    to->index = from->index;
+    RABBET_RETURN_IF_ERROR(
+        rabbet_arena_strdup(&plan->arena, from->layer, &to->layer));
+    RABBET_RETURN_IF_ERROR(
+        rabbet_arena_strdup(&plan->arena, from->message, &to->message));
+  }
+  return rabbet_ok();
+}
+
+static rabbet_status_t emit_profiles(emitter_t* emitter) {
+  const rabbet_ranges_t* ranges = &emitter->build->ranges;
+  rabbet_plan_t* plan = emitter->plan;
+  plan->profile_count = ranges->profile_count;
+  size_t count = plan->profile_count * plan->input_count;
+  RABBET_RETURN_IF_ERROR(rabbet_arena_copy(&plan->arena, ranges->profiles,
+                                           count * sizeof(rabbet_plan_range_t),
+                                           (void**)&plan->profiles));
+  for (size_t i = 0; i < count; ++i) {
+    rabbet_plan_range_t* range = &plan->profiles[i];
+    const int64_t** values[] = {&range->min_values, &range->opt_values,
+                                &range->max_values};
+    // A shape input that no shape depends on any more has no range.
+    if (!plan->ios[i % plan->input_count].is_shape_input)
+      range->value_count = 0;
+    for (size_t k = 0; k < 3 && range->value_count > 0; ++k)
+      RABBET_RETURN_IF_ERROR(rabbet_arena_copy(
+          &plan->arena, *values[k], range->value_count * sizeof(int64_t),
+          (void**)values[k]));
+  }
+  return rabbet_ok();
+}
+
+static rabbet_status_t emit_all(emitter_t* emitter,
+                                const rabbet_network_t* network) {
+  rabbet_build_t* build = emitter->build;
+  rabbet_plan_t* plan = emitter->plan;
+  rabbet_arena_t* arena = &plan->arena;
+  plan->threads = build->threads;
+  RABBET_RETURN_IF_ERROR(rabbet_arena_strdup(
+      arena, network->name ? network->name : "", &plan->name));
+  RABBET_RETURN_IF_ERROR(rabbet_arena_strdup(
+      arena, "rabbet " RABBET_VERSION_STRING, &plan->producer));
+  RABBET_RETURN_IF_ERROR(
+      rabbet_arena_strdup(arena, build->device->kind, &plan->device));
+  RABBET_RETURN_IF_ERROR(rabbet_arena_strdup(
+      arena, build->device->vtable->signature(build->device),
+      &plan->device_signature));
+  RABBET_RETURN_IF_ERROR(emit_number(emitter));
+  RABBET_RETURN_IF_ERROR(emit_find_made(emitter));
+  RABBET_RETURN_IF_ERROR(emit_exprs(emitter));
+  RABBET_RETURN_IF_ERROR(emit_values(emitter));
+  RABBET_RETURN_IF_ERROR(emit_refits(emitter, network));
+  RABBET_RETURN_IF_ERROR(emit_steps(emitter));
+  RABBET_RETURN_IF_ERROR(
+      rabbet_artifacts_collect(build, emitter->layout, plan));
+  RABBET_RETURN_IF_ERROR(emit_ios(emitter));
+  emit_debug(emitter, network);
+  plan->carried = build->carried.data;
+  plan->carried_count = build->carried.count;
+  RABBET_RETURN_IF_ERROR(emit_checks(emitter, network));
+  return emit_profiles(emitter);
+}
+
+rabbet_status_t rabbet_emit(rabbet_build_t* build,
+                            const rabbet_network_t* network,
+                            const rabbet_layout_t* layout,
+                            rabbet_emitted_t* out_emitted) {
+  memset(out_emitted, 0, sizeof(*out_emitted));
+  RABBET_RETURN_IF_ERROR(
+      rabbet_plan_create(build->allocator, &out_emitted->plan));
+  emitter_t emitter = {.build = build,
+                       .layout = layout,
+                       .out = out_emitted,
+                       .plan = out_emitted->plan};
+  rabbet_map_initialize(build->allocator, &emitter.constants);
+  rabbet_status_t status = emit_all(&emitter, network);
+  rabbet_map_deinitialize(&emitter.constants);
+  if (!rabbet_is_ok(status)) rabbet_emitted_deinitialize(build, out_emitted);
+  return status;
+}
+
+void rabbet_emitted_deinitialize(rabbet_build_t* build,
+                                 rabbet_emitted_t* emitted) {
+  rabbet_vec_free(build->allocator, &emitted->blobs);
+  rabbet_plan_destroy(emitted->plan);
+  emitted->plan = NULL;
+}

@@ -1,0 +1,432 @@
+// Memory that several values share: views, and operators that work in place.
+//
+// A plugin may demand that its output lies where its input did. That must never
+// be seen by anyone else: a copy is put before it where the input is a constant
+// or is read again later. A network input is copied into the memory of the
+// network output that came from it; a caller who gives both the same address
+// makes that copy an idle one.
+
+#include <assert.h>
+#include <string.h>
+
+#include "builder/emit/concatenations.h"
+#include "builder/emit/layout.h"
+
+// ---- Sharing ----------------------------------------------------------------
+
+static bool share_reads(const rabbet_layout_t* layout,
+                        const rabbet_placed_t* step, int32_t root,
+                        int32_t except) {
+  for (size_t i = 0; i < rabbet_placed_inputs(step); ++i)
+    if ((int32_t)i != except &&
+        rabbet_layout_root(layout, step->slots[i]) == root)
+      return true;
+  return false;
+}
+
+void rabbet_layout_share_slot(rabbet_layout_t* layout, int32_t slot,
+                              int32_t whole) {
+  assert(layout->slots.data[slot].alias < 0);
+  int32_t root = rabbet_layout_root(layout, whole);
+  // Directly at its root, so that ways there stay short.
+  layout->slots.data[slot].alias =
+      rabbet_layout_is_part(layout, whole) ? whole : root;
+  rabbet_memory_use_t* use = &layout->uses.data[root];
+  const rabbet_memory_use_t* joined = &layout->uses.data[slot];
+  use->is_fixed |= joined->is_fixed;
+  if (joined->last_read > use->last_read) use->last_read = joined->last_read;
+}
+
+// Where steps are now, and as they were counted before copies were inserted.
+typedef struct share_place_t {
+  size_t now;
+  int32_t counted;
+} share_place_t;
+
+// Whether the step may write over its input: nobody else sees that memory now
+// or later. Copies that were inserted lie before it.
+static bool share_may_write(const rabbet_layout_t* layout, share_place_t step,
+                            int32_t input) {
+  const rabbet_placed_t* s = &layout->steps.data[step.now];
+  int32_t root = rabbet_layout_root(layout, s->slots[input]);
+  const rabbet_memory_use_t* use = &layout->uses.data[root];
+  return !use->is_fixed && use->last_read <= step.counted &&
+         !share_reads(layout, s, root, input);
+}
+
+static bool share_fits(const rabbet_build_t* build,
+                       const rabbet_layout_t* layout, int32_t a, int32_t b) {
+  const rabbet_slot_t* x = &layout->slots.data[a];
+  const rabbet_slot_t* y = &layout->slots.data[b];
+  return x->type.dtype == y->type.dtype && x->type.format == y->type.format &&
+         rabbet_ir_shape_equal(&rabbet_ir_value(&build->ir, x->value)->shape,
+                               &rabbet_ir_value(&build->ir, y->value)->shape);
+}
+
+static rabbet_status_t share_check_demand(const rabbet_build_t* build,
+                                          const rabbet_layout_t* layout,
+                                          const rabbet_placed_t* step,
+                                          int32_t in, int32_t out) {
+  if (share_fits(build, layout, in, out)) return rabbet_ok();
+  const rabbet_slot_t* x = &layout->slots.data[in];
+  const rabbet_slot_t* y = &layout->slots.data[out];
+  return RABBET_STATUS(
+      RABBET_STATUS_INVALID_ARGUMENT,
+      "layer '%s' works in place on '%s' to give '%s', which must then have "
+      "the same type, format and shape; they have %s %s and %s %s",
+      step->pick.unit->name, rabbet_ir_value(&build->ir, x->value)->name,
+      rabbet_ir_value(&build->ir, y->value)->name,
+      rabbet_dtype_name(x->type.dtype), rabbet_format_name(x->type.format),
+      rabbet_dtype_name(y->type.dtype), rabbet_format_name(y->type.format));
+}
+
+// Output `output` must lie where its input does. *step moves on when a copy is
+// put before it.
+static rabbet_status_t share_demand(rabbet_build_t* build,
+                                    rabbet_layout_t* layout,
+                                    share_place_t* step, size_t output) {
+  const rabbet_placed_t* s = &layout->steps.data[step->now];
+  int32_t input = s->pick.choice->candidate.aliased[output];
+  int32_t* slots = s->slots;
+  int32_t out = slots[rabbet_placed_inputs(s) + output];
+  RABBET_RETURN_IF_ERROR(
+      share_check_demand(build, layout, s, slots[input], out));
+  if (!share_may_write(layout, *step, input)) {
+    int32_t copy = -1;
+    RABBET_RETURN_IF_ERROR(rabbet_layout_insert_copy(build, layout, step->now,
+                                                     slots[input], &copy));
+    slots[input] = copy;
+    ++step->now;
+  }
+  rabbet_layout_share_slot(layout, out, slots[input]);
+  return rabbet_ok();
+}
+
+static void share_offer(const rabbet_build_t* build, rabbet_layout_t* layout,
+                        share_place_t step, size_t output) {
+  const rabbet_placed_t* s = &layout->steps.data[step.now];
+  int32_t input = s->pick.choice->candidate.in_place[output];
+  int32_t in = s->slots[input],
+          out = s->slots[rabbet_placed_inputs(s) + output];
+  if (share_fits(build, layout, in, out) &&
+      share_may_write(layout, step, input))
+    rabbet_layout_share_slot(layout, out, in);
+}
+
+// A constant's shape is in the plan for good, so that one whose new shape is
+// not is copied first. *step moves on then.
+static rabbet_status_t share_view(rabbet_build_t* build,
+                                  rabbet_layout_t* layout, size_t* step) {
+  int32_t* slots = layout->steps.data[*step].slots;
+  int32_t out = slots[rabbet_placed_inputs(&layout->steps.data[*step])];
+  int32_t value = layout->slots.data[out].value;
+  if (layout->slots.data[rabbet_layout_root(layout, slots[0])].is_constant &&
+      !rabbet_shape_is_constant(build->ir.graph,
+                                &rabbet_ir_value(&build->ir, value)->shape)) {
+    int32_t copy = -1;
+    RABBET_RETURN_IF_ERROR(
+        rabbet_layout_insert_copy(build, layout, *step, slots[0], &copy));
+    slots[0] = copy;
+    ++*step;
+  }
+  rabbet_layout_share_slot(layout, out, slots[0]);
+  return rabbet_ok();
+}
+
+static rabbet_status_t share_step(rabbet_build_t* build,
+                                  rabbet_layout_t* layout,
+                                  share_place_t* step) {
+  const rabbet_placed_t* placed = &layout->steps.data[step->now];
+  const rabbet_candidate_t* candidate = &placed->pick.choice->candidate;
+  size_t outputs = rabbet_placed_outputs(placed);
+  if (rabbet_join_is(placed))
+    return rabbet_layout_join(build, layout, &step->now);
+  if (!candidate->kernel) return share_view(build, layout, &step->now);
+  for (size_t i = 0; i < outputs; ++i) {
+    if (candidate->aliased && candidate->aliased[i] >= 0)
+      RABBET_RETURN_IF_ERROR(share_demand(build, layout, step, i));
+    else if (candidate->in_place && candidate->in_place[i] >= 0)
+      share_offer(build, layout, *step, i);
+  }
+  return rabbet_ok();
+}
+
+static rabbet_status_t share_steps(rabbet_build_t* build,
+                                   rabbet_layout_t* layout) {
+  for (size_t i = 0; i < layout->slots.count; ++i) {
+    const rabbet_slot_t* slot = &layout->slots.data[i];
+    layout->uses.data[i].is_fixed = slot->is_constant || slot->is_host_only ||
+                                    slot->input >= 0 || slot->output >= 0;
+  }
+  for (size_t s = 0; s < layout->steps.count; ++s) {
+    const rabbet_placed_t* step = &layout->steps.data[s];
+    for (size_t i = 0; i < rabbet_placed_inputs(step); ++i)
+      layout->uses.data[step->slots[i]].last_read = (int32_t)s;
+  }
+  share_place_t step = {0};
+  for (; step.now < layout->steps.count; ++step.now, ++step.counted)
+    RABBET_RETURN_IF_ERROR(share_step(build, layout, &step));
+  return rabbet_ok();
+}
+
+// ---- Network outputs --------------------------------------------------------
+
+// Whether the two always have the same number of elements, by their extents:
+// those that are not 1, in any order.
+static bool output_same_size(const rabbet_build_t* build,
+                             const rabbet_shape_t* a, const rabbet_shape_t* b) {
+  const rabbet_expr_graph_t* graph = build->ir.graph;
+  rabbet_expr_t rest[RABBET_MAX_RANK];
+  int64_t left = 1, right = 1, extent = 0;
+  int32_t count = 0;
+  for (int32_t i = 0; i < b->rank; ++i) {
+    if (!rabbet_expr_is_constant(graph, b->d[i], &extent))
+      rest[count++] = b->d[i];
+    else if (__builtin_mul_overflow(right, extent, &right))
+      return false;
+  }
+  for (int32_t i = 0; i < a->rank; ++i) {
+    int32_t at = 0;
+    if (rabbet_expr_is_constant(graph, a->d[i], &extent)) {
+      if (__builtin_mul_overflow(left, extent, &left)) return false;
+      continue;
+    }
+    while (at < count && rest[at] != a->d[i])
+      ++at;
+    if (at == count) return false;
+    rest[at] = rest[--count];
+  }
+  return left == right && count == 0;
+}
+
+// The slots in each memory: [slot] leads to the first, then to the next.
+typedef struct members_t {
+  int32_t *first, *next;
+} members_t;
+
+static rabbet_status_t members_list(rabbet_build_t* build,
+                                    const rabbet_layout_t* layout,
+                                    members_t* out) {
+  size_t count = layout->slots.count;
+  RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
+      &build->arena, count, sizeof(int32_t), (void**)&out->first));
+  RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
+      &build->arena, count, sizeof(int32_t), (void**)&out->next));
+  for (size_t i = 0; i < count; ++i)
+    out->first[i] = -1;
+  for (size_t i = count; i-- > 0;) {
+    int32_t root = rabbet_layout_root(layout, (int32_t)i);
+    out->next[i] = out->first[root];
+    out->first[root] = (int32_t)i;
+  }
+  return rabbet_ok();
+}
+
+// Whether something is made in the output's memory that may turn out larger
+// than the output: what has a size that a run alone tells, and is reshaped.
+static bool output_is_small(const rabbet_build_t* build,
+                            const rabbet_layout_t* layout,
+                            const members_t* members, int32_t slot) {
+  const rabbet_shape_t* shape =
+      &rabbet_ir_value(&build->ir, layout->slots.data[slot].value)->shape;
+  for (int32_t i = members->first[rabbet_layout_root(layout, slot)]; i >= 0;
+       i = members->next[i]) {
+    if (rabbet_layout_is_part(layout, i)) continue;
+    const rabbet_shape_t* other =
+        &rabbet_ir_value(&build->ir, layout->slots.data[i].value)->shape;
+    bool told = rabbet_ranges_is_told(build, shape) ||
+                rabbet_ranges_is_told(build, other);
+    if (told && !output_same_size(build, shape, other)) return true;
+  }
+  return false;
+}
+
+// Whether the memory is someone else's: the caller's input, a constant, that of
+// another output, or of a tensor that it is a part of; or too small.
+static bool output_is_taken(const rabbet_build_t* build,
+                            const rabbet_layout_t* layout,
+                            const members_t* members, int32_t slot) {
+  if (rabbet_layout_is_part(layout, slot) ||
+      output_is_small(build, layout, members, slot))
+    return true;
+  for (int32_t i = members->first[rabbet_layout_root(layout, slot)]; i >= 0;
+       i = members->next[i]) {
+    const rabbet_slot_t* s = &layout->slots.data[i];
+    bool owned =
+        s->input >= 0 || s->is_constant || s->is_host_only ||
+        (s->output >= 0 && s->output < layout->slots.data[slot].output);
+    if (owned && i != slot) return true;
+  }
+  return false;
+}
+
+static rabbet_status_t output_own(rabbet_build_t* build,
+                                  rabbet_layout_t* layout,
+                                  const members_t* members, size_t output) {
+  int32_t slot = layout->outputs[output];
+  if (!output_is_taken(build, layout, members, slot)) return rabbet_ok();
+  int32_t copy = -1;
+  RABBET_RETURN_IF_ERROR(rabbet_layout_insert_copy(
+      build, layout, layout->steps.count, slot, &copy));
+  layout->slots.data[slot].output = -1;
+  layout->slots.data[copy].output = (int32_t)output;
+  layout->outputs[output] = copy;
+  return rabbet_ok();
+}
+
+// Copies that are added have memory of their own: the lists stay right.
+static rabbet_status_t output_own_all(rabbet_build_t* build,
+                                      rabbet_layout_t* layout) {
+  members_t members;
+  RABBET_RETURN_IF_ERROR(members_list(build, layout, &members));
+  for (size_t i = 0; i < build->ir.output_count; ++i)
+    RABBET_RETURN_IF_ERROR(output_own(build, layout, &members, i));
+  return rabbet_ok();
+}
+
+// Of each memory: whether a step works on it in place, the first step that
+// copies a network input into it, and the last that reads it; -1: none.
+typedef struct worked_t {
+  bool* is_worked_on;
+  int32_t *copy, *last_read;
+} worked_t;
+
+// Whether the step copies a network input as it is, neither kernel of a layer
+// nor conversion.
+static bool output_is_copy_of_input(const rabbet_layout_t* layout,
+                                    const rabbet_placed_t* step) {
+  if (rabbet_placed_is_view(step) || rabbet_placed_inputs(step) != 1 ||
+      step->pick.unit->nodes)
+    return false;
+  const rabbet_slot_t* from = &layout->slots.data[step->slots[0]];
+  const rabbet_slot_t* to = &layout->slots.data[step->slots[1]];
+  int32_t source = rabbet_layout_root(layout, step->slots[0]);
+  return !rabbet_layout_is_part(layout, step->slots[1]) &&
+         layout->slots.data[source].input >= 0 &&
+         from->type.dtype == to->type.dtype &&
+         from->type.format == to->type.format;
+}
+
+static void worked_add(worked_t* worked, const rabbet_layout_t* layout,
+                       size_t s) {
+  const rabbet_placed_t* step = &layout->steps.data[s];
+  size_t inputs = rabbet_placed_inputs(step);
+  for (size_t i = 0; i < inputs; ++i)
+    worked->last_read[rabbet_layout_root(layout, step->slots[i])] = (int32_t)s;
+  for (size_t i = 0;
+       rabbet_placed_is_in_place(step) && i < rabbet_placed_outputs(step); ++i)
+    worked->is_worked_on[rabbet_layout_root(layout, step->slots[inputs + i])] =
+        true;
+  if (!output_is_copy_of_input(layout, step)) return;
+  int32_t* copy = &worked->copy[rabbet_layout_root(layout, step->slots[1])];
+  if (*copy < 0) *copy = (int32_t)s;
+}
+
+static rabbet_status_t worked_list(rabbet_build_t* build,
+                                   const rabbet_layout_t* layout,
+                                   worked_t* out) {
+  size_t count = layout->slots.count;
+  rabbet_arena_t* arena = &build->arena;
+  RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
+      arena, count, sizeof(bool), (void**)&out->is_worked_on));
+  RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
+      arena, count, sizeof(int32_t), (void**)&out->copy));
+  RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
+      arena, count, sizeof(int32_t), (void**)&out->last_read));
+  for (size_t i = 0; i < count; ++i)
+    out->copy[i] = out->last_read[i] = -1;
+  for (size_t s = 0; s < layout->steps.count; ++s)
+    worked_add(out, layout, s);
+  return rabbet_ok();
+}
+
+// After the caller's input is worked on in place, its other readers get what it
+// held before.
+static rabbet_status_t output_save_input(rabbet_build_t* build,
+                                         rabbet_layout_t* layout, size_t copy,
+                                         int32_t root, worked_t* worked) {
+  if (worked->last_read[root] <= (int32_t)copy) return rabbet_ok();
+  int32_t saved = -1;
+  RABBET_RETURN_IF_ERROR(
+      rabbet_layout_insert_copy(build, layout, copy, root, &saved));
+  for (size_t s = copy + 2; s < layout->steps.count; ++s) {
+    rabbet_placed_t* step = &layout->steps.data[s];
+    for (size_t i = 0; i < rabbet_placed_inputs(step); ++i) {
+      if (rabbet_layout_root(layout, step->slots[i]) != root) continue;
+      rabbet_slot_t view = layout->slots.data[step->slots[i]];
+      view.input = -1;
+      view.alias = saved;
+      RABBET_RETURN_IF_ERROR(
+          rabbet_layout_add_slot(build, layout, view, &step->slots[i]));
+    }
+    if (rabbet_placed_is_view(step) && !rabbet_join_is(step))
+      layout->slots.data[step->slots[rabbet_placed_inputs(step)]].alias =
+          step->slots[0];
+  }
+  return worked_list(build, layout, worked);
+}
+
+// `is_taken`: network inputs that another output has.
+static rabbet_status_t output_alias(rabbet_build_t* build,
+                                    rabbet_layout_t* layout, worked_t* worked,
+                                    bool* is_taken, size_t output) {
+  int32_t root = rabbet_layout_root(layout, layout->outputs[output]);
+  int32_t copy = worked->copy[root];
+  if (!worked->is_worked_on[root] || copy < 0) return rabbet_ok();
+  int32_t source =
+      rabbet_layout_root(layout, layout->steps.data[copy].slots[0]);
+  int32_t input = layout->slots.data[source].input;
+  // A tensor that tells shapes must go on telling them.
+  if (rabbet_ir_value(&build->ir, layout->slots.data[source].value)
+          ->is_read_by_host ||
+      is_taken[input])
+    return rabbet_ok();
+  is_taken[input] = true;
+  layout->aliased_inputs[output] = input;
+  return output_save_input(build, layout, (size_t)copy, source, worked);
+}
+
+static bool output_any_worked_on(const rabbet_layout_t* layout) {
+  for (size_t s = 0; s < layout->steps.count; ++s)
+    if (rabbet_placed_is_in_place(&layout->steps.data[s])) return true;
+  return false;
+}
+
+static rabbet_status_t output_alias_all(rabbet_build_t* build,
+                                        rabbet_layout_t* layout) {
+  worked_t worked;
+  bool* is_taken = NULL;
+  if (!output_any_worked_on(layout)) return rabbet_ok();
+  RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
+      &build->arena, build->ir.input_count, sizeof(bool), (void**)&is_taken));
+  RABBET_RETURN_IF_ERROR(worked_list(build, layout, &worked));
+  for (size_t i = 0; i < build->ir.output_count; ++i)
+    RABBET_RETURN_IF_ERROR(output_alias(build, layout, &worked, is_taken, i));
+  return rabbet_ok();
+}
+
+// Every group of slots is led by the network input, output or constant in it.
+static void share_lead(rabbet_layout_t* layout) {
+  for (size_t i = 0; i < layout->slots.count; ++i) {
+    if (layout->slots.data[i].output < 0) continue;
+    int32_t root = rabbet_layout_root(layout, (int32_t)i);
+    if (root == (int32_t)i) continue;
+    layout->slots.data[root].alias = (int32_t)i;
+    layout->slots.data[i].alias = -1;
+  }
+  for (size_t i = 0; i < layout->slots.count; ++i) {
+    int32_t root = rabbet_layout_root(layout, (int32_t)i);
+    if (root == (int32_t)i) continue;
+    layout->slots.data[i].offset = rabbet_layout_offset(layout, (int32_t)i);
+    layout->slots.data[i].alias = root;
+  }
+}
+
+rabbet_status_t rabbet_layout_share(rabbet_build_t* build,
+                                    rabbet_layout_t* layout) {
+  RABBET_RETURN_IF_ERROR(share_steps(build, layout));
+  RABBET_RETURN_IF_ERROR(output_own_all(build, layout));
+  RABBET_RETURN_IF_ERROR(output_alias_all(build, layout));
+  share_lead(layout);
+  return rabbet_ok();
+}

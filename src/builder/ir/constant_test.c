@@ -1,0 +1,96 @@
+// Constants in every format, against the layout written down by hand.
+#include <string.h>
+
+#include "builder/choose/unit.h"
+#include "check.h"
+#include "core/lay_out.h"
+#include "core/view.h"
+
+// Place of element (n, c, i) of [N, C, inner] as the format's definition has
+// it: blocks of channels, innermost or with the other axes inside.
+static int64_t expected_place(const rabbet_format_info_t* info, int64_t n,
+                              int64_t c, int64_t i, int64_t channels,
+                              int64_t inner) {
+  int64_t blocks = (channels + info->block - 1) / info->block;
+  if (info->channels_last)
+    return n * inner * blocks * info->block + i * blocks * info->block + c;
+  return ((n * blocks + c / info->block) * inner + i) * info->block +
+         c % info->block;
+}
+
+enum { N = 2, C = 20, INNER = 6 };
+
+static void in_every_format(void** state) {
+  (void)state;
+  rabbet_build_t build = {.allocator = rabbet_allocator_system()};
+  float numbers[N * C * INNER];
+  for (int i = 0; i < N * C * INNER; ++i)
+    numbers[i] = (float)(i + 1);
+  rabbet_arena_initialize(build.allocator, &build.arena);
+  RABBET_EXPECT_OK(rabbet_expr_graph_create(build.allocator, &build.ir.graph));
+  rabbet_ir_value_t value = {.name = "w",
+                             .dtype = RABBET_DTYPE_FLOAT,
+                             .constant = numbers,
+                             .shape = {.rank = 5}};
+  const int64_t dims[5] = {N, C, 1, 2, 3};
+  for (int i = 0; i < 5; ++i)
+    RABBET_EXPECT_OK(
+        rabbet_expr_constant(build.ir.graph, dims[i], &value.shape.d[i]));
+  struct rabbet_constant_copy_t* list = NULL;
+  build.constants = &list;
+  for (int format = 0; format < 32; ++format) {
+    const rabbet_format_info_t* info =
+        rabbet_format_info((rabbet_format_t)format);
+    if (!info) continue;
+    for (int half = 0; half < 2; ++half) {
+      rabbet_type_format_t type = {
+          half ? RABBET_DTYPE_HALF : RABBET_DTYPE_FLOAT,
+          (rabbet_format_t)format};
+      const void *data = NULL, *again = NULL;
+      size_t bytes = 0;
+      double sum = 0;
+      RABBET_EXPECT_OK(
+          rabbet_constant_convert(&build, &value, type, &data, &bytes));
+      for (int64_t i = 0; i < N * C * INNER; ++i)
+        assert_true(rabbet_load_double(
+                        type.dtype, data,
+                        expected_place(info, i / C / INNER, i / INNER % C,
+                                       i % INNER, C, INNER)) ==
+                    (double)numbers[i]);
+      size_t count = bytes / (half ? 2 : 4);
+      for (size_t i = 0; i < count; ++i)
+        sum += rabbet_load_double(type.dtype, data, (int64_t)i);
+      assert_true(sum == N * C * INNER * (N * C * INNER + 1) / 2.0);  // padding
+      RABBET_EXPECT_OK(
+          rabbet_constant_convert(&build, &value, type, &again, &bytes));
+      assert_ptr_equal(data, again);
+    }
+  }
+  rabbet_expr_graph_destroy(build.ir.graph);
+  rabbet_arena_deinitialize(&build.arena);
+}
+
+static void finite_numbers_stay_finite(void** state) {
+  (void)state;
+  const float numbers[] = {-__FLT_MAX__, 1e9f, __builtin_inff(), 65519, 1};
+  const rabbet_dims_t dims = {.rank = 1, .d = {5}};
+  uint16_t half[5], bf16[5];
+  rabbet_lay_out(RABBET_DTYPE_FLOAT, numbers, &dims, RABBET_DTYPE_HALF,
+                 RABBET_FORMAT_LINEAR, half);
+  rabbet_lay_out(RABBET_DTYPE_FLOAT, numbers, &dims, RABBET_DTYPE_BF16,
+                 RABBET_FORMAT_LINEAR, bf16);
+  assert_int_equal(half[0], 0xfbff);
+  assert_int_equal(half[1], 0x7bff);
+  assert_int_equal(half[2], 0x7c00);
+  assert_int_equal(half[3], 0x7bff);
+  assert_int_equal(half[4], 0x3c00);
+  assert_int_equal(bf16[0], 0xff7f);
+  assert_int_equal(bf16[2], 0x7f80);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(in_every_format),
+      cmocka_unit_test(finite_numbers_stay_finite)};
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

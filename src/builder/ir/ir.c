@@ -1,0 +1,257 @@
+#include "builder/ir/ir.h"
+
+#include <string.h>
+
+#include "core/attr_set.h"
+
+void rabbet_ir_deinitialize(rabbet_ir_t* ir) {
+  rabbet_vec_free(ir->allocator, &ir->values);
+  rabbet_vec_free(ir->allocator, &ir->nodes);
+  rabbet_expr_graph_destroy(ir->graph);
+  ir->graph = NULL;
+}
+
+bool rabbet_ir_is_shape_operand(const rabbet_ir_node_t* node, size_t index) {
+  if (node->plugin)
+    return index < 64 &&
+           (rabbet_plugin_shape_inputs(node->plugin) >> index & 1) != 0;
+  const rabbet_op_operand_t* operand = rabbet_op_input(node->op, index);
+  return operand && (operand->flags & RABBET_OPERAND_SHAPE) != 0;
+}
+
+rabbet_dims_t rabbet_ir_dims(const rabbet_ir_t* ir,
+                             const rabbet_ir_value_t* value) {
+  return rabbet_shape_dims(ir->graph, &value->shape);
+}
+
+bool rabbet_ir_shape_equal(const rabbet_shape_t* a, const rabbet_shape_t* b) {
+  return a->rank == b->rank && a->rank >= 0 &&
+         memcmp(a->d, b->d, (size_t)a->rank * sizeof(a->d[0])) == 0;
+}
+
+// Whether a permutation leaves the order of axes that matter as it is. dims[i]
+// is the extent of axis i before (or after, for the inverse) the permutation.
+static bool ir_keeps_order(const int64_t* axes, size_t count,
+                           const rabbet_dims_t* before) {
+  int64_t last = -1;
+  for (size_t i = 0; i < count && i < (size_t)before->rank; ++i) {
+    if (before->d[axes[i]] == 1) continue;
+    if (axes[i] < last) return false;
+    last = axes[i];
+  }
+  return true;
+}
+
+bool rabbet_ir_is_view(const rabbet_ir_t* ir, const rabbet_ir_node_t* node) {
+  if (!rabbet_op_is(node->op, RABBET_OP_SHUFFLE)) return false;
+  size_t first_count = 0, second_count = 0;
+  const int64_t* first = rabbet_attr_ints(node->attrs, node->op->attr_count,
+                                          "first_transpose", &first_count);
+  const int64_t* second = rabbet_attr_ints(node->attrs, node->op->attr_count,
+                                           "second_transpose", &second_count);
+  rabbet_dims_t input = rabbet_ir_dims(ir, rabbet_ir_input(ir, node, 0));
+  rabbet_dims_t output = rabbet_ir_dims(ir, rabbet_ir_output(ir, node, 0));
+  // The shape between reshape and second transpose, from the output's.
+  rabbet_dims_t between = output;
+  for (size_t i = 0; i < second_count && i < (size_t)output.rank; ++i)
+    between.d[second[i]] = output.d[i];
+  return ir_keeps_order(first, first_count, &input) &&
+         ir_keeps_order(second, second_count, &between);
+}
+
+// ---- Changing ---------------------------------------------------------------
+
+rabbet_status_t rabbet_ir_add_value(rabbet_ir_t* ir,
+                                    const rabbet_ir_value_t* like,
+                                    const char* name,
+                                    rabbet_ir_value_t** out_value) {
+  *out_value = NULL;
+  rabbet_ir_value_t* value = NULL;
+  RABBET_RETURN_IF_ERROR(
+      rabbet_arena_allocate(ir->arena, sizeof(*value), (void**)&value));
+  *value = (rabbet_ir_value_t){
+      .id = (int32_t)ir->values.count,
+      .name = name,
+      .dtype = like->dtype,
+      .shape = like->shape,
+      .input = -1,
+      .output = -1,
+      .formats = (uint64_t)1 << RABBET_FORMAT_LINEAR,
+      .wished = RABBET_DTYPE_NONE,
+      .copy_of = -1,
+      .bytes_of = -1,
+      .bytes_scale = -1,
+  };
+  RABBET_RETURN_IF_ERROR(RABBET_VEC_PUSH(ir->allocator, &ir->values, value));
+  *out_value = value;
+  return rabbet_ok();
+}
+
+rabbet_status_t rabbet_ir_add_constant(rabbet_ir_t* ir, const char* name,
+                                       rabbet_dtype_t dtype,
+                                       const rabbet_dims_t* dims,
+                                       const void* data,
+                                       rabbet_ir_value_t** out_value) {
+  *out_value = NULL;
+  rabbet_ir_value_t like = {.dtype = dtype};
+  RABBET_RETURN_IF_ERROR(rabbet_shape_from_dims(ir->graph, dims, &like.shape));
+  RABBET_RETURN_IF_ERROR(rabbet_ir_add_value(ir, &like, name, out_value));
+  (*out_value)->constant = data;
+  return rabbet_ok();
+}
+
+static rabbet_op_value_t ir_op_value(const rabbet_ir_value_t* value) {
+  if (!value) return (rabbet_op_value_t){.dtype = RABBET_DTYPE_NONE};
+  return (rabbet_op_value_t){
+      .present = true,
+      .dtype = value->dtype,
+      .shape = value->shape,
+      .constant = value->constant,
+      .values = value->values,
+      .value_count = value->value_count,
+  };
+}
+
+// Types and shapes of a new node's outputs, from those of its inputs.
+static rabbet_status_t ir_infer(rabbet_ir_t* ir, rabbet_ir_node_t* node,
+                                rabbet_op_value_t* outputs) {
+  rabbet_op_value_t* inputs = NULL;
+  RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
+      ir->arena, node->input_count, sizeof(*inputs), (void**)&inputs));
+  for (size_t i = 0; i < node->input_count; ++i)
+    inputs[i] = ir_op_value(rabbet_ir_input(ir, node, i));
+  for (size_t i = 0; i < node->output_count; ++i)
+    outputs[i] = (rabbet_op_value_t){.dtype = RABBET_DTYPE_NONE};
+  rabbet_op_infer_t infer = {
+      .op = node->op,
+      .graph = ir->graph,
+      .arena = ir->arena,
+      .attrs = node->attrs,
+      .attr_count = node->op->attr_count,
+      .inputs = inputs,
+      .input_count = node->input_count,
+      .outputs = outputs,
+      .output_count = node->output_count,
+      .strongly_typed = ir->strongly_typed,
+  };
+  return RABBET_ANNOTATE(rabbet_op_infer(&infer), "layer '%s'", node->name);
+}
+
+static rabbet_status_t ir_add_outputs(rabbet_ir_t* ir, rabbet_ir_node_t* node) {
+  rabbet_op_value_t* outputs = NULL;
+  RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
+      ir->arena, node->output_count, sizeof(*outputs), (void**)&outputs));
+  RABBET_RETURN_IF_ERROR(ir_infer(ir, node, outputs));
+  for (size_t i = 0; i < node->output_count; ++i) {
+    rabbet_ir_value_t like = {.dtype = outputs[i].dtype,
+                              .shape = outputs[i].shape};
+    rabbet_ir_value_t* value = NULL;
+    const char* name = node->name;
+    if (node->output_count > 1)
+      RABBET_RETURN_IF_ERROR(
+          rabbet_arena_printf(ir->arena, &name, "%s.%zu", node->name, i));
+    RABBET_RETURN_IF_ERROR(rabbet_ir_add_value(ir, &like, name, &value));
+    value->producer = node;
+    node->outputs[i] = value->id;
+  }
+  return rabbet_ok();
+}
+
+static rabbet_status_t ir_insert(rabbet_ir_t* ir, rabbet_ir_node_t* node,
+                                 const rabbet_ir_node_t* before) {
+  RABBET_RETURN_IF_ERROR(RABBET_VEC_PUSH(ir->allocator, &ir->nodes, node));
+  size_t place = ir->nodes.count - 1;
+  while (before && place > 0) {
+    ir->nodes.data[place] = ir->nodes.data[place - 1];
+    ir->nodes.data[place - 1] = node;
+    if (ir->nodes.data[place--] == before) break;
+  }
+  return rabbet_ok();
+}
+
+rabbet_status_t rabbet_ir_add_node(rabbet_ir_t* ir, rabbet_op_id_t op,
+                                   const char* name, const rabbet_attr_t* attrs,
+                                   size_t attr_count, const int32_t* inputs,
+                                   size_t input_count,
+                                   const rabbet_ir_node_t* before,
+                                   rabbet_ir_node_t** out_node) {
+  *out_node = NULL;
+  const rabbet_op_t* info = rabbet_op_get(op);
+  rabbet_ir_node_t* node = NULL;
+  rabbet_attr_t* complete = NULL;
+  RABBET_RETURN_IF_ERROR(
+      rabbet_arena_allocate(ir->arena, sizeof(*node), (void**)&node));
+  RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
+      ir->arena, info->attr_count, sizeof(*complete), (void**)&complete));
+  RABBET_RETURN_IF_ERROR(
+      rabbet_op_complete_attrs(info, attrs, attr_count, ir->arena, complete));
+  *node = (rabbet_ir_node_t){
+      .op = info,
+      .name = name,
+      .attrs = complete,
+      .input_count = input_count,
+      .output_count = info->output_count,
+      .precision = RABBET_DTYPE_NONE,
+  };
+  RABBET_RETURN_IF_ERROR(rabbet_arena_copy(
+      ir->arena, inputs, input_count * sizeof(*inputs), (void**)&node->inputs));
+  RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
+      ir->arena, node->output_count, sizeof(int32_t), (void**)&node->outputs));
+  RABBET_RETURN_IF_ERROR(ir_add_outputs(ir, node));
+  RABBET_RETURN_IF_ERROR(ir_insert(ir, node, before));
+  for (size_t i = 0; i < input_count; ++i)
+    if (inputs[i] >= 0) ir->values.data[inputs[i]]->uses++;
+  *out_node = node;
+  return rabbet_ok();
+}
+
+void rabbet_ir_set_input(rabbet_ir_t* ir, rabbet_ir_node_t* node, size_t index,
+                         int32_t value) {
+  if (node->inputs[index] >= 0) ir->values.data[node->inputs[index]]->uses--;
+  node->inputs[index] = value;
+  if (value >= 0) ir->values.data[value]->uses++;
+}
+
+bool rabbet_ir_can_replace(const rabbet_ir_value_t* old,
+                           const rabbet_ir_value_t* value) {
+  if (old->dtype != value->dtype || old->is_read_by_host) return false;
+  // The type wished for a network output goes on to its new producer.
+  if (value->wished != RABBET_DTYPE_NONE ||
+      (old->wished != RABBET_DTYPE_NONE && old->output < 0))
+    return false;
+  // A network output needs a producer of its own.
+  return old->output < 0 || (value->output < 0 && value->input < 0 &&
+                             value->producer && !value->is_read_by_host);
+}
+
+void rabbet_ir_replace_uses(rabbet_ir_t* ir, rabbet_ir_value_t* old,
+                            rabbet_ir_value_t* value) {
+  for (size_t i = 0; i < ir->nodes.count && old->uses > 0; ++i) {
+    rabbet_ir_node_t* node = ir->nodes.data[i];
+    if (node->dead) continue;
+    for (size_t k = 0; k < node->input_count; ++k)
+      if (node->inputs[k] == old->id)
+        rabbet_ir_set_input(ir, node, k, value->id);
+  }
+  if (old->ranged && !value->ranged) {
+    value->range = old->range;
+    value->ranged = old->ranged;
+  }
+  if (old->output < 0) return;
+  ir->outputs[old->output] = value->id;
+  value->output = old->output;
+  value->wished = old->wished;
+  value->name = old->name;
+  value->formats = old->formats;
+  value->dim_names = old->dim_names;
+  old->output = -1;
+}
+
+void rabbet_ir_kill(rabbet_ir_t* ir, rabbet_ir_node_t* node) {
+  if (node->dead) return;
+  node->dead = true;
+  for (size_t i = 0; i < node->input_count; ++i)
+    if (node->inputs[i] >= 0) ir->values.data[node->inputs[i]]->uses--;
+  for (size_t i = 0; i < node->output_count; ++i)
+    ir->values.data[node->outputs[i]]->producer = NULL;
+}

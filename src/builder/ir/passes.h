@@ -1,0 +1,153 @@
+// The passes that change the IR. Each leaves it swept.
+#ifndef RABBET_SRC_BUILDER_IR_PASSES_H_
+#define RABBET_SRC_BUILDER_IR_PASSES_H_
+
+#include "builder/build.h"
+
+// Values that the host knows need no kernel: integer tensors whose elements are
+// expressions lose their producers, constants among them become constants.
+RABBET_PRIVATE_API rabbet_status_t rabbet_pass_shapes(rabbet_build_t* build);
+// Evaluates what depends on constants alone, unless it would grow much.
+RABBET_PRIVATE_API rabbet_status_t rabbet_pass_fold(rabbet_build_t* build);
+// Rewrites nodes by the rules below until none applies.
+RABBET_PRIVATE_API rabbet_status_t rabbet_pass_simplify(rabbet_build_t* build);
+// Keeps one of nodes that compute the same from the same.
+RABBET_PRIVATE_API rabbet_status_t rabbet_pass_share(rabbet_build_t* build);
+// Makes one product of those of one tensor that go into one attention.
+RABBET_PRIVATE_API rabbet_status_t rabbet_pass_parallel(rabbet_build_t* build);
+
+// Makes a node that dequantizes for each of its readers (quantized_products.c),
+// and evaluates those of constants.
+RABBET_PRIVATE_API rabbet_status_t rabbet_pass_quantize(rabbet_build_t* build);
+
+// With RABBET_BUILDER_INT8, for weakly typed networks
+// (implicit_quantization.c): before the network is simplified, what users asked
+// of layers; at the end, when weights are known, pairs of nodes that quantize
+// and dequantize where ranges are known.
+RABBET_PRIVATE_API rabbet_status_t rabbet_pass_wishes(rabbet_build_t* build);
+RABBET_PRIVATE_API rabbet_status_t rabbet_pass_implicit(rabbet_build_t* build);
+// At the end: plugins that read one tensor several times get views of it
+// (repeated_inputs.c).
+RABBET_PRIVATE_API rabbet_status_t rabbet_pass_operands(rabbet_build_t* build);
+// Whether a node quantizes to give the value, which then is 8 bits or, where
+// the node is left out, what these stand for. Nothing else converts.
+RABBET_PRIVATE_API bool rabbet_ir_is_quantize_result(
+    const rabbet_ir_value_t* value);
+
+// ---- For rabbet_pass_quantize -----------------------------------------------
+
+// The node that dequantizes 8 bits for this input, and of which the user asked
+// nothing; else NULL.
+RABBET_PRIVATE_API rabbet_ir_node_t* rabbet_ir_dequantizer(
+    const rabbet_ir_t* ir, const rabbet_ir_node_t* node, size_t input);
+// Whether the node is a product of two dequantized tensors.
+RABBET_PRIVATE_API bool rabbet_ir_is_quantized(const rabbet_ir_t* ir,
+                                               const rabbet_ir_node_t* node);
+// Whether the node dequantizes a factor of such a product, or may yet.
+RABBET_PRIVATE_API bool rabbet_ir_is_factor(const rabbet_ir_t* ir,
+                                            const rabbet_ir_node_t* node);
+// Evaluates nodes that dequantize constants; those that a product reads stay.
+RABBET_PRIVATE_API rabbet_status_t rabbet_fold_factors(rabbet_build_t* build);
+// Gives back the constants that folding made.
+void rabbet_fold_deinitialize(rabbet_build_t* build);
+
+// ---- Rules of rabbet_pass_simplify -----------------------------------------
+
+// Looks at one live node; sets *changed if it rewrote something.
+typedef rabbet_status_t (*rabbet_rule_fn_t)(rabbet_build_t* build,
+                                            rabbet_ir_node_t* node,
+                                            bool* changed);
+
+// Nodes that do nothing (rules_trivial.c).
+RABBET_PRIVATE_API rabbet_status_t rabbet_rule_identity(rabbet_build_t* build,
+                                                        rabbet_ir_node_t* node,
+                                                        bool* changed);
+RABBET_PRIVATE_API rabbet_status_t rabbet_rule_shuffle(rabbet_build_t* build,
+                                                       rabbet_ir_node_t* node,
+                                                       bool* changed);
+RABBET_PRIVATE_API rabbet_status_t rabbet_rule_slice(rabbet_build_t* build,
+                                                     rabbet_ir_node_t* node,
+                                                     bool* changed);
+RABBET_PRIVATE_API rabbet_status_t rabbet_rule_concatenation(
+    rabbet_build_t* build, rabbet_ir_node_t* node, bool* changed);
+RABBET_PRIVATE_API rabbet_status_t rabbet_rule_neutral(rabbet_build_t* build,
+                                                       rabbet_ir_node_t* node,
+                                                       bool* changed);
+// Per-channel scales and offsets go into weights and bias (rules_affine.c).
+RABBET_PRIVATE_API rabbet_status_t rabbet_rule_affine(rabbet_build_t* build,
+                                                      rabbet_ir_node_t* node,
+                                                      bool* changed);
+// Zeros put around go into the convolution's padding (rules_padding.c).
+RABBET_PRIVATE_API rabbet_status_t rabbet_rule_padding(rabbet_build_t* build,
+                                                       rabbet_ir_node_t* node,
+                                                       bool* changed);
+// Transposes go into matrix products (rules_matrix.c).
+RABBET_PRIVATE_API rabbet_status_t rabbet_rule_matrix(rabbet_build_t* build,
+                                                      rabbet_ir_node_t* node,
+                                                      bool* changed);
+// (x - mean) / sqrt(variance + epsilon), written out, becomes a normalization
+// (rules_normalization.c).
+RABBET_PRIVATE_API rabbet_status_t rabbet_rule_normalization(
+    rabbet_build_t* build, rabbet_ir_node_t* node, bool* changed);
+
+// GELU, written out, becomes one activation (rules_gelu.c).
+RABBET_PRIVATE_API rabbet_status_t rabbet_rule_gelu(rabbet_build_t* build,
+                                                    rabbet_ir_node_t* node,
+                                                    bool* changed);
+
+// Scales of quantizations get the rank of what they scale (rules_quantize.c).
+RABBET_PRIVATE_API rabbet_status_t rabbet_rule_quantize(rabbet_build_t* build,
+                                                        rabbet_ir_node_t* node,
+                                                        bool* changed);
+
+// Scales of blocks are broadcast along an axis of their own (rules_blocks.c).
+RABBET_PRIVATE_API rabbet_status_t rabbet_rule_blocks(rabbet_build_t* build,
+                                                      rabbet_ir_node_t* node,
+                                                      bool* changed);
+
+// Masks before a softmax are added (rules_mask.c).
+RABBET_PRIVATE_API rabbet_status_t rabbet_rule_mask(rabbet_build_t* build,
+                                                    rabbet_ir_node_t* node,
+                                                    bool* changed);
+// They are not so low that HALF has no number for them.
+RABBET_PRIVATE_API rabbet_status_t rabbet_rule_mask_range(
+    rabbet_build_t* build, rabbet_ir_node_t* node, bool* changed);
+
+// ---- For rules (rewrite.c) --------------------------------------------------
+
+RABBET_PRIVATE_API int64_t rabbet_ir_int(const rabbet_ir_node_t* node,
+                                         const char* name);
+RABBET_PRIVATE_API const int64_t* rabbet_ir_ints(const rabbet_ir_node_t* node,
+                                                 const char* name,
+                                                 size_t* out_count);
+RABBET_PRIVATE_API rabbet_status_t rabbet_ir_set_int(rabbet_build_t* build,
+                                                     rabbet_ir_node_t* node,
+                                                     const char* name,
+                                                     int64_t value);
+RABBET_PRIVATE_API rabbet_status_t rabbet_ir_set_ints(rabbet_build_t* build,
+                                                      rabbet_ir_node_t* node,
+                                                      const char* name,
+                                                      const int64_t* values,
+                                                      size_t count);
+// The node that makes the value for this one reader alone, if it is of this
+// operator and the user asked nothing of it; else NULL.
+RABBET_PRIVATE_API rabbet_ir_node_t* rabbet_ir_sole_producer(
+    const rabbet_ir_t* ir, const rabbet_ir_value_t* value, rabbet_op_id_t op);
+// Every element of a constant is this number (at least one).
+RABBET_PRIVATE_API bool rabbet_ir_is_number(const rabbet_ir_t* ir,
+                                            const rabbet_ir_value_t* value,
+                                            double number);
+// All readers of the node's only output read `value` instead, and the node
+// goes; false if that would break a promise.
+RABBET_PRIVATE_API bool rabbet_ir_bypass(rabbet_ir_t* ir,
+                                         rabbet_ir_node_t* node,
+                                         rabbet_ir_value_t* value);
+// Whether the user asked for types of the node or its outputs.
+RABBET_PRIVATE_API bool rabbet_ir_has_wishes(const rabbet_ir_t* ir,
+                                             const rabbet_ir_node_t* node);
+// Makes room for `count` elements of a FP32 constant with these dims.
+RABBET_PRIVATE_API rabbet_status_t rabbet_ir_new_floats(
+    rabbet_build_t* build, const char* name, const rabbet_dims_t* dims,
+    rabbet_ir_value_t** out_value, float** out_data);
+
+#endif  // RABBET_SRC_BUILDER_IR_PASSES_H_

@@ -1,0 +1,98 @@
+// Removes all that is not needed. Needed are values that outputs are made of,
+// and those that the host must read to know a shape.
+
+#include "builder/ir/ir.h"
+
+typedef struct sweep_t {
+  rabbet_ir_t* ir;
+  bool* values;  // needed values
+  bool* exprs;   // expressions that were followed already
+  RABBET_VEC(int32_t) pending;
+} sweep_t;
+
+static rabbet_status_t sweep_value(sweep_t* sweep, int32_t value) {
+  if (value < 0 || sweep->values[value]) return rabbet_ok();
+  sweep->values[value] = true;
+  return RABBET_VEC_PUSH(sweep->ir->allocator, &sweep->pending, value);
+}
+
+static void sweep_exprs(sweep_t* sweep, const rabbet_ir_value_t* value) {
+  for (int32_t i = 0; i < value->shape.rank; ++i)
+    sweep->exprs[value->shape.d[i]] = true;
+  for (size_t i = 0; value->values && i < value->value_count; ++i)
+    sweep->exprs[value->values[i]] = true;
+}
+
+// Values that needed symbols stand for.
+static rabbet_status_t sweep_symbols(sweep_t* sweep) {
+  const rabbet_expr_graph_t* graph = sweep->ir->graph;
+  rabbet_ir_close_exprs(graph, sweep->exprs);
+  for (size_t i = 0; i < rabbet_expr_node_count(graph); ++i) {
+    const rabbet_expr_node_t* node = rabbet_expr_node(graph, (rabbet_expr_t)i);
+    if (!sweep->exprs[i] || node->op != RABBET_EXPR_SYMBOL) continue;
+    const rabbet_symbol_t* symbol = rabbet_expr_symbol(graph, (size_t)node->a);
+    if (symbol->kind == RABBET_SYMBOL_VALUE)
+      RABBET_RETURN_IF_ERROR(sweep_value(sweep, symbol->tensor));
+  }
+  return rabbet_ok();
+}
+
+static rabbet_status_t sweep_values(sweep_t* sweep) {
+  while (sweep->pending.count > 0) {
+    int32_t id = sweep->pending.data[--sweep->pending.count];
+    const rabbet_ir_value_t* value = rabbet_ir_value(sweep->ir, id);
+    sweep_exprs(sweep, value);
+    const rabbet_ir_node_t* node = value->producer;
+    if (!node) continue;
+    for (size_t i = 0; i < node->input_count; ++i)
+      RABBET_RETURN_IF_ERROR(sweep_value(sweep, node->inputs[i]));
+    for (size_t i = 0; i < node->output_count; ++i)
+      RABBET_RETURN_IF_ERROR(sweep_value(sweep, node->outputs[i]));
+  }
+  return rabbet_ok();
+}
+
+static rabbet_status_t sweep_follow(sweep_t* sweep) {
+  while (sweep->pending.count > 0) {
+    RABBET_RETURN_IF_ERROR(sweep_values(sweep));
+    RABBET_RETURN_IF_ERROR(sweep_symbols(sweep));
+  }
+  return rabbet_ok();
+}
+
+static void sweep_nodes(sweep_t* sweep) {
+  rabbet_ir_t* ir = sweep->ir;
+  size_t kept = 0;
+  for (size_t i = 0; i < ir->nodes.count; ++i) {
+    rabbet_ir_node_t* node = ir->nodes.data[i];
+    // All outputs of a needed node are needed, so that one tells.
+    bool needed = !node->dead && sweep->values[node->outputs[0]];
+    if (!needed) {
+      rabbet_ir_kill(ir, node);
+      continue;
+    }
+    node->index = (int32_t)kept;
+    ir->nodes.data[kept++] = node;
+  }
+  ir->nodes.count = kept;
+}
+
+rabbet_status_t rabbet_ir_sweep(rabbet_ir_t* ir) {
+  sweep_t sweep = {.ir = ir};
+  rabbet_status_t status = rabbet_allocate(
+      ir->allocator, ir->values.count * sizeof(bool), (void**)&sweep.values);
+  if (rabbet_is_ok(status))
+    status = rabbet_allocate(ir->allocator,
+                             rabbet_expr_node_count(ir->graph) * sizeof(bool),
+                             (void**)&sweep.exprs);
+  for (size_t i = 0; rabbet_is_ok(status) && i < ir->output_count; ++i)
+    status = sweep_value(&sweep, ir->outputs[i]);
+  for (size_t i = 0; rabbet_is_ok(status) && i < ir->input_count; ++i)
+    status = sweep_value(&sweep, ir->inputs[i]);
+  if (rabbet_is_ok(status)) status = sweep_follow(&sweep);
+  if (rabbet_is_ok(status)) sweep_nodes(&sweep);
+  rabbet_free(ir->allocator, sweep.values);
+  rabbet_free(ir->allocator, sweep.exprs);
+  rabbet_vec_free(ir->allocator, &sweep.pending);
+  return status;
+}

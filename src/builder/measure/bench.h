@@ -1,0 +1,88 @@
+// Timing kernels on the device.
+#ifndef RABBET_SRC_BUILDER_MEASURE_BENCH_H_
+#define RABBET_SRC_BUILDER_MEASURE_BENCH_H_
+
+#include "builder/choose/unit.h"
+#include "builder/measure/samples.h"
+
+// Device memory that measurements share, filled with harmless numbers.
+typedef struct rabbet_bench_t rabbet_bench_t;
+
+RABBET_PRIVATE_API rabbet_status_t
+rabbet_bench_create(rabbet_build_t* build, rabbet_bench_t** out_bench);
+RABBET_PRIVATE_API void rabbet_bench_destroy(rabbet_bench_t* bench);
+
+// A kernel that is ready to run with memory of the bench.
+typedef struct rabbet_bench_kernel_t {
+  const char* name;
+  const rabbet_kernel_class_t* kernel_class;
+  rabbet_kernel_t* kernel;
+  rabbet_kernel_state_t* state;
+  rabbet_kernel_call_t call;
+  size_t workspace;
+} rabbet_bench_kernel_t;
+
+// Creates and prepares the kernel at opt shapes; UNSUPPORTED when the class
+// finds out only now that it cannot. `group` must outlive it.
+RABBET_PRIVATE_API rabbet_status_t
+rabbet_bench_prepare(rabbet_build_t* build, const rabbet_unit_t* unit,
+                     const rabbet_choice_t* choice, const rabbet_group_t* group,
+                     rabbet_bench_kernel_t* out_kernel);
+RABBET_PRIVATE_API void rabbet_bench_unprepare(rabbet_bench_kernel_t* kernel);
+
+// Microseconds of one run of the choice at opt shapes: the least of several
+// batches after a warm-up. us < 0 if the kernel turns out not to work, or needs
+// more workspace than allowed. A kernel that is clearly slower than `best_us`
+// (> 0) is measured less carefully.
+RABBET_PRIVATE_API rabbet_status_t rabbet_bench_measure(
+    rabbet_build_t* build, const rabbet_unit_t* unit,
+    const rabbet_choice_t* choice, double best_us, rabbet_timing_t* out_timing);
+
+// One run of the choice at opt shapes, so that what is wrong with it shows.
+RABBET_PRIVATE_API rabbet_status_t
+rabbet_bench_run_once(rabbet_build_t* build, const rabbet_unit_t* unit,
+                      const rabbet_choice_t* choice);
+
+// Memory of at least `bytes` whose elements are harmless numbers of the type;
+// stays the bench's. Given back all at once by rabbet_bench_reset.
+RABBET_PRIVATE_API rabbet_status_t rabbet_bench_acquire(rabbet_build_t* build,
+                                                        rabbet_dtype_t dtype,
+                                                        size_t bytes,
+                                                        void** out_memory);
+RABBET_PRIVATE_API void rabbet_bench_reset(rabbet_bench_t* bench);
+// Device memory with these bytes.
+RABBET_PRIVATE_API rabbet_status_t rabbet_bench_upload(rabbet_build_t* build,
+                                                       const void* data,
+                                                       size_t bytes,
+                                                       void** out_memory);
+
+// Time of one call of the body: the least average of several batches, each long
+// enough for the clock, that the machine left alone (samples.h). Sets `us` and
+// `is_unsure`. `restore` (may be NULL) is called before each run and
+// not counted.
+typedef struct rabbet_bench_body_t {
+  rabbet_status_t (*run)(void* context);
+  rabbet_status_t (*restore)(void* context);
+  // `run` enqueues on this stream from now on (NULL: the default one). NULL: it
+  // may not be recorded into a graph.
+  void (*set_stream)(void* context, void* stream);
+  void* context;
+  double best_us;
+} rabbet_bench_body_t;
+RABBET_PRIVATE_API rabbet_status_t
+rabbet_bench_time(rabbet_build_t* build, const rabbet_bench_body_t* body,
+                  rabbet_timing_t* out_timing);
+
+// Looks after samples that are taken from now on; they are of one time, or of
+// several in turns. `settled`: they said enough.
+RABBET_PRIVATE_API void rabbet_bench_watch(rabbet_build_t* build,
+                                           rabbet_watch_t* out_watch);
+RABBET_PRIVATE_API void rabbet_bench_unwatch(rabbet_build_t* build,
+                                             const rabbet_watch_t* watch,
+                                             bool settled);
+
+// A stream to record on, of a device that has any.
+RABBET_PRIVATE_API rabbet_status_t rabbet_bench_stream(rabbet_build_t* build,
+                                                       void** out_stream);
+
+#endif  // RABBET_SRC_BUILDER_MEASURE_BENCH_H_

@@ -1,0 +1,32 @@
+// Weights as a run finds them. A kernel that is timed again and again has its
+// weights in the cache; in a run of a network whose weights do not all fit
+// there they come from memory, each time. So calls take turns with copies.
+#ifndef RABBET_SRC_BUILDER_MEASURE_COLD_WEIGHTS_H_
+#define RABBET_SRC_BUILDER_MEASURE_COLD_WEIGHTS_H_
+
+#include "builder/measure/bench.h"
+
+enum { RABBET_COLD_MAX_TURNS = 64 };
+
+typedef struct rabbet_cold_t {
+  void** inputs;  // of the call; borrowed
+  // [turn * weight_count + weight], and which inputs these are; in the arena.
+  void** copies;
+  size_t* weights;
+  size_t weight_count;
+  int turns, turn;  // turns 0: there are no copies
+} rabbet_cold_t;
+
+// Whether the network's constants are more than the device's cache holds.
+RABBET_PRIVATE_API bool rabbet_cold_applies(const rabbet_build_t* build);
+// Copies, in memory of the bench, of those constants of the group whose
+// addresses `inputs` holds; not of those that `written` (may be NULL, else one
+// for each input) says the kernel writes. None if the build has no use for
+// them.
+RABBET_PRIVATE_API rabbet_status_t rabbet_cold_initialize(
+    rabbet_build_t* build, const rabbet_group_t* group, const bool* written,
+    void** inputs, rabbet_cold_t* out_cold);
+// The next call finds other copies.
+RABBET_PRIVATE_API void rabbet_cold_turn(rabbet_cold_t* cold);
+
+#endif  // RABBET_SRC_BUILDER_MEASURE_COLD_WEIGHTS_H_

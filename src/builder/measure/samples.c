@@ -1,0 +1,85 @@
+#include "builder/measure/samples.h"
+
+// A pace that is longer than the best one by this much disturbs: more than a
+// processor slows down by itself after wide vector instructions.
+#define WATCH_SLOW 1.15
+// Two samples agree that differ by less; a time is unsure if no other sample is
+// nearer than the second.
+#define SAMPLES_AGREE 1.05
+#define SAMPLES_UNSURE 1.1
+
+// ---- The machine ------------------------------------------------------------
+
+static uint64_t watch_interruptions(const rabbet_watch_t* watch) {
+  rabbet_device_t* device = watch->device;
+  return device->vtable->interruptions ? device->vtable->interruptions(device)
+                                       : 0;
+}
+
+static void watch_pace(rabbet_watch_t* watch) {
+  rabbet_device_t* device = watch->device;
+  if (!device->vtable->pace) return;
+  int64_t pace = device->vtable->pace(device);
+  if (watch->pace == 0 || pace < watch->pace) watch->pace = pace;
+  if (watch->slow_pace == 0 || pace < watch->slow_pace) watch->slow_pace = pace;
+  watch->is_slow = (double)pace > WATCH_SLOW * (double)watch->pace;
+}
+
+void rabbet_watch_begin(rabbet_device_t* device, int64_t pace,
+                        rabbet_watch_t* out_watch) {
+  *out_watch = (rabbet_watch_t){.device = device, .pace = pace};
+  watch_pace(out_watch);
+}
+
+void rabbet_watch_start(rabbet_watch_t* watch) {
+  watch->interruptions = watch_interruptions(watch);
+}
+
+bool rabbet_watch_is_interrupted(const rabbet_watch_t* watch) {
+  return watch_interruptions(watch) != watch->interruptions;
+}
+
+bool rabbet_watch_was_disturbed(rabbet_watch_t* watch) {
+  bool interrupted = rabbet_watch_is_interrupted(watch);
+  bool was_slow = watch->is_slow;
+  watch_pace(watch);
+  return interrupted || was_slow || watch->is_slow;
+}
+
+int64_t rabbet_watch_end(const rabbet_watch_t* watch, bool settled) {
+  return settled ? watch->pace : watch->slow_pace;
+}
+
+// ---- Samples ----------------------------------------------------------------
+
+void rabbet_samples_add(rabbet_samples_t* samples, double ns, bool disturbed) {
+  if (samples->taken++ == 0 || ns < samples->least_of_all)
+    samples->least_of_all = ns;
+  if (disturbed) return;
+  if (samples->undisturbed++ == 0) {
+    samples->least = ns;
+  } else if (ns < samples->least) {
+    samples->next = samples->least;
+    samples->least = ns;
+  } else if (samples->undisturbed == 2 || ns < samples->next) {
+    samples->next = ns;
+  }
+}
+
+static bool samples_confirm(const rabbet_samples_t* samples, double factor) {
+  return samples->undisturbed >= 2 && samples->next <= factor * samples->least;
+}
+
+bool rabbet_samples_settled(const rabbet_samples_t* samples, int wanted) {
+  return samples->undisturbed >= wanted &&
+         (wanted < 2 || samples_confirm(samples, SAMPLES_AGREE));
+}
+
+bool rabbet_samples_are_unsure(const rabbet_samples_t* samples, int wanted) {
+  return wanted < 2 ? samples->undisturbed == 0
+                    : !samples_confirm(samples, SAMPLES_UNSURE);
+}
+
+double rabbet_samples_least(const rabbet_samples_t* samples) {
+  return samples->undisturbed > 0 ? samples->least : samples->least_of_all;
+}

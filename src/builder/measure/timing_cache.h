@@ -1,0 +1,35 @@
+// Measured times by key: the inside of a timing cache.
+#ifndef RABBET_SRC_BUILDER_MEASURE_TIMING_CACHE_H_
+#define RABBET_SRC_BUILDER_MEASURE_TIMING_CACHE_H_
+
+#include "base/hash.h"
+#include "rabbet/builder.h"
+
+// A way to compute something, measured once.
+typedef struct rabbet_timing_t {
+  double us;           // per run; < 0: cannot be used on this device
+  uint64_t workspace;  // bytes
+  // The machine left no sample alone: better than nothing for this build, and
+  // never kept in a cache.
+  bool is_unsure;
+} rabbet_timing_t;
+
+// False if nothing is known under the key.
+RABBET_PRIVATE_API bool rabbet_timing_cache_find(rabbet_timing_cache_t* cache,
+                                                 rabbet_hash_t key,
+                                                 rabbet_timing_t* out_timing);
+// Sets or replaces. The time is a sure one.
+RABBET_PRIVATE_API rabbet_status_t rabbet_timing_cache_put(
+    rabbet_timing_cache_t* cache, rabbet_hash_t key, rabbet_timing_t timing);
+
+// A library's answers to a question: bytes whose meaning is trial.h's.
+// *out_data is freed with rabbet_free; NULL: nothing is known under the key.
+RABBET_PRIVATE_API rabbet_status_t rabbet_timing_cache_find_answer(
+    rabbet_timing_cache_t* cache, rabbet_hash_t key,
+    rabbet_allocator_t allocator, void** out_data, size_t* out_size);
+// Sets or replaces.
+RABBET_PRIVATE_API rabbet_status_t
+rabbet_timing_cache_put_answer(rabbet_timing_cache_t* cache, rabbet_hash_t key,
+                               const void* data, size_t size);
+
+#endif  // RABBET_SRC_BUILDER_MEASURE_TIMING_CACHE_H_

@@ -1,0 +1,481 @@
+#include "builder/propose/propose.h"
+
+#include <string.h>
+
+#include "base/strbuf.h"
+#include "builder/emit/concatenations.h"
+#include "builder/propose/trial.h"
+#include "core/view.h"
+
+typedef struct proposer_t {
+  rabbet_build_t* build;
+  rabbet_unit_t* unit;
+  const rabbet_kernel_class_t* kernel_class;
+  const rabbet_type_format_t* fixed;
+  RABBET_VEC(rabbet_choice_t) choices;
+  // Candidates that were offered but may not be used, for the error message.
+  rabbet_strbuf_t* rejected;
+  int rejected_count;
+} proposer_t;
+
+// ---- What the network allows ------------------------------------------------
+
+static bool propose_dtype_allowed(const proposer_t* p,
+                                  const rabbet_ir_value_t* value,
+                                  const rabbet_type_format_t* type,
+                                  bool is_output) {
+  // A network output is converted if need be.
+  if (is_output && value->wished != RABBET_DTYPE_NONE && value->output < 0)
+    return type->dtype == value->wished;
+  if (type->dtype == value->dtype) return true;
+  if (p->build->ir.strongly_typed || value->values) return false;
+  return rabbet_dtype_is_float(type->dtype) &&
+         rabbet_dtype_is_float(value->dtype);
+}
+
+// Whether the unit works element by element and spreads this input: it is read
+// in its own type, whatever type the elements are computed in.
+static bool propose_is_spread(const proposer_t* p,
+                              const rabbet_ir_value_t* value) {
+  const rabbet_ir_t* ir = &p->build->ir;
+  const rabbet_unit_t* unit = p->unit;
+  for (size_t i = 0; i < unit->node_count; ++i)
+    if (!(unit->nodes[i]->op->flags & RABBET_OP_POINTWISE)) return false;
+  const rabbet_ir_value_t* output =
+      rabbet_ir_value(ir, unit->values[unit->group.outputs[0]]);
+  return !rabbet_ir_shape_equal(&value->shape, &output->shape);
+}
+
+// A layer of a set precision gets its floating-point inputs in that type.
+static bool propose_precision_allowed(const proposer_t* p,
+                                      const rabbet_ir_value_t* value,
+                                      const rabbet_type_format_t* type,
+                                      bool is_output) {
+  if (is_output || value->constant || !rabbet_dtype_is_float(value->dtype) ||
+      propose_is_spread(p, value))
+    return true;
+  for (size_t i = 0; i < p->unit->node_count; ++i) {
+    rabbet_dtype_t precision = p->unit->nodes[i]->precision;
+    if (precision != RABBET_DTYPE_NONE && precision != type->dtype)
+      return false;
+  }
+  return true;
+}
+
+static bool propose_allowed(const proposer_t* p,
+                            const rabbet_candidate_t* candidate) {
+  const rabbet_group_t* group = &p->unit->group;
+  size_t boundary = group->input_count + group->output_count;
+  if (p->fixed)
+    return memcmp(p->fixed, candidate->tensors, boundary * sizeof(*p->fixed)) ==
+           0;
+  for (size_t i = 0; i < boundary; ++i) {
+    const rabbet_ir_value_t* value = rabbet_ir_value(
+        &p->build->ir, p->unit->values[rabbet_group_boundary(group, i)]);
+    const rabbet_type_format_t* type = &candidate->tensors[i];
+    bool is_output = i >= group->input_count;
+    if (!propose_dtype_allowed(p, value, type, is_output) ||
+        !propose_precision_allowed(p, value, type, is_output))
+      return false;
+    // A value that the host knows is made row-major; readers may have it
+    // converted.
+    if (is_output && value->values && type->format != RABBET_FORMAT_LINEAR)
+      return false;
+  }
+  return true;
+}
+
+// ---- Collecting -------------------------------------------------------------
+
+static rabbet_status_t propose_key(proposer_t* p, rabbet_choice_t* choice) {
+  rabbet_build_t* build = p->build;
+  rabbet_group_t group;
+  RABBET_RETURN_IF_ERROR(
+      rabbet_unit_instantiate(build, p->unit, choice, &group));
+  const rabbet_kernel_class_t* kernel = choice->candidate.kernel;
+  rabbet_strbuf_t text;
+  rabbet_strbuf_initialize(build->allocator, &text);
+  rabbet_strbuf_printf(&text, "%s\n%s %u %d\nthreads %d\n",
+                       build->device->vtable->signature(build->device),
+                       kernel->name, kernel->version, choice->candidate.tactic,
+                       build->threads);
+  if (build->is_cold) rabbet_strbuf_printf(&text, "weights from memory\n");
+  if (kernel->library_version)
+    rabbet_strbuf_printf(
+        &text, "library %llu\n",
+        (unsigned long long)kernel->library_version(build->device));
+  rabbet_status_t status =
+      rabbet_group_signature(&group, &choice->cacheable, &text);
+  if (rabbet_is_ok(status)) status = rabbet_strbuf_status(&text);
+  if (rabbet_is_ok(status)) choice->key = rabbet_hash128(text.data, text.size);
+  rabbet_strbuf_deinitialize(&text);
+  return status;
+}
+
+static rabbet_status_t propose_copy(proposer_t* p,
+                                    const rabbet_candidate_t* candidate,
+                                    rabbet_choice_t* out_choice) {
+  rabbet_arena_t* arena = &p->build->arena;
+  const rabbet_group_t* group = &p->unit->group;
+  *out_choice = (rabbet_choice_t){.candidate = *candidate, .us = -1};
+  rabbet_candidate_t* copy = &out_choice->candidate;
+  copy->tactic_name[sizeof(copy->tactic_name) - 1] = '\0';
+  RABBET_RETURN_IF_ERROR(rabbet_arena_copy(
+      arena, candidate->tensors,
+      (group->input_count + group->output_count) * sizeof(*copy->tensors),
+      (void**)&copy->tensors));
+  size_t bytes = group->output_count * sizeof(int32_t);
+  if (candidate->in_place)
+    RABBET_RETURN_IF_ERROR(rabbet_arena_copy(arena, candidate->in_place, bytes,
+                                             (void**)&copy->in_place));
+  if (candidate->aliased)
+    RABBET_RETURN_IF_ERROR(rabbet_arena_copy(arena, candidate->aliased, bytes,
+                                             (void**)&copy->aliased));
+  if (candidate->artifact.size > 0) {
+    RABBET_RETURN_IF_ERROR(rabbet_arena_strdup(arena, candidate->artifact.name,
+                                               &copy->artifact.name));
+    RABBET_RETURN_IF_ERROR(rabbet_arena_copy(arena, candidate->artifact.data,
+                                             candidate->artifact.size,
+                                             (void**)&copy->artifact.data));
+  }
+  return propose_key(p, out_choice);
+}
+
+static void propose_note(proposer_t* p, const rabbet_candidate_t* candidate) {
+  if (!p->rejected || ++p->rejected_count > 4) return;
+  const rabbet_group_t* group = &p->unit->group;
+  size_t boundary = group->input_count + group->output_count;
+  rabbet_strbuf_printf(p->rejected, "%s%s (", p->rejected_count > 1 ? "; " : "",
+                       candidate->kernel->name);
+  for (size_t i = 0; i < boundary; ++i)
+    rabbet_strbuf_printf(p->rejected, "%s%s %s",
+                         i == 0                    ? ""
+                         : i == group->input_count ? " -> "
+                                                   : ", ",
+                         rabbet_dtype_name(candidate->tensors[i].dtype),
+                         rabbet_format_name(candidate->tensors[i].format));
+  rabbet_strbuf_printf(p->rejected, ")");
+}
+
+static rabbet_status_t propose_add(void* context,
+                                   const rabbet_candidate_t* candidate) {
+  proposer_t* p = context;
+  rabbet_candidate_t named = *candidate;
+  if (!named.kernel) named.kernel = p->kernel_class;
+  int64_t cap = p->build->config->options[RABBET_BUILDER_OPTION_MAX_TACTICS];
+  if (!propose_allowed(p, &named)) {
+    propose_note(p, &named);
+    return rabbet_ok();
+  }
+  if (cap >= 0 && (int64_t)p->choices.count >= (cap > 0 ? cap : 1))
+    return rabbet_ok();
+  rabbet_choice_t choice;
+  RABBET_RETURN_IF_ERROR(propose_copy(p, &named, &choice));
+  return RABBET_VEC_PUSH(p->build->allocator, &p->choices, choice);
+}
+
+// Reshaping LINEAR memory costs nothing, whatever type it holds.
+static rabbet_status_t propose_view_of(proposer_t* p, rabbet_dtype_t dtype,
+                                       rabbet_format_t format) {
+  const rabbet_group_t* group = &p->unit->group;
+  size_t boundary = group->input_count + group->output_count;
+  rabbet_choice_t choice = {.candidate = {.tactic_name = "view"}, .us = 0};
+  rabbet_type_format_t* tensors = NULL;
+  RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
+      &p->build->arena, boundary, sizeof(*tensors), (void**)&tensors));
+  for (size_t i = 0; i < boundary; ++i)
+    tensors[i] = (rabbet_type_format_t){
+        group->values[rabbet_group_boundary(group, i)].dtype,
+        RABBET_FORMAT_LINEAR};
+  tensors[0].dtype = tensors[boundary - 1].dtype = dtype;
+  tensors[0].format = tensors[boundary - 1].format = format;
+  choice.candidate.tensors = tensors;
+  if (!propose_allowed(p, &choice.candidate)) return rabbet_ok();
+  return RABBET_VEC_PUSH(p->build->allocator, &p->choices, choice);
+}
+
+// A conversion that changes nothing in memory, whatever the shape. (To the same
+// format: a copy is wanted.)
+static bool propose_is_nothing(const proposer_t* p) {
+  const rabbet_group_t* group = &p->unit->group;
+  if (!p->fixed || p->unit->node_count > 0 || group->input_count != 1 ||
+      group->output_count != 1 || p->fixed[0].dtype != p->fixed[1].dtype ||
+      p->fixed[0].format == p->fixed[1].format)
+    return false;
+  const rabbet_group_value_t* value = &group->values[group->inputs[0]];
+  rabbet_dims_t dims = value->dims;
+  for (int i = 0; i < dims.rank; ++i)
+    if (value->min.d[i] != value->max.d[i]) dims.d[i] = -1;
+  return rabbet_format_lies_alike(&dims, p->fixed[0].format,
+                                  p->fixed[1].format);
+}
+
+static rabbet_status_t propose_nothing(proposer_t* p) {
+  rabbet_choice_t choice = {
+      .candidate = {.tactic_name = "view", .tensors = p->fixed}, .us = 0};
+  rabbet_type_format_t* tensors = NULL;
+  RABBET_RETURN_IF_ERROR(rabbet_arena_copy(
+      &p->build->arena, p->fixed, 2 * sizeof(*tensors), (void**)&tensors));
+  choice.candidate.tensors = tensors;
+  return RABBET_VEC_PUSH(p->build->allocator, &p->choices, choice);
+}
+
+// Whether a view is of the shape of what it shows, and so in any format.
+static bool propose_keeps_shape(const proposer_t* p) {
+  const rabbet_ir_t* ir = &p->build->ir;
+  const rabbet_ir_node_t* node = p->unit->nodes[0];
+  return rabbet_ir_shape_equal(&rabbet_ir_input(ir, node, 0)->shape,
+                               &rabbet_ir_output(ir, node, 0)->shape);
+}
+
+static rabbet_status_t propose_views(proposer_t* p) {
+  const rabbet_unit_t* unit = p->unit;
+  if (p->fixed || unit->node_count != 1 ||
+      !rabbet_ir_is_view(&p->build->ir, unit->nodes[0]))
+    return rabbet_ok();
+  rabbet_dtype_t own = unit->group.values[unit->group.inputs[0]].dtype;
+  uint64_t formats = UINT64_C(1) << RABBET_FORMAT_LINEAR;
+  if (propose_keeps_shape(p)) formats |= p->build->formats;
+  int32_t rank = unit->group.values[unit->group.inputs[0]].dims.rank;
+  for (int format = 0; format < 64; ++format) {
+    const rabbet_format_info_t* info =
+        rabbet_format_info((rabbet_format_t)format);
+    if (!(formats >> format & 1) || !info || rank < info->min_rank ||
+        (info->block > 1 && rank >= RABBET_MAX_RANK))
+      continue;
+    RABBET_RETURN_IF_ERROR(propose_view_of(p, own, (rabbet_format_t)format));
+    for (int dtype = 0; dtype < RABBET_DTYPE_COUNT; ++dtype)
+      if (dtype != (int)own && (p->build->extra_dtypes >> dtype & 1) != 0)
+        RABBET_RETURN_IF_ERROR(
+            propose_view_of(p, (rabbet_dtype_t)dtype, (rabbet_format_t)format));
+  }
+  return rabbet_ok();
+}
+
+// A concatenation in each type that a kernel offers for all its tensors.
+static rabbet_status_t propose_joins(proposer_t* p) {
+  const rabbet_group_t* group = &p->unit->group;
+  size_t boundary = group->input_count + group->output_count;
+  size_t offered = p->fixed ? 0 : p->choices.count;
+  for (size_t i = 0; i < offered; ++i) {
+    const rabbet_type_format_t* types = p->choices.data[i].candidate.tensors;
+    bool wanted = rabbet_join_fits(p->build, p->unit, types[0]);
+    for (size_t k = 1; wanted && k < boundary; ++k)
+      wanted = memcmp(&types[k], &types[0], sizeof(*types)) == 0;
+    for (size_t k = offered; wanted && k < p->choices.count; ++k)
+      wanted = memcmp(p->choices.data[k].candidate.tensors, types,
+                      sizeof(*types)) != 0;
+    if (!wanted) continue;
+    rabbet_choice_t choice = {
+        .candidate = {.tactic_name = "view", .tensors = types}, .us = 0};
+    RABBET_RETURN_IF_ERROR(
+        RABBET_VEC_PUSH(p->build->allocator, &p->choices, choice));
+  }
+  return rabbet_ok();
+}
+
+// ---- Nodes that may be left out ---------------------------------------------
+
+// The tensor of a floating type that such a node reads or makes.
+static size_t propose_real(const proposer_t* p) {
+  return rabbet_op_is(p->unit->nodes[0]->op, RABBET_OP_QUANTIZE)
+             ? 0
+             : p->unit->group.input_count;
+}
+
+static bool propose_has_left_out(const proposer_t* p,
+                                 rabbet_type_format_t type) {
+  for (size_t i = 0; i < p->choices.count; ++i) {
+    const rabbet_candidate_t* candidate = &p->choices.data[i].candidate;
+    if (!candidate->kernel &&
+        memcmp(&candidate->tensors[0], &type, sizeof(type)) == 0)
+      return true;
+  }
+  return false;
+}
+
+// In each type and format that a kernel offers for the numbers themselves.
+static rabbet_status_t propose_left_out(proposer_t* p) {
+  const rabbet_group_t* group = &p->unit->group;
+  size_t boundary = group->input_count + group->output_count;
+  if (p->fixed || p->unit->node_count != 1 || !p->unit->nodes[0]->is_optional)
+    return rabbet_ok();
+  size_t offered = p->choices.count, real = propose_real(p);
+  for (size_t i = 0; i < offered; ++i) {
+    rabbet_type_format_t type = p->choices.data[i].candidate.tensors[real];
+    if (propose_has_left_out(p, type)) continue;
+    rabbet_type_format_t* tensors = NULL;
+    RABBET_RETURN_IF_ERROR(rabbet_arena_copy(
+        &p->build->arena, p->choices.data[i].candidate.tensors,
+        boundary * sizeof(*tensors), (void**)&tensors));
+    tensors[0] = tensors[group->input_count] = type;
+    rabbet_choice_t choice = {
+        .candidate = {.tactic_name = "view", .tensors = tensors}, .us = 0};
+    RABBET_RETURN_IF_ERROR(
+        RABBET_VEC_PUSH(p->build->allocator, &p->choices, choice));
+  }
+  return rabbet_ok();
+}
+
+// Whether the user allows the library that the kernels come from.
+static bool propose_has_source(const proposer_t* p,
+                               const rabbet_kernel_class_t* kernel) {
+  int64_t allowed =
+      p->build->config->options[RABBET_BUILDER_OPTION_TACTIC_SOURCES];
+  return kernel->tactic_sources == 0 ||
+         (kernel->tactic_sources & (uint64_t)allowed) != 0;
+}
+
+// Classes with the flag, of libraries that are allowed or (`allowed` false) of
+// the others.
+static rabbet_status_t propose_ask(proposer_t* p, uint32_t flag, bool allowed) {
+  rabbet_build_t* build = p->build;
+  size_t count = 0;
+  const rabbet_kernel_class_t* const* classes =
+      build->device->vtable->kernel_classes(build->device, &count);
+  rabbet_propose_t question = {
+      .device = build->device,
+      .group = &p->unit->group,
+      .extra_dtypes = build->extra_dtypes,
+      .tf32 = (build->config->options[RABBET_BUILDER_OPTION_FLAGS] >>
+                   RABBET_BUILDER_TF32 &
+               1) != 0,
+      .fixed = p->fixed,
+      .formats = build->formats,
+      .threads = build->threads,
+      .optimization_level = build->level,
+      .allocator = build->allocator,
+      .asker = rabbet_trials_asker(build->trials, p->unit->name),
+  };
+  for (size_t i = 0; i < p->unit->node_count; ++i) {
+    rabbet_dtype_t precision = p->unit->nodes[i]->precision;
+    if (precision != RABBET_DTYPE_NONE)
+      question.extra_dtypes |= 1u << precision;
+  }
+  rabbet_candidate_sink_t sink = {p, propose_add};
+  for (size_t i = 0; i < count; ++i) {
+    if ((classes[i]->flags & RABBET_KERNEL_FALLBACK) != flag ||
+        propose_has_source(p, classes[i]) != allowed)
+      continue;
+    p->kernel_class = classes[i];
+    RABBET_RETURN_IF_ERROR(RABBET_ANNOTATE(classes[i]->propose(&question, sink),
+                                           "layer '%s'", p->unit->name));
+  }
+  return rabbet_ok();
+}
+
+// A device that has nothing but fallbacks shall show fusion too; elsewhere a
+// slow kernel for many nodes would only be in the way of fast ones for each.
+static bool propose_may_fall_back(const proposer_t* p) {
+  if (p->unit->node_count <= 1) return true;
+  size_t count = 0;
+  const rabbet_kernel_class_t* const* classes =
+      p->build->device->vtable->kernel_classes(p->build->device, &count);
+  for (size_t i = 0; i < count; ++i)
+    if ((classes[i]->flags & RABBET_KERNEL_FALLBACK) == 0 &&
+        classes[i] != &rabbet_plugin_kernel_class)
+      return false;
+  return true;
+}
+
+// A group that no other class computes is computed by libraries that were left
+// out.
+static rabbet_status_t propose_other_sources(proposer_t* p) {
+  RABBET_RETURN_IF_ERROR(propose_ask(p, 0, false));
+  if (p->choices.count > 0)
+    rabbet_log(p->build->logger, RABBET_SEVERITY_WARNING,
+               "layer '%s' is computed by %s: no kernel of the tactic sources "
+               "that are allowed computes it",
+               p->unit->name, p->choices.data[0].candidate.kernel->name);
+  return rabbet_ok();
+}
+
+static rabbet_status_t propose_all(proposer_t* p) {
+  if (propose_is_nothing(p)) return propose_nothing(p);
+  RABBET_RETURN_IF_ERROR(propose_views(p));
+  if (p->choices.count > 0 && p->build->level == 0) return rabbet_ok();
+  // There is nothing to be fast at, and libraries refuse such tensors.
+  if (p->unit->node_count > 0 && rabbet_group_makes_nothing(&p->unit->group)) {
+    if (p->unit->node_count == 1)
+      RABBET_RETURN_IF_ERROR(propose_ask(p, RABBET_KERNEL_FALLBACK, true));
+    if (p->choices.count > 0 || p->unit->node_count > 1) return rabbet_ok();
+  }
+  RABBET_RETURN_IF_ERROR(propose_ask(p, 0, true));
+  if (p->choices.count == 0 && propose_may_fall_back(p))
+    RABBET_RETURN_IF_ERROR(propose_ask(p, RABBET_KERNEL_FALLBACK, true));
+  if (p->choices.count == 0 && p->unit->node_count <= 1)
+    RABBET_RETURN_IF_ERROR(propose_other_sources(p));
+  RABBET_RETURN_IF_ERROR(propose_left_out(p));
+  return propose_joins(p);
+}
+
+rabbet_status_t rabbet_unit_propose(rabbet_build_t* build, rabbet_unit_t* unit,
+                                    const rabbet_type_format_t* fixed) {
+  if (unit->proposed) return rabbet_ok();
+  proposer_t p = {.build = build, .unit = unit, .fixed = fixed};
+  rabbet_status_t status = propose_all(&p);
+  if (rabbet_is_ok(status))
+    status = rabbet_arena_copy(&build->arena, p.choices.data,
+                               p.choices.count * sizeof(*p.choices.data),
+                               (void**)&unit->choices);
+  if (rabbet_is_ok(status)) {
+    unit->choice_count = p.choices.count;
+    unit->proposed = true;
+  }
+  rabbet_vec_free(build->allocator, &p.choices);
+  return status;
+}
+
+// ---- The error --------------------------------------------------------------
+
+static void propose_print_tensors(const rabbet_unit_t* unit,
+                                  rabbet_strbuf_t* text) {
+  const rabbet_group_t* group = &unit->group;
+  size_t boundary = group->input_count + group->output_count;
+  char dims[160];
+  for (size_t i = 0; i < boundary; ++i) {
+    const rabbet_group_value_t* value =
+        &group->values[rabbet_group_boundary(group, i)];
+    rabbet_strbuf_printf(text, "%s%s %s",
+                         i == group->input_count ? " -> "
+                         : i > 0                 ? ", "
+                                                 : "",
+                         rabbet_dtype_name(value->dtype),
+                         rabbet_dims_print(&value->dims, dims, sizeof(dims)));
+  }
+}
+
+static rabbet_status_t propose_explain(proposer_t* p, rabbet_strbuf_t* tensors,
+                                       rabbet_strbuf_t* offers) {
+  rabbet_build_t* build = p->build;
+  propose_print_tensors(p->unit, tensors);
+  p->rejected = offers;
+  RABBET_RETURN_IF_ERROR(propose_ask(p, 0, true));
+  RABBET_RETURN_IF_ERROR(propose_ask(p, RABBET_KERNEL_FALLBACK, true));
+  RABBET_RETURN_IF_ERROR(rabbet_strbuf_status(tensors));
+  RABBET_RETURN_IF_ERROR(rabbet_strbuf_status(offers));
+  const rabbet_ir_node_t* node = p->unit->nodes[0];
+  const char* why =
+      p->rejected_count == 0 ? "it offers nothing for them"
+      : build->ir.strongly_typed
+          ? "the network is strongly typed, which rules out what is offered"
+          : "the types asked for rule out what is offered";
+  return RABBET_STATUS(
+      RABBET_STATUS_UNSUPPORTED,
+      "layer '%s' (%s): device '%s' has no kernel for %s: %s%s%s", node->name,
+      node->op->name, build->device->name, rabbet_strbuf_text(tensors), why,
+      p->rejected_count ? ": " : "", rabbet_strbuf_text(offers));
+}
+
+rabbet_status_t rabbet_unit_unsupported(rabbet_build_t* build,
+                                        rabbet_unit_t* unit) {
+  rabbet_strbuf_t tensors, offers;
+  rabbet_strbuf_initialize(build->allocator, &tensors);
+  rabbet_strbuf_initialize(build->allocator, &offers);
+  proposer_t p = {.build = build, .unit = unit};
+  rabbet_status_t status = propose_explain(&p, &tensors, &offers);
+  rabbet_vec_free(build->allocator, &p.choices);
+  rabbet_strbuf_deinitialize(&tensors);
+  rabbet_strbuf_deinitialize(&offers);
+  return status;
+}

@@ -1,0 +1,18 @@
+// Asking the device what it can do for a unit.
+#ifndef RABBET_SRC_BUILDER_PROPOSE_PROPOSE_H_
+#define RABBET_SRC_BUILDER_PROPOSE_PROPOSE_H_
+
+#include "builder/choose/unit.h"
+
+// Fills unit->choices with every candidate that the network's types and the
+// user's wishes allow; none is no error. Asks once. `fixed` (conversions) may
+// be NULL.
+RABBET_PRIVATE_API rabbet_status_t
+rabbet_unit_propose(rabbet_build_t* build, rabbet_unit_t* unit,
+                    const rabbet_type_format_t* fixed);
+// Why a node has no choices: names the layer, its types and shapes, and what
+// there would be.
+RABBET_PRIVATE_API rabbet_status_t
+rabbet_unit_unsupported(rabbet_build_t* build, rabbet_unit_t* unit);
+
+#endif  // RABBET_SRC_BUILDER_PROPOSE_PROPOSE_H_

@@ -1,0 +1,298 @@
+#define _GNU_SOURCE
+#include "builder/propose/trial.h"
+
+#include <dlfcn.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "builder/propose/trial_internal.h"
+
+struct rabbet_trials_t {
+  rabbet_build_t* build;
+  rabbet_asker_t asker;
+  const char* layer;
+  rabbet_trial_helper_t helper;
+  bool in_process;  // there is no helper to be had: the user was told
+  RABBET_VEC(rabbet_culprit_t) culprits;
+};
+
+static rabbet_status_t trials_ask(void* context,
+                                  const rabbet_question_t* question,
+                                  rabbet_answer_sink_t sink);
+
+rabbet_status_t rabbet_trials_create(rabbet_build_t* build) {
+  rabbet_trials_t* trials = NULL;
+  const char* asked = getenv("RABBET_TRIAL");
+  RABBET_RETURN_IF_ERROR(
+      rabbet_allocate(build->allocator, sizeof(*trials), (void**)&trials));
+  trials->build = build;
+  trials->asker = (rabbet_asker_t){trials, trials_ask};
+  trials->in_process = asked && strcmp(asked, "none") == 0;
+  rabbet_trial_helper_initialize(build->device, build->allocator,
+                                 &trials->helper);
+  build->trials = trials;
+  return rabbet_ok();
+}
+
+void rabbet_trials_destroy(rabbet_trials_t* trials) {
+  if (!trials) return;
+  rabbet_allocator_t allocator = trials->build->allocator;
+  rabbet_trial_helper_deinitialize(&trials->helper);
+  rabbet_vec_free(allocator, &trials->culprits);
+  rabbet_free(allocator, trials);
+}
+
+const rabbet_asker_t* rabbet_trials_asker(rabbet_trials_t* trials,
+                                          const char* layer) {
+  if (!trials) return NULL;
+  trials->layer = layer;
+  return &trials->asker;
+}
+
+const rabbet_culprit_t* rabbet_trials_culprits(const rabbet_trials_t* trials,
+                                               size_t* out_count) {
+  *out_count = trials ? trials->culprits.count : 0;
+  return trials ? trials->culprits.data : NULL;
+}
+
+// ---- What the timing cache knows --------------------------------------------
+
+static bool trials_may_cache(const rabbet_trials_t* trials) {
+  const rabbet_builder_config_t* config = trials->build->config;
+  int64_t flags = config->options[RABBET_BUILDER_OPTION_FLAGS];
+  return (flags >> RABBET_BUILDER_DISABLE_TIMING_CACHE & 1) == 0;
+}
+
+// By all that an answer depends on: GPU and driver, library, class, group.
+static rabbet_status_t trials_key(const rabbet_trials_t* trials,
+                                  const rabbet_question_t* question,
+                                  rabbet_hash_t* out_key, bool* out_cacheable) {
+  const rabbet_build_t* build = trials->build;
+  const rabbet_kernel_class_t* kernel = question->kernel;
+  rabbet_device_t* device = question->device;
+  rabbet_strbuf_t text;
+  rabbet_strbuf_initialize(build->allocator, &text);
+  rabbet_strbuf_printf(&text, "answers\n%s\n%s %u\n%d %d %d\nlibrary %llu\n",
+                       device->vtable->signature(device), kernel->name,
+                       kernel->version, question->tf32, question->wish,
+                       question->enough,
+                       kernel->library_version
+                           ? (unsigned long long)kernel->library_version(device)
+                           : 0);
+  rabbet_status_t status =
+      rabbet_group_signature(question->group, out_cacheable, &text);
+  if (rabbet_is_ok(status)) status = rabbet_strbuf_status(&text);
+  if (rabbet_is_ok(status)) *out_key = rabbet_hash128(text.data, text.size);
+  rabbet_strbuf_deinitialize(&text);
+  *out_cacheable = *out_cacheable && trials_may_cache(trials);
+  return status;
+}
+
+static rabbet_status_t trials_find(const rabbet_trials_t* trials,
+                                   rabbet_hash_t key, rabbet_trial_t* trial,
+                                   bool* out_found) {
+  rabbet_build_t* build = trials->build;
+  void* data = NULL;
+  size_t size = 0;
+  *out_found = false;
+  RABBET_RETURN_IF_ERROR(rabbet_timing_cache_find_answer(
+      build->cache, key, build->allocator, &data, &size));
+  if (!data) return rabbet_ok();
+  *out_found = rabbet_trial_read(data, size, build->allocator, trial);
+  rabbet_free(build->allocator, data);
+  if (*out_found) return rabbet_ok();
+  // Damaged bytes: the part that was already read is dropped.
+  trial->items.count = 0;
+  trial->asking = NULL;
+  return rabbet_ok();
+}
+
+static rabbet_status_t trials_keep(const rabbet_trials_t* trials,
+                                   rabbet_hash_t key,
+                                   const rabbet_trial_t* trial) {
+  rabbet_build_t* build = trials->build;
+  rabbet_strbuf_t bytes;
+  rabbet_strbuf_initialize(build->allocator, &bytes);
+  rabbet_trial_write(trial, &bytes);
+  rabbet_status_t status = rabbet_strbuf_status(&bytes);
+  if (rabbet_is_ok(status))
+    status = rabbet_timing_cache_put_answer(build->cache, key, bytes.data,
+                                            bytes.size);
+  rabbet_strbuf_deinitialize(&bytes);
+  return status;
+}
+
+// ---- Culprits ---------------------------------------------------------------
+
+static rabbet_status_t trials_blame(rabbet_trials_t* trials,
+                                    const rabbet_question_t* question,
+                                    const char* tactic_name,
+                                    const char* reason) {
+  rabbet_build_t* build = trials->build;
+  rabbet_culprit_t culprit = {.kernel = question->kernel->name,
+                              .layer = trials->layer};
+  RABBET_RETURN_IF_ERROR(
+      rabbet_arena_strdup(&build->arena, tactic_name, &culprit.tactic_name));
+  RABBET_RETURN_IF_ERROR(
+      rabbet_arena_strdup(&build->arena, reason, &culprit.reason));
+  rabbet_log(build->logger, RABBET_SEVERITY_WARNING,
+             "layer '%s': %s %s is left out: %s", culprit.layer, culprit.kernel,
+             *tactic_name ? tactic_name : "(asking for kernels)", reason);
+  return RABBET_VEC_PUSH(build->allocator, &trials->culprits, culprit);
+}
+
+static rabbet_status_t trials_blame_all(rabbet_trials_t* trials,
+                                        const rabbet_question_t* question,
+                                        const rabbet_trial_t* trial) {
+  if (trial->asking)
+    RABBET_RETURN_IF_ERROR(trials_blame(trials, question, "", trial->asking));
+  for (size_t i = 0; i < trial->items.count; ++i) {
+    const rabbet_trial_item_t* item = &trial->items.data[i];
+    if (item->verdict != RABBET_VERDICT_HARMFUL) continue;
+    RABBET_RETURN_IF_ERROR(trials_blame(
+        trials, question, item->answer.tactic_name,
+        item->reason ? item->reason : "it failed when it was tried"));
+  }
+  return rabbet_ok();
+}
+
+static rabbet_status_t trials_pass(rabbet_trials_t* trials,
+                                   const rabbet_question_t* question,
+                                   const rabbet_trial_t* trial,
+                                   rabbet_answer_sink_t sink) {
+  RABBET_RETURN_IF_ERROR(trials_blame_all(trials, question, trial));
+  for (size_t i = 0; i < trial->items.count; ++i)
+    if (trial->items.data[i].verdict == RABBET_VERDICT_PASSED)
+      RABBET_RETURN_IF_ERROR(
+          sink.add(sink.context, &trial->items.data[i].answer));
+  return rabbet_ok();
+}
+
+// ---- Asking -----------------------------------------------------------------
+
+// Takes the status that says why.
+static void trials_tell(rabbet_trials_t* trials, rabbet_status_t why) {
+  if (!trials->in_process)
+    rabbet_log(trials->build->logger, RABBET_SEVERITY_WARNING,
+               "kernels of libraries are tried in this process, which does not "
+               "survive if one of them crashes: %s",
+               rabbet_status_message(why));
+  // A helper that could be had could not do this alone: too little memory, say.
+  trials->in_process = !trials->helper.may_start;
+  rabbet_status_ignore(why);
+}
+
+static rabbet_status_t trials_ask_helper(rabbet_trials_t* trials,
+                                         const rabbet_question_t* question,
+                                         rabbet_answer_sink_t sink,
+                                         rabbet_trial_t* trial) {
+  rabbet_hash_t key = {0};
+  bool cacheable = false, found = false;
+  RABBET_RETURN_IF_ERROR(trials_key(trials, question, &key, &cacheable));
+  if (cacheable)
+    RABBET_RETURN_IF_ERROR(trials_find(trials, key, trial, &found));
+  if (found) return trials_pass(trials, question, trial, sink);
+  if (trials->in_process) return rabbet_trial_ask_here(question, trial, sink);
+  rabbet_status_t status =
+      rabbet_trial_helper_ask(&trials->helper, question, NULL, trial);
+  if (rabbet_status_code(status) == RABBET_STATUS_UNAVAILABLE) {
+    trials_tell(trials, status);
+    RABBET_RETURN_IF_ERROR(trials_blame_all(trials, question, trial));
+    return rabbet_trial_ask_here(question, trial, sink);
+  }
+  RABBET_RETURN_IF_ERROR(status);
+  if (cacheable) RABBET_RETURN_IF_ERROR(trials_keep(trials, key, trial));
+  return trials_pass(trials, question, trial, sink);
+}
+
+static rabbet_status_t trials_ask(void* context,
+                                  const rabbet_question_t* question,
+                                  rabbet_answer_sink_t sink) {
+  rabbet_trials_t* trials = context;
+  rabbet_trial_t trial;
+  rabbet_trial_initialize(trials->build->allocator, &trial);
+  rabbet_status_t status = trials_ask_helper(trials, question, sink, &trial);
+  rabbet_trial_deinitialize(trials->build->allocator, &trial);
+  return status;
+}
+
+// ---- Plugins that want it ---------------------------------------------------
+
+// The library's file, or NULL: the plugin does not want to be isolated, or its
+// code is in no file.
+static const char* trials_plugin_library(const rabbet_group_t* group) {
+  Dl_info info;
+  for (size_t i = 0; i < group->node_count; ++i) {
+    const rabbet_plugin_creator_t* creator =
+        group->nodes[i].plugin ? rabbet_plugin_creator(group->nodes[i].plugin)
+                               : NULL;
+    if (creator && creator->isolate &&
+        dladdr((const void*)(uintptr_t)creator->create, &info))
+      return info.dli_fname;
+  }
+  return NULL;
+}
+
+// The harm that the choice did; NULL: none.
+static const char* trials_harm(const rabbet_trial_t* trial) {
+  const char* reason = trial->asking;
+  for (size_t i = 0; i < trial->items.count; ++i)
+    if (trial->items.data[i].verdict == RABBET_VERDICT_HARMFUL)
+      reason = trial->items.data[i].reason;
+  return reason;
+}
+
+// The cache keeps harm alone: what did none has a time there.
+static rabbet_status_t trials_try(rabbet_trials_t* trials,
+                                  const rabbet_question_t* question,
+                                  const rabbet_choice_t* choice,
+                                  const rabbet_given_t* given,
+                                  rabbet_trial_t* trial, bool* out_harmful) {
+  bool known = false;
+  bool cacheable = choice->cacheable && trials_may_cache(trials);
+  if (cacheable)
+    RABBET_RETURN_IF_ERROR(trials_find(trials, choice->key, trial, &known));
+  if (!known && trials->in_process) return rabbet_ok();
+  rabbet_status_t status =
+      known ? rabbet_ok()
+            : rabbet_trial_helper_ask(&trials->helper, question, given, trial);
+  if (rabbet_status_code(status) == RABBET_STATUS_UNAVAILABLE) {
+    trials_tell(trials, status);
+    return rabbet_ok();
+  }
+  RABBET_RETURN_IF_ERROR(status);
+  const char* reason = trials_harm(trial);
+  *out_harmful = reason != NULL;
+  if (!reason) return rabbet_ok();
+  if (!known && cacheable)
+    RABBET_RETURN_IF_ERROR(trials_keep(trials, choice->key, trial));
+  return trials_blame(trials, question, choice->candidate.tactic_name, reason);
+}
+
+rabbet_status_t rabbet_trials_try(rabbet_trials_t* trials,
+                                  const rabbet_unit_t* unit,
+                                  const rabbet_choice_t* choice,
+                                  bool* out_harmful) {
+  const char* library = trials_plugin_library(&unit->group);
+  rabbet_group_t group;
+  rabbet_trial_t trial;
+  *out_harmful = false;
+  if (!library) return rabbet_ok();
+  rabbet_build_t* build = trials->build;
+  RABBET_RETURN_IF_ERROR(rabbet_unit_instantiate(build, unit, choice, &group));
+  const rabbet_given_t given = {choice->candidate.tactic, library};
+  const rabbet_question_t question = {.device = build->device,
+                                      .kernel = choice->candidate.kernel,
+                                      .group = &group,
+                                      .dims = unit->dims,
+                                      .host_values = unit->host_values,
+                                      .wish = 1,
+                                      .enough = 1,
+                                      .allocator = build->allocator};
+  trials->layer = unit->name;
+  rabbet_trial_initialize(build->allocator, &trial);
+  rabbet_status_t status =
+      trials_try(trials, &question, choice, &given, &trial, out_harmful);
+  rabbet_trial_deinitialize(build->allocator, &trial);
+  return status;
+}

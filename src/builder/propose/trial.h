@@ -1,0 +1,36 @@
+// Kernels of libraries are asked for, and run for the first time, by a helper
+// program: what crashes, hangs or breaks the context there is left out and
+// told of, and the build goes on (device/trial.h has what the two say).
+#ifndef RABBET_SRC_BUILDER_PROPOSE_TRIAL_H_
+#define RABBET_SRC_BUILDER_PROPOSE_TRIAL_H_
+
+#include "builder/choose/unit.h"
+
+// A kernel, or the asking for kernels, that did harm.
+typedef struct rabbet_culprit_t {
+  const char* kernel;       // class
+  const char* tactic_name;  // "": the asking
+  const char* layer;
+  const char* reason;
+} rabbet_culprit_t;
+
+typedef struct rabbet_trials_t rabbet_trials_t;
+
+// Starts nothing yet. The asker of propose_t is rabbet_trials_asker's; layers'
+// names are for what is told.
+RABBET_PRIVATE_API rabbet_status_t rabbet_trials_create(rabbet_build_t* build);
+// Ends the helper.
+RABBET_PRIVATE_API void rabbet_trials_destroy(rabbet_trials_t* trials);
+RABBET_PRIVATE_API const rabbet_asker_t* rabbet_trials_asker(
+    rabbet_trials_t* trials, const char* layer);
+// Runs a choice of a plugin that wants to be isolated once. *out_harmful: it is
+// to be left out, as was told.
+RABBET_PRIVATE_API rabbet_status_t
+rabbet_trials_try(rabbet_trials_t* trials, const rabbet_unit_t* unit,
+                  const rabbet_choice_t* choice, bool* out_harmful);
+// In the order in which they were met. The list is the trials', its texts are
+// in the build's arena.
+RABBET_PRIVATE_API const rabbet_culprit_t* rabbet_trials_culprits(
+    const rabbet_trials_t* trials, size_t* out_count);
+
+#endif  // RABBET_SRC_BUILDER_PROPOSE_TRIAL_H_

@@ -1,0 +1,88 @@
+// Declarations that the files of trials share.
+#ifndef RABBET_SRC_BUILDER_PROPOSE_TRIAL_INTERNAL_H_
+#define RABBET_SRC_BUILDER_PROPOSE_TRIAL_INTERNAL_H_
+
+#include "base/child.h"
+#include "base/vec.h"
+#include "builder/propose/trial.h"
+#include "device/trial.h"
+
+typedef enum rabbet_verdict_t {
+  RABBET_VERDICT_NONE = 0,  // not tried: others were enough
+  RABBET_VERDICT_PASSED = 1,
+  RABBET_VERDICT_REFUSED = 2,  // the library itself cannot do it
+  RABBET_VERDICT_HARMFUL = 3,
+} rabbet_verdict_t;
+
+// An answer and what became of it.
+typedef struct rabbet_trial_item_t {
+  rabbet_answer_t answer;  // its artifact in the arena
+  rabbet_verdict_t verdict;
+  const char* reason;  // HARMFUL
+} rabbet_trial_item_t;
+
+// All that is known of a question.
+typedef struct rabbet_trial_t {
+  rabbet_arena_t arena;
+  RABBET_VEC(rabbet_trial_item_t) items;
+  const char* asking;  // why asking did harm; NULL: it did none
+} rabbet_trial_t;
+
+void rabbet_trial_initialize(rabbet_allocator_t allocator,
+                             rabbet_trial_t* trial);
+void rabbet_trial_deinitialize(rabbet_allocator_t allocator,
+                               rabbet_trial_t* trial);
+
+// ---- The question as a plan of one step (trial_plan.c) ----------------------
+
+// Constants but numbers and small lists of integers are placeholders. Caller
+// frees with rabbet_free_aligned(allocator, data, 64).
+// `tactic`: of a plugin, which may keep something for it; else 0.
+rabbet_status_t rabbet_trial_plan(const rabbet_question_t* question,
+                                  int32_t tactic, rabbet_allocator_t allocator,
+                                  void** out_data, size_t* out_size);
+
+// ---- The helper (trial_helper.c) --------------------------------------------
+
+typedef struct rabbet_trial_helper_t {
+  rabbet_allocator_t allocator;
+  rabbet_device_t* device;
+  int64_t timeout_ns;  // of a step of the helper
+  bool may_start;      // false once it could not be started
+  rabbet_child_t child;
+  rabbet_strbuf_t message;
+} rabbet_trial_helper_t;
+
+void rabbet_trial_helper_initialize(rabbet_device_t* device,
+                                    rabbet_allocator_t allocator,
+                                    rabbet_trial_helper_t* helper);
+void rabbet_trial_helper_deinitialize(rabbet_trial_helper_t* helper);
+// One tactic that is to be tried without asking.
+typedef struct rabbet_given_t {
+  int32_t tactic;
+  const char* library;  // of the plugin
+} rabbet_given_t;
+
+// Answers the question into `trial`, or tries what is given (may be NULL), with
+// as many helpers as it takes. UNAVAILABLE: there is no helper to be had, or it
+// cannot do this; the message says why.
+rabbet_status_t rabbet_trial_helper_ask(rabbet_trial_helper_t* helper,
+                                        const rabbet_question_t* question,
+                                        const rabbet_given_t* given,
+                                        rabbet_trial_t* trial);
+
+// ---- Without a helper (trial_here.c) ----------------------------------------
+
+// Without the kernels that did harm in a helper already.
+rabbet_status_t rabbet_trial_ask_here(const rabbet_question_t* question,
+                                      const rabbet_trial_t* known,
+                                      rabbet_answer_sink_t sink);
+
+// ---- As bytes, for the timing cache (trial_answer.c) ------------------------
+
+void rabbet_trial_write(const rabbet_trial_t* trial, rabbet_strbuf_t* out);
+// False where the bytes are not what the function above writes.
+bool rabbet_trial_read(const void* data, size_t size,
+                       rabbet_allocator_t allocator, rabbet_trial_t* trial);
+
+#endif  // RABBET_SRC_BUILDER_PROPOSE_TRIAL_INTERNAL_H_

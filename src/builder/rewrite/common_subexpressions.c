@@ -1,0 +1,67 @@
+// Common subexpressions.
+
+#include <string.h>
+
+#include "base/hash.h"
+#include "base/map.h"
+#include "base/strbuf.h"
+#include "builder/ir/passes.h"
+
+static void share_attr(const rabbet_attr_t* attr, rabbet_strbuf_t* key) {
+  const int64_t numbers[] = {attr->type, (int64_t)attr->count, attr->dtype,
+                             attr->dims.rank};
+  rabbet_strbuf_append(key, numbers, sizeof(numbers));
+  rabbet_strbuf_append(key, attr->dims.d, sizeof(attr->dims.d));
+  rabbet_strbuf_append(key, attr->data, rabbet_attr_bytes(attr));
+}
+
+// All that makes two nodes equal.
+static void share_key(const rabbet_ir_t* ir, const rabbet_ir_node_t* node,
+                      rabbet_strbuf_t* key) {
+  rabbet_strbuf_append(key, &node->op, sizeof(node->op));
+  rabbet_strbuf_append(key, node->inputs,
+                       node->input_count * sizeof(*node->inputs));
+  for (size_t i = 0; i < node->op->attr_count; ++i)
+    share_attr(&node->attrs[i], key);
+  for (size_t i = 0; i < node->output_count; ++i) {
+    rabbet_dtype_t dtype = rabbet_ir_output(ir, node, i)->dtype;
+    rabbet_strbuf_append(key, &dtype, sizeof(dtype));
+  }
+}
+
+static rabbet_status_t share_node(rabbet_build_t* build, rabbet_ir_node_t* node,
+                                  rabbet_map_t* known, rabbet_strbuf_t* key) {
+  rabbet_ir_t* ir = &build->ir;
+  key->size = 0;
+  share_key(ir, node, key);
+  RABBET_RETURN_IF_ERROR(rabbet_strbuf_status(key));
+  rabbet_ir_node_t* first = rabbet_map_get(known, key->data, key->size);
+  if (first) {
+    rabbet_ir_bypass(ir, node, rabbet_ir_output(ir, first, 0));
+    return rabbet_ok();
+  }
+  void* copy = NULL;
+  RABBET_RETURN_IF_ERROR(
+      rabbet_arena_copy(&build->arena, key->data, key->size, &copy));
+  return rabbet_map_set(known, copy, key->size, node);
+}
+
+rabbet_status_t rabbet_pass_share(rabbet_build_t* build) {
+  rabbet_ir_t* ir = &build->ir;
+  rabbet_map_t known;
+  rabbet_strbuf_t key;
+  rabbet_map_initialize(build->allocator, &known);
+  rabbet_strbuf_initialize(build->allocator, &key);
+  rabbet_status_t status = rabbet_ok();
+  for (size_t i = 0; rabbet_is_ok(status) && i < ir->nodes.count; ++i) {
+    rabbet_ir_node_t* node = ir->nodes.data[i];
+    if (!node->dead && !node->plugin && node->output_count == 1 &&
+        (node->op->flags & RABBET_OP_NO_FOLD) == 0 &&
+        !rabbet_ir_has_wishes(ir, node))
+      status = share_node(build, node, &known, &key);
+  }
+  rabbet_strbuf_deinitialize(&key);
+  rabbet_map_deinitialize(&known);
+  if (rabbet_is_ok(status)) status = rabbet_ir_sweep(ir);
+  return status;
+}

@@ -1,0 +1,396 @@
+// Constant folding, by the catalogue's own kernels.
+
+#include <string.h>
+
+#include "base/math.h"
+#include "builder/ir/passes.h"
+#include "core/view.h"
+#include "ops/cost.h"
+#include "ops/evaluate.h"
+#include "ops/rules.h"
+
+// A result may have this many bytes, or twice those of what it is made of.
+#define FOLD_SMALL ((size_t)1 << 20)
+// The limit of all results together: so many bytes, and twice those of the
+// network's own constants. A small file may ask for constants that double again
+// and again, or for one constant in many ways.
+#define FOLD_GROWTH ((size_t)256 << 20)
+#define FOLD_GROWTH_OF_OWN 2
+// Steps (ops/cost.h) for one result, and for all: so many and some for each
+// byte of the network's own constants. Larger work is left to the device's
+// kernels, which take seconds where the reference kernels take minutes.
+#define FOLD_STEPS ((double)(1 << 30))
+#define FOLD_STEPS_OF_ALL (4 * FOLD_STEPS)
+#define FOLD_STEPS_OF_OWN 64
+// Results from this size on are given back where nothing reads them any more.
+#define FOLD_BLOCK ((size_t)4 << 10)
+
+// Sets the limits, of what the network has before anything is folded.
+static rabbet_status_t fold_begin(rabbet_build_t* build) {
+  rabbet_fold_t* fold = &build->fold;
+  size_t own = 0;
+  fold->first_block = fold->blocks.count;
+  if (fold->growth_limit > 0) return rabbet_ok();
+  for (size_t i = 0; i < build->ir.values.count; ++i) {
+    const rabbet_ir_value_t* value = build->ir.values.data[i];
+    rabbet_dims_t dims = rabbet_ir_dims(&build->ir, value);
+    size_t bytes = 0;
+    if (!value->constant) continue;
+    RABBET_RETURN_IF_ERROR(
+        rabbet_tensor_bytes(value->dtype, RABBET_FORMAT_LINEAR, &dims, &bytes));
+    if (!rabbet_checked_add(own, bytes, &own)) own = SIZE_MAX / 8;
+  }
+  if (own > SIZE_MAX / 8) own = SIZE_MAX / 8;
+  fold->growth_limit = FOLD_GROWTH + FOLD_GROWTH_OF_OWN * own;
+  fold->steps_limit = FOLD_STEPS_OF_ALL + FOLD_STEPS_OF_OWN * (double)own;
+  return rabbet_ok();
+}
+
+// Dequantized weights count, but are made all the same.
+static size_t fold_room(const rabbet_build_t* build) {
+  const rabbet_fold_t* fold = &build->fold;
+  return fold->growth < fold->growth_limit ? fold->growth_limit - fold->growth
+                                           : 0;
+}
+
+static bool fold_may_grow(const rabbet_build_t* build, size_t bytes_in,
+                          size_t bytes_out) {
+  if (bytes_out > FOLD_SMALL && bytes_out / 2 > bytes_in) return false;
+  return bytes_out <= fold_room(build);
+}
+
+static bool fold_is_quick(rabbet_build_t* build, const rabbet_op_eval_t* eval) {
+  rabbet_fold_t* fold = &build->fold;
+  double steps = rabbet_op_steps(eval);
+  // Operators that visit their elements once are as quick as reading them.
+  if (steps > FOLD_STEPS && rabbet_op_is_slow(eval->op)) return false;
+  if (steps > fold->steps_limit - fold->steps) return false;
+  fold->steps += steps;
+  return true;
+}
+
+// Memory for a result; `out_block` is its number from 1, 0: the arena has it.
+static rabbet_status_t fold_allocate(rabbet_build_t* build, size_t bytes,
+                                     void** out_data, int32_t* out_block) {
+  rabbet_fold_t* fold = &build->fold;
+  *out_block = 0;
+  fold->growth += bytes;
+  if (bytes < FOLD_BLOCK || fold->blocks.count >= INT32_MAX)
+    return rabbet_arena_allocate(&build->arena, bytes + 1, out_data);
+  rabbet_fold_block_t block = {.bytes = bytes};
+  RABBET_RETURN_IF_ERROR(rabbet_allocate_aligned(
+      build->allocator, bytes, RABBET_FOLD_ALIGNMENT, &block.data));
+  rabbet_status_t status =
+      RABBET_VEC_PUSH(build->allocator, &fold->blocks, block);
+  if (!rabbet_is_ok(status)) {
+    rabbet_free_aligned(build->allocator, block.data, RABBET_FOLD_ALIGNMENT);
+    return status;
+  }
+  *out_data = block.data;
+  *out_block = (int32_t)fold->blocks.count;
+  return rabbet_ok();
+}
+
+// After the node is dead: what it alone read and this pass made. Earlier
+// passes' results may be what other values point to.
+static void fold_release_inputs(rabbet_build_t* build,
+                                const rabbet_ir_node_t* node) {
+  rabbet_fold_t* fold = &build->fold;
+  for (size_t i = 0; i < node->input_count; ++i) {
+    rabbet_ir_value_t* value = rabbet_ir_input(&build->ir, node, i);
+    if (!value || value->uses > 0 || value->output >= 0 ||
+        value->is_read_by_host || value->producer ||
+        (size_t)value->fold_block <= fold->first_block)
+      continue;
+    rabbet_fold_block_t* block = &fold->blocks.data[value->fold_block - 1];
+    rabbet_free_aligned(build->allocator, block->data, RABBET_FOLD_ALIGNMENT);
+    fold->growth -= block->bytes;
+    *block = (rabbet_fold_block_t){0};
+    value->constant = NULL;
+    value->fold_block = 0;
+  }
+}
+
+void rabbet_fold_deinitialize(rabbet_build_t* build) {
+  for (size_t i = 0; i < build->fold.blocks.count; ++i)
+    rabbet_free_aligned(build->allocator, build->fold.blocks.data[i].data,
+                        RABBET_FOLD_ALIGNMENT);
+  rabbet_vec_free(build->allocator, &build->fold.blocks);
+}
+
+static bool fold_is_constant(const rabbet_ir_t* ir,
+                             const rabbet_ir_node_t* node) {
+  if (node->plugin || !node->op->reference ||
+      (node->op->flags & RABBET_OP_NO_FOLD) != 0 ||
+      rabbet_ir_has_wishes(ir, node))
+    return false;
+  for (size_t i = 0; i < node->input_count; ++i) {
+    const rabbet_ir_value_t* input = rabbet_ir_input(ir, node, i);
+    if (input && !input->constant) return false;
+  }
+  return true;
+}
+
+static rabbet_status_t fold_view(const rabbet_ir_t* ir,
+                                 const rabbet_ir_value_t* value,
+                                 rabbet_view_t* out_view, size_t* bytes) {
+  *out_view = (rabbet_view_t){.dtype = RABBET_DTYPE_NONE};
+  if (!value) return rabbet_ok();
+  size_t size = 0;
+  *out_view = (rabbet_view_t){.data = (void*)value->constant,
+                              .dtype = value->dtype,
+                              .format = RABBET_FORMAT_LINEAR,
+                              .dims = rabbet_ir_dims(ir, value)};
+  RABBET_RETURN_IF_ERROR(rabbet_tensor_bytes(value->dtype, RABBET_FORMAT_LINEAR,
+                                             &out_view->dims, &size));
+  *bytes += size;
+  return rabbet_ok();
+}
+
+static bool fold_shapes_known(const rabbet_ir_t* ir,
+                              const rabbet_ir_node_t* node) {
+  for (size_t i = 0; i < node->output_count; ++i) {
+    rabbet_dims_t dims = rabbet_ir_dims(ir, rabbet_ir_output(ir, node, i));
+    for (int32_t k = 0; k < dims.rank; ++k)
+      if (dims.d[k] < 0) return false;
+  }
+  return true;
+}
+
+static rabbet_status_t fold_evaluate(rabbet_build_t* build,
+                                     rabbet_ir_node_t* node,
+                                     rabbet_op_eval_t* eval,
+                                     rabbet_view_t* outputs, bool keep) {
+  rabbet_ir_t* ir = &build->ir;
+  for (size_t i = 0; i < node->output_count; ++i) {
+    size_t bytes = 0;
+    rabbet_ir_value_t* value = rabbet_ir_output(ir, node, i);
+    RABBET_RETURN_IF_ERROR(rabbet_tensor_bytes(
+        outputs[i].dtype, RABBET_FORMAT_LINEAR, &outputs[i].dims, &bytes));
+    RABBET_RETURN_IF_ERROR(
+        fold_allocate(build, bytes, &outputs[i].data, &value->fold_block));
+  }
+  RABBET_RETURN_IF_ERROR(RABBET_ANNOTATE(node->op->reference(eval),
+                                         "evaluating layer '%s'", node->name));
+  if (!keep) rabbet_ir_kill(ir, node);
+  for (size_t i = 0; i < node->output_count; ++i) {
+    rabbet_ir_value_t* value = rabbet_ir_output(ir, node, i);
+    value->constant = outputs[i].data;
+    value->values = NULL;
+    value->value_count = 0;
+  }
+  if (!keep) fold_release_inputs(build, node);
+  return rabbet_ok();
+}
+
+// `keep`: the node stays, for kernels that take it in.
+static rabbet_status_t fold_node(rabbet_build_t* build, rabbet_ir_node_t* node,
+                                 bool keep) {
+  rabbet_ir_t* ir = &build->ir;
+  rabbet_view_t *inputs = NULL, *outputs = NULL;
+  RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
+      &build->arena, node->input_count, sizeof(*inputs), (void**)&inputs));
+  RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
+      &build->arena, node->output_count, sizeof(*outputs), (void**)&outputs));
+  size_t bytes_in = 0, bytes_out = 0;
+  for (size_t i = 0; i < node->input_count; ++i)
+    RABBET_RETURN_IF_ERROR(
+        fold_view(ir, rabbet_ir_input(ir, node, i), &inputs[i], &bytes_in));
+  for (size_t i = 0; i < node->output_count; ++i)
+    RABBET_RETURN_IF_ERROR(
+        fold_view(ir, rabbet_ir_output(ir, node, i), &outputs[i], &bytes_out));
+  rabbet_op_eval_t eval = {.op = node->op,
+                           .allocator = build->allocator,
+                           .attrs = node->attrs,
+                           .attr_count = node->op->attr_count,
+                           .inputs = inputs,
+                           .input_count = node->input_count,
+                           .outputs = outputs,
+                           .output_count = node->output_count};
+  // Weights in 8 bits are as good as those in 32.
+  if ((!rabbet_op_is(node->op, RABBET_OP_DEQUANTIZE) &&
+       !fold_may_grow(build, bytes_in, bytes_out)) ||
+      !fold_is_quick(build, &eval))
+    return rabbet_ok();
+  return fold_evaluate(build, node, &eval, outputs, keep);
+}
+
+// A node that itself tells how much it makes: what its sizes are becomes known
+// with the rest.
+static rabbet_status_t fold_keep(rabbet_build_t* build,
+                                 rabbet_ir_value_t* value,
+                                 const rabbet_view_t* output) {
+  size_t bytes = 0;
+  void* data = NULL;
+  RABBET_RETURN_IF_ERROR(rabbet_tensor_bytes(
+      output->dtype, RABBET_FORMAT_LINEAR, &output->dims, &bytes));
+  RABBET_RETURN_IF_ERROR(
+      fold_allocate(build, bytes, &data, &value->fold_block));
+  memcpy(data, output->data, bytes);
+  value->constant = data;
+  value->values = NULL;
+  value->value_count = 0;
+  return rabbet_ok();
+}
+
+static rabbet_status_t fold_sized(rabbet_build_t* build,
+                                  rabbet_ir_node_t* node) {
+  rabbet_ir_t* ir = &build->ir;
+  rabbet_view_t *inputs = NULL, *outputs = NULL;
+  size_t bytes_in = 0, bytes_out = 0;
+  RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
+      &build->arena, node->input_count, sizeof(*inputs), (void**)&inputs));
+  RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
+      &build->arena, node->output_count, sizeof(*outputs), (void**)&outputs));
+  for (size_t i = 0; i < node->input_count; ++i)
+    RABBET_RETURN_IF_ERROR(
+        fold_view(ir, rabbet_ir_input(ir, node, i), &inputs[i], &bytes_in));
+  const rabbet_op_eval_t eval = {.op = node->op,
+                                 .attrs = node->attrs,
+                                 .attr_count = node->op->attr_count,
+                                 .inputs = inputs,
+                                 .input_count = node->input_count};
+  if (!fold_is_quick(build, &eval)) return rabbet_ok();
+  size_t most = fold_room(build);
+  bool too_large = false;
+  rabbet_status_t status = rabbet_op_evaluate_small(
+      node->op->name, node->attrs, node->op->attr_count, inputs,
+      node->input_count, most, build->allocator, outputs, &too_large);
+  if (too_large) {
+    rabbet_status_ignore(status);
+    return rabbet_ok();
+  }
+  RABBET_RETURN_IF_ERROR(
+      RABBET_ANNOTATE(status, "evaluating layer '%s'", node->name));
+  for (size_t i = 0; i < node->output_count && rabbet_is_ok(status); ++i) {
+    size_t bytes = 0;
+    status = rabbet_tensor_bytes(outputs[i].dtype, RABBET_FORMAT_LINEAR,
+                                 &outputs[i].dims, &bytes);
+    bytes_out += bytes;
+  }
+  bool keep = fold_may_grow(build, bytes_in, bytes_out);
+  for (size_t i = 0; i < node->output_count; ++i) {
+    if (keep && rabbet_is_ok(status))
+      status = fold_keep(build, rabbet_ir_output(ir, node, i), &outputs[i]);
+    rabbet_free_aligned(build->allocator, outputs[i].data, 64);
+  }
+  if (keep && rabbet_is_ok(status)) rabbet_ir_kill(ir, node);
+  return status;
+}
+
+// ---- Symbols whose values became known --------------------------------------
+
+static rabbet_status_t fold_symbol(void* context, rabbet_expr_graph_t* target,
+                                   const rabbet_symbol_t* symbol,
+                                   rabbet_expr_t* out_expr) {
+  const rabbet_ir_t* ir = context;
+  const rabbet_ir_value_t* value = rabbet_ir_value(ir, symbol->tensor);
+  if (symbol->kind != RABBET_SYMBOL_VALUE || !value->constant)
+    return rabbet_expr_of_symbol(target, symbol, out_expr);
+  return rabbet_expr_constant(
+      target, rabbet_load_int64(value->dtype, value->constant, symbol->index),
+      out_expr);
+}
+
+static bool fold_has_known_symbol(const rabbet_ir_t* ir) {
+  for (size_t i = 0; i < rabbet_expr_symbol_count(ir->graph); ++i) {
+    const rabbet_symbol_t* symbol = rabbet_expr_symbol(ir->graph, i);
+    if (symbol->kind == RABBET_SYMBOL_VALUE &&
+        rabbet_ir_value(ir, symbol->tensor)->constant)
+      return true;
+  }
+  return false;
+}
+
+static rabbet_status_t fold_renumber(rabbet_build_t* build,
+                                     const rabbet_expr_t* map) {
+  rabbet_ir_t* ir = &build->ir;
+  for (size_t i = 0; i < ir->values.count; ++i) {
+    rabbet_ir_value_t* value = ir->values.data[i];
+    if (value->constant) value->is_read_by_host = false;
+    for (int32_t k = 0; k < value->shape.rank; ++k)
+      value->shape.d[k] = map[value->shape.d[k]];
+    if (!value->values) continue;
+    rabbet_expr_t* values = NULL;
+    RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
+        &build->arena, value->value_count, sizeof(*values), (void**)&values));
+    for (size_t k = 0; k < value->value_count; ++k)
+      values[k] = map[value->values[k]];
+    value->values = values;
+  }
+  return rabbet_ok();
+}
+
+static rabbet_status_t fold_substitute(rabbet_build_t* build) {
+  rabbet_ir_t* ir = &build->ir;
+  if (!fold_has_known_symbol(ir)) return rabbet_ok();
+  rabbet_expr_graph_t* graph = NULL;
+  rabbet_expr_t* map = NULL;
+  RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
+      &build->arena, rabbet_expr_node_count(ir->graph), sizeof(*map),
+      (void**)&map));
+  RABBET_RETURN_IF_ERROR(rabbet_expr_graph_create(build->allocator, &graph));
+  rabbet_status_t status =
+      rabbet_ir_copy_exprs(ir->graph, NULL, fold_symbol, ir, graph, map);
+  if (rabbet_is_ok(status)) status = fold_renumber(build, map);
+  if (!rabbet_is_ok(status)) {
+    rabbet_expr_graph_destroy(graph);
+    return status;
+  }
+  rabbet_expr_graph_destroy(ir->graph);
+  ir->graph = graph;
+  return rabbet_ok();
+}
+
+rabbet_status_t rabbet_pass_fold(rabbet_build_t* build) {
+  rabbet_ir_t* ir = &build->ir;
+  RABBET_RETURN_IF_ERROR(fold_begin(build));
+  for (size_t i = 0; i < ir->nodes.count; ++i) {
+    rabbet_ir_node_t* node = ir->nodes.data[i];
+    if (fold_is_constant(ir, node) && rabbet_op_makes_sizes(node->op))
+      RABBET_RETURN_IF_ERROR(fold_sized(build, node));
+    else if (fold_is_constant(ir, node) && fold_shapes_known(ir, node) &&
+             !rabbet_ir_is_factor(ir, node))
+      RABBET_RETURN_IF_ERROR(fold_node(build, node, false));
+  }
+  RABBET_RETURN_IF_ERROR(fold_substitute(build));
+  return rabbet_ir_sweep(ir);
+}
+
+// A product takes the node in that it alone reads, as its second factor.
+static bool fold_is_taken(const rabbet_ir_t* ir, const rabbet_ir_node_t* node) {
+  const rabbet_ir_value_t* value = rabbet_ir_output(ir, node, 0);
+  if (value->uses != 1 || value->output >= 0) return false;
+  for (size_t i = (size_t)node->index + 1; i < ir->nodes.count; ++i) {
+    const rabbet_ir_node_t* reader = ir->nodes.data[i];
+    if (rabbet_ir_is_quantized(ir, reader) &&
+        reader->inputs[1] == node->outputs[0])
+      return true;
+  }
+  return false;
+}
+
+static bool fold_reads_refittable(const rabbet_ir_t* ir,
+                                  const rabbet_ir_node_t* node) {
+  for (size_t i = 0; i < node->input_count; ++i) {
+    const rabbet_ir_value_t* input = rabbet_ir_input(ir, node, i);
+    if (input && input->is_refittable) return true;
+  }
+  return false;
+}
+
+rabbet_status_t rabbet_fold_factors(rabbet_build_t* build) {
+  rabbet_ir_t* ir = &build->ir;
+  RABBET_RETURN_IF_ERROR(fold_begin(build));
+  for (size_t i = 0; i < ir->nodes.count; ++i) {
+    rabbet_ir_node_t* node = ir->nodes.data[i];
+    // The constant of what may be left out is there.
+    if (node->is_optional || fold_reads_refittable(ir, node)) continue;
+    if (rabbet_op_is(node->op, RABBET_OP_DEQUANTIZE) &&
+        fold_is_constant(ir, node) && fold_shapes_known(ir, node))
+      RABBET_RETURN_IF_ERROR(fold_node(build, node, fold_is_taken(ir, node)));
+    else if (fold_is_constant(ir, node) && fold_shapes_known(ir, node))
+      RABBET_RETURN_IF_ERROR(fold_node(build, node, false));
+  }
+  return rabbet_ir_sweep(ir);
+}

@@ -1,0 +1,108 @@
+// The parts that rules are made of.
+
+#include <string.h>
+
+#include "builder/ir/passes.h"
+#include "core/attr_set.h"
+#include "core/view.h"
+
+int64_t rabbet_ir_int(const rabbet_ir_node_t* node, const char* name) {
+  return rabbet_attr_int(node->attrs, node->op->attr_count, name, 0);
+}
+
+const int64_t* rabbet_ir_ints(const rabbet_ir_node_t* node, const char* name,
+                              size_t* out_count) {
+  return rabbet_attr_ints(node->attrs, node->op->attr_count, name, out_count);
+}
+
+// The attribute in a copy of the node's attributes, which others may share.
+static rabbet_status_t rewrite_attr(rabbet_build_t* build,
+                                    rabbet_ir_node_t* node, const char* name,
+                                    rabbet_attr_t** out_attr) {
+  rabbet_attr_t* attrs = NULL;
+  size_t count = node->op->attr_count;
+  *out_attr = NULL;
+  RABBET_RETURN_IF_ERROR(rabbet_arena_copy(
+      &build->arena, node->attrs, count * sizeof(*attrs), (void**)&attrs));
+  node->attrs = attrs;
+  for (size_t i = 0; i < count; ++i)
+    if (strcmp(attrs[i].name, name) == 0) *out_attr = &attrs[i];
+  if (*out_attr) return rabbet_ok();
+  return RABBET_STATUS(RABBET_STATUS_INTERNAL, "'%s' has no attribute '%s'",
+                       node->op->name, name);
+}
+
+rabbet_status_t rabbet_ir_set_int(rabbet_build_t* build, rabbet_ir_node_t* node,
+                                  const char* name, int64_t value) {
+  rabbet_attr_t* attr = NULL;
+  RABBET_RETURN_IF_ERROR(rewrite_attr(build, node, name, &attr));
+  return rabbet_arena_copy(&build->arena, &value, sizeof(value),
+                           (void**)&attr->data);
+}
+
+rabbet_status_t rabbet_ir_set_ints(rabbet_build_t* build,
+                                   rabbet_ir_node_t* node, const char* name,
+                                   const int64_t* values, size_t count) {
+  rabbet_attr_t* attr = NULL;
+  RABBET_RETURN_IF_ERROR(rewrite_attr(build, node, name, &attr));
+  attr->count = count;
+  return rabbet_arena_copy(&build->arena, values, count * sizeof(*values),
+                           (void**)&attr->data);
+}
+
+bool rabbet_ir_has_wishes(const rabbet_ir_t* ir, const rabbet_ir_node_t* node) {
+  if (node->precision != RABBET_DTYPE_NONE) return true;
+  for (size_t i = 0; i < node->output_count; ++i)
+    if (rabbet_ir_output(ir, node, i)->wished != RABBET_DTYPE_NONE) return true;
+  return false;
+}
+
+rabbet_ir_node_t* rabbet_ir_sole_producer(const rabbet_ir_t* ir,
+                                          const rabbet_ir_value_t* value,
+                                          rabbet_op_id_t op) {
+  rabbet_ir_node_t* node = value ? value->producer : NULL;
+  if (!node || node->dead || !rabbet_op_is(node->op, op) || value->uses != 1 ||
+      value->output >= 0 || value->is_read_by_host ||
+      rabbet_ir_has_wishes(ir, node))
+    return NULL;
+  return node;
+}
+
+bool rabbet_ir_is_number(const rabbet_ir_t* ir, const rabbet_ir_value_t* value,
+                         double number) {
+  if (!value || !value->constant) return false;
+  rabbet_dims_t dims = rabbet_ir_dims(ir, value);
+  int64_t count = 1;
+  for (int32_t i = 0; i < dims.rank; ++i)
+    count *= dims.d[i];
+  for (int64_t i = 0; i < count; ++i)
+    if (rabbet_load_double(value->dtype, value->constant, i) != number)
+      return false;
+  return count > 0;
+}
+
+bool rabbet_ir_bypass(rabbet_ir_t* ir, rabbet_ir_node_t* node,
+                      rabbet_ir_value_t* value) {
+  rabbet_ir_value_t* output = rabbet_ir_output(ir, node, 0);
+  if (node->precision != RABBET_DTYPE_NONE ||
+      !rabbet_ir_can_replace(output, value))
+    return false;
+  rabbet_ir_replace_uses(ir, output, value);
+  rabbet_ir_kill(ir, node);
+  return true;
+}
+
+rabbet_status_t rabbet_ir_new_floats(rabbet_build_t* build, const char* name,
+                                     const rabbet_dims_t* dims,
+                                     rabbet_ir_value_t** out_value,
+                                     float** out_data) {
+  size_t bytes = 0;
+  void* data = NULL;
+  RABBET_RETURN_IF_ERROR(rabbet_tensor_bytes(
+      RABBET_DTYPE_FLOAT, RABBET_FORMAT_LINEAR, dims, &bytes));
+  RABBET_RETURN_IF_ERROR(
+      rabbet_arena_allocate(&build->arena, bytes + 1, &data));
+  *out_data = data;
+  return rabbet_ir_add_constant(&build->ir, name, RABBET_DTYPE_FLOAT, dims,
+                                data, out_value);
+}

@@ -1,0 +1,84 @@
+// Scales and zero points as element-wise kernels read them: of the input's
+// rank, and left out where they change nothing.
+
+#include "builder/ir/passes.h"
+
+enum { QUANTIZE_SCALE = 1, QUANTIZE_ZERO_POINT = 2 };
+
+// The dims with which `value` broadcasts to an input of this rank: -1 along the
+// axis that it is for.
+static rabbet_dims_t quantize_dims(const rabbet_ir_t* ir,
+                                   const rabbet_ir_node_t* node,
+                                   const rabbet_ir_value_t* value,
+                                   int32_t rank) {
+  rabbet_dims_t own = rabbet_ir_dims(ir, value), dims = {.rank = rank};
+  int64_t axis = rabbet_ir_int(node, "axis");
+  bool is_one = own.rank == 0 || own.d[0] == 1;
+  if (axis < 0) axis += rank;
+  for (int32_t i = 0; i < rank; ++i)
+    dims.d[i] = !is_one && i == axis ? -1 : 1;
+  return dims;
+}
+
+static rabbet_status_t quantize_reshape(rabbet_build_t* build,
+                                        rabbet_ir_node_t* node,
+                                        const rabbet_ir_value_t* value,
+                                        const rabbet_dims_t* dims,
+                                        int32_t* out_value) {
+  const int64_t to_scalar = dims->rank == 0, copies = 0;
+  const rabbet_attr_t attrs[] = {{.name = "reshape_dims",
+                                  .type = RABBET_ATTR_INTS,
+                                  .data = dims->d,
+                                  .count = (size_t)dims->rank},
+                                 {.name = "zero_is_placeholder",
+                                  .type = RABBET_ATTR_BOOL,
+                                  .data = &copies,
+                                  .count = 1},
+                                 {.name = "reshape_to_scalar",
+                                  .type = RABBET_ATTR_BOOL,
+                                  .data = &to_scalar,
+                                  .count = 1}};
+  rabbet_ir_node_t* shuffle = NULL;
+  RABBET_RETURN_IF_ERROR(rabbet_ir_add_node(&build->ir, RABBET_OP_SHUFFLE,
+                                            value->name, attrs, 3, &value->id,
+                                            1, node, &shuffle));
+  *out_value = shuffle->outputs[0];
+  return rabbet_ok();
+}
+
+static rabbet_status_t quantize_widen(rabbet_build_t* build,
+                                      rabbet_ir_node_t* node, size_t input,
+                                      bool* changed) {
+  rabbet_ir_t* ir = &build->ir;
+  const rabbet_ir_value_t* value = rabbet_ir_input(ir, node, input);
+  int32_t rank = rabbet_ir_input(ir, node, 0)->shape.rank, wide = -1;
+  if (!value || value->shape.rank == rank) return rabbet_ok();
+  rabbet_dims_t dims = quantize_dims(ir, node, value, rank);
+  if (value->constant) {
+    rabbet_dims_t own = rabbet_ir_dims(ir, value);
+    rabbet_ir_value_t* constant = NULL;
+    for (int32_t i = 0; i < rank; ++i)
+      if (dims.d[i] < 0) dims.d[i] = own.d[0];
+    RABBET_RETURN_IF_ERROR(rabbet_ir_add_constant(
+        ir, value->name, value->dtype, &dims, value->constant, &constant));
+    wide = constant->id;
+  } else {
+    RABBET_RETURN_IF_ERROR(quantize_reshape(build, node, value, &dims, &wide));
+  }
+  rabbet_ir_set_input(ir, node, input, wide);
+  *changed = true;
+  return rabbet_ok();
+}
+
+rabbet_status_t rabbet_rule_quantize(rabbet_build_t* build,
+                                     rabbet_ir_node_t* node, bool* changed) {
+  rabbet_ir_t* ir = &build->ir;
+  const rabbet_ir_value_t* zero =
+      rabbet_ir_input(ir, node, QUANTIZE_ZERO_POINT);
+  if (zero && rabbet_ir_is_number(ir, zero, 0)) {
+    rabbet_ir_set_input(ir, node, QUANTIZE_ZERO_POINT, -1);
+    *changed = true;
+  }
+  RABBET_RETURN_IF_ERROR(quantize_widen(build, node, QUANTIZE_SCALE, changed));
+  return quantize_widen(build, node, QUANTIZE_ZERO_POINT, changed);
+}

@@ -1,0 +1,293 @@
+// Products of one tensor by constants that all go into one attention become one
+// product, and the attention's factors slices of its result. One large product
+// is faster than two or three small ones, and kernels for attention read slices
+// where they lie: devices say whether theirs do.
+#include <string.h>
+
+#include "builder/choose/fuse.h"
+#include "builder/ir/passes.h"
+#include "core/view.h"
+#include "ops/enums.h"
+
+enum { FACTORS = 3 };
+
+// x * weights (+ bias) -> end.
+typedef struct branch_t {
+  rabbet_ir_node_t* product;
+  rabbet_ir_value_t* weights;
+  rabbet_ir_value_t* bias;  // or NULL
+  rabbet_ir_value_t* end;
+  rabbet_dims_t dims, bias_dims;  // of the constants
+  int64_t inner, columns;
+  bool turned;
+} branch_t;
+
+// ---- Which -----------------------------------------------------------------
+
+// Back from a factor over what only moves its elements or scales all of them.
+static rabbet_ir_value_t* parallel_moved(const rabbet_ir_t* ir,
+                                         rabbet_ir_value_t* value) {
+  enum { MOST = RABBET_FUSE_CHAIN_MAX + RABBET_FUSE_SCALES_MAX };
+  for (int i = 0; value && i < MOST; ++i) {
+    rabbet_ir_node_t* move =
+        rabbet_ir_sole_producer(ir, value, RABBET_OP_SHUFFLE);
+    rabbet_ir_node_t* scale =
+        rabbet_ir_sole_producer(ir, value, RABBET_OP_ELEMENTWISE);
+    rabbet_ir_value_t* scaled = scale ? rabbet_fuse_scaled(ir, scale) : NULL;
+    if (!scaled && (!move || !rabbet_fuse_is_move(ir, move))) break;
+    value = scaled ? scaled : rabbet_ir_input(ir, move, 0);
+  }
+  return value;
+}
+
+// Rank and extents of a constant, all 1 but the last `count`.
+static bool parallel_is_flat(const rabbet_dims_t* dims, int32_t count) {
+  for (int32_t i = 0; i < dims->rank - count; ++i)
+    if (dims->d[i] != 1) return false;
+  return dims->rank >= count;
+}
+
+static bool parallel_weights(const rabbet_ir_t* ir, branch_t* out) {
+  int64_t op = rabbet_ir_int(out->product, "op1");
+  out->weights = rabbet_ir_input(ir, out->product, 1);
+  if (!out->weights->constant || out->weights->values ||
+      rabbet_ir_int(out->product, "op0") != RABBET_MATRIX_NONE ||
+      (op != RABBET_MATRIX_NONE && op != RABBET_MATRIX_TRANSPOSE))
+    return false;
+  out->turned = op == RABBET_MATRIX_TRANSPOSE;
+  out->dims = rabbet_ir_dims(ir, out->weights);
+  if (!parallel_is_flat(&out->dims, 2)) return false;
+  const int64_t* last = &out->dims.d[out->dims.rank - 2];
+  out->inner = last[out->turned];
+  out->columns = last[!out->turned];
+  return out->inner > 0 && out->columns > 0;
+}
+
+// A sum with one constant for each column, before which stands the product.
+static rabbet_ir_value_t* parallel_bias(const rabbet_ir_t* ir,
+                                        rabbet_ir_node_t* sum, branch_t* out) {
+  if (rabbet_ir_int(sum, "op") != RABBET_ELEMENTWISE_SUM) return NULL;
+  bool first = rabbet_ir_input(ir, sum, 0)->constant != NULL;
+  out->bias = rabbet_ir_input(ir, sum, first ? 0 : 1);
+  out->bias_dims = rabbet_ir_dims(ir, out->bias);
+  if (!out->bias->constant || out->bias->values ||
+      !parallel_is_flat(&out->bias_dims, 1))
+    return NULL;
+  return rabbet_ir_input(ir, sum, first ? 1 : 0);
+}
+
+static bool parallel_branch(const rabbet_ir_t* ir, rabbet_ir_value_t* value,
+                            branch_t* out) {
+  *out = (branch_t){.end = value};
+  rabbet_ir_node_t* sum =
+      rabbet_ir_sole_producer(ir, value, RABBET_OP_ELEMENTWISE);
+  if (sum) value = parallel_bias(ir, sum, out);
+  out->product = rabbet_ir_sole_producer(ir, value, RABBET_OP_MATRIX_MULTIPLY);
+  return out->product && parallel_weights(ir, out) &&
+         (!out->bias ||
+          (out->bias_dims.rank > 0 &&
+           out->bias_dims.d[out->bias_dims.rank - 1] == out->columns));
+}
+
+static bool parallel_agree(const branch_t* a, const branch_t* b) {
+  return a->product != b->product &&
+         a->product->inputs[0] == b->product->inputs[0] &&
+         a->inner == b->inner && a->turned == b->turned &&
+         a->dims.rank == b->dims.rank &&
+         a->weights->dtype == b->weights->dtype && !a->bias == !b->bias &&
+         (!a->bias || (a->bias->dtype == b->bias->dtype &&
+                       a->bias_dims.rank == b->bias_dims.rank));
+}
+
+// The branches that the attention's factors come from and that agree with each
+// other; returns how many.
+static size_t parallel_find(const rabbet_ir_t* ir, rabbet_ir_node_t* last,
+                            branch_t* out) {
+  rabbet_ir_node_t* nodes[RABBET_FUSE_ATTENTION_MAX];
+  branch_t found[FACTORS];
+  size_t count = 0, most = 0;
+  size_t inside = rabbet_fuse_attention(ir, last, RABBET_FUSE_PRODUCTS, nodes);
+  if (inside == 0) return 0;
+  rabbet_ir_value_t* const factors[FACTORS] = {rabbet_ir_input(ir, nodes[0], 0),
+                                               rabbet_ir_input(ir, nodes[0], 1),
+                                               rabbet_ir_input(ir, last, 1)};
+  for (size_t i = 0; i < FACTORS; ++i)
+    if (parallel_branch(ir, parallel_moved(ir, factors[i]), &found[count]))
+      ++count;
+  for (size_t i = 0; i < count; ++i) {
+    branch_t agree[FACTORS] = {found[i]};
+    size_t size = 1;
+    for (size_t k = i + 1; k < count; ++k)
+      if (parallel_agree(&found[i], &found[k])) agree[size++] = found[k];
+    if (size <= most) continue;
+    most = size;
+    memcpy(out, agree, sizeof(*out) * size);
+  }
+  return most;
+}
+
+// ---- Constants -------------------------------------------------------------
+
+// `count` constants of `rows` rows beside each other; bytes[i] to a row.
+static rabbet_status_t parallel_beside(rabbet_build_t* build,
+                                       const rabbet_ir_value_t* const* values,
+                                       const size_t* bytes, size_t count,
+                                       int64_t rows, void** out_data) {
+  size_t step = 0;
+  for (size_t i = 0; i < count; ++i)
+    step += bytes[i];
+  size_t total = 0;
+  if (__builtin_mul_overflow(step, (size_t)rows, &total))
+    return RABBET_STATUS(RABBET_STATUS_OUT_OF_RANGE,
+                         "the weights of products that are joined have more "
+                         "bytes than memory");
+  RABBET_RETURN_IF_ERROR(rabbet_arena_allocate(&build->arena, total, out_data));
+  char* to = *out_data;
+  for (int64_t row = 0; row < rows; ++row)
+    for (size_t i = 0; i < count; ++i) {
+      memcpy(to, (const char*)values[i]->constant + (size_t)row * bytes[i],
+             bytes[i]);
+      to += bytes[i];
+    }
+  return rabbet_ok();
+}
+
+static rabbet_status_t parallel_constant(rabbet_build_t* build,
+                                         const branch_t* branches, size_t count,
+                                         bool bias, rabbet_ir_value_t** out) {
+  const rabbet_ir_value_t* values[FACTORS];
+  size_t bytes[FACTORS];
+  void* data = NULL;
+  rabbet_dims_t dims = bias ? branches[0].bias_dims : branches[0].dims;
+  bool by_rows = !bias && !branches[0].turned;  // what is joined is within rows
+  int64_t columns = 0;
+  for (size_t i = 0; i < count; ++i) {
+    values[i] = bias ? branches[i].bias : branches[i].weights;
+    size_t element = rabbet_dtype_bits(values[i]->dtype) / 8;
+    bytes[i] = (size_t)branches[i].columns * element;
+    if (!bias && !by_rows) bytes[i] *= (size_t)branches[i].inner;
+    columns += branches[i].columns;
+  }
+  dims.d[dims.rank - (bias || by_rows ? 1 : 2)] = columns;
+  RABBET_RETURN_IF_ERROR(parallel_beside(
+      build, values, bytes, count, by_rows ? branches[0].inner : 1, &data));
+  return rabbet_ir_add_constant(&build->ir, values[0]->name, values[0]->dtype,
+                                &dims, data, out);
+}
+
+// ---- Rewriting -------------------------------------------------------------
+
+static rabbet_status_t parallel_name(rabbet_build_t* build,
+                                     const branch_t* branches, size_t count,
+                                     const char** out_name) {
+  const char* a = branches[0].product->name;
+  const char* b = branches[1].product->name;
+  return count < FACTORS
+             ? rabbet_arena_printf(&build->arena, out_name, "%s | %s", a, b)
+             : rabbet_arena_printf(&build->arena, out_name, "%s | %s | %s", a,
+                                   b, branches[2].product->name);
+}
+
+static rabbet_status_t parallel_product(rabbet_build_t* build,
+                                        const branch_t* branches, size_t count,
+                                        const rabbet_ir_node_t* before,
+                                        rabbet_ir_value_t** out_value) {
+  rabbet_ir_t* ir = &build->ir;
+  const rabbet_ir_node_t* like = branches[0].product;
+  rabbet_ir_value_t* constant = NULL;
+  rabbet_ir_node_t* node = NULL;
+  const char* name = NULL;
+  RABBET_RETURN_IF_ERROR(parallel_name(build, branches, count, &name));
+  RABBET_RETURN_IF_ERROR(
+      parallel_constant(build, branches, count, false, &constant));
+  const int32_t factors[2] = {like->inputs[0], constant->id};
+  RABBET_RETURN_IF_ERROR(rabbet_ir_add_node(ir, RABBET_OP_MATRIX_MULTIPLY, name,
+                                            like->attrs, like->op->attr_count,
+                                            factors, 2, before, &node));
+  *out_value = rabbet_ir_output(ir, node, 0);
+  if (!branches[0].bias) return rabbet_ok();
+  const int64_t op = RABBET_ELEMENTWISE_SUM;
+  const rabbet_attr_t attr = {
+      .name = "op", .type = RABBET_ATTR_INT, .data = &op, .count = 1};
+  RABBET_RETURN_IF_ERROR(
+      parallel_constant(build, branches, count, true, &constant));
+  const int32_t terms[2] = {(*out_value)->id, constant->id};
+  RABBET_RETURN_IF_ERROR(rabbet_ir_add_node(ir, RABBET_OP_ELEMENTWISE, name,
+                                            &attr, 1, terms, 2, before, &node));
+  *out_value = rabbet_ir_output(ir, node, 0);
+  return rabbet_ok();
+}
+
+// The branch's readers read its part of the result.
+static rabbet_status_t parallel_slice(rabbet_build_t* build,
+                                      const branch_t* branch, int64_t start,
+                                      const rabbet_ir_value_t* result,
+                                      const rabbet_ir_node_t* before) {
+  rabbet_ir_t* ir = &build->ir;
+  const int64_t axis = result->shape.rank - 1, one = 1;
+  rabbet_ir_node_t* slice = NULL;
+  const struct {
+    const char* name;
+    const int64_t* data;
+  } rows[] = {{"start", &start},
+              {"shape", &branch->columns},
+              {"stride", &one},
+              {"axes", &axis}};
+  rabbet_attr_t attrs[4];
+  for (size_t i = 0; i < 4; ++i)
+    attrs[i] = (rabbet_attr_t){.name = rows[i].name,
+                               .type = RABBET_ATTR_INTS,
+                               .data = rows[i].data,
+                               .count = 1};
+  RABBET_RETURN_IF_ERROR(rabbet_ir_add_node(ir, RABBET_OP_SLICE,
+                                            branch->end->name, attrs, 4,
+                                            &result->id, 1, before, &slice));
+  rabbet_ir_replace_uses(ir, branch->end, rabbet_ir_output(ir, slice, 0));
+  return rabbet_ok();
+}
+
+static rabbet_status_t parallel_join(rabbet_build_t* build,
+                                     const branch_t* branches, size_t count) {
+  const rabbet_ir_node_t* before = branches[0].product;
+  for (size_t i = 1; i < count; ++i)
+    if (branches[i].product->index < before->index)
+      before = branches[i].product;
+  rabbet_ir_value_t* result = NULL;
+  RABBET_RETURN_IF_ERROR(
+      parallel_product(build, branches, count, before, &result));
+  int64_t start = 0;
+  for (size_t i = 0; i < count; ++i) {
+    RABBET_RETURN_IF_ERROR(
+        parallel_slice(build, &branches[i], start, result, before));
+    start += branches[i].columns;
+  }
+  return rabbet_ir_sweep(&build->ir);
+}
+
+// ---- The pass --------------------------------------------------------------
+
+// Attention is one kernel in narrow types and in TF32.
+static bool parallel_is_wanted(const rabbet_build_t* build,
+                               const branch_t* branch) {
+  rabbet_dtype_t dtype = branch->weights->dtype;
+  int64_t flags = build->config->options[RABBET_BUILDER_OPTION_FLAGS];
+  return dtype == RABBET_DTYPE_HALF || dtype == RABBET_DTYPE_BF16 ||
+         (dtype == RABBET_DTYPE_FLOAT &&
+          (build->extra_dtypes != 0 || (flags >> RABBET_BUILDER_TF32 & 1)));
+}
+
+rabbet_status_t rabbet_pass_parallel(rabbet_build_t* build) {
+  rabbet_ir_t* ir = &build->ir;
+  if (rabbet_fuse_reach(build) < RABBET_FUSE_SLICES) return rabbet_ok();
+  for (size_t i = 0; i < ir->nodes.count; ++i) {
+    branch_t branches[FACTORS];
+    size_t count = parallel_find(ir, ir->nodes.data[i], branches);
+    if (count < 2 || !parallel_is_wanted(build, &branches[0])) continue;
+    RABBET_RETURN_IF_ERROR(RABBET_ANNOTATE(
+        parallel_join(build, branches, count),
+        "joining layer '%s' with its like", branches[0].product->name));
+    // Nodes have moved; those looked at already stay as they are.
+    i = 0;
+  }
+  return rabbet_ok();
+}

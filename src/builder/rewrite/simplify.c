@@ -1,0 +1,52 @@
+#include "builder/ir/passes.h"
+
+// Rules by operator; a node may have several.
+static const struct {
+  rabbet_op_id_t op;
+  rabbet_rule_fn_t run;
+} simplify_rules[] = {
+    {RABBET_OP_IDENTITY, rabbet_rule_identity},
+    {RABBET_OP_CAST, rabbet_rule_identity},
+    {RABBET_OP_SHUFFLE, rabbet_rule_shuffle},
+    {RABBET_OP_SLICE, rabbet_rule_slice},
+    {RABBET_OP_CONCATENATION, rabbet_rule_concatenation},
+    {RABBET_OP_ELEMENTWISE, rabbet_rule_neutral},
+    {RABBET_OP_ELEMENTWISE, rabbet_rule_normalization},
+    {RABBET_OP_ELEMENTWISE, rabbet_rule_affine},
+    {RABBET_OP_ELEMENTWISE, rabbet_rule_gelu},
+    {RABBET_OP_QUANTIZE, rabbet_rule_blocks},
+    {RABBET_OP_QUANTIZE, rabbet_rule_quantize},
+    {RABBET_OP_DEQUANTIZE, rabbet_rule_blocks},
+    {RABBET_OP_DEQUANTIZE, rabbet_rule_quantize},
+    {RABBET_OP_CONVOLUTION, rabbet_rule_padding},
+    {RABBET_OP_MATRIX_MULTIPLY, rabbet_rule_matrix},
+    {RABBET_OP_SOFTMAX, rabbet_rule_mask},
+    {RABBET_OP_SOFTMAX, rabbet_rule_mask_range},
+};
+
+#define SIMPLIFY_MAX_ROUNDS 32
+
+static rabbet_status_t simplify_node(rabbet_build_t* build,
+                                     rabbet_ir_node_t* node, bool* changed) {
+  size_t count = sizeof(simplify_rules) / sizeof(simplify_rules[0]);
+  for (size_t i = 0; i < count && !node->dead; ++i)
+    if (rabbet_op_is(node->op, simplify_rules[i].op))
+      RABBET_RETURN_IF_ERROR(
+          RABBET_ANNOTATE(simplify_rules[i].run(build, node, changed),
+                          "simplifying layer '%s'", node->name));
+  return rabbet_ok();
+}
+
+rabbet_status_t rabbet_pass_simplify(rabbet_build_t* build) {
+  bool changed = true;
+  for (int round = 0; changed && round < SIMPLIFY_MAX_ROUNDS; ++round) {
+    changed = false;
+    for (size_t i = 0; i < build->ir.nodes.count; ++i) {
+      rabbet_ir_node_t* node = build->ir.nodes.data[i];
+      if (!node->dead)
+        RABBET_RETURN_IF_ERROR(simplify_node(build, node, &changed));
+    }
+    RABBET_RETURN_IF_ERROR(rabbet_ir_sweep(&build->ir));
+  }
+  return rabbet_ok();
+}

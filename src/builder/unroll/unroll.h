@@ -1,0 +1,16 @@
+// A network without loops and assertions.
+#ifndef RABBET_SRC_BUILDER_UNROLL_UNROLL_H_
+#define RABBET_SRC_BUILDER_UNROLL_UNROLL_H_
+
+#include "network/network.h"
+
+// Loops whose number of iterations follows from constants and fixed shapes are
+// written out: layer L in iteration 2 of loop P is the layer "P[2]/L".
+// Assertions become `checks`; one that never holds is an error. The network
+// itself, with one more reference, if it has neither. Errors name loop,
+// iteration and layer.
+RABBET_PRIVATE_API rabbet_status_t
+rabbet_network_unroll(rabbet_network_t* network, rabbet_allocator_t allocator,
+                      rabbet_network_t** out_network);
+
+#endif  // RABBET_SRC_BUILDER_UNROLL_UNROLL_H_

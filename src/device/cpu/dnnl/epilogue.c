@@ -1,0 +1,282 @@
+#include "device/cpu/dnnl/epilogue.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "ops/enums.h"
+
+static bool rabbet_epilogue_push(rabbet_epilogue_t* epilogue,
+                                 rabbet_epilogue_item_t item) {
+  if (epilogue->count == RABBET_DNNL_MAX_POSTS) return false;
+  epilogue->items[epilogue->count++] = item;
+  return true;
+}
+
+// c (a x + b) + d
+static void rabbet_epilogue_join_linear(rabbet_epilogue_item_t* first,
+                                        double alpha, double beta) {
+  first->beta = (float)(first->beta * alpha + beta);
+  first->alpha = (float)(first->alpha * alpha);
+}
+
+// Linear functions that follow each other become one. A function that occurs
+// twice must not differ in alpha and beta: oneDNN 2.6 takes the wrong ones
+// in some implementations.
+static bool rabbet_epilogue_push_function(rabbet_epilogue_t* epilogue,
+                                          rabbet_dnnl_function_t function,
+                                          double alpha, double beta) {
+  const rabbet_epilogue_item_t item = {.function = function,
+                                       .alpha = (float)alpha,
+                                       .beta = (float)beta,
+                                       .operand = -1};
+  if (epilogue->count > 0 && function == RABBET_DNNL_LINEAR) {
+    rabbet_epilogue_item_t* last = &epilogue->items[epilogue->count - 1];
+    if (!last->is_binary && last->function == RABBET_DNNL_LINEAR) {
+      rabbet_epilogue_join_linear(last, alpha, beta);
+      return true;
+    }
+  }
+  for (int i = 0; i < epilogue->count; ++i) {
+    const rabbet_epilogue_item_t* other = &epilogue->items[i];
+    if (!other->is_binary && other->function == function &&
+        (other->alpha != item.alpha || other->beta != item.beta)) {
+      return false;
+    }
+  }
+  return rabbet_epilogue_push(epilogue, item);
+}
+
+bool rabbet_epilogue_push_linear(rabbet_epilogue_t* epilogue, double alpha,
+                                 double beta) {
+  return rabbet_epilogue_push_function(epilogue, RABBET_DNNL_LINEAR, alpha,
+                                       beta);
+}
+
+// ---- Functions of one tensor -----------------------------------------------
+
+// A factor of 1 is left out.
+static bool rabbet_epilogue_push_scale(rabbet_epilogue_t* epilogue,
+                                       double scale) {
+  return scale == 1 ||
+         rabbet_epilogue_push_function(epilogue, RABBET_DNNL_LINEAR, scale, 0);
+}
+
+static double rabbet_node_float(const rabbet_group_node_t* node,
+                                const char* name) {
+  return rabbet_attr_float(node->attrs, node->op->attr_count, name, 0);
+}
+
+static bool rabbet_epilogue_activation(const rabbet_group_node_t* node,
+                                       rabbet_epilogue_t* e) {
+  double a = rabbet_node_float(node, "alpha");
+  double b = rabbet_node_float(node, "beta");
+  switch (rabbet_node_int(node, "type")) {
+    case RABBET_ACTIVATION_RELU:
+      return rabbet_epilogue_push_function(e, RABBET_DNNL_RELU, 0, 0);
+    case RABBET_ACTIVATION_SIGMOID:
+      return rabbet_epilogue_push_function(e, RABBET_DNNL_LOGISTIC, 0, 0);
+    case RABBET_ACTIVATION_TANH:
+      return rabbet_epilogue_push_function(e, RABBET_DNNL_TANH, 0, 0);
+    case RABBET_ACTIVATION_LEAKY_RELU:
+      return rabbet_epilogue_push_function(e, RABBET_DNNL_RELU, a, 0);
+    case RABBET_ACTIVATION_ELU:
+      return rabbet_epilogue_push_function(e, RABBET_DNNL_ELU, a, 0);
+    case RABBET_ACTIVATION_SELU:
+      return rabbet_epilogue_push_function(e, RABBET_DNNL_ELU, a, 0) &&
+             rabbet_epilogue_push_scale(e, b);
+    case RABBET_ACTIVATION_SOFTPLUS:
+      return rabbet_epilogue_push_scale(e, b) &&
+             rabbet_epilogue_push_function(e, RABBET_DNNL_SOFT_RELU, 0, 0) &&
+             rabbet_epilogue_push_scale(e, a);
+    case RABBET_ACTIVATION_CLIP:
+      return a <= b && rabbet_epilogue_push_function(e, RABBET_DNNL_CLIP, a, b);
+    case RABBET_ACTIVATION_HARD_SIGMOID:
+      return rabbet_epilogue_push_function(e, RABBET_DNNL_LINEAR, a, b) &&
+             rabbet_epilogue_push_function(e, RABBET_DNNL_CLIP, 0, 1);
+    case RABBET_ACTIVATION_SCALED_TANH:
+      return rabbet_epilogue_push_scale(e, b) &&
+             rabbet_epilogue_push_function(e, RABBET_DNNL_TANH, 0, 0) &&
+             rabbet_epilogue_push_scale(e, a);
+    case RABBET_ACTIVATION_GELU_ERF:
+      return rabbet_epilogue_push_function(e, RABBET_DNNL_GELU_ERF, 0, 0);
+    case RABBET_ACTIVATION_GELU_TANH:
+      return rabbet_epilogue_push_function(e, RABBET_DNNL_GELU_TANH, 0, 0);
+    default:
+      return false;
+  }
+}
+
+static bool rabbet_epilogue_unary(const rabbet_group_node_t* node,
+                                  rabbet_epilogue_t* e) {
+  switch (rabbet_node_int(node, "op")) {
+    case RABBET_UNARY_EXP:
+      return rabbet_epilogue_push_function(e, RABBET_DNNL_EXP, 0, 0);
+    case RABBET_UNARY_LOG:
+      return rabbet_epilogue_push_function(e, RABBET_DNNL_LOG, 0, 0);
+    case RABBET_UNARY_SQRT:
+      return rabbet_epilogue_push_function(e, RABBET_DNNL_SQRT, 0, 0);
+    case RABBET_UNARY_ABS:
+      return rabbet_epilogue_push_function(e, RABBET_DNNL_ABS, 0, 0);
+    case RABBET_UNARY_NEG:
+      return rabbet_epilogue_push_function(e, RABBET_DNNL_LINEAR, -1, 0);
+    default:
+      return false;
+  }
+}
+
+// A tensor of either type is converted where it is read or made. Values inside
+// the group have the network's type, those at its boundary the one that was
+// chosen.
+static bool rabbet_epilogue_types_fit(rabbet_dtype_t a, rabbet_dtype_t b) {
+  const uint32_t real = 1u << RABBET_DTYPE_FLOAT | 1u << RABBET_DTYPE_HALF |
+                        1u << RABBET_DTYPE_BF16;
+  return a == b || ((real >> a & 1) != 0 && (real >> b & 1) != 0);
+}
+
+// ---- Functions of two tensors ----------------------------------------------
+
+// result (op) c for a constant of one element; `reversed`: c (op) result.
+static bool rabbet_epilogue_scalar(int64_t op, double c, bool reversed,
+                                   rabbet_epilogue_t* e) {
+  switch (op) {
+    case RABBET_ELEMENTWISE_SUM:
+      return rabbet_epilogue_push_function(e, RABBET_DNNL_LINEAR, 1, c);
+    case RABBET_ELEMENTWISE_PROD:
+      return rabbet_epilogue_push_function(e, RABBET_DNNL_LINEAR, c, 0);
+    case RABBET_ELEMENTWISE_SUB:
+      return reversed
+                 ? rabbet_epilogue_push_function(e, RABBET_DNNL_LINEAR, -1, c)
+                 : rabbet_epilogue_push_function(e, RABBET_DNNL_LINEAR, 1, -c);
+    case RABBET_ELEMENTWISE_DIV:
+      return !reversed && c != 0 && isfinite(1 / c) &&
+             rabbet_epilogue_push_function(e, RABBET_DNNL_LINEAR, 1 / c, 0);
+    case RABBET_ELEMENTWISE_POW:
+      return !reversed && c == 2 &&
+             rabbet_epilogue_push_function(e, RABBET_DNNL_SQUARE, 0, 0);
+    default:
+      return false;
+  }
+}
+
+static bool rabbet_epilogue_operand(int64_t op, int32_t operand, bool reversed,
+                                    rabbet_epilogue_t* e) {
+  static const rabbet_dnnl_binary_t binaries[] = {
+      [RABBET_ELEMENTWISE_SUM] = RABBET_DNNL_ADD,
+      [RABBET_ELEMENTWISE_PROD] = RABBET_DNNL_MUL,
+      [RABBET_ELEMENTWISE_MAX] = RABBET_DNNL_MAX,
+      [RABBET_ELEMENTWISE_MIN] = RABBET_DNNL_MIN,
+      [RABBET_ELEMENTWISE_SUB] = RABBET_DNNL_SUB,
+      [RABBET_ELEMENTWISE_DIV] = RABBET_DNNL_DIV,
+  };
+  if (op < 0 || op > RABBET_ELEMENTWISE_DIV) return false;
+  rabbet_dnnl_binary_t binary = binaries[op];
+  if (reversed && op == RABBET_ELEMENTWISE_DIV) return false;
+  if (reversed && op == RABBET_ELEMENTWISE_SUB) {
+    // c - x = -x + c
+    if (!rabbet_epilogue_push_function(e, RABBET_DNNL_LINEAR, -1, 0))
+      return false;
+    binary = RABBET_DNNL_ADD;
+  }
+  return rabbet_epilogue_push(
+      e, (rabbet_epilogue_item_t){
+             .is_binary = true, .binary = binary, .operand = operand});
+}
+
+static bool rabbet_epilogue_elementwise(const rabbet_group_t* group,
+                                        const rabbet_dims_t* dims,
+                                        const rabbet_group_node_t* node,
+                                        rabbet_epilogue_t* e) {
+  bool reversed = node->inputs[1] == e->result;
+  int32_t operand = node->inputs[reversed ? 0 : 1];
+  const rabbet_group_value_t* value = &group->values[operand];
+  if (rabbet_group_input_of(group, operand) < 0 ||
+      !rabbet_epilogue_types_fit(value->dtype, group->values[e->start].dtype)) {
+    return false;
+  }
+  int64_t op = rabbet_node_int(node, "op"), count = 1;
+  for (int i = 0; i < dims[operand].rank; ++i)
+    count = dims[operand].d[i] == 1 ? count : 0;
+  if (count == 1 && value->constant &&
+      rabbet_epilogue_scalar(
+          op, rabbet_load_double(value->dtype, value->constant, 0), reversed,
+          e)) {
+    return true;
+  }
+  return rabbet_epilogue_operand(op, operand, reversed, e);
+}
+
+// ---- x sigmoid(x) and its like ---------------------------------------------
+
+// Whether nodes i and i + 1 are s = sigmoid(x), x s; or the hard sigmoid of
+// hardswish.
+static bool rabbet_epilogue_is_swish(const rabbet_group_t* group, size_t i,
+                                     int32_t x,
+                                     rabbet_dnnl_function_t* out_function) {
+  if (i + 1 >= group->node_count) return false;
+  const rabbet_group_node_t* gate = &group->nodes[i];
+  const rabbet_group_node_t* product = &group->nodes[i + 1];
+  if (!rabbet_op_is(gate->op, RABBET_OP_ACTIVATION) || gate->inputs[0] != x ||
+      !rabbet_op_is(product->op, RABBET_OP_ELEMENTWISE) ||
+      rabbet_node_int(product, "op") != RABBET_ELEMENTWISE_PROD) {
+    return false;
+  }
+  int32_t s = gate->outputs[0];
+  if (!((product->inputs[0] == x && product->inputs[1] == s) ||
+        (product->inputs[0] == s && product->inputs[1] == x))) {
+    return false;
+  }
+  int64_t type = rabbet_node_int(gate, "type");
+  *out_function = type == RABBET_ACTIVATION_SIGMOID ? RABBET_DNNL_SWISH
+                                                    : RABBET_DNNL_HARDSWISH;
+  return type == RABBET_ACTIVATION_SIGMOID ||
+         (type == RABBET_ACTIVATION_HARD_SIGMOID &&
+          fabs(rabbet_node_float(gate, "alpha") - 1.0 / 6) < 1e-6 &&
+          rabbet_node_float(gate, "beta") == 0.5);
+}
+
+// ---- The chain -------------------------------------------------------------
+
+static bool rabbet_epilogue_node(const rabbet_group_t* group,
+                                 const rabbet_dims_t* dims,
+                                 const rabbet_group_node_t* node,
+                                 rabbet_epilogue_t* e) {
+  bool uses = false;
+  for (size_t i = 0; i < node->input_count; ++i) {
+    if (node->inputs[i] != e->result) continue;
+    if (uses) return false;  // twice
+    uses = true;
+  }
+  if (!uses || node->output_count != 1 ||
+      !rabbet_epilogue_types_fit(group->values[node->outputs[0]].dtype,
+                                 group->values[e->start].dtype)) {
+    return false;
+  }
+  bool known = rabbet_op_is(node->op, RABBET_OP_ACTIVATION)
+                   ? rabbet_epilogue_activation(node, e)
+               : rabbet_op_is(node->op, RABBET_OP_UNARY)
+                   ? rabbet_epilogue_unary(node, e)
+               : rabbet_op_is(node->op, RABBET_OP_ELEMENTWISE)
+                   ? rabbet_epilogue_elementwise(group, dims, node, e)
+                   : false;
+  e->result = node->outputs[0];
+  return known;
+}
+
+bool rabbet_epilogue_parse(const rabbet_group_t* group,
+                           const rabbet_dims_t* dims, size_t first_node,
+                           int32_t start, rabbet_epilogue_t* out_epilogue) {
+  rabbet_epilogue_t* e = out_epilogue;
+  memset(e, 0, sizeof(*e));
+  e->start = e->result = start;
+  for (size_t i = first_node; i < group->node_count; ++i) {
+    rabbet_dnnl_function_t function = RABBET_DNNL_SWISH;
+    if (rabbet_epilogue_is_swish(group, i, e->result, &function)) {
+      if (!rabbet_epilogue_push_function(e, function, 1, 0)) return false;
+      e->result = group->nodes[++i].outputs[0];
+    } else if (!rabbet_epilogue_node(group, dims, &group->nodes[i], e)) {
+      return false;
+    }
+  }
+  return group->output_count == 1 && group->outputs[0] == e->result &&
+         rabbet_dims_equal(&dims[start], &dims[e->result]);
+}

@@ -1,0 +1,86 @@
+// A primitive with weights, bias and an epilogue: what convolutions and matrix
+// products have in common.
+#ifndef RABBET_SRC_DEVICE_CPU_DNNL_FUSED_H_
+#define RABBET_SRC_DEVICE_CPU_DNNL_FUSED_H_
+
+#include "device/common/quantized.h"
+#include "device/cpu/dnnl/epilogue.h"
+#include "device/cpu/dnnl/program.h"
+
+// A tactic's number holds the implementation, the family's method, and
+enum {
+  RABBET_DNNL_TACTIC_IMPLEMENTATION = (1 << 24) - 1,
+  RABBET_DNNL_TACTIC_METHOD_SHIFT = 24,
+  RABBET_DNNL_TACTIC_METHOD = 15 << RABBET_DNNL_TACTIC_METHOD_SHIFT,
+  // computing in FLOAT, whatever the tensors' type;
+  RABBET_DNNL_TACTIC_FLOAT = 1 << 28,
+  // the result may be written over the tensor that is added to it.
+  RABBET_DNNL_TACTIC_IN_PLACE = 1 << 29,
+};
+
+typedef struct rabbet_dnnl_fused_t {
+  rabbet_dnnl_spec_t spec;  // without posts; types are those computed in
+  rabbet_epilogue_t epilogue;
+  // Layout of each binary item's operand, as the result's layout needs it.
+  rabbet_dnnl_layout_t operands[RABBET_DNNL_MAX_POSTS];
+  // Item that adds a tensor of the result's shape, which may be in the result's
+  // place already; -1 if there is none.
+  int sum_item;
+  int32_t src, weights, bias;           // value numbers; bias -1: none
+  rabbet_dnnl_layout_t weights_layout;  // as they lie
+  // Factors of the bias, spec.scale_count of them; NULL: none. Borrowed.
+  const float* bias_factors;
+} rabbet_dnnl_fused_t;
+
+// Bias from the epilogue: takes a first item that adds `expected` (dimensions
+// of one value for each channel, of the result's rank) if there is none yet.
+void rabbet_dnnl_fused_take_bias(rabbet_dnnl_fused_t* fused,
+                                 const rabbet_group_t* group,
+                                 const rabbet_dims_t* dims,
+                                 const rabbet_dims_t* expected);
+// Sets sum_item from items whose operand has the result's dimensions.
+void rabbet_dnnl_fused_find_sum(rabbet_dnnl_fused_t* fused,
+                                const rabbet_group_t* group,
+                                const rabbet_dims_t* dims);
+
+// Products of 8 bits. Results are 32 bits, then FLOAT: times the factors'
+// scales, through the epilogue, divided by the result's scale, rounded to even.
+//
+// `scratch` holds what `fused` borrows: 2 * quantized->w_count numbers.
+// Describes the primitive of the group from what a family made of
+// quantized->plain; *out_fits false if oneDNN cannot do that.
+void rabbet_dnnl_fused_quantize(rabbet_dnnl_fused_t* fused,
+                                const rabbet_quantized_t* quantized,
+                                float* scratch, bool* out_fits);
+
+typedef struct rabbet_dnnl_fused_offer_t {
+  const rabbet_kernel_class_t* kernel;
+  const rabbet_propose_t* propose;
+  rabbet_candidate_sink_t sink;
+  const rabbet_type_format_t* tensors;
+  int32_t tactic;      // method and flags
+  const char* prefix;  // of the tactic's name
+} rabbet_dnnl_fused_offer_t;
+// Offers a candidate for each implementation worth timing.
+rabbet_status_t rabbet_dnnl_fused_propose(
+    const rabbet_dnnl_fused_t* fused, const rabbet_dnnl_fused_offer_t* offer);
+
+rabbet_status_t rabbet_dnnl_fused_compile(const rabbet_dnnl_fused_t* fused,
+                                          rabbet_dnnl_program_t* program);
+// The same of a part of the result, which is put together in `dst`: items that
+// add a tensor of the result's shape are no part of such.
+rabbet_status_t rabbet_dnnl_fused_compile_part(const rabbet_dnnl_fused_t* fused,
+                                               rabbet_dnnl_program_t* program,
+                                               const rabbet_dnnl_ref_t* src,
+                                               const rabbet_dnnl_ref_t* dst);
+
+// Boundary types and formats of a fused group: `dtype` (NONE: their own) for
+// every tensor but constants, which stay as they are; `in` for `src`, `out` for
+// the result and the operands of its shape.
+void rabbet_dnnl_fused_tensors(const rabbet_dnnl_fused_t* fused,
+                               const rabbet_group_t* group,
+                               const rabbet_dims_t* dims, rabbet_dtype_t dtype,
+                               rabbet_format_t in, rabbet_format_t out,
+                               rabbet_type_format_t* out_tensors);
+
+#endif  // RABBET_SRC_DEVICE_CPU_DNNL_FUSED_H_

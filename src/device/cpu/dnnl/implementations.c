@@ -1,0 +1,311 @@
+// Which implementations oneDNN has for a specification.
+#include <pthread.h>
+#include <string.h>
+
+#include "base/math.h"
+#include "device/cpu/dnnl/headroom.h"
+#include "device/cpu/dnnl/internal.h"
+#include "device/cpu/parallel.h"
+
+// A primitive may be impossible for oneDNN: then there is none.
+static bool rabbet_dnnl_is_absent(dnnl_status_t status) {
+  return status == dnnl_unimplemented || status == dnnl_invalid_arguments ||
+         status == dnnl_iterator_ends;
+}
+
+const char* rabbet_dnnl_desc_name(const_dnnl_primitive_desc_t desc) {
+  const char* name = NULL;
+  if (dnnl_primitive_desc_query(desc, dnnl_query_impl_info_str, 0,
+                                (void*)&name) != dnnl_success ||
+      !name) {
+    return "?";
+  }
+  return name;
+}
+
+// 23 bits of the name, and 1 to keep it from being 0.
+static int32_t rabbet_dnnl_name_hash(const char* name) {
+  uint32_t hash = 2166136261u;
+  for (; *name; ++name)
+    hash = (hash ^ (uint8_t)*name) * 16777619u;
+  return (int32_t)((hash ^ (hash >> 23)) & 0x7fffff) | (1 << 23);
+}
+
+// Whether padding is so wide that a window may see nothing else.
+static bool rabbet_dnnl_sees_padding(const rabbet_dnnl_spec_t* spec) {
+  for (int i = 0; i < spec->src.rank - 2; ++i) {
+    int64_t extent = (spec->window[i] - 1) * spec->dilation[i] + 1;
+    if (spec->before[i] >= extent || spec->after[i] >= extent) return true;
+  }
+  return false;
+}
+
+static bool rabbet_dnnl_has_odd_channels(const rabbet_dnnl_spec_t* spec) {
+  int axis = spec->weights.rank > spec->src.rank ? 2 : 1;  // after the groups
+  return spec->weights.rank > axis && spec->weights.dims[axis] % 2 != 0 &&
+         (spec->src.order == RABBET_DNNL_STRIDED ||
+          rabbet_dnnl_channels_last(spec->src.format, spec->src.rank));
+}
+
+// Implementations of 2.6 that our tests found wanting: they count as absent.
+static bool rabbet_dnnl_is_unfit(const rabbet_dnnl_spec_t* spec,
+                                 const char* name) {
+  // Code for processors that sum pairs of products of 8 bits in 16.
+  static const char* const narrow[] = {":avx512_core", ":avx2", ":avx",
+                                       ":sse41"};
+  bool bytes =
+      spec->weights.rank > 0 && spec->weights.dtype == RABBET_DTYPE_INT8;
+  const char* isa = strrchr(name, ':');
+  for (size_t i = 0; bytes && isa && i < sizeof(narrow) / sizeof(narrow[0]);
+       ++i)
+    if (strcmp(isa, narrow[i]) == 0) return true;
+  // Convolutions by a copied matrix read posts' operands at wrong places.
+  if (bytes && spec->kind == RABBET_DNNL_CONVOLUTION && strstr(name, "gemm"))
+    return true;
+  // Wrote behind the result, of 33 pixels of 4 channels, where a tensor is
+  // added.
+  if (spec->kind == RABBET_DNNL_CONVOLUTION &&
+      strstr(name, "jit_1x1:avx512_core_amx_int8") &&
+      spec->dst.dims[1] % 16 != 0 && spec->post_count > 0)
+    return true;
+  // Ends in code that was never written where a window sees padding alone and a
+  // sum comes after.
+  if (spec->kind == RABBET_DNNL_CONVOLUTION && strstr(name, "brgconv") &&
+      rabbet_dnnl_sees_padding(spec))
+    return true;
+  // Sums a last channel that has no pair with what lies behind it, where there
+  // are 120 pixels or more.
+  if (spec->kind == RABBET_DNNL_CONVOLUTION && strstr(name, "jit_bf16_1x1") &&
+      rabbet_dnnl_has_odd_channels(spec))
+    return true;
+  if (spec->kind != RABBET_DNNL_CONVOLUTION || !strstr(name, "gemm:"))
+    return false;
+  // Reads a binary post's operand at wrong places.
+  for (int i = 0; i < spec->post_count; ++i) {
+    if (spec->posts[i].kind == RABBET_DNNL_POST_BINARY &&
+        (spec->dst.order == RABBET_DNNL_STRIDED ||
+         rabbet_dnnl_channels_last(spec->dst.format, spec->dst.rank))) {
+      return true;
+    }
+  }
+  return false;
+}
+
+// The implementations seen in a walk. oneDNN's iterator gives those again that
+// its primitive cache holds, so that what it lists depends on what was made
+// before: of each name the first counts.
+typedef struct rabbet_dnnl_walk_t {
+  int32_t ids[64];
+  int count;
+} rabbet_dnnl_walk_t;
+
+static rabbet_dnnl_implementation_t rabbet_dnnl_describe(
+    const_dnnl_primitive_desc_t desc) {
+  const char* name = rabbet_dnnl_desc_name(desc);
+  return (rabbet_dnnl_implementation_t){
+      .id = rabbet_dnnl_name_hash(name),
+      .name = name,
+      .is_reference = strncmp(name, "ref", 3) == 0,
+  };
+}
+
+static bool rabbet_dnnl_is_new(rabbet_dnnl_walk_t* walk, int32_t id) {
+  for (int i = 0; i < walk->count; ++i)
+    if (walk->ids[i] == id) return false;
+  if (walk->count < 64) walk->ids[walk->count++] = id;
+  return true;
+}
+
+// Reorders and concatenations come without an iterator, one implementation
+// each.
+static rabbet_status_t rabbet_dnnl_single(rabbet_dnnl_t* dnnl,
+                                          const rabbet_dnnl_spec_t* spec,
+                                          const_dnnl_primitive_attr_t attr,
+                                          dnnl_primitive_desc_t* out_desc) {
+  *out_desc = NULL;
+  dnnl_memory_desc_t dst, src;
+  dnnl_status_t status = dnnl_success;
+  RABBET_RETURN_IF_ERROR(rabbet_dnnl_desc(&spec->dst, &dst));
+  if (spec->kind == RABBET_DNNL_REORDER) {
+    RABBET_RETURN_IF_ERROR(rabbet_dnnl_desc(&spec->src, &src));
+    status = dnnl_reorder_primitive_desc_create(out_desc, &src, dnnl->engine,
+                                                &dst, dnnl->engine, attr);
+  } else {
+    dnnl_memory_desc_t sources[RABBET_DNNL_MAX_SOURCES];
+    for (int i = 0; i < spec->source_count; ++i)
+      RABBET_RETURN_IF_ERROR(rabbet_dnnl_desc(&spec->sources[i], &sources[i]));
+    status = dnnl_concat_primitive_desc_create(out_desc, &dst,
+                                               spec->source_count, spec->axis,
+                                               sources, attr, dnnl->engine);
+  }
+  if (rabbet_dnnl_is_absent(status)) return rabbet_ok();
+  return rabbet_dnnl_status(status, "describing a primitive");
+}
+
+static rabbet_status_t rabbet_dnnl_walk_single(
+    rabbet_dnnl_t* dnnl, const rabbet_dnnl_spec_t* spec,
+    const_dnnl_primitive_attr_t attr, rabbet_dnnl_desc_visit_fn_t visit,
+    void* context) {
+  dnnl_primitive_desc_t desc = NULL;
+  RABBET_RETURN_IF_ERROR(rabbet_dnnl_single(dnnl, spec, attr, &desc));
+  if (!desc) return rabbet_ok();
+  rabbet_dnnl_implementation_t found = rabbet_dnnl_describe(desc);
+  bool taken = false;
+  rabbet_status_t status = visit(context, desc, &found, &taken);
+  if (!taken) dnnl_primitive_desc_destroy(desc);
+  return status;
+}
+
+static rabbet_status_t rabbet_dnnl_walk_iterator(
+    rabbet_dnnl_t* dnnl, const rabbet_dnnl_spec_t* spec,
+    const_dnnl_primitive_attr_t attr, rabbet_dnnl_desc_visit_fn_t visit,
+    void* context) {
+  rabbet_dnnl_descs_t descs;
+  rabbet_dnnl_op_desc_t op;
+  RABBET_RETURN_IF_ERROR(rabbet_dnnl_spec_descs(spec, &descs));
+  dnnl_status_t result = rabbet_dnnl_op_desc(spec, &descs, &op);
+  dnnl_primitive_desc_iterator_t iterator = NULL;
+  if (result == dnnl_success)
+    result = dnnl_primitive_desc_iterator_create(&iterator, &op, attr,
+                                                 dnnl->engine, NULL);
+  if (rabbet_dnnl_is_absent(result)) return rabbet_ok();
+  rabbet_status_t status =
+      rabbet_dnnl_status(result, "listing implementations");
+  rabbet_dnnl_walk_t walk = {0};
+  bool taken = false;
+  while (rabbet_is_ok(status) && result == dnnl_success && !taken) {
+    dnnl_primitive_desc_t desc = dnnl_primitive_desc_iterator_fetch(iterator);
+    if (!desc) {
+      status = rabbet_dnnl_status(dnnl_out_of_memory, "listing");
+      break;
+    }
+    rabbet_dnnl_implementation_t found = rabbet_dnnl_describe(desc);
+    if (!rabbet_dnnl_is_unfit(spec, found.name) &&
+        rabbet_dnnl_is_new(&walk, found.id))
+      status = visit(context, desc, &found, &taken);
+    if (!taken) dnnl_primitive_desc_destroy(desc);
+    if (!taken) result = dnnl_primitive_desc_iterator_next(iterator);
+  }
+  if (iterator) dnnl_primitive_desc_iterator_destroy(iterator);
+  return status;
+}
+
+static bool rabbet_dnnl_is_nothing(const rabbet_dnnl_layout_t* layout) {
+  for (int i = 0; i < layout->rank; ++i)
+    if (layout->dims[i] == 0) return true;
+  return false;
+}
+
+// Along an axis, or the input's extent if that is more: the library visits each
+// tap of a window in the padding, too.
+#define RABBET_DNNL_MOST_PADDING 4096
+
+// The library's arithmetic is of 32 bits in places: where an extent, with its
+// padding and rounded up to its blocks, or a window needs more it divides by 0,
+// or searches for hours.
+#define RABBET_DNNL_MOST_EXTENT (INT32_MAX / 2)
+
+static bool rabbet_dnnl_is_wide(const rabbet_dnnl_layout_t* layout) {
+  for (int i = 0; i < layout->rank; ++i)
+    if (layout->dims[i] > RABBET_DNNL_MOST_EXTENT) return true;
+  return false;
+}
+
+static bool rabbet_dnnl_has_wide_window(const rabbet_dnnl_spec_t* spec) {
+  for (int i = 0; i < spec->src.rank - 2; ++i) {
+    int64_t cover = 0;
+    int64_t most =
+        rabbet_max_i64(RABBET_DNNL_MOST_PADDING, spec->src.dims[i + 2]);
+    bool fits =
+        rabbet_checked_mul(spec->window[i], spec->dilation[i], &cover) &&
+        cover <= RABBET_DNNL_MOST_EXTENT &&
+        spec->window[i] <= RABBET_DNNL_MOST_EXTENT &&
+        spec->stride[i] <= RABBET_DNNL_MOST_EXTENT && spec->before[i] <= most &&
+        spec->after[i] <= most && spec->after[i] >= -RABBET_DNNL_MOST_EXTENT;
+    if (!fits) return true;
+  }
+  return false;
+}
+
+rabbet_status_t rabbet_dnnl_walk(rabbet_dnnl_t* dnnl,
+                                 const rabbet_dnnl_spec_t* spec,
+                                 rabbet_dnnl_desc_visit_fn_t visit,
+                                 void* context) {
+  dnnl_primitive_attr_t attr = NULL;
+  // The library refuses some tensors without elements and divides by the
+  // extents of others.
+  if (rabbet_dnnl_is_nothing(&spec->src) ||
+      rabbet_dnnl_is_nothing(&spec->weights) ||
+      rabbet_dnnl_is_nothing(&spec->dst) || rabbet_dnnl_is_wide(&spec->src) ||
+      rabbet_dnnl_is_wide(&spec->weights) || rabbet_dnnl_is_wide(&spec->dst) ||
+      rabbet_dnnl_has_wide_window(spec))
+    return rabbet_ok();
+  RABBET_RETURN_IF_ERROR(rabbet_cpu_check_room());
+  RABBET_RETURN_IF_ERROR(rabbet_dnnl_attr(spec, &attr));
+  bool single =
+      spec->kind == RABBET_DNNL_REORDER || spec->kind == RABBET_DNNL_CONCAT;
+  rabbet_status_t status =
+      (single ? rabbet_dnnl_walk_single : rabbet_dnnl_walk_iterator)(
+          dnnl, spec, attr, visit, context);
+  dnnl_primitive_attr_destroy(attr);
+  return status;
+}
+
+typedef struct rabbet_dnnl_enumerate_t {
+  rabbet_status_t (*visit)(void* context,
+                           const rabbet_dnnl_implementation_t* found);
+  void* context;
+} rabbet_dnnl_enumerate_t;
+
+static rabbet_status_t rabbet_dnnl_enumerate_one(
+    void* context, dnnl_primitive_desc_t desc,
+    const rabbet_dnnl_implementation_t* found, bool* out_taken) {
+  (void)desc;
+  *out_taken = false;
+  rabbet_dnnl_enumerate_t* enumerate = context;
+  return enumerate->visit(enumerate->context, found);
+}
+
+// With its cache oneDNN lists an implementation that was made before as the
+// first, so that lists would depend on history. The cache is the process's: the
+// first list that begins empties it, the last that ends gives it its size back.
+static struct {
+  pthread_mutex_t lock;
+  int lists;
+  int capacity;  // before the first, in primitives
+} rabbet_dnnl_cache = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+static rabbet_status_t rabbet_dnnl_cache_suspend(void) {
+  dnnl_status_t result = dnnl_success;
+  pthread_mutex_lock(&rabbet_dnnl_cache.lock);
+  if (rabbet_dnnl_cache.lists == 0) {
+    result = dnnl_get_primitive_cache_capacity(&rabbet_dnnl_cache.capacity);
+    if (result == dnnl_success) result = dnnl_set_primitive_cache_capacity(0);
+  }
+  if (result == dnnl_success) ++rabbet_dnnl_cache.lists;
+  pthread_mutex_unlock(&rabbet_dnnl_cache.lock);
+  return rabbet_dnnl_status(result, "emptying the cache");
+}
+
+static rabbet_status_t rabbet_dnnl_cache_resume(void) {
+  dnnl_status_t result = dnnl_success;
+  pthread_mutex_lock(&rabbet_dnnl_cache.lock);
+  if (--rabbet_dnnl_cache.lists == 0)
+    result = dnnl_set_primitive_cache_capacity(rabbet_dnnl_cache.capacity);
+  pthread_mutex_unlock(&rabbet_dnnl_cache.lock);
+  return rabbet_dnnl_status(result, "restoring the cache");
+}
+
+rabbet_status_t rabbet_dnnl_enumerate(
+    rabbet_dnnl_t* dnnl, const rabbet_dnnl_spec_t* spec, int threads,
+    rabbet_status_t (*visit)(void* context,
+                             const rabbet_dnnl_implementation_t* found),
+    void* context) {
+  rabbet_dnnl_enumerate_t enumerate = {visit, context};
+  RABBET_RETURN_IF_ERROR(rabbet_dnnl_cache_suspend());
+  int before = rabbet_cpu_set_threads(threads);
+  rabbet_status_t status =
+      rabbet_dnnl_walk(dnnl, spec, rabbet_dnnl_enumerate_one, &enumerate);
+  rabbet_cpu_set_threads(before);
+  return rabbet_status_join(status, rabbet_dnnl_cache_resume());
+}

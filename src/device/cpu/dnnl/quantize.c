@@ -1,0 +1,96 @@
+// Products of 8 bits as a primitive with factors and posts.
+//
+// Partial results are kept in a unit of choice, so that an added tensor of 8
+// bits can be added as it lies: the factors bring the sums of 32 bits to the
+// unit, and one linear function at the end brings them to the result's scale.
+#include "device/cpu/dnnl/fused.h"
+
+// f(a x) = a f(x) for a > 0.
+static bool quantize_keeps_unit(const rabbet_epilogue_item_t* item) {
+  return !item->is_binary && item->function == RABBET_DNNL_RELU;
+}
+
+// The item that adds the dequantized tensor; -1.
+static int quantize_find_operand(const rabbet_epilogue_t* e,
+                                 const rabbet_quantized_t* q) {
+  for (int i = 0; i < e->count; ++i)
+    if (e->items[i].is_binary && e->items[i].operand == q->operand.real &&
+        q->operand.value >= 0)
+      return i;
+  return -1;
+}
+
+// False if the items need the numbers themselves where a unit is wanted.
+static bool quantize_unit(const rabbet_epilogue_t* e,
+                          const rabbet_quantized_t* q, int operand,
+                          double* out_unit) {
+  bool keeps = true;
+  for (int i = 0; i < e->count; ++i)
+    keeps = keeps && (i == operand || quantize_keeps_unit(&e->items[i]));
+  *out_unit = 1;
+  if (operand >= 0) {
+    *out_unit = q->operand.scale;
+    return keeps && e->items[operand].binary == RABBET_DNNL_ADD;
+  }
+  if (keeps && q->scale != 0) *out_unit = q->scale;
+  return q->operand.value < 0;
+}
+
+static bool quantize_types(rabbet_dnnl_fused_t* fused,
+                           const rabbet_quantized_t* q) {
+  const rabbet_group_value_t* values = q->plain.values;
+  fused->spec.src.dtype = values[q->x].dtype;
+  fused->spec.weights.dtype = fused->weights_layout.dtype = values[q->w].dtype;
+  fused->spec.dst.dtype =
+      q->scale != 0 ? values[q->result].dtype : RABBET_DTYPE_FLOAT;
+  return fused->spec.src.dtype != RABBET_DTYPE_FP8 &&
+         fused->spec.weights.dtype == RABBET_DTYPE_INT8 &&
+         fused->spec.dst.dtype != RABBET_DTYPE_FP8;
+}
+
+static void quantize_factors(rabbet_dnnl_fused_t* fused,
+                             const rabbet_quantized_t* q, double unit,
+                             float* scratch) {
+  float* bias = scratch + q->w_count;
+  for (int64_t i = 0; i < q->w_count; ++i) {
+    double scale = q->x_scale * rabbet_quantized_w_scale(q, i);
+    scratch[i] = (float)(scale / unit);
+    bias[i] = (float)(1 / scale);  // it is added before the factors
+  }
+  fused->spec.scales = scratch;
+  fused->spec.scale_count = q->w_count;
+  fused->spec.scale_axis =
+      fused->spec.kind == RABBET_DNNL_MATMUL ? fused->spec.dst.rank - 1 : 1;
+  fused->bias_factors = bias;
+}
+
+void rabbet_dnnl_fused_quantize(rabbet_dnnl_fused_t* fused,
+                                const rabbet_quantized_t* q, float* scratch,
+                                bool* out_fits) {
+  rabbet_epilogue_t* e = &fused->epilogue;
+  int operand = quantize_find_operand(e, q);
+  double unit = 1;
+  *out_fits = false;
+  if (!rabbet_dnnl_has_byte_products() ||
+      !quantize_unit(e, q, operand, &unit) || !quantize_types(fused, q) ||
+      (fused->bias >= 0 && !q->plain.values[fused->bias].constant))
+    return;
+  double last = unit / (q->scale != 0 ? q->scale : 1);
+  if (last != 1 && !rabbet_epilogue_push_linear(e, last, 0)) return;
+  quantize_factors(fused, q, unit, scratch);
+  fused->spec.src_zero = q->x_zero;
+  fused->spec.dst_zero = q->zero;
+  e->result = q->result;
+  if (operand >= 0) {
+    rabbet_dtype_t dtype = q->plain.values[q->operand.value].dtype;
+    if (dtype == RABBET_DTYPE_FP8) return;
+    e->items[operand].operand = q->operand.value;
+    fused->operands[operand].dtype = dtype;
+  }
+  // In the result's place only what has its type.
+  if (fused->sum_item >= 0 &&
+      q->plain.values[e->items[fused->sum_item].operand].dtype !=
+          fused->spec.dst.dtype)
+    fused->sum_item = -1;
+  *out_fits = true;
+}

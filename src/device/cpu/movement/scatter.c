@@ -1,0 +1,177 @@
+// Elements put where indices say, into a copy or in place. Each thread reads
+// all indices and does what falls into its part of the output, so that updates
+// that meet are done in their order.
+#include "device/common/scatter.h"
+
+#include <string.h>
+
+#include "core/view.h"
+#include "device/cpu/cpu.h"
+#include "device/cpu/movement/move.h"
+#include "device/cpu/parallel.h"
+#include "ops/enums.h"
+
+struct rabbet_kernel_state_t {
+  rabbet_scatter_t scatter;
+  rabbet_dtype_t dtype, index_type;
+  int64_t reduction, size;
+};
+
+static rabbet_status_t rabbet_cpu_scatter_body(rabbet_proposal_t* proposal) {
+  return rabbet_proposal_offer_linear(
+      proposal, "rows",
+      rabbet_group_input_of(proposal->propose->group,
+                            proposal->node->inputs[0]));
+}
+
+static rabbet_status_t rabbet_cpu_scatter_propose(
+    const rabbet_propose_t* propose, rabbet_candidate_sink_t sink) {
+  if (!rabbet_node_is(propose->group, RABBET_OP_SCATTER)) return rabbet_ok();
+  return rabbet_proposal_make(propose, sink, &rabbet_cpu_scatter, NULL,
+                              rabbet_cpu_scatter_body);
+}
+
+static rabbet_status_t rabbet_cpu_scatter_prepare(
+    rabbet_kernel_t* base, const rabbet_kernel_shapes_t* shapes,
+    rabbet_kernel_state_t** out_state, size_t* out_workspace) {
+  const rabbet_node_kernel_t* kernel = (const rabbet_node_kernel_t*)base;
+  const rabbet_group_node_t* node = kernel->node;
+  rabbet_scatter_t scatter;
+  *out_workspace = 0;
+  *out_state = NULL;
+  RABBET_RETURN_IF_ERROR(rabbet_scatter_resolve(
+      node, &shapes->dims[node->inputs[0]], &shapes->dims[node->inputs[1]],
+      &shapes->dims[node->inputs[2]], &scatter));
+  RABBET_RETURN_IF_ERROR(
+      rabbet_node_state_allocate(base, sizeof(**out_state), out_state));
+  const rabbet_group_value_t* values = kernel->group->values;
+  **out_state = (rabbet_kernel_state_t){
+      .scatter = scatter,
+      .dtype = values[node->inputs[0]].dtype,
+      .index_type = values[node->inputs[1]].dtype,
+      .reduction = rabbet_node_int(node, "reduction"),
+      .size = rabbet_dtype_bits(values[node->inputs[0]].dtype) / 8};
+  return rabbet_ok();
+}
+
+// ---- Running ---------------------------------------------------------------
+
+typedef struct rabbet_scatter_call_t {
+  const rabbet_kernel_state_t* state;
+  const void* indices;
+  const char* updates;
+  char* target;
+} rabbet_scatter_call_t;
+
+static int64_t rabbet_scatter_index(const rabbet_scatter_call_t* call,
+                                    int64_t at) {
+  return call->state->index_type == RABBET_DTYPE_INT32
+             ? ((const int32_t*)call->indices)[at]
+             : ((const int64_t*)call->indices)[at];
+}
+
+// The first element of a row; -1: out of bounds.
+static int64_t rabbet_scatter_find(const rabbet_scatter_call_t* call,
+                                   int64_t row) {
+  const rabbet_scatter_t* s = &call->state->scatter;
+  int64_t offset = 0, rest = row;
+  for (int32_t i = s->rank - 1; i >= 0; --i) {
+    offset += rest % s->dims[i] * s->steps[i];
+    rest /= s->dims[i];
+  }
+  for (int32_t i = 0; i < s->depth; ++i) {
+    int64_t index = rabbet_scatter_index(call, row * s->depth + i);
+    if (index < 0) index += s->extent[i];
+    if (index < 0 || index >= s->extent[i]) return -1;
+    offset += index * s->stride[i];
+  }
+  return offset;
+}
+
+static double rabbet_scatter_real(int64_t reduction, double a, double b) {
+  switch (reduction) {
+    case RABBET_SCATTER_REDUCTION_ADD:
+      return a + b;
+    case RABBET_SCATTER_REDUCTION_MUL:
+      return a * b;
+    case RABBET_SCATTER_REDUCTION_MIN:
+      return b < a || b != b ? b : a;
+    default:
+      return b > a || b != b ? b : a;
+  }
+}
+
+static int64_t rabbet_scatter_integer(int64_t reduction, int64_t a, int64_t b) {
+  switch (reduction) {
+    case RABBET_SCATTER_REDUCTION_ADD:
+      return (int64_t)((uint64_t)a + (uint64_t)b);
+    case RABBET_SCATTER_REDUCTION_MUL:
+      return (int64_t)((uint64_t)a * (uint64_t)b);
+    case RABBET_SCATTER_REDUCTION_MIN:
+      return b < a ? b : a;
+    default:
+      return b > a ? b : a;
+  }
+}
+
+// Elements [at, at + count) of the output with as many updates.
+static void rabbet_scatter_put(const rabbet_scatter_call_t* call, int64_t at,
+                               int64_t from, int64_t count) {
+  const rabbet_kernel_state_t* state = call->state;
+  rabbet_dtype_t dtype = state->dtype;
+  int64_t reduction = state->reduction;
+  if (reduction == RABBET_SCATTER_REDUCTION_NONE) {
+    rabbet_copy_bytes(call->target + at * state->size,
+                      call->updates + from * state->size, count * state->size);
+    return;
+  }
+  for (int64_t i = 0; i < count; ++i) {
+    if (rabbet_dtype_is_integer(dtype))
+      rabbet_store_int64(
+          dtype, call->target, at + i,
+          rabbet_scatter_integer(
+              reduction, rabbet_load_int64(dtype, call->target, at + i),
+              rabbet_load_int64(dtype, call->updates, from + i)));
+    else
+      rabbet_store_double(
+          dtype, call->target, at + i,
+          rabbet_scatter_real(
+              reduction, rabbet_load_double(dtype, call->target, at + i),
+              rabbet_load_double(dtype, call->updates, from + i)));
+  }
+}
+
+static void rabbet_scatter_part(void* context, int64_t begin, int64_t end) {
+  const rabbet_scatter_call_t* call = context;
+  const rabbet_scatter_t* s = &call->state->scatter;
+  for (int64_t row = 0; row < s->rows; ++row) {
+    int64_t first = rabbet_scatter_find(call, row);
+    int64_t from = rabbet_max_i64(first, begin);
+    int64_t to = rabbet_min_i64(first + s->row, end);
+    if (first < 0 || from >= to) continue;
+    rabbet_scatter_put(call, from, row * s->row + from - first, to - from);
+  }
+}
+
+static rabbet_status_t rabbet_cpu_scatter_enqueue(
+    rabbet_kernel_t* base, rabbet_kernel_state_t* state,
+    const rabbet_kernel_call_t* call) {
+  const rabbet_node_kernel_t* kernel = (const rabbet_node_kernel_t*)base;
+  rabbet_scatter_call_t run = {.state = state,
+                               .indices = rabbet_node_input_at(kernel, call, 1),
+                               .updates = rabbet_node_input_at(kernel, call, 2),
+                               .target = rabbet_node_output(kernel, call, 0)};
+  const rabbet_scatter_t* s = &state->scatter;
+  rabbet_copy_flat(run.target, rabbet_node_input_at(kernel, call, 0),
+                   s->elements * state->size);
+  // All threads read all indices: that must be little beside the updates.
+  int64_t work = s->rows * (s->row * state->size + 16);
+  int64_t parts = rabbet_max_i64(1, work / RABBET_CPU_GRAIN_BYTES);
+  rabbet_cpu_parallel(s->elements, rabbet_ceildiv(s->elements, parts),
+                      rabbet_scatter_part, &run);
+  return rabbet_ok();
+}
+
+RABBET_TAKES_NODE(rabbet_cpu_scatter, SCATTER, 0)
+
+RABBET_NODE_CLASS(rabbet_cpu_scatter, "cpu.scatter", 1);

@@ -1,0 +1,352 @@
+// Chains and trees of element-wise layers, computed in one pass over memory.
+#include "device/common/pointwise.h"
+
+#include <string.h>
+
+#include "base/math.h"
+#include "device/cpu/cpu.h"
+#include "device/cpu/parallel.h"
+#include "device/cpu/pointwise/pointwise_program.h"
+
+// ---- Proposing -------------------------------------------------------------
+
+// More operands than that are no faster in one pass, as their tiles outgrow the
+// nearest cache.
+enum { RABBET_CPU_PW_OPERANDS = 96 };
+
+static bool rabbet_pw_fits(const rabbet_group_t* group) {
+  rabbet_pw_lane_t lane;
+  return rabbet_pw_is_pointwise(group) &&
+         group->input_count + group->output_count <= RABBET_CPU_PW_OPERANDS &&
+         rabbet_pw_lane(group, &lane) && rabbet_pw_supports(group, lane);
+}
+
+static rabbet_status_t rabbet_pw_propose(const rabbet_propose_t* propose,
+                                         rabbet_candidate_sink_t sink) {
+  const rabbet_format_t formats[] = {RABBET_FORMAT_LINEAR, RABBET_FORMAT_HWC,
+                                     rabbet_cpu_blocked_format()};
+  static const char* const tactics[] = {"one pass"};
+  const rabbet_pw_offers_t offers = {&rabbet_cpu_pointwise, formats, 3, tactics,
+                                     1};
+  if (!rabbet_pw_fits(propose->group)) return rabbet_ok();
+  return rabbet_pw_offer(propose, sink, &offers);
+}
+
+static bool rabbet_pw_takes(const rabbet_kernel_spec_t* spec) {
+  return rabbet_pw_fits(spec->group);
+}
+
+// ---- Running ---------------------------------------------------------------
+
+typedef struct rabbet_pw_kernel_t {
+  rabbet_kernel_t base;
+  rabbet_allocator_t allocator;
+  const rabbet_group_t* group;
+} rabbet_pw_kernel_t;
+
+struct rabbet_kernel_state_t {
+  rabbet_pw_space_t space;
+  rabbet_pw_program_t program;
+  const rabbet_pw_machine_t* machine;
+  int tile;           // elements
+  int64_t lane_size;  // bytes of a lane
+  int64_t rows;       // rows of the space
+  int64_t row;        // elements of one
+  int64_t chunk;      // elements of a piece of work, a multiple of tile
+  int64_t pieces_per_row;
+  size_t thread_bytes;  // workspace of a thread
+  int64_t element_size[RABBET_CPU_PW_OPERANDS];
+  rabbet_pw_access_t access[RABBET_CPU_PW_OPERANDS];
+  // Elements after which an operand comes again along the row; 0: it streams or
+  // stands still.
+  int64_t period[RABBET_CPU_PW_OPERANDS];
+  rabbet_dtype_t dtype[RABBET_CPU_PW_OPERANDS];
+  int stream_count;
+  int streams[RABBET_CPU_PW_OPERANDS];           // operands that are no cells
+  int64_t stream_bytes[RABBET_CPU_PW_OPERANDS];  // a tile of each
+};
+
+static rabbet_status_t rabbet_pw_create(const rabbet_kernel_spec_t* spec,
+                                        rabbet_kernel_t** out_kernel) {
+  *out_kernel = NULL;
+  if (!rabbet_pw_fits(spec->group)) {
+    return RABBET_STATUS(RABBET_STATUS_INVALID_ARGUMENT,
+                         "the group holds layers that are not element-wise");
+  }
+  rabbet_pw_kernel_t* kernel = NULL;
+  RABBET_RETURN_IF_ERROR(
+      rabbet_allocate(spec->allocator, sizeof(*kernel), (void**)&kernel));
+  kernel->base.kernel_class = &rabbet_cpu_pointwise;
+  kernel->allocator = spec->allocator;
+  kernel->group = spec->group;
+  *out_kernel = &kernel->base;
+  return rabbet_ok();
+}
+
+static void rabbet_pw_destroy(rabbet_kernel_t* base) {
+  if (base) rabbet_free(((rabbet_pw_kernel_t*)base)->allocator, base);
+}
+
+// Enough work for a thread to be worth waking: about 20 microseconds.
+enum { WORK_PER_PIECE = 1 << 17, MIN_CHUNK = 2048 };
+
+static void rabbet_pw_divide(rabbet_kernel_state_t* state, int threads) {
+  state->rows = 1;
+  for (int i = 0; i + 1 < state->space.rank; ++i) {
+    state->rows *= state->space.extent[i];
+  }
+  state->row = state->space.extent[state->space.rank - 1];
+  int64_t chunk = rabbet_max_i64(
+      MIN_CHUNK, WORK_PER_PIECE / (int64_t)state->program.insn_count);
+  // Even pieces for the threads, if there are few rows.
+  int64_t share = rabbet_ceildiv(state->row * state->rows, threads);
+  chunk = rabbet_max_i64(MIN_CHUNK, rabbet_min_i64(chunk, share));
+  chunk = rabbet_ceildiv(chunk, state->tile) * state->tile;
+  state->chunk = chunk;
+  state->pieces_per_row = rabbet_ceildiv(state->row, chunk);
+}
+
+// Short rows, of the channels in a block or at the end, are joined into a long
+// one: an operand for each channel then comes again and again, and is read from
+// a tile that holds it as often as it fits.
+static void rabbet_pw_join_rows(rabbet_kernel_state_t* state, int64_t tile) {
+  rabbet_pw_space_t* space = &state->space;
+  int last = space->rank - 1;
+  int64_t period = space->extent[last];
+  if (last < 1 || period < 1 || period >= tile || tile % period != 0) return;
+  for (int i = 0; i < space->operand_count; ++i) {
+    const int64_t* stride = space->stride[i];
+    bool streams = stride[last] == 1 && stride[last - 1] == period;
+    if (!streams && stride[last - 1] != 0) return;
+  }
+  space->extent[last - 1] *= period;
+  --space->rank;
+  for (int i = 0; i < space->operand_count; ++i) {
+    int64_t* stride = space->stride[i];
+    bool streams = stride[last - 1] != 0;
+    state->period[i] = !streams && stride[last] == 1 ? period : 0;
+    stride[last - 1] = streams;
+  }
+}
+
+static rabbet_status_t rabbet_pw_set_up(const rabbet_pw_kernel_t* kernel,
+                                        const rabbet_kernel_shapes_t* shapes,
+                                        rabbet_kernel_state_t* state) {
+  const rabbet_group_t* group = kernel->group;
+  RABBET_RETURN_IF_ERROR(rabbet_pw_plan(group, shapes->dims, &state->space));
+  rabbet_pw_lane_t lane = RABBET_PW_FLOAT;
+  if (rabbet_pw_lane(group, &lane))
+    rabbet_pw_join_rows(state, rabbet_pw_machine()->tile[lane]);
+  int last = state->space.rank - 1;
+  for (int i = 0; i < state->space.operand_count; ++i) {
+    state->dtype[i] = group->values[rabbet_pw_operand(group, i)].dtype;
+    state->element_size[i] = rabbet_dtype_bits(state->dtype[i]) / 8;
+    // A row of one element is a stream to outputs and to inputs alike.
+    state->access[i] =
+        i < (int)group->input_count && state->space.stride[i][last] == 0 &&
+                state->period[i] == 0 && state->space.extent[last] > 1
+            ? RABBET_PW_CELL
+            : RABBET_PW_STREAM;
+  }
+  RABBET_RETURN_IF_ERROR(rabbet_pw_compile(group, state->access,
+                                           kernel->allocator, &state->program));
+  state->machine = rabbet_pw_machine();
+  state->tile = state->machine->tile[state->program.lane];
+  state->lane_size = state->program.lane == RABBET_PW_INT64 ? 8 : 4;
+  for (int i = 0; i < state->space.operand_count; ++i) {
+    if (state->access[i] == RABBET_PW_CELL || state->period[i] > 0) continue;
+    state->stream_bytes[state->stream_count] =
+        state->tile * state->element_size[i];
+    state->streams[state->stream_count++] = i;
+  }
+  rabbet_pw_divide(state, shapes->threads > 0 ? shapes->threads : 1);
+  // A tile for each slot, one for each operand at the ends of rows, and their
+  // addresses.
+  state->thread_bytes = rabbet_align_up(
+      (size_t)(state->program.slot_count + state->space.operand_count) *
+          ((size_t)(state->tile * 8) + sizeof(char*)),
+      64);
+  return rabbet_ok();
+}
+
+static void rabbet_pw_state_destroy(rabbet_kernel_t* base,
+                                    rabbet_kernel_state_t* state) {
+  if (!state) return;
+  rabbet_allocator_t allocator = ((rabbet_pw_kernel_t*)base)->allocator;
+  rabbet_pw_program_free(allocator, &state->program);
+  rabbet_free(allocator, state);
+}
+
+static rabbet_status_t rabbet_pw_prepare(rabbet_kernel_t* base,
+                                         const rabbet_kernel_shapes_t* shapes,
+                                         rabbet_kernel_state_t** out_state,
+                                         size_t* out_workspace) {
+  rabbet_pw_kernel_t* kernel = (rabbet_pw_kernel_t*)base;
+  *out_state = NULL;
+  *out_workspace = 0;
+  rabbet_kernel_state_t* state = NULL;
+  RABBET_RETURN_IF_ERROR(
+      rabbet_allocate(kernel->allocator, sizeof(*state), (void**)&state));
+  rabbet_status_t status = rabbet_pw_set_up(kernel, shapes, state);
+  if (!rabbet_is_ok(status)) {
+    rabbet_pw_state_destroy(base, state);
+    return status;
+  }
+  *out_workspace =
+      state->thread_bytes * (size_t)rabbet_cpu_slots(shapes->threads);
+  *out_state = state;
+  return rabbet_ok();
+}
+
+typedef struct rabbet_pw_run_t {
+  const rabbet_kernel_state_t* state;
+  const rabbet_kernel_call_t* call;
+} rabbet_pw_run_t;
+
+// The state of one thread.
+typedef struct rabbet_pw_worker_t {
+  const rabbet_kernel_state_t* state;
+  char** bases;
+  char* rows[RABBET_CPU_PW_OPERANDS];  // start of each operand's piece of a row
+  char* ends;                          // tiles for the ends of rows
+  double cells[RABBET_CPU_PW_OPERANDS];
+} rabbet_pw_worker_t;
+
+static void rabbet_pw_set_cell(rabbet_pw_worker_t* worker, int operand) {
+  const rabbet_kernel_state_t* state = worker->state;
+  const void* from = worker->rows[operand];
+  void* cell = &worker->cells[operand];
+  rabbet_dtype_t dtype = state->dtype[operand];
+  if (state->program.lane == RABBET_PW_INT32) {
+    *(int32_t*)cell = (int32_t)rabbet_load_int64(dtype, from, 0);
+  } else if (state->program.lane == RABBET_PW_INT64) {
+    *(int64_t*)cell = rabbet_load_int64(dtype, from, 0);
+  } else if (dtype == RABBET_DTYPE_FLOAT) {
+    *(float*)cell = *(const float*)from;
+  } else {
+    *(float*)cell = (float)rabbet_load_double(dtype, from, 0);
+  }
+  worker->bases[operand] = cell;
+}
+
+// Tiles that are whole: operands are used where they lie.
+static void rabbet_pw_run_tiles(rabbet_pw_worker_t* worker, int64_t tiles) {
+  const rabbet_kernel_state_t* state = worker->state;
+  rabbet_pw_frame_t frame = {worker->bases};
+  for (int64_t t = 0; t < tiles; ++t) {
+    state->machine->run[state->program.lane](state->program.insns, &frame);
+    for (int i = 0; i < state->stream_count; ++i) {
+      worker->bases[state->streams[i]] += state->stream_bytes[i];
+    }
+  }
+}
+
+// The last `count` < tile elements of a row go through tiles of their own.
+static void rabbet_pw_run_end(rabbet_pw_worker_t* worker, int64_t count) {
+  const rabbet_kernel_state_t* state = worker->state;
+  char* streams[RABBET_CPU_PW_OPERANDS];
+  for (int k = 0; k < state->stream_count; ++k) {
+    int i = state->streams[k];
+    streams[i] = worker->bases[i];
+    worker->bases[i] = worker->ends + (int64_t)i * state->tile * 8;
+    if (i < state->program.input_count) {
+      memcpy(worker->bases[i], streams[i],
+             (size_t)(count * state->element_size[i]));
+    }
+  }
+  rabbet_pw_frame_t frame = {worker->bases};
+  state->machine->run[state->program.lane](state->program.insns, &frame);
+  for (int i = state->program.input_count; i < state->space.operand_count;
+       ++i) {
+    memcpy(streams[i], worker->bases[i],
+           (size_t)(count * state->element_size[i]));
+  }
+}
+
+// Pieces begin at multiples of the tile, and so of the period.
+static void rabbet_pw_set_period(rabbet_pw_worker_t* worker, int operand) {
+  const rabbet_kernel_state_t* state = worker->state;
+  size_t bytes =
+      (size_t)(state->period[operand] * state->element_size[operand]);
+  size_t size = (size_t)(state->tile * state->element_size[operand]);
+  char* tile = worker->ends + (int64_t)operand * state->tile * 8;
+  for (size_t at = 0; at < size; at += bytes)
+    memcpy(tile + at, worker->rows[operand], bytes);
+  worker->bases[operand] = tile;
+}
+
+static void rabbet_pw_run_piece(rabbet_pw_worker_t* worker,
+                                const rabbet_kernel_call_t* call,
+                                int64_t piece) {
+  const rabbet_kernel_state_t* state = worker->state;
+  const rabbet_pw_space_t* space = &state->space;
+  int64_t row = piece / state->pieces_per_row;
+  int64_t begin = piece % state->pieces_per_row * state->chunk;
+  int64_t count = rabbet_min_i64(state->chunk, state->row - begin);
+  int64_t index[RABBET_PW_MAX_AXES];
+  for (int axis = space->rank - 2; axis >= 0; --axis) {
+    index[axis] = row % space->extent[axis];
+    row /= space->extent[axis];
+  }
+  for (int i = 0; i < space->operand_count; ++i) {
+    int64_t offset = begin * space->stride[i][space->rank - 1];
+    for (int axis = 0; axis + 1 < space->rank; ++axis) {
+      offset += index[axis] * space->stride[i][axis];
+    }
+    char* base = i < state->program.input_count
+                     ? call->inputs[i]
+                     : call->outputs[i - state->program.input_count];
+    worker->rows[i] = base + offset * state->element_size[i];
+    worker->bases[i] = worker->rows[i];
+    if (state->access[i] == RABBET_PW_CELL) rabbet_pw_set_cell(worker, i);
+    if (state->period[i] > 0) rabbet_pw_set_period(worker, i);
+  }
+  rabbet_pw_run_tiles(worker, count / state->tile);
+  if (count % state->tile) rabbet_pw_run_end(worker, count % state->tile);
+}
+
+static void rabbet_pw_run_pieces(void* context, int64_t begin, int64_t end) {
+  const rabbet_pw_run_t* run = context;
+  const rabbet_kernel_state_t* state = run->state;
+  rabbet_pw_worker_t worker;
+  worker.state = state;
+  char* own = (char*)run->call->workspace +
+              (size_t)rabbet_cpu_slot() * state->thread_bytes;
+  worker.ends = own;
+  char* slots = own + (int64_t)state->space.operand_count * state->tile * 8;
+  worker.bases =
+      (char**)(slots + (int64_t)state->program.slot_count * state->tile * 8);
+  for (int i = 0; i < state->program.slot_count; ++i) {
+    worker.bases[state->space.operand_count + i] =
+        slots + (int64_t)i * state->tile * 8;
+  }
+  memset(worker.ends, 0, (size_t)(slots - worker.ends));
+  for (int64_t piece = begin; piece < end; ++piece) {
+    rabbet_pw_run_piece(&worker, run->call, piece);
+  }
+}
+
+static rabbet_status_t rabbet_pw_enqueue(rabbet_kernel_t* base,
+                                         rabbet_kernel_state_t* state,
+                                         const rabbet_kernel_call_t* call) {
+  (void)base;
+  rabbet_pw_run_t run = {state, call};
+  int64_t work = state->chunk * (int64_t)state->program.insn_count;
+  int64_t grain = rabbet_max_i64(1, WORK_PER_PIECE / 2 / work);
+  rabbet_cpu_parallel(state->rows * state->pieces_per_row, grain,
+                      rabbet_pw_run_pieces, &run);
+  return rabbet_ok();
+}
+
+const rabbet_kernel_class_t rabbet_cpu_pointwise = {
+    .struct_size = sizeof(rabbet_kernel_class_t),
+    .name = "cpu.pointwise",
+    .version = 6,
+    .propose = rabbet_pw_propose,
+    .create = rabbet_pw_create,
+    .takes = rabbet_pw_takes,
+    .destroy = rabbet_pw_destroy,
+    .prepare = rabbet_pw_prepare,
+    .destroy_state = rabbet_pw_state_destroy,
+    .enqueue = rabbet_pw_enqueue,
+};

@@ -1,0 +1,7 @@
+#if defined(__x86_64__)
+#define PW_MACHINE rabbet_pw_machine_avx2
+#define PW_BYTES 32
+#define PW_VEC(f) _ZGVdN8v_##f
+#define PW_VEC2(f) _ZGVdN8vv_##f
+#include "device/cpu/pointwise/pointwise_vm.inc"
+#endif

@@ -1,7 +1,0 @@
-#if defined(__x86_64__)
-#define PW_MACHINE rabbet_pw_machine_avx512
-#define PW_BYTES 64
-#define PW_VEC(f) _ZGVeN16v_##f
-#define PW_VEC2(f) _ZGVeN16vv_##f
-#include "device/cpu/pointwise_vm.inc"
-#endif

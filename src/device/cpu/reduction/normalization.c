@@ -1,0 +1,561 @@
+// (x - mean) / sqrt(variance + epsilon) * scale + bias.
+//
+// The axes of the memory are outer (one mean for each of their positions) or
+// inner (what a mean is over). If the contiguous axis is inner, a position of
+// the outer axes is a few runs of memory: one pass for mean and variance, one
+// for the rest, from the cache where it is not too long. If it is outer, tiles
+// of neighbouring positions are computed together, a row of each at a time.
+#include <math.h>
+#include <string.h>
+
+#include "device/cpu/cpu.h"
+#include "device/cpu/movement/move.h"
+#include "device/cpu/parallel.h"
+
+enum { INPUT = 0, SCALE = 1, BIAS = 2, OPERANDS = 3 };
+enum { TILE = 256 };
+
+typedef struct rabbet_normalize_axes_t {
+  int32_t rank;
+  int64_t extent[RABBET_BOX_AXES];
+  int64_t stride[OPERANDS][RABBET_BOX_AXES];  // elements
+} rabbet_normalize_axes_t;
+
+struct rabbet_kernel_state_t {
+  rabbet_dtype_t dtype;
+  int64_t size;
+  double epsilon;
+  bool columns;
+  // Without the contiguous axis, whose extent is `width`; `moments` are inner
+  // axes merged for the input alone, with runs of `run` elements (rows).
+  rabbet_normalize_axes_t outer, inner, moments;
+  int64_t width, run;
+  bool moves[OPERANDS];  // operand has stride 1 on the contiguous axis, else 0
+  int64_t outputs, positions, runs, tiles;
+  double count;
+  // Scale and bias as FLOAT in the workspace, where they have another type.
+  rabbet_dtype_t types[OPERANDS];  // NONE: absent
+  int64_t counts[OPERANDS];
+  size_t offsets[OPERANDS];
+};
+
+// ---- Axes ------------------------------------------------------------------
+
+static void rabbet_normalize_add(rabbet_normalize_axes_t* axes, int64_t extent,
+                                 const int64_t strides[OPERANDS]) {
+  if (extent == 1) return;
+  int32_t i = axes->rank++;
+  for (; i > 0 && axes->stride[INPUT][i - 1] < strides[INPUT]; --i) {
+    axes->extent[i] = axes->extent[i - 1];
+    for (int k = 0; k < OPERANDS; ++k) {
+      axes->stride[k][i] = axes->stride[k][i - 1];
+    }
+  }
+  axes->extent[i] = extent;
+  for (int k = 0; k < OPERANDS; ++k)
+    axes->stride[k][i] = strides[k];
+}
+
+// Merges neighbours that follow one another for the first `operands`.
+static void rabbet_normalize_merge(rabbet_normalize_axes_t* axes,
+                                   int operands) {
+  int32_t kept = 0;
+  for (int32_t i = 1; i < axes->rank; ++i) {
+    bool follows = true;
+    for (int k = 0; k < operands; ++k) {
+      follows = follows &&
+                axes->stride[k][kept] == axes->stride[k][i] * axes->extent[i];
+    }
+    if (follows) {
+      axes->extent[kept] *= axes->extent[i];
+    } else {
+      axes->extent[++kept] = axes->extent[i];
+    }
+    for (int k = 0; k < OPERANDS; ++k) {
+      axes->stride[k][kept] = axes->stride[k][i];
+    }
+  }
+  if (axes->rank > 0) axes->rank = kept + 1;
+}
+
+static int64_t rabbet_normalize_positions(const rabbet_normalize_axes_t* axes) {
+  int64_t count = 1;
+  for (int32_t i = 0; i < axes->rank; ++i)
+    count *= axes->extent[i];
+  return count;
+}
+
+static void rabbet_normalize_locate(const rabbet_normalize_axes_t* axes,
+                                    int64_t at, int64_t out[OPERANDS]) {
+  for (int k = 0; k < OPERANDS; ++k)
+    out[k] = 0;
+  for (int32_t i = axes->rank - 1; i >= 0; --i) {
+    int64_t index = at % axes->extent[i];
+    at /= axes->extent[i];
+    for (int k = 0; k < OPERANDS; ++k)
+      out[k] += index * axes->stride[k][i];
+  }
+}
+
+// Strides of scale or bias along the logical axes of the input.
+static rabbet_status_t rabbet_normalize_strides(
+    const rabbet_group_node_t* node, const rabbet_dims_t* x,
+    const rabbet_dims_t* dims, size_t operand, bool by_group, int64_t groups,
+    int64_t out_strides[RABBET_MAX_RANK]) {
+  int64_t next = 1;
+  bool fits = dims->rank == x->rank;
+  for (int32_t i = x->rank - 1; fits && i >= 0; --i) {
+    int64_t expected = i == 1 && by_group ? groups : x->d[i];
+    out_strides[i] = dims->d[i] == 1 && expected != 1 ? 0 : next;
+    fits = dims->d[i] == 1 || dims->d[i] == expected;
+    next *= dims->d[i];
+  }
+  if (fits) return rabbet_ok();
+  char a[128], b[128];
+  return RABBET_STATUS(RABBET_STATUS_OUT_OF_RANGE,
+                       "layer '%s': input '%s' has shape %s, which does not "
+                       "broadcast to %s",
+                       node->name, node->op->inputs[operand].name,
+                       rabbet_dims_print(dims, a, sizeof(a)),
+                       rabbet_dims_print(x, b, sizeof(b)));
+}
+
+typedef struct rabbet_normalize_layout_t {
+  const rabbet_group_node_t* node;
+  const rabbet_dims_t* x;
+  rabbet_format_t format;
+  int64_t groups, mask;
+  bool by_group;
+  int64_t strides[OPERANDS][RABBET_MAX_RANK];  // of scale and bias, logical
+} rabbet_normalize_layout_t;
+
+// One axis of the box into outer or inner axes; channels that are grouped are
+// one of each.
+static bool rabbet_normalize_place(const rabbet_normalize_layout_t* layout,
+                                   const rabbet_box_t* box, int32_t i,
+                                   rabbet_kernel_state_t* state) {
+  int32_t axis = box->axis[i];
+  // Blocks of channels and channels within one: how many channels a step is.
+  bool is_blocks = i + 1 < box->rank && box->axis[i + 1] == axis;
+  int64_t step = is_blocks ? box->extent[i + 1] : 1;
+  int64_t extent = box->extent[i];
+  int64_t strides[OPERANDS] = {box->stride[i],
+                               layout->strides[SCALE][axis] * step,
+                               layout->strides[BIAS][axis] * step};
+  if (axis != 1 || layout->groups == 1) {
+    bool inside = layout->mask >> axis & 1;
+    rabbet_normalize_add(inside ? &state->inner : &state->outer, extent,
+                         strides);
+    return true;
+  }
+  bool is_lane = i > 0 && box->axis[i - 1] == axis;
+  int64_t each = layout->x->d[1] / layout->groups;  // channels of a group
+  int64_t inside[OPERANDS], outside[OPERANDS];
+  for (int k = 0; k < OPERANDS; ++k) {
+    bool whole = layout->by_group && k != INPUT;
+    inside[k] = whole ? 0 : strides[k];
+    outside[k] = whole ? layout->strides[k][1] : strides[k] * each / step;
+  }
+  if (is_lane) {
+    rabbet_normalize_add(&state->inner, extent, inside);
+    return true;
+  }
+  if (each % step != 0) return false;
+  rabbet_normalize_add(&state->outer, layout->groups, outside);
+  rabbet_normalize_add(&state->inner, each / step, inside);
+  return true;
+}
+
+static bool rabbet_normalize_contiguous(const rabbet_normalize_axes_t* axes) {
+  return axes->rank > 0 && axes->stride[INPUT][axes->rank - 1] == 1;
+}
+
+// Takes the contiguous axis off; false if scale or bias neither stand still nor
+// are contiguous along it.
+static bool rabbet_normalize_pop(rabbet_normalize_axes_t* axes,
+                                 rabbet_kernel_state_t* state) {
+  int32_t last = --axes->rank;
+  state->width = axes->extent[last];
+  for (int k = 0; k < OPERANDS; ++k) {
+    int64_t stride = axes->stride[k][last];
+    if (stride != 0 && stride != 1) return false;
+    state->moves[k] = stride == 1;
+  }
+  return true;
+}
+
+// False where the kernel cannot walk the format.
+static bool rabbet_normalize_plan(const rabbet_normalize_layout_t* layout,
+                                  rabbet_kernel_state_t* state) {
+  rabbet_box_t box;
+  if (!rabbet_box(layout->x, layout->format, &box)) return false;
+  for (int32_t i = 0; i < box.rank; ++i) {
+    if (!rabbet_normalize_place(layout, &box, i, state)) return false;
+  }
+  state->count = (double)rabbet_normalize_positions(&state->inner);
+  state->moments = state->inner;
+  rabbet_normalize_merge(&state->outer, OPERANDS);
+  rabbet_normalize_merge(&state->inner, OPERANDS);
+  rabbet_normalize_merge(&state->moments, 1);
+  state->width = state->run = 1;
+  state->columns = rabbet_normalize_contiguous(&state->outer);
+  if (state->columns) {
+    if (!rabbet_normalize_pop(&state->outer, state)) return false;
+  } else if (rabbet_normalize_contiguous(&state->inner)) {
+    if (!rabbet_normalize_pop(&state->inner, state)) return false;
+    state->run = state->moments.extent[--state->moments.rank];
+  }
+  state->outputs = rabbet_normalize_positions(&state->outer);
+  state->positions = rabbet_normalize_positions(&state->inner);
+  state->runs = rabbet_normalize_positions(&state->moments);
+  state->tiles = state->columns ? rabbet_ceildiv(state->width, TILE) : 1;
+  return true;
+}
+
+// Reads the layer for known shapes.
+static rabbet_status_t rabbet_normalize_read(const rabbet_group_t* group,
+                                             const rabbet_dims_t* dims,
+                                             rabbet_normalize_layout_t* out) {
+  const rabbet_group_node_t* node = &group->nodes[0];
+  *out =
+      (rabbet_normalize_layout_t){.node = node,
+                                  .x = &dims[node->inputs[INPUT]],
+                                  .groups = rabbet_node_int(node, "num_groups"),
+                                  .mask = rabbet_node_int(node, "axes")};
+  out->by_group = out->groups > 1 && !rabbet_node_int(node, "is_v2");
+  if (out->groups > 1 && out->x->d[1] % out->groups != 0) {
+    return RABBET_STATUS(RABBET_STATUS_OUT_OF_RANGE,
+                         "layer '%s': %lld channels do not divide into %lld "
+                         "groups",
+                         node->name, (long long)out->x->d[1],
+                         (long long)out->groups);
+  }
+  for (size_t i = SCALE; i <= BIAS; ++i) {
+    int32_t value = rabbet_node_input(node, i);
+    if (value < 0) continue;
+    RABBET_RETURN_IF_ERROR(
+        rabbet_normalize_strides(node, out->x, &dims[value], i, out->by_group,
+                                 out->groups, out->strides[i]));
+  }
+  return rabbet_ok();
+}
+
+// ---- The class -------------------------------------------------------------
+
+static rabbet_status_t rabbet_cpu_normalization_body(
+    rabbet_proposal_t* proposal) {
+  const rabbet_group_t* group = proposal->propose->group;
+  rabbet_dims_t* dims = NULL;
+  rabbet_normalize_layout_t layout;
+  RABBET_RETURN_IF_ERROR(
+      rabbet_group_opt_dims(group, proposal->propose->allocator, &dims));
+  rabbet_status_t status = rabbet_normalize_read(group, dims, &layout);
+  const rabbet_format_t formats[] = {RABBET_FORMAT_LINEAR, RABBET_FORMAT_HWC,
+                                     rabbet_cpu_blocked_format()};
+  uint32_t fits = 0;
+  for (int i = 0; rabbet_is_ok(status) && i < 3; ++i) {
+    rabbet_kernel_state_t state = {0};
+    layout.format = formats[i];
+    if (rabbet_normalize_plan(&layout, &state)) fits |= 1u << i;
+  }
+  rabbet_free(proposal->propose->allocator, dims);
+  RABBET_RETURN_IF_ERROR(status);
+  // Scale and bias that are the input itself keep its type.
+  return rabbet_cpu_offer_same(proposal, fits, "two passes", 0);
+}
+
+static rabbet_status_t rabbet_cpu_normalization_propose(
+    const rabbet_propose_t* propose, rabbet_candidate_sink_t sink) {
+  const rabbet_group_t* group = propose->group;
+  if (!rabbet_node_is(group, RABBET_OP_NORMALIZATION)) return rabbet_ok();
+  const rabbet_group_node_t* node = &group->nodes[0];
+  for (size_t i = SCALE; i <= BIAS; ++i) {
+    if (rabbet_node_input(node, i) == node->inputs[INPUT]) return rabbet_ok();
+  }
+  return rabbet_proposal_make(propose, sink, &rabbet_cpu_normalization, NULL,
+                              rabbet_cpu_normalization_body);
+}
+
+static rabbet_status_t rabbet_normalize_operands(
+    const rabbet_node_kernel_t* kernel, const rabbet_dims_t* dims,
+    rabbet_kernel_state_t* state, size_t* out_workspace) {
+  for (size_t i = SCALE; i <= BIAS; ++i) {
+    int32_t value = rabbet_node_input(kernel->node, i);
+    state->types[i] = RABBET_DTYPE_NONE;
+    if (value < 0) continue;
+    state->types[i] = kernel->group->values[value].dtype;
+    RABBET_RETURN_IF_ERROR(rabbet_dims_count(&dims[value], &state->counts[i]));
+    if (state->types[i] == RABBET_DTYPE_FLOAT) continue;
+    state->offsets[i] = *out_workspace;
+    *out_workspace +=
+        rabbet_align_up((size_t)state->counts[i] * sizeof(float), 64);
+  }
+  return rabbet_ok();
+}
+
+static rabbet_status_t rabbet_cpu_normalization_prepare(
+    rabbet_kernel_t* base, const rabbet_kernel_shapes_t* shapes,
+    rabbet_kernel_state_t** out_state, size_t* out_workspace) {
+  const rabbet_node_kernel_t* kernel = (const rabbet_node_kernel_t*)base;
+  const rabbet_group_node_t* node = kernel->node;
+  const rabbet_group_value_t* value =
+      &kernel->group->values[node->inputs[INPUT]];
+  rabbet_normalize_layout_t layout;
+  rabbet_kernel_state_t made = {
+      .dtype = value->dtype,
+      .size = rabbet_dtype_bits(value->dtype) / 8,
+      .epsilon =
+          rabbet_attr_float(node->attrs, node->op->attr_count, "epsilon", 0)};
+  *out_workspace = 0;
+  RABBET_RETURN_IF_ERROR(
+      rabbet_normalize_read(kernel->group, shapes->dims, &layout));
+  layout.format = value->format;
+  if (!rabbet_normalize_plan(&layout, &made)) {
+    char text[128];
+    return RABBET_STATUS(RABBET_STATUS_UNSUPPORTED,
+                         "layer '%s': shape %s in format %s was not what the "
+                         "kernel was chosen for",
+                         node->name,
+                         rabbet_dims_print(layout.x, text, sizeof(text)),
+                         rabbet_format_name(value->format));
+  }
+  RABBET_RETURN_IF_ERROR(
+      rabbet_normalize_operands(kernel, shapes->dims, &made, out_workspace));
+  RABBET_RETURN_IF_ERROR(
+      rabbet_node_state_allocate(base, sizeof(made), out_state));
+  **out_state = made;
+  return rabbet_ok();
+}
+
+// ---- Running ---------------------------------------------------------------
+
+typedef struct rabbet_normalize_call_t {
+  const rabbet_kernel_state_t* state;
+  const rabbet_vectors_t* vectors;
+  const char* source;
+  char* target;
+  const float* operands[OPERANDS];  // scale and bias, NULL where absent
+} rabbet_normalize_call_t;
+
+static const float* rabbet_normalize_lanes(const rabbet_normalize_call_t* call,
+                                           int64_t at, int64_t count,
+                                           float* buffer) {
+  const rabbet_kernel_state_t* state = call->state;
+  const char* source = call->source + at * state->size;
+  rabbet_convert_fn_t convert = call->vectors->to_float[state->dtype];
+  if (!convert) return (const float*)source;
+  convert(source, buffer, count);
+  return buffer;
+}
+
+// `count` elements at `at`, all with one mean.
+static void rabbet_normalize_run(const rabbet_normalize_call_t* call,
+                                 rabbet_normalize_row_t row, int64_t at,
+                                 int64_t count) {
+  const rabbet_kernel_state_t* state = call->state;
+  rabbet_convert_fn_t convert = call->vectors->from_float[state->dtype];
+  float buffer[RABBET_LANES];
+  int64_t block = convert ? RABBET_LANES : count;
+  for (int64_t i = 0; i < count; i += block) {
+    int64_t n = rabbet_min_i64(block, count - i);
+    const float* x = rabbet_normalize_lanes(call, at + i, n, buffer);
+    char* target = call->target + (at + i) * state->size;
+    call->vectors->normalize(&row, x, n, convert ? buffer : (float*)target);
+    if (convert) convert(buffer, target, n);
+    if (row.scale) row.scale += n;
+    if (row.bias) row.bias += n;
+  }
+}
+
+static void rabbet_normalize_measure(const rabbet_normalize_call_t* call,
+                                     int64_t at, rabbet_moments_t* moments) {
+  const rabbet_kernel_state_t* state = call->state;
+  float buffer[RABBET_LANES];
+  int64_t block = state->dtype == RABBET_DTYPE_FLOAT
+                      ? rabbet_max_i64(1, state->run)
+                      : RABBET_LANES;
+  *moments = (rabbet_moments_t){0, 0, 0};
+  for (int64_t r = 0; r < state->runs; ++r) {
+    int64_t offsets[OPERANDS];
+    rabbet_normalize_locate(&state->moments, r, offsets);
+    for (int64_t i = 0; i < state->run; i += block) {
+      int64_t n = rabbet_min_i64(block, state->run - i);
+      call->vectors->moments(
+          rabbet_normalize_lanes(call, at + offsets[INPUT] + i, n, buffer), n,
+          moments);
+    }
+  }
+}
+
+static void rabbet_normalize_rows(void* context, int64_t begin, int64_t end) {
+  const rabbet_normalize_call_t* call = context;
+  const rabbet_kernel_state_t* state = call->state;
+  for (int64_t output = begin; output < end; ++output) {
+    int64_t outer[OPERANDS], inner[OPERANDS];
+    rabbet_moments_t moments;
+    rabbet_normalize_locate(&state->outer, output, outer);
+    rabbet_normalize_measure(call, outer[INPUT], &moments);
+    rabbet_normalize_row_t row = {
+        .mean = (float)moments.mean,
+        .factor =
+            (float)(1 / sqrt(moments.squares / moments.count + state->epsilon)),
+        .cell_scale = 1};
+    for (int64_t i = 0; i < state->positions; ++i) {
+      rabbet_normalize_locate(&state->inner, i, inner);
+      const float* operands[OPERANDS] = {NULL};
+      for (int k = SCALE; k <= BIAS; ++k) {
+        if (!call->operands[k]) continue;
+        operands[k] = call->operands[k] + outer[k] + inner[k];
+      }
+      row.scale = state->moves[SCALE] ? operands[SCALE] : NULL;
+      row.bias = state->moves[BIAS] ? operands[BIAS] : NULL;
+      if (operands[SCALE]) row.cell_scale = *operands[SCALE];
+      if (operands[BIAS]) row.cell_bias = *operands[BIAS];
+      rabbet_normalize_run(call, row, outer[INPUT] + inner[INPUT],
+                           state->width);
+    }
+  }
+}
+
+// ---- Columns ---------------------------------------------------------------
+
+enum { FLUSH = 64 };
+
+typedef struct rabbet_normalize_tile_t {
+  double sum[TILE];
+  float center[TILE], factor[TILE], scale[TILE], bias[TILE];
+  float total[TILE], lanes[TILE];
+} rabbet_normalize_tile_t;
+
+// Adds up rows, or squares of their distances from `center`, in `sum`.
+static void rabbet_normalize_tile_sum(const rabbet_normalize_call_t* call,
+                                      int64_t at, int64_t width, bool squares,
+                                      rabbet_normalize_tile_t* tile) {
+  const rabbet_kernel_state_t* state = call->state;
+  const rabbet_vectors_t* vectors = call->vectors;
+  memset(tile->sum, 0, (size_t)width * sizeof(tile->sum[0]));
+  memset(tile->total, 0, (size_t)width * sizeof(tile->total[0]));
+  for (int64_t i = 0; i < state->positions; ++i) {
+    int64_t inner[OPERANDS];
+    rabbet_normalize_locate(&state->inner, i, inner);
+    const float* x =
+        rabbet_normalize_lanes(call, at + inner[INPUT], width, tile->lanes);
+    if (squares) {
+      vectors->column_squares(x, width, tile->center, tile->total);
+    } else {
+      vectors->combine_float(RABBET_REDUCE_SUM, x, 1, 0, width, tile->total);
+    }
+    if ((i + 1) % FLUSH != 0 && i + 1 < state->positions) continue;
+    vectors->flush_float(RABBET_REDUCE_SUM, tile->total, width, tile->sum);
+    memset(tile->total, 0, (size_t)width * sizeof(tile->total[0]));
+  }
+}
+
+static void rabbet_normalize_tile_moments(const rabbet_normalize_call_t* call,
+                                          int64_t at, int64_t width,
+                                          rabbet_normalize_tile_t* tile) {
+  const rabbet_kernel_state_t* state = call->state;
+  double rest[TILE];
+  rabbet_normalize_tile_sum(call, at, width, false, tile);
+  for (int64_t i = 0; i < width; ++i) {
+    double mean = tile->sum[i] / state->count;
+    tile->center[i] = (float)mean;
+    rest[i] = mean - (double)tile->center[i];
+  }
+  // Around the means as rounded; the rest is taken out again.
+  rabbet_normalize_tile_sum(call, at, width, true, tile);
+  for (int64_t i = 0; i < width; ++i) {
+    double variance = tile->sum[i] / state->count - rest[i] * rest[i];
+    tile->factor[i] = (float)(1 / sqrt(variance + state->epsilon));
+  }
+}
+
+// The operand's elements beside the tile's columns: where they are, or a cell
+// spread out.
+static const float* rabbet_normalize_operand(
+    const rabbet_normalize_call_t* call, int operand, int64_t at, int64_t width,
+    float* buffer) {
+  const float* from = call->operands[operand];
+  if (from && call->state->moves[operand]) return from + at;
+  float cell = from ? from[at] : operand == SCALE;
+  for (int64_t i = 0; i < width; ++i)
+    buffer[i] = cell;
+  return buffer;
+}
+
+static void rabbet_normalize_tile_row(const rabbet_normalize_call_t* call,
+                                      const int64_t at[OPERANDS], int64_t width,
+                                      rabbet_normalize_tile_t* tile) {
+  const rabbet_kernel_state_t* state = call->state;
+  const float* x = rabbet_normalize_lanes(call, at[INPUT], width, tile->lanes);
+  const float* scale =
+      rabbet_normalize_operand(call, SCALE, at[SCALE], width, tile->scale);
+  const float* bias =
+      rabbet_normalize_operand(call, BIAS, at[BIAS], width, tile->bias);
+  rabbet_normalize_columns_t columns = {tile->center, tile->factor, scale,
+                                        bias};
+  rabbet_convert_fn_t convert = call->vectors->from_float[state->dtype];
+  char* target = call->target + at[INPUT] * state->size;
+  float* y = convert ? tile->lanes : (float*)target;
+  call->vectors->normalize_columns(&columns, x, width, y);
+  if (convert) convert(y, target, width);
+}
+
+static void rabbet_normalize_columns(void* context, int64_t begin,
+                                     int64_t end) {
+  const rabbet_normalize_call_t* call = context;
+  const rabbet_kernel_state_t* state = call->state;
+  rabbet_normalize_tile_t tile;
+  for (int64_t item = begin; item < end; ++item) {
+    int64_t outer[OPERANDS], inner[OPERANDS], at[OPERANDS];
+    int64_t column = item % state->tiles * TILE;
+    int64_t width = rabbet_min_i64(TILE, state->width - column);
+    rabbet_normalize_locate(&state->outer, item / state->tiles, outer);
+    for (int k = 0; k < OPERANDS; ++k) {
+      if (state->moves[k]) outer[k] += column;
+    }
+    rabbet_normalize_tile_moments(call, outer[INPUT], width, &tile);
+    for (int64_t i = 0; i < state->positions; ++i) {
+      rabbet_normalize_locate(&state->inner, i, inner);
+      for (int k = 0; k < OPERANDS; ++k)
+        at[k] = outer[k] + inner[k];
+      rabbet_normalize_tile_row(call, at, width, &tile);
+    }
+  }
+}
+
+static rabbet_status_t rabbet_cpu_normalization_enqueue(
+    rabbet_kernel_t* base, rabbet_kernel_state_t* state,
+    const rabbet_kernel_call_t* call) {
+  const rabbet_node_kernel_t* kernel = (const rabbet_node_kernel_t*)base;
+  rabbet_normalize_call_t run = {
+      .state = state,
+      .vectors = rabbet_vectors(),
+      .source = call->inputs[rabbet_group_input_of(
+          kernel->group, kernel->node->inputs[INPUT])],
+      .target = call->outputs[0]};
+  for (size_t i = SCALE; i <= BIAS; ++i) {
+    int32_t value = rabbet_node_input(kernel->node, i);
+    if (value < 0) continue;
+    const void* from =
+        call->inputs[rabbet_group_input_of(kernel->group, value)];
+    if (state->types[i] != RABBET_DTYPE_FLOAT) {
+      float* to = (float*)((char*)call->workspace + state->offsets[i]);
+      run.vectors->to_float[state->types[i]](from, to, state->counts[i]);
+      from = to;
+    }
+    run.operands[i] = from;
+  }
+  int64_t bytes = (int64_t)state->count * state->size *
+                  (state->columns ? rabbet_min_i64(TILE, state->width) : 1);
+  rabbet_cpu_parallel(
+      state->outputs * state->tiles,
+      rabbet_max_i64(1, RABBET_CPU_GRAIN_BYTES / rabbet_max_i64(1, bytes)),
+      state->columns ? rabbet_normalize_columns : rabbet_normalize_rows, &run);
+  return rabbet_ok();
+}
+
+RABBET_TAKES_NODE(rabbet_cpu_normalization, NORMALIZATION,
+                  RABBET_TAKES_ONE_FORMAT | RABBET_TAKES_OTHER_TYPES)
+
+RABBET_NODE_CLASS(rabbet_cpu_normalization, "cpu.normalization", 1);

@@ -1,0 +1,712 @@
+// Reductions. The memory's axes are put in order and merged; what remains is
+// one of two loops:
+//   rows     the contiguous axis is reduced: each output element takes runs of
+//            `width` elements at the positions of the other reduced axes
+//   columns  the contiguous axis is kept: a tile of up to TILE neighbouring
+//            output elements takes rows of the input
+// Long reductions are cut into parts of PART elements at places that depend on
+// the shapes alone, so that results do not depend on the number of threads.
+#include <math.h>
+#include <string.h>
+
+#include "device/cpu/cpu.h"
+#include "device/cpu/movement/move.h"
+#include "device/cpu/parallel.h"
+
+enum { TILE = 512, PART = 64 * 1024, FLUSH = 64 };
+
+typedef union rabbet_reduce_cell_t {
+  double real;
+  int64_t integer;
+} rabbet_reduce_cell_t;
+
+typedef struct rabbet_reduce_axes_t {
+  int32_t rank;
+  int64_t extent[RABBET_BOX_AXES];
+  int64_t source[RABBET_BOX_AXES];  // elements
+  int64_t target[RABBET_BOX_AXES];
+} rabbet_reduce_axes_t;
+
+struct rabbet_kernel_state_t {
+  rabbet_dtype_t dtype;
+  int64_t size;
+  rabbet_lane_t lane;
+  rabbet_reduce_t op;
+  bool average;
+  bool columns;
+  rabbet_reduce_axes_t kept, reduced;  // without the contiguous axis
+  int64_t width;                       // elements of the contiguous axis
+  int64_t target_step;  // columns: from one element of it to the next
+  // Columns: a row of the tile is this many rows of the memory, so that narrow
+  // ones are not taken one by one; they are folded at the end.
+  int64_t fold;
+  int64_t outputs;                            // positions of the kept axes
+  int64_t positions;                          // of the reduced axes
+  int64_t tiles;                              // of the width (columns)
+  int64_t parts, part_positions, part_width;  // rows: of one or of the other
+  int64_t count;                              // elements reduced to one
+  bool simple;  // rows of FLOAT one after the other, as are their results
+};
+
+// ---- Axes ------------------------------------------------------------------
+
+static void rabbet_reduce_add(rabbet_reduce_axes_t* axes, int64_t extent,
+                              int64_t source, int64_t target) {
+  int32_t i = axes->rank++;
+  for (; i > 0 && axes->source[i - 1] < source; --i) {
+    axes->extent[i] = axes->extent[i - 1];
+    axes->source[i] = axes->source[i - 1];
+    axes->target[i] = axes->target[i - 1];
+  }
+  axes->extent[i] = extent;
+  axes->source[i] = source;
+  axes->target[i] = target;
+}
+
+static void rabbet_reduce_merge(rabbet_reduce_axes_t* axes) {
+  int32_t kept = 0;
+  for (int32_t i = 1; i < axes->rank; ++i) {
+    if (axes->source[kept] == axes->source[i] * axes->extent[i] &&
+        axes->target[kept] == axes->target[i] * axes->extent[i]) {
+      axes->extent[kept] *= axes->extent[i];
+    } else {
+      axes->extent[++kept] = axes->extent[i];
+    }
+    axes->source[kept] = axes->source[i];
+    axes->target[kept] = axes->target[i];
+  }
+  if (axes->rank > 0) axes->rank = kept + 1;
+}
+
+static int64_t rabbet_reduce_positions(const rabbet_reduce_axes_t* axes) {
+  int64_t count = 1;
+  for (int32_t i = 0; i < axes->rank; ++i)
+    count *= axes->extent[i];
+  return count;
+}
+
+// Where position number `at` lies.
+static void rabbet_reduce_locate(const rabbet_reduce_axes_t* axes, int64_t at,
+                                 int64_t* out_source, int64_t* out_target) {
+  *out_source = *out_target = 0;
+  for (int32_t i = axes->rank - 1; i >= 0; --i) {
+    int64_t index = i > 0 ? at % axes->extent[i] : at;
+    if (i > 0) at /= axes->extent[i];
+    *out_source += index * axes->source[i];
+    *out_target += index * axes->target[i];
+  }
+}
+
+// The strides of the output for each logical axis of the input that is kept.
+static bool rabbet_reduce_sort(const rabbet_group_node_t* node,
+                               const rabbet_dims_t* in,
+                               const rabbet_dims_t* out, rabbet_format_t from,
+                               rabbet_format_t to,
+                               rabbet_kernel_state_t* state) {
+  rabbet_box_t source, target;
+  if (!rabbet_box(in, from, &source) || !rabbet_box(out, to, &target)) {
+    return false;
+  }
+  int64_t mask = rabbet_node_int(node, "axes");
+  bool keep = rabbet_node_int(node, "keep_dims") != 0;
+  // Boxes that split the channels must split them alike.
+  bool split = source.rank > in->rank;
+  if (split != (target.rank > out->rank)) return false;
+  if (split && (mask >> 1 & 1)) return false;
+  int32_t at = 0;
+  state->count = 1;
+  for (int32_t i = 0; i < source.rank; ++i) {
+    bool reduced = mask >> source.axis[i] & 1;
+    if (reduced) state->count *= source.extent[i];
+    if (source.extent[i] != 1) {
+      rabbet_reduce_add(reduced ? &state->reduced : &state->kept,
+                        source.extent[i], source.stride[i],
+                        reduced ? 0 : target.stride[at]);
+    }
+    if (!reduced || keep) ++at;
+  }
+  return true;
+}
+
+static void rabbet_reduce_pop(rabbet_reduce_axes_t* axes,
+                              rabbet_kernel_state_t* state) {
+  int32_t last = --axes->rank;
+  state->width = axes->extent[last];
+  state->target_step = axes->target[last];
+}
+
+static bool rabbet_reduce_is_contiguous(const rabbet_reduce_axes_t* axes) {
+  return axes->rank > 0 && axes->source[axes->rank - 1] == 1;
+}
+
+// Narrow columns: rows of the memory that follow one another are one.
+static void rabbet_reduce_fold(rabbet_kernel_state_t* state) {
+  rabbet_reduce_axes_t* axes = &state->reduced;
+  int32_t last = axes->rank - 1;
+  state->fold = 1;
+  if (state->width == 0 || state->width > TILE / 2 || last < 0 ||
+      axes->source[last] != state->width) {
+    return;
+  }
+  for (int64_t n = TILE / state->width; n > 1; --n) {
+    if (axes->extent[last] % n != 0) continue;
+    state->fold = n;
+    axes->extent[last] /= n;
+    axes->source[last] *= n;
+    return;
+  }
+}
+
+static void rabbet_reduce_divide(rabbet_kernel_state_t* state) {
+  state->outputs = rabbet_reduce_positions(&state->kept);
+  state->positions = rabbet_reduce_positions(&state->reduced);
+  state->part_width = state->width;
+  state->part_positions = state->positions;
+  state->tiles = 1;
+  int64_t wide = state->width;
+  if (state->columns) {
+    state->tiles = rabbet_ceildiv(state->width, TILE);
+    wide = rabbet_min_i64(state->width * state->fold, TILE);
+  }
+  if (state->positions * wide >= 2 * PART) {
+    if (wide >= 2 * PART) {
+      state->part_width = PART;
+    } else {
+      state->part_positions = rabbet_max_i64(1, PART / wide);
+    }
+  }
+  state->parts = state->positions == 0 || state->width == 0
+                     ? 1
+                     : rabbet_ceildiv(state->positions, state->part_positions) *
+                           (state->columns ? 1
+                                           : rabbet_ceildiv(state->width,
+                                                            state->part_width));
+}
+
+// False where the formats do not fit the shapes.
+static bool rabbet_reduce_plan(const rabbet_group_node_t* node,
+                               const rabbet_dims_t* in,
+                               const rabbet_dims_t* out, rabbet_format_t from,
+                               rabbet_format_t to,
+                               rabbet_kernel_state_t* state) {
+  if (!rabbet_reduce_sort(node, in, out, from, to, state)) return false;
+  rabbet_reduce_merge(&state->kept);
+  rabbet_reduce_merge(&state->reduced);
+  state->width = 1;
+  state->fold = 1;
+  if (rabbet_reduce_is_contiguous(&state->kept)) {
+    state->columns = true;
+    rabbet_reduce_pop(&state->kept, state);
+    rabbet_reduce_fold(state);
+  } else if (rabbet_reduce_is_contiguous(&state->reduced)) {
+    rabbet_reduce_pop(&state->reduced, state);
+  }
+  rabbet_reduce_divide(state);
+  return true;
+}
+
+// ---- The class -------------------------------------------------------------
+
+static rabbet_status_t rabbet_cpu_reduce_body(rabbet_proposal_t* proposal) {
+  const rabbet_group_t* group = proposal->propose->group;
+  const rabbet_group_node_t* node = proposal->node;
+  const rabbet_dims_t* in = &group->values[node->inputs[0]].dims;
+  const rabbet_dims_t* out = &group->values[node->outputs[0]].dims;
+  const rabbet_format_t formats[] = {RABBET_FORMAT_LINEAR, RABBET_FORMAT_HWC,
+                                     rabbet_cpu_blocked_format()};
+  rabbet_dtype_t types[4];
+  int count = rabbet_compute_types(proposal->propose,
+                                   group->values[node->inputs[0]].dtype, types);
+  for (int i = 0; i < 6; ++i) {
+    rabbet_format_t from = formats[i / 2];
+    rabbet_format_t to = i % 2 ? from : RABBET_FORMAT_LINEAR;
+    rabbet_kernel_state_t state = {0};
+    if ((i == 1) || !rabbet_reduce_plan(node, in, out, from, to, &state)) {
+      continue;
+    }
+    for (int t = 0; t < count; ++t) {
+      rabbet_proposal_set_input(proposal, 0, types[t], from);
+      rabbet_proposal_set_output(proposal, types[t], to);
+      RABBET_RETURN_IF_ERROR(rabbet_proposal_offer(
+          proposal, state.columns ? "columns" : "rows", -1));
+    }
+  }
+  return rabbet_ok();
+}
+
+static rabbet_status_t rabbet_cpu_reduce_propose(
+    const rabbet_propose_t* propose, rabbet_candidate_sink_t sink) {
+  if (!rabbet_node_is(propose->group, RABBET_OP_REDUCE)) return rabbet_ok();
+  return rabbet_proposal_make(propose, sink, &rabbet_cpu_reduce, NULL,
+                              rabbet_cpu_reduce_body);
+}
+
+static rabbet_lane_t rabbet_reduce_lane(rabbet_dtype_t dtype, bool average) {
+  if (rabbet_dtype_is_float(dtype)) return RABBET_LANE_FLOAT;
+  return dtype == RABBET_DTYPE_INT64 || average ? RABBET_LANE_INT64
+                                                : RABBET_LANE_INT32;
+}
+
+static rabbet_status_t rabbet_cpu_reduce_prepare(
+    rabbet_kernel_t* base, const rabbet_kernel_shapes_t* shapes,
+    rabbet_kernel_state_t** out_state, size_t* out_workspace) {
+  const rabbet_node_kernel_t* kernel = (const rabbet_node_kernel_t*)base;
+  const rabbet_group_node_t* node = kernel->node;
+  const rabbet_group_value_t* in = &kernel->group->values[node->inputs[0]];
+  const rabbet_group_value_t* out = &kernel->group->values[node->outputs[0]];
+  const rabbet_dims_t* dims = &shapes->dims[node->inputs[0]];
+  int64_t op = rabbet_node_int(node, "op");
+  rabbet_kernel_state_t made = {
+      .dtype = in->dtype,
+      .size = rabbet_dtype_bits(in->dtype) / 8,
+      .lane = rabbet_reduce_lane(in->dtype, op == RABBET_REDUCE_AVG),
+      .op = op == RABBET_REDUCE_AVG ? RABBET_REDUCE_SUM : (rabbet_reduce_t)op,
+      .average = op == RABBET_REDUCE_AVG};
+  *out_workspace = 0;
+  if (!rabbet_reduce_plan(node, dims, &shapes->dims[node->outputs[0]],
+                          in->format, out->format, &made)) {
+    char text[128];
+    return RABBET_STATUS(RABBET_STATUS_UNSUPPORTED,
+                         "layer '%s': shape %s in format %s was not what the "
+                         "kernel was chosen for",
+                         node->name,
+                         rabbet_dims_print(dims, text, sizeof(text)),
+                         rabbet_format_name(in->format));
+  }
+  const rabbet_reduce_axes_t* kept = &made.kept;
+  made.simple =
+      made.dtype == RABBET_DTYPE_FLOAT && !made.columns &&
+      made.op != RABBET_REDUCE_PROD && made.parts == 1 && made.positions == 1 &&
+      made.width > 0 &&
+      (kept->rank == 0 || (kept->rank == 1 && kept->source[0] == made.width &&
+                           kept->target[0] == 1));
+  if (made.parts > 1) {
+    *out_workspace =
+        (size_t)(made.outputs * made.parts * (made.columns ? made.width : 1)) *
+        sizeof(rabbet_reduce_cell_t);
+  }
+  RABBET_RETURN_IF_ERROR(
+      rabbet_node_state_allocate(base, sizeof(made), out_state));
+  **out_state = made;
+  return rabbet_ok();
+}
+
+// ---- Cells -----------------------------------------------------------------
+
+static rabbet_reduce_cell_t rabbet_reduce_identity(
+    const rabbet_kernel_state_t* state) {
+  static const int64_t lowest[RABBET_DTYPE_COUNT] = {
+      [RABBET_DTYPE_INT8] = INT8_MIN,
+      [RABBET_DTYPE_UINT8] = 0,
+      [RABBET_DTYPE_INT32] = INT32_MIN,
+      [RABBET_DTYPE_INT64] = INT64_MIN};
+  static const int64_t highest[RABBET_DTYPE_COUNT] = {
+      [RABBET_DTYPE_INT8] = INT8_MAX,
+      [RABBET_DTYPE_UINT8] = UINT8_MAX,
+      [RABBET_DTYPE_INT32] = INT32_MAX,
+      [RABBET_DTYPE_INT64] = INT64_MAX};
+  rabbet_reduce_cell_t cell;
+  if (state->lane == RABBET_LANE_FLOAT) {
+    cell.real = state->op == RABBET_REDUCE_MAX ? -INFINITY
+                : state->op == RABBET_REDUCE_MIN
+                    ? INFINITY
+                    : state->op == RABBET_REDUCE_PROD;
+  } else {
+    cell.integer = state->op == RABBET_REDUCE_MAX ? lowest[state->dtype]
+                   : state->op == RABBET_REDUCE_MIN
+                       ? highest[state->dtype]
+                       : state->op == RABBET_REDUCE_PROD;
+  }
+  return cell;
+}
+
+// One result into another.
+static void rabbet_reduce_join(const rabbet_kernel_state_t* state,
+                               rabbet_reduce_cell_t* total,
+                               const rabbet_reduce_cell_t* part) {
+  const rabbet_vectors_t* vectors = rabbet_vectors();
+  if (state->lane != RABBET_LANE_FLOAT) {
+    vectors->combine_int64(state->op, &part->integer, 1, &total->integer);
+    return;
+  }
+  double a = total->real, b = part->real;
+  switch (state->op) {
+    case RABBET_REDUCE_SUM:
+      a += b;
+      break;
+    case RABBET_REDUCE_PROD:
+      a *= b;
+      break;
+    case RABBET_REDUCE_MAX:
+      a = isnan(b) || b > a ? b : a;
+      break;
+    default:
+      a = isnan(b) || b < a ? b : a;
+      break;
+  }
+  total->real = a;
+}
+
+static void rabbet_reduce_store(const rabbet_kernel_state_t* state,
+                                rabbet_reduce_cell_t cell, void* target,
+                                int64_t at) {
+  if (state->lane == RABBET_LANE_FLOAT) {
+    if (state->average) cell.real /= (double)state->count;
+    if (state->dtype == RABBET_DTYPE_FLOAT) {
+      ((float*)target)[at] = (float)cell.real;
+    } else {
+      rabbet_store_double(state->dtype, target, at, cell.real);
+    }
+    return;
+  }
+  if (state->average) {
+    cell.integer = state->count > 0 ? cell.integer / state->count : 0;
+  }
+  rabbet_store_int64(state->dtype, target, at, cell.integer);
+}
+
+// ---- Lanes -----------------------------------------------------------------
+
+// A block of at most RABBET_LANES elements as lanes: where they are, or in the
+// buffer.
+static const void* rabbet_reduce_lanes(const rabbet_kernel_state_t* state,
+                                       const void* source, int64_t count,
+                                       void* buffer) {
+  const rabbet_vectors_t* vectors = rabbet_vectors();
+  if (state->lane == RABBET_LANE_FLOAT) {
+    rabbet_convert_fn_t convert = vectors->to_float[state->dtype];
+    if (!convert) return source;
+    convert(source, buffer, count);
+    return buffer;
+  }
+  if (state->lane == RABBET_LANE_INT64 && state->dtype == RABBET_DTYPE_INT64) {
+    return source;
+  }
+  rabbet_convert_fn_t convert = vectors->to_int32[state->dtype];
+  if (state->lane == RABBET_LANE_INT32) {
+    if (!convert) return source;
+    convert(source, buffer, count);
+    return buffer;
+  }
+  int32_t lanes[RABBET_LANES];
+  if (convert) {
+    convert(source, lanes, count);
+    source = lanes;
+  }
+  vectors->from_int32[RABBET_DTYPE_INT64](source, buffer, count);
+  return buffer;
+}
+
+// ---- Rows ------------------------------------------------------------------
+
+static void rabbet_reduce_run(const rabbet_kernel_state_t* state,
+                              const char* source, int64_t count,
+                              rabbet_reduce_cell_t* total) {
+  const rabbet_vectors_t* vectors = rabbet_vectors();
+  int64_t buffer[RABBET_LANES];
+  for (int64_t i = 0; i < count; i += RABBET_LANES) {
+    int64_t n = rabbet_min_i64(RABBET_LANES, count - i);
+    const void* lanes =
+        rabbet_reduce_lanes(state, source + i * state->size, n, buffer);
+    if (state->lane == RABBET_LANE_FLOAT) {
+      vectors->reduce_float(state->op, lanes, n, &total->real);
+    } else if (state->lane == RABBET_LANE_INT64) {
+      vectors->reduce_int64(state->op, lanes, n, &total->integer);
+    } else {
+      int32_t part = (int32_t)total->integer;
+      vectors->reduce_int32(state->op, lanes, n, &part);
+      total->integer = part;
+    }
+  }
+}
+
+typedef struct rabbet_reduce_call_t {
+  const rabbet_kernel_state_t* state;
+  const char* source;
+  void* target;
+  rabbet_reduce_cell_t* cells;  // [outputs][parts][width of columns]
+} rabbet_reduce_call_t;
+
+// Elements [first, first + count) of the runs at positions [begin, end).
+static void rabbet_reduce_runs(const rabbet_reduce_call_t* call,
+                               const char* source, int64_t begin, int64_t end,
+                               int64_t first, int64_t count,
+                               rabbet_reduce_cell_t* total) {
+  const rabbet_kernel_state_t* state = call->state;
+  for (int64_t at = begin; at < end; ++at) {
+    int64_t offset = 0, none = 0;
+    rabbet_reduce_locate(&state->reduced, at, &offset, &none);
+    rabbet_reduce_run(state, source + (offset + first) * state->size, count,
+                      total);
+  }
+}
+
+static void rabbet_reduce_row_part(const rabbet_reduce_call_t* call,
+                                   const char* source, int64_t part,
+                                   rabbet_reduce_cell_t* total) {
+  const rabbet_kernel_state_t* state = call->state;
+  if (state->parts == 1) {
+    rabbet_reduce_runs(call, source, 0, state->positions, 0, state->width,
+                       total);
+    return;
+  }
+  int64_t across = rabbet_ceildiv(state->width, state->part_width);
+  int64_t begin = part / across * state->part_positions;
+  int64_t end = rabbet_min_i64(begin + state->part_positions, state->positions);
+  int64_t first = part % across * state->part_width;
+  int64_t count = rabbet_min_i64(state->part_width, state->width - first);
+  rabbet_reduce_runs(call, source, begin, end, first, count, total);
+}
+
+static void rabbet_reduce_simple(const rabbet_reduce_call_t* call,
+                                 int64_t begin, int64_t end) {
+  const rabbet_kernel_state_t* state = call->state;
+  float* target = call->target;
+  rabbet_vectors()->reduce_rows(
+      state->op, (const float*)call->source + begin * state->width, end - begin,
+      state->width, target + begin);
+  for (int64_t i = begin; state->average && i < end; ++i) {
+    target[i] /= (float)state->count;
+  }
+}
+
+static void rabbet_reduce_rows(void* context, int64_t begin, int64_t end) {
+  const rabbet_reduce_call_t* call = context;
+  const rabbet_kernel_state_t* state = call->state;
+  if (state->simple) {
+    rabbet_reduce_simple(call, begin, end);
+    return;
+  }
+  for (int64_t item = begin; item < end; ++item) {
+    int64_t source = 0, target = 0;
+    rabbet_reduce_locate(&state->kept, item / state->parts, &source, &target);
+    rabbet_reduce_cell_t total = rabbet_reduce_identity(state);
+    rabbet_reduce_row_part(call, call->source + source * state->size,
+                           item % state->parts, &total);
+    if (state->parts > 1) {
+      call->cells[item] = total;
+    } else {
+      rabbet_reduce_store(state, total, call->target, target);
+    }
+  }
+}
+
+// ---- Columns ---------------------------------------------------------------
+
+// A tile's totals: of a few rows in lanes, of all in cells.
+typedef struct rabbet_reduce_tile_t {
+  int64_t width;
+  union {
+    float real[TILE];
+    int32_t small[TILE];
+    int64_t large[TILE];
+  } lanes;
+  rabbet_reduce_cell_t cells[TILE];
+} rabbet_reduce_tile_t;
+
+static void rabbet_reduce_start(const rabbet_kernel_state_t* state,
+                                rabbet_reduce_tile_t* tile) {
+  rabbet_reduce_cell_t identity = rabbet_reduce_identity(state);
+  for (int64_t i = 0; i < tile->width; ++i) {
+    if (state->lane == RABBET_LANE_FLOAT) {
+      tile->lanes.real[i] = (float)identity.real;
+    } else if (state->lane == RABBET_LANE_INT32) {
+      tile->lanes.small[i] = (int32_t)identity.integer;
+    } else {
+      tile->lanes.large[i] = identity.integer;
+    }
+  }
+}
+
+static void rabbet_reduce_flush(const rabbet_kernel_state_t* state,
+                                rabbet_reduce_tile_t* tile) {
+  if (state->lane == RABBET_LANE_FLOAT) {
+    rabbet_vectors()->flush_float(state->op, tile->lanes.real, tile->width,
+                                  &tile->cells[0].real);
+    rabbet_reduce_start(state, tile);
+    return;
+  }
+  for (int64_t i = 0; i < tile->width; ++i) {
+    tile->cells[i].integer = state->lane == RABBET_LANE_INT32
+                                 ? tile->lanes.small[i]
+                                 : tile->lanes.large[i];
+  }
+}
+
+// `rows` rows of the tile, `stride` bytes apart, into its lanes.
+static void rabbet_reduce_rows_into(const rabbet_kernel_state_t* state,
+                                    const char* source, int64_t rows,
+                                    int64_t stride,
+                                    rabbet_reduce_tile_t* tile) {
+  const rabbet_vectors_t* vectors = rabbet_vectors();
+  int64_t buffer[TILE];
+  if (state->dtype == RABBET_DTYPE_FLOAT) {
+    vectors->combine_float(state->op, (const float*)source, rows,
+                           stride / (int64_t)sizeof(float), tile->width,
+                           tile->lanes.real);
+    return;
+  }
+  for (int64_t i = 0; i < rows; ++i, source += stride) {
+    const void* lanes = rabbet_reduce_lanes(state, source, tile->width, buffer);
+    if (state->lane == RABBET_LANE_FLOAT) {
+      vectors->combine_float(state->op, lanes, 1, 0, tile->width,
+                             tile->lanes.real);
+    } else if (state->lane == RABBET_LANE_INT32) {
+      vectors->combine_int32(state->op, lanes, tile->width, tile->lanes.small);
+    } else {
+      vectors->combine_int64(state->op, lanes, tile->width, tile->lanes.large);
+    }
+  }
+}
+
+// Positions [begin, end) of the reduced axes into the tile's lanes; every
+// `flush` of them into its cells.
+static void rabbet_reduce_tile_rows(const rabbet_kernel_state_t* state,
+                                    const char* source, int64_t begin,
+                                    int64_t end, int64_t flush,
+                                    rabbet_reduce_tile_t* tile) {
+  const rabbet_reduce_axes_t* axes = &state->reduced;
+  int32_t last = axes->rank - 1;
+  int64_t extent = last < 0 ? 1 : axes->extent[last];
+  int64_t stride = last < 0 ? 0 : axes->source[last] * state->size;
+  int64_t pending = 0;
+  for (int64_t at = begin; at < end;) {
+    int64_t offset = 0, none = 0;
+    rabbet_reduce_locate(axes, at, &offset, &none);
+    int64_t n = rabbet_min_i64(extent - at % extent, end - at);
+    n = rabbet_min_i64(n, flush - pending);
+    rabbet_reduce_rows_into(state, source + offset * state->size, n, stride,
+                            tile);
+    at += n;
+    pending += n;
+    if (pending < flush) continue;
+    pending = 0;
+    if (state->lane == RABBET_LANE_FLOAT) rabbet_reduce_flush(state, tile);
+  }
+}
+
+// Positions [begin, end) of the reduced axes into the tile's cells.
+static void rabbet_reduce_tile(const rabbet_kernel_state_t* state,
+                               const char* source, int64_t begin, int64_t end,
+                               rabbet_reduce_tile_t* tile) {
+  rabbet_reduce_cell_t identity = rabbet_reduce_identity(state);
+  for (int64_t i = 0; i < tile->width; ++i)
+    tile->cells[i] = identity;
+  rabbet_reduce_start(state, tile);
+  // Products are kept in double from row to row: in FLOAT they could overflow
+  // where the whole does not.
+  rabbet_reduce_tile_rows(state, source, begin, end,
+                          state->op == RABBET_REDUCE_PROD ? 1 : FLUSH, tile);
+  rabbet_reduce_flush(state, tile);
+  int64_t width = tile->width / state->fold;
+  for (int64_t i = width; i < tile->width; ++i) {
+    rabbet_reduce_join(state, &tile->cells[i % width], &tile->cells[i]);
+  }
+}
+
+// Few rows of FLOAT: the lanes are the result.
+static bool rabbet_reduce_is_short(const rabbet_kernel_state_t* state) {
+  return state->dtype == RABBET_DTYPE_FLOAT && state->parts == 1 &&
+         state->positions <= FLUSH && state->target_step == 1 &&
+         state->op != RABBET_REDUCE_PROD;
+}
+
+static void rabbet_reduce_short(const rabbet_kernel_state_t* state,
+                                const char* source, rabbet_reduce_tile_t* tile,
+                                float* target) {
+  rabbet_reduce_start(state, tile);
+  rabbet_reduce_tile_rows(state, source, 0, state->positions, FLUSH + 1, tile);
+  int64_t width = tile->width / state->fold;
+  float* lanes = tile->lanes.real;
+  rabbet_vectors()->combine_float(state->op, lanes + width, state->fold - 1,
+                                  width, width, lanes);
+  for (int64_t i = 0; i < width; ++i) {
+    target[i] = state->average ? lanes[i] / (float)state->count : lanes[i];
+  }
+}
+
+static void rabbet_reduce_columns(void* context, int64_t begin, int64_t end) {
+  const rabbet_reduce_call_t* call = context;
+  const rabbet_kernel_state_t* state = call->state;
+  bool is_short = rabbet_reduce_is_short(state);
+  rabbet_reduce_tile_t tile;
+  for (int64_t item = begin; item < end; ++item) {
+    int64_t column = item % state->tiles * TILE;
+    int64_t part = item / state->tiles % state->parts;
+    int64_t output = item / state->tiles / state->parts;
+    int64_t source = 0, target = 0;
+    rabbet_reduce_locate(&state->kept, output, &source, &target);
+    int64_t width = rabbet_min_i64(TILE, state->width - column);
+    tile.width = width * state->fold;
+    if (is_short) {
+      rabbet_reduce_short(state, call->source + (source + column) * state->size,
+                          &tile, (float*)call->target + target + column);
+      continue;
+    }
+    int64_t first = part * state->part_positions;
+    rabbet_reduce_tile(
+        state, call->source + (source + column) * state->size, first,
+        rabbet_min_i64(first + state->part_positions, state->positions), &tile);
+    if (state->parts > 1) {
+      memcpy(
+          call->cells + (output * state->parts + part) * state->width + column,
+          tile.cells, (size_t)width * sizeof(tile.cells[0]));
+      continue;
+    }
+    for (int64_t i = 0; i < width; ++i) {
+      rabbet_reduce_store(state, tile.cells[i], call->target,
+                          target + (column + i) * state->target_step);
+    }
+  }
+}
+
+// ---- Running ---------------------------------------------------------------
+
+// Joins the parts of each output element.
+static void rabbet_reduce_finish(void* context, int64_t begin, int64_t end) {
+  const rabbet_reduce_call_t* call = context;
+  const rabbet_kernel_state_t* state = call->state;
+  int64_t width = state->columns ? state->width : 1;
+  for (int64_t item = begin; item < end; ++item) {
+    int64_t output = item / width, column = item % width;
+    int64_t source = 0, target = 0;
+    rabbet_reduce_locate(&state->kept, output, &source, &target);
+    const rabbet_reduce_cell_t* cells =
+        call->cells + output * state->parts * width + column;
+    rabbet_reduce_cell_t total = cells[0];
+    for (int64_t part = 1; part < state->parts; ++part) {
+      rabbet_reduce_join(state, &total, &cells[part * width]);
+    }
+    rabbet_reduce_store(state, total, call->target,
+                        target + column * state->target_step);
+  }
+}
+
+static rabbet_status_t rabbet_cpu_reduce_enqueue(
+    rabbet_kernel_t* base, rabbet_kernel_state_t* state,
+    const rabbet_kernel_call_t* call) {
+  (void)base;
+  rabbet_reduce_call_t run = {.state = state,
+                              .source = call->inputs[0],
+                              .target = call->outputs[0],
+                              .cells = call->workspace};
+  int64_t width = state->columns ? state->width : 1;
+  int64_t items = state->outputs * state->parts * state->tiles;
+  int64_t work =
+      rabbet_max_i64(1, state->outputs * width > 0
+                            ? state->count * state->size * state->outputs *
+                                  width / rabbet_max_i64(1, items)
+                            : 1);
+  rabbet_cpu_parallel(
+      items, rabbet_max_i64(1, RABBET_CPU_GRAIN_BYTES / work),
+      state->columns ? rabbet_reduce_columns : rabbet_reduce_rows, &run);
+  if (state->parts > 1) {
+    rabbet_cpu_parallel(state->outputs * width, 4096, rabbet_reduce_finish,
+                        &run);
+  }
+  return rabbet_ok();
+}
+
+RABBET_TAKES_NODE(rabbet_cpu_reduce, REDUCE, RABBET_TAKES_FORMATS)
+
+RABBET_NODE_CLASS(rabbet_cpu_reduce, "cpu.reduce", 1);

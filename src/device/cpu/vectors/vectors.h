@@ -1,0 +1,142 @@
+// Inner loops that are compiled for each instruction set (vectors_*.c), as one
+// table of functions. They know rows of memory, not tensors, and never start
+// threads.
+#ifndef RABBET_SRC_DEVICE_CPU_VECTORS_VECTORS_H_
+#define RABBET_SRC_DEVICE_CPU_VECTORS_VECTORS_H_
+
+#include "core/view.h"
+#include "ops/enums.h"
+
+// Element (i, j), `size` bytes, goes from source + i * source_stride + j * size
+// to target + j * target_stride + i * size; strides are in bytes.
+typedef void (*rabbet_transpose_fn_t)(const char* source, int64_t source_stride,
+                                      char* target, int64_t target_stride,
+                                      int64_t rows, int64_t columns);
+
+// How elements are converted: through FLOAT, or through the integers that a
+// narrower type keeps the low bits of. Blocks of up to RABBET_LANES elements.
+enum { RABBET_LANES = 1024 };
+typedef void (*rabbet_convert_fn_t)(const void* source, void* target,
+                                    int64_t count);
+
+// Elements while they are reduced: floating types as FLOAT, 8- and 32-bit
+// integers as INT32, INT64 (and means of all integers) as INT64.
+typedef enum rabbet_lane_t {
+  RABBET_LANE_FLOAT = 0,
+  RABBET_LANE_INT32 = 1,
+  RABBET_LANE_INT64 = 2,
+  RABBET_LANE_COUNT = 3,
+} rabbet_lane_t;
+
+// The work on one row of normalization. `mean` and `factor` are known.
+typedef struct rabbet_normalize_row_t {
+  float mean, factor;  // y = (x - mean) * factor * scale + bias
+  const float* scale;  // each `count` floats, or NULL
+  const float* bias;
+  float cell_scale, cell_bias;  // where the pointers are NULL
+} rabbet_normalize_row_t;
+
+// The same for a row of columns, each with a mean of its own.
+typedef struct rabbet_normalize_columns_t {
+  const float *mean, *factor, *scale, *bias;
+} rabbet_normalize_columns_t;
+
+typedef struct rabbet_moments_t {
+  double count, mean, squares;  // squares of distances from the mean, summed
+} rabbet_moments_t;
+
+// A piece of a row that is copied: bytes from the row's start in the target and
+// in the source; source -1: the pattern instead.
+typedef struct rabbet_copy_run_t {
+  int64_t target, source, bytes;
+} rabbet_copy_run_t;
+enum { RABBET_PATTERN_BYTES = 64 };
+enum { RABBET_PRODUCT_ROWS = 4 };
+
+typedef struct rabbet_vectors_t {
+  rabbet_transpose_fn_t transpose[4];  // elements of 1, 2, 4, 8 bytes
+  // `rows` rows, whose bytes in target and source are so many apart. `pattern`
+  // is RABBET_PATTERN_BYTES of an element repeated.
+  void (*copy_runs)(char* target, int64_t target_step, const char* source,
+                    int64_t source_step, int64_t rows, const char* pattern,
+                    const rabbet_copy_run_t* runs, int64_t count);
+
+  // To FLOAT from each type, and back (rounding, saturating); NULL for FLOAT
+  // and for types that are converted one by one.
+  rabbet_convert_fn_t to_float[RABBET_DTYPE_COUNT];
+  rabbet_convert_fn_t from_float[RABBET_DTYPE_COUNT];
+  // The same rounded to odd, for a further rounding to a narrower type.
+  rabbet_convert_fn_t to_odd_float[RABBET_DTYPE_COUNT];
+  // To INT32 (low bits) from integers and BOOL, and from INT32.
+  rabbet_convert_fn_t to_int32[RABBET_DTYPE_COUNT];
+  rabbet_convert_fn_t from_int32[RABBET_DTYPE_COUNT];
+  rabbet_convert_fn_t int64_to_bool;
+
+  // All of `count` lanes into one: into *total, which holds what came before.
+  // FLOAT sums are kept in double.
+  void (*reduce_float)(rabbet_reduce_t op, const float* x, int64_t count,
+                       double* total);
+  // Rows of `width` floats, one after the other, to a float each; no products.
+  void (*reduce_rows)(rabbet_reduce_t op, const float* x, int64_t rows,
+                      int64_t width, float* y);
+  void (*reduce_int32)(rabbet_reduce_t op, const int32_t* x, int64_t count,
+                       int32_t* total);
+  void (*reduce_int64)(rabbet_reduce_t op, const int64_t* x, int64_t count,
+                       int64_t* total);
+  // total[i] = total[i] op x[i], for one row or for `rows` that are `stride`
+  // floats apart.
+  void (*combine_float)(rabbet_reduce_t op, const float* x, int64_t rows,
+                        int64_t stride, int64_t count, float* total);
+  void (*combine_int32)(rabbet_reduce_t op, const int32_t* x, int64_t count,
+                        int32_t* total);
+  void (*combine_int64)(rabbet_reduce_t op, const int64_t* x, int64_t count,
+                        int64_t* total);
+
+  // total[i] = total[i] op x[i], in double.
+  void (*flush_float)(rabbet_reduce_t op, const float* x, int64_t count,
+                      double* total);
+
+  // Mean and squares of a row joined with what came before.
+  void (*moments)(const float* x, int64_t count, rabbet_moments_t* moments);
+  // total[i] += (x[i] - mean[i])^2.
+  void (*column_squares)(const float* x, int64_t width, const float* mean,
+                         float* total);
+  // x and y may be equal.
+  void (*normalize)(const rabbet_normalize_row_t* row, const float* x,
+                    int64_t count, float* y);
+  void (*normalize_columns)(const rabbet_normalize_columns_t* columns,
+                            const float* x, int64_t width, float* y);
+
+  // y = weight * x, or y += weight * x if it `adds`.
+  void (*weigh)(const float* x, float weight, bool adds, int64_t count,
+                float* y);
+  // y[i], `inner` floats, is the sum over `taps` of x[positions[..]] by their
+  // weights.
+  void (*resample)(const float* x, const int32_t* positions,
+                   const float* weights, int taps, int64_t count, int64_t inner,
+                   float* y);
+
+  // sums[r][i] += sum over `count` k of x[r][k] w[k][i], for at most
+  // RABBET_PRODUCT_ROWS rows and `width` columns; strides are those of rows.
+  void (*products)(const float* const* x, int rows, const float* w,
+                   int64_t stride, int64_t count, int64_t width, float* sums,
+                   int64_t sums_stride);
+
+  // y = exp(x - max) / sum of that; x and y may be equal. With `log`, its
+  // logarithm.
+  void (*softmax)(const float* x, int64_t count, bool log, float* y);
+  // The same down the columns of a tile of `count` rows of `width` floats, of
+  // which x and y have `stride` floats.
+  void (*softmax_columns)(const float* x, int64_t count, int64_t stride,
+                          int64_t width, float* y);
+} rabbet_vectors_t;
+
+extern const rabbet_vectors_t rabbet_vectors_baseline;
+#if defined(__x86_64__)
+extern const rabbet_vectors_t rabbet_vectors_avx2;
+extern const rabbet_vectors_t rabbet_vectors_avx512;
+#endif
+// The best table for this processor.
+const rabbet_vectors_t* rabbet_vectors(void);
+
+#endif  // RABBET_SRC_DEVICE_CPU_VECTORS_VECTORS_H_

@@ -1,0 +1,211 @@
+// softmax(scale q k' + mask) v as one kernel, by cuDNN's fused attention:
+// scores never reach memory. FP16 and BF16. Bounded by the tensor cores for
+// long sequences, by latency for short ones.
+#include "device/cuda/attention/attention.h"
+
+#include <string.h>
+
+#include "core/view.h"
+#include "device/cuda/cudnn/kernel.h"
+
+typedef struct attention_shapes_t {
+  rabbet_cudnn_shape_t q, k, v, mask, scores, sums, y;
+  int64_t q_offset, k_offset, v_offset;  // elements
+} attention_shapes_t;
+
+static rabbet_cudnn_shape_t attention_shape(
+    const rabbet_attention_view_t* view) {
+  rabbet_cudnn_shape_t shape = {.rank = 4};
+  memcpy(shape.dims, view->dims, sizeof(view->dims));
+  memcpy(shape.strides, view->strides, sizeof(view->strides));
+  return shape;
+}
+
+// The support surface that cuDNN documents, and its frontend checks before it
+// asks: the columns of a head lie together and are a multiple of 8, and so are
+// the steps from one row, head or batch to the next. With keys that lie by
+// columns, which is how `Transpose` and `Mul` leave them, 9.19 crashes or reads
+// what is not aligned.
+enum { ATTENTION_MULTIPLE = 8 };
+
+static bool attention_lies_by_rows(const rabbet_attention_view_t* view,
+                                   int columns) {
+  bool fits = view->strides[columns] == 1 &&
+              view->dims[columns] % ATTENTION_MULTIPLE == 0 &&
+              view->offset % ATTENTION_MULTIPLE == 0;
+  for (int i = 0; fits && i < 4; ++i)
+    fits = i == columns || view->dims[i] == 1 ||
+           (view->strides[i] > 0 &&  // heads that share keys have 0
+            view->strides[i] % ATTENTION_MULTIPLE == 0);
+  return fits;
+}
+
+static bool attention_is_supported(const rabbet_attention_views_t* views) {
+  return attention_lies_by_rows(&views->q, 3) &&
+         attention_lies_by_rows(&views->k, 2) &&
+         attention_lies_by_rows(&views->v, 3) &&
+         attention_lies_by_rows(&views->y, 3);
+}
+
+static bool attention_shapes(const rabbet_group_t* group,
+                             const rabbet_attention_t* a,
+                             const rabbet_dims_t* dims,
+                             attention_shapes_t* out) {
+  rabbet_attention_views_t views;
+  if (!rabbet_attention_views(group, a, dims, NULL, &views) ||
+      !attention_is_supported(&views))
+    return false;
+  out->q = attention_shape(&views.q);
+  out->k = attention_shape(&views.k);
+  out->v = attention_shape(&views.v);
+  out->y = attention_shape(&views.y);
+  out->q_offset = views.q.offset;
+  out->k_offset = views.k.offset;
+  out->v_offset = views.v.offset;
+  if (a->mask >= 0) out->mask = rabbet_cudnn_dense(4, views.mask.dims, false);
+  // Batches that broadcast are not what the fused kernels take.
+  for (int i = 0; i < 2; ++i)
+    if (out->q.dims[i] != out->k.dims[i] || out->q.dims[i] != out->v.dims[i])
+      return false;
+  const int64_t scores[4] = {out->q.dims[0], out->q.dims[1], out->q.dims[2],
+                             out->k.dims[3]};
+  const int64_t sums[4] = {scores[0], scores[1], scores[2], 1};
+  out->scores = rabbet_cudnn_dense(4, scores, false);
+  out->sums = rabbet_cudnn_dense(4, sums, false);
+  return true;
+}
+
+// ---- The graph -------------------------------------------------------------
+
+static cudnnBackendDescriptor_t attention_virtual(
+    rabbet_cudnn_graph_t* graph, const rabbet_cudnn_shape_t* shape) {
+  return rabbet_cudnn_tensor(graph, shape, RABBET_DTYPE_FLOAT,
+                             RABBET_CUDNN_VIRTUAL);
+}
+
+static cudnnBackendDescriptor_t attention_then(
+    rabbet_cudnn_graph_t* graph, int mode, const rabbet_cudnn_shape_t* shape,
+    cudnnBackendDescriptor_t x, cudnnBackendDescriptor_t b) {
+  const rabbet_cudnn_pointwise_t pointwise = {.mode = mode, .attribute = -1};
+  cudnnBackendDescriptor_t y = attention_virtual(graph, shape);
+  rabbet_cudnn_pointwise(graph, &pointwise, x, b, y);
+  return y;
+}
+
+// exp(x - max) / sum, in the order and with the types by which cuDNN knows its
+// fused kernel: weights have the tensors' type, and the logarithm of the sum is
+// in the graph though nobody reads it.
+static cudnnBackendDescriptor_t attention_softmax(rabbet_cudnn_graph_t* graph,
+                                                  const attention_shapes_t* s,
+                                                  rabbet_dtype_t dtype,
+                                                  cudnnBackendDescriptor_t x) {
+  const rabbet_cudnn_pointwise_t divide = {.mode = CUDNN_POINTWISE_DIV,
+                                           .attribute = -1};
+  cudnnBackendDescriptor_t most = attention_virtual(graph, &s->sums);
+  cudnnBackendDescriptor_t sum = attention_virtual(graph, &s->sums);
+  rabbet_cudnn_reduce(graph, CUDNN_REDUCE_TENSOR_MAX, x, most);
+  x = attention_then(graph, CUDNN_POINTWISE_SUB, &s->scores, x, most);
+  x = attention_then(graph, CUDNN_POINTWISE_EXP, &s->scores, x, NULL);
+  rabbet_cudnn_reduce(graph, CUDNN_REDUCE_TENSOR_ADD, x, sum);
+  attention_then(
+      graph, CUDNN_POINTWISE_ADD, &s->sums, most,
+      attention_then(graph, CUDNN_POINTWISE_LOG, &s->sums, sum, NULL));
+  cudnnBackendDescriptor_t weights =
+      rabbet_cudnn_tensor(graph, &s->scores, dtype, RABBET_CUDNN_VIRTUAL_TYPED);
+  rabbet_cudnn_pointwise(graph, &divide, x, sum, weights);
+  return weights;
+}
+
+// NVIDIA's frontend refuses these releases for bugs of theirs.
+static bool attention_is_broken(const rabbet_cudnn_t* library) {
+  return library->version == 91000 || library->version == 91001;
+}
+
+static bool rabbet_cuda_attention_describe(const rabbet_group_t* group,
+                                           const rabbet_dims_t* dims,
+                                           rabbet_cudnn_graph_t* graph) {
+  rabbet_attention_t a;
+  attention_shapes_t s;
+  if (!rabbet_attention_match(group, dims, &a) ||
+      a.masking != RABBET_ATTENTION_ADDS || a.zero_nan ||
+      !attention_shapes(group, &a, dims, &s))
+    return false;
+  rabbet_dtype_t dtype = group->values[a.y.value].dtype;
+  if ((dtype != RABBET_DTYPE_HALF && dtype != RABBET_DTYPE_BF16) ||
+      attention_is_broken(graph->library))
+    return false;
+  for (size_t i = 0; i < group->input_count; ++i)
+    if (group->values[group->inputs[i]].format != RABBET_FORMAT_LINEAR)
+      return false;
+  int64_t size = rabbet_dtype_bits(dtype) / 8;
+  cudnnBackendDescriptor_t q = rabbet_cudnn_part(
+      graph, &s.q, dtype, rabbet_group_input_of(group, a.q.value),
+      s.q_offset * size);
+  cudnnBackendDescriptor_t k = rabbet_cudnn_part(
+      graph, &s.k, dtype, rabbet_group_input_of(group, a.k.value),
+      s.k_offset * size);
+  cudnnBackendDescriptor_t x = attention_virtual(graph, &s.scores);
+  rabbet_cudnn_matmul(graph, q, k, x);
+  if (a.scale != 1)
+    x = attention_then(graph, CUDNN_POINTWISE_MUL, &s.scores, x,
+                       rabbet_cudnn_scalar(graph, 4, (float)a.scale));
+  if (a.mask >= 0)
+    x = attention_then(
+        graph, CUDNN_POINTWISE_ADD, &s.scores, x,
+        rabbet_cudnn_part(graph, &s.mask, dtype,
+                          rabbet_group_input_of(group, a.mask), 0));
+  x = attention_softmax(graph, &s, dtype, x);
+  rabbet_cudnn_matmul(
+      graph, x,
+      rabbet_cudnn_part(graph, &s.v, dtype,
+                        rabbet_group_input_of(group, a.v.value),
+                        s.v_offset * size),
+      rabbet_cudnn_tensor(graph, &s.y, dtype, RABBET_CUDNN_OUTPUT));
+  return true;
+}
+
+// ---- Proposing -------------------------------------------------------------
+
+static bool attention_can(rabbet_dtype_t dtype) {
+  return dtype == RABBET_DTYPE_HALF || dtype == RABBET_DTYPE_BF16;
+}
+
+// A mask that scores are cast for is narrowed only where the network may be.
+static bool attention_may_narrow(const rabbet_propose_t* propose,
+                                 const rabbet_attention_t* a) {
+  const rabbet_group_value_t* values = propose->group->values;
+  rabbet_dtype_t types[4];
+  rabbet_dtype_t dtype = values[a->q.value].dtype;
+  if (a->mask < 0 || values[a->mask].dtype == dtype) return true;
+  int count = rabbet_compute_types(propose, values[a->mask].dtype, types);
+  for (int i = 0; i < count; ++i)
+    if (types[i] == dtype) return true;
+  return false;
+}
+
+static rabbet_status_t rabbet_cuda_attention_propose(
+    const rabbet_propose_t* propose, rabbet_candidate_sink_t sink) {
+  const rabbet_group_t* group = propose->group;
+  rabbet_allocator_t allocator = propose->allocator;
+  rabbet_dims_t* dims = NULL;
+  rabbet_attention_t a;
+  if (group->node_count < 3 || rabbet_cuda(propose->device)->major < 8)
+    return rabbet_ok();
+  RABBET_RETURN_IF_ERROR(rabbet_group_opt_dims(group, allocator, &dims));
+  bool matches =
+      rabbet_attention_match(group, dims, &a) &&
+      rabbet_dtype_is_float(group->values[a.q.value].dtype) &&
+      (a.mask < 0 || rabbet_dtype_is_float(group->values[a.mask].dtype)) &&
+      attention_may_narrow(propose, &a);
+  rabbet_free(allocator, dims);
+  if (!matches) return rabbet_ok();
+  return rabbet_cudnn_offer_linear(propose, sink, &rabbet_cuda_attention,
+                                   group->values[a.q.value].dtype,
+                                   attention_can, -1);
+}
+
+static bool rabbet_cuda_attention_takes(const rabbet_kernel_spec_t* spec) {
+  return spec->group->node_count >= 3 && spec->group->output_count == 1;
+}
+
+RABBET_CUDNN_CLASS(rabbet_cuda_attention, "cuda.attention", 3);

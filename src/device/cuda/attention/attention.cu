@@ -1,0 +1,473 @@
+// softmax(scale q k' + mask) v, the scores in registers.
+//
+//   ELEMENT     type of q, k, v and y: half_t, bf16_t, or float (TF32)
+//   MASK        type of the mask, which is added; not defined: there is none
+//   KEEP        defined: where the mask is this, 0 or 1, scores stay; elsewhere
+//               a number takes their place
+//   ZERO_NAN    defined: weights that are NaN are 0, as in rows of which the mask
+//               leaves nothing
+//   WIDTH       columns of q, k, v and y, a multiple of 32
+//   ROW_WARPS   warps of a block that have 16 rows each
+//   KEY_WARPS   warps that share the keys of the same rows; their results are
+//               joined at the end
+//
+// A warp goes through its keys by tiles with the tensor cores. Factors
+// come from memory straight into registers, 16 bytes at a time: in which order
+// a product's inner index or the columns of v are counted is free, so that what
+// a thread needs of them may lie side by side. Neighbouring warps read the same
+// keys, from the cache. Bounded by latency for short sequences, by the
+// exponentials and the first-level cache for long ones.
+#include "device/cuda/products/mma.cuh"
+
+#include "device/cuda/attention/attention_params.h"
+
+enum {
+  TILE = sizeof(ELEMENT) == 4 ? 16 : 32,  // keys
+  BLOCKS = TILE / 8,      // of 8 keys, as mma counts
+  PACK = 16 / sizeof(ELEMENT),
+  CHUNKS = WIDTH / (4 * PACK),  // of q and k: 16 bytes for each of 4 threads
+  // Columns of v that a thread has of one key, and how often.
+  COLUMNS = WIDTH % (8 * PACK) == 0 ? PACK : 4,
+  SETS = WIDTH / (8 * COLUMNS),
+  PIECES = 4 * SETS,      // of COLUMNS results
+};
+
+// Words of 32 bits that tensor cores take: two narrow elements or one float.
+struct alignas(16) words4_t {
+  uint32_t v[4];
+};
+
+// ---- Factors ----------------------------------------------------------------
+
+// Floats lose what TF32 has no place for; to nearest.
+DEVICE uint32_t factor_word(float, uint32_t word) {
+#ifdef RABBET_STAND_IN
+  return (word + 0x1000u) & 0xffffe000u;
+#else
+  uint32_t y;
+  asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(y) : "f"(float_of_bits(word)));
+  return y;
+#endif
+}
+template <class E>
+DEVICE uint32_t factor_word(E, uint32_t word) {
+  return word;
+}
+DEVICE words4_t factors(words4_t x) {
+#pragma unroll
+  for (int i = 0; i < 4; ++i) x.v[i] = factor_word(ELEMENT(), x.v[i]);
+  return x;
+}
+
+DEVICE words4_t load_words(const ELEMENT* from) {
+  return *reinterpret_cast<const words4_t*>(from);
+}
+
+// ---- Scores ----------------------------------------------------------------
+
+// A 16-byte word of q and one of k make two products: the inner index is
+// counted as it lies in memory.
+struct queries_t {
+  words4_t row[2][CHUNKS];
+};
+DEVICE queries_t load_queries(const ELEMENT* q, int64_t step, uint32_t row,
+                              uint32_t rows, uint32_t t) {
+  queries_t x;
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    uint32_t at = row + 8 * half;
+    const ELEMENT* from = q + (at < rows ? at : rows - 1) * step + t * PACK;
+#pragma unroll
+    for (int i = 0; i < CHUNKS; ++i)
+      x.row[half][i] = factors(load_words(from + i * 4 * PACK));
+  }
+  return x;
+}
+
+DEVICE void add_scores(const queries_t& q, const words4_t* k, float* scores) {
+#pragma unroll
+  for (int i = 0; i < CHUNKS; ++i) {
+    words4_t key = factors(k[i]);
+#pragma unroll
+    for (int s = 0; s < 2; ++s) {
+      const uint32_t a[4] = {q.row[0][i].v[2 * s], q.row[1][i].v[2 * s],
+                             q.row[0][i].v[2 * s + 1],
+                             q.row[1][i].v[2 * s + 1]};
+      mma<ELEMENT>(scores, a, key.v + 2 * s);
+    }
+  }
+}
+
+// ---- Results ---------------------------------------------------------------
+
+template <class E>
+struct values_of {  // two bytes to an element: a step is two blocks of 8 keys
+  enum { KEYS = 16, ROWS = 4 };
+  struct alignas(2 * COLUMNS) pack_type {
+    uint32_t v[COLUMNS / 2];
+  };
+  static __device__ __forceinline__ uint32_t row(uint32_t t, int i) {
+    return 2 * t + (i & 1) + (i >> 1) * 8;
+  }
+  static __device__ __forceinline__ uint32_t pair(float low, float high) {
+    return from_float<E>(low).bits | (uint32_t)from_float<E>(high).bits << 16;
+  }
+  static __device__ __forceinline__ void weights(const float (*p)[4],
+                                                 uint32_t* a) {
+    a[0] = pair(p[0][0], p[0][1]);
+    a[1] = pair(p[0][2], p[0][3]);
+    a[2] = pair(p[1][0], p[1][1]);
+    a[3] = pair(p[1][2], p[1][3]);
+  }
+  static __device__ __forceinline__ void column(const pack_type* rows, int j,
+                                                uint32_t* b) {
+    uint32_t selector = j & 1 ? 0x7632u : 0x5410u;
+    b[0] = __byte_perm(rows[0].v[j / 2], rows[1].v[j / 2], selector);
+    b[1] = __byte_perm(rows[2].v[j / 2], rows[3].v[j / 2], selector);
+  }
+};
+template <>
+struct values_of<float> {
+  enum { KEYS = 8, ROWS = 2 };
+  struct alignas(4 * COLUMNS) pack_type {
+    uint32_t v[COLUMNS];
+  };
+  static __device__ __forceinline__ uint32_t row(uint32_t t, int i) {
+    return 2 * t + i;
+  }
+  static __device__ __forceinline__ void weights(const float (*p)[4],
+                                                 uint32_t* a) {
+    const int order[4] = {0, 2, 1, 3};
+#pragma unroll
+    for (int i = 0; i < 4; ++i)
+      a[i] = factor_word(float(), bits_of(p[0][order[i]]));
+  }
+  static __device__ __forceinline__ void column(const pack_type* rows, int j,
+                                                uint32_t* b) {
+    b[0] = factor_word(float(), rows[0].v[j]);
+    b[1] = factor_word(float(), rows[1].v[j]);
+  }
+};
+typedef values_of<ELEMENT> values_t;
+typedef values_t::pack_type value_pack_t;
+enum { STEPS = TILE / values_t::KEYS };
+
+#ifdef MASK
+typedef MASK mask_t;
+#else
+typedef float mask_t;
+#endif
+
+struct tile_t {
+  words4_t k[BLOCKS][CHUNKS];
+  value_pack_t v[STEPS][SETS][values_t::ROWS];
+#ifdef MASK
+  mask_t mask[BLOCKS][4];  // as scores are held
+#endif
+};
+
+// Where a thread's parts begin; keys count from here.
+struct places_t {
+  const ELEMENT *k, *v;
+  const mask_t* mask[2];  // of rows g and g + 8
+  int64_t k_step, v_step, mask_step;
+  uint32_t keys, g, t;
+};
+
+DEVICE places_t places_of(const attend_t& p, const ELEMENT* k, const ELEMENT* v,
+                          const mask_t* mask, uint32_t row, uint32_t g,
+                          uint32_t t) {
+  places_t at;
+  at.k = k + t * PACK;
+  at.v = v + g * COLUMNS;
+  at.k_step = p.k[2];
+  at.v_step = p.v[2];
+  at.mask_step = p.mask[3];
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    uint32_t there = row + 8 * half < p.rows ? row + 8 * half : p.rows - 1;
+    at.mask[half] = mask + there * p.mask[2];
+  }
+  at.keys = p.keys;
+  at.g = g;
+  at.t = t;
+  return at;
+}
+
+// All loads of a tile are on their way before the first is waited for. Behind
+// the last key it is read again; its weight is 0 there.
+DEVICE uint32_t key_at(const places_t& at, uint32_t key) {
+  return key < at.keys ? key : at.keys - 1;
+}
+DEVICE void load_tile(const places_t& at, uint32_t first, tile_t& tile) {
+#pragma unroll
+  for (int b = 0; b < BLOCKS; ++b) {
+    const ELEMENT* from = at.k + key_at(at, first + 8 * b + at.g) * at.k_step;
+#pragma unroll
+    for (int i = 0; i < CHUNKS; ++i)
+      tile.k[b][i] = load_words(from + 4 * i * PACK);
+  }
+#ifdef MASK
+#pragma unroll
+  for (int b = 0; b < BLOCKS; ++b)
+#pragma unroll
+    for (int c = 0; c < 2; ++c) {
+      int64_t from = key_at(at, first + 8 * b + 2 * at.t + c) * at.mask_step;
+      tile.mask[b][c] = at.mask[0][from];
+      tile.mask[b][2 + c] = at.mask[1][from];
+    }
+#endif
+#pragma unroll
+  for (int s = 0; s < STEPS; ++s)
+#pragma unroll
+    for (int i = 0; i < values_t::ROWS; ++i) {
+      uint32_t key = first + s * values_t::KEYS + values_t::row(at.t, i);
+      const ELEMENT* from = at.v + key_at(at, key) * at.v_step;
+#pragma unroll
+      for (int set = 0; set < SETS; ++set)
+        tile.v[s][set][i] =
+            *reinterpret_cast<const value_pack_t*>(from + 8 * set * COLUMNS);
+    }
+}
+
+// ---- A warp's rows and keys ------------------------------------------------
+
+struct state_t {
+  float most[2], sum[2];  // of rows g and g + 8
+  // results[set][j][c]: column COLUMNS (2 t + c % 2) + j of the set, row
+  // g + 8 (c / 2).
+  float results[SETS][COLUMNS][4];
+};
+
+// A NaN shows in the sum.
+DEVICE float highest(float a, float b) { return fmaxf(a, b); }
+DEVICE float finite_base(float most) { return most == -INFINITE ? 0 : most; }
+// e^x, as precisely as weights of 16 bits or TF32 need it.
+DEVICE float power(float x) {
+  x *= 1.4426950408889634f;
+#ifdef RABBET_STAND_IN
+  return exp2f(x);
+#else
+  float y;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+#endif
+}
+// Of the four threads that have a row.
+DEVICE float highest_of_row(float x) {
+  x = highest(x, __shfl_xor_sync(0xffffffffu, x, 1));
+  return highest(x, __shfl_xor_sync(0xffffffffu, x, 2));
+}
+DEVICE float sum_of_row(float x) {
+  x += __shfl_xor_sync(0xffffffffu, x, 1);
+  return x + __shfl_xor_sync(0xffffffffu, x, 2);
+}
+
+// Scores become weights exp(score - most).
+DEVICE void weigh(float (*scores)[4], state_t& state) {
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    float most = state.most[half];
+#pragma unroll
+    for (int b = 0; b < BLOCKS; ++b)
+      most = highest(most, highest(scores[b][2 * half],
+                                   scores[b][2 * half + 1]));
+    most = highest_of_row(most);
+    float base = finite_base(most);
+    float factor = power(state.most[half] - base), sum = 0;
+#pragma unroll
+    for (int b = 0; b < BLOCKS; ++b)
+#pragma unroll
+      for (int c = 2 * half; c < 2 * half + 2; ++c) {
+        scores[b][c] = power(scores[b][c] - base);
+        sum += scores[b][c];
+      }
+    state.sum[half] = state.sum[half] * factor + sum;
+    state.most[half] = most;
+#pragma unroll
+    for (int set = 0; set < SETS; ++set)
+#pragma unroll
+      for (int j = 0; j < COLUMNS; ++j)
+#pragma unroll
+        for (int c = 2 * half; c < 2 * half + 2; ++c)
+          state.results[set][j][c] *= factor;
+  }
+}
+
+DEVICE void add_values(const tile_t& tile, const float (*weights)[4],
+                       state_t& state) {
+#pragma unroll
+  for (int s = 0; s < STEPS; ++s) {
+    uint32_t a[4];
+    values_t::weights(weights + s * values_t::KEYS / 8, a);
+#pragma unroll
+    for (int set = 0; set < SETS; ++set)
+#pragma unroll
+      for (int j = 0; j < COLUMNS; ++j) {
+        uint32_t b[2];
+        values_t::column(tile.v[s][set], j, b);
+        mma<ELEMENT>(state.results[set][j], a, b);
+      }
+  }
+}
+
+// ---- The kernel ------------------------------------------------------------
+
+// Scales, adds the mask, and leaves keys that do not exist out.
+DEVICE void finish_scores(const places_t& at, const tile_t& tile,
+                          const attend_t& p, uint32_t first,
+                          float (*scores)[4]) {
+#pragma unroll
+  for (int b = 0; b < BLOCKS; ++b)
+#pragma unroll
+    for (int c = 0; c < 4; ++c) {
+      uint32_t key = first + 8 * b + 2 * at.t + (c & 1);
+      float x = scores[b][c] * p.scale;
+#ifdef KEEP
+      if (load(tile.mask[b][c]) != KEEP) x = p.other;
+#elif defined(MASK)
+      x += to_float(tile.mask[b][c]);
+#endif
+      scores[b][c] = key < at.keys ? x : -INFINITE;
+    }
+}
+
+DEVICE void attend_tile(const places_t& at, const queries_t& q,
+                        const tile_t& tile, const attend_t& p, uint32_t first,
+                        state_t& state) {
+  float scores[BLOCKS][4] = {{0}};
+#pragma unroll
+  for (int b = 0; b < BLOCKS; ++b) add_scores(q, tile.k[b], scores[b]);
+  finish_scores(at, tile, p, first, scores);
+  weigh(scores, state);
+  add_values(tile, scores, state);
+}
+
+DEVICE void attend_keys(const places_t& at, const queries_t& q,
+                        const attend_t& p, uint32_t begin, state_t& state) {
+  for (uint32_t first = begin; first < at.keys; first += TILE * KEY_WARPS) {
+    tile_t tile;
+    load_tile(at, first, tile);
+    attend_tile(at, q, tile, p, first, state);
+  }
+}
+
+// A result of a row with this sum of weights: all of them are NaN, or none is.
+DEVICE float without_nan(float x, float sum) {
+#ifdef ZERO_NAN
+  return sum > 0 ? x : 0;
+#else
+  return x;
+#endif
+}
+
+struct shares_t {
+  float most[16], sum[16];
+  float results[WIDTH / 2][32];  // of a warp: each thread's in a column
+};
+
+// Factors that the shares of the warps with the same keys have in a row; the
+// sum of its weights.
+DEVICE float join_factors(const shares_t* shares, uint32_t row, float* factor) {
+  float most = -INFINITE, sum = 0;
+#pragma unroll
+  for (int w = 0; w < KEY_WARPS; ++w) most = highest(most, shares[w].most[row]);
+  float base = finite_base(most);
+#pragma unroll
+  for (int w = 0; w < KEY_WARPS; ++w) {
+    factor[w] = power(shares[w].most[row] - base);
+    sum += factor[w] * shares[w].sum[row];
+  }
+#pragma unroll
+  for (int w = 0; w < KEY_WARPS; ++w) factor[w] /= sum;
+  return sum;
+}
+
+DEVICE void store_piece(const float* x, ELEMENT* y) {
+  pack_t<ELEMENT, COLUMNS> pack;
+#pragma unroll
+  for (int j = 0; j < COLUMNS; ++j) pack.v[j] = from_float<ELEMENT>(x[j]);
+  store_pack<ELEMENT, COLUMNS>(y, pack);
+}
+
+DEVICE void write_results(const attend_t& p, state_t& state, uint32_t row,
+                          uint32_t key_warp, uint32_t row_warp, uint32_t g,
+                          uint32_t t, ELEMENT* y) {
+#if KEY_WARPS > 1
+  __shared__ shares_t all[ROW_WARPS][KEY_WARPS];
+  shares_t* shares = all[row_warp];
+  uint32_t lane = threadIdx.x % 32;
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    float sum = sum_of_row(state.sum[half]);
+    shares[key_warp].sum[g + 8 * half] = sum;
+    shares[key_warp].most[g + 8 * half] = state.most[half];
+  }
+#pragma unroll
+  for (int set = 0; set < SETS; ++set)
+#pragma unroll
+    for (int j = 0; j < COLUMNS; ++j)
+#pragma unroll
+      for (int c = 0; c < 4; ++c)
+        shares[key_warp].results[(set * 4 + c) * COLUMNS + j][lane] =
+            state.results[set][j][c];
+  __syncthreads();
+  for (uint32_t piece = key_warp; piece < PIECES; piece += KEY_WARPS) {
+    uint32_t c = piece & 3, at = g + 8 * (c >> 1);
+    float factor[KEY_WARPS], x[COLUMNS];
+    float sum = join_factors(shares, at, factor);
+#pragma unroll
+    for (int j = 0; j < COLUMNS; ++j) {
+      x[j] = 0;
+#pragma unroll
+      for (int w = 0; w < KEY_WARPS; ++w)
+        x[j] += factor[w] * shares[w].results[piece * COLUMNS + j][lane];
+      x[j] = without_nan(x[j], sum);
+    }
+    if (row + 8 * (c >> 1) < p.rows)
+      store_piece(x, y + (row + 8 * (c >> 1)) * p.y[2] +
+                         (8 * (piece >> 2) + 2 * t + (c & 1)) * COLUMNS);
+  }
+#else
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    float sum = sum_of_row(state.sum[half]), factor = 1.0f / sum;
+    if (row + 8 * half >= p.rows) continue;
+#pragma unroll
+    for (int set = 0; set < SETS; ++set)
+#pragma unroll
+      for (int c = 0; c < 2; ++c) {
+        float x[COLUMNS];
+#pragma unroll
+        for (int j = 0; j < COLUMNS; ++j)
+          x[j] =
+              without_nan(state.results[set][j][2 * half + c] * factor, sum);
+        store_piece(x, y + (row + 8 * half) * p.y[2] +
+                           (8 * set + 2 * t + c) * COLUMNS);
+      }
+  }
+#endif
+}
+
+extern "C" __global__ void __launch_bounds__(32 * ROW_WARPS * KEY_WARPS)
+    attend(const ELEMENT* q, const ELEMENT* k, const ELEMENT* v,
+           const mask_t* mask, ELEMENT* y, const attend_t p) {
+  turn_t turn;
+  uint32_t warp = threadIdx.x / 32, g = threadIdx.x % 32 / 4;
+  uint32_t t = threadIdx.x % 4;
+  uint32_t key_warp = warp % KEY_WARPS, row_warp = warp / KEY_WARPS;
+  uint32_t row = (blockIdx.x * ROW_WARPS + row_warp) * 16 + g;
+  int64_t head = blockIdx.y, batch = blockIdx.z;
+  q += batch * p.q[0] + head * p.q[1];
+  k += batch * p.k[0] + head * p.k[1];
+  v += batch * p.v[0] + head * p.v[1];
+  y += batch * p.y[0] + head * p.y[1];
+#ifdef MASK
+  mask += batch * p.mask[0] + head * p.mask[1];
+#endif
+  state_t state = {{-INFINITE, -INFINITE}, {0, 0}, {{{0}}}};
+  places_t places = places_of(p, k, v, mask, row, g, t);
+  queries_t queries = load_queries(q, p.q[2], row, p.rows, t);
+  attend_keys(places, queries, p, key_warp * TILE, state);
+  write_results(p, state, row, key_warp, row_warp, g, t, y);
+}

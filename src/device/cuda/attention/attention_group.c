@@ -1,0 +1,450 @@
+#include <math.h>
+
+#include "core/view.h"
+#include "device/cuda/attention/attention.h"
+#include "ops/enums.h"
+#include "ops/slice.h"
+
+// ---- The group -------------------------------------------------------------
+
+static const rabbet_group_node_t* attention_maker(const rabbet_group_t* group,
+                                                  int32_t value) {
+  for (size_t i = 0; i < group->node_count; ++i)
+    if (group->nodes[i].output_count == 1 &&
+        group->nodes[i].outputs[0] == value)
+      return &group->nodes[i];
+  return NULL;
+}
+
+static const rabbet_group_node_t* attention_made_by(const rabbet_group_t* group,
+                                                    int32_t value,
+                                                    rabbet_op_id_t op,
+                                                    rabbet_attention_t* a) {
+  const rabbet_group_node_t* node = attention_maker(group, value);
+  if (!node || !rabbet_op_is(node->op, op)) return NULL;
+  ++a->nodes;
+  return node;
+}
+
+static bool attention_is_input(const rabbet_group_t* group, int32_t value) {
+  return value >= 0 && rabbet_group_input_of(group, value) >= 0;
+}
+
+static bool attention_is_plain(const rabbet_group_node_t* product) {
+  return product && rabbet_node_int(product, "op0") == RABBET_MATRIX_NONE &&
+         rabbet_node_int(product, "op1") != RABBET_MATRIX_VECTOR;
+}
+
+static const rabbet_group_node_t* attention_turn(const rabbet_group_t* group,
+                                                 int32_t value,
+                                                 rabbet_attention_t* a) {
+  const rabbet_group_node_t* node =
+      attention_made_by(group, value, RABBET_OP_SHUFFLE, a);
+  return node ? node : attention_made_by(group, value, RABBET_OP_SLICE, a);
+}
+
+// x times a constant number, or divided by it: the scale takes it in, which
+// kernels apply to the sums. *value becomes x. False if it is something else.
+static bool attention_factor(const rabbet_group_t* group,
+                             const rabbet_dims_t* dims, rabbet_attention_t* a,
+                             int32_t* value) {
+  const rabbet_group_node_t* node = attention_maker(group, *value);
+  double number = 0;
+  if (!node || !rabbet_op_is(node->op, RABBET_OP_ELEMENTWISE)) return false;
+  int64_t op = rabbet_node_int(node, "op");
+  bool is_product = op == RABBET_ELEMENTWISE_PROD;
+  bool reversed = is_product &&
+                  rabbet_cuda_is_number(group, dims, node->inputs[0], &number);
+  if ((!is_product && op != RABBET_ELEMENTWISE_DIV) ||
+      (!reversed &&
+       !rabbet_cuda_is_number(group, dims, node->inputs[1], &number)))
+    return false;
+  a->scale = is_product ? a->scale * number : a->scale / number;
+  *value = node->inputs[reversed ? 1 : 0];
+  ++a->nodes;
+  return true;
+}
+
+static bool attention_operand(const rabbet_group_t* group,
+                              const rabbet_dims_t* dims,
+                              const rabbet_group_node_t* product, size_t input,
+                              rabbet_attention_t* a,
+                              rabbet_attention_tensor_t* out) {
+  bool is_score = a->y.seen != product->outputs[0];
+  *out = (rabbet_attention_tensor_t){.value = product->inputs[input],
+                                     .seen = product->inputs[input]};
+  out->turned =
+      input == 1 && rabbet_node_int(product, "op1") == RABBET_MATRIX_TRANSPOSE;
+  for (;;) {
+    if (is_score && attention_factor(group, dims, a, &out->value)) continue;
+    const rabbet_group_node_t* turn = attention_turn(group, out->value, a);
+    if (!turn) break;
+    if (out->turn_count == RABBET_ATTENTION_TURNS) return false;
+    for (int i = out->turn_count++; i > 0; --i)
+      out->turns[i] = out->turns[i - 1];
+    out->turns[0] = turn;
+    out->value = turn->inputs[0];
+  }
+  return attention_is_input(group, out->value);
+}
+
+// A scale by a constant, before the mask; one mask. They come from the end to
+// the beginning; *scores becomes what the node works on.
+static bool attention_take(const rabbet_group_t* group,
+                           const rabbet_dims_t* dims,
+                           const rabbet_group_node_t* node,
+                           rabbet_attention_t* a, int32_t* scores) {
+  double number = 0;
+  bool reversed = attention_maker(group, node->inputs[1]) != NULL;
+  int32_t operand = node->inputs[reversed ? 0 : 1];
+  *scores = node->inputs[reversed ? 1 : 0];
+  if (!attention_is_input(group, operand)) return false;
+  int64_t op = rabbet_node_int(node, "op");
+  if (op == RABBET_ELEMENTWISE_SUM) {
+    bool fits = a->mask < 0 && a->scale == 1;
+    a->mask = operand;
+    return fits;
+  }
+  if (!rabbet_cuda_is_number(group, dims, operand, &number)) return false;
+  if (op == RABBET_ELEMENTWISE_PROD)
+    a->scale *= number;
+  else if (op == RABBET_ELEMENTWISE_DIV && !reversed && number != 0)
+    a->scale /= number;
+  else
+    return false;
+  return isfinite(a->scale) && a->scale != 1;
+}
+
+// Scores, or a number where the mask says so. *scores as above.
+static bool attention_select(const rabbet_group_t* group,
+                             const rabbet_dims_t* dims,
+                             const rabbet_group_node_t* node,
+                             rabbet_attention_t* a, int32_t* scores) {
+  bool second = attention_maker(group, node->inputs[2]) != NULL;
+  bool fits = a->mask < 0 && a->scale == 1 &&
+              attention_is_input(group, node->inputs[0]) &&
+              attention_is_input(group, node->inputs[second ? 1 : 2]) &&
+              rabbet_cuda_is_number(group, dims, node->inputs[second ? 1 : 2],
+                                    &a->other);
+  *scores = node->inputs[second ? 2 : 1];
+  a->mask = node->inputs[0];
+  a->masking =
+      second ? RABBET_ATTENTION_KEEPS_FALSE : RABBET_ATTENTION_KEEPS_TRUE;
+  return fits;
+}
+
+// Scores and weights are FLOAT in kernels, whatever they are cast to between.
+static bool attention_cast(const rabbet_group_t* group, rabbet_attention_t* a,
+                           int32_t* value) {
+  const rabbet_group_node_t* node =
+      attention_made_by(group, *value, RABBET_OP_CAST, a);
+  if (!node) return false;
+  for (int i = 0; i < 2; ++i) {
+    rabbet_dtype_t dtype =
+        group->values[i ? node->outputs[0] : node->inputs[0]].dtype;
+    if (dtype != RABBET_DTYPE_FLOAT && dtype != RABBET_DTYPE_HALF &&
+        dtype != RABBET_DTYPE_BF16)
+      return false;
+  }
+  *value = node->inputs[0];
+  return true;
+}
+
+// isnan(x) ? 0 : x.
+static void attention_zero_nan(const rabbet_group_t* group,
+                               const rabbet_dims_t* dims, rabbet_attention_t* a,
+                               int32_t* value) {
+  const rabbet_group_node_t* select = attention_maker(group, *value);
+  double number = 1;
+  if (!select || !rabbet_op_is(select->op, RABBET_OP_SELECT)) return;
+  const rabbet_group_node_t* test = attention_maker(group, select->inputs[0]);
+  if (!test || !rabbet_op_is(test->op, RABBET_OP_UNARY) ||
+      rabbet_node_int(test, "op") != RABBET_UNARY_ISNAN ||
+      test->inputs[0] != select->inputs[2] ||
+      !rabbet_cuda_is_number(group, dims, select->inputs[1], &number) ||
+      number != 0)
+    return;
+  a->zero_nan = true;
+  a->nodes += 2;
+  *value = test->inputs[0];
+}
+
+// Matches the nodes between the first product and the softmax.
+static bool attention_scores(const rabbet_group_t* group,
+                             const rabbet_dims_t* dims, rabbet_attention_t* a,
+                             int32_t* scores) {
+  for (;;) {
+    if (attention_cast(group, a, scores)) continue;
+    const rabbet_group_node_t* node =
+        attention_made_by(group, *scores, RABBET_OP_ELEMENTWISE, a);
+    if (node) {
+      if (!attention_take(group, dims, node, a, scores)) return false;
+      continue;
+    }
+    node = attention_made_by(group, *scores, RABBET_OP_SELECT, a);
+    if (!node) return true;
+    if (!attention_select(group, dims, node, a, scores)) return false;
+  }
+}
+
+static bool attention_is_softmax(const rabbet_group_node_t* node,
+                                 const rabbet_dims_t* dims) {
+  int32_t rank = node ? dims[node->inputs[0]].rank : 0;
+  return rank > 0 && rabbet_node_int(node, "axes") == (int64_t)1 << (rank - 1);
+}
+
+bool rabbet_attention_match(const rabbet_group_t* group,
+                            const rabbet_dims_t* dims,
+                            rabbet_attention_t* out_attention) {
+  rabbet_attention_t* a = out_attention;
+  *a = (rabbet_attention_t){.mask = -1, .scale = 1};
+  if (group->node_count < 3 || group->output_count != 1) return false;
+  a->y.value = a->y.seen = group->outputs[0];
+  a->y.turns[0] = attention_made_by(group, a->y.value, RABBET_OP_SHUFFLE, a);
+  a->y.turn_count = a->y.turns[0] != NULL;
+  if (a->y.turns[0]) a->y.seen = a->y.turns[0]->inputs[0];
+  const rabbet_group_node_t* last =
+      attention_made_by(group, a->y.seen, RABBET_OP_MATRIX_MULTIPLY, a);
+  if (!attention_is_plain(last) ||
+      !attention_operand(group, dims, last, 1, a, &a->v))
+    return false;
+  int32_t weights = last->inputs[0];
+  (void)attention_cast(group, a, &weights);
+  attention_zero_nan(group, dims, a, &weights);
+  const rabbet_group_node_t* softmax =
+      attention_made_by(group, weights, RABBET_OP_SOFTMAX, a);
+  if (!attention_is_softmax(softmax, dims)) return false;
+  int32_t scores = softmax->inputs[0];
+  if (!attention_scores(group, dims, a, &scores)) return false;
+  const rabbet_group_node_t* first =
+      attention_made_by(group, scores, RABBET_OP_MATRIX_MULTIPLY, a);
+  return attention_is_plain(first) &&
+         attention_operand(group, dims, first, 0, a, &a->q) &&
+         attention_operand(group, dims, first, 1, a, &a->k) &&
+         isfinite(a->scale) && a->nodes == group->node_count;
+}
+
+// ---- Views of any rank -----------------------------------------------------
+
+typedef struct view_t {
+  rabbet_dims_t dims;
+  int64_t strides[RABBET_MAX_RANK];
+  int64_t offset;
+} view_t;
+
+static void view_dense(const rabbet_dims_t* dims, view_t* out) {
+  *out = (view_t){.dims = *dims};
+  int64_t stride = 1;
+  for (int32_t i = dims->rank - 1; i >= 0; --i) {
+    out->strides[i] = stride;
+    stride *= dims->d[i];
+  }
+}
+
+static const int64_t* view_axes(const rabbet_group_node_t* node,
+                                const char* name, size_t* out_count) {
+  return rabbet_attr_ints(node->attrs, node->op->attr_count, name, out_count);
+}
+
+// order[i]: the axis that comes to place i; `inverse`: the place that axis i
+// comes to. No order: as it is.
+static bool view_permute(const rabbet_group_node_t* node, const char* name,
+                         bool inverse, view_t* view) {
+  size_t count = 0;
+  const int64_t* order = view_axes(node, name, &count);
+  const view_t from = *view;
+  if (count == 0) return true;
+  if (count != (size_t)from.dims.rank) return false;
+  uint32_t seen = 0;
+  for (size_t i = 0; i < count; ++i) {
+    if (order[i] < 0 || order[i] >= from.dims.rank) return false;
+    size_t to = inverse ? (size_t)order[i] : i;
+    size_t axis = inverse ? i : (size_t)order[i];
+    view->dims.d[to] = from.dims.d[axis];
+    view->strides[to] = from.strides[axis];
+    seen |= 1u << order[i];
+  }
+  return seen == (1u << count) - 1;
+}
+
+// The stride of an axis outside of this one, were it dense.
+static int64_t view_outside(const view_t* view, int32_t axis) {
+  return view->strides[axis] * view->dims.d[axis];
+}
+
+// The view with other extents, of which `dims` are as many elements. Both are
+// taken apart from the end into the least groups of axes that hold as much.
+static bool view_reshape(const rabbet_dims_t* dims, view_t* view) {
+  const view_t from = *view;
+  int32_t i = from.dims.rank, k = dims->rank;
+  *view = (view_t){.dims = *dims, .offset = from.offset};
+  while (k > 0) {
+    int64_t have = 1, want = dims->d[--k];
+    int32_t first = k, end = k + 1;
+    int64_t stride = 0, next = 0;  // of the group's innermost; of one outside
+    do {
+      while (have < want && i > 0) {
+        int64_t extent = from.dims.d[--i];
+        if (extent == 1) continue;
+        if (have == 1)
+          stride = from.strides[i];
+        else if (from.strides[i] != next)
+          return false;  // the group is not evenly spaced
+        next = from.strides[i] * extent;
+        have *= extent;
+      }
+      while (want < have && first > 0)
+        want *= dims->d[--first];
+    } while (have != want && (have < want ? i : first) > 0);
+    if (have != want) return false;
+    if (have == 1) stride = k + 1 < dims->rank ? view_outside(view, k + 1) : 1;
+    for (k = end; k > first;) {
+      view->strides[--k] = stride;
+      stride *= dims->d[k];
+    }
+  }
+  while (i > 0)
+    if (from.dims.d[--i] != 1) return false;
+  return true;
+}
+
+static bool view_shuffle(const rabbet_group_node_t* node,
+                         const rabbet_dims_t* dims, view_t* view) {
+  size_t count = 0;
+  view_t between = {.dims = dims[node->outputs[0]]};
+  (void)view_axes(node, "second_transpose", &count);
+  return view_permute(node, "first_transpose", false, view) &&
+         view_permute(node, "second_transpose", true, &between) &&
+         view_reshape(&between.dims, view) &&
+         view_permute(node, "second_transpose", false, view);
+}
+
+static bool view_has_elements(const rabbet_view_t* operand) {
+  return operand->dtype == RABBET_DTYPE_NONE || operand->data;
+}
+
+static bool view_slice(const rabbet_group_t* group,
+                       const rabbet_group_node_t* node,
+                       const rabbet_dims_t* dims,
+                       const int64_t* const* host_values, view_t* view) {
+  enum { START = 1, STRIDE = 3, AXES = 5 };
+  static const size_t needed[] = {START, STRIDE, AXES};
+  const rabbet_dims_t* out = &dims[node->outputs[0]];
+  rabbet_group_t alone = *group;
+  rabbet_group_node_t copy = *node;
+  rabbet_view_t operands[8];
+  rabbet_op_eval_t eval;
+  rabbet_slice_t slice;
+  alone.nodes = &copy;
+  alone.node_count = 1;
+  // Nothing is allocated.
+  rabbet_node_eval(&alone, dims, host_values, (rabbet_allocator_t){0}, operands,
+                   &eval);
+  for (size_t i = 0; i < 3; ++i)
+    if (needed[i] < eval.input_count &&
+        !view_has_elements(&eval.inputs[needed[i]]))
+      return false;
+  rabbet_status_t status = rabbet_slice_resolve(&eval, &slice);
+  bool fits = rabbet_is_ok(status);
+  rabbet_status_ignore(status);
+  for (int32_t i = 0; fits && i < out->rank; ++i) {
+    int64_t last = slice.start[i] + (out->d[i] - 1) * slice.stride[i];
+    fits = slice.start[i] >= 0 && last >= 0 && last < view->dims.d[i] &&
+           slice.start[i] < view->dims.d[i];
+    view->offset += slice.start[i] * view->strides[i];
+    view->strides[i] *= slice.stride[i];
+    view->dims.d[i] = out->d[i];
+  }
+  return fits;
+}
+
+// ---- [batch, heads, rows, columns] -----------------------------------------
+
+static void attention_swap(rabbet_attention_view_t* view) {
+  int64_t dim = view->dims[2], stride = view->strides[2];
+  view->dims[2] = view->dims[3];
+  view->strides[2] = view->strides[3];
+  view->dims[3] = dim;
+  view->strides[3] = stride;
+}
+
+// A missing axis of heads is 1.
+static bool attention_view(const view_t* view, rabbet_attention_view_t* out) {
+  if (view->dims.rank != 3 && view->dims.rank != 4) return false;
+  *out = (rabbet_attention_view_t){.offset = view->offset};
+  for (int i = 0, from = 0; i < 4; ++i) {
+    bool missing = view->dims.rank == 3 && i == 1;
+    out->dims[i] = missing ? 1 : view->dims.d[from];
+    out->strides[i] = missing ? view->strides[0] : view->strides[from];
+    from += !missing;
+    if (out->dims[i] <= 0) return false;
+  }
+  return true;
+}
+
+static bool attention_input(const rabbet_group_t* group,
+                            const rabbet_attention_tensor_t* tensor,
+                            const rabbet_dims_t* dims,
+                            const int64_t* const* host_values,
+                            rabbet_attention_view_t* out) {
+  view_t view;
+  view_dense(&dims[tensor->value], &view);
+  for (int i = 0; i < tensor->turn_count; ++i) {
+    const rabbet_group_node_t* turn = tensor->turns[i];
+    if (rabbet_op_is(turn->op, RABBET_OP_SLICE)
+            ? !view_slice(group, turn, dims, host_values, &view)
+            : !view_shuffle(turn, dims, &view))
+      return false;
+  }
+  if (!attention_view(&view, out)) return false;
+  if (tensor->turned) attention_swap(out);
+  return true;
+}
+
+// The product's result lies where the shuffle's result has it: the shuffle is
+// undone on the result.
+static bool attention_output(const rabbet_attention_tensor_t* tensor,
+                             const rabbet_dims_t* dims,
+                             rabbet_attention_view_t* out) {
+  view_t view, between = {.dims = dims[tensor->seen]};
+  view_dense(&dims[tensor->value], &view);
+  const rabbet_group_node_t* turn = tensor->turns[0];
+  if (tensor->turn_count > 0 &&
+      (!view_permute(turn, "second_transpose", true, &view) ||
+       !view_permute(turn, "first_transpose", false, &between) ||
+       !view_reshape(&between.dims, &view) ||
+       !view_permute(turn, "first_transpose", true, &view)))
+    return false;
+  return attention_view(&view, out);
+}
+
+static bool attention_mask(const rabbet_attention_t* a,
+                           const rabbet_dims_t* dims,
+                           rabbet_attention_views_t* views) {
+  if (a->mask < 0) return true;
+  view_t view;
+  view_dense(&dims[a->mask], &view);
+  if (!attention_view(&view, &views->mask)) return false;
+  const int64_t scores[4] = {views->y.dims[0], views->y.dims[1],
+                             views->q.dims[2], views->k.dims[3]};
+  for (int i = 0; i < 4; ++i) {
+    if (views->mask.dims[i] == 1)
+      views->mask.strides[i] = 0;
+    else if (views->mask.dims[i] != scores[i])
+      return false;
+  }
+  return true;
+}
+
+bool rabbet_attention_views(const rabbet_group_t* group,
+                            const rabbet_attention_t* attention,
+                            const rabbet_dims_t* dims,
+                            const int64_t* const* host_values,
+                            rabbet_attention_views_t* out_views) {
+  const rabbet_attention_t* a = attention;
+  rabbet_attention_views_t* v = out_views;
+  return attention_input(group, &a->q, dims, host_values, &v->q) &&
+         attention_input(group, &a->k, dims, host_values, &v->k) &&
+         attention_input(group, &a->v, dims, host_values, &v->v) &&
+         attention_output(&a->y, dims, &v->y) && attention_mask(a, dims, v);
+}

@@ -1,0 +1,13 @@
+// What the host tells the kernel of attention.cu. C and CUDA C++.
+#pragma once
+
+#include "device/cuda/programs/index.h"
+
+// Strides in elements: batch, head, row. Columns of q, k, v and y lie beside
+// each other; the mask's have a stride of their own, and any may be 0.
+typedef struct attend_t {
+  int64_t q[3], k[3], v[3], y[3], mask[4];
+  uint32_t rows, keys;
+  float scale;
+  float other;  // in place of scores that a mask of BOOL does not keep
+} attend_t;

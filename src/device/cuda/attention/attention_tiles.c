@@ -1,0 +1,421 @@
+// softmax(scale q k' + mask) v as one kernel of our own: HALF, BF16, and FLOAT
+// as TF32, with a mask of whatever type and extents. Where cuDNN has one, both
+// are timed.
+//
+// Limited by latency for short sequences, so that warps share the keys of a row
+// there; exponentials and the first-level cache for long ones.
+#include "device/cuda/attention/attention.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "core/view.h"
+#include "device/cuda/programs/launch.h"
+#include "device/cuda/programs/node.h"
+
+#include "device/cuda/attention/attention_params.h"
+
+// Of attention/attention.cu.
+enum {
+  TILE_ROWS = 16,
+  TILE_KEYS = 32,
+  TILE_KEYS_FLOAT = 16,
+  WIDTH_STEP = 32,
+  ALIGNMENT = 16
+};
+enum { MOST_WIDTH = 128, OLDEST_MAJOR = 8 };
+
+// Warps of a block by rows and by keys.
+typedef struct tiles_tactic_t {
+  const char* name;
+  int rows, keys;
+} tiles_tactic_t;
+static const tiles_tactic_t tiles_tactics[] = {
+    {"1 x 1 warps", 1, 1}, {"1 x 4 warps", 1, 4}, {"1 x 8 warps", 1, 8},
+    {"1 x 2 warps", 1, 2}, {"2 x 2 warps", 2, 2}, {"4 x 1 warps", 4, 1},
+    {"8 x 1 warps", 8, 1},
+};
+enum { TACTICS = sizeof(tiles_tactics) / sizeof(tiles_tactics[0]) };
+// A tactic's number is the place above and the columns, which a plan's group
+// need not tell.
+enum { TACTIC_WIDTH_SHIFT = 8, TACTIC_PLACE = (1 << TACTIC_WIDTH_SHIFT) - 1 };
+
+typedef struct tiles_kernel_t {
+  rabbet_cuda_node_t base;
+  rabbet_attention_t attention;
+  const tiles_tactic_t* tactic;
+  int64_t width, size;  // columns; bytes of an element
+  int32_t at[4];        // boundary inputs: q, k, v, mask
+  CUfunction function;
+} tiles_kernel_t;
+
+struct rabbet_kernel_state_t {
+  attend_t parameters;
+  int64_t offsets[3];  // of q, k, v; in bytes
+  rabbet_cuda_launch_t launch;
+  bool empty;
+};
+
+// ---- Shapes ----------------------------------------------------------------
+
+// Columns lie beside each other, and rows begin where vectors may.
+static bool tiles_is_even(const rabbet_attention_view_t* view, int64_t size,
+                          int64_t width) {
+  bool even = view->offset * size % ALIGNMENT == 0;
+  for (int i = 0; i < 3; ++i)
+    even = even &&
+           (view->dims[i] == 1 || view->strides[i] * size % ALIGNMENT == 0);
+  return even && view->strides[3] == 1 && view->dims[3] == width;
+}
+
+static bool tiles_broadcasts(const rabbet_attention_view_t* view,
+                             const rabbet_attention_view_t* y) {
+  for (int i = 0; i < 2; ++i)
+    if (view->dims[i] != 1 && view->dims[i] != y->dims[i]) return false;
+  return true;
+}
+
+// k comes with its rows and columns as q has them.
+static void tiles_turn(rabbet_attention_view_t* k) {
+  const rabbet_attention_view_t from = *k;
+  k->dims[2] = from.dims[3];
+  k->dims[3] = from.dims[2];
+  k->strides[2] = from.strides[3];
+  k->strides[3] = from.strides[2];
+}
+
+// False where the kernel cannot read or write the tensors.
+static bool tiles_views(const rabbet_group_t* group,
+                        const rabbet_attention_t* attention,
+                        const rabbet_dims_t* dims,
+                        const int64_t* const* host_values, int64_t size,
+                        rabbet_attention_views_t* out) {
+  if (!rabbet_attention_views(group, attention, dims, host_values, out))
+    return false;
+  int64_t width = out->q.dims[3];
+  tiles_turn(&out->k);
+  return tiles_is_even(&out->q, size, width) &&
+         tiles_is_even(&out->k, size, width) &&
+         tiles_is_even(&out->v, size, width) &&
+         tiles_is_even(&out->y, size, width) &&
+         tiles_broadcasts(&out->q, &out->y) &&
+         tiles_broadcasts(&out->k, &out->y) &&
+         tiles_broadcasts(&out->v, &out->y) &&
+         out->k.dims[2] == out->v.dims[2] && out->q.dims[2] == out->y.dims[2];
+}
+
+// Whether there is a kernel for so many columns.
+static bool tiles_has_width(int64_t width) {
+  return width > 0 && width <= MOST_WIDTH && width % WIDTH_STEP == 0;
+}
+
+// ---- Proposing -------------------------------------------------------------
+
+typedef struct tiles_offer_t {
+  rabbet_attention_t attention;
+  rabbet_attention_views_t views;
+  const rabbet_dims_t* dims;
+} tiles_offer_t;
+
+// Of the blocks that join results of warps, in bytes.
+static int64_t tiles_shared(const tiles_tactic_t* tactic, int64_t width) {
+  enum { EACH = TILE_ROWS * 8 };  // for a row: its maximum and its sum
+  return tactic->keys == 1 ? 0
+                           : (int64_t)tactic->rows * tactic->keys *
+                                 (TILE_ROWS * width * 4 + EACH);
+}
+
+// Warps that would have nothing to do are not offered, nor one alone where
+// there is work for several.
+static bool tiles_is_wanted(const tiles_tactic_t* tactic, rabbet_dtype_t dtype,
+                            const rabbet_attention_views_t* views) {
+  enum { SHARED = 48 * 1024 };  // without asking for more
+  int64_t rows = views->y.dims[2], keys = views->k.dims[2];
+  int64_t tile = dtype == RABBET_DTYPE_FLOAT ? TILE_KEYS_FLOAT : TILE_KEYS;
+  if (tactic->rows * tactic->keys == 1) return keys <= tile;
+  return (tactic->rows == 1 || rows > TILE_ROWS * (tactic->rows / 2)) &&
+         (tactic->keys == 1 || keys > tile * (tactic->keys / 2)) &&
+         tiles_shared(tactic, views->q.dims[3]) <= SHARED;
+}
+
+static void tiles_set(rabbet_proposal_t* proposal, int32_t value,
+                      rabbet_dtype_t dtype) {
+  int32_t at = rabbet_group_input_of(proposal->propose->group, value);
+  if (at >= 0) proposal->tensors[at].dtype = dtype;
+}
+
+static rabbet_status_t tiles_offer_types(rabbet_proposal_t* proposal,
+                                         rabbet_dtype_t dtype,
+                                         rabbet_dtype_t mask) {
+  const tiles_offer_t* offer = proposal->context;
+  const rabbet_attention_t* a = &offer->attention;
+  int32_t width = (int32_t)offer->views.q.dims[3];
+  rabbet_network_tensors(proposal->propose->group, proposal->tensors);
+  tiles_set(proposal, a->q.value, dtype);
+  tiles_set(proposal, a->k.value, dtype);
+  tiles_set(proposal, a->v.value, dtype);
+  if (a->mask >= 0) tiles_set(proposal, a->mask, mask);
+  rabbet_proposal_set_output(proposal, dtype, RABBET_FORMAT_LINEAR);
+  for (int32_t i = 0; i < TACTICS; ++i) {
+    if (!tiles_is_wanted(&tiles_tactics[i], dtype, &offer->views)) continue;
+    rabbet_candidate_t candidate = {.kernel = &rabbet_cuda_attention_tiles,
+                                    .tactic = i | width << TACTIC_WIDTH_SHIFT,
+                                    .tensors = proposal->tensors};
+    snprintf(candidate.tactic_name, sizeof(candidate.tactic_name), "%s",
+             tiles_tactics[i].name);
+    RABBET_RETURN_IF_ERROR(
+        rabbet_offer(proposal->propose, proposal->sink, &candidate));
+    if (proposal->propose->optimization_level == 0) break;
+  }
+  return rabbet_ok();
+}
+
+static bool tiles_can(const rabbet_propose_t* propose, rabbet_dtype_t dtype) {
+  return dtype == RABBET_DTYPE_HALF || dtype == RABBET_DTYPE_BF16 ||
+         (dtype == RABBET_DTYPE_FLOAT && propose->tf32);
+}
+
+// The mask in the type of the others, and in its own.
+static rabbet_status_t rabbet_cuda_attention_tiles_body(
+    rabbet_proposal_t* proposal) {
+  const rabbet_propose_t* propose = proposal->propose;
+  const rabbet_group_t* group = propose->group;
+  tiles_offer_t* offer = proposal->context;
+  const rabbet_attention_t* a = &offer->attention;
+  rabbet_dtype_t types[4];
+  int count =
+      rabbet_compute_types(propose, group->values[a->q.value].dtype, types);
+  for (int i = 0; i < count; ++i) {
+    rabbet_dtype_t own = a->mask >= 0 ? group->values[a->mask].dtype : types[i];
+    if (!tiles_can(propose, types[i]) ||
+        !tiles_views(group, a, offer->dims, NULL,
+                     rabbet_dtype_bits(types[i]) / 8, &offer->views) ||
+        !tiles_has_width(offer->views.q.dims[3]))
+      continue;
+    if (rabbet_dtype_is_float(own))
+      RABBET_RETURN_IF_ERROR(tiles_offer_types(proposal, types[i], types[i]));
+    if (own != types[i])
+      RABBET_RETURN_IF_ERROR(tiles_offer_types(proposal, types[i], own));
+  }
+  return rabbet_ok();
+}
+
+static bool tiles_is_constant_width(const rabbet_group_t* group,
+                                    const rabbet_attention_t* a) {
+  const rabbet_group_value_t* q = &group->values[a->q.seen];
+  int32_t last = q->dims.rank - 1;
+  return last >= 0 && q->min.d[last] == q->max.d[last];
+}
+
+static rabbet_status_t rabbet_cuda_attention_tiles_propose(
+    const rabbet_propose_t* propose, rabbet_candidate_sink_t sink) {
+  const rabbet_group_t* group = propose->group;
+  rabbet_dims_t* dims = NULL;
+  tiles_offer_t offer;
+  if (group->node_count < 3 ||
+      rabbet_cuda(propose->device)->major < OLDEST_MAJOR)
+    return rabbet_ok();
+  RABBET_RETURN_IF_ERROR(
+      rabbet_group_opt_dims(group, propose->allocator, &dims));
+  offer.dims = dims;
+  rabbet_status_t status = rabbet_ok();
+  if (rabbet_attention_match(group, dims, &offer.attention) &&
+      tiles_is_constant_width(group, &offer.attention))
+    status = rabbet_proposal_make(propose, sink, &rabbet_cuda_attention_tiles,
+                                  &offer, rabbet_cuda_attention_tiles_body);
+  rabbet_free(propose->allocator, dims);
+  return status;
+}
+
+// ---- The program -----------------------------------------------------------
+
+static rabbet_status_t tiles_refuse(const rabbet_kernel_spec_t* spec,
+                                    const char* what) {
+  return RABBET_STATUS(RABBET_STATUS_INVALID_ARGUMENT,
+                       "layer '%s': cuda.attention.tiles %s",
+                       spec->group->nodes[0].name, what);
+}
+
+static bool tiles_mask_fits(const rabbet_group_value_t* mask,
+                            const rabbet_attention_t* a) {
+  bool adds = a->masking == RABBET_ATTENTION_ADDS;
+  return mask->format == RABBET_FORMAT_LINEAR &&
+         rabbet_cuda_type(mask->dtype) &&
+         (adds ? rabbet_dtype_is_float(mask->dtype)
+               : mask->dtype == RABBET_DTYPE_BOOL);
+}
+
+// Types and formats of the boundary.
+static rabbet_status_t tiles_check(const tiles_kernel_t* kernel,
+                                   const rabbet_kernel_spec_t* spec) {
+  const rabbet_group_t* group = spec->group;
+  const rabbet_attention_t* a = &kernel->attention;
+  rabbet_dtype_t dtype = group->values[a->y.value].dtype;
+  const int32_t values[] = {a->q.value, a->k.value, a->v.value, a->y.value};
+  bool fits = dtype == RABBET_DTYPE_HALF || dtype == RABBET_DTYPE_BF16 ||
+              dtype == RABBET_DTYPE_FLOAT;
+  for (int i = 0; i < 4; ++i)
+    fits = fits && group->values[values[i]].dtype == dtype &&
+           group->values[values[i]].format == RABBET_FORMAT_LINEAR;
+  if (a->mask >= 0) fits = fits && tiles_mask_fits(&group->values[a->mask], a);
+  if (!fits)
+    return tiles_refuse(spec,
+                        "computes HALF, BF16 and FLOAT, one for all but the "
+                        "mask, all LINEAR; these tensors are others");
+  if (kernel->base.device->major < OLDEST_MAJOR)
+    return tiles_refuse(spec, "needs compute capability 8.0 or later");
+  return rabbet_ok();
+}
+
+static rabbet_status_t tiles_compile(tiles_kernel_t* kernel,
+                                     const rabbet_kernel_spec_t* spec) {
+  const rabbet_group_t* group = spec->group;
+  const rabbet_attention_t* a = &kernel->attention;
+  rabbet_cuda_options_t options = {.count = 0};
+  rabbet_cuda_option(&options, "-DELEMENT=%s",
+                     rabbet_cuda_type(group->values[a->y.value].dtype));
+  if (a->mask >= 0)
+    rabbet_cuda_option(&options, "-DMASK=%s",
+                       rabbet_cuda_type(group->values[a->mask].dtype));
+  if (a->masking != RABBET_ATTENTION_ADDS)
+    rabbet_cuda_option(&options, "-DKEEP=%d",
+                       a->masking == RABBET_ATTENTION_KEEPS_TRUE);
+  if (a->zero_nan) rabbet_cuda_option(&options, "-DZERO_NAN");
+  rabbet_cuda_option(&options, "-DWIDTH=%d", (int)kernel->width);
+  rabbet_cuda_option(&options, "-DROW_WARPS=%d", kernel->tactic->rows);
+  rabbet_cuda_option(&options, "-DKEY_WARPS=%d", kernel->tactic->keys);
+  RABBET_RETURN_IF_ERROR(rabbet_cuda_node_add(
+      &kernel->base, spec, "attention/attention.cu", NULL, &options));
+  return rabbet_cuda_node_function(&kernel->base, 0, "attend",
+                                   &kernel->function);
+}
+
+static rabbet_status_t rabbet_cuda_attention_tiles_program(
+    rabbet_cuda_node_t* base, const rabbet_kernel_spec_t* spec) {
+  tiles_kernel_t* kernel = (tiles_kernel_t*)base;
+  const rabbet_group_t* group = spec->group;
+  rabbet_attention_t* a = &kernel->attention;
+  rabbet_dims_t* dims = NULL;
+  if (spec->tactic < 0 || (spec->tactic & TACTIC_PLACE) >= TACTICS)
+    return tiles_refuse(spec, "has no such tactic");
+  kernel->base.node.base.alignment = ALIGNMENT;
+  kernel->tactic = &tiles_tactics[spec->tactic & TACTIC_PLACE];
+  kernel->width = spec->tactic >> TACTIC_WIDTH_SHIFT;
+  RABBET_RETURN_IF_ERROR(rabbet_group_opt_dims(group, spec->allocator, &dims));
+  bool matches = rabbet_attention_match(group, dims, a);
+  rabbet_free(spec->allocator, dims);
+  if (!matches) return tiles_refuse(spec, "computes attention; this is none");
+  RABBET_RETURN_IF_ERROR(tiles_check(kernel, spec));
+  rabbet_dtype_t dtype = group->values[a->y.value].dtype;
+  kernel->size = rabbet_dtype_bits(dtype) / 8;
+  if (!tiles_has_width(kernel->width))
+    return tiles_refuse(spec, "has no kernel for so many columns");
+  const int32_t values[] = {a->q.value, a->k.value, a->v.value, a->mask};
+  for (int i = 0; i < 4; ++i)
+    kernel->at[i] =
+        values[i] < 0 ? -1 : rabbet_group_input_of(group, values[i]);
+  return tiles_compile(kernel, spec);
+}
+
+// ---- Geometry --------------------------------------------------------------
+
+static void tiles_strides(const rabbet_attention_view_t* view, int64_t* out) {
+  for (int i = 0; i < 3; ++i)
+    out[i] = view->dims[i] == 1 ? 0 : view->strides[i];
+}
+
+static void tiles_fill(const tiles_kernel_t* kernel,
+                       const rabbet_attention_views_t* views,
+                       rabbet_kernel_state_t* state) {
+  attend_t* p = &state->parameters;
+  const tiles_tactic_t* tactic = kernel->tactic;
+  tiles_strides(&views->q, p->q);
+  tiles_strides(&views->k, p->k);
+  tiles_strides(&views->v, p->v);
+  tiles_strides(&views->y, p->y);
+  memcpy(p->mask, views->mask.strides, sizeof(p->mask));
+  p->rows = (uint32_t)views->y.dims[2];
+  p->keys = (uint32_t)views->k.dims[2];
+  p->scale = (float)kernel->attention.scale;
+  p->other = (float)kernel->attention.other;
+  state->offsets[0] = views->q.offset * kernel->size;
+  state->offsets[1] = views->k.offset * kernel->size;
+  state->offsets[2] = views->v.offset * kernel->size;
+  int64_t tiles =
+      rabbet_ceildiv(views->y.dims[2], (int64_t)TILE_ROWS * tactic->rows);
+  state->launch = (rabbet_cuda_launch_t){
+      .function = kernel->function,
+      .grid = {(unsigned)tiles, (unsigned)views->y.dims[1],
+               (unsigned)views->y.dims[0]},
+      .block = {(unsigned)(32 * tactic->rows * tactic->keys), 1, 1}};
+}
+
+static rabbet_status_t tiles_is_empty(const tiles_kernel_t* kernel,
+                                      const rabbet_dims_t* dims,
+                                      bool* out_empty) {
+  int64_t count = 0;
+  RABBET_RETURN_IF_ERROR(
+      rabbet_dims_count(&dims[kernel->attention.y.value], &count));
+  *out_empty = count == 0;
+  return rabbet_ok();
+}
+
+static rabbet_status_t rabbet_cuda_attention_tiles_prepare(
+    rabbet_kernel_t* base, const rabbet_kernel_shapes_t* shapes,
+    rabbet_kernel_state_t** out_state, size_t* out_workspace) {
+  enum { MOST_GRID = 65535 };
+  const tiles_kernel_t* kernel = (const tiles_kernel_t*)base;
+  const rabbet_group_t* group = kernel->base.node.group;
+  rabbet_attention_views_t views = {.y = {.offset = 0}};
+  bool empty = false;
+  *out_workspace = 0;
+  RABBET_RETURN_IF_ERROR(tiles_is_empty(kernel, shapes->dims, &empty));
+  if (!empty &&
+      (!tiles_views(group, &kernel->attention, shapes->dims,
+                    shapes->host_values, kernel->size, &views) ||
+       views.q.dims[3] != kernel->width || views.y.dims[0] > MOST_GRID ||
+       views.y.dims[1] > MOST_GRID || views.y.dims[2] > INT32_MAX ||
+       views.k.dims[2] > INT32_MAX - 8 * TILE_KEYS))
+    return RABBET_STATUS(RABBET_STATUS_UNSUPPORTED,
+                         "layer '%s': at these shapes the tensors of the "
+                         "attention lie in another way than the kernel was "
+                         "chosen for, or are too large for it",
+                         group->nodes[0].name);
+  RABBET_RETURN_IF_ERROR(
+      rabbet_node_state_allocate(base, sizeof(**out_state), out_state));
+  (*out_state)->empty = empty;
+  if (!empty) tiles_fill(kernel, &views, *out_state);
+  return rabbet_ok();
+}
+
+static rabbet_status_t rabbet_cuda_attention_tiles_enqueue(
+    rabbet_kernel_t* base, rabbet_kernel_state_t* state,
+    const rabbet_kernel_call_t* call) {
+  const tiles_kernel_t* kernel = (const tiles_kernel_t*)base;
+  if (state->empty) return rabbet_ok();
+  char* inputs[3];
+  uintptr_t bits = (uintptr_t)call->outputs[0];
+  for (int i = 0; i < 3; ++i) {
+    inputs[i] = (char*)call->inputs[kernel->at[i]] + state->offsets[i];
+    bits |= (uintptr_t)inputs[i];
+  }
+  if (bits % ALIGNMENT != 0)
+    return RABBET_STATUS(RABBET_STATUS_INVALID_ARGUMENT,
+                         "layer '%s': a tensor's address is not a multiple of "
+                         "%d; give the engine memory that is",
+                         kernel->base.node.node->name, ALIGNMENT);
+  void* mask = kernel->at[3] < 0 ? NULL : call->inputs[kernel->at[3]];
+  void* y = call->outputs[0];
+  void* parameters[] = {&inputs[0], &inputs[1], &inputs[2],
+                        &mask,      &y,         &state->parameters};
+  return rabbet_cuda_launch(kernel->base.device, &state->launch, parameters,
+                            call->stream);
+}
+
+static bool rabbet_cuda_attention_tiles_takes(
+    const rabbet_kernel_spec_t* spec) {
+  return spec->group->node_count >= 3 && spec->group->output_count == 1;
+}
+
+RABBET_CUDA_NODE_CLASS(rabbet_cuda_attention_tiles, tiles_kernel_t,
+                       "cuda.attention.tiles", 1);

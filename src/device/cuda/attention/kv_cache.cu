@@ -1,0 +1,44 @@
+// Keys and values put into their cache (-DUNIT: bytes of an element). A thread for
+// each unit of the update: 16 bytes, or an element where rows or addresses do
+// not allow it. Bound by the bytes of the update, or, for a token or two, by
+// the launch.
+#include "device/cuda/attention/kv_cache_params.h"
+#include "device/cuda/movement/pieces.cuh"
+
+template <class U>
+DEVICE void write(const void* indices, const U* update, U* cache,
+                  const kv_cache_t& p) {
+  int64_t at = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
+  if (at >= p.count) return;
+  int64_t row = divide(at, p.unit), slice = divide(row, p.rows);
+  int64_t i = row - slice * p.rows.divisor, batch = divide(slice, p.outer);
+  int64_t first = p.indices == 0   ? 0
+                  : p.indices == 8 ? ((const int64_t*)indices)[batch]
+                                   : (int64_t)((const int32_t*)indices)[batch];
+  if (p.circular) {
+    first %= p.extent;
+    first += i + (first < 0 ? p.extent : 0);
+    if (first >= p.extent) first -= p.extent;
+  } else {
+    if (first < -p.rows.divisor || first >= p.extent) return;
+    first += i;
+    if (first < 0 || first >= p.extent) return;
+  }
+  cache[(slice * p.extent + first) * p.unit.divisor + at -
+        row * p.unit.divisor] = update[at];
+}
+
+extern "C" __global__ void __launch_bounds__(256)
+    kv_cache(const void* indices, const element<UNIT>::type* update,
+             element<UNIT>::type* cache,
+             const __grid_constant__ kv_cache_t p) {
+  turn_t turn;
+  write(indices, update, cache, p);
+}
+
+extern "C" __global__ void __launch_bounds__(256)
+    kv_cache_wide(const void* indices, const words_t* update, words_t* cache,
+                  const __grid_constant__ kv_cache_t p) {
+  turn_t turn;
+  write(indices, update, cache, p);
+}

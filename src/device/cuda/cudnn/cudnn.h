@@ -1,0 +1,60 @@
+// cuDNN, NVIDIA's convolutions and attention, opened when first needed.
+#ifndef RABBET_SRC_DEVICE_CUDA_CUDNN_CUDNN_H_
+#define RABBET_SRC_DEVICE_CUDA_CUDNN_CUDNN_H_
+
+#include <stdatomic.h>
+
+#include "device/cuda/cuda.h"
+#include "device/cuda/cudnn/cudnn_api.h"
+
+enum { RABBET_CUDNN_HANDLES = 64 };
+
+// A handle serves one thread at a time.
+typedef struct rabbet_cudnn_slot_t {
+  atomic_bool busy;
+  cudnnHandle_t handle;  // NULL: not made yet; the owner's affair
+} rabbet_cudnn_slot_t;
+
+typedef struct rabbet_cudnn_t {
+#define RABBET_CUDNN_CALL(result, name, parameters) result(*name) parameters;
+#include "device/cuda/cudnn/cudnn.def"
+#undef RABBET_CUDNN_CALL
+  size_t version;  // 91000 for 9.10
+  rabbet_cudnn_slot_t slots[RABBET_CUDNN_HANDLES];
+} rabbet_cudnn_t;
+
+// Made with the first call and kept by the device. Thread-safe. UNAVAILABLE
+// says what is missing.
+rabbet_status_t rabbet_cudnn_get(rabbet_cuda_device_t* device,
+                                 rabbet_cudnn_t** out_library);
+// Its version, 0 where there is none: a class's library_version.
+uint64_t rabbet_cudnn_version(rabbet_device_t* device);
+// For the device that is destroyed. inside: its context is current; else it is
+// gone with all that the library had in it.
+void rabbet_cudnn_destroy(rabbet_cuda_device_t* device, bool inside);
+
+// A handle for this thread until it is given back; the device's context is
+// current. Without a lock; a handle is made only when more threads than ever
+// before use the library at once.
+rabbet_status_t rabbet_cudnn_acquire(rabbet_cudnn_t* library,
+                                     rabbet_cudnn_slot_t** out_slot);
+void rabbet_cudnn_release(rabbet_cudnn_slot_t* slot);
+
+// A status for what a function returned, with the library's own message.
+rabbet_status_t rabbet_cudnn_status(const rabbet_cudnn_t* library,
+                                    cudnnStatus_t result, const char* call);
+// RABBET_CUDNN(library, cudnnSetStream, (handle, stream))
+#define RABBET_CUDNN(library, name, arguments) \
+  rabbet_cudnn_check((library), (library)->name arguments, #name)
+static inline rabbet_status_t rabbet_cudnn_check(const rabbet_cudnn_t* library,
+                                                 cudnnStatus_t result,
+                                                 const char* call) {
+  return result == CUDNN_STATUS_SUCCESS
+             ? rabbet_ok()
+             : rabbet_cudnn_status(library, result, call);
+}
+
+// CUDNN_DATA_...; -1 for types that it is not given.
+int rabbet_cudnn_type(rabbet_dtype_t dtype);
+
+#endif  // RABBET_SRC_DEVICE_CUDA_CUDNN_CUDNN_H_

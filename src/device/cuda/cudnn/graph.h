@@ -1,0 +1,182 @@
+// A cuDNN operation graph in the making, and ways to execute it.
+//
+// Functions that add to a graph keep the first error in graph->status and do
+// nothing after it, so that a description reads without a check at each line.
+#ifndef RABBET_SRC_DEVICE_CUDA_CUDNN_GRAPH_H_
+#define RABBET_SRC_DEVICE_CUDA_CUDNN_GRAPH_H_
+
+#include "base/vec.h"
+#include "device/cuda/cudnn/cudnn.h"
+
+enum {
+  RABBET_CUDNN_DIMS = 8,
+  RABBET_CUDNN_BINDINGS = 24,
+  RABBET_CUDNN_OPERATIONS = 24,
+  RABBET_CUDNN_SCALARS = 4,
+  RABBET_CUDNN_ALIGNMENT = 16,  // of every tensor's address, in bytes
+};
+
+// Where a tensor's elements are: boundary input number >= 0, or
+enum {
+  RABBET_CUDNN_OUTPUT = -1,   // output 0
+  RABBET_CUDNN_VIRTUAL = -2,  // nowhere: from one operation to the next, FLOAT
+  RABBET_CUDNN_VIRTUAL_TYPED = -3,  // the same in the type that is given
+};
+
+// Scalar i lies where the host says: a place of its own below the others.
+#define RABBET_CUDNN_SCALAR_PLACE(i) (-4 - (i))
+
+typedef struct rabbet_cudnn_shape_t {
+  int rank;
+  int64_t dims[RABBET_CUDNN_DIMS];
+  int64_t strides[RABBET_CUDNN_DIMS];
+} rabbet_cudnn_shape_t;
+
+typedef struct rabbet_cudnn_binding_t {
+  int64_t id;      // of the tensor in the graph
+  int32_t place;   // input number, RABBET_CUDNN_OUTPUT, or that of a scalar
+  int64_t offset;  // bytes from there to the tensor's first element
+  cudnnBackendDescriptor_t tensor;
+} rabbet_cudnn_binding_t;
+
+typedef struct rabbet_cudnn_graph_t {
+  rabbet_cudnn_t* library;
+  rabbet_allocator_t allocator;
+  rabbet_status_t status;
+  uint64_t hash;                              // of all that the graph was told
+  RABBET_VEC(cudnnBackendDescriptor_t) made;  // to be destroyed with it
+  cudnnBackendDescriptor_t operations[RABBET_CUDNN_OPERATIONS];
+  int operation_count;
+  rabbet_cudnn_binding_t bindings[RABBET_CUDNN_BINDINGS];
+  int binding_count;
+  float scalars[RABBET_CUDNN_SCALARS];
+  int scalar_count;
+  int64_t next_id;
+  bool sums_whole;                 // convolutions of INT8 sum in INT32
+  cudnnBackendDescriptor_t graph;  // once finished
+} rabbet_cudnn_graph_t;
+
+void rabbet_cudnn_graph_begin(rabbet_cudnn_t* library,
+                              rabbet_allocator_t allocator,
+                              rabbet_cudnn_graph_t* graph);
+// Also of a graph whose memory is zero.
+void rabbet_cudnn_graph_end(rabbet_cudnn_graph_t* graph);
+
+// ---- Tensors ---------------------------------------------------------------
+
+// A tensor in dense row-major order, or with axis 1 innermost.
+rabbet_cudnn_shape_t rabbet_cudnn_dense(int rank, const int64_t* dims,
+                                        bool channels_last);
+// Asking for one place again gives the same tensor.
+cudnnBackendDescriptor_t rabbet_cudnn_tensor(rabbet_cudnn_graph_t* graph,
+                                             const rabbet_cudnn_shape_t* shape,
+                                             rabbet_dtype_t dtype,
+                                             int32_t place);
+// A tensor of its own, whose first element lies `offset` bytes behind that of a
+// boundary input: several parts of one input are as many tensors.
+cudnnBackendDescriptor_t rabbet_cudnn_part(rabbet_cudnn_graph_t* graph,
+                                           const rabbet_cudnn_shape_t* shape,
+                                           rabbet_dtype_t dtype, int32_t place,
+                                           int64_t offset);
+// One number that the host passes.
+cudnnBackendDescriptor_t rabbet_cudnn_scalar(rabbet_cudnn_graph_t* graph,
+                                             int rank, float value);
+
+// ---- Operations (all compute in FLOAT, but for graph->sums_whole) ----------
+
+typedef struct rabbet_cudnn_window_t {
+  int64_t spatial;
+  int64_t pre[3], post[3], stride[3], dilation[3];
+} rabbet_cudnn_window_t;
+void rabbet_cudnn_convolution(rabbet_cudnn_graph_t* graph,
+                              const rabbet_cudnn_window_t* window,
+                              cudnnBackendDescriptor_t x,
+                              cudnnBackendDescriptor_t w,
+                              cudnnBackendDescriptor_t y);
+// From what the convolution's result would be to its input: the window slides
+// over y.
+void rabbet_cudnn_deconvolution(rabbet_cudnn_graph_t* graph,
+                                const rabbet_cudnn_window_t* window,
+                                cudnnBackendDescriptor_t x,
+                                cudnnBackendDescriptor_t w,
+                                cudnnBackendDescriptor_t y);
+void rabbet_cudnn_matmul(rabbet_cudnn_graph_t* graph,
+                         cudnnBackendDescriptor_t a, cudnnBackendDescriptor_t b,
+                         cudnnBackendDescriptor_t y);
+// One further number that some functions need: attribute -1: none.
+typedef struct rabbet_cudnn_pointwise_t {
+  int mode;  // CUDNN_POINTWISE_...
+  int attribute;
+  double number;
+} rabbet_cudnn_pointwise_t;
+// `b` NULL for functions of one tensor.
+void rabbet_cudnn_pointwise(rabbet_cudnn_graph_t* graph,
+                            const rabbet_cudnn_pointwise_t* pointwise,
+                            cudnnBackendDescriptor_t x,
+                            cudnnBackendDescriptor_t b,
+                            cudnnBackendDescriptor_t y);
+// `mode`: CUDNN_REDUCE_TENSOR_...; over the axes where y has 1.
+void rabbet_cudnn_reduce(rabbet_cudnn_graph_t* graph, int mode,
+                         cudnnBackendDescriptor_t x,
+                         cudnnBackendDescriptor_t y);
+// No more is added. Returns the graph's status and clears it.
+rabbet_status_t rabbet_cudnn_graph_finish(rabbet_cudnn_graph_t* graph,
+                                          cudnnHandle_t handle);
+
+// ---- Engines ---------------------------------------------------------------
+
+enum { RABBET_CUDNN_KNOBS = 64 };
+
+// One engine with its knobs set: all that makes a plan of a graph.
+typedef struct rabbet_cudnn_engine_t {
+  int64_t engine;
+  int64_t knob_count;
+  int64_t knobs[RABBET_CUDNN_KNOBS][2];  // type, value
+} rabbet_cudnn_engine_t;
+
+typedef struct rabbet_cudnn_choice_t {
+  rabbet_cudnn_engine_t engine;
+  int32_t number;  // a hash of engine and knobs, 30 bits
+  char name[40];   // "engine 37 k2=13 k14=3"
+} rabbet_cudnn_choice_t;
+
+typedef struct rabbet_cudnn_choices_t {
+  rabbet_cudnn_graph_t* graph;
+  RABBET_VEC(rabbet_cudnn_choice_t) list;  // best first
+} rabbet_cudnn_choices_t;
+
+typedef struct rabbet_cudnn_wish_t {
+  rabbet_dtype_t dtype;  // of the tensors
+  bool tf32;             // FLOAT may be computed as TF32
+  size_t count;          // engines wanted
+} rabbet_cudnn_wish_t;
+
+// The engines that the library's heuristics offer: mode A's, then its
+// fallbacks. Those that round more than the types say are left out. An empty
+// list is no error.
+rabbet_status_t rabbet_cudnn_choices(rabbet_cudnn_graph_t* graph,
+                                     const rabbet_cudnn_wish_t* wish,
+                                     rabbet_cudnn_choices_t* out_choices);
+void rabbet_cudnn_choices_end(rabbet_cudnn_choices_t* choices);
+
+// ---- Plans -----------------------------------------------------------------
+
+// A plan to execute a finished graph. UNSUPPORTED, with the library's message,
+// where the engine cannot do it after all.
+rabbet_status_t rabbet_cudnn_plan(rabbet_cudnn_graph_t* graph,
+                                  cudnnHandle_t handle,
+                                  const rabbet_cudnn_engine_t* engine,
+                                  cudnnBackendDescriptor_t* out_plan);
+// As text and back; the text is freed with rabbet_free(graph->allocator, ..).
+rabbet_status_t rabbet_cudnn_plan_save(const rabbet_cudnn_graph_t* graph,
+                                       cudnnBackendDescriptor_t plan,
+                                       char** out_text, size_t* out_size);
+rabbet_status_t rabbet_cudnn_plan_load(const rabbet_cudnn_graph_t* graph,
+                                       cudnnHandle_t handle, const char* text,
+                                       size_t size,
+                                       cudnnBackendDescriptor_t* out_plan);
+rabbet_status_t rabbet_cudnn_plan_workspace(const rabbet_cudnn_graph_t* graph,
+                                            cudnnBackendDescriptor_t plan,
+                                            size_t* out_bytes);
+
+#endif  // RABBET_SRC_DEVICE_CUDA_CUDNN_GRAPH_H_

@@ -1,0 +1,39 @@
+// Finding NVIDIA's libraries where people have them.
+#ifndef RABBET_SRC_DEVICE_CUDA_DRIVER_LIBRARY_H_
+#define RABBET_SRC_DEVICE_CUDA_DRIVER_LIBRARY_H_
+
+#include "base/status.h"
+#include "base/strbuf.h"
+
+// The names to look for, and the message if there is none.
+typedef struct rabbet_cuda_library_t {
+  const char* title;              // "the CUDA driver"
+  const char* variable;           // environment variable that names the file
+  const char* const* file_names;  // newest first, NULL at the end
+  const char* hint;               // what to install
+} rabbet_cuda_library_t;
+
+// Opens the library, in this order: the file that the variable names; one that
+// the process has loaded (torch's, say); the folders of the `nvidia-*` wheels
+// (RABBET_CUDA_PATH, then beside the package); the loader's path; a toolkit
+// (CUDA_HOME, CUDA_PATH, /usr/local/cuda). It is never closed. UNAVAILABLE says
+// what is missing and how to get it.
+rabbet_status_t rabbet_cuda_library_open(const rabbet_cuda_library_t* library,
+                                         void** out_handle);
+// Fills a table of function pointers by name; the library's handle comes from
+// the function above. UNAVAILABLE names the function that is not there.
+typedef struct rabbet_cuda_symbol_t {
+  const char* name;
+  size_t offset;  // in the table
+  bool optional;
+} rabbet_cuda_symbol_t;
+rabbet_status_t rabbet_cuda_library_bind(const rabbet_cuda_library_t* library,
+                                         void* handle,
+                                         const rabbet_cuda_symbol_t* symbols,
+                                         size_t count, void* table);
+
+// Adds VARIABLE=FILE and a NUL for the file that holds `symbol`.
+void rabbet_cuda_library_setting(const char* variable, const void* symbol,
+                                 rabbet_strbuf_t* out_settings);
+
+#endif  // RABBET_SRC_DEVICE_CUDA_DRIVER_LIBRARY_H_

@@ -1,0 +1,405 @@
+// Chains and trees of element-wise layers as one kernel, whose text is made for
+// the group: each input is loaded once, all else happens in registers.
+//
+// Limited by the bytes of its operands, unless a function of many instructions
+// (POW, GELU_ERF, TAN) meets a narrow type. Vectors of 16 bytes where rows and
+// addresses allow; many small blocks, so that some 32 KB are on their way to
+// each multiprocessor.
+#include <stdio.h>
+#include <string.h>
+
+#include "core/view.h"
+#include "device/common/pointwise.h"
+#include "device/cuda/pointwise/pointwise_text.h"
+#include "device/cuda/programs/launch.h"
+#include "device/cuda/programs/node.h"
+
+// BLOCK of pointwise/pointwise.cuh, and the smallest that is launched.
+enum { BLOCK = 256, BLOCK_LEAST = 64 };
+
+// The beginning of space_t of pointwise/pointwise.cuh. Behind it lie addresses,
+// strides of ways (int64_t), extents of axes (divider_t), scalars (uint32_t).
+typedef struct pw_head_t {
+  uint32_t count, tail, axes;
+  divider_t row;
+  uint32_t streams[2];
+} pw_head_t;
+_Static_assert(sizeof(pw_head_t) == 32, "addresses follow without a gap");
+
+typedef struct pw_launch_bytes_t {
+  pw_head_t head;
+  void* data[];
+} pw_launch_bytes_t;
+
+typedef struct rabbet_cuda_pw_t {
+  rabbet_cuda_node_t base;
+  rabbet_cuda_pw_layout_t layout;
+  int vector, unroll, single_unroll;
+  CUfunction flat, rows, single;
+  // Tables of constants, one behind the other, on the device.
+  float* tables;
+  int64_t table_at[RABBET_CUDA_PW_TABLES];
+} rabbet_cuda_pw_t;
+
+struct rabbet_kernel_state_t {
+  // Bytes that each address must be a multiple of for vectors (0: any will do).
+  int64_t alignment[RABBET_PW_MAX_OPERANDS];
+  bool has_vectors, empty;
+  rabbet_cuda_launch_t vectors, single;
+  pw_head_t vector_head, single_head;
+  pw_launch_bytes_t launch;
+};
+
+// ---- Proposing -------------------------------------------------------------
+
+static const char* const pw_tactics[] = {"1 vector", "4 vectors"};
+static const int pw_unrolls[] = {1, 4};
+enum { TACTICS = 2 };
+
+// Single conversions are cuda.convert's.
+static bool pw_fits(const rabbet_group_t* group) {
+  return !rabbet_node_is(group, RABBET_OP_CAST) &&
+         !rabbet_node_is(group, RABBET_OP_IDENTITY) &&
+         rabbet_pw_is_pointwise(group) && rabbet_cuda_pw_supports(group);
+}
+
+static rabbet_status_t rabbet_cuda_pointwise_propose(
+    const rabbet_propose_t* propose, rabbet_candidate_sink_t sink) {
+  rabbet_format_t formats[RABBET_CUDA_FORMATS];
+  const rabbet_group_t* group = propose->group;
+  rabbet_cuda_pw_layout_t layout;
+  if (!pw_fits(group) || !rabbet_cuda_pw_layout(group, &layout))
+    return rabbet_ok();
+  // Several vectors to a thread pay where there are more threads than fit, and
+  // memory bounds them.
+  const rabbet_dims_t* dims = &group->values[group->outputs[0]].dims;
+  double count = 1;
+  for (int32_t i = 0; i < dims->rank; ++i)
+    count *= (double)dims->d[i];
+  bool large = count >= 1 << 21 && propose->optimization_level >= 2 &&
+               !rabbet_cuda_pw_is_long(group);
+  size_t format_count =
+      (size_t)rabbet_cuda_formats(RABBET_DTYPE_HALF, propose->formats, formats);
+  const rabbet_pw_offers_t offers = {.kernel = &rabbet_cuda_pointwise,
+                                     .formats = formats,
+                                     .format_count = format_count,
+                                     .tactics = pw_tactics,
+                                     .tactic_count = large ? TACTICS : 1};
+  return rabbet_pw_offer(propose, sink, &offers);
+}
+
+// ---- The program -----------------------------------------------------------
+
+static rabbet_status_t pw_compile(rabbet_cuda_pw_t* kernel,
+                                  const rabbet_kernel_spec_t* spec) {
+  rabbet_strbuf_t text;
+  rabbet_strbuf_initialize(spec->allocator, &text);
+  rabbet_cuda_pw_text(spec->group, &kernel->layout, kernel->unroll, &text);
+  rabbet_status_t status = rabbet_strbuf_status(&text);
+  if (rabbet_is_ok(status))
+    status = rabbet_cuda_node_add(&kernel->base, spec, "pointwise/pointwise.cu",
+                                  rabbet_strbuf_text(&text), NULL);
+  rabbet_strbuf_deinitialize(&text);
+  return status;
+}
+
+static rabbet_status_t pw_functions(rabbet_cuda_pw_t* kernel) {
+  rabbet_cuda_node_t* base = &kernel->base;
+  if (kernel->layout.table_count == 0)
+    RABBET_RETURN_IF_ERROR(
+        rabbet_cuda_node_function(base, 0, "flat", &kernel->flat));
+  RABBET_RETURN_IF_ERROR(
+      rabbet_cuda_node_function(base, 0, "rows", &kernel->rows));
+  return rabbet_cuda_node_function(base, 0, "single", &kernel->single);
+}
+
+static int64_t pw_elements(const rabbet_dims_t* dims) {
+  int64_t count = 1;
+  for (int32_t i = 0; i < dims->rank; ++i)
+    count *= dims->d[i];
+  return count;
+}
+
+// Places for the tables; returns the floats of all.
+static int64_t pw_place_tables(rabbet_cuda_pw_t* kernel) {
+  const rabbet_cuda_pw_layout_t* layout = &kernel->layout;
+  const rabbet_group_t* group = kernel->base.node.group;
+  int64_t floats = 0;
+  for (int i = 0; i < layout->table_count; ++i) {
+    int32_t first = group->inputs[layout->boundary[layout->memory_count + i]];
+    kernel->table_at[i] = floats;
+    floats += pw_elements(&group->values[first].dims) *
+              rabbet_cuda_pw_table_row(layout, i);
+  }
+  return floats;
+}
+
+static void pw_fill_tables(const rabbet_cuda_pw_t* kernel, float* tables) {
+  const rabbet_group_t* group = kernel->base.node.group;
+  for (size_t i = 0; i < group->input_count; ++i) {
+    const rabbet_cuda_pw_input_t* input = &kernel->layout.inputs[i];
+    const rabbet_group_value_t* value = &group->values[group->inputs[i]];
+    if (input->source != RABBET_CUDA_PW_TABLE) continue;
+    int row = rabbet_cuda_pw_table_row(&kernel->layout, input->number);
+    float* at = tables + kernel->table_at[input->number] + input->column;
+    for (int64_t k = 0; k < pw_elements(&value->dims); ++k)
+      at[k * row] = (float)rabbet_load_double(value->dtype, value->constant, k);
+  }
+}
+
+static rabbet_status_t pw_make_tables(rabbet_cuda_pw_t* kernel) {
+  rabbet_device_t* device = &kernel->base.device->base;
+  rabbet_allocator_t allocator = kernel->base.node.allocator;
+  size_t bytes = (size_t)pw_place_tables(kernel) * sizeof(float);
+  void *host = NULL, *memory = NULL;
+  if (bytes == 0) return rabbet_ok();
+  RABBET_RETURN_IF_ERROR(rabbet_allocate(allocator, bytes, &host));
+  pw_fill_tables(kernel, host);
+  rabbet_status_t status = device->vtable->allocate(device, bytes, &memory);
+  if (rabbet_is_ok(status)) {
+    status = device->vtable->copy_to_device(device, memory, host, bytes, NULL);
+    status =
+        rabbet_status_join(status, device->vtable->synchronize(device, NULL));
+  }
+  rabbet_free(allocator, host);
+  if (rabbet_is_ok(status))
+    kernel->tables = memory;
+  else
+    device->vtable->free(device, memory);
+  return status;
+}
+
+static rabbet_status_t rabbet_cuda_pointwise_program(
+    rabbet_cuda_node_t* base, const rabbet_kernel_spec_t* spec) {
+  rabbet_cuda_pw_t* kernel = (rabbet_cuda_pw_t*)base;
+  const rabbet_group_t* group = spec->group;
+  if (!pw_fits(group) || spec->tactic < 0 || spec->tactic >= TACTICS ||
+      !rabbet_cuda_pw_layout(group, &kernel->layout))
+    return RABBET_STATUS(RABBET_STATUS_INVALID_ARGUMENT,
+                         "the group holds layers that are not element-wise, or "
+                         "more operands than a launch takes, or tactic %d is "
+                         "none of theirs",
+                         (int)spec->tactic);
+  kernel->vector = rabbet_cuda_pw_vector(group);
+  kernel->unroll = pw_unrolls[spec->tactic];
+  kernel->single_unroll = rabbet_cuda_pw_single(group);
+  for (size_t i = 0; i < group->input_count && i < 64; ++i)
+    if (kernel->layout.inputs[i].source != RABBET_CUDA_PW_MEMORY)
+      base->node.base.own_constants |= UINT64_C(1) << i;
+  RABBET_RETURN_IF_ERROR(pw_compile(kernel, spec));
+  RABBET_RETURN_IF_ERROR(pw_functions(kernel));
+  return pw_make_tables(kernel);
+}
+
+static rabbet_status_t rabbet_cuda_pointwise_create(
+    const rabbet_kernel_spec_t* spec, rabbet_kernel_t** out_kernel) {
+  return rabbet_cuda_node_create(spec, &rabbet_cuda_pointwise,
+                                 sizeof(rabbet_cuda_pw_t),
+                                 rabbet_cuda_pointwise_program, out_kernel);
+}
+
+static void rabbet_cuda_pointwise_destroy(rabbet_kernel_t* base) {
+  if (!base) return;
+  rabbet_cuda_pw_t* kernel = (rabbet_cuda_pw_t*)base;
+  rabbet_device_t* device = &kernel->base.device->base;
+  device->vtable->free(device, kernel->tables);
+  rabbet_cuda_node_destroy(base);
+}
+
+// ---- Geometry --------------------------------------------------------------
+
+static int64_t pw_row(const rabbet_pw_space_t* space) {
+  return space->extent[space->rank - 1];
+}
+
+// A row of one element is a stream to all.
+static bool pw_streams(const rabbet_pw_space_t* space, int boundary) {
+  return space->stride[boundary][space->rank - 1] != 0 || pw_row(space) == 1;
+}
+
+static void pw_head(const rabbet_cuda_pw_layout_t* layout,
+                    const rabbet_pw_space_t* space, int64_t vector,
+                    pw_head_t* out) {
+  int64_t row = pw_row(space) / vector, count = row;
+  *out = (pw_head_t){.axes = (uint32_t)space->rank - 1};
+  out->row = rabbet_cuda_divider(rabbet_max_i64(row, 1));
+  for (int i = 0; i + 1 < space->rank; ++i)
+    count *= space->extent[i];
+  out->count = (uint32_t)count;
+  if (space->rank == 1) out->tail = (uint32_t)(pw_row(space) % vector);
+  for (int w = 0; w < layout->way_count; ++w) {
+    if (pw_streams(space, layout->leader[w]))
+      out->streams[w / 32] |= 1u << w % 32;
+  }
+}
+
+// Rows of whole vectors that start at multiples of one; flat memory has an end
+// that is done element by element. A table has one row for all of a vector.
+static bool pw_can_vectorise(const rabbet_cuda_pw_layout_t* layout,
+                             const rabbet_pw_space_t* space, int64_t vector) {
+  for (int i = 0; i < layout->table_count; ++i)
+    if (pw_streams(space, layout->boundary[layout->memory_count + i]))
+      return false;
+  if (space->rank == 1) return pw_row(space) >= vector;
+  bool fits = pw_row(space) % vector == 0;
+  for (int w = 0; fits && w < layout->way_count; ++w) {
+    int leader = layout->leader[w];
+    for (int i = 0; i + 1 < space->rank && pw_streams(space, leader); ++i)
+      fits = fits && space->stride[leader][i] % vector == 0;
+  }
+  return fits;
+}
+
+// Smaller blocks where there are too few to go round.
+static void pw_launch(const rabbet_cuda_pw_t* kernel,
+                      rabbet_cuda_launch_t* launch, CUfunction function,
+                      int64_t count, int unroll) {
+  int64_t block = BLOCK;
+  while (block > BLOCK_LEAST &&
+         count < 2 * block * unroll * kernel->base.device->multiprocessors)
+    block /= 2;
+  int64_t blocks = rabbet_ceildiv(count, block * unroll);
+  *launch = (rabbet_cuda_launch_t){
+      .function = function,
+      .grid = {(unsigned)rabbet_max_i64(blocks, 1), 1, 1},
+      .block = {(unsigned)block, 1, 1}};
+}
+
+// Fills in the fields behind the head, as space_t has them.
+static void pw_fill(const rabbet_cuda_pw_t* kernel,
+                    const rabbet_pw_space_t* space,
+                    rabbet_kernel_state_t* state) {
+  const rabbet_cuda_pw_layout_t* layout = &kernel->layout;
+  const rabbet_group_t* group = kernel->base.node.group;
+  int addresses = rabbet_cuda_pw_addresses(layout);
+  int64_t* strides = (int64_t*)&state->launch.data[addresses];
+  divider_t* axes = (divider_t*)(strides + layout->way_count * layout->axes);
+  uint32_t* scalars = (uint32_t*)(axes + layout->axes);
+  for (int i = 0; i + 1 < space->rank; ++i) {
+    int axis = space->rank - 2 - i;
+    axes[i] = rabbet_cuda_divider(rabbet_max_i64(space->extent[axis], 1));
+    for (int w = 0; w < layout->way_count; ++w)
+      strides[w * layout->axes + i] = space->stride[layout->leader[w]][axis];
+  }
+  for (size_t i = 0; i < group->input_count; ++i) {
+    if (layout->inputs[i].source == RABBET_CUDA_PW_SCALAR)
+      scalars[layout->inputs[i].number] =
+          rabbet_cuda_pw_scalar(&group->values[group->inputs[i]]);
+  }
+  for (int k = 0; k < addresses; ++k) {
+    int32_t value = rabbet_pw_operand(group, layout->boundary[k]);
+    bool is_table = k >= layout->memory_count &&
+                    k < layout->memory_count + layout->table_count;
+    if (is_table)
+      state->launch.data[k] =
+          kernel->tables + kernel->table_at[k - layout->memory_count];
+    else if (pw_streams(space, layout->boundary[k]))
+      state->alignment[k] =
+          kernel->vector * rabbet_dtype_bits(group->values[value].dtype) / 8;
+  }
+}
+
+static size_t pw_launch_bytes(const rabbet_cuda_pw_layout_t* layout) {
+  return (size_t)rabbet_cuda_pw_addresses(layout) * sizeof(void*) +
+         (size_t)layout->axes *
+             ((size_t)layout->way_count * sizeof(int64_t) + sizeof(divider_t)) +
+         (size_t)(layout->scalar_count + 1) * sizeof(uint32_t) +
+         sizeof(void*);  // the struct's end is aligned
+}
+
+static rabbet_status_t pw_set_up(const rabbet_cuda_pw_t* kernel,
+                                 const rabbet_pw_space_t* space,
+                                 rabbet_kernel_state_t* state) {
+  int64_t count = 1;
+  for (int i = 0; i < space->rank; ++i)
+    count *= space->extent[i];
+  state->empty = count == 0;
+  if (space->rank - 1 > kernel->layout.axes)
+    return RABBET_STATUS(
+        RABBET_STATUS_INTERNAL, "layer '%s': %d axes where its program has %d",
+        kernel->base.node.node->name, space->rank - 1, kernel->layout.axes);
+  pw_fill(kernel, space, state);
+  state->has_vectors = pw_can_vectorise(&kernel->layout, space, kernel->vector);
+  int64_t most = state->has_vectors ? count / kernel->vector : count;
+  if (most >= RABBET_CUDA_MAX_COUNT)
+    return RABBET_STATUS(RABBET_STATUS_UNSUPPORTED,
+                         "layer '%s': %lld elements are more than the kernel "
+                         "counts",
+                         kernel->base.node.node->name, (long long)count);
+  if (state->has_vectors) {
+    pw_head(&kernel->layout, space, kernel->vector, &state->vector_head);
+    pw_launch(kernel, &state->vectors,
+              space->rank == 1 ? kernel->flat : kernel->rows, most,
+              kernel->unroll);
+  }
+  if (count >= RABBET_CUDA_MAX_COUNT) return rabbet_ok();
+  pw_head(&kernel->layout, space, 1, &state->single_head);
+  state->single_head.tail = 0;
+  pw_launch(kernel, &state->single, kernel->single, count,
+            kernel->single_unroll);
+  return rabbet_ok();
+}
+
+static rabbet_status_t rabbet_cuda_pointwise_prepare(
+    rabbet_kernel_t* base, const rabbet_kernel_shapes_t* shapes,
+    rabbet_kernel_state_t** out_state, size_t* out_workspace) {
+  const rabbet_cuda_pw_t* kernel = (const rabbet_cuda_pw_t*)base;
+  rabbet_pw_space_t space;
+  *out_state = NULL;
+  *out_workspace = 0;
+  RABBET_RETURN_IF_ERROR(
+      rabbet_pw_plan(kernel->base.node.group, shapes->dims, &space));
+  rabbet_kernel_state_t* state = NULL;
+  RABBET_RETURN_IF_ERROR(rabbet_node_state_allocate(
+      base, sizeof(*state) + pw_launch_bytes(&kernel->layout), &state));
+  return rabbet_node_state_finish(base, state, pw_set_up(kernel, &space, state),
+                                  out_state);
+}
+
+// ---- Running ---------------------------------------------------------------
+
+static rabbet_status_t rabbet_cuda_pointwise_enqueue(
+    rabbet_kernel_t* base, rabbet_kernel_state_t* state,
+    const rabbet_kernel_call_t* call) {
+  const rabbet_cuda_pw_t* kernel = (const rabbet_cuda_pw_t*)base;
+  const rabbet_cuda_pw_layout_t* layout = &kernel->layout;
+  int inputs = (int)kernel->base.node.group->input_count;
+  int addresses = rabbet_cuda_pw_addresses(layout);
+  bool vectors = state->has_vectors;
+  if (state->empty) return rabbet_ok();
+  for (int k = 0; k < addresses; ++k) {
+    int i = layout->boundary[k];
+    if (k >= layout->memory_count &&
+        k < layout->memory_count + layout->table_count)
+      continue;  // a table, which is there
+    void* data = i < inputs ? call->inputs[i] : call->outputs[i - inputs];
+    state->launch.data[k] = data;
+    if (state->alignment[k] > 0 &&
+        !rabbet_cuda_is_aligned(data, state->alignment[k]))
+      vectors = false;
+  }
+  if (!vectors && !state->single.function)
+    return RABBET_STATUS(RABBET_STATUS_UNSUPPORTED,
+                         "layer '%s': tensors of this size must lie at "
+                         "multiples of 16 bytes",
+                         kernel->base.node.node->name);
+  state->launch.head = vectors ? state->vector_head : state->single_head;
+  void* parameters[] = {&state->launch};
+  return rabbet_cuda_launch(kernel->base.device,
+                            vectors ? &state->vectors : &state->single,
+                            parameters, call->stream);
+}
+
+const rabbet_kernel_class_t rabbet_cuda_pointwise = {
+    .struct_size = sizeof(rabbet_kernel_class_t),
+    .name = "cuda.pointwise",
+    .version = 3,
+    .propose = rabbet_cuda_pointwise_propose,
+    .create = rabbet_cuda_pointwise_create,
+    .destroy = rabbet_cuda_pointwise_destroy,
+    .prepare = rabbet_cuda_pointwise_prepare,
+    .destroy_state = rabbet_node_state_destroy,
+    .enqueue = rabbet_cuda_pointwise_enqueue,
+    .artifacts = rabbet_cuda_node_artifacts,
+    .library_version = rabbet_cuda_node_library,
+};

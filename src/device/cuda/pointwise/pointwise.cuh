@@ -1,0 +1,191 @@
+// Chains and trees of element-wise functions in one pass over memory. The text
+// that includes this is made for a group of layers (pointwise_text.c):
+//
+//   VECTOR, UNROLL          elements of a vector, vectors of a thread
+//   SINGLE                  elements of a thread where no vectors fit
+//   INPUTS, TABLES, OUTPUTS operands in memory
+//   SCALARS                 inputs of one element, which come with the launch
+//   WAYS, AXES              walks through memory; axes outside the row
+//   FOR_INPUTS(X), FOR_OUTPUTS(X)   X(number, type, way) for each; no inputs
+//                           where apply loads them itself
+//   apply                   a vector of each input to one of each output
+//
+// The walk is over vectors along rows: axes that lie behind one another are one,
+// and an operand streams along the row or stands still. Constants that stand
+// still are columns of a table, of which a thread reads one row.
+#pragma once
+
+#include "device/cuda/pointwise/functions.cuh"
+
+enum { BLOCK = 256, ADDRESSES = INPUTS + TABLES + OUTPUTS };
+
+// Filled by the host (pointwise.c), which lays it out alike.
+struct space_t {
+  uint32_t count;  // vectors
+  uint32_t tail;   // elements behind the last vector (flat)
+  uint32_t axes;   // outside the row
+  divider_t row;   // vectors of one
+  uint32_t streams[2];  // bit w: way w streams along the row
+  void* data[ADDRESSES];
+  int64_t stride[WAYS][AXES];  // elements, of the axes outside the row
+  divider_t axis[AXES];        // extents, from the innermost
+  uint32_t scalars[SCALARS + 1];
+};
+
+template <int V>
+struct inputs_t {
+#define X(k, T, W) pack_t<T, V> x##k;
+  FOR_INPUTS(X)
+#undef X
+};
+template <int V>
+struct outputs_t {
+#define X(k, T, W) pack_t<T, V> y##k;
+  FOR_OUTPUTS(X)
+#undef X
+};
+
+template <int V>
+DEVICE void apply(const inputs_t<V>& in, const space_t& space,
+                  const int64_t* place, outputs_t<V>& out);
+
+DEVICE bool streams(const space_t& space, int way) {
+  return space.streams[way / 32] >> (way % 32) & 1u;
+}
+
+// ---- For the text ----------------------------------------------------------
+
+#define LANES _Pragma("unroll") for (int e = 0; e < V; ++e)
+
+template <class L>
+DEVICE L scalar_as(uint32_t bits);
+template <>
+__device__ __forceinline__ float scalar_as<float>(uint32_t bits) {
+  return float_of_bits(bits);
+}
+template <>
+__device__ __forceinline__ int32_t scalar_as<int32_t>(uint32_t bits) {
+  return (int32_t)bits;
+}
+template <>
+__device__ __forceinline__ bool scalar_as<bool>(uint32_t bits) {
+  return bits != 0;
+}
+
+DEVICE const float* table(const space_t& space, int k, int64_t at) {
+  return (const float*)space.data[INPUTS + k] + at;
+}
+
+// What no kernel writes: the compiler may load it early, and once.
+DEVICE pack_t<float, 4> load_fixed(const float* from) {
+#ifdef RABBET_STAND_IN
+  return load_pack<float, 4>(from);
+#else
+  pack_t<float, 4> pack;
+  asm("ld.global.nc.v4.f32 {%0, %1, %2, %3}, [%4];"
+      : "=f"(pack.v[0]), "=f"(pack.v[1]), "=f"(pack.v[2]), "=f"(pack.v[3])
+      : "l"(from));
+  return pack;
+#endif
+}
+
+template <class T, int V>
+DEVICE pack_t<T, V> fetch(const space_t& space, int k, int way, int64_t at) {
+  const T* from = (const T*)space.data[k] + at;
+  if (V == 1 || streams(space, way)) return load_pack<T, V>(from);
+  pack_t<T, V> pack;
+  T one = *from;
+#pragma unroll
+  for (int e = 0; e < V; ++e) pack.v[e] = one;
+  return pack;
+}
+
+// ---- The walk --------------------------------------------------------------
+
+// Where vector number i lies on each way.
+template <int V, bool FLAT>
+DEVICE void locate(const space_t& space, uint32_t i, int64_t* place) {
+  uint32_t column = i, rest = 0;
+  if (!FLAT) rest = divide(i, space.row, &column);
+#pragma unroll
+  for (int w = 0; w < WAYS; ++w)
+    place[w] = streams(space, w) ? (int64_t)column * V : 0;
+  for (uint32_t axis = 0; !FLAT && axis < space.axes; ++axis) {
+    uint32_t at;
+    rest = divide(rest, space.axis[axis], &at);
+#pragma unroll
+    for (int w = 0; w < WAYS; ++w)
+      place[w] += (int64_t)at * space.stride[w][axis];
+  }
+}
+
+template <int V>
+DEVICE void gather(const space_t& space, const int64_t* place,
+                   inputs_t<V>& in) {
+#define X(k, T, W) in.x##k = fetch<T, V>(space, k, W, place[W]);
+  FOR_INPUTS(X)
+#undef X
+}
+
+template <int V>
+DEVICE void scatter(const space_t& space, const int64_t* place,
+                    const outputs_t<V>& out) {
+#define X(k, T, W)                                                      \
+  store_pack<T, V>((T*)space.data[INPUTS + TABLES + k] + place[W], out.y##k);
+  FOR_OUTPUTS(X)
+#undef X
+}
+
+// All vectors of a thread are loaded before the first is computed with, so that
+// enough bytes are on their way. Blocks may be smaller than BLOCK.
+template <int V, bool FLAT, int U>
+DEVICE void walk(const space_t& space) {
+  uint32_t first = blockIdx.x * (blockDim.x * U) + threadIdx.x;
+  inputs_t<V> in[U];
+  int64_t place[U][WAYS];
+#pragma unroll
+  for (int u = 0; u < U; ++u) {
+    uint32_t i = first + u * blockDim.x;
+    if (i >= space.count) continue;
+    locate<V, FLAT>(space, i, place[u]);
+    gather<V>(space, place[u], in[u]);
+  }
+#pragma unroll
+  for (int u = 0; u < U; ++u) {
+    if (first + u * blockDim.x >= space.count) continue;
+    outputs_t<V> out;
+    apply<V>(in[u], space, place[u], out);
+    scatter<V>(space, place[u], out);
+  }
+}
+
+// ---- Kernels ---------------------------------------------------------------
+
+// A table's rows are not walked as one line, with vectors.
+#if TABLES == 0
+extern "C" __global__ void __launch_bounds__(BLOCK) flat(const space_t space) {
+  turn_t turn;
+  walk<VECTOR, true, UNROLL>(space);
+  // A block is at least as large as a vector.
+  if (blockIdx.x != 0 || threadIdx.x >= space.tail) return;
+  inputs_t<1> in;
+  outputs_t<1> out;
+  int64_t place[WAYS];
+  locate<1, true>(space, space.count * VECTOR + threadIdx.x, place);
+  gather<1>(space, place, in);
+  apply<1>(in, space, place, out);
+  scatter<1>(space, place, out);
+}
+#endif
+
+extern "C" __global__ void __launch_bounds__(BLOCK) rows(const space_t space) {
+  turn_t turn;
+  walk<VECTOR, false, UNROLL>(space);
+}
+
+// Addresses or rows that no vector fits.
+extern "C" __global__ void __launch_bounds__(BLOCK)
+    single(const space_t space) {
+  turn_t turn;
+  walk<1, false, SINGLE>(space);
+}

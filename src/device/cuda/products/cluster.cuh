@@ -1,0 +1,49 @@
+// Blocks of a cluster, from compute capability 9 on: they run at the same time,
+// and write each other's shared memory. The first `cluster_arrive` of a kernel
+// tells the others that the block's shared memory is there.
+#pragma once
+
+#include "device/cuda/programs/number.cuh"
+
+// What the block has written is seen by all that have come to their wait.
+DEVICE void cluster_arrive() {
+#ifdef RABBET_STAND_IN
+  stand_in_cluster_arrive();
+#else
+  asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
+#endif
+}
+// All threads of the cluster have arrived.
+DEVICE void cluster_wait() {
+#ifdef RABBET_STAND_IN
+  stand_in_cluster_wait();
+#else
+  asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
+#endif
+}
+
+// Where block `rank` of the cluster has what lies at `own` here.
+#ifdef RABBET_STAND_IN
+typedef float* remote_t;
+DEVICE remote_t remote_address(float* own, uint32_t rank) {
+  return (float*)stand_in_cluster_address(own, rank);
+}
+DEVICE void store_remote(remote_t to, int at, float x, float y) {
+  to[at] = x, to[at + 1] = y;
+}
+#else
+typedef uint32_t remote_t;
+DEVICE remote_t remote_address(float* own, uint32_t rank) {
+  remote_t y;
+  asm("{\n.reg .u64 wide;\n.reg .u32 at;\ncvta.to.shared.u64 wide, %1;\n"
+      "cvt.u32.u64 at, wide;\nmapa.shared::cluster.u32 %0, at, %2;\n}"
+      : "=r"(y)
+      : "l"(own), "r"(rank));
+  return y;
+}
+DEVICE void store_remote(remote_t to, int at, float x, float y) {
+  asm volatile("st.shared::cluster.v2.f32 [%0], {%1, %2};" ::"r"(to + 4 * at),
+               "f"(x), "f"(y)
+               : "memory");
+}
+#endif

@@ -1,0 +1,90 @@
+// Loads into shared memory that a thread does not wait for, and matrices in it
+// that tensor cores take (mma.cuh).
+#pragma once
+
+#include "device/cuda/programs/number.cuh"
+
+struct __align__(16) chunk_t {  // 8 elements of 16 bits
+  uint32_t w[4];
+};
+
+// An address in shared memory, in bytes.
+#ifdef RABBET_STAND_IN
+typedef unsigned char* shared_t;
+DEVICE shared_t shared_address(void* shared) { return (shared_t)shared; }
+#else
+typedef uint32_t shared_t;
+DEVICE shared_t shared_address(const void* shared) {
+  uint64_t wide;
+  asm("cvta.to.shared.u64 %0, %1;" : "=l"(wide) : "l"(shared));
+  return (uint32_t)wide;
+}
+#endif
+
+// 16 bytes, zeros if they are not `wanted`: nothing is read then.
+DEVICE void copy_chunk(shared_t to, const void* from, bool wanted) {
+#ifdef RABBET_STAND_IN
+  chunk_t zeros = {{0, 0, 0, 0}};
+  *(chunk_t*)to = wanted ? *(const chunk_t*)from : zeros;
+#else
+  asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16, %2;" ::"r"(
+                   to),
+               "l"(from), "r"(wanted ? 16 : 0));
+#endif
+}
+DEVICE void store_chunk(shared_t to, const chunk_t& x) {
+#ifdef RABBET_STAND_IN
+  *(chunk_t*)to = x;
+#else
+  asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, %4};" ::"r"(to),
+               "r"(x.w[0]), "r"(x.w[1]), "r"(x.w[2]), "r"(x.w[3])
+               : "memory");
+#endif
+}
+// The thread's copies since the last call are a group.
+DEVICE void commit_copies() {
+#ifndef RABBET_STAND_IN
+  asm volatile("cp.async.commit_group;" ::: "memory");
+#endif
+}
+// All of its groups but the last `pending` are there, for this thread.
+template <int PENDING>
+DEVICE void await_copies() {
+#ifndef RABBET_STAND_IN
+  asm volatile("cp.async.wait_group %0;" ::"n"(PENDING) : "memory");
+#endif
+}
+
+// Four matrices of 8 x 8 elements of 16 bits; lane 8 i + r gives the address of
+// row r of matrix i. words[i] are the elements of matrix i that mma.sync wants
+// of this lane: row lane / 4, columns 2 (lane % 4) and the next. TURNED: the
+// matrices lie transposed, and rows are columns.
+template <bool TURNED>
+DEVICE void load_matrices(uint32_t* words, shared_t row) {
+#ifdef RABBET_STAND_IN
+  uint32_t lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
+  for (uint32_t i = 0; i < 4; ++i) {
+    uint64_t rows[2];
+    for (uint32_t e = 0; e < 2; ++e)
+      rows[e] = __shfl_sync(0xffffffffu, (uint64_t)row,
+                            (int)(8 * i + (TURNED ? 2 * t + e : g)));
+    words[i] = 0;
+    for (uint32_t e = 0; e < 2; ++e)
+      words[i] |= (uint32_t)((const uint16_t*)rows[e])[TURNED ? g : 2 * t + e]
+                  << 16 * e;
+  }
+#else
+  if (TURNED)
+    asm volatile(
+        "ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+        : "=r"(words[0]), "=r"(words[1]), "=r"(words[2]), "=r"(words[3])
+        : "r"(row)
+        : "memory");
+  else
+    asm volatile(
+        "ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+        : "=r"(words[0]), "=r"(words[1]), "=r"(words[2]), "=r"(words[3])
+        : "r"(row)
+        : "memory");
+#endif
+}

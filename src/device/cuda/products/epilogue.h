@@ -1,0 +1,46 @@
+// The point-wise layers that follow a convolution or a product in its group, as
+// a chain of operations on its result. Whether a library has each of them is
+// for the class to say.
+#ifndef RABBET_SRC_DEVICE_CUDA_PRODUCTS_EPILOGUE_H_
+#define RABBET_SRC_DEVICE_CUDA_PRODUCTS_EPILOGUE_H_
+
+#include "device/cuda/cuda.h"
+
+enum { RABBET_CUDA_EPILOGUE_MAX = 12 };
+
+typedef enum rabbet_cuda_item_kind_t {
+  RABBET_CUDA_ITEM_ACTIVATION,   // op: RABBET_ACTIVATION_...
+  RABBET_CUDA_ITEM_UNARY,        // op: RABBET_UNARY_...
+  RABBET_CUDA_ITEM_ELEMENTWISE,  // op: RABBET_ELEMENTWISE_...
+  RABBET_CUDA_ITEM_SWISH,        // x sigmoid(x)
+} rabbet_cuda_item_kind_t;
+
+typedef struct rabbet_cuda_item_t {
+  rabbet_cuda_item_kind_t kind;
+  int64_t op;
+  float alpha, beta;
+  int32_t operand;  // value number of a boundary input; -1: none
+  bool reversed;    // operand (op) result, else result (op) operand
+} rabbet_cuda_item_t;
+
+typedef struct rabbet_cuda_epilogue_t {
+  rabbet_cuda_item_t items[RABBET_CUDA_EPILOGUE_MAX];
+  int count;
+  int32_t result;  // the group's only output
+} rabbet_cuda_epilogue_t;
+
+// Reads nodes [first_node, node_count), which must be a chain from `start` to
+// the group's only output, of the shape of `start` and floating. False if they
+// are not.
+bool rabbet_cuda_epilogue_parse(const rabbet_group_t* group,
+                                const rabbet_dims_t* dims, size_t first_node,
+                                int32_t start,
+                                rabbet_cuda_epilogue_t* out_epilogue);
+
+// The number that a constant of one element holds.
+bool rabbet_cuda_is_number(const rabbet_group_t* group,
+                           const rabbet_dims_t* dims, int32_t value,
+                           double* out_number);
+bool rabbet_cuda_dims_equal(const rabbet_dims_t* a, const rabbet_dims_t* b);
+
+#endif  // RABBET_SRC_DEVICE_CUDA_PRODUCTS_EPILOGUE_H_

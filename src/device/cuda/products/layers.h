@@ -1,0 +1,49 @@
+// The point-wise layers behind a product as a part of its kernel
+// (products/layers_params.h): any chain of them whose other operands are one
+// number, one for each column, or of the result's shape.
+#ifndef RABBET_SRC_DEVICE_CUDA_PRODUCTS_LAYERS_H_
+#define RABBET_SRC_DEVICE_CUDA_PRODUCTS_LAYERS_H_
+
+#include "device/cuda/products/layers_params.h"
+#include "device/cuda/products/matmul.h"
+#include "device/cuda/programs/node.h"
+
+// The operands of a prepared kernel.
+typedef struct rabbet_cuda_layers_t {
+  int count;
+  int inputs[LAYERS];    // boundary inputs
+  bool is_full[LAYERS];  // it has the result's shape
+} rabbet_cuda_layers_t;
+
+// Whether the group is a floating-point product with layers behind it that are
+// such a chain at all shapes of the profile. `opt`: of each value.
+bool rabbet_cuda_layers_match(const rabbet_group_t* group,
+                              const rabbet_dims_t* opt);
+// The type of the whole boundary, which is LINEAR; RABBET_DTYPE_NONE if it is
+// not.
+rabbet_dtype_t rabbet_cuda_layers_type(const rabbet_group_t* group);
+// Adds the program `name`: the text `begin`, then `header`, then the layers. A
+// chain is one whatever the shapes are.
+rabbet_status_t rabbet_cuda_layers_add(rabbet_cuda_node_t* kernel,
+                                       const rabbet_kernel_spec_t* spec,
+                                       const char* name, const char* begin,
+                                       const char* header);
+// Where operands lie, next to a result that lies as `result` says in elements.
+// `swapped`: rows of the kernel are columns of the result.
+rabbet_status_t rabbet_cuda_layers_place(const rabbet_cuda_node_t* kernel,
+                                         const rabbet_dims_t* dims,
+                                         const layer_operand_t* result,
+                                         bool swapped,
+                                         rabbet_cuda_layers_t* out_layers,
+                                         layers_t* out_parameters);
+// Addresses of a run whose result begins `y` bytes behind the output.
+static inline void rabbet_cuda_layers_bind(const rabbet_cuda_layers_t* layers,
+                                           const rabbet_kernel_call_t* call,
+                                           int64_t y, layers_t* parameters) {
+  for (int i = 0; i < layers->count; ++i)
+    parameters->operands[i].data =
+        (const char*)call->inputs[layers->inputs[i]] +
+        (layers->is_full[i] ? y : 0);
+}
+
+#endif  // RABBET_SRC_DEVICE_CUDA_PRODUCTS_LAYERS_H_

@@ -1,0 +1,68 @@
+// A product as cuBLASLt is asked for it, and the algorithms that the library
+// has for it. These call the driver: the device's context is current.
+#ifndef RABBET_SRC_DEVICE_CUDA_PRODUCTS_MATMUL_ALGORITHMS_H_
+#define RABBET_SRC_DEVICE_CUDA_PRODUCTS_MATMUL_ALGORITHMS_H_
+
+#include "device/cuda/products/cublaslt.h"
+#include "device/cuda/products/matmul.h"
+
+#define RABBET_MATMUL_WORKSPACE ((uint64_t)32 << 20)
+#define RABBET_MATMUL_MAX_CHOICES 16
+#define RABBET_MATMUL_ALIGNMENT 16  // of addresses, in bytes
+
+// Of the factors, and of all else.
+typedef struct rabbet_matmul_types_t {
+  rabbet_dtype_t in, out;
+} rabbet_matmul_types_t;
+
+// A problem as cuBLASLt sees it. Its matrices are column-major, so that it gets
+// all transposed: y' = b' a', with n rows and m columns.
+typedef struct rabbet_matmul_setup_t {
+  const rabbet_cublaslt_t* library;
+  cublasLtMatmulDesc_t desc;
+  cublasLtMatrixLayout_t a, b, y;  // ours
+  cublasLtMatrixLayout_t c;        // what is added; like y, which it may be
+  bool adds_narrow_bias;           // to a result of 16 bits
+} rabbet_matmul_setup_t;
+
+// Whether it succeeds or not, `setup` is to be ended. If the epilogue has a
+// bias, its address is to be set before the product runs.
+rabbet_status_t rabbet_matmul_setup(const rabbet_cublaslt_t* library,
+                                    const rabbet_matmul_shape_t* shape,
+                                    const rabbet_matmul_epilogue_t* epilogue,
+                                    rabbet_matmul_types_t types, bool tf32,
+                                    rabbet_matmul_setup_t* setup);
+void rabbet_matmul_setup_end(rabbet_matmul_setup_t* setup);
+rabbet_status_t rabbet_matmul_set_bias(const rabbet_matmul_setup_t* setup,
+                                       const void* address);
+
+// The limits that an algorithm must keep to.
+typedef struct rabbet_matmul_limits_t {
+  uint64_t workspace;
+  uint32_t alignment;  // of addresses, in bytes
+  size_t in_size, out_size;
+  bool rounds_once;  // rather none than others
+} rabbet_matmul_limits_t;
+
+// The library's first choices, at most `wish`; *out_count 0 if it has none.
+// Those that round once come alone, where there are any.
+rabbet_status_t rabbet_matmul_choices(const rabbet_matmul_setup_t* setup,
+                                      const rabbet_matmul_shape_t* shape,
+                                      const rabbet_matmul_limits_t* limits,
+                                      int wish,
+                                      cublasLtMatmulHeuristicResult_t* out,
+                                      int* out_count);
+// Whether the algorithm can do this product in RABBET_MATMUL_WORKSPACE;
+// *out_workspace is what it needs of it.
+bool rabbet_matmul_admits(const rabbet_matmul_setup_t* setup,
+                          const cublasLtMatmulAlgo_t* algorithm,
+                          size_t* out_workspace);
+
+// 29 bits that tell algorithms apart.
+int32_t rabbet_matmul_hash(const cublasLtMatmulAlgo_t* algorithm);
+// "a66 t20 s36 k2 c5": algorithm, tile, stages, parts of k, cluster.
+void rabbet_matmul_name(const rabbet_cublaslt_t* library,
+                        const cublasLtMatmulAlgo_t* algorithm, char* out,
+                        size_t size);
+
+#endif  // RABBET_SRC_DEVICE_CUDA_PRODUCTS_MATMUL_ALGORITHMS_H_

@@ -1,0 +1,60 @@
+// A product of 8-bit numbers and what follows it, in two ways. As two groups:
+// the product, with sums of 32 bits (INT32 of INT8, FLOAT of FP8), and a group
+// of element-wise layers for all else: scales, bias, functions, what is added,
+// the rounding of the result to 8 bits. Or, of FP8 with one scale for all
+// weights, as one group without quantizations: the product times a number, and
+// all else.
+#ifndef RABBET_SRC_DEVICE_CUDA_PRODUCTS_MATMUL_SPLIT_H_
+#define RABBET_SRC_DEVICE_CUDA_PRODUCTS_MATMUL_SPLIT_H_
+
+#include "device/common/quantized.h"
+
+enum {
+  // Values are those of the whole group, and so many more.
+  RABBET_MATMUL_SPLIT_VALUES = 3,
+  RABBET_MATMUL_TAIL_NODES = RABBET_QUANTIZED_NODES + 4,
+  RABBET_MATMUL_TAIL_INPUTS = RABBET_QUANTIZED_INPUTS + 1,
+};
+
+typedef struct rabbet_matmul_split_t {
+  rabbet_quantized_t quantized;
+  rabbet_group_value_t* values;  // of both groups
+  rabbet_group_t product, tail;
+  int32_t sums, scaled;  // two values: sums, and times x's scale
+  rabbet_group_node_t nodes[RABBET_MATMUL_TAIL_NODES];
+  int32_t scale_inputs[2], factor_inputs[2];
+  rabbet_attr_t elementwise[1];
+  int64_t product_op;
+  // Boundary inputs of the tail: the sums, then the group's but for x and w.
+  int32_t inputs[RABBET_MATMUL_TAIL_INPUTS];
+  int32_t from[RABBET_MATMUL_TAIL_INPUTS];  // the group's input; -1: sums
+  // Without quantizations; node_count 0: there is no such.
+  rabbet_group_t direct;
+  int32_t alpha;  // the third value: the product of the scales
+  float alpha_number;
+  rabbet_group_node_t direct_nodes[RABBET_MATMUL_TAIL_NODES];
+  int32_t alpha_inputs[2];
+  // Boundary inputs: x, w, alpha (from: -1), and what the others read.
+  int32_t direct_inputs[RABBET_MATMUL_TAIL_INPUTS + 2];
+  int32_t direct_from[RABBET_MATMUL_TAIL_INPUTS + 2];
+} rabbet_matmul_split_t;
+
+// Bytes of the values that rabbet_matmul_split is to be given.
+static inline size_t rabbet_matmul_split_bytes(const rabbet_group_t* group) {
+  return (group->value_count + RABBET_MATMUL_SPLIT_VALUES) *
+         sizeof(rabbet_group_value_t);
+}
+// Fills *out_split, which then points into itself, into `values` and into the
+// group. False if the group is no quantized product of INT8 or FP8.
+bool rabbet_matmul_split(const rabbet_group_t* group,
+                         rabbet_group_value_t* values,
+                         rabbet_matmul_split_t* out_split);
+// The dims of the whole group's values, and of those that the parts have of
+// their own or see otherwise; to be freed.
+rabbet_status_t rabbet_matmul_split_dims(const rabbet_matmul_split_t* split,
+                                         const rabbet_group_t* group,
+                                         const rabbet_dims_t* dims,
+                                         rabbet_allocator_t allocator,
+                                         rabbet_dims_t** out_dims);
+
+#endif  // RABBET_SRC_DEVICE_CUDA_PRODUCTS_MATMUL_SPLIT_H_

@@ -1,0 +1,35 @@
+// Parameters of the kernels in moe.cu. C and CUDA C++.
+#pragma once
+
+#include "device/cuda/programs/index.h"
+
+#define MOE_COLUMNS 64   // of a tile of results
+#define MOE_THREADS 128  // of a block of products
+#define MOE_SORT_THREADS 256
+
+// Sizes of one part of the tokens.
+typedef struct moe_t {
+  int64_t pairs;  // of a token and an expert
+  int64_t hidden, inner;
+  divisor_t chosen;  // experts of a token
+  int32_t experts;
+  int32_t rows;     // of a tile of results
+  int32_t is_long;  // expert numbers of 64 bits
+  int32_t is_silu;
+  float limit, alpha, beta;
+  int32_t finds;  // scales; 0: the scale is given
+  int32_t wide;   // rows of all tensors are whole, aligned pieces of 16 bytes
+  int64_t block;  // elements that share a scale
+} moe_t;
+
+// What sorting finds: pairs by expert, where a pair is in that order (-1: its
+// expert does not exist), where experts begin in it, and their tiles.
+typedef struct moe_order_t {
+  int32_t *order, *place, *starts, *tiles;
+} moe_order_t;
+
+// Inputs of the layer.
+typedef struct moe_inputs_t {
+  const void *hidden, *experts, *scores, *gate, *up, *down;
+  const void *gate_bias, *up_bias, *down_bias, *scale;
+} moe_inputs_t;

@@ -1,0 +1,16 @@
+// Numbers that the kernels' headers and their host sides share.
+#ifndef RABBET_SRC_DEVICE_CUDA_PROGRAMS_LAUNCH_H_
+#define RABBET_SRC_DEVICE_CUDA_PROGRAMS_LAUNCH_H_
+
+#include "device/cuda/cuda.h"
+
+#include "device/cuda/programs/divider.h"
+
+// The limit of extents that a kernel counts in 32 bits and divides by dividers.
+#define RABBET_CUDA_MAX_COUNT (INT64_C(1) << 31)
+
+static inline bool rabbet_cuda_is_aligned(const void* address, int64_t bytes) {
+  return (uintptr_t)address % (uintptr_t)bytes == 0;
+}
+
+#endif  // RABBET_SRC_DEVICE_CUDA_PROGRAMS_LAUNCH_H_

@@ -1,0 +1,100 @@
+// The common part of classes with kernels of our own: the kernel object with
+// its programs, and the options that specialise their sources.
+//
+// A class writes `propose`, `program` (which sources, with which options),
+// `prepare` (geometry for concrete shapes) and `enqueue` (launches).
+#ifndef RABBET_SRC_DEVICE_CUDA_PROGRAMS_NODE_H_
+#define RABBET_SRC_DEVICE_CUDA_PROGRAMS_NODE_H_
+
+#include "device/cuda/programs/program.h"
+
+enum { RABBET_CUDA_NODE_PROGRAMS = 4, RABBET_CUDA_OPTIONS = 24 };
+
+// A kernel class that keeps more begins its own struct with this one.
+typedef struct rabbet_cuda_node_t {
+  rabbet_node_kernel_t node;
+  rabbet_cuda_device_t* device;
+  rabbet_cuda_program_t* programs[RABBET_CUDA_NODE_PROGRAMS];
+  size_t program_count;
+  bool specific;  // as in rabbet_cuda_source_t, of programs added from now on
+} rabbet_cuda_node_t;
+
+// ---- Programs --------------------------------------------------------------
+
+// Options in the making; what does not fit makes the program's status an error.
+typedef struct rabbet_cuda_options_t {
+  char text[RABBET_CUDA_OPTIONS][64];
+  size_t count;
+  bool overflow;
+} rabbet_cuda_options_t;
+
+// rabbet_cuda_option(&options, "-DT=%s", rabbet_cuda_type(dtype))
+void rabbet_cuda_option(rabbet_cuda_options_t* options, const char* format, ...)
+    __attribute__((format(printf, 2, 3)));
+// The name of a type in programs/number.cuh: "half_t"; NULL if it has none.
+const char* rabbet_cuda_type(rabbet_dtype_t dtype);
+
+// Formats in which classes offer themselves: LINEAR first, those that are good
+// for this type, and those of the bits `asked` (rabbet_propose_t). Their
+// number, at most RABBET_CUDA_FORMATS.
+enum { RABBET_CUDA_FORMATS = 16 };
+int rabbet_cuda_formats(rabbet_dtype_t dtype, uint64_t asked,
+                        rabbet_format_t out_formats[]);
+// Types of the proposal's first input to compute in (rabbet_compute_types),
+// each with those formats. Their number, at most RABBET_CUDA_LAYOUTS.
+enum { RABBET_CUDA_LAYOUTS = 4 * RABBET_CUDA_FORMATS };
+int rabbet_cuda_layouts(const rabbet_proposal_t* proposal,
+                        rabbet_type_format_t out_layouts[]);
+
+// Adds a program, which the kernel then holds: from `spec`'s artifacts, else
+// compiled. `text` NULL: the file `name` of kernels/. `options` may be NULL.
+rabbet_status_t rabbet_cuda_node_add(rabbet_cuda_node_t* kernel,
+                                     const rabbet_kernel_spec_t* spec,
+                                     const char* name, const char* text,
+                                     const rabbet_cuda_options_t* options);
+// A function of the kernel's program number `program`.
+rabbet_status_t rabbet_cuda_node_function(const rabbet_cuda_node_t* kernel,
+                                          size_t program, const char* name,
+                                          CUfunction* out_function);
+
+// ---- For the class tables --------------------------------------------------
+
+// `size` of the class's own struct, zeroed; `program` adds the programs and may
+// look up functions. On failure nothing is left.
+rabbet_status_t rabbet_cuda_node_create(
+    const rabbet_kernel_spec_t* spec, const rabbet_kernel_class_t* kernel_class,
+    size_t size,
+    rabbet_status_t (*program)(rabbet_cuda_node_t* kernel,
+                               const rabbet_kernel_spec_t* spec),
+    rabbet_kernel_t** out_kernel);
+void rabbet_cuda_node_destroy(rabbet_kernel_t* kernel);
+rabbet_status_t rabbet_cuda_node_artifacts(rabbet_kernel_t* kernel,
+                                           rabbet_artifact_sink_t sink);
+// Of NVRTC, which compiles them.
+uint64_t rabbet_cuda_node_library(rabbet_device_t* device);
+
+// Defines the class `symbol`, whose kernels are `type`s, from symbol_propose,
+// symbol_takes, symbol_program, symbol_prepare and symbol_enqueue. A state is
+// one allocation (rabbet_node_state_allocate).
+#define RABBET_CUDA_NODE_CLASS(symbol, type, class_name, class_version)    \
+  static rabbet_status_t symbol##_create(const rabbet_kernel_spec_t* spec, \
+                                         rabbet_kernel_t** out_kernel) {   \
+    return rabbet_cuda_node_create(spec, &symbol, sizeof(type),            \
+                                   symbol##_program, out_kernel);          \
+  }                                                                        \
+  const rabbet_kernel_class_t symbol = {                                   \
+      .struct_size = sizeof(rabbet_kernel_class_t),                        \
+      .name = class_name,                                                  \
+      .version = class_version,                                            \
+      .propose = symbol##_propose,                                         \
+      .create = symbol##_create,                                           \
+      .destroy = rabbet_cuda_node_destroy,                                 \
+      .prepare = symbol##_prepare,                                         \
+      .destroy_state = rabbet_node_state_destroy,                          \
+      .enqueue = symbol##_enqueue,                                         \
+      .takes = symbol##_takes,                                             \
+      .artifacts = rabbet_cuda_node_artifacts,                             \
+      .library_version = rabbet_cuda_node_library,                         \
+  }
+
+#endif  // RABBET_SRC_DEVICE_CUDA_PROGRAMS_NODE_H_

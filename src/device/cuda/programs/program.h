@@ -1,0 +1,45 @@
+// Kernels of our own: CUDA C++ sources, compiled for the device when it is
+// built for, taken from the plan when it runs.
+#ifndef RABBET_SRC_DEVICE_CUDA_PROGRAMS_PROGRAM_H_
+#define RABBET_SRC_DEVICE_CUDA_PROGRAMS_PROGRAM_H_
+
+#include "device/cuda/cuda.h"
+
+// The source and options of a program. Sources lie in kernels/ and are part of
+// this library (kernels/sources.def); a generated one has a text of its own.
+// All can include the headers of kernels/.
+typedef struct rabbet_cuda_source_t {
+  const char* name;            // "reduction/reduce.cu"
+  const char* text;            // NULL: the file of that name in kernels/
+  const char* const* options;  // "-DT=float", ...
+  size_t option_count;
+  // Where the compiler says so (__CUDA_ARCH_FEAT_SM90_ALL) it uses what only
+  // this compute capability has: machine code does, PTX does not.
+  bool specific;
+} rabbet_cuda_source_t;
+
+// A program loaded on a device; counted, shared by all that ask for the same.
+typedef struct rabbet_cuda_program_t rabbet_cuda_program_t;
+
+// The program: one that is loaded already, else from the plan's artifacts, else
+// compiled. Thread-safe.
+rabbet_status_t rabbet_cuda_program_get(rabbet_cuda_device_t* device,
+                                        const rabbet_cuda_source_t* source,
+                                        const rabbet_artifact_t* artifacts,
+                                        size_t artifact_count,
+                                        rabbet_cuda_program_t** out_program);
+void rabbet_cuda_program_release(rabbet_cuda_program_t* program);
+// A kernel by its name (sources declare them extern "C").
+rabbet_status_t rabbet_cuda_program_function(rabbet_cuda_program_t* program,
+                                             const char* name,
+                                             CUfunction* out_function);
+// The artifact that a plan must keep of it. Thread-safe; may compile.
+rabbet_status_t rabbet_cuda_program_artifact(rabbet_cuda_program_t* program,
+                                             rabbet_artifact_sink_t sink);
+
+// All programs of a device.
+rabbet_status_t rabbet_cuda_programs_create(
+    rabbet_allocator_t allocator, rabbet_cuda_programs_t** out_programs);
+void rabbet_cuda_programs_destroy(rabbet_cuda_programs_t* programs);
+
+#endif  // RABBET_SRC_DEVICE_CUDA_PROGRAMS_PROGRAM_H_

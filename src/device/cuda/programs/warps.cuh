@@ -1,0 +1,23 @@
+// Sums over the warps of a block of 32 WARPS threads.
+#pragma once
+
+#include "device/cuda/programs/number.cuh"
+
+// Every lane gives its warp's number: what is before this warp's, and *all. All
+// threads of the block must come here.
+template <int WARPS, class N>
+DEVICE N add_up(N own, N* all) {
+  __shared__ N sums[WARPS];
+  int warp = (int)(threadIdx.x >> 5);
+  __syncthreads();
+  if ((threadIdx.x & 31) == 0) sums[warp] = own;
+  __syncthreads();
+  N before = 0, total = 0;
+#pragma unroll
+  for (int w = 0; w < WARPS; ++w) {
+    if (w < warp) before += sums[w];
+    total += sums[w];
+  }
+  *all = total;
+  return before;
+}

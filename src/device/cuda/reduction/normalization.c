@@ -1,0 +1,538 @@
+// (x - mean) / sqrt(variance + epsilon) * scale + bias: layer, instance and
+// group normalization.
+//
+// Limited by the bytes of input and output, the input read once where a row
+// fits the registers of a block, else twice (the second time from the cache).
+// Where there are few means, blocks sum parts of each, and a second kernel
+// joins them.
+#include "core/view.h"
+#include "device/common/box.h"
+#include "device/cuda/programs/launch.h"
+#include "device/cuda/programs/node.h"
+#include "device/cuda/reduction/axes.h"
+
+#include "device/cuda/reduction/normalization_params.h"
+
+// Of reduction/normalization.cu.
+enum {
+  BLOCK = 256,
+  BLOCK_LOG = 8,
+  HELD = 4,
+  HELD_SINGLE = 8,
+  MOST_COLUMNS = 4
+};
+enum { OPERANDS = 3, PART_BYTES = 12 };
+
+typedef enum normalize_function_t {
+  ROWS,
+  ROWS_HELD,
+  ROWS_LONG,
+  ROWS_PART,
+  ROWS_APPLY,
+  COLUMNS,
+  COLUMNS_PART,
+  COLUMNS_APPLY,
+  ROWS_FLAT,
+  ROWS_FLAT_HELD,
+  FUNCTIONS,
+} normalize_function_t;
+static const char* const normalize_names[2][FUNCTIONS] = {
+    {"rows_single", "rows_single", "rows_long_single", "rows_part_single",
+     "rows_apply_single", "columns_single", "columns_part_single",
+     "columns_apply_single", "rows_single", "rows_single"},
+    {"rows", "rows_held", "rows_long", "rows_part", "rows_apply", "columns",
+     "columns_part", "columns_apply", "rows_flat", "rows_flat_held"},
+};
+
+typedef struct rabbet_cuda_normalize_t {
+  rabbet_cuda_node_t base;
+  int64_t vector, columns_vector;
+  int64_t size[OPERANDS];              // bytes of an element; 0: absent
+  int32_t at[OPERANDS];                // in the boundary
+  CUfunction functions[2][FUNCTIONS];  // single, vectors
+} rabbet_cuda_normalize_t;
+
+typedef struct normalize_launch_t {
+  rabbet_cuda_launch_t first, second;  // the second: perhaps no function
+  normalize_t parameters;
+} normalize_launch_t;
+
+struct rabbet_kernel_state_t {
+  normalize_launch_t vectors, single;  // vectors: perhaps no function
+  int64_t alignment[OPERANDS];         // that vectors need
+  bool empty;
+};
+
+// ---- Geometry --------------------------------------------------------------
+
+typedef struct normalize_plan_t {
+  const rabbet_group_node_t* node;
+  const rabbet_dims_t* x;
+  int64_t groups, mask;
+  bool by_group;
+  int64_t strides[OPERANDS][RABBET_MAX_RANK];  // of scale and bias, logical
+  rabbet_cuda_axes_t outer, inner, moments;
+  bool columns;
+  int64_t width;  // columns: extent of the contiguous axis
+  int64_t along[OPERANDS];
+  int64_t outputs, count;
+} normalize_plan_t;
+
+// Strides of scale or bias along the logical axes of the input.
+static rabbet_status_t normalize_strides(normalize_plan_t* plan,
+                                         const rabbet_dims_t* dims,
+                                         int operand) {
+  const rabbet_dims_t* x = plan->x;
+  int64_t next = 1;
+  bool fits = dims->rank == x->rank;
+  for (int32_t i = x->rank - 1; fits && i >= 0; --i) {
+    int64_t expected = i == 1 && plan->by_group ? plan->groups : x->d[i];
+    plan->strides[operand][i] = dims->d[i] == 1 ? 0 : next;
+    fits = dims->d[i] == 1 || dims->d[i] == expected;
+    next *= dims->d[i];
+  }
+  if (fits) return rabbet_ok();
+  char a[128], b[128];
+  return RABBET_STATUS(RABBET_STATUS_OUT_OF_RANGE,
+                       "layer '%s': input '%s' has shape %s, which does not "
+                       "broadcast to %s",
+                       plan->node->name, plan->node->op->inputs[operand].name,
+                       rabbet_dims_print(dims, a, sizeof(a)),
+                       rabbet_dims_print(x, b, sizeof(b)));
+}
+
+static rabbet_status_t normalize_read(const rabbet_group_t* group,
+                                      const rabbet_dims_t* dims,
+                                      normalize_plan_t* plan) {
+  const rabbet_group_node_t* node = &group->nodes[0];
+  *plan = (normalize_plan_t){.node = node,
+                             .x = &dims[node->inputs[INPUT]],
+                             .groups = rabbet_node_int(node, "num_groups"),
+                             .mask = rabbet_node_int(node, "axes")};
+  plan->by_group = plan->groups > 1 && !rabbet_node_int(node, "is_v2");
+  if (plan->groups > 1 &&
+      (plan->x->rank < 2 || plan->x->d[1] % plan->groups != 0))
+    return RABBET_STATUS(RABBET_STATUS_OUT_OF_RANGE,
+                         "layer '%s': the channels do not divide into %lld "
+                         "groups",
+                         node->name, (long long)plan->groups);
+  for (int i = SCALE; i <= BIAS; ++i) {
+    int32_t value = rabbet_node_input(node, (size_t)i);
+    if (value >= 0)
+      RABBET_RETURN_IF_ERROR(normalize_strides(plan, &dims[value], i));
+  }
+  return rabbet_ok();
+}
+
+// Channels of groups are two axes: the groups outside, those of one inside.
+static void normalize_place(normalize_plan_t* plan, const rabbet_box_t* box,
+                            int32_t i) {
+  int64_t strides[OPERANDS] = {box->stride[i], plan->strides[SCALE][i],
+                               plan->strides[BIAS][i]};
+  if (i != 1 || plan->groups == 1) {
+    rabbet_cuda_axes_add(plan->mask >> i & 1 ? &plan->inner : &plan->outer,
+                         box->extent[i], strides);
+    return;
+  }
+  int64_t each = plan->x->d[1] / plan->groups;
+  int64_t inside[OPERANDS], outside[OPERANDS];
+  for (int k = 0; k < OPERANDS; ++k) {
+    bool whole = plan->by_group && k != INPUT;
+    inside[k] = whole ? 0 : strides[k];
+    outside[k] = whole ? strides[k] : strides[k] * each;
+  }
+  rabbet_cuda_axes_add(&plan->outer, plan->groups, outside);
+  rabbet_cuda_axes_add(&plan->inner, each, inside);
+}
+
+// False where the kernel cannot walk the format.
+static bool normalize_plan(normalize_plan_t* plan, rabbet_format_t format) {
+  rabbet_box_t box;
+  plan->outer = plan->inner = (rabbet_cuda_axes_t){.rank = 0};
+  if (!rabbet_box(plan->x, format, &box) || box.rank != plan->x->rank)
+    return false;
+  for (int32_t i = 0; i < box.rank; ++i)
+    normalize_place(plan, &box, i);
+  plan->moments = plan->inner;
+  rabbet_cuda_axes_merge(&plan->outer, OPERANDS);
+  rabbet_cuda_axes_merge(&plan->inner, OPERANDS);
+  rabbet_cuda_axes_merge(&plan->moments, 1);
+  plan->outputs = rabbet_cuda_axes_positions(&plan->outer);
+  plan->count = rabbet_cuda_axes_positions(&plan->inner);
+  plan->columns = rabbet_cuda_axes_contiguous(&plan->outer);
+  plan->width = 1;
+  if (plan->columns) {
+    int32_t last = --plan->outer.rank;
+    plan->width = plan->outer.extent[last];
+    for (int k = 0; k < OPERANDS; ++k)
+      plan->along[k] = plan->outer.stride[k][last];
+  }
+  return true;
+}
+
+static uint32_t normalize_log2(int64_t value) {
+  uint32_t log = 0;
+  while ((INT64_C(1) << log) < value)
+    ++log;
+  return log;
+}
+
+// ---- Vectors ---------------------------------------------------------------
+
+// Strides of the operand along the contiguous axis, and whether all others are
+// multiples of a vector.
+static int64_t normalize_along(const normalize_plan_t* plan, int operand) {
+  if (plan->columns) return plan->along[operand];
+  return plan->inner.rank > 0
+             ? plan->inner.stride[operand][plan->inner.rank - 1]
+             : 0;
+}
+
+static bool normalize_is_even(const normalize_plan_t* plan, int operand,
+                              int64_t vector) {
+  bool even = true;
+  for (int32_t i = 0; i < plan->outer.rank; ++i)
+    even = even && plan->outer.stride[operand][i] % vector == 0;
+  int32_t inner = plan->inner.rank - (plan->columns ? 0 : 1);
+  for (int32_t i = 0; i < inner; ++i)
+    even = even && plan->inner.stride[operand][i] % vector == 0;
+  return even;
+}
+
+static bool normalize_has_vectors(const rabbet_cuda_normalize_t* kernel,
+                                  const normalize_plan_t* plan,
+                                  int64_t vector) {
+  int64_t extent = plan->columns ? plan->width
+                   : plan->inner.rank > 0
+                       ? plan->inner.extent[plan->inner.rank - 1]
+                       : 1;
+  if (vector == 1 || extent % vector != 0 || normalize_along(plan, INPUT) != 1)
+    return false;
+  for (int k = 0; k < OPERANDS; ++k) {
+    if (kernel->size[k] == 0) continue;
+    int64_t along = normalize_along(plan, k);
+    if (along != 0 && (along != 1 || !normalize_is_even(plan, k, vector)))
+      return false;
+  }
+  return true;
+}
+
+// ---- Launches --------------------------------------------------------------
+
+static int64_t normalize_parts(const rabbet_cuda_normalize_t* kernel,
+                               int64_t blocks, int64_t count, int64_t least) {
+  int64_t processors = kernel->base.device->multiprocessors;
+  if (blocks >= 2 * processors) return 1;
+  int64_t wanted = rabbet_ceildiv(4 * processors, blocks);
+  return rabbet_max_i64(1, rabbet_min_i64(wanted, count / least));
+}
+
+// Functions `whole`, or the two behind it where there are parts.
+static void normalize_set(const rabbet_cuda_normalize_t* kernel, int is_vector,
+                          int whole, int64_t blocks, int64_t parts,
+                          normalize_launch_t* out) {
+  normalize_t* n = &out->parameters;
+  n->part = (uint32_t)rabbet_ceildiv(n->count, parts);
+  n->parts = (uint32_t)rabbet_ceildiv(n->count, rabbet_max_i64(n->part, 1));
+  bool cut = n->parts > 1;
+  out->first = (rabbet_cuda_launch_t){
+      .function = kernel->functions[is_vector][whole + cut],
+      .grid = {(unsigned)blocks, cut ? n->parts : 1, 1},
+      .block = {BLOCK, 1, 1}};
+  if (!cut) return;
+  out->second = out->first;
+  out->second.function = kernel->functions[is_vector][whole + 2];
+}
+
+// Whether rows lie one behind the other, scale and bias along each of them.
+static bool normalize_is_flat(const rabbet_cuda_normalize_t* kernel,
+                              const normalize_plan_t* plan) {
+  if (plan->inner.rank != 1 || plan->outer.rank > 1) return false;
+  bool flat = plan->outer.rank == 0 ||
+              plan->outer.stride[INPUT][0] == plan->inner.extent[0];
+  for (int k = SCALE; k <= BIAS; ++k)
+    flat = flat && (kernel->size[k] == 0 ||
+                    (plan->inner.stride[k][0] == 1 &&
+                     (plan->outer.rank == 0 || plan->outer.stride[k][0] == 0)));
+  return flat;
+}
+
+// One vector for each thread as long as all of them are on the device at once,
+// as then latency is what counts; else a warp for each row where that does.
+static void normalize_flat(const rabbet_cuda_normalize_t* kernel,
+                           const normalize_plan_t* plan, int64_t vectors,
+                           normalize_launch_t* out) {
+  enum { THREADS = 2048 };  // of a multiprocessor
+  uint32_t log = normalize_log2(vectors);
+  bool held = log > BLOCK_LOG ||
+              plan->outputs << log >
+                  (int64_t)THREADS * kernel->base.device->multiprocessors;
+  if (held) {
+    log = normalize_log2(rabbet_min_i64(vectors, 32));
+    while (HELD << log < vectors)
+      ++log;
+  }
+  out->parameters.across_log = log;
+  normalize_set(kernel, 1, held ? ROWS_FLAT_HELD : ROWS_FLAT,
+                rabbet_ceildiv(plan->outputs, BLOCK >> log), 1, out);
+}
+
+static void normalize_rows(const rabbet_cuda_normalize_t* kernel,
+                           const normalize_plan_t* plan, int64_t vector,
+                           normalize_launch_t* out) {
+  int64_t vectors = plan->count / vector;
+  int64_t held = vector > 1 ? HELD : HELD_SINGLE;
+  bool is_short = vector > 1 && vectors <= 32;
+  out->parameters.count = (uint32_t)vectors;
+  if (vectors > held * BLOCK) {
+    int64_t parts = normalize_parts(kernel, plan->outputs, vectors, BLOCK * 8);
+    normalize_set(kernel, vector > 1, ROWS_LONG, plan->outputs, parts, out);
+    return;
+  }
+  if (vector > 1 && normalize_is_flat(kernel, plan)) {
+    normalize_flat(kernel, plan, vectors, out);
+    return;
+  }
+  uint32_t log = normalize_log2(rabbet_min_i64(vectors, 32));
+  while (held << log < vectors)
+    ++log;
+  out->parameters.across_log = log;
+  normalize_set(kernel, vector > 1, is_short ? ROWS : ROWS_HELD,
+                rabbet_ceildiv(plan->outputs, BLOCK >> log), 1, out);
+}
+
+static void normalize_columns(const rabbet_cuda_normalize_t* kernel,
+                              const normalize_plan_t* plan, int64_t vector,
+                              normalize_launch_t* out) {
+  normalize_t* n = &out->parameters;
+  int64_t vectors = plan->width / vector;
+  uint32_t down = BLOCK_LOG - normalize_log2(rabbet_min_i64(vectors, 32));
+  while (down > 0 && INT64_C(1) << (down - 1) >= plan->count)
+    --down;
+  n->across_log = BLOCK_LOG - down;
+  n->count = (uint32_t)plan->count;
+  n->columns = (uint32_t)plan->width;
+  n->column_vectors = (uint32_t)vectors;
+  n->tiles = (uint32_t)rabbet_ceildiv(vectors, INT64_C(1) << n->across_log);
+  for (int k = 0; k < OPERANDS; ++k)
+    n->along[k] = plan->along[k];
+  int64_t blocks = n->tiles * (plan->outputs / plan->width);
+  normalize_set(
+      kernel, vector > 1, COLUMNS, blocks,
+      normalize_parts(kernel, blocks, plan->count, INT64_C(16) << down), out);
+}
+
+static void normalize_make(const rabbet_cuda_normalize_t* kernel,
+                           const normalize_plan_t* plan, int64_t vector,
+                           normalize_launch_t* out) {
+  const rabbet_group_node_t* node = plan->node;
+  int64_t step = plan->columns ? 1 : vector;
+  out->parameters =
+      (normalize_t){.outer = rabbet_cuda_axes_pack(&plan->outer, 1),
+                    .inner = rabbet_cuda_axes_pack(&plan->inner, step),
+                    .moments = rabbet_cuda_axes_pack(&plan->moments, step),
+                    .epsilon = (float)rabbet_attr_float(
+                        node->attrs, node->op->attr_count, "epsilon", 0),
+                    .share = (float)(1.0 / (double)plan->count),
+                    .outputs = (uint32_t)plan->outputs};
+  for (int k = SCALE; k <= BIAS; ++k) {
+    if (kernel->size[k] == 0) continue;
+    out->parameters.present |= 1u << k;
+    if (normalize_along(plan, k) == 1) out->parameters.moves |= 1u << k;
+  }
+  if (plan->columns)
+    normalize_columns(kernel, plan, vector, out);
+  else
+    normalize_rows(kernel, plan, vector, out);
+}
+
+// ---- Proposing -------------------------------------------------------------
+
+static rabbet_status_t normalize_offer(rabbet_proposal_t* proposal,
+                                       normalize_plan_t* plan) {
+  static const rabbet_format_t formats[] = {
+      RABBET_FORMAT_LINEAR, RABBET_FORMAT_HWC, RABBET_FORMAT_HWC8};
+  const rabbet_group_t* group = proposal->propose->group;
+  rabbet_dtype_t types[4];
+  int count = rabbet_compute_types(
+      proposal->propose, group->values[proposal->node->inputs[INPUT]].dtype,
+      types);
+  for (int i = 0; i < 3 * count; ++i) {
+    if (!normalize_plan(plan, formats[i % 3])) continue;
+    rabbet_proposal_set_input(proposal, INPUT, types[i / 3], formats[i % 3]);
+    rabbet_proposal_set_output(proposal, types[i / 3], formats[i % 3]);
+    RABBET_RETURN_IF_ERROR(
+        rabbet_proposal_offer(proposal, plan->columns ? "columns" : "rows", 0));
+  }
+  return rabbet_ok();
+}
+
+static rabbet_status_t rabbet_cuda_normalization_body(
+    rabbet_proposal_t* proposal) {
+  const rabbet_propose_t* propose = proposal->propose;
+  rabbet_dims_t* dims = NULL;
+  normalize_plan_t plan;
+  RABBET_RETURN_IF_ERROR(
+      rabbet_group_opt_dims(propose->group, propose->allocator, &dims));
+  rabbet_status_t status = normalize_read(propose->group, dims, &plan);
+  if (rabbet_is_ok(status)) status = normalize_offer(proposal, &plan);
+  rabbet_free(propose->allocator, dims);
+  return status;
+}
+
+// Scale and bias that are the input itself would keep its type.
+static bool normalize_fits(const rabbet_group_t* group) {
+  if (!rabbet_node_is(group, RABBET_OP_NORMALIZATION)) return false;
+  const rabbet_group_node_t* node = &group->nodes[0];
+  for (size_t i = SCALE; i <= BIAS; ++i) {
+    if (rabbet_node_input(node, i) == node->inputs[INPUT]) return false;
+  }
+  return true;
+}
+
+static rabbet_status_t rabbet_cuda_normalization_propose(
+    const rabbet_propose_t* propose, rabbet_candidate_sink_t sink) {
+  if (!normalize_fits(propose->group)) return rabbet_ok();
+  return rabbet_proposal_make(propose, sink, &rabbet_cuda_normalization, NULL,
+                              rabbet_cuda_normalization_body);
+}
+
+// ---- The program -----------------------------------------------------------
+
+static rabbet_status_t normalize_types(rabbet_cuda_normalize_t* kernel,
+                                       const rabbet_group_t* group,
+                                       rabbet_cuda_options_t* options) {
+  static const char* const names[OPERANDS] = {"ELEMENT", "SCALE_TYPE",
+                                              "BIAS_TYPE"};
+  const rabbet_group_node_t* node = &group->nodes[0];
+  for (int k = 0; k < OPERANDS; ++k) {
+    int32_t value = rabbet_node_input(node, (size_t)k);
+    rabbet_dtype_t dtype = RABBET_DTYPE_FLOAT;
+    if (value >= 0) {
+      dtype = group->values[value].dtype;
+      kernel->size[k] = rabbet_dtype_bits(dtype) / 8;
+      kernel->at[k] = rabbet_group_input_of(group, value);
+    }
+    if (!rabbet_dtype_is_float(dtype) || !rabbet_cuda_type(dtype))
+      return RABBET_STATUS(RABBET_STATUS_INVALID_ARGUMENT,
+                           "layer '%s': there is no normalization of type %s",
+                           node->name, rabbet_dtype_name(dtype));
+    rabbet_cuda_option(options, "-D%s=%s", names[k], rabbet_cuda_type(dtype));
+  }
+  return rabbet_ok();
+}
+
+static rabbet_status_t rabbet_cuda_normalization_program(
+    rabbet_cuda_node_t* base, const rabbet_kernel_spec_t* spec) {
+  rabbet_cuda_normalize_t* kernel = (rabbet_cuda_normalize_t*)base;
+  const rabbet_group_t* group = spec->group;
+  if (!normalize_fits(group))
+    return RABBET_STATUS(RABBET_STATUS_INVALID_ARGUMENT,
+                         "the group is no normalization");
+  rabbet_cuda_options_t options = {.count = 0};
+  RABBET_RETURN_IF_ERROR(normalize_types(kernel, group, &options));
+  if (group->values[group->outputs[0]].dtype !=
+      group->values[group->nodes[0].inputs[INPUT]].dtype)
+    return RABBET_STATUS(RABBET_STATUS_INVALID_ARGUMENT,
+                         "layer '%s': input and output have different types",
+                         group->nodes[0].name);
+  kernel->vector = 16 / kernel->size[INPUT];
+  kernel->columns_vector = rabbet_min_i64(kernel->vector, MOST_COLUMNS);
+  rabbet_cuda_option(&options, "-DVECTOR=%d", (int)kernel->vector);
+  RABBET_RETURN_IF_ERROR(rabbet_cuda_node_add(
+      base, spec, "reduction/normalization.cu", NULL, &options));
+  for (int i = 0; i < 2 * FUNCTIONS; ++i)
+    RABBET_RETURN_IF_ERROR(rabbet_cuda_node_function(
+        base, 0, normalize_names[i / FUNCTIONS][i % FUNCTIONS],
+        &kernel->functions[i / FUNCTIONS][i % FUNCTIONS]));
+  return rabbet_ok();
+}
+
+// ---- Preparing and running -------------------------------------------------
+
+static rabbet_status_t normalize_check(const rabbet_cuda_normalize_t* kernel,
+                                       normalize_plan_t* plan) {
+  const rabbet_group_node_t* node = plan->node;
+  rabbet_format_t format =
+      kernel->base.node.group->values[node->inputs[INPUT]].format;
+  if (normalize_plan(plan, format) &&
+      plan->outputs < RABBET_CUDA_MAX_COUNT - BLOCK &&
+      plan->count < RABBET_CUDA_MAX_COUNT - BLOCK)
+    return rabbet_ok();
+  char text[128];
+  return RABBET_STATUS(RABBET_STATUS_UNSUPPORTED,
+                       "layer '%s': shape %s in format %s was not what the "
+                       "kernel was chosen for, or has more elements than it "
+                       "counts",
+                       node->name,
+                       rabbet_dims_print(plan->x, text, sizeof(text)),
+                       rabbet_format_name(format));
+}
+
+static size_t normalize_workspace(const normalize_launch_t* launch) {
+  return launch->second.function ? (size_t)launch->parameters.parts *
+                                       launch->parameters.outputs * PART_BYTES
+                                 : 0;
+}
+
+static rabbet_status_t rabbet_cuda_normalization_prepare(
+    rabbet_kernel_t* base, const rabbet_kernel_shapes_t* shapes,
+    rabbet_kernel_state_t** out_state, size_t* out_workspace) {
+  const rabbet_cuda_normalize_t* kernel = (const rabbet_cuda_normalize_t*)base;
+  normalize_plan_t plan;
+  *out_workspace = 0;
+  RABBET_RETURN_IF_ERROR(
+      normalize_read(kernel->base.node.group, shapes->dims, &plan));
+  RABBET_RETURN_IF_ERROR(normalize_check(kernel, &plan));
+  RABBET_RETURN_IF_ERROR(
+      rabbet_node_state_allocate(base, sizeof(**out_state), out_state));
+  rabbet_kernel_state_t* state = *out_state;
+  state->empty = plan.outputs == 0 || plan.count == 0;
+  if (state->empty) return rabbet_ok();
+  normalize_make(kernel, &plan, 1, &state->single);
+  int64_t vector = plan.columns ? kernel->columns_vector : kernel->vector;
+  if (normalize_has_vectors(kernel, &plan, vector)) {
+    normalize_make(kernel, &plan, vector, &state->vectors);
+    for (int k = 0; k < OPERANDS; ++k) {
+      if (normalize_along(&plan, k) == 1)
+        state->alignment[k] = vector * kernel->size[k];
+    }
+  }
+  size_t single = normalize_workspace(&state->single);
+  size_t vectors = normalize_workspace(&state->vectors);
+  *out_workspace = single > vectors ? single : vectors;
+  return rabbet_ok();
+}
+
+static rabbet_status_t rabbet_cuda_normalization_enqueue(
+    rabbet_kernel_t* base, rabbet_kernel_state_t* state,
+    const rabbet_kernel_call_t* call) {
+  const rabbet_cuda_normalize_t* kernel = (const rabbet_cuda_normalize_t*)base;
+  const rabbet_cuda_device_t* device = kernel->base.device;
+  void *operands[OPERANDS] = {NULL}, *target = call->outputs[0];
+  if (state->empty) return rabbet_ok();
+  bool vectors = state->vectors.first.function &&
+                 rabbet_cuda_is_aligned(target, state->alignment[INPUT]);
+  for (int k = 0; k < OPERANDS; ++k) {
+    if (kernel->size[k] == 0) continue;
+    operands[k] = call->inputs[kernel->at[k]];
+    if (state->alignment[k] > 0 &&
+        !rabbet_cuda_is_aligned(operands[k], state->alignment[k]))
+      vectors = false;
+  }
+  normalize_launch_t* launch = vectors ? &state->vectors : &state->single;
+  void* workspace = call->workspace;
+  void* parameters[] = {&operands[INPUT], &operands[SCALE],
+                        &operands[BIAS],  &target,
+                        &workspace,       &launch->parameters};
+  RABBET_RETURN_IF_ERROR(
+      rabbet_cuda_launch(device, &launch->first, parameters, call->stream));
+  if (!launch->second.function) return rabbet_ok();
+  return rabbet_cuda_launch(device, &launch->second, parameters, call->stream);
+}
+
+RABBET_TAKES_NODE(rabbet_cuda_normalization, NORMALIZATION,
+                  RABBET_TAKES_ONE_FORMAT | RABBET_TAKES_OTHER_TYPES)
+
+RABBET_CUDA_NODE_CLASS(rabbet_cuda_normalization, rabbet_cuda_normalize_t,
+                       "cuda.normalization", 3);

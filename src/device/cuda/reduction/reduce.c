@@ -1,0 +1,403 @@
+// Reductions over any axes.
+//
+// Limited by the bytes of the input, read once, four vectors of each thread on
+// their way. Where outputs are few, each is cut into parts that fill the
+// device, and a second kernel joins them.
+#include "core/view.h"
+#include "device/common/box.h"
+#include "device/cuda/programs/launch.h"
+#include "device/cuda/programs/node.h"
+#include "device/cuda/reduction/axes.h"
+#include "ops/enums.h"
+
+#include "device/cuda/reduction/reduce_params.h"
+
+// Of reduction/reduce.cu.
+enum { BLOCK = 256, BLOCK_LOG = 8, MOST_COLUMNS = 4 };
+
+typedef enum reduce_function_t {
+  ROWS,
+  ROWS_PART,
+  ROWS_SINGLE,
+  ROWS_SINGLE_PART,
+  COLUMNS,
+  COLUMNS_PART,
+  COLUMNS_SINGLE,
+  COLUMNS_SINGLE_PART,
+  FINISH,
+  FUNCTIONS,
+} reduce_function_t;
+static const char* const reduce_names[FUNCTIONS] = {
+    "rows",    "rows_part",    "rows_single",    "rows_single_part",
+    "columns", "columns_part", "columns_single", "columns_single_part",
+    "finish",
+};
+
+typedef struct rabbet_cuda_reduce_t {
+  rabbet_cuda_node_t base;
+  int64_t size, vector, columns_vector, cell_size;
+  CUfunction functions[FUNCTIONS];
+} rabbet_cuda_reduce_t;
+
+typedef struct reduce_launch_t {
+  rabbet_cuda_launch_t launch;
+  reduce_t parameters;
+} reduce_launch_t;
+
+struct rabbet_kernel_state_t {
+  // With vectors where shapes allow (else with a function of NULL), and
+  // without; then what joins the parts.
+  reduce_launch_t vectors, single, finish;
+  int64_t alignment, target_alignment;  // that vectors need
+  bool empty, has_parts;
+};
+
+// ---- Geometry --------------------------------------------------------------
+
+typedef struct reduce_plan_t {
+  bool columns;                      // the contiguous axis is kept
+  rabbet_cuda_axes_t kept, reduced;  // strides: source, target
+  rabbet_cuda_axes_t outer;          // kept without the columns
+  int64_t width, outputs, positions;
+} reduce_plan_t;
+
+// False where the formats do not fit the shapes.
+static bool reduce_plan(const rabbet_group_node_t* node,
+                        const rabbet_dims_t* in, const rabbet_dims_t* out,
+                        rabbet_format_t from, rabbet_format_t to,
+                        reduce_plan_t* plan) {
+  rabbet_box_t source, target;
+  int64_t mask = rabbet_node_int(node, "axes");
+  bool keep = rabbet_node_int(node, "keep_dims") != 0;
+  if (!rabbet_box(in, from, &source) || !rabbet_box(out, to, &target))
+    return false;
+  // Blocks of channels stay what they are.
+  bool blocked = source.rank != in->rank || target.rank != out->rank;
+  if (blocked && (from != to || !keep || (mask >> 1 & 1))) return false;
+  *plan = (reduce_plan_t){.width = 1};
+  int32_t at = 0;
+  for (int32_t i = 0; i < source.rank; ++i) {
+    bool reduced = mask >> source.axis[i] & 1;
+    int64_t strides[AXES_OPERANDS] = {source.stride[i],
+                                      reduced ? 0 : target.stride[at]};
+    rabbet_cuda_axes_add(reduced ? &plan->reduced : &plan->kept,
+                         source.extent[i], strides);
+    if (!reduced || keep) ++at;
+  }
+  rabbet_cuda_axes_merge(&plan->kept, 2);
+  rabbet_cuda_axes_merge(&plan->reduced, 1);
+  plan->outputs = rabbet_cuda_axes_positions(&plan->kept);
+  plan->positions = rabbet_cuda_axes_positions(&plan->reduced);
+  plan->outer = plan->kept;
+  plan->columns = rabbet_cuda_axes_contiguous(&plan->kept);
+  if (plan->columns) plan->width = plan->outer.extent[--plan->outer.rank];
+  return true;
+}
+
+static uint32_t reduce_log2(int64_t value) {
+  uint32_t log = 0;
+  while ((INT64_C(1) << log) < value)
+    ++log;
+  return log;
+}
+
+// Places of the outputs alone.
+static rabbet_cuda_axes_t reduce_targets(const reduce_plan_t* plan) {
+  rabbet_cuda_axes_t targets = plan->kept;
+  for (int32_t i = 0; i < targets.rank; ++i)
+    targets.stride[0][i] = targets.stride[1][i];
+  rabbet_cuda_axes_merge(&targets, 1);
+  return targets;
+}
+
+// How many parts make the device busy: some blocks for each multiprocessor,
+// each with enough to do.
+static int64_t reduce_parts(const rabbet_cuda_reduce_t* kernel, int64_t blocks,
+                            int64_t positions, int64_t least) {
+  int64_t wanted =
+      rabbet_ceildiv(4 * kernel->base.device->multiprocessors, blocks);
+  int64_t most = rabbet_max_i64(1, positions / least);
+  int64_t parts = rabbet_min_i64(rabbet_min_i64(wanted, most), 4096);
+  return blocks >= 2 * kernel->base.device->multiprocessors ? 1 : parts;
+}
+
+static void reduce_set(const rabbet_cuda_reduce_t* kernel,
+                       const reduce_plan_t* plan, int64_t count, int64_t blocks,
+                       int64_t parts, int function, reduce_launch_t* out) {
+  reduce_t* r = &out->parameters;
+  rabbet_cuda_axes_t targets = reduce_targets(plan);
+  r->targets = rabbet_cuda_axes_pack(&targets, 1);
+  r->elements = plan->positions;
+  r->outputs = (uint32_t)plan->outputs;
+  r->count = (uint32_t)count;
+  r->part = (uint32_t)rabbet_ceildiv(count, parts);
+  parts = count > 0 ? rabbet_ceildiv(count, r->part) : 1;
+  bool is_dense =
+      targets.rank == 0 || (targets.rank == 1 && targets.stride[0][0] == 1);
+  r->packed = is_dense;
+  out->launch = (rabbet_cuda_launch_t){
+      .function = kernel->functions[function + (parts > 1)],
+      .grid = {(unsigned)blocks, (unsigned)parts, 1},
+      .block = {BLOCK, 1, 1}};
+}
+
+// Threads to a row: enough that none has more than a few vectors, unless there
+// are rows enough.
+static void reduce_rows(const rabbet_cuda_reduce_t* kernel,
+                        const reduce_plan_t* plan, int64_t vector,
+                        reduce_launch_t* out) {
+  int64_t count = plan->positions / vector;
+  int64_t threads = (int64_t)kernel->base.device->multiprocessors * 2048;
+  uint32_t log = reduce_log2(rabbet_min_i64(count, 32));
+  while (log < BLOCK_LOG && count > INT64_C(4) << log &&
+         (plan->outputs << log < threads || count > INT64_C(32) << log))
+    ++log;
+  int64_t blocks = rabbet_ceildiv(plan->outputs, BLOCK >> log);
+  int64_t parts = reduce_parts(kernel, blocks, count, BLOCK * 8);
+  reduce_set(kernel, plan, count, blocks, parts,
+             vector > 1 ? ROWS : ROWS_SINGLE, out);
+  out->parameters.reduced = rabbet_cuda_axes_pack(&plan->reduced, vector);
+  out->parameters.kept = rabbet_cuda_axes_pack(&plan->kept, 1);
+  out->parameters.across_log = log;
+}
+
+static void reduce_columns(const rabbet_cuda_reduce_t* kernel,
+                           const reduce_plan_t* plan, int64_t vector,
+                           reduce_launch_t* out) {
+  int64_t vectors = plan->width / vector, outer = plan->outputs / plan->width;
+  uint32_t down = BLOCK_LOG - reduce_log2(rabbet_min_i64(vectors, 32));
+  while (down > 0 && INT64_C(1) << (down - 1) >= plan->positions)
+    --down;
+  uint32_t log = BLOCK_LOG - down;
+  int64_t tiles = rabbet_ceildiv(vectors, INT64_C(1) << log);
+  int64_t parts =
+      reduce_parts(kernel, tiles * outer, plan->positions, INT64_C(16) << down);
+  reduce_set(kernel, plan, plan->positions, tiles * outer, parts,
+             vector > 1 ? COLUMNS : COLUMNS_SINGLE, out);
+  out->parameters.reduced = rabbet_cuda_axes_pack(&plan->reduced, 1);
+  out->parameters.kept = rabbet_cuda_axes_pack(&plan->outer, 1);
+  out->parameters.columns = (uint32_t)plan->width;
+  out->parameters.column_vectors = (uint32_t)vectors;
+  out->parameters.tiles = (uint32_t)tiles;
+  out->parameters.across_log = log;
+}
+
+// The parts are rows of the workspace, their outputs columns.
+static void reduce_finish(const rabbet_cuda_reduce_t* kernel,
+                          const reduce_plan_t* plan, int64_t parts,
+                          reduce_launch_t* out) {
+  reduce_plan_t joined = *plan;
+  int64_t strides[AXES_OPERANDS] = {plan->outputs};
+  joined.reduced = joined.outer = (rabbet_cuda_axes_t){.rank = 0};
+  rabbet_cuda_axes_add(&joined.reduced, parts, strides);
+  joined.positions = parts;
+  joined.width = plan->outputs;
+  reduce_columns(kernel, &joined, 1, out);
+  out->launch.function = kernel->functions[FINISH];
+  out->launch.grid[1] = 1;
+  out->parameters.part = out->parameters.count;
+  out->parameters.elements = plan->positions;
+}
+
+static void reduce_vectors(const rabbet_cuda_reduce_t* kernel,
+                           const reduce_plan_t* plan,
+                           rabbet_kernel_state_t* state) {
+  int64_t vector = plan->columns ? kernel->columns_vector : kernel->vector;
+  const rabbet_cuda_axes_t* along =
+      plan->columns ? &plan->kept : &plan->reduced;
+  const rabbet_cuda_axes_t* across =
+      plan->columns ? &plan->reduced : &plan->kept;
+  bool fits = vector > 1 && rabbet_cuda_axes_contiguous(along) &&
+              rabbet_cuda_axes_fit(along, vector, 1);
+  for (int32_t i = 0; i < across->rank; ++i)
+    fits = fits && across->stride[0][i] % vector == 0;
+  if (!fits) return;
+  state->alignment = vector * kernel->size;
+  if (plan->columns)
+    reduce_columns(kernel, plan, vector, &state->vectors);
+  else
+    reduce_rows(kernel, plan, vector, &state->vectors);
+  if (plan->columns && state->vectors.parameters.packed)
+    state->target_alignment = state->alignment;
+}
+
+// ---- Proposing -------------------------------------------------------------
+
+static rabbet_status_t rabbet_cuda_reduce_body(rabbet_proposal_t* proposal) {
+  rabbet_format_t formats[RABBET_CUDA_FORMATS];
+  int n = rabbet_cuda_formats(RABBET_DTYPE_HALF, proposal->propose->formats,
+                              formats);
+  const rabbet_group_t* group = proposal->propose->group;
+  const rabbet_group_node_t* node = proposal->node;
+  const rabbet_dims_t* in = &group->values[node->inputs[0]].dims;
+  const rabbet_dims_t* out = &group->values[node->outputs[0]].dims;
+  rabbet_dtype_t types[4];
+  int count = rabbet_compute_types(proposal->propose,
+                                   group->values[node->inputs[0]].dtype, types);
+  for (int i = 1; i < 2 * n; ++i) {
+    rabbet_format_t from = formats[i / 2];
+    rabbet_format_t to = i % 2 ? from : RABBET_FORMAT_LINEAR;
+    reduce_plan_t plan;
+    if (!reduce_plan(node, in, out, from, to, &plan)) continue;
+    for (int t = 0; t < count; ++t) {
+      rabbet_proposal_set_input(proposal, 0, types[t], from);
+      rabbet_proposal_set_output(proposal, types[t], to);
+      RABBET_RETURN_IF_ERROR(rabbet_proposal_offer(
+          proposal, plan.columns ? "columns" : "rows", -1));
+    }
+  }
+  return rabbet_ok();
+}
+
+static rabbet_status_t rabbet_cuda_reduce_propose(
+    const rabbet_propose_t* propose, rabbet_candidate_sink_t sink) {
+  if (!rabbet_node_is(propose->group, RABBET_OP_REDUCE)) return rabbet_ok();
+  return rabbet_proposal_make(propose, sink, &rabbet_cuda_reduce, NULL,
+                              rabbet_cuda_reduce_body);
+}
+
+// ---- The program -----------------------------------------------------------
+
+static const char* reduce_lane(rabbet_dtype_t dtype, int64_t op) {
+  // Products in double: in float they could overflow where the whole does not.
+  if (rabbet_dtype_is_float(dtype))
+    return op == RABBET_REDUCE_PROD ? "double" : "float";
+  return dtype == RABBET_DTYPE_INT64 || op == RABBET_REDUCE_AVG ? "int64_t"
+                                                                : "int32_t";
+}
+
+static const char* reduce_identity(rabbet_dtype_t dtype, int64_t op) {
+  bool highest = op == RABBET_REDUCE_MIN;
+  if (op == RABBET_REDUCE_PROD) return "1";
+  if (op != RABBET_REDUCE_MAX && op != RABBET_REDUCE_MIN) return "0";
+  switch (dtype) {
+    case RABBET_DTYPE_INT8:
+      return highest ? "127" : "(-128)";
+    case RABBET_DTYPE_UINT8:
+      return highest ? "255" : "0";
+    case RABBET_DTYPE_INT32:
+      return highest ? "2147483647" : "(-2147483647-1)";
+    case RABBET_DTYPE_INT64:
+      return highest ? "9223372036854775807ll" : "(-9223372036854775807ll-1)";
+    default:
+      return highest ? "INFINITE" : "(-INFINITE)";
+  }
+}
+
+static rabbet_status_t rabbet_cuda_reduce_program(
+    rabbet_cuda_node_t* base, const rabbet_kernel_spec_t* spec) {
+  rabbet_cuda_reduce_t* kernel = (rabbet_cuda_reduce_t*)base;
+  const rabbet_group_node_t* node = &spec->group->nodes[0];
+  if (!rabbet_node_is(spec->group, RABBET_OP_REDUCE))
+    return RABBET_STATUS(RABBET_STATUS_INVALID_ARGUMENT,
+                         "the group is no reduction");
+  rabbet_dtype_t dtype = spec->group->values[node->inputs[0]].dtype;
+  int64_t op = rabbet_node_int(node, "op");
+  if (!rabbet_cuda_type(dtype) ||
+      dtype != spec->group->values[node->outputs[0]].dtype || op < 0 ||
+      op >= RABBET_REDUCE_COUNT)
+    return RABBET_STATUS(RABBET_STATUS_INVALID_ARGUMENT,
+                         "layer '%s': there is no reduction %d of type %s",
+                         node->name, (int)op, rabbet_dtype_name(dtype));
+  const char* lane = reduce_lane(dtype, op);
+  kernel->size = rabbet_dtype_bits(dtype) / 8;
+  kernel->vector = 16 / kernel->size;
+  kernel->columns_vector = rabbet_min_i64(kernel->vector, MOST_COLUMNS);
+  kernel->cell_size = lane[0] == 'f' || lane[3] == '3' ? 4 : 8;
+  rabbet_cuda_options_t options = {.count = 0};
+  rabbet_cuda_option(&options, "-DELEMENT=%s", rabbet_cuda_type(dtype));
+  rabbet_cuda_option(&options, "-DACC=%s", lane);
+  rabbet_cuda_option(&options, "-DOP=%d", (int)op);
+  rabbet_cuda_option(&options, "-DIDENTITY=%s", reduce_identity(dtype, op));
+  rabbet_cuda_option(&options, "-DVECTOR=%d", (int)kernel->vector);
+  RABBET_RETURN_IF_ERROR(
+      rabbet_cuda_node_add(base, spec, "reduction/reduce.cu", NULL, &options));
+  for (int i = 0; i < FUNCTIONS; ++i)
+    RABBET_RETURN_IF_ERROR(rabbet_cuda_node_function(base, 0, reduce_names[i],
+                                                     &kernel->functions[i]));
+  return rabbet_ok();
+}
+
+// ---- Preparing -------------------------------------------------------------
+
+static rabbet_status_t reduce_read(const rabbet_cuda_reduce_t* kernel,
+                                   const rabbet_kernel_shapes_t* shapes,
+                                   reduce_plan_t* plan) {
+  const rabbet_group_node_t* node = kernel->base.node.node;
+  const rabbet_group_value_t* values = kernel->base.node.group->values;
+  int32_t in = node->inputs[0], out = node->outputs[0];
+  char text[128];
+  if (!reduce_plan(node, &shapes->dims[in], &shapes->dims[out],
+                   values[in].format, values[out].format, plan))
+    return RABBET_STATUS(
+        RABBET_STATUS_UNSUPPORTED,
+        "layer '%s': shape %s in format %s was not what the kernel was chosen "
+        "for",
+        node->name, rabbet_dims_print(&shapes->dims[in], text, sizeof(text)),
+        rabbet_format_name(values[in].format));
+  if (plan->outputs < RABBET_CUDA_MAX_COUNT - BLOCK &&
+      plan->positions < RABBET_CUDA_MAX_COUNT)
+    return rabbet_ok();
+  return RABBET_STATUS(
+      RABBET_STATUS_UNSUPPORTED,
+      "layer '%s': shape %s has more elements than the kernel "
+      "counts",
+      node->name, rabbet_dims_print(&shapes->dims[in], text, sizeof(text)));
+}
+
+static rabbet_status_t rabbet_cuda_reduce_prepare(
+    rabbet_kernel_t* base, const rabbet_kernel_shapes_t* shapes,
+    rabbet_kernel_state_t** out_state, size_t* out_workspace) {
+  const rabbet_cuda_reduce_t* kernel = (const rabbet_cuda_reduce_t*)base;
+  reduce_plan_t plan;
+  *out_workspace = 0;
+  RABBET_RETURN_IF_ERROR(reduce_read(kernel, shapes, &plan));
+  RABBET_RETURN_IF_ERROR(
+      rabbet_node_state_allocate(base, sizeof(**out_state), out_state));
+  rabbet_kernel_state_t* state = *out_state;
+  state->empty = plan.outputs == 0;
+  if (state->empty) return rabbet_ok();
+  if (plan.columns)
+    reduce_columns(kernel, &plan, 1, &state->single);
+  else
+    reduce_rows(kernel, &plan, 1, &state->single);
+  reduce_vectors(kernel, &plan, state);
+  int64_t parts = rabbet_max_i64(state->single.launch.grid[1],
+                                 state->vectors.launch.grid[1]);
+  if (parts > 1)
+    *out_workspace = (size_t)(parts * plan.outputs * kernel->cell_size);
+  state->has_parts = parts > 1;
+  if (state->has_parts) reduce_finish(kernel, &plan, parts, &state->finish);
+  return rabbet_ok();
+}
+
+// ---- Running ---------------------------------------------------------------
+
+static rabbet_status_t rabbet_cuda_reduce_enqueue(
+    rabbet_kernel_t* base, rabbet_kernel_state_t* state,
+    const rabbet_kernel_call_t* call) {
+  const rabbet_cuda_reduce_t* kernel = (const rabbet_cuda_reduce_t*)base;
+  const rabbet_cuda_device_t* device = kernel->base.device;
+  void *source = call->inputs[0], *target = call->outputs[0];
+  if (state->empty) return rabbet_ok();
+  bool vectors = state->vectors.launch.function &&
+                 rabbet_cuda_is_aligned(source, state->alignment) &&
+                 (state->target_alignment == 0 ||
+                  rabbet_cuda_is_aligned(target, state->target_alignment));
+  reduce_launch_t* first = vectors ? &state->vectors : &state->single;
+  int64_t parts = first->launch.grid[1];
+  void* into = parts > 1 ? call->workspace : target;
+  void* parameters[] = {&source, &into, &first->parameters};
+  RABBET_RETURN_IF_ERROR(
+      rabbet_cuda_launch(device, &first->launch, parameters, call->stream));
+  if (parts == 1) return rabbet_ok();
+  reduce_launch_t* finish = &state->finish;
+  finish->parameters.count = finish->parameters.part = (uint32_t)parts;
+  void* joined[] = {&into, &target, &finish->parameters};
+  return rabbet_cuda_launch(device, &finish->launch, joined, call->stream);
+}
+
+RABBET_TAKES_NODE(rabbet_cuda_reduce, REDUCE, RABBET_TAKES_FORMATS)
+
+RABBET_CUDA_NODE_CLASS(rabbet_cuda_reduce, rabbet_cuda_reduce_t, "cuda.reduce",
+                       1);

@@ -1,0 +1,222 @@
+// Reductions over any axes.
+//
+//   ELEMENT   type of both tensors     ACC       what is computed in
+//   OP        number of ops/enums.h    IDENTITY  of nothing
+//   VECTOR    elements to 16 bytes
+//
+// `rows`: the contiguous axis is reduced; some threads of a block take an output
+// together. `columns`: it is kept; neighbouring threads take neighbouring
+// outputs, and the block's rows of threads share the positions. Where there are
+// few outputs, each is cut into parts (the _part functions), which `finish`
+// joins: partial results lie as [part][output].
+#include "device/cuda/programs/number.cuh"
+#include "device/cuda/reduction/reduce_params.h"
+
+enum { SUM = 0, PROD = 1, MAX = 2, MIN = 3, AVG = 4 };
+enum { BLOCK = 256, WARPS = BLOCK / 32, COLUMNS = VECTOR < 4 ? VECTOR : 4 };
+
+// ---- Elements --------------------------------------------------------------
+
+DEVICE double load(double x) { return x; }
+template <class A>
+struct stored {
+  typedef A type;
+};
+template <>
+struct stored<double> {
+  typedef float type;
+};
+
+DEVICE ACC combine(ACC a, ACC b) {
+  if (OP == PROD) return a * b;
+  if (OP == MAX) return b != b || b > a ? b : a;
+  if (OP == MIN) return b != b || b < a ? b : a;
+  return a + b;
+}
+
+template <bool FINAL>
+struct result {
+  typedef ACC type;
+  static __device__ __forceinline__ ACC of(ACC x, int64_t) { return x; }
+};
+template <>
+struct result<true> {
+  typedef ELEMENT type;
+  static __device__ __forceinline__ ELEMENT of(ACC x, int64_t elements) {
+    if (OP == AVG) {
+      bool whole = (ACC)0.5f == 0;
+      x = whole && elements == 0 ? (ACC)0 : (ACC)(x / (ACC)elements);
+    }
+    return store_as<ELEMENT>((typename stored<ACC>::type)x);
+  }
+};
+
+// ---- Positions of one thread -----------------------------------------------
+
+template <class E, int V>
+DEVICE void take(const reduce_t& r, const E* from, uint32_t at, ACC* out) {
+  int64_t place = 0;
+  locate<1>(r.reduced, at, &place);
+  pack_t<E, V> pack = load_pack<E, V>(from + place);
+#pragma unroll
+  for (int e = 0; e < V; ++e) out[e] = (ACC)load(pack.v[e]);
+}
+
+// Four at a time, so that enough bytes are on their way, and that sums stay
+// short.
+template <class E, int V>
+DEVICE void gather(const reduce_t& r, const E* from, uint32_t begin,
+                   uint32_t end, uint32_t step, ACC* total) {
+#pragma unroll
+  for (int e = 0; e < V; ++e) total[e] = (ACC)IDENTITY;
+  uint32_t at = begin;
+  for (; at + 3 * step < end; at += 4 * step) {
+    ACC x[4][V];
+#pragma unroll
+    for (int k = 0; k < 4; ++k) take<E, V>(r, from, at + k * step, x[k]);
+#pragma unroll
+    for (int e = 0; e < V; ++e)
+      total[e] = combine(total[e], combine(combine(x[0][e], x[1][e]),
+                                           combine(x[2][e], x[3][e])));
+  }
+  for (; at < end; at += step) {
+    ACC x[V];
+    take<E, V>(r, from, at, x);
+#pragma unroll
+    for (int e = 0; e < V; ++e) total[e] = combine(total[e], x[e]);
+  }
+}
+
+DEVICE uint32_t part_end(const reduce_t& r, uint32_t begin) {
+  return begin + r.part < r.count ? begin + r.part : r.count;
+}
+
+// ---- Rows ------------------------------------------------------------------
+
+// The threads of a row; the result is in all that share its last warp.
+DEVICE ACC join_row(ACC x, int across_log) {
+  __shared__ ACC warps[WARPS];
+  int across = 1 << across_log, lanes = across < 32 ? across : 32;
+  for (int flip = lanes / 2; flip > 0; flip /= 2)
+    x = combine(x, __shfl_xor_sync(0xffffffffu, x, flip));
+  if (across <= 32) return x;
+  if (threadIdx.x % 32 == 0) warps[threadIdx.x / 32] = x;
+  __syncthreads();
+  int first = threadIdx.x / across * (across / 32);
+  x = warps[first];
+  for (int i = 1; i < across / 32; ++i) x = combine(x, warps[first + i]);
+  return x;
+}
+
+template <int V, bool FINAL>
+DEVICE void reduce_rows(const ELEMENT* source, typename result<FINAL>::type* target,
+                        const reduce_t& r) {
+  uint32_t across = 1u << r.across_log;
+  uint32_t output = blockIdx.x * (BLOCK >> r.across_log) +
+                    (threadIdx.x >> r.across_log);
+  uint32_t begin = blockIdx.y * r.part;
+  uint32_t lane = threadIdx.x & (across - 1);
+  ACC total[V];
+#pragma unroll
+  for (int e = 0; e < V; ++e) total[e] = (ACC)IDENTITY;
+  if (output < r.outputs) {
+    int64_t place = 0;
+    locate<1>(r.kept, output, &place);
+    gather<ELEMENT, V>(r, source + place, begin + lane, part_end(r, begin), across,
+                 total);
+  }
+#pragma unroll
+  for (int e = 1; e < V; ++e) total[0] = combine(total[0], total[e]);
+  ACC all = join_row(total[0], r.across_log);
+  if (lane != 0 || output >= r.outputs) return;
+  int64_t place = (int64_t)blockIdx.y * r.outputs + output;
+  if (FINAL) {
+    place = 0;
+    locate<1>(r.targets, output, &place);
+  }
+  target[place] = result<FINAL>::of(all, r.elements);
+}
+
+#define REDUCE_ROWS(name, V, FINAL)                            \
+  extern "C" __global__ void __launch_bounds__(BLOCK)          \
+      name(const ELEMENT* source, result<FINAL>::type* target,       \
+           const reduce_t r) {                                 \
+    turn_t turn;                                               \
+    reduce_rows<V, FINAL>(source, target, r);                  \
+  }
+REDUCE_ROWS(rows, VECTOR, true)
+REDUCE_ROWS(rows_part, VECTOR, false)
+REDUCE_ROWS(rows_single, 1, true)
+REDUCE_ROWS(rows_single_part, 1, false)
+
+// ---- Columns ---------------------------------------------------------------
+
+// The block's rows of threads, into the first.
+template <int V>
+DEVICE void join_columns(ACC* total, int across_log) {
+  __shared__ ACC cells[V][BLOCK];
+  int across = 1 << across_log;
+#pragma unroll
+  for (int e = 0; e < V; ++e) cells[e][threadIdx.x] = total[e];
+  for (int half = BLOCK / 2; half >= across; half /= 2) {
+    __syncthreads();
+    if ((int)threadIdx.x >= half) continue;
+#pragma unroll
+    for (int e = 0; e < V; ++e) {
+      total[e] = combine(total[e], cells[e][threadIdx.x + half]);
+      cells[e][threadIdx.x] = total[e];
+    }
+  }
+}
+
+template <class E, int V, bool FINAL>
+DEVICE void reduce_columns(const E* source,
+                           typename result<FINAL>::type* target,
+                           const reduce_t& r) {
+  typedef typename result<FINAL>::type out_t;
+  uint32_t across = 1u << r.across_log;
+  uint32_t outer = blockIdx.x / r.tiles, begin = blockIdx.y * r.part;
+  uint32_t column = (blockIdx.x % r.tiles << r.across_log) +
+                    (threadIdx.x & (across - 1));
+  bool inside = column < r.column_vectors;
+  ACC total[V];
+#pragma unroll
+  for (int e = 0; e < V; ++e) total[e] = (ACC)IDENTITY;
+  if (inside) {
+    int64_t place = (int64_t)column * V;
+    locate<1>(r.kept, outer, &place);
+    gather<E, V>(r, source + place, begin + (threadIdx.x >> r.across_log),
+                 part_end(r, begin), BLOCK >> r.across_log, total);
+  }
+  join_columns<V>(total, r.across_log);
+  if (!inside || threadIdx.x >= across) return;
+  uint32_t output = outer * r.columns + column * V;
+  pack_t<out_t, V> pack;
+#pragma unroll
+  for (int e = 0; e < V; ++e)
+    pack.v[e] = result<FINAL>::of(total[e], r.elements);
+  if (!FINAL || r.packed) {
+    store_pack<out_t, V>(
+        target + (FINAL ? 0 : (int64_t)blockIdx.y * r.outputs) + output, pack);
+    return;
+  }
+#pragma unroll
+  for (int e = 0; e < V; ++e) {
+    int64_t place = 0;
+    locate<1>(r.targets, output + e, &place);
+    target[place] = pack.v[e];
+  }
+}
+
+#define REDUCE_COLUMNS(name, E, V, FINAL)                      \
+  extern "C" __global__ void __launch_bounds__(BLOCK)          \
+      name(const E* source, result<FINAL>::type* target,       \
+           const reduce_t r) {                                 \
+    turn_t turn;                                               \
+    reduce_columns<E, V, FINAL>(source, target, r);            \
+  }
+REDUCE_COLUMNS(columns, ELEMENT, COLUMNS, true)
+REDUCE_COLUMNS(columns_part, ELEMENT, COLUMNS, false)
+REDUCE_COLUMNS(columns_single, ELEMENT, 1, true)
+REDUCE_COLUMNS(columns_single_part, ELEMENT, 1, false)
+REDUCE_COLUMNS(finish, ACC, 1, true)
