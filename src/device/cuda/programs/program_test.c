@@ -5,7 +5,7 @@
 #include "faults/fault_allocator.h"
 
 static const char add_text[] =
-    "#include \"number.cuh\"\n"
+    "#include \"device/cuda/programs/number.cuh\"\n"
     "extern \"C\" __global__ void __launch_bounds__(256)\n"
     "add(const T0* __restrict__ a, const T0* b, T0* out, long long count) {\n"
     "  turn_t turn;\n"
@@ -241,7 +241,7 @@ static void specific(void** state) {
   const rabbet_cuda_source_t source = {
       .name = "specific.cu",
       .text =
-          "#include \"number.cuh\"\n"
+          "#include \"device/cuda/programs/number.cuh\"\n"
           "#ifdef __CUDA_ARCH_FEAT_SM90_ALL\n#define NAME here\n"
           "#else\n#define NAME elsewhere\n#endif\n"
           "extern \"C\" __global__ void NAME() { turn_t turn; }\n",
@@ -274,7 +274,7 @@ static void ptx_when_kept(void** state) {
   static kept_t kept;
   char text[512], option[32] = "-DNAME=here";
   snprintf(text, sizeof(text),
-           "#include \"number.cuh\"\n"
+           "#include \"device/cuda/programs/number.cuh\"\n"
            "#ifndef __CUDA_ARCH_FEAT_SM90_ALL\n#error not elsewhere\n#endif\n"
            "extern \"C\" __global__ void NAME() { turn_t turn; }\n");
   const char* options[] = {option};
