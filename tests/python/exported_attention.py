@@ -96,9 +96,10 @@ NAMES = ["plain", "causal", "added mask", "bool mask", "shared heads", "step", "
 
 
 def exported(
-    path: Path, name: str, dtype: str, dynamo: bool
+    path: Path, name: str, dtype: str, dynamo: bool, opset: int | None = None
 ) -> tuple[dict[str, Any], Any]:
-    """Writes the model; its inputs as NumPy arrays, and the result by torch in FP32."""
+    """Writes the model; its inputs as NumPy arrays, and the result by torch in FP32.
+    From opset 23 on attention is an operator."""
     torch.manual_seed(0)
     module, args = cases(getattr(torch, dtype), dynamo)[name]
     module = module.eval().to(getattr(torch, dtype))
@@ -107,7 +108,7 @@ def exported(
         warnings.simplefilter("ignore")
         torch.onnx.export(
             module, args, str(path), input_names=names, dynamo=dynamo,
-            opset_version=18 if dynamo else 17, verbose=False,
+            opset_version=opset or (18 if dynamo else 17), verbose=False,
             **({"external_data": False} if dynamo else {}),
         )  # fmt: skip
         exact = [arg.float() if arg.is_floating_point() else arg for arg in args]

@@ -11,13 +11,15 @@ import rabbet
 from .exported_attention import NAMES, exported
 
 
-@pytest.mark.parametrize("dynamo", [False, True])
+@pytest.mark.parametrize(
+    ("dynamo", "opset"), [(False, None), (True, None), (True, 23)]
+)
 @pytest.mark.parametrize("dtype", ["float16", "float32"])
 @pytest.mark.parametrize("name", NAMES)
 def test_exported_attention(
-    name: str, dtype: str, dynamo: bool, tmp_path: Path
+    name: str, dtype: str, dynamo: bool, opset: int | None, tmp_path: Path
 ) -> None:
-    given, want = exported(tmp_path / "model.onnx", name, dtype, dynamo)
+    given, want = exported(tmp_path / "model.onnx", name, dtype, dynamo, opset)
     model = rabbet.compile(
         tmp_path / "model.onnx", fp16=dtype == "float16", optimization_level=0
     )
