@@ -19,7 +19,7 @@ help:
 	@echo "make demo      the main job, from an ONNX model to a checked result"
 	@echo "make test      all tests that need no GPU"
 	@echo "make bench     measure against other engines"
-	@echo "make zoo       export real architectures, run them, and write docs/models.md"
+	@echo "make zoo       export real architectures, run them, and write docs/reference/models.md"
 	@echo "make build     libraries, command and Python package in $(BUILD)/"
 	@echo "make install   libraries, headers and command into PREFIX (/usr/local)"
 	@echo "make wheel     a wheel in dist/"
@@ -62,7 +62,7 @@ zoo: build
 	@tools/zoo_setup.sh
 	@PYTHONPATH=$(abspath $(BUILD)/python):$(abspath .) nice -n 5 \
 	  .venv-zoo/bin/python -m zoo --types fp32,mixed,fp16,bf16 --resume \
-	  --table docs/models.md $(ZOO)
+	  --table docs/reference/models.md $(ZOO)
 
 wheel: setup
 	@tools/wheel.sh

@@ -1,6 +1,6 @@
-// Plan files by their bytes, from docs/plan_format.md alone: takes a file apart
-// and puts one together with right checksums, so that what is inside can be
-// damaged.
+// Plan files by their bytes, from docs/reference/plan_format.md alone. Takes a
+// file apart and puts one together with right checksums, so that tests can
+// damage its contents.
 #ifndef RABBET_TESTS_PLAN_BYTES_H_
 #define RABBET_TESTS_PLAN_BYTES_H_
 

@@ -1,11 +1,11 @@
 """The names of TensorRT's Python package (10.16) and what Rabbet says of each.
 
-docs/names.tsv lists them: class, member, kind, and what more is known (argument names,
-an enumerator's number, base classes). This looks each up in the package and makes
-docs/names.md of what it finds, so that the page can't lie.
+docs/reference/names.tsv lists them: class, member, kind, and details (argument names,
+an enumerator's number, base classes). This script looks each name up in the package and
+writes docs/reference/names.md from what it finds.
 
     python tools/names.py            prints counts, and what is wrong
-    python tools/names.py --update   writes docs/names.md
+    python tools/names.py --update   writes docs/reference/names.md
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 ROOT = Path(__file__).resolve().parents[1]
-TABLE = ROOT / "docs" / "names.tsv"
-PAGE = ROOT / "docs" / "names.md"
+TABLE = ROOT / "docs" / "reference" / "names.tsv"
+PAGE = ROOT / "docs" / "reference" / "names.md"
 
 WORKS, NO_EFFECT, REFUSED = "works", "no effect", "refused"
 
@@ -232,9 +232,8 @@ _INTRO = """# Names
 
 Each name of TensorRT's Python package, version 10.16, and what it does here, under
 `import rabbet as trt` and under the alias (`python -m rabbet.compat script.py`).
-This page is made of `docs/names.tsv` by `python tools/names.py --update`; a test looks
-every name up, with its kind, its arguments' names and its number, so that the page
-cannot lie.
+`python tools/names.py --update` makes this page from `docs/reference/names.tsv`. A test looks
+every name up, with its kind, its arguments' names and its number.
 
 - **works**: does what it says there;
 - **no effect**: accepted, and without effect here, for the reason given. A build warns

@@ -1,4 +1,4 @@
-"""The table of what came of each architecture: docs/models.md."""
+"""The table of what came of each architecture: docs/reference/models.md."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Values of TensorRT's flags that are accepted and change nothing here, each with
-the reason: docs/names.md tells them, and a build warns of those that ask for
-something that plans do not have."""
+the reason, which docs/reference/names.md repeats. A build warns of values that ask for
+features that plans do not have."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from ._errors import UnsupportedError
 T = TypeVar("T")
 Method = TypeVar("Method", bound=Callable[..., Any])
 
-# Marked functions, properties and classes carry (what docs/names.md says of them,
+# Marked functions, properties and classes carry (what docs/reference/names.md says of them,
 # why) under this name.
 _MARK = "_rabbet_mark"
 

@@ -1,5 +1,5 @@
 // A plan in memory: what the builder emits, the file holds and the runtime
-// walks. docs/plan_format.md describes the file.
+// walks. docs/reference/plan_format.md describes the file.
 //
 // Everything in a plan belongs to its arena. A plan that was read has been
 // checked: every index, size, enum and expression is in range, so that its

@@ -1,5 +1,5 @@
 // The container of a plan file: header, table of sections, sections.
-// docs/plan_format.md is the description; plan.h is what users include.
+// docs/reference/plan_format.md describes it; plan.h is the header for users.
 #ifndef RABBET_SRC_PLAN_PLAN_FILE_H_
 #define RABBET_SRC_PLAN_PLAN_FILE_H_
 

@@ -1,5 +1,5 @@
 // Ready-made kernels as bytes: one description of the layout serves writing and
-// reading (docs/plan_format.md).
+// reading (docs/reference/plan_format.md).
 #include <string.h>
 
 #include "base/math.h"

@@ -4,6 +4,8 @@ namespace; quoted messages are those that Rabbet gives."""
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 import types
 from pathlib import Path
 
@@ -102,3 +104,9 @@ def test_links_lead_somewhere(path: Path) -> None:
         assert page.exists(), f"{path}: {target}"
         if anchor:
             assert anchor in _anchors(page.read_text()), f"{path}: {target}#{anchor}"
+
+
+def test_the_table_of_onnx_operators_is_up_to_date() -> None:
+    tool = ROOT / "tools" / "onnx_operators.py"
+    found = subprocess.run([sys.executable, tool], capture_output=True, text=True)
+    assert found.returncode == 0, found.stdout + found.stderr

@@ -1,5 +1,5 @@
-"""docs/names.tsv against the package: every name that is there is what the table says,
-and docs/names.md says what is so."""
+"""docs/reference/names.tsv against the package: every name has the kind and details of its
+row, and docs/reference/names.md is up to date."""
 
 from __future__ import annotations
 

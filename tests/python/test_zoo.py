@@ -406,7 +406,7 @@ def test_a_run_of_a_part_replaces_that_part(tmp_path, monkeypatch):
 def test_the_table_is_that_of_the_kept_results():
     root = Path(__file__).parents[2]
     found = kept.read(root / "zoo" / "results.jsonl")
-    assert (root / "docs" / "models.md").read_text() == table.table(found)
+    assert (root / "docs" / "reference" / "models.md").read_text() == table.table(found)
     assert {f.key for f in found} <= set(catalogue.entries())
 
 

@@ -11,7 +11,7 @@ or, in a program of one's own, before anything imports tensorrt:
 environment.
 
 Under this name failures take the form that such scripts expect: a line in the log, and
-None or False as the result. docs/names.md lists every name.
+None or False as the result. docs/reference/names.md lists every name.
 """
 
 from __future__ import annotations

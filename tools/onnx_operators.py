@@ -1,0 +1,154 @@
+"""Writes docs/reference/onnx_operators.md from the importer's tables.
+
+    python tools/onnx_operators.py            fails where the page is out of date
+    python tools/onnx_operators.py --update   writes it
+
+The operators and their versions are those of src/onnx/operators.def, the refused ones
+those of src/onnx/missing.def. LIMITS adds what the importer refuses or does differently.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGE = ROOT / "docs" / "reference" / "onnx_operators.md"
+
+# Titles of the files that import the operators, where the file's name does not do.
+_TITLES = {
+    "pointwise": "Element-wise",
+    "activation": "Activations",
+    "choice": "Selection of extremes",
+    "convolution": "Convolution and pooling",
+    "einsum": "Sums of products",
+    "matrix": "Matrix products and softmax",
+    "quantize": "Quantization",
+    "range": "Generated tensors",
+    "random": "Random numbers",
+    "reduce": "Reductions",
+    "shape": "Shapes",
+    "resize": "Resizing and sampling",
+    "scatter": "Scatter, cumulative sums, reversal",
+    "sizes": "Data-dependent sizes",
+    "slice": "Data movement",
+    "constant": "Constants and control flow",
+    "loop": "Loops",
+    "recurrent": "Recurrent layers",
+}
+
+_RECURRENT = (
+    "unrolled: the number of steps must be known at import; `sequence_lens` must be "
+    "constant and equal to it"
+)
+_RANDOM = "FLOAT, FLOAT16 and BFLOAT16; the same numbers in each run"
+_SHAPED = "the number of axes must be known at import"
+
+LIMITS = {
+    "AveragePool": "1 to 3 spatial axes",
+    "BatchNormalization": "no outputs for a backward pass; `spatial` 0 (opset 6) is refused",
+    "CastLike": "the target's type is that of the second input",
+    "Conv": "1 to 3 spatial axes",
+    "ConvTranspose": "1 to 3 spatial axes; `output_shape` needs an input of known extents",
+    "Compress": "the output has a data-dependent size",
+    "Dropout": "passes its input through; `training_mode` must be a constant false",
+    "Einsum": "no diagonals (a label twice in one term)",
+    "GroupNormalization": "the number of channels must be known",
+    "If": "the condition must be known at import; the branch taken is imported",
+    "GRU": _RECURRENT,
+    "LSTM": _RECURRENT,
+    "RNN": _RECURRENT,
+    "Loop": "unrolled: the number of iterations must be known at import",
+    "Scan": "unrolled: the scanned extents must be known at import",
+    "MaxPool": "1 to 3 spatial axes; no output `Indices`",
+    "NonMaxSuppression": "the output has a data-dependent size; equal scores: lower index first",
+    "NonZero": "the output has a data-dependent size",
+    "QuantizeLinear": "FLOAT8E4M3FN saturates; `saturate` 0 is refused",
+    "RandomNormal": _RANDOM,
+    "RandomNormalLike": _RANDOM,
+    "RandomUniform": _RANDOM,
+    "RandomUniformLike": _RANDOM,
+    "Resize": "no `antialias`; `roi` must be constant",
+    "ReverseSequence": "lengths beyond the axis mean all of it, those below 0 none",
+    "ScatterElements": "indices that are out of bounds are skipped",
+    "ScatterND": "indices that are out of bounds are skipped",
+    "Squeeze": f"{_SHAPED}; without axes, an unknown extent stays and must not be 1 in a run",
+    "ReduceSum": _SHAPED,
+    "TensorScatter": "a linear mode skips rows beyond the end of the cache; aliases the cache",
+    "Unique": "the output has a data-dependent size; slices of at most 128 elements",
+    "Unsqueeze": _SHAPED,
+}
+
+_INTRO = """# ONNX operators
+
+The operators of the default domain that the importer takes, with the versions of the
+operator set that changed them: all are implemented. [onnx.md](../onnx.md) says what holds
+for all operators: types, values that must be constant, limits of a file.
+
+Every other operator needs a plugin of its name ([plugins.md](../plugins.md)) or a local
+function in the model. `python tools/onnx_operators.py --update` makes this page from
+`src/onnx/operators.def`; a test compares the versions with the `onnx` package."""
+
+
+class Operator(NamedTuple):
+    """A line of operators.def."""
+
+    name: str
+    group: str
+    since: str
+
+
+def operators() -> list[Operator]:
+    """All lines, in their order; the group is that of the comment `// ops_GROUP.c`."""
+    found, group = [], ""
+    line = r"^// ops_(\w+)\.c$|^RABBET_ONNX_OP\((\w+),\s*\w+,\s*\"\w*\",([\s\d,]+)\)"
+    text = (ROOT / "src/onnx/operators.def").read_text()
+    for title, name, since in re.findall(line, text, re.M):
+        group = title or group
+        if name:
+            found.append(Operator(name, group, since.strip()))
+    return found
+
+
+def refused() -> list[tuple[str, str]]:
+    """(operator, reason) of missing.def."""
+    text = (ROOT / "src/onnx/missing.def").read_text()
+    found = re.findall(r"^RABBET_ONNX_MISSING\((\w+),((?:\s*\".*?\")+)\)", text, re.M)
+    return [(name, "".join(re.findall(r'"(.*?)"', reason))) for name, reason in found]
+
+
+def page() -> str:
+    """The page's text."""
+    table = operators()
+    unknown = set(LIMITS) - {one.name for one in table}
+    if unknown:
+        raise ValueError(f"LIMITS names operators that are not imported: {sorted(unknown)}")
+    parts = [_INTRO]
+    for group in dict.fromkeys(one.group for one in table):
+        parts.append(f"\n## {_TITLES.get(group, group.capitalize())}\n")
+        parts.append("| operator | versions | limits and differences |\n|---|---|---|")
+        rows = sorted(one for one in table if one.group == group)
+        for one in rows:
+            limit = LIMITS.get(one.name, "")
+            parts.append(f"| {one.name} | {one.since} | {limit} |".replace("|  |", "| |"))
+    parts.append("\n## Refused, with the reason\n")
+    parts.append("| operator | reason |\n|---|---|")
+    parts += [f"| {name} | {reason} |" for name, reason in refused()]
+    return "\n".join(parts) + "\n"
+
+
+def main(arguments: list[str]) -> int:
+    """Checks the page, or writes it with --update."""
+    text = page()
+    if "--update" in arguments:
+        PAGE.write_text(text)
+    elif PAGE.read_text() != text:
+        print(f"{PAGE.name} is out of date: python tools/onnx_operators.py --update")
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
