@@ -12,11 +12,11 @@ STRICT := $(if $(filter 12,$(shell cc -dumpversion)),,--compile-no-warning-as-er
 RUN := PYTHONPATH=$(abspath $(BUILD)/python):$(abspath .) \
        PATH=$(abspath $(BUILD)/bin):$$PATH $(PYTHON)
 
-.PHONY: help setup build install demo test test-c test-python sanitize bench zoo \
+.PHONY: help setup configure build install demo test test-c test-python sanitize bench zoo \
         wheel wheel-free-threaded format lint clean
 
 help:
-	@echo "make demo      the main job, from an ONNX model to a checked result"
+	@echo "make demo      the main job, from an ONNX model to a checked result; no tests are built"
 	@echo "make test      all tests that need no GPU"
 	@echo "make bench     measure against other engines"
 	@echo "make zoo       export real architectures, run them, and write docs/reference/models.md"
@@ -32,16 +32,21 @@ setup:
 	@tools/setup.sh
 	@tools/free_threaded.sh
 
-build: setup
+configure: setup
 	@cmake --preset release -B $(BUILD) $(STRICT) \
 	  $(addprefix -DRABBET_FREE_THREADED_PYTHON=,$(FREE_THREADED)) $(CMAKE_FLAGS) >$(BUILD)-configure.log 2>&1 || (cat $(BUILD)-configure.log; exit 1)
+
+build: configure
 	@cmake --build $(BUILD)
 
-install: build
+install: configure
+	@tools/step.sh build $(BUILD)/build.log cmake --build $(BUILD) --target rabbet_all
 	@cmake --install $(BUILD) --prefix $(PREFIX) >$(BUILD)/install.log
 	@echo "installed into $(PREFIX); pip installs the Python package (make wheel)"
 
-demo: build
+# Needs neither tests nor benchmarks.
+demo: configure
+	@tools/step.sh build $(BUILD)/build.log cmake --build $(BUILD) --target rabbet_all
 	@$(RUN) examples/demo/demo.py
 
 test: test-c test-python lint

@@ -1,13 +1,16 @@
-"""The main job: a model with an operator of one's own is tuned, saved, run, checked.
+"""The main job: a model with an operator of one's own is tuned, saved, run, checked, timed.
 
 Run by `make demo`. With --run-plan it is the second process, which has only the
 plan and the operator's file.
 """
 
 import argparse
+import os
 import shutil
 import subprocess
 import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 import model as demo_model
@@ -17,14 +20,11 @@ import rabbet
 
 HERE = Path(__file__).parent
 OPERATOR = HERE / "circ_pad.py"
+THREADS = len(os.sched_getaffinity(0))
 
 
-def step(number: int, title: str) -> None:
-    print(f"\n\033[1m{number}. {title}\033[0m" if sys.stdout.isatty() else f"\n{number}. {title}")
-
-
-def indent(text: str) -> str:
-    return "\n".join("   " + line for line in text.rstrip().splitlines())
+def say(step: str, text: str) -> None:
+    print(f"{step:9} {text}", flush=True)
 
 
 def run_plan(plan: Path, image: Path, result: Path) -> None:
@@ -34,23 +34,37 @@ def run_plan(plan: Path, image: Path, result: Path) -> None:
     np.savez(result, padded=padded, features=features)
 
 
-def independent_result(path: Path, image: np.ndarray) -> list[np.ndarray]:
-    """What ONNX Runtime gives for the model with the padding in known operators."""
+def onnx_runtime(path: Path) -> Callable[[np.ndarray], list[np.ndarray]]:
+    """ONNX Runtime's session for the model with the padding in known operators."""
     import onnxruntime
 
-    session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
-    return session.run(None, {"image": image})
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = THREADS
+    session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
+    return lambda image: session.run(None, {"image": image})
 
 
 def compare(name: str, ours: np.ndarray, reference: np.ndarray) -> bool:
     difference = float(np.abs(ours - reference).max())
     largest = float(np.abs(reference).max())
     good = ours.shape == reference.shape and difference <= 1e-5 * max(largest, 1)
-    print(
-        f"   {name:9} {ours.shape}: largest difference {difference:.1e}"
-        f" of {largest:.3g}  {'ok' if good else 'WRONG'}"
+    say(
+        "check",
+        f"{name} {ours.shape}: differs from ONNX Runtime's by at most {difference:.1e}"
+        f" of {largest:.3g}  {'ok' if good else 'WRONG'}",
     )
     return good
+
+
+def median_times(runs: list[Callable[[], object]], rounds: int = 30) -> list[float]:
+    """Milliseconds that each takes; they run in turns, so that all see the same machine."""
+    times: list[list[float]] = [[] for _ in runs]
+    for _ in range(rounds):
+        for run, found in zip(runs, times):
+            begin = time.perf_counter()
+            run()
+            found.append(1e3 * (time.perf_counter() - begin))
+    return [float(np.median(found[3:])) for found in times]
 
 
 def main(folder: Path) -> int:
@@ -58,39 +72,43 @@ def main(folder: Path) -> int:
     onnx_file, reference_file = folder / "model.onnx", folder / "reference.onnx"
     plan, image_file = folder / "model.plan", folder / "image.npy"
     result, png = folder / "result.npz", folder / "padded.png"
-    image = picture.landscape(demo_model.HEIGHT, demo_model.WIDTH)
-    np.save(image_file, image[None])
+    scene = picture.landscape(demo_model.HEIGHT, demo_model.WIDTH)
+    image = scene[None]
+    np.save(image_file, image)
     shutil.copy(OPERATOR, folder)  # so that the folder is complete
-
-    step(1, "A model with a node that no engine knows")
     demo_model.make(onnx_file, known_operators=False)
     demo_model.make(reference_file, known_operators=True)
-    print(f"   {onnx_file}: image -> CircularPad -> 3 x (Conv, Relu)")
+    say("model", f"{onnx_file}: CircularPad, which is {OPERATOR.name}, then 3 x (Conv, Relu)")
 
-    step(2, f"The operator, in Python ({OPERATOR.name})")
-    print(indent(OPERATOR.read_text()))
-
-    step(3, "Tuning the whole for this machine")
+    begin = time.perf_counter()
     model = rabbet.compile(
-        onnx_file, plugins=[OPERATOR], device="cpu", save=plan, progress=True
+        onnx_file, plugins=[OPERATOR], device="cpu", save=plan, threads=THREADS
     )
-    print(indent(str(model.report)))
-    print(f"   saved: {plan}, {plan.stat().st_size / 1e3:.0f} kB")
+    seconds = time.perf_counter() - begin
+    report = folder / "report.txt"
+    report.write_text(f"{model.report}\n")
+    say("tune", f"{plan}, {plan.stat().st_size / 1e3:.0f} kB, in {seconds:.1f} s ({report})")
 
-    step(4, "A new process loads the plan and runs it")
     command = [sys.executable, __file__, "--run-plan", plan, image_file, result]
     subprocess.run(command, check=True)
-    ours = np.load(result)
-    print(f"   {result}: {', '.join(ours.files)}")
+    say("run", f"{result}, by a new process that has the plan and the operator alone")
 
-    step(5, "The same by ONNX Runtime, with the padding in known operators")
-    padded, features = independent_result(reference_file, image[None])
+    reference = onnx_runtime(reference_file)
+    ours = np.load(result)
+    padded, features = reference(image)
     good = compare("padded", ours["padded"], padded)
     good &= compare("features", ours["features"], features)
 
-    step(6, "A picture: what leaves on one side comes in on the other")
-    picture.write_png(png, picture.frame(ours["padded"][0], demo_model.PAD))
-    print(f"   {png} (the frame is the border of the original)\n")
+    rabbet_ms, onnx_ms = median_times([lambda: model(image), lambda: reference(image)])
+    say(
+        "time",
+        f"Rabbet {rabbet_ms:.2f} ms, ONNX Runtime {onnx_ms:.2f} ms"
+        f" (median, threads: {THREADS})",
+    )
+
+    framed = picture.frame(ours["padded"][0], demo_model.PAD)
+    picture.write_png(png, picture.beside(scene, framed))
+    say("picture", f"{png}: whatever leaves on one side comes in on the other")
     return 0 if good else 1
 
 

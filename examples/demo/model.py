@@ -6,7 +6,7 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-HEIGHT, WIDTH, PAD = 96, 128, 24
+HEIGHT, WIDTH, PAD = 192, 256, 48
 
 
 def _weights(name: str, values: np.ndarray) -> onnx.TensorProto:
@@ -36,7 +36,7 @@ def make(path: Path, *, known_operators: bool) -> None:
             pads=pads,
         )
     nodes = [pad]
-    channels = [3, 32, 32, 8]
+    channels = [3, 16, 16, 8]
     tensor = "padded"
     for i, (fan_in, fan_out) in enumerate(zip(channels, channels[1:])):
         scale = np.sqrt(2 / (fan_in * 9))
