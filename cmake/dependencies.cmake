@@ -11,8 +11,9 @@ macro(rabbet_need found what package)
   endif()
 endmacro()
 
-find_package(OneDNN 2.6 QUIET)
-rabbet_need(OneDNN_FOUND "oneDNN 2.6 or newer, dnnl.h and libdnnl" libdnnl-dev)
+# oneDNN 3 has another interface.
+find_package(OneDNN 2.6...<3 QUIET)
+rabbet_need(OneDNN_FOUND "oneDNN 2, from 2.6 on: dnnl.h and libdnnl" libdnnl-dev)
 # Loops call libgomp itself: its entry points are part of gcc's binary interface.
 check_library_exists(gomp GOMP_parallel "" RABBET_HAS_GOMP)
 rabbet_need(RABBET_HAS_GOMP "libgomp, GCC's OpenMP library" libgomp1)
@@ -33,7 +34,8 @@ if(PKG_CONFIG_FOUND)
   endif()
 endif()
 if(RABBET_WHEEL)
-  find_program(PATCHELF patchelf)
+  # Found anew each time: a wheel must not depend on what an earlier build found.
+  find_program(PATCHELF patchelf NO_CACHE)
   rabbet_need(PATCHELF "patchelf, for RABBET_WHEEL" patchelf)
 endif()
 

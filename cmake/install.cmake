@@ -10,13 +10,16 @@ include(CMakePackageConfigHelpers)
 if(RABBET_WHEEL)
   set(prefix rabbet/)
   set(libdir rabbet/lib)
+  # Wheels hold no symbolic links: pip would make copies of them.
+  set(namelink NAMELINK_SKIP)
+  set(soname ".so.${PROJECT_VERSION_MAJOR}")
 else()
   set(prefix "")
   set(libdir ${CMAKE_INSTALL_LIBDIR})
 endif()
 
 install(TARGETS rabbet_runtime rabbet rabbet_pyhost rabbet_headers EXPORT rabbet-targets
-  LIBRARY DESTINATION ${libdir} COMPONENT runtime
+  LIBRARY DESTINATION ${libdir} COMPONENT runtime ${namelink}
   INCLUDES DESTINATION ${prefix}include)
 install(TARGETS ${RABBET_DEVICES} LIBRARY DESTINATION ${libdir} COMPONENT runtime)
 install(TARGETS rabbet_trial RUNTIME DESTINATION ${libdir} COMPONENT runtime)
@@ -33,10 +36,16 @@ export(EXPORT rabbet-targets NAMESPACE rabbet::
   FILE ${PROJECT_BINARY_DIR}/rabbet-targets.cmake)
 # pkg-config, with places beside its own, so that the prefix can be moved.
 foreach(name rabbet rabbet_runtime rabbet_pyhost)
-  set(libraries "-l${name}")
-  if(NOT name STREQUAL rabbet_runtime)
-    string(APPEND libraries " -lrabbet_runtime")
-  endif()
+  set(libraries "")
+  foreach(library ${name} rabbet_runtime)
+    if(RABBET_WHEEL)
+      list(APPEND libraries -l:lib${library}${soname})
+    else()
+      list(APPEND libraries -l${library})
+    endif()
+  endforeach()
+  list(REMOVE_DUPLICATES libraries)
+  list(JOIN libraries " " libraries)
   configure_file(${PROJECT_SOURCE_DIR}/cmake/rabbet.pc.in
     ${PROJECT_BINARY_DIR}/${name}.pc @ONLY)
   install(FILES ${PROJECT_BINARY_DIR}/${name}.pc
@@ -67,39 +76,12 @@ if(RABBET_WHEEL)
   endforeach()
   list(JOIN rpath ":" rpath)
   install(CODE "
-    set(script \"${SKBUILD_SCRIPTS_DIR}/rabbet\")
-    file(COPY_FILE \"$<TARGET_FILE:rabbet_command>\" \"\${script}\")
-    execute_process(COMMAND ${PATCHELF} --set-rpath \"${rpath}\" \"\${script}\"
-      COMMAND_ERROR_IS_FATAL ANY)
-    file(GET_RUNTIME_DEPENDENCIES
-      LIBRARIES \"$<TARGET_FILE:rabbet_cpu>\" \"$<TARGET_FILE:rabbet>\"
-      EXECUTABLES \"$<TARGET_FILE:rabbet_command>\"
-      RESOLVED_DEPENDENCIES_VAR needed
-      PRE_INCLUDE_REGEXES dnnl gomp protobuf-c libz OpenCL rabbet
-      PRE_EXCLUDE_REGEXES .*)
-    foreach(library \${needed})
-      get_filename_component(name \"\${library}\" NAME)
-      if(name MATCHES \"rabbet\")
-        continue()
-      endif()
-      file(REAL_PATH \"\${library}\" real)
-      set(copy \"\${CMAKE_INSTALL_PREFIX}/${libdir}/\${name}\")
-      file(COPY_FILE \"\${real}\" \"\${copy}\")
-      execute_process(COMMAND ${PATCHELF} --set-rpath \"\\\$ORIGIN\" \"\${copy}\"
-        COMMAND_ERROR_IS_FATAL ANY)
-      # Whose it is, and under which terms, as its Debian package says.
-      # The name alone: packages may list /lib where we see /usr/lib.
-      get_filename_component(file \"\${real}\" NAME)
-      execute_process(COMMAND dpkg-query --search \"*/\${file}\"
-        OUTPUT_VARIABLE owner ERROR_QUIET)
-      if(owner MATCHES \"^([^:, ]+)\")
-        set(terms \"/usr/share/doc/\${CMAKE_MATCH_1}/copyright\")
-        if(EXISTS \"\${terms}\")
-          file(REAL_PATH \"\${terms}\" terms)
-          file(COPY_FILE \"\${terms}\"
-            \"\${CMAKE_INSTALL_PREFIX}/${libdir}/\${name}.copyright\")
-        endif()
-      endif()
-    endforeach()
+    set(COMMAND \"$<TARGET_FILE:rabbet_command>\")
+    set(SCRIPT \"${SKBUILD_SCRIPTS_DIR}/rabbet\")
+    set(SCRIPT_RPATH \"${rpath}\")
+    set(LIBRARIES \"$<TARGET_FILE:rabbet_cpu>\" \"$<TARGET_FILE:rabbet>\")
+    set(LIBDIR \"\${CMAKE_INSTALL_PREFIX}/${libdir}\")
+    set(PATCHELF \"${PATCHELF}\")
+    include(\"${PROJECT_SOURCE_DIR}/cmake/bundle.cmake\")
   " COMPONENT runtime)
 endif()

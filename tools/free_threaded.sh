@@ -30,7 +30,7 @@ cmp -s <(echo "$wanted") "$stamp" && exit 0
 echo "free_threaded: making .venv-free-threaded with $python"
 if ! { "$python" -m venv --clear .venv-free-threaded &&
   .venv-free-threaded/bin/python -m pip install --quiet \
-    --disable-pip-version-check 'numpy>=2.1' 'scikit-build-core>=0.10'; }; then
+    --disable-pip-version-check 'numpy>=2.1' 'scikit-build-core>=1.0'; }; then
   rm -rf .venv-free-threaded
   echo "free_threaded: no environment can be made with $python" >&2
   [ "${1:-}" != --needed ] || exit 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import email
 import json
 import os
 import re
@@ -11,6 +12,7 @@ import sys
 import venv
 import zipfile
 from pathlib import Path
+from stat import S_ISLNK
 from typing import Any
 
 import numpy as np
@@ -33,12 +35,9 @@ SCRUBBED = {"PATH": "/usr/bin:/bin", "HOME": "/nonexistent"}
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Built by pip from the checkout; what the build needs must be installed."""
+    """As `make wheel` builds it from the checkout, whose .venv must be complete."""
     folder = tmp_path_factory.mktemp("wheel")
-    output(
-        sys.executable, "-m", "pip", "wheel", "--quiet", "--no-build-isolation",
-        "--no-deps", "--disable-pip-version-check", "--wheel-dir", folder, ROOT,
-    )  # fmt: skip
+    output(ROOT / "tools" / "wheel.sh", folder)
     (file,) = folder.glob("*.whl")
     return file
 
@@ -133,7 +132,11 @@ def elf_files(folder: Path) -> list[Path]:
 def test_file(wheel: Path) -> None:
     assert "-cp311-abi3-" in wheel.name
     assert wheel.stat().st_size < LIMIT
-    names = zipfile.ZipFile(wheel).namelist()
+    archive = zipfile.ZipFile(wheel)
+    names = [name for name in archive.namelist() if not name.endswith("/")]
+    assert len(names) == len(set(names))
+    links = [file.filename for file in archive.infolist() if S_ISLNK(file.external_attr >> 16)]
+    assert not links
     for name in (
         "rabbet/_rabbet.abi3.so",
         "rabbet/_rabbet.pyi",
@@ -142,12 +145,50 @@ def test_file(wheel: Path) -> None:
         "rabbet/include/rabbet/engine.h",
         "rabbet/lib/cmake/rabbet/rabbet-config.cmake",
         "rabbet/lib/librabbet_cpu.so",
+        "rabbet/lib/librabbet.so.0",
+        "rabbet/lib/librabbet_runtime.so.0",
     ):
         assert name in names
+    # Each library lies there once, by the name that programs ask for.
+    assert not {"rabbet/lib/librabbet.so", "rabbet/lib/librabbet_runtime.so"} & set(names)
     python = {str(p.relative_to(ROOT / "python")) for p in (ROOT / "python").rglob("*.py")}
     assert {name for name in names if name.endswith(".py")} == python
     headers = {f"rabbet/include/rabbet/{p.name}" for p in ROOT.glob("include/rabbet/*")}
     assert headers <= set(names)
+
+
+def test_tag(wheel: Path, environment: Path) -> None:
+    """manylinux, of a glibc that has all that is inside; Debian 12's is the newest."""
+    found = re.search(r"-manylinux_2_(\d+)_x86_64\.whl$", wheel.name)
+    assert found, wheel.name
+    assert 28 <= int(found[1]) <= 36
+    needed_versions = set()
+    for file in [*elf_files(packages(environment) / "rabbet"), environment / "bin" / "rabbet"]:
+        versions = re.findall(r"Name: GLIBC_2\.(\d+)", output("readelf", "-V", file))
+        needed_versions |= set(map(int, versions))
+    assert max(needed_versions) <= int(found[1])
+
+
+def test_no_path_of_the_build(environment: Path) -> None:
+    """Programs and libraries of Rabbet's name no folder of the machine that made them."""
+    folder = packages(environment) / "rabbet"
+    ours = [file for file in elf_files(folder) if "rabbet" in file.name]
+    assert len(ours) > 6
+    for file in [*ours, environment / "bin" / "rabbet"]:
+        data = file.read_bytes()
+        for path in (ROOT, Path.home(), "/tmp/tmp", sys.prefix):
+            assert f"{path}/".encode() not in data, f"{file.name} names {path}"
+
+
+def test_metadata(wheel: Path) -> None:
+    archive = zipfile.ZipFile(wheel)
+    (folder,) = {name.split("/")[0] for name in archive.namelist() if ".dist-info/" in name}
+    text = email.message_from_bytes(archive.read(f"{folder}/METADATA"))
+    assert text["License-Expression"] == "Apache-2.0"
+    assert text["Author"] == "The Rabbet developers"
+    assert set(text.get_all("Provides-Extra")) == {"cuda12", "cuda13", "progress", "torch"}
+    for name in ("LICENSE", "THIRD_PARTY_NOTICES.md"):
+        assert archive.read(f"{folder}/licenses/{name}") == (ROOT / name).read_bytes()
 
 
 def test_shells_find_completions(environment: Path) -> None:
@@ -209,9 +250,12 @@ def test_bundled_libraries_carry_their_terms(environment: Path) -> None:
     assert {"libdnnl.so.2", "libprotobuf-c.so.1"} <= {file.name for file in foreign}
     if not shutil.which("dpkg-query"):
         pytest.skip("only Debian's packages say whose a library is")
+    notices = (ROOT / "THIRD_PARTY_NOTICES.md").read_text()
     for file in foreign:
+        assert f"| `{file.name}` |" in notices
         terms = file.with_name(f"{file.name}.copyright").read_text()
         assert "icense" in terms
+    assert "GNU GENERAL PUBLIC LICENSE" in (lib / "GPL-3").read_text()
 
 
 # ---- Python ----------------------------------------------------------------
