@@ -2,7 +2,8 @@
 // of the same names. They are in plans and models; none is ever reused.
 //
 // Each list is written once; ROW(kind, name, number) makes the enum, the
-// descriptor's enumerators and, elsewhere, tables by number.
+// descriptor's enumerators and, elsewhere, tables by number. CUDA C++ includes
+// this file, too.
 #ifndef RABBET_SRC_OPS_ENUMS_H_
 #define RABBET_SRC_OPS_ENUMS_H_
 

@@ -1,16 +1,14 @@
 // Samples of an image at the points of a grid (-DELEMENT, -DPOINT: the grid's
-// type; -DTAPS=1, 2, 4 for nearest, linear, cubic; -DOUTSIDE=2, 3, 4: clamped,
-// filled with zeros, mirrored; -DALIGN; -DAXES=2, 3). A thread finds what a point
-// is made of and makes it for some of the channels. Bound by the bytes of the
+// type; -DTAPS=1, 2, 4 for nearest, linear, cubic; -DOUTSIDE: the number of a
+// rabbet_sample_mode_t; -DALIGN; -DAXES=2, 3). A thread finds what a point is made
+// of and makes it for some of the channels. Bound by the bytes of the
 // output and of the sectors of the input that points touch.
-#include "device/cuda/programs/number.cuh"
-
 #include "device/cuda/image/grid_sample_params.h"
+#include "device/cuda/programs/number.cuh"
+#include "ops/enums.h"
 
 typedef ELEMENT T;
 typedef POINT G;
-
-enum { CLAMP = 2, FILL = 3, REFLECT = 4 };
 
 DEVICE float reflect(float x, float low, float high) {
   float range = high - low;
@@ -31,17 +29,17 @@ DEVICE float find_place(float g, int32_t elements) {
   if (!(fabsf(x) < 0x1p30f)) x = x > 0.0f ? 0x1p30f : -0x1p30f;
   if (TAPS == 1) x = rintf(x);
   if (x >= low && x <= high) return x;
-  if (OUTSIDE == CLAMP && TAPS != 4)
+  if (OUTSIDE == RABBET_SAMPLE_CLAMP && TAPS != 4)
     return x < 0.0f ? 0.0f : x > extent - 1.0f ? extent - 1.0f : x;
-  return OUTSIDE == REFLECT ? reflect(x, low, high) : x;
+  return OUTSIDE == RABBET_SAMPLE_REFLECT ? reflect(x, low, high) : x;
 }
 
 // -1: filled.
 DEVICE int32_t find_element(float position, int32_t extent) {
   float last = (float)(extent - 1);
   if (position >= 0.0f && position <= last) return (int32_t)position;
-  if (OUTSIDE == CLAMP) return position < 0.0f ? 0 : extent - 1;
-  if (OUTSIDE != REFLECT) return -1;
+  if (OUTSIDE == RABBET_SAMPLE_CLAMP) return position < 0.0f ? 0 : extent - 1;
+  if (OUTSIDE != RABBET_SAMPLE_REFLECT) return -1;
   float x = ALIGN ? reflect(position, 0.0f, last)
                   : reflect(position, -0.5f, last + 0.5f);
   return x < 0.0f ? 0 : x > last ? extent - 1 : (int32_t)x;

@@ -1,14 +1,14 @@
-// Maxima and averages of windows (-DELEMENT, -DKIND, -DEXCLUDES; the window: its
-// extents -DWINDOW_D, _H, _W, likewise STRIDE and DILATION). Bound by the bytes
-// of input and output, as long as what windows share stays in the caches.
-#include "device/cuda/programs/number.cuh"
-
+// Maxima and averages of windows (-DELEMENT; -DKIND: the number of a
+// rabbet_pooling_t; -DEXCLUDES; the window: its extents -DWINDOW_D, _H, _W,
+// likewise STRIDE and DILATION). Bound by the bytes of input and output, as long
+// as the elements that windows share stay in the caches.
 #include "device/cuda/image/pooling_params.h"
+#include "device/cuda/programs/number.cuh"
+#include "ops/enums.h"
 
 // (A macro T would meet the templates of the compiler's own header.)
 typedef ELEMENT T;
 
-enum { MAX = 0, AVERAGE = 1, BLEND = 2 };
 enum { TAPS = WINDOW_D * WINDOW_H * WINDOW_W };
 // Windows up to this size are unrolled.
 enum { UNROLL_W = TAPS <= 64 ? WINDOW_W : 4, UNROLL_H = TAPS <= 64 ? WINDOW_H : 1 };
@@ -87,12 +87,12 @@ DEVICE void add_highest(cell_t& cell, float x) {
 #endif
 }
 DEVICE void add_tap(cell_t& cell, float x) {
-  if (KIND != AVERAGE) add_highest(cell, x);
-  if (KIND != MAX) cell.sum += x;
+  if (KIND != RABBET_POOLING_AVERAGE) add_highest(cell, x);
+  if (KIND != RABBET_POOLING_MAX) cell.sum += x;
 }
 DEVICE void add_cell(cell_t& cell, const cell_t& other) {
-  if (KIND != AVERAGE) add_highest(cell, other.highest);
-  if (KIND != MAX) cell.sum += other.sum;
+  if (KIND != RABBET_POOLING_AVERAGE) add_highest(cell, other.highest);
+  if (KIND != RABBET_POOLING_MAX) cell.sum += other.sum;
 }
 
 DEVICE float count_taps(const window_t& w) {
@@ -103,9 +103,9 @@ DEVICE float count_taps(const window_t& w) {
 }
 
 DEVICE float finish_cell(const pooling_t& p, const cell_t& cell, float count) {
-  if (KIND == MAX) return cell.highest;
+  if (KIND == RABBET_POOLING_MAX) return cell.highest;
   float average = count > 0 ? cell.sum / count : 0.0f;
-  if (KIND == AVERAGE) return average;
+  if (KIND == RABBET_POOLING_AVERAGE) return average;
   return (1.0f - p.blend) * cell.highest + p.blend * average;
 }
 
@@ -145,7 +145,7 @@ extern "C" __global__ void __launch_bounds__(256)
 
 // Rows of whole vectors (-DROWS_PRE: padding before a row): a thread makes
 // -DROWS_WIDTH neighbours in each of -DROWS_HEIGHT rows from what their windows
-// share; what lies outside of the input are whole vectors. Not for BLEND.
+// share; what lies outside of the input are whole vectors. Not for blends.
 #ifdef ROWS_PRE
 enum {
   ROWS_VECTOR = 16 / sizeof(T),
@@ -174,7 +174,7 @@ DEVICE void pool_row(const pooling_t& p, const T* row, bool inside,
     pack_t<T, ROWS_VECTOR> pack;
 #pragma unroll
     for (int i = 0; i < ROWS_VECTOR; ++i)
-      pack.v[i] = from_float<T>(KIND == MAX ? -INFINITE : 0.0f);
+      pack.v[i] = from_float<T>(KIND == RABBET_POOLING_MAX ? -INFINITE : 0.0f);
     if (inside && at >= 0 && at < p.in[2])
       pack = load_pack<T, ROWS_VECTOR>(row + at);
 #pragma unroll
@@ -198,7 +198,7 @@ DEVICE void store_row(const pooling_t& p, int32_t y, int32_t x,
 #pragma unroll
   for (int i = 0; i < ROWS_WIDTH; ++i) {
     float count = 0;
-    if (KIND != MAX) {
+    if (KIND != RABBET_POOLING_MAX) {
       window_t window = {
           d, h, find_taps<WINDOW_W, STRIDE_W, DILATION_W>(p, 2, x + i)};
       count = count_taps(window);

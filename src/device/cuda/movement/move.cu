@@ -1,12 +1,11 @@
 // Strided moves, slices with padding and transposes of elements of SIZE bytes
 // (-DSIZE=1, 2, 4, 8); -DTRANSPOSES=1: with what transposes need. Bound by
 // bytes: each element is read and written once.
-#include "device/cuda/movement/pieces.cuh"
 #include "device/cuda/movement/move_params.h"
+#include "device/cuda/movement/pieces.cuh"
+#include "ops/enums.h"
 
-enum { WRAP = 1, CLAMP = 2, FILL = 3, REFLECT = 4 };
-
-// -1: filled. With 32 bits, no more than one period away (the host knows).
+// `mode` is a rabbet_sample_mode_t. -1: filled. With 32 bits, no more than one period away (the host knows).
 __device__ __forceinline__ int32_t map_position(int mode,
                                                 const move_axis_t& axis,
                                                 int32_t at) {
@@ -19,10 +18,10 @@ __device__ __forceinline__ int64_t map_position(int mode,
                                                 int64_t at) {
   int64_t in = axis.in;
   if (at >= 0 && at < in) return at;
-  if (mode == CLAMP) return at < 0 ? 0 : in - 1;
-  if (mode != WRAP && mode != REFLECT) return -1;
+  if (mode == RABBET_SAMPLE_CLAMP) return at < 0 ? 0 : in - 1;
+  if (mode != RABBET_SAMPLE_WRAP && mode != RABBET_SAMPLE_REFLECT) return -1;
   if (in == 1) return 0;
-  int64_t period = mode == WRAP ? in : 2 * (in - 1);
+  int64_t period = mode == RABBET_SAMPLE_WRAP ? in : 2 * (in - 1);
   at %= period;
   if (at < 0) at += period;
   return at < in ? at : period - at;

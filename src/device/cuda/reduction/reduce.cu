@@ -1,7 +1,7 @@
 // Reductions over any axes.
 //
 //   ELEMENT   type of both tensors     ACC       what is computed in
-//   OP        number of ops/enums.h    IDENTITY  of nothing
+//   OP        a rabbet_reduce_t        IDENTITY  of nothing
 //   VECTOR    elements to 16 bytes
 //
 // `rows`: the contiguous axis is reduced; some threads of a block take an output
@@ -11,8 +11,8 @@
 // joins: partial results lie as [part][output].
 #include "device/cuda/programs/number.cuh"
 #include "device/cuda/reduction/reduce_params.h"
+#include "ops/enums.h"
 
-enum { SUM = 0, PROD = 1, MAX = 2, MIN = 3, AVG = 4 };
 enum { BLOCK = 256, WARPS = BLOCK / 32, COLUMNS = VECTOR < 4 ? VECTOR : 4 };
 
 // ---- Elements --------------------------------------------------------------
@@ -28,9 +28,9 @@ struct stored<double> {
 };
 
 DEVICE ACC combine(ACC a, ACC b) {
-  if (OP == PROD) return a * b;
-  if (OP == MAX) return b != b || b > a ? b : a;
-  if (OP == MIN) return b != b || b < a ? b : a;
+  if (OP == RABBET_REDUCE_PROD) return a * b;
+  if (OP == RABBET_REDUCE_MAX) return b != b || b > a ? b : a;
+  if (OP == RABBET_REDUCE_MIN) return b != b || b < a ? b : a;
   return a + b;
 }
 
@@ -43,7 +43,7 @@ template <>
 struct result<true> {
   typedef ELEMENT type;
   static __device__ __forceinline__ ELEMENT of(ACC x, int64_t elements) {
-    if (OP == AVG) {
+    if (OP == RABBET_REDUCE_AVG) {
       bool whole = (ACC)0.5f == 0;
       x = whole && elements == 0 ? (ACC)0 : (ACC)(x / (ACC)elements);
     }
