@@ -30,6 +30,8 @@ RABBET_PRIVATE_API uint64_t rabbet_memory_limit(void);
 // False if this process has a limit (ulimit -v, -d) and an allocation of `size`
 // bytes more fails. Other threads may take them at any time.
 RABBET_PRIVATE_API bool rabbet_memory_fits(size_t size);
+// The most that a build or a context may be given.
+#define RABBET_MAX_THREADS 4096
 // Processors that this process may use (affinity and cgroup quota), >= 1.
 RABBET_PRIVATE_API int rabbet_cpu_count(void);
 

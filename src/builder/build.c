@@ -2,7 +2,6 @@
 
 #include "builder/build.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/strbuf.h"
@@ -18,8 +17,6 @@
 #include "builder/propose/trial.h"
 #include "builder/report.h"
 #include "builder/unroll/unroll.h"
-
-enum { BUILD_MAX_THREADS = 4096 };  // as the option's
 
 typedef struct result_t {
   rabbet_solution_t solution;
@@ -49,29 +46,13 @@ static uint32_t build_refit_flags(const rabbet_build_t* build) {
   return flags;
 }
 
-// Checks the number that contexts take for "all processors" here, where
-// somebody reads the error.
-static rabbet_status_t build_check_environment(void) {
-  const char* text = getenv("RABBET_THREADS");
-  char* end = NULL;
-  if (!text || !*text) return rabbet_ok();
-  long threads = strtol(text, &end, 10);
-  if (!*end && threads >= 0 && threads <= BUILD_MAX_THREADS) return rabbet_ok();
-  return RABBET_STATUS(RABBET_STATUS_INVALID_ARGUMENT,
-                       "RABBET_THREADS is '%s'; expected a number of threads, "
-                       "1 to %d",
-                       text, BUILD_MAX_THREADS);
-}
-
 static rabbet_status_t build_open(rabbet_build_t* build) {
   const rabbet_builder_config_t* config = build->config;
   RABBET_RETURN_IF_ERROR(
       rabbet_device_create(config->device, build->allocator, &build->device));
   build->threads = (int)config->options[RABBET_BUILDER_OPTION_THREADS];
-  if (build->threads == 0) {
-    RABBET_RETURN_IF_ERROR(build_check_environment());
-    build->threads = rabbet_device_default_threads();
-  }
+  if (build->threads == 0)
+    RABBET_RETURN_IF_ERROR(rabbet_device_default_threads(&build->threads));
   build->level = (int)config->options[RABBET_BUILDER_OPTION_OPTIMIZATION_LEVEL];
   build->cache = config->cache;
   rabbet_timing_cache_retain(build->cache);

@@ -2,6 +2,8 @@
 
 #include <string.h>
 
+#include "base/thread.h"
+
 typedef struct option_info_t {
   const char* name;
   int64_t fallback, low, high;
@@ -18,7 +20,7 @@ static const option_info_t option_infos[RABBET_BUILDER_OPTION_COUNT] = {
     [RABBET_BUILDER_OPTION_MAX_TACTICS] = {"max_tactics", -1, -1, INT32_MAX},
     [RABBET_BUILDER_OPTION_PROFILING_VERBOSITY] =
         {"profiling_verbosity", RABBET_PROFILING_LAYER_NAMES_ONLY, 0, 2},
-    [RABBET_BUILDER_OPTION_THREADS] = {"threads", 0, 0, 4096},
+    [RABBET_BUILDER_OPTION_THREADS] = {"threads", 0, 0, RABBET_MAX_THREADS},
     [RABBET_BUILDER_OPTION_ERROR_ON_TIMING_CACHE_MISS] =
         {"error_on_timing_cache_miss", 0, 0, 1},
     [RABBET_BUILDER_OPTION_TACTIC_SOURCES] = {"tactic_sources", UINT32_MAX, 0,

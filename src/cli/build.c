@@ -7,6 +7,7 @@
 
 #include "base/arena.h"
 #include "base/file.h"
+#include "base/thread.h"
 #include "core/shape_text.h"
 
 // ---- Profile ---------------------------------------------------------------
@@ -287,8 +288,8 @@ static rabbet_status_t rabbet_build_keep_plugins(
 static rabbet_status_t rabbet_build_config(const rabbet_arguments_t* arguments,
                                            rabbet_builder_config_t* config) {
   int64_t threads = 0, level = 3;
-  RABBET_RETURN_IF_ERROR(
-      rabbet_argument_int(arguments, "--threads", 1, 4096, 0, &threads));
+  RABBET_RETURN_IF_ERROR(rabbet_argument_int(arguments, "--threads", 1,
+                                             RABBET_MAX_THREADS, 0, &threads));
   RABBET_RETURN_IF_ERROR(
       rabbet_argument_int(arguments, "--optimization-level", 0, 5, 3, &level));
   int64_t flags =

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/arena.h"
+#include "base/thread.h"
 #include "cli/build.h"
 #include "cli/cli.h"
 #include "core/shape_text.h"
@@ -79,8 +80,8 @@ rabbet_status_t rabbet_session_open(const rabbet_arguments_t* arguments,
                                     rabbet_session_t* out_session) {
   memset(out_session, 0, sizeof(*out_session));
   int64_t threads = 0, profile = 0;
-  RABBET_RETURN_IF_ERROR(
-      rabbet_argument_int(arguments, "--threads", 1, 4096, 0, &threads));
+  RABBET_RETURN_IF_ERROR(rabbet_argument_int(arguments, "--threads", 1,
+                                             RABBET_MAX_THREADS, 0, &threads));
   RABBET_RETURN_IF_ERROR(
       rabbet_argument_int(arguments, "--profile-index", 0, 1023, 0, &profile));
   rabbet_status_t status =

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/symbol.h"
+#include "base/thread.h"
 
 // "cuda:1" -> "cuda", 1. Ordinals of devices that have one are 0 if not given.
 static rabbet_status_t rabbet_device_parse(const char* name, char out_kind[8],
@@ -153,8 +154,17 @@ const rabbet_kernel_class_t* rabbet_device_find_kernel(rabbet_device_t* device,
   return NULL;
 }
 
-int rabbet_device_default_threads(void) {
+rabbet_status_t rabbet_device_default_threads(int* out_threads) {
   const char* text = getenv("RABBET_THREADS");
-  int asked = text ? atoi(text) : 0;
-  return asked > 0 ? asked : rabbet_cpu_count();
+  char* end = NULL;
+  *out_threads = rabbet_cpu_count();
+  if (!text || !*text) return rabbet_ok();
+  long threads = strtol(text, &end, 10);
+  if (*end || threads < 0 || threads > RABBET_MAX_THREADS)
+    return RABBET_STATUS(RABBET_STATUS_INVALID_ARGUMENT,
+                         "RABBET_THREADS is '%s'; expected a number of "
+                         "threads, 1 to %d",
+                         text, RABBET_MAX_THREADS);
+  if (threads > 0) *out_threads = (int)threads;
+  return rabbet_ok();
 }

@@ -127,9 +127,11 @@ RABBET_PRIVATE_API void rabbet_device_release(rabbet_device_t* device);
 // The class of that name, or NULL.
 RABBET_PRIVATE_API const rabbet_kernel_class_t* rabbet_device_find_kernel(
     rabbet_device_t* device, const char* name);
-// Threads that a context uses if nobody says otherwise (RABBET_THREADS, else
-// the processors of this process).
-RABBET_PRIVATE_API int rabbet_device_default_threads(void);
+// Threads of a build or context for which nobody set a number: RABBET_THREADS,
+// else the processors of this process, which are also the result where
+// RABBET_THREADS is no number from 0 to RABBET_MAX_THREADS (INVALID_ARGUMENT).
+RABBET_PRIVATE_API rabbet_status_t
+rabbet_device_default_threads(int* out_threads);
 
 // Defined and exported by each device library, under this name.
 RABBET_PRIVATE_API rabbet_status_t rabbet_device_open(

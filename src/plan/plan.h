@@ -19,7 +19,6 @@
 // the kernels section, and of what rabbet_plan_write returns.
 #define RABBET_PLAN_ALIGNMENT 64
 #define RABBET_PLAN_MAX_PROFILES 4096
-#define RABBET_PLAN_MAX_THREADS 4096
 
 // Where a value lives.
 typedef enum rabbet_plan_storage_t {

@@ -4,6 +4,7 @@
 
 #include "base/map.h"
 #include "base/math.h"
+#include "base/thread.h"
 #include "plan/analysis.h"
 #include "plan/verify.h"
 
@@ -755,9 +756,9 @@ static rabbet_status_t rabbet_verify_checks(const rabbet_plan_t* plan) {
 
 static rabbet_status_t rabbet_verify_all(rabbet_verify_t* verify) {
   const rabbet_plan_t* plan = verify->plan;
-  if (plan->threads < 0 || plan->threads > RABBET_PLAN_MAX_THREADS)
+  if (plan->threads < 0 || plan->threads > RABBET_MAX_THREADS)
     return RABBET_DAMAGED("it was tuned for %d threads; expected 0 to %d",
-                          plan->threads, RABBET_PLAN_MAX_THREADS);
+                          plan->threads, RABBET_MAX_THREADS);
   RABBET_RETURN_IF_ERROR(rabbet_verify_values(verify));
   RABBET_RETURN_IF_ERROR(rabbet_verify_exprs(plan));
   RABBET_RETURN_IF_ERROR(rabbet_verify_ios(plan));

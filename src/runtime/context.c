@@ -1,6 +1,7 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "base/thread.h"
 #include "runtime/runtime.h"
 
 // ---- Making a context
@@ -156,16 +157,18 @@ rabbet_engine_t* rabbet_context_engine(const rabbet_context_t* context) {
 int rabbet_context_actual_threads(const rabbet_context_t* context) {
   if (context->threads > 0) return context->threads;
   if (context->engine->plan->threads > 0) return context->engine->plan->threads;
-  return rabbet_device_default_threads();
+  int threads = 0;
+  rabbet_status_ignore(rabbet_device_default_threads(&threads));
+  return threads;
 }
 
 rabbet_status_t rabbet_context_set_threads(rabbet_context_t* context,
                                            int threads) {
-  if (threads < 0 || threads > RABBET_PLAN_MAX_THREADS)
+  if (threads < 0 || threads > RABBET_MAX_THREADS)
     return RABBET_STATUS(
         RABBET_STATUS_INVALID_ARGUMENT,
         "%d threads; expected 1 to %d, or 0 for the plan's number", threads,
-        RABBET_PLAN_MAX_THREADS);
+        RABBET_MAX_THREADS);
   int before = rabbet_context_actual_threads(context);
   context->threads = threads;
   if (rabbet_context_actual_threads(context) != before)
