@@ -45,13 +45,6 @@ def test_marked_blocks(
         exec(code, module.__dict__)
 
 
-def test_the_readme_shows_the_demo() -> None:
-    readme = (ROOT / "README.md").read_text()
-    blocks = re.findall(r"^```python\n(.*?)^```$", readme, re.M | re.S)
-    body = (ROOT / "examples/demo/circ_pad.py").read_text().split("\n\n", 1)[1]
-    assert body in blocks
-
-
 def _documented() -> list[str]:
     text = (ROOT / "docs/plugins.md").read_text().split("## Mistakes people make")[1]
     rows = re.findall(r"^\| .*? \| (`+)(.*?)\1 \| .*? \|$", text, re.M)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import importlib.util
+import itertools
+import json
 import os
 import re
 import shutil
 import subprocess
 import sys
 import sysconfig
-import textwrap
 from pathlib import Path
 
 import numpy as np
@@ -219,6 +220,9 @@ def checkout(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     (folder / "build" / "demo").mkdir(parents=True)
     (folder / "build" / "bin").symlink_to(Path(PROGRAM).parent)
     (folder / "build" / "python").symlink_to(Path(rabbet.__file__).parents[1])
+    (folder / "build" / "lib").symlink_to(LIBRARIES)
+    (folder / "include").symlink_to(INCLUDE)
+    (folder / "examples").symlink_to(EXAMPLES)
     (folder / ".venv" / "bin").mkdir(parents=True)
     (folder / ".venv" / "bin" / "python").symlink_to(sys.executable)
     text = output(sys.executable, EXAMPLES / "demo" / "demo.py", cwd=folder)
@@ -234,37 +238,64 @@ def test_demo(checkout: tuple[Path, str]) -> None:
     assert (folder / "build/demo/padded.png").read_bytes().startswith(b"\x89PNG")
 
 
+# Runs blocks in one session of Python, as the README says; prints what each printed.
+SESSION = """
+import contextlib, io, json, subprocess, sys
+session, printed = {}, []
+for kind, text in json.load(open(sys.argv[1])):
+    if kind == "python":
+        with contextlib.redirect_stdout(io.StringIO()) as stream:
+            exec(compile(text, "README.md", "exec"), session)
+        printed.append(stream.getvalue())
+    else:
+        done = subprocess.run(["bash", "-e"], input=text, capture_output=True, text=True)
+        assert done.returncode == 0, text + done.stdout + done.stderr
+        printed.append(done.stdout)
+json.dump(printed, sys.stdout)
+"""
+
+
+def _same_but_for_digits(found: str, shown: str) -> bool:
+    """Equal, but for the fourth digit and those after it of numbers with a fraction."""
+    rounded = [
+        re.sub(r"\d+\.\d+", lambda m: f"{float(m[0]):.3f}", text) for text in (found, shown)
+    ]
+    return rounded[0] == rounded[1]
+
+
 def test_the_readme_can_be_pasted(checkout: tuple[Path, str]) -> None:
-    """Everything under "Use it", in order: lines of the shell, and Python."""
+    """Every block under "Use it", in order; output that is shown is what is printed."""
     folder, _ = checkout
-    used = (ROOT / "README.md").read_text().split("## Use it")[1].split("From C")[0]
-    blocks = re.findall(r"^```python\n(.*?)^```$|((?:^    [^\n]*\n)+)", used, re.M | re.S)
-    script = "".join(
-        f"{sys.executable} - <<'END'\n{python}END\n" if python else "\n" + textwrap.dedent(shell)
-        for python, shell in blocks
-    )
-    for line in ("rabbet build ", "rabbet run ", "rabbet bench ", "rabbet inspect "):
-        assert script.count("\n" + line) == 1
-    script = script.replace("rabbet bench ", "rabbet bench --duration 0 ")
+    used = (ROOT / "README.md").read_text().split("## Use it")[1].split("\n## ")[0]
+    used = used.replace("rabbet bench ", "rabbet bench --duration 0 ")
+    blocks = re.findall(r"^```(\w+)\n(.*?)^```$", used, re.M | re.S)
+    kinds = [kind for kind, _ in blocks]
+    (operator,) = [text for _, text in blocks if "@trtp.register" in text]
+    assert (EXAMPLES / "demo" / "circ_pad.py").read_text().endswith(operator)
+    (core,) = [text for kind, text in blocks if kind == "c"]
+    assert core in (EXAMPLES / "c_run_plan" / "run_plan.c").read_text()
+    pasted = [b for b in blocks[1:] if b[0] in ("sh", "python") and b[1] != operator]
+    for word in ("build", "run", "bench", "inspect"):
+        assert f"rabbet {word} " in "".join(text for _, text in pasted)
+    (folder / "session.py").write_text(SESSION)
+    (folder / "blocks.json").write_text(json.dumps(pasted))
     environment = {k: v for k, v in os.environ.items() if not k.startswith(("PYTHON", "RABBET"))}
     # Leaves out the folder of the command under test.
     environment["PATH"] = "/usr/local/bin:/usr/bin:/bin"
     done = subprocess.run(
-        ["bash", "-e"], input=script, capture_output=True, text=True,
-        cwd=folder, env=environment, timeout=300,
+        ["bash", "-e"],
+        input=blocks[0][1] + "$RABBET_PYTHON ../../session.py ../../blocks.json\n",
+        capture_output=True, text=True, cwd=folder, env=environment, timeout=300,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
+    printed = dict(zip([text for _, text in pasted], json.loads(done.stdout), strict=True))
+    assert kinds.count("text") == 3
+    for (_, block), (kind, shown) in itertools.pairwise(blocks):
+        assert kind != "text" or _same_but_for_digits(printed[block], shown)
     ours = np.load(folder / "build/demo/y.npz")
     before = np.load(folder / "build/demo/result.npz")
     for name, same in (("padded", "padded"), ("relu2", "features")):
         np.testing.assert_allclose(ours[name], before[same], rtol=1e-4, atol=1e-5)
-
-
-def test_readme_shows_the_demo_operator() -> None:
-    """The twenty lines of the README are those that `make demo` runs."""
-    code = (ROOT / "README.md").read_text().split("```python\n")[1].split("```")[0]
-    operator = (EXAMPLES / "demo" / "circ_pad.py").read_text()
-    assert code.strip() in operator
 
 
 def test_installation(tmp_path: Path) -> None:
