@@ -34,7 +34,7 @@ fi
 stamp=.venv/requirements.stamp
 if ! cmp -s tools/requirements.txt "$stamp"; then
   echo "setup: making the virtual environment .venv"
-  python3 -m venv .venv
+  [ -x .venv/bin/python ] || python3 -m venv .venv
   .venv/bin/python -m pip install --quiet --disable-pip-version-check \
     -r tools/requirements.txt
   cp tools/requirements.txt "$stamp"

@@ -36,7 +36,7 @@ def make(path: Path, *, known_operators: bool) -> None:
             pads=pads,
         )
     nodes = [pad]
-    channels = [3, 16, 16, 8]
+    channels = [3, 32, 32, 8]
     tensor = "padded"
     for i, (fan_in, fan_out) in enumerate(zip(channels, channels[1:])):
         scale = np.sqrt(2 / (fan_in * 9))
