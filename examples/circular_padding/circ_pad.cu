@@ -2,18 +2,19 @@
 // pad <= height, width. Elements are moved as they are: ITEM is their size in
 // bytes, 2 or 4; UNROLL pieces are in flight in each thread.
 //
-// Rows of the output begin anywhere, so it is made as what it is in memory: pieces
-// of 16 bytes, of which nearly all lie inside one row and come from neighbours in
-// the source, shifted into place. The few that touch the padding are put on a list,
-// which the threads of the block then share out element by element. What bounds it
-// is the memory's bandwidth.
+// Rows of the output begin anywhere, so it is made as what it is in memory:
+// pieces of 16 bytes, of which nearly all lie inside one row and come from
+// neighbours in the source, shifted into place. The few that touch the padding
+// are put on a list, which the threads of the block then share out element by
+// element. What bounds it is the memory's bandwidth.
 #if ITEM == 2
 typedef unsigned short element;
 #else
 typedef unsigned int element;
 #endif
 
-// A piece lies in WORDS words, which hold REST more elements on each side at most.
+// A piece lies in WORDS words, which hold REST more elements on each side at
+// most.
 enum { THREADS = 256, PER_PIECE = 16 / ITEM };
 enum { WORDS = ITEM == 2 ? 5 : 4, REST = WORDS - 4 };
 

@@ -4,7 +4,7 @@
 //   MASK        type of the mask, which is added; not defined: there is none
 //   KEEP        defined: where the mask is this, 0 or 1, scores stay; elsewhere
 //               a number takes their place
-//   ZERO_NAN    defined: weights that are NaN are 0, as in rows of which the mask
+//   ZERO_NAN    defined: weights that are NaN are 0, as in rows whose mask
 //               leaves nothing
 //   WIDTH       columns of q, k, v and y, a multiple of 32
 //   ROW_WARPS   warps of a block that have 16 rows each
@@ -23,13 +23,13 @@
 
 enum {
   TILE = sizeof(ELEMENT) == 4 ? 16 : 32,  // keys
-  BLOCKS = TILE / 8,      // of 8 keys, as mma counts
+  BLOCKS = TILE / 8,                      // of 8 keys, as mma counts
   PACK = 16 / sizeof(ELEMENT),
   CHUNKS = WIDTH / (4 * PACK),  // of q and k: 16 bytes for each of 4 threads
   // Columns of v that a thread has of one key, and how often.
   COLUMNS = WIDTH % (8 * PACK) == 0 ? PACK : 4,
   SETS = WIDTH / (8 * COLUMNS),
-  PIECES = 4 * SETS,      // of COLUMNS results
+  PIECES = 4 * SETS,  // of COLUMNS results
 };
 
 // Words of 32 bits that tensor cores take: two narrow elements or one float.
@@ -270,8 +270,8 @@ DEVICE void weigh(float (*scores)[4], state_t& state) {
     float most = state.most[half];
 #pragma unroll
     for (int b = 0; b < BLOCKS; ++b)
-      most = highest(most, highest(scores[b][2 * half],
-                                   scores[b][2 * half + 1]));
+      most =
+          highest(most, highest(scores[b][2 * half], scores[b][2 * half + 1]));
     most = highest_of_row(most);
     float base = finite_base(most);
     float factor = power(state.most[half] - base), sum = 0;
@@ -440,10 +440,9 @@ DEVICE void write_results(const attend_t& p, state_t& state, uint32_t row,
         float x[COLUMNS];
 #pragma unroll
         for (int j = 0; j < COLUMNS; ++j)
-          x[j] =
-              without_nan(state.results[set][j][2 * half + c] * factor, sum);
-        store_piece(x, y + (row + 8 * half) * p.y[2] +
-                           (8 * set + 2 * t + c) * COLUMNS);
+          x[j] = without_nan(state.results[set][j][2 * half + c] * factor, sum);
+        store_piece(
+            x, y + (row + 8 * half) * p.y[2] + (8 * set + 2 * t + c) * COLUMNS);
       }
   }
 #endif

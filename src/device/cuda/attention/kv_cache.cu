@@ -1,6 +1,6 @@
-// Keys and values put into their cache (-DUNIT: bytes of an element). A thread for
-// each unit of the update: 16 bytes, or an element where rows or addresses do
-// not allow it. Bound by the bytes of the update, or, for a token or two, by
+// Keys and values put into their cache (-DUNIT: bytes of an element). A thread
+// for each unit of the update: 16 bytes, or an element where rows or addresses
+// do not allow it. Bound by the bytes of the update, or, for a token or two, by
 // the launch.
 #include "device/cuda/attention/kv_cache_params.h"
 #include "device/cuda/movement/pieces.cuh"
@@ -30,8 +30,7 @@ DEVICE void write(const void* indices, const U* update, U* cache,
 
 extern "C" __global__ void __launch_bounds__(256)
     kv_cache(const void* indices, const element<UNIT>::type* update,
-             element<UNIT>::type* cache,
-             const __grid_constant__ kv_cache_t p) {
+             element<UNIT>::type* cache, const __grid_constant__ kv_cache_t p) {
   turn_t turn;
   write(indices, update, cache, p);
 }

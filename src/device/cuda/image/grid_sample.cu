@@ -1,7 +1,7 @@
 // Samples of an image at the points of a grid (-DELEMENT, -DPOINT: the grid's
 // type; -DTAPS=1, 2, 4 for nearest, linear, cubic; -DOUTSIDE: the number of a
-// rabbet_sample_mode_t; -DALIGN; -DAXES=2, 3). A thread finds what a point is made
-// of and makes it for some of the channels. Bound by the bytes of the
+// rabbet_sample_mode_t; -DALIGN; -DAXES=2, 3). A thread finds what a point is
+// made of and makes it for some of the channels. Bound by the bytes of the
 // output and of the sectors of the input that points touch.
 #include "device/cuda/image/grid_sample_params.h"
 #include "device/cuda/programs/number.cuh"
@@ -93,7 +93,8 @@ extern "C" __global__ void __launch_bounds__(256)
   axis_t axes[AXES];
 #pragma unroll
   for (int i = 0; i < AXES; ++i)
-    axes[i] = find_axis(p, i + 3 - AXES, to_float(grid[at * AXES + AXES - 1 - i]));
+    axes[i] =
+        find_axis(p, i + 3 - AXES, to_float(grid[at * AXES + AXES - 1 - i]));
   for (int64_t c = blockIdx.y; c < p.channels; c += gridDim.y) {
     int64_t plane = batch * p.channels + c;
     const T* from = x + plane * p.in_plane;

@@ -1,7 +1,7 @@
 // Maxima and averages of windows (-DELEMENT; -DKIND: the number of a
 // rabbet_pooling_t; -DEXCLUDES; the window: its extents -DWINDOW_D, _H, _W,
-// likewise STRIDE and DILATION). Bound by the bytes of input and output, as long
-// as the elements that windows share stay in the caches.
+// likewise STRIDE and DILATION). Bound by the bytes of input and output, as
+// long as the elements that windows share stay in the caches.
 #include "device/cuda/image/pooling_params.h"
 #include "device/cuda/programs/number.cuh"
 #include "ops/enums.h"
@@ -11,7 +11,10 @@ typedef ELEMENT T;
 
 enum { TAPS = WINDOW_D * WINDOW_H * WINDOW_W };
 // Windows up to this size are unrolled.
-enum { UNROLL_W = TAPS <= 64 ? WINDOW_W : 4, UNROLL_H = TAPS <= 64 ? WINDOW_H : 1 };
+enum {
+  UNROLL_W = TAPS <= 64 ? WINDOW_W : 4,
+  UNROLL_H = TAPS <= 64 ? WINDOW_H : 1
+};
 
 // ---- A window
 
@@ -138,8 +141,7 @@ extern "C" __global__ void __launch_bounds__(256)
         }
       }
     }
-    out[plane * size + position] =
-        from_float<T>(finish_cell(p, cell, count));
+    out[plane * size + position] = from_float<T>(finish_cell(p, cell, count));
   }
 }
 
@@ -231,7 +233,7 @@ extern "C" __global__ void __launch_bounds__(256)
 #pragma unroll
   for (int i = 0; i < ROWS_HEIGHT * ROWS_WIDTH; ++i)
     cells[i / ROWS_WIDTH][i % ROWS_WIDTH] = empty_cell();
-  // Rows of the input that any of the windows has a tap in.
+    // Rows of the input that any of the windows has a tap in.
 #pragma unroll
   for (int i = 0; i < ROWS_INPUT; ++i) {
     bool used = false;
@@ -312,8 +314,7 @@ template <int N>
 DEVICE void add_pack(cells_t<N>& cells, const T* from) {
   pack_t<T, N> pack = load_pack<T, N>(from);
 #pragma unroll
-  for (int i = 0; i < N; ++i)
-    add_tap(cells.cells[i], to_float(pack.v[i]));
+  for (int i = 0; i < N; ++i) add_tap(cells.cells[i], to_float(pack.v[i]));
 }
 
 // Channels of padding stay zero.
@@ -345,8 +346,7 @@ DEVICE void pool_channels(const T* in, T* out, const pooling_t& p) {
     const T* from = in + n * in_size * p.pitch + channel;
     cells_t<N> cells;
 #pragma unroll
-    for (int i = 0; i < N; ++i)
-      cells.cells[i] = empty_cell();
+    for (int i = 0; i < N; ++i) cells.cells[i] = empty_cell();
 #pragma unroll 1
     for (int z = window.d.first; z < window.d.last; ++z) {
 #pragma unroll(UNROLL_H)
@@ -386,15 +386,13 @@ DEVICE void pool_columns(const T* in, T* out, const pooling_t& p) {
     const T* from = in + n * in_size * p.pitch + channel;
     cells_t<N> cells;
 #pragma unroll
-    for (int i = 0; i < N; ++i)
-      cells.cells[i] = empty_cell();
+    for (int i = 0; i < N; ++i) cells.cells[i] = empty_cell();
 #pragma unroll 2
     for (int32_t i = (int32_t)threadIdx.y; i < taps; i += COLUMN) {
       int32_t row = i / width, x = i - row * width;
       int32_t z = row / height, y = row - z * height;
-      int64_t at =
-          find_row(p, window, z + window.d.first, y + window.h.first) +
-          (x + window.w.first) * DILATION_W;
+      int64_t at = find_row(p, window, z + window.d.first, y + window.h.first) +
+                   (x + window.w.first) * DILATION_W;
       add_pack<N>(cells, from + at * p.pitch);
     }
     columns[threadIdx.y][threadIdx.x] = cells;

@@ -140,13 +140,13 @@ DEVICE void resize_piece(const T* x, const tables_t& tables, T* y,
   store_pack(y + item * V, pack);
 }
 
-#define RESIZE(name, rank, vector, inside)                                  \
-  extern "C" __global__ void __launch_bounds__(256)                         \
-      name(const T* x, const int32_t* positions, const float* weights,      \
-           T* y, const __grid_constant__ resize_t p) {                      \
-    turn_t turn;                                                            \
-    tables_t tables = {positions, weights};                                 \
-    resize_piece<rank, vector, inside>(x, tables, y, p);                    \
+#define RESIZE(name, rank, vector, inside)                                   \
+  extern "C" __global__ void __launch_bounds__(256)                          \
+      name(const T* x, const int32_t* positions, const float* weights, T* y, \
+           const __grid_constant__ resize_t p) {                             \
+    turn_t turn;                                                             \
+    tables_t tables = {positions, weights};                                  \
+    resize_piece<rank, vector, inside>(x, tables, y, p);                     \
   }
 
 enum { WIDE = 16 / sizeof(T) };

@@ -48,12 +48,12 @@ struct concatenation_source {
   }
 };
 
-#define CONCATENATION_KERNEL(name, bytes, pieces, index)                   \
-  extern "C" __global__ void __launch_bounds__(256)                        \
-      name(element<bytes>::type* target,                                   \
-           const __grid_constant__ concatenation_t table) {                \
-    turn_t turn;                                                           \
-    concatenation_source<bytes, index> locate = {table};                   \
+#define CONCATENATION_KERNEL(name, bytes, pieces, index)                    \
+  extern "C" __global__ void __launch_bounds__(256)                         \
+      name(element<bytes>::type* target,                                    \
+           const __grid_constant__ concatenation_t table) {                 \
+    turn_t turn;                                                            \
+    concatenation_source<bytes, index> locate = {table};                    \
     write_pieces<bytes, pieces, index>(locate, target, (index)table.count); \
   }
 

@@ -14,9 +14,7 @@ enum { BLOCK = 256, TILE = 2048, EACH = TILE / BLOCK, MOST_CHANNELS = 512 };
 
 template <class A, class B>
 struct converter {
-  static __device__ __forceinline__ B from(A x) {
-    return store_as<B>(load(x));
-  }
+  static __device__ __forceinline__ B from(A x) { return store_as<B>(load(x)); }
 };
 template <class A>
 struct converter<A, A> {

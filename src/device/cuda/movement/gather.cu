@@ -51,8 +51,7 @@ struct gather_source {
   const void* indices;
   const gather_t& gather;
 
-  __device__ __forceinline__ void fill(E& value) const {
-  }
+  __device__ __forceinline__ void fill(E& value) const {}
 
   // Where an element is; how many of its row follow it there.
   __device__ __forceinline__ const E* find(I at, I& left, bool& roomy) const {

@@ -5,7 +5,8 @@
 #include "device/cuda/movement/pieces.cuh"
 #include "ops/enums.h"
 
-// `mode` is a rabbet_sample_mode_t. -1: filled. With 32 bits, no more than one period away (the host knows).
+// `mode` is a rabbet_sample_mode_t. -1: filled. With 32 bits, no more than one
+// period away (the host knows).
 __device__ __forceinline__ int32_t map_position(int mode,
                                                 const move_axis_t& axis,
                                                 int32_t at) {
@@ -123,7 +124,7 @@ struct move_source {
            const element<SIZE>::type* filling,                               \
            const __grid_constant__ move_t move) {                            \
     turn_t turn;                                                             \
-    move_source<bytes, index> locate = {source, filling, move};        \
+    move_source<bytes, index> locate = {source, filling, move};              \
     write_pieces<bytes, pieces, index>(locate, target, (index)move.count);   \
   }
 
@@ -279,8 +280,7 @@ __device__ __forceinline__ tile_place_t find_tile(const tiles_t& tiles,
 template <int BYTES, int LOG>
 __device__ __forceinline__ void move_tile(
     const typename element<BYTES>::type* source,
-    typename element<BYTES>::type* target, int32_t wide,
-    const tiles_t& tiles) {
+    typename element<BYTES>::type* target, int32_t wide, const tiles_t& tiles) {
   typedef typename element<BYTES>::type E;
   typedef typename element<(BYTES < 4 ? 4 : BYTES)>::type wide_t;
   enum { N = 1 << LOG, ITEMS = N / TILES_THREADS };
@@ -384,8 +384,8 @@ __device__ __forceinline__ void move_squares(
   if (ta * N < place.left_a && tb * N < place.left_b) {
 #pragma unroll
     for (int i = 0; i < N; ++i)
-      square[i] = *(const words_t*)(source + (tb * N + i) * tiles.source_b +
-                                    ta * N);
+      square[i] =
+          *(const words_t*)(source + (tb * N + i) * tiles.source_b + ta * N);
     turn<BYTES>(square);
 #pragma unroll
     for (int i = 0; i < N; ++i)
@@ -402,13 +402,12 @@ __device__ __forceinline__ void move_squares(
   }
 }
 
-#define MOVE_SQUARES(bytes)                                             \
-  extern "C" __global__ void __launch_bounds__(256)                     \
-      move_squares_##bytes(const element<bytes>::type* source,          \
-                           element<bytes>::type* target,                \
-                           const __grid_constant__ tiles_t tiles) {     \
-    turn_t turn;                                                        \
-    move_squares<bytes>(source, target, tiles);                         \
+#define MOVE_SQUARES(bytes)                                               \
+  extern "C" __global__ void __launch_bounds__(256) move_squares_##bytes( \
+      const element<bytes>::type* source, element<bytes>::type* target,   \
+      const __grid_constant__ tiles_t tiles) {                            \
+    turn_t turn;                                                          \
+    move_squares<bytes>(source, target, tiles);                           \
   }
 #if SIZE <= 2
 MOVE_SQUARES(2)
@@ -504,12 +503,12 @@ __device__ __forceinline__ void join(const words_t* source, words_t* target,
   }
 }
 
-#define MOVE_FEW(way, k)                                                      \
-  extern "C" __global__ void __launch_bounds__(256)                           \
-      move_##way##_##k(const words_t* source, words_t* target,                \
-                       const __grid_constant__ few_t few) {                   \
-    turn_t turn;                                                              \
-    way<k>(source, target, few);                                              \
+#define MOVE_FEW(way, k)                                       \
+  extern "C" __global__ void __launch_bounds__(256)            \
+      move_##way##_##k(const words_t* source, words_t* target, \
+                       const __grid_constant__ few_t few) {    \
+    turn_t turn;                                               \
+    way<k>(source, target, few);                               \
   }
 MOVE_FEW(split, 2)
 MOVE_FEW(split, 3)
@@ -527,6 +526,6 @@ extern "C" __global__ void __launch_bounds__(256)
   int64_t from, to;
   if (!find_vectors(few, from, to)) return;
   words_t both[2] = {source[from], source[from + 1]};
-  target[to] = few.phase == 0 ? pick_vector<2>(both, 0)
-                              : pick_vector<2>(both, 1);
+  target[to] =
+      few.phase == 0 ? pick_vector<2>(both, 0) : pick_vector<2>(both, 1);
 }

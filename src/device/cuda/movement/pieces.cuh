@@ -87,8 +87,7 @@ template <class E>
 __device__ __forceinline__ void repeat(const E& x, uint32_t* words) {
   words[0] = words[1] = words[2] = words[3] = 0;
 #pragma unroll
-  for (int i = 0; i < (int)(16 / sizeof(E)); ++i)
-    put_element(words, i, x);
+  for (int i = 0; i < (int)(16 / sizeof(E)); ++i) put_element(words, i, x);
 }
 
 // ---- Pieces

@@ -13,8 +13,7 @@ struct reverse_source {
   const void* lengths;
   const reverse_sequence_t& p;
 
-  __device__ __forceinline__ void fill(E& value) const {
-  }
+  __device__ __forceinline__ void fill(E& value) const {}
 
   __device__ __forceinline__ int64_t length(I batch) const {
     int64_t all = p.is_long ? ((const int64_t*)lengths)[batch]

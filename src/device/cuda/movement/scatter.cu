@@ -10,7 +10,7 @@ typedef ELEMENT T;
 
 #if REDUCTION != 0
 
-// ---- Reductions: a loop of compare and swap on the word that holds the element
+// ---- Reductions: a loop of compare and swap on the element's word
 
 DEVICE float join(float a, float b) {
   if (REDUCTION == 1) return a + b;
@@ -64,7 +64,7 @@ DEVICE word<sizeof(T)>::type put(word<sizeof(T)>::type bits, int shift, T x) {
   } both;
   both.bits = 0;
   both.x = x;
-  word_t all = (word_t)~(word_t)0 >> (8 * (sizeof(word_t) - sizeof(T)));
+  word_t all = (word_t) ~(word_t)0 >> (8 * (sizeof(word_t) - sizeof(T)));
   return (bits & ~(word_t)(all << shift)) | (word_t)(both.bits << shift);
 }
 

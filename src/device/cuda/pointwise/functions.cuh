@@ -1,7 +1,7 @@
 // The catalogue's functions of elements, under the names of their enumerators:
 // elementwise_SUM, unary_EXP, activation_RELU. One overload for each kind of
-// lane that the operators allow (number.cuh); what the reference kernels do with
-// NaN, infinities and divisors of zero is done here too.
+// lane that the operators allow (number.cuh); what the reference kernels do
+// with NaN, infinities and divisors of zero is done here too.
 #pragma once
 
 #include "device/cuda/programs/number.cuh"
@@ -34,38 +34,38 @@ DEVICE float elementwise_MIN(float a, float b) {
 #endif
 }
 
-#define INTEGER_FUNCTIONS(T, U)                                            \
-  DEVICE T elementwise_SUM(T a, T b) { return (T)((U)a + (U)b); }          \
-  DEVICE T elementwise_PROD(T a, T b) { return (T)((U)a * (U)b); }         \
-  DEVICE T elementwise_SUB(T a, T b) { return (T)((U)a - (U)b); }          \
-  DEVICE T elementwise_MAX(T a, T b) { return a > b ? a : b; }             \
-  DEVICE T elementwise_MIN(T a, T b) { return a < b ? a : b; }             \
-  DEVICE T elementwise_DIV(T a, T b) {                                     \
-    return b == 0 ? 0 : b == -1 ? (T)(0 - (U)a) : a / b;                   \
-  }                                                                        \
-  DEVICE T elementwise_FLOOR_DIV(T a, T b) {                               \
-    T quotient = elementwise_DIV(a, b);                                    \
-    bool inexact = b != 0 && b != -1 && a % b != 0;                        \
-    return quotient - (T)(inexact && (a < 0) != (b < 0));                  \
-  }                                                                        \
-  DEVICE T elementwise_POW(T a, T b) {                                     \
-    if (b < 0) return a == 1 ? 1 : a == -1 ? (b % 2 ? -1 : 1) : 0;         \
-    U result = 1, factor = (U)a;                                           \
-    for (; b > 0; b >>= 1) {                                               \
-      if (b & 1) result *= factor;                                         \
-      factor *= factor;                                                    \
-    }                                                                      \
-    return (T)result;                                                      \
-  }                                                                        \
-  DEVICE T unary_ABS(T x) { return x < 0 ? (T)(0 - (U)x) : x; }            \
-  DEVICE T unary_NEG(T x) { return (T)(0 - (U)x); }                        \
-  DEVICE T unary_SIGN(T x) { return (T)(x > 0) - (T)(x < 0); }             \
-  DEVICE T activation_RELU(T x, double, double) { return x < 0 ? 0 : x; }  \
-  DEVICE T activation_CLIP(T x, double low, double high) {                 \
-    return nearest_##T(clip_wide((double)x, low, high));                   \
-  }                                                                        \
-  DEVICE T activation_THRESHOLDED_RELU(T x, double bound, double) {        \
-    return (double)x > bound ? x : 0;                                      \
+#define INTEGER_FUNCTIONS(T, U)                                           \
+  DEVICE T elementwise_SUM(T a, T b) { return (T)((U)a + (U)b); }         \
+  DEVICE T elementwise_PROD(T a, T b) { return (T)((U)a * (U)b); }        \
+  DEVICE T elementwise_SUB(T a, T b) { return (T)((U)a - (U)b); }         \
+  DEVICE T elementwise_MAX(T a, T b) { return a > b ? a : b; }            \
+  DEVICE T elementwise_MIN(T a, T b) { return a < b ? a : b; }            \
+  DEVICE T elementwise_DIV(T a, T b) {                                    \
+    return b == 0 ? 0 : b == -1 ? (T)(0 - (U)a) : a / b;                  \
+  }                                                                       \
+  DEVICE T elementwise_FLOOR_DIV(T a, T b) {                              \
+    T quotient = elementwise_DIV(a, b);                                   \
+    bool inexact = b != 0 && b != -1 && a % b != 0;                       \
+    return quotient - (T)(inexact && (a < 0) != (b < 0));                 \
+  }                                                                       \
+  DEVICE T elementwise_POW(T a, T b) {                                    \
+    if (b < 0) return a == 1 ? 1 : a == -1 ? (b % 2 ? -1 : 1) : 0;        \
+    U result = 1, factor = (U)a;                                          \
+    for (; b > 0; b >>= 1) {                                              \
+      if (b & 1) result *= factor;                                        \
+      factor *= factor;                                                   \
+    }                                                                     \
+    return (T)result;                                                     \
+  }                                                                       \
+  DEVICE T unary_ABS(T x) { return x < 0 ? (T)(0 - (U)x) : x; }           \
+  DEVICE T unary_NEG(T x) { return (T)(0 - (U)x); }                       \
+  DEVICE T unary_SIGN(T x) { return (T)(x > 0) - (T)(x < 0); }            \
+  DEVICE T activation_RELU(T x, double, double) { return x < 0 ? 0 : x; } \
+  DEVICE T activation_CLIP(T x, double low, double high) {                \
+    return nearest_##T(clip_wide((double)x, low, high));                  \
+  }                                                                       \
+  DEVICE T activation_THRESHOLDED_RELU(T x, double bound, double) {       \
+    return (double)x > bound ? x : 0;                                     \
   }
 
 DEVICE double clip_wide(double x, double low, double high) {
@@ -73,8 +73,7 @@ DEVICE double clip_wide(double x, double low, double high) {
 }
 DEVICE int32_t nearest_int32_t(double x) {
   x = rint(x);
-  return x <= -0x1p31 ? -0x7fffffff - 1
-                      : x >= 0x1p31 ? 0x7fffffff : (int32_t)x;
+  return x <= -0x1p31 ? -0x7fffffff - 1 : x >= 0x1p31 ? 0x7fffffff : (int32_t)x;
 }
 DEVICE int64_t nearest_int64_t(double x) {
   const int64_t most = 0x7fffffffffffffffll;
@@ -89,11 +88,17 @@ DEVICE bool elementwise_AND(bool a, bool b) { return a && b; }
 DEVICE bool elementwise_OR(bool a, bool b) { return a || b; }
 DEVICE bool elementwise_XOR(bool a, bool b) { return a != b; }
 template <class L>
-DEVICE bool elementwise_EQUAL(L a, L b) { return a == b; }
+DEVICE bool elementwise_EQUAL(L a, L b) {
+  return a == b;
+}
 template <class L>
-DEVICE bool elementwise_GREATER(L a, L b) { return a > b; }
+DEVICE bool elementwise_GREATER(L a, L b) {
+  return a > b;
+}
 template <class L>
-DEVICE bool elementwise_LESS(L a, L b) { return a < b; }
+DEVICE bool elementwise_LESS(L a, L b) {
+  return a < b;
+}
 
 // ---- Quantization ----------------------------------------------------------
 

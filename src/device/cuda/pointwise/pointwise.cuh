@@ -10,9 +10,9 @@
 //                           where apply loads them itself
 //   apply                   a vector of each input to one of each output
 //
-// The walk is over vectors along rows: axes that lie behind one another are one,
-// and an operand streams along the row or stands still. Constants that stand
-// still are columns of a table, of which a thread reads one row.
+// The walk is over vectors along rows: axes that lie behind one another are
+// one, and an operand streams along the row or stands still. Constants that
+// stand still are columns of a table, of which a thread reads one row.
 #pragma once
 
 #include "device/cuda/pointwise/functions.cuh"
@@ -21,10 +21,10 @@ enum { BLOCK = 256, ADDRESSES = INPUTS + TABLES + OUTPUTS };
 
 // Filled by the host (pointwise.c), which lays it out alike.
 struct space_t {
-  uint32_t count;  // vectors
-  uint32_t tail;   // elements behind the last vector (flat)
-  uint32_t axes;   // outside the row
-  divider_t row;   // vectors of one
+  uint32_t count;       // vectors
+  uint32_t tail;        // elements behind the last vector (flat)
+  uint32_t axes;        // outside the row
+  divider_t row;        // vectors of one
   uint32_t streams[2];  // bit w: way w streams along the row
   void* data[ADDRESSES];
   int64_t stride[WAYS][AXES];  // elements, of the axes outside the row
@@ -130,7 +130,7 @@ DEVICE void gather(const space_t& space, const int64_t* place,
 template <int V>
 DEVICE void scatter(const space_t& space, const int64_t* place,
                     const outputs_t<V>& out) {
-#define X(k, T, W)                                                      \
+#define X(k, T, W) \
   store_pack<T, V>((T*)space.data[INPUTS + TABLES + k] + place[W], out.y##k);
   FOR_OUTPUTS(X)
 #undef X

@@ -27,9 +27,9 @@ DEVICE void copy_chunk(shared_t to, const void* from, bool wanted) {
   chunk_t zeros = {{0, 0, 0, 0}};
   *(chunk_t*)to = wanted ? *(const chunk_t*)from : zeros;
 #else
-  asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16, %2;" ::"r"(
-                   to),
-               "l"(from), "r"(wanted ? 16 : 0));
+  asm volatile(
+      "cp.async.cg.shared.global.L2::128B [%0], [%1], 16, %2;" ::"r"(to),
+      "l"(from), "r"(wanted ? 16 : 0));
 #endif
 }
 DEVICE void store_chunk(shared_t to, const chunk_t& x) {

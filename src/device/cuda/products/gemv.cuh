@@ -1,5 +1,5 @@
-// Products of few rows: b is read once, a by all. The text that includes this is
-// made for what follows the product (gemv.c):
+// Products of few rows: b is read once, a by all. The text that includes this
+// is made for what follows the product (gemv.c):
 //
 //   ELEMENT    type of all tensors
 //   ROWS       done at once; others by other blocks
@@ -25,8 +25,8 @@ DEVICE int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 // ---- b along k -------------------------------------------------------------
 
 // A warp for COLUMNS columns of R rows; its lanes share k. Rows and columns
-// behind the last are computed as the last and not stored. Blocks may be smaller
-// than GEMV_BLOCK.
+// behind the last are computed as the last and not stored. Blocks may be
+// smaller than GEMV_BLOCK.
 template <int R, int V>
 DEVICE void dot_product(const gemv_t& p) {
   uint32_t lane = threadIdx.x % 32;
@@ -47,7 +47,7 @@ DEVICE void dot_product(const gemv_t& p) {
 #pragma unroll
     for (int r = 0; r < R; ++r) sum[r][c] = 0;
   }
-#pragma unroll(R * COLUMNS > 4 ? 2 : 4)
+#pragma unroll(R* COLUMNS > 4 ? 2 : 4)
   for (int64_t k = lane * V; k < p.k; k += 32 * V) {
     pack_t<ELEMENT, V> w[COLUMNS];
 #pragma unroll
@@ -60,8 +60,7 @@ DEVICE void dot_product(const gemv_t& p) {
 #pragma unroll
       for (int c = 0; c < COLUMNS; ++c)
 #pragma unroll
-        for (int e = 0; e < V; ++e)
-          sum[r][c] += load(x.v[e]) * load(w[c].v[e]);
+        for (int e = 0; e < V; ++e) sum[r][c] += load(x.v[e]) * load(w[c].v[e]);
     }
   }
   float mine = 0;  // of row lane / COLUMNS, column lane % COLUMNS
@@ -79,8 +78,8 @@ DEVICE void dot_product(const gemv_t& p) {
 
 // ---- b along columns -------------------------------------------------------
 
-// LANES threads stand beside each other, V columns each; the others of the block
-// share k with them.
+// LANES threads stand beside each other, V columns each; the others of the
+// block share k with them.
 template <int R, int V>
 DEVICE void spread_product(const gemv_t& p) {
   enum { SLICES = GEMV_BLOCK / LANES, WIDTH = LANES * V };
@@ -130,8 +129,7 @@ DEVICE void spread_product(const gemv_t& p) {
 
 // ---- Kernels ---------------------------------------------------------------
 
-extern "C" __global__ void __launch_bounds__(GEMV_BLOCK)
-    dot(const gemv_t p) {
+extern "C" __global__ void __launch_bounds__(GEMV_BLOCK) dot(const gemv_t p) {
   turn_t turn;
   dot_product<ROWS, VECTOR>(p);
 }

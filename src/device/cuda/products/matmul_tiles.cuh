@@ -24,7 +24,7 @@ enum {
   LINE = TILES_INNER * 2,        // bytes
   A_BYTES = ROWS * LINE,
   STAGE = (ROWS + COLUMNS) * LINE,
-  LEAP = THREADS / CHUNKS,       // lines that the block loads at once
+  LEAP = THREADS / CHUNKS,  // lines that the block loads at once
   // A block adds up whole groups of 8 rows.
   GROUPS = ROWS / 8,
   OWN_ROWS = (GROUPS + PARTS - 1) / PARTS * 8,
@@ -82,8 +82,7 @@ DEVICE chunk_t gather_chunk(const ELEMENT* from, int64_t pace, int32_t count) {
   chunk_t y = {{0, 0, 0, 0}};
 #pragma unroll 2
   for (int e = 0; e < CHUNK; ++e)
-    if (e < count)
-      y.w[e / 2] |= (uint32_t)from[e * pace].bits << 16 * (e & 1);
+    if (e < count) y.w[e / 2] |= (uint32_t)from[e * pace].bits << 16 * (e & 1);
   return y;
 }
 
@@ -223,10 +222,10 @@ DEVICE void fetch_operands(const tiles_t& p, const block_t& b,
     if (!piece.wanted) continue;
 #pragma unroll
     for (int j = 0; j < OPERANDS; ++j) {
-      const ELEMENT* from = operand_at(
-          p.layers, j, blockIdx.z,
-          b.row + b.rank * GROUPS / PARTS * 8 + piece.row,
-          b.column + piece.column);
+      const ELEMENT* from =
+          operand_at(p.layers, j, blockIdx.z,
+                     b.row + b.rank * GROUPS / PARTS * 8 + piece.row,
+                     b.column + piece.column);
       if (p.layers.operands[j].column)
         operands.v[i][j] = load_pack<uint32_t, 2>((const uint32_t*)from);
       else
@@ -236,9 +235,9 @@ DEVICE void fetch_operands(const tiles_t& p, const block_t& b,
 }
 DEVICE float operand_of(const tiles_t& p, const words_t& words, int i, int e) {
   ELEMENT y;
-  y.bits = (uint16_t)(p.layers.operands[i].column
-                          ? words.v[e / 2] >> 16 * (e & 1)
-                          : words.v[0]);
+  y.bits =
+      (uint16_t)(p.layers.operands[i].column ? words.v[e / 2] >> 16 * (e & 1)
+                                             : words.v[0]);
   return load(y);
 }
 

@@ -36,14 +36,14 @@ DEVICE void mma(float* c, const uint32_t* a, const uint32_t* b) {
 #else
 template <class E>
 DEVICE void mma(float* c, const uint32_t* a, const uint32_t* b);
-#define MMA(type, shape, name)                                                \
-  template <>                                                                 \
-  __device__ __forceinline__ void mma<type>(float* c, const uint32_t* a,      \
-                                            const uint32_t* b) {              \
-    asm("mma.sync.aligned." shape ".row.col.f32." name "." name               \
+#define MMA(type, shape, name)                                                 \
+  template <>                                                                  \
+  __device__ __forceinline__ void mma<type>(float* c, const uint32_t* a,       \
+                                            const uint32_t* b) {               \
+    asm("mma.sync.aligned." shape ".row.col.f32." name "." name                \
         ".f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};" \
-        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])                      \
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));  \
+        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])                       \
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));   \
   }
 MMA(half_t, "m16n8k16", "f16")
 MMA(bf16_t, "m16n8k16", "bf16")

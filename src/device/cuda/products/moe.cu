@@ -5,7 +5,8 @@
 //
 //   ELEMENT  type of all real tensors: half_t and bf16_t by tensor cores, float
 //   ROUND    int8_t or fp8_t: what the last product's rows are rounded to; not
-//            defined: nothing. SCALE: type of scales, FACTOR: of the scale given
+//            defined: nothing. SCALE: type of scales, FACTOR: of the
+//            scale given
 //
 // Bound by the bytes of the weights for few tokens, by products for many.
 #include "device/cuda/products/mma.cuh"
@@ -87,8 +88,7 @@ extern "C" __global__ void __launch_bounds__(MOE_SORT_THREADS)
       int32_t rows = at < p.experts
                          ? seen(out.starts + at + 1) - seen(out.starts + at)
                          : 0;
-      int32_t first =
-          before + scan_warp((rows + p.rows - 1) / p.rows, &total);
+      int32_t first = before + scan_warp((rows + p.rows - 1) / p.rows, &total);
       if (at < p.experts) out.tiles[at] = first;
       before += total;
     }
@@ -136,7 +136,7 @@ struct products_t {
   enum {
     A_PIECES = (ROWS * PIECES + MOE_THREADS - 1) / MOE_THREADS,
     BY_CORES = sizeof(T) == 2,
-    ROW_BLOCKS = ROWS / 16,             // tensor cores
+    ROW_BLOCKS = ROWS / 16,              // tensor cores
     OWN_ROWS = ROWS * 16 / MOE_THREADS,  // else: rows, of 4 columns each
     SUMS = BY_CORES ? ROW_BLOCKS * 8 : OWN_ROWS * 4,
   };
@@ -362,9 +362,8 @@ extern "C" __global__ void __launch_bounds__(256)
     for (int64_t i = first + (threadIdx.x & 31); i < end; i += 32)
       most = max_of::join(most, fabsf(to_float(x[i])));
     for (int flip = 16; flip > 0; flip /= 2)
-      most = max_of::join(
-          most, float_of_bits(
-                    __shfl_xor_sync(0xffffffffu, bits_of(most), flip)));
+      most = max_of::join(most, float_of_bits(__shfl_xor_sync(
+                                    0xffffffffu, bits_of(most), flip)));
     by = to_float(store_scale<SCALE>(most / limit<ROUND>() / by)) * by;
   }
   for (int64_t i = first + (threadIdx.x & 31); i < end; i += 32)

@@ -15,7 +15,6 @@ extern "C" __global__ void __launch_bounds__(256)
   a += batch * p.a_batch + row * p.a_row;
   b += batch * p.b_batch + column * p.b_column;
   T sum = 0;
-  for (int64_t k = 0; k < p.k; ++k)
-    sum += a[k * p.a_column] * b[k * p.b_row];
+  for (int64_t k = 0; k < p.k; ++k) sum += a[k * p.a_column] * b[k * p.b_row];
   y[batch * p.y_batch + row * p.y_row + column] = sum;
 }

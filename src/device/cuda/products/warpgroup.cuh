@@ -41,48 +41,48 @@ DEVICE uint64_t tile_descriptor(uint32_t at) {
 
 template <class E, int COLUMNS_, int TURNED>
 struct product_of;
-#define PRODUCT_OF(type, name, columns, registers, a, b, turned, ...)          \
-  template <int TURNED>                                                        \
-  struct product_of<type, columns, TURNED> {                                   \
-    static __device__ __forceinline__ void add(float* s, uint64_t x,           \
-                                               uint64_t y) {                   \
-      asm volatile("wgmma.mma_async.sync.aligned.m64n" #columns "k16.f32." name \
-                   "." name " {" registers "}, " a ", " b                      \
-                   ", 1, 1, 1, 0, " turned ";"                                 \
-                   : __VA_ARGS__                                               \
-                   : "l"(x), "l"(y), "n"(TURNED));                             \
-    }                                                                          \
+#define PRODUCT_OF(type, name, columns, registers, a, b, turned, ...)     \
+  template <int TURNED>                                                   \
+  struct product_of<type, columns, TURNED> {                              \
+    static __device__ __forceinline__ void add(float* s, uint64_t x,      \
+                                               uint64_t y) {              \
+      asm volatile("wgmma.mma_async.sync.aligned.m64n" #columns           \
+                   "k16.f32." name "." name " {" registers "}, " a ", " b \
+                   ", 1, 1, 1, 0, " turned ";"                            \
+                   : __VA_ARGS__                                          \
+                   : "l"(x), "l"(y), "n"(TURNED));                        \
+    }                                                                     \
   };
-#define SUMS_8(i)                                                              \
-  "+f"(s[i]), "+f"(s[i + 1]), "+f"(s[i + 2]), "+f"(s[i + 3]),                  \
-      "+f"(s[i + 4]), "+f"(s[i + 5]), "+f"(s[i + 6]), "+f"(s[i + 7])
+#define SUMS_8(i)                                                             \
+  "+f"(s[i]), "+f"(s[i + 1]), "+f"(s[i + 2]), "+f"(s[i + 3]), "+f"(s[i + 4]), \
+      "+f"(s[i + 5]), "+f"(s[i + 6]), "+f"(s[i + 7])
 #define SUMS_16(i) SUMS_8(i), SUMS_8(i + 8)
-#define REGISTERS_16                                                           \
-  "%0, %1, %2, %3, %4, %5, %6, %7, "                                           \
+#define REGISTERS_16                 \
+  "%0, %1, %2, %3, %4, %5, %6, %7, " \
   "%8, %9, %10, %11, %12, %13, %14, %15"
-#define REGISTERS_24                                                           \
-  "%0, %1, %2, %3, %4, %5, %6, %7, "                                           \
-  "%8, %9, %10, %11, %12, %13, %14, %15, "                                     \
+#define REGISTERS_24                       \
+  "%0, %1, %2, %3, %4, %5, %6, %7, "       \
+  "%8, %9, %10, %11, %12, %13, %14, %15, " \
   "%16, %17, %18, %19, %20, %21, %22, %23"
-#define REGISTERS_32                                                           \
-  "%0, %1, %2, %3, %4, %5, %6, %7, "                                           \
-  "%8, %9, %10, %11, %12, %13, %14, %15, "                                     \
-  "%16, %17, %18, %19, %20, %21, %22, %23, "                                   \
+#define REGISTERS_32                         \
+  "%0, %1, %2, %3, %4, %5, %6, %7, "         \
+  "%8, %9, %10, %11, %12, %13, %14, %15, "   \
+  "%16, %17, %18, %19, %20, %21, %22, %23, " \
   "%24, %25, %26, %27, %28, %29, %30, %31"
-#define REGISTERS_48                                                           \
-  "%0, %1, %2, %3, %4, %5, %6, %7, "                                           \
-  "%8, %9, %10, %11, %12, %13, %14, %15, "                                     \
-  "%16, %17, %18, %19, %20, %21, %22, %23, "                                   \
-  "%24, %25, %26, %27, %28, %29, %30, %31, "                                   \
-  "%32, %33, %34, %35, %36, %37, %38, %39, "                                   \
+#define REGISTERS_48                         \
+  "%0, %1, %2, %3, %4, %5, %6, %7, "         \
+  "%8, %9, %10, %11, %12, %13, %14, %15, "   \
+  "%16, %17, %18, %19, %20, %21, %22, %23, " \
+  "%24, %25, %26, %27, %28, %29, %30, %31, " \
+  "%32, %33, %34, %35, %36, %37, %38, %39, " \
   "%40, %41, %42, %43, %44, %45, %46, %47"
-#define PRODUCTS_OF(type, name)                                                \
-  PRODUCT_OF(type, name, 32, REGISTERS_16, "%16", "%17", "%18", SUMS_16(0))    \
-  PRODUCT_OF(type, name, 48, REGISTERS_24, "%24", "%25", "%26", SUMS_16(0),    \
-             SUMS_8(16))                                                       \
-  PRODUCT_OF(type, name, 64, REGISTERS_32, "%32", "%33", "%34", SUMS_16(0),    \
-             SUMS_16(16))                                                      \
-  PRODUCT_OF(type, name, 96, REGISTERS_48, "%48", "%49", "%50", SUMS_16(0),    \
+#define PRODUCTS_OF(type, name)                                             \
+  PRODUCT_OF(type, name, 32, REGISTERS_16, "%16", "%17", "%18", SUMS_16(0)) \
+  PRODUCT_OF(type, name, 48, REGISTERS_24, "%24", "%25", "%26", SUMS_16(0), \
+             SUMS_8(16))                                                    \
+  PRODUCT_OF(type, name, 64, REGISTERS_32, "%32", "%33", "%34", SUMS_16(0), \
+             SUMS_16(16))                                                   \
+  PRODUCT_OF(type, name, 96, REGISTERS_48, "%48", "%49", "%50", SUMS_16(0), \
              SUMS_16(16), SUMS_16(32))
 PRODUCTS_OF(half_t, "f16")
 PRODUCTS_OF(bf16_t, "bf16")

@@ -1,14 +1,14 @@
 // Element types of kernels: how they are loaded, computed with and stored.
 //
-// A program is compiled for types given by options such as -DELEMENT=..., as one
-// of the names below (T is a name in NVRTC's own header).
-// An element is loaded into a lane: float for floating types, int32_t for
-// INT8, UINT8 and INT32, int64_t for INT64, bool for BOOL. What is stored is
-// rounded once, as the operators' reference kernels do it (core/view.h):
-// floating types to nearest even (FP8 saturates), integers from floats towards
-// zero with saturation (NaN is 0), integers from integers by their low bits.
-// No header of a toolkit is needed. Tests compile kernels for the host with
-// RABBET_STAND_IN, where PTX has an alternative in plain C++.
+// A program is compiled for types given by options such as -DELEMENT=..., as
+// one of the names below (T is a name in NVRTC's own header). An element is
+// loaded into a lane: float for floating types, int32_t for INT8, UINT8 and
+// INT32, int64_t for INT64, bool for BOOL. What is stored is rounded once, as
+// the operators' reference kernels do it (core/view.h): floating types to
+// nearest even (FP8 saturates), integers from floats towards zero with
+// saturation (NaN is 0), integers from integers by their low bits. No header of
+// a toolkit is needed. Tests compile kernels for the host with RABBET_STAND_IN,
+// where PTX has an alternative in plain C++.
 #pragma once
 
 typedef unsigned char uint8_t;
@@ -64,7 +64,9 @@ DEVICE float to_float(half_t x) {
   return y;
 #endif
 }
-DEVICE float to_float(bf16_t x) { return float_of_bits((uint32_t)x.bits << 16); }
+DEVICE float to_float(bf16_t x) {
+  return float_of_bits((uint32_t)x.bits << 16);
+}
 DEVICE float to_float(fp8_t x) {
   uint32_t sign = (uint32_t)(x.bits & 0x80u) << 24, rest = x.bits & 0x7fu;
   if (rest == 0x7fu) return float_of_bits(sign | 0x7fc00000u);
@@ -90,7 +92,7 @@ DEVICE int32_t to_int32(float x) {
 }
 DEVICE int64_t to_int64(float x) {
   const int64_t most = 0x7fffffffffffffffll;
-  return x != x         ? 0
+  return x != x          ? 0
          : x <= -0x1p63f ? -most - 1
          : x >= 0x1p63f  ? most
                          : (int64_t)x;
@@ -113,11 +115,12 @@ __device__ __forceinline__ half_t from_float<half_t>(float x) {
   } else if (bits >= 0x477ff000u) {  // 65520 rounds up to infinity
     y.bits = (uint16_t)(sign | 0x7c00u);
   } else if (bits < 0x38800000u) {  // subnormal: the adder rounds to 2^-24
-    y.bits = (uint16_t)(sign | (bits_of(float_of_bits(bits) + 0.5f) -
-                                0x3f000000u));
+    y.bits =
+        (uint16_t)(sign | (bits_of(float_of_bits(bits) + 0.5f) - 0x3f000000u));
   } else {
-    y.bits = (uint16_t)(sign | (bits - 0x38000000u + 0xfffu +
-                                (bits >> 13 & 1u)) >> 13);
+    y.bits =
+        (uint16_t)(sign |
+                   (bits - 0x38000000u + 0xfffu + (bits >> 13 & 1u)) >> 13);
   }
 #else
   asm("cvt.rn.f16.f32 %0, %1;" : "=h"(y.bits) : "f"(x));
@@ -287,17 +290,19 @@ struct store_of<float> {
   static __device__ __forceinline__ float from(float x) { return x; }
   static __device__ __forceinline__ float from(int32_t x) { return (float)x; }
   static __device__ __forceinline__ float from(int64_t x) { return (float)x; }
-  static __device__ __forceinline__ float from(bool x) { return x ? 1.0f : 0.0f; }
+  static __device__ __forceinline__ float from(bool x) {
+    return x ? 1.0f : 0.0f;
+  }
 };
-#define STORE_INTEGER(T)                                            \
-  template <>                                                       \
-  struct store_of<T> {                                              \
-    static __device__ __forceinline__ T from(float x) {             \
-      return from_float<T>(x);                                      \
-    }                                                               \
+#define STORE_INTEGER(T)                                                 \
+  template <>                                                            \
+  struct store_of<T> {                                                   \
+    static __device__ __forceinline__ T from(float x) {                  \
+      return from_float<T>(x);                                           \
+    }                                                                    \
     static __device__ __forceinline__ T from(int32_t x) { return (T)x; } \
     static __device__ __forceinline__ T from(int64_t x) { return (T)x; } \
-    static __device__ __forceinline__ T from(bool x) { return (T)x; } \
+    static __device__ __forceinline__ T from(bool x) { return (T)x; }    \
   };
 STORE_INTEGER(int8_t)
 STORE_INTEGER(uint8_t)

@@ -6,15 +6,16 @@
 // only after they waited for its end. Hence:
 //  - Every thread of every kernel declares a turn_t before it returns. A kernel
 //    that could end before the one before it would let the next one begin.
-//  - It is the first statement, unless there is something to do before: compute,
+//  - It is the first statement, unless there is something to do before:
+//  compute,
 //    fill shared memory, read constants. What a kernel or a copy of the same
 //    engine writes must not be read before, and nothing be written.
 #pragma once
 
 struct turn_t {
-  // All that was enqueued before is done, and what it wrote is seen. Then, where
-  // blocks are few, the next kernel's may be placed beside them; the many are
-  // slowed down by that, and their next is placed when they end.
+  // All that was enqueued before is done, and what it wrote is seen. Then,
+  // where blocks are few, the next kernel's may be placed beside them; the many
+  // are slowed down by that, and their next is placed when they end.
   __device__ __forceinline__ turn_t() {
 #ifdef RABBET_STAND_IN
     stand_in_await_previous();

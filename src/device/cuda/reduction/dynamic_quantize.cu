@@ -9,8 +9,9 @@
 
 typedef ELEMENT T;
 
-// Where element or pack `e` of the block at `from` lies, in elements; -1: behind
-// the tensor's end. `left`: elements from the block's first on each axis.
+// Where element or pack `e` of the block at `from` lies, in elements; -1:
+// behind the tensor's end. `left`: elements from the block's first on each
+// axis.
 DEVICE int64_t find(const dynamic_quantize_t& p, const int64_t* left,
                     int64_t from, int64_t e) {
   int64_t at = from, inside = 0;
@@ -37,8 +38,8 @@ DEVICE void quantize(const T* x, RESULT* y, SCALE* scales, const FACTOR* factor,
 #pragma unroll 1
   for (int i = p.rank - 1; i >= 0; --i) {
     int64_t next = divide(number, p.axes[i].count);
-    int64_t at = (number - next * p.axes[i].count.divisor) *
-                 p.axes[i].block.divisor;
+    int64_t at =
+        (number - next * p.axes[i].count.divisor) * p.axes[i].block.divisor;
     left[i] = p.axes[i].dim - at;
     from += at * p.axes[i].stride;
     number = next;
@@ -83,9 +84,10 @@ extern "C" __global__ void __launch_bounds__(256)
   quantize<1>(x, y, scales, factor, p);
 }
 
-extern "C" __global__ void __launch_bounds__(256) dynamic_quantize_packs(
-    const T* x, RESULT* y, SCALE* scales, const FACTOR* factor,
-    const __grid_constant__ dynamic_quantize_t p) {
+extern "C" __global__ void __launch_bounds__(256)
+    dynamic_quantize_packs(const T* x, RESULT* y, SCALE* scales,
+                           const FACTOR* factor,
+                           const __grid_constant__ dynamic_quantize_t p) {
   turn_t turn;
   quantize<16 / sizeof(T)>(x, y, scales, factor, p);
 }

@@ -4,11 +4,11 @@
 //   SCALE_TYPE, BIAS_TYPE
 //
 // Rows: a mean is over the contiguous axis. Short ones are held in registers,
-// and their variance is exact in two passes; of long ones each thread takes mean
-// and squares of its share in one pass, which are joined as by Chan, Golub and
-// LeVeque, and a second one reads them again. Columns: means lie beside each other. Where
-// there are few means, parts of each are summed by blocks of their own (the
-// _part functions), and the _apply ones join them.
+// and their variance is exact in two passes; of long ones each thread takes
+// mean and squares of its share in one pass, which are joined as by Chan, Golub
+// and LeVeque, and a second one reads them again. Columns: means lie beside
+// each other. Where there are few means, parts of each are summed by blocks of
+// their own (the _part functions), and the _apply ones join them.
 #include "device/cuda/programs/threads.cuh"
 
 #include "device/cuda/reduction/normalization_params.h"
@@ -33,8 +33,8 @@ DEVICE void add(sums_t& s, float distance) {
   s.squares += distance * distance;
 }
 
-// squares: of distances from the mean. That of a part is its own: one number far
-// from all others takes digits only from the variance of its part.
+// squares: of distances from the mean. That of a part is its own: one number
+// far from all others takes digits only from the variance of its part.
 struct moments_t {
   float count, mean, squares;
 };
@@ -43,8 +43,7 @@ struct moments_join {
     float count = a.count + b.count, between = b.mean - a.mean;
     float share = count > 0 ? b.count / count : 0;
     moments_t m = {count, a.mean + between * share,
-                   a.squares + b.squares +
-                       between * between * a.count * share};
+                   a.squares + b.squares + between * between * a.count * share};
     return m;
   }
 };
@@ -99,8 +98,8 @@ DEVICE void finish(const normalize_t& n, const float* x, const line_t* line,
 #pragma unroll
   for (int e = 0; e < V; ++e) {
     line_t l = line[e * line_step];
-    pack.v[e] = from_float<ELEMENT>(
-        (x[e] - l.mean) * l.factor * factors[e] + offsets[e]);
+    pack.v[e] = from_float<ELEMENT>((x[e] - l.mean) * l.factor * factors[e] +
+                                    offsets[e]);
   }
   store_pack<ELEMENT, V>(target + place.at[INPUT], pack);
 }
@@ -133,8 +132,8 @@ DEVICE void hold_rows(const ELEMENT* source, const SCALE_TYPE* scale,
                       const BIAS_TYPE* bias, ELEMENT* target,
                       const normalize_t& n) {
   uint32_t across = 1u << n.across_log, lane = threadIdx.x & (across - 1);
-  uint32_t row = blockIdx.x * (BLOCK >> n.across_log) +
-                 (threadIdx.x >> n.across_log);
+  uint32_t row =
+      blockIdx.x * (BLOCK >> n.across_log) + (threadIdx.x >> n.across_log);
   bool is_row = row < n.outputs;
   places_t start = outside(n, is_row ? row : 0);
   pack_t<ELEMENT, V> packs[N];  // all on their way before the first is used
@@ -217,8 +216,8 @@ DEVICE void flat_rows(const ELEMENT* source, const SCALE_TYPE* scale,
                       const BIAS_TYPE* bias, ELEMENT* target,
                       const normalize_t& n) {
   uint32_t across = 1u << n.across_log, lane = threadIdx.x & (across - 1);
-  uint32_t row = blockIdx.x * (BLOCK >> n.across_log) +
-                 (threadIdx.x >> n.across_log);
+  uint32_t row =
+      blockIdx.x * (BLOCK >> n.across_log) + (threadIdx.x >> n.across_log);
   bool is_row = row < n.outputs;
   bool has_scale = n.present >> SCALE & 1u, has_bias = n.present >> BIAS & 1u;
   int64_t start = (int64_t)row * n.count * V;
@@ -256,21 +255,20 @@ DEVICE void flat_rows(const ELEMENT* source, const SCALE_TYPE* scale,
   }
 }
 
-#define PARAMETERS                                                   \
-  const ELEMENT *source, const SCALE_TYPE *scale,                    \
-      const BIAS_TYPE *bias, ELEMENT *target, moments_t *parts,      \
-      const normalize_t n
-#define NORMALIZE(name, call)                                        \
+#define PARAMETERS                                                       \
+  const ELEMENT *source, const SCALE_TYPE *scale, const BIAS_TYPE *bias, \
+      ELEMENT *target, moments_t *parts, const normalize_t n
+#define NORMALIZE(name, call)                                            \
   extern "C" __global__ void __launch_bounds__(BLOCK) name(PARAMETERS) { \
     turn_t turn;                                                         \
-    call;                                                            \
+    call;                                                                \
   }
-#define HOLD_ROWS(name, V, N)                                        \
+#define HOLD_ROWS(name, V, N) \
   NORMALIZE(name, (hold_rows<V, N>(source, scale, bias, target, n)))
 HOLD_ROWS(rows, VECTOR, 1)
 HOLD_ROWS(rows_held, VECTOR, 4)
 HOLD_ROWS(rows_single, 1, 8)
-#define FLAT_ROWS(name, N)                                               \
+#define FLAT_ROWS(name, N) \
   NORMALIZE(name, (flat_rows<VECTOR, N>(source, scale, bias, target, n)))
 FLAT_ROWS(rows_flat, 1)
 FLAT_ROWS(rows_flat_held, 4)
@@ -339,8 +337,7 @@ DEVICE void rows_moments(const ELEMENT* source, moments_t* parts,
   uint32_t begin = blockIdx.y * n.part;
   moments_t m =
       sum_row<V>(source, n, start.at[INPUT], begin, part_end(n, begin));
-  if (threadIdx.x == 0)
-    parts[(int64_t)blockIdx.y * n.outputs + blockIdx.x] = m;
+  if (threadIdx.x == 0) parts[(int64_t)blockIdx.y * n.outputs + blockIdx.x] = m;
 }
 
 template <int V>
@@ -356,11 +353,10 @@ DEVICE void rows_finish(const ELEMENT* source, const SCALE_TYPE* scale,
                part_end(n, begin), line_of(m, n));
 }
 
-#define LONG_ROWS(suffix, V)                                                 \
-  NORMALIZE(rows_long##suffix,                                               \
-            (long_rows<V>(source, scale, bias, target, n)))                  \
-  NORMALIZE(rows_part##suffix, (rows_moments<V>(source, parts, n)))          \
-  NORMALIZE(rows_apply##suffix,                                              \
+#define LONG_ROWS(suffix, V)                                                   \
+  NORMALIZE(rows_long##suffix, (long_rows<V>(source, scale, bias, target, n))) \
+  NORMALIZE(rows_part##suffix, (rows_moments<V>(source, parts, n)))            \
+  NORMALIZE(rows_apply##suffix,                                                \
             (rows_finish<V>(source, scale, bias, target, parts, n)))
 LONG_ROWS(, VECTOR)
 LONG_ROWS(_single, 1)
@@ -378,8 +374,8 @@ DEVICE column_t column_of(const normalize_t& n) {
   uint32_t across = 1u << n.across_log;
   column_t c;
   c.outer = blockIdx.x / n.tiles;
-  c.column = (blockIdx.x % n.tiles << n.across_log) +
-             (threadIdx.x & (across - 1));
+  c.column =
+      (blockIdx.x % n.tiles << n.across_log) + (threadIdx.x & (across - 1));
   c.first = threadIdx.x >> n.across_log;
   c.step = BLOCK >> n.across_log;
   c.is_there = c.column < n.column_vectors;
@@ -475,16 +471,15 @@ DEVICE void columns_finish(const ELEMENT* source, const SCALE_TYPE* scale,
       m = moments_join::join(m, parts[(int64_t)i * n.outputs + e]);
     lines[e] = line_of(join_columns<moments_join>(m, n.across_log), n);
   }
-  write_columns<V>(source, scale, bias, target, n, c, begin,
-                   part_end(n, begin), lines);
+  write_columns<V>(source, scale, bias, target, n, c, begin, part_end(n, begin),
+                   lines);
 }
 
-#define WHOLE_COLUMNS(suffix, V)                                              \
-  NORMALIZE(columns##suffix,                                                  \
-            (whole_columns<V>(source, scale, bias, target, n)))               \
-  NORMALIZE(columns_part##suffix,                                             \
-            (columns_moments<V>(source, parts, n)))                  \
-  NORMALIZE(columns_apply##suffix,                                            \
+#define WHOLE_COLUMNS(suffix, V)                                          \
+  NORMALIZE(columns##suffix,                                              \
+            (whole_columns<V>(source, scale, bias, target, n)))           \
+  NORMALIZE(columns_part##suffix, (columns_moments<V>(source, parts, n))) \
+  NORMALIZE(columns_apply##suffix,                                        \
             (columns_finish<V>(source, scale, bias, target, parts, n)))
 WHOLE_COLUMNS(, COLUMNS)
 WHOLE_COLUMNS(_single, 1)

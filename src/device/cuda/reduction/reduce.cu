@@ -4,11 +4,11 @@
 //   OP        a rabbet_reduce_t        IDENTITY  of nothing
 //   VECTOR    elements to 16 bytes
 //
-// `rows`: the contiguous axis is reduced; some threads of a block take an output
-// together. `columns`: it is kept; neighbouring threads take neighbouring
-// outputs, and the block's rows of threads share the positions. Where there are
-// few outputs, each is cut into parts (the _part functions), which `finish`
-// joins: partial results lie as [part][output].
+// `rows`: the contiguous axis is reduced; some threads of a block take an
+// output together. `columns`: it is kept; neighbouring threads take
+// neighbouring outputs, and the block's rows of threads share the positions.
+// Where there are few outputs, each is cut into parts (the _part functions),
+// which `finish` joins: partial results lie as [part][output].
 #include "device/cuda/programs/number.cuh"
 #include "device/cuda/reduction/reduce_params.h"
 #include "ops/enums.h"
@@ -109,11 +109,12 @@ DEVICE ACC join_row(ACC x, int across_log) {
 }
 
 template <int V, bool FINAL>
-DEVICE void reduce_rows(const ELEMENT* source, typename result<FINAL>::type* target,
+DEVICE void reduce_rows(const ELEMENT* source,
+                        typename result<FINAL>::type* target,
                         const reduce_t& r) {
   uint32_t across = 1u << r.across_log;
-  uint32_t output = blockIdx.x * (BLOCK >> r.across_log) +
-                    (threadIdx.x >> r.across_log);
+  uint32_t output =
+      blockIdx.x * (BLOCK >> r.across_log) + (threadIdx.x >> r.across_log);
   uint32_t begin = blockIdx.y * r.part;
   uint32_t lane = threadIdx.x & (across - 1);
   ACC total[V];
@@ -122,8 +123,8 @@ DEVICE void reduce_rows(const ELEMENT* source, typename result<FINAL>::type* tar
   if (output < r.outputs) {
     int64_t place = 0;
     locate<1>(r.kept, output, &place);
-    gather<ELEMENT, V>(r, source + place, begin + lane, part_end(r, begin), across,
-                 total);
+    gather<ELEMENT, V>(r, source + place, begin + lane, part_end(r, begin),
+                       across, total);
   }
 #pragma unroll
   for (int e = 1; e < V; ++e) total[0] = combine(total[0], total[e]);
@@ -137,12 +138,11 @@ DEVICE void reduce_rows(const ELEMENT* source, typename result<FINAL>::type* tar
   target[place] = result<FINAL>::of(all, r.elements);
 }
 
-#define REDUCE_ROWS(name, V, FINAL)                            \
-  extern "C" __global__ void __launch_bounds__(BLOCK)          \
-      name(const ELEMENT* source, result<FINAL>::type* target,       \
-           const reduce_t r) {                                 \
-    turn_t turn;                                               \
-    reduce_rows<V, FINAL>(source, target, r);                  \
+#define REDUCE_ROWS(name, V, FINAL)                                           \
+  extern "C" __global__ void __launch_bounds__(BLOCK) name(                   \
+      const ELEMENT* source, result<FINAL>::type* target, const reduce_t r) { \
+    turn_t turn;                                                              \
+    reduce_rows<V, FINAL>(source, target, r);                                 \
   }
 REDUCE_ROWS(rows, VECTOR, true)
 REDUCE_ROWS(rows_part, VECTOR, false)
@@ -176,8 +176,8 @@ DEVICE void reduce_columns(const E* source,
   typedef typename result<FINAL>::type out_t;
   uint32_t across = 1u << r.across_log;
   uint32_t outer = blockIdx.x / r.tiles, begin = blockIdx.y * r.part;
-  uint32_t column = (blockIdx.x % r.tiles << r.across_log) +
-                    (threadIdx.x & (across - 1));
+  uint32_t column =
+      (blockIdx.x % r.tiles << r.across_log) + (threadIdx.x & (across - 1));
   bool inside = column < r.column_vectors;
   ACC total[V];
 #pragma unroll
@@ -208,12 +208,11 @@ DEVICE void reduce_columns(const E* source,
   }
 }
 
-#define REDUCE_COLUMNS(name, E, V, FINAL)                      \
-  extern "C" __global__ void __launch_bounds__(BLOCK)          \
-      name(const E* source, result<FINAL>::type* target,       \
-           const reduce_t r) {                                 \
-    turn_t turn;                                               \
-    reduce_columns<E, V, FINAL>(source, target, r);            \
+#define REDUCE_COLUMNS(name, E, V, FINAL)                                    \
+  extern "C" __global__ void __launch_bounds__(BLOCK)                        \
+      name(const E* source, result<FINAL>::type* target, const reduce_t r) { \
+    turn_t turn;                                                             \
+    reduce_columns<E, V, FINAL>(source, target, r);                          \
   }
 REDUCE_COLUMNS(columns, ELEMENT, COLUMNS, true)
 REDUCE_COLUMNS(columns_part, ELEMENT, COLUMNS, false)

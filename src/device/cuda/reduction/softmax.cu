@@ -33,7 +33,8 @@ DEVICE void add(sums_t& s, float x) {
 struct sums_join {
   static __device__ __forceinline__ sums_t join(sums_t a, sums_t b) {
     float most = highest(a.most, b.most), base = finite_base(most);
-    sums_t s = {most, a.sum * power(a.most - base) + b.sum * power(b.most - base)};
+    sums_t s = {most,
+                a.sum * power(a.most - base) + b.sum * power(b.most - base)};
     return s;
   }
 };
@@ -60,8 +61,8 @@ template <int V, int N>
 DEVICE void hold_rows(const ELEMENT* source, ELEMENT* target, uint32_t rows,
                       uint32_t vectors, uint32_t across_log) {
   uint32_t across = 1u << across_log, lane = threadIdx.x & (across - 1);
-  uint32_t row = blockIdx.x * (BLOCK >> across_log) +
-                 (threadIdx.x >> across_log);
+  uint32_t row =
+      blockIdx.x * (BLOCK >> across_log) + (threadIdx.x >> across_log);
   pack_t<ELEMENT, V> packs[N];  // all on their way before the first is used
   float x[N][V], most = -INFINITE, sum = 0;
   bool inside = row < rows;
@@ -115,12 +116,12 @@ DEVICE void hold_rows(const ELEMENT* source, ELEMENT* target, uint32_t rows,
   }
 }
 
-#define SOFTMAX_ROWS(name, V, N)                                             \
-  extern "C" __global__ void __launch_bounds__(BLOCK)                        \
-      name(const ELEMENT* source, ELEMENT* target, uint32_t rows,            \
-           uint32_t vectors, uint32_t across_log) {                          \
-    turn_t turn;                                                             \
-    hold_rows<V, N>(source, target, rows, vectors, across_log);              \
+#define SOFTMAX_ROWS(name, V, N)                                  \
+  extern "C" __global__ void __launch_bounds__(BLOCK)             \
+      name(const ELEMENT* source, ELEMENT* target, uint32_t rows, \
+           uint32_t vectors, uint32_t across_log) {               \
+    turn_t turn;                                                  \
+    hold_rows<V, N>(source, target, rows, vectors, across_log);   \
   }
 SOFTMAX_ROWS(rows, VECTOR, 1)
 SOFTMAX_ROWS(rows_held, VECTOR, 4)
@@ -129,8 +130,7 @@ SOFTMAX_ROWS(rows_single, 1, 8)
 // ---- Long rows -------------------------------------------------------------
 
 template <int V>
-DEVICE void long_row(const ELEMENT* source, ELEMENT* target,
-                     uint32_t vectors) {
+DEVICE void long_row(const ELEMENT* source, ELEMENT* target, uint32_t vectors) {
   sums_t s = {-INFINITE, 0};
   source += (int64_t)blockIdx.x * vectors * V;
   target += (int64_t)blockIdx.x * vectors * V;
@@ -162,8 +162,7 @@ extern "C" __global__ void __launch_bounds__(BLOCK)
   long_row<VECTOR>(source, target, vectors);
 }
 extern "C" __global__ void __launch_bounds__(BLOCK)
-    rows_long_single(const ELEMENT* source, ELEMENT* target,
-                     uint32_t vectors) {
+    rows_long_single(const ELEMENT* source, ELEMENT* target, uint32_t vectors) {
   turn_t turn;
   long_row<1>(source, target, vectors);
 }
@@ -175,8 +174,8 @@ DEVICE void softmax_columns(const ELEMENT* source, ELEMENT* target,
                             uint32_t count, uint32_t vectors, uint32_t tiles,
                             uint32_t across_log) {
   uint32_t across = 1u << across_log, down = BLOCK >> across_log;
-  uint32_t column = (blockIdx.x % tiles << across_log) +
-                    (threadIdx.x & (across - 1));
+  uint32_t column =
+      (blockIdx.x % tiles << across_log) + (threadIdx.x & (across - 1));
   uint32_t first = threadIdx.x >> across_log;
   int64_t step = (int64_t)vectors * V;  // from one element to the next
   int64_t at = blockIdx.x / tiles * count * step + (int64_t)column * V;
@@ -206,12 +205,12 @@ DEVICE void softmax_columns(const ELEMENT* source, ELEMENT* target,
   }
 }
 
-#define SOFTMAX_COLUMNS(name, V)                                            \
-  extern "C" __global__ void __launch_bounds__(BLOCK)                       \
-      name(const ELEMENT* source, ELEMENT* target, uint32_t count,          \
-           uint32_t vectors, uint32_t tiles, uint32_t across_log) {         \
-    turn_t turn;                                                            \
-    softmax_columns<V>(source, target, count, vectors, tiles, across_log);  \
+#define SOFTMAX_COLUMNS(name, V)                                           \
+  extern "C" __global__ void __launch_bounds__(BLOCK)                      \
+      name(const ELEMENT* source, ELEMENT* target, uint32_t count,         \
+           uint32_t vectors, uint32_t tiles, uint32_t across_log) {        \
+    turn_t turn;                                                           \
+    softmax_columns<V>(source, target, count, vectors, tiles, across_log); \
   }
 SOFTMAX_COLUMNS(columns, COLUMNS)
 SOFTMAX_COLUMNS(columns_single, 1)

@@ -22,12 +22,8 @@ DEVICE uint64_t key_of(float score, int64_t index) {
   bits = bits >> 31 ? ~bits : bits | 0x80000000u;
   return (uint64_t)bits << 32 | (uint32_t) ~(uint32_t)index;
 }
-DEVICE int64_t index_of(uint64_t key) {
-  return (uint32_t) ~(uint32_t)key;
-}
-DEVICE uint32_t score_of(uint64_t key) {
-  return (uint32_t)(key >> 32);
-}
+DEVICE int64_t index_of(uint64_t key) { return (uint32_t) ~(uint32_t)key; }
+DEVICE uint32_t score_of(uint64_t key) { return (uint32_t)(key >> 32); }
 
 // ---- Threads together
 
@@ -57,8 +53,7 @@ DEVICE uint64_t largest(uint64_t key) {
   __syncthreads();
   key = 0;
 #pragma unroll
-  for (int w = 0; w < WARPS; ++w)
-    key = keys[w] > key ? keys[w] : key;
+  for (int w = 0; w < WARPS; ++w) key = keys[w] > key ? keys[w] : key;
   return key;
 }
 
@@ -100,8 +95,7 @@ extern "C" __global__ void __launch_bounds__(NMS_THREADS)
   __shared__ uint32_t found_digit;
   __shared__ int64_t found_rank;
   int64_t first = (int64_t)blockIdx.x * p.classes, total = 0;
-  for (int64_t i = 0; i < p.classes; ++i)
-    total += counts[first + i];
+  for (int64_t i = 0; i < p.classes; ++i) total += counts[first + i];
   if (total <= p.limit) {
     if (threadIdx.x == 0) cuts[blockIdx.x] = 0;
     return;

@@ -88,7 +88,8 @@ DEVICE item_t shuffle_item(const item_t& item, int flip) {
   other.index = __shfl_xor_sync(0xffffffffu, item.index, flip);
 #if KEY_BITS == 64
   uint32_t low = __shfl_xor_sync(0xffffffffu, (uint32_t)item.key, flip);
-  uint32_t high = __shfl_xor_sync(0xffffffffu, (uint32_t)(item.key >> 32), flip);
+  uint32_t high =
+      __shfl_xor_sync(0xffffffffu, (uint32_t)(item.key >> 32), flip);
   other.key = (uint64_t)high << 32 | low;
 #else
   other.key = __shfl_xor_sync(0xffffffffu, item.key, flip);
