@@ -2,21 +2,8 @@
 #include <string.h>
 
 #include "core/view.h"
-#include "onnx/index.h"
+#include "onnx/resize.h"
 #include "ops/resize.h"
-
-typedef struct rabbet_onnx_resize_t {
-  int rank;
-  int count;  // axes that the inputs are about
-  int axes[RABBET_MAX_RANK];
-  bool has_scales, has_sizes, has_part;
-  double scales[RABBET_MAX_RANK];
-  // Scales that are not known now: in units of 2^-40 (ops/resize.h).
-  bool has_units;
-  rabbet_onnx_index_t units[RABBET_MAX_RANK];
-  rabbet_onnx_index_t sizes[RABBET_MAX_RANK];
-  double part[2 * RABBET_MAX_RANK];
-} rabbet_onnx_resize_t;
 
 // An input that is neither omitted nor empty.
 static rabbet_tensor_t* rabbet_onnx_resize_input(rabbet_onnx_node_t* node,
@@ -334,10 +321,7 @@ void rabbet_onnx_import_resize(rabbet_onnx_node_t* node) {
   rabbet_tensor_t* x = rabbet_onnx_required(node, 0);
   rabbet_onnx_resize_t r = {.rank = rabbet_onnx_rank(node, x)};
   bool modern = node->opset >= 11 && strcmp(node->variant, "upsample") != 0;
-  if (rabbet_onnx_attr_int(node, "antialias", 0) != 0)
-    RABBET_ONNX_FAIL(node, RABBET_STATUS_UNSUPPORTED,
-                     "antialias is not done; resize without it, or smooth "
-                     "before");
+  bool smooth = rabbet_onnx_attr_int(node, "antialias", 0) != 0;
   if (!rabbet_onnx_ok(node)) return;
   rabbet_onnx_resize_axes(node, &r);
   rabbet_tensor_t* scales = rabbet_onnx_resize_input(node, modern ? 2 : 1);
@@ -352,6 +336,8 @@ void rabbet_onnx_import_resize(rabbet_onnx_node_t* node) {
     rabbet_onnx_resize_attribute(node, &r);
   else if (sizes)
     rabbet_onnx_resize_sizes(node, x, sizes, &r);
+  else if (scales && smooth)
+    rabbet_onnx_resize_by(node, x, scales, false, &r);
   else if (scales)
     rabbet_onnx_resize_scales(node, x, scales, &r);
   else
@@ -359,7 +345,10 @@ void rabbet_onnx_import_resize(rabbet_onnx_node_t* node) {
                      "neither scales nor sizes are given");
   if (part && crops) rabbet_onnx_resize_part(node, part, &r);
   rabbet_onnx_resize_policy(node, x, &r);
-  rabbet_onnx_resize_emit(node, x, &r);
+  if (smooth)
+    node->outputs[0] = rabbet_onnx_resize_smooth(node, x, &r);
+  else
+    rabbet_onnx_resize_emit(node, x, &r);
 }
 
 // ---- GridSample ------------------------------------------------------------
