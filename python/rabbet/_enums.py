@@ -5,6 +5,15 @@ Those that take part in arithmetic there (flags, formats) are integers here."""
 from __future__ import annotations
 
 import enum
+from typing import Any
+
+
+class _Entries:
+    """The table by which clients of pybind11's modules tell that a value is a member of an
+    enumeration: (member, docstring) by name."""
+
+    def __get__(self, member: Any, kind: Any) -> dict[str, tuple[Any, None]]:
+        return {name: (value, None) for name, value in kind.__members__.items()}
 
 
 class _Enum(enum.Enum):
@@ -24,6 +33,10 @@ class _IntEnum(enum.IntEnum):
     """A closed set of names that are numbers as well."""
 
     __str__ = _Enum.__str__
+
+
+for _kind in (_Enum, _IntEnum):
+    setattr(_kind, "__entries", _Entries())
 
 
 class ActivationType(_Enum):

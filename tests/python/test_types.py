@@ -59,6 +59,13 @@ def test_enums_behave_as_users_expect() -> None:
     assert {trt.DataType.FLOAT: 1}[trt.DataType(0)] == 1
     assert trt.DataType.__members__["HALF"] is trt.DataType.HALF
     assert trt.DataType.FLOAT != 0
+    # Clients of pybind11's enumerations tell them by their table of entries.
+    for kind in (trt.GatherMode, trt.DataType, trt.BuilderFlag):
+        entries = getattr(kind, "__entries")
+        assert {name: member for name, (member, _) in entries.items()} == dict(
+            kind.__members__
+        )
+        assert hasattr(next(iter(kind)), "__entries")
     assert trt.BuilderFlag.FP16 == 0
     assert 1 << trt.BuilderFlag.REFIT == 16
     assert str(trt.DataType.FLOAT) == "DataType.FLOAT"
