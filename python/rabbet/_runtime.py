@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import operator
 import os
@@ -593,10 +594,13 @@ class IExecutionContext(_rabbet.Context, Managed):
         return self._debug_state(name)
 
     def set_all_tensors_debug_state(self, flag: bool) -> bool:
-        """Switches all debug tensors on or off."""
+        """Switches all debug tensors on or off, and those between kernels if the network
+        marked them (mark_unfused_tensors_as_debug_tensors)."""
         on = _flag(flag, "flag")
         for name in self.engine._debug_names():
             self._set_debug_state(name, on)
+        with contextlib.suppress(FailedPreconditionError):  # they were not marked
+            self._set_debug_state(None, on)
         return True
 
     @property

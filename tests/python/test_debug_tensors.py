@@ -118,6 +118,17 @@ def test_tensors_between_kernels() -> None:
     # "doubled" is told as a marked tensor only, and that is off.
     assert "doubled" not in listener.seen
     np.testing.assert_array_equal(listener.seen["y"], y)
+    # All debug tensors are these, too.
+    context.set_all_tensors_debug_state(False)
+    assert not context.unfused_tensors_debug_state
+    listener.seen.clear()
+    run(context, x)
+    assert not listener.seen
+    context.set_all_tensors_debug_state(True)
+    assert context.unfused_tensors_debug_state
+    y = run(context, x)
+    np.testing.assert_array_equal(listener.seen["doubled"], 2 * x)
+    np.testing.assert_array_equal(listener.seen["y"], y)
 
 
 def test_mistakes() -> None:
@@ -136,6 +147,7 @@ def test_mistakes() -> None:
         context.set_debug_listener(5)  # type: ignore[arg-type]
     context.set_debug_listener(trt.IDebugListener())
     context.set_all_tensors_debug_state(True)
+    assert not context.unfused_tensors_debug_state
     with pytest.raises(NotImplementedError, match="must define process_debug_tensor"):
         run(context, random(2, 3))
     network = trt.Builder().create_network()
