@@ -153,22 +153,25 @@ class OnnxParser(Managed):
         error, found, nodes = _rabbet.import_onnx(
             self._network, path, data, override, self._initializers
         )
-        self._errors = [ParserError(*item) for item in found]
-        self._divide(nodes)
+        self._errors = [ParserError(*item[:-1]) for item in found]
+        self._divide(nodes, {item[-1] for item in found})
         if error is not None:
             raise error
         return True
 
-    def _divide(self, nodes: int) -> None:
-        """Runs of nodes that can be imported, and nodes that cannot."""
-        bad = {error.node() for error in self._errors if 0 <= error.node() < nodes}
-        parts: list[tuple[list[int], bool]] = []
+    def _divide(self, nodes: int, bad: set[int]) -> None:
+        """Runs of nodes without an error. Clients cut out a run that is not known to be
+        importable and ask again about it alone, so a node with an error must be in none:
+        it would be asked about forever."""
+        runs: list[list[int]] = []
         for node in range(nodes):
-            good = node not in bad
-            if not parts or parts[-1][1] != good:
-                parts.append(([], good))
-            parts[-1][0].append(node)
-        self._subgraphs = parts
+            if node in bad:
+                continue
+            if not runs or runs[-1][-1] != node - 1:
+                runs.append([])
+            runs[-1].append(node)
+        # An error of the whole model says nothing about any run.
+        self._subgraphs = [] if -1 in bad else [(run, not bad) for run in runs]
 
     def parse(self, model: Any, path: str | os.PathLike[str] | None = None) -> bool:
         """Imports a model from memory; path locates external data."""
@@ -208,14 +211,15 @@ class OnnxParser(Managed):
     def supports_model(
         self, model: Any, path: str | os.PathLike[str] | None = None
     ) -> tuple[bool, SubGraphCollection]:
-        """(whether it can be imported, its subgraphs as (nodes, whether they can))."""
+        """(whether it can be imported, its subgraphs as (nodes, whether they can)): see
+        num_subgraphs."""
         answer = self.supports_model_v2(model, path)
         parts = [(NodeIndices(nodes), good) for nodes, good in self._subgraphs]
         return answer, SubGraphCollection(parts)
 
     @property
     def num_subgraphs(self) -> int:
-        """Runs of nodes, in the model's order, that all can or cannot be imported."""
+        """Runs of nodes, in the model's order, without those that have errors."""
         return len(self._subgraphs)
 
     def _subgraph(self, index: int) -> tuple[list[int], bool]:
@@ -224,7 +228,8 @@ class OnnxParser(Managed):
         return self._subgraphs[index]
 
     def is_subgraph_supported(self, index: int) -> bool:
-        """Whether a subgraph can be imported."""
+        """Whether a subgraph is known to be importable: it is the whole model. Others must
+        be cut out and asked about alone, as nodes after an error were not looked at."""
         return self._subgraph(index)[1]
 
     def get_subgraph_nodes(self, index: int) -> list[int]:

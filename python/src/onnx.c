@@ -7,10 +7,11 @@ static PyObject* rabbet_py_onnx_error_list(const rabbet_onnx_errors_t* errors) {
   for (size_t i = 0; list && i < count; ++i) {
     const rabbet_onnx_error_t* error = rabbet_onnx_errors_get(errors, i);
     PyObject* item = Py_BuildValue(
-        "(iiNNN)", (int)error->code, error->node,
+        "(iiNNNi)", (int)error->code, error->node,
         rabbet_py_message(error->node_name ? error->node_name : ""),
         rabbet_py_message(error->op_type ? error->op_type : ""),
-        rabbet_py_message(error->message ? error->message : ""));
+        rabbet_py_message(error->message ? error->message : ""),
+        error->outer_node);
     if (!item || PyList_SetItem(list, (Py_ssize_t)i, item) < 0) {
       Py_CLEAR(list);
     }
@@ -111,7 +112,8 @@ static PyObject* rabbet_py_import(PyObject* network, PyObject* data,
 }
 
 // import_onnx(network, path | None, data | None, override, initializers)
-//   -> (exception | None, [(code, node, node name, operator, message)],
+//   -> (exception | None, [(code, node, node name, operator, message, node of
+//   the main graph)],
 //       number of nodes)
 static PyObject* rabbet_py_import_onnx(PyObject* module, PyObject* args) {
   (void)module;

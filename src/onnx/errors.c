@@ -54,10 +54,10 @@ const rabbet_onnx_error_t* rabbet_onnx_errors_get(
 
 rabbet_status_t rabbet_onnx_errors_add(rabbet_onnx_errors_t* errors,
                                        rabbet_status_t status, int index,
-                                       const Onnx__NodeProto* node) {
+                                       int outer, const Onnx__NodeProto* node) {
   if (!errors) return rabbet_ok();
-  rabbet_onnx_error_t error = {.code = rabbet_status_code(status),
-                               .node = index};
+  rabbet_onnx_error_t error = {
+      .code = rabbet_status_code(status), .node = index, .outer_node = outer};
   const char* name = node && node->name ? node->name : "";
   const char* op_type = node && node->op_type ? node->op_type : "";
   RABBET_RETURN_IF_ERROR(

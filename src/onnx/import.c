@@ -354,7 +354,7 @@ static rabbet_status_t rabbet_onnx_finish(rabbet_onnx_errors_t* errors,
                                           const char* path,
                                           rabbet_status_t status) {
   if (!rabbet_is_ok(status) && errors && !rabbet_onnx_errors_count(errors)) {
-    rabbet_status_ignore(rabbet_onnx_errors_add(errors, status, -1, NULL));
+    rabbet_status_ignore(rabbet_onnx_errors_add(errors, status, -1, -1, NULL));
   }
   return RABBET_ANNOTATE(status, "importing ONNX model%s%s%s", path ? " '" : "",
                          path ? path : "", path ? "'" : "");

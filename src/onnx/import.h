@@ -157,10 +157,11 @@ void rabbet_onnx_import_plugin(rabbet_onnx_node_t* node,
 void rabbet_onnx_errors_set_node_count(rabbet_onnx_errors_t* errors,
                                        size_t count);
 
-// `node` may be NULL. Borrows `status`. `errors` may be NULL.
+// `outer` is the index of the main graph's node around it, or itself. `node`
+// may be NULL. Borrows `status`. `errors` may be NULL.
 rabbet_status_t rabbet_onnx_errors_add(rabbet_onnx_errors_t* errors,
                                        rabbet_status_t status, int index,
-                                       const Onnx__NodeProto* node);
+                                       int outer, const Onnx__NodeProto* node);
 // "node 3 'conv1' (Conv, domain 'ai.onnx', opset 17)" before the message.
 rabbet_status_t rabbet_onnx_annotate_node(const rabbet_onnx_scope_t* scope,
                                           const Onnx__NodeProto* node,

@@ -104,25 +104,33 @@ static rabbet_status_t rabbet_onnx_route(const rabbet_onnx_scope_t* scope,
 typedef struct rabbet_onnx_survey_t {
   rabbet_status_t first;
   size_t count;
-  rabbet_map_t functions;  // already looked into
+  int outer;               // index of the main graph's node
+  rabbet_map_t functions;  // bool: looked into, and a node cannot be imported
 } rabbet_onnx_survey_t;
 
 static rabbet_status_t rabbet_onnx_survey_nodes(
     const rabbet_onnx_scope_t* scope, rabbet_onnx_survey_t* survey);
 
+// A function's errors are listed once. Other calls of it get one error each.
 static rabbet_status_t rabbet_onnx_survey_function(
     const rabbet_onnx_scope_t* scope, const Onnx__FunctionProto* function,
-    rabbet_onnx_survey_t* survey) {
+    rabbet_onnx_survey_t* survey, bool* out_known_bad) {
+  *out_known_bad = false;
   // Keyed by address: names may be shared by overloads.
   char key[32];
   const char* copy;
   int size = snprintf(key, sizeof(key), "%p", (const void*)function);
-  if (rabbet_map_get(&survey->functions, key, (size_t)size)) return rabbet_ok();
+  bool* bad = rabbet_map_get(&survey->functions, key, (size_t)size);
+  if (bad) *out_known_bad = *bad;
+  if (bad) return rabbet_ok();
   if (scope->depth == RABBET_ONNX_MAX_SCOPES) return rabbet_ok();
   RABBET_RETURN_IF_ERROR(
       rabbet_arena_strdup(&scope->importer->arena, key, &copy));
-  RABBET_RETURN_IF_ERROR(rabbet_map_set(&survey->functions, copy, (size_t)size,
-                                        (void*)(uintptr_t)function));
+  RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
+      &scope->importer->arena, 1, sizeof(*bad), (void**)&bad));
+  *bad = false;
+  RABBET_RETURN_IF_ERROR(
+      rabbet_map_set(&survey->functions, copy, (size_t)size, bad));
   rabbet_onnx_scope_t body = *scope;
   body.depth = scope->depth + 1;
   body.function = function;
@@ -132,27 +140,45 @@ static rabbet_status_t rabbet_onnx_survey_function(
     body.opsets = function->opset_import;
     body.opset_count = function->n_opset_import;
   }
-  return rabbet_onnx_survey_nodes(&body, survey);
+  size_t count = survey->count;
+  RABBET_RETURN_IF_ERROR(rabbet_onnx_survey_nodes(&body, survey));
+  *bad = survey->count > count;
+  return rabbet_ok();
+}
+
+// Whether a node can be imported, as far as its operator tells.
+static rabbet_status_t rabbet_onnx_survey_node(const rabbet_onnx_scope_t* scope,
+                                               const Onnx__NodeProto* node,
+                                               rabbet_onnx_survey_t* survey) {
+  rabbet_onnx_route_t route;
+  bool known_bad = false;
+  rabbet_status_t status = rabbet_onnx_route(scope, node, &route);
+  if (route.creator) rabbet_plugin_creator_release(route.creator);
+  if (rabbet_is_ok(status) && route.function) {
+    status =
+        rabbet_onnx_survey_function(scope, route.function, survey, &known_bad);
+  }
+  if (!known_bad) return status;
+  return RABBET_STATUS(
+      RABBET_STATUS_UNSUPPORTED,
+      "the function '%s' has nodes that cannot be imported, as "
+      "the error about its first call says",
+      route.function->name);
 }
 
 static rabbet_status_t rabbet_onnx_survey_nodes(
     const rabbet_onnx_scope_t* scope, rabbet_onnx_survey_t* survey) {
   for (size_t i = 0; i < scope->node_count; ++i) {
     const Onnx__NodeProto* node = scope->nodes[i];
-    rabbet_onnx_route_t route;
-    rabbet_status_t status = rabbet_onnx_route(scope, node, &route);
-    if (route.creator) rabbet_plugin_creator_release(route.creator);
-    if (rabbet_is_ok(status) && route.function) {
-      RABBET_RETURN_IF_ERROR(
-          rabbet_onnx_survey_function(scope, route.function, survey));
-    }
+    if (scope->depth == 0) survey->outer = (int)i;
+    rabbet_status_t status = rabbet_onnx_survey_node(scope, node, survey);
     if (rabbet_is_ok(status)) continue;
     if (rabbet_status_code(status) == RABBET_STATUS_OUT_OF_MEMORY) {
       return status;
     }
     status = rabbet_onnx_annotate_node(scope, node, i, status);
-    rabbet_status_t added =
-        rabbet_onnx_errors_add(scope->importer->errors, status, (int)i, node);
+    rabbet_status_t added = rabbet_onnx_errors_add(
+        scope->importer->errors, status, (int)i, survey->outer, node);
     survey->count++;
     if (rabbet_is_ok(survey->first)) {
       survey->first = status;
@@ -377,8 +403,8 @@ rabbet_status_t rabbet_onnx_import_nodes(rabbet_onnx_scope_t* scope) {
   for (size_t i = 0; rabbet_is_ok(status) && i < scope->node_count; ++i) {
     status = rabbet_onnx_import_node(scope, i);
     if (rabbet_is_ok(status) || scope->depth > 0) continue;
-    rabbet_status_ignore(rabbet_onnx_errors_add(scope->importer->errors, status,
-                                                (int)i, scope->nodes[i]));
+    rabbet_status_ignore(rabbet_onnx_errors_add(
+        scope->importer->errors, status, (int)i, (int)i, scope->nodes[i]));
   }
   return status;
 }

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
 import rabbet as trt
 import rabbet.plugin as trtp
@@ -219,19 +220,21 @@ def test_subgraphs() -> None:
     parser = trt.OnnxParser(network, trt.Logger())
     assert not parser.supports_model_v2(model.SerializeToString())
     assert network.num_layers == 0
-    assert parser.num_subgraphs == 3
-    parts = [(parser.get_subgraph_nodes(i), parser.is_subgraph_supported(i)) for i in range(3)]
-    assert parts == [([0], True), ([1], False), ([2, 3], True)]
+    # Neither run is known to be importable: their types come from the bad node or go to it.
+    assert parser.num_subgraphs == 2
+    parts = [(parser.get_subgraph_nodes(i), parser.is_subgraph_supported(i)) for i in range(2)]
+    assert parts == [([0], False), ([2, 3], False)]
     answer, graphs = parser.supports_model(model.SerializeToString())
     assert answer is False
     assert isinstance(graphs, trt.SubGraphCollection)
     assert graphs == parts
     assert isinstance(graphs[0][0], trt.NodeIndices)
-    with pytest.raises(IndexError, match="there are 3"):
+    with pytest.raises(IndexError, match="there are 2"):
         parser.is_subgraph_supported(3)
     good = model_of(helper.make_node("Relu", ["x"], ["y"], name="only"))
     assert parser.supports_model_v2(good.SerializeToString())
     assert parser.num_subgraphs == 1
+    assert parser.is_subgraph_supported(0)
     assert parser.num_errors == 0
     assert network.num_layers == 0
     assert parser.parse_with_weight_descriptors(good.SerializeToString())
@@ -240,6 +243,87 @@ def test_subgraphs() -> None:
         parser.get_layer_output_tensor("other", 0)
     assert parser.get_used_vc_plugin_libraries() == []
     assert not parser.supports_model_v2(b"\xff\xff")
+    assert parser.num_subgraphs == 0
+
+
+def supported_runs(parser: trt.OnnxParser, model: onnx.ModelProto) -> list[list[int]]:
+    """As clients find them: a run that is not known to be importable is cut out, and asked
+    about alone."""
+
+    def divide(nodes: list[int]) -> list[list[int]]:
+        part = onnx.ModelProto()
+        part.CopyFrom(model)
+        del part.graph.node[:]
+        part.graph.node.extend(model.graph.node[i] for i in nodes)
+        made = {name for node in part.graph.node for name in node.output}
+        read = {name for node in part.graph.node for name in node.input}
+        del part.graph.input[:], part.graph.output[:]
+        shape = [2, 3]
+        part.graph.input.extend(
+            helper.make_tensor_value_info(name, TensorProto.FLOAT, shape)
+            for name in sorted(read - made)
+        )
+        part.graph.output.extend(
+            helper.make_tensor_value_info(name, TensorProto.FLOAT, shape)
+            for name in sorted(made - read)
+        )
+        _, runs = parser.supports_model(part.SerializeToString())
+        found = []
+        for indices, good in runs:
+            run = [nodes[i] for i in indices]
+            found += [run] if good else divide(run)
+        return found
+
+    return divide(list(range(len(model.graph.node))))
+
+
+def test_clients_divide_a_model() -> None:
+    parser = trt.OnnxParser(trt.Builder().create_network(), trt.Logger())
+    model = model_of(
+        helper.make_node("Reluu", ["x"], ["a"]),
+        helper.make_node("Relu", ["a"], ["b"]),
+        helper.make_node("Cast", ["b"], ["c"], to=TensorProto.STRING),
+        helper.make_node("Tanh", ["c"], ["d"]),
+        helper.make_node("Reluu", ["d"], ["e"]),
+        helper.make_node("Reluuu", ["e"], ["y"]),
+    )
+    assert supported_runs(parser, model) == [[1], [3]]
+
+
+def test_subgraphs_are_of_the_main_graph() -> None:
+    """Of errors in functions, each call is one; their nodes have other indices."""
+    body = [helper.make_node("Relu", ["i"], ["t"]), helper.make_node("Reluu", ["t"], ["o"])]
+    opsets = [helper.make_opsetid("", 17), helper.make_opsetid("local", 1)]
+    function = helper.make_function("local", "Inner", ["i"], ["o"], body, opsets)
+    outer = helper.make_function(
+        "local", "Outer", ["i"], ["o"],
+        [helper.make_node("Inner", ["i"], ["o"], domain="local")], opsets,
+    )  # fmt: skip
+    model = model_of(
+        helper.make_node("Relu", ["x"], ["a"]),
+        helper.make_node("Tanh", ["a"], ["b"]),
+        helper.make_node("Outer", ["b"], ["c"], domain="local"),
+        helper.make_node("Relu", ["c"], ["d"]),
+        helper.make_node("Outer", ["d"], ["e"], domain="local", name="again"),
+        helper.make_node("Relu", ["e"], ["y"]),
+    )
+    model.opset_import.append(opsets[1])
+    model.functions.extend([function, outer])
+    parser = trt.OnnxParser(trt.Builder().create_network(), trt.Logger())
+    answer, runs = parser.supports_model(model.SerializeToString())
+    assert not answer
+    assert [nodes for nodes, _ in runs] == [[0, 1], [3], [5]]
+    assert parser.num_errors == 2
+    assert "'Outer' has nodes that cannot be imported" in str(parser.get_error(1))
+    assert parser.get_error(1).node_name() == "again"
+
+
+def test_no_subgraph_of_a_model_that_is_wrong_as_a_whole() -> None:
+    model = model_of(helper.make_node("Relu", ["x"], ["y"]))
+    model.graph.output[0].name = "nothing"
+    parser = trt.OnnxParser(trt.Builder().create_network(), trt.Logger())
+    assert not parser.supports_model_v2(model.SerializeToString())
+    assert parser.num_errors == 1
     assert parser.num_subgraphs == 0
 
 
