@@ -70,7 +70,7 @@ LIMITS = {
     "RandomNormalLike": _RANDOM,
     "RandomUniform": _RANDOM,
     "RandomUniformLike": _RANDOM,
-    "Resize": "no `antialias`; `roi` must be constant",
+    "Resize": "`roi` must be constant",
     "ReverseSequence": "lengths beyond the axis mean all of it, those below 0 none",
     "ScatterElements": "indices that are out of bounds are skipped",
     "ScatterND": "indices that are out of bounds are skipped",
