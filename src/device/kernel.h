@@ -176,9 +176,9 @@ struct rabbet_kernel_class_t {
   // Adds what it can do for the group; nothing if the group is not its kind.
   rabbet_status_t (*propose)(const rabbet_propose_t* propose,
                              rabbet_candidate_sink_t sink);
-  // Called by rabbet_kernel_create alone. Shapes have been checked against the
-  // operators' rules, and `takes` has said yes. A tactic that is none of the
-  // class is an error.
+  // Called by rabbet_kernel_create alone, or by a class that has itself looked
+  // at the group. Shapes have been checked against the operators' rules, and
+  // `takes` has said yes. A tactic that is none of the class is an error.
   rabbet_status_t (*create)(const rabbet_kernel_spec_t* spec,
                             rabbet_kernel_t** out_kernel);
   void (*destroy)(rabbet_kernel_t* kernel);

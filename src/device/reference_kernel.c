@@ -66,6 +66,15 @@ static rabbet_status_t rabbet_reference_propose(const rabbet_propose_t* propose,
 
 // ---- The kernel
 
+// Operators that move elements copy as many bytes as the output's have.
+static bool rabbet_reference_takes(const rabbet_kernel_spec_t* spec) {
+  const rabbet_group_t* group = spec->group;
+  if (!rabbet_reference_can(group)) return false;
+  for (size_t i = 0; i < group->node_count; ++i)
+    if (!rabbet_group_types_fit(group, &group->nodes[i])) return false;
+  return true;
+}
+
 static rabbet_status_t rabbet_reference_create(const rabbet_kernel_spec_t* spec,
                                                rabbet_kernel_t** out_kernel) {
   *out_kernel = NULL;
@@ -229,4 +238,5 @@ const rabbet_kernel_class_t rabbet_reference_kernel_class = {
     .prepare = rabbet_reference_prepare,
     .destroy_state = rabbet_reference_destroy_state,
     .enqueue = rabbet_reference_enqueue,
+    .takes = rabbet_reference_takes,
 };

@@ -139,3 +139,59 @@ bool rabbet_group_makes_nothing(const rabbet_group_t* group) {
   }
   return group->output_count > 0;
 }
+
+// ---- Types
+
+// More than operators without variadic inputs have.
+#define RABBET_GROUP_TYPES_INPUTS 16
+#define RABBET_GROUP_TYPES_OUTPUTS 4
+
+static rabbet_op_value_t rabbet_group_typed(const rabbet_group_t* group,
+                                            int32_t value) {
+  if (value < 0) return (rabbet_op_value_t){.dtype = RABBET_DTYPE_NONE};
+  return (rabbet_op_value_t){.present = true,
+                             .dtype = group->values[value].dtype};
+}
+
+// The rule asked about input 0 and `count` inputs from `first` on.
+static bool rabbet_group_some_types_fit(const rabbet_group_t* group,
+                                        const rabbet_group_node_t* node,
+                                        size_t first, size_t count) {
+  rabbet_op_value_t inputs[RABBET_GROUP_TYPES_INPUTS] = {0};
+  rabbet_op_value_t outputs[RABBET_GROUP_TYPES_OUTPUTS] = {0};
+  if (node->input_count > 0)
+    inputs[0] = rabbet_group_typed(group, node->inputs[0]);
+  for (size_t i = 0; i < count; ++i)
+    inputs[1 + i] = rabbet_group_typed(group, node->inputs[first + i]);
+  for (size_t i = 0; i < node->output_count; ++i)
+    outputs[i].dtype = group->values[node->outputs[i]].dtype;
+  const rabbet_op_infer_t infer = {
+      .op = node->op,
+      .attrs = node->attrs,
+      .attr_count = node->op->attr_count,
+      .inputs = inputs,
+      .input_count = node->input_count > 0 ? 1 + count : 0,
+      .outputs = outputs,
+      .output_count = node->output_count};
+  rabbet_status_t status = rabbet_op_infer_types(&infer);
+  bool fits = rabbet_is_ok(status);
+  rabbet_status_ignore(status);
+  for (size_t i = 0; fits && i < node->output_count; ++i)
+    fits = outputs[i].dtype == group->values[node->outputs[i]].dtype;
+  return fits;
+}
+
+bool rabbet_group_types_fit(const rabbet_group_t* group,
+                            const rabbet_group_node_t* node) {
+  const size_t most = RABBET_GROUP_TYPES_INPUTS - 1;
+  size_t first = 1;
+  if (node->output_count > RABBET_GROUP_TYPES_OUTPUTS) return false;
+  // Variadic inputs have one rule, so that the rest is asked beside input 0.
+  do {
+    size_t left = node->input_count > first ? node->input_count - first : 0;
+    size_t count = left < most ? left : most;
+    if (!rabbet_group_some_types_fit(group, node, first, count)) return false;
+    first += count;
+  } while (first < node->input_count);
+  return true;
+}

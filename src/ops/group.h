@@ -60,6 +60,11 @@ RABBET_PRIVATE_API bool rabbet_group_makes_nothing(const rabbet_group_t* group);
 // have the same type and format.
 RABBET_PRIVATE_API bool rabbet_group_is_copy(const rabbet_group_t* group);
 
+// Whether the types of a node's tensors are those of its operator's rule, as in
+// a strongly typed network. Of no plugin's layer.
+RABBET_PRIVATE_API bool rabbet_group_types_fit(const rabbet_group_t* group,
+                                               const rabbet_group_node_t* node);
+
 // Feeds every byte that determines what the group computes (operators,
 // attributes, types, formats, shapes, wiring; not names, not constants' data,
 // but whether a value is constant) to the buffer: the timing cache's key.

@@ -2,40 +2,6 @@
 
 #include "device/common/node_kernel.h"
 
-// More than operators with a rule for their types have; those of any number
-// of inputs have a rule of their own here.
-#define RABBET_TAKES_INPUTS 16
-#define RABBET_TAKES_OUTPUTS 4
-
-bool rabbet_takes_types(const rabbet_group_t* group,
-                        const rabbet_group_node_t* node) {
-  rabbet_op_value_t inputs[RABBET_TAKES_INPUTS] = {0};
-  rabbet_op_value_t outputs[RABBET_TAKES_OUTPUTS] = {0};
-  if (node->input_count > RABBET_TAKES_INPUTS ||
-      node->output_count > RABBET_TAKES_OUTPUTS)
-    return false;
-  for (size_t i = 0; i < node->input_count; ++i) {
-    if (node->inputs[i] < 0) continue;
-    inputs[i].present = true;
-    inputs[i].dtype = group->values[node->inputs[i]].dtype;
-  }
-  for (size_t i = 0; i < node->output_count; ++i)
-    outputs[i].dtype = group->values[node->outputs[i]].dtype;
-  const rabbet_op_infer_t infer = {.op = node->op,
-                                   .attrs = node->attrs,
-                                   .attr_count = node->op->attr_count,
-                                   .inputs = inputs,
-                                   .input_count = node->input_count,
-                                   .outputs = outputs,
-                                   .output_count = node->output_count};
-  rabbet_status_t status = rabbet_op_infer_types(&infer);
-  bool fits = rabbet_is_ok(status);
-  rabbet_status_ignore(status);
-  for (size_t i = 0; fits && i < node->output_count; ++i)
-    fits = outputs[i].dtype == group->values[node->outputs[i]].dtype;
-  return fits;
-}
-
 bool rabbet_takes_tensors(const rabbet_group_t* group, uint32_t rules) {
   int32_t in = rabbet_node_input(&group->nodes[0], 0);
   const rabbet_group_value_t* y = &group->values[group->outputs[0]];
@@ -63,7 +29,7 @@ bool rabbet_takes_node(const rabbet_group_t* group, rabbet_op_id_t op,
       return false;
   if (!rabbet_takes_tensors(group, rules)) return false;
   return rules & (RABBET_TAKES_OTHER_TYPES | RABBET_TAKES_ANY_TYPES) ||
-         rabbet_takes_types(group, node);
+         rabbet_group_types_fit(group, node);
 }
 
 bool rabbet_takes_linear(const rabbet_group_t* group) {

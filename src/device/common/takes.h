@@ -26,9 +26,6 @@ bool rabbet_takes_node(const rabbet_group_t* group, rabbet_op_id_t op,
 // The part of it for groups of several nodes that work as one: of the first
 // input of the first node, and of the group's first output.
 bool rabbet_takes_tensors(const rabbet_group_t* group, uint32_t rules);
-// Whether a node's types are those of its operator's rule.
-bool rabbet_takes_types(const rabbet_group_t* group,
-                        const rabbet_group_node_t* node);
 // Whether all tensors of the boundary are LINEAR.
 bool rabbet_takes_linear(const rabbet_group_t* group);
 // Whether the boundary's tensors are numbers of FLOAT, HALF or BF16.

@@ -541,10 +541,11 @@ rabbet_status_t rabbet_dnnl_by_reference(rabbet_dnnl_program_t* program) {
   RABBET_RETURN_IF_ERROR(rabbet_dnnl_reference_memory(program));
   const rabbet_kernel_spec_t spec = {
       .device = kernel->device, .group = group, .allocator = kernel->allocator};
-  RABBET_RETURN_IF_ERROR(
-      RABBET_ANNOTATE(rabbet_kernel_create(&rabbet_reference_kernel_class,
-                                           &spec, &program->reference),
-                      "oneDNN does not compute these shapes"));
+  // Without `takes`, which wants the types of a strongly typed network: these
+  // operators compute numbers, and their references read those of any type.
+  RABBET_RETURN_IF_ERROR(RABBET_ANNOTATE(
+      rabbet_reference_kernel_class.create(&spec, &program->reference),
+      "oneDNN does not compute these shapes"));
   // Its workspace comes first.
   RABBET_RETURN_IF_ERROR(rabbet_reference_kernel_class.prepare(
       program->reference, program->shapes, &program->reference_state,
