@@ -328,6 +328,43 @@ static void plugin_without_layer(maker_t* m) {
 static void layer_without_plugin(maker_t* m) {
   m->steps[0].group.nodes[0].op = rabbet_op_get(RABBET_OP_PLUGIN);
 }
+static void plugin_of_two_layers(maker_t* m) {
+  rabbet_group_t* group = &m->steps[0].group;
+  rabbet_group_node_t nodes[2] = {group->nodes[0], group->nodes[0]};
+  static const int32_t outputs[] = {3}, inputs[] = {0};
+  nodes[1].op = rabbet_op_get(RABBET_OP_IDENTITY);
+  nodes[1].attrs = NULL;
+  nodes[1].inputs = inputs;
+  nodes[1].input_count = nodes[1].output_count = 1;
+  nodes[1].outputs = outputs;
+  rabbet_group_value_t values[4] = {group->values[0], group->values[1],
+                                    group->values[2], group->values[0]};
+  int32_t numbers[4] = {0, 2, 1, -1};
+  rabbet_shape_t shapes[4] = {{.rank = -1}, {.rank = -1}, {.rank = -1}};
+  group->nodes = maker_copy(m, nodes, sizeof(nodes));
+  group->node_count = 2;
+  group->values = maker_copy(m, values, sizeof(values));
+  group->value_count = 4;
+  memcpy(numbers, m->steps[0].values, 3 * sizeof(int32_t));
+  m->steps[0].values = maker_copy(m, numbers, sizeof(numbers));
+  m->steps[0].inner_shapes = maker_copy(m, shapes, sizeof(shapes));
+}
+static void plugin_without_input(maker_t* m) {
+  static const int32_t inputs[] = {-1};
+  m->steps[0].group.nodes[0].inputs = inputs;
+}
+static void plugin_outputs_swapped(maker_t* m) {
+  static const int32_t outputs[] = {2, 1};
+  m->steps[0].group.outputs = outputs;
+}
+// The plugin has two outputs, of which one stays inside the step.
+static void plugin_output_inside(maker_t* m) {
+  static const int32_t values[] = {0, 2, -1};
+  rabbet_shape_t shapes[3] = {{.rank = -1}, {.rank = -1}, {.rank = 0}};
+  m->steps[0].values = values;
+  m->steps[0].inner_shapes = maker_copy(m, shapes, sizeof(shapes));
+  m->steps[0].group.output_count = 1;
+}
 static void report_no_json(maker_t* m) {
   m->steps[0].report_json = "[1,]";
 }
@@ -432,6 +469,15 @@ static const wrong_t wrongs[] = {
     {check_of_input, "check 'small': it is of output 0, which is not hidden"},
     {check_of_floats, "check 'small': element 0 of value"},
     {check_of_unknown, "check 'small': element -1 of value"},
+};
+
+static const wrong_t wrong_plugins[] = {
+    {plugin_of_two_layers, "its plugin layer is one of 2 layers; expected one"},
+    {plugin_without_input, "input 0 of the plugin layer 'compact' is missing"},
+    {plugin_outputs_swapped,
+     "output 0 of the plugin layer 'compact' is not output 0 of the step"},
+    {plugin_output_inside,
+     "output 1 of the plugin layer 'compact' is not output 1 of the step"},
 };
 
 // Each kind of damage to a sample, which is a right plan without it.
@@ -629,6 +675,12 @@ static const wrong_t wrong_parts[] = {
      "step 2 ('y'): it reads 'joined', which no earlier step writes"},
 };
 
+static void wrong_plugin_layers(void** state) {
+  (void)state;
+  expect_refused(sample_reads, 0, wrong_plugins,
+                 sizeof(wrong_plugins) / sizeof(wrong_plugins[0]));
+}
+
 static void plans_with_wrong_parts(void** state) {
   (void)state;
   expect_refused(sample_parts, 0, wrong_parts,
@@ -718,6 +770,7 @@ int main(void) {
       cmocka_unit_test(wrong_plans),
       cmocka_unit_test(wrong_artifacts),
       cmocka_unit_test(wrong_kernels_section),
+      cmocka_unit_test(wrong_plugin_layers),
       cmocka_unit_test(plans_with_wrong_parts),
       cmocka_unit_test(wrong_stages),
       cmocka_unit_test(wrong_shapes),

@@ -180,6 +180,24 @@ static rabbet_status_t rabbet_verify_attrs(const rabbet_group_node_t* node) {
   return rabbet_ok();
 }
 
+// A plugin is called with the tensors of its step, one after another.
+static rabbet_status_t rabbet_verify_plugin(const rabbet_group_t* group) {
+  const rabbet_group_node_t* node = &group->nodes[0];
+  if (group->node_count > 1)
+    return RABBET_DAMAGED("its plugin layer is one of %zu layers; expected one",
+                          group->node_count);
+  for (size_t i = 0; i < node->input_count; ++i)
+    if (node->inputs[i] < 0)
+      return RABBET_DAMAGED("input %zu of the plugin layer '%s' is missing", i,
+                            node->name);
+  for (size_t i = 0; i < node->output_count; ++i)
+    if (i >= group->output_count || group->outputs[i] != node->outputs[i])
+      return RABBET_DAMAGED(
+          "output %zu of the plugin layer '%s' is not output %zu of the step",
+          i, node->name, i);
+  return rabbet_ok();
+}
+
 static rabbet_status_t rabbet_verify_nodes(const rabbet_verify_group_t* check) {
   const rabbet_group_t* group = &check->step->group;
   size_t plugins = 0;
@@ -195,7 +213,7 @@ static rabbet_status_t rabbet_verify_nodes(const rabbet_verify_group_t* check) {
   if (plugins > 1 || (plugins == 1) != (check->step->plugin_name != NULL))
     return RABBET_DAMAGED("it has %zu plugin layers but %s plugin", plugins,
                           check->step->plugin_name ? "one" : "no");
-  return rabbet_ok();
+  return plugins > 0 ? rabbet_verify_plugin(group) : rabbet_ok();
 }
 
 rabbet_status_t rabbet_verify_step(const rabbet_plan_t* plan,
