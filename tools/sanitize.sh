@@ -49,12 +49,16 @@ run_python() {
   took "the Python extension"
 }
 
-# A plan may ask for any size: that the allocator says no is an answer.
+# A plan may ask for any size: that the allocator says no is an answer. On the
+# stand-in GPU programs are compiled for each new combination of types.
 run_mutants() {
   local options=detect_leaks=0:allocator_may_return_null=1:max_allocation_size_mb=512
   echo "sanitize: changed plans"
   ASAN_OPTIONS=$options RABBET_THREADS=1 OMP_NUM_THREADS=1 \
     build-asan/tests/fuzz/plan_mutants 0 20000 tests/fuzz/corpus/plan
+  ASAN_OPTIONS=$options RABBET_THREADS=1 OMP_NUM_THREADS=1 RABBET_FUZZ_CUDA=1 \
+    build-asan/tests/cuda_stand_in/with_stand_in \
+    build-asan/tests/fuzz/plan_mutants 0 4000 tests/fuzz/corpus/plan
   took "changed plans"
 }
 

@@ -2,6 +2,7 @@
 // changed one in a child process: mutant i is plan i modulo their number, with
 // fields of another one. What ends the process, or takes longer than
 // MUTANTS_SECONDS, is written to the folder KEEP and makes the program fail.
+// RABBET_FUZZ_CUDA=1: the plans are moved to the CUDA device before.
 #include <dirent.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -44,6 +45,15 @@ static uint8_t* read_file(const char* path, size_t* out_size) {
   return data;
 }
 
+// Puts the plan for the other device in the place of the one that was read.
+static void move_to_cuda(seed_t* seed) {
+  size_t size = 0;
+  uint8_t* moved = plan_move_to_cuda(seed->data, seed->size, &size);
+  if (!moved) return;
+  free(seed->data);
+  *seed = (seed_t){moved, size};
+}
+
 static int is_plan(const struct dirent* entry) {
   return entry->d_name[0] != '.' && !strstr(entry->d_name, ".meta");
 }
@@ -58,6 +68,7 @@ static size_t read_seeds(const char* folder, seed_t** out_seeds) {
     snprintf(path, sizeof(path), "%s/%s", folder, names[i]->d_name);
     seed_t* seed = &(*out_seeds)[count];
     seed->data = read_file(path, &seed->size);
+    if (seed->data && getenv("RABBET_FUZZ_CUDA")) move_to_cuda(seed);
     count += seed->data != NULL;
     free(names[i]);
   }

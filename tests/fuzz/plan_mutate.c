@@ -2,6 +2,7 @@
 
 #include <math.h>
 #include <stdbool.h>
+#include <stdio.h>
 
 #include "plan.pb-c.h"
 #include "plan_bytes.h"
@@ -407,5 +408,45 @@ uint8_t* plan_mutate(const uint8_t* data, size_t size, const uint8_t* donor,
   if (other) rabbet__plan__meta__free_unpacked(other, NULL);
   free(weights);
   free(m.messages);
+  return file;
+}
+
+// ---- Another device
+
+// Kernels of the CPU whose like on CUDA has another name than "cuda." and what
+// follows "cpu." or "dnnl.".
+static const char* const cuda_kernels[][2] = {
+    {"cpu.cast", "cuda.pointwise"},
+    {"cpu.reorder", "cuda.convert"},
+    {"dnnl.concat", "cuda.concatenation"},
+    {"dnnl.deconvolution_blocks", "cuda.deconvolution"},
+    {"dnnl.layer_norm", "cuda.normalization"},
+    {"dnnl.reorder", "cuda.convert"}};
+
+static char* move_kernel(const char* kernel) {
+  char text[256];
+  for (size_t i = 0; i < sizeof(cuda_kernels) / sizeof(cuda_kernels[0]); ++i)
+    if (!strcmp(kernel, cuda_kernels[i][0])) return strdup(cuda_kernels[i][1]);
+  const char* dot = strchr(kernel, '.');
+  if (!dot) return strdup(kernel);
+  snprintf(text, sizeof(text), "cuda%s", dot);
+  return strdup(text);
+}
+
+uint8_t* plan_move_to_cuda(const uint8_t* data, size_t size, size_t* out_size) {
+  static const uint8_t device[] = "cuda\ncuda";
+  plan_bytes_t parts = {{0}, {0}};
+  Rabbet__Plan__Meta* meta = read_meta(data, size, &parts);
+  if (!meta) return NULL;
+  for (size_t i = 0; i < meta->n_steps; ++i) {
+    Rabbet__Plan__Step* step = meta->steps[i];
+    char* kernel = move_kernel(step->kernel);
+    if (step->kernel != (char*)protobuf_c_empty_string) free(step->kernel);
+    step->kernel = kernel;
+  }
+  parts.section[PLAN_DEVICE] = device;
+  parts.size[PLAN_DEVICE] = sizeof(device) - 1;
+  uint8_t* file = join(&parts, meta, out_size);
+  rabbet__plan__meta__free_unpacked(meta, NULL);
   return file;
 }

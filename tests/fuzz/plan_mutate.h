@@ -12,4 +12,8 @@
 uint8_t* plan_mutate(const uint8_t* data, size_t size, const uint8_t* donor,
                      size_t donor_size, uint64_t seed, size_t* out_size);
 
+// A copy of the plan for the CUDA device, to be freed; NULL if the bytes are no
+// plan file. Its kernels are those that compute the same there.
+uint8_t* plan_move_to_cuda(const uint8_t* data, size_t size, size_t* out_size);
+
 #endif  // RABBET_TESTS_FUZZ_PLAN_MUTATE_H_
