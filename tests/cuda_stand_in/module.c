@@ -243,6 +243,23 @@ CUresult stand_in_cuFuncSetAttribute(CUfunction function, int attribute,
         function_set(function, attribute, value));
 }
 
+static CUresult function_parameter(CUfunction function, size_t index,
+                                   size_t* offset, size_t* size) {
+  if (!function) return ERROR_INVALID_HANDLE;
+  if (index >= function->kernel->count) return CUDA_ERROR_INVALID_VALUE;
+  size_t at = 0;
+  for (size_t i = 0; i <= index; at += function->kernel->sizes[i++])
+    *offset = at;
+  *size = function->kernel->sizes[index];
+  return CUDA_SUCCESS;
+}
+
+CUresult stand_in_cuFuncGetParamInfo(CUfunction function, size_t index,
+                                     size_t* offset, size_t* size) {
+  ENTRY(cuFuncGetParamInfo, NEEDS_CONTEXT, ("%zu", index),
+        function_parameter(function, index, offset, size));
+}
+
 // ---- Launches --------------------------------------------------------------
 
 static bool geometry_is_good(CUfunction function, const unsigned grid[3],

@@ -400,6 +400,32 @@ def test_attributes_of_a_launch(tmp_path: Path) -> None:
         assert "cooperative 1, cluster 2 1 1" in line
 
 
+# ---- Arguments that machine code does not take ----
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ("const float* x, int n, float* y, int m", "takes more than the 3 arguments"),
+        ("const float* x, Wide n, float* y", "argument 1 has 8 bytes; the code takes 24"),
+    ],
+)
+def test_machine_code_with_other_parameters(parameters: str, message: str) -> None:
+    """Of PTX the package reads them; the driver would read what is not there."""
+    code = cuda_driver.compile_code(
+        "struct Wide { long long words[3]; };"
+        f'extern "C" __global__ void unfit({parameters}) {{ }}',
+        "CUBIN",
+    )
+
+    def make(x: Any, y: Any) -> Any:
+        launch = trtp.KernelLaunchParams(grid_x=1, block_x=32)
+        return trtp.Kernel("unfit", code, launch, [x, x.shape_expr.numel(), y])
+
+    with pytest.raises(trt.Error, match=message):
+        compiled(one_kernel(make, "unfit"))
+
+
 # ---- Much shared memory ----
 
 REVERSED = """

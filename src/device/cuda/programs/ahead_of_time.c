@@ -159,6 +159,38 @@ static rabbet_status_t ready_code_status(const rabbet_cuda_driver_t* driver,
              : rabbet_cuda_driver_check(driver, result, call);
 }
 
+// Bytes of memory that a launch has for an argument.
+static size_t ready_arg_bytes(const rabbet_plugin_arg_t* arg) {
+  if (arg->kind == RABBET_PLUGIN_ARG_BYTES) return arg->size;
+  return arg->kind == RABBET_PLUGIN_ARG_TENSOR_MAP ? sizeof(CUtensorMap)
+                                                   : sizeof(int64_t);
+}
+
+// A launch reads as many arguments, and as much of each, as the code has
+// parameters.
+static rabbet_status_t ready_check_parameters(
+    const rabbet_cuda_driver_t* driver, CUfunction function,
+    const rabbet_plugin_launch_t* launch) {
+  size_t offset = 0, size = 0;
+  if (!driver->cuFuncGetParamInfo) return rabbet_ok();
+  for (size_t i = 0;; ++i) {
+    CUresult result = driver->cuFuncGetParamInfo(function, i, &offset, &size);
+    if (result == CUDA_ERROR_INVALID_VALUE) return rabbet_ok();
+    RABBET_RETURN_IF_ERROR(
+        rabbet_cuda_driver_check(driver, result, "cuFuncGetParamInfo"));
+    if (i >= launch->arg_count)
+      return RABBET_STATUS(RABBET_STATUS_INVALID_ARGUMENT,
+                           "the code takes more than the %zu arguments that "
+                           "are given",
+                           launch->arg_count);
+    size_t given = ready_arg_bytes(&launch->args[i]);
+    if (size > given)
+      return RABBET_STATUS(RABBET_STATUS_INVALID_ARGUMENT,
+                           "argument %zu has %zu bytes; the code takes %zu", i,
+                           given, size);
+  }
+}
+
 static rabbet_status_t ready_load_one(ready_kernel_t* kernel, size_t index) {
   const rabbet_cuda_device_t* device = kernel->device;
   const rabbet_cuda_driver_t* driver = device->driver;
@@ -176,11 +208,12 @@ static rabbet_status_t ready_load_one(ready_kernel_t* kernel, size_t index) {
     RABBET_RETURN_IF_ERROR(ready_code_status(
         driver, driver->cuModuleLoadData(&kernel->modules[index], image->data),
         "cuModuleLoadData"));
-  return ready_code_status(
+  RABBET_RETURN_IF_ERROR(ready_code_status(
       driver,
       driver->cuModuleGetFunction(&kernel->functions[index],
                                   kernel->modules[index], launch->kernel),
-      "cuModuleGetFunction");
+      "cuModuleGetFunction"));
+  return ready_check_parameters(driver, kernel->functions[index], launch);
 }
 
 static rabbet_status_t ready_load(ready_kernel_t* kernel) {
