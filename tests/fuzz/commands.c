@@ -3,10 +3,11 @@
 //
 //   commands SECONDS MEBIBYTES FOLDER < LINES
 //
-// A line is words after "rabbet", with tabs between them. For each there is a
-// line with its number, how it ended ("exit 3", "signal 11", "timeout"), its
-// seconds and the mebibytes that it had at most. What a process printed is left
-// in FOLDER/NUMBER where it ended in another way than with one of the command's
+// SECONDS are the processor's; ten times as many may pass. A line is words
+// after "rabbet", with tabs between them. For each there is a line with its
+// number, how it ended ("exit 3", "signal 11", "timeout"), its seconds and the
+// mebibytes that it had at most. What a process printed is left in
+// FOLDER/NUMBER where it ended in another way than with one of the command's
 // exit codes. In a build without sanitizers the address space has the limit,
 // which ends in an error; with them it is what is resident, and that a process
 // ends where it has more.
@@ -51,7 +52,9 @@ static void become(char* line, const char* log, unsigned seconds,
   dup2(out, STDERR_FILENO);
   struct rlimit limit = {mebibytes << 20, mebibytes << 20};
   if (!sanitized) setrlimit(RLIMIT_AS, &limit);
-  alarm(seconds);
+  const struct rlimit processor = {seconds, seconds + 1};
+  setrlimit(RLIMIT_CPU, &processor);
+  alarm(10 * seconds);
   exit(rabbet_cli_main(count, words, NULL));
 }
 
@@ -62,7 +65,7 @@ static void tell(int number, int status, const struct rusage* usage,
       (double)usage->ru_stime.tv_sec + (double)usage->ru_stime.tv_usec / 1e6;
   bool exited = WIFEXITED(status), alarmed = false;
   int value = exited ? WEXITSTATUS(status) : WTERMSIG(status);
-  alarmed = !exited && value == SIGALRM;
+  alarmed = !exited && (value == SIGALRM || value == SIGXCPU);
   if (alarmed)
     printf("%d timeout", number);
   else
