@@ -26,7 +26,7 @@ help:
 	@echo "make wheel-free-threaded"
 	@echo "               one more, for RABBET_FREE_THREADED_PYTHON or python3.13t or newer"
 	@echo "make sanitize  the C tests under address, undefined and thread sanitizers"
-	@echo "make lint      formatting, Python, include arrows, exported symbols"
+	@echo "make lint      formatting, Python and its types, include arrows, exported symbols"
 
 setup:
 	@tools/setup.sh
@@ -79,6 +79,7 @@ lint:
 	@$(PYTHON) tests/arrows.py
 	@$(PYTHON) tests/exports/check.py $(BUILD)/lib
 	@$(PYTHON) -m ruff check --quiet python tests bench tools zoo examples
+	@$(PYTHON) -m mypy --no-error-summary
 	@if command -v clang-format >/dev/null; then \
 	  git ls-files '*.c' '*.h' | xargs clang-format --dry-run -Werror && \
 	  git ls-files '*.cu' '*.cuh' | \

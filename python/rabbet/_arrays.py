@@ -90,7 +90,9 @@ def as_numpy(value: Any) -> npt.NDArray[Any]:
     return np.asarray(value)
 
 
-def from_bytes(dtype: DataType, data: bytes, shape: Any = -1) -> np.ndarray[Any, Any]:
+def from_bytes(
+    dtype: DataType, data: bytes | bytearray, shape: Any = -1
+) -> np.ndarray[Any, Any]:
     """Row-major elements as an array."""
     import numpy as np
 

@@ -62,7 +62,8 @@ class IAttention:
         causal_kind: e.CausalMaskKind,
     ) -> None:
         none, transpose = e.MatrixOperation.NONE, e.MatrixOperation.TRANSPOSE
-        self._network, self._mask = network, None
+        self._network = network
+        self._mask: ITensor | None = None
         self._causal_kind = e.CausalMaskKind.NONE
         self._scale: ITensor | None = None
         self._to_type = e.DataType.FP8

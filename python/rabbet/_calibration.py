@@ -204,7 +204,7 @@ def _left_tensors(
     engine = Runtime(logger).deserialize_cuda_engine(plan)
     inspector = engine.create_engine_inspector()
     text = inspector.get_engine_information(e.LayerInformationFormat.JSON)
-    names = set()
+    names: set[str] = set()
     for layer in json.loads(text)["Layers"]:
         for output in layer["Outputs"]:
             names.update((output["Name"], output["Name"].rpartition(" (")[0]))

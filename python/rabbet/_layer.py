@@ -6,7 +6,7 @@ from __future__ import annotations
 import enum
 import operator
 from collections.abc import Callable, Iterable
-from typing import Any, ClassVar, Generic, TypeVar, overload
+from typing import Any, ClassVar, Generic, TypeVar, cast, overload
 
 from . import _enums as e
 from . import _rabbet
@@ -70,7 +70,7 @@ class ITensor(_rabbet.NetworkTensor):
                 _warn_of_type(producer, "output type", kind)
             return
         # There is no super() for setters.
-        _rabbet.NetworkTensor.dtype.__set__(self, kind)
+        vars(_rabbet.NetworkTensor)["dtype"].__set__(self, kind)
 
     def _has_dtype(self, dtype: e.DataType) -> bool:
         try:
@@ -189,7 +189,7 @@ class ILayer(_rabbet.NetworkLayer):
     def _take_name(self, name: str) -> bool:
         """False where another layer has it."""
         try:
-            _rabbet.NetworkLayer.name.__set__(self, name)
+            vars(_rabbet.NetworkLayer)["name"].__set__(self, name)
         except AlreadyExistsError:
             return False
         return True
@@ -359,7 +359,7 @@ E_ = TypeVar("E_", bound=enum.Enum)
 
 
 def _choice(name: str, kind: type[E_], doc: str) -> _Attribute[E_]:
-    return _Attribute(name, kind, lambda value: int(kind(value)), doc)
+    return _Attribute(name, kind, lambda value: int(cast(Any, kind(value))), doc)
 
 
 class _Spatial(_Attribute[Dims]):

@@ -95,9 +95,9 @@ class _Convolving(_Padded):
     def _constant(self, index: int) -> Any:
         tensor = self.get_input(index)
         data = tensor._weights() if tensor is not None else None
-        return (
-            None if data is None else from_bytes(data[0], data[1], tuple(tensor.shape))
-        )
+        if tensor is None or data is None:
+            return None
+        return from_bytes(data[0], data[1], tuple(tensor.shape))
 
     @property
     def kernel(self) -> Any:

@@ -53,13 +53,14 @@ def _result_type(names: list[str]) -> Callable[[tuple[Any, ...]], Any]:
         name if name.isidentifier() and not keyword.iskeyword(name) else f"output_{i}"
         for i, name in enumerate(names)
     ]
-    kind: Any = collections.namedtuple("Outputs", fields, rename=True)
+    kind: Any = collections.namedtuple("Outputs", fields, rename=True)  # type: ignore[misc]
     return kind._make
 
 
 def _limit(contexts: int | None) -> int:
     """Of the number of contexts; 0: none."""
-    limit = contexts.__index__() if hasattr(contexts, "__index__") else 0
+    given: Any = contexts
+    limit = given.__index__() if hasattr(given, "__index__") else 0
     if contexts is not None and not 1 <= limit <= _MAX_CONTEXTS:
         raise InvalidArgumentError(
             f"contexts is {contexts!r}; expected 1 to {_MAX_CONTEXTS}, or None for as "
@@ -235,7 +236,7 @@ class Model(_rabbet.Runner):
 
         info = self._inputs[index]
         found = device_input(value, info, self._engine, self._outputs)
-        return found or convert_input(value, info, self._engine.device)
+        return found or convert_input(value, info, self._engine.device or "cpu")
 
     def _create(self, index: int, shape: tuple[int, ...]) -> tuple[Any, int]:
         from ._convert import create_output
@@ -275,7 +276,7 @@ class Model(_rabbet.Runner):
             raise ValueError(f"out: a tuple or dict of {len(names)} arrays is expected")
         else:
             array = out
-        return take_output(array, self._outputs[index], shape, self._engine.device)
+        return take_output(array, self._outputs[index], shape, self._engine.device or "cpu")
 
 
 # ---- Compiling ----

@@ -380,7 +380,7 @@ class IExecutionContext(_rabbet.Context, Managed):
     _debug_states: dict[str, bool] | None = None
     _consumed_event = 0
     _logger: ILogger | None = None
-    _allocators: dict[str, IOutputAllocator] | None = None
+    _allocators: dict[str, IOutputAllocator | None] | None = None
 
     @property
     def engine(self) -> ICudaEngine:

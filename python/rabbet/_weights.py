@@ -22,6 +22,8 @@ class Weights:
     count) uses memory that the caller keeps; Weights(dtype) is empty.
     """
 
+    _bytes: ctypes.Array[ctypes.c_char]
+
     def __init__(
         self,
         type: Any = DataType.FLOAT,
@@ -90,7 +92,7 @@ class Weights:
             return self._array
         if self._size == 0 or not self._address:
             return np.empty(0, storage_type(self._dtype))
-        block = (ctypes.c_char * self.nbytes).from_address(self._address)
+        block: Any = (ctypes.c_char * self.nbytes).from_address(self._address)
         return np.frombuffer(block, storage_type(self._dtype))
 
     def __len__(self) -> int:

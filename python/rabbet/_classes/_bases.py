@@ -44,7 +44,7 @@ def _to_fields(value: Any) -> PluginFieldCollection:
     )
 
 
-_EXPECTED = {
+_EXPECTED: dict[Callable[[Any], Any], str] = {
     _to_int: "an int",
     _to_text: "a str",
     _to_text_or_none: "a str or None",

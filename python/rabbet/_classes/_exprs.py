@@ -16,6 +16,8 @@ class IDimensionExpr:
     that."""
 
     __slots__ = ("_builder", "_dim")
+    _builder: _rabbet.DimBuilder
+    _dim: int
 
     def __init__(self) -> None:
         raise TypeError(
@@ -211,8 +213,9 @@ class _GivenDesc(PluginTensorDesc):
     """One that the engine hands out many times: nobody can change it."""
 
     __slots__ = ("_shape",)
+    _shape: Iterable[int]
 
-    @property
+    @property  # type: ignore[misc]
     def dims(self) -> Dims:
         """A copy of the dimensions."""
         return Dims._of(list(self._shape))

@@ -5,8 +5,8 @@ from __future__ import annotations
 import hashlib
 import inspect
 import sys
-from collections.abc import Callable, Sequence
-from typing import Any, ClassVar
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, ClassVar, cast
 
 from .. import _rabbet
 from .._enums import DataType, TensorFormat, TensorRTPhase
@@ -56,6 +56,11 @@ class ClassInstance:
         self.output_count = 0
         self._ranges: list[Range] | None = None
         self._metadata: str | None = None
+
+    @property
+    def key(self) -> tuple[str, str, str]:
+        """Name, version and namespace of its creator."""
+        raise NotImplementedError
 
     # ---- Which inputs ----
 
@@ -125,12 +130,12 @@ class ClassInstance:
             )
         rows = []
         for chosen in found:
-            outputs = iter(chosen)
+            outputs: Iterator[Any] = iter(chosen)
             rows.append(
                 [
                     (int(t[0]), int(TensorFormat.LINEAR))
                     if i < num_inputs and self._is_shape(i)
-                    else tuple(map(int, next(outputs)))
+                    else cast(tuple[int, int], tuple(map(int, next(outputs))))
                     for i, t in enumerate(tensors)
                 ]
             )
@@ -206,7 +211,7 @@ class ClassInstance:
         release: Callable[[], None],
         declared: Any,
     ) -> Bound:
-        function = self.calls.find(owner, "enqueue")
+        function: Any = self.calls.find(owner, "enqueue")
         first: tuple[Any, ...] = ()
         # A plain method is called as a function: a method object costs more.
         if inspect.ismethod(function):

@@ -269,7 +269,7 @@ class V3Instance(ClassInstance):
 
         def descs() -> tuple[list[Any], list[Any]]:
             made = [
-                dynamic_desc(*choice, extent)
+                dynamic_desc(choice[0], choice[1], extent)
                 for choice, extent in zip(key, self._ranges or (), strict=True)
             ]
             return made[:inputs], made[inputs:]
@@ -386,7 +386,7 @@ class V3Instance(ClassInstance):
         if definition is None:
             return
         try:
-            restored = definition.create(attrs, self.calls.layer, 1)
+            restored: Any = definition.create(attrs, self.calls.layer, 1)
             again = restored._fields(
                 capability(self.calls, restored.plugin, PluginCapabilityType.RUNTIME)
             )

@@ -185,7 +185,7 @@ def _answering(
     return call
 
 
-def _setting(base: type) -> Callable[..., None]:
+def _setting(base: Any) -> Callable[..., None]:
     """Settings that are refused are logged; unknown names stay errors."""
 
     def put(self: Any, name: str, value: Any) -> None:
@@ -283,7 +283,7 @@ def front_classes() -> dict[str, type]:
 @functools.cache
 def front_registry() -> Any:
     """The one registry, with the answers that scripts expect."""
-    kind = front_classes()["IPluginRegistry"]
+    kind: Any = front_classes()["IPluginRegistry"]
     registry = kind.__new__(kind)
     registry.__dict__ = rabbet.get_plugin_registry().__dict__
     return registry

@@ -34,8 +34,8 @@ def tensor_to_numpy(tensor: Any, dtype: Any = None, copy: Any = None) -> Any:
         strides = [s * storage.itemsize for s in tensor.strides]
         span = sum(s * (d - 1) for s, d in zip(strides, tensor.shape, strict=True))
         size = span + storage.itemsize if tensor.numel() else 0
-        block = (ctypes.c_char * max(size, 0)).from_address(tensor.data_ptr or 0)
-        block._tensor = tensor  # type: ignore[attr-defined]
+        block: Any = (ctypes.c_char * max(size, 0)).from_address(tensor.data_ptr or 0)
+        block._tensor = tensor
         array = np.ndarray(tuple(tensor.shape), storage, block, 0, strides)
         array.flags.writeable = _writable(tensor)
     if dtype is not None and array.dtype != np.dtype(dtype):

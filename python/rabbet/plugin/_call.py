@@ -121,7 +121,7 @@ def _tensors(network: Any, operands: Sequence[Operand | None], shapes: Sequence[
     """Network inputs; constants for shape inputs, whose values are then known."""
     import numpy as np
 
-    tensors = []
+    tensors: list[Any] = []
     for i, (operand, is_shape) in enumerate(zip(operands, shapes, strict=True)):
         if operand is None:
             tensors.append(None)
@@ -214,7 +214,7 @@ def _outputs(engine: ICudaEngine) -> list[Output]:
 def _as_kind_of(given: Sequence[Any], output: Output, data: bytes) -> Any:
     from .._convert import _exporter, torch_dtype
 
-    like = next((v for v in given if not isinstance(v, (int, float, type(None)))), None)
+    like: Any = next((v for v in given if not isinstance(v, (int, float, type(None)))), None)
     if is_torch(like):
         import torch
 

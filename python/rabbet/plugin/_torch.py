@@ -380,7 +380,7 @@ class TorchOperator:
         """For torch's older exporter."""
         from torch.onnx import symbolic_helper
 
-        readers = []
+        readers: list[Any] = []
         for name in self.order:
             kind = self.attributes.get(name)
             reader = "v" if kind is None else _ATTRIBUTES[kind.code][3]
