@@ -9,6 +9,7 @@
 #include "base/file.h"
 #include "base/thread.h"
 #include "core/shape_text.h"
+#include "core/view.h"
 
 // ---- Profile ---------------------------------------------------------------
 
@@ -81,7 +82,7 @@ static rabbet_status_t rabbet_profile_has_values(
   RABBET_RETURN_IF_ERROR(rabbet_tensor_is_shape_tensor(input, &is_shape));
   RABBET_RETURN_IF_ERROR(rabbet_dims_count(dims, &count));
   *out_values = is_shape && (ranges[SHAPES_OPT]->rank == count ||
-                             !rabbet_shape_text_is(ranges[SHAPES_OPT], dims));
+                             !rabbet_dims_equal(ranges[SHAPES_OPT], dims));
   return rabbet_ok();
 }
 

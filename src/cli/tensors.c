@@ -241,7 +241,7 @@ static rabbet_status_t rabbet_slot_values(rabbet_tensor_set_t* set, size_t io,
     if (!rabbet_shape_text_matches(&given[i], slot->io->name)) continue;
     if ((size_t)given[i].dims.rank == count) {
       usual = given[i].dims.d;
-    } else if (!rabbet_shape_text_is(&given[i].dims, &slot->dims)) {
+    } else if (!rabbet_dims_equal(&given[i].dims, &slot->dims)) {
       return RABBET_STATUS(
           RABBET_STATUS_INVALID_ARGUMENT,
           "--shapes: '%s' is a shape input of %zu value%s, for which %d are "

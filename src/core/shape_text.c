@@ -133,14 +133,6 @@ static rabbet_status_t rabbet_shape_unique(const rabbet_named_dims_t* shapes,
   return rabbet_ok();
 }
 
-bool rabbet_shape_text_is(const rabbet_dims_t* given,
-                          const rabbet_dims_t* shape) {
-  bool same = given->rank == shape->rank;
-  for (int32_t i = 0; same && i < given->rank; ++i)
-    same = given->d[i] == shape->d[i];
-  return same;
-}
-
 rabbet_status_t rabbet_shape_text_parse(const char* text, rabbet_arena_t* arena,
                                         rabbet_named_dims_t** out_shapes,
                                         size_t* out_count) {

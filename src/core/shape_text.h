@@ -28,10 +28,6 @@ rabbet_shape_text_parse(const char* text, rabbet_arena_t* arena,
 RABBET_PRIVATE_API bool rabbet_shape_text_matches(
     const rabbet_named_dims_t* pattern, const char* name);
 
-// Whether what was given is exactly this shape.
-RABBET_PRIVATE_API bool rabbet_shape_text_is(const rabbet_dims_t* given,
-                                             const rabbet_dims_t* shape);
-
 // An item for a tensor of this name as one word of a shell, the name quoted
 // where this grammar or the shell needs it, for a hint such as "--shapes
 // x:1x3". Dimensions left open are shown as 1.

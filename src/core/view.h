@@ -11,6 +11,14 @@ typedef struct rabbet_view_t {
   rabbet_dims_t dims;  // logical, never padded
 } rabbet_view_t;
 
+static inline bool rabbet_dims_equal(const rabbet_dims_t* a,
+                                     const rabbet_dims_t* b) {
+  if (a->rank != b->rank) return false;
+  for (int32_t i = 0; i < a->rank; ++i)
+    if (a->d[i] != b->d[i]) return false;
+  return true;
+}
+
 // One element of a LINEAR host tensor as a double (exact for all types but
 // INT64 beyond 2^53) or as an integer (towards zero, saturated, NaN is 0); and
 // back, rounding once to nearest even. From a double, integer types and the

@@ -8,11 +8,6 @@
 
 // ---- Iteration space -------------------------------------------------------
 
-static bool rabbet_dims_equal(const rabbet_dims_t* a, const rabbet_dims_t* b) {
-  return a->rank == b->rank &&
-         memcmp(a->d, b->d, (size_t)a->rank * sizeof(a->d[0])) == 0;
-}
-
 // Axes of the memory of a tensor of `dims` in `format`: extents, and for each
 // the logical axis that it walks and by how many logical steps.
 typedef struct rabbet_pw_axes_t {

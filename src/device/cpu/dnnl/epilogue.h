@@ -33,13 +33,4 @@ bool rabbet_epilogue_parse(const rabbet_group_t* group,
 bool rabbet_epilogue_push_linear(rabbet_epilogue_t* epilogue, double alpha,
                                  double beta);
 
-static inline bool rabbet_dims_equal(const rabbet_dims_t* a,
-                                     const rabbet_dims_t* b) {
-  if (a->rank != b->rank) return false;
-  for (int i = 0; i < a->rank; ++i) {
-    if (a->d[i] != b->d[i]) return false;
-  }
-  return true;
-}
-
 #endif  // RABBET_SRC_DEVICE_CPU_DNNL_EPILOGUE_H_

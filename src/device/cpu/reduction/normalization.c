@@ -8,18 +8,18 @@
 #include <math.h>
 #include <string.h>
 
+#include "device/common/normalization.h"
 #include "device/cpu/cpu.h"
 #include "device/cpu/movement/move.h"
 #include "device/cpu/parallel.h"
 
-enum { INPUT = 0, SCALE = 1, BIAS = 2, OPERANDS = 3 };
+enum {
+  INPUT = RABBET_NORMALIZE_INPUT,
+  SCALE = RABBET_NORMALIZE_SCALE,
+  BIAS = RABBET_NORMALIZE_BIAS,
+  OPERANDS = RABBET_AXES_OPERANDS,
+};
 enum { TILE = 256 };
-
-typedef struct rabbet_normalize_axes_t {
-  int32_t rank;
-  int64_t extent[RABBET_BOX_AXES];
-  int64_t stride[OPERANDS][RABBET_BOX_AXES];  // elements
-} rabbet_normalize_axes_t;
 
 struct rabbet_kernel_state_t {
   rabbet_dtype_t dtype;
@@ -28,7 +28,7 @@ struct rabbet_kernel_state_t {
   bool columns;
   // Without the contiguous axis, whose extent is `width`; `moments` are inner
   // axes merged for the input alone, with runs of `run` elements (rows).
-  rabbet_normalize_axes_t outer, inner, moments;
+  rabbet_axes_t outer, inner, moments;
   int64_t width, run;
   bool moves[OPERANDS];  // operand has stride 1 on the contiguous axis, else 0
   int64_t outputs, positions, runs, tiles;
@@ -41,138 +41,41 @@ struct rabbet_kernel_state_t {
 
 // ---- Axes ------------------------------------------------------------------
 
-static void rabbet_normalize_add(rabbet_normalize_axes_t* axes, int64_t extent,
-                                 const int64_t strides[OPERANDS]) {
-  if (extent == 1) return;
-  int32_t i = axes->rank++;
-  for (; i > 0 && axes->stride[INPUT][i - 1] < strides[INPUT]; --i) {
-    axes->extent[i] = axes->extent[i - 1];
-    for (int k = 0; k < OPERANDS; ++k) {
-      axes->stride[k][i] = axes->stride[k][i - 1];
-    }
-  }
-  axes->extent[i] = extent;
-  for (int k = 0; k < OPERANDS; ++k)
-    axes->stride[k][i] = strides[k];
-}
-
-// Merges neighbours that follow one another for the first `operands`.
-static void rabbet_normalize_merge(rabbet_normalize_axes_t* axes,
-                                   int operands) {
-  int32_t kept = 0;
-  for (int32_t i = 1; i < axes->rank; ++i) {
-    bool follows = true;
-    for (int k = 0; k < operands; ++k) {
-      follows = follows &&
-                axes->stride[k][kept] == axes->stride[k][i] * axes->extent[i];
-    }
-    if (follows) {
-      axes->extent[kept] *= axes->extent[i];
-    } else {
-      axes->extent[++kept] = axes->extent[i];
-    }
-    for (int k = 0; k < OPERANDS; ++k) {
-      axes->stride[k][kept] = axes->stride[k][i];
-    }
-  }
-  if (axes->rank > 0) axes->rank = kept + 1;
-}
-
-static int64_t rabbet_normalize_positions(const rabbet_normalize_axes_t* axes) {
-  int64_t count = 1;
-  for (int32_t i = 0; i < axes->rank; ++i)
-    count *= axes->extent[i];
-  return count;
-}
-
-static void rabbet_normalize_locate(const rabbet_normalize_axes_t* axes,
-                                    int64_t at, int64_t out[OPERANDS]) {
-  for (int k = 0; k < OPERANDS; ++k)
-    out[k] = 0;
-  for (int32_t i = axes->rank - 1; i >= 0; --i) {
-    int64_t index = at % axes->extent[i];
-    at /= axes->extent[i];
-    for (int k = 0; k < OPERANDS; ++k)
-      out[k] += index * axes->stride[k][i];
-  }
-}
-
-// Strides of scale or bias along the logical axes of the input.
-static rabbet_status_t rabbet_normalize_strides(
-    const rabbet_group_node_t* node, const rabbet_dims_t* x,
-    const rabbet_dims_t* dims, size_t operand, bool by_group, int64_t groups,
-    int64_t out_strides[RABBET_MAX_RANK]) {
-  int64_t next = 1;
-  bool fits = dims->rank == x->rank;
-  for (int32_t i = x->rank - 1; fits && i >= 0; --i) {
-    int64_t expected = i == 1 && by_group ? groups : x->d[i];
-    out_strides[i] = dims->d[i] == 1 && expected != 1 ? 0 : next;
-    fits = dims->d[i] == 1 || dims->d[i] == expected;
-    next *= dims->d[i];
-  }
-  if (fits) return rabbet_ok();
-  char a[128], b[128];
-  return RABBET_STATUS(RABBET_STATUS_OUT_OF_RANGE,
-                       "layer '%s': input '%s' has shape %s, which does not "
-                       "broadcast to %s",
-                       node->name, node->op->inputs[operand].name,
-                       rabbet_dims_print(dims, a, sizeof(a)),
-                       rabbet_dims_print(x, b, sizeof(b)));
-}
-
-typedef struct rabbet_normalize_layout_t {
-  const rabbet_group_node_t* node;
-  const rabbet_dims_t* x;
-  rabbet_format_t format;
-  int64_t groups, mask;
-  bool by_group;
-  int64_t strides[OPERANDS][RABBET_MAX_RANK];  // of scale and bias, logical
-} rabbet_normalize_layout_t;
-
 // One axis of the box into outer or inner axes; channels that are grouped are
 // one of each.
-static bool rabbet_normalize_place(const rabbet_normalize_layout_t* layout,
+static bool rabbet_normalize_place(const rabbet_normalization_t* layer,
                                    const rabbet_box_t* box, int32_t i,
                                    rabbet_kernel_state_t* state) {
   int32_t axis = box->axis[i];
   // Blocks of channels and channels within one: how many channels a step is.
   bool is_blocks = i + 1 < box->rank && box->axis[i + 1] == axis;
   int64_t step = is_blocks ? box->extent[i + 1] : 1;
-  int64_t extent = box->extent[i];
   int64_t strides[OPERANDS] = {box->stride[i],
-                               layout->strides[SCALE][axis] * step,
-                               layout->strides[BIAS][axis] * step};
-  if (axis != 1 || layout->groups == 1) {
-    bool inside = layout->mask >> axis & 1;
-    rabbet_normalize_add(inside ? &state->inner : &state->outer, extent,
-                         strides);
+                               layer->strides[SCALE][axis] * step,
+                               layer->strides[BIAS][axis] * step};
+  if (axis != 1 || layer->groups == 1) {
+    bool inside = layer->mask >> axis & 1;
+    rabbet_axes_add(inside ? &state->inner : &state->outer, box->extent[i],
+                    strides);
     return true;
   }
-  bool is_lane = i > 0 && box->axis[i - 1] == axis;
-  int64_t each = layout->x->d[1] / layout->groups;  // channels of a group
   int64_t inside[OPERANDS], outside[OPERANDS];
-  for (int k = 0; k < OPERANDS; ++k) {
-    bool whole = layout->by_group && k != INPUT;
-    inside[k] = whole ? 0 : strides[k];
-    outside[k] = whole ? layout->strides[k][1] : strides[k] * each / step;
-  }
+  rabbet_normalization_split(layer, step, strides, outside, inside);
+  bool is_lane = i > 0 && box->axis[i - 1] == axis;
   if (is_lane) {
-    rabbet_normalize_add(&state->inner, extent, inside);
+    rabbet_axes_add(&state->inner, box->extent[i], inside);
     return true;
   }
+  int64_t each = layer->x->d[1] / layer->groups;  // channels of a group
   if (each % step != 0) return false;
-  rabbet_normalize_add(&state->outer, layout->groups, outside);
-  rabbet_normalize_add(&state->inner, each / step, inside);
+  rabbet_axes_add(&state->outer, layer->groups, outside);
+  rabbet_axes_add(&state->inner, each / step, inside);
   return true;
-}
-
-static bool rabbet_normalize_contiguous(const rabbet_normalize_axes_t* axes) {
-  return axes->rank > 0 && axes->stride[INPUT][axes->rank - 1] == 1;
 }
 
 // Takes the contiguous axis off; false if scale or bias neither stand still nor
 // are contiguous along it.
-static bool rabbet_normalize_pop(rabbet_normalize_axes_t* axes,
+static bool rabbet_normalize_pop(rabbet_axes_t* axes,
                                  rabbet_kernel_state_t* state) {
   int32_t last = --axes->rank;
   state->width = axes->extent[last];
@@ -185,59 +88,32 @@ static bool rabbet_normalize_pop(rabbet_normalize_axes_t* axes,
 }
 
 // False where the kernel cannot walk the format.
-static bool rabbet_normalize_plan(const rabbet_normalize_layout_t* layout,
+static bool rabbet_normalize_plan(const rabbet_normalization_t* layer,
+                                  rabbet_format_t format,
                                   rabbet_kernel_state_t* state) {
   rabbet_box_t box;
-  if (!rabbet_box(layout->x, layout->format, &box)) return false;
+  if (!rabbet_box(layer->x, format, &box)) return false;
   for (int32_t i = 0; i < box.rank; ++i) {
-    if (!rabbet_normalize_place(layout, &box, i, state)) return false;
+    if (!rabbet_normalize_place(layer, &box, i, state)) return false;
   }
-  state->count = (double)rabbet_normalize_positions(&state->inner);
+  state->count = (double)rabbet_axes_positions(&state->inner);
   state->moments = state->inner;
-  rabbet_normalize_merge(&state->outer, OPERANDS);
-  rabbet_normalize_merge(&state->inner, OPERANDS);
-  rabbet_normalize_merge(&state->moments, 1);
+  rabbet_axes_merge(&state->outer, OPERANDS);
+  rabbet_axes_merge(&state->inner, OPERANDS);
+  rabbet_axes_merge(&state->moments, 1);
   state->width = state->run = 1;
-  state->columns = rabbet_normalize_contiguous(&state->outer);
+  state->columns = rabbet_axes_contiguous(&state->outer);
   if (state->columns) {
     if (!rabbet_normalize_pop(&state->outer, state)) return false;
-  } else if (rabbet_normalize_contiguous(&state->inner)) {
+  } else if (rabbet_axes_contiguous(&state->inner)) {
     if (!rabbet_normalize_pop(&state->inner, state)) return false;
     state->run = state->moments.extent[--state->moments.rank];
   }
-  state->outputs = rabbet_normalize_positions(&state->outer);
-  state->positions = rabbet_normalize_positions(&state->inner);
-  state->runs = rabbet_normalize_positions(&state->moments);
+  state->outputs = rabbet_axes_positions(&state->outer);
+  state->positions = rabbet_axes_positions(&state->inner);
+  state->runs = rabbet_axes_positions(&state->moments);
   state->tiles = state->columns ? rabbet_ceildiv(state->width, TILE) : 1;
   return true;
-}
-
-// Reads the layer for known shapes.
-static rabbet_status_t rabbet_normalize_read(const rabbet_group_t* group,
-                                             const rabbet_dims_t* dims,
-                                             rabbet_normalize_layout_t* out) {
-  const rabbet_group_node_t* node = &group->nodes[0];
-  *out =
-      (rabbet_normalize_layout_t){.node = node,
-                                  .x = &dims[node->inputs[INPUT]],
-                                  .groups = rabbet_node_int(node, "num_groups"),
-                                  .mask = rabbet_node_int(node, "axes")};
-  out->by_group = out->groups > 1 && !rabbet_node_int(node, "is_v2");
-  if (out->groups > 1 && out->x->d[1] % out->groups != 0) {
-    return RABBET_STATUS(RABBET_STATUS_OUT_OF_RANGE,
-                         "layer '%s': %lld channels do not divide into %lld "
-                         "groups",
-                         node->name, (long long)out->x->d[1],
-                         (long long)out->groups);
-  }
-  for (size_t i = SCALE; i <= BIAS; ++i) {
-    int32_t value = rabbet_node_input(node, i);
-    if (value < 0) continue;
-    RABBET_RETURN_IF_ERROR(
-        rabbet_normalize_strides(node, out->x, &dims[value], i, out->by_group,
-                                 out->groups, out->strides[i]));
-  }
-  return rabbet_ok();
 }
 
 // ---- The class -------------------------------------------------------------
@@ -246,17 +122,16 @@ static rabbet_status_t rabbet_cpu_normalization_body(
     rabbet_proposal_t* proposal) {
   const rabbet_group_t* group = proposal->propose->group;
   rabbet_dims_t* dims = NULL;
-  rabbet_normalize_layout_t layout;
+  rabbet_normalization_t layer;
   RABBET_RETURN_IF_ERROR(
       rabbet_group_opt_dims(group, proposal->propose->allocator, &dims));
-  rabbet_status_t status = rabbet_normalize_read(group, dims, &layout);
+  rabbet_status_t status = rabbet_normalization_read(group, dims, &layer);
   const rabbet_format_t formats[] = {RABBET_FORMAT_LINEAR, RABBET_FORMAT_HWC,
                                      rabbet_cpu_blocked_format()};
   uint32_t fits = 0;
   for (int i = 0; rabbet_is_ok(status) && i < 3; ++i) {
     rabbet_kernel_state_t state = {0};
-    layout.format = formats[i];
-    if (rabbet_normalize_plan(&layout, &state)) fits |= 1u << i;
+    if (rabbet_normalize_plan(&layer, formats[i], &state)) fits |= 1u << i;
   }
   rabbet_free(proposal->propose->allocator, dims);
   RABBET_RETURN_IF_ERROR(status);
@@ -300,7 +175,7 @@ static rabbet_status_t rabbet_cpu_normalization_prepare(
   const rabbet_group_node_t* node = kernel->node;
   const rabbet_group_value_t* value =
       &kernel->group->values[node->inputs[INPUT]];
-  rabbet_normalize_layout_t layout;
+  rabbet_normalization_t layer;
   rabbet_kernel_state_t made = {
       .dtype = value->dtype,
       .size = rabbet_dtype_bits(value->dtype) / 8,
@@ -308,15 +183,14 @@ static rabbet_status_t rabbet_cpu_normalization_prepare(
           rabbet_attr_float(node->attrs, node->op->attr_count, "epsilon", 0)};
   *out_workspace = 0;
   RABBET_RETURN_IF_ERROR(
-      rabbet_normalize_read(kernel->group, shapes->dims, &layout));
-  layout.format = value->format;
-  if (!rabbet_normalize_plan(&layout, &made)) {
+      rabbet_normalization_read(kernel->group, shapes->dims, &layer));
+  if (!rabbet_normalize_plan(&layer, value->format, &made)) {
     char text[128];
     return RABBET_STATUS(RABBET_STATUS_UNSUPPORTED,
                          "layer '%s': shape %s in format %s was not what the "
                          "kernel was chosen for",
                          node->name,
-                         rabbet_dims_print(layout.x, text, sizeof(text)),
+                         rabbet_dims_print(layer.x, text, sizeof(text)),
                          rabbet_format_name(value->format));
   }
   RABBET_RETURN_IF_ERROR(
@@ -377,7 +251,7 @@ static void rabbet_normalize_measure(const rabbet_normalize_call_t* call,
   *moments = (rabbet_moments_t){0, 0, 0};
   for (int64_t r = 0; r < state->runs; ++r) {
     int64_t offsets[OPERANDS];
-    rabbet_normalize_locate(&state->moments, r, offsets);
+    rabbet_axes_locate(&state->moments, r, OPERANDS, offsets);
     for (int64_t i = 0; i < state->run; i += block) {
       int64_t n = rabbet_min_i64(block, state->run - i);
       call->vectors->moments(
@@ -393,7 +267,7 @@ static void rabbet_normalize_rows(void* context, int64_t begin, int64_t end) {
   for (int64_t output = begin; output < end; ++output) {
     int64_t outer[OPERANDS], inner[OPERANDS];
     rabbet_moments_t moments;
-    rabbet_normalize_locate(&state->outer, output, outer);
+    rabbet_axes_locate(&state->outer, output, OPERANDS, outer);
     rabbet_normalize_measure(call, outer[INPUT], &moments);
     rabbet_normalize_row_t row = {
         .mean = (float)moments.mean,
@@ -401,7 +275,7 @@ static void rabbet_normalize_rows(void* context, int64_t begin, int64_t end) {
             (float)(1 / sqrt(moments.squares / moments.count + state->epsilon)),
         .cell_scale = 1};
     for (int64_t i = 0; i < state->positions; ++i) {
-      rabbet_normalize_locate(&state->inner, i, inner);
+      rabbet_axes_locate(&state->inner, i, OPERANDS, inner);
       const float* operands[OPERANDS] = {NULL};
       for (int k = SCALE; k <= BIAS; ++k) {
         if (!call->operands[k]) continue;
@@ -437,7 +311,7 @@ static void rabbet_normalize_tile_sum(const rabbet_normalize_call_t* call,
   memset(tile->total, 0, (size_t)width * sizeof(tile->total[0]));
   for (int64_t i = 0; i < state->positions; ++i) {
     int64_t inner[OPERANDS];
-    rabbet_normalize_locate(&state->inner, i, inner);
+    rabbet_axes_locate(&state->inner, i, OPERANDS, inner);
     const float* x =
         rabbet_normalize_lanes(call, at + inner[INPUT], width, tile->lanes);
     if (squares) {
@@ -510,13 +384,13 @@ static void rabbet_normalize_columns(void* context, int64_t begin,
     int64_t outer[OPERANDS], inner[OPERANDS], at[OPERANDS];
     int64_t column = item % state->tiles * TILE;
     int64_t width = rabbet_min_i64(TILE, state->width - column);
-    rabbet_normalize_locate(&state->outer, item / state->tiles, outer);
+    rabbet_axes_locate(&state->outer, item / state->tiles, OPERANDS, outer);
     for (int k = 0; k < OPERANDS; ++k) {
       if (state->moves[k]) outer[k] += column;
     }
     rabbet_normalize_tile_moments(call, outer[INPUT], width, &tile);
     for (int64_t i = 0; i < state->positions; ++i) {
-      rabbet_normalize_locate(&state->inner, i, inner);
+      rabbet_axes_locate(&state->inner, i, OPERANDS, inner);
       for (int k = 0; k < OPERANDS; ++k)
         at[k] = outer[k] + inner[k];
       rabbet_normalize_tile_row(call, at, width, &tile);

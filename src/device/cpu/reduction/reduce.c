@@ -9,6 +9,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "device/common/axes.h"
 #include "device/cpu/cpu.h"
 #include "device/cpu/movement/move.h"
 #include "device/cpu/parallel.h"
@@ -20,12 +21,7 @@ typedef union rabbet_reduce_cell_t {
   int64_t integer;
 } rabbet_reduce_cell_t;
 
-typedef struct rabbet_reduce_axes_t {
-  int32_t rank;
-  int64_t extent[RABBET_BOX_AXES];
-  int64_t source[RABBET_BOX_AXES];  // elements
-  int64_t target[RABBET_BOX_AXES];
-} rabbet_reduce_axes_t;
+enum { SOURCE = 0, TARGET = 1, OPERANDS = 2 };  // of axes
 
 struct rabbet_kernel_state_t {
   rabbet_dtype_t dtype;
@@ -34,9 +30,9 @@ struct rabbet_kernel_state_t {
   rabbet_reduce_t op;
   bool average;
   bool columns;
-  rabbet_reduce_axes_t kept, reduced;  // without the contiguous axis
-  int64_t width;                       // elements of the contiguous axis
-  int64_t target_step;  // columns: from one element of it to the next
+  rabbet_axes_t kept, reduced;  // without the contiguous axis
+  int64_t width;                // elements of the contiguous axis
+  int64_t target_step;          // columns: from one element of it to the next
   // Columns: a row of the tile is this many rows of the memory, so that narrow
   // ones are not taken one by one; they are folded at the end.
   int64_t fold;
@@ -49,53 +45,6 @@ struct rabbet_kernel_state_t {
 };
 
 // ---- Axes ------------------------------------------------------------------
-
-static void rabbet_reduce_add(rabbet_reduce_axes_t* axes, int64_t extent,
-                              int64_t source, int64_t target) {
-  int32_t i = axes->rank++;
-  for (; i > 0 && axes->source[i - 1] < source; --i) {
-    axes->extent[i] = axes->extent[i - 1];
-    axes->source[i] = axes->source[i - 1];
-    axes->target[i] = axes->target[i - 1];
-  }
-  axes->extent[i] = extent;
-  axes->source[i] = source;
-  axes->target[i] = target;
-}
-
-static void rabbet_reduce_merge(rabbet_reduce_axes_t* axes) {
-  int32_t kept = 0;
-  for (int32_t i = 1; i < axes->rank; ++i) {
-    if (axes->source[kept] == axes->source[i] * axes->extent[i] &&
-        axes->target[kept] == axes->target[i] * axes->extent[i]) {
-      axes->extent[kept] *= axes->extent[i];
-    } else {
-      axes->extent[++kept] = axes->extent[i];
-    }
-    axes->source[kept] = axes->source[i];
-    axes->target[kept] = axes->target[i];
-  }
-  if (axes->rank > 0) axes->rank = kept + 1;
-}
-
-static int64_t rabbet_reduce_positions(const rabbet_reduce_axes_t* axes) {
-  int64_t count = 1;
-  for (int32_t i = 0; i < axes->rank; ++i)
-    count *= axes->extent[i];
-  return count;
-}
-
-// Where position number `at` lies.
-static void rabbet_reduce_locate(const rabbet_reduce_axes_t* axes, int64_t at,
-                                 int64_t* out_source, int64_t* out_target) {
-  *out_source = *out_target = 0;
-  for (int32_t i = axes->rank - 1; i >= 0; --i) {
-    int64_t index = i > 0 ? at % axes->extent[i] : at;
-    if (i > 0) at /= axes->extent[i];
-    *out_source += index * axes->source[i];
-    *out_target += index * axes->target[i];
-  }
-}
 
 // The strides of the output for each logical axis of the input that is kept.
 static bool rabbet_reduce_sort(const rabbet_group_node_t* node,
@@ -118,48 +67,43 @@ static bool rabbet_reduce_sort(const rabbet_group_node_t* node,
   for (int32_t i = 0; i < source.rank; ++i) {
     bool reduced = mask >> source.axis[i] & 1;
     if (reduced) state->count *= source.extent[i];
-    if (source.extent[i] != 1) {
-      rabbet_reduce_add(reduced ? &state->reduced : &state->kept,
-                        source.extent[i], source.stride[i],
-                        reduced ? 0 : target.stride[at]);
-    }
+    int64_t strides[RABBET_AXES_OPERANDS] = {source.stride[i],
+                                             reduced ? 0 : target.stride[at]};
+    rabbet_axes_add(reduced ? &state->reduced : &state->kept, source.extent[i],
+                    strides);
     if (!reduced || keep) ++at;
   }
   return true;
 }
 
-static void rabbet_reduce_pop(rabbet_reduce_axes_t* axes,
+static void rabbet_reduce_pop(rabbet_axes_t* axes,
                               rabbet_kernel_state_t* state) {
   int32_t last = --axes->rank;
   state->width = axes->extent[last];
-  state->target_step = axes->target[last];
-}
-
-static bool rabbet_reduce_is_contiguous(const rabbet_reduce_axes_t* axes) {
-  return axes->rank > 0 && axes->source[axes->rank - 1] == 1;
+  state->target_step = axes->stride[TARGET][last];
 }
 
 // Narrow columns: rows of the memory that follow one another are one.
 static void rabbet_reduce_fold(rabbet_kernel_state_t* state) {
-  rabbet_reduce_axes_t* axes = &state->reduced;
+  rabbet_axes_t* axes = &state->reduced;
   int32_t last = axes->rank - 1;
   state->fold = 1;
   if (state->width == 0 || state->width > TILE / 2 || last < 0 ||
-      axes->source[last] != state->width) {
+      axes->stride[SOURCE][last] != state->width) {
     return;
   }
   for (int64_t n = TILE / state->width; n > 1; --n) {
     if (axes->extent[last] % n != 0) continue;
     state->fold = n;
     axes->extent[last] /= n;
-    axes->source[last] *= n;
+    axes->stride[SOURCE][last] *= n;
     return;
   }
 }
 
 static void rabbet_reduce_divide(rabbet_kernel_state_t* state) {
-  state->outputs = rabbet_reduce_positions(&state->kept);
-  state->positions = rabbet_reduce_positions(&state->reduced);
+  state->outputs = rabbet_axes_positions(&state->kept);
+  state->positions = rabbet_axes_positions(&state->reduced);
   state->part_width = state->width;
   state->part_positions = state->positions;
   state->tiles = 1;
@@ -190,15 +134,15 @@ static bool rabbet_reduce_plan(const rabbet_group_node_t* node,
                                rabbet_format_t to,
                                rabbet_kernel_state_t* state) {
   if (!rabbet_reduce_sort(node, in, out, from, to, state)) return false;
-  rabbet_reduce_merge(&state->kept);
-  rabbet_reduce_merge(&state->reduced);
+  rabbet_axes_merge(&state->kept, OPERANDS);
+  rabbet_axes_merge(&state->reduced, OPERANDS);
   state->width = 1;
   state->fold = 1;
-  if (rabbet_reduce_is_contiguous(&state->kept)) {
+  if (rabbet_axes_contiguous(&state->kept)) {
     state->columns = true;
     rabbet_reduce_pop(&state->kept, state);
     rabbet_reduce_fold(state);
-  } else if (rabbet_reduce_is_contiguous(&state->reduced)) {
+  } else if (rabbet_axes_contiguous(&state->reduced)) {
     rabbet_reduce_pop(&state->reduced, state);
   }
   rabbet_reduce_divide(state);
@@ -273,13 +217,13 @@ static rabbet_status_t rabbet_cpu_reduce_prepare(
                          rabbet_dims_print(dims, text, sizeof(text)),
                          rabbet_format_name(in->format));
   }
-  const rabbet_reduce_axes_t* kept = &made.kept;
-  made.simple =
-      made.dtype == RABBET_DTYPE_FLOAT && !made.columns &&
-      made.op != RABBET_REDUCE_PROD && made.parts == 1 && made.positions == 1 &&
-      made.width > 0 &&
-      (kept->rank == 0 || (kept->rank == 1 && kept->source[0] == made.width &&
-                           kept->target[0] == 1));
+  const rabbet_axes_t* kept = &made.kept;
+  made.simple = made.dtype == RABBET_DTYPE_FLOAT && !made.columns &&
+                made.op != RABBET_REDUCE_PROD && made.parts == 1 &&
+                made.positions == 1 && made.width > 0 &&
+                (kept->rank == 0 ||
+                 (kept->rank == 1 && kept->stride[SOURCE][0] == made.width &&
+                  kept->stride[TARGET][0] == 1));
   if (made.parts > 1) {
     *out_workspace =
         (size_t)(made.outputs * made.parts * (made.columns ? made.width : 1)) *
@@ -434,8 +378,8 @@ static void rabbet_reduce_runs(const rabbet_reduce_call_t* call,
                                rabbet_reduce_cell_t* total) {
   const rabbet_kernel_state_t* state = call->state;
   for (int64_t at = begin; at < end; ++at) {
-    int64_t offset = 0, none = 0;
-    rabbet_reduce_locate(&state->reduced, at, &offset, &none);
+    int64_t offset = 0;
+    rabbet_axes_locate(&state->reduced, at, 1, &offset);
     rabbet_reduce_run(state, source + (offset + first) * state->size, count,
                       total);
   }
@@ -478,8 +422,9 @@ static void rabbet_reduce_rows(void* context, int64_t begin, int64_t end) {
     return;
   }
   for (int64_t item = begin; item < end; ++item) {
-    int64_t source = 0, target = 0;
-    rabbet_reduce_locate(&state->kept, item / state->parts, &source, &target);
+    int64_t place[OPERANDS];
+    rabbet_axes_locate(&state->kept, item / state->parts, OPERANDS, place);
+    int64_t source = place[SOURCE], target = place[TARGET];
     rabbet_reduce_cell_t total = rabbet_reduce_identity(state);
     rabbet_reduce_row_part(call, call->source + source * state->size,
                            item % state->parts, &total);
@@ -565,14 +510,14 @@ static void rabbet_reduce_tile_rows(const rabbet_kernel_state_t* state,
                                     const char* source, int64_t begin,
                                     int64_t end, int64_t flush,
                                     rabbet_reduce_tile_t* tile) {
-  const rabbet_reduce_axes_t* axes = &state->reduced;
+  const rabbet_axes_t* axes = &state->reduced;
   int32_t last = axes->rank - 1;
   int64_t extent = last < 0 ? 1 : axes->extent[last];
-  int64_t stride = last < 0 ? 0 : axes->source[last] * state->size;
+  int64_t stride = last < 0 ? 0 : axes->stride[SOURCE][last] * state->size;
   int64_t pending = 0;
   for (int64_t at = begin; at < end;) {
-    int64_t offset = 0, none = 0;
-    rabbet_reduce_locate(axes, at, &offset, &none);
+    int64_t offset = 0;
+    rabbet_axes_locate(axes, at, 1, &offset);
     int64_t n = rabbet_min_i64(extent - at % extent, end - at);
     n = rabbet_min_i64(n, flush - pending);
     rabbet_reduce_rows_into(state, source + offset * state->size, n, stride,
@@ -634,8 +579,9 @@ static void rabbet_reduce_columns(void* context, int64_t begin, int64_t end) {
     int64_t column = item % state->tiles * TILE;
     int64_t part = item / state->tiles % state->parts;
     int64_t output = item / state->tiles / state->parts;
-    int64_t source = 0, target = 0;
-    rabbet_reduce_locate(&state->kept, output, &source, &target);
+    int64_t place[OPERANDS];
+    rabbet_axes_locate(&state->kept, output, OPERANDS, place);
+    int64_t source = place[SOURCE], target = place[TARGET];
     int64_t width = rabbet_min_i64(TILE, state->width - column);
     tile.width = width * state->fold;
     if (is_short) {
@@ -669,8 +615,8 @@ static void rabbet_reduce_finish(void* context, int64_t begin, int64_t end) {
   int64_t width = state->columns ? state->width : 1;
   for (int64_t item = begin; item < end; ++item) {
     int64_t output = item / width, column = item % width;
-    int64_t source = 0, target = 0;
-    rabbet_reduce_locate(&state->kept, output, &source, &target);
+    int64_t place[OPERANDS];
+    rabbet_axes_locate(&state->kept, output, OPERANDS, place);
     const rabbet_reduce_cell_t* cells =
         call->cells + output * state->parts * width + column;
     rabbet_reduce_cell_t total = cells[0];
@@ -678,7 +624,7 @@ static void rabbet_reduce_finish(void* context, int64_t begin, int64_t end) {
       rabbet_reduce_join(state, &total, &cells[part * width]);
     }
     rabbet_reduce_store(state, total, call->target,
-                        target + column * state->target_step);
+                        place[TARGET] + column * state->target_step);
   }
 }
 

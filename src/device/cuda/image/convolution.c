@@ -181,7 +181,7 @@ static bool convolution_is_by_channel(const rabbet_dims_t* dims,
 
 static bool convolution_takes(const rabbet_dims_t* dims,
                               const rabbet_dims_t* result) {
-  return rabbet_cuda_dims_equal(dims, result) ||
+  return rabbet_dims_equal(dims, result) ||
          convolution_is_by_channel(dims, result);
 }
 
@@ -211,7 +211,7 @@ static bool convolution_is_residual(const rabbet_dims_t* dims,
   const rabbet_cuda_item_t* item = &e->items[i];
   return item->kind == RABBET_CUDA_ITEM_ELEMENTWISE &&
          item->op == RABBET_ELEMENTWISE_SUM &&
-         rabbet_cuda_dims_equal(&dims[item->operand], &dims[e->result]);
+         rabbet_dims_equal(&dims[item->operand], &dims[e->result]);
 }
 
 // y + residual + bias is the order that most engines know.
@@ -302,7 +302,7 @@ static void convolution_tensors(const convolution_offer_t* offer,
     if (rabbet_dtype_is_float(offer->tensors[i].dtype))
       offer->tensors[i].dtype = dtype;
     if (value == node->inputs[0] || value == node->inputs[1] ||
-        rabbet_cuda_dims_equal(&group->values[value].dims, result))
+        rabbet_dims_equal(&group->values[value].dims, result))
       offer->tensors[i].format = format;
   }
 }
@@ -311,9 +311,9 @@ static void convolution_tensors(const convolution_offer_t* offer,
 // channel over all of it: its order in memory is that of the optimum.
 static bool convolution_always_takes_value(const rabbet_group_value_t* value,
                                            const rabbet_group_value_t* y) {
-  bool full = rabbet_cuda_dims_equal(&value->dims, &y->dims) &&
-              rabbet_cuda_dims_equal(&value->min, &y->min) &&
-              rabbet_cuda_dims_equal(&value->max, &y->max);
+  bool full = rabbet_dims_equal(&value->dims, &y->dims) &&
+              rabbet_dims_equal(&value->min, &y->min) &&
+              rabbet_dims_equal(&value->max, &y->max);
   bool by_channel = convolution_is_by_channel(&value->dims, &y->dims) &&
                     convolution_is_by_channel(&value->min, &y->min) &&
                     convolution_is_by_channel(&value->max, &y->max);
@@ -532,7 +532,7 @@ static void quantized_tensors(const rabbet_quantized_t* q,
   for (size_t i = 0; i < group->input_count; ++i) {
     int32_t value = group->inputs[i];
     if (value == q->x || value == q->w ||
-        rabbet_cuda_dims_equal(&group->values[value].dims, result))
+        rabbet_dims_equal(&group->values[value].dims, result))
       tensors[i].format = RABBET_FORMAT_HWC;
   }
   tensors[group->input_count].format = RABBET_FORMAT_HWC;

@@ -60,11 +60,6 @@ int rabbet_cuda_pw_single(const rabbet_group_t* group) {
 
 // ---- Operands --------------------------------------------------------------
 
-static bool pw_same_dims(const rabbet_dims_t* a, const rabbet_dims_t* b) {
-  return a->rank == b->rank &&
-         memcmp(a->d, b->d, (size_t)a->rank * sizeof(a->d[0])) == 0;
-}
-
 // Tables are worth it from so many constants of one shape on, and up to so many
 // elements each, as they are copies.
 enum { TABLE_LEAST = 4, TABLE_ROWS = 1 << 16 };
@@ -104,7 +99,7 @@ static int pw_columns_like(const rabbet_group_t* group, size_t input) {
   for (size_t i = 0; i < group->input_count; ++i) {
     const rabbet_group_value_t* value = &group->values[group->inputs[i]];
     count += !pw_is_scalar(value) && pw_may_be_column(group, value) &&
-             pw_same_dims(&value->dims, &like->dims);
+             rabbet_dims_equal(&value->dims, &like->dims);
   }
   return count;
 }
@@ -118,7 +113,8 @@ static int pw_way(const rabbet_group_t* group, int operand,
   for (int i = 0; value->constant && i < layout->way_count; ++i) {
     const rabbet_group_value_t* other =
         &group->values[rabbet_pw_operand(group, layout->leader[i])];
-    if (other->constant && pw_same_dims(&other->dims, &value->dims)) return i;
+    if (other->constant && rabbet_dims_equal(&other->dims, &value->dims))
+      return i;
   }
   if (layout->way_count == RABBET_CUDA_PW_WAYS) return -1;
   layout->leader[layout->way_count] = operand;
@@ -131,8 +127,8 @@ static int pw_table(const rabbet_group_t* group, size_t input,
   const rabbet_group_value_t* value = &group->values[group->inputs[input]];
   if (!pw_may_be_column(group, value)) return -1;
   for (int i = 0; i < layout->table_count; ++i)
-    if (pw_same_dims(&group->values[group->inputs[first[i]]].dims,
-                     &value->dims))
+    if (rabbet_dims_equal(&group->values[group->inputs[first[i]]].dims,
+                          &value->dims))
       return i;
   if (layout->table_count == RABBET_CUDA_PW_TABLES ||
       pw_columns_like(group, input) < TABLE_LEAST)
@@ -178,7 +174,7 @@ static bool pw_launch_has_room(const rabbet_group_t* group,
     addresses += layout->columns[i];
   for (size_t i = 0; i < group->input_count; ++i) {
     const rabbet_group_value_t* value = &group->values[group->inputs[i]];
-    ways += value->constant && pw_same_dims(&value->dims, full);
+    ways += value->constant && rabbet_dims_equal(&value->dims, full);
   }
   int bytes = 64 + 8 * addresses + (8 * ways + 12) * layout->axes +
               4 * layout->scalar_count;

@@ -5,13 +5,6 @@
 #include "core/view.h"
 #include "ops/enums.h"
 
-bool rabbet_cuda_dims_equal(const rabbet_dims_t* a, const rabbet_dims_t* b) {
-  if (a->rank != b->rank) return false;
-  for (int32_t i = 0; i < a->rank; ++i)
-    if (a->d[i] != b->d[i]) return false;
-  return true;
-}
-
 bool rabbet_cuda_is_number(const rabbet_group_t* group,
                            const rabbet_dims_t* dims, int32_t value,
                            double* out_number) {
@@ -104,5 +97,5 @@ bool rabbet_cuda_epilogue_parse(const rabbet_group_t* group,
     }
   }
   return group->output_count == 1 && group->outputs[0] == e->result &&
-         rabbet_cuda_dims_equal(&dims[start], &dims[e->result]);
+         rabbet_dims_equal(&dims[start], &dims[e->result]);
 }

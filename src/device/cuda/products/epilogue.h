@@ -41,6 +41,5 @@ bool rabbet_cuda_epilogue_parse(const rabbet_group_t* group,
 bool rabbet_cuda_is_number(const rabbet_group_t* group,
                            const rabbet_dims_t* dims, int32_t value,
                            double* out_number);
-bool rabbet_cuda_dims_equal(const rabbet_dims_t* a, const rabbet_dims_t* b);
 
 #endif  // RABBET_SRC_DEVICE_CUDA_PRODUCTS_EPILOGUE_H_

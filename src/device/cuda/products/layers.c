@@ -23,7 +23,7 @@ static layer_spread_t layer_spread(const rabbet_group_node_t* product,
   int64_t count = 1;
   for (int i = 0; i < own->rank; ++i)
     count *= own->d[i];
-  if (rabbet_cuda_dims_equal(own, full)) return LAYER_FULL;
+  if (rabbet_dims_equal(own, full)) return LAYER_FULL;
   if (count == 1) return LAYER_NUMBER;
   bool is_row = own->rank > 0 && rabbet_node_int(product, "op1") !=
                                      (int64_t)RABBET_MATRIX_VECTOR;

@@ -21,7 +21,7 @@ static rabbet_cudnn_shape_t fused_shape(int64_t batch, int64_t step,
 static bool fused_takes(const rabbet_group_node_t* product,
                         const rabbet_dims_t* dims,
                         const rabbet_dims_t* result) {
-  if (rabbet_cuda_dims_equal(dims, result)) return true;
+  if (rabbet_dims_equal(dims, result)) return true;
   if (dims->rank != result->rank ||
       rabbet_node_int(product, "op1") == RABBET_MATRIX_VECTOR)
     return false;
@@ -36,7 +36,7 @@ static bool fused_operand(const rabbet_cudnn_chain_t* chain, int32_t value,
   const rabbet_dims_t* result = &chain->dims[chain->epilogue->result];
   *out_shape = chain->result;
   if (!fused_takes(&chain->group->nodes[0], dims, result)) return false;
-  if (rabbet_cuda_dims_equal(dims, result)) return true;
+  if (rabbet_dims_equal(dims, result)) return true;
   int64_t columns = dims->rank > 0 ? dims->d[dims->rank - 1] : 1;
   const int64_t flat[3] = {1, 1, columns};
   *out_shape = rabbet_cudnn_dense(3, flat, false);

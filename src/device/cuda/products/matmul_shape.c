@@ -183,12 +183,12 @@ static bool matmul_is_bias(const rabbet_group_t* group,
   if (rabbet_op_is(node->op, RABBET_OP_CONVOLUTION)) {
     for (int i = 0; i < expected.rank; ++i)
       if (i != 1) expected.d[i] = 1;
-    return rabbet_cuda_dims_equal(&dims[operand], &expected);
+    return rabbet_dims_equal(&dims[operand], &expected);
   }
   if (matmul_op(node, "op1") == RABBET_MATRIX_VECTOR) return false;
   for (int i = 0; i < expected.rank - 1; ++i)
     expected.d[i] = 1;
-  return rabbet_cuda_dims_equal(&dims[operand], &expected);
+  return rabbet_dims_equal(&dims[operand], &expected);
 }
 
 static bool matmul_take_sum(const rabbet_group_t* group,
@@ -200,7 +200,7 @@ static bool matmul_take_sum(const rabbet_group_t* group,
     return true;
   }
   if (out->residual >= 0 ||
-      !rabbet_cuda_dims_equal(&dims[item->operand], &dims[out->result]))
+      !rabbet_dims_equal(&dims[item->operand], &dims[out->result]))
     return false;
   out->residual = item->operand;
   return true;

@@ -5,8 +5,8 @@
 // fits the registers of a block, else twice (the second time from the cache).
 // Where there are few means, blocks sum parts of each, and a second kernel
 // joins them.
+#include "device/common/normalization.h"
 #include "core/view.h"
-#include "device/common/box.h"
 #include "device/cuda/programs/launch.h"
 #include "device/cuda/programs/node.h"
 #include "device/cuda/reduction/axes.h"
@@ -66,100 +66,46 @@ struct rabbet_kernel_state_t {
 // ---- Geometry --------------------------------------------------------------
 
 typedef struct normalize_plan_t {
-  const rabbet_group_node_t* node;
-  const rabbet_dims_t* x;
-  int64_t groups, mask;
-  bool by_group;
-  int64_t strides[OPERANDS][RABBET_MAX_RANK];  // of scale and bias, logical
-  rabbet_cuda_axes_t outer, inner, moments;
+  rabbet_normalization_t layer;
+  rabbet_axes_t outer, inner, moments;
   bool columns;
   int64_t width;  // columns: extent of the contiguous axis
   int64_t along[OPERANDS];
   int64_t outputs, count;
 } normalize_plan_t;
 
-// Strides of scale or bias along the logical axes of the input.
-static rabbet_status_t normalize_strides(normalize_plan_t* plan,
-                                         const rabbet_dims_t* dims,
-                                         int operand) {
-  const rabbet_dims_t* x = plan->x;
-  int64_t next = 1;
-  bool fits = dims->rank == x->rank;
-  for (int32_t i = x->rank - 1; fits && i >= 0; --i) {
-    int64_t expected = i == 1 && plan->by_group ? plan->groups : x->d[i];
-    plan->strides[operand][i] = dims->d[i] == 1 ? 0 : next;
-    fits = dims->d[i] == 1 || dims->d[i] == expected;
-    next *= dims->d[i];
-  }
-  if (fits) return rabbet_ok();
-  char a[128], b[128];
-  return RABBET_STATUS(RABBET_STATUS_OUT_OF_RANGE,
-                       "layer '%s': input '%s' has shape %s, which does not "
-                       "broadcast to %s",
-                       plan->node->name, plan->node->op->inputs[operand].name,
-                       rabbet_dims_print(dims, a, sizeof(a)),
-                       rabbet_dims_print(x, b, sizeof(b)));
-}
-
-static rabbet_status_t normalize_read(const rabbet_group_t* group,
-                                      const rabbet_dims_t* dims,
-                                      normalize_plan_t* plan) {
-  const rabbet_group_node_t* node = &group->nodes[0];
-  *plan = (normalize_plan_t){.node = node,
-                             .x = &dims[node->inputs[INPUT]],
-                             .groups = rabbet_node_int(node, "num_groups"),
-                             .mask = rabbet_node_int(node, "axes")};
-  plan->by_group = plan->groups > 1 && !rabbet_node_int(node, "is_v2");
-  if (plan->groups > 1 &&
-      (plan->x->rank < 2 || plan->x->d[1] % plan->groups != 0))
-    return RABBET_STATUS(RABBET_STATUS_OUT_OF_RANGE,
-                         "layer '%s': the channels do not divide into %lld "
-                         "groups",
-                         node->name, (long long)plan->groups);
-  for (int i = SCALE; i <= BIAS; ++i) {
-    int32_t value = rabbet_node_input(node, (size_t)i);
-    if (value >= 0)
-      RABBET_RETURN_IF_ERROR(normalize_strides(plan, &dims[value], i));
-  }
-  return rabbet_ok();
-}
-
-// Channels of groups are two axes: the groups outside, those of one inside.
 static void normalize_place(normalize_plan_t* plan, const rabbet_box_t* box,
                             int32_t i) {
-  int64_t strides[OPERANDS] = {box->stride[i], plan->strides[SCALE][i],
-                               plan->strides[BIAS][i]};
-  if (i != 1 || plan->groups == 1) {
-    rabbet_cuda_axes_add(plan->mask >> i & 1 ? &plan->inner : &plan->outer,
-                         box->extent[i], strides);
+  const rabbet_normalization_t* layer = &plan->layer;
+  int64_t strides[OPERANDS] = {box->stride[i], layer->strides[SCALE][i],
+                               layer->strides[BIAS][i]};
+  if (i != 1 || layer->groups == 1) {
+    rabbet_axes_add(layer->mask >> i & 1 ? &plan->inner : &plan->outer,
+                    box->extent[i], strides);
     return;
   }
-  int64_t each = plan->x->d[1] / plan->groups;
   int64_t inside[OPERANDS], outside[OPERANDS];
-  for (int k = 0; k < OPERANDS; ++k) {
-    bool whole = plan->by_group && k != INPUT;
-    inside[k] = whole ? 0 : strides[k];
-    outside[k] = whole ? strides[k] : strides[k] * each;
-  }
-  rabbet_cuda_axes_add(&plan->outer, plan->groups, outside);
-  rabbet_cuda_axes_add(&plan->inner, each, inside);
+  rabbet_normalization_split(layer, 1, strides, outside, inside);
+  rabbet_axes_add(&plan->outer, layer->groups, outside);
+  rabbet_axes_add(&plan->inner, layer->x->d[1] / layer->groups, inside);
 }
 
 // False where the kernel cannot walk the format.
 static bool normalize_plan(normalize_plan_t* plan, rabbet_format_t format) {
   rabbet_box_t box;
-  plan->outer = plan->inner = (rabbet_cuda_axes_t){.rank = 0};
-  if (!rabbet_box(plan->x, format, &box) || box.rank != plan->x->rank)
+  plan->outer = plan->inner = (rabbet_axes_t){.rank = 0};
+  if (!rabbet_box(plan->layer.x, format, &box) ||
+      box.rank != plan->layer.x->rank)
     return false;
   for (int32_t i = 0; i < box.rank; ++i)
     normalize_place(plan, &box, i);
   plan->moments = plan->inner;
-  rabbet_cuda_axes_merge(&plan->outer, OPERANDS);
-  rabbet_cuda_axes_merge(&plan->inner, OPERANDS);
-  rabbet_cuda_axes_merge(&plan->moments, 1);
-  plan->outputs = rabbet_cuda_axes_positions(&plan->outer);
-  plan->count = rabbet_cuda_axes_positions(&plan->inner);
-  plan->columns = rabbet_cuda_axes_contiguous(&plan->outer);
+  rabbet_axes_merge(&plan->outer, OPERANDS);
+  rabbet_axes_merge(&plan->inner, OPERANDS);
+  rabbet_axes_merge(&plan->moments, 1);
+  plan->outputs = rabbet_axes_positions(&plan->outer);
+  plan->count = rabbet_axes_positions(&plan->inner);
+  plan->columns = rabbet_axes_contiguous(&plan->outer);
   plan->width = 1;
   if (plan->columns) {
     int32_t last = --plan->outer.rank;
@@ -325,7 +271,7 @@ static void normalize_columns(const rabbet_cuda_normalize_t* kernel,
 static void normalize_make(const rabbet_cuda_normalize_t* kernel,
                            const normalize_plan_t* plan, int64_t vector,
                            normalize_launch_t* out) {
-  const rabbet_group_node_t* node = plan->node;
+  const rabbet_group_node_t* node = plan->layer.node;
   int64_t step = plan->columns ? 1 : vector;
   out->parameters =
       (normalize_t){.outer = rabbet_cuda_axes_pack(&plan->outer, 1),
@@ -374,7 +320,8 @@ static rabbet_status_t rabbet_cuda_normalization_body(
   normalize_plan_t plan;
   RABBET_RETURN_IF_ERROR(
       rabbet_group_opt_dims(propose->group, propose->allocator, &dims));
-  rabbet_status_t status = normalize_read(propose->group, dims, &plan);
+  rabbet_status_t status =
+      rabbet_normalization_read(propose->group, dims, &plan.layer);
   if (rabbet_is_ok(status)) status = normalize_offer(proposal, &plan);
   rabbet_free(propose->allocator, dims);
   return status;
@@ -452,7 +399,7 @@ static rabbet_status_t rabbet_cuda_normalization_program(
 
 static rabbet_status_t normalize_check(const rabbet_cuda_normalize_t* kernel,
                                        normalize_plan_t* plan) {
-  const rabbet_group_node_t* node = plan->node;
+  const rabbet_group_node_t* node = plan->layer.node;
   rabbet_format_t format =
       kernel->base.node.group->values[node->inputs[INPUT]].format;
   if (normalize_plan(plan, format) &&
@@ -465,7 +412,7 @@ static rabbet_status_t normalize_check(const rabbet_cuda_normalize_t* kernel,
                        "kernel was chosen for, or has more elements than it "
                        "counts",
                        node->name,
-                       rabbet_dims_print(plan->x, text, sizeof(text)),
+                       rabbet_dims_print(plan->layer.x, text, sizeof(text)),
                        rabbet_format_name(format));
 }
 
@@ -481,8 +428,8 @@ static rabbet_status_t rabbet_cuda_normalization_prepare(
   const rabbet_cuda_normalize_t* kernel = (const rabbet_cuda_normalize_t*)base;
   normalize_plan_t plan;
   *out_workspace = 0;
-  RABBET_RETURN_IF_ERROR(
-      normalize_read(kernel->base.node.group, shapes->dims, &plan));
+  RABBET_RETURN_IF_ERROR(rabbet_normalization_read(kernel->base.node.group,
+                                                   shapes->dims, &plan.layer));
   RABBET_RETURN_IF_ERROR(normalize_check(kernel, &plan));
   RABBET_RETURN_IF_ERROR(
       rabbet_node_state_allocate(base, sizeof(**out_state), out_state));

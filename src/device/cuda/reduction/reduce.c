@@ -55,9 +55,9 @@ struct rabbet_kernel_state_t {
 // ---- Geometry --------------------------------------------------------------
 
 typedef struct reduce_plan_t {
-  bool columns;                      // the contiguous axis is kept
-  rabbet_cuda_axes_t kept, reduced;  // strides: source, target
-  rabbet_cuda_axes_t outer;          // kept without the columns
+  bool columns;                 // the contiguous axis is kept
+  rabbet_axes_t kept, reduced;  // strides: source, target
+  rabbet_axes_t outer;          // kept without the columns
   int64_t width, outputs, positions;
 } reduce_plan_t;
 
@@ -80,16 +80,16 @@ static bool reduce_plan(const rabbet_group_node_t* node,
     bool reduced = mask >> source.axis[i] & 1;
     int64_t strides[AXES_OPERANDS] = {source.stride[i],
                                       reduced ? 0 : target.stride[at]};
-    rabbet_cuda_axes_add(reduced ? &plan->reduced : &plan->kept,
-                         source.extent[i], strides);
+    rabbet_axes_add(reduced ? &plan->reduced : &plan->kept, source.extent[i],
+                    strides);
     if (!reduced || keep) ++at;
   }
-  rabbet_cuda_axes_merge(&plan->kept, 2);
-  rabbet_cuda_axes_merge(&plan->reduced, 1);
-  plan->outputs = rabbet_cuda_axes_positions(&plan->kept);
-  plan->positions = rabbet_cuda_axes_positions(&plan->reduced);
+  rabbet_axes_merge(&plan->kept, 2);
+  rabbet_axes_merge(&plan->reduced, 1);
+  plan->outputs = rabbet_axes_positions(&plan->kept);
+  plan->positions = rabbet_axes_positions(&plan->reduced);
   plan->outer = plan->kept;
-  plan->columns = rabbet_cuda_axes_contiguous(&plan->kept);
+  plan->columns = rabbet_axes_contiguous(&plan->kept);
   if (plan->columns) plan->width = plan->outer.extent[--plan->outer.rank];
   return true;
 }
@@ -102,11 +102,11 @@ static uint32_t reduce_log2(int64_t value) {
 }
 
 // Places of the outputs alone.
-static rabbet_cuda_axes_t reduce_targets(const reduce_plan_t* plan) {
-  rabbet_cuda_axes_t targets = plan->kept;
+static rabbet_axes_t reduce_targets(const reduce_plan_t* plan) {
+  rabbet_axes_t targets = plan->kept;
   for (int32_t i = 0; i < targets.rank; ++i)
     targets.stride[0][i] = targets.stride[1][i];
-  rabbet_cuda_axes_merge(&targets, 1);
+  rabbet_axes_merge(&targets, 1);
   return targets;
 }
 
@@ -125,7 +125,7 @@ static void reduce_set(const rabbet_cuda_reduce_t* kernel,
                        const reduce_plan_t* plan, int64_t count, int64_t blocks,
                        int64_t parts, int function, reduce_launch_t* out) {
   reduce_t* r = &out->parameters;
-  rabbet_cuda_axes_t targets = reduce_targets(plan);
+  rabbet_axes_t targets = reduce_targets(plan);
   r->targets = rabbet_cuda_axes_pack(&targets, 1);
   r->elements = plan->positions;
   r->outputs = (uint32_t)plan->outputs;
@@ -188,8 +188,8 @@ static void reduce_finish(const rabbet_cuda_reduce_t* kernel,
                           reduce_launch_t* out) {
   reduce_plan_t joined = *plan;
   int64_t strides[AXES_OPERANDS] = {plan->outputs};
-  joined.reduced = joined.outer = (rabbet_cuda_axes_t){.rank = 0};
-  rabbet_cuda_axes_add(&joined.reduced, parts, strides);
+  joined.reduced = joined.outer = (rabbet_axes_t){.rank = 0};
+  rabbet_axes_add(&joined.reduced, parts, strides);
   joined.positions = parts;
   joined.width = plan->outputs;
   reduce_columns(kernel, &joined, 1, out);
@@ -203,11 +203,9 @@ static void reduce_vectors(const rabbet_cuda_reduce_t* kernel,
                            const reduce_plan_t* plan,
                            rabbet_kernel_state_t* state) {
   int64_t vector = plan->columns ? kernel->columns_vector : kernel->vector;
-  const rabbet_cuda_axes_t* along =
-      plan->columns ? &plan->kept : &plan->reduced;
-  const rabbet_cuda_axes_t* across =
-      plan->columns ? &plan->reduced : &plan->kept;
-  bool fits = vector > 1 && rabbet_cuda_axes_contiguous(along) &&
+  const rabbet_axes_t* along = plan->columns ? &plan->kept : &plan->reduced;
+  const rabbet_axes_t* across = plan->columns ? &plan->reduced : &plan->kept;
+  bool fits = vector > 1 && rabbet_axes_contiguous(along) &&
               rabbet_cuda_axes_fit(along, vector, 1);
   for (int32_t i = 0; i < across->rank; ++i)
     fits = fits && across->stride[0][i] % vector == 0;

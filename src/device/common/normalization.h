@@ -1,0 +1,41 @@
+// A normalization layer as kernels read it.
+#ifndef RABBET_SRC_DEVICE_COMMON_NORMALIZATION_H_
+#define RABBET_SRC_DEVICE_COMMON_NORMALIZATION_H_
+
+#include "device/common/axes.h"
+#include "device/common/node_kernel.h"
+
+// The layer's operands, and those of its axes.
+enum {
+  RABBET_NORMALIZE_INPUT = 0,
+  RABBET_NORMALIZE_SCALE = 1,
+  RABBET_NORMALIZE_BIAS = 2,
+};
+
+typedef struct rabbet_normalization_t {
+  const rabbet_group_node_t* node;
+  const rabbet_dims_t* x;
+  int64_t groups;  // of channels
+  int64_t mask;    // of the logical axes that a mean is over
+  bool by_group;   // scale and bias have one number for each group
+  // Of scale and bias along the logical axes of the input: 0 where their one
+  // element serves several.
+  int64_t strides[RABBET_AXES_OPERANDS][RABBET_MAX_RANK];
+} rabbet_normalization_t;
+
+// Reads the group's first node for known shapes, `dims` by value. OUT_OF_RANGE
+// where channels do not divide into groups or an operand does not broadcast.
+rabbet_status_t rabbet_normalization_read(const rabbet_group_t* group,
+                                          const rabbet_dims_t* dims,
+                                          rabbet_normalization_t* out);
+
+// Where channels are grouped, their axis is two: the groups outside, the
+// channels of one inside. `step` channels (of a block) are one step along the
+// axis, whose strides these are.
+void rabbet_normalization_split(const rabbet_normalization_t* layer,
+                                int64_t step,
+                                const int64_t strides[RABBET_AXES_OPERANDS],
+                                int64_t out_outside[RABBET_AXES_OPERANDS],
+                                int64_t out_inside[RABBET_AXES_OPERANDS]);
+
+#endif  // RABBET_SRC_DEVICE_COMMON_NORMALIZATION_H_
