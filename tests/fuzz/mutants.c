@@ -1,8 +1,9 @@
 // mutants FIRST LAST CORPUS [KEEP]: changes the plans of a folder and runs each
 // changed one in a child process: mutant i is plan i modulo their number, with
-// fields of another one. What ends the process, or takes longer than
-// MUTANTS_SECONDS, is written to the folder KEEP and makes the program fail.
-// RABBET_FUZZ_CUDA=1: the plans are moved to the CUDA device before.
+// fields of another one. What ends the process, or takes more than
+// MUTANTS_SECONDS of the processor or ten times as long, is written to the
+// folder KEEP and makes the program fail. RABBET_FUZZ_CUDA=1: the plans are
+// moved to the CUDA device before.
 #include <dirent.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -10,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/time.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -84,14 +86,21 @@ static uint8_t* make(const run_t* run, long i, size_t* out_size) {
                      (uint64_t)i, out_size);
 }
 
+// Ends the process after so many seconds; 0: does not.
+static void limit_time(unsigned seconds) {
+  const struct itimerval processor = {.it_value.tv_sec = seconds};
+  setitimer(ITIMER_PROF, &processor, NULL);
+  alarm(10 * seconds);
+}
+
 static void child(const run_t* run, long first, long last) {
   for (long i = first; i < last; ++i) {
     size_t size = 0;
     *run->at = i;
     uint8_t* data = make(run, i, &size);
-    alarm(MUTANTS_SECONDS);
+    limit_time(MUTANTS_SECONDS);
     if (data) LLVMFuzzerTestOneInput(data, size);
-    alarm(0);
+    limit_time(0);
     free(data);
   }
   *run->at = last;

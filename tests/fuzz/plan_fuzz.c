@@ -1,5 +1,6 @@
 // Reads bytes as a plan file, whose checksums are put right, and as the META
-// section of one for the null device; what loads is run on its device.
+// section of one for the null device; what loads is run on its device, at its
+// usual shapes with a look at the results of each step.
 #include <stdio.h>
 
 #include "base/math.h"
@@ -87,6 +88,8 @@ static void run(rabbet_engine_t* engine, int which) {
   for (size_t i = 0; i < count && count <= FUZZ_MOST_IO && rabbet_is_ok(status);
        ++i)
     status = bind(context, i, which, &buffers[i]);
+  if (rabbet_is_ok(status) && which == 1)
+    status = rabbet_context_set_check_finite(context, true);
   if (rabbet_is_ok(status)) status = rabbet_context_execute(context, NULL);
   report(status);
   report(rabbet_engine_inspect(engine, context, -1, RABBET_INSPECT_JSON, capped,
