@@ -32,9 +32,11 @@ static rabbet_status_t grid_infer_shapes(const rabbet_op_infer_t* infer) {
   char a[RABBET_OP_TEXT], b[RABBET_OP_TEXT];
   rabbet_shape_t* y = &infer->outputs[0].shape;
   bool fits = (x->rank == 4 || x->rank == 5) && grid->rank == x->rank;
+  int64_t coordinates = x->rank - 2;
   *y = *x;
   fits = fits && rabbet_op_same_dim(infer, x->d[0], grid->d[0], &y->d[0]) &&
-         rabbet_op_equals(infer, grid->d[grid->rank - 1], x->rank - 2);
+         (!rabbet_op_known(infer, grid->d[grid->rank - 1], &coordinates) ||
+          coordinates == x->rank - 2);
   if (!fits)
     return RABBET_OP_INVALID(
         "input 0 ('input') has shape %s and input 1 ('grid') %s; expected "
@@ -71,6 +73,33 @@ void rabbet_grid_sample_read(const rabbet_attr_t* attrs, size_t attr_count,
     s->strides[i] = stride;
     stride *= in->d[i + 2];
   }
+}
+
+static bool grid_is_empty(const rabbet_dims_t* dims, int32_t last) {
+  for (int32_t i = 0; i < last; ++i)
+    if (dims->d[i] == 0) return true;
+  return false;
+}
+
+rabbet_status_t rabbet_grid_sample_check(const rabbet_dims_t* in,
+                                         const rabbet_dims_t* grid) {
+  int32_t last = grid->rank - 1;
+  if (in->d[0] != grid->d[0])
+    return RABBET_STATUS(RABBET_STATUS_OUT_OF_RANGE,
+                         "the input has a batch of %lld and the grid one of "
+                         "%lld",
+                         (long long)in->d[0], (long long)grid->d[0]);
+  if (grid->d[last] != in->rank - 2)
+    return RABBET_STATUS(RABBET_STATUS_OUT_OF_RANGE,
+                         "the grid has points of %lld coordinates; expected %d",
+                         (long long)grid->d[last], in->rank - 2);
+  if (grid_is_empty(grid, last) || in->d[1] == 0) return rabbet_ok();
+  for (int32_t i = 2; i < in->rank; ++i)
+    if (in->d[i] == 0)
+      return RABBET_STATUS(RABBET_STATUS_OUT_OF_RANGE,
+                           "axis %d of the input has no elements to be sampled",
+                           i);
+  return rabbet_ok();
 }
 
 // Mirrored at both ends of [low, high].
@@ -162,26 +191,12 @@ void rabbet_grid_sample_find(const rabbet_grid_sample_t* s, const float* point,
 
 // ---- Reference -------------------------------------------------------------
 
-static rabbet_status_t grid_check(const rabbet_op_eval_t* eval) {
-  const rabbet_dims_t* x = &eval->inputs[INPUT].dims;
-  for (int32_t i = 2; i < x->rank; ++i)
-    if (x->d[i] == 0 && rabbet_count_of(&eval->outputs[0].dims) > 0)
-      return RABBET_STATUS(RABBET_STATUS_OUT_OF_RANGE,
-                           "axis %d of the input has no elements to be sampled",
-                           i);
-  if (x->d[0] == eval->inputs[GRID].dims.d[0]) return rabbet_ok();
-  return RABBET_STATUS(RABBET_STATUS_OUT_OF_RANGE,
-                       "the input has a batch of %lld and the grid one of %lld",
-                       (long long)x->d[0],
-                       (long long)eval->inputs[GRID].dims.d[0]);
-}
-
 static rabbet_status_t grid_reference(const rabbet_op_eval_t* eval) {
   const rabbet_view_t *x = &eval->inputs[INPUT], *grid = &eval->inputs[GRID];
   const rabbet_view_t* y = &eval->outputs[0];
   rabbet_grid_sample_t s;
   int64_t in_plane = 1, out_plane = 1;
-  RABBET_RETURN_IF_ERROR(grid_check(eval));
+  RABBET_RETURN_IF_ERROR(rabbet_grid_sample_check(&x->dims, &grid->dims));
   rabbet_grid_sample_read(eval->attrs, eval->attr_count, &x->dims, &s);
   for (int32_t i = 2; i < x->dims.rank; ++i) {
     in_plane *= x->dims.d[i];

@@ -597,3 +597,27 @@ def test_lengths_of_float_ranges_to_extents(start: float, step: float) -> None:
     for run in runs:  # whose numbers are sums of steps, with the error of each
         (want,) = expected(model, run)
         assert np.asarray(made.run(run)["y"]).shape == want.shape
+
+
+def test_grids_whose_points_have_coordinates_that_only_a_run_tells() -> None:
+    model = model_of(
+        "float[a,b,c,d] x, float[a,e,f,g] grid", "float[a,b,e,f] y",
+        "y = GridSample(x, grid)")  # fmt: skip
+    random = np.random.default_rng(0)
+    runs = [
+        {
+            "x": random.standard_normal((batch, 3, 8, 9), np.float32),
+            "grid": random.uniform(-1.1, 1.1, (batch, 5, 6, 2)).astype(np.float32),
+        }
+        for batch in (1, 2)
+    ]
+    least, most = (1, 1, 1, 1), (2, 9, 9, 9)
+    ranges = {name: (least, array.shape, most) for name, array in runs[0].items()}
+    made = trt.compile(model.SerializeToString(), device=DEVICE, shapes=ranges)
+    for run in runs:
+        np.testing.assert_allclose(
+            made.run(run)["y"], expected(model, run)[0], rtol=1e-5, atol=1e-6
+        )
+    runs[0]["grid"] = np.zeros((1, 5, 6, 3), np.float32)
+    with pytest.raises(trt.Error, match="points of 3 coordinates; expected 2"):
+        made.run(runs[0])

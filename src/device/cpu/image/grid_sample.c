@@ -47,13 +47,9 @@ static rabbet_status_t rabbet_cpu_grid_sample_prepare(
     made.out_plane *= out->d[i];
   }
   made.pieces = rabbet_ceildiv(made.out_plane, (int64_t)POINTS);
-  bool has_work = made.batch * made.channels * made.out_plane > 0;
-  if (in->d[0] != shapes->dims[node->inputs[1]].d[0] ||
-      (made.in_plane == 0 && has_work))
-    return RABBET_STATUS(RABBET_STATUS_OUT_OF_RANGE,
-                         "layer '%s': the batches of input and grid differ, or "
-                         "the input has no elements to be sampled",
-                         node->name);
+  RABBET_RETURN_IF_ERROR(RABBET_ANNOTATE(
+      rabbet_grid_sample_check(in, &shapes->dims[node->inputs[1]]),
+      "layer '%s'", node->name));
   RABBET_RETURN_IF_ERROR(
       rabbet_node_state_allocate(base, sizeof(made), out_state));
   **out_state = made;

@@ -93,11 +93,11 @@ static rabbet_status_t grid_set(const rabbet_cuda_grid_sample_kernel_t* kernel,
   p->points = out->d[0] * out_plane;
   state->is_empty = p->points == 0 || p->channels == 0;
   int64_t blocks = rabbet_ceildiv(p->points, (int64_t)THREADS);
-  if ((p->in_plane == 0 && !state->is_empty) || blocks > INT32_MAX)
+  if (blocks > INT32_MAX)
     return RABBET_STATUS(RABBET_STATUS_OUT_OF_RANGE,
-                         "layer '%s': there is nothing to be sampled, or there "
-                         "are too many points",
-                         layer->name);
+                         "layer '%s': there are %lld points; expected at most "
+                         "2^31 times %d",
+                         layer->name, (long long)p->points, THREADS);
   // As many channels to a thread as leave the device busy.
   int64_t wanted = 8 * (int64_t)kernel->node.device->multiprocessors;
   int64_t shares = rabbet_max_i64(1, wanted / rabbet_max_i64(blocks, 1));
@@ -118,10 +118,9 @@ static rabbet_status_t rabbet_cuda_grid_sample_prepare(
   const rabbet_dims_t* in = &shapes->dims[layer->inputs[0]];
   *out_workspace = 0;
   *out_state = NULL;
-  if (in->d[0] != shapes->dims[layer->inputs[1]].d[0])
-    return RABBET_STATUS(RABBET_STATUS_OUT_OF_RANGE,
-                         "layer '%s': the batches of input and grid differ",
-                         layer->name);
+  RABBET_RETURN_IF_ERROR(RABBET_ANNOTATE(
+      rabbet_grid_sample_check(in, &shapes->dims[layer->inputs[1]]),
+      "layer '%s'", layer->name));
   rabbet_kernel_state_t* state = NULL;
   RABBET_RETURN_IF_ERROR(
       rabbet_node_state_allocate(base, sizeof(*state), &state));
