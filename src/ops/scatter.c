@@ -8,8 +8,8 @@
 // Where several updates meet, the last counts, or all do by the reduction.
 #include <string.h>
 
-#include "ops/enums.h"
 #include "ops/rules.h"
+#include "ops/scatter.h"
 #include "ops/walk.h"
 
 enum { DATA = 0, INDICES = 1, UPDATES = 2 };
@@ -106,32 +106,6 @@ static rabbet_status_t scatter_infer_shapes(const rabbet_op_infer_t* infer) {
 
 // ---- Reference -------------------------------------------------------------
 
-static double scatter_join(int64_t reduction, double a, double b) {
-  switch (reduction) {
-    case RABBET_SCATTER_REDUCTION_ADD:
-      return a + b;
-    case RABBET_SCATTER_REDUCTION_MUL:
-      return a * b;
-    case RABBET_SCATTER_REDUCTION_MIN:
-      return b < a || b != b ? b : a;
-    default:
-      return b > a || b != b ? b : a;
-  }
-}
-
-static int64_t scatter_join_integers(int64_t reduction, int64_t a, int64_t b) {
-  switch (reduction) {
-    case RABBET_SCATTER_REDUCTION_ADD:
-      return (int64_t)((uint64_t)a + (uint64_t)b);
-    case RABBET_SCATTER_REDUCTION_MUL:
-      return (int64_t)((uint64_t)a * (uint64_t)b);
-    case RABBET_SCATTER_REDUCTION_MIN:
-      return b < a ? b : a;
-    default:
-      return b > a ? b : a;
-  }
-}
-
 static void scatter_put(const rabbet_view_t* y, int64_t at,
                         const rabbet_view_t* updates, int64_t from,
                         int64_t reduction) {
@@ -140,15 +114,15 @@ static void scatter_put(const rabbet_view_t* y, int64_t at,
     rabbet_copy_element(y->data, at, updates->data, from,
                         rabbet_element_size(dtype));
   else if (rabbet_dtype_is_integer(dtype))
-    rabbet_store_int64(
-        dtype, y->data, at,
-        scatter_join_integers(reduction, rabbet_load_int64(dtype, y->data, at),
-                              rabbet_load_int64(dtype, updates->data, from)));
+    rabbet_store_int64(dtype, y->data, at,
+                       rabbet_scatter_join_int64(
+                           reduction, rabbet_load_int64(dtype, y->data, at),
+                           rabbet_load_int64(dtype, updates->data, from)));
   else
     rabbet_store_double(
         dtype, y->data, at,
-        scatter_join(reduction, rabbet_load_double(dtype, y->data, at),
-                     rabbet_load_double(dtype, updates->data, from)));
+        rabbet_scatter_join(reduction, rabbet_load_double(dtype, y->data, at),
+                            rabbet_load_double(dtype, updates->data, from)));
 }
 
 // Adds what an index moves; false: out of bounds.

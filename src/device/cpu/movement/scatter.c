@@ -9,7 +9,7 @@
 #include "device/cpu/cpu.h"
 #include "device/cpu/movement/move.h"
 #include "device/cpu/parallel.h"
-#include "ops/enums.h"
+#include "ops/scatter.h"
 
 struct rabbet_kernel_state_t {
   rabbet_scatter_t scatter;
@@ -88,32 +88,6 @@ static int64_t rabbet_scatter_find(const rabbet_scatter_call_t* call,
   return offset;
 }
 
-static double rabbet_scatter_real(int64_t reduction, double a, double b) {
-  switch (reduction) {
-    case RABBET_SCATTER_REDUCTION_ADD:
-      return a + b;
-    case RABBET_SCATTER_REDUCTION_MUL:
-      return a * b;
-    case RABBET_SCATTER_REDUCTION_MIN:
-      return b < a || b != b ? b : a;
-    default:
-      return b > a || b != b ? b : a;
-  }
-}
-
-static int64_t rabbet_scatter_integer(int64_t reduction, int64_t a, int64_t b) {
-  switch (reduction) {
-    case RABBET_SCATTER_REDUCTION_ADD:
-      return (int64_t)((uint64_t)a + (uint64_t)b);
-    case RABBET_SCATTER_REDUCTION_MUL:
-      return (int64_t)((uint64_t)a * (uint64_t)b);
-    case RABBET_SCATTER_REDUCTION_MIN:
-      return b < a ? b : a;
-    default:
-      return b > a ? b : a;
-  }
-}
-
 // Elements [at, at + count) of the output with as many updates.
 static void rabbet_scatter_put(const rabbet_scatter_call_t* call, int64_t at,
                                int64_t from, int64_t count) {
@@ -129,13 +103,13 @@ static void rabbet_scatter_put(const rabbet_scatter_call_t* call, int64_t at,
     if (rabbet_dtype_is_integer(dtype))
       rabbet_store_int64(
           dtype, call->target, at + i,
-          rabbet_scatter_integer(
+          rabbet_scatter_join_int64(
               reduction, rabbet_load_int64(dtype, call->target, at + i),
               rabbet_load_int64(dtype, call->updates, from + i)));
     else
       rabbet_store_double(
           dtype, call->target, at + i,
-          rabbet_scatter_real(
+          rabbet_scatter_join(
               reduction, rabbet_load_double(dtype, call->target, at + i),
               rabbet_load_double(dtype, call->updates, from + i)));
   }
