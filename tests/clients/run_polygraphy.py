@@ -61,6 +61,7 @@ def main() -> int:
     os.environ["PATH"] = os.pathsep.join(map(str, commands))
     packages = (str(checkout), os.environ.get("PYTHONPATH", ""))
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, packages))
+    os.environ["POLYGRAPHY_INTERNAL_CORRECTNESS_CHECKS"] = "1"  # as its Makefile sets it
     os.chdir(checkout)
     report.install_alias()
     import polygraphy.cuda.cuda as cuda

@@ -8,9 +8,11 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import report
 import shim
+import torch
 
 
 def _name_version(checkout: Path) -> None:
@@ -24,6 +26,17 @@ def _name_version(checkout: Path) -> None:
     sys.modules["torch_tensorrt._version"] = version
 
 
+def _efficient_attention(
+    query: Any, key: Any, value: Any, bias: Any, log: bool, dropout: float = 0.0,
+    causal: bool = False, *, scale: float | None = None,
+) -> tuple[torch.Tensor, ...]:  # fmt: skip
+    result = torch.nn.functional.scaled_dot_product_attention(
+        query, key, value, bias, dropout, causal, scale=scale
+    )
+    none = torch.empty(0)
+    return result, none, none.long(), none.long()
+
+
 def main() -> int:
     """pytest's exit status."""
     checkout = Path(sys.argv[1]).resolve()
@@ -31,6 +44,9 @@ def main() -> int:
     sys.path[:0] = [str(checkout / "py"), str(tests)]
     report.install_alias()
     _name_version(checkout)
+    # torch has this operator on GPUs alone; tests compare with it.
+    operators = torch.library.Library("aten", "IMPL", "CPU")
+    operators.impl("_scaled_dot_product_efficient_attention", _efficient_attention)
     with shim.installed():
         from torch_tensorrt.dynamo.runtime import _TRTEngine
 

@@ -20,8 +20,8 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 HOST = torch.device("cpu")
-# Clients drop a contiguous copy once they have its address. On a GPU its memory is next
-# used by later work of the stream; on the host by anybody, at once.
+# Clients drop a copy (contiguous, or on the GPU) once they have its address. On a GPU its
+# memory is next used by later work of the stream; on the host by anybody, at once.
 _copies: collections.deque[torch.Tensor] = collections.deque(maxlen=64)
 
 
@@ -44,6 +44,7 @@ class HostForCuda(TorchFunctionMode):
         self, function: Callable[..., Any], types: Any, args: Any = (), kwargs: Any = None
     ) -> Any:
         """The call with other devices."""
+        moves = function is torch.Tensor.to and any(map(is_cuda, args))
         kwargs = {name: to_host(value) for name, value in (kwargs or {}).items()}
         if isinstance(kwargs.get("device"), int):
             kwargs["device"] = HOST
@@ -56,7 +57,7 @@ class HostForCuda(TorchFunctionMode):
         if kwargs.get("pin_memory"):
             del kwargs["pin_memory"]
         result = function(*args, **kwargs)
-        if function is torch.Tensor.contiguous:
+        if moves or function is torch.Tensor.contiguous:
             _copies.append(result)
         return result
 
