@@ -319,7 +319,7 @@ class IAttention:
             self.normalization_quantize_scale = tensor
             return True
         if not 0 <= index < 3:
-            raise IndexError(f"attention has inputs 0 to 4, no {index}")
+            raise IndexError(f"attention has inputs 0 to 4, not {index}")
         layer, place = self._places()[index]
         layer.set_input(place, tensor)
         return True

@@ -49,7 +49,7 @@ class Composite(ILayer):
         """Replaces an input."""
         if not 0 <= index < self.num_inputs:
             raise IndexError(
-                f"layer '{self.name}' has {self.num_inputs} inputs, no {index}"
+                f"layer '{self.name}' has {self.num_inputs} inputs; there is no input {index}"
             )
         for layer, place in self._parts["inputs"][index]:
             layer.set_input(place, tensor)

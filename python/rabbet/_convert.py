@@ -142,7 +142,7 @@ def _read(value: Any, info: IoInfo) -> tuple[Any, tuple[int, int] | None]:
         return _imported(value), None
     except UNREADABLE as error:
         raise TypeError(
-            f"input '{info.name}' is no array that can be read, but a "
+            f"input '{info.name}' is not an array that can be read, but a "
             f"{type(value).__name__}: {error}"
         ) from error
 
@@ -308,7 +308,7 @@ def take_output(
     if -1 in shape:
         raise ValueError(
             f"out: the shape of output '{info.name}' is known only after the run; "
-            "leave out= away"
+            "omit out="
         )
     if _is_jax(array):
         raise TypeError(

@@ -30,5 +30,5 @@ def integer(value: Any, name: str) -> int:
     except TypeError:
         raise TypeError(f"{name}: expected an integer, got {value!r}") from None
     if not -(2**63) <= number < 2**63:
-        raise OutOfRangeError(f"{name}: {number} is no integer of 64 bits")
+        raise OutOfRangeError(f"{name}: {number} is not an integer of 64 bits")
     return number

@@ -241,7 +241,7 @@ class ILayer(_rabbet.NetworkLayer):
         tensor = self.get_output(index)
         if tensor is None:
             raise IndexError(
-                f"layer '{self.name}' has {self.num_outputs} outputs, no {index}"
+                f"layer '{self.name}' has {self.num_outputs} outputs; there is no output {index}"
             )
         return tensor
 

@@ -450,7 +450,7 @@ class IAssertionLayer(ILayer):
 
     __slots__ = ()
     _type = e.LayerType.ASSERTION
-    message = _Attribute("message", str, _string, "What is said if it does not hold.")
+    message = _Attribute("message", str, _string, "The error message if the condition is false.")
 
 
 class IIdentityLayer(ILayer):

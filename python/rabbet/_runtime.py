@@ -775,7 +775,7 @@ class Runtime(Managed):
             raise TypeError(f"temporary_directory: expected a path, got {path!r}")
         folder = os.fspath(path)
         if folder and not os.path.isdir(folder):
-            raise NotADirectoryError(f"temporary_directory: '{folder}' is no folder")
+            raise NotADirectoryError(f"temporary_directory: '{folder}' is not a folder")
         self._temporary_directory = folder
 
     _temporary_directory = ""

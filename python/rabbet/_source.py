@@ -93,7 +93,7 @@ def _read(name: str, why: str) -> tuple[bytes, bool]:
         raise
     if data is None:
         raise UnsupportedError(
-            f"{why} defined in '{name}', which is no Python source but "
+            f"{why} defined in '{name}', which is not Python source but "
             f"{spec.origin}: that cannot be carried"
         )
     return data, spec.submodule_search_locations is not None

@@ -211,7 +211,7 @@ static int rabbet_py_attr_typed(rabbet_attr_t* attr, PyObject* pair) {
       failed = rabbet_py_attr_strings(attr, list);
       break;
     default:
-      PyErr_Format(PyExc_ValueError, "%s: %lld is no list type", attr->name,
+      PyErr_Format(PyExc_ValueError, "%s: %lld is not a list type", attr->name,
                    (long long)type);
   }
   Py_DECREF(list);

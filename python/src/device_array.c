@@ -93,10 +93,10 @@ static PyObject* rabbet_py_dlpack_view(PyObject* module, PyObject* capsule) {
   (void)module;
   const rabbet_dl_tensor_t* tensor = rabbet_py_capsule_tensor(capsule);
   if (!tensor || tensor->rank < 0 || tensor->rank > RABBET_MAX_RANK) {
-    return PyErr_Format(PyExc_BufferError,
-                        "%R is no DLPack tensor of version %d with at most %d "
-                        "dimensions",
-                        capsule, RABBET_DL_MAJOR, RABBET_MAX_RANK);
+    return PyErr_Format(
+        PyExc_BufferError,
+        "%R is not a DLPack tensor of version %d with at most %d dimensions",
+        capsule, RABBET_DL_MAJOR, RABBET_MAX_RANK);
   }
   rabbet_dims_t shape = {.rank = tensor->rank};
   rabbet_dims_t strides = {.rank = tensor->rank};

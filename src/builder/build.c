@@ -229,7 +229,8 @@ static rabbet_status_t build_isolate_plugin(rabbet_build_t* build,
   const rabbet_culprit_t* culprits =
       rabbet_trials_culprits(build->trials, &count);
   return RABBET_STATUS(RABBET_STATUS_PLUGIN,
-                       "layer '%s': its plugin did harm when it was tried: %s",
+                       "layer '%s': its plugin failed when it was tried in the "
+                       "helper program: %s",
                        pick->unit->name, culprits[count - 1].reason);
 }
 
@@ -251,7 +252,7 @@ static rabbet_status_t build_try_plugins(rabbet_build_t* build,
         rabbet_bench_run_once(build, pick->unit, pick->choice);
     if (rabbet_tuner_refuses_estimates(pick->unit, status)) {
       rabbet_log(build->logger, RABBET_SEVERITY_WARNING,
-                 "at estimates of sizes that only a run tells: %s",
+                 "at estimates of data-dependent sizes: %s",
                  rabbet_status_message(status));
       rabbet_status_ignore(status);
       status = rabbet_ok();

@@ -65,7 +65,7 @@ static rabbet_status_t rabbet_option_parse(rabbet_arguments_t* arguments,
   }
   if (equals) return rabbet_argument_add(arguments, option, equals + 1);
   if (*index + 1 >= argc) {
-    return RABBET_STATUS(RABBET_STATUS_INVALID_ARGUMENT, "%s wants a value: %s",
+    return RABBET_STATUS(RABBET_STATUS_INVALID_ARGUMENT, "%s needs a value: %s",
                          info->name, info->value);
   }
   return rabbet_argument_add(arguments, option, argv[++*index]);
@@ -143,8 +143,8 @@ rabbet_status_t rabbet_argument_int(const rabbet_arguments_t* arguments,
   long long value = strtoll(text, &end, 10);
   if (end == text || *end || errno || value < low || value > high) {
     return RABBET_STATUS(RABBET_STATUS_INVALID_ARGUMENT,
-                         "%s: '%s' is no integer from %lld to %lld", name, text,
-                         (long long)low, (long long)high);
+                         "%s: '%s' is not an integer from %lld to %lld", name,
+                         text, (long long)low, (long long)high);
   }
   *out_value = value;
   return rabbet_ok();
@@ -160,7 +160,7 @@ rabbet_status_t rabbet_argument_seconds(const rabbet_arguments_t* arguments,
   double value = strtod(text, &end);
   if (end == text || *end || !isfinite(value) || value < 0) {
     return RABBET_STATUS(RABBET_STATUS_INVALID_ARGUMENT,
-                         "%s: '%s' is no number of seconds", name, text);
+                         "%s: '%s' is not a number of seconds", name, text);
   }
   *out_value = value;
   return rabbet_ok();

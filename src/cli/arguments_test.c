@@ -88,8 +88,8 @@ static void refused(void** state) {
   RABBET_EXPECT_ERROR(PARSE("p", "--shape=x:1"), code, "'--shape'");
   RABBET_EXPECT_ERROR(PARSE("p", "-x"), code, "'-x'");
   RABBET_EXPECT_ERROR(PARSE("p", "--json=1"), code, "--json takes no value");
-  RABBET_EXPECT_ERROR(PARSE("p", "--seed"), code, "--seed wants a value: N");
-  RABBET_EXPECT_ERROR(PARSE("p", "-o"), code, "--output wants a value");
+  RABBET_EXPECT_ERROR(PARSE("p", "--seed"), code, "--seed needs a value: N");
+  RABBET_EXPECT_ERROR(PARSE("p", "-o"), code, "--output needs a value");
   RABBET_EXPECT_ERROR(PARSE("p", "q", "r"), code, "'r' is one operand too");
   RABBET_EXPECT_ERROR(PARSE("--json"), code, "PLAN [NAME] is missing");
 }
@@ -125,7 +125,7 @@ static void integers(void** state) {
     RABBET_EXPECT_OK(PARSE("p", "--seed", wrong[i]));
     RABBET_EXPECT_ERROR(
         rabbet_argument_int(&arguments, "--seed", 0, 9, 5, &value),
-        RABBET_STATUS_INVALID_ARGUMENT, "is no integer from 0 to 9");
+        RABBET_STATUS_INVALID_ARGUMENT, "is not an integer from 0 to 9");
   }
 }
 
@@ -141,7 +141,7 @@ static void seconds(void** state) {
     RABBET_EXPECT_OK(PARSE("p", "--duration", wrong[i]));
     RABBET_EXPECT_ERROR(
         rabbet_argument_seconds(&arguments, "--duration", 3, &value),
-        RABBET_STATUS_INVALID_ARGUMENT, "is no number of seconds");
+        RABBET_STATUS_INVALID_ARGUMENT, "is not a number of seconds");
   }
 }
 

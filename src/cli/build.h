@@ -35,7 +35,7 @@
       {"--retime", RABBET_OPTION_FLAG, NULL,                           \
        "measure anew what the timing cache holds"},                    \
   {                                                                    \
-    "--verbose", RABBET_OPTION_FLAG, NULL, "say what is going on"      \
+    "--verbose", RABBET_OPTION_FLAG, NULL, "print each step"           \
   }
 
 // Of commands that load plans.

@@ -68,13 +68,14 @@ static rabbet_status_t exec_pool(void* context, char* name, char* value) {
   double size = value ? strtod(value, &end) : -1;
   if (strcmp(name, "workspace") != 0)
     return RABBET_STATUS(RABBET_STATUS_INVALID_ARGUMENT,
-                         "there is one pool, workspace; not '%s'", name);
+                         "pool '%s' does not exist; expected workspace", name);
   // Without a unit: MiB.
   const char* unit = end && *end ? strchr(units, *end) : units + 2;
   if (!value || end == value || !(size >= 0) || !unit || (*end && end[1]))
-    return RABBET_STATUS(RABBET_STATUS_INVALID_ARGUMENT,
-                         "'%s' is no size: expected a number and B, K, M or G",
-                         value ? value : "");
+    return RABBET_STATUS(
+        RABBET_STATUS_INVALID_ARGUMENT,
+        "'%s' is not a size: expected a number and B, K, M or G",
+        value ? value : "");
   for (const char* at = units; at < unit; ++at)
     size *= 1024;
   return rabbet_builder_config_set(
@@ -189,7 +190,7 @@ static rabbet_status_t exec_types(void* context, char* name, char* value) {
   bool found = false;
   if (!value)
     return RABBET_STATUS(RABBET_STATUS_INVALID_ARGUMENT,
-                         "'%s' wants a type, as in %s:fp16", name, name);
+                         "'%s' needs a type, as in %s:fp16", name, name);
   for (size_t i = 0; i < rabbet_network_layer_count(layers->network); ++i) {
     rabbet_layer_t* layer = rabbet_network_layer(layers->network, i);
     if (!exec_matches(name, rabbet_layer_name(layer))) continue;

@@ -113,8 +113,8 @@ rabbet_status_t rabbet_exec_number(const rabbet_exec_t* exec, const char* name,
   double value = strtod(text, &end);
   if (end == text || *end || !(value >= low && value <= high))
     return RABBET_STATUS(RABBET_STATUS_INVALID_ARGUMENT,
-                         "%s: '%s' is no number from %g to %g", name, text, low,
-                         high);
+                         "%s: '%s' is not a number from %g to %g", name, text,
+                         low, high);
   *out_value = value;
   return rabbet_ok();
 }

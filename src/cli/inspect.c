@@ -26,7 +26,7 @@ static rabbet_status_t rabbet_inspect_run(const rabbet_arguments_t* arguments) {
 static const rabbet_option_t inspect_options[] = {
     {"--json", RABBET_OPTION_FLAG, NULL, "print JSON"},
     {"--layer", RABBET_OPTION_VALUE, "N", "that layer alone"},
-    {"--verbose", RABBET_OPTION_FLAG, NULL, "say what is going on"},
+    {"--verbose", RABBET_OPTION_FLAG, NULL, "print each step"},
 };
 
 const rabbet_command_t rabbet_command_inspect = {

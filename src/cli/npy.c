@@ -75,14 +75,14 @@ static rabbet_status_t rabbet_npy_dtype(const char* descr,
 static rabbet_status_t rabbet_npy_dims(const char* text, rabbet_dims_t* out) {
   *out = (rabbet_dims_t){0};
   if (*text++ != '(') {
-    return RABBET_STATUS(RABBET_STATUS_DATA_LOSS, "the shape is no tuple");
+    return RABBET_STATUS(RABBET_STATUS_DATA_LOSS, "the shape is not a tuple");
   }
   for (;;) {
     while (*text == ' ' || *text == ',')
       ++text;
     if (*text == ')') return rabbet_ok();
     if (!isdigit((unsigned char)*text)) {
-      return RABBET_STATUS(RABBET_STATUS_DATA_LOSS, "the shape is no tuple");
+      return RABBET_STATUS(RABBET_STATUS_DATA_LOSS, "the shape is not a tuple");
     }
     if (out->rank == RABBET_MAX_RANK) {
       return RABBET_STATUS(RABBET_STATUS_UNSUPPORTED, "more than %d dimensions",
@@ -119,7 +119,7 @@ static rabbet_status_t rabbet_npy_parse(const uint8_t* data, size_t size,
                                         rabbet_arena_t* arena,
                                         rabbet_array_t* out) {
   if (size < 12 || memcmp(data, "\x93NUMPY", 6) != 0) {
-    return RABBET_STATUS(RABBET_STATUS_DATA_LOSS, "it is no .npy array");
+    return RABBET_STATUS(RABBET_STATUS_DATA_LOSS, "it is not a .npy array");
   }
   if (data[6] < 1 || data[6] > 3) {
     return RABBET_STATUS(RABBET_STATUS_UNSUPPORTED,
@@ -225,7 +225,8 @@ static rabbet_status_t rabbet_zip_inflate(const uint8_t* packed,
   int result = inflate(&stream, Z_FINISH);
   bool complete = result == Z_STREAM_END && stream.total_out == entry->size;
   inflateEnd(&stream);
-  return complete ? rabbet_ok() : rabbet_zip_damaged("it does not inflate");
+  return complete ? rabbet_ok()
+                  : rabbet_zip_damaged("its compressed data are damaged");
 }
 
 static rabbet_status_t rabbet_zip_extract(const uint8_t* data, size_t size,

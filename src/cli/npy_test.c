@@ -286,7 +286,7 @@ static void impossible_sizes(void** state) {
   expect_read_error(RABBET_STATUS_UNSUPPORTED, "version 9");
   npy.size = 5;
   save(&npy);
-  expect_read_error(RABBET_STATUS_DATA_LOSS, "no .npy array");
+  expect_read_error(RABBET_STATUS_DATA_LOSS, "not a .npy array");
 }
 
 // A directory that names one entry thirty times: its arrays would be thirty

@@ -30,8 +30,8 @@ rabbet_status_t rabbet_dims_count(const rabbet_dims_t* dims,
   }
   if (large)
     return RABBET_STATUS(RABBET_STATUS_OUT_OF_RANGE,
-                         "a tensor of shape %s is too large: it has, extents "
-                         "of 0 taken for 1, more than 2^48 elements",
+                         "a tensor of shape %s is too large: it has more than "
+                         "2^48 elements (an extent of 0 counts as 1)",
                          rabbet_dims_print(dims, text, sizeof(text)));
   *out_count = empty ? 0 : span;
   return rabbet_ok();

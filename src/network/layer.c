@@ -408,7 +408,7 @@ static rabbet_status_t rabbet_plugin_kinds_check(uint32_t kinds) {
                          RABBET_PLUGIN_PREFER_RUNS | RABBET_PLUGIN_PREFER_READY;
   if ((kinds & ~known) == 0) return rabbet_ok();
   return RABBET_STATUS(RABBET_STATUS_INVALID_ARGUMENT,
-                       "%#x is no way to run a plugin", kinds);
+                       "%#x is not a way to run a plugin", kinds);
 }
 
 rabbet_status_t rabbet_network_set_plugin_kinds(rabbet_network_t* network,
@@ -422,7 +422,7 @@ rabbet_status_t rabbet_layer_set_plugin_kinds(rabbet_layer_t* layer,
                                               uint32_t kinds) {
   if (!layer->plugin)
     return RABBET_STATUS(RABBET_STATUS_INVALID_ARGUMENT,
-                         "layer '%s' is no plugin layer but a %s layer",
+                         "layer '%s' is not a plugin layer but a %s layer",
                          layer->name, layer->op->name);
   RABBET_RETURN_IF_ERROR(rabbet_plugin_kinds_check(kinds));
   rabbet_plugin_set_kinds(layer->plugin, kinds);
@@ -496,7 +496,7 @@ rabbet_status_t rabbet_layer_set_precision(rabbet_layer_t* layer,
                                            rabbet_dtype_t dtype) {
   if (dtype < RABBET_DTYPE_NONE || dtype >= RABBET_DTYPE_COUNT) {
     return RABBET_STATUS(RABBET_STATUS_INVALID_ARGUMENT,
-                         "layer '%s': %d is no data type", layer->name,
+                         "layer '%s': %d is not a data type", layer->name,
                          (int)dtype);
   }
   if (layer->network->flags & RABBET_NETWORK_STRONGLY_TYPED) {

@@ -225,7 +225,7 @@ static rabbet_status_t rabbet_network_check_dtype(const char* name,
                                                   rabbet_dtype_t dtype) {
   if (dtype >= 0 && dtype < RABBET_DTYPE_COUNT) return rabbet_ok();
   return RABBET_STATUS(RABBET_STATUS_INVALID_ARGUMENT,
-                       "tensor '%s': %d is no data type", name, (int)dtype);
+                       "tensor '%s': %d is not a data type", name, (int)dtype);
 }
 
 rabbet_status_t rabbet_network_add_input(rabbet_network_t* network,

@@ -180,9 +180,9 @@ static rabbet_status_t rabbet_loop_check_output(
       !rabbet_op_is(producer->op, RABBET_OP_RECURRENCE)) {
     return RABBET_STATUS(
         RABBET_STATUS_INVALID_ARGUMENT,
-        "layer '%s' (loop_output): its input, tensor '%s', is no recurrence of "
-        "the loop; a last value is that of a recurrence: add one, and give it "
-        "the tensor as its next value",
+        "layer '%s' (loop_output): its input, tensor '%s', is not a recurrence "
+        "of the loop; a last value is that of a recurrence: add one, and give "
+        "it the tensor as its next value",
         layer->name, layer->inputs[0]->name);
   }
   return rabbet_ok();

@@ -86,7 +86,7 @@ rabbet_status_t rabbet_tensor_set_dtype(rabbet_tensor_t* tensor,
       dtype == RABBET_DTYPE_NONE && tensor->kind == RABBET_TENSOR_LAYER;
   if (!resets && (dtype < 0 || dtype >= RABBET_DTYPE_COUNT)) {
     return RABBET_STATUS(RABBET_STATUS_INVALID_ARGUMENT,
-                         "tensor '%s': %d is no data type", tensor->name,
+                         "tensor '%s': %d is not a data type", tensor->name,
                          (int)dtype);
   }
   if (tensor->kind == RABBET_TENSOR_LAYER) {
@@ -125,7 +125,7 @@ rabbet_status_t rabbet_tensor_set_dims(rabbet_tensor_t* tensor,
   if (!valid) {
     char text[128];
     return RABBET_STATUS(RABBET_STATUS_INVALID_ARGUMENT,
-                         "tensor '%s': %s is no shape; dimensions are -1 "
+                         "tensor '%s': %s is not a shape; dimensions are -1 "
                          "(dynamic), 0 or more, at most %d",
                          tensor->name,
                          dims->rank <= RABBET_MAX_RANK
@@ -290,11 +290,10 @@ rabbet_status_t rabbet_tensor_set_range(rabbet_tensor_t* tensor, float min,
                                         float max) {
   RABBET_RETURN_IF_ERROR(rabbet_network_check_tensor(tensor->network, tensor));
   if (!isfinite(min) || !isfinite(max) || min > max || (min == 0 && max == 0)) {
-    return RABBET_STATUS(
-        RABBET_STATUS_INVALID_ARGUMENT,
-        "tensor '%s': [%g, %g] is no range; min and max must be finite, min "
-        "not above max, and not both 0",
-        tensor->name, (double)min, (double)max);
+    return RABBET_STATUS(RABBET_STATUS_INVALID_ARGUMENT,
+                         "tensor '%s': [%g, %g] is not a range; min and max "
+                         "must be finite, min not above max, and not both 0",
+                         tensor->name, (double)min, (double)max);
   }
   tensor->has_range = true;
   tensor->range[0] = min;

@@ -18,10 +18,11 @@ static rabbet_status_t rabbet_onnx_check_opsets(
                            (long long)version);
     }
     if (version > RABBET_ONNX_NEWEST_OPSET) {
-      rabbet_log(importer->network->logger, RABBET_SEVERITY_WARNING,
-                 "the model uses opset %lld, newer than the newest that is "
-                 "known (%d); operators are taken to mean what they meant",
-                 (long long)version, RABBET_ONNX_NEWEST_OPSET);
+      rabbet_log(
+          importer->network->logger, RABBET_SEVERITY_WARNING,
+          "the model uses opset %lld, newer than the newest that is known "
+          "(%d); operators are read by their newest known definition",
+          (long long)version, RABBET_ONNX_NEWEST_OPSET);
     }
   }
   return rabbet_ok();
@@ -50,7 +51,7 @@ static rabbet_status_t rabbet_onnx_check_model(
   if (model->ir_version > ONNX__VERSION__IR_VERSION) {
     rabbet_log(importer->network->logger, RABBET_SEVERITY_WARNING,
                "the model's IR version is %lld, newer than the newest that is "
-               "known (%d); what is new in it is not seen",
+               "known (%d); new fields are ignored",
                (long long)model->ir_version, (int)ONNX__VERSION__IR_VERSION);
   }
   return rabbet_onnx_check_opsets(importer);
@@ -83,7 +84,7 @@ static rabbet_status_t rabbet_onnx_input_type(
       RABBET_STATUS_UNSUPPORTED, "%s",
       is_tensor ? "its rank is not given; give the model's input a shape "
                   "(dimensions may stay symbolic)"
-      : type    ? "it is no tensor; sequences, maps and optional values are "
+      : type    ? "it is not a tensor; sequences, maps and optional values are "
                   "not imported"
                 : "it has no type");
 }

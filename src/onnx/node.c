@@ -64,10 +64,10 @@ static rabbet_status_t rabbet_onnx_unknown(const Onnx__NodeProto* node,
   rabbet_status_t missing = rabbet_onnx_plugin_missing(node);
   rabbet_status_t status = RABBET_STATUS(
       RABBET_STATUS_UNSUPPORTED,
-      "the operator is not known: it is no operator of the importer and no "
-      "local function of the model%s For an operator of your own, give the "
-      "file that registers it to plugins= (the command: --plugins), or import "
-      "or load that file first: %s",
+      "the operator is not known: it is neither an operator of the importer "
+      "nor a local function of the model%s For an operator of your own, give "
+      "the file that registers it to plugins= (the command: --plugins), or "
+      "import or load that file first: %s",
       near_names[0] ? near_names : ".", rabbet_status_message(missing));
   rabbet_status_free(missing);
   return status;

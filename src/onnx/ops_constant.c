@@ -63,7 +63,7 @@ void rabbet_onnx_import_constant(rabbet_onnx_node_t* node) {
                   rabbet_onnx_has_attr(node, "value_strings");
     RABBET_ONNX_FAIL(node, RABBET_STATUS_UNSUPPORTED, "%s",
                      sparse   ? "sparse constants are not imported"
-                     : string ? "strings are not computed with"
+                     : string ? "operators on strings are not imported"
                               : "the constant has no value");
   }
 }

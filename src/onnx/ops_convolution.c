@@ -391,7 +391,7 @@ void rabbet_onnx_import_pool(rabbet_onnx_node_t* node) {
   }
   if (rabbet_onnx_wants(node, 1)) {
     RABBET_ONNX_FAIL(node, RABBET_STATUS_UNSUPPORTED,
-                     "the output Indices of MaxPool is not made");
+                     "output 1 (Indices) of MaxPool is not imported");
   }
   rabbet_onnx_window_t window = rabbet_onnx_pool_window(node, x);
   bool count_padding = rabbet_onnx_attr_int(node, "count_include_pad", 0) != 0;

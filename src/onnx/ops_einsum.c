@@ -30,10 +30,10 @@ static void rabbet_onnx_term_add(rabbet_onnx_node_t* node,
                                  rabbet_onnx_term_t* term, int label) {
   if (!rabbet_onnx_ok(node)) return;
   if (rabbet_onnx_term_find(term, label) >= 0) {
-    RABBET_ONNX_FAIL(node, RABBET_STATUS_UNSUPPORTED,
-                     "the equation names '%c' twice in one term; diagonals are "
-                     "not taken",
-                     label < RABBET_EINSUM_ELLIPSIS ? label : '.');
+    RABBET_ONNX_FAIL(
+        node, RABBET_STATUS_UNSUPPORTED,
+        "the equation names '%c' twice in one term; diagonals are not imported",
+        label < RABBET_EINSUM_ELLIPSIS ? label : '.');
   } else if (term->rank == RABBET_EINSUM_LABELS) {
     RABBET_ONNX_FAIL(node, RABBET_STATUS_UNSUPPORTED,
                      "a term of the equation, or what is made of two, has more "
@@ -58,7 +58,7 @@ static void rabbet_onnx_term_parse(rabbet_onnx_node_t* node, const char* text,
       text += 2;
     } else {
       RABBET_ONNX_FAIL(node, RABBET_STATUS_INVALID_ARGUMENT,
-                       "'%c' is no part of an equation", *text);
+                       "'%c' is not part of an equation", *text);
     }
   }
 }

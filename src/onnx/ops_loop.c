@@ -170,10 +170,11 @@ static rabbet_tensor_t* rabbet_onnx_loop_nothing(rabbet_onnx_loop_t* loop,
                dim->dim_value >= 0;
   }
   if (!is_known) {
-    RABBET_ONNX_FAIL(node, RABBET_STATUS_UNSUPPORTED,
-                     "the loop does not run, and its body does not tell the "
-                     "shape of '%s', of which the result has none",
-                     rabbet_onnx_value_name(info));
+    RABBET_ONNX_FAIL(
+        node, RABBET_STATUS_UNSUPPORTED,
+        "the loop has 0 iterations, and its body does not determine the shape "
+        "of '%s', which the empty result needs",
+        rabbet_onnx_value_name(info));
   }
   rabbet_dtype_t dtype = RABBET_DTYPE_NONE;
   bool narrowed = false;
@@ -236,10 +237,9 @@ static int64_t rabbet_onnx_loop_number(rabbet_onnx_node_t* node,
   if (known.present && known.count == 1) return known.data[0];
   RABBET_ONNX_FAIL(
       node, RABBET_STATUS_UNSUPPORTED,
-      "%s ('%s') is not constant; a loop is written out when the model is "
-      "imported, so that its number of iterations must follow from constants "
-      "and fixed shapes: give the model's inputs fixed shapes, or make the "
-      "number an initializer",
+      "%s ('%s') is not constant; loops are unrolled at import, so the number "
+      "of iterations must follow from constants and fixed shapes: give the "
+      "model's inputs fixed shapes, or make the number an initializer",
       what, rabbet_tensor_name(x));
   return fallback;
 }
@@ -297,9 +297,8 @@ static int64_t rabbet_onnx_scan_length(const rabbet_onnx_scan_t* scan) {
     if (extent < 0) {
       RABBET_ONNX_FAIL(
           node, RABBET_STATUS_UNSUPPORTED,
-          "the extent of scan input '%s' along axis %d is not known; a scan is "
-          "written out when the model is imported: give the model's inputs "
-          "fixed shapes",
+          "the extent of scan input '%s' along axis %d is not known; scans are "
+          "unrolled at import: give the model's inputs fixed shapes",
           rabbet_tensor_name(x), axis);
     } else if (length >= 0 && extent != length) {
       RABBET_ONNX_FAIL(node, RABBET_STATUS_INVALID_ARGUMENT,

@@ -10,7 +10,7 @@ void rabbet_onnx_import_matmul(rabbet_onnx_node_t* node) {
   int rank_a = rabbet_onnx_rank(node, a), rank_b = rabbet_onnx_rank(node, b);
   if (rabbet_onnx_ok(node) && (rank_a == 0 || rank_b == 0)) {
     RABBET_ONNX_FAIL(node, RABBET_STATUS_INVALID_ARGUMENT,
-                     "a scalar is no operand of a matrix product");
+                     "a scalar is not an operand of a matrix product");
   }
   // The batch axes are what must have equal rank.
   int batch_a = rank_a > 2 ? rank_a - 2 : 0;

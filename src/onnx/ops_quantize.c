@@ -74,8 +74,8 @@ void rabbet_onnx_import_quantize(rabbet_onnx_node_t* node) {
       node, zero ? rabbet_onnx_dtype_of(node, zero) : RABBET_DTYPE_UINT8);
   if (to == RABBET_DTYPE_FP8 && rabbet_onnx_attr_int(node, "saturate", 1) == 0)
     RABBET_ONNX_FAIL(node, RABBET_STATUS_UNSUPPORTED,
-                     "saturate is 0; numbers beyond FLOAT8E4M3FN's largest "
-                     "become the largest here (saturate 1)");
+                     "saturate is 0; expected 1: values beyond the largest of "
+                     "FLOAT8E4M3FN are clamped");
   rabbet_onnx_import_scaled(node, "quantize", to);
 }
 

@@ -26,10 +26,10 @@ static rabbet_dtype_t rabbet_onnx_random_type(rabbet_onnx_node_t* node,
         node, rabbet_onnx_dtype((int32_t)rabbet_onnx_attr_int(node, "dtype", 1),
                                 &dtype, NULL));
   if (rabbet_onnx_ok(node) && !rabbet_dtype_is_float(dtype))
-    RABBET_ONNX_FAIL(node, RABBET_STATUS_UNSUPPORTED,
-                     "random numbers of type %s are not made; FLOAT, HALF and "
-                     "BF16 are",
-                     rabbet_dtype_name(dtype));
+    RABBET_ONNX_FAIL(
+        node, RABBET_STATUS_UNSUPPORTED,
+        "random numbers cannot have type %s; expected FLOAT, HALF or BF16",
+        rabbet_dtype_name(dtype));
   return dtype;
 }
 

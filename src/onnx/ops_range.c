@@ -75,7 +75,7 @@ static rabbet_tensor_t* rabbet_onnx_range_of_ints(rabbet_onnx_node_t* node,
   rabbet_dims_t dims = {.rank = 1, .d = {rabbet_onnx_range_length(v)}};
   if (dims.d[0] >= rabbet_onnx_longest_range) {
     RABBET_ONNX_FAIL(node, RABBET_STATUS_OUT_OF_RANGE,
-                     "a range from %lld to %lld by %lld has no sensible length",
+                     "a range from %lld to %lld by %lld has no valid length",
                      (long long)v[0], (long long)v[1], (long long)v[2]);
     return NULL;
   }
@@ -94,7 +94,7 @@ static rabbet_tensor_t* rabbet_onnx_range_of_floats(rabbet_onnx_node_t* node,
   double steps = v[2] == 0 ? NAN : ceil((v[1] - v[0]) / v[2]);
   if (!(steps < (double)rabbet_onnx_longest_range)) {
     RABBET_ONNX_FAIL(node, RABBET_STATUS_OUT_OF_RANGE,
-                     "a range from %g to %g by %g has no sensible length", v[0],
+                     "a range from %g to %g by %g has no valid length", v[0],
                      v[1], v[2]);
     return NULL;
   }

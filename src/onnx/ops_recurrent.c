@@ -297,10 +297,10 @@ static void rabbet_onnx_recurrent_begin(rabbet_onnx_recurrent_t* layer) {
                      rabbet_dims_print(&r, text, sizeof text),
                      layer->directions, layer->gates);
   } else if (layer->length < 1) {
-    RABBET_ONNX_FAIL(node, RABBET_STATUS_UNSUPPORTED,
-                     "the number of steps of X is not known; recurrent layers "
-                     "are written out when the model is imported: give the "
-                     "model's inputs fixed shapes");
+    RABBET_ONNX_FAIL(
+        node, RABBET_STATUS_UNSUPPORTED,
+        "the number of steps of X is not known; recurrent layers are unrolled "
+        "at import: give the model's inputs fixed shapes");
   }
   rabbet_onnx_check_lengths(layer);
 }

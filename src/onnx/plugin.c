@@ -385,8 +385,8 @@ static void rabbet_onnx_warn_unread(rabbet_onnx_node_t* node,
     }
     if (known) continue;
     rabbet_log(node->importer->network->logger, RABBET_SEVERITY_WARNING,
-               "node '%s': attribute '%s' is none that plugin '%s' takes and "
-               "is passed over",
+               "node '%s': attribute '%s' is ignored: plugin '%s' has no such "
+               "attribute",
                node->name, name, creator->name);
   }
 }

@@ -81,7 +81,7 @@ static rabbet_status_t rabbet_onnx_not_found(const rabbet_onnx_scope_t* scope,
   if (maker < 0) {
     return RABBET_STATUS(
         RABBET_STATUS_NOT_FOUND,
-        "'%s' is made by nothing: no input, initializer or node has that name",
+        "'%s' is undefined: no input, initializer or node output has that name",
         name);
   }
   const Onnx__NodeProto* node = scope->nodes[maker];

@@ -102,7 +102,7 @@ static rabbet_status_t rabbet_onnx_parse_size(const char* key, const char* text,
   unsigned long long value = digits ? strtoull(text, &end, 10) : 0;
   if (!digits || *end || value > INT64_MAX) {
     return RABBET_STATUS(RABBET_STATUS_DATA_LOSS,
-                         "external data's %s is '%s', which is no size", key,
+                         "external data's %s is '%s', which is not a size", key,
                          text ? text : "");
   }
   *out_value = value;

@@ -40,7 +40,7 @@ static rabbet_status_t concatenation_infer_shapes(
   int32_t axis = 0;
   if (shape.rank == 0) {
     return RABBET_OP_INVALID(
-        "input 0 is a scalar; what is concatenated must have an axis (reshape "
+        "input 0 is a scalar; concatenation needs at least one axis (reshape "
         "it to (1) with a shuffle)");
   }
   RABBET_RETURN_IF_ERROR(

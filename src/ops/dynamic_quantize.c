@@ -193,7 +193,8 @@ static const rabbet_op_attr_t dynamic_attrs[] = {
 const rabbet_op_t rabbet_op_dynamic_quantize = {
     .name = "dynamic_quantize",
     .layer_type = "DYNAMIC_QUANTIZE",
-    .doc = "Quantization by scales of blocks, found in the numbers themselves.",
+    .doc =
+        "Quantization with scales of blocks that are computed from the input.",
     .inputs = dynamic_inputs,
     .input_count = RABBET_OP_COUNT_OF(dynamic_inputs),
     .outputs = dynamic_outputs,

@@ -80,8 +80,8 @@ static rabbet_status_t rabbet_evaluate_room(rabbet_evaluate_t* e,
   e->too_large = size > e->max_bytes;
   if (e->too_large)
     return RABBET_STATUS(RABBET_STATUS_OUT_OF_RANGE,
-                         "the result has %zu bytes; at most %zu are wanted",
-                         size, e->max_bytes);
+                         "the result has %zu bytes; the limit is %zu", size,
+                         e->max_bytes);
   return rabbet_allocate_aligned(e->allocator, size > 0 ? size : 1,
                                  RABBET_EVALUATE_ALIGNMENT, &output->data);
 }

@@ -229,9 +229,9 @@ static const rabbet_op_operand_t grid_outputs[] = {
     {"output", 0, RABBET_T_FLOATS}};
 static const rabbet_op_attr_t grid_attrs[] = {
     {"interpolation_mode", RABBET_ATTR_INT, false, RABBET_INTERPOLATION_LINEAR,
-     0, grid_modes, "how elements are made"},
+     0, grid_modes, "interpolation between elements"},
     {"sample_mode", RABBET_ATTR_INT, false, RABBET_SAMPLE_FILL, 0, grid_outside,
-     "what lies outside the input; FILL: zeros"},
+     "elements outside the input; FILL: zeros"},
     {"align_corners", RABBET_ATTR_BOOL, false, 0, 0, NULL,
      "-1 and 1 are the centres of the first and last elements, not their ends"},
 };

@@ -54,8 +54,8 @@ static rabbet_status_t kv_cache_infer_shapes(const rabbet_op_infer_t* infer) {
   char a[RABBET_OP_TEXT], b[RABBET_OP_TEXT], c[RABBET_OP_TEXT];
   return RABBET_OP_INVALID(
       "input 'cache' has shape %s, 'update' %s and 'write_indices' %s; axis %d "
-      "must not be 0 (the batch), the update have the cache's shape but for "
-      "that axis, where it must not be longer, and the indices be one for each "
+      "must not be 0 (the batch), the update must have the cache's shape, or "
+      "be shorter along that axis, and there must be one index for each "
       "element of the batch",
       rabbet_op_shape_text(infer, cache, a),
       rabbet_op_shape_text(infer, &infer->inputs[UPDATE].shape, b),
@@ -135,7 +135,7 @@ static const rabbet_op_operand_t kv_cache_outputs[] = {
     {"output", 0, RABBET_T_ANY}};
 static const rabbet_op_attr_t kv_cache_attrs[] = {
     {"cache_mode", RABBET_ATTR_INT, false, RABBET_KV_CACHE_LINEAR, 0,
-     kv_cache_modes, "what becomes of what lies beyond the cache's end"},
+     kv_cache_modes, "treatment of rows beyond the cache's end"},
     {"axis", RABBET_ATTR_INT, false, -2, 0, NULL,
      "the axis that is written along"},
 };
@@ -143,7 +143,7 @@ static const rabbet_op_attr_t kv_cache_attrs[] = {
 const rabbet_op_t rabbet_op_kv_cache_update = {
     .name = "kv_cache_update",
     .layer_type = "KV_CACHE_UPDATE",
-    .doc = "New elements in a cache, where indices say.",
+    .doc = "New elements, written into a cache at given positions.",
     .inputs = kv_cache_inputs,
     .input_count = RABBET_OP_COUNT_OF(kv_cache_inputs),
     .outputs = kv_cache_outputs,

@@ -17,8 +17,8 @@ const rabbet_op_t rabbet_op_recurrence = {
     .name = "recurrence",
     .layer_type = "RECURRENCE",
     .doc =
-        "A loop's state: a value for the first iteration, and that which "
-        "each iteration leaves to the next.",
+        "A loop-carried value: the value for the first iteration, and for the "
+        "next one.",
     .flags = RABBET_OP_NO_FOLD | RABBET_OP_STRUCTURE,
     .inputs = recurrence_inputs,
     .input_count = RABBET_OP_COUNT_OF(recurrence_inputs),
@@ -51,7 +51,7 @@ static const rabbet_op_attr_t iterator_attrs[] = {
 const rabbet_op_t rabbet_op_iterator = {
     .name = "iterator",
     .layer_type = "ITERATOR",
-    .doc = "In each iteration of a loop the next slice of a tensor.",
+    .doc = "Slices of a tensor, one in each iteration of a loop.",
     .flags = RABBET_OP_NO_FOLD | RABBET_OP_STRUCTURE,
     .inputs = iterator_inputs,
     .input_count = RABBET_OP_COUNT_OF(iterator_inputs),
@@ -92,7 +92,7 @@ static const rabbet_op_attr_t trip_limit_attrs[] = {
 const rabbet_op_t rabbet_op_trip_limit = {
     .name = "trip_limit",
     .layer_type = "TRIP_LIMIT",
-    .doc = "How often a loop runs.",
+    .doc = "The number of iterations of a loop.",
     .flags = RABBET_OP_NO_FOLD | RABBET_OP_STRUCTURE,
     .inputs = trip_limit_inputs,
     .input_count = RABBET_OP_COUNT_OF(trip_limit_inputs),
@@ -159,7 +159,7 @@ static const rabbet_op_attr_t loop_output_attrs[] = {
     {"kind", RABBET_ATTR_INT, .required = true,
      .enumerators = loop_output_kinds,
      .doc =
-         "LAST_VALUE: what a recurrence is at the end. CONCATENATE, REVERSE: "
+         "LAST_VALUE: the final value of a recurrence. CONCATENATE, REVERSE: "
          "the values of all iterations, the first or the last one first."},
     {"axis", RABBET_ATTR_INT, .doc = "New axis along which iterations lie."},
 };
@@ -188,7 +188,8 @@ static rabbet_status_t assertion_infer_shapes(const rabbet_op_infer_t* infer) {
 static const rabbet_op_operand_t assertion_inputs[] = {
     {"condition", 0, RABBET_T(BOOL)}};
 static const rabbet_op_attr_t assertion_attrs[] = {
-    {"message", RABBET_ATTR_STRING, .doc = "What is said if it does not hold."},
+    {"message", RABBET_ATTR_STRING,
+     .doc = "The error message if the condition is false."},
 };
 
 const rabbet_op_t rabbet_op_assertion = {

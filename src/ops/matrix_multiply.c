@@ -34,9 +34,7 @@ static rabbet_status_t matrix_batch(const rabbet_op_infer_t* infer,
         infer, infer->inputs[0].shape.d[i], infer->inputs[1].shape.d[i],
         &shape->d[i], &agree));
     if (!agree) {
-      return matrix_invalid(infer,
-                            "the dimensions before the matrices must be "
-                            "equal or 1");
+      return matrix_invalid(infer, "the batch dimensions must be equal or 1");
     }
   }
   shape->rank = rank;
@@ -55,8 +53,8 @@ static rabbet_status_t matrix_infer_shapes(const rabbet_op_infer_t* infer) {
   }
   if (a_batch != b_batch) {
     return matrix_invalid(infer,
-                          "both must have as many dimensions before the matrix "
-                          "or vector (insert dimensions of 1 with a shuffle)");
+                          "both inputs must have the same number of batch "
+                          "dimensions (insert dimensions of 1 with a shuffle)");
   }
   rabbet_expr_t inner = RABBET_EXPR_NONE;
   int32_t a_inner = a->rank - (op0 == RABBET_MATRIX_TRANSPOSE ? 2 : 1);

@@ -297,7 +297,7 @@ static const rabbet_op_attr_t nms_attrs[] = {
     {"bounding_box_format", RABBET_ATTR_INT, false, 0, 0, nms_formats,
      "whether boxes are two corners, or centre and size"},
     {"topk_box_limit", RABBET_ATTR_INT, false, 5000, 0, NULL,
-     "best boxes that are looked at in each batch; 0: all"},
+     "number of best boxes considered in each batch; 0: all"},
     {"indices_type", RABBET_ATTR_INT, false, RABBET_DTYPE_INT32, 0, nms_types,
      "type of the indices"},
     {"classes_first", RABBET_ATTR_BOOL, false, 0, 0, NULL,
@@ -308,7 +308,9 @@ static const rabbet_op_attr_t nms_attrs[] = {
 const rabbet_op_t rabbet_op_nms = {
     .name = "nms",
     .layer_type = "NMS",
-    .doc = "Boxes that no better one of their class overlaps by much.",
+    .doc =
+        "Non-maximum suppression: boxes that no better box of their class "
+        "overlaps by more than a threshold.",
     .inputs = nms_inputs,
     .input_count = RABBET_OP_COUNT_OF(nms_inputs),
     .outputs = nms_outputs,

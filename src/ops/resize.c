@@ -371,7 +371,7 @@ static const rabbet_op_attr_t resize_attrs[] = {
      "what each axis is scaled by; with a shape, only where elements are "
      "found"},
     {"resize_mode", RABBET_ATTR_INT, false, RABBET_INTERPOLATION_NEAREST, 0,
-     resize_modes, "how elements are made"},
+     resize_modes, "interpolation between elements"},
     {"coordinate_transformation", RABBET_ATTR_INT, false,
      RABBET_COORDINATE_ASYMMETRIC, 0, resize_coordinates,
      "where in the input an element of the output lies"},

@@ -223,13 +223,14 @@ static const rabbet_op_attr_t scatter_attrs[] = {
      "how indices are read"},
     {"axis", RABBET_ATTR_INT, false, 0, 0, NULL, "ELEMENT: the axis"},
     {"reduction", RABBET_ATTR_INT, false, RABBET_SCATTER_REDUCTION_NONE, 0,
-     scatter_reductions, "what is done with an element that is there"},
+     scatter_reductions,
+     "how an update is combined with the element that it meets"},
 };
 
 const rabbet_op_t rabbet_op_scatter = {
     .name = "scatter",
     .layer_type = "SCATTER",
-    .doc = "Elements put where indices say.",
+    .doc = "Elements written at positions given by indices.",
     .inputs = scatter_inputs,
     .input_count = RABBET_OP_COUNT_OF(scatter_inputs),
     .outputs = scatter_outputs,

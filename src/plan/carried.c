@@ -70,11 +70,11 @@ static rabbet_status_t rabbet_verify_one_carried(
       carried->kind != RABBET_CARRIED_PYTHON)
     return RABBET_DAMAGED("it is of no known kind (%d)", (int)carried->kind);
   if (!*carried->name || strchr(carried->name, '/'))
-    return RABBET_DAMAGED("'%s' is no name", carried->name);
+    return RABBET_DAMAGED("'%s' is not a name", carried->name);
   if (carried->kind == RABBET_CARRIED_LIBRARY &&
       (carried->size == 0 || carried->is_package ||
        carried->requirement_count > 0))
-    return RABBET_DAMAGED("'%s' is no library", carried->name);
+    return RABBET_DAMAGED("'%s' is not a library", carried->name);
   for (const rabbet_carried_t* other = plan->carried; other < carried;
        ++other) {
     if (other->kind > carried->kind)

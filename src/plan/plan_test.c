@@ -418,8 +418,8 @@ typedef struct wrong_t {
 } wrong_t;
 
 static const wrong_t wrongs[] = {
-    {wrong_value_dtype, "value 0 ('x'): 77 is no data type"},
-    {wrong_format, "value 0 ('x'): 5000 is no tensor format"},
+    {wrong_value_dtype, "value 0 ('x'): 77 is not a data type"},
+    {wrong_format, "value 0 ('x'): 5000 is not a tensor format"},
     {wrong_format_rank, "value 2 ('sum'): format CHW4 needs rank 3, found 2"},
     {wrong_expr, "axis 1 refers to expression 99 of 2"},
     {wrong_io, "value 3 ('y'): it is input or output 2 of 2"},
@@ -433,7 +433,7 @@ static const wrong_t wrongs[] = {
     {constant_of_other_size,
      "its data has 20 bytes; its shape and type need "
      "24"},
-    {wrong_storage, "3 is no storage"},
+    {wrong_storage, "3 is not a storage"},
     {same_names, "two inputs or outputs are named 'x'"},
     {inputs_last, "input 'x': inputs must come first"},
     {range_upside_down, "profile 0, input 'x': axis 0 has the range 3, 2, 2"},
@@ -455,7 +455,7 @@ static const wrong_t wrongs[] = {
     {node_output_twice, "output 0 is computed twice"},
     {dtype_inside_differs, "is FLOAT LINEAR outside but HALF LINEAR inside"},
     {read_out_of_range, "the host reads value 4 of 4"},
-    {read_of_floats, "the host reads 'sum', which is not INT32"},
+    {read_of_floats, "the host reads 'sum', which is not a scalar or vector"},
     {plugin_without_layer, "it has 0 plugin layers but one plugin"},
     {layer_without_plugin, "it has 1 plugin layers but no plugin"},
     {report_no_json, "its report is not JSON"},
@@ -463,7 +463,7 @@ static const wrong_t wrongs[] = {
     {symbol_of_no_axis, "stands for axis 2 of value 'x', which has 2"},
     {symbol_of_no_input, "which is neither an input nor read by the host"},
     {input_of_an_expression, "axis 0 is neither a number nor a symbol"},
-    {host_values_of_floats, "must be integers in a row"},
+    {host_values_of_floats, "must be a scalar or vector of integers"},
     {too_many_threads, "it was tuned for 1048576 threads; expected 0 to 4096"},
     {hidden_for_nothing, "must be a debug tensor or that of a check"},
     {check_of_input, "check 'small': it is of output 0, which is not hidden"},
@@ -597,11 +597,11 @@ static void wrong_carried(void** state) {
   (void)state;
   static const wrong_t list[] = {
       {carried_kind, "code 1: it is of no known kind (7)"},
-      {carried_unnamed, "code 1: '' is no name"},
-      {carried_path, "code 1: '../ops' is no name"},
+      {carried_unnamed, "code 1: '' is not a name"},
+      {carried_path, "code 1: '../ops' is not a name"},
       {carried_twice, "code 2: 'ops' comes twice"},
       {carried_out_of_order, "library 'ops.padding' comes after source"},
-      {carried_empty_library, "code 0: 'ops' is no library"},
+      {carried_empty_library, "code 0: 'ops' is not a library"},
   };
   expect_refused(sample_carried, 24, list, sizeof(list) / sizeof(list[0]));
 }

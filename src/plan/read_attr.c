@@ -72,7 +72,7 @@ static rabbet_status_t rabbet_read_tensor(rabbet_plan_t* plan,
   if (from->n_dims > RABBET_MAX_RANK)
     return RABBET_DAMAGED("a tensor of rank %zu", from->n_dims);
   if (from->dtype < 0 || from->dtype >= RABBET_DTYPE_COUNT)
-    return RABBET_DAMAGED("%d is no data type", from->dtype);
+    return RABBET_DAMAGED("%d is not a data type", from->dtype);
   attr->dtype = (rabbet_dtype_t)from->dtype;
   attr->dims.rank = (int32_t)from->n_dims;
   for (size_t i = 0; i < from->n_dims; ++i)
@@ -113,6 +113,6 @@ rabbet_status_t rabbet_read_attr(rabbet_plan_t* plan,
     case RABBET_ATTR_TENSOR:
       return rabbet_read_tensor(plan, from, attr);
     default:
-      return RABBET_DAMAGED("%d is no type of attribute", from->type);
+      return RABBET_DAMAGED("%d is not a type of attribute", from->type);
   }
 }

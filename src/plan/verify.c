@@ -78,10 +78,10 @@ static rabbet_status_t rabbet_verify_tensor(const rabbet_plan_t* plan,
                                             int dtype, int format,
                                             const rabbet_shape_t* shape) {
   if (!rabbet_dtype_valid(dtype))
-    return RABBET_DAMAGED("%d is no data type", dtype);
+    return RABBET_DAMAGED("%d is not a data type", dtype);
   const rabbet_format_info_t* info =
       rabbet_format_info((rabbet_format_t)format);
-  if (!info) return RABBET_DAMAGED("%d is no tensor format", format);
+  if (!info) return RABBET_DAMAGED("%d is not a tensor format", format);
   RABBET_RETURN_IF_ERROR(rabbet_verify_shape(plan, shape));
   if (shape->rank < info->min_rank)
     return RABBET_DAMAGED("format %s needs rank %d, found %d", info->name,
@@ -187,8 +187,8 @@ static rabbet_status_t rabbet_verify_host_values(
       (!rabbet_dtype_is_integer(value->dtype) &&
        value->dtype != RABBET_DTYPE_BOOL))
     return RABBET_DAMAGED(
-        "a value that the host knows must be integers in a "
-        "row of constant length");
+        "a value that the host knows must be a scalar or vector of integers, "
+        "of constant length");
   RABBET_RETURN_IF_ERROR(rabbet_dims_count(&dims, &count));
   if ((uint64_t)count != value->host_value_count)
     return RABBET_DAMAGED("it has %lld elements but %zu host values",
@@ -223,7 +223,7 @@ static rabbet_status_t rabbet_verify_value(const rabbet_verify_t* verify,
                               plan->ios[value->io].name);
       break;
     default:
-      return RABBET_DAMAGED("%d is no storage", (int)value->storage);
+      return RABBET_DAMAGED("%d is not a storage", (int)value->storage);
   }
   RABBET_RETURN_IF_ERROR(rabbet_verify_alias(plan, number));
   return rabbet_verify_host_values(plan, value);
@@ -270,7 +270,7 @@ static rabbet_status_t rabbet_verify_shape_input(
       (value->dtype != RABBET_DTYPE_INT32 &&
        value->dtype != RABBET_DTYPE_INT64))
     return RABBET_DAMAGED(
-        "a shape input must be INT32 or INT64 in a row of "
+        "a shape input must be a scalar or vector of INT32 or INT64, of "
         "constant length");
   rabbet_dims_t dims = rabbet_shape_dims(plan->graph, &value->shape);
   int64_t count = 0;
@@ -536,8 +536,8 @@ static rabbet_status_t rabbet_verify_host_read(const rabbet_verify_t* verify,
       (value->dtype != RABBET_DTYPE_INT32 &&
        value->dtype != RABBET_DTYPE_INT64 && value->dtype != RABBET_DTYPE_BOOL))
     return RABBET_DAMAGED(
-        "the host reads '%s', which is not INT32, INT64 or "
-        "BOOL in a row of constant length",
+        "the host reads '%s', which is not a scalar or vector of INT32, INT64 "
+        "or BOOL, of constant length",
         value->name);
   RABBET_RETURN_IF_ERROR(rabbet_dims_count(&dims, &count));
   if (count > RABBET_OP_MAX_VALUES)
@@ -648,7 +648,7 @@ static rabbet_status_t rabbet_verify_pair(const rabbet_plan_t* plan,
       rabbet_verify_own(plan, pair[1], plan->kept_size, true, &scale));
   if ((*out)->dtype != RABBET_DTYPE_INT8 ||
       !rabbet_verify_is_scale(plan, scale, *out))
-    return RABBET_DAMAGED("'%s' is no scale of '%s'", scale->name,
+    return RABBET_DAMAGED("'%s' is not a scale of '%s'", scale->name,
                           (*out)->name);
   return rabbet_ok();
 }
@@ -657,7 +657,7 @@ static rabbet_status_t rabbet_verify_refit(const rabbet_plan_t* plan,
                                            const rabbet_plan_weights_t* refit) {
   if (refit->dtype < 0 || refit->dtype >= RABBET_DTYPE_COUNT ||
       !rabbet_dtype_is_float(refit->dtype))
-    return RABBET_DAMAGED("%d is no floating type", (int)refit->dtype);
+    return RABBET_DAMAGED("%d is not a floating type", (int)refit->dtype);
   if (refit->value_count + refit->byte_count == 0)
     return RABBET_DAMAGED("nothing is made of it");
   if (refit->byte_count > 0 && refit->dtype != RABBET_DTYPE_FLOAT)
@@ -701,7 +701,8 @@ static rabbet_status_t rabbet_verify_refits(const rabbet_plan_t* plan) {
                           (unsigned long long)plan->kept_size,
                           (unsigned long long)plan->full_size);
   if (plan->refit_count + plan->scale_count > 0 && plan->full_size == 0)
-    return RABBET_DAMAGED("weights to refit, and no size of all weights");
+    return RABBET_DAMAGED(
+        "there are weights to refit, but the size of all weights is missing");
   for (size_t i = 0; i < plan->refit_count; ++i)
     RABBET_RETURN_IF_ERROR(
         RABBET_ANNOTATE(rabbet_verify_refit(plan, &plan->refits[i]),
@@ -737,7 +738,7 @@ static rabbet_status_t rabbet_verify_check(const rabbet_plan_t* plan,
                         value->dtype == RABBET_DTYPE_BOOL
                   : rabbet_verify_element(plan, value, check->index);
   if (!fits)
-    return RABBET_DAMAGED("element %d of value '%s' is no condition",
+    return RABBET_DAMAGED("element %d of value '%s' is not a condition",
                           check->index, value->name);
   const rabbet_plan_check_t* before = number > 0 ? check - 1 : NULL;
   if (before && before->index >= 0 && before->io != check->io)

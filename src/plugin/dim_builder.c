@@ -12,8 +12,8 @@ static rabbet_status_t rabbet_dim_check(const rabbet_dim_builder_t* builder,
     return rabbet_ok();
   }
   return RABBET_STATUS(RABBET_STATUS_INVALID_ARGUMENT,
-                       "%d is no dimension of this builder; expressions live "
-                       "only as long as the call that gave the builder",
+                       "%d is not a dimension of this builder; expressions "
+                       "live only as long as the call that gave the builder",
                        dim);
 }
 
@@ -32,7 +32,7 @@ rabbet_status_t rabbet_dim_operation(rabbet_dim_builder_t* builder,
   RABBET_RETURN_IF_ERROR(rabbet_dim_check(builder, b));
   if (op < RABBET_DIM_SUM || op > RABBET_DIM_CEIL_DIV) {
     return RABBET_STATUS(RABBET_STATUS_INVALID_ARGUMENT,
-                         "%d is no dimension operation", (int)op);
+                         "%d is not a dimension operation", (int)op);
   }
   return rabbet_expr_binary(builder->graph, (rabbet_expr_op_t)op, a, b,
                             out_dim);

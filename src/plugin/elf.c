@@ -44,7 +44,7 @@ static rabbet_status_t rabbet_elf_check_header(rabbet_elf_t* elf) {
   Elf64_Ehdr* header = &elf->header;
   if (elf->size < sizeof(*header) || memcmp(data, ELFMAG, SELFMAG) != 0)
     return RABBET_STATUS(RABBET_STATUS_INVALID_ARGUMENT,
-                         "it is no shared library");
+                         "it is not a shared library");
   memcpy(header, data, sizeof(*header));
   // The rest of the header has other places in one of 32 bits.
   bool fits = data[EI_CLASS] == ELFCLASS64 && data[EI_DATA] == ELFDATA2LSB;
@@ -57,9 +57,10 @@ static rabbet_status_t rabbet_elf_check_header(rabbet_elf_t* elf) {
         data[EI_CLASS], fits ? header->e_machine : 0u, ELFCLASS64,
         RABBET_ELF_MACHINE);
   if (header->e_type != ET_DYN)
-    return RABBET_STATUS(RABBET_STATUS_INVALID_ARGUMENT,
-                         "it is no shared library but an ELF file of type %u",
-                         header->e_type);
+    return RABBET_STATUS(
+        RABBET_STATUS_INVALID_ARGUMENT,
+        "it is not a shared library but an ELF file of type %u",
+        header->e_type);
   return rabbet_ok();
 }
 
@@ -158,10 +159,11 @@ static rabbet_status_t rabbet_elf_check_segments(const rabbet_elf_t* elf,
     dynamic = true;
     *out_dynamic = s;
   }
-  return dynamic ? rabbet_ok()
-                 : RABBET_STATUS(RABBET_STATUS_INVALID_ARGUMENT,
-                                 "it is no shared library: nothing of it can "
-                                 "be linked");
+  return dynamic
+             ? rabbet_ok()
+             : RABBET_STATUS(
+                   RABBET_STATUS_INVALID_ARGUMENT,
+                   "it is not a shared library: nothing of it can be linked");
 }
 
 // ---- The dynamic table ------------------------------------------------------
@@ -263,7 +265,9 @@ static rabbet_status_t rabbet_elf_walk_gnu(rabbet_elf_t* elf, uint64_t buckets,
           at < first || at >= RABBET_ELF_MOST
               ? NULL
               : rabbet_elf_at(elf, chains + (at - first) * 4, 4);
-      if (!word) return RABBET_ELF_DAMAGED("its table of names leads nowhere");
+      if (!word)
+        return RABBET_ELF_DAMAGED(
+            "its table of names refers outside of the file");
       last = rabbet_elf_word(word, 0) & 1;
     }
     if (at > elf->symbol_count) elf->symbol_count = at;
@@ -299,7 +303,8 @@ static rabbet_status_t rabbet_elf_check_hash(rabbet_elf_t* elf) {
     for (uint32_t at = rabbet_elf_word(table, b); at != 0;
          at = rabbet_elf_word(table, (uint64_t)buckets + at))
       if (at >= symbols || ++steps > symbols)
-        return RABBET_ELF_DAMAGED("its table of names leads nowhere");
+        return RABBET_ELF_DAMAGED(
+            "its table of names refers outside of the file");
   }
   if (symbols > elf->symbol_count) elf->symbol_count = symbols;
   return rabbet_ok();

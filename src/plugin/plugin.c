@@ -196,7 +196,7 @@ static rabbet_status_t rabbet_absent_take(
   if (strcmp(last->name, rabbet_absent_attr) != 0) return rabbet_ok();
   if (last->type != RABBET_ATTR_INT)
     return RABBET_STATUS(RABBET_STATUS_DATA_LOSS,
-                         "the mask of absent inputs is no integer");
+                         "the mask of absent inputs is not an integer");
   const int64_t* mask = last->data;
   args->absent_inputs = (uint64_t)*mask;
   --args->attr_count;
@@ -350,8 +350,9 @@ static rabbet_status_t rabbet_output_check(const rabbet_dim_builder_t* builder,
                                            const rabbet_plugin_output_t* output,
                                            size_t index, size_t input_count) {
   if (!rabbet_dtype_is_valid(output->dtype)) {
-    return RABBET_STATUS(RABBET_STATUS_PLUGIN, "output %zu: %d is no data type",
-                         index, (int)output->dtype);
+    return RABBET_STATUS(RABBET_STATUS_PLUGIN,
+                         "output %zu: %d is not a data type", index,
+                         (int)output->dtype);
   }
   if (output->rank < 0 || output->rank > RABBET_MAX_RANK) {
     return RABBET_STATUS(RABBET_STATUS_PLUGIN,
@@ -456,9 +457,10 @@ static rabbet_status_t rabbet_combination_add(
   for (size_t i = 0; i < count; ++i) {
     size_t bytes = 0;
     if (!rabbet_dtype_is_valid(tensors[i].dtype)) {
-      return RABBET_STATUS(RABBET_STATUS_PLUGIN,
-                           "combination %zu: %d is no data type (tensor %zu)",
-                           check->count, (int)tensors[i].dtype, i);
+      return RABBET_STATUS(
+          RABBET_STATUS_PLUGIN,
+          "combination %zu: %d is not a data type (tensor %zu)", check->count,
+          (int)tensors[i].dtype, i);
     }
     rabbet_status_t fits = rabbet_tensor_bytes(
         tensors[i].dtype, tensors[i].format, &query->tensors[i].opt, &bytes);

@@ -327,7 +327,7 @@ static void test_descriptions_are_checked(void** state) {
     rabbet_status_code_t code;
     const char* part;
   } cases[] = {
-      {describe_bad_type, RABBET_STATUS_PLUGIN, "99 is no data type"},
+      {describe_bad_type, RABBET_STATUS_PLUGIN, "99 is not a data type"},
       {describe_bad_rank, RABBET_STATUS_PLUGIN, "rank 9"},
       {describe_unset, RABBET_STATUS_PLUGIN, "dimension 0 was not set"},
       {describe_negative, RABBET_STATUS_PLUGIN, "negative (-3)"},
@@ -377,7 +377,7 @@ static void test_size_tensors_are_symbols(void** state) {
                       RABBET_STATUS_INVALID_ARGUMENT, "output 2 of 2");
   RABBET_EXPECT_ERROR(
       rabbet_dim_operation(&builder, RABBET_DIM_SUM, opt, 1000, &size),
-      RABBET_STATUS_INVALID_ARGUMENT, "1000 is no dimension");
+      RABBET_STATUS_INVALID_ARGUMENT, "1000 is not a dimension");
   RABBET_EXPECT_ERROR(rabbet_dim_constant(NULL, 1, &size),
                       RABBET_STATUS_FAILED_PRECONDITION, "while outputs");
   rabbet_expr_graph_destroy(graph);
@@ -555,7 +555,7 @@ static void test_absent_inputs_come_back_at_load(void** state) {
   kept.attrs[0].type = RABBET_ATTR_STRING;
   RABBET_EXPECT_ERROR(
       rabbet_plugin_create("Lacking", NULL, "test", &args, allocator, &plugin),
-      RABBET_STATUS_DATA_LOSS, "no integer");
+      RABBET_STATUS_DATA_LOSS, "not an integer");
   RABBET_EXPECT_OK(rabbet_plugin_deregister("Lacking", NULL, "test"));
 }
 

@@ -207,7 +207,7 @@ static rabbet_status_t ready_workspace(void* context, rabbet_dim_t bytes) {
   rabbet_ready_t* ready = ((ready_collector_t*)context)->ready;
   if (!ready_is_expr(ready, bytes))
     return RABBET_STATUS(RABBET_STATUS_PLUGIN,
-                         "%d is no dimension of this builder", bytes);
+                         "%d is not a dimension of this builder", bytes);
   ready->workspace = bytes;
   return rabbet_ok();
 }

@@ -74,10 +74,10 @@ static rabbet_status_t rabbet_run_python(const char* python, char* text,
   }
   if (WIFEXITED(exit_status) && WEXITSTATUS(exit_status) == 0)
     return rabbet_ok();
-  return RABBET_STATUS(RABBET_STATUS_UNAVAILABLE,
-                       "'%s' is no Python that works: asked for its version, "
-                       "it failed",
-                       python);
+  return RABBET_STATUS(
+      RABBET_STATUS_UNAVAILABLE,
+      "'%s' is not a Python that works: asked for its version, it failed",
+      python);
 }
 
 // Cuts the next line off.
@@ -103,7 +103,8 @@ rabbet_status_t rabbet_interpreter_ask(const char* python,
       strlen(executable) >= sizeof(out->executable) ||
       strlen(library) >= sizeof(out->library))
     return RABBET_STATUS(RABBET_STATUS_UNAVAILABLE,
-                         "'%s' is no Python: it says '%.80s'", python, version);
+                         "'%s' is not a Python: it says '%.80s'", python,
+                         version);
   if (out->major != RABBET_PYTHON_MAJOR || out->minor < RABBET_PYTHON_MINOR)
     return RABBET_STATUS(RABBET_STATUS_INCOMPATIBLE,
                          "'%s' is Python %d.%d; expected %d.%d or newer. Name "

@@ -86,10 +86,10 @@ static rabbet_status_t rabbet_python_find(void* library, const char* where,
         rabbet_symbol_function(library, python_symbols[i].name, &symbol),
         "'%s'", where));
     if (!symbol && !python_symbols[i].optional)
-      return RABBET_STATUS(RABBET_STATUS_INCOMPATIBLE,
-                           "'%s' is no libpython of version 3.11 or newer: it "
-                           "lacks %s",
-                           where, python_symbols[i].name);
+      return RABBET_STATUS(
+          RABBET_STATUS_INCOMPATIBLE,
+          "'%s' is not a libpython of version 3.11 or newer: it lacks %s",
+          where, python_symbols[i].name);
     memcpy((char*)python + python_symbols[i].offset, &symbol, sizeof(symbol));
   }
   return rabbet_ok();

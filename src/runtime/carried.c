@@ -51,12 +51,12 @@ rabbet_status_t rabbet_engine_find_plugin(
 // ---- Libraries
 
 static rabbet_status_t rabbet_carried_refused(const rabbet_carried_t* carried) {
-  return RABBET_STATUS(
-      RABBET_STATUS_FAILED_PRECONDITION,
-      "the plan carries the plugin library '%s', native code that loading it "
-      "runs: allow that if you trust who made the plan, by host_code_allowed "
-      "(C), engine_host_code_allowed (Python) or --allow-host-code",
-      carried->name);
+  return RABBET_STATUS(RABBET_STATUS_FAILED_PRECONDITION,
+                       "the plan carries the plugin library '%s', native code "
+                       "that runs when it is loaded: allow that if you trust "
+                       "who made the plan, by host_code_allowed (C), "
+                       "engine_host_code_allowed (Python) or --allow-host-code",
+                       carried->name);
 }
 
 static rabbet_status_t rabbet_engine_open_libraries(

@@ -183,7 +183,8 @@ static void damaged(void** state) {
     rabbet_status_code_t code;
     const char* message;
   } list[] = {
-      {0, 0, RABBET_STATUS_INVALID_ARGUMENT, "'x.so': it is no shared library"},
+      {0, 0, RABBET_STATUS_INVALID_ARGUMENT,
+       "'x.so': it is not a shared library"},
       {4, 1, RABBET_STATUS_INCOMPATIBLE, "another kind of machine"},
       {18, 3, RABBET_STATUS_INCOMPATIBLE, "machine 3; expected 2, "},
       {16, 2, RABBET_STATUS_INVALID_ARGUMENT, "an ELF file of type 2"},
@@ -199,7 +200,7 @@ static void damaged(void** state) {
   memcpy(copy, rabbet_file_map_data(map), size);
   RABBET_EXPECT_OK(rabbet_plugin_library_check("x.so", copy, size));
   RABBET_EXPECT_ERROR(rabbet_plugin_library_check("x.so", copy, 63),
-                      RABBET_STATUS_INVALID_ARGUMENT, "no shared library");
+                      RABBET_STATUS_INVALID_ARGUMENT, "not a shared library");
   RABBET_EXPECT_ERROR(rabbet_plugin_library_check("x.so", copy, 0x1000),
                       RABBET_STATUS_DATA_LOSS, "truncated or damaged: segment");
   free(copy);
@@ -215,8 +216,8 @@ static void carried_library(void** state) {
   RABBET_EXPECT_ERROR(
       load_library("good", 0, (rabbet_engine_options_t){0}, &first),
       RABBET_STATUS_FAILED_PRECONDITION,
-      "the plan carries the plugin library 'carried.so', native "
-      "code that loading it runs: allow that");
+      "the plan carries the plugin library 'carried.so', native code that runs "
+      "when it is loaded: allow that");
   assert_null(first);
   // Each engine has its own: nobody else sees its plugins.
   RABBET_EXPECT_OK(load_library("good", 0, allowed, &first));
@@ -245,7 +246,7 @@ static void failures_outlive_libraries(void** state) {
   assert_int_equal(loaded("/proc/self/fd/"), 0);
   assert_non_null(strstr(rabbet_status_file(status), "library.c"));
   RABBET_EXPECT_ERROR(status, RABBET_STATUS_PLUGIN,
-                      "the first element is no number");
+                      "the first element is not a number");
 }
 
 static void wrong_carried_libraries(void** state) {

@@ -204,7 +204,7 @@ static rabbet_status_t rabbet_context_check_io(const rabbet_context_t* context,
   const rabbet_plan_t* plan = context->engine->plan;
   if (io >= plan->io_count)
     return RABBET_STATUS(RABBET_STATUS_OUT_OF_RANGE,
-                         "%zu is no input or output; the plan has %zu", io,
+                         "%zu is not an input or output; the plan has %zu", io,
                          plan->io_count);
   if (want_input && io >= plan->input_count)
     return RABBET_STATUS(RABBET_STATUS_INVALID_ARGUMENT,

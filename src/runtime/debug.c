@@ -125,9 +125,10 @@ static rabbet_status_t rabbet_debug_unknown(const rabbet_context_t* context,
   for (size_t i = 0; (other = rabbet_engine_debug_tensor(context->engine, i));
        ++i)
     rabbet_strbuf_printf(&list, "%s'%s'", i ? ", " : "", other);
-  rabbet_status_t status = RABBET_STATUS(
-      RABBET_STATUS_NOT_FOUND, "'%s' is no debug tensor; the network marked %s",
-      name, list.size > 0 ? rabbet_strbuf_text(&list) : "none");
+  rabbet_status_t status =
+      RABBET_STATUS(RABBET_STATUS_NOT_FOUND,
+                    "'%s' is not a debug tensor; the network marked %s", name,
+                    list.size > 0 ? rabbet_strbuf_text(&list) : "none");
   rabbet_strbuf_deinitialize(&list);
   return status;
 }

@@ -271,9 +271,10 @@ static rabbet_status_t rabbet_engine_range(const rabbet_engine_t* engine,
                          "profile %zu does not exist; the plan has %zu",
                          profile, plan->profile_count);
   if (io >= plan->input_count)
-    return RABBET_STATUS(RABBET_STATUS_OUT_OF_RANGE,
-                         "%zu is no input; the plan has %zu, which come first",
-                         io, plan->input_count);
+    return RABBET_STATUS(
+        RABBET_STATUS_OUT_OF_RANGE,
+        "%zu is not an input; the plan has %zu, which come first", io,
+        plan->input_count);
   *out = &plan->profiles[profile * plan->input_count + io];
   return rabbet_ok();
 }

@@ -129,7 +129,8 @@ static void missing_addresses(void** state) {
       rabbet_context_set_address(context, 0, (uint8_t*)data + 1),
       RABBET_STATUS_INVALID_ARGUMENT, "needs a multiple of 4");
   RABBET_EXPECT_ERROR(rabbet_context_set_address(context, 2, data),
-                      RABBET_STATUS_OUT_OF_RANGE, "2 is no input or output");
+                      RABBET_STATUS_OUT_OF_RANGE,
+                      "2 is not an input or output");
   rabbet_context_destroy(context);
 }
 

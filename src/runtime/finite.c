@@ -226,7 +226,7 @@ static rabbet_status_t rabbet_finite_blame(const rabbet_context_t* context,
   rabbet_strbuf_initialize(context->allocator, &text);
   rabbet_strbuf_printf(&text, "layer '%s' (kernel '%s') made the first ",
                        step->name, step->kernel);
-  rabbet_strbuf_printf(&text, "%s of the run: its output ",
+  rabbet_strbuf_printf(&text, "%s of the run: output ",
                        ranges[output].nans > 0 ? "NaN" : "infinity");
   rabbet_finite_print_value(context, prepared, output, &text);
   rabbet_strbuf_printf(&text, " holds ");

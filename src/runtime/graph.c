@@ -51,8 +51,8 @@ rabbet_status_t rabbet_record_call(rabbet_context_t* context,
     status = device->vtable->is_recording(device, call.stream, &recording);
   if (rabbet_is_ok(status) && !recording)
     status = RABBET_STATUS(RABBET_STATUS_UNSUPPORTED,
-                           "it does what cannot be recorded, such as waiting "
-                           "for the device");
+                           "it does something that cannot be recorded, such as "
+                           "waiting for the device");
   return status;
 }
 
@@ -71,7 +71,7 @@ static void rabbet_graphs_exclude(rabbet_context_t* context,
   if (context->graph_told[step]) return;
   context->graph_told[step] = true;
   rabbet_log(context->engine->logger, RABBET_SEVERITY_WARNING,
-             "step '%s' (kernel '%s') is not recorded into a graph and runs as "
+             "step '%s' (kernel '%s') is not recorded into a graph and runs "
              "without one: %s",
              at->name, at->kernel, reason);
 }
@@ -80,8 +80,7 @@ static void rabbet_graphs_give_up(rabbet_context_t* context,
                                   rabbet_prepared_t* prepared,
                                   rabbet_status_t status) {
   rabbet_log(context->engine->logger, RABBET_SEVERITY_WARNING,
-             "segment %d is not recorded into graphs and runs as without them: "
-             "%s",
+             "segment %d is not recorded into graphs and runs without them: %s",
              prepared->segment, rabbet_status_message(status));
   rabbet_status_free(status);
   prepared->graphs->given_up = true;

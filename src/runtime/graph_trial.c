@@ -201,7 +201,7 @@ static rabbet_status_t rabbet_trial_round(rabbet_trial_t* trial, int round) {
   if (memcmp(trial->replayed, trial->direct, trial->output_bytes) == 0)
     return rabbet_ok();
   return RABBET_STATUS(RABBET_STATUS_UNSUPPORTED,
-                       "a replay gave other numbers than a call did");
+                       "the results of a replay differ from those of a call");
 }
 
 static rabbet_status_t rabbet_trial_run(rabbet_trial_t* trial,

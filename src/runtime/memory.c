@@ -141,7 +141,7 @@ rabbet_status_t rabbet_context_set_memory(rabbet_context_t* context,
                          memory, RABBET_DEVICE_ALIGNMENT);
   if (!memory && size > 0)
     return RABBET_STATUS(RABBET_STATUS_INVALID_ARGUMENT,
-                         "%zu bytes of memory at no address", size);
+                         "%zu bytes of memory, but the address is NULL", size);
   RABBET_RETURN_IF_ERROR(rabbet_context_settle(context));
   rabbet_context_free_memory(context);
   context->has_given_memory = true;

@@ -262,11 +262,11 @@ rabbet_status_t rabbet_refitter_set_range(rabbet_refitter_t* refitter,
                                           size_t index, float min, float max) {
   RABBET_RETURN_IF_ERROR(rabbet_refitter_check_range(refitter, index));
   if (!isfinite(min) || !isfinite(max) || min > max || (min == 0 && max == 0))
-    return RABBET_STATUS(
-        RABBET_STATUS_INVALID_ARGUMENT,
-        "tensor '%s': [%g, %g] is no range; min and max must be finite, min "
-        "not above max, and not both 0",
-        refitter->engine->plan->scales[index].tensor, (double)min, (double)max);
+    return RABBET_STATUS(RABBET_STATUS_INVALID_ARGUMENT,
+                         "tensor '%s': [%g, %g] is not a range; min and max "
+                         "must be finite, min not above max, and not both 0",
+                         refitter->engine->plan->scales[index].tensor,
+                         (double)min, (double)max);
   refitter->ranges[index] = fmaxf(fabsf(min), fabsf(max));
   return rabbet_ok();
 }

@@ -229,8 +229,8 @@ static rabbet_status_t rabbet_resolve_view(rabbet_prepared_t* prepared,
   if (in == out) return rabbet_ok();
   return RABBET_STATUS(
       RABBET_STATUS_OUT_OF_RANGE,
-      "one of '%s' of shape %s and '%s' of shape %s is the other, reshaped: "
-      "the numbers of elements differ, for these input shapes",
+      "'%s' of shape %s and '%s' of shape %s are one tensor, reshaped, but the "
+      "numbers of elements differ, for these input shapes",
       root->name, rabbet_dims_print(&a, text[0], sizeof(text[0])), value->name,
       rabbet_dims_print(&b, text[1], sizeof(text[1])));
 }

@@ -3,7 +3,7 @@
     python tests/exports/check.py BUILD/lib [--update]
 
 A list holds the stable interface of one library: the functions marked
-RABBET_API in include/rabbet. What Rabbet's own libraries share is no part of
+RABBET_API in include/rabbet. What Rabbet's own libraries share is not part of
 it; such names must be marked RABBET_PRIVATE_API in a header of src/ and begin
 with rabbet_. Nothing else may be exported, and every function that a public
 header declares must be in one of the libraries. --update writes the lists.

@@ -340,9 +340,9 @@ static void plugins(void** state) {
       {KEEPING, true, NULL},
       {IN_PLACE, true, NULL},
       {NEVER, false, NULL},
-      {HOST, false, "a replay gave other numbers than a call did"},
+      {HOST, false, "the results of a replay differ from those of a call"},
       {WAITING, false, "nobody can wait for a stream that records"},
-      {SILENT, false, "it does what cannot be recorded"},
+      {SILENT, false, "it does something that cannot be recorded"},
       {FAILING, false, "not while it is recorded"},
   };
   for (size_t i = 0; i < sizeof(list) / sizeof(list[0]); ++i) {
@@ -391,7 +391,7 @@ static void changing_plugins(void** state) {
     assert_float_equal(out[0], 2 + (float)calls + 1, 0);
   }
   assert_int_equal(info(context).other_steps, 1);
-  assert_non_null(strstr(heard.last, "a replay gave other numbers"));
+  assert_non_null(strstr(heard.last, "the results of a replay differ"));
   rabbet_context_destroy(context);
   device->vtable->free(device, x);
   device->vtable->free(device, y);

@@ -183,7 +183,7 @@ def test_errors(model: trt.Model) -> None:
         model(OnlyInterface(half))
     with pytest.raises(ValueError, match="'x' is not row-major"):
         model(OnlyInterface(x, strides=(4, 12)))
-    with pytest.raises(BufferError, match="no DLPack tensor of version 1"):
+    with pytest.raises(BufferError, match="not a DLPack tensor of version 1"):
         model(OnlyDLPack(x, capsule=object()))
     with pytest.raises(trt.Error, match="'x'"):
         model(on_gpu(model, random(3, 9)))

@@ -181,8 +181,8 @@ def is_recording(stream: int) -> bool:
         (never, False, None),
         (waits, None, "cuStreamSynchronize"),
         (waits, True, "cuStreamSynchronize"),
-        (waits_silently, None, "what cannot be recorded"),
-        (waits_silently, True, "what cannot be recorded"),
+        (waits_silently, None, "something that cannot be recorded"),
+        (waits_silently, True, "something that cannot be recorded"),
     ],
 )
 def test_not_recorded(body: Any, capturable: bool | None, reason: str | None) -> None:
@@ -248,7 +248,7 @@ def test_what_changes_is_found_by_the_trial() -> None:
         np.testing.assert_array_equal(y, expected(x, plugin.addend))
     assert model.graph_info.other_steps == 1
     (line,) = plugin.log.about_graphs()
-    assert "a replay gave other numbers than a call did" in line
+    assert "the results of a replay differ from those of a call" in line
 
 
 @pytest.mark.parametrize("error", [KeyError, AssertionError, SystemExit])

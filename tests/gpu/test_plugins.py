@@ -255,7 +255,7 @@ def test_tactics_and_types_of_the_combination() -> None:
         (("add", 3, trtp.KernelLaunchParams(), trtp.SymExprs(0)), "the code is 3"),
         (("", b"x", trtp.KernelLaunchParams(), trtp.SymExprs(0)), "name is ''"),
         (("add", b"x", trtp.KernelLaunchParams(), [1]), "the fourth item"),
-        (("add", b"x", trtp.KernelLaunchParams(), trtp.SymExprs(0)), "text that is no PTX"),
+        (("add", b"x", trtp.KernelLaunchParams(), trtp.SymExprs(0)), "text that is not PTX"),
         (
             trtp.Kernel("add", b".entry add()", trtp.KernelLaunchParams(), [object()]),
             "argument 0 is <object",

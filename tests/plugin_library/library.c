@@ -29,7 +29,7 @@ static rabbet_status_t halve_enqueue(void* self,
   RABBET_RETURN_IF_ERROR(rabbet_dims_count(&call->inputs[0].dims, &count));
   if (count > 0 && x[0] != x[0])
     return RABBET_STATUS(RABBET_STATUS_PLUGIN,
-                         "the first element is no number");
+                         "the first element is not a number");
   for (int64_t i = 0; i < count; ++i)
     y[i] = x[i] / 2;
   return rabbet_ok();

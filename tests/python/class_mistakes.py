@@ -268,7 +268,7 @@ def unset_dimension() -> None:
     v3(get_output_shapes=shapes)
 
 
-@mistake(r"4 is no IDimensionExpr; numbers are expr_builder.constant")
+@mistake(r"4 is not an IDimensionExpr; numbers are expr_builder.constant")
 def number_as_dimension() -> None:
     def shapes(self: Any, inputs: Any, shape_inputs: Any, builder: Any) -> Any:
         dims = trt.DimsExprs(inputs[0])

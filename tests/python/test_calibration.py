@@ -553,7 +553,7 @@ def test_refit_of_ranges() -> None:
         refitter.get_dynamic_range("c0")
     with pytest.raises(trt.NotFoundError, match="'nobody'"):
         refitter.set_dynamic_range("nobody", (-1, 1))
-    with pytest.raises(ValueError, match=r"'x': \[1, -1\] is no range"):
+    with pytest.raises(ValueError, match=r"'x': \[1, -1\] is not a range"):
         refitter.set_dynamic_range("x", (1, -1))
     with pytest.raises(TypeError, match=r"expected \(min, max\), got 4"):
         refitter.set_dynamic_range("x", 4)
@@ -743,7 +743,7 @@ def test_flags_and_ranges_as_properties() -> None:
     assert tensor.dynamic_range == (-3.0, 3.0)
     tensor.reset_dynamic_range()
     assert tensor.dynamic_range is None
-    with pytest.raises(ValueError, match=r"'x': \[2, -2\] is no range"):
+    with pytest.raises(ValueError, match=r"'x': \[2, -2\] is not a range"):
         tensor.set_dynamic_range(2, -2)
     with pytest.raises(TypeError, match=r"expected \(min, max\), got 3"):
         tensor.dynamic_range = 3

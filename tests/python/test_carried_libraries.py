@@ -212,7 +212,7 @@ def check_not_carried(libraries: Any, error: type[Exception], message: str) -> N
     ("name", "contents", "message"),
     [
         ("gone.so", None, "gone.so"),
-        ("text.so", b"no library", "it is no shared library"),
+        ("text.so", b"no library", "it is not a shared library"),
         ("cut.so", 5000, "truncated or damaged"),
         ("other.so", "int x;", "does not export rabbet_plugin_library_register"),
     ],
@@ -321,7 +321,7 @@ def test_libraries_that_are_cut_off(folder: Path, tmp_path: Path) -> None:
     path = tmp_path / "cut.so"
     for size in [0, 3, 63, 64, 500, *range(1000, len(data) // 2, 1000)]:
         path.write_bytes(data[:size])
-        with pytest.raises(trt.Error, match=r"cut.so'.*(no shared library|truncated)"):
+        with pytest.raises(trt.Error, match=r"cut.so'.*(not a shared library|truncated)"):
             trt.get_plugin_registry().load_library(str(path))
 
 

@@ -103,7 +103,7 @@ def test_ops() -> None:
         (["inspect", "a", "b"], "'b' is one operand too many"),
         (["version", "x"], "one operand too many"),
         (["run", "p", "--input", "x"], "did you mean '--inputs'"),
-        (["run", "p", "--seed"], "--seed wants a value"),
+        (["run", "p", "--seed"], "--seed needs a value"),
         (["run", "p", "--quiet=1"], "--quiet takes no value"),
     ],
 )
@@ -117,7 +117,7 @@ def test_wrong_command_lines(arguments: list[str], message: str) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--threads", "0"], "--threads: '0' is no integer from 1"),
+        (["--threads", "0"], "--threads: '0' is not an integer from 1"),
         (["--threads", "many"], "'many'"),
         (["--seed", "-1"], "--seed"),
         (["--profile-index", "7"], "profile 7 does not exist"),

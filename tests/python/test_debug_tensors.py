@@ -136,10 +136,10 @@ def test_mistakes() -> None:
         lambda network, *rest: network.mark_debug(rest[0])
     ).create_execution_context()
     with pytest.raises(
-        LookupError, match="'total' is no debug tensor; the network marked 'doubled'"
+        LookupError, match="'total' is not a debug tensor; the network marked 'doubled'"
     ):
         context.set_tensor_debug_state("total", True)
-    with pytest.raises(LookupError, match="'z' is no debug tensor"):
+    with pytest.raises(LookupError, match="'z' is not a debug tensor"):
         context.get_debug_state("z")
     with pytest.raises(trt.Error, match="mark_unfused_tensors_as_debug_tensors"):
         context.unfused_tensors_debug_state = True

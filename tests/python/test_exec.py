@@ -165,11 +165,11 @@ def test_settings_of_the_build(model: Path) -> None:
         ("--layerPrecisions=product:fp17", "fp17"),
         ("--layerOutputTypes=product:fp16+fp16", "layer 'product' has 1 outputs"),
         ("--markDebug=q", "the model has no tensor 'q'"),
-        ("--memPoolSize=dlaSRAM:1M", "there is one pool"),
-        ("--memPoolSize=workspace:1X", "'1X' is no size"),
+        ("--memPoolSize=dlaSRAM:1M", "pool 'dlaSRAM' does not exist"),
+        ("--memPoolSize=workspace:1X", "'1X' is not a size"),
         ("--inputIOFormats=fp16:chw,fp16:chw", "the model has only 1 inputs"),
         ("--profilingVerbosity=much", "expected layer_names_only"),
-        ("--avgTiming=0", "--avgTiming: '0' is no number from 1 to 1000"),
+        ("--avgTiming=0", "--avgTiming: '0' is not a number from 1 to 1000"),
     ):
         assert message in run(model, *again, flag, code=2)
 
@@ -193,7 +193,7 @@ def test_flags_without_effect_are_named(model: Path) -> None:
             "there is no flag '--iteration'; did you mean '--iterations'",
             2,
         ),
-        (["--iterations"], "--iterations wants a value", 2),
+        (["--iterations"], "--iterations needs a value", 2),
         (["--fp16=1"], "--fp16 takes no value", 2),
         ([], None, 0),
         (["--fp16"], "give either --onnx=MODEL.onnx or --loadEngine=PLAN", 2),
@@ -202,7 +202,7 @@ def test_flags_without_effect_are_named(model: Path) -> None:
         (["--onnx=m.onnx"], "input 'x' has dynamic dimensions", 2),
         (
             ["--onnx=m.onnx", "--shapes=x:2x4", "--warmUp=x"],
-            "--warmUp: 'x' is no number",
+            "--warmUp: 'x' is not a number",
             2,
         ),
     ],

@@ -68,7 +68,7 @@ def test_reference_without_indices_along_another_axis() -> None:
 
 def test_reference_errors() -> None:
     cache, one = random(*SHAPE), np.zeros(2, np.int32)
-    with pytest.raises(OpError, match=r"'update' \(2, 3, 9, 4\).*not be longer"):
+    with pytest.raises(OpError, match=r"'update' \(2, 3, 9, 4\).*be shorter along that axis"):
         evaluate("kv_cache_update", cache, random(2, 3, 9, 4), one)
     with pytest.raises(OpError, match=r"'write_indices' \(3\)|'write_indices' \(3,\)"):
         evaluate("kv_cache_update", cache, random(2, 3, 1, 4), np.zeros(3, np.int32))

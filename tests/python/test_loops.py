@@ -591,9 +591,9 @@ def cycle(network: Any, x: Any) -> Any:
         (other_shape, r"loop_0'.*recurrence.* FLOAT \(2, 3\), and .* FLOAT \(4, 3\)"),
         (
             other_type,
-            r"iteration 0: .* is FLOAT \(2, 3\), and .* leaves INT32 \(2, 3\)",
+            r"iteration 0: .* is FLOAT \(2, 3\), and its next value is INT32 \(2, 3\)",
         ),
-        (last_of_no_recurrence, "loop_0'.*is no recurrence of the loop"),
+        (last_of_no_recurrence, "loop_0'.*is not a recurrence of the loop"),
         (leaves_by_itself, "network output '.*' is made inside of loop 'loop_0'"),
         (
             initial_from_inside,
@@ -647,7 +647,7 @@ def test_counts_that_only_a_run_knows_are_refused() -> None:
     loop.add_trip_limit(n, COUNT)
     network.mark_output(out(loop.add_loop_output(out(body(network, loop, x)), LAST)))
     with pytest.raises(
-        trt.UnsupportedError, match=r"loop 'loop_0'.*tensor 'n', is known only when"
+        trt.UnsupportedError, match=r"loop 'loop_0'.*tensor 'n', is known only in a run"
     ):
         trt.compile(network, device="cpu")
 

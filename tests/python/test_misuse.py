@@ -167,7 +167,7 @@ def test_numbers_of_a_configuration(name: str) -> None:
     for value in (None, "3", 1.5, b"x", []):
         with pytest.raises(TypeError, match=rf"{name}: expected an integer, got "):
             setattr(config, name, value)
-    with pytest.raises(trt.OutOfRangeError, match=f"{name}: 1180.* no integer of 64 bits"):
+    with pytest.raises(trt.OutOfRangeError, match=f"{name}: 1180.* not an integer of 64 bits"):
         setattr(config, name, 2**70)
     setattr(config, name, np.int64(1))
     assert getattr(config, name) == 1
@@ -494,7 +494,7 @@ def test_reshaping_what_does_not_fit(before: bool, after: bool, shape: Any) -> N
         if count == 8:
             assert np.array_equal(model(x), x.reshape(shape) * 2 ** (before + after))
             continue
-        message = rf"of shape \({count},\).* reshaped: the numbers of elements differ"
+        message = rf"of shape \({count},\).* reshaped, but the numbers of elements differ"
         with pytest.raises(trt.OutOfRangeError, match=message):
             model(x)
 

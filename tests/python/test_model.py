@@ -487,10 +487,10 @@ def test_jax(name: str) -> None:
 def test_jax_arrays_that_cannot_be_read(relu: trt.Model) -> None:
     jax = pytest.importorskip("jax")
     x = jax.numpy.ones((4, 3))
-    with pytest.raises(TypeError, match=r"input 'x' is no array .* DynamicJaxprTracer"):
+    with pytest.raises(TypeError, match=r"input 'x' is not an array .* DynamicJaxprTracer"):
         jax.jit(lambda value: relu(value))(x)
     x.delete()
-    with pytest.raises(TypeError, match=r"input 'x' is no array that can be read"):
+    with pytest.raises(TypeError, match=r"input 'x' is not an array that can be read"):
         relu(x)
     network = trt.Builder().create_network()
     indices = network.add_input("i", trt.int64, (2,))

@@ -581,7 +581,7 @@ def test_matrix_multiply_errors():
     a, b = np.zeros((2, 3), np.float32), np.zeros((4, 5), np.float32)
     with pytest.raises(OpError, match="the inner dimensions differ"):
         evaluate("matrix_multiply", a, b)
-    with pytest.raises(OpError, match="as many dimensions before"):
+    with pytest.raises(OpError, match="same number of batch dimensions"):
         evaluate("matrix_multiply", a[None], b)
     with pytest.raises(OpError, match="a matrix needs rank 2"):
         evaluate("matrix_multiply", a[0], b)

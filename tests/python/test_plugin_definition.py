@@ -522,7 +522,7 @@ def truth_of_symbol(x: TensorDesc) -> TensorDesc:
         (no_shape, "output 0 has no shape_expr"),
         (unset_dim, "dimension 0 of output 0 was never set"),
         (fake_dim, "dimension 0 of output 0: a fake"),
-        (alias_of_copy, "output 0 is aliased to something that is no input"),
+        (alias_of_copy, "output 0 is aliased to something that is not an input"),
         (two_aliases, "outputs 0 and 1 are both aliased to input 'x'"),
         (lost_size_tensor, "not among the outputs"),
         (calculated_size_tensor, "cannot be calculated with"),

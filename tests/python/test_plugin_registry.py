@@ -341,7 +341,7 @@ def test_libraries(library: Path) -> None:
     np.testing.assert_array_equal(compile_network(make)(x), 3 * x)
     REGISTRY.deregister_library(handle)
     assert REGISTRY.get_creator(*key) is None
-    with pytest.raises(trt.NotFoundError, match="is no library that load_library gave"):
+    with pytest.raises(trt.NotFoundError, match="is not a library that load_library gave"):
         REGISTRY.deregister_library(handle)
     again = REGISTRY.load_library(library)
     assert REGISTRY.get_creator(*key) is not None
@@ -351,7 +351,7 @@ def test_libraries(library: Path) -> None:
 def test_what_is_no_library(tmp_path: Path) -> None:
     with pytest.raises(trt.UnavailableError, match=r"gone\.so': it cannot be opened"):
         REGISTRY.load_library(tmp_path / "gone.so")
-    with pytest.raises(trt.NotFoundError, match="3 is no library"):
+    with pytest.raises(trt.NotFoundError, match="3 is not a library"):
         REGISTRY.deregister_library(3)  # type: ignore[arg-type]
 
 

@@ -634,7 +634,7 @@ def test_expressions() -> None:
             with pytest.raises(ValueError, match="known only at run time"):
                 batch.get_constant_value()
             dims = trt.DimsExprs(2)
-            with pytest.raises(TypeError, match="4 is no IDimensionExpr"):
+            with pytest.raises(TypeError, match="4 is not an IDimensionExpr"):
                 dims[0] = 4
             with pytest.raises(IndexError, match="index 2 of 2"):
                 dims[2] = two

@@ -113,15 +113,15 @@ def test_python_on_path(program: Path, folder: Path, tmp_path: Path) -> None:
     ("script", "message"),
     [
         (None, r"there is no Python: '\S*/python' cannot be run \(No such file"),
-        ("exit 3", "is no Python that works"),
-        ("echo nonsense", "is no Python: it says 'nonsense'"),
+        ("exit 3", "is not a Python that works"),
+        ("echo nonsense", "is not a Python: it says 'nonsense'"),
         ("echo 3.10; echo /x; echo", r"is Python 3\.10; expected 3\.11 or newer"),
         ("echo 2.7; echo /x; echo", r"is Python 2\.7; expected 3\.11 or newer"),
         ("echo 3.99; echo /x; echo", r"shared library of Python 3\.99 \('/x'\) cannot be "
          r"opened: libpython3\.99\.so\.1\.0: .* Install it \(Debian: libpython3\.99"),
         ("echo 3.99; echo /x; echo {libpython}",
          r"is of Python 3\.\d+, and '/x' is Python 3\.99; they must be of one version"),
-        ("echo 3.11; echo /x; echo {runtime}", "is no libpython of version 3.11 or newer"),
+        ("echo 3.11; echo /x; echo {runtime}", "is not a libpython of version 3.11 or newer"),
         ("echo 3.11; echo /x; echo {data}", "symbol Py_GetVersion is data; expected a"),
     ],
 )  # fmt: skip

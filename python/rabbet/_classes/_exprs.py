@@ -82,7 +82,7 @@ class DimsExprs:
         if item is None or isinstance(item, IDimensionExpr):
             return item
         raise TypeError(
-            f"DimsExprs: {item!r} is no IDimensionExpr; numbers are "
+            f"DimsExprs: {item!r} is not an IDimensionExpr; numbers are "
             "expr_builder.constant(number)"
         )
 

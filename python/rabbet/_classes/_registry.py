@@ -140,7 +140,7 @@ def _field_names(creator: IPluginCreatorInterface) -> list[str]:
     for field in creator.field_names:
         if not isinstance(field, PluginField) or not field.name or field.name in names:
             raise PluginError(
-                f"{class_name(creator)}.field_names: {field!r} is no PluginField with a "
+                f"{class_name(creator)}.field_names: {field!r} is not a PluginField with a "
                 "name of its own"
             )
         names.append(field.name)
@@ -432,7 +432,7 @@ class IPluginRegistry:
         with self._lock:
             if self._libraries.get(getattr(handle, "path", "")) is not handle:
                 raise NotFoundError(
-                    f"deregister_library: {handle!r} is no library that load_library gave"
+                    f"deregister_library: {handle!r} is not a library that load_library gave"
                 )
             del self._libraries[handle.path]
             known = set(self._keys())

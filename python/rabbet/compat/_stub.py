@@ -108,7 +108,7 @@ def _check_paths(folder: Path) -> None:
         path = folder / name
         if os.path.lexists(path) and path not in ours:
             raise FailedPreconditionError(
-                f"{path} is in the way, and is no stub of Rabbet: remove or rename it"
+                f"{path} is in the way, and is not a stub of Rabbet: remove or rename it"
             )
 
 

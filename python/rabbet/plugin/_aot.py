@@ -220,7 +220,7 @@ class Encoder:
         text = not data.startswith(_ELF) and data.isascii() and b"\0" not in data
         if text and kernels(data) is None:
             self.check.fail(
-                f"kernel '{name}': the code is text that is no PTX, beginning "
+                f"kernel '{name}': the code is text that is not PTX, beginning "
                 f"{data[:40].decode()!r}; compile it first, by NVRTC for instance"
             )
         if not data.startswith(_ELF):

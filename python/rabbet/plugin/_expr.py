@@ -46,7 +46,7 @@ class SymExpr:
     __slots__ = ()
 
     def _undefined(self, *_: Any) -> Any:
-        raise NotImplementedError(f"{type(self).__name__} is no kind of expression")
+        raise NotImplementedError(f"{type(self).__name__} is not a kind of expression")
 
     __add__ = __sub__ = __mul__ = __floordiv__ = __lt__ = _undefined
     is_constant = property(_undefined)

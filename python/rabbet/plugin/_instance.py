@@ -111,7 +111,7 @@ class Instance:
             index = next((k for k, x in enumerate(inputs) if x is target), -1)
             if target is not None and index < 0:
                 self._checker().fail(
-                    f"output {i} is aliased to something that is no input; call "
+                    f"output {i} is aliased to something that is not an input; call "
                     "aliased() on one of the parameters"
                 )
             if index >= 0 and index in aliases:

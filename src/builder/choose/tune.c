@@ -137,8 +137,8 @@ static void tune_keep_untimed(const rabbet_build_t* build, rabbet_unit_t* unit,
     timed += unit->choices[i].us >= 0;
   if (timed == 0 && unit->choice_count > 0)
     rabbet_log(build->logger, RABBET_SEVERITY_WARNING,
-               "kernels of '%s' are not timed: only a run tells its sizes, and "
-               "no estimates of them fit it%s%s",
+               "kernels of '%s' are not timed: its sizes are data-dependent, "
+               "and no estimates of them satisfy its shape rules%s%s",
                unit->name, rabbet_is_ok(refused) ? "" : ": ",
                rabbet_is_ok(refused) ? "" : rabbet_status_message(refused));
   for (size_t i = 0; i < unit->choice_count; ++i)

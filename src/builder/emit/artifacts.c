@@ -81,9 +81,9 @@ static rabbet_status_t collect_steps(collector_t* collector,
   for (size_t s = 0; s < layout->steps.count; ++s) {
     const rabbet_pick_t* pick = &layout->steps.data[s].pick;
     if (!pick->choice->candidate.kernel) continue;
-    RABBET_RETURN_IF_ERROR(RABBET_ANNOTATE(
-        collect_step(collector, pick, step),
-        "what '%s' (kernel '%s') keeps in the plan", step->name, step->kernel));
+    RABBET_RETURN_IF_ERROR(RABBET_ANNOTATE(collect_step(collector, pick, step),
+                                           "artifacts of '%s' (kernel '%s')",
+                                           step->name, step->kernel));
     ++step;
   }
   return rabbet_ok();

@@ -114,9 +114,9 @@ static rabbet_status_t range_of_any_values(rabbet_build_t* build,
   }
   rabbet_log(
       build->logger, RABBET_SEVERITY_WARNING,
-      "sizes are computed from the values of input '%s', and no profile "
-      "gives their range (rabbet.compile: values=, the command: --shapes): "
-      "kernels are chosen for ones, and memory is taken as runs need it",
+      "sizes are computed from the values of input '%s', and no profile gives "
+      "their range (rabbet.compile: values=, the command: --shapes): kernels "
+      "are timed for values of 1, and runs allocate memory as they need it",
       name);
   return rabbet_ok();
 }

@@ -33,7 +33,7 @@ void rabbet_replay_initialize(rabbet_build_t* build,
     status = replay_record(out_replay, body, count, stream);
   if (!rabbet_is_ok(status))
     rabbet_log(build->logger, RABBET_SEVERITY_VERBOSE,
-               "calls are timed as they are, not from a graph: %s",
+               "calls are timed without a graph: %s",
                rabbet_status_message(status));
   rabbet_status_free(status);
 }

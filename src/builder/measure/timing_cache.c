@@ -190,7 +190,7 @@ static rabbet_status_t timing_header_check(const timing_header_t* header,
                                            const void* body, size_t size) {
   if (memcmp(header->magic, TIMING_CACHE_MAGIC, sizeof(header->magic)) != 0)
     return RABBET_STATUS(RABBET_STATUS_INCOMPATIBLE,
-                         "this is no timing cache: it does not begin with "
+                         "this is not a timing cache: it does not begin with "
                          "'" TIMING_CACHE_MAGIC "'");
   if ((header->version != TIMING_CACHE_VERSION &&
        header->version != TIMING_CACHE_PLAIN) ||
@@ -206,9 +206,8 @@ static rabbet_status_t timing_header_check(const timing_header_t* header,
       (plain &&
        (header->entry_count != count || size % sizeof(timing_entry_t) != 0)))
     return RABBET_STATUS(RABBET_STATUS_DATA_LOSS,
-                         "timing cache is truncated or has bytes to spare: %zu "
-                         "bytes of entries where %llu entries of %zu bytes "
-                         "belong",
+                         "timing cache is truncated or too long: %zu bytes of "
+                         "entries where %llu entries of %zu bytes belong",
                          size, (unsigned long long)header->entry_count,
                          sizeof(timing_entry_t));
   if (header->checksum != rabbet_hash64(body, size))

@@ -264,11 +264,11 @@ static rabbet_status_t implicit_check_range(implicit_t* pass,
   if (*out_known) return rabbet_ok();
   implicit_note_unknown(pass, node, value);
   if (!node->wants_bytes) return rabbet_ok();
-  return RABBET_STATUS(RABBET_STATUS_FAILED_PRECONDITION,
-                       "layer '%s' shall compute in INT8, but the range of its "
-                       "input '%s' is not known: set it (set_dynamic_range) or "
-                       "calibrate",
-                       node->name, value->name);
+  return RABBET_STATUS(
+      RABBET_STATUS_FAILED_PRECONDITION,
+      "layer '%s' is set to compute in INT8, but the range of its input '%s' "
+      "is not known: set it (set_dynamic_range) or calibrate",
+      node->name, value->name);
 }
 
 static rabbet_status_t implicit_second(implicit_t* pass, rabbet_ir_node_t* node,
@@ -308,11 +308,11 @@ static rabbet_status_t implicit_product(implicit_t* pass,
   ++pass->products;
   if (obstacle && node->wants_bytes)
     return RABBET_STATUS(RABBET_STATUS_UNSUPPORTED,
-                         "layer '%s' shall compute in INT8, but %s", node->name,
-                         obstacle);
+                         "layer '%s' is set to compute in INT8, but %s",
+                         node->name, obstacle);
   if (obstacle) {
     rabbet_log(pass->build->logger, RABBET_SEVERITY_VERBOSE,
-               "layer '%s' gets no 8 bits: %s", node->name, obstacle);
+               "layer '%s' is not quantized: %s", node->name, obstacle);
     return rabbet_ok();
   }
   for (size_t i = 0; i < 2; ++i) {
@@ -323,8 +323,8 @@ static rabbet_status_t implicit_product(implicit_t* pass,
   if (!done) {
     if (!node->wants_bytes) return rabbet_ok();
     return RABBET_STATUS(RABBET_STATUS_INVALID_ARGUMENT,
-                         "layer '%s' shall compute in INT8, but its weights "
-                         "hold infinities or NaN",
+                         "layer '%s' is set to compute in INT8, but its "
+                         "weights hold infinities or NaN",
                          node->name);
   }
   ++pass->taken;

@@ -240,7 +240,7 @@ static void mistakes(void** state) {
   ask_for_bytes(c);
   net_output(&net, c, "y");
   expect_failure(&net,
-                 "layer 'c' shall compute in INT8, but the range of its "
+                 "layer 'c' is set to compute in INT8, but the range of its "
                  "input 'x' is not known");
 
   net = net_begin(0, rabbet_allocator_system());

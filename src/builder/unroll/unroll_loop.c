@@ -52,10 +52,10 @@ static rabbet_status_t unroll_unknown(const rabbet_layer_t* layer,
                                       const char* what) {
   return RABBET_STATUS(
       RABBET_STATUS_UNSUPPORTED,
-      "layer '%s' (%s): %s, tensor '%s', is known only when the network runs; "
-      "a loop is written out when it is built, so that its number of "
-      "iterations must follow from constants and fixed shapes: give inputs "
-      "fixed shapes, or make the number a constant",
+      "layer '%s' (%s): %s, tensor '%s', is known only in a run; loops are "
+      "unrolled during the build, so the number of iterations must follow from "
+      "constants and fixed shapes: give inputs fixed shapes, or make the "
+      "number a constant",
       layer->name, layer->op->name, what,
       layer->inputs[layer->input_count - 1]->name);
 }
@@ -217,8 +217,8 @@ static rabbet_status_t unroll_check_state(const rabbet_layer_t* layer,
   char first[128], second[128];
   return RABBET_STATUS(
       RABBET_STATUS_INVALID_ARGUMENT,
-      "layer '%s' (recurrence): it is %s %s, and the iteration leaves %s %s "
-      "(tensor '%s') to the next; a recurrence keeps its type and its shape",
+      "layer '%s' (recurrence): it is %s %s, and its next value is %s %s "
+      "(tensor '%s'); a recurrence keeps its type and its shape",
       layer->name, rabbet_dtype_name(old->dtype),
       rabbet_dims_print(&a, first, sizeof first),
       rabbet_dtype_name(next->dtype),
@@ -249,8 +249,8 @@ static rabbet_status_t unroll_check_size(const unroll_loop_t* work) {
     return rabbet_ok();
   return RABBET_STATUS(RABBET_STATUS_UNSUPPORTED,
                        "after %lld iterations the network has %zu layers; "
-                       "loops are written out, up to %d layers and %d "
-                       "iterations: make the loop shorter, or a plugin of it",
+                       "loops are unrolled up to %d layers and %d iterations: "
+                       "shorten the loop, or write it as a plugin",
                        (long long)work->trips, layers, UNROLL_MAX_LAYERS,
                        UNROLL_MAX_TRIPS);
 }

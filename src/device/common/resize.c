@@ -65,12 +65,11 @@ static rabbet_status_t rabbet_resize_refuse(const rabbet_group_node_t* node,
                                             const rabbet_dims_t* out,
                                             rabbet_format_t format) {
   char a[128], b[128];
-  return RABBET_STATUS(RABBET_STATUS_UNSUPPORTED,
-                       "layer '%s': from shape %s to %s in format %s cannot be "
-                       "resized",
-                       node->name, rabbet_dims_print(in, a, sizeof(a)),
-                       rabbet_dims_print(out, b, sizeof(b)),
-                       rabbet_format_name(format));
+  return RABBET_STATUS(
+      RABBET_STATUS_UNSUPPORTED,
+      "layer '%s': shape %s cannot be resized to %s in format %s", node->name,
+      rabbet_dims_print(in, a, sizeof(a)), rabbet_dims_print(out, b, sizeof(b)),
+      rabbet_format_name(format));
 }
 
 rabbet_status_t rabbet_resize_plan(const rabbet_node_kernel_t* kernel,

@@ -169,8 +169,8 @@ rabbet_status_t rabbet_slice_window(const rabbet_node_kernel_t* kernel,
                          window->axes, &window->rank)) {
     char a[128], b[128];
     return RABBET_STATUS(RABBET_STATUS_UNSUPPORTED,
-                         "layer '%s': from shape %s to %s in format %s cannot "
-                         "be sliced by whole blocks of channels",
+                         "layer '%s': shape %s cannot be sliced to %s in "
+                         "format %s by whole blocks of channels",
                          kernel->node->name,
                          rabbet_dims_print(in, a, sizeof(a)),
                          rabbet_dims_print(out, b, sizeof(b)),

@@ -343,7 +343,7 @@ static rabbet_status_t rabbet_pw_emit_node(rabbet_pw_compiler_t* compiler,
   rabbet_pw_op_t op;
   if (!rabbet_node_op(compiler->group, node, &op)) {
     return RABBET_STATUS(RABBET_STATUS_INTERNAL,
-                         "pointwise: layer '%s' (%s) is no element-wise one",
+                         "pointwise: layer '%s' (%s) is not element-wise",
                          node->name, node->op->name);
   }
   if (op == RABBET_PW_OP_COUNT) return rabbet_ok();  // passes through

@@ -40,12 +40,13 @@ static rabbet_status_t rabbet_cuda_cumulative_program(
   const rabbet_group_node_t* layer = node->node.node;
   if (!rabbet_node_is(spec->group, RABBET_OP_CUMULATIVE))
     return RABBET_STATUS(RABBET_STATUS_INVALID_ARGUMENT,
-                         "layer '%s' sums nothing up", layer->name);
+                         "layer '%s' (cumulative): the axis has extent 0",
+                         layer->name);
   rabbet_dtype_t dtype = spec->group->values[layer->inputs[0]].dtype;
   const char* type = rabbet_cuda_type(dtype);
   if (!type || dtype == RABBET_DTYPE_BOOL || dtype == RABBET_DTYPE_FP8)
     return RABBET_STATUS(RABBET_STATUS_UNSUPPORTED,
-                         "layer '%s': elements of %s have no sums", layer->name,
+                         "layer '%s': type %s has no sums", layer->name,
                          rabbet_dtype_name(dtype));
   rabbet_cuda_options_t options = {.count = 0};
   rabbet_cuda_option(&options, "-DELEMENT=%s", type);

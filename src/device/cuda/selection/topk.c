@@ -48,8 +48,8 @@ static rabbet_status_t rabbet_cuda_topk_program(
   const char* type = rabbet_cuda_type(dtype);
   if (!type || dtype == RABBET_DTYPE_BOOL || dtype == RABBET_DTYPE_FP8)
     return RABBET_STATUS(RABBET_STATUS_UNSUPPORTED,
-                         "layer '%s': elements of %s have no order",
-                         layer->name, rabbet_dtype_name(dtype));
+                         "layer '%s': type %s has no order", layer->name,
+                         rabbet_dtype_name(dtype));
   bool is_long = dtype == RABBET_DTYPE_INT64;
   rabbet_cuda_options_t options = {.count = 0};
   kernel->item = is_long ? 16 : 8;
