@@ -147,7 +147,7 @@ static rabbet_status_t exec_check(const char* text) {
   bool has_value = strchr(text, '=') != NULL;
   if (has_value != (flag->kind != EXEC_FLAG))
     return RABBET_STATUS(RABBET_STATUS_INVALID_ARGUMENT,
-                         has_value ? "%s takes no value" : "%s wants a value",
+                         has_value ? "%s takes no value" : "%s needs a value",
                          flag->name);
   if (flag->effect == EXEC_REFUSED)
     return RABBET_STATUS(RABBET_STATUS_UNSUPPORTED, "%s: %s", flag->name,
