@@ -15,7 +15,7 @@ typedef struct rabbet_arena_t {
 RABBET_PRIVATE_API void rabbet_arena_initialize(rabbet_allocator_t allocator,
                                                 rabbet_arena_t* out_arena);
 RABBET_PRIVATE_API void rabbet_arena_deinitialize(rabbet_arena_t* arena);
-// Gives back what was allocated, but keeps a block for what comes.
+// Frees all allocations, but keeps one block for the next ones.
 RABBET_PRIVATE_API void rabbet_arena_reset(rabbet_arena_t* arena);
 
 // Zero-filled, aligned to 16; size 0 gives a valid, distinct pointer.

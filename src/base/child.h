@@ -1,8 +1,8 @@
 // A helper program, and messages to and from it over a socket.
 //
-// For what may crash or hang: the program runs it, and the process that asked
-// lives on. Works beside other threads of the process, whatever it does with
-// signals, descriptors and children of its own.
+// Runs code that may crash or hang in a program of its own; the process that
+// asked lives on. Works beside other threads of the process, whatever it does
+// with signals, descriptors and children of its own.
 #ifndef RABBET_SRC_BASE_CHILD_H_
 #define RABBET_SRC_BASE_CHILD_H_
 

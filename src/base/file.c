@@ -37,7 +37,7 @@ static const char* rabbet_file_kind(mode_t mode) {
                           : "a device";
 }
 
-// Maps what `file` holds. The mapping outlives the descriptor.
+// Maps the contents of `file`. The mapping outlives the descriptor.
 static rabbet_status_t rabbet_file_map_open(int file, const char* path,
                                             rabbet_file_map_t* map) {
   struct stat info;

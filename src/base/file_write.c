@@ -25,7 +25,8 @@
 // Names that are tried; only leftovers that cannot be removed take any.
 enum { RABBET_TEMPORARY_TRIES = 100 };
 enum { RABBET_LINKS = 40 };
-// Updates take milliseconds; whoever keeps a lock longer hangs or is stopped.
+// Updates take milliseconds; a process that keeps a lock longer hangs or is
+// stopped.
 #define RABBET_LOCK_NS ((int64_t)30 * 1000000000)
 #define RABBET_LOCK_POLL_NS 5000000
 
@@ -68,7 +69,7 @@ static bool rabbet_is_temporary(const char* name) {
          strcmp(name + prefix + middle, RABBET_TEMPORARY_SUFFIX) == 0;
 }
 
-// Some network file systems lock only what is open for writing, and a file that
+// Some network file systems lock only files open for writing, and a file that
 // was to replace one that is read-only may be opened for reading alone.
 static int rabbet_leftover_open(int folder, const char* name) {
   const int flags = O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK;
@@ -182,8 +183,8 @@ static int rabbet_file_replace(const char* path, const rabbet_span_t* parts,
   return error;
 }
 
-// For what must not be replaced by a file. A pipe that nobody reads is an error
-// (ENXIO) and does not block.
+// Writes to a device or pipe, which no file may replace. A pipe without
+// a reader is an error (ENXIO) and does not block.
 static int rabbet_file_write_through(const char* path,
                                      const rabbet_span_t* parts,
                                      size_t part_count) {

@@ -1,5 +1,4 @@
-// Text from outside: names that must be UTF-8, and what a terminal may be
-// shown.
+// Text from outside: names that must be UTF-8, and escaping for terminals.
 #ifndef RABBET_SRC_BASE_TEXT_H_
 #define RABBET_SRC_BASE_TEXT_H_
 

@@ -15,7 +15,7 @@ typedef struct rabbet_artifact_t {
   size_t size;  // not 0
 } rabbet_artifact_t;
 
-// `add` copies what it keeps.
+// `add` copies its arguments.
 typedef struct rabbet_artifact_sink_t {
   void* context;
   rabbet_status_t (*add)(void* context, const rabbet_artifact_t* artifact);

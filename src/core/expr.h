@@ -1,7 +1,7 @@
 // Symbolic dimensions: interned nodes over a few symbols.
 //
 // A graph belongs to one network (or plan). Nodes are numbered from 0 in an
-// order in which operands come before what uses them; equal expressions have
+// order in which operands come before their users; equal expressions have
 // equal numbers, so that `a == b` means provably equal. Not thread-safe while
 // nodes are added.
 #ifndef RABBET_SRC_CORE_EXPR_H_
@@ -81,7 +81,7 @@ RABBET_PRIVATE_API rabbet_status_t rabbet_expr_constant(
 RABBET_PRIVATE_API rabbet_status_t
 rabbet_expr_of_symbol(rabbet_expr_graph_t* graph, const rabbet_symbol_t* symbol,
                       rabbet_expr_t* out_expr);
-// Simplified, so that what is equal gets one number: sums of products with
+// Simplified, so that equal expressions get one number: sums of products with
 // constants gathered, common factors of a division cancelled, floor((x+5)/4)
 // as floor((x+1)/4)+1, ceildiv by a constant as floordiv, comparisons decided
 // where dimensions being >= 0 decides them. Equal means equal wherever both
@@ -134,7 +134,7 @@ typedef struct rabbet_shape_t {
 // Whether all dimensions are constants.
 RABBET_PRIVATE_API bool rabbet_shape_is_constant(
     const rabbet_expr_graph_t* graph, const rabbet_shape_t* shape);
-// Dims with -1 for what is not constant.
+// Dims, with -1 for dimensions that are not constant.
 RABBET_PRIVATE_API rabbet_dims_t rabbet_shape_dims(
     const rabbet_expr_graph_t* graph, const rabbet_shape_t* shape);
 RABBET_PRIVATE_API rabbet_status_t

@@ -16,8 +16,8 @@ struct rabbet_expr_graph_t {
   rabbet_allocator_t allocator;
   rabbet_arena_t arena;  // names and keys of symbols
   RABBET_VEC(rabbet_expr_node_t) nodes;
-  // The interval of each node's value whatever the symbols are: dimensions are
-  // not negative.
+  // The interval of each node's value for any values of the symbols: dimensions
+  // are not negative.
   RABBET_VEC(rabbet_interval_t) ranges;
   RABBET_VEC(rabbet_symbol_t) symbols;
   RABBET_VEC(rabbet_expr_t) symbol_nodes;

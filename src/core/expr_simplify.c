@@ -5,8 +5,8 @@
 
 // ---- Products
 
-// A sum as factor * product: its term, or the whole as one atom with what all
-// its terms have in common taken out.
+// A sum as factor * product: its only term, or the whole sum as one atom,
+// divided by the common factors of its terms.
 static rabbet_status_t rabbet_term_of(rabbet_expr_graph_t* graph,
                                       const rabbet_linear_t* sum,
                                       rabbet_term_t* out_term) {
@@ -64,7 +64,7 @@ static bool rabbet_unnest_division(const rabbet_expr_graph_t* graph,
   return true;
 }
 
-// Moves what is a multiple of `divisor` > 0 from `sum` to `whole`, divided and
+// Moves the multiples of `divisor` > 0 from `sum` to `whole`, divided by it and
 // times `sign`.
 static bool rabbet_extract_multiples(rabbet_linear_t* sum, int64_t divisor,
                                      int64_t sign, rabbet_linear_t* whole) {
@@ -171,7 +171,7 @@ static rabbet_status_t rabbet_linear_cancel(rabbet_expr_graph_t* graph,
   return rabbet_ok();
 }
 
-// Cancels what `sum` and the term by which it is divided have in common.
+// Cancels the common factors of `sum` and of the term that divides it.
 static rabbet_status_t rabbet_cancel_fraction(rabbet_expr_graph_t* graph,
                                               rabbet_linear_t* sum,
                                               rabbet_term_t* divisor) {
@@ -286,7 +286,8 @@ static rabbet_status_t rabbet_simplify_extreme(rabbet_expr_graph_t* graph,
   return rabbet_ok();
 }
 
-// Ones do not matter, and a constant is what the rest must be, or 1.
+// An operand 1 has no effect. Beside another constant, all other operands must
+// be equal to it or 1.
 static rabbet_status_t rabbet_simplify_broadcast(rabbet_expr_graph_t* graph,
                                                  rabbet_expr_t a,
                                                  rabbet_expr_t b,

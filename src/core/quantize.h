@@ -8,7 +8,7 @@
 // Scales have reciprocals.
 #define RABBET_QUANTIZE_LEAST_SCALE 1e-30f
 
-// The scale of what lies in [-range, range].
+// The scale of values in [-range, range].
 RABBET_PRIVATE_API float rabbet_quantize_scale(float range);
 // A scale for each index of `axis`, of the largest absolute value there: into
 // `scales`. False if an element is not finite.

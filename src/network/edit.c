@@ -1,4 +1,4 @@
-// Changes to what is there: inputs of layers, and removal.
+// Changes to existing layers: their inputs, and removal.
 #include <string.h>
 
 #include "base/strbuf.h"
@@ -25,8 +25,8 @@ static bool rabbet_network_find_makers(const rabbet_network_t* network,
   return !makers[first->index];
 }
 
-// Moves `first` and what is not marked behind the marked layers in
-// [first, last]; order is kept otherwise.
+// Moves `first` and the unmarked layers behind the marked ones in [first,
+// last]; order is kept otherwise.
 static void rabbet_network_move_makers(rabbet_network_t* network, int32_t first,
                                        int32_t last, const bool* makers,
                                        rabbet_layer_t** scratch) {

@@ -320,7 +320,7 @@ static rabbet_layer_t* rabbet_layer_unknown_input(const rabbet_layer_t* layer) {
   return NULL;
 }
 
-// A layer that fails is unknown from here on, and so is what depends on it: a
+// A layer that fails, and all that depend on it, are unknown from here on: a
 // network under construction has layers that are not complete yet. Fails itself
 // where the memory does not suffice.
 static rabbet_status_t rabbet_layer_try(rabbet_layer_t* layer,

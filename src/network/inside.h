@@ -68,15 +68,17 @@ void rabbet_network_changed(rabbet_network_t* network);
 void rabbet_network_reset(rabbet_network_t* network);
 
 // Gives `tensor`, on whose values a shape depends, values if it has none:
-// symbols for what the host reads. Where network inputs lie behind it, these
-// are followed instead: *out_restart is set and inference must start again.
+// symbols for the elements that the host reads. If the tensor depends on
+// network inputs, these are followed instead: *out_restart is set and inference
+// must start again.
 rabbet_status_t rabbet_network_need_values(rabbet_network_t* network,
                                            rabbet_tensor_t* tensor,
                                            bool* out_restart);
 // Makes the tensor's elements symbols and marks it as read by the host.
 rabbet_status_t rabbet_network_read_on_host(rabbet_network_t* network,
                                             rabbet_tensor_t* tensor);
-// Spreads is_shape_tensor from shape operands to what their values come from.
+// Spreads is_shape_tensor from shape operands to the tensors that they are
+// computed from.
 void rabbet_network_mark_shape_tensors(rabbet_network_t* network);
 
 #endif  // RABBET_SRC_NETWORK_INSIDE_H_

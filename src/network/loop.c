@@ -1,4 +1,4 @@
-// Loops: their boundary layers, and what they may read.
+// Loops: their boundary layers, and the tensors that these may read.
 #include <string.h>
 
 #include "base/text.h"
@@ -148,7 +148,7 @@ static bool rabbet_layer_is_stacked(const rabbet_layer_t* layer) {
          rabbet_layer_int(layer, "kind") != RABBET_LOOP_OUTPUT_LAST_VALUE;
 }
 
-// The number of iterations is the extent of what they are stacked to.
+// The extent of the stacked output is the number of iterations.
 static rabbet_status_t rabbet_loop_give_length(rabbet_layer_t* output,
                                                rabbet_tensor_t* count) {
   RABBET_RETURN_IF_ERROR(rabbet_layer_set_input(output, 1, count));

@@ -59,7 +59,8 @@ static bool rabbet_regions_grow(rabbet_regions_work_t* work, size_t loop) {
   return changed;
 }
 
-// Whether the loop's boundary reads what `outer` has anew in each iteration.
+// Whether the loop's boundary reads a value that changes in each iteration of
+// `outer`.
 static bool rabbet_regions_reads(const rabbet_regions_work_t* work,
                                  size_t outer, const rabbet_loop_t* loop) {
   for (size_t i = 0; i < loop->layers.count; ++i) {

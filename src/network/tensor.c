@@ -97,8 +97,8 @@ rabbet_status_t rabbet_tensor_set_dtype(rabbet_tensor_t* tensor,
                          "the type of weights '%s' is that of their data",
                          tensor->name);
   }
-  // In a weakly typed network another floating type is what the input arrives
-  // in; what the layers compute in is the builder's choice.
+  // In a weakly typed network another floating type is the type in which the
+  // input arrives; the builder chooses the type in which layers compute.
   bool is_wish = !(tensor->network->flags & RABBET_NETWORK_STRONGLY_TYPED) &&
                  rabbet_dtype_is_float(tensor->dtype) &&
                  rabbet_dtype_is_float(dtype);

@@ -1,4 +1,4 @@
-// Whose weights a tensor is, and what refitters call it.
+// The layer and role of a weights tensor, and its name for refitters.
 #include <string.h>
 
 #include "base/strbuf.h"

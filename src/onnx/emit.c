@@ -4,7 +4,7 @@
 
 #include "ops/evaluate.h"
 
-// ---- What is known of a tensor ---------------------------------------------
+// ---- Known properties of a tensor ------------------------------------------
 
 rabbet_dims_t rabbet_onnx_dims(rabbet_onnx_node_t* node, rabbet_tensor_t* x) {
   rabbet_dims_t dims = {0};

@@ -8,7 +8,7 @@
 
 #include "onnx/attrs.h"
 
-// ---- What is known of a tensor ---------------------------------------------
+// ---- Known properties of a tensor ------------------------------------------
 
 rabbet_dims_t rabbet_onnx_dims(rabbet_onnx_node_t* node, rabbet_tensor_t* x);
 int rabbet_onnx_rank(rabbet_onnx_node_t* node, rabbet_tensor_t* x);

@@ -145,7 +145,7 @@ static rabbet_status_t rabbet_onnx_add_input(rabbet_onnx_scope_t* scope,
 }
 
 // Inputs with an initializer have a default value (before IR 4 every
-// initializer was listed as an input): the default is what they are.
+// initializer was listed as an input): they have the default's value.
 static rabbet_status_t rabbet_onnx_add_inputs(rabbet_onnx_scope_t* scope,
                                               const Onnx__GraphProto* graph) {
   for (size_t i = 0; i < graph->n_input; ++i) {

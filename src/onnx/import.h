@@ -49,7 +49,7 @@ typedef struct rabbet_onnx_scope_t {
   size_t node_count;
   Onnx__OperatorSetIdProto** opsets;
   size_t opset_count;
-  // Function bodies: what ref_attr_name refers to.
+  // Function bodies: the attributes that ref_attr_name refers to.
   Onnx__AttributeProto** arguments;
   size_t argument_count;
   const Onnx__FunctionProto* function;  // or NULL
@@ -57,7 +57,7 @@ typedef struct rabbet_onnx_scope_t {
 
 // A node that is being imported. Failure is sticky: the functions of emit.h
 // and attrs.h do nothing once `status` is a failure, so that an operator is
-// written as one expression; whoever called the operator looks at it.
+// written as one expression; the operator's caller checks it.
 typedef struct rabbet_onnx_node_t {
   rabbet_onnx_importer_t* importer;
   rabbet_onnx_scope_t* scope;
@@ -90,8 +90,8 @@ static inline bool rabbet_onnx_ok(const rabbet_onnx_node_t* node) {
 
 // Once the messages are there.
 rabbet_status_t rabbet_onnx_limits_begin(rabbet_onnx_importer_t* importer);
-// UNSUPPORTED, with the limit and what raises it, where the import makes too
-// much: `count` more nodes, layers or iterations, or `more` bytes.
+// UNSUPPORTED, with the limit and the variable that raises it, if `count` more
+// nodes, layers or iterations, or `more` bytes, exceed it.
 rabbet_status_t rabbet_onnx_spend(rabbet_onnx_importer_t* importer,
                                   uint64_t count);
 rabbet_status_t rabbet_onnx_spend_bytes(rabbet_onnx_importer_t* importer,

@@ -1,4 +1,4 @@
-// Limits of what an import makes of a model.
+// Limits of the network that an import makes from a model.
 //
 // A small file can stand for a large network: functions that call functions
 // twice, loops in loops, constants written out. Nodes and bytes are counted, so

@@ -1,4 +1,4 @@
-// Nodes: who imports them, with what, under which names.
+// Nodes: the importer of each, its operands and the names of its layers.
 #include <stdio.h>
 #include <string.h>
 
@@ -21,7 +21,7 @@ rabbet_status_t rabbet_onnx_annotate_node(const rabbet_onnx_scope_t* scope,
       function ? "'" : "");
 }
 
-// ---- Who imports a node ----------------------------------------------------
+// ---- Choice of a node's importer -------------------------------------------
 
 typedef struct rabbet_onnx_route_t {
   const rabbet_onnx_operator_t* op;

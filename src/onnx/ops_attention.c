@@ -248,7 +248,7 @@ static rabbet_tensor_t* rabbet_onnx_attention_reach(
   return kept;
 }
 
-// What is added to the scores, or NULL.
+// The tensor that is added to the scores, or NULL.
 static rabbet_tensor_t* rabbet_onnx_attention_bias(rabbet_onnx_node_t* node,
                                                    rabbet_onnx_attention_t* a) {
   rabbet_tensor_t *kept = NULL, *bias = NULL;

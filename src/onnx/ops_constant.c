@@ -1,4 +1,5 @@
-// Constants, what passes through, and branches that are decided already.
+// Constants, operators that pass their input through, and branches whose
+// condition is known.
 #include <string.h>
 
 #include "onnx/index.h"
@@ -97,7 +98,7 @@ static rabbet_tensor_t* rabbet_onnx_fill_value(rabbet_onnx_node_t* node,
                              &dims);
 }
 
-// Copies of one element, written out: what operators that want weights need.
+// A constant of equal elements, for operators that need weights.
 static rabbet_tensor_t* rabbet_onnx_fill(rabbet_onnx_node_t* node,
                                          const rabbet_onnx_constant_t* value,
                                          const rabbet_dims_t* dims) {

@@ -185,7 +185,7 @@ static rabbet_onnx_index_t rabbet_onnx_term_product(
 
 // ---- Pairs -----------------------------------------------------------------
 
-// The axes of a pair, by what becomes of them.
+// The axes of a pair of terms, by their role in the product.
 typedef struct rabbet_onnx_pair_t {
   rabbet_onnx_term_t batch, summed, rows, columns;
 } rabbet_onnx_pair_t;

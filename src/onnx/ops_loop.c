@@ -1,7 +1,7 @@
 // Loop and Scan, written out: the body's nodes once for each iteration.
 //
-// How often a loop runs must be known when the model is imported. What an
-// iteration leaves to the next may then change its shape.
+// Loops are unrolled: the number of iterations must be known at import.
+// Loop-carried values may change their shape.
 #include "base/vec.h"
 #include "core/view.h"
 #include "onnx/index.h"
@@ -147,7 +147,8 @@ static void rabbet_onnx_loop_iterate(rabbet_onnx_loop_t* loop) {
 
 // ---- Results ---------------------------------------------------------------
 
-// Of a loop that does not run: what its body says of the output's shape.
+// An empty output of a loop with 0 iterations, of the shape that the body
+// declares.
 static rabbet_tensor_t* rabbet_onnx_loop_nothing(rabbet_onnx_loop_t* loop,
                                                  size_t index, int64_t axis) {
   rabbet_onnx_node_t* node = loop->node;

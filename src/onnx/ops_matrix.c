@@ -12,7 +12,7 @@ void rabbet_onnx_import_matmul(rabbet_onnx_node_t* node) {
     RABBET_ONNX_FAIL(node, RABBET_STATUS_INVALID_ARGUMENT,
                      "a scalar is not an operand of a matrix product");
   }
-  // The batch axes are what must have equal rank.
+  // Both operands get the same number of batch axes.
   int batch_a = rank_a > 2 ? rank_a - 2 : 0;
   int batch_b = rank_b > 2 ? rank_b - 2 : 0;
   int batch = batch_a > batch_b ? batch_a : batch_b;

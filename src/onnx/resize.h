@@ -1,4 +1,4 @@
-// What a Resize node asks for.
+// The parameters of a Resize node.
 #ifndef RABBET_SRC_ONNX_RESIZE_H_
 #define RABBET_SRC_ONNX_RESIZE_H_
 

@@ -30,7 +30,7 @@ enum {
 // protobuf itself reads no message of 2 GiB.
 static const size_t rabbet_onnx_max_slim = (size_t)INT32_MAX;
 
-// Never read by the importer, in whatever message they occur.
+// Never read by the importer, in any message.
 static const char* const rabbet_onnx_ignored[] = {
     "configuration",           "device_configurations", "doc_string",
     "metadata_props",          "training_info",         "value_info",

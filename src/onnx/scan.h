@@ -5,7 +5,8 @@
 // nesting, with every length checked. The walk makes a slim copy of the model
 // that protobuf-c can unpack safely and that leaves out
 //  - large raw tensor data: a reference to the place in the file stands for it,
-//  - what the importer never reads (documentation, metadata, value_info, ...),
+//  - fields that the importer never reads (documentation, metadata, value_info,
+//  ...),
 //  - fields that the schema does not know.
 #ifndef RABBET_SRC_ONNX_SCAN_H_
 #define RABBET_SRC_ONNX_SCAN_H_

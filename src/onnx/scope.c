@@ -1,4 +1,4 @@
-// Names: what they stand for, and where they are seen.
+// Names: their values and their scopes.
 #include <string.h>
 
 #include "onnx/import.h"

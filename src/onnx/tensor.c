@@ -157,7 +157,7 @@ static rabbet_status_t rabbet_onnx_check_location(const char* location) {
       location);
 }
 
-// A link may not lead to what the location itself could not name.
+// A link must lead to a file that the location itself could name.
 static rabbet_status_t rabbet_onnx_check_links(
     const rabbet_onnx_storage_t* storage, const char* path,
     const char* location) {

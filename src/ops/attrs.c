@@ -21,7 +21,7 @@ static size_t rabbet_op_enumerator_count(const rabbet_op_enumerator_t* list) {
   return count;
 }
 
-// "a, b, c" of what `name_at` gives, cut short when it does not fit.
+// "a, b, c" of the names that `name_at` gives, cut short when it does not fit.
 static const char* rabbet_op_list(rabbet_suggest_name_fn_t name_at,
                                   const void* list, size_t count, char* buffer,
                                   size_t capacity) {

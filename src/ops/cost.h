@@ -1,4 +1,5 @@
-// How much work the reference kernels do: what folding may spend.
+// The work of the reference kernels, in operations, by which folding is
+// limited.
 #ifndef RABBET_SRC_OPS_COST_H_
 #define RABBET_SRC_OPS_COST_H_
 

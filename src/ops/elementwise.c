@@ -91,8 +91,8 @@ static rabbet_status_t elementwise_value(const rabbet_op_infer_t* infer,
   int64_t divisor = 0;
   bool divides =
       op == RABBET_ELEMENTWISE_DIV || op == RABBET_ELEMENTWISE_FLOOR_DIV;
-  // Where the divisor may be 0 the kernel's 0 is not what expressions give,
-  // but such a shape fails in any case.
+  // For a divisor of 0 the kernel gives 0 and expressions have no value, but
+  // such a shape fails in any case.
   if (divides && rabbet_op_known(infer, b, &divisor) && divisor == 0)
     return rabbet_ok();
   if (op == RABBET_ELEMENTWISE_DIV && !rabbet_op_non_negative(infer, b))

@@ -140,7 +140,8 @@ static rabbet_status_t rabbet_evaluate_dims(rabbet_evaluate_t* e,
   return rabbet_ok();
 }
 
-// Finds the sizes alone, so that memory can be had for what there is.
+// Computes the size outputs first, so that outputs are allocated with their
+// final sizes.
 static rabbet_status_t rabbet_evaluate_sizes(rabbet_evaluate_t* e,
                                              const rabbet_view_t* inputs,
                                              rabbet_view_t* outputs) {

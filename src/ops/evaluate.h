@@ -1,5 +1,5 @@
-// One operator on host tensors, start to end: what tests, folding and people
-// who want to try an operator call.
+// Evaluates one operator on host tensors, from inference to the result: for
+// tests, for folding, and for trying an operator.
 #ifndef RABBET_SRC_OPS_EVALUATE_H_
 #define RABBET_SRC_OPS_EVALUATE_H_
 

@@ -1,5 +1,5 @@
-// Elements chosen by indices. Negative indices count from the end; what is out
-// of bounds even so gives zero.
+// Elements chosen by indices. Negative indices count from the end; an index
+// that is still out of bounds gives zero.
 //
 // DEFAULT: slices along an axis, with the first num_elementwise_dims axes of
 //   data and indices walked together.

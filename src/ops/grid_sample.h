@@ -27,8 +27,8 @@ typedef struct rabbet_grid_taps_t {
 RABBET_PRIVATE_API void rabbet_grid_sample_read(
     const rabbet_attr_t* attrs, size_t attr_count, const rabbet_dims_t* in,
     rabbet_grid_sample_t* out_sample);
-// OUT_OF_RANGE unless the shapes of an input and a grid fit each other: what is
-// not known of them when a network is built is seen here.
+// OUT_OF_RANGE unless the shapes of an input and a grid fit each other. Dynamic
+// dimensions are checked here, in the run.
 RABBET_PRIVATE_API rabbet_status_t
 rabbet_grid_sample_check(const rabbet_dims_t* in, const rabbet_dims_t* grid);
 // `point`: width first, then height, as grids have it.

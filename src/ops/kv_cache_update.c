@@ -1,8 +1,8 @@
 // New keys or values put into a cache: for each element b of the batch,
 //   output[b, .., write_indices[b] + i, ..] = update[b, .., i, ..]
 // along an axis, and the cache's elements elsewhere. Without write_indices all
-// begin at 0. LINEAR leaves out what lies outside the cache, CIRCULAR goes on
-// at its beginning. Devices work on the cache's own memory.
+// begin at 0. LINEAR skips rows beyond the cache's end, CIRCULAR goes on at its
+// beginning. Devices work on the cache's own memory.
 #include "ops/kv_cache.h"
 
 #include <string.h>

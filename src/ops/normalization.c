@@ -17,7 +17,7 @@ static rabbet_status_t normalization_infer_types(
   return rabbet_op_same_types(infer, INPUT);
 }
 
-// Scale or bias: equal to what it goes with, or 1, on each axis.
+// Scale or bias: on each axis the extent of the input, or 1.
 static rabbet_status_t normalization_check(const rabbet_op_infer_t* infer,
                                            size_t index, int64_t groups) {
   if (index >= infer->input_count || !infer->inputs[index].present) {

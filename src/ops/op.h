@@ -62,8 +62,9 @@ enum {
   // up an element, it is all zero bits.
   RABBET_OP_MOVES_DATA = 1 << 1,
   RABBET_OP_NO_FOLD = 1 << 2,  // never evaluated at build
-  // Of constants evaluated by the builder alone, once it knows who reads the
-  // result: what it is made of may be worth more.
+  // Constants are folded late, by the builder alone, once it knows the readers
+  // of
+  // the result: the unfolded form may be more useful to them.
   RABBET_OP_FOLD_LATE = 1 << 3,
   // Says how other layers belong together; the builder takes it away before
   // there are kernels, so that it has no reference kernel.

@@ -3,8 +3,7 @@
 // Scale and zero point are one number, one for each index of `axis` (rank 1),
 // or have the input's rank: one for each block of `block_shape`. Without it
 // blocks are as large as they must be: an extent of 1 is for the whole axis.
-// Both operators compute in FLOAT, whatever their floating types are, and round
-// once.
+// Both operators compute in FLOAT for all floating types, and round once.
 #include <math.h>
 
 #include "core/view.h"
@@ -35,7 +34,7 @@ static rabbet_status_t quantize_infer_types(const rabbet_op_infer_t* infer) {
       rabbet_dtype_name(to));
 }
 
-// INT32 is what biases are kept in.
+// Biases are stored as INT32.
 static rabbet_status_t dequantize_infer_types(const rabbet_op_infer_t* infer) {
   infer->outputs[0].dtype = (rabbet_dtype_t)RABBET_OP_INT(infer, "to_type");
   if (!quantize_present(infer, ZERO_POINT) ||

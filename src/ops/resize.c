@@ -192,7 +192,8 @@ static float resize_place(const rabbet_resize_t* r,
     case RABBET_COORDINATE_ASYMMETRIC:
       return x / scale;
     case RABBET_COORDINATE_HALF_PIXEL_SYMMETRIC: {
-      // The output covers what its extent before rounding down would.
+      // The output covers the same part of the input as an output whose extent
+      // was not rounded down.
       float covered = (float)axis->out / (scale * (float)axis->in);
       return (float)axis->in / 2 * (1 - covered) + (x + 0.5f) / scale - 0.5f;
     }

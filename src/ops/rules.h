@@ -31,7 +31,7 @@
 
 // Room for rabbet_op_shape_text.
 #define RABBET_OP_TEXT 192
-// "(2, 3, -1)" with -1 for what is not constant.
+// "(2, 3, -1)", with -1 for dimensions that are not constant.
 const char* rabbet_op_shape_text(const rabbet_op_infer_t* infer,
                                  const rabbet_shape_t* shape,
                                  char buffer[RABBET_OP_TEXT]);

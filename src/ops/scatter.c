@@ -1,11 +1,12 @@
 // Elements put into a copy of a tensor where indices say. Negative indices
-// count from the end; what is out of bounds even so is left out.
+// count from the end; an index that is still out of bounds is skipped.
 //
 // ELEMENT: output[.., indices[.., i, ..], ..] = updates[.., i, ..] along an
 // axis. ND: the last axis of indices holds positions in the first axes of the
 // data;
 //   updates are what is at them.
-// Where several updates meet, the last counts, or all do by the reduction.
+// Of several updates of one element the last counts, or the reduction joins
+// all.
 #include <string.h>
 
 #include "ops/rules.h"

@@ -1,4 +1,4 @@
-// A strided window into a tensor; the mode says what lies outside.
+// A strided window into a tensor; the mode gives the elements outside.
 #include "ops/slice.h"
 
 #include "ops/rules.h"
@@ -218,7 +218,7 @@ rabbet_status_t rabbet_slice_resolve(const rabbet_op_eval_t* eval,
     slice.start[axis] = slice_element(eval, START, "start", i, 0);
     slice.stride[axis] = slice_element(eval, STRIDE, "stride", i, 1);
   }
-  // Of a slice without elements none is outside, whatever the other axes say.
+  // A slice without elements has none outside, whatever start and stride are.
   bool empty = rabbet_count_of(out) == 0;
   for (int32_t i = 0; i < in->rank && !empty; ++i) {
     RABBET_RETURN_IF_ERROR(slice_check_axis(&slice, i, in->d[i], out->d[i]));

@@ -167,8 +167,8 @@ static rabbet_status_t rabbet_op_from_handles(const rabbet_op_infer_t* infer,
   return rabbet_ok();
 }
 
-// Whether the reference kernel may run on handles: what is moved has values,
-// and what says where it is moved is constant.
+// Whether the reference kernel may run on handles: the moved elements have
+// values, and the operands that give positions are constant.
 static bool rabbet_op_can_move(const rabbet_op_infer_t* infer) {
   for (size_t i = 0; i < infer->input_count; ++i) {
     const rabbet_op_value_t* input = &infer->inputs[i];
