@@ -110,7 +110,7 @@ static rabbet_status_t add_one_create(void* user_data,
                        "no kernel is loaded; call gpu_calls_use first");
 }
 
-EXPORT rabbet_status_t rabbet_plugin_library_register(void) {
+static rabbet_status_t add_one_register(void) {
   const rabbet_plugin_creator_t creator = {.struct_size = sizeof(creator),
                                            .name = "add_one",
                                            .plugin_namespace = "bench_c",
@@ -119,3 +119,5 @@ EXPORT rabbet_status_t rabbet_plugin_library_register(void) {
                                            .input_count = 1};
   return rabbet_plugin_register(&creator);
 }
+
+RABBET_PLUGIN_LIBRARY(add_one_register)

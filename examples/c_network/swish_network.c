@@ -90,6 +90,7 @@ static rabbet_status_t swish_register(void) {
                                      .origin = "swish_network.c",
                                      .fields = fields,
                                      .field_count = 1,
+                                     .field_size = sizeof(*fields),
                                      .create = swish_create,
                                      .input_count = 1};
   return rabbet_plugin_register(&creator);

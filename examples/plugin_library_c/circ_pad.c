@@ -159,6 +159,7 @@ static rabbet_status_t circ_pad_register(void) {
                                            .origin = "circ_pad.c",
                                            .fields = fields,
                                            .field_count = 1,
+                                           .field_size = sizeof(*fields),
                                            .create = circ_pad_create,
                                            .input_count = 1};
   return rabbet_plugin_register(&creator);

@@ -384,6 +384,7 @@ rabbet_status_t register_all() {
   creator.origin = "circ_pad.cpp";
   creator.fields = &pad;
   creator.field_count = 1;
+  creator.field_size = sizeof(pad);
   creator.create = create;
   creator.input_count = 1;
   return rabbet_plugin_register(&creator);

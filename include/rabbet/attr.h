@@ -31,6 +31,7 @@ typedef struct rabbet_attr_t {
   size_t count;  // elements (bytes for STRING, BYTES; elements of TENSOR)
   rabbet_dtype_t dtype;  // TENSOR only
   rabbet_dims_t dims;    // TENSOR only
+  uint64_t reserved[2];  // 0
 } rabbet_attr_t;
 
 // "int", "list of floats", ...

@@ -215,6 +215,7 @@ typedef struct rabbet_algorithm_tensor_t {
                            // together, else of elements
   int32_t vectorized_dim;  // the axis of which some lie together, or -1
   int32_t components;      // how many; 1
+  uint64_t reserved[2];    // 0
 } rabbet_algorithm_tensor_t;
 // A way to compute a layer, or several that are one step.
 typedef struct rabbet_algorithm_t {
@@ -225,12 +226,14 @@ typedef struct rabbet_algorithm_t {
   double us;           // of one run; 0: nothing runs; < 0: nothing was timed
   uint64_t workspace;  // bytes
   const rabbet_algorithm_tensor_t* tensors;  // inputs, then outputs
+  uint64_t reserved[2];                      // 0
 } rabbet_algorithm_t;
 // The computation that an algorithm is for. Constant inputs are not counted.
 typedef struct rabbet_algorithm_context_t {
   const char* name;  // of the layers: "conv + relu"
   size_t input_count, output_count;
   const rabbet_dims_t (*shapes)[3];  // min, usual, max of inputs, then outputs
+  uint64_t reserved[2];              // 0
 } rabbet_algorithm_context_t;
 
 // Asked which candidates a build may use, and told what it took. Called on the

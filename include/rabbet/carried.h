@@ -26,6 +26,7 @@ typedef struct rabbet_carried_t {
   // 2.1.0".
   const char* const* requirements;
   size_t requirement_count;
+  uint64_t reserved[2];  // 0
 } rabbet_carried_t;
 
 typedef struct rabbet_carried_sink_t {
@@ -41,6 +42,7 @@ typedef struct rabbet_plugin_key_t {
   const char* name;
   const char* version;
   const char* plugin_namespace;
+  uint64_t reserved;  // 0
 } rabbet_plugin_key_t;
 
 // The interpreter of this process. The package `rabbet` is one when it is
@@ -58,10 +60,11 @@ typedef struct rabbet_source_host_t {
   // long as the call.
   rabbet_status_t (*run)(void* user_data, const rabbet_carried_t* modules,
                          size_t count);
-  // Loads plugins, as rabbet_pyhost_load_plugins does.
+  // Loads plugins, as rabbet_pyhost_load_plugins does. optional.
   rabbet_status_t (*load)(void* user_data, const char* const* plugins,
                           size_t count);
   // The interpreter is about to end: takes its plugins out of the registry.
+  // optional.
   void (*close)(void* user_data);
 } rabbet_source_host_t;
 

@@ -52,6 +52,7 @@ typedef struct rabbet_engine_options_t {
   // again, for which the plugin must be registered. Not with
   // host_code_allowed.
   bool untrusted;
+  uint8_t reserved[5];  // 0
 } rabbet_engine_options_t;
 
 // Maps the file. `options` may be NULL.

@@ -22,6 +22,7 @@ typedef struct rabbet_onnx_options_t {
   // Copied. NOT_FOUND if the model has no initializer of a name.
   const rabbet_onnx_initializer_t* initializers;
   size_t initializer_count;
+  size_t initializer_size;  // sizeof(rabbet_onnx_initializer_t)
 } rabbet_onnx_options_t;
 
 // One thing that is wrong with the model.

@@ -61,6 +61,7 @@ typedef struct rabbet_plugin_input_t {
   // Of a shape input: its values as expressions, row-major; else NULL.
   const rabbet_dim_t* values;
   size_t value_count;
+  uint64_t reserved[2];  // 0
 } rabbet_plugin_input_t;
 
 typedef struct rabbet_plugin_output_t {
@@ -69,6 +70,7 @@ typedef struct rabbet_plugin_output_t {
   rabbet_dim_t dims[RABBET_MAX_RANK];
   int32_t aliased_input;  // shares this input's memory (in place); -1: none
   bool is_size_tensor;
+  uint8_t reserved[19];  // 0
 } rabbet_plugin_output_t;
 
 // ---- Types and formats -----------------------------------------------------
@@ -78,10 +80,12 @@ typedef struct rabbet_plugin_tensor_t {
   rabbet_dtype_t dtype;
   rabbet_format_t format;
   rabbet_dims_t dims, min, opt, max;
+  uint64_t reserved[2];  // 0
 } rabbet_plugin_tensor_t;
 
 // The whole of a question to a plugin: tensors are inputs, then outputs.
 typedef struct rabbet_plugin_query_t {
+  uint32_t struct_size;  // set by Rabbet
   const char* layer_name;
   const char* device;  // "cpu" or "cuda"
   const rabbet_plugin_tensor_t* tensors;
@@ -126,6 +130,7 @@ typedef struct rabbet_plugin_view_t {
   bool is_shape_input;    // data is then a host address on every device
   size_t bytes;  // of the memory, where a size tensor will tell the extent;
                  // else 0: what type, format and dims need
+  uint64_t reserved[3];  // 0
 } rabbet_plugin_view_t;
 
 typedef struct rabbet_plugin_call_t {
@@ -134,11 +139,12 @@ typedef struct rabbet_plugin_call_t {
   const rabbet_plugin_view_t* inputs;
   const rabbet_plugin_view_t* outputs;
   size_t input_count, output_count;
-  void* workspace;  // as large as `prepare` asked for, aligned to 256
-  void* stream;     // CUstream; NULL on the CPU
-  int32_t tactic;   // 0: the default
-  int32_t threads;  // CPU threads that this context may use
-  void* state;      // what `prepare` returned
+  void* workspace;       // as large as `prepare` asked for, aligned to 256
+  void* stream;          // CUstream; NULL on the CPU
+  int32_t tactic;        // 0: the default
+  int32_t threads;       // CPU threads that this context may use
+  void* state;           // what `prepare` returned
+  uint64_t reserved[4];  // 0
 } rabbet_plugin_call_t;
 
 // ---- Kernels made ahead of time --------------------------------------------
@@ -159,6 +165,7 @@ typedef enum rabbet_plugin_arg_kind_t {
 // The innermost dimension comes first; strides, in bytes, begin with the
 // second.
 typedef struct rabbet_plugin_tensor_map_t {
+  uint32_t struct_size;
   bool of_output;
   int32_t index;
   int32_t rank;  // 1 to 5
@@ -191,15 +198,18 @@ typedef struct rabbet_plugin_image_t {
 // One kernel and its launch. Numbers are expressions over the inputs'
 // dimensions.
 typedef struct rabbet_plugin_launch_t {
+  uint32_t struct_size;
   const char* kernel;  // name in the image
   const rabbet_plugin_image_t* images;
   size_t image_count;
+  size_t image_size;  // sizeof(rabbet_plugin_image_t)
   rabbet_dim_t grid[3], block[3];
   rabbet_dim_t shared_bytes;
   int32_t cluster[3];  // 0, 0, 0: none
   bool cooperative;
   const rabbet_plugin_arg_t* args;  // the kernel's parameters, in order
   size_t arg_count;
+  size_t arg_size;  // sizeof(rabbet_plugin_arg_t)
 } rabbet_plugin_launch_t;
 
 // Added launches are copied.
@@ -234,8 +244,8 @@ typedef enum rabbet_plugin_capture_t {
   RABBET_PLUGIN_CAPTURE_NEVER = 2,
 } rabbet_plugin_capture_t;
 
-// struct_size first; functions past it count as absent. "optional" ones may be
-// NULL, with the meaning given.
+// Functions past struct_size count as absent. "optional" ones may be NULL, with
+// the meaning given.
 typedef struct rabbet_plugin_vtable_t {
   uint32_t struct_size;
   void (*destroy)(void* self);
@@ -319,6 +329,7 @@ typedef struct rabbet_plugin_field_t {
   rabbet_attr_type_t type;  // ANY: as it is given
   rabbet_dtype_t dtype;     // of TENSOR fields
   bool required;
+  uint8_t reserved[7];  // 0
 } rabbet_plugin_field_t;
 
 typedef enum rabbet_plugin_phase_t {
@@ -327,6 +338,7 @@ typedef enum rabbet_plugin_phase_t {
 } rabbet_plugin_phase_t;
 
 typedef struct rabbet_plugin_create_t {
+  uint32_t struct_size;  // set by Rabbet
   const char* layer_name;
   rabbet_plugin_phase_t phase;
   const rabbet_attr_t* attrs;
@@ -349,21 +361,23 @@ typedef struct rabbet_plugin_creator_t {
   const char* origin;  // module or file, kept in plans for diagnostics
   const rabbet_plugin_field_t* fields;
   size_t field_count;
+  size_t field_size;  // sizeof(rabbet_plugin_field_t)
   void* user_data;
   void (*destroy)(void* user_data);  // exactly once, on any thread
   rabbet_status_t (*create)(void* user_data, const rabbet_plugin_create_t* args,
                             rabbet_plugin_instance_t* out_instance);
   // Which inputs are shape inputs (host integers): bit i for input i.
   uint64_t shape_inputs;
-  int32_t input_count;  // with those that may be absent; -1: any
+  // With those that may be absent; -1, or struct_size ends before it: any.
+  int32_t input_count;
   // Bit i: input i may be absent: a name left empty in an ONNX node, NULL in
-  // rabbet_network_add_plugin, or the last ones left out. Absent where
-  // struct_size ends before it: none may.
+  // rabbet_network_add_plugin, or the last ones left out.
   uint64_t optional_inputs;
   // Of plugin libraries: each tactic is run once in a helper program before a
   // build times it, so that a build survives one that crashes, hangs or breaks
   // the GPU's context. The library is loaded there, too.
   bool isolate;
+  uint8_t reserved[7];  // 0
 } rabbet_plugin_creator_t;
 
 // Everything is copied but user_data. ALREADY_EXISTS if the key is taken; on
@@ -389,9 +403,9 @@ RABBET_API rabbet_status_t rabbet_plugin_visit(
 // ---- Plugin libraries -------------------------------------------------------
 
 // The version of all that this header says of a library's side. It changes when
-// what is there means something else; functions and fields that are added
-// behind the others (struct_size) do not change it.
-#define RABBET_PLUGIN_ABI 1
+// what is there means something else or lies elsewhere; functions and fields
+// that are added behind the others (rabbet/types.h) do not change it.
+#define RABBET_PLUGIN_ABI 2
 
 #ifdef __cplusplus
 #define RABBET_PLUGIN_EXPORT extern "C" __attribute__((visibility("default")))

@@ -11,12 +11,14 @@ typedef struct rabbet_refitter_t rabbet_refitter_t;
 
 // Weights that can be set.
 typedef struct rabbet_refit_info_t {
-  const char* name;   // of the network's tensor
-  const char* layer;  // that reads them first, or that is the constant; ""
-  int32_t role;       // number of TensorRT's WeightsRole in that layer
+  uint32_t struct_size;  // set by the caller
+  const char* name;      // of the network's tensor
+  const char* layer;     // that reads them first, or that is the constant; ""
+  int32_t role;          // number of TensorRT's WeightsRole in that layer
   rabbet_dtype_t dtype;
   rabbet_dims_t dims;
-  bool is_missing;  // the plan lacks them, and they were not set yet
+  bool is_missing;      // the plan lacks them, and they were not set yet
+  uint8_t reserved[7];  // 0
 } rabbet_refit_info_t;
 
 // Retains the engine. FAILED_PRECONDITION for an engine whose plan was not

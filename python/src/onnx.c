@@ -98,6 +98,7 @@ static PyObject* rabbet_py_import(PyObject* network, PyObject* data,
   rabbet_onnx_initializer_t* list =
       rabbet_py_initializers(initializers, &import->options.initializer_count);
   import->options.initializers = list;
+  import->options.initializer_size = sizeof(*list);
   PyObject* result = NULL;
   RABBET_PY_HOLD(network);
   if (list && !rabbet_py_begin(network, "network")) {

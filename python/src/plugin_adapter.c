@@ -458,6 +458,7 @@ static PyObject* rabbet_py_register(PyObject* module, PyObject* args) {
   creator.optional_inputs = optional_inputs;
   creator.shape_inputs = shape_inputs;
   creator.field_count = (size_t)PyList_Size(list);
+  creator.field_size = sizeof(rabbet_plugin_field_t);
   rabbet_plugin_field_t* fields =
       PyMem_Calloc(creator.field_count + 1, sizeof(*fields));
   if (!fields) return PyErr_NoMemory();

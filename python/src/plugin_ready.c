@@ -64,6 +64,7 @@ static int rabbet_py_read_map(PyObject* item, rabbet_plugin_tensor_map_t* map) {
       rabbet_py_read_counts(steps, map->element_strides, 5)) {
     return -1;
   }
+  map->struct_size = sizeof(*map);
   map->of_output = of_output != 0;
   map->rank = (int32_t)PyTuple_Size(dims);
   return 0;
@@ -136,8 +137,11 @@ static int rabbet_py_read_launch(PyObject* item, rabbet_py_launch_t* out) {
   memcpy(launch->block, numbers + 3, sizeof(launch->block));
   launch->shared_bytes = numbers[6];
   launch->cooperative = cooperative != 0;
+  launch->struct_size = sizeof(*launch);
   launch->image_count = (size_t)PyList_Size(images);
+  launch->image_size = sizeof(*out->images);
   launch->arg_count = (size_t)PyList_Size(args);
+  launch->arg_size = sizeof(*out->args);
   out->images = PyMem_Calloc(launch->image_count + 1, sizeof(*out->images));
   out->args = PyMem_Calloc(launch->arg_count + 1, sizeof(*out->args));
   out->maps = PyMem_Calloc(launch->arg_count + 1, sizeof(*out->maps));

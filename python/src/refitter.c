@@ -33,7 +33,7 @@ static PyObject* rabbet_py_refitter_count(PyObject* self, PyObject* none) {
 static PyObject* rabbet_py_refitter_info(PyObject* self, PyObject* index) {
   RABBET_PY_HOLD(self);
   size_t i = 0;
-  rabbet_refit_info_t info;
+  rabbet_refit_info_t info = {.struct_size = sizeof(info)};
   if (rabbet_py_to_index(index, "weights", &i)) return NULL;
   rabbet_status_t status =
       rabbet_refitter_info(rabbet_py_pointer(self), i, &info);

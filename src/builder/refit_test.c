@@ -56,7 +56,7 @@ static const float new_scale[1] = {-4};
 
 static rabbet_status_t set_all(rabbet_refitter_t* refitter) {
   for (size_t i = 0; i < rabbet_refitter_count(refitter); ++i) {
-    rabbet_refit_info_t info;
+    rabbet_refit_info_t info = {.struct_size = sizeof(info)};
     rabbet_weights_t weights = {.dtype = RABBET_DTYPE_FLOAT};
     RABBET_RETURN_IF_ERROR(rabbet_refitter_info(refitter, i, &info));
     RABBET_RETURN_IF_ERROR(rabbet_dims_count(&info.dims, &weights.count));

@@ -308,7 +308,7 @@ rabbet_status_t rabbet_exec_adjust(void* self, rabbet_network_t* network,
 static rabbet_status_t exec_refit_from(rabbet_refitter_t* refitter,
                                        const rabbet_network_t* network) {
   for (size_t i = 0; i < rabbet_refitter_count(refitter); ++i) {
-    rabbet_refit_info_t info;
+    rabbet_refit_info_t info = {.struct_size = sizeof(info)};
     rabbet_weights_t weights = {0};
     RABBET_RETURN_IF_ERROR(rabbet_refitter_info(refitter, i, &info));
     rabbet_tensor_t* tensor = rabbet_network_find_tensor(network, info.name);

@@ -142,7 +142,7 @@ static rabbet_status_t exec_print_refit(rabbet_engine_t* engine) {
       rabbet_refitter_create(engine, rabbet_allocator_system(), &refitter));
   rabbet_exec_log('I', "=== Weights that can be refitted ===");
   for (size_t i = 0; i < rabbet_refitter_count(refitter); ++i) {
-    rabbet_refit_info_t info;
+    rabbet_refit_info_t info = {.struct_size = sizeof(info)};
     char dims[192];
     rabbet_status_t status = rabbet_refitter_info(refitter, i, &info);
     if (rabbet_is_ok(status))

@@ -2,11 +2,20 @@
 
 #include <string.h>
 
+rabbet_status_t rabbet_attr_check_reserved(const rabbet_attr_t* attr) {
+  if (!attr->reserved[0] && !attr->reserved[1]) return rabbet_ok();
+  return RABBET_STATUS(RABBET_STATUS_INVALID_ARGUMENT,
+                       "attribute '%s': reserved is not 0, of which rabbet %s "
+                       "knows nothing",
+                       attr->name ? attr->name : "", rabbet_version());
+}
+
 rabbet_status_t rabbet_attr_copy(rabbet_arena_t* arena,
                                  const rabbet_attr_t* attr,
                                  rabbet_attr_t* out_copy) {
   rabbet_attr_t copy = *attr;
   size_t bytes = rabbet_attr_bytes(attr);
+  RABBET_RETURN_IF_ERROR(rabbet_attr_check_reserved(attr));
   RABBET_RETURN_IF_ERROR(rabbet_arena_strdup(arena, attr->name, &copy.name));
   // One byte more, which the arena clears: the NUL after a string.
   void* data = NULL;

@@ -5,6 +5,10 @@
 #include "base/arena.h"
 #include "rabbet/attr.h"
 
+// INVALID_ARGUMENT for an attribute that has more to it than this version
+// knows.
+RABBET_PRIVATE_API rabbet_status_t
+rabbet_attr_check_reserved(const rabbet_attr_t* attr);
 // Fills one attribute view with a deep copy in the arena.
 RABBET_PRIVATE_API rabbet_status_t rabbet_attr_copy(rabbet_arena_t* arena,
                                                     const rabbet_attr_t* attr,

@@ -91,7 +91,8 @@ void rabbet_plugin_query_node(const rabbet_group_t* group,
                               rabbet_plugin_query_t* out_query) {
   for (size_t i = 0; i < node->input_count + node->output_count; ++i)
     rabbet_query_tensor(group, rabbet_query_value(node, i), &tensors[i]);
-  *out_query = (rabbet_plugin_query_t){.layer_name = node->name,
+  *out_query = (rabbet_plugin_query_t){.struct_size = sizeof(*out_query),
+                                       .layer_name = node->name,
                                        .device = device,
                                        .tensors = tensors,
                                        .input_count = node->input_count,

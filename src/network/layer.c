@@ -3,6 +3,7 @@
 #include "base/suggest.h"
 #include "base/text.h"
 #include "network/inside.h"
+#include "plugin/registry.h"
 
 // ---- Making ----------------------------------------------------------------
 
@@ -339,34 +340,29 @@ rabbet_status_t rabbet_network_add_plugin_instance(
     rabbet_tensor_t* const* inputs, size_t input_count,
     rabbet_layer_t** out_layer) {
   *out_layer = NULL;
-  const rabbet_plugin_vtable_t* vtable = take_instance.vtable;
   rabbet_layer_t* layer = NULL;
-  rabbet_status_t status = rabbet_ok();
-  if (!vtable ||
-      vtable->struct_size <
-          offsetof(rabbet_plugin_vtable_t, output_count) + sizeof(void*) ||
-      !vtable->output_count) {
-    status = RABBET_STATUS(RABBET_STATUS_PLUGIN,
-                           "the instance of plugin '%s' has no output_count",
-                           creator->name);
-  }
+  rabbet_plugin_creator_t own;
+  rabbet_plugin_vtable_t vtable;
+  RABBET_RETURN_IF_ERROR(rabbet_creator_read(creator, &own));
+  rabbet_status_t status =
+      rabbet_plugin_vtable_read(&own, take_instance.vtable, &vtable);
   // Wrapped last, since what is wrapped cannot be handed back.
-  if (rabbet_is_ok(status) && creator->input_count >= 0 &&
-      (size_t)creator->input_count != input_count)
-    status = rabbet_input_count_is_wrong(creator, input_count);
+  if (rabbet_is_ok(status) && own.input_count >= 0 &&
+      (size_t)own.input_count != input_count)
+    status = rabbet_input_count_is_wrong(&own, input_count);
   if (rabbet_is_ok(status)) {
     status = rabbet_network_enter_plugin(
-        network, creator, vtable->output_count(take_instance.self), name,
-        inputs, input_count, &layer);
+        network, &own, vtable.output_count(take_instance.self), name, inputs,
+        input_count, &layer);
   }
   if (rabbet_is_ok(status)) {
-    status = rabbet_plugin_wrap(creator, take_instance, network->allocator,
+    status = rabbet_plugin_wrap(&own, take_instance, network->allocator,
                                 &layer->plugin);
     if (!rabbet_is_ok(status)) rabbet_layer_leave(layer);
   }
   if (!rabbet_is_ok(status)) {
     return rabbet_status_annotate(status, "adding layer '%s'",
-                                  name && *name ? name : creator->name);
+                                  name && *name ? name : own.name);
   }
   rabbet_plugin_set_kinds(layer->plugin, network->plugin_kinds);
   *out_layer = layer;

@@ -252,7 +252,7 @@ static void instances_belong_to_who_holds_them(void** state) {
       rabbet_network_add_plugin_instance(
           f->network, &creator, (rabbet_plugin_instance_t){NULL, instance}, "p",
           &x, 1, &layer),
-      RABBET_STATUS_PLUGIN, "output_count");
+      RABBET_STATUS_PLUGIN, "lacks a vtable");
   rabbet_plugin_vtable_t broken = instance_vtable;
   broken.enqueue = NULL;
   RABBET_EXPECT_ERROR(

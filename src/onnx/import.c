@@ -1,6 +1,7 @@
 // The model's main graph: checks, inputs, nodes, outputs.
 #include <string.h>
 
+#include "base/struct.h"
 #include "onnx/operators.h"
 
 // ---- The model -------------------------------------------------------------
@@ -296,15 +297,15 @@ static rabbet_status_t rabbet_onnx_take_given(
   size_t count = options->initializers ? options->initializer_count : 0;
   RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
       &storage->arena, count, sizeof(*copies), (void**)&copies));
+  RABBET_RETURN_IF_ERROR(
+      RABBET_ELEMENTS_READ(rabbet_onnx_initializer_t, options->initializers,
+                           options->initializer_size, count, size, copies));
   for (size_t i = 0; i < count; ++i) {
-    const rabbet_onnx_initializer_t* given = &options->initializers[i];
-    void* data = NULL;
     RABBET_RETURN_IF_ERROR(
-        rabbet_arena_strdup(&storage->arena, given->name, &copies[i].name));
-    RABBET_RETURN_IF_ERROR(
-        rabbet_arena_copy(&storage->arena, given->data, given->size, &data));
-    copies[i].data = data;
-    copies[i].size = given->size;
+        rabbet_arena_strdup(&storage->arena, copies[i].name, &copies[i].name));
+    RABBET_RETURN_IF_ERROR(rabbet_arena_copy(&storage->arena, copies[i].data,
+                                             copies[i].size,
+                                             (void**)&copies[i].data));
   }
   storage->given = copies;
   storage->given_count = count;
@@ -338,16 +339,7 @@ static rabbet_status_t rabbet_onnx_import(rabbet_network_t* network,
 
 static rabbet_status_t rabbet_onnx_options(const rabbet_onnx_options_t* given,
                                            rabbet_onnx_options_t* out) {
-  *out = (rabbet_onnx_options_t){.struct_size = sizeof(*out)};
-  if (!given) return rabbet_ok();
-  if (given->struct_size < sizeof(given->struct_size)) {
-    return RABBET_STATUS(RABBET_STATUS_INVALID_ARGUMENT,
-                         "struct_size of rabbet_onnx_options_t is not set");
-  }
-  size_t size =
-      given->struct_size < sizeof(*out) ? given->struct_size : sizeof(*out);
-  memcpy(out, given, size);
-  return rabbet_ok();
+  return RABBET_STRUCT_READ(rabbet_onnx_options_t, given, struct_size, out);
 }
 
 // A failure that no node has recorded yet.

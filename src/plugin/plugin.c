@@ -4,8 +4,10 @@
 #include <string.h>
 
 #include "base/strbuf.h"
+#include "base/struct.h"
 #include "base/suggest.h"
 #include "base/thread.h"
+#include "core/attr_set.h"
 #include "plugin/registry.h"
 
 struct rabbet_plugin_t {
@@ -79,6 +81,8 @@ static rabbet_status_t rabbet_attr_unknown(
 
 static rabbet_status_t rabbet_attr_check(const rabbet_plugin_creator_t* creator,
                                          const rabbet_attr_t* attr) {
+  RABBET_RETURN_IF_ERROR(RABBET_ANNOTATE(rabbet_attr_check_reserved(attr),
+                                         "plugin '%s'", creator->name));
   for (size_t i = 0; i < creator->field_count; ++i) {
     const rabbet_plugin_field_t* field = &creator->fields[i];
     if (strcmp(field->name, attr->name) != 0) continue;
@@ -131,27 +135,20 @@ static rabbet_status_t rabbet_attrs_check(
   return rabbet_ok();
 }
 
-#define RABBET_VTABLE_HAS(vtable, function)                          \
-  ((vtable)->struct_size >=                                          \
-       offsetof(rabbet_plugin_vtable_t, function) + sizeof(void*) && \
-   (vtable)->function)
-
-static rabbet_status_t rabbet_vtable_check(
-    const rabbet_plugin_creator_t* creator,
-    const rabbet_plugin_instance_t* instance) {
-  const rabbet_plugin_vtable_t* vtable = instance->vtable;
+rabbet_status_t rabbet_plugin_vtable_read(
+    const rabbet_plugin_creator_t* creator, const rabbet_plugin_vtable_t* given,
+    rabbet_plugin_vtable_t* out_vtable) {
   const char* missing = NULL;
-  if (!vtable) {
+  RABBET_RETURN_IF_ERROR(RABBET_ANNOTATE(
+      RABBET_STRUCT_READ(rabbet_plugin_vtable_t, given, describe, out_vtable),
+      "plugin '%s': the instance that create gave", creator->name));
+  if (!given) {
     missing = "a vtable";
-  } else if (vtable->struct_size <
-             offsetof(rabbet_plugin_vtable_t, describe) + sizeof(void*)) {
-    missing = "a struct_size that covers `describe`";
-  } else if (!vtable->output_count) {
+  } else if (!out_vtable->output_count) {
     missing = "output_count";
-  } else if (!vtable->describe) {
+  } else if (!out_vtable->describe) {
     missing = "describe";
-  } else if (!RABBET_VTABLE_HAS(vtable, enqueue) &&
-             !RABBET_VTABLE_HAS(vtable, launches)) {
+  } else if (!out_vtable->enqueue && !out_vtable->launches) {
     missing = "enqueue";
   }
   if (!missing) return rabbet_ok();
@@ -165,16 +162,16 @@ static rabbet_status_t rabbet_plugin_allocate(
     const rabbet_plugin_creator_t* take_creator,
     rabbet_plugin_instance_t take_instance, rabbet_allocator_t allocator,
     rabbet_plugin_t** out_plugin) {
-  RABBET_RETURN_IF_ERROR(rabbet_vtable_check(take_creator, &take_instance));
+  rabbet_plugin_vtable_t vtable;
+  RABBET_RETURN_IF_ERROR(
+      rabbet_plugin_vtable_read(take_creator, take_instance.vtable, &vtable));
   rabbet_plugin_t* plugin = NULL;
   RABBET_RETURN_IF_ERROR(
       rabbet_allocate(allocator, sizeof(*plugin), (void**)&plugin));
   plugin->allocator = allocator;
   rabbet_refcount_initialize(&plugin->references);
   plugin->creator = take_creator;
-  size_t size = take_instance.vtable->struct_size;
-  if (size > sizeof(plugin->vtable)) size = sizeof(plugin->vtable);
-  memcpy(&plugin->vtable, take_instance.vtable, size);
+  plugin->vtable = vtable;
   plugin->made_with = take_instance.vtable;
   plugin->self = take_instance.self;
   *out_plugin = plugin;
@@ -216,6 +213,7 @@ rabbet_status_t rabbet_plugin_create_by(const rabbet_plugin_creator_t* creator,
   *out_plugin = NULL;
   rabbet_plugin_instance_t instance = {NULL, NULL};
   rabbet_plugin_create_t own = *args;
+  own.struct_size = sizeof(own);
   RABBET_RETURN_IF_ERROR(rabbet_absent_take(creator, &own));
   RABBET_RETURN_IF_ERROR(rabbet_attrs_check(creator, &own));
   rabbet_status_t status = creator->create(creator->user_data, &own, &instance);
@@ -252,7 +250,8 @@ rabbet_status_t rabbet_plugin_wrap(const rabbet_plugin_creator_t* creator,
                                    rabbet_plugin_t** out_plugin) {
   *out_plugin = NULL;
   // The copy is for the key and the names: it does not own user_data.
-  rabbet_plugin_creator_t borrowed = rabbet_creator_read(creator);
+  rabbet_plugin_creator_t borrowed;
+  RABBET_RETURN_IF_ERROR(rabbet_creator_read(creator, &borrowed));
   borrowed.destroy = NULL;
   const rabbet_plugin_creator_t* copy = NULL;
   RABBET_RETURN_IF_ERROR(rabbet_creator_create(&borrowed, &copy));

@@ -28,6 +28,11 @@ RABBET_PRIVATE_API rabbet_status_t
 rabbet_plugin_wrap(const rabbet_plugin_creator_t* creator,
                    rabbet_plugin_instance_t take_instance,
                    rabbet_allocator_t allocator, rabbet_plugin_t** out_plugin);
+// A copy of our size of what an instance was made with; an error names what it
+// lacks. `creator` is one that was read.
+RABBET_PRIVATE_API rabbet_status_t rabbet_plugin_vtable_read(
+    const rabbet_plugin_creator_t* creator, const rabbet_plugin_vtable_t* given,
+    rabbet_plugin_vtable_t* out_vtable);
 RABBET_PRIVATE_API void rabbet_plugin_retain(rabbet_plugin_t* plugin);
 RABBET_PRIVATE_API void rabbet_plugin_release(rabbet_plugin_t* plugin);
 RABBET_PRIVATE_API rabbet_status_t

@@ -85,9 +85,9 @@ static void creator_destroy(void* user_data) {
 }
 
 static const rabbet_plugin_field_t fields[] = {
-    {"pads", RABBET_ATTR_INTS, 0, true},
-    {"mode", RABBET_ATTR_STRING, 0, false},
-    {"table", RABBET_ATTR_TENSOR, RABBET_DTYPE_HALF, false},
+    {.name = "pads", .type = RABBET_ATTR_INTS, .required = true},
+    {.name = "mode", .type = RABBET_ATTR_STRING},
+    {.name = "table", .type = RABBET_ATTR_TENSOR, .dtype = RABBET_DTYPE_HALF},
 };
 
 static rabbet_plugin_creator_t probe(const char* name) {
@@ -98,6 +98,7 @@ static rabbet_plugin_creator_t probe(const char* name) {
       .origin = "plugin_test.c",
       .fields = fields,
       .field_count = 3,
+      .field_size = sizeof(*fields),
       .create = probe_create,
       .destroy = creator_destroy};
 }
@@ -400,10 +401,19 @@ static void test_combinations_and_tactics(void** state) {
   (void)state;
   rabbet_plugin_t* plugin = make(&pads_attr, 1);
   rabbet_dims_t dims = {.rank = 2, .d = {2, 3}};
-  rabbet_plugin_tensor_t tensors[2] = {
-      {RABBET_DTYPE_FLOAT, RABBET_FORMAT_LINEAR, dims, dims, dims, dims},
-      {RABBET_DTYPE_FLOAT, RABBET_FORMAT_LINEAR, dims, dims, dims, dims}};
-  rabbet_plugin_query_t query = {"conv", "cpu", tensors, 1, 1};
+  const rabbet_plugin_tensor_t tensor = {.dtype = RABBET_DTYPE_FLOAT,
+                                         .format = RABBET_FORMAT_LINEAR,
+                                         .dims = dims,
+                                         .min = dims,
+                                         .opt = dims,
+                                         .max = dims};
+  const rabbet_plugin_tensor_t tensors[2] = {tensor, tensor};
+  rabbet_plugin_query_t query = {.struct_size = sizeof(query),
+                                 .layer_name = "conv",
+                                 .device = "cpu",
+                                 .tensors = tensors,
+                                 .input_count = 1,
+                                 .output_count = 1};
   int count = 0, tactics = 0;
   rabbet_plugin_combination_sink_t sink = {&count, count_combination};
   rabbet_plugin_tactic_sink_t tactic_sink = {&tactics, keep_tactic};
@@ -570,13 +580,112 @@ static void test_creators_of_older_libraries(void** state) {
   const rabbet_plugin_creator_t* found = NULL;
   RABBET_EXPECT_OK(rabbet_plugin_find("Older", NULL, "test", &found));
   assert_int_equal(found->optional_inputs, 0);
+  assert_int_equal(found->input_count, creator.input_count);
+  rabbet_plugin_creator_release(found);
+  RABBET_EXPECT_OK(rabbet_plugin_deregister("Older", NULL, "test"));
+  // Nothing but what there must be: any number of inputs.
+  creator.struct_size = offsetof(rabbet_plugin_creator_t, shape_inputs);
+  RABBET_EXPECT_OK(rabbet_plugin_register(&creator));
+  RABBET_EXPECT_OK(rabbet_plugin_find("Older", NULL, "test", &found));
+  assert_int_equal(found->input_count, -1);
+  assert_int_equal(found->struct_size, sizeof(*found));
   rabbet_plugin_creator_release(found);
   RABBET_EXPECT_OK(rabbet_plugin_deregister("Older", NULL, "test"));
 }
 
+// A library of a header that has one field more, in each structure.
+static void test_creators_of_newer_libraries(void** state) {
+  (void)state;
+  struct {
+    rabbet_plugin_creator_t creator;
+    uint64_t added;
+  } newer = {probe("Newer"), 0};
+  struct {
+    rabbet_plugin_field_t field;
+    uint64_t added;
+  } newer_fields[2] = {{fields[0], 0}, {fields[1], 0}};
+  newer.creator.struct_size = sizeof(newer);
+  newer.creator.destroy = NULL;
+  newer.creator.fields = &newer_fields[0].field;
+  newer.creator.field_count = 2;
+  newer.creator.field_size = sizeof(newer_fields[0]);
+  RABBET_EXPECT_OK(rabbet_plugin_register(&newer.creator));
+  const rabbet_plugin_creator_t* found = NULL;
+  RABBET_EXPECT_OK(rabbet_plugin_find("Newer", NULL, "test", &found));
+  assert_int_equal(found->field_size, sizeof(*found->fields));
+  assert_string_equal(found->fields[1].name, "mode");
+  rabbet_plugin_creator_release(found);
+  RABBET_EXPECT_OK(rabbet_plugin_deregister("Newer", NULL, "test"));
+  newer_fields[1].added = 1;
+  RABBET_EXPECT_ERROR(rabbet_plugin_register(&newer.creator),
+                      RABBET_STATUS_INVALID_ARGUMENT,
+                      "rabbet_plugin_field_t: the size of an element is 32");
+  newer.creator.field_size = 0;
+  RABBET_EXPECT_ERROR(rabbet_plugin_register(&newer.creator),
+                      RABBET_STATUS_INVALID_ARGUMENT,
+                      "set it to sizeof(rabbet_plugin_field_t)");
+  newer.added = 1;
+  RABBET_EXPECT_ERROR(rabbet_plugin_register(&newer.creator),
+                      RABBET_STATUS_INVALID_ARGUMENT,
+                      "rabbet_plugin_creator_t: struct_size is 128, that of");
+}
+
+// Instances of older and newer libraries, by their tables of functions.
+static void test_tables_of_other_sizes(void** state) {
+  (void)state;
+  struct {
+    rabbet_plugin_vtable_t vtable;
+    void* added;
+  } newer = {probe_vtable, NULL};
+  rabbet_plugin_creator_t creator = probe("Table");
+  const rabbet_plugin_create_t args = {.layer_name = "layer"};
+  rabbet_plugin_t* plugin = NULL;
+  creator.destroy = NULL;
+  creator.field_count = 0;
+  creator.user_data = &newer;
+  RABBET_EXPECT_OK(rabbet_plugin_register(&creator));
+  const struct {
+    size_t size;
+    void* added;
+    const char* error;  // NULL: none
+  } cases[] = {
+      {sizeof(newer), NULL, NULL},
+      {sizeof(newer), &newer, "struct_size is 168, that of rabbet"},
+      {offsetof(rabbet_plugin_vtable_t, shape_inputs), &newer, NULL},
+      {offsetof(rabbet_plugin_vtable_t, describe), NULL,
+       "set it to sizeof(rabbet_plugin_vtable_t)"},
+  };
+  for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); ++i) {
+    newer.vtable.struct_size = (uint32_t)cases[i].size;
+    newer.added = cases[i].added;
+    rabbet_status_t status = rabbet_plugin_create(
+        "Table", NULL, "test", &args, rabbet_allocator_system(), &plugin);
+    if (cases[i].error)
+      RABBET_EXPECT_ERROR(status, RABBET_STATUS_INVALID_ARGUMENT,
+                          cases[i].error);
+    else
+      RABBET_EXPECT_OK(status);
+    rabbet_plugin_release(plugin);
+  }
+  RABBET_EXPECT_OK(rabbet_plugin_deregister("Table", NULL, "test"));
+}
+
+static void test_attributes_have_no_more_than_we_know(void** state) {
+  (void)state;
+  rabbet_attr_t attr = pads_attr;
+  attr.reserved[1] = 1;
+  const rabbet_plugin_create_t args = {
+      .layer_name = "layer", .attrs = &attr, .attr_count = 1};
+  rabbet_plugin_t* plugin = NULL;
+  RABBET_EXPECT_ERROR(rabbet_plugin_create("Probe", "1", "test", &args,
+                                           rabbet_allocator_system(), &plugin),
+                      RABBET_STATUS_INVALID_ARGUMENT,
+                      "attribute 'pads': reserved is not 0");
+}
+
 static void test_fields_of_any_type(void** state) {
   (void)state;
-  const rabbet_plugin_field_t any = {"pads", RABBET_ATTR_ANY, 0, false};
+  const rabbet_plugin_field_t any = {.name = "pads", .type = RABBET_ATTR_ANY};
   rabbet_plugin_creator_t creator = probe("Any");
   creator.fields = &any;
   creator.field_count = 1;
@@ -644,6 +753,9 @@ int main(void) {
       TEST(test_instances_tell),
       TEST(test_absent_inputs_come_back_at_load),
       TEST(test_creators_of_older_libraries),
+      TEST(test_creators_of_newer_libraries),
+      TEST(test_tables_of_other_sizes),
+      TEST(test_attributes_have_no_more_than_we_know),
       TEST(test_fields_of_any_type),
       TEST(test_creation_survives_lack_of_memory),
   };

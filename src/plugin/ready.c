@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/math.h"
+#include "base/struct.h"
 #include "base/vec.h"
 
 #define READY_MAX_ARG_BYTES 4096  // of all of a kernel's parameters
@@ -162,29 +163,54 @@ static rabbet_status_t ready_copy_arg(rabbet_arena_t* arena,
                                       rabbet_plugin_arg_t* arg) {
   if (arg->kind == RABBET_PLUGIN_ARG_BYTES)
     return rabbet_arena_copy(arena, arg->data, arg->size, (void**)&arg->data);
-  if (arg->kind == RABBET_PLUGIN_ARG_TENSOR_MAP)
-    return rabbet_arena_copy(arena, arg->map, sizeof(*arg->map),
-                             (void**)&arg->map);
+  return rabbet_ok();
+}
+
+// The structures of a plugin's launch, as large as ours and in the arena; what
+// they point to is the plugin's still.
+static rabbet_status_t ready_read_launch(rabbet_arena_t* arena,
+                                         const rabbet_plugin_launch_t* given,
+                                         rabbet_plugin_launch_t* out) {
+  rabbet_plugin_image_t* images = NULL;
+  rabbet_plugin_arg_t* args = NULL;
+  RABBET_RETURN_IF_ERROR(
+      RABBET_STRUCT_READ(rabbet_plugin_launch_t, given, arg_size, out));
+  RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
+      arena, out->image_count, sizeof(*images), (void**)&images));
+  RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
+      arena, out->arg_count, sizeof(*args), (void**)&args));
+  RABBET_RETURN_IF_ERROR(RABBET_ELEMENTS_READ(rabbet_plugin_image_t,
+                                              out->images, out->image_size,
+                                              out->image_count, size, images));
+  RABBET_RETURN_IF_ERROR(RABBET_ELEMENTS_READ(rabbet_plugin_arg_t, out->args,
+                                              out->arg_size, out->arg_count,
+                                              map, args));
+  for (size_t i = 0; i < out->arg_count; ++i) {
+    rabbet_plugin_tensor_map_t* map = NULL;
+    if (args[i].kind != RABBET_PLUGIN_ARG_TENSOR_MAP || !args[i].map) continue;
+    RABBET_RETURN_IF_ERROR(
+        rabbet_arena_allocate(arena, sizeof(*map), (void**)&map));
+    RABBET_RETURN_IF_ERROR(RABBET_STRUCT_READ(rabbet_plugin_tensor_map_t,
+                                              args[i].map, oob_fill, map));
+    args[i].map = map;
+  }
+  out->images = images;
+  out->image_size = sizeof(*images);
+  out->args = args;
+  out->arg_size = sizeof(*args);
   return rabbet_ok();
 }
 
 static rabbet_status_t ready_copy_launch(rabbet_arena_t* arena,
                                          rabbet_plugin_launch_t* launch) {
-  rabbet_plugin_image_t* images = NULL;
-  rabbet_plugin_arg_t* args = NULL;
   RABBET_RETURN_IF_ERROR(
       rabbet_arena_strdup(arena, launch->kernel, &launch->kernel));
-  RABBET_RETURN_IF_ERROR(rabbet_arena_copy(
-      arena, launch->images, launch->image_count * sizeof(*images),
-      (void**)&images));
-  RABBET_RETURN_IF_ERROR(rabbet_arena_copy(
-      arena, launch->args, launch->arg_count * sizeof(*args), (void**)&args));
-  launch->images = images;
-  launch->args = args;
   for (size_t i = 0; i < launch->image_count; ++i)
-    RABBET_RETURN_IF_ERROR(ready_copy_image(arena, &images[i]));
+    RABBET_RETURN_IF_ERROR(
+        ready_copy_image(arena, (rabbet_plugin_image_t*)&launch->images[i]));
   for (size_t i = 0; i < launch->arg_count; ++i)
-    RABBET_RETURN_IF_ERROR(ready_copy_arg(arena, &args[i]));
+    RABBET_RETURN_IF_ERROR(
+        ready_copy_arg(arena, (rabbet_plugin_arg_t*)&launch->args[i]));
   return rabbet_ok();
 }
 
@@ -192,13 +218,16 @@ static rabbet_status_t ready_add(void* context,
                                  const rabbet_plugin_launch_t* launch) {
   ready_collector_t* collector = context;
   rabbet_ready_t* ready = collector->ready;
-  ready_fault_t fault = ready_launch_fault(ready, launch);
+  rabbet_plugin_launch_t copy;
+  RABBET_RETURN_IF_ERROR(
+      RABBET_ANNOTATE(ready_read_launch(&ready->arena, launch, &copy),
+                      "kernel %zu", collector->launches.count));
+  ready_fault_t fault = ready_launch_fault(ready, &copy);
   if (fault.what)
     return RABBET_STATUS(
         RABBET_STATUS_PLUGIN, "kernel %zu ('%s'), item or argument %zu: %s",
-        collector->launches.count, launch->kernel ? launch->kernel : "",
-        fault.index, fault.what);
-  rabbet_plugin_launch_t copy = *launch;
+        collector->launches.count, copy.kernel ? copy.kernel : "", fault.index,
+        fault.what);
   RABBET_RETURN_IF_ERROR(ready_copy_launch(&ready->arena, &copy));
   return RABBET_VEC_PUSH(ready->arena.allocator, &collector->launches, copy);
 }

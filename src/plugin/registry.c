@@ -4,15 +4,12 @@
 #include <string.h>
 
 #include "base/strbuf.h"
+#include "base/struct.h"
 #include "base/suggest.h"
 #include "base/text.h"
 #include "base/thread.h"
 #include "base/vec.h"
 #include "plugin/registry.h"
-
-// Fields behind these were added later, and may be absent.
-#define RABBET_CREATOR_MIN_SIZE \
-  (offsetof(rabbet_plugin_creator_t, input_count) + sizeof(int32_t))
 
 typedef struct rabbet_registered_t {
   rabbet_plugin_creator_t creator;  // first: the public view
@@ -79,24 +76,22 @@ static const rabbet_plugin_creator_t* rabbet_creators_remove(
   return removed;
 }
 
-rabbet_plugin_creator_t rabbet_creator_read(
-    const rabbet_plugin_creator_t* creator) {
-  rabbet_plugin_creator_t copy = {0};
-  size_t size = creator->struct_size;
-  memcpy(&copy, creator, size < sizeof(copy) ? size : sizeof(copy));
-  copy.struct_size = sizeof(copy);
-  return copy;
+rabbet_status_t rabbet_creator_read(const rabbet_plugin_creator_t* given,
+                                    rabbet_plugin_creator_t* out_creator) {
+  if (!given)
+    return RABBET_STATUS(RABBET_STATUS_INVALID_ARGUMENT,
+                         "plugin creator: it is NULL");
+  RABBET_RETURN_IF_ERROR(
+      RABBET_STRUCT_READ(rabbet_plugin_creator_t, given, create, out_creator));
+  if (given->struct_size <
+      RABBET_SIZE_THROUGH(rabbet_plugin_creator_t, input_count))
+    out_creator->input_count = -1;
+  return rabbet_ok();
 }
 
+// Of all but the fields.
 static rabbet_status_t rabbet_creator_check(
     const rabbet_plugin_creator_t* creator) {
-  if (!creator || creator->struct_size < RABBET_CREATOR_MIN_SIZE) {
-    return RABBET_STATUS(
-        RABBET_STATUS_INVALID_ARGUMENT,
-        "plugin creator: struct_size is %u, expected at least %zu; set it to "
-        "sizeof(rabbet_plugin_creator_t)",
-        creator ? creator->struct_size : 0, RABBET_CREATOR_MIN_SIZE);
-  }
   if (!creator->name || !*creator->name) {
     return RABBET_STATUS(RABBET_STATUS_INVALID_ARGUMENT,
                          "plugin creator: name is empty");
@@ -116,15 +111,32 @@ static rabbet_status_t rabbet_creator_check(
                          "plugin creator '%s': %zu fields but fields is NULL",
                          creator->name, creator->field_count);
   }
-  for (size_t i = 0; i < creator->field_count; ++i) {
-    if (!creator->fields[i].name || !*creator->fields[i].name) {
+  return rabbet_ok();
+}
+
+static rabbet_status_t rabbet_fields_copy(const rabbet_plugin_creator_t* from,
+                                          rabbet_arena_t* arena,
+                                          rabbet_plugin_creator_t* out) {
+  rabbet_plugin_field_t* fields = NULL;
+  RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
+      arena, from->field_count, sizeof(*fields), (void**)&fields));
+  RABBET_RETURN_IF_ERROR(
+      RABBET_ANNOTATE(RABBET_ELEMENTS_READ(rabbet_plugin_field_t, from->fields,
+                                           from->field_size, from->field_count,
+                                           required, fields),
+                      "plugin creator '%s': fields", from->name));
+  for (size_t i = 0; i < from->field_count; ++i) {
+    if (!fields[i].name || !*fields[i].name)
       return RABBET_STATUS(RABBET_STATUS_INVALID_ARGUMENT,
                            "plugin creator '%s': field %zu has no name",
-                           creator->name, i);
-    }
-    RABBET_RETURN_IF_ERROR(rabbet_text_check("the name of a plugin's field",
-                                             creator->fields[i].name));
+                           from->name, i);
+    RABBET_RETURN_IF_ERROR(
+        rabbet_text_check("the name of a plugin's field", fields[i].name));
+    RABBET_RETURN_IF_ERROR(
+        rabbet_arena_strdup(arena, fields[i].name, &fields[i].name));
   }
+  out->fields = fields;
+  out->field_size = sizeof(*fields);
   return rabbet_ok();
 }
 
@@ -144,7 +156,7 @@ static rabbet_status_t rabbet_origin_copy(rabbet_arena_t* arena,
 static rabbet_status_t rabbet_creator_copy(const rabbet_plugin_creator_t* from,
                                            rabbet_arena_t* arena,
                                            rabbet_plugin_creator_t* out) {
-  *out = rabbet_creator_read(from);
+  *out = *from;
   rabbet_status_t status = rabbet_arena_strdup(arena, from->name, &out->name);
   if (rabbet_is_ok(status)) {
     status = rabbet_arena_strdup(arena, from->version ? from->version : "1",
@@ -158,17 +170,7 @@ static rabbet_status_t rabbet_creator_copy(const rabbet_plugin_creator_t* from,
   if (rabbet_is_ok(status)) {
     status = rabbet_origin_copy(arena, from->origin, &out->origin);
   }
-  rabbet_plugin_field_t* fields = NULL;
-  if (rabbet_is_ok(status)) {
-    status =
-        rabbet_arena_copy(arena, from->fields,
-                          from->field_count * sizeof(*fields), (void**)&fields);
-  }
-  for (size_t i = 0; rabbet_is_ok(status) && i < from->field_count; ++i) {
-    status = rabbet_arena_strdup(arena, from->fields[i].name, &fields[i].name);
-  }
-  out->fields = fields;
-  return status;
+  return rabbet_is_ok(status) ? rabbet_fields_copy(from, arena, out) : status;
 }
 
 static void rabbet_registered_free(rabbet_registered_t* registered) {
@@ -179,7 +181,9 @@ static void rabbet_registered_free(rabbet_registered_t* registered) {
 rabbet_status_t rabbet_creator_create(const rabbet_plugin_creator_t* creator,
                                       const rabbet_plugin_creator_t** out) {
   *out = NULL;
-  RABBET_RETURN_IF_ERROR(rabbet_creator_check(creator));
+  rabbet_plugin_creator_t own;
+  RABBET_RETURN_IF_ERROR(rabbet_creator_read(creator, &own));
+  RABBET_RETURN_IF_ERROR(rabbet_creator_check(&own));
   rabbet_allocator_t allocator = rabbet_allocator_system();
   rabbet_registered_t* registered = NULL;
   RABBET_RETURN_IF_ERROR(
@@ -187,7 +191,7 @@ rabbet_status_t rabbet_creator_create(const rabbet_plugin_creator_t* creator,
   rabbet_refcount_initialize(&registered->references);
   rabbet_arena_initialize(allocator, &registered->arena);
   rabbet_status_t status =
-      rabbet_creator_copy(creator, &registered->arena, &registered->creator);
+      rabbet_creator_copy(&own, &registered->arena, &registered->creator);
   if (!rabbet_is_ok(status)) {
     rabbet_registered_free(registered);
     return status;

@@ -14,9 +14,10 @@ rabbet_status_t rabbet_creator_create(const rabbet_plugin_creator_t* creator,
 // half is rabbet_plugin_creator_release.
 void rabbet_creator_retain(const rabbet_plugin_creator_t* creator);
 
-// A copy of the fields that its struct_size covers; all others are 0.
-rabbet_plugin_creator_t rabbet_creator_read(
-    const rabbet_plugin_creator_t* creator);
+// A copy of our size, with nothing of `given` checked but struct_size; `fields`
+// are the caller's still.
+RABBET_PRIVATE_API rabbet_status_t rabbet_creator_read(
+    const rabbet_plugin_creator_t* given, rabbet_plugin_creator_t* out_creator);
 
 // Creators outside of the registry, each with one reference of the list's.
 // Zeroed: none. Not locked.

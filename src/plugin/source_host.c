@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "base/struct.h"
 #include "base/thread.h"
 
 static struct {
@@ -10,15 +11,15 @@ static struct {
 } current = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 rabbet_status_t rabbet_source_host_set(const rabbet_source_host_t* host) {
-  if (host && (host->struct_size < sizeof(*host) || !host->collect ||
-               !host->run || !host->load || !host->close))
+  rabbet_source_host_t own;
+  RABBET_RETURN_IF_ERROR(
+      RABBET_STRUCT_READ(rabbet_source_host_t, host, run, &own));
+  if (host && (!own.collect || !own.run))
     return RABBET_STATUS(RABBET_STATUS_INVALID_ARGUMENT,
-                         "source host: struct_size is %u, expected at least "
-                         "%zu, and every function must be set",
-                         host->struct_size, sizeof(*host));
+                         "source host: %s is NULL",
+                         own.collect ? "run" : "collect");
   pthread_mutex_lock(&current.lock);
-  memset(&current.host, 0, sizeof(current.host));
-  if (host) current.host = *host;
+  current.host = own;
   pthread_mutex_unlock(&current.lock);
   return rabbet_ok();
 }
@@ -57,13 +58,17 @@ rabbet_status_t rabbet_source_host_load(const char* const* plugins,
                                         size_t count) {
   rabbet_source_host_t host;
   RABBET_RETURN_IF_ERROR(rabbet_source_host(&host));
+  if (!host.load)
+    return RABBET_STATUS(RABBET_STATUS_FAILED_PRECONDITION,
+                         "the host of sources in this process loads no "
+                         "plugins: its function `load` is NULL");
   return host.load(host.user_data, plugins, count);
 }
 
 void rabbet_source_host_close(void) {
   rabbet_source_host_t host;
   rabbet_status_t status = rabbet_source_host(&host);
-  if (rabbet_is_ok(status)) host.close(host.user_data);
+  if (rabbet_is_ok(status) && host.close) host.close(host.user_data);
   rabbet_status_ignore(status);
   rabbet_status_ignore(rabbet_source_host_set(NULL));
 }

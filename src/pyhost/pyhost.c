@@ -10,6 +10,7 @@
 #include <string.h>
 #include <wchar.h>
 
+#include "base/struct.h"
 #include "base/symbol.h"
 #include "plugin/source_host.h"
 #include "pyhost/interpreter.h"
@@ -254,12 +255,10 @@ static rabbet_status_t rabbet_pyhost_join_or_start(
 }
 
 rabbet_status_t rabbet_pyhost_start(const rabbet_pyhost_options_t* given) {
-  rabbet_pyhost_options_t options = {.struct_size = sizeof(options)};
-  if (given)
-    memcpy(&options, given,
-           given->struct_size < sizeof(options) ? given->struct_size
-                                                : sizeof(options));
-  rabbet_status_t status = rabbet_ok();
+  rabbet_pyhost_options_t options;
+  rabbet_status_t status =
+      RABBET_STRUCT_READ(rabbet_pyhost_options_t, given, struct_size, &options);
+  if (!rabbet_is_ok(status)) return RABBET_ANNOTATE(status, "starting Python");
   pthread_mutex_lock(&pyhost.lock);
   if (pyhost.state == RABBET_PYHOST_STOPPED)
     status = RABBET_STATUS(RABBET_STATUS_FAILED_PRECONDITION,

@@ -148,7 +148,9 @@ static void wrong_files(void** state) {
       {"without_entry", RABBET_STATUS_INVALID_ARGUMENT,
        "it does not export rabbet_plugin_library_register"},
       {"later_abi", RABBET_STATUS_INCOMPATIBLE,
-       "it is made for version 2 of the plugin interface; rabbet 0"},
+       "it is made for version 3 of the plugin interface; rabbet 0"},
+      {"without_abi", RABBET_STATUS_INCOMPATIBLE,
+       "it is made for version 1 of the plugin interface; rabbet 0"},
       {"twice", RABBET_STATUS_ALREADY_EXISTS, "library_twice.so': a plugin"},
       {"fails", RABBET_STATUS_UNAVAILABLE,
        "library_fails.so': it was made to fail"},
@@ -256,7 +258,7 @@ static void wrong_carried_libraries(void** state) {
   RABBET_EXPECT_ERROR(load_library("later_abi", 0, allowed, &engine),
                       RABBET_STATUS_INCOMPATIBLE,
                       "carried by the plan: plugin library 'carried.so': it is "
-                      "made for version 2");
+                      "made for version 3");
   RABBET_EXPECT_ERROR(load_library("without_entry", 0, allowed, &engine),
                       RABBET_STATUS_INVALID_ARGUMENT, "does not export");
   RABBET_EXPECT_ERROR(load_library("data_entry", 0, allowed, &engine),
@@ -349,6 +351,42 @@ static void host_close(void* user_data) {
   *(int*)user_data = -1;
 }
 
+// Hosts of other versions of the package: functions that they lack, and one
+// that they have and we do not know.
+static void source_hosts_of_other_sizes(void** state) {
+  (void)state;
+  int runs = 0;
+  struct {
+    rabbet_source_host_t host;
+    void (*added)(void);
+  } newer = {{.struct_size = sizeof(newer),
+              .user_data = &runs,
+              .collect = host_collect,
+              .run = host_run},
+             NULL};
+  const char* file = "plugins.py";
+  RABBET_EXPECT_OK(rabbet_source_host_set(&newer.host));
+  RABBET_EXPECT_ERROR(rabbet_source_host_load(&file, 1),
+                      RABBET_STATUS_FAILED_PRECONDITION, "`load` is NULL");
+  rabbet_source_host_close();
+  newer.host.struct_size = offsetof(rabbet_source_host_t, load);
+  RABBET_EXPECT_OK(rabbet_source_host_set(&newer.host));
+  rabbet_source_host_close();
+  newer.host.struct_size = offsetof(rabbet_source_host_t, run);
+  RABBET_EXPECT_ERROR(rabbet_source_host_set(&newer.host),
+                      RABBET_STATUS_INVALID_ARGUMENT,
+                      "set it to sizeof(rabbet_source_host_t)");
+  newer.host.struct_size = sizeof(newer);
+  newer.added = rabbet_source_host_close;
+  RABBET_EXPECT_ERROR(rabbet_source_host_set(&newer.host),
+                      RABBET_STATUS_INVALID_ARGUMENT,
+                      "struct_size is 56, that of rabbet");
+  newer.added = NULL;
+  newer.host.run = NULL;
+  RABBET_EXPECT_ERROR(rabbet_source_host_set(&newer.host),
+                      RABBET_STATUS_INVALID_ARGUMENT, "run is NULL");
+}
+
 static void carried_source(void** state) {
   (void)state;
   int runs = 0;
@@ -390,7 +428,7 @@ static void carried_source(void** state) {
                       RABBET_STATUS_FAILED_PRECONDITION, "no Python in this");
   host.run = NULL;
   RABBET_EXPECT_ERROR(rabbet_source_host_set(&host),
-                      RABBET_STATUS_INVALID_ARGUMENT, "must be set");
+                      RABBET_STATUS_INVALID_ARGUMENT, "run is NULL");
 }
 
 int main(void) {
@@ -405,6 +443,7 @@ int main(void) {
       cmocka_unit_test(kinds_of_files),
       cmocka_unit_test(out_of_memory),
       cmocka_unit_test(carried_source),
+      cmocka_unit_test(source_hosts_of_other_sizes),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,6 +1,7 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "base/struct.h"
 #include "base/thread.h"
 #include "runtime/runtime.h"
 
@@ -476,8 +477,6 @@ bool rabbet_context_graphs(const rabbet_context_t* context) {
 
 void rabbet_context_graph_info(const rabbet_context_t* context,
                                rabbet_graph_info_t* out_info) {
-  uint32_t size = out_info->struct_size;
-  if (size > sizeof(*out_info)) size = sizeof(*out_info);
-  memcpy(out_info, &context->graph_info, size);
-  out_info->struct_size = size;
+  rabbet_struct_write(&context->graph_info, sizeof(context->graph_info),
+                      out_info);
 }

@@ -2,20 +2,10 @@
 
 #include "base/file.h"
 #include "base/math.h"
+#include "base/struct.h"
 #include "runtime/runtime.h"
 
 // ---- Making an engine
-
-static rabbet_engine_options_t rabbet_engine_options(
-    const rabbet_engine_options_t* given) {
-  rabbet_engine_options_t options = {.struct_size = sizeof(options)};
-  if (given) {
-    size_t size = given->struct_size < sizeof(options) ? given->struct_size
-                                                       : sizeof(options);
-    memcpy(&options, given, size);
-  }
-  return options;
-}
 
 static rabbet_status_t rabbet_engine_open_device(
     rabbet_engine_t* engine, const rabbet_engine_options_t* options) {
@@ -161,8 +151,10 @@ static rabbet_status_t rabbet_engine_create(
     const void* data, size_t size, rabbet_file_map_t* file,
     const rabbet_engine_options_t* given, rabbet_allocator_t allocator,
     rabbet_engine_t** out_engine) {
-  rabbet_engine_options_t options = rabbet_engine_options(given);
+  rabbet_engine_options_t options;
   rabbet_engine_t* engine = NULL;
+  RABBET_RETURN_IF_ERROR(RABBET_STRUCT_READ(rabbet_engine_options_t, given,
+                                            struct_size, &options));
   if (options.untrusted && options.host_code_allowed)
     return RABBET_STATUS(RABBET_STATUS_INVALID_ARGUMENT,
                          "a plan is not trusted, and the code that it carries "

@@ -860,6 +860,32 @@ static void loading_errors(void** state) {
                       RABBET_STATUS_INVALID_ARGUMENT, "no bytes");
 }
 
+// Options of programs that were compiled for another version.
+static void options_of_other_sizes(void** state) {
+  (void)state;
+  struct {
+    rabbet_engine_options_t options;
+    uint64_t added;
+  } newer = {{.struct_size = sizeof(newer), .device = "null"}, 0};
+  rabbet_engine_t* engine = NULL;
+  RABBET_EXPECT_OK(load(sample_static, &newer.options, &engine));
+  rabbet_engine_release(engine);
+  newer.added = 1;
+  RABBET_EXPECT_ERROR(
+      load(sample_static, &newer.options, &engine),
+      RABBET_STATUS_INVALID_ARGUMENT,
+      "rabbet_engine_options_t: struct_size is 96, that of rabbet");
+  newer.options.untrusted = true;
+  newer.options.host_code_allowed = true;
+  newer.options.struct_size = offsetof(rabbet_engine_options_t, untrusted);
+  RABBET_EXPECT_OK(load(sample_static, &newer.options, &engine));
+  rabbet_engine_release(engine);
+  newer.options.struct_size = 0;
+  RABBET_EXPECT_ERROR(load(sample_static, &newer.options, &engine),
+                      RABBET_STATUS_INVALID_ARGUMENT,
+                      "set it to sizeof(rabbet_engine_options_t)");
+}
+
 // An engine that cannot run here can be inspected.
 static void inspect_only(void** state) {
   (void)state;
@@ -1192,6 +1218,7 @@ int main(void) {
       cmocka_unit_test(failing_step),
       cmocka_unit_test(memory_counts_workspaces),
       cmocka_unit_test(loading_errors),
+      cmocka_unit_test(options_of_other_sizes),
       cmocka_unit_test(plugins_are_asked_again),
       cmocka_unit_test(inspect_only),
       cmocka_unit_test(memory_for_callers),

@@ -5,6 +5,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/struct.h"
 #include "core/lay_out.h"
 #include "core/quantize.h"
 #include "core/view.h"
@@ -135,13 +136,19 @@ rabbet_status_t rabbet_refitter_info(const rabbet_refitter_t* refitter,
   RABBET_RETURN_IF_ERROR(rabbet_refitter_check(refitter, index));
   const rabbet_engine_t* engine = refitter->engine;
   const rabbet_plan_weights_t* refit = &engine->plan->refits[index];
-  *out_info = (rabbet_refit_info_t){
+  if (out_info->struct_size < RABBET_SIZE_THROUGH(rabbet_refit_info_t, name))
+    return RABBET_STATUS(RABBET_STATUS_INVALID_ARGUMENT,
+                         "rabbet_refit_info_t: struct_size is %u; set it to "
+                         "sizeof(rabbet_refit_info_t)",
+                         out_info->struct_size);
+  const rabbet_refit_info_t info = {
       .name = refit->name,
       .layer = refit->layer,
       .role = refit->role,
       .dtype = refit->dtype,
       .dims = rabbet_refit_dims(engine->plan, refit),
       .is_missing = engine->lacks_weights && !refitter->weights[index].data};
+  rabbet_struct_write(&info, sizeof(info), out_info);
   return rabbet_ok();
 }
 
@@ -178,7 +185,7 @@ rabbet_status_t rabbet_refitter_find_role(const rabbet_refitter_t* refitter,
 
 rabbet_status_t rabbet_refitter_set(rabbet_refitter_t* refitter, size_t index,
                                     rabbet_weights_t weights) {
-  rabbet_refit_info_t info;
+  rabbet_refit_info_t info = {.struct_size = sizeof(info)};
   int64_t count = 0;
   RABBET_RETURN_IF_ERROR(rabbet_refitter_info(refitter, index, &info));
   RABBET_RETURN_IF_ERROR(rabbet_dims_count(&info.dims, &count));

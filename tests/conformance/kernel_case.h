@@ -67,31 +67,26 @@ typedef struct kernel_case_t {
 #define KERNEL_DIMS(...)                                                       \
   ((rabbet_dims_t){.rank = sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t), \
                    .d = {__VA_ARGS__}})
-#define KERNEL_INT(name, number)                                        \
-  {                                                                     \
-    name, RABBET_ATTR_INT, (int64_t[]){number}, 1, RABBET_DTYPE_NONE, { \
-      0                                                                 \
-    }                                                                   \
-  }
-#define KERNEL_BOOL(name, number)                                        \
+#define KERNEL_INT(key, number)                                          \
   {                                                                      \
-    name, RABBET_ATTR_BOOL, (int64_t[]){number}, 1, RABBET_DTYPE_NONE, { \
-      0                                                                  \
-    }                                                                    \
+    .name = (key), .type = RABBET_ATTR_INT, .data = (int64_t[]){number}, \
+    .count = 1, .dtype = RABBET_DTYPE_NONE                               \
   }
-#define KERNEL_FLOAT(name, number)                                       \
-  {                                                                      \
-    name, RABBET_ATTR_FLOAT, (double[]){number}, 1, RABBET_DTYPE_NONE, { \
-      0                                                                  \
-    }                                                                    \
+#define KERNEL_BOOL(key, number)                                          \
+  {                                                                       \
+    .name = (key), .type = RABBET_ATTR_BOOL, .data = (int64_t[]){number}, \
+    .count = 1, .dtype = RABBET_DTYPE_NONE                                \
   }
-#define KERNEL_INTS(name, ...)                                                 \
+#define KERNEL_FLOAT(key, number)                                         \
+  {                                                                       \
+    .name = (key), .type = RABBET_ATTR_FLOAT, .data = (double[]){number}, \
+    .count = 1, .dtype = RABBET_DTYPE_NONE                                \
+  }
+#define KERNEL_INTS(key, ...)                                                  \
   {                                                                            \
-    name, RABBET_ATTR_INTS, (int64_t[]){__VA_ARGS__},                          \
-        sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t), RABBET_DTYPE_NONE, \
-    {                                                                          \
-      0                                                                        \
-    }                                                                          \
+    .name = (key), .type = RABBET_ATTR_INTS, .data = (int64_t[]){__VA_ARGS__}, \
+    .count = sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t),               \
+    .dtype = RABBET_DTYPE_NONE                                                 \
   }
 // Two arguments of kernel_case_op each.
 #define KERNEL_ATTRS(...)               \

@@ -99,6 +99,11 @@ RABBET_PLUGIN_EXPORT rabbet_status_t rabbet_plugin_library_register(void);
 RABBET_PLUGIN_EXPORT rabbet_status_t rabbet_plugin_library_register(void) {
   return add_all();
 }
+#elif defined(LIBRARY_WITHOUT_ABI)
+RABBET_PLUGIN_EXPORT rabbet_status_t rabbet_plugin_library_register(void);
+RABBET_PLUGIN_EXPORT rabbet_status_t rabbet_plugin_library_register(void) {
+  return add_all();
+}
 #elif defined(LIBRARY_DATA_ENTRY)
 RABBET_PLUGIN_EXPORT extern LIBRARY_DATA_ENTRY int
     rabbet_plugin_library_register[4];
@@ -114,6 +119,10 @@ RABBET_PLUGIN_EXPORT rabbet_status_t rabbet_plugin_library_register(void) {
 // The loader asks which function the entry is; that one has no symbol.
 static rabbet_status_t (*choose_entry(void))(void) {
   return add_all;
+}
+RABBET_PLUGIN_EXPORT uint32_t rabbet_plugin_library_abi(void);
+RABBET_PLUGIN_EXPORT uint32_t rabbet_plugin_library_abi(void) {
+  return RABBET_PLUGIN_ABI;
 }
 RABBET_PLUGIN_EXPORT rabbet_status_t rabbet_plugin_library_register(void)
     __attribute__((ifunc("choose_entry")));

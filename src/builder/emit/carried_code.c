@@ -77,8 +77,10 @@ static rabbet_status_t carry_source(rabbet_build_t* build,
     if (!layer->plugin) continue;
     const rabbet_plugin_creator_t* creator =
         rabbet_plugin_creator(layer->plugin);
-    keys[count++] = (rabbet_plugin_key_t){creator->name, creator->version,
-                                          creator->plugin_namespace};
+    keys[count++] =
+        (rabbet_plugin_key_t){.name = creator->name,
+                              .version = creator->version,
+                              .plugin_namespace = creator->plugin_namespace};
   }
   const rabbet_builder_names_t* modules = &build->config->source_modules;
   return RABBET_ANNOTATE(
