@@ -82,6 +82,51 @@ static void* rabbet_library_open(const char* folder, const char* kind,
   return library;
 }
 
+// Who changes one of these raises RABBET_DEVICE_ABI.
+_Static_assert(RABBET_DEVICE_ABI == 1, "the sizes below are of version 1");
+_Static_assert(sizeof(rabbet_device_vtable_t) == 280, "another table");
+_Static_assert(sizeof(rabbet_kernel_class_t) == 136, "another table");
+_Static_assert(sizeof(rabbet_device_t) == 80, "another device");
+
+// Libraries that do not say are of version 0.
+static rabbet_status_t rabbet_library_check_abi(void* library,
+                                                const char* path) {
+  uint32_t (*abi)(void) = NULL;
+  RABBET_RETURN_IF_ERROR(RABBET_ANNOTATE(
+      rabbet_symbol_function(library, "rabbet_device_abi", (void**)&abi),
+      "device library '%s'", path));
+  uint32_t found = abi ? abi() : 0;
+  if (found == RABBET_DEVICE_ABI) return rabbet_ok();
+  return RABBET_STATUS(
+      RABBET_STATUS_INCOMPATIBLE,
+      "device library '%s' is made for version %u of the interface of devices; "
+      "rabbet %s has version %u: take the one that comes with this rabbet, or "
+      "compile it against its sources",
+      path, found, rabbet_version(), RABBET_DEVICE_ABI);
+}
+
+// The tables of a library whose number is right but whose headers were not.
+static rabbet_status_t rabbet_device_check_tables(rabbet_device_t* device) {
+  size_t count = 0;
+  if (device->vtable->struct_size != sizeof(*device->vtable))
+    return RABBET_STATUS(RABBET_STATUS_INCOMPATIBLE,
+                         "its table of functions has %u bytes, that of rabbet "
+                         "%s %zu",
+                         device->vtable->struct_size, rabbet_version(),
+                         sizeof(*device->vtable));
+  const rabbet_kernel_class_t* const* classes =
+      device->vtable->kernel_classes(device, &count);
+  for (size_t i = 0; i < count; ++i) {
+    if (classes[i]->struct_size != sizeof(**classes))
+      return RABBET_STATUS(RABBET_STATUS_INCOMPATIBLE,
+                           "its kernel class %zu has %u bytes, those of rabbet "
+                           "%s have %zu",
+                           i, classes[i]->struct_size, rabbet_version(),
+                           sizeof(**classes));
+  }
+  return rabbet_ok();
+}
+
 static rabbet_status_t rabbet_library_find(const char* kind,
                                            rabbet_device_open_fn_t* out_open) {
   char path[PATH_MAX], folder[PATH_MAX];
@@ -104,7 +149,7 @@ static rabbet_status_t rabbet_library_find(const char* kind,
   RABBET_RETURN_IF_ERROR(RABBET_ANNOTATE(
       rabbet_symbol_function(library, "rabbet_device_open", (void**)out_open),
       "device library '%s'", path));
-  if (*out_open) return rabbet_ok();
+  if (*out_open) return rabbet_library_check_abi(library, path);
   return RABBET_STATUS(RABBET_STATUS_INCOMPATIBLE,
                        "'%s' does not export rabbet_device_open: it is no "
                        "device library of this version",
@@ -116,8 +161,15 @@ static rabbet_status_t rabbet_device_open_kind(const char* kind, int ordinal,
                                                rabbet_device_t** out_device) {
   rabbet_device_open_fn_t open = NULL;
   RABBET_RETURN_IF_ERROR(rabbet_library_find(kind, &open));
-  return RABBET_ANNOTATE(open(ordinal, allocator, out_device), "device '%s:%d'",
-                         kind, ordinal);
+  rabbet_status_t status = open(ordinal, allocator, out_device);
+  if (rabbet_is_ok(status)) {
+    status = rabbet_device_check_tables(*out_device);
+    if (!rabbet_is_ok(status)) {
+      rabbet_device_release(*out_device);
+      *out_device = NULL;
+    }
+  }
+  return RABBET_ANNOTATE(status, "device '%s:%d'", kind, ordinal);
 }
 
 rabbet_status_t rabbet_device_create(const char* name,

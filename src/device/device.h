@@ -6,6 +6,12 @@
 #include "base/thread.h"
 #include "device/kernel.h"
 
+// The version of what a device library and the runtime must agree on: the
+// tables of this header and of kernel.h, and all that their functions are
+// given. Raised with every change; device.c has the sizes. A library of another
+// number is refused.
+#define RABBET_DEVICE_ABI 1
+
 // Properties that the builder reads before it asks for candidates.
 enum {
   // Its attention reads factors that are slices of one tensor where they lie.
@@ -133,7 +139,9 @@ RABBET_PRIVATE_API const rabbet_kernel_class_t* rabbet_device_find_kernel(
 RABBET_PRIVATE_API rabbet_status_t
 rabbet_device_default_threads(int* out_threads);
 
-// Defined and exported by each device library, under this name.
+// Defined and exported by each device library, under these names: its
+// RABBET_DEVICE_ABI, which is asked for first, and the device.
+RABBET_PRIVATE_API uint32_t rabbet_device_abi(void);
 RABBET_PRIVATE_API rabbet_status_t rabbet_device_open(
     int ordinal, rabbet_allocator_t allocator, rabbet_device_t** out_device);
 typedef rabbet_status_t (*rabbet_device_open_fn_t)(

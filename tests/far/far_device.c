@@ -480,8 +480,9 @@ static rabbet_device_vtable_t far_vtable = {
     .pace = far_pace,
 };
 
-RABBET_PRIVATE_API rabbet_status_t rabbet_device_open(
-    int ordinal, rabbet_allocator_t allocator, rabbet_device_t** out_device);
+uint32_t rabbet_device_abi(void) {
+  return RABBET_DEVICE_ABI;
+}
 
 rabbet_status_t rabbet_device_open(int ordinal, rabbet_allocator_t allocator,
                                    rabbet_device_t** out_device) {

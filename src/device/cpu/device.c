@@ -219,6 +219,10 @@ static const rabbet_device_vtable_t rabbet_cpu_vtable = {
     .pace = rabbet_cpu_pace,
 };
 
+uint32_t rabbet_device_abi(void) {
+  return RABBET_DEVICE_ABI;
+}
+
 RABBET_PRIVATE_API rabbet_status_t rabbet_device_open(
     int ordinal, rabbet_allocator_t allocator, rabbet_device_t** out_device) {
   *out_device = NULL;

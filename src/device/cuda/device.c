@@ -427,6 +427,10 @@ static rabbet_status_t cuda_open(rabbet_cuda_device_t* device) {
   return rabbet_cuda_programs_create(device->base.allocator, &device->programs);
 }
 
+uint32_t rabbet_device_abi(void) {
+  return RABBET_DEVICE_ABI;
+}
+
 RABBET_PRIVATE_API rabbet_status_t rabbet_device_open(
     int ordinal, rabbet_allocator_t allocator, rabbet_device_t** out_device) {
   *out_device = NULL;

@@ -92,8 +92,9 @@ static const rabbet_device_vtable_t rabbet_null_vtable = {
     .time = rabbet_null_time,
 };
 
-RABBET_PRIVATE_API rabbet_status_t rabbet_device_open(
-    int ordinal, rabbet_allocator_t allocator, rabbet_device_t** out_device);
+uint32_t rabbet_device_abi(void) {
+  return RABBET_DEVICE_ABI;
+}
 
 rabbet_status_t rabbet_device_open(int ordinal, rabbet_allocator_t allocator,
                                    rabbet_device_t** out_device) {
