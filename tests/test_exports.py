@@ -4,14 +4,15 @@ from tests.exports import check
 
 PUBLIC = {"rabbet_open": "include/rabbet/a.h"}
 PRIVATE = {"rabbet_inside": "src/base/a.h"}
+NODES = {"rabbet_open": "RABBET_0", "rabbet_inside": "RABBET_PRIVATE_0.1.0"}
 
 
 def errors(tmp_path, monkeypatch, names, listed):
-    monkeypatch.setattr(check, "HERE", tmp_path)
+    monkeypatch.setattr(check, "LISTS", tmp_path)
     monkeypatch.setattr(check, "declared", lambda folder, mark: (
         PUBLIC if mark == "RABBET_API" else PRIVATE))
     (tmp_path / "lib.txt").write_text(listed)
-    return list(check.check({"lib": names}))
+    return list(check.check({"lib": {name: NODES.get(name, "") for name in names}}))
 
 
 def test_as_listed(tmp_path, monkeypatch):
@@ -32,9 +33,20 @@ def test_new_gone_foreign_and_missing(tmp_path, monkeypatch):
     assert "rabbet_open is declared, and no library has it" in found
 
 
+def test_version_nodes(tmp_path, monkeypatch):
+    names = {"rabbet_open", "rabbet_inside"}
+    monkeypatch.setitem(NODES, "rabbet_open", "RABBET_PRIVATE_0.1.0")
+    (found,) = errors(tmp_path, monkeypatch, names, "rabbet_open\n")
+    assert "rabbet_open has version 'RABBET_PRIVATE_0.1.0'" in found
+    monkeypatch.setitem(NODES, "rabbet_open", "RABBET_0")
+    monkeypatch.setitem(NODES, "rabbet_inside", "")
+    (found,) = errors(tmp_path, monkeypatch, names, "rabbet_open\n")
+    assert "rabbet_inside has version ''" in found
+
+
 def test_update(tmp_path, monkeypatch):
     errors(tmp_path, monkeypatch, set(), "")
-    list(check.check({"lib": {"rabbet_open", "rabbet_inside"}}, update=True))
+    list(check.check({"lib": NODES}, update=True))
     assert (tmp_path / "lib.txt").read_text() == "rabbet_open\n"
 
 

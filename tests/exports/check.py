@@ -1,12 +1,13 @@
-"""Compares what the libraries export with the lists in this folder.
+"""Compares what the libraries export with the lists in src/exports.
 
     python tests/exports/check.py BUILD/lib [--update]
 
 A list holds the stable interface of one library: the functions marked
 RABBET_API in include/rabbet. What Rabbet's own libraries share is not part of
 it; such names must be marked RABBET_PRIVATE_API in a header of src/ and begin
-with rabbet_. Nothing else may be exported, and every function that a public
-header declares must be in one of the libraries. --update writes the lists.
+with rabbet_. Each of both has a version node of its own (cmake/exports.cmake).
+Nothing else may be exported, and every function that a public header declares
+must be in one of the libraries. --update writes the lists.
 """
 
 import pathlib
@@ -16,6 +17,9 @@ import sys
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
+LISTS = ROOT / "src" / "exports"
+PUBLIC_NODE = r"RABBET_\d+"
+PRIVATE_NODE = r"RABBET_PRIVATE_\d+\.\d+\.\d+"
 # Between the mark and the name: types, attributes and stars.
 DECLARED = r"\b{mark}\b[\w\s*]*?\b(rabbet_\w+)\s*[(;\[=]"
 
@@ -33,19 +37,23 @@ def declared(folder, mark):
 
 
 def exported(library):
-    """Names that a shared library defines."""
+    """{name: version node} of what a shared library defines."""
     output = subprocess.run(
         ["nm", "--dynamic", "--defined-only", "--format=posix", str(library)],
         check=True, capture_output=True, text=True).stdout
-    return {line.split()[0].split("@")[0] for line in output.splitlines()}
+    words = (line.split() for line in output.splitlines())
+    # The nodes themselves are absolute symbols.
+    names = [name for name, kind, *_ in words if kind != "A"]
+    return {name.split("@")[0]: name.split("@")[-1] if "@" in name else ""
+            for name in names}
 
 
 def check_library(library, names, public, private, update):
     """Yields what is wrong with one library."""
-    for name in sorted(names - public.keys() - private.keys()):
+    for name in sorted(names.keys() - public.keys() - private.keys()):
         yield f"{library}: {name} is exported but marked in no header"
-    path = HERE / f"{library}.txt"
-    found = sorted(names & public.keys())
+    path = LISTS / f"{library}.txt"
+    found = sorted(names.keys() & public.keys())
     if update and found:
         path.write_text("".join(f"{name}\n" for name in found))
         return
@@ -55,10 +63,15 @@ def check_library(library, names, public, private, update):
     for name in sorted(set(listed) - set(found)):
         yield (f"{library}: {name} is gone, which breaks programs that use it;"
                " if meant, run with --update")
+    for names_of, node in ((public, PUBLIC_NODE), (private, PRIVATE_NODE)):
+        for name in sorted(names.keys() & names_of.keys()):
+            if not re.fullmatch(node, names[name]):
+                yield (f"{library}: {name} has version '{names[name]}', expected "
+                       f"{node}; build again after a change of {path.name}")
 
 
 def check(libraries, update=False):
-    """Yields what is wrong with {library: names}."""
+    """Yields what is wrong with {library: {name: version node}}."""
     public = declared("include", "RABBET_API")
     private = declared("src", "RABBET_PRIVATE_API")
     for library, names in libraries.items():
