@@ -80,6 +80,7 @@ lint:
 	@$(PYTHON) tests/exports/check.py $(BUILD)/lib
 	@$(PYTHON) -m ruff check --quiet python tests bench tools zoo examples
 	@$(PYTHON) -m mypy --no-error-summary
+	@$(PYTHON) tests/abi/layout.py
 	@if command -v clang-format >/dev/null; then \
 	  git ls-files '*.c' '*.h' | xargs clang-format --dry-run -Werror && \
 	  git ls-files '*.cu' '*.cuh' | \

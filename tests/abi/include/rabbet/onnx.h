@@ -1,0 +1,68 @@
+// ONNX files to networks.
+#ifndef RABBET_ONNX_H_
+#define RABBET_ONNX_H_
+
+#include "rabbet/network.h"
+
+RABBET_EXTERN_C_BEGIN
+
+// Data in place of an initializer's own, in its type as ONNX stores raw data.
+typedef struct rabbet_onnx_initializer_t {
+  const char* name;
+  const void* data;
+  size_t size;  // bytes
+} rabbet_onnx_initializer_t;
+
+typedef struct rabbet_onnx_options_t {
+  uint32_t struct_size;
+  // Registered plugins win over operators of the same name.
+  bool plugin_override;
+  // Folder for external data; NULL: that of the file.
+  const char* external_data_dir;
+  // Copied. NOT_FOUND if the model has no initializer of a name.
+  const rabbet_onnx_initializer_t* initializers;
+  size_t initializer_count;
+  size_t initializer_size;  // sizeof(rabbet_onnx_initializer_t)
+} rabbet_onnx_options_t;
+
+// One thing that is wrong with the model.
+typedef struct rabbet_onnx_error_t {
+  rabbet_status_code_t code;
+  int node;  // index in its graph; -1: none
+  const char* node_name;
+  const char* op_type;
+  const char* message;
+  // Index of the main graph's node that it is, or in whose function it is; -1:
+  // none.
+  int outer_node;
+} rabbet_onnx_error_t;
+
+// All that was found; NULL-able argument of the calls below.
+typedef struct rabbet_onnx_errors_t rabbet_onnx_errors_t;
+RABBET_API rabbet_status_t rabbet_onnx_errors_create(
+    rabbet_allocator_t allocator, rabbet_onnx_errors_t** out_errors);
+RABBET_API void rabbet_onnx_errors_destroy(rabbet_onnx_errors_t* errors);
+RABBET_API void rabbet_onnx_errors_clear(rabbet_onnx_errors_t* errors);
+RABBET_API size_t rabbet_onnx_errors_count(const rabbet_onnx_errors_t* errors);
+// Nodes of the model's graph; 0 if it could not be read.
+RABBET_API size_t
+rabbet_onnx_errors_node_count(const rabbet_onnx_errors_t* errors);
+RABBET_API const rabbet_onnx_error_t* rabbet_onnx_errors_get(
+    const rabbet_onnx_errors_t* errors, size_t index);
+
+// Adds the model's graph to an empty network. The file stays mapped as long as
+// the network lives: weights are used in place. A failed import leaves the
+// network unusable but releasable. `options` may be NULL.
+RABBET_API rabbet_status_t rabbet_onnx_import_file(
+    rabbet_network_t* network, const char* path,
+    const rabbet_onnx_options_t* options, rabbet_onnx_errors_t* errors);
+// The same from memory, which is copied. `path` (may be NULL) locates external
+// data.
+RABBET_API rabbet_status_t rabbet_onnx_import_memory(
+    rabbet_network_t* network, const void* data, size_t size, const char* path,
+    const rabbet_onnx_options_t* options, rabbet_onnx_errors_t* errors);
+// Whether the importer knows the operator ("Conv", domain "").
+RABBET_API bool rabbet_onnx_supports(const char* domain, const char* op_type);
+
+RABBET_EXTERN_C_END
+#endif  // RABBET_ONNX_H_
