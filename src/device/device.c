@@ -56,30 +56,13 @@ static void rabbet_library_folder(char folder[PATH_MAX]) {
   folder[slash - info.dli_fname] = 0;
 }
 
-// OpenMP's threads wait for each other by spinning, by default for
-// milliseconds. Where other programs want the processors, that keeps the very
-// thread that is waited for from running. Some 40 microseconds are enough to
-// bridge the gaps between kernels. libgomp reads the variable once, when it is
-// loaded; what the user set, or who loaded it before us, wins.
-static const char spin_variable[] = "GOMP_SPINCOUNT";
-
-static bool rabbet_spin_limit(void) {
-  if (getenv(spin_variable) || getenv("OMP_WAIT_POLICY")) return false;
-  void* loaded = dlopen("libgomp.so.1", RTLD_NOW | RTLD_NOLOAD);
-  if (loaded) dlclose(loaded);
-  return !loaded && setenv(spin_variable, "1000", 0) == 0;
-}
-
 // Never unloaded: a device library may own threads that outlive its devices.
 static void* rabbet_library_open(const char* folder, const char* kind,
                                  char path[PATH_MAX]) {
   int size = snprintf(path, PATH_MAX, "%s%slibrabbet_%s.so", folder,
                       *folder ? "/" : "", kind);
   if (size < 0 || size >= PATH_MAX) return NULL;
-  bool limited = rabbet_spin_limit();
-  void* library = dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
-  if (limited) unsetenv(spin_variable);
-  return library;
+  return dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
 }
 
 // Who changes one of these raises RABBET_DEVICE_ABI.

@@ -1,6 +1,7 @@
 // rabbet-trial: asks NVIDIA's libraries for kernels, and runs each once, in the
 // place of a build that shall survive what may come of it.
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/child.h"
@@ -17,6 +18,6 @@ int main(int argc, char** argv) {
     return 2;
   }
   rabbet_child_begin();
-  rabbet_trial_serve(RABBET_CHILD_CHANNEL, rabbet_allocator_system());
+  rabbet_trial_serve(RABBET_CHILD_CHANNEL, setenv, rabbet_allocator_system());
   return 0;
 }
