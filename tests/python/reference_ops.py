@@ -41,6 +41,7 @@ class Attr(ct.Structure):
         ("count", ct.c_size_t),
         ("dtype", ct.c_int),
         ("dims", Dims),
+        ("reserved", ct.c_uint64 * 2),
     ]
 
 

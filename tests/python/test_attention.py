@@ -56,7 +56,7 @@ def test_plain() -> None:
         assert attention.mask is None
         assert attention.decomposable is True
         assert attention.set_input(2, attention.get_input(2))
-        with pytest.raises(IndexError, match="no 5"):
+        with pytest.raises(IndexError, match="not 5"):
             attention.set_input(5, attention.get_input(0))
         with pytest.raises(trt.UnsupportedError, match="give another to add_attention"):
             attention.norm_op = trt.AttentionNormalizationOp.NONE

@@ -174,7 +174,7 @@ def test_stub(environment: Path, tmp_path: Path) -> None:
     assert sorted(path.name for path in there.iterdir()) == before
     done = stub(environment, "--uninstall")
     assert done.returncode == 1
-    assert "not a stub" in done.stderr
+    assert "no stub of Rabbet" in done.stderr
 
 
 def test_stub_where_another_package_has_the_name(environment: Path) -> None:

@@ -24,7 +24,7 @@ def run(make: Any, *values: Any, **options: Any) -> Any:
         assert layer.get_input(0).name == "x0"
         assert layer.get_input(9) is None
         layer.set_input(0, layer.get_input(0))
-        with pytest.raises(IndexError, match="no 9"):
+        with pytest.raises(IndexError, match="is no input 9"):
             layer.set_input(9, layer.get_input(0))
         return layer.get_output(0)
 
