@@ -312,8 +312,7 @@ def take_output(
         )
     if _is_jax(array):
         raise TypeError(
-            f"out: arrays of JAX cannot be written (output '{info.name}'); leave out= "
-            "away"
+            f"out: arrays of JAX cannot be written (output '{info.name}'); omit out="
         )
     if is_torch(array) or hasattr(array, "ctypes"):
         same = _same_type(array.dtype, info)
