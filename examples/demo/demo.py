@@ -56,15 +56,18 @@ def compare(name: str, ours: np.ndarray, reference: np.ndarray) -> bool:
     return good
 
 
-def median_times(runs: list[Callable[[], object]], rounds: int = 30) -> list[float]:
-    """Milliseconds that each takes; they run in turns, so that all see the same machine."""
+def median_times(runs: list[Callable[[], object]], rounds: int = 6) -> list[float]:
+    """Milliseconds that each takes. They take turns of some runs, so that all see the same
+    machine; the first runs of a turn, while the other's threads still spin, do not count."""
     times: list[list[float]] = [[] for _ in runs]
     for _ in range(rounds):
         for run, found in zip(runs, times):
-            begin = time.perf_counter()
-            run()
-            found.append(1e3 * (time.perf_counter() - begin))
-    return [float(np.median(found[3:])) for found in times]
+            for repetition in range(8):
+                begin = time.perf_counter()
+                run()
+                if repetition >= 3:
+                    found.append(1e3 * (time.perf_counter() - begin))
+    return [float(np.median(found)) for found in times]
 
 
 def main(folder: Path) -> int:

@@ -65,7 +65,7 @@ static void* rabbet_library_open(const char* folder, const char* kind,
   return dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
 }
 
-// Who changes one of these raises RABBET_DEVICE_ABI.
+// A change of one of these raises RABBET_DEVICE_ABI.
 _Static_assert(RABBET_DEVICE_ABI == 1, "the sizes below are of version 1");
 _Static_assert(sizeof(rabbet_device_vtable_t) == 280, "another table");
 _Static_assert(sizeof(rabbet_kernel_class_t) == 136, "another table");

@@ -1,4 +1,4 @@
-// What the host tells the kernels of reduce.cu. C and CUDA C++.
+// Parameters that the host passes to the kernels of reduce.cu. C and CUDA C++.
 #pragma once
 
 #include "device/cuda/reduction/axes_params.h"
