@@ -53,7 +53,7 @@ def frame(picture: np.ndarray, pad: int) -> np.ndarray:
     framed[:, pad + 1 : -pad - 1, pad + 1 : -pad - 1] = picture[
         :, pad + 1 : -pad - 1, pad + 1 : -pad - 1
     ]
-    # What was added is a little darker.
+    # The padding is a little darker.
     inside = np.zeros(picture.shape[1:], bool)
     inside[pad:-pad, pad:-pad] = True
     return np.where(inside, framed, 0.75 * framed)

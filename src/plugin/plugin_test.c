@@ -583,7 +583,7 @@ static void test_creators_of_older_libraries(void** state) {
   assert_int_equal(found->input_count, creator.input_count);
   rabbet_plugin_creator_release(found);
   RABBET_EXPECT_OK(rabbet_plugin_deregister("Older", NULL, "test"));
-  // Nothing but what there must be: any number of inputs.
+  // The smallest creator that is accepted takes any number of inputs.
   creator.struct_size = offsetof(rabbet_plugin_creator_t, shape_inputs);
   RABBET_EXPECT_OK(rabbet_plugin_register(&creator));
   RABBET_EXPECT_OK(rabbet_plugin_find("Older", NULL, "test", &found));

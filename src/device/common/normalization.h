@@ -23,8 +23,9 @@ typedef struct rabbet_normalization_t {
   int64_t strides[RABBET_AXES_OPERANDS][RABBET_MAX_RANK];
 } rabbet_normalization_t;
 
-// Reads the group's first node for known shapes, `dims` by value. OUT_OF_RANGE
-// where channels do not divide into groups or an operand does not broadcast.
+// Reads the group's first node; `dims` are those of the group's values, by
+// their numbers, and are borrowed. OUT_OF_RANGE where channels do not divide
+// into groups or an operand does not broadcast.
 rabbet_status_t rabbet_normalization_read(const rabbet_group_t* group,
                                           const rabbet_dims_t* dims,
                                           rabbet_normalization_t* out);

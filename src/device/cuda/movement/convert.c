@@ -165,13 +165,6 @@ static int64_t convert_padded(int64_t channels, rabbet_format_t format) {
   return rabbet_ceildiv(channels, block) * block;
 }
 
-static uint32_t convert_log2(int64_t value) {
-  uint32_t log = 0;
-  while ((INT64_C(1) << log) < value)
-    ++log;
-  return log;
-}
-
 // As many positions as 64, or as there are; the rest of the tile is channels,
 // of which whole blocks are needed.
 static void convert_tile(const rabbet_cuda_convert_t* kernel,
@@ -179,14 +172,14 @@ static void convert_tile(const rabbet_cuda_convert_t* kernel,
                          convert_tiles_t* out) {
   int64_t from = convert_padded(dims->d[1], kernel->from.format);
   int64_t to = convert_padded(dims->d[1], kernel->to.format);
-  uint32_t all = convert_log2(TILE);
-  uint32_t least = convert_log2(
+  uint32_t all = rabbet_cuda_log2(TILE);
+  uint32_t least = rabbet_cuda_log2(
       rabbet_max_i64(rabbet_format_info(kernel->from.format)->block,
                      rabbet_format_info(kernel->to.format)->block));
-  uint32_t across = convert_log2(rabbet_min_i64(positions, 64));
+  uint32_t across = rabbet_cuda_log2(rabbet_min_i64(positions, 64));
   uint32_t most =
-      (uint32_t)rabbet_min_i64(all - across, convert_log2(MOST_CHANNELS));
-  uint32_t channels = convert_log2(rabbet_max_i64(from, to));
+      (uint32_t)rabbet_min_i64(all - across, rabbet_cuda_log2(MOST_CHANNELS));
+  uint32_t channels = rabbet_cuda_log2(rabbet_max_i64(from, to));
   if (channels > most) channels = most;
   if (channels < least) channels = least;
   *out = (convert_tiles_t){

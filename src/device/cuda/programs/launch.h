@@ -13,4 +13,12 @@ static inline bool rabbet_cuda_is_aligned(const void* address, int64_t bytes) {
   return (uintptr_t)address % (uintptr_t)bytes == 0;
 }
 
+// The least power of two that is not below `value`, by its exponent.
+static inline uint32_t rabbet_cuda_log2(int64_t value) {
+  uint32_t log = 0;
+  while ((INT64_C(1) << log) < value)
+    ++log;
+  return log;
+}
+
 #endif  // RABBET_SRC_DEVICE_CUDA_PROGRAMS_LAUNCH_H_

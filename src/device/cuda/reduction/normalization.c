@@ -116,13 +116,6 @@ static bool normalize_plan(normalize_plan_t* plan, rabbet_format_t format) {
   return true;
 }
 
-static uint32_t normalize_log2(int64_t value) {
-  uint32_t log = 0;
-  while ((INT64_C(1) << log) < value)
-    ++log;
-  return log;
-}
-
 // ---- Vectors ---------------------------------------------------------------
 
 // Strides of the operand along the contiguous axis, and whether all others are
@@ -209,12 +202,12 @@ static void normalize_flat(const rabbet_cuda_normalize_t* kernel,
                            const normalize_plan_t* plan, int64_t vectors,
                            normalize_launch_t* out) {
   enum { THREADS = 2048 };  // of a multiprocessor
-  uint32_t log = normalize_log2(vectors);
+  uint32_t log = rabbet_cuda_log2(vectors);
   bool held = log > BLOCK_LOG ||
               plan->outputs << log >
                   (int64_t)THREADS * kernel->base.device->multiprocessors;
   if (held) {
-    log = normalize_log2(rabbet_min_i64(vectors, 32));
+    log = rabbet_cuda_log2(rabbet_min_i64(vectors, 32));
     while (HELD << log < vectors)
       ++log;
   }
@@ -239,7 +232,7 @@ static void normalize_rows(const rabbet_cuda_normalize_t* kernel,
     normalize_flat(kernel, plan, vectors, out);
     return;
   }
-  uint32_t log = normalize_log2(rabbet_min_i64(vectors, 32));
+  uint32_t log = rabbet_cuda_log2(rabbet_min_i64(vectors, 32));
   while (held << log < vectors)
     ++log;
   out->parameters.across_log = log;
@@ -252,7 +245,7 @@ static void normalize_columns(const rabbet_cuda_normalize_t* kernel,
                               normalize_launch_t* out) {
   normalize_t* n = &out->parameters;
   int64_t vectors = plan->width / vector;
-  uint32_t down = BLOCK_LOG - normalize_log2(rabbet_min_i64(vectors, 32));
+  uint32_t down = BLOCK_LOG - rabbet_cuda_log2(rabbet_min_i64(vectors, 32));
   while (down > 0 && INT64_C(1) << (down - 1) >= plan->count)
     --down;
   n->across_log = BLOCK_LOG - down;

@@ -94,13 +94,6 @@ static bool reduce_plan(const rabbet_group_node_t* node,
   return true;
 }
 
-static uint32_t reduce_log2(int64_t value) {
-  uint32_t log = 0;
-  while ((INT64_C(1) << log) < value)
-    ++log;
-  return log;
-}
-
 // Places of the outputs alone.
 static rabbet_axes_t reduce_targets(const reduce_plan_t* plan) {
   rabbet_axes_t targets = plan->kept;
@@ -148,7 +141,7 @@ static void reduce_rows(const rabbet_cuda_reduce_t* kernel,
                         reduce_launch_t* out) {
   int64_t count = plan->positions / vector;
   int64_t threads = (int64_t)kernel->base.device->multiprocessors * 2048;
-  uint32_t log = reduce_log2(rabbet_min_i64(count, 32));
+  uint32_t log = rabbet_cuda_log2(rabbet_min_i64(count, 32));
   while (log < BLOCK_LOG && count > INT64_C(4) << log &&
          (plan->outputs << log < threads || count > INT64_C(32) << log))
     ++log;
@@ -165,7 +158,7 @@ static void reduce_columns(const rabbet_cuda_reduce_t* kernel,
                            const reduce_plan_t* plan, int64_t vector,
                            reduce_launch_t* out) {
   int64_t vectors = plan->width / vector, outer = plan->outputs / plan->width;
-  uint32_t down = BLOCK_LOG - reduce_log2(rabbet_min_i64(vectors, 32));
+  uint32_t down = BLOCK_LOG - rabbet_cuda_log2(rabbet_min_i64(vectors, 32));
   while (down > 0 && INT64_C(1) << (down - 1) >= plan->positions)
     --down;
   uint32_t log = BLOCK_LOG - down;

@@ -145,13 +145,6 @@ static rabbet_status_t rabbet_cuda_softmax_program(
 
 // ---- Geometry --------------------------------------------------------------
 
-static uint32_t softmax_log2(int64_t value) {
-  uint32_t log = 0;
-  while ((INT64_C(1) << log) < value)
-    ++log;
-  return log;
-}
-
 static void softmax_launch(softmax_launch_t* out, CUfunction function,
                            int64_t blocks) {
   out->launch = (rabbet_cuda_launch_t){.function = function,
@@ -174,7 +167,7 @@ static void softmax_rows(const rabbet_cuda_softmax_t* kernel,
                    shape->outer);
     return;
   }
-  uint32_t log = softmax_log2(rabbet_min_i64(vectors, 32));
+  uint32_t log = rabbet_cuda_log2(rabbet_min_i64(vectors, 32));
   while (held << log < vectors)
     ++log;
   out->numbers[0] = (uint32_t)shape->outer;
@@ -191,7 +184,7 @@ static void softmax_columns(const rabbet_cuda_softmax_t* kernel,
                             const softmax_shape_t* shape, int64_t vector,
                             softmax_launch_t* out) {
   int64_t vectors = shape->inner / vector;
-  uint32_t down = BLOCK_LOG - softmax_log2(rabbet_min_i64(vectors, 32));
+  uint32_t down = BLOCK_LOG - rabbet_cuda_log2(rabbet_min_i64(vectors, 32));
   while (down > 0 && INT64_C(1) << (down - 1) >= shape->count)
     --down;
   uint32_t log = BLOCK_LOG - down;
