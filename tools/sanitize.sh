@@ -42,10 +42,10 @@ run_python() {
   echo "sanitize: the Python extension"
   ASAN_OPTIONS=detect_leaks=0 LD_PRELOAD="$(cc -print-file-name=libasan.so)" \
     PYTHONPATH="$(pwd)/build-asan/python:$(pwd)" RABBET_TEST_SEEDS=0:20 \
-    "$python" -m pytest -q -p no:cacheprovider tests/python/test_objects.py \
-    tests/python/test_misuse.py tests/python/test_plugin_run.py \
-    tests/python/test_plugin_tensor.py tests/python/test_refit.py \
-    tests/python/test_debug_tensors.py tests/python/test_random_networks.py
+    "$python" -m pytest -q -p no:cacheprovider tests/python/interface/test_objects.py \
+    tests/python/interface/test_misuse.py tests/python/plugins/test_plugin_run.py \
+    tests/python/plugins/test_plugin_tensor.py tests/python/interface/test_refit.py \
+    tests/python/interface/test_debug_tensors.py tests/python/randomized/test_random_networks.py
   took "the Python extension"
 }
 

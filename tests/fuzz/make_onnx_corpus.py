@@ -1,6 +1,6 @@
 """Writes the seeds in tests/fuzz/corpus/onnx: python tests/fuzz/make_onnx_corpus.py
 
-They are the small models of tests/python/test_onnx_import.py.
+They are the small models of tests/python/importer/test_onnx_import.py.
 """
 
 import pathlib
@@ -9,7 +9,7 @@ import sys
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
-from tests.python import test_onnx_import as models  # noqa: E402
+from tests.python.importer import test_onnx_import as models  # noqa: E402
 
 
 def main():

@@ -14,7 +14,7 @@ import pytest
 import rabbet as trt
 from rabbet import _rabbet
 
-from tests.python.plugins import random
+from tests.python.support.plugins import random
 
 from . import cuda_driver
 

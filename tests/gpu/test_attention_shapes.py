@@ -16,7 +16,7 @@ import pytest
 import rabbet
 from onnx import TensorProto, helper, numpy_helper
 
-from tests.python.random_onnx import seeds
+from tests.python.randomized.random_onnx import seeds
 
 from . import cuda_driver
 

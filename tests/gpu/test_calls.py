@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 import rabbet as trt
 
-from tests.python.plugins import random
-from tests.python.sizes import chosen, chosen_by_numpy
+from tests.python.support.plugins import random
+from tests.python.support.sizes import chosen, chosen_by_numpy
 
 from . import cuda_driver
 from .test_arrays import (

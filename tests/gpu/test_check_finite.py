@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.python.test_check_finite import check_half, half_model
+from tests.python.interface.test_check_finite import check_half, half_model
 
 from . import cuda_driver
 

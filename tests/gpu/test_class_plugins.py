@@ -11,8 +11,13 @@ import numpy as np
 import pytest
 import rabbet as trt
 
-from tests.python.class_plugins import BUILD, PadV2Creator, PadV3Creator, new_name
-from tests.python.plugins import random
+from tests.python.support.class_plugins import (
+    BUILD,
+    PadV2Creator,
+    PadV3Creator,
+    new_name,
+)
+from tests.python.support.plugins import random
 
 from . import cuda_driver
 
@@ -485,7 +490,7 @@ class QuickAdd(trt.IPluginV3, trt.IPluginV3QuickCore, trt.IPluginV3QuickAOTBuild
 
 
 def test_kernels_made_ahead_of_time(tmp_path: Path) -> None:
-    from tests.python.quick_plugins import QuickCreator
+    from tests.python.support.quick_plugins import QuickCreator
 
     creator = registered(QuickAdd, QuickCreator)
     compiled(creator.new(0)).save(tmp_path / "m.plan")
@@ -498,7 +503,7 @@ def test_kernels_made_ahead_of_time(tmp_path: Path) -> None:
 
 
 def test_kernels_on_the_cpu_are_none() -> None:
-    from tests.python.quick_plugins import QuickCreator
+    from tests.python.support.quick_plugins import QuickCreator
 
     network = trt.Builder().create_network()
     x = network.add_input("x", trt.float32, (4, 8))

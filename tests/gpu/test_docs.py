@@ -14,8 +14,8 @@ import rabbet as trt
 import rabbet.plugin as trtp
 from rabbet import _rabbet
 
-from tests.python.plugins import call, new_id, random
-from tests.python.test_docs import _matches
+from tests.python.project.test_docs import _matches
+from tests.python.support.plugins import call, new_id, random
 
 from . import cuda_driver
 from .test_arrays import OnlyDLPack, make_model

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.python.empty import check_axes, check_batches, check_products
+from tests.python.support.empty import check_axes, check_batches, check_products
 
 from . import cuda_driver
 

@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 import rabbet as trt
 
-from tests.python.c_programs import build_example
-from tests.python.command import PROGRAM
+from tests.python.support.c_programs import build_example
+from tests.python.support.command import PROGRAM
 
 from . import cuda_driver
 

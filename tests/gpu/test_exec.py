@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from onnx import TensorProto, helper
 
-from tests.python.command import command, save_model
+from tests.python.support.command import command, save_model
 
 from . import cuda_driver
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import rabbet
 
-from tests.python.exported_attention import NAMES, exported
+from tests.python.importer.exported_attention import NAMES, exported
 
 from . import cuda_driver
 from .test_transformers import kernels

@@ -9,11 +9,11 @@ import pytest
 import rabbet as trt
 import rabbet.plugin as trtp
 
-from tests.python.plugins import call, new_id, random
-from tests.python.test_format_shapes import (
+from tests.python.layers.test_format_shapes import (
     check_full_in_a_run_alone,
     check_one_row_at_the_optimum_alone,
 )
+from tests.python.support.plugins import call, new_id, random
 
 from . import cuda_driver
 

@@ -13,7 +13,7 @@ import pytest
 import rabbet as trt
 import rabbet.plugin as trtp
 
-from tests.python.plugins import call, new_id
+from tests.python.support.plugins import call, new_id
 
 from . import cuda_driver
 from .test_arrays import imported

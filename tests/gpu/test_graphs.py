@@ -13,7 +13,7 @@ import pytest
 import rabbet as trt
 import rabbet.plugin as trtp
 
-from tests.python.plugins import call, new_id, random
+from tests.python.support.plugins import call, new_id, random
 
 from . import cuda_driver
 
@@ -343,7 +343,7 @@ def test_capturable_is_checked() -> None:
 LIBRARIES = """
 import gc, sys
 import numpy as np
-from tests.python.fake_libraries import FakeCuPy, FakeTorch
+from tests.python.support.fake_libraries import FakeCuPy, FakeTorch
 torch, cupy = FakeTorch(), FakeCuPy()
 sys.modules.update(torch=torch, cupy=cupy)
 from tests.gpu import cuda_driver

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.python.test_half_masks import LOWEST, MASKS, check
+from tests.python.importer.test_half_masks import LOWEST, MASKS, check
 
 from . import cuda_driver
 

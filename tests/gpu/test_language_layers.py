@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 import rabbet as trt
 
-from tests.python import test_dynamic_quantization as quantization
-from tests.python import test_kv_cache as caches
-from tests.python import test_moe as experts
-from tests.python.plugins import random
+from tests.python.layers import test_dynamic_quantization as quantization
+from tests.python.layers import test_kv_cache as caches
+from tests.python.layers import test_moe as experts
+from tests.python.support.plugins import random
 
 from . import cuda_driver
 from .test_contexts import stream, wait

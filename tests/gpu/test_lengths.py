@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.python import test_onnx_lengths as lengths
+from tests.python.importer import test_onnx_lengths as lengths
 
 from . import cuda_driver
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import rabbet as trt
 
-from tests.python.plugins import random
+from tests.python.support.plugins import random
 
 from . import cuda_driver
 from .test_contexts import stream, wait

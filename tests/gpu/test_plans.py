@@ -11,7 +11,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
-from tests.python.command import command
+from tests.python.support.command import command
 
 from . import cuda_driver
 

@@ -11,7 +11,7 @@ import pytest
 import rabbet as trt
 import rabbet.plugin as trtp
 
-from tests.python.plugins import call, new_id, random
+from tests.python.support.plugins import call, new_id, random
 
 from . import cuda_driver
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.python.random_runs import check_seed
-from tests.python.test_random_networks import seeds
+from tests.python.randomized.random_runs import check_seed
+from tests.python.randomized.test_random_networks import seeds
 
 from . import cuda_driver
 

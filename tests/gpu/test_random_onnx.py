@@ -1,4 +1,7 @@
-"""Random networks on the GPU, or on what stands in for one (tests/python/random_onnx.py)."""
+"""Random networks on the GPU, or on what stands in for one.
+
+tests/python/randomized/random_onnx.py draws them.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ import os
 
 import pytest
 
-from tests.python.random_onnx import report, seeds
+from tests.python.randomized.random_onnx import report, seeds
 
 from . import cuda_driver
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.python.random_pools import difference
+from tests.python.randomized.random_pools import difference
 
 from . import cuda_driver
 

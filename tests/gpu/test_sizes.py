@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 import rabbet as trt
 
-from tests.python.plugins import random
-from tests.python.sizes import (
+from tests.python.support.plugins import random
+from tests.python.support.sizes import (
     check,
     check_detector,
     check_three_only,

@@ -1,0 +1,1 @@
+"""The package under the name tensorrt."""

@@ -1,0 +1,1 @@
+"""ONNX files: operators, their versions, damaged files."""

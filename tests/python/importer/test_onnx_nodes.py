@@ -1,0 +1,171 @@
+"""The node tests of the onnx package, for every operator the importer knows.
+
+Each runs twice: on the operators' reference kernels, without builder and
+device, and compiled for the CPU.
+
+`pytest -rs tests/python/importer/test_onnx_nodes.py` lists what is not covered, and why.
+"""
+
+import re
+import warnings
+
+import numpy as np
+import onnx
+import pytest
+import rabbet
+from onnx import numpy_helper
+
+from tests.python.support import onnx_evaluate as reference
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")
+    from onnx.backend.test.loader import load_model_tests
+
+    CASES = {case.name: case for case in load_model_tests(kind="node")}
+
+KNOWN = reference.operators()
+USABLE = {"FLOAT", "FLOAT16", "BFLOAT16", "DOUBLE", "INT8", "UINT8", "INT32",
+          "INT64", "BOOL"}
+
+# Cases of known operators that are not done: pattern of the name -> reason.
+# A case listed here that works is an error, so that the list stays short.
+NOT_YET = {
+    r"test_maxpool_with_argmax_.*": "pooling gives no indices",
+    r"test_resize_downsample_scales_(cubic|linear)_align_corners":
+        "corners are those of the output as it is, as ONNX Runtime has it",
+    r"test_bernoulli.*_expanded": "random numbers of our own",
+    r"test_training_dropout(_default|_default_mask|_mask)?": "training",
+    r"test_einsum_batch_diagonal": "sums of products take no diagonals",
+    r"test_if": "the condition is an input of the graph",
+}
+
+
+def reason_to_skip(model):
+    if any(not v.type.HasField("tensor_type")
+           for v in [*model.graph.input, *model.graph.output]):
+        return "sequences and optional values are no tensors"
+    functions = {(f.domain, f.name) for f in model.functions}
+    used = set(reference.node_types(model.graph))
+    unknown = {f"{d or 'ai.onnx'}.{t}" for d, t in used - functions
+               if d not in ("", "ai.onnx") or t not in KNOWN}
+    if unknown:
+        return f"not in the importer's table: {', '.join(sorted(unknown))}"
+    unusable = reference.element_types(model) - USABLE
+    if unusable:
+        return f"element types that no network has: {', '.join(sorted(unusable))}"
+    return None
+
+
+def not_yet(name):
+    for pattern, reason in NOT_YET.items():
+        if re.fullmatch(pattern, name):
+            return reason
+    return None
+
+
+def inputs_of(model, arrays):
+    """Those that the network keeps: initializers are none."""
+    initializers = {i.name for i in model.graph.initializer}
+    names = [v.name for v in model.graph.input]
+    return [a for n, a in zip(names, arrays, strict=False) if n not in initializers]
+
+
+def freeze(model, arrays):
+    """Structural inputs (axes, sizes, ...) become initializers.
+
+    The node tests give them as inputs of the graph; models have them as
+    constants. All that hold integers or one number are taken, but for the first;
+    that too where an operator has no other inputs than such, or counts iterations;
+    and the scales of a resizing.
+    """
+    frozen = onnx.ModelProto()
+    frozen.CopyFrom(model)
+    every = any(node.op_type in ("ConstantOfShape", "Range")
+                for node in model.graph.node)
+    resizes = any(node.op_type in ("Resize", "Upsample") for node in model.graph.node)
+    loops = any(node.op_type == "Loop" for node in model.graph.node)
+    kept = []
+    for i, (value, array) in enumerate(zip(model.graph.input, arrays, strict=False)):
+        structural = array.dtype.kind in "iub" or array.size <= 1 or resizes
+        if every or ((i > 0 or loops) and structural):
+            frozen.graph.initializer.append(
+                numpy_helper.from_array(array, value.name))
+        else:
+            kept.append(value)
+    del frozen.graph.input[:]
+    frozen.graph.input.extend(kept)
+    return frozen
+
+
+def as_array(value):
+    if isinstance(value, onnx.TensorProto):
+        return numpy_helper.to_array(value)
+    return np.asarray(value)
+
+
+def compare(found, expected, case):
+    expected = as_array(expected)
+    if expected.dtype == np.float64:
+        expected = expected.astype(np.float32)
+    assert found.shape == expected.shape
+    assert found.dtype == expected.dtype
+    if found.dtype.kind in "iub":
+        np.testing.assert_array_equal(found, expected)
+        return
+    loose = {"float16": 5e-3, "bfloat16": 2e-2}.get(found.dtype.name, 0)
+    np.testing.assert_allclose(
+        found.astype(np.float64), expected.astype(np.float64),
+        rtol=max(case.rtol, loose), atol=max(case.atol, 1e-6, loose / 5))
+
+
+def compiled(model, inputs, folder):
+    inputs = [a.astype(np.float32) if a.dtype == np.float64 else a for a in inputs]
+    # Timing alternatives is not what is tested here.
+    run = rabbet.compile(model.SerializeToString(), device="cpu", threads=1,
+                         optimization_level=0)
+    outputs = run(*inputs)
+    return outputs if isinstance(outputs, tuple) else [outputs]
+
+
+RUNNERS = {"reference": reference.run, "cpu": compiled}
+
+
+def run_frozen(run, model, inputs, folder):
+    """As the case stands, or with structural inputs frozen where it must be."""
+    try:
+        return run(model, inputs, folder)
+    except (reference.ImportFailed, rabbet.Error) as error:
+        if not re.search("constant|shape input", str(error)):
+            raise
+    frozen = freeze(model, inputs)
+    names = {v.name for v in frozen.graph.input}
+    kept = [a for v, a in zip(model.graph.input, inputs, strict=False)
+            if v.name in names]
+    return run(frozen, kept, folder)
+
+
+def run_case(run, case, folder):
+    for inputs, outputs in case.data_sets:
+        arrays = [as_array(i) for i in inputs]
+        given = inputs_of(case.model, arrays)
+        found = run_frozen(run, case.model, given, folder)
+        assert len(found) == len(outputs)
+        for one, expected in zip(found, outputs, strict=True):
+            compare(np.asarray(one), expected, case)
+
+
+@pytest.mark.parametrize("runner", RUNNERS)
+@pytest.mark.parametrize("name", sorted(CASES))
+def test_node(name, runner, tmp_path):
+    case, run = CASES[name], RUNNERS[runner]
+    reason = reason_to_skip(case.model)
+    if reason:
+        pytest.skip(reason)
+    reason = not_yet(name)
+    if reason is None:
+        run_case(run, case, tmp_path)
+        return
+    with pytest.raises(
+            (reference.ImportFailed, rabbet.Error, AssertionError)):
+        run_case(run, case, tmp_path)
+    pytest.skip(reason)

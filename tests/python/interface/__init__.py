@@ -1,0 +1,1 @@
+"""Objects of the package: builders, engines, contexts, files, threads."""

@@ -1,0 +1,1 @@
+"""Layers and types of networks built through the interface."""

@@ -1,0 +1,1 @@
+"""Plugins of all kinds: decorated functions, classes, kernels, carried code."""

@@ -1,0 +1,1 @@
+"""Documentation, examples, packages, the zoo."""

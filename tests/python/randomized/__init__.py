@@ -1,0 +1,1 @@
+"""Networks drawn at random, against NumPy and ONNX Runtime."""
