@@ -26,7 +26,7 @@ done
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 unzip -q "${wheels[0]}" 'rabbet/lib/*' -d "$scratch"
-for file in .gpu/conformance "$plugin" "$scratch"/rabbet/lib/*.so; do
+for file in .gpu/conformance "$plugin" "$scratch"/rabbet/lib/librabbet*; do
   if missing=$(LD_LIBRARY_PATH=$scratch/rabbet/lib ldd -r "$file" 2>&1 |
       grep -E 'undefined symbol: rabbet_|not found'); then
     echo "pack: ${file##*/} does not fit the rest; run make build and make wheel" >&2
