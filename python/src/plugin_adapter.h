@@ -105,7 +105,7 @@ PyObject* rabbet_py_scope_call(PyObject* where, bool recorded,
                                PyObject* function, PyObject* args,
                                PyObject* kwargs, PyObject** out_kept);
 
-// plugin_ready.c: vtable functions for kernels made ahead of time.
+// plugin_aot_kernels.c: vtable functions for kernels made ahead of time.
 uint32_t rabbet_py_plugin_kinds(void* self, const char* device);
 rabbet_status_t rabbet_py_plugin_launches(void* self,
                                           rabbet_dim_builder_t* builder,
@@ -115,8 +115,8 @@ rabbet_status_t rabbet_py_plugin_launches(void* self,
                                           const rabbet_plugin_output_t* outputs,
                                           rabbet_plugin_launch_sink_t sink);
 
-// plugin_adapter.c, for plugin_ready.c: [(DataType, TensorFormat, dims, min,
-// opt, max)], and a tuple of expression numbers.
+// plugin_adapter.c, for plugin_aot_kernels.c: [(DataType, TensorFormat, dims,
+// min, opt, max)], and a tuple of expression numbers.
 PyObject* rabbet_py_query_tensors(const rabbet_plugin_query_t* query);
 PyObject* rabbet_py_dim_tuple(const rabbet_dim_t* dims, size_t count);
 

@@ -106,7 +106,7 @@ RABBET_PRIVATE_API void rabbet_plugin_set_kinds(rabbet_plugin_t* plugin,
 // Bits RABBET_PLUGIN_...: how it can, and may, run on the device.
 RABBET_PRIVATE_API uint32_t rabbet_plugin_kinds(rabbet_plugin_t* plugin,
                                                 const char* device);
-// ready.h makes of these what a plan keeps.
+// aot_kernels.h makes of these what a plan keeps.
 RABBET_PRIVATE_API rabbet_status_t rabbet_plugin_launches(
     rabbet_plugin_t* plugin, rabbet_dim_builder_t* builder,
     const rabbet_plugin_query_t* query, int32_t tactic,

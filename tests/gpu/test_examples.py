@@ -175,7 +175,7 @@ run.pad_by_network(np.empty((2, 3, 16, 20), np.float32), "cuda").save(sys.argv[2
 
 
 @pytest.mark.parametrize("name", [name for name in ON_CUDA if "_aot_" in name])
-def test_plans_with_ready_kernels_need_no_python(name: str, tmp_path: Path) -> None:
+def test_plans_with_aot_kernels_need_no_python(name: str, tmp_path: Path) -> None:
     """Neither in this process, which has never seen the operator, nor by the command,
     which has no Python to start."""
     needs(*RUN.OPERATORS[name]["cuda"])

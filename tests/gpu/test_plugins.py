@@ -161,7 +161,7 @@ def test_aot(kind: str, tmp_path: Path) -> None:
     for rows in (1, 40):
         x = random(rows, 8)
         np.testing.assert_array_equal(model(x), x - np.float32(3))
-    assert "cuda.ready" in model.inspect()
+    assert "cuda.aot" in model.inspect()
     trtp._plugin.QDP_REGISTRY[plugin_id].deregister()
     loaded = trt.load(tmp_path / "add.plan")
     np.testing.assert_array_equal(loaded(x), x - np.float32(3))
@@ -343,14 +343,14 @@ def test_both_ways_are_timed_or_one_is_asked_for() -> None:
     def run(x, delta, outputs, stream):
         calls.append(stream)
 
-    for aot, kernel in ((True, "cuda.ready"), (False, "plugin")):
+    for aot, kernel in ((True, "cuda.aot"), (False, "plugin")):
         model = compiled(one_plugin(plugin_id, aot=aot, delta=1))
         assert kernel in model.inspect()
     calls.clear()
     report = compiled(one_plugin(plugin_id, delta=1)).report
     assert calls
     assert "plugin default" in report
-    assert "cuda.ready default" in report
+    assert "cuda.aot default" in report
 
 
 # ---- Calls on arrays alone ----

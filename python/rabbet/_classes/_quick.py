@@ -166,7 +166,7 @@ class QuickInstance(V3Instance):
         outputs: Sequence[tuple[int, ...]],
         tactic: int,
     ) -> tuple[int, list[Any]]:
-        """The kernel for these types, formats and tactic (see plugin_ready.c)."""
+        """The kernel for these types, formats and tactic (see plugin_aot_kernels.c)."""
         calls = self.calls
         numbers = self._numbers(len(inputs))
         seen, count = self._seen(tensors, len(inputs))

@@ -246,7 +246,7 @@ class Instance:
         outputs: Sequence[tuple[int, ...]],
         tactic: int,
     ) -> tuple[int, list[Any]]:
-        """The kernels for these types, formats and tactic (see plugin_ready.c)."""
+        """The kernels for these types, formats and tactic (see plugin_aot_kernels.c)."""
         signature = self.definition.choose("aot_impl", device)
         assert signature is not None
         descs = [_tuned_desc(tensor) for tensor in tensors]

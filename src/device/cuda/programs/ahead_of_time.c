@@ -1,4 +1,4 @@
-// The class "cuda.ready": a plugin layer whose plugin made its kernels ahead of
+// The class "cuda.aot": a plugin layer whose plugin made its kernels ahead of
 // time. The plan keeps code and launch expressions; nothing of the plugin is
 // needed to run it. What bounds it is the kernel's own affair: a run costs the
 // bare launch and one store for each parameter that is an address.
@@ -7,57 +7,57 @@
 
 #include "device/cuda/cuda.h"
 #include "device/plugin_kernel.h"
-#include "plugin/ready.h"
+#include "plugin/aot_kernels.h"
 
-#define READY_STATIC_SHARED (48 * 1024)  // what needs no asking
+#define AOT_STATIC_SHARED (48 * 1024)  // what needs no asking
 
-typedef struct ready_kernel_t {
+typedef struct aot_kernel_t {
   rabbet_node_kernel_t node;
   rabbet_cuda_device_t* device;
-  rabbet_ready_t* ready;
+  rabbet_aot_kernels_t* kernels;
   rabbet_artifact_t artifact;  // of a kernel made in this process
   CUmodule* modules;           // [launch]; equal code has one
   CUfunction* functions;       // [launch]
-} ready_kernel_t;
+} aot_kernel_t;
 
 // A launch for concrete shapes.
-typedef struct ready_launch_t {
+typedef struct aot_launch_t {
   CUfunction function;
   CUlaunchConfig config;
   CUlaunchAttribute attributes[2];
   void** parameters;
   bool empty;  // a grid dimension is 0
-} ready_launch_t;
+} aot_launch_t;
 
 // An address to store before a launch.
-typedef struct ready_patch_t {
+typedef struct aot_patch_t {
   rabbet_plugin_arg_kind_t kind;
   int32_t index;
   uint64_t offset;
   CUdeviceptr* slot;
-} ready_patch_t;
+} aot_patch_t;
 
 // A tensor map, encoded again when its tensor's address changes.
-typedef struct ready_map_t {
+typedef struct aot_map_t {
   const rabbet_plugin_tensor_map_t* map;
   void* address;
   uint64_t dims[5], strides[5];
   CUtensorMap* slot;
-} ready_map_t;
+} aot_map_t;
 
 struct rabbet_kernel_state_t {
   rabbet_arena_t arena;
-  ready_launch_t* launches;
-  ready_patch_t* patches;
+  aot_launch_t* launches;
+  aot_patch_t* patches;
   size_t patch_count;
-  ready_map_t* maps;
+  aot_map_t* maps;
   size_t map_count;
 };
 
 // ---- Proposing -------------------------------------------------------------
 
-static rabbet_status_t ready_propose(const rabbet_propose_t* propose,
-                                     rabbet_candidate_sink_t sink) {
+static rabbet_status_t aot_propose(const rabbet_propose_t* propose,
+                                   rabbet_candidate_sink_t sink) {
   const rabbet_group_t* group = propose->group;
   // A plugin that cannot run here at all is the class "plugin"'s to complain
   // of.
@@ -65,16 +65,16 @@ static rabbet_status_t ready_propose(const rabbet_propose_t* propose,
       !(rabbet_plugin_kinds(group->nodes[0].plugin, propose->device->kind) &
         RABBET_PLUGIN_READY))
     return rabbet_ok();
-  return rabbet_plugin_propose_kind(propose, sink, &rabbet_cuda_ready,
+  return rabbet_plugin_propose_kind(propose, sink, &rabbet_cuda_aot,
                                     RABBET_PLUGIN_READY);
 }
 
 // ---- Creating --------------------------------------------------------------
 
 // Machine code for "the GPU that is built for".
-static void ready_name_architecture(ready_kernel_t* kernel) {
-  for (size_t i = 0; i < kernel->ready->launch_count; ++i) {
-    const rabbet_plugin_launch_t* launch = &kernel->ready->launches[i];
+static void aot_name_architecture(aot_kernel_t* kernel) {
+  for (size_t i = 0; i < kernel->kernels->launch_count; ++i) {
+    const rabbet_plugin_launch_t* launch = &kernel->kernels->launches[i];
     for (size_t k = 0; k < launch->image_count; ++k) {
       // The kernel's own copy.
       rabbet_plugin_image_t* image =
@@ -86,8 +86,8 @@ static void ready_name_architecture(ready_kernel_t* kernel) {
   }
 }
 
-static rabbet_status_t ready_make(ready_kernel_t* kernel,
-                                  const rabbet_kernel_spec_t* spec) {
+static rabbet_status_t aot_make(aot_kernel_t* kernel,
+                                const rabbet_kernel_spec_t* spec) {
   const rabbet_group_node_t* node = kernel->node.node;
   rabbet_allocator_t allocator = spec->allocator;
   rabbet_plugin_tensor_t* tensors = NULL;
@@ -102,24 +102,24 @@ static rabbet_status_t ready_make(ready_kernel_t* kernel,
   rabbet_plugin_query_t query;
   rabbet_plugin_query_node(spec->group, node, spec->device->kind, tensors,
                            &query);
-  rabbet_status_t status = rabbet_ready_create(
-      node->plugin, &query, spec->tactic, allocator, &kernel->ready);
+  rabbet_status_t status = rabbet_aot_kernels_create(
+      node->plugin, &query, spec->tactic, allocator, &kernel->kernels);
   rabbet_free(allocator, tensors);
   if (!rabbet_is_ok(status)) return status;
-  ready_name_architecture(kernel);
+  aot_name_architecture(kernel);
   void* data = NULL;
-  status = rabbet_ready_encode(kernel->ready, allocator, &data,
-                               &kernel->artifact.size);
+  status = rabbet_aot_kernels_encode(kernel->kernels, allocator, &data,
+                                     &kernel->artifact.size);
   kernel->artifact.data = data;
   if (rabbet_is_ok(status)) {
     kernel->artifact.key = rabbet_hash128(data, kernel->artifact.size);
-    kernel->artifact.name = kernel->ready->launches[0].kernel;
+    kernel->artifact.name = kernel->kernels->launches[0].kernel;
   }
   return status;
 }
 
 // The machine code for this device with the highest minor version, else PTX.
-static const rabbet_plugin_image_t* ready_image(
+static const rabbet_plugin_image_t* aot_image(
     const rabbet_cuda_device_t* device, const rabbet_plugin_launch_t* launch) {
   const rabbet_plugin_image_t* best = NULL;
   for (size_t i = 0; i < launch->image_count; ++i) {
@@ -132,8 +132,8 @@ static const rabbet_plugin_image_t* ready_image(
   return best;
 }
 
-static rabbet_status_t ready_no_image(const rabbet_cuda_device_t* device,
-                                      const rabbet_plugin_launch_t* launch) {
+static rabbet_status_t aot_no_image(const rabbet_cuda_device_t* device,
+                                    const rabbet_plugin_launch_t* launch) {
   char list[128] = "";
   size_t at = 0;
   for (size_t i = 0; i < launch->image_count && at < sizeof(list) - 16; ++i)
@@ -148,8 +148,8 @@ static rabbet_status_t ready_no_image(const rabbet_cuda_device_t* device,
 }
 
 // The driver calls it its own failure; it is in the code that was given.
-static rabbet_status_t ready_code_status(const rabbet_cuda_driver_t* driver,
-                                         CUresult result, const char* call) {
+static rabbet_status_t aot_code_status(const rabbet_cuda_driver_t* driver,
+                                       CUresult result, const char* call) {
   const char* why = NULL;
   if (result == CUDA_ERROR_NOT_FOUND)
     why = "the code has no kernel of that name (C++ declares it extern \"C\")";
@@ -160,7 +160,7 @@ static rabbet_status_t ready_code_status(const rabbet_cuda_driver_t* driver,
 }
 
 // Bytes of memory that a launch has for an argument.
-static size_t ready_arg_bytes(const rabbet_plugin_arg_t* arg) {
+static size_t aot_arg_bytes(const rabbet_plugin_arg_t* arg) {
   if (arg->kind == RABBET_PLUGIN_ARG_BYTES) return arg->size;
   return arg->kind == RABBET_PLUGIN_ARG_TENSOR_MAP ? sizeof(CUtensorMap)
                                                    : sizeof(int64_t);
@@ -168,7 +168,7 @@ static size_t ready_arg_bytes(const rabbet_plugin_arg_t* arg) {
 
 // A launch reads as many arguments, and as much of each, as the code has
 // parameters.
-static rabbet_status_t ready_check_parameters(
+static rabbet_status_t aot_check_parameters(
     const rabbet_cuda_driver_t* driver, CUfunction function,
     const rabbet_plugin_launch_t* launch) {
   size_t offset = 0, size = 0;
@@ -183,7 +183,7 @@ static rabbet_status_t ready_check_parameters(
                            "the code takes more than the %zu arguments that "
                            "are given",
                            launch->arg_count);
-    size_t given = ready_arg_bytes(&launch->args[i]);
+    size_t given = aot_arg_bytes(&launch->args[i]);
     if (size > given)
       return RABBET_STATUS(RABBET_STATUS_INVALID_ARGUMENT,
                            "argument %zu has %zu bytes; the code takes %zu", i,
@@ -191,34 +191,34 @@ static rabbet_status_t ready_check_parameters(
   }
 }
 
-static rabbet_status_t ready_load_one(ready_kernel_t* kernel, size_t index) {
+static rabbet_status_t aot_load_one(aot_kernel_t* kernel, size_t index) {
   const rabbet_cuda_device_t* device = kernel->device;
   const rabbet_cuda_driver_t* driver = device->driver;
-  const rabbet_plugin_launch_t* launch = &kernel->ready->launches[index];
-  const rabbet_plugin_image_t* image = ready_image(device, launch);
-  if (!image) return ready_no_image(device, launch);
+  const rabbet_plugin_launch_t* launch = &kernel->kernels->launches[index];
+  const rabbet_plugin_image_t* image = aot_image(device, launch);
+  if (!image) return aot_no_image(device, launch);
   for (size_t i = 0; i < index && !kernel->modules[index]; ++i) {
     const rabbet_plugin_image_t* other =
-        ready_image(device, &kernel->ready->launches[i]);
+        aot_image(device, &kernel->kernels->launches[i]);
     if (other->size == image->size &&
         memcmp(other->data, image->data, image->size) == 0)
       kernel->modules[index] = kernel->modules[i];
   }
   if (!kernel->modules[index])
-    RABBET_RETURN_IF_ERROR(ready_code_status(
+    RABBET_RETURN_IF_ERROR(aot_code_status(
         driver, driver->cuModuleLoadData(&kernel->modules[index], image->data),
         "cuModuleLoadData"));
-  RABBET_RETURN_IF_ERROR(ready_code_status(
+  RABBET_RETURN_IF_ERROR(aot_code_status(
       driver,
       driver->cuModuleGetFunction(&kernel->functions[index],
                                   kernel->modules[index], launch->kernel),
       "cuModuleGetFunction"));
-  return ready_check_parameters(driver, kernel->functions[index], launch);
+  return aot_check_parameters(driver, kernel->functions[index], launch);
 }
 
-static rabbet_status_t ready_load(ready_kernel_t* kernel) {
-  size_t count = kernel->ready->launch_count;
-  rabbet_arena_t* arena = &kernel->ready->arena;
+static rabbet_status_t aot_load(aot_kernel_t* kernel) {
+  size_t count = kernel->kernels->launch_count;
+  rabbet_arena_t* arena = &kernel->kernels->arena;
   CUcontext before = NULL;
   rabbet_status_t status = rabbet_ok();
   RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
@@ -227,20 +227,20 @@ static rabbet_status_t ready_load(ready_kernel_t* kernel) {
       arena, count, sizeof(*kernel->functions), (void**)&kernel->functions));
   RABBET_RETURN_IF_ERROR(rabbet_cuda_enter(kernel->device, &before));
   for (size_t i = 0; i < count && rabbet_is_ok(status); ++i)
-    status = RABBET_ANNOTATE(ready_load_one(kernel, i),
-                             "layer '%s': kernel '%s'", kernel->node.node->name,
-                             kernel->ready->launches[i].kernel);
+    status = RABBET_ANNOTATE(aot_load_one(kernel, i), "layer '%s': kernel '%s'",
+                             kernel->node.node->name,
+                             kernel->kernels->launches[i].kernel);
   rabbet_cuda_leave(kernel->device, before);
   return status;
 }
 
-static void ready_destroy(rabbet_kernel_t* base) {
+static void aot_destroy(rabbet_kernel_t* base) {
   if (!base) return;
-  ready_kernel_t* kernel = (ready_kernel_t*)base;
+  aot_kernel_t* kernel = (aot_kernel_t*)base;
   CUcontext before = NULL;
   rabbet_status_t status = rabbet_cuda_enter(kernel->device, &before);
   for (size_t i = 0; kernel->modules && rabbet_is_ok(status) &&
-                     i < kernel->ready->launch_count;
+                     i < kernel->kernels->launch_count;
        ++i) {
     bool shared = !kernel->modules[i];
     for (size_t k = 0; k < i; ++k)
@@ -251,22 +251,22 @@ static void ready_destroy(rabbet_kernel_t* base) {
   rabbet_status_ignore(status);
   rabbet_allocator_t allocator = kernel->node.allocator;
   rabbet_free(allocator, (void*)(uintptr_t)kernel->artifact.data);
-  rabbet_ready_destroy(kernel->ready);
+  rabbet_aot_kernels_destroy(kernel->kernels);
   rabbet_free(allocator, kernel);
 }
 
-static rabbet_status_t ready_create(const rabbet_kernel_spec_t* spec,
-                                    rabbet_kernel_t** out_kernel) {
+static rabbet_status_t aot_create(const rabbet_kernel_spec_t* spec,
+                                  rabbet_kernel_t** out_kernel) {
   const rabbet_group_t* group = spec->group;
-  ready_kernel_t* kernel = NULL;
+  aot_kernel_t* kernel = NULL;
   *out_kernel = NULL;
   if (group->node_count != 1 ||
       !rabbet_op_is(group->nodes[0].op, RABBET_OP_PLUGIN))
     return RABBET_STATUS(RABBET_STATUS_INVALID_ARGUMENT,
-                         "a ready-made kernel is one plugin layer");
+                         "an ahead-of-time kernel is one plugin layer");
   RABBET_RETURN_IF_ERROR(
       rabbet_allocate(spec->allocator, sizeof(*kernel), (void**)&kernel));
-  kernel->node = (rabbet_node_kernel_t){.base = {&rabbet_cuda_ready},
+  kernel->node = (rabbet_node_kernel_t){.base = {&rabbet_cuda_aot},
                                         .allocator = spec->allocator,
                                         .group = group,
                                         .node = &group->nodes[0]};
@@ -274,39 +274,39 @@ static rabbet_status_t ready_create(const rabbet_kernel_spec_t* spec,
   const rabbet_group_node_t* node = kernel->node.node;
   rabbet_status_t status =
       spec->artifact_count > 0
-          ? rabbet_ready_decode(spec->artifacts[0].data,
-                                spec->artifacts[0].size, node->input_count,
-                                node->output_count, spec->allocator,
-                                &kernel->ready)
-          : ready_make(kernel, spec);
-  if (rabbet_is_ok(status)) status = ready_load(kernel);
+          ? rabbet_aot_kernels_decode(spec->artifacts[0].data,
+                                      spec->artifacts[0].size,
+                                      node->input_count, node->output_count,
+                                      spec->allocator, &kernel->kernels)
+          : aot_make(kernel, spec);
+  if (rabbet_is_ok(status)) status = aot_load(kernel);
   if (!rabbet_is_ok(status)) {
-    ready_destroy(&kernel->node.base);
+    aot_destroy(&kernel->node.base);
     return status;
   }
   *out_kernel = &kernel->node.base;
   return rabbet_ok();
 }
 
-static rabbet_status_t ready_artifacts(rabbet_kernel_t* base,
-                                       rabbet_artifact_sink_t sink) {
-  return sink.add(sink.context, &((ready_kernel_t*)base)->artifact);
+static rabbet_status_t aot_artifacts(rabbet_kernel_t* base,
+                                     rabbet_artifact_sink_t sink) {
+  return sink.add(sink.context, &((aot_kernel_t*)base)->artifact);
 }
 
 // ---- Preparing -------------------------------------------------------------
 
-typedef struct ready_preparer_t {
-  ready_kernel_t* kernel;
+typedef struct aot_preparer_t {
+  aot_kernel_t* kernel;
   rabbet_kernel_state_t* state;
   const int64_t* values;
   const bool* valid;
-} ready_preparer_t;
+} aot_preparer_t;
 
 // The value of an expression that must lie in [low, high].
-static rabbet_status_t ready_value(const ready_preparer_t* preparer,
-                                   rabbet_expr_t expr, const char* what,
-                                   int64_t low, int64_t high,
-                                   int64_t* out_value) {
+static rabbet_status_t aot_value(const aot_preparer_t* preparer,
+                                 rabbet_expr_t expr, const char* what,
+                                 int64_t low, int64_t high,
+                                 int64_t* out_value) {
   *out_value = preparer->values[expr];
   if (preparer->valid[expr] && *out_value >= low && *out_value <= high)
     return rabbet_ok();
@@ -318,9 +318,9 @@ static rabbet_status_t ready_value(const ready_preparer_t* preparer,
                        (long long)low, (long long)high);
 }
 
-static rabbet_status_t ready_geometry(const ready_preparer_t* preparer,
-                                      const rabbet_plugin_launch_t* from,
-                                      ready_launch_t* launch) {
+static rabbet_status_t aot_geometry(const aot_preparer_t* preparer,
+                                    const rabbet_plugin_launch_t* from,
+                                    aot_launch_t* launch) {
   static const char* const grid_names[] = {"grid_x", "grid_y", "grid_z"};
   static const char* const block_names[] = {"block_x", "block_y", "block_z"};
   static const int64_t grid_limits[] = {INT32_MAX, 65535, 65535};
@@ -332,18 +332,18 @@ static rabbet_status_t ready_geometry(const ready_preparer_t* preparer,
                        &config->blockDimZ};
   int64_t value = 0;
   for (int i = 0; i < 3; ++i) {
-    RABBET_RETURN_IF_ERROR(ready_value(preparer, from->grid[i], grid_names[i],
-                                       0, grid_limits[i], &value));
+    RABBET_RETURN_IF_ERROR(aot_value(preparer, from->grid[i], grid_names[i], 0,
+                                     grid_limits[i], &value));
     *grid[i] = (unsigned)value;
     launch->empty |= value == 0;
-    RABBET_RETURN_IF_ERROR(ready_value(preparer, from->block[i], block_names[i],
-                                       1, block_limits[i], &value));
+    RABBET_RETURN_IF_ERROR(aot_value(preparer, from->block[i], block_names[i],
+                                     1, block_limits[i], &value));
     *block[i] = (unsigned)value;
   }
-  RABBET_RETURN_IF_ERROR(ready_value(preparer, from->shared_bytes, "shared_mem",
-                                     0, device->shared_bytes, &value));
+  RABBET_RETURN_IF_ERROR(aot_value(preparer, from->shared_bytes, "shared_mem",
+                                   0, device->shared_bytes, &value));
   config->sharedMemBytes = (unsigned)value;
-  if (value <= READY_STATIC_SHARED) return rabbet_ok();
+  if (value <= AOT_STATIC_SHARED) return rabbet_ok();
   CUcontext before = NULL;
   RABBET_RETURN_IF_ERROR(rabbet_cuda_enter(device, &before));
   rabbet_status_t status = RABBET_CUDA(
@@ -354,8 +354,8 @@ static rabbet_status_t ready_geometry(const ready_preparer_t* preparer,
   return status;
 }
 
-static void ready_attributes(const rabbet_plugin_launch_t* from,
-                             ready_launch_t* launch) {
+static void aot_attributes(const rabbet_plugin_launch_t* from,
+                           aot_launch_t* launch) {
   CUlaunchConfig* config = &launch->config;
   config->attrs = launch->attributes;
   if (from->cooperative)
@@ -374,11 +374,11 @@ static void ready_attributes(const rabbet_plugin_launch_t* from,
   }
 }
 
-static rabbet_status_t ready_map(const ready_preparer_t* preparer,
-                                 const rabbet_plugin_tensor_map_t* map,
-                                 void** out_parameter) {
+static rabbet_status_t aot_map(const aot_preparer_t* preparer,
+                               const rabbet_plugin_tensor_map_t* map,
+                               void** out_parameter) {
   rabbet_kernel_state_t* state = preparer->state;
-  ready_map_t* out = &state->maps[state->map_count];
+  aot_map_t* out = &state->maps[state->map_count];
   uint8_t* memory = NULL;
   if (!preparer->kernel->device->driver->cuTensorMapEncodeTiled)
     return RABBET_STATUS(RABBET_STATUS_UNAVAILABLE,
@@ -387,19 +387,19 @@ static rabbet_status_t ready_map(const ready_preparer_t* preparer,
   // The driver wants it aligned to 64.
   RABBET_RETURN_IF_ERROR(rabbet_arena_allocate(
       &state->arena, sizeof(CUtensorMap) + 64, (void**)&memory));
-  *out = (ready_map_t){
+  *out = (aot_map_t){
       .map = map,
       .slot = (CUtensorMap*)(void*)rabbet_align_up((uintptr_t)memory, 64)};
   for (int32_t i = 0; i < map->rank; ++i) {
     int64_t value = 0;
-    RABBET_RETURN_IF_ERROR(ready_value(preparer, map->dims[i],
-                                       "a tensor map's dimension", 1,
-                                       UINT32_MAX, &value));
+    RABBET_RETURN_IF_ERROR(aot_value(preparer, map->dims[i],
+                                     "a tensor map's dimension", 1, UINT32_MAX,
+                                     &value));
     out->dims[i] = (uint64_t)value;
     if (i == 0) continue;
-    RABBET_RETURN_IF_ERROR(ready_value(preparer, map->strides[i - 1],
-                                       "a tensor map's stride", 1,
-                                       INT64_C(1) << 40, &value));
+    RABBET_RETURN_IF_ERROR(aot_value(preparer, map->strides[i - 1],
+                                     "a tensor map's stride", 1,
+                                     INT64_C(1) << 40, &value));
     out->strides[i - 1] = (uint64_t)value;
   }
   *out_parameter = out->slot;
@@ -407,14 +407,14 @@ static rabbet_status_t ready_map(const ready_preparer_t* preparer,
   return rabbet_ok();
 }
 
-static rabbet_status_t ready_parameter(const ready_preparer_t* preparer,
-                                       const rabbet_plugin_arg_t* arg,
-                                       void** out_parameter) {
+static rabbet_status_t aot_parameter(const aot_preparer_t* preparer,
+                                     const rabbet_plugin_arg_t* arg,
+                                     void** out_parameter) {
   rabbet_kernel_state_t* state = preparer->state;
   const rabbet_group_node_t* node = preparer->kernel->node.node;
   int64_t* slot = NULL;
   if (arg->kind == RABBET_PLUGIN_ARG_TENSOR_MAP)
-    return ready_map(preparer, arg->map, out_parameter);
+    return aot_map(preparer, arg->map, out_parameter);
   if (arg->kind == RABBET_PLUGIN_ARG_BYTES)
     return rabbet_arena_copy(&state->arena, arg->data, arg->size,
                              out_parameter);
@@ -425,49 +425,49 @@ static rabbet_status_t ready_parameter(const ready_preparer_t* preparer,
     int64_t high =
         arg->size == 8 ? INT64_MAX : (INT64_C(1) << (8 * arg->size - 1)) - 1;
     // Little-endian, as every machine with such a GPU is.
-    return ready_value(preparer, arg->value, "an integer argument", -high - 1,
-                       high, slot);
+    return aot_value(preparer, arg->value, "an integer argument", -high - 1,
+                     high, slot);
   }
   int64_t offset = 0;
   if (arg->kind == RABBET_PLUGIN_ARG_WORKSPACE)
-    RABBET_RETURN_IF_ERROR(ready_value(preparer, arg->value,
-                                       "an offset in the workspace", 0,
-                                       INT64_C(1) << 40, &offset));
+    RABBET_RETURN_IF_ERROR(aot_value(preparer, arg->value,
+                                     "an offset in the workspace", 0,
+                                     INT64_C(1) << 40, &offset));
   int32_t index = arg->index;
   if (arg->kind == RABBET_PLUGIN_ARG_INPUT)
     index = rabbet_group_input_of(preparer->kernel->node.group,
                                   node->inputs[arg->index]);
   state->patches[state->patch_count++] =
-      (ready_patch_t){.kind = arg->kind,
-                      .index = index,
-                      .offset = (uint64_t)offset,
-                      .slot = (CUdeviceptr*)slot};
+      (aot_patch_t){.kind = arg->kind,
+                    .index = index,
+                    .offset = (uint64_t)offset,
+                    .slot = (CUdeviceptr*)slot};
   return rabbet_ok();
 }
 
-static rabbet_status_t ready_prepare_launch(const ready_preparer_t* preparer,
-                                            size_t index) {
+static rabbet_status_t aot_prepare_launch(const aot_preparer_t* preparer,
+                                          size_t index) {
   const rabbet_plugin_launch_t* from =
-      &preparer->kernel->ready->launches[index];
-  ready_launch_t* launch = &preparer->state->launches[index];
+      &preparer->kernel->kernels->launches[index];
+  aot_launch_t* launch = &preparer->state->launches[index];
   launch->function = preparer->kernel->functions[index];
-  RABBET_RETURN_IF_ERROR(ready_geometry(preparer, from, launch));
-  ready_attributes(from, launch);
+  RABBET_RETURN_IF_ERROR(aot_geometry(preparer, from, launch));
+  aot_attributes(from, launch);
   RABBET_RETURN_IF_ERROR(
       rabbet_arena_allocate_array(&preparer->state->arena, from->arg_count,
                                   sizeof(void*), (void**)&launch->parameters));
   for (size_t i = 0; i < from->arg_count; ++i)
     RABBET_RETURN_IF_ERROR(RABBET_ANNOTATE(
-        ready_parameter(preparer, &from->args[i], &launch->parameters[i]),
+        aot_parameter(preparer, &from->args[i], &launch->parameters[i]),
         "argument %zu", i));
   return rabbet_ok();
 }
 
-static rabbet_status_t ready_evaluate(ready_kernel_t* kernel,
-                                      const rabbet_kernel_shapes_t* shapes,
-                                      rabbet_arena_t* arena,
-                                      ready_preparer_t* preparer) {
-  const rabbet_expr_graph_t* graph = kernel->ready->graph;
+static rabbet_status_t aot_evaluate(aot_kernel_t* kernel,
+                                    const rabbet_kernel_shapes_t* shapes,
+                                    rabbet_arena_t* arena,
+                                    aot_preparer_t* preparer) {
+  const rabbet_expr_graph_t* graph = kernel->kernels->graph;
   const rabbet_group_node_t* node = kernel->node.node;
   int64_t *symbols = NULL, *values = NULL;
   bool* valid = NULL;
@@ -485,16 +485,17 @@ static rabbet_status_t ready_evaluate(ready_kernel_t* kernel,
     if (node->inputs[i] >= 0) dims[i] = shapes->dims[node->inputs[i]];
   preparer->values = values;
   preparer->valid = valid;
-  return rabbet_ready_evaluate(kernel->ready, dims, symbols, values, valid);
+  return rabbet_aot_kernels_evaluate(kernel->kernels, dims, symbols, values,
+                                     valid);
 }
 
 // A grid of 0 is right where there is nothing to do. That nothing is launched
 // and an output has elements is an expression that went wrong.
-static rabbet_status_t ready_check_work(const ready_kernel_t* kernel,
-                                        const rabbet_kernel_shapes_t* shapes,
-                                        const rabbet_kernel_state_t* state) {
+static rabbet_status_t aot_check_work(const aot_kernel_t* kernel,
+                                      const rabbet_kernel_shapes_t* shapes,
+                                      const rabbet_kernel_state_t* state) {
   const rabbet_group_node_t* node = kernel->node.node;
-  for (size_t i = 0; i < kernel->ready->launch_count; ++i)
+  for (size_t i = 0; i < kernel->kernels->launch_count; ++i)
     if (!state->launches[i].empty) return rabbet_ok();
   for (size_t i = 0; i < node->output_count; ++i) {
     const rabbet_dims_t* dims = &shapes->dims[node->outputs[i]];
@@ -514,57 +515,57 @@ static rabbet_status_t ready_check_work(const ready_kernel_t* kernel,
   return rabbet_ok();
 }
 
-static rabbet_status_t ready_fill(ready_kernel_t* kernel,
-                                  const rabbet_kernel_shapes_t* shapes,
-                                  rabbet_kernel_state_t* state,
-                                  size_t* out_workspace) {
-  const rabbet_ready_t* ready = kernel->ready;
-  ready_preparer_t preparer = {.kernel = kernel, .state = state};
+static rabbet_status_t aot_fill(aot_kernel_t* kernel,
+                                const rabbet_kernel_shapes_t* shapes,
+                                rabbet_kernel_state_t* state,
+                                size_t* out_workspace) {
+  const rabbet_aot_kernels_t* kernels = kernel->kernels;
+  aot_preparer_t preparer = {.kernel = kernel, .state = state};
   int64_t workspace = 0;
   size_t args = 0;
-  for (size_t i = 0; i < ready->launch_count; ++i)
-    args += ready->launches[i].arg_count;
+  for (size_t i = 0; i < kernels->launch_count; ++i)
+    args += kernels->launches[i].arg_count;
   RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
-      &state->arena, ready->launch_count, sizeof(*state->launches),
+      &state->arena, kernels->launch_count, sizeof(*state->launches),
       (void**)&state->launches));
   RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
       &state->arena, args, sizeof(*state->patches), (void**)&state->patches));
   RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
       &state->arena, args, sizeof(*state->maps), (void**)&state->maps));
   RABBET_RETURN_IF_ERROR(
-      ready_evaluate(kernel, shapes, &state->arena, &preparer));
-  RABBET_RETURN_IF_ERROR(ready_value(&preparer, ready->workspace,
-                                     "the workspace", 0, INT64_C(1) << 46,
-                                     &workspace));
+      aot_evaluate(kernel, shapes, &state->arena, &preparer));
+  RABBET_RETURN_IF_ERROR(aot_value(&preparer, kernels->workspace,
+                                   "the workspace", 0, INT64_C(1) << 46,
+                                   &workspace));
   *out_workspace = (size_t)workspace;
-  for (size_t i = 0; i < ready->launch_count; ++i)
+  for (size_t i = 0; i < kernels->launch_count; ++i)
     RABBET_RETURN_IF_ERROR(RABBET_ANNOTATE(
-        ready_prepare_launch(&preparer, i), "layer '%s': kernel '%s'",
-        kernel->node.node->name, ready->launches[i].kernel));
-  return ready_check_work(kernel, shapes, state);
+        aot_prepare_launch(&preparer, i), "layer '%s': kernel '%s'",
+        kernel->node.node->name, kernels->launches[i].kernel));
+  return aot_check_work(kernel, shapes, state);
 }
 
-static void ready_destroy_state(rabbet_kernel_t* base,
-                                rabbet_kernel_state_t* state) {
+static void aot_destroy_state(rabbet_kernel_t* base,
+                              rabbet_kernel_state_t* state) {
   if (!state) return;
   rabbet_arena_deinitialize(&state->arena);
   rabbet_free(((rabbet_node_kernel_t*)base)->allocator, state);
 }
 
-static rabbet_status_t ready_prepare(rabbet_kernel_t* base,
-                                     const rabbet_kernel_shapes_t* shapes,
-                                     rabbet_kernel_state_t** out_state,
-                                     size_t* out_workspace) {
-  ready_kernel_t* kernel = (ready_kernel_t*)base;
+static rabbet_status_t aot_prepare(rabbet_kernel_t* base,
+                                   const rabbet_kernel_shapes_t* shapes,
+                                   rabbet_kernel_state_t** out_state,
+                                   size_t* out_workspace) {
+  aot_kernel_t* kernel = (aot_kernel_t*)base;
   rabbet_allocator_t allocator = kernel->node.allocator;
   rabbet_kernel_state_t* state = NULL;
   *out_workspace = 0;
   RABBET_RETURN_IF_ERROR(
       rabbet_allocate(allocator, sizeof(*state), (void**)&state));
   rabbet_arena_initialize(allocator, &state->arena);
-  rabbet_status_t status = ready_fill(kernel, shapes, state, out_workspace);
+  rabbet_status_t status = aot_fill(kernel, shapes, state, out_workspace);
   if (!rabbet_is_ok(status)) {
-    ready_destroy_state(base, state);
+    aot_destroy_state(base, state);
     return status;
   }
   *out_state = state;
@@ -573,8 +574,8 @@ static rabbet_status_t ready_prepare(rabbet_kernel_t* base,
 
 // ---- Running ---------------------------------------------------------------
 
-static rabbet_status_t ready_encode_map(const ready_kernel_t* kernel,
-                                        ready_map_t* map, void* address) {
+static rabbet_status_t aot_encode_map(const aot_kernel_t* kernel,
+                                      aot_map_t* map, void* address) {
   const rabbet_plugin_tensor_map_t* from = map->map;
   const rabbet_group_node_t* node = kernel->node.node;
   int32_t value =
@@ -607,11 +608,11 @@ static rabbet_status_t ready_encode_map(const ready_kernel_t* kernel,
        from->l2_promotion, from->oob_fill));
 }
 
-static rabbet_status_t ready_patch(const ready_kernel_t* kernel,
-                                   rabbet_kernel_state_t* state,
-                                   const rabbet_kernel_call_t* call) {
+static rabbet_status_t aot_patch(const aot_kernel_t* kernel,
+                                 rabbet_kernel_state_t* state,
+                                 const rabbet_kernel_call_t* call) {
   for (size_t i = 0; i < state->patch_count; ++i) {
-    const ready_patch_t* patch = &state->patches[i];
+    const aot_patch_t* patch = &state->patches[i];
     const void* base = call->workspace;
     if (patch->kind == RABBET_PLUGIN_ARG_OUTPUT)
       base = call->outputs[patch->index];
@@ -620,7 +621,7 @@ static rabbet_status_t ready_patch(const ready_kernel_t* kernel,
     *patch->slot = (CUdeviceptr)(uintptr_t)base + patch->offset;
   }
   for (size_t i = 0; i < state->map_count; ++i) {
-    ready_map_t* map = &state->maps[i];
+    aot_map_t* map = &state->maps[i];
     const rabbet_group_node_t* node = kernel->node.node;
     void* address =
         map->map->of_output
@@ -628,20 +629,20 @@ static rabbet_status_t ready_patch(const ready_kernel_t* kernel,
             : call->inputs[rabbet_group_input_of(
                   kernel->node.group, node->inputs[map->map->index])];
     if (address != map->address)
-      RABBET_RETURN_IF_ERROR(ready_encode_map(kernel, map, address));
+      RABBET_RETURN_IF_ERROR(aot_encode_map(kernel, map, address));
   }
   return rabbet_ok();
 }
 
-static rabbet_status_t ready_enqueue(rabbet_kernel_t* base,
-                                     rabbet_kernel_state_t* state,
-                                     const rabbet_kernel_call_t* call) {
-  const ready_kernel_t* kernel = (const ready_kernel_t*)base;
+static rabbet_status_t aot_enqueue(rabbet_kernel_t* base,
+                                   rabbet_kernel_state_t* state,
+                                   const rabbet_kernel_call_t* call) {
+  const aot_kernel_t* kernel = (const aot_kernel_t*)base;
   const rabbet_cuda_driver_t* driver = kernel->device->driver;
-  RABBET_RETURN_IF_ERROR(ready_patch(kernel, state, call));
+  RABBET_RETURN_IF_ERROR(aot_patch(kernel, state, call));
   rabbet_cuda_launch_other();
-  for (size_t i = 0; i < kernel->ready->launch_count; ++i) {
-    ready_launch_t* launch = &state->launches[i];
+  for (size_t i = 0; i < kernel->kernels->launch_count; ++i) {
+    aot_launch_t* launch = &state->launches[i];
     CUlaunchConfig* config = &launch->config;
     if (launch->empty) continue;
     config->hStream = (CUstream)call->stream;
@@ -657,23 +658,23 @@ static rabbet_status_t ready_enqueue(rabbet_kernel_t* base,
                    launch->parameters, NULL));
     RABBET_RETURN_IF_ERROR(RABBET_ANNOTATE(
         status, "kernel '%s', grid %u x %u x %u, block %u x %u x %u",
-        kernel->ready->launches[i].kernel, config->gridDimX, config->gridDimY,
+        kernel->kernels->launches[i].kernel, config->gridDimX, config->gridDimY,
         config->gridDimZ, config->blockDimX, config->blockDimY,
         config->blockDimZ));
   }
   return rabbet_ok();
 }
 
-const rabbet_kernel_class_t rabbet_cuda_ready = {
+const rabbet_kernel_class_t rabbet_cuda_aot = {
     .struct_size = sizeof(rabbet_kernel_class_t),
-    .name = "cuda.ready",
+    .name = "cuda.aot",
     .version = 1,
     .flags = RABBET_KERNEL_WITHOUT_PLUGIN,
-    .propose = ready_propose,
-    .create = ready_create,
-    .destroy = ready_destroy,
-    .prepare = ready_prepare,
-    .destroy_state = ready_destroy_state,
-    .enqueue = ready_enqueue,
-    .artifacts = ready_artifacts,
+    .propose = aot_propose,
+    .create = aot_create,
+    .destroy = aot_destroy,
+    .prepare = aot_prepare,
+    .destroy_state = aot_destroy_state,
+    .enqueue = aot_enqueue,
+    .artifacts = aot_artifacts,
 };

@@ -1,29 +1,29 @@
-// Ready-made kernels as bytes: one description of the layout serves writing and
-// reading (docs/reference/plan_format.md).
+// Ahead-of-time kernels as bytes: one description of the layout serves writing
+// and reading (docs/reference/plan_format.md).
 #include <string.h>
 
 #include "base/math.h"
 #include "base/strbuf.h"
-#include "plugin/ready.h"
+#include "plugin/aot_kernels.h"
 
-#define READY_MAGIC 0x314b5252u  // "RRK1"
-#define READY_ALIGNMENT 16
+#define AOT_MAGIC 0x314b5252u  // "RRK1"
+#define AOT_ALIGNMENT 16
 
 // Writes into `out`, or reads from `data` and allocates in the arena.
-typedef struct ready_coder_t {
+typedef struct aot_coder_t {
   rabbet_strbuf_t* out;
   const uint8_t* data;
   size_t size, at;
   rabbet_arena_t* arena;
   bool damaged;
   rabbet_status_t status;  // of allocations
-} ready_coder_t;
+} aot_coder_t;
 
-static bool coder_stopped(const ready_coder_t* coder) {
+static bool coder_stopped(const aot_coder_t* coder) {
   return coder->damaged || !rabbet_is_ok(coder->status);
 }
 
-static void code_raw(ready_coder_t* coder, void* value, size_t size) {
+static void code_raw(aot_coder_t* coder, void* value, size_t size) {
   if (coder->out) {
     rabbet_strbuf_append(coder->out, value, size);
     coder->at += size;
@@ -39,7 +39,7 @@ static void code_raw(ready_coder_t* coder, void* value, size_t size) {
 }
 
 // A count of things that take at least `least` bytes each.
-static void code_count(ready_coder_t* coder, size_t* count, size_t least) {
+static void code_count(aot_coder_t* coder, size_t* count, size_t least) {
   uint64_t value = *count;
   code_raw(coder, &value, sizeof(value));
   if (coder->out) return;
@@ -48,7 +48,7 @@ static void code_count(ready_coder_t* coder, size_t* count, size_t least) {
 }
 
 // An array whose elements the caller codes.
-static void code_array(ready_coder_t* coder, const void* array, size_t count,
+static void code_array(aot_coder_t* coder, const void* array, size_t count,
                        size_t size, void** out_array) {
   *out_array = (void*)(uintptr_t)array;
   if (coder->out || coder_stopped(coder)) return;
@@ -57,10 +57,10 @@ static void code_array(ready_coder_t* coder, const void* array, size_t count,
 }
 
 // Bytes, aligned; read into the arena with a NUL behind them.
-static void code_bytes(ready_coder_t* coder, const void** data, size_t* size) {
-  uint8_t padding[READY_ALIGNMENT] = {0};
+static void code_bytes(aot_coder_t* coder, const void** data, size_t* size) {
+  uint8_t padding[AOT_ALIGNMENT] = {0};
   code_count(coder, size, 1);
-  size_t gap = rabbet_align_up(coder->at, READY_ALIGNMENT) - coder->at;
+  size_t gap = rabbet_align_up(coder->at, AOT_ALIGNMENT) - coder->at;
   code_raw(coder, padding, gap);
   if (coder->out) {
     code_raw(coder, (void*)(uintptr_t)*data, *size);
@@ -79,13 +79,14 @@ static void code_bytes(ready_coder_t* coder, const void** data, size_t* size) {
 // ---- The layout ------------------------------------------------------------
 
 // Node 0 is the constant 0 that every graph here begins with.
-static void code_node(ready_coder_t* coder, rabbet_ready_t* ready, size_t i) {
+static void code_node(aot_coder_t* coder, rabbet_aot_kernels_t* kernels,
+                      size_t i) {
   rabbet_expr_node_t node = {0};
   rabbet_symbol_t symbol = {.opt = RABBET_EXPR_NONE, .upper = RABBET_EXPR_NONE};
   if (coder->out) {
-    node = *rabbet_expr_node(ready->graph, (rabbet_expr_t)i);
+    node = *rabbet_expr_node(kernels->graph, (rabbet_expr_t)i);
     if (node.op == RABBET_EXPR_SYMBOL) {
-      symbol = *rabbet_expr_symbol(ready->graph, (size_t)node.a);
+      symbol = *rabbet_expr_symbol(kernels->graph, (size_t)node.a);
       node.a = symbol.tensor;
       node.b = symbol.index;
       node.value = symbol.kind;
@@ -106,9 +107,9 @@ static void code_node(ready_coder_t* coder, rabbet_ready_t* ready, size_t i) {
     symbol.index = node.b;
     coder->damaged |= node.a < 0 || node.b < 0;
     if (!coder->damaged)
-      coder->status = rabbet_expr_of_symbol(ready->graph, &symbol, &made);
+      coder->status = rabbet_expr_of_symbol(kernels->graph, &symbol, &made);
   } else {
-    rabbet_status_t status = rabbet_expr_append(ready->graph, &node, &made);
+    rabbet_status_t status = rabbet_expr_append(kernels->graph, &node, &made);
     if (rabbet_status_code(status) == RABBET_STATUS_INVALID_ARGUMENT) {
       rabbet_status_ignore(status);
       coder->damaged = true;
@@ -119,14 +120,14 @@ static void code_node(ready_coder_t* coder, rabbet_ready_t* ready, size_t i) {
   if ((size_t)made != i) coder->damaged = true;
 }
 
-static void code_graph(ready_coder_t* coder, rabbet_ready_t* ready) {
-  size_t count = coder->out ? rabbet_expr_node_count(ready->graph) - 1 : 0;
+static void code_graph(aot_coder_t* coder, rabbet_aot_kernels_t* kernels) {
+  size_t count = coder->out ? rabbet_expr_node_count(kernels->graph) - 1 : 0;
   code_count(coder, &count, 20);
   for (size_t i = 1; i <= count && !coder_stopped(coder); ++i)
-    code_node(coder, ready, i);
+    code_node(coder, kernels, i);
 }
 
-static void code_map(ready_coder_t* coder, rabbet_plugin_arg_t* arg) {
+static void code_map(aot_coder_t* coder, rabbet_plugin_arg_t* arg) {
   rabbet_plugin_tensor_map_t* map = NULL;
   code_array(coder, arg->map, 1, sizeof(*map), (void**)&map);
   if (coder_stopped(coder)) return;
@@ -146,7 +147,7 @@ static void code_map(ready_coder_t* coder, rabbet_plugin_arg_t* arg) {
   arg->map = map;
 }
 
-static void code_arg(ready_coder_t* coder, rabbet_plugin_arg_t* arg) {
+static void code_arg(aot_coder_t* coder, rabbet_plugin_arg_t* arg) {
   int32_t kind = (int32_t)arg->kind;
   uint64_t size = arg->size;
   CODE(coder, kind);
@@ -161,13 +162,13 @@ static void code_arg(ready_coder_t* coder, rabbet_plugin_arg_t* arg) {
   if (arg->kind == RABBET_PLUGIN_ARG_TENSOR_MAP) code_map(coder, arg);
 }
 
-static void code_image(ready_coder_t* coder, rabbet_plugin_image_t* image) {
+static void code_image(aot_coder_t* coder, rabbet_plugin_image_t* image) {
   CODE(coder, image->major);
   CODE(coder, image->minor);
   code_bytes(coder, &image->data, &image->size);
 }
 
-static void code_launch(ready_coder_t* coder, rabbet_plugin_launch_t* launch) {
+static void code_launch(aot_coder_t* coder, rabbet_plugin_launch_t* launch) {
   const void* name = launch->kernel;
   size_t length = coder->out ? strlen(launch->kernel) : 0;
   int32_t cooperative = launch->cooperative;
@@ -195,36 +196,36 @@ static void code_launch(ready_coder_t* coder, rabbet_plugin_launch_t* launch) {
   launch->cooperative = cooperative != 0;
 }
 
-static void code_ready(ready_coder_t* coder, rabbet_ready_t* ready) {
-  uint32_t magic = READY_MAGIC;
-  uint64_t inputs = ready->input_count, outputs = ready->output_count;
+static void code_kernels(aot_coder_t* coder, rabbet_aot_kernels_t* kernels) {
+  uint32_t magic = AOT_MAGIC;
+  uint64_t inputs = kernels->input_count, outputs = kernels->output_count;
   CODE(coder, magic);
-  CODE(coder, ready->workspace);
+  CODE(coder, kernels->workspace);
   CODE(coder, inputs);
   CODE(coder, outputs);
-  if (magic != READY_MAGIC || inputs != ready->input_count ||
-      outputs != ready->output_count)
+  if (magic != AOT_MAGIC || inputs != kernels->input_count ||
+      outputs != kernels->output_count)
     coder->damaged = true;
-  code_graph(coder, ready);
-  code_count(coder, &ready->launch_count, 64);
+  code_graph(coder, kernels);
+  code_count(coder, &kernels->launch_count, 64);
   void* launches = NULL;
-  code_array(coder, ready->launches, ready->launch_count,
-             sizeof(*ready->launches), &launches);
-  ready->launches = launches;
-  for (size_t i = 0; i < ready->launch_count && !coder_stopped(coder); ++i)
-    code_launch(coder, &ready->launches[i]);
+  code_array(coder, kernels->launches, kernels->launch_count,
+             sizeof(*kernels->launches), &launches);
+  kernels->launches = launches;
+  for (size_t i = 0; i < kernels->launch_count && !coder_stopped(coder); ++i)
+    code_launch(coder, &kernels->launches[i]);
 }
 
 // ---- Both ways -------------------------------------------------------------
 
-rabbet_status_t rabbet_ready_encode(const rabbet_ready_t* ready,
-                                    rabbet_allocator_t allocator,
-                                    void** out_data, size_t* out_size) {
+rabbet_status_t rabbet_aot_kernels_encode(const rabbet_aot_kernels_t* kernels,
+                                          rabbet_allocator_t allocator,
+                                          void** out_data, size_t* out_size) {
   rabbet_strbuf_t buffer;
   rabbet_strbuf_initialize(allocator, &buffer);
-  ready_coder_t coder = {.out = &buffer, .status = rabbet_ok()};
+  aot_coder_t coder = {.out = &buffer, .status = rabbet_ok()};
   // Writing changes nothing.
-  code_ready(&coder, (rabbet_ready_t*)(uintptr_t)ready);
+  code_kernels(&coder, (rabbet_aot_kernels_t*)(uintptr_t)kernels);
   rabbet_status_t status = rabbet_strbuf_status(&buffer);
   *out_data = NULL;
   *out_size = buffer.size;
@@ -235,28 +236,29 @@ rabbet_status_t rabbet_ready_encode(const rabbet_ready_t* ready,
   return status;
 }
 
-rabbet_status_t rabbet_ready_decode(const void* data, size_t size,
-                                    size_t input_count, size_t output_count,
-                                    rabbet_allocator_t allocator,
-                                    rabbet_ready_t** out_ready) {
-  rabbet_ready_t* ready = NULL;
-  *out_ready = NULL;
+rabbet_status_t rabbet_aot_kernels_decode(const void* data, size_t size,
+                                          size_t input_count,
+                                          size_t output_count,
+                                          rabbet_allocator_t allocator,
+                                          rabbet_aot_kernels_t** out_kernels) {
+  rabbet_aot_kernels_t* kernels = NULL;
+  *out_kernels = NULL;
   RABBET_RETURN_IF_ERROR(
-      rabbet_ready_new(allocator, input_count, output_count, &ready));
-  ready_coder_t coder = {.data = data,
-                         .size = size,
-                         .arena = &ready->arena,
-                         .status = rabbet_ok()};
-  code_ready(&coder, ready);
+      rabbet_aot_kernels_new(allocator, input_count, output_count, &kernels));
+  aot_coder_t coder = {.data = data,
+                       .size = size,
+                       .arena = &kernels->arena,
+                       .status = rabbet_ok()};
+  code_kernels(&coder, kernels);
   rabbet_status_t status = coder.status;
   if (rabbet_is_ok(status) && (coder.damaged || coder.at != size))
     status = RABBET_STATUS(RABBET_STATUS_DATA_LOSS,
-                           "the ready-made kernel in the plan is damaged");
-  if (rabbet_is_ok(status)) status = rabbet_ready_check(ready);
+                           "the ahead-of-time kernel in the plan is damaged");
+  if (rabbet_is_ok(status)) status = rabbet_aot_kernels_check(kernels);
   if (!rabbet_is_ok(status)) {
-    rabbet_ready_destroy(ready);
+    rabbet_aot_kernels_destroy(kernels);
     return status;
   }
-  *out_ready = ready;
+  *out_kernels = kernels;
   return rabbet_ok();
 }

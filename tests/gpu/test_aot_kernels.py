@@ -361,7 +361,7 @@ def test_what_a_tensor_map_is_made_of() -> None:
 
 LAUNCH = """
 from tests.gpu import cuda_driver
-from tests.gpu.test_ready import compiled, one_kernel
+from tests.gpu.test_aot_kernels import compiled, one_kernel
 import numpy as np
 import rabbet.plugin as trtp
 
