@@ -93,7 +93,7 @@ static rabbet_status_t rabbet_py_output_shape(rabbet_py_runner_t* runner,
   output->bytes = 0;
   rabbet_status_t status =
       rabbet_context_shape(lane->context, io, &output->dims);
-  if (!rabbet_is_ok(status) || output->told) return status;
+  if (!rabbet_is_ok(status) || output->data_dependent) return status;
   if (!rabbet_py_known(&output->dims)) return rabbet_py_tell(runner, lane, i);
   return rabbet_context_bytes(lane->context, io, &output->bytes);
 }
@@ -281,7 +281,7 @@ static bool rabbet_py_take_buffer(rabbet_py_runner_t* runner,
                                   rabbet_py_output_t* output, PyObject* out) {
   const rabbet_io_t* io = rabbet_engine_io(runner->engine, runner->input_count);
   rabbet_py_input_t as_input = {.object = out};
-  if (runner->output_count != 1 || output->told ||
+  if (runner->output_count != 1 || output->data_dependent ||
       io->format != RABBET_FORMAT_LINEAR || !PyObject_CheckBuffer(out) ||
       !rabbet_py_open_buffer(&as_input, io->dtype)) {
     return false;
@@ -319,8 +319,9 @@ static int rabbet_py_take_out(PyObject* self, rabbet_py_lane_t* lane,
   }
   for (size_t i = 0; i < runner->output_count; ++i) {
     rabbet_py_output_t* output = &lane->outputs[i];
-    rabbet_dims_t told = {.rank = 1, .d = {-1}};
-    PyObject* shape = rabbet_py_from_dims(output->told ? &told : &output->dims);
+    rabbet_dims_t unknown = {.rank = 1, .d = {-1}};
+    PyObject* shape =
+        rabbet_py_from_dims(output->data_dependent ? &unknown : &output->dims);
     PyObject* pair = shape ? PyObject_CallMethod(self, "_out", "OnO", out,
                                                  (Py_ssize_t)i, shape)
                            : NULL;
@@ -347,7 +348,7 @@ static int rabbet_py_bind_outputs(PyObject* self, rabbet_py_lane_t* lane) {
   rabbet_py_runner_t* runner = (rabbet_py_runner_t*)self;
   for (size_t i = 0; i < runner->output_count; ++i) {
     rabbet_py_output_t* output = &lane->outputs[i];
-    if (output->told) continue;
+    if (output->data_dependent) continue;
     if (rabbet_py_make_output(self, lane, i)) return -1;
     rabbet_status_t status = rabbet_py_bind_output(runner, lane, i);
     if (!rabbet_is_ok(status)) return rabbet_py_raise_int(status);
@@ -448,11 +449,12 @@ static PyObject* rabbet_py_run_lane(PyObject* self, PyObject* args,
     return NULL;
   }
   status = rabbet_py_execute(self, args, kwargs, lane);
-  status = rabbet_status_join(rabbet_py_told_status(runner, lane), status);
+  status =
+      rabbet_status_join(rabbet_py_data_dependent_status(runner, lane), status);
   if (!rabbet_is_ok(status) || rabbet_py_callback_error) {
     return rabbet_py_run_result(status);
   }
-  if (!given && rabbet_py_told_outputs(self, lane)) return NULL;
+  if (!given && rabbet_py_data_dependent_outputs(self, lane)) return NULL;
   if (lane->maker && rabbet_py_wait(lane)) return NULL;
   if (given) return Py_NewRef(out);
   return rabbet_py_results(runner, lane);

@@ -21,7 +21,7 @@ typedef struct rabbet_py_input_t {
 typedef struct rabbet_py_output_t {
   rabbet_dims_t dims;
   size_t bytes;          // of dims; 0 where the run tells them
-  bool told;             // the run tells its shape
+  bool data_dependent;   // the run tells its shape
   bool fresh;            // empty_args are for dims
   PyObject* empty_args;  // of numpy.empty
   // Keyword arguments of torch.empty for a tensor in the host's memory, and for
@@ -32,7 +32,7 @@ typedef struct rabbet_py_output_t {
   bool on_device;
   Py_buffer view;
   void* data;
-  // Memory of the run for an output that it tells (runner_told.c).
+  // Memory of the run for an output that it tells (runner_data_dependent.c).
   rabbet_engine_t* engine;  // NULL: of the host, and kept
   void* scratch;
   size_t scratch_bytes, scratch_alignment;
@@ -100,17 +100,17 @@ int rabbet_py_torch_stream(int device, void** out_stream);
 void rabbet_py_input_release(rabbet_py_input_t* input);
 // runner.c: an array for an output of known dims, where the inputs are.
 int rabbet_py_make_output(PyObject* self, rabbet_py_lane_t* lane, size_t index);
-// runner_told.c: the output's shape is told by each run from now on.
+// runner_data_dependent.c: the output's shape is told by each run from now on.
 rabbet_status_t rabbet_py_tell(rabbet_py_runner_t* runner,
                                rabbet_py_lane_t* lane, size_t index);
 // Why runs had no memory for such outputs, once.
-rabbet_status_t rabbet_py_told_status(const rabbet_py_runner_t* runner,
-                                      rabbet_py_lane_t* lane);
+rabbet_status_t rabbet_py_data_dependent_status(
+    const rabbet_py_runner_t* runner, rabbet_py_lane_t* lane);
 // After the run: arrays of the shapes that it told.
-int rabbet_py_told_outputs(PyObject* self, rabbet_py_lane_t* lane);
+int rabbet_py_data_dependent_outputs(PyObject* self, rabbet_py_lane_t* lane);
 // The call is over; and the lane.
-void rabbet_py_told_drop(rabbet_py_output_t* output);
-void rabbet_py_told_clear(rabbet_py_output_t* output);
+void rabbet_py_data_dependent_drop(rabbet_py_output_t* output);
+void rabbet_py_data_dependent_clear(rabbet_py_output_t* output);
 // Whether NumPy's buffers can hold the type.
 bool rabbet_py_is_native(rabbet_dtype_t dtype);
 

@@ -29,7 +29,7 @@ static void rabbet_py_lane_destroy(rabbet_py_runner_t* runner,
     Py_XDECREF(lane->outputs[i].empty_args);
     Py_XDECREF(lane->outputs[i].torch_options[0]);
     Py_XDECREF(lane->outputs[i].torch_options[1]);
-    rabbet_py_told_clear(&lane->outputs[i]);
+    rabbet_py_data_dependent_clear(&lane->outputs[i]);
   }
   PyMem_Free(lane->inputs);
   PyMem_Free(lane->outputs);
@@ -180,7 +180,7 @@ void rabbet_py_lane_give(rabbet_py_runner_t* runner, rabbet_py_lane_t* lane) {
     if (output->has_view) PyBuffer_Release(&output->view);
     output->has_view = false;
     Py_CLEAR(output->array);
-    rabbet_py_told_drop(output);
+    rabbet_py_data_dependent_drop(output);
   }
   Py_CLEAR(lane->finish);
   Py_CLEAR(lane->maker);

@@ -12,11 +12,11 @@ typedef struct rabbet_estimates_t rabbet_estimates_t;  // estimates.h
 
 // The values of each expression of the IR's graph under the profiles.
 typedef struct rabbet_ranges_t {
-  size_t count;         // expressions
-  int64_t* opt;         // at the first profile's optimum
-  bool* valid;          // opt[i] exists (no overflow, no division by 0)
-  int64_t *low, *high;  // over all profiles
-  bool* told;           // it depends on what a run alone tells
+  size_t count;          // expressions
+  int64_t* opt;          // at the first profile's optimum
+  bool* valid;           // opt[i] exists (no overflow, no division by 0)
+  int64_t *low, *high;   // over all profiles
+  bool* data_dependent;  // it depends on what a run alone tells
   // Of symbols, in the first profile.
   int64_t *symbol_low, *symbol_opt, *symbol_high;
   int64_t* search;  // memory of estimates.c
@@ -72,11 +72,11 @@ typedef struct rabbet_build_t {
 // Checks the profiles against the inputs. The IR gets no expressions after it.
 RABBET_PRIVATE_API rabbet_status_t rabbet_ranges_compute(rabbet_build_t* build);
 // Whether only a run tells the symbol's value: no profile gives its range.
-RABBET_PRIVATE_API bool rabbet_ranges_symbol_is_told(
+RABBET_PRIVATE_API bool rabbet_ranges_symbol_is_data_dependent(
     const rabbet_build_t* build, size_t symbol);
 // Whether only a run tells an extent of the shape.
-RABBET_PRIVATE_API bool rabbet_ranges_is_told(const rabbet_build_t* build,
-                                              const rabbet_shape_t* shape);
+RABBET_PRIVATE_API bool rabbet_ranges_is_data_dependent(
+    const rabbet_build_t* build, const rabbet_shape_t* shape);
 // Dims at opt, min and max; an error names the value where there are none. An
 // estimate that is none gets the nearest size that may be. `estimates` NULL:
 // those of the whole network.

@@ -31,7 +31,7 @@ static rabbet_status_t rabbet_context_allocate(rabbet_context_t* context) {
   RABBET_NEXT(plan->hidden_count, hidden_bytes);
   RABBET_NEXT(engine->key_size, key);
   RABBET_NEXT(reads, read_key);
-  RABBET_NEXT(plan->step_count, graph_told);
+  RABBET_NEXT(plan->step_count, graph_reported);
   RABBET_NEXT(engine->analysis.segment_count, memory);
   RABBET_NEXT(engine->analysis.segment_count, memory_bytes);
 #undef RABBET_NEXT

@@ -68,8 +68,8 @@ static void rabbet_graphs_exclude(rabbet_context_t* context,
   size_t step = prepared->runs[run].step;
   const rabbet_plan_step_t* at = &context->engine->plan->steps[step];
   prepared->graphs->recordable[run] = RABBET_RECORDABLE_NO;
-  if (context->graph_told[step]) return;
-  context->graph_told[step] = true;
+  if (context->graph_reported[step]) return;
+  context->graph_reported[step] = true;
   rabbet_log(context->engine->logger, RABBET_SEVERITY_WARNING,
              "step '%s' (kernel '%s') is not recorded into a graph and runs "
              "without one: %s",

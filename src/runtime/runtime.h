@@ -372,8 +372,8 @@ struct rabbet_context_t {
   uint64_t checks_made, checks_seen;
   int64_t* read_key;
   bool use_graphs;
-  void* record_stream;  // that only records; made when it is needed
-  bool* graph_told;     // [step]: that it is not recorded was said
+  void* record_stream;   // that only records; made when it is needed
+  bool* graph_reported;  // [step]: that it is not recorded was said
   rabbet_graph_info_t graph_info;
 };
 

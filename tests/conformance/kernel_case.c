@@ -182,8 +182,8 @@ void kernel_case_output(kernel_case_t* c, int32_t value) {
   c->outputs[c->output_count++] = value;
 }
 
-void kernel_case_told(kernel_case_t* c, int32_t value, int32_t axis,
-                      int64_t most) {
+void kernel_case_data_dependent(kernel_case_t* c, int32_t value, int32_t axis,
+                                int64_t most) {
   assert_true(c->values[value].dims.d[axis] <= most);
   c->run_dims[value].d[axis] = -1;
   c->room[value].d[axis] = most;

@@ -120,8 +120,8 @@ int32_t kernel_case_op(kernel_case_t* c, const char* op,
 void kernel_case_output(kernel_case_t* c, int32_t value);
 // The node that makes the value itself tells that extent, which is `most` at
 // most: the kernel does not know it, and the memory does for the most.
-void kernel_case_told(kernel_case_t* c, int32_t value, int32_t axis,
-                      int64_t most);
+void kernel_case_data_dependent(kernel_case_t* c, int32_t value, int32_t axis,
+                                int64_t most);
 
 // Which candidates to run.
 typedef struct kernel_case_filter_t {

@@ -35,7 +35,7 @@ static void non_zero(conformance_t* t) {
   int32_t x = kernel_case_input(c, dims, false);
   make_zeros(t, x);
   int32_t y = kernel_case_op(c, "non_zero", attrs, 1, &x, 1);
-  kernel_case_told(c, y, 1, count_of(&dims));
+  kernel_case_data_dependent(c, y, 1, count_of(&dims));
   kernel_case_output(c, y);
   kernel_case_output(c, y + 1);
 }
@@ -93,7 +93,7 @@ static void nms(conformance_t* t) {
   size_t count = inputs[4] >= 0 ? 5 : inputs[3] >= 0 ? 4 : 3;
   int32_t rows = kernel_case_op(c, "nms", attrs, 4, inputs, count);
   int64_t each = most < boxes ? most : boxes;
-  kernel_case_told(c, rows, 0, batch * classes * each);
+  kernel_case_data_dependent(c, rows, 0, batch * classes * each);
   kernel_case_output(c, rows);
   kernel_case_output(c, rows + 1);
 }

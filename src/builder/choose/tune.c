@@ -123,7 +123,7 @@ static rabbet_status_t tune_leave_out(const rabbet_build_t* build,
 bool rabbet_tuner_refuses_estimates(const rabbet_unit_t* unit,
                                     rabbet_status_t status) {
   rabbet_status_code_t code = rabbet_status_code(status);
-  return unit->told &&
+  return unit->data_dependent &&
          (code == RABBET_STATUS_INVALID_ARGUMENT ||
           code == RABBET_STATUS_OUT_OF_RANGE || code == RABBET_STATUS_PLUGIN);
 }

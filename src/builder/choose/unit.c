@@ -213,7 +213,7 @@ static rabbet_status_t unit_fill_values(unit_maker_t* maker,
   rabbet_estimates_t estimates;
   RABBET_RETURN_IF_ERROR(rabbet_estimates_of_unit(
       build, unit->nodes, unit->node_count, &estimates));
-  unit->told = estimates.told;
+  unit->data_dependent = estimates.data_dependent;
   unit->fits = estimates.fit;
   int64_t* high = NULL;
   if (unit_makes_sizes(unit))

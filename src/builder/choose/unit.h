@@ -29,11 +29,11 @@ typedef struct rabbet_unit_t {
   rabbet_dims_t* room;
   rabbet_choice_t* choices;
   size_t choice_count;
-  bool told;       // a run alone tells sizes of it: these are estimates
-  bool fits;       // its shape rules take dims and host_values
-  bool proposed;   // choices are known
-  bool selected;   // the user's selector was asked
-  size_t refused;  // choices that there were when it took none
+  bool data_dependent;  // a run alone tells sizes of it: these are estimates
+  bool fits;            // its shape rules take dims and host_values
+  bool proposed;        // choices are known
+  bool selected;        // the user's selector was asked
+  size_t refused;       // choices that there were when it took none
 } rabbet_unit_t;
 
 // Nodes in order of execution. Outputs of the group are values that something

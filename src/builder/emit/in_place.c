@@ -234,9 +234,9 @@ static bool output_is_small(const rabbet_build_t* build,
     if (rabbet_layout_is_part(layout, i)) continue;
     const rabbet_shape_t* other =
         &rabbet_ir_value(&build->ir, layout->slots.data[i].value)->shape;
-    bool told = rabbet_ranges_is_told(build, shape) ||
-                rabbet_ranges_is_told(build, other);
-    if (told && !output_same_size(build, shape, other)) return true;
+    bool data_dependent = rabbet_ranges_is_data_dependent(build, shape) ||
+                          rabbet_ranges_is_data_dependent(build, other);
+    if (data_dependent && !output_same_size(build, shape, other)) return true;
   }
   return false;
 }

@@ -50,16 +50,16 @@ typedef struct estimates_t {
 
 static rabbet_status_t estimates_list(estimates_t* e,
                                       const rabbet_ir_value_t* value,
-                                      bool with_values, bool* told) {
+                                      bool with_values, bool* data_dependent) {
   rabbet_allocator_t allocator = e->build->allocator;
   for (int32_t i = 0; i < value->shape.rank; ++i) {
-    *told |= e->build->ranges.told[value->shape.d[i]];
+    *data_dependent |= e->build->ranges.data_dependent[value->shape.d[i]];
     RABBET_RETURN_IF_ERROR(
         RABBET_VEC_PUSH(allocator, &e->exprs, value->shape.d[i]));
   }
   for (size_t i = 0; with_values && i < value->value_count && value->values;
        ++i) {
-    *told |= e->build->ranges.told[value->values[i]];
+    *data_dependent |= e->build->ranges.data_dependent[value->values[i]];
     RABBET_RETURN_IF_ERROR(
         RABBET_VEC_PUSH(allocator, &e->exprs, value->values[i]));
   }
@@ -71,19 +71,20 @@ static rabbet_status_t estimates_list(estimates_t* e,
 static rabbet_status_t estimates_add(estimates_t* e,
                                      const rabbet_ir_node_t* node) {
   const rabbet_ir_t* ir = &e->build->ir;
-  bool told = false;
+  bool data_dependent = false;
   estimates_node_t added = {.node = node, .first = e->exprs.count};
   for (size_t i = 0; i < node->input_count; ++i) {
     const rabbet_ir_value_t* input = rabbet_ir_input(ir, node, i);
-    if (input) RABBET_RETURN_IF_ERROR(estimates_list(e, input, true, &told));
+    if (input)
+      RABBET_RETURN_IF_ERROR(estimates_list(e, input, true, &data_dependent));
   }
   for (size_t i = 0; i < node->output_count; ++i)
-    RABBET_RETURN_IF_ERROR(
-        estimates_list(e, rabbet_ir_output(ir, node, i), false, &told));
+    RABBET_RETURN_IF_ERROR(estimates_list(e, rabbet_ir_output(ir, node, i),
+                                          false, &data_dependent));
   added.count = e->exprs.count - added.first;
   added.is_asked = !node->plugin && node->op->infer_shapes &&
                    !rabbet_op_makes_sizes(node->op);
-  if (told)
+  if (data_dependent)
     e->nodes[e->count++] = added;
   else
     e->exprs.count = added.first;
@@ -317,7 +318,8 @@ static rabbet_status_t estimates_improve(estimates_t* e, size_t symbol,
 // Symbols that a run tells and the expression depends on.
 static rabbet_status_t estimates_symbols(estimates_t* e, rabbet_expr_t expr) {
   const rabbet_expr_node_t* node = rabbet_expr_node(e->build->ir.graph, expr);
-  if (e->seen[expr] || !e->build->ranges.told[expr]) return rabbet_ok();
+  if (e->seen[expr] || !e->build->ranges.data_dependent[expr])
+    return rabbet_ok();
   e->seen[expr] = true;
   if (node->op == RABBET_EXPR_SYMBOL)
     return RABBET_VEC_PUSH(e->build->allocator, &e->symbols, (size_t)node->a);
@@ -400,7 +402,7 @@ rabbet_status_t rabbet_estimates_fit(rabbet_build_t* build, const int64_t* low,
                    .high = high,
                    .opt = opt,
                    .budget = ESTIMATES_NETWORK_BUDGET};
-  if (!memchr(build->ranges.told, true, build->ranges.count))
+  if (!memchr(build->ranges.data_dependent, true, build->ranges.count))
     return rabbet_ok();
   rabbet_status_t status = estimates_fit_network(&e);
   estimates_deinitialize(&e);
@@ -449,9 +451,9 @@ static bool estimates_concern(const rabbet_build_t* build,
               ? rabbet_ir_input(&build->ir, node, i)
               : rabbet_ir_output(&build->ir, node, i - node->input_count);
       if (!value) continue;
-      if (rabbet_ranges_is_told(build, &value->shape)) return true;
+      if (rabbet_ranges_is_data_dependent(build, &value->shape)) return true;
       for (size_t k = 0; k < value->value_count && value->values; ++k)
-        if (build->ranges.told[value->values[k]]) return true;
+        if (build->ranges.data_dependent[value->values[k]]) return true;
     }
   }
   return false;
@@ -472,7 +474,7 @@ rabbet_status_t rabbet_estimates_of_unit(rabbet_build_t* build,
                    .high = ranges->symbol_high,
                    .budget = ESTIMATES_UNIT_BUDGET};
   rabbet_status_t status = estimates_fit_unit(&e, nodes, count);
-  out_estimates->told = true;
+  out_estimates->data_dependent = true;
   out_estimates->fit = e.misfits == 0;
   if (e.misfits == 0 && e.count > 0) {
     out_estimates->opt = e.values;

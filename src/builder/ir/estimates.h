@@ -18,8 +18,8 @@ struct rabbet_estimates_t {
   const int64_t* opt;
   const bool* valid;
   const int64_t* symbols;
-  bool told;  // a run tells sizes of theirs
-  bool fit;   // false: no estimates were found that the rules take
+  bool data_dependent;  // a run tells sizes of theirs
+  bool fit;             // false: no estimates were found that the rules take
 };
 
 RABBET_PRIVATE_API rabbet_status_t

@@ -61,7 +61,8 @@ static bool range_has_values(const rabbet_profile_t* profile,
   return found;
 }
 
-bool rabbet_ranges_symbol_is_told(const rabbet_build_t* build, size_t symbol) {
+bool rabbet_ranges_symbol_is_data_dependent(const rabbet_build_t* build,
+                                            size_t symbol) {
   const rabbet_symbol_t* s = rabbet_expr_symbol(build->ir.graph, symbol);
   const rabbet_ir_value_t* value = rabbet_ir_value(&build->ir, s->tensor);
   if (value->input < 0) return true;
@@ -304,35 +305,37 @@ static rabbet_status_t ranges_allocate(rabbet_build_t* build) {
   for (size_t i = 0; i < 3; ++i)
     RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
         &build->arena, ranges->count, sizeof(int64_t), (void**)tables[i]));
-  RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
-      &build->arena, ranges->count, sizeof(bool), (void**)&ranges->told));
+  RABBET_RETURN_IF_ERROR(
+      rabbet_arena_allocate_array(&build->arena, ranges->count, sizeof(bool),
+                                  (void**)&ranges->data_dependent));
   return rabbet_arena_allocate_array(&build->arena, ranges->count, sizeof(bool),
                                      (void**)&ranges->valid);
 }
 
-static void ranges_mark_told(rabbet_build_t* build) {
+static void ranges_mark_data_dependent(rabbet_build_t* build) {
   const rabbet_ir_t* ir = &build->ir;
-  bool* told = build->ranges.told;
+  bool* data_dependent = build->ranges.data_dependent;
   for (size_t i = 0; i < build->ranges.count; ++i) {
     const rabbet_expr_node_t* node =
         rabbet_expr_node(ir->graph, (rabbet_expr_t)i);
     if (node->op == RABBET_EXPR_SYMBOL)
-      told[i] = rabbet_ranges_symbol_is_told(build, (size_t)node->a);
+      data_dependent[i] =
+          rabbet_ranges_symbol_is_data_dependent(build, (size_t)node->a);
     else if (node->op != RABBET_EXPR_CONSTANT)
-      told[i] = told[node->a] || told[node->b];
+      data_dependent[i] = data_dependent[node->a] || data_dependent[node->b];
   }
 }
 
-bool rabbet_ranges_is_told(const rabbet_build_t* build,
-                           const rabbet_shape_t* shape) {
+bool rabbet_ranges_is_data_dependent(const rabbet_build_t* build,
+                                     const rabbet_shape_t* shape) {
   for (int32_t i = 0; i < shape->rank; ++i)
-    if (build->ranges.told[shape->d[i]]) return true;
+    if (build->ranges.data_dependent[shape->d[i]]) return true;
   return false;
 }
 
 rabbet_status_t rabbet_ranges_compute(rabbet_build_t* build) {
   RABBET_RETURN_IF_ERROR(ranges_allocate(build));
-  ranges_mark_told(build);
+  ranges_mark_data_dependent(build);
   rabbet_ranges_t* ranges = &build->ranges;
   for (size_t i = 0; i < ranges->profile_count; ++i) {
     profile_range_t p = {
@@ -348,8 +351,9 @@ rabbet_status_t rabbet_ranges_compute(rabbet_build_t* build) {
 
 // An estimate that does not exist, or that is no size, becomes the nearest
 // size.
-static int64_t ranges_told_size(const rabbet_ranges_t* ranges,
-                                rabbet_expr_t expr, bool valid, int64_t opt) {
+static int64_t ranges_estimated_size(const rabbet_ranges_t* ranges,
+                                     rabbet_expr_t expr, bool valid,
+                                     int64_t opt) {
   int64_t low = rabbet_max_i64(ranges->low[expr], 0);
   int64_t high = rabbet_max_i64(ranges->high[expr], low);
   return rabbet_min_i64(rabbet_max_i64(valid ? opt : 1, low), high);
@@ -364,31 +368,33 @@ rabbet_status_t rabbet_ranges_dims(const rabbet_build_t* build,
   const rabbet_ranges_t* ranges = &build->ranges;
   const int64_t* opt = estimates ? estimates->opt : ranges->opt;
   const bool* valid = estimates ? estimates->valid : ranges->valid;
-  bool told = false;
+  bool data_dependent = false;
   int64_t count = 0;
   out_opt->rank = out_min->rank = out_max->rank = value->shape.rank;
   for (int32_t i = 0; i < value->shape.rank; ++i) {
     rabbet_expr_t expr = value->shape.d[i];
-    told |= ranges->told[expr];
-    if (!ranges->told[expr] && (!valid[expr] || opt[expr] < 0))
+    data_dependent |= ranges->data_dependent[expr];
+    if (!ranges->data_dependent[expr] && (!valid[expr] || opt[expr] < 0))
       return RABBET_STATUS(
           RABBET_STATUS_INVALID_ARGUMENT,
           "dimension %d of tensor '%s' %s at the optimum of profile 0", i,
           value->name,
           valid[expr] ? "is negative"
                       : "divides by 0, overflows or does not broadcast");
-    out_opt->d[i] = ranges->told[expr]
-                        ? ranges_told_size(ranges, expr, valid[expr], opt[expr])
-                        : opt[expr];
+    out_opt->d[i] =
+        ranges->data_dependent[expr]
+            ? ranges_estimated_size(ranges, expr, valid[expr], opt[expr])
+            : opt[expr];
     out_min->d[i] = ranges->low[expr] < 0 ? 0 : ranges->low[expr];
     out_max->d[i] = ranges->high[expr];
   }
   rabbet_status_t status = rabbet_dims_count(out_opt, &count);
-  if (rabbet_is_ok(status) || !told)
+  if (rabbet_is_ok(status) || !data_dependent)
     return RABBET_ANNOTATE(status, "tensor '%s'", value->name);
   rabbet_status_ignore(status);
   for (int32_t i = 0; i < value->shape.rank; ++i)
-    if (ranges->told[value->shape.d[i]]) out_opt->d[i] = out_min->d[i];
+    if (ranges->data_dependent[value->shape.d[i]])
+      out_opt->d[i] = out_min->d[i];
   return rabbet_ok();
 }
 

@@ -412,7 +412,7 @@ static void whole_key(const rabbet_build_t* build, whole_plan_t* plan) {
 static bool whole_is_possible(const rabbet_build_t* build) {
   size_t count = rabbet_expr_symbol_count(build->ir.graph);
   for (size_t i = 0; i < count; ++i)
-    if (rabbet_ranges_symbol_is_told(build, i)) return false;
+    if (rabbet_ranges_symbol_is_data_dependent(build, i)) return false;
   return true;
 }
 

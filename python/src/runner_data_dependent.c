@@ -10,8 +10,9 @@
 // ---- During the run, without the GIL ---------------------------------------
 
 // Kept from run to run, and grown.
-static rabbet_status_t rabbet_py_told_host(rabbet_py_output_t* output,
-                                           size_t size, size_t alignment) {
+static rabbet_status_t rabbet_py_data_dependent_host(rabbet_py_output_t* output,
+                                                     size_t size,
+                                                     size_t alignment) {
   if (output->scratch && size <= output->scratch_bytes) return rabbet_ok();
   rabbet_allocator_t allocator = rabbet_allocator_system();
   rabbet_free_aligned(allocator, output->scratch, output->scratch_alignment);
@@ -23,9 +24,9 @@ static rabbet_status_t rabbet_py_told_host(rabbet_py_output_t* output,
   return status;
 }
 
-static void* rabbet_py_told_memory(void* user_data, const char* name,
-                                   void* current, size_t size, size_t alignment,
-                                   void* stream) {
+static void* rabbet_py_data_dependent_memory(void* user_data, const char* name,
+                                             void* current, size_t size,
+                                             size_t alignment, void* stream) {
   (void)name, (void)current;
   rabbet_py_output_t* output = user_data;
   rabbet_status_ignore(output->scratch_status);
@@ -33,12 +34,12 @@ static void* rabbet_py_told_memory(void* user_data, const char* name,
   output->scratch_status =
       output->engine ? rabbet_engine_allocate_async(output->engine, size,
                                                     stream, &output->scratch)
-                     : rabbet_py_told_host(output, size, alignment);
+                     : rabbet_py_data_dependent_host(output, size, alignment);
   return rabbet_is_ok(output->scratch_status) ? output->scratch : NULL;
 }
 
-static void rabbet_py_told_shape(void* user_data, const char* name,
-                                 const rabbet_dims_t* dims) {
+static void rabbet_py_data_dependent_shape(void* user_data, const char* name,
+                                           const rabbet_dims_t* dims) {
   (void)name;
   ((rabbet_py_output_t*)user_data)->dims = *dims;
 }
@@ -49,11 +50,11 @@ rabbet_status_t rabbet_py_tell(rabbet_py_runner_t* runner,
   bool host = runner->device.type == RABBET_DL_CPU;
   rabbet_output_allocator_t allocator = {
       .user_data = output,
-      .reallocate = rabbet_py_told_memory,
-      .notify_shape = rabbet_py_told_shape,
+      .reallocate = rabbet_py_data_dependent_memory,
+      .notify_shape = rabbet_py_data_dependent_shape,
       .host = host,
   };
-  output->told = true;
+  output->data_dependent = true;
   output->engine = host ? NULL : runner->engine;
   return rabbet_context_set_output_allocator(
       lane->context, runner->input_count + i, allocator);
@@ -61,8 +62,8 @@ rabbet_status_t rabbet_py_tell(rabbet_py_runner_t* runner,
 
 // ---- After it --------------------------------------------------------------
 
-rabbet_status_t rabbet_py_told_status(const rabbet_py_runner_t* runner,
-                                      rabbet_py_lane_t* lane) {
+rabbet_status_t rabbet_py_data_dependent_status(
+    const rabbet_py_runner_t* runner, rabbet_py_lane_t* lane) {
   rabbet_status_t status = rabbet_ok();
   for (size_t i = 0; i < runner->output_count; ++i) {
     status = rabbet_status_join(status, lane->outputs[i].scratch_status);
@@ -72,21 +73,21 @@ rabbet_status_t rabbet_py_told_status(const rabbet_py_runner_t* runner,
 }
 
 // Nothing but the run, and copies behind it on its stream, has used the memory.
-void rabbet_py_told_drop(rabbet_py_output_t* output) {
+void rabbet_py_data_dependent_drop(rabbet_py_output_t* output) {
   if (!output->engine || !output->scratch) return;
   rabbet_engine_free_async(output->engine, output->scratch,
                            output->scratch_stream);
   output->scratch = NULL;
 }
 
-void rabbet_py_told_clear(rabbet_py_output_t* output) {
-  rabbet_py_told_drop(output);
+void rabbet_py_data_dependent_clear(rabbet_py_output_t* output) {
+  rabbet_py_data_dependent_drop(output);
   rabbet_free_aligned(rabbet_allocator_system(), output->scratch,
                       output->scratch_alignment);
 }
 
-static rabbet_status_t rabbet_py_told_copy(const rabbet_py_output_t* output,
-                                           size_t bytes) {
+static rabbet_status_t rabbet_py_data_dependent_copy(
+    const rabbet_py_output_t* output, size_t bytes) {
   if (bytes == 0) return rabbet_ok();
   if (!output->engine) {
     memcpy(output->data, output->scratch, bytes);
@@ -103,8 +104,8 @@ static rabbet_status_t rabbet_py_told_copy(const rabbet_py_output_t* output,
   Py_END_ALLOW_THREADS return status;
 }
 
-static int rabbet_py_told_output(PyObject* self, rabbet_py_lane_t* lane,
-                                 size_t i) {
+static int rabbet_py_data_dependent_output(PyObject* self,
+                                           rabbet_py_lane_t* lane, size_t i) {
   rabbet_py_runner_t* runner = (rabbet_py_runner_t*)self;
   rabbet_py_output_t* output = &lane->outputs[i];
   size_t io = runner->input_count + i, bytes = 0;
@@ -118,14 +119,15 @@ static int rabbet_py_told_output(PyObject* self, rabbet_py_lane_t* lane,
   if (!rabbet_is_ok(status)) return rabbet_py_raise_int(status);
   output->fresh = false;
   if (rabbet_py_make_output(self, lane, i)) return -1;
-  status = rabbet_py_told_copy(output, bytes);
+  status = rabbet_py_data_dependent_copy(output, bytes);
   return rabbet_is_ok(status) ? 0 : rabbet_py_raise_int(status);
 }
 
-int rabbet_py_told_outputs(PyObject* self, rabbet_py_lane_t* lane) {
+int rabbet_py_data_dependent_outputs(PyObject* self, rabbet_py_lane_t* lane) {
   rabbet_py_runner_t* runner = (rabbet_py_runner_t*)self;
   for (size_t i = 0; i < runner->output_count; ++i) {
-    if (lane->outputs[i].told && rabbet_py_told_output(self, lane, i))
+    if (lane->outputs[i].data_dependent &&
+        rabbet_py_data_dependent_output(self, lane, i))
       return -1;
   }
   return 0;
