@@ -13,7 +13,7 @@
 #include "builder/ir/passes.h"
 #include "builder/measure/bench.h"
 #include "builder/measure/cold_weights.h"
-#include "builder/measure/whole_plan.h"
+#include "builder/measure/whole_plan_timing.h"
 #include "builder/propose/trial.h"
 #include "builder/report.h"
 #include "builder/unroll/unroll.h"
@@ -165,8 +165,8 @@ static rabbet_status_t build_compare(rabbet_build_t* build,
   for (size_t i = 0; i < variants->count; ++i)
     variants->timings[i] = (rabbet_timing_t){.us = -1};
   if (variants->count < 2) return rabbet_ok();
-  RABBET_RETURN_IF_ERROR(rabbet_whole_time(build, variants->layouts,
-                                           variants->count, variants->timings));
+  RABBET_RETURN_IF_ERROR(rabbet_whole_plan_time(
+      build, variants->layouts, variants->count, variants->timings));
   for (size_t i = 0; i < variants->count; ++i) {
     rabbet_log(build->logger, RABBET_SEVERITY_VERBOSE,
                "plan %zu: %zu step%s, sum %.1f us, whole %.1f us", i,
@@ -198,10 +198,10 @@ static rabbet_status_t build_choose(rabbet_build_t* build, result_t* result) {
   RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
       &build->arena, values, sizeof(*build->numbers), (void**)&build->numbers));
   RABBET_RETURN_IF_ERROR(rabbet_ranges_compute(build));
-  build->is_cold = rabbet_cold_applies(build);
+  build->has_cold_weights = rabbet_cold_weights_apply(build);
   RABBET_RETURN_IF_ERROR(rabbet_tuner_explore(build));
   variants_t variants = {.count = 0};
-  rabbet_whole_memory_t memory = {0};
+  rabbet_whole_plan_memory_t memory = {0};
   rabbet_status_t status = build_compare(build, &variants, &best);
   if (rabbet_is_ok(status)) {
     result->solution = variants.solutions[best];
@@ -209,7 +209,7 @@ static rabbet_status_t build_choose(rabbet_build_t* build, result_t* result) {
     memset(&variants.layouts[best], 0, sizeof(rabbet_layout_t));
     result->totals.whole = variants.timings[best];
     result->solution.us = build_sum(&result->layout);
-    status = rabbet_whole_memory(build, &result->layout, &memory);
+    status = rabbet_whole_plan_memory(build, &result->layout, &memory);
     result->totals.memory = memory.total;
   }
   for (size_t i = 0; i < variants.count; ++i)

@@ -51,7 +51,8 @@ typedef struct rabbet_build_t {
   int threads;
   int level;              // of optimization, 0..5
   uint32_t extra_dtypes;  // bits 1 << dtype
-  bool is_cold;  // weights come from memory when kernels run (cold_weights.h)
+  bool has_cold_weights;  // weights come from memory when kernels run
+                          // (cold_weights.h)
   uint64_t formats;       // asked for by plugins and at the network's boundary
   rabbet_fold_t fold;     // what folding may spend
   size_t timings;         // measurements that this build made

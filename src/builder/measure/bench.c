@@ -282,13 +282,13 @@ typedef struct bench_measure_t {
   const int32_t* aliased;
   rabbet_bench_kernel_t kernel;
   void** originals;  // of each output's memory, NULL where not in place
-  rabbet_cold_t cold;
+  rabbet_cold_weights_t cold;
 } bench_measure_t;
 
 static rabbet_status_t measure_run(void* context) {
   bench_measure_t* measure = context;
   rabbet_bench_kernel_t* kernel = &measure->kernel;
-  rabbet_cold_turn(&measure->cold);
+  rabbet_cold_weights_turn(&measure->cold);
   return kernel->kernel_class->enqueue(kernel->kernel, kernel->state,
                                        &kernel->call);
 }
@@ -353,9 +353,9 @@ static rabbet_status_t measure_cold(bench_measure_t* measure,
                                   sizeof(*written), (void**)&written));
   for (size_t i = 0; i < group->input_count; ++i)
     written[i] = bench_is_written(choice, group, i);
-  return rabbet_cold_initialize(measure->build, group, written,
-                                (void**)measure->kernel.call.inputs,
-                                &measure->cold);
+  return rabbet_cold_weights_initialize(measure->build, group, written,
+                                        (void**)measure->kernel.call.inputs,
+                                        &measure->cold);
 }
 
 rabbet_status_t rabbet_bench_measure(rabbet_build_t* build,

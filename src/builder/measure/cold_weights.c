@@ -5,7 +5,7 @@
 // Smaller ones are of no account.
 #define COLD_LEAST ((size_t)64 << 10)
 
-bool rabbet_cold_applies(const rabbet_build_t* build) {
+bool rabbet_cold_weights_apply(const rabbet_build_t* build) {
   size_t cache = build->device->cache_bytes, bytes = 0;
   for (size_t i = 0; cache > 0 && i < build->ir.values.count; ++i) {
     const rabbet_ir_value_t* value = build->ir.values.data[i];
@@ -30,7 +30,8 @@ static rabbet_status_t cold_bytes(const rabbet_group_t* group, size_t input,
 }
 
 static rabbet_status_t cold_find(const rabbet_group_t* group,
-                                 const bool* written, rabbet_cold_t* cold,
+                                 const bool* written,
+                                 rabbet_cold_weights_t* cold,
                                  size_t* out_bytes) {
   *out_bytes = 0;
   for (size_t i = 0; i < group->input_count; ++i) {
@@ -45,7 +46,7 @@ static rabbet_status_t cold_find(const rabbet_group_t* group,
 
 static rabbet_status_t cold_copy(rabbet_build_t* build,
                                  const rabbet_group_t* group,
-                                 rabbet_cold_t* cold, int turns) {
+                                 rabbet_cold_weights_t* cold, int turns) {
   rabbet_device_t* device = build->device;
   RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
       &build->arena, cold->weight_count * (size_t)turns, sizeof(void*),
@@ -65,13 +66,12 @@ static rabbet_status_t cold_copy(rabbet_build_t* build,
   return rabbet_ok();
 }
 
-rabbet_status_t rabbet_cold_initialize(rabbet_build_t* build,
-                                       const rabbet_group_t* group,
-                                       const bool* written, void** inputs,
-                                       rabbet_cold_t* out_cold) {
+rabbet_status_t rabbet_cold_weights_initialize(
+    rabbet_build_t* build, const rabbet_group_t* group, const bool* written,
+    void** inputs, rabbet_cold_weights_t* out_cold) {
   size_t bytes = 0;
-  *out_cold = (rabbet_cold_t){.inputs = inputs};
-  if (!build->is_cold) return rabbet_ok();
+  *out_cold = (rabbet_cold_weights_t){.inputs = inputs};
+  if (!build->has_cold_weights) return rabbet_ok();
   RABBET_RETURN_IF_ERROR(
       rabbet_arena_allocate_array(&build->arena, group->input_count,
                                   sizeof(size_t), (void**)&out_cold->weights));
@@ -80,12 +80,13 @@ rabbet_status_t rabbet_cold_initialize(rabbet_build_t* build,
   // Before an address comes again, half as much again as the cache holds has
   // been read.
   size_t turns = build->device->cache_bytes * 3 / 2 / bytes + 1;
-  if (turns > RABBET_COLD_MAX_TURNS) turns = RABBET_COLD_MAX_TURNS;
+  if (turns > RABBET_COLD_WEIGHTS_MAX_TURNS)
+    turns = RABBET_COLD_WEIGHTS_MAX_TURNS;
   return turns < 2 ? rabbet_ok()
                    : cold_copy(build, group, out_cold, (int)turns);
 }
 
-void rabbet_cold_turn(rabbet_cold_t* cold) {
+void rabbet_cold_weights_turn(rabbet_cold_weights_t* cold) {
   if (cold->turns == 0) return;
   cold->turn = (cold->turn + 1) % cold->turns;
   void** copies = cold->copies + (size_t)cold->turn * cold->weight_count;

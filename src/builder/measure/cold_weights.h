@@ -6,27 +6,27 @@
 
 #include "builder/measure/bench.h"
 
-enum { RABBET_COLD_MAX_TURNS = 64 };
+enum { RABBET_COLD_WEIGHTS_MAX_TURNS = 64 };
 
-typedef struct rabbet_cold_t {
+typedef struct rabbet_cold_weights_t {
   void** inputs;  // of the call; borrowed
   // [turn * weight_count + weight], and which inputs these are; in the arena.
   void** copies;
   size_t* weights;
   size_t weight_count;
   int turns, turn;  // turns 0: there are no copies
-} rabbet_cold_t;
+} rabbet_cold_weights_t;
 
 // Whether the network's constants are more than the device's cache holds.
-RABBET_PRIVATE_API bool rabbet_cold_applies(const rabbet_build_t* build);
+RABBET_PRIVATE_API bool rabbet_cold_weights_apply(const rabbet_build_t* build);
 // Copies, in memory of the bench, of those constants of the group whose
 // addresses `inputs` holds; not of those that `written` (may be NULL, else one
 // for each input) says the kernel writes. None if the build has no use for
 // them.
-RABBET_PRIVATE_API rabbet_status_t rabbet_cold_initialize(
+RABBET_PRIVATE_API rabbet_status_t rabbet_cold_weights_initialize(
     rabbet_build_t* build, const rabbet_group_t* group, const bool* written,
-    void** inputs, rabbet_cold_t* out_cold);
+    void** inputs, rabbet_cold_weights_t* out_cold);
 // The next call finds other copies.
-RABBET_PRIVATE_API void rabbet_cold_turn(rabbet_cold_t* cold);
+RABBET_PRIVATE_API void rabbet_cold_weights_turn(rabbet_cold_weights_t* cold);
 
 #endif  // RABBET_SRC_BUILDER_MEASURE_COLD_WEIGHTS_H_

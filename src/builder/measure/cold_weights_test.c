@@ -24,7 +24,7 @@ static rabbet_status_t begin_with(rabbet_allocator_t allocator,
   memset(&cold, 0, sizeof(cold));
   rabbet_build_t* build = &cold.build;
   build->allocator = allocator;
-  build->is_cold = true;
+  build->has_cold_weights = true;
   rabbet_arena_initialize(allocator, &build->arena);
   RABBET_RETURN_IF_ERROR(
       rabbet_device_create("cpu", allocator, &build->device));
@@ -61,13 +61,13 @@ static void end(void) {
 static void turns(void** state) {
   (void)state;
   begin(2 * sizeof(cold.weights));
-  rabbet_cold_t copies;
-  RABBET_EXPECT_OK(rabbet_cold_initialize(&cold.build, &cold.group, NULL,
-                                          cold.inputs, &copies));
+  rabbet_cold_weights_t copies;
+  RABBET_EXPECT_OK(rabbet_cold_weights_initialize(&cold.build, &cold.group,
+                                                  NULL, cold.inputs, &copies));
   assert_int_equal(copies.turns, 4);
   const void* seen[8];
   for (int i = 0; i < 8; ++i) {
-    rabbet_cold_turn(&copies);
+    rabbet_cold_weights_turn(&copies);
     seen[i] = cold.inputs[1];
     assert_memory_equal(seen[i], cold.weights, sizeof(cold.weights));
     assert_ptr_equal(cold.inputs[0], cold.x);
@@ -83,7 +83,7 @@ static void no_turns(void** state) {
   static const bool written[] = {false, true, false};
   static const struct {
     size_t cache;
-    bool is_cold;
+    bool has_cold_weights;
     const bool* written;
   } rows[] = {
       {1 << 20, false, NULL},    // all weights fit into the cache
@@ -92,12 +92,12 @@ static void no_turns(void** state) {
   };
   for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); ++i) {
     begin(rows[i].cache);
-    cold.build.is_cold = rows[i].is_cold;
-    rabbet_cold_t copies;
-    RABBET_EXPECT_OK(rabbet_cold_initialize(
+    cold.build.has_cold_weights = rows[i].has_cold_weights;
+    rabbet_cold_weights_t copies;
+    RABBET_EXPECT_OK(rabbet_cold_weights_initialize(
         &cold.build, &cold.group, rows[i].written, cold.inputs, &copies));
     assert_int_equal(copies.turns, 0);
-    rabbet_cold_turn(&copies);
+    rabbet_cold_weights_turn(&copies);
     assert_ptr_equal(cold.inputs[1], cold.weights);
     end();
   }
@@ -106,21 +106,21 @@ static void no_turns(void** state) {
 static void many_turns_are_enough(void** state) {
   (void)state;
   begin((size_t)1 << 30);
-  rabbet_cold_t copies;
-  RABBET_EXPECT_OK(rabbet_cold_initialize(&cold.build, &cold.group, NULL,
-                                          cold.inputs, &copies));
-  assert_int_equal(copies.turns, RABBET_COLD_MAX_TURNS);
+  rabbet_cold_weights_t copies;
+  RABBET_EXPECT_OK(rabbet_cold_weights_initialize(&cold.build, &cold.group,
+                                                  NULL, cold.inputs, &copies));
+  assert_int_equal(copies.turns, RABBET_COLD_WEIGHTS_MAX_TURNS);
   end();
 }
 
 static rabbet_status_t make_copies(rabbet_allocator_t allocator,
                                    void* user_data) {
   (void)user_data;
-  rabbet_cold_t copies;
+  rabbet_cold_weights_t copies;
   rabbet_status_t status = begin_with(allocator, 2 * sizeof(cold.weights));
   if (rabbet_is_ok(status))
-    status = rabbet_cold_initialize(&cold.build, &cold.group, NULL, cold.inputs,
-                                    &copies);
+    status = rabbet_cold_weights_initialize(&cold.build, &cold.group, NULL,
+                                            cold.inputs, &copies);
   end();
   return status;
 }

@@ -99,7 +99,8 @@ static rabbet_status_t propose_key(proposer_t* p, rabbet_choice_t* choice) {
                        build->device->vtable->signature(build->device),
                        kernel->name, kernel->version, choice->candidate.tactic,
                        build->threads);
-  if (build->is_cold) rabbet_strbuf_printf(&text, "weights from memory\n");
+  if (build->has_cold_weights)
+    rabbet_strbuf_printf(&text, "weights from memory\n");
   if (kernel->library_version)
     rabbet_strbuf_printf(
         &text, "library %llu\n",

@@ -1,4 +1,4 @@
-#include "builder/measure/whole_plan.h"
+#include "builder/measure/whole_plan_timing.h"
 
 #include <limits.h>
 #include <string.h>
@@ -10,24 +10,24 @@
 #include "builder/measure/replay.h"
 #include "core/view.h"
 
-#define WHOLE_ROUNDS 12
+#define TIMER_ROUNDS 12
 // Rounds stop after this time, but not before the third. Where they were
 // disturbed they go on for twice as long, and for that many rounds at most.
-#define WHOLE_BUDGET_NS ((int64_t)3000000000)
-#define WHOLE_MOST_ROUNDS 48
+#define TIMER_BUDGET_NS ((int64_t)3000000000)
+#define TIMER_MOST_ROUNDS 48
 // Undisturbed samples of each step, or of a plan timed in one piece.
-#define WHOLE_WANTED 3
+#define TIMER_WANTED 3
 
 // ---- Memory -----------------------------------------------------------------
 
-static size_t whole_boundary(const rabbet_placed_t* step) {
+static size_t memory_boundary(const rabbet_placed_t* step) {
   return step->pick.unit->group.input_count +
          step->pick.unit->group.output_count;
 }
 
-static rabbet_status_t whole_slot_bytes(const rabbet_build_t* build,
-                                        const rabbet_slot_t* slot,
-                                        size_t* out_bytes) {
+static rabbet_status_t memory_slot_bytes(const rabbet_build_t* build,
+                                         const rabbet_slot_t* slot,
+                                         size_t* out_bytes) {
   rabbet_dims_t opt, min, max;
   RABBET_RETURN_IF_ERROR(rabbet_ranges_dims(
       build, NULL, rabbet_ir_value(&build->ir, slot->value), &opt, &min, &max));
@@ -35,43 +35,43 @@ static rabbet_status_t whole_slot_bytes(const rabbet_build_t* build,
                              out_bytes);
 }
 
-static bool whole_in_arena(const rabbet_slot_t* slot) {
+static bool memory_in_arena(const rabbet_slot_t* slot) {
   return slot->alias < 0 && slot->input < 0 && slot->output < 0 &&
          !slot->is_constant;
 }
 
-static void whole_lifetimes(const rabbet_layout_t* layout,
-                            rabbet_memory_request_t* requests) {
+static void memory_lifetimes(const rabbet_layout_t* layout,
+                             rabbet_memory_request_t* requests) {
   for (size_t i = 0; i < layout->slots.count; ++i)
     requests[i].first = requests[i].last = -1;
   for (size_t s = 0; s < layout->steps.count; ++s)
-    for (size_t i = 0; i < whole_boundary(&layout->steps.data[s]); ++i) {
+    for (size_t i = 0; i < memory_boundary(&layout->steps.data[s]); ++i) {
       int32_t root = rabbet_layout_root(layout, layout->steps.data[s].slots[i]);
       if (requests[root].first < 0) requests[root].first = (int32_t)s;
       requests[root].last = (int32_t)s;
     }
 }
 
-rabbet_status_t rabbet_whole_memory(rabbet_build_t* build,
-                                    const rabbet_layout_t* layout,
-                                    rabbet_whole_memory_t* out_memory) {
+rabbet_status_t rabbet_whole_plan_memory(
+    rabbet_build_t* build, const rabbet_layout_t* layout,
+    rabbet_whole_plan_memory_t* out_memory) {
   size_t count = layout->slots.count;
   rabbet_arena_t* arena = &build->arena;
   rabbet_memory_request_t* requests = NULL;
-  *out_memory = (rabbet_whole_memory_t){0};
+  *out_memory = (rabbet_whole_plan_memory_t){0};
   RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
       arena, count, sizeof(*requests), (void**)&requests));
   RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
       arena, count, sizeof(size_t), (void**)&out_memory->offsets));
   RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
       arena, count, sizeof(size_t), (void**)&out_memory->sizes));
-  whole_lifetimes(layout, requests);
+  memory_lifetimes(layout, requests);
   for (size_t i = 0; i < count; ++i) {
     const rabbet_slot_t* slot = &layout->slots.data[i];
     RABBET_RETURN_IF_ERROR(
-        whole_slot_bytes(build, slot, &out_memory->sizes[i]));
+        memory_slot_bytes(build, slot, &out_memory->sizes[i]));
     bool used = requests[i].first >= 0;
-    requests[i].size = used && whole_in_arena(slot) ? out_memory->sizes[i] : 0;
+    requests[i].size = used && memory_in_arena(slot) ? out_memory->sizes[i] : 0;
     if (!used) requests[i].first = requests[i].last = 0;
   }
   RABBET_RETURN_IF_ERROR(rabbet_plan_memory(requests, count, build->allocator,
@@ -83,53 +83,54 @@ rabbet_status_t rabbet_whole_memory(rabbet_build_t* build,
 
 // ---- Running ----------------------------------------------------------------
 
-typedef struct whole_step_t {
+typedef struct timed_step_t {
   rabbet_bench_kernel_t* kernel;  // NULL: a view
   rabbet_kernel_call_t call;
   // Where steps are timed one by one: the last sample, and all.
   int64_t ns;
   bool is_interrupted;
   rabbet_samples_t samples;
-} whole_step_t;
+} timed_step_t;
 
-typedef struct whole_plan_t {
+typedef struct timed_plan_t {
   const rabbet_layout_t* layout;
-  whole_step_t* steps;
+  timed_step_t* steps;
   rabbet_samples_t samples;  // of runs; or the sums of the steps'
   rabbet_replay_t replay;
   rabbet_hash_t key;
   bool cacheable;
   rabbet_timing_t timing;
-} whole_plan_t;
+} timed_plan_t;
 
 // Plans share kernels: most of their choices are the same.
-typedef struct whole_t {
+typedef struct plan_timer_t {
   rabbet_build_t* build;
-  whole_plan_t* plans;
+  timed_plan_t* plans;
   size_t count;
   rabbet_map_t kernels;  // by unit and choice
   size_t workspace;
   void* workspace_memory;
   rabbet_watch_t watch;
-} whole_t;
+} plan_timer_t;
 
 typedef struct kernel_key_t {
   const rabbet_unit_t* unit;
   const rabbet_choice_t* choice;
 } kernel_key_t;
 
-typedef struct whole_kernel_t {
+typedef struct timed_kernel_t {
   kernel_key_t key;
   rabbet_group_t group;
   rabbet_bench_kernel_t kernel;
-} whole_kernel_t;
+} timed_kernel_t;
 
-static rabbet_status_t whole_kernel(whole_t* whole, const rabbet_pick_t* pick,
+static rabbet_status_t timer_kernel(plan_timer_t* timer,
+                                    const rabbet_pick_t* pick,
                                     rabbet_bench_kernel_t** out_kernel) {
-  rabbet_build_t* build = whole->build;
+  rabbet_build_t* build = timer->build;
   const kernel_key_t key = {pick->unit, pick->choice};
-  whole_kernel_t* found =
-      rabbet_map_get(&whole->kernels, (const char*)&key, sizeof(key));
+  timed_kernel_t* found =
+      rabbet_map_get(&timer->kernels, (const char*)&key, sizeof(key));
   if (!found) {
     RABBET_RETURN_IF_ERROR(
         rabbet_arena_allocate(&build->arena, sizeof(*found), (void**)&found));
@@ -139,20 +140,20 @@ static rabbet_status_t whole_kernel(whole_t* whole, const rabbet_pick_t* pick,
     RABBET_RETURN_IF_ERROR(rabbet_bench_prepare(build, pick->unit, pick->choice,
                                                 &found->group, &found->kernel));
     rabbet_status_t status = rabbet_map_set(
-        &whole->kernels, (const char*)&found->key, sizeof(key), found);
+        &timer->kernels, (const char*)&found->key, sizeof(key), found);
     if (!rabbet_is_ok(status)) {
       rabbet_bench_unprepare(&found->kernel);
       return status;
     }
   }
-  if (found->kernel.workspace > whole->workspace)
-    whole->workspace = found->kernel.workspace;
+  if (found->kernel.workspace > timer->workspace)
+    timer->workspace = found->kernel.workspace;
   *out_kernel = &found->kernel;
   return rabbet_ok();
 }
 
 // Elements that the host knows, as a kernel would find them in memory.
-static rabbet_status_t whole_host_slot(rabbet_build_t* build,
+static rabbet_status_t timer_host_slot(rabbet_build_t* build,
                                        const rabbet_slot_t* slot, size_t bytes,
                                        void** out_memory) {
   const rabbet_ir_value_t* value = rabbet_ir_value(&build->ir, slot->value);
@@ -167,12 +168,11 @@ static rabbet_status_t whole_host_slot(rabbet_build_t* build,
   return rabbet_bench_upload(build, data, bytes, out_memory);
 }
 
-static rabbet_status_t whole_slot_memory(whole_t* whole,
-                                         const rabbet_layout_t* layout,
-                                         const rabbet_whole_memory_t* memory,
-                                         uint8_t* arena, size_t i,
-                                         void** out_memory) {
-  rabbet_build_t* build = whole->build;
+static rabbet_status_t timer_slot_memory(
+    plan_timer_t* timer, const rabbet_layout_t* layout,
+    const rabbet_whole_plan_memory_t* memory, uint8_t* arena, size_t i,
+    void** out_memory) {
+  rabbet_build_t* build = timer->build;
   const rabbet_slot_t* slot = &layout->slots.data[i];
   if (slot->is_constant) {
     const void* data = NULL;
@@ -183,7 +183,7 @@ static rabbet_status_t whole_slot_memory(whole_t* whole,
     return rabbet_bench_upload(build, data, bytes, out_memory);
   }
   if (slot->is_host_only && slot->output < 0)
-    return whole_host_slot(build, slot, memory->sizes[i], out_memory);
+    return timer_host_slot(build, slot, memory->sizes[i], out_memory);
   if (slot->input >= 0 || slot->output >= 0)
     return rabbet_bench_acquire(
         build, slot->input >= 0 ? slot->type.dtype : RABBET_DTYPE_NONE,
@@ -192,13 +192,13 @@ static rabbet_status_t whole_slot_memory(whole_t* whole,
   return rabbet_ok();
 }
 
-static rabbet_status_t whole_bind(whole_t* whole, whole_plan_t* plan) {
-  rabbet_build_t* build = whole->build;
+static rabbet_status_t timer_bind(plan_timer_t* timer, timed_plan_t* plan) {
+  rabbet_build_t* build = timer->build;
   const rabbet_layout_t* layout = plan->layout;
-  rabbet_whole_memory_t memory;
+  rabbet_whole_plan_memory_t memory;
   void* arena = NULL;
   void** addresses = NULL;
-  RABBET_RETURN_IF_ERROR(rabbet_whole_memory(build, layout, &memory));
+  RABBET_RETURN_IF_ERROR(rabbet_whole_plan_memory(build, layout, &memory));
   RABBET_RETURN_IF_ERROR(rabbet_bench_acquire(build, RABBET_DTYPE_INT32,
                                               memory.total + 1, &arena));
   RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
@@ -206,10 +206,10 @@ static rabbet_status_t whole_bind(whole_t* whole, whole_plan_t* plan) {
   for (size_t i = 0; i < layout->slots.count; ++i)
     if (layout->slots.data[i].alias < 0)
       RABBET_RETURN_IF_ERROR(
-          whole_slot_memory(whole, layout, &memory, arena, i, &addresses[i]));
+          timer_slot_memory(timer, layout, &memory, arena, i, &addresses[i]));
   for (size_t s = 0; s < layout->steps.count; ++s) {
     const rabbet_placed_t* step = &layout->steps.data[s];
-    size_t count = whole_boundary(step);
+    size_t count = memory_boundary(step);
     void** bound = NULL;
     RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
         &build->arena, count, sizeof(void*), (void**)&bound));
@@ -223,22 +223,22 @@ static rabbet_status_t whole_bind(whole_t* whole, whole_plan_t* plan) {
   return rabbet_ok();
 }
 
-static rabbet_status_t whole_prepare(whole_t* whole, whole_plan_t* plan) {
+static rabbet_status_t timer_prepare(plan_timer_t* timer, timed_plan_t* plan) {
   const rabbet_layout_t* layout = plan->layout;
   RABBET_RETURN_IF_ERROR(
-      rabbet_arena_allocate_array(&whole->build->arena, layout->steps.count,
-                                  sizeof(whole_step_t), (void**)&plan->steps));
+      rabbet_arena_allocate_array(&timer->build->arena, layout->steps.count,
+                                  sizeof(timed_step_t), (void**)&plan->steps));
   for (size_t s = 0; s < layout->steps.count; ++s)
     if (layout->steps.data[s].pick.choice->candidate.kernel)
-      RABBET_RETURN_IF_ERROR(whole_kernel(whole, &layout->steps.data[s].pick,
+      RABBET_RETURN_IF_ERROR(timer_kernel(timer, &layout->steps.data[s].pick,
                                           &plan->steps[s].kernel));
-  return whole_bind(whole, plan);
+  return timer_bind(timer, plan);
 }
 
-static rabbet_status_t whole_run(void* context) {
-  const whole_plan_t* plan = context;
+static rabbet_status_t timer_run(void* context) {
+  const timed_plan_t* plan = context;
   for (size_t s = 0; s < plan->layout->steps.count; ++s) {
-    const whole_step_t* step = &plan->steps[s];
+    const timed_step_t* step = &plan->steps[s];
     if (!step->kernel) continue;
     RABBET_RETURN_IF_ERROR(step->kernel->kernel_class->enqueue(
         step->kernel->kernel, step->kernel->state, &step->call));
@@ -246,31 +246,31 @@ static rabbet_status_t whole_run(void* context) {
   return rabbet_ok();
 }
 
-static void whole_set_stream(void* context, void* stream) {
-  const whole_plan_t* plan = context;
+static void timer_set_stream(void* context, void* stream) {
+  const timed_plan_t* plan = context;
   for (size_t s = 0; s < plan->layout->steps.count; ++s)
     plan->steps[s].call.stream = stream;
 }
 
 // Recorded if all of its kernels are our own. It has run once before.
-static void whole_record(whole_t* whole, whole_plan_t* plan) {
+static void timer_record(plan_timer_t* timer, timed_plan_t* plan) {
   rabbet_bench_body_t body = {
-      .run = whole_run, .set_stream = whole_set_stream, .context = plan};
+      .run = timer_run, .set_stream = timer_set_stream, .context = plan};
   for (size_t s = 0; s < plan->layout->steps.count; ++s) {
     const rabbet_bench_kernel_t* kernel = plan->steps[s].kernel;
     if (kernel && kernel->kernel_class->recordable) return;
   }
-  rabbet_replay_initialize(whole->build, &body, 1, &plan->replay);
+  rabbet_replay_initialize(timer->build, &body, 1, &plan->replay);
 }
 
-static rabbet_status_t whole_run_step(void* context) {
-  const whole_step_t* step = context;
+static rabbet_status_t timer_run_step(void* context) {
+  const timed_step_t* step = context;
   return step->kernel->kernel_class->enqueue(step->kernel->kernel,
                                              step->kernel->state, &step->call);
 }
 
 // The plan's time is the sum of its steps', and as sure as the least sure.
-static void whole_add_up(whole_plan_t* plan) {
+static void timer_add_up(timed_plan_t* plan) {
   rabbet_samples_t sum = {.undisturbed = INT_MAX};
   for (size_t s = 0; s < plan->layout->steps.count; ++s) {
     const rabbet_samples_t* samples = &plan->steps[s].samples;
@@ -288,113 +288,113 @@ static void whole_add_up(whole_plan_t* plan) {
 // Within a run, and so with caches as they are then, but step by step: of each
 // the least counts, as other work on the machine seldom leaves a whole run
 // alone.
-static rabbet_status_t whole_round_by_steps(whole_t* whole,
-                                            whole_plan_t* plan) {
-  rabbet_device_t* device = whole->build->device;
+static rabbet_status_t timer_round_by_steps(plan_timer_t* timer,
+                                            timed_plan_t* plan) {
+  rabbet_device_t* device = timer->build->device;
   for (size_t s = 0; s < plan->layout->steps.count; ++s) {
-    whole_step_t* step = &plan->steps[s];
+    timed_step_t* step = &plan->steps[s];
     if (!step->kernel) continue;
-    rabbet_watch_start(&whole->watch);
+    rabbet_watch_start(&timer->watch);
     RABBET_RETURN_IF_ERROR(
-        device->vtable->time(device, NULL, 1, whole_run_step, step, &step->ns));
-    step->is_interrupted = rabbet_watch_is_interrupted(&whole->watch);
+        device->vtable->time(device, NULL, 1, timer_run_step, step, &step->ns));
+    step->is_interrupted = rabbet_watch_is_interrupted(&timer->watch);
   }
-  rabbet_watch_start(&whole->watch);
-  bool slow = rabbet_watch_was_disturbed(&whole->watch);
+  rabbet_watch_start(&timer->watch);
+  bool slow = rabbet_watch_was_disturbed(&timer->watch);
   for (size_t s = 0; s < plan->layout->steps.count; ++s) {
-    whole_step_t* step = &plan->steps[s];
+    timed_step_t* step = &plan->steps[s];
     if (step->kernel)
       rabbet_samples_add(&step->samples, (double)step->ns,
                          slow || step->is_interrupted);
   }
-  whole_add_up(plan);
+  timer_add_up(plan);
   return rabbet_ok();
 }
 
-static rabbet_status_t whole_round(whole_t* whole) {
-  rabbet_device_t* device = whole->build->device;
-  for (size_t i = 0; i < whole->count; ++i) {
-    whole_plan_t* plan = &whole->plans[i];
+static rabbet_status_t timer_round(plan_timer_t* timer) {
+  rabbet_device_t* device = timer->build->device;
+  for (size_t i = 0; i < timer->count; ++i) {
+    timed_plan_t* plan = &timer->plans[i];
     int64_t ns = 0;
-    RABBET_RETURN_IF_ERROR(rabbet_progress_check(whole->build));
+    RABBET_RETURN_IF_ERROR(rabbet_progress_check(timer->build));
     if (device->host_memory) {
-      RABBET_RETURN_IF_ERROR(whole_round_by_steps(whole, plan));
+      RABBET_RETURN_IF_ERROR(timer_round_by_steps(timer, plan));
       continue;
     }
-    rabbet_watch_start(&whole->watch);
+    rabbet_watch_start(&timer->watch);
     RABBET_RETURN_IF_ERROR(
         plan->replay.graph
             ? device->vtable->time(device, NULL, 1, rabbet_replay_run,
                                    &plan->replay, &ns)
-            : device->vtable->time(device, NULL, 1, whole_run, plan, &ns));
+            : device->vtable->time(device, NULL, 1, timer_run, plan, &ns));
     rabbet_samples_add(&plan->samples, (double)ns,
-                       rabbet_watch_was_disturbed(&whole->watch));
+                       rabbet_watch_was_disturbed(&timer->watch));
   }
   return rabbet_ok();
 }
 
 // The first round warms up; then comes what is timed.
-static rabbet_status_t whole_first_round(whole_t* whole) {
-  RABBET_RETURN_IF_ERROR(whole_round(whole));
-  if (whole->build->device->host_memory) return rabbet_ok();
-  for (size_t i = 0; i < whole->count; ++i) {
-    whole_record(whole, &whole->plans[i]);
-    whole->plans[i].samples = (rabbet_samples_t){0};
+static rabbet_status_t timer_first_round(plan_timer_t* timer) {
+  RABBET_RETURN_IF_ERROR(timer_round(timer));
+  if (timer->build->device->host_memory) return rabbet_ok();
+  for (size_t i = 0; i < timer->count; ++i) {
+    timer_record(timer, &timer->plans[i]);
+    timer->plans[i].samples = (rabbet_samples_t){0};
   }
   return rabbet_ok();
 }
 
-static bool whole_is_settled(const whole_t* whole) {
-  for (size_t i = 0; i < whole->count; ++i)
-    if (!rabbet_samples_settled(&whole->plans[i].samples, WHOLE_WANTED))
+static bool timer_is_settled(const plan_timer_t* timer) {
+  for (size_t i = 0; i < timer->count; ++i)
+    if (!rabbet_samples_settled(&timer->plans[i].samples, TIMER_WANTED))
       return false;
   return true;
 }
 
-static bool whole_goes_on(const whole_t* whole, int rounds, int64_t ns) {
-  bool settled = whole_is_settled(whole);
+static bool timer_goes_on(const plan_timer_t* timer, int rounds, int64_t ns) {
+  bool settled = timer_is_settled(timer);
   if (rounds < 3) return true;
-  return rounds < (settled ? WHOLE_ROUNDS : WHOLE_MOST_ROUNDS) &&
-         ns < (settled ? 1 : 2) * WHOLE_BUDGET_NS;
+  return rounds < (settled ? TIMER_ROUNDS : TIMER_MOST_ROUNDS) &&
+         ns < (settled ? 1 : 2) * TIMER_BUDGET_NS;
 }
 
-static rabbet_status_t whole_rounds(whole_t* whole) {
-  rabbet_build_t* build = whole->build;
+static rabbet_status_t timer_rounds(plan_timer_t* timer) {
+  rabbet_build_t* build = timer->build;
   rabbet_device_t* device = build->device;
-  if (whole->workspace > 0)
+  if (timer->workspace > 0)
     RABBET_RETURN_IF_ERROR(rabbet_bench_acquire(
-        build, RABBET_DTYPE_NONE, whole->workspace, &whole->workspace_memory));
-  for (size_t i = 0; i < whole->count; ++i)
-    for (size_t s = 0; s < whole->plans[i].layout->steps.count; ++s)
-      whole->plans[i].steps[s].call.workspace = whole->workspace_memory;
+        build, RABBET_DTYPE_NONE, timer->workspace, &timer->workspace_memory));
+  for (size_t i = 0; i < timer->count; ++i)
+    for (size_t s = 0; s < timer->plans[i].layout->steps.count; ++s)
+      timer->plans[i].steps[s].call.workspace = timer->workspace_memory;
   void* token = NULL;
   if (device->vtable->begin_run)
     RABBET_RETURN_IF_ERROR(
         device->vtable->begin_run(device, build->threads, &token));
   int64_t start = rabbet_time_ns();
-  rabbet_bench_watch(build, &whole->watch);
-  rabbet_status_t status = whole_first_round(whole);
+  rabbet_bench_watch(build, &timer->watch);
+  rabbet_status_t status = timer_first_round(timer);
   for (int round = 1; rabbet_is_ok(status) &&
-                      whole_goes_on(whole, round, rabbet_time_ns() - start);
+                      timer_goes_on(timer, round, rabbet_time_ns() - start);
        ++round)
-    status = whole_round(whole);
-  rabbet_bench_unwatch(build, &whole->watch, whole_is_settled(whole));
-  for (size_t i = 0; i < whole->count; ++i) {
-    whole_plan_t* plan = &whole->plans[i];
+    status = timer_round(timer);
+  rabbet_bench_unwatch(build, &timer->watch, timer_is_settled(timer));
+  for (size_t i = 0; i < timer->count; ++i) {
+    timed_plan_t* plan = &timer->plans[i];
     plan->timing.us = rabbet_samples_least(&plan->samples) / 1000;
     plan->timing.is_unsure =
-        rabbet_samples_are_unsure(&plan->samples, WHOLE_WANTED);
+        rabbet_samples_are_unsure(&plan->samples, TIMER_WANTED);
     build->doubtful += plan->timing.is_unsure;
     rabbet_replay_deinitialize(&plan->replay);
   }
   if (device->vtable->end_run) device->vtable->end_run(device, token);
-  build->timings += whole->count;
+  build->timings += timer->count;
   return status;
 }
 
 // ---- What is known ----------------------------------------------------------
 
-static void whole_key(const rabbet_build_t* build, whole_plan_t* plan) {
+static void timer_key(const rabbet_build_t* build, timed_plan_t* plan) {
   rabbet_hash_t parts[2] = {{0, 0}, {0, 0}};
   plan->cacheable = true;
   for (size_t s = 0; s < plan->layout->steps.count; ++s) {
@@ -409,64 +409,65 @@ static void whole_key(const rabbet_build_t* build, whole_plan_t* plan) {
 }
 
 // Not at estimates, which need not be the same in all units.
-static bool whole_is_possible(const rabbet_build_t* build) {
+static bool timer_is_possible(const rabbet_build_t* build) {
   size_t count = rabbet_expr_symbol_count(build->ir.graph);
   for (size_t i = 0; i < count; ++i)
     if (rabbet_ranges_symbol_is_data_dependent(build, i)) return false;
   return true;
 }
 
-static rabbet_status_t whole_measure(whole_t* whole) {
+static rabbet_status_t timer_measure(plan_timer_t* timer) {
   rabbet_status_t status = rabbet_ok();
-  for (size_t i = 0; rabbet_is_ok(status) && i < whole->count; ++i)
-    status = whole_prepare(whole, &whole->plans[i]);
-  if (rabbet_is_ok(status)) status = whole_rounds(whole);
-  for (size_t i = 0; i < whole->kernels.count; ++i) {
-    whole_kernel_t* kernel = whole->kernels.entries[i].value;
+  for (size_t i = 0; rabbet_is_ok(status) && i < timer->count; ++i)
+    status = timer_prepare(timer, &timer->plans[i]);
+  if (rabbet_is_ok(status)) status = timer_rounds(timer);
+  for (size_t i = 0; i < timer->kernels.count; ++i) {
+    timed_kernel_t* kernel = timer->kernels.entries[i].value;
     if (kernel) rabbet_bench_unprepare(&kernel->kernel);
   }
-  rabbet_bench_reset(whole->build->bench);
-  for (size_t i = 0; rabbet_is_ok(status) && i < whole->count; ++i)
-    if (whole->plans[i].cacheable && !whole->plans[i].timing.is_unsure)
-      status = rabbet_timing_cache_put(whole->build->cache, whole->plans[i].key,
-                                       whole->plans[i].timing);
+  rabbet_bench_reset(timer->build->bench);
+  for (size_t i = 0; rabbet_is_ok(status) && i < timer->count; ++i)
+    if (timer->plans[i].cacheable && !timer->plans[i].timing.is_unsure)
+      status = rabbet_timing_cache_put(timer->build->cache, timer->plans[i].key,
+                                       timer->plans[i].timing);
   return status;
 }
 
 // All of them or none: times that were taken in turns can be compared.
-static bool whole_lookup(whole_t* whole) {
+static bool timer_lookup(plan_timer_t* timer) {
   bool known = true;
-  for (size_t i = 0; i < whole->count; ++i) {
-    whole_plan_t* plan = &whole->plans[i];
-    whole_key(whole->build, plan);
+  for (size_t i = 0; i < timer->count; ++i) {
+    timed_plan_t* plan = &timer->plans[i];
+    timer_key(timer->build, plan);
     known &=
         plan->cacheable &&
-        rabbet_timing_cache_find(whole->build->cache, plan->key, &plan->timing);
+        rabbet_timing_cache_find(timer->build->cache, plan->key, &plan->timing);
   }
   return known;
 }
 
-rabbet_status_t rabbet_whole_time(rabbet_build_t* build,
-                                  const rabbet_layout_t* layouts, size_t count,
-                                  rabbet_timing_t* out_timings) {
+rabbet_status_t rabbet_whole_plan_time(rabbet_build_t* build,
+                                       const rabbet_layout_t* layouts,
+                                       size_t count,
+                                       rabbet_timing_t* out_timings) {
   for (size_t i = 0; i < count; ++i)
     out_timings[i] = (rabbet_timing_t){.us = -1};
-  if (!whole_is_possible(build)) return rabbet_ok();
-  whole_t whole = {.build = build, .count = count};
+  if (!timer_is_possible(build)) return rabbet_ok();
+  plan_timer_t timer = {.build = build, .count = count};
   RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
-      &build->arena, count, sizeof(*whole.plans), (void**)&whole.plans));
+      &build->arena, count, sizeof(*timer.plans), (void**)&timer.plans));
   for (size_t i = 0; i < count; ++i)
-    whole.plans[i].layout = &layouts[i];
-  if (!whole_lookup(&whole)) {
+    timer.plans[i].layout = &layouts[i];
+  if (!timer_lookup(&timer)) {
     if (build->config
             ->options[RABBET_BUILDER_OPTION_ERROR_ON_TIMING_CACHE_MISS])
       return rabbet_ok();
-    rabbet_map_initialize(build->allocator, &whole.kernels);
-    rabbet_status_t status = whole_measure(&whole);
-    rabbet_map_deinitialize(&whole.kernels);
+    rabbet_map_initialize(build->allocator, &timer.kernels);
+    rabbet_status_t status = timer_measure(&timer);
+    rabbet_map_deinitialize(&timer.kernels);
     RABBET_RETURN_IF_ERROR(RABBET_ANNOTATE(status, "timing whole plans"));
   }
   for (size_t i = 0; i < count; ++i)
-    out_timings[i] = whole.plans[i].timing;
+    out_timings[i] = timer.plans[i].timing;
   return rabbet_ok();
 }
