@@ -37,9 +37,8 @@ static built_t build(const net_t* net, rabbet_timing_cache_t* cache,
   RABBET_EXPECT_OK(rabbet_builder_config_set(
       config, RABBET_BUILDER_OPTION_ERROR_ON_TIMING_CACHE_MISS, known));
   rabbet_builder_config_set_timing_cache(config, cache);
-  built_t built = cache && !known
-                      ? check_build_until_sure(net->network, config)
-                      : check_build(net->network, config);
+  built_t built = cache && !known ? check_build_until_sure(net->network, config)
+                                  : check_build(net->network, config);
   rabbet_builder_config_release(config);
   return built;
 }
