@@ -88,7 +88,8 @@ static rabbet_status_t rabbet_library_check_abi(void* library,
       path, found, rabbet_version(), RABBET_DEVICE_ABI);
 }
 
-// The tables of a library whose number is right but whose headers were not.
+// Checks the tables of a library whose ABI number is right but whose headers
+// were not.
 static rabbet_status_t rabbet_device_check_tables(rabbet_device_t* device) {
   size_t count = 0;
   if (device->vtable->struct_size != sizeof(*device->vtable))

@@ -6,10 +6,10 @@
 #include "base/thread.h"
 #include "device/kernel.h"
 
-// The version of what a device library and the runtime must agree on: the
-// tables of this header and of kernel.h, and all that their functions are
-// given. Raised with every change; device.c has the sizes. A library of another
-// number is refused.
+// Version of the interface between a device library and the runtime: the tables
+// of this header and of kernel.h, and all arguments of their functions. Raised
+// with every change; device.c has the sizes. A library of another number is
+// refused.
 #define RABBET_DEVICE_ABI 1
 
 // Properties that the builder reads before it asks for candidates.
@@ -53,8 +53,9 @@ typedef struct rabbet_device_vtable_t {
   rabbet_status_t (*time)(rabbet_device_t* device, void* stream, int count,
                           rabbet_status_t (*body)(void* context), void* context,
                           int64_t* out_ns);
-  // ---- All that follows is optional: NULL where the device has nothing of it.
-  // Host memory that copies need no buffer between for (pinned), aligned to 64.
+  // ---- Optional functions: NULL if the device does not have them.
+  //
+  // Pinned host memory, which copies need no buffer for, aligned to 64.
   rabbet_status_t (*allocate_host)(rabbet_device_t* device, size_t size,
                                    void** out_memory);
   void (*free_host)(rabbet_device_t* device, void* memory);
@@ -69,16 +70,17 @@ typedef struct rabbet_device_vtable_t {
   // Waits for `end`.
   rabbet_status_t (*elapsed)(rabbet_device_t* device, void* begin, void* end,
                              int64_t* out_ns);
-  // Graphs: what is enqueued on the stream is kept instead of run, to be run as
-  // often as wanted. Work of other threads and streams goes on. All of these or
-  // none. They need the device's context to be current (begin_run).
+  // Graphs: work enqueued on the stream is recorded instead of run, to be
+  // replayed any number of times. Work of other threads and streams goes on.
+  // All of these functions or none. The device's context must be current
+  // (begin_run).
   rabbet_status_t (*record_begin)(rabbet_device_t* device, void* stream);
-  // False also where what was enqueued has spoilt the recording.
+  // False also if enqueued work has spoilt the recording.
   rabbet_status_t (*is_recording)(rabbet_device_t* device, void* stream,
                                   bool* out_recording);
   // Ends the recording in any case. `graph` NULL: drops it. *graph NULL: makes
-  // a graph. Else puts what was recorded in the place of that graph, which may
-  // still run and is unchanged on failure.
+  // a graph. Else replaces that graph by the recording; it may still run, and
+  // is unchanged on failure.
   rabbet_status_t (*record_end)(rabbet_device_t* device, void* stream,
                                 void** graph);
   rabbet_status_t (*launch_graph)(rabbet_device_t* device, void* graph,
@@ -95,10 +97,10 @@ typedef struct rabbet_device_vtable_t {
   // stream was waited for. FAILED_PRECONDITION while the stream is recorded.
   rabbet_status_t (*allocate_async)(rabbet_device_t* device, size_t size,
                                     void* stream, void** out_memory);
-  // Behind what the stream has to do so far; nothing else may use it.
+  // Freed behind the stream's work so far; nothing else may use it.
   void (*free_async)(rabbet_device_t* device, void* memory, void* stream);
-  // Whatever may still use it, on whichever stream. Does not wait: it is not
-  // used again before the device was waited for.
+  // Frees memory that work on any stream may still use. Does not wait: it is
+  // not used again before the device was waited for.
   void (*retire)(rabbet_device_t* device, void* memory);
   // How often threads that `time` depends on had to give up their processor so
   // far: while that happens, times are too long.
@@ -125,7 +127,7 @@ struct rabbet_device_t {
 
 // "cpu", "cuda", "cuda:1"; NULL or "": the environment variable RABBET_DEVICE,
 // else a usable GPU, else the CPU. Opens librabbet_<kind>.so beside this
-// library (or in RABBET_LIBRARY_PATH). UNAVAILABLE says what is missing.
+// library (or in RABBET_LIBRARY_PATH). UNAVAILABLE names the missing library.
 RABBET_PRIVATE_API rabbet_status_t
 rabbet_device_create(const char* name, rabbet_allocator_t allocator,
                      rabbet_device_t** out_device);

@@ -1,12 +1,12 @@
 // The kernel class "empty", for devices that cannot run the reference kernels:
-// groups that never make an element, whatever their layers are.
+// groups of any layers whose outputs never have elements.
 #ifndef RABBET_SRC_DEVICE_EMPTY_KERNEL_H_
 #define RABBET_SRC_DEVICE_EMPTY_KERNEL_H_
 
 #include "device/kernel.h"
 
-// Offers itself where every output has no elements in any profile; enqueues
-// nothing. Libraries refuse such tensors.
+// Offers itself if no output has elements in any profile; enqueues nothing.
+// Libraries reject such tensors.
 RABBET_PRIVATE_API extern const rabbet_kernel_class_t rabbet_empty_kernel_class;
 
 #endif  // RABBET_SRC_DEVICE_EMPTY_KERNEL_H_

@@ -26,8 +26,8 @@ typedef struct rabbet_candidate_t {
   char tactic_name[48];  // "direct", "winograd", "rows", ...; shown to people
   // Boundary inputs, then outputs (group order).
   const rabbet_type_format_t* tensors;
-  // Output i may be written over input in_place[i] (-1: it may not); the kernel
-  // then works whether or not the addresses are equal. NULL: none may.
+  // Output i may be written over input in_place[i] (-1: no input); the kernel
+  // then works with equal and with different addresses. NULL: none may.
   const int32_t* in_place;
   // Output i must be given the memory of input aliased[i] (-1: none). NULL:
   // none.
@@ -44,15 +44,15 @@ typedef struct rabbet_candidate_sink_t {
 
 // ---- Asking a library -------------------------------------------------------
 
-// "How would you compute this?", for a library whose answers may be engines
-// that crash, or that may crash while it is asked: a build has it done by
-// another process (builder/propose/trial.h).
+// A question to a library about its kernels for a group. Libraries may crash
+// while they are asked, and so may the engines that they return: a build asks
+// in another process (builder/propose/trial.h).
 typedef struct rabbet_question_t {
   rabbet_device_t* device;
   const rabbet_kernel_class_t* kernel;
   const rabbet_group_t* group;  // boundary types and formats as in `create`
   const rabbet_dims_t* dims;    // of its values
-  // As kernels are given them, or NULL: libraries' groups have none.
+  // As kernels get them, or NULL: libraries' groups have none.
   const int64_t* const* host_values;
   bool tf32;
   int32_t wish;    // answers wanted
@@ -90,10 +90,9 @@ typedef struct rabbet_propose_t {
   // When set (conversions), only candidates with exactly these boundary types
   // and formats are of use.
   const rabbet_type_format_t* fixed;
-  // Bit 1 << format: those that operators of the user and the network's own
-  // inputs and outputs may ask for. A class that can offer itself in them
-  // spares conversions; other formats than these and its favourites only cost
-  // time.
+  // Bits 1 << format of the formats that user operators and the network's
+  // inputs and outputs may ask for. A class that can offer itself in them saves
+  // conversions; formats other than these and its favourites only cost time.
   uint64_t formats;
   int threads;
   int optimization_level;  // 0..5
@@ -107,13 +106,13 @@ typedef struct rabbet_kernel_spec_t {
                                 // the kernel
   int32_t tactic;
   rabbet_allocator_t allocator;
-  // Those that the plan keeps for this step; in a build the candidate's own.
-  // They come from a file: what they say is checked by the class. The list is
-  // there during `create`, their bytes as long as the kernel.
+  // The plan's artifacts for this step; in a build the candidate's own. They
+  // come from a file: the class checks their contents. The list lives during
+  // `create`, the bytes as long as the kernel.
   const rabbet_artifact_t* artifacts;
   size_t artifact_count;
-  // In a build: this tactic or none. `prepare` answers UNSUPPORTED rather than
-  // ask a library for another one.
+  // In a build: this tactic or none. `prepare` answers UNSUPPORTED instead of
+  // asking a library for another one.
   bool exact;
 } rabbet_kernel_spec_t;
 
@@ -150,8 +149,8 @@ typedef struct rabbet_kernel_call_t {
   void* stream;
 } rabbet_kernel_call_t;
 
-// Whether what a kernel enqueues may be recorded into a graph of the device and
-// replayed in place of calls.
+// Whether the kernel's enqueued work may be recorded into a graph of the device
+// and replayed in place of calls.
 typedef enum rabbet_recordable_t {
   RABBET_RECORDABLE_YES = 0,  // it only enqueues work, the same each time
   RABBET_RECORDABLE_NO = 1,
@@ -160,8 +159,8 @@ typedef enum rabbet_recordable_t {
 } rabbet_recordable_t;
 
 enum {
-  // Correct but slow: asked for candidates only when no class without this flag
-  // offered any, so that no time goes into timing what will lose.
+  // Correct but slow: asked for candidates only if no class without this flag
+  // offered any, so that no time goes into timing kernels that will lose.
   RABBET_KERNEL_FALLBACK = 1 << 0,
   // A plugin layer's kernel that does not call the plugin: running a plan needs
   // no plugin for it.
@@ -173,12 +172,12 @@ struct rabbet_kernel_class_t {
   const char* name;  // "dnnl.convolution"; kept in plans, never reused
   uint32_t version;  // raised when its speed or meaning changes (timing cache)
   uint32_t flags;    // RABBET_KERNEL_...
-  // Adds what it can do for the group; nothing if the group is not its kind.
+  // Adds its candidates for the group; none if it does not compute the group.
   rabbet_status_t (*propose)(const rabbet_propose_t* propose,
                              rabbet_candidate_sink_t sink);
-  // Called by rabbet_kernel_create alone, or by a class that has itself looked
-  // at the group. Shapes have been checked against the operators' rules, and
-  // `takes` has said yes. A tactic that is none of the class is an error.
+  // Called by rabbet_kernel_create alone, or by a class that has checked the
+  // group itself. Shapes have been checked against the operators' rules, and
+  // `takes` returned true. A tactic unknown to the class is an error.
   rabbet_status_t (*create)(const rabbet_kernel_spec_t* spec,
                             rabbet_kernel_t** out_kernel);
   void (*destroy)(rabbet_kernel_t* kernel);
@@ -194,15 +193,15 @@ struct rabbet_kernel_class_t {
   rabbet_status_t (*enqueue)(rabbet_kernel_t* kernel,
                              rabbet_kernel_state_t* state,
                              const rabbet_kernel_call_t* call);
-  // Passes on what a plan must keep of a kernel that was created, and prepared
-  // for the profile's optimum, in a build. optional: nothing.
+  // Passes on the artifacts that a plan must keep of a kernel that was created,
+  // and prepared for the profile's optimum, in a build. optional: none.
   rabbet_status_t (*artifacts)(rabbet_kernel_t* kernel,
                                rabbet_artifact_sink_t sink);
   // optional: yes.
   rabbet_recordable_t (*recordable)(rabbet_kernel_t* kernel,
                                     rabbet_kernel_state_t* state);
-  // Enqueues on a stream that records. *out_kept, if it is set, is what replays
-  // need; it is released when the graph is gone, on failure too. optional:
+  // Enqueues on a stream that records. *out_kept, if set, is an object that
+  // replays need; it is released with the graph, on failure too. optional:
   // enqueue.
   rabbet_status_t (*record)(rabbet_kernel_t* kernel,
                             rabbet_kernel_state_t* state,
@@ -210,17 +209,17 @@ struct rabbet_kernel_class_t {
   void (*release_recorded)(rabbet_kernel_t* kernel,
                            rabbet_kernel_state_t* state, void* kept);
   // Version of the library that its kernels come from (a compiler, a library of
-  // products), 0 where there is none: times hold only under an equal one.
-  // optional: the device's signature says all.
+  // products), 0 without one: times hold only for an equal version. optional:
+  // the device's signature covers it.
   uint64_t (*library_version)(rabbet_device_t* device);
   // Of its kernels: bits 1 << rabbet_tactic_source_t, of which the user must
   // allow one. 0: the device's own.
   uint32_t tactic_sources;
-  // Whether it computes this group: its operators, their wiring, and types and
-  // formats of the boundary, which have been chosen. A plan may come from a
-  // damaged or foreign file: what this class would propose at no shapes is
-  // refused here, as later nobody looks at it again. Extents are for
-  // `prepare`. optional: `create` looks itself.
+  // Whether it computes this group: its operators, their wiring, and the chosen
+  // types and formats of the boundary. A plan may come from a damaged or
+  // foreign file: groups that this class would not propose for any shapes are
+  // refused here, as no later check follows. Extents are checked by `prepare`.
+  // optional: `create` checks.
   bool (*takes)(const rabbet_kernel_spec_t* spec);
   // Asks its library, on this thread. No answer is no error. optional: there is
   // no library that chooses.

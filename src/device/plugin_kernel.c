@@ -57,7 +57,7 @@ typedef struct rabbet_plugin_proposal_t {
   rabbet_type_format_t* boundary;   // of the candidate
   int32_t* aliased;                 // of the candidate
   size_t offered, accepted;
-  size_t apart;  // give what works in place another type or format
+  size_t apart;  // give inputs that outputs overwrite another type or format
   bool cannot;   // run in any way
 } rabbet_plugin_proposal_t;
 
@@ -242,7 +242,8 @@ rabbet_status_t rabbet_plugin_propose_kind(const rabbet_propose_t* propose,
   const rabbet_group_node_t* node = rabbet_plugin_node(group);
   if (!node) return rabbet_ok();
   uint32_t kinds = rabbet_plugin_kinds(node->plugin, propose->device->kind);
-  // One that can do nothing here is asked all the same: it knows best why.
+  // A plugin without a usable kind is called all the same: its own error tells
+  // more.
   if (kinds != 0 && !(kinds & kind)) return rabbet_ok();
   size_t tensors = node->input_count + node->output_count;
   size_t boundary = group->input_count + group->output_count;
@@ -400,7 +401,7 @@ static void rabbet_state_views(const rabbet_plugin_kernel_t* kernel,
 }
 
 // Outputs that may be size tensors: numbers beside an output whose extent is
-// not known. Kernels count in them, and count from zero.
+// data-dependent. Kernels count in them, from zero.
 static uint64_t rabbet_state_sizes(const rabbet_plugin_view_t* outputs,
                                    size_t count) {
   uint64_t numbers = 0;
@@ -530,13 +531,13 @@ static rabbet_status_t rabbet_plugin_bind(const rabbet_plugin_kernel_t* kernel,
   return rabbet_ok();
 }
 
-// Plugins leave in padding what they like, which may be NaN; libraries on the
-// host multiply it by 0.
+// Plugins may leave anything in padding, also NaN; host libraries multiply it
+// by 0.
 static void rabbet_plugin_clear(const rabbet_plugin_view_t* view) {
   rabbet_dims_t dims = view->dims;
   const rabbet_format_info_t* info = rabbet_format_info(view->format);
   if (info->block == 1 || dims.rank < 2 || dims.d[1] % info->block == 0) return;
-  size_t each = 0;  // bytes of a batch, whose number the run may tell
+  size_t each = 0;  // bytes of a batch; the batch may be data-dependent
   bool open = dims.d[0] < 0;
   if (open) dims.d[0] = 1;
   for (int32_t i = 0; i < dims.rank; ++i)

@@ -1,9 +1,9 @@
 // The kernel class "reference": the catalogue's own kernels.
 //
-// Right on every device whose memory is the host's, and slow: a fallback, and
+// Correct on every device whose memory is the host's, and slow: a fallback, and
 // the oracle of the tests. Computes groups of any operators but plugins, all
 // LINEAR. Unlike other classes it may allocate in enqueue, as the catalogue's
-// kernels ask for scratch memory.
+// kernels need scratch memory.
 #ifndef RABBET_SRC_DEVICE_REFERENCE_KERNEL_H_
 #define RABBET_SRC_DEVICE_REFERENCE_KERNEL_H_
 

@@ -1,9 +1,9 @@
-// The messages between a build and the helper program that tries kernels for
-// it. Both are of one version: the helper lies beside the libraries.
+// Messages between a build and the helper program that tries kernels for it.
+// Both have the same version: the helper lies beside the libraries.
 //
 // The build sends HELLO once, then QUESTIONs, and waits for each one's DONE,
-// SHORT or ERROR. BEGIN comes before all that may crash or hang: where nothing
-// follows it, its subject is to blame.
+// SHORT or ERROR. BEGIN precedes every action that may crash or hang: if no
+// message follows, its subject is to blame.
 #ifndef RABBET_SRC_DEVICE_TRIAL_H_
 #define RABBET_SRC_DEVICE_TRIAL_H_
 
@@ -14,7 +14,7 @@
 typedef enum rabbet_trial_kind_t {
   // To the helper.
   RABBET_TRIAL_HELLO = 1,     // the device's name
-  RABBET_TRIAL_QUESTION = 2,  // rabbet_trial_question_t and what it counts
+  RABBET_TRIAL_QUESTION = 2,  // rabbet_trial_question_t and its counts
   // From it.
   RABBET_TRIAL_READY = 10,   // the device's signature
   RABBET_TRIAL_BEGIN = 11,   // int32_t: the answer's number, -1: the asking
@@ -26,10 +26,10 @@ typedef enum rabbet_trial_kind_t {
   RABBET_TRIAL_ERROR = 17,  // text: the helper cannot answer this at all
 } rabbet_trial_kind_t;
 
-// Followed by the tactics that are known already (int32_t), by NAME=VALUE texts
-// with a NUL each, by the path of the plugin's library, and by a plan of one
-// step: the group, with placeholders for weights. Its kernel is the class that
-// is asked; or nothing is asked, and one tactic is tried (plugins).
+// Followed by the known tactics (int32_t), NAME=VALUE texts with a NUL each,
+// the path of the plugin's library, and a plan of one step: the group, with
+// placeholders for weights. The class of its kernel is asked; or none is asked,
+// and one tactic is tried (plugins).
 typedef struct rabbet_trial_question_t {
   int32_t tf32, wish, enough;
   int32_t is_given, tactic;

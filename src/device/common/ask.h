@@ -1,4 +1,4 @@
-// For classes whose kernels come from a library that is asked for them.
+// For kernel classes backed by a library that is asked which kernels it has.
 #ifndef RABBET_SRC_DEVICE_COMMON_ASK_H_
 #define RABBET_SRC_DEVICE_COMMON_ASK_H_
 
@@ -10,9 +10,10 @@ typedef struct rabbet_asked_t {
   int32_t wish;
 } rabbet_asked_t;
 
-// Offers what the library of like->kernel has for the group with like->tensors,
-// each with like's other fields. Level 0, which times nothing, wants one that
-// works. Constants of one number are read in the type that is offered.
+// Offers the kernels that the library of like->kernel has for the group with
+// like->tensors, each with like's other fields. At optimization level 0, where
+// nothing is timed, offers one kernel that works. Constants of one element are
+// read in the offered type.
 rabbet_status_t rabbet_offer_asked(const rabbet_propose_t* propose,
                                    rabbet_candidate_sink_t sink,
                                    const rabbet_candidate_t* like,

@@ -22,15 +22,16 @@ bool rabbet_box(const rabbet_dims_t* dims, rabbet_format_t format,
 // A box of elements moved from strided places to others: units of bytes that
 // lie together in both, axes from the outermost in the target to the innermost.
 typedef struct rabbet_strided_t {
-  int64_t unit;  // bytes; 0: nothing is moved
+  int64_t unit;  // bytes; 0: the boxes are empty
   int32_t rank;
   int64_t extent[RABBET_BOX_AXES];  // more than 1
   int64_t source[RABBET_BOX_AXES];  // strides in bytes
   int64_t target[RABBET_BOX_AXES];
 } rabbet_strided_t;
 
-// Merges what can be. Strides in elements of `size` bytes; those of the source
-// may be 0 or negative, the elements of the target are distinct.
+// Merges axes where strides allow it. Strides are in elements of `size` bytes.
+// Strides of the source may be 0 or negative; elements of the target are
+// distinct.
 void rabbet_strided_plan(int32_t rank, const int64_t* extents,
                          const int64_t* sources, const int64_t* targets,
                          int64_t size, rabbet_strided_t* out_move);

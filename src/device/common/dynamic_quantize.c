@@ -39,9 +39,9 @@ rabbet_status_t rabbet_dynamic_quantize_check_types(
       rabbet_dtype_name(from), rabbet_dtype_name(to), rabbet_dtype_name(scale));
 }
 
-// An axis in front of those that are there. It is joined with the first of
-// them where blocks hold that one whole, or where they have one index of the
-// new axis and none is cut short.
+// Adds an axis in front of the existing ones. It is joined with the first of
+// them if the blocks contain that axis whole, or if a block has one index of
+// the new axis and no block is cut short.
 static void boxes_add(rabbet_quantize_boxes_t* boxes, int64_t dim,
                       int64_t block) {
   int64_t* first = &boxes->dims[0];

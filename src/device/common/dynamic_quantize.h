@@ -13,8 +13,8 @@ typedef struct rabbet_quantize_boxes_t {
   int64_t counts[RABBET_MAX_RANK];  // blocks
   int64_t strides[RABBET_MAX_RANK];
   int64_t count;  // of all blocks
-  // Of a whole block; 0: there are none, and the rest but `count` means
-  // nothing. Scales of such blocks are written even so.
+  // Elements of a full block. 0: there are no elements, and only `count` of the
+  // other fields is valid; scales of empty blocks are written too.
   int64_t elements;
 } rabbet_quantize_boxes_t;
 
@@ -22,7 +22,7 @@ typedef struct rabbet_quantize_boxes_t {
 rabbet_status_t rabbet_dynamic_quantize_propose(
     const rabbet_propose_t* propose, rabbet_candidate_sink_t sink,
     const rabbet_kernel_class_t* kernel);
-// That the candidate's types are such, as a plan may say anything.
+// Checks the types of the candidate: those in a plan may be anything.
 rabbet_status_t rabbet_dynamic_quantize_check_types(
     const rabbet_group_t* group, const rabbet_group_node_t* node);
 // For known dims of input 0; errors name the layer.

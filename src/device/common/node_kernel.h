@@ -89,9 +89,9 @@ rabbet_status_t rabbet_proposal_offer_linear(rabbet_proposal_t* proposal,
                                              const char* tactic_name,
                                              int32_t in_place);
 // Passes the candidate on, unless a format may pad channels and the class does
-// not keep padding; output 0 may be over boundary input `in_place` (-1: not).
-// Constants are never written over, nor is what the node reads as
-// another operand, too.
+// not keep padding. Output 0 may share the memory of boundary input `in_place`
+// (-1: of no input). Constants, and inputs that the node reads through another
+// operand as well, are never overwritten.
 rabbet_status_t rabbet_proposal_offer(rabbet_proposal_t* proposal,
                                       const char* tactic_name,
                                       int32_t in_place);

@@ -30,9 +30,9 @@ rabbet_status_t rabbet_normalization_read(const rabbet_group_t* group,
                                           const rabbet_dims_t* dims,
                                           rabbet_normalization_t* out);
 
-// Where channels are grouped, their axis is two: the groups outside, the
-// channels of one inside. `step` channels (of a block) are one step along the
-// axis, whose strides these are.
+// Splits the channel axis of a group normalization in two: the groups outside,
+// the channels of one group inside. `step` channels (of a block) are one step
+// along the axis, and `strides` are its strides.
 void rabbet_normalization_split(const rabbet_normalization_t* layer,
                                 int64_t step,
                                 const int64_t strides[RABBET_AXES_OPERANDS],

@@ -152,8 +152,8 @@ static bool rabbet_pw_space(const rabbet_group_t* group,
   return true;
 }
 
-// Values inside the group must have the full shape too, or be computed from
-// such as are broadcast: every node's output is the whole space.
+// Every node's output is the whole space: values inside the group must have the
+// full shape too, or be computed from broadcast values.
 static bool rabbet_pw_inner_shapes_fit(const rabbet_group_t* group,
                                        const rabbet_dims_t* dims) {
   const rabbet_dims_t* full = &dims[group->outputs[0]];
@@ -227,9 +227,9 @@ static int32_t rabbet_pw_in_place(const rabbet_pw_proposal_t* proposal,
   return -1;
 }
 
-// Whether an operand that is spread at opt, and therefore LINEAR, can be walked
-// in the format's order whatever the shape: innermost there are channels, which
-// must be one, or lie next to each other.
+// Whether an operand that is broadcast at opt, and therefore LINEAR, can be
+// walked in the format's order for any shape. Channels are innermost there:
+// there must be one, or they must be contiguous.
 static bool rabbet_pw_keeps_up(const rabbet_group_value_t* value,
                                rabbet_format_t format) {
   if (format == RABBET_FORMAT_LINEAR || value->max.rank < 2 ||

@@ -33,7 +33,7 @@ bool rabbet_pw_is_pointwise(const rabbet_group_t* group);
 
 typedef struct rabbet_pw_offers_t {
   const rabbet_kernel_class_t* kernel;
-  const rabbet_format_t* formats;  // of what has the full shape
+  const rabbet_format_t* formats;  // of values of the full shape
   size_t format_count;
   const char* const* tactics;  // names, by number
   size_t tactic_count;

@@ -16,7 +16,8 @@ rabbet_status_t rabbet_offer(const rabbet_propose_t* propose,
 // Whether the format pads the value's channels at no shape of the profile.
 bool rabbet_format_is_filled(const rabbet_group_value_t* value,
                              rabbet_format_t format);
-// Whether a boundary value has no elements at opt: libraries refuse such.
+// Whether a boundary value has no elements at opt: libraries reject empty
+// tensors.
 bool rabbet_group_is_empty(const rabbet_group_t* group);
 // Dimensions of every value at the profile's optimum; the caller frees them.
 rabbet_status_t rabbet_group_opt_dims(const rabbet_group_t* group,
@@ -32,8 +33,8 @@ int32_t rabbet_group_input_of(const rabbet_group_t* group, int32_t value);
 bool rabbet_group_feeds(const rabbet_group_t* group,
                         const rabbet_group_node_t* node);
 
-// Types to offer for a group whose tensors have type `network`: itself, and
-// those that weak typing adds if it is a floating type.
+// Types to offer for a group whose tensors have type `network`: that type and,
+// for a floating type, those that weak typing adds.
 int rabbet_compute_types(const rabbet_propose_t* propose,
                          rabbet_dtype_t network, rabbet_dtype_t out[4]);
 

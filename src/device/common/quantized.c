@@ -127,7 +127,7 @@ static bool quantized_operand(const rabbet_group_t* group,
   return true;
 }
 
-// Every node but the product and what makes its factors.
+// Checks every node other than the product and the nodes that make its factors.
 static bool quantized_others(const rabbet_group_t* group,
                              const rabbet_group_node_t* product,
                              rabbet_quantized_t* q) {

@@ -1,6 +1,5 @@
-// Groups that compute with numbers of 8 bits: two dequantized tensors, their
-// product or convolution, what follows it element by element, and perhaps a
-// quantization of the result.
+// 8-bit groups: two dequantized tensors, their product or convolution, an
+// element-wise epilogue, and optionally a quantization of the result.
 #ifndef RABBET_SRC_DEVICE_COMMON_QUANTIZED_H_
 #define RABBET_SRC_DEVICE_COMMON_QUANTIZED_H_
 
@@ -29,7 +28,7 @@ typedef struct rabbet_quantized_t {
   int32_t zero;
   int32_t result;  // the group's output
   // The group as if quantized numbers were the numbers themselves: nodes[0] is
-  // the product of x and w, its output is what the quantization reads, and
+  // the product of x and w, its output is the input of the quantization, and
   // operand.real is an input. Values are the group's.
   rabbet_group_t plain;
   rabbet_group_node_t nodes[RABBET_QUANTIZED_NODES];
@@ -38,11 +37,11 @@ typedef struct rabbet_quantized_t {
   int32_t output;
 } rabbet_quantized_t;
 
-// False if the group is no such, or has zero points but of x and the result,
-// scales or zero points that are computed, scales of a result or an added
-// tensor that are more than one number, or more tensors than one that are
-// dequantized to be added. `op` is CONVOLUTION or MATRIX_MULTIPLY.
-// *out_quantized points into itself and into the group.
+// False if the group has another form; zero points other than those of x and
+// the result; scales or zero points that are computed; scales of the result or
+// of an added tensor with more than one element; or more than one dequantized
+// tensor that is added. `op` is CONVOLUTION or MATRIX_MULTIPLY. *out_quantized
+// points into itself and into the group.
 bool rabbet_quantized_parse(const rabbet_group_t* group, rabbet_op_id_t op,
                             rabbet_quantized_t* out_quantized);
 static inline double rabbet_quantized_w_scale(const rabbet_quantized_t* q,

@@ -20,7 +20,7 @@ static bool rabbet_resize_steps(const rabbet_resize_t* resize,
     return false;
   bool moves = format != RABBET_FORMAT_LINEAR;
   if (moves && !resize->axes[1].is_same) return false;
-  // Channels, or what is within a block of them, are innermost.
+  // The innermost axis holds the channels, or those of one block.
   int32_t last = source.rank > in->rank ? 2 : 1;
   for (int32_t k = 0; k < source.rank; ++k) {
     int32_t i = !moves ? k : k + 1 == source.rank ? last : k < last ? k : k + 1;

@@ -16,8 +16,8 @@ typedef struct rabbet_resize_step_t {
   int32_t logical;
 } rabbet_resize_step_t;
 
-// Both tensors are (outer, steps..., inner); what lies before the first axis
-// that changes, and behind the last one, is merged.
+// Both tensors are (outer, steps..., inner): axes before the first axis that
+// changes are merged, and so are those behind the last one.
 typedef struct rabbet_resize_plan_t {
   rabbet_resize_t resize;
   bool is_empty;

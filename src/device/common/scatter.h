@@ -13,7 +13,8 @@ typedef struct rabbet_scatter_t {
   int32_t depth;
   int64_t extent[RABBET_MAX_RANK];  // that indices are for
   int64_t stride[RABBET_MAX_RANK];  // elements
-  // ELEMENT: axes of the updates, and how far each moves in the data; ND: none.
+  // ELEMENT: axes of the updates, and the stride of each in the data. ND: rank
+  // 0.
   int32_t rank;
   int64_t dims[RABBET_MAX_RANK];
   int64_t steps[RABBET_MAX_RANK];

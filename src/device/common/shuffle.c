@@ -66,7 +66,7 @@ static bool rabbet_shuffle_refine(const rabbet_box_t* a, const rabbet_box_t* b,
                                   int64_t* extents, int64_t* sources,
                                   int64_t* targets, int32_t* out_rank) {
   int32_t i = a->rank - 1, k = b->rank - 1, rank = 0;
-  int64_t in_a = 1, in_b = 1;  // what is taken off the current axes
+  int64_t in_a = 1, in_b = 1;  // elements already split off the current axes
   while (i >= 0 && k >= 0 && rank < RABBET_BOX_AXES) {
     int64_t left_a = a->extent[i] / in_a, left_b = b->extent[k] / in_b;
     int64_t part = left_a < left_b ? left_a : left_b;

@@ -13,8 +13,8 @@ typedef struct rabbet_shuffle_step_t {
   int64_t targets[RABBET_BOX_AXES];
 } rabbet_shuffle_step_t;
 
-// One move wherever strides can say it, else two with the tensor between them
-// in the workspace; none if there are no elements.
+// One strided move if strides can express it, else two with the tensor between
+// them in the workspace. No move if there are no elements.
 typedef struct rabbet_shuffle_t {
   int64_t size;  // bytes of an element
   size_t step_count;

@@ -24,8 +24,8 @@ typedef struct rabbet_slice_window_t {
   rabbet_slice_axis_t axes[RABBET_BOX_AXES];
 } rabbet_slice_window_t;
 
-// For known shapes. Errors name the layer: what STRICT_BOUNDS does not allow,
-// operands that are not known, formats that cannot be cut there.
+// For known shapes. Errors name the layer: accesses that STRICT_BOUNDS forbids,
+// operands without known values, formats that cannot be cut there.
 rabbet_status_t rabbet_slice_window(const rabbet_node_kernel_t* kernel,
                                     const rabbet_kernel_shapes_t* shapes,
                                     rabbet_slice_window_t* out_window);

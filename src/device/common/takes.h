@@ -1,4 +1,4 @@
-// Which groups classes take (rabbet_kernel_class_t.takes), said in a line.
+// Common checks of the groups that a class takes (rabbet_kernel_class_t.takes).
 #ifndef RABBET_SRC_DEVICE_COMMON_TAKES_H_
 #define RABBET_SRC_DEVICE_COMMON_TAKES_H_
 
@@ -10,9 +10,9 @@ enum {
   RABBET_TAKES_ONE_FORMAT = 1 << 0,
   // Of each of these two.
   RABBET_TAKES_FORMATS = 1 << 1,
-  // Types. Without these they are what the operator's rule says, as in a
-  // strongly typed network: inputs that must be equal are, for example.
-  // Only the first input and the first output must have one type.
+  // Types. Without these flags the operator's rule for strongly typed networks
+  // holds: some inputs must have equal types, for example. With this one only
+  // the first input and the first output must have equal types.
   RABBET_TAKES_OTHER_TYPES = 1 << 2,
   RABBET_TAKES_ANY_TYPES = 1 << 3,
   // Outputs that nobody reads may be missing from the group's.

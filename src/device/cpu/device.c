@@ -92,7 +92,7 @@ static void rabbet_cpu_use_large_pages(void* memory, size_t size) {
   const uintptr_t page = RABBET_CPU_LARGE_PAGE;
   uintptr_t begin = ((uintptr_t)memory + page - 1) & ~(page - 1);
   uintptr_t end = ((uintptr_t)memory + size) & ~(page - 1);
-  // Advice: refused, it changes nothing.
+  // Only advice to the kernel: a failure changes nothing.
   if (begin < end) madvise((void*)begin, end - begin, MADV_HUGEPAGE);
 #else
   (void)memory, (void)size;

@@ -26,9 +26,9 @@ static inline int rabbet_cpu_slots(int threads) {
   return threads > 1 ? threads : 1;
 }
 
-// Runs after which a thread keeps its helpers; before, they go with each run.
-// Who warms up is not who serves: helpers that nobody uses any more still count
-// in OpenMP, which lets threads spin only where all have a processor.
+// Runs after which a thread keeps its helpers; before, they end with each run.
+// A thread that only warms up often does not serve: idle helpers still count in
+// OpenMP, which lets threads spin only if each has a processor.
 #define RABBET_CPU_TRIAL_RUNS 16
 
 // Around a run on the calling thread, with `threads` threads; runs may be
@@ -37,7 +37,8 @@ rabbet_status_t rabbet_cpu_begin_threads(int threads, int* out_before);
 void rabbet_cpu_end_threads(int before);
 // The calling thread's helpers go, if it has any and is in no run.
 void rabbet_cpu_release_threads(void);
-// Threads that the calling thread's loops use from now on; returns what it was.
+// Sets the number of threads for the calling thread's loops; returns the
+// previous one.
 int rabbet_cpu_set_threads(int threads);
 int rabbet_cpu_threads(void);
 

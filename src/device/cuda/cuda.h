@@ -29,8 +29,8 @@ typedef struct rabbet_cuda_device_t {
   int major, minor;  // compute capability
   int multiprocessors;
   int shared_bytes;  // that a block may have when it asks for it
-  // Whether kernels are launched so that they overlap; set when the device is
-  // opened, false for good from a program on whose kernels cannot wait.
+  // Whether kernels are launched so that they overlap. Set when the device is
+  // opened; false from the first program on whose kernels cannot wait.
   atomic_bool overlaps;
   rabbet_cuda_programs_t* programs;
   rabbet_cuda_pool_t* pool;            // pool.h; NULL: there is none
@@ -45,13 +45,15 @@ static inline rabbet_cuda_device_t* rabbet_cuda(rabbet_device_t* device) {
   return (rabbet_cuda_device_t*)device;
 }
 
-// Makes the device's context current on the calling thread, and back; where no
-// context was current, the first GPU's primary one is left so. Every
-// function of the device's table does so by itself; kernels' create and prepare
-// that call the driver, and their destroy, must; enqueue runs inside a run,
-// where it is current. FAILED_PRECONDITION where the context was another's and
-// its maker has destroyed it: all that was in it is gone, and whoever was to
-// release something there has nothing to do.
+// Makes the device's context current on the calling thread, and restores the
+// previous one. If none was current, the first GPU's primary context stays
+// current.
+//
+// Every function of the device's table does so by itself. Kernels' create and
+// prepare must if they call the driver, and their destroy always; enqueue is
+// called inside a run, where the context is current. FAILED_PRECONDITION if the
+// context was the program's and has been destroyed: its memory and streams are
+// gone, and nothing is left to be released there.
 rabbet_status_t rabbet_cuda_enter(const rabbet_cuda_device_t* device,
                                   CUcontext* out_before);
 void rabbet_cuda_leave(const rabbet_cuda_device_t* device, CUcontext before);
@@ -89,21 +91,21 @@ typedef struct rabbet_cuda_launch_t {
   int32_t* overlaps;  // is told whether the launch overlaps; may be NULL
 } rabbet_cuda_launch_t;
 
-// Launches a kernel of a program; parameters[i] points to its parameter i.
-// Where the device overlaps kernels and the one before in the stream is a
-// program's, too, the driver may place this one's blocks while that one still
-// runs; programs/order.cuh says what that asks of kernels.
+// Launches a kernel of a program; parameters[i] points to its parameter i. If
+// the device overlaps kernels and the previous one in the stream is a
+// program's, too, the driver may start this one's blocks while that one still
+// runs; programs/order.cuh says what kernels must do for it.
 rabbet_status_t rabbet_cuda_launch(const rabbet_cuda_device_t* device,
                                    const rabbet_cuda_launch_t* launch,
                                    void** parameters, void* stream);
-// This thread enqueues what is no program's kernel: the next one does not
-// overlap with it. Not to say so costs some time, and nothing else: whatever
-// comes before, a kernel waits for its end.
+// This thread enqueues work other than a program's kernel: the next kernel does
+// not overlap with it. Omitting the call costs some time, but is correct: every
+// kernel waits for the end of the work before it.
 void rabbet_cuda_launch_other(void);
 // The same before a library's kernels that may begin early, as programs' do,
-// but need not await what they read: what has been launched admits none of them
-// before it is done. `scratch` is a byte of the device's memory that is free
-// then. Nothing is added to what is recorded: replays showed no such fault.
+// but may not wait for their inputs: they start only after all earlier launches
+// have ended. `scratch` is a byte of the device's memory that is free then.
+// Adds nothing to recordings: replays showed no such fault.
 rabbet_status_t rabbet_cuda_launch_close(const rabbet_cuda_device_t* device,
                                          void* scratch, void* stream);
 

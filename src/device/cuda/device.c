@@ -16,8 +16,8 @@
 
 // ---- The context -----------------------------------------------------------
 
-// Asking about the context itself would not do: its handle points to what the
-// driver has freed, or to a context made since. An address may be any.
+// The context itself cannot be queried: its handle points to memory that the
+// driver has freed, or to a newer context. An address can be.
 static bool cuda_context_lives(const rabbet_cuda_device_t* device) {
   const rabbet_cuda_driver_t* driver = device->driver;
   unsigned long long id = 0;
@@ -388,8 +388,8 @@ static rabbet_status_t cuda_watch_context(rabbet_cuda_device_t* device) {
 }
 
 // Programs that make a context of their own (cuCtxCreate, PyCUDA) have their
-// memory and streams in it: what is opened while it is current works in it. All
-// else, and all others, use the primary one.
+// memory and streams in it: a device opened while it is current works in it.
+// Otherwise the primary context is used.
 static rabbet_status_t cuda_choose_context(rabbet_cuda_device_t* device) {
   CUcontext context = NULL;
   RABBET_RETURN_IF_ERROR(cuda_foreign_context(device, &context));

@@ -85,7 +85,7 @@ static void memory(void** state) {
   RABBET_EXPECT_OK(v->copy_to_host(base, back, b, 3, NULL));
   RABBET_EXPECT_OK(v->synchronize(base, NULL));
   assert_string_equal((char*)back, "xy\7");
-  // Nothing is asked of the driver for nothing.
+  // Empty operations make no driver calls.
   stand_in()->clear_log();
   RABBET_EXPECT_OK(v->copy(base, b, b, 1000, NULL));
   RABBET_EXPECT_OK(v->copy(base, b, NULL, 0, NULL));
@@ -203,7 +203,7 @@ static void context_is_put_back(void** state) {
     RABBET_EXPECT_ERROR(v->fill(base, data, 0, 17, NULL),
                         RABBET_STATUS_INTERNAL, "cuMemsetD8Async");
     v->free(base, data);
-    // Where there was none, the first GPU's primary one stays.
+    // If no context was current, the first GPU's primary one stays.
     CUcontext after = befores[i] ? befores[i] : device->context;
     driver->cuCtxGetCurrent(&now);
     assert_ptr_equal(now, after);
@@ -357,7 +357,7 @@ static void contexts_of_programs(void** state) {
   assert_ptr_equal(context_of_device_opened(driver, primary, &is_primary),
                    primary);
   assert_true(is_primary);
-  // Of another GPU, and none.
+  // Another GPU's context, and no context.
   assert_ptr_equal(context_of_device_opened(driver, other, &is_primary),
                    primary);
   assert_ptr_equal(context_of_device_opened(driver, NULL, &is_primary),
@@ -452,7 +452,7 @@ static void context_goes_first(bool again) {
   table_of(device)->destroy_stream(base, stream);
   table_of(device)->destroy_event(base, event);
   stand_in_device_close(device);
-  // Nothing but questions whether the context is there.
+  // The driver is only asked whether the context is there.
   assert_int_equal(stand_in()->calls(NULL),
                    stand_in()->calls("cuPointerGetAttribute"));
   if (again) assert_int_equal(made.destroy(next), 0);

@@ -1,9 +1,9 @@
 // Deconvolutions whose window is as long as its step, as decoders use them to
-// double their extents: each element of the input makes a block of its own.
+// double their extents: each input element makes a block of its own.
 //
-// A 1x1 convolution for each tap makes the tensor of all blocks' elements in
-// that place, then one reordering puts them between each other. oneDNN's
-// deconvolution for such windows is far from what its 1x1 convolutions reach.
+// A 1x1 convolution for each tap computes the tensor of that tap's elements of
+// all blocks; one reordering then interleaves them. oneDNN's deconvolution for
+// these windows is far slower than its 1x1 convolutions.
 #include <string.h>
 
 #include "base/math.h"
@@ -192,7 +192,7 @@ static void rabbet_blocks_layouts(const rabbet_blocks_case_t* c,
   bool last = c->format == RABBET_FORMAT_HWC;
   int64_t block = last ? kernel->d[1] : rabbet_format_info(c->format)->block;
   int64_t blocks = rabbet_ceildiv(kernel->d[1], block);
-  int64_t in = block, out = block;  // elements of what lies within an axis
+  int64_t in = block, out = block;  // elements behind an axis
   *from = *to =
       (rabbet_dnnl_layout_t){.dtype = c->compute, .order = RABBET_DNNL_STRIDED};
   int64_t size = x->d[0] * blocks * block, tap = 1;

@@ -1,5 +1,4 @@
-// Convolutions and deconvolutions with what follows them element by element,
-// done by oneDNN.
+// Convolutions and deconvolutions with an element-wise epilogue, by oneDNN.
 //
 // Every pair of formats for which it has fast code is a candidate, every
 // implementation a tactic: direct ones and, for 3x3, Winograd's.
@@ -290,7 +289,7 @@ static rabbet_status_t rabbet_cpu_dnnl_convolution_compile(
     rabbet_dnnl_program_t* program) {
   const rabbet_group_t* group = program->kernel->group;
   rabbet_quantized_t quantized;
-  // Windows that hold nothing but padding.
+  // Every window lies in the padding.
   if (rabbet_dnnl_has_empty_input(program))
     return rabbet_dnnl_by_reference(program);
   if (!rabbet_quantized_parse(group, RABBET_OP_CONVOLUTION, &quantized)) {

@@ -1,5 +1,5 @@
 // Convolutions by oneDNN against the operators' references: geometries, types,
-// formats, epilogues, and what dynamic shapes and several contexts need.
+// formats, epilogues, dynamic shapes and several contexts.
 #include <pthread.h>
 
 #include "conformance/cpu_device.h"
@@ -267,7 +267,7 @@ static void extra_types(void** state) {
   check_extra_types(&c, y);
 }
 
-// Only what is at the boundary has the chosen type; the values inside keep the
+// Only boundary values have the chosen type; the values inside keep the
 // network's.
 static void extra_types_of_a_chain(void** state) {
   kernel_case_t c;

@@ -184,7 +184,7 @@ static rabbet_status_t rabbet_dnnl_zero_points(const rabbet_dnnl_spec_t* spec,
   return rabbet_ok();
 }
 
-// Scratch memory is the caller's, so that a run allocates nothing.
+// The caller owns the scratch memory, so that a run allocates nothing.
 rabbet_status_t rabbet_dnnl_attr(const rabbet_dnnl_spec_t* spec,
                                  dnnl_primitive_attr_t* out_attr) {
   *out_attr = NULL;
@@ -234,7 +234,7 @@ rabbet_status_t rabbet_dnnl_spec_descs(const rabbet_dnnl_spec_t* spec,
   return rabbet_ok();
 }
 
-// oneDNN counts what lies between the weights of a dilated window.
+// oneDNN's dilation is the number of elements between two taps.
 static void rabbet_dnnl_gaps(const rabbet_dnnl_spec_t* spec,
                              dnnl_dims_t out_dilation) {
   memset(out_dilation, 0, sizeof(dnnl_dims_t));

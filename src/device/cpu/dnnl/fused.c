@@ -44,7 +44,7 @@ void rabbet_dnnl_fused_find_sum(rabbet_dnnl_fused_t* fused,
   }
 }
 
-// The spec with the epilogue; item `sum_item` (or -1) adds what DST holds.
+// The spec with the epilogue; item `sum_item` (or -1) adds DST's contents.
 static rabbet_dnnl_spec_t rabbet_dnnl_fused_spec(
     const rabbet_dnnl_fused_t* fused, int sum_item) {
   rabbet_dnnl_spec_t spec = fused->spec;
@@ -103,7 +103,7 @@ typedef struct rabbet_dnnl_found_t {
 typedef struct rabbet_dnnl_found_list_t {
   rabbet_dnnl_found_t found[RABBET_DNNL_FOUND_MAX];
   int count;
-  bool in_place;  // what is being listed
+  bool in_place;  // whether the listed kernels write in place
 } rabbet_dnnl_found_list_t;
 
 static rabbet_status_t rabbet_dnnl_found_add(
@@ -124,9 +124,9 @@ static rabbet_status_t rabbet_dnnl_found_add(
   return rabbet_ok();
 }
 
-// Leaves out what is never the best where something better exists: code for
-// lesser instruction sets, and convolutions by way of a copied matrix (im2col),
-// whose posts are scalar code besides.
+// Leaves out implementations that are never the fastest if a better one exists:
+// code for lesser instruction sets, and convolutions by a copied matrix
+// (im2col), whose posts are scalar code besides.
 static bool rabbet_dnnl_is_worth(const rabbet_dnnl_fused_t* fused,
                                  const rabbet_dnnl_found_list_t* list, int i,
                                  int optimization_level) {

@@ -1,5 +1,5 @@
-// A primitive with weights, bias and an epilogue: what convolutions and matrix
-// products have in common.
+// A primitive with weights, bias and an epilogue: common parts of convolutions
+// and matrix products.
 #ifndef RABBET_SRC_DEVICE_CPU_DNNL_FUSED_H_
 #define RABBET_SRC_DEVICE_CPU_DNNL_FUSED_H_
 
@@ -12,7 +12,7 @@ enum {
   RABBET_DNNL_TACTIC_IMPLEMENTATION = (1 << 24) - 1,
   RABBET_DNNL_TACTIC_METHOD_SHIFT = 24,
   RABBET_DNNL_TACTIC_METHOD = 15 << RABBET_DNNL_TACTIC_METHOD_SHIFT,
-  // computing in FLOAT, whatever the tensors' type;
+  // computing in FLOAT for any type of the tensors;
   RABBET_DNNL_TACTIC_FLOAT = 1 << 28,
   // the result may be written over the tensor that is added to it.
   RABBET_DNNL_TACTIC_IN_PLACE = 1 << 29,
@@ -23,8 +23,8 @@ typedef struct rabbet_dnnl_fused_t {
   rabbet_epilogue_t epilogue;
   // Layout of each binary item's operand, as the result's layout needs it.
   rabbet_dnnl_layout_t operands[RABBET_DNNL_MAX_POSTS];
-  // Item that adds a tensor of the result's shape, which may be in the result's
-  // place already; -1 if there is none.
+  // Item that adds a tensor of the result's shape, which may already lie in the
+  // result's memory; -1: none.
   int sum_item;
   int32_t src, weights, bias;           // value numbers; bias -1: none
   rabbet_dnnl_layout_t weights_layout;  // as they lie
@@ -32,8 +32,9 @@ typedef struct rabbet_dnnl_fused_t {
   const float* bias_factors;
 } rabbet_dnnl_fused_t;
 
-// Bias from the epilogue: takes a first item that adds `expected` (dimensions
-// of one value for each channel, of the result's rank) if there is none yet.
+// Takes the bias from the epilogue: removes a first item that adds `expected`
+// (dimensions of one value for each channel, of the result's rank) if there is
+// no bias yet.
 void rabbet_dnnl_fused_take_bias(rabbet_dnnl_fused_t* fused,
                                  const rabbet_group_t* group,
                                  const rabbet_dims_t* dims,
@@ -43,12 +44,13 @@ void rabbet_dnnl_fused_find_sum(rabbet_dnnl_fused_t* fused,
                                 const rabbet_group_t* group,
                                 const rabbet_dims_t* dims);
 
-// Products of 8 bits. Results are 32 bits, then FLOAT: times the factors'
-// scales, through the epilogue, divided by the result's scale, rounded to even.
+// 8-bit products. Results are 32-bit integers, then FLOAT: multiplied by the
+// factors' scales, passed through the epilogue, divided by the result's scale,
+// rounded to even.
 //
-// `scratch` holds what `fused` borrows: 2 * quantized->w_count numbers.
-// Describes the primitive of the group from what a family made of
-// quantized->plain; *out_fits false if oneDNN cannot do that.
+// `scratch` is borrowed by `fused`: 2 * quantized->w_count numbers. Describes
+// the group's primitive, given the family's description of quantized->plain;
+// *out_fits is false if oneDNN cannot do that.
 void rabbet_dnnl_fused_quantize(rabbet_dnnl_fused_t* fused,
                                 const rabbet_quantized_t* quantized,
                                 float* scratch, bool* out_fits);
@@ -67,16 +69,16 @@ rabbet_status_t rabbet_dnnl_fused_propose(
 
 rabbet_status_t rabbet_dnnl_fused_compile(const rabbet_dnnl_fused_t* fused,
                                           rabbet_dnnl_program_t* program);
-// The same of a part of the result, which is put together in `dst`: items that
-// add a tensor of the result's shape are no part of such.
+// The same for a part of the result, which is put together in `dst`. Parts take
+// no items that add a tensor of the result's shape.
 rabbet_status_t rabbet_dnnl_fused_compile_part(const rabbet_dnnl_fused_t* fused,
                                                rabbet_dnnl_program_t* program,
                                                const rabbet_dnnl_ref_t* src,
                                                const rabbet_dnnl_ref_t* dst);
 
 // Boundary types and formats of a fused group: `dtype` (NONE: their own) for
-// every tensor but constants, which stay as they are; `in` for `src`, `out` for
-// the result and the operands of its shape.
+// every tensor but constants, which keep theirs; `in` for `src`, `out` for the
+// result and the operands of its shape.
 void rabbet_dnnl_fused_tensors(const rabbet_dnnl_fused_t* fused,
                                const rabbet_group_t* group,
                                const rabbet_dims_t* dims, rabbet_dtype_t dtype,

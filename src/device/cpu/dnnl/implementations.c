@@ -31,7 +31,7 @@ static int32_t rabbet_dnnl_name_hash(const char* name) {
   return (int32_t)((hash ^ (hash >> 23)) & 0x7fffff) | (1 << 23);
 }
 
-// Whether padding is so wide that a window may see nothing else.
+// Whether padding is so wide that a window may lie wholly in it.
 static bool rabbet_dnnl_sees_padding(const rabbet_dnnl_spec_t* spec) {
   for (int i = 0; i < spec->src.rank - 2; ++i) {
     int64_t extent = (spec->window[i] - 1) * spec->dilation[i] + 1;
@@ -73,8 +73,8 @@ static bool rabbet_dnnl_is_unfit(const rabbet_dnnl_spec_t* spec,
   if (spec->kind == RABBET_DNNL_CONVOLUTION && strstr(name, "brgconv") &&
       rabbet_dnnl_sees_padding(spec))
     return true;
-  // Sums a last channel that has no pair with what lies behind it, where there
-  // are 120 pixels or more.
+  // Bug of oneDNN: an odd last channel is summed with the memory behind it if
+  // there are 120 pixels or more.
   if (spec->kind == RABBET_DNNL_CONVOLUTION && strstr(name, "jit_bf16_1x1") &&
       rabbet_dnnl_has_odd_channels(spec))
     return true;
@@ -91,9 +91,9 @@ static bool rabbet_dnnl_is_unfit(const rabbet_dnnl_spec_t* spec,
   return false;
 }
 
-// The implementations seen in a walk. oneDNN's iterator gives those again that
-// its primitive cache holds, so that what it lists depends on what was made
-// before: of each name the first counts.
+// The implementations seen in a walk. oneDNN's iterator returns those in its
+// primitive cache a second time, so that the list depends on earlier
+// primitives: the first of each name counts.
 typedef struct rabbet_dnnl_walk_t {
   int32_t ids[64];
   int count;

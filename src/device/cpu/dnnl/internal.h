@@ -12,7 +12,7 @@ struct rabbet_dnnl_t {
   dnnl_engine_t engine;
 };
 
-// A status for what a function returned; `what` was being done.
+// A status for a function's return code; `what` names the action that failed.
 rabbet_status_t rabbet_dnnl_status(dnnl_status_t status, const char* what);
 
 // ---- Descriptors: dnnl/describe.c ------------------------------------------
@@ -41,7 +41,7 @@ typedef struct rabbet_dnnl_descs_t {
 
 rabbet_status_t rabbet_dnnl_spec_descs(const rabbet_dnnl_spec_t* spec,
                                        rabbet_dnnl_descs_t* out_descs);
-// Of all kinds but REORDER and CONCAT, which have none.
+// All kinds but REORDER and CONCAT have an operation descriptor.
 dnnl_status_t rabbet_dnnl_op_desc(const rabbet_dnnl_spec_t* spec,
                                   const rabbet_dnnl_descs_t* descs,
                                   rabbet_dnnl_op_desc_t* op);

@@ -1,9 +1,9 @@
-// Matrix products with what follows them element by element, done by oneDNN.
+// Matrix products with an element-wise epilogue, by oneDNN.
 //
 // The same product can be its matmul, its inner product or its 1x1 convolution
-// (rows as pixels); which is fastest depends on shapes, so that each is a
-// method. Transposition and broadcasting are strides, nothing is copied for
-// them; constant matrices are packed.
+// (rows as pixels). Each is a method, as the fastest one depends on shapes.
+// Transposition and broadcasting are strides and copy nothing; constant
+// matrices are packed.
 #include <string.h>
 
 #include "device/cpu/dnnl/fused.h"
@@ -487,7 +487,7 @@ static rabbet_status_t rabbet_cpu_dnnl_matmul_compile(
     rabbet_dnnl_program_t* program) {
   const rabbet_group_t* group = program->kernel->group;
   rabbet_quantized_t quantized;
-  // Sums of nothing are 0, and what follows them is computed of that.
+  // K = 0: the product is all zeros, and the epilogue is computed from them.
   if (rabbet_dnnl_has_empty_input(program))
     return rabbet_dnnl_by_reference(program);
   if (!rabbet_quantized_parse(group, RABBET_OP_MATRIX_MULTIPLY, &quantized)) {

@@ -288,7 +288,7 @@ static void integers_are_not_for_it(void** state) {
   kernel_case_output(&c, kernel_case_op(&c, "matrix_multiply", OPS(NONE, NONE),
                                         KERNEL_INPUTS(a, b)));
   assert_int_equal(kernel_case_check(&c, &matmul_only), 0);
-  // The catalogue's own kernel is what is left.
+  // Only the catalogue's own kernel remains.
   assert_int_equal(
       kernel_case_check(&c, &(kernel_case_filter_t){.kernel = "reference"}), 1);
   kernel_case_end(&c);

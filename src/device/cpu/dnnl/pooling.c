@@ -9,7 +9,7 @@ typedef struct rabbet_pooling_case_t {
   rabbet_dnnl_spec_t spec;  // without types and formats
   rabbet_dims_t in, out;    // `out` with every spatial axis
   bool to_points;           // every spatial extent of the result is 1
-  bool any_extent;  // what is agreed for one spatial extent holds for all
+  bool any_extent;  // one answer must hold for all spatial extents
 } rabbet_pooling_case_t;
 
 static int64_t rabbet_pooling_attr(const rabbet_group_node_t* node,
@@ -52,8 +52,8 @@ static void rabbet_pooling_from_reduce(const rabbet_group_node_t* node,
 
 // ---- Pooling ---------------------------------------------------------------
 
-// Windows that lie wholly in the padding, and padding that ROUND_UP adds and
-// does not count, are not what oneDNN computes.
+// oneDNN differs from the operator for windows that lie wholly in the padding,
+// and for padding that ROUND_UP adds and does not count.
 static bool rabbet_pooling_agrees(const rabbet_window_t* window,
                                   rabbet_dnnl_kind_t kind,
                                   const int64_t* after) {
@@ -227,7 +227,7 @@ static rabbet_status_t rabbet_cpu_dnnl_pooling_compile(
   int32_t x = group->inputs[0], y = group->outputs[0];
   rabbet_pooling_case_t c;
   bool fits = false;
-  // Windows that hold nothing but padding.
+  // Every window lies in the padding.
   if (rabbet_dnnl_has_empty_input(program))
     return rabbet_dnnl_by_reference(program);
   RABBET_RETURN_IF_ERROR(

@@ -6,7 +6,7 @@
 // Arguments of one primitive that are in use, dense.
 typedef struct rabbet_dnnl_bound_t {
   int arg;
-  void* pointer;  // what the memory object now points to
+  void* pointer;  // the address that the memory object has now
   dnnl_memory_desc_t layout;
 } rabbet_dnnl_bound_t;
 

@@ -476,7 +476,7 @@ bool rabbet_dnnl_takes_weights(const rabbet_group_t* group) {
 
 // ---- By reference ----------------------------------------------------------
 
-// Elements are moved as what oneDNN knows of their size.
+// The oneDNN type of the same size with which elements are moved.
 static rabbet_dtype_t rabbet_dnnl_moved_as(rabbet_dtype_t dtype) {
   int bits = rabbet_dtype_bits(dtype);
   return bits == 8    ? RABBET_DTYPE_UINT8

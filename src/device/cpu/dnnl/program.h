@@ -123,8 +123,8 @@ rabbet_status_t rabbet_dnnl_weights(rabbet_dnnl_program_t* program,
                                     const rabbet_dnnl_layout_t* layout,
                                     const rabbet_dnnl_primitive_t* primitive,
                                     int arg, rabbet_dnnl_ref_t* out_ref);
-// The primitive of that number for these shapes; if there is none for them, as
-// can be with dynamic shapes, the library's first choice.
+// The primitive of that number for these shapes. With dynamic shapes it may not
+// exist: then the library's first choice.
 rabbet_status_t rabbet_dnnl_make(rabbet_dnnl_program_t* program,
                                  const rabbet_dnnl_spec_t* spec,
                                  int32_t implementation,
@@ -152,8 +152,8 @@ bool rabbet_dnnl_has_empty_input(const rabbet_dnnl_program_t* program);
 // before and after.
 rabbet_status_t rabbet_dnnl_by_reference(rabbet_dnnl_program_t* program);
 
-// Whether what the first node reads besides its first input, weights and bias,
-// is LINEAR, as layouts of weights take it to be.
+// Whether the first node's inputs other than the first one, weights and bias
+// are LINEAR: layouts of weights rely on it.
 bool rabbet_dnnl_takes_weights(const rabbet_group_t* group);
 
 // ---- For the class tables --------------------------------------------------

@@ -87,7 +87,7 @@ void rabbet_dnnl_fused_quantize(rabbet_dnnl_fused_t* fused,
     e->items[operand].operand = q->operand.value;
     fused->operands[operand].dtype = dtype;
   }
-  // In the result's place only what has its type.
+  // A tensor may lie in the result's memory only if it has its type.
   if (fused->sum_item >= 0 &&
       q->plain.values[e->items[fused->sum_item].operand].dtype !=
           fused->spec.dst.dtype)

@@ -1,5 +1,5 @@
-// Products of 8 bits by oneDNN: what must be one kernel is, and computes what
-// the layers compute one by one.
+// 8-bit products by oneDNN: groups that must be one kernel are, and compute the
+// same as their layers one by one.
 #include "conformance/cpu_device.h"
 #include "device/cpu/dnnl/wrap.h"
 
@@ -157,8 +157,8 @@ static void zero_points(void** state) {
   }
 }
 
-// A scale that varies along the sums cannot be taken out of them: such products
-// are left to other covers.
+// A scale that varies along the summed axis cannot be factored out of the sums:
+// these products are left to other covers.
 static void scales_that_are_not_for_it(void** state) {
   kernel_case_t c;
   kernel_case_begin(&c, *state, RABBET_DTYPE_FLOAT);

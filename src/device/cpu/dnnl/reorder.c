@@ -2,9 +2,9 @@
 // cast), done by oneDNN.
 #include "device/cpu/dnnl/simple.h"
 
-// Elements that are only moved are moved as what oneDNN knows of their size;
-// floating types of two sides are converted as FLOAT where it lacks one.
-// NONE: not by oneDNN.
+// The type in which oneDNN moves or converts elements; NONE: it cannot. A plain
+// move uses any type of the same size. Conversions between floating types that
+// oneDNN lacks go through FLOAT.
 static rabbet_dtype_t rabbet_reorder_type(rabbet_dtype_t from,
                                           rabbet_dtype_t to) {
   if (from == to) {
@@ -25,7 +25,7 @@ static rabbet_dtype_t rabbet_reorder_type(rabbet_dtype_t from,
 
 typedef struct rabbet_reorder_case_t {
   rabbet_type_format_t from, to;
-  rabbet_dtype_t as;  // what is moved; conversions around it
+  rabbet_dtype_t as;  // type of the moved elements; conversions around it
   rabbet_dnnl_spec_t spec;
 } rabbet_reorder_case_t;
 

@@ -1,5 +1,5 @@
-// oneDNN, made small: what to compute is said in one plain struct, so that only
-// the sources behind this file (internal.h) know oneDNN's headers.
+// A narrow interface to oneDNN: one plain struct describes a computation, so
+// that only the sources behind this file (internal.h) include oneDNN's headers.
 #ifndef RABBET_SRC_DEVICE_CPU_DNNL_WRAP_H_
 #define RABBET_SRC_DEVICE_CPU_DNNL_WRAP_H_
 
@@ -19,7 +19,7 @@ const char* rabbet_dnnl_isa(void);
 // 16, which may overflow.
 bool rabbet_dnnl_has_byte_products(void);
 
-// ---- What to compute -------------------------------------------------------
+// ---- Description of a computation -----------------------------------------
 
 #define RABBET_DNNL_MAX_RANK 12     // oneDNN's arrays of dimensions
 #define RABBET_DNNL_MAX_POSTS 8     // operations applied to the result
@@ -155,9 +155,9 @@ typedef struct rabbet_dnnl_implementation_t {
 } rabbet_dnnl_implementation_t;
 
 // Calls `visit` for each implementation in the library's order of preference.
-// None is not an error. `threads` is what they will run with: oneDNN reads the
-// calling thread's OpenMP thread count when it makes descriptors and
-// primitives, which is why functions that make them take it.
+// None is not an error. `threads` is the number of threads that they will run
+// with: oneDNN reads the calling thread's OpenMP thread count when it makes
+// descriptors and primitives, so that functions that make them take it.
 rabbet_status_t rabbet_dnnl_enumerate(
     rabbet_dnnl_t* dnnl, const rabbet_dnnl_spec_t* spec, int threads,
     rabbet_status_t (*visit)(void* context,

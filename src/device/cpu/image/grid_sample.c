@@ -1,5 +1,5 @@
-// Samples of an image at the points of a grid: what a few points are made of is
-// found once and used for all channels.
+// Samples of an image at the points of a grid. Neighbours and weights of a few
+// points are computed once and used for all channels.
 #include "ops/grid_sample.h"
 
 #include "core/view.h"

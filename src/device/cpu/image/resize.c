@@ -1,6 +1,6 @@
-// Resizing, row by row of the output. A row that is chosen is copied, element
-// by element; one that is interpolated is the weighted sum of rows of the input
-// (over all axes but the last), whose elements are then weighed along it.
+// Resizing, row by row of the output. A nearest row is copied element by
+// element. An interpolated one is the weighted sum of rows of the input (over
+// all axes but the last), and is then interpolated along the last axis.
 #include "device/common/resize.h"
 
 #include <math.h>
@@ -74,7 +74,8 @@ static void rabbet_resize_set(const rabbet_node_kernel_t* kernel,
   state->out_row = last->out * plan->inner;
   state->lines = plan->outer * plan->out_plane / state->out_row;
   if (plan->resize.mode == RABBET_INTERPOLATION_NEAREST) return;
-  // A row of the input as floats, the sum of such, a row of the output.
+  // A row of the input as floats, the weighted sum of rows, a row of the
+  // output.
   state->row_step = rabbet_align_up(
       (2 * state->in_row + state->out_row) * (int64_t)sizeof(float), 64);
   *out_workspace = (size_t)(rabbet_cpu_slots(threads) * state->row_step);
@@ -118,7 +119,7 @@ typedef struct rabbet_resize_line_t {
   float weights[MOST_ROWS];
 } rabbet_resize_line_t;
 
-// The rows of the input for a row of the output; none: it is outside.
+// The rows of the input for a row of the output; none if it lies outside.
 static void rabbet_resize_find(const rabbet_kernel_state_t* state, int64_t line,
                                rabbet_resize_line_t* out) {
   const rabbet_resize_plan_t* plan = &state->plan;

@@ -20,7 +20,7 @@ struct rabbet_kernel_state_t {
   // The axes that are indexed: extents, and bytes from one element to the next.
   int32_t depth;
   int64_t extent[RABBET_MAX_RANK], bytes[RABBET_MAX_RANK];
-  // ELEMENT: axes before the row's, and what indexing does there.
+  // ELEMENT: axes before the row's, and their index arithmetic.
   int32_t axis, rank;
   rabbet_dims_t dims;                // of the indices
   int64_t strides[RABBET_MAX_RANK];  // bytes, of the data

@@ -34,8 +34,8 @@ static bool rabbet_move_find_tiles(rabbet_move_t* move) {
   return true;
 }
 
-// Pieces of some 32 KB: small enough to share out, large enough to be worth it.
-// Those of tiles are multiples of cache lines, so that threads share none.
+// Pieces of about 32 KB: small enough to spread over threads, large enough to
+// pay for it. Tiles are multiples of cache lines, so that threads share none.
 static void rabbet_move_divide(rabbet_move_t* move) {
   const int64_t wanted = 32 * 1024;
   int32_t last = move->rank - 1, outer = last;

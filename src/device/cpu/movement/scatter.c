@@ -1,6 +1,6 @@
-// Elements put where indices say, into a copy or in place. Each thread reads
-// all indices and does what falls into its part of the output, so that updates
-// that meet are done in their order.
+// Scatter, into a copy or in place. Each thread reads all indices and writes
+// those of its part of the output, so that updates of one element keep their
+// order.
 #include "device/common/scatter.h"
 
 #include <string.h>

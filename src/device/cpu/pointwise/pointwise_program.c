@@ -43,7 +43,7 @@ static int32_t rabbet_node_zero_point(const rabbet_group_node_t* node) {
   return node->input_count > 2 ? node->inputs[2] : -1;
 }
 
-// RABBET_PW_OP_COUNT stands for "nothing to do": the value passes through.
+// RABBET_PW_OP_COUNT: no instruction, the value passes through.
 static bool rabbet_node_op(const rabbet_group_t* group,
                            const rabbet_group_node_t* node,
                            rabbet_pw_op_t* out_op) {
@@ -88,8 +88,8 @@ static bool rabbet_node_op(const rabbet_group_t* group,
   return false;
 }
 
-// Lanes of FLOAT hold numbers of 8 bits where nothing is computed with them but
-// their conversion: integers would wrap around.
+// Lanes of FLOAT hold 8-bit numbers that are only converted, not computed with:
+// integers would wrap around.
 static bool rabbet_pw_is_quantized(const rabbet_group_t* group, int32_t value) {
   for (size_t i = 0; i < group->node_count; ++i) {
     const rabbet_group_node_t* node = &group->nodes[i];
@@ -365,7 +365,7 @@ static rabbet_status_t rabbet_pw_emit_node(rabbet_pw_compiler_t* compiler,
 // ---- Products that are summed ----------------------------------------------
 
 typedef struct rabbet_pw_fused_t {
-  rabbet_pw_op_t op;  // RABBET_PW_OP_COUNT: nothing to fuse
+  rabbet_pw_op_t op;  // RABBET_PW_OP_COUNT: not fused
   int factors[2];
   int addend;
   int result;
@@ -466,7 +466,7 @@ static rabbet_status_t rabbet_pw_emit_inputs(rabbet_pw_compiler_t* compiler,
     rabbet_pw_op_t load = loads[group->values[group->inputs[i]].dtype];
     value->base = (int)i;
     value->cell = access[i] == RABBET_PW_CELL;
-    // Cells are converted by whoever sets them.
+    // Cells are converted when they are set.
     if (load == RABBET_PW_LOAD || value->cell || value->uses == 0) continue;
     value->base = rabbet_pw_new_slot(compiler);
     RABBET_RETURN_IF_ERROR(rabbet_pw_emit_memory(compiler, load, (int)i));

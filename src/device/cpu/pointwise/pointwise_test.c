@@ -477,7 +477,7 @@ static void test_channel_operands(void** state) {
   }
 }
 
-// Nothing is computed of nothing.
+// Empty tensors have no work.
 static void test_empty_rows(void** state) {
   (void)state;
   fixture_t* f = calloc(1, sizeof(*f));

@@ -57,7 +57,7 @@ typedef struct rabbet_pw_frame_t {
 // A machine for one instruction set.
 typedef struct rabbet_pw_machine_t {
   int tile[RABBET_PW_LANE_COUNT];  // elements
-  // NULL where there is no such instruction.
+  // NULL: the instruction does not exist.
   void (*ops[RABBET_PW_LANE_COUNT][RABBET_PW_OP_COUNT][RABBET_PW_FORM_COUNT])(
       void);
   void (*run[RABBET_PW_LANE_COUNT])(const rabbet_pw_insn_t* program,

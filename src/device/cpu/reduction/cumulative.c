@@ -1,5 +1,5 @@
 // Running sums along an axis. Neighbouring rows are summed together, so that
-// memory is read in order whatever the axis.
+// memory is read in order for any axis.
 #include "ops/cumulative.h"
 
 #include "core/view.h"

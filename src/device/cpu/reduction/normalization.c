@@ -1,10 +1,11 @@
 // (x - mean) / sqrt(variance + epsilon) * scale + bias.
 //
 // The axes of the memory are outer (one mean for each of their positions) or
-// inner (what a mean is over). If the contiguous axis is inner, a position of
-// the outer axes is a few runs of memory: one pass for mean and variance, one
-// for the rest, from the cache where it is not too long. If it is outer, tiles
-// of neighbouring positions are computed together, a row of each at a time.
+// inner (a mean is taken over them). If the contiguous axis is inner, a
+// position of the outer axes is a few runs of memory: one pass for mean and
+// variance, one for the result, from the cache if it is short enough. If it is
+// outer, tiles of neighbouring positions are computed together, a row of each
+// at a time.
 #include <math.h>
 #include <string.h>
 

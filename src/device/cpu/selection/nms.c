@@ -1,6 +1,6 @@
 // Non-maximum suppression: each class of each batch makes a heap of the scores
-// above the threshold, and takes from it what overlaps none taken before; the
-// classes of a batch are then merged.
+// above the threshold, and takes boxes from it that overlap no box taken
+// before; the classes of a batch are then merged.
 #include "device/common/nms.h"
 
 #include "core/view.h"
@@ -15,8 +15,8 @@ struct rabbet_kernel_state_t {
   int64_t lists, slots;
 };
 
-// Of one class of one batch. `keys` holds `count` candidates, a heap; what is
-// taken fills it from its end.
+// The boxes of one class of one batch. `keys` holds `count` candidates, a heap;
+// taken ones fill it from its end.
 typedef struct rabbet_nms_list_t {
   int64_t count, taken, merged;
 } rabbet_nms_list_t;

@@ -122,8 +122,8 @@ static inline bool rabbet_topk_worse(const rabbet_topk_item_t* a,
   return a->key != b->key ? a->key < b->key : a->index > b->index;
 }
 
-// The item goes down from `at` until what is below it is better: the worst of
-// all is on top.
+// Moves the item down from `at` until all below it are better: the worst item
+// is on top.
 static void rabbet_topk_sift(rabbet_topk_item_t* heap, int64_t count,
                              int64_t at, rabbet_topk_item_t item) {
   for (int64_t below = 2 * at + 1; below < count; below = 2 * at + 1) {

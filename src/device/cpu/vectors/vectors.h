@@ -55,8 +55,8 @@ enum { RABBET_PRODUCT_ROWS = 4 };
 
 typedef struct rabbet_vectors_t {
   rabbet_transpose_fn_t transpose[4];  // elements of 1, 2, 4, 8 bytes
-  // `rows` rows, whose bytes in target and source are so many apart. `pattern`
-  // is RABBET_PATTERN_BYTES of an element repeated.
+  // Copies `rows` rows; the steps are bytes between rows of target and source.
+  // `pattern` is RABBET_PATTERN_BYTES of an element repeated.
   void (*copy_runs)(char* target, int64_t target_step, const char* source,
                     int64_t source_step, int64_t rows, const char* pattern,
                     const rabbet_copy_run_t* runs, int64_t count);
@@ -72,8 +72,8 @@ typedef struct rabbet_vectors_t {
   rabbet_convert_fn_t from_int32[RABBET_DTYPE_COUNT];
   rabbet_convert_fn_t int64_to_bool;
 
-  // All of `count` lanes into one: into *total, which holds what came before.
-  // FLOAT sums are kept in double.
+  // Reduces `count` lanes into *total, together with its previous value. FLOAT
+  // sums are kept in double.
   void (*reduce_float)(rabbet_reduce_t op, const float* x, int64_t count,
                        double* total);
   // Rows of `width` floats, one after the other, to a float each; no products.
@@ -96,7 +96,7 @@ typedef struct rabbet_vectors_t {
   void (*flush_float)(rabbet_reduce_t op, const float* x, int64_t count,
                       double* total);
 
-  // Mean and squares of a row joined with what came before.
+  // Joins mean and squares of a row with the previous ones.
   void (*moments)(const float* x, int64_t count, rabbet_moments_t* moments);
   // total[i] += (x[i] - mean[i])^2.
   void (*column_squares)(const float* x, int64_t width, const float* mean,

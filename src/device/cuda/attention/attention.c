@@ -21,11 +21,10 @@ static rabbet_cudnn_shape_t attention_shape(
   return shape;
 }
 
-// The support surface that cuDNN documents, and its frontend checks before it
-// asks: the columns of a head lie together and are a multiple of 8, and so are
-// the steps from one row, head or batch to the next. With keys that lie by
-// columns, which is how `Transpose` and `Mul` leave them, 9.19 crashes or reads
-// what is not aligned.
+// The support surface that cuDNN documents, and that its frontend checks before
+// it asks: the columns of a head are contiguous and a multiple of 8, and so are
+// the strides of rows, heads and batches. With keys stored by columns, as
+// `Transpose` and `Mul` leave them, 9.19 crashes or reads misaligned addresses.
 enum { ATTENTION_MULTIPLE = 8 };
 
 static bool attention_lies_by_rows(const rabbet_attention_view_t* view,
@@ -63,7 +62,7 @@ static bool attention_shapes(const rabbet_group_t* group,
   out->k_offset = views.k.offset;
   out->v_offset = views.v.offset;
   if (a->mask >= 0) out->mask = rabbet_cudnn_dense(4, views.mask.dims, false);
-  // Batches that broadcast are not what the fused kernels take.
+  // The fused kernels take no batches that broadcast.
   for (int i = 0; i < 2; ++i)
     if (out->q.dims[i] != out->k.dims[i] || out->q.dims[i] != out->v.dims[i])
       return false;

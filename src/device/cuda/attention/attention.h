@@ -8,8 +8,8 @@
 
 enum { RABBET_ATTENTION_TURNS = 4 };
 
-// A tensor of the attention: `value` is of the group's boundary, `seen` what
-// the product reads or makes.
+// A tensor of the attention: `value` is the group's boundary value, `seen` is
+// the operand or result of the product.
 typedef struct rabbet_attention_tensor_t {
   int32_t value, seen;
   // Between the two, in order of execution; scales among them are in `scale`.
@@ -32,7 +32,7 @@ typedef struct rabbet_attention_t {
   size_t nodes;   // of the group that were recognized
 } rabbet_attention_t;
 
-// [batch, heads, rows, columns] of what the products see, in elements.
+// [batch, heads, rows, columns] as the products see it, in elements.
 typedef struct rabbet_attention_view_t {
   int64_t dims[4], strides[4];
   int64_t offset;

@@ -88,8 +88,8 @@ static bool attention_operand(const rabbet_group_t* group,
   return attention_is_input(group, out->value);
 }
 
-// A scale by a constant, before the mask; one mask. They come from the end to
-// the beginning; *scores becomes what the node works on.
+// Takes a scale by a constant, before the mask, or one mask. Nodes come from
+// the last to the first; *scores becomes the node's input.
 static bool attention_take(const rabbet_group_t* group,
                            const rabbet_dims_t* dims,
                            const rabbet_group_node_t* node,
@@ -133,7 +133,8 @@ static bool attention_select(const rabbet_group_t* group,
   return fits;
 }
 
-// Scores and weights are FLOAT in kernels, whatever they are cast to between.
+// Kernels keep scores and weights in FLOAT, so that casts between them do not
+// matter.
 static bool attention_cast(const rabbet_group_t* group, rabbet_attention_t* a,
                            int32_t* value) {
   const rabbet_group_node_t* node =
@@ -337,7 +338,7 @@ static bool view_slice(const rabbet_group_t* group,
   rabbet_slice_t slice;
   alone.nodes = &copy;
   alone.node_count = 1;
-  // Nothing is allocated.
+  // Evaluating one element allocates nothing.
   rabbet_node_eval(&alone, dims, host_values, (rabbet_allocator_t){0}, operands,
                    &eval);
   for (size_t i = 0; i < 3; ++i)

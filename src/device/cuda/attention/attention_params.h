@@ -1,4 +1,4 @@
-// What the host tells the kernel of attention.cu. C and CUDA C++.
+// Parameters of the kernel of attention.cu. C and CUDA C++.
 #pragma once
 
 #include "device/cuda/programs/index.h"

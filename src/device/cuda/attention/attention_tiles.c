@@ -1,9 +1,9 @@
 // softmax(scale q k' + mask) v as one kernel of our own: HALF, BF16, and FLOAT
-// as TF32, with a mask of whatever type and extents. Where cuDNN has one, both
-// are timed.
+// as TF32, with a mask of any type and extents. Where cuDNN has one, both are
+// timed.
 //
-// Limited by latency for short sequences, so that warps share the keys of a row
-// there; exponentials and the first-level cache for long ones.
+// Short sequences are limited by latency, so that warps share the keys of a row
+// there; long ones by exponentials and the first-level cache.
 #include "device/cuda/attention/attention.h"
 
 #include <stdio.h>
@@ -125,8 +125,8 @@ static int64_t tiles_shared(const tiles_tactic_t* tactic, int64_t width) {
                                  (TILE_ROWS * width * 4 + EACH);
 }
 
-// Warps that would have nothing to do are not offered, nor one alone where
-// there is work for several.
+// Variants with idle warps are not offered, nor single warps where there is
+// work for several.
 static bool tiles_is_wanted(const tiles_tactic_t* tactic, rabbet_dtype_t dtype,
                             const rabbet_attention_views_t* views) {
   enum { SHARED = 48 * 1024 };  // without asking for more

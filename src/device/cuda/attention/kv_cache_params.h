@@ -10,6 +10,6 @@ typedef struct kv_cache_t {
   divisor_t rows;   // rows of the update for each slice
   divisor_t outer;  // slices for each index
   int64_t extent;   // rows of the cache for each slice
-  int32_t indices;  // bytes of an index; 0: there are none
+  int32_t indices;  // bytes of an index; 0: without indices
   int32_t circular;
 } kv_cache_t;

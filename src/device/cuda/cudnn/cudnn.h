@@ -23,11 +23,11 @@ typedef struct rabbet_cudnn_t {
   rabbet_cudnn_slot_t slots[RABBET_CUDNN_HANDLES];
 } rabbet_cudnn_t;
 
-// Made with the first call and kept by the device. Thread-safe. UNAVAILABLE
-// says what is missing.
+// Opened with the first call and kept by the device. Thread-safe. UNAVAILABLE
+// names the missing library or function.
 rabbet_status_t rabbet_cudnn_get(rabbet_cuda_device_t* device,
                                  rabbet_cudnn_t** out_library);
-// Its version, 0 where there is none: a class's library_version.
+// Its version, 0 without the library: a class's library_version.
 uint64_t rabbet_cudnn_version(rabbet_device_t* device);
 // For the device that is destroyed. inside: its context is current; else it is
 // gone with all that the library had in it.
@@ -40,7 +40,7 @@ rabbet_status_t rabbet_cudnn_acquire(rabbet_cudnn_t* library,
                                      rabbet_cudnn_slot_t** out_slot);
 void rabbet_cudnn_release(rabbet_cudnn_slot_t* slot);
 
-// A status for what a function returned, with the library's own message.
+// A status for a function's return code, with the library's own message.
 rabbet_status_t rabbet_cudnn_status(const rabbet_cudnn_t* library,
                                     cudnnStatus_t result, const char* call);
 // RABBET_CUDNN(library, cudnnSetStream, (handle, stream))

@@ -61,7 +61,7 @@ static size_t graph_element_size(int type) {
   }
 }
 
-// Addresses differ from run to run and mean nothing; everything else is hashed.
+// Addresses differ from run to run and are left out; everything else is hashed.
 static void graph_hash(rabbet_cudnn_graph_t* graph, int name, int type,
                        int64_t count, const void* values) {
   struct {

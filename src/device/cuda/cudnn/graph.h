@@ -1,7 +1,7 @@
-// A cuDNN operation graph in the making, and ways to execute it.
+// A cuDNN operation graph under construction, and ways to execute it.
 //
 // Functions that add to a graph keep the first error in graph->status and do
-// nothing after it, so that a description reads without a check at each line.
+// nothing after it, so that a description needs no check at each line.
 #ifndef RABBET_SRC_DEVICE_CUDA_CUDNN_GRAPH_H_
 #define RABBET_SRC_DEVICE_CUDA_CUDNN_GRAPH_H_
 
@@ -93,7 +93,7 @@ void rabbet_cudnn_convolution(rabbet_cudnn_graph_t* graph,
                               cudnnBackendDescriptor_t x,
                               cudnnBackendDescriptor_t w,
                               cudnnBackendDescriptor_t y);
-// From what the convolution's result would be to its input: the window slides
+// From the convolution's output tensor to its input tensor: the window slides
 // over y.
 void rabbet_cudnn_deconvolution(rabbet_cudnn_graph_t* graph,
                                 const rabbet_cudnn_window_t* window,
@@ -103,7 +103,7 @@ void rabbet_cudnn_deconvolution(rabbet_cudnn_graph_t* graph,
 void rabbet_cudnn_matmul(rabbet_cudnn_graph_t* graph,
                          cudnnBackendDescriptor_t a, cudnnBackendDescriptor_t b,
                          cudnnBackendDescriptor_t y);
-// One further number that some functions need: attribute -1: none.
+// One more number, which some functions need; attribute -1: without.
 typedef struct rabbet_cudnn_pointwise_t {
   int mode;  // CUDNN_POINTWISE_...
   int attribute;

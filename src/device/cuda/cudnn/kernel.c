@@ -28,7 +28,7 @@ struct rabbet_kernel_state_t {
   size_t workspace;
   int count;
   int64_t ids[RABBET_CUDNN_BINDINGS];
-  // Of the last run, whose arguments `pack` holds; NULL: none.
+  // Of the last run, whose arguments are in `pack`; NULL: there was no run.
   cudnnBackendDescriptor_t pack;
   void* addresses[RABBET_CUDNN_BINDINGS];
   void* workspace_address;
@@ -323,8 +323,8 @@ void rabbet_cudnn_kernel_destroy_state(rabbet_kernel_t* base,
   rabbet_free(kernel->node.allocator, state);
 }
 
-// The library takes no tensor without elements. Where a step's outputs have
-// none the engine leaves it out; here is what padding alone makes.
+// cuDNN rejects tensors without elements. The engine leaves out steps whose
+// outputs are empty; an output made of padding alone is left for this check.
 static rabbet_status_t prepare_check(const cudnn_kernel_t* kernel,
                                      const rabbet_kernel_shapes_t* shapes) {
   const rabbet_group_t* group = kernel->node.group;

@@ -1,18 +1,17 @@
-// Kernels done by a cuDNN graph: the common part. A class writes `describe` and
+// Common part of kernels that are cuDNN graphs. A class defines `describe` and
 // `propose`.
 //
-// Engines are tactics, named by engine and knobs; the plan keeps these, and the
-// library's own text of the execution plan, so that nothing is searched at
-// load.
+// Engines are tactics, named by engine and knobs. The plan keeps these and the
+// library's serialized execution plan, so that loading searches nothing.
 #ifndef RABBET_SRC_DEVICE_CUDA_CUDNN_KERNEL_H_
 #define RABBET_SRC_DEVICE_CUDA_CUDNN_KERNEL_H_
 
 #include "device/cuda/cudnn/graph.h"
 #include "device/cuda/products/epilogue.h"
 
-// Adds to the graph what the group computes, whose boundary values have the
-// types and formats to be used; false where a graph cannot say it. (That an
-// engine exists is not promised by true.) Thread-safe.
+// Adds the group's computation to the graph; boundary values have the types and
+// formats to be used. False if a graph cannot express it. (True does not
+// promise that an engine exists.) Thread-safe.
 typedef bool (*rabbet_cudnn_describe_fn_t)(const rabbet_group_t* group,
                                            const rabbet_dims_t* dims,
                                            rabbet_cudnn_graph_t* graph);
@@ -42,8 +41,8 @@ typedef struct rabbet_cudnn_chain_t {
 
 // Whether cuDNN has a function for each item.
 bool rabbet_cudnn_chain_fits(const rabbet_cudnn_chain_t* chain);
-// The tensor that the operation before the chain writes: virtual, or the
-// output where nothing follows.
+// The tensor that the operation before the chain writes: virtual, or the output
+// if the chain is empty.
 cudnnBackendDescriptor_t rabbet_cudnn_chain_start(
     const rabbet_cudnn_chain_t* chain, rabbet_cudnn_graph_t* graph);
 // Returns the result, `from` itself of an empty chain.
@@ -66,9 +65,9 @@ typedef struct rabbet_cudnn_offer_t {
 // formats.
 rabbet_status_t rabbet_cudnn_offer(const rabbet_cudnn_offer_t* offer);
 // Offers the group with one type at the whole boundary, LINEAR: each type that
-// the network allows besides `network`, its own, and `can` agrees to. In TF32
-// also with boundary input `turned` (-1: none) in HWC. Nothing where there is
-// no cuDNN, as there are other ways to compute the group.
+// the network allows besides `network`, its own, and that `can` accepts. In
+// TF32 also with boundary input `turned` (-1: none) in HWC. Offers nothing
+// without cuDNN: the group can be computed in other ways.
 rabbet_status_t rabbet_cudnn_offer_linear(const rabbet_propose_t* propose,
                                           rabbet_candidate_sink_t sink,
                                           const rabbet_kernel_class_t* kernel,

@@ -53,7 +53,7 @@ static rabbet_status_t plan_new_all(const rabbet_cudnn_t* library, int type,
   return rabbet_ok();
 }
 
-// ---- What a configuration is -----------------------------------------------
+// ---- Identity of a configuration --------------------------------------------
 
 typedef struct plan_identity_t {
   rabbet_cudnn_engine_t engine;
@@ -247,8 +247,7 @@ void rabbet_cudnn_choices_end(rabbet_cudnn_choices_t* choices) {
 
 // ---- Plans -----------------------------------------------------------------
 
-// That an engine fails for this graph in whatever way is no reason to give up
-// on others.
+// An engine's failure, of any kind, must not stop the trial of others.
 static rabbet_status_t plan_as_unsupported(rabbet_status_t status) {
   rabbet_status_code_t code = rabbet_status_code(status);
   if (rabbet_is_ok(status) || code == RABBET_STATUS_OUT_OF_MEMORY ||
@@ -348,7 +347,7 @@ rabbet_status_t rabbet_cudnn_plan(rabbet_cudnn_graph_t* graph,
                       : i == 1 ? CUDNN_BACKEND_ENGINE_DESCRIPTOR
                                : CUDNN_BACKEND_KNOB_CHOICE_DESCRIPTOR,
                       &parts[i]);
-  // An engine that is none for this graph is found out here or there.
+  // Either call may find that an engine does not support this graph.
   if (rabbet_is_ok(status))
     status = plan_as_unsupported(config_fill(graph, engine, parts));
   if (rabbet_is_ok(status))

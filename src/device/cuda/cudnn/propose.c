@@ -1,4 +1,4 @@
-// How classes of cuDNN graphs are offered, and what the library is asked.
+// Proposing classes of cuDNN graphs: the engines that the library is asked for.
 #include <stdio.h>
 #include <string.h>
 

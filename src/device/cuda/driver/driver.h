@@ -24,7 +24,7 @@ rabbet_status_t rabbet_cuda_driver_get(const rabbet_cuda_driver_t** out_driver);
 rabbet_status_t rabbet_cuda_driver_keep_first(
     const rabbet_cuda_driver_t* driver, CUdevice first);
 
-// A status for what a driver's function returned: OUT_OF_MEMORY, UNAVAILABLE or
+// A status for a driver function's return code: OUT_OF_MEMORY, UNAVAILABLE or
 // INTERNAL, with the driver's own name and text of the error.
 rabbet_status_t rabbet_cuda_driver_status(const rabbet_cuda_driver_t* driver,
                                           CUresult result, const char* call);

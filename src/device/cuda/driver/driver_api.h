@@ -58,8 +58,8 @@ enum {
   CU_POINTER_ATTRIBUTE_BUFFER_ID = 7,
 };
 
-// Pools of memory. `reserved` stands for what newer drivers ask there, which is
-// 0 for us.
+// Pools of memory. `reserved` covers fields of newer drivers, which are 0 for
+// us.
 typedef int CUmemLocationType;
 typedef int CUmemAllocationType;
 typedef int CUmemAllocationHandleType;

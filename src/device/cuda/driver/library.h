@@ -5,7 +5,7 @@
 #include "base/status.h"
 #include "base/strbuf.h"
 
-// The names to look for, and the message if there is none.
+// Names to look for, and the message if no library is found.
 typedef struct rabbet_cuda_library_t {
   const char* title;              // "the CUDA driver"
   const char* variable;           // environment variable that names the file
@@ -14,10 +14,10 @@ typedef struct rabbet_cuda_library_t {
 } rabbet_cuda_library_t;
 
 // Opens the library, in this order: the file that the variable names; one that
-// the process has loaded (torch's, say); the folders of the `nvidia-*` wheels
-// (RABBET_CUDA_PATH, then beside the package); the loader's path; a toolkit
-// (CUDA_HOME, CUDA_PATH, /usr/local/cuda). It is never closed. UNAVAILABLE says
-// what is missing and how to get it.
+// the process has loaded (torch's, for example); the folders of the `nvidia-*`
+// wheels (RABBET_CUDA_PATH, then beside the package); the loader's path; a
+// toolkit (CUDA_HOME, CUDA_PATH, /usr/local/cuda). It is never closed.
+// UNAVAILABLE names the missing file and how to install it.
 rabbet_status_t rabbet_cuda_library_open(const rabbet_cuda_library_t* library,
                                          void** out_handle);
 // Fills a table of function pointers by name; the library's handle comes from

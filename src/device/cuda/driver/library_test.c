@@ -1,4 +1,4 @@
-// Where libraries are looked for, and what is said of missing ones.
+// Where libraries are looked for, and messages for missing ones.
 #define _GNU_SOURCE
 #include "device/cuda/driver/library.h"
 
@@ -11,7 +11,7 @@
 
 #define VARIABLE "RABBET_TEST_LIBRARY"
 
-// A name that nothing has, and one that is there once a test has linked it.
+// A name without a file, and one whose file a test links.
 static const char* const names[] = {"librabbet_test_new.so.2",
                                     "librabbet_test_old.so.1", NULL};
 static const rabbet_cuda_library_t library = {

@@ -2,9 +2,9 @@
 
 #include <string.h>
 
-// References and the list are guarded by pools_lock, all else by `lock`, which
-// is never held while the GPU is waited for: who waits for the lock may hold
-// what the GPU waits for (a host callback, Python's GIL).
+// pools_lock guards references and the list, `lock` all other fields. `lock` is
+// never held while waiting for the GPU: its next holder may own a lock that the
+// GPU waits for (in a host callback, or Python's GIL).
 struct rabbet_cuda_pool_t {
   rabbet_cuda_pool_t* next;
   int ordinal;
@@ -89,7 +89,7 @@ void rabbet_cuda_pool_close(rabbet_cuda_device_t* device, bool inside) {
   rabbet_free(rabbet_allocator_system(), pool);
 }
 
-// The threshold is none: what comes back is kept when the GPU is waited for.
+// A threshold without limit: freed memory is kept when the GPU is waited for.
 static rabbet_status_t pool_create(const rabbet_cuda_device_t* device,
                                    CUmemoryPool* handle) {
   const rabbet_cuda_driver_t* driver = device->driver;
@@ -113,9 +113,9 @@ static rabbet_status_t pool_create(const rabbet_cuda_device_t* device,
 
 // ---- Memory that was given up ----------------------------------------------
 
-// Waits for the GPU; out_memory[0, result) is used by nothing any more. Waiting
-// would spoil recordings, so that it is put off while there is one of ours; one
-// that begins in between only fails to be recorded.
+// Waits for the GPU; afterwards out_memory[0, result) is unused. Waiting would
+// spoil recordings, so that it is put off while one of ours is active; a
+// recording that begins meanwhile only fails.
 static size_t pool_settle(rabbet_cuda_device_t* device,
                           CUdeviceptr** out_memory) {
   rabbet_cuda_pool_t* pool = device->pool;
@@ -151,7 +151,7 @@ static void pool_untake(rabbet_cuda_pool_t* pool, size_t count) {
   pthread_mutex_unlock(&pool->lock);
 }
 
-// Gives it back on `stream`, whose next taker then gets it at once.
+// Gives the memory back on `stream`, whose next allocation gets it at once.
 static void pool_reclaim(rabbet_cuda_device_t* device, CUstream stream) {
   CUdeviceptr* memory = NULL;
   size_t count = pool_settle(device, &memory);
@@ -170,7 +170,7 @@ bool rabbet_cuda_pool_trim(rabbet_cuda_device_t* device) {
   pthread_mutex_unlock(&pool->lock);
   if (!handle) return false;
   size_t count = pool_settle(device, &memory);
-  // The GPU was waited for, and of these the driver waits for nothing.
+  // The GPU was waited for, so that cuMemFree does not block.
   for (size_t i = 0; i < count; ++i)
     device->driver->cuMemFree(memory[i]);
   if (count > 0) pool_untake(pool, count);

@@ -1,6 +1,6 @@
-// Memory of calls: taken and given back in the order of a stream, from a pool
-// of the driver that all engines of the process on a GPU share. The pool keeps
-// what comes back until the device runs out of memory or the last engine goes.
+// Memory of calls: taken and given back in stream order, from one pool of the
+// driver's for each GPU, which all engines of the process share. The pool keeps
+// freed memory until the device runs out of memory or the last engine goes.
 //
 // Without a pool (the GPU has none, or the device works in a context of the
 // program's) it is memory of cuMemAlloc and cuMemFree.
@@ -14,8 +14,8 @@
 rabbet_status_t rabbet_cuda_pool_open(rabbet_cuda_device_t* device);
 // The last one destroys it. `inside`: the device's context is current.
 void rabbet_cuda_pool_close(rabbet_cuda_device_t* device, bool inside);
-// Gives all memory that nothing uses back to the driver. False: there is none.
-// The device's context is current.
+// Returns all unused memory to the driver. False: there is none. The device's
+// context must be current.
 bool rabbet_cuda_pool_trim(rabbet_cuda_device_t* device);
 // A recording on one of the GPU's streams begins (1) or ends (-1); the GPU is
 // not waited for meanwhile.

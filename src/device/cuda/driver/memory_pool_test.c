@@ -135,7 +135,7 @@ static void retired_memory_is_waited_for(void** state) {
   RABBET_EXPECT_OK(f.v->synchronize(f.base, f.a));
   RABBET_EXPECT_OK(f.v->synchronize(f.base, f.b));
   assert_int_equal(((uint8_t*)pinned)[0], 5);
-  // Nothing is retired: nobody waits.
+  // Nothing is retired: no thread waits.
   f.v->free_async(f.base, take(&f, 64, f.a), f.a);
   assert_int_equal(waits(), 1);
   f.v->retire(f.base, next);  // for the end to find
@@ -349,7 +349,8 @@ static void misuses_are_found(void** state) {
   assert_int_not_equal(driver->cuMemsetD8Async(data, 0, 64, f.a), 0);
   assert_int_not_equal(driver->cuMemFree(data), 0);
   assert_int_equal(stand_in()->take_misuses(), 1);
-  // Past its end, as found when it comes back; and what never comes back.
+  // A write past its end, as found when it is freed; and memory that is never
+  // freed.
   assert_int_equal(stand_in()->alive().allocations, 0);
   memory = take(&f, 60, f.a);
   assert_int_equal(stand_in()->alive().allocations, 1);

@@ -99,7 +99,7 @@ static rabbet_status_t cuda_instantiate(const rabbet_cuda_device_t* device,
   return rabbet_ok();
 }
 
-// Where nothing but addresses and numbers changed, the driver puts those in.
+// If only addresses and numbers changed, the driver updates the graph in place.
 static bool cuda_update(const rabbet_cuda_device_t* device, CUgraph recorded,
                         void* graph) {
   CUgraphExecUpdateResultInfo info = {0};

@@ -1,9 +1,9 @@
-// Convolutions and deconvolutions with bias, residual and point-wise layers
-// after them, by cuDNN.
+// Convolutions and deconvolutions with bias, residual and a point-wise
+// epilogue, by cuDNN.
 //
-// In LINEAR, and with channels last, which is what tensor cores want; the
-// filter is laid out so when the plan is built. Bounded by the tensor cores,
-// by memory where there are few channels.
+// In LINEAR, and with channels last, the layout of tensor cores; the filter is
+// laid out when the plan is built. Bounded by the tensor cores, by memory for
+// few channels.
 #include <string.h>
 
 #include "core/view.h"
@@ -98,11 +98,11 @@ static bool convolution_is_ambiguous(const rabbet_dims_t* dims) {
   return dims->d[1] > 1 && convolution_is_pixel(dims);
 }
 
-// A group that has such an image in LINEAR beside a filter of several pixels:
-// engine 4 of 9.19 takes the image for channels last, whatever the filter says.
-// It is one of those that compile point-wise operations into a convolution; a
-// convolution alone is computed by others. Channels last remain, and the kernel
-// of deconvolution.c.
+// A group with an image of one pixel in LINEAR and a filter of several pixels.
+// Engine 4 of 9.19, which compiles point-wise operations into a convolution,
+// takes the image for channels last, whatever the filter's layout; convolutions
+// alone use other engines. Channels last remain, and the kernel of
+// deconvolution.c.
 static bool convolution_is_misread(const rabbet_group_t* group,
                                    const rabbet_dims_t* x,
                                    const rabbet_dims_t* y) {
@@ -121,8 +121,8 @@ static bool convolution_reaches(const rabbet_window_t* window, int axis,
   return post >= 0 && room >= 0 && room / window->stride[axis] + 1 == out;
 }
 
-// cuDNN finds the output's extent itself, and prefers padding that is the same
-// at both ends: what of it is not reached does no harm.
+// cuDNN finds the output's extent itself, and prefers equal padding at both
+// ends: padding that no window reaches does no harm.
 static bool convolution_post(const rabbet_window_t* window, int axis,
                              int64_t pre, int64_t post, int64_t in, int64_t out,
                              int64_t* out_post) {
@@ -320,8 +320,8 @@ static bool convolution_always_takes_value(const rabbet_group_value_t* value,
   return full || by_channel;
 }
 
-// Of all operands of what follows the convolution, with which `plain` begins.
-// The filter, and scales of a group of 8 bits, are none of them.
+// Checks the operands of the epilogue; `plain` begins with the convolution. The
+// filter, and scales of an 8-bit group, are not among them.
 static bool convolution_always_takes(const rabbet_group_t* plain) {
   const rabbet_group_value_t* y = &plain->values[plain->outputs[0]];
   for (size_t i = 1; i < plain->node_count; ++i) {
@@ -357,7 +357,7 @@ static rabbet_status_t convolution_offer_all(const convolution_offer_t* offer) {
           .kernel = &rabbet_cuda_convolution,
           .tensors = offer->tensors,
           .dtype = types[i],
-          // Tensor cores' kernels turn what is LINEAR before they begin.
+          // Kernels for tensor cores first transpose LINEAR tensors.
           .is_unlikely =
               formats[k] == RABBET_FORMAT_LINEAR &&
               (types[i] != RABBET_DTYPE_FLOAT || offer->propose->tf32),

@@ -124,8 +124,8 @@ static rabbet_status_t deconvolution_refuse(const rabbet_group_node_t* layer,
                        layer->name, rabbet_dims_print(out, text, sizeof(text)));
 }
 
-// Extents and distances of the spatial axes; false if they are beyond what
-// fits.
+// Extents and strides of the spatial axes; false if they exceed the kernel's
+// integers.
 static bool deconvolution_axes(const rabbet_window_t* window,
                                const rabbet_dims_t* in,
                                const rabbet_dims_t* out, deconvolution_t* p) {

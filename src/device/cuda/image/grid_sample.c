@@ -1,5 +1,5 @@
-// Samples of an image at the points of a grid. Bound by bytes: of the output
-// and of what the points touch.
+// Samples of an image at the points of a grid. Bound by bytes: those of the
+// output and of the touched pixels.
 #include "ops/grid_sample.h"
 
 #include "device/cuda/image/grid_sample_params.h"

@@ -28,8 +28,8 @@ typedef struct rabbet_cuda_pooling_kernel_t {
   rabbet_cuda_node_t node;
   rabbet_window_t window;
   int64_t size;  // bytes of an element
-  // The part of the result that a thread of ROWS makes; 0: there is no such
-  // kernel.
+  // The part of the result that a thread of ROWS computes; 0: the kernel does
+  // not apply.
   int64_t rows_width, rows_height;
   CUfunction functions[FUNCTIONS];
 } rabbet_cuda_pooling_kernel_t;
@@ -129,8 +129,8 @@ static void pooling_options(const rabbet_group_node_t* layer,
   }
 }
 
-// Whether rows can be pooled by vectors, and what a thread then makes: where
-// windows of rows overlap, few registers for more rows are better.
+// Whether rows can be pooled by vectors, and how many elements a thread then
+// computes. With overlapping windows, few registers for more rows are better.
 static void pooling_find_rows(const rabbet_group_node_t* layer,
                               rabbet_cuda_pooling_kernel_t* kernel) {
   enum { MOST_VECTORS = 8, MOST_ROWS = 12 };
@@ -208,7 +208,7 @@ static rabbet_status_t pooling_too_large(const rabbet_group_node_t* layer,
                        layer->name, rabbet_dims_print(in, text, sizeof(text)));
 }
 
-// Windows of `in`; only what all kernels share.
+// Windows of `in`; fields that all kernels share.
 static rabbet_status_t pooling_set(const rabbet_cuda_pooling_kernel_t* kernel,
                                    const rabbet_dims_t* in,
                                    const rabbet_dims_t* out, pooling_t* p) {

@@ -17,14 +17,14 @@ typedef struct rabbet_cuda_resize_kernel_t {
   rabbet_cuda_node_t node;
   rabbet_device_t* base;
   int64_t size;                       // bytes of an element
-  CUfunction functions[RANKS][WAYS];  // NULL where there is none
+  CUfunction functions[RANKS][WAYS];  // NULL: no such kernel
 } rabbet_cuda_resize_kernel_t;
 
 struct rabbet_kernel_state_t {
   bool is_empty;
   void* tables;  // positions, then weights
   int64_t entries;
-  rabbet_cuda_launch_t single, wide;  // wide.function NULL: there is none
+  rabbet_cuda_launch_t single, wide;  // wide.function NULL: without
   resize_t single_parameters, wide_parameters;
 };
 

@@ -19,7 +19,7 @@ typedef struct resize_t {
   int64_t items;  // of work
   int64_t inner;  // elements
   int64_t in_plane, out_plane;
-  divisor_t pieces;  // of the last axis, or of what is inside of it
+  divisor_t pieces;  // of the last axis, or of the elements inside of it
   float outside;
   int32_t rank;
   resize_axis_t axes[RESIZE_AXES];

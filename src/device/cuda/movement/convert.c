@@ -40,8 +40,8 @@ struct rabbet_kernel_state_t {
 
 // ---- Proposing -------------------------------------------------------------
 
-// The type that elements are taken for: those that are only moved, for any of
-// their size. NULL: the kernels do not know it.
+// The kernel's type for the elements. A plain move uses any type of the same
+// size. NULL: the kernels lack the type.
 static const char* convert_type(rabbet_dtype_t own, rabbet_dtype_t other) {
   if (own != other) return rabbet_cuda_type(own);
   switch (rabbet_dtype_bits(own)) {

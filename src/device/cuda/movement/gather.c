@@ -1,6 +1,6 @@
-// Elements chosen by indices: rows that lie together in pieces of 16 bytes,
-// single elements several to a thread. Bound by bytes: of the indices, of what
-// is chosen, of the output.
+// Gather: contiguous rows in pieces of 16 bytes, single elements several to a
+// thread. Bound by bytes: those of the indices, of the gathered elements, of
+// the output.
 #include "device/common/gather.h"
 
 #include "device/cuda/movement/gather_params.h"

@@ -1,5 +1,5 @@
-// Layers whose outputs are known before they run: shapes and constants. They
-// wait in the device's memory, and a run copies them.
+// Layers whose outputs are known before they run: shapes and constants. The
+// values lie in the device's memory, and a run copies them.
 #include "device/cuda/cuda.h"
 
 typedef struct rabbet_cuda_known_t {

@@ -150,8 +150,8 @@ static void move_set_axis(rabbet_sample_mode_t mode,
   }
 }
 
-// The last axis and what lies behind it, `unit` elements: where a row is a run
-// of the source, and what lies at its sides.
+// The last axis and the elements behind it, `unit` in number: the part of a row
+// that is a run of the source, and the parts at its sides.
 static void move_set_row(const rabbet_slice_axis_t* axis, int64_t unit,
                          bool is_small, move_t* move) {
   int64_t start = axis->start;

@@ -1,5 +1,5 @@
 // Moving elements: strided windows, padding, transposes. One program for each
-// size of elements, whatever their type (movement/move.cu).
+// element size (movement/move.cu).
 #ifndef RABBET_SRC_DEVICE_CUDA_MOVEMENT_MOVE_H_
 #define RABBET_SRC_DEVICE_CUDA_MOVEMENT_MOVE_H_
 
@@ -19,7 +19,7 @@ typedef struct rabbet_cuda_mover_t {
   CUfunction narrow[2], wide[2];
   // Transposes of units of 1 << i bytes; or NULL.
   CUfunction tiles[RABBET_CUDA_TILE_SIZES], squares[RABBET_CUDA_TILE_SIZES];
-  CUfunction elements;  // none of which are neighbours
+  CUfunction elements;  // no neighbours in the source
   // By how many elements lie beside each other.
   CUfunction split[MOVE_FEW_MOST + 1], join[MOVE_FEW_MOST + 1], second;
 } rabbet_cuda_mover_t;
@@ -58,7 +58,7 @@ typedef struct rabbet_cuda_move_t {
   rabbet_cuda_pieces_t narrow, wide;
   move_t narrow_parameters, wide_parameters;
   bool has_wide;
-  bool is_single;  // narrow: none are neighbours in the source
+  bool is_single;  // narrow: no neighbours in the source
   // TILES: bytes of an element, log 2; which sides may go by words.
   int tile_log;
   int32_t tile_wide;
@@ -94,7 +94,7 @@ rabbet_status_t rabbet_cuda_move_enqueue(const rabbet_cuda_mover_t* mover,
 void rabbet_cuda_move_find_tiles(const rabbet_cuda_mover_t* mover,
                                  const rabbet_strided_t* strided,
                                  rabbet_cuda_move_t* move);
-// Whether such a way fits addresses with these bits.
+// Whether the way fits addresses with these bits.
 bool rabbet_cuda_move_has_tiles(const rabbet_cuda_move_t* move, uintptr_t both);
 rabbet_status_t rabbet_cuda_move_tiles(const rabbet_cuda_mover_t* mover,
                                        const rabbet_cuda_move_t* move,

@@ -8,9 +8,9 @@
 // Of 16 bytes, for each thread.
 #define MOVE_PIECES 4
 #define MOVE_PIECES_LARGE 2
-#define MOVE_ELEMENTS 8  // for each thread, where none are neighbours
+#define MOVE_ELEMENTS 8  // for each thread, without neighbours
 
-// What lies in a row before and behind the positions of the source: elements
+// Contents of a row before and behind the positions of the source: elements
 // from anywhere, neighbours of which some lie there, filled ones.
 #define MOVE_SIDES_MIXED 0
 #define MOVE_SIDES_NEIGHBOURS 1
@@ -23,8 +23,8 @@ typedef struct move_axis_t {
   divisor_t extent;
   int64_t source;  // elements from one position to the next
   int64_t start, step, in;
-  // What the mode does to positions below 0 and from `in` on, as long as they
-  // are no more than one period away: position * factor + add.
+  // Maps positions below 0, and from `in` on, that are at most one period away:
+  // position * factor + add.
   int32_t low_factor, low_add, high_factor, high_add;
   int32_t is_whole;  // every position is taken, in order
   int32_t reserved;

@@ -1,5 +1,5 @@
-// Transposes: what fits which kernel. Bound by bytes; tiles in shared memory
-// let both sides be touched in the order in which they lie in memory.
+// Transposes: choosing the kernel. Bound by bytes; tiles in shared memory let
+// both sides be accessed in memory order.
 #include "device/cuda/movement/move.h"
 
 // Constants of movement/move.cu.
@@ -108,7 +108,7 @@ static void tiles_find_few(const rabbet_cuda_mover_t* mover,
 }
 
 // The last axis, contiguous in the target, and one that is contiguous in the
-// source. Of tiles too small to be worth a block nothing is made.
+// source. Tiles too small for a block are not used.
 void rabbet_cuda_move_find_tiles(const rabbet_cuda_mover_t* mover,
                                  const rabbet_strided_t* strided,
                                  rabbet_cuda_move_t* move) {

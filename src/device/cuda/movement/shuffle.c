@@ -1,6 +1,6 @@
-// Transpose, reshape, transpose: nothing where the memory stays as it is, else
-// one move wherever strides can say it, or two with the tensor between them in
-// the workspace. Bound by bytes: each move reads and writes every element once.
+// Transpose, reshape, transpose: no move if the memory stays as it is, one if
+// strides can express it, else two with the tensor between them in the
+// workspace. Bound by bytes: each move reads and writes every element once.
 #include "device/common/shuffle.h"
 
 #include "device/cuda/movement/move.h"

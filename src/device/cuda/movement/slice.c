@@ -1,6 +1,6 @@
 // Strided windows, and padding by wrapping, clamping, filling or reflecting.
-// Bound by bytes: what is taken is read once, the output is written once, in
-// pieces of 16 bytes however its rows are aligned.
+// Bound by bytes: the window is read once and the output written once, in
+// pieces of 16 bytes for any alignment of its rows.
 #include "device/cuda/movement/move.h"
 
 enum { INPUT = 0, FILL = 4 };

@@ -1,10 +1,11 @@
-// Chains and trees of element-wise layers as one kernel, whose text is made for
-// the group: each input is loaded once, all else happens in registers.
+// Chains and trees of element-wise layers as one kernel, whose source is
+// generated for the group: each input is loaded once, intermediate values stay
+// in registers.
 //
 // Limited by the bytes of its operands, unless a function of many instructions
 // (POW, GELU_ERF, TAN) meets a narrow type. Vectors of 16 bytes where rows and
-// addresses allow; many small blocks, so that some 32 KB are on their way to
-// each multiprocessor.
+// addresses allow; many small blocks, so that some 32 KB are in flight to each
+// multiprocessor.
 #include <stdio.h>
 #include <string.h>
 

@@ -121,7 +121,8 @@ static int pw_way(const rabbet_group_t* group, int operand,
   return layout->way_count++;
 }
 
-// The table of constants of that shape, begun if need be; -1 if there is none.
+// The table of constants of that shape, added if it is new; -1 if there is no
+// room.
 static int pw_table(const rabbet_group_t* group, size_t input,
                     rabbet_cuda_pw_layout_t* layout, int* first) {
   const rabbet_group_value_t* value = &group->values[group->inputs[input]];

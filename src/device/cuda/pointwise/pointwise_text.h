@@ -18,7 +18,7 @@ typedef enum rabbet_cuda_pw_source_t {
   // A constant of one element, which comes with the launch; `number` among
   // them.
   RABBET_CUDA_PW_SCALAR,
-  // A constant that stands still along rows, as one column of a table of all
+  // A constant that does not vary along rows, as one column of a table of all
   // such constants of its shape: `number` of the table, and column.
   RABBET_CUDA_PW_TABLE,
 } rabbet_cuda_pw_source_t;
@@ -30,8 +30,8 @@ typedef struct rabbet_cuda_pw_input_t {
 
 // How a group's operands reach the kernel. Addresses are those of inputs in
 // memory, of tables, of outputs. A way is a walk through memory: constants of
-// one shape share theirs. It follows from what is equal in a build and in a
-// loaded plan, whose dynamic shapes are not known yet.
+// one shape share theirs. The layout depends only on properties that are equal
+// in a build and in a loaded plan, whose dynamic shapes are not known yet.
 typedef struct rabbet_cuda_pw_layout_t {
   int memory_count, table_count, output_count, scalar_count, way_count;
   int axes;  // outside the row, at most
@@ -44,7 +44,7 @@ typedef struct rabbet_cuda_pw_layout_t {
 } rabbet_cuda_pw_layout_t;
 
 // Types and formats as chosen. False if the group has too many operands for a
-// launch; this is so for all choices or for none.
+// launch: the same for all choices.
 bool rabbet_cuda_pw_layout(const rabbet_group_t* group,
                            rabbet_cuda_pw_layout_t* out_layout);
 static inline int rabbet_cuda_pw_addresses(

@@ -14,17 +14,17 @@ typedef struct rabbet_cublaslt_t {
   size_t version;  // 130000
 } rabbet_cublaslt_t;
 
-// Made with the first call and kept by the device. Thread-safe. UNAVAILABLE
-// says what is missing.
+// Opened with the first call and kept by the device. Thread-safe. UNAVAILABLE
+// names the missing library or function.
 rabbet_status_t rabbet_cublaslt_get(rabbet_cuda_device_t* device,
                                     const rabbet_cublaslt_t** out_library);
-// Its version, 0 where there is none: a class's library_version.
+// Its version, 0 without the library: a class's library_version.
 uint64_t rabbet_cublaslt_version(rabbet_device_t* device);
 // For the device that is destroyed. inside: its context is current; else it is
 // gone with all that the library had in it.
 void rabbet_cublaslt_destroy(rabbet_cuda_device_t* device, bool inside);
 
-// A status for what a function returned, with the library's name and text.
+// A status for a function's return code, with the library's name and text.
 rabbet_status_t rabbet_cublaslt_status(const rabbet_cublaslt_t* library,
                                        cublasStatus_t result, const char* call);
 // RABBET_CUBLASLT(library, cublasLtMatmul, (handle, ...))

@@ -20,7 +20,7 @@ static float epilogue_float(const rabbet_group_node_t* node, const char* name) {
   return (float)rabbet_attr_float(node->attrs, node->op->attr_count, name, 0);
 }
 
-// The node as an operation on `x`; false if it is no such.
+// The node as an operation on `x`; false if no epilogue has it.
 static bool epilogue_item(const rabbet_group_t* group,
                           const rabbet_group_node_t* node, int32_t x,
                           rabbet_cuda_item_t* out) {

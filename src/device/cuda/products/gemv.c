@@ -53,8 +53,8 @@ static bool gemv_is_thin(const rabbet_matmul_shape_t* s) {
   return s->m <= GEMV_ROWS || s->n <= GEMV_ROWS;
 }
 
-// So little that a launch takes longer; of odd extents the library may have
-// nothing, or nothing that rounds once.
+// Products so small that a launch takes longer. For odd extents the library may
+// have no kernel, or none that rounds once.
 static bool gemv_is_small(const rabbet_matmul_shape_t* s) {
   return s->m <= GEMV_SMALL && s->n <= GEMV_SMALL && s->k <= GEMV_SMALL;
 }

@@ -29,7 +29,7 @@ static const product_t products[] = {
     {F32, 1, 0, {2, {40, 72}}, {2, {40, 3}}, 0, "spread,"},
     // Matrix times vector.
     {F32, 0, 2, {2, {72, 40}}, {1, {40}}, 0, "dot,"},
-    // No whole vectors, and addresses that are none's multiple.
+    // No whole vectors, and unaligned addresses.
     {F16, 0, 1, {2, {2, 63}}, {2, {24, 63}}, 0, "single,"},
     {F16, 0, 0, {2, {2, 64}}, {2, {64, 25}}, 0, "single,"},
     {F16, 0, 1, {2, {1, 64}}, {2, {24, 64}}, 1, "single,"},

@@ -1,6 +1,6 @@
 // The point-wise layers behind a product as a part of its kernel
-// (products/layers_params.h): any chain of them whose other operands are one
-// number, one for each column, or of the result's shape.
+// (products/layers_params.h): any chain whose other operands are scalars, one
+// number for each column, or of the result's shape.
 #ifndef RABBET_SRC_DEVICE_CUDA_PRODUCTS_LAYERS_H_
 #define RABBET_SRC_DEVICE_CUDA_PRODUCTS_LAYERS_H_
 
@@ -15,15 +15,15 @@ typedef struct rabbet_cuda_layers_t {
   bool is_full[LAYERS];  // it has the result's shape
 } rabbet_cuda_layers_t;
 
-// Whether the group is a floating-point product with layers behind it that are
-// such a chain at all shapes of the profile. `opt`: of each value.
+// Whether the group is a floating-point product with such a chain behind it at
+// all shapes of the profile. `opt`: dimensions of each value.
 bool rabbet_cuda_layers_match(const rabbet_group_t* group,
                               const rabbet_dims_t* opt);
 // The type of the whole boundary, which is LINEAR; RABBET_DTYPE_NONE if it is
 // not.
 rabbet_dtype_t rabbet_cuda_layers_type(const rabbet_group_t* group);
-// Adds the program `name`: the text `begin`, then `header`, then the layers. A
-// chain is one whatever the shapes are.
+// Adds the program `name`: the text `begin`, then `header`, then the layers.
+// The chain does not depend on shapes.
 rabbet_status_t rabbet_cuda_layers_add(rabbet_cuda_node_t* kernel,
                                        const rabbet_kernel_spec_t* spec,
                                        const char* name, const char* begin,

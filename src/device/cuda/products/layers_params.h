@@ -1,6 +1,6 @@
-// The element-wise layers behind a product (layers.h): what their kernels are
-// given, and how an element goes through them. C and CUDA C++. The text that
-// includes this in CUDA C++ also has
+// The element-wise layers behind a product (layers.h): parameters of their
+// kernels, and the walk of an element through them. C and CUDA C++. The text
+// that includes this in CUDA C++ also has
 //
 //   ELEMENT    type of all tensors
 //   OPERANDS   how many tensors the layers read

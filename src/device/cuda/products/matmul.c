@@ -2,10 +2,10 @@
 // and convolutions that are such products: those of single pixels, channels
 // last.
 //
-// The first choices of the library's heuristics are tactics, named by what they
-// are, so that a tactic means the same in the next build; the plan keeps the
-// one chosen. Bounded by the tensor cores where m, n and k are large, by the
-// reading of b where m is small.
+// The first choices of the library's heuristics are tactics, named by their
+// properties, so that a tactic means the same in the next build; the plan keeps
+// the chosen one. Bounded by the tensor cores where m, n and k are large, by
+// the reading of b where m is small.
 #include "device/cuda/products/matmul_kernel.h"
 
 #include <pthread.h>
@@ -24,7 +24,7 @@ typedef struct matmul_kernel_t {
   bool exact;  // no other algorithm than the tactic's
   rabbet_matmul_types_t types;
   pthread_mutex_t lock;       // guards `kept`
-  rabbet_matmul_kept_t kept;  // magic 0: nothing
+  rabbet_matmul_kept_t kept;  // magic 0: nothing kept
 } matmul_kernel_t;
 
 struct rabbet_kernel_state_t {
@@ -36,8 +36,9 @@ struct rabbet_kernel_state_t {
   size_t workspace;
   size_t in_size, out_size;  // bytes of an element
   bool sums_whole;           // INT8 to INT32
-  // Sums of nothing, which the library does not take, are of one zero each: so
-  // many bytes of zeros are behind the library's workspace.
+  // K = 0: the product is all zeros. cuBLASLt rejects it, so that k = 1 and
+  // both factors are zeros: so many bytes of zeros lie behind the library's
+  // workspace.
   size_t zeros, zeros_at;
   float alpha, beta;
   const void* bias_address;                       // that the descriptor holds
@@ -46,8 +47,8 @@ struct rabbet_kernel_state_t {
 
 // ---- Creating --------------------------------------------------------------
 
-// The algorithm that the plan keeps for this tactic, if this library and GPU
-// are those that it was chosen for.
+// The algorithm that the plan keeps for this tactic, if it was chosen for this
+// library and GPU.
 static void matmul_find_kept(matmul_kernel_t* kernel,
                              const rabbet_kernel_spec_t* spec) {
   for (size_t i = 0; i < spec->artifact_count; ++i) {
@@ -88,7 +89,8 @@ static rabbet_status_t matmul_create(const rabbet_kernel_spec_t* spec,
   kernel->tactic = spec->tactic;
   kernel->exact = spec->exact;
   kernel->types = types;
-  // Other algorithms than the chosen one do with less, but none of 8 bits.
+  // Algorithms other than the chosen one need less alignment, except for 8
+  // bits.
   if (rabbet_dtype_bits(types.in) <= 8)
     kernel->node.base.alignment = RABBET_MATMUL_ALIGNMENT;
   pthread_mutex_init(&kernel->lock, NULL);
@@ -320,7 +322,7 @@ static rabbet_status_t matmul_run(const matmul_kernel_t* kernel,
     b = (const char*)call->inputs[state->b_index] + at->b * in;
   }
   char* y = (char*)call->outputs[0] + at->y * out;
-  // Where nothing is added, c may be the result only if it is of its type.
+  // If no tensor is added, c may be the result only if it has its type.
   const char* c = setup->c == setup->y ? y : NULL;
   if (state->c_index >= 0)
     c = (const char*)call->inputs[state->c_index] + at->y * out;

@@ -1,5 +1,5 @@
 // A matrix product with broadcast batches as strided products of column-major
-// matrices: what cuBLASLt and cuDNN are given.
+// matrices, as cuBLASLt and cuDNN take them.
 #ifndef RABBET_SRC_DEVICE_CUDA_PRODUCTS_MATMUL_H_
 #define RABBET_SRC_DEVICE_CUDA_PRODUCTS_MATMUL_H_
 
@@ -26,8 +26,8 @@ typedef struct rabbet_matmul_shape_t {
 rabbet_status_t rabbet_matmul_shape(const rabbet_group_node_t* node,
                                     const rabbet_dims_t* dims,
                                     rabbet_matmul_shape_t* out_shape);
-// With b as HWC has it, a constant matrix whose last two axes lie the other way
-// round. False unless b is one matrix of rank 3.
+// With b in HWC, a constant matrix whose last two axes are swapped in memory.
+// False unless b is one matrix of rank 3.
 bool rabbet_matmul_turn_weights(const rabbet_group_node_t* node,
                                 const rabbet_dims_t* dims,
                                 rabbet_matmul_shape_t* shape);
@@ -38,10 +38,9 @@ rabbet_matmul_axis_t rabbet_matmul_turn(const rabbet_matmul_shape_t* shape,
                                         int64_t turn);
 // Whether the group is a floating-point product with layers after it.
 bool rabbet_matmul_matches(const rabbet_group_t* group);
-// Whether it is a floating-point convolution whose window is one element that
-// steps by one, in one group of channels, with layers after it: without padding
-// it is the product of its pixels by its weights. dims tells of padding, which
-// is not asked for if it is NULL.
+// Whether it is a floating-point convolution with a 1x1 window and stride 1, in
+// one group of channels, with an epilogue: without padding it is the product of
+// its pixels by its weights. Padding is read from dims; NULL: not checked.
 bool rabbet_matmul_is_convolution(const rabbet_group_t* group,
                                   const rabbet_dims_t* dims);
 
@@ -59,13 +58,12 @@ typedef struct rabbet_matmul_epilogue_t {
   int32_t result;
 } rabbet_matmul_epilogue_t;
 
-// False if what follows the product is something else.
+// False if cuBLASLt has no such epilogue.
 bool rabbet_matmul_epilogue(const rabbet_group_t* group,
                             const rabbet_dims_t* dims,
                             rabbet_matmul_epilogue_t* out_epilogue);
-// Whether it is never something else, as far as the usual and the largest
-// shapes of the profile tell: what is one row at the usual ones may be a batch
-// of them elsewhere.
+// Whether it is one at the usual and at the largest shapes of the profile: a
+// single row at the usual shapes may be a batch of rows elsewhere.
 rabbet_status_t rabbet_matmul_has_epilogue(const rabbet_propose_t* propose,
                                            bool* out_has);
 

@@ -37,9 +37,9 @@ static rabbet_status_t matmul_layout(const rabbet_cublaslt_t* library, int type,
        sizeof(step)));
 }
 
-// A matrix of rows x columns whose elements lie `row` and `column` apart, as
-// memory holds it; *out_op turns it to columns x rows, which is what the
-// transposed problem wants.
+// A matrix of rows x columns in memory, whose elements lie `row` and `column`
+// apart; *out_op transposes it to columns x rows, as the transposed problem
+// needs.
 static rabbet_status_t matmul_operand(const rabbet_cublaslt_t* library,
                                       int type, const int64_t sizes[2],
                                       const int64_t strides[2], int64_t batch,
@@ -110,8 +110,8 @@ rabbet_status_t rabbet_matmul_setup(const rabbet_cublaslt_t* library,
                                        s->n, s->m, s->y_row, s->batch.size,
                                        s->batch.y, &setup->y));
   setup->c = setup->y;
-  // A tensor that is added to a product of FP8 has 16 bits; so it is said also
-  // where none is added.
+  // A tensor added to a product of FP8 has 16 bits. cuBLASLt wants this type
+  // even if none is added.
   if (types.out == RABBET_DTYPE_FP8)
     RABBET_RETURN_IF_ERROR(matmul_layout(library, CUDA_R_16BF, s->n, s->m,
                                          s->y_row, s->batch.size, s->batch.y,
@@ -219,8 +219,8 @@ static bool matmul_rounds_once(const rabbet_matmul_setup_t* setup,
            id > MATMUL_ROUNDS_BEFORE_BIAS_LAST));
 }
 
-// Those that round once, or else all: who computes now rather has a result with
-// two roundings than none.
+// Algorithms that round once; without any, all: at run time a result with two
+// roundings is better than none.
 static int matmul_pick(const rabbet_matmul_setup_t* setup, bool once, int wish,
                        const cublasLtMatmulHeuristicResult_t* from, int found,
                        cublasLtMatmulHeuristicResult_t* out) {
@@ -251,7 +251,7 @@ rabbet_status_t rabbet_matmul_choices(const rabbet_matmul_setup_t* setup,
     cublasStatus_t result = library->cublasLtMatmulAlgoGetHeuristic(
         library->handle, setup->desc, setup->b, setup->a, setup->c, setup->y,
         preference, request, all, &found);
-    // "Nothing for this problem" is an answer, in two ways.
+    // "No algorithm" is a valid answer, and cuBLASLt gives it in two ways.
     if (result == CUBLAS_STATUS_NOT_SUPPORTED)
       found = 0;
     else

@@ -41,11 +41,11 @@ typedef struct rabbet_matmul_limits_t {
   uint64_t workspace;
   uint32_t alignment;  // of addresses, in bytes
   size_t in_size, out_size;
-  bool rounds_once;  // rather none than others
+  bool rounds_once;  // refuse other algorithms
 } rabbet_matmul_limits_t;
 
-// The library's first choices, at most `wish`; *out_count 0 if it has none.
-// Those that round once come alone, where there are any.
+// The library's first choices, at most `wish`; *out_count 0 if it has none. If
+// some round once, only these.
 rabbet_status_t rabbet_matmul_choices(const rabbet_matmul_setup_t* setup,
                                       const rabbet_matmul_shape_t* shape,
                                       const rabbet_matmul_limits_t* limits,
@@ -53,7 +53,7 @@ rabbet_status_t rabbet_matmul_choices(const rabbet_matmul_setup_t* setup,
                                       cublasLtMatmulHeuristicResult_t* out,
                                       int* out_count);
 // Whether the algorithm can do this product in RABBET_MATMUL_WORKSPACE;
-// *out_workspace is what it needs of it.
+// *out_workspace is the part that it needs.
 bool rabbet_matmul_admits(const rabbet_matmul_setup_t* setup,
                           const cublasLtMatmulAlgo_t* algorithm,
                           size_t* out_workspace);

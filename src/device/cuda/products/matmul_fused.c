@@ -1,6 +1,6 @@
-// Matrix products with more after them than cuBLASLt's epilogues: GELU by erf,
-// swish, a residual behind a function. By cuDNN graphs, whose engines are
-// compiled for the group. Bounded as products are.
+// Matrix products with epilogues that cuBLASLt lacks: GELU by erf, swish, a
+// residual behind a function. By cuDNN graphs, whose engines are compiled for
+// the group. Bounded as products are.
 #include "core/view.h"
 #include "device/cuda/cudnn/kernel.h"
 #include "device/cuda/products/matmul.h"
@@ -108,7 +108,7 @@ static bool fused_can(rabbet_dtype_t dtype) {
   return rabbet_cudnn_type(dtype) >= 0;
 }
 
-// Weights that do not lie along k; -1: there are none that could be turned.
+// Weights that are not contiguous along k and could be transposed; -1: none.
 static int32_t fused_turned(const rabbet_group_t* group) {
   const rabbet_group_node_t* node = &group->nodes[0];
   const rabbet_group_value_t* b = &group->values[node->inputs[1]];

@@ -40,8 +40,8 @@ static inline rabbet_matmul_limits_t rabbet_matmul_limits(size_t in_size,
 // INCOMPATIBLE unless the class computes groups with these types and formats.
 rabbet_status_t rabbet_matmul_check_group(const rabbet_group_t* group,
                                           rabbet_matmul_types_t* out_types);
-// Describes such a group's product to the library; UNSUPPORTED where it cannot
-// do it.
+// Describes the group's product to the library; UNSUPPORTED if it cannot be
+// expressed.
 rabbet_status_t rabbet_matmul_problem(const rabbet_group_t* group,
                                       const rabbet_dims_t* dims,
                                       rabbet_matmul_shape_t* out_shape,

@@ -9,9 +9,9 @@
 
 // ---- The group -------------------------------------------------------------
 
-// Factors of 8 bits have sums of 32 and nothing after them, or, of FP8, results
-// of any floating type: parts of quantized products (matmul_quantized.c), which
-// no network has.
+// 8-bit factors have 32-bit sums and no epilogue, or, for FP8, results of any
+// floating type. They are parts of quantized products (matmul_quantized.c) and
+// occur in no network.
 static bool matmul_is_bytes(const rabbet_group_t* group) {
   if (!rabbet_node_is(group, RABBET_OP_MATRIX_MULTIPLY) ||
       group->input_count != 2)
@@ -36,8 +36,8 @@ static bool matmul_matches(const rabbet_group_t* group) {
          group->values[group->nodes[0].inputs[0]].dtype != RABBET_DTYPE_FP8;
 }
 
-// A tensor that is added to a product of FP8 has the type of a result of 16
-// bits; other results have nothing added.
+// A tensor added to a product of FP8 has the type of a 16-bit result; with
+// other results nothing can be added.
 static bool matmul_takes_types(const rabbet_group_t* group,
                                const rabbet_matmul_epilogue_t* e) {
   const int32_t added[] = {e->bias, e->residual};

@@ -1,11 +1,11 @@
-// Matrix products of 8 bits: cuBLASLt's sums of 32 bits (INT32 of INT8, FLOAT
-// of FP8), then one generated kernel for all that follows: scales, bias,
-// functions, what is added, the rounding of the result to 8 bits.
+// 8-bit matrix products: cuBLASLt's 32-bit sums (INT32 of INT8, FLOAT of FP8),
+// then one generated kernel for the rest: scales, bias, functions, added
+// tensors, the rounding of the result to 8 bits.
 //
 // The second kernel reads four bytes for each element of the result, which is
-// what it costs beside a product of 16 bits; it gains where k is large.
-// Products of FP8 with one scale for all weights do without it where cuBLASLt's
-// own epilogue has what follows.
+// its cost beside a 16-bit product; it pays where k is large. Products of FP8
+// with one scale for all weights need no second kernel if cuBLASLt's own
+// epilogue suffices.
 #include "base/math.h"
 #include "device/common/ask.h"
 #include "device/cuda/products/matmul_kernel.h"
@@ -15,7 +15,7 @@ enum { PRODUCT = 0, TAIL = 1, PARTS = 2 };
 // Of the tactic, which otherwise is the product's: threads of the tail do
 // several vectors each (tactic 1 of cuda.pointwise), as pays in large results.
 enum { TACTIC_LONG_TAIL = 1 << 30 };
-// There is no second kernel (bytes have no TF32, whose bit this is).
+// No second kernel (the bit is that of TF32, which 8 bits do not have).
 enum { TACTIC_DIRECT = 1 << 29 };
 
 // ---- Asking ----------------------------------------------------------------

@@ -59,7 +59,8 @@ static void split_scales(rabbet_matmul_split_t* split,
                             .output_count = 1};
 }
 
-// Nodes of the whole group but the product and what makes its factors.
+// Nodes of the group other than the product and the nodes that make its
+// factors.
 static bool split_tail_nodes(rabbet_matmul_split_t* split,
                              const rabbet_group_t* group,
                              const rabbet_group_node_t* product) {
@@ -116,9 +117,9 @@ static void split_parts(rabbet_matmul_split_t* split,
 
 // ---- One group -------------------------------------------------------------
 
-// The product times the scales, the other nodes but the result's quantization,
-// whose scale joins the others: only functions that a factor may go through
-// stand between.
+// The product times the scales, then the other nodes without the result's
+// quantization. Its scale is multiplied into the others: the functions between
+// commute with a positive factor.
 static bool split_direct_nodes(rabbet_matmul_split_t* split) {
   const rabbet_quantized_t* q = &split->quantized;
   rabbet_group_t* direct = &split->direct;
@@ -173,7 +174,7 @@ static void split_direct_inputs(rabbet_matmul_split_t* split,
   direct->output_count = 1;
 }
 
-// Sums of FP8 with one scale each, nothing dequantized to be added.
+// Products of FP8 with one scale each; no added tensor is dequantized.
 static void split_direct(rabbet_matmul_split_t* split,
                          const rabbet_group_t* group) {
   const rabbet_quantized_t* q = &split->quantized;

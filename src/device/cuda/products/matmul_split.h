@@ -1,9 +1,8 @@
-// A product of 8-bit numbers and what follows it, in two ways. As two groups:
-// the product, with sums of 32 bits (INT32 of INT8, FLOAT of FP8), and a group
-// of element-wise layers for all else: scales, bias, functions, what is added,
-// the rounding of the result to 8 bits. Or, of FP8 with one scale for all
-// weights, as one group without quantizations: the product times a number, and
-// all else.
+// An 8-bit product and its epilogue, in two ways. As two groups: the product
+// with 32-bit sums (INT32 of INT8, FLOAT of FP8), and a group of element-wise
+// layers for the rest: scales, bias, functions, added tensors, the rounding of
+// the result to 8 bits. Or, for FP8 with one scale for all weights, as one
+// group without quantizations: the product times a number, and the rest.
 #ifndef RABBET_SRC_DEVICE_CUDA_PRODUCTS_MATMUL_SPLIT_H_
 #define RABBET_SRC_DEVICE_CUDA_PRODUCTS_MATMUL_SPLIT_H_
 
@@ -28,13 +27,13 @@ typedef struct rabbet_matmul_split_t {
   // Boundary inputs of the tail: the sums, then the group's but for x and w.
   int32_t inputs[RABBET_MATMUL_TAIL_INPUTS];
   int32_t from[RABBET_MATMUL_TAIL_INPUTS];  // the group's input; -1: sums
-  // Without quantizations; node_count 0: there is no such.
+  // Without quantizations; node_count 0: not possible.
   rabbet_group_t direct;
   int32_t alpha;  // the third value: the product of the scales
   float alpha_number;
   rabbet_group_node_t direct_nodes[RABBET_MATMUL_TAIL_NODES];
   int32_t alpha_inputs[2];
-  // Boundary inputs: x, w, alpha (from: -1), and what the others read.
+  // Boundary inputs: x, w, alpha (from: -1), and the inputs of the other nodes.
   int32_t direct_inputs[RABBET_MATMUL_TAIL_INPUTS + 2];
   int32_t direct_from[RABBET_MATMUL_TAIL_INPUTS + 2];
 } rabbet_matmul_split_t;
@@ -49,8 +48,8 @@ static inline size_t rabbet_matmul_split_bytes(const rabbet_group_t* group) {
 bool rabbet_matmul_split(const rabbet_group_t* group,
                          rabbet_group_value_t* values,
                          rabbet_matmul_split_t* out_split);
-// The dims of the whole group's values, and of those that the parts have of
-// their own or see otherwise; to be freed.
+// The dims of the whole group's values, and of the parts' own or reshaped ones;
+// the caller frees them.
 rabbet_status_t rabbet_matmul_split_dims(const rabbet_matmul_split_t* split,
                                          const rabbet_group_t* group,
                                          const rabbet_dims_t* dims,

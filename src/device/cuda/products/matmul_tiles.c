@@ -20,7 +20,7 @@ enum { TILES_FEW = 8, TILES_MOST = 512, TILES_SHORT = 64 };
 
 // Options of products/matmul_tiles.cuh, and for which b; tactics, by their
 // place.
-enum { TILES_K = 1, TILES_COLUMNS = 2 };  // what b lies along
+enum { TILES_K = 1, TILES_COLUMNS = 2 };  // b's contiguous axis
 typedef struct tiles_tactic_t {
   int rows, columns, stages, parts, along;
 } tiles_tactic_t;
@@ -68,7 +68,7 @@ static int64_t tiles_threads(const tiles_tactic_t* t) {
   return (int64_t)2 * t->rows;
 }
 
-// Stages, and what blocks that share k add up.
+// Shared memory of the stages, or of the sums of blocks that share k.
 static int64_t tiles_shared(const tiles_tactic_t* t) {
   int64_t stage = (int64_t)(t->rows + t->columns) * TILES_INNER * TILES_ELEMENT;
   int64_t rows = rabbet_ceildiv((int64_t)t->rows / 8, (int64_t)t->parts) * 8;
@@ -78,7 +78,7 @@ static int64_t tiles_shared(const tiles_tactic_t* t) {
 
 // ---- Proposing -------------------------------------------------------------
 
-// Lines of 16 bytes everywhere: only such shapes are worth a candidate.
+// All lines are 16-byte aligned: other shapes are not worth a candidate.
 static bool tiles_suits(const rabbet_group_t* group,
                         const rabbet_matmul_shape_t* s) {
   int64_t op1 = rabbet_node_int(&group->nodes[0], "op1");
@@ -94,8 +94,8 @@ static int64_t tiles_blocks(const tiles_tactic_t* t,
          rabbet_ceildiv(s->n, (int64_t)t->columns) * t->parts * s->batch.size;
 }
 
-// Compiling one takes a second: only those that keep half of the GPU busy and
-// do not go round more than twice, unless they are few anywhere.
+// Compiling one takes a second: offers only tiles that keep half of the GPU
+// busy and need at most two waves, unless every variant has few.
 static bool tiles_fits(const rabbet_cuda_device_t* device,
                        const tiles_tactic_t* t, const rabbet_matmul_shape_t* s,
                        bool along_columns) {

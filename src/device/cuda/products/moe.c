@@ -1,9 +1,9 @@
 // A mixture of experts: pairs of a token and an expert are sorted by expert on
 // the device, and tiles of them multiplied by that expert's weights. The host
-// knows how many tiles there are at most; what is too much ends at once. The
-// chosen experts' weights are read once for few tokens: bound by the latency of
-// the loop over the inner index where blocks are few (a token on an H200: a
-// tenth of its bandwidth), by products for many.
+// knows only an upper bound of the number of tiles; surplus blocks end at once.
+// For few tokens the chosen experts' weights are read once: bound by the
+// latency of the loop over the inner index if blocks are few (a token on an
+// H200: a tenth of its bandwidth). For many tokens bound by the products.
 #include "device/common/moe.h"
 
 #include "device/cuda/products/moe_params.h"

@@ -22,8 +22,8 @@ typedef struct moe_t {
   int64_t block;  // elements that share a scale
 } moe_t;
 
-// What sorting finds: pairs by expert, where a pair is in that order (-1: its
-// expert does not exist), where experts begin in it, and their tiles.
+// Result of sorting: pairs by expert, the place of a pair in that order (-1:
+// its expert does not exist), the experts' first places, and their tiles.
 typedef struct moe_order_t {
   int32_t *order, *place, *starts, *tiles;
 } moe_order_t;

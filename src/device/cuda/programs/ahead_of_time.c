@@ -1,7 +1,7 @@
 // The class "cuda.aot": a plugin layer whose plugin made its kernels ahead of
-// time. The plan keeps code and launch expressions; nothing of the plugin is
-// needed to run it. What bounds it is the kernel's own affair: a run costs the
-// bare launch and one store for each parameter that is an address.
+// time. The plan keeps code and launch expressions; running it needs nothing of
+// the plugin. The kernel itself decides its speed: a run adds the bare launch
+// and one store for each parameter that is an address.
 #include <stdio.h>
 #include <string.h>
 
@@ -9,7 +9,7 @@
 #include "device/plugin_kernel.h"
 #include "plugin/aot_kernels.h"
 
-#define AOT_STATIC_SHARED (48 * 1024)  // what needs no asking
+#define AOT_STATIC_SHARED (48 * 1024)  // without a driver call
 
 typedef struct aot_kernel_t {
   rabbet_node_kernel_t node;
@@ -424,7 +424,7 @@ static rabbet_status_t aot_parameter(const aot_preparer_t* preparer,
   if (arg->kind == RABBET_PLUGIN_ARG_INTEGER) {
     int64_t high =
         arg->size == 8 ? INT64_MAX : (INT64_C(1) << (8 * arg->size - 1)) - 1;
-    // Little-endian, as every machine with such a GPU is.
+    // Little-endian, like every machine with such a GPU.
     return aot_value(preparer, arg->value, "an integer argument", -high - 1,
                      high, slot);
   }
@@ -489,8 +489,8 @@ static rabbet_status_t aot_evaluate(aot_kernel_t* kernel,
                                      valid);
 }
 
-// A grid of 0 is right where there is nothing to do. That nothing is launched
-// and an output has elements is an expression that went wrong.
+// A grid of 0 is right without work. A grid of 0 with a nonempty output is an
+// error in an expression.
 static rabbet_status_t aot_check_work(const aot_kernel_t* kernel,
                                       const rabbet_kernel_shapes_t* shapes,
                                       const rabbet_kernel_state_t* state) {

@@ -1,5 +1,6 @@
 // Divisions of indices below 2^31 by extents that the host knows. C and CUDA
-// C++: the host fills what kernels read; both have the fixed-width types.
+// C++: the host fills the structures that kernels read; both have the
+// fixed-width types.
 #pragma once
 
 // n / divisor = (n * multiplier / 2^32 + n) >> shift. (Granlund and Montgomery,

@@ -1,5 +1,5 @@
-// Divisions of indices by extents that the host knows. C and CUDA C++: the
-// host fills what kernels read.
+// Divisions of indices by extents that the host knows. C and CUDA C++: the host
+// fills the structures that kernels read.
 #pragma once
 
 #ifdef __cplusplus

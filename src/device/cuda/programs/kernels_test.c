@@ -1,6 +1,6 @@
-// Which functions of our kernels run for which shapes and addresses, and what
-// is left when the driver fails. That results are right is the conformance
-// suite's matter too; here each way through a class is taken at least once.
+// The functions of our kernels that run for given shapes and addresses, and
+// leaks when the driver fails. The conformance suite checks results; here each
+// way through a class is taken at least once.
 #include "conformance/kernel_case.h"
 #include "cuda_stand_in/device.h"
 #include "ops/enums.h"
@@ -555,7 +555,7 @@ static rabbet_status_t try_once(const kernel_case_t* c,
   return status;
 }
 
-// Every call that creating and preparing make fails in turn; nothing is left.
+// Each call of creating and preparing fails in turn; nothing leaks.
 static void fail_each(kernel_case_t* c, const char* kernel) {
   kernel_case_candidate_t* candidates = NULL;
   size_t count = kernel_case_candidates(
@@ -568,7 +568,7 @@ static void fail_each(kernel_case_t* c, const char* kernel) {
     rabbet_status_t status = try_once(c, &candidates[0]);
     failed = stand_in()->failed() != NULL;
     stand_in()->stop_failing();
-    // Of what releases, and of who goes back to a context, nobody is told.
+    // Failures of releases, and of restoring a context, are reported to nobody.
     if (!failed) assert_true(rabbet_is_ok(status));
     rabbet_status_ignore(status);
     stand_in_alive_t after = stand_in()->alive();

@@ -1,8 +1,8 @@
 #include "device/cuda/cuda.h"
 
-// The stream of this thread's last launch, and what it was. After a library's
-// kernel, which admits nobody before its end, overlapping gains nothing, and
-// takes longer in a graph than a plain edge.
+// The stream of this thread's last launch, and its kind. After a library's
+// kernel, which lets no kernel start before its end, overlapping gains nothing,
+// and takes longer in a graph than a plain edge.
 static _Thread_local struct {
   const void* stream;
   enum { LAUNCH_OTHER, LAUNCH_PROGRAM, LAUNCH_CLOSED } kind;

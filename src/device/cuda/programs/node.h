@@ -21,7 +21,8 @@ typedef struct rabbet_cuda_node_t {
 
 // ---- Programs --------------------------------------------------------------
 
-// Options in the making; what does not fit makes the program's status an error.
+// Compiler options under construction; one that does not fit makes the
+// program's status an error.
 typedef struct rabbet_cuda_options_t {
   char text[RABBET_CUDA_OPTIONS][64];
   size_t count;

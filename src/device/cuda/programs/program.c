@@ -10,7 +10,7 @@
 #include "device/cuda/programs/nvrtc.h"
 #include "device/cuda/programs/sources.h"
 
-// ---- What a plan keeps -----------------------------------------------------
+// ---- Artifacts in plans -------------------------------------------------------
 
 // The artifact: this header, the cubin at 64, the PTX (with its NUL) behind it.
 #define IMAGE_MAGIC 0x31494352u  // "RCI1"
@@ -66,7 +66,7 @@ rabbet_status_t rabbet_cuda_programs_create(
 
 void rabbet_cuda_programs_destroy(rabbet_cuda_programs_t* programs) {
   if (!programs) return;
-  // Only what was compiled is left: others are gone with their last user.
+  // Only compiled programs are left: others end with their last user.
   for (size_t i = 0; i < programs->loaded.count; ++i)
     program_destroy(programs->loaded.data[i]);
   rabbet_vec_free(programs->allocator, &programs->loaded);
@@ -121,7 +121,7 @@ static const char* program_text(const rabbet_cuda_source_t* source) {
 
 // ---- Making one ------------------------------------------------------------
 
-// The image of machine code and PTX (none where `ptx_size` is 0).
+// The image of machine code and PTX (without PTX if `ptx_size` is 0).
 static rabbet_status_t program_image(rabbet_cuda_program_t* program,
                                      const void* cubin, size_t cubin_size,
                                      const char* ptx, size_t ptx_size) {
@@ -189,8 +189,8 @@ static rabbet_status_t program_keep_source(rabbet_cuda_program_t* program,
   return rabbet_ok();
 }
 
-// Where machine code is for this GPU alone, PTX is compiled apart, and then
-// only for plans: a build tries many kernels that none keeps.
+// If machine code is for this GPU alone, PTX is compiled separately, and only
+// for plans: a build discards most kernels that it tries.
 static rabbet_status_t program_compile(rabbet_cuda_program_t* program,
                                        const rabbet_cuda_source_t* source) {
   const rabbet_cuda_device_t* device = program->device;

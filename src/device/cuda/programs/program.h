@@ -13,8 +13,9 @@ typedef struct rabbet_cuda_source_t {
   const char* text;            // NULL: the file of that name in kernels/
   const char* const* options;  // "-DT=float", ...
   size_t option_count;
-  // Where the compiler says so (__CUDA_ARCH_FEAT_SM90_ALL) it uses what only
-  // this compute capability has: machine code does, PTX does not.
+  // Compiled for exactly this compute capability: where the compiler defines
+  // __CUDA_ARCH_FEAT_SM90_ALL the source uses its special instructions. Machine
+  // code does, PTX does not.
   bool specific;
 } rabbet_cuda_source_t;
 

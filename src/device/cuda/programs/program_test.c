@@ -146,7 +146,7 @@ static void threads_work_together(void** state) {
   stand_in_expect_clean();
 }
 
-// ---- What a plan keeps -----------------------------------------------------
+// ---- Artifacts in plans -------------------------------------------------------
 
 typedef struct kept_t {
   rabbet_artifact_t artifact;
@@ -165,7 +165,7 @@ static rabbet_status_t keep(void* context, const rabbet_artifact_t* artifact) {
   return rabbet_ok();
 }
 
-// By a device of its own, as one keeps what it compiled.
+// On a device of its own, as a device keeps its compiled programs.
 static void keep_add(kept_t* out_kept) {
   rabbet_cuda_device_t* device = stand_in_device_open();
   rabbet_cuda_program_t* program = NULL;
@@ -367,7 +367,7 @@ static adder_t adder_begin(rabbet_cuda_device_t* device,
   return adder;
 }
 
-// Launches it; whether it may overlap with what is before it.
+// Launches it; returns whether it may overlap with the previous one.
 static bool adder_overlaps(adder_t* adder, void* stream) {
   int64_t count = 1000;
   void* parameters[] = {&adder->memory, &adder->memory, &adder->memory, &count};
@@ -427,8 +427,8 @@ static bool is_closed(adder_t* adder, void* stream) {
   return strstr(stand_in()->log(), "cuMemsetD8Async") != NULL;
 }
 
-// A program's kernel admits the next one early. What a library launches next
-// may begin then, too, and read before the program's kernel has written.
+// A program's kernel admits the next one early. A library's next kernel would
+// begin then, too, and read before the program's kernel has written.
 static void libraries_await_programs(void** state) {
   (void)state;
   rabbet_cuda_device_t* device = stand_in_device_open();
@@ -612,7 +612,7 @@ static void everything_fails(void** state) {
   assert_true(stand_in_fail_each(open_and_get_anyhow, NULL) > 10);
 }
 
-// An error of a kernel is told by what waits for it, and by all that follows.
+// A kernel's error is reported by the next wait and all later calls.
 static void kernels_go_wrong(void** state) {
   (void)state;
   loaded_t loaded = load("add", 4000);

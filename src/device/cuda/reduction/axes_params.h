@@ -1,5 +1,5 @@
-// Positions of some axes, counted in order, and where they lie in each operand.
-// C and CUDA C++: the host fills what kernels read (axes.c).
+// Positions of some axes, counted in order, and their offsets in each operand.
+// C and CUDA C++: the host fills the kernels' tables (axes.c).
 #pragma once
 
 #include "device/cuda/programs/divider.h"

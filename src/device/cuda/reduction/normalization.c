@@ -196,8 +196,8 @@ static bool normalize_is_flat(const rabbet_cuda_normalize_t* kernel,
   return flat;
 }
 
-// One vector for each thread as long as all of them are on the device at once,
-// as then latency is what counts; else a warp for each row where that does.
+// One vector for each thread as long as all of them are resident at once, as
+// latency is the limit then; else a warp for each row where that suffices.
 static void normalize_flat(const rabbet_cuda_normalize_t* kernel,
                            const normalize_plan_t* plan, int64_t vectors,
                            normalize_launch_t* out) {

@@ -1,4 +1,4 @@
-// What the host tells the kernels of normalization.cu. C and CUDA C++.
+// Parameters of the kernels of normalization.cu. C and CUDA C++.
 #pragma once
 
 #include "device/cuda/reduction/axes_params.h"

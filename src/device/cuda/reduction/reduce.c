@@ -46,7 +46,7 @@ typedef struct reduce_launch_t {
 
 struct rabbet_kernel_state_t {
   // With vectors where shapes allow (else with a function of NULL), and
-  // without; then what joins the parts.
+  // without; then the kernel that joins the parts.
   reduce_launch_t vectors, single, finish;
   int64_t alignment, target_alignment;  // that vectors need
   bool empty, has_parts;
@@ -71,7 +71,7 @@ static bool reduce_plan(const rabbet_group_node_t* node,
   bool keep = rabbet_node_int(node, "keep_dims") != 0;
   if (!rabbet_box(in, from, &source) || !rabbet_box(out, to, &target))
     return false;
-  // Blocks of channels stay what they are.
+  // Blocks of channels are kept whole.
   bool blocked = source.rank != in->rank || target.rank != out->rank;
   if (blocked && (from != to || !keep || (mask >> 1 & 1))) return false;
   *plan = (reduce_plan_t){.width = 1};
@@ -134,8 +134,8 @@ static void reduce_set(const rabbet_cuda_reduce_t* kernel,
       .block = {BLOCK, 1, 1}};
 }
 
-// Threads to a row: enough that none has more than a few vectors, unless there
-// are rows enough.
+// Threads for a row: so many that none has more than a few vectors, unless
+// there are enough rows.
 static void reduce_rows(const rabbet_cuda_reduce_t* kernel,
                         const reduce_plan_t* plan, int64_t vector,
                         reduce_launch_t* out) {
