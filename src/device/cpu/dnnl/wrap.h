@@ -19,7 +19,7 @@ const char* rabbet_dnnl_isa(void);
 // 16, which may overflow.
 bool rabbet_dnnl_has_byte_products(void);
 
-// ---- Description of a computation -----------------------------------------
+// ---- Description of a computation ------------------------------------------
 
 #define RABBET_DNNL_MAX_RANK 12     // oneDNN's arrays of dimensions
 #define RABBET_DNNL_MAX_POSTS 8     // operations applied to the result

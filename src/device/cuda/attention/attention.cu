@@ -1,22 +1,22 @@
 // softmax(scale q k' + mask) v, the scores in registers.
 //
 //   ELEMENT     type of q, k, v and y: half_t, bf16_t, or float (TF32)
-//   MASK        type of the mask, which is added; not defined: there is none
-//   KEEP        defined: where the mask is this, 0 or 1, scores stay; elsewhere
-//               a number takes their place
-//   ZERO_NAN    defined: weights that are NaN are 0, as in rows whose mask
-//               leaves nothing
+//   MASK        type of the mask, which is added; undefined: no mask
+//   KEEP        defined: the mask selects. Scores stay where it equals KEEP (0
+//               or 1); elsewhere a number takes their place
+//   ZERO_NAN    defined: weights that are NaN are 0, as in rows that the mask
+//               hides entirely
 //   WIDTH       columns of q, k, v and y, a multiple of 32
 //   ROW_WARPS   warps of a block that have 16 rows each
 //   KEY_WARPS   warps that share the keys of the same rows; their results are
 //               joined at the end
 //
-// A warp goes through its keys by tiles with the tensor cores. Factors
-// come from memory straight into registers, 16 bytes at a time: in which order
-// a product's inner index or the columns of v are counted is free, so that what
-// a thread needs of them may lie side by side. Neighbouring warps read the same
-// keys, from the cache. Bounded by latency for short sequences, by the
-// exponentials and the first-level cache for long ones.
+// A warp goes through its keys by tiles with the tensor cores. Factors come
+// from memory straight into registers, 16 bytes at a time: the order of a
+// product's inner index, and of the columns of v, is free, so that a thread's
+// elements may be contiguous. Neighbouring warps read the same keys, from the
+// cache. Bounded by latency for short sequences, by the exponentials and the
+// first-level cache for long ones.
 #include "device/cuda/products/mma.cuh"
 
 #include "device/cuda/attention/attention_params.h"
@@ -39,7 +39,7 @@ struct alignas(16) words4_t {
 
 // ---- Factors ----------------------------------------------------------------
 
-// Floats lose what TF32 has no place for; to nearest.
+// Rounds floats to TF32, to nearest.
 DEVICE uint32_t factor_word(float, uint32_t word) {
 #ifdef RABBET_STAND_IN
   return (word + 0x1000u) & 0xffffe000u;
@@ -352,7 +352,8 @@ DEVICE void attend_keys(const places_t& at, const queries_t& q,
   }
 }
 
-// A result of a row with this sum of weights: all of them are NaN, or none is.
+// A result of a row with this sum of weights: either all of the row's results
+// are NaN, or none is.
 DEVICE float without_nan(float x, float sum) {
 #ifdef ZERO_NAN
   return sum > 0 ? x : 0;

@@ -53,7 +53,7 @@ static rabbet_status_t plan_new_all(const rabbet_cudnn_t* library, int type,
   return rabbet_ok();
 }
 
-// ---- Identity of a configuration --------------------------------------------
+// ---- Identity of a configuration -------------------------------------------
 
 typedef struct plan_identity_t {
   rabbet_cudnn_engine_t engine;

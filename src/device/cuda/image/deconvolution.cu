@@ -7,7 +7,7 @@
 
 typedef ELEMENT T;
 
-// Position of the input that a tap carries to `at`; -1: none.
+// Position of the input that a tap adds to `at`; -1: none.
 template <int STRIDE, int DILATION>
 DEVICE int32_t find_source(const deconvolution_t& p, int axis, int32_t at,
                            int32_t tap) {
@@ -16,7 +16,7 @@ DEVICE int32_t find_source(const deconvolution_t& p, int axis, int32_t at,
   return place / STRIDE < p.in[axis] ? place / STRIDE : -1;
 }
 
-// Adds what one tap carries: all channels, to MAPS maps.
+// Adds one tap's products: all channels, to MAPS maps.
 template <int MAPS>
 DEVICE void add_tap(const deconvolution_t& p, const T* x, const T* w,
                     int64_t taps, float* sums) {

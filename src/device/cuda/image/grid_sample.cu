@@ -1,8 +1,8 @@
 // Samples of an image at the points of a grid (-DELEMENT, -DPOINT: the grid's
 // type; -DTAPS=1, 2, 4 for nearest, linear, cubic; -DOUTSIDE: the number of a
-// rabbet_sample_mode_t; -DALIGN; -DAXES=2, 3). A thread finds what a point is
-// made of and makes it for some of the channels. Bound by the bytes of the
-// output and of the sectors of the input that points touch.
+// rabbet_sample_mode_t; -DALIGN; -DAXES=2, 3). A thread computes a point's
+// neighbours and weights, and its samples of some channels. Bound by the bytes
+// of the output and of the sectors of the input that points touch.
 #include "device/cuda/image/grid_sample_params.h"
 #include "device/cuda/programs/number.cuh"
 #include "ops/enums.h"

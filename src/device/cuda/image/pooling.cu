@@ -71,7 +71,7 @@ DEVICE int64_t find_row(const pooling_t& p, const window_t& window, int32_t z,
   return row * p.in[2] + window.w.begin;
 }
 
-// ---- What is made of it
+// ---- Pooled results
 
 struct cell_t {
   float highest, sum;
@@ -145,9 +145,9 @@ extern "C" __global__ void __launch_bounds__(256)
   }
 }
 
-// Rows of whole vectors (-DROWS_PRE: padding before a row): a thread makes
-// -DROWS_WIDTH neighbours in each of -DROWS_HEIGHT rows from what their windows
-// share; what lies outside of the input are whole vectors. Not for blends.
+// Rows of whole vectors (-DROWS_PRE: padding before a row): a thread computes
+// -DROWS_WIDTH neighbours in each of -DROWS_HEIGHT rows and shares the loads of
+// their windows; padding is whole vectors. Not for blends.
 #ifdef ROWS_PRE
 enum {
   ROWS_VECTOR = 16 / sizeof(T),

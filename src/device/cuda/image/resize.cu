@@ -1,7 +1,6 @@
-// Resizing (-DELEMENT, -DTAPS: 1 for elements that are chosen, whatever they
-// are, 2 or 4 for those that are interpolated). Bound by bytes: of the output,
-// and of the input where it is the larger one; what neighbours share comes from
-// the caches.
+// Resizing (-DELEMENT, -DTAPS: 1 for nearest, of any element type; 2 or 4 for
+// interpolation). Bound by bytes: those of the output, and of the input if it
+// is larger; neighbours share input from the caches.
 #include "device/cuda/programs/number.cuh"
 
 #include "device/cuda/image/resize_params.h"
@@ -103,8 +102,8 @@ DEVICE void make_elements(const resize_t& p, const tables_t& tables,
     made[v] = is_outside ? from_float<T>(p.outside) : finish(sums[v]);
 }
 
-// V elements: of what is inside of the last axis (INSIDE), or of the last axis,
-// one for each position, where nothing is inside of it.
+// V elements: of the axes inside the last one (INSIDE), or, without such axes,
+// of the last axis, one for each position.
 template <int RANK, int V, bool INSIDE>
 DEVICE void resize_piece(const T* x, const tables_t& tables, T* y,
                          const resize_t& p) {

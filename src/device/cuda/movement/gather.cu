@@ -1,5 +1,5 @@
-// Elements chosen by indices: of SIZE bytes (-DSIZE=1, 2, 4, 8). Bound by
-// bytes: what is chosen is read, in 16 bytes where rows allow, and written.
+// Gather of elements of SIZE bytes (-DSIZE=1, 2, 4, 8). Bound by bytes:
+// gathered elements are read, in 16 bytes where rows allow, and written.
 #include "device/cuda/movement/pieces.cuh"
 
 #include "device/cuda/movement/gather_params.h"
@@ -31,7 +31,7 @@ __device__ __forceinline__ int64_t load_index(const gather_t& gather,
                         : (int64_t)((const int32_t*)indices)[at];
 }
 
-// Adds what index number i moves to the offset; false: out of bounds.
+// Adds the offset of index number i; false: out of bounds.
 template <class I>
 __device__ __forceinline__ bool add_index(const gather_t& gather, int i,
                                           int64_t index, I& offset) {

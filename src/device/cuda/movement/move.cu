@@ -1,5 +1,5 @@
 // Strided moves, slices with padding and transposes of elements of SIZE bytes
-// (-DSIZE=1, 2, 4, 8); -DTRANSPOSES=1: with what transposes need. Bound by
+// (-DSIZE=1, 2, 4, 8); -DTRANSPOSES=1: with the transposes' kernels. Bound by
 // bytes: each element is read and written once.
 #include "device/cuda/movement/move_params.h"
 #include "device/cuda/movement/pieces.cuh"
@@ -28,7 +28,7 @@ __device__ __forceinline__ int64_t map_position(int mode,
   return at < in ? at : period - at;
 }
 
-// BYTES: of what the parameters count as an element.
+// BYTES: size of an element as the parameters count them.
 template <int BYTES, class I>
 struct move_source {
   typedef typename element<BYTES>::type E;
@@ -44,8 +44,8 @@ struct move_source {
     value = *(const E*)&words;
   }
 
-  // Adds where axis i puts a row; what is left of it is for those outside.
-  // False: filled.
+  // Adds the row's offset on axis i; `row` becomes the index for the axes
+  // outside. False: filled.
   __device__ __forceinline__ bool step_axis(int i, I& row, I& offset) const {
     const move_axis_t& axis = move.axes[i];
     I at = row;
@@ -197,8 +197,7 @@ __device__ __forceinline__ void join_unit(const uint8_t* tile, int pitch,
 
 enum { TILES_WIDE_IN = 1, TILES_WIDE_OUT = 2, TILES_THREADS = 256 };
 
-// Where a thread's items lie in a tile whose rows are 1 << log items: `of`
-// elements each.
+// A thread's items in a tile whose rows are 1 << log items: `of` elements each.
 struct tile_item_t {
   int32_t row, column;
 };

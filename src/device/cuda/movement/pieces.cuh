@@ -197,8 +197,8 @@ __device__ __forceinline__ void write_pieces(
   }
 }
 
-// A kernel that writes a target by a locator `source` of data, of what tells
-// where they are, and of `parameters`, which have the target's count.
+// A kernel that writes a target by a locator `source` of data, of the indices
+// that give its position, and of `parameters`, which have the target's count.
 #define WRITE_PIECES(name, source, parameters, bytes, pieces, index)        \
   extern "C" __global__ void __launch_bounds__(PIECES_THREADS) name(        \
       const element<bytes>::type* data, const void* where,                  \

@@ -1,7 +1,7 @@
-// The catalogue's functions of elements, under the names of their enumerators:
+// The catalogue's element-wise functions, under the names of their enumerators:
 // elementwise_SUM, unary_EXP, activation_RELU. One overload for each kind of
-// lane that the operators allow (number.cuh); what the reference kernels do
-// with NaN, infinities and divisors of zero is done here too.
+// lane that the operators allow (number.cuh). NaN, infinities and divisors of
+// zero are handled as the reference kernels do.
 #pragma once
 
 #include "device/cuda/programs/number.cuh"

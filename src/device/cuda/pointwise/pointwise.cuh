@@ -76,7 +76,7 @@ DEVICE const float* table(const space_t& space, int k, int64_t at) {
   return (const float*)space.data[INPUTS + k] + at;
 }
 
-// What no kernel writes: the compiler may load it early, and once.
+// Loads memory that no kernel writes: the compiler may load it early, and once.
 DEVICE pack_t<float, 4> load_fixed(const float* from) {
 #ifdef RABBET_STAND_IN
   return load_pack<float, 4>(from);

@@ -5,7 +5,7 @@
 
 #include "device/cuda/programs/number.cuh"
 
-// What the block has written is seen by all that have come to their wait.
+// The block's writes are seen by all threads that have reached their wait.
 DEVICE void cluster_arrive() {
 #ifdef RABBET_STAND_IN
   stand_in_cluster_arrive();
@@ -22,7 +22,7 @@ DEVICE void cluster_wait() {
 #endif
 }
 
-// Where block `rank` of the cluster has what lies at `own` here.
+// The address of `own` in block `rank` of the cluster.
 #ifdef RABBET_STAND_IN
 typedef float* remote_t;
 DEVICE remote_t remote_address(float* own, uint32_t rank) {

@@ -21,7 +21,7 @@ DEVICE shared_t shared_address(const void* shared) {
 }
 #endif
 
-// 16 bytes, zeros if they are not `wanted`: nothing is read then.
+// 16 bytes, or zeros if they are not `wanted`: then the address is not read.
 DEVICE void copy_chunk(shared_t to, const void* from, bool wanted) {
 #ifdef RABBET_STAND_IN
   chunk_t zeros = {{0, 0, 0, 0}};

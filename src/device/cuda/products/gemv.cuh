@@ -1,10 +1,11 @@
 // Products of few rows: b is read once, a by all. The text that includes this
-// is made for what follows the product (gemv.c):
+// is generated for the product's epilogue (gemv.c):
 //
 //   ELEMENT    type of all tensors
-//   ROWS       done at once; others by other blocks
-//   COLUMNS    of a warp, where b lies along k
-//   LANES      threads that share an element of k, where b lies along columns
+//   ROWS       computed at once; others by other blocks
+//   COLUMNS    of a warp, if b is contiguous along k
+//   LANES      threads that share an element of k, if b is contiguous along
+//              columns
 //
 // and for layers.cuh.
 #pragma once

@@ -174,7 +174,7 @@ rabbet_matmul_axis_t rabbet_matmul_turn(const rabbet_matmul_shape_t* shape,
   return at;
 }
 
-// ---- Epilogues --------------------------------------------------------------
+// ---- Epilogues -------------------------------------------------------------
 
 static bool matmul_is_bias(const rabbet_group_t* group,
                            const rabbet_dims_t* dims, int32_t operand) {

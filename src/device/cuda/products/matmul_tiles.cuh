@@ -1,12 +1,12 @@
 // Products of some rows by tensor cores, a tile of the result to a block or,
-// with k shared out, to a cluster of them. The text that includes this is made
-// for what follows the product (matmul_tiles.c):
+// with k divided, to a cluster of them. The text that includes this is
+// generated for the product's epilogue (matmul_tiles.c):
 //
 //   ELEMENT        type of all tensors: half_t or bf16_t
-//   ALONG_COLUMNS  1: b's columns are neighbours; 0: elements along k are
+//   ALONG_COLUMNS  1: b is contiguous along columns; 0: along k
 //   ROWS           of a tile, 64 or 128; a warp has 16
-//   COLUMNS        of a tile; where b lies along them a multiple of 64
-//   STAGES         of TILES_INNER elements of k that are on their way
+//   COLUMNS        of a tile; a multiple of 64 if b is contiguous along them
+//   STAGES         of TILES_INNER elements of k in flight
 //   PARTS          blocks of a cluster, which share k
 //
 // and for layers.cuh.
@@ -50,7 +50,7 @@ DEVICE block_t find_block(const tiles_t& p) {
 }
 
 // A thread's chunks of a matrix's lines: one in every LEAP lines, at the same
-// place of each. What it takes to fetch them is computed once.
+// place of each. Addresses and bounds are computed once.
 struct fetch_t {
   const ELEMENT* from;  // the chunk of stage 0 in the first line
   int64_t leap, stage;  // elements to the next one, and to the next stage
@@ -86,8 +86,8 @@ DEVICE chunk_t gather_chunk(const ELEMENT* from, int64_t pace, int32_t count) {
   return y;
 }
 
-// COUNT lines of a stage; zeros where the matrix has none. WHOLE: chunks lie
-// together and are aligned, and lines are whole chunks.
+// COUNT lines of a stage; zeros beyond the matrix. WHOLE: chunks are contiguous
+// and aligned, and lines are whole chunks.
 template <int COUNT, bool WHOLE>
 DEVICE void fetch(shared_t to, const fetch_t& f, int32_t lines, int32_t room,
                   int64_t offset) {
@@ -213,7 +213,7 @@ struct operands_t {
   words_t v[PIECES][OPERANDS + 1];
 };
 
-// What the layers read, asked for before the product is there.
+// Prefetches the layers' operands before the product is there.
 DEVICE void fetch_operands(const tiles_t& p, const block_t& b,
                            operands_t& operands) {
 #pragma unroll
@@ -292,7 +292,7 @@ struct product_t {
   fetch_t a, b;
 };
 
-// What need not wait for the kernel before: b, where it is constant.
+// Starts loads that need not wait for the kernel before: b, if it is constant.
 template <bool WHOLE>
 DEVICE product_t begin_product(const tiles_t& p) {
   extern __shared__ __align__(1024) chunk_t memory[];

@@ -1,11 +1,11 @@
 // A mixture of experts. Pairs of a token and an expert are sorted by expert;
 // tiles of rows of one expert go through its weights, which are read once for
-// each such tile. How many tiles there are only the sort knows: blocks beyond
-// them end at once.
+// each tile. The number of tiles is known only after the sort: blocks beyond it
+// end at once.
 //
 //   ELEMENT  type of all real tensors: half_t and bf16_t by tensor cores, float
-//   ROUND    int8_t or fp8_t: what the last product's rows are rounded to; not
-//            defined: nothing. SCALE: type of scales, FACTOR: of the
+//   ROUND    int8_t or fp8_t: the last product's rows are rounded to it;
+//            undefined: they are not. SCALE: type of scales, FACTOR: of the
 //            scale given
 //
 // Bound by the bytes of the weights for few tokens, by products for many.
@@ -34,7 +34,7 @@ DEVICE int32_t expert_of(const void* experts, int64_t pair, const moe_t& p) {
   return e >= 0 && e < p.experts ? (int32_t)e : -1;
 }
 
-// Sums of what stands before, of the 32 threads of a warp; *total of all.
+// Exclusive prefix sum over the 32 threads of a warp; *total: the whole sum.
 DEVICE int32_t scan_warp(int32_t x, int32_t* total) {
   int32_t sum = x;
   for (int by = 1; by < 32; by *= 2) {
@@ -99,7 +99,7 @@ extern "C" __global__ void __launch_bounds__(MOE_SORT_THREADS)
 // ---- Tiles
 
 struct tile_t {
-  int32_t expert, first, end;  // places; expert -1: there is no such tile
+  int32_t expert, first, end;  // places; expert -1: no tile
 };
 
 // All threads of the block must come here.
@@ -147,7 +147,7 @@ struct products_t {
   pack_t<T, PIECE> a[A_PIECES], b[MATRICES][B_PIECES];
   float sums[MATRICES][SUMS];
 
-  // Into registers: row r of the tile is rows[r], NULL where there is none.
+  // Into registers: row r of the tile is rows[r], NULL if there is none.
   __device__ __forceinline__ void load(const T* const* rows,
                                        const T* const* weights, int64_t k,
                                        int64_t count, int64_t column,

@@ -1,6 +1,6 @@
-// Products of matrices of integers, as shape arithmetic has them: modulo 2^32
-// or 2^64 (-DT=uint32_t, uint64_t). One element for each thread; bound by
-// latency, such matrices being small.
+// Products of integer matrices, from shape arithmetic: modulo 2^32 or 2^64
+// (-DT=uint32_t, uint64_t). One element for each thread; bound by latency, as
+// the matrices are small.
 #include "device/cuda/programs/number.cuh"
 
 #include "device/cuda/products/product_params.h"

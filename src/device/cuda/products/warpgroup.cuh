@@ -1,27 +1,27 @@
 // Tiles of 16-bit elements in shared memory times each other, by a warp group:
 // 64 rows of a by COLUMNS columns of b, over 64 elements of k; a second warp
-// group has the next 64 rows. Lines of 128 bytes lie below each other, from a
-// multiple of 1024 bytes on; of line i the chunk of 16 bytes that belongs at c
-// lies at c ^ (i % 8). Lines of a are rows, those of b columns or, TURNED, k; b
-// is then panels of 64 columns, one behind the other.
+// group has the next 64 rows. Lines are 128 bytes, contiguous from a multiple
+// of 1024 bytes on; chunk c (16 bytes) of line i is stored at c ^ (i % 8).
+// Lines of a are rows, those of b columns or, TURNED, k; b is then panels of 64
+// columns, one behind the other.
 //
-// sums: for each 8 columns what mma.sync gives a lane of 16 rows and 8 columns.
-// By wgmma where the program is compiled for compute capability 9.0 alone,
-// which has it, and by mma.sync elsewhere.
+// sums: for each 8 columns, a lane's results of mma.sync for 16 rows and 8
+// columns. By wgmma if the program is compiled for exactly compute capability
+// 9.0, which has it, and by mma.sync elsewhere.
 #pragma once
 
 #include "device/cuda/products/copies.cuh"
 #include "device/cuda/products/mma.cuh"
 
 #if !defined(RABBET_STAND_IN) && defined(__CUDA_ARCH_FEAT_SM90_ALL)
-// What the thread wrote to shared memory is seen by wgmma after a barrier.
+// Makes the thread's writes to shared memory visible to wgmma after a barrier.
 DEVICE void show_tensor_cores() {
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }
 DEVICE void await_products() {
   asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
 }
-// The sums are there; the compiler may not move what uses them before this.
+// The sums are there; the compiler may not move their uses before this.
 template <int COLUMNS_>
 DEVICE void take_products(float* sums) {
 #pragma unroll

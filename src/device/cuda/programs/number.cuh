@@ -1,9 +1,9 @@
-// Element types of kernels: how they are loaded, computed with and stored.
+// Element types of kernels: loading, arithmetic and storing.
 //
 // A program is compiled for types given by options such as -DELEMENT=..., as
 // one of the names below (T is a name in NVRTC's own header). An element is
 // loaded into a lane: float for floating types, int32_t for INT8, UINT8 and
-// INT32, int64_t for INT64, bool for BOOL. What is stored is rounded once, as
+// INT32, int64_t for INT64, bool for BOOL. Stored values are rounded once, as
 // the operators' reference kernels do it (core/view.h): floating types to
 // nearest even (FP8 saturates), integers from floats towards zero with
 // saturation (NaN is 0), integers from integers by their low bits. No header of

@@ -10,7 +10,7 @@
 #include "device/cuda/programs/nvrtc.h"
 #include "device/cuda/programs/sources.h"
 
-// ---- Artifacts in plans -------------------------------------------------------
+// ---- Artifacts in plans ----------------------------------------------------
 
 // The artifact: this header, the cubin at 64, the PTX (with its NUL) behind it.
 #define IMAGE_MAGIC 0x31494352u  // "RCI1"

@@ -146,7 +146,7 @@ static void threads_work_together(void** state) {
   stand_in_expect_clean();
 }
 
-// ---- Artifacts in plans -------------------------------------------------------
+// ---- Artifacts in plans ----------------------------------------------------
 
 typedef struct kept_t {
   rabbet_artifact_t artifact;

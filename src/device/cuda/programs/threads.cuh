@@ -1,4 +1,4 @@
-// What threads of a block find out together: blocks of 256, of which 2^n
+// Reductions and scans over the threads of a block: blocks of 256, of which 2^n
 // neighbours share a row, or stand beside each other in columns.
 #pragma once
 
@@ -35,7 +35,7 @@ DEVICE A join_threads(A x, uint32_t across_log) {
   for (uint32_t flip = lanes / 2; flip > 0; flip /= 2)
     x = F::join(x, shuffle_xor(x, (int)flip));
   if (across <= 32) return x;
-  __syncthreads();  // who still reads what was there before
+  __syncthreads();  // for threads that still read the previous values
   if (threadIdx.x % 32 == 0) warps[threadIdx.x / 32] = x;
   __syncthreads();
   uint32_t first = threadIdx.x >> across_log << (across_log - 5);

@@ -3,8 +3,8 @@
 
 #include "device/cuda/programs/number.cuh"
 
-// Every lane gives its warp's number: what is before this warp's, and *all. All
-// threads of the block must come here.
+// Every lane gives its warp's number; returns the sum of the warps before, and
+// *all. All threads of the block must come here.
 template <int WARPS, class N>
 DEVICE N add_up(N own, N* all) {
   __shared__ N sums[WARPS];

@@ -1,8 +1,8 @@
 // Blocks of elements divided by scales that make their largest the type's
 // largest (-DELEMENT, -DRESULT of int8_t and fp8_t, -DSCALE, -DFACTOR: types of
 // the tensors). 1 to 256 threads share a block, by elements or by packs of 16
-// bytes; what they hold of it they read once, more is read again, from caches
-// where the block is small. Bound by the bytes of input and output.
+// bytes; elements kept in registers are read once, the others a second time,
+// from caches if the block is small. Bound by the bytes of input and output.
 #include "device/cuda/reduction/dynamic_quantize_params.h"
 #include "device/cuda/programs/scales.cuh"
 #include "device/cuda/programs/threads.cuh"

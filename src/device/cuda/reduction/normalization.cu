@@ -185,8 +185,8 @@ DEVICE pack_t<E, V> load_if(const E* from, bool is_there) {
   return pack;
 }
 
-// Of distances x from the first element. Where a thread has one vector, what is
-// in question are some hundred elements and the time to sum them; else the
+// Of distances x from the first element. A thread with one vector has rows of
+// some hundred elements, limited by the time of their sum; with more the
 // variance is exact.
 template <int V, int N>
 DEVICE line_t line_of_row(const normalize_t& n, uint32_t lane, bool is_row,
@@ -237,7 +237,7 @@ DEVICE void flat_rows(const ELEMENT* source, const SCALE_TYPE* scale,
   for (int k = 0; k < N; ++k)
 #pragma unroll
     for (int e = 0; e < V; ++e) x[k][e] = to_float(packs[k].v[e]) - first;
-  // Waits for all who read the first element, too.
+  // Waits also for the threads that read the first element.
   line_t line = line_of_row<V, N>(n, lane, is_row, x);
 #pragma unroll
   for (int k = 0; k < N; ++k) {

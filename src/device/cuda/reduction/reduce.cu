@@ -1,14 +1,14 @@
 // Reductions over any axes.
 //
-//   ELEMENT   type of both tensors     ACC       what is computed in
-//   OP        a rabbet_reduce_t        IDENTITY  of nothing
+//   ELEMENT   type of both tensors     ACC       type of the arithmetic
+//   OP        a rabbet_reduce_t        IDENTITY  result for no elements
 //   VECTOR    elements to 16 bytes
 //
 // `rows`: the contiguous axis is reduced; some threads of a block take an
 // output together. `columns`: it is kept; neighbouring threads take
-// neighbouring outputs, and the block's rows of threads share the positions.
-// Where there are few outputs, each is cut into parts (the _part functions),
-// which `finish` joins: partial results lie as [part][output].
+// neighbouring outputs, and the block's rows of threads share the positions. If
+// there are few outputs, each is cut into parts (the _part functions), which
+// `finish` joins: partial results are stored as [part][output].
 #include "device/cuda/programs/number.cuh"
 #include "device/cuda/reduction/reduce_params.h"
 #include "ops/enums.h"

@@ -16,7 +16,7 @@ struct highest_of {
     return highest(a, b);
   }
 };
-// e^x; its error is far below that of what it is added to.
+// e^x; its error is far below that of the sum to which it is added.
 DEVICE float power(float x) { return exp2f(x * 1.4426950408889634f); }
 
 // Maximum, and sum of the exponentials of the distances from it. Where all is

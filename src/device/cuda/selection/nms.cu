@@ -2,12 +2,12 @@
 // the scores and the thresholds; -DMOST: of the number of boxes).
 //
 // A block makes a list of the keys above the threshold for each class of each
-// batch, in the order of boxes; where there is a limit, a block for each batch
-// finds the score that cuts it off; then a block for each list takes the best
-// that is left, one after the other, and strikes out what overlaps it. One
-// block adds up, and warps write rows, which they find by searching the lists
-// of other classes. Nothing depends on the order of threads. Bound by latency:
-// a few steps for each box that is taken, in all lists at once.
+// batch, in the order of boxes; if there is a limit, a block for each batch
+// finds the score at which it cuts; then a block for each list repeatedly takes
+// the best remaining box and strikes out those that overlap it. One block adds
+// up, and warps write rows, whose places they find by searching the lists of
+// other classes. Nothing depends on the order of threads. Bound by latency: a
+// few steps for each box that is taken, in all lists at once.
 #include "device/cuda/selection/nms_params.h"
 #include "device/cuda/programs/number.cuh"
 #include "device/cuda/programs/warps.cuh"
@@ -137,7 +137,7 @@ extern "C" __global__ void __launch_bounds__(NMS_THREADS)
   if (threadIdx.x == 0) cuts[blockIdx.x] = cut;
 }
 
-// Strikes out what the limit leaves no room for.
+// Strikes out the keys beyond the limit.
 DEVICE void strike_worst(uint64_t* keys, int32_t count, uint32_t cut,
                          int32_t ties) {
   int32_t seen = 0;
@@ -181,7 +181,7 @@ DEVICE float area(const box_t& box) {
                    __fsub_rn(box.high[1], box.low[1]));
 }
 
-// Nothing is fused, so that every device finds the same.
+// Without fused multiply-adds, so that every device finds the same.
 DEVICE bool overlap(const box_t& a, const box_t& b, float threshold) {
   float side[2];
 #pragma unroll
@@ -198,8 +198,8 @@ DEVICE bool overlap(const box_t& a, const box_t& b, float threshold) {
   return __fdiv_rn(shared, both) > threshold;
 }
 
-// The keys of what is taken of a list into `taken`, best first; how many there
-// are into `counts`, which held how many candidates there were.
+// Writes a list's kept keys to `taken`, best first, and their number to
+// `counts`, which had the number of candidates.
 extern "C" __global__ void __launch_bounds__(NMS_THREADS)
     nms_choose(const BOX* boxes, const IOU* iou, const MOST* most,
                uint64_t* keys, int32_t* counts, const uint32_t* cuts,
@@ -241,7 +241,7 @@ extern "C" __global__ void __launch_bounds__(NMS_THREADS)
       if (threadIdx.x == 0) to[kept] = last;
       ++kept;
     }
-    __syncthreads();  // who still reads the count
+    __syncthreads();  // for threads that still read the count
     if (threadIdx.x == 0) counts[list] = (int32_t)kept;
   }
 }
@@ -270,7 +270,7 @@ extern "C" __global__ void __launch_bounds__(NMS_THREADS)
   if (threadIdx.x == 0) *total = before;
 }
 
-// How many of a list come before a key of another: those that are better, and
+// How many keys of a list come before a key of another: the better ones, and
 // equal ones of a lower class.
 DEVICE int32_t rank_in(const uint64_t* taken, int32_t count, uint64_t key,
                        bool lower) {

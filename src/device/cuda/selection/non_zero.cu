@@ -1,7 +1,7 @@
-// Where elements lie that are not zero, in their order (-DELEMENT: an unsigned
-// integer; -DMASK: its bits but for a sign). Blocks count what they have, one
-// block adds up, blocks write; what few blocks have is one block's. Bound by
-// the bytes of the input, read twice, and of what is written.
+// Positions of the elements that are not zero, in order (-DELEMENT: an unsigned
+// integer; -DMASK: its bits without the sign). Blocks count theirs, one block
+// adds up, blocks write; a small input is one block's. Bound by the bytes of
+// the input, read twice, and of the output.
 #include "device/cuda/selection/non_zero_params.h"
 #include "device/cuda/programs/warps.cuh"
 

@@ -1,9 +1,9 @@
-// The best elements of rows and where they are (-DELEMENT). Elements have a
-// place in one order, by value and then by index, so that no two are equal: a
-// row is reduced (k = 1), sorted in shared memory, or searched digit by digit
-// for its k-th element and what is before it sorted; rows that are longer still
-// are sorted in the device's memory. Bound by the bytes of the input where k is
-// small, by latency where rows are few.
+// The best elements of rows and their indices (-DELEMENT). Elements are ordered
+// by value and then by index, so that no two are equal. A row is reduced (k =
+// 1), sorted in shared memory, or searched digit by digit for its k-th element
+// and the elements before it sorted; rows that are longer still are sorted in
+// the device's memory. Bound by the bytes of the input if k is small, by
+// latency if rows are few.
 #include "device/cuda/programs/number.cuh"
 
 #include "device/cuda/selection/topk_params.h"
