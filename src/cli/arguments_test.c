@@ -35,7 +35,7 @@ static rabbet_status_t parse(const char* const* words) {
 }
 #define PARSE(...) parse((const char* const[]){__VA_ARGS__, NULL})
 
-// ---- What is right
+// ---- Accepted
 
 static void forms(void** state) {
   (void)state;
@@ -78,7 +78,7 @@ static void operands_with_dashes(void** state) {
   assert_string_equal(rabbet_argument(&arguments, "--shapes"), "");
 }
 
-// ---- What is wrong
+// ---- Refused
 
 static void refused(void** state) {
   (void)state;
@@ -147,8 +147,8 @@ static void seconds(void** state) {
 
 // ---- Help
 
-// Every option stands in the help of its command, and fits the arrays that
-// hold what is given.
+// Every option stands in the help of its command, and fits the arrays of parsed
+// options.
 static void help_lists_options(void** state) {
   (void)state;
   const rabbet_command_t* const commands[] = {

@@ -47,7 +47,7 @@
         "use no native code of the plan: compile its kernels anew" \
   }
 
-// A caller's wishes for the build of a model; NULL where there are none.
+// A caller's changes to the build of a model; NULL: none.
 typedef struct rabbet_build_wishes_t {
   void* self;
   rabbet_status_t (*adjust)(void* self, rabbet_network_t* network,

@@ -204,7 +204,7 @@ static const char* rabbet_python_default(char buffer[PATH_MAX]) {
 #define RABBET_NEED_PACKAGE \
   "plugins written in Python need an interpreter with the package rabbet: "
 
-// As `-m rabbet._cli`, but for what is said where there is no such package.
+// As `-m rabbet._cli`, but with a message of its own if the package is missing.
 static const char start_in_python[] =
     "import sys\n"
     "try:\n"

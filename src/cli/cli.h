@@ -1,4 +1,4 @@
-// The command `rabbet`: what its sub-commands share.
+// The command `rabbet`: common code of its sub-commands.
 #ifndef RABBET_SRC_CLI_CLI_H_
 #define RABBET_SRC_CLI_CLI_H_
 
@@ -12,7 +12,7 @@ enum {
   RABBET_EXIT_FAILED = 1,
   RABBET_EXIT_USAGE = 2,        // the command line, or a value given in it
   RABBET_EXIT_BAD_FILE = 3,     // a model, plan or array file is wrong
-  RABBET_EXIT_UNSUPPORTED = 4,  // nothing can compute the model
+  RABBET_EXIT_UNSUPPORTED = 4,  // no kernel can compute the model
   RABBET_EXIT_PLUGIN = 5,       // a plugin is missing or failed
   RABBET_EXIT_UNAVAILABLE = 6,  // a device or library is missing
   RABBET_EXIT_CANCELLED = 130,
@@ -118,8 +118,8 @@ RABBET_MUST_USE rabbet_status_t rabbet_cli_recode(rabbet_status_t status,
 // again inside `$RABBET_PYTHON` (does not return then), unless it already runs
 // there, where Python has imported them.
 rabbet_status_t rabbet_cli_load_plugins(const rabbet_arguments_t* arguments);
-// Whether this is the second of the two processes: what was checked and printed
-// before was so by the first.
+// Whether this is the second of the two processes: the first one has checked
+// the arguments and printed messages about them.
 bool rabbet_cli_is_in_python(void);
 // Whether a value of --plugins is a Python file, not a library.
 bool rabbet_cli_is_python(const char* path);
@@ -143,7 +143,7 @@ rabbet_status_t rabbet_session_open(const rabbet_arguments_t* arguments,
                                     const char* plan_path,
                                     rabbet_session_t* out_session);
 void rabbet_session_close(rabbet_session_t* session);
-// Applies "x:1x3,y:8" to the context's inputs; NULL: nothing.
+// Applies "x:1x3,y:8" to the context's inputs; NULL: no shapes.
 rabbet_status_t rabbet_session_shapes(const char* text,
                                       rabbet_context_t* context);
 
@@ -155,8 +155,8 @@ typedef struct rabbet_tensor_set_t rabbet_tensor_set_t;
 rabbet_status_t rabbet_tensor_set_create(const rabbet_arguments_t* arguments,
                                          rabbet_context_t* context,
                                          rabbet_tensor_set_t** out_set);
-// Values of shape inputs that no file gave: those that a text such as --shapes
-// (NULL: none) gives, else the profile's usual ones.
+// Values of shape inputs that no file gave: from a text such as --shapes (NULL:
+// none), else the profile's usual ones.
 rabbet_status_t rabbet_tensor_set_values(rabbet_tensor_set_t* set,
                                          const char* text);
 void rabbet_tensor_set_destroy(rabbet_tensor_set_t* set);

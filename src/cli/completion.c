@@ -4,7 +4,7 @@
 
 #include "cli/cli.h"
 
-// ---- What a value is -------------------------------------------------------
+// ---- Kinds of values -------------------------------------------------------
 
 typedef enum rabbet_value_kind_t {
   VALUE_NONE,     // a flag
@@ -137,7 +137,8 @@ static void rabbet_print_bash(void) {
 
 // ---- zsh -------------------------------------------------------------------
 
-// Text inside single quotes, with what _arguments and _describe split at.
+// Text inside single quotes; characters at which _arguments and _describe split
+// are escaped.
 static void rabbet_zsh_text(const char* text) {
   for (; *text; ++text) {
     if (*text == '\'')

@@ -36,7 +36,7 @@ static rabbet_status_t exec_cache_line(exec_cache_t* cache, char* line) {
     ++cache->unknown;
     return rabbet_ok();
   }
-  // Written so where a calibration saw nothing but zeros.
+  // Caches have this value for tensors that were all zeros in the calibration.
   if (!isfinite(scale) || scale <= 0) return rabbet_ok();
   ++cache->found;
   return rabbet_tensor_set_range(tensor, -127 * scale, 127 * scale);

@@ -1,4 +1,4 @@
-// Timing for `rabbet exec`, and what it prints.
+// Timing for `rabbet exec`, and its printed figures.
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>

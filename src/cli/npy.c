@@ -15,8 +15,8 @@ typedef struct rabbet_npy_type_t {
   const char* descr;  // without the byte order
 } rabbet_npy_type_t;
 
-// The first of a dtype is what is written. Types that NumPy lacks are written
-// as their bits.
+// The first entry of a dtype is the one for writing. Types that NumPy lacks are
+// written as their bits.
 static const rabbet_npy_type_t npy_types[] = {
     {RABBET_DTYPE_FLOAT, "f4"}, {RABBET_DTYPE_HALF, "f2"},
     {RABBET_DTYPE_INT8, "i1"},  {RABBET_DTYPE_INT32, "i4"},
@@ -36,7 +36,7 @@ static const char* rabbet_npy_descr(rabbet_dtype_t dtype) {
 
 // ---- Reading an .npy -------------------------------------------------------
 
-// Value of a key in the header's dictionary: what follows "'key':".
+// Value of a key in the header's dictionary: the text behind "'key':".
 static const char* rabbet_npy_field(const char* header, const char* key) {
   char quoted[32];
   snprintf(quoted, sizeof(quoted), "'%s'", key);
@@ -248,7 +248,8 @@ static rabbet_status_t rabbet_zip_extract(const uint8_t* data, size_t size,
   if (entry->method == 0 && entry->packed == entry->size) {
     *out_bytes = local + start;
   } else if (entry->method == Z_DEFLATED) {
-    // Deflate cannot expand more than 1032 times: bounds what a lie allocates.
+    // Deflate cannot expand more than 1032 times: bounds the memory that a
+    // damaged size makes us allocate.
     if (entry->size / 1032 > entry->packed) {
       return rabbet_zip_damaged("an entry's size is impossible");
     }
@@ -267,8 +268,8 @@ static rabbet_status_t rabbet_zip_extract(const uint8_t* data, size_t size,
   return rabbet_ok();
 }
 
-// *left is what the entries may still take of the file: a directory whose
-// entries share their bytes could stand for any amount of memory.
+// *left is the number of bytes of the file that further entries may use:
+// entries that share their bytes could stand for any amount of memory.
 static rabbet_status_t rabbet_npz_entry(const uint8_t* data, size_t size,
                                         size_t* at, uint64_t* left,
                                         rabbet_arena_t* arena,
@@ -292,7 +293,7 @@ static rabbet_status_t rabbet_npz_entry(const uint8_t* data, size_t size,
   return RABBET_ANNOTATE(status, "array '%s'", entry.name);
 }
 
-// Where the directory lies and what it holds.
+// Position and size of the directory.
 typedef struct rabbet_zip_directory_t {
   uint64_t count, size, offset;
 } rabbet_zip_directory_t;
@@ -334,7 +335,8 @@ static rabbet_status_t rabbet_zip_find_directory(const uint8_t* data,
       out->offset == UINT32_MAX) {
     RABBET_RETURN_IF_ERROR(rabbet_zip64_directory(data, end, out));
   }
-  // A record has at least 46 bytes, which bounds what a lie allocates.
+  // A record has at least 46 bytes, which bounds the memory that a damaged
+  // count makes us allocate.
   if (out->offset > end || end - out->offset < out->size ||
       out->size / 46 < out->count) {
     return rabbet_zip_damaged("its directory lies outside");

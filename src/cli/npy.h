@@ -15,7 +15,7 @@ typedef struct rabbet_array_t {
 } rabbet_array_t;
 
 // Reads arrays into the arena: all of an .npz (stored or deflated), or the one
-// of an .npy. DATA_LOSS says what is wrong with the file, UNSUPPORTED names a
+// of an .npy. DATA_LOSS describes the damage of the file, UNSUPPORTED names a
 // type or order that tensors do not have.
 rabbet_status_t rabbet_npy_read(const char* path, rabbet_arena_t* arena,
                                 rabbet_array_t** out_arrays, size_t* out_count);

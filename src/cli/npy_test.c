@@ -358,11 +358,11 @@ static void mutate(uint64_t* random, bytes_t* bytes) {
     bytes->size = 1 + random_next(random) % bytes->size;
 }
 
-// Where checksums go, so that nothing is optimised away.
+// Checksums of arrays, so that reads are not optimised away.
 static volatile uint32_t touched;
 
-// Reads the file; what is read must be whole, that is, readable memory.
-// *out_first is only good for its type and sizes.
+// Reads the file; arrays must be whole, that is, readable memory. *out_first is
+// only good for its type and sizes.
 static bool read_and_touch(rabbet_array_t* out_first) {
   rabbet_arena_t arena;
   rabbet_array_t* arrays = NULL;
@@ -380,8 +380,8 @@ static bool read_and_touch(rabbet_array_t* out_first) {
   return ok;
 }
 
-// An archive's checksums cover its elements, so that what is read in spite of
-// damage is right.
+// An archive's checksums cover its elements, so that arrays read in spite of
+// damage are right.
 static void damaged_archives(void** state) {
   (void)state;
   const uint64_t seed = 20240711;

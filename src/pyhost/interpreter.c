@@ -13,8 +13,8 @@
 
 extern char** environ;
 
-// Three lines: version, executable, shared library. A python that links its
-// library says by INSTSONAME what it is called.
+// Three lines: version, executable, shared library. A python that is linked
+// with its library names it by INSTSONAME.
 static const char rabbet_question[] =
     "import os, sys, sysconfig\n"
     "get = lambda name: sysconfig.get_config_var(name) or ''\n"

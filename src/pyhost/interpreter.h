@@ -9,7 +9,7 @@
 typedef struct rabbet_interpreter_t {
   int major, minor;
   char executable[RABBET_INTERPRETER_TEXT];
-  char library[RABBET_INTERPRETER_TEXT];  // "": it knows of none
+  char library[RABBET_INTERPRETER_TEXT];  // "": none is known
 } rabbet_interpreter_t;
 
 // UNAVAILABLE if it cannot be run, INCOMPATIBLE if it is too old.

@@ -15,7 +15,7 @@
 #include "plugin/source_host.h"
 #include "pyhost/interpreter.h"
 
-// ---- What is used of libpython, by name
+// ---- Functions of libpython, by name
 
 typedef struct rabbet_python_t {
   const char* (*Py_GetVersion)(void);

@@ -1,6 +1,5 @@
 // Prepares the next run's shapes and addresses before the run: a run that the
-// caller records into a graph of its own may allocate nothing and wait for
-// nothing.
+// caller records into a graph of its own must neither allocate nor wait.
 #include <string.h>
 
 #include "runtime/runtime.h"
@@ -108,9 +107,9 @@ void rabbet_context_prepare_early(rabbet_context_t* context) {
       context->host_io_count > 0 || !rabbet_context_knows_run(context))
     return;
   context->is_unprepared = false;
-  // Later the caller may still be going from one set of addresses to the next,
-  // in which an input may lie where an output did: copies of such inputs would
-  // be reserved in vain.
+  // After the first run the caller may be between two sets of addresses, where
+  // an input may lie at an output's old address: copies of such inputs would be
+  // reserved in vain.
   bool bind = !context->has_run;
   // The run meets the same error, and tells it.
   rabbet_status_ignore(rabbet_prepare_run(context, bind));

@@ -85,7 +85,7 @@ static rabbet_status_t rabbet_engine_open_libraries(
 
 // ---- Source
 
-// The first step whose plugin nobody knows yet, or NULL.
+// The first step whose plugin is not registered yet, or NULL.
 static rabbet_status_t rabbet_engine_first_unknown(
     const rabbet_engine_t* engine, const rabbet_plan_step_t** out_step) {
   *out_step = NULL;

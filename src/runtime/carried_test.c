@@ -137,7 +137,7 @@ static void indirect_entry(void** state) {
   assert_int_equal(count_creators(), 1);
 }
 
-// Nothing of a library that fails stays.
+// A library that fails leaves nothing behind.
 static void wrong_files(void** state) {
   (void)state;
   static const struct {
@@ -423,7 +423,7 @@ static void carried_source(void** state) {
   assert_int_equal(runs, 2);
   rabbet_source_host_close();
   assert_int_equal(runs, -1);
-  rabbet_source_host_close();  // there is none now
+  rabbet_source_host_close();  // no host is there now
   RABBET_EXPECT_ERROR(rabbet_source_host_load(names, 1),
                       RABBET_STATUS_FAILED_PRECONDITION, "no Python in this");
   host.run = NULL;

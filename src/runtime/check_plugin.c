@@ -1,8 +1,8 @@
-// Whether a plugin fits the layer that a plan says it has.
+// Whether a plugin fits the layer that a plan describes.
 //
-// The plugin here may be another one than the plan was built with, and the plan
-// a foreign one. A plugin trusts what it is run with to be what it offered and
-// described, so that it is asked again.
+// The plugin may differ from the one at the build, and the plan may be foreign.
+// A plugin relies on being run only with types, formats and shapes that it has
+// offered and described, so that it is asked again.
 #include <string.h>
 
 #include "base/math.h"

@@ -1,4 +1,5 @@
-// Shapes of a step whose plan could not prove them, for the dimensions of now.
+// Shapes of a step that the plan could not prove, checked for the current
+// dimensions.
 #include "plan/check_shapes.h"
 #include "runtime/runtime.h"
 

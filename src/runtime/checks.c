@@ -1,11 +1,11 @@
 // Conditions that must hold: assertions of the network.
 //
-// Those that the host knows are looked at as soon as it knows them. Of those
-// that kernels compute a run leaves a vector, an element each. On a device that
-// shares the host's memory it is read at the end of the run. Elsewhere it is
-// copied to the host, in the stream's order, into one of several places, so
-// that nothing waits: a place that still holds UNKNOWN has not been reached.
-// Failures are told by the first call that finds them.
+// Conditions known to the host are checked as soon as their values are. For
+// those that kernels compute, a run leaves a vector with an element for each.
+// On a device that shares the host's memory it is read at the end of the run.
+// Elsewhere it is copied to the host, in the stream's order, into one of
+// several places, so that no thread waits: a place that still holds UNKNOWN has
+// not been reached. The first call that finds a failure reports it.
 #include <string.h>
 
 #include "runtime/runtime.h"
@@ -35,7 +35,7 @@ rabbet_status_t rabbet_prepared_check(const rabbet_prepared_t* prepared) {
   return rabbet_ok();
 }
 
-// ---- What kernels computed
+// ---- Conditions that kernels compute
 
 // First of the checks with an index, which are of one output, or NULL.
 static const rabbet_plan_check_t* rabbet_first_check(const rabbet_plan_t* plan,
@@ -92,7 +92,7 @@ rabbet_status_t rabbet_context_reserve_checks(rabbet_context_t* context) {
                               (void**)&context->check_places);
 }
 
-// A place for what the next run leaves.
+// A free place for the next run's vector.
 static rabbet_status_t rabbet_free_check_place(rabbet_context_t* context,
                                                void* stream) {
   RABBET_RETURN_IF_ERROR(rabbet_context_reserve_checks(context));

@@ -87,8 +87,8 @@ rabbet_status_t rabbet_context_create(rabbet_engine_t* engine,
 
 void rabbet_context_forget(rabbet_context_t* context) {
   rabbet_device_t* device = context->engine->device;
-  // For all of the device: the stream of the last run may be gone. What this
-  // waits for failed already if it fails now.
+  // Waits for the whole device: the stream of the last run may be gone. A
+  // failure here has already been reported.
   if (device->vtable->synchronize_all && context->roots.count > 0)
     rabbet_status_ignore(device->vtable->synchronize_all(device));
   context->current = NULL;
@@ -296,8 +296,8 @@ static rabbet_status_t rabbet_context_missing_error(
                        name);
 }
 
-// Reads shape inputs; what was known of the shapes is dropped, also on failure,
-// if any value differs from last time.
+// Reads shape inputs. If any value differs from last time, the known shapes are
+// dropped, also on failure.
 static rabbet_status_t rabbet_context_read_values(rabbet_context_t* context) {
   const rabbet_engine_t* engine = context->engine;
   for (size_t i = 0; i < engine->plan->input_count; ++i) {

@@ -1,7 +1,7 @@
-// Damaged plans: no crash, and no success where a byte differs.
+// Damaged plans: no crash, and no success if a byte differs.
 //
 // Damage that the checksums cannot see is made by mutating sections and sealing
-// them again; what still loads is then run as well. Seeds are fixed;
+// them again; plans that still load are then run as well. Seeds are fixed;
 // RABBET_TEST_SEED and RABBET_TEST_ROUNDS choose others.
 #include <stdlib.h>
 
@@ -14,7 +14,7 @@
 #define SYSTEM rabbet_allocator_system()
 #define ROUNDS 1500
 
-// ---- An allocator that refuses what no sample needs
+// ---- An allocator that refuses sizes that no sample needs
 
 static void* capped_resize(void* self, void* block, size_t size,
                            size_t alignment) {
@@ -84,7 +84,7 @@ static void try_run(rabbet_engine_t* engine, tally_t* tally) {
     rabbet_free_aligned(capped(), buffers[i], 64);
 }
 
-// Plugins trust what they once agreed to, so that plans with them are loaded
+// Plugins rely on what they have agreed to, so that plans with them are loaded
 // but not run.
 static void try_plan(const void* data, size_t size, bool run, tally_t* tally) {
   rabbet_engine_t* engine = NULL;
@@ -198,7 +198,7 @@ static size_t mutate(uint8_t* data, size_t size) {
     case 2:  // A small number becomes a neighbour.
       data[at] = (uint8_t)(data[at] + (random_below(2) ? 1 : -1));
       return size;
-    case 3:  // A number put over what is there.
+    case 3:  // A number over existing bytes.
       count = random_number(number);
       if (count > size - at) count = size - at;
       memcpy(data + at, number, count);

@@ -1,4 +1,4 @@
-// Debug tensors: outputs that callers do not see, and what lies between steps.
+// Debug tensors: outputs that callers do not see, and values between steps.
 #include <string.h>
 
 #include "base/strbuf.h"

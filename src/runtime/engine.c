@@ -226,7 +226,7 @@ void rabbet_engine_release(rabbet_engine_t* engine) {
     rabbet_engine_destroy(engine);
 }
 
-// ---- What it has
+// ---- Properties
 
 void rabbet_engine_plan(const rabbet_engine_t* engine, const void** out_data,
                         size_t* out_size) {

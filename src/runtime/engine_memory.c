@@ -149,8 +149,8 @@ static void rabbet_largest_key(rabbet_context_t* context) {
   }
 }
 
-// The first segment, whose shapes follow from the inputs': what a run at the
-// maximum would allocate.
+// The first segment, whose shapes follow from the inputs': bytes that a run at
+// the maximum would allocate.
 static rabbet_status_t rabbet_measure_key(rabbet_context_t* context,
                                           size_t* out_bytes) {
   rabbet_device_t* device = context->engine->device;

@@ -83,7 +83,7 @@ static rabbet_status_t rabbet_step_create_kernel(
                          step->tactic);
 }
 
-// Whether what the plan keeps does without the plugin.
+// Whether the plan's artifacts suffice without the plugin.
 static bool rabbet_step_has_kernel(const rabbet_engine_t* engine,
                                    const rabbet_kernel_class_t* kernel) {
   return kernel->flags & RABBET_KERNEL_WITHOUT_PLUGIN && !engine->untrusted;

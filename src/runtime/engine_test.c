@@ -768,7 +768,7 @@ static void sample_scaled_shape(maker_t* m) {
   sample_scaled(m, RABBET_DTYPE_FLOAT, 1);
 }
 
-// A plugin runs what it offered and described, whatever a plan says.
+// A plugin runs only with offered and described tensors, whatever a plan says.
 static void plugins_are_asked_again(void** state) {
   (void)state;
   rabbet_engine_t* engine = NULL;
@@ -953,7 +953,7 @@ static void memory_for_callers(void** state) {
   rabbet_engine_release(engine);
 }
 
-// The device keeps none in the order of streams: its own memory, at once.
+// The device has no memory in stream order: its own memory, at once.
 static void memory_of_calls(void** state) {
   (void)state;
   rabbet_engine_t* engine = NULL;

@@ -1,11 +1,11 @@
-// Constants on a device that cannot read the host's memory: those that steps
+// Constants on a device that cannot read the host's memory: all that steps
 // read, in one allocation.
 #include <string.h>
 
 #include "base/math.h"
 #include "runtime/runtime.h"
 
-// Vectorised reads of kernels, and what libraries ask for.
+// For vectorised reads of kernels and the requirements of libraries.
 #define RABBET_WEIGHT_ALIGNMENT 256
 
 static bool rabbet_step_reads(const rabbet_engine_t* engine, size_t step,
@@ -38,7 +38,7 @@ static rabbet_status_t rabbet_place_weights(rabbet_engine_t* engine,
                                             size_t* out_total) {
   const rabbet_plan_t* plan = engine->plan;
   size_t blocks = plan->weights_size / RABBET_PLAN_ALIGNMENT + 1;
-  size_t* places = NULL;  // [offset in the plan / 64], 0: none
+  size_t* places = NULL;  // [offset in the plan / 64], 0: unused
   RABBET_RETURN_IF_ERROR(rabbet_allocate(
       engine->allocator, blocks * sizeof(*places), (void**)&places));
   *out_total = 0;

@@ -144,7 +144,7 @@ static void rabbet_report_times(const rabbet_context_t* context) {
                              context->times[s]);
 }
 
-// ---- What the host reads and writes
+// ---- Values read and written by the host
 
 // Elements of all that the host reads after the segment, into read_key.
 static rabbet_status_t rabbet_read_back(rabbet_context_t* context,
@@ -180,7 +180,7 @@ static rabbet_status_t rabbet_read_back(rabbet_context_t* context,
   return rabbet_ok();
 }
 
-// Outputs that no step writes, from what the host knows.
+// Outputs that no step writes: the host knows their values.
 static rabbet_status_t rabbet_write_outputs(rabbet_context_t* context,
                                             const rabbet_prepared_t* leaf,
                                             void* stream) {

@@ -1,8 +1,9 @@
 // Looks for the step that makes the first infinity or NaN of a run.
 //
-// Each step is waited for, and what it wrote is fetched and looked at. A step
-// is to blame if it wrote a NaN and read none, or wrote an infinity and read
-// neither: masks may hold infinities, and what comes out of a NaN is no news.
+// Each step is waited for, and its outputs are copied to the host and checked.
+// A step is to blame if it wrote a NaN and read none, or wrote an infinity and
+// read neither: masks may hold infinities, and a NaN from a NaN is not its
+// fault.
 #include <math.h>
 #include <string.h>
 
@@ -114,8 +115,8 @@ static rabbet_status_t rabbet_finite_fetch(rabbet_context_t* context,
   return device->vtable->synchronize(device, stream);
 }
 
-// The range of a value that lies at `memory`, or of the group's constant. Not
-// known: of integers, and of a tensor whose size is not told yet.
+// The range of a value at `memory`, or of the group's constant. Unknown for
+// integers, and for a tensor whose size is still unknown.
 static rabbet_status_t rabbet_finite_look(rabbet_context_t* context,
                                           const rabbet_prepared_t* prepared,
                                           int32_t v, const void* memory,
@@ -299,7 +300,7 @@ static bool rabbet_finite_is_wrong(const rabbet_context_t* context, int32_t v) {
   return range->known && range->nans + range->infinities > 0;
 }
 
-// Where no step is to blame, what it began with: inputs and constants.
+// If no step is to blame: the inputs and constants.
 rabbet_status_t rabbet_finite_end(rabbet_context_t* context,
                                   const rabbet_prepared_t* leaf) {
   const rabbet_plan_t* plan = context->engine->plan;
@@ -348,7 +349,7 @@ rabbet_status_t rabbet_context_set_check_finite(rabbet_context_t* context,
   }
   RABBET_RETURN_IF_ERROR(rabbet_allocate(
       context->allocator, sizeof(*context->finite), (void**)&context->finite));
-  // A network of nothing has no values.
+  // An empty network has no values.
   size_t count = context->engine->plan->value_count + 1;
   rabbet_status_t status =
       rabbet_allocate(context->allocator, count * sizeof(rabbet_range_t),

@@ -15,7 +15,7 @@ typedef struct rabbet_recording_t {
   bool valid;
   rabbet_piece_t* pieces;  // room for one for each run
   size_t piece_count;
-  void** kept;  // [run]: what its kernel keeps for the graph
+  void** kept;  // [run]: object that its kernel keeps for the graph
   // The state that it was recorded for.
   void** slots;
   void* memory;
@@ -278,7 +278,7 @@ static size_t rabbet_piece_end(const rabbet_prepared_t* prepared,
   return end;
 }
 
-// Steps of others' code, any of which may be to blame; all if there is none.
+// Blames the steps with users' code, or all steps if there are none.
 static void rabbet_piece_blame(rabbet_context_t* context,
                                rabbet_prepared_t* prepared, size_t begin,
                                size_t end, const char* reason) {
@@ -293,7 +293,7 @@ static void rabbet_piece_blame(rabbet_context_t* context,
   }
 }
 
-// On failure the steps to blame are no longer recordable, and there is nothing
+// On failure the steps to blame are no longer recordable, and there is no graph
 // to free.
 static bool rabbet_piece_record(rabbet_context_t* context,
                                 rabbet_prepared_t* prepared, size_t begin,
@@ -415,7 +415,7 @@ static rabbet_status_t rabbet_recording_fill(rabbet_context_t* context,
       if (!made && before)
         context->engine->device->vtable->destroy_graph(context->engine->device,
                                                        before);
-      if (!made) continue;  // with what is still recordable
+      if (!made) continue;  // with the steps that are still recordable
       ++context->graph_info.recordings;
     }
     recording->pieces[recording->piece_count++] = piece;

@@ -1,11 +1,11 @@
 // Runs recorded into graphs of the device, and replayed.
 //
-// A segment's first run with a set of shapes warms up. Kernels of which nobody
-// knows whether they may be recorded are tried in the next one, on memory of
-// their own. Addresses that come a second time are recorded: what the kernels
-// enqueue is kept as a graph for each stretch of steps, cut at those that may
-// not be recorded, which run in between as ever. Then the segment is replayed
-// for as long as its addresses are among the recorded ones.
+// A segment's first run with a set of shapes warms up. The next one tries
+// kernels that may or may not be recordable, on memory of their own. Addresses
+// that come a second time are recorded: each stretch of steps becomes a graph,
+// cut at steps that must not be recorded, which run between the graphs as
+// before. Then the segment is replayed for as long as its addresses are among
+// the recorded ones.
 #ifndef RABBET_SRC_RUNTIME_GRAPH_H_
 #define RABBET_SRC_RUNTIME_GRAPH_H_
 
@@ -31,9 +31,9 @@ rabbet_status_t rabbet_record_call(rabbet_context_t* context,
                                    rabbet_kernel_call_t call, void** out_kept);
 void rabbet_release_recorded(const rabbet_run_t* run, void* kept);
 
-// Whether replays of the step give what enqueuing it gives, bit by bit, on
-// inputs other than those of the recording. Its inputs are there; nothing of
-// the run is changed. Fails where that could not be found out.
+// Whether replays of the step equal enqueuing it, bit by bit, on inputs other
+// than those of the recording. Its inputs must be there; the run's memory is
+// not changed. Fails if the trial itself could not be made.
 rabbet_status_t rabbet_graph_trial(rabbet_context_t* context,
                                    const rabbet_prepared_t* prepared,
                                    const rabbet_run_t* run, void* stream);

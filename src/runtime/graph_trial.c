@@ -58,7 +58,7 @@ static void rabbet_trial_describe(rabbet_trial_t* trial,
   }
 }
 
-// The input in whose place an output lies, or -1.
+// The input whose memory an output shares, or -1.
 static int rabbet_trial_shared(const rabbet_trial_t* trial, size_t output) {
   for (size_t i = 0; i < trial->input_count; ++i) {
     if (trial->tensors[i].original == trial->tensors[output].original)
@@ -233,7 +233,7 @@ rabbet_status_t rabbet_graph_trial(rabbet_context_t* context,
                           .input_count = group->input_count,
                           .count = group->input_count + group->output_count};
   rabbet_status_t status = rabbet_trial_run(&trial, prepared);
-  // Nothing below may be in use.
+  // Memory freed below must not be in use.
   if (trial.memory)
     status = rabbet_status_join(
         status, trial.device->vtable->synchronize(trial.device, stream));

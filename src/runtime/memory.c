@@ -45,7 +45,7 @@ const rabbet_device_allocator_t* rabbet_context_allocator(
 
 // ---- A context's memory
 
-// Nothing that uses it is under way; the stream of the last run may be gone.
+// No work uses the memory any more; the stream of the last run may be gone.
 void rabbet_context_free_memory(rabbet_context_t* context) {
   const rabbet_engine_t* engine = context->engine;
   for (size_t i = 0;

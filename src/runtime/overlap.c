@@ -2,8 +2,8 @@
 // is not aligned as steps need it.
 //
 // An output may lie over an input that no step reads any more when the output
-// is written, and exactly over the input that its operator updates in place.
-// In all other cases the input is copied before the segment that writes the
+// is written, and exactly over the input that its operator updates in place. In
+// all other cases the input is copied before the segment that writes the
 // output, and steps from there on read the copy. Outputs that overlap each
 // other are refused: one of them would be lost.
 //
@@ -31,7 +31,8 @@ static bool rabbet_ranges_overlap(uintptr_t a, size_t a_bytes, uintptr_t b,
   return a > b ? a - b < b_bytes : b - a < a_bytes;
 }
 
-// Whether writing the output would change what steps read of the input.
+// Whether writing the output would change elements of the input that steps
+// read.
 static bool rabbet_output_spoils(const rabbet_context_t* context,
                                  const rabbet_prepared_t* prepared,
                                  size_t output, size_t input) {

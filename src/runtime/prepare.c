@@ -1,4 +1,4 @@
-// How to run a segment: kernel states, memory, what the host must write.
+// Preparing a segment: kernel states, memory, values that the host writes.
 #include <string.h>
 
 #include "base/math.h"
@@ -105,7 +105,7 @@ bool rabbet_engine_owns_memory(const rabbet_engine_t* engine, int32_t segment,
 }
 
 // Requests for the values whose sizes get bounded at this stage, then for the
-// workspaces of its steps. requests[i] of a value is at its number.
+// workspaces of its steps. A value's request has its number as index.
 static rabbet_status_t rabbet_memory_requests(
     const rabbet_prepared_t* prepared, const size_t* workspaces,
     rabbet_memory_request_t* requests) {
@@ -211,7 +211,8 @@ static rabbet_status_t rabbet_write_materialized(rabbet_prepared_t* prepared,
   return rabbet_ok();
 }
 
-// Gives a place to each such value that steps of this segment read.
+// Gives a place to each value known to the host that steps of this segment
+// read.
 static void rabbet_place_materialized(rabbet_prepared_t* prepared,
                                       size_t* out_total) {
   const rabbet_engine_t* engine = prepared->engine;
@@ -260,7 +261,7 @@ static rabbet_status_t rabbet_prepare_materialized(rabbet_prepared_t* prepared,
   if (total == 0) return rabbet_ok();
   void* staging = NULL;
   RABBET_RETURN_IF_ERROR(rabbet_host_allocate(engine, total, &staging));
-  // Between the values and behind them nothing is written.
+  // The gaps between and behind the values are not written.
   memset(staging, 0, total);
   rabbet_status_t status =
       rabbet_copy_materialized(prepared, total, staging, stream);

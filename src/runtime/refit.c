@@ -50,7 +50,7 @@ rabbet_status_t rabbet_engine_check_weights(const rabbet_engine_t* engine) {
       (unsigned long long)(engine->plan->full_size - engine->plan->kept_size));
 }
 
-// ---- What there is
+// ---- Names and weights
 
 bool rabbet_engine_is_refittable(const rabbet_engine_t* engine) {
   return engine->plan->refit_count + engine->plan->scale_count > 0;

@@ -184,7 +184,7 @@ rabbet_status_t rabbet_resolve_shape(const rabbet_prepared_t* prepared,
   return rabbet_ok();
 }
 
-// Bytes at the upper bound of what is not known yet.
+// Upper bound of the bytes of a value whose size is not known yet.
 static size_t rabbet_resolve_bytes(const rabbet_prepared_t* prepared,
                                    const rabbet_plan_value_t* value,
                                    const rabbet_dims_t* known) {
@@ -202,8 +202,8 @@ static size_t rabbet_resolve_bytes(const rabbet_prepared_t* prepared,
   return RABBET_BYTES_UNKNOWN;
 }
 
-// Values that share memory hold the same elements, but for parts, whose shapes
-// are fixed: what a tensor is reshaped to may not fit it.
+// Values that share memory hold the same elements, except for parts, whose
+// shapes are fixed: a reshaped tensor may have another number of elements.
 static rabbet_status_t rabbet_resolve_view(rabbet_prepared_t* prepared,
                                            size_t v) {
   const rabbet_plan_t* plan = prepared->engine->plan;
@@ -252,9 +252,9 @@ static rabbet_status_t rabbet_resolve_value(rabbet_prepared_t* prepared,
         "'%s' with shape %s does not fit into memory", value->name,
         rabbet_dims_print(&prepared->dims[v], text, sizeof(text)));
   }
-  // Intermediate memory is as large as the largest of those that share it; the
-  // caller's and the plan's is not for us to enlarge. What nobody writes, in
-  // another shape that is not known yet, is looked at once it is known.
+  // Intermediate memory is as large as the largest of the values that share it;
+  // memory of the caller or the plan cannot be enlarged. A value that no step
+  // writes, whose shape is not known yet, is checked once it is known.
   bool view = engine->analysis.producers[v] < 0 && !value->host_values;
   if (value->alias >= 0 && value->storage != RABBET_PLAN_STORAGE_ARENA &&
       (known || !view)) {
@@ -416,7 +416,7 @@ void rabbet_prepared_cache_clear(rabbet_prepared_cache_t* cache) {
   *cache = (rabbet_prepared_cache_t){0};
 }
 
-// Work on the device may still use what is thrown away.
+// Work on the device may still use the evicted objects.
 static rabbet_status_t rabbet_prepared_evict(rabbet_context_t* context,
                                              rabbet_prepared_cache_t* cache) {
   if (cache->count < RABBET_PREPARED_MAX) return rabbet_ok();

@@ -1,10 +1,11 @@
 // The inside of engines and contexts.
 //
-// An engine holds what all its contexts share and never changes. A context
-// holds the inputs as set and a bounded number of prepared segments: what is
-// known once a segment's shapes are (analysis.h says what segments are). They
-// form a tree: a node's children are the next segment, one for each recent
-// outcome of the host's reads. A run walks from a root down to a leaf.
+// An engine holds the data that all its contexts share and never changes. A
+// context holds the inputs as set and a bounded number of prepared segments:
+// everything that follows from a segment's shapes (analysis.h defines
+// segments). They form a tree: a node's children are the next segment, one for
+// each recent outcome of the host's reads. A run walks from a root down to a
+// leaf.
 #ifndef RABBET_SRC_RUNTIME_RUNTIME_H_
 #define RABBET_SRC_RUNTIME_RUNTIME_H_
 
@@ -33,15 +34,15 @@ struct rabbet_engine_t {
   size_t size;
   rabbet_device_t* device;  // NULL: an engine to inspect, without steps too
   rabbet_device_allocator_t device_allocator;
-  // Constants on the device, and where each value of that kind lies there
-  // (SIZE_MAX: nothing reads it); NULL: they are used in place.
+  // Constants on the device, and each constant's offset there (SIZE_MAX: no
+  // step reads it); NULL: they are used in place.
   void* device_weights;
   size_t* weight_offsets;
   rabbet_arena_t arena;  // for all that follows
   rabbet_plan_analysis_t analysis;
   const int64_t* extents;  // NULL: not needed so far (check_plugin.c)
   rabbet_engine_step_t* steps;
-  // Those that the plan carries, in its order; theirs alone.
+  // Libraries that the plan carries, in its order.
   rabbet_plugin_library_t** libraries;
   size_t library_count;
   bool source_run;  // the source that the plan carries
@@ -63,8 +64,9 @@ struct rabbet_engine_t {
   size_t* key_offsets;
   size_t key_size;
   bool has_shape_inputs;
-  // Refitting (refit.c). The plan's bytes with the weights in use, once they
-  // are not those of the file any more; and why there are none to run with.
+  // Refitting (refit.c). The plan's bytes with the weights in use, if they
+  // differ from the file's; and whether weights are missing, so that nothing
+  // can run.
   void* refitted;
   bool lacks_weights;
   pthread_mutex_t contexts_lock;
@@ -185,10 +187,10 @@ typedef struct rabbet_run_t {
   bool is_copy;
 } rabbet_run_t;
 
-// A copy from an address to itself is skipped, whatever its kernel would do: it
-// stands before a step that works in place, and the caller gave the step's
-// input and output one address. Recordings are kept by address, so that each
-// has the copy or lacks it for good.
+// A copy from an address to itself is skipped for every kernel: it stands
+// before a step that works in place, and the caller gave the step's input and
+// output one address. Recordings are kept by address, so that each has the copy
+// or lacks it for good.
 static inline bool rabbet_run_is_idle(const rabbet_run_t* run) {
   return run->is_copy && run->call.inputs[0] == run->call.outputs[0];
 }
@@ -202,7 +204,7 @@ struct rabbet_prepared_t {
   size_t key_size;
   uint64_t used;  // when, for throwing away the least recently used
 
-  // Resolved: what the shapes are. As far as known at this stage.
+  // Resolved shapes, as far as they are known at this stage.
   int64_t* symbols;             // [symbol]
   int64_t* exprs;               // [expression]
   bool* valid;                  // [expression]: it has a value
@@ -226,22 +228,22 @@ struct rabbet_prepared_t {
   // whether any copy is made before this segment (overlap.c).
   bool* input_copied;  // [input]
   bool copies_inputs;
-  // For what the host reads after the segment. Nothing else is written to it
-  // while copies of earlier runs may still be on their way.
+  // Memory of the values that the host reads after the segment. It is not
+  // reused while copies of earlier runs may still be under way.
   uint8_t* read_staging;
   // In the last segment: the outputs that no step writes. They depend on the
   // shapes alone, so that they are written once.
   uint8_t* output_staging;
   void* staging;            // the memory of both
-  rabbet_graphs_t* graphs;  // what was recorded of the segment, or NULL
+  rabbet_graphs_t* graphs;  // recordings of the segment, or NULL
 
   // The addresses that the slots were filled for.
   uint64_t memory_generation, io_generation;
   rabbet_prepared_cache_t children;
 };
 
-// Evaluates what `key` determines: dims, bytes, host_values. Runs and allocates
-// nothing on the device.
+// Evaluates dims, bytes and host_values, which follow from `key`. Runs and
+// allocates nothing on the device.
 rabbet_status_t rabbet_prepared_create(rabbet_context_t* context,
                                        rabbet_prepared_t* parent,
                                        const int64_t* key, size_t key_size,
@@ -249,7 +251,7 @@ rabbet_status_t rabbet_prepared_create(rabbet_context_t* context,
 void rabbet_prepared_destroy(rabbet_prepared_t* prepared);
 // Dimensions for which all profiles leave one value are no dynamic ones.
 rabbet_status_t rabbet_engine_fix_shapes(rabbet_engine_t* engine);
-// engine_memory.c: what a profile lets symbols be that are known before the
+// engine_memory.c: the ranges that a profile gives to symbols known before the
 // first segment; others are left as they are.
 void rabbet_profile_symbols(const rabbet_engine_t* engine, size_t profile,
                             int64_t* low, int64_t* high);
@@ -261,8 +263,8 @@ rabbet_status_t rabbet_settle_bounds(const rabbet_engine_t* engine,
                                      int32_t segment, int64_t* symbol_low,
                                      int64_t* symbol_high, int64_t* low,
                                      int64_t* high);
-// Dims of a shape, -1 where this stage does not know; an error where it knows
-// that there are none.
+// Dims of a shape, -1 for those that this stage does not know; an error if it
+// knows that the shape is impossible.
 rabbet_status_t rabbet_resolve_shape(const rabbet_prepared_t* prepared,
                                      const char* name,
                                      const rabbet_shape_t* shape,
@@ -315,8 +317,8 @@ typedef struct rabbet_io_memory_t {
   size_t bytes;
 } rabbet_io_memory_t;
 
-// An input or output in the host's memory, and what stands for it on a device
-// with memory of its own.
+// An input or output in the host's memory, and its copy on a device with memory
+// of its own.
 typedef struct rabbet_host_io_t {
   void* host;  // NULL: none
   rabbet_io_memory_t device;
@@ -366,8 +368,8 @@ struct rabbet_context_t {
   // On a device that has them: one where each segment begins and one after each
   // of its runs, those of segment k from its first step + k.
   void** events;
-  // Checks (checks.c): what runs left of them, how many runs did, and of how
-  // many it was looked at.
+  // Checks (checks.c): the vectors that runs left, the number of runs that left
+  // one, and the number of vectors that were read.
   int32_t* check_places;
   uint64_t checks_made, checks_seen;
   int64_t* read_key;
@@ -390,10 +392,10 @@ static inline bool rabbet_context_shows_steps(const rabbet_context_t* context) {
   return context->unfused_debug_on && context->debug_listener.process;
 }
 
-// finite.c: while context->finite is there. Of a run; of what a step reads,
-// before it may overwrite that; of what it wrote, which fails if the step made
-// the first infinity or NaN; at the end, if an output holds some although no
-// step made them.
+// finite.c, while context->finite is set. At the start of a run; before a step,
+// for its inputs, which it may overwrite; after it, for its outputs: fails if
+// the step made the first infinity or NaN; at the end, which fails if an output
+// holds some although no step made them.
 void rabbet_finite_begin(rabbet_context_t* context);
 rabbet_status_t rabbet_finite_before_step(rabbet_context_t* context,
                                           const rabbet_prepared_t* prepared,
@@ -406,8 +408,8 @@ rabbet_status_t rabbet_finite_end(rabbet_context_t* context,
                                   const rabbet_prepared_t* leaf);
 void rabbet_finite_destroy(rabbet_context_t* context);
 
-// checks.c: what the host knows when shapes are; after a run, before anything
-// waits for it; what earlier runs left.
+// checks.c: conditions known to the host once shapes are known; the vector of a
+// run, before any wait for it; the vectors of earlier runs.
 rabbet_status_t rabbet_prepared_check(const rabbet_prepared_t* prepared);
 rabbet_status_t rabbet_context_reserve_checks(rabbet_context_t* context);
 rabbet_status_t rabbet_context_take_checks(rabbet_context_t* context,
@@ -427,8 +429,8 @@ rabbet_status_t rabbet_prepared_bind(rabbet_context_t* context,
 // ahead_of_time.c: kernels and memory of the segment are there.
 bool rabbet_prepared_is_ready(const rabbet_context_t* context,
                               const rabbet_prepared_t* prepared);
-// Fails, and says what to do, if the caller records the stream: what follows
-// allocates or waits, which would spoil the recording.
+// Fails, and says how to avoid it, if the caller records the stream: the next
+// actions allocate or wait, which would spoil the recording.
 rabbet_status_t rabbet_context_refuse_recording(const rabbet_context_t* context,
                                                 void* stream);
 // After a run: the next one begins when its shapes are set.
@@ -449,8 +451,8 @@ rabbet_status_t rabbet_context_copy_outputs(rabbet_context_t* context,
 // Whether steps use memory of the context's in the place of this address.
 bool rabbet_io_is_misaligned(const rabbet_context_t* context, size_t io);
 
-// host_io.c: before a segment, memory on the device for what the host holds,
-// and the inputs' contents; after the run, the outputs'.
+// host_io.c: before a segment, memory on the device for inputs and outputs in
+// host memory, and the inputs' contents; after the run, the outputs'.
 rabbet_status_t rabbet_context_begin_host_ios(rabbet_context_t* context,
                                               const rabbet_prepared_t* prepared,
                                               void* stream);
@@ -458,7 +460,7 @@ rabbet_status_t rabbet_context_end_host_ios(rabbet_context_t* context,
                                             const rabbet_prepared_t* leaf,
                                             void* stream);
 void rabbet_context_free_host_ios(rabbet_context_t* context);
-// Grows memory for the io while nothing runs that may still use it.
+// Grows memory for the io. No run may use it any more.
 rabbet_status_t rabbet_io_memory_reserve(rabbet_context_t* context,
                                          rabbet_io_memory_t* memory, size_t io,
                                          size_t bytes, void* stream);

@@ -40,7 +40,7 @@ static size_t rabbet_stage_outputs(const rabbet_prepared_t* prepared,
     int32_t v = engine->plan->ios[i].value;
     const rabbet_plan_value_t* value = &engine->plan->values[v];
     if (engine->analysis.written[v]) continue;
-    // Those that have no values fail the run.
+    // Values that are missing fail the run.
     if (memory && prepared->host_values[v])
       rabbet_store_host_values(value, prepared->host_values[v],
                                value->host_value_count, memory + bytes);

@@ -191,7 +191,7 @@ static rabbet_status_t trial_run(trial_t* trial,
   return status;
 }
 
-// Whether the device answers no more, whatever it is asked.
+// Whether the device is broken: every call fails.
 static bool trial_is_broken(const trial_t* trial) {
   rabbet_device_t* device = trial->worker->device;
   if (!device->vtable->synchronize_all) return false;
@@ -211,7 +211,7 @@ static void trial_failed(const trial_t* trial, size_t number,
   rabbet_status_ignore(status);
   failed.sticky = trial_is_broken(trial);
   worker_send(trial->worker, RABBET_TRIAL_FAILED, &failed, sizeof(failed));
-  // Nothing can be given back in a broken context: not even the attempt.
+  // In a broken context even the attempt to free may crash.
   if (failed.sticky) _exit(0);
 }
 
@@ -262,7 +262,7 @@ static rabbet_status_t trial_settings(rabbet_set_variable_t set_variable,
   return rabbet_ok();
 }
 
-// Integers that the plan holds, as kernels get those that the host knows.
+// Integers that the plan holds, as kernels get the values known to the host.
 static rabbet_status_t trial_host_values(trial_t* trial) {
   rabbet_arena_t* arena = &trial->plan->arena;
   const rabbet_group_t* group = trial->group;

@@ -1,5 +1,5 @@
-// rabbet-trial: asks NVIDIA's libraries for kernels, and runs each once, in the
-// place of a build that shall survive what may come of it.
+// rabbet-trial: asks NVIDIA's libraries for kernels and runs each once, so that
+// a crash does not end the build.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -9,7 +9,7 @@ typedef struct rabbet_pooling_case_t {
   rabbet_dnnl_spec_t spec;  // without types and formats
   rabbet_dims_t in, out;    // `out` with every spatial axis
   bool to_points;           // every spatial extent of the result is 1
-  bool any_extent;  // one answer must hold for all spatial extents
+  bool any_extent;          // one answer must hold for all extents
 } rabbet_pooling_case_t;
 
 static int64_t rabbet_pooling_attr(const rabbet_group_node_t* node,
