@@ -84,22 +84,18 @@ class IAttention:
         weights = self._norm.get_output(0)
         assert weights is not None
         self._product = network.add_matrix_multiply(weights, none, value, none)
-        last = cast(ILayer, self._product.get_output(0).producer)
-        self._show(IAttentionOutputLayer, last, self._product)
+        self._show(IAttentionOutputLayer, self._product)
         self.causal_kind = causal_kind
 
     def _input(self, tensor: ITensor) -> ILayer:
         copy = self._network.add_identity(tensor)
-        inner = cast(ILayer, copy.get_output(0).producer)
-        self._show(IAttentionInputLayer, copy, inner)
-        return inner
+        self._show(IAttentionInputLayer, copy)
+        return copy
 
-    def _show(
-        self, kind: type[IAttentionBoundaryLayer], layer: ILayer, inner: ILayer
-    ) -> None:
-        """Who looks at the layer finds one of this kind."""
-        places = [[(inner, i)] for i in range(inner.num_inputs)]
-        _compose(self._network, kind, layer, places, attention=self, shown=kind)
+    def _show(self, kind: type[IAttentionBoundaryLayer], layer: ILayer) -> None:
+        """Scripts that look for the layer find one of this kind."""
+        places = [[(layer, i)] for i in range(layer.num_inputs)]
+        _compose(self._network, kind, layer, places, attention=self, found_as=kind)
 
     # ---- What it computes
 

@@ -3,12 +3,12 @@ results: it saves no time, and gives what one branch alone would."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, TypeVar, cast
 
 from . import _enums as e
-from ._composites import Composite, IUnsqueezeLayer, _compose, _out, reshaping
+from ._composites import Composite, IUnsqueezeLayer, Places, _compose, _out, reshaping
 from ._errors import UnsupportedError
-from ._layer import ILayer, ITensor
+from ._layer import ITensor
 
 if TYPE_CHECKING:
     from ._network import INetworkDefinition
@@ -23,6 +23,9 @@ class IIfConditionalBoundaryLayer(Composite):
     def conditional(self) -> IIfConditional:
         """The conditional that it belongs to."""
         return cast(IIfConditional, self._parts["conditional"])
+
+
+B = TypeVar("B", bound=IIfConditionalBoundaryLayer)
 
 
 class IConditionLayer(IIfConditionalBoundaryLayer):
@@ -56,9 +59,9 @@ class IIfConditional:
         self._condition: IConditionLayer | None = None
         self.name = name
 
-    def _copy(self, kind: type[IIfConditionalBoundaryLayer], tensor: ITensor) -> Any:
+    def _copy(self, kind: type[B], tensor: ITensor) -> B:
         copy = self._network.add_identity(tensor)
-        places = [[(cast(ILayer, _out(copy).producer), 0)]]
+        places: list[Places] = [[(copy, 0)]]
         return _compose(self._network, kind, copy, places, conditional=self)
 
     def set_condition(self, condition: ITensor) -> IConditionLayer:
@@ -75,9 +78,7 @@ class IIfConditional:
 
     def add_input(self, input: ITensor) -> IIfConditionalInputLayer:
         """A tensor that branches use."""
-        return cast(
-            IIfConditionalInputLayer, self._copy(IIfConditionalInputLayer, input)
-        )
+        return self._copy(IIfConditionalInputLayer, input)
 
     def add_output(
         self, true_subgraph_output: ITensor, false_subgraph_output: ITensor
@@ -106,9 +107,6 @@ class IIfConditional:
         index = network.add_cast(_out(self._condition), e.DataType.INT32)
         last = network.add_gather(_out(both), _out(index), 0)
         places = [layer._parts["inputs"][0] for layer in reversed(wide)]
-        return cast(
-            IIfConditionalOutputLayer,
-            _compose(
-                network, IIfConditionalOutputLayer, last, places, conditional=self
-            ),
+        return _compose(
+            network, IIfConditionalOutputLayer, last, places, conditional=self
         )

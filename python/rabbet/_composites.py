@@ -7,7 +7,7 @@ about. Devices see the layers that it is made of, and fuse them.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from . import _enums as e
 from ._arrays import storage_type
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from ._network import INetworkDefinition
 
 Places = list[tuple[ILayer, int]]  # inputs of layers
+C = TypeVar("C", bound="Composite")
 
 
 class Composite(ILayer):
@@ -64,14 +65,13 @@ class Composite(ILayer):
 
 def _compose(
     network: INetworkDefinition,
-    kind: type[Composite],
+    kind: type[C],
     last: ILayer,
     inputs: list[Places],
     **parts: Any,
-) -> Any:
+) -> C:
     network._composites[hash(last)] = {"inputs": inputs, **parts}
-    last.__class__ = kind
-    return last
+    return last._as(kind)
 
 
 def _out(layer: ILayer) -> ITensor:
@@ -204,10 +204,7 @@ def scale(
             role = e.WeightsRole[name.upper()]
             _out(layers[name])._set_role(last, int(role))
     inputs = [[(cast(ILayer, first), 0)]]
-    return cast(
-        IScaleLayer,
-        _compose(network, IScaleLayer, last, inputs, mode=mode, axis=axis, **layers),
-    )
+    return _compose(network, IScaleLayer, last, inputs, mode=mode, axis=axis, **layers)
 
 
 # ---- Padding
@@ -272,11 +269,9 @@ def padding(
     last: ISliceLayer = network.add_slice(x, [0] * rank, [0] * rank, [1] * rank)
     last.mode = e.SampleMode.FILL
     last.set_input(2, _out(extents))
-    # The same layer as ISliceLayer, whose properties set it.
-    inner = cast(ISliceLayer, _out(last).producer)
-    inputs = [[(inner, 0), (shape, 0)]]
-    parts = {"slice": inner, "grown": grown, "before": [], "after": []}
-    layer = cast(IPaddingLayer, _compose(network, IPaddingLayer, last, inputs, **parts))
+    inputs = [[(last, 0), (shape, 0)]]
+    parts = {"slice": last, "grown": grown, "before": [], "after": []}
+    layer = _compose(network, IPaddingLayer, last, inputs, **parts)
     lists = {"before": list(Dims(before)), "after": list(Dims(after))}
     _pad(layer, layer._parts | lists)
     return layer
@@ -329,6 +324,9 @@ def _axes(axes: list[int], rank: int) -> list[int]:
     return fixed
 
 
+R = TypeVar("R", bound=_Reshaping)
+
+
 class ISqueezeLayer(_Reshaping):
     """Takes axes of extent 1 away."""
 
@@ -353,8 +351,8 @@ class IUnsqueezeLayer(_Reshaping):
 
 
 def reshaping(
-    network: INetworkDefinition, kind: type[_Reshaping], x: ITensor, axes: ITensor
-) -> Any:
+    network: INetworkDefinition, kind: type[R], x: ITensor, axes: ITensor
+) -> R:
     """The shape is computed when the input's is known."""
     import numpy as np
 
@@ -367,8 +365,7 @@ def reshaping(
     last: IShuffleLayer = network.add_shuffle(x)
     last.set_input(1, _out(gather))
     last.zero_is_placeholder = False
-    inner = cast(ILayer, _out(last).producer)
-    inputs = [[(inner, 0), (shape, 0)], []]
+    inputs = [[(last, 0), (shape, 0)], []]
     layer = _compose(network, kind, last, inputs, gather=gather, axes=axes)
     layer._reshape(axes)
     return layer
@@ -393,11 +390,8 @@ def parametric_relu(
     product = network.add_elementwise(x, slopes, kind.PROD)
     less = network.add_elementwise(x, zero, kind.LESS)
     last = network.add_select(_out(less), _out(product), x)
-    inner = cast(ILayer, _out(last).producer)
-    inputs: list[Places] = [[(product, 0), (less, 0), (inner, 2)], [(product, 1)]]
-    return cast(
-        IParametricReLULayer, _compose(network, IParametricReLULayer, last, inputs)
-    )
+    inputs: list[Places] = [[(product, 0), (less, 0), (last, 2)], [(product, 1)]]
+    return _compose(network, IParametricReLULayer, last, inputs)
 
 
 class IOneHotLayer(Composite):
@@ -449,7 +443,7 @@ def one_hot(
     (off, no), (on, yes) = value(0), value(1)
     last = network.add_select(_out(same), yes, no)
     inputs: list[Places] = [[(wide, 0)], [(on, 0), (off, 0)], []]
-    return cast(IOneHotLayer, _compose(network, IOneHotLayer, last, inputs, axis=axis))
+    return _compose(network, IOneHotLayer, last, inputs, axis=axis)
 
 
 class ILRNLayer(Composite):
@@ -543,11 +537,8 @@ def lrn(
         layers[name], tensor = _constant(network, value, x.dtype, ones)
         y = _out(network.add_elementwise(y, tensor, op))
     last = network.add_elementwise(x, y, kind.PROD)
-    inner = cast(ILayer, _out(last).producer)
-    inputs: list[Places] = [[(inner, 0), (square, 0), (square, 1), (shape, 0)]]
-    return cast(
-        ILRNLayer, _compose(network, ILRNLayer, last, inputs, window=window, **layers)
-    )
+    inputs: list[Places] = [[(last, 0), (square, 0), (square, 1), (shape, 0)]]
+    return _compose(network, ILRNLayer, last, inputs, window=window, **layers)
 
 
 class IRaggedSoftMaxLayer(Composite):
@@ -581,9 +572,7 @@ def ragged_softmax(
     softmax.axes = 1 << len(dims) - 1
     last = network.add_select(_out(inside), _out(softmax), zero)
     inputs: list[Places] = [[(kept, 1)], [(inside, 1)]]
-    return cast(
-        IRaggedSoftMaxLayer, _compose(network, IRaggedSoftMaxLayer, last, inputs)
-    )
+    return _compose(network, IRaggedSoftMaxLayer, last, inputs)
 
 
 class IEinsumLayer(Composite):
@@ -680,7 +669,6 @@ def einsum(
     inputs, result = _labels(equation, len(tensors))
     # Copies, so that inputs can be replaced.
     copies = [network.add_identity(tensor) for tensor in tensors]
-    inner = [cast(ILayer, _out(copy).producer) for copy in copies]
     terms = [_Terms(network, _out(c), i) for c, i in zip(copies, inputs, strict=True)]
     for axis in set("".join(inputs)):
         sizes = {term.sizes[axis] for term in terms if axis in term.sizes}
@@ -692,7 +680,5 @@ def einsum(
     total = total.summed(set(result))
     last: IShuffleLayer = network.add_shuffle(total.tensor)
     last.first_transpose = [total.axes.index(axis) for axis in result]
-    places: list[Places] = [[(layer, 0)] for layer in inner]
-    return cast(
-        IEinsumLayer, _compose(network, IEinsumLayer, last, places, equation=equation)
-    )
+    places: list[Places] = [[(copy, 0)] for copy in copies]
+    return _compose(network, IEinsumLayer, last, places, equation=equation)

@@ -140,7 +140,7 @@ class ITensor(_rabbet.NetworkTensor):
     def producer(self) -> ILayer | None:
         """The layer that makes it; None for inputs and weights."""
         layer = self._producer()
-        return None if layer is None else shown(layer)
+        return None if layer is None else as_found(layer)
 
     def set_dimension_name(self, index: int, name: str | None) -> None:
         """Names a dynamic dimension; dimensions of one name are one."""
@@ -265,12 +265,11 @@ class ILayer(_rabbet.NetworkLayer):
         return f"<{type(self).__name__} '{self.name}'>"
 
 
-def shown(layer: Any) -> Any:
-    """The layer as one of the class that the network has noted for it, if any."""
+def as_found(layer: ILayer) -> ILayer:
+    """A layer as scripts that look for it find it: the boundary of an attention has a
+    class of its own."""
     parts = layer._network()._composites.get(hash(layer), {})
-    if "shown" in parts:
-        layer.__class__ = parts["shown"]
-    return layer
+    return layer._as(parts["found_as"]) if "found_as" in parts else layer
 
 
 class _Attribute(Generic[T]):

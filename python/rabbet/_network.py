@@ -16,7 +16,7 @@ from ._callbacks import IErrorRecorder, ILogger
 from ._dims import Dims, volume
 from ._errors import NotFoundError
 from ._flags import flag, integer
-from ._layer import INTS, TENSOR, ILayer, ITensor, shown
+from ._layer import INTS, TENSOR, ILayer, ITensor, as_found
 from ._layers import (
     IActivationLayer,
     IAssertionLayer,
@@ -168,7 +168,9 @@ class INetworkDefinition(_rabbet.Network, RefusedLayers, Managed):
 
     def get_layer(self, index: int) -> ILayer:
         """A layer, in the order in which they were added."""
-        return shown(self._layer(_position(index, self.num_layers, "layer")))
+        return self._as_found(self._layer(_position(index, self.num_layers, "layer")))
+
+    _as_found = staticmethod(as_found)
 
     def __len__(self) -> int:
         return self.num_layers
@@ -753,13 +755,13 @@ class INetworkDefinition(_rabbet.Network, RefusedLayers, Managed):
 
     def add_squeeze(self, input: ITensor, axes: ITensor) -> composites.ISqueezeLayer:
         """Takes axes of extent 1 away; `axes` is a constant."""
-        return composites.reshaping(self, composites.ISqueezeLayer, input, axes)  # type: ignore[no-any-return]
+        return composites.reshaping(self, composites.ISqueezeLayer, input, axes)
 
     def add_unsqueeze(
         self, input: ITensor, axes: ITensor
     ) -> composites.IUnsqueezeLayer:
         """Puts axes of extent 1 in; `axes` is a constant."""
-        return composites.reshaping(self, composites.IUnsqueezeLayer, input, axes)  # type: ignore[no-any-return]
+        return composites.reshaping(self, composites.IUnsqueezeLayer, input, axes)
 
     def add_parametric_relu(
         self, input: ITensor, slopes: ITensor

@@ -2,9 +2,11 @@
 
 import os
 from collections.abc import Iterator
-from typing import Any, ClassVar, Self, SupportsIndex
+from typing import Any, ClassVar, Self, SupportsIndex, TypeVar
 
 from ._enums import DataType, TensorFormat
+
+_Layer = TypeVar("_Layer", bound="NetworkLayer")
 
 class Network:
     name: str
@@ -96,6 +98,7 @@ class NetworkLayer:
     @property
     def _op(self) -> str: ...
     def _network(self) -> Any: ...
+    def _as(self, type: type[_Layer], /) -> _Layer: ...
     def _get_input(self, index: int) -> Any: ...
     def _get_output(self, index: int) -> Any: ...
     def _set_input(self, index: int, tensor: Any) -> None: ...

@@ -145,19 +145,16 @@ def rotary_embedding(
     last = network.add_gather(_out(joined), _out(back), 3)
     if positions:
         inputs.append(positions)
-    layer = cast(
+    layer = _compose(
+        network,
         IRotaryEmbeddingLayer,
-        _compose(
-            network,
-            IRotaryEmbeddingLayer,
-            last,
-            inputs,
-            interleaved=flag(interleaved, "interleaved"),
-            wanted=dim,
-            turned=turned,
-            size=size,
-            orders=[a_order, b_order, back],
-        ),
+        last,
+        inputs,
+        interleaved=flag(interleaved, "interleaved"),
+        wanted=dim,
+        turned=turned,
+        size=size,
+        orders=[a_order, b_order, back],
     )
     if positions:
         # No network with it is right, until positions are given.

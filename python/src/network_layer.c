@@ -78,6 +78,17 @@ static PyObject* rabbet_py_layer_network(PyObject* self, PyObject* none) {
   return Py_NewRef(rabbet_py_network_of(self));
 }
 
+// The same layer as an object of another class of the package.
+static PyObject* rabbet_py_layer_as(PyObject* self, PyObject* type) {
+  if (!PyType_Check(type) ||
+      !PyType_IsSubtype((PyTypeObject*)type, rabbet_py_types.layer)) {
+    PyErr_Format(PyExc_TypeError, "expected a class of layers, got %R", type);
+    return NULL;
+  }
+  return rabbet_py_handle_new((PyTypeObject*)type, rabbet_py_pointer(self),
+                              rabbet_py_network_of(self), NULL);
+}
+
 static PyObject* rabbet_py_layer_get_input(PyObject* self, PyObject* index) {
   RABBET_PY_HOLD(rabbet_py_network_of(self));
   size_t i = 0;
@@ -172,6 +183,7 @@ static PyObject* rabbet_py_layer_loop(PyObject* self, PyObject* none) {
 static PyMethodDef rabbet_py_layer_methods[] = {
     {"_loop", rabbet_py_layer_loop, METH_NOARGS, NULL},
     {"_network", rabbet_py_layer_network, METH_NOARGS, NULL},
+    {"_as", rabbet_py_layer_as, METH_O, NULL},
     {"_get_input", rabbet_py_layer_get_input, METH_O, NULL},
     {"_get_output", rabbet_py_layer_get_output, METH_O, NULL},
     {"_set_input", rabbet_py_layer_set_input, METH_VARARGS, NULL},

@@ -200,20 +200,7 @@ def _setting(base: Any) -> Callable[..., None]:
 def _plain(layer: Any) -> Any:
     """TensorRT finds layers again as ILayers: `type` is their LayerType, and scripts
     set `__class__` for more."""
-    layer.__class__ = rabbet.ILayer
-    return layer
-
-
-def _looking(base: Any) -> dict[str, Any]:
-    """How a network is looked at."""
-
-    def get_layer(self: Any, index: int) -> Any:
-        return _plain(base.get_layer(self, index))
-
-    def __iter__(self: Any) -> Any:  # noqa: N807
-        return map(_plain, base.__iter__(self))
-
-    return {"get_layer": get_layer, "__getitem__": get_layer, "__iter__": __iter__}
+    return layer._as(rabbet.ILayer)
 
 
 # The default of TensorRT 10: its libraries are off, as it has kernels of its
@@ -250,7 +237,7 @@ def _front(base: type, answers: dict[str, Any]) -> type:
         "__setattr__": _setting(base),
     }
     if base is rabbet.INetworkDefinition:
-        body |= _looking(base)
+        body["_as_found"] = staticmethod(_plain)
         made = [name for name in dir(base) if name.startswith("add_")]
         answers = {**answers, **dict.fromkeys(made)}
     if base is rabbet.IBuilderConfig:

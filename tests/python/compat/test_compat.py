@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import rabbet.compat
 from onnx import TensorProto, helper, numpy_helper, save
 
 SCRIPT = """
@@ -401,3 +402,29 @@ def test_polygraphy_converts_and_inspects(model: Path) -> None:
 def test_graph_surgeon(model: Path) -> None:
     needs("onnx_graphsurgeon")
     assert "done" in alias("-c", SURGEON, cwd=model)
+
+
+def test_layers_are_viewed_as_their_kind() -> None:
+    """Layers are found as ILayers; scripts set `__class__` for more."""
+    trt = rabbet.compat.module()
+    network = trt.Builder(trt.Logger()).create_network()
+    x = network.add_input("x", trt.float32, (1, 2, 4, 4))
+    made = network.add_convolution_nd(x, 3, (3, 3), np.ones((3, 2, 3, 3), np.float32))
+    padded = network.add_padding_nd(made.get_output(0), (1, 1), (2, 2))
+    assert {type(layer) for layer in network} == {trt.ILayer}
+    found = network[0]
+    assert found == made
+    assert found.type is trt.LayerType.CONVOLUTION
+    assert not hasattr(found, "kernel_size_nd")
+    found.__class__ = trt.IConvolutionLayer
+    found.stride_nd = (2, 2)
+    assert made.stride_nd == (2, 2)
+    last = network.get_layer(-1)
+    last.__class__ = trt.IPaddingLayer
+    assert last == padded
+    assert last.post_padding_nd == padded.post_padding_nd == (2, 2)
+    # What was found is another object than what was made.
+    assert type(padded) is trt.IPaddingLayer
+    assert type(made) is trt.IConvolutionLayer
+    with pytest.raises(TypeError, match="expected a class of layers"):
+        made._as(int)
