@@ -38,11 +38,9 @@ from ._branches import (
 )
 from ._builder import (
     Builder,
-    IBuilderConfig,
     IHostMemory,
-    IOptimizationProfile,
 )
-from ._calibration import (
+from ._calibrators import (
     IInt8Calibrator,
     IInt8EntropyCalibrator,
     IInt8EntropyCalibrator2,
@@ -117,6 +115,10 @@ from ._composites import (
     IScaleLayer,
     ISqueezeLayer,
     IUnsqueezeLayer,
+)
+from ._config import (
+    IBuilderConfig,
+    IOptimizationProfile,
 )
 from ._dims import (
     Dims,

@@ -14,8 +14,9 @@ from typing import Any, Self
 from . import _enums as e
 from . import _rabbet
 from ._arrays import storage_type
-from ._builder import Builder, IBuilderConfig
+from ._builder import Builder
 from ._callbacks import ILogger, IProfiler, IProgressMonitor, Logger
+from ._config import IBuilderConfig
 from ._dims import Dims
 from ._errors import InvalidArgumentError, UnsupportedError
 from ._flags import flag, integer

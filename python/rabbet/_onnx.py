@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import ctypes
 import os
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from . import _enums as e
 from . import _rabbet
 from ._callbacks import ILogger, check_logger
+from ._config import IBuilderConfig
 from ._errors import Error, FailedPreconditionError, NotFoundError
 from ._layer import ITensor
 from ._managed import Managed, no_effect
 from ._network import INetworkDefinition
-
-if TYPE_CHECKING:
-    from ._builder import IBuilderConfig
 
 
 def get_nv_onnx_parser_version() -> int:

@@ -1,0 +1,480 @@
+"""Configurations of builds, and profiles of shapes."""
+
+from __future__ import annotations
+
+import operator
+import os
+from collections.abc import Iterable
+from typing import Any, Self
+
+from . import _enums as e
+from . import _rabbet
+from ._algorithms import IAlgorithmSelector
+from ._calibrators import IInt8Calibrator, check_calibrator
+from ._callbacks import ILogger, IProgressMonitor
+from ._dims import Dims
+from ._errors import UnsupportedError
+from ._flags import flag, integer
+from ._layer import ILayer
+from ._managed import Fixed, Kept, Managed, no_effect
+from ._timing_cache import ITimingCache
+
+# rabbet_builder_option_t
+(
+    _FLAGS,
+    _LEVEL,
+    _WORKSPACE,
+    _SAMPLES,
+    _MAX_TACTICS,
+    _VERBOSITY,
+    _THREADS,
+    _MISS,
+    _SOURCE,
+    _SOURCES,
+    _TRY_PLUGINS,
+) = range(11)
+
+
+# Memory pools without effect here, and their limits at first.
+_HINT_POOLS = {
+    e.MemoryPoolType.TACTIC_DRAM: 0,
+    e.MemoryPoolType.TACTIC_SHARED_MEMORY: 1 << 30,
+}
+_ALL_SOURCES = sum(1 << int(source) for source in e.TacticSource)
+
+
+def _at_least_0(value: Any) -> int:
+    number = operator.index(value)
+    if number < 0:
+        raise ValueError(f"expected a number of at least 0, got {number}")
+    return number
+
+
+def _names(what: str, given: Any) -> list[str]:
+    if isinstance(given, (str, os.PathLike)) or not isinstance(given, Iterable):
+        raise TypeError(f"{what}: expected a list of names, got {given!r}")
+    return [os.fspath(name) for name in given]
+
+
+class IOptimizationProfile(_rabbet.Profile):
+    """Smallest, usual and largest shapes of the inputs."""
+
+    extra_memory_target = 1.0
+
+    def set_shape(
+        self, input: str, min: Iterable[int], opt: Iterable[int], max: Iterable[int]
+    ) -> None:
+        """Range of an input's shape; the plan is tuned for opt."""
+        self._set_shape(input, tuple(min), tuple(opt), tuple(max))
+
+    def get_shape(self, input: str) -> list[Dims]:
+        """[min, opt, max] of an input."""
+        return [Dims(dims) for dims in self._shape(input)]
+
+    def set_shape_input(
+        self, input: str, min: Iterable[int], opt: Iterable[int], max: Iterable[int]
+    ) -> None:
+        """Range of the values of a shape input."""
+        low, usual, high = list(min), list(opt), list(max)
+        if not len(low) == len(usual) == len(high):
+            raise ValueError(
+                f"shape input '{input}': min, opt and max have {len(low)}, "
+                f"{len(usual)} and {len(high)} values; they must have as many each"
+            )
+        self._set_values(input, low + usual + high)
+
+    def get_shape_input(self, input: str) -> list[list[int]]:
+        """[min, opt, max] of the values of a shape input."""
+        return [list(values) for values in self._values(input)]
+
+    def __bool__(self) -> bool:
+        return True
+
+    __nonzero__ = __bool__
+
+
+class IBuilderConfig(_rabbet.BuilderConfig, Managed):
+    """How to build: made by Builder.create_builder_config."""
+
+    # Names that are not attributes must not be settable: a misspelt option
+    # would be ignored.
+    __slots__ = (
+        "_cache",
+        "_calibration_profile",
+        "_calibrator",
+        "_kept",
+        "_logger",
+        "_preview",
+        "_profiles",
+        "_progress_monitor",
+        "_quantization",
+        "_selector",
+    )
+    _logger: ILogger | None
+    _progress_monitor: IProgressMonitor | None
+    _profiles: list[IOptimizationProfile]
+    _cache: ITimingCache | None
+    _calibrator: IInt8Calibrator | None
+    _calibration_profile: IOptimizationProfile | None
+    _quantization: int
+    _selector: IAlgorithmSelector | None
+    _preview: int
+    _kept: dict[str, Any]  # hints, by property; limits of memory pools, by pool
+
+    engine_capability = Fixed(e.EngineCapability.STANDARD, "What plans may hold.")
+    DLA_core = Fixed(-1, "There is none.")
+    default_device_type = Fixed(e.DeviceType.GPU, "There is no DLA.")
+    remote_auto_tuning_config = Fixed("", "Tuning is done here.")
+    hardware_compatibility_level = Kept(
+        e.HardwareCompatibilityLevel.NONE,
+        e.HardwareCompatibilityLevel,
+        "Plans run on any machine with their kind of device.",
+    )
+    runtime_platform = Kept(
+        e.RuntimePlatform.SAME_AS_BUILD,
+        e.RuntimePlatform,
+        "Plans are for the system that made them.",
+    )
+    tiling_optimization_level = Kept(
+        e.TilingOptimizationLevel.NONE,
+        e.TilingOptimizationLevel,
+        "Fusion is part of tuning.",
+    )
+    l2_limit_for_tiling = Kept(-1, operator.index, "Fusion is part of tuning.")
+    max_aux_streams = Kept(0, _at_least_0, "A run uses one stream.")
+    profile_stream = Kept(0, _at_least_0, "Tuning uses the device's own stream.")
+
+    def __new__(cls, logger: ILogger | None = None) -> Self:
+        self = super().__new__(cls, logger)
+        self._logger = logger
+        self._start()
+        return self
+
+    def _start(self) -> None:
+        self._progress_monitor = None
+        self._profiles = []
+        self._cache = None
+        self._calibrator = None
+        self._calibration_profile = None
+        self._quantization = 0
+        self._selector = None
+        self._preview = 1 << int(e.PreviewFeature.PROFILE_SHARING_0806)
+        self._kept = {}
+
+    def reset(self) -> None:
+        """Back to the defaults; profiles stay."""
+        fresh = _rabbet.BuilderConfig()
+        for option in range(_SOURCES + 1):
+            self._set(option, fresh._get(option))
+        profiles = self._profiles
+        self._set_device(None)
+        self._set_libraries([])
+        self._set_modules([])
+        self.set_timing_cache(None)
+        self._start()
+        self._profiles = profiles
+
+    # ---- INT8 without quantize layers
+
+    @property
+    def int8_calibrator(self) -> IInt8Calibrator | None:
+        """Finds ranges of tensors that have none, for BuilderFlag.INT8."""
+        return self._calibrator
+
+    @int8_calibrator.setter
+    def int8_calibrator(self, calibrator: IInt8Calibrator | None) -> None:
+        check_calibrator(calibrator)
+        self._calibrator = calibrator
+
+    @property
+    def quantization_flags(self) -> int:
+        """Bits 1 << QuantizationFlag."""
+        return self._quantization
+
+    @quantization_flags.setter
+    def quantization_flags(self, bits: int) -> None:
+        known = sum(1 << int(flag) for flag in e.QuantizationFlag)
+        if operator.index(bits) & ~known:
+            raise ValueError(f"{bits:#x} are not bits 1 << QuantizationFlag")
+        self._quantization = operator.index(bits)
+
+    def set_quantization_flag(self, flag: e.QuantizationFlag) -> None:
+        """Sets a flag of calibration."""
+        self._quantization |= 1 << int(e.QuantizationFlag(flag))
+
+    def clear_quantization_flag(self, flag: e.QuantizationFlag) -> None:
+        """Clears a flag of calibration."""
+        self._quantization &= ~(1 << int(e.QuantizationFlag(flag)))
+
+    def get_quantization_flag(self, flag: e.QuantizationFlag) -> bool:
+        """Whether a flag of calibration is set."""
+        return bool(self._quantization >> int(e.QuantizationFlag(flag)) & 1)
+
+    def set_calibration_profile(self, profile: IOptimizationProfile) -> bool:
+        """Calibration runs in this profile's usual shapes; else in those of the first
+        profile."""
+        if not isinstance(profile, IOptimizationProfile):
+            raise TypeError(
+                f"set_calibration_profile: expected an IOptimizationProfile, got {profile!r}"
+            )
+        self._calibration_profile = profile
+        return True
+
+    def get_calibration_profile(self) -> IOptimizationProfile | None:
+        """The profile that set_calibration_profile set."""
+        return self._calibration_profile
+
+    # ---- Which tactics
+
+    @property
+    def algorithm_selector(self) -> IAlgorithmSelector | None:
+        """Chooses among the ways to compute layers, and is told what was taken."""
+        return self._selector
+
+    @algorithm_selector.setter
+    def algorithm_selector(self, selector: IAlgorithmSelector | None) -> None:
+        if selector is not None and not isinstance(selector, IAlgorithmSelector):
+            raise TypeError(
+                "algorithm_selector: expected a class derived from "
+                f"rabbet.IAlgorithmSelector, got {selector!r}"
+            )
+        self._selector = selector
+
+    @no_effect("all layers are for the configuration's device")
+    def set_device_type(self, layer: ILayer, device_type: e.DeviceType) -> None:
+        """Accepts GPU, for the configuration's device."""
+        if e.DeviceType(device_type) is not e.DeviceType.GPU:
+            raise UnsupportedError(f"layer '{layer.name}': there is no {device_type}")
+
+    def get_device_type(self, layer: ILayer) -> e.DeviceType:
+        """GPU, for the configuration's device."""
+        return e.DeviceType.GPU
+
+    def is_device_type_set(self, layer: ILayer) -> bool:
+        """False: it has one value."""
+        return False
+
+    @no_effect("a layer's device has one value")
+    def reset_device_type(self, layer: ILayer) -> None:
+        """Accepted: it has one value."""
+
+    def can_run_on_DLA(self, layer: ILayer) -> bool:  # noqa: N802
+        """False: there is no DLA."""
+        return False
+
+    def set_tactic_sources(self, tactic_sources: int) -> bool:
+        """Which libraries' kernels may be used, bits 1 << TacticSource: CUBLAS and
+        CUBLAS_LT are cuBLASLt here, CUDNN is cuDNN. What nothing else computes still is,
+        with a warning. Kernels of our own, and the CPU's, are always allowed."""
+        bits = operator.index(tactic_sources)
+        if bits & ~_ALL_SOURCES or bits < 0:
+            raise ValueError(f"{bits:#x} are not bits 1 << TacticSource")
+        self._set(_SOURCES, bits)
+        return True
+
+    def get_tactic_sources(self) -> int:
+        """The sources that set_tactic_sources set; all by default."""
+        return self._get(_SOURCES) & _ALL_SOURCES
+
+    def _has_default_sources(self) -> bool:
+        return self._get(_SOURCES) == self._default_sources()
+
+    def _reset_sources(self) -> None:
+        self._set(_SOURCES, self._default_sources())
+
+    @staticmethod
+    def _default_sources() -> int:
+        return _rabbet.BuilderConfig()._get(_SOURCES)  # type: ignore[no-any-return]
+
+    @property
+    def progress_monitor(self) -> IProgressMonitor | None:
+        """Told how far a build is; may stop it."""
+        return self._progress_monitor
+
+    @progress_monitor.setter
+    def progress_monitor(self, monitor: IProgressMonitor | None) -> None:
+        if monitor is not None and not isinstance(monitor, IProgressMonitor):
+            raise TypeError(
+                "progress_monitor: expected a class derived from "
+                f"rabbet.IProgressMonitor, got {monitor!r}"
+            )
+        self._progress_monitor = monitor
+
+    @property
+    def flags(self) -> int:
+        """Bits 1 << BuilderFlag."""
+        return self._get(_FLAGS)
+
+    @flags.setter
+    def flags(self, bits: int) -> None:
+        self._set(_FLAGS, int(bits))
+        miss = int(bits) >> e.BuilderFlag.ERROR_ON_TIMING_CACHE_MISS & 1
+        self._set(_MISS, miss)
+
+    def set_flag(self, flag: e.BuilderFlag) -> None:
+        """Sets a flag."""
+        self.flags |= 1 << int(e.BuilderFlag(flag))
+
+    def clear_flag(self, flag: e.BuilderFlag) -> None:
+        """Clears a flag."""
+        self.flags &= ~(1 << int(e.BuilderFlag(flag)))
+
+    def get_flag(self, flag: e.BuilderFlag) -> bool:
+        """Whether a flag is set."""
+        return bool(self.flags >> int(e.BuilderFlag(flag)) & 1)
+
+    @property
+    def builder_optimization_level(self) -> int:
+        """0 (fast build) to 5 (all that is known); default 3."""
+        return self._get(_LEVEL)
+
+    @builder_optimization_level.setter
+    def builder_optimization_level(self, level: int) -> None:
+        self._set(_LEVEL, integer(level, "builder_optimization_level"))
+
+    @property
+    def avg_timing_iterations(self) -> int:
+        """Samples taken of each kernel."""
+        return self._get(_SAMPLES)
+
+    @avg_timing_iterations.setter
+    def avg_timing_iterations(self, count: int) -> None:
+        self._set(_SAMPLES, integer(count, "avg_timing_iterations"))
+
+    @property
+    def max_num_tactics(self) -> int:
+        """Kernels timed for a layer; -1: no cap."""
+        return self._get(_MAX_TACTICS)
+
+    @max_num_tactics.setter
+    def max_num_tactics(self, count: int) -> None:
+        self._set(_MAX_TACTICS, integer(count, "max_num_tactics"))
+
+    @property
+    def profiling_verbosity(self) -> e.ProfilingVerbosity:
+        """How much of the network the plan tells its inspector."""
+        return e.ProfilingVerbosity(self._get(_VERBOSITY))
+
+    @profiling_verbosity.setter
+    def profiling_verbosity(self, verbosity: e.ProfilingVerbosity) -> None:
+        self._set(_VERBOSITY, int(e.ProfilingVerbosity(verbosity)))
+
+    @property
+    def threads(self) -> int:
+        """CPU threads to tune for; 0: the device's default."""
+        return self._get(_THREADS)
+
+    @threads.setter
+    def threads(self, count: int) -> None:
+        self._set(_THREADS, integer(count, "threads"))
+
+    @property
+    def device(self) -> str | None:
+        """Device to build for: "cpu", "cuda", "cuda:1"; None: the default one."""
+        return self._device()
+
+    @device.setter
+    def device(self, name: str | None) -> None:
+        self._set_device(name)
+
+    # ---- Code that the plan carries
+
+    @property
+    def plugins_to_serialize(self) -> list[str]:
+        """Plugin libraries that the plan carries, by path, as they are when it is built.
+        Loading it runs them only where Runtime.engine_host_code_allowed is set."""
+        return self._libraries()
+
+    @plugins_to_serialize.setter
+    def plugins_to_serialize(self, paths: Iterable[str | os.PathLike[str]]) -> None:
+        self._set_libraries(_names("plugins_to_serialize", paths))
+
+    @property
+    def keep_plugin_source(self) -> bool:
+        """Whether the plan carries the source of the modules that define the network's
+        Python plugins, and of those that source_modules names. A process that lacks
+        the plugins runs it where Runtime.engine_host_code_allowed is set."""
+        return bool(self._get(_SOURCE))
+
+    @keep_plugin_source.setter
+    def keep_plugin_source(self, keep: bool) -> None:
+        self._set(_SOURCE, int(flag(keep, "keep_plugin_source")))
+
+    @property
+    def try_plugins(self) -> bool:
+        """Whether a build runs each plugin of the plan once, and fails with it, also
+        where nothing is timed; default False (rabbet.compile: True)."""
+        return bool(self._get(_TRY_PLUGINS))
+
+    @try_plugins.setter
+    def try_plugins(self, wanted: bool) -> None:
+        self._set(_TRY_PLUGINS, int(flag(wanted, "try_plugins")))
+
+    @property
+    def source_modules(self) -> list[str]:
+        """Modules that keep_plugin_source keeps as well, by the names under which they
+        are imported; a package stands for all modules in it."""
+        return self._modules()
+
+    @source_modules.setter
+    def source_modules(self, names: Iterable[str]) -> None:
+        self._set_modules(_names("source_modules", names))
+
+    def set_memory_pool_limit(self, pool: e.MemoryPoolType, pool_size: int) -> None:
+        """Limits the bytes of scratch memory that a kernel may use (WORKSPACE). Limits of
+        TACTIC_DRAM and TACTIC_SHARED_MEMORY are kept, without effect."""
+        pool = e.MemoryPoolType(pool)
+        if pool is e.MemoryPoolType.WORKSPACE:
+            self._set(_WORKSPACE, integer(pool_size, f"limit of {pool}"))
+        elif pool in _HINT_POOLS:
+            size = integer(pool_size, f"limit of {pool}")
+            self._kept[pool.name] = _at_least_0(size)
+        else:
+            raise ValueError(
+                f"no device here has the memory pool {pool}; use WORKSPACE"
+            )
+
+    def get_memory_pool_limit(self, pool: e.MemoryPoolType) -> int:
+        """The limit that was set, else TensorRT's default; 0 for pools that no device
+        has."""
+        pool = e.MemoryPoolType(pool)
+        if pool is e.MemoryPoolType.WORKSPACE:
+            return self._get(_WORKSPACE)
+        return int(self._kept.get(pool.name, _HINT_POOLS.get(pool, 0)))
+
+    def add_optimization_profile(self, profile: IOptimizationProfile) -> int:
+        """Adds a profile; its index is returned."""
+        self._add_profile(profile)
+        self._profiles.append(profile)
+        return len(self._profiles) - 1
+
+    @property
+    def num_optimization_profiles(self) -> int:
+        """Number of profiles."""
+        return self._profile_count()
+
+    def create_timing_cache(self, serialized_timing_cache: Any = b"") -> ITimingCache:
+        """A cache from bytes; empty for no bytes."""
+        return ITimingCache(bytes(memoryview(serialized_timing_cache)))
+
+    def set_timing_cache(
+        self, cache: ITimingCache | None, ignore_mismatch: bool = False
+    ) -> bool:
+        """Uses a cache; None: one of the build's own."""
+        flag(ignore_mismatch, "ignore_mismatch")
+        self._set_timing_cache(cache)
+        self._cache = cache
+        return True
+
+    def get_timing_cache(self) -> ITimingCache | None:
+        """The cache that was set."""
+        return self._cache
+
+    def set_preview_feature(self, feature: e.PreviewFeature, enable: bool) -> None:
+        """Accepted: what TensorRT previews is always on here."""
+        bit = 1 << int(e.PreviewFeature(feature))
+        self._preview = self._preview | bit if flag(enable, "enable") else self._preview & ~bit
+
+    def get_preview_feature(self, feature: e.PreviewFeature) -> bool:
+        """Whether set_preview_feature turned it on."""
+        return bool(self._preview >> int(e.PreviewFeature(feature)) & 1)
