@@ -86,11 +86,16 @@ static const struct {
   const char* name;
   pass_fn_t run;
 } build_passes[] = {
-    {"wishes", rabbet_pass_wishes},     {"shapes", rabbet_pass_shapes},
-    {"fold", rabbet_pass_fold},         {"shapes", rabbet_pass_shapes},
-    {"simplify", rabbet_pass_simplify}, {"share", rabbet_pass_share},
-    {"simplify", rabbet_pass_simplify}, {"fold", rabbet_pass_fold},
-    {"quantize", rabbet_pass_quantize}, {"parallel", rabbet_pass_parallel},
+    {"wishes", rabbet_pass_wishes},
+    {"shapes", rabbet_pass_shapes},
+    {"fold", rabbet_pass_fold},
+    {"shapes", rabbet_pass_shapes},
+    {"simplify", rabbet_pass_simplify},
+    {"common subexpressions", rabbet_pass_common_subexpressions},
+    {"simplify", rabbet_pass_simplify},
+    {"fold", rabbet_pass_fold},
+    {"quantize", rabbet_pass_quantize},
+    {"parallel", rabbet_pass_parallel},
 };
 
 static rabbet_status_t build_simplify(rabbet_build_t* build) {
@@ -143,8 +148,8 @@ static rabbet_status_t build_variant(rabbet_build_t* build,
     if (build_same_choices(&variants->solutions[i], solution,
                            build->ir.input_count, build->ir.output_count))
       return rabbet_ok();
-  RABBET_RETURN_IF_ERROR(
-      rabbet_place(build, solution, &variants->layouts[variants->count]));
+  RABBET_RETURN_IF_ERROR(rabbet_layout_initialize(
+      build, solution, &variants->layouts[variants->count]));
   variants->count++;
   return rabbet_ok();
 }

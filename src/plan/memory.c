@@ -8,14 +8,14 @@
 
 #define RABBET_MEMORY_ALIGNMENT 256
 
-typedef struct rabbet_placing_t {
+typedef struct rabbet_memory_block_t {
   rabbet_memory_request_t* request;
   size_t size;  // rounded up
-} rabbet_placing_t;
+} rabbet_memory_block_t;
 
 // Equal sizes in order of the requests, so that the result is deterministic.
-static int rabbet_placing_compare(const void* a, const void* b) {
-  const rabbet_placing_t *x = a, *y = b;
+static int rabbet_memory_block_compare(const void* a, const void* b) {
+  const rabbet_memory_block_t *x = a, *y = b;
   if (x->size != y->size) return x->size > y->size ? -1 : 1;
   return x->request < y->request ? -1 : x->request > y->request;
 }
@@ -26,11 +26,12 @@ static bool rabbet_alive_together(const rabbet_memory_request_t* a,
 }
 
 // `placed` is ordered by offset.
-static size_t rabbet_best_gap(const rabbet_placing_t* wanted,
-                              rabbet_placing_t* const* placed, size_t count) {
+static size_t rabbet_best_gap(const rabbet_memory_block_t* wanted,
+                              rabbet_memory_block_t* const* placed,
+                              size_t count) {
   size_t end = 0, best = SIZE_MAX, best_size = SIZE_MAX;
   for (size_t i = 0; i < count; ++i) {
-    const rabbet_placing_t* other = placed[i];
+    const rabbet_memory_block_t* other = placed[i];
     if (!rabbet_alive_together(wanted->request, other->request)) continue;
     size_t offset = other->request->offset;
     if (offset >= end && offset - end >= wanted->size &&
@@ -43,12 +44,12 @@ static size_t rabbet_best_gap(const rabbet_placing_t* wanted,
   return best != SIZE_MAX ? best : end;
 }
 
-static rabbet_status_t rabbet_memory_place(rabbet_placing_t* placings,
-                                           rabbet_placing_t** placed,
+static rabbet_status_t rabbet_memory_place(rabbet_memory_block_t* blocks,
+                                           rabbet_memory_block_t** placed,
                                            size_t count, size_t* out_total) {
   size_t total = 0;
   for (size_t i = 0; i < count; ++i) {
-    rabbet_placing_t* wanted = &placings[i];
+    rabbet_memory_block_t* wanted = &blocks[i];
     size_t offset = rabbet_best_gap(wanted, placed, i), end = 0;
     if (!rabbet_checked_add(offset, wanted->size, &end) || end > PTRDIFF_MAX)
       return RABBET_STATUS(RABBET_STATUS_OUT_OF_RANGE,
@@ -72,11 +73,12 @@ rabbet_status_t rabbet_plan_memory(rabbet_memory_request_t* requests,
   if (count == 0) return rabbet_ok();
   size_t bytes = 0;
   if (!rabbet_checked_mul(
-          count, sizeof(rabbet_placing_t) + sizeof(rabbet_placing_t*), &bytes))
+          count, sizeof(rabbet_memory_block_t) + sizeof(rabbet_memory_block_t*),
+          &bytes))
     return RABBET_STATUS(RABBET_STATUS_OUT_OF_RANGE, "%zu tensors are too many",
                          count);
-  rabbet_placing_t* placings = NULL;
-  RABBET_RETURN_IF_ERROR(rabbet_allocate(allocator, bytes, (void**)&placings));
+  rabbet_memory_block_t* blocks = NULL;
+  RABBET_RETURN_IF_ERROR(rabbet_allocate(allocator, bytes, (void**)&blocks));
   size_t used = 0;
   rabbet_status_t status = rabbet_ok();
   for (size_t i = 0; i < count && rabbet_is_ok(status); ++i) {
@@ -86,15 +88,15 @@ rabbet_status_t rabbet_plan_memory(rabbet_memory_request_t* requests,
       status =
           RABBET_STATUS(RABBET_STATUS_OUT_OF_RANGE,
                         "a tensor of %zu bytes is too large", requests[i].size);
-    placings[used++] = (rabbet_placing_t){
+    blocks[used++] = (rabbet_memory_block_t){
         &requests[i],
         rabbet_align_up(requests[i].size, RABBET_MEMORY_ALIGNMENT)};
   }
   if (rabbet_is_ok(status)) {
-    qsort(placings, used, sizeof(*placings), rabbet_placing_compare);
+    qsort(blocks, used, sizeof(*blocks), rabbet_memory_block_compare);
     status = rabbet_memory_place(
-        placings, (rabbet_placing_t**)(placings + count), used, out_total);
+        blocks, (rabbet_memory_block_t**)(blocks + count), used, out_total);
   }
-  rabbet_free(allocator, placings);
+  rabbet_free(allocator, blocks);
   return status;
 }

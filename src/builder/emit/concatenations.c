@@ -2,19 +2,19 @@
 // the result's memory, whatever makes a part writes it there.
 #include "builder/emit/concatenations.h"
 
-#define JOIN_ALIGNMENT 64
+#define PART_ALIGNMENT 64
 
 // ---- Which ------------------------------------------------------------------
 
-static bool join_is_concatenation(const rabbet_unit_t* unit) {
+static bool concatenation_is_alone(const rabbet_unit_t* unit) {
   return unit->node_count == 1 &&
          rabbet_op_is(unit->nodes[0]->op, RABBET_OP_CONCATENATION);
 }
 
 // Whether a part along `axis` is a range of the memory of `dims` in `format`,
 // dims being the result's.
-static bool join_is_contiguous(const rabbet_dims_t* dims, int32_t axis,
-                               rabbet_format_t format) {
+static bool concatenation_is_contiguous(const rabbet_dims_t* dims, int32_t axis,
+                                        rabbet_format_t format) {
   const rabbet_format_info_t* info = rabbet_format_info(format);
   for (int32_t i = 0; i < axis; ++i)
     if (dims->d[i] != 1) return false;
@@ -23,9 +23,9 @@ static bool join_is_contiguous(const rabbet_dims_t* dims, int32_t axis,
 }
 
 // Nobody else decides where the part lies, and it ends where another may begin.
-static bool join_part_fits(const rabbet_build_t* build,
-                           const rabbet_ir_value_t* part,
-                           rabbet_type_format_t type) {
+static bool concatenation_part_fits(const rabbet_build_t* build,
+                                    const rabbet_ir_value_t* part,
+                                    rabbet_type_format_t type) {
   if (part->constant || part->values || part->input >= 0 || part->output >= 0)
     return false;
   rabbet_dims_t dims = rabbet_ir_dims(&build->ir, part);
@@ -37,15 +37,16 @@ static bool join_part_fits(const rabbet_build_t* build,
     return false;
   rabbet_status_t status =
       rabbet_tensor_bytes(type.dtype, type.format, &dims, &bytes);
-  bool fits = rabbet_is_ok(status) && bytes % JOIN_ALIGNMENT == 0;
+  bool fits = rabbet_is_ok(status) && bytes % PART_ALIGNMENT == 0;
   rabbet_status_ignore(status);
   return fits;
 }
 
-bool rabbet_join_fits(const rabbet_build_t* build, const rabbet_unit_t* unit,
-                      rabbet_type_format_t type) {
+bool rabbet_concatenation_can_be_view(const rabbet_build_t* build,
+                                      const rabbet_unit_t* unit,
+                                      rabbet_type_format_t type) {
   // A part that comes twice is one input of the group.
-  if (!join_is_concatenation(unit) ||
+  if (!concatenation_is_alone(unit) ||
       unit->group.input_count != unit->nodes[0]->input_count)
     return false;
   const rabbet_ir_node_t* node = unit->nodes[0];
@@ -53,38 +54,41 @@ bool rabbet_join_fits(const rabbet_build_t* build, const rabbet_unit_t* unit,
   rabbet_dims_t dims = rabbet_ir_dims(&build->ir, result);
   int64_t axis = rabbet_attr_int(node->attrs, node->op->attr_count, "axis", 0);
   if (axis < 0) axis += dims.rank;
-  if (result->values || !join_is_contiguous(&dims, (int32_t)axis, type.format))
+  if (result->values ||
+      !concatenation_is_contiguous(&dims, (int32_t)axis, type.format))
     return false;
   for (size_t i = 0; i < node->input_count; ++i)
-    if (!join_part_fits(build, rabbet_ir_input(&build->ir, node, i), type))
+    if (!concatenation_part_fits(build, rabbet_ir_input(&build->ir, node, i),
+                                 type))
       return false;
   return true;
 }
 
 // ---- Placing ----------------------------------------------------------------
 
-bool rabbet_join_is(const rabbet_placed_t* step) {
+bool rabbet_concatenation_is_view(const rabbet_layout_step_t* step) {
   return !step->pick.choice->candidate.kernel &&
-         join_is_concatenation(step->pick.unit);
+         concatenation_is_alone(step->pick.unit);
 }
 
 // Whether the slot's memory can become a part of another: it is all of a memory
 // that is the context's own.
-static bool join_may_move(const rabbet_layout_t* layout, int32_t slot,
-                          int32_t result) {
+static bool concatenation_may_move(const rabbet_layout_t* layout, int32_t slot,
+                                   int32_t result) {
   int32_t root = rabbet_layout_root(layout, slot);
   return root != result && !rabbet_layout_is_part(layout, slot) &&
          !layout->uses.data[root].is_fixed;
 }
 
-rabbet_status_t rabbet_layout_join(rabbet_build_t* build,
-                                   rabbet_layout_t* layout, size_t* step) {
+rabbet_status_t rabbet_layout_alias_parts(rabbet_build_t* build,
+                                          rabbet_layout_t* layout,
+                                          size_t* step) {
   size_t count = layout->steps.data[*step].pick.unit->group.input_count;
   int32_t* slots = layout->steps.data[*step].slots;
   int32_t result = slots[count];
   uint64_t offset = 0;
   for (size_t i = 0; i < count; ++i) {
-    if (!join_may_move(layout, slots[i], result)) {
+    if (!concatenation_may_move(layout, slots[i], result)) {
       int32_t copy = -1;
       RABBET_RETURN_IF_ERROR(
           rabbet_layout_insert_copy(build, layout, *step, slots[i], &copy));
@@ -101,7 +105,7 @@ rabbet_status_t rabbet_layout_join(rabbet_build_t* build,
         part->type.dtype, part->type.format, &dims, &bytes));
     root->is_part = true;
     root->offset = offset;
-    rabbet_layout_share_slot(layout, (int32_t)(root - layout->slots.data),
+    rabbet_layout_alias_slot(layout, (int32_t)(root - layout->slots.data),
                              result);
     offset += bytes;
   }

@@ -2,10 +2,10 @@
 #include "build_check.h"
 #include "test_plugins.h"
 
-typedef struct join_t {
+typedef struct concatenation_case_t {
   net_t net;
   rabbet_tensor_t *x, *a, *b;  // x[1,16,2,2]; a and b are computed from it
-} join_t;
+} concatenation_case_t;
 
 static rabbet_tensor_t* relu(net_t* net, const char* name, rabbet_tensor_t* x) {
   return net_activation(net, name, "RELU", x);
@@ -29,8 +29,9 @@ static rabbet_tensor_t* softmax(net_t* net, const char* name,
                                .attr_count = 1});
 }
 
-static rabbet_tensor_t* join(net_t* net, const char* name, rabbet_tensor_t* a,
-                             rabbet_tensor_t* b, int64_t axis) {
+static rabbet_tensor_t* concatenate(net_t* net, const char* name,
+                                    rabbet_tensor_t* a, rabbet_tensor_t* b,
+                                    int64_t axis) {
   return net_add(net, name,
                  (net_layer_t){.op = "concatenation",
                                .inputs = {a, b},
@@ -49,21 +50,21 @@ static rabbet_tensor_t* flat(net_t* net, const char* name, rabbet_tensor_t* x,
                                .attr_count = 1});
 }
 
-static join_t join_begin_with(int64_t batch, int64_t channels) {
-  join_t j = {.net = net_begin(0, rabbet_allocator_system())};
+static concatenation_case_t case_begin_with(int64_t batch, int64_t channels) {
+  concatenation_case_t j = {.net = net_begin(0, rabbet_allocator_system())};
   j.x = net_input(&j.net, "x", RABBET_DTYPE_FLOAT, DIMS(batch, channels, 2, 2));
   j.a = softmax(&j.net, "a", j.x);
   j.b = softmax(&j.net, "b", j.a);
   return j;
 }
 
-static join_t join_begin(void) {
-  return join_begin_with(1, 16);
+static concatenation_case_t case_begin(void) {
+  return case_begin_with(1, 16);
 }
 
 // All levels agree with the reference; `steps` as a device that has nothing
 // but reference kernels needs them at level 0, a conversion counting one.
-static void join_end(join_t* j, size_t steps) {
+static void case_end(concatenation_case_t* j, size_t steps) {
   for (int level = 0; level <= 5; ++level) {
     size_t found = check_network(&j->net, level, 1e-5);
     if (level == 0) EXPECT_STEPS(found, steps);
@@ -73,123 +74,135 @@ static void join_end(join_t* j, size_t steps) {
 
 static void two_parts(void** state) {
   (void)state;
-  join_t j = join_begin();
-  net_output(&j.net, softmax(&j.net, "y", join(&j.net, "c", j.a, j.b, 1)), "y");
-  join_end(&j, 3);
+  concatenation_case_t j = case_begin();
+  net_output(&j.net,
+             softmax(&j.net, "y", concatenate(&j.net, "c", j.a, j.b, 1)), "y");
+  case_end(&j, 3);
 }
 
 static void last_axis_of_many(void** state) {
   (void)state;
-  join_t j = join_begin();
-  net_output(&j.net, softmax(&j.net, "y", join(&j.net, "c", j.a, j.b, 3)), "y");
-  join_end(&j, 4);
+  concatenation_case_t j = case_begin();
+  net_output(&j.net,
+             softmax(&j.net, "y", concatenate(&j.net, "c", j.a, j.b, 3)), "y");
+  case_end(&j, 4);
 }
 
 static void several_images(void** state) {
   (void)state;
-  join_t j = join_begin_with(2, 16);
-  net_output(&j.net, softmax(&j.net, "y", join(&j.net, "c", j.a, j.b, 1)), "y");
-  join_end(&j, 4);
+  concatenation_case_t j = case_begin_with(2, 16);
+  net_output(&j.net,
+             softmax(&j.net, "y", concatenate(&j.net, "c", j.a, j.b, 1)), "y");
+  case_end(&j, 4);
 }
 
 // Parts that end in the middle of 64 bytes.
 static void crooked_parts(void** state) {
   (void)state;
-  join_t j = join_begin_with(1, 3);
-  net_output(&j.net, softmax(&j.net, "y", join(&j.net, "c", j.a, j.b, 1)), "y");
-  join_end(&j, 4);
+  concatenation_case_t j = case_begin_with(1, 3);
+  net_output(&j.net,
+             softmax(&j.net, "y", concatenate(&j.net, "c", j.a, j.b, 1)), "y");
+  case_end(&j, 4);
 }
 
 static void into_an_output(void** state) {
   (void)state;
-  join_t j = join_begin();
-  net_output(&j.net, join(&j.net, "c", j.a, j.b, 1), "y");
-  join_end(&j, 2);
+  concatenation_case_t j = case_begin();
+  net_output(&j.net, concatenate(&j.net, "c", j.a, j.b, 1), "y");
+  case_end(&j, 2);
 }
 
 // As in a dense block: each result is read, and a part of the next.
 static void parts_of_parts(void** state) {
   (void)state;
-  join_t j = join_begin();
-  rabbet_tensor_t* c = join(&j.net, "c", j.a, j.b, 1);
-  rabbet_tensor_t* d = join(&j.net, "d", c, softmax(&j.net, "more", c), 1);
-  rabbet_tensor_t* e = join(&j.net, "e", d, softmax(&j.net, "yet more", d), 1);
+  concatenation_case_t j = case_begin();
+  rabbet_tensor_t* c = concatenate(&j.net, "c", j.a, j.b, 1);
+  rabbet_tensor_t* d =
+      concatenate(&j.net, "d", c, softmax(&j.net, "more", c), 1);
+  rabbet_tensor_t* e =
+      concatenate(&j.net, "e", d, softmax(&j.net, "yet more", d), 1);
   net_output(&j.net, softmax(&j.net, "y", e), "y");
-  join_end(&j, 5);
+  case_end(&j, 5);
 }
 
 // Only one of both can have the part.
 static void part_of_two(void** state) {
   (void)state;
-  join_t j = join_begin();
-  rabbet_tensor_t* c = join(&j.net, "c", j.a, j.b, 1);
-  rabbet_tensor_t* d = join(&j.net, "d", j.b, j.a, 1);
+  concatenation_case_t j = case_begin();
+  rabbet_tensor_t* c = concatenate(&j.net, "c", j.a, j.b, 1);
+  rabbet_tensor_t* d = concatenate(&j.net, "d", j.b, j.a, 1);
   net_output(&j.net, net_binary(&j.net, "y", "SUB", c, d), "y");
-  join_end(&j, 5);
+  case_end(&j, 5);
 }
 
 static void part_twice(void** state) {
   (void)state;
-  join_t j = join_begin();
-  net_output(&j.net, softmax(&j.net, "y", join(&j.net, "c", j.b, j.b, 1)), "y");
-  join_end(&j, 4);
+  concatenation_case_t j = case_begin();
+  net_output(&j.net,
+             softmax(&j.net, "y", concatenate(&j.net, "c", j.b, j.b, 1)), "y");
+  case_end(&j, 4);
 }
 
 static void part_that_is_an_output(void** state) {
   (void)state;
-  join_t j = join_begin();
-  net_output(&j.net, softmax(&j.net, "y", join(&j.net, "c", j.a, j.b, 1)), "y");
+  concatenation_case_t j = case_begin();
+  net_output(&j.net,
+             softmax(&j.net, "y", concatenate(&j.net, "c", j.a, j.b, 1)), "y");
   net_output(&j.net, j.b, "b");
-  join_end(&j, 4);
+  case_end(&j, 4);
 }
 
 static void part_that_is_an_input(void** state) {
   (void)state;
-  join_t j = join_begin();
-  net_output(&j.net, softmax(&j.net, "y", join(&j.net, "c", j.x, j.b, 1)), "y");
-  join_end(&j, 4);
+  concatenation_case_t j = case_begin();
+  net_output(&j.net,
+             softmax(&j.net, "y", concatenate(&j.net, "c", j.x, j.b, 1)), "y");
+  case_end(&j, 4);
 }
 
 static void part_that_is_constant(void** state) {
   (void)state;
-  join_t j = join_begin();
+  concatenation_case_t j = case_begin();
   rabbet_tensor_t* w = WEIGHTS(&j.net, 1, 16, 2, 2);
-  net_output(&j.net, softmax(&j.net, "y", join(&j.net, "c", w, j.b, 1)), "y");
-  join_end(&j, 4);
+  net_output(&j.net, softmax(&j.net, "y", concatenate(&j.net, "c", w, j.b, 1)),
+             "y");
+  case_end(&j, 4);
 }
 
 // A view of the second part is an output, and not all of its memory.
 static void view_of_a_part_is_an_output(void** state) {
   (void)state;
-  join_t j = join_begin();
+  concatenation_case_t j = case_begin();
   rabbet_tensor_t* view = flat(&j.net, "view", j.b, 64);
-  net_output(&j.net, softmax(&j.net, "y", join(&j.net, "c", j.a, j.b, 1)), "y");
+  net_output(&j.net,
+             softmax(&j.net, "y", concatenate(&j.net, "c", j.a, j.b, 1)), "y");
   net_output(&j.net, view, "v");
-  join_end(&j, 4);
+  case_end(&j, 4);
 }
 
 static void view_of_a_result_is_an_output(void** state) {
   (void)state;
-  join_t j = join_begin();
-  rabbet_tensor_t* c = join(&j.net, "c", j.a, j.b, 1);
+  concatenation_case_t j = case_begin();
+  rabbet_tensor_t* c = concatenate(&j.net, "c", j.a, j.b, 1);
   net_output(&j.net, flat(&j.net, "view", c, 128), "v");
   net_output(&j.net, softmax(&j.net, "y", c), "y");
-  join_end(&j, 3);
+  case_end(&j, 3);
 }
 
 static void views_are_parts(void** state) {
   (void)state;
-  join_t j = join_begin();
-  rabbet_tensor_t* c = join(&j.net, "c", flat(&j.net, "fa", j.a, 64),
-                            flat(&j.net, "fb", j.b, 64), 0);
+  concatenation_case_t j = case_begin();
+  rabbet_tensor_t* c = concatenate(&j.net, "c", flat(&j.net, "fa", j.a, 64),
+                                   flat(&j.net, "fb", j.b, 64), 0);
   net_output(&j.net, relu(&j.net, "y", c), "y");
-  join_end(&j, 3);
+  case_end(&j, 3);
 }
 
 // ---- Operators that work in place -------------------------------------------
 
 // The reference knows no plugins: each half of output i is x plus added[].
-static void end_bumped(join_t* j, const double* added, size_t outputs) {
+static void end_bumped(concatenation_case_t* j, const double* added,
+                       size_t outputs) {
   for (int level = 0; level <= 5; ++level) {
     rabbet_builder_config_t* config = check_config(level);
     built_t built = check_build(j->net.network, config);
@@ -218,8 +231,8 @@ static void end_bumped(join_t* j, const double* added, size_t outputs) {
   net_end(&j->net);
 }
 
-static join_t bumped_begin(void) {
-  join_t j = {.net = net_begin(0, rabbet_allocator_system())};
+static concatenation_case_t bumped_begin(void) {
+  concatenation_case_t j = {.net = net_begin(0, rabbet_allocator_system())};
   j.x = net_input(&j.net, "x", RABBET_DTYPE_FLOAT, DIMS(1, 16, 2, 2));
   j.a = bump(&j.net, "a", j.x);
   j.b = bump(&j.net, "b", j.a);
@@ -228,27 +241,27 @@ static join_t bumped_begin(void) {
 
 static void parts_made_in_place(void** state) {
   (void)state;
-  join_t j = bumped_begin();
-  net_output(&j.net, join(&j.net, "c", j.a, j.b, 1), "y");
+  concatenation_case_t j = bumped_begin();
+  net_output(&j.net, concatenate(&j.net, "c", j.a, j.b, 1), "y");
   end_bumped(&j, (double[]){1, 2}, 1);
 }
 
 static void result_worked_on(void** state) {
   (void)state;
-  join_t j = bumped_begin();
-  rabbet_tensor_t* c = join(&j.net, "c", j.a, j.b, 1);
+  concatenation_case_t j = bumped_begin();
+  rabbet_tensor_t* c = concatenate(&j.net, "c", j.a, j.b, 1);
   net_output(&j.net, bump(&j.net, "d", c), "y");
-  net_output(&j.net, join(&j.net, "e", j.b, j.a, 1), "z");
+  net_output(&j.net, concatenate(&j.net, "e", j.b, j.a, 1), "z");
   end_bumped(&j, (double[]){2, 3, 2, 1}, 2);
 }
 
 // After the concatenation one of its parts is worked on in place.
 static void part_worked_on(void** state) {
   (void)state;
-  join_t j = bumped_begin();
-  rabbet_tensor_t* c = join(&j.net, "c", j.a, j.b, 1);
+  concatenation_case_t j = bumped_begin();
+  rabbet_tensor_t* c = concatenate(&j.net, "c", j.a, j.b, 1);
   rabbet_tensor_t* d = bump(&j.net, "d", j.b);
-  net_output(&j.net, join(&j.net, "e", d, bump(&j.net, "f", d), 1), "y");
+  net_output(&j.net, concatenate(&j.net, "e", d, bump(&j.net, "f", d), 1), "y");
   net_output(&j.net, c, "z");
   end_bumped(&j, (double[]){3, 4, 1, 2}, 2);
 }

@@ -25,12 +25,12 @@ typedef struct emitter_t {
 
 // ---- Which values -----------------------------------------------------------
 
-static size_t emit_boundary(const rabbet_placed_t* step) {
+static size_t emit_boundary(const rabbet_layout_step_t* step) {
   return step->pick.unit->group.input_count +
          step->pick.unit->group.output_count;
 }
 
-static bool emit_is_view(const rabbet_placed_t* step) {
+static bool emit_is_view(const rabbet_layout_step_t* step) {
   return !step->pick.choice->candidate.kernel;
 }
 
@@ -449,10 +449,10 @@ static rabbet_status_t emit_node(emitter_t* emitter, rabbet_plan_step_t* step,
 }
 
 static rabbet_status_t emit_group_values(emitter_t* emitter,
-                                         const rabbet_placed_t* placed,
+                                         const rabbet_layout_step_t* from,
                                          rabbet_plan_step_t* step) {
   rabbet_arena_t* arena = &emitter->plan->arena;
-  const rabbet_unit_t* unit = placed->pick.unit;
+  const rabbet_unit_t* unit = from->pick.unit;
   rabbet_group_t* group = &step->group;
   int32_t* values = NULL;
   rabbet_shape_t* shapes = NULL;
@@ -468,7 +468,7 @@ static rabbet_status_t emit_group_values(emitter_t* emitter,
   }
   for (size_t i = 0; i < group->input_count + group->output_count; ++i) {
     int32_t number = rabbet_group_boundary(group, i);
-    values[number] = emitter->values[placed->slots[i]];
+    values[number] = emitter->values[from->slots[i]];
     shapes[number].rank = -1;
   }
   step->values = values;
@@ -477,12 +477,12 @@ static rabbet_status_t emit_group_values(emitter_t* emitter,
 }
 
 static rabbet_status_t emit_group(emitter_t* emitter,
-                                  const rabbet_placed_t* placed,
+                                  const rabbet_layout_step_t* from,
                                   rabbet_plan_step_t* step) {
   rabbet_arena_t* arena = &emitter->plan->arena;
   rabbet_group_t group;
   RABBET_RETURN_IF_ERROR(rabbet_unit_instantiate(
-      emitter->build, placed->pick.unit, placed->pick.choice, &group));
+      emitter->build, from->pick.unit, from->pick.choice, &group));
   step->group = group;
   RABBET_RETURN_IF_ERROR(rabbet_arena_copy(
       arena, group.values, group.value_count * sizeof(*group.values),
@@ -494,31 +494,31 @@ static rabbet_status_t emit_group(emitter_t* emitter,
       emit_ids(arena, &step->group.inputs, group.input_count));
   RABBET_RETURN_IF_ERROR(
       emit_ids(arena, &step->group.outputs, group.output_count));
-  RABBET_RETURN_IF_ERROR(emit_group_values(emitter, placed, step));
+  RABBET_RETURN_IF_ERROR(emit_group_values(emitter, from, step));
   for (size_t i = 0; i < group.node_count; ++i)
     RABBET_RETURN_IF_ERROR(emit_node(emitter, step, &step->group.nodes[i]));
   return rabbet_ok();
 }
 
 static rabbet_status_t emit_step(emitter_t* emitter,
-                                 const rabbet_placed_t* placed,
+                                 const rabbet_layout_step_t* from,
                                  rabbet_plan_step_t* step) {
   rabbet_arena_t* arena = &emitter->plan->arena;
-  const rabbet_choice_t* choice = placed->pick.choice;
+  const rabbet_choice_t* choice = from->pick.choice;
   const rabbet_candidate_t* candidate = &choice->candidate;
   step->tactic = candidate->tactic;
   step->time_us = (float)choice->us;
   RABBET_RETURN_IF_ERROR(
-      rabbet_arena_strdup(arena, placed->pick.unit->name, &step->name));
+      rabbet_arena_strdup(arena, from->pick.unit->name, &step->name));
   RABBET_RETURN_IF_ERROR(
       rabbet_arena_strdup(arena, candidate->kernel->name, &step->kernel));
   RABBET_RETURN_IF_ERROR(
       rabbet_arena_strdup(arena, candidate->tactic_name, &step->tactic_name));
-  RABBET_RETURN_IF_ERROR(emit_group(emitter, placed, step));
+  RABBET_RETURN_IF_ERROR(emit_group(emitter, from, step));
   int64_t verbosity = emitter->build->config
                           ->options[RABBET_BUILDER_OPTION_PROFILING_VERBOSITY];
   if (verbosity != RABBET_PROFILING_DETAILED) return rabbet_ok();
-  return rabbet_report_alternatives(emitter->build, &placed->pick, arena,
+  return rabbet_report_alternatives(emitter->build, &from->pick, arena,
                                     &step->report_json);
 }
 
@@ -536,10 +536,10 @@ static bool emit_is_read(const emitter_t* emitter, int32_t value) {
 // The host reads after the step that made the memory; a view's maker is the
 // step before the view.
 static rabbet_status_t emit_host_reads(emitter_t* emitter,
-                                       const rabbet_placed_t* placed,
+                                       const rabbet_layout_step_t* from,
                                        rabbet_plan_step_t* step) {
-  size_t inputs = placed->pick.unit->group.input_count;
-  size_t outputs = placed->pick.unit->group.output_count;
+  size_t inputs = from->pick.unit->group.input_count;
+  size_t outputs = from->pick.unit->group.output_count;
   int32_t* reads = NULL;
   size_t count = step->host_read_count;
   RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
@@ -547,8 +547,8 @@ static rabbet_status_t emit_host_reads(emitter_t* emitter,
   if (count > 0) memcpy(reads, step->host_reads, count * sizeof(int32_t));
   for (size_t i = 0; i < outputs; ++i) {
     const rabbet_slot_t* slot =
-        &emitter->layout->slots.data[placed->slots[inputs + i]];
-    int32_t value = emitter->values[placed->slots[inputs + i]];
+        &emitter->layout->slots.data[from->slots[inputs + i]];
+    int32_t value = emitter->values[from->slots[inputs + i]];
     if (emitter->made[slot->value] == value && emit_is_read(emitter, value))
       reads[count++] = value;
   }
@@ -564,14 +564,14 @@ static rabbet_status_t emit_steps(emitter_t* emitter) {
       &plan->arena, layout->steps.count, sizeof(rabbet_plan_step_t),
       (void**)&plan->steps));
   for (size_t s = 0; s < layout->steps.count; ++s) {
-    const rabbet_placed_t* placed = &layout->steps.data[s];
-    if (!emit_is_view(placed)) {
+    const rabbet_layout_step_t* from = &layout->steps.data[s];
+    if (!emit_is_view(from)) {
       rabbet_plan_step_t* step = &plan->steps[plan->step_count++];
-      RABBET_RETURN_IF_ERROR(emit_step(emitter, placed, step));
+      RABBET_RETURN_IF_ERROR(emit_step(emitter, from, step));
     }
     if (plan->step_count > 0)
       RABBET_RETURN_IF_ERROR(
-          emit_host_reads(emitter, placed, &plan->steps[plan->step_count - 1]));
+          emit_host_reads(emitter, from, &plan->steps[plan->step_count - 1]));
   }
   return rabbet_ok();
 }

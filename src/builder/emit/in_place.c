@@ -14,17 +14,17 @@
 
 // ---- Sharing ----------------------------------------------------------------
 
-static bool share_reads(const rabbet_layout_t* layout,
-                        const rabbet_placed_t* step, int32_t root,
+static bool alias_reads(const rabbet_layout_t* layout,
+                        const rabbet_layout_step_t* step, int32_t root,
                         int32_t except) {
-  for (size_t i = 0; i < rabbet_placed_inputs(step); ++i)
+  for (size_t i = 0; i < rabbet_layout_step_inputs(step); ++i)
     if ((int32_t)i != except &&
         rabbet_layout_root(layout, step->slots[i]) == root)
       return true;
   return false;
 }
 
-void rabbet_layout_share_slot(rabbet_layout_t* layout, int32_t slot,
+void rabbet_layout_alias_slot(rabbet_layout_t* layout, int32_t slot,
                               int32_t whole) {
   assert(layout->slots.data[slot].alias < 0);
   int32_t root = rabbet_layout_root(layout, whole);
@@ -38,23 +38,23 @@ void rabbet_layout_share_slot(rabbet_layout_t* layout, int32_t slot,
 }
 
 // Where steps are now, and as they were counted before copies were inserted.
-typedef struct share_place_t {
+typedef struct alias_position_t {
   size_t now;
   int32_t counted;
-} share_place_t;
+} alias_position_t;
 
 // Whether the step may write over its input: nobody else sees that memory now
 // or later. Copies that were inserted lie before it.
-static bool share_may_write(const rabbet_layout_t* layout, share_place_t step,
-                            int32_t input) {
-  const rabbet_placed_t* s = &layout->steps.data[step.now];
+static bool alias_may_write(const rabbet_layout_t* layout,
+                            alias_position_t step, int32_t input) {
+  const rabbet_layout_step_t* s = &layout->steps.data[step.now];
   int32_t root = rabbet_layout_root(layout, s->slots[input]);
   const rabbet_memory_use_t* use = &layout->uses.data[root];
   return !use->is_fixed && use->last_read <= step.counted &&
-         !share_reads(layout, s, root, input);
+         !alias_reads(layout, s, root, input);
 }
 
-static bool share_fits(const rabbet_build_t* build,
+static bool alias_fits(const rabbet_build_t* build,
                        const rabbet_layout_t* layout, int32_t a, int32_t b) {
   const rabbet_slot_t* x = &layout->slots.data[a];
   const rabbet_slot_t* y = &layout->slots.data[b];
@@ -63,11 +63,11 @@ static bool share_fits(const rabbet_build_t* build,
                                &rabbet_ir_value(&build->ir, y->value)->shape);
 }
 
-static rabbet_status_t share_check_demand(const rabbet_build_t* build,
+static rabbet_status_t alias_check_demand(const rabbet_build_t* build,
                                           const rabbet_layout_t* layout,
-                                          const rabbet_placed_t* step,
+                                          const rabbet_layout_step_t* step,
                                           int32_t in, int32_t out) {
-  if (share_fits(build, layout, in, out)) return rabbet_ok();
+  if (alias_fits(build, layout, in, out)) return rabbet_ok();
   const rabbet_slot_t* x = &layout->slots.data[in];
   const rabbet_slot_t* y = &layout->slots.data[out];
   return RABBET_STATUS(
@@ -82,43 +82,43 @@ static rabbet_status_t share_check_demand(const rabbet_build_t* build,
 
 // Output `output` must lie where its input does. *step moves on when a copy is
 // put before it.
-static rabbet_status_t share_demand(rabbet_build_t* build,
+static rabbet_status_t alias_demand(rabbet_build_t* build,
                                     rabbet_layout_t* layout,
-                                    share_place_t* step, size_t output) {
-  const rabbet_placed_t* s = &layout->steps.data[step->now];
+                                    alias_position_t* step, size_t output) {
+  const rabbet_layout_step_t* s = &layout->steps.data[step->now];
   int32_t input = s->pick.choice->candidate.aliased[output];
   int32_t* slots = s->slots;
-  int32_t out = slots[rabbet_placed_inputs(s) + output];
+  int32_t out = slots[rabbet_layout_step_inputs(s) + output];
   RABBET_RETURN_IF_ERROR(
-      share_check_demand(build, layout, s, slots[input], out));
-  if (!share_may_write(layout, *step, input)) {
+      alias_check_demand(build, layout, s, slots[input], out));
+  if (!alias_may_write(layout, *step, input)) {
     int32_t copy = -1;
     RABBET_RETURN_IF_ERROR(rabbet_layout_insert_copy(build, layout, step->now,
                                                      slots[input], &copy));
     slots[input] = copy;
     ++step->now;
   }
-  rabbet_layout_share_slot(layout, out, slots[input]);
+  rabbet_layout_alias_slot(layout, out, slots[input]);
   return rabbet_ok();
 }
 
-static void share_offer(const rabbet_build_t* build, rabbet_layout_t* layout,
-                        share_place_t step, size_t output) {
-  const rabbet_placed_t* s = &layout->steps.data[step.now];
+static void alias_offer(const rabbet_build_t* build, rabbet_layout_t* layout,
+                        alias_position_t step, size_t output) {
+  const rabbet_layout_step_t* s = &layout->steps.data[step.now];
   int32_t input = s->pick.choice->candidate.in_place[output];
   int32_t in = s->slots[input],
-          out = s->slots[rabbet_placed_inputs(s) + output];
-  if (share_fits(build, layout, in, out) &&
-      share_may_write(layout, step, input))
-    rabbet_layout_share_slot(layout, out, in);
+          out = s->slots[rabbet_layout_step_inputs(s) + output];
+  if (alias_fits(build, layout, in, out) &&
+      alias_may_write(layout, step, input))
+    rabbet_layout_alias_slot(layout, out, in);
 }
 
 // A constant's shape is in the plan for good, so that one whose new shape is
 // not is copied first. *step moves on then.
-static rabbet_status_t share_view(rabbet_build_t* build,
+static rabbet_status_t alias_view(rabbet_build_t* build,
                                   rabbet_layout_t* layout, size_t* step) {
   int32_t* slots = layout->steps.data[*step].slots;
-  int32_t out = slots[rabbet_placed_inputs(&layout->steps.data[*step])];
+  int32_t out = slots[rabbet_layout_step_inputs(&layout->steps.data[*step])];
   int32_t value = layout->slots.data[out].value;
   if (layout->slots.data[rabbet_layout_root(layout, slots[0])].is_constant &&
       !rabbet_shape_is_constant(build->ir.graph,
@@ -129,29 +129,29 @@ static rabbet_status_t share_view(rabbet_build_t* build,
     slots[0] = copy;
     ++*step;
   }
-  rabbet_layout_share_slot(layout, out, slots[0]);
+  rabbet_layout_alias_slot(layout, out, slots[0]);
   return rabbet_ok();
 }
 
-static rabbet_status_t share_step(rabbet_build_t* build,
+static rabbet_status_t alias_step(rabbet_build_t* build,
                                   rabbet_layout_t* layout,
-                                  share_place_t* step) {
-  const rabbet_placed_t* placed = &layout->steps.data[step->now];
-  const rabbet_candidate_t* candidate = &placed->pick.choice->candidate;
-  size_t outputs = rabbet_placed_outputs(placed);
-  if (rabbet_join_is(placed))
-    return rabbet_layout_join(build, layout, &step->now);
-  if (!candidate->kernel) return share_view(build, layout, &step->now);
+                                  alias_position_t* step) {
+  const rabbet_layout_step_t* layout_step = &layout->steps.data[step->now];
+  const rabbet_candidate_t* candidate = &layout_step->pick.choice->candidate;
+  size_t outputs = rabbet_layout_step_outputs(layout_step);
+  if (rabbet_concatenation_is_view(layout_step))
+    return rabbet_layout_alias_parts(build, layout, &step->now);
+  if (!candidate->kernel) return alias_view(build, layout, &step->now);
   for (size_t i = 0; i < outputs; ++i) {
     if (candidate->aliased && candidate->aliased[i] >= 0)
-      RABBET_RETURN_IF_ERROR(share_demand(build, layout, step, i));
+      RABBET_RETURN_IF_ERROR(alias_demand(build, layout, step, i));
     else if (candidate->in_place && candidate->in_place[i] >= 0)
-      share_offer(build, layout, *step, i);
+      alias_offer(build, layout, *step, i);
   }
   return rabbet_ok();
 }
 
-static rabbet_status_t share_steps(rabbet_build_t* build,
+static rabbet_status_t alias_steps(rabbet_build_t* build,
                                    rabbet_layout_t* layout) {
   for (size_t i = 0; i < layout->slots.count; ++i) {
     const rabbet_slot_t* slot = &layout->slots.data[i];
@@ -159,13 +159,13 @@ static rabbet_status_t share_steps(rabbet_build_t* build,
                                     slot->input >= 0 || slot->output >= 0;
   }
   for (size_t s = 0; s < layout->steps.count; ++s) {
-    const rabbet_placed_t* step = &layout->steps.data[s];
-    for (size_t i = 0; i < rabbet_placed_inputs(step); ++i)
+    const rabbet_layout_step_t* step = &layout->steps.data[s];
+    for (size_t i = 0; i < rabbet_layout_step_inputs(step); ++i)
       layout->uses.data[step->slots[i]].last_read = (int32_t)s;
   }
-  share_place_t step = {0};
+  alias_position_t step = {0};
   for (; step.now < layout->steps.count; ++step.now, ++step.counted)
-    RABBET_RETURN_IF_ERROR(share_step(build, layout, &step));
+    RABBET_RETURN_IF_ERROR(alias_step(build, layout, &step));
   return rabbet_ok();
 }
 
@@ -294,9 +294,9 @@ typedef struct worked_t {
 // Whether the step copies a network input as it is, neither kernel of a layer
 // nor conversion.
 static bool output_is_copy_of_input(const rabbet_layout_t* layout,
-                                    const rabbet_placed_t* step) {
-  if (rabbet_placed_is_view(step) || rabbet_placed_inputs(step) != 1 ||
-      step->pick.unit->nodes)
+                                    const rabbet_layout_step_t* step) {
+  if (rabbet_layout_step_is_view(step) ||
+      rabbet_layout_step_inputs(step) != 1 || step->pick.unit->nodes)
     return false;
   const rabbet_slot_t* from = &layout->slots.data[step->slots[0]];
   const rabbet_slot_t* to = &layout->slots.data[step->slots[1]];
@@ -309,12 +309,13 @@ static bool output_is_copy_of_input(const rabbet_layout_t* layout,
 
 static void worked_add(worked_t* worked, const rabbet_layout_t* layout,
                        size_t s) {
-  const rabbet_placed_t* step = &layout->steps.data[s];
-  size_t inputs = rabbet_placed_inputs(step);
+  const rabbet_layout_step_t* step = &layout->steps.data[s];
+  size_t inputs = rabbet_layout_step_inputs(step);
   for (size_t i = 0; i < inputs; ++i)
     worked->last_read[rabbet_layout_root(layout, step->slots[i])] = (int32_t)s;
-  for (size_t i = 0;
-       rabbet_placed_is_in_place(step) && i < rabbet_placed_outputs(step); ++i)
+  for (size_t i = 0; rabbet_layout_step_is_in_place(step) &&
+                     i < rabbet_layout_step_outputs(step);
+       ++i)
     worked->is_worked_on[rabbet_layout_root(layout, step->slots[inputs + i])] =
         true;
   if (!output_is_copy_of_input(layout, step)) return;
@@ -350,8 +351,8 @@ static rabbet_status_t output_save_input(rabbet_build_t* build,
   RABBET_RETURN_IF_ERROR(
       rabbet_layout_insert_copy(build, layout, copy, root, &saved));
   for (size_t s = copy + 2; s < layout->steps.count; ++s) {
-    rabbet_placed_t* step = &layout->steps.data[s];
-    for (size_t i = 0; i < rabbet_placed_inputs(step); ++i) {
+    rabbet_layout_step_t* step = &layout->steps.data[s];
+    for (size_t i = 0; i < rabbet_layout_step_inputs(step); ++i) {
       if (rabbet_layout_root(layout, step->slots[i]) != root) continue;
       rabbet_slot_t view = layout->slots.data[step->slots[i]];
       view.input = -1;
@@ -359,8 +360,8 @@ static rabbet_status_t output_save_input(rabbet_build_t* build,
       RABBET_RETURN_IF_ERROR(
           rabbet_layout_add_slot(build, layout, view, &step->slots[i]));
     }
-    if (rabbet_placed_is_view(step) && !rabbet_join_is(step))
-      layout->slots.data[step->slots[rabbet_placed_inputs(step)]].alias =
+    if (rabbet_layout_step_is_view(step) && !rabbet_concatenation_is_view(step))
+      layout->slots.data[step->slots[rabbet_layout_step_inputs(step)]].alias =
           step->slots[0];
   }
   return worked_list(build, layout, worked);
@@ -388,7 +389,7 @@ static rabbet_status_t output_alias(rabbet_build_t* build,
 
 static bool output_any_worked_on(const rabbet_layout_t* layout) {
   for (size_t s = 0; s < layout->steps.count; ++s)
-    if (rabbet_placed_is_in_place(&layout->steps.data[s])) return true;
+    if (rabbet_layout_step_is_in_place(&layout->steps.data[s])) return true;
   return false;
 }
 
@@ -406,7 +407,7 @@ static rabbet_status_t output_alias_all(rabbet_build_t* build,
 }
 
 // Every group of slots is led by the network input, output or constant in it.
-static void share_lead(rabbet_layout_t* layout) {
+static void alias_lead(rabbet_layout_t* layout) {
   for (size_t i = 0; i < layout->slots.count; ++i) {
     if (layout->slots.data[i].output < 0) continue;
     int32_t root = rabbet_layout_root(layout, (int32_t)i);
@@ -422,11 +423,11 @@ static void share_lead(rabbet_layout_t* layout) {
   }
 }
 
-rabbet_status_t rabbet_layout_share(rabbet_build_t* build,
+rabbet_status_t rabbet_layout_alias(rabbet_build_t* build,
                                     rabbet_layout_t* layout) {
-  RABBET_RETURN_IF_ERROR(share_steps(build, layout));
+  RABBET_RETURN_IF_ERROR(alias_steps(build, layout));
   RABBET_RETURN_IF_ERROR(output_own_all(build, layout));
   RABBET_RETURN_IF_ERROR(output_alias_all(build, layout));
-  share_lead(layout);
+  alias_lead(layout);
   return rabbet_ok();
 }

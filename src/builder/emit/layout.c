@@ -2,14 +2,14 @@
 
 #include <string.h>
 
-typedef struct placer_t {
+typedef struct layout_builder_t {
   rabbet_build_t* build;
   rabbet_layout_t* layout;
   // The slots that hold each IR value: [value] is the newest, `next` leads on.
   int32_t* newest;
   RABBET_VEC(int32_t) next;
   int32_t* made;  // the slot that was made first, of each IR value
-} placer_t;
+} layout_builder_t;
 
 int32_t rabbet_layout_root(const rabbet_layout_t* layout, int32_t slot) {
   while (layout->slots.data[slot].alias >= 0)
@@ -41,49 +41,49 @@ rabbet_status_t rabbet_layout_add_slot(rabbet_build_t* build,
   return RABBET_VEC_PUSH(build->allocator, &layout->slots, slot);
 }
 
-static rabbet_status_t place_slot(placer_t* placer, rabbet_slot_t slot,
-                                  int32_t* out_slot) {
+static rabbet_status_t layout_slot(layout_builder_t* builder,
+                                   rabbet_slot_t slot, int32_t* out_slot) {
   RABBET_RETURN_IF_ERROR(
-      rabbet_layout_add_slot(placer->build, placer->layout, slot, out_slot));
+      rabbet_layout_add_slot(builder->build, builder->layout, slot, out_slot));
   RABBET_RETURN_IF_ERROR(RABBET_VEC_PUSH(
-      placer->build->allocator, &placer->next, placer->newest[slot.value]));
-  placer->newest[slot.value] = *out_slot;
+      builder->build->allocator, &builder->next, builder->newest[slot.value]));
+  builder->newest[slot.value] = *out_slot;
   return rabbet_ok();
 }
 
-static int32_t place_find(const placer_t* placer, int32_t value,
-                          rabbet_type_format_t type) {
-  int32_t slot = placer->newest[value];
+static int32_t layout_find(const layout_builder_t* builder, int32_t value,
+                           rabbet_type_format_t type) {
+  int32_t slot = builder->newest[value];
   while (slot >= 0) {
-    const rabbet_slot_t* s = &placer->layout->slots.data[slot];
+    const rabbet_slot_t* s = &builder->layout->slots.data[slot];
     if (s->type.dtype == type.dtype && s->type.format == type.format) break;
-    slot = placer->next.data[slot];
+    slot = builder->next.data[slot];
   }
   return slot;
 }
 
 // ---- Conversions ------------------------------------------------------------
 
-static rabbet_status_t place_insert_step(rabbet_build_t* build,
-                                         rabbet_layout_t* layout, size_t place,
-                                         rabbet_pick_t pick, int32_t source,
-                                         int32_t target) {
-  rabbet_placed_t step = {.pick = pick};
+static rabbet_status_t layout_insert_step(rabbet_build_t* build,
+                                          rabbet_layout_t* layout, size_t index,
+                                          rabbet_pick_t pick, int32_t source,
+                                          int32_t target) {
+  rabbet_layout_step_t step = {.pick = pick};
   RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
       &build->arena, 2, sizeof(int32_t), (void**)&step.slots));
   step.slots[0] = source;
   step.slots[1] = target;
   RABBET_RETURN_IF_ERROR(
       RABBET_VEC_PUSH(build->allocator, &layout->steps, step));
-  rabbet_placed_t* steps = layout->steps.data;
-  memmove(steps + place + 1, steps + place,
-          (layout->steps.count - 1 - place) * sizeof(step));
-  steps[place] = step;
+  rabbet_layout_step_t* steps = layout->steps.data;
+  memmove(steps + index + 1, steps + index,
+          (layout->steps.count - 1 - index) * sizeof(step));
+  steps[index] = step;
   return rabbet_ok();
 }
 
 rabbet_status_t rabbet_layout_insert_copy(rabbet_build_t* build,
-                                          rabbet_layout_t* layout, size_t place,
+                                          rabbet_layout_t* layout, size_t index,
                                           int32_t source, int32_t* out_copy) {
   rabbet_slot_t slot = layout->slots.data[source];
   slot.is_constant = slot.is_host_only = false;
@@ -95,39 +95,40 @@ rabbet_status_t rabbet_layout_insert_copy(rabbet_build_t* build,
       rabbet_tuner_conversion(build, rabbet_ir_value(&build->ir, slot.value),
                               slot.type, slot.type, &pick));
   RABBET_RETURN_IF_ERROR(rabbet_layout_add_slot(build, layout, slot, out_copy));
-  return place_insert_step(build, layout, place, pick, source, *out_copy);
+  return layout_insert_step(build, layout, index, pick, source, *out_copy);
 }
 
-static rabbet_slot_t place_describe(int32_t value, rabbet_type_format_t type) {
+static rabbet_slot_t layout_describe(int32_t value, rabbet_type_format_t type) {
   return (rabbet_slot_t){
       .value = value, .type = type, .input = -1, .output = -1, .alias = -1};
 }
 
 // A constant, laid out as asked for; or what the host knows, before any
 // conversion.
-static rabbet_status_t place_unmade(placer_t* placer, int32_t value,
-                                    rabbet_type_format_t type,
-                                    int32_t* out_slot) {
-  const rabbet_ir_value_t* v = rabbet_ir_value(&placer->build->ir, value);
+static rabbet_status_t layout_unmade(layout_builder_t* builder, int32_t value,
+                                     rabbet_type_format_t type,
+                                     int32_t* out_slot) {
+  const rabbet_ir_value_t* v = rabbet_ir_value(&builder->build->ir, value);
   if (!v->constant) type.format = RABBET_FORMAT_LINEAR;
-  *out_slot = place_find(placer, value, type);
+  *out_slot = layout_find(builder, value, type);
   if (*out_slot >= 0) return rabbet_ok();
-  rabbet_slot_t slot = place_describe(value, type);
+  rabbet_slot_t slot = layout_describe(value, type);
   slot.is_constant = v->constant != NULL;
   slot.is_host_only = !slot.is_constant;
-  return place_slot(placer, slot, out_slot);
+  return layout_slot(builder, slot, out_slot);
 }
 
 // The slot that holds the value in this type, converted now if need be.
-static rabbet_status_t place_get(placer_t* placer, int32_t value,
-                                 rabbet_type_format_t type, int32_t* out_slot) {
-  rabbet_build_t* build = placer->build;
-  *out_slot = place_find(placer, value, type);
+static rabbet_status_t layout_get(layout_builder_t* builder, int32_t value,
+                                  rabbet_type_format_t type,
+                                  int32_t* out_slot) {
+  rabbet_build_t* build = builder->build;
+  *out_slot = layout_find(builder, value, type);
   if (*out_slot >= 0) return rabbet_ok();
-  int32_t source = placer->made[value];
+  int32_t source = builder->made[value];
   if (source < 0)
-    RABBET_RETURN_IF_ERROR(place_unmade(placer, value, type, &source));
-  rabbet_type_format_t from = placer->layout->slots.data[source].type;
+    RABBET_RETURN_IF_ERROR(layout_unmade(builder, value, type, &source));
+  rabbet_type_format_t from = builder->layout->slots.data[source].type;
   if (from.dtype == type.dtype && from.format == type.format) {
     *out_slot = source;
     return rabbet_ok();
@@ -136,50 +137,52 @@ static rabbet_status_t place_get(placer_t* placer, int32_t value,
   RABBET_RETURN_IF_ERROR(rabbet_tuner_conversion(
       build, rabbet_ir_value(&build->ir, value), from, type, &pick));
   RABBET_RETURN_IF_ERROR(
-      place_slot(placer, place_describe(value, type), out_slot));
-  return place_insert_step(build, placer->layout, placer->layout->steps.count,
-                           pick, source, *out_slot);
+      layout_slot(builder, layout_describe(value, type), out_slot));
+  return layout_insert_step(build, builder->layout,
+                            builder->layout->steps.count, pick, source,
+                            *out_slot);
 }
 
 // ---- Steps ------------------------------------------------------------------
 
-static rabbet_status_t place_pick(placer_t* placer, const rabbet_pick_t* pick) {
-  rabbet_build_t* build = placer->build;
+static rabbet_status_t layout_pick(layout_builder_t* builder,
+                                   const rabbet_pick_t* pick) {
+  rabbet_build_t* build = builder->build;
   const rabbet_unit_t* unit = pick->unit;
   const rabbet_group_t* group = &unit->group;
   const rabbet_type_format_t* types = pick->choice->candidate.tensors;
-  rabbet_placed_t step = {.pick = *pick};
+  rabbet_layout_step_t step = {.pick = *pick};
   RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
       &build->arena, group->input_count + group->output_count, sizeof(int32_t),
       (void**)&step.slots));
   for (size_t i = 0; i < group->input_count; ++i)
-    RABBET_RETURN_IF_ERROR(place_get(placer, unit->values[group->inputs[i]],
-                                     types[i], &step.slots[i]));
+    RABBET_RETURN_IF_ERROR(layout_get(builder, unit->values[group->inputs[i]],
+                                      types[i], &step.slots[i]));
   for (size_t i = 0; i < group->output_count; ++i) {
     int32_t value = unit->values[group->outputs[i]];
     size_t at = group->input_count + i;
-    RABBET_RETURN_IF_ERROR(
-        place_slot(placer, place_describe(value, types[at]), &step.slots[at]));
-    placer->made[value] = step.slots[at];
+    RABBET_RETURN_IF_ERROR(layout_slot(
+        builder, layout_describe(value, types[at]), &step.slots[at]));
+    builder->made[value] = step.slots[at];
   }
-  return RABBET_VEC_PUSH(build->allocator, &placer->layout->steps, step);
+  return RABBET_VEC_PUSH(build->allocator, &builder->layout->steps, step);
 }
 
-static rabbet_status_t place_inputs(placer_t* placer,
-                                    const rabbet_solution_t* solution) {
-  const rabbet_ir_t* ir = &placer->build->ir;
+static rabbet_status_t layout_inputs(layout_builder_t* builder,
+                                     const rabbet_solution_t* solution) {
+  const rabbet_ir_t* ir = &builder->build->ir;
   for (size_t i = 0; i < ir->input_count; ++i) {
-    rabbet_slot_t slot = place_describe(ir->inputs[i], solution->inputs[i]);
+    rabbet_slot_t slot = layout_describe(ir->inputs[i], solution->inputs[i]);
     slot.input = (int32_t)i;
     RABBET_RETURN_IF_ERROR(
-        place_slot(placer, slot, &placer->made[ir->inputs[i]]));
+        layout_slot(builder, slot, &builder->made[ir->inputs[i]]));
   }
   return rabbet_ok();
 }
 
-static bool place_is_read(const rabbet_layout_t* layout, int32_t slot) {
+static bool layout_is_read(const rabbet_layout_t* layout, int32_t slot) {
   for (size_t s = 0; s < layout->steps.count; ++s) {
-    const rabbet_placed_t* step = &layout->steps.data[s];
+    const rabbet_layout_step_t* step = &layout->steps.data[s];
     for (size_t i = 0; i < step->pick.unit->group.input_count; ++i)
       if (step->slots[i] == slot) return true;
   }
@@ -188,45 +191,46 @@ static bool place_is_read(const rabbet_layout_t* layout, int32_t slot) {
 
 // A value that the host knows is written to an output when the run is over:
 // steps that read it have memory of their own for it.
-static rabbet_status_t place_known_output(placer_t* placer, int32_t* slot) {
-  rabbet_slot_t own = placer->layout->slots.data[*slot];
-  if (!own.is_host_only || !place_is_read(placer->layout, *slot))
+static rabbet_status_t layout_known_output(layout_builder_t* builder,
+                                           int32_t* slot) {
+  rabbet_slot_t own = builder->layout->slots.data[*slot];
+  if (!own.is_host_only || !layout_is_read(builder->layout, *slot))
     return rabbet_ok();
-  return rabbet_layout_add_slot(placer->build, placer->layout, own, slot);
+  return rabbet_layout_add_slot(builder->build, builder->layout, own, slot);
 }
 
 // An output's own memory: a copy where the value lives in someone else's.
-static rabbet_status_t place_outputs(placer_t* placer,
-                                     const rabbet_solution_t* solution) {
-  rabbet_build_t* build = placer->build;
+static rabbet_status_t layout_outputs(layout_builder_t* builder,
+                                      const rabbet_solution_t* solution) {
+  rabbet_build_t* build = builder->build;
   const rabbet_ir_t* ir = &build->ir;
   for (size_t i = 0; i < ir->output_count; ++i) {
     int32_t slot = -1;
     RABBET_RETURN_IF_ERROR(
-        place_get(placer, ir->outputs[i], solution->outputs[i], &slot));
-    const rabbet_slot_t* s = &placer->layout->slots.data[slot];
+        layout_get(builder, ir->outputs[i], solution->outputs[i], &slot));
+    const rabbet_slot_t* s = &builder->layout->slots.data[slot];
     if (s->input >= 0 || s->is_constant)
       RABBET_RETURN_IF_ERROR(rabbet_layout_insert_copy(
-          build, placer->layout, placer->layout->steps.count, slot, &slot));
-    RABBET_RETURN_IF_ERROR(place_known_output(placer, &slot));
-    placer->layout->slots.data[slot].output = (int32_t)i;
-    placer->layout->outputs[i] = slot;
+          build, builder->layout, builder->layout->steps.count, slot, &slot));
+    RABBET_RETURN_IF_ERROR(layout_known_output(builder, &slot));
+    builder->layout->slots.data[slot].output = (int32_t)i;
+    builder->layout->outputs[i] = slot;
   }
   return rabbet_ok();
 }
 
-static rabbet_status_t place_all(placer_t* placer,
-                                 const rabbet_solution_t* solution) {
-  rabbet_build_t* build = placer->build;
+static rabbet_status_t layout_all(layout_builder_t* builder,
+                                  const rabbet_solution_t* solution) {
+  rabbet_build_t* build = builder->build;
   size_t values = build->ir.values.count;
-  int32_t** tables[] = {&placer->newest, &placer->made};
+  int32_t** tables[] = {&builder->newest, &builder->made};
   for (size_t t = 0; t < 2; ++t) {
     RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
         &build->arena, values, sizeof(int32_t), (void**)tables[t]));
     for (size_t i = 0; i < values; ++i)
       (*tables[t])[i] = -1;
   }
-  rabbet_layout_t* layout = placer->layout;
+  rabbet_layout_t* layout = builder->layout;
   int32_t** results[] = {&layout->outputs, &layout->aliased_inputs};
   for (size_t t = 0; t < 2; ++t) {
     RABBET_RETURN_IF_ERROR(
@@ -235,21 +239,21 @@ static rabbet_status_t place_all(placer_t* placer,
     for (size_t i = 0; i < build->ir.output_count; ++i)
       (*results[t])[i] = -1;
   }
-  RABBET_RETURN_IF_ERROR(place_inputs(placer, solution));
+  RABBET_RETURN_IF_ERROR(layout_inputs(builder, solution));
   for (size_t i = 0; i < solution->pick_count; ++i)
-    RABBET_RETURN_IF_ERROR(place_pick(placer, &solution->picks[i]));
-  RABBET_RETURN_IF_ERROR(place_outputs(placer, solution));
+    RABBET_RETURN_IF_ERROR(layout_pick(builder, &solution->picks[i]));
+  RABBET_RETURN_IF_ERROR(layout_outputs(builder, solution));
   RABBET_RETURN_IF_ERROR(rabbet_layout_order(build, layout));
-  return rabbet_layout_share(build, layout);
+  return rabbet_layout_alias(build, layout);
 }
 
-rabbet_status_t rabbet_place(rabbet_build_t* build,
-                             const rabbet_solution_t* solution,
-                             rabbet_layout_t* out_layout) {
+rabbet_status_t rabbet_layout_initialize(rabbet_build_t* build,
+                                         const rabbet_solution_t* solution,
+                                         rabbet_layout_t* out_layout) {
   memset(out_layout, 0, sizeof(*out_layout));
-  placer_t placer = {.build = build, .layout = out_layout};
-  rabbet_status_t status = place_all(&placer, solution);
-  rabbet_vec_free(build->allocator, &placer.next);
+  layout_builder_t builder = {.build = build, .layout = out_layout};
+  rabbet_status_t status = layout_all(&builder, solution);
+  rabbet_vec_free(build->allocator, &builder.next);
   if (!rabbet_is_ok(status)) rabbet_layout_deinitialize(build, out_layout);
   return status;
 }

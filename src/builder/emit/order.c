@@ -51,8 +51,8 @@ static rabbet_status_t order_edges(orderer_t* order) {
     order->memory[i] = (int32_t)i;
   }
   for (size_t s = 0; s < layout->steps.count; ++s) {
-    const rabbet_placed_t* step = &layout->steps.data[s];
-    size_t inputs = rabbet_placed_inputs(step);
+    const rabbet_layout_step_t* step = &layout->steps.data[s];
+    size_t inputs = rabbet_layout_step_inputs(step);
     for (size_t i = 0; i < inputs; ++i) {
       int32_t maker = order->maker[step->slots[i]];
       if (maker < 0) continue;
@@ -60,9 +60,9 @@ static rabbet_status_t order_edges(orderer_t* order) {
                                              &order->before,
                                              ((pair_t){maker, (int32_t)s})));
     }
-    for (size_t i = 0; i < rabbet_placed_outputs(step); ++i)
+    for (size_t i = 0; i < rabbet_layout_step_outputs(step); ++i)
       order->maker[step->slots[inputs + i]] = (int32_t)s;
-    if (rabbet_placed_is_view(step) && !rabbet_join_is(step))
+    if (rabbet_layout_step_is_view(step) && !rabbet_concatenation_is_view(step))
       order->memory[step->slots[inputs]] = order->memory[step->slots[0]];
   }
   return rabbet_ok();
@@ -90,9 +90,9 @@ static rabbet_status_t order_readers(orderer_t* order, lists_t* out) {
   pairs_t pairs = {0};
   rabbet_status_t status = rabbet_ok();
   for (size_t s = 0; s < order->layout->steps.count; ++s) {
-    const rabbet_placed_t* step = &order->layout->steps.data[s];
-    for (size_t i = 0; rabbet_is_ok(status) && i < rabbet_placed_inputs(step);
-         ++i)
+    const rabbet_layout_step_t* step = &order->layout->steps.data[s];
+    for (size_t i = 0;
+         rabbet_is_ok(status) && i < rabbet_layout_step_inputs(step); ++i)
       status = RABBET_VEC_PUSH(
           order->build->allocator, &pairs,
           ((pair_t){order->memory[step->slots[i]], (int32_t)s}));
@@ -107,9 +107,9 @@ static rabbet_status_t order_readers(orderer_t* order, lists_t* out) {
 // Other readers of the memory go first, unless they need the result.
 static rabbet_status_t order_around(orderer_t* order, const lists_t* readers,
                                     size_t step) {
-  const rabbet_placed_t* s = &order->layout->steps.data[step];
+  const rabbet_layout_step_t* s = &order->layout->steps.data[step];
   const int32_t* aliased = s->pick.choice->candidate.aliased;
-  for (size_t i = 0; i < rabbet_placed_outputs(s); ++i) {
+  for (size_t i = 0; i < rabbet_layout_step_outputs(s); ++i) {
     if (aliased[i] < 0) continue;
     int32_t memory = order->memory[s->slots[aliased[i]]];
     for (int32_t k = readers->begins[memory]; k < readers->begins[memory + 1];
@@ -130,7 +130,7 @@ static rabbet_status_t order_around(orderer_t* order, const lists_t* readers,
 static rabbet_status_t order_sort(orderer_t* order) {
   size_t count = order->layout->steps.count, ready_count = 0, placed = 0;
   int32_t *waiting = NULL, *ready = NULL;
-  rabbet_placed_t* sorted = NULL;
+  rabbet_layout_step_t* sorted = NULL;
   lists_t after;
   rabbet_arena_t* arena = &order->build->arena;
   RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
@@ -170,7 +170,7 @@ static rabbet_status_t order_all(orderer_t* order) {
   RABBET_RETURN_IF_ERROR(order_edges(order));
   RABBET_RETURN_IF_ERROR(order_readers(order, &readers));
   for (size_t s = 0; s < order->layout->steps.count; ++s)
-    if (rabbet_placed_is_in_place(&order->layout->steps.data[s]))
+    if (rabbet_layout_step_is_in_place(&order->layout->steps.data[s]))
       RABBET_RETURN_IF_ERROR(order_around(order, &readers, s));
   return order_sort(order);
 }
@@ -179,7 +179,7 @@ rabbet_status_t rabbet_layout_order(rabbet_build_t* build,
                                     rabbet_layout_t* layout) {
   bool any = false;
   for (size_t s = 0; s < layout->steps.count; ++s)
-    any |= rabbet_placed_is_in_place(&layout->steps.data[s]);
+    any |= rabbet_layout_step_is_in_place(&layout->steps.data[s]);
   if (!any) return rabbet_ok();
   orderer_t order = {.build = build, .layout = layout};
   rabbet_status_t status = order_all(&order);

@@ -12,7 +12,8 @@ RABBET_PRIVATE_API rabbet_status_t rabbet_pass_fold(rabbet_build_t* build);
 // Rewrites nodes by the rules below until none applies.
 RABBET_PRIVATE_API rabbet_status_t rabbet_pass_simplify(rabbet_build_t* build);
 // Keeps one of nodes that compute the same from the same.
-RABBET_PRIVATE_API rabbet_status_t rabbet_pass_share(rabbet_build_t* build);
+RABBET_PRIVATE_API rabbet_status_t
+rabbet_pass_common_subexpressions(rabbet_build_t* build);
 // Makes one product of those of one tensor that go into one attention.
 RABBET_PRIVATE_API rabbet_status_t rabbet_pass_parallel(rabbet_build_t* build);
 

@@ -20,7 +20,7 @@
 
 // ---- Memory -----------------------------------------------------------------
 
-static size_t memory_boundary(const rabbet_placed_t* step) {
+static size_t memory_boundary(const rabbet_layout_step_t* step) {
   return step->pick.unit->group.input_count +
          step->pick.unit->group.output_count;
 }
@@ -208,7 +208,7 @@ static rabbet_status_t timer_bind(plan_timer_t* timer, timed_plan_t* plan) {
       RABBET_RETURN_IF_ERROR(
           timer_slot_memory(timer, layout, &memory, arena, i, &addresses[i]));
   for (size_t s = 0; s < layout->steps.count; ++s) {
-    const rabbet_placed_t* step = &layout->steps.data[s];
+    const rabbet_layout_step_t* step = &layout->steps.data[s];
     size_t count = memory_boundary(step);
     void** bound = NULL;
     RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(

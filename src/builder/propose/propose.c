@@ -260,7 +260,7 @@ static rabbet_status_t propose_joins(proposer_t* p) {
   size_t offered = p->fixed ? 0 : p->choices.count;
   for (size_t i = 0; i < offered; ++i) {
     const rabbet_type_format_t* types = p->choices.data[i].candidate.tensors;
-    bool wanted = rabbet_join_fits(p->build, p->unit, types[0]);
+    bool wanted = rabbet_concatenation_can_be_view(p->build, p->unit, types[0]);
     for (size_t k = 1; wanted && k < boundary; ++k)
       wanted = memcmp(&types[k], &types[0], sizeof(*types)) == 0;
     for (size_t k = offered; wanted && k < p->choices.count; ++k)

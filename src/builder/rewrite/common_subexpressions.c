@@ -7,7 +7,8 @@
 #include "base/strbuf.h"
 #include "builder/ir/passes.h"
 
-static void share_attr(const rabbet_attr_t* attr, rabbet_strbuf_t* key) {
+static void subexpression_attr(const rabbet_attr_t* attr,
+                               rabbet_strbuf_t* key) {
   const int64_t numbers[] = {attr->type, (int64_t)attr->count, attr->dtype,
                              attr->dims.rank};
   rabbet_strbuf_append(key, numbers, sizeof(numbers));
@@ -16,24 +17,27 @@ static void share_attr(const rabbet_attr_t* attr, rabbet_strbuf_t* key) {
 }
 
 // All that makes two nodes equal.
-static void share_key(const rabbet_ir_t* ir, const rabbet_ir_node_t* node,
-                      rabbet_strbuf_t* key) {
+static void subexpression_key(const rabbet_ir_t* ir,
+                              const rabbet_ir_node_t* node,
+                              rabbet_strbuf_t* key) {
   rabbet_strbuf_append(key, &node->op, sizeof(node->op));
   rabbet_strbuf_append(key, node->inputs,
                        node->input_count * sizeof(*node->inputs));
   for (size_t i = 0; i < node->op->attr_count; ++i)
-    share_attr(&node->attrs[i], key);
+    subexpression_attr(&node->attrs[i], key);
   for (size_t i = 0; i < node->output_count; ++i) {
     rabbet_dtype_t dtype = rabbet_ir_output(ir, node, i)->dtype;
     rabbet_strbuf_append(key, &dtype, sizeof(dtype));
   }
 }
 
-static rabbet_status_t share_node(rabbet_build_t* build, rabbet_ir_node_t* node,
-                                  rabbet_map_t* known, rabbet_strbuf_t* key) {
+static rabbet_status_t subexpression_node(rabbet_build_t* build,
+                                          rabbet_ir_node_t* node,
+                                          rabbet_map_t* known,
+                                          rabbet_strbuf_t* key) {
   rabbet_ir_t* ir = &build->ir;
   key->size = 0;
-  share_key(ir, node, key);
+  subexpression_key(ir, node, key);
   RABBET_RETURN_IF_ERROR(rabbet_strbuf_status(key));
   rabbet_ir_node_t* first = rabbet_map_get(known, key->data, key->size);
   if (first) {
@@ -46,7 +50,7 @@ static rabbet_status_t share_node(rabbet_build_t* build, rabbet_ir_node_t* node,
   return rabbet_map_set(known, copy, key->size, node);
 }
 
-rabbet_status_t rabbet_pass_share(rabbet_build_t* build) {
+rabbet_status_t rabbet_pass_common_subexpressions(rabbet_build_t* build) {
   rabbet_ir_t* ir = &build->ir;
   rabbet_map_t known;
   rabbet_strbuf_t key;
@@ -58,7 +62,7 @@ rabbet_status_t rabbet_pass_share(rabbet_build_t* build) {
     if (!node->dead && !node->plugin && node->output_count == 1 &&
         (node->op->flags & RABBET_OP_NO_FOLD) == 0 &&
         !rabbet_ir_has_wishes(ir, node))
-      status = share_node(build, node, &known, &key);
+      status = subexpression_node(build, node, &known, &key);
   }
   rabbet_strbuf_deinitialize(&key);
   rabbet_map_deinitialize(&known);
