@@ -15,8 +15,8 @@
 // A tensor of more elements is not followed for the sake of one behind it.
 #define RABBET_FOLLOW_MAX_ROOT 64
 
-static int64_t rabbet_tensor_known_count(const rabbet_network_t* network,
-                                         const rabbet_tensor_t* tensor) {
+static int64_t rabbet_tensor_static_count(const rabbet_network_t* network,
+                                          const rabbet_tensor_t* tensor) {
   rabbet_dims_t dims = rabbet_shape_dims(network->graph, &tensor->shape);
   int64_t count = 1;
   for (int32_t i = 0; i < dims.rank; ++i) {
@@ -28,7 +28,7 @@ static int64_t rabbet_tensor_known_count(const rabbet_network_t* network,
 
 rabbet_status_t rabbet_network_read_on_host(rabbet_network_t* network,
                                             rabbet_tensor_t* tensor) {
-  int64_t count = rabbet_tensor_known_count(network, tensor);
+  int64_t count = rabbet_tensor_static_count(network, tensor);
   if (count < 0 || count > RABBET_OP_MAX_VALUES) {
     rabbet_dims_t dims = rabbet_shape_dims(network->graph, &tensor->shape);
     char text[128];
@@ -67,7 +67,7 @@ static bool rabbet_tensor_can_be_root(const rabbet_network_t* network,
   bool readable = tensor->dtype == RABBET_DTYPE_INT32 ||
                   tensor->dtype == RABBET_DTYPE_INT64;
   if (tensor->is_followed || !readable) return false;
-  int64_t count = rabbet_tensor_known_count(network, tensor);
+  int64_t count = rabbet_tensor_static_count(network, tensor);
   return count >= 0 && count <= RABBET_FOLLOW_MAX_ROOT;
 }
 

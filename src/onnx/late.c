@@ -4,16 +4,17 @@
 
 static rabbet_onnx_index_t rabbet_onnx_late_is(rabbet_onnx_node_t* node,
                                                rabbet_onnx_index_t a, int b) {
-  return rabbet_onnx_index_op(node, "EQUAL", a, rabbet_onnx_known(b));
+  return rabbet_onnx_index_op(node, "EQUAL", a, rabbet_onnx_index_constant(b));
 }
 
 static rabbet_onnx_index_t rabbet_onnx_late_not(rabbet_onnx_node_t* node,
                                                 rabbet_onnx_index_t truth) {
-  return rabbet_onnx_index_op(node, "SUB", rabbet_onnx_known(1), truth);
+  return rabbet_onnx_index_op(node, "SUB", rabbet_onnx_index_constant(1),
+                              truth);
 }
 
 static bool rabbet_onnx_late_is_number(rabbet_onnx_index_t x, int64_t number) {
-  return rabbet_onnx_is_known(x) && x.value == number;
+  return rabbet_onnx_index_is_constant(x) && x.value == number;
 }
 
 // x where the condition (0 or 1) holds, else 1.
@@ -21,9 +22,9 @@ static rabbet_onnx_index_t rabbet_onnx_late_or_one(
     rabbet_onnx_node_t* node, rabbet_onnx_index_t condition,
     rabbet_onnx_index_t x) {
   if (rabbet_onnx_late_is_number(x, 1)) return x;
-  x = rabbet_onnx_index_op(node, "SUB", x, rabbet_onnx_known(1));
+  x = rabbet_onnx_index_op(node, "SUB", x, rabbet_onnx_index_constant(1));
   x = rabbet_onnx_index_op(node, "PROD", condition, x);
-  return rabbet_onnx_index_op(node, "SUM", x, rabbet_onnx_known(1));
+  return rabbet_onnx_index_op(node, "SUM", x, rabbet_onnx_index_constant(1));
 }
 
 // sum + condition * x
@@ -43,14 +44,14 @@ static rabbet_onnx_index_t rabbet_onnx_late_add(rabbet_onnx_node_t* node,
 static rabbet_onnx_index_t rabbet_onnx_late_has(rabbet_onnx_node_t* node,
                                                 const rabbet_onnx_late_t* axes,
                                                 int axis) {
-  rabbet_onnx_index_t sum = rabbet_onnx_known(0);
+  rabbet_onnx_index_t sum = rabbet_onnx_index_constant(0);
   for (int i = 0; i < axes->count; ++i)
     sum = rabbet_onnx_late_add(node, sum,
                                rabbet_onnx_late_is(node, axes->at[i], axis),
-                               rabbet_onnx_known(1));
-  return axes->count > 1
-             ? rabbet_onnx_index_op(node, "MIN", sum, rabbet_onnx_known(1))
-             : sum;
+                               rabbet_onnx_index_constant(1));
+  return axes->count > 1 ? rabbet_onnx_index_op(node, "MIN", sum,
+                                                rabbet_onnx_index_constant(1))
+                         : sum;
 }
 
 static int rabbet_onnx_late_extents(rabbet_onnx_node_t* node,
@@ -80,9 +81,9 @@ bool rabbet_onnx_late_axes(rabbet_onnx_node_t* node, rabbet_tensor_t* axes,
   for (int i = 0; i < count; ++i) {
     rabbet_onnx_index_t at = rabbet_onnx_element(node, axes, i);
     rabbet_onnx_index_t negative =
-        rabbet_onnx_index_op(node, "LESS", at, rabbet_onnx_known(0));
-    out_axes->at[i] =
-        rabbet_onnx_late_add(node, at, negative, rabbet_onnx_known(rank));
+        rabbet_onnx_index_op(node, "LESS", at, rabbet_onnx_index_constant(0));
+    out_axes->at[i] = rabbet_onnx_late_add(node, at, negative,
+                                           rabbet_onnx_index_constant(rank));
   }
   return rabbet_onnx_ok(node);
 }
@@ -91,16 +92,17 @@ rabbet_onnx_index_t rabbet_onnx_late_value(rabbet_onnx_node_t* node,
                                            const rabbet_onnx_late_t* axes,
                                            rabbet_tensor_t* values, int first,
                                            int axis, int64_t otherwise) {
-  rabbet_onnx_index_t sum = rabbet_onnx_known(0);
+  rabbet_onnx_index_t sum = rabbet_onnx_index_constant(0);
   for (int i = 0; i < axes->count; ++i)
     sum = rabbet_onnx_late_add(node, sum,
                                rabbet_onnx_late_is(node, axes->at[i], axis),
                                rabbet_onnx_element(node, values, first + i));
   rabbet_onnx_index_t none =
       rabbet_onnx_late_not(node, rabbet_onnx_late_has(node, axes, axis));
-  return otherwise == 0 ? sum
-                        : rabbet_onnx_late_add(node, sum, none,
-                                               rabbet_onnx_known(otherwise));
+  return otherwise == 0
+             ? sum
+             : rabbet_onnx_late_add(node, sum, none,
+                                    rabbet_onnx_index_constant(otherwise));
 }
 
 // ---- Reshapes --------------------------------------------------------------
@@ -112,10 +114,11 @@ static rabbet_tensor_t* rabbet_onnx_late_split(rabbet_onnx_node_t* node,
                                                const rabbet_onnx_index_t* dims,
                                                int rank,
                                                rabbet_onnx_index_t axis) {
-  rabbet_onnx_index_t parts[3] = {rabbet_onnx_known(1), rabbet_onnx_known(0),
-                                  rabbet_onnx_known(1)};
+  rabbet_onnx_index_t parts[3] = {rabbet_onnx_index_constant(1),
+                                  rabbet_onnx_index_constant(0),
+                                  rabbet_onnx_index_constant(1)};
   for (int i = 0; i < rank && rabbet_onnx_ok(node); ++i) {
-    rabbet_onnx_index_t at = rabbet_onnx_known(i);
+    rabbet_onnx_index_t at = rabbet_onnx_index_constant(i);
     rabbet_onnx_index_t before = rabbet_onnx_index_op(node, "LESS", at, axis);
     rabbet_onnx_index_t behind = rabbet_onnx_index_op(node, "LESS", axis, at);
     parts[0] = rabbet_onnx_index_op(
@@ -163,8 +166,8 @@ rabbet_tensor_t* rabbet_onnx_late_squeeze(rabbet_onnx_node_t* node,
   int rank = rabbet_onnx_late_extents(node, x, dims);
   int out_rank = rank - axes->count;
   for (int i = 0; i < out_rank; ++i)
-    out[i] = rabbet_onnx_known(0);
-  rabbet_onnx_index_t place = rabbet_onnx_known(0);
+    out[i] = rabbet_onnx_index_constant(0);
+  rabbet_onnx_index_t place = rabbet_onnx_index_constant(0);
   for (int i = 0; i < rank && rabbet_onnx_ok(node); ++i) {
     rabbet_onnx_index_t stays =
         rabbet_onnx_late_not(node, rabbet_onnx_late_has(node, axes, i));
@@ -174,7 +177,8 @@ rabbet_tensor_t* rabbet_onnx_late_squeeze(rabbet_onnx_node_t* node,
           node, "PROD", stays, rabbet_onnx_late_is(node, place, to));
       out[to] = rabbet_onnx_late_add(node, out[to], here, dims[i]);
     }
-    place = rabbet_onnx_late_add(node, place, stays, rabbet_onnx_known(1));
+    place =
+        rabbet_onnx_late_add(node, place, stays, rabbet_onnx_index_constant(1));
   }
   return rabbet_onnx_reshape(node, x, out, out_rank);
 }
@@ -184,7 +188,7 @@ rabbet_tensor_t* rabbet_onnx_late_unsqueeze(rabbet_onnx_node_t* node,
                                             const rabbet_onnx_late_t* axes) {
   rabbet_onnx_index_t dims[RABBET_MAX_RANK], out[RABBET_MAX_RANK];
   int rank = rabbet_onnx_late_extents(node, x, dims);
-  rabbet_onnx_index_t place = rabbet_onnx_known(0);
+  rabbet_onnx_index_t place = rabbet_onnx_index_constant(0);
   for (int to = 0; to < rank + axes->count && rabbet_onnx_ok(node); ++to) {
     rabbet_onnx_index_t is_new = rabbet_onnx_late_has(node, axes, to);
     rabbet_onnx_index_t is_old = rabbet_onnx_late_not(node, is_new);
@@ -195,7 +199,8 @@ rabbet_tensor_t* rabbet_onnx_late_unsqueeze(rabbet_onnx_node_t* node,
           node, "PROD", is_old, rabbet_onnx_late_is(node, place, i));
       out[to] = rabbet_onnx_late_add(node, out[to], here, dims[i]);
     }
-    place = rabbet_onnx_late_add(node, place, is_old, rabbet_onnx_known(1));
+    place = rabbet_onnx_late_add(node, place, is_old,
+                                 rabbet_onnx_index_constant(1));
   }
   return rabbet_onnx_reshape(node, x, out, rank + axes->count);
 }

@@ -15,7 +15,7 @@ static rabbet_onnx_index_t rabbet_onnx_bound_index(rabbet_onnx_node_t* node,
                                                    rabbet_onnx_index_t extent,
                                                    rabbet_onnx_index_t low,
                                                    rabbet_onnx_index_t high) {
-  if (rabbet_onnx_is_known(at)) {
+  if (rabbet_onnx_index_is_constant(at)) {
     if (at.value >= rabbet_onnx_far) return high;
     if (at.value <= -rabbet_onnx_far) return low;
     if (at.value >= 0) return rabbet_onnx_index_op(node, "MIN", at, high);
@@ -23,7 +23,7 @@ static rabbet_onnx_index_t rabbet_onnx_bound_index(rabbet_onnx_node_t* node,
     return rabbet_onnx_index_op(node, "MAX", at, low);
   }
   rabbet_onnx_index_t negative =
-      rabbet_onnx_index_op(node, "LESS", at, rabbet_onnx_known(0));
+      rabbet_onnx_index_op(node, "LESS", at, rabbet_onnx_index_constant(0));
   at = rabbet_onnx_index_op(
       node, "SUM", at, rabbet_onnx_index_op(node, "PROD", negative, extent));
   at = rabbet_onnx_index_op(node, "MIN", at, high);
@@ -38,7 +38,8 @@ static void rabbet_onnx_slice_axis(rabbet_onnx_node_t* node,
                                    rabbet_onnx_index_t start,
                                    rabbet_onnx_index_t end,
                                    rabbet_onnx_index_t step) {
-  rabbet_onnx_index_t extent = slice->size[axis], zero = rabbet_onnx_known(0);
+  rabbet_onnx_index_t extent = slice->size[axis],
+                      zero = rabbet_onnx_index_constant(0);
   rabbet_onnx_index_t back = rabbet_onnx_index_op(node, "LESS", step, zero);
   rabbet_onnx_index_t high = rabbet_onnx_index_op(node, "SUB", extent, back);
   rabbet_onnx_index_t low = rabbet_onnx_index_op(node, "SUB", zero, back);
@@ -47,7 +48,7 @@ static void rabbet_onnx_slice_axis(rabbet_onnx_node_t* node,
   rabbet_onnx_index_t size = rabbet_onnx_ceil_div(
       node, rabbet_onnx_index_op(node, "SUB", end, start), step);
   // Of no elements the first is not one, either.
-  if (!rabbet_onnx_is_known(step) || step.value < 0)
+  if (!rabbet_onnx_index_is_constant(step) || step.value < 0)
     size = rabbet_onnx_index_op(node, "MIN", size, extent);
   slice->start[axis] = start;
   slice->size[axis] = rabbet_onnx_index_op(node, "MAX", size, zero);
@@ -104,16 +105,16 @@ static rabbet_onnx_slicing_t rabbet_onnx_slicing(rabbet_onnx_node_t* node) {
 
 static rabbet_onnx_index_t rabbet_onnx_slice_step(
     rabbet_onnx_node_t* node, const rabbet_onnx_slicing_t* s, int i) {
-  if (!s->step_at) return rabbet_onnx_known(1);
+  if (!s->step_at) return rabbet_onnx_index_constant(1);
   rabbet_onnx_index_t step = rabbet_onnx_element(node, s->step_at, i);
-  if (!rabbet_onnx_is_known(step)) return step;
+  if (!rabbet_onnx_index_is_constant(step)) return step;
   if (step.value == 0)
     RABBET_ONNX_FAIL(node, RABBET_STATUS_INVALID_ARGUMENT,
                      "element %d of input 4 ('steps') is 0", i);
   int64_t far = rabbet_onnx_far;
-  return rabbet_onnx_known(step.value < -far  ? -far
-                           : step.value > far ? far
-                                              : step.value);
+  return rabbet_onnx_index_constant(step.value < -far  ? -far
+                                    : step.value > far ? far
+                                                       : step.value);
 }
 
 // Every axis, each by what belongs to it.
@@ -127,7 +128,7 @@ static void rabbet_onnx_slice_late(rabbet_onnx_node_t* node,
                                                      0, i, rabbet_onnx_far);
     rabbet_onnx_index_t step =
         s->step_at ? rabbet_onnx_late_value(node, &s->late, s->step_at, 0, i, 1)
-                   : rabbet_onnx_known(1);
+                   : rabbet_onnx_index_constant(1);
     rabbet_onnx_slice_axis(node, slice, i, start, end, step);
   }
 }
@@ -147,11 +148,12 @@ void rabbet_onnx_import_slice(rabbet_onnx_node_t* node) {
                        "axis %d is sliced twice", axis);
     if (!rabbet_onnx_ok(node)) return;
     seen |= 1u << axis;
-    rabbet_onnx_index_t start = s.start_at
-                                    ? rabbet_onnx_element(node, s.start_at, i)
-                                    : rabbet_onnx_known(s.starts.data[i]);
-    rabbet_onnx_index_t end = s.end_at ? rabbet_onnx_element(node, s.end_at, i)
-                                       : rabbet_onnx_known(s.ends.data[i]);
+    rabbet_onnx_index_t start =
+        s.start_at ? rabbet_onnx_element(node, s.start_at, i)
+                   : rabbet_onnx_index_constant(s.starts.data[i]);
+    rabbet_onnx_index_t end = s.end_at
+                                  ? rabbet_onnx_element(node, s.end_at, i)
+                                  : rabbet_onnx_index_constant(s.ends.data[i]);
     rabbet_onnx_index_t step = rabbet_onnx_slice_step(node, &s, i);
     rabbet_onnx_slice_axis(node, &slice, axis, start, end, step);
   }
@@ -164,9 +166,9 @@ void rabbet_onnx_import_slice(rabbet_onnx_node_t* node) {
 static rabbet_onnx_index_t rabbet_onnx_equal_part(rabbet_onnx_node_t* node,
                                                   rabbet_onnx_index_t extent,
                                                   size_t parts) {
-  rabbet_onnx_index_t n = rabbet_onnx_known((int64_t)parts);
+  rabbet_onnx_index_t n = rabbet_onnx_index_constant((int64_t)parts);
   rabbet_onnx_index_t up = rabbet_onnx_index_op(
-      node, "SUM", extent, rabbet_onnx_known((int64_t)parts - 1));
+      node, "SUM", extent, rabbet_onnx_index_constant((int64_t)parts - 1));
   return rabbet_onnx_index_op(node, "FLOOR_DIV", up, n);
 }
 
@@ -192,7 +194,7 @@ static void rabbet_onnx_split_sizes(rabbet_onnx_node_t* node,
   for (size_t i = 0; i < count && rabbet_onnx_ok(node); ++i) {
     // The rest of the axis bounds a part: the last may be smaller, or empty.
     sizes[i] = given          ? rabbet_onnx_element(node, given, (int)i)
-               : attr.present ? rabbet_onnx_known(attr.data[i])
+               : attr.present ? rabbet_onnx_index_constant(attr.data[i])
                               : rabbet_onnx_index_op(node, "MIN", part, left);
     if (!given && !attr.present)
       left = rabbet_onnx_index_op(node, "SUB", left, sizes[i]);
@@ -203,9 +205,9 @@ static void rabbet_onnx_check_parts(rabbet_onnx_node_t* node,
                                     const rabbet_onnx_index_t* sizes,
                                     rabbet_onnx_index_t extent) {
   int64_t sum = 0;
-  bool known = rabbet_onnx_is_known(extent), good = true;
+  bool known = rabbet_onnx_index_is_constant(extent), good = true;
   for (size_t i = 0; i < node->output_count && good; ++i) {
-    known = known && rabbet_onnx_is_known(sizes[i]);
+    known = known && rabbet_onnx_index_is_constant(sizes[i]);
     good = sizes[i].value >= 0 && rabbet_checked_add(sum, sizes[i].value, &sum);
   }
   if (known) good = good && sum == extent.value;
@@ -229,7 +231,7 @@ void rabbet_onnx_import_split(rabbet_onnx_node_t* node) {
                              sizeof(*sizes), (void**)&sizes));
   rabbet_onnx_split_sizes(node, extent, sizes);
   if (rabbet_onnx_ok(node)) rabbet_onnx_check_parts(node, sizes, extent);
-  rabbet_onnx_index_t at = rabbet_onnx_known(0);
+  rabbet_onnx_index_t at = rabbet_onnx_index_constant(0);
   for (size_t i = 0; i < node->output_count && rabbet_onnx_ok(node); ++i) {
     slice.start[axis] = at;
     slice.size[axis] = sizes[i];
@@ -323,7 +325,7 @@ static rabbet_tensor_t* rabbet_onnx_pad_value(rabbet_onnx_node_t* node,
 static rabbet_onnx_index_t rabbet_onnx_pad_at(rabbet_onnx_node_t* node,
                                               rabbet_onnx_ints_t known,
                                               rabbet_tensor_t* pads, int i) {
-  return known.present ? rabbet_onnx_known(known.data[i])
+  return known.present ? rabbet_onnx_index_constant(known.data[i])
                        : rabbet_onnx_element(node, pads, i);
 }
 
@@ -332,7 +334,7 @@ static void rabbet_onnx_pad_axis(rabbet_onnx_node_t* node,
                                  rabbet_onnx_index_t before,
                                  rabbet_onnx_index_t after) {
   slice->start[axis] =
-      rabbet_onnx_index_op(node, "SUB", rabbet_onnx_known(0), before);
+      rabbet_onnx_index_op(node, "SUB", rabbet_onnx_index_constant(0), before);
   slice->size[axis] = rabbet_onnx_index_op(
       node, "SUM", rabbet_onnx_index_op(node, "SUM", slice->size[axis], before),
       after);
@@ -428,7 +430,7 @@ static rabbet_tensor_t* rabbet_onnx_wrap(rabbet_onnx_node_t* node,
   rabbet_onnx_constant_t constant;
   bool is_constant = rabbet_onnx_is_constant(node, indices, &constant);
   if (is_constant && !rabbet_onnx_has_negative(&constant)) return indices;
-  if (is_constant && rabbet_onnx_is_known(extent)) {
+  if (is_constant && rabbet_onnx_index_is_constant(extent)) {
     return rabbet_onnx_wrap_constant(node, &constant, extent.value);
   }
   rabbet_onnx_ints_t followed = rabbet_onnx_try_ints(node, indices);

@@ -47,7 +47,8 @@ static rabbet_status_t convolution_check_channels(
   // An unknown number of channels is checked when the kernel runs.
   int64_t taken = 0;
   bool fits = !__builtin_mul_overflow(kernel->d[1], groups, &taken);
-  if (rabbet_op_known(infer, infer->inputs[INPUT].shape.d[1], &channels)) {
+  if (rabbet_op_is_constant(infer, infer->inputs[INPUT].shape.d[1],
+                            &channels)) {
     fits = fits && channels == taken;
   }
   if (fits) return rabbet_ok();

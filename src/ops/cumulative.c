@@ -22,7 +22,7 @@ static rabbet_status_t cumulative_infer_shapes(const rabbet_op_infer_t* infer) {
   if (infer->input_count > AXIS && infer->inputs[AXIS].present) {
     RABBET_RETURN_IF_ERROR(
         rabbet_op_operand_values(infer, AXIS, &values, &count));
-    if (count != 1 || !rabbet_op_known(infer, values[0], &axis))
+    if (count != 1 || !rabbet_op_is_constant(infer, values[0], &axis))
       return RABBET_OP_INVALID(
           "input 1 ('axis') must be one constant; it has %zu elements", count);
   }

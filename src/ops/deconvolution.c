@@ -49,7 +49,8 @@ static rabbet_status_t deconvolution_check_channels(
         (long long)groups, (long long)kernel->d[0]);
   }
   // An unknown number of channels is checked when the kernel runs.
-  if (!rabbet_op_known(infer, infer->inputs[INPUT].shape.d[1], &channels) ||
+  if (!rabbet_op_is_constant(infer, infer->inputs[INPUT].shape.d[1],
+                             &channels) ||
       channels == kernel->d[0]) {
     return rabbet_ok();
   }

@@ -93,7 +93,7 @@ static rabbet_status_t elementwise_value(const rabbet_op_infer_t* infer,
       op == RABBET_ELEMENTWISE_DIV || op == RABBET_ELEMENTWISE_FLOOR_DIV;
   // For a divisor of 0 the kernel gives 0 and expressions have no value, but
   // such a shape fails in any case.
-  if (divides && rabbet_op_known(infer, b, &divisor) && divisor == 0)
+  if (divides && rabbet_op_is_constant(infer, b, &divisor) && divisor == 0)
     return rabbet_ok();
   if (op == RABBET_ELEMENTWISE_DIV && !rabbet_op_non_negative(infer, b))
     return rabbet_ok();
@@ -126,7 +126,7 @@ static rabbet_status_t elementwise_element(const rabbet_op_infer_t* infer,
 static rabbet_status_t elementwise_infer_values(
     const rabbet_op_infer_t* infer) {
   rabbet_op_value_t* output = &infer->outputs[0];
-  int64_t count = rabbet_op_known_count(infer, &output->shape);
+  int64_t count = rabbet_op_constant_count(infer, &output->shape);
   if (!infer->inputs[0].values || !infer->inputs[1].values || count < 0 ||
       count > RABBET_OP_MAX_VALUES) {
     return rabbet_ok();

@@ -75,10 +75,10 @@ static rabbet_status_t fill_infer_shapes(const rabbet_op_infer_t* infer) {
   int64_t steps =
       RABBET_OP_INT(infer, "operation") == RABBET_FILL_LINSPACE ? y->rank : 1;
   if (fill_has(infer, ALPHA) &&
-      rabbet_op_known_count(infer, &infer->inputs[ALPHA].shape) != 1)
+      rabbet_op_constant_count(infer, &infer->inputs[ALPHA].shape) != 1)
     return RABBET_OP_INVALID("input 1 ('alpha') must have one element");
   if (fill_has(infer, BETA) &&
-      rabbet_op_known_count(infer, &infer->inputs[BETA].shape) != steps)
+      rabbet_op_constant_count(infer, &infer->inputs[BETA].shape) != steps)
     return RABBET_OP_INVALID(
         "input 2 ('beta') must have %lld elements: a step for each axis, or "
         "one "

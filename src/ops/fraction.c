@@ -63,7 +63,7 @@ void rabbet_fractions_store(const rabbet_fractions_t* from, size_t count,
 
 rabbet_status_t rabbet_fractions_of_constant(const rabbet_op_infer_t* infer,
                                              rabbet_op_value_t* value) {
-  int64_t count = rabbet_op_known_count(infer, &value->shape);
+  int64_t count = rabbet_op_constant_count(infer, &value->shape);
   if (!value->constant || value->values || value->dtype != RABBET_DTYPE_FLOAT ||
       count < 0 || count > RABBET_OP_MAX_VALUES)
     return rabbet_ok();
@@ -157,7 +157,7 @@ static rabbet_status_t rabbet_fraction_divide(const rabbet_op_infer_t* infer,
                                               rabbet_fraction_t b,
                                               rabbet_fraction_t* out_y) {
   int64_t by = 1;
-  bool known = rabbet_op_known(infer, b.top, &by);
+  bool known = rabbet_op_is_constant(infer, b.top, &by);
   out_y->top = RABBET_EXPR_NONE;
   if (known ? by == 0 || by == INT64_MIN
             : !rabbet_op_non_negative(infer, b.top))
@@ -287,8 +287,8 @@ static rabbet_status_t rabbet_fraction_power(const rabbet_op_infer_t* infer,
                                              rabbet_fraction_t* out_y) {
   int64_t exponent = 0, bottom = 0;
   out_y->top = RABBET_EXPR_NONE;
-  if (!rabbet_op_known(infer, b.top, &exponent) ||
-      !rabbet_op_known(infer, b.bottom, &bottom) || bottom != 1 ||
+  if (!rabbet_op_is_constant(infer, b.top, &exponent) ||
+      !rabbet_op_is_constant(infer, b.bottom, &bottom) || bottom != 1 ||
       exponent < 0 || exponent > 4)
     return rabbet_ok();
   RABBET_RETURN_IF_ERROR(rabbet_fraction_of(infer, 1, 1, out_y));

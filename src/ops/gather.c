@@ -91,7 +91,7 @@ static rabbet_status_t gather_nd(const rabbet_op_infer_t* infer, int32_t batch,
     return gather_invalid(
         infer, "'num_elementwise_dims' to be less than the indices' rank");
   }
-  if (!rabbet_op_known(infer, indices->d[indices->rank - 1], &depth) ||
+  if (!rabbet_op_is_constant(infer, indices->d[indices->rank - 1], &depth) ||
       depth < 1 || depth > data->rank - batch) {
     return gather_invalid(infer,
                           "the indices' last dimension to be constant, at "

@@ -34,9 +34,10 @@ static rabbet_status_t grid_infer_shapes(const rabbet_op_infer_t* infer) {
   bool fits = (x->rank == 4 || x->rank == 5) && grid->rank == x->rank;
   int64_t coordinates = x->rank - 2;
   *y = *x;
-  fits = fits && rabbet_op_same_dim(infer, x->d[0], grid->d[0], &y->d[0]) &&
-         (!rabbet_op_known(infer, grid->d[grid->rank - 1], &coordinates) ||
-          coordinates == x->rank - 2);
+  fits =
+      fits && rabbet_op_same_dim(infer, x->d[0], grid->d[0], &y->d[0]) &&
+      (!rabbet_op_is_constant(infer, grid->d[grid->rank - 1], &coordinates) ||
+       coordinates == x->rank - 2);
   if (!fits)
     return RABBET_OP_INVALID(
         "input 0 ('input') has shape %s and input 1 ('grid') %s; expected "

@@ -97,7 +97,8 @@ static rabbet_status_t rabbet_op_check_outputs(const rabbet_op_infer_t* infer) {
     output->present = true;
     for (int32_t axis = 0; axis < output->shape.rank; ++axis) {
       int64_t extent = 0;
-      if (!rabbet_op_known(infer, output->shape.d[axis], &extent)) continue;
+      if (!rabbet_op_is_constant(infer, output->shape.d[axis], &extent))
+        continue;
       if (extent >= 0) continue;
       return RABBET_OP_INVALID("dimension %d of the output would be %lld", axis,
                                (long long)extent);

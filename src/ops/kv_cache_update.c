@@ -36,8 +36,8 @@ static bool kv_cache_fits(const rabbet_op_infer_t* infer, int32_t axis) {
   for (int32_t i = 0; fits && i < cache->rank; ++i)
     fits = i == axis ||
            rabbet_op_same_dim(infer, update->d[i], cache->d[i], &ignored);
-  if (fits && rabbet_op_known(infer, cache->d[axis], &most) &&
-      rabbet_op_known(infer, update->d[axis], &given))
+  if (fits && rabbet_op_is_constant(infer, cache->d[axis], &most) &&
+      rabbet_op_is_constant(infer, update->d[axis], &given))
     fits = given <= most;
   if (!fits || !kv_cache_has_indices(infer)) return fits;
   const rabbet_shape_t* indices = &infer->inputs[INDICES].shape;

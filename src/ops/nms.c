@@ -59,7 +59,7 @@ static rabbet_status_t nms_find_dims(const rabbet_op_infer_t* infer,
   int by_class = RABBET_OP_INT(infer, "classes_first") != 0;
   int64_t extent = 4;
   if ((boxes->rank != 3 && boxes->rank != 4) || scores->rank != 3 ||
-      (rabbet_op_known(infer, boxes->d[boxes->rank - 1], &extent) &&
+      (rabbet_op_is_constant(infer, boxes->d[boxes->rank - 1], &extent) &&
        extent != 4) ||
       !rabbet_op_same_dim(infer, boxes->d[0], scores->d[0], &out_dims[0]) ||
       !rabbet_op_same_dim(infer, boxes->d[1], scores->d[1 + by_class],

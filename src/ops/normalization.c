@@ -49,7 +49,7 @@ static rabbet_status_t normalization_check_groups(
   if (groups == 1) return rabbet_ok();
   const rabbet_shape_t* x = &infer->inputs[INPUT].shape;
   int64_t channels = 0;
-  bool known = x->rank > 1 && rabbet_op_known(infer, x->d[1], &channels);
+  bool known = x->rank > 1 && rabbet_op_is_constant(infer, x->d[1], &channels);
   if (groups < 1 || x->rank < 3 || (known && channels % groups != 0)) {
     char text[RABBET_OP_TEXT];
     return RABBET_OP_INVALID(

@@ -60,8 +60,8 @@ static bool quantize_fits(const rabbet_op_infer_t* infer,
   bool fits = given->rank == x->rank;
   for (int32_t i = 0; fits && i < x->rank; ++i) {
     int64_t all = 0, scales = 0;
-    bool known = rabbet_op_known(infer, x->d[i], &all) &&
-                 rabbet_op_known(infer, given->d[i], &scales);
+    bool known = rabbet_op_is_constant(infer, x->d[i], &all) &&
+                 rabbet_op_is_constant(infer, given->d[i], &scales);
     fits = rabbet_op_same_dim(infer, given->d[i], x->d[i], &ignored) ||
            (known && scales > 0 && all % scales == 0);
   }

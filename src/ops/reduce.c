@@ -51,7 +51,7 @@ static rabbet_status_t reduce_infer_values(const rabbet_op_infer_t* infer) {
   if (!input->values || input->value_count == 0 || op == RABBET_REDUCE_AVG) {
     return rabbet_ok();
   }
-  int64_t count = rabbet_op_known_count(infer, &infer->outputs[0].shape);
+  int64_t count = rabbet_op_constant_count(infer, &infer->outputs[0].shape);
   rabbet_fractions_t made;
   RABBET_RETURN_IF_ERROR(rabbet_fractions_new(infer, (size_t)count, &made));
   for (int64_t i = 0; i < count; ++i)

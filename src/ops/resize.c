@@ -66,7 +66,7 @@ static rabbet_status_t resize_check_operand(const rabbet_op_infer_t* infer) {
   if (!infer->inputs[SHAPE].present)
     return RABBET_OP_INVALID(
         "input 2 ('scales') needs input 1 ('shape') for the extents");
-  int64_t count = rabbet_op_known_count(infer, &infer->inputs[SCALES].shape);
+  int64_t count = rabbet_op_constant_count(infer, &infer->inputs[SCALES].shape);
   return resize_check_length("scales", (size_t)count,
                              infer->inputs[INPUT].shape.rank);
 }

@@ -98,8 +98,8 @@ rabbet_status_t rabbet_op_broadcast_dim(const rabbet_op_infer_t* infer,
                                         rabbet_expr_t* out_dim,
                                         bool* out_agree) {
   int64_t x = 0, y = 0;
-  bool a_known = rabbet_op_known(infer, a, &x);
-  bool b_known = rabbet_op_known(infer, b, &y);
+  bool a_known = rabbet_op_is_constant(infer, a, &x);
+  bool b_known = rabbet_op_is_constant(infer, b, &y);
   *out_agree = true;
   *out_dim = a;
   if (a == b || (b_known && y == 1)) return rabbet_ok();
@@ -115,8 +115,8 @@ rabbet_status_t rabbet_op_broadcast_dim(const rabbet_op_infer_t* infer,
 bool rabbet_op_same_dim(const rabbet_op_infer_t* infer, rabbet_expr_t a,
                         rabbet_expr_t b, rabbet_expr_t* out_dim) {
   int64_t x = 0, y = 0;
-  bool a_known = rabbet_op_known(infer, a, &x);
-  bool b_known = rabbet_op_known(infer, b, &y);
+  bool a_known = rabbet_op_is_constant(infer, a, &x);
+  bool b_known = rabbet_op_is_constant(infer, b, &y);
   *out_dim = b_known && !a_known ? b : a;
   return !(a_known && b_known) || x == y;
 }
@@ -225,8 +225,8 @@ rabbet_status_t rabbet_op_operand_values(const rabbet_op_infer_t* infer,
       rabbet_op_shape_text(infer, &input->shape, text), RABBET_OP_MAX_VALUES);
 }
 
-int64_t rabbet_op_known_count(const rabbet_op_infer_t* infer,
-                              const rabbet_shape_t* shape) {
+int64_t rabbet_op_constant_count(const rabbet_op_infer_t* infer,
+                                 const rabbet_shape_t* shape) {
   rabbet_dims_t dims = rabbet_shape_dims(infer->graph, shape);
   for (int32_t i = 0; i < dims.rank; ++i) {
     if (dims.d[i] < 0) return -1;

@@ -38,14 +38,15 @@ const char* rabbet_op_shape_text(const rabbet_op_infer_t* infer,
 
 // ---- Expressions -----------------------------------------------------------
 
-static inline bool rabbet_op_known(const rabbet_op_infer_t* infer,
-                                   rabbet_expr_t expr, int64_t* out_value) {
+static inline bool rabbet_op_is_constant(const rabbet_op_infer_t* infer,
+                                         rabbet_expr_t expr,
+                                         int64_t* out_value) {
   return rabbet_expr_is_constant(infer->graph, expr, out_value);
 }
 static inline bool rabbet_op_equals(const rabbet_op_infer_t* infer,
                                     rabbet_expr_t expr, int64_t value) {
   int64_t known = 0;
-  return rabbet_op_known(infer, expr, &known) && known == value;
+  return rabbet_op_is_constant(infer, expr, &known) && known == value;
 }
 // a op constant.
 rabbet_status_t rabbet_op_with_constant(const rabbet_op_infer_t* infer,
@@ -105,8 +106,8 @@ rabbet_status_t rabbet_op_operand_values(const rabbet_op_infer_t* infer,
                                          const rabbet_expr_t** out_values,
                                          size_t* out_count);
 // Product of the shape's dimensions if it is constant, else -1.
-int64_t rabbet_op_known_count(const rabbet_op_infer_t* infer,
-                              const rabbet_shape_t* shape);
+int64_t rabbet_op_constant_count(const rabbet_op_infer_t* infer,
+                                 const rabbet_shape_t* shape);
 // Room for an output's values.
 rabbet_status_t rabbet_op_new_values(const rabbet_op_infer_t* infer,
                                      size_t count, rabbet_expr_t** out_values);

@@ -61,8 +61,8 @@ static rabbet_status_t scatter_element(const rabbet_op_infer_t* infer) {
   for (int32_t i = 0; fits && i < data->rank; ++i) {
     int64_t most = 0, given = 0;
     fits = rabbet_op_same_dim(infer, indices->d[i], updates->d[i], &dim);
-    if (i != axis && rabbet_op_known(infer, data->d[i], &most) &&
-        rabbet_op_known(infer, indices->d[i], &given))
+    if (i != axis && rabbet_op_is_constant(infer, data->d[i], &most) &&
+        rabbet_op_is_constant(infer, indices->d[i], &given))
       fits = fits && given <= most;
   }
   return fits ? rabbet_ok()
@@ -78,7 +78,7 @@ static rabbet_status_t scatter_nd(const rabbet_op_infer_t* infer) {
   int64_t depth = 0;
   rabbet_expr_t dim = RABBET_EXPR_NONE;
   if (indices->rank < 1 ||
-      !rabbet_op_known(infer, indices->d[indices->rank - 1], &depth) ||
+      !rabbet_op_is_constant(infer, indices->d[indices->rank - 1], &depth) ||
       depth < 1 || depth > data->rank)
     return scatter_invalid(infer,
                            "the indices' last dimension to be constant, at "

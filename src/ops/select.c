@@ -27,7 +27,7 @@ static rabbet_status_t select_start(const rabbet_op_eval_t* eval,
 static rabbet_status_t select_infer_values(const rabbet_op_infer_t* infer) {
   const rabbet_op_value_t* in = infer->inputs;
   rabbet_op_value_t* output = &infer->outputs[0];
-  int64_t count = rabbet_op_known_count(infer, &output->shape);
+  int64_t count = rabbet_op_constant_count(infer, &output->shape);
   if (!in[0].values || !in[1].values || !in[2].values || count < 0 ||
       count > RABBET_OP_MAX_VALUES) {
     return rabbet_ok();

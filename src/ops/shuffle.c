@@ -157,7 +157,7 @@ static rabbet_status_t shuffle_extent(const rabbet_op_infer_t* infer,
                                       bool zero_copies, rabbet_expr_t* dim,
                                       int32_t* wildcard) {
   int64_t value = 1;
-  bool known = rabbet_op_known(infer, *dim, &value);
+  bool known = rabbet_op_is_constant(infer, *dim, &value);
   if (known && value < -1) {
     return RABBET_OP_INVALID(
         "dimension %d of the new shape is %lld; expected -1 (inferred), 0 or "

@@ -51,7 +51,7 @@ static rabbet_status_t slice_axes(const rabbet_op_infer_t* infer,
   uint32_t seen = 0;
   for (size_t i = 0; i < *out_count; ++i) {
     int64_t axis = 0;
-    if (!rabbet_op_known(infer, values[i], &axis)) {
+    if (!rabbet_op_is_constant(infer, values[i], &axis)) {
       return RABBET_OP_INVALID("'axes' must be constant");
     }
     RABBET_RETURN_IF_ERROR(rabbet_op_axis("axes", axis, rank, &axes[i]));
@@ -84,10 +84,11 @@ static rabbet_status_t slice_check_bounds(const rabbet_op_infer_t* infer,
                                           rabbet_expr_t stride) {
   int64_t first = 0, count = 0, step = 0, extent = 0;
   if (RABBET_OP_INT(infer, "mode") != RABBET_SAMPLE_STRICT_BOUNDS ||
-      !rabbet_op_known(infer, start, &first) ||
-      !rabbet_op_known(infer, size, &count) ||
-      !rabbet_op_known(infer, stride, &step) ||
-      !rabbet_op_known(infer, infer->inputs[DATA].shape.d[axis], &extent) ||
+      !rabbet_op_is_constant(infer, start, &first) ||
+      !rabbet_op_is_constant(infer, size, &count) ||
+      !rabbet_op_is_constant(infer, stride, &step) ||
+      !rabbet_op_is_constant(infer, infer->inputs[DATA].shape.d[axis],
+                             &extent) ||
       count <= 0) {
     return rabbet_ok();
   }
@@ -116,7 +117,7 @@ static rabbet_status_t slice_check_fill(const rabbet_op_infer_t* infer) {
 
 static rabbet_status_t slice_check_fill_shape(const rabbet_op_infer_t* infer) {
   if (!slice_has(infer, FILL) ||
-      rabbet_op_known_count(infer, &infer->inputs[FILL].shape) == 1)
+      rabbet_op_constant_count(infer, &infer->inputs[FILL].shape) == 1)
     return rabbet_ok();
   char text[RABBET_OP_TEXT];
   return RABBET_OP_INVALID(

@@ -53,8 +53,9 @@ static rabbet_status_t topk_infer_shapes(const rabbet_op_infer_t* infer) {
   }
   int32_t axis = __builtin_ctzll((unsigned long long)mask);
   RABBET_RETURN_IF_ERROR(topk_count(infer, &shape.d[axis]));
-  if (rabbet_op_known(infer, shape.d[axis], &k) &&
-      rabbet_op_known(infer, x->d[axis], &extent) && (k < 0 || k > extent)) {
+  if (rabbet_op_is_constant(infer, shape.d[axis], &k) &&
+      rabbet_op_is_constant(infer, x->d[axis], &extent) &&
+      (k < 0 || k > extent)) {
     return RABBET_OP_INVALID("k is %lld; axis %d has %lld elements",
                              (long long)k, axis, (long long)extent);
   }

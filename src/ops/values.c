@@ -54,12 +54,12 @@ static bool rabbet_op_all_constant(const rabbet_op_infer_t* infer) {
     const rabbet_op_value_t* input = &infer->inputs[i];
     if (!input->present) continue;
     if (!input->constant) return false;
-    int64_t count = rabbet_op_known_count(infer, &input->shape);
+    int64_t count = rabbet_op_constant_count(infer, &input->shape);
     if (count < 0 || count > RABBET_OP_MAX_FOLD) return false;
     total += count;
   }
   for (size_t i = 0; i < infer->output_count; ++i) {
-    int64_t count = rabbet_op_known_count(infer, &infer->outputs[i].shape);
+    int64_t count = rabbet_op_constant_count(infer, &infer->outputs[i].shape);
     if (count < 0 || count > RABBET_OP_MAX_VALUES) return false;
   }
   return total <= RABBET_OP_MAX_FOLD;
@@ -111,7 +111,7 @@ static rabbet_status_t rabbet_op_fold(const rabbet_op_infer_t* infer) {
     rabbet_op_value_t* output = &infer->outputs[i];
     void* data = NULL;
     RABBET_RETURN_IF_ERROR(rabbet_op_new_data(
-        infer, output->dtype, rabbet_op_known_count(infer, &output->shape),
+        infer, output->dtype, rabbet_op_constant_count(infer, &output->shape),
         &data));
     views[infer->input_count + i] = rabbet_op_view(infer, output, data);
   }
@@ -177,7 +177,7 @@ static bool rabbet_op_can_move(const rabbet_op_infer_t* infer) {
       return false;
     }
   }
-  int64_t count = rabbet_op_known_count(infer, &infer->outputs[0].shape);
+  int64_t count = rabbet_op_constant_count(infer, &infer->outputs[0].shape);
   rabbet_dtype_t dtype = infer->outputs[0].dtype;
   return count >= 0 && count <= RABBET_OP_MAX_VALUES &&
          (rabbet_op_follows(dtype) || dtype == RABBET_DTYPE_FLOAT);
@@ -195,7 +195,7 @@ static rabbet_status_t rabbet_op_move(const rabbet_op_infer_t* infer,
     if (!input->present || rabbet_op_steers(infer->op, i)) continue;
     RABBET_RETURN_IF_ERROR(rabbet_op_handles(infer, input, bottoms, &views[i]));
   }
-  int64_t count = rabbet_op_known_count(infer, &output->shape);
+  int64_t count = rabbet_op_constant_count(infer, &output->shape);
   void* data = NULL;
   RABBET_RETURN_IF_ERROR(
       rabbet_op_new_data(infer, RABBET_DTYPE_INT32, count, &data));
@@ -214,20 +214,20 @@ rabbet_status_t rabbet_op_move_values(const rabbet_op_infer_t* infer) {
   if (output->dtype == RABBET_DTYPE_FLOAT)
     RABBET_RETURN_IF_ERROR(rabbet_op_move(infer, true, &made.bottoms));
   rabbet_fractions_store(
-      &made, (size_t)rabbet_op_known_count(infer, &output->shape), output);
+      &made, (size_t)rabbet_op_constant_count(infer, &output->shape), output);
   return rabbet_ok();
 }
 
 // ---- All -------------------------------------------------------------------
 
 // An element that is constant; false if it is not.
-static bool rabbet_op_known_element(const rabbet_op_infer_t* infer,
-                                    const rabbet_op_value_t* value, size_t i,
-                                    int64_t* out_top, int64_t* out_bottom) {
+static bool rabbet_op_constant_element(const rabbet_op_infer_t* infer,
+                                       const rabbet_op_value_t* value, size_t i,
+                                       int64_t* out_top, int64_t* out_bottom) {
   *out_bottom = 1;
-  return rabbet_op_known(infer, value->values[i], out_top) &&
+  return rabbet_op_is_constant(infer, value->values[i], out_top) &&
          (!value->denominators ||
-          rabbet_op_known(infer, value->denominators[i], out_bottom));
+          rabbet_op_is_constant(infer, value->denominators[i], out_bottom));
 }
 
 // Data for a tensor whose values all turned out constant.
@@ -236,7 +236,7 @@ static rabbet_status_t rabbet_op_materialise(const rabbet_op_infer_t* infer,
   if (!output->values || output->constant) return rabbet_ok();
   int64_t top = 0, bottom = 1;
   for (size_t i = 0; i < output->value_count; ++i) {
-    if (!rabbet_op_known_element(infer, output, i, &top, &bottom) ||
+    if (!rabbet_op_constant_element(infer, output, i, &top, &bottom) ||
         bottom == 0)
       return rabbet_ok();
   }
@@ -244,7 +244,7 @@ static rabbet_status_t rabbet_op_materialise(const rabbet_op_infer_t* infer,
   RABBET_RETURN_IF_ERROR(rabbet_op_new_data(
       infer, output->dtype, (int64_t)output->value_count, &data));
   for (size_t i = 0; i < output->value_count; ++i) {
-    (void)rabbet_op_known_element(infer, output, i, &top, &bottom);
+    (void)rabbet_op_constant_element(infer, output, i, &top, &bottom);
     if (output->dtype == RABBET_DTYPE_FLOAT)
       rabbet_store_double(output->dtype, data, (int64_t)i,
                           (double)top / (double)bottom);

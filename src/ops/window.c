@@ -82,7 +82,7 @@ static rabbet_status_t rabbet_window_extent(const rabbet_op_infer_t* infer,
   bool up = w->mode == RABBET_PADDING_EXPLICIT_ROUND_UP;
   int64_t padding = w->pre[i] + w->post[i] + (up ? w->stride[i] - 1 : 0);
   int64_t cover = rabbet_window_cover(w, i), extent = 0;
-  if (rabbet_op_known(infer, in, &extent) && extent < cover - padding) {
+  if (rabbet_op_is_constant(infer, in, &extent) && extent < cover - padding) {
     return RABBET_OP_INVALID(
         "spatial axis %d has %lld elements and %lld of padding, less than the "
         "%lld that the window covers",
@@ -137,7 +137,7 @@ static rabbet_status_t rabbet_window_extent_transposed(
   RABBET_RETURN_IF_ERROR(
       rabbet_op_with_constant(infer, RABBET_EXPR_PROD, in, w->stride[i], out));
   if (rabbet_window_is_same(w)) return rabbet_ok();
-  if (rabbet_op_known(infer, *out, &extent) && extent + added < 0) {
+  if (rabbet_op_is_constant(infer, *out, &extent) && extent + added < 0) {
     return RABBET_OP_INVALID(
         "spatial axis %d would have %lld elements without padding, less than "
         "the %lld of 'pre_padding' and 'post_padding' that are cut off",

@@ -174,8 +174,8 @@ bool rabbet_is_materialized(const rabbet_engine_t* engine, int32_t root) {
           engine->ios[value->io].is_shape_input);
 }
 
-static const int64_t* rabbet_known_values(const rabbet_prepared_t* prepared,
-                                          int32_t v) {
+static const int64_t* rabbet_host_values(const rabbet_prepared_t* prepared,
+                                         int32_t v) {
   const rabbet_engine_t* engine = prepared->engine;
   const rabbet_plan_value_t* value = &engine->plan->values[v];
   if (prepared->host_values[v]) return prepared->host_values[v];
@@ -198,7 +198,7 @@ void rabbet_store_host_values(const rabbet_plan_value_t* value,
 static rabbet_status_t rabbet_write_materialized(rabbet_prepared_t* prepared,
                                                  int32_t v, uint8_t* staging) {
   const rabbet_plan_value_t* value = &prepared->engine->plan->values[v];
-  const int64_t* from = rabbet_known_values(prepared, v);
+  const int64_t* from = rabbet_host_values(prepared, v);
   int64_t count = 0;
   RABBET_RETURN_IF_ERROR(rabbet_dims_count(&prepared->dims[v], &count));
   if (!from)

@@ -191,8 +191,8 @@ static bool layout_is_read(const rabbet_layout_t* layout, int32_t slot) {
 
 // A value that the host knows is written to an output when the run is over:
 // steps that read it have memory of their own for it.
-static rabbet_status_t layout_known_output(layout_builder_t* builder,
-                                           int32_t* slot) {
+static rabbet_status_t layout_host_output(layout_builder_t* builder,
+                                          int32_t* slot) {
   rabbet_slot_t own = builder->layout->slots.data[*slot];
   if (!own.is_host_only || !layout_is_read(builder->layout, *slot))
     return rabbet_ok();
@@ -212,7 +212,7 @@ static rabbet_status_t layout_outputs(layout_builder_t* builder,
     if (s->input >= 0 || s->is_constant)
       RABBET_RETURN_IF_ERROR(rabbet_layout_insert_copy(
           build, builder->layout, builder->layout->steps.count, slot, &slot));
-    RABBET_RETURN_IF_ERROR(layout_known_output(builder, &slot));
+    RABBET_RETURN_IF_ERROR(layout_host_output(builder, &slot));
     builder->layout->slots.data[slot].output = (int32_t)i;
     builder->layout->outputs[i] = slot;
   }

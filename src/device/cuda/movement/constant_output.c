@@ -2,12 +2,12 @@
 // values lie in the device's memory, and a run copies them.
 #include "device/cuda/cuda.h"
 
-typedef struct rabbet_cuda_known_t {
+typedef struct rabbet_cuda_constant_output_t {
   rabbet_node_kernel_t node;
   rabbet_device_t* device;
   void* constant;  // NULL: a shape
   size_t bytes;
-} rabbet_cuda_known_t;
+} rabbet_cuda_constant_output_t;
 
 struct rabbet_kernel_state_t {
   const void* data;
@@ -15,25 +15,27 @@ struct rabbet_kernel_state_t {
   void* shape;  // owned
 };
 
-static bool known_is_one(const rabbet_group_t* group) {
+static bool constant_output_is_one(const rabbet_group_t* group) {
   return rabbet_node_is(group, RABBET_OP_SHAPE) ||
          rabbet_node_is(group, RABBET_OP_CONSTANT);
 }
 
-static rabbet_status_t rabbet_cuda_known_body(rabbet_proposal_t* proposal) {
+static rabbet_status_t rabbet_cuda_constant_output_body(
+    rabbet_proposal_t* proposal) {
   return rabbet_proposal_offer(proposal, "copy", -1);
 }
 
-static rabbet_status_t rabbet_cuda_known_propose(
+static rabbet_status_t rabbet_cuda_constant_output_propose(
     const rabbet_propose_t* propose, rabbet_candidate_sink_t sink) {
-  if (!known_is_one(propose->group)) return rabbet_ok();
-  return rabbet_proposal_make(propose, sink, &rabbet_cuda_known, NULL,
-                              rabbet_cuda_known_body);
+  if (!constant_output_is_one(propose->group)) return rabbet_ok();
+  return rabbet_proposal_make(propose, sink, &rabbet_cuda_constant_output, NULL,
+                              rabbet_cuda_constant_output_body);
 }
 
 // The bytes in the device's memory; NULL if there are none.
-static rabbet_status_t known_upload(rabbet_device_t* device, const void* data,
-                                    size_t bytes, void** out_memory) {
+static rabbet_status_t constant_output_upload(rabbet_device_t* device,
+                                              const void* data, size_t bytes,
+                                              void** out_memory) {
   *out_memory = NULL;
   if (bytes == 0) return rabbet_ok();
   RABBET_RETURN_IF_ERROR(device->vtable->allocate(device, bytes, out_memory));
@@ -47,21 +49,21 @@ static rabbet_status_t known_upload(rabbet_device_t* device, const void* data,
   return status;
 }
 
-static void rabbet_cuda_known_destroy(rabbet_kernel_t* base) {
-  rabbet_cuda_known_t* kernel = (rabbet_cuda_known_t*)base;
+static void rabbet_cuda_constant_output_destroy(rabbet_kernel_t* base) {
+  rabbet_cuda_constant_output_t* kernel = (rabbet_cuda_constant_output_t*)base;
   if (!kernel) return;
   kernel->device->vtable->free(kernel->device, kernel->constant);
   rabbet_free(kernel->node.allocator, kernel);
 }
 
-static rabbet_status_t rabbet_cuda_known_create(
+static rabbet_status_t rabbet_cuda_constant_output_create(
     const rabbet_kernel_spec_t* spec, rabbet_kernel_t** out_kernel) {
   *out_kernel = NULL;
   const rabbet_group_node_t* node = &spec->group->nodes[0];
-  rabbet_cuda_known_t* kernel = NULL;
+  rabbet_cuda_constant_output_t* kernel = NULL;
   RABBET_RETURN_IF_ERROR(
       rabbet_allocate(spec->allocator, sizeof(*kernel), (void**)&kernel));
-  kernel->node.base.kernel_class = &rabbet_cuda_known;
+  kernel->node.base.kernel_class = &rabbet_cuda_constant_output;
   kernel->node.allocator = spec->allocator;
   kernel->node.group = spec->group;
   kernel->node.node = node;
@@ -71,29 +73,30 @@ static rabbet_status_t rabbet_cuda_known_create(
     const rabbet_attr_t* weights =
         rabbet_attr_find(node->attrs, node->op->attr_count, "weights");
     kernel->bytes = rabbet_attr_bytes(weights);
-    status = known_upload(spec->device, weights->data, kernel->bytes,
-                          &kernel->constant);
+    status = constant_output_upload(spec->device, weights->data, kernel->bytes,
+                                    &kernel->constant);
   }
   if (!rabbet_is_ok(status)) {
-    rabbet_cuda_known_destroy(&kernel->node.base);
+    rabbet_cuda_constant_output_destroy(&kernel->node.base);
     return status;
   }
   *out_kernel = &kernel->node.base;
   return rabbet_ok();
 }
 
-static void rabbet_cuda_known_destroy_state(rabbet_kernel_t* base,
-                                            rabbet_kernel_state_t* state) {
-  rabbet_cuda_known_t* kernel = (rabbet_cuda_known_t*)base;
+static void rabbet_cuda_constant_output_destroy_state(
+    rabbet_kernel_t* base, rabbet_kernel_state_t* state) {
+  rabbet_cuda_constant_output_t* kernel = (rabbet_cuda_constant_output_t*)base;
   if (!state) return;
   kernel->device->vtable->free(kernel->device, state->shape);
   rabbet_free(kernel->node.allocator, state);
 }
 
-static rabbet_status_t rabbet_cuda_known_prepare(
+static rabbet_status_t rabbet_cuda_constant_output_prepare(
     rabbet_kernel_t* base, const rabbet_kernel_shapes_t* shapes,
     rabbet_kernel_state_t** out_state, size_t* out_workspace) {
-  const rabbet_cuda_known_t* kernel = (const rabbet_cuda_known_t*)base;
+  const rabbet_cuda_constant_output_t* kernel =
+      (const rabbet_cuda_constant_output_t*)base;
   const rabbet_group_node_t* node = kernel->node.node;
   rabbet_kernel_state_t* state = NULL;
   rabbet_status_t status = rabbet_ok();
@@ -104,42 +107,45 @@ static rabbet_status_t rabbet_cuda_known_prepare(
   if (rabbet_op_is(node->op, RABBET_OP_SHAPE)) {
     const rabbet_dims_t* dims = &shapes->dims[node->inputs[0]];
     state->bytes = (size_t)dims->rank * sizeof(int64_t);
-    status = known_upload(kernel->device, dims->d, state->bytes, &state->shape);
+    status = constant_output_upload(kernel->device, dims->d, state->bytes,
+                                    &state->shape);
     state->data = state->shape;
   } else {
     state->bytes = kernel->bytes;
     state->data = kernel->constant;
   }
   if (!rabbet_is_ok(status)) {
-    rabbet_cuda_known_destroy_state(base, state);
+    rabbet_cuda_constant_output_destroy_state(base, state);
     return status;
   }
   *out_state = state;
   return rabbet_ok();
 }
 
-static rabbet_status_t rabbet_cuda_known_enqueue(
+static rabbet_status_t rabbet_cuda_constant_output_enqueue(
     rabbet_kernel_t* base, rabbet_kernel_state_t* state,
     const rabbet_kernel_call_t* call) {
-  rabbet_device_t* device = ((const rabbet_cuda_known_t*)base)->device;
+  rabbet_device_t* device =
+      ((const rabbet_cuda_constant_output_t*)base)->device;
   return device->vtable->copy(device, call->outputs[0], state->data,
                               state->bytes, call->stream);
 }
 
-static bool rabbet_cuda_known_takes(const rabbet_kernel_spec_t* spec) {
+static bool rabbet_cuda_constant_output_takes(
+    const rabbet_kernel_spec_t* spec) {
   return rabbet_takes_node(spec->group, RABBET_OP_SHAPE, 0) ||
          rabbet_takes_node(spec->group, RABBET_OP_CONSTANT, 0);
 }
 
-const rabbet_kernel_class_t rabbet_cuda_known = {
+const rabbet_kernel_class_t rabbet_cuda_constant_output = {
     .struct_size = sizeof(rabbet_kernel_class_t),
-    .name = "cuda.known",
+    .name = "cuda.constant_output",
     .version = 1,
-    .propose = rabbet_cuda_known_propose,
-    .create = rabbet_cuda_known_create,
-    .takes = rabbet_cuda_known_takes,
-    .destroy = rabbet_cuda_known_destroy,
-    .prepare = rabbet_cuda_known_prepare,
-    .destroy_state = rabbet_cuda_known_destroy_state,
-    .enqueue = rabbet_cuda_known_enqueue,
+    .propose = rabbet_cuda_constant_output_propose,
+    .create = rabbet_cuda_constant_output_create,
+    .takes = rabbet_cuda_constant_output_takes,
+    .destroy = rabbet_cuda_constant_output_destroy,
+    .prepare = rabbet_cuda_constant_output_prepare,
+    .destroy_state = rabbet_cuda_constant_output_destroy_state,
+    .enqueue = rabbet_cuda_constant_output_enqueue,
 };
