@@ -296,7 +296,7 @@ void rabbet_onnx_import_range(rabbet_onnx_node_t* node) {
 // ---- Diagonals -------------------------------------------------------------
 
 // Diagonals beyond any extent are as good as one at this distance.
-static const int64_t rabbet_onnx_far_diagonal = INT64_C(1) << 40;
+static const int64_t rabbet_onnx_max_diagonal = INT64_C(1) << 40;
 
 typedef struct rabbet_onnx_diagonal_t {
   rabbet_onnx_index_t rows, columns;
@@ -321,8 +321,8 @@ static rabbet_tensor_t* rabbet_onnx_compare_diagonal(
 }
 
 static int64_t rabbet_onnx_clamp_diagonal(int64_t offset) {
-  int64_t far = rabbet_onnx_far_diagonal;
-  return offset < -far ? -far : offset > far ? far : offset;
+  int64_t most = rabbet_onnx_max_diagonal;
+  return offset < -most ? -most : offset > most ? most : offset;
 }
 
 void rabbet_onnx_import_eye_like(rabbet_onnx_node_t* node) {

@@ -1,12 +1,12 @@
 // Reductions.
 #include <string.h>
 
-#include "onnx/late.h"
+#include "onnx/dynamic_axes.h"
 
 typedef struct rabbet_onnx_reduction_t {
   rabbet_tensor_t* x;
   uint32_t axes;
-  rabbet_onnx_late_t late;  // instead, where they are not known
+  rabbet_onnx_dynamic_axes_t dynamic_axes;  // instead, where they are not known
   bool keep_dims;
 } rabbet_onnx_reduction_t;
 
@@ -14,7 +14,8 @@ static rabbet_onnx_reduction_t rabbet_onnx_reduction(rabbet_onnx_node_t* node) {
   rabbet_onnx_reduction_t r = {.x = rabbet_onnx_required(node, 0)};
   int rank = rabbet_onnx_rank(node, r.x);
   r.keep_dims = rabbet_onnx_attr_int(node, "keepdims", 1) != 0;
-  if (rabbet_onnx_late_axes(node, rabbet_onnx_input(node, 1), rank, &r.late))
+  if (rabbet_onnx_read_dynamic_axes(node, rabbet_onnx_input(node, 1), rank,
+                                    &r.dynamic_axes))
     return r;
   rabbet_onnx_ints_t axes = rabbet_onnx_axes(node, 1);
   bool none = rabbet_onnx_attr_int(node, "noop_with_empty_axes", 0) != 0;
@@ -27,8 +28,9 @@ static rabbet_tensor_t* rabbet_onnx_reduce_with(rabbet_onnx_node_t* node,
                                                 const char* op,
                                                 rabbet_onnx_reduction_t r,
                                                 rabbet_tensor_t* x) {
-  return r.late.count
-             ? rabbet_onnx_late_reduce(node, op, x, &r.late, r.keep_dims)
+  return r.dynamic_axes.count
+             ? rabbet_onnx_dynamic_reduce(node, op, x, &r.dynamic_axes,
+                                          r.keep_dims)
              : rabbet_onnx_reduce(node, op, x, r.axes, r.keep_dims);
 }
 
@@ -106,7 +108,8 @@ void rabbet_onnx_import_reduce_log_sum_exp(rabbet_onnx_node_t* node) {
   y = rabbet_onnx_unary(node, "LOG", y);
   y = rabbet_onnx_binary(node, "SUM", y, most);
   if (squeezes)
-    y = r.late.count ? rabbet_onnx_late_squeeze(node, y, &r.late)
-                     : rabbet_onnx_squeeze(node, y, r.axes);
+    y = r.dynamic_axes.count
+            ? rabbet_onnx_dynamic_squeeze(node, y, &r.dynamic_axes)
+            : rabbet_onnx_squeeze(node, y, r.axes);
   node->outputs[0] = rabbet_onnx_cast(node, y, dtype);
 }

@@ -2,7 +2,7 @@
 // order.
 #include <string.h>
 
-#include "onnx/late.h"
+#include "onnx/dynamic_axes.h"
 
 void rabbet_onnx_import_scatter(rabbet_onnx_node_t* node) {
   static const char* const reductions[][2] = {{"none", "NONE"},
@@ -62,14 +62,14 @@ static rabbet_tensor_t* rabbet_onnx_cumulate(rabbet_onnx_node_t* node,
   return rabbet_onnx_layer(node, "cumulative", &x, 1, attrs, 3);
 }
 
-static rabbet_tensor_t* rabbet_onnx_cumulate_late(
+static rabbet_tensor_t* rabbet_onnx_cumulate_dynamic(
     rabbet_onnx_node_t* node, rabbet_tensor_t* x,
-    const rabbet_onnx_late_t* late) {
+    const rabbet_onnx_dynamic_axes_t* dynamic_axes) {
   rabbet_onnx_index_t dims[RABBET_MAX_RANK];
   int rank = rabbet_onnx_rank(node, x);
   for (int i = 0; i < rank; ++i)
     dims[i] = rabbet_onnx_extent(node, x, i);
-  rabbet_tensor_t* y = rabbet_onnx_late_middle(node, x, late->at[0]);
+  rabbet_tensor_t* y = rabbet_onnx_dynamic_middle(node, x, dynamic_axes->at[0]);
   y = rabbet_onnx_cumulate(node, y, 1);
   return rabbet_onnx_reshape(node, y, dims, rank);
 }
@@ -77,10 +77,11 @@ static rabbet_tensor_t* rabbet_onnx_cumulate_late(
 void rabbet_onnx_import_cumulative(rabbet_onnx_node_t* node) {
   rabbet_tensor_t* inputs[] = {rabbet_onnx_required(node, 0),
                                rabbet_onnx_required(node, 1)};
-  rabbet_onnx_late_t late;
-  if (rabbet_onnx_late_axes(node, inputs[1], rabbet_onnx_rank(node, inputs[0]),
-                            &late)) {
-    node->outputs[0] = rabbet_onnx_cumulate_late(node, inputs[0], &late);
+  rabbet_onnx_dynamic_axes_t dynamic_axes;
+  if (rabbet_onnx_read_dynamic_axes(
+          node, inputs[1], rabbet_onnx_rank(node, inputs[0]), &dynamic_axes)) {
+    node->outputs[0] =
+        rabbet_onnx_cumulate_dynamic(node, inputs[0], &dynamic_axes);
     return;
   }
   rabbet_onnx_ints_t axis =

@@ -1,7 +1,7 @@
 // Shapes: reading them, changing them.
 #include <string.h>
 
-#include "onnx/late.h"
+#include "onnx/dynamic_axes.h"
 
 // ---- Reading ---------------------------------------------------------------
 
@@ -124,10 +124,10 @@ static void rabbet_onnx_squeeze_demand(rabbet_onnx_node_t* node,
 void rabbet_onnx_import_squeeze(rabbet_onnx_node_t* node) {
   rabbet_tensor_t* x = rabbet_onnx_required(node, 0);
   rabbet_dims_t dims = rabbet_onnx_dims(node, x);
-  rabbet_onnx_late_t late;
-  if (rabbet_onnx_late_axes(node, rabbet_onnx_input(node, 1), dims.rank,
-                            &late)) {
-    node->outputs[0] = rabbet_onnx_late_squeeze(node, x, &late);
+  rabbet_onnx_dynamic_axes_t dynamic_axes;
+  if (rabbet_onnx_read_dynamic_axes(node, rabbet_onnx_input(node, 1), dims.rank,
+                                    &dynamic_axes)) {
+    node->outputs[0] = rabbet_onnx_dynamic_squeeze(node, x, &dynamic_axes);
     return;
   }
   rabbet_onnx_ints_t axes = rabbet_onnx_axes(node, 1);
@@ -139,24 +139,24 @@ void rabbet_onnx_import_squeeze(rabbet_onnx_node_t* node) {
   node->outputs[0] = rabbet_onnx_squeeze(node, x, mask);
 }
 
-static bool rabbet_onnx_unsqueezes_late(rabbet_onnx_node_t* node,
-                                        rabbet_tensor_t* x) {
+static bool rabbet_onnx_unsqueezes_dynamic(rabbet_onnx_node_t* node,
+                                           rabbet_tensor_t* x) {
   rabbet_tensor_t* axes = rabbet_onnx_input(node, 1);
   rabbet_dims_t length = {0};
   if (axes) length = rabbet_onnx_dims(node, axes);
   int64_t rank =
       rabbet_onnx_rank(node, x) + (length.rank == 1 ? length.d[0] : 1);
-  rabbet_onnx_late_t late;
+  rabbet_onnx_dynamic_axes_t dynamic_axes;
   if (rank > RABBET_MAX_RANK ||
-      !rabbet_onnx_late_axes(node, axes, (int)rank, &late))
+      !rabbet_onnx_read_dynamic_axes(node, axes, (int)rank, &dynamic_axes))
     return false;
-  node->outputs[0] = rabbet_onnx_late_unsqueeze(node, x, &late);
+  node->outputs[0] = rabbet_onnx_dynamic_unsqueeze(node, x, &dynamic_axes);
   return true;
 }
 
 void rabbet_onnx_import_unsqueeze(rabbet_onnx_node_t* node) {
   rabbet_tensor_t* x = rabbet_onnx_required(node, 0);
-  if (rabbet_onnx_unsqueezes_late(node, x)) return;
+  if (rabbet_onnx_unsqueezes_dynamic(node, x)) return;
   rabbet_onnx_ints_t axes = rabbet_onnx_axes(node, 1);
   if (rabbet_onnx_ok(node) && !axes.present) {
     RABBET_ONNX_FAIL(node, RABBET_STATUS_INVALID_ARGUMENT, "axes are missing");

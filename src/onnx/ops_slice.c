@@ -2,12 +2,12 @@
 #include <string.h>
 
 #include "base/math.h"
-#include "onnx/late.h"
+#include "onnx/dynamic_axes.h"
 
 // ---- Slice -----------------------------------------------------------------
 
 // Beyond any extent: "to the end".
-static const int64_t rabbet_onnx_far = INT32_MAX;
+static const int64_t rabbet_onnx_slice_to_end = INT32_MAX;
 
 // Counts from the end where negative, then clamps to [low, high].
 static rabbet_onnx_index_t rabbet_onnx_bound_index(rabbet_onnx_node_t* node,
@@ -16,8 +16,8 @@ static rabbet_onnx_index_t rabbet_onnx_bound_index(rabbet_onnx_node_t* node,
                                                    rabbet_onnx_index_t low,
                                                    rabbet_onnx_index_t high) {
   if (rabbet_onnx_index_is_constant(at)) {
-    if (at.value >= rabbet_onnx_far) return high;
-    if (at.value <= -rabbet_onnx_far) return low;
+    if (at.value >= rabbet_onnx_slice_to_end) return high;
+    if (at.value <= -rabbet_onnx_slice_to_end) return low;
     if (at.value >= 0) return rabbet_onnx_index_op(node, "MIN", at, high);
     at = rabbet_onnx_index_op(node, "SUM", extent, at);
     return rabbet_onnx_index_op(node, "MAX", at, low);
@@ -60,7 +60,7 @@ typedef struct rabbet_onnx_slicing_t {
   rabbet_tensor_t *start_at, *end_at;  // or inputs
   rabbet_tensor_t* step_at;            // NULL: 1
   rabbet_onnx_ints_t axes;
-  rabbet_onnx_late_t late;  // or these
+  rabbet_onnx_dynamic_axes_t dynamic_axes;  // or these
   int64_t count;
 } rabbet_onnx_slicing_t;
 
@@ -85,7 +85,7 @@ static rabbet_onnx_slicing_t rabbet_onnx_slicing(rabbet_onnx_node_t* node) {
     s.end_at = rabbet_onnx_required(node, 2);
     int rank = rabbet_onnx_rank(node, node->inputs[0]);
     rabbet_tensor_t* axes = rabbet_onnx_input(node, 3);
-    if (!rabbet_onnx_late_axes(node, axes, rank, &s.late))
+    if (!rabbet_onnx_read_dynamic_axes(node, axes, rank, &s.dynamic_axes))
       s.axes = rabbet_onnx_axes(node, 3);
     s.step_at = rabbet_onnx_input(node, 4);
     rabbet_dims_t dims = rabbet_onnx_dims(node, s.start_at);
@@ -95,7 +95,7 @@ static rabbet_onnx_slicing_t rabbet_onnx_slicing(rabbet_onnx_node_t* node) {
   }
   fits = fits && s.count >= 0 && s.count <= RABBET_MAX_RANK &&
          (!s.axes.present || s.axes.count == (size_t)s.count) &&
-         (!s.late.count || s.late.count == s.count);
+         (!s.dynamic_axes.count || s.dynamic_axes.count == s.count);
   if (!fits) {
     RABBET_ONNX_FAIL(node, RABBET_STATUS_INVALID_ARGUMENT,
                      "starts, ends, axes and steps must have one known length");
@@ -111,23 +111,24 @@ static rabbet_onnx_index_t rabbet_onnx_slice_step(
   if (step.value == 0)
     RABBET_ONNX_FAIL(node, RABBET_STATUS_INVALID_ARGUMENT,
                      "element %d of input 4 ('steps') is 0", i);
-  int64_t far = rabbet_onnx_far;
-  return rabbet_onnx_index_constant(step.value < -far  ? -far
-                                    : step.value > far ? far
-                                                       : step.value);
+  int64_t most = rabbet_onnx_slice_to_end;
+  return rabbet_onnx_index_constant(step.value < -most  ? -most
+                                    : step.value > most ? most
+                                                        : step.value);
 }
 
 // Every axis, each by what belongs to it.
-static void rabbet_onnx_slice_late(rabbet_onnx_node_t* node,
-                                   const rabbet_onnx_slicing_t* s,
-                                   rabbet_onnx_slice_t* slice, int rank) {
+static void rabbet_onnx_slice_dynamic(rabbet_onnx_node_t* node,
+                                      const rabbet_onnx_slicing_t* s,
+                                      rabbet_onnx_slice_t* slice, int rank) {
   for (int i = 0; i < rank && rabbet_onnx_ok(node); ++i) {
     rabbet_onnx_index_t start =
-        rabbet_onnx_late_value(node, &s->late, s->start_at, 0, i, 0);
-    rabbet_onnx_index_t end = rabbet_onnx_late_value(node, &s->late, s->end_at,
-                                                     0, i, rabbet_onnx_far);
+        rabbet_onnx_dynamic_value(node, &s->dynamic_axes, s->start_at, 0, i, 0);
+    rabbet_onnx_index_t end = rabbet_onnx_dynamic_value(
+        node, &s->dynamic_axes, s->end_at, 0, i, rabbet_onnx_slice_to_end);
     rabbet_onnx_index_t step =
-        s->step_at ? rabbet_onnx_late_value(node, &s->late, s->step_at, 0, i, 1)
+        s->step_at ? rabbet_onnx_dynamic_value(node, &s->dynamic_axes,
+                                               s->step_at, 0, i, 1)
                    : rabbet_onnx_index_constant(1);
     rabbet_onnx_slice_axis(node, slice, i, start, end, step);
   }
@@ -139,8 +140,9 @@ void rabbet_onnx_import_slice(rabbet_onnx_node_t* node) {
   rabbet_onnx_slice_t slice = rabbet_onnx_slice_all(node, x);
   int rank = rabbet_onnx_rank(node, x);
   uint32_t seen = 0;
-  if (s.late.count) rabbet_onnx_slice_late(node, &s, &slice, rank);
-  for (int i = 0; i < s.count && !s.late.count && rabbet_onnx_ok(node); ++i) {
+  if (s.dynamic_axes.count) rabbet_onnx_slice_dynamic(node, &s, &slice, rank);
+  for (int i = 0; i < s.count && !s.dynamic_axes.count && rabbet_onnx_ok(node);
+       ++i) {
     int axis =
         rabbet_onnx_axis(node, s.axes.present ? s.axes.data[i] : i, rank);
     if (rabbet_onnx_ok(node) && seen >> axis & 1)
@@ -348,13 +350,14 @@ void rabbet_onnx_import_pad(rabbet_onnx_node_t* node) {
   rabbet_tensor_t* given = NULL;
   if (node->opset >= 11) given = rabbet_onnx_required(node, 1);
   rabbet_onnx_ints_t axes = {0};
-  rabbet_onnx_late_t late;
-  if (!rabbet_onnx_late_axes(node, rabbet_onnx_input(node, 3), rank, &late) &&
+  rabbet_onnx_dynamic_axes_t dynamic_axes;
+  if (!rabbet_onnx_read_dynamic_axes(node, rabbet_onnx_input(node, 3), rank,
+                                     &dynamic_axes) &&
       rabbet_onnx_input(node, 3))
     axes = rabbet_onnx_constant_ints(node, "axes", node->inputs[3]);
-  size_t count = late.count     ? (size_t)late.count
-                 : axes.present ? axes.count
-                                : (size_t)rank;
+  size_t count = dynamic_axes.count ? (size_t)dynamic_axes.count
+                 : axes.present     ? axes.count
+                                    : (size_t)rank;
   rabbet_onnx_axes_mask(node, axes, rank);
   rabbet_dims_t length = rabbet_onnx_dims(node, given);
   size_t numbers = given ? (size_t)length.d[0] : pads.count;
@@ -366,11 +369,14 @@ void rabbet_onnx_import_pad(rabbet_onnx_node_t* node) {
   rabbet_onnx_slice_t slice = rabbet_onnx_slice_all(node, x);
   slice.mode = rabbet_onnx_pad_mode(node);
   if (!strcmp(slice.mode, "FILL")) slice.fill = rabbet_onnx_pad_value(node, x);
-  for (int i = 0; i < rank && late.count && rabbet_onnx_ok(node); ++i)
+  for (int i = 0; i < rank && dynamic_axes.count && rabbet_onnx_ok(node); ++i)
     rabbet_onnx_pad_axis(
-        node, &slice, i, rabbet_onnx_late_value(node, &late, given, 0, i, 0),
-        rabbet_onnx_late_value(node, &late, given, late.count, i, 0));
-  for (size_t i = 0; i < count && !late.count && rabbet_onnx_ok(node); ++i) {
+        node, &slice, i,
+        rabbet_onnx_dynamic_value(node, &dynamic_axes, given, 0, i, 0),
+        rabbet_onnx_dynamic_value(node, &dynamic_axes, given,
+                                  dynamic_axes.count, i, 0));
+  for (size_t i = 0; i < count && !dynamic_axes.count && rabbet_onnx_ok(node);
+       ++i) {
     int axis =
         axes.present ? rabbet_onnx_axis(node, axes.data[i], rank) : (int)i;
     rabbet_onnx_pad_axis(
