@@ -4,17 +4,16 @@
 
 static rabbet_onnx_index_t rabbet_onnx_axes_is(rabbet_onnx_node_t* node,
                                                rabbet_onnx_index_t a, int b) {
-  return rabbet_onnx_index_op(node, "EQUAL", a, rabbet_onnx_index_constant(b));
+  return rabbet_onnx_index_op(node, "EQUAL", a, rabbet_onnx_index(b));
 }
 
 static rabbet_onnx_index_t rabbet_onnx_axes_not(rabbet_onnx_node_t* node,
                                                 rabbet_onnx_index_t truth) {
-  return rabbet_onnx_index_op(node, "SUB", rabbet_onnx_index_constant(1),
-                              truth);
+  return rabbet_onnx_index_op(node, "SUB", rabbet_onnx_index(1), truth);
 }
 
 static bool rabbet_onnx_axes_is_number(rabbet_onnx_index_t x, int64_t number) {
-  return rabbet_onnx_index_is_constant(x) && x.value == number;
+  return rabbet_onnx_is_static(x) && x.value == number;
 }
 
 // x where the condition (0 or 1) holds, else 1.
@@ -22,9 +21,9 @@ static rabbet_onnx_index_t rabbet_onnx_axes_or_one(
     rabbet_onnx_node_t* node, rabbet_onnx_index_t condition,
     rabbet_onnx_index_t x) {
   if (rabbet_onnx_axes_is_number(x, 1)) return x;
-  x = rabbet_onnx_index_op(node, "SUB", x, rabbet_onnx_index_constant(1));
+  x = rabbet_onnx_index_op(node, "SUB", x, rabbet_onnx_index(1));
   x = rabbet_onnx_index_op(node, "PROD", condition, x);
-  return rabbet_onnx_index_op(node, "SUM", x, rabbet_onnx_index_constant(1));
+  return rabbet_onnx_index_op(node, "SUM", x, rabbet_onnx_index(1));
 }
 
 // sum + condition * x
@@ -44,14 +43,14 @@ static rabbet_onnx_index_t rabbet_onnx_axes_add(rabbet_onnx_node_t* node,
 static rabbet_onnx_index_t rabbet_onnx_axes_has(
     rabbet_onnx_node_t* node, const rabbet_onnx_dynamic_axes_t* axes,
     int axis) {
-  rabbet_onnx_index_t sum = rabbet_onnx_index_constant(0);
+  rabbet_onnx_index_t sum = rabbet_onnx_index(0);
   for (int i = 0; i < axes->count; ++i)
     sum = rabbet_onnx_axes_add(node, sum,
                                rabbet_onnx_axes_is(node, axes->at[i], axis),
-                               rabbet_onnx_index_constant(1));
-  return axes->count > 1 ? rabbet_onnx_index_op(node, "MIN", sum,
-                                                rabbet_onnx_index_constant(1))
-                         : sum;
+                               rabbet_onnx_index(1));
+  return axes->count > 1
+             ? rabbet_onnx_index_op(node, "MIN", sum, rabbet_onnx_index(1))
+             : sum;
 }
 
 static int rabbet_onnx_axes_extents(rabbet_onnx_node_t* node,
@@ -82,9 +81,9 @@ bool rabbet_onnx_read_dynamic_axes(rabbet_onnx_node_t* node,
   for (int i = 0; i < count; ++i) {
     rabbet_onnx_index_t at = rabbet_onnx_element(node, axes, i);
     rabbet_onnx_index_t negative =
-        rabbet_onnx_index_op(node, "LESS", at, rabbet_onnx_index_constant(0));
-    out_axes->at[i] = rabbet_onnx_axes_add(node, at, negative,
-                                           rabbet_onnx_index_constant(rank));
+        rabbet_onnx_index_op(node, "LESS", at, rabbet_onnx_index(0));
+    out_axes->at[i] =
+        rabbet_onnx_axes_add(node, at, negative, rabbet_onnx_index(rank));
   }
   return rabbet_onnx_ok(node);
 }
@@ -92,17 +91,16 @@ bool rabbet_onnx_read_dynamic_axes(rabbet_onnx_node_t* node,
 rabbet_onnx_index_t rabbet_onnx_dynamic_value(
     rabbet_onnx_node_t* node, const rabbet_onnx_dynamic_axes_t* axes,
     rabbet_tensor_t* values, int first, int axis, int64_t otherwise) {
-  rabbet_onnx_index_t sum = rabbet_onnx_index_constant(0);
+  rabbet_onnx_index_t sum = rabbet_onnx_index(0);
   for (int i = 0; i < axes->count; ++i)
     sum = rabbet_onnx_axes_add(node, sum,
                                rabbet_onnx_axes_is(node, axes->at[i], axis),
                                rabbet_onnx_element(node, values, first + i));
   rabbet_onnx_index_t none =
       rabbet_onnx_axes_not(node, rabbet_onnx_axes_has(node, axes, axis));
-  return otherwise == 0
-             ? sum
-             : rabbet_onnx_axes_add(node, sum, none,
-                                    rabbet_onnx_index_constant(otherwise));
+  return otherwise == 0 ? sum
+                        : rabbet_onnx_axes_add(node, sum, none,
+                                               rabbet_onnx_index(otherwise));
 }
 
 // ---- Reshapes --------------------------------------------------------------
@@ -114,11 +112,10 @@ static rabbet_tensor_t* rabbet_onnx_axes_split(rabbet_onnx_node_t* node,
                                                const rabbet_onnx_index_t* dims,
                                                int rank,
                                                rabbet_onnx_index_t axis) {
-  rabbet_onnx_index_t parts[3] = {rabbet_onnx_index_constant(1),
-                                  rabbet_onnx_index_constant(0),
-                                  rabbet_onnx_index_constant(1)};
+  rabbet_onnx_index_t parts[3] = {rabbet_onnx_index(1), rabbet_onnx_index(0),
+                                  rabbet_onnx_index(1)};
   for (int i = 0; i < rank && rabbet_onnx_ok(node); ++i) {
-    rabbet_onnx_index_t at = rabbet_onnx_index_constant(i);
+    rabbet_onnx_index_t at = rabbet_onnx_index(i);
     rabbet_onnx_index_t before = rabbet_onnx_index_op(node, "LESS", at, axis);
     rabbet_onnx_index_t behind = rabbet_onnx_index_op(node, "LESS", axis, at);
     parts[0] = rabbet_onnx_index_op(
@@ -165,8 +162,8 @@ rabbet_tensor_t* rabbet_onnx_dynamic_squeeze(
   int rank = rabbet_onnx_axes_extents(node, x, dims);
   int out_rank = rank - axes->count;
   for (int i = 0; i < out_rank; ++i)
-    out[i] = rabbet_onnx_index_constant(0);
-  rabbet_onnx_index_t place = rabbet_onnx_index_constant(0);
+    out[i] = rabbet_onnx_index(0);
+  rabbet_onnx_index_t place = rabbet_onnx_index(0);
   for (int i = 0; i < rank && rabbet_onnx_ok(node); ++i) {
     rabbet_onnx_index_t stays =
         rabbet_onnx_axes_not(node, rabbet_onnx_axes_has(node, axes, i));
@@ -176,8 +173,7 @@ rabbet_tensor_t* rabbet_onnx_dynamic_squeeze(
           node, "PROD", stays, rabbet_onnx_axes_is(node, place, to));
       out[to] = rabbet_onnx_axes_add(node, out[to], here, dims[i]);
     }
-    place =
-        rabbet_onnx_axes_add(node, place, stays, rabbet_onnx_index_constant(1));
+    place = rabbet_onnx_axes_add(node, place, stays, rabbet_onnx_index(1));
   }
   return rabbet_onnx_reshape(node, x, out, out_rank);
 }
@@ -187,7 +183,7 @@ rabbet_tensor_t* rabbet_onnx_dynamic_unsqueeze(
     const rabbet_onnx_dynamic_axes_t* axes) {
   rabbet_onnx_index_t dims[RABBET_MAX_RANK], out[RABBET_MAX_RANK];
   int rank = rabbet_onnx_axes_extents(node, x, dims);
-  rabbet_onnx_index_t place = rabbet_onnx_index_constant(0);
+  rabbet_onnx_index_t place = rabbet_onnx_index(0);
   for (int to = 0; to < rank + axes->count && rabbet_onnx_ok(node); ++to) {
     rabbet_onnx_index_t is_new = rabbet_onnx_axes_has(node, axes, to);
     rabbet_onnx_index_t is_old = rabbet_onnx_axes_not(node, is_new);
@@ -198,8 +194,7 @@ rabbet_tensor_t* rabbet_onnx_dynamic_unsqueeze(
           node, "PROD", is_old, rabbet_onnx_axes_is(node, place, i));
       out[to] = rabbet_onnx_axes_add(node, out[to], here, dims[i]);
     }
-    place = rabbet_onnx_axes_add(node, place, is_old,
-                                 rabbet_onnx_index_constant(1));
+    place = rabbet_onnx_axes_add(node, place, is_old, rabbet_onnx_index(1));
   }
   return rabbet_onnx_reshape(node, x, out, rank + axes->count);
 }

@@ -24,7 +24,7 @@ static bool rabbet_onnx_fold(const char* op, int64_t a, int64_t b,
 
 // x + 0, x - 0, x * 1, x / 1: no layer. Extents are never negative.
 static bool rabbet_onnx_is_neutral(const char* op, rabbet_onnx_index_t b) {
-  if (!rabbet_onnx_index_is_constant(b)) return false;
+  if (!rabbet_onnx_is_static(b)) return false;
   bool one = !strcmp(op, "PROD") || !strcmp(op, "FLOOR_DIV");
   bool zero = !strcmp(op, "SUM") || !strcmp(op, "SUB");
   return (one && b.value == 1) || (zero && b.value == 0);
@@ -35,9 +35,8 @@ static bool rabbet_onnx_is_neutral(const char* op, rabbet_onnx_index_t b) {
 static rabbet_onnx_index_t rabbet_onnx_index_of(rabbet_onnx_node_t* node,
                                                 rabbet_tensor_t* x) {
   rabbet_onnx_ints_t ints = rabbet_onnx_try_ints(node, x);
-  if (!rabbet_onnx_ok(node)) return rabbet_onnx_index_constant(0);
-  if (ints.present && ints.count == 1)
-    return rabbet_onnx_index_constant(ints.data[0]);
+  if (!rabbet_onnx_ok(node)) return rabbet_onnx_index(0);
+  if (ints.present && ints.count == 1) return rabbet_onnx_index(ints.data[0]);
   return (rabbet_onnx_index_t){.tensor = x};
 }
 
@@ -55,8 +54,8 @@ static rabbet_tensor_t* rabbet_onnx_pick(rabbet_onnx_node_t* node,
 rabbet_onnx_index_t rabbet_onnx_extent(rabbet_onnx_node_t* node,
                                        rabbet_tensor_t* x, int axis) {
   rabbet_dims_t dims = rabbet_onnx_dims(node, x);
-  if (!rabbet_onnx_ok(node)) return rabbet_onnx_index_constant(0);
-  if (dims.d[axis] >= 0) return rabbet_onnx_index_constant(dims.d[axis]);
+  if (!rabbet_onnx_ok(node)) return rabbet_onnx_index(0);
+  if (dims.d[axis] >= 0) return rabbet_onnx_index(dims.d[axis]);
   return rabbet_onnx_index_of(
       node, rabbet_onnx_pick(node, rabbet_onnx_shape(node, x), axis));
 }
@@ -76,9 +75,9 @@ rabbet_onnx_index_t rabbet_onnx_element(rabbet_onnx_node_t* node,
                                         rabbet_tensor_t* x, int position) {
   rabbet_onnx_ints_t ints = rabbet_onnx_try_ints(node, x);
   rabbet_dims_t dims = rabbet_onnx_dims(node, x);
-  if (!rabbet_onnx_ok(node)) return rabbet_onnx_index_constant(0);
+  if (!rabbet_onnx_ok(node)) return rabbet_onnx_index(0);
   if (ints.present && (size_t)position < ints.count) {
-    return rabbet_onnx_index_constant(ints.data[position]);
+    return rabbet_onnx_index(ints.data[position]);
   }
   x = rabbet_onnx_cast(node, x, RABBET_DTYPE_INT64);
   if (dims.rank == 0) {
@@ -98,16 +97,16 @@ static rabbet_tensor_t* rabbet_onnx_index_tensor(rabbet_onnx_node_t* node,
 rabbet_onnx_index_t rabbet_onnx_index_op(rabbet_onnx_node_t* node,
                                          const char* op, rabbet_onnx_index_t a,
                                          rabbet_onnx_index_t b) {
-  if (!rabbet_onnx_ok(node)) return rabbet_onnx_index_constant(0);
+  if (!rabbet_onnx_ok(node)) return rabbet_onnx_index(0);
   if (rabbet_onnx_is_neutral(op, b)) return a;
-  if (rabbet_onnx_index_is_constant(a) && rabbet_onnx_index_is_constant(b)) {
+  if (rabbet_onnx_is_static(a) && rabbet_onnx_is_static(b)) {
     int64_t value = 0;
     if (!rabbet_onnx_fold(op, a.value, b.value, &value)) {
       RABBET_ONNX_FAIL(node, RABBET_STATUS_OUT_OF_RANGE,
                        "an extent is out of range: %lld %s %lld",
                        (long long)a.value, op, (long long)b.value);
     }
-    return rabbet_onnx_index_constant(value);
+    return rabbet_onnx_index(value);
   }
   rabbet_tensor_t* result =
       rabbet_onnx_binary(node, op, rabbet_onnx_index_tensor(node, a),
@@ -119,10 +118,9 @@ rabbet_onnx_index_t rabbet_onnx_index_op(rabbet_onnx_node_t* node,
 rabbet_onnx_index_t rabbet_onnx_ceil_div(rabbet_onnx_node_t* node,
                                          rabbet_onnx_index_t a,
                                          rabbet_onnx_index_t b) {
-  rabbet_onnx_index_t zero = rabbet_onnx_index_constant(0);
-  if (rabbet_onnx_index_is_constant(b) && b.value > 0) {
-    a = rabbet_onnx_index_op(node, "SUM", a,
-                             rabbet_onnx_index_constant(b.value - 1));
+  rabbet_onnx_index_t zero = rabbet_onnx_index(0);
+  if (rabbet_onnx_is_static(b) && b.value > 0) {
+    a = rabbet_onnx_index_op(node, "SUM", a, rabbet_onnx_index(b.value - 1));
     return rabbet_onnx_index_op(node, "FLOOR_DIV", a, b);
   }
   // -floor(-a / b)
@@ -131,10 +129,10 @@ rabbet_onnx_index_t rabbet_onnx_ceil_div(rabbet_onnx_node_t* node,
   return rabbet_onnx_index_op(node, "SUB", zero, a);
 }
 
-bool rabbet_onnx_indices_are_constant(const rabbet_onnx_index_t* elements,
-                                      size_t count, int64_t* out_values) {
+bool rabbet_onnx_all_static(const rabbet_onnx_index_t* elements, size_t count,
+                            int64_t* out_values) {
   for (size_t i = 0; i < count; ++i) {
-    if (!rabbet_onnx_index_is_constant(elements[i])) return false;
+    if (!rabbet_onnx_is_static(elements[i])) return false;
     out_values[i] = elements[i].value;
   }
   return true;
@@ -144,7 +142,7 @@ rabbet_tensor_t* rabbet_onnx_index_vector(rabbet_onnx_node_t* node,
                                           const rabbet_onnx_index_t* elements,
                                           size_t count) {
   int64_t values[RABBET_MAX_RANK];
-  if (rabbet_onnx_indices_are_constant(elements, count, values)) {
+  if (rabbet_onnx_all_static(elements, count, values)) {
     return rabbet_onnx_int64s(node, values, count);
   }
   rabbet_tensor_t* parts[RABBET_MAX_RANK];
@@ -161,7 +159,7 @@ static bool rabbet_onnx_infer_one(const rabbet_onnx_index_t* dims, int rank,
                                   int64_t* out_dims) {
   int unknowns = 0;
   for (int i = 0; i < rank; ++i) {
-    bool known = rabbet_onnx_index_is_constant(dims[i]);
+    bool known = rabbet_onnx_is_static(dims[i]);
     if (known && dims[i].value == 0) return false;
     unknowns += !known;
     out_dims[i] = known ? dims[i].value : -1;
@@ -175,9 +173,8 @@ rabbet_tensor_t* rabbet_onnx_reshape(rabbet_onnx_node_t* node,
                                      int rank) {
   if (!rabbet_onnx_ok(node)) return NULL;
   int64_t known[RABBET_MAX_RANK];
-  bool is_static =
-      rabbet_onnx_indices_are_constant(dims, (size_t)rank, known) ||
-      rabbet_onnx_infer_one(dims, rank, known);
+  bool is_static = rabbet_onnx_all_static(dims, (size_t)rank, known) ||
+                   rabbet_onnx_infer_one(dims, rank, known);
   rabbet_tensor_t* inputs[] = {x, NULL};
   rabbet_attr_t attrs[] = {
       RABBET_ONNX_BOOL("zero_is_placeholder", false),
@@ -196,9 +193,9 @@ rabbet_onnx_slice_t rabbet_onnx_slice_all(rabbet_onnx_node_t* node,
   rabbet_onnx_slice_t slice = {.mode = "STRICT_BOUNDS"};
   int rank = rabbet_onnx_rank(node, x);
   for (int i = 0; i < rank; ++i) {
-    slice.start[i] = rabbet_onnx_index_constant(0);
+    slice.start[i] = rabbet_onnx_index(0);
     slice.size[i] = rabbet_onnx_extent(node, x, i);
-    slice.stride[i] = rabbet_onnx_index_constant(1);
+    slice.stride[i] = rabbet_onnx_index(1);
   }
   return slice;
 }
@@ -218,7 +215,7 @@ rabbet_tensor_t* rabbet_onnx_slice(rabbet_onnx_node_t* node, rabbet_tensor_t* x,
       "mode", rabbet_onnx_enumerator(node, "slice", "mode", slice->mode))};
   size_t attr_count = 1, input_count = 1;
   for (size_t i = 0; i < 3; ++i) {
-    if (rabbet_onnx_indices_are_constant(parts[i], (size_t)rank, known[i])) {
+    if (rabbet_onnx_all_static(parts[i], (size_t)rank, known[i])) {
       attrs[attr_count++] = RABBET_ONNX_INTS(names[i], known[i], rank);
     } else {
       inputs[i + 1] = rabbet_onnx_index_vector(node, parts[i], (size_t)rank);
@@ -242,15 +239,12 @@ rabbet_tensor_t* rabbet_onnx_spread(rabbet_onnx_node_t* node,
     slice.size[i] = dims[i];
     // An extent of 1 is read again and again; where it is unknown, 1 becomes
     // stride 0 and anything more stride 1.
-    rabbet_onnx_index_t less =
-        rabbet_onnx_index_op(node, "SUB", rabbet_onnx_extent(node, x, i),
-                             rabbet_onnx_index_constant(1));
-    less =
-        rabbet_onnx_index_op(node, "MIN", less, rabbet_onnx_index_constant(1));
+    rabbet_onnx_index_t less = rabbet_onnx_index_op(
+        node, "SUB", rabbet_onnx_extent(node, x, i), rabbet_onnx_index(1));
+    less = rabbet_onnx_index_op(node, "MIN", less, rabbet_onnx_index(1));
     slice.stride[i] =
-        rabbet_onnx_index_op(node, "MAX", less, rabbet_onnx_index_constant(0));
-    same &=
-        rabbet_onnx_index_is_constant(dims[i]) && dims[i].value == from.d[i];
+        rabbet_onnx_index_op(node, "MAX", less, rabbet_onnx_index(0));
+    same &= rabbet_onnx_is_static(dims[i]) && dims[i].value == from.d[i];
   }
   return same ? x : rabbet_onnx_slice(node, x, &slice);
 }

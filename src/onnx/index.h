@@ -1,4 +1,4 @@
-// Arithmetic on extents: numbers that are known now, or INT64 tensors of one
+// Arithmetic on extents: static numbers, or INT64 tensors of one
 // element that the network follows as expressions.
 #ifndef RABBET_SRC_ONNX_INDEX_H_
 #define RABBET_SRC_ONNX_INDEX_H_
@@ -10,10 +10,10 @@ typedef struct rabbet_onnx_index_t {
   rabbet_tensor_t* tensor;  // shape [1]
 } rabbet_onnx_index_t;
 
-static inline rabbet_onnx_index_t rabbet_onnx_index_constant(int64_t value) {
+static inline rabbet_onnx_index_t rabbet_onnx_index(int64_t value) {
   return (rabbet_onnx_index_t){.value = value};
 }
-static inline bool rabbet_onnx_index_is_constant(rabbet_onnx_index_t index) {
+static inline bool rabbet_onnx_is_static(rabbet_onnx_index_t index) {
   return index.tensor == NULL;
 }
 
@@ -39,8 +39,8 @@ rabbet_onnx_index_t rabbet_onnx_ceil_div(rabbet_onnx_node_t* node,
 rabbet_tensor_t* rabbet_onnx_index_vector(rabbet_onnx_node_t* node,
                                           const rabbet_onnx_index_t* elements,
                                           size_t count);
-bool rabbet_onnx_indices_are_constant(const rabbet_onnx_index_t* elements,
-                                      size_t count, int64_t* out_values);
+bool rabbet_onnx_all_static(const rabbet_onnx_index_t* elements, size_t count,
+                            int64_t* out_values);
 
 // A reshape to exactly these extents.
 rabbet_tensor_t* rabbet_onnx_reshape(rabbet_onnx_node_t* node,

@@ -33,7 +33,7 @@ static rabbet_tensor_t* rabbet_onnx_split_heads(rabbet_onnx_node_t* node,
                      attr, (long long)heads, rabbet_tensor_name(x),
                      (long long)dims.d[2]);
   if (!rabbet_onnx_ok(node)) return NULL;
-  const rabbet_onnx_index_t count = rabbet_onnx_index_constant(heads);
+  const rabbet_onnx_index_t count = rabbet_onnx_index(heads);
   const rabbet_onnx_index_t split[] = {
       rabbet_onnx_extent(node, x, 0), rabbet_onnx_extent(node, x, 1), count,
       rabbet_onnx_index_op(node, "FLOOR_DIV", rabbet_onnx_extent(node, x, 2),
@@ -80,7 +80,7 @@ static void rabbet_onnx_attention_past(rabbet_onnx_node_t* node,
                                        rabbet_onnx_attention_t* a) {
   rabbet_tensor_t* keys[] = {rabbet_onnx_input(node, 4), a->k};
   rabbet_tensor_t* values[] = {rabbet_onnx_input(node, 5), a->v};
-  a->past = rabbet_onnx_index_constant(0);
+  a->past = rabbet_onnx_index(0);
   if (!keys[0] != !values[0])
     RABBET_ONNX_FAIL(node, RABBET_STATUS_INVALID_ARGUMENT,
                      "past_key and past_value must both be given, or neither");
@@ -142,8 +142,7 @@ static void rabbet_onnx_attention_share(rabbet_onnx_node_t* node,
   rabbet_tensor_t** const operands[] = {&a->k, &a->v};
   for (size_t i = 0; i < 2 && rabbet_onnx_ok(node); ++i) {
     rabbet_onnx_index_t own = rabbet_onnx_extent(node, *operands[i], HEADS);
-    if (rabbet_onnx_index_is_constant(heads) &&
-        rabbet_onnx_index_is_constant(own) &&
+    if (rabbet_onnx_is_static(heads) && rabbet_onnx_is_static(own) &&
         (own.value < 1 || heads.value % own.value != 0))
       RABBET_ONNX_FAIL(node, RABBET_STATUS_INVALID_ARGUMENT,
                        "%lld heads of queries cannot share %lld heads of %s",
@@ -152,7 +151,7 @@ static void rabbet_onnx_attention_share(rabbet_onnx_node_t* node,
     if (!rabbet_onnx_ok(node)) return;
     rabbet_onnx_index_t times =
         rabbet_onnx_index_op(node, "FLOOR_DIV", heads, own);
-    if (rabbet_onnx_index_is_constant(times) && times.value == 1) continue;
+    if (rabbet_onnx_is_static(times) && times.value == 1) continue;
     *operands[i] = rabbet_onnx_repeat_heads(node, *operands[i], times);
   }
 }
@@ -163,7 +162,7 @@ static rabbet_tensor_t* rabbet_onnx_attention_scaled(
   rabbet_onnx_index_t size = rabbet_onnx_extent(node, a->q, SIZE);
   bool given = rabbet_onnx_has_attr(node, "scale");
   if (!rabbet_onnx_ok(node)) return NULL;
-  if (given || rabbet_onnx_index_is_constant(size)) {
+  if (given || rabbet_onnx_is_static(size)) {
     double usual = 1 / sqrt((double)(size.value > 0 ? size.value : 1));
     double scale = rabbet_onnx_attr_float(node, "scale", usual);
     return rabbet_onnx_with_number(node, "PROD", a->q, scale);
@@ -186,8 +185,8 @@ static rabbet_tensor_t* rabbet_onnx_attention_mask(rabbet_onnx_node_t* node,
   rabbet_onnx_index_t keys = rabbet_onnx_extent(node, a->k, LENGTH);
   rabbet_onnx_index_t own = rabbet_onnx_extent(node, mask, last);
   rabbet_onnx_index_t rest = rabbet_onnx_index_op(node, "SUB", keys, own);
-  bool single = rabbet_onnx_index_is_constant(own) && own.value == 1;
-  bool equal = rabbet_onnx_index_is_constant(rest) && rest.value == 0;
+  bool single = rabbet_onnx_is_static(own) && own.value == 1;
+  bool equal = rabbet_onnx_is_static(rest) && rest.value == 0;
   if (!rabbet_onnx_ok(node) || node->opset < 24 || single || equal) return mask;
   rabbet_onnx_slice_t slice = rabbet_onnx_slice_all(node, mask);
   slice.size[last] = keys;
@@ -203,8 +202,8 @@ static rabbet_tensor_t* rabbet_onnx_attention_places(
     rabbet_onnx_node_t* node, const rabbet_onnx_attention_t* a, int64_t more) {
   rabbet_onnx_index_t queries = rabbet_onnx_extent(node, a->q, LENGTH);
   rabbet_tensor_t* row = rabbet_onnx_indices(node, queries, LENGTH, RANK);
-  rabbet_onnx_index_t before = rabbet_onnx_index_op(
-      node, "SUM", a->past, rabbet_onnx_index_constant(more));
+  rabbet_onnx_index_t before =
+      rabbet_onnx_index_op(node, "SUM", a->past, rabbet_onnx_index(more));
   row = rabbet_onnx_binary(node, "SUM", row,
                            rabbet_onnx_index_vector(node, &before, 1));
   if (!a->lengths) return row;
@@ -346,7 +345,7 @@ static rabbet_tensor_t* rabbet_onnx_rotary_part(rabbet_onnx_node_t* node,
   rabbet_onnx_slice_t slice = rabbet_onnx_slice_all(node, x);
   slice.start[SIZE] = start;
   slice.size[SIZE] = size;
-  slice.stride[SIZE] = rabbet_onnx_index_constant(stride);
+  slice.stride[SIZE] = rabbet_onnx_index(stride);
   return rabbet_onnx_slice(node, x, &slice);
 }
 
@@ -371,13 +370,12 @@ typedef struct rabbet_onnx_rotation_t {
 static rabbet_tensor_t* rabbet_onnx_rotated(rabbet_onnx_node_t* node,
                                             rabbet_tensor_t* x,
                                             const rabbet_onnx_rotation_t* r) {
-  rabbet_onnx_index_t half = rabbet_onnx_index_op(
-      node, "FLOOR_DIV", r->turned, rabbet_onnx_index_constant(2));
-  rabbet_onnx_index_t second =
-      r->interleaved ? rabbet_onnx_index_constant(1) : half;
+  rabbet_onnx_index_t half =
+      rabbet_onnx_index_op(node, "FLOOR_DIV", r->turned, rabbet_onnx_index(2));
+  rabbet_onnx_index_t second = r->interleaved ? rabbet_onnx_index(1) : half;
   int64_t stride = r->interleaved ? 2 : 1;
-  rabbet_tensor_t* a = rabbet_onnx_rotary_part(
-      node, x, rabbet_onnx_index_constant(0), half, stride);
+  rabbet_tensor_t* a =
+      rabbet_onnx_rotary_part(node, x, rabbet_onnx_index(0), half, stride);
   rabbet_tensor_t* b = rabbet_onnx_rotary_part(node, x, second, half, stride);
   rabbet_tensor_t* parts[] = {
       rabbet_onnx_binary(node, "SUB",
@@ -410,12 +408,11 @@ void rabbet_onnx_import_rotary_embedding(rabbet_onnx_node_t* node) {
   rabbet_onnx_rotation_t r = {
       .cosines = rabbet_onnx_rotary_table(node, 1, heads),
       .sines = rabbet_onnx_rotary_table(node, 2, heads),
-      .turned = turned > 0 ? rabbet_onnx_index_constant(turned) : size,
+      .turned = turned > 0 ? rabbet_onnx_index(turned) : size,
       .interleaved = rabbet_onnx_attr_int(node, "interleaved", 0) != 0};
   rabbet_tensor_t* parts[2] = {rabbet_onnx_rotated(node, x, &r)};
   rabbet_onnx_index_t rest = rabbet_onnx_index_op(node, "SUB", size, r.turned);
-  bool whole =
-      turned <= 0 || (rabbet_onnx_index_is_constant(rest) && rest.value == 0);
+  bool whole = turned <= 0 || (rabbet_onnx_is_static(rest) && rest.value == 0);
   if (!whole) parts[1] = rabbet_onnx_rotary_part(node, x, r.turned, rest, 1);
   rabbet_tensor_t* y = rabbet_onnx_concat(node, parts, whole ? 1 : 2, SIZE);
   node->outputs[0] = joined ? rabbet_onnx_join_heads(node, y) : y;

@@ -33,10 +33,9 @@ void rabbet_onnx_import_topk(rabbet_onnx_node_t* node) {
 static rabbet_tensor_t* rabbet_onnx_reversed(rabbet_onnx_node_t* node,
                                              rabbet_tensor_t* x, int axis) {
   rabbet_onnx_slice_t slice = rabbet_onnx_slice_all(node, x);
-  slice.start[axis] =
-      rabbet_onnx_index_op(node, "SUB", rabbet_onnx_extent(node, x, axis),
-                           rabbet_onnx_index_constant(1));
-  slice.stride[axis] = rabbet_onnx_index_constant(-1);
+  slice.start[axis] = rabbet_onnx_index_op(
+      node, "SUB", rabbet_onnx_extent(node, x, axis), rabbet_onnx_index(1));
+  slice.stride[axis] = rabbet_onnx_index(-1);
   return rabbet_onnx_slice(node, x, &slice);
 }
 
@@ -53,9 +52,8 @@ void rabbet_onnx_import_arg(rabbet_onnx_node_t* node) {
   rabbet_onnx_topk(node, from, NULL, 1, axis, largest, outputs);
   rabbet_tensor_t* y = outputs[1];
   if (last && rabbet_onnx_ok(node)) {
-    rabbet_onnx_index_t end =
-        rabbet_onnx_index_op(node, "SUB", rabbet_onnx_extent(node, x, axis),
-                             rabbet_onnx_index_constant(1));
+    rabbet_onnx_index_t end = rabbet_onnx_index_op(
+        node, "SUB", rabbet_onnx_extent(node, x, axis), rabbet_onnx_index(1));
     rabbet_tensor_t* pair[] = {rabbet_onnx_index_vector(node, &end, 1), y};
     rabbet_onnx_align(node, pair, 2);
     y = rabbet_onnx_binary(node, "SUB", pair[0], pair[1]);

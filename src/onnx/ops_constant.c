@@ -125,7 +125,7 @@ void rabbet_onnx_import_constant_of_shape(rabbet_onnx_node_t* node) {
   rabbet_tensor_t* one = rabbet_onnx_fill_value(node, rank, &value);
   if (!rabbet_onnx_ok(node)) return;
   size_t bytes = 0;
-  bool known = rabbet_onnx_indices_are_constant(extents, (size_t)rank, dims.d);
+  bool known = rabbet_onnx_all_static(extents, (size_t)rank, dims.d);
   if (known) {
     rabbet_onnx_fail(
         node, rabbet_tensor_bytes(value.weights.dtype, RABBET_FORMAT_LINEAR,

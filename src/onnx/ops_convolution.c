@@ -210,38 +210,36 @@ static rabbet_onnx_skip_t rabbet_onnx_skip(rabbet_onnx_node_t* node,
                                            rabbet_onnx_index_t in,
                                            const rabbet_onnx_window_t* window,
                                            int i) {
-  rabbet_onnx_skip_t skip = {
-      .before = rabbet_onnx_index_constant(window->before[i]),
-      .kernel = window->kernel[i],
-      .stride = window->stride[i],
-      .dilation = window->dilation[i]};
+  rabbet_onnx_skip_t skip = {.before = rabbet_onnx_index(window->before[i]),
+                             .kernel = window->kernel[i],
+                             .stride = window->stride[i],
+                             .dilation = window->dilation[i]};
   const char* mode = window->padding_mode;
-  rabbet_onnx_index_t step = rabbet_onnx_index_constant(skip.stride);
+  rabbet_onnx_index_t step = rabbet_onnx_index(skip.stride);
   int64_t reach = (skip.kernel - 1) * skip.dilation + 1;
   if (!strncmp(mode, "SAME", 4)) {
     skip.size = rabbet_onnx_ceil_div(node, in, step);
     rabbet_onnx_index_t all = rabbet_onnx_index_op(
         node, "SUM", rabbet_onnx_index_op(node, "PROD", skip.size, step),
-        rabbet_onnx_index_constant(reach - skip.stride));
+        rabbet_onnx_index(reach - skip.stride));
     skip.padded = rabbet_onnx_index_op(node, "MAX", all, in);
     bool lower = !strcmp(mode, "SAME_LOWER");
     skip.before = rabbet_onnx_index_op(
         node, "FLOOR_DIV",
         rabbet_onnx_index_op(node, "SUM",
                              rabbet_onnx_index_op(node, "SUB", skip.padded, in),
-                             rabbet_onnx_index_constant(lower)),
-        rabbet_onnx_index_constant(2));
+                             rabbet_onnx_index(lower)),
+        rabbet_onnx_index(2));
     return skip;
   }
   bool up = !strcmp(mode, "EXPLICIT_ROUND_UP");
   rabbet_onnx_index_t begun =
       rabbet_onnx_index_op(node, "SUM", in, skip.before);
-  skip.padded = rabbet_onnx_index_op(
-      node, "SUM", begun, rabbet_onnx_index_constant(window->after[i]));
+  skip.padded = rabbet_onnx_index_op(node, "SUM", begun,
+                                     rabbet_onnx_index(window->after[i]));
   skip.size = rabbet_onnx_index_op(
       node, "SUM", skip.padded,
-      rabbet_onnx_index_constant((up ? 2 * skip.stride - 1 : skip.stride) -
-                                 reach));
+      rabbet_onnx_index((up ? 2 * skip.stride - 1 : skip.stride) - reach));
   skip.size = rabbet_onnx_index_op(node, "FLOOR_DIV", skip.size, step);
   // A last window that would begin beyond the input is dropped.
   if (up)
@@ -263,11 +261,10 @@ static rabbet_tensor_t* rabbet_onnx_skip_along(rabbet_onnx_node_t* node,
   slice.fill =
       rabbet_onnx_number(node, rabbet_onnx_dtype_of(node, x), 0, outside);
   slice.size[axis] = skip->size;
-  slice.stride[axis] = rabbet_onnx_index_constant(skip->stride);
+  slice.stride[axis] = rabbet_onnx_index(skip->stride);
   for (int64_t i = 0; i < skip->kernel && rabbet_onnx_ok(node); ++i) {
     slice.start[axis] = rabbet_onnx_index_op(
-        node, "SUB", rabbet_onnx_index_constant(i * skip->dilation),
-        skip->before);
+        node, "SUB", rabbet_onnx_index(i * skip->dilation), skip->before);
     rabbet_tensor_t* part = rabbet_onnx_slice(node, x, &slice);
     y = y ? rabbet_onnx_binary(node, op, y, part) : part;
   }
@@ -283,9 +280,9 @@ static rabbet_tensor_t* rabbet_onnx_skip_count(rabbet_onnx_node_t* node,
   int rank = rabbet_onnx_rank(node, x);
   rabbet_onnx_index_t dims[RABBET_MAX_RANK];
   for (int i = 0; i < rank; ++i)
-    dims[i] = rabbet_onnx_index_constant(1);
+    dims[i] = rabbet_onnx_index(1);
   dims[axis] = count_padding ? skip.padded : rabbet_onnx_extent(node, x, axis);
-  if (count_padding) skip.before = rabbet_onnx_index_constant(0);
+  if (count_padding) skip.before = rabbet_onnx_index(0);
   rabbet_tensor_t* ones =
       rabbet_onnx_number(node, rabbet_onnx_dtype_of(node, x), rank, 1);
   ones = rabbet_onnx_spread(node, ones, dims, rank);
@@ -373,15 +370,15 @@ static rabbet_tensor_t* rabbet_onnx_drop_last(
     int64_t step = window->stride[i];
     // A window at least this long always reaches back into the input.
     if (window->kernel[i] >= window->after[i] + step) continue;
-    rabbet_onnx_index_t starts = rabbet_onnx_index_op(
-        node, "SUM", rabbet_onnx_extent(node, x, i + 2),
-        rabbet_onnx_index_constant(window->before[i] + step - 1));
+    rabbet_onnx_index_t starts =
+        rabbet_onnx_index_op(node, "SUM", rabbet_onnx_extent(node, x, i + 2),
+                             rabbet_onnx_index(window->before[i] + step - 1));
     starts = rabbet_onnx_index_op(node, "FLOOR_DIV", starts,
-                                  rabbet_onnx_index_constant(step));
+                                  rabbet_onnx_index(step));
     rabbet_onnx_index_t all = slice.size[i + 2];
     slice.size[i + 2] = rabbet_onnx_index_op(node, "MIN", all, starts);
-    drops |= !rabbet_onnx_index_is_constant(all) ||
-             slice.size[i + 2].value != all.value;
+    drops |=
+        !rabbet_onnx_is_static(all) || slice.size[i + 2].value != all.value;
   }
   return drops ? rabbet_onnx_slice(node, y, &slice) : y;
 }

@@ -174,7 +174,7 @@ static rabbet_tensor_t* rabbet_onnx_term_turn(rabbet_onnx_node_t* node,
 static rabbet_onnx_index_t rabbet_onnx_term_product(
     rabbet_onnx_node_t* node, const rabbet_onnx_term_t* term,
     const rabbet_onnx_term_t* labels) {
-  rabbet_onnx_index_t product = rabbet_onnx_index_constant(1);
+  rabbet_onnx_index_t product = rabbet_onnx_index(1);
   for (int i = 0; i < labels->rank && rabbet_onnx_ok(node); ++i)
     product = rabbet_onnx_index_op(
         node, "PROD", product,

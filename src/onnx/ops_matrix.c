@@ -80,7 +80,7 @@ static void rabbet_onnx_softmax_of(
     return;
   }
   rabbet_onnx_index_t all[RABBET_MAX_RANK], rows[RABBET_MAX_RANK];
-  rabbet_onnx_index_t rest = rabbet_onnx_index_constant(1);
+  rabbet_onnx_index_t rest = rabbet_onnx_index(1);
   for (int i = 0; i < dims.rank; ++i) {
     all[i] = rabbet_onnx_extent(node, x, i);
     if (i < axis) rows[i] = all[i];

@@ -210,11 +210,11 @@ static rabbet_tensor_t* rabbet_onnx_group_to_channels(rabbet_onnx_node_t* node,
                                                       rabbet_tensor_t* v,
                                                       int64_t groups,
                                                       int64_t channels) {
-  rabbet_onnx_index_t dims[] = {rabbet_onnx_index_constant(groups),
-                                rabbet_onnx_index_constant(channels / groups)};
+  rabbet_onnx_index_t dims[] = {rabbet_onnx_index(groups),
+                                rabbet_onnx_index(channels / groups)};
   v = rabbet_onnx_unsqueeze(node, v, 2, 2);
   v = rabbet_onnx_spread(node, v, dims, 2);
-  dims[0] = rabbet_onnx_index_constant(channels);
+  dims[0] = rabbet_onnx_index(channels);
   return rabbet_onnx_reshape(node, v, dims, 1);
 }
 
@@ -351,14 +351,14 @@ static rabbet_tensor_t* rabbet_onnx_channel_mean(rabbet_onnx_node_t* node,
                                                  int64_t size) {
   int rank = rabbet_onnx_rank(node, x);
   rabbet_onnx_index_t dims[RABBET_MAX_RANK], rows[4];
-  rabbet_onnx_index_t rest = rabbet_onnx_index_constant(1);
+  rabbet_onnx_index_t rest = rabbet_onnx_index(1);
   for (int i = 0; i < rank && rabbet_onnx_ok(node); ++i) {
     dims[i] = rabbet_onnx_extent(node, x, i);
     if (i > 1) rest = rabbet_onnx_index_op(node, "PROD", rest, dims[i]);
   }
   if (!rabbet_onnx_ok(node)) return NULL;
   rows[0] = dims[0];
-  rows[1] = rabbet_onnx_index_constant(1);
+  rows[1] = rabbet_onnx_index(1);
   rows[2] = dims[1];
   rows[3] = rest;
   const int64_t window[] = {size, 1};

@@ -17,7 +17,7 @@ typedef struct rabbet_onnx_steps_t {
 static rabbet_tensor_t* rabbet_onnx_steps(rabbet_onnx_node_t* node,
                                           const rabbet_onnx_steps_t* steps,
                                           rabbet_onnx_index_t count) {
-  bool known = rabbet_onnx_index_is_constant(count);
+  bool known = rabbet_onnx_is_static(count);
   rabbet_tensor_t* step = steps->step;
   // LINSPACE wants a vector of steps.
   if (step && rabbet_onnx_rank(node, step) == 0)
@@ -41,7 +41,7 @@ rabbet_tensor_t* rabbet_onnx_indices(rabbet_onnx_node_t* node,
   rabbet_dims_t dims = {.rank = rank};
   for (int i = 0; i < rank; ++i)
     dims.d[i] = i == axis ? count.value : 1;
-  if (!rabbet_onnx_index_is_constant(count)) {
+  if (!rabbet_onnx_is_static(count)) {
     rabbet_onnx_steps_t steps = {.dtype = RABBET_DTYPE_INT64};
     return rabbet_onnx_unsqueeze(node, rabbet_onnx_steps(node, &steps, count),
                                  ((1u << rank) - 1) & ~(1u << axis), rank);
@@ -184,12 +184,10 @@ static bool rabbet_onnx_range_count_exact(rabbet_onnx_node_t* node,
     return false;
   rabbet_onnx_index_t limit =
       rabbet_onnx_index_op(node, "PROD", rabbet_onnx_element(node, parts[1], 0),
-                           rabbet_onnx_index_constant(INT64_C(1) << bits));
+                           rabbet_onnx_index(INT64_C(1) << bits));
   *out_count = rabbet_onnx_ceil_div(
-      node,
-      rabbet_onnx_index_op(node, "SUB", limit,
-                           rabbet_onnx_index_constant(first)),
-      rabbet_onnx_index_constant(step));
+      node, rabbet_onnx_index_op(node, "SUB", limit, rabbet_onnx_index(first)),
+      rabbet_onnx_index(step));
   return true;
 }
 
@@ -285,8 +283,7 @@ void rabbet_onnx_import_range(rabbet_onnx_node_t* node) {
   rabbet_onnx_index_t count = rabbet_dtype_is_float(dtype)
                                   ? rabbet_onnx_range_count_floats(node, parts)
                                   : rabbet_onnx_range_count_ints(node, parts);
-  count =
-      rabbet_onnx_index_op(node, "MAX", count, rabbet_onnx_index_constant(0));
+  count = rabbet_onnx_index_op(node, "MAX", count, rabbet_onnx_index(0));
   rabbet_onnx_steps_t steps = {.dtype = dtype};
   if (!rabbet_onnx_is_number(node, parts[0], 0)) steps.start = parts[0];
   if (!rabbet_onnx_is_number(node, parts[2], 1)) steps.step = parts[2];
@@ -303,10 +300,9 @@ typedef struct rabbet_onnx_diagonal_t {
   rabbet_onnx_index_t offset;  // of the column that belongs to row 0
 } rabbet_onnx_diagonal_t;
 
-static bool rabbet_onnx_diagonal_is_constant(const rabbet_onnx_diagonal_t* d) {
-  return rabbet_onnx_index_is_constant(d->rows) &&
-         rabbet_onnx_index_is_constant(d->columns) &&
-         rabbet_onnx_index_is_constant(d->offset);
+static bool rabbet_onnx_diagonal_is_static(const rabbet_onnx_diagonal_t* d) {
+  return rabbet_onnx_is_static(d->rows) && rabbet_onnx_is_static(d->columns) &&
+         rabbet_onnx_is_static(d->offset);
 }
 
 // The matrix of `column OP row + offset`; op: LESS, EQUAL or GREATER. BOOL.
@@ -314,7 +310,7 @@ static rabbet_tensor_t* rabbet_onnx_compare_diagonal(
     rabbet_onnx_node_t* node, const char* op, const rabbet_onnx_diagonal_t* d) {
   rabbet_tensor_t* row = rabbet_onnx_indices(node, d->rows, 0, 2);
   rabbet_tensor_t* column = rabbet_onnx_indices(node, d->columns, 1, 2);
-  if (!rabbet_onnx_index_is_constant(d->offset) || d->offset.value != 0)
+  if (!rabbet_onnx_is_static(d->offset) || d->offset.value != 0)
     row = rabbet_onnx_binary(node, "SUM", row,
                              rabbet_onnx_index_vector(node, &d->offset, 1));
   return rabbet_onnx_binary(node, op, column, row);
@@ -342,7 +338,7 @@ void rabbet_onnx_import_eye_like(rabbet_onnx_node_t* node) {
   rabbet_onnx_diagonal_t diagonal = {
       .rows = rabbet_onnx_extent(node, x, 0),
       .columns = rabbet_onnx_extent(node, x, 1),
-      .offset = rabbet_onnx_index_constant(rabbet_onnx_clamp_diagonal(k))};
+      .offset = rabbet_onnx_index(rabbet_onnx_clamp_diagonal(k))};
   node->outputs[0] = rabbet_onnx_cast(
       node, rabbet_onnx_compare_diagonal(node, "EQUAL", &diagonal), dtype);
 }
@@ -375,16 +371,16 @@ void rabbet_onnx_import_trilu(rabbet_onnx_node_t* node) {
   if (!rabbet_onnx_ok(node)) return;
   rabbet_onnx_diagonal_t d = {.rows = rabbet_onnx_extent(node, x, rank - 2),
                               .columns = rabbet_onnx_extent(node, x, rank - 1),
-                              .offset = rabbet_onnx_index_constant(0)};
+                              .offset = rabbet_onnx_index(0)};
   if (rabbet_onnx_input(node, 1))
     d.offset = rabbet_onnx_element(node, node->inputs[1], 0);
   d.offset.value = rabbet_onnx_clamp_diagonal(d.offset.value);
   rabbet_tensor_t* mask = NULL;
-  if (rabbet_onnx_diagonal_is_constant(&d)) {
+  if (rabbet_onnx_diagonal_is_static(&d)) {
     mask = rabbet_onnx_triangle(node, &d, upper);
   } else {
     d.offset = rabbet_onnx_index_op(node, "SUM", d.offset,
-                                    rabbet_onnx_index_constant(upper ? -1 : 1));
+                                    rabbet_onnx_index(upper ? -1 : 1));
     mask = rabbet_onnx_compare_diagonal(node, upper ? "GREATER" : "LESS", &d);
   }
   rabbet_tensor_t* zero =
@@ -412,7 +408,7 @@ void rabbet_onnx_import_one_hot(rabbet_onnx_node_t* node) {
   rabbet_tensor_t* values = rabbet_onnx_required(node, 2);
   rabbet_onnx_index_t depth =
       rabbet_onnx_element(node, rabbet_onnx_required(node, 1), 0);
-  if (rabbet_onnx_ok(node) && rabbet_onnx_index_is_constant(depth) &&
+  if (rabbet_onnx_ok(node) && rabbet_onnx_is_static(depth) &&
       (depth.value < 1 || depth.value > INT32_MAX))
     RABBET_ONNX_FAIL(node, RABBET_STATUS_INVALID_ARGUMENT,
                      "input 1 ('depth') is %lld; expected 1 to %d",
@@ -425,9 +421,9 @@ void rabbet_onnx_import_one_hot(rabbet_onnx_node_t* node) {
   indices = rabbet_onnx_unsqueeze(node, indices, 1u << axis, rank);
   rabbet_tensor_t* hot = rabbet_onnx_hot(node, indices, depth, axis, rank);
   rabbet_onnx_slice_t slice = rabbet_onnx_slice_all(node, values);
-  slice.size[0] = rabbet_onnx_index_constant(1);
+  slice.size[0] = rabbet_onnx_index(1);
   rabbet_tensor_t* off = rabbet_onnx_slice(node, values, &slice);
-  slice.start[0] = rabbet_onnx_index_constant(1);
+  slice.start[0] = rabbet_onnx_index(1);
   rabbet_tensor_t* on = rabbet_onnx_slice(node, values, &slice);
   node->outputs[0] = rabbet_onnx_select(node, hot, on, off);
 }

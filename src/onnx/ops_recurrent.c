@@ -63,8 +63,8 @@ static rabbet_tensor_t* rabbet_onnx_gates(const rabbet_onnx_cell_t* cell,
   rabbet_onnx_node_t* node = cell->node;
   if (!rabbet_onnx_ok(node) || !x) return NULL;
   rabbet_onnx_slice_t slice = rabbet_onnx_slice_all(node, x);
-  slice.start[axis] = rabbet_onnx_index_constant(first * cell->hidden);
-  slice.size[axis] = rabbet_onnx_index_constant(count * cell->hidden);
+  slice.start[axis] = rabbet_onnx_index(first * cell->hidden);
+  slice.size[axis] = rabbet_onnx_index(count * cell->hidden);
   return rabbet_onnx_slice(node, x, &slice);
 }
 
@@ -315,9 +315,8 @@ static rabbet_tensor_t* rabbet_onnx_initial(
     return rabbet_onnx_slice_at(node, given, layer->batch_first ? 1 : 0,
                                 direction);
   }
-  const rabbet_onnx_index_t dims[] = {
-      rabbet_onnx_extent(node, layer->x, 1),
-      rabbet_onnx_index_constant(layer->hidden)};
+  const rabbet_onnx_index_t dims[] = {rabbet_onnx_extent(node, layer->x, 1),
+                                      rabbet_onnx_index(layer->hidden)};
   rabbet_dtype_t dtype = rabbet_onnx_dtype_of(node, layer->x);
   return rabbet_onnx_spread(node, rabbet_onnx_number(node, dtype, 2, 0), dims,
                             2);

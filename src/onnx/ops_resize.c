@@ -76,8 +76,7 @@ static void rabbet_onnx_resize_by(rabbet_onnx_node_t* node, rabbet_tensor_t* x,
   sizes = rabbet_onnx_unary(node, "FLOOR", sizes);
   sizes = rabbet_onnx_cast(node, sizes, RABBET_DTYPE_INT64);
   for (int i = 0; i < r->rank; ++i) {
-    r->units[i] =
-        rabbet_onnx_index_constant((int64_t)(1 / RABBET_RESIZE_SCALE_UNIT));
+    r->units[i] = rabbet_onnx_index((int64_t)(1 / RABBET_RESIZE_SCALE_UNIT));
     r->sizes[i] = rabbet_onnx_extent(node, x, i);
   }
   for (int i = 0; i < r->count; ++i) {
@@ -186,7 +185,7 @@ static void rabbet_onnx_resize_by_policy(rabbet_onnx_node_t* node,
                               rabbet_onnx_resize_extents(node, x, r));
   rabbet_tensor_t* one =
       rabbet_onnx_reduce(node, larger ? "MAX" : "MIN", ratios, 1, true);
-  const rabbet_onnx_index_t count = rabbet_onnx_index_constant(r->count);
+  const rabbet_onnx_index_t count = rabbet_onnx_index(r->count);
   rabbet_onnx_resize_by(node, x, rabbet_onnx_spread(node, one, &count, 1), true,
                         r);
 }
@@ -212,7 +211,7 @@ static void rabbet_onnx_resize_policy(rabbet_onnx_node_t* node,
   float scale = 0;
   for (int i = 0; i < r->count; ++i) {
     int axis = r->axes[i];
-    if (!rabbet_onnx_index_is_constant(r->sizes[axis]) || in.d[axis] <= 0) {
+    if (!rabbet_onnx_is_static(r->sizes[axis]) || in.d[axis] <= 0) {
       rabbet_onnx_resize_by_policy(node, x, larger, r);
       return;
     }
@@ -222,8 +221,8 @@ static void rabbet_onnx_resize_policy(rabbet_onnx_node_t* node,
   for (int i = 0; i < r->count; ++i) {
     int axis = r->axes[i];
     r->scales[axis] = (double)scale;
-    r->sizes[axis] = rabbet_onnx_index_constant(
-        (int64_t)((double)(scale * (float)in.d[axis]) + 0.5));
+    r->sizes[axis] =
+        rabbet_onnx_index((int64_t)((double)(scale * (float)in.d[axis]) + 0.5));
   }
   r->has_scales = true;
 }

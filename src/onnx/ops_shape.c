@@ -18,8 +18,8 @@ void rabbet_onnx_import_shape(rabbet_onnx_node_t* node) {
   rabbet_tensor_t* shape = rabbet_onnx_shape(node, x);
   if (start != 0 || end != rank) {
     rabbet_onnx_slice_t slice = rabbet_onnx_slice_all(node, shape);
-    slice.start[0] = rabbet_onnx_index_constant(start);
-    slice.size[0] = rabbet_onnx_index_constant(end - start);
+    slice.start[0] = rabbet_onnx_index(start);
+    slice.size[0] = rabbet_onnx_index(end - start);
     shape = rabbet_onnx_slice(node, shape, &slice);
   }
   node->outputs[0] = shape;
@@ -28,7 +28,7 @@ void rabbet_onnx_import_shape(rabbet_onnx_node_t* node) {
 void rabbet_onnx_import_size(rabbet_onnx_node_t* node) {
   rabbet_tensor_t* x = rabbet_onnx_required(node, 0);
   rabbet_dims_t dims = rabbet_onnx_dims(node, x);
-  rabbet_onnx_index_t size = rabbet_onnx_index_constant(1);
+  rabbet_onnx_index_t size = rabbet_onnx_index(1);
   for (int i = 0; i < dims.rank && rabbet_onnx_ok(node); ++i) {
     size = rabbet_onnx_index_op(node, "PROD", size,
                                 rabbet_onnx_extent(node, x, i));
@@ -68,8 +68,7 @@ void rabbet_onnx_import_flatten(rabbet_onnx_node_t* node) {
   int64_t given = rabbet_onnx_attr_int(node, "axis", 1);
   // axis == rank is legal here.
   int axis = given == rank ? rank : rabbet_onnx_axis(node, given, rank);
-  rabbet_onnx_index_t dims[] = {rabbet_onnx_index_constant(1),
-                                rabbet_onnx_index_constant(1)};
+  rabbet_onnx_index_t dims[] = {rabbet_onnx_index(1), rabbet_onnx_index(1)};
   for (int i = 0; i < rank && rabbet_onnx_ok(node); ++i) {
     rabbet_onnx_index_t* side = &dims[i < axis ? 0 : 1];
     *side = rabbet_onnx_index_op(node, "PROD", *side,
@@ -110,7 +109,7 @@ static void rabbet_onnx_squeeze_demand(rabbet_onnx_node_t* node,
                           "result was fixed when the model was imported: give "
                           "the node its axes, or run larger shapes",
                           axis, rabbet_tensor_name(x), node->name));
-  if (!rabbet_onnx_ok(node) || rabbet_onnx_index_is_constant(extent)) return;
+  if (!rabbet_onnx_ok(node) || rabbet_onnx_is_static(extent)) return;
   rabbet_tensor_t* one =
       rabbet_onnx_with_number(node, "EQUAL", extent.tensor, 1);
   rabbet_tensor_t* other = rabbet_onnx_unary(node, "NOT", one);
@@ -179,14 +178,13 @@ void rabbet_onnx_import_unsqueeze(rabbet_onnx_node_t* node) {
 static rabbet_onnx_index_t rabbet_onnx_broadcast(rabbet_onnx_node_t* node,
                                                  rabbet_onnx_index_t x,
                                                  rabbet_onnx_index_t wanted) {
-  if (rabbet_onnx_index_is_constant(x) && x.value == 1) return wanted;
-  if (rabbet_onnx_index_is_constant(wanted))
-    return wanted.value == 1 ? x : wanted;
-  if (rabbet_onnx_index_is_constant(x)) return x;
-  rabbet_onnx_index_t is_one = rabbet_onnx_index_op(
-      node, "EQUAL", wanted, rabbet_onnx_index_constant(1));
+  if (rabbet_onnx_is_static(x) && x.value == 1) return wanted;
+  if (rabbet_onnx_is_static(wanted)) return wanted.value == 1 ? x : wanted;
+  if (rabbet_onnx_is_static(x)) return x;
+  rabbet_onnx_index_t is_one =
+      rabbet_onnx_index_op(node, "EQUAL", wanted, rabbet_onnx_index(1));
   rabbet_onnx_index_t less =
-      rabbet_onnx_index_op(node, "SUB", x, rabbet_onnx_index_constant(1));
+      rabbet_onnx_index_op(node, "SUB", x, rabbet_onnx_index(1));
   return rabbet_onnx_index_op(
       node, "SUM", rabbet_onnx_index_op(node, "PROD", is_one, less), wanted);
 }
@@ -261,9 +259,9 @@ void rabbet_onnx_import_depth_to_space(rabbet_onnx_node_t* node) {
   int64_t size;
   bool crd = rabbet_onnx_column_first(node);
   if (!rabbet_onnx_block_input(node, x, &size, d)) return;
-  rabbet_onnx_index_t b = rabbet_onnx_index_constant(size);
+  rabbet_onnx_index_t b = rabbet_onnx_index(size);
   rabbet_onnx_index_t depth = rabbet_onnx_index_op(
-      node, "FLOOR_DIV", d[1], rabbet_onnx_index_constant(size * size));
+      node, "FLOOR_DIV", d[1], rabbet_onnx_index(size * size));
   rabbet_onnx_blocks_t blocks = {
       .split = {d[0], b, b, depth, d[2], d[3]},
       .perm = {0, 3, 4, 1, 5, 2},
@@ -284,11 +282,11 @@ void rabbet_onnx_import_space_to_depth(rabbet_onnx_node_t* node) {
   int64_t size;
   bool crd = rabbet_onnx_column_first(node);
   if (!rabbet_onnx_block_input(node, x, &size, d)) return;
-  rabbet_onnx_index_t b = rabbet_onnx_index_constant(size);
+  rabbet_onnx_index_t b = rabbet_onnx_index(size);
   rabbet_onnx_index_t height = rabbet_onnx_index_op(node, "FLOOR_DIV", d[2], b);
   rabbet_onnx_index_t width = rabbet_onnx_index_op(node, "FLOOR_DIV", d[3], b);
-  rabbet_onnx_index_t depth = rabbet_onnx_index_op(
-      node, "PROD", d[1], rabbet_onnx_index_constant(size * size));
+  rabbet_onnx_index_t depth =
+      rabbet_onnx_index_op(node, "PROD", d[1], rabbet_onnx_index(size * size));
   rabbet_onnx_blocks_t blocks = {.split = {d[0], d[1], height, b, width, b},
                                  .perm = {0, 3, 5, 1, 2, 4},
                                  .joined = {d[0], depth, height, width}};

@@ -23,7 +23,7 @@ rabbet_tensor_t* rabbet_onnx_take(rabbet_onnx_node_t* node, rabbet_tensor_t* x,
 static rabbet_onnx_index_t rabbet_onnx_count(rabbet_onnx_node_t* node,
                                              rabbet_tensor_t* x, int first) {
   int rank = rabbet_onnx_rank(node, x);
-  rabbet_onnx_index_t count = rabbet_onnx_index_constant(1);
+  rabbet_onnx_index_t count = rabbet_onnx_index(1);
   for (int i = first; i < rank && rabbet_onnx_ok(node); ++i)
     count = rabbet_onnx_index_op(node, "PROD", count,
                                  rabbet_onnx_extent(node, x, i));
@@ -134,7 +134,7 @@ static rabbet_tensor_t* rabbet_onnx_sorted(rabbet_onnx_node_t* node,
                                            rabbet_tensor_t* row) {
   rabbet_tensor_t* outputs[2] = {NULL, NULL};
   rabbet_onnx_index_t count = rabbet_onnx_count(node, row, 0);
-  rabbet_tensor_t* k = rabbet_onnx_index_is_constant(count)
+  rabbet_tensor_t* k = rabbet_onnx_is_static(count)
                            ? NULL
                            : rabbet_onnx_index_vector(node, &count, 1);
   rabbet_onnx_topk(node, row, k, count.value, 0, false, outputs);
@@ -169,7 +169,7 @@ static rabbet_tensor_t* rabbet_onnx_rows(rabbet_onnx_node_t* node,
                                          rabbet_tensor_t* x, int64_t start,
                                          rabbet_onnx_index_t count) {
   rabbet_onnx_slice_t slice = rabbet_onnx_slice_all(node, x);
-  slice.start[0] = rabbet_onnx_index_constant(start);
+  slice.start[0] = rabbet_onnx_index(start);
   slice.size[0] = count;
   return rabbet_onnx_slice(node, x, &slice);
 }
@@ -178,8 +178,8 @@ static rabbet_tensor_t* rabbet_onnx_rows(rabbet_onnx_node_t* node,
 static rabbet_tensor_t* rabbet_onnx_column(rabbet_onnx_node_t* node,
                                            rabbet_tensor_t* x, int64_t index) {
   rabbet_onnx_slice_t slice = rabbet_onnx_slice_all(node, x);
-  slice.start[1] = rabbet_onnx_index_constant(index);
-  slice.size[1] = rabbet_onnx_index_constant(1);
+  slice.start[1] = rabbet_onnx_index(index);
+  slice.size[1] = rabbet_onnx_index(1);
   return rabbet_onnx_squeeze(node, rabbet_onnx_slice(node, x, &slice), 2);
 }
 
@@ -218,7 +218,7 @@ static rabbet_tensor_t* rabbet_onnx_differ(rabbet_onnx_node_t* node,
                                            rabbet_tensor_t* rows) {
   rabbet_onnx_index_t count = rabbet_onnx_extent(node, rows, 0);
   rabbet_onnx_index_t first =
-      rabbet_onnx_index_op(node, "MIN", count, rabbet_onnx_index_constant(1));
+      rabbet_onnx_index_op(node, "MIN", count, rabbet_onnx_index(1));
   rabbet_onnx_index_t rest = rabbet_onnx_index_op(node, "SUB", count, first);
   rabbet_tensor_t* equal =
       rabbet_onnx_binary(node, "EQUAL", rabbet_onnx_rows(node, rows, 0, rest),

@@ -15,7 +15,7 @@ static rabbet_onnx_index_t rabbet_onnx_bound_index(rabbet_onnx_node_t* node,
                                                    rabbet_onnx_index_t extent,
                                                    rabbet_onnx_index_t low,
                                                    rabbet_onnx_index_t high) {
-  if (rabbet_onnx_index_is_constant(at)) {
+  if (rabbet_onnx_is_static(at)) {
     if (at.value >= rabbet_onnx_slice_to_end) return high;
     if (at.value <= -rabbet_onnx_slice_to_end) return low;
     if (at.value >= 0) return rabbet_onnx_index_op(node, "MIN", at, high);
@@ -23,7 +23,7 @@ static rabbet_onnx_index_t rabbet_onnx_bound_index(rabbet_onnx_node_t* node,
     return rabbet_onnx_index_op(node, "MAX", at, low);
   }
   rabbet_onnx_index_t negative =
-      rabbet_onnx_index_op(node, "LESS", at, rabbet_onnx_index_constant(0));
+      rabbet_onnx_index_op(node, "LESS", at, rabbet_onnx_index(0));
   at = rabbet_onnx_index_op(
       node, "SUM", at, rabbet_onnx_index_op(node, "PROD", negative, extent));
   at = rabbet_onnx_index_op(node, "MIN", at, high);
@@ -38,8 +38,7 @@ static void rabbet_onnx_slice_axis(rabbet_onnx_node_t* node,
                                    rabbet_onnx_index_t start,
                                    rabbet_onnx_index_t end,
                                    rabbet_onnx_index_t step) {
-  rabbet_onnx_index_t extent = slice->size[axis],
-                      zero = rabbet_onnx_index_constant(0);
+  rabbet_onnx_index_t extent = slice->size[axis], zero = rabbet_onnx_index(0);
   rabbet_onnx_index_t back = rabbet_onnx_index_op(node, "LESS", step, zero);
   rabbet_onnx_index_t high = rabbet_onnx_index_op(node, "SUB", extent, back);
   rabbet_onnx_index_t low = rabbet_onnx_index_op(node, "SUB", zero, back);
@@ -48,7 +47,7 @@ static void rabbet_onnx_slice_axis(rabbet_onnx_node_t* node,
   rabbet_onnx_index_t size = rabbet_onnx_ceil_div(
       node, rabbet_onnx_index_op(node, "SUB", end, start), step);
   // Of no elements the first is not one, either.
-  if (!rabbet_onnx_index_is_constant(step) || step.value < 0)
+  if (!rabbet_onnx_is_static(step) || step.value < 0)
     size = rabbet_onnx_index_op(node, "MIN", size, extent);
   slice->start[axis] = start;
   slice->size[axis] = rabbet_onnx_index_op(node, "MAX", size, zero);
@@ -105,16 +104,16 @@ static rabbet_onnx_slicing_t rabbet_onnx_slicing(rabbet_onnx_node_t* node) {
 
 static rabbet_onnx_index_t rabbet_onnx_slice_step(
     rabbet_onnx_node_t* node, const rabbet_onnx_slicing_t* s, int i) {
-  if (!s->step_at) return rabbet_onnx_index_constant(1);
+  if (!s->step_at) return rabbet_onnx_index(1);
   rabbet_onnx_index_t step = rabbet_onnx_element(node, s->step_at, i);
-  if (!rabbet_onnx_index_is_constant(step)) return step;
+  if (!rabbet_onnx_is_static(step)) return step;
   if (step.value == 0)
     RABBET_ONNX_FAIL(node, RABBET_STATUS_INVALID_ARGUMENT,
                      "element %d of input 4 ('steps') is 0", i);
   int64_t most = rabbet_onnx_slice_to_end;
-  return rabbet_onnx_index_constant(step.value < -most  ? -most
-                                    : step.value > most ? most
-                                                        : step.value);
+  return rabbet_onnx_index(step.value < -most  ? -most
+                           : step.value > most ? most
+                                               : step.value);
 }
 
 // Every axis, each by what belongs to it.
@@ -129,7 +128,7 @@ static void rabbet_onnx_slice_dynamic(rabbet_onnx_node_t* node,
     rabbet_onnx_index_t step =
         s->step_at ? rabbet_onnx_dynamic_value(node, &s->dynamic_axes,
                                                s->step_at, 0, i, 1)
-                   : rabbet_onnx_index_constant(1);
+                   : rabbet_onnx_index(1);
     rabbet_onnx_slice_axis(node, slice, i, start, end, step);
   }
 }
@@ -150,12 +149,11 @@ void rabbet_onnx_import_slice(rabbet_onnx_node_t* node) {
                        "axis %d is sliced twice", axis);
     if (!rabbet_onnx_ok(node)) return;
     seen |= 1u << axis;
-    rabbet_onnx_index_t start =
-        s.start_at ? rabbet_onnx_element(node, s.start_at, i)
-                   : rabbet_onnx_index_constant(s.starts.data[i]);
-    rabbet_onnx_index_t end = s.end_at
-                                  ? rabbet_onnx_element(node, s.end_at, i)
-                                  : rabbet_onnx_index_constant(s.ends.data[i]);
+    rabbet_onnx_index_t start = s.start_at
+                                    ? rabbet_onnx_element(node, s.start_at, i)
+                                    : rabbet_onnx_index(s.starts.data[i]);
+    rabbet_onnx_index_t end = s.end_at ? rabbet_onnx_element(node, s.end_at, i)
+                                       : rabbet_onnx_index(s.ends.data[i]);
     rabbet_onnx_index_t step = rabbet_onnx_slice_step(node, &s, i);
     rabbet_onnx_slice_axis(node, &slice, axis, start, end, step);
   }
@@ -168,9 +166,9 @@ void rabbet_onnx_import_slice(rabbet_onnx_node_t* node) {
 static rabbet_onnx_index_t rabbet_onnx_equal_part(rabbet_onnx_node_t* node,
                                                   rabbet_onnx_index_t extent,
                                                   size_t parts) {
-  rabbet_onnx_index_t n = rabbet_onnx_index_constant((int64_t)parts);
+  rabbet_onnx_index_t n = rabbet_onnx_index((int64_t)parts);
   rabbet_onnx_index_t up = rabbet_onnx_index_op(
-      node, "SUM", extent, rabbet_onnx_index_constant((int64_t)parts - 1));
+      node, "SUM", extent, rabbet_onnx_index((int64_t)parts - 1));
   return rabbet_onnx_index_op(node, "FLOOR_DIV", up, n);
 }
 
@@ -196,7 +194,7 @@ static void rabbet_onnx_split_sizes(rabbet_onnx_node_t* node,
   for (size_t i = 0; i < count && rabbet_onnx_ok(node); ++i) {
     // The rest of the axis bounds a part: the last may be smaller, or empty.
     sizes[i] = given          ? rabbet_onnx_element(node, given, (int)i)
-               : attr.present ? rabbet_onnx_index_constant(attr.data[i])
+               : attr.present ? rabbet_onnx_index(attr.data[i])
                               : rabbet_onnx_index_op(node, "MIN", part, left);
     if (!given && !attr.present)
       left = rabbet_onnx_index_op(node, "SUB", left, sizes[i]);
@@ -207,9 +205,9 @@ static void rabbet_onnx_check_parts(rabbet_onnx_node_t* node,
                                     const rabbet_onnx_index_t* sizes,
                                     rabbet_onnx_index_t extent) {
   int64_t sum = 0;
-  bool known = rabbet_onnx_index_is_constant(extent), good = true;
+  bool known = rabbet_onnx_is_static(extent), good = true;
   for (size_t i = 0; i < node->output_count && good; ++i) {
-    known = known && rabbet_onnx_index_is_constant(sizes[i]);
+    known = known && rabbet_onnx_is_static(sizes[i]);
     good = sizes[i].value >= 0 && rabbet_checked_add(sum, sizes[i].value, &sum);
   }
   if (known) good = good && sum == extent.value;
@@ -233,7 +231,7 @@ void rabbet_onnx_import_split(rabbet_onnx_node_t* node) {
                              sizeof(*sizes), (void**)&sizes));
   rabbet_onnx_split_sizes(node, extent, sizes);
   if (rabbet_onnx_ok(node)) rabbet_onnx_check_parts(node, sizes, extent);
-  rabbet_onnx_index_t at = rabbet_onnx_index_constant(0);
+  rabbet_onnx_index_t at = rabbet_onnx_index(0);
   for (size_t i = 0; i < node->output_count && rabbet_onnx_ok(node); ++i) {
     slice.start[axis] = at;
     slice.size[axis] = sizes[i];
@@ -327,7 +325,7 @@ static rabbet_tensor_t* rabbet_onnx_pad_value(rabbet_onnx_node_t* node,
 static rabbet_onnx_index_t rabbet_onnx_pad_at(rabbet_onnx_node_t* node,
                                               rabbet_onnx_ints_t known,
                                               rabbet_tensor_t* pads, int i) {
-  return known.present ? rabbet_onnx_index_constant(known.data[i])
+  return known.present ? rabbet_onnx_index(known.data[i])
                        : rabbet_onnx_element(node, pads, i);
 }
 
@@ -336,7 +334,7 @@ static void rabbet_onnx_pad_axis(rabbet_onnx_node_t* node,
                                  rabbet_onnx_index_t before,
                                  rabbet_onnx_index_t after) {
   slice->start[axis] =
-      rabbet_onnx_index_op(node, "SUB", rabbet_onnx_index_constant(0), before);
+      rabbet_onnx_index_op(node, "SUB", rabbet_onnx_index(0), before);
   slice->size[axis] = rabbet_onnx_index_op(
       node, "SUM", rabbet_onnx_index_op(node, "SUM", slice->size[axis], before),
       after);
@@ -436,7 +434,7 @@ static rabbet_tensor_t* rabbet_onnx_wrap(rabbet_onnx_node_t* node,
   rabbet_onnx_constant_t constant;
   bool is_constant = rabbet_onnx_is_constant(node, indices, &constant);
   if (is_constant && !rabbet_onnx_has_negative(&constant)) return indices;
-  if (is_constant && rabbet_onnx_index_is_constant(extent)) {
+  if (is_constant && rabbet_onnx_is_static(extent)) {
     return rabbet_onnx_wrap_constant(node, &constant, extent.value);
   }
   rabbet_onnx_ints_t followed = rabbet_onnx_try_ints(node, indices);

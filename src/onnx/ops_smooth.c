@@ -161,10 +161,9 @@ static rabbet_tensor_t* rabbet_onnx_smooth_filter(rabbet_onnx_node_t* node,
 // [out, in with both pads]; the sum of each row is 1.
 static rabbet_tensor_t* rabbet_onnx_smooth_weights(
     rabbet_onnx_node_t* node, const rabbet_onnx_smooth_t* s) {
-  rabbet_onnx_index_t count =
-      rabbet_onnx_index_op(node, "SUM", s->in,
-                           rabbet_onnx_index_op(node, "PROD", s->pad,
-                                                rabbet_onnx_index_constant(2)));
+  rabbet_onnx_index_t count = rabbet_onnx_index_op(
+      node, "SUM", s->in,
+      rabbet_onnx_index_op(node, "PROD", s->pad, rabbet_onnx_index(2)));
   rabbet_tensor_t* place = rabbet_onnx_cast(
       node, rabbet_onnx_indices(node, count, 1, 2), RABBET_DTYPE_FLOAT);
   place = rabbet_onnx_binary(node, "SUB", place,
@@ -188,13 +187,13 @@ static rabbet_tensor_t* rabbet_onnx_smooth_weights(
 static rabbet_tensor_t* rabbet_onnx_smooth_padded(rabbet_onnx_node_t* node,
                                                   rabbet_tensor_t* x, int axis,
                                                   rabbet_onnx_index_t pad) {
-  if (rabbet_onnx_index_is_constant(pad) && pad.value == 0) return x;
+  if (rabbet_onnx_is_static(pad) && pad.value == 0) return x;
   rabbet_onnx_slice_t slice = rabbet_onnx_slice_all(node, x);
   slice.start[axis] =
-      rabbet_onnx_index_op(node, "SUB", rabbet_onnx_index_constant(0), pad);
+      rabbet_onnx_index_op(node, "SUB", rabbet_onnx_index(0), pad);
   slice.size[axis] = rabbet_onnx_index_op(
       node, "SUM", slice.size[axis],
-      rabbet_onnx_index_op(node, "PROD", pad, rabbet_onnx_index_constant(2)));
+      rabbet_onnx_index_op(node, "PROD", pad, rabbet_onnx_index(2)));
   slice.mode = "CLAMP";
   return rabbet_onnx_slice(node, x, &slice);
 }
@@ -225,9 +224,8 @@ static bool rabbet_onnx_smooth_is_same(rabbet_onnx_node_t* node,
   rabbet_onnx_index_t units = r->units[axis];
   rabbet_onnx_index_t rest =
       rabbet_onnx_index_op(node, "SUB", in, r->sizes[axis]);
-  if (!rabbet_onnx_index_is_constant(rest) || rest.value != 0) return false;
-  if (r->has_units)
-    return rabbet_onnx_index_is_constant(units) && units.value == one;
+  if (!rabbet_onnx_is_static(rest) || rest.value != 0) return false;
+  if (r->has_units) return rabbet_onnx_is_static(units) && units.value == one;
   return !r->has_scales || r->scales[axis] == 1;
 }
 
@@ -248,13 +246,13 @@ static rabbet_tensor_t* rabbet_onnx_smooth_axis(rabbet_onnx_node_t* node,
   s.scale = rabbet_onnx_smooth_scale(node, r, axis, s.in);
   // Edges count for what lies outside, unless nothing does.
   if (rabbet_onnx_attr_int(node, "exclude_outside", 0) == 0) {
-    rabbet_onnx_index_t one = rabbet_onnx_index_constant(1);
+    rabbet_onnx_index_t one = rabbet_onnx_index(1);
     rabbet_onnx_index_t width = rabbet_onnx_ceil_div(
         node, s.in, rabbet_onnx_index_op(node, "MAX", s.out, one));
     width = rabbet_onnx_index_op(node, "MAX", width, one);
     width = rabbet_onnx_index_op(node, "SUM", width, one);
     s.pad = rabbet_onnx_index_op(node, "PROD", width,
-                                 rabbet_onnx_index_constant(cubic ? 2 : 1));
+                                 rabbet_onnx_index(cubic ? 2 : 1));
   }
   x = rabbet_onnx_smooth_padded(node, x, at, s.pad);
   return rabbet_onnx_smooth_product(node, x, at,
