@@ -1,5 +1,5 @@
-"""docs/cuda.md says what is so: its marked blocks run, in order and in one namespace;
-the mistakes that it lists have the messages that it quotes."""
+"""docs/cuda.md and docs/cuda_plugins.md: marked blocks run, in order and in one namespace;
+mistakes raise the messages that the pages quote."""
 
 from __future__ import annotations
 
@@ -24,8 +24,9 @@ pytestmark = pytest.mark.skipif(
     not cuda_driver.available(), reason="no GPU and no stand-in for one"
 )
 
-DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "cuda.md"
-TEXT = DOCUMENT.read_text() if DOCUMENT.exists() else ""
+DOCS = Path(__file__).resolve().parents[2] / "docs"
+PAGES = [DOCS / "cuda.md", DOCS / "cuda_plugins.md"]
+TEXTS = {page: page.read_text() for page in PAGES if page.exists()}
 BLOCK = re.compile(
     r"^<!-- run on a GPU(?:: (?P<modules>[\w, ]+))? -->\n```python\n(?P<code>.*?)^```$",
     re.M | re.S,
@@ -34,18 +35,21 @@ BLOCK = re.compile(
 
 def run_blocks(with_modules: bool) -> None:
     module = types.ModuleType("document_cuda")
-    for block in BLOCK.finditer(TEXT):
-        if bool(block["modules"]) is not with_modules:
-            continue
-        lines = TEXT[: block.start("code")].count("\n")
-        code = compile("\n" * lines + block["code"], str(DOCUMENT), "exec")
-        exec(code, module.__dict__)
+    for page, text in TEXTS.items():
+        for block in BLOCK.finditer(text):
+            if bool(block["modules"]) is not with_modules:
+                continue
+            lines = text[: block.start("code")].count("\n")
+            code = compile("\n" * lines + block["code"], str(page), "exec")
+            exec(code, module.__dict__)
     # The operators stay registered and hold the namespace; not so its models.
     module.__dict__.pop("model", None)
 
 
 def test_every_block_is_run() -> None:
-    assert len(list(BLOCK.finditer(TEXT))) == TEXT.count("<!-- run on a GPU") == 3
+    blocks = [block for text in TEXTS.values() for block in BLOCK.finditer(text)]
+    marks = sum(text.count("<!-- run on a GPU") for text in TEXTS.values())
+    assert len(blocks) == marks == 3
 
 
 def test_blocks() -> None:
@@ -187,9 +191,8 @@ MISTAKES = [
 
 
 def test_the_mistakes_have_the_errors_that_are_quoted() -> None:
-    rows = re.findall(
-        r"^\| .*? \| `(.*?)` \| .*? \|$", TEXT.split("## Mistakes people make")[1], re.M
-    )
+    tables = "".join(text.split("## Mistakes people make")[1] for text in TEXTS.values())
+    rows = re.findall(r"^\| .*? \| `(.*?)` \| .*? \|$", tables, re.M)
     errors: dict[str, str] = {}
     for mistake in MISTAKES:
         try:
