@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any, NoReturn
 
 from .. import _rabbet
+from .._aot_kernels import INPUT, INTEGER, OUTPUT, hidden_arguments, images_of
 from .._dims import Dims
 from .._enums import (
     PluginArgDataType,
@@ -15,7 +16,6 @@ from .._enums import (
     TensorRTPhase,
 )
 from .._errors import PluginError
-from ..plugin._aot import _INPUT, _INTEGER, _OUTPUT, Encoder
 from ._bases import (
     IPluginV3QuickAOTBuild,
     IPluginV3QuickBuild,
@@ -193,14 +193,14 @@ class QuickInstance(V3Instance):
             )
         name, code = answer
         name = name.decode() if isinstance(name, bytes) else name
-        encoder = Encoder(_Check(calls, build), builder, [], [])  # type: ignore[arg-type]
-        images = encoder._images(name, code)
-        args = [(_INPUT, i, 0, 0, None, None) for i in numbers]
+        check = _Check(calls, build)
+        images = images_of(check, name, code)
+        args: list[Any] = [(INPUT, i, 0, 0, None, None) for i in numbers]
         for i, item in enumerate(extra._items):
             dim = _dim(calls, build, builder, f"extra argument {i}", item)
             size = _BYTES_OF[item._dtype] if item is not None else 0
-            args.append((_INTEGER, 0, dim, size, None, None))
-        args += [(_OUTPUT, i, 0, 0, None, None) for i in range(len(outputs))]
+            args.append((INTEGER, 0, dim, size, None, None))
+        args += [(OUTPUT, i, 0, 0, None, None) for i in range(len(outputs))]
         geometry = []
         for what in KernelLaunchParams.NAMES:
             value = getattr(launch, what)
@@ -208,7 +208,7 @@ class QuickInstance(V3Instance):
                 geometry.append(builder.constant(int(what != "shared_mem")))
             else:
                 geometry.append(_dim(calls, build, builder, what, value))
-        args += encoder._hidden(name, images, args)
+        args += hidden_arguments(check, name, images, args)
         nothing = builder.constant(0)
         return nothing, [(name, images, tuple(geometry), (0, 0, 0), False, args)]
 
@@ -245,7 +245,7 @@ class QuickInstance(V3Instance):
 
 
 class _Check:
-    """The reporter of the encoder of kernels."""
+    """Reports what is wrong with a kernel's code."""
 
     def __init__(self, calls: Caller, owner: Any) -> None:
         self.calls, self.owner = calls, owner

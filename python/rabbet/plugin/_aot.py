@@ -7,20 +7,26 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from .. import _rabbet
+from .._aot_kernels import (
+    BYTES,
+    INPUT,
+    INTEGER,
+    MAP,
+    OUTPUT,
+    WORKSPACE,
+    hidden_arguments,
+    images_of,
+)
 from .._flags import flag
 from ._definition import Checker
 from ._desc import TensorDesc
 from ._expr import KernelLaunchParams, SymExprs, SymInt8, SymInt16, SymInt32, SymIntExpr
-from ._ptx import hidden, kernels, parameters
 
-# Kinds of arguments; rabbet/plugin.h has them.
-_INPUT, _OUTPUT, _WORKSPACE, _INTEGER, _BYTES, _MAP = range(6)
 _SIZES: tuple[tuple[type[SymIntExpr], int], ...] = (
     (SymInt8, 1),
     (SymInt16, 2),
     (SymInt32, 4),
 )
-_ELF = b"\x7fELF"
 
 Code = str | bytes | Mapping[str, str | bytes]
 
@@ -93,13 +99,6 @@ class Kernels:
         self.kernels, self.workspace = list(kernels), workspace
 
 
-def _size_of(arg: tuple[Any, ...]) -> int:
-    """Bytes of an encoded argument."""
-    if arg[0] in (_INTEGER, _BYTES):
-        return int(arg[3])
-    return 128 if arg[0] == _MAP else 8
-
-
 class Encoder:
     """Turns an aot_impl's answer into what the engine takes."""
 
@@ -158,7 +157,7 @@ class Encoder:
         given = kernel.args
         args = [*self.inputs, *self.outputs] if given is None else given
         cluster = (*kernel.cluster, 0, 0, 0)[:3]
-        images = self._images(name, kernel.code)
+        images = images_of(self.check, name, kernel.code)
         encoded = [self._arg(name, i, arg) for i, arg in enumerate(args)]
         return (
             name,
@@ -166,74 +165,13 @@ class Encoder:
             self._geometry(kernel.launch),
             tuple(int(number) for number in cluster),
             flag(kernel.cooperative, "cooperative"),
-            encoded + self._hidden(name, images, encoded),
+            encoded + hidden_arguments(self.check, name, images, encoded),
         )
-
-    def _hidden(
-        self, name: str, images: list[tuple[int, int, bytes]], args: list[Any]
-    ) -> list[Any]:
-        """Arguments that the compiler added; checks the others, as far as there is PTX:
-        the driver would read beyond them."""
-        code = next((code for major, _, code in images if major < 0), b"")
-        names = kernels(code)
-        if names is not None and name not in names:
-            self.check.fail(
-                f"the PTX has no kernel '{name}'; it has {', '.join(names) or 'none'}"
-            )
-        there = parameters(code, name)
-        if there is None:
-            return []
-        count = hidden(code, len(args), there)
-        if len(args) + count != len(there):
-            self.check.fail(
-                f"kernel '{name}' takes {len(there)} parameters, {len(args)} arguments "
-                "are given"
-            )
-        for i, (arg, parameter) in enumerate(zip(args, there, strict=False)):
-            size = _size_of(arg)
-            if size != parameter.size:
-                self.check.fail(
-                    f"kernel '{name}', argument {i} is of {size} bytes, its parameter "
-                    f"of {parameter.size}"
-                )
-        return [(_BYTES, 0, 0, 8, bytes(8), None)] * count
 
     def _geometry(self, launch: KernelLaunchParams) -> tuple[int, ...]:
         names = ("grid_x", "grid_y", "grid_z", "block_x", "block_y", "block_z",
                  "shared_mem")  # fmt: skip
         return tuple(self._dim(getattr(launch, name), name) for name in names)
-
-    def _images(self, name: str, code: Any) -> list[tuple[int, int, bytes]]:
-        if isinstance(code, Mapping) and code:
-            return [self._image(name, key, item) for key, item in code.items()]
-        return [self._image(name, None, code)]
-
-    def _image(self, name: str, key: Any, code: Any) -> tuple[int, int, bytes]:
-        """major and minor: -1 for PTX, 0 for the GPU that is built for."""
-        data = code.encode() if isinstance(code, str) else code
-        if not isinstance(data, (bytes, bytearray)) or not data:
-            self.check.fail(
-                f"kernel '{name}': the code is {code!r:.60}; expected PTX, the bytes "
-                'of a cubin, or {"sm_90": cubin, "ptx": text}'
-            )
-        data = bytes(data)
-        text = not data.startswith(_ELF) and data.isascii() and b"\0" not in data
-        if text and kernels(data) is None:
-            self.check.fail(
-                f"kernel '{name}': the code is text that is not PTX, beginning "
-                f"{data[:40].decode()!r}; compile it first, by NVRTC for instance"
-            )
-        if not data.startswith(_ELF):
-            return -1, -1, data
-        if key is None:
-            return 0, 0, data
-        digits = str(key).removeprefix("sm_").rstrip("abcdefghijklmnopqrstuvwxyz")
-        if not digits.isdigit() or len(digits) < 2:
-            self.check.fail(
-                f"kernel '{name}': machine code is for {key!r}; expected an "
-                "architecture such as 'sm_90'"
-            )
-        return int(digits[:-1]), int(digits[-1]), data
 
     # ---- Arguments ----
 
@@ -250,26 +188,26 @@ class Encoder:
             kind, number = self._tensor(what, arg)
             return kind, number, 0, 0, None, None
         if isinstance(arg, Workspace):
-            return _WORKSPACE, 0, self._dim(arg.offset, what), 0, None, None
+            return WORKSPACE, 0, self._dim(arg.offset, what), 0, None, None
         if isinstance(arg, TensorMap):
-            return _MAP, 0, 0, 0, None, self._map(what, arg)
+            return MAP, 0, 0, 0, None, self._map(what, arg)
         if isinstance(arg, SymIntExpr):
             return self._integer(what, arg)
         if isinstance(arg, (bool, int)):
-            return _INTEGER, 0, self._dim(SymInt32(arg), what), 4, None, None
+            return INTEGER, 0, self._dim(SymInt32(arg), what), 4, None, None
         if isinstance(arg, float):
             arg = struct.pack("<f", arg)
         elif hasattr(arg, "tobytes") and getattr(arg, "ndim", None) == 0:
             arg = arg.tobytes()  # a NumPy number
         if isinstance(arg, bytes) and arg:
-            return _BYTES, 0, 0, len(arg), arg, None
+            return BYTES, 0, 0, len(arg), arg, None
         self.check.fail(
             f"{what} is {arg!r}; expected an input or output (TensorDesc), SymInt32, "
             "a number, bytes, Workspace or TensorMap"
         )
 
     def _tensor(self, what: str, tensor: TensorDesc) -> tuple[int, int]:
-        for kind, tensors in ((_INPUT, self.inputs), (_OUTPUT, self.outputs)):
+        for kind, tensors in ((INPUT, self.inputs), (OUTPUT, self.outputs)):
             for index, known in enumerate(tensors):
                 if tensor is known:
                     return kind, index
@@ -278,7 +216,7 @@ class Encoder:
     def _integer(self, what: str, arg: SymIntExpr) -> tuple[Any, ...]:
         for kind, size in _SIZES:
             if isinstance(arg, kind):
-                return _INTEGER, 0, self._dim(arg, what), size, None, None
+                return INTEGER, 0, self._dim(arg, what), size, None, None
         self.check.fail(
             f"{what} is {arg!r}, whose size is not said; wrap it: SymInt32(...)"
         )
@@ -304,7 +242,7 @@ class Encoder:
                 f"{what}: the box has {len(arg.box)} numbers for {len(dims)} dimensions"
             )
         return (
-            kind == _OUTPUT,
+            kind == OUTPUT,
             index,
             tuple(self._dim(dim, what) for dim in dims),
             tuple(self._dim(stride, what) for stride in strides),
