@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 from . import _enums as e
 from . import _rabbet
 from ._allocators import address_of
+from ._dims import Dims
 from ._enums import DataType, ErrorCodeTRT, TensorLocation
 from ._managed import Managed
 from ._versioned import InterfaceInfo, IVersionedInterface
@@ -171,8 +172,6 @@ class IOutputAllocator:
         return address_of(self, answer, f"output '{name}'", "0")
 
     def _rabbet_notify(self, name: str, shape: tuple[int, ...]) -> None:
-        from ._dims import Dims
-
         method = getattr(self, "notify_shape", None)
         if method is None:
             raise NotImplementedError(
@@ -262,7 +261,5 @@ class IDebugListener:
         name: str,
         stream: int,
     ) -> None:
-        from ._dims import Dims
-
         location = TensorLocation.HOST if on_host else TensorLocation.DEVICE
         self.process_debug_tensor(addr, location, dtype, Dims(shape), name, stream)

@@ -80,7 +80,7 @@ def _plain_input(value: Any, info: IoInfo) -> Any:
     return array.astype(wanted)
 
 
-def _exporter(value: Any) -> Callable[[Any], Any] | None:
+def exporter(value: Any) -> Callable[[Any], Any] | None:
     """Makes arrays of the library that `value` is from of NumPy arrays."""
     namespace = getattr(value, "__array_namespace__", None)
     if namespace is not None:
@@ -121,7 +121,7 @@ def _foreign_input(value: Any, info: IoInfo, on: str) -> tuple[Any, Any]:
                 f"input '{info.name}' is on DLPack device {device}, the model "
                 f"runs on {on}; copy it there"
             )
-        finish = _exporter(value)
+        finish = exporter(value)
     else:
         array = np.asarray(value)
     if not array.dtype.isnative:
@@ -187,7 +187,7 @@ def device_input(
         if not found.row_major:
             found = _row_major(value)
     else:
-        maker = DLPackMaker(engine, outputs, _exporter(value))
+        maker = DLPackMaker(engine, outputs, exporter(value))
     if not found.row_major:
         raise ValueError(
             f"input '{info.name}' is not row-major, and Rabbet cannot copy arrays of "

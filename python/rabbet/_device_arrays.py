@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from . import _rabbet
 from ._arrays import dtype_of, storage_type
 from ._enums import DataType
-from ._runtime import IoInfo
-
-if TYPE_CHECKING:
-    from ._runtime import ICudaEngine
+from ._runtime import ICudaEngine, IoInfo
 
 _CUDA = 2  # DLPack's number
 _LEGACY_STREAM = 1  # what DLPack and the array interface call CUDA's default stream

@@ -17,6 +17,13 @@ from ._arrays import storage_type
 from ._builder import Builder
 from ._callbacks import ILogger, IProfiler, IProgressMonitor, Logger
 from ._config import IBuilderConfig
+from ._convert import (
+    convert_input,
+    create_output,
+    device_input,
+    take_output,
+    torch_dtype,
+)
 from ._dims import Dims
 from ._errors import InvalidArgumentError, UnsupportedError
 from ._flags import flag, integer
@@ -233,20 +240,14 @@ class Model(_rabbet.Runner):
         )
 
     def _convert(self, value: Any, index: int) -> tuple[Any, ...]:
-        from ._convert import convert_input, device_input
-
         info = self._inputs[index]
         found = device_input(value, info, self._engine, self._outputs)
         return found or convert_input(value, info, self._engine.device or "cpu")
 
     def _create(self, index: int, shape: tuple[int, ...]) -> tuple[Any, int]:
-        from ._convert import create_output
-
         return create_output(self._outputs[index], shape)
 
     def _torch_options(self, index: int, on_device: bool) -> dict[str, Any]:
-        from ._convert import torch_dtype
-
         options: dict[str, Any] = {"dtype": torch_dtype(self._outputs[index].dtype)}
         if on_device:
             options["device"] = self._engine.device
@@ -255,8 +256,6 @@ class Model(_rabbet.Runner):
     def _out(
         self, out: Any, index: int, shape: tuple[int, ...]
     ) -> tuple[Any, int, bool, int]:
-        from ._convert import take_output
-
         names = [info.name for info in self._outputs]
         if isinstance(out, Mapping):
             unknown = [name for name in out if name not in names]

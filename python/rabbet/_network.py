@@ -13,6 +13,8 @@ from ._arrays import dtype_of
 from ._attention import IAttention
 from ._branches import IIfConditional
 from ._callbacks import IErrorRecorder, ILogger
+from ._classes._bases import IPluginV3
+from ._classes._layers import add_plugin_v2, add_plugin_v3
 from ._dims import Dims, volume
 from ._errors import NotFoundError
 from ._flags import flag, integer
@@ -57,6 +59,7 @@ from ._layers import (
 )
 from ._loops import ILoop
 from ._managed import Fixed, Managed
+from ._plugin_base import LayerCall
 from ._refused_layers import RefusedLayers
 from ._rotary import IRotaryEmbeddingLayer, rotary_embedding
 from ._weights import Weights, to_weights
@@ -706,8 +709,6 @@ class INetworkDefinition(_rabbet.Network, RefusedLayers, Managed):
 
     def add_plugin_v2(self, inputs: Sequence[ITensor], plugin: Any) -> IPluginV2Layer:
         """A layer of a plugin of a class that derives from IPluginV2DynamicExt."""
-        from ._classes._layers import add_plugin_v2
-
         layer: IPluginV2Layer = add_plugin_v2(self, inputs, plugin)
         return layer
 
@@ -716,8 +717,6 @@ class INetworkDefinition(_rabbet.Network, RefusedLayers, Managed):
     ) -> IPluginV3Layer:
         """A layer of a plugin of a class that derives from IPluginV3. shape_inputs are
         integers whose values its output shapes depend on."""
-        from ._classes._layers import add_plugin_v3
-
         layer: IPluginV3Layer = add_plugin_v3(self, inputs, shape_inputs, plugin)
         return layer
 
@@ -844,15 +843,12 @@ class INetworkDefinition(_rabbet.Network, RefusedLayers, Managed):
         """A layer of a plugin: what rabbet.plugin.op.NAMESPACE.NAME(...) gives, or
         (inputs, shape inputs, plugin) for add_plugin_v3; `tuple` is the old name of
         `func`."""
-        from ._classes._bases import IPluginV3
-        from .plugin._op import PluginCall
-
         func = tuple if func is None else func
         is_triple = isinstance(func, builtins.tuple) and len(func) == 3
         if is_triple and isinstance(func[2], IPluginV3):
             return self.add_plugin_v3(*func)
         call = func[2] if is_triple else func
-        if not isinstance(call, PluginCall):
+        if not isinstance(call, LayerCall):
             raise TypeError(
                 "add_plugin takes what rabbet.plugin.op.NAMESPACE.NAME(tensors, "
                 f"attributes) gives, got {func!r}"

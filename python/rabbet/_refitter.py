@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from . import _enums as e
 from . import _rabbet
 from ._callbacks import IErrorRecorder, ILogger, check_logger
 from ._errors import FailedPreconditionError
 from ._managed import Fixed
+from ._network import INetworkDefinition
 from ._onnx import OnnxParser, ParserError
 from ._recorder import recorded
+from ._runtime import ICudaEngine
 from ._weights import Weights, to_weights
-
-if TYPE_CHECKING:
-    from ._runtime import ICudaEngine
-
 
 
 class _Info(NamedTuple):
@@ -197,8 +195,6 @@ class OnnxParserRefitter:
         self._parser: OnnxParser | None = None
 
     def _new_parser(self) -> OnnxParser:
-        from ._network import INetworkDefinition
-
         network = INetworkDefinition(0, self._logger)
         self._parser = OnnxParser(network, self._logger)
         return self._parser

@@ -22,16 +22,15 @@ from collections.abc import Iterable, Sequence
 from types import CodeType, ModuleType
 from typing import Any, NamedTuple
 
+from . import _rabbet
 from ._errors import (
     FailedPreconditionError,
     InvalidArgumentError,
     NotFoundError,
     UnsupportedError,
 )
-from ._plugins import may_not_exit
-
-# name, version, namespace
-Key = tuple[str, str, str]
+from ._plugin_base import CLASSES, DECORATED, Key, find_class, find_decorated
+from ._plugins import load_plugins, may_not_exit
 
 # Modules that carried ones may always import.
 _OURS = {"rabbet", "tensorrt"}
@@ -221,17 +220,10 @@ def _with_requirements(modules: dict[str, tuple[bytes, bool]]) -> list[Module]:
 
 def _modules_of(key: Key) -> list[str]:
     """Where a plugin's functions, or the class of its creator, are defined."""
-    from ._classes._registry import find_definition
-    from .plugin._plugin import QDP_REGISTRY
-
-    name, version, namespace = key
-    quick = QDP_REGISTRY.get(f"{namespace}::{name}")
-    if quick is not None:
-        functions = [quick.register_function]
-        for signatures in quick.functions.values():
-            functions += [signature.function for signature in signatures.values()]
-        return [function.__module__ for function in functions]
-    definition = find_definition(name, version, namespace)
+    decorated = find_decorated(key)
+    if decorated is not None:
+        return [function.__module__ for function in decorated.all_functions()]
+    definition = find_class(*key)
     return [] if definition is None else [type(definition.creator).__module__]
 
 
@@ -409,19 +401,13 @@ def _add_carried(fullname: str, collection: _Collection) -> None:
 
 def load(plugins: list[str]) -> None:
     """Files and modules, as `plugins=` takes them."""
-    from ._plugins import load_plugins
-
     load_plugins(plugins)
 
 
 def close() -> None:
     """The interpreter ends: C must not find its plugins any more."""
-    from . import _rabbet
-    from ._classes._registry import _registry
-    from .plugin._plugin import QDP_REGISTRY
-
-    for quick in list(QDP_REGISTRY.values()):
-        quick.deregister()
-    for key in list(_registry._definitions):
+    for decorated in list(DECORATED.values()):
+        decorated.deregister()
+    for key in list(CLASSES):
         _rabbet.deregister_plugin(*key)
-        del _registry._definitions[key]
+        del CLASSES[key]

@@ -8,6 +8,7 @@ import warnings
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
+from .._arrays import from_bytes
 from .._enums import PluginFieldType
 
 if TYPE_CHECKING:
@@ -352,8 +353,6 @@ def field_of_attribute(name: str, value: Any) -> PluginField:
     import numpy as np
 
     if isinstance(value, tuple) and len(value) == 3:  # a tensor
-        from .._arrays import from_bytes
-
         dtype, _, content = value
         kind = _TENSOR_TYPES.get(dtype.name)
         if kind is None:

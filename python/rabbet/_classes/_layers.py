@@ -7,11 +7,12 @@ from typing import Any
 
 from .._enums import TensorRTPhase
 from .._layer import ITensor
+from .._plugin_base import find_class
 from ._bases import IPluginV2DynamicExt, IPluginV3
 from ._calls import Caller
 from ._instance import ClassInstance, origin
+from ._known import FoundPlugin
 from ._quick import QuickInstance, is_quick
-from ._registry import FoundPlugin, find_definition
 from ._v2 import V2Instance
 from ._v2 import clone as clone_v2
 from ._v3 import V3Instance
@@ -33,7 +34,7 @@ def _tensors(method: str, what: str, given: Any) -> list[ITensor]:
 def _add(network: Any, plugin: Any, instance: ClassInstance, inputs: Any) -> Any:
     name, version, namespace = instance.key
     place = origin(plugin)
-    definition = find_definition(name, version, namespace)
+    definition = find_class(name, version, namespace)
     if definition is not None:
         namespace, place = definition.key[2], definition.origin
     layer = network._add_instance(

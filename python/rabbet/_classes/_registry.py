@@ -1,20 +1,18 @@
-"""The registry of plugin creators, and creators for the engine."""
+"""The registry of plugin creators."""
 
 from __future__ import annotations
 
 import os
 import threading
-from typing import Any, NoReturn
+from typing import Any
 
 from .. import _rabbet
-from .._enums import (
-    EngineCapability,
-    PluginFieldType,
-    QuickPluginCreationRequest,
-    TensorRTPhase,
-)
+from .._callbacks import ILogger
+from .._enums import EngineCapability
 from .._errors import NotFoundError, PluginError
 from .._flags import flag
+from .._plugin_base import CLASSES, Key, find_decorated
+from .._plugins import forget_library, load_library
 from .._recorder import recorded
 from ._bases import (
     IPluginCreator,
@@ -22,234 +20,10 @@ from ._bases import (
     IPluginCreatorV3One,
     IPluginCreatorV3Quick,
     IPluginResource,
-    IPluginV3,
 )
-from ._calls import Caller, class_name
-from ._fields import (
-    PluginField,
-    PluginFieldCollection,
-    PluginFieldCollection_,
-    are_fields,
-    decode_fields,
-    field_of_attribute,
-)
-from ._instance import ClassInstance, origin
-from ._v2 import DATA, V2Instance
-from ._v3 import V3Instance
-
-Key = tuple[str, str, str]  # name, version, namespace
-
-
-class Definition:
-    """A creator of a class, as the engine calls it."""
-
-    def __init__(self, creator: IPluginCreatorInterface, key: Key) -> None:
-        self.creator, self.key = creator, key
-        self.origin = origin(creator)
-
-    def register(self) -> None:
-        """Makes it known to the engine."""
-        fields = _field_names(self.creator)
-        _rabbet.register_plugin(
-            self, *self.key, self.origin, [(name, 0, False) for name in fields], 0, -1
-        )
-
-    def create(
-        self,
-        attrs: dict[str, Any],
-        layer: str | None,
-        phase: int,
-        shape_inputs: int = 0,
-        absent: int = 0,
-    ) -> ClassInstance:
-        """A plugin for a layer (phase 0: attributes of an ONNX node) or for a step of
-        a plan (phase 1: what serialize gave). A class has all of its inputs."""
-        calls = Caller(layer)
-        when = TensorRTPhase(phase)
-        if isinstance(self.creator, IPluginCreator):
-            return self._create_v2(calls, attrs, when, shape_inputs)
-        if when is TensorRTPhase.BUILD:
-            fields = [field_of_attribute(name, value) for name, value in attrs.items()]
-        else:
-            if DATA in attrs or not are_fields(attrs):
-                self._other_kind(calls, "create_plugin")
-            fields = decode_fields(attrs)
-        collection = PluginFieldCollection_(fields)
-        name = layer or self.key[0]
-        method = "create_plugin"
-        if isinstance(self.creator, IPluginCreatorV3Quick):
-            from ._quick import QuickInstance
-
-            plugin = calls.call(
-                self.creator,
-                method,
-                self.key[0],
-                self.key[2],
-                collection,
-                when,
-                QuickPluginCreationRequest.UNKNOWN,
-            )
-            self._check(calls, method, plugin, IPluginV3)
-            return QuickInstance(plugin, layer, when, shape_inputs, attrs)
-        plugin = calls.call(self.creator, method, name, collection, when)
-        self._check(calls, method, plugin, IPluginV3)
-        return V3Instance(plugin, layer, when, shape_inputs, attrs)
-
-    def _create_v2(
-        self, calls: Caller, attrs: dict[str, Any], phase: TensorRTPhase, shapes: int
-    ) -> V2Instance:
-        from ._bases import IPluginV2DynamicExt
-
-        name = calls.layer or self.key[0]
-        if phase is TensorRTPhase.BUILD:
-            method = "create_plugin"
-            fields = [field_of_attribute(key, value) for key, value in attrs.items()]
-            plugin = calls.call(
-                self.creator, method, name, PluginFieldCollection_(fields)
-            )
-        else:
-            method = "deserialize_plugin"
-            if DATA not in attrs:
-                self._other_kind(calls, method)
-            plugin = calls.call(self.creator, method, name, attrs[DATA])
-        self._check(calls, method, plugin, IPluginV2DynamicExt)
-        if not plugin.plugin_namespace:
-            plugin.plugin_namespace = self.key[2]
-        return V2Instance(plugin, calls.layer, phase, shapes)
-
-    def _other_kind(self, calls: Caller, method: str) -> NoReturn:
-        calls.fail(
-            self.creator,
-            method,
-            f"the plan holds a plugin of another kind under the name '{self.key[0]}': "
-            "register the creator that it was built with",
-        )
-
-    def _check(self, calls: Caller, method: str, plugin: Any, kind: type) -> None:
-        if not isinstance(plugin, kind):
-            calls.fail(
-                self.creator,
-                method,
-                f"it returned {plugin!r}; expected an object of a class that derives "
-                f"from {kind.__name__}",
-            )
-
-
-def _field_names(creator: IPluginCreatorInterface) -> list[str]:
-    names: list[str] = []
-    for field in creator.field_names:
-        if not isinstance(field, PluginField) or not field.name or field.name in names:
-            raise PluginError(
-                f"{class_name(creator)}.field_names: {field!r} is not a PluginField with a "
-                "name of its own"
-            )
-        names.append(field.name)
-    return names
-
-
-# ---- Creators that are not classes of users ----
-
-
-class FoundPlugin(IPluginV3):
-    """A creator's plugin that the engine knows by name: for add_plugin_v3."""
-
-    __slots__ = ("attrs", "creator_key")
-
-    def __init__(self, key: Key, attrs: dict[str, Any]) -> None:
-        super().__init__()
-        self.creator_key, self.attrs = key, attrs
-
-    def __repr__(self) -> str:
-        return f"<plugin '{self.creator_key[0]}'>"
-
-
-# PluginFieldType by rabbet_attr_type_t.
-_FIELD_TYPES = {
-    1: PluginFieldType.INT64,
-    2: PluginFieldType.FLOAT64,
-    3: PluginFieldType.INT8,
-    4: PluginFieldType.CHAR,
-    6: PluginFieldType.INT64,
-    7: PluginFieldType.FLOAT64,
-    8: PluginFieldType.INT8,
-    9: PluginFieldType.CHAR,
-}
-
-
-class _Known:
-    """The base of creators of decorated plugins and of libraries."""
-
-    def _set(self, key: Key, fields: list[tuple[str, int, bool]]) -> None:
-        self.name, self.plugin_version, self.plugin_namespace = key
-        self._types = {name: code for name, code, _ in fields}
-        unknown = PluginFieldType.UNKNOWN
-        self.field_names = PluginFieldCollection(
-            PluginField(name, None, _FIELD_TYPES.get(code, unknown))
-            for name, code, _ in fields
-        )
-
-    def _make(self, field_collection: Any) -> FoundPlugin:
-        attrs = {
-            field.name: _value_of(field, self._types.get(field.name, 0))
-            for field in field_collection
-        }
-        return FoundPlugin((self.name, self.plugin_version, self.plugin_namespace), attrs)
-
-
-class KnownCreator(_Known, IPluginCreatorV3One):
-    """A creator of a library."""
-
-    def __init__(self, key: Key, fields: list[tuple[str, int, bool]]) -> None:
-        super().__init__()
-        self._set(key, fields)
-
-    def create_plugin(self, name: str, field_collection: Any, phase: Any) -> FoundPlugin:
-        """A plugin of fields."""
-        return self._make(field_collection)
-
-
-class QuickCreator(_Known, IPluginCreatorV3Quick):
-    """The creator of a decorated plugin."""
-
-    def __init__(self, key: Key, fields: list[tuple[str, int, bool]]) -> None:
-        super().__init__()
-        self._set(key, fields)
-
-    def create_plugin(
-        self,
-        name: str,
-        namespace: str,
-        field_collection: Any,
-        phase: Any,
-        quickPluginType: Any = QuickPluginCreationRequest.UNKNOWN,  # noqa: N803
-    ) -> FoundPlugin:
-        """A plugin of fields."""
-        return self._make(field_collection)
-
-
-def _value_of(field: PluginField, code: int) -> Any:
-    """A field as the attribute (rabbet_attr_type_t) that a plugin declares."""
-    if code == 4:
-        return field.tobytes().decode("utf-8").rstrip("\0")
-    if code == 5:
-        return field.tobytes()
-    if code == 9:
-        texts = field.tobytes().decode("utf-8").removesuffix("\0")
-        return (code, texts.split("\0") if texts else [])
-    data = field.data
-    values = [] if data is None else data.tolist()
-    if code in (3, 8):
-        values = [bool(value) for value in values]
-    if code in (1, 2, 3):
-        if len(values) != 1:
-            raise ValueError(
-                f"PluginField '{field.name}' holds {len(values)} values; expected one"
-            )
-        return float(values[0]) if code == 2 else values[0]
-    return (code, values) if code else values
-
-
-# ---- The registry ----
+from ._calls import Caller
+from ._definition import Definition
+from ._known import KnownCreator, QuickCreator
 
 
 class _Resource:
@@ -283,7 +57,6 @@ class IPluginRegistry:
     def __init__(self) -> None:
         self._parent_search = True
         self._lock = threading.RLock()
-        self._definitions: dict[Key, Definition] = {}
         self._known: dict[Key, IPluginCreatorInterface] = {}
         self._resources: dict[str, _Resource] = {}
         self._libraries: dict[str, PluginLibrary] = {}
@@ -319,13 +92,13 @@ class IPluginRegistry:
             plugin_namespace or creator.plugin_namespace,
         )
         with self._lock:
-            old = self._definitions.get(key)
+            old = CLASSES.get(key)
             if old is not None and _is_again(type(old.creator), type(creator)):
                 _rabbet.deregister_plugin(*key)
-                del self._definitions[key]
+                del CLASSES[key]
             definition = Definition(creator, key)
             definition.register()
-            self._definitions[key] = definition
+            CLASSES[key] = definition
         return True
 
     @recorded
@@ -333,10 +106,10 @@ class IPluginRegistry:
         """Takes a creator away; False if it was not registered. Networks and engines
         that use its plugins stay valid."""
         with self._lock:
-            for key, definition in self._definitions.items():
+            for key, definition in CLASSES.items():
                 if definition.creator is creator:
                     _rabbet.deregister_plugin(*key)
-                    del self._definitions[key]
+                    del CLASSES[key]
                     return True
             for key, known in self._known.items():
                 if known is creator and key in self._keys():
@@ -345,9 +118,7 @@ class IPluginRegistry:
         return False
 
     def _deregister_known(self, key: Key) -> None:
-        from ..plugin._plugin import QDP_REGISTRY
-
-        definition = QDP_REGISTRY.get(f"{key[2]}::{key[0]}")
+        definition = find_decorated(key)
         if definition is not None:
             definition.deregister()
         else:
@@ -358,15 +129,13 @@ class IPluginRegistry:
         return [(name, version, space) for name, version, space, _ in _rabbet.plugins()]
 
     def _creator(self, key: Key) -> Any:
-        definition = self._definitions.get(key)
+        definition = CLASSES.get(key)
         if definition is not None:
             return definition.creator
         if key not in self._known:
-            from ..plugin._plugin import QDP_REGISTRY
-
-            quick = f"{key[2]}::{key[0]}" in QDP_REGISTRY
             fields = _rabbet.plugin_fields(*key)
-            self._known[key] = (QuickCreator if quick else KnownCreator)(key, fields)
+            kind = KnownCreator if find_decorated(key) is None else QuickCreator
+            self._known[key] = kind(key, fields)
         return self._known[key]
 
     def get_creator(self, type: str, version: str, plugin_namespace: str = "") -> Any:
@@ -415,8 +184,6 @@ class IPluginRegistry:
         """Loads a library of plugins (rabbet/plugin.h). The handle is for
         deregister_library."""
         path = os.path.realpath(plugin_path)
-        from .._plugins import load_library
-
         with self._lock:
             library = self._libraries.get(path)
             if library is None:
@@ -439,8 +206,6 @@ class IPluginRegistry:
             for key in handle.keys:
                 if key in known:
                     _rabbet.deregister_plugin(*key)
-        from .._plugins import forget_library
-
         forget_library(handle.path)
 
     # ---- Resources ----
@@ -511,8 +276,6 @@ def get_builder_plugin_registry(
 def init_libnvinfer_plugins(logger: Any, namespace: str) -> bool:
     """Accepted, as scripts call it: there are no plugins to be registered, since
     operators that TensorRT has as plugins are operators of the network here."""
-    from .._callbacks import ILogger
-
     if logger is not None and not isinstance(logger, ILogger):
         raise TypeError(
             f"init_libnvinfer_plugins: expected a logger or None, got {logger!r}"
@@ -520,21 +283,3 @@ def init_libnvinfer_plugins(logger: Any, namespace: str) -> bool:
     if not isinstance(namespace, str):
         raise TypeError(f"init_libnvinfer_plugins: expected a str, got {namespace!r}")
     return True
-
-
-def find_definition(name: str, version: str, namespace: str) -> Definition | None:
-    """The definition of a class under a key; a creator that was registered under
-    another namespace than its own is found by its own, too."""
-    definitions = _registry._definitions
-    found = definitions.get((name, version, namespace))
-    if found is not None:
-        return found
-    fitting = [
-        definition
-        for key, definition in definitions.items()
-        if key[:2] == (name, version)
-        and definition.creator.plugin_namespace == namespace
-    ]
-    return fitting[0] if len(fitting) == 1 else None
-
-

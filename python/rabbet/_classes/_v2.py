@@ -10,6 +10,7 @@ from typing import Any
 from .. import _rabbet
 from .._enums import DataType, TensorFormat, TensorRTPhase
 from .._layers import IPluginV2Layer
+from .._plugin_base import find_class
 from ._bases import IPluginV2DynamicExt
 from ._calls import Caller, same
 from ._exprs import (
@@ -184,9 +185,7 @@ class V2Instance(ClassInstance):
         num_inputs: int,
     ) -> None:
         """Whether the creator makes the same plugin of the bytes."""
-        from ._registry import find_definition
-
-        definition = find_definition(*self.key)
+        definition = find_class(*self.key)
         if definition is None:
             return
         calls = self.calls

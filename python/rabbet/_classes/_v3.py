@@ -10,6 +10,7 @@ from .. import _rabbet
 from .._enums import DataType, PluginCapabilityType, TensorFormat, TensorRTPhase
 from .._errors import PluginError
 from .._layers import IPluginV3Layer
+from .._plugin_base import find_class
 from ._bases import (
     IPluginResourceContext,
     IPluginV3,
@@ -380,9 +381,7 @@ class V3Instance(ClassInstance):
 
     def _check_round_trip(self, runtime: Any, attrs: dict[str, Any]) -> None:
         """Whether the creator makes the same plugin of the fields."""
-        from ._registry import find_definition
-
-        definition = find_definition(*self.key)
+        definition = find_class(*self.key)
         if definition is None:
             return
         try:

@@ -17,6 +17,7 @@ from . import _tensor as _tensor
 from ._aot import Kernel, Kernels, TensorMap, Workspace
 from ._autotune import AutoTuneCombination
 from ._call import call
+from ._decorators import aot_impl, autotune, impl, register
 from ._definition import DefinitionError
 from ._desc import ShapeInput, SizeTensorDesc, TensorDesc, from_shape_expr, size_tensor
 from ._expr import (
@@ -35,7 +36,6 @@ from ._expr import (
 )
 from ._guards import CheckError
 from ._op import op
-from ._plugin import aot_impl, autotune, impl, register
 from ._torch import torch_translations
 
 __all__ = [

@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from .. import _enums as e
 from .._algorithms import IAlgorithmSelector
 from .._arrays import as_numpy, dtype_of, from_bytes, is_torch
+from .._builder import Builder
+from .._callbacks import Logger
+from .._classes._registry import get_plugin_registry
+from .._convert import exporter, torch_dtype
 from .._errors import Error
 from .._flags import flag
+from .._model import Model
+from .._runtime import ICudaEngine, Runtime
+from ._arguments import arranged, check_inputs
 from ._definition import DefinitionError, near
 from ._guards import CheckError, Input, Output, Run, findings
-from ._op import arranged, check_inputs
 from ._plugin import QDP_REGISTRY, VERSION, PluginDef
 
-if TYPE_CHECKING:
-    from .._runtime import ICudaEngine
 
 class Operand(NamedTuple):
     """An array for an input."""
@@ -66,8 +70,6 @@ def _definition(plugin: Any) -> tuple[str, PluginDef | None]:
 
 
 def _check_known(plugin_id: str) -> tuple[str, str]:
-    from .._classes._registry import get_plugin_registry
-
     namespace, name = plugin_id.split("::")
     creators = get_plugin_registry().all_creators_recursive
     known = {f"{c.plugin_namespace}::{c.name}" for c in creators} | set(QDP_REGISTRY)
@@ -148,10 +150,6 @@ def build_one(
     plugin: Any, inputs: Sequence[Any], device: str, tactic: int | None, attrs: Any
 ) -> Setup:
     """An engine of one layer for inputs like these."""
-    from .._builder import Builder
-    from .._callbacks import Logger
-    from .._runtime import Runtime
-
     plugin_id, definition = _definition(plugin)
     if definition is None:
         namespace, name = _check_known(plugin_id)
@@ -212,8 +210,6 @@ def _outputs(engine: ICudaEngine) -> list[Output]:
 
 
 def _as_kind_of(given: Sequence[Any], output: Output, data: bytes) -> Any:
-    from .._convert import _exporter, torch_dtype
-
     like: Any = next((v for v in given if not isinstance(v, (int, float, type(None)))), None)
     if is_torch(like):
         import torch
@@ -221,7 +217,7 @@ def _as_kind_of(given: Sequence[Any], output: Output, data: bytes) -> Any:
         flat = torch.frombuffer(bytearray(data), dtype=torch_dtype(output.dtype))
         return flat.reshape(output.shape).to(like.device)
     array = from_bytes(output.dtype, bytearray(data), output.shape)
-    export = None if like is None or type(like).__module__ == "numpy" else _exporter(like)
+    export = None if like is None or type(like).__module__ == "numpy" else exporter(like)
     return array if export is None else export(array)
 
 
@@ -251,8 +247,6 @@ def call(
     attributes, and all other keyword arguments: the operator's attributes, and inputs
         by name.
     """
-    from .._model import Model
-
     if not isinstance(attributes or {}, Mapping):
         raise TypeError(
             f"rabbet.plugin.call: attributes is {attributes!r}; expected "

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from .. import _enums as e
 from .. import _rabbet
 from .._errors import Error
-
-if TYPE_CHECKING:
-    from .._runtime import ICudaEngine
+from .._runtime import ICudaEngine
 
 # Bytes on each side of an input or output. A multiple of every alignment.
 GUARD = 4096

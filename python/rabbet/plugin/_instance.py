@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from .. import _rabbet
 from .._enums import DataType, TensorFormat
@@ -14,9 +14,7 @@ from ._autotune import AutoTuneCombination, Combination, expand_all
 from ._definition import Checker, DefinitionError, Signature, where
 from ._desc import ShapeInput, SizeTensorDesc, TensorDesc
 from ._expr import ShapeExpr, ShapeExprs, SymIntExpr
-
-if TYPE_CHECKING:
-    from ._plugin import PluginDef
+from ._functions import Functions
 
 # First items of the pairs that `bind` gives; plugin_adapter.h lists them.
 _ARGUMENTS = {"outputs": 2, "stream": 3, "tactic": 4, "threads": 5}
@@ -39,7 +37,7 @@ class Instance:
 
     def __init__(
         self,
-        definition: PluginDef,
+        definition: Functions,
         attrs: dict[str, Any],
         layer: str | None,
         absent: int = 0,

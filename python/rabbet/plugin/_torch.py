@@ -15,11 +15,13 @@ import re
 import sys
 import threading
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from .._arrays import dtype_of
+from .._convert import torch_dtype
 from .._enums import DataType
 from .._enums import DimensionOperation as Op
+from .._model import Model
 from ._attributes import (
     BOOL,
     BOOLS,
@@ -31,11 +33,10 @@ from ._attributes import (
     STRINGS,
     AttributeType,
 )
+from ._call import build_one
 from ._definition import DefinitionError
 from ._instance import Instance
-
-if TYPE_CHECKING:
-    from ._plugin import PluginDef
+from ._plugin import PluginDef
 
 # Models of one operator each, for types, shapes and attributes in recent use.
 _MAX_MODELS = 64
@@ -276,8 +277,6 @@ class TorchOperator:
         """Outputs without data, for tracing."""
         import torch
 
-        from .._convert import torch_dtype
-
         tensors, attributes = self._split(args, kwargs)
         described = self.describe(
             [
@@ -315,9 +314,6 @@ class TorchOperator:
         with _lock:
             model = _models.pop(key, None)
         if model is None:
-            from .._model import Model
-            from ._call import build_one
-
             setup = build_one(self.definition, tensors, device, None, attributes)
             model = Model(setup.engine)
         outputs = model(*(tensor for tensor in tensors if tensor is not None))
@@ -426,8 +422,6 @@ class TorchOperator:
         self, tensors: Sequence[Any], attributes: dict[str, Any], made: Any
     ) -> None:
         """So that what reads the node knows ranks and types; unknown extents stay so."""
-        from .._convert import torch_dtype
-
         types = [None if tensor is None else tensor.type() for tensor in tensors]
         known = [kind for kind in types if kind is not None]
         if not all(kind.dtype() and kind.sizes() is not None for kind in known):

@@ -1,0 +1,109 @@
+"""Creators that no user's class stands behind: of decorated plugins and of libraries."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .._enums import PluginFieldType, QuickPluginCreationRequest
+from .._plugin_base import Key
+from ._bases import IPluginCreatorV3One, IPluginCreatorV3Quick, IPluginV3
+from ._fields import PluginField, PluginFieldCollection
+
+
+class FoundPlugin(IPluginV3):
+    """A creator's plugin that the engine knows by name: for add_plugin_v3."""
+
+    __slots__ = ("attrs", "creator_key")
+
+    def __init__(self, key: Key, attrs: dict[str, Any]) -> None:
+        super().__init__()
+        self.creator_key, self.attrs = key, attrs
+
+    def __repr__(self) -> str:
+        return f"<plugin '{self.creator_key[0]}'>"
+
+
+# PluginFieldType by rabbet_attr_type_t.
+_FIELD_TYPES = {
+    1: PluginFieldType.INT64,
+    2: PluginFieldType.FLOAT64,
+    3: PluginFieldType.INT8,
+    4: PluginFieldType.CHAR,
+    6: PluginFieldType.INT64,
+    7: PluginFieldType.FLOAT64,
+    8: PluginFieldType.INT8,
+    9: PluginFieldType.CHAR,
+}
+
+
+class _Known:
+    """The base of creators of decorated plugins and of libraries."""
+
+    def _set(self, key: Key, fields: list[tuple[str, int, bool]]) -> None:
+        self.name, self.plugin_version, self.plugin_namespace = key
+        self._types = {name: code for name, code, _ in fields}
+        unknown = PluginFieldType.UNKNOWN
+        self.field_names = PluginFieldCollection(
+            PluginField(name, None, _FIELD_TYPES.get(code, unknown))
+            for name, code, _ in fields
+        )
+
+    def _make(self, field_collection: Any) -> FoundPlugin:
+        attrs = {
+            field.name: _value_of(field, self._types.get(field.name, 0))
+            for field in field_collection
+        }
+        return FoundPlugin((self.name, self.plugin_version, self.plugin_namespace), attrs)
+
+
+class KnownCreator(_Known, IPluginCreatorV3One):
+    """A creator of a library."""
+
+    def __init__(self, key: Key, fields: list[tuple[str, int, bool]]) -> None:
+        super().__init__()
+        self._set(key, fields)
+
+    def create_plugin(self, name: str, field_collection: Any, phase: Any) -> FoundPlugin:
+        """A plugin of fields."""
+        return self._make(field_collection)
+
+
+class QuickCreator(_Known, IPluginCreatorV3Quick):
+    """The creator of a decorated plugin."""
+
+    def __init__(self, key: Key, fields: list[tuple[str, int, bool]]) -> None:
+        super().__init__()
+        self._set(key, fields)
+
+    def create_plugin(
+        self,
+        name: str,
+        namespace: str,
+        field_collection: Any,
+        phase: Any,
+        quickPluginType: Any = QuickPluginCreationRequest.UNKNOWN,  # noqa: N803
+    ) -> FoundPlugin:
+        """A plugin of fields."""
+        return self._make(field_collection)
+
+
+def _value_of(field: PluginField, code: int) -> Any:
+    """A field as the attribute (rabbet_attr_type_t) that a plugin declares."""
+    if code == 4:
+        return field.tobytes().decode("utf-8").rstrip("\0")
+    if code == 5:
+        return field.tobytes()
+    if code == 9:
+        texts = field.tobytes().decode("utf-8").removesuffix("\0")
+        return (code, texts.split("\0") if texts else [])
+    data = field.data
+    values = [] if data is None else data.tolist()
+    if code in (3, 8):
+        values = [bool(value) for value in values]
+    if code in (1, 2, 3):
+        if len(values) != 1:
+            raise ValueError(
+                f"PluginField '{field.name}' holds {len(values)} values; expected one"
+            )
+        return float(values[0]) if code == 2 else values[0]
+    return (code, values) if code else values
