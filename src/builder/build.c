@@ -293,7 +293,7 @@ static rabbet_status_t build_run(rabbet_build_t* build,
                                           &build->arena, build->allocator,
                                           &build->ir));
   result->totals.layer_count = network->layers.count;
-  RABBET_RETURN_IF_ERROR(rabbet_carry(build, network));
+  RABBET_RETURN_IF_ERROR(rabbet_collect_carried_code(build, network));
   RABBET_RETURN_IF_ERROR(build_open(build));
   build->extra_dtypes = build_extra_dtypes(build);
   static const char phase[] = "Building";

@@ -131,8 +131,8 @@ void rabbet_engine_remove_context(rabbet_engine_t* engine,
                                   rabbet_context_t* context);
 rabbet_status_t rabbet_engine_check_weights(const rabbet_engine_t* engine);
 
-// carried.c: makes the plugins of the code that the plan carries known, if the
-// caller allows it.
+// carried_code.c: makes the plugins of the code that the plan carries known, if
+// the caller allows it.
 rabbet_status_t rabbet_engine_open_carried(
     rabbet_engine_t* engine, const rabbet_engine_options_t* options);
 void rabbet_engine_close_carried(rabbet_engine_t* engine);
@@ -426,7 +426,7 @@ rabbet_status_t rabbet_check_address(const rabbet_context_t* context,
 rabbet_status_t rabbet_prepared_bind(rabbet_context_t* context,
                                      rabbet_prepared_t* prepared, void* stream);
 
-// ahead_of_time.c: kernels and memory of the segment are there.
+// prepare_early.c: kernels and memory of the segment are there.
 bool rabbet_prepared_is_ready(const rabbet_context_t* context,
                               const rabbet_prepared_t* prepared);
 // Fails, and says how to avoid it, if the caller records the stream: the next

@@ -10,9 +10,9 @@
 
 // ---- What is carried is copied into the build's arena
 
-static rabbet_status_t carry_names(rabbet_build_t* build,
-                                   const char* const* names, size_t count,
-                                   const char* const** out_names) {
+static rabbet_status_t carried_names(rabbet_build_t* build,
+                                     const char* const* names, size_t count,
+                                     const char* const** out_names) {
   const char** copies = NULL;
   RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
       &build->arena, count, sizeof(*copies), (void**)&copies));
@@ -23,8 +23,8 @@ static rabbet_status_t carry_names(rabbet_build_t* build,
   return rabbet_ok();
 }
 
-static rabbet_status_t carry_add(void* context,
-                                 const rabbet_carried_t* carried) {
+static rabbet_status_t carried_add(void* context,
+                                   const rabbet_carried_t* carried) {
   rabbet_build_t* build = context;
   rabbet_carried_t copy = *carried;
   for (size_t i = 0; i < build->carried.count; ++i) {
@@ -41,15 +41,16 @@ static rabbet_status_t carry_add(void* context,
       rabbet_arena_strdup(&build->arena, carried->name, &copy.name));
   RABBET_RETURN_IF_ERROR(rabbet_arena_copy(&build->arena, carried->data,
                                            carried->size, (void**)&copy.data));
-  RABBET_RETURN_IF_ERROR(carry_names(build, carried->requirements,
-                                     carried->requirement_count,
-                                     &copy.requirements));
+  RABBET_RETURN_IF_ERROR(carried_names(build, carried->requirements,
+                                       carried->requirement_count,
+                                       &copy.requirements));
   return RABBET_VEC_PUSH(build->allocator, &build->carried, copy);
 }
 
 // ---- Libraries
 
-static rabbet_status_t carry_library(rabbet_build_t* build, const char* path) {
+static rabbet_status_t carried_library(rabbet_build_t* build,
+                                       const char* path) {
   rabbet_file_map_t* map = NULL;
   const char* slash = strrchr(path, '/');
   RABBET_RETURN_IF_ERROR(rabbet_file_map_create(path, build->allocator, &map));
@@ -59,15 +60,15 @@ static rabbet_status_t carry_library(rabbet_build_t* build, const char* path) {
                               .size = rabbet_file_map_size(map)};
   rabbet_status_t status =
       rabbet_plugin_library_check(path, carried.data, carried.size);
-  if (rabbet_is_ok(status)) status = carry_add(build, &carried);
+  if (rabbet_is_ok(status)) status = carried_add(build, &carried);
   rabbet_file_map_release(map);
   return status;
 }
 
 // ---- Source
 
-static rabbet_status_t carry_source(rabbet_build_t* build,
-                                    const rabbet_network_t* network) {
+static rabbet_status_t carried_source(rabbet_build_t* build,
+                                      const rabbet_network_t* network) {
   rabbet_plugin_key_t* keys = NULL;
   size_t count = 0;
   RABBET_RETURN_IF_ERROR(rabbet_arena_allocate_array(
@@ -86,18 +87,18 @@ static rabbet_status_t carry_source(rabbet_build_t* build,
   return RABBET_ANNOTATE(
       rabbet_source_host_collect(
           keys, count, (const char* const*)modules->data, modules->count,
-          (rabbet_carried_sink_t){.context = build, .add = carry_add}),
+          (rabbet_carried_sink_t){.context = build, .add = carried_add}),
       "source of plugins");
 }
 
-rabbet_status_t rabbet_carry(rabbet_build_t* build,
-                             const rabbet_network_t* network) {
+rabbet_status_t rabbet_collect_carried_code(rabbet_build_t* build,
+                                            const rabbet_network_t* network) {
   const rabbet_builder_config_t* config = build->config;
   for (size_t i = 0; i < config->plugin_libraries.count; ++i)
-    RABBET_RETURN_IF_ERROR(
-        RABBET_ANNOTATE(carry_library(build, config->plugin_libraries.data[i]),
-                        "to be carried by the plan"));
+    RABBET_RETURN_IF_ERROR(RABBET_ANNOTATE(
+        carried_library(build, config->plugin_libraries.data[i]),
+        "to be carried by the plan"));
   return config->options[RABBET_BUILDER_OPTION_KEEP_PLUGIN_SOURCE]
-             ? carry_source(build, network)
+             ? carried_source(build, network)
              : rabbet_ok();
 }

@@ -6,7 +6,7 @@
 
 // Reads libraries and source as the configuration says, before anything is
 // tuned: what cannot be carried is an error at once.
-rabbet_status_t rabbet_carry(rabbet_build_t* build,
-                             const rabbet_network_t* network);
+rabbet_status_t rabbet_collect_carried_code(rabbet_build_t* build,
+                                            const rabbet_network_t* network);
 
 #endif  // RABBET_SRC_BUILDER_EMIT_CARRIED_CODE_H_
