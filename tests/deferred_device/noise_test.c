@@ -1,14 +1,14 @@
 // Builds on a machine that does other things meanwhile: the same choices as on
 // a quiet one, and honesty where that cannot be.
 #include "build_check.h"
-#include "far.h"
+#include "deferred_device.h"
 #include "plan/plan.h"
 
 #define SYSTEM rabbet_allocator_system()
 #define SEEDS 10
 #define LAYERS 5
 
-static far_machine_t machine;
+static deferred_machine_t machine;
 static unsigned random_state;
 
 static double chance(void) {
@@ -17,12 +17,12 @@ static double chance(void) {
 
 // ---- Ways to disturb --------------------------------------------------------
 
-static void quiet(far_machine_t* m, int64_t* ns) {
+static void quiet(deferred_machine_t* m, int64_t* ns) {
   (void)m, (void)ns;
 }
 
 // Another process gets the processor for some milliseconds.
-static void preempted(far_machine_t* m, int64_t* ns) {
+static void preempted(deferred_machine_t* m, int64_t* ns) {
   if (chance() > 0.4) return;
   *ns += 1000000 + (int64_t)(chance() * 5e6);
   m->interruptions++;
@@ -30,7 +30,7 @@ static void preempted(far_machine_t* m, int64_t* ns) {
 
 // The processor is slower for some tens of samples, and tells it by its pace.
 static int slow_for, quick_for;
-static void throttled(far_machine_t* m, int64_t* ns) {
+static void throttled(deferred_machine_t* m, int64_t* ns) {
   if (slow_for > 0) {
     --slow_for;
     *ns += *ns / 2;
@@ -44,18 +44,18 @@ static void throttled(far_machine_t* m, int64_t* ns) {
 }
 
 // Nothing tells why a sample takes longer.
-static void unexplained(far_machine_t* m, int64_t* ns) {
+static void unexplained(deferred_machine_t* m, int64_t* ns) {
   (void)m;
   if (chance() < 0.5) *ns += (int64_t)(chance() * 0.5 * (double)*ns);
 }
 
-static void all_of_them(far_machine_t* m, int64_t* ns) {
+static void all_of_them(deferred_machine_t* m, int64_t* ns) {
   if (chance() < 0.4) preempted(m, ns);
   throttled(m, ns);
   if (chance() < 0.3) *ns += (int64_t)(chance() * 0.5 * (double)*ns);
 }
 
-static void never_quiet(far_machine_t* m, int64_t* ns) {
+static void never_quiet(deferred_machine_t* m, int64_t* ns) {
   *ns += 1000000;
   m->interruptions++;
 }
@@ -182,25 +182,26 @@ static void outcome_read(const void* data, size_t size, outcome_t* out) {
   rabbet_plan_destroy(plan);
 }
 
-static outcome_t build(void (*disturb)(far_machine_t*, int64_t*), int seed) {
+static outcome_t build(void (*disturb)(deferred_machine_t*, int64_t*),
+                       int seed) {
   net_t net = sample();
   rabbet_builder_config_t* config = check_config(3);
   rabbet_timing_cache_t* cache = NULL;
   rabbet_build_report_t* report = NULL;
   void* plan = NULL;
   size_t size = 0;
-  RABBET_EXPECT_OK(rabbet_builder_config_set_device(config, "far"));
+  RABBET_EXPECT_OK(rabbet_builder_config_set_device(config, "defer"));
   RABBET_EXPECT_OK(rabbet_builder_config_set(
       config, RABBET_BUILDER_OPTION_FLAGS, 1 << RABBET_BUILDER_FP16));
   RABBET_EXPECT_OK(rabbet_timing_cache_create(NULL, 0, SYSTEM, &cache));
   rabbet_builder_config_set_timing_cache(config, cache);
-  machine = (far_machine_t){.pace = 1000, .disturb = disturb};
+  machine = (deferred_machine_t){.pace = 1000, .disturb = disturb};
   random_state = (unsigned)seed * 7919 + 1;
   slow_for = quick_for = 0;
-  far_set_machine(&machine);
+  deferred_set_machine(&machine);
   RABBET_EXPECT_OK(
       rabbet_build_plan(net.network, config, SYSTEM, &plan, &size, &report));
-  far_set_machine(NULL);
+  deferred_set_machine(NULL);
   outcome_t outcome = {0};
   outcome_read(plan, size, &outcome);
   outcome.cached = rabbet_timing_cache_count(cache);
@@ -220,7 +221,7 @@ static void same_choices(void** state) {
   (void)state;
   static const struct {
     const char* name;
-    void (*disturb)(far_machine_t*, int64_t*);
+    void (*disturb)(deferred_machine_t*, int64_t*);
   } ways[] = {{"preempted", preempted},
               {"throttled", throttled},
               {"unexplained", unexplained},
@@ -256,7 +257,7 @@ static void never_quiet_is_told(void** state) {
 
 static int setup(void** state) {
   (void)state;
-  setenv("RABBET_LIBRARY_PATH", RABBET_FAR_FOLDER, 1);
+  setenv("RABBET_LIBRARY_PATH", RABBET_DEFERRED_FOLDER, 1);
   const rabbet_plugin_creator_t creator = {.struct_size = sizeof(creator),
                                            .name = "timed",
                                            .plugin_namespace = "test",

@@ -1,6 +1,6 @@
 // Runs that are recorded into graphs: the same results as without, by counting
 // what the device did.
-#include "far.h"
+#include "deferred_device.h"
 #include "faults/fault_allocator.h"
 #include "plan_samples.h"
 #include "rabbet/engine.h"
@@ -68,7 +68,7 @@ static rabbet_status_t graph_enqueue(void* self,
     return rabbet_ok();
   }
   rabbet_status_t status =
-      far_launch(call->stream, do_work, &work, sizeof(work));
+      deferred_launch(call->stream, do_work, &work, sizeof(work));
   if (kind == WAITING || kind == SILENT)
     status = rabbet_status_join(
         status, device->vtable->synchronize(device, call->stream));
@@ -196,8 +196,8 @@ static rabbet_status_t make_context(void (*sample)(maker_t* maker),
       .logger = {&heard, hear, RABBET_SEVERITY_WARNING}};
   maker_begin(&maker, SYSTEM);
   sample(&maker);
-  maker.plan->device = "far";
-  maker.plan->device_signature = "far";
+  maker.plan->device = "defer";
+  maker.plan->device_signature = "defer";
   maker_write(&maker, SYSTEM, &data, &size);
   maker_end(&maker);
   memset(&heard, 0, sizeof(heard));
@@ -255,8 +255,8 @@ static rabbet_graph_info_t info(const rabbet_context_t* context) {
 
 // Whatever was recorded is gone.
 static void expect_clean(void) {
-  assert_int_equal(far_counts()->graphs, 0);
-  assert_int_equal(far_counts()->pinned, 0);
+  assert_int_equal(deferred_counts()->graphs, 0);
+  assert_int_equal(deferred_counts()->pinned, 0);
   assert_int_equal(kept, 0);
 }
 
@@ -271,7 +271,7 @@ static void replays(void** state) {
     kind_at_hand = SAFE;
     RABBET_EXPECT_OK(device->vtable->create_stream(device, &stream));
     RABBET_EXPECT_OK(make_context(sample_plugin, SYSTEM, &context));
-    far_set_lazy(lazy);
+    deferred_set_lazy(lazy);
     for (int i = 0; i < 6; ++i) {
       RABBET_EXPECT_OK(run(context, x, y, i, i % 2 ? stream : NULL));
       rabbet_graph_info_t now = info(context);
@@ -280,10 +280,10 @@ static void replays(void** state) {
       assert_int_equal(now.recordings, i == 0 ? 0 : 1);
       assert_int_equal(now.replays, i < 2 ? 0 : i - 1);
     }
-    far_set_lazy(false);
+    deferred_set_lazy(false);
     assert_int_equal(calls, 2);
     assert_int_equal(heard.count, 0);
-    assert_int_equal(far_counts()->graphs, 1);
+    assert_int_equal(deferred_counts()->graphs, 1);
     rabbet_context_destroy(context);
     device->vtable->destroy_stream(device, stream);
     device->vtable->free(device, x);
@@ -302,7 +302,7 @@ static void addresses(void** state) {
   for (int i = 0; i < 8; ++i)
     y[i] = allocate();
   RABBET_EXPECT_OK(make_context(sample_plugin, SYSTEM, &context));
-  far_counts()->updates = 0;
+  deferred_counts()->updates = 0;
   for (int i = 0; i < 12; ++i)
     RABBET_EXPECT_OK(run(context, x, y[i % 3], i, NULL));
   assert_int_equal(info(context).recordings, 3);
@@ -311,15 +311,15 @@ static void addresses(void** state) {
   // More than are remembered: never twice, never recorded, always right.
   for (int i = 0; i < 16; ++i)
     RABBET_EXPECT_OK(run(context, x, y[i % 8], i, NULL));
-  assert_int_equal(far_counts()->updates, 0);
+  assert_int_equal(deferred_counts()->updates, 0);
   for (int i = 4; i < 8; ++i) {
     for (int k = 0; k < 3; ++k)
       RABBET_EXPECT_OK(run(context, x, y[i], i + k, NULL));
     assert_int_equal(info(context).graph_steps, 5);
     assert_true(kept <= 4);
   }
-  assert_true(far_counts()->updates > 0);
-  assert_true(far_counts()->graphs <= 4);
+  assert_true(deferred_counts()->updates > 0);
+  assert_true(deferred_counts()->graphs <= 4);
   rabbet_context_destroy(context);
   device->vtable->free(device, x);
   for (int i = 0; i < 8; ++i)
@@ -355,7 +355,7 @@ static void plugins(void** state) {
     rabbet_graph_info_t now = info(context);
     assert_int_equal(now.graph_steps, list[i].recorded ? 5 : 4);
     assert_int_equal(now.other_steps, list[i].recorded ? 0 : 1);
-    assert_int_equal(far_counts()->graphs, list[i].recorded ? 1 : 2);
+    assert_int_equal(deferred_counts()->graphs, list[i].recorded ? 1 : 2);
     if (list[i].message) {
       assert_int_equal(heard.count, 1);
       assert_non_null(strstr(heard.last,
@@ -410,13 +410,13 @@ static void failures(void** state) {
       void *x = allocate(), *y = allocate();
       kind_at_hand = kinds[k];
       RABBET_EXPECT_OK(make_context(sample_plugin, SYSTEM, &context));
-      far_fail_recording(n);
+      deferred_fail_recording(n);
       for (int i = 0; i < 6; ++i)
         RABBET_EXPECT_OK(run(context, x, y, i, NULL));
       failed = heard.count > 0;
       if (failed) assert_non_null(strstr(heard.last, "was made to fail"));
       assert_true(n < 100);
-      far_fail_recording(0);
+      deferred_fail_recording(0);
       rabbet_context_destroy(context);
       device->vtable->free(device, x);
       device->vtable->free(device, y);
@@ -433,7 +433,7 @@ static void segments(void** state) {
   RABBET_EXPECT_OK(make_context(sample_reads, SYSTEM, &context));
   RABBET_EXPECT_OK(rabbet_context_set_address(context, 0, x));
   RABBET_EXPECT_OK(rabbet_context_set_address(context, 1, y));
-  far_set_lazy(true);
+  deferred_set_lazy(true);
   for (int i = 0; i < 40; ++i) {
     float in[8], out[8];
     rabbet_dims_t dims = {.rank = 1, .d = {i % 4 == 3 ? 5 : 8}}, found;
@@ -455,7 +455,7 @@ static void segments(void** state) {
     }
     assert_int_equal(found.d[0], count);
   }
-  far_set_lazy(false);
+  deferred_set_lazy(false);
   // "compact" computes on the host and is found out; the others are recorded.
   assert_int_equal(info(context).graph_steps, 2);
   assert_int_equal(info(context).other_steps, 1);
@@ -521,13 +521,13 @@ static void copies_onto_themselves(void** state) {
         device->vtable->copy_to_device(device, x, in, sizeof(in), NULL));
     RABBET_EXPECT_OK(rabbet_context_set_address(context, 0, x));
     RABBET_EXPECT_OK(rabbet_context_set_address(context, 1, same ? x : y));
-    int before = far_counts()->done;
+    int before = deferred_counts()->done;
     RABBET_EXPECT_OK(rabbet_context_execute(context, NULL));
     wait();
     // In the second run the plugin is tried, on memory of its own.
     // Times are taken between three events.
     int wanted = (same ? 1 : 2) + (timed ? 3 : 0);
-    if (i != 1) assert_int_equal(far_counts()->done - before, wanted);
+    if (i != 1) assert_int_equal(deferred_counts()->done - before, wanted);
     if (i % 4 >= 2 && !timed) assert_int_equal(info(context).graph_steps, 2);
     RABBET_EXPECT_OK(device->vtable->copy_to_host(device, out, same ? x : y,
                                                   sizeof(out), NULL));
@@ -663,7 +663,7 @@ static void allocations(void** state) {
 
 static int setup(void** state) {
   (void)state;
-  setenv("RABBET_LIBRARY_PATH", RABBET_FAR_FOLDER, 1);
+  setenv("RABBET_LIBRARY_PATH", RABBET_DEFERRED_FOLDER, 1);
   test_plugins_register();
   rabbet_plugin_creator_t creator = {.struct_size = sizeof(creator),
                                      .name = "graph",
@@ -672,7 +672,7 @@ static int setup(void** state) {
                                      .create = graph_create,
                                      .input_count = 1};
   RABBET_EXPECT_OK(rabbet_plugin_register(&creator));
-  RABBET_EXPECT_OK(rabbet_device_create("far", SYSTEM, &device));
+  RABBET_EXPECT_OK(rabbet_device_create("defer", SYSTEM, &device));
   return 0;
 }
 

@@ -1,7 +1,7 @@
 // The runtime on a device whose memory is not the host's.
 #include <math.h>
 
-#include "far.h"
+#include "deferred_device.h"
 #include "plan_samples.h"
 #include "rabbet/engine.h"
 #include "test_plugins.h"
@@ -28,7 +28,7 @@ static rabbet_context_t* make_context(void (*sample)(maker_t* maker)) {
   rabbet_context_t* context = NULL;
   maker_begin(&maker, SYSTEM);
   sample(&maker);
-  maker.plan->device = "far";
+  maker.plan->device = "defer";
   maker_write(&maker, SYSTEM, &data, &size);
   maker_end(&maker);
   RABBET_EXPECT_OK(
@@ -72,13 +72,13 @@ static void constants(void** state) {
   rabbet_context_t* context = make_context(sample_static);
   static const float x[] = {1, 2, 3, -4, -5, 6};
   static const float expected[] = {0, 1.5f, 3, 0, 0, 7.5f};
-  void *far_x = place(context, "x"), *far_y = place(context, "y");
-  put(far_x, x, sizeof(x));
+  void *deferred_x = place(context, "x"), *deferred_y = place(context, "y");
+  put(deferred_x, x, sizeof(x));
   RABBET_EXPECT_OK(rabbet_context_execute(context, NULL));
-  expect(far_y, expected, 6);
+  expect(deferred_y, expected, 6);
   rabbet_context_destroy(context);
-  device->vtable->free(device, far_x);
-  device->vtable->free(device, far_y);
+  device->vtable->free(device, deferred_x);
+  device->vtable->free(device, deferred_y);
 }
 
 // A constant that no kernel reads is not there; one that a kernel keeps is its
@@ -87,25 +87,25 @@ static void constants_of_kernels(void** state) {
   (void)state;
   static const float x[] = {1, 2, 3, -4, -5, 6};
   static const float expected[] = {0, 1.5f, 3, 0, 0, 7.5f};
-  int before = far_counts()->allocated;
+  int before = deferred_counts()->allocated;
   rabbet_context_t* context = make_context(sample_static);
   // 24 bytes of "w", aligned.
-  assert_int_equal(far_counts()->allocated - before, 256);
+  assert_int_equal(deferred_counts()->allocated - before, 256);
   rabbet_context_destroy(context);
-  assert_int_equal(far_counts()->allocated, before);
-  far_set_owning(true);
+  assert_int_equal(deferred_counts()->allocated, before);
+  deferred_set_owning(true);
   context = make_context(sample_unread);
-  far_set_owning(false);
+  deferred_set_owning(false);
   // The kernel's copy of "w", and the least that an engine allocates.
-  assert_int_equal(far_counts()->allocated - before, 24 + 256);
-  void *far_x = place(context, "x"), *far_y = place(context, "y");
-  put(far_x, x, sizeof(x));
+  assert_int_equal(deferred_counts()->allocated - before, 24 + 256);
+  void *deferred_x = place(context, "x"), *deferred_y = place(context, "y");
+  put(deferred_x, x, sizeof(x));
   RABBET_EXPECT_OK(rabbet_context_execute(context, NULL));
-  expect(far_y, expected, 6);
+  expect(deferred_y, expected, 6);
   rabbet_context_destroy(context);
-  device->vtable->free(device, far_x);
-  device->vtable->free(device, far_y);
-  assert_int_equal(far_counts()->allocated, before);
+  device->vtable->free(device, deferred_x);
+  device->vtable->free(device, deferred_y);
+  assert_int_equal(deferred_counts()->allocated, before);
 }
 
 typedef struct heard_t {
@@ -127,9 +127,9 @@ static void times(void** state) {
   for (int i = 0; i < 2; ++i) {
     rabbet_context_t* context = make_context(made[i]);
     static const float x[] = {0, 1, 0, -2, 3, 4};
-    void *far_x = place(context, "x"), *far_y = place(context, "y");
+    void *deferred_x = place(context, "x"), *deferred_y = place(context, "y");
     heard_t heard = {0};
-    put(far_x, x, sizeof(x));
+    put(deferred_x, x, sizeof(x));
     if (i == 1) set_shape(context, 0, 1, 5, 0);
     RABBET_EXPECT_OK(rabbet_context_set_profiler(
         context, (rabbet_profiler_t){&heard, hear}));
@@ -140,8 +140,8 @@ static void times(void** state) {
       assert_float_equal(heard.milliseconds[k], i == 1 && k == 0 ? 0 : 0.001f,
                          1e-7f);
     rabbet_context_destroy(context);
-    device->vtable->free(device, far_x);
-    device->vtable->free(device, far_y);
+    device->vtable->free(device, deferred_x);
+    device->vtable->free(device, deferred_y);
   }
 }
 
@@ -154,41 +154,43 @@ static void runs_in_a_row(void** state) {
   static const float a[] = {1, 2,  3,  4,  5,  6,  7,  8,
                             9, 10, 11, 12, 13, 14, 15, 16},
                      b[16];
-  void *far_a = place(contexts[0], "a"), *far_b = place(contexts[0], "b");
-  void* far_n[2][RUNS];
-  put(far_a, a, sizeof(a));
-  put(far_b, b, sizeof(b));
-  RABBET_EXPECT_OK(rabbet_context_set_address(contexts[1], 0, far_a));
-  RABBET_EXPECT_OK(rabbet_context_set_address(contexts[1], 1, far_b));
-  void *far_y = place(contexts[0], "y"), *far_m = place(contexts[0], "m");
-  RABBET_EXPECT_OK(rabbet_context_set_address(contexts[1], 2, far_y));
-  RABBET_EXPECT_OK(rabbet_context_set_address(contexts[1], 4, far_m));
-  far_set_lazy(true);
+  void *deferred_a = place(contexts[0], "a"),
+       *deferred_b = place(contexts[0], "b");
+  void* deferred_n[2][RUNS];
+  put(deferred_a, a, sizeof(a));
+  put(deferred_b, b, sizeof(b));
+  RABBET_EXPECT_OK(rabbet_context_set_address(contexts[1], 0, deferred_a));
+  RABBET_EXPECT_OK(rabbet_context_set_address(contexts[1], 1, deferred_b));
+  void *deferred_y = place(contexts[0], "y"),
+       *deferred_m = place(contexts[0], "m");
+  RABBET_EXPECT_OK(rabbet_context_set_address(contexts[1], 2, deferred_y));
+  RABBET_EXPECT_OK(rabbet_context_set_address(contexts[1], 4, deferred_m));
+  deferred_set_lazy(true);
   for (int i = 0; i < RUNS; ++i) {
     for (int k = 0; k < 2; ++k) {
       // More shapes than are kept.
       int64_t batch = i % 9;
-      far_n[k][i] = place(contexts[k], "n");
+      deferred_n[k][i] = place(contexts[k], "n");
       set_shape(contexts[k], 0, 2, batch, 2);
       set_shape(contexts[k], 1, 2, batch, 2);
       RABBET_EXPECT_OK(rabbet_context_execute(contexts[k], NULL));
     }
   }
   RABBET_EXPECT_OK(device->vtable->synchronize(device, NULL));
-  far_set_lazy(false);
+  deferred_set_lazy(false);
   for (int i = 0; i < RUNS; ++i) {
     for (int k = 0; k < 2; ++k) {
       int32_t twice = -1;
-      RABBET_EXPECT_OK(
-          device->vtable->copy_to_host(device, &twice, far_n[k][i], 4, NULL));
+      RABBET_EXPECT_OK(device->vtable->copy_to_host(device, &twice,
+                                                    deferred_n[k][i], 4, NULL));
       assert_int_equal(twice, 2 * (i % 9));
-      device->vtable->free(device, far_n[k][i]);
+      device->vtable->free(device, deferred_n[k][i]);
     }
   }
   rabbet_context_destroy(contexts[0]);
   rabbet_context_destroy(contexts[1]);
-  assert_int_equal(far_counts()->pinned, 0);
-  void* rest[] = {far_a, far_b, far_y, far_m};
+  assert_int_equal(deferred_counts()->pinned, 0);
+  void* rest[] = {deferred_a, deferred_b, deferred_y, deferred_m};
   for (int i = 0; i < 4; ++i)
     device->vtable->free(device, rest[i]);
 }
@@ -228,17 +230,17 @@ static void read_back(void** state) {
   rabbet_context_t* context = make_context(sample_reads);
   static const float x[] = {0, 1, 0, -2, 3};
   static const float expected[] = {2, -2, 6};
-  void *far_x = place(context, "x"), *far_y = place(context, "y");
+  void *deferred_x = place(context, "x"), *deferred_y = place(context, "y");
   rabbet_dims_t dims;
-  put(far_x, x, sizeof(x));
+  put(deferred_x, x, sizeof(x));
   set_shape(context, 0, 1, 5, 0);
   RABBET_EXPECT_OK(rabbet_context_execute(context, NULL));
   RABBET_EXPECT_OK(rabbet_context_shape(context, 1, &dims));
   assert_int_equal(dims.d[0], 3);
-  expect(far_y, expected, 3);
+  expect(deferred_y, expected, 3);
   rabbet_context_destroy(context);
-  device->vtable->free(device, far_x);
-  device->vtable->free(device, far_y);
+  device->vtable->free(device, deferred_x);
+  device->vtable->free(device, deferred_y);
 }
 
 // A shape input lies on the host; the step that reads it gets a copy.
@@ -246,17 +248,17 @@ static void shape_inputs(void** state) {
   (void)state;
   rabbet_context_t* context = make_context(sample_shape_input);
   static const float x[] = {1, 2, 3, 4, 5, 6, 7, 8};
-  void *far_x = place(context, "x"), *far_y = place(context, "y");
+  void *deferred_x = place(context, "x"), *deferred_y = place(context, "y");
   int32_t s = 0;
-  put(far_x, x, sizeof(x));
+  put(deferred_x, x, sizeof(x));
   RABBET_EXPECT_OK(rabbet_context_set_address(context, 1, &s));
   for (s = 0; s <= 8; ++s) {
     RABBET_EXPECT_OK(rabbet_context_execute(context, NULL));
-    expect(far_y, x, (size_t)s);
+    expect(deferred_y, x, (size_t)s);
   }
   rabbet_context_destroy(context);
-  device->vtable->free(device, far_x);
-  device->vtable->free(device, far_y);
+  device->vtable->free(device, deferred_x);
+  device->vtable->free(device, deferred_y);
 }
 
 static void* give_room(void* user_data, const char* name, void* current,
@@ -271,17 +273,17 @@ static void late_sizes(void** state) {
   rabbet_context_t* context = make_context(sample_late);
   static const float x[] = {4, -1, 2, 3, 5, 6, 7, 8};
   static const float expected[] = {4, 0, 2, 3};
-  void *far_x = place(context, "x"), *far_z = place(context, "z");
-  put(far_x, x, sizeof(x));
+  void *deferred_x = place(context, "x"), *deferred_z = place(context, "z");
+  put(deferred_x, x, sizeof(x));
   RABBET_EXPECT_OK(rabbet_context_set_output_allocator(
       context, 1,
-      (rabbet_output_allocator_t){.user_data = far_z,
+      (rabbet_output_allocator_t){.user_data = deferred_z,
                                   .reallocate = give_room}));
   RABBET_EXPECT_OK(rabbet_context_execute(context, NULL));
-  expect(far_z, expected, 4);
+  expect(deferred_z, expected, 4);
   rabbet_context_destroy(context);
-  device->vtable->free(device, far_x);
-  device->vtable->free(device, far_z);
+  device->vtable->free(device, deferred_x);
+  device->vtable->free(device, deferred_z);
 }
 
 // Inputs and outputs in the host's memory: copied by the run, in both ways of
@@ -309,13 +311,13 @@ static void host_addresses(void** state) {
     assert_int_equal(n, 2 * batch);
     assert_float_equal(m, (float)batch - 1, 0);
   }
-  void* far_a = place(context, "a");
-  put(far_a, b, sizeof(b));
+  void* deferred_a = place(context, "a");
+  put(deferred_a, b, sizeof(b));
   RABBET_EXPECT_OK(rabbet_context_execute(context, NULL));
   for (int64_t i = 0; i < 6; ++i)
     assert_float_equal(y[i], fmaxf(b[i] + b[i], 0), 0);
   rabbet_context_destroy(context);
-  device->vtable->free(device, far_a);
+  device->vtable->free(device, deferred_a);
 }
 
 static void host_output_allocator(void** state) {
@@ -340,9 +342,9 @@ static void host_output_allocator(void** state) {
 
 static int setup(void** state) {
   (void)state;
-  setenv("RABBET_LIBRARY_PATH", RABBET_FAR_FOLDER, 1);
+  setenv("RABBET_LIBRARY_PATH", RABBET_DEFERRED_FOLDER, 1);
   test_plugins_register();
-  RABBET_EXPECT_OK(rabbet_device_create("far", SYSTEM, &device));
+  RABBET_EXPECT_OK(rabbet_device_create("defer", SYSTEM, &device));
   return 0;
 }
 

@@ -1,7 +1,7 @@
 // Data that kernels keep in a plan: from the build through the file to the
 // engine.
 #include "build_check.h"
-#include "far.h"
+#include "deferred_device.h"
 #include "plan/plan.h"
 
 #define SYSTEM rabbet_allocator_system()
@@ -14,7 +14,7 @@ static built_t build(const char* name) {
   net_output(&net, net_unary(&net, "exp", "exp", root), "y");
   RABBET_EXPECT_OK(rabbet_network_set_name(net.network, name));
   rabbet_builder_config_t* config = check_config(1);
-  RABBET_EXPECT_OK(rabbet_builder_config_set_device(config, "far"));
+  RABBET_EXPECT_OK(rabbet_builder_config_set_device(config, "defer"));
   built_t built = {0};
   RABBET_EXPECT_OK(rabbet_build_plan(net.network, config, SYSTEM, &built.plan,
                                      &built.size, &built.report));
@@ -49,11 +49,11 @@ static void kept_in_the_plan(void** state) {
 static void given_to_kernels(void** state) {
   (void)state;
   built_t built = build("model");
-  assert_true(far_counts()->compiled > 0);
-  far_counts()->compiled = 0;
+  assert_true(deferred_counts()->compiled > 0);
+  deferred_counts()->compiled = 0;
   RABBET_EXPECT_OK(rabbet_engine_deserialize(built.plan, built.size, NULL,
                                              SYSTEM, &built.engine));
-  assert_int_equal(far_counts()->compiled, 0);
+  assert_int_equal(deferred_counts()->compiled, 0);
   char* text = NULL;
   RABBET_EXPECT_OK(rabbet_engine_inspect(built.engine, NULL, -1,
                                          RABBET_INSPECT_TEXT, SYSTEM, &text));
@@ -82,10 +82,10 @@ static void not_trusted(void** state) {
   RABBET_EXPECT_OK(rabbet_plan_write(plan, &weights, 1, SYSTEM, &data, &size));
   rabbet_engine_options_t options = {.struct_size = sizeof(options),
                                      .untrusted = true};
-  far_counts()->compiled = 0;
+  deferred_counts()->compiled = 0;
   RABBET_EXPECT_OK(
       rabbet_engine_deserialize(data, size, &options, SYSTEM, &built.engine));
-  assert_int_equal(far_counts()->compiled, plan->step_count);
+  assert_int_equal(deferred_counts()->compiled, plan->step_count);
   rabbet_engine_t* engine = NULL;
   options.host_code_allowed = true;
   RABBET_EXPECT_ERROR(
@@ -140,7 +140,7 @@ static void equal_builds_give_equal_bytes(void** state) {
 
 static int setup(void** state) {
   (void)state;
-  return setenv("RABBET_LIBRARY_PATH", RABBET_FAR_FOLDER, 1);
+  return setenv("RABBET_LIBRARY_PATH", RABBET_DEFERRED_FOLDER, 1);
 }
 
 int main(void) {
