@@ -1,8 +1,10 @@
+#include <math.h>
 #include <string.h>
 
 #include "base/strbuf.h"
 #include "base/suggest.h"
 #include "cli/cli.h"
+#include "cli/op_docs.h"
 #include "ops/op.h"
 
 // ---- Text ------------------------------------------------------------------
@@ -27,30 +29,43 @@ static void rabbet_op_print_operand(rabbet_strbuf_t* out, const char* kind,
   rabbet_strbuf_printf(out, "\n");
 }
 
-static void rabbet_op_print_attr(rabbet_strbuf_t* out,
-                                 const rabbet_op_attr_t* attr) {
-  rabbet_strbuf_printf(out, "  attr    %-14s %s", attr->name,
-                       rabbet_attr_type_name(attr->type));
+// The value that an attribute has where none is given.
+static void rabbet_op_print_default(rabbet_strbuf_t* out,
+                                    const rabbet_op_attr_t* attr,
+                                    const char* type) {
+  const char* name = rabbet_op_enumerator_name(attr, attr->default_int);
   if (attr->required) {
     rabbet_strbuf_printf(out, ", required");
   } else if (attr->type == RABBET_ATTR_FLOAT) {
     rabbet_strbuf_printf(out, ", default %g", attr->default_float);
-  } else if (attr->type == RABBET_ATTR_INT || attr->type == RABBET_ATTR_BOOL) {
+  } else if (attr->type == RABBET_ATTR_BOOL) {
+    rabbet_strbuf_printf(out, ", default %s",
+                         attr->default_int ? "true" : "false");
+  } else if (name) {
+    rabbet_strbuf_printf(out, ", default %s", name);
+  } else if (attr->type == RABBET_ATTR_INT || !strcmp(type, "Spatial")) {
     rabbet_strbuf_printf(out, ", default %lld", (long long)attr->default_int);
   }
-  if (attr->doc) rabbet_strbuf_printf(out, ": %s", attr->doc);
-  rabbet_strbuf_printf(out, "\n");
+}
+
+static void rabbet_op_print_attr(rabbet_strbuf_t* out, const rabbet_op_t* op,
+                                 const rabbet_op_attr_t* attr) {
+  const rabbet_op_doc_t* doc = rabbet_doc_of_attr(op->name, attr->name);
+  rabbet_strbuf_printf(out, "  attr    %-14s %s", attr->name,
+                       rabbet_attr_type_name(attr->type));
+  rabbet_op_print_default(out, attr, doc->type);
+  rabbet_strbuf_printf(out, ": %s\n", doc->text);
   const rabbet_op_enumerator_t* each = attr->enumerators;
   for (; each && each->name; ++each) {
-    rabbet_strbuf_printf(out, "%s%s %lld",
-                         each == attr->enumerators ? "          " : ", ",
-                         each->name, (long long)each->value);
+    rabbet_strbuf_printf(out, "            %-12s %2lld  %s\n", each->name,
+                         (long long)each->value,
+                         rabbet_doc_of_value(doc->type, each->name)->text);
   }
-  if (attr->enumerators) rabbet_strbuf_printf(out, "\n");
 }
 
 static void rabbet_op_print(rabbet_strbuf_t* out, const rabbet_op_t* op) {
-  rabbet_strbuf_printf(out, "%s: %s\n", op->name, op->doc);
+  rabbet_strbuf_printf(out, "%s: %s\n", op->name,
+                       rabbet_doc_of_op(op->name)->text);
   for (size_t i = 0; i < op->input_count; ++i) {
     rabbet_op_print_operand(out, "input", &op->inputs[i]);
   }
@@ -58,7 +73,7 @@ static void rabbet_op_print(rabbet_strbuf_t* out, const rabbet_op_t* op) {
     rabbet_op_print_operand(out, "output", &op->outputs[i]);
   }
   for (size_t i = 0; i < op->attr_count; ++i) {
-    rabbet_op_print_attr(out, &op->attrs[i]);
+    rabbet_op_print_attr(out, op, &op->attrs[i]);
   }
 }
 
@@ -72,35 +87,70 @@ static void rabbet_op_json_operands(rabbet_strbuf_t* out, const char* key,
     rabbet_strbuf_printf(out, "%s{\"name\": ", i ? ", " : "");
     rabbet_strbuf_json_string(out, operands[i].name);
     rabbet_strbuf_printf(
-        out, ", \"optional\": %s, \"variadic\": %s, \"types\": \"",
+        out,
+        ", \"optional\": %s, \"variadic\": %s, \"shape\": %s, \"hidden\": %s, "
+        "\"types\": \"",
         operands[i].flags & RABBET_OPERAND_OPTIONAL ? "true" : "false",
-        operands[i].flags & RABBET_OPERAND_VARIADIC ? "true" : "false");
+        operands[i].flags & RABBET_OPERAND_VARIADIC ? "true" : "false",
+        operands[i].flags & RABBET_OPERAND_SHAPE ? "true" : "false",
+        operands[i].flags & RABBET_OPERAND_HIDDEN ? "true" : "false");
     rabbet_op_print_dtypes(out, operands[i].dtypes);
     rabbet_strbuf_printf(out, "\"}");
   }
   rabbet_strbuf_printf(out, "]");
 }
 
+static void rabbet_op_json_text(rabbet_strbuf_t* out, const char* key,
+                                const char* text) {
+  rabbet_strbuf_printf(out, ", \"%s\": ", key);
+  rabbet_strbuf_json_string(out, text);
+}
+
+static void rabbet_op_json_default(rabbet_strbuf_t* out,
+                                   const rabbet_op_attr_t* attr,
+                                   const char* type) {
+  if (attr->required) return;
+  rabbet_strbuf_printf(out, ", \"default\": ");
+  if (attr->type == RABBET_ATTR_FLOAT && isinf(attr->default_float)) {
+    rabbet_strbuf_printf(out, "\"inf\"");  // JSON has no number for it
+  } else if (attr->type == RABBET_ATTR_FLOAT) {
+    rabbet_strbuf_printf(out, "%.9g", attr->default_float);
+  } else if (attr->type == RABBET_ATTR_BOOL) {
+    rabbet_strbuf_printf(out, attr->default_int ? "true" : "false");
+  } else if (attr->type == RABBET_ATTR_INT || !strcmp(type, "Spatial")) {
+    rabbet_strbuf_printf(out, "%lld", (long long)attr->default_int);
+  } else {
+    rabbet_strbuf_printf(out, attr->type == RABBET_ATTR_STRING ? "\"\"" : "[]");
+  }
+}
+
+static void rabbet_op_json_values(rabbet_strbuf_t* out,
+                                  const rabbet_op_attr_t* attr) {
+  if (!attr->enumerators) return;
+  rabbet_strbuf_printf(out, ", \"values\": {");
+  const rabbet_op_enumerator_t* each = attr->enumerators;
+  for (; each->name; ++each) {
+    rabbet_strbuf_printf(out, "%s\"%s\": %lld",
+                         each == attr->enumerators ? "" : ", ", each->name,
+                         (long long)each->value);
+  }
+  rabbet_strbuf_printf(out, "}");
+}
+
 static void rabbet_op_json_attrs(rabbet_strbuf_t* out, const rabbet_op_t* op) {
   rabbet_strbuf_printf(out, ", \"attributes\": [");
   for (size_t i = 0; i < op->attr_count; ++i) {
     const rabbet_op_attr_t* attr = &op->attrs[i];
+    const rabbet_op_doc_t* doc = rabbet_doc_of_attr(op->name, attr->name);
     rabbet_strbuf_printf(out, "%s{\"name\": ", i ? ", " : "");
     rabbet_strbuf_json_string(out, attr->name);
-    rabbet_strbuf_printf(out, ", \"type\": ");
-    rabbet_strbuf_json_string(out, rabbet_attr_type_name(attr->type));
+    rabbet_op_json_text(out, "type", rabbet_attr_type_name(attr->type));
+    rabbet_op_json_text(out, "meaning", doc->type);
+    rabbet_op_json_text(out, "doc", doc->text);
     rabbet_strbuf_printf(out, ", \"required\": %s",
                          attr->required ? "true" : "false");
-    if (attr->enumerators) {
-      rabbet_strbuf_printf(out, ", \"values\": {");
-      const rabbet_op_enumerator_t* each = attr->enumerators;
-      for (; each->name; ++each) {
-        rabbet_strbuf_printf(out, "%s\"%s\": %lld",
-                             each == attr->enumerators ? "" : ", ", each->name,
-                             (long long)each->value);
-      }
-      rabbet_strbuf_printf(out, "}");
-    }
+    rabbet_op_json_default(out, attr, doc->type);
+    rabbet_op_json_values(out, attr);
     rabbet_strbuf_printf(out, "}");
   }
   rabbet_strbuf_printf(out, "]");
@@ -109,8 +159,7 @@ static void rabbet_op_json_attrs(rabbet_strbuf_t* out, const rabbet_op_t* op) {
 static void rabbet_op_json(rabbet_strbuf_t* out, const rabbet_op_t* op) {
   rabbet_strbuf_printf(out, "{\"name\": ");
   rabbet_strbuf_json_string(out, op->name);
-  rabbet_strbuf_printf(out, ", \"doc\": ");
-  rabbet_strbuf_json_string(out, op->doc);
+  rabbet_op_json_text(out, "doc", rabbet_doc_of_op(op->name)->text);
   rabbet_op_json_operands(out, "inputs", op->inputs, op->input_count);
   rabbet_op_json_operands(out, "outputs", op->outputs, op->output_count);
   rabbet_op_json_attrs(out, op);
@@ -148,7 +197,8 @@ static void rabbet_ops_list(rabbet_strbuf_t* out, bool json) {
       if (i) rabbet_strbuf_printf(out, ",\n ");
       rabbet_op_json(out, op);
     } else {
-      rabbet_strbuf_printf(out, "%-18s %s\n", op->name, op->doc);
+      rabbet_strbuf_printf(out, "%-18s %s\n", op->name,
+                           rabbet_doc_of_op(op->name)->text);
     }
   }
   if (json) rabbet_strbuf_printf(out, "]\n");

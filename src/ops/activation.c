@@ -94,19 +94,14 @@ static const rabbet_op_operand_t activation_outputs[] = {
     {"output", 0, RABBET_T_FLOATS | RABBET_T_INDICES},
 };
 static const rabbet_op_attr_t activation_attrs[] = {
-    {"type", RABBET_ATTR_INT, true, 0, 0, activation_types, "the function"},
-    {"alpha", RABBET_ATTR_FLOAT, false, 0, 0, NULL,
-     "slope of LEAKY_RELU; scale of ELU, SELU (inner), SOFTPLUS, SCALED_TANH; "
-     "factor of HARD_SIGMOID; lower bound of CLIP; THRESHOLDED_RELU's bound"},
-    {"beta", RABBET_ATTR_FLOAT, false, 0, 0, NULL,
-     "outer scale of SELU; inner of SOFTPLUS, SCALED_TANH; offset of "
-     "HARD_SIGMOID; upper bound of CLIP"},
+    {"type", RABBET_ATTR_INT, true, 0, 0, activation_types},
+    {"alpha", RABBET_ATTR_FLOAT, false, 0, 0, NULL},
+    {"beta", RABBET_ATTR_FLOAT, false, 0, 0, NULL},
 };
 
 const rabbet_op_t rabbet_op_activation = {
     .name = "activation",
     .layer_type = "ACTIVATION",
-    .doc = "A function of each element.",
     .flags = RABBET_OP_POINTWISE,
     .inputs = activation_inputs,
     .input_count = RABBET_OP_COUNT_OF(activation_inputs),

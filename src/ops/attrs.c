@@ -227,9 +227,8 @@ static rabbet_status_t rabbet_op_default(const rabbet_op_t* op,
                                          rabbet_attr_t* out_attr) {
   if (attr->required) {
     return RABBET_STATUS(RABBET_STATUS_INVALID_ARGUMENT,
-                         "operator '%s' needs attribute '%s' (%s): %s",
-                         op->name, attr->name,
-                         rabbet_attr_type_name(attr->type), attr->doc);
+                         "operator '%s' needs attribute '%s' (%s)", op->name,
+                         attr->name, rabbet_attr_type_name(attr->type));
   }
   rabbet_attr_t value = {.name = attr->name, .type = attr->type};
   value.dtype = RABBET_DTYPE_NONE;

@@ -76,13 +76,12 @@ static rabbet_status_t cast_reference(const rabbet_op_eval_t* eval) {
 static const rabbet_op_operand_t cast_inputs[] = {{"input", 0, CAST_FROM}};
 static const rabbet_op_operand_t cast_outputs[] = {{"output", 0, CAST_TYPES}};
 static const rabbet_op_attr_t cast_attrs[] = {
-    {"to_type", RABBET_ATTR_INT, true, 0, 0, cast_types, "the output's type"},
+    {"to_type", RABBET_ATTR_INT, true, 0, 0, cast_types},
 };
 
 const rabbet_op_t rabbet_op_cast = {
     .name = "cast",
     .layer_type = "CAST",
-    .doc = "Conversion to another type.",
     .flags = RABBET_OP_POINTWISE,
     .inputs = cast_inputs,
     .input_count = RABBET_OP_COUNT_OF(cast_inputs),

@@ -82,15 +82,12 @@ static const rabbet_op_operand_t concatenation_inputs[] = {
 static const rabbet_op_operand_t concatenation_outputs[] = {
     {"output", 0, RABBET_T_ANY}};
 static const rabbet_op_attr_t concatenation_attrs[] = {
-    {"axis", RABBET_ATTR_INT, true, 0, 0, NULL,
-     "the axis along which inputs follow each other; negative counts from the "
-     "last"},
+    {"axis", RABBET_ATTR_INT, true, 0, 0, NULL},
 };
 
 const rabbet_op_t rabbet_op_concatenation = {
     .name = "concatenation",
     .layer_type = "CONCATENATION",
-    .doc = "Tensors one after the other along an axis.",
     .flags = RABBET_OP_MOVES_DATA,
     .inputs = concatenation_inputs,
     .input_count = RABBET_OP_COUNT_OF(concatenation_inputs),

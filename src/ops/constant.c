@@ -49,14 +49,12 @@ static rabbet_status_t constant_reference(const rabbet_op_eval_t* eval) {
 static const rabbet_op_operand_t constant_outputs[] = {
     {"output", 0, CONSTANT_TYPES}};
 static const rabbet_op_attr_t constant_attrs[] = {
-    {"weights", RABBET_ATTR_TENSOR, true, 0, 0, NULL,
-     "the data, with its type and shape"},
+    {"weights", RABBET_ATTR_TENSOR, true, 0, 0, NULL},
 };
 
 const rabbet_op_t rabbet_op_constant = {
     .name = "constant",
     .layer_type = "CONSTANT",
-    .doc = "A tensor known when the network is made.",
     .outputs = constant_outputs,
     .output_count = RABBET_OP_COUNT_OF(constant_outputs),
     .attrs = constant_attrs,

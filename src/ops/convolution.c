@@ -189,25 +189,18 @@ static const rabbet_op_operand_t convolution_inputs[] = {
 static const rabbet_op_operand_t convolution_outputs[] = {
     {"output", 0, RABBET_T_FLOATS}};
 static const rabbet_op_attr_t convolution_attrs[] = {
-    {"stride_nd", RABBET_ATTR_INTS, false, 0, 0, NULL,
-     "step of the window on each spatial axis; default 1"},
-    {"dilation_nd", RABBET_ATTR_INTS, false, 0, 0, NULL,
-     "distance between the window's elements; default 1"},
-    {"pre_padding", RABBET_ATTR_INTS, false, 0, 0, NULL,
-     "zeros before each spatial axis; default 0"},
-    {"post_padding", RABBET_ATTR_INTS, false, 0, 0, NULL,
-     "zeros after each spatial axis; default 0"},
+    {"stride_nd", RABBET_ATTR_INTS, false, 1, 0, NULL},
+    {"dilation_nd", RABBET_ATTR_INTS, false, 1, 0, NULL},
+    {"pre_padding", RABBET_ATTR_INTS, false, 0, 0, NULL},
+    {"post_padding", RABBET_ATTR_INTS, false, 0, 0, NULL},
     {"padding_mode", RABBET_ATTR_INT, false, RABBET_PADDING_EXPLICIT_ROUND_DOWN,
-     0, rabbet_padding_modes,
-     "how the output's extent is rounded, or padding found from it"},
-    {"num_groups", RABBET_ATTR_INT, false, 1, 0, NULL,
-     "groups of channels that are convolved apart"},
+     0, rabbet_padding_modes},
+    {"num_groups", RABBET_ATTR_INT, false, 1, 0, NULL},
 };
 
 const rabbet_op_t rabbet_op_convolution = {
     .name = "convolution",
     .layer_type = "CONVOLUTION",
-    .doc = "Grouped convolution in one to three dimensions.",
     .inputs = convolution_inputs,
     .input_count = RABBET_OP_COUNT_OF(convolution_inputs),
     .outputs = convolution_outputs,

@@ -85,18 +85,15 @@ static const rabbet_op_operand_t cumulative_inputs[] = {
 static const rabbet_op_operand_t cumulative_outputs[] = {
     {"output", 0, RABBET_T_NUMBERS}};
 static const rabbet_op_attr_t cumulative_attrs[] = {
-    {"op", RABBET_ATTR_INT, false, 0, 0, cumulative_ops, "what is running"},
-    {"axis", RABBET_ATTR_INT, false, 0, 0, NULL,
-     "the axis (unless input 1 tells)"},
-    {"exclusive", RABBET_ATTR_BOOL, false, 0, 0, NULL,
-     "an element is not part of its own sum"},
-    {"reverse", RABBET_ATTR_BOOL, false, 0, 0, NULL, "from the end"},
+    {"op", RABBET_ATTR_INT, false, 0, 0, cumulative_ops},
+    {"axis", RABBET_ATTR_INT, false, 0, 0, NULL},
+    {"exclusive", RABBET_ATTR_BOOL, false, 0, 0, NULL},
+    {"reverse", RABBET_ATTR_BOOL, false, 0, 0, NULL},
 };
 
 const rabbet_op_t rabbet_op_cumulative = {
     .name = "cumulative",
     .layer_type = "CUMULATIVE",
-    .doc = "Running sums along an axis.",
     .inputs = cumulative_inputs,
     .input_count = RABBET_OP_COUNT_OF(cumulative_inputs),
     .outputs = cumulative_outputs,

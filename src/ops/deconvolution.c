@@ -194,30 +194,19 @@ static const rabbet_op_operand_t deconvolution_inputs[] = {
 static const rabbet_op_operand_t deconvolution_outputs[] = {
     {"output", 0, RABBET_T_FLOATS}};
 static const rabbet_op_attr_t deconvolution_attrs[] = {
-    {"stride_nd", RABBET_ATTR_INTS, false, 0, 0, NULL,
-     "step of the window over the output on each spatial axis; default 1"},
-    {"dilation_nd", RABBET_ATTR_INTS, false, 0, 0, NULL,
-     "distance between the window's elements; default 1"},
-    {"pre_padding", RABBET_ATTR_INTS, false, 0, 0, NULL,
-     "elements cut off before each spatial axis of the output; default 0"},
-    {"post_padding", RABBET_ATTR_INTS, false, 0, 0, NULL,
-     "elements cut off after each spatial axis of the output; default 0"},
-    {"output_padding", RABBET_ATTR_INTS, false, 0, 0, NULL,
-     "elements added after each spatial axis of the output; default 0"},
+    {"stride_nd", RABBET_ATTR_INTS, false, 1, 0, NULL},
+    {"dilation_nd", RABBET_ATTR_INTS, false, 1, 0, NULL},
+    {"pre_padding", RABBET_ATTR_INTS, false, 0, 0, NULL},
+    {"post_padding", RABBET_ATTR_INTS, false, 0, 0, NULL},
+    {"output_padding", RABBET_ATTR_INTS, false, 0, 0, NULL},
     {"padding_mode", RABBET_ATTR_INT, false, RABBET_PADDING_EXPLICIT_ROUND_DOWN,
-     0, rabbet_padding_modes,
-     "padding as given, or found so that the output has stride_nd times the "
-     "input's extent"},
-    {"num_groups", RABBET_ATTR_INT, false, 1, 0, NULL,
-     "groups of channels that are deconvolved apart"},
+     0, rabbet_padding_modes},
+    {"num_groups", RABBET_ATTR_INT, false, 1, 0, NULL},
 };
 
 const rabbet_op_t rabbet_op_deconvolution = {
     .name = "deconvolution",
     .layer_type = "DECONVOLUTION",
-    .doc =
-        "Grouped deconvolution (transposed convolution) in one to three "
-        "dimensions.",
     .inputs = deconvolution_inputs,
     .input_count = RABBET_OP_COUNT_OF(deconvolution_inputs),
     .outputs = deconvolution_outputs,

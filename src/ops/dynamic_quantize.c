@@ -177,24 +177,17 @@ static const rabbet_op_operand_t dynamic_outputs[] = {
     {"scale", 0, RABBET_T_FLOATS | RABBET_T(FP8) | RABBET_T(E8M0)},
 };
 static const rabbet_op_attr_t dynamic_attrs[] = {
-    {"axis", RABBET_ATTR_INT, false, -1, 0, NULL,
-     "the axis that block_size is for"},
-    {"block_size", RABBET_ATTR_INT, false, 0, 0, NULL,
-     "elements along the axis that share a scale; -1: all"},
-    {"block_shape", RABBET_ATTR_INTS, false, 0, 0, NULL,
-     "elements that share a scale on each axis, in place of axis and "
-     "block_size; -1: all"},
-    {"to_type", RABBET_ATTR_INT, false, RABBET_DTYPE_INT8, 0, dynamic_types,
-     "the output's type"},
+    {"axis", RABBET_ATTR_INT, false, -1, 0, NULL},
+    {"block_size", RABBET_ATTR_INT, false, 0, 0, NULL},
+    {"block_shape", RABBET_ATTR_INTS, false, 0, 0, NULL},
+    {"to_type", RABBET_ATTR_INT, false, RABBET_DTYPE_INT8, 0, dynamic_types},
     {"scale_type", RABBET_ATTR_INT, false, RABBET_DTYPE_FLOAT, 0,
-     dynamic_scale_types, "the scales' type"},
+     dynamic_scale_types},
 };
 
 const rabbet_op_t rabbet_op_dynamic_quantize = {
     .name = "dynamic_quantize",
     .layer_type = "DYNAMIC_QUANTIZE",
-    .doc =
-        "Quantization with scales of blocks that are computed from the input.",
     .inputs = dynamic_inputs,
     .input_count = RABBET_OP_COUNT_OF(dynamic_inputs),
     .outputs = dynamic_outputs,

@@ -271,13 +271,12 @@ static const rabbet_op_operand_t elementwise_inputs[] = {
 static const rabbet_op_operand_t elementwise_outputs[] = {
     {"output", 0, RABBET_T_NUMBERS | RABBET_T(BOOL)}};
 static const rabbet_op_attr_t elementwise_attrs[] = {
-    {"op", RABBET_ATTR_INT, true, 0, 0, elementwise_ops, "the operation"},
+    {"op", RABBET_ATTR_INT, true, 0, 0, elementwise_ops},
 };
 
 const rabbet_op_t rabbet_op_elementwise = {
     .name = "elementwise",
     .layer_type = "ELEMENTWISE",
-    .doc = "A function of two elements, with broadcasting.",
     .flags = RABBET_OP_POINTWISE,
     .inputs = elementwise_inputs,
     .input_count = RABBET_OP_COUNT_OF(elementwise_inputs),

@@ -182,23 +182,17 @@ static const rabbet_op_operand_t fill_inputs[] = {
 };
 static const rabbet_op_operand_t fill_outputs[] = {{"output", 0, FILL_TYPES}};
 static const rabbet_op_attr_t fill_attrs[] = {
-    {"operation", RABBET_ATTR_INT, true, 0, 0, fill_operations,
-     "which numbers: in even steps, evenly or normally distributed"},
-    {"shape", RABBET_ATTR_INTS, false, 0, 0, NULL,
-     "the output's shape (unless input 0 gives it)"},
-    {"alpha", RABBET_ATTR_FLOAT, false, 0, 0, NULL,
-     "first number, least number, or mean (unless input 1 gives it)"},
-    {"beta", RABBET_ATTR_FLOAT, false, 0, 1, NULL,
-     "step, largest number, or standard deviation (unless input 2 gives it)"},
-    {"to_type", RABBET_ATTR_INT, false, RABBET_DTYPE_FLOAT, 0, fill_types,
-     "type of the output"},
-    {"seed", RABBET_ATTR_INT, false, 0, 0, NULL, "of random numbers"},
+    {"operation", RABBET_ATTR_INT, true, 0, 0, fill_operations},
+    {"shape", RABBET_ATTR_INTS, false, 0, 0, NULL},
+    {"alpha", RABBET_ATTR_FLOAT, false, 0, 0, NULL},
+    {"beta", RABBET_ATTR_FLOAT, false, 0, 1, NULL},
+    {"to_type", RABBET_ATTR_INT, false, RABBET_DTYPE_FLOAT, 0, fill_types},
+    {"seed", RABBET_ATTR_INT, false, 0, 0, NULL},
 };
 
 const rabbet_op_t rabbet_op_fill = {
     .name = "fill",
     .layer_type = "FILL",
-    .doc = "Numbers in even steps, or random numbers.",
     .inputs = fill_inputs,
     .input_count = RABBET_OP_COUNT_OF(fill_inputs),
     .outputs = fill_outputs,

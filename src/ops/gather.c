@@ -263,18 +263,14 @@ static const rabbet_op_operand_t gather_inputs[] = {
 static const rabbet_op_operand_t gather_outputs[] = {
     {"output", 0, RABBET_T_ANY}};
 static const rabbet_op_attr_t gather_attrs[] = {
-    {"axis", RABBET_ATTR_INT, false, 0, 0, NULL,
-     "the axis that is indexed (DEFAULT, ELEMENT)"},
-    {"num_elementwise_dims", RABBET_ATTR_INT, false, 0, 0, NULL,
-     "leading axes that data and indices share (DEFAULT, ND)"},
-    {"mode", RABBET_ATTR_INT, false, RABBET_GATHER_DEFAULT, 0, gather_modes,
-     "how indices are read"},
+    {"axis", RABBET_ATTR_INT, false, 0, 0, NULL},
+    {"num_elementwise_dims", RABBET_ATTR_INT, false, 0, 0, NULL},
+    {"mode", RABBET_ATTR_INT, false, RABBET_GATHER_DEFAULT, 0, gather_modes},
 };
 
 const rabbet_op_t rabbet_op_gather = {
     .name = "gather",
     .layer_type = "GATHER",
-    .doc = "Elements chosen by indices.",
     .flags = RABBET_OP_MOVES_DATA,
     .inputs = gather_inputs,
     .input_count = RABBET_OP_COUNT_OF(gather_inputs),

@@ -230,17 +230,15 @@ static const rabbet_op_operand_t grid_outputs[] = {
     {"output", 0, RABBET_T_FLOATS}};
 static const rabbet_op_attr_t grid_attrs[] = {
     {"interpolation_mode", RABBET_ATTR_INT, false, RABBET_INTERPOLATION_LINEAR,
-     0, grid_modes, "interpolation between elements"},
-    {"sample_mode", RABBET_ATTR_INT, false, RABBET_SAMPLE_FILL, 0, grid_outside,
-     "elements outside the input; FILL: zeros"},
-    {"align_corners", RABBET_ATTR_BOOL, false, 0, 0, NULL,
-     "-1 and 1 are the centres of the first and last elements, not their ends"},
+     0, grid_modes},
+    {"sample_mode", RABBET_ATTR_INT, false, RABBET_SAMPLE_FILL, 0,
+     grid_outside},
+    {"align_corners", RABBET_ATTR_BOOL, false, 0, 0, NULL},
 };
 
 const rabbet_op_t rabbet_op_grid_sample = {
     .name = "grid_sample",
     .layer_type = "GRID_SAMPLE",
-    .doc = "Samples of an image at the points of a grid.",
     .inputs = grid_inputs,
     .input_count = RABBET_OP_COUNT_OF(grid_inputs),
     .outputs = grid_outputs,

@@ -27,8 +27,6 @@ static const rabbet_op_operand_t identity_outputs[] = {
 const rabbet_op_t rabbet_op_identity = {
     .name = "identity",
     .layer_type = "IDENTITY",
-    .doc =
-        "A copy; in a weakly typed network also a cast to the output's type.",
     .flags = RABBET_OP_POINTWISE | RABBET_OP_MOVES_DATA,
     .inputs = identity_inputs,
     .input_count = RABBET_OP_COUNT_OF(identity_inputs),

@@ -135,15 +135,13 @@ static const rabbet_op_operand_t kv_cache_outputs[] = {
     {"output", 0, RABBET_T_ANY}};
 static const rabbet_op_attr_t kv_cache_attrs[] = {
     {"cache_mode", RABBET_ATTR_INT, false, RABBET_KV_CACHE_LINEAR, 0,
-     kv_cache_modes, "treatment of rows beyond the cache's end"},
-    {"axis", RABBET_ATTR_INT, false, -2, 0, NULL,
-     "the axis that is written along"},
+     kv_cache_modes},
+    {"axis", RABBET_ATTR_INT, false, -2, 0, NULL},
 };
 
 const rabbet_op_t rabbet_op_kv_cache_update = {
     .name = "kv_cache_update",
     .layer_type = "KV_CACHE_UPDATE",
-    .doc = "New elements, written into a cache at given positions.",
     .inputs = kv_cache_inputs,
     .input_count = RABBET_OP_COUNT_OF(kv_cache_inputs),
     .outputs = kv_cache_outputs,

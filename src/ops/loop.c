@@ -16,9 +16,6 @@ static const rabbet_op_operand_t recurrence_inputs[] = {
 const rabbet_op_t rabbet_op_recurrence = {
     .name = "recurrence",
     .layer_type = "RECURRENCE",
-    .doc =
-        "A loop-carried value: the value for the first iteration, and for the "
-        "next one.",
     .flags = RABBET_OP_NO_FOLD | RABBET_OP_STRUCTURE,
     .inputs = recurrence_inputs,
     .input_count = RABBET_OP_COUNT_OF(recurrence_inputs),
@@ -44,14 +41,13 @@ static rabbet_status_t iterator_infer_shapes(const rabbet_op_infer_t* infer) {
 static const rabbet_op_operand_t iterator_inputs[] = {
     {"tensor", 0, RABBET_T_ANY}};
 static const rabbet_op_attr_t iterator_attrs[] = {
-    {"axis", RABBET_ATTR_INT, .doc = "Axis along which slices are taken."},
-    {"reverse", RABBET_ATTR_BOOL, .doc = "The last slice comes first."},
+    {"axis", RABBET_ATTR_INT, false, 0, 0, NULL},
+    {"reverse", RABBET_ATTR_BOOL, false, 0, 0, NULL},
 };
 
 const rabbet_op_t rabbet_op_iterator = {
     .name = "iterator",
     .layer_type = "ITERATOR",
-    .doc = "Slices of a tensor, one in each iteration of a loop.",
     .flags = RABBET_OP_NO_FOLD | RABBET_OP_STRUCTURE,
     .inputs = iterator_inputs,
     .input_count = RABBET_OP_COUNT_OF(iterator_inputs),
@@ -85,14 +81,13 @@ static rabbet_status_t trip_limit_infer_shapes(const rabbet_op_infer_t* infer) {
 static const rabbet_op_operand_t trip_limit_inputs[] = {
     {"tensor", 0, RABBET_T_INDICES | RABBET_T(BOOL)}};
 static const rabbet_op_attr_t trip_limit_attrs[] = {
-    {"kind", RABBET_ATTR_INT, .required = true, .enumerators = trip_limit_kinds,
-     .doc = "COUNT: number of iterations. WHILE: whether there is another."},
+    {"kind", RABBET_ATTR_INT, .required = true,
+     .enumerators = trip_limit_kinds},
 };
 
 const rabbet_op_t rabbet_op_trip_limit = {
     .name = "trip_limit",
     .layer_type = "TRIP_LIMIT",
-    .doc = "The number of iterations of a loop.",
     .flags = RABBET_OP_NO_FOLD | RABBET_OP_STRUCTURE,
     .inputs = trip_limit_inputs,
     .input_count = RABBET_OP_COUNT_OF(trip_limit_inputs),
@@ -157,17 +152,13 @@ static const rabbet_op_operand_t loop_output_inputs[] = {
 };
 static const rabbet_op_attr_t loop_output_attrs[] = {
     {"kind", RABBET_ATTR_INT, .required = true,
-     .enumerators = loop_output_kinds,
-     .doc =
-         "LAST_VALUE: the final value of a recurrence. CONCATENATE, REVERSE: "
-         "the values of all iterations, the first or the last one first."},
-    {"axis", RABBET_ATTR_INT, .doc = "New axis along which iterations lie."},
+     .enumerators = loop_output_kinds},
+    {"axis", RABBET_ATTR_INT, false, 0, 0, NULL},
 };
 
 const rabbet_op_t rabbet_op_loop_output = {
     .name = "loop_output",
     .layer_type = "LOOP_OUTPUT",
-    .doc = "A result of a loop.",
     .flags = RABBET_OP_NO_FOLD | RABBET_OP_STRUCTURE,
     .inputs = loop_output_inputs,
     .input_count = RABBET_OP_COUNT_OF(loop_output_inputs),
@@ -188,14 +179,12 @@ static rabbet_status_t assertion_infer_shapes(const rabbet_op_infer_t* infer) {
 static const rabbet_op_operand_t assertion_inputs[] = {
     {"condition", 0, RABBET_T(BOOL)}};
 static const rabbet_op_attr_t assertion_attrs[] = {
-    {"message", RABBET_ATTR_STRING,
-     .doc = "The error message if the condition is false."},
+    {"message", RABBET_ATTR_STRING, false, 0, 0, NULL},
 };
 
 const rabbet_op_t rabbet_op_assertion = {
     .name = "assertion",
     .layer_type = "ASSERTION",
-    .doc = "All elements of a condition must be true.",
     .flags = RABBET_OP_NO_FOLD | RABBET_OP_STRUCTURE,
     .inputs = assertion_inputs,
     .input_count = RABBET_OP_COUNT_OF(assertion_inputs),

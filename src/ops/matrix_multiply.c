@@ -188,16 +188,13 @@ static const rabbet_op_operand_t matrix_inputs[] = {
 static const rabbet_op_operand_t matrix_outputs[] = {
     {"output", 0, RABBET_T_FLOATS | RABBET_T_INDICES}};
 static const rabbet_op_attr_t matrix_attrs[] = {
-    {"op0", RABBET_ATTR_INT, false, RABBET_MATRIX_NONE, 0, matrix_ops,
-     "how input 0 is read"},
-    {"op1", RABBET_ATTR_INT, false, RABBET_MATRIX_NONE, 0, matrix_ops,
-     "how input 1 is read"},
+    {"op0", RABBET_ATTR_INT, false, RABBET_MATRIX_NONE, 0, matrix_ops},
+    {"op1", RABBET_ATTR_INT, false, RABBET_MATRIX_NONE, 0, matrix_ops},
 };
 
 const rabbet_op_t rabbet_op_matrix_multiply = {
     .name = "matrix_multiply",
     .layer_type = "MATRIX_MULTIPLY",
-    .doc = "Products of matrices and vectors, batches broadcast.",
     .inputs = matrix_inputs,
     .input_count = RABBET_OP_COUNT_OF(matrix_inputs),
     .outputs = matrix_outputs,

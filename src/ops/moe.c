@@ -415,29 +415,20 @@ static const rabbet_op_operand_t moe_outputs[] = {
     {"output", 0, RABBET_T_FLOATS}};
 static const rabbet_op_attr_t moe_attrs[] = {
     {"activation_type", RABBET_ATTR_INT, false, RABBET_MOE_ACT_SILU, 0,
-     moe_activations, "function of the gate"},
-    {"swiglu_param_limit", RABBET_ATTR_FLOAT, false, 0, INFINITY, NULL,
-     "limit of the gate and of the other factor"},
-    {"swiglu_param_alpha", RABBET_ATTR_FLOAT, false, 0, 1, NULL,
-     "SILU: factor inside the sigmoid"},
-    {"swiglu_param_beta", RABBET_ATTR_FLOAT, false, 0, 0, NULL,
-     "added to the other factor"},
+     moe_activations},
+    {"swiglu_param_limit", RABBET_ATTR_FLOAT, false, 0, INFINITY, NULL},
+    {"swiglu_param_alpha", RABBET_ATTR_FLOAT, false, 0, 1, NULL},
+    {"swiglu_param_beta", RABBET_ATTR_FLOAT, false, 0, 0, NULL},
     {"quantization_to_type", RABBET_ATTR_INT, false, RABBET_DTYPE_FLOAT, 0,
-     moe_types,
-     "type that the last product's rows are rounded to; FLOAT: none"},
-    {"quantization_block_shape", RABBET_ATTR_INTS, false, 0, 0, NULL,
-     "elements of a row that share a computed scale; empty: the scale is "
-     "given"},
+     moe_types},
+    {"quantization_block_shape", RABBET_ATTR_INTS, false, 0, 0, NULL},
     {"dyn_q_output_scale_type", RABBET_ATTR_INT, false, RABBET_DTYPE_FLOAT, 0,
-     moe_scale_types, "type of computed scales"},
+     moe_scale_types},
 };
 
 const rabbet_op_t rabbet_op_moe = {
     .name = "moe",
     .layer_type = "MOE",
-    .doc =
-        "A mixture of experts: each token goes through the experts chosen for "
-        "it.",
     .inputs = moe_inputs,
     .input_count = RABBET_OP_COUNT_OF(moe_inputs),
     .outputs = moe_outputs,

@@ -294,23 +294,15 @@ static const rabbet_op_operand_t nms_outputs[] = {
     {"indices", 0, RABBET_T_INDICES},
     {"count", RABBET_OPERAND_SIZE, RABBET_T(INT32)}};
 static const rabbet_op_attr_t nms_attrs[] = {
-    {"bounding_box_format", RABBET_ATTR_INT, false, 0, 0, nms_formats,
-     "whether boxes are two corners, or centre and size"},
-    {"topk_box_limit", RABBET_ATTR_INT, false, 5000, 0, NULL,
-     "number of best boxes considered in each batch; 0: all"},
-    {"indices_type", RABBET_ATTR_INT, false, RABBET_DTYPE_INT32, 0, nms_types,
-     "type of the indices"},
-    {"classes_first", RABBET_ATTR_BOOL, false, 0, 0, NULL,
-     "scores are (batch, classes, boxes), and rows are in the order of classes "
-     "before that of scores"},
+    {"bounding_box_format", RABBET_ATTR_INT, false, 0, 0, nms_formats},
+    {"topk_box_limit", RABBET_ATTR_INT, false, 5000, 0, NULL},
+    {"indices_type", RABBET_ATTR_INT, false, RABBET_DTYPE_INT32, 0, nms_types},
+    {"classes_first", RABBET_ATTR_BOOL, false, 0, 0, NULL},
 };
 
 const rabbet_op_t rabbet_op_nms = {
     .name = "nms",
     .layer_type = "NMS",
-    .doc =
-        "Non-maximum suppression: boxes that no better box of their class "
-        "overlaps by more than a threshold.",
     .inputs = nms_inputs,
     .input_count = RABBET_OP_COUNT_OF(nms_inputs),
     .outputs = nms_outputs,

@@ -63,13 +63,12 @@ static const rabbet_op_operand_t non_zero_outputs[] = {
     {"count", RABBET_OPERAND_SIZE | RABBET_OPERAND_HIDDEN, RABBET_T(INT64)}};
 static const rabbet_op_attr_t non_zero_attrs[] = {
     {"indices_type", RABBET_ATTR_INT, false, RABBET_DTYPE_INT32, 0,
-     non_zero_types, "type of the indices"},
+     non_zero_types},
 };
 
 const rabbet_op_t rabbet_op_non_zero = {
     .name = "non_zero",
     .layer_type = "NON_ZERO",
-    .doc = "Positions of the elements that are not zero, a column for each.",
     .inputs = non_zero_inputs,
     .input_count = RABBET_OP_COUNT_OF(non_zero_inputs),
     .outputs = non_zero_outputs,

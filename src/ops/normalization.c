@@ -229,20 +229,15 @@ static const rabbet_op_operand_t normalization_inputs[] = {
 static const rabbet_op_operand_t normalization_outputs[] = {
     {"output", 0, RABBET_T_FLOATS}};
 static const rabbet_op_attr_t normalization_attrs[] = {
-    {"axes", RABBET_ATTR_INT, true, 0, 0, NULL,
-     "bit i is set to take mean and variance over axis i"},
-    {"epsilon", RABBET_ATTR_FLOAT, false, 0, 1e-5, NULL,
-     "added to the variance"},
-    {"num_groups", RABBET_ATTR_INT, false, 1, 0, NULL,
-     "groups of channels (axis 1)"},
-    {"is_v2", RABBET_ATTR_BOOL, false, 1, 0, NULL,
-     "with groups: scale and bias are by channel, else by group"},
+    {"axes", RABBET_ATTR_INT, true, 0, 0, NULL},
+    {"epsilon", RABBET_ATTR_FLOAT, false, 0, 1e-5, NULL},
+    {"num_groups", RABBET_ATTR_INT, false, 1, 0, NULL},
+    {"is_v2", RABBET_ATTR_BOOL, false, 1, 0, NULL},
 };
 
 const rabbet_op_t rabbet_op_normalization = {
     .name = "normalization",
     .layer_type = "NORMALIZATION",
-    .doc = "Layer, instance and group normalization.",
     .inputs = normalization_inputs,
     .input_count = RABBET_OP_COUNT_OF(normalization_inputs),
     .outputs = normalization_outputs,

@@ -1,8 +1,7 @@
 // The operator catalogue: all that the project knows of an operator, once.
 //
-// To add one: a line in ops.def, a file <name>.c that defines
-// `const rabbet_op_t rabbet_op_<name>`, kernels in the devices, rows in the
-// conformance suite.
+// docs/adding_an_operator.md lists the files of one. Documentation is in
+// docs.def: the library has none.
 #ifndef RABBET_SRC_OPS_OP_H_
 #define RABBET_SRC_OPS_OP_H_
 
@@ -25,10 +24,11 @@ typedef struct rabbet_op_attr_t {
   const char* name;         // TensorRT's property name: "stride_nd"
   rabbet_attr_type_t type;  // INT, FLOAT, BOOL, STRING, INTS, FLOATS, TENSOR
   bool required;
-  int64_t default_int;  // INT, BOOL; lists default to the empty one
+  // INT, BOOL. Lists default to the empty one; where an operator reads that as
+  // a value for each spatial axis, as this one.
+  int64_t default_int;
   double default_float;
   const rabbet_op_enumerator_t* enumerators;  // NULL: any integer
-  const char* doc;
 } rabbet_op_attr_t;
 
 enum {
@@ -129,7 +129,6 @@ typedef struct rabbet_op_eval_t {
 struct rabbet_op_t {
   const char* name;        // "convolution"
   const char* layer_type;  // TensorRT's LayerType name: "CONVOLUTION"
-  const char* doc;         // one line
   uint32_t flags;
   const rabbet_op_operand_t* inputs;
   size_t input_count;

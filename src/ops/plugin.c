@@ -13,7 +13,6 @@ static const rabbet_op_operand_t plugin_outputs[] = {
 const rabbet_op_t rabbet_op_plugin = {
     .name = "plugin",
     .layer_type = "PLUGIN_V3",
-    .doc = "An operator that a plugin computes.",
     .flags = RABBET_OP_NO_FOLD,
     .inputs = plugin_inputs,
     .input_count = RABBET_OP_COUNT_OF(plugin_inputs),

@@ -155,28 +155,20 @@ static const rabbet_op_operand_t pooling_inputs[] = {
 static const rabbet_op_operand_t pooling_outputs[] = {
     {"output", 0, RABBET_T_FLOATS}};
 static const rabbet_op_attr_t pooling_attrs[] = {
-    {"type", RABBET_ATTR_INT, true, 0, 0, pooling_types, "what is taken"},
-    {"window_size_nd", RABBET_ATTR_INTS, true, 0, 0, NULL,
-     "extent of the window on each spatial axis"},
-    {"stride_nd", RABBET_ATTR_INTS, false, 0, 0, NULL,
-     "step of the window on each spatial axis; default 1"},
-    {"pre_padding", RABBET_ATTR_INTS, false, 0, 0, NULL,
-     "padding before each spatial axis; default 0"},
-    {"post_padding", RABBET_ATTR_INTS, false, 0, 0, NULL,
-     "padding after each spatial axis; default 0"},
+    {"type", RABBET_ATTR_INT, true, 0, 0, pooling_types},
+    {"window_size_nd", RABBET_ATTR_INTS, true, 0, 0, NULL},
+    {"stride_nd", RABBET_ATTR_INTS, false, 1, 0, NULL},
+    {"pre_padding", RABBET_ATTR_INTS, false, 0, 0, NULL},
+    {"post_padding", RABBET_ATTR_INTS, false, 0, 0, NULL},
     {"padding_mode", RABBET_ATTR_INT, false, RABBET_PADDING_EXPLICIT_ROUND_DOWN,
-     0, rabbet_padding_modes,
-     "how the output's extent is rounded, or padding found from it"},
-    {"blend_factor", RABBET_ATTR_FLOAT, false, 0, 0, NULL,
-     "share of the average in MAX_AVERAGE_BLEND"},
-    {"average_count_excludes_padding", RABBET_ATTR_BOOL, false, 1, 0, NULL,
-     "divide by the number of input elements in the window, not by its size"},
+     0, rabbet_padding_modes},
+    {"blend_factor", RABBET_ATTR_FLOAT, false, 0, 0, NULL},
+    {"average_count_excludes_padding", RABBET_ATTR_BOOL, false, 1, 0, NULL},
 };
 
 const rabbet_op_t rabbet_op_pooling = {
     .name = "pooling",
     .layer_type = "POOLING",
-    .doc = "Maximum or average of sliding windows.",
     .inputs = pooling_inputs,
     .input_count = RABBET_OP_COUNT_OF(pooling_inputs),
     .outputs = pooling_outputs,

@@ -267,20 +267,6 @@ static const rabbet_op_enumerator_t real_types[] = {
     {NULL, 0},
 };
 
-#define AXIS_ATTR                                                             \
-  {                                                                           \
-    "axis", RABBET_ATTR_INT, false, -1, 0, NULL,                              \
-        "the axis that scales of rank 1 are for; negative: counted from the " \
-        "last"                                                                \
-  }
-
-#define BLOCKS_ATTR                                                            \
-  {                                                                            \
-    "block_shape", RABBET_ATTR_INTS, false, 0, 0, NULL,                        \
-        "elements that share a scale on each axis, -1: all; empty: as scales " \
-        "of the input's rank tell"                                             \
-  }
-
 static const rabbet_op_operand_t quantize_inputs[] = {
     {"input", 0, RABBET_T_FLOATS},
     {"scale", 0, SCALES},
@@ -289,16 +275,14 @@ static const rabbet_op_operand_t quantize_inputs[] = {
 static const rabbet_op_operand_t quantize_outputs[] = {
     {"output", 0, QUANTIZED}};
 static const rabbet_op_attr_t quantize_attrs[] = {
-    AXIS_ATTR,
-    {"to_type", RABBET_ATTR_INT, false, RABBET_DTYPE_INT8, 0, quantized_types,
-     "the output's type"},
-    BLOCKS_ATTR,
+    {"axis", RABBET_ATTR_INT, false, -1, 0, NULL},
+    {"to_type", RABBET_ATTR_INT, false, RABBET_DTYPE_INT8, 0, quantized_types},
+    {"block_shape", RABBET_ATTR_INTS, false, 0, 0, NULL},
 };
 
 const rabbet_op_t rabbet_op_quantize = {
     .name = "quantize",
     .layer_type = "QUANTIZE",
-    .doc = "Division by a scale, rounding to nearest even, saturation.",
     .flags = RABBET_OP_POINTWISE,
     .inputs = quantize_inputs,
     .input_count = RABBET_OP_COUNT_OF(quantize_inputs),
@@ -319,16 +303,14 @@ static const rabbet_op_operand_t dequantize_inputs[] = {
 static const rabbet_op_operand_t dequantize_outputs[] = {
     {"output", 0, RABBET_T_FLOATS}};
 static const rabbet_op_attr_t dequantize_attrs[] = {
-    AXIS_ATTR,
-    {"to_type", RABBET_ATTR_INT, false, RABBET_DTYPE_FLOAT, 0, real_types,
-     "the output's type"},
-    BLOCKS_ATTR,
+    {"axis", RABBET_ATTR_INT, false, -1, 0, NULL},
+    {"to_type", RABBET_ATTR_INT, false, RABBET_DTYPE_FLOAT, 0, real_types},
+    {"block_shape", RABBET_ATTR_INTS, false, 0, 0, NULL},
 };
 
 const rabbet_op_t rabbet_op_dequantize = {
     .name = "dequantize",
     .layer_type = "DEQUANTIZE",
-    .doc = "Multiplication of a quantized tensor by its scale.",
     .flags = RABBET_OP_POINTWISE | RABBET_OP_FOLD_LATE,
     .inputs = dequantize_inputs,
     .input_count = RABBET_OP_COUNT_OF(dequantize_inputs),

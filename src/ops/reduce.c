@@ -196,17 +196,14 @@ static const rabbet_op_operand_t reduce_inputs[] = {
 static const rabbet_op_operand_t reduce_outputs[] = {
     {"output", 0, RABBET_T_NUMBERS}};
 static const rabbet_op_attr_t reduce_attrs[] = {
-    {"op", RABBET_ATTR_INT, true, 0, 0, reduce_ops, "the reduction"},
-    {"axes", RABBET_ATTR_INT, true, 0, 0, NULL,
-     "bit i is set to reduce over axis i"},
-    {"keep_dims", RABBET_ATTR_BOOL, false, 0, 0, NULL,
-     "keep reduced axes, of extent 1"},
+    {"op", RABBET_ATTR_INT, true, 0, 0, reduce_ops},
+    {"axes", RABBET_ATTR_INT, true, 0, 0, NULL},
+    {"keep_dims", RABBET_ATTR_BOOL, false, 0, 0, NULL},
 };
 
 const rabbet_op_t rabbet_op_reduce = {
     .name = "reduce",
     .layer_type = "REDUCE",
-    .doc = "Sum, product, extreme or mean over some axes.",
     .inputs = reduce_inputs,
     .input_count = RABBET_OP_COUNT_OF(reduce_inputs),
     .outputs = reduce_outputs,

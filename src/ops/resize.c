@@ -366,39 +366,25 @@ static const rabbet_op_operand_t resize_inputs[] = {
 static const rabbet_op_operand_t resize_outputs[] = {
     {"output", 0, RABBET_T_ANY}};
 static const rabbet_op_attr_t resize_attrs[] = {
-    {"shape", RABBET_ATTR_INTS, false, 0, 0, NULL,
-     "extent of the output on each axis (unless input 1 gives it)"},
-    {"scales", RABBET_ATTR_FLOATS, false, 0, 0, NULL,
-     "what each axis is scaled by; with a shape, only where elements are "
-     "found"},
+    {"shape", RABBET_ATTR_INTS, false, 0, 0, NULL},
+    {"scales", RABBET_ATTR_FLOATS, false, 0, 0, NULL},
     {"resize_mode", RABBET_ATTR_INT, false, RABBET_INTERPOLATION_NEAREST, 0,
-     resize_modes, "interpolation between elements"},
+     resize_modes},
     {"coordinate_transformation", RABBET_ATTR_INT, false,
-     RABBET_COORDINATE_ASYMMETRIC, 0, resize_coordinates,
-     "where in the input an element of the output lies"},
+     RABBET_COORDINATE_ASYMMETRIC, 0, resize_coordinates},
     {"selector_for_single_pixel", RABBET_ATTR_INT, false,
-     RABBET_SELECTOR_FORMULA, 0, resize_selectors,
-     "UPPER: an axis resized to one element takes the first"},
+     RABBET_SELECTOR_FORMULA, 0, resize_selectors},
     {"nearest_rounding", RABBET_ATTR_INT, false, RABBET_ROUND_FLOOR, 0,
-     resize_rounds, "NEAREST: how positions are rounded"},
-    {"exclude_outside", RABBET_ATTR_BOOL, false, 0, 0, NULL,
-     "CUBIC: what lies outside the input has no weight"},
-    {"cubic_coeff", RABBET_ATTR_FLOAT, false, 0, -0.75, NULL,
-     "CUBIC: coefficient of the weights"},
-    {"part", RABBET_ATTR_FLOATS, false, 0, 0, NULL,
-     "CROP: where the part of the input that is taken begins on each axis, "
-     "then "
-     "where it ends; 0 and 1 are the first and last elements"},
-    {"outside_value", RABBET_ATTR_FLOAT, false, 0, 0, NULL,
-     "CROP: value of elements outside the input"},
+     resize_rounds},
+    {"exclude_outside", RABBET_ATTR_BOOL, false, 0, 0, NULL},
+    {"cubic_coeff", RABBET_ATTR_FLOAT, false, 0, -0.75, NULL},
+    {"part", RABBET_ATTR_FLOATS, false, 0, 0, NULL},
+    {"outside_value", RABBET_ATTR_FLOAT, false, 0, 0, NULL},
 };
 
 const rabbet_op_t rabbet_op_resize = {
     .name = "resize",
     .layer_type = "RESIZE",
-    .doc =
-        "Resizing by choosing the nearest element, or by linear or cubic "
-        "interpolation.",
     .inputs = resize_inputs,
     .input_count = RABBET_OP_COUNT_OF(resize_inputs),
     .outputs = resize_outputs,

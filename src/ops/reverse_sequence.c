@@ -106,16 +106,13 @@ static const rabbet_op_operand_t reverse_sequence_inputs[] = {
 static const rabbet_op_operand_t reverse_sequence_outputs[] = {
     {"output", 0, RABBET_T_ANY}};
 static const rabbet_op_attr_t reverse_sequence_attrs[] = {
-    {"batch_axis", RABBET_ATTR_INT, false, 1, 0, NULL,
-     "the axis along which lengths differ"},
-    {"sequence_axis", RABBET_ATTR_INT, false, 0, 0, NULL,
-     "the axis that is reversed"},
+    {"batch_axis", RABBET_ATTR_INT, false, 1, 0, NULL},
+    {"sequence_axis", RABBET_ATTR_INT, false, 0, 0, NULL},
 };
 
 const rabbet_op_t rabbet_op_reverse_sequence = {
     .name = "reverse_sequence",
     .layer_type = "REVERSE_SEQUENCE",
-    .doc = "The first elements of each sequence in reverse order.",
     .flags = RABBET_OP_MOVES_DATA,
     .inputs = reverse_sequence_inputs,
     .input_count = RABBET_OP_COUNT_OF(reverse_sequence_inputs),

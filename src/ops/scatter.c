@@ -220,18 +220,15 @@ static const rabbet_op_operand_t scatter_inputs[] = {
 static const rabbet_op_operand_t scatter_outputs[] = {
     {"output", 0, RABBET_T_ANY}};
 static const rabbet_op_attr_t scatter_attrs[] = {
-    {"mode", RABBET_ATTR_INT, true, 0, 0, scatter_modes,
-     "how indices are read"},
-    {"axis", RABBET_ATTR_INT, false, 0, 0, NULL, "ELEMENT: the axis"},
+    {"mode", RABBET_ATTR_INT, true, 0, 0, scatter_modes},
+    {"axis", RABBET_ATTR_INT, false, 0, 0, NULL},
     {"reduction", RABBET_ATTR_INT, false, RABBET_SCATTER_REDUCTION_NONE, 0,
-     scatter_reductions,
-     "how an update is combined with the element that it meets"},
+     scatter_reductions},
 };
 
 const rabbet_op_t rabbet_op_scatter = {
     .name = "scatter",
     .layer_type = "SCATTER",
-    .doc = "Elements written at positions given by indices.",
     .inputs = scatter_inputs,
     .input_count = RABBET_OP_COUNT_OF(scatter_inputs),
     .outputs = scatter_outputs,

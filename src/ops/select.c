@@ -83,7 +83,6 @@ static const rabbet_op_operand_t select_outputs[] = {
 const rabbet_op_t rabbet_op_select = {
     .name = "select",
     .layer_type = "SELECT",
-    .doc = "Each element chosen from one of two tensors by a condition.",
     .flags = RABBET_OP_POINTWISE | RABBET_OP_MOVES_DATA,
     .inputs = select_inputs,
     .input_count = RABBET_OP_COUNT_OF(select_inputs),

@@ -40,7 +40,6 @@ static const rabbet_op_operand_t shape_outputs[] = {
 const rabbet_op_t rabbet_op_shape = {
     .name = "shape",
     .layer_type = "SHAPE",
-    .doc = "The input's dimensions as a vector.",
     .inputs = shape_inputs,
     .input_count = RABBET_OP_COUNT_OF(shape_inputs),
     .outputs = shape_outputs,

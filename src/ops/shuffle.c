@@ -417,22 +417,16 @@ static const rabbet_op_operand_t shuffle_inputs[] = {
 static const rabbet_op_operand_t shuffle_outputs[] = {
     {"output", 0, RABBET_T_ANY}};
 static const rabbet_op_attr_t shuffle_attrs[] = {
-    {"first_transpose", RABBET_ATTR_INTS, false, 0, 0, NULL,
-     "axis i of the result is axis first_transpose[i]; empty: none"},
-    {"reshape_dims", RABBET_ATTR_INTS, false, 0, 0, NULL,
-     "the new shape; one -1 is inferred, 0 copies a dimension; empty: none"},
-    {"second_transpose", RABBET_ATTR_INTS, false, 0, 0, NULL,
-     "a transpose after the reshape; empty: none"},
-    {"zero_is_placeholder", RABBET_ATTR_BOOL, false, 1, 0, NULL,
-     "0 in the new shape copies a dimension, else it is an empty one"},
-    {"reshape_to_scalar", RABBET_ATTR_BOOL, false, 0, 0, NULL,
-     "an empty reshape_dims is the shape of a scalar"},
+    {"first_transpose", RABBET_ATTR_INTS, false, 0, 0, NULL},
+    {"reshape_dims", RABBET_ATTR_INTS, false, 0, 0, NULL},
+    {"second_transpose", RABBET_ATTR_INTS, false, 0, 0, NULL},
+    {"zero_is_placeholder", RABBET_ATTR_BOOL, false, 1, 0, NULL},
+    {"reshape_to_scalar", RABBET_ATTR_BOOL, false, 0, 0, NULL},
 };
 
 const rabbet_op_t rabbet_op_shuffle = {
     .name = "shuffle",
     .layer_type = "SHUFFLE",
-    .doc = "Transpose, reshape, transpose.",
     .flags = RABBET_OP_MOVES_DATA,
     .inputs = shuffle_inputs,
     .input_count = RABBET_OP_COUNT_OF(shuffle_inputs),

@@ -277,26 +277,17 @@ static const rabbet_op_operand_t slice_inputs[] = {
 static const rabbet_op_operand_t slice_outputs[] = {
     {"output", 0, RABBET_T_ANY}};
 static const rabbet_op_attr_t slice_attrs[] = {
-    {"start", RABBET_ATTR_INTS, false, 0, 0, NULL,
-     "first element on each axis (unless input 1 gives it)"},
-    {"shape", RABBET_ATTR_INTS, false, 0, 0, NULL,
-     "extent of the output on each axis (unless input 2 gives it)"},
-    {"stride", RABBET_ATTR_INTS, false, 0, 0, NULL,
-     "step on each axis, possibly negative; default 1 (unless input 3 gives "
-     "it)"},
+    {"start", RABBET_ATTR_INTS, false, 0, 0, NULL},
+    {"shape", RABBET_ATTR_INTS, false, 0, 0, NULL},
+    {"stride", RABBET_ATTR_INTS, false, 0, 0, NULL},
     {"mode", RABBET_ATTR_INT, false, RABBET_SAMPLE_STRICT_BOUNDS, 0,
-     slice_modes, "what lies outside the input"},
-    {"axes", RABBET_ATTR_INTS, false, 0, 0, NULL,
-     "the axes that start, shape and stride are for; default all (unless input "
-     "5 gives them)"},
+     slice_modes},
+    {"axes", RABBET_ATTR_INTS, false, 0, 0, NULL},
 };
 
 const rabbet_op_t rabbet_op_slice = {
     .name = "slice",
     .layer_type = "SLICE",
-    .doc =
-        "A strided window, with padding by wrapping, clamping, filling or "
-        "reflecting.",
     .flags = RABBET_OP_MOVES_DATA,
     .inputs = slice_inputs,
     .input_count = RABBET_OP_COUNT_OF(slice_inputs),

@@ -63,14 +63,12 @@ static const rabbet_op_operand_t softmax_inputs[] = {
 static const rabbet_op_operand_t softmax_outputs[] = {
     {"output", 0, RABBET_T_FLOATS}};
 static const rabbet_op_attr_t softmax_attrs[] = {
-    {"axes", RABBET_ATTR_INT, false, 0, 0, NULL,
-     "1 << axis; 0: the third axis from the end, or the first"},
+    {"axes", RABBET_ATTR_INT, false, 0, 0, NULL},
 };
 
 const rabbet_op_t rabbet_op_softmax = {
     .name = "softmax",
     .layer_type = "SOFTMAX",
-    .doc = "Exponentials of an axis, scaled to sum 1.",
     .inputs = softmax_inputs,
     .input_count = RABBET_OP_COUNT_OF(softmax_inputs),
     .outputs = softmax_outputs,

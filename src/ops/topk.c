@@ -149,18 +149,15 @@ static const rabbet_op_operand_t topk_inputs[] = {
 static const rabbet_op_operand_t topk_outputs[] = {
     {"values", 0, RABBET_T_NUMBERS}, {"indices", 0, RABBET_T_INDICES}};
 static const rabbet_op_attr_t topk_attrs[] = {
-    {"op", RABBET_ATTR_INT, true, 0, 0, topk_ops, "which are chosen"},
-    {"k", RABBET_ATTR_INT, false, 1, 0, NULL,
-     "how many (unless input 1 tells)"},
-    {"axes", RABBET_ATTR_INT, true, 0, 0, NULL, "1 << axis"},
-    {"indices_type", RABBET_ATTR_INT, false, RABBET_DTYPE_INT32, 0, topk_types,
-     "type of the indices"},
+    {"op", RABBET_ATTR_INT, true, 0, 0, topk_ops},
+    {"k", RABBET_ATTR_INT, false, 1, 0, NULL},
+    {"axes", RABBET_ATTR_INT, true, 0, 0, NULL},
+    {"indices_type", RABBET_ATTR_INT, false, RABBET_DTYPE_INT32, 0, topk_types},
 };
 
 const rabbet_op_t rabbet_op_topk = {
     .name = "topk",
     .layer_type = "TOPK",
-    .doc = "The largest or smallest elements along an axis, and their indices.",
     .inputs = topk_inputs,
     .input_count = RABBET_OP_COUNT_OF(topk_inputs),
     .outputs = topk_outputs,

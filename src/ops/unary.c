@@ -123,13 +123,12 @@ static const rabbet_op_operand_t unary_inputs[] = {
 static const rabbet_op_operand_t unary_outputs[] = {
     {"output", 0, RABBET_T_NUMBERS | RABBET_T(BOOL)}};
 static const rabbet_op_attr_t unary_attrs[] = {
-    {"op", RABBET_ATTR_INT, true, 0, 0, unary_ops, "the function"},
+    {"op", RABBET_ATTR_INT, true, 0, 0, unary_ops},
 };
 
 const rabbet_op_t rabbet_op_unary = {
     .name = "unary",
     .layer_type = "UNARY",
-    .doc = "A mathematical function of each element.",
     .flags = RABBET_OP_POINTWISE,
     .inputs = unary_inputs,
     .input_count = RABBET_OP_COUNT_OF(unary_inputs),
