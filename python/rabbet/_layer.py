@@ -340,6 +340,10 @@ def _flag(name: str, doc: str) -> _Attribute[bool]:
     return _Attribute(name, bool, flag, doc)
 
 
+def _text(name: str, doc: str) -> _Attribute[str]:
+    return _Attribute(name, str, _string, doc)
+
+
 def _dims(name: str, doc: str) -> _Attribute[Dims]:
     return _Attribute(name, Dims, _ints, doc)
 

@@ -41,8 +41,6 @@ from ._layers import (
     INMSLayer,
     INonZeroLayer,
     INormalizationLayer,
-    IPluginV2Layer,
-    IPluginV3Layer,
     IPoolingLayer,
     IQuantizeLayer,
     IReduceLayer,
@@ -60,6 +58,7 @@ from ._layers import (
 from ._loops import ILoop
 from ._managed import Fixed, Managed
 from ._plugin_base import LayerCall
+from ._plugin_layers import IPluginV2Layer, IPluginV3Layer
 from ._refused_layers import RefusedLayers
 from ._rotary import IRotaryEmbeddingLayer, rotary_embedding
 from ._weights import Weights, to_weights

@@ -3,6 +3,7 @@ namespace; quoted messages are those that Rabbet gives."""
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -14,6 +15,7 @@ import pytest
 from tests.python.plugins.plugin_mistakes import MISTAKES
 
 ROOT = Path(__file__).resolve().parents[3]
+BUILD = Path(os.environ.get("RABBET_BUILD") or ROOT / "build")
 MARKED = re.compile(r"^<!-- run -->\n```python\n(.*?)^```$", re.M | re.S)
 DOCUMENTS = sorted(
     path
@@ -99,7 +101,19 @@ def test_links_lead_somewhere(path: Path) -> None:
             assert anchor in _anchors(page.read_text()), f"{path}: {target}#{anchor}"
 
 
-def test_the_table_of_onnx_operators_is_up_to_date() -> None:
-    tool = ROOT / "tools" / "onnx_operators.py"
-    found = subprocess.run([sys.executable, tool], capture_output=True, text=True)
+@pytest.mark.parametrize("tool", ["onnx_operators.py", "operators.py"])
+def test_written_files_are_up_to_date(tool: str) -> None:
+    found = subprocess.run(
+        [sys.executable, ROOT / "tools" / tool], capture_output=True, text=True
+    )
     assert found.returncode == 0, found.stdout + found.stderr
+
+
+def test_libraries_hold_no_documentation_of_operators() -> None:
+    texts = re.findall(r'"([^"]{30,})"', (ROOT / "src/ops/docs.def").read_text())
+    libraries = list((BUILD / "lib").glob("librabbet*.so*"))
+    assert len(texts) > 100
+    assert libraries
+    for library in libraries:
+        content = library.read_bytes()
+        assert [text for text in texts if text.encode() in content] == []
