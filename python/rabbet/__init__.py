@@ -106,15 +106,11 @@ from ._classes._sym import (
     KernelLaunchParams,
 )
 from ._composites import (
-    IEinsumLayer,
     ILRNLayer,
     IOneHotLayer,
-    IPaddingLayer,
     IParametricReLULayer,
     IRaggedSoftMaxLayer,
     IScaleLayer,
-    ISqueezeLayer,
-    IUnsqueezeLayer,
 )
 from ._config import (
     IBuilderConfig,
@@ -129,6 +125,7 @@ from ._dims import (
     Permutation,
     volume,
 )
+from ._einsum import IEinsumLayer
 from ._enums import *  # noqa: F403
 from ._errors import STATUS_ERRORS as _STATUS_ERRORS
 from ._errors import (
@@ -185,6 +182,11 @@ from ._refitter import (
 )
 from ._refused_layers import (
     IDistCollectiveLayer,
+)
+from ._reshapes import (
+    IPaddingLayer,
+    ISqueezeLayer,
+    IUnsqueezeLayer,
 )
 from ._rotary import IRotaryEmbeddingLayer
 from ._runtime import (

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 from . import _enums as e
 from ._arrays import dtype_of
-from ._composites import Composite, _compose, _out
+from ._composite import Composite, compose, out
 from ._errors import UnsupportedError
 from ._flags import flag
 from ._layer import ILayer, ITensor
 from ._managed import Fixed
-
-if TYPE_CHECKING:
-    from ._network import INetworkDefinition
+from ._operator_layers import OperatorLayers
 
 
 def _int64(values: Any) -> Any:
@@ -56,7 +54,7 @@ class IAttention:
 
     def __init__(
         self,
-        network: INetworkDefinition,
+        network: OperatorLayers,
         inputs: tuple[ITensor, ITensor, ITensor],
         norm_op: e.AttentionNormalizationOp,
         causal_kind: e.CausalMaskKind,
@@ -95,7 +93,7 @@ class IAttention:
     def _show(self, kind: type[IAttentionBoundaryLayer], layer: ILayer) -> None:
         """Scripts that look for the layer find one of this kind."""
         places = [[(layer, i)] for i in range(layer.num_inputs)]
-        _compose(self._network, kind, layer, places, attention=self, found_as=kind)
+        compose(self._network, kind, layer, places, attention=self, found_as=kind)
 
     # ---- What it computes
 
@@ -198,14 +196,14 @@ class IAttention:
         network = self._network
         layer: ILayer
         if mask.dtype is e.DataType.BOOL:
-            layer = network.add_select(mask, scores, self._constant(scores, -1e9))
+            layer = network.add_select(mask, scores, self.constant(scores, -1e9))
         else:
             layer = network.add_elementwise(scores, mask, e.ElementWiseOperation.SUM)
         result = layer.get_output(0)
         assert result is not None
         return result
 
-    def _constant(self, scores: ITensor, values: Any) -> ITensor:
+    def constant(self, scores: ITensor, values: Any) -> ITensor:
         """Numbers in the scores' type and rank."""
         import numpy as np
 
@@ -227,42 +225,42 @@ class IAttention:
         if rows < 0 or columns < 0:
             return self._running_triangle(scores, lower_right)
         kept = np.tri(rows, columns, columns - rows if lower_right else 0, dtype=bool)
-        return self._constant(scores, np.where(kept, np.float32(0), np.float32(-1e9)))
+        return self.constant(scores, np.where(kept, np.float32(0), np.float32(-1e9)))
 
     def _running_triangle(self, scores: ITensor, lower_right: bool) -> ITensor:
         """BOOL: column - row is at most 0, or what there are more columns than rows."""
         network, op = self._network, e.ElementWiseOperation
         rank = len(scores.shape)
-        dims = _out(network.add_shape(scores))
-        ones = _out(network.add_constant((rank,), _int64([1] * rank)))
+        dims = out(network.add_shape(scores))
+        ones = out(network.add_constant((rank,), _int64([1] * rank)))
 
         def extent(axis: int) -> ITensor:
-            return _out(network.add_slice(dims, (axis,), (1,), (1,)))
+            return out(network.add_slice(dims, (axis,), (1,), (1,)))
 
         def positions(axis: int) -> ITensor:
             parts = [extent(axis) if i == axis else
-                     _out(network.add_slice(ones, (0,), (1,), (1,)))
+                     out(network.add_slice(ones, (0,), (1,), (1,)))
                      for i in range(rank)]  # fmt: skip
             joined = network.add_concatenation(parts)
             joined.axis = 0
             fill = network.add_fill((), e.FillOperation.LINSPACE, e.DataType.INT64)
-            fill.set_input(0, _out(joined))
-            fill.set_input(1, _out(network.add_constant((), _int64(0))))
+            fill.set_input(0, out(joined))
+            fill.set_input(1, out(network.add_constant((), _int64(0))))
             steps = _int64([int(i == axis) for i in range(rank)])
-            fill.set_input(2, _out(network.add_constant((rank,), steps)))
-            return _out(fill)
+            fill.set_input(2, out(network.add_constant((rank,), steps)))
+            return out(fill)
 
         def difference(a: ITensor, b: ITensor) -> ITensor:
-            return _out(network.add_elementwise(a, b, op.SUB))
+            return out(network.add_elementwise(a, b, op.SUB))
 
-        shift = _out(network.add_constant((1,) * rank, _int64([0]).reshape((1,) * rank)))
+        shift = out(network.add_constant((1,) * rank, _int64([0]).reshape((1,) * rank)))
         if lower_right:
             shape = network.add_shuffle(difference(extent(rank - 1), extent(rank - 2)))
             shape.reshape_dims = (1,) * rank
-            shift = _out(shape)
+            shift = out(shape)
         distance = difference(positions(rank - 1), positions(rank - 2))
         beyond = network.add_elementwise(distance, shift, op.GREATER)
-        return _out(network.add_unary(_out(beyond), e.UnaryOperation.NOT))
+        return out(network.add_unary(out(beyond), e.UnaryOperation.NOT))
 
     # ---- As a layer
 

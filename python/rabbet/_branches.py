@@ -3,15 +3,14 @@ results: it saves no time, and gives what one branch alone would."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeVar, cast
+from typing import TypeVar, cast
 
 from . import _enums as e
-from ._composites import Composite, IUnsqueezeLayer, Places, _compose, _out, reshaping
+from ._composite import Composite, Places, compose, out
 from ._errors import UnsupportedError
 from ._layer import ITensor
-
-if TYPE_CHECKING:
-    from ._network import INetworkDefinition
+from ._operator_layers import OperatorLayers
+from ._reshapes import IUnsqueezeLayer, reshaping
 
 
 class IIfConditionalBoundaryLayer(Composite):
@@ -54,7 +53,7 @@ class IIfConditional:
 
     __slots__ = ("_condition", "_network", "name")
 
-    def __init__(self, network: INetworkDefinition, name: str) -> None:
+    def __init__(self, network: OperatorLayers, name: str) -> None:
         self._network = network
         self._condition: IConditionLayer | None = None
         self.name = name
@@ -62,7 +61,7 @@ class IIfConditional:
     def _copy(self, kind: type[B], tensor: ITensor) -> B:
         copy = self._network.add_identity(tensor)
         places: list[Places] = [[(copy, 0)]]
-        return _compose(self._network, kind, copy, places, conditional=self)
+        return compose(self._network, kind, copy, places, conditional=self)
 
     def set_condition(self, condition: ITensor) -> IConditionLayer:
         """Sets the condition: a BOOL without dimensions."""
@@ -101,12 +100,12 @@ class IIfConditional:
             )
         # Not a select: it would make a shape of two that differ when they are known.
         at = network.add_constant((1,), np.zeros(1, np.int64))
-        wide = [reshaping(network, IUnsqueezeLayer, t, _out(at)) for t in (no, yes)]
-        both = network.add_concatenation([_out(layer) for layer in wide])
+        wide = [reshaping(network, IUnsqueezeLayer, t, out(at)) for t in (no, yes)]
+        both = network.add_concatenation([out(layer) for layer in wide])
         both.axis = 0
-        index = network.add_cast(_out(self._condition), e.DataType.INT32)
-        last = network.add_gather(_out(both), _out(index), 0)
+        index = network.add_cast(out(self._condition), e.DataType.INT32)
+        last = network.add_gather(out(both), out(index), 0)
         places = [layer._parts["inputs"][0] for layer in reversed(wide)]
-        return _compose(
+        return compose(
             network, IIfConditionalOutputLayer, last, places, conditional=self
         )

@@ -220,3 +220,11 @@ def volume(iterable: Iterable[int]) -> int:
     for d in iterable:
         result *= int(d)
     return result
+
+
+def dims_of(value: Any, name: str) -> tuple[int, ...]:
+    """Dimensions that a user gave; errors name them."""
+    try:
+        return tuple(Dims(value))
+    except (TypeError, ValueError) as error:
+        raise type(error)(f"{name}: {error}") from None

@@ -1,4 +1,4 @@
-"""Options that are true or false, or integers."""
+"""Options that are true or false, integers, or texts."""
 
 from __future__ import annotations
 
@@ -32,3 +32,10 @@ def integer(value: Any, name: str) -> int:
     if not -(2**63) <= number < 2**63:
         raise OutOfRangeError(f"{name}: {number} is not an integer of 64 bits")
     return number
+
+
+def text(value: Any, name: str) -> str:
+    """The option's value, a str."""
+    if not isinstance(value, str):
+        raise TypeError(f"{name}: expected a str, got {value!r}")
+    return value

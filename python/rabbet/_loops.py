@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 from . import _enums as e
+from . import _rabbet
 from ._flags import flag
 from ._layer import LAYER_CLASSES, ILayer, ITensor, _flag, _number
-
-if TYPE_CHECKING:
-    from ._network import INetworkDefinition
 
 
 class ILoop:
@@ -18,7 +16,7 @@ class ILoop:
 
     __slots__ = ("_index", "_network")
 
-    def __init__(self, network: INetworkDefinition, index: int) -> None:
+    def __init__(self, network: _rabbet.Network, index: int) -> None:
         self._network, self._index = network, index
 
     def __eq__(self, other: object) -> bool:

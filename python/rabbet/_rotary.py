@@ -2,23 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, cast
+from typing import cast
 
 from . import _enums as e
-from ._composites import (
-    Composite,
-    IUnsqueezeLayer,
-    Places,
-    _compose,
-    _out,
-    reshaping,
-)
+from ._composite import Composite, Places, compose, out
 from ._flags import flag
 from ._layer import ITensor
-
-if TYPE_CHECKING:
-    from ._network import INetworkDefinition
-
+from ._layers import IConstantLayer
+from ._operator_layers import OperatorLayers
+from ._reshapes import IUnsqueezeLayer, reshaping
 
 _UNSET = "unset positions of a rotary embedding"
 
@@ -77,8 +69,79 @@ def _orders(turned: int, size: int, interleaved: bool) -> list[list[int]]:
     return [first, second, [*back, *range(turned, size)]]
 
 
+class _Rotation:
+    """A rotary embedding under construction."""
+
+    def __init__(
+        self, network: OperatorLayers, x: ITensor, caches: tuple[ITensor, ITensor]
+    ) -> None:
+        self.network, self.x, self.caches = network, x, caches
+        self.inputs: list[Places] = [[], [], []]
+        self.positions: Places = []  # empty: the caches are by batch and sequence
+
+    def part(self, order: list[int]) -> tuple[IConstantLayer, ITensor]:
+        """Some of the last axis' elements; the layer that says which."""
+        import numpy as np
+
+        network = self.network
+        indices = network.add_constant((len(order),), np.array(order, np.int64))
+        layer = network.add_gather(self.x, out(indices), 3)
+        self.inputs[0].append((layer, 0))
+        return indices, out(layer)
+
+    def angle(self, index: int) -> ITensor:
+        """Cosines (0) or sines (1) for each head."""
+        import numpy as np
+
+        network, cache = self.network, self.caches[index]
+        places = self.inputs[1 + index]
+        if len(cache.shape) == 2:
+            first = network.add_constant((1, 1), np.zeros((1, 1), np.int64))
+            gather = network.add_gather(cache, out(first), 0)
+            gather.name = f"{gather.name}: input 3 of a rotary embedding"
+            places.append((gather, 0))
+            self.positions.append((gather, 1))
+            cache = out(gather)
+        at = network.add_constant((1,), np.ones(1, np.int64))
+        wide = reshaping(network, IUnsqueezeLayer, cache, out(at))
+        if not places:
+            places.extend(wide._parts["inputs"][0])
+        return out(wide)
+
+    def turned(self, a: ITensor, b: ITensor) -> list[ITensor]:
+        """Both elements of the pairs (a, b), turned."""
+        kind = e.ElementWiseOperation
+
+        def both(x: ITensor, y: ITensor, operation: e.ElementWiseOperation) -> ITensor:
+            return out(self.network.add_elementwise(x, y, operation))
+
+        cos, sin = self.angle(0), self.angle(1)
+        return [
+            both(both(a, cos, kind.PROD), both(b, sin, kind.PROD), kind.SUB),
+            both(both(a, sin, kind.PROD), both(b, cos, kind.PROD), kind.SUM),
+        ]
+
+
+def _check_sizes(x: ITensor, caches: tuple[ITensor, ITensor], dim: int) -> tuple[int, int]:
+    """Extent of the last axis, and how much of it is turned."""
+    size = x.shape[-1] if len(x.shape) == 4 else -1
+    turned = dim or size
+    if size < 0 or turned % 2 or not 0 < turned <= size:
+        raise ValueError(
+            f"add_rotary_embedding: {tuple(x.shape)} and rotary_embedding_dim {dim}: "
+            "it takes 4 dimensions, the last one known, and turns an even part of it"
+        )
+    if {len(cache.shape) for cache in caches} not in ({2}, {3}):
+        raise ValueError(
+            "add_rotary_embedding: caches are [batch, sequence, size / 2], or "
+            "[positions, size / 2] with positions as input 3, not "
+            f"{[tuple(cache.shape) for cache in caches]}"
+        )
+    return size, turned
+
+
 def rotary_embedding(
-    network: INetworkDefinition,
+    network: OperatorLayers,
     x: ITensor,
     caches: tuple[ITensor, ITensor],
     interleaved: bool,
@@ -87,69 +150,23 @@ def rotary_embedding(
     """Products and sums of the two halves, then their order again."""
     import numpy as np
 
-    size = x.shape[-1] if len(x.shape) == 4 else -1
-    turned = dim or size
-    if size < 0 or turned % 2 or not 0 < turned <= size:
-        raise ValueError(
-            f"add_rotary_embedding: {tuple(x.shape)} and rotary_embedding_dim {dim}: "
-            "it takes 4 dimensions, the last one known, and turns an even part of it"
-        )
-    ranks = {len(cache.shape) for cache in caches}
-    if ranks not in ({2}, {3}):
-        raise ValueError(
-            "add_rotary_embedding: caches are [batch, sequence, size / 2], or "
-            "[positions, size / 2] with positions as input 3, not "
-            f"{[tuple(cache.shape) for cache in caches]}"
-        )
-    inputs: list[Places] = [[], [], []]
-    kind = e.ElementWiseOperation
-
-    def part(order: list[int]) -> tuple[Any, ITensor]:
-        indices = network.add_constant((len(order),), np.array(order, np.int64))
-        layer = network.add_gather(x, _out(indices), 3)
-        inputs[0].append((layer, 0))
-        return indices, _out(layer)
-
-    def angle(index: int) -> ITensor:
-        cache = caches[index]
-        place = inputs[1 + index]
-        if ranks == {2}:
-            first = network.add_constant((1, 1), np.zeros((1, 1), np.int64))
-            gather = network.add_gather(cache, _out(first), 0)
-            gather.name = f"{gather.name}: input 3 of a rotary embedding"
-            place.append((gather, 0))
-            positions.append((gather, 1))
-            cache = _out(gather)
-        at = network.add_constant((1,), np.ones(1, np.int64))
-        wide = reshaping(network, IUnsqueezeLayer, cache, _out(at))
-        if not place:
-            place.extend(wide._parts["inputs"][0])
-        return _out(wide)
-
-    def both(a: ITensor, b: ITensor, operation: e.ElementWiseOperation) -> ITensor:
-        return _out(network.add_elementwise(a, b, operation))
-
-    positions: Places = []
+    size, turned = _check_sizes(x, caches, dim)
+    rotation = _Rotation(network, x, caches)
     first, second, order = _orders(turned, size, interleaved)
-    (a_order, a), (b_order, b) = part(first), part(second)
-    cos, sin = angle(0), angle(1)
-    results = [
-        both(both(a, cos, kind.PROD), both(b, sin, kind.PROD), kind.SUB),
-        both(both(a, sin, kind.PROD), both(b, cos, kind.PROD), kind.SUM),
-    ]
+    (a_order, a), (b_order, b) = rotation.part(first), rotation.part(second)
+    results = rotation.turned(a, b)
     if turned < size:
-        results.append(part(list(range(turned, size)))[1])
+        results.append(rotation.part(list(range(turned, size)))[1])
     joined = network.add_concatenation(results)
     joined.axis = 3
     back = network.add_constant((size,), np.array(order, np.int64))
-    last = network.add_gather(_out(joined), _out(back), 3)
-    if positions:
-        inputs.append(positions)
-    layer = _compose(
+    last = network.add_gather(out(joined), out(back), 3)
+    positions = rotation.positions
+    layer = compose(
         network,
         IRotaryEmbeddingLayer,
         last,
-        inputs,
+        rotation.inputs + [positions] * bool(positions),
         interleaved=flag(interleaved, "interleaved"),
         wanted=dim,
         turned=turned,
@@ -160,5 +177,5 @@ def rotary_embedding(
         # No network with it is right, until positions are given.
         unset = network.add_constant((1, 1), np.zeros((1, 1), np.float32))
         unset.name = _UNSET
-        layer.set_input(3, _out(unset))
+        layer.set_input(3, out(unset))
     return layer
