@@ -26,7 +26,7 @@ help:
 	@echo "make wheel-free-threaded"
 	@echo "               one more, for RABBET_FREE_THREADED_PYTHON or python3.13t or newer"
 	@echo "make sanitize  the C tests under address, undefined and thread sanitizers"
-	@echo "make lint      formatting, Python and its types, include arrows, exported symbols"
+	@echo "make lint      formatting, Python and its types, includes and imports, exported symbols"
 
 setup:
 	@tools/setup.sh
@@ -77,6 +77,7 @@ wheel-free-threaded: setup
 
 lint:
 	@$(PYTHON) tests/arrows.py
+	@$(PYTHON) tests/imports.py
 	@$(PYTHON) tests/exports/check.py $(BUILD)/lib
 	@$(PYTHON) -m ruff check --quiet python tests bench tools zoo examples
 	@$(PYTHON) -m mypy --no-error-summary
