@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import inspect
 import json
 import struct
 import time
@@ -408,6 +407,8 @@ class _Calibration:
 
     def _cache(self, method: str) -> bytes:
         """The cache that the calibrator kept; empty if it has none."""
+        import inspect
+
         read = getattr(self.calibrator, method)
         # TensorRT gives read_histogram_cache a length, which has no use in Python.
         data = read(0) if inspect.signature(read).parameters else read()

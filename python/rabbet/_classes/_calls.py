@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Iterable
 from typing import Any, NoReturn
 
@@ -12,6 +11,18 @@ from .._errors import PluginError
 def class_name(thing: Any) -> str:
     """'Name' of an object's class."""
     return type(thing).__name__
+
+
+def _arguments(stub: Any) -> str:
+    """Those of a method that users define, for messages."""
+    import inspect
+    import re
+
+    marked = getattr(stub, "_rabbet_stub", "(self, ...)")
+    if isinstance(marked, str):
+        return marked
+    text = str(inspect.signature(stub)).split(" -> ")[0]
+    return re.sub(r": '[^']*'", "", text)
 
 
 class Caller:
@@ -42,12 +53,17 @@ class Caller:
             return found
         if default is not None:
             return lambda *args: default
+        self._missing(owner, method)
+
+    def _missing(self, owner: Any, method: str) -> NoReturn:
+        import difflib
+
         kind = type(owner)
         own = [n for n in dir(kind) if not n.startswith("_") and self.has(kind, n)]
         close = difflib.get_close_matches(method, own, 1)
         hint = f"; did you mean {close[0]}() to be it?" if close else ""
-        shape = getattr(getattr(owner, method, None), "_rabbet_stub", "(self, ...)")
-        message = f"the class does not define it: def {method}{shape}{hint}"
+        arguments = _arguments(getattr(kind, method, None))
+        message = f"the class does not define it: def {method}{arguments}{hint}"
         self.fail(owner, method, message)
 
     def call(self, owner: Any, method: str, *args: Any, default: Any = None) -> Any:

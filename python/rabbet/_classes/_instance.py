@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-import inspect
 import sys
+import types
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, ClassVar, cast
 
@@ -214,7 +214,7 @@ class ClassInstance:
         function: Any = self.calls.find(owner, "enqueue")
         first: tuple[Any, ...] = ()
         # A plain method is called as a function: a method object costs more.
-        if inspect.ismethod(function):
+        if isinstance(function, types.MethodType):
             function, first = function.__func__, (function.__self__,)
         capturable = getattr(declared, "capturable", None)
         if capturable not in (None, True, False):
