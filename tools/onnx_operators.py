@@ -3,8 +3,8 @@
     python tools/onnx_operators.py            fails where the page is out of date
     python tools/onnx_operators.py --update   writes it
 
-The operators and their versions are those of src/onnx/operators.def, the refused ones
-those of src/onnx/missing.def. LIMITS adds what the importer refuses or does differently.
+The operators and their versions are those of the tables in src/onnx/ops_*.c, the refused
+ones those of src/onnx/missing.def. LIMITS adds what the importer refuses or does differently.
 """
 
 from __future__ import annotations
@@ -89,11 +89,11 @@ for all operators: types, values that must be constant, limits of a file.
 
 Every other operator needs a plugin of its name ([plugins.md](../plugins.md)) or a local
 function in the model. `python tools/onnx_operators.py --update` makes this page from
-`src/onnx/operators.def`; a test compares the versions with the `onnx` package."""
+`src/onnx/ops_*.c`; a test compares the versions with the `onnx` package."""
 
 
 class Operator(NamedTuple):
-    """A line of operators.def."""
+    """A row of a table."""
 
     name: str
     group: str
@@ -101,15 +101,15 @@ class Operator(NamedTuple):
 
 
 def operators() -> list[Operator]:
-    """All lines, in their order; the group is that of the comment `// ops_GROUP.c`."""
-    found, group = [], ""
-    line = r"^// ops_(\w+)\.c$|^RABBET_ONNX_OP\((\w+),\s*\w+,\s*\"\w*\",([\s\d,]+)\)"
-    text = (ROOT / "src/onnx/operators.def").read_text()
-    for title, name, since in re.findall(line, text, re.M):
-        group = title or group
-        if name:
-            found.append(Operator(name, group, since.strip()))
-    return found
+    """All rows, in the order of their files; the group is the file's name."""
+    row = r"^ +RABBET_ONNX_OP\((\w+),\s*\w+,\s*\"\w*\",([\s\d,]+)\)"
+    folder = ROOT / "src/onnx"
+    groups = re.findall(r"\bFILE\((\w+)\)", (folder / "operators.c").read_text())
+    return [
+        Operator(name, group, re.sub(r"\s+", " ", since).strip())
+        for group in groups
+        for name, since in re.findall(row, (folder / f"ops_{group}.c").read_text(), re.M)
+    ]
 
 
 def refused() -> list[tuple[str, str]]:

@@ -13,7 +13,8 @@
 // layers written out; MiB of constants and names made on the way.
 #define RABBET_ONNX_MAX_NODES 500000
 #define RABBET_ONNX_MAX_MIB 4096
-// The newest version of the default operator set that operators.def describes.
+// The newest version of the default operator set that the tables of operators
+// (operators.h) describe.
 #define RABBET_ONNX_NEWEST_OPSET 28
 
 typedef struct rabbet_onnx_limits_t {
@@ -67,7 +68,7 @@ typedef struct rabbet_onnx_node_t {
   const char* metadata;  // of its layers: says which node they come from
   const char* domain;
   int64_t opset;        // version of its domain's operator set
-  const char* variant;  // of the operator's line in operators.def
+  const char* variant;  // of the operator's row (operators.h)
   Onnx__AttributeProto** attrs;
   size_t attr_count;
   rabbet_tensor_t** inputs;  // NULL: omitted

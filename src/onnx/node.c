@@ -40,12 +40,11 @@ static bool rabbet_onnx_names_plugin(const Onnx__NodeProto* node) {
 // The operator's oldest version must not be newer than the model's.
 static rabbet_status_t rabbet_onnx_check_since(
     const rabbet_onnx_scope_t* scope, const rabbet_onnx_operator_t* op) {
-  int64_t opset = rabbet_onnx_scope_opset(scope, op->domain);
+  int64_t opset = rabbet_onnx_scope_opset(scope, "");
   if (opset == 0) {
     return RABBET_STATUS(RABBET_STATUS_INVALID_ARGUMENT,
                          "the model imports no version of the operator set "
-                         "'%s' that the node belongs to",
-                         op->domain[0] ? op->domain : "ai.onnx");
+                         "'ai.onnx' that the node belongs to");
   }
   if (opset >= op->since[0]) return rabbet_ok();
   return RABBET_STATUS(RABBET_STATUS_INVALID_ARGUMENT,

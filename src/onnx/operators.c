@@ -4,21 +4,41 @@
 
 #include "base/suggest.h"
 
-#define RABBET_ONNX_OP_IN(domain, name, function, variant, ...) \
-  void rabbet_onnx_import_##function(rabbet_onnx_node_t* node);
-#include "onnx/operators.def"
-#undef RABBET_ONNX_OP_IN
+// Files with tables of operators, as docs/reference/onnx_operators.md has them.
+#define RABBET_ONNX_FILES(FILE) \
+  FILE(pointwise)               \
+  FILE(activation)              \
+  FILE(attention)               \
+  FILE(choice)                  \
+  FILE(convolution)             \
+  FILE(normalization)           \
+  FILE(einsum)                  \
+  FILE(matrix)                  \
+  FILE(quantize)                \
+  FILE(range)                   \
+  FILE(random)                  \
+  FILE(reduce)                  \
+  FILE(shape)                   \
+  FILE(resize)                  \
+  FILE(scatter)                 \
+  FILE(sizes)                   \
+  FILE(slice)                   \
+  FILE(constant)                \
+  FILE(loop)                    \
+  FILE(recurrent)
 
-static const rabbet_onnx_operator_t rabbet_onnx_operators[] = {
-#define RABBET_ONNX_OP_IN(domain, name, function, variant, ...) \
-  {#name, domain, rabbet_onnx_import_##function, variant,       \
-   (const int16_t[]){__VA_ARGS__, 0}},
-#include "onnx/operators.def"
-#undef RABBET_ONNX_OP_IN
+#define RABBET_ONNX_FILE(file) extern RABBET_ONNX_OPERATORS(file);
+RABBET_ONNX_FILES(RABBET_ONNX_FILE)
+#undef RABBET_ONNX_FILE
+
+static const rabbet_onnx_operator_t* const rabbet_onnx_tables[] = {
+#define RABBET_ONNX_FILE(file) rabbet_onnx_operators_##file,
+    RABBET_ONNX_FILES(RABBET_ONNX_FILE)
+#undef RABBET_ONNX_FILE
 };
 enum {
-  RABBET_ONNX_OPERATOR_COUNT =
-      sizeof(rabbet_onnx_operators) / sizeof(rabbet_onnx_operators[0])
+  RABBET_ONNX_TABLE_COUNT =
+      sizeof(rabbet_onnx_tables) / sizeof(rabbet_onnx_tables[0])
 };
 
 typedef struct rabbet_onnx_missing_t {
@@ -34,10 +54,10 @@ static const rabbet_onnx_missing_t rabbet_onnx_missing[] = {
 
 const rabbet_onnx_operator_t* rabbet_onnx_operator_find(const char* domain,
                                                         const char* name) {
-  for (size_t i = 0; i < RABBET_ONNX_OPERATOR_COUNT; ++i) {
-    const rabbet_onnx_operator_t* op = &rabbet_onnx_operators[i];
-    if (!strcmp(op->name, name) && !strcmp(op->domain, domain)) return op;
-  }
+  for (size_t i = 0; !domain[0] && i < RABBET_ONNX_TABLE_COUNT; ++i)
+    for (const rabbet_onnx_operator_t* op = rabbet_onnx_tables[i]; op->name;
+         ++op)
+      if (!strcmp(op->name, name)) return op;
   return NULL;
 }
 
@@ -51,16 +71,23 @@ const char* rabbet_onnx_operator_missing(const char* domain, const char* name) {
   return NULL;
 }
 
-// NULL for an operator of another domain.
-static const char* rabbet_onnx_operator_name(const void* domain, size_t index) {
-  const rabbet_onnx_operator_t* op = &rabbet_onnx_operators[index];
-  return strcmp(op->domain, domain) ? NULL : op->name;
+// Number `index` of all; NULL past the last.
+static const char* rabbet_onnx_operator_name(const void* list, size_t index) {
+  (void)list;
+  for (size_t i = 0; i < RABBET_ONNX_TABLE_COUNT; ++i)
+    for (const rabbet_onnx_operator_t* op = rabbet_onnx_tables[i]; op->name;
+         ++op)
+      if (index-- == 0) return op->name;
+  return NULL;
 }
 
 const char* rabbet_onnx_operator_suggest(const char* domain, const char* name,
                                          char* buffer, size_t capacity) {
-  return rabbet_suggest_print(name, rabbet_onnx_operator_name, domain,
-                              RABBET_ONNX_OPERATOR_COUNT, buffer, capacity);
+  size_t count = 0;
+  while (!domain[0] && rabbet_onnx_operator_name(NULL, count))
+    ++count;
+  return rabbet_suggest_print(name, rabbet_onnx_operator_name, NULL, count,
+                              buffer, capacity);
 }
 
 bool rabbet_onnx_supports(const char* domain, const char* op_type) {

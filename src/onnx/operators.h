@@ -6,13 +6,26 @@
 
 typedef struct rabbet_onnx_operator_t {
   const char* name;
-  const char* domain;
   // Sets node->outputs, or makes the node fail.
   void (*import)(rabbet_onnx_node_t* node);
   // Tells operators that share `import` apart, such as "EXP".
   const char* variant;
   const int16_t* since;  // versions that changed it, ascending, ended by 0
 } rabbet_onnx_operator_t;
+
+// The table at the end of ops_<file>.c; operators.c lists the files.
+#define RABBET_ONNX_OPERATORS(file) \
+  const rabbet_onnx_operator_t rabbet_onnx_operators_##file[]
+// RABBET_ONNX_OP(name, function, variant, since...), of the default domain, in
+// such a table, which ends with {0}: `function` is
+// rabbet_onnx_import_<function>. A test compares the versions with the onnx
+// package.
+#define RABBET_ONNX_OP(name, function, variant, ...)                   \
+  {                                                                    \
+#name, rabbet_onnx_import_##function, variant, (const int16_t[]) { \
+      __VA_ARGS__, 0                                                   \
+    }                                                                  \
+  }
 
 // NULL if it is not known.
 const rabbet_onnx_operator_t* rabbet_onnx_operator_find(const char* domain,

@@ -3,32 +3,33 @@
 #include <string.h>
 
 #include "onnx/emit.h"
+#include "onnx/operators.h"
 
-void rabbet_onnx_import_plain_activation(rabbet_onnx_node_t* node) {
+static void rabbet_onnx_import_plain_activation(rabbet_onnx_node_t* node) {
   rabbet_tensor_t* x = rabbet_onnx_required(node, 0);
   node->outputs[0] = rabbet_onnx_activation(node, node->variant, x, 0, 0);
 }
 
-void rabbet_onnx_import_relu(rabbet_onnx_node_t* node) {
+static void rabbet_onnx_import_relu(rabbet_onnx_node_t* node) {
   rabbet_tensor_t* x = rabbet_onnx_required(node, 0);
   node->outputs[0] = rabbet_onnx_is_float(node, x)
                          ? rabbet_onnx_activation(node, "RELU", x, 0, 0)
                          : rabbet_onnx_with_number(node, "MAX", x, 0);
 }
 
-void rabbet_onnx_import_leaky_relu(rabbet_onnx_node_t* node) {
+static void rabbet_onnx_import_leaky_relu(rabbet_onnx_node_t* node) {
   double alpha = rabbet_onnx_attr_float(node, "alpha", 0.01);
   node->outputs[0] = rabbet_onnx_activation(
       node, "LEAKY_RELU", rabbet_onnx_required(node, 0), alpha, 0);
 }
 
-void rabbet_onnx_import_elu(rabbet_onnx_node_t* node) {
+static void rabbet_onnx_import_elu(rabbet_onnx_node_t* node) {
   double alpha = rabbet_onnx_attr_float(node, "alpha", 1);
   node->outputs[0] = rabbet_onnx_activation(
       node, "ELU", rabbet_onnx_required(node, 0), alpha, 0);
 }
 
-void rabbet_onnx_import_selu(rabbet_onnx_node_t* node) {
+static void rabbet_onnx_import_selu(rabbet_onnx_node_t* node) {
   bool rough = node->opset < 6;
   double alpha = rabbet_onnx_attr_float(
       node, "alpha", rough ? 1.6732 : 1.67326319217681884765625);
@@ -38,32 +39,32 @@ void rabbet_onnx_import_selu(rabbet_onnx_node_t* node) {
       node, "SELU", rabbet_onnx_required(node, 0), alpha, gamma);
 }
 
-void rabbet_onnx_import_softplus(rabbet_onnx_node_t* node) {
+static void rabbet_onnx_import_softplus(rabbet_onnx_node_t* node) {
   node->outputs[0] = rabbet_onnx_activation(
       node, "SOFTPLUS", rabbet_onnx_required(node, 0), 1, 1);
 }
 
-void rabbet_onnx_import_hard_sigmoid(rabbet_onnx_node_t* node) {
+static void rabbet_onnx_import_hard_sigmoid(rabbet_onnx_node_t* node) {
   double alpha = rabbet_onnx_attr_float(node, "alpha", 0.2f);
   double beta = rabbet_onnx_attr_float(node, "beta", 0.5);
   node->outputs[0] = rabbet_onnx_activation(
       node, "HARD_SIGMOID", rabbet_onnx_required(node, 0), alpha, beta);
 }
 
-void rabbet_onnx_import_thresholded_relu(rabbet_onnx_node_t* node) {
+static void rabbet_onnx_import_thresholded_relu(rabbet_onnx_node_t* node) {
   double alpha = rabbet_onnx_attr_float(node, "alpha", 1);
   node->outputs[0] = rabbet_onnx_activation(
       node, "THRESHOLDED_RELU", rabbet_onnx_required(node, 0), alpha, 0);
 }
 
-void rabbet_onnx_import_hard_swish(rabbet_onnx_node_t* node) {
+static void rabbet_onnx_import_hard_swish(rabbet_onnx_node_t* node) {
   rabbet_tensor_t* x = rabbet_onnx_required(node, 0);
   rabbet_tensor_t* gate =
       rabbet_onnx_activation(node, "HARD_SIGMOID", x, 1.0 / 6, 0.5);
   node->outputs[0] = rabbet_onnx_binary(node, "PROD", x, gate);
 }
 
-void rabbet_onnx_import_mish(rabbet_onnx_node_t* node) {
+static void rabbet_onnx_import_mish(rabbet_onnx_node_t* node) {
   rabbet_tensor_t* x = rabbet_onnx_required(node, 0);
   rabbet_tensor_t* gate = rabbet_onnx_activation(node, "SOFTPLUS", x, 1, 1);
   gate = rabbet_onnx_activation(node, "TANH", gate, 0, 0);
@@ -80,11 +81,11 @@ static rabbet_tensor_t* rabbet_onnx_swish(rabbet_onnx_node_t* node,
   return rabbet_onnx_binary(node, "PROD", x, gate);
 }
 
-void rabbet_onnx_import_swish(rabbet_onnx_node_t* node) {
+static void rabbet_onnx_import_swish(rabbet_onnx_node_t* node) {
   node->outputs[0] = rabbet_onnx_swish(node, rabbet_onnx_required(node, 0));
 }
 
-void rabbet_onnx_import_swiglu(rabbet_onnx_node_t* node) {
+static void rabbet_onnx_import_swiglu(rabbet_onnx_node_t* node) {
   rabbet_tensor_t* gate = rabbet_onnx_required(node, 0);
   rabbet_tensor_t* linear = rabbet_onnx_required(node, 1);
   node->outputs[0] =
@@ -92,7 +93,7 @@ void rabbet_onnx_import_swiglu(rabbet_onnx_node_t* node) {
 }
 
 // max(0, x) + min(0, alpha * (exp(x / alpha) - 1))
-void rabbet_onnx_import_celu(rabbet_onnx_node_t* node) {
+static void rabbet_onnx_import_celu(rabbet_onnx_node_t* node) {
   rabbet_tensor_t* x = rabbet_onnx_required(node, 0);
   double alpha = rabbet_onnx_attr_float(node, "alpha", 1);
   if (alpha == 1) {
@@ -109,7 +110,7 @@ void rabbet_onnx_import_celu(rabbet_onnx_node_t* node) {
   node->outputs[0] = rabbet_onnx_binary(node, "SUM", high, low);
 }
 
-void rabbet_onnx_import_gelu(rabbet_onnx_node_t* node) {
+static void rabbet_onnx_import_gelu(rabbet_onnx_node_t* node) {
   const char* approximate =
       rabbet_onnx_attr_string(node, "approximate", "none");
   bool tanh = !strcmp(approximate, "tanh");
@@ -134,7 +135,7 @@ static rabbet_tensor_t* rabbet_onnx_slope(rabbet_onnx_node_t* node, int rank) {
              : slope;
 }
 
-void rabbet_onnx_import_prelu(rabbet_onnx_node_t* node) {
+static void rabbet_onnx_import_prelu(rabbet_onnx_node_t* node) {
   rabbet_tensor_t* x = rabbet_onnx_required(node, 0);
   rabbet_tensor_t* slope = rabbet_onnx_slope(node, rabbet_onnx_rank(node, x));
   rabbet_tensor_t* high = rabbet_onnx_with_number(node, "MAX", x, 0);
@@ -144,7 +145,7 @@ void rabbet_onnx_import_prelu(rabbet_onnx_node_t* node) {
 }
 
 // x + bias below -lambd, x - bias above lambd, 0 between.
-void rabbet_onnx_import_shrink(rabbet_onnx_node_t* node) {
+static void rabbet_onnx_import_shrink(rabbet_onnx_node_t* node) {
   rabbet_tensor_t* x = rabbet_onnx_required(node, 0);
   double bias = rabbet_onnx_attr_float(node, "bias", 0);
   double lambd = rabbet_onnx_attr_float(node, "lambd", 0.5);
@@ -174,7 +175,7 @@ static bool rabbet_onnx_bound(rabbet_onnx_node_t* node, size_t index,
   return !x || rabbet_onnx_constant_number(node, x, out);
 }
 
-void rabbet_onnx_import_clip(rabbet_onnx_node_t* node) {
+static void rabbet_onnx_import_clip(rabbet_onnx_node_t* node) {
   rabbet_tensor_t* x = rabbet_onnx_required(node, 0);
   double low, high;
   bool known = rabbet_onnx_bound(node, 1, "min", -INFINITY, &low);
@@ -196,3 +197,26 @@ void rabbet_onnx_import_clip(rabbet_onnx_node_t* node) {
   }
   node->outputs[0] = y;
 }
+
+RABBET_ONNX_OPERATORS(activation) = {
+    RABBET_ONNX_OP(Celu, celu, "", 12, 28),
+    RABBET_ONNX_OP(Clip, clip, "", 1, 6, 11, 12, 13),
+    RABBET_ONNX_OP(Elu, elu, "", 1, 6, 22),
+    RABBET_ONNX_OP(Gelu, gelu, "", 20),
+    RABBET_ONNX_OP(HardSigmoid, hard_sigmoid, "", 1, 6, 22),
+    RABBET_ONNX_OP(HardSwish, hard_swish, "", 14, 22),
+    RABBET_ONNX_OP(LeakyRelu, leaky_relu, "", 1, 6, 16),
+    RABBET_ONNX_OP(Mish, mish, "", 18, 22),
+    RABBET_ONNX_OP(PRelu, prelu, "", 1, 6, 7, 9, 16),
+    RABBET_ONNX_OP(Relu, relu, "", 1, 6, 13, 14),
+    RABBET_ONNX_OP(Selu, selu, "", 1, 6, 22),
+    RABBET_ONNX_OP(Shrink, shrink, "", 9),
+    RABBET_ONNX_OP(Sigmoid, plain_activation, "SIGMOID", 1, 6, 13),
+    RABBET_ONNX_OP(Softplus, softplus, "", 1, 22),
+    RABBET_ONNX_OP(Softsign, plain_activation, "SOFTSIGN", 1, 22),
+    RABBET_ONNX_OP(SwiGLU, swiglu, "", 28),
+    RABBET_ONNX_OP(Swish, swish, "", 24),
+    RABBET_ONNX_OP(Tanh, plain_activation, "TANH", 1, 6, 13),
+    RABBET_ONNX_OP(ThresholdedRelu, thresholded_relu, "", 10, 22),
+    {0},
+};

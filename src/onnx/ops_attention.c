@@ -3,6 +3,7 @@
 #include <math.h>
 
 #include "onnx/index.h"
+#include "onnx/operators.h"
 
 // Axes of queries, keys and values once their heads have an axis of their own.
 enum { BATCH, HEADS, LENGTH, SIZE, RANK };
@@ -317,7 +318,7 @@ static rabbet_tensor_t* rabbet_onnx_attention_weights(
   return steps[WEIGHTS];
 }
 
-void rabbet_onnx_import_attention(rabbet_onnx_node_t* node) {
+static void rabbet_onnx_import_attention(rabbet_onnx_node_t* node) {
   rabbet_onnx_attention_t a = {0};
   rabbet_onnx_attention_operands(node, &a);
   if (!rabbet_onnx_ok(node)) return;
@@ -395,7 +396,7 @@ static rabbet_tensor_t* rabbet_onnx_rotated(rabbet_onnx_node_t* node,
                              dims, RANK);
 }
 
-void rabbet_onnx_import_rotary_embedding(rabbet_onnx_node_t* node) {
+static void rabbet_onnx_import_rotary_embedding(rabbet_onnx_node_t* node) {
   rabbet_tensor_t* x = rabbet_onnx_required(node, 0);
   rabbet_onnx_check_heads(node, "X", x);
   if (!rabbet_onnx_ok(node)) return;
@@ -417,3 +418,9 @@ void rabbet_onnx_import_rotary_embedding(rabbet_onnx_node_t* node) {
   rabbet_tensor_t* y = rabbet_onnx_concat(node, parts, whole ? 1 : 2, SIZE);
   node->outputs[0] = joined ? rabbet_onnx_join_heads(node, y) : y;
 }
+
+RABBET_ONNX_OPERATORS(attention) = {
+    RABBET_ONNX_OP(Attention, attention, "", 23, 24, 25),
+    RABBET_ONNX_OP(RotaryEmbedding, rotary_embedding, "", 23),
+    {0},
+};

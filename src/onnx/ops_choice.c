@@ -1,5 +1,6 @@
 // Elements chosen by their values: the largest, the smallest.
 #include "onnx/index.h"
+#include "onnx/operators.h"
 
 void rabbet_onnx_topk(rabbet_onnx_node_t* node, rabbet_tensor_t* x,
                       rabbet_tensor_t* k, int64_t count, int axis, bool largest,
@@ -15,7 +16,7 @@ void rabbet_onnx_topk(rabbet_onnx_node_t* node, rabbet_tensor_t* x,
                             2);
 }
 
-void rabbet_onnx_import_topk(rabbet_onnx_node_t* node) {
+static void rabbet_onnx_import_topk(rabbet_onnx_node_t* node) {
   rabbet_tensor_t* x = rabbet_onnx_required(node, 0);
   bool old = node->opset < 10;  // k is an attribute
   rabbet_tensor_t* k = old ? NULL : rabbet_onnx_required(node, 1);
@@ -39,7 +40,7 @@ static rabbet_tensor_t* rabbet_onnx_reversed(rabbet_onnx_node_t* node,
   return rabbet_onnx_slice(node, x, &slice);
 }
 
-void rabbet_onnx_import_arg(rabbet_onnx_node_t* node) {
+static void rabbet_onnx_import_arg(rabbet_onnx_node_t* node) {
   rabbet_tensor_t* x = rabbet_onnx_required(node, 0);
   int axis = rabbet_onnx_axis(node, rabbet_onnx_attr_int(node, "axis", 0),
                               rabbet_onnx_rank(node, x));
@@ -60,3 +61,10 @@ void rabbet_onnx_import_arg(rabbet_onnx_node_t* node) {
   }
   node->outputs[0] = keeps ? y : rabbet_onnx_squeeze(node, y, 1u << axis);
 }
+
+RABBET_ONNX_OPERATORS(choice) = {
+    RABBET_ONNX_OP(ArgMax, arg, "MAX", 1, 11, 12, 13),
+    RABBET_ONNX_OP(ArgMin, arg, "MIN", 1, 11, 12, 13),
+    RABBET_ONNX_OP(TopK, topk, "", 1, 10, 11, 24),
+    {0},
+};

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "onnx/index.h"
+#include "onnx/operators.h"
 
 // Larger constants than this are not written out when a slice can stand for
 // them.
@@ -43,7 +44,7 @@ static rabbet_tensor_t* rabbet_onnx_of_ints(rabbet_onnx_node_t* node,
   return rabbet_onnx_weights(node, RABBET_DTYPE_INT64, data, &dims);
 }
 
-void rabbet_onnx_import_constant(rabbet_onnx_node_t* node) {
+static void rabbet_onnx_import_constant(rabbet_onnx_node_t* node) {
   const Onnx__TensorProto* tensor = rabbet_onnx_attr_tensor(node, "value");
   const Onnx__AttributeProto* attr;
   if (!rabbet_onnx_ok(node)) return;
@@ -112,7 +113,7 @@ static rabbet_tensor_t* rabbet_onnx_fill(rabbet_onnx_node_t* node,
   return rabbet_onnx_weights(node, dtype, data, dims);
 }
 
-void rabbet_onnx_import_constant_of_shape(rabbet_onnx_node_t* node) {
+static void rabbet_onnx_import_constant_of_shape(rabbet_onnx_node_t* node) {
   rabbet_tensor_t* shape = rabbet_onnx_required(node, 0);
   int rank = rabbet_onnx_shape_length(node, shape);
   if (!rabbet_onnx_ok(node)) return;
@@ -140,7 +141,7 @@ void rabbet_onnx_import_constant_of_shape(rabbet_onnx_node_t* node) {
 
 // ---- Passing through -------------------------------------------------------
 
-void rabbet_onnx_import_identity(rabbet_onnx_node_t* node) {
+static void rabbet_onnx_import_identity(rabbet_onnx_node_t* node) {
   node->outputs[0] = rabbet_onnx_required(node, 0);
 }
 
@@ -157,7 +158,7 @@ static rabbet_tensor_t* rabbet_onnx_full_mask(rabbet_onnx_node_t* node,
                               : NULL;
 }
 
-void rabbet_onnx_import_dropout(rabbet_onnx_node_t* node) {
+static void rabbet_onnx_import_dropout(rabbet_onnx_node_t* node) {
   rabbet_tensor_t* x = rabbet_onnx_required(node, 0);
   rabbet_tensor_t* training = rabbet_onnx_input(node, 2);
   double ratio = 1;
@@ -201,7 +202,7 @@ static rabbet_status_t rabbet_onnx_branch(rabbet_onnx_node_t* node,
 }
 
 // Only the branch that a constant condition takes is imported.
-void rabbet_onnx_import_if(rabbet_onnx_node_t* node) {
+static void rabbet_onnx_import_if(rabbet_onnx_node_t* node) {
   rabbet_tensor_t* condition = rabbet_onnx_required(node, 0);
   rabbet_onnx_ints_t known = rabbet_onnx_try_ints(node, condition);
   if (!rabbet_onnx_ok(node)) return;
@@ -225,3 +226,14 @@ void rabbet_onnx_import_if(rabbet_onnx_node_t* node) {
   rabbet_onnx_fail(node, rabbet_onnx_branch(node, graph, &scope));
   rabbet_onnx_scope_deinitialize(&scope);
 }
+
+RABBET_ONNX_OPERATORS(constant) = {
+    RABBET_ONNX_OP(Constant, constant, "", 1, 9, 11, 12, 13, 19, 21, 23, 24,
+                   25),
+    RABBET_ONNX_OP(ConstantOfShape, constant_of_shape, "", 9, 20, 21, 23, 24,
+                   25),
+    RABBET_ONNX_OP(Dropout, dropout, "", 1, 6, 7, 10, 12, 13, 22),
+    RABBET_ONNX_OP(Identity, identity, "", 1, 13, 14, 16, 19, 21, 23, 24, 25),
+    RABBET_ONNX_OP(If, if, "", 1, 11, 13, 16, 19, 21, 23, 24, 25),
+    {0},
+};

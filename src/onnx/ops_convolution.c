@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "onnx/index.h"
+#include "onnx/operators.h"
 
 enum { RABBET_ONNX_MAX_WINDOW = 3 };
 
@@ -109,7 +110,7 @@ static void rabbet_onnx_check_kernel(rabbet_onnx_node_t* node,
   }
 }
 
-void rabbet_onnx_import_convolution(rabbet_onnx_node_t* node) {
+static void rabbet_onnx_import_convolution(rabbet_onnx_node_t* node) {
   rabbet_tensor_t* x = rabbet_onnx_required(node, 0);
   rabbet_tensor_t* kernel = rabbet_onnx_required(node, 1);
   rabbet_onnx_window_t window = rabbet_onnx_window(node, x);
@@ -170,7 +171,7 @@ static void rabbet_onnx_window_for(rabbet_onnx_node_t* node, rabbet_tensor_t* x,
   }
 }
 
-void rabbet_onnx_import_deconvolution(rabbet_onnx_node_t* node) {
+static void rabbet_onnx_import_deconvolution(rabbet_onnx_node_t* node) {
   rabbet_tensor_t* x = rabbet_onnx_required(node, 0);
   rabbet_tensor_t* kernel = rabbet_onnx_required(node, 1);
   rabbet_onnx_window_t window = rabbet_onnx_window(node, x);
@@ -383,7 +384,7 @@ static rabbet_tensor_t* rabbet_onnx_drop_last(
   return drops ? rabbet_onnx_slice(node, y, &slice) : y;
 }
 
-void rabbet_onnx_import_pool(rabbet_onnx_node_t* node) {
+static void rabbet_onnx_import_pool(rabbet_onnx_node_t* node) {
   rabbet_tensor_t* x = rabbet_onnx_required(node, 0);
   rabbet_dtype_t dtype = rabbet_onnx_dtype_of(node, x);
   // Integers of 8 bits are exact in FLOAT.
@@ -432,7 +433,7 @@ static rabbet_tensor_t* rabbet_onnx_sum_pooling(
 }
 
 // (sum of |x|^p over the window)^(1/p).
-void rabbet_onnx_import_lp_pool(rabbet_onnx_node_t* node) {
+static void rabbet_onnx_import_lp_pool(rabbet_onnx_node_t* node) {
   rabbet_tensor_t* x = rabbet_onnx_required(node, 0);
   double p = rabbet_onnx_power(node);
   rabbet_onnx_window_t window = rabbet_onnx_pool_window(node, x);
@@ -450,13 +451,13 @@ static uint32_t rabbet_onnx_spatial_axes(rabbet_onnx_node_t* node,
   return rank > 2 ? ((1u << rank) - 1) & ~3u : 0;
 }
 
-void rabbet_onnx_import_global_pool(rabbet_onnx_node_t* node) {
+static void rabbet_onnx_import_global_pool(rabbet_onnx_node_t* node) {
   rabbet_tensor_t* x = rabbet_onnx_required(node, 0);
   node->outputs[0] = rabbet_onnx_reduce(
       node, node->variant, x, rabbet_onnx_spatial_axes(node, x), true);
 }
 
-void rabbet_onnx_import_global_lp_pool(rabbet_onnx_node_t* node) {
+static void rabbet_onnx_import_global_lp_pool(rabbet_onnx_node_t* node) {
   rabbet_tensor_t* x = rabbet_onnx_required(node, 0);
   double p = rabbet_onnx_power(node);
   rabbet_tensor_t* y = rabbet_onnx_unary(node, "ABS", x);
@@ -465,3 +466,15 @@ void rabbet_onnx_import_global_lp_pool(rabbet_onnx_node_t* node) {
                          true);
   node->outputs[0] = rabbet_onnx_with_number(node, "POW", y, 1 / p);
 }
+
+RABBET_ONNX_OPERATORS(convolution) = {
+    RABBET_ONNX_OP(AveragePool, pool, "AVERAGE", 1, 7, 10, 11, 19, 22),
+    RABBET_ONNX_OP(Conv, convolution, "", 1, 11, 22),
+    RABBET_ONNX_OP(ConvTranspose, deconvolution, "", 1, 11, 22),
+    RABBET_ONNX_OP(GlobalAveragePool, global_pool, "AVG", 1, 22),
+    RABBET_ONNX_OP(GlobalLpPool, global_lp_pool, "", 1, 2, 22),
+    RABBET_ONNX_OP(GlobalMaxPool, global_pool, "MAX", 1, 22),
+    RABBET_ONNX_OP(LpPool, lp_pool, "", 1, 2, 11, 18, 22),
+    RABBET_ONNX_OP(MaxPool, pool, "MAX", 1, 8, 10, 11, 12, 22),
+    {0},
+};

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "onnx/index.h"
+#include "onnx/operators.h"
 
 enum {
   RABBET_EINSUM_LABELS = RABBET_MAX_RANK,
@@ -264,7 +265,7 @@ static void rabbet_onnx_pair_join(rabbet_onnx_node_t* node,
 
 // ---- Einsum ----------------------------------------------------------------
 
-void rabbet_onnx_import_einsum(rabbet_onnx_node_t* node) {
+static void rabbet_onnx_import_einsum(rabbet_onnx_node_t* node) {
   rabbet_onnx_term_t* terms = NULL;
   size_t count = node->input_count;
   rabbet_onnx_fail(
@@ -296,3 +297,8 @@ void rabbet_onnx_import_einsum(rabbet_onnx_node_t* node) {
   if (rabbet_onnx_ok(node))
     node->outputs[0] = rabbet_onnx_term_turn(node, &terms[0], out->labels);
 }
+
+RABBET_ONNX_OPERATORS(einsum) = {
+    RABBET_ONNX_OP(Einsum, einsum, "", 12, 28),
+    {0},
+};

@@ -5,6 +5,7 @@
 #include "base/vec.h"
 #include "core/view.h"
 #include "onnx/index.h"
+#include "onnx/operators.h"
 
 typedef RABBET_VEC(rabbet_tensor_t*) rabbet_onnx_tensors_t;
 
@@ -245,7 +246,7 @@ static int64_t rabbet_onnx_loop_number(rabbet_onnx_node_t* node,
   return fallback;
 }
 
-void rabbet_onnx_import_loop(rabbet_onnx_node_t* node) {
+static void rabbet_onnx_import_loop(rabbet_onnx_node_t* node) {
   size_t states = node->proto->n_input > 2 ? node->proto->n_input - 2 : 0;
   rabbet_onnx_loop_t loop = {
       .first_input = 2, .first_output = 1, .state_count = states};
@@ -453,9 +454,15 @@ static void rabbet_onnx_scan_batch(rabbet_onnx_node_t* node) {
   }
 }
 
-void rabbet_onnx_import_scan(rabbet_onnx_node_t* node) {
+static void rabbet_onnx_import_scan(rabbet_onnx_node_t* node) {
   if (node->opset < 9)
     rabbet_onnx_scan_batch(node);
   else
     rabbet_onnx_scan_run(node, "scan_input_directions");
 }
+
+RABBET_ONNX_OPERATORS(loop) = {
+    RABBET_ONNX_OP(Loop, loop, "", 1, 11, 13, 16, 19, 21, 23, 24, 25),
+    RABBET_ONNX_OP(Scan, scan, "", 8, 9, 11, 16, 19, 21, 23, 24, 25),
+    {0},
+};

@@ -2,9 +2,10 @@
 #include <string.h>
 
 #include "onnx/index.h"
+#include "onnx/operators.h"
 
 // A vector on one side is a row or a column that the result does not show.
-void rabbet_onnx_import_matmul(rabbet_onnx_node_t* node) {
+static void rabbet_onnx_import_matmul(rabbet_onnx_node_t* node) {
   rabbet_tensor_t* a = rabbet_onnx_required(node, 0);
   rabbet_tensor_t* b = rabbet_onnx_required(node, 1);
   int rank_a = rabbet_onnx_rank(node, a), rank_b = rabbet_onnx_rank(node, b);
@@ -23,7 +24,7 @@ void rabbet_onnx_import_matmul(rabbet_onnx_node_t* node) {
                          rank_b == 1 ? "VECTOR" : "NONE");
 }
 
-void rabbet_onnx_import_gemm(rabbet_onnx_node_t* node) {
+static void rabbet_onnx_import_gemm(rabbet_onnx_node_t* node) {
   rabbet_tensor_t* a = rabbet_onnx_required(node, 0);
   rabbet_tensor_t* b = rabbet_onnx_required(node, 1);
   rabbet_tensor_t* c = rabbet_onnx_input(node, 2);
@@ -92,11 +93,11 @@ static void rabbet_onnx_softmax_of(
   node->outputs[0] = rabbet_onnx_reshape(node, y, all, dims.rank);
 }
 
-void rabbet_onnx_import_softmax(rabbet_onnx_node_t* node) {
+static void rabbet_onnx_import_softmax(rabbet_onnx_node_t* node) {
   rabbet_onnx_softmax_of(node, rabbet_onnx_softmax);
 }
 
-void rabbet_onnx_import_log_softmax(rabbet_onnx_node_t* node) {
+static void rabbet_onnx_import_log_softmax(rabbet_onnx_node_t* node) {
   rabbet_onnx_softmax_of(node, rabbet_onnx_log_softmax);
 }
 
@@ -128,6 +129,15 @@ static rabbet_tensor_t* rabbet_onnx_hardmax(rabbet_onnx_node_t* node,
   return rabbet_onnx_cast(node, y, rabbet_onnx_dtype_of(node, x));
 }
 
-void rabbet_onnx_import_hardmax(rabbet_onnx_node_t* node) {
+static void rabbet_onnx_import_hardmax(rabbet_onnx_node_t* node) {
   rabbet_onnx_softmax_of(node, rabbet_onnx_hardmax);
 }
+
+RABBET_ONNX_OPERATORS(matrix) = {
+    RABBET_ONNX_OP(Gemm, gemm, "", 1, 6, 7, 9, 11, 13),
+    RABBET_ONNX_OP(Hardmax, hardmax, "", 1, 11, 13),
+    RABBET_ONNX_OP(LogSoftmax, log_softmax, "", 1, 11, 13),
+    RABBET_ONNX_OP(MatMul, matmul, "", 1, 9, 13),
+    RABBET_ONNX_OP(Softmax, softmax, "", 1, 11, 13),
+    {0},
+};

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "onnx/index.h"
+#include "onnx/operators.h"
 
 static uint32_t rabbet_onnx_axes_from(int first, int rank) {
   return ((1u << rank) - 1) & ~((1u << first) - 1);
@@ -159,7 +160,7 @@ static bool rabbet_onnx_batch_trains(rabbet_onnx_node_t* node) {
   return false;
 }
 
-void rabbet_onnx_import_batch_normalization(rabbet_onnx_node_t* node) {
+static void rabbet_onnx_import_batch_normalization(rabbet_onnx_node_t* node) {
   for (size_t i = 0; i <= STATISTICS; ++i) {
     rabbet_onnx_required(node, i);
   }
@@ -191,7 +192,8 @@ void rabbet_onnx_import_batch_normalization(rabbet_onnx_node_t* node) {
 
 // ---- Instance, group, layer ------------------------------------------------
 
-void rabbet_onnx_import_instance_normalization(rabbet_onnx_node_t* node) {
+static void rabbet_onnx_import_instance_normalization(
+    rabbet_onnx_node_t* node) {
   rabbet_tensor_t* x = rabbet_onnx_required(node, 0);
   rabbet_tensor_t* scale = rabbet_onnx_required(node, 1);
   rabbet_tensor_t* bias = rabbet_onnx_required(node, 2);
@@ -218,7 +220,7 @@ static rabbet_tensor_t* rabbet_onnx_group_to_channels(rabbet_onnx_node_t* node,
   return rabbet_onnx_reshape(node, v, dims, 1);
 }
 
-void rabbet_onnx_import_group_normalization(rabbet_onnx_node_t* node) {
+static void rabbet_onnx_import_group_normalization(rabbet_onnx_node_t* node) {
   rabbet_tensor_t* x = rabbet_onnx_required(node, 0);
   rabbet_tensor_t* scale = rabbet_onnx_required(node, 1);
   rabbet_tensor_t* bias = rabbet_onnx_required(node, 2);
@@ -263,7 +265,7 @@ static void rabbet_onnx_layer_statistics(rabbet_onnx_node_t* node,
   if (rabbet_onnx_wants(node, 2)) node->outputs[2] = inverse;
 }
 
-void rabbet_onnx_import_layer_normalization(rabbet_onnx_node_t* node) {
+static void rabbet_onnx_import_layer_normalization(rabbet_onnx_node_t* node) {
   rabbet_tensor_t* x = rabbet_onnx_required(node, 0);
   rabbet_tensor_t* scale = rabbet_onnx_required(node, 1);
   rabbet_tensor_t* bias = rabbet_onnx_input(node, 2);
@@ -283,7 +285,7 @@ void rabbet_onnx_import_layer_normalization(rabbet_onnx_node_t* node) {
 }
 
 // x / sqrt(mean(x^2) + epsilon) * scale, the root in FLOAT.
-void rabbet_onnx_import_rms_normalization(rabbet_onnx_node_t* node) {
+static void rabbet_onnx_import_rms_normalization(rabbet_onnx_node_t* node) {
   rabbet_tensor_t* x = rabbet_onnx_required(node, 0);
   rabbet_tensor_t* scale = rabbet_onnx_required(node, 1);
   int rank = rabbet_onnx_rank(node, x);
@@ -307,7 +309,7 @@ void rabbet_onnx_import_rms_normalization(rabbet_onnx_node_t* node) {
 // ---- Others ----------------------------------------------------------------
 
 // (x - mean) / (deviation + 1e-9)
-void rabbet_onnx_import_mean_variance(rabbet_onnx_node_t* node) {
+static void rabbet_onnx_import_mean_variance(rabbet_onnx_node_t* node) {
   rabbet_tensor_t* x = rabbet_onnx_required(node, 0);
   rabbet_onnx_ints_t axes = rabbet_onnx_attr_ints(node, "axes");
   static const int64_t usual[] = {0, 2, 3};
@@ -323,7 +325,7 @@ void rabbet_onnx_import_mean_variance(rabbet_onnx_node_t* node) {
   node->outputs[0] = rabbet_onnx_binary(node, "DIV", centred, deviation);
 }
 
-void rabbet_onnx_import_lp_normalization(rabbet_onnx_node_t* node) {
+static void rabbet_onnx_import_lp_normalization(rabbet_onnx_node_t* node) {
   rabbet_tensor_t* x = rabbet_onnx_required(node, 0);
   int axis = rabbet_onnx_axis(node, rabbet_onnx_attr_int(node, "axis", -1),
                               rabbet_onnx_rank(node, x));
@@ -378,7 +380,7 @@ static rabbet_tensor_t* rabbet_onnx_channel_mean(rabbet_onnx_node_t* node,
 }
 
 // x / (bias + alpha * mean)^beta
-void rabbet_onnx_import_lrn(rabbet_onnx_node_t* node) {
+static void rabbet_onnx_import_lrn(rabbet_onnx_node_t* node) {
   rabbet_tensor_t* x = rabbet_onnx_required(node, 0);
   int64_t size = rabbet_onnx_attr_int(node, "size", 0);
   double alpha = rabbet_onnx_attr_float(node, "alpha", 0.0001f);
@@ -397,3 +399,16 @@ void rabbet_onnx_import_lrn(rabbet_onnx_node_t* node) {
   y = rabbet_onnx_with_number(node, "POW", y, beta);
   node->outputs[0] = rabbet_onnx_binary(node, "DIV", x, y);
 }
+
+RABBET_ONNX_OPERATORS(normalization) = {
+    RABBET_ONNX_OP(BatchNormalization, batch_normalization, "", 1, 6, 7, 9, 14,
+                   15),
+    RABBET_ONNX_OP(GroupNormalization, group_normalization, "", 18, 21),
+    RABBET_ONNX_OP(InstanceNormalization, instance_normalization, "", 1, 6, 22),
+    RABBET_ONNX_OP(LRN, lrn, "", 1, 13),
+    RABBET_ONNX_OP(LayerNormalization, layer_normalization, "", 17),
+    RABBET_ONNX_OP(LpNormalization, lp_normalization, "", 1, 22),
+    RABBET_ONNX_OP(MeanVarianceNormalization, mean_variance, "", 9, 13),
+    RABBET_ONNX_OP(RMSNormalization, rms_normalization, "", 23),
+    {0},
+};

@@ -2,14 +2,15 @@
 #include <string.h>
 
 #include "onnx/emit.h"
+#include "onnx/operators.h"
 
-void rabbet_onnx_import_unary(rabbet_onnx_node_t* node) {
+static void rabbet_onnx_import_unary(rabbet_onnx_node_t* node) {
   rabbet_tensor_t* x = rabbet_onnx_required(node, 0);
   node->outputs[0] = rabbet_onnx_unary(node, node->variant, x);
 }
 
 // One sign alone: infinite, and on that side of 0.
-void rabbet_onnx_import_is_inf(rabbet_onnx_node_t* node) {
+static void rabbet_onnx_import_is_inf(rabbet_onnx_node_t* node) {
   rabbet_tensor_t* x = rabbet_onnx_required(node, 0);
   bool negative = rabbet_onnx_attr_int(node, "detect_negative", 1) != 0;
   bool positive = rabbet_onnx_attr_int(node, "detect_positive", 1) != 0;
@@ -46,14 +47,14 @@ static rabbet_tensor_t* rabbet_onnx_operand(rabbet_onnx_node_t* node,
   return rabbet_onnx_unsqueeze(node, b, behind >> first, rank_a - first);
 }
 
-void rabbet_onnx_import_binary(rabbet_onnx_node_t* node) {
+static void rabbet_onnx_import_binary(rabbet_onnx_node_t* node) {
   rabbet_tensor_t* a = rabbet_onnx_required(node, 0);
   rabbet_tensor_t* b = rabbet_onnx_operand(node, a);
   node->outputs[0] = rabbet_onnx_binary(node, node->variant, a, b);
 }
 
 // The catalogue compares numbers; two truth values are equal unless XOR.
-void rabbet_onnx_import_equal(rabbet_onnx_node_t* node) {
+static void rabbet_onnx_import_equal(rabbet_onnx_node_t* node) {
   rabbet_tensor_t* a = rabbet_onnx_required(node, 0);
   rabbet_tensor_t* b = rabbet_onnx_operand(node, a);
   bool truth = rabbet_onnx_dtype_of(node, a) == RABBET_DTYPE_BOOL;
@@ -62,7 +63,7 @@ void rabbet_onnx_import_equal(rabbet_onnx_node_t* node) {
 }
 
 // Not the negation of the opposite, which NaN would make true.
-void rabbet_onnx_import_or_equal(rabbet_onnx_node_t* node) {
+static void rabbet_onnx_import_or_equal(rabbet_onnx_node_t* node) {
   rabbet_tensor_t* a = rabbet_onnx_required(node, 0);
   rabbet_tensor_t* b = rabbet_onnx_required(node, 1);
   rabbet_tensor_t* strict = rabbet_onnx_binary(node, node->variant, a, b);
@@ -98,7 +99,7 @@ static rabbet_tensor_t* rabbet_onnx_mod_infinite(rabbet_onnx_node_t* node,
 
 // a - b * quotient; fmod says whether the quotient is rounded down or towards
 // zero (integers divide towards zero by themselves).
-void rabbet_onnx_import_mod(rabbet_onnx_node_t* node) {
+static void rabbet_onnx_import_mod(rabbet_onnx_node_t* node) {
   rabbet_tensor_t* a = rabbet_onnx_required(node, 0);
   rabbet_tensor_t* b = rabbet_onnx_required(node, 1);
   bool towards_zero = rabbet_onnx_attr_int(node, "fmod", 0) != 0;
@@ -118,7 +119,7 @@ void rabbet_onnx_import_mod(rabbet_onnx_node_t* node) {
 
 // The result has the base's type, whatever the exponent's. Integers take part
 // as FLOAT where the exponent is one.
-void rabbet_onnx_import_pow(rabbet_onnx_node_t* node) {
+static void rabbet_onnx_import_pow(rabbet_onnx_node_t* node) {
   rabbet_tensor_t* base = rabbet_onnx_required(node, 0);
   rabbet_tensor_t* exponent = rabbet_onnx_operand(node, base);
   rabbet_dtype_t type = rabbet_onnx_dtype_of(node, base);
@@ -140,11 +141,11 @@ static rabbet_tensor_t* rabbet_onnx_chain(rabbet_onnx_node_t* node,
   return y;
 }
 
-void rabbet_onnx_import_variadic(rabbet_onnx_node_t* node) {
+static void rabbet_onnx_import_variadic(rabbet_onnx_node_t* node) {
   node->outputs[0] = rabbet_onnx_chain(node, node->variant);
 }
 
-void rabbet_onnx_import_mean(rabbet_onnx_node_t* node) {
+static void rabbet_onnx_import_mean(rabbet_onnx_node_t* node) {
   rabbet_tensor_t* sum = rabbet_onnx_chain(node, "SUM");
   node->outputs[0] =
       node->input_count > 1
@@ -152,14 +153,14 @@ void rabbet_onnx_import_mean(rabbet_onnx_node_t* node) {
           : sum;
 }
 
-void rabbet_onnx_import_where(rabbet_onnx_node_t* node) {
+static void rabbet_onnx_import_where(rabbet_onnx_node_t* node) {
   rabbet_tensor_t* condition = rabbet_onnx_required(node, 0);
   rabbet_tensor_t* yes = rabbet_onnx_required(node, 1);
   rabbet_tensor_t* no = rabbet_onnx_required(node, 2);
   node->outputs[0] = rabbet_onnx_select(node, condition, yes, no);
 }
 
-void rabbet_onnx_import_cast(rabbet_onnx_node_t* node) {
+static void rabbet_onnx_import_cast(rabbet_onnx_node_t* node) {
   rabbet_tensor_t* x = rabbet_onnx_required(node, 0);
   int64_t to =
       node->opset < 6
@@ -176,9 +177,59 @@ void rabbet_onnx_import_cast(rabbet_onnx_node_t* node) {
   node->outputs[0] = rabbet_onnx_cast(node, x, dtype);
 }
 
-void rabbet_onnx_import_cast_like(rabbet_onnx_node_t* node) {
+static void rabbet_onnx_import_cast_like(rabbet_onnx_node_t* node) {
   rabbet_tensor_t* x = rabbet_onnx_required(node, 0);
   rabbet_tensor_t* like = rabbet_onnx_required(node, 1);
   node->outputs[0] =
       rabbet_onnx_cast(node, x, rabbet_onnx_dtype_of(node, like));
 }
+
+RABBET_ONNX_OPERATORS(pointwise) = {
+    RABBET_ONNX_OP(Abs, unary, "ABS", 1, 6, 13),
+    RABBET_ONNX_OP(Acos, unary, "ACOS", 7, 22),
+    RABBET_ONNX_OP(Acosh, unary, "ACOSH", 9, 22),
+    RABBET_ONNX_OP(Asin, unary, "ASIN", 7, 22),
+    RABBET_ONNX_OP(Asinh, unary, "ASINH", 9, 22),
+    RABBET_ONNX_OP(Atan, unary, "ATAN", 7, 22),
+    RABBET_ONNX_OP(Atanh, unary, "ATANH", 9, 22),
+    RABBET_ONNX_OP(Ceil, unary, "CEIL", 1, 6, 13),
+    RABBET_ONNX_OP(Cos, unary, "COS", 7, 22),
+    RABBET_ONNX_OP(Cosh, unary, "COSH", 9, 22),
+    RABBET_ONNX_OP(Erf, unary, "ERF", 9, 13),
+    RABBET_ONNX_OP(Exp, unary, "EXP", 1, 6, 13),
+    RABBET_ONNX_OP(Floor, unary, "FLOOR", 1, 6, 13),
+    RABBET_ONNX_OP(IsInf, is_inf, "", 10, 20),
+    RABBET_ONNX_OP(IsNaN, unary, "ISNAN", 9, 13, 20),
+    RABBET_ONNX_OP(Log, unary, "LOG", 1, 6, 13),
+    RABBET_ONNX_OP(Neg, unary, "NEG", 1, 6, 13),
+    RABBET_ONNX_OP(Not, unary, "NOT", 1),
+    RABBET_ONNX_OP(Reciprocal, unary, "RECIP", 1, 6, 13),
+    RABBET_ONNX_OP(Round, unary, "ROUND", 11, 22),
+    RABBET_ONNX_OP(Sign, unary, "SIGN", 9, 13),
+    RABBET_ONNX_OP(Sin, unary, "SIN", 7, 22),
+    RABBET_ONNX_OP(Sinh, unary, "SINH", 9, 22),
+    RABBET_ONNX_OP(Sqrt, unary, "SQRT", 1, 6, 13),
+    RABBET_ONNX_OP(Tan, unary, "TAN", 7, 22),
+    RABBET_ONNX_OP(Add, binary, "SUM", 1, 6, 7, 13, 14),
+    RABBET_ONNX_OP(And, binary, "AND", 1, 7),
+    RABBET_ONNX_OP(Div, binary, "DIV", 1, 6, 7, 13, 14),
+    RABBET_ONNX_OP(Equal, equal, "", 1, 7, 11, 13, 19),
+    RABBET_ONNX_OP(Greater, binary, "GREATER", 1, 7, 9, 13),
+    RABBET_ONNX_OP(GreaterOrEqual, or_equal, "GREATER", 12, 16),
+    RABBET_ONNX_OP(Less, binary, "LESS", 1, 7, 9, 13),
+    RABBET_ONNX_OP(LessOrEqual, or_equal, "LESS", 12, 16),
+    RABBET_ONNX_OP(Mod, mod, "", 10, 13, 28),
+    RABBET_ONNX_OP(Mul, binary, "PROD", 1, 6, 7, 13, 14),
+    RABBET_ONNX_OP(Or, binary, "OR", 1, 7),
+    RABBET_ONNX_OP(Pow, pow, "", 1, 7, 12, 13, 15),
+    RABBET_ONNX_OP(Sub, binary, "SUB", 1, 6, 7, 13, 14),
+    RABBET_ONNX_OP(Xor, binary, "XOR", 1, 7),
+    RABBET_ONNX_OP(Max, variadic, "MAX", 1, 6, 8, 12, 13),
+    RABBET_ONNX_OP(Mean, mean, "", 1, 6, 8, 13),
+    RABBET_ONNX_OP(Min, variadic, "MIN", 1, 6, 8, 12, 13),
+    RABBET_ONNX_OP(Sum, variadic, "SUM", 1, 6, 8, 13),
+    RABBET_ONNX_OP(Where, where, "", 9, 16),
+    RABBET_ONNX_OP(Cast, cast, "", 1, 6, 9, 13, 19, 21, 23, 24, 25, 28),
+    RABBET_ONNX_OP(CastLike, cast_like, "", 15, 19, 21, 23, 24, 25),
+    {0},
+};

@@ -2,6 +2,7 @@
 // axis, or one for each block along it. DynamicQuantizeLinear: one that is
 // found.
 #include "onnx/emit.h"
+#include "onnx/operators.h"
 
 enum { X = 0, SCALE = 1, ZERO_POINT = 2 };
 
@@ -65,7 +66,7 @@ static rabbet_dtype_t rabbet_onnx_output_dtype(rabbet_onnx_node_t* node,
   return dtype;
 }
 
-void rabbet_onnx_import_quantize(rabbet_onnx_node_t* node) {
+static void rabbet_onnx_import_quantize(rabbet_onnx_node_t* node) {
   rabbet_tensor_t* x = rabbet_onnx_required(node, X);
   rabbet_tensor_t* scale = rabbet_onnx_required(node, SCALE);
   rabbet_tensor_t* zero = rabbet_onnx_input(node, ZERO_POINT);
@@ -79,7 +80,7 @@ void rabbet_onnx_import_quantize(rabbet_onnx_node_t* node) {
   rabbet_onnx_import_scaled(node, "quantize", to);
 }
 
-void rabbet_onnx_import_dequantize(rabbet_onnx_node_t* node) {
+static void rabbet_onnx_import_dequantize(rabbet_onnx_node_t* node) {
   rabbet_tensor_t* x = rabbet_onnx_required(node, X);
   rabbet_tensor_t* scale = rabbet_onnx_required(node, SCALE);
   if (!x || !scale) return;
@@ -90,7 +91,7 @@ void rabbet_onnx_import_dequantize(rabbet_onnx_node_t* node) {
 
 // The range of all numbers, with 0 in it, goes over the 256 of UINT8. A tensor
 // of zeros has scale 1.
-void rabbet_onnx_import_dynamic_quantize(rabbet_onnx_node_t* node) {
+static void rabbet_onnx_import_dynamic_quantize(rabbet_onnx_node_t* node) {
   rabbet_tensor_t* x = rabbet_onnx_required(node, X);
   uint32_t axes = (1u << rabbet_onnx_rank(node, x)) - 1;
   rabbet_tensor_t* high = rabbet_onnx_with_number(
@@ -114,3 +115,12 @@ void rabbet_onnx_import_dynamic_quantize(rabbet_onnx_node_t* node) {
   node->outputs[1] = scale;
   node->outputs[2] = zero;
 }
+
+RABBET_ONNX_OPERATORS(quantize) = {
+    RABBET_ONNX_OP(DequantizeLinear, dequantize, "", 10, 13, 19, 21, 23, 24, 25,
+                   28),
+    RABBET_ONNX_OP(DynamicQuantizeLinear, dynamic_quantize, "", 11),
+    RABBET_ONNX_OP(QuantizeLinear, quantize, "", 10, 13, 19, 21, 23, 24, 25,
+                   28),
+    {0},
+};

@@ -4,6 +4,7 @@
 
 #include "core/view.h"
 #include "onnx/index.h"
+#include "onnx/operators.h"
 
 static int64_t rabbet_onnx_seed(rabbet_onnx_node_t* node) {
   double given = rabbet_onnx_attr_float(node, "seed", 0);
@@ -56,14 +57,22 @@ static void rabbet_onnx_random(rabbet_onnx_node_t* node, rabbet_tensor_t* shape,
                                        attrs, sizeof(attrs) / sizeof(attrs[0]));
 }
 
-void rabbet_onnx_import_random(rabbet_onnx_node_t* node) {
+static void rabbet_onnx_import_random(rabbet_onnx_node_t* node) {
   rabbet_onnx_random(node, NULL,
                      rabbet_onnx_random_type(node, RABBET_DTYPE_FLOAT));
 }
 
-void rabbet_onnx_import_random_like(rabbet_onnx_node_t* node) {
+static void rabbet_onnx_import_random_like(rabbet_onnx_node_t* node) {
   rabbet_tensor_t* x = rabbet_onnx_required(node, 0);
   rabbet_dtype_t own = rabbet_onnx_dtype_of(node, x);
   rabbet_onnx_random(node, rabbet_onnx_shape(node, x),
                      rabbet_onnx_random_type(node, own));
 }
+
+RABBET_ONNX_OPERATORS(random) = {
+    RABBET_ONNX_OP(RandomNormal, random, "RANDOM_NORMAL", 1, 22),
+    RABBET_ONNX_OP(RandomNormalLike, random_like, "RANDOM_NORMAL", 1, 22),
+    RABBET_ONNX_OP(RandomUniform, random, "RANDOM_UNIFORM", 1, 22),
+    RABBET_ONNX_OP(RandomUniformLike, random_like, "RANDOM_UNIFORM", 1, 22),
+    {0},
+};

@@ -4,6 +4,7 @@
 #include <math.h>
 
 #include "onnx/index.h"
+#include "onnx/operators.h"
 
 // ---- Numbers in even steps -------------------------------------------------
 
@@ -261,7 +262,7 @@ static rabbet_onnx_index_t rabbet_onnx_range_count_floats(
   return rabbet_onnx_range_count_fractions(node, parts);
 }
 
-void rabbet_onnx_import_range(rabbet_onnx_node_t* node) {
+static void rabbet_onnx_import_range(rabbet_onnx_node_t* node) {
   static const char* const names[] = {"start", "limit", "delta"};
   rabbet_tensor_t* parts[3];
   for (size_t i = 0; i < 3; ++i) {
@@ -321,7 +322,7 @@ static int64_t rabbet_onnx_clamp_diagonal(int64_t offset) {
   return offset < -most ? -most : offset > most ? most : offset;
 }
 
-void rabbet_onnx_import_eye_like(rabbet_onnx_node_t* node) {
+static void rabbet_onnx_import_eye_like(rabbet_onnx_node_t* node) {
   rabbet_tensor_t* x = rabbet_onnx_required(node, 0);
   int64_t k = rabbet_onnx_attr_int(node, "k", 0);
   rabbet_dtype_t dtype = rabbet_onnx_dtype_of(node, x);
@@ -360,7 +361,7 @@ static rabbet_tensor_t* rabbet_onnx_triangle(rabbet_onnx_node_t* node,
 }
 
 // A triangle of ones for the last two axes chooses between x and 0.
-void rabbet_onnx_import_trilu(rabbet_onnx_node_t* node) {
+static void rabbet_onnx_import_trilu(rabbet_onnx_node_t* node) {
   rabbet_tensor_t* x = rabbet_onnx_required(node, 0);
   bool upper = rabbet_onnx_attr_int(node, "upper", 1) != 0;
   int rank = rabbet_onnx_rank(node, x);
@@ -403,7 +404,7 @@ static rabbet_tensor_t* rabbet_onnx_hot(rabbet_onnx_node_t* node,
                             rabbet_onnx_indices(node, depth, axis, rank));
 }
 
-void rabbet_onnx_import_one_hot(rabbet_onnx_node_t* node) {
+static void rabbet_onnx_import_one_hot(rabbet_onnx_node_t* node) {
   rabbet_tensor_t* indices = rabbet_onnx_required(node, 0);
   rabbet_tensor_t* values = rabbet_onnx_required(node, 2);
   rabbet_onnx_index_t depth =
@@ -427,3 +428,11 @@ void rabbet_onnx_import_one_hot(rabbet_onnx_node_t* node) {
   rabbet_tensor_t* on = rabbet_onnx_slice(node, values, &slice);
   node->outputs[0] = rabbet_onnx_select(node, hot, on, off);
 }
+
+RABBET_ONNX_OPERATORS(range) = {
+    RABBET_ONNX_OP(EyeLike, eye_like, "", 9, 22),
+    RABBET_ONNX_OP(OneHot, one_hot, "", 9, 11, 28),
+    RABBET_ONNX_OP(Range, range, "", 11, 27),
+    RABBET_ONNX_OP(Trilu, trilu, "", 14),
+    {0},
+};

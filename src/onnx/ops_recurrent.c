@@ -4,6 +4,7 @@
 
 #include "base/math.h"
 #include "onnx/index.h"
+#include "onnx/operators.h"
 
 enum { RABBET_ONNX_MAX_GATES = 4, RABBET_ONNX_MAX_FUNCTIONS = 3 };
 
@@ -410,7 +411,7 @@ static void rabbet_onnx_recurrent(rabbet_onnx_node_t* node, int gates,
   }
 }
 
-void rabbet_onnx_import_recurrent(rabbet_onnx_node_t* node) {
+static void rabbet_onnx_import_recurrent(rabbet_onnx_node_t* node) {
   switch (node->variant[0]) {
     case 'L':
       rabbet_onnx_recurrent(node, 4, 3, rabbet_onnx_lstm_step);
@@ -422,3 +423,10 @@ void rabbet_onnx_import_recurrent(rabbet_onnx_node_t* node) {
       rabbet_onnx_recurrent(node, 1, 1, rabbet_onnx_rnn_step);
   }
 }
+
+RABBET_ONNX_OPERATORS(recurrent) = {
+    RABBET_ONNX_OP(GRU, recurrent, "GRU", 1, 3, 7, 14, 22),
+    RABBET_ONNX_OP(LSTM, recurrent, "LSTM", 1, 7, 14, 22),
+    RABBET_ONNX_OP(RNN, recurrent, "RNN", 1, 7, 14, 22),
+    {0},
+};

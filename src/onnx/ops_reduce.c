@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "onnx/dynamic_axes.h"
+#include "onnx/operators.h"
 
 typedef struct rabbet_onnx_reduction_t {
   rabbet_tensor_t* x;
@@ -46,7 +47,7 @@ static rabbet_tensor_t* rabbet_onnx_in_float(rabbet_onnx_node_t* node,
 
 // Truth values reduce as 0 and 1; narrow integers, which the catalogue does not
 // reduce, as INT32 (extremes and what fits come back exactly).
-void rabbet_onnx_import_reduce(rabbet_onnx_node_t* node) {
+static void rabbet_onnx_import_reduce(rabbet_onnx_node_t* node) {
   rabbet_onnx_reduction_t r = rabbet_onnx_reduction(node);
   rabbet_dtype_t dtype = rabbet_onnx_dtype_of(node, r.x);
   bool narrow = dtype == RABBET_DTYPE_BOOL || dtype == RABBET_DTYPE_INT8 ||
@@ -60,7 +61,7 @@ void rabbet_onnx_import_reduce(rabbet_onnx_node_t* node) {
                          : rabbet_onnx_cast(node, y, dtype);
 }
 
-void rabbet_onnx_import_reduce_l1(rabbet_onnx_node_t* node) {
+static void rabbet_onnx_import_reduce_l1(rabbet_onnx_node_t* node) {
   rabbet_onnx_reduction_t r = rabbet_onnx_reduction(node);
   node->outputs[0] = rabbet_onnx_reduce_with(
       node, "SUM", r, rabbet_onnx_unary(node, "ABS", r.x));
@@ -72,16 +73,16 @@ static rabbet_tensor_t* rabbet_onnx_sum_square(rabbet_onnx_node_t* node) {
                                  rabbet_onnx_binary(node, "PROD", r.x, r.x));
 }
 
-void rabbet_onnx_import_reduce_sum_square(rabbet_onnx_node_t* node) {
+static void rabbet_onnx_import_reduce_sum_square(rabbet_onnx_node_t* node) {
   node->outputs[0] = rabbet_onnx_sum_square(node);
 }
 
-void rabbet_onnx_import_reduce_l2(rabbet_onnx_node_t* node) {
+static void rabbet_onnx_import_reduce_l2(rabbet_onnx_node_t* node) {
   node->outputs[0] =
       rabbet_onnx_in_float(node, "SQRT", rabbet_onnx_sum_square(node));
 }
 
-void rabbet_onnx_import_reduce_log_sum(rabbet_onnx_node_t* node) {
+static void rabbet_onnx_import_reduce_log_sum(rabbet_onnx_node_t* node) {
   rabbet_onnx_reduction_t r = rabbet_onnx_reduction(node);
   rabbet_tensor_t* sum = rabbet_onnx_reduce_with(node, "SUM", r, r.x);
   node->outputs[0] = rabbet_onnx_in_float(node, "LOG", sum);
@@ -89,7 +90,7 @@ void rabbet_onnx_import_reduce_log_sum(rabbet_onnx_node_t* node) {
 
 // log(sum(exp(x - most))) + most, where `most` is the largest, or 0 if that is
 // infinite (nothing to reduce, or infinities within).
-void rabbet_onnx_import_reduce_log_sum_exp(rabbet_onnx_node_t* node) {
+static void rabbet_onnx_import_reduce_log_sum_exp(rabbet_onnx_node_t* node) {
   rabbet_onnx_reduction_t r = rabbet_onnx_reduction(node);
   rabbet_dtype_t dtype = rabbet_onnx_dtype_of(node, r.x);
   bool is_float = rabbet_dtype_is_float(dtype);
@@ -113,3 +114,17 @@ void rabbet_onnx_import_reduce_log_sum_exp(rabbet_onnx_node_t* node) {
             : rabbet_onnx_squeeze(node, y, r.axes);
   node->outputs[0] = rabbet_onnx_cast(node, y, dtype);
 }
+
+RABBET_ONNX_OPERATORS(reduce) = {
+    RABBET_ONNX_OP(ReduceL1, reduce_l1, "", 1, 11, 13, 18),
+    RABBET_ONNX_OP(ReduceL2, reduce_l2, "", 1, 11, 13, 18),
+    RABBET_ONNX_OP(ReduceLogSum, reduce_log_sum, "", 1, 11, 13, 18, 28),
+    RABBET_ONNX_OP(ReduceLogSumExp, reduce_log_sum_exp, "", 1, 11, 13, 18, 28),
+    RABBET_ONNX_OP(ReduceMax, reduce, "MAX", 1, 11, 12, 13, 18, 20),
+    RABBET_ONNX_OP(ReduceMean, reduce, "AVG", 1, 11, 13, 18),
+    RABBET_ONNX_OP(ReduceMin, reduce, "MIN", 1, 11, 12, 13, 18, 20),
+    RABBET_ONNX_OP(ReduceProd, reduce, "PROD", 1, 11, 13, 18),
+    RABBET_ONNX_OP(ReduceSum, reduce, "SUM", 1, 11, 13),
+    RABBET_ONNX_OP(ReduceSumSquare, reduce_sum_square, "", 1, 11, 13, 18),
+    {0},
+};

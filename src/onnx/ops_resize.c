@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "core/view.h"
+#include "onnx/operators.h"
 #include "onnx/resize.h"
 #include "ops/resize.h"
 
@@ -317,7 +318,7 @@ static void rabbet_onnx_resize_emit(rabbet_onnx_node_t* node,
                                        attrs, sizeof(attrs) / sizeof(attrs[0]));
 }
 
-void rabbet_onnx_import_resize(rabbet_onnx_node_t* node) {
+static void rabbet_onnx_import_resize(rabbet_onnx_node_t* node) {
   rabbet_tensor_t* x = rabbet_onnx_required(node, 0);
   rabbet_onnx_resize_t r = {.rank = rabbet_onnx_rank(node, x)};
   bool modern = node->opset >= 11 && strcmp(node->variant, "upsample") != 0;
@@ -353,7 +354,7 @@ void rabbet_onnx_import_resize(rabbet_onnx_node_t* node) {
 
 // ---- GridSample ------------------------------------------------------------
 
-void rabbet_onnx_import_grid_sample(rabbet_onnx_node_t* node) {
+static void rabbet_onnx_import_grid_sample(rabbet_onnx_node_t* node) {
   static const rabbet_onnx_word_t modes[] = {
       {"bilinear", "LINEAR"}, {"linear", "LINEAR"}, {"nearest", "NEAREST"},
       {"bicubic", "CUBIC"},   {"cubic", "CUBIC"},   {0}};
@@ -378,3 +379,10 @@ void rabbet_onnx_import_grid_sample(rabbet_onnx_node_t* node) {
   node->outputs[0] =
       rabbet_onnx_layer(node, "grid_sample", inputs, 2, attrs, 3);
 }
+
+RABBET_ONNX_OPERATORS(resize) = {
+    RABBET_ONNX_OP(GridSample, grid_sample, "", 16, 20, 22),
+    RABBET_ONNX_OP(Resize, resize, "", 10, 11, 13, 18, 19),
+    RABBET_ONNX_OP(Upsample, resize, "upsample", 1, 7, 9, 10),
+    {0},
+};

@@ -3,8 +3,9 @@
 #include <string.h>
 
 #include "onnx/dynamic_axes.h"
+#include "onnx/operators.h"
 
-void rabbet_onnx_import_scatter(rabbet_onnx_node_t* node) {
+static void rabbet_onnx_import_scatter(rabbet_onnx_node_t* node) {
   static const char* const reductions[][2] = {{"none", "NONE"},
                                               {"add", "ADD"},
                                               {"mul", "MUL"},
@@ -33,7 +34,7 @@ void rabbet_onnx_import_scatter(rabbet_onnx_node_t* node) {
   node->outputs[0] = rabbet_onnx_layer(node, "scatter", inputs, 3, attrs, 3);
 }
 
-void rabbet_onnx_import_tensor_scatter(rabbet_onnx_node_t* node) {
+static void rabbet_onnx_import_tensor_scatter(rabbet_onnx_node_t* node) {
   rabbet_tensor_t* indices = rabbet_onnx_input(node, 2);
   rabbet_tensor_t* inputs[] = {rabbet_onnx_required(node, 0),
                                rabbet_onnx_required(node, 1), indices};
@@ -74,7 +75,7 @@ static rabbet_tensor_t* rabbet_onnx_cumulate_dynamic(
   return rabbet_onnx_reshape(node, y, dims, rank);
 }
 
-void rabbet_onnx_import_cumulative(rabbet_onnx_node_t* node) {
+static void rabbet_onnx_import_cumulative(rabbet_onnx_node_t* node) {
   rabbet_tensor_t* inputs[] = {rabbet_onnx_required(node, 0),
                                rabbet_onnx_required(node, 1)};
   rabbet_onnx_dynamic_axes_t dynamic_axes;
@@ -95,7 +96,7 @@ void rabbet_onnx_import_cumulative(rabbet_onnx_node_t* node) {
   node->outputs[0] = rabbet_onnx_cumulate(node, inputs[0], axis.data[0]);
 }
 
-void rabbet_onnx_import_reverse_sequence(rabbet_onnx_node_t* node) {
+static void rabbet_onnx_import_reverse_sequence(rabbet_onnx_node_t* node) {
   rabbet_tensor_t* inputs[] = {rabbet_onnx_required(node, 0),
                                rabbet_onnx_required(node, 1)};
   rabbet_attr_t attrs[] = {
@@ -106,3 +107,13 @@ void rabbet_onnx_import_reverse_sequence(rabbet_onnx_node_t* node) {
   node->outputs[0] =
       rabbet_onnx_layer(node, "reverse_sequence", inputs, 2, attrs, 2);
 }
+
+RABBET_ONNX_OPERATORS(scatter) = {
+    RABBET_ONNX_OP(CumSum, cumulative, "", 11, 14),
+    RABBET_ONNX_OP(ReverseSequence, reverse_sequence, "", 10, 28),
+    RABBET_ONNX_OP(Scatter, scatter, "ELEMENT", 9, 11),
+    RABBET_ONNX_OP(ScatterElements, scatter, "ELEMENT", 11, 13, 16, 18),
+    RABBET_ONNX_OP(ScatterND, scatter, "ND", 11, 13, 16, 18),
+    RABBET_ONNX_OP(TensorScatter, tensor_scatter, "", 24),
+    {0},
+};

@@ -2,11 +2,12 @@
 #include <string.h>
 
 #include "onnx/dynamic_axes.h"
+#include "onnx/operators.h"
 
 // ---- Reading ---------------------------------------------------------------
 
 // [start, end) of the axes, clamped, as opset 15 allows.
-void rabbet_onnx_import_shape(rabbet_onnx_node_t* node) {
+static void rabbet_onnx_import_shape(rabbet_onnx_node_t* node) {
   rabbet_tensor_t* x = rabbet_onnx_required(node, 0);
   int64_t rank = rabbet_onnx_rank(node, x);
   int64_t start = rabbet_onnx_attr_int(node, "start", 0);
@@ -25,7 +26,7 @@ void rabbet_onnx_import_shape(rabbet_onnx_node_t* node) {
   node->outputs[0] = shape;
 }
 
-void rabbet_onnx_import_size(rabbet_onnx_node_t* node) {
+static void rabbet_onnx_import_size(rabbet_onnx_node_t* node) {
   rabbet_tensor_t* x = rabbet_onnx_required(node, 0);
   rabbet_dims_t dims = rabbet_onnx_dims(node, x);
   rabbet_onnx_index_t size = rabbet_onnx_index(1);
@@ -40,7 +41,7 @@ void rabbet_onnx_import_size(rabbet_onnx_node_t* node) {
 // ---- Reshape ---------------------------------------------------------------
 
 // 0 copies an extent (unless allowzero), -1 is inferred: as shuffle has it.
-void rabbet_onnx_import_reshape(rabbet_onnx_node_t* node) {
+static void rabbet_onnx_import_reshape(rabbet_onnx_node_t* node) {
   rabbet_tensor_t* x = rabbet_onnx_required(node, 0);
   bool zero_copies = rabbet_onnx_attr_int(node, "allowzero", 0) == 0;
   bool is_attr = node->opset < 5;
@@ -62,7 +63,7 @@ void rabbet_onnx_import_reshape(rabbet_onnx_node_t* node) {
       node, "shuffle", inputs, constant ? 1 : 2, attrs, constant ? 3 : 1);
 }
 
-void rabbet_onnx_import_flatten(rabbet_onnx_node_t* node) {
+static void rabbet_onnx_import_flatten(rabbet_onnx_node_t* node) {
   rabbet_tensor_t* x = rabbet_onnx_required(node, 0);
   int rank = rabbet_onnx_rank(node, x);
   int64_t given = rabbet_onnx_attr_int(node, "axis", 1);
@@ -77,7 +78,7 @@ void rabbet_onnx_import_flatten(rabbet_onnx_node_t* node) {
   node->outputs[0] = rabbet_onnx_reshape(node, x, dims, 2);
 }
 
-void rabbet_onnx_import_transpose(rabbet_onnx_node_t* node) {
+static void rabbet_onnx_import_transpose(rabbet_onnx_node_t* node) {
   rabbet_tensor_t* x = rabbet_onnx_required(node, 0);
   int rank = rabbet_onnx_rank(node, x);
   rabbet_onnx_ints_t perm = rabbet_onnx_attr_ints(node, "perm");
@@ -120,7 +121,7 @@ static void rabbet_onnx_squeeze_demand(rabbet_onnx_node_t* node,
   rabbet_onnx_layer_outputs(node, "assertion", &other, 1, &attr, 1, NULL, 0);
 }
 
-void rabbet_onnx_import_squeeze(rabbet_onnx_node_t* node) {
+static void rabbet_onnx_import_squeeze(rabbet_onnx_node_t* node) {
   rabbet_tensor_t* x = rabbet_onnx_required(node, 0);
   rabbet_dims_t dims = rabbet_onnx_dims(node, x);
   rabbet_onnx_dynamic_axes_t dynamic_axes;
@@ -153,7 +154,7 @@ static bool rabbet_onnx_unsqueezes_dynamic(rabbet_onnx_node_t* node,
   return true;
 }
 
-void rabbet_onnx_import_unsqueeze(rabbet_onnx_node_t* node) {
+static void rabbet_onnx_import_unsqueeze(rabbet_onnx_node_t* node) {
   rabbet_tensor_t* x = rabbet_onnx_required(node, 0);
   if (rabbet_onnx_unsqueezes_dynamic(node, x)) return;
   rabbet_onnx_ints_t axes = rabbet_onnx_axes(node, 1);
@@ -189,7 +190,7 @@ static rabbet_onnx_index_t rabbet_onnx_broadcast(rabbet_onnx_node_t* node,
       node, "SUM", rabbet_onnx_index_op(node, "PROD", is_one, less), wanted);
 }
 
-void rabbet_onnx_import_expand(rabbet_onnx_node_t* node) {
+static void rabbet_onnx_import_expand(rabbet_onnx_node_t* node) {
   rabbet_tensor_t* x = rabbet_onnx_required(node, 0);
   rabbet_tensor_t* shape = rabbet_onnx_required(node, 1);
   int wanted = rabbet_onnx_shape_length(node, shape);
@@ -253,7 +254,7 @@ static bool rabbet_onnx_column_first(rabbet_onnx_node_t* node) {
   return !strcmp(mode, "CRD");
 }
 
-void rabbet_onnx_import_depth_to_space(rabbet_onnx_node_t* node) {
+static void rabbet_onnx_import_depth_to_space(rabbet_onnx_node_t* node) {
   rabbet_tensor_t* x = rabbet_onnx_required(node, 0);
   rabbet_onnx_index_t d[4];
   int64_t size;
@@ -276,7 +277,7 @@ void rabbet_onnx_import_depth_to_space(rabbet_onnx_node_t* node) {
   node->outputs[0] = rabbet_onnx_move_blocks(node, x, &blocks);
 }
 
-void rabbet_onnx_import_space_to_depth(rabbet_onnx_node_t* node) {
+static void rabbet_onnx_import_space_to_depth(rabbet_onnx_node_t* node) {
   rabbet_tensor_t* x = rabbet_onnx_required(node, 0);
   rabbet_onnx_index_t d[4];
   int64_t size;
@@ -296,3 +297,17 @@ void rabbet_onnx_import_space_to_depth(rabbet_onnx_node_t* node) {
   }
   node->outputs[0] = rabbet_onnx_move_blocks(node, x, &blocks);
 }
+
+RABBET_ONNX_OPERATORS(shape) = {
+    RABBET_ONNX_OP(DepthToSpace, depth_to_space, "", 1, 11, 13, 28),
+    RABBET_ONNX_OP(Expand, expand, "", 8, 13),
+    RABBET_ONNX_OP(Flatten, flatten, "", 1, 9, 11, 13, 21, 23, 24, 25),
+    RABBET_ONNX_OP(Reshape, reshape, "", 1, 5, 13, 14, 19, 21, 23, 24, 25),
+    RABBET_ONNX_OP(Shape, shape, "", 1, 13, 15, 19, 21, 23, 24, 25),
+    RABBET_ONNX_OP(Size, size, "", 1, 13, 19, 21, 23, 24, 25),
+    RABBET_ONNX_OP(SpaceToDepth, space_to_depth, "", 1, 13, 28),
+    RABBET_ONNX_OP(Squeeze, squeeze, "", 1, 11, 13, 21, 23, 24, 25),
+    RABBET_ONNX_OP(Transpose, transpose, "", 1, 13, 21, 23, 24, 25),
+    RABBET_ONNX_OP(Unsqueeze, unsqueeze, "", 1, 11, 13, 21, 23, 24, 25),
+    {0},
+};

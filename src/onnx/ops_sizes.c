@@ -4,6 +4,7 @@
 
 #include "core/attr_set.h"
 #include "onnx/index.h"
+#include "onnx/operators.h"
 
 // ---- Parts -----------------------------------------------------------------
 
@@ -67,7 +68,7 @@ static bool rabbet_onnx_is_row_of_ones(rabbet_onnx_node_t* node,
          number != 0;
 }
 
-void rabbet_onnx_import_non_zero(rabbet_onnx_node_t* node) {
+static void rabbet_onnx_import_non_zero(rabbet_onnx_node_t* node) {
   rabbet_tensor_t* x = rabbet_onnx_required(node, 0);
   node->outputs[0] =
       rabbet_onnx_is_row_of_ones(node, x)
@@ -75,7 +76,7 @@ void rabbet_onnx_import_non_zero(rabbet_onnx_node_t* node) {
           : rabbet_onnx_non_zero(node, x);
 }
 
-void rabbet_onnx_import_compress(rabbet_onnx_node_t* node) {
+static void rabbet_onnx_import_compress(rabbet_onnx_node_t* node) {
   rabbet_tensor_t* x = rabbet_onnx_required(node, 0);
   rabbet_tensor_t* condition = rabbet_onnx_required(node, 1);
   rabbet_dims_t dims = rabbet_onnx_dims(node, condition);
@@ -97,7 +98,7 @@ void rabbet_onnx_import_compress(rabbet_onnx_node_t* node) {
 
 // ---- NonMaxSuppression -----------------------------------------------------
 
-void rabbet_onnx_import_nms(rabbet_onnx_node_t* node) {
+static void rabbet_onnx_import_nms(rabbet_onnx_node_t* node) {
   rabbet_tensor_t* inputs[5] = {rabbet_onnx_required(node, 0),
                                 rabbet_onnx_required(node, 1)};
   for (size_t i = 2; i < 5; ++i)
@@ -279,7 +280,7 @@ static rabbet_onnx_unique_t rabbet_onnx_unsort(rabbet_onnx_node_t* node,
   return found;
 }
 
-void rabbet_onnx_import_unique(rabbet_onnx_node_t* node) {
+static void rabbet_onnx_import_unique(rabbet_onnx_node_t* node) {
   rabbet_tensor_t* x = rabbet_onnx_required(node, 0);
   bool sorted = rabbet_onnx_attr_int(node, "sorted", 1) != 0;
   int axis = rabbet_onnx_ok(node) ? rabbet_onnx_axis_or_flat(node, &x) : 0;
@@ -302,3 +303,11 @@ void rabbet_onnx_import_unique(rabbet_onnx_node_t* node) {
   if (rabbet_onnx_wants(node, 2)) node->outputs[2] = found.inverse;
   if (rabbet_onnx_wants(node, 3)) node->outputs[3] = found.counts;
 }
+
+RABBET_ONNX_OPERATORS(sizes) = {
+    RABBET_ONNX_OP(Compress, compress, "", 9, 11, 28),
+    RABBET_ONNX_OP(NonMaxSuppression, nms, "", 10, 11),
+    RABBET_ONNX_OP(NonZero, non_zero, "", 9, 13),
+    RABBET_ONNX_OP(Unique, unique, "", 11, 28),
+    {0},
+};

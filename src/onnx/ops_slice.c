@@ -3,6 +3,7 @@
 
 #include "base/math.h"
 #include "onnx/dynamic_axes.h"
+#include "onnx/operators.h"
 
 // ---- Slice -----------------------------------------------------------------
 
@@ -133,7 +134,7 @@ static void rabbet_onnx_slice_dynamic(rabbet_onnx_node_t* node,
   }
 }
 
-void rabbet_onnx_import_slice(rabbet_onnx_node_t* node) {
+static void rabbet_onnx_import_slice(rabbet_onnx_node_t* node) {
   rabbet_tensor_t* x = rabbet_onnx_required(node, 0);
   rabbet_onnx_slicing_t s = rabbet_onnx_slicing(node);
   rabbet_onnx_slice_t slice = rabbet_onnx_slice_all(node, x);
@@ -218,7 +219,7 @@ static void rabbet_onnx_check_parts(rabbet_onnx_node_t* node,
                    node->output_count);
 }
 
-void rabbet_onnx_import_split(rabbet_onnx_node_t* node) {
+static void rabbet_onnx_import_split(rabbet_onnx_node_t* node) {
   rabbet_tensor_t* x = rabbet_onnx_required(node, 0);
   int axis = rabbet_onnx_axis(node, rabbet_onnx_attr_int(node, "axis", 0),
                               rabbet_onnx_rank(node, x));
@@ -241,7 +242,7 @@ void rabbet_onnx_import_split(rabbet_onnx_node_t* node) {
   }
 }
 
-void rabbet_onnx_import_concat(rabbet_onnx_node_t* node) {
+static void rabbet_onnx_import_concat(rabbet_onnx_node_t* node) {
   rabbet_tensor_t* x = rabbet_onnx_required(node, 0);
   int axis = rabbet_onnx_axis(node, rabbet_onnx_attr_int(node, "axis", 1),
                               rabbet_onnx_rank(node, x));
@@ -269,7 +270,7 @@ static void rabbet_onnx_tile_axis(rabbet_onnx_node_t* node, rabbet_tensor_t* x,
 }
 
 // Reading on past the end wraps around.
-void rabbet_onnx_import_tile(rabbet_onnx_node_t* node) {
+static void rabbet_onnx_import_tile(rabbet_onnx_node_t* node) {
   rabbet_tensor_t* x = rabbet_onnx_required(node, 0);
   rabbet_tensor_t* repeats = rabbet_onnx_required(node, 1);
   rabbet_onnx_slice_t slice = rabbet_onnx_slice_all(node, x);
@@ -340,7 +341,7 @@ static void rabbet_onnx_pad_axis(rabbet_onnx_node_t* node,
       after);
 }
 
-void rabbet_onnx_import_pad(rabbet_onnx_node_t* node) {
+static void rabbet_onnx_import_pad(rabbet_onnx_node_t* node) {
   rabbet_tensor_t* x = rabbet_onnx_required(node, 0);
   int rank = rabbet_onnx_rank(node, x);
   rabbet_onnx_ints_t pads =
@@ -465,7 +466,7 @@ static rabbet_tensor_t* rabbet_onnx_gather(rabbet_onnx_node_t* node,
   return rabbet_onnx_layer(node, "gather", inputs, 2, attrs, 3);
 }
 
-void rabbet_onnx_import_gather(rabbet_onnx_node_t* node) {
+static void rabbet_onnx_import_gather(rabbet_onnx_node_t* node) {
   rabbet_tensor_t* data = rabbet_onnx_required(node, 0);
   rabbet_tensor_t* indices = rabbet_onnx_required(node, 1);
   int axis = rabbet_onnx_axis(node, rabbet_onnx_attr_int(node, "axis", 0),
@@ -488,7 +489,7 @@ static rabbet_tensor_t* rabbet_onnx_nd_extents(rabbet_onnx_node_t* node,
   return rabbet_onnx_index_vector(node, extents, (size_t)depth);
 }
 
-void rabbet_onnx_import_gather_nd(rabbet_onnx_node_t* node) {
+static void rabbet_onnx_import_gather_nd(rabbet_onnx_node_t* node) {
   rabbet_tensor_t* data = rabbet_onnx_required(node, 0);
   rabbet_tensor_t* indices = rabbet_onnx_required(node, 1);
   int64_t batch = rabbet_onnx_attr_int(node, "batch_dims", 0);
@@ -513,3 +514,15 @@ void rabbet_onnx_import_gather_nd(rabbet_onnx_node_t* node) {
   }
   node->outputs[0] = rabbet_onnx_gather(node, data, indices, "ND", 0, batch);
 }
+
+RABBET_ONNX_OPERATORS(slice) = {
+    RABBET_ONNX_OP(Concat, concat, "", 1, 4, 11, 13),
+    RABBET_ONNX_OP(Gather, gather, "DEFAULT", 1, 11, 13),
+    RABBET_ONNX_OP(GatherElements, gather, "ELEMENT", 11, 13),
+    RABBET_ONNX_OP(GatherND, gather_nd, "", 11, 12, 13),
+    RABBET_ONNX_OP(Pad, pad, "", 1, 2, 11, 13, 18, 19, 21, 23, 24, 25),
+    RABBET_ONNX_OP(Slice, slice, "", 1, 10, 11, 13),
+    RABBET_ONNX_OP(Split, split, "", 1, 2, 11, 13, 18),
+    RABBET_ONNX_OP(Tile, tile, "", 1, 6, 13),
+    {0},
+};

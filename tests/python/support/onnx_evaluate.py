@@ -49,11 +49,11 @@ class Network(NamedTuple):
 
 
 def operators():
-    """The importer's table: name -> versions that changed the operator."""
-    text = (ROOT / "src/onnx/operators.def").read_text()
-    text = re.sub(r"//.*", "", text)
+    """The importer's tables: name -> versions that changed the operator."""
+    files = sorted((ROOT / "src/onnx").glob("ops_*.c"))
+    text = "".join(path.read_text() for path in files)
     found = re.findall(
-        r"^RABBET_ONNX_OP\((\w+),\s*\w+,\s*\"\w*\",([\s\d,]+)\)", text, re.M)
+        r"^ +RABBET_ONNX_OP\((\w+),\s*\w+,\s*\"\w*\",([\s\d,]+)\)", text, re.M)
     return {name: [int(v) for v in since.split(",")] for name, since in found}
 
 
