@@ -206,7 +206,8 @@ static bool conformance_run_case(const conformance_run_t* run, uint64_t seed) {
     }
     bool runs = kernel_case_run(&t.c, &candidates[i], 1);
     own = own || (runs && !fallback);
-    if (runs && !fallback) kernel_case_run(&t.c, &candidates[i], 2);
+    if (runs && !fallback && kernel_case_threads(&t.c) > 1)
+      kernel_case_run(&t.c, &candidates[i], 2);
   }
   kernel_case_end(&t.c);
   return own;

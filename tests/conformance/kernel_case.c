@@ -211,6 +211,14 @@ typedef struct kernel_list_t {
   size_t count, capacity;
 } kernel_list_t;
 
+static rabbet_group_value_t* kernel_copy_values(
+    kernel_case_t* c, const rabbet_group_value_t* values) {
+  void* copy = NULL;
+  RABBET_EXPECT_OK(rabbet_arena_copy(&c->arena, values,
+                                     c->value_count * sizeof(*values), &copy));
+  return copy;
+}
+
 static rabbet_status_t kernel_list_add(void* context,
                                        const rabbet_candidate_t* candidate) {
   kernel_list_t* list = context;
@@ -219,11 +227,14 @@ static rabbet_status_t kernel_list_add(void* context,
   assert_true(list->count < list->capacity);
   kernel_case_t* c = list->c;
   kernel_case_candidate_t* out = &list->candidates[list->count++];
+  size_t boundary = c->input_count + c->output_count;
   out->kernel = candidate->kernel;
   out->tactic = candidate->tactic;
   memcpy(out->tactic_name, candidate->tactic_name, sizeof(out->tactic_name));
-  memcpy(out->values, c->values, sizeof(c->values));
-  for (size_t i = 0; i < c->input_count + c->output_count; ++i) {
+  out->values = kernel_copy_values(c, c->values);
+  out->tensors = kernel_arena(c, boundary * sizeof(*out->tensors));
+  out->in_place = kernel_arena(c, c->output_count * sizeof(*out->in_place));
+  for (size_t i = 0; i < boundary; ++i) {
     int32_t value =
         i < c->input_count ? c->inputs[i] : c->outputs[i - c->input_count];
     out->tensors[i] = candidate->tensors[i];
@@ -664,6 +675,7 @@ static kernel_case_candidate_t* kernel_adopt(
     kernel_case_t* c, const kernel_case_candidate_t* candidate) {
   kernel_case_candidate_t* own = kernel_arena(c, sizeof(*own));
   *own = *candidate;
+  own->values = kernel_copy_values(c, candidate->values);
   for (size_t i = 0; i < c->value_count; ++i) {
     own->values[i].dims = c->values[i].dims;
     own->values[i].constant = kernel_constant(c, i, &own->values[i]);
@@ -745,11 +757,15 @@ bool kernel_case_run(kernel_case_t* c, const kernel_case_candidate_t* given,
   return true;
 }
 
+int kernel_case_threads(const kernel_case_t* c) {
+  return c->device->host_memory ? 2 : 1;
+}
+
 int kernel_case_check(kernel_case_t* c, const kernel_case_filter_t* filter) {
   kernel_case_candidate_t* candidates = NULL;
   size_t count = kernel_case_candidates(c, filter, &candidates);
   for (size_t i = 0; i < count; ++i) {
-    for (int threads = 1; threads <= 2; ++threads)
+    for (int threads = 1; threads <= kernel_case_threads(c); ++threads)
       kernel_case_run(c, &candidates[i], threads);
   }
   return (int)count;

@@ -130,9 +130,10 @@ typedef struct kernel_case_filter_t {
   const rabbet_type_format_t* fixed;  // as in rabbet_propose_t, or NULL
   int optimization_level;             // 0: 5, so that all are offered
 } kernel_case_filter_t;
-// Runs each candidate with one and two threads, twice from one state at
-// different addresses, in place where offered, between guard zones; compares
-// with the reference; checks that inputs are unchanged and padding is zero.
+// Runs each candidate with one and, on devices that compute with the host's
+// threads, two threads, twice from one state at different addresses, in place
+// where offered, between guard zones; compares with the reference; checks that
+// inputs are unchanged and padding is zero.
 // Returns how many candidates there were.
 int kernel_case_check(kernel_case_t* c, const kernel_case_filter_t* filter);
 
@@ -144,9 +145,9 @@ typedef struct kernel_case_candidate_t {
   const rabbet_kernel_class_t* kernel;
   int32_t tactic;
   char tactic_name[48];
-  rabbet_type_format_t tensors[KERNEL_CASE_MAX];
-  int32_t in_place[KERNEL_CASE_MAX];  // or aliased
-  rabbet_group_value_t values[KERNEL_CASE_MAX];
+  rabbet_type_format_t* tensors;  // inputs, then outputs
+  int32_t* in_place;              // or aliased
+  rabbet_group_value_t* values;
   rabbet_group_t group;
 } kernel_case_candidate_t;
 // All candidates, in the case's arena.
@@ -160,6 +161,9 @@ size_t kernel_case_candidates(kernel_case_t* c,
 // as the tuner does, too, that it cannot do it.
 bool kernel_case_run(kernel_case_t* c, const kernel_case_candidate_t* candidate,
                      int threads);
+// How many threads a candidate is run with at most: 1 where a run does not
+// depend on them.
+int kernel_case_threads(const kernel_case_t* c);
 
 // Memory of one run of a candidate, of its device: guarded copies of inputs,
 // outputs filled with rubbish.

@@ -21,7 +21,9 @@
 
 #define THREADS_MOST (STAND_IN_CLUSTER * 1024)
 #define WARP 32
-#define STACK ((size_t)128 << 10)
+// An odd number of pages: translations of addresses that lie a power of two
+// apart would push each other out of the processor's buffers.
+#define STACK ((size_t)33 * 4096)
 // Sanitizers do not follow changes of the stack.
 #define UNWATCHED \
   __attribute__((no_sanitize("address"), no_sanitize("thread"), noinline))
@@ -55,12 +57,20 @@ typedef struct thread_t {
   uint8_t in[16], out[16];
 } thread_t;
 
+// The lanes of a warp, a bit for each.
+typedef struct warp_t {
+  unsigned waiting;  // for others of the warp
+  unsigned done;     // ended, or were never there
+} warp_t;
+
 static struct {
   const launch_t* launch;
   struct stand_in_module* state;
   unsigned thread_count, block_threads, block_count;  // of a cluster
   struct stand_in_uint3 blocks[STAND_IN_CLUSTER];
+  struct stand_in_uint3 places[1024];  // of a block's threads
   thread_t threads[THREADS_MOST];
+  warp_t warps[THREADS_MOST / WARP];
   uint16_t order[THREADS_MOST];  // in which threads begin
   unsigned begun, finished;
   unsigned finished_in[STAND_IN_CLUSTER], at_barrier[STAND_IN_CLUSTER];
@@ -138,16 +148,19 @@ static void grid_fail(const char* message);
 
 // ---- Threads ---------------------------------------------------------------
 
+// Most clusters are of one block: no division.
+static inline unsigned grid_block_of(unsigned thread) {
+  return grid.block_count == 1 ? 0 : thread / grid.block_threads;
+}
+
 UNWATCHED static void grid_place(int thread) {
-  const unsigned* block = grid.launch->block;
-  unsigned own = (unsigned)thread / grid.block_threads;
-  unsigned t = (unsigned)thread % grid.block_threads;
+  unsigned own = grid_block_of((unsigned)thread);
+  unsigned t = (unsigned)thread - own * grid.block_threads;
   grid.current = thread;
   grid.state->block = grid.blocks[own];
   grid.state->dynamic_shared =
       grid.shared[own] - (grid.launch->shared_bytes + 15) / 16 * 16;
-  grid.state->thread = (struct stand_in_uint3){
-      t % block[0], t / block[0] % block[1], t / block[0] / block[1]};
+  grid.state->thread = grid.places[t];
   grid.state->lane = t % WARP;
 }
 
@@ -155,6 +168,13 @@ UNWATCHED static void grid_wake(unsigned thread) {
   grid.threads[thread].state = THREAD_RUNNABLE;
   unsigned at = (grid.queue_first + grid.queue_count++) % THREADS_MOST;
   grid.queue[at] = (uint16_t)thread;
+}
+
+static inline unsigned grid_next(void) {
+  unsigned thread = grid.queue[grid.queue_first];
+  grid.queue_first = (grid.queue_first + 1) % THREADS_MOST;
+  --grid.queue_count;
+  return thread;
 }
 
 // All of the block that have not ended have arrived.
@@ -165,8 +185,7 @@ UNWATCHED static void barrier_check(unsigned block) {
   grid.at_barrier[block] = 0;
   for (unsigned i = 0; i < grid.thread_count; ++i) {
     unsigned t = grid.order[i];
-    if (t / grid.block_threads == block &&
-        grid.threads[t].state == THREAD_AT_BARRIER)
+    if (grid.threads[t].state == THREAD_AT_BARRIER && grid_block_of(t) == block)
       grid_wake(t);
   }
 }
@@ -197,8 +216,9 @@ UNWATCHED static void fiber_entry(void) {
       if (grid.launch->overlaps && !grid.threads[grid.current].awaited)
         grid_fail("ends without having awaited the kernel before it");
       grid.threads[grid.current].state = THREAD_DONE;
+      grid.warps[grid.current / WARP].done |= 1u << grid.current % WARP;
       ++grid.finished;
-      unsigned block = (unsigned)grid.current / grid.block_threads;
+      unsigned block = grid_block_of((unsigned)grid.current);
       ++grid.finished_in[block];
       if (grid.threads[grid.current].arrived) --grid.arrived;
       barrier_check(block);
@@ -209,14 +229,18 @@ UNWATCHED static void fiber_entry(void) {
   }
 }
 
+// Goes on with the next thread: by the scheduler where one is to begin.
 UNWATCHED static void thread_wait(void) {
   int thread = grid.current;
-  fiber_switch(grid.threads[thread].fiber, &grid.scheduler);
+  fiber_t *own = grid.threads[thread].fiber, *next = &grid.scheduler;
+  if (grid.begun == grid.thread_count && grid.queue_count > 0)
+    next = grid.running = grid.threads[grid_next()].fiber;
+  if (next != own) fiber_switch(own, next);
   grid_place(thread);
 }
 
 UNWATCHED static void grid_sync_threads(void) {
-  unsigned block = (unsigned)grid.current / grid.block_threads;
+  unsigned block = grid_block_of((unsigned)grid.current);
   grid.threads[grid.current].state = THREAD_AT_BARRIER;
   ++grid.at_barrier[block];
   barrier_check(block);
@@ -261,22 +285,14 @@ UNWATCHED static void* grid_cluster_address(void* own, unsigned rank) {
 
 // ---- Warps -----------------------------------------------------------------
 
-// Lanes of `mask` that run; others hand in nothing.
-UNWATCHED static unsigned warp_living(unsigned first, unsigned mask) {
-  unsigned living = 0;
-  for (unsigned i = 0; i < WARP && first + i < grid.thread_count; ++i)
-    if (mask >> i & 1 && grid.threads[first + i].state != THREAD_DONE)
-      living |= 1u << i;
-  return living;
-}
-
-UNWATCHED static bool warp_has_arrived(unsigned first, unsigned lanes,
-                                       const thread_t* like) {
+// Whether all lanes of the mask that have not ended wait for the same. Lanes
+// that have not begun yet are still to come.
+UNWATCHED static bool warp_has_arrived(const warp_t* warp, unsigned first,
+                                       unsigned lanes, const thread_t* like) {
+  if (lanes & ~warp->waiting) return false;
   for (unsigned i = 0; i < WARP; ++i) {
-    if (!(lanes >> i & 1)) continue;
     const thread_t* t = &grid.threads[first + i];
-    if (t->state != THREAD_IN_WARP || t->mask != like->mask ||
-        t->op != like->op)
+    if (lanes >> i & 1 && (t->mask != like->mask || t->op != like->op))
       return false;
   }
   return true;
@@ -297,6 +313,14 @@ UNWATCHED static void warp_exchange(unsigned first, unsigned lanes) {
       memset(t->out, 0xFF, sizeof(t->out));
     grid_wake(first + i);
   }
+  grid.warps[first / WARP].waiting &= ~lanes;
+}
+
+// Lanes that ended hand in nothing.
+UNWATCHED static void warp_check(unsigned first, const thread_t* like) {
+  const warp_t* warp = &grid.warps[first / WARP];
+  unsigned lanes = like->mask & ~warp->done;
+  if (warp_has_arrived(warp, first, lanes, like)) warp_exchange(first, lanes);
 }
 
 UNWATCHED static unsigned grid_warp(unsigned mask, int op, void* value,
@@ -313,9 +337,8 @@ UNWATCHED static unsigned grid_warp(unsigned mask, int op, void* value,
   for (unsigned i = 0; i < bytes; ++i)
     t->in[i] = ((uint8_t*)value)[i];
   t->state = THREAD_IN_WARP;
-  // Lanes that have not begun yet are still to come.
-  unsigned lanes = warp_living(first, mask);
-  if (warp_has_arrived(first, lanes, t)) warp_exchange(first, lanes);
+  grid.warps[first / WARP].waiting |= 1u << current % WARP;
+  warp_check(first, t);
   thread_wait();
   for (unsigned i = 0; i < bytes; ++i)
     ((uint8_t*)value)[i] = t->out[i];
@@ -325,11 +348,8 @@ UNWATCHED static unsigned grid_warp(unsigned mask, int op, void* value,
 // A lane that ended may be what others wait for.
 UNWATCHED static void warps_check(void) {
   for (unsigned t = 0; t < grid.thread_count; ++t) {
-    if (grid.threads[t].state != THREAD_IN_WARP) continue;
-    unsigned first = t / WARP * WARP;
-    unsigned lanes = warp_living(first, grid.threads[t].mask);
-    if (warp_has_arrived(first, lanes, &grid.threads[t]))
-      warp_exchange(first, lanes);
+    if (grid.threads[t].state == THREAD_IN_WARP)
+      warp_check(t / WARP * WARP, &grid.threads[t]);
   }
 }
 
@@ -371,6 +391,9 @@ UNWATCHED static void grid_run_cluster(void) {
   memset(grid.finished_in, 0, sizeof(grid.finished_in));
   memset(grid.at_barrier, 0, sizeof(grid.at_barrier));
   grid.queue_first = grid.queue_count = 0;
+  memset(grid.warps, 0, sizeof(grid.warps));
+  if (grid.thread_count % WARP > 0)
+    grid.warps[grid.thread_count / WARP].done = ~0u << grid.thread_count % WARP;
   for (unsigned i = 0; i < grid.thread_count; ++i)
     grid.threads[i].state = THREAD_RUNNABLE;
   while (grid.finished < grid.thread_count) {
@@ -383,10 +406,7 @@ UNWATCHED static void grid_run_cluster(void) {
     if (grid.queue_count == 0) warps_check();
     if (grid.queue_count == 0)
       grid_fail("threads wait for each other, and none can go on");
-    unsigned t = grid.queue[grid.queue_first];
-    grid.queue_first = (grid.queue_first + 1) % THREADS_MOST;
-    --grid.queue_count;
-    grid_resume(grid.threads[t].fiber);
+    grid_resume(grid.threads[grid_next()].fiber);
   }
 }
 
@@ -522,6 +542,12 @@ UNWATCHED static void grid_run_blocks(const launch_t* launch) {
   }
 }
 
+static void grid_place_threads(const unsigned block[3]) {
+  for (unsigned i = 0; i < grid.block_threads; ++i)
+    grid.places[i] = (struct stand_in_uint3){
+        i % block[0], i / block[0] % block[1], i / block[0] / block[1]};
+}
+
 CUresult grid_run(const launch_t* launch) {
   const CUmodule module = launch->function->module;
   grid.launch = launch;
@@ -530,6 +556,7 @@ CUresult grid_run(const launch_t* launch) {
   grid.block_count =
       launch->cluster[0] * launch->cluster[1] * launch->cluster[2];
   grid.thread_count = grid.block_threads * grid.block_count;
+  grid_place_threads(launch->block);
   for (unsigned i = 0; i < grid.block_count; ++i)
     if (!grid_share(i)) return CUDA_ERROR_OUT_OF_MEMORY;
   *grid.state = (struct stand_in_module){
