@@ -54,8 +54,9 @@ test: test-c test-python lint
 test-c: build
 	@cd $(BUILD) && ctest --output-on-failure -j2
 
+# Bytecode is kept, whatever the environment says: tests start hundreds of processes.
 test-python: build
-	@$(RUN) -m pytest -q tests examples
+	@PYTHONDONTWRITEBYTECODE= $(RUN) -m pytest -q tests examples
 
 sanitize: setup
 	@tools/sanitize.sh

@@ -7,7 +7,6 @@ device, and compiled for the CPU.
 """
 
 import re
-import warnings
 
 import numpy as np
 import onnx
@@ -15,14 +14,10 @@ import pytest
 import rabbet
 from onnx import numpy_helper
 
+from tests.python.support import onnx_cases
 from tests.python.support import onnx_evaluate as reference
 
-with warnings.catch_warnings():
-    warnings.simplefilter("ignore")
-    from onnx.backend.test.loader import load_model_tests
-
-    CASES = {case.name: case for case in load_model_tests(kind="node")}
-
+CASES = onnx_cases.load()
 KNOWN = reference.operators()
 USABLE = {"FLOAT", "FLOAT16", "BFLOAT16", "DOUBLE", "INT8", "UINT8", "INT32",
           "INT64", "BOOL"}
